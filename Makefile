@@ -156,8 +156,8 @@ p4-tofino: p4-front # Compile for Tofino and Tofino 2, minutes, and keep what th
 wheels: toolchain ## Wheels of the Python package for x86-64 and aarch64, any Linux with glibc 2.17, and a source distribution
 	python/wheels
 
-deb: toolchain $(filter dpdk,$(IO)) ## The Debian package of thc-ps and thc-controller for this machine: target/deb (IO=dpdk: with DPDK)
-	cargo build --release --package thc-ps --package thc-controller --bins $(if $(filter dpdk,$(IO)),--features dpdk)
+deb: toolchain $(filter dpdk,$(IO)) ## The Debian package of thc-ps, thc-controller and thc-model for this machine: target/deb (IO=dpdk: with DPDK)
+	cargo build --release --package thc-ps --package thc-controller --package thc-model --bins $(if $(filter dpdk,$(IO)),--features dpdk)
 	packaging/debian/build "$(CARGO_TARGET_DIR)/release" "$(CARGO_TARGET_DIR)/deb"
 
 site: toolchain ## The documentation as a site, with the API of Rust and Python: target/site/index.html

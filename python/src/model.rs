@@ -6,13 +6,10 @@ use crate::process::OwnedByProcess;
 use numpy::{PyArrayDyn, PyArrayMethods, PyReadonlyArrayDyn, PyReadwriteArrayDyn};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
-use std::num::NonZeroU32;
 use std::path::PathBuf;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use thc_model::payload::Encoding;
-use thc_model::{
-    Client, ClientConfig, JobConfig, ModelBits, ModelError, Prox, Pull, Push, ServerConfig, ShardState, Spec,
-};
+use thc_model::{Client, ClientConfig, JobConfig, ModelError, Pull, Push, ServerConfig, ShardState, Spec};
 
 /// What a pull found: whether a shard runs, the epoch that all wait for, whether a shard is empty, versions and epochs of those
 /// that run, the epochs that others wait for.
@@ -55,11 +52,25 @@ impl Model {
     }
 }
 
-/// How a gradient is pushed: bits, whether it is made sparse, its budget then, the factor of the rate, and the coordinates
-/// that are in the step (begins and ends), if not all.
-type Form = (u8, bool, Option<f32>, f32, Option<Vec<(usize, usize)>>);
+/// How a gradient is pushed.
+#[derive(FromPyObject)]
+struct Form {
+    bits: u8,
+    sparse: bool,
+    /// If it is made sparse.
+    budget: Option<f32>,
+    /// Factor of the rate.
+    scale: f32,
+    /// Begins and ends of the coordinates that are in the step; `None`: all.
+    spans: Option<Vec<(usize, usize)>>,
+    /// Bits of each tensor, 0 for `bits`; `None`: as many for all.
+    tensors: Option<Vec<u8>>,
+    /// Whether it answers the pull before the last one.
+    behind: bool,
+}
 
-fn pushed<T>((bits, sparse, budget, scale, spans): Form, work: impl FnOnce(Push<'_>) -> T) -> T {
+fn pushed<T>(form: Form, work: impl FnOnce(Push<'_>) -> T) -> T {
+    let Form { bits, sparse, budget, scale, spans, tensors, behind } = form;
     let encoding = match (bits, sparse) {
         // The library refuses 32 bits here: what is made sparse has no floats.
         (bits, true) => Encoding::Sparse { bits, budget },
@@ -67,7 +78,7 @@ fn pushed<T>((bits, sparse, budget, scale, spans): Form, work: impl FnOnce(Push<
         (bits, false) => Encoding::Shortest { bits },
     };
     let spans: Option<Vec<_>> = spans.map(|spans| spans.into_iter().map(|(from, to)| from..to).collect());
-    work(Push { encoding, scale, spans: spans.as_deref() })
+    work(Push { encoding, scale, spans: spans.as_deref(), tensors: tensors.as_deref(), behind })
 }
 
 fn found(pulled: &thc_model::Pulled) -> Found {
@@ -86,57 +97,24 @@ fn fate(pushed: thc_model::Pushed) -> Fate {
 
 #[pymethods]
 impl Model {
+    /// `spec` is a [`Spec`] as JSON.
     #[new]
-    #[pyo3(signature = (*, servers, model, coordinates, rate, secret, job, worker, workers, model_bits, mu, corrected,
-                        accelerated, epoch, l1, l2, bounds, delay, shard, seed, timeout))]
+    #[pyo3(signature = (*, servers, model, spec, secret, job, worker, seed, timeout))]
     #[allow(clippy::too_many_arguments, reason = "keywords in Python")]
     fn new(
         py: Python<'_>,
         servers: Vec<String>,
         model: &str,
-        coordinates: u64,
-        rate: f32,
+        spec: &str,
         secret: &str,
         job: &str,
         worker: u16,
-        workers: u16,
-        model_bits: Option<u8>,
-        mu: Option<f32>,
-        corrected: bool,
-        accelerated: bool,
-        epoch: Option<u32>,
-        l1: f32,
-        l2: f32,
-        bounds: Option<(f32, f32)>,
-        delay: Option<u32>,
-        shard: Option<u32>,
         seed: u64,
         timeout: Option<Time>,
     ) -> PyResult<Self> {
         let defaults = ClientConfig::default();
         let prepared = || {
-            let bits = match (model_bits, mu) {
-                (Some(_), Some(_)) => return Err("give model_bits or mu, not both".to_owned()),
-                (None, Some(mu)) => ModelBits::Condition(mu),
-                (bits, None) => ModelBits::Fixed(bits.unwrap_or(8)),
-            };
-            let epoch = match epoch {
-                Some(0) => return Err("epoch is 0: give at least 1 push, or None".to_owned()),
-                epoch => epoch.and_then(NonZeroU32::new),
-            };
-            let usual = Spec::sgd(coordinates, rate);
-            let spec = Spec {
-                corrected,
-                accelerated,
-                epoch,
-                prox: Prox { l1, l2, bounds },
-                delay,
-                workers,
-                bits,
-                shard: shard.unwrap_or(usual.shard),
-                seed,
-                ..usual
-            };
+            let spec: Spec = serde_json::from_str(spec).map_err(|error| error.to_string())?;
             let timeout = timeout.map_or(Ok(defaults.timeout), |time| time.read("timeout"))?;
             let secret = secret.into();
             Ok((ClientConfig { servers, job: job.to_owned(), secret, worker, timeout, seed }, spec))
@@ -169,6 +147,14 @@ impl Model {
         let mut array: PyReadwriteArrayDyn<'py, f32> = array.try_readwrite()?;
         let data = array.as_slice_mut()?;
         self.with(py, |client| client.pull(data, Pull { patient })).map(|pulled| found(&pulled))
+    }
+
+    /// Overwrites the array by the numbers of the model themselves: the version of each shard.
+    fn exact<'py>(&self, py: Python<'py>, array: &Bound<'py, PyArrayDyn<f32>>) -> PyResult<Vec<u64>> {
+        let mut array: PyReadwriteArrayDyn<'py, f32> = array.try_readwrite()?;
+        let data = array.as_slice_mut()?;
+        let stamps = self.with(py, |client| client.exact(data))?;
+        Ok(stamps.iter().map(|stamp| stamp.version).collect())
     }
 
     /// Overwrites the array by the snapshot: its epoch.

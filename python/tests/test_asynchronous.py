@@ -103,6 +103,18 @@ def test_what_is_wrong_is_an_exception(server: thc.ModelServer) -> None:
         {"bits": 32, "sparse": True},
         {"budget": 3.0},
         {"shard": 16, "coordinates": 16 * 4096},
+        {"accelerated": True, "epoch": 5},
+        {"accelerated": "yes", "epoch": 5},
+        {"momentum": 1.0},
+        {"momentum": 0.9, "adam": (0.9, 0.99)},
+        {"adam": (0.9, float("nan"))},
+        {"schedule": thc.Schedule(decay="cosine")},
+        {"schedule": thc.Schedule(decay="sometimes")},
+        {"overlap": True, "delay": 14},
+        {"overlap": True, "corrected": True, "epoch": 5},
+        {"coordinates": [thc.Tensor(20, bits=1)]},
+        {"coordinates": [thc.Tensor(20, push_bits=0)]},
+        {"coordinates": [thc.Tensor(20)], "sparse": True, "budget": 3.0},
     ]:
         with pytest.raises(thc.ConfigError):
             thc.Asynchronous(
@@ -442,3 +454,108 @@ def test_what_one_worker_sends_is_not_sent_by_all(server: thc.ModelServer, jobs:
     first, second = together(*[lambda w=w: work(w) for w in range(2)])
     # Snapshots come to both: one for each of four epochs. The first value and the gradients go from one.
     assert (first, second) == (32_000 * (1 + 4 + 4), 32_000 * 4)
+
+
+@torch
+def test_norms_are_exact_and_what_is_frozen_stays(server: thc.ModelServer) -> None:
+    import thc.torch
+    import torch as t
+
+    t.manual_seed(4)
+    module = t.nn.Sequential(t.nn.Embedding(40, 16), t.nn.LayerNorm(16), t.nn.Linear(16, 16), t.nn.LayerNorm(16), t.nn.Linear(16, 5))
+    module[2].weight.requires_grad_(False)
+    with t.no_grad():
+        module[1].weight.mul_(30)
+    frozen, norm = module[2].weight.clone(), module[1].weight.clone()
+    tensors = thc.torch.tensors(module, bits=8, push_bits=8)
+    assert [tensor.bits for tensor in tensors] == [8, 32, 32, 0, 32, 32, 32, 8, 32]
+    rows = t.randint(40, (64,))
+    with join(server, tensors, 0.01, "norms", adam=(0.9, 0.99), overlap=True, delay=300, workers=2) as model:
+        optimizer = thc.torch.AsynchronousSGD(module.parameters(), model)
+        # Rounded alone, and not with the scale of the norm beside it.
+        assert (module[1].weight == norm).all() and (module[2].weight == frozen).all()
+        for _ in range(120):
+            optimizer.zero_grad()
+            loss = t.nn.functional.cross_entropy(module(rows), rows % 5)
+            loss.backward()
+            optimizer.step()
+        assert loss < 0.1
+        rounded = module[0].weight.clone()
+        assert optimizer.settle() == 120
+        assert not (module[0].weight == rounded).all() and (module[2].weight == frozen).all()
+        other = t.nn.Sequential(t.nn.Embedding(40, 16), t.nn.LayerNorm(16), t.nn.Linear(16, 16), t.nn.LayerNorm(16), t.nn.Linear(16, 5))
+        assert optimizer.export_into(other) == 120
+        for one, two in zip(module.parameters(), other.parameters()):
+            assert (one == two).all()
+        assert optimizer.state_dict()["thc"] == {"version": 120, "skipped": 0, "late": 0}
+        # What was settled goes on.
+        optimizer.zero_grad()
+        t.nn.functional.cross_entropy(module(rows), rows % 5).backward()
+        optimizer.step()
+        assert optimizer.settle() == 121
+        with pytest.raises(thc.ConfigError, match="shapes"):
+            optimizer.export_into(module[0])
+        with pytest.raises(thc.ConfigError, match="order"):
+            thc.torch.AsynchronousSGD(reversed(list(module.parameters())), model)
+
+
+@torch
+def test_what_is_not_finite_is_skipped_and_counted(server: thc.ModelServer) -> None:
+    import thc.torch
+    import torch as t
+
+    for overlap in (False, True):
+        x = t.nn.Parameter(t.zeros(10))
+        with join(server, 10, 0.5, f"nan-{overlap}", bits=32, model_bits=32, overlap=overlap) as model:
+            optimizer = thc.torch.AsynchronousSGD([x], model)
+            for step in range(30):
+                x.grad = x.detach() - 1
+                if step % 10 == 3:
+                    x.grad[4] = float("nan") if step == 3 else float("inf")
+                optimizer.step()
+            assert optimizer.skipped == 3 and optimizer.settle() == 27
+            t.testing.assert_close(x.detach(), t.ones(10), atol=1e-2, rtol=0)
+
+
+@torch
+def test_workers_that_overlap_keep_the_bound_on_delays(server: thc.ModelServer) -> None:
+    import thc.torch
+    import torch as t
+
+    def work(worker: int) -> float:
+        x = t.nn.Parameter(t.zeros(50))
+        with join(
+            server, 50, 0.05, "overlapping", worker=worker, workers=3, overlap=True, delay=5, bits=32, momentum=0.5, delay_aware=True
+        ) as model:
+            optimizer = thc.torch.AsynchronousSGD([x], model)
+            for _ in range(80):
+                x.grad = x.detach() - 3
+                optimizer.step()
+                assert optimizer.pushed is None or (optimizer.pushed.delay <= 5 and not optimizer.pushed.refused)
+            optimizer.settle()
+            assert optimizer.late == 0 and optimizer.share == 1.0
+        return float((x.detach() - 3).abs().max())
+
+    assert max(together(*[lambda w=w: work(w) for w in range(3)])) < 0.5
+
+
+@torch
+def test_a_worker_that_is_too_slow_is_told(server: thc.ModelServer, caplog: pytest.LogCaptureFixture) -> None:
+    import thc.torch
+    import torch as t
+
+    options: dict[str, Any] = {"workers": 2, "delay": 1, "bits": 32}
+    with thc.ModelServer(SECRET, lease="20ms") as impatient:
+        with join(impatient, 10, 0.1, "slow", **options) as slow, join(impatient, 10, 0.1, "slow", worker=1, **options) as quick:
+            x = t.nn.Parameter(t.zeros(10))
+            optimizer = thc.torch.AsynchronousSGD([x], slow)
+            y = np.empty(10, np.float32)
+            for _ in range(3):
+                quick.pull(y)
+                quick.push(np.ones(10))
+            x.grad = t.ones(10)
+            optimizer.step()
+            assert optimizer.late == 1 and optimizer.share == 0.5
+            assert "too slow" in caplog.text
+            optimizer.step()
+            assert optimizer.late == 1

@@ -4,7 +4,7 @@
 :class:`Asynchronous` is the other way of training: a server holds the model, and nobody waits for anybody.
 """
 
-from thc.asynchronous import Asynchronous, ModelServer, Pulled, Pushed
+from thc.asynchronous import Asynchronous, ModelServer, Pulled, Pushed, Schedule, Tensor
 from thc.errors import *  # noqa: F403 - the names are listed there
 from thc.errors import __all__ as _errors
 from thc.group import Group, Handle, Membership, Plan
@@ -25,9 +25,11 @@ __all__ = [
     "Pulled",
     "Pushed",
     "Row",
+    "Schedule",
     "Server",
     "Stats",
     "Table",
+    "Tensor",
     "Training",
     "serve_metrics",
     *_errors,

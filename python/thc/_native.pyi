@@ -195,22 +195,10 @@ class Model:
         *,
         servers: Sequence[str],
         model: str,
-        coordinates: int,
-        rate: float,
+        spec: str,
         secret: str,
         job: str,
         worker: int,
-        workers: int,
-        model_bits: int | None,
-        mu: float | None,
-        corrected: bool,
-        accelerated: bool,
-        epoch: int | None,
-        l1: float,
-        l2: float,
-        bounds: tuple[float, float] | None,
-        delay: int | None,
-        shard: int | None,
         seed: int,
         timeout: float | str | None,
     ) -> Model: ...
@@ -219,16 +207,17 @@ class Model:
     def pull(
         self, array: npt.NDArray[np.float32], patient: bool
     ) -> tuple[bool, int | None, bool, list[int], list[int], list[int]]: ...
+    def exact(self, array: npt.NDArray[np.float32]) -> list[int]: ...
     def snapshot(self, array: npt.NDArray[np.float32]) -> int | None: ...
     def push(
         self,
         gradient: npt.NDArray[np.float32],
-        form: tuple[int, bool, float | None, float, Sequence[tuple[int, int]] | None],
+        form: object,
     ) -> tuple[int, int, list[tuple[int, str]]]: ...
     def push_pull(
         self,
         gradient: npt.NDArray[np.float32],
-        form: tuple[int, bool, float | None, float, Sequence[tuple[int, int]] | None],
+        form: object,
         array: npt.NDArray[np.float32],
     ) -> tuple[tuple[int, int, list[tuple[int, str]]], tuple[bool, int | None, bool, list[int], list[int], list[int]]]: ...
     def stats(self) -> dict[str, Any]: ...

@@ -70,6 +70,9 @@ fn the_package_runs_as_its_units_and_configurations_say() {
         "usr/share/man/man1/thc-controller.1.gz",
         "usr/share/doc/thc-servers/copyright",
         "usr/share/thc/thc.json",
+        "usr/bin/thc-model",
+        "etc/thc/model.toml",
+        "lib/systemd/system/thc-model.service",
     ] {
         assert!(fs::metadata(root.join(file)).unwrap().len() > 0, "{file}");
     }

@@ -2,8 +2,11 @@
 
 use std::path::PathBuf;
 
+use std::net::SocketAddr;
+use std::time::Duration;
+
 use clap::Parser;
-use thc_model::{JobOptions, ModelError, ServerOptions};
+use thc_model::{ClientConfig, FollowConfig, JobOptions, ModelError, Secret, ServerOptions};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -17,6 +20,17 @@ Examples:
   A large model over two servers: workers name both, in the same order, and each holds half of it:
     thc-model --listen 10.0.0.1:9100 --job train --secret-file train.secret --state state
     thc-model --listen 10.0.0.2:9100 --job train --secret-file train.secret --state state
+
+  A spare, which copies the models of that server and takes over when it has been gone for 5 s; workers name both as
+  \"10.0.0.1:9100|10.0.0.2:9100\":
+    thc-model --listen 10.0.0.2:9100 --job train --secret-file train.secret --state spare --follow 10.0.0.1:9100
+
+  The models of a job, one of them kept, put back, and taken to another number of servers:
+    thc-model models --server 10.0.0.1:9100 --secret-file train.secret
+    thc-model checkpoint model --server 10.0.0.1:9100 --secret-file train.secret
+    thc-model rollback model --server 10.0.0.1:9100 --secret-file train.secret
+    thc-model export model model.thc --server 10.0.0.1:9100 --secret-file train.secret
+    thc-model import model model.thc --server 10.0.0.3:9100 --server 10.0.0.4:9100 --secret-file train.secret
 
   Several jobs, from a file; flags win over it:
     thc-model --config thc-model.toml --listen 10.0.0.1:9100
@@ -44,13 +58,25 @@ Exit status: 0 stopped by a signal; 1 cannot serve, for example because the port
 /// THC model server: holds models that workers train asynchronously, in low precision both ways.
 #[derive(Parser, Debug)]
 #[command(name = "thc-model", version, after_help = EXAMPLES, max_term_width = 100)]
+#[command(args_conflicts_with_subcommands = true)]
 pub struct Flags {
+    #[command(subcommand)]
+    pub command: Option<Command>,
     /// Read this TOML file; flags win over it
     #[arg(long, short, value_name = "PATH")]
     pub config: Option<PathBuf>,
     /// Print the totals so often, as a line of JSON on stderr
     #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration)]
-    pub stats_interval: Option<std::time::Duration>,
+    pub stats_interval: Option<Duration>,
+    /// Serve /metrics for Prometheus at this address [default: not at all]
+    #[arg(long, value_name = "ADDRESS:PORT")]
+    pub metrics: Option<SocketAddr>,
+    /// Be the spare of this server: copy its models, and take over when it is gone
+    #[arg(long, value_name = "HOST:PORT", help_heading = "Spare")]
+    follow: Option<String>,
+    /// How long the server must be gone until its spare takes over
+    #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration, default_value = "5s", help_heading = "Spare")]
+    takeover: Duration,
     #[command(flatten)]
     server: ServerOptions,
     #[command(flatten)]
@@ -60,7 +86,137 @@ pub struct Flags {
     secret_file: Option<PathBuf>,
 }
 
+/// What an administrator does.
+#[derive(clap::Subcommand, Debug)]
+pub enum Command {
+    /// List the models of a job
+    Models {
+        #[command(flatten)]
+        servers: Servers,
+    },
+    /// Show one model: what it is, where its shards are, which states are kept
+    Show {
+        /// Its name
+        model: String,
+        #[command(flatten)]
+        servers: Servers,
+    },
+    /// Write a model to a file: all of it, or x alone as a NumPy array if the name ends in .npy
+    Export {
+        /// Its name
+        model: String,
+        /// The file
+        file: PathBuf,
+        #[command(flatten)]
+        servers: Servers,
+    },
+    /// Make a model of an exported one, over any number of servers
+    Import {
+        /// Its name
+        model: String,
+        /// The file
+        file: PathBuf,
+        #[command(flatten)]
+        servers: Servers,
+    },
+    /// Keep a model's state beside its last one
+    Checkpoint {
+        /// Its name
+        model: String,
+        #[command(flatten)]
+        servers: Servers,
+    },
+    /// Put a kept state in the place of a model's; what workers compute meanwhile is refused, and they go on from it
+    Rollback {
+        /// Its name
+        model: String,
+        /// Which state, by its number [default: the newest that was kept]
+        #[arg(long, value_name = "NUMBER")]
+        to: Option<u64>,
+        #[command(flatten)]
+        servers: Servers,
+    },
+    /// Delete a model, its files and what was kept of it
+    Delete {
+        /// Its name
+        model: String,
+        #[command(flatten)]
+        servers: Servers,
+    },
+}
+
+impl Command {
+    /// Where its models are.
+    pub fn servers(&self) -> &Servers {
+        match self {
+            Self::Models { servers }
+            | Self::Show { servers, .. }
+            | Self::Export { servers, .. }
+            | Self::Import { servers, .. }
+            | Self::Checkpoint { servers, .. }
+            | Self::Rollback { servers, .. }
+            | Self::Delete { servers, .. } => servers,
+        }
+    }
+}
+
+/// Where models are, and how they may be touched.
+#[derive(clap::Args, Debug)]
+pub struct Servers {
+    /// A server; several in the order in which workers name them
+    #[arg(long = "server", value_name = "HOST:PORT", default_value = "127.0.0.1:9100")]
+    servers: Vec<String>,
+    /// The job
+    #[arg(long, value_name = "NAME", default_value = "train")]
+    job: String,
+    /// Its secret
+    #[arg(long, env = "THC_MODEL_SECRET", hide_env_values = true, value_name = "TEXT")]
+    secret: Option<Secret>,
+    /// Read the secret from this file
+    #[arg(long, value_name = "PATH", conflicts_with = "secret")]
+    secret_file: Option<PathBuf>,
+    /// How long to wait for an answer
+    #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration, default_value = "30s")]
+    timeout: Duration,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+impl Servers {
+    /// As an administrator's connection takes it.
+    pub fn config(&self) -> Result<ClientConfig, ModelError> {
+        let secret = match (&self.secret_file, &self.secret) {
+            (Some(path), _) => secret_of(path.clone())?,
+            (None, Some(secret)) => secret.clone(),
+            (None, None) => {
+                let missing = "the job's secret is missing: give --secret-file, or set THC_MODEL_SECRET";
+                return Err(ModelError::Config(missing.to_owned()));
+            }
+        };
+        Ok(ClientConfig {
+            servers: self.servers.clone(),
+            job: self.job.clone(),
+            secret,
+            timeout: self.timeout,
+            ..ClientConfig::default()
+        })
+    }
+}
+
+fn secret_of(path: PathBuf) -> Result<Secret, ModelError> {
+    let text = std::fs::read_to_string(&path)
+        .map_err(|error| ModelError::Read { path, reason: error.to_string() })?;
+    Ok(text.as_str().into())
+}
+
 impl Flags {
+    /// Whose spare it is, if it is one.
+    pub fn follow(&self) -> Option<FollowConfig> {
+        let server = self.follow.clone()?;
+        Some(FollowConfig { server, every: Duration::from_secs(1), takeover: self.takeover })
+    }
+
     /// File and flags together.
     pub fn options(mut self) -> Result<ServerOptions, ModelError> {
         let file = match &self.config {
@@ -68,9 +224,7 @@ impl Flags {
             None => ServerOptions::default(),
         };
         if let Some(path) = self.secret_file {
-            let text = std::fs::read_to_string(&path)
-                .map_err(|error| ModelError::Read { path, reason: error.to_string() })?;
-            self.job.secret = Some(text.as_str().into());
+            self.job.secret = Some(secret_of(path)?);
         }
         Ok(file.with_flags(self.server, self.job))
     }

@@ -1,6 +1,6 @@
 //! What a server is told: flags, a file, and what they come to.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -25,6 +25,57 @@ pub struct JobConfig {
     pub max_models: usize,
     /// Most coordinates of all its models together; each takes 4 to 20 bytes here.
     pub max_coordinates: u64,
+    /// Most connections at a time; `None`: the server's.
+    pub connections: Option<usize>,
+    /// Where workers may come from; nothing: from anywhere.
+    pub allow: Vec<Network>,
+    /// How many states of a model are kept beside its last one.
+    pub keep: usize,
+    /// How often one is kept.
+    pub keep_every: Duration,
+}
+
+/// Addresses that begin alike, as in `10.1.0.0/16`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Network {
+    address: IpAddr,
+    bits: u32,
+}
+
+impl Network {
+    /// Whether an address is one of these.
+    #[must_use]
+    pub fn contains(&self, address: IpAddr) -> bool {
+        match (self.address, address.to_canonical()) {
+            (IpAddr::V4(own), IpAddr::V4(other)) => {
+                (own.to_bits() ^ other.to_bits()).leading_zeros() >= self.bits
+            }
+            (IpAddr::V6(own), IpAddr::V6(other)) => {
+                (own.to_bits() ^ other.to_bits()).leading_zeros() >= self.bits
+            }
+            _ => false,
+        }
+    }
+}
+
+impl std::str::FromStr for Network {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let wrong = || format!("{text:?} is no network: write one like 10.1.0.0/16 or fd00::/8");
+        let (address, bits) =
+            text.split_once('/').map_or((text, None), |(address, bits)| (address, Some(bits)));
+        let address: IpAddr = address.parse().map_err(|_| wrong())?;
+        let most = if address.is_ipv4() { 32 } else { 128 };
+        let bits = bits.map_or(Ok(most), str::parse).map_err(|_| wrong())?;
+        if bits <= most { Ok(Self { address, bits }) } else { Err(wrong()) }
+    }
+}
+
+impl<'de> Deserialize<'de> for Network {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        String::deserialize(from)?.parse().map_err(serde::de::Error::custom)
+    }
 }
 
 /// A server.
@@ -67,10 +118,25 @@ impl Default for ServerConfig {
 }
 
 impl JobConfig {
-    /// A job with the usual limits: 64 models, 2^28 coordinates.
+    /// A job with the usual limits: 64 models, 2^28 coordinates; a state kept every ten minutes, the last four of them.
     #[must_use]
     pub fn new(name: &str, secret: Secret) -> Self {
-        Self { name: name.to_owned(), secret, max_models: 64, max_coordinates: 1 << 28 }
+        Self {
+            name: name.to_owned(),
+            secret,
+            max_models: 64,
+            max_coordinates: 1 << 28,
+            connections: None,
+            allow: Vec::new(),
+            keep: 4,
+            keep_every: Duration::from_secs(600),
+        }
+    }
+
+    /// Whether workers may come from this address.
+    #[must_use]
+    pub fn admits(&self, address: IpAddr) -> bool {
+        self.allow.is_empty() || self.allow.iter().any(|network| network.contains(address))
     }
 }
 
@@ -97,8 +163,14 @@ impl ServerConfig {
             if let Err(error) = job.secret.check() {
                 return wrong(format!("job {}: {error} (--secret, THC_MODEL_SECRET or secret)", job.name));
             }
-            if job.max_models == 0 || job.max_coordinates == 0 {
-                return wrong(format!("job {}: max_models and max_coordinates must be above 0", job.name));
+            if job.max_models == 0 || job.max_coordinates == 0 || job.connections == Some(0) {
+                return wrong(format!(
+                    "job {}: max_models, max_coordinates and connections must be above 0",
+                    job.name
+                ));
+            }
+            if job.keep == 0 || job.keep_every < Duration::from_secs(1) {
+                return wrong(format!("job {}: keep must be above 0, and keep_every at least 1s", job.name));
             }
         }
         if self.threads == 0 || self.threads > 256 {
@@ -210,6 +282,22 @@ pub struct JobOptions {
     #[arg(long, value_name = "NUMBER", value_parser = count, help_heading = "Job")]
     #[serde(default)]
     pub max_coordinates: Option<u64>,
+    /// Most connections of the job at a time [default: the server's]
+    #[arg(skip)]
+    #[serde(default)]
+    pub connections: Option<usize>,
+    /// Take workers from this network only, like 10.1.0.0/16; may be given several times [default: from anywhere]
+    #[arg(long, value_name = "NETWORK", help_heading = "Job")]
+    #[serde(default)]
+    pub allow: Vec<Network>,
+    /// States of a model that are kept beside its last one [default: 4]
+    #[arg(long, value_name = "NUMBER", help_heading = "Job")]
+    #[serde(default)]
+    pub keep: Option<usize>,
+    /// How often one is kept [default: 10min]
+    #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration, help_heading = "Job")]
+    #[serde(default, deserialize_with = "time")]
+    pub keep_every: Option<Duration>,
 }
 
 impl ServerOptions {
@@ -258,6 +346,10 @@ impl ServerOptions {
                 secret: job.secret.clone().unwrap_or_default(),
                 max_models: job.max_models.unwrap_or(defaults.max_models),
                 max_coordinates: job.max_coordinates.unwrap_or(defaults.max_coordinates),
+                connections: job.connections,
+                allow: job.allow.clone(),
+                keep: job.keep.unwrap_or(defaults.keep),
+                keep_every: job.keep_every.unwrap_or(defaults.keep_every),
             }
         });
         let config = ServerConfig {

@@ -71,6 +71,14 @@ reasons! {
     Broken = 16, "broken", "the server has failed within this part of the model: start it again, and the model goes on from its last file";
     /// The server's memory does not do.
     Memory = 18, "memory", "that may take more memory than the server has left: raise its --memory";
+    /// The model was put back to a kept state.
+    RolledBack = 19, "rolled_back", "the model was put back to an earlier state: pull again";
+    /// The model was deleted.
+    Deleted = 20, "deleted", "the model has been deleted";
+    /// A spare has taken over.
+    Superseded = 21, "superseded", "another server has taken over from this one";
+    /// The job does not serve this address.
+    Address = 22, "address", "the job takes no workers from this address (allow)";
     /// The job has all the connections that it may have.
     Full = 17, "full", "the job has all the connections that it may have: raise the server's --connections";
 }

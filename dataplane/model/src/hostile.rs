@@ -101,7 +101,7 @@ impl Peer {
     fn hello(&self, secret: &str, worker: u16) -> Vec<u8> {
         let secret = Secret::from(secret);
         let proof = proof::prove(Role::Worker, &secret, &self.connection, "train", worker).unwrap();
-        Frame::new(kind::HELLO).u8(VERSION).u16(worker).name("train").raw(&proof).finish()
+        Frame::new(kind::HELLO).u8(VERSION).u16(worker).u64(0).name("train").raw(&proof).finish()
     }
 
     /// One that knows the secret.
@@ -176,7 +176,7 @@ fn strangers_harm_nobody() {
             vec![0, 0, 0, 0],
             Frame::new(kind::HELLO).u8(VERSION + 1).finish(),
             Frame::new(kind::PULL).finish(),
-            Frame::new(kind::HELLO).u8(VERSION).u16(1).name("train").finish(),
+            Frame::new(kind::HELLO).u8(VERSION).u16(1).u64(0).name("train").finish(),
         ] {
             let peer = Peer::connect(&server).await.unwrap();
             let ended = peer.say(&bytes).await.unwrap_err();

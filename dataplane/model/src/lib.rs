@@ -28,17 +28,23 @@
 //! ```
 #![forbid(unsafe_code)]
 
-mod book;
+mod admin;
+mod archive;
 mod client;
 mod config;
 mod counters;
 mod error;
+mod follow;
 #[cfg(test)]
 mod hostile;
+mod job;
 mod lock;
 mod memory;
+mod model;
+mod optimizer;
 pub mod payload;
 mod proof;
+mod registry;
 mod server;
 mod session;
 pub mod shard;
@@ -46,12 +52,19 @@ mod spec;
 pub mod step;
 mod store;
 mod strangers;
+mod tensors;
 mod wire;
 
+pub use admin::{Admin, ModelInfo};
+pub use archive::Archive;
 pub use client::{Client, ClientConfig, ClientStats, Pull, Pulled, Push, Pushed, ShardState};
 pub use config::{JobConfig, JobOptions, ServerConfig, ServerOptions};
 pub use counters::{Counters, JobStats, Reason, ServerStats, ShardStats};
 pub use error::ModelError;
+pub use follow::{FollowConfig, Followed, follow};
+pub use optimizer::{Decay, Optimizer, Schedule, freshness};
 pub use proof::{Secret, TooShort};
 pub use server::Server;
 pub use spec::{ModelBits, Prox, Spec};
+pub use store::Kept;
+pub use tensors::{BLOCK, Block, EXACT, FROZEN, Tensor};

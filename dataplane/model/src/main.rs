@@ -2,8 +2,11 @@
 #![forbid(unsafe_code)]
 
 mod cli;
+mod commands;
+mod metrics;
 
 use std::io::{IsTerminal, Write};
+use std::net::SocketAddr;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -13,7 +16,7 @@ use anyhow::Context;
 use clap::Parser;
 use clap::error::ErrorKind;
 use signal_hook::consts::{SIGINT, SIGTERM};
-use thc_model::{Server, ServerConfig};
+use thc_model::{FollowConfig, Followed, Server, ServerConfig, follow};
 
 /// How often signals are looked at.
 const TICK: Duration = Duration::from_millis(50);
@@ -29,7 +32,10 @@ fn main() -> ExitCode {
             return ExitCode::from(if told { 0 } else { USAGE });
         }
     };
-    let interval = flags.stats_interval;
+    if let Some(command) = &flags.command {
+        return commands::run(command);
+    }
+    let (interval, metrics, follow) = (flags.stats_interval, flags.metrics, flags.follow());
     let config = match flags.options().and_then(|options| options.validate()) {
         Ok(config) => config,
         Err(error) => {
@@ -45,7 +51,7 @@ fn main() -> ExitCode {
         .with_ansi(std::io::stderr().is_terminal())
         .with_target(false)
         .init();
-    match run(config, interval) {
+    match run(config, interval, metrics, follow) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("thc-model: {error:#}");
@@ -54,7 +60,12 @@ fn main() -> ExitCode {
     }
 }
 
-fn run(config: ServerConfig, interval: Option<Duration>) -> anyhow::Result<()> {
+fn run(
+    config: ServerConfig,
+    interval: Option<Duration>,
+    metrics: Option<SocketAddr>,
+    followed: Option<FollowConfig>,
+) -> anyhow::Result<()> {
     let stop = Arc::new(AtomicBool::new(false));
     for signal in [SIGINT, SIGTERM] {
         // The second one ends the process at once, should the first get stuck.
@@ -62,7 +73,19 @@ fn run(config: ServerConfig, interval: Option<Duration>) -> anyhow::Result<()> {
             .and_then(|_| signal_hook::flag::register(signal, Arc::clone(&stop)))
             .context("cannot handle signals")?;
     }
-    let server = Server::start(config)?;
+    if let Some(mut followed) = followed {
+        followed.every = config.durable;
+        let whose = followed.server.clone();
+        match follow(&followed, &config, &stop, || print(&format!("following {whose}")))? {
+            Followed::Stopped => return Ok(()),
+            Followed::Alone => {}
+        }
+    }
+    let server = Arc::new(Server::start(config)?);
+    let endpoint = metrics.map(|at| metrics::serve(at, Arc::clone(&server))).transpose()?;
+    if let Some(endpoint) = &endpoint {
+        print(&format!("metrics http://{}/metrics", endpoint.local()));
+    }
     print(&format!("ready {}", server.local()));
     let mut next = interval.map(|interval| Instant::now() + interval);
     while !stop.load(Ordering::Relaxed) {
@@ -74,6 +97,8 @@ fn run(config: ServerConfig, interval: Option<Duration>) -> anyhow::Result<()> {
             next = Some(due.max(Instant::now()) + interval.max(TICK));
         }
     }
+    drop(endpoint);
+    let server = Arc::into_inner(server).context("the metrics' thread has not ended")?;
     let totals = server.shutdown()?;
     print(&serde_json::to_string(&totals)?);
     Ok(())

@@ -64,9 +64,14 @@ impl Drop for Reservation {
 
 /// Bytes of a model: its vectors, and if it is kept a copy of them while files are written.
 pub(crate) fn of_model(spec: &Spec, kept: bool) -> u64 {
-    let vectors =
-        1 + u64::from(spec.snapshots()) + u64::from(spec.corrected) + 2 * u64::from(spec.accelerated);
+    let vectors = spec.vectors().into_iter().map(u64::from).sum::<u64>();
     4 * vectors * (1 + u64::from(kept)) * spec.coordinates
+}
+
+/// Bytes of the state of a shard of so many coordinates, on its way to a spare.
+pub(crate) fn of_state(spec: &Spec, coordinates: usize) -> usize {
+    let vectors = spec.vectors().into_iter().map(usize::from).sum::<usize>();
+    256 + 16 * usize::from(spec.workers) + 4 * vectors * coordinates
 }
 
 /// What of a stream's bytes waits on its way, each way.

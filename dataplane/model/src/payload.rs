@@ -5,8 +5,10 @@
 //! 1 lattice             b u8, δ f32, d codes of b bits
 //! 2 lattice, sparse     b u8, δ f32, n u32, positions, n codes of b bits; others are zero
 //! 3 signs, sparse       magnitude f32, n u32, positions, n bits, 1 for negative; others are zero
-//! 4 part, of a push     n u32, n × (begin u32, length u32), then 0 to 3 of the coordinates in these spans alone; others are not
-//!                       in the step
+//! 4 part, of a push     n u32, n × (begin u32, length u32), then 0 to 3 or 5 of the coordinates in these spans alone; others
+//!                       are not in the step
+//! 5 pieces              n u32, n × (length u32, 0 to 3 or 6 of so many coordinates), one after the other
+//! 6 kept, in a pull     nothing: the receiver has these coordinates already, and they never change
 //! ```
 //!
 //! The first byte says which; positions are those of [`thc_codec::positions`], codes those of
@@ -18,6 +20,7 @@ use std::ops::Range;
 use thc_codec::lattice::Lattice;
 use thc_codec::packing::packed_len;
 use thc_codec::rounding::Rounding;
+use thc_codec::signs::mix;
 use thc_codec::sparsify::sparsify;
 use thc_codec::{CodecError, norm, positions};
 
@@ -26,6 +29,8 @@ const LATTICE: u8 = 1;
 const LATTICE_SPARSE: u8 = 2;
 const SIGNS_SPARSE: u8 = 3;
 const PART: u8 = 4;
+const PIECES: u8 = 5;
+const KEPT: u8 = 6;
 
 /// How a gradient is encoded.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -49,6 +54,56 @@ pub enum Encoding {
         /// φ; `None`: ‖α‖₁/‖α‖∞.
         budget: Option<f32>,
     },
+}
+
+impl Encoding {
+    /// The same with other bits; floats become a lattice.
+    #[must_use]
+    pub fn with_bits(self, bits: u8) -> Self {
+        match self {
+            Self::Full | Self::Dense { .. } => Self::Dense { bits },
+            Self::Shortest { .. } => Self::Shortest { bits },
+            Self::Sparse { budget, .. } => Self::Sparse { bits, budget },
+        }
+    }
+}
+
+/// A part of a vector that has a form, and so a scale, of its own.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Piece {
+    /// How many coordinates.
+    pub length: usize,
+    /// In which form; `None`: the receiver has them already.
+    pub encoding: Option<Encoding>,
+}
+
+/// The roundings of a vector's pieces, each independent of the others.
+#[derive(Clone, Copy, Debug)]
+pub struct Roundings {
+    /// Whose they are.
+    pub seed: u64,
+    /// Of which pull or push.
+    pub round: u64,
+    /// Of which shard.
+    pub shard: u32,
+}
+
+impl Roundings {
+    /// That of the piece that begins with coordinate `first`.
+    #[must_use]
+    pub fn at(self, first: u64) -> Rounding {
+        let seed = if first == 0 { self.seed } else { self.seed ^ mix(first) };
+        Rounding::new(seed, self.round, self.shard)
+    }
+}
+
+/// The form of a vector.
+#[derive(Clone, Copy, Debug)]
+pub enum Form<'a> {
+    /// One for all of it.
+    Whole(Encoding),
+    /// One for each piece.
+    Pieces(&'a [Piece]),
 }
 
 /// What a vector took.
@@ -193,6 +248,36 @@ pub fn encode(x: &[f32], how: Encoding, rounding: Rounding, out: &mut Vec<u8>) -
     }
 }
 
+/// Appends `x` in pieces, or as floats if the pieces are so small that this is shorter.
+///
+/// # Errors
+/// As [`encode`].
+pub fn encode_pieces(
+    x: &[f32],
+    pieces: &[Piece],
+    roundings: Roundings,
+    out: &mut Vec<u8>,
+) -> Result<Size, CodecError> {
+    let before = out.len();
+    out.push(PIECES);
+    out.extend((pieces.len() as u32).to_le_bytes());
+    let (mut from, mut paper) = (0, 0);
+    for piece in pieces {
+        let own = &x[from..from + piece.length];
+        out.extend((piece.length as u32).to_le_bytes());
+        match piece.encoding {
+            None => out.push(KEPT),
+            Some(how) => paper += encode(own, how, roundings.at(from as u64), out)?.paper,
+        }
+        from += piece.length;
+    }
+    if out.len() - before > max_len(x.len()) {
+        out.truncate(before);
+        return Ok(encode_full(x, out));
+    }
+    Ok(Size { bits: 8 * (out.len() - before) as u64, paper })
+}
+
 /// Appends the coordinates of `x` in `spans`, which are in order and apart from each other.
 ///
 /// # Errors
@@ -200,8 +285,8 @@ pub fn encode(x: &[f32], how: Encoding, rounding: Rounding, out: &mut Vec<u8>) -
 pub fn encode_part(
     x: &[f32],
     spans: &[Range<usize>],
-    how: Encoding,
-    rounding: Rounding,
+    how: Form<'_>,
+    roundings: Roundings,
     out: &mut Vec<u8>,
 ) -> Result<Size, CodecError> {
     let before = out.len();
@@ -212,7 +297,11 @@ pub fn encode_part(
         out.extend((span.len() as u32).to_le_bytes());
     }
     let chosen: Vec<f32> = spans.iter().flat_map(|span| &x[span.clone()]).copied().collect();
-    let size = encode(&chosen, if chosen.is_empty() { Encoding::Full } else { how }, rounding, out)?;
+    let size = match how {
+        _ if chosen.is_empty() => encode_full(&chosen, out),
+        Form::Whole(how) => encode(&chosen, how, roundings.at(0), out)?,
+        Form::Pieces(pieces) => encode_pieces(&chosen, pieces, roundings, out)?,
+    };
     Ok(Size { bits: 8 * (out.len() - before) as u64, ..size })
 }
 
@@ -223,7 +312,7 @@ pub fn encode_part(
 pub fn decode_push(bytes: &[u8], out: &mut [f32]) -> Result<Vec<Range<usize>>, Broken> {
     let mut reader = Reader { bytes };
     if bytes.first() != Some(&PART) {
-        decode(bytes, out)?;
+        decode_forms(bytes, out, false)?;
         let all = 0..out.len();
         return Ok(vec![all]);
     }
@@ -242,48 +331,45 @@ pub fn decode_push(bytes: &[u8], out: &mut [f32]) -> Result<Vec<Range<usize>>, B
         spans.push(from..to);
         (end, length) = (to, length + len);
     }
-    decode(reader.bytes, &mut out[..length])?;
+    decode_forms(reader.bytes, &mut out[..length], false)?;
     Ok(spans)
 }
 
-/// Reads a vector of `out`'s length. Everything it holds is finite.
+/// Reads a vector of `out`'s length. Everything it holds is finite. Pieces that are kept leave what `out` holds.
 ///
 /// # Errors
 /// [`Broken`], and `out` has no particular value.
 pub fn decode(bytes: &[u8], out: &mut [f32]) -> Result<(), Broken> {
+    decode_forms(bytes, out, true)
+}
+
+/// [`decode`], in a push without pieces that are kept.
+fn decode_forms(bytes: &[u8], out: &mut [f32], kept: bool) -> Result<(), Broken> {
     let mut reader = Reader { bytes };
-    match reader.take(1)?[0] {
-        FLOATS => take_floats(reader.bytes, out),
-        LATTICE => {
-            let on = reader.lattice()?;
-            Ok(on.dequantize(reader.bytes, out)?)
-        }
-        LATTICE_SPARSE => {
-            let on = reader.lattice()?;
-            let kept = reader.positions(out.len())?;
-            let mut values = vec![0.0; kept.len()];
-            on.dequantize(reader.bytes, &mut values)?;
-            out.fill(0.0);
-            for (position, value) in kept.iter().zip(values) {
-                out[*position as usize] = value;
+    if bytes.first() == Some(&PIECES) {
+        reader.take(1)?;
+        let (count, mut rest) = (reader.number()?, out);
+        for _ in 0..count {
+            let length = reader.number()?;
+            let (own, after) = std::mem::take(&mut rest)
+                .split_at_mut_checked(length)
+                .filter(|_| length > 0)
+                .ok_or_else(|| shape("its pieces are not those of the vector"))?;
+            if !kept && reader.bytes.first() == Some(&KEPT) {
+                return Err(shape("a push keeps nothing"));
             }
-            Ok(())
+            reader.vector(own)?;
+            rest = after;
         }
-        SIGNS_SPARSE => {
-            let magnitude = reader.float()?;
-            let kept = reader.positions(out.len())?;
-            if reader.bytes.len() != kept.len().div_ceil(8) {
-                return Err(shape("it has not one sign for each position"));
-            }
-            out.fill(0.0);
-            for (i, position) in kept.iter().enumerate() {
-                let negative = reader.bytes[i / 8] >> (7 - i % 8) & 1 == 1;
-                out[*position as usize] = if negative { -magnitude } else { magnitude };
-            }
-            Ok(())
+        if !rest.is_empty() {
+            return Err(shape("its pieces are not those of the vector"));
         }
-        other => Err(Broken::Shape(format!("its form is {other}, which is unknown"))),
+    } else if bytes.first() == Some(&KEPT) {
+        return Err(shape("all of it is kept"));
+    } else {
+        reader.vector(out)?;
     }
+    if reader.bytes.is_empty() { Ok(()) } else { Err(shape("it is too long")) }
 }
 
 struct Reader<'a> {
@@ -306,6 +392,41 @@ impl<'a> Reader<'a> {
         let bytes = self.take(4)?;
         let value = f32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]);
         if value.is_finite() { Ok(value) } else { Err(Broken::NotFinite) }
+    }
+
+    /// One of the forms 0 to 3 and 6, as many coordinates as `out` has.
+    fn vector(&mut self, out: &mut [f32]) -> Result<(), Broken> {
+        match self.take(1)?[0] {
+            FLOATS => take_floats(self.take(4 * out.len())?, out),
+            LATTICE => {
+                let on = self.lattice()?;
+                Ok(on.dequantize(self.take(packed_len(on.bits(), out.len()))?, out)?)
+            }
+            LATTICE_SPARSE => {
+                let on = self.lattice()?;
+                let kept = self.positions(out.len())?;
+                let mut values = vec![0.0; kept.len()];
+                on.dequantize(self.take(packed_len(on.bits(), kept.len()))?, &mut values)?;
+                out.fill(0.0);
+                for (position, value) in kept.iter().zip(values) {
+                    out[*position as usize] = value;
+                }
+                Ok(())
+            }
+            SIGNS_SPARSE => {
+                let magnitude = self.float()?;
+                let kept = self.positions(out.len())?;
+                let signs = self.take(kept.len().div_ceil(8))?;
+                out.fill(0.0);
+                for (i, position) in kept.iter().enumerate() {
+                    let negative = signs[i / 8] >> (7 - i % 8) & 1 == 1;
+                    out[*position as usize] = if negative { -magnitude } else { magnitude };
+                }
+                Ok(())
+            }
+            KEPT => Ok(()),
+            other => Err(Broken::Shape(format!("its form is {other}, which is unknown"))),
+        }
     }
 
     fn lattice(&mut self) -> Result<Lattice, Broken> {
@@ -339,8 +460,10 @@ mod tests {
         Encoding::Sparse { bits: 8, budget: Some(3.0) },
     ];
 
+    const ROUNDINGS: Roundings = Roundings { seed: 1, round: 2, shard: 3 };
+
     fn rounding() -> Rounding {
-        Rounding::new(1, 2, 3)
+        ROUNDINGS.at(0)
     }
 
     #[test]
@@ -423,7 +546,7 @@ mod tests {
         for spans in [vec![], vec![0..1], vec![3..40, 40..41, 99..100], vec![0..100]] {
             for how in HOW {
                 let (mut bytes, mut alone) = (Vec::new(), Vec::new());
-                let size = encode_part(&x, &spans, how, rounding(), &mut bytes).unwrap();
+                let size = encode_part(&x, &spans, Form::Whole(how), ROUNDINGS, &mut bytes).unwrap();
                 assert_eq!(size.bits, 8 * bytes.len() as u64);
                 let chosen: Vec<f32> = spans.iter().flat_map(|span| &x[span.clone()]).copied().collect();
                 let mut out = vec![9.0; 100];
@@ -461,6 +584,37 @@ mod tests {
         assert!(decode_push(&nested, &mut [0.0; 100]).is_err());
     }
 
+    #[test]
+    fn each_piece_has_a_scale_of_its_own() {
+        // Small numbers beside large ones: one scale would be 1000 / 127.
+        let x: Vec<f32> = (0..100).map(|i| (i as f32).sin() * if i < 50 { 0.01 } else { 1000.0 }).collect();
+        let dense = Some(Encoding::Dense { bits: 8 });
+        let pieces = [(50, dense), (30, dense), (10, Some(Encoding::Full)), (10, None)];
+        let pieces = pieces.map(|(length, encoding)| Piece { length, encoding });
+        let mut bytes = Vec::new();
+        let size = encode_pieces(&x, &pieces, ROUNDINGS, &mut bytes).unwrap();
+        assert_eq!(size, Size { bits: 8 * (5 + 4 * 4 + 2 * 6 + 80 + 41 + 1), paper: 64 + 640 + 320 });
+        assert_eq!(size.bits, 8 * bytes.len() as u64);
+        let mut out = vec![9.0; 100];
+        decode(&bytes, &mut out).unwrap();
+        assert!(x[..50].iter().zip(&out).all(|(x, out)| (x - out).abs() < 1e-4));
+        assert!(x[50..80].iter().zip(&out[50..]).all(|(x, out)| (x - out).abs() < 8.0));
+        assert_eq!((&out[80..90], &out[90..]), (&x[80..90], &[9.0; 10][..]));
+        for cut in 0..bytes.len() {
+            assert!(decode(&bytes[..cut], &mut out).is_err(), "{cut}");
+        }
+        assert!(decode(&[bytes.clone(), vec![0]].concat(), &mut out).is_err());
+        assert!(decode(&bytes, &mut [0.0; 99]).is_err() && decode(&bytes, &mut [0.0; 101]).is_err());
+        assert!(decode(&[KEPT], &mut []).is_err());
+        // What a push leaves out is not in it: nothing of it is kept.
+        assert!(decode_push(&bytes, &mut out).is_err());
+        // Pieces of one coordinate would be longer than floats.
+        let ones = vec![Piece { length: 1, encoding: dense }; 100];
+        bytes.clear();
+        encode_pieces(&x, &ones, ROUNDINGS, &mut bytes).unwrap();
+        assert_eq!(bytes.len(), 401);
+    }
+
     proptest! {
         #[test]
         fn round_trip(x in prop::collection::vec(prop_oneof![Just(0.0), -1e6_f32..1e6], 1..300), seed: u64) {
@@ -486,7 +640,7 @@ mod tests {
         }
 
         #[test]
-        fn any_bytes_are_decoded_or_refused(bytes in prop::collection::vec(any::<u8>(), 0..80), form in 0_u8..5) {
+        fn any_bytes_are_decoded_or_refused(bytes in prop::collection::vec(any::<u8>(), 0..80), form in 0_u8..7) {
             let mut out = [0.0; 10];
             let mut bytes = bytes;
             if let Some(first) = bytes.first_mut() {

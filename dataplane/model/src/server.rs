@@ -13,11 +13,11 @@ use ring::hmac;
 use ring::rand::{SecureRandom, SystemRandom};
 use tokio::runtime::Runtime;
 
-use crate::book::Book;
 use crate::config::ServerConfig;
 use crate::counters::{Reason, ServerStats};
 use crate::error::ModelError;
 use crate::memory::{STREAM_WINDOW, WINDOW};
+use crate::registry::Registry;
 use crate::strangers::Strangers;
 use crate::wire::SMALL;
 use crate::{proof, session};
@@ -77,7 +77,7 @@ impl ConnectionIdGenerator for Numbers {
 pub struct Server {
     runtime: Option<Runtime>,
     endpoint: Endpoint,
-    book: Arc<Book>,
+    registry: Arc<Registry>,
     local: SocketAddr,
     stop: Arc<AtomicBool>,
     keeper: Option<JoinHandle<()>>,
@@ -95,7 +95,7 @@ impl Server {
         SystemRandom::new()
             .fill(&mut incarnation)
             .map_err(|_| ModelError::Config("the system gives no random numbers".to_owned()))?;
-        let book = Arc::new(Book::read(&config, u64::from_le_bytes(incarnation))?);
+        let registry = Arc::new(Registry::read(&config, u64::from_le_bytes(incarnation))?);
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(config.threads)
             .thread_name("thc-model")
@@ -115,13 +115,13 @@ impl Server {
             Endpoint::new(lasting(&config), Some(tls), udp, Arc::new(quinn::TokioRuntime)).map_err(socket)?
         };
         let local = endpoint.local_addr().map_err(socket)?;
-        runtime.spawn(accept(Arc::clone(&book), endpoint.clone(), config.patience));
+        runtime.spawn(accept(Arc::clone(&registry), endpoint.clone(), config.patience));
         let stop = Arc::new(AtomicBool::new(false));
-        let (kept, stopped, durable) = (Arc::clone(&book), Arc::clone(&stop), config.durable);
+        let (kept, stopped, durable) = (Arc::clone(&registry), Arc::clone(&stop), config.durable);
         let keeper = std::thread::Builder::new()
             .name("thc-model-keep".to_owned())
             .spawn(move || keep(&kept, &stopped, durable))?;
-        Ok(Self { runtime: Some(runtime), endpoint, book, local, stop, keeper: Some(keeper) })
+        Ok(Self { runtime: Some(runtime), endpoint, registry, local, stop, keeper: Some(keeper) })
     }
 
     /// Where it listens.
@@ -133,7 +133,7 @@ impl Server {
     /// Totals since the start.
     #[must_use]
     pub fn stats(&self) -> ServerStats {
-        self.book.stats()
+        self.registry.stats()
     }
 
     /// Stops, writes everything, and returns the totals.
@@ -142,8 +142,8 @@ impl Server {
     /// [`ModelError::State`] if something could not be written.
     pub fn shutdown(mut self) -> Result<ServerStats, ModelError> {
         self.end();
-        self.book.save()?;
-        Ok(self.book.stats())
+        self.registry.save()?;
+        Ok(self.registry.stats())
     }
 
     fn end(&mut self) {
@@ -167,7 +167,7 @@ impl Drop for Server {
     fn drop(&mut self) {
         if self.runtime.is_some() {
             self.end();
-            if let Err(error) = self.book.save() {
+            if let Err(error) = self.registry.save() {
                 tracing::error!("{error}");
             }
         }
@@ -175,7 +175,7 @@ impl Drop for Server {
 }
 
 /// Writes what has changed, every `durable`.
-fn keep(book: &Book, stop: &AtomicBool, durable: Duration) {
+fn keep(registry: &Registry, stop: &AtomicBool, durable: Duration) {
     let mut due = Instant::now() + durable;
     let mut failing = false;
     while !stop.load(Ordering::Relaxed) {
@@ -183,7 +183,7 @@ fn keep(book: &Book, stop: &AtomicBool, durable: Duration) {
         if Instant::now() < due {
             continue;
         }
-        match book.save() {
+        match registry.save() {
             Ok(()) if failing => {
                 tracing::info!("the state can be written again");
                 failing = false;
@@ -199,9 +199,13 @@ fn keep(book: &Book, stop: &AtomicBool, durable: Duration) {
     }
 }
 
-async fn accept(book: Arc<Book>, endpoint: Endpoint, patience: Duration) {
+async fn accept(registry: Arc<Registry>, endpoint: Endpoint, patience: Duration) {
     let strangers = Arc::new(Strangers::default());
     while let Some(incoming) = endpoint.accept().await {
+        if registry.is_superseded() {
+            incoming.refuse();
+            continue;
+        }
         let address = incoming.remote_address().ip();
         if strangers.doubts(address) && !incoming.remote_address_validated() && incoming.may_retry() {
             // A packet that costs nothing to forget: whoever has this address comes again with its token.
@@ -209,11 +213,11 @@ async fn accept(book: Arc<Book>, endpoint: Endpoint, patience: Duration) {
             continue;
         }
         let Some(stranger) = strangers.admit(address) else {
-            book.counters.refuse(Reason::Limit);
+            registry.counters.refuse(Reason::Limit);
             incoming.refuse();
             continue;
         };
         let Ok(connecting) = incoming.accept() else { continue };
-        tokio::spawn(session::serve(Arc::clone(&book), connecting, stranger, patience));
+        tokio::spawn(session::serve(Arc::clone(&registry), connecting, stranger, patience));
     }
 }

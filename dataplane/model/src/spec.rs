@@ -5,6 +5,8 @@ use std::num::NonZeroU32;
 use serde::{Deserialize, Serialize};
 
 use crate::error::ModelError;
+use crate::optimizer::{Optimizer, Schedule};
+use crate::tensors::{self, Block, EXACT, FROZEN, MAX_TENSORS, Tensor};
 
 /// Coordinates of a shard unless a [`Spec`] says otherwise: 4 MiB, milliseconds under its lock.
 pub const SHARD: u32 = 1 << 20;
@@ -56,17 +58,36 @@ pub struct Spec {
     pub corrected: bool,
     /// Momentum as in Algorithm 3: θ = 2/(s + 2) in epoch s = 1, 2, …, and η/θ for η.
     pub accelerated: bool,
+    /// Momentum as in Algorithm 3 without its correction, which reduces the variance that the growing steps need reduced: only
+    /// with this, so that nobody has it by forgetting `corrected`.
+    #[serde(default)]
+    pub uncorrected: bool,
+    /// By which rule the server steps.
+    #[serde(default)]
+    pub optimizer: Optimizer,
+    /// A factor of the rate, by the version.
+    #[serde(default)]
+    pub schedule: Schedule,
+    /// The rate of a gradient is divided by its delay.
+    #[serde(default)]
+    pub delay_aware: bool,
+    /// Workers pull the next model before they have pushed what they computed at the last one.
+    #[serde(default)]
+    pub overlap: bool,
+    /// The tensors of the whole model, in order, each with bits of its own; none: every shard has one scale.
+    #[serde(default)]
+    pub tensors: Vec<Tensor>,
     /// m: pushes of an epoch. `None`: it never ends, which only models without correction and momentum can do.
     pub epoch: Option<NonZeroU32>,
     /// h.
     #[serde(default)]
     pub prox: Prox,
     /// τ: no gradient is applied that is older than so many steps; others wait for a worker whose gradient would
-    /// become so. At least workers − 1. `None`: however old.
+    /// become so. At least workers − 1, with `overlap` twice the workers − 1. `None`: however old.
     pub delay: Option<u32>,
     /// How many workers there are: their numbers are below.
     pub workers: u16,
-    /// Precision of pulls.
+    /// Precision of pulls, where `tensors` do not say it.
     pub bits: ModelBits,
     /// Coordinates of a shard: what has one clock, one lock, one stream and one file.
     pub shard: u32,
@@ -84,6 +105,12 @@ impl Spec {
             rate,
             corrected: false,
             accelerated: false,
+            uncorrected: false,
+            optimizer: Optimizer::Sgd,
+            schedule: Schedule::default(),
+            delay_aware: false,
+            overlap: false,
+            tensors: Vec::new(),
             epoch: None,
             prox: Prox::default(),
             delay: None,
@@ -130,13 +157,35 @@ impl Spec {
         if *workers == 0 || *workers > MAX_WORKERS {
             return wrong("workers must be 1 to 1024");
         }
-        if delay.is_some_and(|delay| delay < u32::from(*workers) - 1) {
-            return wrong(
-                "delay is below workers − 1, which not all can keep at once: raise it, or leave it out",
-            );
+        if delay.is_some_and(|delay| u64::from(delay) < u64::from(*workers) * self.reservations() as u64 - 1)
+        {
+            return wrong(if self.overlap {
+                "delay is below twice the workers − 1, which with overlap not all can keep at once: raise it, or leave it out"
+            } else {
+                "delay is below workers − 1, which not all can keep at once: raise it, or leave it out"
+            });
         }
         if self.epoch.is_none() && (self.corrected || self.accelerated) {
             return wrong("epoch is missing: correction and momentum need the pushes of an epoch");
+        }
+        if self.accelerated && !self.corrected && !self.uncorrected {
+            return wrong(
+                "accelerated without corrected lets steps grow without reducing their variance: set corrected, or uncorrected as well if you mean it",
+            );
+        }
+        if self.uncorrected && (self.corrected || !self.accelerated) {
+            return wrong("uncorrected goes with accelerated, and without corrected");
+        }
+        if self.accelerated && self.optimizer != Optimizer::Sgd {
+            return wrong("optimizer and accelerated are two momentums: leave one out");
+        }
+        if self.corrected && self.overlap {
+            return wrong(
+                "overlap and corrected exclude each other: an epoch's end would refuse what is under way",
+            );
+        }
+        if let Some(fault) = self.optimizer.fault().or(self.schedule.fault()).or(self.tensors_fault()) {
+            return wrong(fault);
         }
         match bits {
             ModelBits::Fixed(2..=16 | 32) => {}
@@ -154,6 +203,50 @@ impl Spec {
             )));
         }
         Ok(())
+    }
+
+    fn tensors_fault(&self) -> Option<&'static str> {
+        if self.tensors.is_empty() {
+            return None;
+        }
+        let total = self.part.map_or(self.coordinates, |(_, total)| total);
+        let sum = self.tensors.iter().try_fold(0_u64, |sum, tensor| sum.checked_add(tensor.length));
+        if self.tensors.len() > MAX_TENSORS {
+            Some("tensors are more than 16384")
+        } else if sum != Some(total) {
+            Some("tensors do not have as many coordinates together as the model")
+        } else if self.tensors.iter().any(|tensor| !matches!(tensor.bits, FROZEN | 2..=16 | EXACT)) {
+            Some("tensors: bits must be 2 to 16, 32, or 0 for frozen ones")
+        } else if self.tensors.iter().any(|tensor| tensor.length == 0) {
+            Some("tensors: one has no coordinates: leave it out")
+        } else if self.accelerated && self.tensors.iter().any(|tensor| tensor.bits == FROZEN) {
+            Some("tensors: one is frozen, which accelerated models cannot have, as they move all coordinates")
+        } else if matches!(self.bits, ModelBits::Condition(_)) {
+            Some("tensors have bits of their own, and μ chooses them for a shard: leave one out")
+        } else {
+            None
+        }
+    }
+
+    /// Pulls that a worker may have under way.
+    pub(crate) fn reservations(&self) -> usize {
+        1 + usize::from(self.overlap)
+    }
+
+    /// Which of the vectors of [`State`](crate::shard::State) it has, in their order.
+    #[must_use]
+    pub fn vectors(&self) -> [bool; 7] {
+        let moments = self.optimizer.vectors();
+        let (snapshots, corrected, accelerated) = (self.snapshots(), self.corrected, self.accelerated);
+        [true, snapshots, corrected, accelerated, accelerated, moments > 0, moments > 1]
+    }
+
+    /// What of shard `number` has one scale; nothing: all of it.
+    #[must_use]
+    pub fn blocks(&self, number: usize) -> Vec<Block> {
+        let before = self.part.map_or(0, |(from, _)| from);
+        let range = self.range(number);
+        tensors::blocks(&self.tensors, &(before + range.start as u64..before + range.end as u64))
     }
 
     /// How many shards it has.
@@ -206,6 +299,21 @@ mod tests {
             ("delay", Spec { delay: Some(3), workers: 6, ..good.clone() }),
             ("shard", Spec { coordinates: 4096 * 16, shard: 16, ..good.clone() }),
             ("epoch", Spec { epoch: None, ..good.clone() }),
+            ("accelerated", Spec { corrected: false, accelerated: true, ..good.clone() }),
+            ("uncorrected", Spec { uncorrected: true, ..good.clone() }),
+            (
+                "accelerated",
+                Spec { accelerated: true, optimizer: Optimizer::Momentum { beta: 0.9 }, ..good.clone() },
+            ),
+            ("overlap", Spec { overlap: true, ..good.clone() }),
+            ("overlap", Spec { overlap: true, workers: 4, delay: Some(6), ..Spec::sgd(100, 0.1) }),
+            ("β", Spec { optimizer: Optimizer::Momentum { beta: 2.0 }, ..good.clone() }),
+            ("floor", Spec { schedule: Schedule { floor: -1.0, ..Schedule::default() }, ..good.clone() }),
+            ("tensors", Spec { tensors: vec![(99, 8).into()], ..good.clone() }),
+            ("tensors", Spec { tensors: vec![(100, 1).into()], ..good.clone() }),
+            ("tensors", Spec { tensors: vec![(100, 8).into(), (0, 8).into()], ..good.clone() }),
+            ("frozen", Spec { accelerated: true, tensors: vec![(100, 0).into()], ..good.clone() }),
+            ("μ", Spec { tensors: vec![(100, 8).into()], bits: ModelBits::Condition(1.0), ..good.clone() }),
             ("bits", Spec { bits: ModelBits::Fixed(17), ..good.clone() }),
             ("μ", Spec { bits: ModelBits::Condition(0.0), ..good.clone() }),
             ("shard", Spec { shard: 1, ..good.clone() }),

@@ -4,7 +4,11 @@
 //!
 //! ```text
 //! u = ζ + g                                      (ζ alone without correction)
-//! z = v − η·u                                    v: x, or y of an accelerated model
+//! d = u                                          SGD
+//! m = β·m + u; d = m                             momentum
+//! m = β₁·m + (1 − β₁)·u; s = β₂·s + (1 − β₂)·u²  Adam, the t-th step of the shard:
+//! d = m/(1 − β₁ᵗ) / (√(s/(1 − β₂ᵗ)) + ε)
+//! z = v − η·d                                    v: x, or y of an accelerated model
 //! s = z − η·λ₁ if z > η·λ₁; z + η·λ₁ if z < −η·λ₁; else 0      (z if λ₁ = 0)
 //! v = s / (1 + η·λ₂)                             (s if λ₂ = 0), then clamped to the bounds
 //! accelerated: x = x̃ + θ·(y − x̃); mean = mean + (x − mean) / (t + 1)
@@ -15,6 +19,7 @@
 
 use thc_codec::norm;
 
+use crate::optimizer::Optimizer;
 use crate::spec::Prox;
 
 /// The largest magnitude of a model's numbers. Every lattice holds it, and no difference of two of them overflows.
@@ -56,21 +61,24 @@ impl Proximal {
         s.max(self.lower).min(self.upper)
     }
 
-    /// Whether [`Self::advance`] leaves every number finite and within ±[`LARGEST`].
-    #[must_use]
-    pub fn keeps(&self, v: &[f32], zeta: &[f32], gradient: &[f32]) -> bool {
-        if !self.rate.is_finite() {
-            return false;
-        }
-        let most = |x: &[f32]| f64::from(norm::max_abs(x));
-        let longest = most(zeta) + most(gradient);
-        let reach = most(v) + f64::from(self.rate) * longest;
-        // The proximal step makes no number larger unless the box lies out of range. Half is room for rounding.
-        if longest <= f64::from(f32::MAX)
+    /// Whether steps along directions of at most `longest` surely leave all numbers within ±[`LARGEST`]. The proximal step
+    /// makes no number larger unless the box lies out of range. Half is room for rounding.
+    fn reaches(&self, v: &[f32], longest: f64) -> bool {
+        let reach = f64::from(norm::max_abs(v)) + f64::from(self.rate) * longest;
+        self.rate.is_finite()
+            && longest <= f64::from(f32::MAX)
             && reach <= f64::from(LARGEST) / 2.0
             && self.lower <= LARGEST
             && self.upper >= -LARGEST
-        {
+    }
+
+    /// Whether [`Self::advance`] leaves every number finite and within ±[`LARGEST`].
+    #[must_use]
+    fn keeps(&self, v: &[f32], zeta: &[f32], gradient: &[f32]) -> bool {
+        if !self.rate.is_finite() {
+            return false;
+        }
+        if self.reaches(v, most(zeta) + most(gradient)) {
             return true;
         }
         let stays = |v: f32, u: f32| !(v - self.rate * u).is_nan() && self.step(v, u).abs() <= LARGEST;
@@ -81,8 +89,8 @@ impl Proximal {
         }
     }
 
-    /// A whole vector. `gradient` is g, empty without correction.
-    pub fn advance(&self, v: &mut [f32], zeta: &[f32], gradient: &[f32]) {
+    /// A whole vector, by SGD. `gradient` is g, empty without correction.
+    fn advance(&self, v: &mut [f32], zeta: &[f32], gradient: &[f32]) {
         if gradient.is_empty() {
             for (v, zeta) in v.iter_mut().zip(zeta) {
                 *v = self.step(*v, *zeta);
@@ -90,6 +98,100 @@ impl Proximal {
         } else {
             for ((v, zeta), g) in v.iter_mut().zip(zeta).zip(gradient) {
                 *v = self.step(*v, zeta + g);
+            }
+        }
+    }
+}
+
+fn most(x: &[f32]) -> f64 {
+    f64::from(norm::max_abs(x))
+}
+
+/// [`Optimizer`] at one step.
+#[derive(Clone, Copy, Debug)]
+pub enum Rule {
+    /// d = u.
+    Sgd,
+    /// Heavy ball.
+    Momentum {
+        /// β.
+        beta: f32,
+    },
+    /// Adam.
+    Adam {
+        /// β₁.
+        beta1: f32,
+        /// β₂.
+        beta2: f32,
+        /// ε.
+        epsilon: f32,
+        /// 1/(1 − β₁ᵗ).
+        first: f32,
+        /// 1/(1 − β₂ᵗ).
+        second: f32,
+    },
+}
+
+impl Rule {
+    /// For the step after `before` others.
+    #[must_use]
+    pub fn new(optimizer: Optimizer, before: u64) -> Self {
+        let correction = |beta: f32| {
+            let power = f64::from(beta).powf(before as f64 + 1.0);
+            (1.0 / (1.0 - power)) as f32
+        };
+        match optimizer {
+            Optimizer::Sgd => Self::Sgd,
+            Optimizer::Momentum { beta } => Self::Momentum { beta },
+            Optimizer::Adam { beta1, beta2, epsilon } => {
+                Self::Adam { beta1, beta2, epsilon, first: correction(beta1), second: correction(beta2) }
+            }
+        }
+    }
+
+    /// Whether [`Self::advance`] leaves every number finite and within ±[`LARGEST`]: exactly for SGD, and by a bound for the
+    /// others, which refuses only what is within a factor of a few of that. `m` is the optimizer's first vector.
+    #[must_use]
+    pub fn keeps(&self, prox: &Proximal, v: &[f32], zeta: &[f32], gradient: &[f32], m: &[f32]) -> bool {
+        let u = most(zeta) + most(gradient);
+        match *self {
+            Self::Sgd => prox.keeps(v, zeta, gradient),
+            Self::Momentum { beta } => prox.reaches(v, f64::from(beta) * most(m) + u),
+            // Squares stay far from the largest float; |d| is at most |m̂|/ε.
+            Self::Adam { beta1, epsilon, first, .. } => {
+                let longest = (f64::from(beta1) * most(m) + u) * f64::from(first) / f64::from(epsilon);
+                u <= 1e18 && prox.reaches(v, longest)
+            }
+        }
+    }
+
+    /// A whole vector. `gradient` is g, empty without correction; `m` and `s` are the optimizer's vectors, empty where it has
+    /// none.
+    pub fn advance(
+        &self,
+        prox: &Proximal,
+        v: &mut [f32],
+        zeta: &[f32],
+        gradient: &[f32],
+        m: &mut [f32],
+        s: &mut [f32],
+    ) {
+        let u = |i: usize| zeta[i] + gradient.get(i).copied().unwrap_or(0.0);
+        match *self {
+            Self::Sgd => prox.advance(v, zeta, gradient),
+            Self::Momentum { beta } => {
+                for (i, (v, m)) in v.iter_mut().zip(m).enumerate() {
+                    *m = beta * *m + u(i);
+                    *v = prox.step(*v, *m);
+                }
+            }
+            Self::Adam { beta1, beta2, epsilon, first, second } => {
+                for (i, ((v, m), s)) in v.iter_mut().zip(m).zip(s).enumerate() {
+                    let u = u(i);
+                    *m = beta1 * *m + (1.0 - beta1) * u;
+                    *s = beta2 * *s + (1.0 - beta2) * u * u;
+                    *v = prox.step(*v, *m * first / ((*s * second).sqrt() + epsilon));
+                }
             }
         }
     }
@@ -143,6 +245,26 @@ mod tests {
         assert!(boxed.keeps(&[0.0], &[f32::MAX], &[]));
         let far = Proximal::new(&Prox { bounds: Some((2e37, 3e37)), ..Prox::default() }, 1.0);
         assert!(!far.keeps(&[0.0], &[0.0], &[]));
+    }
+
+    #[test]
+    fn momentum_and_adam_by_hand() {
+        let prox = Proximal::new(&Prox::default(), 0.5);
+        let (mut v, mut m) = ([1.0, 2.0], [4.0, 0.0]);
+        let rule = Rule::new(Optimizer::Momentum { beta: 0.5 }, 7);
+        assert!(rule.keeps(&prox, &v, &[2.0, -1.0], &[], &m));
+        rule.advance(&prox, &mut v, &[2.0, -1.0], &[], &mut m, &mut []);
+        assert_eq!((v, m), ([-1.0, 2.5], [4.0, -1.0]));
+        // The first step of Adam has the rate's length, whatever the gradient's.
+        let rule = Rule::new(Optimizer::Adam { beta1: 0.9, beta2: 0.999, epsilon: 1e-8 }, 0);
+        let (mut v, mut m, mut s) = ([0.0, 0.0], [0.0; 2], [0.0; 2]);
+        rule.advance(&prox, &mut v, &[1.0, -300.0], &[2.0, 0.0], &mut m, &mut s);
+        assert!((v[0] + 0.5).abs() < 1e-5 && (v[1] - 0.5).abs() < 1e-5);
+        assert!((m[0] - 0.3).abs() < 1e-6 && (s[1] - 90.0).abs() < 0.01);
+        for rule in [rule, Rule::new(Optimizer::Momentum { beta: 0.9 }, 0)] {
+            assert!(!rule.keeps(&prox, &v, &[f32::MAX, 0.0], &[], &m));
+            assert!(rule.keeps(&prox, &v, &[1e3, 0.0], &[], &m));
+        }
     }
 
     proptest! {

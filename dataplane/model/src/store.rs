@@ -5,20 +5,28 @@
 //! what is before. When they are written: at once when a value, an epoch's gradient or an epoch's end must not be
 //! forgotten, because workers act on it; else every `durable` if something has changed. So what a killed server forgets is the
 //! pushes since a moment at most that long ago, within one epoch.
+//!
+//! States that were kept are in `kept/NUMBER/`, whose files are links to what was the last state then: since files are
+//! replaced and never changed, keeping one costs no writing.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
-use std::io::Write;
+use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use ring::digest;
+
+use serde::{Deserialize, Serialize};
 
 use crate::counters::Reason;
 use crate::error::ModelError;
 use crate::shard::{Phase, State};
 use crate::spec::Spec;
 
-const MAGIC: &[u8; 8] = b"THCMODL1";
+const MAGIC: &[u8; 8] = b"THCMODL2";
+/// Of files without an optimizer's vectors.
+const FIRST_MAGIC: &[u8; 8] = b"THCMODL1";
 const DIGEST: usize = 32;
 const NEW: &str = ".new";
 
@@ -117,8 +125,13 @@ impl Folder {
         replace(&self.shard_file(number), bytes)
     }
 
+    /// The last state of all shards.
+    pub fn read_shards(&self, spec: &Spec) -> Result<Vec<Option<State>>, ModelError> {
+        (0..spec.shards() as u32).map(|number| self.read_shard(spec, number)).collect()
+    }
+
     /// `None` for a shard that was never written: it is empty.
-    pub fn read_shard(&self, spec: &Spec, number: u32) -> Result<Option<State>, ModelError> {
+    fn read_shard(&self, spec: &Spec, number: u32) -> Result<Option<State>, ModelError> {
         let file = self.shard_file(number);
         let bytes = match fs::read(&file) {
             Ok(bytes) => bytes,
@@ -126,6 +139,129 @@ impl Folder {
             Err(error) => return Err(failed(&file)(error)),
         };
         decode(&bytes, spec, number).map(Some).map_err(|what| damaged(&file, what))
+    }
+}
+
+/// A state that was kept.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Kept {
+    /// Its number, by which a rollback names it.
+    pub number: u64,
+    /// Pushes that its first shard had taken.
+    pub version: u64,
+    /// When it was kept, in seconds since 1970.
+    pub time: u64,
+}
+
+impl Folder {
+    fn kept(&self, number: u64) -> Self {
+        Self { path: self.path.join("kept").join(number.to_string()) }
+    }
+
+    /// The numbers of the kept states, ascending.
+    fn kept_numbers(&self) -> Vec<u64> {
+        let entries = fs::read_dir(self.path.join("kept")).into_iter().flatten().flatten();
+        let mut numbers: Vec<u64> =
+            entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect();
+        numbers.sort_unstable();
+        numbers
+    }
+
+    /// All that were kept, oldest first.
+    pub fn all_kept(&self) -> Vec<Kept> {
+        let one = |number| {
+            let file = self.kept(number).shard_file(0);
+            let time = fs::metadata(self.kept(number).path).and_then(|about| about.modified()).ok()?;
+            let time = time.duration_since(std::time::UNIX_EPOCH).ok()?.as_secs();
+            let mut head = [0; 8 + 1 + 3 * 8];
+            File::open(file).and_then(|mut file| file.read_exact(&mut head)).ok()?;
+            let version = head[25..].try_into().map(u64::from_le_bytes).ok()?;
+            Some(Kept { number, version, time })
+        };
+        self.kept_numbers().into_iter().filter_map(one).collect()
+    }
+
+    /// Keeps the last state of `shards` shards beside itself, and forgets the oldest that are more than `most`: its number.
+    /// Nobody may write the shards meanwhile.
+    pub fn keep(&self, shards: usize, most: usize) -> Result<u64, ModelError> {
+        let numbers = self.kept_numbers();
+        let number = numbers.last().map_or(1, |last| last + 1);
+        let (place, new) = (self.kept(number).path, self.path.join("kept").join("new"));
+        let _ = fs::remove_dir_all(&new);
+        fs::create_dir_all(&new).map_err(failed(&new))?;
+        for shard in 0..shards as u32 {
+            let file = self.shard_file(shard);
+            if file.exists() {
+                fs::hard_link(&file, new.join(format!("shard-{shard}"))).map_err(failed(&file))?;
+            }
+        }
+        sync_folder(&new)?;
+        fs::rename(&new, &place).map_err(failed(&place))?;
+        sync_folder(&self.path.join("kept"))?;
+        for old in &numbers[..(numbers.len() + 1).saturating_sub(most.max(1)).min(numbers.len())] {
+            let path = self.kept(*old).path;
+            fs::remove_dir_all(&path).map_err(failed(&path))?;
+        }
+        Ok(number)
+    }
+
+    /// The newest state that was kept and can be read.
+    pub fn newest_kept(&self, spec: &Spec) -> Option<(u64, Vec<Option<State>>)> {
+        self.kept_numbers().into_iter().rev().find_map(|number| {
+            let states = self.kept(number).read_shards(spec).ok()?;
+            states.iter().all(Option::is_some).then_some((number, states))
+        })
+    }
+
+    fn rollback_file(&self) -> PathBuf {
+        self.path.join("rollback")
+    }
+
+    /// Puts a kept state in the place of the last one. A crash meanwhile is made good by [`Self::finish_rollback`].
+    pub fn rollback(&self, number: u64) -> Result<(), ModelError> {
+        let kept = self.kept(number).path;
+        if !kept.is_dir() {
+            let numbers: Vec<String> = self.kept_numbers().iter().map(u64::to_string).collect();
+            let there = if numbers.is_empty() { "none".to_owned() } else { numbers.join(", ") };
+            return Err(ModelError::Config(format!("there is no kept state {number}; there are: {there}")));
+        }
+        replace(&self.rollback_file(), number.to_string().as_bytes())?;
+        self.finish_rollback()
+    }
+
+    /// What a crash has left of a rollback.
+    pub fn finish_rollback(&self) -> Result<(), ModelError> {
+        let marker = self.rollback_file();
+        let Some(number) = fs::read_to_string(&marker).ok().and_then(|text| text.parse().ok()) else {
+            return Ok(());
+        };
+        let kept = self.kept(number).path;
+        for entry in fs::read_dir(&kept).map_err(failed(&kept))?.flatten() {
+            let place = self.path.join(entry.file_name());
+            let new = self.path.join("restored");
+            let _ = fs::remove_file(&new);
+            let put = || {
+                fs::hard_link(entry.path(), &new)?;
+                fs::rename(&new, &place)?;
+                // Renaming a link onto another of the same file does nothing, and leaves it.
+                if new.exists() { fs::remove_file(&new) } else { Ok(()) }
+            };
+            put().map_err(failed(&place))?;
+        }
+        sync_folder(&self.path)?;
+        fs::remove_file(&marker).map_err(failed(&marker))
+    }
+
+    /// Removes all of it.
+    pub fn delete(&self) -> Result<(), ModelError> {
+        // Without its spec it is no model, whatever a crash leaves.
+        let file = self.spec_file();
+        match fs::remove_file(&file) {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(failed(&file)(error)),
+            _ => {}
+        }
+        sync_folder(&self.path)?;
+        fs::remove_dir_all(&self.path).map_err(failed(&self.path))
     }
 }
 
@@ -148,17 +284,29 @@ fn replace(path: &Path, bytes: &[u8]) -> Result<(), ModelError> {
     path.parent().map_or(Ok(()), sync_folder)
 }
 
+/// The term of the server that wrote this folder last, 0 before a spare ever took over.
+pub(crate) fn read_term(state: &Path) -> Result<u64, ModelError> {
+    let file = state.join(".term");
+    match fs::read_to_string(&file) {
+        Ok(text) => text.trim().parse().map_err(|_| damaged(&file, "it is no number")),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(0),
+        Err(error) => Err(failed(&file)(error)),
+    }
+}
+
+/// Writes the term.
+pub(crate) fn write_term(state: &Path, term: u64) -> Result<(), ModelError> {
+    fs::create_dir_all(state).map_err(failed(state))?;
+    replace(&state.join(".term"), term.to_string().as_bytes())
+}
+
 /// A shard's file, all but its digest: [`seal`] appends that.
 pub(crate) fn encode(state: &State) -> Vec<u8> {
-    let vectors = [&state.x, &state.snapshot, &state.gradient, &state.y, &state.mean];
+    let vectors = state.vectors();
     let floats: usize = vectors.iter().map(|v| v.len()).sum();
     let mut out = Vec::with_capacity(128 + 16 * state.sequences.len() + 4 * floats + DIGEST);
     out.extend(MAGIC);
-    out.push(match state.phase {
-        Phase::Empty => 0,
-        Phase::Waiting => 1,
-        Phase::Running => 2,
-    });
+    out.push(state.phase.code());
     for number in [state.epoch, state.step, state.version, state.sequences.len() as u64] {
         out.extend(number.to_le_bytes());
     }
@@ -180,10 +328,12 @@ pub(crate) fn seal(mut bytes: Vec<u8>) -> Vec<u8> {
     bytes
 }
 
-fn decode(bytes: &[u8], spec: &Spec, number: u32) -> Result<State, &'static str> {
+/// Reads a shard's file.
+pub(crate) fn decode(bytes: &[u8], spec: &Spec, number: u32) -> Result<State, &'static str> {
     const SHORT: &str = "it is damaged: too short";
     let (body, digest) = bytes.split_at_checked(bytes.len().saturating_sub(DIGEST)).ok_or(SHORT)?;
-    if !body.starts_with(MAGIC) {
+    let moments = body.starts_with(MAGIC);
+    if !moments && !body.starts_with(FIRST_MAGIC) {
         return Err("it is not a shard of this version");
     }
     if digest::digest(&digest::SHA256, body).as_ref() != digest {
@@ -203,28 +353,22 @@ fn decode(bytes: &[u8], spec: &Spec, number: u32) -> Result<State, &'static str>
         let worker = u16::try_from(number_of()?).map_err(|_| "it has a worker that cannot be")?;
         sequences.insert(worker, number_of()?);
     }
-    let mut vector = |wanted: bool| {
-        let len = if wanted { spec.range(number as usize).len() } else { 0 };
-        if body.u64().ok_or(SHORT)? != len as u64 {
+    let len = spec.range(number as usize).len();
+    let mut vectors: [Arc<Vec<f32>>; 7] = Default::default();
+    for (place, (vector, wanted)) in vectors.iter_mut().zip(spec.vectors()).enumerate() {
+        let len = if wanted { len } else { 0 };
+        let written = if place < 5 || moments { body.u64().ok_or(SHORT)? } else { 0 };
+        if written != len as u64 {
             return Err("it does not fit spec.json");
         }
         let mut out = vec![0.0; len];
         crate::payload::take_floats(body.raw(4 * len).ok_or(SHORT)?, &mut out)
             .map_err(|_| "it has a number that is not finite")?;
-        Ok(out)
-    };
-    let state = State {
-        phase,
-        epoch,
-        step,
-        version,
-        x: vector(true)?,
-        snapshot: vector(spec.snapshots())?,
-        gradient: vector(spec.corrected)?,
-        y: vector(spec.accelerated)?,
-        mean: vector(spec.accelerated)?,
-        sequences,
-    };
+        *vector = Arc::new(out);
+    }
+    let [x, snapshot, gradient, y, mean, first, second] = vectors;
+    let state =
+        State { phase, epoch, step, version, x, snapshot, gradient, y, mean, first, second, sequences };
     body.end().ok_or("it is too long")?;
     Ok(state)
 }
@@ -240,7 +384,7 @@ mod tests {
     }
 
     fn state() -> State {
-        let vector = |from: u8| (from..from + 20).map(f32::from).collect();
+        let vector = |from: u8| Arc::new((from..from + 20).map(f32::from).collect::<Vec<_>>());
         State {
             phase: Phase::Waiting,
             epoch: 3,
@@ -251,6 +395,8 @@ mod tests {
             gradient: vector(2),
             y: vector(3),
             mean: vector(4),
+            first: Arc::default(),
+            second: Arc::default(),
             sequences: [(0, 9), (1023, 5)].into(),
         }
     }
@@ -283,6 +429,46 @@ mod tests {
         }
         let other = Spec { accelerated: false, ..spec() };
         assert_eq!(decode(&bytes, &other, 0), Err("it does not fit spec.json"));
+    }
+
+    #[test]
+    fn files_of_the_version_before_are_read() {
+        let bytes = encode(&state());
+        // Without the lengths of two empty vectors.
+        let mut older = [FIRST_MAGIC, &bytes[8..bytes.len() - 16]].concat();
+        assert_eq!(decode(&seal(older.clone()), &spec(), 0), Ok(state()));
+        older.extend([0; 16]);
+        assert_eq!(decode(&seal(older), &spec(), 0), Err("it is too long"));
+    }
+
+    #[test]
+    fn the_newest_states_are_kept_and_come_back() {
+        let folder = tempfile::tempdir().unwrap();
+        let model = Folder::create(folder.path(), "job", "model").unwrap();
+        model.write_spec(&spec()).unwrap();
+        assert_eq!(model.newest_kept(&spec()), None);
+        for version in 1..=4 {
+            model.write_shard(0, &seal(encode(&State { version, ..state() }))).unwrap();
+            assert_eq!(model.keep(1, 2).unwrap(), version);
+        }
+        let kept: Vec<_> = model.all_kept().iter().map(|kept| (kept.number, kept.version)).collect();
+        assert_eq!(kept, [(3, 3), (4, 4)]);
+        let last = || model.read_shards(&spec()).unwrap()[0].as_ref().map(|state| state.version);
+        for number in [3, 3, 4] {
+            model.rollback(number).unwrap();
+            assert_eq!(last(), Some(number));
+        }
+        let error = model.rollback(1).unwrap_err().to_string();
+        assert!(error.contains("3, 4"), "{error}");
+        // A crash between the files of a rollback.
+        replace(&model.rollback_file(), b"3").unwrap();
+        model.finish_rollback().unwrap();
+        assert_eq!(last(), Some(3));
+        // What cannot be read is passed over.
+        fs::write(model.kept(4).shard_file(0), b"damaged").unwrap();
+        assert_eq!(model.newest_kept(&spec()).map(|(number, _)| number), Some(3));
+        model.delete().unwrap();
+        assert!(Folder::of_job(folder.path(), "job").unwrap().is_empty());
     }
 
     #[test]

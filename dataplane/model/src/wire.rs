@@ -2,16 +2,22 @@
 //! the vectors of [`crate::payload`] and the files of [`crate::store`], which have the same.
 //!
 //! A frame is its length (u32, of all that follows), a kind (u8) and a body. A connection has one stream for HELLO, OPEN,
-//! STATS and LEAVE, and one for each shard that begins with ATTACH. Every request has one answer, in order.
+//! STATS, LEAVE and COMMAND, and one for each shard that begins with ATTACH. Every request has one answer, in order.
+
+use serde::{Deserialize, Serialize};
 
 use crate::shard::Stamp;
 
 /// What HELLO says first.
-pub(crate) const VERSION: u8 = 1;
+pub(crate) const VERSION: u8 = 2;
 /// Application protocol of the TLS handshake.
-pub(crate) const ALPN: &[u8] = b"thc-model/1";
+pub(crate) const ALPN: &[u8] = b"thc-model/2";
 /// Longest request that is not a vector.
 pub(crate) const SMALL: usize = 4096;
+/// Longest request of a stream for the session, whose OPEN has the tensors of a model.
+pub(crate) const LONGEST_OPEN: usize = 1 << 20;
+/// Numbers from here on are not those of workers but of administrators and spares, who pull and push nothing.
+pub(crate) const ADMIN: u16 = 0xFF00;
 /// Longest names of jobs and models.
 pub(crate) const MAX_NAME: usize = 64;
 
@@ -27,6 +33,10 @@ pub(crate) mod kind {
     pub const SNAPSHOT: u8 = 8;
     pub const BEGIN: u8 = 9;
     pub const LEAVE: u8 = 10;
+    pub const COMMAND: u8 = 11;
+    pub const EXACT: u8 = 12;
+    pub const STATE: u8 = 13;
+    pub const RESTORE: u8 = 14;
     pub const REFUSED: u8 = 64;
     pub const WELCOME: u8 = 65;
     pub const OPENED: u8 = 66;
@@ -36,6 +46,18 @@ pub(crate) mod kind {
     pub const PULLED: u8 = 70;
     pub const PUSHED: u8 = 71;
     pub const SNAPPED: u8 = 72;
+    pub const NUMBERS: u8 = 73;
+    pub const STATED: u8 = 74;
+}
+
+/// What an administrator asks for; COUNTED answers it with JSON.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "command", rename_all = "snake_case", deny_unknown_fields)]
+pub(crate) enum Command {
+    Models,
+    Checkpoint { model: String },
+    Rollback { model: String, to: Option<u64> },
+    Delete { model: String },
 }
 
 /// What a PULLED frame holds.

@@ -1,60 +1,21 @@
 //! The server is killed at random moments; nothing is ever wrong, and work goes on.
 #![allow(clippy::unwrap_used)]
 
+mod program;
 mod setup;
 
-use std::io::{BufRead, BufReader};
-use std::net::{SocketAddr, UdpSocket};
+use std::net::SocketAddr;
 use std::num::NonZeroU32;
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
+use program::{Running, free_address};
 use setup::SECRET;
 use thc_model::{Client, ClientConfig, ClientStats, ModelBits, ModelError, Pull, Push, ShardState, Spec};
 
 /// How long nothing may happen until a test counts as hung.
 const HANG: Duration = Duration::from_secs(600);
-
-struct Running(Child);
-
-impl Running {
-    fn start(address: SocketAddr, state: &Path) -> Self {
-        Self::with(address, &["--job", "train", "--durable", "30ms", "--state", state.to_str().unwrap()])
-    }
-
-    fn with(address: SocketAddr, flags: &[&str]) -> Self {
-        let mut child = Command::new(env!("CARGO_BIN_EXE_thc-model"))
-            .args(["--threads", "2", "--listen", &address.to_string()])
-            .args(flags)
-            .env("THC_MODEL_SECRET", SECRET)
-            .env("RUST_LOG", "error")
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let mut line = String::new();
-        BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
-        assert_eq!(line.trim_end(), format!("ready {address}"));
-        Self(child)
-    }
-
-    fn kill(&mut self) {
-        self.0.kill().unwrap();
-        self.0.wait().unwrap();
-    }
-}
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
-fn free_address() -> SocketAddr {
-    UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap()
-}
 
 /// Every push takes 1 from every coordinate, so in each shard x is −version: a mixture of versions, a push that was
 /// applied twice or half, or an old file in the place of a newer one would show.

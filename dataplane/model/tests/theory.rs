@@ -77,13 +77,13 @@ fn train(mu: f32, push: Push, mut see: impl FnMut(&[(Vec<f32>, f64)], f64)) {
                     pulled.push(other);
                 }
             }
-            Held { stamp, exact, pulled }
+            Held { stamp, exact: exact.to_vec(), pulled }
         };
         let mut held: Vec<Held> = (0..WORKERS).map(|w| pull(&mut shard, w, &mut tightest)).collect();
         for step in 0..M {
             let worker = (step % u32::from(WORKERS)) as u16;
             let own = &held[usize::from(worker)];
-            let x = shard.state().x.clone();
+            let x = shard.state().x.to_vec();
             let truth = problem.full(&x);
             let mut found = Vec::new();
             for pulled in &own.pulled {

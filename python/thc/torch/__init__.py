@@ -16,7 +16,7 @@ import thc.torch.release
 
 from thc.torch import backend
 from thc.torch.adapt_options import Adapt
-from thc.torch.asynchronous import AsynchronousSGD, coordinates
+from thc.torch.asynchronous import AsynchronousSGD, coordinates, tensors
 from thc.torch.checkpoint import Checkpoint
 from thc.torch.collective import CollectiveGroup
 from thc.torch.digests import check_replicas
@@ -62,6 +62,7 @@ __all__ = [
     "replicate",
     "sharded",
     "sync_parameters",
+    "tensors",
     "worth_it",
     "wrap",
 ]

@@ -4,32 +4,39 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor
 from torch.optim import Optimizer
 
+import thc.asynchronous
 from thc.asynchronous import Asynchronous, Pulled, Pushed, Vector
 from thc.errors import ConfigError, ModelEmptyError, ThcError
 from thc.group import Group
+from thc.torch.flat import Flat
 
-__all__ = ["AsynchronousSGD", "coordinates"]
+__all__ = ["AsynchronousSGD", "coordinates", "tensors"]
 
 Closure = Callable[[], Any]
 log = logging.getLogger("thc.torch")
 
 
 class AsynchronousSGD(Optimizer):
-    """Asynchronous SGD with double quantization::
+    """Asynchronous training with double quantization: the steps, by SGD, momentum or Adam, are the server's::
 
-        model = thc.Asynchronous("host:9100", thc.torch.coordinates(module), rate=0.1, worker=rank, bits=4)
+        model = thc.Asynchronous("host:9100", thc.torch.tensors(module), rate=1e-3, adam=(0.9, 0.999), worker=rank, bits=4)
         optimizer = thc.torch.AsynchronousSGD(module.parameters(), model)
         while optimizer.version < steps:
             optimizer.zero_grad()
             loss(module, next(batches)).backward()
             optimizer.step()
+
+    With a model that has ``overlap``, ``step`` starts the push and the next pull and returns: they happen while the next
+    gradient is computed, which therefore is of a model one step older. A gradient with a NaN or an infinity is not pushed
+    (:attr:`skipped`). The parameters hold what was pulled, which is rounded; :meth:`settle` and :meth:`export_into` bring the
+    numbers themselves.
 
     Making it gives the model its first value, if it has none, and takes over the server's parameters. The learning
     rate is the model's; a scheduler may scale it (all groups alike). Buffers of the module, such as BatchNorm's running
@@ -45,7 +52,7 @@ class AsynchronousSGD(Optimizer):
 
     def __init__(
         self,
-        parameters: Iterable[Tensor],
+        parameters: Iterable[torch.Tensor],
         model: Asynchronous,
         *,
         full: Closure | None = None,
@@ -57,28 +64,45 @@ class AsynchronousSGD(Optimizer):
         self.model = model
         self.pushed: Pushed | None = None
         """What became of the last push."""
+        self.skipped = 0
+        """Gradients that were not finite, and so were not pushed."""
+        self.late = 0
+        """Gradients that came too late for the model's bound on delays."""
+        self.share = 1.0
+        """The share of a batch with which this worker would be in time: halved by a gradient that comes too late, and doubled
+        after many that do not. A training loop may take so many samples fewer; nothing else heeds it."""
         self.version = 0
         """Pushes that the model had taken when its parameters were pulled last, of all workers; the fewest of its shards."""
         self.epoch: int | None = None
         """The epoch whose snapshot is held; ``None`` without correction."""
         self._full = full
         self._group = group
-        self._tensors: list[Tensor] = [p for each in self.param_groups for p in each["params"]]
-        length = sum(p.numel() for p in self._tensors)
-        if length != model.coordinates:
-            raise ConfigError(f"the module has {length} parameters, the model {model.coordinates}")
-        self._x = np.empty(length, np.float32)
-        self._gradient = np.empty(length, np.float32)
-        self._snapshot = np.empty(length, np.float32) if model.corrected else None
+        self._tensors: list[torch.Tensor] = [p for each in self.param_groups for p in each["params"]]
+        lengths = [p.numel() for p in self._tensors]
+        if sum(lengths) != model.coordinates:
+            raise ConfigError(f"the module has {sum(lengths)} parameters, the model {model.coordinates}")
+        expected = [tensor.length for tensor in model.tensors]
+        if expected and expected != [length for length in lengths if length]:
+            raise ConfigError("the module's parameters are not the model's tensors, or are in another order")
+        self._flat, self._flat_gradient = Flat(self._tensors), Flat(self._tensors)
+        self._x, self._gradient = self._flat.array, self._flat_gradient.array
+        self._snapshot = Flat(self._tensors) if model.corrected else None
         self._full_gradient: Vector | None = None
         """Of the epoch that this worker had a part in last."""
-        self._gather(self._x, self._tensors)
+        self._thread: ThreadPoolExecutor | None = None
+        self._exchange: Future[tuple[Pushed | None, Pulled]] | None = None
+        """The push and pull that are under way."""
+        self._behind = False
+        """Whether the parameters are those of the pull before the last one."""
+        self._in_time = 0
+        """Gradients in a row that were not late."""
+        self._flat.gather(self._tensors)
         # Who comes later has nothing to send: what the model has no value of stays this module's in the vector.
         pulled = model.pull(self._x)
         if pulled.empty:
             model.initialise(self._x)
             pulled = model.pull(self._x)
-        self._settle(pulled)
+        self._take(pulled)
 
     def add_param_group(self, param_group: dict[str, Any]) -> None:
         """Only while the optimizer is made: the model's length is settled then."""
@@ -86,26 +110,8 @@ class AsynchronousSGD(Optimizer):
             raise ConfigError("the model on the server has its length: give all parameters when the optimizer is made")
         super().add_param_group(param_group)
 
-    def _gather(self, out: Vector, tensors: Iterable[Tensor | None]) -> None:
-        at = 0
-        for parameter, tensor in zip(self._tensors, tensors):
-            end = at + parameter.numel()
-            if tensor is None:
-                out[at:end] = 0.0
-            else:
-                out[at:end] = tensor.detach().reshape(-1).float().cpu().numpy()
-            at = end
-
-    def _scatter(self, x: Vector) -> None:
-        at = 0
-        with torch.no_grad():
-            for parameter in self._tensors:
-                end = at + parameter.numel()
-                parameter.copy_(torch.from_numpy(x[at:end]).view_as(parameter))
-                at = end
-
     def _gradients(self) -> None:
-        self._gather(self._gradient, (p.grad for p in self._tensors))
+        self._flat_gradient.gather([p.grad for p in self._tensors])
 
     def _spans(self) -> list[tuple[int, int]]:
         """The coordinates that are in a step, as in PyTorch's optimizers those that have a gradient. With correction one of
@@ -118,9 +124,9 @@ class AsynchronousSGD(Optimizer):
             at = end
         return spans
 
-    def _settle(self, pulled: Pulled) -> None:
-        """Takes over what was pulled; between epochs, the epoch's gradient first."""
-        patient = False
+    def _take(self, pulled: Pulled) -> bool:
+        """Takes over what was pulled; between epochs, the epoch's gradient first. Whether that pull was the last one."""
+        patient = again = False
         while True:
             if pulled.empty:
                 if self.epoch is not None:
@@ -137,21 +143,22 @@ class AsynchronousSGD(Optimizer):
                 break
             # Patience is for those whose part of the epoch's gradient is done.
             patient = self.epoch is not None and self.epoch in pulled.waits
-            pulled = self.model.pull(self._x, patient=patient)
+            pulled, again = self.model.pull(self._x, patient=patient), True
         if self._snapshot is not None and self.epoch is None:
             # It came in the middle of an epoch, whose gradient it has no part in.
-            self.model.snapshot(self._snapshot)
+            self.model.snapshot(self._snapshot.array)
             self.epoch = min(pulled.epochs)
         self.version = min(pulled.versions)
-        self._scatter(self._x)
+        self._flat.scatter(self._tensors)
+        return not again
 
-    def _begin(self, epoch: int, snapshot: Vector) -> None:
+    def _begin(self, epoch: int, snapshot: Flat) -> None:
         """This worker's part in the full-batch gradient of an epoch."""
         if self._full is None or self._group is None:
             raise ConfigError("a model with correction needs full and group")
-        if self.model.snapshot(snapshot) != epoch:
+        if self.model.snapshot(snapshot.array) != epoch:
             raise ThcError("the snapshot is of another epoch than the model: were workers restarted?")
-        self._scatter(snapshot)
+        snapshot.scatter(self._tensors)
         self.zero_grad()
         with torch.enable_grad():
             self._full()
@@ -178,19 +185,126 @@ class AsynchronousSGD(Optimizer):
                 loss = closure()
         elif self._snapshot is not None:
             raise ConfigError("a model with correction needs step(closure), which computes the gradients of one batch")
+        # What is under way still reads the last gradient.
+        fresh = self._wait()
         self._gradients()
         if self._snapshot is not None and closure is not None:
             here = self._gradient.copy()
-            self._scatter(self._snapshot)
+            self._snapshot.scatter(self._tensors)
             with torch.enable_grad():
                 closure()
             self._gradients()
             np.subtract(here, self._gradient, out=self._gradient)
-        self.pushed, pulled = self.model.push_pull(self._gradient, self._x, scale=self._scale(), spans=self._spans())
-        self._settle(pulled)
+        finite = self._flat_gradient.is_finite()
+        if not finite:
+            self.skipped += 1
+            log.warning("a gradient is not finite, and is not pushed (%d so far)", self.skipped)
+        if not self.model.overlap:
+            self.pushed, pulled = self._push_and_pull(finite, self._spans(), self._scale(), False)
+            self._told()
+            self._take(pulled)
+            return loss
+        if self._thread is None:
+            self._thread = ThreadPoolExecutor(1, "thc-asynchronous")
+        # A gradient of parameters that are neither the last pull nor the one before has no pull to answer.
+        push = finite and fresh
+        self._exchange = self._thread.submit(self._push_and_pull, push, self._spans(), self._scale(), self._behind)
+        # What is computed next is of the parameters that are here now.
+        self._behind = True
         return loss
+
+    def _push_and_pull(
+        self, push: bool, spans: list[tuple[int, int]], scale: float, behind: bool
+    ) -> tuple[Pushed | None, Pulled]:
+        if not push:
+            return None, self.model.pull(self._x)
+        return self.model.push_pull(self._gradient, self._x, scale=scale, spans=spans, behind=behind)
+
+    def _wait(self) -> bool:
+        """Takes over what is under way, if something is: whether the gradient at hand answers a pull."""
+        exchange, self._exchange = self._exchange, None
+        if exchange is None:
+            return True
+        self.pushed, pulled = exchange.result()
+        self._told()
+        return self._take(pulled)
+
+    def _told(self) -> None:
+        """Heeds what the server has said of the last push."""
+        if self.pushed is None:
+            return
+        if not any(reason == "late" for _, reason in self.pushed.refused):
+            self._in_time += 1
+            if self._in_time >= 64:
+                self.share, self._in_time = min(1.0, 2 * self.share), 0
+            return
+        self.late += 1
+        self.share, self._in_time = max(1 / 16, self.share / 2), 0
+        if self.late & (self.late - 1) == 0:
+            log.warning(
+                "this worker is too slow: %d of its gradients were older than the model's bound on delays and were refused; "
+                "with %g of a batch (optimizer.share) it might be in time, or raise delay",
+                self.late, self.share,
+            )
+
+    def settle(self) -> int:
+        """Ends what is under way and puts the model's own numbers, not rounded ones, into the parameters: their version, the
+        fewest pushes of its shards. ``module.state_dict()`` is exact then, until the next ``step``."""
+        self._wait()
+        self.version = min(self.model.exact(self._x))
+        self._flat.scatter(self._tensors)
+        self._behind = False
+        return self.version
+
+    def state_dict(self) -> dict[str, Any]:
+        """That of every optimizer, after :meth:`settle`; what the server's optimizer keeps is in the server's state folder and
+        in what ``thc-model export`` writes."""
+        self.settle()
+        return {**super().state_dict(), "thc": {"version": self.version, "skipped": self.skipped, "late": self.late}}
+
+    def export_into(self, module: torch.nn.Module) -> int:
+        """Puts the model's own numbers into the parameters of another module of the same form, as one that is evaluated: their
+        version. This worker's parameters stay what they are."""
+        parameters = list(module.parameters())
+        if [p.shape for p in parameters] != [p.shape for p in self._tensors]:
+            raise ConfigError("the module's parameters have other shapes than the optimizer's, or are in another order")
+        self._drain()
+        exact = Flat(parameters)
+        version = min(self.model.exact(exact.array))
+        exact.scatter(parameters)
+        return version
+
+    def _drain(self) -> None:
+        """Waits for what is under way, and leaves it to be taken over."""
+        if self._exchange is not None:
+            self._exchange.exception()
 
 
 def coordinates(module: torch.nn.Module) -> int:
-    """How many parameters a module has: the length of its model."""
+    """How many parameters a module has: the length of its model, if all of it is to have one scale for each shard."""
     return sum(p.numel() for p in module.parameters())
+
+
+def tensors(
+    module: torch.nn.Module,
+    *,
+    bits: int | None = None,
+    push_bits: int | None = None,
+    exact: Callable[[str, torch.Tensor], bool] | None = None,
+) -> list[thc.asynchronous.Tensor]:
+    """The tensors of a module's model, in the order of ``module.parameters()``: each has scales of its own. Frozen parameters
+    are neither sent nor rounded. ``exact`` says of a name and parameter whether it travels as floats both ways; without it
+    those with fewer than two dimensions do, which are norms and biases. The others have ``bits`` when pulled and
+    ``push_bits`` when pushed, or what the model says."""
+    chosen = exact or (lambda _, parameter: parameter.dim() < 2)
+    found = []
+    for name, parameter in module.named_parameters():
+        if parameter.numel() == 0:
+            continue
+        if not parameter.requires_grad:
+            found.append(thc.asynchronous.Tensor(parameter.numel(), bits=0))
+        elif chosen(name, parameter):
+            found.append(thc.asynchronous.Tensor(parameter.numel(), bits=32, push_bits=32))
+        else:
+            found.append(thc.asynchronous.Tensor(parameter.numel(), bits=bits, push_bits=push_bits))
+    return found

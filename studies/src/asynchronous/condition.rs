@@ -10,7 +10,7 @@ use rand_chacha::ChaCha8Rng;
 use serde::Serialize;
 use thc_codec::rounding::Rounding;
 use thc_model::payload;
-use thc_model::shard::{Applied, Pulled, PushHead, Shard};
+use thc_model::shard::{Applied, PullAnswer, PushHead, Shard};
 use thc_model::{ModelBits, Push, Spec};
 
 use super::data::Digits;
@@ -124,7 +124,7 @@ impl Run<'_> {
                 let mut bytes = Vec::new();
                 let now = Instant::now();
                 let stamp = match shard.pull(0, None, Some(epoch), now, &mut bytes)? {
-                    Pulled::Running(stamp) => {
+                    PullAnswer::Running(stamp) => {
                         payload::decode(&bytes, &mut x).map_err(Error::measured)?;
                         sent += if shard.bits() == 32 {
                             32 * d as u64
@@ -133,12 +133,12 @@ impl Run<'_> {
                         };
                         stamp
                     }
-                    Pulled::Snapshot(stamp) | Pulled::Unchanged(stamp) => {
+                    PullAnswer::Snapshot(stamp) | PullAnswer::Unchanged(stamp) => {
                         x.copy_from_slice(&snapshot);
                         sent += 1;
                         stamp
                     }
-                    Pulled::Empty | Pulled::Waiting { .. } => {
+                    PullAnswer::Empty | PullAnswer::Waiting { .. } => {
                         return Err(Error::Measured("the shard does not run".to_owned()));
                     }
                 };

@@ -29,7 +29,7 @@ const STAGGER: Duration = Duration::from_millis(250);
 
 /// Why a request has no answer.
 #[derive(Debug)]
-pub(super) enum Failure {
+pub(crate) enum Failure {
     /// The connection: another may do.
     Lost(String),
     /// The secret.
@@ -76,7 +76,7 @@ fn closed(connection: &Connection, otherwise: String) -> Failure {
     match Reason::from_code(code) {
         Some(Reason::Proof) => Failure::Secret,
         // What a worker may survive by coming again.
-        None | Some(Reason::Silent) => {
+        None | Some(Reason::Silent | Reason::RolledBack | Reason::Superseded) => {
             Failure::Lost(format!("it closed the connection: {}", String::from_utf8_lossy(&close.reason)))
         }
         Some(reason) => Failure::Refused(reason.message().to_owned()),
@@ -84,7 +84,7 @@ fn closed(connection: &Connection, otherwise: String) -> Failure {
 }
 
 /// A stream and its connection.
-pub(super) struct Stream {
+pub(crate) struct Stream {
     /// Of its shard.
     pub number: u32,
     connection: Connection,
@@ -94,7 +94,7 @@ pub(super) struct Stream {
 
 /// Where a shard is when a worker comes.
 #[derive(Clone, Copy)]
-pub(super) struct Attached {
+pub(crate) struct Attached {
     pub stamp: Stamp,
     pub sequence: u64,
 }
@@ -127,14 +127,25 @@ impl Stream {
 }
 
 /// A connection to one server.
-pub(super) struct Link {
+pub(crate) struct Link {
     connection: Connection,
     pub control: Stream,
     pub incarnation: u64,
+    /// Of the server among those that have held the models one after the other.
+    pub term: u64,
     endpoint: Endpoint,
 }
 
-fn nonsense() -> Failure {
+/// A connection whose two ends have shown each other the secret.
+pub(crate) struct Introduction {
+    pub connection: Connection,
+    pub control: Stream,
+    incarnation: u64,
+    pub term: u64,
+    endpoint: Endpoint,
+}
+
+pub(crate) fn nonsense() -> Failure {
     Failure::Refused("its answer is not one of this protocol version".to_owned())
 }
 
@@ -143,22 +154,13 @@ impl Link {
     pub async fn connect(
         config: &ClientConfig,
         server: usize,
+        term: u64,
         model: &str,
         spec: &Spec,
         shards: u32,
     ) -> Result<(Self, Vec<(Stream, Attached)>), Failure> {
-        let (endpoint, connection) = reach(&config.servers[server]).await?;
-        let mut control = Stream::open(&connection, u32::MAX).await?;
-        let own = proof::prove(Role::Worker, &config.secret, &connection, &config.job, config.worker)
-            .ok_or_else(nonsense)?;
-        let hello = Frame::new(kind::HELLO).u8(VERSION).u16(config.worker).name(&config.job).raw(&own);
-        let welcome = control.request(&hello.finish(), SMALL).await?;
-        let mut body = Body(welcome.get(1..).unwrap_or(&[]));
-        let incarnation = body.u64().ok_or_else(nonsense)?;
-        let theirs = body.raw(32).ok_or_else(nonsense)?;
-        if !proof::verify(Role::Server, &config.secret, &connection, &config.job, config.worker, theirs) {
-            return Err(Failure::Secret);
-        }
+        let introduced = introduce(config, &config.servers[server], term).await?;
+        let Introduction { connection, mut control, incarnation, term, endpoint } = introduced;
         let spec = serde_json::to_vec(spec).map_err(|_| nonsense())?;
         let open = Frame::new(kind::OPEN).name(model).raw(&spec).finish();
         match control.request(&open, SMALL).await?.as_slice() {
@@ -170,7 +172,7 @@ impl Link {
         }
         let attaching = (0..shards).map(|number| attach(&connection, model, number));
         let streams = join_all(attaching).await.into_iter().collect::<Result<_, _>>()?;
-        Ok((Self { connection, control, incarnation, endpoint }, streams))
+        Ok((Self { connection, control, incarnation, term, endpoint }, streams))
     }
 
     /// Tells the server that the worker leaves, so that nobody waits for it: by a request, because the packet
@@ -182,17 +184,56 @@ impl Link {
         let _ = tokio::time::timeout(CLOSING, self.endpoint.wait_idle()).await;
     }
 
+    /// Whether it ended because the model was deleted: coming again would make it anew.
+    pub fn is_deleted(&self) -> bool {
+        let reason = self.connection.close_reason();
+        matches!(reason, Some(ConnectionError::ApplicationClosed(close))
+            if close.error_code.into_inner() == Reason::Deleted as u64)
+    }
+
     pub fn is_open(&self) -> bool {
         self.connection.close_reason().is_none()
     }
 }
 
-/// A connection to the first address of a server that answers.
+/// Connects to the server, or to whichever of several that are one another's spares answers first.
+pub(crate) async fn introduce(
+    config: &ClientConfig,
+    server: &str,
+    known: u64,
+) -> Result<Introduction, Failure> {
+    let (endpoint, connection) = reach(server).await?;
+    let mut control = Stream::open(&connection, u32::MAX).await?;
+    let own = proof::prove(Role::Worker, &config.secret, &connection, &config.job, config.worker)
+        .ok_or_else(nonsense)?;
+    let hello = Frame::new(kind::HELLO).u8(VERSION).u16(config.worker).u64(known).name(&config.job).raw(&own);
+    let welcome = control.request(&hello.finish(), SMALL).await?;
+    let mut body = Body(welcome.get(1..).unwrap_or(&[]));
+    let incarnation = body.u64().ok_or_else(nonsense)?;
+    let term = body.u64().ok_or_else(nonsense)?;
+    let theirs = body.raw(32).ok_or_else(nonsense)?;
+    if !proof::verify(Role::Server, &config.secret, &connection, &config.job, config.worker, theirs) {
+        return Err(Failure::Secret);
+    }
+    if term < known {
+        return Err(Failure::Lost("a spare has taken over from it".to_owned()));
+    }
+    Ok(Introduction { connection, control, incarnation, term, endpoint })
+}
+
+/// A connection to the first address of a server that answers; `|` stands between those of spares.
 async fn reach(server: &str) -> Result<(Endpoint, Connection), Failure> {
-    let addresses = tokio::net::lookup_host(server)
-        .await
-        .map_err(|error| Failure::Lost(format!("its name cannot be resolved: {error}")))?;
-    reach_one(addresses.collect()).await
+    let (mut addresses, mut unresolved) = (Vec::new(), None);
+    for name in server.split('|') {
+        match tokio::net::lookup_host(name).await {
+            Ok(found) => addresses.extend(found),
+            Err(error) => unresolved = Some(format!("its name cannot be resolved: {error}")),
+        }
+    }
+    match unresolved.filter(|_| addresses.is_empty()) {
+        Some(error) => Err(Failure::Lost(error)),
+        None => reach_one(addresses).await,
+    }
 }
 
 /// All addresses are tried, each a little later than the one before, and the first that answers is taken.
@@ -221,7 +262,11 @@ async fn reach_at(address: SocketAddr) -> Result<(Endpoint, Connection), Failure
     }
 }
 
-async fn attach(connection: &Connection, model: &str, number: u32) -> Result<(Stream, Attached), Failure> {
+pub(crate) async fn attach(
+    connection: &Connection,
+    model: &str,
+    number: u32,
+) -> Result<(Stream, Attached), Failure> {
     let mut stream = Stream::open(connection, number).await?;
     let answer = stream.request(&Frame::new(kind::ATTACH).name(model).u32(number).finish(), SMALL).await?;
     let mut body = Body(answer.get(1..).unwrap_or(&[]));

@@ -1,34 +1,16 @@
 //! Connections to all servers.
 
 use super::link::{Failure, Link, Stream};
-use super::{Asked, Client, PAUSE};
+use super::{Client, Exchange, PAUSE};
 use crate::counters::Reason;
 use crate::error::ModelError;
 use crate::payload::{self};
 use crate::wire::{Body, kind};
 use futures_util::future::join_all;
-use std::ops::Range;
 use std::time::Instant;
 
-/// What of the spans lies within a range, counted from its beginning; neighbours are one.
-pub(super) fn within(spans: &[Range<usize>], range: &Range<usize>) -> Vec<Range<usize>> {
-    let mut own: Vec<Range<usize>> = Vec::new();
-    for span in spans {
-        let (from, to) = (span.start.max(range.start), span.end.min(range.end));
-        if from >= to {
-            continue;
-        }
-        let span = from - range.start..to - range.start;
-        match own.last_mut().filter(|last| last.end == span.start) {
-            Some(last) => last.end = span.end,
-            None => own.push(span),
-        }
-    }
-    own
-}
-
 /// All frames that are not answered, one after the other without waiting between.
-async fn exchange(stream: &mut Stream, asked: &mut Asked, longest: usize) -> Result<(), Failure> {
+async fn exchange(stream: &mut Stream, asked: &mut Exchange, longest: usize) -> Result<(), Failure> {
     for (request, answer) in &asked.frames {
         if answer.is_none() {
             stream.send(request).await?;
@@ -44,7 +26,7 @@ async fn exchange(stream: &mut Stream, asked: &mut Asked, longest: usize) -> Res
 
 impl Client {
     pub(super) fn server_of(&self, shard: usize) -> String {
-        self.config.servers[self.held[shard].server].clone()
+        self.config.servers[self.views[shard].server].clone()
     }
 
     pub(super) fn broken(&self, shard: usize) -> ModelError {
@@ -56,7 +38,7 @@ impl Client {
     pub(super) fn answer<'a>(
         &self,
         shard: usize,
-        asked: &'a Asked,
+        asked: &'a Exchange,
         at: usize,
         wanted: u8,
     ) -> Result<Body<'a>, ModelError> {
@@ -75,18 +57,18 @@ impl Client {
     }
 
     /// Sends every shard its frames until all are answered; a server that is lost is looked for until the time-out.
-    pub(super) fn ask(&mut self, mut asked: Vec<Asked>) -> Result<Vec<Asked>, ModelError> {
+    pub(super) fn ask(&mut self, mut asked: Vec<Exchange>) -> Result<Vec<Exchange>, ModelError> {
         let began = Instant::now();
         let deadline = began + self.config.timeout;
         loop {
             let failure = match self.connect(deadline) {
                 Ok(()) => {
-                    let held = &self.held;
+                    let views = &self.views;
                     let tasks = self.streams.iter_mut().zip(&mut asked).enumerate().filter_map(
                         |(shard, (stream, asked))| {
                             let stream = stream.as_mut()?;
-                            let longest = 64 + payload::max_len(held[shard].range.len());
-                            Some(async move { (held[shard].server, exchange(stream, asked, longest).await) })
+                            let longest = 64 + payload::max_len(views[shard].range.len());
+                            Some(async move { (views[shard].server, exchange(stream, asked, longest).await) })
                         },
                     );
                     let all = join_all(tasks);
@@ -120,8 +102,8 @@ impl Client {
 
     fn drop_link(&mut self, server: usize) {
         self.links[server] = None;
-        for (held, stream) in self.held.iter().zip(&mut self.streams) {
-            if held.server == server {
+        for (view, stream) in self.views.iter().zip(&mut self.streams) {
+            if view.server == server {
                 *stream = None;
             }
         }
@@ -133,11 +115,20 @@ impl Client {
             if self.links[server].as_ref().is_some_and(Link::is_open) {
                 continue;
             }
+            if self.links[server].as_ref().is_some_and(Link::is_deleted) {
+                return Err((server, Failure::Refused(Reason::Deleted.message().to_owned())));
+            }
             self.drop_link(server);
-            let numbers = self.held.iter().filter(|held| held.server == server).count();
+            let numbers = self.views.iter().filter(|view| view.server == server).count();
             let left = deadline.saturating_duration_since(Instant::now());
-            let linking =
-                Link::connect(&self.config, server, &self.name, &self.parts[server], numbers as u32);
+            let linking = Link::connect(
+                &self.config,
+                server,
+                self.terms[server],
+                &self.name,
+                &self.parts[server],
+                numbers as u32,
+            );
             let linked = self.runtime.block_on(async { tokio::time::timeout(left, linking).await });
             let (link, streams) = match linked {
                 Ok(Ok(linked)) => linked,
@@ -145,17 +136,18 @@ impl Client {
                 Err(_) => return Err((server, Failure::Lost("no answer".to_owned()))),
             };
             self.stats.reconnections += 1;
+            self.terms[server] = link.term;
             let shards =
-                self.held.iter_mut().zip(&mut self.streams).filter(|(held, _)| held.server == server);
-            for ((held, place), (stream, attached)) in shards.zip(streams) {
-                held.sequence = held.sequence.max(attached.sequence);
-                if let Some((incarnation, version)) = held.seen
+                self.views.iter_mut().zip(&mut self.streams).filter(|(view, _)| view.server == server);
+            for ((view, place), (stream, attached)) in shards.zip(streams) {
+                view.sequence = view.sequence.max(attached.sequence);
+                if let Some((incarnation, version)) = view.seen
                     && incarnation != link.incarnation
                 {
                     self.stats.forgotten += version.saturating_sub(attached.stamp.version);
                 }
-                held.seen = Some((link.incarnation, attached.stamp.version));
-                debug_assert_eq!(stream.number, held.number);
+                view.seen = Some((link.incarnation, attached.stamp.version));
+                debug_assert_eq!(stream.number, view.number);
                 *place = Some(stream);
             }
             self.links[server] = Some(link);

@@ -1,10 +1,10 @@
 //! What a worker holds: pull, push, snapshots, and the way back after a server's death.
 
-mod link;
+pub(crate) mod link;
 mod links;
+mod push;
 mod requests;
 
-use links::within;
 pub use requests::{ClientConfig, ClientStats, Pull, Pulled, Push, Pushed, ShardState};
 
 use std::ops::Range;
@@ -12,16 +12,14 @@ use std::time::{Duration, Instant};
 
 use futures_util::future::join_all;
 use link::{Link, Stream};
-use thc_codec::rounding::Rounding;
-use thc_codec::signs::mix;
 use tokio::runtime::Runtime;
 
-use crate::counters::Reason;
 use crate::error::ModelError;
 use crate::payload::{self};
 use crate::shard::Stamp;
 use crate::spec::Spec;
-use crate::wire::{Frame, kind, pulled, pushed};
+use crate::tensors::{self, Block, FROZEN};
+use crate::wire::{Frame, kind, pulled};
 
 /// Pauses between attempts to reach a server.
 const PAUSE: Duration = Duration::from_millis(50);
@@ -30,7 +28,7 @@ const DOMAIN: u64 = 0x7075_7368_6573_2121;
 
 /// A shard, as its worker sees it.
 #[derive(Debug)]
-struct Held {
+struct ShardView {
     server: usize,
     /// Within its server.
     number: u32,
@@ -38,6 +36,14 @@ struct Held {
     range: Range<usize>,
     /// The last pull, and the server's incarnation then.
     stamp: Option<(u64, Stamp)>,
+    /// The pull before that.
+    before: Option<(u64, Stamp)>,
+    /// What has one scale in pushes; nothing: all of it.
+    blocks: Vec<Block>,
+    /// What pushes may change.
+    moving: Vec<Range<usize>>,
+    /// Whether the values of frozen tensors are here.
+    complete: bool,
     /// The newest version this worker knows of, and in which of the server's incarnations.
     seen: Option<(u64, u64)>,
     /// Epoch of the snapshot that is held.
@@ -56,9 +62,11 @@ pub struct Client {
     parts: Vec<Spec>,
     coordinates: usize,
     links: Vec<Option<Link>>,
+    /// The newest term of each server that was met.
+    terms: Vec<u64>,
     /// One for each shard.
     streams: Vec<Option<Stream>>,
-    held: Vec<Held>,
+    views: Vec<ShardView>,
     /// The last values pulled.
     x: Vec<f32>,
     snapshot: Vec<f32>,
@@ -67,7 +75,7 @@ pub struct Client {
 
 /// What one shard is asked in a call, and what it answered.
 #[derive(Default)]
-struct Asked {
+struct Exchange {
     frames: Vec<(Vec<u8>, Option<Vec<u8>>)>,
 }
 
@@ -99,16 +107,21 @@ impl Client {
             .map(|number| if servers == 1 { spec.clone() } else { spec.part_of(number, servers) })
             .collect();
         parts.iter().try_for_each(Spec::validate)?;
-        let mut held = Vec::new();
+        let mut views = Vec::new();
         let mut from = 0;
         for (server, part) in parts.iter().enumerate() {
             for number in 0..part.shards() {
                 let range = part.range(number);
-                held.push(Held {
+                let blocks = part.blocks(number);
+                views.push(ShardView {
                     server,
                     number: number as u32,
                     range: from + range.start..from + range.end,
                     stamp: None,
+                    before: None,
+                    complete: blocks.iter().all(|block| block.bits != FROZEN),
+                    moving: moving(&blocks, range.len()),
+                    blocks,
                     seen: None,
                     snapshot: None,
                     found: None,
@@ -128,15 +141,16 @@ impl Client {
             name: model.to_owned(),
             coordinates,
             links: (0..servers).map(|_| None).collect(),
-            streams: held.iter().map(|_| None).collect(),
-            held,
+            terms: vec![0; servers],
+            streams: views.iter().map(|_| None).collect(),
+            views,
             parts,
             x: vec![0.0; coordinates],
             snapshot: if spec.snapshots() { vec![0.0; coordinates] } else { Vec::new() },
             stats: ClientStats::default(),
             config,
         };
-        client.ask((0..client.held.len()).map(|_| Asked::default()).collect())?;
+        client.ask((0..client.views.len()).map(|_| Exchange::default()).collect())?;
         client.stats.reconnections = 0;
         Ok(client)
     }
@@ -156,8 +170,8 @@ impl Client {
     /// The epoch of the snapshot that is held, if it is one for all shards.
     #[must_use]
     pub fn snapshot_epoch(&self) -> Option<u64> {
-        let first = self.held.first()?.snapshot?;
-        self.held.iter().all(|held| held.snapshot == Some(first)).then_some(first)
+        let first = self.views.first()?.snapshot?;
+        self.views.iter().all(|view| view.snapshot == Some(first)).then_some(first)
     }
 
     /// What a server counts, as JSON.
@@ -165,7 +179,7 @@ impl Client {
     /// # Errors
     /// As [`Self::pull`].
     pub fn server_stats(&mut self, server: usize) -> Result<serde_json::Value, ModelError> {
-        self.ask((0..self.held.len()).map(|_| Asked::default()).collect())?;
+        self.ask((0..self.views.len()).map(|_| Exchange::default()).collect())?;
         let link = self.links.get_mut(server).and_then(Option::as_mut);
         let link = link.ok_or_else(|| ModelError::Config(format!("there is no server {server}")))?;
         let request = Frame::new(kind::STATS).finish();
@@ -188,8 +202,8 @@ impl Client {
     /// As [`Self::pull`]; coordinates that are not finite.
     pub fn initialise(&mut self, x: &[f32]) -> Result<bool, ModelError> {
         let taken = self.give(kind::INIT, 0, x)?;
-        for held in self.held.iter_mut().filter(|held| held.found == Some(ShardState::Empty)) {
-            held.found = None;
+        for view in self.views.iter_mut().filter(|view| view.found == Some(ShardState::Empty)) {
+            view.found = None;
         }
         Ok(taken)
     }
@@ -205,10 +219,10 @@ impl Client {
 
     fn give(&mut self, kind: u8, epoch: u64, vector: &[f32]) -> Result<bool, ModelError> {
         self.check("the vector given", vector.len())?;
-        let asked = self.held.iter().map(|held| {
+        let asked = self.views.iter().map(|view| {
             let mut frame = Frame::new(kind).u64(epoch);
-            payload::put_floats(&vector[held.range.clone()], frame.tail());
-            Asked { frames: vec![(frame.finish(), None)] }
+            payload::put_floats(&vector[view.range.clone()], frame.tail());
+            Exchange { frames: vec![(frame.finish(), None)] }
         });
         let asked = asked.collect();
         let answers = self.ask(asked)?;
@@ -232,10 +246,11 @@ impl Client {
     pub fn pull(&mut self, x: &mut [f32], how: Pull) -> Result<Pulled, ModelError> {
         self.check("the vector to pull into", x.len())?;
         let asked =
-            (0..self.held.len()).map(|shard| Asked { frames: vec![(self.pull_frame(shard, how), None)] });
+            (0..self.views.len()).map(|shard| Exchange { frames: vec![(self.pull_frame(shard, how), None)] });
         let asked = asked.collect();
         let answers = self.ask(asked)?;
         let pulled = self.take_pulled(&answers, 0)?;
+        self.complete()?;
         self.put(x);
         Ok(pulled)
     }
@@ -277,10 +292,73 @@ impl Client {
         Ok((pushed, pulled))
     }
 
+    /// Brings the values of frozen tensors, once.
+    fn complete(&mut self) -> Result<(), ModelError> {
+        let missing = |view: &ShardView| !view.complete && matches!(view.found, Some(ShardState::Running(_)));
+        if !self.views.iter().any(missing) {
+            return Ok(());
+        }
+        let answers = self.ask_all(|view| missing(view).then(|| Frame::new(kind::EXACT).finish()))?;
+        for (shard, exchange) in answers.iter().enumerate() {
+            if exchange.frames.is_empty() {
+                continue;
+            }
+            let mut body = self.answer(shard, exchange, 0, kind::NUMBERS)?;
+            let mut exact = vec![0.0; self.views[shard].range.len()];
+            if body.stamp().is_none() || payload::take_floats(body.0, &mut exact).is_err() {
+                return Err(self.broken(shard));
+            }
+            self.stats.whole.bits += 32 * exact.len() as u64;
+            self.stats.whole.paper += 32 * exact.len() as u64;
+            let view = &mut self.views[shard];
+            for block in view.blocks.iter().filter(|block| block.bits == FROZEN) {
+                let first = view.range.start + block.range.start;
+                self.x[first..first + block.range.len()].copy_from_slice(&exact[block.range.clone()]);
+            }
+            view.complete = true;
+        }
+        Ok(())
+    }
+
+    /// Brings the numbers of the model themselves into `x`, not rounded ones, and says of which version each shard's are.
+    /// Nothing changes for later pulls and pushes.
+    ///
+    /// # Errors
+    /// As [`Self::pull`]; [`ModelError::Empty`].
+    pub fn exact(&mut self, x: &mut [f32]) -> Result<Vec<Stamp>, ModelError> {
+        self.check("the vector to read into", x.len())?;
+        let answers = self.ask_all(|_| Some(Frame::new(kind::EXACT).finish()))?;
+        let bits = 32 * self.coordinates as u64;
+        self.stats.whole.bits += bits;
+        self.stats.whole.paper += bits;
+        let mut stamps = Vec::with_capacity(answers.len());
+        for (shard, exchange) in answers.iter().enumerate() {
+            let mut body = self.answer(shard, exchange, 0, kind::NUMBERS)?;
+            let stamp = body.stamp();
+            let taken = payload::take_floats(body.0, &mut x[self.views[shard].range.clone()]);
+            let (Some(stamp), Ok(())) = (stamp, taken) else { return Err(self.broken(shard)) };
+            stamps.push(stamp);
+        }
+        Ok(stamps)
+    }
+
+    /// Asks each shard for what is given.
+    fn ask_all(
+        &mut self,
+        request: impl Fn(&ShardView) -> Option<Vec<u8>>,
+    ) -> Result<Vec<Exchange>, ModelError> {
+        let asked = self
+            .views
+            .iter()
+            .map(|view| Exchange { frames: request(view).into_iter().map(|frame| (frame, None)).collect() });
+        let asked = asked.collect();
+        self.ask(asked)
+    }
+
     /// Everything that was pulled.
     fn put(&self, x: &mut [f32]) {
-        for held in self.held.iter().filter(|held| held.stamp.is_some()) {
-            x[held.range.clone()].copy_from_slice(&self.x[held.range.clone()]);
+        for view in self.views.iter().filter(|view| view.stamp.is_some()) {
+            x[view.range.clone()].copy_from_slice(&self.x[view.range.clone()]);
         }
     }
 
@@ -290,19 +368,18 @@ impl Client {
     /// As [`Self::pull`]; [`ModelError::Empty`].
     pub fn snapshot(&mut self, x: &mut [f32]) -> Result<Option<u64>, ModelError> {
         self.check("the vector for the snapshot", x.len())?;
-        let request = Frame::new(kind::SNAPSHOT).finish();
-        let asked = self.held.iter().map(|_| Asked { frames: vec![(request.clone(), None)] }).collect();
-        let answers = self.ask(asked)?;
+        let request = || Frame::new(kind::SNAPSHOT).finish();
+        let answers = self.ask_all(|_| Some(request()))?;
         let bits = 32 * self.coordinates as u64;
         self.stats.whole.bits += bits;
         self.stats.whole.paper += bits;
         for (shard, asked) in answers.iter().enumerate() {
             let mut body = self.answer(shard, asked, 0, kind::SNAPPED)?;
             let epoch = body.u64();
-            let range = self.held[shard].range.clone();
+            let range = self.views[shard].range.clone();
             let taken = payload::take_floats(body.0, &mut x[range]);
             let (Some(epoch), Ok(())) = (epoch, taken) else { return Err(self.broken(shard)) };
-            self.held[shard].snapshot = Some(epoch);
+            self.views[shard].snapshot = Some(epoch);
         }
         if !self.snapshot.is_empty() {
             self.snapshot.copy_from_slice(x);
@@ -311,105 +388,18 @@ impl Client {
     }
 
     fn pull_frame(&self, shard: usize, how: Pull) -> Vec<u8> {
-        let held = &self.held[shard];
-        let (incarnation, stamp) = held.stamp.unwrap_or_default();
+        let view = &self.views[shard];
+        let (incarnation, stamp) = view.stamp.unwrap_or_default();
         Frame::new(kind::PULL)
             .u8(u8::from(how.patient))
             .u64(incarnation)
             .stamp(stamp)
-            .u64(held.snapshot.map_or(0, |epoch| epoch + 1))
+            .u64(view.snapshot.map_or(0, |epoch| epoch + 1))
             .finish()
     }
 
-    fn push_frames(&mut self, gradient: &[f32], how: Push) -> Result<Vec<Asked>, ModelError> {
-        let began = Instant::now();
-        if !(how.scale.is_finite() && how.scale >= 0.0) {
-            let scale = how.scale;
-            return Err(ModelError::Config(format!("scale is {scale}: give a finite number from 0")));
-        }
-        self.check_spans(how.spans.unwrap_or(&[]))?;
-        if self.held.iter().any(|held| held.found == Some(ShardState::Empty)) {
-            return Err(ModelError::Empty);
-        }
-        let mut all = Vec::with_capacity(self.held.len());
-        for (shard, held) in self.held.iter_mut().enumerate() {
-            let mut asked = Asked::default();
-            if let (Some(ShardState::Running(_)), Some((incarnation, stamp))) = (held.found, held.stamp) {
-                let sequence = held.sequence + 1;
-                let seed = mix(self.config.seed ^ DOMAIN).wrapping_add(u64::from(self.config.worker));
-                let rounding = Rounding::new(seed, sequence, shard as u32);
-                let head = Frame::new(kind::PUSH).u64(sequence).u64(incarnation);
-                let mut frame = head.stamp(stamp).f32(how.scale);
-                let (own, out) = (&gradient[held.range.clone()], frame.tail());
-                let spans = how.spans.map(|spans| within(spans, &held.range));
-                let all = 0..own.len();
-                let size = match spans.filter(|spans| *spans != std::slice::from_ref(&all)) {
-                    Some(spans) => payload::encode_part(own, &spans, how.encoding, rounding, out)?,
-                    None => payload::encode(own, how.encoding, rounding, out)?,
-                };
-                held.sequence = sequence;
-                self.stats.pushed.bits += size.bits;
-                self.stats.pushed.paper += size.paper;
-                asked.frames.push((frame.finish(), None));
-            }
-            all.push(asked);
-        }
-        self.stats.coding += began.elapsed();
-        Ok(all)
-    }
-
-    fn check_spans(&self, spans: &[Range<usize>]) -> Result<(), ModelError> {
-        let mut end = 0;
-        for span in spans {
-            if span.start < end || span.is_empty() || span.end > self.coordinates {
-                let what = format!(
-                    "spans has {span:?}: give them in order, apart from each other and within the model"
-                );
-                return Err(ModelError::Config(what));
-            }
-            end = span.end;
-        }
-        Ok(())
-    }
-
-    fn take_pushed(&mut self, answers: &[Asked]) -> Result<Pushed, ModelError> {
-        let mut result = Pushed::default();
-        for (shard, asked) in answers.iter().enumerate() {
-            // The first frame is the push, if there was one: a pull is never alone here.
-            if asked.frames.first().is_none_or(|(request, _)| request[4] != kind::PUSH) {
-                continue;
-            }
-            let mut body = self.answer(shard, asked, 0, kind::PUSHED)?;
-            let (code, _, delay) = (body.u8(), body.stamp(), body.u64());
-            let (Some(code), Some(delay)) = (code, delay) else { return Err(self.broken(shard)) };
-            match code {
-                pushed::TAKEN => {
-                    result.taken += 1;
-                    result.delay = result.delay.max(delay);
-                    self.stats.pushes += 1;
-                    self.stats.delays += delay;
-                    self.stats.longest_delay = self.stats.longest_delay.max(delay);
-                }
-                pushed::REPEATED => {
-                    result.taken += 1;
-                    self.stats.pushes += 1;
-                }
-                code => {
-                    let reason = Reason::from_code(code).ok_or_else(|| self.broken(shard))?;
-                    if matches!(reason, Reason::NotFinite | Reason::Range) {
-                        let (server, reason) = (self.server_of(shard), reason.message().to_owned());
-                        return Err(ModelError::Refused { server, reason });
-                    }
-                    result.refused.push((shard, reason));
-                    self.stats.refused += 1;
-                }
-            }
-        }
-        Ok(result)
-    }
-
     /// Answers to pulls, which are the last frames.
-    fn take_pulled(&mut self, answers: &[Asked], after: usize) -> Result<Pulled, ModelError> {
+    fn take_pulled(&mut self, answers: &[Exchange], after: usize) -> Result<Pulled, ModelError> {
         let began = Instant::now();
         let mut result = Pulled { shards: Vec::with_capacity(answers.len()) };
         for (shard, asked) in answers.iter().enumerate() {
@@ -417,7 +407,7 @@ impl Client {
             debug_assert!(at <= after);
             let mut body = self.answer(shard, asked, at, kind::PULLED)?;
             let (Some(code), Some(stamp)) = (body.u8(), body.stamp()) else { return Err(self.broken(shard)) };
-            let range = self.held[shard].range.clone();
+            let range = self.views[shard].range.clone();
             let found = match code {
                 pulled::EMPTY => ShardState::Empty,
                 pulled::WAITING => ShardState::Waiting(stamp.epoch),
@@ -428,6 +418,7 @@ impl Client {
                             self.stats.pulled.bits += 8 * body.0.len() as u64;
                             self.stats.pulled.paper += match body.0 {
                                 [1, bits, ..] => 32 + u64::from(*bits) * len,
+                                [5, ..] => 8 * body.0.len() as u64,
                                 _ => 32 * len,
                             };
                             if payload::decode(body.0, &mut self.x[range]).is_err() {
@@ -435,7 +426,7 @@ impl Client {
                             }
                         }
                         pulled::UNCHANGED => self.stats.flags += 1,
-                        pulled::SNAPSHOT if self.held[shard].snapshot == Some(stamp.epoch) => {
+                        pulled::SNAPSHOT if self.views[shard].snapshot == Some(stamp.epoch) => {
                             self.stats.flags += 1;
                             self.x[range.clone()].copy_from_slice(&self.snapshot[range]);
                         }
@@ -446,18 +437,28 @@ impl Client {
                         self.stats.pulled.paper += 1;
                     }
                     self.stats.pulls += 1;
-                    let incarnation = self.links[self.held[shard].server].as_ref().map(|l| l.incarnation);
-                    self.held[shard].stamp = incarnation.map(|incarnation| (incarnation, stamp));
-                    self.held[shard].seen = incarnation.map(|incarnation| (incarnation, stamp.version));
+                    let incarnation = self.links[self.views[shard].server].as_ref().map(|l| l.incarnation);
+                    self.views[shard].before = self.views[shard].stamp;
+                    self.views[shard].stamp = incarnation.map(|incarnation| (incarnation, stamp));
+                    self.views[shard].seen = incarnation.map(|incarnation| (incarnation, stamp.version));
                     ShardState::Running(stamp)
                 }
             };
-            self.held[shard].found = Some(found);
+            self.views[shard].found = Some(found);
             result.shards.push(found);
         }
         self.stats.coding += began.elapsed();
         Ok(result)
     }
+}
+
+/// What pushes may change of a shard.
+fn moving(blocks: &[Block], length: usize) -> Vec<Range<usize>> {
+    if blocks.is_empty() {
+        return std::iter::once(0..length).collect();
+    }
+    let unfrozen = blocks.iter().filter(|block| block.bits != FROZEN).map(|block| block.range.clone());
+    tensors::within(&unfrozen.collect::<Vec<_>>(), &(0..length))
 }
 
 impl Drop for Client {

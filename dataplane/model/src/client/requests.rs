@@ -41,6 +41,11 @@ pub struct Push<'a> {
     /// The coordinates that are in the step, in order and apart from each other; `None`: all. The others stay what they
     /// are, also if the model has a proximal step, which moves those without a gradient as well.
     pub spans: Option<&'a [Range<usize>]>,
+    /// Bits of each of the model's tensors: 2 to 16, 32 for floats, 0 for `encoding` (floats where pulls are floats); `None`: 0
+    /// for all.
+    pub tensors: Option<&'a [u8]>,
+    /// The gradient was computed at the pull before the last one, as by a worker that pulls while it computes.
+    pub behind: bool,
 }
 
 /// Where a shard is, as a pull found it.
@@ -120,7 +125,7 @@ impl Push<'_> {
     /// In this form, of all coordinates and at the model's rate.
     #[must_use]
     pub fn encoded(encoding: Encoding) -> Self {
-        Self { encoding, scale: 1.0, spans: None }
+        Self { encoding, scale: 1.0, spans: None, tensors: None, behind: false }
     }
 
     /// `bits` for every coordinate; 32: floats.

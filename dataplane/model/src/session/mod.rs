@@ -2,7 +2,7 @@
 
 mod requests;
 
-use requests::At;
+use requests::ShardRequests;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -13,23 +13,28 @@ use quinn::{Connection, RecvStream, SendStream, VarInt};
 use tokio::task::{JoinError, JoinSet};
 use tokio::time::timeout;
 
-use crate::book::{Book, Job};
 use crate::counters::{Reason, add};
+use crate::error::ModelError;
+use crate::job::Job;
 use crate::lock::lock;
 use crate::memory::{self, WINDOW};
 use crate::payload;
 use crate::proof::{Role, prove, verify};
+use crate::registry::Registry;
 use crate::shard::Phase;
 use crate::spec::{MAX_SHARDS, MAX_WORKERS, Spec};
 use crate::strangers::Stranger;
 use crate::wire::{
-    Body, Frame, NoFrame, SMALL, VERSION, is_name, kind, pulled, read_body, read_frame, read_length,
+    ADMIN, Body, Command, Frame, LONGEST_OPEN, NoFrame, SMALL, VERSION, is_name, kind, pulled, read_body,
+    read_frame, read_length,
 };
 
 /// How long a handshake and an introduction may take.
 const INTRODUCTION: Duration = Duration::from_secs(5);
 /// How long an answer to a patient pull is held back while the epoch's gradient is missing.
 const HELD: Duration = Duration::from_secs(5);
+/// From so many coordinates on, work is kept off the threads that wait for packets.
+const HEAVY: usize = 1 << 15;
 /// Most streams of a connection: one for each shard of a model, and the first.
 const STREAMS: u32 = MAX_SHARDS as u32 + 1;
 
@@ -37,48 +42,49 @@ const STREAMS: u32 = MAX_SHARDS as u32 + 1;
 static NUMBER: AtomicU64 = AtomicU64::new(1);
 
 /// Why a connection ends.
-struct End(Reason);
+struct Close(Reason);
 
-type Ended<T> = Result<T, Option<End>>;
+/// `Err(None)`: the peer has gone; `Err(Some)`: its connection is closed because of this.
+type Served<T> = Result<T, Option<Close>>;
 
-fn malformed<T>(value: Option<T>) -> Ended<T> {
-    value.ok_or(Some(End(Reason::Malformed)))
+fn malformed<T>(value: Option<T>) -> Served<T> {
+    value.ok_or(Some(Close(Reason::Malformed)))
 }
 
-impl From<NoFrame> for Option<End> {
+impl From<NoFrame> for Option<Close> {
     fn from(no_frame: NoFrame) -> Self {
         match no_frame {
             NoFrame::Ended(_) => None,
-            NoFrame::TooLong(_) => Some(End(Reason::Malformed)),
+            NoFrame::TooLong(_) => Some(Close(Reason::Malformed)),
         }
     }
 }
 
 /// Serves a peer until it goes. `stranger` is its place until it has shown the secret.
 pub(crate) async fn serve(
-    book: Arc<Book>,
+    registry: Arc<Registry>,
     connecting: quinn::Connecting,
     stranger: Stranger,
     patience: Duration,
 ) {
     let Ok(handshake) = timeout(INTRODUCTION, connecting).await else {
-        book.counters.refuse(Reason::Silent);
+        registry.counters.refuse(Reason::Silent);
         return;
     };
     // A handshake that failed is no worker's: nothing to count it under but its absence.
     let Ok(connection) = handshake else { return };
-    let introduced = timeout(INTRODUCTION, introduce(&book, &connection)).await;
+    let introduced = timeout(INTRODUCTION, introduce(&registry, &connection)).await;
     let (job, worker, control) = match introduced {
         Ok(Ok(introduced)) => introduced,
         Ok(Err(end)) => {
-            if let Some(End(reason)) = end {
-                book.counters.refuse(reason);
+            if let Some(Close(reason)) = end {
+                registry.counters.refuse(reason);
                 close(&connection, reason);
             }
             return;
         }
         Err(_) => {
-            book.counters.refuse(Reason::Silent);
+            registry.counters.refuse(Reason::Silent);
             close(&connection, Reason::Silent);
             return;
         }
@@ -92,8 +98,10 @@ pub(crate) async fn serve(
     }
     add(&job.counters.connections, 1);
     connection.set_max_concurrent_bi_streams(STREAMS.into());
-    let session = Session { book, job: Arc::clone(&job), worker, patience, window: Arc::default() };
-    if let Some(End(reason)) = session.run(&connection, control).await {
+    let incarnation = job.incarnation();
+    let session =
+        Session { registry, job: Arc::clone(&job), worker, incarnation, patience, window: Arc::default() };
+    if let Some(Close(reason)) = session.run(&connection, control).await {
         job.counters.refuse(reason);
         close(&connection, reason);
     }
@@ -105,33 +113,47 @@ fn close(connection: &Connection, reason: Reason) {
 }
 
 /// HELLO. WELCOME answers it when the worker has its place.
-async fn introduce(book: &Book, connection: &Connection) -> Ended<(Arc<Job>, u16, (SendStream, RecvStream))> {
+async fn introduce(
+    registry: &Registry,
+    connection: &Connection,
+) -> Served<(Arc<Job>, u16, (SendStream, RecvStream))> {
     let (send, mut receive) = connection.accept_bi().await.map_err(|_| None)?;
     let mut buffer = Vec::new();
     let kind = read_frame(&mut receive, SMALL, &mut buffer).await?;
     let mut body = Body(&buffer[1..]);
     if kind != kind::HELLO || body.u8() != Some(VERSION) {
-        return Err(Some(End(Reason::Malformed)));
+        return Err(Some(Close(Reason::Malformed)));
     }
     let worker = malformed(body.u16())?;
+    let term = malformed(body.u64())?;
     let name = malformed(body.name())?;
     let proof = malformed(body.raw(32))?;
     malformed(body.end())?;
-    let job = book.jobs.get(name).ok_or(Some(End(Reason::Job)))?;
+    let job = registry.jobs.get(name).ok_or(Some(Close(Reason::Job)))?;
     if !verify(Role::Worker, &job.config.secret, connection, name, worker, proof) {
-        return Err(Some(End(Reason::Proof)));
+        return Err(Some(Close(Reason::Proof)));
     }
-    if worker >= MAX_WORKERS {
-        return Err(Some(End(Reason::Limit)));
+    // Only whoever knows the secret may tell that another server has taken over.
+    registry.supersede(term);
+    if registry.is_superseded() {
+        return Err(Some(Close(Reason::Superseded)));
+    }
+    if (MAX_WORKERS..ADMIN).contains(&worker) {
+        return Err(Some(Close(Reason::Limit)));
+    }
+    if !job.config.admits(connection.remote_address().ip()) {
+        return Err(Some(Close(Reason::Address)));
     }
     Ok((Arc::clone(job), worker, (send, receive)))
 }
 
 #[derive(Clone)]
 struct Session {
-    book: Arc<Book>,
+    registry: Arc<Registry>,
     job: Arc<Job>,
     worker: u16,
+    /// Of the job's models when the worker came.
+    incarnation: u64,
     patience: Duration,
     /// What may wait on its way, each way, for all streams.
     window: Arc<AtomicU32>,
@@ -139,7 +161,7 @@ struct Session {
 
 impl Session {
     /// Until the connection ends; `Some`: because of this.
-    async fn run(&self, connection: &Connection, control: (SendStream, RecvStream)) -> Option<End> {
+    async fn run(&self, connection: &Connection, control: (SendStream, RecvStream)) -> Option<Close> {
         let attached = Arc::new(std::sync::Mutex::new(BTreeSet::new()));
         let mut streams = JoinSet::new();
         let (own, theirs) = (self.clone(), connection.clone());
@@ -161,23 +183,23 @@ impl Session {
     }
 
     /// The next request: its kind. Between requests a worker may take its time, within one it may not.
-    async fn request(&self, receive: &mut RecvStream, longest: usize, buffer: &mut Vec<u8>) -> Ended<u8> {
+    async fn request(&self, receive: &mut RecvStream, longest: usize, buffer: &mut Vec<u8>) -> Served<u8> {
         let length = read_length(receive, longest).await?;
         match timeout(self.patience, read_body(receive, length, buffer)).await {
             Ok(kind) => Ok(kind?),
-            Err(_) => Err(Some(End(Reason::Silent))),
+            Err(_) => Err(Some(Close(Reason::Silent))),
         }
     }
 
-    async fn answer(&self, send: &mut SendStream, frame: Frame) -> Ended<()> {
+    async fn answer(&self, send: &mut SendStream, frame: Frame) -> Served<()> {
         match timeout(self.patience, send.write_all(&frame.finish())).await {
             Ok(sent) => sent.map_err(|_| None),
-            Err(_) => Err(Some(End(Reason::Silent))),
+            Err(_) => Err(Some(Close(Reason::Silent))),
         }
     }
 
     /// An answer that refuses, after which the stream goes on.
-    async fn refuse(&self, send: &mut SendStream, reason: Reason, text: &str) -> Ended<()> {
+    async fn refuse(&self, send: &mut SendStream, reason: Reason, text: &str) -> Served<()> {
         self.job.counters.refuse(reason);
         self.answer(send, Frame::new(kind::REFUSED).u8(reason as u8).raw(text.as_bytes())).await
     }
@@ -187,14 +209,18 @@ impl Session {
         connection: &Connection,
         mut send: SendStream,
         mut receive: RecvStream,
-    ) -> Ended<()> {
+    ) -> Served<()> {
         let (name, secret) = (&self.job.config.name, &self.job.config.secret);
         let proof = prove(Role::Server, secret, connection, name, self.worker);
-        let own = proof.ok_or(Some(End(Reason::Proof)))?;
-        self.answer(&mut send, Frame::new(kind::WELCOME).u64(self.book.incarnation).raw(&own)).await?;
+        let own = proof.ok_or(Some(Close(Reason::Proof)))?;
+        self.answer(
+            &mut send,
+            Frame::new(kind::WELCOME).u64(self.incarnation).u64(self.registry.term).raw(&own),
+        )
+        .await?;
         let mut buffer = Vec::new();
         loop {
-            match self.request(&mut receive, SMALL, &mut buffer).await? {
+            match self.request(&mut receive, LONGEST_OPEN, &mut buffer).await? {
                 kind::OPEN => {
                     let mut body = Body(&buffer[1..]);
                     let name = malformed(body.name())?;
@@ -204,7 +230,7 @@ impl Session {
                         self.refuse(&mut send, Reason::Malformed, &error.to_string()).await?;
                         continue;
                     }
-                    if self.worker >= spec.workers {
+                    if (spec.workers..ADMIN).contains(&self.worker) {
                         let text =
                             format!("worker {} is not one of the model's {}", self.worker, spec.workers);
                         self.refuse(&mut send, Reason::Limit, &text).await?;
@@ -215,7 +241,7 @@ impl Session {
                     let stopping = |_| Err((Reason::Disk, "the server is stopping".to_owned()));
                     match opened.unwrap_or_else(stopping) {
                         Ok(model) => {
-                            let frame = Frame::new(kind::OPENED).u32(model.cells.len() as u32);
+                            let frame = Frame::new(kind::OPENED).u32(model.shards.len() as u32);
                             self.answer(&mut send, frame).await?;
                         }
                         Err((reason, text)) => self.refuse(&mut send, reason, &text).await?,
@@ -225,11 +251,27 @@ impl Session {
                     let stats = serde_json::to_vec(&self.job.stats()).unwrap_or_default();
                     self.answer(&mut send, Frame::new(kind::COUNTED).raw(&stats)).await?;
                 }
+                kind::COMMAND => {
+                    let command: Option<Command> = serde_json::from_slice(&buffer[1..]).ok();
+                    let command = malformed(command.filter(|_| self.worker >= ADMIN))?;
+                    let job = Arc::clone(&self.job);
+                    let obeyed = tokio::task::spawn_blocking(move || obey(&job, command)).await;
+                    match obeyed {
+                        Ok(Ok(answer)) => {
+                            let text = answer.to_string();
+                            self.answer(&mut send, Frame::new(kind::COUNTED).raw(text.as_bytes())).await?;
+                        }
+                        Ok(Err(error)) => {
+                            self.refuse(&mut send, Reason::Limit, &error.to_string()).await?;
+                        }
+                        Err(_) => self.refuse(&mut send, Reason::Broken, "the server is stopping").await?,
+                    }
+                }
                 kind::LEAVE => {
                     self.job.release(self.worker);
                     self.answer(&mut send, Frame::new(kind::DONE)).await?;
                 }
-                _ => return Err(Some(End(Reason::Malformed))),
+                _ => return Err(Some(Close(Reason::Malformed))),
             }
         }
     }
@@ -241,21 +283,23 @@ impl Session {
         mut send: SendStream,
         mut receive: RecvStream,
         attached: &std::sync::Mutex<BTreeSet<(String, u32)>>,
-    ) -> Ended<()> {
+    ) -> Served<()> {
         let mut buffer = Vec::new();
         if self.request(&mut receive, SMALL, &mut buffer).await? != kind::ATTACH {
-            return Err(Some(End(Reason::Malformed)));
+            return Err(Some(Close(Reason::Malformed)));
         }
         let mut body = Body(&buffer[1..]);
         let name = malformed(body.name())?.to_owned();
         let number = malformed(body.u32())?;
         malformed(body.end())?;
-        let model = malformed(self.job.model(&name).filter(|model| self.worker < model.spec.workers))?;
-        malformed(model.cells.get(number as usize))?;
+        let model = malformed(
+            self.job.model(&name).filter(|model| !(model.spec.workers..ADMIN).contains(&self.worker)),
+        )?;
+        malformed(model.shards.get(number as usize))?;
         if !lock(attached).insert((name, number)) {
-            return Err(Some(End(Reason::Malformed)));
+            return Err(Some(Close(Reason::Malformed)));
         }
-        let at = At { session: self, model: &model, number: number as usize };
+        let at = ShardRequests { session: self, model: &model, number: number as usize };
         let what = format!("worker {} with shard {number}", self.worker);
         let _memory = match self.job.memory.reserve(memory::of_stream(at.length()), &what) {
             Ok(memory) => memory,
@@ -279,16 +323,20 @@ impl Session {
         };
         let frame = Frame::new(kind::ATTACHED).u8(phase).stamp(stamp).u64(sequence);
         self.answer(&mut send, frame).await?;
-        let longest = 64 + payload::max_len(at.length());
+        let whole = if self.worker < ADMIN { 0 } else { memory::of_state(&model.spec, at.length()) };
+        let longest = 64 + payload::max_len(at.length()).max(whole);
         loop {
             let kind = self.request(&mut receive, longest, &mut buffer).await?;
             let body = Body(&buffer[1..]);
             let frame = match kind {
-                kind::PULL => at.pull(body).await,
-                kind::PUSH => at.push(body).await,
+                kind::PULL if self.worker < ADMIN => at.pull(body).await,
+                kind::PUSH if self.worker < ADMIN => at.push(body).await,
+                kind::EXACT => at.exact(body).await,
+                kind::STATE if self.worker >= ADMIN => at.state(body).await,
+                kind::RESTORE if self.worker >= ADMIN => at.restore(body).await,
                 kind::SNAPSHOT => at.snapshot(body).await,
                 kind::INIT | kind::BEGIN => at.give(kind, body).await,
-                _ => Err(Some(End(Reason::Malformed))),
+                _ => Err(Some(Close(Reason::Malformed))),
             };
             match frame? {
                 Ok(frame) => self.answer(&mut send, frame).await?,
@@ -299,15 +347,33 @@ impl Session {
 }
 
 /// Why a stream's task ends the connection, if it does.
-fn ended(joined: Result<Ended<()>, JoinError>) -> Option<End> {
+fn ended(joined: Result<Served<()>, JoinError>) -> Option<Close> {
     match joined {
         Ok(ended) => ended.err().flatten(),
         Err(error) if error.is_panic() => {
             tracing::error!("a stream's task has panicked: {error}");
-            Some(End(Reason::Broken))
+            Some(Close(Reason::Broken))
         }
         Err(_) => None,
     }
+}
+
+/// What an administrator wants done, by a thread that may wait for files.
+fn obey(job: &Job, command: Command) -> Result<serde_json::Value, ModelError> {
+    let number = |number: u64| serde_json::json!({ "number": number });
+    match command {
+        Command::Models => {
+            serde_json::to_value(job.describe()).map_err(|error| ModelError::Config(error.to_string()))
+        }
+        Command::Checkpoint { model } => job.keep(&model).map(number),
+        Command::Rollback { model, to } => job.rollback(&model, to).map(number),
+        Command::Delete { model } => job.delete(&model).map(|()| serde_json::json!({})),
+    }
+}
+
+/// Work that takes a while, so that other connections of this thread are served meanwhile.
+fn heavy<T>(coordinates: usize, work: impl FnOnce() -> T) -> T {
+    if coordinates < HEAVY { work() } else { tokio::task::block_in_place(work) }
 }
 
 /// An answer, or a refusal that the stream survives.

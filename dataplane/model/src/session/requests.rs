@@ -1,34 +1,35 @@
 //! Requests of one shard.
 
-use super::{Answer, End, Ended, HELD, Session, malformed, refusal};
-use crate::book::{Cell, Model};
+use super::{Answer, Close, HELD, Served, Session, heavy, malformed, refusal};
 use crate::counters::{Reason, add};
+use crate::model::{Model, SharedShard};
 use crate::payload;
-use crate::shard::{Applied, Phase, PushHead, Shard};
+use crate::shard::{Applied, Phase, PullAnswer, PushHead, Shard};
 use crate::step::LARGEST;
+use crate::store;
 use crate::wire::{Body, Frame, kind, pulled, pushed};
 use std::sync::{Arc, MutexGuard};
 use std::time::Instant;
 use tokio::time::timeout;
 
 /// A shard, as one worker uses it.
-pub(super) struct At<'a> {
+pub(super) struct ShardRequests<'a> {
     pub(super) session: &'a Session,
     pub(super) model: &'a Arc<Model>,
     pub(super) number: usize,
 }
 
-impl At<'_> {
-    fn cell(&self) -> &Cell {
-        &self.model.cells[self.number]
+impl ShardRequests<'_> {
+    fn shared(&self) -> &SharedShard {
+        &self.model.shards[self.number]
     }
 
     pub(super) fn length(&self) -> usize {
         self.model.spec.range(self.number).len()
     }
 
-    pub(super) fn enter(&self) -> Ended<MutexGuard<'_, Shard>> {
-        self.cell().enter().map_err(|reason| Some(End(reason)))
+    pub(super) fn enter(&self) -> Served<MutexGuard<'_, Shard>> {
+        self.shared().enter().map_err(|reason| Some(Close(reason)))
     }
 
     /// Writes the shard's file, away from the threads that serve.
@@ -48,28 +49,25 @@ impl At<'_> {
         }
     }
 
-    pub(super) async fn pull(&self, mut body: Body<'_>) -> Ended<Answer> {
+    pub(super) async fn pull(&self, mut body: Body<'_>) -> Served<Answer> {
         let patient = malformed(body.u8())? == 1;
         let known = malformed(body.u64())?;
         let stamp = malformed(body.stamp())?;
         let snapshot = malformed(body.u64())?;
         malformed(body.end())?;
-        let known = (known == self.session.book.incarnation).then_some(stamp);
+        let known = (known == self.session.incarnation).then_some(stamp);
         let snapshot = snapshot.checked_sub(1);
         let held = Instant::now() + HELD;
         let counters = &self.session.job.counters;
         loop {
-            let changed = self.cell().changed.notified();
+            let changed = self.shared().changed.notified();
             tokio::pin!(changed);
             changed.as_mut().enable();
             let now = Instant::now();
-            let head = 1 + 24;
-            let mut frame = Frame::new(kind::PULLED).raw(&[0; 25]);
-            let at = frame.tail().len() - head;
-            let pulled = self.enter()?.pull(self.session.worker, known, snapshot, now, frame.tail());
-            let (code, stamp) = match pulled {
-                Ok(crate::shard::Pulled::Empty) => (pulled::EMPTY, Default::default()),
-                Ok(crate::shard::Pulled::Waiting { epoch }) => {
+            let (answer, version) = self.enter()?.reserve(self.session.worker, known, snapshot, now);
+            let (code, stamp) = match answer {
+                PullAnswer::Empty => (pulled::EMPTY, Default::default()),
+                PullAnswer::Waiting { epoch } => {
                     let durable = self.model.is_durable(self.number, epoch);
                     if (patient || !durable) && now < held {
                         let _ = timeout(held - now, changed).await;
@@ -83,19 +81,22 @@ impl At<'_> {
                     }
                     (pulled::WAITING, crate::shard::Stamp { epoch, ..Default::default() })
                 }
-                Ok(crate::shard::Pulled::Running(stamp)) => (pulled::VECTOR, stamp),
-                Ok(crate::shard::Pulled::Unchanged(stamp)) => (pulled::UNCHANGED, stamp),
-                Ok(crate::shard::Pulled::Snapshot(stamp)) => (pulled::SNAPSHOT, stamp),
-                Err(_) => {
-                    return Ok(Err((
-                        Reason::NotFinite,
-                        "the model is no longer finite: begin anew with a lower rate".to_owned(),
-                    )));
-                }
+                PullAnswer::Running(stamp) => (pulled::VECTOR, stamp),
+                PullAnswer::Unchanged(stamp) => (pulled::UNCHANGED, stamp),
+                PullAnswer::Snapshot(stamp) => (pulled::SNAPSHOT, stamp),
             };
-            let sent = frame.tail().len() - at - head;
-            let stamped = Frame::new(0).u8(code).stamp(stamp).finish();
-            frame.tail()[at..at + head].copy_from_slice(&stamped[5..]);
+            let mut frame = Frame::new(kind::PULLED).u8(code).stamp(stamp);
+            let head = frame.tail().len();
+            // Rounded and packed without the shard, which others use meanwhile.
+            let written =
+                version.map_or(Ok(()), |version| heavy(self.length(), || version.write(frame.tail())));
+            if written.is_err() {
+                return Ok(Err((
+                    Reason::NotFinite,
+                    "the model is no longer finite: begin anew with a lower rate".to_owned(),
+                )));
+            }
+            let sent = frame.tail().len() - head;
             if matches!(code, pulled::VECTOR | pulled::UNCHANGED | pulled::SNAPSHOT) {
                 add(&counters.pulls, 1);
                 add(&counters.flags, u64::from(sent == 0));
@@ -105,7 +106,7 @@ impl At<'_> {
         }
     }
 
-    pub(super) async fn push(&self, mut body: Body<'_>) -> Ended<Answer> {
+    pub(super) async fn push(&self, mut body: Body<'_>) -> Served<Answer> {
         let counters = &self.session.job.counters;
         let sequence = malformed(body.u64())?;
         let incarnation = malformed(body.u64())?;
@@ -122,13 +123,17 @@ impl At<'_> {
             return refused(Reason::NotFinite);
         }
         let mut zeta = vec![0.0; self.length()];
-        let spans = match payload::decode_push(body.0, &mut zeta) {
+        let decoded = heavy(self.length(), || payload::decode_push(body.0, &mut zeta));
+        let spans = match decoded {
             Ok(spans) => spans,
             Err(payload::Broken::NotFinite) => return refused(Reason::NotFinite),
             // Whoever sends this is no worker of this version.
-            Err(payload::Broken::Shape(_)) => return Err(Some(End(Reason::Malformed))),
+            Err(payload::Broken::Shape(_)) => return Err(Some(Close(Reason::Malformed))),
         };
-        if incarnation != self.session.book.incarnation {
+        if !self.enter()?.moves(&spans) {
+            return Err(Some(Close(Reason::Malformed)));
+        }
+        if incarnation != self.session.incarnation {
             // It may have been taken before the restart, and kept.
             let shard = self.enter()?;
             if sequence <= shard.sequence(self.session.worker) {
@@ -141,17 +146,25 @@ impl At<'_> {
         let head = PushHead { sequence, stamp, scale };
         let mut waited = false;
         loop {
-            let changed = self.cell().changed.notified();
+            let changed = self.shared().changed.notified();
             tokio::pin!(changed);
             changed.as_mut().enable();
             let now = Instant::now();
-            let applied = self.enter()?.push_part(self.session.worker, &head, &zeta, &spans, now);
+            let applied = heavy(self.length(), || {
+                Ok::<_, Option<Close>>(self.enter()?.push_part(
+                    self.session.worker,
+                    &head,
+                    &zeta,
+                    &spans,
+                    now,
+                ))
+            })?;
             match applied {
                 Applied::Taken { stamp, delay, ended } => {
                     add(&counters.pushes, 1);
                     add(&counters.pushed_bytes, body.0.len() as u64);
                     add(&counters.epochs, u64::from(ended));
-                    self.cell().changed.notify_waiters();
+                    self.shared().changed.notify_waiters();
                     if ended
                         && self.model.spec.corrected
                         && let Err(error) = self.save().await
@@ -177,27 +190,24 @@ impl At<'_> {
         }
     }
 
-    pub(super) async fn snapshot(&self, body: Body<'_>) -> Ended<Answer> {
+    pub(super) async fn snapshot(&self, body: Body<'_>) -> Served<Answer> {
         malformed(body.end())?;
         let held = Instant::now() + HELD;
         loop {
-            let changed = self.cell().changed.notified();
+            let changed = self.shared().changed.notified();
             tokio::pin!(changed);
             changed.as_mut().enable();
-            let frame = {
-                let shard = self.enter()?;
-                let state = shard.state();
-                if state.phase == Phase::Empty {
-                    return Ok(refusal(Reason::Empty));
-                }
-                // A model without epochs has no snapshot but itself.
-                let vector = if state.snapshot.is_empty() { &state.x } else { &state.snapshot };
-                self.model.is_durable(self.number, state.epoch).then(|| {
-                    let mut frame = Frame::new(kind::SNAPPED).u64(state.epoch);
-                    payload::put_floats(vector, frame.tail());
-                    frame
-                })
-            };
+            let state = self.enter()?.state().clone();
+            if state.phase == Phase::Empty {
+                return Ok(refusal(Reason::Empty));
+            }
+            // A model without epochs has no snapshot but itself.
+            let vector = if state.snapshot.is_empty() { &state.x } else { &state.snapshot };
+            let frame = self.model.is_durable(self.number, state.epoch).then(|| {
+                let mut frame = Frame::new(kind::SNAPPED).u64(state.epoch);
+                payload::put_floats(vector, frame.tail());
+                frame
+            });
             if let Some(frame) = frame {
                 add(&self.session.job.counters.snapshots, 1);
                 return Ok(Ok(frame));
@@ -210,14 +220,62 @@ impl At<'_> {
         }
     }
 
+    /// The numbers themselves, and which version they are.
+    pub(super) async fn exact(&self, body: Body<'_>) -> Served<Answer> {
+        malformed(body.end())?;
+        let state = self.enter()?.state().clone();
+        if state.phase == Phase::Empty {
+            return Ok(refusal(Reason::Empty));
+        }
+        let mut frame = Frame::new(kind::NUMBERS).stamp(state.stamp());
+        heavy(self.length(), || payload::put_floats(&state.x, frame.tail()));
+        Ok(Ok(frame))
+    }
+
+    /// Everything of the shard, as its file has it, unless that is what the peer has: nothing then.
+    pub(super) async fn state(&self, mut body: Body<'_>) -> Served<Answer> {
+        let known = malformed(body.u8())? == 1;
+        let stamp = malformed(body.stamp())?;
+        let phase = malformed(body.u8())?;
+        malformed(body.end())?;
+        let state = self.enter()?.state().clone();
+        let mut frame = Frame::new(kind::STATED);
+        if !known || state.stamp() != stamp || state.phase.code() != phase {
+            let sealed = heavy(self.length(), || store::seal(store::encode(&state)));
+            frame = frame.raw(&sealed);
+        }
+        Ok(Ok(frame))
+    }
+
+    /// Puts such a state into a shard that is empty.
+    pub(super) async fn restore(&self, body: Body<'_>) -> Served<Answer> {
+        let decoded = heavy(self.length(), || store::decode(body.0, &self.model.spec, self.number as u32));
+        let state = match decoded {
+            Ok(state) => state,
+            Err(reason) => return Ok(Err((Reason::Malformed, reason.to_owned()))),
+        };
+        let taken = self.enter()?.restore(state);
+        if taken {
+            self.model.given(self.number);
+            self.shared().changed.notify_waiters();
+        }
+        if self.model.owes(self.number)
+            && let Err(error) = self.save().await
+        {
+            return Ok(Err(error));
+        }
+        let stamp = self.enter()?.stamp();
+        Ok(Ok(Frame::new(kind::DONE).u8(u8::from(taken)).stamp(stamp)))
+    }
+
     /// INIT and BEGIN: a vector of floats that must not be forgotten once it is answered.
-    pub(super) async fn give(&self, kind: u8, mut body: Body<'_>) -> Ended<Answer> {
+    pub(super) async fn give(&self, kind: u8, mut body: Body<'_>) -> Served<Answer> {
         let epoch = malformed(body.u64())?;
         let mut vector = vec![0.0; self.length()];
         match payload::take_floats(body.0, &mut vector) {
             Ok(()) => {}
             Err(payload::Broken::NotFinite) => return Ok(refusal(Reason::NotFinite)),
-            Err(payload::Broken::Shape(_)) => return Err(Some(End(Reason::Malformed))),
+            Err(payload::Broken::Shape(_)) => return Err(Some(Close(Reason::Malformed))),
         }
         if kind == kind::INIT && !Shard::holds(&vector) {
             return Ok(Err((
@@ -235,7 +293,7 @@ impl At<'_> {
             taken
         };
         if taken {
-            self.cell().changed.notify_waiters();
+            self.shared().changed.notify_waiters();
         }
         // Also if another worker was first, whose file may not be written yet.
         if self.model.owes(self.number)

@@ -1,0 +1,379 @@
+//! A job: its models, and the connections of its workers.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use serde::Serialize;
+
+use crate::config::{JobConfig, ServerConfig};
+use crate::counters::{Counters, JobStats, Reason};
+use crate::error::ModelError;
+use crate::lock::lock;
+use crate::memory::{self, Memory};
+use crate::model::Model;
+use crate::spec::Spec;
+use crate::store::{Folder, Kept};
+use crate::wire::ADMIN;
+
+/// What a model is told to be, and what is kept of it.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct Description {
+    name: String,
+    spec: Spec,
+    /// Of its slowest and of its quickest shard.
+    version: (u64, u64),
+    kept: Vec<Kept>,
+    shards: Vec<crate::counters::ShardStats>,
+}
+
+/// A job.
+#[derive(Debug)]
+pub(crate) struct Job {
+    pub config: JobConfig,
+    pub counters: Counters,
+    models: Mutex<BTreeMap<String, Arc<Model>>>,
+    /// Models whose files cannot be read.
+    damaged: Mutex<BTreeSet<String>>,
+    /// Changes when a model is put back: pushes that answer pulls from before are refused.
+    incarnation: AtomicU64,
+    /// When the models were last kept.
+    kept: Mutex<Instant>,
+    /// Held while a model is made or read, which takes as long as its files do.
+    making: Mutex<()>,
+    /// Each worker's connection, with a number of its own; those of administrators under theirs.
+    holders: Mutex<BTreeMap<u16, (u64, quinn::Connection)>>,
+    /// Most of these.
+    connections: usize,
+    pub memory: Arc<Memory>,
+    state: Option<PathBuf>,
+    lease: Duration,
+}
+
+fn on_disk(error: ModelError) -> (Reason, String) {
+    tracing::error!("{error}");
+    (Reason::Disk, "the server cannot write its state: see its log".to_owned())
+}
+
+impl Job {
+    /// Its models, from their files. One whose files cannot be read keeps nothing else down: who opens it is told.
+    pub fn read(
+        config: &JobConfig,
+        server: &ServerConfig,
+        memory: &Arc<Memory>,
+        incarnation: u64,
+    ) -> Result<Self, ModelError> {
+        let (mut models, mut damaged) = (BTreeMap::new(), BTreeSet::new());
+        if let Some(state) = &server.state {
+            for (name, folder) in Folder::of_job(state, &config.name)? {
+                match Model::read(folder, server.lease, memory) {
+                    Ok(Some(model)) => {
+                        goes_on(&config.name, &name, &model);
+                        models.insert(name, model);
+                    }
+                    Ok(None) => {}
+                    Err(error) => {
+                        tracing::error!("job {}: model {name} cannot be used: {error}", config.name);
+                        damaged.insert(name);
+                    }
+                }
+            }
+        }
+        Ok(Self {
+            config: config.clone(),
+            counters: Counters::default(),
+            models: Mutex::new(models),
+            damaged: Mutex::new(damaged),
+            incarnation: AtomicU64::new(incarnation),
+            kept: Mutex::new(Instant::now()),
+            making: Mutex::new(()),
+            holders: Mutex::new(BTreeMap::new()),
+            connections: config.connections.unwrap_or(server.connections),
+            memory: Arc::clone(memory),
+            state: server.state.clone(),
+            lease: server.lease,
+        })
+    }
+
+    /// The model of this name, made if it is not there; not for threads that serve, since it may wait for files.
+    pub fn open(&self, name: &str, spec: Spec) -> Result<Arc<Model>, (Reason, String)> {
+        if let Some(model) = self.model(name) {
+            return alike(name, model, &spec);
+        }
+        let _making = lock(&self.making);
+        if let Some(model) = self.model(name).or(self.again(name)?) {
+            return alike(name, model, &spec);
+        }
+        let (count, held) = {
+            let models = lock(&self.models);
+            (models.len(), models.values().map(|model| model.spec.coordinates).sum::<u64>())
+        };
+        if count + lock(&self.damaged).len() >= self.config.max_models {
+            let most = self.config.max_models;
+            return Err((Reason::Limit, format!("the job has its {most} models already (max_models)")));
+        }
+        if held.checked_add(spec.coordinates).is_none_or(|sum| sum > self.config.max_coordinates) {
+            let most = self.config.max_coordinates;
+            let wanted = spec.coordinates;
+            return Err((
+                Reason::Limit,
+                format!("{wanted} coordinates beside {held} are above the job's {most} (max_coordinates)"),
+            ));
+        }
+        let bytes = memory::of_model(&spec, self.state.is_some());
+        let memory = self.memory.reserve(bytes, &format!("model {name}"));
+        let memory = memory.map_err(|text| (Reason::Memory, text))?;
+        let folder = self.state.as_ref().map(|state| Folder::create(state, &self.config.name, name));
+        let folder = folder.transpose().map_err(on_disk)?;
+        let model = Model::create(spec, self.lease, folder, memory).map_err(on_disk)?;
+        tracing::info!("job {}: model {name} with {} coordinates", self.config.name, model.spec.coordinates);
+        lock(&self.models).insert(name.to_owned(), Arc::clone(&model));
+        Ok(model)
+    }
+
+    /// A model whose files could not be read, if they can be now; `None` if they are gone.
+    fn again(&self, name: &str) -> Result<Option<Arc<Model>>, (Reason, String)> {
+        let Some(state) = self.state.as_ref().filter(|_| lock(&self.damaged).contains(name)) else {
+            return Ok(None);
+        };
+        let read = Model::read(Folder::new(state, &self.config.name, name), self.lease, &self.memory);
+        let model = read.map_err(|error| (Reason::Disk, error.to_string()))?;
+        lock(&self.damaged).remove(name);
+        if let Some(model) = &model {
+            goes_on(&self.config.name, name, model);
+            lock(&self.models).insert(name.to_owned(), Arc::clone(model));
+        }
+        Ok(model)
+    }
+
+    pub fn model(&self, name: &str) -> Option<Arc<Model>> {
+        lock(&self.models).get(name).cloned()
+    }
+
+    /// Tells one life of the job's models from the next.
+    pub fn incarnation(&self) -> u64 {
+        self.incarnation.load(Ordering::Acquire)
+    }
+
+    pub fn all(&self) -> Vec<(String, Arc<Model>)> {
+        lock(&self.models).iter().map(|(name, model)| (name.clone(), Arc::clone(model))).collect()
+    }
+
+    /// A worker has come; its older connection goes.
+    ///
+    /// # Errors
+    /// [`Reason::Full`] if the job has its connections already.
+    pub fn enter(&self, worker: u16, number: u64, connection: &quinn::Connection) -> Result<(), Reason> {
+        let older = {
+            let mut holders = lock(&self.holders);
+            if !holders.contains_key(&worker) && holders.len() >= self.connections {
+                return Err(Reason::Full);
+            }
+            holders.insert(worker, (number, connection.clone()))
+        };
+        if let Some((_, older)) = older {
+            self.counters.refuse(Reason::Replaced);
+            older.close((Reason::Replaced as u32).into(), Reason::Replaced.message().as_bytes());
+        }
+        Ok(())
+    }
+
+    /// A connection has ended: nobody waits for its worker, unless that has come again.
+    pub fn leave(&self, worker: u16, number: u64) {
+        let mut holders = lock(&self.holders);
+        if holders.get(&worker).is_none_or(|(holder, _)| *holder != number) {
+            return;
+        }
+        holders.remove(&worker);
+        drop(holders);
+        self.release(worker);
+    }
+
+    /// Nobody waits for a worker any longer.
+    pub fn release(&self, worker: u16) {
+        for (_, model) in self.all() {
+            for shared in &model.shards {
+                if let Ok(mut shard) = shared.enter() {
+                    shard.release(worker);
+                }
+                shared.changed.notify_waiters();
+            }
+        }
+    }
+
+    /// All models, as an administrator sees them.
+    pub fn describe(&self) -> Vec<Description> {
+        let one = |(name, model): (String, Arc<Model>)| Description {
+            name,
+            spec: (*model.spec).clone(),
+            version: model.versions(),
+            kept: model.folder().map(Folder::all_kept).unwrap_or_default(),
+            shards: model.stats(),
+        };
+        self.all().into_iter().map(one).collect()
+    }
+
+    fn existing(&self, name: &str) -> Result<Arc<Model>, ModelError> {
+        let missing = || {
+            let names: Vec<String> = lock(&self.models).keys().cloned().collect();
+            let there = if names.is_empty() { "none".to_owned() } else { names.join(", ") };
+            ModelError::Config(format!("job {} has no model {name}; it has: {there}", self.config.name))
+        };
+        self.model(name).ok_or_else(missing)
+    }
+
+    /// Keeps the state of a model beside its last one: the number of what was kept.
+    pub fn keep(&self, name: &str) -> Result<u64, ModelError> {
+        self.existing(name)?.keep(self.config.keep)
+    }
+
+    /// Keeps the states of all models that have gone on since the last time, if it is time.
+    pub fn keep_in_time(&self) -> Result<(), ModelError> {
+        {
+            let mut kept = lock(&self.kept);
+            if kept.elapsed() < self.config.keep_every {
+                return Ok(());
+            }
+            *kept = Instant::now();
+        }
+        for (_, model) in self.all() {
+            let Some(folder) = model.folder() else { continue };
+            let version = model.versions().0;
+            if version > folder.all_kept().last().map_or(0, |kept| kept.version) {
+                model.keep(self.config.keep)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Puts a kept state, or the newest, in the place of a model's last one: its number. Workers come again, and what they
+    /// have computed from newer versions is refused.
+    pub fn rollback(&self, name: &str, to: Option<u64>) -> Result<u64, ModelError> {
+        let _making = lock(&self.making);
+        let model = self.existing(name)?;
+        let folder = model.folder().cloned();
+        let folder = folder.ok_or_else(|| {
+            ModelError::Config("the server keeps no state: start it with --state".to_owned())
+        })?;
+        let number = match to {
+            Some(number) => number,
+            None => folder.newest_kept(&model.spec).map(|(number, _)| number).ok_or_else(|| {
+                ModelError::Config(format!(
+                    "no state of model {name} was kept: keep one with thc-model checkpoint"
+                ))
+            })?,
+        };
+        if !folder.all_kept().iter().any(|kept| kept.number == number) {
+            // Says which there are.
+            folder.rollback(number)?;
+        }
+        model.retire();
+        folder.rollback(number)?;
+        lock(&self.models).remove(name);
+        drop(model);
+        self.incarnation.fetch_add(1, Ordering::AcqRel);
+        self.part(Reason::RolledBack);
+        match Model::read(folder, self.lease, &self.memory) {
+            Ok(Some(again)) => {
+                lock(&self.models).insert(name.to_owned(), again);
+            }
+            Ok(None) => {}
+            Err(error) => {
+                // Whoever opens it has it read again.
+                lock(&self.damaged).insert(name.to_owned());
+                return Err(error);
+            }
+        }
+        tracing::warn!("job {}: model {name} was put back to its kept state {number}", self.config.name);
+        Ok(number)
+    }
+
+    /// Removes a model and its files.
+    pub fn delete(&self, name: &str) -> Result<(), ModelError> {
+        let _making = lock(&self.making);
+        let folder = if lock(&self.damaged).contains(name) {
+            self.state.as_ref().map(|state| Folder::new(state, &self.config.name, name))
+        } else {
+            let model = self.existing(name)?;
+            model.retire();
+            model.folder().cloned()
+        };
+        lock(&self.models).remove(name);
+        self.part(Reason::Deleted);
+        if let Some(folder) = folder {
+            folder.delete()?;
+        }
+        lock(&self.damaged).remove(name);
+        tracing::warn!("job {}: model {name} was deleted", self.config.name);
+        Ok(())
+    }
+
+    /// Ends the connections of all workers.
+    pub fn part(&self, reason: Reason) {
+        for (worker, (_, connection)) in &*lock(&self.holders) {
+            if *worker < ADMIN {
+                connection.close((reason as u32).into(), reason.message().as_bytes());
+            }
+        }
+    }
+
+    pub fn stats(&self) -> JobStats {
+        let models = self.all().into_iter().map(|(name, model)| (name, model.stats())).collect();
+        JobStats { models, ..self.counters.read() }
+    }
+}
+
+fn goes_on(job: &str, name: &str, model: &Model) {
+    let version =
+        model.shards.iter().filter_map(|shared| shared.enter().ok()).map(|shard| shard.stamp().version).max();
+    tracing::info!("job {job}: model {name} goes on at version {}", version.unwrap_or(0));
+}
+
+/// The model, if it is what a worker takes it for.
+fn alike(name: &str, model: Arc<Model>, spec: &Spec) -> Result<Arc<Model>, (Reason, String)> {
+    if *model.spec == *spec {
+        return Ok(model);
+    }
+    let differs = difference(&model.spec, spec);
+    Err((Reason::Spec, format!("model {name} is configured otherwise: {differs}")))
+}
+
+/// Which field of two specs differs first.
+fn difference(a: &Spec, b: &Spec) -> String {
+    // By way of text, which has floats in their shortest form.
+    let fields = |spec: &Spec| -> serde_json::Map<String, serde_json::Value> {
+        let text = serde_json::to_string(spec).unwrap_or_default();
+        serde_json::from_str(&text).unwrap_or_default()
+    };
+    let (a, b) = (fields(a), fields(b));
+    let differs = a.iter().find(|(key, value)| b.get(*key) != Some(value));
+    differs.map_or_else(String::new, |(key, value)| {
+        format!("{key} is {value}, and {} for this worker", b.get(key).unwrap_or(&serde_json::Value::Null))
+    })
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+    use crate::registry::Registry;
+
+    /// Whoever makes a model holds up nobody who has one.
+    #[test]
+    fn models_are_served_while_another_is_made() {
+        let config = ServerConfig {
+            jobs: vec![JobConfig::new("train", "a secret for tests".into())],
+            ..ServerConfig::default()
+        };
+        let registry = Registry::read(&config, 1).unwrap();
+        let job = &registry.jobs["train"];
+        job.open("m", Spec::sgd(32, 1.0)).unwrap();
+        let _making = lock(&job.making);
+        assert!(job.model("m").is_some());
+        job.open("m", Spec::sgd(32, 1.0)).unwrap();
+        job.release(0);
+        assert_eq!(job.stats().models.len(), 1);
+    }
+}

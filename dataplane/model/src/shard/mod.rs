@@ -1,0 +1,528 @@
+//! A shard: a range of coordinates with its own clock. Bytes and the time go in, answers come out.
+//!
+//! A shard is empty until it is given a value. With correction it then waits for the full-batch gradient at its
+//! snapshot; running, it takes m pushes, sets the next snapshot and waits again (Algorithms 1 and 3).
+//!
+//! **Delay.** The version of a shard is how many pushes it has taken. A pull reserves: the worker holds version D
+//! until its push; with `overlap` a worker may hold two. With reservations in the order of D, number i from 0, the shard
+//! keeps t + i − D_i ≤ τ: a push that would break this for an older reservation waits until that has been used or given up.
+//! A new reservation has D = t and i ≤ (reservations of all workers) − 1 ≤ τ, and the oldest can always be used, so nobody
+//! waits for ever, and no push is applied with a delay above τ. A reservation is given up when its worker's connection ends or its
+//! lease runs out; a push that comes later all the same is taken if its delay is still within τ. A worker whose lease
+//! ran out gets no reservation until one of its pushes was taken: whoever pulls and never pushes delays others once.
+
+//!
+//! **Sharing.** Vectors are shared: a [`Version`] and a clone of the [`State`] have the numbers of a moment without a copy,
+//! so that they are rounded, hashed and written without the shard's lock. A push that comes meanwhile makes the copy.
+
+mod reservations;
+mod version;
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, Ordering};
+use std::time::{Duration, Instant};
+
+use thc_codec::lattice::Lattice;
+use thc_codec::norm;
+
+use crate::counters::Reason;
+use crate::optimizer::freshness;
+use crate::spec::Spec;
+use crate::step::{LARGEST, Proximal, Rule, couple, theta};
+use crate::tensors::{self, Block, FROZEN};
+use reservations::Reservations;
+pub use version::Version;
+
+/// What a shard can do next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Phase {
+    /// It has no value.
+    Empty,
+    /// It waits for the full-batch gradient at its snapshot.
+    Waiting,
+    /// It takes pushes.
+    Running,
+}
+
+impl Phase {
+    /// Its number on the wire and in files.
+    #[must_use]
+    pub fn code(self) -> u8 {
+        match self {
+            Self::Empty => 0,
+            Self::Waiting => 1,
+            Self::Running => 2,
+        }
+    }
+}
+
+/// Numbers that may be shared.
+pub type Numbers = Arc<Vec<f32>>;
+
+/// Everything of a shard that survives a restart. A clone shares the numbers.
+#[derive(Clone, Debug, PartialEq)]
+pub struct State {
+    /// What it can do.
+    pub phase: Phase,
+    /// Epochs completed.
+    pub epoch: u64,
+    /// Pushes taken in this epoch: t.
+    pub step: u64,
+    /// Pushes taken in all.
+    pub version: u64,
+    /// x.
+    pub x: Numbers,
+    /// x̃; empty if the model has no epochs.
+    pub snapshot: Numbers,
+    /// ∇f(x̃); empty without correction.
+    pub gradient: Numbers,
+    /// y of Algorithm 3; empty without momentum.
+    pub y: Numbers,
+    /// Mean of x over the epoch; empty without momentum.
+    pub mean: Numbers,
+    /// m of the optimizer; empty for SGD.
+    pub first: Numbers,
+    /// s of Adam; empty for others.
+    pub second: Numbers,
+    /// The last push of each worker, by number.
+    pub sequences: BTreeMap<u16, u64>,
+}
+
+impl State {
+    /// All vectors, in the order of a state file.
+    #[must_use]
+    pub fn vectors(&self) -> [&Numbers; 7] {
+        [&self.x, &self.snapshot, &self.gradient, &self.y, &self.mean, &self.first, &self.second]
+    }
+
+    /// A state without a value, for shard `number`.
+    #[must_use]
+    pub fn empty(spec: &Spec, number: usize) -> Self {
+        let [x, snapshot, gradient, y, mean, first, second] = spec
+            .vectors()
+            .map(|wanted| Arc::new(if wanted { vec![0.0; spec.range(number).len()] } else { Vec::new() }));
+        let (phase, sequences) = (Phase::Empty, BTreeMap::new());
+        Self {
+            phase,
+            epoch: 0,
+            step: 0,
+            version: 0,
+            x,
+            snapshot,
+            gradient,
+            y,
+            mean,
+            first,
+            second,
+            sequences,
+        }
+    }
+
+    /// Which state it is.
+    #[must_use]
+    pub fn stamp(&self) -> Stamp {
+        Stamp { epoch: self.epoch, step: self.step, version: self.version }
+    }
+}
+
+/// What a pull is answered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PullAnswer {
+    /// No value yet.
+    Empty,
+    /// The epoch's gradient is missing.
+    Waiting {
+        /// Which epoch.
+        epoch: u64,
+    },
+    /// A vector was written.
+    Running(Stamp),
+    /// The vector is that of the pull before.
+    Unchanged(Stamp),
+    /// The vector is the snapshot, which the worker has.
+    Snapshot(Stamp),
+}
+
+/// Which state of a shard a vector is of.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Stamp {
+    /// Epochs completed.
+    pub epoch: u64,
+    /// Pushes taken in this epoch.
+    pub step: u64,
+    /// Pushes taken in all.
+    pub version: u64,
+}
+
+/// A push, all but its vector.
+#[derive(Clone, Copy, Debug)]
+pub struct PushHead {
+    /// Number of this push, per worker from 1.
+    pub sequence: u64,
+    /// Of the pull that it answers.
+    pub stamp: Stamp,
+    /// Factor of the model's rate.
+    pub scale: f32,
+}
+
+/// What a push is answered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Applied {
+    /// It was taken.
+    Taken {
+        /// After it.
+        stamp: Stamp,
+        /// Steps between its pull and itself.
+        delay: u64,
+        /// It was the last of its epoch.
+        ended: bool,
+    },
+    /// It had been taken before.
+    Repeated,
+    /// It is refused.
+    Refused(Reason),
+    /// It must wait until something changes, or until then.
+    Wait(Instant),
+}
+
+/// See the module.
+#[derive(Debug)]
+pub struct Shard {
+    spec: Arc<Spec>,
+    number: u32,
+    state: State,
+    reservations: Reservations,
+    /// What has one scale in pulls; nothing: all of it.
+    blocks: Arc<[Block]>,
+    /// What pushes may change.
+    moving: Vec<Range<usize>>,
+    /// Precision of the last pull.
+    bits: Arc<AtomicU8>,
+    /// Delays of the pushes taken: how many of 0, 1, 2–3, 4–7, …
+    pub(crate) delays: [u64; 16],
+    /// Largest delay of a push that was taken.
+    pub(crate) longest: u64,
+}
+
+impl Shard {
+    /// An empty shard.
+    #[must_use]
+    pub fn new(spec: Arc<Spec>, number: u32, lease: Duration) -> Self {
+        let state = State::empty(&spec, number as usize);
+        Self::resumed(spec, number, lease, state)
+    }
+
+    /// A shard in a state that was kept. Its vectors must have the lengths of [`Self::new`].
+    #[must_use]
+    pub fn resumed(spec: Arc<Spec>, number: u32, lease: Duration, state: State) -> Self {
+        let blocks = spec.blocks(number as usize);
+        let mut moving = Vec::new();
+        let all = 0..state.x.len();
+        if blocks.is_empty() {
+            moving.push(all);
+        } else {
+            let unfrozen =
+                blocks.iter().filter(|block| block.bits != FROZEN).map(|block| block.range.clone());
+            moving = tensors::within(&unfrozen.collect::<Vec<_>>(), &all);
+        }
+        Self {
+            reservations: Reservations::new(lease, spec.reservations()),
+            spec,
+            number,
+            state,
+            blocks: blocks.into(),
+            moving,
+            bits: Arc::default(),
+            delays: [0; 16],
+            longest: 0,
+        }
+    }
+
+    /// What survives a restart.
+    #[must_use]
+    pub fn state(&self) -> &State {
+        &self.state
+    }
+
+    /// Which state it is in.
+    #[must_use]
+    pub fn stamp(&self) -> Stamp {
+        self.state.stamp()
+    }
+
+    /// Precision of the last pull, 0 before the first.
+    #[must_use]
+    pub fn bits(&self) -> u8 {
+        self.bits.load(Ordering::Relaxed)
+    }
+
+    /// Reservations whose lease ran out.
+    #[must_use]
+    pub fn expired(&self) -> u64 {
+        self.reservations.expired
+    }
+
+    /// The number of the last push of a worker.
+    #[must_use]
+    pub fn sequence(&self, worker: u16) -> u64 {
+        self.state.sequences.get(&worker).copied().unwrap_or(0)
+    }
+
+    /// Whether it may hold these numbers.
+    #[must_use]
+    pub fn holds(x: &[f32]) -> bool {
+        norm::max_abs(x) <= LARGEST
+    }
+
+    /// Gives an empty shard its value, which it must be able to hold: whether it was empty.
+    pub fn initialise(&mut self, x: &[f32]) -> bool {
+        if self.state.phase != Phase::Empty || !Self::holds(x) {
+            return false;
+        }
+        self.state.x = Arc::new(x.to_vec());
+        for copy in [&mut self.state.snapshot, &mut self.state.y] {
+            if !copy.is_empty() {
+                *copy = Arc::clone(&self.state.x);
+            }
+        }
+        self.begin_epoch();
+        true
+    }
+
+    /// Puts a state, whose vectors have the lengths of [`Self::new`], into an empty shard: whether it was empty.
+    pub fn restore(&mut self, state: State) -> bool {
+        let empty = self.state.phase == Phase::Empty;
+        if empty {
+            self.state = state;
+        }
+        empty
+    }
+
+    /// The state between two epochs, after the snapshot was set.
+    fn begin_epoch(&mut self) {
+        let State { x, snapshot, y, mean, epoch, .. } = &mut self.state;
+        if self.spec.accelerated {
+            // x₀ = θ·y₀ + (1 − θ)·x̃ (line 3), in the form of line 8.
+            Arc::make_mut(mean).fill(0.0);
+            let weight = theta(*epoch);
+            for ((x, y), snapshot) in Arc::make_mut(x).iter_mut().zip(y.iter()).zip(snapshot.iter()) {
+                *x = snapshot + weight * (y - snapshot);
+            }
+        }
+        self.state.step = 0;
+        self.state.phase = if self.spec.corrected { Phase::Waiting } else { Phase::Running };
+    }
+
+    /// Gives the full-batch gradient of an epoch: whether it was missing.
+    pub fn begin(&mut self, epoch: u64, gradient: &[f32]) -> bool {
+        if self.state.phase != Phase::Waiting || self.state.epoch != epoch {
+            return false;
+        }
+        self.state.gradient = Arc::new(gradient.to_vec());
+        self.state.phase = Phase::Running;
+        true
+    }
+
+    /// Forgets what a worker holds: its connection has ended.
+    pub fn release(&mut self, worker: u16) {
+        self.reservations.release(worker);
+    }
+
+    /// Appends the model to `out`, in the precision of the spec, unless the worker has it: `known` is the stamp of
+    /// its last pull, and `snapshot` the epoch of its snapshot.
+    ///
+    /// # Errors
+    /// A model that is no longer finite.
+    pub fn pull(
+        &mut self,
+        worker: u16,
+        known: Option<Stamp>,
+        snapshot: Option<u64>,
+        now: Instant,
+        out: &mut Vec<u8>,
+    ) -> Result<PullAnswer, thc_codec::CodecError> {
+        let (answer, version) = self.reserve(worker, known, snapshot, now);
+        if let Some(version) = version {
+            version.write(out)?;
+        }
+        Ok(answer)
+    }
+
+    /// [`Self::pull`] without the writing, for which the shard is not needed.
+    pub fn reserve(
+        &mut self,
+        worker: u16,
+        known: Option<Stamp>,
+        snapshot: Option<u64>,
+        now: Instant,
+    ) -> (PullAnswer, Option<Version>) {
+        match self.state.phase {
+            Phase::Empty => return (PullAnswer::Empty, None),
+            Phase::Waiting => return (PullAnswer::Waiting { epoch: self.state.epoch }, None),
+            Phase::Running => {}
+        }
+        self.reservations.expire(now);
+        let stamp = self.stamp();
+        let answer = if known == Some(stamp) {
+            (PullAnswer::Unchanged(stamp), None)
+        } else if stamp.step == 0
+            && self.spec.snapshots()
+            && !self.spec.accelerated
+            && snapshot == Some(stamp.epoch)
+        {
+            (PullAnswer::Snapshot(stamp), None)
+        } else {
+            (PullAnswer::Running(stamp), Some(self.version(worker)))
+        };
+        self.reservations.add(worker, stamp.version, now);
+        answer
+    }
+
+    /// Step 7 of Algorithm 1. The same worker gets the same rounding of the same version.
+    fn version(&self, worker: u16) -> Version {
+        Version {
+            x: Arc::clone(&self.state.x),
+            snapshot: Arc::clone(&self.state.snapshot),
+            spec: Arc::clone(&self.spec),
+            blocks: Arc::clone(&self.blocks),
+            weight: self.weight(),
+            round: self.state.version << 16 | u64::from(worker),
+            number: self.number,
+            bits: Arc::clone(&self.bits),
+        }
+    }
+
+    /// Of μ: θ for accelerated models (condition (4)).
+    fn weight(&self) -> f32 {
+        if self.spec.accelerated { theta(self.state.epoch) } else { 1.0 }
+    }
+
+    /// The least μ for which condition (2) holds with `bits`, and E‖Q(x) − x‖²: Figs. 2 and 5 of the paper.
+    ///
+    /// # Errors
+    /// `bits` out of range, and a model that is no longer finite.
+    pub fn condition(&self, bits: u8) -> Result<(f64, f64), thc_codec::CodecError> {
+        let variance = Lattice::spanning(&self.state.x, bits)?.variance(&self.state.x);
+        Ok((variance / version::drift(&self.state.x, &self.state.snapshot), variance))
+    }
+
+    /// Takes the gradient `zeta` of a worker: of all coordinates that are not frozen, in order.
+    pub fn push(&mut self, worker: u16, head: &PushHead, zeta: &[f32], now: Instant) -> Applied {
+        let moving = self.moving.clone();
+        self.push_part(worker, head, zeta, &moving, now)
+    }
+
+    /// Whether a push may have these coordinates, which are in order: none is frozen.
+    #[must_use]
+    pub fn moves(&self, spans: &[Range<usize>]) -> bool {
+        spans.iter().all(|span| self.moving.iter().any(|own| own.start <= span.start && span.end <= own.end))
+    }
+
+    /// Takes a gradient that has only these coordinates, in this order, none of them frozen. The others are not in the step,
+    /// whose proximal part would move them even without a gradient.
+    pub fn push_part(
+        &mut self,
+        worker: u16,
+        head: &PushHead,
+        zeta: &[f32],
+        spans: &[Range<usize>],
+        now: Instant,
+    ) -> Applied {
+        if head.sequence <= self.sequence(worker) {
+            return Applied::Repeated;
+        }
+        let stamp = self.stamp();
+        match self.state.phase {
+            Phase::Empty => return Applied::Refused(Reason::Empty),
+            Phase::Waiting => return Applied::Refused(Reason::Epoch),
+            Phase::Running => {}
+        }
+        if self.spec.corrected && head.stamp.epoch != stamp.epoch {
+            return Applied::Refused(Reason::Epoch);
+        }
+        let Some(delay) = stamp.version.checked_sub(head.stamp.version) else {
+            return Applied::Refused(Reason::Future);
+        };
+        if let Some(limit) = self.spec.delay.map(u64::from) {
+            self.reservations.expire(now);
+            if delay > limit {
+                return Applied::Refused(Reason::Late);
+            }
+            if let Some(until) = self.reservations.wait(worker, head.stamp.version, stamp.version + 1, limit)
+            {
+                return Applied::Wait(until);
+            }
+        }
+        let fresh = if self.spec.delay_aware { freshness(delay) } else { 1.0 };
+        if !self.advance(zeta, spans, head.scale * fresh) {
+            return Applied::Refused(Reason::Range);
+        }
+        self.reservations.taken(worker, head.stamp.version);
+        self.state.sequences.insert(worker, head.sequence);
+        let bucket = if delay == 0 { 0 } else { delay.ilog2() as usize + 1 };
+        self.delays[bucket.min(self.delays.len() - 1)] += 1;
+        self.longest = self.longest.max(delay);
+        let ended = self.spec.epoch.is_some_and(|m| self.state.step >= u64::from(m.get()));
+        if ended {
+            self.end_epoch();
+        }
+        Applied::Taken { stamp: self.stamp(), delay, ended }
+    }
+
+    /// Makes the step, unless it would take a number out of range: whether it did.
+    fn advance(&mut self, zeta: &[f32], spans: &[Range<usize>], scale: f32) -> bool {
+        let State { x, snapshot, gradient, y, mean, first, second, epoch, step, version, .. } =
+            &mut self.state;
+        let weight = if self.spec.accelerated { theta(*epoch) } else { 1.0 };
+        let rate = self.spec.rate * scale * self.spec.schedule.factor(*version) / weight;
+        let (prox, rule) = (Proximal::new(&self.spec.prox, rate), Rule::new(self.spec.optimizer, *version));
+        let v = if self.spec.accelerated { &mut *y } else { &mut *x };
+        fn within<'a>(vector: &'a [f32], span: &Range<usize>) -> &'a [f32] {
+            vector.get(span.clone()).unwrap_or(&[])
+        }
+        let mut at = 0;
+        let parts = spans.iter().map(|span| {
+            let zeta = &zeta[at..at + span.len()];
+            at += span.len();
+            (span, zeta)
+        });
+        let parts: Vec<_> = parts.collect();
+        let keeps = |(span, zeta): &(&Range<usize>, &[f32])| {
+            rule.keeps(&prox, within(v, span), zeta, within(gradient, span), within(first, span))
+        };
+        if !parts.iter().all(keeps) {
+            return false;
+        }
+        let (v, first, second) = (Arc::make_mut(v), Arc::make_mut(first), Arc::make_mut(second));
+        for (span, zeta) in parts {
+            let moments = (first.get_mut(span.clone()), second.get_mut(span.clone()));
+            let (m, s) = (moments.0.unwrap_or(&mut []), moments.1.unwrap_or(&mut []));
+            rule.advance(&prox, &mut v[span.clone()], zeta, within(gradient, span), m, s);
+        }
+        if self.spec.accelerated {
+            // Between numbers that are in range.
+            let (x, mean) = (Arc::make_mut(x), Arc::make_mut(mean));
+            couple(x, y, snapshot, mean, weight, *step);
+        }
+        *step += 1;
+        *version += 1;
+        true
+    }
+
+    /// Sets the next snapshot: the last x, or with momentum the mean.
+    fn end_epoch(&mut self) {
+        let State { x, snapshot, mean, .. } = &mut self.state;
+        *snapshot = Arc::clone(if self.spec.accelerated { mean } else { x });
+        self.state.epoch += 1;
+        self.begin_epoch();
+        if self.spec.corrected {
+            // What is under way belongs to the epoch that has ended.
+            self.reservations.clear();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;
