@@ -3,7 +3,7 @@
 use std::net::{IpAddr, Ipv4Addr, SocketAddrV4, UdpSocket};
 use std::os::fd::AsFd;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use super::bpf::{self, Attachment, Program, SocketMap};
 use super::io::XdpIo;
@@ -15,6 +15,9 @@ use crate::link::frame::ETHERNET_LEN;
 use crate::link::neighbours::Neighbours;
 use crate::{Peer, TransportError};
 
+/// How long a queue may belong to a process that is ending, and how often it is tried.
+const PATIENCE: Duration = Duration::from_secs(2);
+const PAUSE: Duration = Duration::from_millis(10);
 /// Tries to find consecutive free ports when the kernel chooses the first.
 const PORT_TRIES: usize = 64;
 
@@ -82,7 +85,7 @@ impl Xdp {
         let sockets = SocketMap::new(used).map_err(refused("make a map of sockets"))?;
         let mut open = Vec::new();
         for number in 0..used {
-            let queue = Queue::open(interface.index, number, config)?;
+            let queue = open_queue(interface.index, number, config)?;
             sockets.set(number, queue.as_fd()).map_err(refused("enter a socket"))?;
             open.push(queue);
         }
@@ -140,6 +143,17 @@ impl Shared {
     /// Its hardware address.
     pub fn mac(&self) -> MacAddr {
         self.interface.mac
+    }
+}
+
+/// Opens a queue. The kernel takes a moment to take it back from a process that has ended.
+fn open_queue(interface: u32, number: u32, config: &XdpConfig) -> Result<Queue, XdpError> {
+    let since = Instant::now();
+    loop {
+        match Queue::open(interface, number, config) {
+            Err(XdpError::QueueTaken { .. }) if since.elapsed() < PATIENCE => std::thread::sleep(PAUSE),
+            other => return other,
+        }
     }
 }
 

@@ -13,24 +13,24 @@ use crate::TransportError;
 pub struct XdpOptions {
     /// The kernel's interface that leads to the others, such as eth1. It keeps its addresses; the first is this end's, unless
     /// --listen or --bind names another
-    #[arg(long = "xdp-device", value_name = "INTERFACE")]
+    #[arg(id = "xdp_device", long = "xdp-device", value_name = "INTERFACE")]
     pub device: Option<String>,
     /// How many of the interface's queues are used, from queue 0 on [default: all]
-    #[arg(long = "xdp-queues", value_name = "NUMBER")]
+    #[arg(id = "xdp_queues", long = "xdp-queues", value_name = "NUMBER")]
     pub queues: Option<u64>,
     /// Have the NIC use this process's memory without a copy, which its driver must be able to [default: false]
-    #[arg(long = "xdp-zero-copy", value_name = "BOOL", num_args = 0..=1, require_equals = true,
+    #[arg(id = "xdp_zero_copy", long = "xdp-zero-copy", value_name = "BOOL", num_args = 0..=1, require_equals = true,
           default_missing_value = "true")]
     pub zero_copy: Option<bool>,
     /// Run the program above the driver: slower, and possible on every interface [default: in the driver where it can]
-    #[arg(long = "xdp-generic", value_name = "BOOL", num_args = 0..=1, require_equals = true,
+    #[arg(id = "xdp_generic", long = "xdp-generic", value_name = "BOOL", num_args = 0..=1, require_equals = true,
           default_missing_value = "true")]
     pub generic: Option<bool>,
     /// Entries of each queue's rings, a power of two; each takes 4 KiB [default: 2048]
-    #[arg(long = "xdp-descriptors", value_name = "NUMBER")]
+    #[arg(id = "xdp_descriptors", long = "xdp-descriptors", value_name = "NUMBER")]
     pub descriptors: Option<u64>,
     /// Fill in and check UDP checksums [default: true]
-    #[arg(long = "xdp-checksums", value_name = "BOOL", num_args = 0..=1, require_equals = true,
+    #[arg(id = "xdp_checksums", long = "xdp-checksums", value_name = "BOOL", num_args = 0..=1, require_equals = true,
           default_missing_value = "true")]
     pub checksums: Option<bool>,
 }

@@ -264,11 +264,6 @@ impl Queue {
         let stats = self.socket.statistics();
         stats.map_or(0, |stats| stats.rx_dropped + stats.rx_ring_full + stats.rx_fill_ring_empty_descs)
     }
-
-    /// Whether frames that are to be sent wait for the kernel.
-    pub fn sends(&self) -> bool {
-        self.send_page.waiting() > 0
-    }
 }
 
 impl AsFd for Queue {
