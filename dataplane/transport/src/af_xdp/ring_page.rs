@@ -49,7 +49,7 @@ impl RingPage {
             ));
         }
         let fill = RingPage::map(socket, libc::XDP_UMEM_PGOFF_FILL_RING as i64, &offsets.fr)?;
-        let send = RingPage::map(socket, libc::XDP_PGOFF_TX_RING as i64, &offsets.tx)?;
+        let send = RingPage::map(socket, libc::XDP_PGOFF_TX_RING, &offsets.tx)?;
         Ok((fill, send))
     }
 
