@@ -1,7 +1,7 @@
 //! AF_XDP without a NIC: each process of the demo on a host of its own, a network namespace, and virtual cables to a
 //! bridge.
 
-use std::net::SocketAddrV4;
+use std::net::SocketAddr;
 use std::path::Path;
 use std::process::Command;
 
@@ -30,8 +30,8 @@ impl Hosts {
     }
 
     /// What the server listens on.
-    pub fn listen(&self) -> SocketAddrV4 {
-        SocketAddrV4::new(self.network.host(0).address, PORT)
+    pub fn listen(&self) -> SocketAddr {
+        SocketAddr::from((self.network.host(0).address, PORT))
     }
 
     /// The server's flags.

@@ -120,7 +120,7 @@ impl Share {
 impl Job {
     /// The command line of a parameter server for this job alone, at this address or else on a free port of the loopback
     /// interface, with flags that say what carries its packets.
-    pub fn arguments(&self, listen: Option<SocketAddrV4>, carrier: Vec<String>) -> Vec<String> {
+    pub fn arguments(&self, listen: Option<SocketAddr>, carrier: Vec<String>) -> Vec<String> {
         let mut arguments = vec!["--json".to_owned()];
         let mut pair = |name: &str, value: String| arguments.extend([name.to_owned(), value]);
         pair("--listen", listen.map_or("127.0.0.1:0".to_owned(), |listen| listen.to_string()));
