@@ -409,7 +409,9 @@ fn a_socket_of_ipv6_has_peers_of_both_kinds() {
             assert_eq!(origin.from.is_ipv4(), asked.starts_with("127"));
             assert_eq!((origin.at, origin.ecn), (Some(asked.parse::<Peer>().unwrap().ip()), 2));
         }
-        origins.iter().for_each(|origin| { server.answer_from(origin.from, origin.at)); };
+        for origin in &origins {
+            server.answer_from(origin.from, origin.at);
+        }
         server.send_run_to_all(&peers, &[9; 50], 10, 2).unwrap();
         for &peer in &peers {
             server.send_run_with(peer, &[9; 20], 10, 0).unwrap();
