@@ -1,7 +1,8 @@
-//! CPU time that an all-reduced MiB costs, all processes together: over DPDK (net_af_packet) against kernel UDP, on the
-//! same veth interfaces of the same network namespaces, four workers and a server.
+//! CPU time that an all-reduced MiB costs, all processes together: over DPDK (net_af_packet) and over AF_XDP against kernel
+//! UDP, on the same veth interfaces of the same network namespaces, four workers and a server. All runs must bring the
+//! same mean.
 //!
-//! Two runs of different length of each, so that starting is not in their difference; both carriers take turns. Time is
+//! Two runs of different length of each, so that starting is not in their difference; the carriers take turns. Time is
 //! the user and system time of all five processes. Results go to `bench/cpu.json` in the target directory. Takes root;
 //! without `--bench` nothing is run.
 #![allow(clippy::unwrap_used, reason = "a benchmark")]
@@ -63,25 +64,52 @@ impl Drop for Timed {
     }
 }
 
-fn flags(host: &Host, dpdk: bool, more: &[&str]) -> Vec<String> {
+/// What carries the packets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Carrier {
+    Udp,
+    Dpdk,
+    Xdp,
+}
+
+fn flags(host: &Host, carrier: Carrier, more: &[&str]) -> Vec<String> {
     let mut flags: Vec<String> = more.iter().map(|&flag| flag.to_owned()).collect();
-    if dpdk {
-        flags.extend(["--io", "dpdk", "--dpdk-hugepages=false"].map(str::to_owned));
-        flags.push(format!("--dpdk-address={}/{PREFIX_LEN}", host.address));
-        flags.extend(["--dpdk-device".to_owned(), "net_af_packet0,iface=eth0,framecnt=2048".to_owned()]);
+    match carrier {
+        Carrier::Udp => {}
+        Carrier::Dpdk => {
+            flags.extend(["--io", "dpdk", "--dpdk-hugepages=false"].map(str::to_owned));
+            flags.push(format!("--dpdk-address={}/{PREFIX_LEN}", host.address));
+            flags.extend(["--dpdk-device".to_owned(), "net_af_packet0,iface=eth0,framecnt=2048".to_owned()]);
+        }
+        Carrier::Xdp => flags.extend(["--io", "xdp", "--xdp-device", "eth0"].map(str::to_owned)),
     }
     flags
 }
 
-/// Seconds of CPU time of one run, and the median time of a call.
-fn run(network: &Network, dpdk: bool, repeats: usize) -> (f64, f64) {
+/// What one run cost and brought.
+struct Outcome {
+    /// Seconds of CPU time.
+    cpu: f64,
+    /// Median seconds of a call.
+    call: f64,
+    /// Packets of all workers, both ways.
+    packets: f64,
+    /// A checksum of the last mean's bits.
+    mean: String,
+}
+
+/// One run to its end.
+fn run(network: &Network, carrier: Carrier, repeats: usize) -> Outcome {
     for host in network.hosts() {
-        if dpdk { host.release() } else { host.release().and_then(|()| host.assign()) }.unwrap();
+        host.release().unwrap();
+        if carrier != Carrier::Dpdk {
+            host.assign().unwrap();
+        }
     }
     let server = network.host(0);
     let address = format!("{}:9000", server.address);
     let more = ["--listen", &address, "--job", "1", "--workers", "4", "--cookie", COOKIE];
-    let mut ps = Timed::start(server, &binary("thc-ps"), &flags(server, dpdk, &more));
+    let mut ps = Timed::start(server, &binary("thc-ps"), &flags(server, carrier, &more));
     ps.until("ready ");
     let (count, repeats) = (COORDINATES.to_string(), repeats.to_string());
     let workers: Vec<Timed> = (0..WORKERS)
@@ -98,22 +126,31 @@ fn run(network: &Network, dpdk: bool, repeats: usize) -> (f64, f64) {
                 &count,
                 "--repeat",
                 &repeats,
+                "--each",
                 "--json",
             ];
             let host = network.host(number + 1);
-            Timed::start(host, &binary("thc-worker"), &flags(host, dpdk, &more))
+            Timed::start(host, &binary("thc-worker"), &flags(host, carrier, &more))
         })
         .collect();
-    let mut cpu = 0.0;
-    let mut call = 0.0;
+    let mut outcome = Outcome { cpu: 0.0, call: 0.0, packets: 0.0, mean: String::new() };
     for worker in workers {
         let (seconds, out) = worker.end();
-        cpu += seconds;
-        let report: Value = serde_json::from_str(&out).unwrap();
-        call = report["median_seconds"].as_f64().unwrap();
+        outcome.cpu += seconds;
+        // A line for each all-reduce, then the report, over several lines or on one.
+        let mut values = serde_json::Deserializer::from_str(&out).into_iter::<Value>().map(Result::unwrap);
+        let (steps, report): (Vec<Value>, Vec<Value>) =
+            values.by_ref().partition(|value| value["all_reduce"].is_u64());
+        let mean = steps.last().unwrap()["checksum"].as_str().unwrap().to_owned();
+        assert!(outcome.mean.is_empty() || outcome.mean == mean, "workers have different means");
+        outcome.mean = mean;
+        outcome.call = report[0]["median_seconds"].as_f64().unwrap();
+        let stats = &report[0]["stats"];
+        outcome.packets += stats["packets_up"].as_f64().unwrap() + stats["packets_down"].as_f64().unwrap();
     }
     ps.terminate();
-    (cpu + ps.end().0, call)
+    outcome.cpu += ps.end().0;
+    outcome
 }
 
 fn median(values: &mut [f64]) -> f64 {
@@ -133,30 +170,53 @@ fn main() {
         }
     };
     let mib = ((REPEATS[1] - REPEATS[0]) * COORDINATES * 4) as f64 / f64::from(1 << 20);
-    let mut costs = [Vec::new(), Vec::new()];
-    let mut calls = [Vec::new(), Vec::new()];
+    let carriers = [Carrier::Udp, Carrier::Dpdk, Carrier::Xdp];
+    let mut costs = carriers.map(|_| Vec::new());
+    let mut calls = carriers.map(|_| Vec::new());
+    let mut packets = carriers.map(|_| Vec::new());
+    let mut means: [String; 2] = Default::default();
     for _ in 0..ROUNDS {
-        for (place, dpdk) in [false, true].into_iter().enumerate() {
-            let [(short, _), (long, call)] = REPEATS.map(|repeats| run(&network, dpdk, repeats));
-            costs[place].push((long - short) / mib * 1e3);
-            calls[place].push(call * 1e3);
+        for (place, &carrier) in carriers.iter().enumerate() {
+            let runs = REPEATS.map(|repeats| run(&network, carrier, repeats));
+            for (mean, run) in means.iter_mut().zip(&runs) {
+                assert!(mean.is_empty() || *mean == run.mean, "{carrier:?} brings another mean");
+                mean.clone_from(&run.mean);
+            }
+            let [short, long] = runs;
+            costs[place].push((long.cpu - short.cpu) / mib * 1e3);
+            calls[place].push(long.call * 1e3);
+            packets[place].push((long.cpu - short.cpu) / (long.packets - short.packets) * 1e9);
         }
     }
-    let [udp, dpdk] = costs.each_mut().map(|values| median(values));
-    let [udp_call, dpdk_call] = calls.each_mut().map(|values| median(values));
-    let detail = format!(
-        "{WORKERS} workers and the server, veth: dpdk {dpdk:.2} ms of CPU time per all-reduced MiB, udp {udp:.2}; a \
-         call of 16 MiB takes {dpdk_call:.0} and {udp_call:.0} ms"
-    );
-    println!("dpdk over udp: {:.2}; {detail}", dpdk / udp);
-    let results = serde_json::json!([{
-        "name": "CPU time per all-reduced MiB on veth: dpdk (net_af_packet) over udp",
-        "ratio": dpdk / udp,
-        "better": "lower",
-        "aim": 1.0,
-        "floor": 2.0,
-        "detail": detail,
-    }]);
+    let costs = costs.each_mut().map(|values| median(values));
+    let calls = calls.each_mut().map(|values| median(values));
+    let packets = packets.each_mut().map(|values| median(values));
+    let mut results = Vec::new();
+    for (place, &carrier) in carriers.iter().enumerate() {
+        println!(
+            "{carrier:?}: {:.2} CPU seconds a GiB, {:.0} ns a packet with everything, {:.0} ms a call of 16 MiB",
+            costs[place] * 1.024,
+            packets[place],
+            calls[place]
+        );
+        if carrier == Carrier::Udp {
+            continue;
+        }
+        let name = if carrier == Carrier::Dpdk { "dpdk (net_af_packet)" } else { "af_xdp" };
+        let detail = format!(
+            "{WORKERS} workers and the server, veth: {:.2} ms of CPU time per all-reduced MiB, udp {:.2}; a call of 16 MiB \
+             takes {:.0} and {:.0} ms",
+            costs[place], costs[0], calls[place], calls[0]
+        );
+        results.push(serde_json::json!({
+            "name": format!("CPU time per all-reduced MiB on veth: {name} over udp"),
+            "ratio": costs[place] / costs[0],
+            "better": "lower",
+            "aim": 1.0,
+            "floor": 2.0,
+            "detail": detail,
+        }));
+    }
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).with_file_name("bench");
     std::fs::create_dir_all(&folder).unwrap();
     let file = folder.join("cpu.json");

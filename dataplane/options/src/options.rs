@@ -256,6 +256,7 @@ impl ServerOptions {
         lay_over!(server, self: listen, shards, share, shares, spares, rack, root, recv_buffer, send_buffer, memory_limit, members, busy_poll, pin,
                   stats_interval, stats_json, http, pcap, pcap_limit, io, faults);
         self.dpdk = server.dpdk.over(self.dpdk);
+        self.xdp = server.xdp.over(self.xdp);
         if let Some(p4runtime) = server.p4runtime {
             self.p4runtime = Some(p4runtime.over(self.p4runtime.take()));
         }

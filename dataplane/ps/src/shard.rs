@@ -12,7 +12,7 @@ use std::time::Duration;
 use crossbeam_channel::{Receiver, Sender};
 use thc_protocol::aggregator::{Aggregator, ConfigError, Endpoint, JobCounters, Sink};
 use thc_protocol::{Ecn, JobId, WorkerId};
-use thc_transport::{CapturedIo, DpdkIo, LossyIo, Origin, Peer, UdpIo, XdpIo};
+use thc_transport::{CapturedIo, DpdkIo, FrameCounts, LossyIo, Origin, Peer, UdpIo, XdpIo};
 
 use crate::control_port::ControlPort;
 use crate::error::PsError;
@@ -48,6 +48,11 @@ pub enum Command {
 pub trait ShardIo: Exchange {
     /// How often the receive buffer overflowed.
     fn recv_overflows(&self) -> u64;
+
+    /// What became of frames that were no datagrams for it, where it sees frames.
+    fn frames(&self) -> FrameCounts {
+        FrameCounts::default()
+    }
 }
 
 impl ShardIo for UdpIo {
@@ -60,11 +65,19 @@ impl ShardIo for DpdkIo {
     fn recv_overflows(&self) -> u64 {
         DpdkIo::recv_overflows(self)
     }
+
+    fn frames(&self) -> FrameCounts {
+        self.frame_counts()
+    }
 }
 
 impl ShardIo for XdpIo {
     fn recv_overflows(&self) -> u64 {
         XdpIo::recv_overflows(self)
+    }
+
+    fn frames(&self) -> FrameCounts {
+        self.frame_counts()
     }
 }
 
@@ -72,11 +85,19 @@ impl<T: ShardIo> ShardIo for CapturedIo<T> {
     fn recv_overflows(&self) -> u64 {
         self.inner().recv_overflows()
     }
+
+    fn frames(&self) -> FrameCounts {
+        self.inner().frames()
+    }
 }
 
 impl<T: ShardIo> ShardIo for LossyIo<T> {
     fn recv_overflows(&self) -> u64 {
         self.inner().recv_overflows()
+    }
+
+    fn frames(&self) -> FrameCounts {
+        self.inner().frames()
     }
 }
 
@@ -294,6 +315,7 @@ impl<T: ShardIo> State<T> {
             index: self.thread.index,
             io: self.thread.io.stats(),
             recv_overflows: self.thread.io.recv_overflows(),
+            frames: self.thread.io.frames(),
             send_failures: self.send_failures,
             control_dropped: self.control_dropped,
             globals: *self.thread.aggregator.counters(),

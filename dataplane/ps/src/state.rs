@@ -6,7 +6,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use thc_protocol::JobId;
 use thc_protocol::aggregator::{GlobalCounters, JobCounters};
-use thc_transport::{IoStats, Peer};
+use thc_transport::{FrameCounts, IoStats, Peer};
 
 use crate::error::PsError;
 use crate::kinds::ALL_CONTROL_KINDS;
@@ -41,6 +41,8 @@ pub struct ShardReport {
     pub io: IoStats,
     /// How often its socket's receive buffer overflowed.
     pub recv_overflows: u64,
+    /// Of frames, where it sees them.
+    pub frames: FrameCounts,
     /// Datagrams that could not be sent and would not be the next time.
     pub send_failures: u64,
     /// Control packets dropped because the control thread was behind.

@@ -47,6 +47,9 @@ pub struct ServerStats {
     pub memory: u64,
     /// Packets dropped that belong to no job, by reason (P7).
     pub drops: BTreeMap<String, u64>,
+    /// Frames that were no datagrams for it, and datagrams that were not sent, by reason. Only DPDK and AF_XDP have any.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub frames: BTreeMap<String, u64>,
     /// Its jobs: in the order of their configuration, or those that a controller wrote
     /// by number, and behind them those that it has taken away.
     pub jobs: Vec<JobStats>,
@@ -169,9 +172,13 @@ impl ServerStats {
     ) -> ServerStats {
         let mut network = NetworkStats::default();
         let mut drops = [0; GLOBAL_REASONS];
+        let mut frames = BTreeMap::new();
         for shard in shards {
             network.add(shard);
             drops.iter_mut().zip(shard.globals.drops).for_each(|(sum, count)| *sum += count);
+            for (reason, count) in shard.frames.by_name().into_iter().filter(|(_, count)| *count > 0) {
+                *frames.entry(reason.to_owned()).or_default() += count;
+            }
         }
         let jobs = summaries.iter().map(|job| {
             let merged = merged(shards, job.index);
@@ -189,6 +196,7 @@ impl ServerStats {
             },
             memory: shards.iter().map(|shard| shard.memory as u64).sum(),
             drops: named(DropReason::ALL.iter().map(|reason| reason.name()).zip(drops)),
+            frames,
             jobs: jobs.collect(),
         }
     }

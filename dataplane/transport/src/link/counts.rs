@@ -46,6 +46,35 @@ pub struct FrameCounts {
 }
 
 impl FrameCounts {
+    /// All of them by their names.
+    #[must_use]
+    pub fn by_name(&self) -> [(&'static str, u64); 19] {
+        macro_rules! named {
+            ($($name:ident),*) => { [$((stringify!($name), self.$name)),*] };
+        }
+        named!(
+            arp_answered,
+            arp_seen,
+            arp_asked,
+            echo_answered,
+            other_host,
+            vlan,
+            ethertype,
+            truncated,
+            ip_header,
+            ip_options,
+            fragments,
+            other_address,
+            protocol,
+            other_port,
+            udp,
+            joined,
+            unresolved,
+            ring_full,
+            no_buffer
+        )
+    }
+
     /// Counts a frame that is of no use. ARP and echo requests are counted by what is done about them.
     pub(crate) fn count(&mut self, other: Foreign) {
         let place = match other {
