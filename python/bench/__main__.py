@@ -32,6 +32,10 @@ def main() -> int:
         from collective import main as collective
 
         return collective(sys.argv[2:])
+    if sys.argv[1:2] == ["hosts"]:
+        from hosts import main as hosts
+
+        return hosts(sys.argv[2:])
     if sys.argv[1:2] == ["policies"]:
         from policies import main as policies
 
