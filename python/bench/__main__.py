@@ -36,6 +36,10 @@ def main() -> int:
         from accelerator.command import main as accelerator
 
         return accelerator(sys.argv[2:])
+    if sys.argv[1:2] == ["hosts"]:
+        from hosts import main as hosts
+
+        return hosts(sys.argv[2:])
     if sys.argv[1:2] == ["policies"]:
         from policies import main as policies
 

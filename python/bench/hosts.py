@@ -1,10 +1,9 @@
-"""One stream per host against a stream for each rank, and gloo: seconds for a step's gradients.
+"""Hosts of several ranks on shaped links: seconds for a step's gradients, and bytes that leave a host for each coordinate.
 
-    target/python-venv-newest/bin/python python/bench/hosts.py --hosts 2 --ranks 2 --rate 1
-
-Each host is a network namespace with a shaped link (links.py), with so many ranks. A step's gradients of `--size` MiB are averaged, by
-DistributedDataParallel and nothing else; the ways take turns, `--rounds` times `--steps` steps each. The parameter server is the
-ranks' own, a share on each host. Means are checked before anything is timed.
+Each host is a network namespace with a shaped link (links.py), with so many ranks on the CPU. The gradients of `--size` MiB are averaged, by
+DistributedDataParallel or by FSDP2 on a mesh of hosts and ranks (HSDP), and nothing else takes time. The ways take turns, `--rounds` times
+`--steps` steps each. Parameter servers are the ranks' own, a share on each host. Means are checked before anything is timed. Means of a run
+that shared its machine are of use beside each other, and not beside those of another run.
 """
 
 from __future__ import annotations
@@ -18,128 +17,187 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import torch
-import torch.distributed as dist
-from torch.nn.parallel import DistributedDataParallel
-
-import thc.torch
-from links import NotPossible, Network
-from machine import machine
+from arguments import among
+from links import Network, NotPossible, remove_stale, why_not
 
 WAYS: dict[str, dict[str, Any] | None] = {
-    "gloo": None,
-    "a stream for each rank": {"one_stream_per_host": False},
-    "one stream per host": {"one_stream_per_host": True},
-    "one stream per host, one bucket at a time": {"one_stream_per_host": True, "in_flight": 1},
-    "a stream for each rank, one bucket at a time": {"one_stream_per_host": False, "in_flight": 1},
+    "ddp": None,
+    "ddp-bf16": None,
+    "each": {"rails": False, "one_stream_per_host": False},
+    "host": {"one_stream_per_host": True},
+    "rails": {"rails": True},
+    "hsdp": None,
+    "hsdp-bf16": None,
+    "replicate": {},
+    "replicate-bf16": {},
+}
+NAMES = {
+    "ddp": "DDP, gloo, f32",
+    "ddp-bf16": "DDP, gloo, bf16 (torch's hook)",
+    "each": "DDP, THC, a stream for each rank",
+    "host": "DDP, THC, one stream per host",
+    "rails": "DDP, THC, rails",
+    "hsdp": "HSDP, gloo, f32",
+    "hsdp-bf16": "HSDP, gloo, reduced in bf16",
+    "replicate": "HSDP, THC, f32 between the shards",
+    "replicate-bf16": "HSDP, THC, bf16 between the shards",
 }
 PARAMETERS = 16
+SENT = Path("/sys/class/net/eth0/statistics/tx_bytes")
 
 
-class Weights(torch.nn.Module):
-    """The gradient of each parameter is what the forward pass gets, so nothing but the averaging takes time."""
+def _model(way: str, length: int, arguments: argparse.Namespace) -> tuple[Any, Callable[[], None]]:
+    """A model whose gradients are what its forward pass gets, and what ends its groups."""
+    import torch
+    from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import bf16_compress_hook
+    from torch.nn.parallel import DistributedDataParallel
 
-    def __init__(self, length: int) -> None:
-        super().__init__()
-        self.weights = torch.nn.ParameterList(torch.nn.Parameter(torch.zeros(length)) for _ in range(PARAMETERS))
+    import thc.torch
 
-    def forward(self, inputs: torch.Tensor) -> torch.Tensor:
-        return torch.stack([weight @ inputs for weight in self.weights]).sum()
+    class Part(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.weight = torch.nn.Parameter(torch.zeros(length))
+
+        def forward(self, inputs: torch.Tensor) -> torch.Tensor:
+            return self.weight @ inputs
+
+    class Weights(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.parts = torch.nn.ModuleList(Part() for _ in range(PARAMETERS))
+
+        def forward(self, inputs: torch.Tensor) -> torch.Tensor:
+            return torch.stack([part(inputs) for part in self.parts]).sum()
+
+    model, options = Weights(), WAYS[way]
+    if "hsdp" in way or "replicate" in way:
+        from torch.distributed.device_mesh import init_device_mesh
+        from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
+
+        both = init_device_mesh("cpu", (arguments.hosts, arguments.ranks), mesh_dim_names=("replicate", "shard"))
+        over = both if options is None else both["shard"]
+        policy = {"mp_policy": MixedPrecisionPolicy(reduce_dtype=torch.bfloat16)} if "bf16" in way else {}
+        for part in model.parts:
+            fully_shard(part, mesh=over, **policy)
+        fully_shard(model, mesh=over, **policy)
+        if options is None:
+            return model, lambda: None
+        made = thc.torch.replicate(model, both.get_group("replicate"), **options)
+        return model, made.group.close
+    ddp = DistributedDataParallel(model, bucket_cap_mb=arguments.bucket_mb, gradient_as_bucket_view=True)
+    if way == "ddp-bf16":
+        ddp.register_comm_hook(None, bf16_compress_hook)
+    if options is None:
+        return ddp, lambda: None
+    thc.torch.wrap(ddp, **options)
+    return ddp, thc.torch.hook_of(ddp).group.close
 
 
-def rank(arguments: argparse.Namespace) -> None:
+def _rank(arguments: argparse.Namespace) -> None:
     """One of the processes; the first writes what was measured."""
+    import torch
+    import torch.distributed as dist
+
     torch.set_num_threads(1)
     dist.init_process_group("gloo")
     me, ranks = dist.get_rank(), dist.get_world_size()
     length = arguments.size * (1 << 18) // PARAMETERS
     inputs = [torch.randn(length, generator=torch.Generator().manual_seed(each)) for each in range(ranks)]
     exact = torch.stack(inputs).mean(0)
-    models = {}
-    for name, options in WAYS.items():
-        ddp = DistributedDataParallel(Weights(length), bucket_cap_mb=arguments.bucket_mb, gradient_as_bucket_view=True)
-        models[name] = ddp if options is None else thc.torch.wrap(ddp, **options)
-    times: dict[str, list[float]] = {name: [] for name in WAYS}
-    for turn in range(arguments.rounds + 1):
-        for name, model in models.items():
+    models = {way: _model(way, length, arguments) for way in arguments.ways}
+    times: dict[str, list[float]] = {way: [] for way in models}
+    sent: dict[str, list[float]] = {way: [] for way in models}
+    for turn in range(arguments.rounds + 2):
+        for way, (model, _) in models.items():
             for _ in range(arguments.steps):
                 model.zero_grad(set_to_none=False)
                 dist.barrier()
-                began = time.perf_counter()
+                before, began = int(SENT.read_text()), time.perf_counter()
                 model(inputs[me]).backward()
-                if turn:
-                    times[name].append(time.perf_counter() - began)
-                else:
-                    found = next(model.parameters()).grad
-                    assert found is not None
-                    error = float((found - exact).square().sum() / exact.square().sum())
-                    assert error < 0.2, (name, error)
+                took = time.perf_counter() - began
+                dist.barrier()
+                if turn > 1:
+                    times[way].append(took)
+                    sent[way].append((int(SENT.read_text()) - before) / (length * PARAMETERS))
+            if turn == 0:
+                found = next(model.parameters()).grad
+                found = found.full_tensor() if hasattr(found, "full_tensor") else found
+                error = float((found - exact).square().sum() / exact.square().sum())
+                assert error < 0.2, (way, error)
     if me == 0:
-        Path(arguments.report).write_text(json.dumps(times))
+        Path(arguments.report).write_text(json.dumps({"seconds": times, "sent": sent}))
     dist.barrier()
-    for name, options in WAYS.items():
-        if options is not None:
-            thc.torch.hook_of(models[name]).group.close()
+    for _, close in models.values():
+        close()
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(prog="hosts", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--hosts", type=int, default=2)
-    parser.add_argument("--ranks", type=int, default=2, help="on each host")
-    parser.add_argument("--rate", type=float, default=1, help="of a host's link in Gb/s; 0: not shaped")
-    parser.add_argument("--size", type=int, default=32, help="of the gradients in MiB")
-    parser.add_argument("--bucket-mb", type=float, default=8, help="DDP's bucket_cap_mb")
-    parser.add_argument("--rounds", type=int, default=4)
-    parser.add_argument("--steps", type=int, default=4)
-    parser.add_argument("--json", type=Path, help="where results go, too")
+def main(words: list[str]) -> int:
+    parser = argparse.ArgumentParser(prog="bench hosts", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--hosts", type=int, default=2, help="(%(default)s)")
+    parser.add_argument("--ranks", type=int, default=4, help="on each host (%(default)s)")
+    parser.add_argument("--rate", type=float, default=1, help="of a host's link in Gb/s; 0: not shaped (%(default)s)")
+    parser.add_argument("--size", type=int, default=32, help="of the gradients in MiB of f32 (%(default)s)")
+    parser.add_argument("--bucket-mb", type=float, default=8, help="DDP's bucket_cap_mb (%(default)s)")
+    parser.add_argument("--rounds", type=int, default=3, help="(%(default)s)")
+    parser.add_argument("--steps", type=int, default=2, help="of each way in a round (%(default)s)")
+    parser.add_argument("--ways", type=among(WAYS), default=list(WAYS), help=f"separated by commas ({','.join(WAYS)})")
+    parser.add_argument("--out", type=Path, default=Path("target/bench-hosts"), help="folder for results")
     parser.add_argument("--report", help=argparse.SUPPRESS)
-    arguments = parser.parse_args()
+    arguments = parser.parse_args(words)
     if arguments.report:
-        rank(arguments)
+        _rank(arguments)
         return 0
+    if why := why_not():
+        print(f"not run: {why}")
+        return 0
+    remove_stale()
+    from machine import machine
+
     try:
         with Network(arguments.hosts) as network, tempfile.TemporaryDirectory() as folder:
             network.shape(arguments.rate or None)
-            times = measure(arguments, network, f"{folder}/times.json")
+            found = _measure(arguments, words, network, f"{folder}/report.json")
     except NotPossible as why:
         print(f"not run: {why}")
         return 0
-    medians = {name: statistics.median(each) for name, each in times.items()}
-    print(f"{arguments.hosts} hosts of {arguments.ranks} ranks, {arguments.rate} Gb/s, {arguments.size} MiB: {machine()['cpu']}")
-    for name, median in medians.items():
-        print(f"{name:45} {1e3 * median:8.1f} ms (least {1e3 * min(times[name]):.1f})  {medians['gloo'] / median:.2f} × gloo")
-    if arguments.json:
-        arguments.json.write_text(json.dumps({"medians": medians, "times": times, "machine": machine()}, indent=1))
+    link = f"links of {arguments.rate:g} Gb/s" if arguments.rate else "links not shaped"
+    print(f"{arguments.hosts} hosts of {arguments.ranks} ranks, {link}, {arguments.size} MiB of f32: {machine()['cpu']}, {machine()['cores']} cores for all")
+    medians = {way: statistics.median(each) for way, each in found["seconds"].items()}
+    for way, median in medians.items():
+        native = medians.get("hsdp" if "hsdp" in way or "replicate" in way else "ddp")
+        ratio = f"; {native / median:.2f} × native f32" if native else ""
+        print(f"  {NAMES[way]:36} {1e3 * median:8.1f} ms (least {1e3 * min(found['seconds'][way]):.1f}), {statistics.median(found['sent'][way]):.2f} bytes a coordinate{ratio}")
+    arguments.out.mkdir(parents=True, exist_ok=True)
+    (arguments.out / f"results-{arguments.rate:g}.json").write_text(json.dumps({"machine": machine(), "medians": medians, **found}, indent=1) + "\n")
     return 0
 
 
-def measure(arguments: argparse.Namespace, network: Network, report: str) -> dict[str, list[float]]:
+def _measure(arguments: argparse.Namespace, words: list[str], network: Network, report: str) -> dict[str, Any]:
     """Starts the ranks and waits for what the first one measured."""
     world = arguments.hosts * arguments.ranks
     environment = os.environ | {
         "MASTER_ADDR": network.worker(0), "MASTER_PORT": "29500", "WORLD_SIZE": str(world), "LOCAL_WORLD_SIZE": str(arguments.ranks),
         "GLOO_SOCKET_IFNAME": "eth0", "OMP_NUM_THREADS": "1", "TORCHELASTIC_RUN_ID": secrets.token_hex(4),
-    }
+    }  # fmt: skip
+    program = [sys.executable, str(Path(__file__).parent), "hosts", *words, "--report", report]
     processes = [
         subprocess.Popen(
-            [*network.inside(f"w{each // arguments.ranks}"), sys.executable, __file__, *sys.argv[1:], "--report", report],
-            env=environment | {"RANK": str(each), "LOCAL_RANK": str(each % arguments.ranks)},
+            [*network.inside(f"w{each // arguments.ranks}"), *program], env=environment | {"RANK": str(each), "LOCAL_RANK": str(each % arguments.ranks)}
         )
         for each in range(world)
     ]
     try:
-        for process in processes:
-            if process.wait(300):
-                raise SystemExit(f"rank {processes.index(process)} failed")
+        until = time.monotonic() + 1200
+        for rank, process in enumerate(processes):
+            if process.wait(max(1.0, until - time.monotonic())):
+                raise SystemExit(f"rank {rank} failed")
     finally:
         for process in processes:
             process.kill()
-    found: dict[str, list[float]] = json.loads(Path(report).read_text())
+    found: dict[str, Any] = json.loads(Path(report).read_text())
     return found
-
-
-if __name__ == "__main__":
-    sys.exit(main())

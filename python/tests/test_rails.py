@@ -45,3 +45,9 @@ def test_shares_of_a_bucket() -> None:
     wide = Layout("s", [Segment("m", 0, 4000, True, rows=40)])
     parts = [share_of(wide, share) for share in shares_of(wide, 3)]
     assert [part.segments[0].rows for part in parts] == [13, 14, 13] and parts[1].segments[0].name == "m[1300:2700]"
+
+
+def test_a_rank_is_killed() -> None:
+    report = crew("checks_one_stream_killed", (0, 0, 1, 1), THC_TEST_KILLED="2", THC_TEST_RAILS="1")
+    said = {rank: text for (_, rank), (_, text) in report.ended.items()}
+    assert said == dict.fromkeys({0, 1, 3}, ""), (said, report.logs)

@@ -29,7 +29,7 @@ _KEY = "thc"
 """Of a checkpoint."""
 
 
-class THCStrategy(DDPStrategy):  # type: ignore[misc] # lightning tells no types to who has none of its extras
+class THCStrategy(DDPStrategy):
     """Lightning's DDP, whose gradients travel through THC. ``thc`` are options of :func:`thc.torch.wrap`; all others are those of
     ``DDPStrategy``."""
 

@@ -30,7 +30,7 @@ from thc.torch.backend.process_group import ThcProcessGroup
 __all__ = ["ProcessGroupTHC"]
 
 
-class ProcessGroupTHC(ProcessGroupWrapper):  # type: ignore[misc] # torchft tells no types
+class ProcessGroupTHC(ProcessGroupWrapper):
     """A process group that is made anew whenever the quorum changes: ``configure`` has the store and the ranks of the members there are.
 
     ``options`` say what is compressed, and how; all replicas give the same. ``timeout`` is how long a collective waits for a replica that is

@@ -27,7 +27,7 @@ import thc.torch as thc_torch
 __all__ = ["THCCallback"]
 
 
-class THCCallback(TrainerCallback):  # type: ignore[misc] # transformers tells no types
+class THCCallback(TrainerCallback):
     """Wraps the model that a ``Trainer`` has made a ``DistributedDataParallel`` of; ``options`` are those of :func:`thc.torch.wrap`. With one process it does
     nothing. Each rank saves what its hook knows in the trainer's checkpoints, as ``thc-RANK.pt``, and loads it when training goes on from there.
     """

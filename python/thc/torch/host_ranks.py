@@ -115,4 +115,5 @@ class HostRanks:
 
 
 def _longest(shares: Sequence[slice]) -> int:
-    return max(each.stop - each.start for each in shares)
+    longest: int = max(each.stop - each.start for each in shares)
+    return longest
