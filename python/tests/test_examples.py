@@ -96,3 +96,11 @@ def test_lightning() -> None:
     done = subprocess.run(command, capture_output=True, text=True, timeout=HANG)
     assert done.returncode == 0, done.stdout + done.stderr
     assert result(done.stdout)[1] > 85 and saved(done.stdout) > 75
+
+
+def test_asynchronous_transformer() -> None:
+    said = torchrun("asynchronous_transformer", "--seconds", "12", "--pace", "0.02", "--kill", "4", workers=2)
+    losses = [float(loss) for loss in re.findall(r"loss ([\d.]+)", said)]
+    # All of a hundred characters alike would be 4.6 nats.
+    assert losses and losses[-1] < 4.0, said
+    assert "the server is killed" in said or "not run: the killed server" in said

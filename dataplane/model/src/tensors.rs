@@ -104,6 +104,7 @@ pub(crate) fn intersection(a: &[Range<usize>], b: &[Range<usize>]) -> Vec<Range<
 }
 
 #[cfg(test)]
+#[allow(clippy::single_range_in_vec_init)]
 mod tests {
     use super::*;
     use proptest::prelude::*;

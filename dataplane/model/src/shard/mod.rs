@@ -16,9 +16,9 @@
 //! so that they are rounded, hashed and written without the shard's lock. A push that comes meanwhile makes the copy.
 
 mod reservations;
+mod state;
 mod version;
 
-use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
@@ -33,99 +33,8 @@ use crate::spec::Spec;
 use crate::step::{LARGEST, Proximal, Rule, couple, theta};
 use crate::tensors::{self, Block, FROZEN};
 use reservations::Reservations;
+pub use state::{Numbers, Phase, State};
 pub use version::Version;
-
-/// What a shard can do next.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Phase {
-    /// It has no value.
-    Empty,
-    /// It waits for the full-batch gradient at its snapshot.
-    Waiting,
-    /// It takes pushes.
-    Running,
-}
-
-impl Phase {
-    /// Its number on the wire and in files.
-    #[must_use]
-    pub fn code(self) -> u8 {
-        match self {
-            Self::Empty => 0,
-            Self::Waiting => 1,
-            Self::Running => 2,
-        }
-    }
-}
-
-/// Numbers that may be shared.
-pub type Numbers = Arc<Vec<f32>>;
-
-/// Everything of a shard that survives a restart. A clone shares the numbers.
-#[derive(Clone, Debug, PartialEq)]
-pub struct State {
-    /// What it can do.
-    pub phase: Phase,
-    /// Epochs completed.
-    pub epoch: u64,
-    /// Pushes taken in this epoch: t.
-    pub step: u64,
-    /// Pushes taken in all.
-    pub version: u64,
-    /// x.
-    pub x: Numbers,
-    /// x̃; empty if the model has no epochs.
-    pub snapshot: Numbers,
-    /// ∇f(x̃); empty without correction.
-    pub gradient: Numbers,
-    /// y of Algorithm 3; empty without momentum.
-    pub y: Numbers,
-    /// Mean of x over the epoch; empty without momentum.
-    pub mean: Numbers,
-    /// m of the optimizer; empty for SGD.
-    pub first: Numbers,
-    /// s of Adam; empty for others.
-    pub second: Numbers,
-    /// The last push of each worker, by number.
-    pub sequences: BTreeMap<u16, u64>,
-}
-
-impl State {
-    /// All vectors, in the order of a state file.
-    #[must_use]
-    pub fn vectors(&self) -> [&Numbers; 7] {
-        [&self.x, &self.snapshot, &self.gradient, &self.y, &self.mean, &self.first, &self.second]
-    }
-
-    /// A state without a value, for shard `number`.
-    #[must_use]
-    pub fn empty(spec: &Spec, number: usize) -> Self {
-        let [x, snapshot, gradient, y, mean, first, second] = spec
-            .vectors()
-            .map(|wanted| Arc::new(if wanted { vec![0.0; spec.range(number).len()] } else { Vec::new() }));
-        let (phase, sequences) = (Phase::Empty, BTreeMap::new());
-        Self {
-            phase,
-            epoch: 0,
-            step: 0,
-            version: 0,
-            x,
-            snapshot,
-            gradient,
-            y,
-            mean,
-            first,
-            second,
-            sequences,
-        }
-    }
-
-    /// Which state it is.
-    #[must_use]
-    pub fn stamp(&self) -> Stamp {
-        Stamp { epoch: self.epoch, step: self.step, version: self.version }
-    }
-}
 
 /// What a pull is answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -3,6 +3,7 @@
 use super::*;
 use crate::spec::{ModelBits, Prox};
 use proptest::prelude::*;
+use std::collections::BTreeMap;
 use std::num::NonZeroU32;
 
 const LEASE: Duration = Duration::from_secs(10);
