@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used, missing_docs)]
 
 use serde_json::Value;
-use std::net::SocketAddrV4;
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::Output;
 use std::time::Duration;
@@ -39,8 +39,8 @@ fn doctor(host: &Host, more: &[&str]) -> Output {
     host.command(&binary("thc-worker")).args(["doctor", "--json"]).args(XDP).args(more).output().unwrap()
 }
 
-fn at(host: &Host) -> SocketAddrV4 {
-    SocketAddrV4::new(host.address, PORT)
+fn at(host: &Host) -> SocketAddr {
+    SocketAddr::from((host.address, PORT))
 }
 
 fn files(input: &Path) -> Vec<String> {
@@ -158,8 +158,7 @@ fn everything_else_reaches_the_kernel() {
     server.ip("addr add 10.77.0.100/24 dev eth0").unwrap();
     let beyond = Ps::start_on(Some(server), at(server), 2, &XDP);
     // The kernel's: the next port, and the same port of the other address.
-    for address in
-        [SocketAddrV4::new(server.address, PORT + 1), SocketAddrV4::new([10, 77, 0, 100].into(), PORT)]
+    for address in [SocketAddr::from((server.address, PORT + 1)), SocketAddr::from(([10, 77, 0, 100], PORT))]
     {
         let ps = Ps::start_on(Some(server), address, 2, &[]);
         let (outputs, _) = all_reduce(&network, &ps, &inputs, |_| &[]);
@@ -192,7 +191,7 @@ fn shards_have_a_queue_each() {
     }
     let folder = tempfile::tempdir().unwrap();
     let inputs = write_gradients(folder.path(), 1, 1_000_000);
-    let address = SocketAddrV4::new([10, 79, 0, 1].into(), PORT);
+    let address = SocketAddr::from(([10, 79, 0, 1], PORT));
     let mut means = Vec::new();
     for flags in [&["--shards", "2"][..], &["--shards", "2", "--io", "xdp", "--xdp-device", "d0"]] {
         let ps = Ps::start_on(Some(server), address, 1, flags);
