@@ -337,7 +337,7 @@ mod tests {
             assert!(error.contains("--features dpdk") && error.contains("libdpdk-dev"), "{error}");
         }
         let xdp = XdpOptions { device: Some("eth1".into()), ..XdpOptions::default() };
-        let choose = |io| backend(io, Ipv4Addr::UNSPECIFIED, &DpdkOptions::default(), &xdp);
+        let choose = |io| backend(io, Ipv4Addr::UNSPECIFIED.into(), &DpdkOptions::default(), &xdp);
         assert!(matches!(choose(Some(IoName::Xdp)), Ok(Backend::Xdp(_))));
         assert_eq!(choose(Some(IoName::Udp)).unwrap(), Backend::Udp);
         let error = choose(None).unwrap_err().to_string();
