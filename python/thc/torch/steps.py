@@ -48,6 +48,11 @@ def _micros(seconds: float) -> int:
     return min(round(seconds * 1e6), 0xFFFF_FFFF)
 
 
+def _is_finite(buffer: torch.Tensor) -> bool:
+    numbers = buffer.coalesce().values() if buffer.is_sparse else buffer
+    return bool(torch.isfinite(numbers.sum()))
+
+
 class Steps:
     """Does what the agreement wishes. All methods are the sequencer's."""
 
@@ -75,7 +80,10 @@ class Steps:
         """Backward passes that are over."""
         self._tells = tells(group)
         self.skipped = False
-        """Whether the last step's gradients were not finite on some rank."""
+        """Whether the last step's gradients were not finite on some rank, as far as anybody has looked."""
+        self.looks = options.nonfinite == "zero"
+        """Whether means of the process group are looked at at once; it is a pass over them, which costs as much as some hooks gain."""
+        self._unlooked: list[torch.Tensor] = []
         self.error: BaseException | None = None
         """Why the parameter server counts as lost, or what ended the work."""
         # Of the step under way.
@@ -180,8 +188,14 @@ class Steps:
         if bucket.is_last and not bucket.plain and not self._options.fallback and self._scales() is not None and not self._end_call():
             # With a fall-back ranks compare their scales when they agree on the step's end.
             raise self.error or errors.SessionError("the parameter server is lost")
-        # What went through the process group by agreement is complete on all ranks or on none.
-        kept = bucket.index + 1 if bucket.plain else self.agreement.complete(bucket.index)
+        if bucket.plain:
+            # Complete on all ranks or on none.
+            kept = 0 if self._options.nonfinite == "zero" else bucket.index + 1
+        else:
+            kept = self.agreement.complete(bucket.index)
+        if bucket.is_last:
+            # When training goes on the step is over.
+            kept = min(kept, bucket.index)
         if bucket.refines and not bucket.is_last and not self.agreement.lost:
             kept = self._confirm()
         while self._held and self._held[0].bucket.index < kept:
@@ -227,8 +241,15 @@ class Steps:
             passage.release(error)
         self._begin_step()
 
+    def is_skipped(self) -> bool:
+        """The same, between steps, when all has been looked at."""
+        unlooked, self._unlooked = self._unlooked, []
+        self.skipped = self.skipped or not all(map(_is_finite, unlooked))
+        return self.skipped
+
     def _begin_step(self) -> None:
         self.agreement.begin_step()
+        self._unlooked = []
         self._buckets.clear()
         self._nonfinite = False
 
@@ -360,8 +381,9 @@ class Steps:
             self._peers.mean(bucket.buffer)
         if on_gpu:
             torch.cuda.current_stream(bucket.buffer.device).synchronize()
-        numbers = bucket.buffer.coalesce().values() if bucket.buffer.is_sparse else bucket.buffer
-        if not bool(torch.isfinite(numbers.sum())):
+        if bucket.plain and not self.looks:
+            self._unlooked.append(bucket.buffer)
+        elif not _is_finite(bucket.buffer):
             self._nonfinite = True
 
     def _repeat(self) -> None:
