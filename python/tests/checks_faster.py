@@ -104,6 +104,12 @@ def check_a_step_that_is_not_finite_is_skipped_either_way() -> None:
         mine[0][7] = float("nan") if RANK == 0 and number >= SETTLE else 1.0
         backward(model, mine)
         assert hook.skipped == (number >= SETTLE), number
+    model, hook = wrapped(Weights(SIZES), scales=True, only_if_faster=True, nonfinite="zero", fallback=False)
+    for number in range(SETTLE + 2):
+        mine = gradients(number, sizes=SIZES)
+        mine[0][7] = float("nan") if RANK == 0 and number >= SETTLE else 1.0
+        means = backward(model, mine)
+        assert hook.skipped == (number >= SETTLE) == all(not mean.any() for mean in means), number
 
 
 def check_a_server_that_is_lost() -> None:

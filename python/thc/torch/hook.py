@@ -125,8 +125,8 @@ class Hook:
 
     @property
     def skipped(self) -> bool:
-        """Whether the last step's gradients were not finite on some rank; the same on all ranks."""
-        return self._steps.skipped
+        """Whether the last step's gradients were not finite on some rank; the same on all ranks. To be asked before gradients are zeroed."""
+        return self._steps.is_skipped()
 
     @property
     def error(self) -> BaseException | None:
@@ -305,7 +305,7 @@ class Hook:
     def guard(self, optimizer: torch.optim.Optimizer) -> torch.optim.Optimizer:
         """Makes ``optimizer.step`` do nothing after a backward pass whose gradients were not finite on some
         rank. Returns the optimizer. Not needed with a ``GradScaler``, which does the same."""
-        unguarded = optimizer.step
+        unguarded, self._steps.looks = optimizer.step, True
 
         @functools.wraps(unguarded)
         def step(_self: Any, *args: Any, **kwargs: Any) -> Any:

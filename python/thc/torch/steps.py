@@ -57,6 +57,11 @@ def _micros(seconds: float) -> int:
     return min(round(seconds * 1e6), 0xFFFF_FFFF)
 
 
+def _is_finite(buffer: torch.Tensor) -> bool:
+    numbers = buffer.coalesce().values() if buffer.is_sparse else buffer
+    return bool(torch.isfinite(numbers.sum()))
+
+
 class Steps:
     """Does what the agreement wishes. All methods are the sequencer's."""
 
@@ -86,7 +91,10 @@ class Steps:
         self._alike = group.rail_ranks if isinstance(group, RailGroup) else range(group.workers)
         """The ranks that average the same coordinates as this one."""
         self.skipped = False
-        """Whether the last step's gradients were not finite on some rank."""
+        """Whether the last step's gradients were not finite on some rank, as far as anybody has looked."""
+        self.looks = options.nonfinite == "zero"
+        """Whether means of the process group are looked at at once; it is a pass over them, which costs as much as some hooks gain."""
+        self._unlooked: list[torch.Tensor] = []
         self.error: BaseException | None = None
         """Why the parameter server counts as lost, or what ended the work."""
         self._carrier: Compressor | None = None
@@ -213,11 +221,14 @@ class Steps:
                 self.pace.end_step(self._nonfinite)
             except LOST as error:
                 self.pace.lose(error)
-        # What went through the process group by agreement is complete on all ranks or on none.
-        kept = bucket.index + 1 if bucket.plain else self.agreement.complete(bucket.index)
-        if self.agreement.fallback_active and bucket.is_last:
-            # Training must not go on before it is settled where the next step's gradients go.
-            kept = bucket.index
+        if bucket.plain:
+            # Complete on all ranks or on none.
+            kept = 0 if self._options.nonfinite == "zero" else bucket.index + 1
+        else:
+            kept = self.agreement.complete(bucket.index)
+        if bucket.is_last:
+            # When training goes on the step is over.
+            kept = min(kept, bucket.index)
         if bucket.refines and not bucket.is_last and not self.agreement.lost:
             kept = self._confirm()
         apart = None if self._carrier is None else self._carrier.first_apart()
@@ -276,8 +287,15 @@ class Steps:
             passage.release(error)
         self._begin_step()
 
+    def is_skipped(self) -> bool:
+        """The same, between steps, when all has been looked at."""
+        unlooked, self._unlooked = self._unlooked, []
+        self.skipped = self.skipped or not all(map(_is_finite, unlooked))
+        return self.skipped
+
     def _begin_step(self) -> None:
         self.agreement.begin_step()
+        self._unlooked = []
         self._buckets.clear()
         self._nonfinite = False
 
@@ -411,8 +429,9 @@ class Steps:
             self._peers.mean(bucket.buffer)
         if on_gpu:
             torch.cuda.current_stream(bucket.buffer.device).synchronize()
-        numbers = bucket.buffer.coalesce().values() if bucket.buffer.is_sparse else bucket.buffer
-        if not bool(torch.isfinite(numbers.sum())):
+        if bucket.plain and not self.looks:
+            self._unlooked.append(bucket.buffer)
+        elif not _is_finite(bucket.buffer):
             self._nonfinite = True
 
     def _repeat(self) -> None:
