@@ -1,4 +1,4 @@
-"""DeepSpeed's ZeRO over the backend "thc", on the CPU: losses beside those over gloo."""
+"""DeepSpeed's ZeRO over the backend "thc", on the CPU: gradients travel compressed, ranks stay alike, and the loss falls."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def network() -> torch.nn.Sequential:
     return torch.nn.Sequential(torch.nn.Linear(64, 2000), torch.nn.ReLU(), torch.nn.Linear(2000, 10))
 
 
-def train(stage: int, smallest: int) -> tuple[list[float], int]:
+def train(stage: int) -> tuple[list[float], int]:
     """Losses, and how many all-reduces were compressed."""
     import deepspeed
 
@@ -50,7 +50,7 @@ def check_zero_1_and_2() -> str | None:
     except ImportError:
         return "not run: Python has no deepspeed (pip install deepspeed)"
     for stage in (1, 2):
-        losses, compressed = train(stage, 0)
+        losses, compressed = train(stage)
         assert compressed >= 25, (stage, compressed)
         mean = torch.tensor([sum(losses[:3]), sum(losses[-3:])])
         dist.all_reduce(mean)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib.util
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -30,3 +32,12 @@ def test_ranks(report: Report, check: str) -> None:
 def test_what_is_missing_is_told(framework: str) -> None:
     said = subprocess.run([sys.executable, "-c", f"import sys; sys.modules[{framework!r}] = None; import thc.{framework}"], capture_output=True, text=True)
     assert "ConfigError" in said.stderr and f"pip install {framework}" in said.stderr, said.stderr
+
+
+@pytest.mark.parametrize("check", names("checks_deepspeed"))
+def test_deepspeed(check: str) -> None:
+    """DeepSpeed compiles an extension for the CPU before it does anything, which takes minutes: it is run where somebody has installed it."""
+    needs_deepspeed = importlib.util.find_spec("deepspeed") is None or shutil.which("ninja") is None
+    if needs_deepspeed:
+        pytest.skip("not run: DeepSpeed over the backend thc: Python has no deepspeed (pip install deepspeed ninja, DS_ACCELERATOR=cpu)")
+    run("checks_deepspeed", 2, THC_TEST_BACKEND="thc", DS_ACCELERATOR="cpu").verify(check)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -108,6 +108,17 @@ class RailGroup(Group):
         return f"<thc.RailGroup rank {self.worker} of {self.workers} on {len(self.rail_ranks)} hosts, job {self.job_number} at {self.ps}>"
 
 
+class _ByHost:
+    """Hands what each host says to all, in the order of hosts: torch numbers the ranks of a process group by their numbers among all."""
+
+    def __init__(self, gather: Gather, ranks: Sequence[int]) -> None:
+        self._gather, self._places = gather, [sorted(ranks).index(rank) for rank in ranks]
+
+    def gather(self, value: str) -> list[str]:
+        every = self._gather.gather(value)
+        return [every[place] for place in self._places]
+
+
 def hosts_of(process_group: Any) -> Hosts:
     """Which ranks are on which host. A collective."""
     return Hosts.of(Gather(process_group).gather(this_host()))
@@ -133,7 +144,7 @@ def rails(process_group: Any, hosts: Hosts, join: Callable[[int, int, int, Any],
     meeting = dist.new_group(every, timeout=time_out(process_group), backend="gloo", use_local_synchronization=True)
     group, failed = None, None
     try:
-        group = join(number, len(hosts.ranks), place, Gather(meeting))
+        group = join(number, len(hosts.ranks), place, _ByHost(Gather(meeting), every))
         if not tells(group):
             raise errors.ConfigError("rails need jobs that lose nothing and wait for all their workers: leave policy and quorum out, or rails")
         if group.workers != len(hosts.ranks):
