@@ -102,7 +102,7 @@ fn what_is_between_them_is_looked_at_by_itself() {
                     .map(|seq| {
                         result(driven, seq, |header| {
                             if seq == at {
-                                with(header)
+                                with(header);
                             }
                         })
                     })
