@@ -232,7 +232,7 @@ fn who_has_lost_its_row_is_found() {
     let packets =
         |site: &Site| site.controller().json(&["counters", "a"])["jobs"][0]["workers"][0]["packets"].clone();
     site.controller().until("counted", |_| packets(&site) == 5);
-    site.controller().told(&["job", "delete", "b"]);
+    site.controller().told(&["job", "delete", "b", "--yes"]);
     site.restart_controller(b"what the compiler's backend made");
     site.controller().until("counted", |_| packets(&site) == 5);
 }
