@@ -5,6 +5,7 @@ use crate::book::Book;
 use crate::config::{Config, TargetConfig, Tls};
 use crate::desk::Desk;
 use crate::error::ControllerError;
+use crate::notify::Notify;
 use crate::refusal::Refusal;
 use crate::service::Service;
 use crate::state::{AgentCommand, ControllerState, TargetHandle};
@@ -162,14 +163,27 @@ impl Daemon {
                 let _ = end.wait_for(|stop| *stop).await;
             },
         );
+        let notify = Notify::from_environment();
+        notify.say("READY=1");
         ready(Addresses { listen, http });
         tokio::pin!(serving);
         tokio::pin!(stop);
+        let alive = async {
+            let Some(every) = notify.alive else { return std::future::pending::<()>().await };
+            let mut ticks = tokio::time::interval(every);
+            loop {
+                // Whoever holds the only thread up keeps this from being said.
+                ticks.tick().await;
+                notify.say("WATCHDOG=1");
+            }
+        };
         let ended = tokio::select! {
             () = &mut stop => Ok(()),
+            () = alive => Ok(()),
             result = &mut serving => result
                 .map_err(|error| ControllerError::Listen { address: listen, message: error.to_string() }),
         };
+        notify.say("STOPPING=1");
         let _ = stopping.send(true);
         while tasks.join_next().await.is_some() {}
         ended
@@ -208,11 +222,7 @@ async fn configured(desk: &Desk, jobs: &[JobSpec]) -> Result<(), ControllerError
 }
 
 fn impossible(refusal: Refusal) -> ControllerError {
-    ControllerError::Value {
-        key: "job".to_owned(),
-        value: "impossible".to_owned(),
-        mend: refusal.message,
-    }
+    ControllerError::Value { key: "job".to_owned(), value: "impossible".to_owned(), mend: refusal.message }
 }
 
 /// A service that shows these certificates.

@@ -61,7 +61,9 @@ pub fn findings(seen: &Seen<'_>, slow: impl Fn(&str) -> Option<u32>) -> Vec<Find
         if !target.differences.is_empty() {
             let (name, rows) = (&target.name, target.differences.len());
             let what = format!("target {name}: somebody else has changed {rows} of its rows");
-            let mend = format!("see `thc-controller target diff {name}`; with --repair they become what was written");
+            let mend = format!(
+                "see `thc-controller target diff {name}`; with --repair they become what was written"
+            );
             found.push(problem(None, what, &mend));
         }
         if target.drained && !job.places.iter().any(|place| place.running) {

@@ -24,6 +24,7 @@ mod error;
 mod events;
 mod live;
 mod lookup_entries;
+mod notify;
 pub mod plan;
 mod program;
 mod rack;

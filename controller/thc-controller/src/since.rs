@@ -13,7 +13,9 @@ pub struct Since {
 /// What a finding says, whatever numbers it has at the moment: a worker that is silent for 5 s is so for 6 s soon.
 fn lasting(finding: &Finding) -> String {
     let words = finding.what.chars().filter(|c| !c.is_ascii_digit());
-    words.chain(finding.worker.iter().flat_map(|worker| format!("/{worker}").chars().collect::<Vec<_>>())).collect()
+    words
+        .chain(finding.worker.iter().flat_map(|worker| format!("/{worker}").chars().collect::<Vec<_>>()))
+        .collect()
 }
 
 impl Since {
@@ -48,8 +50,10 @@ mod tests {
             findings.iter().map(|finding| finding.since).collect::<Vec<_>>()
         };
         assert_eq!(say(&mut [finding("worker 0 is silent for 5 s", Some(0))], 100), [100]);
-        let both =
-            &mut [finding("worker 0 is silent for 15 s", Some(0)), finding("worker 1 is silent for 5 s", Some(1))];
+        let both = &mut [
+            finding("worker 0 is silent for 15 s", Some(0)),
+            finding("worker 1 is silent for 5 s", Some(1)),
+        ];
         assert_eq!(say(both, 110), [100, 110]);
         assert_eq!(say(&mut [], 120), [0; 0]);
         assert_eq!(say(&mut [finding("worker 0 is silent for 5 s", Some(0))], 130), [130]);

@@ -281,7 +281,9 @@ impl Spec {
     #[must_use]
     pub fn may_become(&self, next: &Spec) -> bool {
         let kept = |spec: &Spec| {
-            let Spec { number, cookie, seed, data_slots, norm_slots, block, best_effort, deadline_ms, .. } = *spec;
+            let Spec {
+                number, cookie, seed, data_slots, norm_slots, block, best_effort, deadline_ms, ..
+            } = *spec;
             (number, cookie, seed, data_slots, norm_slots, block, best_effort, deadline_ms)
         };
         kept(self) == kept(next) && self.rack == next.rack && self.servers == next.servers

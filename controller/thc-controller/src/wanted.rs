@@ -232,8 +232,10 @@ impl Wanted {
         let ours = groups_of_jobs(schema)?;
         let here = self.groups.iter().filter(|(number, group)| held.groups.get(number) != Some(*group));
         let here = here.map(|(number, group)| (*number, Some(group), held.groups.get(number)));
-        let there =
-            held.groups.iter().filter(|(number, _)| ours.contains(number) && !self.groups.contains_key(number));
+        let there = held
+            .groups
+            .iter()
+            .filter(|(number, _)| ours.contains(number) && !self.groups.contains_key(number));
         let there = there.map(|(number, group)| (*number, None, Some(group)));
         Ok(here.chain(there).collect())
     }
@@ -280,8 +282,10 @@ impl Wanted {
             }
         }
         // A default may still flood into a group that goes; so groups go last. Those of other numbers are other programs'.
-        let gone =
-            held.groups.iter().filter(|(number, _)| ours.contains(number) && !self.groups.contains_key(number));
+        let gone = held
+            .groups
+            .iter()
+            .filter(|(number, _)| ours.contains(number) && !self.groups.contains_key(number));
         for (&number, gone) in gone {
             entered.push(group(update::Type::Delete, number, gone));
         }

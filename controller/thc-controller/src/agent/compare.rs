@@ -65,10 +65,8 @@ impl Agent {
         } else {
             format!("left as they are: `thc-controller target diff {name} --repair` repairs them")
         };
-        let what = format!(
-            "target {name}: somebody else has changed its rows: {}{more}; {done}",
-            some.join("; ")
-        );
+        let what =
+            format!("target {name}: somebody else has changed its rows: {}{more}; {done}", some.join("; "));
         self.shared.warn(About { target: name, job: "" }, &what);
     }
 

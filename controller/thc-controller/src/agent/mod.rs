@@ -279,7 +279,8 @@ impl Agent {
         if jobs.is_empty() {
             // What it holds stays, if it knows how; what runs is emptied only if somebody has said so.
             if target.reconcile(program, *cookie).await? {
-                self.shared.tell(about, &format!("target {name}: its program is replaced, and its rows stay"));
+                self.shared
+                    .tell(about, &format!("target {name}: its program is replaced, and its rows stay"));
                 return Ok(());
             }
             if self.config.replaces_program {
@@ -293,11 +294,14 @@ impl Agent {
         }
         self.outdated = !jobs.is_empty();
         let when = match jobs.as_slice() {
-            [] => "run the controller with --replace-program to load that, which empties the target".to_owned(),
+            [] => {
+                "run the controller with --replace-program to load that, which empties the target".to_owned()
+            }
             jobs => format!("that is loaded when the sessions of {} are over", jobs.join(", ")),
         };
-        let what =
-            format!("target {name}: it has another program than its device_config, of the same tables: {when}");
+        let what = format!(
+            "target {name}: it has another program than its device_config, of the same tables: {when}"
+        );
         // Not again each time that a session ends.
         if self.complaints.insert(what.clone()) {
             self.shared.warn(about, &what);

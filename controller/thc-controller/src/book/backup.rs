@@ -16,7 +16,10 @@ pub fn back_up(state: &Path, to: &Path, format: Option<u32>) -> Result<usize, Co
     if let Some(job) = read.jobs.values().find(newer).filter(|_| format == Some(1)) {
         return Err(ControllerError::State {
             path: to.to_owned(),
-            message: format!("format 1 knows of no members that come and go, as job {} has: delete it first", job.spec.name),
+            message: format!(
+                "format 1 knows of no members that come and go, as job {} has: delete it first",
+                job.spec.name
+            ),
         });
     }
     BookFile::new(Some(to)).write_as(&read, format)?;

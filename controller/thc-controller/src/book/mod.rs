@@ -5,9 +5,9 @@ mod backup;
 mod job;
 mod tables;
 
+pub use backup::{back_up, restore};
 use job::TableIds;
 pub use job::{Declared, Given, Job, Member, Next, Pending, Placement, Session};
-pub use backup::{back_up, restore};
 pub use tables::Table;
 
 use crate::book_file::{BookFile, Content};

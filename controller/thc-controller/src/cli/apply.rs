@@ -45,7 +45,11 @@ pub async fn run(flags: ApplyFlags, connection: Connection, json: bool) -> Resul
     let plan = client.apply_jobs(asked.clone()).await?.into_inner();
     let nothing = plan.changes.iter().all(|change| change.kind() == Kind::Unchanged);
     if flags.plan {
-        if json { print_json(&plan)? } else { print(&planned(&plan.changes))? }
+        if json {
+            print_json(&plan)?
+        } else {
+            print(&planned(&plan.changes))?
+        }
         return Ok(0);
     }
     if !json {

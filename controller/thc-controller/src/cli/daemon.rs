@@ -87,7 +87,9 @@ pub fn run(flags: &RunFlags) -> Result<(), Failure> {
     if flags.check {
         let (targets, jobs) = (config.targets.len(), config.jobs.len());
         let kept = Daemon::new(config).check().map_err(Failure::failed)?;
-        return print(&format!("ok: {targets} targets, {jobs} declared jobs, {kept} jobs in the file of jobs\n"));
+        return print(&format!(
+            "ok: {targets} targets, {jobs} declared jobs, {kept} jobs in the file of jobs\n"
+        ));
     }
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {

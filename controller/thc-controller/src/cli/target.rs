@@ -81,7 +81,9 @@ pub async fn run(command: Command, connection: Connection, json: bool) -> Result
                 match (answer.differences.is_empty(), answer.repaired) {
                     (true, _) => text += &format!("target {name} holds what was written\n"),
                     (_, true) => text += "repaired\n",
-                    (_, false) => text += &format!("`thc-controller target diff {name} --repair` repairs this\n"),
+                    (_, false) => {
+                        text += &format!("`thc-controller target diff {name} --repair` repairs this\n")
+                    }
                 }
                 print(&text)?;
             }

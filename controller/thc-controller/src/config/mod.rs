@@ -4,7 +4,9 @@ mod jobs;
 mod options;
 
 pub use jobs::{asked_rack, asked_table};
-pub use options::{ControllerOptions, ForeignRows, NamedJob, Options, StationOptions, TargetOptions, TlsOptions};
+pub use options::{
+    ControllerOptions, ForeignRows, NamedJob, Options, StationOptions, TargetOptions, TlsOptions,
+};
 
 use crate::capacity::Capacity;
 use crate::device_config;
@@ -263,7 +265,8 @@ impl Options {
 pub fn declared_jobs(path: &Path) -> Result<Vec<v1::JobSpec>, ControllerError> {
     let options = Options::parse(&read_text(path)?)?;
     if !options.target.is_empty() || options.controller != ControllerOptions::default() {
-        let mend = "give a file that has [[job]] sections alone: the rest is the controller's own configuration";
+        let mend =
+            "give a file that has [[job]] sections alone: the rest is the controller's own configuration";
         return Err(value("target and controller", "there", mend));
     }
     options.job.iter().map(NamedJob::spec).collect()

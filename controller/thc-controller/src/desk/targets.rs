@@ -11,8 +11,7 @@ use thc_control_proto::v1;
 
 /// What jobs take of a target's room.
 fn uses(book: &Book, config: &TargetConfig) -> Vec<v1::Use> {
-    let jobs: Vec<&Job> =
-        book.jobs.values().filter(|job| job.places.contains_key(&config.name)).collect();
+    let jobs: Vec<&Job> = book.jobs.values().filter(|job| job.places.contains_key(&config.name)).collect();
     let sum = |of: fn(&Job) -> u32| jobs.iter().map(|job| of(job)).sum::<u32>();
     let capacity = &config.capacity;
     let mut uses = vec![
@@ -92,11 +91,7 @@ impl Desk {
             return Err(Refusal::missing(text));
         }
         let change = self.change(|book| {
-            Ok(if drained {
-                book.drained.insert(target.to_owned())
-            } else {
-                book.drained.remove(target)
-            })
+            Ok(if drained { book.drained.insert(target.to_owned()) } else { book.drained.remove(target) })
         });
         if change.await?.0 {
             let what = if drained { "is drained" } else { "is drained no more" };
@@ -121,5 +116,7 @@ impl Desk {
 
 /// What to do about a target that is drained.
 pub(super) fn drained(target: &str) -> String {
-    format!("target {target} is drained: end that by `thc-controller target undrain {target}`, or name another")
+    format!(
+        "target {target} is drained: end that by `thc-controller target undrain {target}`, or name another"
+    )
 }

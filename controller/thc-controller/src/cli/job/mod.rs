@@ -409,7 +409,10 @@ pub async fn run(command: Command, connection: Connection, json: bool) -> Result
             };
             if let Some(place) = job.places.iter().find(|place| place.running) {
                 let what = format!("job {name} runs with {} workers on {}", place.members, place.target);
-                super::ask(&format!("{what}. End its session and delete it?"), &format!("{what}: give --yes"))?;
+                super::ask(
+                    &format!("{what}. End its session and delete it?"),
+                    &format!("{what}: give --yes"),
+                )?;
             }
             let answer = client.delete_job(DeleteJobRequest { name: name.clone() }).await?.into_inner();
             if json { print_json(&answer) } else { print(&format!("job {name} deleted\n")) }
@@ -421,8 +424,8 @@ pub async fn run(command: Command, connection: Connection, json: bool) -> Result
 #[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
-    use thc_control_proto::v1::TableSpec;
     use thc_control_proto::v1::JobPlace;
+    use thc_control_proto::v1::TableSpec;
 
     fn job() -> Job {
         let spec = JobSpec {

@@ -165,7 +165,10 @@ pub(super) fn described(job: &Job) -> String {
         line("next", format!("{}; at the next boundary", coming(&spec, next)));
     }
     if !job.declared.is_empty() {
-        line("declared", format!("by {}", if job.declared == "file" { "the configuration" } else { "apply" }));
+        line(
+            "declared",
+            format!("by {}", if job.declared == "file" { "the configuration" } else { "apply" }),
+        );
     }
     if !job.pending.is_empty() {
         line("pending", format!("{} when its session is over", job.pending));
