@@ -235,14 +235,23 @@ mod tests {
         let mut rtt = Rtt::new(us(1000), us(20_000), us(1_000_000));
         rtt.sample(us(100), 1);
         window.tick(us(1_000_000), &rtt);
-        let burst = window.packets() / 8;
-        assert!((8..64).contains(&burst));
-        assert_eq!(window.room(0), burst);
-        window.note_sent(burst, false);
+        assert_eq!(window.room(0), 8);
+        window.note_sent(8, false);
         let opens = window.opens_at(&rtt).unwrap();
         assert!((us(1_000_001)..us(1_000_100)).contains(&opens), "{opens:?}");
         window.tick(opens, &rtt);
         assert!(window.room(0) >= 1 && window.opens_at(&rtt).is_none());
+    }
+
+    #[test]
+    fn paced_bursts_are_an_eighth_of_the_window() {
+        let rtt = Rtt::new(us(1000), us(20_000), us(1_000_000));
+        for (size, burst) in [(16, 8), (256, 32), (2048, 64)] {
+            let mut window = Window::new(4096, size);
+            window.paced = true;
+            window.tick(us(1_000_000), &rtt);
+            assert_eq!(window.room(0), burst, "{size}");
+        }
     }
 
     /// Full windows, each a round trip, in which this share of the results is marked; the sizes.
