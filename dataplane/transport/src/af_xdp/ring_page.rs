@@ -48,12 +48,12 @@ impl RingPage {
                 "this kernel knows no wake-ups (5.4 does)",
             ));
         }
-        let fill = RingPage::map(socket, libc::XDP_UMEM_PGOFF_FILL_RING as i64, &offsets.fr)?;
+        let fill = RingPage::map(socket, libc::XDP_UMEM_PGOFF_FILL_RING as libc::off_t, &offsets.fr)?;
         let send = RingPage::map(socket, libc::XDP_PGOFF_TX_RING, &offsets.tx)?;
         Ok((fill, send))
     }
 
-    fn map(socket: RawFd, at: i64, offsets: &libc::xdp_ring_offset) -> io::Result<RingPage> {
+    fn map(socket: RawFd, at: libc::off_t, offsets: &libc::xdp_ring_offset) -> io::Result<RingPage> {
         let [producer, consumer, flags] =
             [offsets.producer, offsets.consumer, offsets.flags].map(|offset| offset as usize);
         if [producer, consumer, flags].iter().any(|&offset| offset + 4 > PAGE || offset % 4 != 0) {
