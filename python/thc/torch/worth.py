@@ -215,19 +215,20 @@ class _Progress:
 
     def begin(self, name: str) -> None:
         self._way, self._name = self._way + 1, name
-        self._say("", "\n")
+        self._say("")
 
     def step(self, done: int, of: int) -> None:
         if self._terminal:
-            self._say(f": step {done} of {of}", "")
+            self._say(f": step {done} of {of}")
 
     def end(self) -> None:
         if self._shown and self._terminal:
             sys.stderr.write("\r\x1b[K")
 
-    def _say(self, what: str, end: str) -> None:
+    def _say(self, what: str) -> None:
         if self._shown:
-            sys.stderr.write(f"{chr(13) + chr(27) + '[K' if self._terminal else ''}worth_it: {self._way} of {self._ways}, {self._name}{what}{'' if self._terminal else end}")
+            begin, end = ("\r\x1b[K", "") if self._terminal else ("", "\n")
+            sys.stderr.write(f"{begin}worth_it: {self._way} of {self._ways}, {self._name}{what}{end}")
             sys.stderr.flush()
 
 
