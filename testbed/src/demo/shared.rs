@@ -7,7 +7,6 @@ use thc_worker::{CallOptions, Controller, Group, GroupConfig, Mode, Stats};
 
 use super::event::{Event, Server, Times, Traffic};
 use super::gradient_file;
-use super::memif::Link;
 use super::model::{Gradient, Model};
 use super::plan::WorkerPlan;
 use super::server::Share;
