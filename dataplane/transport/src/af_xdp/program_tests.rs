@@ -147,7 +147,7 @@ fn the_kernel_takes_it() {
             Ok(answer) => assert_eq!(answer, OURS, "{what}"),
             // Shorter than an Ethernet header.
             Err(error) => {
-                assert!(frame.len() < 14 && error.kind() == io::ErrorKind::InvalidInput, "{what}: {error}")
+                assert!(frame.len() < 14 && error.kind() == io::ErrorKind::InvalidInput, "{what}: {error}");
             }
         }
     }
