@@ -2,20 +2,29 @@
 #![allow(missing_docs, clippy::unwrap_used)]
 
 use proptest::prelude::*;
-use std::net::{Ipv4Addr, SocketAddr};
+use std::collections::BTreeSet;
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::time::Duration;
 use thc_protocol::wire::{
-    Ask, Change, FEATURE_MEMBERS, FEATURE_RACKS, Form, HEADER_LEN, Header, HeaderError, Join, Kind, Leave,
-    MAX_PACKET, Members, Mismatch, NORM_LEN, Norm, Nudge, Pending, RAW_LEN, RESULT_LEN, Rack, RefuseReason,
-    Refused, Shares, SharesError, Straggler, Table, Tables, TablesError, VERSION, Welcome, WelcomeError,
+    Ask, Change, FEATURE_IPV6, FEATURE_MEMBERS, FEATURE_RACKS, Form, HEADER_LEN, Header, HeaderError, Join,
+    Kind, Leave, MAX_PACKET, Members, Mismatch, NORM_LEN, Norm, Nudge, Pending, RAW_LEN, RESULT_LEN, Rack,
+    RefuseReason, Refused, Shares, SharesError, Straggler, Table, Tables, TablesError, VERSION, Welcome,
+    WelcomeError,
 };
 use thc_protocol::{Cookie, JobId, Lane, Policy, Rank, Round, SlotId, TableId, WorkerId};
 
 fn any_shares() -> impl Strategy<Value = Shares> {
     let row = (1u32..0xE000_0000, 1u16..).prop_map(|(ip, port)| SocketAddr::from((Ipv4Addr::from(ip), port)));
-    let rows = prop::collection::btree_set(row, 2..=64);
-    let list = rows.prop_map(|rows| Shares::new(&rows.into_iter().collect::<Vec<_>>(), 1).unwrap());
-    prop_oneof![Just(Shares::NONE), list]
+    let v6 = |ip: u128| (1 << 125) | (ip >> 3);
+    let row_v6 =
+        (any::<u128>(), 1u16..).prop_map(move |(ip, port)| SocketAddr::from((Ipv6Addr::from(v6(ip)), port)));
+    let list = |rows: BTreeSet<SocketAddr>| Shares::new(&rows.into_iter().collect::<Vec<_>>(), 1).unwrap();
+    prop_oneof![
+        Just(Shares::NONE),
+        prop::collection::btree_set(row, 2..=64).prop_map(list),
+        // As many as a packet has room for.
+        prop::collection::btree_set(row_v6, 2..=49).prop_map(list),
+    ]
 }
 
 fn any_kind() -> impl Strategy<Value = Kind> {
@@ -137,7 +146,7 @@ prop_compose! {
             min_workers: 1,
             max_workers: workers,
             credit: micros,
-            features: micros.rotate_left(7) & !(FEATURE_RACKS | FEATURE_MEMBERS),
+            features: micros.rotate_left(7) & !(FEATURE_RACKS | FEATURE_MEMBERS | FEATURE_IPV6),
             shares,
             rack,
             members: members.map(|(number, spares, epoch)| Members {
@@ -269,7 +278,10 @@ proptest! {
         let members = if welcome.members.is_some() { 114..118 } else { 128..128 };
         prop_assert_eq!(bytes[118], u8::from(welcome.marks));
         prop_assert!((unused..128).filter(|at| !members.contains(at) && *at != 118).all(|at| bytes[at] == 0));
-        prop_assert_eq!(bytes.len(), 128 + 8 * shares + 40 * tables);
+        let v6 = welcome.shares.as_slice().first().is_some_and(SocketAddr::is_ipv6);
+        prop_assert_eq!(u32::from_be_bytes(*bytes[88..].first_chunk().unwrap()) & FEATURE_IPV6 != 0, v6);
+        let list = if v6 { (18 * shares).next_multiple_of(8) } else { 8 * shares };
+        prop_assert_eq!(bytes.len(), 128 + list + 40 * tables);
         // Neither more than the counts say, nor less.
         prop_assert_eq!(Welcome::parse(&[&bytes[..], &[0; 8]].concat()), None);
         prop_assert_eq!(Welcome::parse(&bytes[..bytes.len() - 8]), None);
@@ -665,6 +677,16 @@ fn shares_that_overlap_or_that_nobody_can_have_are_refused() {
         ("10.0.0.1:0 10.0.0.2:9000", 1, "share 0 is at 10.0.0.1:0"),
         ("10.0.0.1:9000 224.0.0.1:9000", 1, "share 1 is at 224.0.0.1:9000"),
         ("10.0.0.1:9000 10.0.0.2:65535", 2, "share 1 is at 10.0.0.2:65535"),
+        ("[fd00::1]:9000 [::]:9000", 1, "share 1 is at [::]:9000"),
+        ("[fd00::1]:9000 [ff02::1]:9000", 1, "share 1 is at [ff02::1]:9000"),
+        ("[fe80::1]:9000 [fd00::1]:9000", 1, "share 0 is at [fe80::1]:9000"),
+        ("[::ffff:10.0.0.1]:9000 [fd00::1]:9000", 1, "share 0 is at [::ffff:10.0.0.1]:9000"),
+        (
+            "10.0.0.1:9000 [fd00::1]:9000",
+            1,
+            "share 1 is at [fd00::1]:9000, and share 0 at 10.0.0.1:9000: give all",
+        ),
+        ("[fd00::1]:9000 [fd00::1]:9001", 2, "shares 0 and 1 overlap"),
     ] {
         let error: SharesError = Shares::new(&list(text), shards).unwrap_err();
         assert!(error.to_string().starts_with(says), "{text}: {error}");

@@ -74,9 +74,9 @@ def meet(
         port = port if port is not None else _derived_port(index)
         cookie = cookie if cookie is not None else _derived_cookie(master, index)
         if rank > 0:
-            return Meeting(f"{address or master}:{port}", job, cookie, None)
+            return Meeting(_end(address or master, port), job, cookie, None)
         own = address or own_address(master)
-        return _start(world_size, f"{own}:{port}", job, cookie, options)
+        return _start(world_size, _end(own, port), job, cookie, options)
     ranks = _Ranks(store, index, rank, world_size)
     met = ranks.tell(lambda: {"address": address or own_address(master), "cookie": cookie or secrets.randbits(32)})
     cookie = met[0]["cookie"]
@@ -90,7 +90,7 @@ def meet(
         why = "all ranks are on one host" if len(hosts) < 2 else f"quorum is {quorum} of {world_size}"
         raise ConfigError(f"the servers cannot be colocated: {why}")
     if not colocated:
-        listen = f"{addresses[0]}:{port or 0}"
+        listen = _end(addresses[0], port or 0)
         meetings: list[Meeting] = []
 
         def start() -> dict[str, Any]:
@@ -99,7 +99,7 @@ def meet(
             return {"ps": meetings[0].ps} if meetings else {}
 
         return _found(ranks.tell(start)[0]["ps"], job, cookie, meetings)
-    return _colocated(ranks, hosts, f"{addresses[rank]}:{port or 0}", job, cookie, options)
+    return _colocated(ranks, hosts, _end(addresses[rank], port or 0), job, cookie, options)
 
 
 def _colocated(
@@ -184,10 +184,19 @@ def _derived_cookie(master: str, index: int) -> int:
     return int.from_bytes(hashlib.sha256(repr(parts).encode()).digest()[:4], "big")
 
 
+def _end(address: str, port: int) -> str:
+    """An address with a port, as it is written: one of IPv6 in brackets."""
+    bare = address.strip("[]")
+    return f"[{bare}]:{port}" if ":" in bare else f"{bare}:{port}"
+
+
 def _source_towards(host: str) -> str:
     """This machine's address on the way to a host; nothing is sent."""
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
-        probe.connect((host, 9))
+    found_at = socket.getaddrinfo(host, 9, type=socket.SOCK_DGRAM)
+    # IPv4 where the name has both: servers and workers choose so, too.
+    family, _, _, _, end = min(found_at, key=lambda found: found[0] != socket.AF_INET)
+    with socket.socket(family, socket.SOCK_DGRAM) as probe:
+        probe.connect(end)
         found: str = probe.getsockname()[0]
         return found
 
@@ -198,8 +207,9 @@ def own_address(master: str) -> str:
     try:
         own = _source_towards(master)
         # Debian gives a host's own name the address 127.0.1.1.
-        if own.startswith("127.") and several_hosts and master not in ("127.0.0.1", "localhost"):
-            own = _source_towards("192.0.2.1")
+        loopback = own == "::1" or own.startswith("127.")
+        if loopback and several_hosts and master not in ("127.0.0.1", "::1", "localhost"):
+            own = _source_towards("2001:db8::1" if own == "::1" else "192.0.2.1")
     except OSError as error:
         raise ConfigError(f"MASTER_ADDR {master!r}: {error}; set THC_ADDRESS to this host's address") from error
     return own

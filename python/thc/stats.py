@@ -21,7 +21,7 @@ class Stats:
     coordinates: int
     """Coordinates of the successful ones."""
     bytes_up: int
-    """Bytes sent, IPv4 headers and up included."""
+    """Bytes sent, IP headers and up included."""
     bytes_down: int
     """Bytes received, likewise."""
     packets_up: int

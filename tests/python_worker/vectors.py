@@ -85,7 +85,7 @@ def check_welcome(fields, payload):
         mine = getattr(welcome, names.get(name, name))
         wanted = number(value) if isinstance(value, str) else value
         if name == "shares":
-            mine = [f"{address}:{port}" for address, port in mine]
+            mine = [f"[{ip}]:{port}" if ":" in ip else f"{ip}:{port}" for ip, port in mine]
         if name == "tables":
             mine = [vars(table) | {"values": list(table.values)} for table in mine]
         if name in ("rack", "members"):

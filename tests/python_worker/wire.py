@@ -1,5 +1,6 @@
 """Packet forms, as docs/protocol.md has them (P1 to P3, P22 to P27)."""
 
+import ipaddress
 import struct
 from dataclasses import dataclass
 
@@ -186,6 +187,7 @@ class Welcome:
 
     FORM = struct.Struct(">IIIBBBBIBBHd16sQQdQBBBBIIBBBBHHHQ4xBBHB9x")
     SHARE = struct.Struct(">4sHxx")
+    SHARE_V6 = struct.Struct(">16sH")  # with features bit 5, which is not in `features`
 
     @staticmethod
     def parse(payload):
@@ -198,30 +200,35 @@ class Welcome:
             own, block, least, most, width, credit, features, shares, tables, racks, number, workers,
             all_quorums, rank, layout, place, spares, epoch, marks,
         ) = Welcome.FORM.unpack(fixed)  # fmt: skip
-        at = shares * Welcome.SHARE.size
+        row = Welcome.SHARE_V6 if features & 32 else Welcome.SHARE
+        at = -(-shares * row.size // 8) * 8
         if len(lists) != at + tables * Table.ROW.size:
             return None
         first = Table(table, bits, width, lane, granularity, fraction, t_p, values)
         welcome = Welcome(
-            *begins, policy, shards, deadline, job_seed, nonce, own, block, least, most, credit, features & ~18,
+            *begins, policy, shards, deadline, job_seed, nonce, own, block, least, most, credit, features & ~50,
             (first, *(Table(*row) for row in Table.ROW.iter_unpack(lists[at:]))),
-            tuple((".".join(map(str, ip)), port) for ip, port in Welcome.SHARE.iter_unpack(lists[:at])),
+            tuple((str(ipaddress.ip_address(ip)), port) for ip, port in row.iter_unpack(lists[: shares * row.size])),
             (racks, number, workers, all_quorums, rank, layout) if features & 2 else (),
             (place, spares, epoch) if features & 16 else (), marks,
         )  # fmt: skip
         return welcome if welcome.fingerprint == fingerprint(payload) else None
 
     def payload(self):
-        shares = [self.SHARE.pack(bytes(map(int, ip.split("."))), port) for ip, port in self.shares]
+        v6 = any(":" in ip for ip, _ in self.shares)
+        row = self.SHARE_V6 if v6 else self.SHARE
+        shares = b"".join(row.pack(ipaddress.ip_address(ip).packed, port) for ip, port in self.shares)
+        shares += bytes(-len(shares) % 8)
         first, *more = self.tables
         fixed = self.FORM.pack(
             self.session, self.data_slots, self.norm_slots, self.quorum, first.lane, self.policy, self.shards,
             self.deadline, first.table, first.bits, first.granularity, first.fraction, first.values, self.job_seed,
             self.nonce, first.t_p, self.fingerprint, self.block, self.min_workers, self.max_workers, first.width,
-            self.credit, self.features | (2 if self.rack else 0) | (16 if self.members else 0), len(shares), len(more),
+            self.credit, self.features | (2 if self.rack else 0) | (16 if self.members else 0) | (32 if v6 else 0),
+            len(self.shares), len(more),
             *(self.rack or (0,) * 6), *(self.members or (0,) * 3), self.marks,
         )  # fmt: skip
-        return fixed + b"".join(shares) + b"".join(table.row() for table in more)
+        return fixed + shares + b"".join(table.row() for table in more)
 
 
 def fingerprint(welcome):

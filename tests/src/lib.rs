@@ -135,7 +135,13 @@ impl Ps {
     /// Starts one for job 1 at an address, with these flags alone.
     #[must_use]
     pub fn of(addr: SocketAddr, flags: &[&str]) -> Ps {
-        let mut command = command(None, "thc-ps");
+        Ps::of_host(None, addr, flags)
+    }
+
+    /// The same on a host.
+    #[must_use]
+    pub fn of_host(host: Option<&Host>, addr: SocketAddr, flags: &[&str]) -> Ps {
+        let mut command = command(host, "thc-ps");
         command.args(["--job", "1", "--cookie", COOKIE, "--listen", &addr.to_string()]).args(flags);
         Ps { process: Ready::start(command), addr }
     }

@@ -120,6 +120,7 @@ local f = {
     welcome_features = ProtoField.uint32("thc.welcome.features", "Features needed", base.HEX),
     welcome_shares = ProtoField.uint8("thc.welcome.shares", "Shares (0: one server)"),
     welcome_share = ProtoField.ipv4("thc.welcome.share", "Share's address"),
+    welcome_share_v6 = ProtoField.ipv6("thc.welcome.share_v6", "Share's address"),
     welcome_share_port = ProtoField.uint16("thc.welcome.share.port", "Share's base port"),
     welcome_tables = ProtoField.uint8("thc.welcome.tables", "Further lookup tables"),
     welcome_number = ProtoField.uint8("thc.welcome.number", "Number in the session"),
@@ -233,6 +234,13 @@ local function norm(tvb, tree)
 end
 
 -- P23
+-- Bytes of a WELCOME's list of shares, filled up to a multiple of 8, of its rows, and of their addresses.
+local function list_of_shares(tvb)
+    local ipv6 = bit.band(tvb(88, 4):uint(), 32) ~= 0
+    local row_len = ipv6 and 18 or 8
+    return 8 * math.ceil(tvb(92, 1):uint() * row_len / 8), row_len, ipv6 and 16 or 4
+end
+
 -- A lookup table beside the first, with the same fields.
 local function further_table(tvb, tree)
     tree:add(f.welcome_table, tvb(0, 1))
@@ -284,11 +292,14 @@ local function welcome(tvb, tree, header)
     end
     tree:add(f.welcome_marks, tvb(118, 1))
     tree:add(f.welcome_shares, tvb(92, 1))
+    local list_len, row_len, ip_len = list_of_shares(tvb)
+    local ipv6 = ip_len == 16
     for row = 0, tvb(92, 1):uint() - 1 do
-        tree:add(f.welcome_share, tvb(128 + 8 * row, 4))
-        tree:add(f.welcome_share_port, tvb(132 + 8 * row, 2))
+        local at = 128 + row_len * row
+        tree:add(ipv6 and f.welcome_share_v6 or f.welcome_share, tvb(at, ip_len))
+        tree:add(f.welcome_share_port, tvb(at + ip_len, 2))
     end
-    local tables, rows = tvb(93, 1):uint(), 128 + 8 * tvb(92, 1):uint()
+    local tables, rows = tvb(93, 1):uint(), 128 + list_len
     tree:add(f.welcome_tables, tvb(93, 1))
     for row = 0, tables - 1 do
         further_table(tvb(rows + 40 * row, 40), tree)
@@ -380,7 +391,7 @@ local payloads = {
 local function fits(kind, tvb)
     local length, more = tvb:reported_len() - HEADER, 0
     if kind.lists and tvb:captured_len() > HEADER + 93 then
-        more = 8 * tvb(HEADER + 92, 1):uint() + 40 * tvb(HEADER + 93, 1):uint()
+        more = list_of_shares(tvb(HEADER)) + 40 * tvb(HEADER + 93, 1):uint()
     end
     for _, right in ipairs(kind.lengths) do
         if length == right + more then

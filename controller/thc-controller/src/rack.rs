@@ -4,7 +4,7 @@ use crate::config::mac;
 use crate::refusal::Refusal;
 use crate::tables::Mac;
 use serde::{Deserialize, Serialize};
-use std::net::SocketAddr;
+use std::net::{SocketAddr, SocketAddrV4};
 use thc_control_proto::v1;
 use thc_options::RackSize;
 use thc_protocol::WorkerId;
@@ -36,14 +36,15 @@ impl Rack {
                 size.parse().map_err(|error| wrong(format!("racks: {error}")))?;
             Ok((u8::try_from(workers).unwrap_or(u8::MAX), u8::try_from(quorum).unwrap_or(u8::MAX)))
         });
-        let root = asked.root.parse().map_err(|_| {
+        // A switch is the rack, and switches speak IPv4.
+        let root: SocketAddrV4 = asked.root.parse().map_err(|_| {
             wrong(format!("root is {:?}: give an IPv4 address and a port, such as 10.0.0.1:9000", asked.root))
         })?;
         let mac = mac("root_mac", &asked.mac).map_err(|error| wrong(error.to_string()))?;
         Ok(Rack {
             number: u8::try_from(asked.number).unwrap_or(u8::MAX),
             sizes: sizes.collect::<Result<_, Refusal>>()?,
-            root,
+            root: root.into(),
             mac,
         })
     }

@@ -8,7 +8,7 @@
 pub mod ports;
 
 use std::fs;
-use std::net::Ipv4Addr;
+use std::net::{Ipv4Addr, Ipv6Addr};
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -35,6 +35,8 @@ pub struct Host {
     namespace: Namespace,
     /// The address that is its own. The kernel has it only between [`Host::assign`] and [`Host::release`].
     pub address: Ipv4Addr,
+    /// The IPv6 address that is its own. The kernel has it after [`Host::assign_v6`].
+    pub address_v6: Ipv6Addr,
     /// The hardware address of its interface.
     pub mac: String,
     /// The other end of its cable, in this process's namespace: a switch's port. Empty if it is a bridge's.
@@ -206,7 +208,9 @@ impl Host {
     fn new(host: u8, namespace: Namespace, port: String) -> Result<Host, String> {
         namespace.ip("link set lo up")?;
         namespace.ip("link set eth0 up")?;
-        Ok(Host { namespace, address: Ipv4Addr::new(10, 77, 0, host), mac: mac(host), port })
+        let address = Ipv4Addr::new(10, 77, 0, host);
+        let address_v6 = Ipv6Addr::new(0xfd77, 0, 0, 0, 0, 0, 0, host.into());
+        Ok(Host { namespace, address, address_v6, mac: mac(host), port })
     }
 
     fn without_offloads(&self) -> Result<(), String> {
@@ -227,6 +231,14 @@ impl Host {
     /// What `ip` says.
     pub fn assign(&self) -> Result<(), String> {
         self.namespace.ip(&format!("addr add {}/{PREFIX_LEN} dev eth0", self.address))
+    }
+
+    /// Gives the kernel this host's IPv6 address, which others can reach at once.
+    ///
+    /// # Errors
+    /// What `ip` says.
+    pub fn assign_v6(&self) -> Result<(), String> {
+        self.namespace.ip(&format!("-6 addr add {}/64 dev eth0 nodad", self.address_v6))
     }
 
     /// Takes it from the kernel, for who answers to it past the kernel.

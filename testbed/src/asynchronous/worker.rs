@@ -34,7 +34,7 @@ pub struct Order {
     pub server: String,
     pub secret: String,
     /// The parameter server.
-    pub ps: std::net::SocketAddrV4,
+    pub ps: std::net::SocketAddr,
     pub cookie: u32,
 }
 

@@ -95,7 +95,7 @@ mod tests {
             assert_eq!(link.address, Ipv4Addr::new(10, 84, 72, 10 + worker));
             let Backend::Dpdk(config) = link.backend() else { panic!() };
             config.check().unwrap();
-            assert!(config.on_link(links.listen().ip()));
+            assert!(config.on_link(*SERVER.ip()));
         }
     }
 }

@@ -1,6 +1,6 @@
 //! Packets with every set of the faults that P7 asks for, so that the order in which they are asked for shows.
 
-use super::frame::{bytes_of, Datagram};
+use super::frame::{Datagram, bytes_of};
 use super::plant::{OWN, OWN_MAC, PORTS, PlacedJob};
 use thc_protocol::aggregator::Level;
 use thc_protocol::wire::{Header, Kind, MAX_PACKET};

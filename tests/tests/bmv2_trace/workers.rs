@@ -98,10 +98,7 @@ impl Host {
     }
 
     pub fn addr(&self) -> SocketAddr {
-        match self.socket.local_addr().unwrap() {
-            SocketAddr::V4(addr) => addr,
-            SocketAddr::V6(_) => unreachable!(),
-        }
+        self.socket.local_addr().unwrap()
     }
 
     fn control(&mut self, from: SocketAddr, packet: &[u8]) {
@@ -139,7 +136,7 @@ impl Host {
             self.act(due);
             let mut packet = [0; 2048];
             // As many as are there, so that the socket does not overflow while BMv2 works.
-            while let Ok((len, SocketAddr::V4(from))) = self.socket.recv_from(&mut packet) {
+            while let Ok((len, from)) = self.socket.recv_from(&mut packet) {
                 let payload = packet[..len].to_vec();
                 if len > 1 && payload[1] & 0x20 != 0 {
                     self.control(from, &payload);

@@ -74,7 +74,6 @@ impl Server {
     fn receive(&self) -> (Header, Vec<u8>, SocketAddr) {
         let mut buffer = [0; 2048];
         let (len, from) = self.socket.recv_from(&mut buffer).unwrap();
-        let SocketAddr::V4(from) = from else { panic!("{from} is not IPv4") };
         (Header::parse(&buffer[..len]).unwrap().0, buffer[..len].to_vec(), from)
     }
 

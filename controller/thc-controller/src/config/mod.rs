@@ -308,6 +308,9 @@ impl TargetOptions {
             return Err(value("target.patience", "0s", "give the time that an answer may take, such as 20s"));
         }
         let program = Program::from_p4info(&info)?;
+        if self.ip.is_ipv6() && (loads.is_some() || program.source) {
+            return Err(value("target.ip", self.ip, "switches speak IPv4: give the switch's IPv4 address"));
+        }
         let pass_ports: Vec<u16> =
             self.pass_ports.iter().map(|&number| port("pass_ports", number)).collect::<Result<_, _>>()?;
         if pass_ports.is_empty() && matches!(program.passes, Passes::Cells { .. }) {

@@ -165,10 +165,14 @@ fn a_neighbour_that_comes_back_with_another_address_is_found_again() {
     drain(&mut a);
     drop(b);
     // The pair's names open once, so the second life of the host is a frame that it would send.
-    let news = Arp { asks: true, sender: (mac(77), *at(2).ip()), target: (MacAddr([0; 6]), *at(2).ip()) };
+    let news = Arp {
+        asks: true,
+        sender: (mac(77), *end(2, 9000).ip()),
+        target: (MacAddr([0; 6]), *end(2, 9000).ip()),
+    };
     handle(&a.endpoint, &mut a.tx, 0, &news.emit(), Foreign::Arp);
     a.send_run(at(2), b"again", 5).unwrap();
-    let place = a.endpoint.neighbours.enter(*at(2).ip()).unwrap();
+    let place = a.endpoint.neighbours.enter(*end(2, 9000).ip()).unwrap();
     let word = a.endpoint.neighbours.word(place);
     assert_eq!(crate::dpdk::neighbours::Neighbours::reach(word), Some(Reach { mac: mac(77), device: 0 }));
 }
@@ -177,9 +181,9 @@ fn a_neighbour_that_comes_back_with_another_address_is_found_again() {
 fn fixed_neighbours_need_no_arp_and_gateways_carry_what_is_far() {
     let [one, other] = pair();
     let mut a = endpoint(&DpdkConfig {
-        neighbours: vec![Neighbour { address: *at(2).ip(), mac: mac(2), device: 0 }],
+        neighbours: vec![Neighbour { address: *end(2, 9000).ip(), mac: mac(2), device: 0 }],
         prefix: 30,
-        gateway: Some(*at(2).ip()),
+        gateway: Some(*end(2, 9000).ip()),
         ..config(1, &[one])
     });
     let mut b = endpoint(&config(2, &[other]));

@@ -442,7 +442,7 @@ fn endpoints_of_a_host_share_its_wires() {
     let net = SimNet::new(SimConfig { latency: Duration::ZERO, framing: 38, ..SimConfig::default() });
     let at = |host: u8, port: u16| Peer::from(([10, 0, 0, host], port));
     for host in 1..=3 {
-        net.set_host([10, 0, 0, host].into(), Some(1_000_000_000));
+        net.set_host([10, 0, 0, host], Some(1_000_000_000));
     }
     let mut found = Vec::new();
     net.take_arrivals(&mut found);

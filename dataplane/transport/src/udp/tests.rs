@@ -2,7 +2,7 @@
 
 use std::{
     collections::VecDeque,
-    net::{Ipv4Addr, SocketAddr, SocketAddrV4, UdpSocket as StdSocket},
+    net::{IpAddr, Ipv4Addr, SocketAddr, SocketAddrV4, UdpSocket as StdSocket},
     time::{Duration, Instant},
 };
 
@@ -122,7 +122,7 @@ fn the_bits_of_congestion_arrive() {
         let mut server = UdpIo::bind(config).unwrap();
         let mut workers = [bind(true, true), bind(true, true)];
         let peers = workers.each_ref().map(|worker| worker.local());
-        server.answer_from(peers[1], Some(Ipv4Addr::new(127, 0, 0, 7)));
+        server.answer_from(peers[1], Some([127, 0, 0, 7].into()));
         let mut expected = Vec::new();
         for ecn in [0, 2, 1, 3, 0] {
             server.send_run_with(peers[0], &[ecn; 25], 10, ecn).unwrap();
@@ -167,7 +167,7 @@ fn multicast_of_long_runs_reaches_many() {
         let mut server = UdpIo::bind(config).unwrap();
         let mut workers: Vec<_> = (0..19).map(|_| bind(true, true)).collect();
         let peers: Vec<Peer> = workers.iter().map(|worker| worker.local()).collect();
-        let source = Ipv4Addr::new(127, 0, 0, 7);
+        let source = IpAddr::from([127, 0, 0, 7]);
         server.answer_from(peers[17], Some(source));
         let run: Vec<u8> = (0..150 * 1044 - 5).map(|i| (i % 251) as u8).collect();
         server.send_run_to_all(&peers, &run, 1044, 2).unwrap();
@@ -179,7 +179,7 @@ fn multicast_of_long_runs_reaches_many() {
             });
             assert_eq!(count, 150);
             assert!(got.iter().map(Vec::as_slice).eq(run.chunks(1044)), "worker {number}");
-            assert_eq!(from, Some(if number == 17 { source } else { Ipv4Addr::LOCALHOST }));
+            assert_eq!(from, Some(if number == 17 { source } else { Ipv4Addr::LOCALHOST.into() }));
         }
         let stats = server.stats();
         assert_eq!((stats.packets_out, stats.send_errors), (19 * 150, 0));
@@ -376,4 +376,60 @@ fn a_socket_can_move_to_another_thread() {
     let receiver = std::thread::spawn(move || drain(&mut b, 5, |_, _| ()));
     a.send_run(to, &[0; 50], 10).unwrap();
     assert_eq!(receiver.join().unwrap(), 5);
+}
+
+/// A socket on every address of both kinds, and its peers on one of either.
+#[test]
+fn a_socket_of_ipv6_has_peers_of_both_kinds() {
+    let open = |addr: &str, gso| {
+        UdpIo::bind(UdpConfig { gso, answer_as_asked: true, ..UdpConfig::new(addr.parse().unwrap()) })
+    };
+    if let Err(error) = open("[::1]:0", true) {
+        println!("not run: {error}");
+        return;
+    }
+    for gso in [true, false] {
+        let mut server = open("[::]:0", gso).unwrap();
+        let port = server.local().port();
+        let mut workers =
+            [open("[::1]:0", gso).unwrap(), open("127.0.0.1:0", gso).unwrap(), open("[::]:0", gso).unwrap()];
+        let asked = [format!("[::1]:{port}"), format!("127.0.0.7:{port}"), format!("127.0.0.7:{port}")];
+        for (worker, asked) in workers.iter_mut().zip(&asked) {
+            worker.send_run_with(asked.parse().unwrap(), &[7; 30], 10, 2).unwrap();
+        }
+        let mut origins: Vec<Origin> = Vec::new();
+        while origins.len() < 9 {
+            assert!(server.wait(Duration::from_secs(5)).unwrap());
+            server.recv_burst_at(&mut |origin, _| origins.push(origin)).unwrap();
+        }
+        let peers: Vec<Peer> = origins.chunks(3).map(|of_one| of_one[0].from).collect();
+        for ((origin, worker), asked) in origins.chunks(3).map(|of_one| of_one[0]).zip(&workers).zip(&asked) {
+            // One of IPv4 is known as such, whatever the sockets are.
+            assert_eq!(origin.from.port(), worker.local().port());
+            assert_eq!(origin.from.is_ipv4(), asked.starts_with("127"));
+            assert_eq!((origin.at, origin.ecn), (Some(asked.parse::<Peer>().unwrap().ip()), 2));
+        }
+        for origin in &origins {
+            server.answer_from(origin.from, origin.at);
+        }
+        server.send_run_to_all(&peers, &[9; 50], 10, 2).unwrap();
+        for &peer in &peers {
+            server.send_run_with(peer, &[9; 20], 10, 0).unwrap();
+        }
+        for (worker, asked) in workers.iter_mut().zip(&asked) {
+            let mut seen = Vec::new();
+            while seen.len() < 7 {
+                assert!(worker.wait(Duration::from_secs(5)).unwrap());
+                worker.recv_burst_at(&mut |origin, _| seen.push((origin.from, origin.ecn))).unwrap();
+            }
+            assert!(seen.iter().all(|(from, _)| *from == asked.parse().unwrap()), "{seen:?}");
+            assert_eq!(seen.iter().filter(|(_, ecn)| *ecn == 2).count(), 5);
+        }
+        let stats = server.stats();
+        // 28 bytes of headers before a datagram of IPv4, 48 before one of IPv6.
+        assert_eq!((stats.packets_in, stats.bytes_in), (9, 9 * 10 + 6 * 28 + 3 * 48));
+        assert_eq!((stats.packets_out, stats.bytes_out), (21, 21 * 10 + 14 * 28 + 7 * 48));
+        let error = workers[1].send_run(peers[0], b"x", 1).unwrap_err().to_string();
+        assert!(error.contains("bind it to [::]"), "{error}");
+    }
 }

@@ -60,7 +60,7 @@ impl<K: Kernels> Crowd<K> {
         let jobs: Vec<Job> = (1..=count).map(|number| Job::new(&mut rng, number, seed)).collect();
         for host in 0..2 {
             let rate = [None, Some(1_000_000_000), Some(10_000_000_000)][rng.usize(..3)];
-            net.set_host(*address(host).ip(), rate);
+            net.set_host(address(host).ip(), rate);
         }
         let hosts = [0, 1].map(|share| Host::new(&net, share, &jobs, seed));
         jobs.iter().for_each(|job| book.add(job));

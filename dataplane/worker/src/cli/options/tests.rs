@@ -25,7 +25,7 @@ fn errors_name_the_key() {
         (&["--coordinates", "0"], "coordinates is 0"),
         (&["--coordinates", "9", "--repeat", "0"], "repeat is 0"),
         (&["--coordinates", "9", "--ps", "nowhere"], "ps = \"nowhere\""),
-        (&["--coordinates", "9", "--ps", "[::1]:9"], "no IPv4 address"),
+        (&["--coordinates", "9", "--ps", "[fe80::1]:9"], "link-local"),
         (&["--coordinates", "9", "--timeout", "5"], "timeout = \"5\""),
         (&["--coordinates", "9", "--bind", "x"], "bind = \"x\""),
         (&["--coordinates", "9", "--inject", "loss=2"], "inject"),
