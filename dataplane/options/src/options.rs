@@ -20,8 +20,8 @@ use crate::tls::TlsOptions;
 #[derive(Args, Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct ServerOptions {
-    /// Address and UDP port to listen on; shards take the ports behind it. Port 0 lets the system choose
-    /// [default: 127.0.0.1:9000]
+    /// Address and UDP port to listen on, such as 0.0.0.0:9000, or [::]:9000 for IPv6 and IPv4; shards take the ports behind
+    /// it. Port 0 lets the system choose [default: 127.0.0.1:9000]
     #[arg(long, value_name = "ADDRESS:PORT", help_heading = "Server")]
     pub listen: Option<String>,
     /// Threads, each with its own port and its part of the slots [default: as many as `pin` names cores, else 1 for each 4

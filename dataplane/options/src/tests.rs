@@ -308,7 +308,7 @@ fn every_mistake_has_its_message() {
     let top = |line: &str| format!("{line}\n{SMALL}");
     let cases = [
         (String::new(), "no job is configured: add a [[job]] section"),
-        (top("listen = \"here\""), "listen is \"here\": give an IPv4 address and a port"),
+        (top("listen = \"here\""), "listen is \"here\": give an address"),
         (top("listen = \"[::1]:9000\""), "give an IPv4 address"),
         (top("listen = 9000"), "line 1: listen: invalid type: integer `9000`, expected a string"),
         (
@@ -336,7 +336,7 @@ fn every_mistake_has_its_message() {
         ),
         (
             top("share = \"0/2\"\nshares = [\"127.0.0.1:1\", \"nowhere\"]"),
-            "shares is \"nowhere\": write IPv4 addresses or names with ports",
+            "shares is \"nowhere\": write addresses",
         ),
         (
             job("max_workers = 4"),

@@ -60,10 +60,7 @@ impl RawWorker {
     }
 
     pub fn address(&self) -> SocketAddr {
-        match self.socket.local_addr().unwrap() {
-            std::net::SocketAddr::V4(address) => address,
-            address => panic!("{address}"),
-        }
+        self.socket.local_addr().unwrap()
     }
 
     /// Sends what the joiner wants sent now.

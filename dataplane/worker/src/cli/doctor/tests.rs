@@ -363,6 +363,18 @@ fn the_route_decides_the_interface() {
     for (to, interface) in cases {
         assert_eq!(link::towards(&host, to.parse().unwrap()).unwrap(), interface, "{to}");
     }
+    let none = "00000000000000000000000000000000";
+    let network = "fd770000000000000000000000000000";
+    let routes = [
+        format!("{network} 40 {none} 00 {none} 00000100 00000001 00000000 00000001     eth1\n"),
+        format!("{none} 00 {none} 00 {network} 00000400 00000001 00000000 00000003     eth0\n"),
+        format!("{none} 00 {none} 00 {none} ffffffff 00000001 00000000 00200200       lo\n"),
+    ];
+    fake.file("proc/net/ipv6_route", &routes.concat());
+    fake.file("proc/net/if_inet6", "fd770000000000000000000000000002 02 40 00 80     eth1\n");
+    for (to, interface) in [("fd77::9", "eth1"), ("2001:db8::1", "eth0"), ("fd77::2", "lo"), ("::1", "lo")] {
+        assert_eq!(link::towards(&host, to.parse().unwrap()).unwrap(), interface, "{to}");
+    }
     fake.file("proc/net/route", "Iface Destination\n");
     only(&fake.udp(), Wrong, "link", "no route to 10.0.0.1", "ip route");
 }

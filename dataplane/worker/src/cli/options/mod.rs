@@ -114,7 +114,7 @@ enum Travel {
 #[derive(Clone, Debug, Default, Deserialize, clap::Args)]
 #[serde(deny_unknown_fields, default)]
 struct Keys {
-    /// The parameter server; or thc://CONTROLLER:PORT/JOB, where the controller tells server, job, cookie and, unless
+    /// The parameter server, such as ps:9000 or [fd00::1]:9000; or thc://CONTROLLER:PORT/JOB, where the controller tells server, job, cookie and, unless
     /// given, this worker's number [default: 127.0.0.1:9000]
     #[arg(long, value_name = "HOST:PORT", help_heading = "Group")]
     ps: Option<String>,
