@@ -3,7 +3,7 @@
 use crate::book::{Book, Job, Placement, Session, Table};
 use crate::config::TargetConfig;
 use crate::error::ControllerError;
-use crate::program::{Lookups, Passes};
+use crate::program::{Lookups, Passes, snake};
 use crate::rack::Rack;
 use crate::tables::{
     Address, ControlPlane, Job as JobRow, JobTable, Lookup, LookupBytes, LoopbackPort, Member, OwnAddress,
@@ -67,7 +67,7 @@ pub fn wanted_but(target: &TargetConfig, book: &Book, but: &Exclusions) -> Resul
     }
     match target.program.passes {
         Passes::Ports { later } => {
-            for (pass, &port) in (1..=later).zip(target.pass_ports.iter().cycle()) {
+            for (pass, port) in (1..=later).zip(snake(&target.pass_ports)) {
                 wanted.row(schema, &Pass { pass, port, first_cell: None })?;
             }
         }
