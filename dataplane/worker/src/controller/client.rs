@@ -26,8 +26,8 @@ pub fn runtime() -> Result<Runtime, Status> {
 pub fn ask(controller: &Controller, request: JoinRequest) -> Result<JoinResponse, Status> {
     let question = || {
         runtime()?.block_on(async {
-            let mut client = connect(controller).await?;
-            Ok(client.join(request).await?.into_inner())
+            let joined = first_there(controller, async |mut client| client.join(request.clone()).await);
+            Ok(joined.await?.0.into_inner())
         })
     };
     std::thread::scope(|scope| {
@@ -37,10 +37,34 @@ pub fn ask(controller: &Controller, request: JoinRequest) -> Result<JoinResponse
     })
 }
 
+/// Asks each of a job's controllers until one answers that is not away and does not stand by: its answer, and the connection to it.
+pub async fn first_there<T>(
+    controller: &Controller,
+    ask: impl AsyncFn(ControlClient<Channel>) -> Result<T, Status>,
+) -> Result<(T, ControlClient<Channel>), Status> {
+    let mut away = Status::unavailable("no controller");
+    for endpoint in controller.url.endpoints() {
+        let asked = async {
+            let client = connect(controller, endpoint).await?;
+            Ok((ask(client.clone()).await?, client))
+        };
+        match asked.await {
+            Err(status) if is_away(&status) => away = status,
+            answer => return answer,
+        }
+    }
+    Err(away)
+}
+
+/// Whether a controller cannot be asked, and another one might.
+fn is_away(status: &Status) -> bool {
+    matches!(status.code(), Code::Unavailable | Code::DeadlineExceeded | Code::Cancelled)
+}
+
 /// A connection.
-pub async fn connect(controller: &Controller) -> Result<ControlClient<Channel>, Status> {
+async fn connect(controller: &Controller, endpoint: String) -> Result<ControlClient<Channel>, Status> {
     let url = &controller.url;
-    let mut endpoint = Endpoint::from_shared(url.endpoint())
+    let mut endpoint = Endpoint::from_shared(endpoint)
         .map_err(|error| Status::invalid_argument(format!("{url}: {error}")))?
         .connect_timeout(PATIENCE)
         .timeout(PATIENCE);

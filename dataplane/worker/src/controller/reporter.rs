@@ -54,11 +54,12 @@ async fn send(
     connection: &mut Option<ControlClient<Channel>>,
     request: ReportRequest,
 ) -> Result<(), tonic::Status> {
-    let client = match connection {
-        Some(client) => client,
-        None => connection.insert(client::connect(controller).await?),
-    };
-    client.report(request).await.map(|_| ())
+    if let Some(client) = connection {
+        return client.report(request).await.map(|_| ());
+    }
+    let report = async |mut client: ControlClient<Channel>| client.report(request.clone()).await;
+    *connection = Some(client::first_there(controller, report).await?.1);
+    Ok(())
 }
 
 fn report(stats: &Stats) -> WorkerReport {

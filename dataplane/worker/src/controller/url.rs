@@ -1,4 +1,4 @@
-//! `thc://controller:port/job`.
+//! `thc://controller:port/job`, or `thc://one,other/job` of a pair of controllers.
 
 use std::fmt;
 use std::str::FromStr;
@@ -7,7 +7,7 @@ use thc_control_proto::DEFAULT_PORT;
 /// A job at a controller.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ControllerUrl {
-    authority: String,
+    authorities: Vec<String>,
     job: String,
     tls: bool,
 }
@@ -31,21 +31,23 @@ impl ControllerUrl {
         self.tls
     }
 
-    /// Host and port.
+    /// Host and port of the controllers, one of which has the job.
     #[must_use]
-    pub fn authority(&self) -> &str {
-        &self.authority
+    pub fn authorities(&self) -> &[String] {
+        &self.authorities
     }
 
-    /// As gRPC wants it.
-    pub(crate) fn endpoint(&self) -> String {
-        format!("{}://{}", if self.tls { "https" } else { "http" }, self.authority)
+    /// As gRPC wants them.
+    pub(crate) fn endpoints(&self) -> impl Iterator<Item = String> {
+        let scheme = if self.tls { "https" } else { "http" };
+        self.authorities.iter().map(move |authority| format!("{scheme}://{authority}"))
     }
 }
 
 impl fmt::Display for ControllerUrl {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}://{}/{}", if self.tls { "thcs" } else { "thc" }, self.authority, self.job)
+        let scheme = if self.tls { "thcs" } else { "thc" };
+        write!(f, "{scheme}://{}/{}", self.authorities.join(","), self.job)
     }
 }
 
@@ -61,22 +63,28 @@ impl FromStr for ControllerUrl {
             "thcs" => true,
             _ => return Err(wrong()),
         };
-        let (authority, job) = rest.split_once('/').ok_or_else(wrong)?;
+        let (authorities, job) = rest.split_once('/').ok_or_else(wrong)?;
         let job = job.trim_end_matches('/');
-        let host = authority.rsplit_once(':').map_or(authority, |(host, _)| host);
-        if host.is_empty() || job.is_empty() || job.contains(['/', '?', '#', ' ']) || authority.contains('@')
-        {
+        if job.is_empty() || job.contains(['/', '?', '#', ' ']) {
             return Err(wrong());
         }
-        let bracketed = authority.ends_with(']');
-        let authority = match authority.rsplit_once(':') {
-            Some((_, port)) if !bracketed => {
-                port.parse::<u16>().ok().filter(|port| *port > 0).ok_or_else(wrong)?;
-                authority.to_owned()
-            }
-            _ => format!("{authority}:{DEFAULT_PORT}"),
-        };
-        Ok(ControllerUrl { authority, job: job.to_owned(), tls })
+        let authorities = authorities.split(',').map(with_port).collect::<Option<_>>().ok_or_else(wrong)?;
+        Ok(ControllerUrl { authorities, job: job.to_owned(), tls })
+    }
+}
+
+/// Host and port, the port the usual one unless it is given; none if it is no such thing.
+fn with_port(authority: &str) -> Option<String> {
+    let host = authority.rsplit_once(':').map_or(authority, |(host, _)| host);
+    if host.is_empty() || authority.contains('@') {
+        return None;
+    }
+    match authority.rsplit_once(':') {
+        Some((_, port)) if !authority.ends_with(']') => {
+            port.parse::<u16>().ok().filter(|port| *port > 0)?;
+            Some(authority.to_owned())
+        }
+        _ => Some(format!("{authority}:{DEFAULT_PORT}")),
     }
 }
 
@@ -92,9 +100,11 @@ mod tests {
             ("thc://head/train/", "thc://head:9700/train", "http://head:9700"),
             ("thcs://10.0.0.1:1/a.b-c", "thcs://10.0.0.1:1/a.b-c", "https://10.0.0.1:1"),
             ("thc://[::1]/x", "thc://[::1]:9700/x", "http://[::1]:9700"),
+            ("thc://a,b:1/x", "thc://a:9700,b:1/x", "http://a:9700 http://b:1"),
         ] {
             let url: ControllerUrl = text.parse().unwrap();
-            assert_eq!((url.to_string(), url.endpoint()), (shown.to_owned(), endpoint.to_owned()));
+            let endpoints: Vec<String> = url.endpoints().collect();
+            assert_eq!((url.to_string(), endpoints.join(" ")), (shown.to_owned(), endpoint.to_owned()));
         }
         for text in [
             "head:9700",
@@ -106,6 +116,8 @@ mod tests {
             "thc://h/",
             "thc://h/a/b",
             "thc://u@h/a",
+            "thc://h,/a",
+            "thc://,h/a",
         ] {
             let error = text.parse::<ControllerUrl>().unwrap_err();
             assert!(error.contains(text) && error.contains("thc://controller:9700/job"), "{error}");

@@ -9,6 +9,7 @@ use thc_transport::Backend;
 use thc_worker::{Controller, GroupConfig, Probe, ProbeAnswer, WorkerError, probe};
 
 const NAME: &str = "server";
+const CONTROLLER: &str = "controller";
 
 /// What the flags left open.
 #[derive(Clone, Copy, Debug)]
@@ -19,32 +20,39 @@ pub struct Known {
     pub worker: bool,
 }
 
-/// Whether a controller takes connections. More is not asked: it would give this worker a place.
+/// Whether a controller takes connections, of a pair at least one. More is not asked: it would give this worker a place.
 pub fn controller(controller: &Controller, patience: Duration) -> Check {
-    const NAME: &str = "controller";
-    let authority = controller.url.authority();
-    let mut addresses = match authority.to_socket_addrs() {
-        Ok(addresses) => addresses,
-        Err(error) => {
-            return Check::wrong(NAME, format!("{authority}: {error}"), "check the name, or give an address");
+    let mut wrong = None;
+    for authority in controller.url.authorities() {
+        match takes_connections(authority, patience) {
+            Ok(check) => return check,
+            Err(check) => wrong = wrong.or(Some(check)),
         }
-    };
+    }
+    wrong.unwrap_or_else(|| Check::wrong(CONTROLLER, "none is named", "write thc://controller/job"))
+}
+
+/// What there is to say of one controller, good or bad.
+fn takes_connections(authority: &str, patience: Duration) -> Result<Check, Check> {
+    let mut addresses = authority.to_socket_addrs().map_err(|error| {
+        Check::wrong(CONTROLLER, format!("{authority}: {error}"), "check the name, or give an address")
+    })?;
     let tried = addresses.try_fold(None, |_, address| match TcpStream::connect_timeout(&address, patience) {
         Ok(_) => Err(address),
         Err(error) => Ok(Some(error)),
     });
     match tried {
-        Err(address) => Check::ok(
-            NAME,
+        Err(address) => Ok(Check::ok(
+            CONTROLLER,
             format!(
                 "{address} takes connections; it tells the server on joining (--ps ADDRESS has that asked)"
             ),
-        ),
-        Ok(error) => Check::wrong(
-            NAME,
+        )),
+        Ok(error) => Err(Check::wrong(
+            CONTROLLER,
             format!("{authority}: {}", error.map_or("no address".to_owned(), |error| error.to_string())),
             "is thc-controller up, and do firewalls pass TCP?",
-        ),
+        )),
     }
 }
 
