@@ -237,6 +237,42 @@ impl BookFile {
         Ok(Some(kept))
     }
 
+    /// One that is there.
+    ///
+    /// # Errors
+    /// [`ControllerError::Read`]: it is not.
+    pub fn existing(path: &Path) -> Result<BookFile, ControllerError> {
+        fs::metadata(path).map_err(|cause| ControllerError::Read { path: path.to_owned(), cause })?;
+        Ok(BookFile::new(Some(path)))
+    }
+
+    /// Writes a book here, in place of whatever is there, as this format if one is given. Nobody looks whether this controller may.
+    ///
+    /// # Errors
+    /// [`ControllerError::State`]: it cannot be written, or there is no such format.
+    pub fn write_as<T: Serialize>(&self, book: &T, format: Option<u32>) -> Result<(), ControllerError> {
+        let Some(path) = &self.path else { return Ok(()) };
+        let format = format.unwrap_or(FORMAT);
+        if !(FIRST_FORMAT..=FORMAT).contains(&format) {
+            return Err(self.broken(format!("there is no format {format}: give {FIRST_FORMAT} to {FORMAT}")));
+        }
+        let Content { text: content, .. } = self.content(book)?;
+        // Whoever has read an older one finds that this is another.
+        let version = self.kept().ok().flatten().map_or(0, |kept| kept.version) + 1;
+        let kept = Kept { format, version, checksum: checksum(&content), content };
+        let text = serde_json::to_vec(&kept).map_err(|error| self.broken(error.to_string()))?;
+        replace(path, &text).map_err(|error| self.broken(error.to_string()))
+    }
+
+    /// Writes a book in place of whatever is there.
+    ///
+    /// # Errors
+    /// [`ControllerError::StandsBy`]: another controller may write, not this one. [`ControllerError::State`]: it cannot be written.
+    pub fn overwrite<T: Serialize>(&self, book: &T) -> Result<(), ControllerError> {
+        self.may_write()?;
+        self.write_as(book, None)
+    }
+
     /// What a book is now, to be written later: of several that are, the last one counts, in whichever order they are written. This
     /// asks no disk.
     ///

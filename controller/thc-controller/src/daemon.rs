@@ -2,9 +2,11 @@
 
 use crate::agent::Agent;
 use crate::book::Book;
-use crate::config::{Config, TargetConfig};
+use crate::config::{Config, TargetConfig, Tls};
 use crate::desk::Desk;
 use crate::error::ControllerError;
+use crate::notify::Notify;
+use crate::refusal::Refusal;
 use crate::service::Service;
 use crate::state::{AgentCommand, ControllerState, TargetHandle};
 use crate::{standby, tls, web};
@@ -43,6 +45,26 @@ impl Daemon {
     #[must_use]
     pub fn new(config: Config) -> Daemon {
         Daemon { config }
+    }
+
+    /// Whether it could run: certificates are such, declared jobs can be, and the file of jobs is whole. How many jobs are in that.
+    ///
+    /// # Errors
+    /// As [`Daemon::run`].
+    pub fn check(self) -> Result<usize, ControllerError> {
+        let book = Book::open(self.config.state.as_deref())?;
+        let kept = book.jobs.len();
+        if let Some(tls) = &self.config.tls {
+            secured(tls)?;
+        }
+        for target in self.config.targets.iter().filter(|target| target.address.starts_with("https://")) {
+            tls::of_target(target)?;
+        }
+        let handle = |config| TargetHandle { config, commands: mpsc::channel(1).0 };
+        let targets = self.config.targets.into_iter().map(handle).collect();
+        let desk = Desk::new(Arc::new(ControllerState::new(book, targets)));
+        desk.check(&self.config.jobs).map_err(impossible)?;
+        Ok(kept)
     }
 
     /// Runs until `stop`; the targets then go on as they are. `ready` is called when it can be asked; targets that
@@ -117,17 +139,21 @@ impl Daemon {
                 () = sampled.sample() => {}
             }
         });
+        let (carrying, mut end) = (desk.clone(), stopped.clone());
+        tasks.spawn(async move {
+            tokio::select! {
+                _ = end.wait_for(|stop| *stop) => {}
+                () = carrying.carry_out() => {}
+            }
+        });
         let http = page.as_ref().map(|(_, address)| *address);
         if let Some((listener, _)) = page {
             tasks.spawn(web::serve(listener, desk.clone(), stopped.clone()));
         }
-        let mut server = Server::builder();
-        if let Some(tls) = &config.tls {
-            let what = "the service".to_owned();
-            server = server
-                .tls_config(tls::of_service(tls))
-                .map_err(|error| ControllerError::Tls { what, message: error.to_string() })?;
-        }
+        let mut server = match &config.tls {
+            Some(tls) => secured(tls)?,
+            None => Server::builder(),
+        };
         let service =
             ControlServer::new(Service { desk, roles: config.roles }).max_decoding_message_size(MAX_MESSAGE);
         let mut end = stopped.clone();
@@ -137,14 +163,27 @@ impl Daemon {
                 let _ = end.wait_for(|stop| *stop).await;
             },
         );
+        let notify = Notify::from_environment();
+        notify.say("READY=1");
         ready(Addresses { listen, http });
         tokio::pin!(serving);
         tokio::pin!(stop);
+        let alive = async {
+            let Some(every) = notify.alive else { return std::future::pending::<()>().await };
+            let mut ticks = tokio::time::interval(every);
+            loop {
+                // Whoever holds the only thread up keeps this from being said.
+                ticks.tick().await;
+                notify.say("WATCHDOG=1");
+            }
+        };
         let ended = tokio::select! {
             () = &mut stop => Ok(()),
+            () = alive => Ok(()),
             result = &mut serving => result
                 .map_err(|error| ControllerError::Listen { address: listen, message: error.to_string() }),
         };
+        notify.say("STOPPING=1");
         let _ = stopping.send(true);
         while tasks.join_next().await.is_some() {}
         ended
@@ -177,13 +216,21 @@ async fn serve(shared: &Arc<ControllerState>, queues: Queues, mut stop: watch::R
     queues
 }
 
-/// Makes the jobs of the configuration.
+/// Makes jobs what the configuration says.
 async fn configured(desk: &Desk, jobs: &[JobSpec]) -> Result<(), ControllerError> {
-    desk.create_configured(jobs).await.map_err(|refusal| ControllerError::Value {
-        key: "job".to_owned(),
-        value: "impossible".to_owned(),
-        mend: refusal.message,
-    })
+    desk.apply_configured(jobs).await.map_err(impossible)
+}
+
+fn impossible(refusal: Refusal) -> ControllerError {
+    ControllerError::Value { key: "job".to_owned(), value: "impossible".to_owned(), mend: refusal.message }
+}
+
+/// A service that shows these certificates.
+fn secured(tls: &Tls) -> Result<Server, ControllerError> {
+    let what = "the service".to_owned();
+    Server::builder()
+        .tls_config(tls::of_service(tls))
+        .map_err(|error| ControllerError::Tls { what, message: error.to_string() })
 }
 
 /// What to say if strangers may ask the service. `tls` says whether clients need certificates, if it has any.

@@ -57,6 +57,21 @@ pub fn findings(seen: &Seen<'_>, slow: impl Fn(&str) -> Option<u32>) -> Vec<Find
             ));
         }
     }
+    for target in targets.iter().filter(|t| job.places.iter().any(|place| place.target == t.name)) {
+        if !target.differences.is_empty() {
+            let (name, rows) = (&target.name, target.differences.len());
+            let what = format!("target {name}: somebody else has changed {rows} of its rows");
+            let mend = format!(
+                "see `thc-controller target diff {name}`; with --repair they become what was written"
+            );
+            found.push(problem(None, what, &mend));
+        }
+        if target.drained && !job.places.iter().any(|place| place.running) {
+            let what = format!("target {} is drained: no session begins there", target.name);
+            let mend = format!("end that by `thc-controller target undrain {}`", target.name);
+            found.push(note(None, what, &mend));
+        }
+    }
     let least = job.spec.as_ref().and_then(|spec| spec.min_workers);
     if !job.places.iter().any(|place| place.running) {
         for place in job.places.iter().filter(|place| place.connected) {
@@ -91,7 +106,7 @@ pub fn findings(seen: &Seen<'_>, slow: impl Fn(&str) -> Option<u32>) -> Vec<Find
     of_nobody(recent, &mut found);
     if found.iter().all(|finding| finding.severity() == Severity::Ok) {
         let what = format!("the session runs: {members} workers, {results} results");
-        found.insert(0, Finding { severity: Severity::Ok.into(), what, mend: String::new(), worker: None });
+        found.insert(0, Finding { severity: Severity::Ok.into(), what, ..Finding::default() });
     }
     found
 }
@@ -284,11 +299,11 @@ fn mend_of(name: &str) -> &'static str {
 }
 
 fn problem(worker: Option<u32>, what: String, mend: &str) -> Finding {
-    Finding { severity: Severity::Problem.into(), what, mend: mend.to_owned(), worker }
+    Finding { severity: Severity::Problem.into(), what, mend: mend.to_owned(), worker, since: 0 }
 }
 
 fn note(worker: Option<u32>, what: String, mend: &str) -> Finding {
-    Finding { severity: Severity::Note.into(), what, mend: mend.to_owned(), worker }
+    Finding { severity: Severity::Note.into(), what, mend: mend.to_owned(), worker, since: 0 }
 }
 
 #[cfg(test)]

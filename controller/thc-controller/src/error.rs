@@ -101,8 +101,12 @@ pub enum ControllerError {
     },
     /// A target has another program than it is to load, and sessions that would be lost with it.
     #[error(
-        "target {target}: it has another program than its device_config, with other tables, and loading that ends the sessions of {}: when they are over, or after `job delete`, it is loaded",
-        jobs.join(", ")
+        "target {target}: it has another program than its device_config, with other tables: {}",
+        if jobs.is_empty() {
+            "run the controller with --replace-program to load that, which empties the target".to_owned()
+        } else {
+            format!("loading that ends the sessions of {}; when they are over, or after `session end`, it is loaded", jobs.join(", "))
+        }
     )]
     OtherProgram {
         /// Its name.

@@ -19,9 +19,12 @@ mod daemon;
 mod desk;
 mod device_config;
 mod diagnose;
+mod difference;
 mod error;
+mod events;
 mod live;
 mod lookup_entries;
+mod notify;
 pub mod plan;
 mod program;
 mod rack;
@@ -30,6 +33,7 @@ mod refusal;
 mod roles;
 mod schema;
 mod service;
+mod since;
 mod spec;
 mod standby;
 mod state;
@@ -39,10 +43,11 @@ mod tls;
 mod wanted;
 mod web;
 
-pub use book::Book;
+pub use book::{Book, back_up, restore};
 pub use capacity::{Capacity, Forms, Rows};
 pub use config::{
     Config, Options, StationOptions, TargetConfig, TargetOptions, Tls, TlsOptions, asked_rack, asked_table,
+    declared_jobs,
 };
 pub use daemon::{Addresses, Daemon};
 pub use desk::Desk;

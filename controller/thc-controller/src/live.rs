@@ -4,9 +4,10 @@ use crate::book::Placement;
 use crate::capacity::{Forms, WORKER_BITS};
 use crate::counted::{ANSWERS, Counted, IN_SUMS, JobCounted};
 use crate::error::ControllerError;
-use crate::target::Target;
+use crate::target::{Requests, Target};
 use std::collections::BTreeMap;
 use std::time::Instant;
+use thc_control_proto::v1;
 use thc_protocol::aggregator::DropReason;
 
 /// Cells of a worker in `events`.
@@ -49,6 +50,16 @@ pub struct View {
     pub carrier: [u64; CARRIER.len()],
     /// By the job's name and worker.
     pub heard: BTreeMap<(String, u8), Heard>,
+    /// The election id by which this controller is its primary one.
+    pub election_id: u64,
+    /// When its rows were compared with what was written last.
+    pub compared: Option<Instant>,
+    /// Where they differed then, and still do.
+    pub differences: Vec<v1::Difference>,
+    /// How often differences were repaired.
+    pub repairs: u64,
+    /// Requests to it by kind, since it was connected.
+    pub requests: BTreeMap<&'static str, Requests>,
 }
 
 /// Reads the packets and bytes of jobs' workers: of each placement and number of workers.

@@ -5,10 +5,13 @@ use crate::refusal::Refusal;
 use crate::roles::{Role, Roles};
 use thc_control_proto::v1::control_server::Control;
 use thc_control_proto::v1::{
-    CreateJobRequest, DeleteJobRequest, DeleteJobResponse, DeleteTableRequest, DeleteTableResponse,
-    DiagnoseRequest, DiagnoseResponse, GetJobRequest, InstallTableRequest, Job, JoinRequest, JoinResponse,
-    ListJobsRequest, ListJobsResponse, ListTablesRequest, ListTablesResponse, ListTargetsRequest,
-    ListTargetsResponse, ReadCountersRequest, ReadCountersResponse, ReportRequest, ReportResponse, Table,
+    ApplyJobsRequest, ApplyJobsResponse, CompareTargetRequest, CompareTargetResponse, CreateJobRequest,
+    DeleteJobRequest, DeleteJobResponse, DeleteTableRequest, DeleteTableResponse, DiagnoseRequest,
+    DiagnoseResponse, DrainTargetRequest, DrainTargetResponse, EndSessionRequest, EndSessionResponse,
+    EvictWorkerRequest, EvictWorkerResponse, GetJobRequest, InstallTableRequest, Job, JoinRequest,
+    JoinResponse, ListEventsRequest, ListEventsResponse, ListJobsRequest, ListJobsResponse,
+    ListTablesRequest, ListTablesResponse, ListTargetsRequest, ListTargetsResponse, ReadCountersRequest,
+    ReadCountersResponse, ReadRowsRequest, ReadRowsResponse, ReportRequest, ReportResponse, Table,
     UpdateJobRequest,
 };
 use tonic::{Request, Response, Status, async_trait};
@@ -92,6 +95,75 @@ impl Control for Service {
         _: Request<ListTargetsRequest>,
     ) -> Result<Response<ListTargetsResponse>, Status> {
         Ok(Response::new(ListTargetsResponse { targets: self.desk.targets() }))
+    }
+
+    async fn read_rows(
+        &self,
+        request: Request<ReadRowsRequest>,
+    ) -> Result<Response<ReadRowsResponse>, Status> {
+        // Cookies are among them.
+        self.roles.check(Role::Operator, &request)?;
+        Ok(Response::new(ReadRowsResponse { rows: self.desk.rows(&request.into_inner().target).await? }))
+    }
+
+    async fn compare_target(
+        &self,
+        request: Request<CompareTargetRequest>,
+    ) -> Result<Response<CompareTargetResponse>, Status> {
+        self.roles.check(Role::Operator, &request)?;
+        let (desk, asked) = (self.desk.clone(), request.into_inner());
+        let asked_repair = asked.repair;
+        let work = async move { desk.compare(&asked.target, asked.repair).await };
+        let differences = finish(work).await?;
+        let repaired = asked_repair && !differences.is_empty();
+        Ok(Response::new(CompareTargetResponse { differences, repaired }))
+    }
+
+    async fn drain_target(
+        &self,
+        request: Request<DrainTargetRequest>,
+    ) -> Result<Response<DrainTargetResponse>, Status> {
+        self.roles.check(Role::Operator, &request)?;
+        let (desk, asked) = (self.desk.clone(), request.into_inner());
+        let running = finish(async move { desk.drain(&asked.target, asked.drained).await }).await?;
+        Ok(Response::new(DrainTargetResponse { running }))
+    }
+
+    async fn list_events(
+        &self,
+        request: Request<ListEventsRequest>,
+    ) -> Result<Response<ListEventsResponse>, Status> {
+        Ok(Response::new(ListEventsResponse { events: self.desk.events(&request.into_inner()) }))
+    }
+
+    async fn apply_jobs(
+        &self,
+        request: Request<ApplyJobsRequest>,
+    ) -> Result<Response<ApplyJobsResponse>, Status> {
+        self.roles.check(Role::Operator, &request)?;
+        let (desk, asked) = (self.desk.clone(), request.into_inner());
+        let changes = finish(async move { desk.apply(&asked).await }).await?;
+        Ok(Response::new(ApplyJobsResponse { changes }))
+    }
+
+    async fn end_session(
+        &self,
+        request: Request<EndSessionRequest>,
+    ) -> Result<Response<EndSessionResponse>, Status> {
+        self.roles.check(Role::Operator, &request)?;
+        let (desk, job) = (self.desk.clone(), request.into_inner().job);
+        let targets = finish(async move { desk.end_session(&job).await }).await?;
+        Ok(Response::new(EndSessionResponse { targets }))
+    }
+
+    async fn evict_worker(
+        &self,
+        request: Request<EvictWorkerRequest>,
+    ) -> Result<Response<EvictWorkerResponse>, Status> {
+        self.roles.check(Role::Operator, &request)?;
+        let (desk, asked) = (self.desk.clone(), request.into_inner());
+        let targets = finish(async move { desk.evict(&asked.job, asked.worker).await }).await?;
+        Ok(Response::new(EvictWorkerResponse { targets }))
     }
 
     async fn read_counters(

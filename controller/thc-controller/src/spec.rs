@@ -277,6 +277,18 @@ impl Spec {
         validated(options, shared, self.rack.as_ref())
     }
 
+    /// Whether it can become this at a boundary of a session, whose workers keep what they were told when they joined.
+    #[must_use]
+    pub fn may_become(&self, next: &Spec) -> bool {
+        let kept = |spec: &Spec| {
+            let Spec {
+                number, cookie, seed, data_slots, norm_slots, block, best_effort, deadline_ms, ..
+            } = *spec;
+            (number, cookie, seed, data_slots, norm_slots, block, best_effort, deadline_ms)
+        };
+        kept(self) == kept(next) && self.rack == next.rack && self.servers == next.servers
+    }
+
     /// Whether its workers may go on without a slot (P9).
     #[must_use]
     pub fn may_skip(&self) -> bool {

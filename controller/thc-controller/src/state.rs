@@ -3,20 +3,53 @@
 use crate::book::Book;
 use crate::config::TargetConfig;
 use crate::error::ControllerError;
+use crate::events::{About, Events};
 use crate::live::View;
 use crate::rates::Rates;
 use crate::refusal::Refusal;
+use crate::since::Since;
 use crate::spec::ShareServers;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use thc_control_proto::v1::WorkerReport;
+use thc_control_proto::v1::{self, WorkerReport};
 use tokio::sync::{mpsc, oneshot};
 
 /// What an agent can be asked.
 #[derive(Debug)]
 pub enum AgentCommand {
     /// Write to the target what the book wants now.
-    Sync(oneshot::Sender<Result<(), ControllerError>>),
+    Sync(Answer<()>),
+    /// Read the rows that it holds.
+    Rows(Answer<Vec<v1::Row>>),
+    /// Look where they differ from what was written, and repair that if so asked.
+    Compare {
+        /// Whether to repair it.
+        repair: bool,
+        /// Where they differ.
+        answer: Answer<Vec<v1::Difference>>,
+    },
+    /// End a job's session there.
+    EndSession {
+        /// The job.
+        job: String,
+        /// Whether there was one.
+        answer: Answer<bool>,
+    },
+}
+
+/// To whoever has asked an agent.
+pub type Answer<T> = oneshot::Sender<Result<T, ControllerError>>;
+
+impl AgentCommand {
+    /// It is not done. Who has asked may have gone; that is no loss.
+    pub fn refuse(self, error: ControllerError) {
+        match self {
+            AgentCommand::Sync(answer) => drop(answer.send(Err(error))),
+            AgentCommand::Rows(answer) => drop(answer.send(Err(error))),
+            AgentCommand::Compare { answer, .. } => drop(answer.send(Err(error))),
+            AgentCommand::EndSession { answer, .. } => drop(answer.send(Err(error))),
+        }
+    }
 }
 
 /// A target as others see it.
@@ -44,6 +77,8 @@ pub struct ControllerState {
     views: Mutex<BTreeMap<String, View>>,
     reports: Mutex<BTreeMap<(String, u8), Reported>>,
     rates: Mutex<Rates>,
+    events: Mutex<Events>,
+    since: Mutex<Since>,
     /// The targets, in the order of the configuration.
     pub targets: Vec<TargetHandle>,
     /// One change of jobs or tables at a time.
@@ -82,6 +117,8 @@ impl ControllerState {
             views: Mutex::new(views),
             reports: Mutex::new(BTreeMap::new()),
             rates: Mutex::default(),
+            events: Mutex::default(),
+            since: Mutex::default(),
             targets,
             changing: tokio::sync::Mutex::new(()),
         }
@@ -122,6 +159,45 @@ impl ControllerState {
         lock(&self.rates)
     }
 
+    /// What has happened of late.
+    pub fn events(&self) -> MutexGuard<'_, Events> {
+        lock(&self.events)
+    }
+
+    /// Since when what is wrong with jobs has been so.
+    pub fn since(&self) -> MutexGuard<'_, Since> {
+        lock(&self.since)
+    }
+
+    /// Notes what has happened, in the log as well. This asks for no other lock.
+    pub fn tell(&self, about: About<'_>, what: &str) {
+        tracing::info!("{what}");
+        self.events().push(false, about, what);
+    }
+
+    /// The same of what somebody should look at.
+    pub fn warn(&self, about: About<'_>, what: &str) {
+        tracing::warn!("{what}");
+        self.events().push(true, about, what);
+    }
+
+    /// Asks the agent of a target.
+    ///
+    /// # Errors
+    /// There is no such target, or its agent refuses.
+    pub async fn ask<T>(
+        &self,
+        name: &str,
+        command: impl FnOnce(Answer<T>) -> AgentCommand,
+    ) -> Result<T, Refusal> {
+        let target = self.targets.iter().find(|target| target.config.name == name);
+        let target = target.ok_or_else(|| {
+            let there: Vec<&str> = self.targets.iter().map(|target| target.config.name.as_str()).collect();
+            Refusal::missing(format!("there is no target {name:?}, but {}", there.join(", ")))
+        })?;
+        answered(target, put(target, command).await).await
+    }
+
     /// Where the servers of a job are that have a share of its slots each.
     ///
     /// # Errors
@@ -154,24 +230,38 @@ impl ControllerState {
     pub async fn sync(&self, names: &[String]) -> Result<(), Refusal> {
         let mut answers = Vec::new();
         for target in self.targets.iter().filter(|target| names.contains(&target.config.name)) {
-            let (sender, answer) = oneshot::channel();
-            let gone = target.commands.send(AgentCommand::Sync(sender)).await.is_err();
-            answers.push((&target.config.name, (!gone).then_some(answer)));
+            answers.push((target, put(target, AgentCommand::Sync).await));
         }
         let mut first = Ok(());
-        for (name, answer) in answers {
-            let result = match answer {
-                Some(answer) => answer.await.ok(),
-                None => None,
-            };
-            let result = match result {
-                Some(result) => result.map_err(|error| Refusal::unavailable(error.to_string())),
-                None => Err(Refusal::unavailable(format!("target {name}: the controller is stopping"))),
-            };
+        for (target, answer) in answers {
+            let result = answered(target, answer).await;
             if first.is_ok() {
                 first = result;
             }
         }
         first
+    }
+}
+
+/// Puts a question to a target's agent. Without an agent its answer says so.
+async fn put<T>(
+    target: &TargetHandle,
+    command: impl FnOnce(Answer<T>) -> AgentCommand,
+) -> oneshot::Receiver<Result<T, ControllerError>> {
+    let (sender, answer) = oneshot::channel();
+    let _ = target.commands.send(command(sender)).await;
+    answer
+}
+
+async fn answered<T>(
+    target: &TargetHandle,
+    answer: oneshot::Receiver<Result<T, ControllerError>>,
+) -> Result<T, Refusal> {
+    match answer.await {
+        Ok(answer) => answer.map_err(|error| Refusal::unavailable(error.to_string())),
+        Err(_) => {
+            let text = format!("target {}: the controller is stopping", target.config.name);
+            Err(Refusal::unavailable(text))
+        }
     }
 }

@@ -190,6 +190,56 @@ impl Wanted {
         held
     }
 
+    /// All entries, those of lookup tables of bytes not among them unless they were read.
+    pub fn all_entries(&self) -> impl Iterator<Item = &TableEntry> {
+        self.entries.values().chain(self.defaults.values())
+    }
+
+    /// All groups.
+    pub fn groups(&self) -> impl Iterator<Item = (u32, &Group)> {
+        self.groups.iter().map(|(&number, group)| (number, group))
+    }
+
+    /// The entries that differ in `held`: as they are here, and as they are there.
+    ///
+    /// # Errors
+    /// [`ControllerError::P4Info`] if the program has no such tables.
+    pub fn different_entries(
+        &self,
+        held: &Wanted,
+        schema: &Schema,
+    ) -> Result<Vec<(Option<TableEntry>, Option<TableEntry>)>, ControllerError> {
+        let (mine, theirs) = (self.against(held, schema)?, held.against(self, schema)?);
+        let here = mine.iter().filter(|(key, entry)| theirs.get(*key) != Some(*entry));
+        let here = here.map(|(key, entry)| (Some(entry.clone()), theirs.get(key).cloned()));
+        let there = theirs.iter().filter(|(key, _)| !mine.contains_key(*key));
+        let there = there.map(|(_, entry)| (None, Some(entry.clone())));
+        let defaults = self.defaults.iter().filter(|(table, entry)| held.defaults.get(table) != Some(*entry));
+        let defaults =
+            defaults.map(|(table, entry)| (Some(entry.clone()), held.defaults.get(table).cloned()));
+        Ok(here.chain(there).chain(defaults).collect())
+    }
+
+    /// The groups that differ in `held`, but for those of other programs: number, as it is here, and as it is there.
+    ///
+    /// # Errors
+    /// [`ControllerError::P4Info`] if the program has no jobs.
+    pub fn different_groups<'a>(
+        &'a self,
+        held: &'a Wanted,
+        schema: &Schema,
+    ) -> Result<Vec<(u32, Option<&'a Group>, Option<&'a Group>)>, ControllerError> {
+        let ours = groups_of_jobs(schema)?;
+        let here = self.groups.iter().filter(|(number, group)| held.groups.get(number) != Some(*group));
+        let here = here.map(|(number, group)| (*number, Some(group), held.groups.get(number)));
+        let there = held
+            .groups
+            .iter()
+            .filter(|(number, _)| ours.contains(number) && !self.groups.contains_key(number));
+        let there = there.map(|(number, group)| (*number, None, Some(group)));
+        Ok(here.chain(there).collect())
+    }
+
     /// What turns `held` into this. A job's row goes before anything else of it changes, its lookup
     /// table too, and comes back after.
     ///
@@ -197,8 +247,7 @@ impl Wanted {
     /// [`ControllerError::P4Info`] if the program has no jobs.
     pub fn changes(&self, held: &Wanted, schema: &Schema) -> Result<Changes, ControllerError> {
         let jobs = schema.table(Job::TABLE)?;
-        // A job's group is one more than its index.
-        let groups = u32::try_from(schema.info().table(Job::TABLE)?.size).unwrap_or(0);
+        let ours = groups_of_jobs(schema)?;
         let (mine, theirs) = (self.against(held, schema)?, held.against(self, schema)?);
         let disturbed = disturbed(&mine, &theirs, schema)?;
         let goes = |key: &Key| key.0 == jobs && number(key, 0).is_some_and(|job| disturbed.contains(&job));
@@ -233,14 +282,20 @@ impl Wanted {
             }
         }
         // A default may still flood into a group that goes; so groups go last. Those of other numbers are other programs'.
-        let ours = |number: u32| (1..=groups).contains(&number);
-        let gone =
-            held.groups.iter().filter(|(number, _)| ours(**number) && !self.groups.contains_key(number));
+        let gone = held
+            .groups
+            .iter()
+            .filter(|(number, _)| ours.contains(number) && !self.groups.contains_key(number));
         for (&number, gone) in gone {
             entered.push(group(update::Type::Delete, number, gone));
         }
         Ok(changes)
     }
+}
+
+/// The groups that are jobs': one more than a job's index.
+fn groups_of_jobs(schema: &Schema) -> Result<std::ops::RangeInclusive<u32>, ControllerError> {
+    Ok(1..=u32::try_from(schema.info().table(Job::TABLE)?.size).unwrap_or(0))
 }
 
 /// Only what is compared: a switch may add statistics.

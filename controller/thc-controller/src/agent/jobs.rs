@@ -3,6 +3,7 @@
 use super::{Agent, Known};
 use crate::book::{Job, Placement, fits};
 use crate::error::ControllerError;
+use crate::events::About;
 use crate::plan;
 use crate::spec::Spec;
 use crate::tables::{ControlPlane, Row};
@@ -55,12 +56,13 @@ impl Agent {
                     (_, true) => "the target was restarted",
                     _ => "somebody else has deleted its row",
                 };
-                tracing::info!("job {name}: {why}; its workers must join anew");
-                ended.push(JobId(number));
+                ended.push((JobId(number), name.clone(), why));
             }
         }
         drop(book);
-        for number in ended {
+        for (number, name, why) in ended {
+            let what = format!("job {name}: {why}; its workers must join anew");
+            self.shared.warn(About { target: &self.config.name, job: &name }, &what);
             // It comes back without its session.
             self.known.remove(&number);
             self.registry.remove(number);

@@ -4,6 +4,7 @@
 //! What is decided is in the book before anything is waited for: whatever fails then, target or disk, the agent begins anew
 //! with [`Agent::take_over`], which makes the target what the book says.
 
+mod compare;
 mod jobs;
 mod readings;
 mod rows;
@@ -11,7 +12,9 @@ mod sessions;
 
 use crate::capacity::{self, Forms};
 use crate::config::TargetConfig;
+use crate::difference;
 use crate::error::{ControllerError, NOT_PRIMARY};
+use crate::events::About;
 use crate::live::Heard;
 use crate::state::{AgentCommand, ControllerState};
 use crate::tables::Mac;
@@ -80,6 +83,8 @@ pub struct Agent {
     ticks: u32,
     /// What the log says of the target already, since it was there last.
     complaints: BTreeSet<String>,
+    /// When its rows were compared with what was written last.
+    compared: Option<Instant>,
     /// How long until it is tried again.
     retry: Duration,
 }
@@ -106,6 +111,7 @@ impl Agent {
             started: Instant::now(),
             ticks: 0,
             complaints: BTreeSet::new(),
+            compared: None,
             retry: FIRST_RETRY,
         }
     }
@@ -132,7 +138,8 @@ impl Agent {
             // Not once a second for as long as a switch is off, even if its refusals take turns.
             let news = self.complaints.len() < MAX_COMPLAINTS && self.complaints.insert(message.clone());
             if news {
-                tracing::warn!("target {name}: {message}; trying again every {} s", RETRY.as_secs());
+                let what = format!("target {name}: {message}; trying again every {} s", RETRY.as_secs());
+                self.shared.warn(About { target: name, job: "" }, &what);
             }
             let retry = tokio::time::sleep(self.retry);
             self.retry = (2 * self.retry).min(RETRY);
@@ -141,10 +148,7 @@ impl Agent {
                 tokio::select! {
                     _ = stop.wait_for(|stop| *stop) => return (self.config, commands),
                     () = &mut retry => break,
-                    Some(AgentCommand::Sync(answer)) = commands.recv() => {
-                        // Who asked may have gone; that is no loss.
-                        let _ = answer.send(Err(self.away(&message)));
-                    }
+                    Some(command) = commands.recv() => command.refuse(self.away(&message)),
                 }
             }
         }
@@ -172,9 +176,7 @@ impl Agent {
         let (mut target, mut primary) = loop {
             tokio::select! {
                 connected = &mut connecting => break connected?,
-                Some(AgentCommand::Sync(answer)) = commands.recv() => {
-                    let _ = answer.send(Err(self.away("connecting")));
-                }
+                Some(command) = commands.recv() => command.refuse(self.away("connecting")),
             }
         };
         if primary {
@@ -200,21 +202,36 @@ impl Agent {
                     Event::Vacant(highest) => target.claim(highest).await?,
                     Event::Closed => return Err(ControllerError::Closed { target: target.name().to_owned() }),
                 },
-                Some(AgentCommand::Sync(answer)) = commands.recv() => {
-                    let result = if primary {
-                        self.sync(&mut target).await
-                    } else {
-                        Err(ControllerError::NotPrimary { target: target.name().to_owned() })
-                    };
-                    let _ = answer.send(result);
-                }
+                Some(command) = commands.recv() => if primary {
+                    self.obey(&mut target, command).await;
+                } else {
+                    command.refuse(ControllerError::NotPrimary { target: target.name().to_owned() });
+                },
                 _ = ticks.tick(), if primary => self.tick(&mut target).await?,
             }
         }
     }
 
+    /// Does what is asked. Who has asked may have gone; that is no loss.
+    async fn obey(&mut self, target: &mut Target, command: AgentCommand) {
+        match command {
+            AgentCommand::Sync(answer) => drop(answer.send(self.sync(target).await)),
+            AgentCommand::Rows(answer) => {
+                let held = target.held().await;
+                drop(answer.send(held.map(|held| difference::rows(&held, target.schema()))));
+            }
+            AgentCommand::Compare { repair, answer } => {
+                drop(answer.send(self.compare(target, repair).await));
+            }
+            AgentCommand::EndSession { job, answer } => {
+                drop(answer.send(self.end_session(target, &job).await));
+            }
+        }
+    }
+
     fn stand_by(&mut self, target: &Target) {
-        tracing::info!("target {}: {NOT_PRIMARY}; standing by", target.name());
+        let what = format!("target {}: {NOT_PRIMARY}; standing by", target.name());
+        self.shared.tell(About { target: target.name(), job: "" }, &what);
         let mut views = self.shared.views();
         let view = views.entry(self.config.name.clone()).or_default();
         view.connected = false;
@@ -226,6 +243,7 @@ impl Agent {
             self.take_over(target).await?;
         }
         self.listen(target).await?;
+        self.compare_if_due(target).await?;
         let due = self.due();
         self.answer(target, due, None).await
     }
@@ -243,28 +261,51 @@ impl Agent {
     async fn load(&mut self, target: &mut Target) -> Result<(), ControllerError> {
         self.outdated = false;
         let Some((program, cookie)) = &self.config.loads else { return target.load_if_none().await };
-        let jobs = match target.loaded().await? {
+        let name = target.name().to_owned();
+        let about = About { target: &name, job: "" };
+        match target.loaded().await? {
             Some(has) if has == *cookie => {
-                tracing::info!(target = target.name(), "has the program");
+                tracing::info!("target {name}: has the program");
                 return Ok(());
             }
-            Some(_) => self.running(),
-            None => Vec::new(),
-        };
+            Some(_) => {}
+            None => {
+                target.load(program, *cookie).await?;
+                self.shared.tell(about, &format!("target {name}: it had no program: loaded"));
+                return Ok(());
+            }
+        }
+        let jobs = self.running();
         if jobs.is_empty() {
-            target.load(program, *cookie).await?;
-            tracing::info!(target = target.name(), "program loaded");
-            return Ok(());
+            // What it holds stays, if it knows how; what runs is emptied only if somebody has said so.
+            if target.reconcile(program, *cookie).await? {
+                self.shared
+                    .tell(about, &format!("target {name}: its program is replaced, and its rows stay"));
+                return Ok(());
+            }
+            if self.config.replaces_program {
+                target.load(program, *cookie).await?;
+                self.shared.tell(about, &format!("target {name}: its program is replaced"));
+                return Ok(());
+            }
         }
         if !target.p4info().await?.is_some_and(|info| self.config.schema.has_tables_of(&info)) {
-            return Err(ControllerError::OtherProgram { target: target.name().to_owned(), jobs });
+            return Err(ControllerError::OtherProgram { target: name, jobs });
         }
-        self.outdated = true;
-        tracing::warn!(
-            "target {}: it has another program than its device_config, of the same tables: that is loaded when the sessions of {} are over",
-            target.name(),
-            jobs.join(", ")
+        self.outdated = !jobs.is_empty();
+        let when = match jobs.as_slice() {
+            [] => {
+                "run the controller with --replace-program to load that, which empties the target".to_owned()
+            }
+            jobs => format!("that is loaded when the sessions of {} are over", jobs.join(", ")),
+        };
+        let what = format!(
+            "target {name}: it has another program than its device_config, of the same tables: {when}"
         );
+        // Not again each time that a session ends.
+        if self.complaints.insert(what.clone()) {
+            self.shared.warn(about, &what);
+        }
         Ok(())
     }
 
@@ -283,6 +324,7 @@ impl Agent {
         let held = target.held().await?;
         self.end_sessions_that_cannot_go_on(&held)?;
         self.held = Some(held);
+        self.compared = Some(Instant::now());
         self.sync(target).await?;
         // Nobody was heard while there was no connection.
         self.heard.clear();
@@ -293,17 +335,41 @@ impl Agent {
         let view = views.entry(self.config.name.clone()).or_default();
         view.connected = true;
         view.forms = self.forms;
+        view.election_id = target.election_id();
+        view.compared = self.compared;
+        view.differences.clear();
         view.error.clear();
-        tracing::info!(target = target.name(), "connected; its rows are as wanted");
+        drop(views);
+        let what = format!("target {}: connected; its rows are as wanted", target.name());
+        self.shared.tell(About { target: target.name(), job: "" }, &what);
         Ok(())
     }
 
     /// Takes jobs that came or went into the registry, and writes what the target lacks or has too much.
     async fn sync(&mut self, target: &mut Target) -> Result<(), ControllerError> {
+        self.sync_and_send(target, Vec::new()).await
+    }
+
+    /// The same, and what else is to be sent then.
+    async fn sync_and_send(
+        &mut self,
+        target: &mut Target,
+        mut packets: sessions::Packets,
+    ) -> Result<(), ControllerError> {
         let actions = self.align();
         self.settle();
-        let (packets, _) = self.note(actions);
+        packets.extend(self.note(actions).0);
         let packets = self.establish(target, packets).await?;
         self.send(target, packets, None).await
+    }
+
+    /// Ends the session of a job, if there is one here: its members are told, and may join anew.
+    async fn end_session(&mut self, target: &mut Target, job: &str) -> Result<bool, ControllerError> {
+        let runs = self.shared.book().place_mut(job, &self.config.name).is_some_and(|p| p.session.is_some());
+        let number = self.known.iter().find(|(_, known)| known.name == job).map(|(&number, _)| number);
+        let Some(number) = number.filter(|_| runs) else { return Ok(false) };
+        let packets = self.turn_away(number);
+        self.sync_and_send(target, packets).await?;
+        Ok(true)
     }
 }

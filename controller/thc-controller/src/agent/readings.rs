@@ -105,6 +105,7 @@ impl Agent {
         if let Some(view) = self.shared.views().get_mut(&self.config.name) {
             view.jobs = counted;
             view.carrier = carrier;
+            view.requests.clone_from(target.requests());
             let names =
                 |(number, worker): &(JobId, u8)| Some((self.known.get(number)?.name.clone(), *worker));
             view.heard = self.heard.iter().filter_map(|(key, heard)| Some((names(key)?, *heard))).collect();

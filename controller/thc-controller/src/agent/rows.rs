@@ -4,6 +4,7 @@ use super::Agent;
 use super::sessions::Packets;
 use crate::book::Job;
 use crate::error::ControllerError;
+use crate::events::About;
 use crate::plan::{self, Exclusions};
 use crate::target::{RefusedUpdate, Target, Written};
 use crate::wanted::{Changes, Owner, Wanted, owner};
@@ -144,9 +145,14 @@ impl Agent {
         if self.refused_jobs.contains_key(&number) {
             return;
         }
-        let book = self.shared.book();
-        let name = book.jobs.values().find(|job| job.spec.number == number).map_or("", |job| &job.spec.name);
-        tracing::warn!("target {} refuses rows of job {name}: {why}", self.config.name);
+        let name = {
+            let book = self.shared.book();
+            let job = book.jobs.values().find(|job| job.spec.number == number);
+            job.map_or(String::new(), |job| job.spec.name.clone())
+        };
+        let target = &self.config.name;
+        let what = format!("target {target} refuses rows of job {name}: {why}");
+        self.shared.warn(About { target, job: &name }, &what);
         let refused = RefusedJob { why: why.to_owned(), until: Instant::now() + HOLD_OFF, told: false };
         self.refused_jobs.insert(number, refused);
     }
@@ -162,7 +168,9 @@ impl Agent {
                 |job: &&Job| job.places.contains_key(&self.config.name) && job.tables().any(|of| of == table);
             book.jobs.values().filter(has).map(|job| job.spec.number).collect::<Vec<_>>()
         };
-        tracing::warn!("target {} refuses lookup table {table}: {why}", self.config.name);
+        let target = &self.config.name;
+        let what = format!("target {target} refuses lookup table {table}: {why}");
+        self.shared.warn(About { target, job: "" }, &what);
         for job in of {
             self.exclude_job(job, why);
         }

@@ -3,6 +3,7 @@
 use super::Agent;
 use crate::book::{Job, Member};
 use crate::error::ControllerError;
+use crate::events::About;
 use crate::live::Heard;
 use crate::tables::Mac;
 use crate::target::Target;
@@ -11,7 +12,7 @@ use std::net::SocketAddrV4;
 use std::time::Instant;
 use thc_protocol::aggregator::{Endpoint, JobConfig, Level};
 use thc_protocol::session::{Action, Happening};
-use thc_protocol::wire::Header;
+use thc_protocol::wire::{Header, Kind};
 use thc_protocol::{JobId, WorkerId};
 use thc_transport::frame::Datagram;
 
@@ -40,6 +41,9 @@ impl Agent {
         if self.refused_jobs.get(&header.job.0).is_some_and(|refused| Instant::now() < refused.until) {
             return Ok(());
         }
+        if header.kind == Kind::Join && self.may_not_begin(header.job) {
+            return Ok(());
+        }
         let heard = &self.heard;
         let alive = |job, worker: WorkerId| heard.get(&(job, worker.0)).map(|heard| heard.since.elapsed());
         let now = self.started.elapsed();
@@ -52,6 +56,12 @@ impl Agent {
         self.answer(target, actions, Some((from, mac))).await?;
         self.show_joined();
         Ok(())
+    }
+
+    /// Whether the target is drained, and no session of this job runs here.
+    fn may_not_begin(&self, job: JobId) -> bool {
+        let book = self.shared.book();
+        book.drained.contains(&self.config.name) && self.registry.status(job).is_none_or(|(_, runs)| !runs)
     }
 
     /// Whether a packet has its job's cookie, or its session's.
@@ -111,20 +121,29 @@ impl Agent {
                 Action::Send(to, bytes) => packets.push((to, bytes)),
                 Action::RootDiffers(job, change) => {
                     let name = self.known.get(&job).map_or("", |known| &known.name);
-                    tracing::warn!(
+                    let what = format!(
                         "job {name}: its root has another one: {change}; nobody can join it until that is so"
                     );
+                    self.shared.warn(About { target: &self.config.name, job: name }, &what);
                 }
                 Action::RootRefuses(job, reason) => {
                     let name = self.known.get(&job).map_or("", |known| &known.name);
-                    tracing::warn!("job {name}: its root does not let the rack in: {reason}");
+                    let what = format!("job {name}: its root does not let the rack in: {reason}");
+                    self.shared.warn(About { target: &self.config.name, job: name }, &what);
                 }
                 Action::Tell(job, worker, happened) => {
                     let name = self.known.get(&job).map_or("", |known| known.name.as_str());
+                    let about = About { target: &self.config.name, job: name };
                     match happened {
-                        Happening::Gone => tracing::warn!("job {name}: worker {worker} is gone"),
-                        Happening::Left => tracing::info!("job {name}: worker {worker} has left"),
-                        Happening::Came => tracing::info!("job {name}: worker {worker} is let in"),
+                        Happening::Gone => {
+                            self.shared.warn(about, &format!("job {name}: worker {worker} is gone"));
+                        }
+                        Happening::Left => {
+                            self.shared.tell(about, &format!("job {name}: worker {worker} has left"));
+                        }
+                        Happening::Came => {
+                            self.shared.tell(about, &format!("job {name}: worker {worker} is let in"));
+                        }
                     }
                 }
                 Action::Install(config, members) => {
@@ -167,7 +186,8 @@ impl Agent {
 
     fn remove_session(&mut self, job: JobId) {
         let Some(known) = self.known.get(&job) else { return };
-        tracing::info!("job {}: session over", known.name);
+        let about = About { target: &self.config.name, job: &known.name };
+        self.shared.tell(about, &format!("job {}: session over", known.name));
         let all_left = self.registry.status(job).is_none_or(|(joined, _)| joined == 0);
         let mut book = self.shared.book();
         let Some(record) = book.jobs.get_mut(&known.name) else { return };
@@ -195,7 +215,8 @@ impl Agent {
 
     fn install(&mut self, config: &JobConfig, members: &[(WorkerId, Endpoint)]) {
         let Some(known) = self.known.get(&config.job) else { return };
-        tracing::info!("job {}: session of {} workers", known.name, members.len());
+        let about = About { target: &self.config.name, job: &known.name };
+        self.shared.tell(about, &format!("job {}: session of {} workers", known.name, members.len()));
         self.heard.retain(|(job, _), _| *job != config.job);
         // Seats are in the order of the session's numbers.
         let seats = self.registry.session(config.job).map(|(_, members)| members).unwrap_or_default();

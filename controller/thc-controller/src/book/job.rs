@@ -124,10 +124,64 @@ pub struct Job {
     pub places: BTreeMap<String, Placement>,
     /// Numbers given to workers, by number.
     pub given: BTreeMap<u8, Given>,
+    /// Tokens of workers that an operator has sent away.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub evicted: Vec<u64>,
+    /// Who declared it, if somebody did.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub declared: Option<Declared>,
+    /// What becomes of it when its session is over.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pending: Option<Box<Pending>>,
     /// The target that workers were sent to last.
     pub active: Option<String>,
     /// Seconds since 1970.
     pub created: u64,
+}
+
+/// Who declared what a job is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Declared {
+    /// The controller's configuration.
+    File,
+    /// `thc-controller apply`.
+    Apply,
+}
+
+impl Declared {
+    /// What it is called.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Declared::File => "file",
+            Declared::Apply => "apply",
+        }
+    }
+}
+
+/// What becomes of a job when its session is over.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub enum Pending {
+    /// It becomes this.
+    Change {
+        /// What it is then.
+        spec: Spec,
+        /// Where.
+        targets: Vec<String>,
+    },
+    /// It goes.
+    Delete,
+}
+
+impl Pending {
+    /// What it is called.
+    #[must_use]
+    pub fn name(&self) -> &'static str {
+        match self {
+            Pending::Change { .. } => "change",
+            Pending::Delete => "delete",
+        }
+    }
 }
 
 /// What a job becomes when its next session begins.
@@ -142,6 +196,12 @@ pub struct Next {
 }
 
 impl Next {
+    /// Where it is then.
+    #[must_use]
+    pub fn targets(&self) -> &[String] {
+        &self.targets
+    }
+
     /// Whether it has a place on this target.
     #[must_use]
     pub fn is_on(&self, target: &str) -> bool {

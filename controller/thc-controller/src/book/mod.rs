@@ -1,11 +1,13 @@
 //! What the controller remembers: jobs, where they lie, their tables and their sessions. Kept in a file, so
 //! that a controller that starts again goes on where it was.
 
+mod backup;
 mod job;
 mod tables;
 
+pub use backup::{back_up, restore};
 use job::TableIds;
-pub use job::{Given, Job, Member, Next, Placement, Session};
+pub use job::{Declared, Given, Job, Member, Next, Pending, Placement, Session};
 pub use tables::Table;
 
 use crate::book_file::{BookFile, Content};
@@ -42,6 +44,9 @@ pub struct Book {
     pub jobs: BTreeMap<String, Job>,
     /// By number on the wire, from 1.
     pub tables: BTreeMap<u8, Table>,
+    /// Targets on which no job and no session begins.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub drained: BTreeSet<String>,
     /// The epoch used last.
     epoch: u32,
     /// The serial number used last.
@@ -163,6 +168,9 @@ impl Book {
             targets: rooms.iter().map(|(target, _)| target.clone()).collect(),
             places,
             given: BTreeMap::new(),
+            evicted: Vec::new(),
+            declared: None,
+            pending: None,
             active: None,
             created: seconds(),
         };

@@ -39,6 +39,13 @@ pub struct RunFlags {
     /// Keep jobs in this file over restarts [default: nowhere]
     #[arg(long, value_name = "FILE")]
     state: Option<PathBuf>,
+    /// Load a target's device_config also in place of another program that cannot be replaced without losing what the target
+    /// holds, when no session runs there
+    #[arg(long)]
+    replace_program: bool,
+    /// Check the configuration, its certificates and the file of jobs, and end
+    #[arg(long)]
+    check: bool,
 }
 
 impl RunFlags {
@@ -56,7 +63,9 @@ impl RunFlags {
         controller.listen = self.listen.or(controller.listen);
         controller.http = self.http.or(controller.http);
         controller.state = self.state.clone().or(controller.state.take());
-        options.validate()
+        let mut config = options.validate()?;
+        config.targets.iter_mut().for_each(|target| target.replaces_program = self.replace_program);
+        Ok(config)
     }
 }
 
@@ -75,6 +84,13 @@ pub fn run(flags: &RunFlags) -> Result<(), Failure> {
         ControllerError::Read { .. } => Failure::failed(error),
         error => Failure::usage(format!("{}: {error}", flags.config.display())),
     })?;
+    if flags.check {
+        let (targets, jobs) = (config.targets.len(), config.jobs.len());
+        let kept = Daemon::new(config).check().map_err(Failure::failed)?;
+        return print(&format!(
+            "ok: {targets} targets, {jobs} declared jobs, {kept} jobs in the file of jobs\n"
+        ));
+    }
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
         let mut interrupt = signal(SignalKind::interrupt())?;

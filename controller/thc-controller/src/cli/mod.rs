@@ -1,12 +1,16 @@
 //! The command line: one file for each thing that can be asked.
 
+mod apply;
 mod connection;
 mod counters;
 mod daemon;
 mod diagnose;
+mod events;
 mod grid;
 mod job;
+mod kept;
 mod manual;
+mod session;
 mod table;
 mod target;
 mod watch;
@@ -16,7 +20,7 @@ use clap::{Parser, Subcommand};
 use connection::{Connection, Remote};
 use serde::Serialize;
 use std::fmt::Display;
-use std::io::Write;
+use std::io::{IsTerminal, Write};
 use std::process::ExitCode;
 
 const EXAMPLES: &str = "\
@@ -61,6 +65,14 @@ enum Command {
     /// Create, list, show and delete jobs
     #[command(subcommand)]
     Job(job::Command),
+    /// Make jobs what a file declares: show what changes, ask, and do it
+    Apply(apply::ApplyFlags),
+    /// End sessions
+    #[command(subcommand)]
+    Session(session::Session),
+    /// Send workers away
+    #[command(subcommand)]
+    Worker(session::Worker),
     /// Install, list and delete lookup tables
     #[command(subcommand)]
     Table(table::Command),
@@ -71,6 +83,12 @@ enum Command {
     Counters(counters::CounterFlags),
     /// Say why no traffic flows, and which worker is slow
     Diagnose(diagnose::DiagnoseFlags),
+    /// Print what has happened of late, and why
+    Events(events::EventFlags),
+    /// Write a copy of a controller's file of jobs
+    Backup(kept::BackupFlags),
+    /// Make such a copy a controller's file of jobs
+    Restore(kept::RestoreFlags),
     /// Print a shell's completions
     Completions(manual::CompletionFlags),
     /// Print the manual page, or write one for each command
@@ -127,6 +145,8 @@ fn run(flags: Flags) -> Result<u8, Failure> {
         Command::Run(flags) => return daemon::run(&flags).map(|()| 0),
         Command::Completions(flags) => return manual::completions(&flags).map(|()| 0),
         Command::Man(flags) => return manual::man(&flags).map(|()| 0),
+        Command::Backup(flags) => return kept::backup(&flags).map(|()| 0),
+        Command::Restore(flags) => return kept::restore(&flags).map(|()| 0),
         other => other,
     };
     let runtime = tokio::runtime::Builder::new_current_thread()
@@ -139,13 +159,35 @@ fn run(flags: Flags) -> Result<u8, Failure> {
         match command {
             Command::Job(command) => job::run(command, connection, json).await?,
             Command::Table(command) => table::run(command, connection, json).await?,
-            Command::Target(target::Command::List) => target::list(connection, json).await?,
+            Command::Target(command) => return target::run(command, connection, json).await,
+            Command::Apply(flags) => return apply::run(flags, connection, json).await,
+            Command::Session(command) => session::session(command, connection, json).await?,
+            Command::Worker(command) => session::worker(command, connection, json).await?,
+            Command::Events(flags) => events::run(flags, connection, json).await?,
             Command::Counters(flags) => counters::run(&flags, connection, json).await?,
             Command::Diagnose(flags) => return diagnose::run(flags, connection, json).await,
-            Command::Run(_) | Command::Completions(_) | Command::Man(_) => {}
+            Command::Run(_)
+            | Command::Completions(_)
+            | Command::Man(_)
+            | Command::Backup(_)
+            | Command::Restore(_) => {}
         }
         Ok(0)
     })
+}
+
+/// Asks whether to go on. Whoever cannot answer is told what to give instead.
+fn ask(question: &str, instead: &str) -> Result<(), Failure> {
+    if !std::io::stdin().is_terminal() {
+        return Err(Failure::failed(format!("nobody is there to confirm this: {instead}")));
+    }
+    print(&format!("{question} [y/N] "))?;
+    let mut answer = String::new();
+    std::io::stdin().read_line(&mut answer)?;
+    match answer.trim() {
+        "y" | "yes" | "Y" => Ok(()),
+        _ => Err(Failure::failed("nothing was changed")),
+    }
 }
 
 /// Prints text on stdout. A reader that has gone, such as `head`, is no failure.

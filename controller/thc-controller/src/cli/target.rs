@@ -3,20 +3,126 @@
 use super::connection::Connection;
 use super::grid::Grid;
 use super::{Failure, print, print_json};
-use clap::Subcommand;
-use thc_control_proto::v1::{ListTargetsRequest, Target};
+use clap::{Args, Subcommand};
+use std::fmt::Write;
+use thc_control_proto::v1::{
+    CompareTargetRequest, Difference, DrainTargetRequest, ListTargetsRequest, ReadRowsRequest, Target,
+};
 
 /// What can be asked of targets; which there are is in the configuration.
-#[derive(Clone, Copy, Debug, Subcommand)]
+#[derive(Clone, Debug, Subcommand)]
 pub enum Command {
     /// List all targets, and why one is away
     List,
+    /// Show one target: what jobs take of its room, when its rows were compared last, how fast it answers
+    Show(NameFlags),
+    /// Print the rows and groups that a target holds now, cookies included
+    Rows(NameFlags),
+    /// Compare the rows that a target holds with those that were written
+    ///
+    /// Exit status: 0 they are as they were written, or are again; 1 they differ.
+    Diff(DiffFlags),
+    /// Let no job and no session begin on a target; sessions that run there go on
+    Drain(NameFlags),
+    /// End that
+    Undrain(NameFlags),
 }
 
-/// Lists them.
-pub async fn list(connection: Connection, json: bool) -> Result<(), Failure> {
-    let list = connection.client().list_targets(ListTargetsRequest {}).await?.into_inner();
-    if json { print_json(&list) } else { print(&listed(&list.targets)) }
+/// A target.
+#[derive(Args, Clone, Debug)]
+pub struct NameFlags {
+    /// The target's name
+    name: String,
+}
+
+/// What is compared.
+#[derive(Args, Clone, Debug)]
+pub struct DiffFlags {
+    /// The target's name
+    name: String,
+    /// Make the rows again what was written
+    #[arg(long)]
+    repair: bool,
+}
+
+/// Does it; the exit status.
+pub async fn run(command: Command, connection: Connection, json: bool) -> Result<u8, Failure> {
+    let mut client = connection.client();
+    match command {
+        Command::List => {
+            let list = client.list_targets(ListTargetsRequest {}).await?.into_inner();
+            if json { print_json(&list)? } else { print(&listed(&list.targets))? }
+        }
+        Command::Show(NameFlags { name }) => {
+            let list = client.list_targets(ListTargetsRequest {}).await?.into_inner();
+            let target = list.targets.iter().find(|target| target.name == name);
+            let target = target.ok_or_else(|| {
+                Failure::failed(format!("there is no target {name:?}: `target list` shows those there are"))
+            })?;
+            if json { print_json(target)? } else { print(&described(target))? }
+        }
+        Command::Rows(NameFlags { name }) => {
+            let answer = client.read_rows(ReadRowsRequest { target: name }).await?.into_inner();
+            if json {
+                print_json(&answer)?;
+            } else {
+                let mut grid = Grid::new(&["TABLE", "KEY", "ACTION"]);
+                answer.rows.into_iter().for_each(|row| grid.row([row.table, row.key, row.action]));
+                print(&grid.to_string())?;
+            }
+        }
+        Command::Diff(DiffFlags { name, repair }) => {
+            let asked = CompareTargetRequest { target: name.clone(), repair };
+            let answer = client.compare_target(asked).await?.into_inner();
+            if json {
+                print_json(&answer)?;
+            } else {
+                let mut text: String = answer.differences.iter().map(line).collect();
+                match (answer.differences.is_empty(), answer.repaired) {
+                    (true, _) => text += &format!("target {name} holds what was written\n"),
+                    (_, true) => text += "repaired\n",
+                    (_, false) => {
+                        text += &format!("`thc-controller target diff {name} --repair` repairs this\n")
+                    }
+                }
+                print(&text)?;
+            }
+            return Ok(u8::from(!answer.differences.is_empty() && !answer.repaired));
+        }
+        Command::Drain(NameFlags { name }) => drain(name, true, connection, json).await?,
+        Command::Undrain(NameFlags { name }) => drain(name, false, connection, json).await?,
+    }
+    Ok(0)
+}
+
+async fn drain(name: String, drained: bool, connection: Connection, json: bool) -> Result<(), Failure> {
+    let asked = DrainTargetRequest { target: name.clone(), drained };
+    let answer = connection.client().drain_target(asked).await?.into_inner();
+    if json {
+        return print_json(&answer);
+    }
+    print(&match (drained, answer.running.as_slice()) {
+        (false, _) => format!("target {name} takes jobs and sessions again\n"),
+        (true, []) => format!("target {name} is drained: no session runs there\n"),
+        (true, running) => format!(
+            "target {name} is drained; sessions of {} still run there: wait for them, or `thc-controller session end JOB`\n",
+            running.join(", ")
+        ),
+    })
+}
+
+fn line(difference: &Difference) -> String {
+    let row = difference.row.clone().unwrap_or_default();
+    let wanted = match difference.wanted.as_str() {
+        "" => String::new(),
+        wanted => format!(" instead of {wanted}"),
+    };
+    format!("{:<8} {} [{}] {}{wanted}\n", difference.kind, row.table, row.key, row.action)
+}
+
+fn state(target: &Target) -> String {
+    let there = if target.connected { "connected" } else { "away" };
+    if target.drained { format!("{there}, drained") } else { there.to_owned() }
 }
 
 fn listed(targets: &[Target]) -> String {
@@ -27,7 +133,7 @@ fn listed(targets: &[Target]) -> String {
             target.name.clone(),
             target.address.clone(),
             target.aggregator.clone(),
-            if target.connected { "connected" } else { "away" }.to_owned(),
+            state(target),
             format!("{}/{}", target.data_slots_used, target.data_slots),
         ]);
         if !target.connected && !target.error.is_empty() {
@@ -35,4 +141,30 @@ fn listed(targets: &[Target]) -> String {
         }
     }
     format!("{grid}{reasons}")
+}
+
+fn described(target: &Target) -> String {
+    let mut text = format!("target {}: {}\n", target.name, state(target));
+    let mut line = |key: &str, value: String| {
+        let _ = writeln!(text, "  {key:<11} {value}");
+    };
+    if !target.error.is_empty() {
+        line("error", target.error.clone());
+    }
+    line("p4runtime", format!("{}, election id {}", target.address, target.election_id));
+    line("aggregator", target.aggregator.clone());
+    let compared = match target.compared {
+        Some(seconds) => format!("{seconds:.0} s ago: {} differ", target.differences.len()),
+        None => "not yet".to_owned(),
+    };
+    line("rows", format!("compared {compared}; repaired {} times", target.repairs));
+    for request in target.requests.iter().filter(|request| request.count > 0) {
+        let each = request.seconds * 1e3 / request.count as f64;
+        line("requests", format!("{} of {}, {each:.1} ms each", request.count, request.request));
+    }
+    let mut grid = Grid::new(&["ROOM", ">USED", ">ALL"]);
+    for of in &target.uses {
+        grid.row([of.what.clone(), of.used.to_string(), of.all.to_string()]);
+    }
+    text + &grid.to_string()
 }

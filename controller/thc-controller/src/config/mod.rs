@@ -4,7 +4,9 @@ mod jobs;
 mod options;
 
 pub use jobs::{asked_rack, asked_table};
-pub use options::{NamedJob, Options, StationOptions, TargetOptions, TlsOptions};
+pub use options::{
+    ControllerOptions, ForeignRows, NamedJob, Options, StationOptions, TargetOptions, TlsOptions,
+};
 
 use crate::capacity::Capacity;
 use crate::device_config;
@@ -29,6 +31,8 @@ use thc_options::credit::{DEFAULT_MEMBERS, Room};
 pub const UDP_PORT: u16 = 9000;
 /// How long a target may take to answer, unless told otherwise.
 const PATIENCE: Duration = Duration::from_secs(20);
+/// How often a target's rows are compared with those that were written, unless told otherwise.
+const COMPARE: Duration = Duration::from_secs(60);
 /// The controller's port on the switch, unless told otherwise.
 const DEFAULT_CPU_PORT: u16 = 255;
 /// Ports of a switch have 9 bits in the program.
@@ -128,6 +132,12 @@ pub struct TargetConfig {
     pub pass_ports: Vec<u16>,
     /// How long it may take to answer.
     pub patience: Duration,
+    /// How often its rows are compared with those that were written; zero is never.
+    pub compare: Duration,
+    /// Whether what differs is repaired.
+    pub repairs: bool,
+    /// Whether another program than it shall load is replaced even if what the target holds is lost with it.
+    pub replaces_program: bool,
     /// Hosts and the ports they are behind.
     pub stations: Vec<(Mac, u16)>,
     /// Authorities, and this controller's certificate and key: PEM texts.
@@ -248,6 +258,20 @@ impl Options {
     }
 }
 
+/// The jobs of a file that has `[[job]]` sections and nothing else.
+///
+/// # Errors
+/// [`ControllerError::Read`], [`ControllerError::Syntax`], [`ControllerError::Value`].
+pub fn declared_jobs(path: &Path) -> Result<Vec<v1::JobSpec>, ControllerError> {
+    let options = Options::parse(&read_text(path)?)?;
+    if !options.target.is_empty() || options.controller != ControllerOptions::default() {
+        let mend =
+            "give a file that has [[job]] sections alone: the rest is the controller's own configuration";
+        return Err(value("target and controller", "there", mend));
+    }
+    options.job.iter().map(NamedJob::spec).collect()
+}
+
 impl TargetOptions {
     /// What the target holds, if that is given.
     fn room(&self) -> Result<Option<Room>, ControllerError> {
@@ -336,6 +360,9 @@ impl TargetOptions {
             shards,
             pass_ports,
             patience,
+            compare: self.compare.map_or(COMPARE, |Interval(every)| every),
+            repairs: self.foreign_rows == ForeignRows::Repair,
+            replaces_program: false,
             stations,
             ca: self.ca.as_deref().map(read_text).transpose()?,
             identity,

@@ -15,13 +15,13 @@ pub struct Options {
     /// The aggregators.
     #[serde(default)]
     pub target: Vec<TargetOptions>,
-    /// Jobs that are made at the start unless they are there; their keys are those of thc-ps, and a name.
+    /// What jobs there shall be from the start on, beside those that others make; their keys are those of thc-ps, and a name.
     #[serde(default)]
     pub job: Vec<NamedJob>,
 }
 
 /// The controller itself.
-#[derive(Clone, Debug, Default, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct ControllerOptions {
     /// Where operators' tools and workers ask. Default 127.0.0.1:9700.
@@ -35,7 +35,7 @@ pub struct ControllerOptions {
 }
 
 /// A server's certificates, PEM files.
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct TlsOptions {
     /// The certificate and those that lead to its authority.
@@ -128,12 +128,28 @@ pub struct TargetOptions {
     pub station: Vec<StationOptions>,
     /// How long it may take to answer a request, ten times as long to load a program. Default 20s.
     pub patience: Option<Interval>,
+    /// How often its rows are compared with those that were written; 0s is never. Default 1m.
+    pub compare: Option<Interval>,
+    /// What becomes of rows that somebody else has written, changed or deleted. Default: they are repaired.
+    #[serde(default)]
+    pub foreign_rows: ForeignRows,
     /// Authorities of the target's certificate, a PEM file, if its address is `https://`.
     pub ca: Option<PathBuf>,
     /// This controller's own certificate for the target, a PEM file.
     pub cert: Option<PathBuf>,
     /// Its private key.
     pub key: Option<PathBuf>,
+}
+
+/// What becomes of a target's rows that are not as they were written.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum ForeignRows {
+    /// They become so again.
+    #[default]
+    Repair,
+    /// They are reported, and stay until they are in the way of a change or the target is connected anew.
+    Leave,
 }
 
 /// A host.

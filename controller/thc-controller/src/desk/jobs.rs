@@ -1,8 +1,10 @@
 //! Jobs: created, changed, deleted.
 
+use super::targets::drained;
 use super::{Desk, no_job};
 use crate::book::{Book, Job, Session};
 use crate::capacity::Capacity;
+use crate::events::About;
 use crate::rack::Rack;
 use crate::refusal::Refusal;
 use crate::spec::{ShareServers, Spec};
@@ -53,8 +55,8 @@ fn changed(job: &Job, asked: &v1::UpdateJobRequest) -> v1::JobSpec {
 }
 
 /// Where a job is to be.
-struct Homes {
-    rooms: Vec<(String, Capacity)>,
+pub(super) struct Homes {
+    pub(super) rooms: Vec<(String, Capacity)>,
     /// If its slots are dealt to them, or some stand by.
     pub(super) shared: Option<ShareServers>,
     /// The one that has all slots, if it alone does and others stand by.
@@ -87,6 +89,9 @@ impl Desk {
         // What is away cannot take it: better known before anything is written.
         for name in &names {
             self.connected(name)?;
+            if self.shared.book().drained.contains(name) {
+                return Err(Refusal::not_now(format!("job {}: {}", asked.name, drained(name))));
+            }
         }
         let ((), before) = self.change(|book| put_down(book, asked, &homes)).await?;
         let name = &asked.name;
@@ -95,28 +100,22 @@ impl Desk {
             let message = format!("job {name} was made on no target: {}", refusal.message);
             return Err(Refusal { message, ..refusal });
         }
-        tracing::info!("job {name}: made on {}", names.join(", "));
+        let about = About { target: "", job: name };
+        self.shared.tell(about, &format!("job {name}: made on {}", names.join(", ")));
         self.job(name)
     }
 
-    /// Makes jobs of the configuration that are not there; targets get them when they come.
+    /// Makes a job that targets get when they come.
     ///
     /// # Errors
-    /// They cannot be.
-    pub async fn create_configured(&self, jobs: &[v1::JobSpec]) -> Result<(), Refusal> {
-        let made = self.change(|book| {
-            for asked in jobs {
-                if !book.jobs.contains_key(&asked.name) {
-                    put_down(book, asked, &self.homes(asked)?)?;
-                }
-            }
-            Ok(())
-        });
-        made.await.map(drop)
+    /// It cannot be.
+    pub(super) async fn create_for_later(&self, asked: &v1::JobSpec) -> Result<(), Refusal> {
+        let homes = self.homes(asked)?;
+        self.change(|book| put_down(book, asked, &homes)).await.map(drop)
     }
 
     /// The targets of a job, or the servers that its slots are dealt to.
-    fn homes(&self, asked: &v1::JobSpec) -> Result<Homes, Refusal> {
+    pub(super) fn homes(&self, asked: &v1::JobSpec) -> Result<Homes, Refusal> {
         let (name, servers) = (&asked.name, &asked.servers);
         let refuse = |what: String| Err(Refusal::invalid(format!("job {name}: {what}")));
         if asked.rack.is_some() && !servers.is_empty() {
@@ -192,7 +191,8 @@ impl Desk {
     }
 
     /// The named targets, or all.
-    fn rooms(&self, names: &[String]) -> Result<Vec<(String, Capacity)>, Refusal> {
+    pub(super) fn rooms(&self, names: &[String]) -> Result<Vec<(String, Capacity)>, Refusal> {
+        let drained = self.shared.book().drained.clone();
         let views = self.shared.views();
         let all = || {
             self.shared.targets.iter().map(|TargetHandle { config, .. }| {
@@ -203,7 +203,12 @@ impl Desk {
             })
         };
         if names.is_empty() {
-            return Ok(all().collect());
+            let rooms: Vec<_> = all().filter(|(name, _)| !drained.contains(name)).collect();
+            if rooms.is_empty() {
+                let text = "all targets are drained: end that by `thc-controller target undrain NAME`";
+                return Err(Refusal::not_now(text.to_owned()));
+            }
+            return Ok(rooms);
         }
         let mut rooms: Vec<(String, Capacity)> = Vec::with_capacity(names.len());
         for name in names {
@@ -260,6 +265,8 @@ impl Desk {
             tables: job.more.iter().map(|&id| id.into()).collect(),
             places: places.collect(),
             created: job.created,
+            pending: job.pending.as_ref().map_or(String::new(), |pending| pending.name().to_owned()),
+            declared: job.declared.map_or(String::new(), |by| by.name().to_owned()),
         })
     }
 
@@ -274,14 +281,33 @@ impl Desk {
         let job = self.shared.book().jobs.get(name).cloned().ok_or_else(|| no_job(name))?;
         let next = changed(&job, asked);
         let homes = self.homes(&next)?;
-        let names: Vec<String> = homes.rooms.iter().map(|(name, _)| name.clone()).collect();
-        for name in &names {
+        let spec = Spec::from_request(&homes.asked(&next), job.spec.number, homes.shared.as_ref())?;
+        self.change_to(&job, spec, &homes.rooms, true).await?;
+        self.job(name)
+    }
+
+    /// Makes a job what is wanted, on these targets. `there`: all of them must be connected, and take it.
+    ///
+    /// # Errors
+    /// As [`Desk::update_job`].
+    pub(super) async fn change_to(
+        &self,
+        job: &Job,
+        spec: Spec,
+        rooms: &[(String, Capacity)],
+        there: bool,
+    ) -> Result<(), Refusal> {
+        let name = &job.spec.name;
+        let names: Vec<String> = rooms.iter().map(|(name, _)| name.clone()).collect();
+        for name in names.iter().filter(|_| there) {
             self.connected(name)?;
         }
-        let spec = Spec::from_request(&homes.asked(&next), job.spec.number, homes.shared.as_ref())?;
         let refuse = |what: String| Err(Refusal::not_now(format!("job {name}: {what}")));
         let (before, after) = (job.spec.members, spec.members);
-        let lives = before.is_some() && after.is_some() && job.targets.first() == names.first();
+        let lives = before.is_some()
+            && after.is_some()
+            && job.targets.first() == names.first()
+            && job.spec.may_become(&spec);
         if let Some((target, session)) = job.running() {
             let n = session.members.len();
             let seats: Vec<u8> = session.seats().collect();
@@ -296,7 +322,7 @@ impl Desk {
                 );
             } else if !lives {
                 return refuse(format!(
-                    "its workers join at {}: that changes when they have left",
+                    "its workers join at {} with what they were told: that changes when they have left",
                     job.targets[0]
                 ));
             } else if after.is_some_and(|after| n < after.least.into()) {
@@ -313,12 +339,17 @@ impl Desk {
         }
         let change = self.change(|book| {
             if lives {
-                return book.change(name, spec, &homes.rooms);
+                book.change(name, spec, rooms)?;
+            } else {
+                let before = book.remove(name).ok_or_else(|| no_job(name))?;
+                book.add(spec, rooms)?;
+                if let Some(job) = book.jobs.get_mut(name) {
+                    (job.created, job.declared) = (before.created, before.declared);
+                    job.evicted = before.evicted;
+                }
             }
-            let before = book.remove(name).ok_or_else(|| no_job(name))?;
-            book.add(spec, &homes.rooms)?;
             if let Some(job) = book.jobs.get_mut(name) {
-                job.created = before.created;
+                job.pending = None;
             }
             Ok(())
         });
@@ -328,7 +359,7 @@ impl Desk {
         let first = job.running().map_or(names[0].clone(), |(target, _)| target.to_owned());
         let others: Vec<String> = all.filter(|name| *name != first && self.connected(name).is_ok()).collect();
         let mut synced = self.sync_job(name, &others).await;
-        if synced.is_ok() {
+        if synced.is_ok() && self.connected(&first).is_ok() {
             synced = self.sync_job(name, std::slice::from_ref(&first)).await;
         }
         if let Err(refusal) = synced {
@@ -337,7 +368,8 @@ impl Desk {
             let message = format!("job {name} is as it was: {}", refusal.message);
             return Err(Refusal { message, ..refusal });
         }
-        self.job(name)
+        self.shared.tell(About { target: "", job: name }, &format!("job {name}: changed"));
+        Ok(())
     }
 
     /// Deletes a job, also from targets that are away: they get rid of it when they are back.
@@ -346,9 +378,14 @@ impl Desk {
     /// There is none of the name, or a target refuses.
     pub async fn delete_job(&self, name: &str) -> Result<(), Refusal> {
         let _one = self.shared.changing.lock().await;
+        self.delete(name).await
+    }
+
+    /// The same while no other change is made.
+    pub(super) async fn delete(&self, name: &str) -> Result<(), Refusal> {
         let (job, _) = self.change(|book| book.remove(name).ok_or_else(|| no_job(name))).await?;
         self.shared.reports().retain(|(job, _), _| job != name);
-        tracing::info!("job {name}: deleted");
+        self.shared.tell(About { target: "", job: name }, &format!("job {name}: deleted"));
         let there: Vec<String> =
             job.targets.into_iter().filter(|target| self.connected(target).is_ok()).collect();
         self.shared.sync(&there).await

@@ -31,6 +31,16 @@ impl Desk {
         let joined = self.shared.views().get(&target).and_then(|view| view.joined.get(&asked.job).copied());
         let job = book.jobs.get_mut(&asked.job).ok_or_else(|| no_job(&asked.job))?;
         let joined = joined.filter(|_| job.spec.members.is_some());
+        if let Some(pending) = job.pending.as_deref().filter(|_| job.running().is_none()) {
+            let text = format!("job {} is about to {}: ask again in a moment", asked.job, pending.name());
+            return Err(Refusal::unavailable(text));
+        }
+        if job.evicted.contains(&asked.token) {
+            return Err(Refusal::not_now(format!(
+                "an operator has sent this worker of job {} away: start it anew if it is to come back",
+                asked.job
+            )));
+        }
         let workers = job.spec.workers;
         let now = seconds();
         let worker = match asked.rank {
@@ -91,7 +101,8 @@ impl Desk {
             let shared = job.spec.is_shared();
             (job.targets[..if shared { 1 } else { job.targets.len() }].to_vec(), job.active.clone())
         };
-        let there = |target: &&String| self.connected(target).is_ok();
+        let may = |target: &String| self.connected(target).and_then(|()| self.may_begin(name, target));
+        let there = |target: &&String| may(target).is_ok();
         let found = active
             .as_ref()
             .filter(|target| targets.contains(*target))
@@ -100,7 +111,7 @@ impl Desk {
         match found {
             Some(target) => Ok(target.clone()),
             None => {
-                let why = targets.first().map(|target| self.connected(target)).and_then(Result::err);
+                let why = targets.first().map(may).and_then(Result::err);
                 let message = why.map(|refusal| refusal.message).unwrap_or_default();
                 Err(Refusal::unavailable(format!("job {name} has no target that is there: {message}")))
             }

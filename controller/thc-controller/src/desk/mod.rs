@@ -1,12 +1,15 @@
 //! What operators and workers ask, done: jobs, tables, joins, counters.
 
+mod declared;
 mod jobs;
 mod joins;
+mod sessions;
 mod tables;
+mod targets;
 
 pub(crate) use jobs::waits_for_all;
 
-use crate::book::Book;
+use crate::book::{Book, seconds};
 use crate::diagnose::{self, Seen};
 use crate::error::ControllerError;
 use crate::live::{CARRIER, View};
@@ -118,28 +121,6 @@ impl Desk {
         }
     }
 
-    /// All targets.
-    #[must_use]
-    pub fn targets(&self) -> Vec<v1::Target> {
-        let book = self.shared.book();
-        let views = self.shared.views();
-        let targets = self.shared.targets.iter().map(|target| {
-            let config = &target.config;
-            let view = views.get(&config.name);
-            let jobs = book.jobs.values().filter(|job| job.places.contains_key(&config.name));
-            v1::Target {
-                name: config.name.clone(),
-                address: config.address.clone(),
-                connected: view.is_some_and(|view| view.connected),
-                error: view.map(|view| view.error.clone()).unwrap_or_default(),
-                aggregator: config.at.to_string(),
-                data_slots: config.capacity.data_slots,
-                data_slots_used: jobs.map(|job| job.spec.data_slots).sum(),
-            }
-        });
-        targets.collect()
-    }
-
     /// Counters of a job, or of all if the name is empty.
     ///
     /// # Errors
@@ -219,6 +200,12 @@ impl Desk {
             let at = ticks.tick().await;
             let counters = self.counters("").unwrap_or_default();
             self.shared.rates().sample(at, &counters);
+            let jobs: Vec<String> = self.shared.book().jobs.keys().cloned().collect();
+            for job in &jobs {
+                // For since when something is so; one may have been deleted meanwhile.
+                let _ = self.diagnose(job);
+            }
+            self.shared.since().keep(&jobs);
         }
     }
 
@@ -244,7 +231,8 @@ impl Desk {
         let (recent, targets) = (rates.recent(&counters), self.targets());
         let seen =
             Seen { job: &job, counters: &counters, recent: &recent, targets: &targets, refused: &refused };
-        let findings = diagnose::findings(&seen, slow);
+        let mut findings = diagnose::findings(&seen, slow);
+        self.shared.since().note(name, &mut findings, seconds());
         Ok(v1::DiagnoseResponse { findings })
     }
 }

@@ -16,13 +16,13 @@ use p4runtime_proto::v1::{
     MasterArbitrationUpdate, MulticastGroupEntry, PacketOut, PacketReplicationEngineEntry, ReadRequest,
     SetForwardingPipelineConfigRequest, StreamMessageRequest, StreamMessageResponse, TableEntry, Uint128,
     Update, WriteRequest, entity, forwarding_pipeline_config, get_forwarding_pipeline_config_request,
-    packet_replication_engine_entry, set_forwarding_pipeline_config_request, stream_message_request,
+    packet_replication_engine_entry, set_forwarding_pipeline_config_request::Action, stream_message_request,
     stream_message_response,
 };
 use prost::Message;
 use std::collections::BTreeMap;
 use std::error::Error as _;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::transport::{Channel, Endpoint};
@@ -74,6 +74,15 @@ pub enum Written {
     NotAll(String),
 }
 
+/// Requests of one kind that were answered.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Requests {
+    /// How many.
+    pub count: u64,
+    /// How long that took together.
+    pub took: Duration,
+}
+
 /// A switch.
 #[derive(Debug)]
 pub struct Target {
@@ -84,6 +93,7 @@ pub struct Target {
     election_id: Uint128,
     schema: Schema,
     whole_counters: bool,
+    requests: BTreeMap<&'static str, Requests>,
     client: P4RuntimeClient<Channel>,
     sender: mpsc::Sender<StreamMessageRequest>,
     stream: Streaming<StreamMessageResponse>,
@@ -142,6 +152,7 @@ impl Target {
             election_id,
             schema: config.schema.clone(),
             whole_counters: config.program.has_whole_counters(),
+            requests: BTreeMap::new(),
             client,
             sender,
             stream,
@@ -166,6 +177,18 @@ impl Target {
     #[must_use]
     pub fn schema(&self) -> &Schema {
         &self.schema
+    }
+
+    /// The requests to it so far, by kind.
+    #[must_use]
+    pub fn requests(&self) -> &BTreeMap<&'static str, Requests> {
+        &self.requests
+    }
+
+    /// The election id by which this controller asks to be the primary one.
+    #[must_use]
+    pub fn election_id(&self) -> u64 {
+        self.election_id.low
     }
 
     /// Waits for what the switch says next.
@@ -224,7 +247,16 @@ impl Target {
     /// # Errors
     /// [`ControllerError::Request`], [`ControllerError::Silent`].
     pub async fn load(&mut self, device_config: &[u8], cookie: u64) -> Result<(), ControllerError> {
-        self.set_program(device_config.to_vec(), cookie).await
+        self.set_program(device_config.to_vec(), cookie, Action::VerifyAndCommit).await?;
+        Ok(())
+    }
+
+    /// Replaces the program by one that keeps what the target holds. False if the target does not know how: then it is as it was.
+    ///
+    /// # Errors
+    /// As [`Target::load`].
+    pub async fn reconcile(&mut self, device_config: &[u8], cookie: u64) -> Result<bool, ControllerError> {
+        self.set_program(device_config.to_vec(), cookie, Action::ReconcileAndCommit).await
     }
 
     /// Tells a target that has its program built in, as thc-ps, which P4Info is meant, unless it knows one.
@@ -234,7 +266,7 @@ impl Target {
     pub async fn load_if_none(&mut self) -> Result<(), ControllerError> {
         match self.loaded().await? {
             Some(_) => Ok(()),
-            None => self.set_program(Vec::new(), 1).await,
+            None => self.load(&[], 1).await,
         }
     }
 
@@ -249,7 +281,8 @@ impl Target {
             response_type: get_forwarding_pipeline_config_request::ResponseType::CookieOnly.into(),
         };
         let asked = self.client.get_forwarding_pipeline_config(request);
-        match within(&self.name, self.patience, ASKING_PROGRAM, asked).await? {
+        let whose = (self.name.as_str(), &mut self.requests);
+        match within(whose, self.patience, ASKING_PROGRAM, asked).await? {
             Ok(answer) => {
                 let cookie = answer.into_inner().config.and_then(|config| config.cookie);
                 Ok(Some(cookie.map_or(0, |cookie| cookie.cookie)))
@@ -269,14 +302,21 @@ impl Target {
             response_type: get_forwarding_pipeline_config_request::ResponseType::P4infoAndCookie.into(),
         };
         let asked = self.client.get_forwarding_pipeline_config(request);
-        match within(&self.name, self.patience, ASKING_PROGRAM, asked).await? {
+        let whose = (self.name.as_str(), &mut self.requests);
+        match within(whose, self.patience, ASKING_PROGRAM, asked).await? {
             Ok(answer) => Ok(answer.into_inner().config.and_then(|config| config.p4info)),
             Err(status) if status.code() == Code::Unimplemented => Ok(None),
             Err(status) => Err(self.failure(ASKING_PROGRAM, &explain(&status))),
         }
     }
 
-    async fn set_program(&mut self, device_config: Vec<u8>, cookie: u64) -> Result<(), ControllerError> {
+    /// False if it does not know how to do it in this way.
+    async fn set_program(
+        &mut self,
+        device_config: Vec<u8>,
+        cookie: u64,
+        action: Action,
+    ) -> Result<bool, ControllerError> {
         let config = ForwardingPipelineConfig {
             p4info: Some(self.schema.info().clone()),
             p4_device_config: device_config,
@@ -285,13 +325,17 @@ impl Target {
         let request = SetForwardingPipelineConfigRequest {
             device_id: self.device_id,
             election_id: Some(self.election_id),
-            action: set_forwarding_pipeline_config_request::Action::VerifyAndCommit.into(),
+            action: action.into(),
             config: Some(config),
             ..SetForwardingPipelineConfigRequest::default()
         };
         let request = self.client.set_forwarding_pipeline_config(request);
-        match within(&self.name, LOADING * self.patience, "loading the program", request).await? {
-            Ok(_) => Ok(()),
+        let whose = (self.name.as_str(), &mut self.requests);
+        match within(whose, LOADING * self.patience, "loading the program", request).await? {
+            Ok(_) => Ok(true),
+            Err(status) if action == Action::ReconcileAndCommit && status.code() == Code::Unimplemented => {
+                Ok(false)
+            }
             Err(status) => Err(self.failure("loading the program", &explain(&status))),
         }
     }
@@ -329,7 +373,8 @@ impl Target {
             ..WriteRequest::default()
         };
         let request = self.client.write(request);
-        match within(&self.name, self.patience, "a write", request).await? {
+        let whose = (self.name.as_str(), &mut self.requests);
+        match within(whose, self.patience, "a write", request).await? {
             Ok(_) => Ok(Written::All),
             Err(status) if refuses_updates(status.code()) => Ok(refused(&status, updates)),
             Err(status) => Err(self.failure("a write", &explain(&status))),
@@ -396,13 +441,15 @@ impl Target {
         let entities = asked.into_iter().map(|entity| Entity { entity: Some(entity) }).collect();
         let request = ReadRequest { device_id: self.device_id, entities, role: String::new() };
         let request = self.client.read(request);
-        let mut answers = match within(&self.name, self.patience, "a read", request).await? {
+        let whose = (self.name.as_str(), &mut self.requests);
+        let mut answers = match within(whose, self.patience, "a read", request).await? {
             Ok(answers) => answers.into_inner(),
             Err(status) => return Err(self.failure("a read", &explain(&status))),
         };
         let mut entities = Vec::new();
         loop {
-            match within(&self.name, self.patience, "a read", answers.message()).await? {
+            let whose = (self.name.as_str(), &mut self.requests);
+            match within(whose, self.patience, "a part of what is read", answers.message()).await? {
                 Ok(Some(answer)) => entities.extend(answer.entities),
                 Ok(None) => return Ok(entities),
                 Err(status) => return Err(self.failure("a read", &explain(&status))),
@@ -418,14 +465,17 @@ impl Target {
 /// What a switch is asked when its program is asked for.
 const ASKING_PROGRAM: &str = "asking for its program";
 
-/// An answer, unless it takes too long.
+/// An answer, unless it takes too long. How long it takes is noted.
 async fn within<T>(
-    target: &str,
+    (target, requests): (&str, &mut BTreeMap<&'static str, Requests>),
     patience: Duration,
     request: &'static str,
     answer: impl Future<Output = Result<T, tonic::Status>>,
 ) -> Result<Result<T, tonic::Status>, ControllerError> {
+    let began = Instant::now();
     let answer = tokio::time::timeout(patience, answer).await;
+    let noted = requests.entry(request).or_default();
+    (noted.count, noted.took) = (noted.count + 1, noted.took + began.elapsed());
     answer.map_err(|_| silent(target, request, patience))
 }
 

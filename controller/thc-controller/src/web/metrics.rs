@@ -2,12 +2,54 @@
 
 use crate::desk::{Desk, waits_for_all};
 use std::fmt;
-use thc_control_proto::v1::WorkerCounters;
+use thc_control_proto::v1::{Requests, Target, Use, WorkerCounters};
 use thc_metrics::{DescriptorEncoder, counters, gauges};
 
 /// All metrics, as OpenMetrics text.
 pub fn text(desk: Desk) -> Result<String, fmt::Error> {
     thc_metrics::text("thc", move |encoder| write(encoder, &desk))
+}
+
+/// What there is to say of targets beside their counters; of none while this controller stands by.
+fn of_targets(encoder: &mut DescriptorEncoder<'_>, targets: &[Target], active: bool) -> fmt::Result {
+    let built = [([("version", env!("CARGO_PKG_VERSION").to_owned())], 1.0)];
+    gauges(encoder, "controller_build", "The version of this controller", built)?;
+    let targets = || targets.iter().filter(|_| active);
+    let one = |value: fn(&Target) -> f64| targets().map(move |t| ([("target", t.name.clone())], value(t)));
+    let drained = one(|target| f64::from(u8::from(target.drained)));
+    gauges(encoder, "target_drained", "Whether no job and no session begins there", drained)?;
+    let ids = one(|target| target.election_id as f64);
+    gauges(encoder, "target_election_id", "By which this controller is its primary one", ids)?;
+    let differing = one(|target| target.differences.len() as f64);
+    gauges(
+        encoder,
+        "target_differing_rows",
+        "Rows that somebody else has changed, and that are left so",
+        differing,
+    )?;
+    let repairs = targets().map(|target| ([("target", target.name.clone())], target.repairs));
+    counters(encoder, "target_repairs", "How often its rows were repaired", repairs)?;
+    let compared = targets().filter_map(|t| Some(([("target", t.name.clone())], t.compared?)));
+    gauges(encoder, "target_compared_seconds", "Time since its rows were compared", compared)?;
+    let room = |value: fn(&Use) -> u32| {
+        targets().flat_map(move |target| {
+            let of =
+                |of: &Use| ([("target", target.name.clone()), ("what", of.what.clone())], f64::from(value(of)));
+            target.uses.iter().map(of).collect::<Vec<_>>()
+        })
+    };
+    gauges(encoder, "target_room", "What it has room for", room(|of| of.all))?;
+    gauges(encoder, "target_used", "What jobs take of that", room(|of| of.used))?;
+    let requests = || {
+        targets().flat_map(|target| {
+            let labels = |of: &Requests| [("target", target.name.clone()), ("request", of.request.clone())];
+            target.requests.iter().map(|of| (labels(of), of.clone())).collect::<Vec<_>>()
+        })
+    };
+    let counted = requests().map(|(labels, of)| (labels, of.count));
+    counters(encoder, "target_requests", "Requests to it since it was connected", counted)?;
+    let took = requests().map(|(labels, of)| (labels, of.seconds));
+    gauges(encoder, "target_requests_seconds", "How long these took together", took)
 }
 
 fn write(encoder: &mut DescriptorEncoder<'_>, desk: &Desk) -> fmt::Result {
@@ -23,6 +65,7 @@ fn write(encoder: &mut DescriptorEncoder<'_>, desk: &Desk) -> fmt::Result {
         .filter(|_| active)
         .map(|t| ([("target", t.name.clone())], f64::from(u8::from(t.connected))));
     gauges(encoder, "target_up", "Whether the target is connected", up)?;
+    of_targets(encoder, &targets, active)?;
     gauges(encoder, "jobs", "Jobs", [([], jobs.len() as f64)])?;
     let spec = |job: &thc_control_proto::v1::Job| job.spec.clone().unwrap_or_default();
     let wanted = jobs.iter().map(|job| ([("thc_job", spec(job).name)], f64::from(spec(job).workers)));

@@ -4,10 +4,12 @@ mod metrics;
 mod status;
 
 use crate::desk::Desk;
-use axum::extract::State;
+use axum::extract::{Request, State};
 use axum::http::{HeaderName, StatusCode, header};
+use axum::middleware::{self, Next};
 use axum::response::{Html, IntoResponse, Json, Response};
 use axum::{Router, routing::get};
+use std::net::IpAddr;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 
@@ -17,16 +19,51 @@ const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; script-src 
 
 /// Serves until told to stop.
 pub async fn serve(listener: TcpListener, desk: Desk, mut stop: watch::Receiver<bool>) {
-    let app = Router::new()
+    let own = listener.local_addr().map(|address| address.ip().to_string()).unwrap_or_default();
+    // A page of somebody else's that a browser takes for this one, by a name that leads here, reads nothing.
+    let pages = Router::new()
         .route("/", get(page))
         .route("/api/status", get(status))
+        .layer(middleware::from_fn(move |request, next| of_own_name(own.clone(), request, next)));
+    let app = Router::new()
         .route("/metrics", get(measured))
+        .route("/healthz", get(async || "ok\n"))
+        .route("/readyz", get(ready))
+        .merge(pages)
         .with_state(desk);
     let end = async move {
         let _ = stop.wait_for(|stop| *stop).await;
     };
     if let Err(error) = axum::serve(listener, app).with_graceful_shutdown(end).await {
         tracing::error!("the status page ended: {error}");
+    }
+}
+
+/// Whether a request's Host is an address, this machine, or where this listens; names of others' pages are refused.
+fn is_own(own: &str, host: &str) -> bool {
+    let name = match host.strip_prefix('[') {
+        Some(rest) => rest.split(']').next().unwrap_or_default(),
+        None => host.split(':').next().unwrap_or_default(),
+    };
+    let machine = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+    name.parse::<IpAddr>().is_ok() || name == "localhost" || name == own || name == machine.trim()
+}
+
+async fn of_own_name(own: String, request: Request, next: Next) -> Response {
+    let host = request.headers().get(header::HOST).and_then(|host| host.to_str().ok()).unwrap_or_default();
+    // HTTP/1.0 has none, and no browser speaks it.
+    if host.is_empty() || is_own(&own, host) {
+        return next.run(request).await;
+    }
+    let text = format!("the page is not at {host:?}: ask for it by this machine's name or address\n");
+    (StatusCode::MISDIRECTED_REQUEST, text).into_response()
+}
+
+/// Whether this controller has the jobs: one that stands by is alive, and not ready.
+async fn ready(State(desk): State<Desk>) -> Response {
+    match desk.shared().book().may_change() {
+        Ok(()) => "ok\n".into_response(),
+        Err(error) => (StatusCode::SERVICE_UNAVAILABLE, format!("{error}\n")).into_response(),
     }
 }
 
@@ -47,5 +84,20 @@ async fn measured(State(desk): State<Desk>) -> Response {
     match metrics::text(desk) {
         Ok(text) => ([(header::CONTENT_TYPE, thc_metrics::HTTP_TYPE)], text).into_response(),
         Err(error) => (StatusCode::INTERNAL_SERVER_ERROR, error.to_string()).into_response(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_others_are_not_its_own() {
+        for own in ["127.0.0.1:9701", "localhost:9701", "[::1]:9701", "10.1.2.3", "head"] {
+            assert!(is_own("head", own), "{own}");
+        }
+        for other in ["evil.example:9701", "127.0.0.1.evil.example", "localhost.evil.example"] {
+            assert!(!is_own("127.0.0.1", other), "{other}");
+        }
     }
 }

@@ -79,6 +79,8 @@ struct FindingStatus {
     what: String,
     mend: String,
     worker: Option<u32>,
+    /// Seconds since 1970.
+    since: u64,
 }
 
 /// As things are now.
@@ -165,5 +167,6 @@ fn finding_status(finding: v1::Finding) -> FindingStatus {
         what: finding.what,
         mend: finding.mend,
         worker: finding.worker,
+        since: finding.since,
     }
 }

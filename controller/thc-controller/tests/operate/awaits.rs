@@ -157,7 +157,7 @@ fn life(fault: Option<(usize, Fault)>) -> Vec<&'static str> {
     let groups = both(|rank| joined(&pair, "train", rank));
     adds_up(&groups);
     drop(groups);
-    told(&pair, &["job", "delete", "train"], "no job \"train\"");
+    told(&pair, &["job", "delete", "train", "--yes"], "no job \"train\"");
     let groups = both(|rank| joined(&pair, "more", rank));
     adds_up(&groups);
     // What is there is what should be there.

@@ -67,10 +67,11 @@ fn a_switch_that_cannot_say_what_it_runs_is_not_loaded_again() {
     }
 }
 
-/// Another program in the configuration is loaded when no session is lost with it.
+/// Another program in the configuration is loaded when no session is lost with it, and only so that rows stay.
 #[test]
 fn another_program_waits_for_sessions_to_end() {
     let mut site = Site::start(V1MODEL);
+    site.strict.state().faults.reconciles = true;
     site.create();
     let session = site.joined(1);
     site.restart_controller(b"what a newer backend made");
@@ -84,6 +85,19 @@ fn another_program_waits_for_sessions_to_end() {
     site.controller().until("loaded", |_| loads(&site) == 2);
     site.controller().until("there", |controller| connected(controller, 0));
     site.joined(2);
+    assert_eq!(site.rows(), site.with_session());
+}
+
+/// A switch that cannot keep its rows keeps its program, unless somebody says otherwise.
+#[test]
+fn a_program_is_replaced_at_the_cost_of_rows_only_when_told() {
+    let mut site = Site::start(V1MODEL);
+    site.create();
+    site.restart_controller(b"what a newer backend made");
+    let log = site.controller().log();
+    assert!(log.contains("with --replace-program to load that, which empties the target"), "{log}");
+    assert_eq!(loads(&site), 1);
+    site.joined(1);
     assert_eq!(site.rows(), site.with_session());
 }
 
@@ -232,7 +246,7 @@ fn who_has_lost_its_row_is_found() {
     let packets =
         |site: &Site| site.controller().json(&["counters", "a"])["jobs"][0]["workers"][0]["packets"].clone();
     site.controller().until("counted", |_| packets(&site) == 5);
-    site.controller().told(&["job", "delete", "b"]);
+    site.controller().told(&["job", "delete", "b", "--yes"]);
     site.restart_controller(b"what the compiler's backend made");
     site.controller().until("counted", |_| packets(&site) == 5);
 }

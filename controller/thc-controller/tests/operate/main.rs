@@ -6,6 +6,8 @@ mod awaits;
 mod chromium;
 mod commands;
 mod controller;
+mod converge;
+mod declared;
 mod faults;
 mod joining;
 mod lag;

@@ -201,7 +201,7 @@ fn roles_are_those_of_certificates() {
     for who in ["host7", "bob"] {
         for ended in [
             create(who, "no"),
-            ask(who, &["job", "delete", "train"]),
+            ask(who, &["job", "delete", "train", "--yes"]),
             ask(who, &["table", "install", "--workers", "1"]),
             ask(who, &["table", "delete", "1"]),
         ] {
@@ -233,7 +233,7 @@ fn roles_are_those_of_certificates() {
         group.allreduce(&mut data).unwrap();
         drop(group);
     }
-    assert_eq!(ask("olga", &["job", "delete", "train"]).code, Some(0));
+    assert_eq!(ask("olga", &["job", "delete", "train", "--yes"]).code, Some(0));
 }
 
 #[test]

@@ -7,12 +7,14 @@ use text::{described, listed};
 use super::connection::Connection;
 use super::{Failure, print, print_json};
 use clap::{Args, Subcommand, ValueEnum};
+use std::time::{Duration, Instant};
 use thc_control_proto::v1::{
-    CreateJobRequest, DeleteJobRequest, GetJobRequest, JobSpec, ListJobsRequest, UpdateJobRequest,
+    CreateJobRequest, DeleteJobRequest, GetJobRequest, Job, JobSpec, ListJobsRequest, UpdateJobRequest,
     update_job_request,
 };
 use thc_controller::{asked_rack, asked_table};
 use thc_options::TableOptions;
+use tonic::Code;
 
 const CREATE: &str = "\
 Examples:
@@ -40,6 +42,15 @@ Examples:
   thc-controller job update train --gone-after 10s --spares ps2
   thc-controller job update train --granularity 30 --fraction 1/32 --spares none";
 
+const WAIT: &str = "\
+Example:
+    thc-controller job wait train --for idle && thc-controller job delete train
+
+Exit status: 0 it is so; 1 it was not within --timeout.";
+
+/// How often it is looked.
+const LOOK: Duration = Duration::from_millis(250);
+
 /// What can be done with jobs.
 #[derive(Subcommand, Debug)]
 pub enum Command {
@@ -54,7 +65,10 @@ pub enum Command {
     #[command(after_help = UPDATE)]
     Update(UpdateFlags),
     /// End a job's session and take it from its targets
-    Delete(NameFlags),
+    Delete(DeleteFlags),
+    /// Wait until a job is so
+    #[command(after_help = WAIT)]
+    Wait(WaitFlags),
 }
 
 /// A job that is there.
@@ -62,6 +76,51 @@ pub enum Command {
 pub struct NameFlags {
     /// The job's name
     name: String,
+}
+
+/// A job that goes.
+#[derive(Args, Debug)]
+pub struct DeleteFlags {
+    /// The job's name
+    name: String,
+    /// Do not ask, even if its session runs
+    #[arg(long, short)]
+    yes: bool,
+}
+
+/// What is waited for.
+#[derive(Args, Debug)]
+pub struct WaitFlags {
+    /// The job's name
+    name: String,
+    /// For what
+    #[arg(long = "for", value_enum, default_value = "running")]
+    state: Awaited,
+    /// For so long
+    #[arg(long, value_name = "TIME", default_value = "10m")]
+    timeout: humantime::Duration,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum Awaited {
+    /// A session of it runs
+    Running,
+    /// It is there, no session of it runs, and nothing of it waits to be changed
+    Idle,
+    /// It is there no more
+    Deleted,
+}
+
+impl Awaited {
+    /// Whether a job that is there is so.
+    fn is(self, job: &Job) -> bool {
+        let runs = job.places.iter().any(|place| place.running);
+        match self {
+            Awaited::Running => runs,
+            Awaited::Idle => !runs && job.pending.is_empty() && job.next.is_none(),
+            Awaited::Deleted => false,
+        }
+    }
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
@@ -297,6 +356,29 @@ impl CreateFlags {
     }
 }
 
+async fn wait(flags: &WaitFlags, connection: Connection) -> Result<(), Failure> {
+    let began = Instant::now();
+    loop {
+        let asked = GetJobRequest { name: flags.name.clone() };
+        let so = match connection.client().get_job(asked).await {
+            Ok(job) => flags.state.is(job.get_ref()),
+            Err(status) if status.code() == Code::NotFound && matches!(flags.state, Awaited::Deleted) => true,
+            Err(status) => return Err(status.into()),
+        };
+        if so {
+            return Ok(());
+        }
+        if began.elapsed() >= *flags.timeout {
+            let state = format!("{:?}", flags.state).to_lowercase();
+            return Err(Failure::failed(format!(
+                "job {} is not {state} after {}: `thc-controller diagnose {}` says why",
+                flags.name, flags.timeout, flags.name
+            )));
+        }
+        tokio::time::sleep(LOOK).await;
+    }
+}
+
 /// Does it.
 pub async fn run(command: Command, connection: Connection, json: bool) -> Result<(), Failure> {
     let mut client = connection.client();
@@ -319,7 +401,19 @@ pub async fn run(command: Command, connection: Connection, json: bool) -> Result
             let job = client.update_job(asked).await?.into_inner();
             if json { print_json(&job) } else { print(&described(&job)) }
         }
-        Command::Delete(NameFlags { name }) => {
+        Command::Wait(flags) => wait(&flags, connection).await,
+        Command::Delete(DeleteFlags { name, yes }) => {
+            let job = match yes {
+                true => Job::default(),
+                false => client.get_job(GetJobRequest { name: name.clone() }).await?.into_inner(),
+            };
+            if let Some(place) = job.places.iter().find(|place| place.running) {
+                let what = format!("job {name} runs with {} workers on {}", place.members, place.target);
+                super::ask(
+                    &format!("{what}. End its session and delete it?"),
+                    &format!("{what}: give --yes"),
+                )?;
+            }
             let answer = client.delete_job(DeleteJobRequest { name: name.clone() }).await?.into_inner();
             if json { print_json(&answer) } else { print(&format!("job {name} deleted\n")) }
         }
@@ -330,8 +424,8 @@ pub async fn run(command: Command, connection: Connection, json: bool) -> Result
 #[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
+    use thc_control_proto::v1::JobPlace;
     use thc_control_proto::v1::TableSpec;
-    use thc_control_proto::v1::{Job, JobPlace};
 
     fn job() -> Job {
         let spec = JobSpec {
@@ -367,6 +461,8 @@ mod tests {
             table: 2,
             tables: vec![5],
             next: None,
+            pending: String::new(),
+            declared: String::new(),
             places: vec![place("s1", true), place("s2", false)],
             created: 0,
         }

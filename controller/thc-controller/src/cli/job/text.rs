@@ -164,6 +164,15 @@ pub(super) fn described(job: &Job) -> String {
     if let Some(next) = &job.next {
         line("next", format!("{}; at the next boundary", coming(&spec, next)));
     }
+    if !job.declared.is_empty() {
+        line(
+            "declared",
+            format!("by {}", if job.declared == "file" { "the configuration" } else { "apply" }),
+        );
+    }
+    if !job.pending.is_empty() {
+        line("pending", format!("{} when its session is over", job.pending));
+    }
     let mut grid = Grid::new(&[
         "TARGET",
         "STATE",

@@ -1,0 +1,94 @@
+//! `apply`: jobs as a file declares them.
+
+use super::connection::Connection;
+use super::{Failure, ask, print, print_json};
+use clap::Args;
+use std::path::PathBuf;
+use thc_control_proto::v1::job_change::Kind;
+use thc_control_proto::v1::{ApplyJobsRequest, JobChange};
+use thc_controller::declared_jobs;
+
+const EXAMPLES: &str = "\
+Example:
+    printf '[[job]]\\nname = \"train\"\\nworkers = 4\\n' >jobs.toml
+    thc-controller apply -f jobs.toml
+
+The file has [[job]] sections as the controller's configuration has. Jobs that run are changed at their next boundary, or, where that
+cannot be, when their session is over.
+
+Exit status: 0 done, or nothing to do; 1 refused, of some jobs or all; 2 wrong flags or file.";
+
+/// Flags of `apply`.
+#[derive(Args, Debug)]
+#[command(after_help = EXAMPLES)]
+pub struct ApplyFlags {
+    /// The file
+    #[arg(long, short, value_name = "FILE")]
+    file: PathBuf,
+    /// Delete jobs that were applied earlier and are not in the file
+    #[arg(long)]
+    prune: bool,
+    /// Say what would change, and change nothing
+    #[arg(long)]
+    plan: bool,
+    /// Do not ask
+    #[arg(long, short)]
+    yes: bool,
+}
+
+/// Shows what changes, asks, and does it.
+pub async fn run(flags: ApplyFlags, connection: Connection, json: bool) -> Result<u8, Failure> {
+    let jobs = declared_jobs(&flags.file)
+        .map_err(|error| Failure::usage(format!("{}: {error}", flags.file.display())))?;
+    let mut client = connection.client();
+    let mut asked = ApplyJobsRequest { jobs, prune: flags.prune, plan_only: true };
+    let plan = client.apply_jobs(asked.clone()).await?.into_inner();
+    let nothing = plan.changes.iter().all(|change| change.kind() == Kind::Unchanged);
+    if flags.plan {
+        if json {
+            print_json(&plan)?
+        } else {
+            print(&planned(&plan.changes))?
+        }
+        return Ok(0);
+    }
+    if !json {
+        print(&planned(&plan.changes))?;
+    }
+    if !nothing && !flags.yes {
+        ask("Apply this?", "give --yes, or --plan to see only what would change")?;
+    }
+    // Who has it unchanged is declared from now on as well.
+    asked.plan_only = false;
+    let done = client.apply_jobs(asked).await?.into_inner();
+    if json {
+        print_json(&done)?;
+    }
+    let failed: Vec<&JobChange> = done.changes.iter().filter(|change| !change.error.is_empty()).collect();
+    for change in &failed {
+        eprintln!("thc-controller: {}", change.error);
+    }
+    if failed.is_empty() && !json && !nothing {
+        print("applied\n")?;
+    }
+    Ok(u8::from(!failed.is_empty()))
+}
+
+fn planned(changes: &[JobChange]) -> String {
+    let mut text = String::new();
+    for change in changes {
+        let (mark, what) = match change.kind() {
+            Kind::Unchanged => (" ", "stays as it is"),
+            Kind::Create => ("+", "is made"),
+            Kind::Change => ("~", "changes"),
+            Kind::Delete => ("-", "is deleted"),
+        };
+        let when = if change.when.is_empty() { String::new() } else { format!(" {}", change.when) };
+        text += &format!("{mark} job {} {what}{when}\n", change.job);
+        text.extend(change.differences.iter().map(|difference| format!("      {difference}\n")));
+    }
+    if changes.is_empty() {
+        text += "no jobs are declared, and none was\n";
+    }
+    text
+}

@@ -1,0 +1,55 @@
+//! `backup` and `restore`: the file of jobs.
+
+use super::{Failure, print};
+use clap::Args;
+use std::path::PathBuf;
+use thc_controller::{back_up, restore as put_back};
+
+const BACKUP: &str = "\
+Example:
+    thc-controller backup --state jobs.state jobs.backup
+
+The controller may run meanwhile. A backup has the jobs' secrets: only you can read it.";
+
+const RESTORE: &str = "\
+Example, while no controller of this file runs:
+    thc-controller restore --state jobs.state jobs.backup
+
+Jobs, tables and drained targets are again as they were. Sessions are over: workers join anew.";
+
+/// Flags of `backup`.
+#[derive(Args, Debug)]
+#[command(after_help = BACKUP)]
+pub struct BackupFlags {
+    /// The controller's file of jobs
+    #[arg(long, value_name = "FILE")]
+    state: PathBuf,
+    /// Write it as this format, 1 or 2, for an older controller
+    #[arg(long, value_name = "FORMAT")]
+    format: Option<u32>,
+    /// Where to
+    to: PathBuf,
+}
+
+/// Flags of `restore`.
+#[derive(Args, Debug)]
+#[command(after_help = RESTORE)]
+pub struct RestoreFlags {
+    /// The controller's file of jobs
+    #[arg(long, value_name = "FILE")]
+    state: PathBuf,
+    /// The backup
+    from: PathBuf,
+}
+
+/// Writes a backup.
+pub fn backup(flags: &BackupFlags) -> Result<(), Failure> {
+    let jobs = back_up(&flags.state, &flags.to, flags.format).map_err(Failure::failed)?;
+    print(&format!("{jobs} jobs in {}\n", flags.to.display()))
+}
+
+/// Puts one back.
+pub fn restore(flags: &RestoreFlags) -> Result<(), Failure> {
+    let jobs = put_back(&flags.from, &flags.state).map_err(Failure::failed)?;
+    print(&format!("{jobs} jobs in {}\n", flags.state.display()))
+}

@@ -1,0 +1,122 @@
+//! Targets: what they hold, what they have room for, and how they are drained.
+
+use super::Desk;
+use crate::book::{Book, Job};
+use crate::config::TargetConfig;
+use crate::events::About;
+use crate::live::View;
+use crate::refusal::Refusal;
+use crate::state::AgentCommand;
+use thc_control_proto::v1;
+
+/// What jobs take of a target's room.
+fn uses(book: &Book, config: &TargetConfig) -> Vec<v1::Use> {
+    let jobs: Vec<&Job> = book.jobs.values().filter(|job| job.places.contains_key(&config.name)).collect();
+    let sum = |of: fn(&Job) -> u32| jobs.iter().map(|job| of(job)).sum::<u32>();
+    let capacity = &config.capacity;
+    let mut uses = vec![
+        ("data slots".to_owned(), sum(|job| job.spec.data_slots), capacity.data_slots),
+        ("norm slots".to_owned(), sum(|job| job.spec.norm_slots), capacity.norm_slots),
+        ("jobs".to_owned(), jobs.len() as u32, capacity.jobs),
+        ("lookup tables".to_owned(), book.tables.len() as u32, capacity.tables),
+    ];
+    for (place, (table, all)) in capacity.rows.named().into_iter().enumerate() {
+        let used = jobs.iter().map(|job| job.spec.rows().named()[place].1).sum();
+        uses.push((format!("rows of {table}"), used, all));
+    }
+    uses.into_iter().map(|(what, used, all)| v1::Use { what, used, all }).collect()
+}
+
+fn shown(book: &Book, config: &TargetConfig, view: Option<&View>) -> v1::Target {
+    let uses = uses(book, config);
+    let requests = view.map(|view| view.requests.clone()).unwrap_or_default();
+    let requests = requests.into_iter().map(|(request, of)| v1::Requests {
+        request: request.to_owned(),
+        count: of.count,
+        seconds: of.took.as_secs_f64(),
+    });
+    v1::Target {
+        name: config.name.clone(),
+        address: config.address.clone(),
+        connected: view.is_some_and(|view| view.connected),
+        error: view.map(|view| view.error.clone()).unwrap_or_default(),
+        aggregator: config.at.to_string(),
+        data_slots: config.capacity.data_slots,
+        data_slots_used: uses[0].used,
+        drained: book.drained.contains(&config.name),
+        uses,
+        compared: view.and_then(|view| view.compared).map(|compared| compared.elapsed().as_secs_f64()),
+        differences: view.map(|view| view.differences.clone()).unwrap_or_default(),
+        repairs: view.map_or(0, |view| view.repairs),
+        requests: requests.collect(),
+        election_id: view.map_or(0, |view| view.election_id),
+    }
+}
+
+impl Desk {
+    /// All targets.
+    #[must_use]
+    pub fn targets(&self) -> Vec<v1::Target> {
+        let book = self.shared.book();
+        let views = self.shared.views();
+        let configs = self.shared.targets.iter().map(|target| &target.config);
+        configs.map(|config| shown(&book, config, views.get(&config.name))).collect()
+    }
+
+    /// The rows that a target holds.
+    ///
+    /// # Errors
+    /// There is no such target, or it is away.
+    pub async fn rows(&self, target: &str) -> Result<Vec<v1::Row>, Refusal> {
+        self.shared.ask(target, AgentCommand::Rows).await
+    }
+
+    /// Where they differ from those that were written; repairs that if so asked.
+    ///
+    /// # Errors
+    /// As [`Desk::rows`].
+    pub async fn compare(&self, target: &str, repair: bool) -> Result<Vec<v1::Difference>, Refusal> {
+        self.may_change()?;
+        self.shared.ask(target, |answer| AgentCommand::Compare { repair, answer }).await
+    }
+
+    /// From now on no job and no session begins on a target, or they may again. The jobs whose sessions run there still.
+    ///
+    /// # Errors
+    /// There is no such target, or this cannot be kept.
+    pub async fn drain(&self, target: &str, drained: bool) -> Result<Vec<String>, Refusal> {
+        let _one = self.shared.changing.lock().await;
+        if !self.shared.targets.iter().any(|known| known.config.name == target) {
+            let text = format!("there is no target {target:?}: `target list` shows those there are");
+            return Err(Refusal::missing(text));
+        }
+        let change = self.change(|book| {
+            Ok(if drained { book.drained.insert(target.to_owned()) } else { book.drained.remove(target) })
+        });
+        if change.await?.0 {
+            let what = if drained { "is drained" } else { "is drained no more" };
+            self.shared.tell(About { target, job: "" }, &format!("target {target} {what}"));
+        }
+        let book = self.shared.book();
+        let runs = |job: &&Job| job.places.get(target).is_some_and(|place| place.session.is_some());
+        Ok(book.jobs.values().filter(runs).map(|job| job.spec.name.clone()).collect())
+    }
+
+    /// Whether a session of a job may begin on a target: none may on one that is drained, but one that runs there goes on.
+    pub(super) fn may_begin(&self, job: &str, target: &str) -> Result<(), Refusal> {
+        let book = self.shared.book();
+        let place = book.jobs.get(job).and_then(|job| job.places.get(target));
+        let runs = place.is_some_and(|place| place.session.is_some());
+        if runs || !book.drained.contains(target) {
+            return Ok(());
+        }
+        Err(Refusal::unavailable(drained(target)))
+    }
+}
+
+/// What to do about a target that is drained.
+pub(super) fn drained(target: &str) -> String {
+    format!(
+        "target {target} is drained: end that by `thc-controller target undrain {target}`, or name another"
+    )
+}

@@ -1,0 +1,115 @@
+//! Rows in the names of a program, and where those that a target holds differ from those that were written.
+
+use crate::error::ControllerError;
+use crate::schema::Schema;
+use crate::wanted::{Group, Wanted};
+use p4runtime_proto::bytes::decode;
+use p4runtime_proto::v1::{TableEntry, field_match, table_action};
+use thc_control_proto::v1;
+
+/// What group rows are shown as.
+const GROUPS: &str = "multicast group";
+
+fn number(value: &[u8]) -> String {
+    decode(value, 128).map_or_else(|| format!("{value:02x?}"), |value| value.to_string())
+}
+
+/// A row by its names; what the program has no name for by its number.
+fn named(entry: &TableEntry, schema: &Schema) -> v1::Row {
+    let info = schema.info();
+    let table = info.tables.iter().find(|table| table.id() == entry.table_id);
+    let alias = table.and_then(|table| table.preamble.as_ref()).map(|preamble| preamble.alias.clone());
+    let key = entry.r#match.iter().map(|field| {
+        let known = table.and_then(|table| table.match_fields.iter().find(|f| f.id == field.field_id));
+        let name = known.map_or_else(|| field.field_id.to_string(), |field| field.name.clone());
+        match &field.field_match_type {
+            Some(field_match::FieldMatchType::Exact(exact)) => format!("{name}={}", number(&exact.value)),
+            _ => name,
+        }
+    });
+    let key = key.collect::<Vec<_>>().join(" ");
+    let action = match entry.action.as_ref().and_then(|action| action.r#type.as_ref()) {
+        Some(table_action::Type::Action(action)) => {
+            let known = info.actions.iter().find(|known| known.id() == action.action_id);
+            let params = action.params.iter().map(|param| {
+                let known = known.and_then(|known| known.params.iter().find(|p| p.id == param.param_id));
+                let name = known.map_or_else(|| param.param_id.to_string(), |param| param.name.clone());
+                format!("{name}={}", number(&param.value))
+            });
+            let params = params.collect::<Vec<_>>().join(", ");
+            let alias = known.and_then(|known| known.preamble.as_ref()).map(|p| p.alias.clone());
+            format!("{}({params})", alias.unwrap_or_else(|| action.action_id.to_string()))
+        }
+        _ => String::new(),
+    };
+    v1::Row {
+        table: alias.unwrap_or_else(|| entry.table_id.to_string()),
+        key: if entry.is_default_action { "default".to_owned() } else { key },
+        action,
+    }
+}
+
+fn group_row(number: u32, group: &Group) -> v1::Row {
+    let copies = group.0.iter().map(|(port, instance)| format!("{port}/{instance}"));
+    v1::Row {
+        table: GROUPS.to_owned(),
+        key: number.to_string(),
+        action: format!("copies({})", copies.collect::<Vec<_>>().join(", ")),
+    }
+}
+
+/// All rows and groups.
+#[must_use]
+pub fn rows(held: &Wanted, schema: &Schema) -> Vec<v1::Row> {
+    let rows = held.all_entries().map(|entry| named(entry, schema));
+    rows.chain(held.groups().map(|(number, group)| group_row(number, group))).collect()
+}
+
+/// Where `held` differs from what was `written`: what is missing, what somebody else has added, and what somebody else has changed.
+///
+/// # Errors
+/// [`ControllerError::P4Info`] if the program has no jobs.
+pub fn differences(
+    written: &Wanted,
+    held: &Wanted,
+    schema: &Schema,
+) -> Result<Vec<v1::Difference>, ControllerError> {
+    let of = |kind: &str, row: v1::Row, wanted: String| v1::Difference {
+        kind: kind.to_owned(),
+        row: Some(row),
+        wanted,
+    };
+    let mut found = Vec::new();
+    for (mine, theirs) in written.different_entries(held, schema)? {
+        found.extend(match (mine, theirs) {
+            (Some(mine), None) => Some(of("missing", named(&mine, schema), String::new())),
+            (None, Some(theirs)) => Some(of("foreign", named(&theirs, schema), String::new())),
+            (Some(mine), Some(theirs)) => {
+                Some(of("changed", named(&theirs, schema), named(&mine, schema).action))
+            }
+            (None, None) => None,
+        });
+    }
+    for (number, mine, theirs) in written.different_groups(held, schema)? {
+        found.extend(match (mine, theirs) {
+            (Some(mine), None) => Some(of("missing", group_row(number, mine), String::new())),
+            (None, Some(theirs)) => Some(of("foreign", group_row(number, theirs), String::new())),
+            (Some(mine), Some(theirs)) => {
+                Some(of("changed", group_row(number, theirs), group_row(number, mine).action))
+            }
+            (None, None) => None,
+        });
+    }
+    Ok(found)
+}
+
+/// A difference in a line.
+#[must_use]
+pub fn line(difference: &v1::Difference) -> String {
+    let row = difference.row.clone().unwrap_or_default();
+    let wanted = match difference.wanted.as_str() {
+        "" => String::new(),
+        wanted => format!(" instead of {wanted}"),
+    };
+    format!("{} {} [{}] {}{wanted}", difference.kind, row.table, row.key, row.action)
+}

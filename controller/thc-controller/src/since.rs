@@ -1,0 +1,61 @@
+//! Since when what is wrong with a job has been so.
+
+use std::collections::BTreeMap;
+use thc_control_proto::v1::Finding;
+
+/// What is said of jobs at present, and since when.
+#[derive(Debug, Default)]
+pub struct Since {
+    /// By job, then by what is said.
+    jobs: BTreeMap<String, BTreeMap<String, u64>>,
+}
+
+/// What a finding says, whatever numbers it has at the moment: a worker that is silent for 5 s is so for 6 s soon.
+fn lasting(finding: &Finding) -> String {
+    let words = finding.what.chars().filter(|c| !c.is_ascii_digit());
+    words
+        .chain(finding.worker.iter().flat_map(|worker| format!("/{worker}").chars().collect::<Vec<_>>()))
+        .collect()
+}
+
+impl Since {
+    /// Takes what is said of a job at this time, in seconds since 1970, and adds since when that has been said.
+    pub fn note(&mut self, job: &str, findings: &mut [Finding], now: u64) {
+        let before = self.jobs.remove(job).unwrap_or_default();
+        let mut after = BTreeMap::new();
+        for finding in findings {
+            let says = lasting(finding);
+            finding.since = before.get(&says).copied().unwrap_or(now);
+            after.insert(says, finding.since);
+        }
+        self.jobs.insert(job.to_owned(), after);
+    }
+
+    /// Forgets all jobs but these.
+    pub fn keep(&mut self, jobs: &[String]) {
+        self.jobs.retain(|job, _| jobs.contains(job));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_lasts_keeps_its_time() {
+        let finding = |what: &str, worker| Finding { what: what.to_owned(), worker, ..Finding::default() };
+        let mut since = Since::default();
+        let mut say = |findings: &mut [Finding], now| {
+            since.note("train", findings, now);
+            findings.iter().map(|finding| finding.since).collect::<Vec<_>>()
+        };
+        assert_eq!(say(&mut [finding("worker 0 is silent for 5 s", Some(0))], 100), [100]);
+        let both = &mut [
+            finding("worker 0 is silent for 15 s", Some(0)),
+            finding("worker 1 is silent for 5 s", Some(1)),
+        ];
+        assert_eq!(say(both, 110), [100, 110]);
+        assert_eq!(say(&mut [], 120), [0; 0]);
+        assert_eq!(say(&mut [finding("worker 0 is silent for 5 s", Some(0))], 130), [130]);
+    }
+}

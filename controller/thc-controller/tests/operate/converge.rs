@@ -1,0 +1,96 @@
+//! Targets hold what was written, whatever others do to them.
+
+use crate::programs::{Site, V1MODEL};
+
+fn differs(site: &Site) -> serde_json::Value {
+    let list = site.controller().json(&["target", "list"]);
+    list["targets"][0]["differences"].clone()
+}
+
+/// Rows that somebody else has changed are found and made again, without anybody's asking.
+#[test]
+fn rows_that_others_change_are_repaired() {
+    let site = Site::with(V1MODEL, "compare = \"1s\"");
+    site.create();
+    let session = site.joined(1);
+    for (table, first) in [("members", 7), ("addresses", 7), ("control_plane", 1), ("jobs", 7)] {
+        site.strict.delete(table, first);
+        site.controller().until(table, |_| site.rows() == site.with_session());
+        site.controller().until("control plane", |_| site.strict.rows("control_plane") == 2);
+    }
+    site.controller().until("told", |controller| {
+        controller
+            .told(&["events", "--target", "chip"])
+            .contains("somebody else has changed its rows: missing")
+    });
+    assert_eq!(
+        site.strict.values("jobs")[0]["cookie"],
+        session.into(),
+        "with all workers in its sums it goes on"
+    );
+    assert!(differs(&site).as_array().unwrap().is_empty());
+    let (_, metrics) = site.controller().get("/metrics");
+    assert!(metrics.contains("thc_target_repairs_total{target=\"chip\"}"), "{metrics}");
+    assert!(metrics.contains("thc_target_room{target=\"chip\",what=\"data slots\"} 1024"), "{metrics}");
+}
+
+/// Where the operator wants it so, they are reported and stay, until somebody asks for the repair.
+#[test]
+fn rows_that_others_change_are_left_where_that_is_wanted() {
+    let site = Site::with(V1MODEL, "compare = \"1s\"\nforeign_rows = \"leave\"");
+    site.create();
+    site.joined(1);
+    let whole = site.controller().ask(&["target", "diff", "chip"]);
+    assert_eq!((whole.code, whole.out.as_str()), (Some(0), "target chip holds what was written\n"));
+    site.strict.delete("members", 7);
+    site.controller().until("seen", |_| differs(&site).as_array().is_some_and(|all| all.len() == 2));
+    let diagnosed = site.controller().ask(&["diagnose", "a"]);
+    assert_eq!(diagnosed.code, Some(1), "{diagnosed:?}");
+    assert!(diagnosed.out.contains("target chip: somebody else has changed 2 of its rows"), "{diagnosed:?}");
+    let diff = site.controller().ask(&["target", "diff", "chip"]);
+    assert_eq!(diff.code, Some(1), "{diff:?}");
+    assert!(
+        diff.out.contains("missing  members [job=7 worker=0]") && diff.out.contains("--repair"),
+        "{diff:?}"
+    );
+    assert_eq!(site.strict.rows("members"), 0);
+    let repaired = site.controller().ask(&["target", "diff", "chip", "--repair"]);
+    assert!(repaired.code == Some(0) && repaired.out.ends_with("repaired\n"), "{repaired:?}");
+    assert_eq!(site.rows(), site.with_session());
+    let rows = site.controller().told(&["target", "rows", "chip"]);
+    assert!(rows.contains("job=7 worker=1") && rows.contains("set_job("), "{rows}");
+    let shown = site.controller().told(&["target", "show", "chip"]);
+    assert!(shown.contains("rows of members") && shown.contains("repaired 1 times"), "{shown}");
+}
+
+/// On a target that is drained nothing begins, and what runs goes on.
+#[test]
+fn a_target_that_is_drained_takes_nothing_new() {
+    let site = Site::start(V1MODEL);
+    site.create();
+    let session = site.joined(1);
+    let drained = site.controller().told(&["target", "drain", "chip"]);
+    assert!(drained.contains("sessions of a still run there"), "{drained}");
+    assert!(site.controller().told(&["target", "list"]).contains("connected, drained"));
+    let refused = site.controller().ask(&["job", "create", "b", "--workers", "2", "--target", "chip"]);
+    assert!(refused.code == Some(1) && refused.err.contains("target undrain chip"), "{refused:?}");
+    assert_eq!(site.rows(), site.with_session());
+    site.leave(1, session);
+    site.controller().until("left", |_| site.rows()[4] == 0);
+    for _ in 0..10 {
+        site.join(7, 2);
+        std::thread::sleep(std::time::Duration::from_millis(50));
+    }
+    assert_eq!(site.rows()[4], 0, "no session begins");
+    let diagnosed = site.controller().told(&["diagnose", "a"]);
+    assert!(diagnosed.contains("target chip is drained"), "{diagnosed}");
+    site.controller().told(&["target", "undrain", "chip"]);
+    let session = site.joined(2);
+    // An operator ends a session: its workers may join anew.
+    let ended = site.controller().told(&["session", "end", "a"]);
+    assert_eq!(ended, "the session of job a on chip is over\n");
+    assert_eq!(site.rows()[4], 0);
+    assert_ne!(site.joined(3), session);
+    assert_eq!(site.controller().told(&["session", "end", "a"]), "the session of job a on chip is over\n");
+    assert_eq!(site.controller().told(&["session", "end", "a"]), "no session of job a runs\n");
+}

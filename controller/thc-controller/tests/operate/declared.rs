@@ -1,0 +1,188 @@
+//! Jobs that a file declares.
+
+use crate::aggregator;
+use crate::controller::{Controller, Ended, PROGRAM, run};
+use std::fs;
+use std::process::{Command, Stdio};
+
+fn apply(controller: &Controller, jobs: &str, more: &[&str]) -> Ended {
+    let file = controller.folder().join("jobs.toml");
+    fs::write(&file, jobs).unwrap();
+    controller.ask(&[&["apply", "-f", file.to_str().unwrap()], more].concat())
+}
+
+fn job(name: &str, workers: u32) -> String {
+    format!("[[job]]\nname = \"{name}\"\nworkers = {workers}\ndata_slots = 64\nnorm_slots = 16\n")
+}
+
+fn jobs(controller: &Controller) -> Vec<String> {
+    let list = controller.json(&["job", "list"]);
+    let name = |job: &serde_json::Value| job["spec"]["name"].as_str().unwrap().to_owned();
+    list["jobs"].as_array().unwrap().iter().map(name).collect()
+}
+
+#[test]
+fn what_a_file_declares_is_so() {
+    let server = aggregator::start();
+    let controller = Controller::start(&aggregator::configured(&server, "ps1"));
+    controller.until_connected();
+    controller.told(&["job", "create", "by-hand", "--workers", "2", "--slots", "64", "--norm-slots", "16"]);
+    let both = job("a", 2) + &job("b", 3);
+    let plan = apply(&controller, &both, &["--plan"]);
+    assert_eq!(plan.out, "+ job a is made now\n+ job b is made now\n");
+    assert_eq!(jobs(&controller), ["by-hand"]);
+    // Nobody is there who could confirm it.
+    let asked = apply(&controller, &both, &[]);
+    assert!(asked.code == Some(1) && asked.err.contains("--yes"), "{asked:?}");
+    assert_eq!(jobs(&controller), ["by-hand"]);
+    assert_eq!(apply(&controller, &both, &["--yes"]).code, Some(0));
+    assert_eq!(jobs(&controller), ["a", "b", "by-hand"]);
+    let same = apply(&controller, &both, &[]);
+    assert_eq!((same.code, same.out.as_str()), (Some(0), "  job a stays as it is\n  job b stays as it is\n"));
+    // One is changed and one goes; the one made by hand stays.
+    let other = job("a", 4);
+    let plan = apply(&controller, &other, &["--plan", "--prune"]);
+    assert!(plan.out.contains("~ job a changes now\n") && plan.out.contains("workers: 2 -> 4"), "{plan:?}");
+    assert!(plan.out.ends_with("- job b is deleted now\n"), "{plan:?}");
+    assert_eq!(apply(&controller, &other, &["--yes", "--prune"]).code, Some(0));
+    assert_eq!(jobs(&controller), ["a", "by-hand"]);
+    assert_eq!(controller.json(&["job", "show", "a"])["spec"]["workers"], 4);
+    // All or nothing of what cannot be.
+    let wrong = apply(&controller, &(job("a", 2) + &job("c", 65)), &["--yes"]);
+    assert!(wrong.code == Some(2) && wrong.err.contains("job c"), "{wrong:?}");
+    assert_eq!(controller.json(&["job", "show", "a"])["spec"]["workers"], 4);
+    let twice = apply(&controller, &(job("a", 2) + &job("a", 3)), &["--yes"]);
+    assert!(twice.err.contains("job a: it is declared twice"), "{twice:?}");
+    let events = controller.told(&["events", "--job", "b"]);
+    assert!(events.contains("job b: made on ps1") && events.contains("job b: deleted"), "{events}");
+}
+
+/// What a session stands against is done when it is over.
+#[test]
+fn a_session_is_not_disturbed_by_what_is_declared() {
+    let server = aggregator::start();
+    let controller = Controller::start(&aggregator::configured(&server, "ps1"));
+    controller.until_connected();
+    assert_eq!(apply(&controller, &job("a", 1), &["--yes"]).code, Some(0));
+    let worker = aggregator::Averager::join(controller.listen, "a");
+    controller.told(&["job", "wait", "a"]);
+    let changed = apply(&controller, &job("a", 2), &["--yes"]);
+    assert!(changed.out.contains("~ job a changes when its session is over"), "{changed:?}");
+    assert_eq!(controller.json(&["job", "show", "a"])["pending"], "change");
+    assert_eq!(controller.json(&["job", "show", "a"])["spec"]["workers"], 1);
+    let refused = controller.ask(&["job", "delete", "a"]);
+    assert!(
+        refused.code == Some(1) && refused.err.contains("runs with 1 workers on ps1: give --yes"),
+        "{refused:?}"
+    );
+    let short = controller.ask(&["job", "wait", "a", "--for", "idle", "--timeout", "300ms"]);
+    assert!(short.code == Some(1) && short.err.contains("is not idle"), "{short:?}");
+    drop(worker);
+    controller.until("changed", |c| c.json(&["job", "show", "a"])["spec"]["workers"] == 2);
+    controller.told(&["job", "wait", "a", "--for", "idle"]);
+    controller.told(&["job", "delete", "a"]);
+    controller.told(&["job", "wait", "a", "--for", "deleted"]);
+}
+
+/// The configuration's own jobs are changed and removed with it; a copy of the file of jobs is one.
+#[test]
+fn the_configuration_says_what_there_is() {
+    let server = aggregator::start();
+    let target = aggregator::configured(&server, "ps1");
+    let controller = Controller::start(&(target.clone() + &job("a", 2) + &job("b", 2)));
+    controller.until_connected();
+    controller.told(&["job", "create", "by-hand", "--workers", "2", "--slots", "64", "--norm-slots", "16"]);
+    let state = controller.folder().join("jobs.state");
+    let copy = controller.folder().join("jobs.backup");
+    let (state, copy) = (state.to_str().unwrap().to_owned(), copy.to_str().unwrap().to_owned());
+    let said = run(&["backup", "--state", &state, &copy], &[]);
+    assert!(said.out.starts_with("3 jobs in "), "{said:?}");
+    let there = run(&["restore", "--state", &state, &copy], &[]);
+    assert!(there.code == Some(1) && there.err.contains("has the jobs of"), "{there:?}");
+    let folder = controller.stop();
+    let controller = Controller::start_in(folder, &(target.clone() + &job("a", 3)));
+    assert_eq!(jobs(&controller), ["a", "by-hand"]);
+    assert_eq!(controller.json(&["job", "show", "a"])["spec"]["workers"], 3);
+    let folder = controller.stop();
+    let (state, copy) = (folder.path().join("jobs.state"), folder.path().join("jobs.backup"));
+    let (state, copy) = (state.to_str().unwrap(), copy.to_str().unwrap());
+    let said = run(&["restore", "--state", state, copy], &[]);
+    assert!(said.code == Some(0) && said.out.starts_with("3 jobs in "), "{said:?}");
+    let older = folder.path().join("older");
+    let said = run(&["backup", "--state", state, "--format", "1", older.to_str().unwrap()], &[]);
+    assert!(
+        said.code == Some(0) && fs::read_to_string(&older).unwrap().starts_with("{\"format\":1,"),
+        "{said:?}"
+    );
+    let file = folder.path().join("c.toml");
+    fs::write(&file, target + &job("a", 3)).unwrap();
+    let file = file.to_str().unwrap();
+    let check = run(&["run", "--check", "--config", file, "--state", state], &[]);
+    assert_eq!(
+        (check.code, check.out.as_str()),
+        (Some(0), "ok: 1 targets, 1 declared jobs, 3 jobs in the file of jobs\n")
+    );
+}
+
+/// systemd hears that a controller is ready and alive, probes find it, and pages of others do not.
+#[test]
+fn it_says_that_it_is_there() {
+    let folder = tempfile::tempdir().unwrap();
+    let socket = folder.path().join("notify");
+    let heard = std::os::unix::net::UnixDatagram::bind(&socket).unwrap();
+    heard.set_read_timeout(Some(crate::controller::HANG)).unwrap();
+    let config = folder.path().join("c.toml");
+    fs::write(&config, crate::controller::target("ps1", crate::controller::NOWHERE, 9000)).unwrap();
+    let mut child = Command::new("sh")
+        .args(["-c", "WATCHDOG_PID=$$ exec \"$0\" run --listen 127.0.0.1:0 --config \"$1\"", PROGRAM])
+        .arg(&config)
+        .env("NOTIFY_SOCKET", &socket)
+        .env("WATCHDOG_USEC", "200000")
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let mut buffer = [0; 64];
+    let mut next = || {
+        let length = heard.recv(&mut buffer).unwrap();
+        String::from_utf8(buffer[..length].to_vec()).unwrap()
+    };
+    assert_eq!(next(), "READY=1");
+    assert_eq!((next(), next()), ("WATCHDOG=1".to_owned(), "WATCHDOG=1".to_owned()));
+    assert!(Command::new("kill").args(["-TERM", &child.id().to_string()]).status().unwrap().success());
+    while next() != "STOPPING=1" {}
+    assert_eq!(child.wait().unwrap().code(), Some(0));
+
+    let target = crate::controller::target("ps1", crate::controller::NOWHERE, 9000);
+    let first = Controller::start(&target);
+    let second = Controller::start_with(&target, &first.folder().join("jobs.state"));
+    for (controller, ready) in [(&first, "200 OK"), (&second, "503 ")] {
+        assert!(controller.get("/healthz").0.contains("200 OK"));
+        let (head, body) = controller.get("/readyz");
+        assert!(head.contains(ready), "{head} {body}");
+        assert!(ready == "200 OK" || body.contains("stands by"), "{body}");
+    }
+}
+
+/// Workers that are told of both controllers of a pair find the one that has the jobs.
+#[test]
+fn workers_find_the_controller_that_has_the_jobs() {
+    let server = aggregator::start();
+    let target = aggregator::configured(&server, "ps1");
+    let first = Controller::start(&target);
+    first.until_connected();
+    let second = Controller::start_with(&target, &first.folder().join("jobs.state"));
+    first.told(&["job", "create", "a", "--workers", "1"]);
+    let url = format!("thc://127.0.0.1:1,{},{}/a", second.listen, first.listen);
+    let joined = || {
+        let controller = Some(thc_worker::Controller::new(url.parse().unwrap()));
+        thc_worker::Group::join(thc_worker::GroupConfig { controller, ..Default::default() }).unwrap()
+    };
+    let mut data = [1.0; 64];
+    joined().allreduce(&mut data).unwrap();
+    let _folder = first.stop();
+    second.until("it has them", |controller| controller.get("/readyz").0.contains("200 OK"));
+    second.until_connected();
+    joined().allreduce(&mut data).unwrap();
+}
