@@ -130,7 +130,7 @@ class Group:
 
     ``ps`` is the parameter server as ``"host:port"``, ``job`` the job's number (1), ``worker`` this worker's
     number, 0 to n - 1 (0), and ``cookie`` the job's secret (default: the variable ``THC_COOKIE``). Or ``ps`` is
-    ``"thc://controller:port/job"``: then a controller tells all that, and gives a number to a worker that has
+    ``"thc://controller:port/job"``, of a pair of controllers ``"thc://one,other/job"``: then a controller tells all that, and gives a number to a worker that has
     none. Options:
 
     - ``join_timeout`` (60 s): how long to wait for the others; ``timeout`` (60 s): how long an all-reduce may
