@@ -161,7 +161,7 @@ fn the_doctor_finds_the_way_and_what_is_wrong_has_one_clear_error() {
         assert_eq!(output.status.code(), Some(2), "{output:?}");
         String::from_utf8_lossy(&output.stderr).into_owned()
     };
-    let text = failed("thc-worker", &["--ps=[fe80::1]:9000", "--worker=0", "--coordinates=8"]);
+    let text = failed("thc-worker", &["--ps=[fe80::1]:9000", "--worker=0", "--cookie=5", "--coordinates=8"]);
     assert!(text.contains("link-local"), "{text}");
     let text = failed("thc-ps", &["--listen=[fe80::1]:9000", "--workers=1", "--cookie=5"]);
     assert!(text.contains("link-local"), "{text}");
