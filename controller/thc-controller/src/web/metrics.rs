@@ -33,8 +33,9 @@ fn of_targets(encoder: &mut DescriptorEncoder<'_>, targets: &[Target], active: b
     gauges(encoder, "target_compared_seconds", "Time since its rows were compared", compared)?;
     let room = |value: fn(&Use) -> u32| {
         targets().flat_map(move |target| {
-            let of =
-                |of: &Use| ([("target", target.name.clone()), ("what", of.what.clone())], f64::from(value(of)));
+            let of = |of: &Use| {
+                ([("target", target.name.clone()), ("what", of.what.clone())], f64::from(value(of)))
+            };
             target.uses.iter().map(of).collect::<Vec<_>>()
         })
     };
