@@ -1,7 +1,6 @@
 #![allow(clippy::unwrap_used)]
 
 use super::*;
-use crate::link::FrameCounts;
 use crate::link::arp::{Arp, answer_echo};
 use crate::{FrameCounts, Peer};
 use proptest::{collection::vec, prelude::*};
