@@ -39,10 +39,9 @@ macro_rules! kernels {
             use crate::isa::{Isa, InstructionSet};
             #[allow(unused_imports)]
             use crate::{
-                arguments::{Compressing, Estimating, Fed, Lattice},
+                arguments::{Compressing, Estimating, Fed, Lattice, Power},
                 grid::{Bounds, Grid},
                 rounding::Rounding,
-                scales::Power,
                 signs::Signs,
             };
 

@@ -7,6 +7,17 @@ use crate::signs::Signs;
 /// Operations in a round of [`peak::run`](crate::peak::run): enough that none waits for another's result, few enough for 16 registers.
 pub const OPERATIONS: usize = 12;
 
+/// Of a coordinate's usual size, as its scale.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Power {
+    /// The error of the whole parameter is least.
+    Half,
+    /// Between the others.
+    ThreeQuarters,
+    /// The error follows each coordinate's size.
+    One,
+}
+
 /// 2^24, the number of different uniforms that a coordinate's random word gives.
 pub(crate) const UNIFORMS: f32 = 16_777_216.0;
 

@@ -22,19 +22,9 @@
 //! ```
 
 use crate::arch;
+pub use crate::arguments::Power;
 use crate::error::CodecError;
 use crate::isa::Isa;
-
-/// Of a coordinate's usual size, as its scale.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Power {
-    /// The error of the whole parameter is least.
-    Half,
-    /// Between the others.
-    ThreeQuarters,
-    /// The error follows each coordinate's size.
-    One,
-}
 
 /// Takes a mean's squares into `known`: of what was known `kept` stays, of what is new `fresh` counts. With a `scale` the mean is what came of
 /// gradients that were divided by it, and is multiplied by it first.

@@ -4,8 +4,8 @@
 /// Those of scales, with these features.
 macro_rules! scales {
     ($features:literal) => {
+        use crate::arguments::Power;
         use crate::scalar::scales as scalar;
-        use crate::scales::Power;
 
         #[target_feature(enable = $features)]
         pub(crate) fn learn(known: &mut [f32], mean: &[f32], kept: f32, fresh: f32) {

@@ -6,13 +6,13 @@
 use proptest::prelude::*;
 
 use super::{aggregate, block, lattice, norm, pack, quantize, requantize, rht, scales};
+use crate::arguments::Power;
 use crate::arguments::{Compressing, Estimating, Fed, Lattice};
 use crate::grid::Bounds;
 use crate::isa::Isa;
 use crate::quantizer::Quantizer;
 use crate::rounding::Rounding;
 use crate::scalar;
-use crate::scales::Power;
 use crate::signs::{SignKey, Signs, mix};
 use crate::table::LookupTable;
 

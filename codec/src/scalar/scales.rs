@@ -3,7 +3,7 @@
 //! Every operation is on one coordinate, so these loops are the vector kernels, too, when they are compiled for an instruction set
 //! (`crate::arch::each_alone`): they must be inlined there.
 
-use crate::scales::Power;
+use crate::arguments::Power;
 
 /// Larger means count as this: their squares shall be finite.
 const LARGEST: f32 = 1e18;

@@ -309,7 +309,7 @@ fn every_mistake_has_its_message() {
     let cases = [
         (String::new(), "no job is configured: add a [[job]] section"),
         (top("listen = \"here\""), "listen is \"here\": give an address"),
-        (top("listen = \"[::1]:9000\""), "give an IPv4 address"),
+        (top("listen = \"[fe80::1]:9000\""), "give an address (no link-local one)"),
         (top("listen = 9000"), "line 1: listen: invalid type: integer `9000`, expected a string"),
         (
             top("listen = \"127.0.0.1:65535\"\nshards = 2"),

@@ -23,7 +23,7 @@ fn systemd_takes_the_units() {
             files.push(file);
         }
     }
-    assert_eq!(files.len(), 2);
+    assert_eq!(files.len(), 3);
     let output = match Command::new("systemd-analyze")
         .arg("verify")
         .args(["--man=no", "--recursive-errors=no"])
