@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import socket
 import threading
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -40,6 +41,15 @@ def needs(*modules: str) -> None:
         if importlib.util.find_spec(module) is None:
             package = {"sklearn": "scikit-learn"}.get(module, module.replace("_", "-"))
             pytest.skip(f"not run: Python has no {module} (pip install {package})", allow_module_level=True)
+
+
+def needs_ipv6() -> None:
+    """Skips what cannot run where IPv6 is switched off."""
+    try:
+        with socket.socket(socket.AF_INET6, socket.SOCK_DGRAM) as probe:
+            probe.bind(("::1", 0))
+    except OSError as error:
+        pytest.skip(f"not run: this host has no IPv6: {error}")
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -123,7 +123,8 @@ class Controller(Process):
 
     def __init__(self, server: ParameterServer, **jobs: dict[str, Any]) -> None:
         p4runtime = server.hear(r"^p4runtime (\S+)\n")
-        ip, port = server.address.split(":")
+        ip, _, port = server.address.rpartition(":")
+        ip = ip.strip("[]")
         text = ["[[target]]", 'name = "ps"', f'address = "{p4runtime}"', f'ip = "{ip}"', f"udp_port = {port}"]
         for name, job in jobs.items():
             keys: dict[str, Any] = {"name": name, "workers": 2, "data_slots": 64, **job}

@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import thc
-from conftest import outcomes, together
+from conftest import needs_ipv6, outcomes, together
 from patience import HANG
 from servers import Controller, ParameterServer
 
@@ -44,6 +44,14 @@ def test_ranks_keep_theirs_and_come_back(controller: Controller) -> None:
             *[lambda w=w: thc.Group(controller.url("ranked"), worker=w, join_timeout=20) for w in range(2)]
         )
         assert [group.worker for group in groups] == [0, 1]
+        averaged(groups)
+        together(*[group.close for group in groups])
+
+
+def test_workers_over_ipv6() -> None:
+    needs_ipv6()
+    with ParameterServer(listen="[::1]:0") as server, Controller(server, train={}) as controller:
+        groups = together(*[lambda: thc.Group(controller.url("train"), join_timeout=20)] * 2)
         averaged(groups)
         together(*[group.close for group in groups])
 

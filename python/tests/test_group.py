@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 import thc
-from conftest import outcomes, together
+from conftest import needs_ipv6, outcomes, together
 from patience import HANG
 from servers import COOKIE, ParameterServer
 
@@ -59,6 +59,19 @@ def test_raw_mean_is_exact(pair: list[thc.Group]) -> None:
     together(*[lambda g=g, a=a: g.allreduce(a, mode="raw") for g, a in zip(pair, mine)])
     assert np.allclose(mine[0], exact, rtol=0, atol=1e-7)
     assert mine[0].tobytes() == mine[1].tobytes()
+
+
+def test_over_ipv6() -> None:
+    needs_ipv6()
+    with ParameterServer({}, listen="[::1]:0") as server:
+        assert server.address.startswith("[::1]:")
+        groups = together(*[lambda w=w: join(server, 1, w) for w in range(2)])
+        mine = arrays()
+        exact = np.mean(mine, axis=0)
+        together(*[lambda g=g, a=a: g.allreduce(a) for g, a in zip(groups, mine)])
+        assert mine[0].tobytes() == mine[1].tobytes()
+        assert 1e-3 < error_of(mine[0], exact) < 0.03
+        together(*[group.close for group in groups])
 
 
 @pytest.mark.parametrize("kind", [np.float16, np.float64, "strided", "two-dimensional"])
