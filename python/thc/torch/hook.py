@@ -355,13 +355,6 @@ class Hook:
         """Forgets all error feedback, as for a new training run."""
         self._pipeline.ask(self._carrier.compressor.feedback.reset)
 
-
-def check_shares(adapt: Any, refine: Any, uncompressed: str) -> None:
-    """Refuses options that need whole parameters, where each rank of a host has a share of the host's mean."""
-    for option, wrong in (("adapt", adapt), ("refine", refine), ('uncompressed="process-group"', uncompressed == "process-group")):
-        if wrong:
-            raise errors.ConfigError(f"rails and {option}: a rank averages shares of parameters, not whole ones: leave one of them out")
-
     # What :mod:`thc.torch.keep_up` calls, between steps.
 
     def keep_pace(self, pace: Pace) -> None:
@@ -381,9 +374,16 @@ def check_shares(adapt: Any, refine: Any, uncompressed: str) -> None:
         def work() -> None:
             self._steps.meet(step, sees_server)
             if behind:
-                self._chosen.feedback.reset()
+                self._carrier.compressor.feedback.reset()
 
         self._pipeline.ask(work)
+
+
+def check_shares(adapt: Any, refine: Any, uncompressed: str) -> None:
+    """Refuses options that need whole parameters, where each rank of a host has a share of the host's mean."""
+    for option, wrong in (("adapt", adapt), ("refine", refine), ('uncompressed="process-group"', uncompressed == "process-group")):
+        if wrong:
+            raise errors.ConfigError(f"rails and {option}: a rank averages shares of parameters, not whole ones: leave one of them out")
 
 
 def _one_device(devices: set[str]) -> None:
