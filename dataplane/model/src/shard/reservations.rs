@@ -44,12 +44,12 @@ impl Reservations {
         self.expired += (before - self.all.len()) as u64;
     }
 
-    /// A worker has pulled a version. Of more than it may have, the oldest goes.
+    /// A worker has pulled a version, which it may hold more than once: for the gradient that it computes, and for the next. Of
+    /// more than it may have, the oldest goes.
     pub fn add(&mut self, worker: u16, version: u64, now: Instant) {
         if self.silent.contains(&worker) {
             return;
         }
-        self.all.retain(|one| (one.version, one.worker) != (version, worker));
         let own = self.all.iter().filter(|one| one.worker == worker).count();
         if own >= self.each
             && let Some(oldest) = self.all.iter().position(|one| one.worker == worker)
@@ -74,9 +74,12 @@ impl Reservations {
         Some(until)
     }
 
-    /// A push at this version was taken: the worker holds neither it nor an older one.
+    /// A push at this version was taken: the worker holds that once less, and no older one.
     pub fn taken(&mut self, worker: u16, version: u64) {
-        self.all.retain(|one| one.worker != worker || one.version > version);
+        if let Some(own) = self.all.iter().position(|one| (one.version, one.worker) == (version, worker)) {
+            self.all.remove(own);
+        }
+        self.all.retain(|one| one.worker != worker || one.version >= version);
         self.silent.remove(&worker);
     }
 

@@ -177,6 +177,24 @@ fn others_wait_for_a_worker_that_would_fall_behind() {
 }
 
 #[test]
+fn a_version_that_is_held_twice_is_held_until_the_second_push() {
+    let now = Instant::now();
+    let mut shard = shard(&Spec { delay: Some(3), workers: 2, overlap: true, ..Spec::sgd(20, 0.5) });
+    // Nothing happens between the pulls of two gradients.
+    let slow = pull(&mut shard, 1, now);
+    assert_eq!(pull(&mut shard, 1, now), slow);
+    assert!(matches!(push(&mut shard, 1, slow, now), Applied::Taken { delay: 0, .. }));
+    for _ in 0..2 {
+        let stamp = pull(&mut shard, 0, now);
+        assert!(matches!(push(&mut shard, 0, stamp, now), Applied::Taken { .. }));
+    }
+    let stamp = pull(&mut shard, 0, now);
+    assert_eq!(push(&mut shard, 0, stamp, now), Applied::Wait(now + LEASE));
+    assert!(matches!(push(&mut shard, 1, slow, now), Applied::Taken { delay: 3, .. }));
+    assert!(matches!(push(&mut shard, 0, stamp, now), Applied::Taken { .. }));
+}
+
+#[test]
 fn bits_are_the_fewest_that_keep_the_condition() {
     let now = Instant::now();
     for mu in [0.001, 0.1, 2.0, 50.0] {
