@@ -90,7 +90,7 @@ pub fn differences(
             (None, None) => None,
         });
     }
-    for (number, mine, theirs) in written.different_groups(held, schema)? {
+    for (number, (mine, theirs)) in written.different_groups(held, schema)? {
         found.extend(match (mine, theirs) {
             (Some(mine), None) => Some(of("missing", group_row(number, mine), String::new())),
             (None, Some(theirs)) => Some(of("foreign", group_row(number, theirs), String::new())),

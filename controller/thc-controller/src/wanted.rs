@@ -23,6 +23,9 @@ type Key = (u32, Vec<(u32, Vec<u8>)>);
 
 type Entries = BTreeMap<Key, TableEntry>;
 
+/// What differs: as it is wanted, and as it is there.
+pub type Difference<T> = (Option<T>, Option<T>);
+
 /// The way from what a switch holds to what it should hold: each part is made when those before it are, so that packets meet either all
 /// of a session or none.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -208,7 +211,7 @@ impl Wanted {
         &self,
         held: &Wanted,
         schema: &Schema,
-    ) -> Result<Vec<(Option<TableEntry>, Option<TableEntry>)>, ControllerError> {
+    ) -> Result<Vec<Difference<TableEntry>>, ControllerError> {
         let (mine, theirs) = (self.against(held, schema)?, held.against(self, schema)?);
         let here = mine.iter().filter(|(key, entry)| theirs.get(*key) != Some(*entry));
         let here = here.map(|(key, entry)| (Some(entry.clone()), theirs.get(key).cloned()));
@@ -228,15 +231,15 @@ impl Wanted {
         &'a self,
         held: &'a Wanted,
         schema: &Schema,
-    ) -> Result<Vec<(u32, Option<&'a Group>, Option<&'a Group>)>, ControllerError> {
+    ) -> Result<Vec<(u32, Difference<&'a Group>)>, ControllerError> {
         let ours = groups_of_jobs(schema)?;
         let here = self.groups.iter().filter(|(number, group)| held.groups.get(number) != Some(*group));
-        let here = here.map(|(number, group)| (*number, Some(group), held.groups.get(number)));
+        let here = here.map(|(number, group)| (*number, (Some(group), held.groups.get(number))));
         let there = held
             .groups
             .iter()
             .filter(|(number, _)| ours.contains(number) && !self.groups.contains_key(number));
-        let there = there.map(|(number, group)| (*number, None, Some(group)));
+        let there = there.map(|(number, group)| (*number, (None, Some(group))));
         Ok(here.chain(there).collect())
     }
 

@@ -2,7 +2,11 @@
 
 use std::{io, path::PathBuf};
 
-use crate::{MAX_DATAGRAM, Peer, XdpError};
+use crate::{MAX_DATAGRAM, Peer};
+
+mod xdp;
+
+pub use xdp::XdpError;
 
 /// An error of a packet I/O backend. Methods of [`PacketIo`](crate::PacketIo) return it inside an
 /// [`io::Error`] of the fitting kind.

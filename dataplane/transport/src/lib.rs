@@ -36,7 +36,7 @@ mod run;
 pub mod sim;
 mod udp;
 
-pub use af_xdp::{Xdp, XdpConfig, XdpError, XdpIo};
+pub use af_xdp::{Xdp, XdpConfig, XdpIo};
 pub use backend::Backend;
 pub use capture::{Capture, CaptureConfig, CaptureStats};
 pub use captured::CapturedIo;
@@ -44,7 +44,7 @@ pub use datagram::{
     IPV4_UDP_HEADER_LEN, IPV6_UDP_HEADER_LEN, MAX_DATAGRAM, Origin, Peer, header_len, is_link_local, resolve,
 };
 pub use dpdk::{Answers, DeviceInfo, Dpdk, DpdkConfig, DpdkIo, DpdkTx, Idle, Steering};
-pub use error::TransportError;
+pub use error::{TransportError, XdpError};
 pub use faults::FaultRates;
 pub use link::{FrameCounts, MacAddr, MacSyntax, neighbours::Neighbour};
 pub use lossy::{LossyConfig, LossyIo, LossyStats};

@@ -165,7 +165,7 @@ pub enum Pending {
     /// It becomes this.
     Change {
         /// What it is then.
-        spec: Spec,
+        spec: Box<Spec>,
         /// Where.
         targets: Vec<String>,
     },

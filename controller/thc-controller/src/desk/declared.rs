@@ -162,7 +162,7 @@ impl Desk {
         let spec = Spec::from_request(&homes.asked(&next), job.spec.number, homes.shared.as_ref())?;
         let targets: Vec<String> = homes.rooms.iter().map(|(name, _)| name.clone()).collect();
         let is = match (job.pending.as_deref(), &job.next) {
-            (Some(Pending::Change { spec, targets }), _) => (spec, targets.clone()),
+            (Some(Pending::Change { spec, targets }), _) => (&**spec, targets.clone()),
             (_, Some(next)) => (&next.spec, next.targets().to_vec()),
             _ => (&job.spec, job.targets.clone()),
         };
@@ -190,7 +190,7 @@ impl Desk {
                 let _one = self.shared.changing.lock().await;
                 let job = self.shared.book().jobs.get(name).cloned().ok_or_else(|| no_job(name))?;
                 let targets = rooms.iter().map(|(name, _)| name.clone()).collect();
-                let later = Pending::Change { spec: spec.clone(), targets };
+                let later = Pending::Change { spec: Box::new(spec.clone()), targets };
                 if change.when == AT_END {
                     return self.wait_for_end(name, later).await;
                 }
@@ -258,7 +258,7 @@ impl Desk {
             Some(Pending::Delete) => self.delete(&job.spec.name).await,
             Some(Pending::Change { spec, targets }) => {
                 let rooms = self.rooms(targets)?;
-                self.change_to(&job, spec.clone(), &rooms, false).await
+                self.change_to(&job, (**spec).clone(), &rooms, false).await
             }
             None => Ok(()),
         }

@@ -7,9 +7,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::XdpConfig;
-use super::open::Shared;
 use super::queue::Queue;
 use super::ring_page::Sockets;
+use super::shared::Shared;
 use crate::checksum::sum_of_bytes;
 use crate::link::FrameCounts;
 use crate::link::flows::{Flow, Flows, Found};

@@ -4,7 +4,6 @@
 mod bpf;
 mod channels;
 mod config;
-mod error;
 mod io;
 mod netlink;
 mod open;
@@ -13,9 +12,11 @@ mod options;
 mod program;
 mod queue;
 mod ring_page;
+mod shared;
+
+use crate::error::XdpError;
 
 pub use config::XdpConfig;
-pub use error::XdpError;
 pub use io::XdpIo;
 pub use open::Xdp;
 #[cfg(feature = "options")]

@@ -2,15 +2,15 @@
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddrV4, UdpSocket};
 use std::os::fd::AsFd;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use super::bpf::{self, Attachment, Program, SocketMap};
 use super::io::XdpIo;
 use super::netlink::{Interface, Netlink};
 use super::queue::{FRAME, Queue};
+use super::shared::Shared;
 use super::{XdpConfig, XdpError, channels, program};
-use crate::link::MacAddr;
 use crate::link::frame::ETHERNET_LEN;
 use crate::link::neighbours::Neighbours;
 use crate::{Peer, TransportError};
@@ -20,22 +20,6 @@ const PATIENCE: Duration = Duration::from_secs(2);
 const PAUSE: Duration = Duration::from_millis(10);
 /// Tries to find consecutive free ports when the kernel chooses the first.
 const PORT_TRIES: usize = 64;
-
-/// An interface as all endpoints of an [`Xdp`] share it.
-pub(super) struct Shared {
-    pub config: XdpConfig,
-    pub interface: Interface,
-    /// All of its queues, whether they are used or not.
-    pub queues: u32,
-    pub neighbours: Neighbours,
-    pub netlink: Mutex<Netlink>,
-    pub start: Instant,
-    /// Largest IPv4 packet.
-    pub mtu: usize,
-    /// Both end with the last endpoint: then the kernel gets everything again.
-    _attachment: Attachment,
-    _sockets: SocketMap,
-}
 
 /// An open interface of the kernel: one endpoint with all of its queues, or one for each queue, with UDP ports in a row.
 pub struct Xdp {
@@ -126,23 +110,6 @@ impl Xdp {
             XdpIo::new(Arc::clone(&shared), at, shard == 0, port, queue.into_iter().collect())
         };
         (0u16..).zip(ports).map(endpoint).collect()
-    }
-}
-
-impl Shared {
-    /// Milliseconds since the start.
-    pub fn millis(&self) -> u64 {
-        self.start.elapsed().as_millis() as u64
-    }
-
-    /// The connection to the kernel.
-    pub fn kernel(&self) -> std::sync::MutexGuard<'_, Netlink> {
-        self.netlink.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Its hardware address.
-    pub fn mac(&self) -> MacAddr {
-        self.interface.mac
     }
 }
 

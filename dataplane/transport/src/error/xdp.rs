@@ -148,7 +148,7 @@ pub enum XdpError {
 
 impl XdpError {
     /// Of a step that concerns the interface.
-    pub(super) fn of_step(device: &str, step: &'static str, cause: io::Error) -> XdpError {
+    pub(crate) fn of_step(device: &str, step: &'static str, cause: io::Error) -> XdpError {
         let device = device.to_owned();
         match cause.raw_os_error() {
             Some(libc::EPERM | libc::EACCES) => XdpError::NotPermitted { device, step },
@@ -157,7 +157,7 @@ impl XdpError {
     }
 
     /// Of a step that concerns one of its queues.
-    pub(super) fn of_queue(device: &str, queue: u32, step: &'static str, cause: io::Error) -> XdpError {
+    pub(crate) fn of_queue(device: &str, queue: u32, step: &'static str, cause: io::Error) -> XdpError {
         match cause.raw_os_error() {
             Some(libc::EAFNOSUPPORT | libc::ESOCKTNOSUPPORT) => XdpError::NoSockets,
             Some(libc::ENOBUFS | libc::ENOMEM) => XdpError::Memory { device: device.to_owned(), queue },
@@ -166,7 +166,7 @@ impl XdpError {
     }
 
     /// Of a socket of a queue, which `zero_copy` says.
-    pub(super) fn of_socket(
+    pub(crate) fn of_socket(
         device: &str,
         queue: u32,
         zero_copy: bool,
