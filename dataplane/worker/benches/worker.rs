@@ -40,7 +40,7 @@ const SLOTS: u32 = 1024;
 const DATA_LEN: usize = N / 2;
 /// RESULTs that a kernel merges at most: 64 KiB.
 const RUN: usize = 62;
-const PS: Peer = SocketAddrV4::new(Ipv4Addr::new(10, 0, 0, 1), 9000);
+const PS: Peer = Peer::V4(SocketAddrV4::new(Ipv4Addr::new(10, 0, 0, 1), 9000));
 const SESSION: Cookie = Cookie(7);
 const JOB: JobId = JobId(1);
 /// What passes when the worker waits, and when it looks for packets in vain.
@@ -130,7 +130,7 @@ struct Net {
 
 impl Net {
     fn new(way: Way, table: &LookupTable) -> Net {
-        let open = || UdpIo::bind(UdpConfig::new(SocketAddrV4::new(Ipv4Addr::LOCALHOST, 0))).unwrap();
+        let open = || UdpIo::bind(UdpConfig::new(([127, 0, 0, 1], 0).into())).unwrap();
         let udp = (way == Way::Udp).then(|| [open(), open()]);
         Net {
             way,
@@ -215,7 +215,7 @@ impl PacketIo for Net {
     }
 
     fn local(&self) -> Peer {
-        Peer::new(Ipv4Addr::new(10, 0, 0, 2), 9000)
+        Peer::from(([10, 0, 0, 2], 9000))
     }
 
     fn stats(&self) -> IoStats {

@@ -46,9 +46,9 @@ pub async fn run(flags: ApplyFlags, connection: Connection, json: bool) -> Resul
     let nothing = plan.changes.iter().all(|change| change.kind() == Kind::Unchanged);
     if flags.plan {
         if json {
-            print_json(&plan)?
+            print_json(&plan)?;
         } else {
-            print(&planned(&plan.changes))?
+            print(&planned(&plan.changes))?;
         }
         return Ok(0);
     }

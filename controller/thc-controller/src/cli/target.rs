@@ -82,7 +82,7 @@ pub async fn run(command: Command, connection: Connection, json: bool) -> Result
                     (true, _) => text += &format!("target {name} holds what was written\n"),
                     (_, true) => text += "repaired\n",
                     (_, false) => {
-                        text += &format!("`thc-controller target diff {name} --repair` repairs this\n")
+                        text += &format!("`thc-controller target diff {name} --repair` repairs this\n");
                     }
                 }
                 print(&text)?;
