@@ -206,11 +206,13 @@ class AsynchronousSGD(Optimizer):
             return loss
         if self._thread is None:
             self._thread = ThreadPoolExecutor(1, "thc-asynchronous")
+        if not self._behind:
+            # The next gradient needs a pull of its own: that of this one is held until its push, and no longer.
+            fresh = self._take(self.model.pull(self._x)) and fresh
+            self._behind = True
         # A gradient of parameters that are neither the last pull nor the one before has no pull to answer.
         push = finite and fresh
         self._exchange = self._thread.submit(self._push_and_pull, push, self._spans(), self._scale(), self._behind)
-        # What is computed next is of the parameters that are here now.
-        self._behind = True
         return loss
 
     def _push_and_pull(

@@ -74,12 +74,13 @@ impl Reservations {
         Some(until)
     }
 
-    /// A push at this version was taken: the worker holds that once less, and no older one.
+    /// A push at this version was taken: the worker holds that once less, or the oldest that it has if it does not hold that.
     pub fn taken(&mut self, worker: u16, version: u64) {
-        if let Some(own) = self.all.iter().position(|one| (one.version, one.worker) == (version, worker)) {
-            self.all.remove(own);
+        let own = |one: &Reservation| one.worker == worker && one.version <= version;
+        let exact = self.all.iter().position(|one| own(one) && one.version == version);
+        if let Some(at) = exact.or_else(|| self.all.iter().position(own)) {
+            self.all.remove(at);
         }
-        self.all.retain(|one| one.worker != worker || one.version >= version);
         self.silent.remove(&worker);
     }
 
