@@ -69,7 +69,7 @@ class Hook:
             if wanted and model is None:
                 raise errors.ConfigError(f"{option} names parameters: give the hook the model, too")
         if isinstance(group, RailGroup):
-            check_shares(options.adapt, options.refine, options.uncompressed)
+            check_shares(options.adapt, options.refine, options.uncompressed, options.only_if_faster)
         _one_device({str(p.device) for p in model.parameters() if p.requires_grad} if model is not None else set())
         self.peers = Peers(process_group)
         """Process groups of this hook's own."""
@@ -379,9 +379,10 @@ class Hook:
         self._pipeline.ask(work)
 
 
-def check_shares(adapt: Any, refine: Any, uncompressed: str) -> None:
+def check_shares(adapt: Any, refine: Any, uncompressed: str, only_if_faster: bool | int) -> None:
     """Refuses options that need whole parameters, where each rank of a host has a share of the host's mean."""
-    for option, wrong in (("adapt", adapt), ("refine", refine), ('uncompressed="process-group"', uncompressed == "process-group")):
+    through_peers = 'uncompressed="process-group"', uncompressed == "process-group"
+    for option, wrong in (("adapt", adapt), ("refine", refine), through_peers, ("only_if_faster", only_if_faster)):
         if wrong:
             raise errors.ConfigError(f"rails and {option}: a rank averages shares of parameters, not whole ones: leave one of them out")
 

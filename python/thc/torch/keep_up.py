@@ -17,6 +17,7 @@ from thc.torch.joining import Gather
 from thc.torch.members import packed, unpacked
 from thc.torch.pace import Meetings, Pace
 from thc.torch.peers import time_out
+from thc.torch.rails import RailGroup
 from thc.torch.store import shared_store
 from thc.torch.synchronize import broadcast_tensors, tensors_of
 from thc.torch.wrap import hook_of
@@ -179,12 +180,15 @@ def keep_up(model: DistributedDataParallel, optimizer: torch.optim.Optimizer | N
         )
     if isinstance(hook.group, HostGroup):
         raise ConfigError("the ranks of a host are one worker here, which waits for all of them: wrap(model, one_stream_per_host=False)")
+    if isinstance(hook.group, RailGroup):
+        raise ConfigError("with rails a host's ranks complete each other's means, so all of them would be late: wrap(model, rails=False)")
     buffers = next(model.module.buffers(), None) is not None
     for wrong, what, way in (
         (model.find_unused_parameters, "find_unused_parameters=True", "find_unused_parameters=False"),
         (model.broadcast_buffers and buffers, "broadcast_buffers=True, and the model has buffers", "broadcast_buffers=False"),
         (hook.options.uncompressed != "raw", 'uncompressed="process-group"', 'uncompressed="raw"'),
         (any(p.dtype == torch.float64 for p in model.module.parameters()), "parameters of f64", "f32"),
+        (bool(hook.options.only_if_faster), "only_if_faster", "only_if_faster=False"),
         (hook.compares, "check_replicas", "thc.torch.check_replicas after keep.finish()"),
     ):
         if wrong:

@@ -79,7 +79,7 @@ def wrap(
     if on_rails is True and choice:
         raise ConfigError("rails and one_stream_per_host: the ranks of a host are workers of several jobs, or of one: leave one of them out")
     if on_rails is True:
-        check_shares(options.get("adapt"), options.get("refine"), options.get("uncompressed", "raw"))
+        check_shares(options.get("adapt"), options.get("refine"), options.get("uncompressed", "raw"), options.get("only_if_faster", False))
     every = options.pop("check_replicas", None)
     digest = None if every is None else DigestOf(every)
     adapts = bool(options.get("adapt") or options.get("refine"))
@@ -183,6 +183,8 @@ def _gpus_compress(ddp: DistributedDataParallel, options: dict[str, Any], embedd
     if environment.configured() or "colocated" in embedded or {"quorum", "policy"} & (embedded.get("server") or {}).keys():
         return False
     if options.get("adapt") or options.get("refine") or options.get("uncompressed") == "process-group" or options.get("device") == "host":
+        return False
+    if options.get("only_if_faster"):
         return False
     return "nccl" in str(dist.get_backend(ddp.process_group)) and all(p.device.type == "cuda" for p in ddp.parameters())
 
