@@ -252,6 +252,7 @@ def check_mistakes_are_told() -> None:
         ({"rails": True, "over": "process-group"}, "leave over="),
         ({"rails": True, "adapt": True}, "rails and adapt"),
         ({"rails": True, "uncompressed": "process-group"}, "rails and uncompressed"),
+        ({"rails": True, "only_if_faster": True}, "rails and only_if_faster"),
         ({"rails": True, "server": {"policy": "best-effort"}}, "lose nothing"),
     ):
         try:
@@ -260,4 +261,12 @@ def check_mistakes_are_told() -> None:
             assert says in str(error), error
         else:
             raise AssertionError(f"{wrong} was taken")
+    model, hook = on_rails(Weights((1_000,)), server={"quorum": COUNT - 1})
+    try:
+        thc.torch.keep_up(model)
+    except thc.ConfigError as error:
+        assert "rails=False" in str(error), error
+    else:
+        raise AssertionError("rails would have waited for late ranks")
+    hook.group.close()
     assert all(everywhere(True))

@@ -11,8 +11,8 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from namespaces import Network
@@ -40,6 +40,8 @@ class Report:
     workers: int
     ended: dict[tuple[str, int], tuple[float, str]]
     logs: list[str]
+    asked: set[str] = field(default_factory=set)
+    """The checks that tests have looked up."""
 
     def verify(self, check: str) -> None:
         """Fails, with the reason, unless all ranks passed the check."""
@@ -57,6 +59,21 @@ class Report:
         """Why the check was not run, if it was not."""
         _, text = self.ended.get((check, 0), (0.0, ""))
         return text if text.startswith("not run: ") else None
+
+
+class Crews:
+    """The reports of crews, each of which is started once, and anew when a check is looked up again: pytest repeats one that failed."""
+
+    def __init__(self) -> None:
+        self._reports: dict[Hashable, Report] = {}
+
+    def report(self, crew: Hashable, check: str, start: Callable[[], Report]) -> Report:
+        """The report of a crew, for one of its checks."""
+        report = self._reports.get(crew)
+        if report is None or check in report.asked:
+            report = self._reports[crew] = start()
+        report.asked.add(check)
+        return report
 
 
 def run(

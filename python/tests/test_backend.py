@@ -6,12 +6,11 @@ import importlib.metadata
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from conftest import needs, newest_has
-from crew import Report, free_port, names, run
+from crew import Crews, free_port, names, run
 
 needs("torch")
 
@@ -21,8 +20,8 @@ CASES = [(*crew, check) for crew in CREWS for check in names(crew[0])]
 
 
 @pytest.fixture(scope="module")
-def reports() -> Iterator[dict[tuple[str, str], Report]]:
-    yield {}
+def crews() -> Crews:
+    return Crews()
 
 
 def has_none() -> bool:
@@ -33,13 +32,11 @@ def has_none() -> bool:
 
 
 @pytest.mark.parametrize(("module", "workers", "world", "check"), CASES)
-def test_ranks(reports: dict[tuple[str, str], Report], module: str, workers: int, world: str, check: str) -> None:
+def test_ranks(crews: Crews, module: str, workers: int, world: str, check: str) -> None:
     if has_none():
         newest_has("a backend in Python is")
         pytest.skip("not run: this torch has no process groups in Python that C++ can keep (2.7 or newer has)")
-    if (module, world) not in reports:
-        reports[module, world] = run(module, workers, THC_TEST_BACKEND=world)
-    report = reports[module, world]
+    report = crews.report((module, world), check, lambda: run(module, workers, THC_TEST_BACKEND=world))
     if why := report.skipped(check):
         pytest.skip(why)
     report.verify(check)

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 
 import pytest
 from conftest import RELEASE, needs
-from crew import Report, names, run
+from crew import Crews, Report, names, run
 from namespaces import Network, NotPossible
 
 needs("torch")
@@ -31,22 +30,18 @@ def crew(module: str, hosts: tuple[int, ...], **variables: str) -> Report:
 
 
 @pytest.fixture(scope="module")
-def reports() -> Iterator[dict[tuple[int, ...], Report]]:
-    yield {}
+def crews() -> Crews:
+    return Crews()
 
 
 @pytest.mark.parametrize(("hosts", "check"), CASES)
-def test_ranks(reports: dict[tuple[int, ...], Report], hosts: tuple[int, ...], check: str) -> None:
-    if hosts not in reports:
-        reports[hosts] = crew("checks_one_stream", hosts)
-    reports[hosts].verify(check)
+def test_ranks(crews: Crews, hosts: tuple[int, ...], check: str) -> None:
+    crews.report(hosts, check, lambda: crew("checks_one_stream", hosts)).verify(check)
 
 
 @pytest.mark.parametrize("check", names("checks_hosts_in_lanes"))
-def test_lanes(reports: dict[tuple[int, ...], Report], check: str) -> None:
-    if () not in reports:
-        reports[()] = crew("checks_hosts_in_lanes", (0, 1, 0))
-    reports[()].verify(check)
+def test_lanes(crews: Crews, check: str) -> None:
+    crews.report((), check, lambda: crew("checks_hosts_in_lanes", (0, 1, 0))).verify(check)
 
 
 def test_which_ranks_are_on_which_host() -> None:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 
 import pytest
 from conftest import RELEASE, needs
-from crew import Report, names
+from crew import Crews, names
 from test_one_stream import crew
 
 needs("torch")
@@ -20,15 +19,13 @@ if RELEASE is not None:
 
 
 @pytest.fixture(scope="module")
-def reports() -> Iterator[dict[str, Report]]:
-    yield {}
+def crews() -> Crews:
+    return Crews()
 
 
 @pytest.mark.parametrize(("module", "check"), [(module, check) for module in CREWS for check in names(module)])
-def test_ranks(reports: dict[str, Report], module: str, check: str) -> None:
-    if module not in reports:
-        reports[module] = crew(module, CREWS[module])
-    reports[module].verify(check)
+def test_ranks(crews: Crews, module: str, check: str) -> None:
+    crews.report(module, check, lambda: crew(module, CREWS[module])).verify(check)
 
 
 def test_shares_of_a_bucket() -> None:

@@ -5,11 +5,10 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
 
 import pytest
 from conftest import RELEASE, needs, newest_has
-from crew import Report, free_port, names, run
+from crew import Crews, free_port, names, run
 
 needs("torch")
 
@@ -30,15 +29,13 @@ CASES = [(module, workers, check) for module, workers in CREWS for check in name
 
 
 @pytest.fixture(scope="module")
-def reports() -> Iterator[dict[tuple[str, int], Report]]:
-    yield {}
+def crews() -> Crews:
+    return Crews()
 
 
 @pytest.mark.parametrize(("module", "workers", "check"), CASES)
-def test_ranks(reports: dict[tuple[str, int], Report], module: str, workers: int, check: str) -> None:
-    if (module, workers) not in reports:
-        reports[module, workers] = run(module, workers)
-    report = reports[module, workers]
+def test_ranks(crews: Crews, module: str, workers: int, check: str) -> None:
+    report = crews.report((module, workers), check, lambda: run(module, workers))
     if why := report.skipped(check):
         if why.startswith("not run: this torch has no"):
             newest_has("what it needs is")

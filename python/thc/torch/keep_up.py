@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import deque
 from collections.abc import Iterable, Iterator
 from typing import Any, TypeVar
 
@@ -15,7 +16,7 @@ from thc.host import HostGroup
 from thc.torch.hook import Hook
 from thc.torch.joining import Gather
 from thc.torch.members import packed, unpacked
-from thc.torch.pace import Meetings, Pace
+from thc.torch.pace import PERIOD, Meetings, Pace
 from thc.torch.peers import time_out
 from thc.torch.rails import RailGroup
 from thc.torch.store import shared_store
@@ -47,6 +48,8 @@ class KeepUp:
         self._patience = time_out(model.process_group).total_seconds()
         self._ahead = 0
         self._pause, self._returned = PAUSE, -LONGEST
+        self._has_stopped = False
+        self._durations: deque[float] = deque(maxlen=8)
         self.skipped = 0
         """Steps of the others that this rank has left out, to be where they are."""
         self.meetings = 0
@@ -65,7 +68,9 @@ class KeepUp:
             if self._ahead:
                 self._ahead -= 1
                 continue
+            began = time.monotonic()
             yield batch
+            self._durations.append(time.monotonic() - began)
 
     def finish(self) -> None:
         """After the last step: all ranks call it. They have the same parameters then, those of whoever has done most steps."""
@@ -80,22 +85,33 @@ class KeepUp:
         if pace.is_due or (pace.behind and self._meetings.has_begun()):
             self._meet()
         elif pace.error is not None:
-            self._meetings.lose()
-            self._await_others()
-        elif pace.behind and hook.begun >= FIRST and time.monotonic() > self._returned + self._pause:
-            if self._meetings.stop(hook.group.workers - self._quorum):
-                self._await_others()
-
-    def _await_others(self) -> None:
-        """Waits until the others come to meet this rank, when they have heard of it; if they have lost the server, they stop as well."""
-        until = time.monotonic() + self._patience
-        while not self._meetings.has_begun() and self._meetings.stopped() < self._hook.group.workers:
-            if time.monotonic() > until:
+            if not self._has_stopped:
+                self._meetings.lose()
+            if not self._others_come(self._patience):
                 raise SessionError(
                     f"this rank is behind, and the others have not come to meet it for {self._patience:.0f} s, the process group's time-out: are all there?"
                 )
+            self._meet()
+        elif pace.behind and hook.begun >= FIRST and self._stops():
+            # Two steps are time enough for the others to hear of this rank and to come. If they do not, another rank is late, and they have
+            # no quorum without this one: it makes a step with them, and waits for them again.
+            if self._others_come(PERIOD + 2 * min(self._durations, default=PERIOD)):
+                self._meet()
+
+    def _stops(self) -> bool:
+        """Whether this rank waits for the others, who hear of it."""
+        if not self._has_stopped and time.monotonic() > self._returned + self._pause:
+            self._has_stopped = self._meetings.stop(self._hook.group.workers - self._quorum)
+        return self._has_stopped
+
+    def _others_come(self, patience: float) -> bool:
+        """Waits until the others come to meet this rank; if they have lost the server, they stop as well. Whether they do within so many seconds."""
+        until = time.monotonic() + patience
+        while not self._meetings.has_begun() and self._meetings.stopped() < self._hook.group.workers:
+            if time.monotonic() > until:
+                return False
             time.sleep(0.01)
-        self._meet()
+        return True
 
     def _meet(self, finished: bool = False) -> bool:
         """All ranks are between two steps, and go on alike. Whether all have finished."""
@@ -120,6 +136,7 @@ class KeepUp:
                 self._returned = time.monotonic()
             hook.meet(newest, all(row[2] for row in told), was_behind)
         self._meetings.end()
+        self._has_stopped = False
         return all(row[3] for row in told)
 
     def _copy(self, source: int, tensors: list[torch.Tensor], alike: bool) -> None:
@@ -163,7 +180,8 @@ def keep_up(model: DistributedDataParallel, optimizer: torch.optim.Optimizer | N
 
     A mean is that of the ranks that were in time, the same bits for all that have it. A rank that was too late lacks it, so its parameters
     are others. It stops before its next step; the others hear of that with the end of one of theirs, wait for a moment, and it goes on from
-    their parameters, optimizer and scheduler, at their step: :meth:`KeepUp.steps` leaves out as many of its batches. A rank that is late
+    their parameters, optimizer and scheduler, at their step: :meth:`KeepUp.steps` leaves out as many of its batches. When the others cannot end
+    theirs, for a further rank is late and they are too few without this one, it makes one more step with them. A rank that is late
     again at once waits twice as long until it returns again, for up to a minute, and trains by itself meanwhile, without effect.
 
     It does not matter which rank is late; rank 0 may be, as when it evaluates. When the server is lost, all meet, and go on through the process group, as

@@ -27,8 +27,7 @@ class Meetings:
         self._looked = 0.0
 
     def stop(self, most: int) -> bool:
-        """This rank is behind and goes no further until all meet: if no more than so many ranks do, or else the others would have no quorum.
-        Whether it does."""
+        """This rank is behind and waits for the others, who hear of it: if no more than so many ranks do. Whether it does."""
         if self._store.add(f"{self._round}/stopped", 1) <= most:
             return True
         self._store.add(f"{self._round}/stopped", -1)
