@@ -153,6 +153,26 @@ impl Model {
         self.forward(batch).loss
     }
 
+    /// The share of `batch` whose next character is the most probable one.
+    pub fn accuracy(&self, batch: &Batch) -> f32 {
+        let probabilities = self.forward(batch).probabilities;
+        let right = probabilities.outer_iter().zip(&batch.targets).filter(|(row, target)| {
+            let own = row[**target as usize];
+            row.iter().all(|other| *other <= own)
+        });
+        right.count() as f32 / batch.targets.len() as f32
+    }
+
+    /// Coordinates of each of its tensors, in the order of the gradient: the embedding, three weights, their biases.
+    pub fn tensors(&self) -> Vec<usize> {
+        self.shape.parts().map(|(rows, columns)| rows * columns).to_vec()
+    }
+
+    /// Takes another worker's parameters; the optimizer's moments stay.
+    pub fn take(&mut self, other: &Self) {
+        self.parameters.copy_from_slice(&other.parameters);
+    }
+
     /// Loss and gradient of `batch` at the present parameters.
     pub fn gradient(&self, batch: &Batch) -> Gradient {
         let Activations { input, first, second, sum, mut probabilities, loss } = self.forward(batch);
