@@ -12,6 +12,7 @@ use crate::asynchronous::arguments::{AsyncArgs, ORDER};
 use crate::bench::{self, BenchArgs};
 use crate::error::{Error, Result};
 use crate::figures::arguments::FiguresArgs;
+use crate::papers::arguments::PapersArgs;
 use crate::simulate::SimulateArgs;
 
 #[derive(Parser)]
@@ -31,6 +32,8 @@ struct Cli {
 enum Subcommands {
     /// Draw the error of THC and of other schemes: SVG files, numbers, one page with all
     Figures(FiguresArgs),
+    /// Every table and figure of the five papers, with what this code gives for it
+    Papers(Box<PapersArgs>),
     /// Measure an all-reduce in real processes, on links of a given rate, against others
     Bench(BenchArgs),
     /// All-reduces in virtual time: up to 64 workers, any link, who wins where
@@ -60,6 +63,7 @@ pub fn main() -> ExitCode {
 fn execute(command: Subcommands) -> Result<()> {
     match command {
         Subcommands::Bench(args) => args.run(),
+        Subcommands::Papers(args) => args.run(),
         Subcommands::Simulate(args) => args.run(),
         Subcommands::BenchPart => bench::part::run(),
         Subcommands::Async(args) => args.run(),

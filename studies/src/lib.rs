@@ -4,6 +4,7 @@ mod asynchronous;
 pub mod bench;
 pub mod cli;
 pub mod figures;
+mod papers;
 mod simulate;
 
 use thc_demo::error;

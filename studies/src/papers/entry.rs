@@ -1,0 +1,125 @@
+//! What the registry says of a table or a figure.
+
+use std::fmt;
+
+use super::study::Study;
+
+/// A paper.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Paper {
+    /// As on the command line.
+    pub name: &'static str,
+    /// Authors, title, where it appeared.
+    pub title: &'static str,
+    /// Its figures are numbered from 1 to this.
+    pub figures: u8,
+    /// Its tables are numbered from 1 to this.
+    pub tables: u8,
+}
+
+/// What has a number in a paper.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    Figure,
+    Table,
+}
+
+impl fmt::Display for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Figure => "Figure",
+            Self::Table => "Table",
+        })
+    }
+}
+
+/// What became of it here.
+#[derive(Clone, Copy, Debug)]
+pub enum Status {
+    /// It explains, and measures nothing.
+    Drawing,
+    /// Measured by `thc papers`, smaller than in the paper.
+    Scaled {
+        /// What is smaller or other.
+        how: &'static str,
+        /// What is measured.
+        study: Study,
+    },
+    /// Measured by another command, whose figures stand on a page of the documentation.
+    Elsewhere {
+        /// What is smaller or other.
+        how: &'static str,
+        /// The command.
+        command: &'static str,
+        /// What it gave.
+        ours: &'static str,
+        /// The page.
+        page: &'static str,
+    },
+    /// Not measured, and why.
+    NotRun(&'static str),
+}
+
+/// A table or a figure, or a part of it.
+#[derive(Clone, Copy, Debug)]
+pub struct Entry {
+    /// Figure or table.
+    pub kind: Kind,
+    /// Its number.
+    pub number: u8,
+    /// Its part, if it has parts that fare differently: `a`.
+    pub part: &'static str,
+    /// What it shows.
+    pub title: &'static str,
+    /// What the paper found.
+    pub published: &'static str,
+    /// What became of it here.
+    pub status: Status,
+    /// Why ours differs; nothing where it does not, or where nothing was measured.
+    pub difference: &'static str,
+}
+
+impl Entry {
+    /// A figure; its difference, if any, by [`Self::because`].
+    pub const fn figure(
+        number: u8,
+        part: &'static str,
+        title: &'static str,
+        published: &'static str,
+        status: Status,
+    ) -> Self {
+        Self { kind: Kind::Figure, number, part, title, published, status, difference: "" }
+    }
+
+    /// A table.
+    pub const fn table(number: u8, title: &'static str, published: &'static str, status: Status) -> Self {
+        Self { kind: Kind::Table, number, part: "", title, published, status, difference: "" }
+    }
+
+    /// With the reason of a difference.
+    pub const fn because(self, difference: &'static str) -> Self {
+        Self { difference, ..self }
+    }
+
+    /// Its name in a paper: "Figure 2a".
+    pub fn name(&self) -> String {
+        format!("{} {}{}", self.kind, self.number, self.part)
+    }
+
+    /// What became of it, in two words.
+    pub fn state(&self) -> &'static str {
+        match self.status {
+            Status::Drawing => "explains, measures nothing",
+            Status::Scaled { .. } | Status::Elsewhere { .. } => "scaled down",
+            Status::NotRun(_) => "not run",
+        }
+    }
+
+    /// What is measured here.
+    pub fn study(&self) -> Option<Study> {
+        match self.status {
+            Status::Scaled { study, .. } => Some(study),
+            _ => None,
+        }
+    }
+}

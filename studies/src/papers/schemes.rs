@@ -1,0 +1,86 @@
+//! The schemes with their parameters, which are the same in all figures.
+
+use thc_baselines::{
+    Dgc, OneBit, Qsgd, Scheme, SignSgd, TernGrad, Tfp, Thc, TopK, TwoBit, Uncompressed, UniformThc,
+};
+
+use super::feedback::WithFeedback;
+use crate::error::Result;
+
+/// A scheme that figures name.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Named {
+    /// Exact means of 32-bit floats.
+    Exact,
+    /// THC with bit budget 4, by granularity and 1/p.
+    Thc { granularity: u16, inverse: u16 },
+    /// Uniform THC of 4 bits, with the rotation and with error feedback or without.
+    Uniform { rotated: bool, feedback: bool },
+    /// TopK by the inverse of the share that is sent.
+    TopK { inverse: u16 },
+    /// DGC of 10 %, momentum 0.9.
+    Dgc,
+    /// TernGrad.
+    TernGrad,
+    /// QSGD by bits of a coordinate up and down, with one norm for each 512 coordinates.
+    Qsgd { up: u32, down: u32 },
+    /// SignSGD with majority vote.
+    SignSgd,
+    /// 1-bit SGD.
+    OneBit,
+    /// 2-bit quantization with a threshold of so many thousandths.
+    TwoBit { thousandths: u32 },
+    /// TFP of so many bits.
+    Tfp { bits: u32 },
+}
+
+impl Named {
+    /// THC with the parameters of the paper's testbed (section 8): g = 30, p = 1/32.
+    pub const THC: Self = Self::Thc { granularity: 30, inverse: 32 };
+
+    /// As figures write it.
+    pub fn label(self) -> String {
+        match self {
+            Self::Exact => "no compression".to_owned(),
+            Self::Thc { granularity, inverse } => format!("THC, g = {granularity}, p = 1/{inverse}"),
+            Self::Uniform { rotated, feedback } => {
+                let [rotation, feedback] = [(rotated, "rotation"), (feedback, "feedback")]
+                    .map(|(has, what)| format!("{} {what}", if has { "with" } else { "without" }));
+                format!("uniform THC {rotation}, {feedback}")
+            }
+            Self::TopK { inverse } => format!("TopK 1/{inverse}"),
+            Self::Dgc => "DGC 10 %".to_owned(),
+            Self::TernGrad => "TernGrad".to_owned(),
+            Self::Qsgd { up, down } => format!("QSGD, {up} and {down} bits"),
+            Self::SignSgd => "SignSGD".to_owned(),
+            Self::OneBit => "1-bit SGD".to_owned(),
+            Self::TwoBit { thousandths } => format!("2-bit, threshold {}", f64::from(thousandths) / 1000.0),
+            Self::Tfp { bits } => format!("TFP, {bits} bits"),
+        }
+    }
+
+    /// The scheme.
+    pub fn scheme(self) -> Result<Box<dyn Scheme>> {
+        let levels = |bits: u32| (1 << (bits - 1)) - 1;
+        Ok(match self {
+            Self::Exact => Box::new(Uncompressed),
+            Self::Thc { granularity, inverse } => {
+                Box::new(Thc::new(4, granularity, 1.0 / f64::from(inverse))?)
+            }
+            Self::Uniform { rotated, feedback: false } => Box::new(UniformThc { bits: 4, rotated }),
+            Self::Uniform { rotated, feedback: true } => {
+                Box::new(WithFeedback(UniformThc { bits: 4, rotated }))
+            }
+            Self::TopK { inverse } => Box::new(TopK { ratio: 1.0 / f64::from(inverse) }),
+            Self::Dgc => Box::new(Dgc { ratio: 0.1, momentum: 0.9 }),
+            Self::TernGrad => Box::new(TernGrad { layer: None, clip: Some(2.5) }),
+            Self::Qsgd { up, down } => {
+                Box::new(Qsgd { levels: levels(up), down_levels: levels(down), bucket: Some(512) })
+            }
+            Self::SignSgd => Box::new(SignSgd),
+            Self::OneBit => Box::new(OneBit { column: None }),
+            Self::TwoBit { thousandths } => Box::new(TwoBit { threshold: thousandths as f32 / 1000.0 }),
+            Self::Tfp { bits } => Box::new(Tfp::narrow(bits)),
+        })
+    }
+}

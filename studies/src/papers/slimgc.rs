@@ -1,0 +1,111 @@
+//! SlimGC's tables and figures.
+
+use super::entry::{Entry, Paper, Status};
+use super::study::{COMMUNICATION, THRESHOLD, TWO_BIT};
+
+/// The paper.
+pub const PAPER: Paper = Paper {
+    name: "slimgc",
+    title: "Bai, Yu, Dong: SlimGC, a strategy of gradient compression (in Chinese), Chinese Journal of Computers",
+    figures: 14,
+    tables: 3,
+};
+
+const NO_GPU: &str = "training on V100s by MXNet: no GPU is at hand";
+const SMALL: &str = "a character model of seven tensors (256 B to 131 kB) on a text, four workers";
+const SCALE: &str = "the threshold of 2-bit compression is in units of ours, whose gradients are a hundred times smaller than MXNet's sums, for \
+                     which 0.5 is usual";
+
+/// Its tables and figures.
+pub const ENTRIES: [Entry; 17] = [
+    Entry::figure(
+        1,
+        "",
+        "Sizes of gradients in an iteration of ResNet20",
+        "most tensors are small; a picture without numbers",
+        Status::NotRun("sizes of a published network, no result"),
+    ),
+    Entry::figure(
+        2,
+        "",
+        "What compression gains on a GPU, by size",
+        "1-bit and 2-bit compression gain from 80 KB on (V100, 100 Gb/s)",
+        Status::Elsewhere {
+            how: "THC on a CPU on loopback in place of 1-bit and 2-bit on a GPU",
+            command: "python/bench/run probe",
+            ours: "THC gains from 16,384 coordinates (64 KiB) on",
+            page: "adapt.md",
+        },
+    )
+    .because("another scheme, processor and network; that both are tens of kilobytes is chance"),
+    Entry::figure(3, "", "A worker with compression and without", "", Status::Drawing),
+    Entry::figure(4, "", "Costs of ways to communicate, in principle", "", Status::Drawing),
+    Entry::figure(
+        5,
+        "",
+        "Values and numbers of gradients of different models",
+        "pictures without numbers",
+        Status::NotRun("distributions of published networks, no result"),
+    ),
+    Entry::figure(6, "", "The table of thresholds", "", Status::Drawing),
+    Entry::figure(7, "", "An overview", "", Status::Drawing),
+    Entry::figure(8, "", "Costs of combined ways, in principle", "", Status::Drawing),
+    Entry::figure(
+        9,
+        "",
+        "Accuracy with and without the threshold, 1-bit and 2-bit",
+        "the threshold adds 0.7 to 1.7 % (1-bit) and 0.7 to 1.6 % (2-bit); all of SlimGC 1.1 to 2.3 % and 1.1 to 1.6 %",
+        Status::Scaled { how: SMALL, study: THRESHOLD },
+    )
+    .because("one character model; the model backup is not part of it (its effect on loss: docs/pytorch-measured.md)"),
+    Entry::figure(
+        10,
+        "",
+        "Accuracy by the compression's threshold",
+        "0.5 is best; with SlimGC's threshold all are within 0.6 %",
+        Status::Scaled { how: SMALL, study: TWO_BIT },
+    )
+    .because(SCALE),
+    Entry::figure(
+        11,
+        "",
+        "Accuracy by the size from which tensors are compressed",
+        "better from 1500 B on, and more so with larger sizes; at 15 KB the 2-bit compression is as good as exact means",
+        Status::Scaled { how: SMALL, study: COMMUNICATION },
+    )
+    .because("a model of seven tensors has only four sizes between these thresholds"),
+    Entry::figure(
+        12,
+        "",
+        "Speed at 10 and 100 Gb/s",
+        "at 10 Gb/s up to 28 and 32 % faster (ResNet-152), 4 to 16 % for others; at 100 Gb/s 29.9 to 75.9 %",
+        Status::NotRun(NO_GPU),
+    ),
+    Entry::figure(
+        13,
+        "",
+        "Where the time of an epoch goes at 100 Gb/s",
+        "the backup hides 6.4 times (ResNet-152) and 3.5 times (Inception-Bn) as much; communication 26.5 to 35.6 % less",
+        Status::Elsewhere {
+            how: "two processes with 11.3 M parameters on a CPU, links of 10, 1 and 0.3 Gb/s, THC in place of 1-bit and 2-bit",
+            command: "python/bench/run changing",
+            ours: "the backup hides 5.2, 3.5 and 2.0 times as much",
+            page: "pytorch-measured.md",
+        },
+    )
+    .because("how much can be hidden depends on how long computing takes beside communication"),
+    Entry::figure(14, "", "Memory of the GPU", "4.1 to 10.3 % less than with compression on the GPU", Status::NotRun(NO_GPU)),
+    Entry::table(1, "Variables and their definitions", "", Status::Drawing),
+    Entry::table(
+        2,
+        "Seconds of communication and processing, with and without quantization",
+        "ResNet50: communication 2869.6 and 2121.5, processing 566.5 and 951.9; VGG16: 158828 and 120948, 27165 and 42120",
+        Status::NotRun(NO_GPU),
+    ),
+    Entry::table(
+        3,
+        "Speed beside TernGrad, TopK, DGC and THC at 100 Gb/s",
+        "VGG16 107.78 samples/s, THC 69.3; VGG19 98.4 and 64.1; BERT-Base 143.15 and 118.08; GPT-2 127.98 and 106.29",
+        Status::NotRun(NO_GPU),
+    ),
+];
