@@ -48,6 +48,22 @@ def test_hadolint_has_nothing_to_say() -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
+def test_the_opentelemetry_collector_has_what_its_pipeline_names() -> None:
+    """No collector can be had here, so this is its form alone; the scrape jobs run through a Prometheus elsewhere."""
+    needs("kubernetes_validate")
+    import yaml
+
+    config = yaml.safe_load((PACKAGING / "opentelemetry" / "collector.yaml").read_text())
+    (pipeline,) = config["service"]["pipelines"].values()
+    for kind in ("receivers", "processors", "exporters"):
+        assert sorted(pipeline[kind]) == sorted(config[kind]), kind
+    (receiver,) = config["receivers"].values()
+    # Where the Debian package has it.
+    assert receiver["config"] == "${file:/usr/share/doc/thc-servers/examples/prometheus/thc.yml}"
+    assert "examples/prometheus" in (PACKAGING / "debian" / "build").read_text()
+    assert (PACKAGING / "prometheus" / "thc.yml").is_file()
+
+
 def test_slurms_script_says_what_it_takes() -> None:
     done = subprocess.run(["bash", PACKAGING / "slurm" / "train.sbatch"], capture_output=True, text=True, timeout=HANG)
     assert done.returncode == 2 and done.stderr.startswith("usage: sbatch --nodes N")
