@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -61,12 +63,18 @@ json.dump([through(each) for each in yaml.safe_load_all(sys.stdin) if each], sys
 
 def through_models(resources: str) -> Any:
     """Custom resources, as the models of their operators understand them."""
-    import json
-
     command = [str(tool("python")), "-c", THROUGH_MODELS]
     done = subprocess.run(command, input=resources, capture_output=True, text=True, timeout=HANG)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
+
+
+def until_connected(list_targets: Callable[[], subprocess.CompletedProcess[str]]) -> None:
+    """Waits until a controller's one target is there: `list_targets` is `thc-controller target list --json`."""
+    began = time.monotonic()
+    while not ((said := list_targets()).returncode == 0 and json.loads(said.stdout)["targets"][0].get("connected")):
+        assert time.monotonic() - began < HANG, said
+        time.sleep(0.1)
 
 
 def scripts() -> Iterator[Path]:

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from clusters import CHART, PACKAGING, helm, of_kind, rendered, through_models, tool
+from clusters import CHART, PACKAGING, helm, of_kind, rendered, through_models, tool, until_connected
 from conftest import needs
 from patience import HANG
 from servers import REPOSITORY, Process, program
@@ -159,6 +159,7 @@ def test_the_programs_run_with_what_it_renders(tmp_path: Path) -> None:
             whole = [str(program("thc-controller")), "--controller", f"localhost:{pair[0][1]}", *words]
             return subprocess.run(whole, env=of_role(tmp_path / role), capture_output=True, text=True, timeout=HANG)
 
+        until_connected(lambda: ask("operator", "target", "list", "--json"))
         # A worker may join, and make nothing.
         refused = ask("worker", "job", "create", "other", "--workers", "2")
         assert refused.returncode == 1 and "CN=thc-operator" in refused.stderr, refused.stderr

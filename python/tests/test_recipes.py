@@ -7,7 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from clusters import PACKAGING, scripts, through_models, tool
+from clusters import PACKAGING, scripts, through_models, tool, until_connected
 from conftest import needs
 from patience import HANG
 from servers import Controller, ParameterServer, program
@@ -108,11 +108,14 @@ def test_slurms_prolog_makes_a_job_that_its_epilog_deletes(tmp_path: Path) -> No
                 capture_output=True, text=True, timeout=HANG,
             )  # fmt: skip
 
-        def jobs() -> dict[str, int]:
-            command = [controller_program, "--controller", controller.address, "job", "list", "--json"]
-            listed = json.loads(subprocess.run(command, capture_output=True, text=True, timeout=HANG, check=True).stdout)
-            return {job["spec"]["name"]: job["spec"]["workers"] for job in listed["jobs"]}
+        def ask(*words: str) -> subprocess.CompletedProcess[str]:
+            command = [str(controller_program), "--controller", controller.address, *words, "--json"]
+            return subprocess.run(command, capture_output=True, text=True, timeout=HANG)
 
+        def jobs() -> dict[str, int]:
+            return {job["spec"]["name"]: job["spec"]["workers"] for job in json.loads(ask("job", "list").stdout)["jobs"]}
+
+        until_connected(lambda: ask("target", "list"))
         for script in ("prolog", "epilog"):
             done = run(script, "somebody else's words")
             assert (done.returncode, done.stdout, done.stderr) == (0, "", ""), done
