@@ -1,7 +1,7 @@
 # Everything a developer does, by name; `make` alone lists the targets.
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check fuzz soak hostile kills awaits site wheels deb bench bench-torch bench-allreduce bench-async bench-adapt disturbed p4 p4-front p4-tofino lint deps toolchain packages guest-kernel dpdk fmt clippy
+.PHONY: help demo test check fuzz soak hostile kills awaits systemd site wheels deb bench bench-torch bench-allreduce bench-async bench-adapt disturbed p4 p4-front p4-tofino lint deps toolchain packages guest-kernel dpdk fmt clippy
 
 SHELL := /bin/sh
 
@@ -116,6 +116,10 @@ kills: toolchain ## Server, workers, controller killed COUNT=100 times each in a
 
 awaits: toolchain ## Each request of a controller and of its standby is lost, unanswered or hangs once, and so does their disk: all jobs add up (10 minutes)
 	cargo test -p thc-controller --test operate -- --ignored --nocapture every_await_fails_in_every_way
+
+systemd: toolchain packages ## Boot systemd in a kernel of its own and see the Debian package's services start, be killed, hang, be upgraded and purged (3 minutes; as root)
+	cargo build --release --package thc-ps --package thc-controller --package thc-model --package thc-worker --bins
+	tests/systemd/run "$(CARGO_TARGET_DIR)/release"
 
 # Where the compilers for Tofino leave what is not kept.
 TOFINO_OUT := $(CARGO_TARGET_DIR)/tofino

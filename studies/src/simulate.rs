@@ -14,6 +14,7 @@ mod job;
 mod limits;
 mod loss;
 mod port;
+mod recirculation;
 mod ring;
 mod row;
 mod settings;

@@ -88,30 +88,6 @@ fn flags<'a>(listen: &'a str, more: &[&'a str]) -> Vec<&'a str> {
     ["--listen", listen].into_iter().chain(JOB).chain(TABLE).chain(more.iter().copied()).collect()
 }
 
-/// The text between two others in a manifest.
-fn between<'a>(text: &'a str, before: &str, after: &str) -> &'a str {
-    let (_, rest) = text.split_once(before).unwrap_or_else(|| panic!("no {before:?} in {text}"));
-    rest.split_once(after).unwrap_or_else(|| panic!("no {after:?} behind {before:?}")).0
-}
-
-#[test]
-fn it_takes_the_flags_of_the_kubernetes_manifest_and_the_secret_that_this_says_to_make() {
-    let manifest = concat!(env!("CARGO_MANIFEST_DIR"), "/../../packaging/kubernetes/ps.yaml");
-    let manifest = std::fs::read_to_string(manifest).unwrap();
-    let recipe = between(&manifest, "--from-literal=cookie=$(", ")\n");
-    let made = Command::new("sh").args(["-c", recipe]).output().unwrap();
-    assert!(made.status.success(), "{recipe}: {}", String::from_utf8_lossy(&made.stderr));
-    let secret = String::from_utf8(made.stdout).unwrap();
-    let list = between(&manifest, "command: [\"thc-ps\", ", "]\n");
-    let given: Vec<String> = list.split(", ").map(|flag| flag.trim_matches('"').to_owned()).collect();
-    // Its port is the node's, which is not this host's to give.
-    let flags: Vec<&str> =
-        given.iter().map(|flag| if flag == "0.0.0.0:9000" { "127.0.0.1:0" } else { flag.as_str() }).collect();
-    assert!(manifest.contains("name: THC_COOKIE") && flags.contains(&"127.0.0.1:0"), "{flags:?}");
-    let server = Running::with(command().env("THC_COOKIE", secret.trim()), &flags);
-    assert!(server.greeting[0].contains("job 1: 4 workers"), "{:?}", server.greeting);
-}
-
 #[test]
 fn sigterm_ends_it_with_totals() {
     let server = Running::start(&flags("127.0.0.1:0", &["--slots", "256"]));

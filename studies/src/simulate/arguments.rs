@@ -11,6 +11,7 @@ use super::calibrate::{CalibrateArgs, calibrate};
 use super::check::CheckArgs;
 use super::limits::LimitsArgs;
 use super::loss::LossArgs;
+use super::recirculation::RecirculationArgs;
 use super::row::RowArgs;
 use super::settings::Keys;
 use super::{chart, study};
@@ -51,6 +52,8 @@ enum What {
     Limits(Box<LimitsArgs>),
     /// What is left of the goodput when packets are lost, by number of workers
     Loss(Box<LossArgs>),
+    /// What the loopback ports of a P4 switch carry, and what workers get for it
+    Recirculation(Box<RecirculationArgs>),
     /// How well schemes hide gradients behind computing: AQGB's simulator
     Row(RowArgs),
 }
@@ -99,6 +102,7 @@ impl SimulateArgs {
             Some(What::Check(args)) => return args.run(),
             Some(What::Limits(args)) => args.run()?,
             Some(What::Loss(args)) => args.run()?,
+            Some(What::Recirculation(args)) => args.run()?,
             Some(What::Row(args)) => args.run()?,
             None => self.curves.run()?,
         };

@@ -319,13 +319,16 @@ fn aggregators(
     let Aggregating { at: base, up, setup, members, is_p4, .. } = aggregating;
     let refuse = |error: ConfigError| SimulateError::Job { workers: case.workers, reason: error.to_string() };
     let costs = &settings.costs;
-    let collecting = settings.result_pass_ns * f64::from(settings.result_passes);
+    // Packets of other forms take as many passes, and are taken for as long.
+    let chip = settings.chip;
+    let rate = settings.loopback.0 as f64 / chip.unevenness(members.len() as u16, settings.pass_ports);
+    let occupied = |bytes: u32| Duration::from_secs_f64(f64::from(bytes) * 8.0 / rate);
     let packet_costs = match is_p4 {
         true => PacketCosts {
-            receive: nanos(settings.pass_ns * f64::from(settings.passes)),
-            complete: nanos(collecting),
+            receive: occupied(chip.data_bytes()),
+            complete: occupied(chip.result_bytes()),
             send: Duration::ZERO,
-            delay: nanos(settings.pass_latency_ns * f64::from(settings.passes + settings.result_passes)),
+            delay: nanos(settings.pass_latency_ns * f64::from(chip.passes() + chip.result_passes())),
         },
         false => PacketCosts {
             receive: nanos(costs.server_receive_ns),

@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use thc_worker::Computed;
 
 use super::error::SimulateError;
+use super::recirculation::Chip;
 
 /// Who adds up, and where.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, ValueEnum)]
@@ -236,18 +237,15 @@ keys! {
     /// What the link between a rack and its root carries, each way [default: as a host's]
     #[arg(long, value_name = "RATE", help_heading = "Settings")]
     uplink: Rate,
-    /// Passes that add a packet up in a P4 switch [default: 8]
+    /// The chip of a P4 switch, which says how many passes a packet takes and how long it is in each [default: tofino2]
+    #[arg(long, value_enum, value_name = "CHIP", help_heading = "Settings")]
+    chip: Chip,
+    /// What its loopback ports carry together, each way [default: 3200gbit]
+    #[arg(long, value_name = "RATE", help_heading = "Settings")]
+    loopback: Rate,
+    /// How many loopback ports that are: the fullest is the bound [default: 4]
     #[arg(long, value_name = "NUMBER", help_heading = "Settings")]
-    passes: u32,
-    /// Passes more that collect a RESULT [default: 7]
-    #[arg(long, value_name = "NUMBER", help_heading = "Settings")]
-    result_passes: u32,
-    /// How long such a pass occupies the switch's loopback ports: 296 bytes over what they carry together [default: 0.74, at 3.2 Tb/s]
-    #[arg(long, value_name = "NANOSECONDS", help_heading = "Settings")]
-    pass_ns: f64,
-    /// The same for one that collects a RESULT, 752 bytes [default: 1.88]
-    #[arg(long, value_name = "NANOSECONDS", help_heading = "Settings")]
-    result_pass_ns: f64,
+    pass_ports: u16,
     /// How long a pass takes for the packet itself [default: 700]
     #[arg(long, value_name = "NANOSECONDS", help_heading = "Settings")]
     pass_latency_ns: f64,
@@ -357,10 +355,9 @@ pub struct Settings {
     pub root: SwitchKind,
     pub rack: u16,
     pub uplink: Option<Rate>,
-    pub passes: u32,
-    pub result_passes: u32,
-    pub pass_ns: f64,
-    pub result_pass_ns: f64,
+    pub chip: Chip,
+    pub loopback: Rate,
+    pub pass_ports: u16,
     pub pass_latency_ns: f64,
     pub costs: Costs,
     pub job: BTreeMap<String, JobValue>,
@@ -408,13 +405,12 @@ impl Keys {
             slowdown: self.slowdown.unwrap_or(2.0),
             feedback: self.feedback.unwrap_or(false),
             switch: self.switch.unwrap_or(SwitchKind::P4),
-            passes: self.passes.unwrap_or(8),
-            result_passes: self.result_passes.unwrap_or(7),
+            chip: self.chip.unwrap_or(Chip::Tofino2),
+            loopback: self.loopback.unwrap_or(Rate(3_200_000_000_000)),
+            pass_ports: self.pass_ports.unwrap_or(4),
             root: self.root.unwrap_or(SwitchKind::P4),
             rack: self.rack.unwrap_or(32),
             uplink: self.uplink,
-            pass_ns: self.pass_ns.unwrap_or(0.74),
-            result_pass_ns: self.result_pass_ns.unwrap_or(1.88),
             pass_latency_ns: self.pass_latency_ns.unwrap_or(700.0),
             costs: Costs {
                 norm_ns: self.norm_ns.unwrap_or(0.12),
@@ -451,8 +447,6 @@ impl Settings {
         for (key, value, most) in [
             ("latency_us", self.latency_us, 1e6),
             ("compute_ms", self.compute_ms, 1e5),
-            ("pass_ns", self.pass_ns, 1e6),
-            ("result_pass_ns", self.result_pass_ns, 1e6),
             ("pass_latency_ns", self.pass_latency_ns, 1e6),
             ("norm_ns", costs.norm_ns, 1e6),
             ("compress_ns", costs.compress_ns, 1e6),
@@ -497,8 +491,7 @@ impl Settings {
             ("shared_cores", self.shared_cores.into(), 0..=4096, "give 0 to 4096"),
             ("threads", costs.threads.into(), 1..=1024, "give 1 to 1024"),
             ("rack", self.rack.into(), 1..=64, "give 1 to 64"),
-            ("passes", self.passes.into(), 1..=1000, "give 1 to 1000"),
-            ("result_passes", self.result_passes.into(), 0..=1000, "give 0 to 1000"),
+            ("pass_ports", self.pass_ports.into(), 1..=256, "give 1 to 256"),
         ] {
             if !range.contains(&value) {
                 return wrong(key, value.to_string(), mend);

@@ -116,6 +116,7 @@ pub fn winners(points: &[Point]) -> Vec<(Rate, u16, Layout)> {
 mod tests {
     use super::super::settings::Keys;
     use super::*;
+    use crate::simulate::recirculation::Chip;
 
     fn settings(keys: Keys) -> Settings {
         Keys { rounds: Some(1), ..keys }.validate().unwrap()
@@ -141,10 +142,8 @@ mod tests {
         }
     }
 
-    /// Where computing and packets cost nothing, an all-reduce takes what its bytes take on the busiest link, and little more.
-    #[test]
-    fn links_are_what_bounds_where_nothing_else_costs() {
-        let free = Keys {
+    fn free() -> Keys {
+        Keys {
             norm_ns: Some(0.0),
             compress_ns: Some(0.0),
             decompress_ns: Some(0.0),
@@ -154,11 +153,30 @@ mod tests {
             server_send_ns: Some(0.0),
             wake_us: Some(0.0),
             latency_us: Some(1.0),
-            pass_ns: Some(0.0),
+            loopback: Some(Rate(10_000_000_000_000)),
             framing: Some(0),
             ..Keys::default()
-        };
-        let settings = settings(free);
+        }
+    }
+
+    /// Where nothing else costs and links are quick, an all-reduce takes what its bytes take on the fullest loopback port.
+    #[test]
+    fn loopback_ports_are_what_bounds_behind_quick_links() {
+        for (chip, workers) in [(Chip::Tofino, 4), (Chip::Tofino2, 4), (Chip::Tofino2, 16)] {
+            let keys = Keys { chip: Some(chip), loopback: Some(Rate(100_000_000_000)), ..free() };
+            let case =
+                Case { layout: Layout::Switch, workers, rate: Rate(400_000_000_000), coordinates: 2 << 20 };
+            let bytes = u32::from(workers) * chip.data_bytes() + chip.result_bytes();
+            let limit = f64::from(bytes) * 8.0 * 2048.0 * chip.unevenness(workers, 4) / 100e9;
+            let more = point(&settings(keys), case).unwrap().seconds / limit;
+            assert!((0.99..1.3).contains(&more), "{case:?}: {more} of {limit}");
+        }
+    }
+
+    /// Where computing and packets cost nothing, an all-reduce takes what its bytes take on the busiest link, and little more.
+    #[test]
+    fn links_are_what_bounds_where_nothing_else_costs() {
+        let settings = settings(free());
         for (layout, place) in [
             (Layout::Switch, crate::bench::Place::Switch),
             (Layout::Colocated, crate::bench::Place::Colocated),

@@ -9,6 +9,7 @@ mod controller;
 mod converge;
 mod declared;
 mod faults;
+mod installation;
 mod joining;
 mod lag;
 mod metrics;

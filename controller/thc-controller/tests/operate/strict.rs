@@ -72,6 +72,8 @@ pub struct Faults {
     pub reconciles: bool,
     /// These requests are answered when it is no more so.
     pub hangs: Option<&'static str>,
+    /// How long a row takes to be written.
+    pub row: Duration,
 }
 
 /// A server on a free port, until it is dropped.
@@ -210,7 +212,7 @@ impl State {
                 if self.faults.full.is_some_and(|full| full(alias, first)) {
                     return refuse(Code::ResourceExhausted, format!("{name}: no place is left for this key"));
                 }
-                let rows = self.entries.keys().filter(|(of, _)| *of == key.0).count();
+                let rows = self.entries.range((key.0, Vec::new())..(key.0 + 1, Vec::new())).count();
                 if !there && i64::try_from(rows).unwrap() >= table.size {
                     return refuse(Code::ResourceExhausted, format!("{name} has its {rows} rows"));
                 }
@@ -333,23 +335,7 @@ impl Service {
         }
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-fn status((code, message): Refused) -> Status {
-    Status::new(code, message)
-}
-
-#[tonic::async_trait]
-impl P4Runtime for Service {
-    type ReadStream = ReceiverStream<Result<ReadResponse, Status>>;
-    type StreamChannelStream = ReceiverStream<Result<StreamMessageResponse, Status>>;
-
-    async fn write(&self, request: Request<WriteRequest>) -> Result<Response<WriteResponse>, Status> {
-        self.hang("write").await;
-        let request = request.into_inner();
+    fn written(&self, request: WriteRequest) -> Result<Response<WriteResponse>, Status> {
         let mut state = self.state();
         state.longest = state.longest.max(request.encoded_len());
         if state.loaded.is_none() {
@@ -375,6 +361,29 @@ impl P4Runtime for Service {
             return Err(Status::with_details(Code::Unknown, "updates failed", all.encode_to_vec().into()));
         }
         Ok(Response::new(WriteResponse {}))
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn status((code, message): Refused) -> Status {
+    Status::new(code, message)
+}
+
+#[tonic::async_trait]
+impl P4Runtime for Service {
+    type ReadStream = ReceiverStream<Result<ReadResponse, Status>>;
+    type StreamChannelStream = ReceiverStream<Result<StreamMessageResponse, Status>>;
+
+    async fn write(&self, request: Request<WriteRequest>) -> Result<Response<WriteResponse>, Status> {
+        self.hang("write").await;
+        let request = request.into_inner();
+        let took = self.state().faults.row * request.updates.len() as u32;
+        let answer = self.written(request);
+        tokio::time::sleep(took).await;
+        answer
     }
 
     async fn read(&self, request: Request<ReadRequest>) -> Result<Response<Self::ReadStream>, Status> {
