@@ -1,39 +1,26 @@
 //! The controller at work: an agent per target, and the service.
 
+use crate::addresses::Addresses;
 use crate::agent::Agent;
 use crate::book::Book;
-use crate::config::{Config, TargetConfig, Tls};
+use crate::config::{Config, TargetConfig};
 use crate::desk::Desk;
 use crate::error::ControllerError;
+use crate::listeners::{self, Listeners};
 use crate::notify::Notify;
 use crate::refusal::Refusal;
-use crate::service::Service;
 use crate::state::{AgentCommand, ControllerState, TargetHandle};
-use crate::{standby, tls, web};
+use crate::{standby, tls};
 use std::future::Future;
-use std::net::SocketAddr;
 use std::sync::Arc;
 use thc_control_proto::v1::JobSpec;
-use thc_control_proto::v1::control_server::ControlServer;
-use tokio::net::TcpListener;
+use thc_control_proto::v1::control_server::SERVICE_NAME;
 use tokio::sync::{mpsc, watch};
-use tokio_stream::wrappers::TcpListenerStream;
-use tonic::transport::Server;
+use tonic_health::ServingStatus;
+use tonic_health::server::HealthReporter;
 
 /// Requests that may wait for an agent.
 const ROOM: usize = 64;
-/// Far above any request of ours.
-const MAX_MESSAGE: usize = 1 << 20;
-
-/// Where a controller that runs can be asked.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Addresses {
-    /// The service.
-    pub listen: SocketAddr,
-    /// Page and metrics.
-    pub http: Option<SocketAddr>,
-}
-
 /// A controller.
 #[derive(Debug)]
 pub struct Daemon {
@@ -55,7 +42,7 @@ impl Daemon {
         let book = Book::open(self.config.state.as_deref())?;
         let kept = book.jobs.len();
         if let Some(tls) = &self.config.tls {
-            secured(tls)?;
+            listeners::certificates(tls)?;
         }
         for target in self.config.targets.iter().filter(|target| target.address.starts_with("https://")) {
             tls::of_target(target)?;
@@ -67,8 +54,14 @@ impl Daemon {
         Ok(kept)
     }
 
+    /// Whether it has certificates of its own or for targets: then SIGHUP has them read.
+    #[must_use]
+    pub fn has_certificates(&self) -> bool {
+        self.config.tls.is_some() || self.config.targets.iter().any(|target| target.ca.is_some())
+    }
+
     /// Runs until `stop`; the targets then go on as they are. `ready` is called when it can be asked; targets that
-    /// are not there yet are tried again and again.
+    /// are not there yet are tried again and again. At each message of `reread` its certificates are read again.
     ///
     /// # Errors
     /// [`ControllerError::Listen`], [`ControllerError::State`], [`ControllerError::Tls`], or a job of the
@@ -76,13 +69,14 @@ impl Daemon {
     pub async fn run(
         self,
         stop: impl Future<Output = ()>,
+        mut reread: mpsc::Receiver<()>,
         ready: impl FnOnce(Addresses),
     ) -> Result<(), ControllerError> {
         let config = self.config;
         let book = Book::open(config.state.as_deref())?;
         let mut handles = Vec::new();
         let mut queues = Vec::new();
-        for target in config.targets {
+        for target in config.targets.clone() {
             let (commands, queue) = mpsc::channel(ROOM);
             queues.push((target.clone(), queue));
             handles.push(TargetHandle { config: target, commands });
@@ -95,19 +89,9 @@ impl Daemon {
             configured(&desk, &config.jobs).await?;
         }
 
-        let (listener, listen) = bind(config.listen).await?;
-        if let Some(warning) = exposed(listen, config.tls.as_ref().map(|tls| tls.client_ca.is_some())) {
-            tracing::warn!("{warning}");
-        }
-        if let Some(address) = config.http.filter(|address| !address.ip().is_loopback()) {
-            tracing::warn!(
-                "page and metrics on {address}: whoever reaches it can read jobs and who works for them; listen on the loopback, or on a network of your own"
-            );
-        }
-        let page = match config.http {
-            Some(address) => Some(bind(address).await?),
-            None => None,
-        };
+        let listeners = Listeners::open(&config).await?;
+        let (reporter, health) = tonic_health::server::health_reporter();
+        say_health(&reporter, first).await;
         let (stopping, stopped) = watch::channel(false);
         let mut tasks = tokio::task::JoinSet::new();
         let (first_desk, mut end) = (desk.clone(), stopped.clone());
@@ -126,7 +110,9 @@ impl Daemon {
                 if let Err(error) = turn {
                     tracing::warn!("{error}; all other jobs are served");
                 }
+                say_health(&reporter, true).await;
                 queues = serve(first_desk.shared(), queues, end.clone()).await;
+                say_health(&reporter, false).await;
                 if *end.borrow() {
                     return;
                 }
@@ -146,26 +132,20 @@ impl Daemon {
                 () = carrying.carry_out() => {}
             }
         });
-        let http = page.as_ref().map(|(_, address)| *address);
-        if let Some((listener, _)) = page {
-            tasks.spawn(web::serve(listener, desk.clone(), stopped.clone()));
+        let (addresses, certificates) = (listeners.addresses, listeners.certificates.clone());
+        for certificates in &certificates {
+            let (watched, mut end) = (Arc::clone(certificates), stopped.clone());
+            tasks.spawn(async move {
+                tokio::select! {
+                    _ = end.wait_for(|stop| *stop) => {}
+                    never = watched.watch() => match never {},
+                }
+            });
         }
-        let mut server = match &config.tls {
-            Some(tls) => secured(tls)?,
-            None => Server::builder(),
-        };
-        let service =
-            ControlServer::new(Service { desk, roles: config.roles }).max_decoding_message_size(MAX_MESSAGE);
-        let mut end = stopped.clone();
-        let serving = server.add_service(service).serve_with_incoming_shutdown(
-            TcpListenerStream::new(listener),
-            async move {
-                let _ = end.wait_for(|stop| *stop).await;
-            },
-        );
+        let serving = listeners.serve(desk, health, &mut tasks, &stopped);
         let notify = Notify::from_environment();
         notify.say("READY=1");
-        ready(Addresses { listen, http });
+        ready(addresses);
         tokio::pin!(serving);
         tokio::pin!(stop);
         let alive = async {
@@ -177,16 +157,31 @@ impl Daemon {
                 notify.say("WATCHDOG=1");
             }
         };
+        let rereading = async {
+            while reread.recv().await.is_some() {
+                certificates.iter().for_each(|certificates| certificates.ask());
+            }
+            std::future::pending::<()>().await;
+        };
         let ended = tokio::select! {
+            () = rereading => Ok(()),
             () = &mut stop => Ok(()),
             () = alive => Ok(()),
             result = &mut serving => result
-                .map_err(|error| ControllerError::Listen { address: listen, message: error.to_string() }),
+                .map_err(|error| ControllerError::Listen { address: addresses.listen, message: error.to_string() }),
         };
         notify.say("STOPPING=1");
         let _ = stopping.send(true);
         while tasks.join_next().await.is_some() {}
         ended
+    }
+}
+
+/// Tells whoever asks for it whether this controller has the jobs: one that stands by does not serve.
+async fn say_health(reporter: &HealthReporter, serves: bool) {
+    let status = if serves { ServingStatus::Serving } else { ServingStatus::NotServing };
+    for service in ["", SERVICE_NAME] {
+        reporter.set_service_status(service, status).await;
     }
 }
 
@@ -223,48 +218,4 @@ async fn configured(desk: &Desk, jobs: &[JobSpec]) -> Result<(), ControllerError
 
 fn impossible(refusal: Refusal) -> ControllerError {
     ControllerError::Value { key: "job".to_owned(), value: "impossible".to_owned(), mend: refusal.message }
-}
-
-/// A service that shows these certificates.
-fn secured(tls: &Tls) -> Result<Server, ControllerError> {
-    let what = "the service".to_owned();
-    Server::builder()
-        .tls_config(tls::of_service(tls))
-        .map_err(|error| ControllerError::Tls { what, message: error.to_string() })
-}
-
-/// What to say if strangers may ask the service. `tls` says whether clients need certificates, if it has any.
-fn exposed(listen: SocketAddr, tls: Option<bool>) -> Option<String> {
-    let (what, way) = match tls {
-        _ if listen.ip().is_loopback() => return None,
-        None => ("jobs' secrets travel readably, and whoever reaches it", "give [controller.tls]"),
-        Some(false) => ("whoever reaches it", "give client_ca in [controller.tls]"),
-        Some(true) => return None,
-    };
-    Some(format!(
-        "listening on {listen}: {what} may join, create and delete jobs; {way}, or listen on the loopback"
-    ))
-}
-
-async fn bind(address: SocketAddr) -> Result<(TcpListener, SocketAddr), ControllerError> {
-    let failed = |error: std::io::Error| ControllerError::Listen { address, message: error.to_string() };
-    let listener = TcpListener::bind(address).await.map_err(failed)?;
-    let local = listener.local_addr().map_err(failed)?;
-    Ok((listener, local))
-}
-
-#[cfg(test)]
-#[allow(clippy::unwrap_used)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn who_listens_to_all_without_certificates_is_warned() {
-        let (all, own) = ("0.0.0.0:9700".parse().unwrap(), "127.0.0.1:9700".parse().unwrap());
-        assert!(exposed(all, None).unwrap().contains("give [controller.tls]"));
-        assert!(exposed(all, Some(false)).unwrap().contains("give client_ca"));
-        for (at, tls) in [(all, Some(true)), (own, None), (own, Some(false))] {
-            assert_eq!(exposed(at, tls), None, "{at} {tls:?}");
-        }
-    }
 }

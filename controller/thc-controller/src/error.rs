@@ -140,6 +140,14 @@ pub enum ControllerError {
         /// Why.
         message: String,
     },
+    /// A socket that is somebody else's, or cannot be made.
+    #[error("cannot listen on {}: {message}; give another socket, or socket = \"none\"", path.display())]
+    Socket {
+        /// Which.
+        path: PathBuf,
+        /// Why.
+        message: String,
+    },
     /// A certificate or key is unusable.
     #[error("certificates of {what}: {message}")]
     Tls {

@@ -9,6 +9,7 @@
 //! * [`Desk`]: what can be asked of it.
 #![forbid(unsafe_code)]
 
+mod addresses;
 mod agent;
 mod book;
 mod book_file;
@@ -22,6 +23,7 @@ mod diagnose;
 mod difference;
 mod error;
 mod events;
+mod listeners;
 mod live;
 mod lookup_entries;
 mod notify;
@@ -34,6 +36,7 @@ mod roles;
 mod schema;
 mod service;
 mod since;
+mod socket;
 mod spec;
 mod standby;
 mod state;
@@ -43,19 +46,21 @@ mod tls;
 mod wanted;
 mod web;
 
+pub use addresses::Addresses;
 pub use book::{Book, back_up, restore};
 pub use capacity::{Capacity, Forms, Rows};
 pub use config::{
-    Config, Options, StationOptions, TargetConfig, TargetOptions, Tls, TlsOptions, asked_rack, asked_table,
-    declared_jobs,
+    Config, LocalSocket, Options, StationOptions, TargetConfig, TargetOptions, TlsOptions, asked_rack,
+    asked_table, declared_jobs,
 };
-pub use daemon::{Addresses, Daemon};
+pub use daemon::Daemon;
 pub use desk::Desk;
 pub use error::{ControllerError, has_io};
 pub use program::{Lookups, Passes, Program};
 pub use refusal::Refusal;
-pub use roles::{Role, Roles, Subject};
+pub use roles::{Act, Caller, Roles, Subject};
 pub use schema::Schema;
+pub use socket::known_paths;
 pub use spec::{Spec, fraction_text};
 pub use target::{Event, RefusedUpdate, Target, Written};
 pub use wanted::{Changes, Group, Owner, Wanted, owner};

@@ -2,7 +2,7 @@
 
 use crate::desk::Desk;
 use crate::refusal::Refusal;
-use crate::roles::{Role, Roles};
+use crate::roles::{Act, Roles};
 use thc_control_proto::v1::control_server::Control;
 use thc_control_proto::v1::{
     ApplyJobsRequest, ApplyJobsResponse, CompareTargetRequest, CompareTargetResponse, CreateJobRequest,
@@ -35,24 +35,34 @@ async fn finish<T: Send + 'static>(
     }
 }
 
+/// To look at a job, or at all where none is named.
+fn look_at(job: &str) -> Act<'_> {
+    if job.is_empty() { Act::Look } else { Act::LookAt(job) }
+}
+
 #[async_trait]
 impl Control for Service {
     async fn create_job(&self, request: Request<CreateJobRequest>) -> Result<Response<Job>, Status> {
-        self.roles.check(Role::Operator, &request)?;
+        self.roles.check_request(&request, Act::Operate)?;
         let (desk, spec) = (self.desk.clone(), request.into_inner().spec.unwrap_or_default());
         Ok(Response::new(finish(async move { desk.create_job(&spec).await }).await?))
     }
 
-    async fn list_jobs(&self, _: Request<ListJobsRequest>) -> Result<Response<ListJobsResponse>, Status> {
+    async fn list_jobs(
+        &self,
+        request: Request<ListJobsRequest>,
+    ) -> Result<Response<ListJobsResponse>, Status> {
+        self.roles.check_request(&request, Act::Look)?;
         Ok(Response::new(ListJobsResponse { jobs: self.desk.jobs() }))
     }
 
     async fn get_job(&self, request: Request<GetJobRequest>) -> Result<Response<Job>, Status> {
+        self.roles.check_request(&request, Act::LookAt(&request.get_ref().name))?;
         Ok(Response::new(self.desk.job(&request.into_inner().name)?))
     }
 
     async fn update_job(&self, request: Request<UpdateJobRequest>) -> Result<Response<Job>, Status> {
-        self.roles.check(Role::Operator, &request)?;
+        self.roles.check_request(&request, Act::Operate)?;
         let (desk, asked) = (self.desk.clone(), request.into_inner());
         Ok(Response::new(finish(async move { desk.update_job(&asked).await }).await?))
     }
@@ -61,22 +71,23 @@ impl Control for Service {
         &self,
         request: Request<DeleteJobRequest>,
     ) -> Result<Response<DeleteJobResponse>, Status> {
-        self.roles.check(Role::Operator, &request)?;
+        self.roles.check_request(&request, Act::Operate)?;
         let (desk, name) = (self.desk.clone(), request.into_inner().name);
         finish(async move { desk.delete_job(&name).await }).await?;
         Ok(Response::new(DeleteJobResponse {}))
     }
 
     async fn install_table(&self, request: Request<InstallTableRequest>) -> Result<Response<Table>, Status> {
-        self.roles.check(Role::Operator, &request)?;
+        self.roles.check_request(&request, Act::Operate)?;
         let (desk, asked) = (self.desk.clone(), request.into_inner());
         Ok(Response::new(finish(async move { desk.install_table(&asked).await }).await?))
     }
 
     async fn list_tables(
         &self,
-        _: Request<ListTablesRequest>,
+        request: Request<ListTablesRequest>,
     ) -> Result<Response<ListTablesResponse>, Status> {
+        self.roles.check_request(&request, Act::Look)?;
         Ok(Response::new(ListTablesResponse { tables: self.desk.tables() }))
     }
 
@@ -84,7 +95,7 @@ impl Control for Service {
         &self,
         request: Request<DeleteTableRequest>,
     ) -> Result<Response<DeleteTableResponse>, Status> {
-        self.roles.check(Role::Operator, &request)?;
+        self.roles.check_request(&request, Act::Operate)?;
         let (desk, id) = (self.desk.clone(), request.into_inner().id);
         finish(async move { desk.delete_table(id).await }).await?;
         Ok(Response::new(DeleteTableResponse {}))
@@ -92,8 +103,9 @@ impl Control for Service {
 
     async fn list_targets(
         &self,
-        _: Request<ListTargetsRequest>,
+        request: Request<ListTargetsRequest>,
     ) -> Result<Response<ListTargetsResponse>, Status> {
+        self.roles.check_request(&request, Act::Look)?;
         Ok(Response::new(ListTargetsResponse { targets: self.desk.targets() }))
     }
 
@@ -102,7 +114,7 @@ impl Control for Service {
         request: Request<ReadRowsRequest>,
     ) -> Result<Response<ReadRowsResponse>, Status> {
         // Cookies are among them.
-        self.roles.check(Role::Operator, &request)?;
+        self.roles.check_request(&request, Act::Operate)?;
         Ok(Response::new(ReadRowsResponse { rows: self.desk.rows(&request.into_inner().target).await? }))
     }
 
@@ -110,7 +122,7 @@ impl Control for Service {
         &self,
         request: Request<CompareTargetRequest>,
     ) -> Result<Response<CompareTargetResponse>, Status> {
-        self.roles.check(Role::Operator, &request)?;
+        self.roles.check_request(&request, Act::Operate)?;
         let (desk, asked) = (self.desk.clone(), request.into_inner());
         let asked_repair = asked.repair;
         let work = async move { desk.compare(&asked.target, asked.repair).await };
@@ -123,7 +135,7 @@ impl Control for Service {
         &self,
         request: Request<DrainTargetRequest>,
     ) -> Result<Response<DrainTargetResponse>, Status> {
-        self.roles.check(Role::Operator, &request)?;
+        self.roles.check_request(&request, Act::Operate)?;
         let (desk, asked) = (self.desk.clone(), request.into_inner());
         let running = finish(async move { desk.drain(&asked.target, asked.drained).await }).await?;
         Ok(Response::new(DrainTargetResponse { running }))
@@ -133,6 +145,7 @@ impl Control for Service {
         &self,
         request: Request<ListEventsRequest>,
     ) -> Result<Response<ListEventsResponse>, Status> {
+        self.roles.check_request(&request, look_at(&request.get_ref().job))?;
         Ok(Response::new(ListEventsResponse { events: self.desk.events(&request.into_inner()) }))
     }
 
@@ -140,7 +153,7 @@ impl Control for Service {
         &self,
         request: Request<ApplyJobsRequest>,
     ) -> Result<Response<ApplyJobsResponse>, Status> {
-        self.roles.check(Role::Operator, &request)?;
+        self.roles.check_request(&request, Act::Operate)?;
         let (desk, asked) = (self.desk.clone(), request.into_inner());
         let changes = finish(async move { desk.apply(&asked).await }).await?;
         Ok(Response::new(ApplyJobsResponse { changes }))
@@ -150,7 +163,7 @@ impl Control for Service {
         &self,
         request: Request<EndSessionRequest>,
     ) -> Result<Response<EndSessionResponse>, Status> {
-        self.roles.check(Role::Operator, &request)?;
+        self.roles.check_request(&request, Act::Operate)?;
         let (desk, job) = (self.desk.clone(), request.into_inner().job);
         let targets = finish(async move { desk.end_session(&job).await }).await?;
         Ok(Response::new(EndSessionResponse { targets }))
@@ -160,7 +173,7 @@ impl Control for Service {
         &self,
         request: Request<EvictWorkerRequest>,
     ) -> Result<Response<EvictWorkerResponse>, Status> {
-        self.roles.check(Role::Operator, &request)?;
+        self.roles.check_request(&request, Act::Operate)?;
         let (desk, asked) = (self.desk.clone(), request.into_inner());
         let targets = finish(async move { desk.evict(&asked.job, asked.worker).await }).await?;
         Ok(Response::new(EvictWorkerResponse { targets }))
@@ -170,6 +183,7 @@ impl Control for Service {
         &self,
         request: Request<ReadCountersRequest>,
     ) -> Result<Response<ReadCountersResponse>, Status> {
+        self.roles.check_request(&request, look_at(&request.get_ref().job))?;
         Ok(Response::new(self.desk.counters(&request.into_inner().job)?))
     }
 
@@ -177,16 +191,17 @@ impl Control for Service {
         &self,
         request: Request<DiagnoseRequest>,
     ) -> Result<Response<DiagnoseResponse>, Status> {
+        self.roles.check_request(&request, look_at(&request.get_ref().job))?;
         Ok(Response::new(self.desk.diagnose(&request.into_inner().job)?))
     }
 
     async fn join(&self, request: Request<JoinRequest>) -> Result<Response<JoinResponse>, Status> {
-        self.roles.check(Role::Worker, &request)?;
+        self.roles.check_request(&request, Act::Join(&request.get_ref().job))?;
         Ok(Response::new(self.desk.join(&request.into_inner())?))
     }
 
     async fn report(&self, request: Request<ReportRequest>) -> Result<Response<ReportResponse>, Status> {
-        self.roles.check(Role::Worker, &request)?;
+        self.roles.check_request(&request, Act::Join(&request.get_ref().job))?;
         self.desk.report(request.into_inner())?;
         Ok(Response::new(ReportResponse {}))
     }

@@ -1,33 +1,27 @@
-//! Certificates: of the controller's service, and towards targets.
+//! Certificates towards targets: they are read for each connection, so that new ones take no restart.
 
-use crate::config::{TargetConfig, Tls};
+use crate::config::TargetConfig;
 use crate::error::ControllerError;
-use tonic::transport::{Certificate, ClientTlsConfig, Identity, ServerTlsConfig};
-
-/// For the controller's own service.
-#[must_use]
-pub fn of_service(tls: &Tls) -> ServerTlsConfig {
-    let config = ServerTlsConfig::new().identity(Identity::from_pem(&tls.cert, &tls.key));
-    match &tls.client_ca {
-        Some(authorities) => config.client_ca_root(Certificate::from_pem(authorities)),
-        None => config,
-    }
-}
+use std::path::Path;
+use tonic::transport::{Certificate, ClientTlsConfig, Identity};
 
 /// For a connection to a target.
 ///
 /// # Errors
-/// [`ControllerError::Tls`] without authorities: the machine's own are for the web.
+/// [`ControllerError::Tls`] for a file that cannot be read, and without authorities: the machine's own are for the web.
 pub fn of_target(target: &TargetConfig) -> Result<ClientTlsConfig, ControllerError> {
-    let Some(authorities) = &target.ca else {
-        return Err(ControllerError::Tls {
-            what: format!("target {}", target.name),
-            message: "its address is https://, so give ca, the authority of its certificate".to_owned(),
-        });
+    let wrong = |message: String| ControllerError::Tls { what: format!("target {}", target.name), message };
+    let read = |path: &Path| {
+        std::fs::read(path).map_err(|cause| wrong(format!("cannot read {}: {cause}", path.display())))
     };
-    let config = ClientTlsConfig::new().ca_certificate(Certificate::from_pem(authorities));
+    let Some(authorities) = &target.ca else {
+        return Err(wrong(
+            "its address is https://, so give ca, the authority of its certificate".to_owned(),
+        ));
+    };
+    let config = ClientTlsConfig::new().ca_certificate(Certificate::from_pem(read(authorities)?));
     Ok(match &target.identity {
-        Some(own) => config.identity(Identity::from_pem(&own.cert, &own.key)),
+        Some((cert, key)) => config.identity(Identity::from_pem(read(cert)?, read(key)?)),
         None => config,
     })
 }

@@ -71,6 +71,8 @@ pub struct Flags {
     /// Serve /metrics for Prometheus at this address [default: not at all]
     #[arg(long, value_name = "ADDRESS:PORT")]
     pub metrics: Option<SocketAddr>,
+    #[command(flatten)]
+    pub logs: thc_logs::LogFlags,
     /// Be the spare of this server: copy its models, and take over when it is gone
     #[arg(long, value_name = "HOST:PORT", help_heading = "Spare")]
     follow: Option<String>,

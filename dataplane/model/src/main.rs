@@ -5,7 +5,7 @@ mod cli;
 mod commands;
 mod metrics;
 
-use std::io::{IsTerminal, Write};
+use std::io::Write;
 use std::net::SocketAddr;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -35,6 +35,7 @@ fn main() -> ExitCode {
     if let Some(command) = &flags.command {
         return commands::run(command);
     }
+    let logs = flags.logs;
     let (interval, metrics, follow) = (flags.stats_interval, flags.metrics, flags.follow());
     let config = match flags.options().and_then(|options| options.validate()) {
         Ok(config) => config,
@@ -43,18 +44,11 @@ fn main() -> ExitCode {
             return ExitCode::from(USAGE);
         }
     };
-    let filter = tracing_subscriber::EnvFilter::try_from_default_env()
-        .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("info"));
-    tracing_subscriber::fmt()
-        .with_env_filter(filter)
-        .with_writer(std::io::stderr)
-        .with_ansi(std::io::stderr().is_terminal())
-        .with_target(false)
-        .init();
+    logs.start();
     match run(config, interval, metrics, follow) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("thc-model: {error:#}");
+            logs.failure("thc-model", format_args!("{error:#}"));
             ExitCode::FAILURE
         }
     }

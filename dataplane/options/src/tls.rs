@@ -1,7 +1,6 @@
 //! Certificates of the P4Runtime service; keys and meaning are those of thc-controller's `[controller.tls]`.
 
-use std::fmt;
-use std::fs;
+use std::fs::File;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
@@ -25,27 +24,20 @@ pub struct TlsOptions {
     pub client_ca: Option<PathBuf>,
 }
 
-/// PEM texts of a server.
-#[derive(Clone, PartialEq, Eq)]
+/// PEM files of a server, which were there when its options were checked.
+#[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Tls {
     /// Its certificate.
-    pub cert: String,
+    pub cert: PathBuf,
     /// The private key.
-    pub key: String,
+    pub key: PathBuf,
     /// Authorities of clients' certificates; without them clients need none.
-    pub client_ca: Option<String>,
-}
-
-/// Without the key.
-impl fmt::Debug for Tls {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Tls")
-    }
+    pub client_ca: Option<PathBuf>,
 }
 
 impl TlsOptions {
-    /// Reads the files.
+    /// Looks for the files.
     pub(crate) fn validate(&self) -> Result<Option<Tls>, ConfigError> {
         let missing = |key, mend| Err(ConfigError::Missing { section: Section::Server, key, mend });
         match (&self.cert, &self.key, &self.client_ca) {
@@ -53,9 +45,9 @@ impl TlsOptions {
             (None, ..) => missing("p4runtime.tls.cert", "give the server's certificate, a PEM file"),
             (_, None, _) => missing("p4runtime.tls.key", "give the certificate's private key, a PEM file"),
             (Some(cert), Some(key), client_ca) => Ok(Some(Tls {
-                cert: read(cert)?,
-                key: read(key)?,
-                client_ca: client_ca.as_ref().map(read).transpose()?,
+                cert: readable(cert)?,
+                key: readable(key)?,
+                client_ca: client_ca.as_deref().map(readable).transpose()?,
             })),
         }
     }
@@ -78,7 +70,9 @@ impl TlsOptions {
     }
 }
 
-fn read(path: impl AsRef<Path>) -> Result<String, ConfigError> {
-    let path = path.as_ref();
-    fs::read_to_string(path).map_err(|cause| ConfigError::Read { path: path.to_owned(), cause })
+fn readable(path: &Path) -> Result<PathBuf, ConfigError> {
+    match File::open(path) {
+        Ok(_) => Ok(path.to_owned()),
+        Err(cause) => Err(ConfigError::Read { path: path.to_owned(), cause }),
+    }
 }

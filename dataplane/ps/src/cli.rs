@@ -70,6 +70,8 @@ pub struct Flags {
     #[arg(long)]
     pub json: bool,
     #[command(flatten)]
+    pub logs: thc_logs::LogFlags,
+    #[command(flatten)]
     server: ServerOptions,
     #[command(flatten)]
     job: JobOptions,

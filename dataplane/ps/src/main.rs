@@ -15,7 +15,8 @@ use std::time::{Duration, Instant};
 use anyhow::Context;
 use clap::Parser;
 use clap::error::ErrorKind;
-use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use thc_logs::LogFlags;
 use thc_ps::{Interval, Server, ServerOptions, ServerStats, report};
 
 /// How often signals and the server's health are looked at.
@@ -32,7 +33,7 @@ fn main() -> ExitCode {
             return ExitCode::from(if told { 0 } else { USAGE });
         }
     };
-    let json = flags.json;
+    let (json, logs) = (flags.json, flags.logs);
     let file = flags.config.clone();
     let configured = flags.options().and_then(|options| Ok((options.validate()?, options)));
     let (config, options) = match configured {
@@ -46,30 +47,35 @@ fn main() -> ExitCode {
             return ExitCode::from(USAGE);
         }
     };
-    let filter = tracing_subscriber::EnvFilter::try_from_default_env()
-        .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("info"));
-    tracing_subscriber::fmt()
-        .with_env_filter(filter)
-        .with_writer(std::io::stderr)
-        .with_ansi(std::io::stderr().is_terminal())
-        .with_target(false)
-        .init();
-    match run(config, &options, json) {
+    logs.start();
+    match run(config, &options, json, logs) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("thc-ps: {error:#}");
+            logs.failure("thc-ps", format_args!("{error:#}"));
             ExitCode::FAILURE
         }
     }
 }
 
-fn run(config: thc_ps::ServerConfig, options: &ServerOptions, json: bool) -> anyhow::Result<()> {
+fn run(
+    config: thc_ps::ServerConfig,
+    options: &ServerOptions,
+    json: bool,
+    logs: LogFlags,
+) -> anyhow::Result<()> {
     let stop = Arc::new(AtomicBool::new(false));
     for signal in [SIGINT, SIGTERM] {
         // The second one ends the process at once, should the first get stuck.
         signal_hook::flag::register_conditional_shutdown(signal, 1, Arc::clone(&stop))
             .and_then(|_| signal_hook::flag::register(signal, Arc::clone(&stop)))
             .context("cannot handle signals")?;
+    }
+    let reread = Arc::new(AtomicBool::new(false));
+    // A server that somebody has started at a terminal ends with it, unless it has something to read.
+    if config.p4runtime.as_ref().is_some_and(|p4runtime| p4runtime.tls.is_some())
+        || !std::io::stdin().is_terminal()
+    {
+        signal_hook::flag::register(SIGHUP, Arc::clone(&reread)).context("cannot handle signals")?;
     }
     let http = config.http;
     let server = Arc::new(Server::start(config)?);
@@ -88,7 +94,7 @@ fn run(config: thc_ps::ServerConfig, options: &ServerOptions, json: bool) -> any
         ready = format!("metrics http://{}/metrics\n{ready}", endpoint.local());
     }
     if json {
-        eprintln!("{greeting}");
+        logs.line(&greeting);
         print(&ready);
     } else {
         print(&format!("{greeting}\n{ready}"));
@@ -99,11 +105,16 @@ fn run(config: thc_ps::ServerConfig, options: &ServerOptions, json: bool) -> any
     let mut next = interval.and_then(|time| Instant::now().checked_add(time));
     while !stop.load(Ordering::Relaxed) && !server.has_failed() {
         std::thread::sleep(TICK);
+        if reread.swap(false, Ordering::Relaxed)
+            && let Some(certificates) = server.certificates()
+        {
+            certificates.ask();
+        }
         if let (Some(due), Some(interval)) = (next, interval)
             && Instant::now() >= due
         {
             let now = server.stats();
-            eprintln!("{}", report::line(&last, &now));
+            logs.line(report::line(&last, &now));
             if let Some(path) = &options.stats_json {
                 // A full disk must not stop the aggregation; the last write tells whether it lasts.
                 if let Err(error) = save(path, &now) {

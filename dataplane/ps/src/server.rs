@@ -25,6 +25,7 @@ use crate::shards::Shards;
 use crate::state::{ServerState, ShardReport};
 use crate::stats::{JobSummary, ServerStats};
 use thc_options::ServerConfig;
+use thc_tls::Certificates;
 
 /// Control packets that may wait. Far more than there are workers; beyond it, JOINs are repeated.
 const CONTROL_ROOM: usize = 1024;
@@ -43,6 +44,7 @@ pub struct Server {
     commands: Vec<Sender<Command>>,
     forwarding: Option<SharedForwarding>,
     p4runtime: Option<SocketAddr>,
+    certificates: Option<Arc<Certificates>>,
     threads: Vec<JoinHandle<()>>,
     started: Instant,
 }
@@ -85,6 +87,7 @@ impl Server {
             commands: Vec::new(),
             forwarding: None,
             p4runtime: listener.as_ref().map(Listener::local),
+            certificates: listener.as_ref().and_then(Listener::certificates),
             threads: Vec::new(),
             started: Instant::now(),
             config,
@@ -212,6 +215,12 @@ impl Server {
     #[must_use]
     pub fn p4runtime(&self) -> Option<SocketAddr> {
         self.p4runtime
+    }
+
+    /// The certificates of its P4Runtime service, if it has any.
+    #[must_use]
+    pub fn certificates(&self) -> Option<&Certificates> {
+        self.certificates.as_deref()
     }
 
     /// What it was started with.

@@ -4,7 +4,6 @@ mod cli;
 
 use clap::error::ErrorKind;
 use cli::options::{Flags, Order};
-use std::io::IsTerminal;
 use std::process::ExitCode;
 
 /// Exit status of wrong flags and configuration.
@@ -20,6 +19,7 @@ fn main() -> ExitCode {
             return ExitCode::from(if told { 0 } else { USAGE });
         }
     };
+    let logs = flags.logs;
     let order = match flags.order() {
         Ok(order) => order,
         Err(error) => {
@@ -27,14 +27,7 @@ fn main() -> ExitCode {
             return ExitCode::from(USAGE);
         }
     };
-    let filter = tracing_subscriber::EnvFilter::try_from_default_env()
-        .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("info"));
-    tracing_subscriber::fmt()
-        .with_env_filter(filter)
-        .with_writer(std::io::stderr)
-        .with_ansi(std::io::stderr().is_terminal())
-        .with_target(false)
-        .init();
+    logs.start();
     let done = match order {
         Order::Run(plan) => cli::run::run(&plan).map(|()| true),
         Order::Doctor(visit) => cli::doctor::run(&visit),
@@ -43,7 +36,7 @@ fn main() -> ExitCode {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::FAILURE,
         Err(error) => {
-            eprintln!("thc-worker: {error:#}");
+            logs.failure("thc-worker", format_args!("{error:#}"));
             ExitCode::FAILURE
         }
     }

@@ -3,10 +3,11 @@
 use super::Failure;
 use clap::Args;
 use std::error::Error;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use thc_control_proto::v1::control_client::ControlClient;
-use thc_controller::has_io;
+use thc_controller::{has_io, known_paths};
 use tonic::transport::{Certificate, Channel, ClientTlsConfig, Endpoint, Identity};
 use tonic::{Code, Status};
 
@@ -15,19 +16,17 @@ const CONNECTING: Duration = Duration::from_secs(5);
 /// How long an answer may take: a job is written to all of its targets first.
 const ANSWERING: Duration = Duration::from_secs(60);
 
+/// Where one listens on this machine unless told otherwise.
+const DEFAULT_ADDRESS: &str = "127.0.0.1:9700";
+
 /// Which controller is asked, and how.
 #[derive(Args, Debug)]
 #[command(next_help_heading = "Controller")]
 pub struct Remote {
-    /// The controller to ask
-    #[arg(
-        long,
-        global = true,
-        env = "THC_CONTROLLER",
-        value_name = "HOST:PORT",
-        default_value = "127.0.0.1:9700"
-    )]
-    controller: String,
+    /// The controller to ask: HOST:PORT, or unix:FILE for its socket on this machine [default: the socket of the controller
+    /// on this machine if there is one, else 127.0.0.1:9700]
+    #[arg(long, global = true, env = "THC_CONTROLLER", value_name = "CONTROLLER")]
+    controller: Option<String>,
     /// The authority of the controller's certificate, a PEM file; with it the connection is encrypted
     #[arg(long, global = true, env = "THC_CONTROLLER_CA", value_name = "FILE")]
     ca: Option<PathBuf>,
@@ -48,7 +47,44 @@ pub struct Connection {
 impl Connection {
     /// Connects.
     pub async fn open(remote: &Remote) -> Result<Connection, Failure> {
-        let address = remote.controller.as_str();
+        if let Some(address) = &remote.controller {
+            return match address.strip_prefix("unix:") {
+                Some(path) => Connection::local(Path::new(path.strip_prefix("//").unwrap_or(path)))
+                    .await
+                    .map_err(|error| no_socket(path, &error)),
+                None => Connection::to(address, remote).await,
+            };
+        }
+        // Certificates are for a connection over a network.
+        let paths = if remote.ca.is_none() { known_paths() } else { Vec::new() };
+        let mut closed = String::new();
+        for path in paths {
+            match Connection::local(&path).await {
+                Ok(connection) => return Ok(connection),
+                Err(error) if has_io(&error, |kind| kind == ErrorKind::PermissionDenied) => {
+                    closed = format!(
+                        " (its socket {} is for its owner and group: ask as one of them)",
+                        path.display()
+                    );
+                }
+                // Nobody has it, or whoever had it is gone.
+                Err(_) => {}
+            }
+        }
+        Connection::to(DEFAULT_ADDRESS, remote)
+            .await
+            .map_err(|failure| Failure { message: failure.message + &closed, ..failure })
+    }
+
+    /// By its socket.
+    async fn local(path: &Path) -> Result<Connection, tonic::transport::Error> {
+        let endpoint = Endpoint::from_shared(format!("unix:{}", path.display()))?;
+        let endpoint = endpoint.connect_timeout(CONNECTING).timeout(ANSWERING);
+        Ok(Connection { client: ControlClient::new(endpoint.connect().await?) })
+    }
+
+    /// By an address.
+    async fn to(address: &str, remote: &Remote) -> Result<Connection, Failure> {
         let bare = address.split_once("://").map_or(address, |(_, bare)| bare);
         let bare = bare.trim_end_matches('/');
         let port = bare.rsplit_once(':').and_then(|(_, port)| port.parse::<u16>().ok());
@@ -113,6 +149,15 @@ fn cause(error: &dyn Error) -> &dyn Error {
         cause = inner;
     }
     cause
+}
+
+fn no_socket(path: &str, error: &(dyn Error + 'static)) -> Failure {
+    let mend = if has_io(error, |kind| kind == ErrorKind::PermissionDenied) {
+        "the socket is for its owner and group: ask as one of them"
+    } else {
+        "is the controller running, and is that its socket?"
+    };
+    Failure::failed(format!("no controller at unix:{path}: {}; {mend}", cause(error)))
 }
 
 fn unreachable(address: &str, error: &(dyn Error + 'static), encrypted: bool) -> Failure {

@@ -8,7 +8,9 @@ use std::net::SocketAddr;
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use thc_controller::{Addresses, Config, ControllerError, Daemon, Options};
+use thc_logs::LogFlags;
 use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::mpsc;
 
 const EXAMPLES: &str = "\
 Example: a configuration for one thc-ps on this machine, and how to run it:
@@ -16,7 +18,8 @@ Example: a configuration for one thc-ps on this machine, and how to run it:
     thc-controller run --config thc-controller.toml --http 127.0.0.1:9701 --state jobs.state
 
 A switch needs more keys: thc-controller.example.toml has them all. Targets that are not there yet are
-tried again each second; what they should hold is written when they come.
+tried again each second; what they should hold is written when they come. SIGHUP has certificates read
+again, which also happens when their files change.
 
 Output: `page http://ADDRESS:PORT/` if there is one, and `ready ADDRESS:PORT` on stdout once it can be asked;
 events on stderr (RUST_LOG=debug for more).
@@ -36,6 +39,15 @@ pub struct RunFlags {
     /// Serve the status page and /metrics here [default: nowhere]
     #[arg(long, value_name = "ADDRESS:PORT")]
     http: Option<SocketAddr>,
+    /// The same, encrypted, with the certificates of [controller.tls] [default: nowhere]
+    #[arg(long, value_name = "ADDRESS:PORT")]
+    https: Option<SocketAddr>,
+    /// Take commands on this machine by this socket, of those who may write to it; none for no socket
+    /// [default: $RUNTIME_DIRECTORY/controller.sock, or $XDG_RUNTIME_DIR/thc-controller.sock]
+    #[arg(long, value_name = "FILE")]
+    socket: Option<PathBuf>,
+    #[command(flatten)]
+    logs: LogFlags,
     /// Keep jobs in this file over restarts [default: nowhere]
     #[arg(long, value_name = "FILE")]
     state: Option<PathBuf>,
@@ -62,6 +74,8 @@ impl RunFlags {
         let controller = &mut options.controller;
         controller.listen = self.listen.or(controller.listen);
         controller.http = self.http.or(controller.http);
+        controller.https = self.https.or(controller.https);
+        controller.socket = self.socket.clone().or(controller.socket.take());
         controller.state = self.state.clone().or(controller.state.take());
         let mut config = options.validate()?;
         config.targets.iter_mut().for_each(|target| target.replaces_program = self.replace_program);
@@ -71,15 +85,7 @@ impl RunFlags {
 
 /// Runs until a signal comes.
 pub fn run(flags: &RunFlags) -> Result<(), Failure> {
-    tracing_subscriber::fmt()
-        .with_env_filter(
-            tracing_subscriber::EnvFilter::try_from_default_env()
-                .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("info")),
-        )
-        .with_writer(std::io::stderr)
-        .with_ansi(std::io::stderr().is_terminal())
-        .with_target(false)
-        .init();
+    flags.logs.start();
     let config = flags.config().map_err(|error| match error {
         ControllerError::Read { .. } => Failure::failed(error),
         error => Failure::usage(format!("{}: {error}", flags.config.display())),
@@ -101,11 +107,23 @@ pub fn run(flags: &RunFlags) -> Result<(), Failure> {
                 _ = terminate.recv() => {}
             }
         };
+        let daemon = Daemon::new(config);
+        let (sender, reread) = mpsc::channel(1);
+        // One that somebody has started at a terminal ends with it, unless it has something to read.
+        if daemon.has_certificates() || !std::io::stdin().is_terminal() {
+            let mut hangup = signal(SignalKind::hangup())?;
+            tokio::spawn(async move {
+                while hangup.recv().await.is_some() {
+                    let _ = sender.try_send(());
+                }
+            });
+        }
         let ready = |at: Addresses| {
             let page = at.http.map(|page| format!("page http://{page}/\n")).unwrap_or_default();
             // Whoever waits for it reads a pipe; one that is closed is nobody's loss.
-            let _ = print(&format!("{page}ready {}\n", at.listen));
+            let secured = at.https.map(|page| format!("page https://{page}/\n")).unwrap_or_default();
+            let _ = print(&format!("{page}{secured}ready {}\n", at.listen));
         };
-        Daemon::new(config).run(stop, ready).await.map_err(Failure::failed)
+        daemon.run(stop, reread, ready).await.map_err(Failure::failed)
     })
 }

@@ -2,6 +2,7 @@
 
 mod jobs;
 mod options;
+mod roles;
 
 pub use jobs::{asked_rack, asked_table};
 pub use options::{
@@ -12,7 +13,7 @@ use crate::capacity::Capacity;
 use crate::device_config;
 use crate::error::ControllerError;
 use crate::program::{Passes, Program};
-use crate::roles::{Roles, Subject};
+use crate::roles::Roles;
 use crate::schema::Schema;
 use crate::tables::Mac;
 use p4runtime_proto::config::P4Info;
@@ -26,6 +27,7 @@ use std::time::Duration;
 use thc_control_proto::{DEFAULT_PORT, v1};
 use thc_options::Interval;
 use thc_options::credit::{DEFAULT_MEMBERS, Room};
+use thc_tls::CertificateFiles;
 
 /// UDP port of the aggregator, fixed in the switch program (`THC_UDP_PORT`), the default of thc-ps.
 pub const UDP_PORT: u16 = 9000;
@@ -40,30 +42,8 @@ const MAX_PORT: u16 = 511;
 /// The program that every target runs unless told otherwise.
 const P4INFO: &[u8] = thc_p4::P4INFO;
 
-impl TlsOptions {
-    fn roles(&self) -> Result<Roles, ControllerError> {
-        let role = |key: &str, subjects: &Option<Vec<String>>| {
-            let Some(subjects) = subjects else { return Ok(None) };
-            let key = format!("controller.tls.{key}");
-            if self.client_ca.is_none() {
-                return Err(value(
-                    &key,
-                    format!("{subjects:?}"),
-                    "give client_ca as well: roles are of clients' certificates",
-                ));
-            }
-            if subjects.is_empty() {
-                return Err(value(&key, "[]", "name at least one OU=NAME or CN=NAME, or leave it out"));
-            }
-            let subject = |text: &String| {
-                Subject::read(text)
-                    .ok_or_else(|| value(&key, format!("{text:?}"), "write OU=NAME or CN=NAME"))
-            };
-            subjects.iter().map(subject).collect::<Result<_, _>>().map(Some)
-        };
-        Ok(Roles { workers: role("workers", &self.workers)?, operators: role("operators", &self.operators)? })
-    }
-}
+/// The socket that is given by this value to have none.
+const NO_SOCKET: &str = "none";
 
 /// A checked configuration.
 #[derive(Clone, Debug)]
@@ -72,10 +52,14 @@ pub struct Config {
     pub listen: SocketAddr,
     /// Of page and metrics.
     pub http: Option<SocketAddr>,
+    /// The same with certificates.
+    pub https: Option<SocketAddr>,
+    /// For commands on this machine.
+    pub socket: LocalSocket,
     /// Of the book.
     pub state: Option<PathBuf>,
-    /// PEM texts of the service.
-    pub tls: Option<Tls>,
+    /// Certificates of the service.
+    pub tls: Option<CertificateFiles>,
     /// Who may do what there.
     pub roles: Roles,
     /// The aggregators.
@@ -84,21 +68,15 @@ pub struct Config {
     pub jobs: Vec<v1::JobSpec>,
 }
 
-/// PEM texts of a server.
-#[derive(Clone)]
-pub struct Tls {
-    /// Certificate.
-    pub cert: String,
-    /// Private key.
-    pub key: String,
-    /// Authorities of clients.
-    pub client_ca: Option<String>,
-}
-
-impl std::fmt::Debug for Tls {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Tls")
-    }
+/// Where commands on this machine may ask.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum LocalSocket {
+    /// Nowhere.
+    None,
+    /// Where such a socket is looked for, if it can be there.
+    Default,
+    /// There.
+    At(PathBuf),
 }
 
 /// A checked aggregator.
@@ -140,10 +118,10 @@ pub struct TargetConfig {
     pub replaces_program: bool,
     /// Hosts and the ports they are behind.
     pub stations: Vec<(Mac, u16)>,
-    /// Authorities, and this controller's certificate and key: PEM texts.
-    pub ca: Option<String>,
+    /// Authorities, and this controller's certificate and key: PEM files.
+    pub ca: Option<PathBuf>,
     /// See `ca`.
-    pub identity: Option<Tls>,
+    pub identity: Option<(PathBuf, PathBuf)>,
 }
 
 fn value(key: &str, value: impl ToString, mend: &str) -> ControllerError {
@@ -164,6 +142,14 @@ fn built_in() -> Result<P4Info, ControllerError> {
     Ok(INFO.get_or_init(|| info).clone())
 }
 
+/// A file that is read when it is needed, and can be now.
+fn readable(path: &Path) -> Result<PathBuf, ControllerError> {
+    match fs::File::open(path) {
+        Ok(_) => Ok(path.to_owned()),
+        Err(cause) => Err(ControllerError::Read { path: path.to_owned(), cause }),
+    }
+}
+
 fn read_text(path: &Path) -> Result<String, ControllerError> {
     fs::read_to_string(path).map_err(|cause| ControllerError::Read { path: path.to_owned(), cause })
 }
@@ -178,6 +164,7 @@ impl Options {
         let folder = path.parent().unwrap_or(Path::new("."));
         let within = |file: &mut PathBuf| *file = folder.join(&*file);
         options.controller.state.as_mut().map(within);
+        options.controller.socket.as_mut().filter(|socket| socket.as_os_str() != NO_SOCKET).map(within);
         if let Some(tls) = &mut options.controller.tls {
             within(&mut tls.cert);
             within(&mut tls.key);
@@ -232,11 +219,23 @@ impl Options {
         }
         let tls = match &self.controller.tls {
             None => None,
-            Some(tls) => Some(Tls {
-                cert: read_text(&tls.cert)?,
-                key: read_text(&tls.key)?,
-                client_ca: tls.client_ca.as_deref().map(read_text).transpose()?,
+            Some(tls) => Some(CertificateFiles {
+                cert: readable(&tls.cert)?,
+                key: readable(&tls.key)?,
+                client_ca: tls.client_ca.as_deref().map(readable).transpose()?,
             }),
+        };
+        if let (Some(https), None) = (self.controller.https, &tls) {
+            return Err(value(
+                "controller.https",
+                https,
+                "give [controller.tls], whose certificates it shows",
+            ));
+        }
+        let socket = match &self.controller.socket {
+            None => LocalSocket::Default,
+            Some(path) if path.as_os_str() == NO_SOCKET => LocalSocket::None,
+            Some(path) => LocalSocket::At(path.clone()),
         };
         let jobs = self.job.iter().map(NamedJob::spec).collect::<Result<Vec<_>, _>>()?;
         for job in &jobs {
@@ -249,9 +248,11 @@ impl Options {
         Ok(Config {
             listen: self.controller.listen.unwrap_or(([127, 0, 0, 1], DEFAULT_PORT).into()),
             http: self.controller.http,
+            https: self.controller.https,
+            socket,
             state: self.controller.state.clone(),
             tls,
-            roles: self.controller.tls.as_ref().map_or(Ok(Roles::default()), TlsOptions::roles)?,
+            roles: self.controller.tls.as_ref().map_or(Ok(Roles::default()), roles::read)?,
             targets,
             jobs,
         })
@@ -318,9 +319,7 @@ impl TargetOptions {
         };
         let identity = match (&self.cert, &self.key) {
             (None, None) => None,
-            (Some(cert), Some(key)) => {
-                Some(Tls { cert: read_text(cert)?, key: read_text(key)?, client_ca: None })
-            }
+            (Some(cert), Some(key)) => Some((readable(cert)?, readable(key)?)),
             _ => return Err(value("target.cert", "half", "give cert and key, or neither")),
         };
         let shards = self.shards.unwrap_or(1);
@@ -367,7 +366,7 @@ impl TargetOptions {
             repairs: self.foreign_rows == ForeignRows::Repair,
             replaces_program: false,
             stations,
-            ca: self.ca.as_deref().map(read_text).transpose()?,
+            ca: self.ca.as_deref().map(readable).transpose()?,
             identity,
         })
     }

@@ -1,6 +1,7 @@
 //! The file of a controller, as it is written.
 
 use serde::Deserialize;
+use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use thc_options::{Interval, JobOptions};
@@ -28,6 +29,11 @@ pub struct ControllerOptions {
     pub listen: Option<SocketAddr>,
     /// Where the status page and `/metrics` are. Default: nowhere.
     pub http: Option<SocketAddr>,
+    /// The same, encrypted with the certificates of `tls`; clients may show one. Default: nowhere.
+    pub https: Option<SocketAddr>,
+    /// The socket by which commands on this machine ask, for its owner and group; "none" for none. Default: in the folder that
+    /// systemd has made for the service, or in the user's own (`XDG_RUNTIME_DIR`), else none.
+    pub socket: Option<PathBuf>,
     /// Where jobs are kept over restarts. Default: nowhere.
     pub state: Option<PathBuf>,
     /// Certificates for the service.
@@ -44,11 +50,18 @@ pub struct TlsOptions {
     pub key: PathBuf,
     /// Authorities of clients' certificates; without it clients need none.
     pub client_ca: Option<PathBuf>,
-    /// Who may join jobs and report, beside operators: parts of certificates' subjects, OU=NAME or CN=NAME. Default: all whose
-    /// certificate is an authority's of `client_ca`.
+    /// Who may join jobs and report, beside operators: parts of certificates' subjects, OU=NAME, CN=NAME, or URI=URI for one of the
+    /// subject alternative names. Default: all whose certificate is an authority's of `client_ca`.
     pub workers: Option<Vec<String>>,
     /// Who may create, delete and install, likewise.
     pub operators: Option<Vec<String>>,
+    /// Who may look at everything, beside operators, likewise; the others may look at the jobs that they may join.
+    pub readers: Option<Vec<String>>,
+    /// Who may join single jobs and report, beside workers and operators, by the job's name, or by what it begins with and `*`.
+    #[serde(default)]
+    pub trainers: BTreeMap<String, Vec<String>>,
+    /// What URIs begin with by which certificates say roles themselves: URI/operator, URI/reader, URI/trainer/JOB.
+    pub role_uris: Option<String>,
 }
 
 /// A job of the configuration.

@@ -1,41 +1,76 @@
 //! Page and metrics over HTTP: for people and for Prometheus.
 
 mod metrics;
+mod secured;
 mod status;
 
+pub use secured::{Secured, Visitor};
+
 use crate::desk::Desk;
-use axum::extract::{Request, State};
+use crate::roles::{Act, Caller, Roles};
+use axum::extract::connect_info::Connected;
+use axum::extract::{ConnectInfo, Request, State};
 use axum::http::{HeaderName, StatusCode, header};
 use axum::middleware::{self, Next};
 use axum::response::{Html, IntoResponse, Json, Response};
+use axum::serve::{IncomingStream, Listener};
 use axum::{Router, routing::get};
-use std::net::IpAddr;
-use tokio::net::TcpListener;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
 use tokio::sync::watch;
 
 /// The page has everything in itself, and asks this controller only.
 const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; \
                       connect-src 'self'; img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 
-/// Serves until told to stop.
-pub async fn serve(listener: TcpListener, desk: Desk, mut stop: watch::Receiver<bool>) {
+/// Serves until told to stop, to those who may look.
+pub async fn serve<L>(listener: L, desk: Desk, roles: Roles, mut stop: watch::Receiver<bool>)
+where
+    L: Listener<Addr = SocketAddr>,
+    Visitor: for<'a> Connected<IncomingStream<'a, L>>,
+{
     let own = listener.local_addr().map(|address| address.ip().to_string()).unwrap_or_default();
+    let roles = Arc::new(roles);
+    let of_readers = middleware::from_fn(move |visitor, request, next| {
+        who_may_look(Arc::clone(&roles), visitor, request, next)
+    });
     // A page of somebody else's that a browser takes for this one, by a name that leads here, reads nothing.
     let pages = Router::new()
         .route("/", get(page))
         .route("/api/status", get(status))
         .layer(middleware::from_fn(move |request, next| of_own_name(own.clone(), request, next)));
+    let shown = Router::new().route("/metrics", get(measured)).merge(pages).layer(of_readers);
     let app = Router::new()
-        .route("/metrics", get(measured))
         .route("/healthz", get(async || "ok\n"))
         .route("/readyz", get(ready))
-        .merge(pages)
-        .with_state(desk);
+        .merge(shown)
+        .with_state(desk)
+        .into_make_service_with_connect_info::<Visitor>();
     let end = async move {
         let _ = stop.wait_for(|stop| *stop).await;
     };
     if let Err(error) = axum::serve(listener, app).with_graceful_shutdown(end).await {
         tracing::error!("the status page ended: {error}");
+    }
+}
+
+/// Who looks: the role that this takes is a certificate's.
+async fn who_may_look(
+    roles: Arc<Roles>,
+    ConnectInfo(Visitor(caller)): ConnectInfo<Visitor>,
+    request: Request,
+    next: Next,
+) -> Response {
+    match roles.check(&caller, Act::Look) {
+        Ok(()) => next.run(request).await,
+        Err(refusal) if caller == Caller::Anybody => {
+            let text = format!(
+                "{}; ask with it by https:// (https in [controller] of the controller)\n",
+                refusal.message
+            );
+            (StatusCode::FORBIDDEN, text).into_response()
+        }
+        Err(refusal) => (StatusCode::FORBIDDEN, format!("{}\n", refusal.message)).into_response(),
     }
 }
 

@@ -12,13 +12,14 @@ use p4runtime_proto::v1::p4_runtime_server::P4RuntimeServer;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio_stream::Stream;
+use tonic::transport::Server;
 use tonic::transport::server::{Connected, TcpConnectInfo};
-use tonic::transport::{Certificate, Identity, Server, ServerTlsConfig};
 
 use super::service::Service;
 use crate::error::PsError;
 use crate::state::ServerState;
-use thc_options::{P4RuntimeConfig, Tls};
+use thc_options::P4RuntimeConfig;
+use thc_tls::{CertificateFiles, Certificates, Clients};
 
 /// The largest message taken: a pipeline configuration with BMv2's JSON.
 const MAX_MESSAGE: usize = 8 << 20;
@@ -30,8 +31,6 @@ const MAX_REQUESTS: u32 = 16;
 const TICK: Duration = Duration::from_millis(50);
 /// How soon a controller is missed whose machine is gone: it is asked so often, and must answer so soon.
 const KEEPALIVE: Duration = Duration::from_secs(10);
-/// How long a controller may take to prove who it is.
-const HANDSHAKE: Duration = Duration::from_secs(10);
 /// How long nothing is accepted after accepting has failed.
 const PAUSE: Duration = Duration::from_millis(100);
 
@@ -40,7 +39,7 @@ const PAUSE: Duration = Duration::from_millis(100);
 pub struct Listener {
     listener: TcpListener,
     local: SocketAddr,
-    server: Server,
+    certificates: Option<Arc<Certificates>>,
 }
 
 impl Listener {
@@ -63,17 +62,20 @@ impl Listener {
                 "P4Runtime listens on {local} without {lacks}: whoever reaches it can change and see all jobs"
             );
         }
-        let mut server = Server::builder()
-            .max_concurrent_streams(MAX_REQUESTS)
-            .http2_keepalive_interval(Some(KEEPALIVE))
-            .http2_keepalive_timeout(Some(KEEPALIVE))
-            .tcp_nodelay(true);
-        if let Some(tls) = &config.tls {
-            server = server
-                .tls_config(encrypted(tls))
-                .map_err(|error| PsError::Certificates { message: causes(&error) })?;
-        }
-        Ok(Listener { listener, local, server })
+        let certificates = config.tls.as_ref().map(|tls| {
+            let (cert, key, client_ca) = (tls.cert.clone(), tls.key.clone(), tls.client_ca.clone());
+            let files = CertificateFiles { cert, key, client_ca };
+            Certificates::open("P4Runtime", files, b"h2", Clients::Certified).map(Arc::new)
+        });
+        let certificates =
+            certificates.transpose().map_err(|error| PsError::Certificates { message: error.to_string() })?;
+        Ok(Listener { listener, local, certificates })
+    }
+
+    /// Its certificates, if it has any.
+    #[must_use]
+    pub fn certificates(&self) -> Option<Arc<Certificates>> {
+        self.certificates.clone()
     }
 
     /// Where it is.
@@ -94,38 +96,36 @@ impl Listener {
         }
     }
 
-    async fn run(mut self, service: Service, shared: &ServerState) -> io::Result<()> {
+    async fn run(self, service: Service, shared: &ServerState) -> io::Result<()> {
         let listener = tokio::net::TcpListener::from_std(self.listener)?;
         let service = P4RuntimeServer::new(service).max_decoding_message_size(MAX_MESSAGE);
-        let server = self.server.add_service(service).serve_with_incoming(Incoming {
-            listener,
-            live: Arc::default(),
-            pause: None,
-        });
+        // Whoever asks whether this serves hears so for as long as it does.
+        let (reporter, health) = tonic_health::server::health_reporter();
+        reporter.set_serving::<P4RuntimeServer<Service>>().await;
+        let server = Server::builder()
+            .max_concurrent_streams(MAX_REQUESTS)
+            .http2_keepalive_interval(Some(KEEPALIVE))
+            .http2_keepalive_timeout(Some(KEEPALIVE))
+            .add_service(health)
+            .add_service(service);
+        let incoming = Incoming { listener, live: Arc::default(), pause: None };
+        let serving = async {
+            match self.certificates {
+                None => server.serve_with_incoming(incoming).await,
+                Some(certificates) => {
+                    let connections = thc_tls::handshakes(incoming, Arc::clone(&certificates));
+                    tokio::select! {
+                        served = server.serve_with_incoming(connections) => served,
+                        never = certificates.watch() => match never {},
+                    }
+                }
+            }
+        };
         tokio::select! {
-            served = server => served.map_err(io::Error::other),
+            served = serving => served.map_err(io::Error::other),
             () = stopped(shared) => Ok(()),
         }
     }
-}
-
-fn encrypted(tls: &Tls) -> ServerTlsConfig {
-    let config = ServerTlsConfig::new().identity(Identity::from_pem(&tls.cert, &tls.key)).timeout(HANDSHAKE);
-    match &tls.client_ca {
-        Some(authorities) => config.client_ca_root(Certificate::from_pem(authorities)),
-        None => config,
-    }
-}
-
-/// What is wrong, to the innermost cause.
-fn causes(error: &dyn std::error::Error) -> String {
-    let mut message = error.to_string();
-    let mut cause = error.source();
-    while let Some(inner) = cause {
-        message = format!("{message}: {inner}");
-        cause = inner.source();
-    }
-    message
 }
 
 async fn stopped(shared: &ServerState) {

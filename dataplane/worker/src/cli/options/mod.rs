@@ -73,6 +73,8 @@ pub struct Flags {
     /// Print a line for each all-reduce that is done: its number, its time, a checksum of the mean's bits
     #[arg(long)]
     each: bool,
+    #[command(flatten)]
+    pub logs: thc_logs::LogFlags,
     // Last: what follows would go under its last heading.
     #[command(flatten)]
     keys: Keys,

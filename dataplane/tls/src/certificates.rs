@@ -1,0 +1,206 @@
+//! What a service shows, and whom it lets in, as its files say now.
+
+use crate::read::{CertificateError, CertificateFiles, Contents, Parsed};
+use rustls::server::WebPkiClientVerifier;
+use rustls::{RootCertStore, ServerConfig};
+use std::convert::Infallible;
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use tokio::sync::Notify;
+use x509_parser::prelude::{FromDer, X509Certificate};
+
+/// How often it is looked whether the files have changed.
+pub const PERIOD: Duration = Duration::from_secs(2);
+
+/// Whether clients must show a certificate, where there are authorities of these.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Clients {
+    /// Nobody without one is let in.
+    Certified,
+    /// Whoever has none is let in, and has shown nothing.
+    Any,
+}
+
+/// What has come of reading the files again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refreshed {
+    /// They are as they were.
+    Same,
+    /// The next connection uses what is in them now.
+    Changed,
+}
+
+struct Current {
+    contents: Contents,
+    config: Arc<ServerConfig>,
+    not_after: Option<u64>,
+    /// What is wrong with the files at present, as it was said last.
+    complaint: String,
+}
+
+/// A service's certificates.
+pub struct Certificates {
+    /// Whose they are, in what is said of them.
+    what: &'static str,
+    files: CertificateFiles,
+    protocol: &'static [u8],
+    clients: Clients,
+    current: Mutex<Current>,
+    asked: Notify,
+}
+
+impl fmt::Debug for Certificates {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Certificates").field("files", &self.files).finish_non_exhaustive()
+    }
+}
+
+fn config(
+    files: &CertificateFiles,
+    parsed: Parsed,
+    protocol: &[u8],
+    clients: Clients,
+) -> Result<ServerConfig, CertificateError> {
+    let pair = |message: String| CertificateError::Pair {
+        cert: files.cert.clone(),
+        key: files.key.clone(),
+        message,
+    };
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let builder = ServerConfig::builder_with_provider(Arc::clone(&provider))
+        .with_safe_default_protocol_versions()
+        .map_err(|error| pair(error.to_string()))?;
+    let builder = match (parsed.authorities, &files.client_ca) {
+        (Some(authorities), Some(path)) => {
+            let wrong = |message: String| CertificateError::Pem {
+                path: path.clone(),
+                message,
+                what: "certificates of authorities",
+            };
+            let mut roots = RootCertStore::empty();
+            for authority in authorities {
+                roots.add(authority).map_err(|error| wrong(error.to_string()))?;
+            }
+            let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider);
+            let verifier = match clients {
+                Clients::Certified => verifier,
+                Clients::Any => verifier.allow_unauthenticated(),
+            };
+            builder.with_client_cert_verifier(verifier.build().map_err(|error| wrong(error.to_string()))?)
+        }
+        _ => builder.with_no_client_auth(),
+    };
+    let mut config =
+        builder.with_single_cert(parsed.chain, parsed.key).map_err(|error| pair(error.to_string()))?;
+    config.alpn_protocols.push(protocol.to_vec());
+    Ok(config)
+}
+
+/// When a certificate is over, in seconds since 1970.
+fn not_after(parsed: &Parsed) -> Option<u64> {
+    let (_, first) = X509Certificate::from_der(parsed.chain.first()?).ok()?;
+    u64::try_from(first.validity().not_after.timestamp()).ok()
+}
+
+impl Certificates {
+    /// Reads the files. `what` is whose they are, such as "the service"; `protocol` is what is spoken inside (ALPN), such as `h2`.
+    ///
+    /// # Errors
+    /// A file that cannot be read or is not what it should be, or a certificate that is not the key's.
+    pub fn open(
+        what: &'static str,
+        files: CertificateFiles,
+        protocol: &'static [u8],
+        clients: Clients,
+    ) -> Result<Certificates, CertificateError> {
+        let contents = files.read()?;
+        let parsed = files.parse(&contents)?;
+        let not_after = not_after(&parsed);
+        let config = Arc::new(config(&files, parsed, protocol, clients)?);
+        let current = Mutex::new(Current { contents, config, not_after, complaint: String::new() });
+        let certificates = Certificates { what, files, protocol, clients, current, asked: Notify::new() };
+        certificates.warn_if_expired();
+        Ok(certificates)
+    }
+
+    fn current(&self) -> MutexGuard<'_, Current> {
+        // What is in it is changed at once, or not at all.
+        self.current.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// For the next connection.
+    #[must_use]
+    pub fn config(&self) -> Arc<ServerConfig> {
+        Arc::clone(&self.current().config)
+    }
+
+    /// When the certificate is over, in seconds since 1970, if it says so.
+    #[must_use]
+    pub fn not_after(&self) -> Option<u64> {
+        self.current().not_after
+    }
+
+    fn warn_if_expired(&self) {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
+        if self.not_after().is_some_and(|end| end <= now) {
+            tracing::warn!(
+                "certificate of {}: it has expired; put a new one at {}: it is read by itself",
+                self.what,
+                self.files.cert.display()
+            );
+        }
+    }
+
+    /// Reads the files again. What was read last stays if they are unusable, also while one of them is new and another is not yet.
+    ///
+    /// # Errors
+    /// As [`Certificates::open`].
+    pub fn refresh(&self) -> Result<Refreshed, CertificateError> {
+        let contents = self.files.read()?;
+        if contents == self.current().contents {
+            self.current().complaint.clear();
+            return Ok(Refreshed::Same);
+        }
+        let parsed = self.files.parse(&contents)?;
+        let not_after = not_after(&parsed);
+        let config = Arc::new(config(&self.files, parsed, self.protocol, self.clients)?);
+        *self.current() = Current { contents, config, not_after, complaint: String::new() };
+        self.warn_if_expired();
+        Ok(Refreshed::Changed)
+    }
+
+    /// Has the files read soon by whoever [watches](Certificates::watch) them, and what comes of it said.
+    pub fn ask(&self) {
+        self.asked.notify_one();
+    }
+
+    /// Reads the files again and again, until this is dropped, and says what comes of it.
+    pub async fn watch(self: Arc<Certificates>) -> Infallible {
+        loop {
+            let asked = tokio::select! {
+                () = self.asked.notified() => true,
+                () = tokio::time::sleep(PERIOD) => false,
+            };
+            let read = Arc::clone(&self);
+            // A disk may take its time.
+            let Ok(refreshed) = tokio::task::spawn_blocking(move || read.refresh()).await else { continue };
+            let what = self.what;
+            match refreshed {
+                Ok(Refreshed::Changed) => tracing::info!("certificates of {what}: read again, and new"),
+                Ok(Refreshed::Same) if asked => {
+                    tracing::info!("certificates of {what}: read again, and the same");
+                }
+                Ok(Refreshed::Same) => {}
+                Err(error) => {
+                    let text = error.to_string();
+                    let mut current = self.current();
+                    if asked || text != current.complaint {
+                        tracing::warn!("certificates of {what}: {text}; those read before are still used");
+                        current.complaint = text;
+                    }
+                }
+            }
+        }
+    }
+}

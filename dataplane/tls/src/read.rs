@@ -1,0 +1,108 @@
+//! PEM files of a service.
+
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use std::path::{Path, PathBuf};
+use std::{fs, io};
+
+/// Where a service's certificates are.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CertificateFiles {
+    /// The service's certificate, and those that lead to its authority.
+    pub cert: PathBuf,
+    /// Its private key.
+    pub key: PathBuf,
+    /// Authorities of clients' certificates; without them clients need none.
+    pub client_ca: Option<PathBuf>,
+}
+
+/// Why certificates are unusable.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum CertificateError {
+    /// A file cannot be read.
+    #[error("cannot read {}: {cause}", path.display())]
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        cause: io::Error,
+    },
+    /// A file is not what it should be.
+    #[error("{}: {message}; give a PEM file with {what}", path.display())]
+    Pem {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong.
+        message: String,
+        /// What it should have.
+        what: &'static str,
+    },
+    /// Certificate and key do not belong together, or are of a kind that is not supported.
+    #[error("{} and {}: {message}; give a certificate and its own private key", cert.display(), key.display())]
+    Pair {
+        /// The certificate's file.
+        cert: PathBuf,
+        /// The key's.
+        key: PathBuf,
+        /// What is wrong.
+        message: String,
+    },
+}
+
+/// The files' bytes, to see whether they have changed.
+#[derive(Clone, PartialEq, Eq)]
+pub(crate) struct Contents {
+    cert: Vec<u8>,
+    key: Vec<u8>,
+    client_ca: Option<Vec<u8>>,
+}
+
+/// What is in the files.
+pub(crate) struct Parsed {
+    pub chain: Vec<CertificateDer<'static>>,
+    pub key: PrivateKeyDer<'static>,
+    pub authorities: Option<Vec<CertificateDer<'static>>>,
+}
+
+fn read(path: &Path) -> Result<Vec<u8>, CertificateError> {
+    fs::read(path).map_err(|cause| CertificateError::Read { path: path.to_owned(), cause })
+}
+
+fn certificates(path: &Path, bytes: &[u8]) -> Result<Vec<CertificateDer<'static>>, CertificateError> {
+    let wrong = |message: String| CertificateError::Pem {
+        path: path.to_owned(),
+        message,
+        what: "one certificate or several",
+    };
+    let found: Vec<_> = CertificateDer::pem_slice_iter(bytes)
+        .collect::<Result<_, _>>()
+        .map_err(|error| wrong(error.to_string()))?;
+    if found.is_empty() {
+        return Err(wrong("it has no certificate".to_owned()));
+    }
+    Ok(found)
+}
+
+impl CertificateFiles {
+    pub(crate) fn read(&self) -> Result<Contents, CertificateError> {
+        Ok(Contents {
+            cert: read(&self.cert)?,
+            key: read(&self.key)?,
+            client_ca: self.client_ca.as_deref().map(read).transpose()?,
+        })
+    }
+
+    pub(crate) fn parse(&self, contents: &Contents) -> Result<Parsed, CertificateError> {
+        let key = PrivateKeyDer::from_pem_slice(&contents.key).map_err(|error| CertificateError::Pem {
+            path: self.key.clone(),
+            message: error.to_string(),
+            what: "a private key",
+        })?;
+        let authorities = match (&self.client_ca, &contents.client_ca) {
+            (Some(path), Some(bytes)) => Some(certificates(path, bytes)?),
+            _ => None,
+        };
+        Ok(Parsed { chain: certificates(&self.cert, &contents.cert)?, key, authorities })
+    }
+}
