@@ -185,3 +185,53 @@ fn a_server_says_before_it_serves_that_it_cannot_write() {
     assert_eq!(end.status.code(), Some(1), "{error}");
     assert!(error.contains("cannot write statistics to") && !out.contains("ready"), "{error}{out}");
 }
+
+/// Each line on stderr is an object, also the last one of a program that cannot go on.
+#[test]
+fn each_program_writes_its_events_as_json_where_that_is_wanted() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = |name: &str| dir.path().join(name).to_str().unwrap().to_owned();
+    let taken = std::net::UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
+    let listening = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let also_taken = listening.local_addr().unwrap().to_string();
+    let _held = std::net::UdpSocket::bind(&taken).unwrap();
+    std::fs::write(path("c.toml"), "[[target]]\naddress = \"127.0.0.1:1\"\nip = \"127.0.0.1\"\n").unwrap();
+    let (missing, nowhere, config) = (path("missing.npy"), path("no/such.json"), path("c.toml"));
+    let secret = "sixteen letters or more";
+    for (program, args, says) in [
+        (
+            "thc-ps",
+            vec![
+                "--job",
+                "1",
+                "--cookie",
+                "1",
+                "--workers",
+                "2",
+                "--listen",
+                "127.0.0.1:0",
+                "--stats-json",
+                &nowhere,
+            ],
+            "cannot write statistics",
+        ),
+        ("thc-worker", vec!["--worker", "0", "--cookie", "1", "--input", &missing], "No such file"),
+        ("thc-model", vec!["--job", "a", "--secret", secret, "--listen", &taken], "in use"),
+        ("thc-controller", vec!["run", "--config", &config, "--listen", &also_taken], "cannot listen on"),
+    ] {
+        let end = run(program, &[&args[..], &["--log-format", "json"]].concat());
+        let error = String::from_utf8(end.stderr).unwrap();
+        assert_eq!(end.status.code(), Some(1), "{program}: {error}");
+        let events: Vec<serde_json::Value> = error
+            .lines()
+            .map(|line| serde_json::from_str(line).unwrap_or_else(|e| panic!("{program}: {e}: {line}")))
+            .collect();
+        let last = events.last().unwrap();
+        assert!(last["message"].as_str().unwrap().contains(says), "{program}: {last}");
+        assert_eq!(
+            (&last["level"], last["timestamp"].is_string()),
+            (&"ERROR".into(), true),
+            "{program}: {last}"
+        );
+    }
+}

@@ -133,6 +133,9 @@ impl Daemon {
             }
         });
         let (addresses, certificates) = (listeners.addresses, listeners.certificates.clone());
+        if let Some(of_service) = certificates.first() {
+            let _ = desk.shared().certificates.set(Arc::clone(of_service));
+        }
         for certificates in &certificates {
             let (watched, mut end) = (Arc::clone(certificates), stopped.clone());
             tasks.spawn(async move {

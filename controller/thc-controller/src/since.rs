@@ -10,12 +10,12 @@ pub struct Since {
     jobs: BTreeMap<String, BTreeMap<String, u64>>,
 }
 
-/// What a finding says, whatever numbers it has at the moment: a worker that is silent for 5 s is so for 6 s soon.
+/// What a finding says, whatever numbers it has at the moment: a worker that is silent for 5 s is so for 6 s soon. A number within a
+/// name is none of these: target ps1 is not ps2.
 fn lasting(finding: &Finding) -> String {
-    let words = finding.what.chars().filter(|c| !c.is_ascii_digit());
-    words
-        .chain(finding.worker.iter().flat_map(|worker| format!("/{worker}").chars().collect::<Vec<_>>()))
-        .collect()
+    let numeric = |word: &&str| word.starts_with(|first: char| first.is_ascii_digit());
+    let words: Vec<&str> = finding.what.split_whitespace().filter(|word| !numeric(word)).collect();
+    format!("{} {:?}", words.join(" "), finding.worker)
 }
 
 impl Since {
@@ -55,6 +55,10 @@ mod tests {
             finding("worker 1 is silent for 5 s", Some(1)),
         ];
         assert_eq!(say(both, 110), [100, 110]);
+        let targets = &mut [finding("target ps1 is away", None)];
+        assert_eq!(say(targets, 115), [115]);
+        let targets = &mut [finding("target ps2 is away", None), finding("target ps1 is away", None)];
+        assert_eq!(say(targets, 118), [118, 115]);
         assert_eq!(say(&mut [], 120), [0; 0]);
         assert_eq!(say(&mut [finding("worker 0 is silent for 5 s", Some(0))], 130), [130]);
     }

@@ -10,8 +10,9 @@ use crate::refusal::Refusal;
 use crate::since::Since;
 use crate::spec::ShareServers;
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use thc_control_proto::v1::{self, WorkerReport};
+use thc_tls::Certificates;
 use tokio::sync::{mpsc, oneshot};
 
 /// What an agent can be asked.
@@ -81,6 +82,8 @@ pub struct ControllerState {
     since: Mutex<Since>,
     /// The targets, in the order of the configuration.
     pub targets: Vec<TargetHandle>,
+    /// The service's certificates, if it has any.
+    pub certificates: OnceLock<Arc<Certificates>>,
     /// One change of jobs or tables at a time.
     pub changing: tokio::sync::Mutex<()>,
 }
@@ -120,6 +123,7 @@ impl ControllerState {
             events: Mutex::default(),
             since: Mutex::default(),
             targets,
+            certificates: OnceLock::new(),
             changing: tokio::sync::Mutex::new(()),
         }
     }

@@ -451,3 +451,54 @@ fn metrics_are_off_by_default_and_wrong_addresses_are_told() {
     first.signal(Signal::TERM);
     assert!(!first.end().2.contains("whoever reaches it"), "nobody does on the loopback");
 }
+
+/// SIGHUP has certificates read; without any it is nothing to a server that no terminal has started.
+#[test]
+fn a_hangup_has_certificates_read() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    let give = || {
+        let key = rcgen::KeyPair::generate().unwrap();
+        let certificate =
+            rcgen::CertificateParams::new(["localhost".to_owned()]).unwrap().self_signed(&key).unwrap();
+        std::fs::write(path("key.pem"), key.serialize_pem()).unwrap();
+        std::fs::write(path("cert.pem"), certificate.pem()).unwrap();
+    };
+    give();
+    let (cert, key) = (path("cert.pem"), path("key.pem"));
+    let plain = ["--listen", "127.0.0.1:0", "--p4runtime", "127.0.0.1:0"];
+    for (more, says) in [
+        (
+            vec!["--p4runtime-cert", &cert, "--p4runtime-key", &key],
+            "certificates of P4Runtime: read again, and the same",
+        ),
+        (vec![], ""),
+    ] {
+        let log = std::fs::File::create(path("log")).unwrap();
+        let mut child = command()
+            .args(plain)
+            .args(more)
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(log)
+            .spawn()
+            .unwrap();
+        let mut out = BufReader::new(child.stdout.take().unwrap());
+        let mut line = String::new();
+        while !line.starts_with("ready ") {
+            line.clear();
+            assert_ne!(out.read_line(&mut line).unwrap(), 0);
+        }
+        let start = Instant::now();
+        loop {
+            kill_process(Pid::from_child(&child), Signal::HUP).unwrap();
+            if std::fs::read_to_string(path("log")).unwrap().contains(says) {
+                break;
+            }
+            assert!(start.elapsed() < PATIENCE);
+            std::thread::sleep(std::time::Duration::from_millis(50));
+        }
+        kill_process(Pid::from_child(&child), Signal::TERM).unwrap();
+        assert_eq!(child.wait().unwrap().code(), Some(0));
+    }
+}

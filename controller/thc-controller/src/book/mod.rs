@@ -460,6 +460,27 @@ mod tests {
         assert!(book.add(spec("d", &book, 16), &rooms).is_err());
     }
 
+    /// Whatever a target has too little of for one job more, that job is refused by its name, and those that are there stay.
+    #[test]
+    fn each_kind_of_room_is_checked() {
+        for (says, room) in [
+            ("has no 16 data slots in a row free of its 31", Capacity { data_slots: 31, ..ROOM }),
+            ("has no 16 norm slots in a row free of its 31", Capacity { norm_slots: 31, ..ROOM }),
+            ("has its 1 jobs", Capacity { jobs: 1, ..ROOM }),
+            ("rows of its table members free", Capacity { rows: Rows { members: 7, ..ROWS }, ..ROOM }),
+            ("rows of its table addresses free", Capacity { rows: Rows { addresses: 7, ..ROWS }, ..ROOM }),
+            ("rows of its table job_tables free", Capacity { rows: Rows { job_tables: 1, ..ROWS }, ..ROOM }),
+        ] {
+            let (mut book, rooms) = (Book::default(), [("s1".to_owned(), room)]);
+            book.add(spec("a", &book, 16), &rooms).unwrap();
+            let before = book.clone();
+            let refused = book.add(spec("b", &book, 16), &rooms).unwrap_err();
+            assert_eq!(refused.code, tonic::Code::ResourceExhausted, "{says}");
+            assert!(refused.message.contains(says) && refused.message.contains("delete"), "{refused:?}");
+            assert_eq!(book.jobs, before.jobs, "{says}");
+        }
+    }
+
     /// A change that could not be written is undone, and takes nothing else with it.
     #[test]
     fn what_cannot_be_kept_is_taken_back() {

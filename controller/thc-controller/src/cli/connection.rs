@@ -165,6 +165,8 @@ fn unreachable(address: &str, error: &(dyn Error + 'static), encrypted: bool) ->
     let cause = cause(error);
     let mend = if has_io(error, |kind| kind == ConnectionRefused) {
         "is it running? Start `thc-controller run --config FILE`, or name another with --controller"
+    } else if encrypted && cause.to_string().to_lowercase().contains("expired") {
+        "the certificate that it shows, or yours, is over: put a new one in its place; the controller reads its own again by itself"
     } else if encrypted && has_io(error, |kind| kind == InvalidData) {
         "are --ca, --cert and --key those that it wants, and does it use TLS at all?"
     } else {

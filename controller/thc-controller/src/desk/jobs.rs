@@ -355,9 +355,12 @@ impl Desk {
         });
         let ((), before) = change.await?;
         // Where sessions begin comes last: what workers are told there, others must know.
-        let all = self.shared.targets.iter().map(|target| target.config.name.clone());
+        // Targets that it is not on have no part in it, whatever troubles them.
+        let mut all = names.clone();
+        all.extend(job.places.keys().filter(|target| !names.contains(target)).cloned());
         let first = job.running().map_or(names[0].clone(), |(target, _)| target.to_owned());
-        let others: Vec<String> = all.filter(|name| *name != first && self.connected(name).is_ok()).collect();
+        let others: Vec<String> =
+            all.into_iter().filter(|name| *name != first && self.connected(name).is_ok()).collect();
         let mut synced = self.sync_job(name, &others).await;
         if synced.is_ok() && self.connected(&first).is_ok() {
             synced = self.sync_job(name, std::slice::from_ref(&first)).await;

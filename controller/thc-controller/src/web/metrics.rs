@@ -60,6 +60,10 @@ fn write(encoder: &mut DescriptorEncoder<'_>, desk: &Desk) -> fmt::Result {
     let active = desk.shared().book().may_change().is_ok();
     let is = [([], f64::from(u8::from(active)))];
     gauges(encoder, "controller_active", "Whether this controller has the jobs, and does not stand by", is)?;
+    let certificates = desk.shared().certificates.get();
+    let expires = certificates.and_then(|certificates| certificates.not_after()).map(|end| ([], end as f64));
+    let help = "When the certificate of the service expires, in seconds since 1970";
+    gauges(encoder, "certificate_expiry_timestamp_seconds", help, expires)?;
     // One that stands by knows of no target whether it is there.
     let up = targets
         .iter()

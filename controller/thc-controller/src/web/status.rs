@@ -13,9 +13,16 @@ pub struct Status {
     version: &'static str,
     /// Seconds since 1970.
     now: u64,
+    /// Why this controller only stands by; empty if it has the jobs.
+    stands_by: String,
     targets: Vec<TargetStatus>,
     jobs: Vec<JobStatus>,
+    /// What has happened of late, the newest first.
+    events: Vec<v1::Event>,
 }
+
+/// Events that are shown.
+const EVENTS: usize = 20;
 
 #[derive(Debug, Serialize)]
 struct TargetStatus {
@@ -45,9 +52,15 @@ struct JobStatus {
 #[derive(Debug, Serialize)]
 struct PlaceStatus {
     target: String,
+    /// What the target is to the job: "share 1 of 2", "spare", "rack 1 below 10.0.0.1:9000"; empty if it has all of it.
+    role: String,
     /// "running", "waiting" or "away".
     state: &'static str,
     joined: u32,
+    /// Of the session that runs; 0 if none does.
+    members: u32,
+    /// Which session that is, of a job whose members come and go.
+    epoch: Option<u32>,
     sessions: u32,
     results: u64,
     resent: u64,
@@ -95,6 +108,8 @@ pub fn read(desk: &Desk) -> Status {
         version: env!("CARGO_PKG_VERSION"),
         now: SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs()),
         targets: targets.map(|target| TargetStatus { drops: drops(&target.name), target }).collect(),
+        stands_by: desk.shared().book().may_change().err().map(|error| error.to_string()).unwrap_or_default(),
+        events: desk.events(&v1::ListEventsRequest::default()).into_iter().rev().take(EVENTS).collect(),
         jobs: desk.jobs().into_iter().map(|job| job_status(desk, job, &counters)).collect(),
     }
 }
@@ -104,10 +119,15 @@ fn job_status(desk: &Desk, job: v1::Job, counters: &v1::ReadCountersResponse) ->
     // The job may have been deleted in between.
     let findings = desk.diagnose(&spec.name).map(|answer| answer.findings).unwrap_or_default();
     let rates = desk.shared().rates();
-    let places = job.places.into_iter().map(|place| {
+    let roles: Vec<String> = job.places.iter().map(|place| role(&spec, &place.target)).collect();
+    let comes_and_goes = spec.min_workers.is_some();
+    let places = job.places.into_iter().zip(roles).map(|(place, role)| {
         let counted = counters.jobs.iter().find(|c| c.job == spec.name && c.target == place.target);
         let workers = counted.map(|counted| counted.workers.as_slice()).unwrap_or_default();
         PlaceStatus {
+            role,
+            members: place.members,
+            epoch: (comes_and_goes && place.running).then_some(place.epoch),
             state: match (place.connected, place.running) {
                 (false, _) => "away",
                 (true, true) => "running",
@@ -134,6 +154,21 @@ fn job_status(desk: &Desk, job: v1::Job, counters: &v1::ReadCountersResponse) ->
         past: rates.past(&spec.name),
         fraction: spec.fraction.unwrap_or_default(),
         name: spec.name,
+    }
+}
+
+/// What a target is to a job.
+fn role(spec: &v1::JobSpec, target: &str) -> String {
+    let place = |names: &[String]| names.iter().position(|name| name == target);
+    if place(&spec.spares).is_some() {
+        return "spare".to_owned();
+    }
+    if let Some(rack) = &spec.rack {
+        return format!("rack {} below {}", rack.number, rack.root);
+    }
+    match place(&spec.servers) {
+        Some(share) => format!("share {} of {}", share + 1, spec.servers.len()),
+        None => String::new(),
     }
 }
 

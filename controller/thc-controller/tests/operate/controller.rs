@@ -24,9 +24,14 @@ pub struct Ended {
 /// Runs the program to its end.
 pub fn run(args: &[&str], environment: &[(&str, &str)]) -> Ended {
     let mut command = Command::new(PROGRAM);
-    for name in
-        ["THC_CONTROLLER", "THC_CONTROLLER_CA", "THC_CONTROLLER_CERT", "THC_CONTROLLER_KEY", "THC_COOKIE"]
-    {
+    for name in [
+        "THC_CONTROLLER",
+        "THC_CONTROLLER_CA",
+        "THC_CONTROLLER_CERT",
+        "THC_CONTROLLER_KEY",
+        "THC_COOKIE",
+        "XDG_RUNTIME_DIR",
+    ] {
         command.env_remove(name);
     }
     let output = command.args(args).envs(environment.iter().copied()).stdin(Stdio::null()).output().unwrap();
@@ -44,6 +49,7 @@ pub struct Controller {
     child: Child,
     pub listen: SocketAddr,
     pub http: SocketAddr,
+    pub https: Option<SocketAddr>,
     folder: tempfile::TempDir,
 }
 
@@ -74,6 +80,8 @@ impl Controller {
             .args(["--state"])
             .arg(state)
             .env("RUST_LOG", "debug")
+            .env_remove("XDG_RUNTIME_DIR")
+            .env_remove("RUNTIME_DIRECTORY")
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(log)
@@ -86,9 +94,14 @@ impl Controller {
         };
         let page = line();
         let http = page.strip_prefix("page http://").unwrap().trim_end_matches('/').parse().unwrap();
-        let ready = line();
+        let mut ready = line();
+        let https =
+            ready.strip_prefix("page https://").map(|page| page.trim_end_matches('/').parse().unwrap());
+        if https.is_some() {
+            ready = line();
+        }
         let listen = ready.strip_prefix("ready ").unwrap().parse().unwrap();
-        Controller { child, listen, http, folder }
+        Controller { child, listen, http, https, folder }
     }
 
     /// Asks it.
@@ -135,6 +148,11 @@ impl Controller {
             let list = controller.json(&["target", "list"]);
             list["targets"].as_array().unwrap().iter().all(|target| target["connected"] == true)
         });
+    }
+
+    /// Its process.
+    pub fn id(&self) -> u32 {
+        self.child.id()
     }
 
     /// Ends it, and gives its folder.

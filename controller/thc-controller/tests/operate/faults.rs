@@ -207,6 +207,9 @@ fn a_switch_that_hangs_stops_nobody() {
         let name = format!("one{place}");
         let made = create(&controller, &name, &["--target", "works"]);
         assert_eq!(made.code, Some(0), "{request}: {made:?}");
+        // What is changed there is no affair of the one that hangs either.
+        let changed = controller.ask(&["job", "update", &name, "--workers", "3"]);
+        assert_eq!(changed.code, Some(0), "{request}: {changed:?}");
         controller.told(&["job", "delete", &name]);
         assert!(began.elapsed() < Duration::from_secs(20), "{request}: {:?}", began.elapsed());
         hangs.state().faults.hangs = None;

@@ -1,32 +1,16 @@
 //! Certificates, both ways.
 
 use crate::aggregator::Averager;
+use crate::authority::Authority;
 use crate::controller::{Controller, NOWHERE, run, target};
-use rcgen::{BasicConstraints, CertificateParams, DistinguishedName, DnType, IsCa, Issuer, KeyPair};
 use std::fs;
-use std::path::Path;
 use thc_ps::{Server, ServerOptions};
-
-/// An authority with a certificate that it gave: `NAME-ca.pem`, `NAME.pem`, `NAME-key.pem`.
-fn authority(folder: &Path, name: &str) {
-    let key = KeyPair::generate().unwrap();
-    let mut params = CertificateParams::new(Vec::new()).unwrap();
-    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-    let certificate = params.self_signed(&key).unwrap();
-    fs::write(folder.join(format!("{name}-ca.pem")), certificate.pem()).unwrap();
-    let issuer = Issuer::new(params, key);
-    let key = KeyPair::generate().unwrap();
-    let params = CertificateParams::new(["localhost".to_owned(), "127.0.0.1".to_owned()]).unwrap();
-    let certificate = params.signed_by(&key, &issuer).unwrap();
-    fs::write(folder.join(format!("{name}.pem")), certificate.pem()).unwrap();
-    fs::write(folder.join(format!("{name}-key.pem")), key.serialize_pem()).unwrap();
-}
 
 #[test]
 fn the_right_certificate_passes_and_others_are_refused() {
     let folder = tempfile::tempdir().unwrap();
     for name in ["service", "client", "stranger"] {
-        authority(folder.path(), name);
+        Authority::with_certificate(folder.path(), name);
     }
     let tls = "[controller.tls]\ncert = \"service.pem\"\nkey = \"service-key.pem\"\nclient_ca = \"client-ca.pem\"\n";
     let controller = Controller::start_in(folder, &(tls.to_owned() + &target("ps1", NOWHERE, 9000)));
@@ -90,7 +74,7 @@ fn a_certificate_that_is_none_is_told() {
 fn a_target_lets_in_the_controller_with_the_right_certificate() {
     let folder = tempfile::tempdir().unwrap();
     for name in ["ps", "controller", "stranger"] {
-        authority(folder.path(), name);
+        Authority::with_certificate(folder.path(), name);
     }
     let file = folder.path().join("thc-ps.toml");
     let tls = "cert = \"ps.pem\"\nkey = \"ps-key.pem\"\nclient_ca = \"controller-ca.pem\"\n";
@@ -156,33 +140,17 @@ fn a_server_without_a_certificate_in_its_file_does_not_start() {
     assert!(error.to_string().contains("certificates of P4Runtime"), "{error}");
 }
 
-/// One authority, and certificates of these names and units that it gave: `NAME.pem`, `NAME-key.pem`.
-fn members(folder: &Path, subjects: &[(&str, &str)]) {
-    let key = KeyPair::generate().unwrap();
-    let mut params = CertificateParams::new(Vec::new()).unwrap();
-    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-    fs::write(folder.join("members-ca.pem"), params.self_signed(&key).unwrap().pem()).unwrap();
-    let issuer = Issuer::new(params, key);
-    for (name, unit) in subjects {
-        let key = KeyPair::generate().unwrap();
-        let mut params = CertificateParams::new(["localhost".to_owned()]).unwrap();
-        params.distinguished_name = DistinguishedName::new();
-        params.distinguished_name.push(DnType::OrganizationalUnitName, *unit);
-        params.distinguished_name.push(DnType::CommonName, *name);
-        fs::write(folder.join(format!("{name}.pem")), params.signed_by(&key, &issuer).unwrap().pem())
-            .unwrap();
-        fs::write(folder.join(format!("{name}-key.pem")), key.serialize_pem()).unwrap();
-    }
-}
-
 /// Workers may join and not create; operators may both; others may look.
 #[test]
 fn roles_are_those_of_certificates() {
     let folder = tempfile::tempdir().unwrap();
-    authority(folder.path(), "service");
+    Authority::with_certificate(folder.path(), "service");
     let subjects =
         [("host7", "thc-workers"), ("olga", "thc-operators"), ("alice", "guests"), ("bob", "guests")];
-    members(folder.path(), &subjects);
+    let members = Authority::new(folder.path(), "members");
+    for (name, unit) in subjects {
+        members.give(name, |certificate| certificate.of(name, unit));
+    }
     let tls = "[controller.tls]\ncert = \"service.pem\"\nkey = \"service-key.pem\"\nclient_ca = \"members-ca.pem\"\n\
                operators = [\"OU=thc-operators\", \"CN=alice\"]\nworkers = [\"OU=thc-workers\"]\n";
     let server = crate::aggregator::start();
@@ -226,7 +194,7 @@ fn roles_are_those_of_certificates() {
         thc_worker::Group::join(thc_worker::GroupConfig { controller: Some(asked), ..Default::default() })
     };
     let refused = join("bob").err().unwrap().to_string();
-    assert!(refused.contains("may not join and report: use one of OU=thc-workers"), "{refused}");
+    assert!(refused.contains("may not join and report to job train: use one of OU=thc-workers"), "{refused}");
     for who in ["host7", "olga"] {
         let group = join(who).unwrap_or_else(|error| panic!("{who}: {error}"));
         let mut data = [1.0; 64];
@@ -239,14 +207,14 @@ fn roles_are_those_of_certificates() {
 #[test]
 fn roles_that_cannot_be_are_told() {
     let folder = tempfile::tempdir().unwrap();
-    authority(folder.path(), "service");
+    Authority::with_certificate(folder.path(), "service");
     let file = folder.path().join("c.toml");
     for (more, says) in [
         ("operators = [\"OU=a\"]\n", "controller.tls.operators = [\"OU=a\"]: give client_ca as well"),
         ("client_ca = \"service-ca.pem\"\nworkers = []\n", "controller.tls.workers = []: name at least one"),
         (
             "client_ca = \"service-ca.pem\"\nworkers = [\"alice\"]\n",
-            "controller.tls.workers = \"alice\": write OU=NAME or CN=NAME",
+            "controller.tls.workers = \"alice\": write OU=NAME, CN=NAME or URI=URI",
         ),
     ] {
         let tls = "[controller.tls]\ncert = \"service.pem\"\nkey = \"service-key.pem\"\n";

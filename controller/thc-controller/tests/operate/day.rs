@@ -1,0 +1,323 @@
+//! A day of an operator: a pair of controllers with certificates, two servers and a switch, ten declared jobs, and all that goes wrong.
+//! After each step every target holds what its jobs want, and nothing else; what is refused says what to do.
+
+use crate::authority::Authority;
+use crate::controller::{Controller, Ended, HANG, run, target};
+use crate::strict::Strict;
+use p4runtime_proto::p4info;
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+use thc_ps::{Server, ServerOptions};
+use thc_worker::{Group, GroupConfig};
+
+/// Who is in the way of whom in messages.
+const TARGETS: [&str; 3] = ["ps1", "ps2", "chip"];
+
+fn secured(folder: &Path) -> Server {
+    let tls = "cert = \"ps.pem\"\nkey = \"ps-key.pem\"\nclient_ca = \"controller-ca.pem\"\n";
+    let file = folder.join("thc-ps.toml");
+    let text = "listen = \"127.0.0.1:0\"\n[p4runtime]\nlisten = \"127.0.0.1:0\"\n[p4runtime.tls]\n";
+    fs::write(&file, format!("{text}{tls}")).unwrap();
+    Server::start(ServerOptions::read(&file).unwrap().validate().unwrap()).unwrap()
+}
+
+fn job(number: u32, workers: u32, places: &str) -> String {
+    format!(
+        "[[job]]\nname = \"j{number}\"\njob = {number}\nworkers = {workers}\ndata_slots = 32\nnorm_slots = 16\n{places}\n"
+    )
+}
+
+/// The ten, and where each is.
+fn declared(workers_of_last: u32) -> Vec<(u32, String, Vec<&'static str>)> {
+    (1..=10)
+        .map(|number| {
+            let (places, targets) = match number {
+                1..=3 => ("targets = [\"ps1\"]", vec!["ps1"]),
+                4..=6 => ("targets = [\"ps2\"]", vec!["ps2"]),
+                7 => ("servers = [\"ps1\", \"ps2\"]", vec!["ps1", "ps2"]),
+                _ => ("targets = [\"chip\"]", vec!["chip"]),
+            };
+            let workers = if number == 10 { workers_of_last } else { 1 };
+            (number, job(number, workers, places), targets)
+        })
+        .collect()
+}
+
+struct Day {
+    folder: tempfile::TempDir,
+    config: String,
+    active: Option<Controller>,
+    standby: Option<Controller>,
+    started: usize,
+    chip: Strict,
+    jobs: Vec<(u32, String, Vec<&'static str>)>,
+    /// What was refused, and to whom.
+    refused: Vec<String>,
+    _servers: Vec<Server>,
+}
+
+impl Day {
+    fn begin() -> Day {
+        let folder = tempfile::tempdir().unwrap();
+        for name in ["service", "ps", "controller"] {
+            Authority::with_certificate(folder.path(), name);
+        }
+        let servers = vec![secured(folder.path()), secured(folder.path())];
+        let info = concat!(env!("CARGO_MANIFEST_DIR"), "/../../p4/build/thc.p4info.txtpb");
+        let chip = Strict::start(p4info::parse(&fs::read(info).unwrap()).unwrap());
+        let file = |name: &str| folder.path().join(name).display().to_string();
+        let mut config = format!(
+            "[controller]\nsocket = \"local.sock\"\n[controller.tls]\ncert = \"{}\"\nkey = \"{}\"\n",
+            file("service.pem"),
+            file("service-key.pem")
+        );
+        for (name, server) in TARGETS.iter().zip(&servers) {
+            let address = format!("https://localhost:{}", server.p4runtime().unwrap().port());
+            config += &target(name, &address, server.local().port());
+            config += &format!(
+                "compare = \"1s\"\nca = \"{}\"\ncert = \"{}\"\nkey = \"{}\"\n",
+                file("ps-ca.pem"),
+                file("controller.pem"),
+                file("controller-key.pem")
+            );
+        }
+        config += &target("chip", &chip.address.to_string(), 9000);
+        config += "compare = \"1s\"\npatience = \"2s\"\n";
+        let mut day = Day {
+            folder,
+            config,
+            active: None,
+            standby: None,
+            started: 0,
+            chip,
+            jobs: Vec::new(),
+            refused: Vec::new(),
+            _servers: servers,
+        };
+        day.active = Some(day.start());
+        day.standby = Some(day.start());
+        day
+    }
+
+    fn start(&mut self) -> Controller {
+        self.started += 1;
+        Controller::start_with(&self.config, &self.folder.path().join("jobs.state"))
+    }
+
+    fn active(&self) -> &Controller {
+        self.active.as_ref().unwrap()
+    }
+
+    fn file(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    /// Asks by the socket on the controller's machine.
+    fn ask(&self, args: &[&str]) -> Ended {
+        let socket = format!("unix:{}", self.active().folder().join("local.sock").display());
+        run(args, &[("THC_CONTROLLER", &socket)])
+    }
+
+    fn told(&self, args: &[&str]) -> String {
+        let ended = self.ask(args);
+        assert_eq!(ended.code, Some(0), "{args:?}: {ended:?}\n{}", self.active().log());
+        ended.out
+    }
+
+    /// Asks for what is refused.
+    fn refused(&mut self, args: &[&str], says: &str) {
+        let ended = self.ask(args);
+        assert!(ended.code == Some(1) && ended.err.contains(says), "{args:?}: {ended:?}");
+        self.refused.push(ended.err);
+    }
+
+    /// The one that has the jobs is killed: the other one has them, and somebody starts a new one.
+    fn fail_over(&mut self) {
+        drop(self.active.take().unwrap().stop());
+        self.active = self.standby.take();
+        self.active().until("ready", |controller| controller.get("/readyz").0.contains("200 OK"));
+        self.standby = Some(self.start());
+    }
+
+    /// Makes jobs what is declared.
+    fn apply(&mut self, jobs: Vec<(u32, String, Vec<&'static str>)>) {
+        let file = self.file("jobs.toml");
+        fs::write(&file, jobs.iter().map(|(_, text, _)| text.as_str()).collect::<String>()).unwrap();
+        self.told(&["apply", "-f", file.to_str().unwrap(), "--yes", "--prune"]);
+        self.jobs = jobs;
+    }
+
+    /// The numbers of jobs that a target has rows of.
+    fn numbers(&self, target: &str) -> Option<BTreeSet<u32>> {
+        let ended = self.ask(&["target", "rows", target, "--json"]);
+        let rows: serde_json::Value = serde_json::from_str(&ended.out).ok()?;
+        let of = |row: &serde_json::Value| {
+            let key = row["key"].as_str()?;
+            let number = key.split(' ').find_map(|field| field.strip_prefix("job="))?;
+            number.parse().ok()
+        };
+        Some(rows["rows"].as_array()?.iter().filter_map(of).collect())
+    }
+
+    /// Waits until no job has wrong or missing rows, but on those targets; and says nothing where nothing is wrong.
+    fn settled(&self, step: &str, but: &[&str]) {
+        let start = Instant::now();
+        let there = || {
+            TARGETS.iter().filter(|target| !but.contains(target)).all(|target| {
+                let wanted: BTreeSet<u32> = self
+                    .jobs
+                    .iter()
+                    .filter(|(.., at)| at.contains(target))
+                    .map(|(number, ..)| *number)
+                    .collect();
+                self.ask(&["target", "diff", target]).code == Some(0) && self.numbers(target) == Some(wanted)
+            })
+        };
+        while !there() {
+            assert!(start.elapsed() < HANG, "{step}: {}", self.active().log());
+            std::thread::sleep(Duration::from_millis(100));
+        }
+        println!("{step}: settled within {:.1} s", start.elapsed().as_secs_f64());
+        let names = self.told(&["job", "list"]);
+        for (number, ..) in &self.jobs {
+            assert!(names.contains(&format!("j{number} ")), "{step}: {names}");
+        }
+        assert_eq!(self.chip.state().refused, Vec::<String>::new(), "{step}");
+        // Alarms go by these: the one that stands by tells of no target, the other one of none that is there.
+        let up = |controller: &Controller| {
+            let (_, metrics) = controller.get("/metrics");
+            let up = metrics.lines().filter(|line| line.starts_with("thc_target_up{")).map(str::to_owned);
+            up.collect::<Vec<_>>()
+        };
+        assert!(up(self.standby.as_ref().unwrap()).is_empty(), "{step}");
+        let down: Vec<String> = up(self.active()).into_iter().filter(|line| line.ends_with(" 0.0")).collect();
+        assert!(down.iter().all(|line| but.iter().any(|target| line.contains(target))), "{step}: {down:?}");
+    }
+
+    /// A worker of a job, which asks either controller.
+    fn join(&self, job: &str) -> Group {
+        let port = |controller: &Option<Controller>| controller.as_ref().unwrap().listen.port();
+        let url = format!("thcs://localhost:{},localhost:{}/{job}", port(&self.standby), port(&self.active));
+        let mut asked = thc_worker::Controller::new(url.parse().unwrap());
+        asked.ca = Some(self.file("service-ca.pem"));
+        Group::join(GroupConfig { controller: Some(asked), ..GroupConfig::default() }).unwrap()
+    }
+}
+
+/// Averages, alone: the mean is what went in.
+fn average(group: &Group) {
+    let mut data = vec![1.0; 5000];
+    group.allreduce(&mut data).unwrap();
+    let mean = data.iter().sum::<f32>() / data.len() as f32;
+    assert!((mean - 1.0).abs() < 0.1, "{mean}");
+}
+
+#[test]
+fn a_day_of_an_operator() {
+    let mut day = Day::begin();
+    // In the morning: ten jobs. What is killed at once has them done to the end, or its successor does.
+    day.active().until("connected", |_| day.ask(&["target", "list"]).out.matches("connected").count() == 3);
+    day.apply(declared(1));
+    day.fail_over();
+    day.settled("ten jobs, and a killed controller", &[]);
+    let trains = day.join("j1");
+    average(&trains);
+    average(&day.join("j7"));
+    day.refused(&["job", "delete", "j1"], "give --yes");
+
+    // Somebody else has his hands in the switch.
+    day.chip.delete("job_tables", 8);
+    day.chip.disturb("lookup");
+    day.settled("foreign rows", &[]);
+
+    // The switch hangs. What is asked of it is refused in time, what is asked of others is done, and a killed controller changes nothing.
+    day.chip.state().faults.hangs = Some("write");
+    day.refused(&["job", "create", "x", "--workers", "1", "--target", "chip"], "no answer within 2s");
+    day.chip.state().faults.hangs = Some("program");
+    day.chip.cut();
+    day.told(&[
+        "job",
+        "create",
+        "y",
+        "--workers",
+        "1",
+        "--target",
+        "ps2",
+        "--slots",
+        "32",
+        "--norm-slots",
+        "16",
+    ]);
+    day.refused(&["job", "create", "z", "--workers", "1", "--target", "chip"], "chip");
+    day.told(&["job", "delete", "y"]);
+    day.settled("a switch that hangs", &["chip"]);
+    day.fail_over();
+    average(&trains);
+    day.settled("a switch that hangs, and a killed controller", &["chip"]);
+    day.chip.state().faults.hangs = None;
+    day.settled("a switch that answers again", &[]);
+
+    // At noon certificates have expired, in front of the servers and of the controllers.
+    let authority = |name: &str| Authority::with_certificate(&day.file(""), name);
+    let (of_ps, of_service) = (authority("ps"), authority("service"));
+    of_ps.give("ps", |certificate| certificate.expired());
+    of_service.give("service", |certificate| certificate.expired());
+    let asked = |day: &Day| {
+        let (address, ca) = (format!("localhost:{}", day.active().listen.port()), day.file("service-ca.pem"));
+        run(&["job", "list", "--controller", &address, "--ca", ca.to_str().unwrap()], &[])
+    };
+    day.active().until("expired", |_| asked(&day).err.to_lowercase().contains("expired"));
+    day.refused.push(asked(&day).err);
+    average(&trains);
+    of_ps.give("ps", |_| {});
+    of_service.give("service", |_| {});
+    day.active().until("new", |_| asked(&day).code == Some(0));
+    day.fail_over();
+    day.settled("new certificates, and a killed controller", &[]);
+    average(&trains);
+
+    // A server is drained: what runs goes on, nothing begins, and that is known to the next controller.
+    day.told(&["target", "drain", "ps1"]);
+    day.refused(&["job", "create", "x", "--workers", "1", "--target", "ps1"], "target undrain ps1");
+    day.fail_over();
+    average(&trains);
+    day.refused(&["job", "create", "x", "--workers", "1", "--target", "ps1"], "target undrain ps1");
+    day.settled("a drained server, and a killed controller", &[]);
+    day.told(&["target", "undrain", "ps1"]);
+
+    // What is declared changes: one job has more workers, another one goes when its session is over.
+    let without_first: Vec<_> = declared(2).into_iter().filter(|(number, ..)| *number != 1).collect();
+    let all = day.jobs.clone();
+    day.apply(without_first.clone());
+    day.jobs = all.iter().take(1).cloned().chain(without_first.clone()).collect();
+    day.fail_over();
+    day.settled("other jobs, and a killed controller", &[]);
+    average(&trains);
+    drop(trains);
+    day.jobs = without_first;
+    day.settled("a session that is over", &[]);
+    average(&day.join("j7"));
+
+    // In the evening: an older release, with the jobs that it had, and the newer one again.
+    let state = day.file("jobs.state");
+    let (older, state) = (day.file("older"), state.to_str().unwrap().to_owned());
+    drop(day.standby.take());
+    drop(day.active.take());
+    let older = older.to_str().unwrap();
+    let said = run(&["backup", "--state", &state, "--format", "1", older], &[]);
+    assert!(said.code == Some(0) && said.out.starts_with("9 jobs"), "{said:?}");
+    let said = run(&["restore", "--state", &state, older], &[]);
+    assert!(said.code == Some(0) && said.out.starts_with("9 jobs"), "{said:?}");
+    day.active = Some(day.start());
+    day.standby = Some(day.start());
+    day.settled("one format back", &[]);
+    average(&day.join("j7"));
+
+    for said in &day.refused {
+        let ways = ["give", "restart", "undrain", "start", "put", "try"];
+        assert!(said.lines().count() == 1 && ways.iter().any(|way| said.contains(way)), "no way out: {said}");
+    }
+    println!("{} controllers were started", day.started);
+}
