@@ -56,6 +56,9 @@ enum Subcommands {
     Figures(StudyArgs),
     /// Choose each layer's compression from its gradient: the fewest bytes at a bounded error
     Adapt(AdaptArgs),
+    /// Every table and figure of the five papers, with what this code gives for it
+    #[command(disable_help_flag = true)]
+    Papers(StudyArgs),
     /// Measure an all-reduce in real processes, on links of a given rate, against others
     #[command(disable_help_flag = true)]
     Bench(StudyArgs),
@@ -348,6 +351,7 @@ fn execute(command: Subcommands) -> Result<()> {
             print(&experiment.run()?, args.json)
         }
         Subcommands::Bench(args) => study("bench", &args),
+        Subcommands::Papers(args) => study("papers", &args),
         Subcommands::Simulate(args) => study("simulate", &args),
         Subcommands::Async(args) => study("async", &args),
         Subcommands::Figures(args) => study("figures", &args),

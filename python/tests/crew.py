@@ -62,16 +62,22 @@ class Report:
 
 
 class Crews:
-    """The reports of crews, each of which is started once, and anew when a check is looked up again: pytest repeats one that failed."""
+    """The reports of crews, each of which is started once, and anew when a check is looked up again: pytest repeats one that failed. Twice anew is
+    enough for a busy machine: what fails then, fails."""
+
+    MOST = 3
 
     def __init__(self) -> None:
         self._reports: dict[Hashable, Report] = {}
+        self._starts: dict[Hashable, int] = {}
 
     def report(self, crew: Hashable, check: str, start: Callable[[], Report]) -> Report:
         """The report of a crew, for one of its checks."""
         report = self._reports.get(crew)
-        if report is None or check in report.asked:
+        starts = self._starts.get(crew, 0)
+        if report is None or (check in report.asked and starts < self.MOST):
             report = self._reports[crew] = start()
+            self._starts[crew] = starts + 1
         report.asked.add(check)
         return report
 

@@ -1,0 +1,52 @@
+//! `thc papers` as users call it: all entries on one page, the same numbers again, and clear errors.
+
+#![allow(clippy::unwrap_used)]
+
+use std::path::Path;
+use std::process::{Command, Output};
+
+fn thc(arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_thc-studies")).arg("papers").args(arguments).output().unwrap()
+}
+
+fn document(arguments: &[&str], out: &Path) -> String {
+    let output = thc(&[arguments, &["--quick", "--out", out.to_str().unwrap()]].concat());
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    std::fs::read_to_string(out.join("papers.md")).unwrap()
+}
+
+#[test]
+fn all_papers_are_on_one_page_and_a_run_that_was_ended_goes_on() {
+    let folder = tempfile::tempdir().unwrap();
+    let out = folder.path().join("new/folder");
+    let text = document(&[], &out);
+    for paper in ["thc", "lgreco", "slimgc", "aqgb", "double-quantization"] {
+        assert!(text.contains(&format!("\n## {paper}\n")), "{paper}");
+    }
+    let page = std::fs::read_to_string(out.join("index.html")).unwrap();
+    for name in ["thc-figure-10", "lgreco-table-4", "slimgc-figure-14", "aqgb-table-2", "double-quantization-table-1"] {
+        assert!(page.contains(&format!("id=\"{name}\"")) && text.contains(&format!("id=\"{name}\"")), "{name}");
+    }
+    assert!(page.contains("<svg") && out.join("thc-workers.svg").exists());
+    // A training that is gone is made again, and comes to the same.
+    std::fs::remove_file(out.join("trainings/thc-uniform-1-1.json")).unwrap();
+    assert_eq!(document(&[], &out), text);
+}
+
+#[test]
+fn one_figure_the_list_and_what_there_is_not() {
+    let folder = tempfile::tempdir().unwrap();
+    let text = document(&["--paper", "thc", "--figure", "14"], folder.path());
+    assert!(text.contains("thc Figure 14") && !text.contains("Figure 10"), "{text}");
+    let list = String::from_utf8(thc(&["--list"]).stdout).unwrap();
+    assert!(list.contains("Figure 2a") && list.contains("not run") && list.lines().count() > 60, "{list}");
+    for (arguments, says) in [
+        (&["--paper", "nobody"][..], "double-quantization (6 figures, 1 tables)"),
+        (&["--paper", "thc", "--figure", "99"], "no such paper, figure or table"),
+        (&["--figure", "3"], "--paper"),
+    ] {
+        let output = thc(arguments);
+        let text = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(output.status.code() == Some(2) && text.contains(says), "{arguments:?}: {text}");
+    }
+}
