@@ -95,6 +95,7 @@ pub const ENTRIES: [Entry; 7] = [
     )
     .because(
         "by width alone AsyLPG can save 5.33 times, QSVRG 1.78, HALP 1.6: so in the paper quantized methods needed fewer steps than AsyFPG, \
-         whose loss fell below 0.05 within one epoch, where much depends on a single run",
+         whose loss fell below 0.05 within one epoch, where much depends on a single run. HALP is without bit-centering here, so its \
+         figure is of rounding the model alone",
     ),
 ];

@@ -6,7 +6,8 @@ use super::study::{COMMUNICATION, THRESHOLD, TWO_BIT};
 /// The paper.
 pub const PAPER: Paper = Paper {
     name: "slimgc",
-    title: "Bai, Yu, Dong: SlimGC, a strategy of gradient compression (in Chinese), Chinese Journal of Computers",
+    title: "Bai, Yu, Dong: SlimGC: Gradient Compression Optimization Strategy For Distributed Deep Learning (in Chinese), Chinese Journal of \
+            Computers 2025",
     figures: 14,
     tables: 3,
 };
