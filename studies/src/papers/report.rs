@@ -187,7 +187,8 @@ impl Report<'_> {
              gives, and why the two differ. {}.\n\nNone is rerun in full: no GPU, no data set that needs a download and no network of the papers is at hand. \
              “Scaled down” says what is smaller. What `thc papers` measures itself is training by many workers in one process, with real messages of \
              each scheme: {} seeds, ± is the standard deviation over them, and accuracy is that of guessing the next character of a text. \
-             The parameters of a scheme are the same in all figures.\n\n```sh\n{}\n```\n",
+             A scheme has the same parameters in all figures; THC's g and p are those that \
+             the paper gives for each of its sections.\n\n```sh\n{}\n```\n",
             self.command,
             self.counts(),
             self.seeds,

@@ -55,9 +55,11 @@ pub fn measure(studies: &[Study], scale: &Scale, seeds: u64, folder: &Path, quie
             Some(outcome) => outcome,
             None => {
                 let outcome = run.train(scale, seed, threads)?;
-                let kept = Kept { scale: scale.clone(), run: run.label(), seed, outcome };
-                write(path, &serde_json::to_string_pretty(&kept).map_err(Error::Event)?)?;
-                outcome
+                let kept = Kept { scale: scale.clone(), run: identity(&run), seed, outcome };
+                let text = serde_json::to_string_pretty(&kept).map_err(Error::Event)?;
+                write(path, &text)?;
+                // As a later run will read it, to the last bit.
+                serde_json::from_str::<Kept>(&text).map_err(Error::Event)?.outcome
             }
         };
         let done = done.fetch_add(1, Ordering::Relaxed) + 1;
@@ -85,10 +87,15 @@ pub fn measure(studies: &[Study], scale: &Scale, seeds: u64, folder: &Path, quie
     Ok(measured)
 }
 
+/// All that makes a training another one, but for its scale and seed.
+fn identity(run: &Run) -> String {
+    format!("{run:?}, version {}", env!("CARGO_PKG_VERSION"))
+}
+
 /// What a file has, if it is of this very training.
 fn kept(path: &PathBuf, scale: &Scale, run: &Run, seed: u64) -> Option<Outcome> {
     let kept: Kept = serde_json::from_str(&std::fs::read_to_string(path).ok()?).ok()?;
-    (kept.scale == *scale && kept.run == run.label() && kept.seed == seed).then_some(kept.outcome)
+    (kept.scale == *scale && kept.run == identity(run) && kept.seed == seed).then_some(kept.outcome)
 }
 
 #[cfg(test)]
