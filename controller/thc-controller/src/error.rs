@@ -157,7 +157,7 @@ pub enum ControllerError {
         message: String,
     },
     /// A target is not there at the moment.
-    #[error("target {target} is not connected: {message}")]
+    #[error("target {target} is not connected: {message}; it is tried again each second")]
     Away {
         /// Its name.
         target: String,

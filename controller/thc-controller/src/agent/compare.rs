@@ -28,12 +28,15 @@ impl Agent {
         repair: bool,
     ) -> Result<Vec<v1::Difference>, ControllerError> {
         let held = target.held().await?;
-        self.compared = Some(Instant::now());
         // After a failure it is not known what was written; then all is read and written anew anyway.
         let found = match &self.held {
             Some(written) => differences(written, &held, target.schema())?,
             None => Vec::new(),
         };
+        // Who looks again and again does not put off what is to be repaired.
+        if found.is_empty() || repair || !self.config.repairs {
+            self.compared = Some(Instant::now());
+        }
         if found.is_empty() {
             self.show_compared(&found, false);
             return Ok(found);

@@ -47,7 +47,7 @@ pub struct RunFlags {
     #[arg(long, value_name = "FILE")]
     socket: Option<PathBuf>,
     #[command(flatten)]
-    logs: LogFlags,
+    pub(super) logs: LogFlags,
     /// Keep jobs in this file over restarts [default: nowhere]
     #[arg(long, value_name = "FILE")]
     state: Option<PathBuf>,

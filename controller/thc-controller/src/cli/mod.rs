@@ -130,9 +130,18 @@ pub fn main() -> ExitCode {
             return ExitCode::from(if told { 0 } else { 2 });
         }
     };
+    let logs = match &flags.command {
+        Command::Run(flags) => Some(flags.logs),
+        _ => None,
+    };
     match run(flags) {
         Ok(status) => ExitCode::from(status),
         Err(failure) => {
+            // What was asked makes sense: events have begun, and this is the last one.
+            if let (Some(logs), 1) = (logs, failure.status) {
+                logs.failure("thc-controller", &failure.message);
+                return ExitCode::from(failure.status);
+            }
             eprintln!("thc-controller: {}", failure.message);
             ExitCode::from(failure.status)
         }

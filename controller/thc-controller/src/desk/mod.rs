@@ -116,7 +116,14 @@ impl Desk {
             Some(view) if view.error.is_empty() => Err(Refusal::unavailable(format!(
                 "target {name} is not connected yet: try again in a second"
             ))),
-            Some(view) => Err(Refusal::unavailable(format!("target {name} is away: {}", view.error))),
+            Some(view) => {
+                // What goes wrong at a target often says itself what to do.
+                let way = match view.error.contains("; ") {
+                    true => "",
+                    false => "; start it or name another target: it is tried again each second",
+                };
+                Err(Refusal::unavailable(format!("target {name} is away: {}{way}", view.error)))
+            }
             None => Err(Refusal::missing(format!("there is no target {name:?}"))),
         }
     }

@@ -104,11 +104,14 @@ pub fn read(desk: &Desk) -> Status {
         found.map(|counted| counted.drops.clone()).unwrap_or_default()
     };
     let targets = desk.targets().into_iter();
+    // The book is free again before others ask for it.
+    let stands_by = desk.shared().book().may_change().err();
+    let stands_by = stands_by.map(|error| error.to_string()).unwrap_or_default();
     Status {
         version: env!("CARGO_PKG_VERSION"),
         now: SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs()),
         targets: targets.map(|target| TargetStatus { drops: drops(&target.name), target }).collect(),
-        stands_by: desk.shared().book().may_change().err().map(|error| error.to_string()).unwrap_or_default(),
+        stands_by,
         events: desk.events(&v1::ListEventsRequest::default()).into_iter().rev().take(EVENTS).collect(),
         jobs: desk.jobs().into_iter().map(|job| job_status(desk, job, &counters)).collect(),
     }

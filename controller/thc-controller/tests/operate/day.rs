@@ -25,7 +25,7 @@ fn secured(folder: &Path) -> Server {
 
 fn job(number: u32, workers: u32, places: &str) -> String {
     format!(
-        "[[job]]\nname = \"j{number}\"\njob = {number}\nworkers = {workers}\ndata_slots = 32\nnorm_slots = 16\n{places}\n"
+        "[[job]]\nname = \"j{number}\"\njob = {number}\nworkers = {workers}\ndata_slots = 128\nnorm_slots = 32\n{places}\n"
     )
 }
 
