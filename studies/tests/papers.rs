@@ -24,8 +24,13 @@ fn all_papers_are_on_one_page_and_a_run_that_was_ended_goes_on() {
         assert!(text.contains(&format!("\n## {paper}\n")), "{paper}");
     }
     let page = std::fs::read_to_string(out.join("index.html")).unwrap();
-    for name in ["thc-figure-10", "lgreco-table-4", "slimgc-figure-14", "aqgb-table-2", "double-quantization-table-1"] {
-        assert!(page.contains(&format!("id=\"{name}\"")) && text.contains(&format!("id=\"{name}\"")), "{name}");
+    for name in
+        ["thc-figure-10", "lgreco-table-4", "slimgc-figure-14", "aqgb-table-2", "double-quantization-table-1"]
+    {
+        assert!(
+            page.contains(&format!("id=\"{name}\"")) && text.contains(&format!("id=\"{name}\"")),
+            "{name}"
+        );
     }
     assert!(page.contains("<svg") && out.join("thc-workers.svg").exists());
     // A training that is gone is made again, and comes to the same.

@@ -29,7 +29,7 @@ pub const ENTRIES: [Entry; 16] = [
         "fewer bits learn slower; TFP as QSGD; curves without numbers",
         Status::Scaled { how: SMALL, study: BITS },
     )
-    .because("few, small steps with Adam: differences between 4 and 8 bits are within the spread of seeds"),
+    .because("the order is the paper's: few bits learn slower, and TFP learns as QSGD of as many bits; by how much is not explained"),
     Entry::figure(3, "", "An example of the metric ROW", "", Status::Drawing),
     Entry::figure(4, "", "Broadcasting in two stages", "", Status::Drawing),
     Entry::figure(5, "", "Examples of both stages", "", Status::Drawing),

@@ -287,8 +287,8 @@ mod tests {
         let one = run.train(&scale(20), 3, 1).unwrap();
         assert_eq!(one, run.train(&scale(20), 3, 4).unwrap());
         let untrained = run.train(&scale(1), 3, 2).unwrap();
-        assert!(one.loss < 0.8 * untrained.loss, "{one:?} {untrained:?}");
-        assert!((4.0..4.2).contains(&one.bits_up) && (8.0..8.3).contains(&one.bits_down), "{one:?}");
+        assert!(one.loss < 0.95 * untrained.loss, "{one:?} {untrained:?}");
+        assert!((4.0..4.4).contains(&one.bits_up) && (8.0..8.8).contains(&one.bits_down), "{one:?}");
     }
 
     #[test]
