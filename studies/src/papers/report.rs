@@ -174,8 +174,8 @@ impl Report<'_> {
     fn counts(&self) -> String {
         let all: Vec<&&Entry> = self.papers.iter().flat_map(|(_, entries)| entries).collect();
         let count = |state: &str| all.iter().filter(|entry| entry.state() == state).count();
-        let states = ["scaled down", "not run", "explains, measures nothing"]
-            .map(|state| format!("{} {state}", count(state)));
+        let states = [("scaled down", "scaled down"), ("not run", "not run"), ("explains, measures nothing", "that explain and measure nothing")]
+            .map(|(state, words)| format!("{} {words}", count(state)));
         format!("{} tables and figures: {}", all.len(), states.join(", "))
     }
 
