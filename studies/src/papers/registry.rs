@@ -41,7 +41,7 @@ mod tests {
             assert!(!entry.title.is_empty(), "{name}");
             match entry.status {
                 Status::Drawing => {
-                    assert!(entry.published.is_empty() && entry.difference.is_empty(), "{name}")
+                    assert!(entry.published.is_empty() && entry.difference.is_empty(), "{name}");
                 }
                 Status::NotRun(why) => {
                     assert!(

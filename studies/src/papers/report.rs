@@ -10,7 +10,7 @@ use super::runner::{Found, Measured};
 use super::schemes::Named;
 use super::training::Outcome;
 use crate::error::Result;
-use crate::figures::chart::{Axis, Mark};
+use crate::figures::chart::{Axis, Mark, Scale};
 use crate::figures::dots::{DotPlot, Kind, Row};
 use crate::figures::figure::{Figure, Picture, Table};
 use crate::figures::measure::Summary;
@@ -82,7 +82,7 @@ fn picture(name: &str, title: &str, found: &[Found]) -> Result<Picture> {
     let plot = DotPlot {
         title: title.to_owned(),
         subtitle: "held-out loss in nats per character; less is better".to_owned(),
-        axis: Axis::log("loss", values),
+        axis: axis("loss", values),
         kinds: vec![
             kind("mean of the seeds", Mark::Circle, RGBColor(200, 30, 30)),
             kind("the least", Mark::Triangle, RGBColor(150, 150, 150)),
@@ -102,6 +102,22 @@ fn picture(name: &str, title: &str, found: &[Found]) -> Result<Picture> {
             .collect(),
     };
     Ok(Picture { name: name.to_owned(), svg: plot.svg(name, 900)? })
+}
+
+/// An even axis that holds `values`, with a tick at each tenth or twentieth.
+fn axis(label: &str, values: impl Iterator<Item = f64>) -> Axis {
+    let (low, high) =
+        values.fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), v| (low.min(v), high.max(v)));
+    let step = if high - low > 1.0 {
+        0.2
+    } else if high - low > 0.3 {
+        0.1
+    } else {
+        0.05
+    };
+    let [first, last] = [(low / step).floor(), (high / step).ceil()];
+    let ticks = (first as i64..=last as i64).map(|tick| tick as f64 * step).collect();
+    Axis { label: label.to_owned(), range: (first * step, last * step), scale: Scale::Linear, ticks }
 }
 
 /// A label that fits beside a dot plot: without the number of workers, which stands below it.
@@ -174,8 +190,12 @@ impl Report<'_> {
     fn counts(&self) -> String {
         let all: Vec<&&Entry> = self.papers.iter().flat_map(|(_, entries)| entries).collect();
         let count = |state: &str| all.iter().filter(|entry| entry.state() == state).count();
-        let states = [("scaled down", "scaled down"), ("not run", "not run"), ("explains, measures nothing", "that explain and measure nothing")]
-            .map(|(state, words)| format!("{} {words}", count(state)));
+        let states = [
+            ("scaled down", "scaled down"),
+            ("not run", "not run"),
+            ("explains, measures nothing", "that explain and measure nothing"),
+        ]
+        .map(|(state, words)| format!("{} {words}", count(state)));
         format!("{} tables and figures: {}", all.len(), states.join(", "))
     }
 
