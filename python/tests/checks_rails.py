@@ -254,6 +254,7 @@ def check_mistakes_are_told() -> None:
         ({"rails": True, "uncompressed": "process-group"}, "rails and uncompressed"),
         ({"rails": True, "only_if_faster": True}, "rails and only_if_faster"),
         ({"rails": True, "server": {"policy": "best-effort"}}, "lose nothing"),
+        ({"rails": True, "server": {"quorum": COUNT - 1}}, "lose nothing"),
     ):
         try:
             thc.torch.wrap(rig.ddp(Weights((1_000,))), **wrong)
@@ -261,7 +262,7 @@ def check_mistakes_are_told() -> None:
             assert says in str(error), error
         else:
             raise AssertionError(f"{wrong} was taken")
-    model, hook = on_rails(Weights((1_000,)), server={"quorum": COUNT - 1})
+    model, hook = on_rails(Weights((1_000,)))
     try:
         thc.torch.keep_up(model)
     except thc.ConfigError as error:

@@ -191,6 +191,8 @@ def keep_up(model: DistributedDataParallel, optimizer: torch.optim.Optimizer | N
     """
     hook = hook_of(model)
     job = hook.group.job
+    if isinstance(hook.group, RailGroup):
+        raise ConfigError("with rails a host's ranks complete each other's means, so all of them would be late: wrap(model, rails=False)")
     if hook.group.sums_in_lanes or job.quorum >= job.workers:
         raise ConfigError(
             f"the job waits for all of its {job.workers} workers, so nobody is skipped: give it a quorum, wrap(model, server={{'quorum': {max(1, job.workers - 1)}}}); "
@@ -198,8 +200,6 @@ def keep_up(model: DistributedDataParallel, optimizer: torch.optim.Optimizer | N
         )
     if isinstance(hook.group, HostGroup):
         raise ConfigError("the ranks of a host are one worker here, which waits for all of them: wrap(model, one_stream_per_host=False)")
-    if isinstance(hook.group, RailGroup):
-        raise ConfigError("with rails a host's ranks complete each other's means, so all of them would be late: wrap(model, rails=False)")
     buffers = next(model.module.buffers(), None) is not None
     for wrong, what, way in (
         (model.find_unused_parameters, "find_unused_parameters=True", "find_unused_parameters=False"),
