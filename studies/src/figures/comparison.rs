@@ -140,7 +140,7 @@ pub fn figure(plan: &Plan) -> Result<Figure> {
         rows,
     };
     Ok(Figure {
-        name: NAME,
+        name: NAME.to_owned(),
         title: "Error of the mean of four workers, by scheme (the paper's Fig. 2b)".to_owned(),
         text: text(&columns, &entries),
         pictures: vec![Picture { name: NAME.to_owned(), svg: plot.svg(NAME, 940)? }],

@@ -161,7 +161,7 @@ pub fn figure(plan: &Plan) -> Result<Figure> {
         })).collect::<Vec<_>>(),
     });
     Ok(Figure {
-        name: NAME,
+        name: NAME.to_owned(),
         title: "Which gradients give the published errors of TernGrad and TopK?".to_owned(),
         text: text(&points, &saved),
         pictures: vec![picture(plan, trials, &points, &saved)?],

@@ -29,7 +29,7 @@ pub struct Table {
 #[derive(Clone, Debug)]
 pub struct Figure {
     /// File name without ending of its numbers.
-    pub name: &'static str,
+    pub name: String,
     /// Title.
     pub title: String,
     /// What it shows and what follows, in paragraphs of plain text.
@@ -115,7 +115,7 @@ mod tests {
         assert_eq!(table.to_text(), "scheme  NMSE\nTHC     0.01\n");
         let folder = tempfile::tempdir().unwrap();
         let figure = Figure {
-            name: "f",
+            name: "f".to_owned(),
             title: String::new(),
             text: Vec::new(),
             pictures: vec![Picture { name: "p".to_owned(), svg: "<svg/>".to_owned() }],

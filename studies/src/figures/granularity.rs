@@ -105,7 +105,7 @@ pub fn figure(plan: &Plan) -> Result<Figure> {
         "points": &found,
     });
     Ok(Figure {
-        name: NAME,
+        name: NAME.to_owned(),
         title: "Error of THC by granularity and bit budget (the paper's Fig. 15)".to_owned(),
         text: text(&found),
         pictures: vec![Picture { name: NAME.to_owned(), svg: chart.svg(NAME, (860, 520))? }],

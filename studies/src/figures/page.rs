@@ -77,7 +77,7 @@ mod tests {
     #[test]
     fn the_page_holds_everything_and_refers_to_nothing() {
         let figure = Figure {
-            name: "f",
+            name: "f".to_owned(),
             title: "A < B".to_owned(),
             text: vec!["one & two".to_owned()],
             pictures: vec![Picture { name: "p".to_owned(), svg: "<?xml?><svg>1</svg>".to_owned() }],

@@ -155,7 +155,7 @@ pub fn figure(plan: &Plan) -> Result<Figure> {
         numbers[panel.key] = panel.numbers(&entries);
     }
     Ok(Figure {
-        name: NAME,
+        name: NAME.to_owned(),
         title: "Error by number of workers".to_owned(),
         text: text(&panels, &entries),
         pictures: panels.iter().map(|panel| panel.picture(&entries)).collect::<Result<_>>()?,

@@ -21,6 +21,8 @@ mod tests {
     #[test]
     fn no_table_or_figure_is_missing_and_none_is_invented() {
         for (paper, entries) in PAPERS {
+            let names: std::collections::HashSet<String> = entries.iter().map(Entry::name).collect();
+            assert_eq!(names.len(), entries.len(), "{}: an entry stands twice", paper.name);
             for (kind, last) in [(Kind::Figure, paper.figures), (Kind::Table, paper.tables)] {
                 let mut found: Vec<u8> =
                     entries.iter().filter(|entry| entry.kind == kind).map(|entry| entry.number).collect();

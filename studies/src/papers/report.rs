@@ -142,7 +142,7 @@ impl Report<'_> {
             for entry in entries {
                 let title = format!("{}, {}: {}", paper.name, entry.name(), entry.title);
                 let mut figure = Figure {
-                    name: Box::leak(anchor(paper, entry).into_boxed_str()),
+                    name: anchor(paper, entry),
                     title,
                     text: self.paragraphs(entry),
                     pictures: Vec::new(),
@@ -233,7 +233,7 @@ impl Report<'_> {
             }
             for entry in entries {
                 let Some(figure) = figures.next() else { break };
-                if entry.status_is_drawing() {
+                if matches!(entry.status, Status::Drawing) {
                     continue;
                 }
                 let _ = writeln!(
@@ -261,12 +261,6 @@ impl Report<'_> {
             }
         }
         text
-    }
-}
-
-impl Entry {
-    fn status_is_drawing(&self) -> bool {
-        matches!(self.status, Status::Drawing)
     }
 }
 

@@ -29,14 +29,11 @@ pub const ENTRIES: [Entry; 17] = [
         "with one server rounds of TopK and DGC are 19.3 and 27.1 % longer than without compression, up to 56.9 % of them work of the server; \
          with four colocated servers TopK communicates 60.4 % less than no compression, but compresses 0.54 ms longer at the server, 34.0 % of \
          the round, so that a round is 20.6 % shorter; the other bars have no numbers",
-        Status::Elsewhere {
-            how: "an all-reduce of 64 MiB on links of 1 and 10 Gb/s, not split by scheme",
-            command: "make bench-allreduce",
-            ours: "seconds, compression and waiting of each worker; CPU seconds for each GiB",
-            page: "measuring.md",
-        },
-    )
-    .because("other schemes are written for experiments here, not for speed, so their times would say nothing"),
+        Status::NotRun(
+            "other schemes are written for experiments here, not for speed, so their times would say nothing; \
+             make bench-allreduce times THC beside gloo",
+        ),
+    ),
     Entry::figure(
         2,
         "b",

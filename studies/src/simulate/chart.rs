@@ -125,7 +125,7 @@ pub fn table(points: &[Point]) -> Table {
 /// The page, which needs nothing else.
 pub fn html(settings: &Settings, points: &[Point], command: &str) -> Result<String> {
     let figure = Figure {
-        name: "simulate",
+        name: "simulate".to_owned(),
         title: "Who wins where".to_owned(),
         text: vec![
             "Of tensors longer than a stretch, the stretch is simulated packet by packet; for each coordinate more, time grows as \
