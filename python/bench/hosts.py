@@ -1,8 +1,9 @@
 """Hosts of several ranks on shaped links: seconds for a step's gradients, and bytes that leave a host for each coordinate.
 
 Each host is a network namespace with a shaped link (links.py), with so many ranks on the CPU. The gradients of `--size` MiB are averaged, by
-DistributedDataParallel or by FSDP2 on a mesh of hosts and ranks (HSDP), and nothing else takes time. The ways take turns, `--rounds` times
-`--steps` steps each. Parameter servers are the ranks' own, a share on each host. Means are checked before anything is timed. Means of a run
+DistributedDataParallel or by FSDP2 on a mesh of hosts and ranks (HSDP), and nothing else takes time. With `--computing` each way also
+makes steps whose backward pass takes so long, layer by layer, with the processor asleep as a GPU leaves it: what such a step does not take
+longer for is hidden. The ways take turns, `--rounds` times `--steps` steps each. Parameter servers are the ranks' own, a share on each host. Means are checked before anything is timed. Means of a run
 that shared its machine are of use beside each other, and not beside those of another run.
 """
 
@@ -50,13 +51,25 @@ PARAMETERS = 16
 SENT = Path("/sys/class/net/eth0/statistics/tx_bytes")
 
 
-def _model(way: str, length: int, arguments: argparse.Namespace) -> tuple[Any, Callable[[], None]]:
-    """A model whose gradients are what its forward pass gets, and what ends its groups."""
+def _model(way: str, length: int, arguments: argparse.Namespace, pause: list[float]) -> tuple[Any, Callable[[], None]]:
+    """A model whose gradients are what its forward pass gets and whose backward pass takes `pause` seconds, and what ends its groups."""
     import torch
     from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import bf16_compress_hook
     from torch.nn.parallel import DistributedDataParallel
 
     import thc.torch
+
+    class Computing(torch.autograd.Function):
+        """The backward pass of a layer on an accelerator: the processor sleeps until the gradient is there."""
+
+        @staticmethod
+        def forward(ctx: Any, product: torch.Tensor) -> torch.Tensor:
+            return product.clone()
+
+        @staticmethod
+        def backward(ctx: Any, gradient: torch.Tensor) -> torch.Tensor:  # type: ignore[override]
+            time.sleep(pause[0] / PARAMETERS)
+            return gradient
 
     class Part(torch.nn.Module):
         def __init__(self) -> None:
@@ -64,7 +77,7 @@ def _model(way: str, length: int, arguments: argparse.Namespace) -> tuple[Any, C
             self.weight = torch.nn.Parameter(torch.zeros(length))
 
         def forward(self, inputs: torch.Tensor) -> torch.Tensor:
-            return self.weight @ inputs
+            return Computing.apply(self.weight @ inputs)
 
     class Weights(torch.nn.Module):
         def __init__(self) -> None:
@@ -109,12 +122,16 @@ def _rank(arguments: argparse.Namespace) -> None:
     length = arguments.size * (1 << 18) // PARAMETERS
     inputs = [torch.randn(length, generator=torch.Generator().manual_seed(each)) for each in range(ranks)]
     exact = torch.stack(inputs).mean(0)
-    models = {way: _model(way, length, arguments) for way in arguments.ways}
+    pause = [0.0]
+    models = {way: _model(way, length, arguments, pause) for way in arguments.ways}
+    pauses = [0.0, arguments.computing / 1e3] if arguments.computing else [0.0]
     times: dict[str, list[float]] = {way: [] for way in models}
+    busy: dict[str, list[float]] = {way: [] for way in models}
     sent: dict[str, list[float]] = {way: [] for way in models}
     for turn in range(arguments.rounds + 2):
         for way, (model, _) in models.items():
-            for _ in range(arguments.steps):
+            for step in range(arguments.steps * len(pauses)):
+                pause[0] = pauses[step // arguments.steps]
                 model.zero_grad(set_to_none=False)
                 dist.barrier()
                 before, began = int(SENT.read_text()), time.perf_counter()
@@ -122,7 +139,7 @@ def _rank(arguments: argparse.Namespace) -> None:
                 took = time.perf_counter() - began
                 dist.barrier()
                 if turn > 1:
-                    times[way].append(took)
+                    (busy if pause[0] else times)[way].append(took)
                     sent[way].append((int(SENT.read_text()) - before) / (length * PARAMETERS))
             if turn == 0:
                 found = next(model.parameters()).grad
@@ -130,7 +147,7 @@ def _rank(arguments: argparse.Namespace) -> None:
                 error = float((found - exact).square().sum() / exact.square().sum())
                 assert error < 0.2, (way, error)
     if me == 0:
-        Path(arguments.report).write_text(json.dumps({"seconds": times, "sent": sent}))
+        Path(arguments.report).write_text(json.dumps({"seconds": times, "computing": busy, "sent": sent}))
     dist.barrier()
     for _, close in models.values():
         close()
@@ -143,6 +160,7 @@ def main(words: list[str]) -> int:
     parser.add_argument("--rate", type=float, default=1, help="of a host's link in Gb/s; 0: not shaped (%(default)s)")
     parser.add_argument("--size", type=int, default=32, help="of the gradients in MiB of f32 (%(default)s)")
     parser.add_argument("--bucket-mb", type=float, default=8, help="DDP's bucket_cap_mb (%(default)s)")
+    parser.add_argument("--computing", type=float, default=0, metavar="MS", help="a backward pass of so many milliseconds as well: what of a step it hides")
     parser.add_argument("--rounds", type=int, default=3, help="(%(default)s)")
     parser.add_argument("--steps", type=int, default=2, help="of each way in a round (%(default)s)")
     parser.add_argument("--ways", type=among(WAYS), default=list(WAYS), help=f"separated by commas ({','.join(WAYS)})")
@@ -172,6 +190,10 @@ def main(words: list[str]) -> int:
         native = medians.get("hsdp" if "hsdp" in way or "replicate" in way else "ddp")
         ratio = f"; {native / median:.2f} × native f32" if native else ""
         print(f"  {NAMES[way]:36} {1e3 * median:8.1f} ms (least {1e3 * min(found['seconds'][way]):.1f}), {statistics.median(found['sent'][way]):.2f} bytes a coordinate{ratio}")
+        if busy := found["computing"][way]:
+            step, computing = statistics.median(busy), arguments.computing / 1e3
+            hidden = median + computing - step
+            print(f"  {'':36} {1e3 * step:8.1f} ms with {arguments.computing:g} ms of computing: {1e3 * hidden:.0f} ms hidden, {hidden / min(median, computing):.0%} of what can be")
     arguments.out.mkdir(parents=True, exist_ok=True)
     (arguments.out / f"results-{arguments.rate:g}.json").write_text(json.dumps({"machine": machine(), "medians": medians, **found}, indent=1) + "\n")
     return 0
