@@ -37,14 +37,16 @@ bench: TEST_PACKAGES += dpdk-dev
 
 # What to build in on this machine.
 FEATURES = $$(.ci/features)
+comma := ,
 
 help: ## List these targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 	@echo 'Variables: ARGS (for thc demo, bench-torch, bench-allreduce, bench-async, bench-adapt and disturbed), IO=dpdk, IO=xdp and SWITCH=bmv2 (for demo), BENCH (a benchmark by name), TIME, TARGET, JOBS (fuzz), COUNT, SEED, TRACE, JOBS, OF (soak), COUNT (kills), TEST_TIMEOUT, CARGO_TARGET_DIR.'
 
 demo: toolchain $(filter dpdk,$(IO)) ## Build, then train a small model through THC and compare with exact averaging
-	cargo build --profile demo --package thc-demo --package thc-ps --package thc-worker \
-	    $(if $(SWITCH)$(filter --controller,$(ARGS)),--package thc-controller) --bins $(if $(filter dpdk,$(IO)),--features dpdk)
+	cargo build --profile demo --package thc-demo --package thc-ps --bins \
+	    $(if $(SWITCH)$(filter --controller,$(ARGS)),--package thc-controller,--no-default-features --features thc-ps/cli) \
+	    $(if $(filter dpdk,$(IO)),--features thc-demo/dpdk$(comma)thc-ps/dpdk)
 	@"$(CARGO_TARGET_DIR)"/demo/thc demo --io $(IO) $(if $(SWITCH),--switch $(SWITCH)) $(ARGS)
 
 # Parts of `make test` that are no test of Rust write here what they could not run, a line each.

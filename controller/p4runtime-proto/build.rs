@@ -1,4 +1,4 @@
-//! Messages, client and server from the `.proto` files, without protoc.
+//! Messages from the `.proto` files, and with the feature `service` client and server, without protoc.
 
 use std::path::Path;
 
@@ -13,6 +13,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let out = std::env::var("OUT_DIR")?;
     std::fs::write(Path::new(&out).join("descriptors.bin"), &descriptors)?;
     let set = protox::compile(FILES, ["proto"])?;
-    tonic_prost_build::configure().include_file("modules.rs").compile_fds(set)?;
+    let service = std::env::var_os("CARGO_FEATURE_SERVICE").is_some();
+    let configured = tonic_prost_build::configure().build_client(service).build_server(service);
+    configured.include_file("modules.rs").compile_fds(set)?;
     Ok(())
 }

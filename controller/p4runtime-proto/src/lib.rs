@@ -4,7 +4,7 @@
 //! controller use, with the names and numbers of the P4Runtime specification, so that any P4Runtime peer
 //! understands them: BMv2's `simple_switch_grpc`, Stratum, and p4lang's Python client.
 //!
-//! * [`v1`]: the service; [`v1::p4_runtime_client`] and [`v1::p4_runtime_server`];
+//! * [`v1`]: the service; `v1::p4_runtime_client` and `v1::p4_runtime_server` with the feature `service`, a default;
 //! * [`config`]: P4Info, which [`p4info::parse`] reads in text and in binary form;
 //! * [`rpc`]: the status that a Write's failure carries;
 //! * [`bytes`]: the shortest form of numbers, which the specification wants.

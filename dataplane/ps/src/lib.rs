@@ -29,15 +29,21 @@ mod control_port;
 mod error;
 mod exchange;
 mod forwarding;
+#[cfg(feature = "p4runtime")]
 #[doc(hidden)]
 pub mod fuzz;
 mod kernels;
 mod kinds;
 mod liveness;
 mod outbox;
+#[cfg(feature = "p4runtime")]
+mod p4runtime;
+#[cfg(not(feature = "p4runtime"))]
+#[path = "no_p4runtime.rs"]
 mod p4runtime;
 mod ports;
 pub mod report;
+#[cfg_attr(not(feature = "p4runtime"), allow(dead_code, unused_imports))] // What only a controller writes and reads.
 mod rows;
 mod server;
 mod shard;

@@ -17,7 +17,7 @@ use crate::control::Control;
 use crate::control_port::ControlPort;
 use crate::error::PsError;
 use crate::forwarding::SharedForwarding;
-use crate::p4runtime::{Listener, Service};
+use crate::p4runtime::{Certificates, Listener, Service};
 use crate::ports::{Ports, Reserved};
 use crate::rows::StaticRows;
 use crate::shard::{Command, ShardIo, ShardThread};
@@ -25,7 +25,6 @@ use crate::shards::Shards;
 use crate::state::{ServerState, ShardReport};
 use crate::stats::{JobSummary, ServerStats};
 use thc_options::ServerConfig;
-use thc_tls::Certificates;
 
 /// Control packets that may wait. Far more than there are workers; beyond it, JOINs are repeated.
 const CONTROL_ROOM: usize = 1024;

@@ -143,6 +143,9 @@ fn compressed(
     interrupted: Arc<AtomicBool>,
 ) -> Result<(Heard, Option<Server>)> {
     let plan = &options.plan;
+    if options.controller && !cfg!(feature = "controller") {
+        return Err(Error::NoController);
+    }
     let site = options.switch.then(|| Site::new(plan.workers)).transpose()?;
     let its_controller =
         (options.controller || options.switch).then(|| server::find(controller::PROGRAM)).transpose()?;

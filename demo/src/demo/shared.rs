@@ -113,11 +113,7 @@ pub fn run(order: &WorkerPlan) -> Result<()> {
         (None, None) => Backend::Udp,
     };
     let config = match &order.controller {
-        Some(url) => {
-            let mut controller = Controller::new(url.parse().map_err(|_| Error::Orphaned)?);
-            controller.rank = Some(order.worker);
-            GroupConfig { controller: Some(controller), io, ..GroupConfig::default() }
-        }
+        Some(url) => GroupConfig { controller: Some(controller(url, order.worker)?), io, ..GroupConfig::default() },
         None => {
             let usual = GroupConfig::default();
             GroupConfig {
@@ -141,6 +137,19 @@ pub fn run(order: &WorkerPlan) -> Result<()> {
         share.wait_for_leaving(Share::LINGER);
     }
     trained
+}
+
+/// The controller that knows the job, asked for this number.
+#[cfg(feature = "controller")]
+fn controller(url: &str, worker: u8) -> Result<Controller> {
+    let mut controller = Controller::new(url.parse().map_err(|_| Error::Orphaned)?);
+    controller.rank = Some(worker);
+    Ok(controller)
+}
+
+#[cfg(not(feature = "controller"))]
+fn controller(_: &str, _: u8) -> Result<Controller> {
+    Err(Error::NoController)
 }
 
 impl From<thc_worker::WorkerError> for Error {
