@@ -76,7 +76,7 @@ pub const MOST_LEFT: f64 = 0.5;
 /// workers or more leave more (for 10 or more, above 1), since what they round is averaged over workers, but error
 /// feedback is each worker's own; those of two bits and more never do.
 #[must_use]
-pub fn left(table: &LookupTable) -> f64 {
+pub fn residual(table: &LookupTable) -> f64 {
     nmse(table, 1)
 }
 
@@ -180,13 +180,13 @@ mod tests {
         let best = |bits, lane, workers| thc_codec::table::choose(bits, lane, workers).unwrap().table;
         for (bits, lane, workers) in [(1, 4, 2), (2, 4, 5), (2, 8, 4), (2, 8, 64), (3, 8, 8), (4, 8, 8)] {
             let table = best(bits, lane, workers);
-            assert!(left(&table) <= MOST_LEFT, "b = {bits}, {workers} workers: {}", left(&table));
-            let foretold = left(&table) / (1.0 - left(&table));
+            assert!(residual(&table) <= MOST_LEFT, "b = {bits}, {workers} workers: {}", residual(&table));
+            let foretold = residual(&table) / (1.0 - residual(&table));
             let ratio = fed_back(&table, 40) / foretold;
             assert!((0.9..1.1).contains(&ratio), "b = {bits}, {workers} workers: {ratio} of {foretold}");
         }
         for workers in [3, 4, 8, 16, 64] {
-            assert!(left(&best(1, 8, workers)) > MOST_LEFT);
+            assert!(residual(&best(1, 8, workers)) > MOST_LEFT);
         }
         assert!(fed_back(&best(1, 8, 16), 40) > 1e3);
     }

@@ -72,7 +72,7 @@ mod tests {
     use super::*;
     use crate::signs::mix;
 
-    fn of(round: u64) -> Signs {
+    fn round_signs(round: u64) -> Signs {
         key(7, round as u32, 3)
     }
 
@@ -90,12 +90,12 @@ mod tests {
         }
     }
 
-    fn told(lane_bits: u8, round: u64, sums: &[u32]) -> (Vec<u8>, Vec<u32>) {
+    fn round_trip(lane_bits: u8, round: u64, sums: &[u32]) -> (Vec<u8>, Vec<u32>) {
         let mut lanes = bytes(lane_bits, sums);
         let len = sums.len() / GROUP * told_len(lane_bits);
-        requantize(lane_bits, of(round), &mut lanes).unwrap();
+        requantize(lane_bits, round_signs(round), &mut lanes).unwrap();
         let mut back = vec![0xEE; sums.len() * usize::from(lane_bits) / 8];
-        restore(lane_bits, of(round), &lanes[..len], &mut back).unwrap();
+        restore(lane_bits, round_signs(round), &lanes[..len], &mut back).unwrap();
         lanes.truncate(len);
         (lanes, numbers(lane_bits, &back))
     }
@@ -109,7 +109,7 @@ mod tests {
             let mut nibbles = Vec::new();
             for (i, sum) in sums.iter().enumerate() {
                 let bit = (group * GROUP + i) as u32 * u32::from(lane_bits);
-                let r = of(round).word(u64::from(bit / 64)) >> (bit % 64) & ((1 << lane_bits) - 1);
+                let r = round_signs(round).word(u64::from(bit / 64)) >> (bit % 64) & ((1 << lane_bits) - 1);
                 let v = (r * 2 * u64::from(d)) >> lane_bits;
                 let z = (u64::from(sum - lo) + v / 2) / u64::from(d);
                 assert!(z <= 15);
@@ -136,7 +136,7 @@ mod tests {
                     let lo = mix(round) % ((1 << lane_bits) - top + 1);
                     let sum = |i: usize| (lo + mix(i as u64 ^ round << 32) % top) as u32;
                     let sums: Vec<u32> = (0..groups * GROUP).map(sum).collect();
-                    let (packet, back) = told(lane_bits, round, &sums);
+                    let (packet, back) = round_trip(lane_bits, round, &sums);
                     assert_eq!(
                         (packet, back.clone()),
                         defined(lane_bits, round, &sums),
@@ -160,7 +160,7 @@ mod tests {
             for round in 0..4000 {
                 let mut sums: Vec<u32> = (0..62).map(|i| 50 + i).collect();
                 sums.extend([lo, top]);
-                let (_, back) = told(lane_bits, round, &sums);
+                let (_, back) = round_trip(lane_bits, round, &sums);
                 for (i, (&told, &sum_)) in back.iter().zip(&sums).take(62).enumerate() {
                     let error = f64::from(told) - f64::from(sum_);
                     sum[i] += error;
@@ -185,18 +185,21 @@ mod tests {
     #[test]
     fn another_round_slot_or_session_is_another_draw() {
         let sums: Vec<u32> = (0..GROUP as u32).map(|i| i * 3).collect();
-        assert_ne!(told(8, 1, &sums).0, told(8, 2, &sums).0);
-        assert_eq!(told(8, 1, &sums).0, told(8, 1, &sums).0);
+        assert_ne!(round_trip(8, 1, &sums).0, round_trip(8, 2, &sums).0);
+        assert_eq!(round_trip(8, 1, &sums).0, round_trip(8, 1, &sums).0);
     }
 
     #[test]
     fn damage_is_a_sum_and_what_does_not_fit_an_error() {
         for byte in [0, 0xFF] {
             let mut lanes = [0; 128];
-            restore(8, of(1), &[byte; 34], &mut lanes[..64]).unwrap();
-            restore(16, of(1), &[byte; 36], &mut lanes).unwrap();
+            restore(8, round_signs(1), &[byte; 34], &mut lanes[..64]).unwrap();
+            restore(16, round_signs(1), &[byte; 36], &mut lanes).unwrap();
         }
-        assert!(requantize(8, of(1), &mut [0; 32]).is_err() && requantize(4, of(1), &mut [0; 64]).is_err());
-        assert!(restore(8, of(1), &[0; 33], &mut [0; 64]).is_err());
+        assert!(
+            requantize(8, round_signs(1), &mut [0; 32]).is_err()
+                && requantize(4, round_signs(1), &mut [0; 64]).is_err()
+        );
+        assert!(restore(8, round_signs(1), &[0; 33], &mut [0; 64]).is_err());
     }
 }

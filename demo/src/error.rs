@@ -182,7 +182,9 @@ pub enum Error {
     #[error("this subcommand belongs to `thc demo` and ends with it; run `thc demo`")]
     Orphaned,
     /// Built without what `--controller` needs.
-    #[error("this build knows no controller: run make demo ARGS=--controller, or build thc-demo with its default features")]
+    #[error(
+        "this build knows no controller: run make demo ARGS=--controller, or build thc-demo with its default features"
+    )]
     NoController,
     /// A program cannot be started.
     #[error("cannot start {name}: {source}")]

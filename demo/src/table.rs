@@ -45,24 +45,24 @@ impl TableReport {
     /// The optimal table for given b, g and p.
     pub fn solve(bits: u8, granularity: u16, fraction: Fraction) -> Result<Self> {
         let table = LookupTable::solve(bits, granularity, fraction.value())?;
-        Ok(Self::of(&table, None))
+        Ok(Self::describe(&table, None))
     }
 
     /// The best granularity and fraction for `workers` workers whose sums fit `lane` bits.
     pub fn choose(bits: u8, lane: u8, workers: u32) -> Result<Self> {
         let choice = choose(bits, lane, workers)?;
         let chosen = Chosen { workers, lane, expected_nmse: choice.expected_nmse };
-        Ok(Self::of(&choice.table, Some(chosen)))
+        Ok(Self::describe(&choice.table, Some(chosen)))
     }
 
     /// All points of the finest grid for `workers` workers whose sums fit `lane` bits: for sums that travel without a server.
     pub fn complete(lane: u8, workers: u32) -> Result<Self> {
         let choice = choose_complete(lane, workers)?;
         let chosen = Chosen { workers, lane, expected_nmse: choice.expected_nmse };
-        Ok(Self::of(&choice.table, Some(chosen)))
+        Ok(Self::describe(&choice.table, Some(chosen)))
     }
 
-    fn of(table: &LookupTable, chosen: Option<Chosen>) -> Self {
+    fn describe(table: &LookupTable, chosen: Option<Chosen>) -> Self {
         Self {
             bits: table.bits(),
             granularity: table.granularity(),

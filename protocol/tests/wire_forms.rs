@@ -288,10 +288,10 @@ proptest! {
         // Session, nonce, credit and marks make no other job, all else does.
         let session = Cookie(!welcome.session.0);
         let other = Welcome { session, nonce: !welcome.nonce, credit: !welcome.credit, marks: !welcome.marks, ..welcome };
-        prop_assert_eq!((welcome.fingerprint(), Change::between(&welcome, &other)), (other.fingerprint(), None));
+        prop_assert_eq!((welcome.fingerprint(), Change::compare(&welcome, &other)), (other.fingerprint(), None));
         let other = Welcome { job_seed: !welcome.job_seed, ..welcome };
         prop_assert_ne!(welcome.fingerprint(), other.fingerprint());
-        prop_assert!(Change::between(&welcome, &other).is_some());
+        prop_assert!(Change::compare(&welcome, &other).is_some());
     }
 
     #[test]
@@ -497,7 +497,7 @@ fn further_tables_are_told_and_are_part_of_the_fingerprint() {
     assert_ne!(alone.fingerprint(), both.fingerprint());
     assert_eq!(Welcome::parse(&bytes[..128]), None);
     assert_eq!(Welcome::parse(&[&bytes[..], &[0; 8]].concat()), None);
-    let said = |is: &Welcome| Change::between(&alone, is).unwrap().to_string();
+    let said = |is: &Welcome| Change::compare(&alone, is).unwrap().to_string();
     assert_eq!(said(&both), "other further tables");
     let narrow = with(&[Table { form: two.form, bits: 2, ..one }]);
     assert_eq!(said(&narrow), "lane 4 instead of 8, and 2 differences more");
@@ -646,9 +646,9 @@ fn a_workers_number_and_the_epoch_are_not_part_of_the_fingerprint() {
     let welcome = |members| Welcome { shares, members: Some(members), ..GOOD };
     let one = welcome(Members { number: WorkerId(1), spares: 1, epoch: 7 });
     let other = welcome(Members { number: WorkerId(63), spares: 1, epoch: 65_535 });
-    assert_eq!((one.fingerprint(), Change::between(&one, &other)), (other.fingerprint(), None));
+    assert_eq!((one.fingerprint(), Change::compare(&one, &other)), (other.fingerprint(), None));
     let fewer = welcome(Members { spares: 0, ..Members::default() });
-    assert_eq!(Change::between(&one, &fewer).unwrap().to_string(), "spares 0 instead of 1");
+    assert_eq!(Change::compare(&one, &fewer).unwrap().to_string(), "spares 0 instead of 1");
     assert!(one.fingerprint() != fewer.fingerprint());
     assert_eq!((one.all_shards(), fewer.all_shards()), (1, 2));
 }

@@ -28,7 +28,7 @@ fn problem(
 /// Choices, cost, error, least cost.
 type Found = (Vec<usize>, f64, f64, f64);
 
-fn found(assignment: Assignment) -> Found {
+fn describe(assignment: Assignment) -> Found {
     (assignment.choices, assignment.cost, assignment.error, assignment.least_cost)
 }
 
@@ -47,7 +47,7 @@ pub fn adapt_solve(
         Some(0) => exact(&problem, bound),
         steps => discrete(&problem, bound, steps.unwrap_or(STEPS)),
     });
-    said(py, solved).map(found)
+    said(py, solved).map(describe)
 }
 
 /// What given choices cost and lose.
@@ -59,7 +59,7 @@ pub fn adapt_price(
     errors: PyReadonlyArray2<'_, f64>,
     choices: Vec<usize>,
 ) -> PyResult<Found> {
-    said(py, problem(&costs, &errors).and_then(|problem| problem.price(&choices))).map(found)
+    said(py, problem(&costs, &errors).and_then(|problem| problem.price(&choices))).map(describe)
 }
 
 /// Error of a table's mean over the squared norm: of (b, g, p), or of the best g and p for the lane; with them, and what it leaves
@@ -83,7 +83,7 @@ pub fn adapt_thc_nmse(
         (None, ..) => choose_complete(lane, workers.into()).map(|choice| choice.table),
     });
     let table = table.map_err(|error| errors::config(py, &error.to_string()))?;
-    Ok((thc::nmse(&table, workers), table.granularity(), table.fraction(), thc::left(&table)))
+    Ok((thc::nmse(&table, workers), table.granularity(), table.fraction(), thc::residual(&table)))
 }
 
 /// Values and t_p of the optimal table of (b, g, p), or of the best g and p for so many workers and a lane of so many bits; without b,

@@ -65,7 +65,7 @@ fn numbers(bits: u64) -> Vec<u32> {
     (0..64).filter(|w| bits >> w & 1 == 1).collect()
 }
 
-fn known(worker: WorkerId) -> Option<u8> {
+fn worker_number(worker: WorkerId) -> Option<u8> {
     (worker != WorkerId::NONE).then_some(worker.0)
 }
 
@@ -179,7 +179,7 @@ fn session(py: Python<'_>, error: &SessionError, message: &str) -> PyErr {
         }
         SessionError::Overtaken { .. } => exception(py, "SessionError", message, |_| Ok(())),
         SessionError::Reforming { worker } => {
-            exception(py, "ReformingError", message, |d| d.set_item("worker", known(*worker)))
+            exception(py, "ReformingError", message, |d| d.set_item("worker", worker_number(*worker)))
         }
         SessionError::Changed { .. } => exception(py, "ChangedError", message, |_| Ok(())),
     }

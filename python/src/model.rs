@@ -81,7 +81,7 @@ fn pushed<T>(form: Form, work: impl FnOnce(Push<'_>) -> T) -> T {
     work(Push { encoding, scale, spans: spans.as_deref(), tensors: tensors.as_deref(), behind })
 }
 
-fn found(pulled: &thc_model::Pulled) -> Found {
+fn describe(pulled: &thc_model::Pulled) -> Found {
     let (versions, epochs) = pulled.stamps().map(|stamp| (stamp.version, stamp.epoch)).unzip();
     let waits = pulled.shards.iter().filter_map(|shard| match shard {
         ShardState::Waiting(epoch) => Some(*epoch),
@@ -146,7 +146,7 @@ impl Model {
     ) -> PyResult<Found> {
         let mut array: PyReadwriteArrayDyn<'py, f32> = array.try_readwrite()?;
         let data = array.as_slice_mut()?;
-        self.with(py, |client| client.pull(data, Pull { patient })).map(|pulled| found(&pulled))
+        self.with(py, |client| client.pull(data, Pull { patient })).map(|pulled| describe(&pulled))
     }
 
     /// Overwrites the array by the numbers of the model themselves: the version of each shard.
@@ -188,7 +188,7 @@ impl Model {
         let into = array.as_slice_mut()?;
         let done =
             pushed(form, |how| self.with(py, |client| client.push_pull(data, how, into, Pull::default())));
-        done.map(|(pushed, pulled)| (fate(pushed), found(&pulled)))
+        done.map(|(pushed, pulled)| (fate(pushed), describe(&pulled)))
     }
 
     /// Totals of this worker.

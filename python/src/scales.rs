@@ -7,7 +7,7 @@ use pyo3::prelude::*;
 use thc_codec::error::CodecError;
 use thc_codec::scales::{self, Power};
 
-fn said(py: Python<'_>, result: Result<(), CodecError>) -> PyResult<()> {
+fn py_result(py: Python<'_>, result: Result<(), CodecError>) -> PyResult<()> {
     result.map_err(|error| errors::config(py, &error.to_string()))
 }
 
@@ -25,7 +25,7 @@ pub fn scales_learn(
     let scale = scale.as_ref().map(PyReadonlyArray1::as_slice).transpose()?;
     let (kept, fresh) = (memory as f32, (1.0 - memory) as f32);
     let done = py.detach(|| scales::learn(squares, mean, scale, kept, fresh));
-    said(py, done)
+    py_result(py, done)
 }
 
 /// Makes the scales of parameters: of each where it begins and ends, and its floor. What lies between them stays.
@@ -57,5 +57,5 @@ pub fn scales_derive(
             scales::derive(&squares[start..stop], floor as f32, power, &mut scale[start..stop])
         })
     });
-    said(py, done)
+    py_result(py, done)
 }

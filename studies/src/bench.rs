@@ -12,4 +12,4 @@ mod run;
 pub use arguments::{AllreduceArgs, BenchArgs, Rate, rate};
 pub use place::Place;
 pub use report::Measured;
-pub use run::all as measure;
+pub use run::measure;

@@ -35,7 +35,7 @@ pub(super) trait Vector: Copy {
     /// Flips the sign of lane i where bit `at` + i of `word` is set. `at` is a multiple of LANES below 64.
     unsafe fn flip(self, word: &u64, at: usize) -> Self;
     /// Butterflies between lanes at distance 1, 2, .. LANES/2, descending or ascending.
-    unsafe fn within(self, descending: bool) -> Self;
+    unsafe fn transform_lanes(self, descending: bool) -> Self;
 }
 
 /// Where the first stage of a forward transform reads.
@@ -259,12 +259,12 @@ unsafe fn leaf<V: Vector, const R: usize>(x: *mut f32, descending: bool, scale: 
             }
             stages(&mut a, true, minus);
             for j in 0..R {
-                a[j].within(true).store(x.add(j * V::LANES));
+                a[j].transform_lanes(true).store(x.add(j * V::LANES));
             }
         } else {
             let scale = V::splat(scale);
             for j in 0..R {
-                a[j] = V::load(x.add(j * V::LANES)).mul(scale).within(false);
+                a[j] = V::load(x.add(j * V::LANES)).mul(scale).transform_lanes(false);
             }
             stages(&mut a, false, minus);
             for j in 0..R {

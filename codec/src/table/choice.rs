@@ -103,7 +103,7 @@ struct Search {
 }
 
 impl Search {
-    fn at(&mut self, g: u32, log: f64) -> Point {
+    fn evaluate(&mut self, g: u32, log: f64) -> Point {
         let t = normal::threshold(log.exp());
         self.solver.grid(g as usize, t);
         let error = self.solver.least(self.edges) / self.workers + normal::truncation(t);
@@ -114,9 +114,9 @@ impl Search {
     fn coarse(&mut self, g: u32) -> Point {
         let (from, to) = LOG_RANGE;
         let step = (to - from) / f64::from(COARSE - 1);
-        let mut best = self.at(g, from);
+        let mut best = self.evaluate(g, from);
         for i in 1..COARSE {
-            let point = self.at(g, from + step * f64::from(i));
+            let point = self.evaluate(g, from + step * f64::from(i));
             if point.error < best.error {
                 best = point;
             }
@@ -129,17 +129,17 @@ impl Search {
         let ratio = 0.5 * (5.0_f64.sqrt() - 1.0);
         let mut low = (start.log - radius).max(LOG_RANGE.1);
         let mut high = (start.log + radius).min(LOG_RANGE.0);
-        let mut left = self.at(g, high - ratio * (high - low));
-        let mut right = self.at(g, low + ratio * (high - low));
+        let mut left = self.evaluate(g, high - ratio * (high - low));
+        let mut right = self.evaluate(g, low + ratio * (high - low));
         while high - low > width {
             if left.error < right.error {
                 high = right.log;
                 right = left;
-                left = self.at(g, high - ratio * (high - low));
+                left = self.evaluate(g, high - ratio * (high - low));
             } else {
                 low = left.log;
                 left = right;
-                right = self.at(g, low + ratio * (high - low));
+                right = self.evaluate(g, low + ratio * (high - low));
             }
         }
         // The error has kinks where the optimal table changes, so the start may still be better.

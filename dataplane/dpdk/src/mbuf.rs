@@ -319,7 +319,7 @@ impl SharedMbuf {
     /// # Errors
     /// `head` itself.
     #[inline]
-    pub fn behind(&mut self, head: Mbuf) -> Result<Mbuf, Mbuf> {
+    pub fn append_to(&mut self, head: Mbuf) -> Result<Mbuf, Mbuf> {
         if head.segments() != 1 || head.references() != 1 {
             return Err(head);
         }

@@ -126,7 +126,8 @@ fn a_shared_payload_lives_as_long_as_a_packet_ends_with_it() {
     let mut shared = SharedMbuf::new(packet(&pool, b"payload")).unwrap();
     // Two are announced, three come.
     shared.expect(2);
-    let mut chains: Vec<Mbuf> = (0..3u8).map(|i| shared.behind(packet(&pool, &[i, b':'])).unwrap()).collect();
+    let mut chains: Vec<Mbuf> =
+        (0..3u8).map(|i| shared.append_to(packet(&pool, &[i, b':'])).unwrap()).collect();
     drop(shared);
     assert_eq!(pool.available(), 252);
     let mut scratch = [0; 64];
@@ -144,7 +145,7 @@ fn a_shared_payload_lives_as_long_as_a_packet_ends_with_it() {
     let mut other = SharedMbuf::new(packet(&pool, b"more")).unwrap();
     // Five are announced, none comes.
     other.expect(5);
-    let chain = other.behind(chains.pop().unwrap()).unwrap_err();
+    let chain = other.append_to(chains.pop().unwrap()).unwrap_err();
     assert_eq!((chain.len(), other.data()), (9, b"more".as_slice()));
     drop((chain, other, chains));
     assert_eq!(pool.available(), 256);
@@ -172,7 +173,8 @@ fn batches_keep_their_order() {
 fn a_packet_that_was_received_becomes_an_empty_one_if_it_is_nobody_elses() {
     let pool = pool(256);
     let [(_a, _, mut tx), (_b, mut rx, _)] = joined(&pool);
-    let chain = SharedMbuf::new(packet(&pool, b"payload")).unwrap().behind(packet(&pool, b"head: ")).unwrap();
+    let chain =
+        SharedMbuf::new(packet(&pool, b"payload")).unwrap().append_to(packet(&pool, b"head: ")).unwrap();
     send_one(&mut tx, packet(&pool, b"alone"));
     let wanted = packet(&pool, b"wanted");
     let again = wanted.share().unwrap();
@@ -387,7 +389,7 @@ fn nothing_leaks_in_ten_million_packets() {
             while !out.is_full() {
                 let mut head = pool.take().unwrap();
                 head.append(42).unwrap()[0] = round as u8;
-                out.push(payload.behind(head).unwrap()).unwrap();
+                out.push(payload.append_to(head).unwrap()).unwrap();
             }
         } else {
             assert!(pool.fill(&mut out));

@@ -19,7 +19,7 @@ pub fn fills(credit: u32, ports: usize) -> usize {
 
 /// The credit with which a member fills no more than `each` of any port, but at least [`LEAST_CREDIT`].
 #[must_use]
-pub fn within(each: usize, ports: usize) -> u32 {
+pub fn largest(each: usize, ports: usize) -> u32 {
     let block = usize::from(Shard::BLOCK);
     let fits = |credit: &usize| fills(*credit as u32, ports) <= each;
     let whole = (1..=each / block).rev().map(|blocks| blocks * block * ports).find(fits);
@@ -69,7 +69,7 @@ impl Room {
         let even = self.packets as usize * senders as usize / planned.max(members) as usize;
         let limit = free.saturating_sub(kept).min(even.max(free / 2));
         let useful = useful.max(LEAST_CREDIT);
-        within(limit / senders.max(1) as usize, ports).min(useful)
+        largest(limit / senders.max(1) as usize, ports).min(useful)
     }
 }
 

@@ -248,7 +248,7 @@ impl ServerConfig {
         let senders = |job: &JobSetup| usize::from(job.config.workers) + usize::from(job.root.is_some());
         let all: usize = self.jobs.iter().map(senders).sum();
         let ports = usize::from(self.shards) * usize::from(self.shares.servers() - self.spares);
-        let credit = credit::within(room / all.max(1), ports);
+        let credit = credit::largest(room / all.max(1), ports);
         for job in &mut self.jobs {
             job.welcome.credit = credit;
             if let Some(sizes) = &mut job.sizes {

@@ -224,7 +224,7 @@ impl ServerOptions {
             fs::read_to_string(path).map_err(|cause| ConfigError::Read { path: path.to_owned(), cause })?;
         let mut options = ServerOptions::parse(&text)?;
         if let Some(tls) = options.p4runtime.as_mut().and_then(|p4runtime| p4runtime.tls.as_mut()) {
-            tls.within(path.parent().unwrap_or(Path::new(".")));
+            tls.resolve(path.parent().unwrap_or(Path::new(".")));
         }
         Ok(options)
     }

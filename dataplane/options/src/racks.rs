@@ -177,7 +177,7 @@ impl Layout {
     }
 
     /// What a server that stands so tells its members of a job of these racks.
-    fn told(&self, standing: Standing, welcome: &Welcome) -> Welcome {
+    fn welcome_of_members(&self, standing: Standing, welcome: &Welcome) -> Welcome {
         let (members, quorum) = self.members(standing);
         let first: u16 = match standing {
             Standing::Top => 0,
@@ -205,10 +205,12 @@ impl Layout {
     pub fn welcome(&self, standing: Standing, welcome: &Welcome) -> (Welcome, Option<Root>) {
         let root = match standing {
             Standing::Top => None,
-            Standing::Rack(rack, at) => {
-                Some(Root { at, rack: WorkerId(rack), welcome: self.told(Standing::Top, welcome) })
-            }
+            Standing::Rack(rack, at) => Some(Root {
+                at,
+                rack: WorkerId(rack),
+                welcome: self.welcome_of_members(Standing::Top, welcome),
+            }),
         };
-        (self.told(standing, welcome), root)
+        (self.welcome_of_members(standing, welcome), root)
     }
 }

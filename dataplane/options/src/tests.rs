@@ -257,7 +257,7 @@ fn sessions_of_each_size_have_a_table_of_their_own() {
         let alone = check(&SMALL.replace("workers = 4", &format!("workers = {workers}"))).unwrap();
         assert_eq!(alone.jobs[0].welcome.tables.first().values, table.values);
     }
-    assert!(tables.len() > 5 && sizes.of(17).unwrap().1 == job.welcome && sizes.of(2).is_none());
+    assert!(tables.len() > 5 && sizes.size(17).unwrap().1 == job.welcome && sizes.size(2).is_none());
     // One number says both; a table that is given is that of all.
     assert!(check(&some("min_workers = 4\nmax_workers = 4")).unwrap().jobs[0].sizes.is_none());
     let one = check(&some("max_workers = 4\ngranularity = 30\nfraction = 0.03125")).unwrap();

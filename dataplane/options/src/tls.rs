@@ -63,7 +63,7 @@ impl TlsOptions {
     }
 
     /// Takes paths as relative to the folder of the file that they are written in.
-    pub(crate) fn within(&mut self, folder: &Path) {
+    pub(crate) fn resolve(&mut self, folder: &Path) {
         for path in [&mut self.cert, &mut self.key, &mut self.client_ca].into_iter().flatten() {
             *path = folder.join(&*path);
         }

@@ -186,7 +186,7 @@ impl Control {
             for action in sends {
                 if let Action::Send(to, bytes) = action {
                     // Others are answered where they asked: the shards know.
-                    let from = packet.at().filter(|_| to == packet.from());
+                    let from = packet.destination().filter(|_| to == packet.from());
                     self.send(now, from, to, bytes);
                 }
             }

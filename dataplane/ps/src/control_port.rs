@@ -41,7 +41,7 @@ impl ControlPacket {
 
     /// This host's address that it was sent to, if that is known.
     #[must_use]
-    pub fn at(&self) -> Option<IpAddr> {
+    pub fn destination(&self) -> Option<IpAddr> {
         self.at
     }
 

@@ -43,7 +43,8 @@ mod p4runtime;
 mod p4runtime;
 mod ports;
 pub mod report;
-#[cfg_attr(not(feature = "p4runtime"), allow(dead_code, unused_imports))] // What only a controller writes and reads.
+#[cfg_attr(not(feature = "p4runtime"), allow(dead_code, unused_imports))]
+// What only a controller writes and reads.
 mod rows;
 mod server;
 mod shard;

@@ -139,7 +139,7 @@ mod tests {
     use std::time::Duration;
     use thc_transport::IoStats;
 
-    fn at(port: u16) -> Endpoint {
+    fn endpoint(port: u16) -> Endpoint {
         Endpoint::udp(SocketAddr::from((Ipv4Addr::LOCALHOST, port)))
     }
 
@@ -181,11 +181,11 @@ mod tests {
     #[test]
     fn equal_packets_become_one_run() {
         let (mut outbox, mut io) = (Outbox::new(), Recorder::default());
-        let group = [at(1), at(2)];
+        let group = [endpoint(1), endpoint(2)];
         for value in 0..3 {
             outbox.multicast(JobId(1), &group, Ecn::NotEct, &[value; 4]);
-            outbox.unicast(at(2), Ecn::NotEct, &[10 + value; 4]);
-            outbox.unicast(at(1), Ecn::NotEct, &[20 + value; 2]);
+            outbox.unicast(endpoint(2), Ecn::NotEct, &[10 + value; 4]);
+            outbox.unicast(endpoint(1), Ecn::NotEct, &[20 + value; 2]);
         }
         assert!(!outbox.is_empty());
         outbox.flush(&mut io, &mut no_failure);
@@ -199,10 +199,10 @@ mod tests {
     #[test]
     fn jobs_and_changed_members_do_not_mix() {
         let (mut outbox, mut io) = (Outbox::new(), Recorder::default());
-        outbox.multicast(JobId(1), &[at(1)], Ecn::NotEct, &[1]);
-        outbox.multicast(JobId(2), &[at(2)], Ecn::NotEct, &[2]);
+        outbox.multicast(JobId(1), &[endpoint(1)], Ecn::NotEct, &[1]);
+        outbox.multicast(JobId(2), &[endpoint(2)], Ecn::NotEct, &[2]);
         outbox.flush(&mut io, &mut no_failure);
-        outbox.multicast(JobId(1), &[at(3)], Ecn::NotEct, &[3]);
+        outbox.multicast(JobId(1), &[endpoint(3)], Ecn::NotEct, &[3]);
         outbox.flush(&mut io, &mut no_failure);
         assert_eq!(io.runs, [(1, vec![1], 1), (2, vec![2], 1), (3, vec![3], 1)]);
     }
@@ -210,9 +210,9 @@ mod tests {
     #[test]
     fn a_receiver_that_fails_does_not_hide_those_behind_it() {
         let (mut outbox, mut io) = (Outbox::new(), Recorder::default());
-        outbox.multicast(JobId(1), &[at(13), at(2)], Ecn::NotEct, &[1, 1]);
-        outbox.multicast(JobId(1), &[at(13), at(2)], Ecn::NotEct, &[2, 2]);
-        outbox.unicast(at(13), Ecn::NotEct, &[3; 5]);
+        outbox.multicast(JobId(1), &[endpoint(13), endpoint(2)], Ecn::NotEct, &[1, 1]);
+        outbox.multicast(JobId(1), &[endpoint(13), endpoint(2)], Ecn::NotEct, &[2, 2]);
+        outbox.unicast(endpoint(13), Ecn::NotEct, &[3; 5]);
         let mut failures = Vec::new();
         outbox.flush(&mut io, &mut |failure| failures.push((failure.to.port(), failure.datagrams)));
         assert_eq!(failures, [(13, 2), (13, 1)]);
@@ -224,7 +224,7 @@ mod tests {
         let (mut outbox, mut io) = (Outbox::new(), Recorder::default());
         for burst in 0..100u16 {
             for worker in 0..8 {
-                outbox.unicast(at(100 + (burst + worker) % 50), Ecn::NotEct, &[0; 40]);
+                outbox.unicast(endpoint(100 + (burst + worker) % 50), Ecn::NotEct, &[0; 40]);
             }
             outbox.flush(&mut io, &mut no_failure);
         }

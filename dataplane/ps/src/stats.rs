@@ -182,7 +182,7 @@ impl ServerStats {
         }
         let jobs = summaries.iter().map(|job| {
             let merged = merged(shards, job.index);
-            JobStats::of(job.workers, job.quorum, job.job, job.view, merged.as_ref())
+            JobStats::gather(job.workers, job.quorum, job.job, job.view, merged.as_ref())
         });
         ServerStats {
             listen,
@@ -235,7 +235,7 @@ impl NetworkStats {
 }
 
 impl JobStats {
-    fn of(
+    fn gather(
         workers: u8,
         quorum: u8,
         job: JobId,

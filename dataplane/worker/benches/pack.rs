@@ -167,7 +167,7 @@ impl Rig {
     }
 
     /// Nanoseconds to send it.
-    fn sent(&mut self) -> f64 {
+    fn time_send(&mut self) -> f64 {
         self.work.copy_from_slice(&self.rotated);
         let now = Duration::ZERO;
         let choice = Choice::Table(TableId(1));
@@ -244,12 +244,12 @@ fn main() {
     let mut packed = vec![0; D / 2];
     rig.alone(&mut packed);
     rig.out.packed = Some(Vec::with_capacity(D / 2));
-    rig.sent();
+    rig.time_send();
     assert!(rig.out.packed.take().unwrap() == packed, "sent other indices than packed alone");
     let (mut alone, mut sent) = (Vec::new(), Vec::new());
     for _ in 0..turns {
         alone.push(rig.alone(&mut packed));
-        sent.push(rig.sent());
+        sent.push(rig.time_send());
     }
     let stats = rig.out.io.stats();
     let expected = (turns as u64 + 1) * (D / N + 1) as u64;

@@ -63,7 +63,7 @@ pub struct Server {
 
 impl Server {
     /// Of a server, or a share of one.
-    pub fn of(totals: &ServerStats) -> Self {
+    pub fn from_totals(totals: &ServerStats) -> Self {
         let dropped: u64 =
             totals.jobs.iter().flat_map(|job| &job.members).map(|member| member.dropped()).sum();
         Self {

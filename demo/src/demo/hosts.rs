@@ -41,17 +41,17 @@ impl Hosts {
 
     /// The same command on the server's host.
     pub fn on_server(&self, command: &Command) -> Command {
-        on(self.network.host(0), command)
+        wrap(self.network.host(0), command)
     }
 
     /// The same command on a worker's host.
     pub fn on_worker(&self, worker: u8, command: &Command) -> Command {
-        on(self.network.host(usize::from(worker) + 1), command)
+        wrap(self.network.host(usize::from(worker) + 1), command)
     }
 }
 
 /// The same command on a host, with what it adds to the environment.
-pub fn on(host: &Host, command: &Command) -> Command {
+pub fn wrap(host: &Host, command: &Command) -> Command {
     let mut there = host.command(Path::new(command.get_program()));
     there.args(command.get_args());
     for (name, value) in command.get_envs() {

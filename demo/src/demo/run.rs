@@ -259,7 +259,7 @@ fn compressed(
         all.add(&one);
         all
     });
-    let totals = totals.as_ref().map(Server::of).or(beside);
+    let totals = totals.as_ref().map(Server::from_totals).or(beside);
     if totals.is_none() && site.is_none() {
         return Err(Error::NoTotals);
     }

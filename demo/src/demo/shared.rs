@@ -100,7 +100,7 @@ impl GradientSource for SharedMean<'_> {
     }
 
     fn server(&self) -> Option<Server> {
-        self.share.as_ref().map(|share| Server::of(&share.stats()))
+        self.share.as_ref().map(|share| Server::from_totals(&share.stats()))
     }
 }
 
@@ -113,7 +113,9 @@ pub fn run(order: &WorkerPlan) -> Result<()> {
         (None, None) => Backend::Udp,
     };
     let config = match &order.controller {
-        Some(url) => GroupConfig { controller: Some(controller(url, order.worker)?), io, ..GroupConfig::default() },
+        Some(url) => {
+            GroupConfig { controller: Some(controller(url, order.worker)?), io, ..GroupConfig::default() }
+        }
         None => {
             let usual = GroupConfig::default();
             GroupConfig {

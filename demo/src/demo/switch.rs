@@ -128,6 +128,6 @@ impl Site {
 
     /// The same command on a worker's host.
     pub fn on_host(&self, worker: u8, command: &Command) -> Command {
-        hosts::on(self.network.host(usize::from(worker)), command)
+        hosts::wrap(self.network.host(usize::from(worker)), command)
     }
 }

@@ -112,7 +112,7 @@ impl Admissions {
 
     /// Where the pass of a packet is, if it has one.
     #[inline(always)]
-    pub fn at(&self, head: &[u8; HEADER_LEN]) -> &Admission {
+    pub fn get(&self, head: &[u8; HEADER_LEN]) -> &Admission {
         &self.0[usize::from(head[6]) % MAX_WORKERS]
     }
 

@@ -160,7 +160,7 @@ impl<K: Kernels> Aggregator<K> {
     #[inline]
     pub fn expect(&self, packet: &[u8]) {
         let Some(head) = packet.first_chunk().filter(|_| self.far) else { return };
-        let pass = self.admissions.at(head);
+        let pass = self.admissions.get(head);
         if let Some(Some(job)) = self.jobs.get(pass.place as usize) {
             job.slots.expect::<K>(Header::place_of(head).1);
         }
@@ -178,7 +178,7 @@ impl<K: Kernels> Aggregator<K> {
         let Some((head, payload)) = packet.split_first_chunk() else {
             return self.counters.drop(DropReason::Short);
         };
-        if !self.admissions.at(head).fits(from, head, packet.len()) {
+        if !self.admissions.get(head).fits(from, head, packet.len()) {
             if let Some(outcome) = self.relay(from, ecn, packet, sink) {
                 return outcome;
             }
@@ -188,7 +188,7 @@ impl<K: Kernels> Aggregator<K> {
             }
         }
         let Aggregator { admissions, jobs, .. } = self;
-        let pass = admissions.at(head);
+        let pass = admissions.get(head);
         // A pass is of a job that is here.
         let Some(Some(job)) = jobs.get_mut(pass.place as usize) else {
             return Outcome::Dropped(DropReason::Job);

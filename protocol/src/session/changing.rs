@@ -24,7 +24,7 @@ impl JobState {
     /// Whether the job is to change, and these are as many as its sessions may be then, in seats that it has.
     fn next_fits(&self, seats: impl ExactSizeIterator<Item = u8>) -> Option<&StaticJob> {
         let next = self.next.as_ref()?;
-        next.sizes.as_ref()?.of(seats.len() as u8)?;
+        next.sizes.as_ref()?.size(seats.len() as u8)?;
         let mut seats = seats;
         seats.all(|seat| seat < next.config.workers).then_some(next)
     }
@@ -68,7 +68,7 @@ impl JobState {
         };
         let claims = join.session != Cookie(0);
         let Some(sizes) = self.job.sizes.clone() else { return Vec::new() };
-        if header.num_workers != 0 && sizes.of(header.num_workers).is_none() {
+        if header.num_workers != 0 && sizes.size(header.num_workers).is_none() {
             return refuse_for(RefuseReason::Size, worker);
         }
         if self.ended.as_ref().is_some_and(|ended| claims && ended.session == join.session) {
@@ -136,7 +136,7 @@ impl JobState {
                 arrival.since = present.since;
             }
         }
-        let theirs = roster.all().find(|&(seat, present)| {
+        let theirs = roster.present().find(|&(seat, present)| {
             let both = (join.definitions, present.definitions);
             seat != worker.0 && both.0 != 0 && both.1 != 0 && both.0 != both.1
         });
@@ -291,7 +291,7 @@ impl JobState {
         }
         let Some(sizes) = self.job.sizes.clone() else { return Vec::new() };
         all.truncate(sizes.most().into());
-        let Some((config, _)) = sizes.of(all.len() as u8) else { return Vec::new() };
+        let Some((config, _)) = sizes.size(all.len() as u8) else { return Vec::new() };
         let session = goes_on.unwrap_or_else(|| fresh(self.job.config.cookie, random));
         let ran = self.session.replace(session).is_some();
         self.ended = None;

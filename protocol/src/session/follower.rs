@@ -68,7 +68,7 @@ impl JobState {
         }
         let ran = self.session.replace(join.session).is_some();
         self.ended = None;
-        let config = self.job.sizes.as_ref().and_then(|sizes| sizes.of(workers)).map(|(config, _)| config);
+        let config = self.job.sizes.as_ref().and_then(|sizes| sizes.size(workers)).map(|(config, _)| config);
         let config = config.unwrap_or(&self.job.config).clone();
         let config = JobConfig { cookie: join.session, ..config };
         let members = (0u8..).map(WorkerId).zip(&self.present);

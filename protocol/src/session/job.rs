@@ -201,13 +201,13 @@ impl JobState {
     pub(super) fn shape(&self) -> (&JobConfig, &Welcome) {
         let sizes = self.job.sizes.as_deref();
         let workers = self.roster.as_ref().map_or(0, |roster| roster.size);
-        let found = sizes.and_then(|sizes| sizes.of(workers));
+        let found = sizes.and_then(|sizes| sizes.size(workers));
         found.map_or((&self.job.config, &self.job.welcome), |(config, welcome)| (config, welcome))
     }
 
     /// What a session of so many workers is told; the job's where there is none.
     pub(super) fn welcome_of(&self, workers: u8) -> &Welcome {
-        let found = self.job.sizes.as_deref().and_then(|sizes| sizes.of(workers));
+        let found = self.job.sizes.as_deref().and_then(|sizes| sizes.size(workers));
         found.map_or(&self.job.welcome, |(_, welcome)| welcome)
     }
 

@@ -105,11 +105,11 @@ impl Joiners {
             .take(self.homes)
             .enumerate()
             .find_map(late)
-            .map(|(share, error)| self.at(share, error))
+            .map(|(share, error)| self.locate(share, error))
     }
 
     /// An error of a share, with where that is.
-    fn at(&self, share: usize, error: JoinError) -> JoinError {
+    fn locate(&self, share: usize, error: JoinError) -> JoinError {
         let Some(&at) = self.shares().get(share).filter(|_| share > 0) else { return error };
         match error {
             JoinError::Silent { waited } => JoinError::ShareSilent { share, at, waited },
@@ -179,7 +179,7 @@ impl Joiners {
                 let at = *self.shares().get(share)?;
                 Some(JoinEvent::Failed(JoinError::ShareDiffers { share, at, change }))
             }
-            JoinEvent::Failed(error) => Some(JoinEvent::Failed(self.at(share, error))),
+            JoinEvent::Failed(error) => Some(JoinEvent::Failed(self.locate(share, error))),
             event => Some(event),
         }
     }

@@ -125,7 +125,7 @@ impl JobState {
     fn welcomed(&mut self, says: &Welcome) -> Vec<Action> {
         let Some(upper) = &mut self.upper else { return Vec::new() };
         let expected = Welcome { shards: says.shards, ..upper.root.welcome };
-        if let Some(change) = Change::between(&expected, says) {
+        if let Some(change) = Change::compare(&expected, says) {
             return self.differs(change);
         }
         upper.root.welcome.shards = says.shards;

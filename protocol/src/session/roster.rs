@@ -86,14 +86,14 @@ impl Roster {
     }
 
     /// Everybody who is here, by seat.
-    pub fn all(&self) -> impl Iterator<Item = (u8, &Present)> {
+    pub fn present(&self) -> impl Iterator<Item = (u8, &Present)> {
         let members = self.members.iter().map(|(&seat, member)| (seat, &member.present));
         members.chain(self.waiting.iter().map(|(&seat, waiting)| (seat, &waiting.present)))
     }
 
     /// Whether somebody who is here sends from there.
     pub fn knows(&self, addr: SocketAddr) -> bool {
-        self.all().any(|(_, present)| present.addr == addr)
+        self.present().any(|(_, present)| present.addr == addr)
     }
 
     /// The members, by seat.

@@ -66,7 +66,7 @@ impl Sizes {
 
     /// What a session of so many is like.
     #[must_use]
-    pub fn of(&self, workers: u8) -> Option<&(JobConfig, Welcome)> {
+    pub fn size(&self, workers: u8) -> Option<&(JobConfig, Welcome)> {
         self.shapes.iter().find(|(config, _)| config.workers == workers)
     }
 }

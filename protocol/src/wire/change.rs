@@ -88,7 +88,7 @@ pub struct Change {
 impl Change {
     /// How `is` differs from `was`; `None` if a session of the one may go on as one of the other.
     #[must_use]
-    pub fn between(was: &Welcome, is: &Welcome) -> Option<Change> {
+    pub fn compare(was: &Welcome, is: &Welcome) -> Option<Change> {
         let both = fields(was).into_iter().zip(fields(is));
         let mut differ = both.filter(|(a, b)| a.1 != b.1);
         let (before, after) = differ.next()?;

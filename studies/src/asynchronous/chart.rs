@@ -27,7 +27,7 @@ type Part<'a> = (&'a str, fn(&Outcome) -> f64);
 type Drawn = std::result::Result<(), Box<dyn std::error::Error>>;
 type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
 
-fn told(path: &Path, drawn: Drawn) -> Result<()> {
+fn plot_error(path: &Path, drawn: Drawn) -> Result<()> {
     drawn.map_err(|reason| Error::Plot { path: path.to_owned(), reason: reason.to_string() })
 }
 
@@ -54,7 +54,7 @@ pub fn of_comparison(path: &Path, comparison: &Comparison) -> Result<()> {
         root.present()?;
         Ok(())
     };
-    told(path, draw())
+    plot_error(path, draw())
 }
 
 fn reached(outcome: &Outcome, value: f64) -> f64 {
@@ -168,7 +168,7 @@ pub fn of_study(path: &Path, study: &Study) -> Result<()> {
         root.present()?;
         Ok(())
     };
-    told(path, draw())
+    plot_error(path, draw())
 }
 
 /// Curves over a logarithmic axis; what is not above zero has no place on it.

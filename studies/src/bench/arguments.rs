@@ -109,7 +109,7 @@ impl BenchArgs {
     /// Measures, draws and reports.
     pub fn run(&self) -> Result<()> {
         match &self.what {
-            What::Allreduce(args) => report::show(args, &run::all(args)?),
+            What::Allreduce(args) => report::show(args, &run::measure(args)?),
             What::Fairness(args) => args.run(),
         }
     }

@@ -18,7 +18,7 @@ const COLOURS: [RGBColor; 6] = [
 const GREY: RGBColor = RGBColor(120, 120, 120);
 
 /// The picture's text.
-pub fn of(found: &[Measured]) -> Result<String> {
+pub fn draw(found: &[Measured]) -> Result<String> {
     let sizes: std::collections::BTreeSet<u64> = found.iter().map(|measured| measured.bytes).collect();
     let by_size = sizes.len() > 1;
     let x = |measured: &Measured| {

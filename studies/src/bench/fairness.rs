@@ -162,10 +162,10 @@ impl FairnessArgs {
         let before = network.queues(workers).map_err(no)?;
         let answers = crew.ask("go")?;
         let after = network.queues(workers).map_err(no)?;
-        Ok(self.found(bits, &answers, &before, &after))
+        Ok(self.evaluate(bits, &answers, &before, &after))
     }
 
-    fn found(&self, bits: u64, answers: &[Value], before: &[Queue], after: &[Queue]) -> Fairness {
+    fn evaluate(&self, bits: u64, answers: &[Value], before: &[Queue], after: &[Queue]) -> Fairness {
         let of_jobs = || answers.chunks(self.workers.into());
         let latest = |of: &[Value], key| of.iter().map(|answer| nanos(answer, key)).max().unwrap_or(0);
         let began = latest(answers, "began");

@@ -134,7 +134,7 @@ impl Measured {
 /// Draws if that is wanted, and prints.
 pub fn show(args: &AllreduceArgs, found: &[Measured]) -> Result<()> {
     if let Some(path) = &args.plot {
-        let text = chart::of(found)?;
+        let text = chart::draw(found)?;
         std::fs::write(path, text).map_err(|source| Error::File { path: path.clone(), source })?;
     }
     let text = if args.json {
@@ -198,6 +198,6 @@ mod tests {
         ] {
             assert!((fields[key].as_f64().unwrap() - value).abs() < 1e-9, "{key}: {fields}");
         }
-        assert!(chart::of(&[measured]).unwrap().contains("colocated"));
+        assert!(chart::draw(&[measured]).unwrap().contains("colocated"));
     }
 }

@@ -83,7 +83,7 @@ pub fn bytes(bytes: u64) -> String {
 }
 
 /// Measures all settings.
-pub fn all(args: &AllreduceArgs) -> Result<Vec<Measured>> {
+pub fn measure(args: &AllreduceArgs) -> Result<Vec<Measured>> {
     let interrupted = Arc::new(AtomicBool::new(false));
     for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
         signal_hook::flag::register(signal, Arc::clone(&interrupted)).map_err(Error::Process)?;
@@ -235,7 +235,7 @@ fn one(
             0 => ("the server".to_owned(), Role::Top),
             rack => (format!("rack {}", rack - 1), Role::Rack(rack - 1, own_hosts[0])),
         };
-        let core = cores.of(n + place);
+        let core = cores.core(n + place);
         let part = Part { server: Some(server(args, setting, cookie, at, role)), worker: None, core };
         let mut command = site.command(n + place, &program);
         command.arg("bench-part");
@@ -273,7 +273,7 @@ fn one(
             threads: args.threads,
             feedback: args.feedback,
         };
-        let part = Part { server: share, worker: Some(worker), core: cores.of(own) };
+        let part = Part { server: share, worker: Some(worker), core: cores.core(own) };
         let mut command = site.command(own, &program);
         command.arg("bench-part");
         let name = if setting.jobs > 1 { format!(" of job {job}") } else { String::new() };
@@ -328,7 +328,7 @@ fn repetition(crew: &mut Crew, servers: &mut Crew, calls: u32) -> Result<Turn> {
     let before = cpu(crew)? + cpu(servers)?;
     let answers = crew.ask("go")?;
     let used = cpu(crew)? + cpu(servers)? - before;
-    Ok(Turn::of(&answers, calls, used))
+    Ok(Turn::evaluate(&answers, calls, used))
 }
 
 /// CPU seconds of all processes of a crew so far.
@@ -349,7 +349,7 @@ impl Cores {
     }
 
     /// That of a host's process.
-    fn of(&self, host: usize) -> Option<usize> {
+    fn core(&self, host: usize) -> Option<usize> {
         self.0.get(host.checked_rem(self.0.len())?).copied()
     }
 }
@@ -359,7 +359,7 @@ fn number(of: &Value, key: &str) -> f64 {
 }
 
 impl Turn {
-    fn of(answers: &[Value], calls: u32, cpu: f64) -> Self {
+    fn evaluate(answers: &[Value], calls: u32, cpu: f64) -> Self {
         let latest = |key: &str| answers.iter().filter_map(|answer| answer[key].as_u64()).max().unwrap_or(0);
         let sum = |key: &str| answers.iter().map(|answer| number(answer, key)).sum::<f64>();
         let calls = f64::from(calls);
@@ -409,7 +409,7 @@ fn gloo(
             "environment": environment,
             "coordinates": setting.bytes / 4,
             "calls": calls,
-            "core": cores.of(rank.into()),
+            "core": cores.core(rank.into()),
         });
         let mut command = site.command(rank.into(), &python);
         command.args(["-c", GLOO]).env("OMP_NUM_THREADS", "1");
@@ -432,9 +432,9 @@ mod tests {
     #[test]
     fn hosts_share_cores_in_turn() {
         let cores = Cores(vec![2, 5]);
-        assert_eq!([0, 1, 2, 3].map(|host| cores.of(host)), [Some(2), Some(5), Some(2), Some(5)]);
-        assert_eq!(Cores::new(false).unwrap().of(3), None);
-        assert!(Cores::new(true).unwrap().of(0).is_some());
+        assert_eq!([0, 1, 2, 3].map(|host| cores.core(host)), [Some(2), Some(5), Some(2), Some(5)]);
+        assert_eq!(Cores::new(false).unwrap().core(3), None);
+        assert!(Cores::new(true).unwrap().core(0).is_some());
     }
 
     #[test]
@@ -443,7 +443,7 @@ mod tests {
             json!({ "began": 1_000, "ended": 9_000, "again": 2 }),
             json!({ "began": 3_000, "ended": 8_000, "again": 0 }),
         ];
-        let turn = Turn::of(&answers, 2, 4.0);
+        let turn = Turn::evaluate(&answers, 2, 4.0);
         assert!((turn.seconds - 3e-6).abs() < 1e-12 && (turn.cpu - 2.0).abs() < 1e-12);
         assert!((turn.again - 1.0).abs() < 1e-12);
     }

@@ -8,7 +8,7 @@ use super::chart::{Axis, Mark, PUBLISHED};
 use super::dots::{DotPlot, Kind, Row};
 use super::figure::{Figure, Picture, Table, short};
 use super::gradients::Source;
-use super::measure::{Measured, Setting, all};
+use super::measure::{Measured, Setting, measure};
 use super::run::Plan;
 use crate::error::Result;
 use thc_demo::distribution::Distribution;
@@ -38,7 +38,7 @@ fn columns(plan: &Plan, trials: u32) -> Result<Vec<Column>> {
     let drawn =
         |dimension| Source::Drawn { distribution: Distribution::Lognormal, dimension, seed: plan.seed };
     let measure = |source: &Source, setting: Setting, trials, name: &str| -> Result<Vec<Option<Measured>>> {
-        let found = all(source, &[setting], trials, plan.seed, (&plan.progress, name))?;
+        let found = measure(source, &[setting], trials, plan.seed, (&plan.progress, name))?;
         Ok(found.into_iter().next().unwrap_or_default())
     };
     let mut columns = vec![

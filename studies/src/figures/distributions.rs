@@ -129,8 +129,9 @@ pub fn figure(plan: &Plan) -> Result<Figure> {
         random.set_stream(i as u64);
         let found: Vec<(f64, f64, f64)> =
             (0..trials).map(|_| errors(family.sample(parameter, plan.dimension, &mut random))).collect();
-        let summary =
-            |part: fn(&(f64, f64, f64)) -> f64| Summary::of(&found.iter().map(part).collect::<Vec<_>>());
+        let summary = |part: fn(&(f64, f64, f64)) -> f64| {
+            Summary::summarize(&found.iter().map(part).collect::<Vec<_>>())
+        };
         let (top_k, tern_grad) = (summary(|e| e.0), summary(|e| e.1));
         Ok(Point { family, parameter, top_k, tern_grad, largest_over_rms: summary(|e| e.2) })
     })?;

@@ -39,7 +39,7 @@ pub struct Summary {
 
 impl Summary {
     /// Of at least one value.
-    pub fn of(values: &[f64]) -> Self {
+    pub fn summarize(values: &[f64]) -> Self {
         let count = values.len() as f64;
         let mean = values.iter().sum::<f64>() / count;
         let variance = values.iter().map(|v| (v - mean).powi(2)).sum::<f64>() / (count - 1.0);
@@ -94,13 +94,13 @@ fn one(entry: &Entry, setting: &Setting, vectors: &[Vec<f32>], truth: &[f64], se
     let rounds = f64::from(setting.rounds);
     let error: f64 = sum.iter().zip(truth).map(|(s, t)| (s / rounds - t).powi(2)).sum();
     let norm: f64 = truth.iter().map(|t| t * t).sum();
-    Ok(Measured { nmse: Summary::of(&[error / norm]), bits_up, bits_down })
+    Ok(Measured { nmse: Summary::summarize(&[error / norm]), bits_up, bits_down })
 }
 
 /// Measures all schemes of the catalogue in several settings, on the same vectors. `None` is for
 /// schemes that the setting does not suit: several rounds, for those whose results are not estimates of
 /// the mean of a round.
-pub fn all(
+pub fn measure(
     source: &Source,
     settings: &[Setting],
     trials: u32,
@@ -130,7 +130,7 @@ fn merge(trials: &[Vec<Option<Measured>>]) -> Vec<Option<Measured>> {
     let scheme = |i: usize| {
         let first = trials[0][i]?;
         let values: Vec<f64> = trials.iter().filter_map(|trial| trial[i]).map(|m| m.nmse.mean).collect();
-        Some(Measured { nmse: Summary::of(&values), ..first })
+        Some(Measured { nmse: Summary::summarize(&values), ..first })
     };
     (0..trials[0].len()).map(scheme).collect()
 }
@@ -143,10 +143,10 @@ mod tests {
 
     #[test]
     fn summaries() {
-        let summary = Summary::of(&[1.0, 2.0, 6.0]);
+        let summary = Summary::summarize(&[1.0, 2.0, 6.0]);
         assert_eq!((summary.mean, summary.min, summary.max, summary.trials), (3.0, 1.0, 6.0, 3));
         assert!((summary.standard_error.unwrap() - (7.0_f64 / 3.0).sqrt()).abs() < 1e-12);
-        assert_eq!(Summary::of(&[5.0]).standard_error, None);
+        assert_eq!(Summary::summarize(&[5.0]).standard_error, None);
     }
 
     #[test]
@@ -154,7 +154,7 @@ mod tests {
         let source = Source::Drawn { distribution: Distribution::Lognormal, dimension: 2048, seed: 3 };
         let setting = |workers, rounds| Setting { workers, vectors: Vectors::Independent, rounds };
         let settings = [setting(1, 1), setting(4, 1), setting(4, 5)];
-        let measure = || all(&source, &settings, 3, 1, (&Progress::new(true), "")).unwrap();
+        let measure = || measure(&source, &settings, 3, 1, (&Progress::new(true), "")).unwrap();
         let found = measure();
         assert_eq!(found, measure());
         assert_eq!(found.len(), 3);

@@ -6,7 +6,7 @@ use super::catalogue::{self, Entry};
 use super::chart::{Axis, Chart, Scale, Series};
 use super::figure::{Figure, Picture, Table, short};
 use super::gradients::Source;
-use super::measure::{Measured, Setting, all};
+use super::measure::{Measured, Setting, measure};
 use super::run::Plan;
 use crate::error::Result;
 use thc_demo::distribution::Distribution;
@@ -34,7 +34,7 @@ fn panels(plan: &Plan) -> Result<Vec<Panel>> {
     let panel = |key, title, subtitle, source: &Source, workers: Vec<u32>, vectors| -> Result<Panel> {
         let settings: Vec<Setting> =
             workers.iter().map(|workers| Setting { workers: *workers, vectors, rounds: 1 }).collect();
-        let measured = all(source, &settings, trials, plan.seed, (&plan.progress, title))?;
+        let measured = measure(source, &settings, trials, plan.seed, (&plan.progress, title))?;
         Ok(Panel { key, title, subtitle, workers, trials: source.trials(trials), measured })
     };
     let subtitle = format!("log-normal vectors of {dimension} coordinates, {trials} trials; dashed: biased");

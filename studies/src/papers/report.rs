@@ -36,7 +36,7 @@ const COLUMNS: [Column; 5] = [
 
 /// Mean and spread of a column.
 fn summary(found: &Found, column: fn(&Outcome) -> f64) -> Summary {
-    Summary::of(&found.outcomes.iter().map(column).collect::<Vec<f64>>())
+    Summary::summarize(&found.outcomes.iter().map(column).collect::<Vec<f64>>())
 }
 
 /// "1.23 ± 0.04", the spread being the standard deviation over seeds.

@@ -122,7 +122,7 @@ impl Party {
             return Err(SimulateError::worker(error.clone()));
         }
         let computed = self.engine.computed();
-        let computing = self.costs.of(&self.counted, &computed);
+        let computing = self.costs.elapsed(&self.counted, &computed);
         self.counted = computed;
         let (spent, runs) = self.engine.io_mut().end_turn();
         // A turn that computes has neither received nor sent anything before.

@@ -143,7 +143,7 @@ struct Need {
 }
 
 impl Need {
-    fn of(chip: Chip, workers: u16, rate: Rate, ports: u16) -> Self {
+    fn compute(chip: Chip, workers: u16, rate: Rate, ports: u16) -> Self {
         let bytes = u32::from(workers) * chip.data_bytes() + chip.result_bytes();
         let unevenness = chip.unevenness(workers, ports);
         let bits = f64::from(bytes) * 8.0 * unevenness;
@@ -188,7 +188,7 @@ impl RecirculationArgs {
         });
         let needs: Vec<Need> = cases
             .flat_map(|(chip, workers)| {
-                settings.rate.iter().map(move |&rate| Need::of(chip, workers, rate, ports))
+                settings.rate.iter().map(move |&rate| Need::compute(chip, workers, rate, ports))
             })
             .collect();
         if self.json {
@@ -249,7 +249,7 @@ mod tests {
     fn bytes_are_those_that_the_documentation_counts() {
         assert_eq!((Chip::Tofino2.data_bytes(), Chip::Tofino2.result_bytes()), (2380, 5280));
         assert_eq!((Chip::Tofino.data_bytes(), Chip::Tofino.result_bytes()), (5100, 10_048));
-        let of = |chip, workers| Need::of(chip, workers, Rate(100_000_000_000), 1);
+        let of = |chip, workers| Need::compute(chip, workers, Rate(100_000_000_000), 1);
         let needs = [(Chip::Tofino, 4), (Chip::Tofino, 16), (Chip::Tofino2, 4), (Chip::Tofino2, 64)];
         let bytes = needs.map(|(chip, workers)| of(chip, workers).bytes);
         assert_eq!(bytes, [30_448, 91_648, 14_800, 157_600]);
@@ -273,8 +273,8 @@ mod tests {
 
     #[test]
     fn the_ports_of_a_chip_are_links_and_loopback() {
-        assert!((Need::of(Chip::Tofino, 4, Rate(65_000_000_000), 1).link - 100.0).abs() < 1e-9);
-        let need = Need::of(Chip::Tofino, 16, Rate(65_000_000_000), 1);
+        assert!((Need::compute(Chip::Tofino, 4, Rate(65_000_000_000), 1).link - 100.0).abs() < 1e-9);
+        let need = Need::compute(Chip::Tofino, 16, Rate(65_000_000_000), 1);
         let all = 16.0 * 65e9 + need.loopback * 1e12;
         assert!((need.link / 65.0 - 6.4e12 / all).abs() < 1e-9, "{need:?}");
     }

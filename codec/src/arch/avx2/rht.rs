@@ -77,7 +77,7 @@ impl Vector for Floats {
     }
 
     #[inline(always)]
-    unsafe fn within(self, descending: bool) -> Self {
+    unsafe fn transform_lanes(self, descending: bool) -> Self {
         // SAFETY: the caller has AVX2.
         unsafe {
             let by4 = _mm256_setr_ps(1.0, 1.0, 1.0, 1.0, -1.0, -1.0, -1.0, -1.0);

@@ -75,7 +75,7 @@ impl Vector for Floats {
     }
 
     #[inline(always)]
-    unsafe fn within(self, descending: bool) -> Self {
+    unsafe fn transform_lanes(self, descending: bool) -> Self {
         // SAFETY: the caller has AVX-512.
         unsafe {
             let mut x = self.0;

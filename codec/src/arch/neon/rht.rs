@@ -68,7 +68,7 @@ impl Vector for Floats {
     }
 
     #[inline(always)]
-    unsafe fn within(self, descending: bool) -> Self {
+    unsafe fn transform_lanes(self, descending: bool) -> Self {
         // SAFETY: the caller has NEON; the arrays have four floats.
         unsafe {
             // −1 in the lanes that get the difference. A fused multiply-add with ±1 rounds once, so

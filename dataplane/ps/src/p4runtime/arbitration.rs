@@ -57,11 +57,11 @@ impl Arbitration {
         if election.is_some() && election >= self.highest {
             self.highest = election;
             self.primary = Some(client);
-            return Ok(self.all());
+            return Ok(self.notices());
         }
         if self.primary == Some(client) {
             self.primary = None;
-            return Ok(self.all());
+            return Ok(self.notices());
         }
         Ok(vec![self.notice(client)])
     }
@@ -73,7 +73,7 @@ impl Arbitration {
             return Vec::new();
         }
         self.primary = None;
-        self.all()
+        self.notices()
     }
 
     /// The primary controller.
@@ -110,7 +110,7 @@ impl Arbitration {
         Notice { client, standing }
     }
 
-    fn all(&self) -> Vec<Notice> {
+    fn notices(&self) -> Vec<Notice> {
         let mut all: Vec<Notice> = self.live.keys().map(|&client| self.notice(client)).collect();
         all.sort_by_key(|notice| notice.standing == Standing::Primary);
         all
@@ -122,7 +122,7 @@ impl Arbitration {
 mod tests {
     use super::*;
 
-    fn told(notices: &[Notice]) -> Vec<(ClientId, Standing)> {
+    fn standings(notices: &[Notice]) -> Vec<(ClientId, Standing)> {
         notices.iter().map(|notice| (notice.client, notice.standing)).collect()
     }
 
@@ -130,16 +130,16 @@ mod tests {
     fn the_highest_id_is_primary_and_all_hear_of_it() {
         use Standing::*;
         let mut it = Arbitration::default();
-        assert_eq!(told(&it.arbitrate(1, Some(5)).unwrap()), [(1, Primary)]);
-        assert_eq!(told(&it.arbitrate(2, Some(4)).unwrap()), [(2, Backup)]);
+        assert_eq!(standings(&it.arbitrate(1, Some(5)).unwrap()), [(1, Primary)]);
+        assert_eq!(standings(&it.arbitrate(2, Some(4)).unwrap()), [(2, Backup)]);
         assert!(it.may_write(Some(5)) && !it.may_write(Some(4)) && !it.may_write(None));
-        assert_eq!(told(&it.arbitrate(3, Some(6)).unwrap()), [(1, Backup), (2, Backup), (3, Primary)]);
+        assert_eq!(standings(&it.arbitrate(3, Some(6)).unwrap()), [(1, Backup), (2, Backup), (3, Primary)]);
         assert!(it.may_write(Some(6)) && !it.may_write(Some(5)));
         // The primary leaves: nobody takes its place by itself.
-        assert_eq!(told(&it.leave(3)), [(1, Vacant), (2, Vacant)]);
+        assert_eq!(standings(&it.leave(3)), [(1, Vacant), (2, Vacant)]);
         assert!(!it.may_write(Some(6)) && !it.may_write(Some(5)));
-        assert_eq!(told(&it.arbitrate(2, Some(5 << 64)).unwrap()), [(1, Backup), (2, Primary)]);
-        assert_eq!(told(&it.leave(1)), []);
+        assert_eq!(standings(&it.arbitrate(2, Some(5 << 64)).unwrap()), [(1, Backup), (2, Primary)]);
+        assert_eq!(standings(&it.leave(1)), []);
         assert_eq!(it.highest(), Some(5 << 64));
     }
 
@@ -149,8 +149,8 @@ mod tests {
         let mut it = Arbitration::default();
         it.arbitrate(1, Some(9)).unwrap();
         it.leave(1);
-        assert_eq!(told(&it.arbitrate(2, Some(8)).unwrap()), [(2, Vacant)]);
-        assert_eq!(told(&it.arbitrate(2, Some(9)).unwrap()), [(2, Primary)]);
+        assert_eq!(standings(&it.arbitrate(2, Some(8)).unwrap()), [(2, Vacant)]);
+        assert_eq!(standings(&it.arbitrate(2, Some(9)).unwrap()), [(2, Primary)]);
     }
 
     #[test]
@@ -159,8 +159,8 @@ mod tests {
         let mut it = Arbitration::default();
         it.arbitrate(1, Some(9)).unwrap();
         it.arbitrate(2, Some(8)).unwrap();
-        assert_eq!(told(&it.arbitrate(1, Some(7)).unwrap()), [(1, Vacant), (2, Vacant)]);
-        assert_eq!(told(&it.arbitrate(1, None).unwrap()), [(1, Vacant)]);
+        assert_eq!(standings(&it.arbitrate(1, Some(7)).unwrap()), [(1, Vacant), (2, Vacant)]);
+        assert_eq!(standings(&it.arbitrate(1, None).unwrap()), [(1, Vacant)]);
         assert_eq!(it.primary(), None);
     }
 

@@ -27,7 +27,7 @@ fn config(workers: u8) -> JobConfig {
     }
 }
 
-fn at(worker: u8) -> Endpoint {
+fn endpoint(worker: u8) -> Endpoint {
     Endpoint::udp(std::net::SocketAddr::from(([10, 0, 0, worker + 1], 4000)))
 }
 
@@ -36,7 +36,7 @@ fn session() -> Store {
     let mut store = Store::default();
     let rows = StaticRows::default();
     store.exchange(rows.table(TableId(3), &USUAL));
-    let members = [(WorkerId(0), at(0)), (WorkerId(1), at(1))];
+    let members = [(WorkerId(0), endpoint(0)), (WorkerId(1), endpoint(1))];
     for change in rows.session(2, 1, &config(2), &members) {
         store.exchange(change);
     }
@@ -51,7 +51,7 @@ fn changes(from: &View, to: &View) -> Changes {
     from.changes_to(to, &BTreeSet::new())
 }
 
-fn known() -> program::Known {
+fn tables() -> program::Known {
     Program::get().known
 }
 
@@ -66,7 +66,11 @@ fn a_session_is_what_its_rows_say() {
     let job = &view.jobs[&JOB];
     assert_eq!(job.config, config(2));
     assert_eq!((job.index, job.epoch, job.let_in()), (2, 1, 0b11));
-    let member = |worker| MemberView { from: Some(at(worker).addr), to: Some(at(worker).addr), copies: true };
+    let member = |worker| MemberView {
+        from: Some(endpoint(worker).addr),
+        to: Some(endpoint(worker).addr),
+        copies: true,
+    };
     assert_eq!(job.members, [member(0), member(1)]);
 }
 
@@ -78,16 +82,16 @@ fn only_what_changed_is_told() {
     let all = changes(&View::default(), &before);
     assert_eq!((all.gone.len(), all.unused.len(), all.tables.len(), all.jobs.len()), (0, 0, 1, 1));
     // A member moves: the job is told anew, its slots stay.
-    for change in StaticRows::default().member(JOB, WorkerId(1), at(9).addr) {
+    for change in StaticRows::default().member(JOB, WorkerId(1), endpoint(9).addr) {
         store.exchange(change);
     }
     let moved = changes(&before, &view(&store));
     assert_eq!((moved.gone.len(), moved.tables.len(), moved.jobs.len()), (0, 0, 1));
-    assert_eq!(moved.jobs[0].members[1].from, Some(at(9).addr));
+    assert_eq!(moved.jobs[0].members[1].from, Some(endpoint(9).addr));
     // Rows of nobody change nothing.
     let before = view(&store);
-    store.exchange(row(known().members, &[8, 1], Some(Entry::default())));
-    store.exchange(row(known().own_address, &[1, 1], Some(Entry::default())));
+    store.exchange(row(tables().members, &[8, 1], Some(Entry::default())));
+    store.exchange(row(tables().own_address, &[1, 1], Some(Entry::default())));
     store.exchange(RowChange::Group(77, Some(MulticastGroup::default())));
     assert!(changes(&before, &view(&store)).is_empty());
 }
@@ -96,13 +100,13 @@ fn only_what_changed_is_told() {
 fn another_epoch_or_another_shape_empties_the_slots() {
     let store = session();
     let before = view(&store);
-    let held = store.row(known().jobs, &[7]).unwrap();
+    let held = store.row(tables().jobs, &[7]).unwrap();
     let with = |name: &str, value: u128| {
         let (id, action) = Program::get().action("set_job").unwrap();
         let params = action.params.iter().zip(&held.params);
         let params = params.map(|(param, &held)| if param.name == name { value } else { held }).collect();
         let mut changed = store.clone();
-        changed.exchange(row(known().jobs, &[7], Some(Entry { action: id, params, ..Entry::default() })));
+        changed.exchange(row(tables().jobs, &[7], Some(Entry { action: id, params, ..Entry::default() })));
         changes(&before, &view(&changed))
     };
     for (name, value) in [("epoch", 2), ("cookie", 1), ("quorum", 1), ("workers", 3), ("data_slots", 32)] {
@@ -139,10 +143,10 @@ fn tables_come_and_go_under_a_job() {
     assert_eq!(checked(&store, &none), refused);
     assert_eq!(checked(&store, &BTreeSet::from([JOB])), Ok(()));
     assert_eq!(changes(&told, &view(&store)).tables, [(TableId(3), other)]);
-    store.exchange(row(known().lookup, &[3], None));
+    store.exchange(row(tables().lookup, &[3], None));
     assert_eq!(checked(&store, &none), refused);
     // Taken away from the job, its values may go, and come back only as they were.
-    store.exchange(row(known().job_tables, &[7, 3], None));
+    store.exchange(row(tables().job_tables, &[7, 3], None));
     assert_eq!(checked(&store, &none), Ok(()));
     let without = view(&store);
     assert_eq!(without.jobs[&JOB].config.tables, []);
@@ -153,24 +157,24 @@ fn tables_come_and_go_under_a_job() {
     store.exchange(held);
     assert_eq!(checked(&store, &none), Ok(()));
     // Without values a table is as good as not allowed.
-    store.exchange(row(known().lookup, &[3], None));
-    store.exchange(row(known().job_tables, &[7, 3], Some(Entry::default())));
+    store.exchange(row(tables().lookup, &[3], None));
+    store.exchange(row(tables().job_tables, &[7, 3], Some(Entry::default())));
     assert!(changes(&without, &view(&store)).is_empty());
 }
 
 #[test]
 fn members_addresses_and_groups_are_apart() {
     let mut store = session();
-    store.exchange(row(known().members, &[7, 0], None));
-    store.exchange(row(known().addresses, &[7, 1], None));
+    store.exchange(row(tables().members, &[7, 0], None));
+    store.exchange(row(tables().addresses, &[7, 1], None));
     let replica = |instance| Replica { port: 9, port_bytes: None, instance };
     store.exchange(RowChange::Group(
         3,
         Some(MulticastGroup { replicas: vec![replica(1)], ..MulticastGroup::default() }),
     ));
     let job = view(&store).jobs.remove(&JOB).unwrap();
-    assert_eq!(job.members[0], MemberView { from: None, to: Some(at(0).addr), copies: false });
-    assert_eq!(job.members[1], MemberView { from: Some(at(1).addr), to: None, copies: true });
+    assert_eq!(job.members[0], MemberView { from: None, to: Some(endpoint(0).addr), copies: false });
+    assert_eq!(job.members[1], MemberView { from: Some(endpoint(1).addr), to: None, copies: true });
     assert_eq!(job.let_in(), 0b10);
 }
 
@@ -182,7 +186,7 @@ fn the_end_of_a_session_takes_all_its_rows() {
     }
     let view = view(&store);
     assert!(view.jobs.is_empty());
-    assert_eq!(store.len(known().members) + store.len(known().addresses) + store.group_count(), 0);
+    assert_eq!(store.len(tables().members) + store.len(tables().addresses) + store.group_count(), 0);
     // Its table may serve the next session.
     assert_eq!(view.tables.len(), 1);
 }
@@ -211,7 +215,7 @@ fn rows_must_fit_together() {
     assert_eq!(checked(&store, limit), Ok(()));
     let entry =
         program.entry("set_job", &[("workers", 2), ("quorum", 3), ("data_slots", 2), ("norm_slots", 2)]);
-    store.exchange(row(known().jobs, &[9], Some(entry)));
+    store.exchange(row(tables().jobs, &[9], Some(entry)));
     let error = checked(&store, limit).unwrap_err();
     assert!(matches!(error, ConfigError::Quorum { job: JobId(9), quorum: 3, .. }), "{error}");
 }
@@ -225,13 +229,13 @@ fn only_kinds_with_a_row_go_to_the_control_plane() {
         store.exchange(change);
     }
     assert_eq!(kinds(&store), 7);
-    store.exchange(row(known().control_plane, &[0x21], None));
+    store.exchange(row(tables().control_plane, &[0x21], None));
     assert_eq!(kinds(&store), kind_bit(0x22) | kind_bit(0x23));
     assert_eq!((kind_bit(0x21), kind_bit(0x22), kind_bit(2)), (1, 2, 0));
 }
 
 #[test]
 fn no_entry_shows_its_parameters() {
-    let text = format!("{:?}", session().row(known().jobs, &[7]).unwrap());
+    let text = format!("{:?}", session().row(tables().jobs, &[7]).unwrap());
     assert!(!text.contains("5eed") && !text.contains(&0x5eed.to_string()), "{text}");
 }

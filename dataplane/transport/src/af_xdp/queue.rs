@@ -113,7 +113,8 @@ impl Queue {
         } else {
             flags.force_copy();
         }
-        let (fill_page, send_page) = RingPage::of(socket.as_raw_fd()).map_err(refused("look at rings"))?;
+        let (fill_page, send_page) =
+            RingPage::map_both(socket.as_raw_fd()).map_err(refused("look at rings"))?;
         super::ring_page::set_send_buffer(socket.as_raw_fd(), most * COPY)
             .map_err(refused("size buffers"))?;
         let (Some(receive), Some(send)) = (rings.rx_ring, rings.tx_ring) else {

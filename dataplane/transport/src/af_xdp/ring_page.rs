@@ -24,7 +24,7 @@ unsafe impl Send for RingPage {}
 
 impl RingPage {
     /// Those of a socket's fill ring and send ring, which must be there.
-    pub fn of(socket: RawFd) -> io::Result<(RingPage, RingPage)> {
+    pub fn map_both(socket: RawFd) -> io::Result<(RingPage, RingPage)> {
         let mut offsets = MaybeUninit::<libc::xdp_mmap_offsets>::zeroed();
         let mut len = size_of::<libc::xdp_mmap_offsets>() as libc::socklen_t;
         // SAFETY: the kernel writes no more than `len` bytes, which are there.

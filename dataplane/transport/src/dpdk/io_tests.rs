@@ -38,7 +38,7 @@ fn endpoint(config: &DpdkConfig) -> DpdkIo {
     Dpdk::open(config, 9000, 1).unwrap().into_endpoints().pop().unwrap()
 }
 
-fn at(host: u8) -> Peer {
+fn peer(host: u8) -> Peer {
     end(host, 9000).into()
 }
 
@@ -59,7 +59,7 @@ fn drain(io: &mut DpdkIo) -> Vec<(Peer, Vec<u8>)> {
 fn acquainted() -> (DpdkIo, DpdkIo) {
     let [one, other] = pair();
     let (mut a, mut b) = (endpoint(&config(1, &[one])), endpoint(&config(2, &[other])));
-    a.send_run(at(2), b"lost", 4).unwrap();
+    a.send_run(peer(2), b"lost", 4).unwrap();
     assert!(drain(&mut b).is_empty() && drain(&mut a).is_empty());
     (a, b)
 }
@@ -71,10 +71,10 @@ fn endpoints_find_each_other_by_arp() {
     assert_eq!(a.frame_counts().arp_asked, 2, "for the other, and for itself to tell who it is");
     assert_eq!(b.frame_counts().arp_answered, 1);
     // Whoever was asked knows who asked.
-    b.send_run(at(1), b"first", 5).unwrap();
-    assert_eq!(drain(&mut a), [(at(2), b"first".to_vec())]);
+    b.send_run(peer(1), b"first", 5).unwrap();
+    assert_eq!(drain(&mut a), [(peer(2), b"first".to_vec())]);
     let run: Vec<u8> = (0..200).collect();
-    a.send_run(at(2), &run, 64).unwrap();
+    a.send_run(peer(2), &run, 64).unwrap();
     let got = drain(&mut b);
     assert_eq!(got.iter().map(|(_, payload)| payload.len()).collect::<Vec<_>>(), [64, 64, 64, 8]);
     assert_eq!(got.into_iter().flat_map(|(_, payload)| payload).collect::<Vec<_>>(), run);
@@ -90,14 +90,14 @@ fn a_group_on_several_devices_gets_one_payload() {
     let mut server = endpoint(&config(1, &[one, two]));
     let mut workers = [endpoint(&config(2, &[first])), endpoint(&config(3, &[second]))];
     for worker in &mut workers {
-        worker.send_run(at(1), b"?", 1).unwrap();
+        worker.send_run(peer(1), b"?", 1).unwrap();
     }
     assert!(drain(&mut server).is_empty());
     let payloads: Vec<u8> = (0..3000).map(|i| (i / 11) as u8).collect();
-    server.send_run_to_all(&[at(2), at(3)], &payloads, 1000, 0).unwrap();
+    server.send_run_to_all(&[peer(2), peer(3)], &payloads, 1000, 0).unwrap();
     for worker in &mut workers {
         let got = drain(worker);
-        assert!(got.iter().all(|(from, _)| *from == at(1)));
+        assert!(got.iter().all(|(from, _)| *from == peer(1)));
         assert_eq!(got.into_iter().map(|(_, payload)| payload).collect::<Vec<_>>().concat(), payloads);
         assert_eq!(worker.frame_counts().joined, 3, "headers of their own, the payload shared");
         assert_eq!(worker.frame_counts().udp, 0);
@@ -110,7 +110,7 @@ fn a_group_on_several_devices_gets_one_payload() {
 #[test]
 fn answers_go_out_with_the_burst() {
     let (mut a, mut b) = acquainted();
-    a.send_run(at(2), b"abcdef", 2).unwrap();
+    a.send_run(peer(2), b"abcdef", 2).unwrap();
     assert!(b.poll());
     let answered = b.answer_burst(&mut |Origin { from, .. }: Origin, payload: &[u8], tx: &mut DpdkTx| {
         tx.send(from, payload, 0).unwrap();
@@ -130,7 +130,7 @@ fn headers_of_answers_go_into_what_was_received() {
     let (mut a, mut b) = acquainted();
     let heads = b.tx.heads.pool().clone();
     for round in 0..5u8 {
-        a.send_run(at(2), &[round; 40], 1).unwrap();
+        a.send_run(peer(2), &[round; 40], 1).unwrap();
         // Those of the burst before are at hand now.
         let before = heads.available();
         while b.poll() {
@@ -145,11 +145,11 @@ fn headers_of_answers_go_into_what_was_received() {
         assert!(if round == 0 { taken > 0 } else { taken <= thc_dpdk::BURST as u32 }, "{round}: {taken}");
         let got = drain(&mut a);
         assert_eq!(got.len(), 80);
-        assert!(got.iter().all(|(from, payload)| *from == at(2) && payload == &[round, b'!']));
+        assert!(got.iter().all(|(from, payload)| *from == peer(2) && payload == &[round, b'!']));
     }
     // More than are ever needed are not kept.
     for _ in 0..3 {
-        a.send_run(at(2), &[7; 200], 1).unwrap();
+        a.send_run(peer(2), &[7; 200], 1).unwrap();
         assert_eq!(drain(&mut b).len(), 200);
     }
     let held = b.tx.pool.packets() + a.tx.pool.packets() - b.tx.pool.available() - a.tx.pool.available();
@@ -161,7 +161,7 @@ fn a_neighbour_that_comes_back_with_another_address_is_found_again() {
     let [one, other] = pair();
     let mut a = endpoint(&config(1, &[one]));
     let mut b = endpoint(&config(2, std::slice::from_ref(&other)));
-    a.send_run(at(2), b"?", 1).unwrap();
+    a.send_run(peer(2), b"?", 1).unwrap();
     drain(&mut b);
     drain(&mut a);
     drop(b);
@@ -172,7 +172,7 @@ fn a_neighbour_that_comes_back_with_another_address_is_found_again() {
         target: (MacAddr([0; 6]), *end(2, 9000).ip()),
     };
     handle(&a.endpoint, &mut a.tx, 0, &news.emit(), Foreign::Arp);
-    a.send_run(at(2), b"again", 5).unwrap();
+    a.send_run(peer(2), b"again", 5).unwrap();
     let place = a.endpoint.neighbours.enter(*end(2, 9000).ip()).unwrap();
     let word = a.endpoint.neighbours.word(place);
     assert_eq!(crate::link::neighbours::Neighbours::reach(word), Some(Reach { mac: mac(77), device: 0 }));
@@ -188,9 +188,9 @@ fn fixed_neighbours_need_no_arp_and_gateways_carry_what_is_far() {
         ..config(1, &[one])
     });
     let mut b = endpoint(&config(2, &[other]));
-    a.send_run(at(2), b"near", 4).unwrap();
+    a.send_run(peer(2), b"near", 4).unwrap();
     a.send_run("192.0.2.1:5".parse().unwrap(), b"far", 3).unwrap();
-    assert_eq!(drain(&mut b), [(at(1), b"near".to_vec())]);
+    assert_eq!(drain(&mut b), [(peer(1), b"near".to_vec())]);
     // The gateway got it, but is none.
     assert_eq!((b.frame_counts().other_address, a.frame_counts().arp_asked), (1, 0));
     let error = b.send_run("192.0.2.1:5".parse().unwrap(), b"far", 3).unwrap_err();
@@ -201,25 +201,25 @@ fn fixed_neighbours_need_no_arp_and_gateways_carry_what_is_far() {
 fn what_cannot_be_sent_is_refused() {
     let (mut a, _b) = acquainted();
     let long = vec![0; 1473];
-    let error = a.send_run(at(2), &long, 1473).unwrap_err();
+    let error = a.send_run(peer(2), &long, 1473).unwrap_err();
     assert!(error.to_string().contains("raise the interface's MTU to at least 1501"), "{error}");
-    a.send_run(at(2), &long[..1472], 1472).unwrap();
-    assert!(a.send_run(at(2), b"x", 0).is_err());
-    assert!(a.send_run(Peer::from((at(2).ip(), 0)), b"x", 1).is_err());
-    assert!(a.send_run_to_all(&[at(2), Peer::from((at(2).ip(), 0))], b"x", 1, 0).is_err());
+    a.send_run(peer(2), &long[..1472], 1472).unwrap();
+    assert!(a.send_run(peer(2), b"x", 0).is_err());
+    assert!(a.send_run(Peer::from((peer(2).ip(), 0)), b"x", 1).is_err());
+    assert!(a.send_run_to_all(&[peer(2), Peer::from((peer(2).ip(), 0))], b"x", 1, 0).is_err());
 }
 
 #[test]
 fn a_ring_that_stays_full_loses_datagrams_and_says_so() {
     let (mut a, mut b) = acquainted();
     let run = vec![1; 2000 * 10];
-    a.send_run(at(2), &run, 10).unwrap();
+    a.send_run(peer(2), &run, 10).unwrap();
     let lost = a.frame_counts().ring_full;
     assert!(lost > 900, "{lost}");
     assert_eq!((a.stats().send_errors, a.stats().packets_out), (lost + 1, 2000 - lost));
     assert_eq!(drain(&mut b).len() as u64, 2000 - lost);
-    a.send_run(at(2), b"goes on", 7).unwrap();
-    assert_eq!(drain(&mut b), [(at(1), b"goes on".to_vec())]);
+    a.send_run(peer(2), b"goes on", 7).unwrap();
+    assert_eq!(drain(&mut b), [(peer(1), b"goes on".to_vec())]);
 }
 
 /// Another kind of sender: frames as they are.
@@ -289,7 +289,7 @@ fn foreign_frames_are_counted_and_nothing_more() {
     let mut broken = good.clone();
     *broken.last_mut().unwrap() ^= 1;
     raw.send(&broken);
-    assert_eq!(drain(&mut io), [(at(2), b"good".to_vec())]);
+    assert_eq!(drain(&mut io), [(peer(2), b"good".to_vec())]);
     let counts = io.frame_counts();
     assert_eq!(
         (counts.vlan, counts.fragments, counts.truncated, counts.ethertype, counts.udp),
@@ -317,7 +317,7 @@ fn a_shard_takes_nothing_that_is_another_shards() {
         template.write(&mut headers, 2, crate::checksum::sum_of_bytes(&payload), 0);
         raw.send(&[&headers[..], &payload].concat());
     }
-    let own = (at(2), 9000u16.to_be_bytes().to_vec());
+    let own = (peer(2), 9000u16.to_be_bytes().to_vec());
     assert_eq!(drain(&mut io), [own.clone(), own]);
     assert_eq!((io.frame_counts().other_port, io.frame_counts().udp), (2, 0));
 }
@@ -327,19 +327,19 @@ fn a_shard_takes_nothing_that_is_another_shards() {
 fn kept_packets_are_sent_again_and_not_changed_under_way() {
     let (mut a, mut b) = acquainted();
     assert!(a.packed(7).is_none());
-    a.send_packed(at(2), 7, 2).unwrap();
+    a.send_packed(peer(2), 7, 2).unwrap();
     assert_eq!((a.frame_counts().no_buffer, a.stats().packets_out), (1, 0), "nothing is kept there");
     let packets = a.tx.pool.available();
     for round in 0..3u8 {
         for number in 0..600 {
             a.pack(number, 500).unwrap().fill(round ^ number as u8);
-            a.send_packed(at(2), number, 2).unwrap();
+            a.send_packed(peer(2), number, 2).unwrap();
         }
         a.flush().unwrap();
         // Still in the ring: what is written now goes into a copy.
         a.packed(3).unwrap()[0] = 99;
-        a.send_packed(at(2), 3, 2).unwrap();
-        a.send_packed(at(2), 3, 2).unwrap();
+        a.send_packed(peer(2), 3, 2).unwrap();
+        a.send_packed(peer(2), 3, 2).unwrap();
         a.flush().unwrap();
         let got: Vec<Vec<u8>> = drain(&mut b).into_iter().map(|(_, payload)| payload).collect();
         let sent = |number: usize| vec![round ^ number as u8; 500];
@@ -371,7 +371,7 @@ fn nothing_leaks_in_ten_million_datagrams() {
     let run = [7; 20 * 256];
     let (mut sent, mut got) = (0u64, 0u64);
     while sent < 10_000_000 {
-        a.send_run(at(2), &run, 20).unwrap();
+        a.send_run(peer(2), &run, 20).unwrap();
         sent += 256;
         while b.poll() {
             b.answer_burst(&mut |Origin { from, .. }: Origin, payload: &[u8], tx: &mut DpdkTx| {
@@ -404,11 +404,11 @@ fn waiting_ends_with_a_packet_or_in_time() {
     assert!(b.now() - before >= Duration::from_millis(3));
     let sender = std::thread::spawn(move || {
         std::thread::sleep(Duration::from_millis(20));
-        a.send_run(at(2), b"wake", 4).unwrap();
+        a.send_run(peer(2), b"wake", 4).unwrap();
         a
     });
     assert!(b.wait(Duration::from_secs(20)).unwrap());
-    assert_eq!(drain(&mut b), [(at(1), b"wake".to_vec())]);
+    assert_eq!(drain(&mut b), [(peer(1), b"wake".to_vec())]);
     sender.join().unwrap();
 }
 

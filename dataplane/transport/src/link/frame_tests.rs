@@ -30,10 +30,10 @@ fn datagram(payload: &[u8], checksums: Checksums) -> Vec<u8> {
 }
 
 fn parsed(frame: &[u8]) -> Result<(Peer, &[u8]), Foreign> {
-    found(parse(frame, &local(), (false, false)))
+    addresses(parse(frame, &local(), (false, false)))
 }
 
-fn found(parsed: Result<(Origin, &[u8]), Foreign>) -> Result<(Peer, &[u8]), Foreign> {
+fn addresses(parsed: Result<(Origin, &[u8]), Foreign>) -> Result<(Peer, &[u8]), Foreign> {
     parsed.map(|(origin, payload)| (origin.from, payload))
 }
 
@@ -71,10 +71,13 @@ fn what_is_written_is_read() {
         // What the device is to finish is not right yet, unless it says so.
         let frame = datagram(&payload, Checksums::Device);
         assert_eq!(parsed(&frame), Err(Foreign::IpHeader));
-        assert_eq!(found(parse(&frame, &local(), (true, true))), Ok((them().into(), payload.as_slice())));
+        assert_eq!(addresses(parse(&frame, &local(), (true, true))), Ok((them().into(), payload.as_slice())));
         assert_eq!(parse(&frame, &local(), (true, false)), Err(Foreign::Udp));
         let careless = Local { checksums: false, ..local() };
-        assert_eq!(found(parse(&frame, &careless, (true, false))), Ok((them().into(), payload.as_slice())));
+        assert_eq!(
+            addresses(parse(&frame, &careless, (true, false))),
+            Ok((them().into(), payload.as_slice()))
+        );
     }
 }
 

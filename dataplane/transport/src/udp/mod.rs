@@ -164,7 +164,7 @@ enum Refusal {
 }
 
 impl Refusal {
-    fn of(errno: i32) -> Self {
+    fn classify(errno: i32) -> Self {
         match errno {
             libc::EAGAIN => Self::Full,
             libc::ECONNREFUSED => Self::Earlier,
@@ -202,7 +202,7 @@ impl PacketIo for UdpIo {
             Ok(received) => received,
             Err(cause) => {
                 let errno = cause.raw_os_error().unwrap_or(0);
-                return match Refusal::of(errno) {
+                return match Refusal::classify(errno) {
                     Refusal::Full => Ok(0),
                     Refusal::Earlier | Refusal::Lost => {
                         self.count_refused(self.socket.local, errno, 1);
@@ -236,7 +236,7 @@ impl PacketIo for UdpIo {
     }
 
     fn answers_from(&self, peer: Peer) -> Option<IpAddr> {
-        self.sources.as_ref().and_then(|sources| sources.of(peer))
+        self.sources.as_ref().and_then(|sources| sources.find(peer))
     }
 
     fn send_run(&mut self, to: Peer, contents: &[u8], segment: usize) -> io::Result<()> {
@@ -279,7 +279,7 @@ impl PacketIo for UdpIo {
                 continue;
             };
             let errno = cause.raw_os_error().unwrap_or(0);
-            match Refusal::of(errno) {
+            match Refusal::classify(errno) {
                 Refusal::Full => {
                     let since = *full_since.get_or_insert_with(Instant::now);
                     let left = SEND_PATIENCE.saturating_sub(since.elapsed());

@@ -27,13 +27,13 @@ struct Source {
 impl Sources {
     /// The address that datagrams to this peer leave from, if that is not left to the route.
     #[inline]
-    pub fn of(&self, peer: Peer) -> Option<IpAddr> {
+    pub fn find(&self, peer: Peer) -> Option<IpAddr> {
         self.by_peer.get(&peer).map(|source| source.address)
     }
 
     /// Chooses it, unless it is not the host's. Returns the one before.
     pub fn set(&mut self, peer: Peer, address: Option<IpAddr>) -> Option<IpAddr> {
-        let before = self.of(peer);
+        let before = self.find(peer);
         match address {
             None => drop(self.by_peer.remove(&peer)),
             Some(address) if before != Some(address) && is_own(address) => {
@@ -76,14 +76,14 @@ mod tests {
             [[192, 0, 2, 1], [0, 0, 0, 0], [224, 0, 0, 1], [255, 255, 255, 255], [127, 255, 255, 255]];
         for address in wrong {
             sources.set(peer(1), Some(IpAddr::from(address)));
-            assert_eq!(sources.of(peer(1)), None, "{address:?}");
+            assert_eq!(sources.find(peer(1)), None, "{address:?}");
         }
         let [a, b] = [[127, 0, 0, 1], [127, 0, 0, 2]].map(IpAddr::from);
         assert_eq!(sources.set(peer(1), Some(a)), None);
         assert_eq!(sources.set(peer(1), Some(b)), Some(a));
-        assert_eq!((sources.of(peer(1)), sources.of(peer(2))), (Some(b), None));
+        assert_eq!((sources.find(peer(1)), sources.find(peer(2))), (Some(b), None));
         assert_eq!(sources.set(peer(1), None), Some(b));
-        assert_eq!(sources.of(peer(1)), None);
+        assert_eq!(sources.find(peer(1)), None);
     }
 
     #[test]
@@ -93,7 +93,7 @@ mod tests {
             sources.set(peer(number), Some(Ipv4Addr::LOCALHOST.into()));
         }
         assert_eq!(sources.by_peer.len(), MOST);
-        assert_eq!((sources.of(peer(1)), sources.of(peer(2))), (None, None));
-        assert!((3..=MOST as u16 + 2).all(|number| sources.of(peer(number)).is_some()));
+        assert_eq!((sources.find(peer(1)), sources.find(peer(2))), (None, None));
+        assert!((3..=MOST as u16 + 2).all(|number| sources.find(peer(number)).is_some()));
     }
 }

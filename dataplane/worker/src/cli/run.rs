@@ -56,7 +56,7 @@ pub fn run(plan: &Plan) -> anyhow::Result<()> {
     if let Some(spans) = &plan.spans {
         let tables = group.parameters()?.tables;
         for work in &mut work {
-            work.plan = Some(spans.of(work.coordinates, &tables).map_err(anyhow::Error::msg)?);
+            work.plan = Some(spans.plan(work.coordinates, &tables).map_err(anyhow::Error::msg)?);
         }
     }
     if let Source::MadeUp(count) = plan.source {

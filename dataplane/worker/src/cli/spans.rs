@@ -61,7 +61,7 @@ impl FromStr for Spans {
 
 impl Spans {
     /// The plan of a tensor of `coordinates` in a job of these tables.
-    pub fn of(&self, coordinates: usize, tables: &Tables) -> Result<Vec<Span>, String> {
+    pub fn plan(&self, coordinates: usize, tables: &Tables) -> Result<Vec<Span>, String> {
         let mut plan = Vec::with_capacity(self.0.len());
         let mut left = coordinates;
         for Piece { as_what, length } in &self.0 {
@@ -128,7 +128,7 @@ mod tests {
 
     #[test]
     fn spans_follow_each_other_and_the_last_takes_the_rest() {
-        let plan = |text: &str, coordinates| text.parse::<Spans>().unwrap().of(coordinates, &tables());
+        let plan = |text: &str, coordinates| text.parse::<Spans>().unwrap().plan(coordinates, &tables());
         let (four, two) = (Choice::Table(TableId(1)), Choice::Table(TableId(9)));
         assert_eq!(plan("9", 5).unwrap(), [Span { length: 5, choice: two }]);
         assert_eq!(plan("2/4", 5), plan("9", 5));

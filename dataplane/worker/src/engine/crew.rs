@@ -117,7 +117,7 @@ impl<I: PacketIo> Engine<I> {
     ) -> T {
         let first = self.calls.first();
         let feedback = std::mem::take(&mut self.feedback);
-        let mut taken: Vec<_> = self.calls.all().map(|(_, active)| active.take_memory()).collect();
+        let mut taken: Vec<_> = self.calls.iter_mut().map(|(_, active)| active.take_memory()).collect();
         let mut memory = Memory { first, calls: Vec::with_capacity(taken.len()) };
         let mut lent = lent.get();
         let copies = self.members.is_some();
@@ -207,7 +207,7 @@ impl<I: PacketIo> Engine<I> {
         let behind = live.iter().any(|(_, active)| active.to_finish.len() > self.ahead);
         let mut of = |kind: Kind, only: Option<u64>| {
             let mut calls = live.iter_mut().filter(|(number, _)| only.is_none_or(|only| only == *number));
-            calls.find_map(|(number, active)| active.task(kind, *number, memory.of(*number)?, shelf))
+            calls.find_map(|(number, active)| active.task(kind, *number, memory.call(*number)?, shelf))
         };
         let task = behind.then(|| of(Kind::Finish, None)).flatten();
         let task = task.or_else(|| urgent.filter(|_| free).and_then(|at| of(Kind::Compress, Some(at.call))));
@@ -227,7 +227,8 @@ impl<I: PacketIo> Engine<I> {
         let Task { call, group, parts, x, work, .. } = task;
         let Some(offset) = parts.first().map(|at| at.part.offset) else { return };
         // A call that failed meanwhile has no memory any more that anybody looks at.
-        let (Some(memory), Some((active, shelf))) = (memory.of(call), self.calls.get_with_shelf(call)) else {
+        let (Some(memory), Some((active, shelf))) = (memory.call(call), self.calls.get_with_shelf(call))
+        else {
             return;
         };
         if let Some(x) = x {

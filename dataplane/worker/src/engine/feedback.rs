@@ -101,7 +101,7 @@ impl Feedback {
     }
 
     /// All feedback as it is now. That copies nothing.
-    pub fn kept(&self) -> KeptFeedback {
+    pub fn snapshot(&self) -> KeptFeedback {
         let mut all: Vec<_> = self.tensors.iter().map(|(&key, tensor)| (key, tensor.clone())).collect();
         all.sort_by_key(|(key, _)| *key);
         KeptFeedback(all)

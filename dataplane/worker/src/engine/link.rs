@@ -58,7 +58,7 @@ impl Ports {
     }
 
     /// Where packets of a shard go.
-    pub fn of(&self, shard: u8) -> SocketAddr {
+    pub fn address(&self, shard: u8) -> SocketAddr {
         let shard = usize::from(shard) % self.all.len();
         self.all[self.shares[shard / self.shards].server * self.shards + shard % self.shards]
     }
@@ -237,7 +237,7 @@ pub(super) struct LinkTx<'a, I> {
 impl<I: PacketIo> Tx for LinkTx<'_, I> {
     fn send(&mut self, shard: u8, contents: &[u8], segment: usize) {
         let started = Instant::now();
-        let to = self.link.ps.of(shard);
+        let to = self.link.ps.address(shard);
         let ecn = if Header::is_of_data(contents) { self.link.data } else { Ecn::NotEct };
         let sent = self.io.send_run_with(to, contents, segment, ecn.bits());
         self.link.note(sent);
@@ -251,7 +251,7 @@ impl<I: PacketIo> Tx for LinkTx<'_, I> {
 
     #[inline]
     fn send_packed(&mut self, shard: u8, slot: SlotId) {
-        let to = self.link.ps.of(shard);
+        let to = self.link.ps.address(shard);
         let sent = self.io.send_packed(to, usize::from(slot.0), self.link.data.bits());
         self.link.note(sent);
     }

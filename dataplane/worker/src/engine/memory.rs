@@ -100,7 +100,7 @@ pub(super) struct Memory<'d> {
 }
 
 impl<'d> Memory<'d> {
-    pub fn of(&mut self, call: u64) -> Option<&mut CallMemory<'d>> {
+    pub fn call(&mut self, call: u64) -> Option<&mut CallMemory<'d>> {
         self.calls.get_mut(usize::try_from(call.checked_sub(self.first)?).ok()?)
     }
 }

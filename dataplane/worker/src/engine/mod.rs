@@ -278,7 +278,7 @@ impl<I: PacketIo> Engine<I> {
     pub fn feedback(&self) -> Result<KeptFeedback, WorkerError> {
         match self.calls.feedback_in_use().next() {
             Some(key) => Err(WorkerError::FeedbackBusy { key }),
-            None => Ok(self.feedback.kept()),
+            None => Ok(self.feedback.snapshot()),
         }
     }
 
@@ -367,7 +367,7 @@ impl<I: PacketIo> Engine<I> {
     /// Hands the calls whose norms are all known over to be sent, in their order.
     fn submit_measured(&mut self) {
         let now = self.io.now();
-        for (number, active) in self.calls.all().filter(|(_, active)| !active.submitted) {
+        for (number, active) in self.calls.iter_mut().filter(|(_, active)| !active.submitted) {
             if active.measured < active.groups.len() {
                 break;
             }

@@ -200,7 +200,7 @@ impl<I: PacketIo> Engine<I> {
             group.sums = Some(Sums { bytes: Bytes::Lent(sums), counts: vec![0; piece.packets] });
         }
         for (at, norm) in active.parts.iter_mut().zip(norms) {
-            at.norm = self.compressor.told(*norm);
+            at.norm = self.compressor.encode_norm(*norm);
         }
         (active.asked, active.measured) = (active.groups.len(), active.groups.len());
         active.key = feedback;
@@ -231,7 +231,7 @@ impl Calls {
         let awaits = |active: &Active| {
             active.remote.is_some() && active.groups.iter().any(|group| matches!(group.out, Out::Waiting))
         };
-        self.all().any(|(_, active)| awaits(active))
+        self.iter_mut().any(|(_, active)| awaits(active))
     }
 }
 

@@ -185,7 +185,7 @@ impl<I: PacketIo> Engine<I> {
                     self.worker.fill(now, &mut tx, left, write)
                 }
                 true => {
-                    let x = memory.of(place.call).and_then(|memory| memory.x.get(state.range.clone()));
+                    let x = memory.call(place.call).and_then(|memory| memory.x.get(state.range.clone()));
                     let Some(x) = x else { break };
                     let limit = self.compressor.raw_limit();
                     let write = |at: PacketId, payload: &mut [u8]| {

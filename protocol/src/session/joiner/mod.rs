@@ -385,7 +385,7 @@ impl Joiner {
                     return None;
                 }
                 if let Some(before) = self.welcomed.filter(|before| before.session == welcome.session)
-                    && let Some(change) = Change::between(&before, &welcome)
+                    && let Some(change) = Change::compare(&before, &welcome)
                 {
                     return Some(JoinEvent::Changed(change));
                 }
@@ -403,7 +403,7 @@ impl Joiner {
                     Ok(_) => return None,
                     Err(reason) => return self.unusable(payload, reason),
                 };
-                Change::between(&self.welcomed?, &now_is).map(JoinEvent::Changed)
+                Change::compare(&self.welcomed?, &now_is).map(JoinEvent::Changed)
             }
             Kind::Ask if header.cookie == self.session() && self.session() != Cookie(0) => {
                 if Ask::parse(payload)?.nonce == self.nonce {

@@ -43,7 +43,7 @@ impl Registry {
         let claims = join.session != Cookie(0);
         if claims && join.fingerprint != state.welcome_of(header.num_workers).fingerprint() {
             let next = state.next.as_ref().filter(|_| state.follows).and_then(|next| next.sizes.as_deref());
-            let next = next.and_then(|sizes| sizes.of(header.num_workers));
+            let next = next.and_then(|sizes| sizes.size(header.num_workers));
             if next.is_some_and(|(_, welcome)| welcome.fingerprint() == join.fingerprint) {
                 state.take_next();
             } else if state.follows && state.job.sizes.is_some() && state.session == Some(join.session) {

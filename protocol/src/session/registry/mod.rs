@@ -194,7 +194,7 @@ impl Registry {
             asked: Asked::default(),
         };
         let sizes = state.job.sizes.as_ref();
-        let fits = sizes.is_none_or(|sizes| sizes.of(members.len() as u8).is_some());
+        let fits = sizes.is_none_or(|sizes| sizes.size(members.len() as u8).is_some());
         if let Some(roster) = &mut state.roster {
             roster.note_epoch(epoch);
             let within = |member: &SessionMember| member.worker.0 < state.job.config.workers && !member.left;

@@ -444,7 +444,7 @@ impl Stream {
     pub fn ask_or_give_up_at(&self, age: Duration) -> Option<Duration> {
         let eldest = self.trouble(self.eldest()?).first + age;
         let heads = self.queues.iter().filter_map(|queue| self.entries.get(queue.head as usize));
-        let head = heads.map(Entry::sent).min()? + age / 4;
+        let head = heads.map(Entry::send_time).min()? + age / 4;
         [Some(eldest), Some(head), self.doubted_until(), self.settled_at()].into_iter().flatten().min()
     }
 

@@ -109,7 +109,7 @@ impl Entry {
     }
 
     /// When it was sent last.
-    pub fn sent(&self) -> Duration {
+    pub fn send_time(&self) -> Duration {
         Duration::from_nanos(self.sent_ns)
     }
 

@@ -60,7 +60,7 @@ impl Book {
 
     /// The first server has begun a session, or resumed one.
     pub fn begins(&mut self, now: Duration, cookie: Cookie, job: JobId, members: Vec<u64>) {
-        let (_, welcome) = self.sizes[&job.0].of(members.len() as u8).unwrap();
+        let (_, welcome) = self.sizes[&job.0].size(members.len() as u8).unwrap();
         self.begun += 1;
         let before = self.last.insert(job.0, cookie.0).and_then(|before| self.sessions.get_mut(&before));
         if let Some(before) = before {

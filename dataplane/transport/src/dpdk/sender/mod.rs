@@ -360,7 +360,7 @@ impl DpdkTx {
         if template.offloads() {
             head.offload_checksums();
         }
-        shared.behind(head).ok()
+        shared.append_to(head).ok()
     }
 
     /// A packet of its own for one receiver.

@@ -28,13 +28,13 @@ impl Host {
         Host { root: root.unwrap_or(Path::new("/")).to_owned() }
     }
 
-    fn at(&self, path: &str) -> PathBuf {
+    fn resolve(&self, path: &str) -> PathBuf {
         self.root.join(path.trim_start_matches('/'))
     }
 
     /// A file's text without blanks around it.
     pub fn read(&self, path: &str) -> Option<String> {
-        fs::read_to_string(self.at(path)).ok().map(|text| text.trim().to_owned())
+        fs::read_to_string(self.resolve(path)).ok().map(|text| text.trim().to_owned())
     }
 
     /// A file that is one number.
@@ -44,7 +44,7 @@ impl Host {
 
     /// Names in a folder, sorted; none if there is no folder.
     pub fn names(&self, folder: &str) -> Vec<String> {
-        let entries = fs::read_dir(self.at(folder)).into_iter().flatten().flatten();
+        let entries = fs::read_dir(self.resolve(folder)).into_iter().flatten().flatten();
         let mut names: Vec<String> =
             entries.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect();
         names.sort();
@@ -52,17 +52,17 @@ impl Host {
     }
 
     pub fn exists(&self, path: &str) -> bool {
-        self.at(path).exists()
+        self.resolve(path).exists()
     }
 
     /// The last part of what a link points to, as sysfs names drivers and groups.
     pub fn link(&self, path: &str) -> Option<String> {
-        let target = fs::read_link(self.at(path)).ok()?;
+        let target = fs::read_link(self.resolve(path)).ok()?;
         Some(target.file_name()?.to_string_lossy().into_owned())
     }
 
     pub fn access(&self, path: &str) -> Access {
-        match fs::OpenOptions::new().read(true).write(true).open(self.at(path)) {
+        match fs::OpenOptions::new().read(true).write(true).open(self.resolve(path)) {
             Ok(_) => Access::Granted,
             Err(error) => match error.kind() {
                 ErrorKind::NotFound => Access::Missing,

@@ -61,7 +61,7 @@ impl CallEvents<'_, '_> {
         let Some((group, _)) = active.find(place) else { return };
         let first = (place.packet as usize * RAW_WORDS).min(at.part.len);
         let last = (first + RAW_WORDS).min(at.part.len);
-        let x = self.memory.of(place.call);
+        let x = self.memory.call(place.call);
         let Some(x) = x.and_then(|memory| memory.x.get_mut(at.part.offset + first..at.part.offset + last))
         else {
             return;

@@ -190,7 +190,7 @@ impl Calls {
     }
 
     /// All calls, oldest first.
-    pub fn all(&mut self) -> impl Iterator<Item = (u64, &mut Active)> {
+    pub fn iter_mut(&mut self) -> impl Iterator<Item = (u64, &mut Active)> {
         (self.first..).zip(&mut self.queue)
     }
 

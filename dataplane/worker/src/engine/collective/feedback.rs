@@ -9,7 +9,7 @@ use thc_codec::buffer::Buffer;
 impl Collective {
     /// Takes a tensor's error feedback out for a call.
     pub(super) fn lend(&self, key: u64, length: usize) -> Result<Fed, WorkerError> {
-        let mut kept = self.kept();
+        let mut kept = self.lock_kept();
         if kept.busy.contains(&key) {
             return Err(WorkerError::FeedbackBusy { key });
         }
@@ -35,7 +35,7 @@ impl Collective {
         let Some(Fed { key, before, after }) = call.feedback else { return };
         // The memory of what was there before is then used again.
         drop(before);
-        let mut kept = self.kept();
+        let mut kept = self.lock_kept();
         let after = after.into_iter().map(|chunk| chunk.into_inner().unwrap_or_else(PoisonError::into_inner));
         put(&mut kept.feedback, key, after.collect());
         kept.busy.remove(&key);
@@ -46,10 +46,10 @@ impl Collective {
     /// # Errors
     /// [`WorkerError::FeedbackBusy`] while a call that keeps any is under way.
     pub fn save_feedback(&self) -> Result<Vec<(u64, Vec<u8>)>, WorkerError> {
-        let kept = self.kept();
+        let kept = self.lock_kept();
         match kept.busy.iter().next() {
             Some(&key) => Err(WorkerError::FeedbackBusy { key }),
-            None => Ok(kept.feedback.kept().to_bytes()),
+            None => Ok(kept.feedback.snapshot().to_bytes()),
         }
     }
 
@@ -61,7 +61,7 @@ impl Collective {
         let restored = RestoredFeedback::read(length, saved);
         let restored =
             restored.map_err(|error| WorkerError::FeedbackState { key, reason: error.to_string() })?;
-        let mut kept = self.kept();
+        let mut kept = self.lock_kept();
         if kept.busy.contains(&key) {
             return Err(WorkerError::FeedbackBusy { key });
         }
@@ -74,7 +74,7 @@ impl Collective {
     /// # Errors
     /// [`WorkerError::FeedbackBusy`] while a call under its key is under way.
     pub fn reset_feedback(&self, key: u64) -> Result<(), WorkerError> {
-        let mut kept = self.kept();
+        let mut kept = self.lock_kept();
         if kept.busy.contains(&key) {
             return Err(WorkerError::FeedbackBusy { key });
         }

@@ -183,7 +183,7 @@ impl Collective {
         self.calls.load(Ordering::Relaxed)
     }
 
-    fn kept(&self) -> MutexGuard<'_, Kept> {
+    fn lock_kept(&self) -> MutexGuard<'_, Kept> {
         self.feedback.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -300,7 +300,7 @@ impl Collective {
         self.compressor.check_plan(plan, length)?;
         let call = self.start(plan, length, feedback, None);
         CodecError::check_len("norms", call.parts.len(), norms.len())?;
-        let told = norms.iter().map(|norm| self.compressor.told(*norm) as i32);
+        let told = norms.iter().map(|norm| self.compressor.encode_norm(*norm) as i32);
         let told = told.chain([call.tag, -call.tag]).collect();
         Ok((call, told))
     }

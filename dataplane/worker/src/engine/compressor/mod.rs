@@ -287,11 +287,11 @@ impl Compressor {
             (Choice::Table(_), Some(kept)) => norm::l2_sum(x, kept),
             (Choice::Table(_), None) => norm::l2(x),
         };
-        self.told(value)
+        self.encode_norm(value)
     }
 
     /// The value of the NORM of a partition whose norm is `value` (P5, P19).
-    pub fn told(&self, value: f32) -> u32 {
+    pub fn encode_norm(&self, value: f32) -> u32 {
         if value.is_nan() || value > f32::from_bits(Norm::MAX) {
             Norm::non_finite(self.rank)
         } else if value < f32::from_bits(Norm::MIN) {

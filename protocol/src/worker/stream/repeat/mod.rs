@@ -71,7 +71,7 @@ impl Stream {
         let (entry, trouble) = (self.entries[index], self.trouble(index));
         self.note_order(now, &entry, &trouble);
         // An answer to what this worker has repeated alone: there was a result, and it was lost on its way here.
-        let waited = now.saturating_sub(entry.sent());
+        let waited = now.saturating_sub(entry.send_time());
         let alone = trouble.doubt == Doubt::Own && self.rtt.is_round_trip(waited);
         // Who asks would have been told if it had been another's; the result may have come of itself to who does not.
         let asks = self.asks(index);
@@ -100,7 +100,7 @@ impl Stream {
             }
         } else {
             if entry.order > self.last_timeout {
-                self.rtt.sample(now.saturating_sub(entry.sent()), 1);
+                self.rtt.sample(now.saturating_sub(entry.send_time()), 1);
             }
             self.note_first_got_through(entry.order);
         }
@@ -147,7 +147,7 @@ impl Stream {
             (queue.answered, queue.answered_at) = (last.number, now);
         }
         if last.order > self.last_timeout {
-            self.rtt.sample(now.saturating_sub(last.sent()), taken as u32);
+            self.rtt.sample(now.saturating_sub(last.send_time()), taken as u32);
         }
         self.note_first_got_through(first.order);
         self.close(now, index, index + taken - 1);
@@ -175,7 +175,7 @@ impl Stream {
     /// What is known of a packet beside its entry.
     pub(super) fn trouble(&self, index: usize) -> Trouble {
         let entry = &self.entries[index];
-        if entry.repeated { self.troubles[index] } else { Trouble::none(entry.sent()) }
+        if entry.repeated { self.troubles[index] } else { Trouble::none(entry.send_time()) }
     }
 
     /// The same, to be changed. Its result will not tell any more which of the transmissions it answers.
@@ -183,7 +183,7 @@ impl Stream {
         let entry = &mut self.entries[index];
         if !entry.repeated {
             entry.repeated = true;
-            self.troubles[index] = Trouble::none(entry.sent());
+            self.troubles[index] = Trouble::none(entry.send_time());
         }
         &mut self.troubles[index]
     }
@@ -212,7 +212,7 @@ impl Stream {
         if entry.state == State::Outstanding {
             // What has just been sent may still be on its way.
             let crowded = self.rtt.is_crowded();
-            if self.rtt.is_round_trip(now.saturating_sub(entry.sent()))
+            if self.rtt.is_round_trip(now.saturating_sub(entry.send_time()))
                 && let Some(network) = &mut self.network
             {
                 network.note_loss(crowded);
@@ -278,7 +278,7 @@ impl Stream {
     /// A result that comes sooner after a doubt than anything can have been done about it shows that nothing was lost: the
     /// network changes the order.
     fn note_order(&mut self, now: Duration, entry: &Entry, trouble: &Trouble) {
-        let at_once = |shortest: Duration| now.saturating_sub(entry.sent()) < shortest / 2;
+        let at_once = |shortest: Duration| now.saturating_sub(entry.send_time()) < shortest / 2;
         if trouble.overtaken && trouble.tries <= 1 && self.rtt.shortest().is_some_and(at_once) {
             self.reordered = (self.reordered + 1).min(REORDER_DOUBLINGS);
         }
@@ -364,7 +364,7 @@ impl Stream {
     fn doubt(&mut self, now: Duration, index: usize, tx: &mut impl Tx) {
         if self.trouble(index).doubt != Doubt::None {
             self.trouble_mut(index).tries = 1;
-            self.look_again(self.entries[index].sent(), index);
+            self.look_again(self.entries[index].send_time(), index);
         } else if self.asks(index) {
             self.ask(now, index, tx);
         } else {
@@ -409,7 +409,7 @@ impl Stream {
     /// gives up. The first one to a shard asks whether anybody is there (P21).
     pub fn ask_again(&mut self, now: Duration, age: Duration, tx: &mut impl Tx) {
         self.repeat_overtaken(now, tx);
-        let due = |entry: &Entry| entry.sent() < now && entry.sent() + age <= now;
+        let due = |entry: &Entry| entry.send_time() < now && entry.send_time() + age <= now;
         for shard in 0..self.queues.len() {
             let mut flags = FLAG_NUDGE;
             while self.entries.get(self.queues[shard].head as usize).is_some_and(due) {
