@@ -1,0 +1,45 @@
+//! Tests of whole systems: programs, hosts, switches. They are one program, since linking all that they need once takes a minute less than
+//! linking it for each file.
+#![allow(clippy::unwrap_used, missing_docs)]
+
+mod addresses;
+mod bmv2_network;
+mod bmv2_trace;
+mod circles;
+mod controller;
+mod debian;
+mod doctor;
+mod dpdk_processes;
+mod dpdk_steering;
+mod groups;
+mod hostile;
+mod ipv6;
+mod kills;
+mod members;
+mod monitoring;
+mod namespaces;
+mod output;
+mod p4_build;
+mod processes;
+mod python_worker;
+mod racks;
+mod shares;
+mod tna;
+mod vectors;
+mod wireshark;
+mod xdp_processes;
+
+/// A file that no line above names would not be compiled.
+#[test]
+fn no_file_is_left_out() {
+    let source = include_str!("main.rs");
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/tests");
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        let name = path.file_stem().unwrap().to_str().unwrap();
+        assert!(
+            name == "main" || source.contains(&format!("\nmod {name};")),
+            "{name} has no line in tests/main.rs"
+        );
+    }
+}
