@@ -49,13 +49,7 @@ impl Secret {
     pub fn number(&self, key: &str) -> Result<u64, String> {
         let number = match self {
             Secret::Number(number) => Some(*number),
-            Secret::Text(text) => {
-                let text = text.trim().replace('_', "");
-                match text.strip_prefix("0x").or_else(|| text.strip_prefix("0X")) {
-                    Some(digits) => u64::from_str_radix(digits, 16).ok(),
-                    None => text.parse().ok(),
-                }
-            }
+            Secret::Text(text) => text.parse().ok().and_then(|secret: thc_ps::Secret| secret.number()),
         };
         number.ok_or_else(|| format!("{key} is no number: write it like 0x1234abcd"))
     }

@@ -1,12 +1,15 @@
 //! A parameter server inside this process.
 
 use crate::errors;
-use crate::options::{Secret, Time, faults, parse};
+use crate::options::{Time, faults};
 use crate::process::OwnedByProcess;
+use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
+use pyo3::types::PyDict;
+use serde_json::Value;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
-use thc_ps::{Interval, JobOptions, PolicyName, ServerOptions, Size};
+use thc_ps::{Interval, JobOptions, Keyword, Kind, ServerOptions, Size, set};
 
 /// A software parameter server with one job.
 #[pyclass(module = "thc._native", frozen)]
@@ -48,42 +51,56 @@ impl Reserved {
     }
 }
 
-/// A fraction as text or as a number.
-#[derive(FromPyObject)]
-pub enum Fraction {
-    /// A number like 0.03125.
-    Number(f64),
-    /// Text like "1/32".
-    Text(String),
+/// A key of a job as Python has it, as a file would.
+fn value(keyword: &Keyword, value: &Bound<'_, PyAny>) -> PyResult<Value> {
+    if keyword.is_list {
+        let items: Vec<Bound<'_, PyAny>> = value.extract()?;
+        return items.iter().map(|item| one(keyword, item)).collect::<PyResult<Vec<_>>>().map(Value::from);
+    }
+    one(keyword, value)
+}
+
+fn one(keyword: &Keyword, value: &Bound<'_, PyAny>) -> PyResult<Value> {
+    let text = || value.extract::<String>().map(Value::from);
+    match keyword.kind {
+        Kind::Number => value.extract::<u64>().map(Value::from),
+        Kind::Secret => value.extract::<u64>().map(Value::from).or_else(|_| text()),
+        Kind::Fraction => value.extract::<f64>().map(Value::from).or_else(|_| text()),
+        Kind::Time => {
+            let time = value.extract::<Time>()?.read(&keyword.name);
+            let time = time.map_err(|message| errors::config(value.py(), &message))?;
+            Ok(Interval(time).to_string().into())
+        }
+        Kind::Text => text().or_else(|_| value.extract::<u64>().map(|number| number.to_string().into())),
+    }
+}
+
+/// A job of these keys; None is not given.
+fn job(options: &Bound<'_, PyDict>) -> PyResult<JobOptions> {
+    let keywords = JobOptions::keywords();
+    let mut job = JobOptions::default();
+    for (name, given) in options {
+        let name: String = name.extract()?;
+        let keyword = keywords.iter().find(|keyword| keyword.name == name).ok_or_else(|| {
+            PyTypeError::new_err(format!("Server() got an unexpected keyword argument '{name}'"))
+        })?;
+        if !given.is_none() {
+            let set = set(&mut job, &keyword.key, value(keyword, &given)?);
+            set.map_err(|message| errors::config(options.py(), &message))?;
+        }
+    }
+    Ok(job)
 }
 
 #[pymethods]
 impl Server {
     #[new]
-    #[pyo3(signature = (*, workers, cookie, job, listen, quorum=None, bits=None, granularity=None, fraction=None,
-                        lane=None, down=None, tables=None, slots=None, norm_slots=None, block=None, policy=None, deadline=None, seed=None,
-                        shards=None, pin=None, busy_poll=None, recv_buffer=None, send_buffer=None,
-                        memory_limit=None, inject=None, inject_seed=None, share=None, shares=None, reserved=None))]
+    #[pyo3(signature = (*, listen, shards=None, pin=None, busy_poll=None, recv_buffer=None, send_buffer=None,
+                        memory_limit=None, inject=None, inject_seed=None, share=None, shares=None, reserved=None, **options))]
     #[allow(clippy::too_many_arguments, reason = "keywords in Python")]
     fn new(
         py: Python<'_>,
-        workers: u64,
-        cookie: Secret,
-        job: u64,
         listen: String,
-        quorum: Option<u64>,
-        bits: Option<u64>,
-        granularity: Option<u64>,
-        fraction: Option<Fraction>,
-        lane: Option<u64>,
-        down: Option<u64>,
-        tables: Option<Vec<String>>,
-        slots: Option<u64>,
-        norm_slots: Option<u64>,
-        block: Option<u64>,
-        policy: Option<&str>,
-        deadline: Option<Time>,
-        seed: Option<Secret>,
         shards: Option<u64>,
         pin: Option<Vec<usize>>,
         busy_poll: Option<bool>,
@@ -95,43 +112,10 @@ impl Server {
         share: Option<usize>,
         shares: Option<Vec<String>>,
         reserved: Option<PyRef<'_, Reserved>>,
+        options: Option<&Bound<'_, PyDict>>,
     ) -> PyResult<Self> {
+        let job = options.map(job).transpose()?.unwrap_or_default();
         let config = || {
-            let fraction = fraction.map(|fraction| match fraction {
-                Fraction::Number(number) => parse("fraction", &number.to_string()),
-                Fraction::Text(text) => parse("fraction", &text),
-            });
-            let policy = match policy {
-                None => None,
-                Some("reliable") => Some(PolicyName::Reliable),
-                Some("best-effort") => Some(PolicyName::BestEffort),
-                Some(other) => {
-                    return Err(format!("policy = {other:?}: write \"reliable\" or \"best-effort\""));
-                }
-            };
-            let job = JobOptions {
-                job: Some(job),
-                cookie: Some(cookie.number("cookie")?.into()),
-                workers: Some(workers),
-                quorum,
-                bits,
-                granularity,
-                fraction: fraction.transpose()?,
-                lane,
-                down,
-                tables: tables
-                    .iter()
-                    .flatten()
-                    .map(|table| parse("tables", table))
-                    .collect::<Result<_, _>>()?,
-                data_slots: slots,
-                norm_slots,
-                block,
-                policy,
-                deadline: deadline.map(|time| time.read("deadline")).transpose()?.map(Interval),
-                seed: seed.map(|seed| seed.number("seed")).transpose()?.map(Into::into),
-                ..JobOptions::default()
-            };
             let options = ServerOptions {
                 listen: Some(listen),
                 share: share.map(|share| format!("{share}/{}", shares.as_ref().map_or(0, Vec::len))),
@@ -149,7 +133,7 @@ impl Server {
             };
             options.validate().map_err(|error| error.to_string())
         };
-        let config = config().map_err(|message| errors::config(py, &message))?;
+        let config = config().map_err(|message: String| errors::config(py, &message))?;
         let reserved = reserved
             .map(|reserved| {
                 let taken = reserved.inner.lock().unwrap_or_else(PoisonError::into_inner).take();

@@ -253,3 +253,12 @@ def test_wrong_server_options(options: dict[str, Any], says: str) -> None:
     with pytest.raises(thc.ConfigError, match=says) as caught:
         thc.Server(**{"cookie": COOKIE, **options})
     assert "secret" not in str(caught.value)
+
+
+def test_keys_of_a_job_are_those_of_the_server_program() -> None:
+    with pytest.raises(TypeError, match="unexpected keyword argument 'hope'"):
+        thc.Server(2, COOKIE, hope=1)  # type: ignore[call-arg]
+    with pytest.raises(TypeError):
+        thc.Server(2, COOKIE, slots="many")  # type: ignore[arg-type]
+    with thc.Server(None, COOKIE, min_workers=1, max_workers=2, gather=0.5, tables=["bits=2"], policy=None) as server:
+        assert server.stats()["jobs"]

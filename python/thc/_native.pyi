@@ -152,23 +152,7 @@ class Server:
     def __new__(
         cls,
         *,
-        workers: int,
-        cookie: int | str,
-        job: int,
         listen: str,
-        quorum: int | None = None,
-        bits: int | None = None,
-        granularity: int | None = None,
-        fraction: float | str | None = None,
-        lane: int | None = None,
-        down: int | None = None,
-        tables: Sequence[str] | None = None,
-        slots: int | None = None,
-        norm_slots: int | None = None,
-        block: int | None = None,
-        policy: str | None = None,
-        deadline: float | str | None = None,
-        seed: int | str | None = None,
         shards: int | None = None,
         pin: Sequence[int] | None = None,
         busy_poll: bool | None = None,
@@ -180,6 +164,7 @@ class Server:
         share: int | None = None,
         shares: Sequence[str] | None = None,
         reserved: Reserved | None = None,
+        **options: Any,
     ) -> Server: ...
     @property
     def address(self) -> str: ...

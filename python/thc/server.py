@@ -5,9 +5,14 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from types import TracebackType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from thc import _native
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+    from thc.job_options import JobOptions
 
 __all__ = ["Server"]
 
@@ -15,33 +20,19 @@ __all__ = ["Server"]
 class Server:
     """A software parameter server with one job, on threads of this process.
 
-    ``workers`` is how many the job has, ``cookie`` the secret with which they join. The rest are the keys of
-    ``thc-ps``, in the same units: ``fraction`` is a number or text like ``"1/32"``, ``deadline`` seconds or text
-    like ``"200ms"``, buffers and ``memory_limit`` bytes. ``tables`` are further lookup tables that a plan may choose, each as
-    text like ``"bits=2"`` or ``"bits=2,lane=4"``. ``down=4`` has sums told in 4 bits. With ``shares``, the addresses of as many servers, it serves the
-    slots of number ``share`` alone. ``inject`` is for tests: ``"loss=0.01"``.
+    ``workers`` is how many the job has, ``cookie`` the secret with which they join. ``options`` are the other keys of
+    a job, which :class:`thc.job_options.JobOptions` explains. The rest are keys of ``thc-ps`` in the same units: buffers
+    and ``memory_limit`` in bytes. With ``shares``, the addresses of as many servers, this server has the slots of number
+    ``share`` alone. Where members come and go, ``workers`` is None. ``inject`` is for tests: ``"loss=0.01"``.
     """
 
     def __init__(
         self,
-        workers: int,
+        workers: int | None,
         cookie: int | str,
         *,
         job: int = 1,
         listen: str = "127.0.0.1:0",
-        quorum: int | None = None,
-        bits: int | None = None,
-        granularity: int | None = None,
-        fraction: float | str | None = None,
-        lane: int | None = None,
-        down: int | None = None,
-        tables: Sequence[str] | None = None,
-        slots: int | None = None,
-        norm_slots: int | None = None,
-        block: int | None = None,
-        policy: str | None = None,
-        deadline: float | str | None = None,
-        seed: int | str | None = None,
         shards: int | None = None,
         pin: Sequence[int] | None = None,
         busy_poll: bool | None = None,
@@ -53,25 +44,13 @@ class Server:
         share: int | None = None,
         shares: Sequence[str] | None = None,
         reserved: _native.Reserved | None = None,
+        **options: Unpack[JobOptions],
     ) -> None:
         self._native = _native.Server(
             workers=workers,
             cookie=cookie,
             job=job,
             listen=listen,
-            quorum=quorum,
-            bits=bits,
-            granularity=granularity,
-            fraction=fraction,
-            lane=lane,
-            down=down,
-            tables=tables,
-            slots=slots,
-            norm_slots=norm_slots,
-            block=block,
-            policy=policy,
-            deadline=deadline,
-            seed=seed,
             shards=shards,
             pin=pin,
             busy_poll=busy_poll,
@@ -83,6 +62,7 @@ class Server:
             share=share,
             shares=shares,
             reserved=reserved,
+            **options,
         )
 
     @property

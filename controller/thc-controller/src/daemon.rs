@@ -9,11 +9,11 @@ use crate::error::ControllerError;
 use crate::listeners::{self, Listeners};
 use crate::notify::Notify;
 use crate::refusal::Refusal;
+use crate::section::JobSection;
 use crate::state::{AgentCommand, ControllerState, TargetHandle};
 use crate::{standby, tls};
 use std::future::Future;
 use std::sync::Arc;
-use thc_control_proto::v1::JobSpec;
 use thc_control_proto::v1::control_server::SERVICE_NAME;
 use tokio::sync::{mpsc, watch};
 use tonic_health::ServingStatus;
@@ -215,7 +215,7 @@ async fn serve(shared: &Arc<ControllerState>, queues: Queues, mut stop: watch::R
 }
 
 /// Makes jobs what the configuration says.
-async fn configured(desk: &Desk, jobs: &[JobSpec]) -> Result<(), ControllerError> {
+async fn configured(desk: &Desk, jobs: &[JobSection]) -> Result<(), ControllerError> {
     desk.apply_configured(jobs).await.map_err(impossible)
 }
 

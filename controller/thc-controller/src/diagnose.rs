@@ -1,5 +1,6 @@
 //! Why no traffic flows, and which worker is slow: from counters to words.
 
+use crate::section::JobSection;
 use thc_control_proto::v1::finding::Severity;
 use thc_control_proto::v1::{
     Finding, Job, JobCounters, JobPlace, ReadCountersResponse, Target, WorkerCounters,
@@ -40,7 +41,8 @@ pub fn findings(seen: &Seen<'_>, slow: impl Fn(&str) -> Option<u32>) -> Vec<Find
         let mend = "make room there by deleting other jobs, or give the job another target; it is tried again when its workers join";
         found.push(problem(None, what, mend));
     }
-    let workers = job.spec.as_ref().map_or(0, |spec| spec.workers);
+    let section = JobSection::shown(job);
+    let workers = section.workers();
     for place in &job.places {
         if !place.connected {
             let target = targets.iter().find(|target| target.name == place.target);
@@ -72,7 +74,7 @@ pub fn findings(seen: &Seen<'_>, slow: impl Fn(&str) -> Option<u32>) -> Vec<Find
             found.push(note(None, what, &mend));
         }
     }
-    let least = job.spec.as_ref().and_then(|spec| spec.min_workers);
+    let least = section.min_workers();
     if !job.places.iter().any(|place| place.running) {
         for place in job.places.iter().filter(|place| place.connected) {
             found.extend(before_session(place, workers, least));
@@ -310,12 +312,11 @@ fn note(worker: Option<u32>, what: String, mend: &str) -> Finding {
 #[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
-    use thc_control_proto::v1::{Drop, JobSpec};
+    use thc_control_proto::v1::Drop;
 
     fn job(joined: u64, running: bool) -> Job {
-        let spec = JobSpec { name: "j".into(), workers: 2, ..JobSpec::default() };
         let place = JobPlace { target: "s".into(), connected: true, joined, running, ..JobPlace::default() };
-        Job { spec: Some(spec), places: vec![place], ..Job::default() }
+        Job { section: "name = \"j\"\nworkers = 2".into(), places: vec![place], ..Job::default() }
     }
 
     fn counters(workers: Vec<WorkerCounters>) -> ReadCountersResponse {
@@ -360,9 +361,8 @@ mod tests {
     fn members_that_come_and_go_are_not_waited_for_by_number() {
         let sized = |joined, running, members| {
             let mut job = job(joined, running);
-            let spec =
-                JobSpec { workers: 8, min_workers: Some(2), max_workers: Some(8), ..JobSpec::default() };
-            (job.spec, job.places[0].members) = (Some(spec), members);
+            job.section = "min_workers = 2\nmax_workers = 8".to_owned();
+            job.places[0].members = members;
             job
         };
         let text = said(&of(&sized(0b100, false, 0), &counters(vec![])));

@@ -166,6 +166,15 @@ pub enum ControllerError {
     },
 }
 
+impl ControllerError {
+    /// What is wrong with a text that should be TOML of ours.
+    pub(crate) fn syntax(text: &str, error: &toml::de::Error) -> ControllerError {
+        let at = error.span().map_or(0, |span| span.start.min(text.len()));
+        let line = text.get(..at).map_or(0, |before| before.matches('\n').count()) + 1;
+        ControllerError::Syntax { line, message: error.message().replace('\n', " ") }
+    }
+}
+
 /// What an error says, down to its innermost cause: outside of that it says little more than that something failed.
 pub(crate) fn causes(error: &(dyn std::error::Error + 'static)) -> String {
     let mut message = String::new();

@@ -34,6 +34,7 @@ mod rates;
 mod refusal;
 mod roles;
 mod schema;
+mod section;
 mod service;
 mod since;
 mod socket;
@@ -50,8 +51,7 @@ pub use addresses::Addresses;
 pub use book::{Book, back_up, restore};
 pub use capacity::{Capacity, Forms, Rows};
 pub use config::{
-    Config, LocalSocket, Options, StationOptions, TargetConfig, TargetOptions, TlsOptions, asked_rack,
-    asked_table, declared_jobs,
+    Config, LocalSocket, Options, StationOptions, TargetConfig, TargetOptions, TlsOptions, declared_jobs,
 };
 pub use daemon::Daemon;
 pub use desk::Desk;
@@ -60,7 +60,8 @@ pub use program::{Lookups, Passes, Program};
 pub use refusal::Refusal;
 pub use roles::{Act, Caller, Roles, Subject};
 pub use schema::Schema;
+pub use section::{CHANGEABLE, JobSection};
 pub use socket::known_paths;
-pub use spec::{Spec, fraction_text};
+pub use spec::Spec;
 pub use target::{Event, RefusedUpdate, Target, Written};
 pub use wanted::{Changes, Group, Owner, Wanted, owner};

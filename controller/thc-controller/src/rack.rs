@@ -2,10 +2,10 @@
 
 use crate::config::mac;
 use crate::refusal::Refusal;
+use crate::section::JobSection;
 use crate::tables::Mac;
 use serde::{Deserialize, Serialize};
 use std::net::{SocketAddr, SocketAddrV4};
-use thc_control_proto::v1;
 use thc_options::RackSize;
 use thc_protocol::WorkerId;
 use thc_protocol::aggregator::{Endpoint, Level, Racks};
@@ -29,35 +29,30 @@ impl Rack {
     ///
     /// # Errors
     /// What cannot be read.
-    pub fn from_request(job: &str, asked: &v1::RackSpec) -> Result<Rack, Refusal> {
-        let wrong = |what: String| Refusal::invalid(format!("job {job}: {what}"));
-        let sizes = asked.racks.iter().map(|size| {
-            let RackSize { workers, quorum } =
-                size.parse().map_err(|error| wrong(format!("racks: {error}")))?;
-            Ok((u8::try_from(workers).unwrap_or(u8::MAX), u8::try_from(quorum).unwrap_or(u8::MAX)))
-        });
+    pub fn from_section(asked: &JobSection) -> Result<Option<Rack>, Refusal> {
+        let (Some(number), Some(racks), Some(root), Some(address)) =
+            (asked.rack, &asked.options.racks, &asked.root, &asked.root_mac)
+        else {
+            return Ok(None);
+        };
+        let wrong = |what: String| Refusal::invalid(format!("job {}: {what}", asked.name()));
+        let small = |number: u64| u8::try_from(number).unwrap_or(u8::MAX);
         // A switch is the rack, and switches speak IPv4.
-        let root: SocketAddrV4 = asked.root.parse().map_err(|_| {
-            wrong(format!("root is {:?}: give an IPv4 address and a port, such as 10.0.0.1:9000", asked.root))
+        let at: SocketAddrV4 = root.parse().map_err(|_| {
+            wrong(format!("root is {root:?}: give an IPv4 address and a port, such as 10.0.0.1:9000"))
         })?;
-        let mac = mac("root_mac", &asked.mac).map_err(|error| wrong(error.to_string()))?;
-        Ok(Rack {
-            number: u8::try_from(asked.number).unwrap_or(u8::MAX),
-            sizes: sizes.collect::<Result<_, Refusal>>()?,
-            root: root.into(),
-            mac,
-        })
+        Ok(Some(Rack {
+            number: small(number.into()),
+            sizes: racks.iter().map(|size| (small(size.workers), small(size.quorum))).collect(),
+            root: at.into(),
+            mac: mac("root_mac", address).map_err(|error| wrong(error.to_string()))?,
+        }))
     }
 
-    /// As it is shown.
+    /// The root's Ethernet address, as it is written.
     #[must_use]
-    pub fn shown(&self) -> v1::RackSpec {
-        v1::RackSpec {
-            number: self.number.into(),
-            racks: self.sizes().iter().map(RackSize::to_string).collect(),
-            root: self.root.to_string(),
-            mac: self.mac.map(|byte| format!("{byte:02x}")).join(":"),
-        }
+    pub fn mac_text(&self) -> String {
+        self.mac.map(|byte| format!("{byte:02x}")).join(":")
     }
 
     /// As thc-ps has it.

@@ -3,6 +3,7 @@
 use crate::desk::Desk;
 use crate::refusal::Refusal;
 use crate::roles::{Act, Roles};
+use crate::section::JobSection;
 use thc_control_proto::v1::control_server::Control;
 use thc_control_proto::v1::{
     ApplyJobsRequest, ApplyJobsResponse, CompareTargetRequest, CompareTargetResponse, CreateJobRequest,
@@ -40,12 +41,24 @@ fn look_at(job: &str) -> Act<'_> {
     if job.is_empty() { Act::Look } else { Act::LookAt(job) }
 }
 
+/// The section that a request has.
+fn section(text: &str) -> Result<JobSection, Refusal> {
+    if text.is_empty() {
+        return Err(Refusal::older_client());
+    }
+    JobSection::parse(text).map_err(|error| Refusal::invalid(error.to_string()))
+}
+
+fn check_client(reads_sections: bool) -> Result<(), Refusal> {
+    if reads_sections { Ok(()) } else { Err(Refusal::older_client()) }
+}
+
 #[async_trait]
 impl Control for Service {
     async fn create_job(&self, request: Request<CreateJobRequest>) -> Result<Response<Job>, Status> {
         self.roles.check_request(&request, Act::Operate)?;
-        let (desk, spec) = (self.desk.clone(), request.into_inner().spec.unwrap_or_default());
-        Ok(Response::new(finish(async move { desk.create_job(&spec).await }).await?))
+        let (desk, asked) = (self.desk.clone(), section(&request.into_inner().section)?);
+        Ok(Response::new(finish(async move { desk.create_job(&asked).await }).await?))
     }
 
     async fn list_jobs(
@@ -53,18 +66,21 @@ impl Control for Service {
         request: Request<ListJobsRequest>,
     ) -> Result<Response<ListJobsResponse>, Status> {
         self.roles.check_request(&request, Act::Look)?;
+        check_client(request.get_ref().reads_sections)?;
         Ok(Response::new(ListJobsResponse { jobs: self.desk.jobs() }))
     }
 
     async fn get_job(&self, request: Request<GetJobRequest>) -> Result<Response<Job>, Status> {
         self.roles.check_request(&request, Act::LookAt(&request.get_ref().name))?;
+        check_client(request.get_ref().reads_sections)?;
         Ok(Response::new(self.desk.job(&request.into_inner().name)?))
     }
 
     async fn update_job(&self, request: Request<UpdateJobRequest>) -> Result<Response<Job>, Status> {
         self.roles.check_request(&request, Act::Operate)?;
-        let (desk, asked) = (self.desk.clone(), request.into_inner());
-        Ok(Response::new(finish(async move { desk.update_job(&asked).await }).await?))
+        let (desk, UpdateJobRequest { name, section: text }) = (self.desk.clone(), request.into_inner());
+        let asked = section(&text)?;
+        Ok(Response::new(finish(async move { desk.update_job(&name, &asked).await }).await?))
     }
 
     async fn delete_job(
@@ -204,5 +220,24 @@ impl Control for Service {
         self.roles.check_request(&request, Act::Join(&request.get_ref().job))?;
         self.desk.report(request.into_inner())?;
         Ok(Response::new(ReportResponse {}))
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+    use prost::Message;
+
+    /// Their requests have jobs in fields that are reserved now.
+    #[test]
+    fn requests_of_older_clients_are_refused_in_a_line() {
+        let job = [0x0a, 3, 0x0a, 1, b'a'];
+        let create = section(&CreateJobRequest::decode(&job[..]).unwrap().section).unwrap_err();
+        let list = check_client(ListJobsRequest::decode(&[][..]).unwrap().reads_sections).unwrap_err();
+        assert_eq!((create.code, &create), (tonic::Code::FailedPrecondition, &list));
+        assert!(create.message.contains("older than the controller") && !create.message.contains('\n'));
+        assert_eq!(ApplyJobsRequest::decode(&job[..]).unwrap().sections, None);
+        assert_eq!(section("workers = 2\nwrong = 3").unwrap_err().code, tonic::Code::InvalidArgument);
     }
 }

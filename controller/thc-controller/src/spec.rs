@@ -3,13 +3,15 @@
 use crate::capacity::Rows;
 use crate::rack::Rack;
 use crate::refusal::Refusal;
+use crate::section::{JobSection, lasting_keys};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
-use thc_control_proto::v1;
-use thc_options::{Fraction, Interval, JobOptions, JobSetup, PolicyName, ServerOptions, TableOptions};
+use thc_options::{
+    Fraction, Interval, JobOptions, JobSetup, PolicyName, Secret, ServerOptions, TableOptions, cookie,
+};
 use thc_protocol::Policy;
 use thc_protocol::aggregator::{JobConfig, Shard};
 use thc_protocol::wire::{BLOCKS, Form, Table, Tables};
@@ -84,6 +86,9 @@ pub struct Spec {
     /// Of which racks its target is which; none if the target's sums are results.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rack: Option<Rack>,
+    /// All keys that thc-ps has as well, those above filled in; what was kept before there were these has none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    options: Option<JobOptions>,
 }
 
 /// Of a job whose members come and go (P42).
@@ -142,118 +147,85 @@ impl Spec {
     /// # Errors
     /// What is wrong and how to mend it.
     pub fn from_request(
-        asked: &v1::JobSpec,
+        asked: &JobSection,
         number: u16,
         shared: Option<&ShareServers>,
     ) -> Result<Spec, Refusal> {
-        let name = &asked.name;
+        let name = asked.name();
         let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
         if name.is_empty() || name.len() > MAX_NAME || !name.chars().all(plain) {
             return Err(Refusal::invalid(format!(
                 "job name {name:?}: give 1 to {MAX_NAME} letters, digits, '-', '_' or '.'"
             )));
         }
-        let fraction = match &asked.fraction {
-            None => None,
-            Some(text) => Some(
-                text.parse::<Fraction>()
-                    .map_err(|error| Refusal::invalid(format!("job {name}: fraction: {error}")))?,
-            ),
-        };
-        let policy = match asked.policy.as_deref() {
-            None | Some("reliable") => PolicyName::Reliable,
-            Some("best-effort") => PolicyName::BestEffort,
-            Some(other) => {
-                let text = format!("job {name}: policy {other:?}: give reliable or best-effort");
-                return Err(Refusal::invalid(text));
-            }
-        };
-        if let Some(bits) = asked.bits.filter(|bits| !(1..=4).contains(bits)) {
+        asked.check().map_err(|error| Refusal::invalid(error.to_string()))?;
+        let mut options = asked.options.clone();
+        if let Some(bits) = options.bits.filter(|bits| !(1..=4).contains(bits)) {
             let text =
                 format!("job {name}: bits is {bits}: give 1 to 4, which is what switches have tables for");
             return Err(Refusal::invalid(text));
         }
-        let rack = asked.rack.as_ref().map(|rack| Rack::from_request(name, rack)).transpose()?;
-        let changing = asked.min_workers.is_some() || asked.max_workers.is_some();
-        if rack.is_some() && (changing || !asked.spares.is_empty()) {
+        let rack = Rack::from_section(asked)?;
+        let changing = options.min_workers.is_some() || options.max_workers.is_some();
+        if rack.is_some() && (changing || !asked.spares().is_empty()) {
             let what = if changing { "min_workers and max_workers" } else { "spares" };
             let text = format!(
                 "job {name}: a rack has the same workers as long as it lives, and no spare: leave out {what}"
             );
             return Err(Refusal::invalid(text));
         }
-        let options = JobOptions {
-            job: Some(asked.number.map_or(u64::from(number), u64::from)),
-            // With racks, they say it.
-            workers: Some(asked.workers.into())
-                .filter(|_| (rack.is_none() && !changing) || asked.workers > 0),
-            min_workers: asked.min_workers.map(Into::into),
-            max_workers: asked.max_workers.map(Into::into),
-            gone_after: asked.gone_after_ms.map(milliseconds),
-            gather: asked.gather_ms.map(milliseconds),
-            racks: rack.as_ref().map(Rack::sizes),
-            cookie: Some(asked.cookie.unwrap_or_else(|| thc_options::cookie::random().max(1)))
-                .map(|cookie| u64::from(cookie).into()),
-            seed: asked.seed.map(Into::into),
-            bits: asked.bits.map(Into::into),
-            granularity: asked.granularity.map(Into::into),
-            fraction,
-            data_slots: Some(asked.data_slots.unwrap_or_else(|| slots(shared)).into()),
-            norm_slots: asked.norm_slots.map(Into::into),
-            block: asked.block.map(Into::into),
-            quorum: asked.quorum.map(Into::into),
-            policy: Some(policy),
-            deadline: asked.deadline_ms.map(|ms| Interval(Duration::from_millis(ms.into()))),
-            tables: asked
-                .tables
-                .iter()
-                .map(further)
-                .collect::<Result<_, _>>()
-                .map_err(|error| Refusal::invalid(format!("job {name}: tables: fraction: {error}")))?,
-            ..JobOptions::default()
-        };
-        let setup = validated(options, shared, rack.as_ref())
+        // The book numbers tables, and first tables have one form.
+        (options.table, options.lane) = (None, None);
+        options.job = options.job.or(Some(number.into()));
+        options.cookie = options.cookie.or_else(|| Some(u64::from(cookie::random().max(1)).into()));
+        options.data_slots = options.data_slots.or_else(|| Some(slots(shared).into()));
+        let setup = validated(options.clone(), shared, rack.as_ref())
             .map_err(|error| Refusal::invalid(format!("job {name}: {error}")))?;
         let (config, welcome) = (&setup.config, &setup.welcome);
         let table = welcome.tables.first();
-        let norm_slots = asked.norm_slots.unwrap_or(config.norm_slots.min(MOST_NORM_SLOTS));
         let members = setup.sizes.as_ref().map(|sizes| Members {
             least: sizes.least(),
             gone_after_ms: sizes.gone_after.as_millis() as u32,
             gather_ms: sizes.gather.as_millis() as u32,
         });
-        Ok(Spec {
-            name: name.clone(),
+        let mut spec = Spec {
+            name: name.to_owned(),
             number: config.job.0,
             cookie: Hidden(config.cookie.0),
-            seed: asked.seed.map(Hidden),
+            seed: options.seed.as_ref().and_then(Secret::number).map(Hidden),
             workers: config.workers,
             bits: table.bits,
             granularity: table.granularity,
             fraction: table.fraction,
             data_slots: config.data_slots,
-            norm_slots,
+            norm_slots: match options.norm_slots {
+                Some(_) => config.norm_slots,
+                None => config.norm_slots.min(MOST_NORM_SLOTS),
+            },
             block: welcome.block,
             quorum: config.quorum,
-            best_effort: policy == PolicyName::BestEffort,
+            best_effort: welcome.policy == Policy::BestEffort,
             deadline_ms: welcome.deadline.as_millis() as u32,
             servers: asked.servers.clone(),
-            spares: asked.spares.clone(),
+            spares: asked.spares().to_vec(),
             tables: welcome.tables[1..].iter().map(Further::new).collect(),
-            one_table: asked.granularity.is_some(),
+            one_table: options.granularity.is_some(),
             members,
             rack,
-        })
+            options: None,
+        };
+        spec.options = Some(spec.filled(options));
+        Ok(spec)
     }
 
-    /// As an aggregator and its workers want it; the table's number is not in it yet.
-    ///
-    /// # Errors
-    /// [`thc_options::ConfigError`], if the spec was not made by [`Self::from_request`].
-    pub fn setup(&self, shared: Option<&ShareServers>) -> Result<JobSetup, thc_options::ConfigError> {
-        let options = JobOptions {
+    /// The keys that were asked for, and those that were chosen.
+    fn filled(&self, asked: JobOptions) -> JobOptions {
+        let fixed = self.rack.is_none() && self.members.is_none();
+        // Where members come and go each number of workers has a table of its own, unless one was asked for.
+        let one_table = self.members.is_none() || self.one_table;
+        JobOptions {
             job: Some(self.number.into()),
-            workers: Some(self.workers.into()).filter(|_| self.rack.is_none() && self.members.is_none()),
+            workers: fixed.then_some(self.workers.into()),
             min_workers: self.members.map(|members| members.least.into()),
             max_workers: self.members.map(|_| self.workers.into()),
             gone_after: self.members.map(|members| milliseconds(members.gone_after_ms)),
@@ -262,71 +234,76 @@ impl Spec {
             cookie: Some(u64::from(self.cookie.0).into()),
             seed: self.seed.map(|seed| seed.0.into()),
             bits: Some(self.bits.into()),
-            // Where members come and go each number of workers has a table of its own, unless one was asked for.
-            granularity: Some(self.granularity.into()).filter(|_| self.members.is_none() || self.one_table),
-            fraction: Some(Fraction(self.fraction)).filter(|_| self.members.is_none() || self.one_table),
+            granularity: one_table.then_some(self.granularity.into()),
+            fraction: one_table.then_some(Fraction(self.fraction)),
             data_slots: Some(self.data_slots.into()),
             norm_slots: Some(self.norm_slots.into()),
             block: Some(self.block.into()),
-            quorum: Some(self.quorum.into()).filter(|_| self.rack.is_none() && self.members.is_none()),
-            policy: Some(if self.best_effort { PolicyName::BestEffort } else { PolicyName::Reliable }),
-            deadline: Some(Interval(Duration::from_millis(self.deadline_ms.into()))),
-            tables: self.tables.iter().map(Further::options).collect(),
-            ..JobOptions::default()
+            quorum: fixed.then_some(self.quorum.into()),
+            policy: Some(self.policy()),
+            deadline: Some(milliseconds(self.deadline_ms)),
+            tables: (!self.tables.is_empty()).then(|| self.tables.iter().map(Further::options).collect()),
+            ..asked
+        }
+    }
+
+    /// All keys that thc-ps has as well.
+    fn options(&self) -> JobOptions {
+        self.options.clone().unwrap_or_else(|| self.filled(JobOptions::default()))
+    }
+
+    /// As an aggregator and its workers want it; the table's number is not in it yet.
+    ///
+    /// # Errors
+    /// [`thc_options::ConfigError`], if the spec was not made by [`Self::from_request`].
+    pub fn setup(&self, shared: Option<&ShareServers>) -> Result<JobSetup, thc_options::ConfigError> {
+        validated(self.options(), shared, self.rack.as_ref())
+    }
+
+    /// As a section that makes the same job again, with its secrets.
+    #[must_use]
+    pub fn section(&self, targets: Vec<String>) -> JobSection {
+        JobSection {
+            name: Some(self.name.clone()),
+            targets: if self.servers.is_empty() { targets } else { Vec::new() },
+            servers: self.servers.clone(),
+            spares: Some(self.spares.clone()).filter(|spares| !spares.is_empty()),
+            rack: self.rack.as_ref().map(|rack| rack.number.into()),
+            root: self.rack.as_ref().map(|rack| rack.root.to_string()),
+            root_mac: self.rack.as_ref().map(Rack::mac_text),
+            options: self.options(),
+        }
+    }
+
+    /// As it is shown: without secrets, and with the table of its largest sessions.
+    #[must_use]
+    pub fn shown(&self, targets: Vec<String>) -> JobSection {
+        let section = self.section(targets);
+        let options = JobOptions {
+            cookie: None,
+            seed: None,
+            granularity: Some(self.granularity.into()),
+            fraction: Some(Fraction(self.fraction)),
+            ..section.options
         };
-        validated(options, shared, self.rack.as_ref())
+        JobSection { options, ..section }
     }
 
     /// Whether it can become this at a boundary of a session, whose workers keep what they were told when they joined.
     #[must_use]
     pub fn may_become(&self, next: &Spec) -> bool {
-        let kept = |spec: &Spec| {
-            let Spec {
-                number, cookie, seed, data_slots, norm_slots, block, best_effort, deadline_ms, ..
-            } = *spec;
-            (number, cookie, seed, data_slots, norm_slots, block, best_effort, deadline_ms)
-        };
         // One server alone is named here only where it has spares, which may come and go.
         let shares = |spec: &Spec| if spec.servers.len() > 1 { spec.servers.clone() } else { Vec::new() };
-        kept(self) == kept(next) && self.rack == next.rack && shares(self) == shares(next)
+        lasting_keys(&self.options()) == lasting_keys(&next.options())
+            && self.rack == next.rack
+            && shares(self) == shares(next)
     }
 
     /// Whether its workers may go on without a slot (P9).
     #[must_use]
     pub fn may_skip(&self) -> bool {
-        let policy = if self.best_effort { Policy::BestEffort } else { Policy::Reliable };
-        JobConfig::may_skip(policy, self.quorum, self.workers)
+        JobConfig::may_skip(self.policy().into(), self.quorum, self.workers)
             || self.rack.as_ref().is_some_and(Rack::by_quorum)
-    }
-
-    /// As it is shown: without secrets.
-    #[must_use]
-    pub fn shown(&self, targets: Vec<String>) -> v1::JobSpec {
-        v1::JobSpec {
-            name: self.name.clone(),
-            workers: self.workers.into(),
-            bits: Some(self.bits.into()),
-            granularity: Some(self.granularity.into()),
-            fraction: Some(fraction_text(self.fraction)),
-            data_slots: Some(self.data_slots),
-            norm_slots: Some(self.norm_slots),
-            block: Some(self.block.into()),
-            quorum: Some(self.quorum.into()),
-            policy: Some(self.policy().to_owned()),
-            deadline_ms: Some(self.deadline_ms),
-            number: Some(self.number.into()),
-            cookie: None,
-            seed: None,
-            targets: if self.servers.is_empty() { targets } else { Vec::new() },
-            servers: self.servers.clone(),
-            spares: self.spares.clone(),
-            tables: self.tables.iter().map(Further::shown).collect(),
-            rack: self.rack.as_ref().map(Rack::shown),
-            min_workers: self.members.map(|members| members.least.into()),
-            max_workers: self.members.map(|_| self.workers.into()),
-            gone_after_ms: self.members.map(|members| members.gone_after_ms),
-            gather_ms: self.members.map(|members| members.gather_ms),
-        }
     }
 
     /// Rows that it has in a target's tables, at most. A root has no use for more ports than there are blocks of slots.
@@ -350,10 +327,10 @@ impl Spec {
         self.servers.first().is_some_and(|first| first != target)
     }
 
-    /// The loss policy's name.
+    /// The loss policy.
     #[must_use]
-    pub fn policy(&self) -> &'static str {
-        if self.best_effort { "best-effort" } else { "reliable" }
+    pub fn policy(&self) -> PolicyName {
+        if self.best_effort { PolicyName::BestEffort } else { PolicyName::Reliable }
     }
 }
 
@@ -376,27 +353,6 @@ impl Further {
         }
         options
     }
-
-    fn shown(&self) -> v1::TableSpec {
-        v1::TableSpec {
-            bits: Some(self.bits.into()),
-            granularity: Some(self.granularity.into()),
-            fraction: Some(fraction_text(self.fraction)),
-            lane: Some(self.lane.into()),
-        }
-    }
-}
-
-/// A further table as it is asked for.
-fn further(asked: &v1::TableSpec) -> Result<TableOptions, String> {
-    Ok(TableOptions {
-        table: None,
-        bits: asked.bits.map(Into::into),
-        granularity: asked.granularity.map(Into::into),
-        fraction: asked.fraction.as_deref().map(str::parse).transpose()?,
-        lane: asked.lane.map(Into::into),
-        down: None,
-    })
 }
 
 /// What books from before jobs could say it mean.
@@ -414,7 +370,7 @@ fn validated(
     shared: Option<&ShareServers>,
     rack: Option<&Rack>,
 ) -> Result<JobSetup, thc_options::ConfigError> {
-    let lanes: Vec<Option<u64>> = options.tables.iter().map(|table| table.lane).collect();
+    let lanes: Vec<Option<u64>> = options.tables.iter().flatten().map(|table| table.lane).collect();
     let mut server = ServerOptions { job: vec![options], ..ServerOptions::default() };
     if let Some(shared) = shared {
         let mut at: Vec<String> = shared.at.iter().map(ToString::to_string).collect();
@@ -456,26 +412,23 @@ fn milliseconds(ms: u32) -> Interval {
     Interval(Duration::from_millis(ms.into()))
 }
 
-/// 1/32 instead of 0.03125 where that is exact.
-#[must_use]
-pub fn fraction_text(fraction: f64) -> String {
-    let whole = (1.0 / fraction).round();
-    if 1.0 / whole == fraction { format!("1/{whole}") } else { fraction.to_string() }
-}
-
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
 
-    fn asked() -> v1::JobSpec {
-        v1::JobSpec { name: "train".to_owned(), workers: 4, ..v1::JobSpec::default() }
+    fn section(text: &str) -> JobSection {
+        JobSection::parse(&format!("name = \"train\"\n{text}")).unwrap()
+    }
+
+    fn spec(text: &str) -> Result<Spec, String> {
+        Spec::from_request(&section(text), 7, None).map_err(|refusal| refusal.message)
     }
 
     #[test]
     fn what_is_not_given_is_filled_in() {
-        let spec = Spec::from_request(&asked(), 7, None).unwrap();
-        assert_eq!((spec.number, spec.bits, spec.quorum, spec.policy()), (7, 4, 4, "reliable"));
+        let spec = spec("workers = 4").unwrap();
+        assert_eq!((spec.number, spec.bits, spec.quorum, spec.policy()), (7, 4, 4, PolicyName::Reliable));
         assert!(u32::from(spec.granularity) * 4 <= 255);
         let setup = spec.setup(None).unwrap();
         assert_eq!((setup.config.job.0, setup.welcome.tables.first().granularity), (7, spec.granularity));
@@ -485,119 +438,140 @@ mod tests {
     #[test]
     fn small_blocks_get_more_norm_slots() {
         for (block, slots) in [(20, 64), (16, 128), (13, 256), (10, 256)] {
-            let spec = Spec::from_request(&v1::JobSpec { block: Some(block), ..asked() }, 7, None).unwrap();
-            assert_eq!((u32::from(spec.block), spec.norm_slots), (block, slots));
+            let spec = spec(&format!("workers = 4\nblock = {block}")).unwrap();
+            assert_eq!((u64::from(spec.block), spec.norm_slots), (block, slots));
             let setup = spec.setup(None).unwrap();
             assert_eq!((setup.welcome.block, setup.welcome.norm_slots), (spec.block, slots));
-            assert_eq!(spec.shown(Vec::new()).block, Some(block));
+            assert_eq!(spec.shown(Vec::new()).options.block, Some(block));
         }
     }
 
     #[test]
     fn what_cannot_be_is_refused() {
-        let with = |change: fn(&mut v1::JobSpec)| {
-            let mut spec = asked();
-            change(&mut spec);
-            Spec::from_request(&spec, 1, None).unwrap_err().message
-        };
-        assert!(with(|s| s.name = "a b".into()).contains("a b"));
-        assert!(with(|s| s.workers = 0).contains("workers"));
-        assert!(with(|s| s.policy = Some("some".into())).contains("best-effort"));
-        assert!(with(|s| s.granularity = Some(30)).contains("fraction"));
-        assert!(with(|s| s.fraction = Some("x".into())).contains("fraction"));
-        let lanes = with(|s| {
-            s.granularity = Some(100);
-            s.fraction = Some("1/32".into());
-        });
-        assert!(lanes.contains("at most 63"), "{lanes}");
-        assert!(with(|s| s.data_slots = Some(3)).contains("even"));
-        assert!(with(|s| s.block = Some(21)).contains("10 to 20"));
+        for (text, says) in [
+            ("workers = 0", "workers"),
+            ("granularity = 30\nworkers = 4", "fraction"),
+            ("granularity = 100\nfraction = \"1/32\"\nworkers = 4", "at most 63"),
+            ("data_slots = 3\nworkers = 4", "even"),
+            ("block = 21\nworkers = 4", "10 to 20"),
+            ("workers = 4\nlane = 16", "lanes of 8 bits"),
+            ("workers = 4\nrack = 1", "half of one"),
+        ] {
+            let refused = spec(text).unwrap_err();
+            assert!(refused.contains(says), "{text}: {refused}");
+        }
+        let named = JobSection { name: Some("a b".to_owned()), ..section("workers = 4") };
+        assert!(Spec::from_request(&named, 1, None).unwrap_err().message.contains("a b"));
+        for (text, says) in
+            [("policy = \"some\"", "best-effort"), ("fraction = \"x\"", "fraction"), ("wrkers = 1", "wrkers")]
+        {
+            let refused = JobSection::parse(text).unwrap_err().to_string();
+            assert!(refused.contains(says), "{text}: {refused}");
+        }
+    }
+
+    /// A file of before jobs were kept as the keys of thc-ps.
+    #[test]
+    fn what_was_kept_before_is_the_same_job() {
+        for text in [
+            "workers = 4\nseed = 3\npolicy = \"best-effort\"\ndeadline = \"50ms\"\nquorum = 3",
+            "min_workers = 2\nmax_workers = 6\ngather = \"2s\"\ntables = [{ bits = 2 }, { bits = 8 }]",
+            "rack = 1\nracks = [8, \"3/4\"]\nroot = \"10.0.0.9:9000\"\nroot_mac = \"02:00:00:00:00:09\"",
+        ] {
+            let spec = spec(text).unwrap();
+            let mut kept = serde_json::to_value(&spec).unwrap();
+            assert_eq!(serde_json::from_value::<Spec>(kept.clone()).unwrap(), spec, "{text}");
+            kept.as_object_mut().unwrap().remove("options").unwrap();
+            let before: Spec = serde_json::from_value(kept).unwrap();
+            assert_eq!(before.section(Vec::new()), spec.section(Vec::new()), "{text}");
+            assert_eq!(format!("{:?}", before.setup(None)), format!("{:?}", spec.setup(None)), "{text}");
+            assert!(before.may_become(&spec), "{text}");
+        }
+    }
+
+    /// What a job is shown as makes the same job again, but for its secrets.
+    #[test]
+    fn a_section_makes_its_job_again() {
+        for text in ["workers = 4\ncookie = 5", "min_workers = 2\nmax_workers = 6\ncookie = \"0x5\""] {
+            let spec = spec(text).unwrap();
+            let section = JobSection::parse(&spec.section(Vec::new()).to_toml().unwrap()).unwrap();
+            assert_eq!(section, spec.section(Vec::new()), "{text}");
+            let again = Spec::from_request(&section, 9, None).unwrap();
+            assert_eq!((again.section(Vec::new()), again.number), (section, spec.number), "{text}");
+        }
     }
 
     #[test]
     fn servers_have_slots_each_and_all_workers_in_every_sum() {
         let at = |count: u16| (0..count).map(|i| SocketAddr::from(([10, 0, 0, 1], 9000 + i))).collect();
-        let of = |count, change: fn(&mut v1::JobSpec)| {
+        let made = |count, change: fn(&mut JobOptions)| {
             let servers = (0..count).map(|i| format!("h{i}")).collect();
-            let mut asked = v1::JobSpec { servers, ..asked() };
-            change(&mut asked);
+            let mut asked = JobSection { servers, ..section("workers = 4") };
+            change(&mut asked.options);
             let shared = ShareServers { at: at(count), spares: 0, shards: 1 };
             Spec::from_request(&asked, 7, Some(&shared))
                 .map(|spec| (spec.setup(Some(&shared)).unwrap(), spec))
         };
         for (count, slots) in [(2, 256), (4, 512), (8, 1024), (16, 1024)] {
-            let (setup, spec) = of(count, |_| {}).unwrap();
+            let (setup, spec) = made(count, |_| {}).unwrap();
             assert_eq!((spec.data_slots, spec.servers.len()), (slots, count.into()));
             assert_eq!(setup.welcome.shares.as_slice(), at(count));
         }
-        let refused = |count, change| of(count, change).unwrap_err().message;
+        let refused = |count, change| made(count, change).unwrap_err().message;
         let gap = refused(8, |s| s.data_slots = Some(256));
         assert!(gap.contains("data_slots is 256") && gap.contains("at least 512"), "{gap}");
         assert!(refused(2, |s| s.quorum = Some(3)).contains("all workers in every sum"));
         let shared = ShareServers { at: vec![at(1)[0]; 2], spares: 0, shards: 1 };
-        let overlap = Spec::from_request(&asked(), 1, Some(&shared)).unwrap_err().message;
+        let overlap = Spec::from_request(&section("workers = 4"), 1, Some(&shared)).unwrap_err().message;
         assert!(overlap.contains("shares 0 and 1 overlap"), "{overlap}");
     }
 
     #[test]
     fn a_rack_has_the_members_and_tables_that_its_root_knows() {
-        let rack = |racks: &[&str], number| v1::RackSpec {
-            number,
-            racks: racks.iter().map(|&size| size.to_owned()).collect(),
-            root: "10.0.0.9:9000".to_owned(),
-            mac: "02:00:00:00:00:09".to_owned(),
+        let rack = |racks: &str, number: u8, more: &str| {
+            let root = if more.contains("root =") { "" } else { "root = \"10.0.0.9:9000\"\n" };
+            let mac = if more.contains("root_mac =") { "" } else { "root_mac = \"02:00:00:00:00:09\"\n" };
+            spec(&format!("rack = {number}\nracks = [{racks}]\n{root}{mac}{more}"))
         };
-        let of = |rack| Spec::from_request(&v1::JobSpec { workers: 0, rack: Some(rack), ..asked() }, 7, None);
-        let spec = of(rack(&["8", "3/4"], 1)).unwrap();
+        let spec = rack("8, \"3/4\"", 1, "").unwrap();
         assert_eq!((spec.workers, spec.quorum, spec.may_skip()), (4, 3, true));
+        let shown = spec.shown(Vec::new());
+        assert_eq!((shown.workers(), shown.quorum()), (4, 3));
         let setup = spec.setup(None).unwrap();
         let told = setup.root.unwrap().welcome.rack.unwrap();
         assert_eq!((told.workers, told.quorum, setup.welcome.tables.first().id.0), (12, 11, 7));
-        assert_eq!(of(spec.shown(Vec::new()).rack.unwrap()).unwrap().rack, spec.rack);
+        assert_eq!(Spec::from_request(&shown, 7, None).unwrap().rack, spec.rack);
         // 160 workers need lanes of 16 bits above, and 8 do below.
-        let spec = of(rack(&["8"; 20], 0)).unwrap();
+        let spec = rack(&["8"; 20].join(", "), 0, "").unwrap();
         let setup = spec.setup(None).unwrap();
         let table = setup.welcome.tables.first();
         assert_eq!(
             (table.form.to_string().as_str(), spec.rack.unwrap().form(table)),
             ("4/16", Some(Form::USUAL))
         );
-        let refused = |rack| of(rack).unwrap_err().message;
-        assert!(refused(rack(&["8", "8"], 2)).contains("rack is 2, and the last of 2 is 1"));
-        assert!(refused(rack(&["8", "x"], 0)).contains("no rack"));
-        assert!(refused(v1::RackSpec { root: "host".into(), ..rack(&["8"], 0) }).contains("10.0.0.1:9000"));
-        assert!(refused(v1::RackSpec { mac: "1".into(), ..rack(&["8"], 0) }).contains("root_mac"));
+        let refused = |racks, number, more| rack(racks, number, more).unwrap_err();
+        assert!(refused("8, 8", 2, "").contains("rack is 2, and the last of 2 is 1"));
+        assert!(refused("8", 0, "root = \"host\"").contains("10.0.0.1:9000"));
+        assert!(refused("8", 0, "root_mac = \"1\"").contains("root_mac"));
+        assert!(JobSection::parse("racks = [\"x\"]").unwrap_err().to_string().contains("no rack"));
     }
 
     #[test]
     fn bits_are_those_of_a_switchs_tables() {
         for bits in [0, 5, 8, u32::MAX] {
-            let refused =
-                Spec::from_request(&v1::JobSpec { bits: Some(bits), ..asked() }, 1, None).unwrap_err();
-            assert!(refused.message.contains(&format!("bits is {bits}: give 1 to 4")), "{refused:?}");
+            let refused = spec(&format!("workers = 4\nbits = {bits}")).unwrap_err();
+            assert!(refused.contains(&format!("bits is {bits}: give 1 to 4")), "{refused}");
         }
         for bits in 1..=4 {
-            assert_eq!(
-                u32::from(
-                    Spec::from_request(&v1::JobSpec { bits: Some(bits), ..asked() }, 1, None).unwrap().bits
-                ),
-                bits
-            );
+            assert_eq!(spec(&format!("workers = 4\nbits = {bits}")).unwrap().bits, bits);
         }
     }
 
     #[test]
     fn nothing_shows_a_cookie() {
-        let spec = Spec::from_request(&v1::JobSpec { cookie: Some(0xDEAD), ..asked() }, 1, None).unwrap();
+        let spec = spec("workers = 4\ncookie = 0xDEAD").unwrap();
         assert_eq!(spec.cookie.0, 0xDEAD);
-        assert_eq!(spec.shown(Vec::new()).cookie, None);
+        assert_eq!(spec.shown(Vec::new()).options.cookie, None);
         assert!(!format!("{spec:?}").contains("57005"));
-    }
-
-    #[test]
-    fn fractions_are_short() {
-        assert_eq!(fraction_text(1.0 / 32.0), "1/32");
-        assert_eq!(fraction_text(1.0 / 1000.0), "1/1000");
-        assert_eq!(fraction_text(0.3), "0.3");
     }
 }

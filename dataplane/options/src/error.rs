@@ -53,6 +53,9 @@ pub enum ConfigError {
         /// What is wrong.
         message: String,
     },
+    /// A flag's value has no text.
+    #[error("a flag cannot be taken as it is: {0}")]
+    Flags(#[from] serde_json::Error),
     /// A key is not there.
     #[error("{section}{key} is missing: {mend}")]
     Missing {

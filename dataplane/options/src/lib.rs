@@ -5,6 +5,9 @@
 pub mod cookie;
 pub mod credit;
 mod error;
+mod job;
+mod keywords;
+mod merge;
 mod options;
 mod p4runtime;
 mod rack_size;
@@ -16,7 +19,10 @@ mod text;
 mod tls;
 
 pub use error::{ConfigError, Section};
-pub use options::{JobOptions, PolicyName, ServerOptions};
+pub use job::{JobOptions, PolicyName};
+pub use keywords::{Keyword, Kind};
+pub use merge::{merge, set};
+pub use options::ServerOptions;
 pub use p4runtime::{P4RuntimeConfig, P4RuntimeOptions};
 pub use rack_size::RackSize;
 pub use tables::TableOptions;
@@ -405,7 +411,14 @@ impl JobOptions {
         let tables = {
             let racks = layout.as_ref().map(|layout| &layout.racks);
             // Of shares, links bound what comes down; what is alone may be on a switch's place, or on the loopback.
-            first.with(&self.tables, job, all_workers, racks, shares != Shares::NONE, known)?
+            first.with(
+                self.tables.as_deref().unwrap_or_default(),
+                job,
+                all_workers,
+                racks,
+                shares != Shares::NONE,
+                known,
+            )?
         };
         let config = JobConfig {
             job: JobId(job),

@@ -1,23 +1,22 @@
-//! A configuration as it is written, in a file or as flags: every key may be absent and nothing is
+//! A server's configuration as it is written, in a file or as flags: every key may be absent and nothing is
 //! checked yet.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use clap::{Args, ValueEnum};
-use serde::Deserialize;
-use thc_protocol::Policy;
+use clap::Args;
+use serde::{Deserialize, Serialize};
 use thc_transport::{DpdkOptions, IoName, LossyConfig, XdpOptions};
 
 use crate::error::ConfigError;
+use crate::job::JobOptions;
+use crate::merge::merge;
 use crate::p4runtime::P4RuntimeOptions;
-use crate::rack_size::RackSize;
-use crate::tables::TableOptions;
-use crate::text::{Fraction, Interval, Secret, Size};
+use crate::text::{Interval, Size};
 use crate::tls::TlsOptions;
 
 /// The keys of a server, and its jobs.
-#[derive(Args, Clone, Debug, Default, Deserialize)]
+#[derive(Args, Clone, Debug, Default, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct ServerOptions {
     /// Address and UDP port to listen on, such as 0.0.0.0:9000, or [::]:9000 for IPv6 and IPv4; shards take the ports behind
@@ -102,116 +101,12 @@ pub struct ServerOptions {
     pub p4runtime_tls: Option<TlsOptions>,
     /// The `[[job]]` sections.
     #[arg(skip)]
+    #[serde(skip_serializing_if = "Vec::is_empty")]
     pub job: Vec<JobOptions>,
     /// Faults to inject, for tests; in no file.
     #[arg(skip)]
     #[serde(skip)]
     pub faults: Option<LossyConfig>,
-}
-
-/// The keys of a job.
-#[derive(Args, Clone, Debug, Default, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub struct JobOptions {
-    /// The job's number, 0 to 65535
-    #[arg(long, value_name = "NUMBER", help_heading = "Job")]
-    pub job: Option<u64>,
-    /// The secret with which workers join, 32 bits, as 0x1234abcd or decimal
-    #[arg(long, value_name = "NUMBER", env = "THC_COOKIE", hide_env_values = true, help_heading = "Job")]
-    pub cookie: Option<Secret>,
-    /// How many workers the job has, 1 to 64; with racks they say it
-    #[arg(long, value_name = "NUMBER", help_heading = "Job")]
-    pub workers: Option<u64>,
-    /// Fewest workers of a session, in place of workers: members may come and go [default: 1]
-    #[arg(long, value_name = "NUMBER", help_heading = "Job")]
-    pub min_workers: Option<u64>,
-    /// Most workers of a session, in place of workers
-    #[arg(long, value_name = "NUMBER", help_heading = "Job")]
-    pub max_workers: Option<u64>,
-    /// A member that is silent for so long is gone, and the others go on without it [default: 3s]
-    #[arg(long, value_name = "TIME", help_heading = "Job")]
-    pub gone_after: Option<Interval>,
-    /// The first session begins with fewer than the most workers when nobody new has come for so long [default: 1s]
-    #[arg(long, value_name = "TIME", help_heading = "Job")]
-    pub gather: Option<Interval>,
-    /// How many workers complete a sum [default: all]
-    #[arg(long, value_name = "NUMBER", help_heading = "Job")]
-    pub quorum: Option<u64>,
-    /// Workers of each rack, such as 8,8, or 7/8,7/8 for a quorum of 7 in each; the same at the root and at every rack. Without
-    /// --rack this server is the root
-    #[arg(long, value_name = "WORKERS,…", value_delimiter = ',', help_heading = "Job")]
-    pub racks: Option<Vec<RackSize>>,
-    /// Bit budget b: bits per coordinate sent up, 1 to 4 or 8 [default: 4]
-    #[arg(long, value_name = "NUMBER", help_heading = "Job")]
-    pub bits: Option<u64>,
-    /// Granularity g, the largest table value [default: the best for the number of workers]
-    #[arg(long, value_name = "NUMBER", help_heading = "Job")]
-    pub granularity: Option<u64>,
-    /// Share p of the coordinates that is truncated, such as 1/32 [default: the best for the number of
-    /// workers]
-    #[arg(long, value_name = "FRACTION", help_heading = "Job")]
-    pub fraction: Option<Fraction>,
-    /// Number of the lookup table on the wire, 1 to 255 [default: from the job's number]
-    #[arg(long, value_name = "NUMBER", help_heading = "Job")]
-    pub table: Option<u64>,
-    /// Bits per summed coordinate sent down, 4 to 16; workers × granularity must fit [default: 8, or 16 with bits = 8; of shares
-    /// the fewest, from 5 or 9 on, that workers × granularity fits]
-    #[arg(long, value_name = "BITS", help_heading = "Job")]
-    pub lane: Option<u64>,
-    /// 4: tell summed coordinates in 4 bits, each 64 with a range of their own: three quarters of the bytes of 7 bits, and an error of
-    /// up to a thirtieth of that range, evenly to both sides [default: whole sums, as lane says]
-    #[arg(long, value_name = "BITS", help_heading = "Job")]
-    pub down: Option<u64>,
-    /// A further lookup table that workers may choose for a tensor, such as bits=2 or bits=2,lane=4,granularity=5,fraction=1/32,
-    /// with its number as table=7; can be repeated
-    #[arg(long, value_name = "TABLE", help_heading = "Job")]
-    pub tables: Vec<TableOptions>,
-    /// Slots for coordinates; workers may have half as many packets under way [default: 1024]
-    #[arg(long = "slots", alias = "data-slots", value_name = "NUMBER", help_heading = "Job")]
-    pub data_slots: Option<u64>,
-    /// Slots for norms [default: 64 to 1024, the more the smaller the blocks]
-    #[arg(long, value_name = "NUMBER", help_heading = "Job")]
-    pub norm_slots: Option<u64>,
-    /// Coordinates that are transformed together and have a norm of their own, as a power of two: 10 to 20, for 2^10 to
-    /// 2^20 [default: 13]
-    #[arg(long, value_name = "LOG2", help_heading = "Job")]
-    pub block: Option<u64>,
-    /// What workers do about lost packets [default: reliable]
-    #[arg(long, value_name = "POLICY", help_heading = "Job")]
-    pub policy: Option<PolicyName>,
-    /// When best-effort gives a packet up [default: 200ms]
-    #[arg(long, value_name = "TIME", help_heading = "Job")]
-    pub deadline: Option<Interval>,
-    /// Seed of the signs that all workers share, 64 bits [default: from cookie and job]
-    #[arg(long, value_name = "NUMBER", help_heading = "Job")]
-    pub seed: Option<Secret>,
-}
-
-/// A loss policy by its name.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, ValueEnum)]
-#[serde(rename_all = "kebab-case")]
-pub enum PolicyName {
-    /// Packets are sent again until the result comes
-    #[default]
-    Reliable,
-    /// Packets are sent once, and what is missing at the deadline counts as zero
-    BestEffort,
-}
-
-impl From<PolicyName> for Policy {
-    fn from(name: PolicyName) -> Policy {
-        match name {
-            PolicyName::Reliable => Policy::Reliable,
-            PolicyName::BestEffort => Policy::BestEffort,
-        }
-    }
-}
-
-/// The fields of `$over` win where they are there.
-macro_rules! lay_over {
-    ($over:ident, $under:ident: $($field:ident),*) => {
-        $(if $over.$field.is_some() { $under.$field = $over.$field; })*
-    };
 }
 
 impl ServerOptions {
@@ -243,104 +138,36 @@ impl ServerOptions {
         })
     }
 
-    /// Lays flags over a file: what they say wins. The flags of a job belong to the file's job of that
+    /// Lays flags over a file: a flag wins over the file's key. The flags of a job belong to the file's job of that
     /// number, or to its only one, or make a new one.
     ///
     /// # Errors
-    /// [`ConfigError::WhichJob`].
+    /// [`ConfigError::WhichJob`], [`ConfigError::Flags`].
     pub fn with_flags(
-        mut self,
-        server: ServerOptions,
+        self,
+        mut server: ServerOptions,
         job: JobOptions,
     ) -> Result<ServerOptions, ConfigError> {
-        lay_over!(server, self: listen, shards, share, shares, spares, rack, root, recv_buffer, send_buffer, memory_limit, members, busy_poll, pin,
-                  stats_interval, stats_json, http, pcap, pcap_limit, io, faults);
-        self.dpdk = server.dpdk.over(self.dpdk);
-        self.xdp = server.xdp.over(self.xdp);
-        if let Some(p4runtime) = server.p4runtime {
-            self.p4runtime = Some(p4runtime.over(self.p4runtime.take()));
+        if let Some(tls) = server.p4runtime_tls.take() {
+            server.p4runtime.get_or_insert_default().tls = Some(tls);
         }
-        if let Some(tls) = server.p4runtime_tls {
-            let p4runtime = self.p4runtime.get_or_insert_default();
-            p4runtime.tls = Some(tls.over(p4runtime.tls.take()));
-        }
+        let mut options = merge(&self, &server)?;
+        options.faults = server.faults.or(self.faults);
         // A secret in the environment alone is no wish for a job.
-        let wanted = JobOptions { cookie: None, ..job.clone() };
-        let only_cookie = wanted.is_empty();
-        if only_cookie && (job.cookie.is_none() || self.job.is_empty()) {
-            return Ok(self);
+        let only_cookie = JobOptions { cookie: None, ..job.clone() } == JobOptions::default();
+        if only_cookie && (job.cookie.is_none() || options.job.is_empty()) {
+            return Ok(options);
         }
         let place = match job.job {
-            Some(_) => self.job.iter().position(|known| known.job == job.job),
-            None if self.job.len() > 1 => return Err(ConfigError::WhichJob { jobs: self.job.len() }),
-            None => (!self.job.is_empty()).then_some(0),
+            Some(_) => options.job.iter().position(|known| known.job == job.job),
+            None if options.job.len() > 1 => return Err(ConfigError::WhichJob { jobs: options.job.len() }),
+            None => (!options.job.is_empty()).then_some(0),
         };
-        let place = place.unwrap_or_else(|| {
-            self.job.push(JobOptions::default());
-            self.job.len() - 1
-        });
-        self.job[place].lay(job);
-        Ok(self)
-    }
-}
-
-impl JobOptions {
-    fn is_empty(&self) -> bool {
-        let JobOptions {
-            job,
-            cookie,
-            workers,
-            min_workers,
-            max_workers,
-            gone_after,
-            gather,
-            quorum,
-            racks,
-            bits,
-            granularity,
-            fraction,
-            table,
-            lane,
-            down,
-            tables,
-            data_slots,
-            norm_slots,
-            block,
-            policy,
-            deadline,
-            seed,
-        } = self;
-        let numbers = [
-            job,
-            workers,
-            min_workers,
-            max_workers,
-            quorum,
-            bits,
-            granularity,
-            table,
-            lane,
-            down,
-            data_slots,
-            norm_slots,
-            block,
-        ];
-        numbers.iter().all(|number| number.is_none())
-            && tables.is_empty()
-            && racks.is_none()
-            && cookie.is_none()
-            && fraction.is_none()
-            && policy.is_none()
-            && [deadline, gone_after, gather].iter().all(|time| time.is_none())
-            && seed.is_none()
-    }
-
-    fn lay(&mut self, over: JobOptions) {
-        if !over.tables.is_empty() {
-            self.tables = over.tables;
+        match place {
+            Some(place) => options.job[place] = merge(&options.job[place], &job)?,
+            None => options.job.push(job),
         }
-        lay_over!(over, self: job, cookie, workers, min_workers, max_workers, gone_after, gather, quorum, racks, bits, granularity, fraction, table, lane, down, data_slots,
-                  norm_slots, block, policy, deadline, seed);
+        Ok(options)
     }
 }
 

@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 
 use clap::Args;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 use crate::error::{ConfigError, Section};
 use crate::tls::{Tls, TlsOptions};
@@ -12,7 +12,7 @@ use crate::tls::{Tls, TlsOptions};
 const DEFAULT_LISTEN: &str = "127.0.0.1:9559";
 
 /// The keys of the `[p4runtime]` section.
-#[derive(Args, Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[derive(Args, Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, default)]
 #[command(next_help_heading = "P4Runtime")]
 pub struct P4RuntimeOptions {
@@ -52,15 +52,5 @@ impl P4RuntimeOptions {
         })?;
         let tls = self.tls.as_ref().map(TlsOptions::validate).transpose()?.flatten();
         Ok(P4RuntimeConfig { listen, device_id: self.device_id.unwrap_or(0), tls })
-    }
-
-    /// These flags over what a file says.
-    pub(crate) fn over(self, file: Option<P4RuntimeOptions>) -> P4RuntimeOptions {
-        let file = file.unwrap_or_default();
-        P4RuntimeOptions {
-            listen: self.listen.or(file.listen),
-            device_id: self.device_id.or(file.device_id),
-            tls: self.tls.or(file.tls),
-        }
     }
 }

@@ -3,9 +3,6 @@
 use std::fmt;
 use std::str::FromStr;
 
-use serde::Deserialize;
-use serde::de::Error as _;
-
 /// Workers of a rack, and how many of them complete a sum.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RackSize {
@@ -36,20 +33,5 @@ impl FromStr for RackSize {
         let (quorum, workers) = text.split_once('/').unwrap_or((text, text));
         let number = |text: &str| text.trim().parse::<u64>().map_err(|_| wrong());
         Ok(RackSize { workers: number(workers)?, quorum: number(quorum)? })
-    }
-}
-
-impl<'de> Deserialize<'de> for RackSize {
-    fn deserialize<D: serde::Deserializer<'de>>(from: D) -> Result<RackSize, D::Error> {
-        #[derive(Deserialize)]
-        #[serde(untagged)]
-        enum Written {
-            Number(u64),
-            Text(String),
-        }
-        match Written::deserialize(from)? {
-            Written::Number(workers) => Ok(RackSize { workers, quorum: workers }),
-            Written::Text(text) => text.parse().map_err(D::Error::custom),
-        }
     }
 }

@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 use std::str::FromStr;
 
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
 use thc_codec::CodecError;
 use thc_codec::table::{LookupTable, MAX_GRANULARITY, choose};
 use thc_protocol::aggregator::{Lookup, Racks};
@@ -11,6 +12,7 @@ use thc_protocol::wire::{Form, MAX_TABLES, Table};
 use thc_protocol::{Lane, TableId};
 
 use crate::error::{ConfigError, Section};
+use crate::merge::set;
 use crate::number;
 use crate::text::Fraction;
 
@@ -19,7 +21,7 @@ const DEFAULT_BITS: u64 = 4;
 const MAX_TABLE: u64 = 255;
 
 /// A lookup table of a job, beside its first, whose keys are the job's.
-#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct TableOptions {
     /// Its number.
@@ -43,25 +45,12 @@ impl FromStr for TableOptions {
     fn from_str(text: &str) -> Result<TableOptions, String> {
         let mut table = TableOptions::default();
         for part in text.split(',') {
-            let Some((key, value)) = part.split_once('=').map(|(key, value)| (key.trim(), value.trim()))
-            else {
-                return Err(format!("{part:?} is no key with a value: write it like bits=2,lane=8"));
-            };
-            let number =
-                || value.parse().map(Some).map_err(|_| format!("{key} is {value:?}, which is no number"));
-            match key {
-                "table" => table.table = number()?,
-                "bits" => table.bits = number()?,
-                "granularity" => table.granularity = number()?,
-                "lane" => table.lane = number()?,
-                "down" => table.down = number()?,
-                "fraction" => table.fraction = Some(value.parse()?),
-                _ => {
-                    return Err(format!(
-                        "there is no {key:?}: keys are bits, lane, down, granularity, fraction and table"
-                    ));
-                }
-            }
+            let (key, value) = part
+                .split_once('=')
+                .ok_or_else(|| format!("{part:?} is no key with a value: write it like bits=2,lane=8"))?;
+            let value = value.trim();
+            let value = value.parse::<u64>().map_or_else(|_| Value::from(value), Value::from);
+            set(&mut table, key.trim(), value)?;
         }
         Ok(table)
     }

@@ -7,6 +7,9 @@ use std::time::Duration;
 
 use bytesize::ByteSize;
 use serde::de::{Deserialize, Deserializer, Error, Visitor};
+use serde::ser::{Serialize, Serializer};
+
+use crate::rack_size::RackSize;
 
 /// A type that is read from text, numbers in a file included.
 trait Textual: FromStr<Err = String> {
@@ -40,10 +43,18 @@ impl<T: Textual> Visitor<'_> for TextVisitor<T> {
     }
 }
 
+/// `$text` is what a value is written as.
 macro_rules! textual {
-    ($name:ident, $expected:literal) => {
+    ($name:ident, $expected:literal, $text:expr) => {
         impl Textual for $name {
             const EXPECTED: &'static str = $expected;
+        }
+
+        impl Serialize for $name {
+            fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+                let text: fn(&$name) -> String = $text;
+                to.serialize_str(&text(self))
+            }
         }
 
         impl<'de> Deserialize<'de> for $name {
@@ -54,10 +65,11 @@ macro_rules! textual {
     };
 }
 
-textual!(Secret, "a number like 0x1234abcd");
-textual!(Fraction, "a fraction like \"1/32\" or 0.03125");
-textual!(Size, "bytes like 8388608 or \"8MiB\"");
-textual!(Interval, "a time like \"200ms\" or \"10s\"");
+textual!(Secret, "a number like 0x1234abcd", |secret| secret.0.clone());
+textual!(Fraction, "a fraction like \"1/32\" or 0.03125", ToString::to_string);
+textual!(Size, "bytes like 8388608 or \"8MiB\"", |size| size.0.to_string());
+textual!(Interval, "a time like \"200ms\" or \"10s\"", ToString::to_string);
+textual!(RackSize, "workers of a rack, like 8 or \"7/8\"", ToString::to_string);
 
 /// A number that nobody else may know, decimal or hexadecimal. What it says is looked at late, when
 /// a message can be given that does not show it.
@@ -119,6 +131,14 @@ impl FromStr for Fraction {
     }
 }
 
+impl fmt::Display for Fraction {
+    /// 1/32 instead of 0.03125 where that is exact.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let whole = (1.0 / self.0).round();
+        if 1.0 / whole == self.0 { write!(f, "1/{whole}") } else { self.0.fmt(f) }
+    }
+}
+
 /// A number of bytes: `8388608` or `8MiB`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Size(pub usize);
@@ -138,6 +158,12 @@ impl FromStr for Size {
 /// A length of time: `200ms`, `10s`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Interval(pub Duration);
+
+impl fmt::Display for Interval {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        humantime::format_duration(self.0).fmt(f)
+    }
+}
 
 impl FromStr for Interval {
     type Err = String;
@@ -180,6 +206,9 @@ mod tests {
         assert_eq!("0.5".parse(), Ok(Fraction(0.5)));
         for wrong in ["", "1/0", "0", "1", "2", "-1/2", "0/5", "x", "1/2/3", "NaN"] {
             assert!(wrong.parse::<Fraction>().is_err(), "{wrong}");
+        }
+        for (number, text) in [(1.0 / 32.0, "1/32"), (1.0 / 1000.0, "1/1000"), (0.3, "0.3")] {
+            assert_eq!(Fraction(number).to_string(), text);
         }
         assert_eq!("8MiB".parse(), Ok(Size(8 << 20)));
         assert_eq!("4096".parse(), Ok(Size(4096)));

@@ -4,12 +4,12 @@ use std::fs::File;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 use crate::error::{ConfigError, Section};
 
 /// The keys of the `[p4runtime.tls]` section, PEM files.
-#[derive(Args, Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[derive(Args, Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, default)]
 #[command(next_help_heading = "P4Runtime")]
 pub struct TlsOptions {
@@ -49,16 +49,6 @@ impl TlsOptions {
                 key: readable(key)?,
                 client_ca: client_ca.as_deref().map(readable).transpose()?,
             })),
-        }
-    }
-
-    /// These flags over what a file says.
-    pub(crate) fn over(self, file: Option<TlsOptions>) -> TlsOptions {
-        let file = file.unwrap_or_default();
-        TlsOptions {
-            cert: self.cert.or(file.cert),
-            key: self.key.or(file.key),
-            client_ca: self.client_ca.or(file.client_ca),
         }
     }
 

@@ -9,22 +9,21 @@ mod site;
 use site::{Kind, Site};
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
-use thc_control_proto::v1::{InstallTableRequest, JobSpec, TableSpec};
+use thc_control_proto::v1::InstallTableRequest;
+use thc_controller::JobSection;
 use thc_tests::{Ps, WorkerProcess, write_gradient};
 use tonic::{Code, Status};
 
-fn spec(name: &str, workers: u32) -> JobSpec {
-    JobSpec {
-        name: name.to_owned(),
-        workers,
-        granularity: Some(30),
-        fraction: Some("1/32".to_owned()),
-        data_slots: Some(64),
-        norm_slots: Some(16),
-        number: Some(1),
-        cookie: Some(thc_tests::COOKIE_NUMBER),
-        ..JobSpec::default()
-    }
+/// A job with these keys.
+fn section(name: &str, keys: &str) -> JobSection {
+    JobSection { name: Some(name.to_owned()), ..JobSection::parse(keys).unwrap() }
+}
+
+/// One of this number, cookie and table.
+fn spec(name: &str, workers: u32) -> JobSection {
+    let cookie = thc_tests::COOKIE_NUMBER;
+    let table = "granularity = 30\nfraction = \"1/32\"\ndata_slots = 64\nnorm_slots = 16";
+    section(name, &format!("job = 1\ncookie = {cookie}\nworkers = {workers}\n{table}"))
 }
 
 /// What the workers of a job of `spec` end with, on a thc-ps that is configured by hand.
@@ -108,14 +107,13 @@ fn tables_and_room(site: &Site) {
     assert_eq!((table.id, table.values.len()), (1, 16));
     assert_eq!(site.install_table(request).unwrap().id, 1);
     // A job of four workers takes the best table for four, which is there.
-    let chosen = JobSpec { name: "a".into(), workers: 4, data_slots: Some(512), ..JobSpec::default() };
-    assert_eq!(site.create(&chosen).unwrap().table, 1);
-    let other = JobSpec { name: "b".into(), workers: 2, ..chosen.clone() };
-    assert_eq!(site.create(&other).unwrap().table, 2);
-    let full = site.create(&JobSpec { name: "c".into(), ..chosen.clone() }).unwrap_err();
+    let chosen = |name, workers| section(name, &format!("workers = {workers}\ndata_slots = 512"));
+    assert_eq!(site.create(&chosen("a", 4)).unwrap().table, 1);
+    assert_eq!(site.create(&chosen("b", 2)).unwrap().table, 2);
+    let full = site.create(&chosen("c", 4)).unwrap_err();
     assert_eq!(full.code(), Code::ResourceExhausted);
     assert!(full.message().contains("512 data slots"), "{full}");
-    let wrong = site.create(&JobSpec { name: "d".into(), workers: 65, ..JobSpec::default() }).unwrap_err();
+    let wrong = site.create(&section("d", "workers = 65")).unwrap_err();
     assert_eq!(wrong.code(), Code::InvalidArgument);
     site.delete("a").unwrap();
     site.delete("b").unwrap();
@@ -125,8 +123,11 @@ fn tables_and_room(site: &Site) {
 
 /// A job's further tables, each in its form, to choose from span by span; a form that the target does not do is refused in a line.
 fn several_tables(site: &mut Site) {
-    let table = |bits, lane| TableSpec { bits: Some(bits), lane: Some(lane), ..TableSpec::default() };
-    let asked = JobSpec { tables: vec![table(2, 4), table(8, 16)], ..spec("mixed", 2) };
+    let with = |mut job: JobSection, tables: &[&str]| {
+        job.options.tables = Some(tables.iter().map(|table| table.parse().unwrap()).collect());
+        job
+    };
+    let asked = with(spec("mixed", 2), &["bits=2,lane=4", "bits=8,lane=16"]);
     let job = site.create(&asked).unwrap();
     assert_eq!((job.table, &job.tables[..]), (1, &[2, 3][..]));
     assert_eq!((site.rows_of(0, "lookup"), site.rows_of(0, "job_tables")), (3, 3));
@@ -141,14 +142,18 @@ fn several_tables(site: &mut Site) {
     site.restart_controller();
     let again =
         site.until("the job again", |site| site.job("mixed").ok().filter(|job| job.places[0].connected));
-    assert_eq!((again.spec, again.tables), (job.spec, job.tables));
-    let other = |tables| JobSpec { tables, number: Some(2), ..spec("other", 2) };
-    let twice = site.create(&other(vec![table(2, 4), table(2, 4)])).unwrap_err();
+    assert_eq!((again.section, again.tables), (job.section, job.tables));
+    let other = |tables: &[&str]| {
+        let mut job = spec("other", 2);
+        job.options.job = Some(2);
+        with(job, tables)
+    };
+    let twice = site.create(&other(&["bits=2,lane=4"; 2])).unwrap_err();
     assert!(
         twice.message().contains("job other: two of its tables are the same, of 2 bits in 2/4"),
         "{twice}"
     );
-    match (site.kind(), site.create(&other(vec![table(2, 8)]))) {
+    match (site.kind(), site.create(&other(&["bits=2,lane=8"]))) {
         (Kind::Ps, Ok(job)) => assert_eq!(job.tables, [4]),
         (Kind::Bmv2, Err(refused)) => {
             let says = "job other: target s1 has no packets of the form 2/8, bits of an index and of a sum, but 2/4, 4/8, 8/16: ";
@@ -205,7 +210,7 @@ fn controllers_compete(site: &mut Site) {
             .unwrap_err(),
     );
     assert!(!second.job("train").unwrap().places[0].connected, "it knows the job, and has no target");
-    site.create(&small("more".into())).unwrap();
+    site.create(&small("more")).unwrap();
     second.until("what the first does", |second| second.job("more").ok());
     site.stop_controller();
     second.until("the second to take over", |second| {
@@ -242,7 +247,7 @@ fn pair_is_killed(site: &mut Site) {
             jobs.insert(name.clone());
         }
         pair[other].until("the other one", connected);
-        let names = pair[other].jobs().into_iter().map(|job| job.spec.unwrap_or_default().name);
+        let names = pair[other].jobs().into_iter().map(|job| JobSection::shown(&job).name().to_owned());
         let there: BTreeSet<String> = names.collect();
         assert!(jobs.is_subset(&there), "{jobs:?} were made, there are {there:?}");
         assert!(there.iter().all(|job| jobs.contains(job) || *job == name), "{there:?}");
@@ -294,18 +299,22 @@ fn targets(test: &str) -> usize {
 }
 
 /// Of the smallest slots, so that as many fit as the program has counters for.
-fn small(name: String) -> JobSpec {
-    JobSpec { name, number: None, cookie: None, data_slots: Some(16), norm_slots: Some(16), ..spec("", 2) }
+fn small(name: &str) -> JobSection {
+    let mut job = spec(name, 2);
+    (job.options.job, job.options.cookie) = (None, None);
+    (job.options.data_slots, job.options.norm_slots) = (Some(16), Some(16));
+    job
 }
 
 fn many_jobs(site: &mut Site) {
     let room = site.room();
     assert!(room >= 16, "{room}");
     for job in 0..room {
-        let cookie = Some(thc_tests::COOKIE_NUMBER);
-        site.create(&JobSpec { cookie, ..small(format!("job{job}")) }).unwrap();
+        let mut job = small(&format!("job{job}"));
+        job.options.cookie = spec("", 2).options.cookie;
+        site.create(&job).unwrap();
     }
-    let full = site.create(&small("more".into())).unwrap_err();
+    let full = site.create(&small("more")).unwrap_err();
     assert_eq!(full.code(), Code::ResourceExhausted);
     assert!(full.message().contains(&format!("has its {room} jobs")), "{full}");
     for (table, rows) in [("jobs", 0), ("job_tables", room), ("lookup", 1)] {
@@ -412,9 +421,10 @@ fn slots_are_dealt_to_servers_and_no_bit_changes() {
     let (one, last) = (reference(coordinates), reference_of(coordinates, &[], &["--repeat", many]));
     let mut site = Site::start(Kind::Ps, 3, false).unwrap();
     let servers = |names: &[&str]| names.iter().map(|&name| name.to_owned()).collect::<Vec<_>>();
-    let dealt = JobSpec { servers: servers(&["s2", "s1", "s3"]), data_slots: Some(256), ..spec("train", 2) };
+    let mut dealt = JobSection { servers: servers(&["s2", "s1", "s3"]), ..spec("train", 2) };
+    dealt.options.data_slots = Some(256);
     // What cannot be is one clear line, and made nowhere.
-    let refused = |site: &Site, change: &dyn Fn(&mut JobSpec)| {
+    let refused = |site: &Site, change: &dyn Fn(&mut JobSection)| {
         let mut asked = dealt.clone();
         change(&mut asked);
         site.create(&asked).unwrap_err().message().to_owned()
@@ -427,18 +437,18 @@ fn slots_are_dealt_to_servers_and_no_bit_changes() {
         let said = refused(&site, &|asked| asked.servers = servers(names));
         assert!(said.contains(says), "{said}");
     }
-    let said = refused(&site, &|asked| asked.data_slots = Some(128));
+    let said = refused(&site, &|asked| asked.options.data_slots = Some(128));
     assert!(said.contains("with 3 shares give at least 192, or some have none"), "{said}");
     let said = refused(&site, &|asked| asked.targets = servers(&["s1"]));
     assert!(said.contains("give servers, which have a share each, or targets"), "{said}");
-    let said = refused(&site, &|asked| asked.quorum = Some(1));
+    let said = refused(&site, &|asked| asked.options.quorum = Some(1));
     assert!(said.contains("need all workers in every sum"), "{said}");
     assert!(site.jobs().is_empty());
 
     let job = site.create(&dealt).unwrap();
     let named: Vec<_> = job.places.iter().map(|place| place.target.as_str()).collect();
     assert_eq!(named, ["s2", "s1", "s3"]);
-    let shown = job.spec.unwrap();
+    let shown = JobSection::shown(&job);
     assert_eq!((shown.servers, shown.targets.len()), (dealt.servers.clone(), 0));
     // By name, at the first of the servers; all three add up.
     let run = |site: &Site, repeat: &str| -> Vec<WorkerProcess> {

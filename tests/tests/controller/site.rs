@@ -18,10 +18,10 @@ use std::time::{Duration, Instant};
 use thc_control_proto::v1::control_client::ControlClient;
 use thc_control_proto::v1::finding::Severity;
 use thc_control_proto::v1::{
-    CreateJobRequest, DeleteJobRequest, DiagnoseRequest, GetJobRequest, InstallTableRequest, Job, JobSpec,
+    CreateJobRequest, DeleteJobRequest, DiagnoseRequest, GetJobRequest, InstallTableRequest, Job,
     ListTablesRequest, ReadCountersRequest, ReadCountersResponse, Table,
 };
-use thc_controller::Program;
+use thc_controller::{JobSection, Program};
 use thc_tests::{COOKIE, Network, WorkerProcess, binary, bmv2, free_port, switch_command, write_gradient};
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::mpsc;
@@ -334,8 +334,8 @@ impl Site {
         })
     }
 
-    pub fn create(&self, spec: &JobSpec) -> Result<Job, Status> {
-        let request = CreateJobRequest { spec: Some(spec.clone()) };
+    pub fn create(&self, job: &JobSection) -> Result<Job, Status> {
+        let request = CreateJobRequest { section: job.to_toml().unwrap() };
         self.ask(async |mut client| Ok(client.create_job(request).await?.into_inner()))
     }
 
@@ -345,7 +345,7 @@ impl Site {
     }
 
     pub fn job(&self, name: &str) -> Result<Job, Status> {
-        let request = GetJobRequest { name: name.to_owned() };
+        let request = GetJobRequest { name: name.to_owned(), reads_sections: true };
         self.ask(async |mut client| Ok(client.get_job(request).await?.into_inner()))
     }
 
@@ -359,7 +359,7 @@ impl Site {
     }
 
     pub fn jobs(&self) -> Vec<Job> {
-        let request = thc_control_proto::v1::ListJobsRequest {};
+        let request = thc_control_proto::v1::ListJobsRequest { reads_sections: true };
         self.ask(async |mut client| Ok(client.list_jobs(request).await?.into_inner().jobs)).unwrap()
     }
 

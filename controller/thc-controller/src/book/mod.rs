@@ -385,7 +385,7 @@ fn gap(mut taken: Vec<(u32, u32)>, wanted: u32, all: u32) -> Option<u32> {
 mod tests {
     use super::*;
     use crate::capacity::Rows;
-    use thc_control_proto::v1;
+    use crate::section::JobSection;
 
     const ROWS: Rows = Rows { members: 1024, addresses: 1024, job_tables: 1024, roots: 256 };
     const ROOM: Capacity = Capacity {
@@ -399,14 +399,19 @@ mod tests {
     };
 
     fn spec(name: &str, book: &Book, slots: u32) -> Spec {
-        let asked = v1::JobSpec {
-            name: name.to_owned(),
-            workers: 4,
-            data_slots: Some(slots),
-            norm_slots: Some(16),
-            ..v1::JobSpec::default()
-        };
+        let asked = JobSection::parse(&format!(
+            "name = {name:?}\nworkers = 4\ndata_slots = {slots}\nnorm_slots = 16"
+        ));
+        let asked = asked.unwrap();
         Spec::from_request(&asked, book.free_number(), None).unwrap()
+    }
+
+    fn resized(spec: &Spec, workers: u64) -> JobSection {
+        let mut section = spec.shown(Vec::new());
+        let options = &mut section.options;
+        (options.workers, options.quorum) = (Some(workers), None);
+        (options.granularity, options.fraction) = (None, None);
+        section
     }
 
     fn add(book: &mut Book, name: &str, slots: u32) -> Result<(), Refusal> {
@@ -445,14 +450,7 @@ mod tests {
         assert!(refused.message.contains("has 0 of the 12 rows of its table members free"), "{refused:?}");
         book.remove("a").unwrap();
         // One that grows has what it had before.
-        let asked = |workers| v1::JobSpec {
-            workers,
-            quorum: None,
-            granularity: None,
-            fraction: None,
-            ..book.jobs["b"].spec.shown(Vec::new())
-        };
-        let grown = |workers| Spec::from_request(&asked(workers), 2, None).unwrap();
+        let grown = |workers| Spec::from_request(&resized(&book.jobs["b"].spec, workers), 2, None).unwrap();
         let (fits, more) = (grown(8), grown(9));
         assert!(book.change("b", more, &rooms).is_err());
         book.change("b", fits, &rooms).unwrap();
@@ -491,9 +489,9 @@ mod tests {
         let before = book.clone();
         add(&mut book, "c", 16).unwrap();
         book.remove("a").unwrap();
-        let asked = spec("b", &book, 16).shown(Vec::new());
-        let asked = v1::JobSpec { workers: 9, quorum: None, granularity: None, fraction: None, ..asked };
-        let other = Spec::from_request(&v1::JobSpec { number: Some(2), ..asked }, 2, None).unwrap();
+        let mut asked = resized(&spec("b", &book, 16), 9);
+        asked.options.job = Some(2);
+        let other = Spec::from_request(&asked, 2, None).unwrap();
         book.change("b", other, &[("s1".to_owned(), ROOM), ("s2".to_owned(), ROOM)]).unwrap();
         book.begin("b", "s1", 7, BTreeMap::new(), (0, 0));
         book.take_back(&before);

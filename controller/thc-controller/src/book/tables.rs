@@ -4,10 +4,11 @@ use super::job::{Job, TableIds};
 use super::{Book, fits};
 use crate::capacity::Capacity;
 use crate::refusal::Refusal;
-use crate::spec::{Spec, fraction_text};
+use crate::spec::Spec;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 use thc_control_proto::v1;
+use thc_options::Fraction;
 use thc_protocol::wire::{Form, Table as Told};
 
 /// A lookup table.
@@ -164,7 +165,7 @@ impl Book {
             id: id.into(),
             bits: table.bits.into(),
             granularity: table.granularity.into(),
-            fraction: fraction_text(table.fraction),
+            fraction: Fraction(table.fraction).to_string(),
             // With 8 bits each index is its own value.
             values: table.values.get(..1 << table.bits).unwrap_or_default().to_vec(),
             jobs: jobs.collect(),

@@ -6,7 +6,7 @@ use clap::Args;
 use std::path::PathBuf;
 use thc_control_proto::v1::job_change::Kind;
 use thc_control_proto::v1::{ApplyJobsRequest, JobChange};
-use thc_controller::declared_jobs;
+use thc_controller::{ControllerError, JobSection, declared_jobs};
 
 const EXAMPLES: &str = "\
 Example:
@@ -38,10 +38,11 @@ pub struct ApplyFlags {
 
 /// Shows what changes, asks, and does it.
 pub async fn run(flags: ApplyFlags, connection: Connection, json: bool) -> Result<u8, Failure> {
-    let jobs = declared_jobs(&flags.file)
-        .map_err(|error| Failure::usage(format!("{}: {error}", flags.file.display())))?;
+    let wrong = |error: ControllerError| Failure::usage(format!("{}: {error}", flags.file.display()));
+    let jobs = declared_jobs(&flags.file).map_err(wrong)?;
+    let sections = Some(JobSection::all_to_toml(&jobs).map_err(wrong)?);
     let mut client = connection.client();
-    let mut asked = ApplyJobsRequest { jobs, prune: flags.prune, plan_only: true };
+    let mut asked = ApplyJobsRequest { sections, prune: flags.prune, plan_only: true };
     let plan = client.apply_jobs(asked.clone()).await?.into_inner();
     let nothing = plan.changes.iter().all(|change| change.kind() == Kind::Unchanged);
     if flags.plan {

@@ -63,7 +63,7 @@ pub struct RunFlags {
 impl RunFlags {
     fn config(&self) -> Result<Config, ControllerError> {
         let mut options = Options::read(&self.config)?;
-        let secret = options.job.iter().any(|job| job.job.cookie.is_some() || job.job.seed.is_some());
+        let secret = options.job.iter().any(|job| job.options.cookie.is_some() || job.options.seed.is_some());
         let mode = fs::metadata(&self.config).map_or(0, |file| file.permissions().mode());
         if secret && mode & 0o004 != 0 {
             let file = self.config.display();

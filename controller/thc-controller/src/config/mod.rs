@@ -1,13 +1,9 @@
 //! What a controller is told: as it is written ([`Options`]) and as it is used ([`Config`]).
 
-mod jobs;
 mod options;
 mod roles;
 
-pub use jobs::{asked_rack, asked_table};
-pub use options::{
-    ControllerOptions, ForeignRows, NamedJob, Options, StationOptions, TargetOptions, TlsOptions,
-};
+pub use options::{ControllerOptions, ForeignRows, Options, StationOptions, TargetOptions, TlsOptions};
 
 use crate::capacity::Capacity;
 use crate::device_config;
@@ -15,6 +11,7 @@ use crate::error::ControllerError;
 use crate::program::{Passes, Program};
 use crate::roles::Roles;
 use crate::schema::Schema;
+use crate::section::JobSection;
 use crate::tables::Mac;
 use p4runtime_proto::config::P4Info;
 use p4runtime_proto::p4info;
@@ -24,7 +21,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 use std::time::Duration;
-use thc_control_proto::{DEFAULT_PORT, v1};
+use thc_control_proto::DEFAULT_PORT;
 use thc_options::Interval;
 use thc_options::credit::{DEFAULT_MEMBERS, Room};
 use thc_tls::CertificateFiles;
@@ -65,7 +62,7 @@ pub struct Config {
     /// The aggregators.
     pub targets: Vec<TargetConfig>,
     /// Jobs to make at the start.
-    pub jobs: Vec<v1::JobSpec>,
+    pub jobs: Vec<JobSection>,
 }
 
 /// Where commands on this machine may ask.
@@ -124,7 +121,7 @@ pub struct TargetConfig {
     pub identity: Option<(PathBuf, PathBuf)>,
 }
 
-fn value(key: &str, value: impl ToString, mend: &str) -> ControllerError {
+pub(crate) fn value(key: &str, value: impl ToString, mend: &str) -> ControllerError {
     ControllerError::Value { key: key.to_owned(), value: value.to_string(), mend: mend.to_owned() }
 }
 
@@ -188,11 +185,10 @@ impl Options {
     /// # Errors
     /// [`ControllerError::Syntax`].
     pub fn parse(text: &str) -> Result<Options, ControllerError> {
-        toml::from_str(text).map_err(|error| {
-            let at = error.span().map_or(0, |span| span.start.min(text.len()));
-            let line = text.get(..at).map_or(0, |before| before.matches('\n').count()) + 1;
-            ControllerError::Syntax { line, message: error.message().replace('\n', " ") }
-        })
+        let mut options: Options =
+            toml::from_str(text).map_err(|error| ControllerError::syntax(text, &error))?;
+        options.job = options.job.into_iter().map(JobSection::named).collect();
+        Ok(options)
     }
 
     /// Checks everything and reads the files.
@@ -237,8 +233,8 @@ impl Options {
             Some(path) if path.as_os_str() == NO_SOCKET => LocalSocket::None,
             Some(path) => LocalSocket::At(path.clone()),
         };
-        let jobs = self.job.iter().map(NamedJob::spec).collect::<Result<Vec<_>, _>>()?;
-        for job in &jobs {
+        for job in &self.job {
+            job.check()?;
             for (key, names) in [("job.targets", &job.targets), ("job.servers", &job.servers)] {
                 if let Some(name) = names.iter().find(|name| targets.iter().all(|t| t.name != **name)) {
                     return Err(value(key, name, "name a [[target]]"));
@@ -254,7 +250,7 @@ impl Options {
             tls,
             roles: self.controller.tls.as_ref().map_or(Ok(Roles::default()), roles::read)?,
             targets,
-            jobs,
+            jobs: self.job.clone(),
         })
     }
 }
@@ -263,14 +259,15 @@ impl Options {
 ///
 /// # Errors
 /// [`ControllerError::Read`], [`ControllerError::Syntax`], [`ControllerError::Value`].
-pub fn declared_jobs(path: &Path) -> Result<Vec<v1::JobSpec>, ControllerError> {
+pub fn declared_jobs(path: &Path) -> Result<Vec<JobSection>, ControllerError> {
     let options = Options::parse(&read_text(path)?)?;
     if !options.target.is_empty() || options.controller != ControllerOptions::default() {
         let mend =
             "give a file that has [[job]] sections alone: the rest is the controller's own configuration";
         return Err(value("target and controller", "there", mend));
     }
-    options.job.iter().map(NamedJob::spec).collect()
+    options.job.iter().try_for_each(JobSection::check)?;
+    Ok(options.job)
 }
 
 impl TargetOptions {
@@ -393,7 +390,7 @@ mod tests {
         let config = options.validate().unwrap();
         assert_eq!(config.targets[0].stations.len(), 2);
         assert!(config.targets[0].loads.is_some());
-        assert_eq!(config.jobs[0].name, "train");
+        assert_eq!(config.jobs[0].name(), "train");
     }
 
     #[test]

@@ -1,10 +1,11 @@
 //! The file of a controller, as it is written.
 
+use crate::section::JobSection;
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
-use thc_options::{Interval, JobOptions};
+use thc_options::Interval;
 
 /// A configuration as it is written in a file.
 #[derive(Clone, Debug, Deserialize)]
@@ -18,7 +19,7 @@ pub struct Options {
     pub target: Vec<TargetOptions>,
     /// What jobs there shall be from the start on, beside those that others make; their keys are those of thc-ps, and a name.
     #[serde(default)]
-    pub job: Vec<NamedJob>,
+    pub job: Vec<JobSection>,
 }
 
 /// The controller itself.
@@ -62,44 +63,6 @@ pub struct TlsOptions {
     pub trainers: BTreeMap<String, Vec<String>>,
     /// What URIs begin with by which certificates say roles themselves: URI/operator, URI/reader, URI/trainer/JOB.
     pub role_uris: Option<String>,
-}
-
-/// A job of the configuration.
-#[derive(Clone, Debug, Deserialize)]
-#[serde(try_from = "toml::Table")]
-pub struct NamedJob {
-    /// Its name. Default: `job-` and its number.
-    pub name: Option<String>,
-    /// Its targets. Default: all.
-    pub targets: Vec<String>,
-    /// Targets that have a share of its slots each, in place of `targets`.
-    pub servers: Vec<String>,
-    /// Targets that stand by for these, or for its one target.
-    pub spares: Vec<String>,
-    /// Which of `racks` its target is, below a root.
-    pub rack: Option<u32>,
-    /// Where that is.
-    pub root: Option<String>,
-    /// The root's Ethernet address.
-    pub root_mac: Option<String>,
-    /// The rest.
-    pub job: JobOptions,
-}
-
-// Not by serde's flatten, which lets unknown keys pass.
-impl TryFrom<toml::Table> for NamedJob {
-    type Error = toml::de::Error;
-
-    fn try_from(mut table: toml::Table) -> Result<NamedJob, toml::de::Error> {
-        let name = table.remove("name").map(toml::Value::try_into).transpose()?;
-        let targets = table.remove("targets").map_or(Ok(Vec::new()), toml::Value::try_into)?;
-        let servers = table.remove("servers").map_or(Ok(Vec::new()), toml::Value::try_into)?;
-        let spares = table.remove("spares").map_or(Ok(Vec::new()), toml::Value::try_into)?;
-        let rack = table.remove("rack").map(toml::Value::try_into).transpose()?;
-        let root = table.remove("root").map(toml::Value::try_into).transpose()?;
-        let root_mac = table.remove("root_mac").map(toml::Value::try_into).transpose()?;
-        Ok(NamedJob { name, targets, servers, spares, rack, root, root_mac, job: table.try_into()? })
-    }
 }
 
 /// An aggregator.

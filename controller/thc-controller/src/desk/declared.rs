@@ -5,6 +5,7 @@ use crate::book::{Declared, Job, Pending};
 use crate::capacity::Capacity;
 use crate::events::About;
 use crate::refusal::Refusal;
+use crate::section::JobSection;
 use crate::spec::Spec;
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -21,22 +22,23 @@ const AT_END: &str = "when its session is over";
 struct Step {
     change: v1::JobChange,
     /// What it was asked to be, of one that is new.
-    asked: v1::JobSpec,
+    asked: JobSection,
     /// What it becomes, and where.
     becomes: Option<(Spec, Vec<(String, Capacity)>)>,
 }
 
 /// What is asked for, with what the job has already where that would be chosen.
-fn filled(job: &Job, asked: &v1::JobSpec) -> v1::JobSpec {
-    let spec = &job.spec;
-    let stays = asked.targets.is_empty() && asked.servers.is_empty() && !spec.is_shared();
-    v1::JobSpec {
-        number: asked.number.or(Some(spec.number.into())),
-        cookie: asked.cookie.or(Some(spec.cookie.0)),
-        seed: asked.seed.or(spec.seed.map(|seed| seed.0)),
-        targets: if stays { job.targets.clone() } else { asked.targets.clone() },
-        ..asked.clone()
+fn filled(job: &Job, asked: &JobSection) -> JobSection {
+    let was = job.spec.section(job.targets.clone());
+    let stays = asked.targets.is_empty() && asked.servers.is_empty() && !job.spec.is_shared();
+    let mut filled = asked.clone();
+    filled.options.job = filled.options.job.or(was.options.job);
+    filled.options.cookie = filled.options.cookie.or(was.options.cookie);
+    filled.options.seed = filled.options.seed.or(was.options.seed);
+    if stays {
+        filled.targets = was.targets;
     }
+    filled
 }
 
 /// What differs between two specs, key by key as they are shown; secrets are not.
@@ -65,14 +67,16 @@ impl Desk {
     /// # Errors
     /// One of them cannot be: then nothing is changed. What is refused later is in that job's change.
     pub async fn apply(&self, asked: &v1::ApplyJobsRequest) -> Result<Vec<v1::JobChange>, Refusal> {
-        self.declare(&asked.jobs, Declared::Apply, asked.prune, asked.plan_only).await
+        let sections = asked.sections.as_deref().ok_or_else(Refusal::older_client)?;
+        let jobs = JobSection::parse_all(sections).map_err(|error| Refusal::invalid(error.to_string()))?;
+        self.declare(&jobs, Declared::Apply, asked.prune, asked.plan_only).await
     }
 
     /// Makes jobs what the configuration says; those that it said earlier and says no more go. Targets get them when they come.
     ///
     /// # Errors
     /// One of them cannot be.
-    pub async fn apply_configured(&self, jobs: &[v1::JobSpec]) -> Result<(), Refusal> {
+    pub async fn apply_configured(&self, jobs: &[JobSection]) -> Result<(), Refusal> {
         let changes = self.declare(jobs, Declared::File, true, false).await?;
         for change in changes.iter().filter(|change| !change.error.is_empty()) {
             let what = format!("job {} of the configuration: {}", change.job, change.error);
@@ -85,21 +89,21 @@ impl Desk {
     ///
     /// # Errors
     /// Why one cannot.
-    pub fn check(&self, jobs: &[v1::JobSpec]) -> Result<(), Refusal> {
+    pub fn check(&self, jobs: &[JobSection]) -> Result<(), Refusal> {
         jobs.iter().try_for_each(|asked| self.step(asked).map(drop))
     }
 
     async fn declare(
         &self,
-        jobs: &[v1::JobSpec],
+        jobs: &[JobSection],
         by: Declared,
         prune: bool,
         plan_only: bool,
     ) -> Result<Vec<v1::JobChange>, Refusal> {
         self.may_change()?;
         let mut names = BTreeSet::new();
-        if let Some(twice) = jobs.iter().find(|job| !names.insert(job.name.clone())) {
-            return Err(Refusal::invalid(format!("job {}: it is declared twice", twice.name)));
+        if let Some(twice) = jobs.iter().find(|job| !names.insert(job.name().to_owned())) {
+            return Err(Refusal::invalid(format!("job {}: it is declared twice", twice.name())));
         }
         let mut steps = jobs.iter().map(|asked| self.step(asked)).collect::<Result<Vec<Step>, _>>()?;
         if prune {
@@ -112,7 +116,7 @@ impl Desk {
                     when: if job.running().is_some() { AT_END } else { NOW }.to_owned(),
                     ..v1::JobChange::default()
                 },
-                asked: v1::JobSpec::default(),
+                asked: JobSection::default(),
                 becomes: None,
             }));
         }
@@ -138,11 +142,11 @@ impl Desk {
     }
 
     /// What is to be done about one job.
-    fn step(&self, asked: &v1::JobSpec) -> Result<Step, Refusal> {
-        let job = self.shared.book().jobs.get(&asked.name).cloned();
+    fn step(&self, asked: &JobSection) -> Result<Step, Refusal> {
+        let job = self.shared.book().jobs.get(asked.name()).cloned();
         let step = |kind: Kind, differences, when: &str, becomes| Step {
             change: v1::JobChange {
-                job: asked.name.clone(),
+                job: asked.name().to_owned(),
                 kind: kind.into(),
                 differences,
                 when: when.to_owned(),

@@ -1,20 +1,22 @@
 //! Jobs: created, changed, deleted.
 
 use super::targets::drained;
-use super::{Desk, no_job};
+use super::{Desk, no_job, unwritten};
 use crate::book::{Book, Job, Session};
 use crate::capacity::Capacity;
 use crate::events::About;
 use crate::rack::Rack;
 use crate::refusal::Refusal;
+use crate::section::{JobSection, lasting_keys};
 use crate::spec::{ShareServers, Spec};
 use crate::state::TargetHandle;
 use crate::tables::{Rack as RackRow, Row};
 use thc_control_proto::v1;
+use thc_options::{PolicyName, merge};
 
-fn put_down(book: &mut Book, asked: &v1::JobSpec, homes: &Homes) -> Result<(), Refusal> {
-    if book.jobs.contains_key(&asked.name) {
-        let text = format!("there is a job {:?} already: delete it, or take another name", asked.name);
+fn put_down(book: &mut Book, asked: &JobSection, homes: &Homes) -> Result<(), Refusal> {
+    if book.jobs.contains_key(asked.name()) {
+        let text = format!("there is a job {:?} already: delete it, or take another name", asked.name());
         return Err(Refusal::exists(text));
     }
     let number = book.free_number();
@@ -23,35 +25,37 @@ fn put_down(book: &mut Book, asked: &v1::JobSpec, homes: &Homes) -> Result<(), R
 }
 
 /// What a job is asked to be, from what it is and what of that is to change.
-fn changed(job: &Job, asked: &v1::UpdateJobRequest) -> v1::JobSpec {
+fn changed(job: &Job, asked: &JobSection) -> Result<JobSection, Refusal> {
+    let (name, change) = (&job.spec.name, &asked.options);
+    let lasting = lasting_keys(change);
+    if let Some(key) = lasting.keys().next() {
+        return Err(Refusal::invalid(format!(
+            "job {name}: {key} stays as it is: delete the job and create it for another"
+        )));
+    }
     let spec = job.next.as_ref().map_or(&job.spec, |next| &next.spec);
-    let mut was = spec.shown(job.targets.clone());
+    let mut was = spec.section(job.targets.clone());
     if let [_] = was.servers.as_slice() {
         was.targets = std::mem::take(&mut was.servers);
     }
-    let one_table = spec.one_table || asked.granularity.is_some();
-    let resized = asked.workers.is_some() || asked.min_workers.is_some() || asked.max_workers.is_some();
-    let bits = asked.bits.or(was.bits);
-    // A table that was chosen for some number of workers is chosen anew for another.
-    let keeps = one_table || (!resized && bits == was.bits && spec.members.is_none());
-    let sized = asked.workers.is_none() && (spec.members.is_some() || asked.max_workers.is_some());
-    let (tables, spares) = (asked.tables.clone(), asked.spares.clone());
-    v1::JobSpec {
-        workers: if sized { 0 } else { asked.workers.unwrap_or(was.workers) },
-        min_workers: asked.min_workers.or(was.min_workers).filter(|_| sized),
-        max_workers: asked.max_workers.or(was.max_workers).filter(|_| sized),
-        gone_after_ms: asked.gone_after_ms.or(was.gone_after_ms).filter(|_| sized),
-        gather_ms: asked.gather_ms.or(was.gather_ms).filter(|_| sized),
-        quorum: was.quorum.filter(|&quorum| !resized && !sized && quorum < was.workers),
-        bits,
-        granularity: asked.granularity.or(was.granularity).filter(|_| keeps),
-        fraction: asked.fraction.clone().or(was.fraction).filter(|_| keeps),
-        tables: tables.map_or(was.tables, |tables| tables.tables),
-        spares: spares.map_or(was.spares, |spares| spares.targets),
-        cookie: Some(spec.cookie.0),
-        seed: spec.seed.map(|seed| seed.0),
-        ..was
+    let bits = was.options.bits;
+    let mut options =
+        merge(&was.options, change).map_err(|error| Refusal::invalid(format!("job {name}: {error}")))?;
+    let one_table = spec.one_table || change.granularity.is_some();
+    let resized = change.workers.is_some() || change.min_workers.is_some() || change.max_workers.is_some();
+    let sized = change.workers.is_none() && (spec.members.is_some() || change.max_workers.is_some());
+    if sized {
+        options.workers = None;
+    } else {
+        (options.min_workers, options.max_workers) = (None, None);
+        (options.gone_after, options.gather) = (None, None);
     }
+    // A table that was chosen for some number of workers is chosen anew for another.
+    if !one_table && (resized || options.bits != bits || spec.members.is_some()) {
+        (options.granularity, options.fraction) = (None, None);
+    }
+    options.quorum = options.quorum.filter(|quorum| !resized && !sized && *quorum < spec.workers.into());
+    Ok(JobSection { spares: asked.spares.clone().or(was.spares), options, ..was })
 }
 
 /// Where a job is to be.
@@ -65,15 +69,15 @@ pub(super) struct Homes {
 
 impl Homes {
     /// A job that is asked for, with the one target that others stand by for as its server.
-    pub(super) fn asked(&self, asked: &v1::JobSpec) -> v1::JobSpec {
+    pub(super) fn asked(&self, asked: &JobSection) -> JobSection {
         let servers = self.only.clone().map_or_else(|| asked.servers.clone(), |only| vec![only]);
-        v1::JobSpec { servers, ..asked.clone() }
+        JobSection { servers, ..asked.clone() }
     }
 }
 
 /// Whether every packet of every worker of a job comes into a sum: only then does their number say who is behind.
-pub(crate) fn waits_for_all(spec: &v1::JobSpec) -> bool {
-    spec.policy.as_deref() == Some("reliable") && spec.quorum == Some(spec.workers)
+pub(crate) fn waits_for_all(section: &JobSection) -> bool {
+    section.policy() == PolicyName::Reliable && section.quorum() == section.workers()
 }
 
 impl Desk {
@@ -81,7 +85,7 @@ impl Desk {
     ///
     /// # Errors
     /// It cannot be, there is one, there is no room, a target is away or refuses.
-    pub async fn create_job(&self, asked: &v1::JobSpec) -> Result<v1::Job, Refusal> {
+    pub async fn create_job(&self, asked: &JobSection) -> Result<v1::Job, Refusal> {
         let _one = self.shared.changing.lock().await;
         self.may_change()?;
         let homes = self.homes(asked)?;
@@ -90,11 +94,11 @@ impl Desk {
         for name in &names {
             self.connected(name)?;
             if self.shared.book().drained.contains(name) {
-                return Err(Refusal::not_now(format!("job {}: {}", asked.name, drained(name))));
+                return Err(Refusal::not_now(format!("job {}: {}", asked.name(), drained(name))));
             }
         }
         let ((), before) = self.change(|book| put_down(book, asked, &homes)).await?;
-        let name = &asked.name;
+        let name = asked.name();
         if let Err(refusal) = self.sync_job(name, &names).await {
             self.take_back(&format!("job {name}"), &before, &names).await;
             let message = format!("job {name} was made on no target: {}", refusal.message);
@@ -109,24 +113,24 @@ impl Desk {
     ///
     /// # Errors
     /// It cannot be.
-    pub(super) async fn create_for_later(&self, asked: &v1::JobSpec) -> Result<(), Refusal> {
+    pub(super) async fn create_for_later(&self, asked: &JobSection) -> Result<(), Refusal> {
         let homes = self.homes(asked)?;
         self.change(|book| put_down(book, asked, &homes)).await.map(drop)
     }
 
     /// The targets of a job, or the servers that its slots are dealt to.
-    pub(super) fn homes(&self, asked: &v1::JobSpec) -> Result<Homes, Refusal> {
-        let (name, servers) = (&asked.name, &asked.servers);
+    pub(super) fn homes(&self, asked: &JobSection) -> Result<Homes, Refusal> {
+        let (name, servers) = (asked.name(), &asked.servers);
         let refuse = |what: String| Err(Refusal::invalid(format!("job {name}: {what}")));
         if asked.rack.is_some() && !servers.is_empty() {
             return refuse("a rack has all slots: leave out servers or rack".to_owned());
         }
-        let spares = &asked.spares;
+        let spares = asked.spares();
         let homes = if servers.is_empty() { &asked.targets } else { servers };
         if servers.is_empty() && spares.is_empty() {
             let rooms = self.rooms(&asked.targets)?;
-            if let Some(rack) = &asked.rack {
-                self.can_be_rack(name, rack, &rooms)?;
+            if let Some(rack) = Rack::from_section(asked)? {
+                self.can_be_rack(name, &rack, &rooms)?;
             }
             return Ok(Homes { rooms, shared: None, only: None });
         }
@@ -165,26 +169,20 @@ impl Desk {
     }
 
     /// Whether the one target of a rack can be one.
-    fn can_be_rack(
-        &self,
-        job: &str,
-        rack: &v1::RackSpec,
-        rooms: &[(String, Capacity)],
-    ) -> Result<(), Refusal> {
+    fn can_be_rack(&self, job: &str, rack: &Rack, rooms: &[(String, Capacity)]) -> Result<(), Refusal> {
         let refuse = |what: String| Err(Refusal::invalid(format!("job {job}: {what}")));
         let [(only, _)] = rooms else {
             return refuse(format!("a rack is one target, these are {}: name one", rooms.len()));
         };
-        let Rack { mac, .. } = Rack::from_request(job, rack)?;
         let target = self.shared.targets.iter().map(|target| &target.config).find(|c| c.name == *only);
         let Some(target) = target else { return Ok(()) };
         if target.schema.table(RackRow::TABLE).is_err() {
             return refuse(format!("the program of target {only} is no rack: load a newer one"));
         }
-        if !target.stations.iter().any(|(station, _)| *station == mac) {
+        if !target.stations.iter().any(|(station, _)| *station == rack.mac) {
             return refuse(format!(
                 "root_mac {} is that of no [[target.station]] of {only}: add one; a thc-ps is told of its root by itself",
-                rack.mac
+                rack.mac_text()
             ));
         }
         Ok(())
@@ -259,8 +257,12 @@ impl Desk {
             })
         });
         Ok(v1::Job {
-            next: job.next.as_ref().map(|next| next.spec.shown(Vec::new())),
-            spec: Some(job.spec.shown(job.targets.clone())),
+            next: job
+                .next
+                .as_ref()
+                .map_or(Ok(String::new()), |next| next.spec.shown(Vec::new()).to_toml())
+                .map_err(unwritten)?,
+            section: job.spec.shown(job.targets.clone()).to_toml().map_err(unwritten)?,
             table: job.table.into(),
             tables: job.more.iter().map(|&id| id.into()).collect(),
             places: places.collect(),
@@ -274,12 +276,11 @@ impl Desk {
     ///
     /// # Errors
     /// There is no such job, who is in it has no place in what it is to be, that cannot be, or a target is away or refuses.
-    pub async fn update_job(&self, asked: &v1::UpdateJobRequest) -> Result<v1::Job, Refusal> {
+    pub async fn update_job(&self, name: &str, asked: &JobSection) -> Result<v1::Job, Refusal> {
         let _one = self.shared.changing.lock().await;
         self.may_change()?;
-        let name = &asked.name;
         let job = self.shared.book().jobs.get(name).cloned().ok_or_else(|| no_job(name))?;
-        let next = changed(&job, asked);
+        let next = changed(&job, asked)?;
         let homes = self.homes(&next)?;
         let spec = Spec::from_request(&homes.asked(&next), job.spec.number, homes.shared.as_ref())?;
         self.change_to(&job, spec, &homes.rooms, true).await?;

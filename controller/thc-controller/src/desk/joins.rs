@@ -88,7 +88,7 @@ impl Desk {
             granularity: spec.granularity.into(),
             data_slots: spec.data_slots,
             window: spec.data_slots / 2,
-            policy: spec.policy().to_owned(),
+            policy: spec.policy().to_string(),
         })
     }
 

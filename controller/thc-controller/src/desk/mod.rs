@@ -14,6 +14,7 @@ use crate::diagnose::{self, Seen};
 use crate::error::ControllerError;
 use crate::live::{CARRIER, View};
 use crate::refusal::Refusal;
+use crate::section::JobSection;
 use crate::state::ControllerState;
 use std::sync::Arc;
 use std::time::Duration;
@@ -223,11 +224,11 @@ impl Desk {
     pub fn diagnose(&self, name: &str) -> Result<v1::DiagnoseResponse, Refusal> {
         let job = self.job(name)?;
         let counters = self.counters(name)?;
-        let spec = job.spec.clone().unwrap_or_default();
-        let slots = u64::from(spec.data_slots.unwrap_or_default());
+        let section = JobSection::shown(&job);
+        let slots = section.options.data_slots.unwrap_or_default();
         let rates = self.shared.rates();
         let slow = |target: &str| {
-            waits_for_all(&spec).then(|| rates.slow(name, target, (slots / 64).max(2))).flatten()
+            waits_for_all(&section).then(|| rates.slow(name, target, (slots / 64).max(2))).flatten()
         };
         let refused: Vec<(String, String)> = {
             let views = self.shared.views();

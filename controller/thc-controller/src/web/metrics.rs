@@ -1,6 +1,7 @@
 //! What Prometheus reads.
 
 use crate::desk::{Desk, waits_for_all};
+use crate::section::JobSection;
 use std::fmt;
 use thc_control_proto::v1::{Requests, Target, Use, WorkerCounters};
 use thc_metrics::{DescriptorEncoder, counters, gauges};
@@ -72,12 +73,12 @@ fn write(encoder: &mut DescriptorEncoder<'_>, desk: &Desk) -> fmt::Result {
     gauges(encoder, "target_up", "Whether the target is connected", up)?;
     of_targets(encoder, &targets, active)?;
     gauges(encoder, "jobs", "Jobs", [([], jobs.len() as f64)])?;
-    let spec = |job: &thc_control_proto::v1::Job| job.spec.clone().unwrap_or_default();
-    let wanted = jobs.iter().map(|job| ([("thc_job", spec(job).name)], f64::from(spec(job).workers)));
+    let sections: Vec<JobSection> = jobs.iter().map(JobSection::shown).collect();
+    let wanted = sections.iter().map(|job| ([("thc_job", job.name().to_owned())], f64::from(job.workers())));
     gauges(encoder, "job_workers", "Workers that the job is for", wanted)?;
     let places = || {
-        jobs.iter().flat_map(|job| {
-            let name = spec(job).name;
+        jobs.iter().zip(&sections).flat_map(|(job, section)| {
+            let name = section.name().to_owned();
             job.places
                 .iter()
                 .map(move |place| ([("thc_job", name.clone()), ("target", place.target.clone())], place))
@@ -148,10 +149,10 @@ fn write(encoder: &mut DescriptorEncoder<'_>, desk: &Desk) -> fmt::Result {
     let lag = workers().filter_map(|(labels, w)| {
         let [(_, job), (_, target), _] = &labels;
         let of = counted.jobs.iter().find(|of| of.job == *job && of.target == *target)?;
-        let job = jobs.iter().find(|shown| shown.spec.as_ref().is_some_and(|spec| spec.name == *job))?;
+        let (job, section) = jobs.iter().zip(&sections).find(|(_, section)| section.name() == job)?;
         let runs = job.places.iter().any(|place| place.target == *target && place.running);
         let foremost = of.workers.iter().map(|w| w.in_session).max()?;
-        let told = runs && job.spec.as_ref().is_some_and(waits_for_all);
+        let told = runs && waits_for_all(section);
         told.then(|| (labels, foremost.saturating_sub(w.in_session) as f64))
     });
     let help = "Packets in sums of this session that a worker is behind the foremost";

@@ -2,6 +2,7 @@
 
 use crate::desk::Desk;
 use crate::rates::Rates;
+use crate::section::JobSection;
 use serde::Serialize;
 use std::time::{SystemTime, UNIX_EPOCH};
 use thc_control_proto::v1;
@@ -35,14 +36,14 @@ struct TargetStatus {
 #[derive(Debug, Serialize)]
 struct JobStatus {
     name: String,
-    number: u32,
+    number: u64,
     workers: u32,
-    bits: u32,
-    granularity: u32,
+    bits: u64,
+    granularity: u64,
     fraction: String,
     policy: String,
     quorum: u32,
-    slots: u32,
+    slots: u64,
     places: Vec<PlaceStatus>,
     findings: Vec<FindingStatus>,
     /// Packets per second of all workers, once a second, the newest last.
@@ -118,14 +119,15 @@ pub fn read(desk: &Desk) -> Status {
 }
 
 fn job_status(desk: &Desk, job: v1::Job, counters: &v1::ReadCountersResponse) -> JobStatus {
-    let spec = job.spec.unwrap_or_default();
+    let section = JobSection::shown(&job);
+    let (name, options) = (section.name(), &section.options);
     // The job may have been deleted in between.
-    let findings = desk.diagnose(&spec.name).map(|answer| answer.findings).unwrap_or_default();
+    let findings = desk.diagnose(name).map(|answer| answer.findings).unwrap_or_default();
     let rates = desk.shared().rates();
-    let roles: Vec<String> = job.places.iter().map(|place| role(&spec, &place.target)).collect();
-    let comes_and_goes = spec.min_workers.is_some();
+    let roles: Vec<String> = job.places.iter().map(|place| role(&section, &place.target)).collect();
+    let comes_and_goes = options.min_workers.is_some();
     let places = job.places.into_iter().zip(roles).map(|(place, role)| {
-        let counted = counters.jobs.iter().find(|c| c.job == spec.name && c.target == place.target);
+        let counted = counters.jobs.iter().find(|c| c.job == name && c.target == place.target);
         let workers = counted.map(|counted| counted.workers.as_slice()).unwrap_or_default();
         PlaceStatus {
             role,
@@ -140,37 +142,37 @@ fn job_status(desk: &Desk, job: v1::Job, counters: &v1::ReadCountersResponse) ->
             sessions: place.sessions,
             results: counted.map_or(0, |counted| counted.results),
             resent: counted.map_or(0, |counted| counted.resent),
-            workers: workers.iter().map(|w| worker_status(w, &spec.name, &place.target, &rates)).collect(),
+            workers: workers.iter().map(|w| worker_status(w, name, &place.target, &rates)).collect(),
             target: place.target,
         }
     });
     JobStatus {
-        number: spec.number.unwrap_or_default(),
-        workers: spec.workers,
-        bits: spec.bits.unwrap_or_default(),
-        granularity: spec.granularity.unwrap_or_default(),
-        policy: spec.policy.clone().unwrap_or_default(),
-        quorum: spec.quorum.unwrap_or(spec.workers),
-        slots: spec.data_slots.unwrap_or_default(),
+        number: options.job.unwrap_or_default(),
+        workers: section.workers(),
+        bits: options.bits.unwrap_or_default(),
+        granularity: options.granularity.unwrap_or_default(),
+        policy: section.policy().to_string(),
+        quorum: section.quorum(),
+        slots: options.data_slots.unwrap_or_default(),
         places: places.collect(),
         findings: findings.into_iter().map(finding_status).collect(),
-        past: rates.past(&spec.name),
-        fraction: spec.fraction.unwrap_or_default(),
-        name: spec.name,
+        past: rates.past(name),
+        fraction: options.fraction.map(|fraction| fraction.to_string()).unwrap_or_default(),
+        name: name.to_owned(),
     }
 }
 
 /// What a target is to a job.
-fn role(spec: &v1::JobSpec, target: &str) -> String {
+fn role(section: &JobSection, target: &str) -> String {
     let place = |names: &[String]| names.iter().position(|name| name == target);
-    if place(&spec.spares).is_some() {
+    if place(section.spares()).is_some() {
         return "spare".to_owned();
     }
-    if let Some(rack) = &spec.rack {
-        return format!("rack {} below {}", rack.number, rack.root);
+    if let (Some(rack), Some(root)) = (section.rack, &section.root) {
+        return format!("rack {rack} below {root}");
     }
-    match place(&spec.servers) {
-        Some(share) => format!("share {} of {}", share + 1, spec.servers.len()),
+    match place(&section.servers) {
+        Some(share) => format!("share {} of {}", share + 1, section.servers.len()),
         None => String::new(),
     }
 }

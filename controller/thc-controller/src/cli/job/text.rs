@@ -3,7 +3,9 @@
 use crate::cli::grid::{Grid, short};
 use std::fmt::Write;
 use std::time::{Duration, UNIX_EPOCH};
-use thc_control_proto::v1::{Job, JobPlace, JobSpec};
+use thc_control_proto::v1::{Job, JobPlace};
+use thc_controller::JobSection;
+use thc_options::{Fraction, Interval, PolicyName};
 
 /// What a job does on a target.
 fn state(place: &JobPlace) -> &'static str {
@@ -15,16 +17,16 @@ fn state(place: &JobPlace) -> &'static str {
 }
 
 /// How many are here of how many; of a job whose members come and go with the fewest and the most.
-pub(super) fn joined(place: &JobPlace, spec: &JobSpec) -> String {
-    match spec.min_workers {
-        Some(least) => format!("{}/{least}-{}", place.joined.count_ones(), spec.workers),
-        None => format!("{}/{}", place.joined.count_ones(), spec.workers),
+pub(super) fn joined(place: &JobPlace, section: &JobSection) -> String {
+    match section.min_workers() {
+        Some(least) => format!("{}/{least}-{}", place.joined.count_ones(), section.workers()),
+        None => format!("{}/{}", place.joined.count_ones(), section.workers()),
     }
 }
 
 /// Which session of the job it is, where members come and go.
-fn epoch(place: &JobPlace, spec: &JobSpec) -> String {
-    match spec.min_workers {
+fn epoch(place: &JobPlace, section: &JobSection) -> String {
+    match section.min_workers() {
         Some(_) if place.running => place.epoch.to_string(),
         _ => "-".to_owned(),
     }
@@ -44,42 +46,49 @@ pub(super) fn session(place: &JobPlace) -> String {
 }
 
 /// What of a job changes at its next boundary.
-fn coming(now: &JobSpec, next: &JobSpec) -> String {
+fn coming(now: &JobSection, next: &JobSection) -> String {
     let mut all = Vec::new();
-    if (now.min_workers, now.workers) != (next.min_workers, next.workers) {
-        all.push(format!("{} to {} workers", next.min_workers.unwrap_or(next.workers), next.workers));
+    let workers = |section: &JobSection| (section.min_workers(), section.workers());
+    if workers(now) != workers(next) {
+        all.push(format!("{} to {} workers", next.min_workers().unwrap_or(next.workers()), next.workers()));
     }
     if parameters(now) != parameters(next) {
         all.push(parameters(next));
     }
-    if now.tables != next.tables {
-        all.push(format!("{} further tables", next.tables.len()));
+    if now.options.tables != next.options.tables {
+        all.push(format!("{} further tables", next.options.tables.as_ref().map_or(0, Vec::len)));
     }
-    if now.spares != next.spares {
-        let spares = if next.spares.is_empty() { "none".to_owned() } else { next.spares.join(", ") };
+    if now.spares() != next.spares() {
+        let spares = if next.spares().is_empty() { "none".to_owned() } else { next.spares().join(", ") };
         all.push(format!("spares {spares}"));
     }
     if all.is_empty() { "as asked for".to_owned() } else { all.join("; ") }
 }
 
+/// p as people write it.
+fn fraction(fraction: Option<Fraction>) -> String {
+    short(&fraction.map(|fraction| fraction.to_string()).unwrap_or_default())
+}
+
 /// b, g and p as people write them.
-pub(super) fn parameters(spec: &JobSpec) -> String {
+pub(super) fn parameters(section: &JobSection) -> String {
+    let options = &section.options;
     format!(
         "b={} g={} p={}",
-        spec.bits.unwrap_or_default(),
-        spec.granularity.unwrap_or_default(),
-        short(spec.fraction.as_deref().unwrap_or_default())
+        options.bits.unwrap_or_default(),
+        options.granularity.unwrap_or_default(),
+        fraction(options.fraction)
     )
 }
 
-pub(super) fn policy(spec: &JobSpec) -> String {
-    let mut text = spec.policy.clone().unwrap_or_default();
-    if text == "best-effort" {
-        let deadline = Duration::from_millis(spec.deadline_ms.unwrap_or_default().into());
-        let _ = write!(text, " after {}", humantime::format_duration(deadline));
+pub(super) fn policy(section: &JobSection) -> String {
+    let mut text = section.policy().to_string();
+    if let (PolicyName::BestEffort, Some(deadline)) = (section.policy(), section.options.deadline) {
+        let _ = write!(text, " after {deadline}");
     }
-    if let Some(quorum) = spec.quorum.filter(|quorum| *quorum < spec.workers) {
-        let _ = write!(text, ", {quorum} of {} complete a sum", spec.workers);
+    let (quorum, workers) = (section.quorum(), section.workers());
+    if quorum < workers {
+        let _ = write!(text, ", {quorum} of {workers} complete a sum");
     }
     text
 }
@@ -98,19 +107,19 @@ pub(super) fn listed(jobs: &[Job]) -> String {
         ">N",
     ]);
     for job in jobs {
-        let spec = job.spec.clone().unwrap_or_default();
+        let section = JobSection::shown(job);
         for (nth, place) in job.places.iter().enumerate() {
             let first = |text: String| if nth == 0 { text } else { "\"".to_owned() };
             grid.row([
-                first(spec.name.clone()),
-                first(spec.number.unwrap_or_default().to_string()),
+                first(section.name().to_owned()),
+                first(section.options.job.unwrap_or_default().to_string()),
                 first(job.table.to_string()),
-                first(parameters(&spec)),
-                first(policy(&spec)),
+                first(parameters(&section)),
+                first(policy(&section)),
                 place.target.clone(),
                 state(place).to_owned(),
-                joined(place, &spec),
-                epoch(place, &spec),
+                joined(place, &section),
+                epoch(place, &section),
                 if place.running { place.members.to_string() } else { "-".to_owned() },
             ]);
         }
@@ -122,47 +131,46 @@ pub(super) fn listed(jobs: &[Job]) -> String {
 }
 
 pub(super) fn described(job: &Job) -> String {
-    let spec = job.spec.clone().unwrap_or_default();
+    let section = JobSection::shown(job);
+    let options = &section.options;
     let created = humantime::format_rfc3339_seconds(UNIX_EPOCH + Duration::from_secs(job.created));
-    let number = spec.number.unwrap_or_default();
-    let mut text = format!("job {}, number {number}, made {created}\n", spec.name);
+    let number = options.job.unwrap_or_default();
+    let mut text = format!("job {}, number {number}, made {created}\n", section.name());
     let mut line = |key: &str, value: String| {
         let _ = writeln!(text, "  {key:<8} {value}");
     };
-    match spec.min_workers {
-        None => line("workers", spec.workers.to_string()),
+    match section.min_workers() {
+        None => line("workers", section.workers().to_string()),
         Some(least) => {
-            let time = |ms: Option<u32>| {
-                humantime::format_duration(Duration::from_millis(ms.unwrap_or_default().into())).to_string()
-            };
-            let (gone, gather) = (time(spec.gone_after_ms), time(spec.gather_ms));
-            line("workers", format!("{least} to {}", spec.workers));
+            let time = |time: Option<Interval>| time.map(|time| time.to_string()).unwrap_or_default();
+            let (gone, gather) = (time(options.gone_after), time(options.gather));
+            line("workers", format!("{least} to {}", section.workers()));
             line("members", format!("gone after {gone}, the first session waits {gather} for more"));
             for place in job.places.iter().filter(|place| place.running) {
                 line("session", session(place));
             }
         }
     }
-    line("table", format!("{}: {}", job.table, parameters(&spec)));
-    let slots = (spec.data_slots.unwrap_or_default(), spec.norm_slots.unwrap_or_default());
-    for (id, table) in job.tables.iter().zip(&spec.tables) {
+    line("table", format!("{}: {}", job.table, parameters(&section)));
+    let slots = (options.data_slots.unwrap_or_default(), options.norm_slots.unwrap_or_default());
+    for (id, table) in job.tables.iter().zip(options.tables.iter().flatten()) {
         let form = format!("{}/{}", table.bits.unwrap_or_default(), table.lane.unwrap_or_default());
-        let (g, p) = (table.granularity.unwrap_or_default(), table.fraction.as_deref().unwrap_or_default());
-        line("table", format!("{id}: {form} g={g} p={}", short(p)));
+        let chosen = table.granularity.map(|g| format!(" g={g} p={}", fraction(table.fraction)));
+        line("table", format!("{id}: {form}{}", chosen.unwrap_or_default()));
     }
-    line("block", format!("2^{} coordinates", spec.block.unwrap_or_default()));
+    line("block", format!("2^{} coordinates", options.block.unwrap_or_default()));
     line("slots", format!("{} for gradients, {} for norms", slots.0, slots.1));
-    line("loss", policy(&spec));
-    match spec.servers.as_slice() {
+    line("loss", policy(&section));
+    match section.servers.as_slice() {
         [] => {}
         [only] => line("server", only.clone()),
         all => line("servers", format!("{}, a share of the slots each", all.join(", "))),
     }
-    if !spec.spares.is_empty() {
-        line("spares", spec.spares.join(", "));
+    if !section.spares().is_empty() {
+        line("spares", section.spares().join(", "));
     }
-    if let Some(next) = &job.next {
-        line("next", format!("{}; at the next boundary", coming(&spec, next)));
+    if let Some(next) = JobSection::next(job) {
+        line("next", format!("{}; at the next boundary", coming(&section, &next)));
     }
     if !job.declared.is_empty() {
         line(
@@ -183,12 +191,12 @@ pub(super) fn described(job: &Job) -> String {
         ">GROUP",
         ">CREDIT",
     ]);
-    let range = |base: u32, slots: u32| format!("{base}-{}", (base + slots).saturating_sub(1));
+    let range = |base: u32, slots: u64| format!("{base}-{}", (u64::from(base) + slots).saturating_sub(1));
     for place in &job.places {
         grid.row([
             place.target.clone(),
             state(place).to_owned(),
-            joined(place, &spec),
+            joined(place, &section),
             place.sessions.to_string(),
             range(place.data_base, slots.0),
             range(place.norm_base, slots.1),

@@ -1,0 +1,217 @@
+//! A job as operators declare it and as clients are told of it: a `[[job]]` section, in TOML everywhere.
+
+use crate::config::value;
+use crate::error::ControllerError;
+use clap::Args;
+use serde::{Deserialize, Serialize};
+use thc_control_proto::v1;
+use thc_options::{JobOptions, PolicyName, RackSize};
+
+/// A `[[job]]` section: the keys of thc-ps, and where the job is.
+#[derive(Args, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct JobSection {
+    /// What you and the workers call it: letters, digits, '-', '_' and '.', at most 63
+    #[arg(required = true)]
+    pub name: Option<String>,
+    /// On this target; several times for several, the first preferred [default: all]
+    #[arg(long = "target", value_name = "NAME", help_heading = "Aggregator")]
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub targets: Vec<String>,
+    /// Deal the slots to these targets, a share each; the first begins sessions [default: every target has all slots]
+    #[arg(
+        long,
+        value_name = "NAME,…",
+        value_delimiter = ',',
+        conflicts_with = "targets",
+        help_heading = "Aggregator"
+    )]
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub servers: Vec<String>,
+    /// Targets that stand by: when the one of --target, or one of --servers, is silent, workers go on there in the middle of an all-reduce
+    #[arg(long, value_name = "NAME,…", value_delimiter = ',', help_heading = "Aggregator")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub spares: Option<Vec<String>>,
+    /// Which of --racks the job's target is, from 0 on: its sums go up to the root, and results come down
+    #[arg(long, value_name = "NUMBER", requires = "racks", help_heading = "Rack")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rack: Option<u32>,
+    /// Where the root is: a thc-ps with a job of the same number, cookie and racks
+    #[arg(long, value_name = "ADDRESS:PORT", requires = "racks", help_heading = "Rack")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub root: Option<String>,
+    /// The root's Ethernet address, or that of the router on the way: one of the target's stations
+    #[arg(long, value_name = "MAC", requires = "racks", help_heading = "Rack")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub root_mac: Option<String>,
+    /// The keys that thc-ps has as well.
+    #[command(flatten)]
+    #[serde(flatten)]
+    pub options: JobOptions,
+}
+
+/// Keys of thc-ps that `job update` changes; the others of a job stay as they are.
+pub const CHANGEABLE: [&str; 9] = [
+    "workers",
+    "min_workers",
+    "max_workers",
+    "gone_after",
+    "gather",
+    "bits",
+    "granularity",
+    "fraction",
+    "tables",
+];
+
+/// The keys of thc-ps that are given here and last as long as their job.
+pub(crate) fn lasting_keys(options: &JobOptions) -> serde_json::Map<String, serde_json::Value> {
+    let keys = match serde_json::to_value(options) {
+        Ok(serde_json::Value::Object(keys)) => keys,
+        _ => serde_json::Map::new(),
+    };
+    keys.into_iter().filter(|(key, value)| !value.is_null() && !CHANGEABLE.contains(&key.as_str())).collect()
+}
+
+/// The sections of a file, or of a request.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Sections {
+    #[serde(default)]
+    job: Vec<JobSection>,
+}
+
+fn read<T: serde::de::DeserializeOwned>(text: &str) -> Result<T, ControllerError> {
+    toml::from_str(text).map_err(|error| ControllerError::syntax(text, &error))
+}
+
+fn write(sections: &impl Serialize) -> Result<String, ControllerError> {
+    toml::to_string(sections).map_err(|error| value("job", "no TOML", &error.to_string()))
+}
+
+impl JobSection {
+    /// Reads the keys of one section.
+    ///
+    /// # Errors
+    /// [`ControllerError::Syntax`].
+    pub fn parse(text: &str) -> Result<JobSection, ControllerError> {
+        read(text).map(JobSection::named)
+    }
+
+    /// Reads sections.
+    ///
+    /// # Errors
+    /// [`ControllerError::Syntax`].
+    pub fn parse_all(text: &str) -> Result<Vec<JobSection>, ControllerError> {
+        read(text).map(|Sections { job }| job.into_iter().map(JobSection::named).collect())
+    }
+
+    /// With the name that follows from its number if it has none.
+    #[must_use]
+    pub fn named(mut self) -> JobSection {
+        self.name = self.name.or_else(|| self.options.job.map(|number| format!("job-{number}")));
+        self
+    }
+
+    /// What a job of an answer is; nothing if it is from a controller that speaks of jobs in other ways.
+    #[must_use]
+    pub fn shown(job: &v1::Job) -> JobSection {
+        JobSection::parse(&job.section).unwrap_or_default()
+    }
+
+    /// What it becomes at its next boundary.
+    #[must_use]
+    pub fn next(job: &v1::Job) -> Option<JobSection> {
+        (!job.next.is_empty()).then(|| JobSection::parse(&job.next).unwrap_or_default())
+    }
+
+    /// The keys of this section as TOML, secrets included.
+    ///
+    /// # Errors
+    /// [`ControllerError::Value`]: a number that TOML does not have.
+    pub fn to_toml(&self) -> Result<String, ControllerError> {
+        write(self)
+    }
+
+    /// Sections as TOML.
+    ///
+    /// # Errors
+    /// As [`Self::to_toml`].
+    pub fn all_to_toml(sections: &[JobSection]) -> Result<String, ControllerError> {
+        write(&Sections { job: sections.to_vec() })
+    }
+
+    /// Checks what can be checked without a controller.
+    ///
+    /// # Errors
+    /// [`ControllerError::Value`].
+    pub fn check(&self) -> Result<(), ControllerError> {
+        let Some(name) = &self.name else {
+            return Err(value("job.name", "missing", "give each [[job]] a name"));
+        };
+        let key = |key: &str| format!("job {name}: {key}");
+        let tables = self.options.tables.as_deref().unwrap_or_default();
+        if let Some(down) = self.options.down.or_else(|| tables.iter().find_map(|table| table.down)) {
+            let mend = "a controller's jobs send whole sums down, as switches do; leave it out";
+            return Err(value(&key("down"), down, mend));
+        }
+        if let Some(lane) = self.options.lane.filter(|lane| *lane != 8) {
+            let mend = "the switch program adds in lanes of 8 bits; leave it out";
+            return Err(value(&key("lane"), lane, mend));
+        }
+        if let Some(number) = tables.iter().find_map(|table| table.table) {
+            return Err(value(&key("tables: table"), number, "the controller numbers tables; leave it out"));
+        }
+        let parts =
+            [self.rack.is_some(), self.root.is_some(), self.root_mac.is_some(), self.options.racks.is_some()];
+        if parts.contains(&true) && parts.contains(&false) {
+            let mend = "give racks, rack, root and root_mac, or none of them: a root itself is a thc-ps with a job of its own";
+            return Err(value(&key("rack"), "half of one", mend));
+        }
+        Ok(())
+    }
+
+    /// Its name; empty if it has none.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        self.name.as_deref().unwrap_or_default()
+    }
+
+    /// Targets that stand by.
+    #[must_use]
+    pub fn spares(&self) -> &[String] {
+        self.spares.as_deref().unwrap_or_default()
+    }
+
+    /// Of which racks its target is one, if it is.
+    fn own_rack(&self) -> Option<RackSize> {
+        let rack = usize::try_from(self.rack?).ok()?;
+        self.options.racks.as_ref()?.get(rack).copied()
+    }
+
+    /// How many workers join its target, at most; 0 if that is not said.
+    #[must_use]
+    pub fn workers(&self) -> u32 {
+        let rack = self.own_rack().map(|rack| rack.workers);
+        let workers = rack.or(self.options.max_workers).or(self.options.workers).unwrap_or(0);
+        u32::try_from(workers).unwrap_or(u32::MAX)
+    }
+
+    /// The fewest workers of a session, of a job whose members come and go.
+    #[must_use]
+    pub fn min_workers(&self) -> Option<u32> {
+        self.options.min_workers.map(|least| u32::try_from(least).unwrap_or(u32::MAX))
+    }
+
+    /// How many workers complete a sum.
+    #[must_use]
+    pub fn quorum(&self) -> u32 {
+        let quorum = self.own_rack().map(|rack| rack.quorum).or(self.options.quorum);
+        quorum.map_or(self.workers(), |quorum| u32::try_from(quorum).unwrap_or(u32::MAX))
+    }
+
+    /// What becomes of lost packets.
+    #[must_use]
+    pub fn policy(&self) -> PolicyName {
+        self.options.policy.unwrap_or_default()
+    }
+}

@@ -1,0 +1,40 @@
+//! One set of options laid over another, whatever options they are.
+
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::{Map, Value};
+
+/// Lays `over` on top of `under`: a key that `over` has wins, section by section.
+///
+/// # Errors
+/// A value that has no text, such as a path that is not UTF-8.
+pub fn merge<T: Serialize + DeserializeOwned>(under: &T, over: &T) -> Result<T, serde_json::Error> {
+    let mut merged = serde_json::to_value(under)?;
+    merge_values(&mut merged, serde_json::to_value(over)?);
+    serde_json::from_value(merged)
+}
+
+/// Sets one key of some options, as a file would.
+///
+/// # Errors
+/// There is no such key, or this is no value of it: in words, the key's name included.
+pub fn set<T: Serialize + DeserializeOwned>(options: &mut T, key: &str, value: Value) -> Result<(), String> {
+    let wrong = |error: serde_json::Error| format!("{key}: {error}");
+    let mut merged = serde_json::to_value(&*options).map_err(wrong)?;
+    merge_values(&mut merged, Value::Object(Map::from_iter([(key.to_owned(), value)])));
+    *options = serde_json::from_value(merged).map_err(wrong)?;
+    Ok(())
+}
+
+/// What is null is not there.
+fn merge_values(under: &mut Value, over: Value) {
+    match (under, over) {
+        (_, Value::Null) => {}
+        (Value::Object(under), Value::Object(over)) => {
+            for (key, value) in over {
+                merge_values(under.entry(key).or_insert(Value::Null), value);
+            }
+        }
+        (under, over) => *under = over,
+    }
+}

@@ -1,0 +1,79 @@
+"""The keys of a job, as :class:`thc.Server` takes them.
+
+Written by `THC_WRITE=1 cargo test -p thc-options --test python` from `dataplane/options/src/job.rs`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TypedDict
+
+__all__ = ["JobOptions"]
+
+
+class JobOptions(TypedDict, total=False):
+    """Keys of a job beside its number, its cookie and its workers. ``None`` is the same as nothing."""
+
+    min_workers: int | None
+    """Fewest workers of a session, in place of workers: members may come and go [default: 1]"""
+
+    max_workers: int | None
+    """Most workers of a session, in place of workers"""
+
+    gone_after: float | str | None
+    """A member that is silent for so long is gone, and the others go on without it [default: 3s]"""
+
+    gather: float | str | None
+    """The first session begins with fewer than the most workers when nobody new has come for so long [default: 1s]"""
+
+    quorum: int | None
+    """How many workers complete a sum [default: all]"""
+
+    racks: Sequence[str] | None
+    """Workers of each rack, such as 8,8, or 7/8,7/8 for a quorum of 7 in each; the same at the root and at every
+    rack. Without --rack this server is the root"""
+
+    bits: int | None
+    """Bit budget b: bits per coordinate sent up, 1 to 4 or 8 [default: 4]"""
+
+    granularity: int | None
+    """Granularity g, the largest table value [default: the best for the number of workers]"""
+
+    fraction: float | str | None
+    """Share p of the coordinates that is truncated, such as 1/32 [default: the best for the number of workers]"""
+
+    table: int | None
+    """Number of the lookup table on the wire, 1 to 255 [default: from the job's number]"""
+
+    lane: int | None
+    """Bits per summed coordinate sent down, 4 to 16; workers × granularity must fit [default: 8, or 16 with bits =
+    8; of shares the fewest, from 5 or 9 on, that workers × granularity fits]"""
+
+    down: int | None
+    """4: tell summed coordinates in 4 bits, each 64 with a range of their own: three quarters of the bytes of 7
+    bits, and an error of up to a thirtieth of that range, evenly to both sides [default: whole sums, as lane
+    says]"""
+
+    tables: Sequence[str] | None
+    """A further lookup table that workers may choose for a tensor, such as bits=2 or
+    bits=2,lane=4,granularity=5,fraction=1/32, with its number as table=7; can be repeated"""
+
+    slots: int | None
+    """Slots for coordinates; workers may have half as many packets under way [default: 1024, and 256 or more under a
+    controller]"""
+
+    norm_slots: int | None
+    """Slots for norms [default: 64 to 1024, the more the smaller the blocks; under a controller at most 256]"""
+
+    block: int | None
+    """Coordinates that are transformed together and have a norm of their own, as a power of two: 10 to 20, for 2^10
+    to 2^20 [default: 13]"""
+
+    policy: str | None
+    """What workers do about lost packets [default: reliable]: reliable or best-effort"""
+
+    deadline: float | str | None
+    """When best-effort gives a packet up [default: 200ms]"""
+
+    seed: int | str | None
+    """Seed of the signs that all workers share, 64 bits [default: from cookie and job]"""
