@@ -227,7 +227,9 @@ impl Desk {
         let slots = u64::from(spec.data_slots.unwrap_or_default());
         let rates = self.shared.rates();
         let slow = |target: &str| {
-            waits_for_all(&spec).then(|| rates.slow(name, target, (slots / 64).max(2))).flatten()
+            let place = job.places.iter().find(|place| place.target == target)?;
+            let behind = (slots / 64).max(2);
+            waits_for_all(&spec).then(|| rates.slow(name, target, place.members, behind)).flatten()
         };
         let refused: Vec<(String, String)> = {
             let views = self.shared.views();

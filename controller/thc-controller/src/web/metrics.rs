@@ -149,9 +149,11 @@ fn write(encoder: &mut DescriptorEncoder<'_>, desk: &Desk) -> fmt::Result {
         let [(_, job), (_, target), _] = &labels;
         let of = counted.jobs.iter().find(|of| of.job == *job && of.target == *target)?;
         let job = jobs.iter().find(|shown| shown.spec.as_ref().is_some_and(|spec| spec.name == *job))?;
-        let runs = job.places.iter().any(|place| place.target == *target && place.running);
-        let foremost = of.workers.iter().map(|w| w.in_session).max()?;
-        let told = runs && job.spec.as_ref().is_some_and(waits_for_all);
+        let place = job.places.iter().find(|place| place.target == *target && place.running)?;
+        // Where members come and go, numbers above theirs are nobody's.
+        let members = of.workers.iter().filter(|w| w.worker < place.members);
+        let foremost = members.map(|w| w.in_session).max()?;
+        let told = w.worker < place.members && job.spec.as_ref().is_some_and(waits_for_all);
         told.then(|| (labels, foremost.saturating_sub(w.in_session) as f64))
     });
     let help = "Packets in sums of this session that a worker is behind the foremost";
