@@ -119,7 +119,7 @@ kills: toolchain ## Server, workers, controller killed COUNT=100 times each in a
 awaits: toolchain ## Each request of a controller and of its standby is lost, unanswered or hangs once, and so does their disk: all jobs add up (10 minutes)
 	cargo test -p thc-controller --test operate -- --ignored --nocapture every_await_fails_in_every_way
 
-systemd: toolchain packages ## Boot systemd in a kernel of its own and see the Debian package's services start, be killed, hang, be upgraded and purged (3 minutes; as root)
+systemd: toolchain packages ## Boot systemd in a kernel or a container of its own and see the Debian package's services start, be killed, hang, be upgraded and purged (3 minutes; as root)
 	cargo build --release --package thc-ps --package thc-controller --package thc-model --package thc-worker --bins
 	tests/systemd/run "$(CARGO_TARGET_DIR)/release"
 

@@ -169,17 +169,19 @@ impl Rates {
         self.of(&(job.to_owned(), target.to_owned(), worker))
     }
 
-    /// The worker that was the last one and this many packets behind the foremost in each of the last samples,
+    /// The worker of a session of so many that was the last one and this many packets behind the foremost in each of the last samples,
     /// while sums were made. Who is last at one moment means little: somebody always is.
     #[must_use]
-    pub fn slow(&self, job: &str, target: &str, behind: u64) -> Option<u32> {
+    pub fn slow(&self, job: &str, target: &str, members: u32, behind: u64) -> Option<u32> {
         if self.samples.len() <= WINDOW {
             return None;
         }
         let mut slow = None;
         let mut foremost_before = None;
         for sample in &self.samples {
-            let of_job = sample.workers.iter().filter(|(key, _)| key.0 == job && key.1 == target);
+            // Where members come and go, numbers above theirs are nobody's.
+            let is_member = |key: &Key| key.0 == job && key.1 == target && key.2 < members;
+            let of_job = sample.workers.iter().filter(|(key, _)| is_member(key));
             let of_job: Vec<(u64, u32)> = of_job.map(|(key, counts)| (counts.in_session, key.2)).collect();
             let (&(least, last), &(most, _)) = (of_job.iter().min()?, of_job.iter().max()?);
             let moved = foremost_before.is_none_or(|before| most > before);
@@ -292,12 +294,23 @@ mod tests {
             for second in 0..6 {
                 rates.sample(start + Duration::from_secs(second), &counters(&seconds(second)));
             }
-            rates.slow("j", "t", 64)
+            rates.slow("j", "t", 2, 64)
         };
         assert_eq!(slow(&|second| [1000 * second + 128, 1000 * second]), Some(1));
         assert_eq!(slow(&|second| [1000 * second + 20, 1000 * second]), None, "a little");
         assert_eq!(slow(&|second| [1000 * second + 128 * (second % 2), 1000 * second + 64]), None, "in turn");
         assert_eq!(slow(&|_| [500, 0]), None, "nothing moves");
+    }
+
+    /// A job of up to four workers, of whom two are there: the other numbers are nobody's.
+    #[test]
+    fn nobody_is_slow_who_is_not_there() {
+        let (mut rates, start) = (Rates::default(), Instant::now());
+        for second in 0..6 {
+            let all = counters(&[1000 * second + 20, 1000 * second, 0, 0]);
+            rates.sample(start + Duration::from_secs(second), &all);
+        }
+        assert_eq!(rates.slow("j", "t", 2, 64), None);
     }
 
     /// What was wrong more than a minute ago, or before this controller looked, is no more said to be.

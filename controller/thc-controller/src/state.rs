@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use thc_control_proto::v1::{self, WorkerReport};
 use thc_tls::Certificates;
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{OwnedMutexGuard, mpsc, oneshot};
 
 /// What an agent can be asked.
 #[derive(Debug)]
@@ -84,8 +84,10 @@ pub struct ControllerState {
     pub targets: Vec<TargetHandle>,
     /// The service's certificates, if it has any.
     pub certificates: OnceLock<Arc<Certificates>>,
-    /// One change of jobs or tables at a time.
-    pub changing: tokio::sync::Mutex<()>,
+    /// One change of tables that stay without a job at a time.
+    pub installing: tokio::sync::Mutex<()>,
+    /// Jobs with a change under way, by name.
+    turns: Mutex<BTreeMap<String, Arc<tokio::sync::Mutex<()>>>>,
 }
 
 /// Nobody panics while holding one of these, and if somebody did, the data would be whole.
@@ -124,8 +126,19 @@ impl ControllerState {
             since: Mutex::default(),
             targets,
             certificates: OnceLock::new(),
-            changing: tokio::sync::Mutex::new(()),
+            installing: tokio::sync::Mutex::new(()),
+            turns: Mutex::default(),
         }
+    }
+
+    /// Waits until no other change of a job is under way: none begins until this is dropped. Other jobs do not wait for its targets.
+    pub async fn turn(&self, job: &str) -> OwnedMutexGuard<()> {
+        let turn = {
+            let mut turns = lock(&self.turns);
+            turns.retain(|_, turn| Arc::strong_count(turn) > 1);
+            Arc::clone(turns.entry(job.to_owned()).or_default())
+        };
+        turn.lock_owned().await
     }
 
     /// The jobs.

@@ -5,6 +5,32 @@ use crate::book_file::BookFile;
 use crate::error::ControllerError;
 use std::path::Path;
 
+/// What controllers that know format 1 alone would misread, and what to do about it.
+fn beyond_first_format(book: &Book) -> Option<String> {
+    if let Some(target) = book.drained.first() {
+        let way = format!("undrain it first by `thc-controller target undrain {target}`");
+        return Some(format!("drained targets, as {target} is: {way}"));
+    }
+    book.jobs.values().find_map(|job| {
+        let name = &job.spec.name;
+        let sessions = job.places.values().filter_map(|place| place.session.as_ref());
+        let mut addresses = sessions.flat_map(|session| session.members.values().map(|member| member.at));
+        if job.spec.members.is_some() || job.next.is_some() {
+            Some(format!("members that come and go, as job {name} has: delete it first"))
+        } else if !job.spec.spares.is_empty() {
+            Some(format!("spares, as job {name} has: delete it first"))
+        } else if job.pending.is_some() {
+            Some(format!(
+                "changes that wait for a session to end, as that of job {name}: end the session first"
+            ))
+        } else if addresses.any(|at| at.is_ipv6()) {
+            Some(format!("workers over IPv6, as job {name} has: end its session first"))
+        } else {
+            None
+        }
+    })
+}
+
 /// Writes a copy of a file of jobs, whose controller may run meanwhile; how many jobs are in it. `format`: as an older controller reads it.
 ///
 /// # Errors
@@ -12,15 +38,9 @@ use std::path::Path;
 /// cannot be written.
 pub fn back_up(state: &Path, to: &Path, format: Option<u32>) -> Result<usize, ControllerError> {
     let read: Book = BookFile::existing(state)?.read()?;
-    let newer = |job: &&super::Job| job.spec.members.is_some() || job.next.is_some();
-    if let Some(job) = read.jobs.values().find(newer).filter(|_| format == Some(1)) {
-        return Err(ControllerError::State {
-            path: to.to_owned(),
-            message: format!(
-                "format 1 knows of no members that come and go, as job {} has: delete it first",
-                job.spec.name
-            ),
-        });
+    if let Some(newer) = beyond_first_format(&read).filter(|_| format == Some(1)) {
+        let message = format!("format 1 knows of no {newer}");
+        return Err(ControllerError::State { path: to.to_owned(), message });
     }
     BookFile::new(Some(to)).write_as(&read, format)?;
     Ok(read.jobs.len())

@@ -2,10 +2,12 @@
 //! that a controller that starts again goes on where it was.
 
 mod backup;
+mod before;
 mod job;
 mod tables;
 
 pub use backup::{back_up, restore};
+pub use before::Before;
 use job::TableIds;
 pub use job::{Declared, Given, Job, Member, Next, Pending, Placement, Session};
 pub use tables::Table;
@@ -54,6 +56,12 @@ pub struct Book {
     /// Where it is kept.
     #[serde(skip)]
     store: Arc<BookFile>,
+    /// What changes under way have changed.
+    #[serde(skip)]
+    reserved: Vec<Arc<Before>>,
+    /// Numbers that no new table gets.
+    #[serde(skip)]
+    numbers: BTreeSet<u8>,
 }
 
 /// Seconds since 1970.
@@ -100,36 +108,10 @@ impl Book {
         self.store.content(self)
     }
 
-    /// Undoes a change that cannot be kept: jobs and tables are again what they were in `before`. Sessions that have begun or
-    /// ended meanwhile stay so.
-    pub fn take_back(&mut self, before: &Book) {
-        self.jobs.retain(|name, _| before.jobs.contains_key(name));
-        self.tables.clone_from(&before.tables);
-        for (name, was) in &before.jobs {
-            match self.jobs.get_mut(name).filter(|job| job.serial == was.serial) {
-                None => {
-                    self.jobs.insert(name.clone(), was.clone());
-                }
-                Some(job) if (&job.spec, &job.next, &job.targets) != (&was.spec, &was.next, &was.targets) => {
-                    job.version = job.version.max(was.version) + 1;
-                    (job.spec, job.next, job.targets) =
-                        (was.spec.clone(), was.next.clone(), was.targets.clone());
-                    (job.table, job.more, job.sizes) = (was.table, was.more.clone(), was.sizes.clone());
-                    job.places.retain(|target, _| was.places.contains_key(target));
-                    for (target, place) in &was.places {
-                        job.places.entry(target.clone()).or_insert_with(|| place.clone());
-                    }
-                }
-                Some(_) => {}
-            }
-        }
-        self.drop_unused_tables();
-    }
-
     /// The lowest number on the wire that no job has, from 1.
     #[must_use]
     pub fn free_number(&self) -> u16 {
-        let taken: BTreeSet<u16> = self.jobs.values().map(|job| job.spec.number).collect();
+        let taken: BTreeSet<u16> = self.others("").map(|job| job.spec.number).collect();
         (1..=u16::MAX).find(|number| !taken.contains(number)).unwrap_or(0)
     }
 
@@ -144,7 +126,7 @@ impl Book {
                 "there is a job {name:?} already: delete it, or take another name"
             )));
         }
-        if let Some(other) = self.jobs.values().find(|job| job.spec.number == spec.number) {
+        if let Some(other) = self.others(&name).find(|job| job.spec.number == spec.number) {
             let text = format!(
                 "number {} is job {:?}'s: leave the number out, or take another",
                 spec.number, other.spec.name
@@ -261,16 +243,20 @@ impl Book {
 
     /// Whether a target's tables have rows for a job beside all others, whatever those are to become.
     fn check_rows(&self, target: &str, capacity: &Capacity, spec: &Spec) -> Result<(), Refusal> {
-        let others = self.jobs.values().filter(|job| job.spec.name != spec.name);
-        let others = others.filter(|job| job.places.contains_key(target)).map(|job| {
-            let (is, next) = (job.spec.rows(), job.next.as_ref().map_or(&job.spec, |next| &next.spec).rows());
-            is.named().into_iter().zip(next.named()).map(|((_, is), (_, next))| is.max(next)).collect()
-        });
-        let others: Vec<Vec<u32>> = others.collect();
+        // By name: whatever it is, was, or is to become.
+        let mut others: BTreeMap<&str, Vec<u32>> = BTreeMap::new();
+        for job in self.others(&spec.name).filter(|job| job.places.contains_key(target)) {
+            let next = job.next.as_ref().map(|next| &next.spec);
+            for spec in [&job.spec].into_iter().chain(next) {
+                let rows = spec.rows().named().map(|(_, rows)| rows);
+                let most = others.entry(&job.spec.name).or_insert_with(|| vec![0; rows.len()]);
+                most.iter_mut().zip(rows).for_each(|(most, rows)| *most = rows.max(*most));
+            }
+        }
         for (place, ((table, wanted), (_, all))) in
             spec.rows().named().into_iter().zip(capacity.rows.named()).enumerate()
         {
-            let taken: u32 = others.iter().map(|rows| rows[place]).sum();
+            let taken: u32 = others.values().map(|rows| rows[place]).sum();
             if taken + wanted > all {
                 let free = all.saturating_sub(taken);
                 return Err(Refusal::full(format!(
@@ -285,7 +271,7 @@ impl Book {
     /// A place for a job among the others of a target.
     fn place(&self, target: &str, capacity: &Capacity, spec: &Spec) -> Result<Placement, Refusal> {
         let others: Vec<(&Spec, &Placement)> =
-            self.jobs.values().filter_map(|job| Some((&job.spec, job.places.get(target)?))).collect();
+            self.others(&spec.name).filter_map(|job| Some((&job.spec, job.places.get(target)?))).collect();
         let indices: BTreeSet<u8> = others.iter().map(|(_, place)| place.index).collect();
         let index = (0..=u8::MAX).take(capacity.jobs as usize).find(|index| !indices.contains(index));
         let index = index.ok_or_else(|| {
@@ -487,20 +473,53 @@ mod tests {
             add(&mut book, name, 16).unwrap();
         }
         let before = book.clone();
-        add(&mut book, "c", 16).unwrap();
-        book.remove("a").unwrap();
-        let mut asked = resized(&spec("b", &book, 16), 9);
-        asked.options.job = Some(2);
-        let other = Spec::from_request(&asked, 2, None).unwrap();
-        book.change("b", other, &[("s1".to_owned(), ROOM), ("s2".to_owned(), ROOM)]).unwrap();
+        let change = |book: &mut Book| {
+            add(book, "c", 16)?;
+            book.remove("a").unwrap();
+            let mut asked = resized(&spec("b", book, 16), 9);
+            asked.options.job = Some(2);
+            let other = Spec::from_request(&asked, 2, None).unwrap();
+            book.change("b", other, &[("s1".to_owned(), ROOM), ("s2".to_owned(), ROOM)])
+        };
+        let (mut book, (), made) = book.changed(change).unwrap();
         book.begin("b", "s1", 7, BTreeMap::new(), (0, 0));
-        book.take_back(&before);
+        book.take_back(&made);
         assert_eq!(book.jobs.keys().collect::<Vec<_>>(), ["a", "b"]);
         assert_eq!((&book.jobs["a"], &book.tables), (&before.jobs["a"], &before.tables));
         let (is, was) = (&book.jobs["b"], &before.jobs["b"]);
         assert_eq!((&is.spec, &is.next, &is.targets), (&was.spec, &was.next, &was.targets));
         assert_eq!(is.places.keys().collect::<Vec<_>>(), ["s1"]);
         assert!(is.places["s1"].session.is_some() && is.version > was.version);
+    }
+
+    /// What may be taken back keeps its slots, numbers and tables until it is known, and what others change meanwhile stays.
+    #[test]
+    fn a_change_under_way_keeps_its_room() {
+        let rooms = [("s1".to_owned(), Capacity { tables: 2, ..ROOM })];
+        let of = |name: &str, book: &Book, workers| {
+            let text = format!("name = {name:?}\nworkers = {workers}\ndata_slots = 256\nnorm_slots = 16");
+            let asked = JobSection::parse(&text).unwrap();
+            Spec::from_request(&asked, book.free_number(), None).unwrap()
+        };
+        let mut book = Book::default();
+        book.add(of("a", &book, 4), &rooms).unwrap();
+        let was = book.clone();
+        let (mut book, _, first) = book.changed(|book| book.remove("a").ok_or(())).unwrap();
+        book.add(of("b", &book, 9), &rooms).unwrap();
+        let place = &book.jobs["b"].places["s1"];
+        assert_eq!((book.jobs["b"].spec.number, place.data_base, place.index), (2, 256, 1));
+        let refused = book.clone().add(of("c", &book, 3), &rooms).unwrap_err();
+        assert!(refused.message.contains("room for 2 lookup tables"), "{refused:?}");
+        let kept = book.jobs["b"].clone();
+        book.take_back(&first);
+        assert_eq!((&book.jobs["a"], &book.jobs["b"]), (&was.jobs["a"], &kept));
+        assert_eq!(book.tables[&book.jobs["a"].table].values, was.tables[&was.jobs["a"].table].values);
+        // One that is kept frees its room.
+        let (mut book, _, second) = book.changed(|book| book.remove("a").ok_or(())).unwrap();
+        book.release(&first);
+        book.release(&second);
+        book.add(of("c", &book, 3), &rooms).unwrap();
+        assert_eq!((book.jobs["c"].spec.number, book.jobs["c"].places["s1"].data_base), (1, 0));
     }
 
     #[test]

@@ -42,10 +42,9 @@ pub(super) fn written(form: Form) -> (u8, u8) {
 }
 
 impl Table {
-    pub(super) fn new(told: &Told, number: u8) -> Table {
+    fn new(told: &Told) -> Table {
         let &Told { bits, granularity, fraction, values, form, .. } = told;
-        let (form, number) = (written(form), Some(number));
-        Table { bits, granularity, fraction, values, installed: false, form, number }
+        Table { bits, granularity, fraction, values, installed: false, form: written(form), number: None }
     }
 
     pub(super) fn is(&self, told: &Told) -> bool {
@@ -108,9 +107,13 @@ impl Book {
         if let Some((&id, _)) = self.tables.iter().find(|(_, table)| table.is(told)) {
             return Ok(id);
         }
-        let free = (1..=u8::MAX).find(|id| !self.tables.contains_key(id));
-        let id = free.filter(|_| self.tables.len() < room as usize).ok_or_else(|| full(room))?;
-        self.insert(id, told);
+        let reserved = self.reserved_tables();
+        let taken =
+            |id: &u8| self.tables.contains_key(id) || self.numbers.contains(id) || reserved.contains(id);
+        let free = (1..=u8::MAX).find(|id| !taken(id));
+        let fits = self.tables.len() + reserved.len() < room as usize;
+        let id = free.filter(|_| fits).ok_or_else(|| full(room))?;
+        self.insert(id, Table::new(told));
         Ok(id)
     }
 
@@ -121,10 +124,10 @@ impl Book {
         self.tables.get(&id).and_then(|table| table.number).unwrap_or(id.wrapping_sub(1))
     }
 
-    pub(super) fn insert(&mut self, id: u8, told: &Told) {
+    pub(super) fn insert(&mut self, id: u8, table: Table) {
         let taken: BTreeSet<u8> = self.tables.keys().map(|&id| self.number_of_table(id)).collect();
         let number = (0..=u8::MAX).find(|number| !taken.contains(number)).unwrap_or(u8::MAX);
-        self.tables.insert(id, Table::new(told, number));
+        self.tables.insert(id, Table { number: Some(number), ..table });
     }
 
     /// This table under the number that it has.
@@ -140,7 +143,7 @@ impl Book {
             Some(_) => Ok(id),
             None if self.tables.len() >= room as usize => Err(full(room)),
             None => {
-                self.insert(id, told);
+                self.insert(id, Table::new(told));
                 Ok(id)
             }
         }

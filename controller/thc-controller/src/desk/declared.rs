@@ -191,7 +191,7 @@ impl Desk {
             (Kind::Create, _) if by == Declared::File => self.create_for_later(&asked).await,
             (Kind::Create, _) => self.create_job(&asked).await.map(drop),
             (Kind::Change, Some((spec, rooms))) => {
-                let _one = self.shared.changing.lock().await;
+                let _turn = self.shared.turn(name).await;
                 let job = self.shared.book().jobs.get(name).cloned().ok_or_else(|| no_job(name))?;
                 let targets = rooms.iter().map(|(name, _)| name.clone()).collect();
                 let later = Pending::Change { spec: Box::new(spec.clone()), targets };
@@ -209,7 +209,7 @@ impl Desk {
                 }
             }
             (Kind::Delete, _) => {
-                let _one = self.shared.changing.lock().await;
+                let _turn = self.shared.turn(name).await;
                 match change.when.as_str() {
                     AT_END => self.wait_for_end(name, Pending::Delete).await,
                     _ => self.delete(name).await,
@@ -252,8 +252,8 @@ impl Desk {
     }
 
     async fn carry_out_of(&self, job: &Job) -> Result<(), Refusal> {
-        let _one = self.shared.changing.lock().await;
-        // It may have changed while others were changed.
+        let _turn = self.shared.turn(&job.spec.name).await;
+        // It may have changed meanwhile.
         let now = self.shared.book().jobs.get(&job.spec.name).cloned();
         let Some(job) = now.filter(|now| now.serial == job.serial && now.running().is_none()) else {
             return Ok(());

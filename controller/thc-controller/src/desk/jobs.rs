@@ -86,7 +86,7 @@ impl Desk {
     /// # Errors
     /// It cannot be, there is one, there is no room, a target is away or refuses.
     pub async fn create_job(&self, asked: &JobSection) -> Result<v1::Job, Refusal> {
-        let _one = self.shared.changing.lock().await;
+        let _turn = self.shared.turn(asked.name()).await;
         self.may_change()?;
         let homes = self.homes(asked)?;
         let names: Vec<String> = homes.rooms.iter().map(|(name, _)| name.clone()).collect();
@@ -277,7 +277,7 @@ impl Desk {
     /// # Errors
     /// There is no such job, who is in it has no place in what it is to be, that cannot be, or a target is away or refuses.
     pub async fn update_job(&self, name: &str, asked: &JobSection) -> Result<v1::Job, Refusal> {
-        let _one = self.shared.changing.lock().await;
+        let _turn = self.shared.turn(name).await;
         self.may_change()?;
         let job = self.shared.book().jobs.get(name).cloned().ok_or_else(|| no_job(name))?;
         let next = changed(&job, asked)?;
@@ -381,11 +381,11 @@ impl Desk {
     /// # Errors
     /// There is none of the name, or a target refuses.
     pub async fn delete_job(&self, name: &str) -> Result<(), Refusal> {
-        let _one = self.shared.changing.lock().await;
+        let _turn = self.shared.turn(name).await;
         self.delete(name).await
     }
 
-    /// The same while no other change is made.
+    /// The same while no other change of it is made.
     pub(super) async fn delete(&self, name: &str) -> Result<(), Refusal> {
         let (job, _) = self.change(|book| book.remove(name).ok_or_else(|| no_job(name))).await?;
         self.shared.reports().retain(|(job, _), _| job != name);

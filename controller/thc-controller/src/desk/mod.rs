@@ -9,7 +9,7 @@ mod targets;
 
 pub(crate) use jobs::waits_for_all;
 
-use crate::book::{Book, seconds};
+use crate::book::{Before, Book, seconds};
 use crate::diagnose::{self, Seen};
 use crate::error::ControllerError;
 use crate::live::{CARRIER, View};
@@ -32,6 +32,19 @@ const LANE_BITS: u8 = 8;
 #[derive(Clone, Debug)]
 pub struct Desk {
     shared: Arc<ControllerState>,
+}
+
+/// A change that is made. What it has changed keeps its room until this is gone, and so it can be taken back.
+#[derive(Debug)]
+struct Made {
+    before: Arc<Before>,
+    shared: Arc<ControllerState>,
+}
+
+impl Drop for Made {
+    fn drop(&mut self) {
+        self.shared.book().release(&self.before);
+    }
 }
 
 fn unwritten(error: ControllerError) -> Refusal {
@@ -64,22 +77,22 @@ impl Desk {
         self.shared.book().may_change().map_err(unwritten)
     }
 
-    /// A change of the book: in the file before anybody hears of it, or taken back. What was before it comes with it.
+    /// A change of the book: in the file before anybody hears of it, or taken back. With it comes what takes it back later.
     async fn change<T>(
         &self,
         change: impl FnOnce(&mut Book) -> Result<T, Refusal>,
-    ) -> Result<(T, Book), Refusal> {
-        let (done, before) = {
+    ) -> Result<(T, Made), Refusal> {
+        let (done, made) = {
             let mut book = self.shared.book();
             book.may_change().map_err(unwritten)?;
-            let mut next = book.clone();
-            let done = change(&mut next)?;
-            (done, std::mem::replace(&mut *book, next))
+            let (next, done, before) = book.changed(change)?;
+            *book = next;
+            (done, Made { before, shared: Arc::clone(&self.shared) })
         };
         match self.shared.save().await {
-            Ok(()) => Ok((done, before)),
+            Ok(()) => Ok((done, made)),
             Err(error) => {
-                self.shared.book().take_back(&before);
+                self.shared.book().take_back(&made.before);
                 Err(unwritten(error))
             }
         }
@@ -87,8 +100,8 @@ impl Desk {
 
     /// Takes a change back that targets would not have, from their rows too. One that cannot be written to now gets rid of
     /// it when it is back.
-    async fn take_back(&self, what: &str, before: &Book, targets: &[String]) {
-        self.shared.book().take_back(before);
+    async fn take_back(&self, what: &str, made: &Made, targets: &[String]) {
+        self.shared.book().take_back(&made.before);
         if let Err(error) = self.shared.save().await {
             tracing::warn!("{what}: taking it back: {error}");
         }
@@ -228,7 +241,9 @@ impl Desk {
         let slots = section.options.data_slots.unwrap_or_default();
         let rates = self.shared.rates();
         let slow = |target: &str| {
-            waits_for_all(&section).then(|| rates.slow(name, target, (slots / 64).max(2))).flatten()
+            let place = job.places.iter().find(|place| place.target == target)?;
+            let behind = (slots / 64).max(2);
+            waits_for_all(&section).then(|| rates.slow(name, target, place.members, behind)).flatten()
         };
         let refused: Vec<(String, String)> = {
             let views = self.shared.views();

@@ -15,7 +15,7 @@ impl Desk {
     /// # Errors
     /// There is no such job, or a target with a session is away.
     pub async fn end_session(&self, job: &str) -> Result<Vec<String>, Refusal> {
-        let _one = self.shared.changing.lock().await;
+        let _turn = self.shared.turn(job).await;
         self.may_change()?;
         self.end_sessions(job).await
     }
@@ -45,7 +45,7 @@ impl Desk {
     /// # Errors
     /// There is no such job or worker, or a target with a session is away.
     pub async fn evict(&self, name: &str, worker: u32) -> Result<Vec<String>, Refusal> {
-        let _one = self.shared.changing.lock().await;
+        let _turn = self.shared.turn(name).await;
         let change = self.change(|book| {
             let job = book.jobs.get_mut(name).ok_or_else(|| no_job(name))?;
             let number = u8::try_from(worker).ok().filter(|number| *number < job.spec.workers);

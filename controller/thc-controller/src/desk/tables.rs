@@ -8,6 +8,10 @@ use thc_options::Fraction;
 use thc_protocol::TableId;
 use thc_protocol::wire::{Form, Table};
 
+fn no_table(id: u8) -> Refusal {
+    Refusal::missing(format!("there is no table {id}: `table list` shows those there are"))
+}
+
 impl Desk {
     /// Solves a table and installs it on all targets.
     ///
@@ -41,7 +45,7 @@ impl Desk {
             t_p: table.t_p(),
             values: table.values16(),
         };
-        let _one = self.shared.changing.lock().await;
+        let _turn = self.shared.installing.lock().await;
         let room = self.shared.targets.iter().map(|target| target.config.capacity.tables).min().unwrap_or(0);
         let change = self.change(|book| {
             let id = book.table(&told, room)?;
@@ -76,10 +80,7 @@ impl Desk {
     }
 
     pub(super) fn table(&self, id: u8) -> Result<v1::Table, Refusal> {
-        let shown = self.shared.book().shown_table(id);
-        shown.ok_or_else(|| {
-            Refusal::missing(format!("there is no table {id}: `table list` shows those there are"))
-        })
+        self.shared.book().shown_table(id).ok_or_else(|| no_table(id))
     }
 
     /// All tables.
@@ -94,15 +95,19 @@ impl Desk {
     /// # Errors
     /// There is none, or a job uses it.
     pub async fn delete_table(&self, id: u32) -> Result<(), Refusal> {
-        let _one = self.shared.changing.lock().await;
-        let shown = self.table(u8::try_from(id).unwrap_or(0))?;
-        if !shown.jobs.is_empty() {
-            return Err(Refusal::not_now(format!(
-                "table {id} is used by {}: delete them first",
-                shown.jobs.join(", ")
-            )));
-        }
-        self.change(|book| Ok(book.tables.remove(&(id as u8)))).await?;
+        let _turn = self.shared.installing.lock().await;
+        let id = u8::try_from(id).unwrap_or(0);
+        let change = self.change(|book| {
+            let shown = book.shown_table(id).ok_or_else(|| no_table(id))?;
+            if !shown.jobs.is_empty() {
+                return Err(Refusal::not_now(format!(
+                    "table {id} is used by {}: delete them first",
+                    shown.jobs.join(", ")
+                )));
+            }
+            Ok(book.tables.remove(&id))
+        });
+        change.await?;
         self.shared.sync(&self.targets_there()).await
     }
 }

@@ -85,7 +85,6 @@ impl Desk {
     /// # Errors
     /// There is no such target, or this cannot be kept.
     pub async fn drain(&self, target: &str, drained: bool) -> Result<Vec<String>, Refusal> {
-        let _one = self.shared.changing.lock().await;
         if !self.shared.targets.iter().any(|known| known.config.name == target) {
             let text = format!("there is no target {target:?}: `target list` shows those there are");
             return Err(Refusal::missing(text));

@@ -150,9 +150,11 @@ fn write(encoder: &mut DescriptorEncoder<'_>, desk: &Desk) -> fmt::Result {
         let [(_, job), (_, target), _] = &labels;
         let of = counted.jobs.iter().find(|of| of.job == *job && of.target == *target)?;
         let (job, section) = jobs.iter().zip(&sections).find(|(_, section)| section.name() == job)?;
-        let runs = job.places.iter().any(|place| place.target == *target && place.running);
-        let foremost = of.workers.iter().map(|w| w.in_session).max()?;
-        let told = runs && waits_for_all(section);
+        let place = job.places.iter().find(|place| place.target == *target && place.running)?;
+        // Where members come and go, numbers above theirs are nobody's.
+        let members = of.workers.iter().filter(|w| w.worker < place.members);
+        let foremost = members.map(|w| w.in_session).max()?;
+        let told = w.worker < place.members && waits_for_all(section);
         told.then(|| (labels, foremost.saturating_sub(w.in_session) as f64))
     });
     let help = "Packets in sums of this session that a worker is behind the foremost";

@@ -220,6 +220,53 @@ fn a_switch_that_hangs_stops_nobody() {
     assert_eq!((hangs.rows("job_tables"), works.rows("job_tables")), (1, 1));
 }
 
+/// While a change waits for a switch that hangs, others are made elsewhere; when it is taken back, they stay.
+#[test]
+fn who_waits_for_a_switch_that_hangs_holds_up_nobody() {
+    let info =
+        std::fs::read(concat!(env!("CARGO_MANIFEST_DIR"), "/../../p4/build/thc.p4info.txtpb")).unwrap();
+    let (hangs, works) =
+        (Strict::start(p4info::parse(&info).unwrap()), Strict::start(p4info::parse(&info).unwrap()));
+    let target = |name: &str, strict: &Strict, ip: &str| {
+        format!(
+            "[[target]]\nname = \"{name}\"\naddress = \"{}\"\nip = \"{ip}\"\npatience = \"1m\"\n",
+            strict.address
+        )
+    };
+    let config = target("hangs", &hangs, "10.0.0.1") + &target("works", &works, "10.0.0.2");
+    let controller = Controller::start(&config);
+    controller.until_connected();
+    assert_eq!(create(&controller, "old", &["--target", "works"]).code, Some(0));
+    hangs.state().faults.hangs = Some("write");
+    let mut waits = Command::new(PROGRAM)
+        .args(["job", "create", "both", "--workers", "3", "--controller"])
+        .arg(controller.listen.to_string())
+        .stdin(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    controller.until("in the book", |controller| controller.ask(&["job", "show", "both"]).code == Some(0));
+    // What is made, changed and deleted on the other one meanwhile.
+    assert_eq!(create(&controller, "new", &["--target", "works"]).code, Some(0));
+    let changed = controller.ask(&["job", "update", "old", "--workers", "5"]);
+    assert_eq!(changed.code, Some(0), "{changed:?}");
+    assert_eq!(create(&controller, "gone", &["--target", "works"]).code, Some(0));
+    controller.told(&["job", "delete", "gone"]);
+    controller.told(&["target", "drain", "hangs"]);
+    controller.told(&["target", "undrain", "hangs"]);
+    assert!(waits.try_wait().unwrap().is_none(), "they came after it");
+    hangs.state().faults.full = Some(|table, _| table == "job_tables");
+    hangs.state().faults.hangs = None;
+    let ended = waits.wait_with_output().unwrap();
+    let said = String::from_utf8(ended.stderr).unwrap();
+    assert!(!ended.status.success() && said.contains("job both was made on no target"), "{said}");
+    let list = controller.json(&["job", "list"]);
+    let jobs: Vec<_> = list["jobs"].as_array().unwrap().iter().map(|job| &job["spec"]).collect();
+    let is = |at: usize| (jobs[at]["name"].as_str().unwrap(), jobs[at]["workers"].as_u64().unwrap());
+    assert_eq!((jobs.len(), is(0), is(1)), (2, ("new", 2), ("old", 5)));
+    controller.until("taken back", |_| works.rows("job_tables") == 2 && hangs.rows("job_tables") == 0);
+}
+
 /// A restart of the controller sets no counter back, nor does one of a switch that never had a session; and a job whose row somebody
 /// has deleted while others have theirs gets it again, or ends where it must.
 #[test]

@@ -12,6 +12,7 @@ mod converge;
 mod day;
 mod declared;
 mod faults;
+mod formats;
 mod health;
 mod installation;
 mod joining;
