@@ -210,7 +210,7 @@ impl Next {
 
     /// Its lookup tables, for so many workers.
     pub fn tables_of(&self, workers: u8) -> impl Iterator<Item = u8> {
-        self.tables.of(&self.spec, workers)
+        self.tables.for_workers(&self.spec, workers)
     }
 }
 
@@ -223,16 +223,16 @@ pub(super) struct TableIds {
 }
 
 impl TableIds {
-    pub(super) fn all(&self) -> impl Iterator<Item = u8> {
+    pub(super) fn ids(&self) -> impl Iterator<Item = u8> {
         [self.first].into_iter().chain(self.more.iter().copied()).chain(self.sizes.iter().copied())
     }
 
-    pub(super) fn of(&self, spec: &Spec, workers: u8) -> impl Iterator<Item = u8> {
-        of_size(spec, self.first, &self.more, &self.sizes, workers)
+    pub(super) fn for_workers(&self, spec: &Spec, workers: u8) -> impl Iterator<Item = u8> {
+        ids_for_workers(spec, self.first, &self.more, &self.sizes, workers)
     }
 }
 
-fn of_size<'a>(
+fn ids_for_workers<'a>(
     spec: &Spec,
     first: u8,
     more: &'a [u8],
@@ -247,7 +247,7 @@ fn of_size<'a>(
 impl Job {
     /// All its lookup tables, the first first.
     pub fn tables(&self) -> impl Iterator<Item = u8> {
-        let next = self.next.iter().flat_map(|next| next.tables.all());
+        let next = self.next.iter().flat_map(|next| next.tables.ids());
         [self.table]
             .into_iter()
             .chain(self.more.iter().copied())
@@ -257,7 +257,7 @@ impl Job {
 
     /// Those of a session of so many workers: the job's where sizes do not differ.
     pub fn tables_of(&self, workers: u8) -> impl Iterator<Item = u8> {
-        of_size(&self.spec, self.table, &self.more, &self.sizes, workers)
+        ids_for_workers(&self.spec, self.table, &self.more, &self.sizes, workers)
     }
 
     /// What each worker of its next session may have outstanding, as its target with the least room has it; 0 for no bound.

@@ -152,7 +152,7 @@ impl Roles {
         // The first certificate is the client's own; it was checked when the connection was made.
         let certificates = request.peer_certs();
         let own = certificates.as_ref().and_then(|chain| chain.first());
-        self.check(&Caller::of(own.map(|own| own.as_ref())), act)
+        self.check(&Caller::from_certificate(own.map(|own| own.as_ref())), act)
     }
 
     fn refused(&self, caller: &Caller, act: Act<'_>, roles: &[Role<'_>]) -> Refusal {

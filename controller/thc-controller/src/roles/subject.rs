@@ -58,7 +58,7 @@ pub enum Caller {
 impl Caller {
     /// Whose certificate this is, in DER.
     #[must_use]
-    pub fn of(certificate: Option<&[u8]>) -> Caller {
+    pub fn from_certificate(certificate: Option<&[u8]>) -> Caller {
         let Some((_, own)) = certificate.and_then(|der| X509Certificate::from_der(der).ok()) else {
             return Caller::Anybody;
         };

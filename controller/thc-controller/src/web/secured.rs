@@ -73,6 +73,6 @@ impl Connected<IncomingStream<'_, Secured>> for Visitor {
     fn connect_info(stream: IncomingStream<'_, Secured>) -> Visitor {
         let chain = stream.io().get_ref().1.peer_certificates();
         // The first is the client's own; it was checked when the connection was made.
-        Visitor(Caller::of(chain.and_then(|chain| chain.first()).map(AsRef::as_ref)))
+        Visitor(Caller::from_certificate(chain.and_then(|chain| chain.first()).map(AsRef::as_ref)))
     }
 }
