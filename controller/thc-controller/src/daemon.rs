@@ -45,7 +45,7 @@ impl Daemon {
             listeners::certificates(tls)?;
         }
         for target in self.config.targets.iter().filter(|target| target.address.starts_with("https://")) {
-            tls::of_target(target)?;
+            tls::client_config(target)?;
         }
         let handle = |config| TargetHandle { config, commands: mpsc::channel(1).0 };
         let targets = self.config.targets.into_iter().map(handle).collect();

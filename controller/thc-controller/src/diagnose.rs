@@ -79,7 +79,7 @@ pub fn findings(seen: &Seen<'_>, slow: impl Fn(&str) -> Option<u32>) -> Vec<Find
         for place in job.places.iter().filter(|place| place.connected) {
             found.extend(before_session(place, workers, least));
         }
-        of_nobody(recent, &mut found);
+        carrier_findings(recent, &mut found);
         return found;
     }
     let (mut members, mut results) = (0, 0);
@@ -98,14 +98,14 @@ pub fn findings(seen: &Seen<'_>, slow: impl Fn(&str) -> Option<u32>) -> Vec<Find
             ..counted.clone()
         };
         let mut of_place = Vec::new();
-        of_session(&counted, recent, slow(&place.target), &mut of_place);
+        session_findings(&counted, recent, slow(&place.target), &mut of_place);
         if job.places.len() > 1 {
             of_place.iter_mut().for_each(|finding| finding.what += &format!(" (at target {})", place.target));
         }
         found.append(&mut of_place);
         (members, results) = (members.max(counted.workers.len()), results + counted.results);
     }
-    of_nobody(recent, &mut found);
+    carrier_findings(recent, &mut found);
     if found.iter().all(|finding| finding.severity() == Severity::Ok) {
         let what = format!("the session runs: {members} workers, {results} results");
         found.insert(0, Finding { severity: Severity::Ok.into(), what, ..Finding::default() });
@@ -149,7 +149,12 @@ fn before_session(place: &JobPlace, workers: u32, least: Option<u32>) -> Option<
 }
 
 /// Of a session, by all that was counted and what of that in the last minute: what healed long ago is no problem.
-fn of_session(counted: &JobCounters, recent: &JobCounters, slow: Option<u32>, found: &mut Vec<Finding>) {
+fn session_findings(
+    counted: &JobCounters,
+    recent: &JobCounters,
+    slow: Option<u32>,
+    found: &mut Vec<Finding>,
+) {
     let silent = |worker: &WorkerCounters| worker.silent.unwrap_or(f64::INFINITY);
     let liveliest = counted.workers.iter().map(silent).fold(f64::INFINITY, f64::min);
     let idle = liveliest > MISSED;
@@ -244,7 +249,7 @@ fn of_session(counted: &JobCounters, recent: &JobCounters, slow: Option<u32>, fo
 }
 
 /// Packets that belong to no job: often the wrong job number.
-fn of_nobody(counters: &ReadCountersResponse, found: &mut Vec<Finding>) {
+fn carrier_findings(counters: &ReadCountersResponse, found: &mut Vec<Finding>) {
     for target in &counters.targets {
         for drop in &target.drops {
             let text = format!(
@@ -341,19 +346,19 @@ mod tests {
         }
     }
 
-    fn said(findings: &[Finding]) -> String {
+    fn lines(findings: &[Finding]) -> String {
         findings.iter().map(|finding| format!("{} | {}\n", finding.what, finding.mend)).collect()
     }
 
     /// Of these counters, all of the last minute.
-    fn of(job: &Job, counters: &ReadCountersResponse) -> Vec<Finding> {
+    fn find(job: &Job, counters: &ReadCountersResponse) -> Vec<Finding> {
         findings(&Seen { job, counters, recent: counters, targets: &[], refused: &[] }, |_| None)
     }
 
     #[test]
     fn nobody_or_some_have_joined() {
-        assert!(said(&of(&job(0, false), &counters(vec![]))).contains("no worker has joined"));
-        assert!(said(&of(&job(1, false), &counters(vec![]))).contains("waiting for worker 1 of 2"));
+        assert!(lines(&find(&job(0, false), &counters(vec![]))).contains("no worker has joined"));
+        assert!(lines(&find(&job(1, false), &counters(vec![]))).contains("waiting for worker 1 of 2"));
     }
 
     /// Of a job whose members come and go nobody in particular is missing.
@@ -365,21 +370,21 @@ mod tests {
             job.places[0].members = members;
             job
         };
-        let text = said(&of(&sized(0b100, false, 0), &counters(vec![])));
+        let text = lines(&find(&sized(0b100, false, 0), &counters(vec![])));
         assert!(text.contains("waiting for more workers: 1 of at least 2 have joined"), "{text}");
-        let text = said(&of(&sized(0b110, false, 0), &counters(vec![])));
+        let text = lines(&find(&sized(0b110, false, 0), &counters(vec![])));
         assert!(text.contains("2 of at most 8 workers have joined"), "{text}");
         // Two in the session, and numbers of six more that there may be.
         let mut all: Vec<_> = (0..2).map(|number| worker(number, 0.1)).collect();
         all.extend((2..8).map(|number| WorkerCounters { worker: number, ..WorkerCounters::default() }));
-        let found = of(&sized(0b110, true, 2), &counters(all));
-        assert_eq!(said(&found), "the session runs: 2 workers, 5 results | \n");
+        let found = find(&sized(0b110, true, 2), &counters(all));
+        assert_eq!(lines(&found), "the session runs: 2 workers, 5 results | \n");
     }
 
     #[test]
     fn a_session_that_runs_is_fine() {
-        let found = of(&job(3, true), &counters(vec![worker(0, 0.1), worker(1, 0.1)]));
-        assert_eq!(found.len(), 1, "{}", said(&found));
+        let found = find(&job(3, true), &counters(vec![worker(0, 0.1), worker(1, 0.1)]));
+        assert_eq!(found.len(), 1, "{}", lines(&found));
         assert_eq!(found[0].severity(), Severity::Ok);
     }
 
@@ -394,7 +399,7 @@ mod tests {
         let job = job(3, true);
         let seen = Seen { job: &job, counters: &all, recent: &recent, targets: &[], refused: &[] };
         let found = findings(&seen, |_| None);
-        assert_eq!((found.len(), found[0].severity()), (1, Severity::Ok), "{}", said(&found));
+        assert_eq!((found.len(), found[0].severity()), (1, Severity::Ok), "{}", lines(&found));
     }
 
     /// Each server of a job is looked at.
@@ -407,7 +412,7 @@ mod tests {
         second.target = "other".into();
         second.workers[1].drops = vec![Drop { reason: "source".into(), packets: 7 }];
         all.jobs.push(second);
-        let text = said(&of(&job, &all));
+        let text = lines(&find(&job, &all));
         assert!(text.contains("7 packets of worker 1 were dropped in the last minute"), "{text}");
         assert!(text.contains("(at target other)") && !text.contains("(at target s)"), "{text}");
     }
@@ -416,7 +421,7 @@ mod tests {
     fn the_silent_and_the_dropped_are_named() {
         let mut second = worker(1, 60.0);
         second.drops = vec![Drop { reason: "source".into(), packets: 7 }];
-        let text = said(&of(&job(3, true), &counters(vec![worker(0, 0.1), second])));
+        let text = lines(&find(&job(3, true), &counters(vec![worker(0, 0.1), second])));
         assert!(text.contains("worker 1 is silent") && text.contains("60 s ago"), "{text}");
         let dropped = "7 packets of worker 1 were dropped in the last minute: from another address";
         assert!(text.contains(dropped), "{text}");
@@ -428,8 +433,8 @@ mod tests {
         let (job, both) = (job(3, true), counters(vec![worker(0, 0.1), worker(1, 0.1)]));
         let seen = Seen { job: &job, counters: &both, recent: &both, targets: &[], refused: &[] };
         let found = findings(&seen, |target| (target == "s").then_some(1));
-        assert_eq!((found.len(), found[0].worker), (1, Some(1)), "{}", said(&found));
-        assert!(said(&found).contains("worker 1 is slow"));
+        assert_eq!((found.len(), found[0].worker), (1, Some(1)), "{}", lines(&found));
+        assert!(lines(&found).contains("worker 1 is slow"));
     }
 
     #[test]
@@ -439,6 +444,6 @@ mod tests {
         let target = Target { name: "s".into(), error: "cannot connect".into(), ..Target::default() };
         let none = counters(vec![]);
         let seen = Seen { job: &job, counters: &none, recent: &none, targets: &[target], refused: &[] };
-        assert!(said(&findings(&seen, |_| None)).contains("cannot connect"));
+        assert!(lines(&findings(&seen, |_| None)).contains("cannot connect"));
     }
 }

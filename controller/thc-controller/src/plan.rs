@@ -22,13 +22,15 @@ const OF_ROOTS: [Kind; 6] =
 /// The number of a root's first port in `addresses`: workers have those below 64.
 const FIRST_ROOT: u8 = 192;
 
-/// What a target holds nothing of, because it has refused rows of it.
+/// What a target holds nothing of, because it has refused rows of it, or is still getting them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Exclusions {
     /// Numbers of jobs.
     pub jobs: BTreeSet<u16>,
     /// Ids of lookup tables.
     pub tables: BTreeSet<u8>,
+    /// Ids of lookup tables whose rows are still to come: jobs have none before.
+    pub coming: BTreeSet<u8>,
 }
 
 /// Everything that this target should hold.
@@ -87,12 +89,16 @@ pub fn wanted_but(target: &TargetConfig, book: &Book, but: &Exclusions) -> Resul
             wanted.row(schema, &LoopbackPort { port })?;
         }
     }
-    for (&table, row) in book.tables.iter().filter(|(table, _)| !but.tables.contains(table)) {
+    let there = |table: &u8| !but.tables.contains(table) && !but.coming.contains(table);
+    for (&table, row) in book.tables.iter().filter(|(table, _)| there(table)) {
         lookup(target, &mut wanted, table, book.number_of_table(table), row)?;
     }
     for job in book.jobs.values().filter(|job| !but.jobs.contains(&job.spec.number)) {
         if let Some(place) = job.places.get(&target.name) {
             let workers = place.session.as_ref().map_or(job.spec.workers, |session| session.workers(job));
+            if job.tables_of(workers).any(|table| but.coming.contains(&table)) {
+                continue;
+            }
             for table in job.tables_of(workers) {
                 let form = book.tables.get(&table).map(Table::form).unwrap_or_default();
                 let on_chip = match target.program.lookups {

@@ -135,7 +135,7 @@ impl Rates {
             counters.jobs.iter().map(|job| (job.job.clone(), 0.0)).collect();
         if let Some(newest) = self.samples.back() {
             for key in newest.workers.keys() {
-                *sums.entry(key.0.clone()).or_default() += self.of(key).unwrap_or_default().packets;
+                *sums.entry(key.0.clone()).or_default() += self.rate(key).unwrap_or_default().packets;
             }
         }
         self.past.retain(|job, _| sums.contains_key(job));
@@ -148,7 +148,7 @@ impl Rates {
         }
     }
 
-    fn of(&self, key: &Key) -> Option<Rate> {
+    fn rate(&self, key: &Key) -> Option<Rate> {
         let newest = self.samples.back()?;
         let now = newest.workers.get(key)?;
         // A job that is new was not there in older samples; one on a target that was restarted counts from zero.
@@ -166,7 +166,7 @@ impl Rates {
     /// A worker's, if it was seen twice.
     #[must_use]
     pub fn worker(&self, job: &str, target: &str, worker: u32) -> Option<Rate> {
-        self.of(&(job.to_owned(), target.to_owned(), worker))
+        self.rate(&(job.to_owned(), target.to_owned(), worker))
     }
 
     /// The worker of a session of so many that was the last one and this many packets behind the foremost in each of the last samples,

@@ -74,7 +74,7 @@ impl Schema {
     }
 
     /// The tables that this controller writes; others, constant ones among them, are nobody's or another program's.
-    pub fn written(&self) -> impl Iterator<Item = u32> {
+    pub fn written_tables(&self) -> impl Iterator<Item = u32> {
         WRITTEN.iter().filter_map(|name| self.table(name).ok()).chain(self.lookups().map(Table::id))
     }
 

@@ -17,7 +17,7 @@ const NAME: &str = "controller.sock";
 /// Its name in a user's folder of such things.
 const OF_USER: &str = "thc-controller.sock";
 
-fn of_user() -> Option<PathBuf> {
+fn user_socket() -> Option<PathBuf> {
     std::env::var_os("XDG_RUNTIME_DIR")
         .filter(|folder| !folder.is_empty())
         .map(|f| PathBuf::from(f).join(OF_USER))
@@ -30,13 +30,13 @@ pub fn default_path() -> Option<PathBuf> {
     let of_service = std::env::var("RUNTIME_DIRECTORY").ok();
     let of_service =
         of_service.as_deref().and_then(|folders| folders.split(':').find(|folder| !folder.is_empty()));
-    of_service.map(|folder| Path::new(folder).join(NAME)).or_else(of_user)
+    of_service.map(|folder| Path::new(folder).join(NAME)).or_else(user_socket)
 }
 
 /// Where commands look for one, the nearest first.
 #[must_use]
 pub fn known_paths() -> Vec<PathBuf> {
-    of_user().into_iter().chain([PathBuf::from(OF_MACHINE)]).collect()
+    user_socket().into_iter().chain([PathBuf::from(OF_MACHINE)]).collect()
 }
 
 /// A socket that is this controller's until it ends.

@@ -212,7 +212,7 @@ impl ControllerState {
             let there: Vec<&str> = self.targets.iter().map(|target| target.config.name.as_str()).collect();
             Refusal::missing(format!("there is no target {name:?}, but {}", there.join(", ")))
         })?;
-        answered(target, put(target, command).await).await
+        receive_answer(target, send_command(target, command).await).await
     }
 
     /// Where the servers of a job are that have a share of its slots each.
@@ -247,11 +247,11 @@ impl ControllerState {
     pub async fn sync(&self, names: &[String]) -> Result<(), Refusal> {
         let mut answers = Vec::new();
         for target in self.targets.iter().filter(|target| names.contains(&target.config.name)) {
-            answers.push((target, put(target, AgentCommand::Sync).await));
+            answers.push((target, send_command(target, AgentCommand::Sync).await));
         }
         let mut first = Ok(());
         for (target, answer) in answers {
-            let result = answered(target, answer).await;
+            let result = receive_answer(target, answer).await;
             if first.is_ok() {
                 first = result;
             }
@@ -261,7 +261,7 @@ impl ControllerState {
 }
 
 /// Puts a question to a target's agent. Without an agent its answer says so.
-async fn put<T>(
+async fn send_command<T>(
     target: &TargetHandle,
     command: impl FnOnce(Answer<T>) -> AgentCommand,
 ) -> oneshot::Receiver<Result<T, ControllerError>> {
@@ -270,7 +270,7 @@ async fn put<T>(
     answer
 }
 
-async fn answered<T>(
+async fn receive_answer<T>(
     target: &TargetHandle,
     answer: oneshot::Receiver<Result<T, ControllerError>>,
 ) -> Result<T, Refusal> {

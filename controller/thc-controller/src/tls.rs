@@ -9,7 +9,7 @@ use tonic::transport::{Certificate, ClientTlsConfig, Identity};
 ///
 /// # Errors
 /// [`ControllerError::Tls`] for a file that cannot be read, and without authorities: the machine's own are for the web.
-pub fn of_target(target: &TargetConfig) -> Result<ClientTlsConfig, ControllerError> {
+pub fn client_config(target: &TargetConfig) -> Result<ClientTlsConfig, ControllerError> {
     let wrong = |message: String| ControllerError::Tls { what: format!("target {}", target.name), message };
     let read = |path: &Path| {
         std::fs::read(path).map_err(|cause| wrong(format!("cannot read {}: {cause}", path.display())))

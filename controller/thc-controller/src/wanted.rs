@@ -9,7 +9,7 @@ use p4runtime_proto::v1::{
     field_match, packet_replication_engine_entry, replica, update,
 };
 use std::borrow::Cow;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 /// The group of all ports; jobs' groups are below.
 pub const FLOOD: u16 = 4096;
@@ -53,7 +53,7 @@ impl Changes {
 
     /// All, in the order in which they are made.
     #[must_use]
-    pub fn all(self) -> Vec<Update> {
+    pub fn into_updates(self) -> Vec<Update> {
         [self.withdrawn, self.others, self.entered].concat()
     }
 }
@@ -121,6 +121,26 @@ impl Wanted {
     /// Adds a lookup table of rows of bytes; a later one of the same number replaces an earlier.
     pub fn lookup(&mut self, lookup: LookupBytes) {
         self.lookups.insert(lookup.number, lookup);
+    }
+
+    /// Lookup tables of rows of bytes.
+    pub fn lookups(&self) -> impl Iterator<Item = &LookupBytes> {
+        self.lookups.values()
+    }
+
+    /// Whether this lookup table is among them.
+    #[must_use]
+    pub fn has_lookup(&self, lookup: &LookupBytes) -> bool {
+        self.lookups.get(&lookup.number) == Some(lookup)
+    }
+
+    /// Whether there are rows of the lookup table of bytes that has this number.
+    #[must_use]
+    pub fn has_rows_of_lookup(&self, lookup: u8, schema: &Schema) -> bool {
+        let has = |table: &Table| {
+            rows(&self.entries, table.id()).any(|(key, _)| number(key, 0) == Some(lookup.into()))
+        };
+        self.lookups.contains_key(&lookup) || schema.lookups().any(has)
     }
 
     /// Adds a group.
@@ -334,6 +354,14 @@ fn disturbed(mine: &Entries, theirs: &Entries, schema: &Schema) -> Result<BTreeS
         }
     }
     Ok(disturbed)
+}
+
+/// What makes a lookup table of bytes that is not there.
+///
+/// # Errors
+/// As [`Schema::entry`].
+pub fn insertions(lookup: &LookupBytes, schema: &Schema) -> Result<VecDeque<Update>, ControllerError> {
+    Ok(lookup.entries(schema)?.iter().map(|entry| table(update::Type::Insert, entry)).collect())
 }
 
 fn rows(entries: &Entries, table: u32) -> impl Iterator<Item = (&Key, &TableEntry)> {

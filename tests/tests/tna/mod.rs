@@ -69,7 +69,7 @@ impl Site {
     /// The controller writes what has changed.
     fn configure(&mut self, plant: &Plant) {
         let wanted = rows::wanted(&self.target, plant);
-        self.chip.write(wanted.changes(&self.held, &self.target.schema).unwrap().all());
+        self.chip.write(wanted.changes(&self.held, &self.target.schema).unwrap().into_updates());
         self.held = wanted;
     }
 

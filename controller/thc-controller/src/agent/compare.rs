@@ -15,7 +15,11 @@ impl Agent {
     /// Compares the target's rows with what was written, as often as that is configured.
     pub(super) async fn compare_if_due(&mut self, target: &mut Target) -> Result<(), ControllerError> {
         let every = self.config.compare;
-        if every.is_zero() || self.compared.is_some_and(|compared| compared.elapsed() < every) {
+        // What is being written is none of anybody else's.
+        if !self.installations.is_empty()
+            || every.is_zero()
+            || self.compared.is_some_and(|compared| compared.elapsed() < every)
+        {
             return Ok(());
         }
         self.compare(target, self.config.repairs).await.map(drop)
@@ -27,7 +31,7 @@ impl Agent {
         target: &mut Target,
         repair: bool,
     ) -> Result<Vec<v1::Difference>, ControllerError> {
-        let held = target.held().await?;
+        let held = target.read_rows().await?;
         // After a failure it is not known what was written; then all is read and written anew anyway.
         let found = match &self.held {
             Some(written) => differences(written, &held, target.schema())?,

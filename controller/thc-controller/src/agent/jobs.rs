@@ -98,20 +98,22 @@ impl Agent {
             });
             actions.extend(ended.into_iter().filter(|end| !goes_on || !matches!(end, Action::Send(..))));
         }
+        let coming = self.installations.tables();
         for (name, job) in &book.jobs {
             let number = JobId(job.spec.number);
             let Some(place) = job.places.get(&self.config.name) else { continue };
             let seen = self.known.get(&number).map(|known| known.version);
-            if seen == Some(job.version) {
+            let awaits = job.tables().any(|table| coming.contains(&table));
+            if seen == Some(job.version) || awaits {
                 continue;
             }
             // A spare that is about to be one is that from the beginning.
             let next = job.next.as_deref().filter(|next| next.is_on(&self.config.name));
             let is_here = job.targets.contains(&self.config.name);
             if seen.is_none() {
-                let first = if is_here { self.told(job, &job.spec) } else { None };
+                let first = if is_here { self.static_job(job, &job.spec) } else { None };
                 let first = match (first, next) {
-                    (None, Some(next)) if !is_here => self.told(job, &next.spec),
+                    (None, Some(next)) if !is_here => self.static_job(job, &next.spec),
                     (first, _) => first,
                 };
                 let Some(job_here) = first else { continue };
@@ -123,8 +125,8 @@ impl Agent {
                 self.restore(name, number, place);
             }
             let changed = match next {
-                Some(next) if is_here => self.told(job, &next.spec),
-                None if seen.is_some() => self.told(job, &job.spec),
+                Some(next) if is_here => self.static_job(job, &next.spec),
+                None if seen.is_some() => self.static_job(job, &job.spec),
                 _ => None,
             };
             if let Some(changed) = changed {
@@ -165,7 +167,7 @@ impl Agent {
     }
 
     /// What the registry is told of a job that is of this spec, or will be; none if nobody can join it here, which the log has.
-    fn told(&mut self, job: &Job, spec: &Spec) -> Option<StaticJob> {
+    fn static_job(&mut self, job: &Job, spec: &Spec) -> Option<StaticJob> {
         let name = &spec.name;
         let dealt = match (spec.is_shared(), self.shared.dealt(&spec.servers, &spec.spares)) {
             (false, _) => None,

@@ -5,6 +5,7 @@
 //! with [`Agent::take_over`], which makes the target what the book says.
 
 mod compare;
+mod installing;
 mod jobs;
 mod readings;
 mod rows;
@@ -20,6 +21,7 @@ use crate::state::{AgentCommand, ControllerState};
 use crate::tables::Mac;
 use crate::target::{Event, Target};
 use crate::wanted::Wanted;
+use installing::Installations;
 use rows::RefusedJob;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
@@ -77,6 +79,8 @@ pub struct Agent {
     refused_jobs: BTreeMap<u16, RefusedJob>,
     /// Lookup tables that it has refused, and why.
     refused_tables: BTreeMap<u8, String>,
+    /// Lookup tables that it is getting.
+    installations: Installations,
     /// Whether it has another program than it is to load, because of sessions.
     outdated: bool,
     started: Instant,
@@ -107,6 +111,7 @@ impl Agent {
             held: None,
             refused_jobs: BTreeMap::new(),
             refused_tables: BTreeMap::new(),
+            installations: Installations::default(),
             outdated: false,
             started: Instant::now(),
             ticks: 0,
@@ -131,6 +136,8 @@ impl Agent {
             let name = &self.config.name;
             // Whoever shows it names the target.
             let message = text.strip_prefix(&format!("target {name}: ")).unwrap_or(&text).to_owned();
+            let away = || ControllerError::Away { target: name.clone(), message: message.clone() };
+            self.installations.refuse(away);
             if let Some(view) = self.shared.views().get_mut(name) {
                 view.connected = false;
                 view.error.clone_from(&message);
@@ -208,6 +215,9 @@ impl Agent {
                     command.refuse(ControllerError::NotPrimary { target: target.name().to_owned() });
                 },
                 _ = ticks.tick(), if primary => self.tick(&mut target).await?,
+                () = std::future::ready(()), if primary && !self.installations.is_empty() => {
+                    self.install_part(&mut target).await?;
+                }
             }
         }
     }
@@ -215,13 +225,20 @@ impl Agent {
     /// Does what is asked. Who has asked may have gone; that is no loss.
     async fn obey(&mut self, target: &mut Target, command: AgentCommand) {
         match command {
-            AgentCommand::Sync(answer) => drop(answer.send(self.sync(target).await)),
+            AgentCommand::Sync(answer) => match self.sync(target).await {
+                Ok(()) if !self.installations.is_empty() => self.installations.wait(answer),
+                done => drop(answer.send(done)),
+            },
             AgentCommand::Rows(answer) => {
-                let held = target.held().await;
+                let held = target.read_rows().await;
                 drop(answer.send(held.map(|held| difference::rows(&held, target.schema()))));
             }
             AgentCommand::Compare { repair, answer } => {
-                drop(answer.send(self.compare(target, repair).await));
+                let compared = match self.install_all(target).await {
+                    Ok(()) => self.compare(target, repair).await,
+                    Err(error) => Err(error),
+                };
+                drop(answer.send(compared));
             }
             AgentCommand::EndSession { job, answer } => {
                 drop(answer.send(self.end_session(target, &job).await));
@@ -232,6 +249,8 @@ impl Agent {
     fn stand_by(&mut self, target: &Target) {
         let what = format!("target {}: {NOT_PRIMARY}; standing by", target.name());
         self.shared.tell(About { target: target.name(), job: "" }, &what);
+        let name = target.name();
+        self.installations.refuse(|| ControllerError::NotPrimary { target: name.to_owned() });
         let mut views = self.shared.views();
         let view = views.entry(self.config.name.clone()).or_default();
         view.connected = false;
@@ -321,11 +340,13 @@ impl Agent {
         // What it has refused is tried again.
         self.refused_jobs.clear();
         self.refused_tables.clear();
-        let held = target.held().await?;
+        self.installations.forget();
+        let held = target.read_rows().await?;
         self.end_sessions_that_cannot_go_on(&held)?;
         self.held = Some(held);
         self.compared = Some(Instant::now());
         self.sync(target).await?;
+        self.install_all(target).await?;
         // Nobody was heard while there was no connection.
         self.heard.clear();
         self.registry.listen_anew(self.started.elapsed());
@@ -356,11 +377,18 @@ impl Agent {
         target: &mut Target,
         mut packets: sessions::Packets,
     ) -> Result<(), ControllerError> {
+        if let Some(held) = self.held.take()
+            && self.plan_installations(&held, target.schema())?
+        {
+            self.held = Some(held);
+        }
         let actions = self.align();
         self.settle();
         packets.extend(self.note(actions).0);
         let packets = self.establish(target, packets).await?;
-        self.send(target, packets, None).await
+        self.send(target, packets, None).await?;
+        self.installations.answer();
+        Ok(())
     }
 
     /// Ends the session of a job, if there is one here: its members are told, and may join anew.

@@ -60,13 +60,24 @@ impl Agent {
     /// get theirs.
     async fn reconcile(&mut self, target: &mut Target) -> Result<(), ControllerError> {
         let mut careful = false;
+        // One that comes back is tried again.
+        {
+            let book = self.shared.book();
+            self.refused_tables.retain(|table, _| book.tables.contains_key(table));
+        }
         for _ in 0..ROUNDS {
             // After a failure it is not known what the target took: it is read anew.
             let (held, read) = match self.held.take() {
                 Some(held) => (held, false),
-                None => (target.held().await?, true),
+                None => {
+                    self.installations.forget();
+                    (target.read_rows().await?, true)
+                }
             };
-            let wanted = self.wanted()?;
+            if !self.plan_installations(&held, target.schema())? {
+                continue;
+            }
+            let wanted = self.wanted(self.installations.tables())?;
             let changes = wanted.changes(&held, target.schema())?;
             tracing::debug!(target = target.name(), "{} updates", changes.len());
             match write(target, changes, careful).await? {
@@ -91,13 +102,14 @@ impl Agent {
         Exclusions {
             jobs: self.refused_jobs.keys().copied().collect(),
             tables: self.refused_tables.keys().copied().collect(),
+            coming: BTreeSet::new(),
         }
     }
 
-    /// What it should hold, but for what it has refused or has no room for.
-    fn wanted(&mut self) -> Result<Wanted, ControllerError> {
+    /// What it should hold, but for what it has refused or has no room for, and for lookup tables that are still to come.
+    pub(super) fn wanted(&mut self, coming: BTreeSet<u8>) -> Result<Wanted, ControllerError> {
         loop {
-            let but = self.exclusions();
+            let but = Exclusions { coming: coming.clone(), ..self.exclusions() };
             let wanted = plan::wanted_but(&self.config, &self.shared.book(), &but);
             match wanted {
                 Err(error @ ControllerError::Room { table, .. }) if !but.tables.contains(&table) => {
@@ -158,7 +170,7 @@ impl Agent {
     }
 
     /// A lookup table, and the jobs that have it.
-    fn exclude_table(&mut self, table: u8, why: &str) {
+    pub(super) fn exclude_table(&mut self, table: u8, why: &str) {
         if self.refused_tables.insert(table, why.to_owned()).is_some() {
             return;
         }

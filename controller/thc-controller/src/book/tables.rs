@@ -34,17 +34,17 @@ pub struct Table {
 
 /// What books from before tables could say it mean.
 fn usual_form() -> (u8, u8) {
-    written(Form::USUAL)
+    form_bits(Form::USUAL)
 }
 
-pub(super) fn written(form: Form) -> (u8, u8) {
+pub(super) fn form_bits(form: Form) -> (u8, u8) {
     (form.width(), form.sums())
 }
 
 impl Table {
     fn new(told: &Told) -> Table {
         let &Told { bits, granularity, fraction, values, form, .. } = told;
-        Table { bits, granularity, fraction, values, installed: false, form: written(form), number: None }
+        Table { bits, granularity, fraction, values, installed: false, form: form_bits(form), number: None }
     }
 
     pub(super) fn is(&self, told: &Told) -> bool {
@@ -79,8 +79,11 @@ impl Book {
                 fits(name, target, capacity.forms, told, spec.rack.as_ref())?;
             }
             // The root has its tables under these numbers.
-            let id =
-                if spec.rack.is_some() { self.numbered(name, told, room)? } else { self.table(told, room)? };
+            let id = if spec.rack.is_some() {
+                self.rack_table(name, told, room)?
+            } else {
+                self.table(told, room)?
+            };
             if more.contains(&id) {
                 let text = format!(
                     "job {name}: two of its tables are the same, of {} bits in {}: leave one out",
@@ -131,7 +134,7 @@ impl Book {
     }
 
     /// This table under the number that it has.
-    fn numbered(&mut self, job: &str, told: &Told, room: u32) -> Result<u8, Refusal> {
+    fn rack_table(&mut self, job: &str, told: &Told, room: u32) -> Result<u8, Refusal> {
         let id = told.id.0;
         match self.tables.get(&id) {
             Some(table) if !table.is(told) => {

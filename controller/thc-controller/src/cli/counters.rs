@@ -49,7 +49,7 @@ pub async fn run(flags: &CounterFlags, connection: Connection, json: bool) -> Re
     };
     let Some(every) = flags.watch else {
         let now = read().await?;
-        return if json { print_json(&now) } else { print(&shown(&now, None)) };
+        return if json { print_json(&now) } else { print(&counters_text(&now, None)) };
     };
     let before: RefCell<Option<(Instant, ReadCountersResponse)>> = RefCell::new(None);
     watch(every, || async {
@@ -60,7 +60,7 @@ pub async fn run(flags: &CounterFlags, connection: Connection, json: bool) -> Re
         } else {
             let before = before.borrow();
             let since = before.as_ref().map(|(then, old)| (old, at.duration_since(*then).as_secs_f64()));
-            shown(&now, Some(since))
+            counters_text(&now, Some(since))
         };
         *before.borrow_mut() = Some((at, now));
         Ok(text)
@@ -71,7 +71,7 @@ pub async fn run(flags: &CounterFlags, connection: Connection, json: bool) -> Re
 /// Counters, `seconds` ago.
 type Before<'a> = Option<(&'a ReadCountersResponse, f64)>;
 
-fn shown(now: &ReadCountersResponse, rates: Option<Before<'_>>) -> String {
+fn counters_text(now: &ReadCountersResponse, rates: Option<Before<'_>>) -> String {
     let mut text = String::new();
     for job in &now.jobs {
         let _ = writeln!(
@@ -177,13 +177,13 @@ mod tests {
     #[test]
     fn rates_need_two_readings() {
         let (old, now) = (counters(1000), counters(5000));
-        assert!(!shown(&now, None).contains("PACKETS/S"));
-        let first = shown(&now, Some(None));
+        assert!(!counters_text(&now, None).contains("PACKETS/S"));
+        let first = counters_text(&now, Some(None));
         assert!(first.contains("PACKETS/S") && !first.contains("2000"), "{first}");
-        let second = shown(&now, Some(Some((&old, 2.0))));
+        let second = counters_text(&now, Some(Some((&old, 2.0))));
         assert!(second.contains("2000  2.00"), "{second}");
         assert!(second.contains("7 cookie"), "{second}");
-        let restarted = shown(&old, Some(Some((&now, 2.0))));
+        let restarted = counters_text(&old, Some(Some((&now, 2.0))));
         assert!(restarted.contains("0  0.00"), "{restarted}");
     }
 

@@ -55,7 +55,7 @@ pub fn short(fraction: &str) -> String {
     }
 }
 
-fn shown(cell: &str) -> &str {
+fn visible_text(cell: &str) -> &str {
     if cell.is_empty() { "-" } else { cell }
 }
 
@@ -64,7 +64,7 @@ impl fmt::Display for Grid {
         let widths: Vec<usize> = (0..self.columns.len())
             .map(|column| {
                 let cells = self.rows.iter().filter_map(|row| row.get(column));
-                let widest = cells.map(|cell| shown(cell).chars().count()).max().unwrap_or(0);
+                let widest = cells.map(|cell| visible_text(cell).chars().count()).max().unwrap_or(0);
                 widest.max(self.columns[column].0.chars().count())
             })
             .collect();
@@ -80,7 +80,7 @@ impl fmt::Display for Grid {
             writeln!(f, "{}", text.trim_end())
         };
         line(&mut self.columns.iter().map(|(heading, _)| *heading))?;
-        self.rows.iter().try_for_each(|row| line(&mut row.iter().map(|cell| shown(cell))))
+        self.rows.iter().try_for_each(|row| line(&mut row.iter().map(|cell| visible_text(cell))))
     }
 }
 

@@ -27,7 +27,7 @@ fn uses(book: &Book, config: &TargetConfig) -> Vec<v1::Use> {
     uses.into_iter().map(|(what, used, all)| v1::Use { what, used, all }).collect()
 }
 
-fn shown(book: &Book, config: &TargetConfig, view: Option<&View>) -> v1::Target {
+fn target_message(book: &Book, config: &TargetConfig, view: Option<&View>) -> v1::Target {
     let uses = uses(book, config);
     let requests = view.map(|view| view.requests.clone()).unwrap_or_default();
     let requests = requests.into_iter().map(|(request, of)| v1::Requests {
@@ -60,7 +60,7 @@ impl Desk {
         let book = self.shared.book();
         let views = self.shared.views();
         let configs = self.shared.targets.iter().map(|target| &target.config);
-        configs.map(|config| shown(&book, config, views.get(&config.name))).collect()
+        configs.map(|config| target_message(&book, config, views.get(&config.name))).collect()
     }
 
     /// The rows that a target holds.

@@ -126,7 +126,7 @@ impl Target {
             .keep_alive_while_idle(true)
             .tcp_keepalive(Some(KEEP_ALIVE));
         if config.address.starts_with("https://") {
-            endpoint = endpoint.tls_config(tls::of_target(config)?).map_err(|error| failed(&error))?;
+            endpoint = endpoint.tls_config(tls::client_config(config)?).map_err(|error| failed(&error))?;
         }
         let channel = endpoint.connect().await.map_err(|error| failed(&error))?;
         let mut client = P4RuntimeClient::new(channel)
@@ -385,9 +385,9 @@ impl Target {
     ///
     /// # Errors
     /// [`ControllerError::Request`].
-    pub async fn held(&mut self) -> Result<Wanted, ControllerError> {
+    pub async fn read_rows(&mut self) -> Result<Wanted, ControllerError> {
         let mut asked = Vec::new();
-        for table_id in self.schema.written() {
+        for table_id in self.schema.written_tables() {
             for is_default_action in [false, true] {
                 let entry = TableEntry { table_id, is_default_action, ..TableEntry::default() };
                 asked.push(entity::Entity::TableEntry(entry));

@@ -12,7 +12,7 @@ pub fn text(desk: Desk) -> Result<String, fmt::Error> {
 }
 
 /// What there is to say of targets beside their counters; of none while this controller stands by.
-fn of_targets(encoder: &mut DescriptorEncoder<'_>, targets: &[Target], active: bool) -> fmt::Result {
+fn target_metrics(encoder: &mut DescriptorEncoder<'_>, targets: &[Target], active: bool) -> fmt::Result {
     let built = [([("version", env!("CARGO_PKG_VERSION").to_owned())], 1.0)];
     gauges(encoder, "controller_build", "The version of this controller", built)?;
     let targets = || targets.iter().filter(|_| active);
@@ -71,7 +71,7 @@ fn write(encoder: &mut DescriptorEncoder<'_>, desk: &Desk) -> fmt::Result {
         .filter(|_| active)
         .map(|t| ([("target", t.name.clone())], f64::from(u8::from(t.connected))));
     gauges(encoder, "target_up", "Whether the target is connected", up)?;
-    of_targets(encoder, &targets, active)?;
+    target_metrics(encoder, &targets, active)?;
     gauges(encoder, "jobs", "Jobs", [([], jobs.len() as f64)])?;
     let sections: Vec<JobSection> = jobs.iter().map(JobSection::shown).collect();
     let wanted = sections.iter().map(|job| ([("thc_job", job.name().to_owned())], f64::from(job.workers())));

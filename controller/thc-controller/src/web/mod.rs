@@ -38,7 +38,7 @@ where
     let pages = Router::new()
         .route("/", get(page))
         .route("/api/status", get(status))
-        .layer(middleware::from_fn(move |request, next| of_own_name(own.clone(), request, next)));
+        .layer(middleware::from_fn(move |request, next| check_host(own.clone(), request, next)));
     let shown = Router::new().route("/metrics", get(measured)).merge(pages).layer(of_readers);
     let app = Router::new()
         .route("/healthz", get(async || "ok\n"))
@@ -84,7 +84,7 @@ fn is_own(own: &str, host: &str) -> bool {
     name.parse::<IpAddr>().is_ok() || name == "localhost" || name == own || name == machine.trim()
 }
 
-async fn of_own_name(own: String, request: Request, next: Next) -> Response {
+async fn check_host(own: String, request: Request, next: Next) -> Response {
     let host = request.headers().get(header::HOST).and_then(|host| host.to_str().ok()).unwrap_or_default();
     // HTTP/1.0 has none, and no browser speaks it.
     if host.is_empty() || is_own(&own, host) {

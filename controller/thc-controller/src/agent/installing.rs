@@ -1,0 +1,167 @@
+//! Lookup tables of thousands of rows: a target gets them part by part, and others are served in between.
+
+use super::Agent;
+use crate::error::ControllerError;
+use crate::program::Lookups;
+use crate::schema::Schema;
+use crate::state::Answer;
+use crate::tables::LookupBytes;
+use crate::target::{Target, Written};
+use crate::wanted::{Wanted, insertions};
+use p4runtime_proto::v1::Update;
+use std::collections::{BTreeSet, VecDeque};
+use thc_protocol::JobId;
+
+/// Rows of a part: whoever comes meanwhile waits for one.
+const PART: usize = 256;
+
+/// A lookup table of which a target is getting the rows.
+#[derive(Debug)]
+struct Installation {
+    /// Its number on the wire.
+    table: u8,
+    lookup: LookupBytes,
+    rest: VecDeque<Update>,
+}
+
+/// The lookup tables that a target is getting, the present one first, and who waits for them.
+#[derive(Debug, Default)]
+pub(super) struct Installations {
+    tables: VecDeque<Installation>,
+    waiting: Vec<Answer<()>>,
+}
+
+impl Installations {
+    /// Whether there is nothing left to do.
+    pub(super) fn is_empty(&self) -> bool {
+        self.tables.is_empty()
+    }
+
+    /// The numbers of these tables on the wire.
+    pub(super) fn tables(&self) -> BTreeSet<u8> {
+        self.tables.iter().map(|one| one.table).collect()
+    }
+
+    /// What the target has of them is not known any more.
+    pub(super) fn forget(&mut self) {
+        self.tables.clear();
+    }
+
+    /// Answers when all tables are there.
+    pub(super) fn wait(&mut self, answer: Answer<()>) {
+        self.waiting.push(answer);
+    }
+
+    /// Answers those who wait, unless tables are still to come.
+    pub(super) fn answer(&mut self) {
+        if self.is_empty() {
+            // Who has asked may have gone; that is no loss.
+            self.waiting.drain(..).for_each(|answer| drop(answer.send(Ok(()))));
+        }
+    }
+
+    /// They do not come.
+    pub(super) fn refuse(&mut self, error: impl Fn() -> ControllerError) {
+        self.tables.clear();
+        self.waiting.drain(..).for_each(|answer| drop(answer.send(Err(error()))));
+    }
+
+    fn has(&self, number: u8) -> bool {
+        self.tables.iter().any(|one| one.lookup.number == number)
+    }
+}
+
+impl Agent {
+    /// Takes up the tables of which the target has no row yet, and that no session uses. False if it has rows of one that is not wanted
+    /// any more.
+    pub(super) fn plan_installations(
+        &mut self,
+        held: &Wanted,
+        schema: &Schema,
+    ) -> Result<bool, ControllerError> {
+        if !matches!(self.config.program.lookups, Lookups::Bytes { .. }) {
+            return Ok(true);
+        }
+        let wanted = self.wanted(BTreeSet::new())?;
+        let before = self.installations.tables.len();
+        self.installations.tables.retain(|one| wanted.has_lookup(&one.lookup));
+        if self.installations.tables.len() < before {
+            return Ok(false);
+        }
+        let new: Vec<LookupBytes> = {
+            let has = |lookup: &&LookupBytes| {
+                self.installations.has(lookup.number) || held.has_rows_of_lookup(lookup.number, schema)
+            };
+            wanted.lookups().filter(|lookup| !has(lookup)).cloned().collect()
+        };
+        for lookup in new {
+            let Some(table) = self.table_without_session(lookup.number) else { continue };
+            let rest = insertions(&lookup, schema)?;
+            self.installations.tables.push_back(Installation { table, lookup, rest });
+        }
+        Ok(true)
+    }
+
+    /// The number on the wire of the table that has this one on the chip, unless a session here uses it.
+    fn table_without_session(&self, number: u8) -> Option<u8> {
+        let book = self.shared.book();
+        let id = book.tables.keys().copied().find(|&id| book.number_of_table(id) == number)?;
+        let used = book.jobs.values().any(|job| {
+            let session = job.places.get(&self.config.name).and_then(|place| place.session.as_ref());
+            session.is_some_and(|session| job.tables_of(session.workers(job)).any(|table| table == id))
+        });
+        (!used).then_some(id)
+    }
+
+    /// Whether tables of a job are still to come: until they are there none of its sessions begins.
+    pub(super) fn awaits_tables(&self, job: JobId) -> bool {
+        if self.installations.is_empty() {
+            return false;
+        }
+        let coming = self.installations.tables();
+        let book = self.shared.book();
+        let job = book.jobs.values().find(|known| known.spec.number == job.0);
+        job.is_some_and(|job| job.tables().any(|table| coming.contains(&table)))
+    }
+
+    /// Writes all parts.
+    pub(super) async fn install_all(&mut self, target: &mut Target) -> Result<(), ControllerError> {
+        while !self.installations.is_empty() {
+            self.install_part(target).await?;
+        }
+        Ok(())
+    }
+
+    /// Writes the next part. When a table is complete, those jobs get their rows that have waited for it.
+    pub(super) async fn install_part(&mut self, target: &mut Target) -> Result<(), ControllerError> {
+        let Some(one) = self.installations.tables.front_mut() else { return Ok(()) };
+        let (table, most) = (one.table, one.rest.len().min(PART));
+        let part = one.rest.drain(..most).collect();
+        match target.write(part, false).await {
+            Ok(Written::All) => {
+                if self.installations.tables.front().is_some_and(|one| !one.rest.is_empty()) {
+                    return Ok(());
+                }
+                let done = self.installations.tables.pop_front();
+                if let (Some(held), Some(done)) = (&mut self.held, done) {
+                    held.lookup(done.lookup);
+                }
+            }
+            // What is there of it is found again: it goes, or, where the target does not say what it refuses, comes at once.
+            Ok(refused) => {
+                self.installations.forget();
+                self.held = None;
+                if let Written::But(refused) = refused {
+                    let why = refused.into_iter().next().map(|first| first.why).unwrap_or_default();
+                    self.exclude_table(table, &why);
+                }
+            }
+            Err(error) => {
+                self.installations.forget();
+                self.held = None;
+                return Err(error);
+            }
+        }
+        self.sync(target).await
+    }
+}
