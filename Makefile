@@ -114,7 +114,7 @@ kills: toolchain ## Server, workers, controller killed COUNT=100 times each in a
 	cargo build --release --package thc-ps --package thc-worker --package thc-controller --bins
 	cargo run --release --package thc-tests --bin kills -- $(or $(COUNT),100) $(ARGS)
 
-kills-async: toolchain ## thc-model killed COUNT=100 times without a spare and as often with one: nothing forgotten beyond what is promised (15 minutes)
+kills-async: toolchain ## thc-model killed COUNT=100 times without a spare and as often with one: nothing forgotten beyond what is promised (20 minutes)
 	THC_KILLS=$(or $(COUNT),100) cargo test --package thc-model --test kills -- --ignored --nocapture many_kills
 
 awaits: toolchain ## Each request of a controller and of its standby is lost, unanswered or hangs once, and so does their disk: all jobs add up (10 minutes)
