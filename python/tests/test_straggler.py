@@ -47,7 +47,8 @@ def test_verdicts(report: ModuleType) -> None:
 
     soon, late = [(0.0, 4.0), (3.0, 2.0), (8.0, 1.9)], [(0.0, 4.0), (6.0, 2.0), (8.0, 1.9)]
     assert "pays here: it reaches the loss of synchronous THC 2.7 times" in said(soon, soon)
-    assert "does not pay here: it is 1.3 to 2.7 times" in said(soon, late)
+    assert "gains less than twice the speed here: it reaches the loss of synchronous THC 1.3 to 2.7 times" in said(soon, late)
+    assert "does not pay" in said(soon, [(0.0, 4.0), (8.0, 2.0)])
     assert "does not pay" in said([(0.0, 4.0), (3.0, 2.0), (8.0, 2.1)])
     assert "never reaches" in said([(0.0, 4.0), (8.0, 2.1)])
 
