@@ -48,6 +48,10 @@ def main() -> int:
         from disturbed import main as disturbed
 
         return disturbed(sys.argv[2:])
+    if sys.argv[1:2] == ["straggler"]:
+        from straggler.command import main as straggler
+
+        return straggler(sys.argv[2:])
     if sys.argv[1:2] == ["device"]:
         from device.command import main as device
 

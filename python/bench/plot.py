@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import matplotlib
+import numpy as np
 
 matplotlib.use("Agg")
 
@@ -74,5 +76,28 @@ def draw(results: dict[str, Any], path: Path, model: str = "heavy") -> None:
     lines = -(-len(handles) // columns)
     figure.legend(handles.values(), handles.keys(), loc="lower center", ncol=columns, frameon=False)
     figure.tight_layout(rect=(0, (0.1 + 0.25 * lines) / figure.get_figheight(), 1, 1))
+    figure.savefig(path, dpi=110, metadata={"Date": None} if path.suffix == ".svg" else None)
+    pyplot.close(figure)
+
+
+def curves(panels: Sequence[tuple[str, Sequence[tuple[str, tuple[str, Any], Sequence[Sequence[Sequence[float]]]]]]], path: Path, label: str) -> None:
+    """A panel for each title with a line for each name and style: the mean of its runs' points (seconds, loss), and each run thin."""
+    pyplot.rcParams.update({"font.size": 10, "svg.fonttype": "none", "svg.hashsalt": "thc"})
+    figure, axes = pyplot.subplots(1, len(panels), figsize=(4.8 * len(panels), 4.1), squeeze=False)
+    for panel, (title, lines) in zip(axes[0], panels):
+        for name, (color, dashes), runs in lines:
+            times = np.linspace(0, min(run[-1][0] for run in runs), 65)
+            losses = [np.interp(times, *np.array(run).T) for run in runs]
+            for loss in losses if len(losses) > 1 else []:
+                panel.plot(times, loss, color=color, linestyle=dashes, linewidth=0.5, alpha=0.5)
+            panel.plot(times, np.mean(losses, axis=0), color=color, linestyle=dashes, linewidth=1.8, label=name)
+        panel.set_title(title, fontsize=10)
+        panel.set(xlabel="seconds of training", ylabel=label, yscale="log", xlim=(0, None))
+        panel.yaxis.set_major_formatter("{x:g}")
+        panel.yaxis.set_minor_formatter("{x:g}")
+        panel.spines[["top", "right"]].set_visible(False)
+    handles = dict(zip(*reversed(axes[0][0].get_legend_handles_labels())))
+    figure.legend(handles.values(), handles.keys(), loc="lower center", ncol=3, frameon=False)
+    figure.tight_layout(rect=(0, 0.15, 1, 1))
     figure.savefig(path, dpi=110, metadata={"Date": None} if path.suffix == ".svg" else None)
     pyplot.close(figure)

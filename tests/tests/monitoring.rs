@@ -1,4 +1,4 @@
-//! What `packaging/` asks Prometheus for is what the programs serve: all three of them run, and a real Prometheus if there is one.
+//! What `packaging/` asks Prometheus for is what the programs serve: all four of them run, and a real Prometheus if there is one.
 #![allow(clippy::unwrap_used, missing_docs)]
 
 use std::collections::BTreeSet;
@@ -8,6 +8,9 @@ use std::io::{Read, Write as _};
 use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use thc_metrics::openmetrics::{Family, names, parse, sum};
 use thc_tests::{COOKIE, Ps, binary, free_port};
@@ -57,23 +60,76 @@ fn packaged(file: &str) -> PathBuf {
 
 const FILES: [&str; 3] = ["grafana/thc.json", "grafana/thc-servers.json", "prometheus/thc-alerts.yml"];
 
-/// Everything in a file that looks like a metric of ours; there is one label that does.
+/// Everything in a file that looks like a metric of ours; there are two labels that do.
 fn asked_for(text: &str) -> BTreeSet<String> {
     let words = text.split(|c: char| !(c.is_ascii_alphanumeric() || c == '_'));
-    words.filter(|word| word.starts_with("thc_") && *word != "thc_job").map(str::to_owned).collect()
+    words
+        .filter(|word| word.starts_with("thc_") && !["thc_job", "thc_model"].contains(word))
+        .map(str::to_owned)
+        .collect()
 }
 
-/// The three programs, a job of one worker that never ends, and where each answers.
+const SECRET: &str = "a secret for tests";
+
+/// A worker of a model, which trains until this is dropped.
+struct Trained {
+    stop: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Trained {
+    fn start(server: String) -> Trained {
+        let stop = Arc::new(AtomicBool::new(false));
+        let stopped = Arc::clone(&stop);
+        let thread = std::thread::spawn(move || {
+            let config = |worker| thc_model::ClientConfig {
+                servers: vec![server.clone()],
+                job: "1".to_owned(),
+                secret: SECRET.into(),
+                worker,
+                timeout: thc_tests::HANG,
+                ..Default::default()
+            };
+            let mut client =
+                thc_model::Client::open(config(0), "m", thc_model::Spec::sgd(100, 1e-3)).unwrap();
+            client.initialise(&[1.0; 100]).unwrap();
+            // One that is refused, so that there is something to count.
+            let other = thc_model::Client::open(config(1), "m", thc_model::Spec::sgd(100, 2e-3));
+            assert!(other.is_err_and(|error| error.to_string().contains("rate")));
+            let mut x = [0.0; 100];
+            while !stopped.load(Ordering::Relaxed) {
+                client.pull(&mut x, thc_model::Pull::default()).unwrap();
+                client.push(&x.clone(), thc_model::Push::bits(8)).unwrap();
+                std::thread::sleep(Duration::from_millis(20));
+            }
+        });
+        Trained { stop, thread: Some(thread) }
+    }
+}
+
+impl Drop for Trained {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+        if let Some(thread) = self.thread.take() {
+            let ended = thread.join();
+            assert!(ended.is_ok() || std::thread::panicking(), "the worker of the model has failed");
+        }
+    }
+}
+
+/// The four programs, a job of one worker that never ends, a model that is trained, and where each answers.
 struct Site {
-    at: [String; 3],
+    at: [String; 4],
+    // Before the server that it needs.
+    _trained: Trained,
     _ps: Ps,
-    _others: [Running; 2],
+    _others: [Running; 3],
     _folder: tempfile::TempDir,
 }
 
 impl Site {
     fn start() -> Site {
-        let at = [(); 3].map(|()| format!("127.0.0.1:{}", free_port()));
+        let at = [(); 4].map(|()| format!("127.0.0.1:{}", free_port()));
         let ps = Ps::start(1, &["--shards", "2", "--http", &at[1]]);
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("controller.toml");
@@ -85,8 +141,12 @@ impl Site {
         let mut worker = Command::new(binary("thc-worker"));
         worker.args(["--ps", &ps.addr.to_string(), "--cookie", COOKIE, "--worker", "0", "--http", &at[2]]);
         worker.args(["--coordinates", "100000", "--repeat", "10000000"]);
-        let others = [controller, worker].map(|mut command| Running::start(&mut command).unwrap());
-        Site { at, _ps: ps, _others: others, _folder: folder }
+        let models = format!("127.0.0.1:{}", free_port());
+        let mut model = Command::new(binary("thc-model"));
+        model.args(["--listen", &models, "--job", "1", "--secret", SECRET, "--metrics", &at[3], "--state"]);
+        model.arg(folder.path().join("models"));
+        let others = [controller, worker, model].map(|mut command| Running::start(&mut command).unwrap());
+        Site { at, _trained: Trained::start(models), _ps: ps, _others: others, _folder: folder }
     }
 
     fn families(&self, place: usize) -> Families {
@@ -97,7 +157,8 @@ impl Site {
 #[test]
 fn dashboards_and_alerts_ask_for_what_is_served() {
     let site = Site::start();
-    let there: BTreeSet<String> = (0..3).flat_map(|place| names(&site.families(place))).collect();
+    until("a model", || site.families(3).contains_key("thc_model_refused").then_some(()));
+    let there: BTreeSet<String> = (0..4).flat_map(|place| names(&site.families(place))).collect();
     for file in FILES {
         let asked = asked_for(&fs::read_to_string(packaged(file)).unwrap());
         assert!(asked.len() > 5, "{file}: {asked:?}");
@@ -115,7 +176,9 @@ fn a_prometheus_reads_servers_and_workers_and_understands_their_dashboard() {
     let site = Site::start();
     let folder = tempfile::tempdir().unwrap();
     let mut config = fs::read_to_string(packaged("prometheus/thc.yml")).unwrap();
-    for (usual, at) in ["127.0.0.1:9701", "127.0.0.1:9100", "127.0.0.1:9102"].iter().zip(&site.at) {
+    for (usual, at) in
+        ["127.0.0.1:9701", "127.0.0.1:9100", "127.0.0.1:9102", "127.0.0.1:9111"].iter().zip(&site.at)
+    {
         assert!(config.contains(usual), "{config}");
         config = config.replace(usual, at);
     }
@@ -142,7 +205,7 @@ fn a_prometheus_reads_servers_and_workers_and_understands_their_dashboard() {
         answer["data"]["result"].as_array().cloned().filter(|found| !found.is_empty())
     };
     let value = |found: &serde_json::Value| found["value"][1].as_str().unwrap().parse::<f64>().unwrap();
-    until("all three are read", || ask("sum(up)").filter(|found| value(&found[0]) == 3.0));
+    until("all four are read", || ask("sum(up)").filter(|found| value(&found[0]) == 4.0));
 
     let text = fs::read_to_string(packaged("grafana/thc-servers.json")).unwrap();
     let dashboard: serde_json::Value = serde_json::from_str(&text).unwrap();

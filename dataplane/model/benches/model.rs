@@ -7,13 +7,15 @@
 
 use std::hint::black_box;
 use std::path::PathBuf;
-use std::time::Instant;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 use thc_codec::lattice::Lattice;
 use thc_codec::packing::packed_len;
 use thc_codec::rounding::Rounding;
 use thc_codec::sparsify::sparsify;
+use thc_model::shard::{Applied, PushHead, Shard};
 use thc_model::{Client, ClientConfig, JobConfig, ModelBits, Pull, Push, Server, ServerConfig, Spec};
 
 const SECRET: &str = "a secret for benchmarks";
@@ -54,7 +56,11 @@ fn after(name: &str, x: &[f32], turns: usize, mut before: impl FnMut(), mut work
         times.push(time);
         copies.push(yard);
     }
-    let rate = |time: f64| 4.0 * x.len() as f64 / time / 1e9;
+    figure(name, x.len(), ratios, times, copies)
+}
+
+fn figure(name: &str, len: usize, ratios: Vec<f64>, times: Vec<f64>, copies: Vec<f64>) -> Figure {
+    let rate = |time: f64| 4.0 * len as f64 / time / 1e9;
     let (time, yard) = (median(times), median(copies));
     let detail = format!("{:.3} GB/s of floats, the copy {:.1} GB/s", rate(time), rate(yard));
     let (aim, floor) = if name.contains("loopback") { (60.0, 300.0) } else { (6.0, 20.0) };
@@ -91,6 +97,35 @@ fn quantizers(len: usize, turns: usize, figures: &mut Vec<Figure>) {
         round += 1;
         black_box(sparsify(&x, Some(len as f32 / 100.0), Rounding::new(1, round, 0)).unwrap());
     }));
+}
+
+/// A step of a shard by itself, and one while a pull reads the version before it.
+fn steps(len: usize, turns: usize, figures: &mut Vec<Figure>) {
+    let spec = Spec { bits: ModelBits::Fixed(8), ..Spec::sgd(len as u64, 1e-3) };
+    let mut shard = Shard::new(Arc::new(spec), 0, Duration::from_secs(30));
+    let (x, now) = (vector(len), Instant::now());
+    assert!(shard.initialise(&x));
+    let step = |shard: &mut Shard| {
+        let head = PushHead { sequence: shard.sequence(0) + 1, stamp: shard.stamp(), scale: 1.0 };
+        assert!(matches!(shard.push(0, &head, black_box(&x), now), Applied::Taken { .. }));
+    };
+    figures.push(against("a step of a shard", &x, turns, || step(&mut shard)));
+    // What a pull has is given back by another thread, without the shard's lock.
+    let (mut held, mut old) = (None, None);
+    let mut ratios = Vec::new();
+    let mut copy = vec![0.0; len];
+    let (mut times, mut copies) = (Vec::new(), Vec::new());
+    for _ in 0..turns {
+        drop(old.take());
+        old = held.take();
+        held = shard.reserve(0, None, None, now).1;
+        let yard = seconds(|| black_box(&mut copy).copy_from_slice(black_box(&x)));
+        let time = seconds(|| step(&mut shard));
+        ratios.push(time / yard);
+        times.push(time);
+        copies.push(yard);
+    }
+    figures.push(figure("a step of a shard beside a pull", len, ratios, times, copies));
 }
 
 fn streams(len: usize, turns: usize, figures: &mut Vec<Figure>) {
@@ -146,6 +181,7 @@ fn main() {
     let (turns, len) = if measuring { (25, 1 << 22) } else { (1, 1 << 14) };
     let mut figures = Vec::new();
     quantizers(if measuring { 1 << 20 } else { len }, 2 * turns, &mut figures);
+    steps(if measuring { 1 << 20 } else { len }, 2 * turns, &mut figures);
     streams(len, turns, &mut figures);
     let json: Vec<Value> = figures
         .iter()

@@ -14,6 +14,9 @@ use crate::wire::is_name;
 /// Least memory of a server.
 const LEAST_MEMORY: u64 = 1 << 20;
 
+/// New connections of an address in a second, beyond which none is slower than the limit.
+const MOST_RATE: u32 = 1_000_000;
+
 /// A job: who may come, and how much it may hold.
 #[derive(Clone, Debug)]
 pub struct JobConfig {
@@ -93,6 +96,8 @@ pub struct ServerConfig {
     pub threads: usize,
     /// Most connections of a job at a time.
     pub connections: usize,
+    /// New connections that one address may make in a second, four times as many at once; 0: any number.
+    pub connection_rate: u32,
     /// Most bytes of memory that models and workers' requests may take.
     pub memory: u64,
     /// How long a worker may take from pull to push while others wait for it.
@@ -110,6 +115,7 @@ impl Default for ServerConfig {
             durable: Duration::from_secs(1),
             threads: std::thread::available_parallelism().map_or(1, usize::from).min(16),
             connections: 256,
+            connection_rate: 50,
             memory: crate::memory::usual(),
             lease: Duration::from_secs(30),
             patience: Duration::from_secs(30),
@@ -179,6 +185,9 @@ impl ServerConfig {
         if self.connections == 0 {
             return wrong("connections must be above 0".to_owned());
         }
+        if self.connection_rate > MOST_RATE {
+            return wrong(format!("connection_rate must be at most {MOST_RATE}, or 0 for any number"));
+        }
         if self.memory < LEAST_MEMORY {
             return wrong(format!("memory must be at least {}", ByteSize(LEAST_MEMORY)));
         }
@@ -244,6 +253,9 @@ pub struct ServerOptions {
     /// Most connections of a job at a time [default: 256]
     #[arg(long, value_name = "NUMBER", help_heading = "Server")]
     pub connections: Option<usize>,
+    /// New connections that one address may make in a second, four times as many at once; 0: any number [default: 50]
+    #[arg(long, value_name = "NUMBER", help_heading = "Server")]
+    pub connection_rate: Option<u32>,
     /// Most memory that models and workers' requests may take, like 48Gi [default: 3/4 of the machine's]
     #[arg(long, value_name = "BYTES", value_parser = bytes, help_heading = "Server")]
     #[serde(default, deserialize_with = "memory")]
@@ -318,12 +330,24 @@ impl ServerOptions {
     /// With the command line's over them.
     #[must_use]
     pub fn with_flags(mut self, flags: Self, job: JobOptions) -> Self {
-        let Self { listen, state, durable, threads, connections, memory, lease, patience, .. } = flags;
+        let Self {
+            listen,
+            state,
+            durable,
+            threads,
+            connections,
+            connection_rate,
+            memory,
+            lease,
+            patience,
+            ..
+        } = flags;
         self.listen = listen.or(self.listen);
         self.state = state.or(self.state);
         self.durable = durable.or(self.durable);
         self.threads = threads.or(self.threads);
         self.connections = connections.or(self.connections);
+        self.connection_rate = connection_rate.or(self.connection_rate);
         self.memory = memory.or(self.memory);
         self.lease = lease.or(self.lease);
         self.patience = patience.or(self.patience);
@@ -359,6 +383,7 @@ impl ServerOptions {
             durable: self.durable.unwrap_or(defaults.durable),
             threads: self.threads.unwrap_or(defaults.threads),
             connections: self.connections.unwrap_or(defaults.connections),
+            connection_rate: self.connection_rate.unwrap_or(defaults.connection_rate),
             memory: self.memory.unwrap_or(defaults.memory),
             lease: self.lease.unwrap_or(defaults.lease),
             patience: self.patience.unwrap_or(defaults.patience),

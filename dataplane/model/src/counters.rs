@@ -79,6 +79,8 @@ reasons! {
     Superseded = 21, "superseded", "another server has taken over from this one";
     /// The job does not serve this address.
     Address = 22, "address", "the job takes no workers from this address (allow)";
+    /// An address makes new connections too often.
+    Rate = 23, "rate", "too many new connections from this address within seconds: they come again by themselves, or raise the server's --connection-rate";
     /// The job has all the connections that it may have.
     Full = 17, "full", "the job has all the connections that it may have: raise the server's --connections";
 }

@@ -315,6 +315,44 @@ fn strangers_of_one_address_take_no_more_than_their_share() {
 }
 
 #[test]
+fn an_address_makes_so_many_connections_a_second_and_is_told_why_not_more() {
+    let config = ServerConfig {
+        listen: ([127, 0, 0, 1], 0).into(),
+        jobs: vec![JobConfig::new("train", SECRET.into())],
+        // A bucket that fills again within the test would make it one of the clock.
+        connection_rate: 1,
+        ..ServerConfig::default()
+    };
+    let server = Server::start(config).unwrap();
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    runtime.block_on(async {
+        let until = Instant::now() + HANG;
+        while !server.stats().refused.contains_key("rate") {
+            assert!(Instant::now() < until, "nothing is refused");
+            let attempts = (0..20).map(|_| Peer::connect_from([127, 0, 0, 2], &server));
+            for refused in futures_util::future::join_all(attempts).await.into_iter().filter_map(Result::err)
+            {
+                assert!(refused.contains("refused"), "{refused}");
+            }
+        }
+        // Whoever comes from elsewhere is let in.
+        let other = Peer::connect_from([127, 0, 0, 3], &server).await.unwrap();
+        assert_eq!(other.say(&other.hello(SECRET, 1)).await.unwrap()[0], kind::WELCOME);
+    });
+    // A worker that has no time is told why; one that has comes again until it is let in.
+    let until = Instant::now() + HANG;
+    loop {
+        runtime.block_on(async { while Peer::connect(&server).await.is_ok() {} });
+        let refused = client_of(&server, "train", Duration::from_millis(100)).err();
+        if refused.is_some_and(|error| error.to_string().contains("--connection-rate")) {
+            break;
+        }
+        assert!(Instant::now() < until, "nobody is told");
+    }
+    client_of(&server, "train", HANG).unwrap();
+}
+
+#[test]
 fn a_job_takes_no_places_of_another() {
     let config = ServerConfig {
         listen: ([127, 0, 0, 1], 0).into(),
@@ -365,7 +403,7 @@ fn memory_is_counted_and_bounded() {
     let config = ServerConfig {
         listen: ([127, 0, 0, 1], 0).into(),
         jobs: vec![JobConfig::new("train", SECRET.into())],
-        memory: 12 << 20,
+        memory: 16 << 20,
         ..ServerConfig::default()
     };
     let server = Server::start(config).unwrap();
@@ -382,7 +420,7 @@ fn memory_is_counted_and_bounded() {
     };
     let first = open(0, "m").unwrap();
     let held = server.stats().memory;
-    assert!(held > 4 * 400_000 && held <= 12 << 20, "{held}");
+    assert!(held > 3 * 4 * 400_000 && held <= 16 << 20, "{held}");
     // No second worker has room, nor has a second model with a worker.
     for name in ["m", "other"] {
         let error = open(1, name).err().unwrap().to_string();

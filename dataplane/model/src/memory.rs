@@ -7,6 +7,7 @@ use bytesize::ByteSize;
 
 use crate::lock::lock;
 use crate::payload;
+use crate::shard::buffers;
 use crate::spec::Spec;
 
 /// Of a stream: what a peer may send before it is read.
@@ -62,10 +63,10 @@ impl Drop for Reservation {
     }
 }
 
-/// Bytes of a model: its vectors, and if it is kept a copy of them while files are written.
+/// Bytes of a model: its vectors, those that steps beside readers write, and if it is kept a copy of all while files are written.
 pub(crate) fn of_model(spec: &Spec, kept: bool) -> u64 {
     let vectors = spec.vectors().into_iter().map(u64::from).sum::<u64>();
-    4 * vectors * (1 + u64::from(kept)) * spec.coordinates
+    4 * (vectors * (1 + u64::from(kept)) + buffers::most(spec) as u64) * spec.coordinates
 }
 
 /// Bytes of the state of a shard of so many coordinates, on its way to a spare.
@@ -117,10 +118,10 @@ mod tests {
 
     #[test]
     fn bytes_by_hand() {
-        assert_eq!(of_model(&Spec::sgd(100, 0.1), false), 400);
+        assert_eq!(of_model(&Spec::sgd(100, 0.1), false), 3 * 400);
         let corrected = Spec::corrected(100, 0.1, NonZeroU32::MIN);
-        assert_eq!(of_model(&corrected, true), 2 * 3 * 400);
-        assert_eq!(of_model(&Spec { accelerated: true, ..corrected }, false), 5 * 400);
+        assert_eq!(of_model(&corrected, true), (2 * 3 + 3) * 400);
+        assert_eq!(of_model(&Spec { accelerated: true, ..corrected }, false), (5 + 5) * 400);
         assert_eq!(of_stream(1000), 6032 + 4000 + 2 * 6032);
         assert_eq!(of_stream(1 << 20), 32 + (10 << 20) + (2 << 20));
         assert!(usual() > 1 << 28);

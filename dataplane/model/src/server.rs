@@ -1,6 +1,7 @@
 //! The server: shards behind QUIC.
 
 use std::net::SocketAddr;
+use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
@@ -18,7 +19,7 @@ use crate::counters::{Reason, ServerStats};
 use crate::error::ModelError;
 use crate::memory::{STREAM_WINDOW, WINDOW};
 use crate::registry::Registry;
-use crate::strangers::Strangers;
+use crate::strangers::{NoPlace, Strangers};
 use crate::wire::SMALL;
 use crate::{proof, session};
 
@@ -115,7 +116,8 @@ impl Server {
             Endpoint::new(lasting(&config), Some(tls), udp, Arc::new(quinn::TokioRuntime)).map_err(socket)?
         };
         let local = endpoint.local_addr().map_err(socket)?;
-        runtime.spawn(accept(Arc::clone(&registry), endpoint.clone(), config.patience));
+        let strangers = Strangers::new(NonZeroU32::new(config.connection_rate));
+        runtime.spawn(accept(Arc::clone(&registry), endpoint.clone(), strangers, config.patience));
         let stop = Arc::new(AtomicBool::new(false));
         let (kept, stopped, durable) = (Arc::clone(&registry), Arc::clone(&stop), config.durable);
         let keeper = std::thread::Builder::new()
@@ -199,23 +201,33 @@ fn keep(registry: &Registry, stop: &AtomicBool, durable: Duration) {
     }
 }
 
-async fn accept(registry: Arc<Registry>, endpoint: Endpoint, patience: Duration) {
-    let strangers = Arc::new(Strangers::default());
+async fn accept(registry: Arc<Registry>, endpoint: Endpoint, strangers: Arc<Strangers>, patience: Duration) {
     while let Some(incoming) = endpoint.accept().await {
         if registry.is_superseded() {
             incoming.refuse();
             continue;
         }
-        let address = incoming.remote_address().ip();
-        if strangers.doubts(address) && !incoming.remote_address_validated() && incoming.may_retry() {
+        let (now, address) = (Instant::now(), incoming.remote_address().ip());
+        if strangers.doubts(now, address) && !incoming.remote_address_validated() && incoming.may_retry() {
             // A packet that costs nothing to forget: whoever has this address comes again with its token.
             let _ = incoming.retry();
             continue;
         }
-        let Some(stranger) = strangers.admit(address) else {
-            registry.counters.refuse(Reason::Limit);
-            incoming.refuse();
-            continue;
+        let stranger = match strangers.admit(now, address) {
+            Ok(stranger) => stranger,
+            Err(no_place) => {
+                let reason = match no_place {
+                    NoPlace::Full => Reason::Limit,
+                    NoPlace::Rate => Reason::Rate,
+                };
+                registry.counters.refuse(reason);
+                // Each power of two, so that who floods the server does not flood its log.
+                if registry.counters.refused(reason).is_power_of_two() {
+                    tracing::warn!("a connection from {address} is refused: {}", reason.message());
+                }
+                incoming.refuse();
+                continue;
+            }
         };
         let Ok(connecting) = incoming.accept() else { continue };
         tokio::spawn(session::serve(Arc::clone(&registry), connecting, stranger, patience));

@@ -1,8 +1,11 @@
-//! Connections that have not shown a job's secret yet: how many there may be, in all and from one address.
+//! Connections that have not shown a job's secret yet: how many there may be, in all and from one address, and how many new ones
+//! an address may make in a second.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv6Addr};
+use std::num::NonZeroU32;
 use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
 
 use crate::lock::lock;
 
@@ -14,11 +17,73 @@ const MOST_OF_ONE: usize = 32;
 const EASY: usize = 64;
 const EASY_OF_ONE: usize = 8;
 
+/// An address may make the connections of so many seconds at once.
+const BURST: u32 = 4;
+/// Addresses whose connections are counted one by one. Beyond it the next ones share a bucket.
+const ADDRESSES: usize = 4096;
+/// How often buckets that are full again are forgotten, if there are too many.
+const SWEEP: Duration = Duration::from_secs(1);
+
 /// See the module.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Strangers {
     /// By address.
     there: Mutex<BTreeMap<IpAddr, usize>>,
+    /// `None`: an address may make as many as it likes.
+    rate: Option<Mutex<Rate>>,
+}
+
+/// Why there is no place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum NoPlace {
+    /// There are too many, in all or from this address.
+    Full,
+    /// This address has made too many in a short time.
+    Rate,
+}
+
+/// New connections of each address: buckets of tokens, each kept as the time at which it will be full again.
+#[derive(Debug)]
+struct Rate {
+    /// In which one more is allowed.
+    each: Duration,
+    full: BTreeMap<IpAddr, Instant>,
+    /// When full buckets were forgotten last.
+    swept: Option<Instant>,
+}
+
+impl Rate {
+    /// Of so many a second.
+    fn new(rate: NonZeroU32) -> Self {
+        Self { each: Duration::from_secs(1) / rate.get(), full: BTreeMap::new(), swept: None }
+    }
+
+    /// How long it takes until the bucket of an address is full.
+    fn lacks(&self, now: Instant, address: IpAddr) -> Duration {
+        let full = self.full.get(&address).or_else(|| self.full.get(&self.bucket(address)));
+        full.map_or(Duration::ZERO, |full| full.saturating_duration_since(now))
+    }
+
+    /// Under which address its connections are counted.
+    fn bucket(&self, address: IpAddr) -> IpAddr {
+        let alone = self.full.contains_key(&address) || self.full.len() < ADDRESSES;
+        if alone { address } else { Ipv6Addr::UNSPECIFIED.into() }
+    }
+
+    /// Whether an address may make another connection, which counts then.
+    fn take(&mut self, now: Instant, address: IpAddr) -> bool {
+        if self.full.len() >= ADDRESSES && self.swept.is_none_or(|swept| now >= swept + SWEEP) {
+            self.swept = Some(now);
+            self.full.retain(|_, full| *full > now);
+        }
+        if self.lacks(now, address) + self.each > Duration::from_secs(BURST.into()) {
+            return false;
+        }
+        let bucket = self.bucket(address);
+        let full = self.full.entry(bucket).or_insert(now);
+        *full = (*full).max(now) + self.each;
+        true
+    }
 }
 
 /// One of them; its place is free when this is dropped.
@@ -37,6 +102,11 @@ fn known_as(address: IpAddr) -> IpAddr {
 }
 
 impl Strangers {
+    /// None yet; an address may make so many new ones in a second.
+    pub fn new(rate: Option<NonZeroU32>) -> Arc<Self> {
+        Arc::new(Self { there: Mutex::default(), rate: rate.map(|rate| Mutex::new(Rate::new(rate))) })
+    }
+
     /// How many there are, and of them from this address.
     fn count(&self, address: IpAddr) -> (usize, usize) {
         let there = lock(&self.there);
@@ -44,20 +114,29 @@ impl Strangers {
     }
 
     /// Whether one more from this address must show first that the address is its own.
-    pub fn doubts(&self, address: IpAddr) -> bool {
+    pub fn doubts(&self, now: Instant, address: IpAddr) -> bool {
         let (all, of_one) = self.count(address);
-        all >= EASY || of_one >= EASY_OF_ONE
+        // Who forges an address must not use up what whoever has it may do.
+        let lacks = |rate: &Mutex<Rate>| lock(rate).lacks(now, known_as(address));
+        let half = Duration::from_secs(BURST.into()) / 2;
+        all >= EASY || of_one >= EASY_OF_ONE || self.rate.as_ref().is_some_and(|rate| lacks(rate) > half)
     }
 
-    /// A place, if there is one.
-    pub fn admit(self: &Arc<Self>, address: IpAddr) -> Option<Stranger> {
+    /// A place.
+    ///
+    /// # Errors
+    /// Why there is none.
+    pub fn admit(self: &Arc<Self>, now: Instant, address: IpAddr) -> Result<Stranger, NoPlace> {
         let (all, of_one) = self.count(address);
         if all >= MOST || of_one >= MOST_OF_ONE {
-            return None;
+            return Err(NoPlace::Full);
         }
         let address = known_as(address);
+        if self.rate.as_ref().is_some_and(|rate| !lock(rate).take(now, address)) {
+            return Err(NoPlace::Rate);
+        }
         *lock(&self.there).entry(address).or_default() += 1;
-        Some(Stranger { strangers: Arc::clone(self), address })
+        Ok(Stranger { strangers: Arc::clone(self), address })
     }
 }
 
@@ -80,27 +159,74 @@ mod tests {
 
     #[test]
     fn an_address_has_its_share_and_all_have_theirs() {
-        let strangers = Arc::new(Strangers::default());
+        let (strangers, now) = (Strangers::new(None), Instant::now());
         let host = |last: u8| IpAddr::from([10, 0, 0, last]);
-        let mut held: Vec<_> = (0..MOST_OF_ONE).map(|_| strangers.admit(host(1)).unwrap()).collect();
-        assert!(strangers.admit(host(1)).is_none() && strangers.doubts(host(1)));
-        assert!(strangers.admit("::ffff:10.0.0.1".parse().unwrap()).is_none());
-        assert!(!strangers.doubts(host(2)));
+        let mut held: Vec<_> = (0..MOST_OF_ONE).map(|_| strangers.admit(now, host(1)).unwrap()).collect();
+        assert_eq!(strangers.admit(now, host(1)).unwrap_err(), NoPlace::Full);
+        assert!(strangers.doubts(now, host(1)));
+        assert!(strangers.admit(now, "::ffff:10.0.0.1".parse().unwrap()).is_err());
+        assert!(!strangers.doubts(now, host(2)));
         held.pop();
-        held.push(strangers.admit(host(1)).unwrap());
+        held.push(strangers.admit(now, host(1)).unwrap());
         for host in (2..).map(host).take(MOST / MOST_OF_ONE - 1) {
-            held.extend((0..MOST_OF_ONE).map(|_| strangers.admit(host).unwrap()));
+            held.extend((0..MOST_OF_ONE).map(|_| strangers.admit(now, host).unwrap()));
         }
         assert_eq!(held.len(), MOST);
-        assert!(strangers.admit(host(99)).is_none() && strangers.doubts(host(99)));
+        assert!(strangers.admit(now, host(99)).is_err() && strangers.doubts(now, host(99)));
         held.clear();
         assert_eq!(strangers.there.lock().unwrap().len(), 0);
         // A network of IPv6 is one address.
         let held: Vec<_> = (0..MOST_OF_ONE as u128)
-            .map(|i| strangers.admit(Ipv6Addr::from_bits(0x2001_0db8 << 96 | i).into()).unwrap())
+            .map(|i| strangers.admit(now, Ipv6Addr::from_bits(0x2001_0db8 << 96 | i).into()).unwrap())
             .collect();
-        assert!(strangers.admit("2001:db8::ffff".parse().unwrap()).is_none());
-        assert!(strangers.admit("2001:db8:0:1::1".parse().unwrap()).is_some());
+        assert!(strangers.admit(now, "2001:db8::ffff".parse().unwrap()).is_err());
+        assert!(strangers.admit(now, "2001:db8:0:1::1".parse().unwrap()).is_ok());
         drop(held);
+    }
+
+    #[test]
+    fn an_address_makes_a_burst_of_connections_and_then_so_many_a_second() {
+        let mut rate = Rate::new(NonZeroU32::new(10).unwrap());
+        let (one, other) = (IpAddr::from([10, 0, 0, 1]), IpAddr::from([10, 0, 0, 2]));
+        let began = Instant::now();
+        // One each millisecond, for ten seconds.
+        let mut taken = 0;
+        for now in (0..10_000).map(|passed| began + Duration::from_millis(passed)) {
+            taken += u32::from(rate.take(now, one));
+        }
+        assert!((138..=140).contains(&taken), "{taken}");
+        assert!(rate.take(began + Duration::from_secs(10), other));
+        assert!(rate.take(began + Duration::from_secs(11), one));
+    }
+
+    #[test]
+    fn addresses_without_end_take_bounded_memory_and_harm_none_that_is_known() {
+        let mut rate = Rate::new(NonZeroU32::new(10).unwrap());
+        let now = Instant::now();
+        let known = IpAddr::from([127, 0, 0, 1]);
+        assert!(rate.take(now, known));
+        let hosts = (0..100_000_u32).map(|host| IpAddr::from((10 << 24 | host).to_be_bytes()));
+        let taken = hosts.filter(|host| rate.take(now, *host)).count();
+        // One of each that has a bucket, and a burst of those that share one.
+        assert_eq!((taken, rate.full.len()), (ADDRESSES - 1 + 40, ADDRESSES + 1));
+        assert!(rate.take(now, known));
+        // Later all of this is forgotten.
+        assert!(rate.take(now + Duration::from_secs(5), [10, 1, 2, 3].into()));
+        assert_eq!(rate.full.len(), 1);
+    }
+
+    #[test]
+    fn whoever_forges_an_address_leaves_half_of_its_connections_to_whoever_has_it() {
+        let (strangers, now) = (Strangers::new(NonZeroU32::new(1)), Instant::now());
+        let address = [10, 0, 0, 1].into();
+        // Unproven ones are let in only where nothing is doubted.
+        let forged = (0..100)
+            .filter(|_| !strangers.doubts(now, address) && strangers.admit(now, address).is_ok())
+            .count();
+        assert_eq!(forged, 3);
+        assert!(strangers.admit(now, address).is_ok());
+        assert_eq!(strangers.admit(now, address).unwrap_err(), NoPlace::Rate);
+        let unlimited = Strangers::new(None);
+        assert!((0..100).all(|_| unlimited.admit(now, address).is_ok()));
     }
 }

@@ -1,10 +1,10 @@
-//! Models are kept, put back, exported, imported and deleted; a spare takes over from a server that is killed.
+//! Models are kept, put back, exported, imported and deleted.
 #![allow(clippy::unwrap_used)]
 
 mod program;
 
 use std::net::SocketAddr;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use program::{Running, SECRET, administer, free_address};
 use thc_model::{Client, ClientConfig, ModelBits, ModelError, Optimizer, Pull, Push, Spec};
@@ -106,54 +106,4 @@ fn a_model_is_kept_put_back_moved_and_deleted() {
     let wrong = administer(&[address], &["models", "--secret", "another secret entirely"]);
     assert!(wrong.0 == Some(1) && wrong.1.contains("same secret"), "{}", wrong.1);
     drop(server);
-}
-
-/// Kills servers `kills` times, each time the one that serves, whose spare takes over and gets a spare of its own.
-fn kills_with_a_spare(kills: usize) {
-    let folder = tempfile::tempdir().unwrap();
-    let places = [free_address(), free_address()];
-    let start = |place: usize, round: usize, follow: Option<SocketAddr>| {
-        let state = folder.path().join(round.to_string());
-        let followed = follow.map(|server| server.to_string()).unwrap_or_default();
-        let mut flags = vec!["--job", "train", "--durable", "30ms", "--state", state.to_str().unwrap()];
-        if follow.is_some() {
-            flags.extend(["--follow", &followed, "--takeover", "2s"]);
-        }
-        Running::with(places[place], &flags)
-    };
-    let mut serving = start(0, 0, None);
-    let servers = vec![format!("{}|{}", places[0], places[1])];
-    let mut client = Client::open(config(&servers), "m", spec()).unwrap();
-    client.initialise(&[0.0; LEN]).unwrap();
-    let mut newest = work(&mut client);
-    for round in 1..=kills {
-        let spare = start(round % 2, round, Some(places[(round + 1) % 2]));
-        let until = Instant::now() + Duration::from_millis(200);
-        while Instant::now() < until {
-            newest = work(&mut client);
-        }
-        serving.kill();
-        // Every number is checked on the way, and the model goes on.
-        let again = work(&mut client);
-        assert!(again > 1, "the model began anew after {newest}");
-        serving = spare;
-    }
-    let stats = client.stats();
-    println!(
-        "{kills} kills: {} reconnections, {} steps of shards forgotten",
-        stats.reconnections, stats.forgotten
-    );
-    assert!(stats.reconnections >= kills as u64);
-}
-
-#[test]
-fn a_spare_takes_over() {
-    kills_with_a_spare(2);
-}
-
-/// `THC_KILLS=100 cargo nextest run … --run-ignored all -E 'test(many_kills_with_a_spare)'`
-#[test]
-#[ignore = "takes minutes: seven seconds a kill"]
-fn many_kills_with_a_spare() {
-    kills_with_a_spare(std::env::var("THC_KILLS").map_or(20, |kills| kills.parse().unwrap()));
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::{join_all, select_ok};
-use quinn::{Connection, ConnectionError, Endpoint, RecvStream, SendStream};
+use quinn::{Connection, ConnectionError, Endpoint, RecvStream, SendStream, TransportErrorCode};
 
 use super::ClientConfig;
 use crate::counters::Reason;
@@ -257,8 +257,18 @@ async fn reach_at(address: SocketAddr) -> Result<(Endpoint, Connection), Failure
         .map_err(|error| Failure::Lost(format!("cannot connect to {address}: {error}")))?;
     match tokio::time::timeout(ATTEMPT, connecting).await {
         Ok(Ok(connection)) => Ok((endpoint, connection)),
-        Ok(Err(error)) => Err(Failure::Lost(format!("{address}: {error}"))),
+        Ok(Err(error)) => Err(Failure::Lost(format!("{address}: {}", unreached(&error)))),
         Err(_) => Err(Failure::Lost(format!("{address}: no answer"))),
+    }
+}
+
+/// Why there is no connection. A server that refuses one says nothing more, since that would cost it a handshake.
+fn unreached(error: &ConnectionError) -> String {
+    match error {
+        ConnectionError::ConnectionClosed(close) if close.error_code == TransportErrorCode::CONNECTION_REFUSED => {
+            "it takes no more connections from this address for now (its --connection-rate, or too many that have not shown the secret), or its spare has taken over".to_owned()
+        }
+        error => error.to_string(),
     }
 }
 

@@ -10,11 +10,12 @@
 //! waits for ever, and no push is applied with a delay above τ. A reservation is given up when its worker's connection ends or its
 //! lease runs out; a push that comes later all the same is taken if its delay is still within τ. A worker whose lease
 //! ran out gets no reservation until one of its pushes was taken: whoever pulls and never pushes delays others once.
-
 //!
 //! **Sharing.** Vectors are shared: a [`Version`] and a clone of the [`State`] have the numbers of a moment without a copy,
-//! so that they are rounded, hashed and written without the shard's lock. A push that comes meanwhile makes the copy.
+//! so that they are rounded, hashed and written without the shard's lock. A push that comes meanwhile writes the next version
+//! elsewhere ([`buffers`]).
 
+pub(crate) mod buffers;
 mod reservations;
 mod state;
 mod version;
@@ -32,6 +33,7 @@ use crate::optimizer::freshness;
 use crate::spec::Spec;
 use crate::step::{LARGEST, Proximal, Rule, couple, theta};
 use crate::tensors::{self, Block, FROZEN};
+use buffers::{Buffers, pieces};
 use reservations::Reservations;
 pub use state::{Numbers, Phase, State};
 pub use version::Version;
@@ -103,6 +105,7 @@ pub struct Shard {
     number: u32,
     state: State,
     reservations: Reservations,
+    buffers: Buffers,
     /// What has one scale in pulls; nothing: all of it.
     blocks: Arc<[Block]>,
     /// What pushes may change.
@@ -138,6 +141,7 @@ impl Shard {
         }
         Self {
             reservations: Reservations::new(lease, spec.reservations()),
+            buffers: Buffers::new(&spec),
             spec,
             number,
             state,
@@ -214,10 +218,18 @@ impl Shard {
         let State { x, snapshot, y, mean, epoch, .. } = &mut self.state;
         if self.spec.accelerated {
             // x₀ = θ·y₀ + (1 − θ)·x̃ (line 3), in the form of line 8.
-            Arc::make_mut(mean).fill(0.0);
             let weight = theta(*epoch);
-            for ((x, y), snapshot) in Arc::make_mut(x).iter_mut().zip(y.iter()).zip(snapshot.iter()) {
-                *x = snapshot + weight * (y - snapshot);
+            let mut mean_of_none = self.buffers.open(mean);
+            let mut first = self.buffers.open(x);
+            for piece in pieces(0..y.len()) {
+                mean_of_none.piece(piece.clone()).fill(0.0);
+                let old = y[piece.clone()].iter().zip(&snapshot[piece.clone()]);
+                for (x, (y, snapshot)) in first.piece(piece).iter_mut().zip(old) {
+                    *x = snapshot + weight * (y - snapshot);
+                }
+            }
+            for old in [mean_of_none.end(), first.end()] {
+                self.buffers.give_up(old);
             }
         }
         self.state.step = 0;
@@ -404,16 +416,26 @@ impl Shard {
         if !parts.iter().all(keeps) {
             return false;
         }
-        let (v, first, second) = (Arc::make_mut(v), Arc::make_mut(first), Arc::make_mut(second));
+        let [mut v, mut first, mut second] = [v, first, second].map(|vector| self.buffers.open(vector));
         for (span, zeta) in parts {
-            let moments = (first.get_mut(span.clone()), second.get_mut(span.clone()));
-            let (m, s) = (moments.0.unwrap_or(&mut []), moments.1.unwrap_or(&mut []));
-            rule.advance(&prox, &mut v[span.clone()], zeta, within(gradient, span), m, s);
+            for piece in pieces(span.clone()) {
+                let zeta = &zeta[piece.start - span.start..piece.end - span.start];
+                let (m, s) = (first.piece(piece.clone()), second.piece(piece.clone()));
+                rule.advance(&prox, v.piece(piece.clone()), zeta, within(gradient, &piece), m, s);
+            }
         }
+        let mut old = vec![v.end(), first.end(), second.end()];
         if self.spec.accelerated {
             // Between numbers that are in range.
-            let (x, mean) = (Arc::make_mut(x), Arc::make_mut(mean));
-            couple(x, y, snapshot, mean, weight, *step);
+            let [mut x, mut mean] = [x, mean].map(|vector| self.buffers.open(vector));
+            for piece in pieces(0..y.len()) {
+                let (x, mean) = (x.piece(piece.clone()), mean.piece(piece.clone()));
+                couple(x, &y[piece.clone()], &snapshot[piece], mean, weight, *step);
+            }
+            old.extend([x.end(), mean.end()]);
+        }
+        for old in old {
+            self.buffers.give_up(old);
         }
         *step += 1;
         *version += 1;

@@ -1,6 +1,7 @@
 #![allow(clippy::unwrap_used)]
 
 use super::*;
+use crate::optimizer::Optimizer;
 use crate::spec::{ModelBits, Prox};
 use proptest::prelude::*;
 use std::collections::BTreeMap;
@@ -258,6 +259,76 @@ fn momentum_is_algorithm_3() {
             assert!((shard.state().x[i] - (next * y[i] + (1.0 - next) * tilde[i])).abs() < 1e-5);
         }
     }
+}
+
+/// Pulls and savings read what they have, and steps meanwhile give the same numbers in memory of before.
+#[test]
+fn a_step_beside_readers_copies_no_vector_and_allocates_no_new_one() {
+    let now = Instant::now();
+    let len = 3 * buffers::PIECE + 100;
+    let sgd = Spec::sgd(len as u64, 0.5);
+    let epoch = NonZeroU32::new(4).unwrap();
+    let corrected = Spec::corrected(len as u64, 0.5, epoch);
+    let specs = [
+        (Spec { prox: Prox { l2: 0.5, ..Prox::default() }, ..sgd.clone() }, 1),
+        (Spec { optimizer: Optimizer::Momentum { beta: 0.5 }, ..sgd.clone() }, 1),
+        (Spec { optimizer: Optimizer::Adam { beta1: 0.5, beta2: 0.9, epsilon: 1e-3 }, ..sgd }, 1),
+        // Snapshots hold numbers of their own, for an epoch.
+        (Spec { accelerated: true, ..corrected.clone() }, 5),
+        (corrected, 3),
+    ];
+    for (spec, most) in specs {
+        let (mut alone, mut read) = (shard(&spec), shard(&spec));
+        let zeta: Vec<f32> = (0..len).map(|i| (i as f32 * 0.3).cos()).collect();
+        for number in 1..=40_u64 {
+            let epoch = read.stamp().epoch;
+            if read.begin(epoch, &zeta) {
+                alone.begin(epoch, &zeta);
+            }
+            let stamp = read.stamp();
+            let (answer, held) = read.reserve(0, None, None, now);
+            assert_eq!(answer, PullAnswer::Running(stamp));
+            let held = held.unwrap();
+            let before = held.x.to_vec();
+            // Some steps leave coordinates out, some a whole piece of them.
+            let mut spans = Vec::new();
+            match number % 3 {
+                0 => spans.push(0..len),
+                1 => spans.extend([5..9, buffers::PIECE - 1..len - 7]),
+                _ => spans.push(2 * buffers::PIECE + 50..len),
+            }
+            let zeta = &zeta[..spans.iter().map(Range::len).sum()];
+            let head = PushHead { sequence: number, stamp, scale: 1.0 };
+            for shard in [&mut alone, &mut read] {
+                let applied = shard.push_part(0, &head, zeta, &spans, now);
+                assert!(matches!(applied, Applied::Taken { .. }), "{applied:?}");
+            }
+            assert_eq!(held.x[..], before, "what is read was written");
+            assert_eq!(alone.state(), read.state(), "step {number} of {spec:?}");
+        }
+        assert!(
+            (1..=most).contains(&read.buffers.allocated),
+            "{} vectors were allocated for {spec:?}",
+            read.buffers.allocated
+        );
+    }
+}
+
+/// All of a state may be read for as long as it takes to write it.
+#[test]
+fn a_step_while_a_state_is_written_takes_every_vector_elsewhere() {
+    let now = Instant::now();
+    let adam = Optimizer::Adam { beta1: 0.5, beta2: 0.9, epsilon: 1e-3 };
+    let mut shard = shard(&Spec { optimizer: adam, ..Spec::sgd(5000, 0.5) });
+    for sequence in 1..=20 {
+        let (written, stamp) = (shard.state().clone(), shard.stamp());
+        let copy: Vec<Vec<f32>> = written.vectors().iter().map(|vector| vector.to_vec()).collect();
+        let head = PushHead { sequence, stamp, scale: 1.0 };
+        assert!(matches!(shard.push(0, &head, &[0.25; 5000], now), Applied::Taken { .. }));
+        let unchanged = written.vectors().into_iter().zip(&copy).all(|(vector, copy)| **vector == *copy);
+        assert!(unchanged && written.first != shard.state().first);
+    }
+    assert_eq!(shard.buffers.allocated, 3);
 }
 
 proptest! {

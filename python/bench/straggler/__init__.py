@@ -1,0 +1,1 @@
+"""One worker that is several times slower than the others: ways to train, by the clock."""
