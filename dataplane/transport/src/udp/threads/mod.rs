@@ -171,7 +171,10 @@ impl PacketIo for UdpThreads {
                 peers.len()
             );
         }
-        if let Err(error) = self.group.steer(&steering::program(peers, threads)) {
+        // A socket alone is no group.
+        if threads > 1
+            && let Err(error) = self.group.steer(&steering::program(peers, threads))
+        {
             tracing::warn!("the kernel deals packets out to network threads as it likes: {error}");
         }
     }
