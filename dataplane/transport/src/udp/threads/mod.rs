@@ -56,8 +56,9 @@ enum Arrival {
 /// A thread, as it is seen from outside.
 struct Outside {
     letters: SyncSender<Letter>,
-    /// Memory of letters that are sent.
+    /// Memory of letters that are sent, and what of it is here. What came last is used first: it is in a cache.
     sent: Receiver<Vec<u8>>,
+    spare: Vec<Vec<u8>>,
     /// Memory to receive into.
     free: SyncSender<Box<Burst>>,
     bell: Bell,
@@ -188,9 +189,10 @@ impl PacketIo for UdpThreads {
         if contents.is_empty() {
             return Ok(());
         }
-        let thread = &self.threads[self.dealt.get(&to).copied().unwrap_or(0)];
-        let memory = thread.sent.try_recv().or_else(|_| thread.sent.recv_timeout(SEND_PATIENCE));
-        let Ok(mut memory) = memory else {
+        let thread = &mut self.threads[self.dealt.get(&to).copied().unwrap_or(0)];
+        thread.spare.extend(thread.sent.try_iter());
+        let memory = thread.spare.pop().or_else(|| thread.sent.recv_timeout(SEND_PATIENCE).ok());
+        let Some(mut memory) = memory else {
             self.refused += contents.len().div_ceil(segment) as u64;
             return Ok(());
         };

@@ -19,6 +19,8 @@ use crate::{
     },
 };
 
+/// How often it looks again before it sleeps, which takes some 20 µs: a thread that is awake need not be woken.
+const LOOKS: u32 = 50;
 /// How long it sleeps at most: nothing depends on it.
 const SLEEP: Duration = Duration::from_secs(10);
 
@@ -30,8 +32,8 @@ pub(super) struct NetworkThread {
     letter: Option<Letter>,
     sent: SyncSender<Vec<u8>>,
     free: Receiver<Box<Burst>>,
-    /// What the next burst goes to when this one is full. Without it nothing is received.
-    spare: Option<Box<Burst>>,
+    /// What further bursts go to; without any nothing is received. What came last is used first: it is in a cache.
+    spare: Vec<Box<Burst>>,
     arrived: SyncSender<Arrival>,
     sleeper: Sleeper,
     counters: Arc<Counters>,
@@ -59,7 +61,7 @@ impl NetworkThread {
             letter: None,
             sent,
             free,
-            spare: None,
+            spare: Vec::with_capacity(BURSTS),
             arrived,
             sleeper,
             counters: Arc::clone(&counters),
@@ -67,7 +69,8 @@ impl NetworkThread {
         };
         let thread = std::thread::Builder::new().name(format!("thc-network-{number}"));
         let thread = thread.spawn(move || own.work())?;
-        Ok(Outside { letters: to_send, sent: sent_by_now, free: freed, bell, counters, thread })
+        let spare = Vec::with_capacity(LETTERS);
+        Ok(Outside { letters: to_send, sent: sent_by_now, spare, free: freed, bell, counters, thread })
     }
 
     fn work(mut self) {
@@ -86,15 +89,21 @@ impl NetworkThread {
     }
 
     fn run(&mut self) -> io::Result<()> {
+        let mut looks = 0;
         loop {
             let sent = self.send();
             let received = self.receive()?;
             if sent || received {
                 self.counters.write(self.io.stats());
+                looks = 0;
             } else if self.over {
                 return Ok(());
+            } else if looks < LOOKS {
+                looks += 1;
+                std::thread::yield_now();
             } else {
                 self.sleep()?;
+                looks = 0;
             }
         }
     }
@@ -110,7 +119,7 @@ impl NetworkThread {
     }
 
     fn look_for_memory(&mut self) {
-        self.spare = self.spare.take().or_else(|| self.free.try_recv().ok());
+        self.spare.extend(self.free.try_iter());
     }
 
     /// Sends what there is, but no more than can have waited: receiving has its turn.
@@ -128,10 +137,10 @@ impl NetworkThread {
 
     fn receive(&mut self) -> Result<bool, TransportError> {
         self.look_for_memory();
-        if self.spare.is_none() || self.io.receive()? == 0 {
+        if self.spare.is_empty() || self.io.receive()? == 0 {
             return Ok(false);
         }
-        if let Some(spare) = self.spare.take() {
+        if let Some(spare) = self.spare.pop() {
             let full = std::mem::replace(&mut self.io.burst, spare);
             let _ = self.arrived.try_send(Arrival::Burst(self.number, full));
         }
@@ -140,11 +149,11 @@ impl NetworkThread {
 
     /// Waits until there is something to send, or to receive and memory for it.
     fn sleep(&mut self) -> io::Result<()> {
-        let hungry = self.spare.is_none();
+        let hungry = self.spare.is_empty();
         self.sleeper.lie_down(if hungry { Sleep::ForMemory } else { Sleep::ForLetters });
         self.look_for_letter();
         self.look_for_memory();
-        let waits = self.letter.is_none() && !self.over && (self.spare.is_none() == hungry);
+        let waits = self.letter.is_none() && !self.over && self.spare.is_empty() == hungry;
         let result = if waits { self.io.wait_beside(!hungry, self.sleeper.rope(), SLEEP) } else { Ok(()) };
         self.sleeper.rise()?;
         result
