@@ -102,6 +102,10 @@ impl<T: PacketIo> PacketIo for CapturedIo<T> {
         self.inner.answers_from(peer)
     }
 
+    fn set_peers(&mut self, peers: &[Peer]) {
+        self.inner.set_peers(peers);
+    }
+
     fn send_run(&mut self, to: Peer, contents: &[u8], segment: usize) -> io::Result<()> {
         self.send_run_with(to, contents, segment, 0)
     }

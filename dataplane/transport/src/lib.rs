@@ -6,6 +6,7 @@
 //! no virtual call stands between a packet and its handler. Backends:
 //!
 //! * [`UdpIo`]: kernel UDP sockets with segmentation offload in both directions, on any machine;
+//! * [`UdpThreads`]: the same, several of one port, each with a thread of its own;
 //! * [`DpdkIo`]: DPDK devices, past the kernel (feature `dpdk`);
 //! * [`XdpIo`]: AF_XDP sockets on an interface of the kernel, past most of it;
 //! * [`sim`]: a network in memory with virtual time and seeded faults, for tests;
@@ -51,7 +52,7 @@ pub use lossy::{LossyConfig, LossyIo, LossyStats};
 pub use packet_io::{IoStats, PacketIo};
 pub use run::Run;
 pub use sim::{LinkConfig, SimConfig, SimIo, SimNet, SimStats};
-pub use udp::{UdpConfig, UdpIo};
+pub use udp::{UdpConfig, UdpIo, UdpThreads};
 #[cfg(feature = "options")]
 pub use {
     af_xdp::XdpOptions,

@@ -55,6 +55,11 @@ pub trait PacketIo {
         None
     }
 
+    /// Tells whom datagrams will go to and come from, so that a backend with several threads can deal them out.
+    fn set_peers(&mut self, peers: &[Peer]) {
+        let _ = peers;
+    }
+
     /// The address that [`answer_from`](Self::answer_from) chose for `peer`.
     fn answers_from(&self, peer: Peer) -> Option<IpAddr> {
         let _ = peer;
@@ -167,6 +172,10 @@ impl<T: PacketIo> PacketIo for &mut T {
         (**self).answers_from(peer)
     }
 
+    fn set_peers(&mut self, peers: &[Peer]) {
+        (**self).set_peers(peers);
+    }
+
     fn send_run(&mut self, to: Peer, contents: &[u8], segment: usize) -> io::Result<()> {
         (**self).send_run(to, contents, segment)
     }
@@ -236,6 +245,19 @@ pub struct IoStats {
 }
 
 impl IoStats {
+    /// Both together.
+    pub(crate) fn plus(self, other: IoStats) -> IoStats {
+        IoStats {
+            packets_in: self.packets_in + other.packets_in,
+            bytes_in: self.bytes_in + other.bytes_in,
+            packets_out: self.packets_out + other.packets_out,
+            bytes_out: self.bytes_out + other.bytes_out,
+            send_errors: self.send_errors + other.send_errors,
+            recv_bursts: self.recv_bursts + other.recv_bursts,
+            send_calls: self.send_calls + other.send_calls,
+        }
+    }
+
     /// Counts `packets` datagrams with `payload` bytes in all as received from there.
     pub(crate) fn count_in(&mut self, from: Peer, packets: usize, payload: usize) {
         self.packets_in += packets as u64;

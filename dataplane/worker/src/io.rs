@@ -4,10 +4,11 @@ use crate::GroupConfig;
 use crate::random::random;
 use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::num::NonZeroUsize;
 use std::time::Duration;
 use thc_transport::{
     Backend, CapturedIo, DeviceInfo, Dpdk, DpdkIo, IoStats, LossyIo, Origin, PacketIo, Peer, Run,
-    TransportError, UdpConfig, UdpIo, Xdp, XdpIo,
+    TransportError, UdpConfig, UdpIo, UdpThreads, Xdp, XdpIo,
 };
 
 /// The ports that DPDK endpoints choose from when none is given.
@@ -18,6 +19,8 @@ const FREE_PORTS: std::ops::Range<u16> = 49152..65535;
 pub enum AnyIo {
     /// Kernel UDP sockets.
     Udp(UdpIo),
+    /// The same, with threads of their own.
+    UdpThreads(UdpThreads),
     /// DPDK devices.
     Dpdk(DpdkIo),
     /// AF_XDP sockets.
@@ -32,6 +35,7 @@ macro_rules! each {
     ($self:ident, $io:ident => $body:expr) => {
         match $self {
             AnyIo::Udp($io) => $body,
+            AnyIo::UdpThreads($io) => $body,
             AnyIo::Dpdk($io) => $body,
             AnyIo::Xdp($io) => $body,
             AnyIo::Captured($io) => $body,
@@ -65,14 +69,18 @@ impl AnyIo {
     }
 
     fn open_backend(config: &GroupConfig) -> Result<AnyIo, TransportError> {
+        config.check_network_threads()?;
         match &config.io {
             Backend::Udp => {
-                let udp = UdpIo::bind(UdpConfig {
+                let udp = UdpConfig {
                     recv_buffer: config.recv_buffer,
                     send_buffer: config.send_buffer,
                     ..UdpConfig::new(end_towards(config.ps, config.bind))
-                })?;
-                Ok(AnyIo::Udp(udp))
+                };
+                Ok(match NonZeroUsize::new(config.network_threads) {
+                    None => AnyIo::Udp(UdpIo::bind(udp)?),
+                    Some(threads) => AnyIo::UdpThreads(UdpThreads::bind(udp, threads)?),
+                })
             }
             Backend::Dpdk(dpdk) => {
                 if !config.bind.ip().is_unspecified() && config.bind.ip() != dpdk.address {
@@ -99,6 +107,7 @@ impl AnyIo {
     pub fn recv_capacity(&self, datagram_len: usize) -> usize {
         match self {
             AnyIo::Udp(io) => io.recv_capacity(datagram_len),
+            AnyIo::UdpThreads(io) => io.recv_capacity(datagram_len),
             AnyIo::Dpdk(io) => io.recv_capacity(),
             AnyIo::Xdp(io) => io.recv_capacity(),
             AnyIo::Captured(io) => io.inner().recv_capacity(datagram_len),
@@ -109,7 +118,7 @@ impl AnyIo {
     /// The DPDK devices it goes through, if it does.
     pub(crate) fn devices(&self) -> Vec<DeviceInfo> {
         match self {
-            AnyIo::Udp(_) | AnyIo::Xdp(_) => Vec::new(),
+            AnyIo::Udp(_) | AnyIo::UdpThreads(_) | AnyIo::Xdp(_) => Vec::new(),
             AnyIo::Dpdk(io) => io.devices(),
             AnyIo::Captured(io) => io.inner().devices(),
             AnyIo::Lossy(io) => io.inner().devices(),
@@ -119,7 +128,7 @@ impl AnyIo {
     /// Whether datagrams could not be sent because nobody on the link answered for their receiver.
     pub(crate) fn unresolved(&self) -> bool {
         match self {
-            AnyIo::Udp(_) => false,
+            AnyIo::Udp(_) | AnyIo::UdpThreads(_) => false,
             AnyIo::Dpdk(io) => io.frame_counts().unresolved > 0,
             AnyIo::Xdp(io) => io.frame_counts().unresolved > 0,
             AnyIo::Captured(io) => io.inner().unresolved(),
@@ -143,6 +152,10 @@ impl PacketIo for AnyIo {
 
     fn reads_ecn(&self) -> bool {
         each!(self, io => io.reads_ecn())
+    }
+
+    fn set_peers(&mut self, peers: &[Peer]) {
+        each!(self, io => io.set_peers(peers));
     }
 
     fn send_run(&mut self, to: Peer, contents: &[u8], segment: usize) -> io::Result<()> {

@@ -5,33 +5,32 @@
 //! [`quinn_udp::BATCH_SIZE`] such pieces per system call. So the cost of a system call is shared
 //! by tens of packets.
 
+mod bell;
+mod burst;
 mod config;
 mod multicast;
 mod socket;
 mod sources;
+mod steering;
+mod threads;
 
 use std::{
-    io::{self, IoSliceMut},
+    io,
     net::IpAddr,
+    os::fd::BorrowedFd,
     time::{Duration, Instant},
 };
 
-use quinn_udp::{BATCH_SIZE, EcnCodepoint, RecvMeta, Transmit};
+use quinn_udp::{EcnCodepoint, Transmit};
 
+use burst::Burst;
 pub use config::UdpConfig;
 use socket::{Interest, UdpSocket};
 use sources::Sources;
+pub use threads::UdpThreads;
 
-use crate::{
-    IoStats, MAX_DATAGRAM, Origin, PacketIo, Peer, Run, TransportError, datagram::canonical,
-    packet_io::check_segment,
-};
+use crate::{IoStats, MAX_DATAGRAM, Origin, PacketIo, Peer, Run, TransportError, packet_io::check_segment};
 
-/// Room for one received piece: the kernel merges at most 64 KiB.
-const PIECE: usize = 64 << 10;
-/// Distance between pieces in memory. A little more than [`PIECE`], because pieces a power of two
-/// apart would start in the same cache sets and short datagrams evict each other.
-const PIECE_STRIDE: usize = PIECE + 17 * 64;
 /// How long one run may wait for room in the send buffer, all its waits together, before the rest
 /// of it counts as lost: a caller that is stuck here can't receive.
 const SEND_PATIENCE: Duration = Duration::from_millis(100);
@@ -40,9 +39,8 @@ const SEND_PATIENCE: Duration = Duration::from_millis(100);
 /// have its own.
 pub struct UdpIo {
     socket: UdpSocket,
-    /// Received pieces, [`PIECE_STRIDE`] apart.
-    pieces: Vec<u8>,
-    meta: [RecvMeta; BATCH_SIZE],
+    /// What was received last.
+    burst: Box<Burst>,
     gso: bool,
     /// Where answers leave from, if that is not left to routes.
     sources: Option<Sources>,
@@ -60,18 +58,21 @@ impl UdpIo {
     /// [`SocketOption`](TransportError::SocketOption) or, for anything else,
     /// [`Bind`](TransportError::Bind). A buffer smaller than asked for is no error but a warning.
     pub fn bind(config: UdpConfig) -> Result<Self, TransportError> {
-        let socket = UdpSocket::open(&config)?;
+        Ok(Self::over(UdpSocket::open(&config, None)?, &config))
+    }
+
+    /// Over a socket that is open already.
+    fn over(socket: UdpSocket, config: &UdpConfig) -> Self {
         let any = socket.local.ip().is_unspecified();
-        Ok(Self {
+        Self {
             sources: (config.answer_as_asked && any).then(Sources::default),
             socket,
-            pieces: vec![0; BATCH_SIZE * PIECE_STRIDE],
-            meta: [RecvMeta::default(); BATCH_SIZE],
+            burst: Burst::new(),
             gso: config.gso,
             start: Instant::now(),
             stats: IoStats::default(),
             last_send_error: None,
-        })
+        }
     }
 
     /// The receive buffer obtained, in bytes as the kernel accounts them.
@@ -96,16 +97,7 @@ impl UdpIo {
     /// charged, because Linux returns it in portions of that size.
     #[must_use]
     pub fn recv_capacity(&self, datagram_len: usize) -> usize {
-        const LINK_HEADERS_AND_HEADROOM: usize = 14 + 64;
-        const SHARED_INFO: usize = 320;
-        const DESCRIPTOR: usize = 256;
-        let block = datagram_len
-            .saturating_add(crate::datagram::header_len(self.socket.local))
-            .saturating_add(LINK_HEADERS_AND_HEADROOM + SHARED_INFO)
-            .max(2048)
-            .checked_next_power_of_two()
-            .unwrap_or(usize::MAX);
-        (self.socket.recv_buffer / 4 * 3) / block.saturating_add(DESCRIPTOR)
+        recv_capacity(self.socket.recv_buffer, self.socket.local, datagram_len)
     }
 
     /// How often the kernel dropped a datagram, or a merged run of them, because the receive
@@ -136,6 +128,34 @@ impl UdpIo {
         if self.gso { (MAX_DATAGRAM / segment).clamp(1, self.socket.state.max_gso_segments()) } else { 1 }
     }
 
+    /// Receives in place of what `burst` holds, without blocking. Returns how many datagrams.
+    fn receive(&mut self) -> Result<usize, TransportError> {
+        if let Err(cause) = self.burst.receive(&self.socket) {
+            let errno = cause.raw_os_error().unwrap_or(0);
+            return match Refusal::classify(errno) {
+                Refusal::Full => Ok(0),
+                Refusal::Earlier | Refusal::Lost => {
+                    self.count_refused(self.socket.local, errno, 1);
+                    Ok(0)
+                }
+                _ => Err(self.receive_failed(cause)),
+            };
+        }
+        let before = self.stats.packets_in;
+        for run in self.burst.runs() {
+            self.stats.count_in(run.from, run.len(), run.contents.len());
+        }
+        let datagrams = (self.stats.packets_in - before) as usize;
+        self.stats.recv_bursts += u64::from(datagrams > 0);
+        Ok(datagrams)
+    }
+
+    /// Blocks until something can be received, if that is wanted, or something else can be read, or `timeout` has passed.
+    fn wait_beside(&self, receives: bool, other: BorrowedFd<'_>, timeout: Duration) -> io::Result<()> {
+        let result = self.socket.poll_beside(receives, other, timeout);
+        result.map_err(|cause| self.receive_failed(cause).into())
+    }
+
     fn receive_failed(&self, cause: io::Error) -> TransportError {
         TransportError::Receive { local: self.socket.local, cause }
     }
@@ -144,6 +164,20 @@ impl UdpIo {
         self.stats.send_errors += datagrams as u64;
         self.last_send_error = Some((to, errno));
     }
+}
+
+/// See [`UdpIo::recv_capacity`].
+fn recv_capacity(recv_buffer: usize, local: Peer, datagram_len: usize) -> usize {
+    const LINK_HEADERS_AND_HEADROOM: usize = 14 + 64;
+    const SHARED_INFO: usize = 320;
+    const DESCRIPTOR: usize = 256;
+    let block = datagram_len
+        .saturating_add(crate::datagram::header_len(local))
+        .saturating_add(LINK_HEADERS_AND_HEADROOM + SHARED_INFO)
+        .max(2048)
+        .checked_next_power_of_two()
+        .unwrap_or(usize::MAX);
+    (recv_buffer / 4 * 3) / block.saturating_add(DESCRIPTOR)
 }
 
 /// What a failed system call means for the datagrams it carried.
@@ -193,37 +227,8 @@ impl PacketIo for UdpIo {
     }
 
     fn recv_runs(&mut self, f: &mut impl FnMut(Run<'_>)) -> io::Result<usize> {
-        let mut pieces = self.pieces.chunks_exact_mut(PIECE_STRIDE);
-        let mut buffers: [IoSliceMut<'_>; BATCH_SIZE] = std::array::from_fn(|_| {
-            IoSliceMut::new(pieces.next().map_or(&mut [][..], |piece| &mut piece[..PIECE]))
-        });
-        let received = self.socket.state.recv(self.socket.as_quinn(), &mut buffers, &mut self.meta);
-        let received = match received {
-            Ok(received) => received,
-            Err(cause) => {
-                let errno = cause.raw_os_error().unwrap_or(0);
-                return match Refusal::classify(errno) {
-                    Refusal::Full => Ok(0),
-                    Refusal::Earlier | Refusal::Lost => {
-                        self.count_refused(self.socket.local, errno, 1);
-                        Ok(0)
-                    }
-                    _ => Err(self.receive_failed(cause).into()),
-                };
-            }
-        };
-        let before = self.stats.packets_in;
-        for (meta, piece) in self.meta[..received].iter().zip(self.pieces.chunks_exact(PIECE_STRIDE)) {
-            let from = canonical(meta.addr);
-            let at = meta.dst_ip.map(|address| address.to_canonical());
-            let segment = if meta.stride == 0 { meta.len.max(1) } else { meta.stride };
-            let ecn = meta.ecn.map_or(0, |ecn| ecn as u8);
-            let run = Run { from, at, ecn, contents: &piece[..meta.len], segment };
-            self.stats.count_in(from, run.len(), meta.len);
-            f(run);
-        }
-        let datagrams = (self.stats.packets_in - before) as usize;
-        self.stats.recv_bursts += u64::from(datagrams > 0);
+        let datagrams = self.receive()?;
+        self.burst.runs().for_each(f);
         Ok(datagrams)
     }
 

@@ -1,5 +1,6 @@
 //! The way to the parameter server: addresses of its shards (P21), errors, time spent sending.
 
+use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 use thc_protocol::aggregator::Shard;
@@ -34,6 +35,8 @@ struct Share {
 pub(super) struct Ports {
     /// Share by share.
     all: Vec<SocketAddr>,
+    /// The place of each among those.
+    places: HashMap<SocketAddr, usize>,
     shares: Vec<Share>,
     /// Ports of each, and how many ports have slots at home: not those of spares.
     shards: usize,
@@ -51,10 +54,17 @@ impl Ports {
         Ports {
             shards: all.len() / shares.len(),
             homes: usize::from(welcome.all_shards()),
+            // Of an address that stands twice, the first place.
+            places: all.iter().enumerate().rev().map(|(place, &at)| (at, place)).collect(),
             all,
             shares,
             last: 0,
         }
+    }
+
+    /// All of them, share by share.
+    pub fn all(&self) -> &[SocketAddr] {
+        &self.all
     }
 
     /// Where packets of a shard go.
@@ -71,7 +81,7 @@ impl Ports {
     /// The port that a packet from there comes from, if it is the parameter server's.
     pub fn find(&mut self, from: SocketAddr) -> Option<usize> {
         if self.all[self.last] != from {
-            self.last = self.all.iter().position(|&at| at == from)?;
+            self.last = *self.places.get(&from)?;
         }
         Some(self.last)
     }

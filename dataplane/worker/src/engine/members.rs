@@ -173,6 +173,7 @@ impl<I: PacketIo> Engine<I> {
         let number = number(&self.config, welcome);
         self.compressor = Arc::new(Compressor::new(welcome, workers, number, self.config.seed)?);
         self.link = Link::new(self.config.ps, welcome);
+        self.io.set_peers(self.link.ps.all());
         let first_seq = self.first_seq;
         let parameters = Parameters { first_seq, ..parameters(&self.config, workers, welcome) };
         self.worker = Worker::new(parameters, self.io.now());

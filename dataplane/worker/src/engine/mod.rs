@@ -147,6 +147,7 @@ impl<I: PacketIo> Engine<I> {
             leaving: false,
             first_seq: 0,
         };
+        engine.io.set_peers(engine.link.ps.all());
         engine.set_limits();
         Ok(engine)
     }

@@ -178,6 +178,9 @@ struct Keys {
     /// Threads that compute [default: one less than there are cores, at least 1]
     #[arg(long, value_name = "NUMBER", help_heading = "Group")]
     threads: Option<usize>,
+    /// Threads that receive and send, each with a socket of its own, beside those that compute; kernel UDP only [default: 0]
+    #[arg(long, value_name = "NUMBER", help_heading = "Group")]
+    network_threads: Option<usize>,
     /// What carries the packets [default: udp]
     #[arg(long, value_enum, value_name = "BACKEND", help_heading = "Group")]
     io: Option<IoName>,
@@ -265,6 +268,7 @@ impl Keys {
             min_rto,
             seed,
             threads,
+            network_threads,
             io,
             http,
             pcap,

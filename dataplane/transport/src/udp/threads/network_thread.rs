@@ -1,0 +1,161 @@
+//! One thread with its socket.
+
+use std::{
+    io,
+    panic::{AssertUnwindSafe, catch_unwind},
+    sync::{
+        Arc,
+        mpsc::{Receiver, SyncSender, TryRecvError, sync_channel},
+    },
+    time::Duration,
+};
+
+use super::{Arrival, BURSTS, Counters, LETTERS, Letter, Outside};
+use crate::{
+    PacketIo, TransportError, UdpIo,
+    udp::{
+        bell::{self, Sleep, Sleeper},
+        burst::Burst,
+    },
+};
+
+/// How often it looks again before it sleeps, which takes some 20 µs: a thread that is awake need not be woken.
+const LOOKS: u32 = 50;
+/// How long it sleeps at most: nothing depends on it.
+const SLEEP: Duration = Duration::from_secs(10);
+
+pub(super) struct NetworkThread {
+    number: usize,
+    io: UdpIo,
+    letters: Receiver<Letter>,
+    /// The next one, if it is known already.
+    letter: Option<Letter>,
+    sent: SyncSender<Vec<u8>>,
+    free: Receiver<Box<Burst>>,
+    /// What further bursts go to; without any nothing is received. What came last is used first: it is in a cache.
+    spare: Vec<Box<Burst>>,
+    arrived: SyncSender<Arrival>,
+    sleeper: Sleeper,
+    counters: Arc<Counters>,
+    /// Whether nobody sends any more.
+    over: bool,
+}
+
+impl NetworkThread {
+    pub fn start(number: usize, io: UdpIo, arrived: SyncSender<Arrival>) -> io::Result<Outside> {
+        let (bell, sleeper) = bell::hang()?;
+        let (to_send, letters) = sync_channel(LETTERS);
+        let (sent, sent_by_now) = sync_channel(LETTERS);
+        let (freed, free) = sync_channel(BURSTS);
+        let counters = Arc::new(Counters::default());
+        for _ in 0..LETTERS {
+            let _ = sent.try_send(Vec::new());
+        }
+        for _ in 0..BURSTS {
+            let _ = freed.try_send(Burst::new());
+        }
+        let own = NetworkThread {
+            number,
+            io,
+            letters,
+            letter: None,
+            sent,
+            free,
+            spare: Vec::with_capacity(BURSTS),
+            arrived,
+            sleeper,
+            counters: Arc::clone(&counters),
+            over: false,
+        };
+        let thread = std::thread::Builder::new().name(format!("thc-network-{number}"));
+        let thread = thread.spawn(move || own.work())?;
+        let spare = Vec::with_capacity(LETTERS);
+        Ok(Outside { letters: to_send, sent: sent_by_now, spare, free: freed, bell, counters, thread })
+    }
+
+    fn work(mut self) {
+        let ended = catch_unwind(AssertUnwindSafe(|| self.run()));
+        let error = match ended {
+            Ok(Ok(())) => return,
+            Ok(Err(error)) => error,
+            Err(_) => io::Error::other("a network thread has panicked: this is a fault of this program"),
+        };
+        self.tell(error);
+    }
+
+    /// Errors of which nobody hears while one is waiting to be heard are of no use.
+    fn tell(&self, error: io::Error) {
+        let _ = self.arrived.try_send(Arrival::Failed(error));
+    }
+
+    fn run(&mut self) -> io::Result<()> {
+        let mut looks = 0;
+        loop {
+            let sent = self.send();
+            let received = self.receive()?;
+            if sent || received {
+                self.counters.write(self.io.stats());
+                looks = 0;
+            } else if self.over {
+                return Ok(());
+            } else if looks < LOOKS {
+                looks += 1;
+                std::thread::yield_now();
+            } else {
+                self.sleep()?;
+                looks = 0;
+            }
+        }
+    }
+
+    fn look_for_letter(&mut self) {
+        if self.letter.is_none() {
+            match self.letters.try_recv() {
+                Ok(letter) => self.letter = Some(letter),
+                Err(TryRecvError::Empty) => {}
+                Err(TryRecvError::Disconnected) => self.over = true,
+            }
+        }
+    }
+
+    fn look_for_memory(&mut self) {
+        self.spare.extend(self.free.try_iter());
+    }
+
+    /// Sends what there is, but no more than can have waited: receiving has its turn.
+    fn send(&mut self) -> bool {
+        for count in 0..LETTERS {
+            self.look_for_letter();
+            let Some(Letter { to, segment, ecn, contents }) = self.letter.take() else { return count > 0 };
+            if let Err(error) = self.io.send_run_with(to, &contents, segment, ecn) {
+                self.tell(error);
+            }
+            let _ = self.sent.try_send(contents);
+        }
+        true
+    }
+
+    fn receive(&mut self) -> Result<bool, TransportError> {
+        self.look_for_memory();
+        if self.spare.is_empty() || self.io.receive()? == 0 {
+            return Ok(false);
+        }
+        if let Some(spare) = self.spare.pop() {
+            let full = std::mem::replace(&mut self.io.burst, spare);
+            let _ = self.arrived.try_send(Arrival::Burst(self.number, full));
+        }
+        Ok(true)
+    }
+
+    /// Waits until there is something to send, or to receive and memory for it.
+    fn sleep(&mut self) -> io::Result<()> {
+        let hungry = self.spare.is_empty();
+        self.sleeper.lie_down(if hungry { Sleep::ForMemory } else { Sleep::ForLetters });
+        self.look_for_letter();
+        self.look_for_memory();
+        let waits = self.letter.is_none() && !self.over && self.spare.is_empty() == hungry;
+        let result = if waits { self.io.wait_beside(!hungry, self.sleeper.rope(), SLEEP) } else { Ok(()) };
+        self.sleeper.rise()?;
+        result
+    }
+}

@@ -1,0 +1,114 @@
+//! Workers that receive and send on threads of their own (`thc-worker --network-threads`) beside workers that do not.
+#![allow(clippy::unwrap_used, missing_docs)]
+
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use thc_tests::followed::{Followed, Step};
+use thc_tests::{COOKIE, Finished, Ps, WorkerProcess, free_port, write_gradients};
+
+const WORKERS: u8 = 3;
+
+fn flags(ps: SocketAddr, worker: u8, input: &Path, more: &[&str]) -> Vec<String> {
+    let (ps, worker) = (ps.to_string(), worker.to_string());
+    let own = ["--ps", &ps, "--cookie", COOKIE, "--worker", &worker, "--input", input.to_str().unwrap()];
+    own.iter().chain(more).map(|&flag| flag.to_owned()).collect()
+}
+
+/// The means of workers of which each has its own number of network threads, and what they say.
+fn means(
+    ps: &Ps,
+    inputs: &[PathBuf],
+    threads: [&str; WORKERS as usize],
+    more: &[&str],
+) -> Vec<(Vec<u8>, Finished)> {
+    let start = |(worker, (input, threads)): (u8, (&PathBuf, &str))| {
+        let output = input.with_extension("out");
+        let own = ["--output", output.to_str().unwrap(), "--repeat", "6", "--error-feedback"];
+        let own = [&own[..], &["--network-threads", threads], more].concat();
+        let flags = flags(ps.addr, worker, input, &own);
+        WorkerProcess::with(None, &flags.iter().map(String::as_str).collect::<Vec<_>>())
+    };
+    let workers: Vec<_> = (0u8..).zip(inputs.iter().zip(threads)).map(start).collect();
+    let ends: Vec<Finished> = workers.into_iter().map(WorkerProcess::finish).collect();
+    let of = |(input, end): (&PathBuf, Finished)| {
+        assert_eq!(end.code, Some(0), "{end:?}");
+        (std::fs::read(input.with_extension("out")).unwrap(), end)
+    };
+    inputs.iter().zip(ends).map(of).collect()
+}
+
+#[test]
+fn threads_change_no_bit_whatever_is_lost() {
+    let dir = tempfile::tempdir().unwrap();
+    let inputs = write_gradients(dir.path(), WORKERS, 700_001);
+    let of = |server: &[&str], threads, more: &[&str]| {
+        let ps = Ps::start(WORKERS, server);
+        let means = means(&ps, &inputs, threads, more);
+        assert!(means.iter().all(|(mean, _)| *mean == means[0].0));
+        means
+    };
+    let usual = of(&["--shards", "4"], ["0", "0", "0"], &[]);
+    let faults = ["--inject", "loss=0.01,duplicate=0.01,reorder=0.01"];
+    for (threads, more) in [(["2", "2", "2"], &[][..]), (["2", "0", "3"], &faults)] {
+        let with = of(&["--shards", "4"], threads, more);
+        assert!(with[0].0 == usual[0].0, "{threads:?} {more:?}");
+        assert!(!with[0].1.err.contains("network threads"), "{}", with[0].1.err);
+    }
+    // A server with one port, as a switch: one thread carries all, and the worker says so.
+    let one = of(&[], ["2", "1", "0"], &[]);
+    assert!(one[0].0 == usual[0].0);
+    let said = "the server has 1 UDP port, so 1 of 2 network threads has nothing to do";
+    assert!(one[0].1.err.contains(said) && !one[1].1.err.contains("network threads"), "{}", one[0].1.err);
+}
+
+/// P42: one is killed, and the others go on; one leaves, and the last goes on alone.
+#[test]
+fn members_come_and_go_at_workers_with_network_threads() {
+    let dir = tempfile::tempdir().unwrap();
+    let inputs = write_gradients(dir.path(), WORKERS, 50_000);
+    let addr = SocketAddr::from(([127, 0, 0, 1], free_port()));
+    let sizes = ["--min-workers", "1", "--max-workers", "3", "--gone-after", "1500ms", "--gather", "2s"];
+    let ps = Ps::of(addr, &[&sizes[..], &["--shards", "2"]].concat());
+    let start = |worker: u8, repeat: &str| {
+        let more = ["--repeat", repeat, "--network-threads", "2"];
+        Followed::start(None, &flags(addr, worker, &inputs[usize::from(worker)], &more))
+    };
+    let (first, second, mut third) = (start(0, "200"), start(1, "150"), start(2, "100000"));
+    third.until_first_step();
+    let mut steps: [Vec<Step>; 2] = Default::default();
+    third.kill();
+    let ends = [&first, &second].map(|worker| worker.errors());
+    for (steps, worker) in steps.iter_mut().zip([&first, &second]) {
+        *steps = worker.steps();
+    }
+    let ends = [first.finish(), second.finish()].map(|end| end.code).into_iter().zip(ends);
+    ends.for_each(|(code, said)| assert_eq!(code, Some(0), "{said}"));
+    let sums =
+        steps.each_ref().map(|steps| steps.iter().map(|step| step.checksum.as_str()).collect::<Vec<_>>());
+    assert_eq!(sums.each_ref().map(Vec::len), [200, 150]);
+    assert!(sums[0][..150] == sums[1][..]);
+    let log = ps.log();
+    for said in ["worker 2 is gone", "worker 1 has left", "session formed, 1 workers"] {
+        assert!(log.contains(said), "{said}: {log}");
+    }
+}
+
+#[test]
+fn what_cannot_be_is_one_line() {
+    for (more, says) in [
+        (
+            &["--network-threads", "65"][..],
+            "udp: network_threads is 65: 64 is the most, as many as servers have ports",
+        ),
+        (
+            &["--network-threads", "2", "--io", "xdp", "--xdp-device", "lo"],
+            "xdp: network_threads is 2: these threads are for kernel UDP alone: leave the option out",
+        ),
+    ] {
+        let flags = [&["--cookie", COOKIE, "--worker", "0", "--coordinates", "9"], more].concat();
+        let out = thc_tests::run("thc-worker", &flags);
+        let said = String::from_utf8(out.stderr).unwrap();
+        assert_eq!((out.status.code(), said.lines().count()), (Some(2), 1), "{said}");
+        assert!(said.contains(says), "{said}");
+    }
+}
