@@ -37,16 +37,18 @@ impl Sparse {
     /// Positions of the coordinates of `x` that are largest in magnitude, in ascending order. Of equal
     /// ones, the first.
     pub fn largest(&self, x: &[f32]) -> Vec<usize> {
-        let mut positions: Vec<u32> = (0..x.len() as u32).collect();
-        let magnitude = |i: &u32| x[*i as usize].abs();
-        if self.kept < positions.len() {
-            positions.select_nth_unstable_by(self.kept - 1, |a, b| {
-                magnitude(b).total_cmp(&magnitude(a)).then(a.cmp(b))
-            });
-            positions.truncate(self.kept);
+        if self.kept >= x.len() {
+            return (0..x.len()).collect();
         }
+        // Bits of magnitudes are in their order. Of equal ones the first has the larger key.
+        let key = |(i, v): (usize, &f32)| u64::from(v.abs().to_bits()) << 32 | u64::from(u32::MAX - i as u32);
+        let mut keys: Vec<u64> = x.iter().enumerate().map(key).collect();
+        keys.select_nth_unstable_by(self.kept - 1, |a, b| b.cmp(a));
+        keys.truncate(self.kept);
+        let mut positions: Vec<usize> =
+            keys.into_iter().map(|key| (u32::MAX - key as u32) as usize).collect();
         positions.sort_unstable();
-        positions.into_iter().map(|i| i as usize).collect()
+        positions
     }
 
     /// A message of the coordinates of `x` at `positions`, as many as are kept.

@@ -10,13 +10,26 @@ use super::{Bits, Message, Participant, Properties, Result, Scheme, ServerSide, 
 /// as the parameter server in the THC authors' code does; what it drops there is lost.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct TopK {
-    /// Share of the coordinates that is sent, in each direction.
+    /// Share of the coordinates that a worker sends.
     pub ratio: f64,
+    /// Share of the coordinates that the server sends.
+    pub down: f64,
+}
+
+impl TopK {
+    /// As many in each direction.
+    #[must_use]
+    pub const fn both(ratio: f64) -> Self {
+        Self { ratio, down: ratio }
+    }
 }
 
 impl Scheme for TopK {
     fn name(&self) -> String {
-        format!("TopK {} %", 100.0 * self.ratio)
+        if self.ratio == self.down {
+            return format!("TopK {} %", 100.0 * self.ratio);
+        }
+        format!("TopK {} % up, {} % down", 100.0 * self.ratio, 100.0 * self.down)
     }
 
     fn source(&self) -> &'static str {
@@ -28,39 +41,48 @@ impl Scheme for TopK {
     }
 
     fn bits(&self, dimension: usize, _: u32) -> Result<Bits> {
-        let bits = Sparse::new(self.ratio, dimension)?.bits();
-        Ok(Bits { up: bits, down: bits })
+        let bits = |ratio| Sparse::new(ratio, dimension).map(|sparse| sparse.bits());
+        Ok(Bits { up: bits(self.ratio)?, down: bits(self.down)? })
     }
 
     fn worker(&self, participant: Participant) -> Result<Box<dyn WorkerSide>> {
         participant.check()?;
-        let sparse = Sparse::new(self.ratio, participant.dimension)?;
-        Ok(Box::new(TopKWorker { sparse, feedback: vec![0.0; participant.dimension] }))
+        let dimension = participant.dimension;
+        Ok(Box::new(TopKWorker {
+            up: Sparse::new(self.ratio, dimension)?,
+            down: Sparse::new(self.down, dimension)?,
+            feedback: vec![0.0; dimension],
+        }))
     }
 
     fn server(&self, participant: Participant) -> Result<Box<dyn ServerSide>> {
         participant.check()?;
-        let sparse = Sparse::new(self.ratio, participant.dimension)?;
-        Ok(Box::new(TopKServer { sparse, dimension: participant.dimension }))
+        let dimension = participant.dimension;
+        Ok(Box::new(TopKServer {
+            up: Sparse::new(self.ratio, dimension)?,
+            down: Sparse::new(self.down, dimension)?,
+            dimension,
+        }))
     }
 }
 
 struct TopKWorker {
-    sparse: Sparse,
+    up: Sparse,
+    down: Sparse,
     feedback: Vec<f32>,
 }
 
 impl WorkerSide for TopKWorker {
     fn compress(&mut self, gradient: &[f32], _: &Message) -> Result<Message> {
         self.feedback = with_feedback(gradient, &self.feedback)?;
-        let positions = self.sparse.largest(&self.feedback);
-        let message = self.sparse.encode(&self.feedback, &positions);
+        let positions = self.up.largest(&self.feedback);
+        let message = self.up.encode(&self.feedback, &positions);
         positions.iter().for_each(|i| self.feedback[*i] = 0.0);
         Ok(message)
     }
 
     fn decompress(&self, result: &Message, count: u32) -> Result<Vec<f32>> {
-        dense(self.sparse, self.feedback.len(), result, count)
+        dense(self.down, self.feedback.len(), result, count)
     }
 
     fn feedback(&self) -> Option<&[f32]> {
@@ -77,7 +99,8 @@ pub(crate) fn dense(sparse: Sparse, dimension: usize, result: &Message, count: u
 }
 
 struct TopKServer {
-    sparse: Sparse,
+    up: Sparse,
+    down: Sparse,
     dimension: usize,
 }
 
@@ -85,8 +108,8 @@ impl ServerSide for TopKServer {
     fn aggregate(&mut self, messages: &[Message]) -> Result<Message> {
         let mut sum = vec![0.0; self.dimension];
         for message in messages {
-            self.sparse.add(message, &mut sum)?;
+            self.up.add(message, &mut sum)?;
         }
-        Ok(self.sparse.encode(&sum, &self.sparse.largest(&sum)))
+        Ok(self.down.encode(&sum, &self.down.largest(&sum)))
     }
 }

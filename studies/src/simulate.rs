@@ -16,9 +16,11 @@ mod loss;
 mod port;
 mod recirculation;
 mod ring;
-mod row;
+pub(crate) mod row;
 mod settings;
 mod study;
 mod world;
 
 pub use arguments::SimulateArgs;
+pub(crate) use job::{Case, simulate};
+pub(crate) use settings::{Keys, Layout, Rate};

@@ -20,12 +20,12 @@ fn all_papers_are_on_one_page_and_a_run_that_was_ended_goes_on() {
     let folder = tempfile::tempdir().unwrap();
     let out = folder.path().join("new/folder");
     let text = document(&[], &out);
-    for paper in ["thc", "lgreco", "slimgc", "aqgb", "double-quantization"] {
+    for paper in ["thc", "lgreco", "slimgc", "aqgb", "double-quantization", "together"] {
         assert!(text.contains(&format!("\n## {paper}\n")), "{paper}");
     }
     let page = std::fs::read_to_string(out.join("index.html")).unwrap();
     for name in
-        ["thc-figure-10", "lgreco-table-4", "slimgc-figure-14", "aqgb-table-2", "double-quantization-table-1"]
+        ["thc-claim-1", "lgreco-table-4", "slimgc-figure-14", "aqgb-table-2", "double-quantization-table-1"]
     {
         assert!(
             page.contains(&format!("id=\"{name}\"")) && text.contains(&format!("id=\"{name}\"")),
@@ -33,9 +33,11 @@ fn all_papers_are_on_one_page_and_a_run_that_was_ended_goes_on() {
         );
     }
     assert!(page.contains("<svg") && out.join("thc-workers.svg").exists());
-    // A training that is gone is made again, and comes to the same.
-    std::fs::remove_file(out.join("trainings/thc-uniform-1-1.json")).unwrap();
-    assert_eq!(document(&[], &out), text);
+    // What is gone is made again, and comes to the same, on one core as on all.
+    for gone in ["thc-uniform-1-1", "thc-round-1", "double-rates-1"] {
+        std::fs::remove_file(out.join(format!("trainings/{gone}.json"))).unwrap();
+    }
+    assert_eq!(document(&["--jobs", "1"], &out), text);
 }
 
 #[test]
@@ -43,11 +45,19 @@ fn one_figure_the_list_and_what_there_is_not() {
     let folder = tempfile::tempdir().unwrap();
     let text = document(&["--paper", "thc", "--figure", "14"], folder.path());
     assert!(text.contains("thc Figure 14") && !text.contains("Figure 10"), "{text}");
+    let claim = document(&["--paper", "thc", "--claim", "1"], folder.path());
+    assert!(claim.contains("thc Claim 1") && claim.contains("6320"), "{claim}");
     let list = String::from_utf8(thc(&["--list"]).stdout).unwrap();
-    assert!(list.contains("Figure 2a") && list.contains("not run") && list.lines().count() > 60, "{list}");
+    assert!(
+        list.contains("Figure 2a")
+            && list.contains("computed")
+            && list.contains("not run")
+            && list.lines().count() > 70,
+        "{list}"
+    );
     for (arguments, says) in [
-        (&["--paper", "nobody"][..], "double-quantization (6 figures, 1 tables)"),
-        (&["--paper", "thc", "--figure", "99"], "no such paper, figure or table"),
+        (&["--paper", "nobody"][..], "double-quantization (6 figures, 1 tables, 1 claims)"),
+        (&["--paper", "thc", "--figure", "99"], "no such paper, figure, table or claim"),
         (&["--figure", "3"], "--paper"),
     ] {
         let output = thc(arguments);

@@ -173,6 +173,16 @@ impl Model {
         self.parameters.copy_from_slice(&other.parameters);
     }
 
+    /// All parameters, one after the other.
+    pub fn parameters(&self) -> &[f32] {
+        &self.parameters
+    }
+
+    /// The same, to be moved by another optimizer than its own.
+    pub fn parameters_mut(&mut self) -> &mut [f32] {
+        &mut self.parameters
+    }
+
     /// Loss and gradient of `batch` at the present parameters.
     pub fn gradient(&self, batch: &Batch) -> Gradient {
         let Activations { input, first, second, sum, mut probabilities, loss } = self.forward(batch);

@@ -5,13 +5,14 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use super::entry::Kind;
+use super::costs;
+use super::entry::{Kind, Paper, Part};
 use super::registry::PAPERS;
 use super::report::Report;
-use super::runner::measure;
+use super::runner::{Manner, measure};
 use super::training::Scale;
 use crate::error::{Error, Result};
-use crate::figures::figure::write;
+use crate::figures::figure::{Figure, write};
 use crate::figures::page;
 
 /// `thc papers`
@@ -23,10 +24,11 @@ use crate::figures::page;
                         thc papers                              all five papers, 3 seeds, into ./papers\n  \
                         thc papers --paper thc --figure 10      one figure\n  \
                         thc papers --list                       what there is, and what became of it\n  \
+                        thc papers --jobs 1                     on one core, beside other work\n  \
                         thc papers --quick                      a few steps each: only to see that it works"
 )]
 pub struct PapersArgs {
-    /// One paper: thc, lgreco, slimgc, aqgb, double-quantization
+    /// One paper: thc, lgreco, slimgc, aqgb, double-quantization; together: rows that none of them has
     #[arg(long)]
     paper: Option<String>,
     /// One figure of it
@@ -35,9 +37,15 @@ pub struct PapersArgs {
     /// One table of it
     #[arg(long, value_name = "N", requires = "paper", conflicts_with = "figure")]
     table: Option<u8>,
+    /// One claim of its text
+    #[arg(long, value_name = "N", requires = "paper", conflicts_with_all = ["figure", "table"])]
+    claim: Option<u8>,
     /// Print the list, and measure nothing
     #[arg(long)]
     list: bool,
+    /// Time compression on a core of this machine, print it beside the costs that figures are computed with, and measure nothing else
+    #[arg(long, conflicts_with = "list")]
+    costs: bool,
     /// Folder for the files, made if need be
     #[arg(short, long, value_name = "DIR", default_value = "papers")]
     out: PathBuf,
@@ -56,6 +64,9 @@ pub struct PapersArgs {
     /// The text to learn
     #[arg(long, value_name = "FILE", default_value = "/usr/share/common-licenses/GPL-3")]
     text: PathBuf,
+    /// Trainings at the same time, which change no number [default: one on each core]
+    #[arg(short, long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    jobs: Option<u16>,
     /// Few steps of a small model, one seed
     #[arg(long)]
     quick: bool,
@@ -86,6 +97,7 @@ impl PapersArgs {
             ("paper", self.paper.clone()),
             ("figure", self.figure.map(|n| n.to_string())),
             ("table", self.table.map(|n| n.to_string())),
+            ("claim", self.claim.map(|n| n.to_string())),
         ] {
             if let Some(value) = value {
                 command.push_str(&format!(" --{flag} {value}"));
@@ -106,9 +118,14 @@ impl PapersArgs {
 
     /// Measures what was asked for and writes page and document.
     pub fn run(self) -> Result<()> {
-        let wanted = |kind, number| match (self.figure, self.table) {
-            (Some(figure), _) => kind == Kind::Figure && number == figure,
-            (_, Some(table)) => kind == Kind::Table && number == table,
+        let mut out = std::io::stdout();
+        if self.costs {
+            return write!(out, "{}", costs::table()?.to_text()).map_err(Error::Output);
+        }
+        let wanted = |kind, number| match (self.figure, self.table, self.claim) {
+            (Some(figure), ..) => kind == Kind::Figure && number == figure,
+            (_, Some(table), _) => kind == Kind::Table && number == table,
+            (.., Some(claim)) => kind == Kind::Claim && number == claim,
             _ => true,
         };
         let mut papers = Vec::new();
@@ -121,48 +138,52 @@ impl PapersArgs {
         }
         if papers.iter().all(|(_, entries)| entries.is_empty()) {
             let names = PAPERS.map(|(paper, _)| {
-                format!("{} ({} figures, {} tables)", paper.name, paper.figures, paper.tables)
+                let Paper { name, figures, tables, claims, .. } = paper;
+                format!("{name} ({figures} figures, {tables} tables, {claims} claims)")
             });
             return Err(Error::Usage(format!(
-                "there is no such paper, figure or table: {}",
+                "there is no such paper, figure, table or claim: {}",
                 names.join(", ")
             )));
         }
         if self.list {
             return list(&papers).map_err(Error::Output);
         }
-        let mut studies = Vec::new();
-        for study in papers.iter().flat_map(|(_, entries)| entries.iter().filter_map(|entry| entry.study())) {
-            if !studies.contains(&study) {
-                studies.push(study);
+        let mut parts: Vec<Part> = Vec::new();
+        for part in papers.iter().flat_map(|(_, entries)| entries.iter().flat_map(|entry| entry.parts())) {
+            if !parts.contains(&part) {
+                parts.push(part);
             }
         }
         let seeds = if self.quick { 1 } else { self.seeds };
-        let measured = measure(&studies, &self.scale(), seeds, &self.out.join("trainings"), false)?;
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        let jobs = self.jobs.map_or(cores, usize::from);
+        let manner = Manner { seeds, quick: self.quick, jobs, quiet: false };
+        let measured = measure(&parts, &self.scale(), &manner, &self.out.join("trainings"))?;
         let report = Report { papers, measured, command: self.command(), seeds };
         let figures = report.figures()?;
-        for picture in figures.iter().flat_map(|figure| &figure.pictures) {
+        let all: Vec<Figure> = figures.iter().flatten().cloned().collect();
+        for picture in all.iter().flat_map(|figure| &figure.pictures) {
             write(self.out.join(format!("{}.svg", picture.name)), &picture.svg)?;
         }
         let page = page::html(
             "The papers' evaluations",
             "Every table and figure of five papers.",
-            &figures,
+            &all,
             &self.command(),
         );
         let files = [
             write(self.out.join("papers.md"), &report.markdown(&figures, "papers"))?,
             write(self.out.join("index.html"), &page)?,
         ];
-        let mut out = std::io::stdout();
-        for figure in figures.iter().filter(|figure| !figure.table.rows.is_empty()) {
+        for figure in all.iter().filter(|figure| !figure.table.rows.is_empty()) {
             writeln!(out, "{}\n\n{}", figure.title, figure.table.to_text()).map_err(Error::Output)?;
         }
         files.iter().try_for_each(|file| writeln!(out, "{}", file.display())).map_err(Error::Output)
     }
 }
 
-fn list(papers: &[(super::entry::Paper, Vec<&super::entry::Entry>)]) -> std::io::Result<()> {
+fn list(papers: &[(Paper, Vec<&super::entry::Entry>)]) -> std::io::Result<()> {
     let mut out = std::io::stdout();
     for (paper, entries) in papers {
         writeln!(out, "{}: {}", paper.name, paper.title)?;

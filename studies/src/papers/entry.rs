@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use super::sheet::Sheet;
 use super::study::Study;
 
 /// A paper.
@@ -15,6 +16,8 @@ pub struct Paper {
     pub figures: u8,
     /// Its tables are numbered from 1 to this.
     pub tables: u8,
+    /// Sentences of its text that stand here beside tables and figures.
+    pub claims: u8,
 }
 
 /// What has a number in a paper.
@@ -22,6 +25,8 @@ pub struct Paper {
 pub enum Kind {
     Figure,
     Table,
+    /// A sentence of the text that says a number.
+    Claim,
 }
 
 impl fmt::Display for Kind {
@@ -29,8 +34,18 @@ impl fmt::Display for Kind {
         f.write_str(match self {
             Self::Figure => "Figure",
             Self::Table => "Table",
+            Self::Claim => "Claim",
         })
     }
+}
+
+/// What is measured or computed for an entry.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Part {
+    /// Trainings.
+    Study(Study),
+    /// A table.
+    Sheet(Sheet),
 }
 
 /// What became of it here.
@@ -44,6 +59,13 @@ pub enum Status {
         how: &'static str,
         /// What is measured.
         study: Study,
+    },
+    /// Computed by `thc papers`, by arithmetic or by a simulation.
+    Computed {
+        /// What stands for what.
+        how: &'static str,
+        /// What is computed.
+        sheet: Sheet,
     },
     /// Measured by another command, whose figures stand on a page of the documentation.
     Elsewhere {
@@ -77,6 +99,8 @@ pub struct Entry {
     pub status: Status,
     /// Why ours differs; nothing where it does not, or where nothing was measured.
     pub difference: &'static str,
+    /// What is measured beside it, which tests a cause or shows another part.
+    pub more: &'static [Part],
 }
 
 impl Entry {
@@ -88,17 +112,27 @@ impl Entry {
         published: &'static str,
         status: Status,
     ) -> Self {
-        Self { kind: Kind::Figure, number, part, title, published, status, difference: "" }
+        Self { kind: Kind::Figure, number, part, title, published, status, difference: "", more: &[] }
     }
 
     /// A table.
     pub const fn table(number: u8, title: &'static str, published: &'static str, status: Status) -> Self {
-        Self { kind: Kind::Table, number, part: "", title, published, status, difference: "" }
+        Self { kind: Kind::Table, ..Self::figure(number, "", title, published, status) }
+    }
+
+    /// A sentence.
+    pub const fn claim(number: u8, title: &'static str, published: &'static str, status: Status) -> Self {
+        Self { kind: Kind::Claim, ..Self::figure(number, "", title, published, status) }
     }
 
     /// With the reason of a difference.
     pub const fn because(self, difference: &'static str) -> Self {
         Self { difference, ..self }
+    }
+
+    /// With more that is measured.
+    pub const fn with(self, more: &'static [Part]) -> Self {
+        Self { more, ..self }
     }
 
     /// Its name in a paper: "Figure 2a".
@@ -111,15 +145,28 @@ impl Entry {
         match self.status {
             Status::Drawing => "explains, measures nothing",
             Status::Scaled { .. } | Status::Elsewhere { .. } => "scaled down",
+            Status::Computed { .. } => "computed",
             Status::NotRun(_) => "not run",
         }
     }
 
     /// What is measured here.
-    pub fn study(&self) -> Option<Study> {
-        match self.status {
-            Status::Scaled { study, .. } => Some(study),
+    pub fn parts(&self) -> Vec<Part> {
+        let own = match self.status {
+            Status::Scaled { study, .. } => Some(Part::Study(study)),
+            Status::Computed { sheet, .. } => Some(Part::Sheet(sheet)),
             _ => None,
+        };
+        own.into_iter().chain(self.more.iter().copied()).collect()
+    }
+}
+
+impl Part {
+    /// Name of its files.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::Study(study) => study.name,
+            Self::Sheet(sheet) => sheet.name,
         }
     }
 }

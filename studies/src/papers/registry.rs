@@ -1,20 +1,21 @@
-//! All tables and figures of the five papers.
+//! All tables and figures of the five papers, and rows that none of them has.
 
 use super::entry::{Entry, Paper};
-use super::{aqgb, double_quantization, lgreco, slimgc, thc};
+use super::{aqgb, double_quantization, lgreco, slimgc, thc, together};
 
-/// The papers with their entries, in the papers' order.
-pub const PAPERS: [(Paper, &[Entry]); 5] = [
+/// The papers with their entries, in the papers' order; what none of them has comes last.
+pub const PAPERS: [(Paper, &[Entry]); 6] = [
     (thc::PAPER, &thc::ENTRIES),
     (lgreco::PAPER, &lgreco::ENTRIES),
     (slimgc::PAPER, &slimgc::ENTRIES),
     (aqgb::PAPER, &aqgb::ENTRIES),
     (double_quantization::PAPER, &double_quantization::ENTRIES),
+    (together::PAPER, &together::ENTRIES),
 ];
 
 #[cfg(test)]
 mod tests {
-    use super::super::entry::{Kind, Status};
+    use super::super::entry::{Kind, Part, Status};
     use super::super::study::ALL;
     use super::*;
 
@@ -23,7 +24,9 @@ mod tests {
         for (paper, entries) in PAPERS {
             let names: std::collections::HashSet<String> = entries.iter().map(Entry::name).collect();
             assert_eq!(names.len(), entries.len(), "{}: an entry stands twice", paper.name);
-            for (kind, last) in [(Kind::Figure, paper.figures), (Kind::Table, paper.tables)] {
+            for (kind, last) in
+                [(Kind::Figure, paper.figures), (Kind::Table, paper.tables), (Kind::Claim, paper.claims)]
+            {
                 let mut found: Vec<u8> =
                     entries.iter().filter(|entry| entry.kind == kind).map(|entry| entry.number).collect();
                 found.dedup();
@@ -35,7 +38,7 @@ mod tests {
 
     #[test]
     fn every_entry_says_what_it_owes() {
-        let mut studies = Vec::new();
+        let (mut studies, mut sheets) = (Vec::new(), std::collections::HashMap::new());
         for (paper, entry) in
             PAPERS.iter().flat_map(|(paper, entries)| entries.iter().map(move |e| (paper, e)))
         {
@@ -51,12 +54,11 @@ mod tests {
                         "{name}"
                     );
                 }
-                Status::Scaled { how, study } => {
+                Status::Scaled { how, .. } | Status::Computed { how, .. } => {
                     assert!(
                         !how.is_empty() && !entry.difference.is_empty() && !entry.published.is_empty(),
                         "{name}"
                     );
-                    studies.push(study);
                 }
                 Status::Elsewhere { how, command, ours, page } => {
                     for text in [how, command, ours, entry.difference, entry.published] {
@@ -64,6 +66,16 @@ mod tests {
                     }
                     let path = format!("{}/../docs/{page}", env!("CARGO_MANIFEST_DIR"));
                     assert!(std::path::Path::new(&path).exists(), "{name}: {path}");
+                }
+            }
+            for part in entry.parts() {
+                match part {
+                    Part::Study(study) => studies.push(study),
+                    Part::Sheet(sheet) => {
+                        assert!(sheet.drawn.iter().all(|column| *column < sheet.columns.len()), "{name}");
+                        let other = sheets.insert(sheet.name, sheet.columns);
+                        assert!(other.is_none_or(|columns| columns == sheet.columns), "{name}");
+                    }
                 }
             }
         }

@@ -5,10 +5,11 @@ use std::fmt::Write as _;
 use plotters::style::RGBColor;
 use serde_json::json;
 
-use super::entry::{Entry, Paper, Status};
+use super::entry::{Entry, Paper, Part, Status};
 use super::runner::{Found, Measured};
 use super::schemes::Named;
-use super::training::Outcome;
+use super::sheet::{Line, Sheet};
+use super::training::{Cut, Outcome};
 use crate::error::Result;
 use crate::figures::chart::{Axis, Mark, Scale};
 use crate::figures::dots::{DotPlot, Kind, Row};
@@ -48,9 +49,16 @@ fn cell(summary: &Summary, digits: usize) -> String {
     format!("{:.digits$} ± {deviation:.digits$}", summary.mean)
 }
 
-/// The exact means of as many workers, which others are compared with.
+/// The exact means of as many workers on the same course, which others are compared with.
 fn baseline<'a>(found: &Found, all: &'a [Found]) -> &'a Found {
-    let exact = |other: &&Found| other.run.scheme == Named::Exact && other.run.workers == found.run.workers;
+    let exact = |other: &&Found| {
+        let (one, two) = (&other.run, &found.run);
+        one.scheme == Named::Exact
+            && matches!(one.cut, Cut::Whole | Cut::Packets)
+            && one.workers == two.workers
+            && one.course.optimizer == two.course.optimizer
+            && (one.course.warm, one.course.length) == (two.course.warm, two.course.length)
+    };
     all.iter().find(exact).unwrap_or(&all[0])
 }
 
@@ -93,9 +101,11 @@ fn picture(name: &str, title: &str, found: &[Found]) -> Result<Picture> {
             .map(|each| {
                 let (loss, up) = (losses(each), summary(each, COLUMNS[3].1).mean);
                 let down = summary(each, COLUMNS[4].1).mean;
+                let (name, rest) = shortened(&each.run.label());
+                let bits = format!("{} workers, {up:.1} bits up, {down:.1} down", each.run.workers);
                 Row {
-                    name: shortened(&each.run.label()),
-                    detail: format!("{} workers, {up:.1} bits up, {down:.1} down", each.run.workers),
+                    name,
+                    detail: if rest.is_empty() { bits } else { rest },
                     values: vec![Some(loss.mean), Some(loss.min), Some(loss.max)],
                 }
             })
@@ -104,65 +114,165 @@ fn picture(name: &str, title: &str, found: &[Found]) -> Result<Picture> {
     Ok(Picture { name: name.to_owned(), svg: plot.svg(name, 900)? })
 }
 
-/// An even axis that holds `values`, with a tick at each tenth or twentieth.
+/// An even axis that holds `values`, with a tick at about each tenth of it.
 fn axis(label: &str, values: impl Iterator<Item = f64>) -> Axis {
     let (low, high) =
         values.fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), v| (low.min(v), high.max(v)));
-    let step = if high - low > 1.0 {
-        0.2
-    } else if high - low > 0.3 {
-        0.1
-    } else {
-        0.05
-    };
+    let least = (high - low).max(0.1) / 10.0;
+    let decade = 10_f64.powf(least.log10().floor());
+    let step = [1.0, 2.0, 5.0, 10.0].map(|times| times * decade).into_iter().find(|step| *step >= least);
+    let step = step.unwrap_or(least);
     let [first, last] = [(low / step).floor(), (high / step).ceil()];
     let ticks = (first as i64..=last as i64).map(|tick| tick as f64 * step).collect();
     Axis { label: label.to_owned(), range: (first * step, last * step), scale: Scale::Linear, ticks }
 }
 
-/// A label that fits beside a dot plot: without the number of workers, which stands below it.
-fn shortened(label: &str) -> String {
-    let parts: Vec<&str> = label.split(", ").filter(|part| !part.ends_with(" workers")).collect();
-    let text = parts
-        .join(", ")
+/// A cell of a sheet over all seeds.
+fn over_seeds(all: &[Vec<Line>], row: usize, column: usize) -> Option<Summary> {
+    let values: Vec<f64> = all
+        .iter()
+        .filter_map(|lines| *lines.get(row)?.values.get(column)?)
+        .filter(|v| v.is_finite())
+        .collect();
+    (!values.is_empty()).then(|| Summary::of(&values))
+}
+
+fn sheet_table(sheet: &Sheet, all: &[Vec<Line>]) -> Table {
+    let titles = std::iter::once("").chain(sheet.columns.iter().copied());
+    let rows = all[0].iter().enumerate().map(|(row, line)| {
+        let cells = (0..sheet.columns.len()).map(|column| {
+            over_seeds(all, row, column).map_or(String::new(), |found| cell(&found, sheet.digits))
+        });
+        std::iter::once(line.label.clone()).chain(cells).collect()
+    });
+    Table { header: titles.map(str::to_owned).collect(), rows: rows.collect() }
+}
+
+const MARKS: [(Mark, RGBColor); 7] = [
+    (Mark::Circle, RGBColor(200, 30, 30)),
+    (Mark::Triangle, RGBColor(20, 90, 180)),
+    (Mark::Square, RGBColor(20, 120, 50)),
+    (Mark::Diamond, RGBColor(200, 130, 0)),
+    (Mark::Triangle, RGBColor(120, 60, 150)),
+    (Mark::Square, RGBColor(0, 140, 140)),
+    (Mark::Diamond, RGBColor(110, 80, 40)),
+];
+
+/// What is published is hollow.
+fn sheet_picture(sheet: &Sheet, title: &str, all: &[Vec<Line>]) -> Result<Option<Picture>> {
+    if sheet.drawn.is_empty() {
+        return Ok(None);
+    }
+    let mean = |row: usize, column: usize| over_seeds(all, row, column).map(|found| found.mean);
+    let rows = all[0].len();
+    let values = (0..rows).flat_map(|row| sheet.drawn.iter().filter_map(move |column| mean(row, *column)));
+    let kinds = sheet.drawn.iter().zip(MARKS).map(|(column, (mark, color))| {
+        let name = sheet.columns[*column].to_owned();
+        let published = name.contains("published") || name.contains("theorem");
+        Kind { name, mark: if published { Mark::Hollow } else { mark }, color }
+    });
+    let plot = DotPlot {
+        title: title.to_owned(),
+        subtitle: sheet.axis.to_owned(),
+        axis: axis(sheet.axis, values),
+        kinds: kinds.collect(),
+        rows: (0..rows)
+            .map(|row| {
+                // What is behind a comma goes below.
+                let (name, detail) = all[0][row].label.split_once(", ").unwrap_or((&all[0][row].label, ""));
+                let values = sheet.drawn.iter().map(|column| mean(row, *column)).collect();
+                Row { name: name.to_owned(), detail: detail.to_owned(), values }
+            })
+            .collect(),
+    };
+    Ok(Some(Picture { name: sheet.name.to_owned(), svg: plot.svg(sheet.name, 900)? }))
+}
+
+/// Characters of a name beside a dot plot.
+const LETTERS: usize = 30;
+
+/// A label in two pieces that fit beside a dot plot, the second below the first; without the number of workers.
+fn shortened(label: &str) -> (String, String) {
+    let text = label
         .replace("without synchronization", "not synchronized")
-        .replace("with synchronization", "synchronized");
-    text.replace("uniform THC", "UTHC")
+        .replace("with synchronization", "synchronized")
+        .replace("uniform THC", "UTHC")
         .replace("THC, g = 20, p = 1/512", "THC")
         .replace("THC, g = 36, p = 1/32", "THC")
+        .replace("THC, g = 30, p = 1/32", "THC")
+        .replace("exact below", "exact <")
+        .replace("of steps refined", "refined");
+    let (mut name, mut rest) = (String::new(), String::new());
+    for part in text.split(", ").filter(|part| !part.ends_with(" workers")) {
+        let fits = rest.is_empty() && name.chars().count() + part.chars().count() <= LETTERS;
+        let piece = if fits || name.is_empty() { &mut name } else { &mut rest };
+        if !piece.is_empty() {
+            piece.push_str(", ");
+        }
+        piece.push_str(part);
+    }
+    (name, rest)
 }
 
 impl Report<'_> {
-    /// The page's figures: all entries, with tables and pictures where something was measured. A study that two entries share is shown at the
-    /// first of them.
-    pub fn figures(&self) -> Result<Vec<Figure>> {
-        let mut figures = Vec::new();
+    /// The page's figures, those of each entry: the first with its text, one more for each further part. What two entries share is
+    /// shown at the first of them.
+    pub fn figures(&self) -> Result<Vec<Vec<Figure>>> {
+        let mut all = Vec::new();
         let mut shown = Vec::new();
         for (paper, entries) in &self.papers {
             for entry in entries {
-                let title = format!("{}, {}: {}", paper.name, entry.name(), entry.title);
-                let mut figure = Figure {
+                let mut figures = vec![Figure {
                     name: anchor(paper, entry),
-                    title,
+                    title: format!("{}, {}: {}", paper.name, entry.name(), entry.title),
                     text: self.paragraphs(entry),
                     pictures: Vec::new(),
                     table: Table::default(),
                     numbers: json!({}),
-                };
-                if let Some(study) = entry.study().filter(|study| !shown.contains(study)) {
-                    let found = &self.measured[study.name];
-                    figure.pictures.push(picture(study.name, entry.title, found)?);
-                    figure.table = table(found);
-                    let numbers = found
-                        .iter()
-                        .map(|each| json!({ "run": each.run.label(), "outcomes": each.outcomes }));
-                    figure.numbers = json!({ "study": study.name, "runs": numbers.collect::<Vec<_>>() });
-                    shown.push(study);
+                }];
+                for part in entry.parts() {
+                    if shown.contains(&part.name()) {
+                        continue;
+                    }
+                    shown.push(part.name());
+                    let (pictures, table, numbers) = self.part(entry, part)?;
+                    match figures.last_mut() {
+                        Some(first) if first.table.rows.is_empty() => {
+                            (first.pictures, first.table, first.numbers) = (pictures, table, numbers);
+                        }
+                        _ => figures.push(Figure {
+                            name: part.name().to_owned(),
+                            title: format!("{}, {}: {}", paper.name, entry.name(), part.name()),
+                            text: Vec::new(),
+                            pictures,
+                            table,
+                            numbers,
+                        }),
+                    }
                 }
-                figures.push(figure);
+                all.push(figures);
             }
         }
-        Ok(figures)
+        Ok(all)
+    }
+
+    /// Pictures, table and numbers of a part.
+    fn part(&self, entry: &Entry, part: Part) -> Result<(Vec<Picture>, Table, serde_json::Value)> {
+        match part {
+            Part::Study(study) => {
+                let found = &self.measured.studies[study.name];
+                let runs =
+                    found.iter().map(|each| json!({ "run": each.run.label(), "outcomes": each.outcomes }));
+                let numbers = json!({ "study": study.name, "runs": runs.collect::<Vec<_>>() });
+                Ok((vec![picture(study.name, entry.title, found)?], table(found), numbers))
+            }
+            Part::Sheet(sheet) => {
+                let all = &self.measured.sheets[sheet.name];
+                let pictures = sheet_picture(&sheet, entry.title, all)?.into_iter().collect();
+                let numbers = json!({ "sheet": sheet.name, "columns": sheet.columns, "seeds": all });
+                Ok((pictures, sheet_table(&sheet, all), numbers))
+            }
+        }
     }
 
     fn paragraphs(&self, entry: &Entry) -> Vec<String> {
@@ -172,6 +282,10 @@ impl Report<'_> {
             Status::Scaled { how, .. } => {
                 format!("Scaled down: {how}. {} seeds; ± is the standard deviation over them.", self.seeds)
             }
+            Status::Computed { how, sheet } if sheet.random => {
+                format!("Computed: {how}. {} seeds; ± is the standard deviation over them.", self.seeds)
+            }
+            Status::Computed { how, .. } => format!("Computed: {how}."),
             Status::Elsewhere { how, .. } => format!("Scaled down: {how}."),
         }];
         if !entry.published.is_empty() {
@@ -192,20 +306,21 @@ impl Report<'_> {
         let count = |state: &str| all.iter().filter(|entry| entry.state() == state).count();
         let states = [
             ("scaled down", "scaled down"),
+            ("computed", "computed"),
             ("not run", "not run"),
             ("explains, measures nothing", "that explain and measure nothing"),
         ]
         .map(|(state, words)| format!("{} {words}", count(state)));
-        format!("{} tables and figures: {}", all.len(), states.join(", "))
+        format!("{} entries: {}", all.len(), states.join(", "))
     }
 
     /// The document, whose pictures lie in the folder `pictures` beside it.
-    pub fn markdown(&self, figures: &[Figure], pictures: &str) -> String {
+    pub fn markdown(&self, figures: &[Vec<Figure>], pictures: &str) -> String {
         let mut text = format!(
             "# The papers' evaluations\n\n<!-- Made by {}; edit studies/src/papers instead. -->\n\n\
              `thc papers` lists every table and figure of the five papers that this project implements, with what the paper found, what this code \
              gives, and why the two differ. {}.\n\nNone is rerun in full: no GPU, no data set that needs a download and no network of the papers is at hand. \
-             “Scaled down” says what is smaller. What `thc papers` measures itself is training by many workers in one process, with real messages of \
+             “Scaled down” says what is smaller; “computed” is arithmetic or a simulation with the layers of the real models. What `thc papers` measures itself is training by many workers in one process, with real messages of \
              each scheme: {} seeds, ± is the standard deviation over them, and accuracy is that of guessing the next character of a text. \
              A scheme has the same parameters in all figures; THC's g and p are those that \
              the paper gives for each of its sections.\n\n```sh\n{}\n```\n",
@@ -232,35 +347,42 @@ impl Report<'_> {
                 );
             }
             for entry in entries {
-                let Some(figure) = figures.next() else { break };
+                let Some(figures) = figures.next() else { break };
                 if matches!(entry.status, Status::Drawing) {
                     continue;
                 }
+                let name = anchor(paper, entry);
                 let _ = writeln!(
                     text,
-                    "\n<a id=\"{}\"></a>\n\n### {} {}: {}",
-                    figure.name,
+                    "\n<a id=\"{name}\"></a>\n\n### {} {}: {}",
                     paper.name,
                     entry.name(),
                     entry.title
                 );
-                for paragraph in &figure.text {
-                    let _ = writeln!(text, "\n{paragraph}");
-                }
-                for picture in &figure.pictures {
-                    let _ = writeln!(text, "\n![{}]({pictures}/{}.svg)", entry.title, picture.name);
-                }
-                if !figure.table.rows.is_empty() {
-                    let row = |cells: &[String]| format!("| {} |", cells.join(" | "));
-                    let rule = vec!["-"; figure.table.header.len()].join("|");
-                    let _ = writeln!(text, "\n{}\n|{rule}|", row(&figure.table.header));
-                    figure.table.rows.iter().for_each(|cells| {
-                        let _ = writeln!(text, "{}", row(cells));
-                    });
+                for figure in figures {
+                    shown(&mut text, figure, entry.title, pictures);
                 }
             }
         }
         text
+    }
+}
+
+/// Text, pictures and table of a figure in Markdown.
+fn shown(text: &mut String, figure: &Figure, title: &str, pictures: &str) {
+    for paragraph in &figure.text {
+        let _ = writeln!(text, "\n{paragraph}");
+    }
+    for picture in &figure.pictures {
+        let _ = writeln!(text, "\n![{title}]({pictures}/{}.svg)", picture.name);
+    }
+    if !figure.table.rows.is_empty() {
+        let row = |cells: &[String]| format!("| {} |", cells.join(" | "));
+        let rule = vec!["-"; figure.table.header.len()].join("|");
+        let _ = writeln!(text, "\n{}\n|{rule}|", row(&figure.table.header));
+        figure.table.rows.iter().for_each(|cells| {
+            let _ = writeln!(text, "{}", row(cells));
+        });
     }
 }
 

@@ -1,26 +1,28 @@
-//! Measures the trainings of studies, with several seeds, on all cores, and keeps each in a file, so that a run that was ended goes on.
+//! Measures the trainings of studies and makes tables, with several seeds, on all cores or fewer, and keeps each in a
+//! file, so that a run that was ended goes on.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::thread::available_parallelism;
 use std::time::Instant;
 
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-use super::study::Study;
+use super::entry::Part;
+use super::sheet::{Line, Sheet};
 use super::training::{Outcome, Run, Scale};
 use crate::error::{Error, Result};
 use crate::figures::figure::write;
 use crate::figures::progress::Progress;
 
-/// A training as it is kept.
+/// A training or a table as it is kept.
 #[derive(Debug, Serialize, Deserialize)]
-struct Kept {
+struct Kept<T> {
     scale: Scale,
     run: String,
     seed: u64,
-    outcome: Outcome,
+    outcome: T,
 }
 
 /// The outcomes of a study: of each of its trainings, one for each seed.
@@ -30,78 +32,163 @@ pub struct Found {
     pub outcomes: Vec<Outcome>,
 }
 
-/// By the study's name.
-pub type Measured = BTreeMap<&'static str, Vec<Found>>;
+/// What was measured, by names of studies and of sheets.
+#[derive(Debug, Default, PartialEq)]
+pub struct Measured {
+    pub studies: BTreeMap<&'static str, Vec<Found>>,
+    /// One table for each seed; a single one of a sheet that is not random.
+    pub sheets: BTreeMap<&'static str, Vec<Vec<Line>>>,
+}
 
-/// Trains all that these studies want, with seeds 1 to `seeds`, but for what `folder` has already.
-pub fn measure(studies: &[Study], scale: &Scale, seeds: u64, folder: &Path, quiet: bool) -> Result<Measured> {
-    std::fs::create_dir_all(folder).map_err(|source| Error::File { path: folder.to_owned(), source })?;
-    let mut jobs = Vec::new();
-    for study in studies {
-        for (number, run) in (study.runs)().into_iter().enumerate() {
-            jobs.extend((1..=seeds).map(|seed| (study.name, number, run, seed)));
+/// How a run of `thc papers` measures.
+#[derive(Clone, Copy, Debug)]
+pub struct Manner {
+    /// Trainings of each kind.
+    pub seeds: u64,
+    /// Sheets as small as they can be.
+    pub quick: bool,
+    /// How much is done at the same time.
+    pub jobs: usize,
+    /// Nothing on standard error.
+    pub quiet: bool,
+}
+
+/// One piece of work.
+enum Job {
+    Training { study: &'static str, number: usize, run: Run, seed: u64 },
+    Sheet { sheet: Sheet, seed: u64 },
+}
+
+/// What came of it.
+enum Made {
+    Training(Outcome),
+    Sheet(Vec<Line>),
+}
+
+impl Job {
+    /// Replicas, or steps of all workers: what takes the longest is begun first, so that the last does not run alone.
+    fn weight(&self) -> u64 {
+        match self {
+            Self::Training { run, .. } => {
+                u64::from(run.workers) * u64::from(run.course.length + run.course.warm)
+            }
+            Self::Sheet { .. } => u64::MAX,
         }
     }
-    // Long ones first, so that the last do not run alone.
-    jobs.sort_by_key(|(name, number, run, seed)| (std::cmp::Reverse(run.workers), *name, *number, *seed));
-    let threads = available_parallelism().map_or(1, usize::from).div_ceil(jobs.len().max(1));
+
+    fn make(&self, scale: &Scale, folder: &Path, quick: bool, threads: usize) -> Result<Made> {
+        match self {
+            Self::Training { study, number, run, seed } => {
+                let path = folder.join(format!("{study}-{number}-{seed}.json"));
+                let identity = identity(run);
+                let make = || run.train(scale, *seed, threads);
+                Ok(Made::Training(kept_or_made(path, scale, identity, *seed, make)?))
+            }
+            Self::Sheet { sheet, seed } => {
+                let path = folder.join(format!("{}-{seed}.json", sheet.name));
+                let identity = format!("{}, {:?}, quick: {quick}, {}", sheet.name, sheet.columns, version());
+                let make = || (sheet.make)(scale, quick, *seed);
+                Ok(Made::Sheet(kept_or_made(path, scale, identity, *seed, make)?))
+            }
+        }
+    }
+}
+
+/// Does all that these parts want, with seeds from 1 on, but for what `folder` has already.
+pub fn measure(parts: &[Part], scale: &Scale, manner: &Manner, folder: &Path) -> Result<Measured> {
+    std::fs::create_dir_all(folder).map_err(|source| Error::File { path: folder.to_owned(), source })?;
+    let mut jobs = Vec::new();
+    for part in parts {
+        match part {
+            Part::Study(study) => {
+                for (number, run) in (study.runs)().into_iter().enumerate() {
+                    let study = study.name;
+                    jobs.extend((1..=manner.seeds).map(|seed| Job::Training { study, number, run, seed }));
+                }
+            }
+            Part::Sheet(sheet) => {
+                let seeds = if sheet.random { manner.seeds } else { 1 };
+                jobs.extend((1..=seeds).map(|seed| Job::Sheet { sheet: *sheet, seed }));
+            }
+        }
+    }
+    // Of a study and a number seeds stay in their order, which is that of the outcomes.
+    jobs.sort_by_key(|job| std::cmp::Reverse(job.weight()));
+    let threads = manner.jobs.div_ceil(jobs.len().max(1));
     let (began, done) = (Instant::now(), AtomicUsize::new(0));
     // Where there is no bar, a line in a while says how far it is.
-    let lines = !quiet && !std::io::IsTerminal::is_terminal(&std::io::stderr());
-    let outcomes = Progress::new(quiet).parallel("trainings", jobs.len(), |job| {
-        let (name, number, run, seed) = jobs[job];
-        let path = folder.join(format!("{name}-{number}-{seed}.json"));
-        let outcome = match kept(&path, scale, &run, seed) {
-            Some(outcome) => outcome,
-            None => {
-                let outcome = run.train(scale, seed, threads)?;
-                let kept = Kept { scale: scale.clone(), run: identity(&run), seed, outcome };
-                let text = serde_json::to_string_pretty(&kept).map_err(Error::Event)?;
-                write(path, &text)?;
-                // As a later run will read it, to the last bit.
-                serde_json::from_str::<Kept>(&text).map_err(Error::Event)?.outcome
+    let lines = !manner.quiet && !std::io::IsTerminal::is_terminal(&std::io::stderr());
+    let made =
+        Progress::new(manner.quiet).with_threads(manner.jobs).parallel("trainings", jobs.len(), |job| {
+            let made = jobs[job].make(scale, folder, manner.quick, threads)?;
+            let done = done.fetch_add(1, Ordering::Relaxed) + 1;
+            if lines && done.is_multiple_of(jobs.len().div_ceil(20)) {
+                let each = began.elapsed().as_secs_f64() / done as f64;
+                eprintln!(
+                    "{done} of {} trainings, at most {:.0} s more",
+                    jobs.len(),
+                    each * (jobs.len() - done) as f64
+                );
             }
-        };
-        let done = done.fetch_add(1, Ordering::Relaxed) + 1;
-        if lines && done.is_multiple_of(jobs.len().div_ceil(20)) {
-            let each = began.elapsed().as_secs_f64() / done as f64;
-            eprintln!(
-                "{done} of {} trainings, at most {:.0} s more",
-                jobs.len(),
-                each * (jobs.len() - done) as f64
-            );
+            Ok(made)
+        })?;
+    let mut measured = Measured::default();
+    for part in parts {
+        if let Part::Study(study) = part {
+            let found = (study.runs)().into_iter().map(|run| Found { run, outcomes: Vec::new() });
+            measured.studies.insert(study.name, found.collect());
         }
-        Ok(outcome)
-    })?;
-    let mut measured = Measured::new();
-    for study in studies {
-        let runs = (study.runs)();
-        let mut found: Vec<Found> = runs.into_iter().map(|run| Found { run, outcomes: Vec::new() }).collect();
-        for ((name, number, _, _), outcome) in jobs.iter().zip(&outcomes) {
-            if *name == study.name {
-                found[*number].outcomes.push(*outcome);
+    }
+    for (job, made) in jobs.iter().zip(made) {
+        match (job, made) {
+            (Job::Training { study, number, .. }, Made::Training(outcome)) => {
+                if let Some(found) = measured.studies.get_mut(study) {
+                    found[*number].outcomes.push(outcome);
+                }
             }
+            (Job::Sheet { sheet, .. }, Made::Sheet(lines)) => {
+                measured.sheets.entry(sheet.name).or_default().push(lines);
+            }
+            _ => {}
         }
-        measured.insert(study.name, found);
     }
     Ok(measured)
 }
 
-/// All that makes a training another one, but for its scale and seed.
-fn identity(run: &Run) -> String {
-    format!("{run:?}, version {}", env!("CARGO_PKG_VERSION"))
+fn version() -> String {
+    format!("version {}", env!("CARGO_PKG_VERSION"))
 }
 
-/// What a file has, if it is of this very training.
-fn kept(path: &PathBuf, scale: &Scale, run: &Run, seed: u64) -> Option<Outcome> {
-    let kept: Kept = serde_json::from_str(&std::fs::read_to_string(path).ok()?).ok()?;
-    (kept.scale == *scale && kept.run == identity(run) && kept.seed == seed).then_some(kept.outcome)
+/// All that makes a training another one, but for its scale and seed.
+fn identity(run: &Run) -> String {
+    format!("{run:?}, {}", version())
+}
+
+/// What a file has, if it is of this very training or table; otherwise it is made and kept.
+fn kept_or_made<T: Serialize + DeserializeOwned>(
+    path: PathBuf,
+    scale: &Scale,
+    run: String,
+    seed: u64,
+    make: impl FnOnce() -> Result<T>,
+) -> Result<T> {
+    let read = std::fs::read_to_string(&path).ok();
+    let kept = read.and_then(|text| serde_json::from_str::<Kept<T>>(&text).ok());
+    if let Some(kept) = kept.filter(|kept| kept.scale == *scale && kept.run == run && kept.seed == seed) {
+        return Ok(kept.outcome);
+    }
+    let kept = Kept { scale: scale.clone(), run, seed, outcome: make()? };
+    let text = serde_json::to_string_pretty(&kept).map_err(Error::Event)?;
+    write(path, &text)?;
+    // As a later run will read it, to the last bit.
+    Ok(serde_json::from_str::<Kept<T>>(&text).map_err(Error::Event)?.outcome)
 }
 
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
     use super::super::study::UNIFORM;
+    use super::super::thc_speed::TABLES;
     use super::*;
 
     #[test]
@@ -111,19 +198,23 @@ mod tests {
         std::fs::write(&text, "one two three four five six seven; ".repeat(80)).unwrap();
         let scale = Scale { text, steps: 2, batch: 2, hidden: 16, held_out: 40 };
         let out = folder.path().join("out");
-        let first = measure(&[UNIFORM], &scale, 2, &out, true).unwrap();
-        assert_eq!(first[UNIFORM.name].len(), 6);
-        assert!(first[UNIFORM.name].iter().all(|found| found.outcomes.len() == 2));
+        let manner = |seeds| Manner { seeds, quick: true, jobs: 2, quiet: true };
+        let parts = [Part::Study(UNIFORM), Part::Sheet(TABLES)];
+        let first = measure(&parts, &scale, &manner(2), &out).unwrap();
+        assert_eq!(first.studies[UNIFORM.name].len(), (UNIFORM.runs)().len());
+        assert!(first.studies[UNIFORM.name].iter().all(|found| found.outcomes.len() == 2));
+        assert_eq!(first.sheets[TABLES.name].len(), 1);
         // Another outcome in a file is taken as it is.
         let path = out.join(format!("{}-0-1.json", UNIFORM.name));
-        let mut kept: Kept = serde_json::from_str(&std::fs::read_to_string(&path).unwrap()).unwrap();
+        let mut kept: Kept<Outcome> = serde_json::from_str(&std::fs::read_to_string(&path).unwrap()).unwrap();
         kept.outcome.loss = 77.0;
         std::fs::write(&path, serde_json::to_string(&kept).unwrap()).unwrap();
-        let second = measure(&[UNIFORM], &scale, 2, &out, true).unwrap();
-        assert_eq!(second[UNIFORM.name][0].outcomes[0].loss, 77.0);
-        assert_eq!(second[UNIFORM.name][1..], first[UNIFORM.name][1..]);
+        let second = measure(&parts, &scale, &Manner { jobs: 1, ..manner(2) }, &out).unwrap();
+        assert_eq!(second.studies[UNIFORM.name][0].outcomes[0].loss, 77.0);
+        assert_eq!(second.studies[UNIFORM.name][1..], first.studies[UNIFORM.name][1..]);
+        assert_eq!(second.sheets, first.sheets);
         let other = Scale { steps: 3, ..scale };
-        let third = measure(&[UNIFORM], &other, 1, &out, true).unwrap();
-        assert!(third[UNIFORM.name][0].outcomes[0].loss < 77.0);
+        let third = measure(&parts[..1], &other, &manner(1), &out).unwrap();
+        assert!(third.studies[UNIFORM.name][0].outcomes[0].loss < 77.0);
     }
 }

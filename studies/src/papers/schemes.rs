@@ -1,7 +1,8 @@
 //! The schemes with their parameters, which are the same in all figures.
 
 use thc_baselines::{
-    Dgc, OneBit, Qsgd, Scheme, SignSgd, TernGrad, Tfp, Thc, TopK, TwoBit, Uncompressed, UniformThc,
+    Dgc, OneBit, PowerSgd, Qsgd, Scheme, SignSgd, TernGrad, Tfp, Thc, TopK, TwoBit, Uncompressed, UniformThc,
+    tfp::Format,
 };
 
 use super::feedback::WithFeedback;
@@ -12,12 +13,12 @@ use crate::error::Result;
 pub enum Named {
     /// Exact means of 32-bit floats.
     Exact,
-    /// THC with bit budget 4, by granularity and 1/p.
-    Thc { granularity: u16, inverse: u16 },
+    /// THC by bit budget, granularity and 1/p.
+    Thc { bits: u8, granularity: u16, inverse: u16 },
     /// Uniform THC of 4 bits, with the rotation and with error feedback or without.
     Uniform { rotated: bool, feedback: bool },
-    /// TopK by the inverse of the share that is sent.
-    TopK { inverse: u16 },
+    /// TopK by the inverse of the share that is sent up, and down.
+    TopK { inverse: u16, down: u16 },
     /// DGC of 10 %, momentum 0.9.
     Dgc,
     /// TernGrad.
@@ -32,23 +33,42 @@ pub enum Named {
     TwoBit { thousandths: u32 },
     /// TFP of so many bits.
     Tfp { bits: u32 },
+    /// TFP of so many bits, always rounded at random, so that no width needs error feedback, as AQGB sends it.
+    Truncated { bits: u32 },
+    /// PowerSGD of a rank.
+    PowerSgd { rank: u8 },
 }
 
 impl Named {
     /// THC with the parameters of the paper's testbed (section 8): g = 30, p = 1/32.
-    pub const THC: Self = Self::Thc { granularity: 30, inverse: 32 };
+    pub const THC: Self = Self::Thc { bits: 4, granularity: 30, inverse: 32 };
+
+    /// The same for a tensor that may be too short for it: a matrix has no rank above its sides.
+    pub fn of_length(self, length: usize) -> Self {
+        match self {
+            Self::PowerSgd { rank } => {
+                let rows = (length as f64).sqrt().ceil().max(1.0) as usize;
+                Self::PowerSgd { rank: rank.min(rows.min(length.div_ceil(rows)) as u8).max(1) }
+            }
+            other => other,
+        }
+    }
 
     /// As figures write it.
     pub fn label(self) -> String {
         match self {
             Self::Exact => "no compression".to_owned(),
-            Self::Thc { granularity, inverse } => format!("THC, g = {granularity}, p = 1/{inverse}"),
+            Self::Thc { bits: 4, granularity, inverse } => format!("THC, g = {granularity}, p = 1/{inverse}"),
+            Self::Thc { bits, granularity, inverse } => {
+                format!("THC, {bits} bits, g = {granularity}, p = 1/{inverse}")
+            }
             Self::Uniform { rotated, feedback } => {
                 let [rotation, feedback] = [(rotated, "rotation"), (feedback, "feedback")]
                     .map(|(has, what)| format!("{} {what}", if has { "with" } else { "without" }));
                 format!("uniform THC {rotation}, {feedback}")
             }
-            Self::TopK { inverse } => format!("TopK 1/{inverse}"),
+            Self::TopK { inverse, down } if inverse == down => format!("TopK 1/{inverse}"),
+            Self::TopK { inverse, down } => format!("TopK 1/{inverse} up and 1/{down} down"),
             Self::Dgc => "DGC 10 %".to_owned(),
             Self::TernGrad => "TernGrad".to_owned(),
             Self::Qsgd { up, down } => format!("QSGD, {up} and {down} bits"),
@@ -56,6 +76,8 @@ impl Named {
             Self::OneBit => "1-bit SGD".to_owned(),
             Self::TwoBit { thousandths } => format!("2-bit, threshold {}", f64::from(thousandths) / 1000.0),
             Self::Tfp { bits } => format!("TFP, {bits} bits"),
+            Self::Truncated { bits } => format!("TFP at random, {bits} bits"),
+            Self::PowerSgd { rank } => format!("PowerSGD, rank {rank}"),
         }
     }
 
@@ -64,14 +86,16 @@ impl Named {
         let levels = |bits: u32| (1 << (bits - 1)) - 1;
         Ok(match self {
             Self::Exact => Box::new(Uncompressed),
-            Self::Thc { granularity, inverse } => {
-                Box::new(Thc::new(4, granularity, 1.0 / f64::from(inverse))?)
+            Self::Thc { bits, granularity, inverse } => {
+                Box::new(Thc::new(bits, granularity, 1.0 / f64::from(inverse))?)
             }
             Self::Uniform { rotated, feedback: false } => Box::new(UniformThc { bits: 4, rotated }),
             Self::Uniform { rotated, feedback: true } => {
                 Box::new(WithFeedback(UniformThc { bits: 4, rotated }))
             }
-            Self::TopK { inverse } => Box::new(TopK { ratio: 1.0 / f64::from(inverse) }),
+            Self::TopK { inverse, down } => {
+                Box::new(TopK { ratio: 1.0 / f64::from(inverse), down: 1.0 / f64::from(down) })
+            }
             Self::Dgc => Box::new(Dgc { ratio: 0.1, momentum: 0.9 }),
             Self::TernGrad => Box::new(TernGrad { layer: None, clip: Some(2.5) }),
             Self::Qsgd { up, down } => {
@@ -81,6 +105,15 @@ impl Named {
             Self::OneBit => Box::new(OneBit { column: None }),
             Self::TwoBit { thousandths } => Box::new(TwoBit { threshold: thousandths as f32 / 1000.0 }),
             Self::Tfp { bits } => Box::new(Tfp::narrow(bits)),
+            Self::Truncated { bits } => {
+                let format = match bits {
+                    0..=8 => Format::F8,
+                    9..=16 => Format::F16,
+                    _ => Format::F32,
+                };
+                Box::new(Tfp { format, random: true, ..Tfp::narrow(bits) })
+            }
+            Self::PowerSgd { rank } => Box::new(PowerSgd { rank: rank.into() }),
         })
     }
 }

@@ -1,7 +1,9 @@
 //! What `thc papers` measures: lists of trainings, each for one or more entries.
 
+use super::choice::{Family, Policy};
+use super::learner::Optimizer;
 use super::schemes::Named;
-use super::training::{Cut, Faults, Run};
+use super::training::{Course, Cut, Faults, Run};
 
 /// A list of trainings.
 #[derive(Clone, Copy, Debug)]
@@ -35,14 +37,52 @@ pub const COMMUNICATION: Study = Study { name: "slimgc-communication", runs: com
 /// AQGB, Figs. 2 and 11, Table 2: bits of a fixed quantization, without error feedback.
 pub const BITS: Study = Study { name: "aqgb-bits", runs: bits };
 
+/// THC, Fig. 5 with SGD in place of Adam: whether Adam makes up for large errors.
+pub const OPTIMIZER: Study =
+    Study { name: "thc-optimizer", runs: || SCHEMES.map(|scheme| by_sgd(4, scheme)).to_vec() };
+/// THC, Fig. 10 as in the paper from a trained model: whether that makes differences small.
+pub const TUNING: Study = Study { name: "thc-tuning", runs: tuning };
+/// THC, Fig. 11 with SGD, and for ten times as long: whether replicas drift apart with time, and whether Adam hides it.
+pub const DRIFT: Study = Study { name: "thc-drift", runs: drift };
+/// THC, section 8.4: 64 workers for twice as many steps.
+pub const SIXTY_FOUR: Study = Study { name: "thc-sixty-four", runs: sixty_four };
+/// L-GreCo, Tables 2 to 4: parameters for each tensor.
+pub const CHOICES: Study = Study { name: "lgreco-choices", runs: choices };
+/// AQGB, Fig. 11 and Table 2: as many rounds as each scheme has in 200 s, and as many for all.
+pub const ADAPTED: Study = Study { name: "aqgb-adapted", runs: adapted };
+/// AQGB, Fig. 2 with SGD in place of Adam.
+pub const BITS_SGD: Study = Study { name: "aqgb-bits-sgd", runs: bits_sgd };
+/// All four together, and each alone.
+pub const TOGETHER: Study = Study { name: "together-all", runs: together };
+/// Outer steps of DiLoCo.
+pub const OUTER: Study = Study { name: "together-outer", runs: outer };
+
 /// Every study.
 #[cfg(test)]
-pub const ALL: [Study; 8] = [TESTBED, WORKERS, FAULTS, UNIFORM, THRESHOLD, TWO_BIT, COMMUNICATION, BITS];
+pub const ALL: [Study; 17] = [
+    TESTBED,
+    WORKERS,
+    FAULTS,
+    UNIFORM,
+    THRESHOLD,
+    TWO_BIT,
+    COMMUNICATION,
+    BITS,
+    OPTIMIZER,
+    TUNING,
+    DRIFT,
+    SIXTY_FOUR,
+    CHOICES,
+    ADAPTED,
+    BITS_SGD,
+    TOGETHER,
+    OUTER,
+];
 
 const SCHEMES: [Named; 6] = [
     Named::Exact,
     Named::THC,
-    Named::TopK { inverse: 10 },
+    Named::TopK { inverse: 10, down: 10 },
     Named::Dgc,
     Named::TernGrad,
     Named::Qsgd { up: 4, down: 8 },
@@ -50,6 +90,12 @@ const SCHEMES: [Named; 6] = [
 
 /// Bytes from which SlimGC's rule compresses in its Fig. 11, where it reaches the accuracy of exact means.
 const THRESHOLD_BYTES: usize = 15_000;
+/// Bytes below which biases and normalizations are: exact with all policies of L-GreCo, as is usual.
+const THRESHOLD_SMALL: usize = 1500;
+/// Rounds in 200 s without quantization, with 4 bits and with AQGB, for every 100 (Fig. 10 as `thc simulate row` has it, 38, 122 and 117).
+const AQGB_ROUNDS: [u32; 3] = [38, 122, 117];
+/// Percent of steps for whose refinement there is time at 2.5 Gb/s, by the bits that THC in two stages sends beside THC's in `thc simulate row`.
+const REFINED: u32 = 80;
 /// Thousandths of the 2-bit threshold where it is not varied: the best of those of Fig. 10 here. The paper's is 0.5, for MXNet's sums of gradients.
 const USUAL: u32 = 30;
 
@@ -57,20 +103,122 @@ fn plain(workers: u8, schemes: &[Named]) -> Vec<Run> {
     schemes.iter().map(|scheme| Run::plain(workers, *scheme)).collect()
 }
 
+fn by_sgd(workers: u8, scheme: Named) -> Run {
+    let course = Course { optimizer: Optimizer::Momentum, ..Course::default() };
+    Run { course, ..Run::plain(workers, scheme) }
+}
+
+/// THC as the paper scales it, and TopK with as many bits: a value of 32 bits and a position of 16 for each coordinate that it sends, up 4 bits a
+/// coordinate in the mean, and down as many as sums of g = 36 take.
+fn scaled(workers: u8) -> [Named; 3] {
+    let down = if workers <= 7 { 6 } else { 3 };
+    [Named::Exact, Named::Thc { bits: 4, granularity: 36, inverse: 32 }, Named::TopK { inverse: 12, down }]
+}
+
 fn workers() -> Vec<Run> {
     let of = |workers: u8| {
-        // TopK sends a value of 32 bits and a position of 16 for each coordinate that it sends.
         let down = if workers <= 7 { 8 } else { 16 };
-        let thc = Named::Thc { granularity: 36, inverse: 32 };
-        let others =
-            [Named::TopK { inverse: 12 }, Named::Qsgd { up: 4, down }, Named::TernGrad, Named::SignSgd];
-        plain(workers, &[&[Named::Exact, thc], &others[..]].concat())
+        let others = [Named::Qsgd { up: 4, down }, Named::TernGrad, Named::SignSgd];
+        plain(workers, &[&scaled(workers)[..], &others[..]].concat())
     };
     [4, 8, 16, 32, 64].into_iter().flat_map(of).collect()
 }
 
+fn tuning() -> Vec<Run> {
+    let course = Course { warm: 400, ..Course::default() };
+    let of = |workers: u8| scaled(workers).map(|scheme| Run { course, ..Run::plain(workers, scheme) });
+    [4, 16].into_iter().flat_map(of).collect()
+}
+
+fn sixty_four() -> Vec<Run> {
+    let thc = Named::Thc { bits: 4, granularity: 36, inverse: 32 };
+    let course = Course { length: 200, ..Course::default() };
+    [Named::Exact, thc].map(|scheme| Run { course, ..Run::plain(64, scheme) }).to_vec()
+}
+
+fn drift() -> Vec<Run> {
+    let thc = Named::Thc { bits: 4, granularity: 20, inverse: 512 };
+    let run = |scheme, lost, synchronized, optimizer, length| Run {
+        cut: Cut::Packets,
+        faults: Faults { lost, synchronized, stragglers: 0 },
+        course: Course { optimizer, length, ..Course::default() },
+        ..Run::plain(10, scheme)
+    };
+    let mut runs = Vec::new();
+    for (optimizer, length) in
+        [(Optimizer::Momentum, 100), (Optimizer::Momentum, 1000), (Optimizer::Adam, 1000)]
+    {
+        runs.extend([
+            run(Named::Exact, 0.0, false, optimizer, length),
+            run(thc, 0.01, false, optimizer, length),
+            run(thc, 0.01, true, optimizer, length),
+        ]);
+    }
+    runs
+}
+
+fn choices() -> Vec<Run> {
+    let mut runs = vec![Run::plain(4, Named::Exact)];
+    for family in [Family::Qsgd, Family::TopK, Family::PowerSgd] {
+        for policy in [Policy::Uniform, Policy::LGreco, Policy::KMeans] {
+            let cut = Cut::Chosen { family, policy, exact_below: THRESHOLD_SMALL };
+            runs.push(Run { cut, ..Run::plain(4, family.usual()) });
+        }
+    }
+    runs.push(Run::plain(4, Family::TopK.usual()));
+    runs
+}
+
+fn adapted() -> Vec<Run> {
+    let run = |scheme, cut, length| Run {
+        cut,
+        course: Course { length, ..Course::default() },
+        ..Run::plain(8, scheme)
+    };
+    let qsgd = Named::Qsgd { up: 4, down: 4 };
+    let truncated = Named::Truncated { bits: 4 };
+    let mut runs = Vec::new();
+    for lengths in [[100; 3], AQGB_ROUNDS] {
+        runs.push(run(Named::Exact, Cut::Whole, lengths[0]));
+        runs.push(run(qsgd, Cut::Whole, lengths[1]));
+        runs.push(run(truncated, Cut::Blocks, lengths[2]));
+    }
+    runs
+}
+
+fn bits_sgd() -> Vec<Run> {
+    let qsgd = |bits| Named::Qsgd { up: bits, down: bits };
+    [Named::Exact, qsgd(2), qsgd(4), qsgd(8), Named::Tfp { bits: 4 }].map(|scheme| by_sgd(4, scheme)).to_vec()
+}
+
+fn together() -> Vec<Run> {
+    let run = |scheme, cut, refined| Run {
+        cut,
+        course: Course { refined, ..Course::default() },
+        ..Run::plain(4, scheme)
+    };
+    let chosen = |exact_below| Cut::Chosen { family: Family::Thc, policy: Policy::LGreco, exact_below };
+    vec![
+        run(Named::Exact, Cut::Whole, 0),
+        run(Named::THC, Cut::Whole, 0),
+        run(Named::THC, chosen(0), 0),
+        run(Named::THC, Cut::Tensors { exact_below: THRESHOLD_SMALL }, 0),
+        run(Named::THC, Cut::Whole, REFINED),
+        run(Named::THC, chosen(THRESHOLD_SMALL), REFINED),
+    ]
+}
+
+fn outer() -> Vec<Run> {
+    let run = |scheme, every| Run {
+        course: Course { every, length: 200, ..Course::default() },
+        ..Run::plain(4, scheme)
+    };
+    let top_k = Named::TopK { inverse: 32, down: 32 };
+    vec![run(Named::Exact, 1), run(Named::Exact, 10), run(Named::THC, 10), run(top_k, 10)]
+}
+
 fn faults() -> Vec<Run> {
-    let thc = Named::Thc { granularity: 20, inverse: 512 };
+    let thc = Named::Thc { bits: 4, granularity: 20, inverse: 512 };
     let run = |scheme, lost, synchronized, stragglers| Run {
         cut: Cut::Packets,
         faults: Faults { lost, synchronized, stragglers },

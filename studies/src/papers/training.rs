@@ -1,20 +1,22 @@
 //! Training by many workers in one process: every worker has gradients of its own, a scheme's real messages go to a real server's side, and
 //! what comes back moves the model, as the simulations of THC's section 8.4.
 
-use std::ops::Range;
 use std::path::PathBuf;
 
 use rand::seq::SliceRandom;
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use serde::{Deserialize, Serialize};
-use thc_baselines::{Message, Participant, ServerSide, Uncompressed, WorkerSide};
 use thc_codec::partition::MIN_PARTITION;
 use thc_codec::signs::mix;
-use thc_demo::demo::model::{Gradient, Model, Shape};
+use thc_demo::demo::model::{Model, Shape};
 use thc_demo::demo::text::Text;
 
+use super::choice::{Family, Policy};
+use super::learner::{Learner, Optimizer, Outer};
+use super::link::Delivered;
 use super::schemes::Named;
+use super::tensor::{Sent, Tensor, Weather};
 use crate::error::Result;
 
 /// The size of all trainings of a run of `thc papers`.
@@ -32,9 +34,7 @@ pub struct Scale {
     pub held_out: usize,
 }
 
-/// The first step size of Adam; it falls linearly to a tenth, as the demo's.
-const RATE: f64 = 0.002;
-/// Epochs of a training, after each of which replicas are made equal where they are.
+/// Epochs of a training, after each of which replicas are made equal where they are, and choices are made again.
 const EPOCHS: u32 = 5;
 
 /// How a gradient is cut into tensors for a scheme.
@@ -44,8 +44,12 @@ pub enum Cut {
     Whole,
     /// The tensors of the model, of which those of fewer bytes are averaged exactly (SlimGC's threshold).
     Tensors { exact_below: usize },
+    /// The same with parameters of their own, chosen after the first epoch and after every other one.
+    Chosen { family: Family, policy: Policy, exact_below: usize },
     /// Tensors of 1024 coordinates, each of which is one packet, so that packets can be lost.
     Packets,
+    /// Blocks as those of ResNet-50 in AQGB's Table 1, each with the bits for which AQGB finds time in its simulator.
+    Blocks,
 }
 
 /// What goes wrong in every step.
@@ -59,6 +63,20 @@ pub struct Faults {
     pub stragglers: u8,
 }
 
+/// How long and by what it is trained.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Course {
+    pub optimizer: Optimizer,
+    /// Steps, in percent of the scale's.
+    pub length: u32,
+    /// Exact steps before them, which are not counted, in percent of the scale's.
+    pub warm: u32,
+    /// Of so many steps one averages, and what it averages is how far each worker has gone by itself: DiLoCo. 1: every step does.
+    pub every: u32,
+    /// The share of steps after which what compression lost goes once more, in percent.
+    pub refined: u32,
+}
+
 /// One training.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Run {
@@ -66,6 +84,7 @@ pub struct Run {
     pub scheme: Named,
     pub cut: Cut,
     pub faults: Faults,
+    pub course: Course,
 }
 
 /// What came of it.
@@ -77,26 +96,50 @@ pub struct Outcome {
     pub accuracy: f64,
     /// The same of 1024 places of the training text.
     pub training_accuracy: f64,
-    /// Bits per coordinate from a worker to the server.
+    /// Bits per coordinate and step from a worker to the server.
     pub bits_up: f64,
-    /// Bits per coordinate from the server to a worker.
+    /// Bits per coordinate and step from the server to a worker.
     pub bits_down: f64,
+}
+
+impl Default for Course {
+    fn default() -> Self {
+        Self { optimizer: Optimizer::Adam, length: 100, warm: 0, every: 1, refined: 0 }
+    }
+}
+
+/// Steps that are so many percent of others, at least one unless there shall be none.
+fn percent(steps: u32, percent: u32) -> u32 {
+    (u64::from(steps) * u64::from(percent)).div_ceil(100) as u32
 }
 
 impl Run {
     /// All workers, one tensor, no faults.
-    pub const fn plain(workers: u8, scheme: Named) -> Self {
-        let faults = Faults { lost: 0.0, synchronized: false, stragglers: 0 };
-        Self { workers, scheme, cut: Cut::Whole, faults }
+    pub fn plain(workers: u8, scheme: Named) -> Self {
+        Self { workers, scheme, cut: Cut::Whole, faults: Faults::default(), course: Course::default() }
     }
 
     /// As tables write it.
     pub fn label(&self) -> String {
-        let mut label = format!("{}, {} workers", self.scheme.label(), self.workers);
+        let scheme = match self.cut {
+            Cut::Chosen { family: Family::Qsgd, .. } => "QSGD".to_owned(),
+            Cut::Chosen { family: Family::TopK, .. } => "TopK".to_owned(),
+            Cut::Chosen { family: Family::PowerSgd, .. } => "PowerSGD".to_owned(),
+            Cut::Chosen { family: Family::Thc, .. } => "THC".to_owned(),
+            Cut::Blocks => "TFP at random, bits by AQGB".to_owned(),
+            _ => self.scheme.label(),
+        };
+        let mut label = format!("{scheme}, {} workers", self.workers);
         match self.cut {
-            Cut::Whole | Cut::Packets => {}
+            Cut::Whole | Cut::Packets | Cut::Blocks => {}
             Cut::Tensors { exact_below: 0 } => label.push_str(", by tensor"),
             Cut::Tensors { exact_below } => label.push_str(&format!(", exact below {exact_below} B")),
+            Cut::Chosen { policy, exact_below, .. } => {
+                label.push_str(&format!(", {}", policy.label()));
+                if exact_below > 0 {
+                    label.push_str(&format!(", exact below {exact_below} B"));
+                }
+            }
         }
         let Faults { lost, synchronized, stragglers } = self.faults;
         if lost > 0.0 {
@@ -106,6 +149,22 @@ impl Run {
         if stragglers > 0 {
             label.push_str(&format!(", {stragglers} stragglers"));
         }
+        let Course { optimizer, length, warm, every, refined } = self.course;
+        if optimizer == Optimizer::Momentum {
+            label.push_str(", SGD");
+        }
+        if warm > 0 {
+            label.push_str(", from a trained model");
+        }
+        if every > 1 {
+            label.push_str(&format!(", outer step of {every}"));
+        }
+        if refined > 0 {
+            label.push_str(&format!(", {refined} % of steps refined"));
+        }
+        if length != 100 {
+            label.push_str(&format!(", {length} % of the steps"));
+        }
         label
     }
 
@@ -113,67 +172,95 @@ impl Run {
     pub fn train(&self, scale: &Scale, seed: u64, threads: usize) -> Result<Outcome> {
         let text = Text::read(&scale.text)?;
         let shape = Shape::demo(text.vocabulary, scale.hidden);
-        // Replicas differ only where packets get lost on their way down.
-        let replicas = if self.faults.lost > 0.0 { self.workers } else { 1 };
-        let mut models: Vec<Model> = (0..replicas).map(|_| Model::new(shape, seed, RATE)).collect();
-        let mut tensors = self.tensors(&models[0], seed)?;
-        let context = models[0].context();
-        let mut chance = ChaCha8Rng::seed_from_u64(mix(seed));
-        let (mut up, mut down) = (0, 0);
-        for step in 0..scale.steps {
+        let Course { optimizer, length, warm, every, .. } = self.course;
+        // Replicas differ where packets get lost on their way down, and where each goes by itself for a while.
+        let replicas = if self.faults.lost > 0.0 || every > 1 { self.workers } else { 1 };
+        let mut learners: Vec<Learner> =
+            (0..replicas).map(|_| Learner::new(shape, seed, optimizer)).collect();
+        let context = learners[0].model.context();
+        let gradients = |learners: &[Learner], step: u32| {
             let gradient = |worker: u8| {
                 let batch = text.batch(seed, step, worker, scale.batch, context);
-                models[usize::from(worker.min(replicas - 1))].gradient(&batch).coordinates
+                learners[usize::from(worker.min(replicas - 1))].model.gradient(&batch).coordinates
             };
-            let gradients = parallel(self.workers, threads, gradient);
-            let late = self.late(&mut chance);
-            let mut means = vec![vec![0.0; models[0].coordinates()]; models.len()];
-            for tensor in &mut tensors {
-                let (sent, received) =
-                    tensor.average(&gradients, &late, self.faults.lost, &mut chance, &mut means)?;
-                up += sent;
-                down += received;
+            parallel(self.workers, threads, gradient)
+        };
+        let (before, steps) = (percent(scale.steps, warm), percent(scale.steps, length));
+        for step in 0..before {
+            let mean = exact_mean(&gradients(&learners, step));
+            for learner in &mut learners {
+                learner.step(mean.clone(), f64::from(step) / f64::from(before), false);
             }
-            for (model, coordinates) in models.iter_mut().zip(means) {
-                model.set_learning_rate(RATE * (1.0 - 0.9 * f64::from(step) / f64::from(scale.steps)));
-                model.update(&Gradient { loss: 0.0, coordinates });
+        }
+        let mut way = Way::new(self, &learners[0].model, seed)?;
+        let mut outer = Outer::new(learners[0].model.coordinates());
+        let mut start = learners[0].model.parameters().to_vec();
+        for step in 0..steps {
+            let gradients = gradients(&learners, before + step);
+            let part = f64::from(step) / f64::from(steps);
+            if every > 1 {
+                for (learner, gradient) in learners.iter_mut().zip(gradients) {
+                    learner.step(gradient, part, warm > 0);
+                }
+                if (step + 1).is_multiple_of(every) || step + 1 == steps {
+                    let moved = |learner: &Learner| {
+                        start.iter().zip(learner.model.parameters()).map(|(from, to)| from - to).collect()
+                    };
+                    let moved: Vec<Vec<f32>> = learners.iter().map(moved).collect();
+                    let means = way.average(self, &moved, 1, step, steps)?;
+                    outer.step(&mut start, &means[0]);
+                    for learner in &mut learners {
+                        learner.model.parameters_mut().copy_from_slice(&start);
+                    }
+                }
+                continue;
             }
-            if self.faults.synchronized && (step + 1).is_multiple_of(scale.steps.div_ceil(EPOCHS)) {
-                let (first, others) = models.split_at_mut(1);
-                others.iter_mut().for_each(|other| other.take(&first[0]));
+            let means = way.average(self, &gradients, learners.len(), step, steps)?;
+            for (learner, mean) in learners.iter_mut().zip(means) {
+                learner.step(mean, part, warm > 0);
+            }
+            if self.faults.synchronized && (step + 1).is_multiple_of(steps.div_ceil(EPOCHS)) {
+                let (first, others) = learners.split_at_mut(1);
+                others.iter_mut().for_each(|other| other.model.take(&first[0].model));
             }
         }
         let held_out = text.held_out(scale.held_out, context);
         let known = text.batch(seed, u32::MAX, 0, 1024.min(scale.held_out), context);
         let mean = |measure: &dyn Fn(&Model) -> f32| {
-            models.iter().map(|model| f64::from(measure(model))).sum::<f64>() / models.len() as f64
+            learners.iter().map(|learner| f64::from(measure(&learner.model))).sum::<f64>()
+                / learners.len() as f64
         };
-        let coordinates = (models[0].coordinates() * scale.steps as usize) as f64;
+        let coordinates = (learners[0].model.coordinates() * steps as usize) as f64;
         Ok(Outcome {
             loss: mean(&|model| model.loss(&held_out)),
             accuracy: mean(&|model| model.accuracy(&held_out)),
             training_accuracy: mean(&|model| model.accuracy(&known)),
-            bits_up: up as f64 / (coordinates * f64::from(self.workers)),
-            bits_down: down as f64 / coordinates,
+            bits_up: way.sent.up as f64 / (coordinates * f64::from(self.workers)),
+            bits_down: way.sent.down as f64 / coordinates,
         })
     }
 
     fn tensors(&self, model: &Model, seed: u64) -> Result<Vec<Tensor>> {
+        let all = model.coordinates();
         let lengths = match self.cut {
-            Cut::Whole => vec![model.coordinates()],
-            Cut::Tensors { .. } => model.tensors(),
+            Cut::Whole => vec![all],
+            Cut::Tensors { .. } | Cut::Chosen { .. } => model.tensors(),
             Cut::Packets => {
-                let all = model.coordinates();
                 (0..all).step_by(MIN_PARTITION).map(|start| MIN_PARTITION.min(all - start)).collect()
             }
+            Cut::Blocks => Delivered::blocks(all),
         };
-        let least = if let Cut::Tensors { exact_below } = self.cut { exact_below } else { 0 };
+        let (least, usual) = match self.cut {
+            Cut::Tensors { exact_below } => (exact_below, self.scheme),
+            Cut::Chosen { family, exact_below, .. } => (exact_below, family.usual()),
+            _ => (0, self.scheme),
+        };
         let mut start = 0;
         let mut tensors = Vec::new();
         for (number, length) in lengths.into_iter().enumerate() {
             let seed = mix(seed.wrapping_add(number as u64));
-            let exact = 4 * length < least;
-            tensors.push(Tensor::new(self, start..start + length, exact, seed)?);
+            let scheme = if 4 * length < least { Named::Exact } else { usual.of_length(length) };
+            tensors.push(Tensor::new(start..start + length, scheme, self.workers, seed)?);
             start += length;
         }
         Ok(tensors)
@@ -186,6 +273,15 @@ impl Run {
         late.shuffle(chance);
         late
     }
+}
+
+fn exact_mean(gradients: &[Vec<f32>]) -> Vec<f32> {
+    let mut mean = vec![0.0; gradients[0].len()];
+    for gradient in gradients {
+        mean.iter_mut().zip(gradient).for_each(|(sum, x)| *sum += x);
+    }
+    mean.iter_mut().for_each(|sum| *sum /= gradients.len() as f32);
+    mean
 }
 
 /// What `work` gives for 0 to `count` − 1, in their order.
@@ -201,68 +297,80 @@ fn parallel<T: Send>(count: u8, threads: usize, work: impl Fn(u8) -> T + Sync) -
     })
 }
 
-/// A piece of the gradient with the sides of its scheme.
-struct Tensor {
-    range: Range<usize>,
-    workers: Vec<Box<dyn WorkerSide>>,
-    server: Box<dyn ServerSide>,
+/// All pieces of the gradient on their way, step after step.
+struct Way {
+    tensors: Vec<Tensor>,
+    chance: ChaCha8Rng,
+    seed: u64,
+    sent: Sent,
+    /// The sum of the exact means since choices were made.
+    seen: Vec<f32>,
+    /// What AQGB has time for.
+    delivered: Option<Delivered>,
 }
 
-impl Tensor {
-    fn new(run: &Run, range: Range<usize>, exact: bool, seed: u64) -> Result<Self> {
-        let scheme = if exact { Box::new(Uncompressed) } else { run.scheme.scheme()? };
-        let (length, count) = (range.len(), u32::from(run.workers));
-        let workers =
-            (0..count).map(|worker| scheme.worker(Participant::worker(length, count, worker, seed)));
+impl Way {
+    fn new(run: &Run, model: &Model, seed: u64) -> Result<Self> {
         Ok(Self {
-            workers: workers.collect::<std::result::Result<_, _>>()?,
-            server: scheme.server(Participant::server(length, count, seed))?,
-            range,
+            tensors: run.tensors(model, seed)?,
+            chance: ChaCha8Rng::seed_from_u64(mix(seed)),
+            seed,
+            sent: Sent::default(),
+            seen: vec![0.0; model.coordinates()],
+            delivered: (run.cut == Cut::Blocks).then(|| Delivered::of_aqgb(run.workers.into(), seed)),
         })
     }
 
-    /// Puts the mean of those who are in time into each replica's gradient, unless its packet gets lost. Returns bits up, of all workers, and
-    /// down, to one. What agrees on norms and ranges is not lost: it is repeated until it comes.
+    /// The means of a step, one for each replica.
     fn average(
         &mut self,
+        run: &Run,
         gradients: &[Vec<f32>],
-        late: &[bool],
-        lost: f64,
-        chance: &mut ChaCha8Rng,
-        means: &mut [Vec<f32>],
-    ) -> Result<(u64, u64)> {
-        let mine = |gradient: &'_ Vec<f32>| gradient[self.range.clone()].to_vec();
-        let gradients: Vec<Vec<f32>> = gradients.iter().map(mine).collect();
-        let mut announced = Vec::new();
-        for (worker, gradient) in self.workers.iter_mut().zip(&gradients) {
-            announced.push(worker.announce(gradient)?);
-        }
-        let agreed = self.server.agree(&announced)?;
-        let (mut up, mut arrived) = (announced.iter().map(Message::bits).sum::<u64>(), Vec::new());
-        for ((worker, gradient), late) in self.workers.iter_mut().zip(&gradients).zip(late) {
-            let message = worker.compress(gradient, &agreed)?;
-            up += message.bits();
-            let arrives = lost <= 0.0 || chance.random::<f64>() >= lost;
-            if arrives && !late {
-                arrived.push(message);
+        replicas: usize,
+        step: u32,
+        steps: u32,
+    ) -> Result<Vec<Vec<f32>>> {
+        if let Some(delivered) = &self.delivered {
+            for (number, tensor) in self.tensors.iter_mut().enumerate() {
+                tensor.change(Named::Truncated { bits: delivered.bits(step, number) })?;
             }
         }
-        let mut down = agreed.bits();
-        if !arrived.is_empty() {
-            let result = self.server.aggregate(&arrived)?;
-            let count = arrived.len() as u32;
-            let mean = self.workers[0].decompress(&result, count)?;
-            for worker in &mut self.workers {
-                worker.learn(&result, count)?;
-            }
-            down += result.bits();
-            for replica in means {
-                if lost <= 0.0 || chance.random::<f64>() >= lost {
-                    replica[self.range.clone()].copy_from_slice(&mean);
-                }
+        let late = run.late(&mut self.chance);
+        let weather = Weather { late: &late, lost: run.faults.lost };
+        let mut means = vec![vec![0.0; gradients[0].len()]; replicas];
+        let mut passes = vec![gradients.iter().map(Vec::as_slice).collect::<Vec<_>>()];
+        let nothing = vec![0.0; gradients[0].len()];
+        if run.course.refined > 0 && self.chance.random_range(0..100) < run.course.refined {
+            // A gradient of zeros: error feedback is all that travels.
+            passes.push(vec![&nothing[..]; gradients.len()]);
+        }
+        for pass in &passes {
+            for tensor in &mut self.tensors {
+                self.sent += tensor.average(pass, &weather, &mut self.chance, &mut means)?;
             }
         }
-        Ok((up, down))
+        if let Cut::Chosen { family, policy, .. } = run.cut {
+            let mean = exact_mean(gradients);
+            self.seen.iter_mut().zip(mean).for_each(|(sum, x)| *sum += x);
+            if (step + 1).is_multiple_of(steps.div_ceil(EPOCHS)) {
+                self.choose(family, policy, run.workers, u64::from(step))?;
+            }
+        }
+        Ok(means)
+    }
+
+    fn choose(&mut self, family: Family, policy: Policy, workers: u8, step: u64) -> Result<()> {
+        let chosen: Vec<usize> =
+            (0..self.tensors.len()).filter(|number| self.tensors[*number].scheme != Named::Exact).collect();
+        let pieces: Vec<&[f32]> =
+            chosen.iter().map(|number| &self.seen[self.tensors[*number].range.clone()]).collect();
+        let choices = policy.choose(family, &pieces, workers, mix(self.seed ^ step << 32))?;
+        for (number, choice) in chosen.into_iter().zip(choices) {
+            let tensor = &mut self.tensors[number];
+            tensor.change(choice.of_length(tensor.range.len()))?;
+        }
+        self.seen.fill(0.0);
+        Ok(())
     }
 }
 
@@ -319,5 +427,41 @@ mod tests {
         };
         let [none, some, all] = [bits(0), bits(1500), bits(1 << 30)];
         assert!(none < some && some < all && all == 32.0, "{none} {some} {all}");
+    }
+
+    #[test]
+    fn a_course_decides_how_often_and_by_what_is_averaged() {
+        let folder = tempfile::tempdir().unwrap();
+        let scale = Scale { text: text(&folder), steps: 20, batch: 4, hidden: 16, held_out: 50 };
+        let run = |course| Run { course, ..Run::plain(2, Named::THC) }.train(&scale, 1, 1).unwrap();
+        let usual = run(Course::default());
+        // An outer step of five sends a fifth, and learns.
+        let outer = run(Course { every: 5, ..Course::default() });
+        assert!((outer.bits_up * 5.0 / usual.bits_up - 1.0).abs() < 0.01, "{outer:?} {usual:?}");
+        let one_step = Scale { steps: 1, ..scale.clone() };
+        let untrained = Run::plain(2, Named::THC).train(&one_step, 1, 1).unwrap();
+        assert!(outer.loss < untrained.loss, "{outer:?} {untrained:?}");
+        // Refined steps send twice; a warm start is better than none; another optimizer goes another way.
+        let refined = run(Course { refined: 100, ..Course::default() });
+        assert!((refined.bits_up / usual.bits_up - 2.0).abs() < 0.01, "{refined:?}");
+        let warm = run(Course { warm: 200, ..Course::default() });
+        assert!(warm.loss < usual.loss, "{warm:?} {usual:?}");
+        assert_ne!(run(Course { optimizer: Optimizer::Momentum, ..Course::default() }).loss, usual.loss);
+        let half = run(Course { length: 50, ..Course::default() });
+        assert!(half.loss > usual.loss && half.bits_up == usual.bits_up, "{half:?}");
+    }
+
+    #[test]
+    fn choices_save_bits_and_blocks_have_the_bits_of_the_simulator() {
+        let folder = tempfile::tempdir().unwrap();
+        let scale = Scale { text: text(&folder), steps: 10, batch: 2, hidden: 16, held_out: 50 };
+        let chosen = |policy| {
+            let cut = Cut::Chosen { family: Family::Qsgd, policy, exact_below: 1500 };
+            Run { cut, ..Run::plain(2, Named::Exact) }.train(&scale, 1, 1).unwrap()
+        };
+        let [uniform, chosen, groups] = [Policy::Uniform, Policy::LGreco, Policy::KMeans].map(chosen);
+        assert!(chosen.bits_up <= uniform.bits_up && groups != uniform, "{chosen:?} {uniform:?} {groups:?}");
+        let blocks = Run { cut: Cut::Blocks, ..Run::plain(8, Named::Exact) }.train(&scale, 1, 1).unwrap();
+        assert!((4.0..32.1).contains(&blocks.bits_up), "{blocks:?}");
     }
 }

@@ -12,3 +12,7 @@ mod scheme;
 mod workload;
 
 pub use arguments::RowArgs;
+pub(crate) use run::Training;
+pub(crate) use scheme::Scheme;
+pub(crate) use thc_adapt::ratio::RatioLimits;
+pub(crate) use workload::{Times, blocks};

@@ -48,6 +48,9 @@ pub struct Outcome {
     pub bits: f64,
     /// The first stage's ratio over time: (seconds, ratio), one for each block of the first worker.
     pub ratios: Vec<(f64, f64)>,
+    /// What the first sender has sent of each block, both stages, as a part of its size: by iteration.
+    #[serde(skip)]
+    pub delivered: Vec<Vec<f64>>,
 }
 
 /// A block's gradient of one iteration, at whoever sends it. Bytes are before quantization.
@@ -63,6 +66,8 @@ struct Gradient {
     /// A call that has begun goes on.
     calling: bool,
     done: bool,
+    /// Bytes that were sent.
+    sent: f64,
 }
 
 /// Whoever sends: a worker to all others, or all together through an aggregator.
@@ -100,6 +105,7 @@ struct State<'a> {
     overlaps: Vec<Vec<Overlap>>,
     carried: f64,
     ratios: Vec<(f64, f64)>,
+    delivered: Vec<Vec<f64>>,
 }
 
 impl Training {
@@ -154,6 +160,7 @@ impl Training {
             overlaps: Vec::new(),
             carried: 0.0,
             ratios: Vec::new(),
+            delivered: Vec::new(),
         };
         while state.now < self.seconds {
             state.settle();
@@ -225,8 +232,14 @@ impl State<'_> {
         if through && !all_have {
             return;
         }
-        let sender = &mut self.senders[if through { 0 } else { w }];
+        let number = if through { 0 } else { w };
+        let sender = &mut self.senders[number];
         if sender.iteration != iteration + 1 {
+            if number == 0 && sender.iteration > 0 {
+                let blocks = sender.gradients.iter().zip(&self.training.blocks);
+                let parts = blocks.map(|(gradient, block)| gradient.sent / (block.parameters * WORD));
+                self.delivered.push(parts.collect());
+            }
             // The first of an iteration: whatever was left of the one before is of no use any more.
             sender.iteration = iteration + 1;
             sender.gradients.fill(Gradient::default());
@@ -256,9 +269,12 @@ impl State<'_> {
 
     fn begin_piece(&mut self, w: usize) -> bool {
         let n = self.blocks();
-        let TrainingWorker { iteration, piece, ends, scale, .. } = self.workers[w];
+        let TrainingWorker { iteration, piece, ends, mut scale, .. } = self.workers[w];
         if ends.is_some() || (piece < n && !self.is_there(piece, iteration)) {
             return false;
+        }
+        if self.training.times == Times::Pieces {
+            scale = self.training.times.draw(&mut self.workers[w].rng);
         }
         self.workers[w].ends = Some(self.now + self.training.piece_seconds(piece, scale));
         true
@@ -415,6 +431,7 @@ impl State<'_> {
             sender.sent += bytes;
             self.carried += bytes * receivers;
             let gradient = &mut sender.gradients[block];
+            gradient.sent += bytes;
             let original = bytes / ratio;
             if second {
                 gradient.second -= original;
@@ -475,6 +492,7 @@ impl State<'_> {
             osf: all().map(Overlap::osf).filter(|osf| osf.is_finite()).sum::<f64>() / count,
             bits: sent * 8.0 / parameters / rounds.max(1) as f64,
             ratios: self.ratios,
+            delivered: self.delivered,
         }
     }
 }
@@ -519,6 +537,9 @@ mod tests {
         assert!(adapted.bits > 1.5 * fixed.bits, "{fixed:?} {adapted:?}");
         assert!(adapted.utilization > 1.5 * fixed.utilization, "{fixed:?} {adapted:?}");
         assert!((3.9..5.0).contains(&fixed.bits), "{fixed:?}");
+        // Times that are drawn by piece differ less from worker to worker, so that all wait less for the slowest.
+        let pieces = Training { times: Times::Pieces, ..training(Scheme::Fixed4) }.run();
+        assert!(pieces.rounds > fixed.rounds, "{pieces:?} {fixed:?}");
         let slow = Training { times: Times::Stragglers, ..training(Scheme::Fixed4) }.run();
         assert!(slow.rounds < fixed.rounds && slow.waiting > fixed.waiting, "{slow:?}");
     }

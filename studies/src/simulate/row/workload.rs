@@ -56,6 +56,8 @@ pub fn blocks(count: u8) -> Option<Vec<Block>> {
 pub enum Times {
     /// 1.5 s, each by up to a tenth more or less
     Uniform,
+    /// The same, drawn anew for each block's pass forward and backward, so that what is long and what is short make up for each other
+    Pieces,
     /// 1.33 to 2.67 s, mostly near the least, in the mean 1.5 (after Fig. 8)
     Stragglers,
 }
@@ -68,7 +70,7 @@ impl Times {
     /// Seconds of one iteration of one worker.
     pub fn draw(self, rng: &mut impl Rng) -> f64 {
         match self {
-            Self::Uniform => MEAN * rng.random_range(0.9..1.1),
+            Self::Uniform | Self::Pieces => MEAN * rng.random_range(0.9..1.1),
             // The paper shows the distribution as a picture alone: an exponential tail of the same ends and mean stands for it.
             Self::Stragglers => loop {
                 let tail = -(1.0 - rng.random::<f64>()).log2() * LN_2 * (MEAN - LEAST);
