@@ -9,7 +9,7 @@ use pyo3::types::PyDict;
 use serde_json::Value;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
-use thc_ps::{Interval, JobOptions, Keyword, Kind, ServerOptions, Size, set};
+use thc_ps::{Interval, JobOptions, Keyword, Kind, ServerOptions, Size, TableOptions, set};
 
 /// A software parameter server with one job.
 #[pyclass(module = "thc._native", frozen)]
@@ -71,7 +71,16 @@ fn one(keyword: &Keyword, value: &Bound<'_, PyAny>) -> PyResult<Value> {
             let time = time.map_err(|message| errors::config(value.py(), &message))?;
             Ok(Interval(time).to_string().into())
         }
-        Kind::Text => text().or_else(|_| value.extract::<u64>().map(|number| number.to_string().into())),
+        Kind::Text => match value.extract::<String>() {
+            // Keys with values are a table of them, such as bits=2,lane=4.
+            Ok(text) if text.contains('=') => {
+                let table: Result<TableOptions, String> = text.parse();
+                let table = table.and_then(|table| serde_json::to_value(table).map_err(|e| e.to_string()));
+                table.map_err(|error| errors::config(value.py(), &format!("{}: {error}", keyword.name)))
+            }
+            Ok(text) => Ok(text.into()),
+            Err(_) => value.extract::<u64>().map(|number| number.to_string().into()),
+        },
     }
 }
 

@@ -244,6 +244,11 @@ fn json_of_section(section: &JobSection) -> Result<Value, Failure> {
     let mut value = serde_json::to_value(section).map_err(Failure::failed)?;
     let options = &section.options;
     let milliseconds = |time: Option<Interval>| time.map(|time| time.0.as_millis() as u64);
+    for list in ["targets", "servers", "spares", "tables"] {
+        if value[list].is_null() {
+            value[list] = Value::Array(Vec::new());
+        }
+    }
     value["number"] = options.job.into();
     value["workers"] = section.workers().into();
     value["quorum"] = section.quorum().into();
