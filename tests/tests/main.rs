@@ -18,6 +18,7 @@ mod kills;
 mod members;
 mod monitoring;
 mod namespaces;
+mod network_threads;
 mod output;
 mod p4_build;
 mod processes;

@@ -134,7 +134,7 @@ fn over_seeds(all: &[Vec<Line>], row: usize, column: usize) -> Option<Summary> {
         .filter_map(|lines| *lines.get(row)?.values.get(column)?)
         .filter(|v| v.is_finite())
         .collect();
-    (!values.is_empty()).then(|| Summary::of(&values))
+    (!values.is_empty()).then(|| Summary::summarize(&values))
 }
 
 fn sheet_table(sheet: &Sheet, all: &[Vec<Line>]) -> Table {
