@@ -202,7 +202,7 @@ fn controllers_compete(site: &mut Site) {
         assert_eq!(refused.code(), Code::Unavailable, "{refused}");
         assert!(refused.message().contains("stands by: process "), "{refused}");
     };
-    stands_by(second.create(&small("other".into())).unwrap_err());
+    stands_by(second.create(&small("other")).unwrap_err());
     stands_by(second.delete("train").unwrap_err());
     stands_by(
         second
@@ -216,11 +216,11 @@ fn controllers_compete(site: &mut Site) {
     second.until("the second to take over", |second| {
         second.job("train").ok().filter(|job| job.places[0].connected)
     });
-    second.create(&small("other".into())).unwrap();
+    second.create(&small("other")).unwrap();
     second.delete("more").unwrap();
     // The first, back, stands by now.
     site.restart_controller();
-    stands_by(site.create(&small("x".into())).unwrap_err());
+    stands_by(site.create(&small("x")).unwrap_err());
     drop(second);
     site.until("the first to take over", |site| site.job("other").ok().filter(|job| job.places[0].connected));
     assert_eq!(site.job("more").unwrap_err().code(), Code::NotFound);
@@ -241,8 +241,7 @@ fn pair_is_killed(site: &mut Site) {
         pair[active].until("the turn", connected);
         let name = format!("job{round}");
         // Killed at another moment of the creation each time; after the last of them it is done.
-        let created =
-            pair[active].killed_while(step * round as u32, |active| active.create(&small(name.clone())));
+        let created = pair[active].killed_while(step * round as u32, |active| active.create(&small(&name)));
         if created.is_ok() {
             jobs.insert(name.clone());
         }
@@ -346,7 +345,7 @@ fn jobs_come_and_go(site: &mut Site) {
     let cycle = |cycles: usize| {
         for number in 0..cycles {
             let name = format!("cycle{number}");
-            site.create(&small(name.clone())).unwrap();
+            site.create(&small(&name)).unwrap();
             site.delete(&name).unwrap();
         }
     };
