@@ -11,7 +11,7 @@ import numpy as np
 
 matplotlib.use("Agg")
 
-from matplotlib import pyplot  # noqa: E402
+from matplotlib import pyplot, ticker  # noqa: E402
 
 from report import NAMES  # noqa: E402
 
@@ -93,8 +93,9 @@ def curves(panels: Sequence[tuple[str, Sequence[tuple[str, tuple[str, Any], Sequ
             panel.plot(times, np.mean(losses, axis=0), color=color, linestyle=dashes, linewidth=1.8, label=name)
         panel.set_title(title, fontsize=10)
         panel.set(xlabel="seconds of training", ylabel=label, yscale="log", xlim=(0, None))
+        panel.yaxis.set_major_locator(ticker.LogLocator(subs=(1, 2, 3, 5)))
         panel.yaxis.set_major_formatter("{x:g}")
-        panel.yaxis.set_minor_formatter("{x:g}")
+        panel.yaxis.set_minor_formatter(ticker.NullFormatter())
         panel.spines[["top", "right"]].set_visible(False)
     handles = dict(zip(*reversed(axes[0][0].get_legend_handles_labels())))
     figure.legend(handles.values(), handles.keys(), loc="lower center", ncol=3, frameon=False)
