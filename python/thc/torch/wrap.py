@@ -30,7 +30,7 @@ _hooks: weakref.WeakKeyDictionary[torch.nn.Module, Hook] = weakref.WeakKeyDictio
 
 _GROUP_OPTIONS = frozenset(
     (
-        "bind join_timeout timeout patience min_rto seed threads recv_buffer send_buffer inject inject_seed io dpdk xdp "
+        "bind join_timeout timeout patience min_rto seed threads network_threads recv_buffer send_buffer inject inject_seed io dpdk xdp "
         "controller_ca controller_cert controller_key"
     ).split()
 )

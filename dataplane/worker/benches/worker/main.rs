@@ -3,18 +3,22 @@
 //!
 //! The engine's time is the processor time of all that it does, less that of the server, which works while the engine waits; the codec alone takes its
 //! turns on the same tensor, and the difference, divided by the number of DATA packets, is the cost of a pair. Every way must give the
-//! same mean, bit for bit. Where valgrind is installed, it counts the instructions that runs save.
+//! same mean, bit for bit. With two network threads the engine's thread and each of these have their own time, and whichever takes longest for a
+//! pair says how many go by in a second where there is a core for each; here there may be fewer. Where valgrind is installed, it counts the
+//! instructions that runs save.
 //!
 //! Results go to `bench/worker.json` in the target directory. Without `--bench` there are a few turns and nothing is written.
 #![allow(clippy::unwrap_used, reason = "a benchmark")]
 
+mod net;
+
 use std::hint::black_box;
-use std::net::{Ipv4Addr, SocketAddrV4};
 use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
-use std::{env, fs, io};
+use std::{env, fs};
 
+use net::{JOB, Net, RUN, SESSION, SLOTS, THREADS, Way};
 use rustix::time::{ClockId, clock_gettime};
 use thc_codec::block::Block;
 use thc_codec::norm;
@@ -22,210 +26,32 @@ use thc_codec::quantizer::Quantizer;
 use thc_codec::rounding::Rounding;
 use thc_codec::signs::SignKey;
 use thc_codec::table::LookupTable;
-use thc_protocol::aggregator::{Aggregator, Endpoint, JobConfig, Level, Lookup, Scalar, Shard, Sink};
 use thc_protocol::session::{Joiner, Joiners};
 use thc_protocol::wire::{
     Form, HEADER_LEN, Header, Kind, MAX_PACKET, RESULT_LEN, Shares, Table, Tables, Welcome,
 };
-use thc_protocol::{Cookie, Ecn, JobId, Policy, Round, SlotId, TableId, WorkerId};
-use thc_transport::{IoStats, PacketIo, Peer, Run, UdpConfig, UdpIo};
+use thc_protocol::{Cookie, Policy, Round, SlotId, TableId, WorkerId};
 use thc_worker::{Borrowed, CallOptions, Engine, EngineConfig};
 
 /// Coordinates of the tensor, of a block, and of a packet.
 const D: usize = 1 << 21;
 const BLOCK: usize = 1 << 13;
 const N: usize = 1024;
-const SLOTS: u32 = 1024;
 /// Bytes of indices in a DATA packet.
 const DATA_LEN: usize = N / 2;
-/// RESULTs that a kernel merges at most: 64 KiB.
-const RUN: usize = 62;
-const PS: Peer = Peer::V4(SocketAddrV4::new(Ipv4Addr::new(10, 0, 0, 1), 9000));
-const SESSION: Cookie = Cookie(7);
-const JOB: JobId = JobId(1);
-/// What passes when the worker waits, and when it looks for packets in vain.
-const TRIP: Duration = Duration::from_micros(100);
-const LOOK: Duration = Duration::from_micros(1);
-
-/// Answers of one length, back to back.
-#[derive(Default)]
-struct Answers {
-    packets: Vec<u8>,
-    segment: usize,
-}
-
-/// What the aggregator says, in runs of equal lengths.
-#[derive(Default)]
-struct Said(Vec<Answers>);
-
-impl Sink for Said {
-    fn unicast(&mut self, _: Endpoint, _: Ecn, packet: &[u8]) {
-        match self.0.last_mut() {
-            Some(last) if last.segment == packet.len() && last.packets.len() < RUN * packet.len() => {
-                last.packets.extend_from_slice(packet);
-            }
-            _ => self.0.push(Answers { packets: packet.to_vec(), segment: packet.len() }),
-        }
-    }
-
-    fn multicast(&mut self, _: JobId, members: &[Endpoint], ecn: Ecn, packet: &[u8]) {
-        self.unicast(members[0], ecn, packet);
-    }
-}
-
-/// A server of a job of one worker.
-struct Server {
-    aggregator: Aggregator<Scalar>,
-    worker: Endpoint,
-    said: Said,
-}
-
-impl Server {
-    fn new(worker: Peer, table: &LookupTable) -> Server {
-        let mut aggregator = Aggregator::new(Shard::WHOLE, 64 << 20);
-        aggregator.install_table(TableId(1), Lookup { form: Form::USUAL, values: table.values16() }).unwrap();
-        let config = JobConfig {
-            job: JOB,
-            cookie: SESSION,
-            workers: 1,
-            quorum: 1,
-            skip: false,
-            data_slots: SLOTS,
-            norm_slots: SLOTS,
-            tables: vec![TableId(1)],
-            level: Level::Only,
-        };
-        aggregator.install_job(config).unwrap();
-        let worker = Endpoint::udp(worker);
-        aggregator.set_member(JOB, WorkerId(0), worker).unwrap();
-        Server { aggregator, worker, said: Said::default() }
-    }
-
-    fn handle(&mut self, packet: &[u8]) {
-        self.aggregator.handle(self.worker, packet, &mut self.said);
-    }
-}
-
-/// How RESULTs come to the worker.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Way {
-    Runs,
-    OneByOne,
-    Udp,
-}
-
-/// The worker's network: while the worker waits, the server answers, and that time does not count.
-struct Net {
-    way: Way,
-    server: Server,
-    /// What the worker has sent, in memory, and what it has not received.
-    sent: Vec<(usize, usize)>,
-    bytes: Vec<u8>,
-    /// Sockets of the worker and of the server.
-    udp: Option<[UdpIo; 2]>,
-    now: Duration,
-    paused: Duration,
-    packets: u64,
-}
-
-impl Net {
-    fn new(way: Way, table: &LookupTable) -> Net {
-        let open = || UdpIo::bind(UdpConfig::new(([127, 0, 0, 1], 0).into())).unwrap();
-        let udp = (way == Way::Udp).then(|| [open(), open()]);
-        Net {
-            way,
-            server: Server::new(PS, table),
-            sent: Vec::new(),
-            bytes: Vec::new(),
-            udp,
-            now: Duration::from_secs(1),
-            paused: Duration::ZERO,
-            packets: 0,
-        }
-    }
-
-    fn ps(&self) -> Peer {
-        self.udp.as_ref().map_or(PS, |[_, server]| server.local())
-    }
-
-    fn answer(&mut self) {
-        let Net { server, sent, bytes, udp, .. } = self;
-        server.said.0.clear();
-        if let Some([worker, socket]) = udp {
-            while socket.recv_burst(&mut |_, packet| server.handle(packet)).unwrap() > 0 {}
-            for answers in &server.said.0 {
-                socket.send_run(worker.local(), &answers.packets, answers.segment).unwrap();
-            }
-            return;
-        }
-        let mut rest = bytes.as_slice();
-        for (len, segment) in sent.drain(..) {
-            let (run, behind) = rest.split_at(len);
-            run.chunks(segment).for_each(|packet| server.handle(packet));
-            rest = behind;
-        }
-        bytes.clear();
-    }
-}
-
-impl PacketIo for Net {
-    fn recv_burst(&mut self, _: &mut impl FnMut(Peer, &[u8])) -> io::Result<usize> {
-        unreachable!("workers receive runs")
-    }
-
-    fn recv_runs(&mut self, f: &mut impl FnMut(Run<'_>)) -> io::Result<usize> {
-        if let Some([worker, _]) = &mut self.udp {
-            let got = worker.recv_runs(f)?;
-            self.now += if got == 0 { LOOK } else { Duration::ZERO };
-            return Ok(got);
-        }
-        let mut got = 0;
-        for Answers { packets, segment } in self.server.said.0.drain(..) {
-            got += packets.len() / segment;
-            let run = Run { from: PS, at: None, ecn: 0, contents: &packets, segment };
-            match self.way {
-                Way::OneByOne => run.datagrams().for_each(|packet| f(Run::of_one(run.origin(), packet))),
-                _ => f(run),
-            }
-        }
-        self.now += if got == 0 { LOOK } else { Duration::ZERO };
-        Ok(got)
-    }
-
-    fn send_run(&mut self, to: Peer, contents: &[u8], segment: usize) -> io::Result<()> {
-        self.packets += (contents.len() / segment) as u64;
-        if let Some([worker, _]) = &mut self.udp {
-            return worker.send_run(to, contents, segment);
-        }
-        self.sent.push((contents.len(), segment));
-        self.bytes.extend_from_slice(contents);
-        Ok(())
-    }
-
-    fn wait(&mut self, _: Duration) -> io::Result<bool> {
-        let began = cpu();
-        self.now += TRIP;
-        self.answer();
-        self.paused += cpu() - began;
-        Ok(true)
-    }
-
-    fn now(&self) -> Duration {
-        self.now
-    }
-
-    fn local(&self) -> Peer {
-        Peer::from(([10, 0, 0, 2], 9000))
-    }
-
-    fn stats(&self) -> IoStats {
-        IoStats::default()
-    }
-}
 
 /// Processor time of this thread: what else runs on the machine does not count.
 fn cpu() -> Duration {
-    let time = clock_gettime(ClockId::ThreadCPUTime);
+    time_of(ClockId::ThreadCPUTime)
+}
+
+/// The same of all other threads of this process, if the first is from before the second.
+fn of_others(process: Duration, own: Duration) -> Duration {
+    (time_of(ClockId::ProcessCPUTime) - process).saturating_sub(own)
+}
+
+fn time_of(clock: ClockId) -> Duration {
+    let time = clock_gettime(clock);
     Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }
 
@@ -233,14 +59,14 @@ fn table() -> LookupTable {
     LookupTable::solve(4, 30, 1.0 / 32.0).unwrap()
 }
 
-fn welcome(table: &LookupTable) -> Welcome {
+fn welcome(table: &LookupTable, shards: u8) -> Welcome {
     Welcome {
         session: SESSION,
         data_slots: SLOTS,
         norm_slots: SLOTS,
         quorum: 1,
         policy: Policy::Reliable,
-        shards: 1,
+        shards,
         deadline: Duration::ZERO,
         tables: Tables::one(Table {
             id: TableId(1),
@@ -268,7 +94,7 @@ fn welcome(table: &LookupTable) -> Welcome {
 /// A worker that has been let in, as P22 to P24 would.
 fn engine(way: Way) -> Engine<Net> {
     let table = table();
-    let (io, welcome) = (Net::new(way, &table), welcome(&table));
+    let (io, welcome) = (Net::new(way, &table), welcome(&table, way.ports()));
     let mut joiners = Joiners::new(Joiner::new(JOB, WorkerId(0), Cookie(3), 1, 0, Duration::ZERO));
     let header = Header {
         kind: Kind::Welcome,
@@ -306,18 +132,20 @@ fn tensor() -> Vec<f32> {
 struct Rig {
     engine: Engine<Net>,
     data: Vec<f32>,
+    /// Nanoseconds that network threads have taken for the last tensor.
+    network: f64,
 }
 
 impl Rig {
     fn new(way: Way) -> Rig {
-        Rig { engine: engine(way), data: vec![0.0; D] }
+        Rig { engine: engine(way), data: vec![0.0; D], network: 0.0 }
     }
 
     /// Nanoseconds that the worker takes to reduce the tensor.
     fn reduce(&mut self, x: &[f32]) -> f64 {
         self.data.copy_from_slice(x);
         let (paused, packets) = (self.engine.io_mut().paused, self.engine.io_mut().packets);
-        let began = cpu();
+        let (process, began) = (time_of(ClockId::ProcessCPUTime), cpu());
         let call = self.engine.submit(CallOptions::default(), None, D, None).unwrap();
         let outcome = loop {
             self.engine.run(&mut Borrowed::new(call, &mut self.data), || false);
@@ -325,6 +153,7 @@ impl Rig {
                 break outcome;
             }
         };
+        self.network = of_others(process, cpu() - began).as_nanos() as f64;
         let took = cpu() - began - (self.engine.io_mut().paused - paused);
         outcome.unwrap();
         assert_eq!(self.engine.io_mut().packets - packets, (D / N + D / BLOCK) as u64, "nothing is lost");
@@ -444,11 +273,11 @@ fn main() {
     let turns = if measure { 41 } else { 1 };
     let x = tensor();
     let mut codec = Codec::new();
-    let mut rigs = [Way::Runs, Way::OneByOne, Way::Udp].map(Rig::new);
+    let mut rigs = [Way::Runs, Way::OneByOne, Way::Udp, Way::Threads].map(Rig::new);
     let (mut packets, mut sums) = (vec![1; SLOTS as usize * MAX_PACKET], vec![0; 64 * RESULT_LEN]);
     let indices = vec![2; 64 * DATA_LEN];
     let mut pairs = vec![Vec::new(); rigs.len()];
-    let (mut alone, mut copied) = (Vec::new(), Vec::new());
+    let (mut alone, mut copied, mut network) = (Vec::new(), Vec::new(), Vec::new());
     for turn in 0..=turns {
         let own = codec.compute(&x);
         let took = rigs.each_mut().map(|rig| rig.reduce(&x));
@@ -463,20 +292,22 @@ fn main() {
         if turn > 0 {
             alone.push(own);
             copied.push(copies);
+            network.push(rigs[3].network / THREADS as f64);
             pairs.iter_mut().zip(took).for_each(|(pairs, took)| pairs.push(took));
         }
     }
     let all = (D / N) as f64;
-    let (alone, copied) = (median(alone) / all, median(copied) / all);
-    let [runs, single, udp] = [0, 1, 2].map(|way| median(std::mem::take(&mut pairs[way])) / all - alone);
+    let [alone, copied, network] = [alone, copied, network].map(|times| median(times) / all);
+    let [runs, single, udp, threads] =
+        [0, 1, 2, 3].map(|way| median(std::mem::take(&mut pairs[way])) / all - alone);
     // The codec and the server are the same in both, and so is what starts and ends a call.
     let count = |of| if measure { instructions(of) } else { None };
     let saved = count("single").and_then(|single| Some((single - count("runs")?) / all));
     let said =
         saved.map_or("not counted, for lack of valgrind".to_owned(), |saved| format!("{saved:.0} fewer"));
     let detail = format!(
-        "a pair beside the codec: {runs:.0} ns in runs of {RUN}, {single:.0} one by one, {udp:.0} over kernel UDP; copies alone \
-         {copied:.0}, codec {alone:.0}; instructions in runs: {said} than one by one"
+        "a pair beside the codec: {runs:.0} ns in runs of {RUN}, {single:.0} one by one, {udp:.0} over kernel UDP; with {THREADS} network \
+         threads {threads:.0} of the engine's and {network:.0} of each of these; copies alone {copied:.0}, codec {alone:.0}; instructions in runs: {said} than one by one"
     );
     println!("{detail}");
     if measure {
@@ -488,7 +319,7 @@ fn main() {
                 "aim": 2.0,
                 "floor": 8.0,
                 "detail": detail,
-                "nanoseconds": { "runs": runs, "one_by_one": single, "udp": udp, "copies": copied, "codec": alone },
+                "nanoseconds": { "runs": runs, "one_by_one": single, "udp": udp, "beside_threads": threads, "network_thread": network, "copies": copied, "codec": alone },
                 "instructions_saved_by_runs": saved,
             },
             {
@@ -505,6 +336,14 @@ fn main() {
                 "better": "lower",
                 "aim": 1.0,
                 "floor": 5.0,
+                "detail": detail,
+            },
+            {
+                "name": "worker: packets by two network threads and the engine over one thread for all, beside the codec, by processor time",
+                "ratio": udp / threads.max(network),
+                "better": "higher",
+                "aim": 1.8,
+                "floor": 0.8,
                 "detail": detail,
             },
         ]);

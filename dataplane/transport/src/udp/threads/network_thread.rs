@@ -33,7 +33,7 @@ pub(super) struct NetworkThread {
     sent: SyncSender<Vec<u8>>,
     free: Receiver<Box<Burst>>,
     /// What further bursts go to; without any nothing is received. What came last is used first: it is in a cache.
-    #[expect(clippy::vec_box, reason = "bursts change hands by their boxes")]
+    #[allow(clippy::vec_box, reason = "they come and go in boxes")]
     spare: Vec<Box<Burst>>,
     arrived: SyncSender<Arrival>,
     sleeper: Sleeper,

@@ -1,0 +1,244 @@
+//! A worker's network in a benchmark: a server that answers while the worker waits.
+
+use std::io;
+use std::net::{Ipv4Addr, SocketAddrV4};
+use std::time::Duration;
+
+use thc_codec::table::LookupTable;
+use thc_protocol::aggregator::{Aggregator, Endpoint, JobConfig, Level, Lookup, Scalar, Shard, Sink};
+use thc_protocol::wire::Form;
+use thc_protocol::{Cookie, Ecn, JobId, TableId, WorkerId};
+use thc_transport::{IoStats, PacketIo, Peer, Run, UdpConfig, UdpIo, UdpThreads};
+use thc_worker::AnyIo;
+
+use crate::cpu;
+
+pub const SLOTS: u32 = 1024;
+/// RESULTs that a kernel merges at most: 64 KiB.
+pub const RUN: usize = 62;
+pub const PS: Peer = Peer::V4(SocketAddrV4::new(Ipv4Addr::new(10, 0, 0, 1), 9000));
+pub const SESSION: Cookie = Cookie(7);
+pub const JOB: JobId = JobId(1);
+/// What passes when the worker waits, and when it looks for packets in vain.
+const TRIP: Duration = Duration::from_micros(100);
+const LOOK: Duration = Duration::from_micros(1);
+/// Network threads, and ports of the server that they share.
+pub const THREADS: usize = 2;
+/// How long the server waits for what they send before it looks again.
+const GLANCE: Duration = Duration::from_micros(20);
+
+/// Answers of one length, back to back.
+#[derive(Default)]
+struct Answers {
+    packets: Vec<u8>,
+    segment: usize,
+}
+
+/// What the aggregator says, in runs of equal lengths.
+#[derive(Default)]
+struct Said(Vec<Answers>);
+
+impl Sink for Said {
+    fn unicast(&mut self, _: Endpoint, _: Ecn, packet: &[u8]) {
+        match self.0.last_mut() {
+            Some(last) if last.segment == packet.len() && last.packets.len() < RUN * packet.len() => {
+                last.packets.extend_from_slice(packet);
+            }
+            _ => self.0.push(Answers { packets: packet.to_vec(), segment: packet.len() }),
+        }
+    }
+
+    fn multicast(&mut self, _: JobId, members: &[Endpoint], ecn: Ecn, packet: &[u8]) {
+        self.unicast(members[0], ecn, packet);
+    }
+}
+
+/// A server of a job of one worker.
+struct Server {
+    aggregator: Aggregator<Scalar>,
+    worker: Endpoint,
+    said: Said,
+}
+
+impl Server {
+    fn new(worker: Peer, table: &LookupTable, shard: Shard) -> Server {
+        let mut aggregator = Aggregator::new(shard, 64 << 20);
+        aggregator.install_table(TableId(1), Lookup { form: Form::USUAL, values: table.values16() }).unwrap();
+        let config = JobConfig {
+            job: JOB,
+            cookie: SESSION,
+            workers: 1,
+            quorum: 1,
+            skip: false,
+            data_slots: SLOTS,
+            norm_slots: SLOTS,
+            tables: vec![TableId(1)],
+            level: Level::Only,
+        };
+        aggregator.install_job(config).unwrap();
+        let worker = Endpoint::udp(worker);
+        aggregator.set_member(JOB, WorkerId(0), worker).unwrap();
+        Server { aggregator, worker, said: Said::default() }
+    }
+
+    fn handle(&mut self, packet: &[u8]) {
+        self.aggregator.handle(self.worker, packet, &mut self.said);
+    }
+}
+
+/// How RESULTs come to the worker.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Way {
+    Runs,
+    OneByOne,
+    Udp,
+    /// The same by [`THREADS`] threads that receive and send, from and to as many ports.
+    Threads,
+}
+
+impl Way {
+    pub fn ports(self) -> u8 {
+        if self == Way::Threads { THREADS as u8 } else { 1 }
+    }
+}
+
+/// Sockets of the worker and of the server's ports, which follow each other.
+fn open(way: Way) -> (AnyIo, Vec<UdpIo>) {
+    let config = UdpConfig::new(([127, 0, 0, 1], 0).into());
+    let worker = match way {
+        Way::Threads => AnyIo::UdpThreads(UdpThreads::bind(config, THREADS.try_into().unwrap()).unwrap()),
+        _ => AnyIo::Udp(UdpIo::bind(config).unwrap()),
+    };
+    loop {
+        let first = UdpIo::bind(config).unwrap();
+        let port = first.local().port();
+        let more = (1..u16::from(way.ports()))
+            .map(|i| UdpIo::bind(UdpConfig::new(([127, 0, 0, 1], port.checked_add(i)?).into())).ok());
+        if let Some(more) = more.collect::<Option<Vec<_>>>() {
+            return (worker, std::iter::once(first).chain(more).collect());
+        }
+    }
+}
+
+/// The worker's network: while the worker waits, the server answers, and that time does not count.
+pub struct Net {
+    way: Way,
+    servers: Vec<Server>,
+    /// What the worker has sent, in memory, and what it has not received.
+    sent: Vec<(usize, usize)>,
+    bytes: Vec<u8>,
+    udp: Option<(AnyIo, Vec<UdpIo>)>,
+    now: Duration,
+    /// Processor time of the server, and packets that the worker has sent.
+    pub paused: Duration,
+    pub packets: u64,
+}
+
+impl Net {
+    pub fn new(way: Way, table: &LookupTable) -> Net {
+        Net {
+            way,
+            servers: Shard::split(way.ports()).map(|shard| Server::new(PS, table, shard)).collect(),
+            sent: Vec::new(),
+            bytes: Vec::new(),
+            udp: matches!(way, Way::Udp | Way::Threads).then(|| open(way)),
+            now: Duration::from_secs(1),
+            paused: Duration::ZERO,
+            packets: 0,
+        }
+    }
+
+    pub fn ps(&self) -> Peer {
+        self.udp.as_ref().map_or(PS, |(_, ports)| ports[0].local())
+    }
+
+    fn answer(&mut self) {
+        let Net { servers, sent, bytes, udp, .. } = self;
+        if let Some((worker, ports)) = udp {
+            for (server, socket) in servers.iter_mut().zip(ports) {
+                server.said.0.clear();
+                while socket.recv_burst(&mut |_, packet| server.handle(packet)).unwrap() > 0 {}
+                for answers in &server.said.0 {
+                    socket.send_run(worker.local(), &answers.packets, answers.segment).unwrap();
+                }
+            }
+            return;
+        }
+        let server = &mut servers[0];
+        server.said.0.clear();
+        let mut rest = bytes.as_slice();
+        for (len, segment) in sent.drain(..) {
+            let (run, behind) = rest.split_at(len);
+            run.chunks(segment).for_each(|packet| server.handle(packet));
+            rest = behind;
+        }
+        bytes.clear();
+    }
+}
+
+impl PacketIo for Net {
+    fn recv_burst(&mut self, _: &mut impl FnMut(Peer, &[u8])) -> io::Result<usize> {
+        unreachable!("workers receive runs")
+    }
+
+    fn recv_runs(&mut self, f: &mut impl FnMut(Run<'_>)) -> io::Result<usize> {
+        if let Some((worker, _)) = &mut self.udp {
+            let got = worker.recv_runs(f)?;
+            self.now += if got == 0 { LOOK } else { Duration::ZERO };
+            return Ok(got);
+        }
+        let mut got = 0;
+        for Answers { packets, segment } in self.servers[0].said.0.drain(..) {
+            got += packets.len() / segment;
+            let run = Run { from: PS, at: None, ecn: 0, contents: &packets, segment };
+            match self.way {
+                Way::OneByOne => run.datagrams().for_each(|packet| f(Run::of_one(run.origin(), packet))),
+                _ => f(run),
+            }
+        }
+        self.now += if got == 0 { LOOK } else { Duration::ZERO };
+        Ok(got)
+    }
+
+    fn send_run(&mut self, to: Peer, contents: &[u8], segment: usize) -> io::Result<()> {
+        self.packets += (contents.len() / segment) as u64;
+        if let Some((worker, _)) = &mut self.udp {
+            return worker.send_run(to, contents, segment);
+        }
+        self.sent.push((contents.len(), segment));
+        self.bytes.extend_from_slice(contents);
+        Ok(())
+    }
+
+    fn wait(&mut self, _: Duration) -> io::Result<bool> {
+        let began = cpu();
+        self.now += TRIP;
+        self.answer();
+        if self.way == Way::Threads {
+            // What threads have been given to send comes a little later.
+            while !self.udp.as_mut().is_none_or(|(worker, _)| worker.wait(GLANCE).unwrap()) {
+                self.answer();
+            }
+        }
+        self.paused += cpu() - began;
+        Ok(true)
+    }
+
+    fn set_peers(&mut self, peers: &[Peer]) {
+        if let Some((worker, _)) = &mut self.udp {
+            worker.set_peers(peers);
+        }
+    }
+
+    fn now(&self) -> Duration {
+        self.now
+    }
+
+    fn local(&self) -> Peer {
+        Peer::from(([10, 0, 0, 2], 9000))
+    }
+
+    fn stats(&self) -> IoStats {
+        IoStats::default()
+    }
+}
