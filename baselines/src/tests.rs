@@ -10,7 +10,6 @@ fn schemes() -> Vec<Box<dyn Scheme>> {
     vec![
         Box::new(Uncompressed),
         Box::new(TopK::both(0.1)),
-        Box::new(TopK { ratio: 0.1, down: 0.3 }),
         Box::new(Dgc { ratio: 0.1, momentum: 0.0 }),
         Box::new(TernGrad { layer: None, clip: None }),
         Box::new(TernGrad { layer: Some(100), clip: None }),

@@ -117,7 +117,7 @@ pub const ENTRIES: [Entry; 17] = [
         "VGG16 107.78 samples/s, THC 69.3; VGG19 98.4 and 64.1; BERT-Base 143.15 and 118.08; GPT-2 127.98 and 106.29",
         Status::Computed { how: MODEL, sheet: AGAINST },
     )
-    .because("by links and the cost of compression on a GPU THC and SlimGC differ by a tenth at most. In the paper a step with THC takes 0.4 (GPT-2, BERT-base) to 1.2 ns (VGG) a \
+    .because("by links and the cost of compression on a GPU THC and SlimGC differ by 3 to 13 %. In the paper a step with THC takes 0.4 (GPT-2, BERT-base) to 1.2 ns (VGG) a \
          coordinate longer than one with SlimGC, 8 to 20 times what THC's compression takes on a GPU (0.05) and about what it takes on one core of a CPU (1.0): that its THC \
          compresses there would explain it, and was not tested"),
 ];

@@ -50,8 +50,6 @@ pub const SIXTY_FOUR: Study = Study { name: "thc-sixty-four", runs: sixty_four }
 pub const CHOICES: Study = Study { name: "lgreco-choices", runs: choices };
 /// AQGB, Fig. 11 and Table 2: as many rounds as each scheme has in 200 s, and as many for all.
 pub const ADAPTED: Study = Study { name: "aqgb-adapted", runs: adapted };
-/// AQGB, Fig. 2 with SGD in place of Adam.
-pub const BITS_SGD: Study = Study { name: "aqgb-bits-sgd", runs: bits_sgd };
 /// All four together, and each alone.
 pub const TOGETHER: Study = Study { name: "together-all", runs: together };
 /// Outer steps of DiLoCo.
@@ -59,7 +57,7 @@ pub const OUTER: Study = Study { name: "together-outer", runs: outer };
 
 /// Every study.
 #[cfg(test)]
-pub const ALL: [Study; 17] = [
+pub const ALL: [Study; 16] = [
     TESTBED,
     WORKERS,
     FAULTS,
@@ -74,7 +72,6 @@ pub const ALL: [Study; 17] = [
     SIXTY_FOUR,
     CHOICES,
     ADAPTED,
-    BITS_SGD,
     TOGETHER,
     OUTER,
 ];
@@ -184,11 +181,6 @@ fn adapted() -> Vec<Run> {
         runs.push(run(truncated, Cut::Blocks, lengths[2]));
     }
     runs
-}
-
-fn bits_sgd() -> Vec<Run> {
-    let qsgd = |bits| Named::Qsgd { up: bits, down: bits };
-    [Named::Exact, qsgd(2), qsgd(4), qsgd(8), Named::Tfp { bits: 4 }].map(|scheme| by_sgd(4, scheme)).to_vec()
 }
 
 fn together() -> Vec<Run> {

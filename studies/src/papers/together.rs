@@ -33,7 +33,7 @@ pub const ENTRIES: [Entry; 2] = [
          synchronization by its authors, with a loss below that of DiLoCo in full precision",
         Status::Scaled { how: "a character model on a text, four workers, ten steps of Adam between outer steps", study: OUTER },
     )
-    .because("THC of 4 bits between outer steps loses 0.013 nats beside outer steps in full precision, at 7.8 times fewer bits up and 4 times fewer down; with 10 steps between them 78 times fewer up \
+    .because("THC of 4 bits between outer steps loses 0.02 nats beside outer steps in full precision, at 7.8 times fewer bits up and 4 times fewer down; with 10 steps between them 78 times fewer up \
          than every step in full precision. SparseLoCo's 97 times is by synchronization alone, 12 times THC's: it keeps 1 to 3 % of coordinates, which TopK of 1/32, without its \
          schedule and its momentum, does not recover from within 20 outer steps here. Outer steps lose beside a step each in so short a training, in full precision as well"),
 ];

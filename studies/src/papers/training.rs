@@ -231,8 +231,11 @@ impl Run {
                 / learners.len() as f64
         };
         let coordinates = (learners[0].model.coordinates() * steps as usize) as f64;
+        let loss = mean(&|model| model.loss(&held_out));
+        // A model that diverged knows no more than how many characters there are.
+        let guess = (text.vocabulary as f64).ln();
         Ok(Outcome {
-            loss: mean(&|model| model.loss(&held_out)),
+            loss: if loss.is_finite() { loss } else { guess },
             accuracy: mean(&|model| model.accuracy(&held_out)),
             training_accuracy: mean(&|model| model.accuracy(&known)),
             bits_up: way.sent.up as f64 / (coordinates * f64::from(self.workers)),
