@@ -50,7 +50,7 @@ pub const COSTS: [Cost; 6] = [
 ];
 
 /// The cost of a scheme; nothing where it was not measured.
-pub fn of(scheme: Named) -> Cost {
+pub fn cost_of(scheme: Named) -> Cost {
     let known = COSTS.iter().find(|cost| cost.scheme == scheme);
     known.copied().unwrap_or(cost(scheme, 0.0, 0.0, 0.0))
 }

@@ -109,7 +109,7 @@ pub const ENTRIES: [Entry; 8] = [
          five for each as with one for all), and bit-centering sends as many bits to this loss; what differs is how small the gradient becomes in the \
          end (Claim 1). So the paper's ratios beyond widths are not explained",
     )
-    .with(&[Part::Sheet(METHODS)]),
+    .with_parts(&[Part::Sheet(METHODS)]),
     Entry::claim(
         1,
         "Theorems 2 to 4: how fast the methods converge",

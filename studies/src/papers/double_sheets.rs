@@ -247,7 +247,7 @@ const THERE: f64 = 1e-3;
 fn methods(_: &Scale, quick: bool, seed: u64) -> Result<Vec<Line>> {
     let problem = Problem::new(seed);
     let least = problem.least();
-    let target = least + THERE * (problem.loss_and_norm(&vec![0.0; WIDTH]).0 - least);
+    let target = least + THERE * (problem.loss_and_norm(&[0.0; WIDTH]).0 - least);
     let epochs = if quick { 2 } else { 200 };
     let run = |method, step_size| {
         let (mut steps, mut found) = (0_u64, None);
@@ -356,6 +356,6 @@ mod tests {
             reached = reached.min(problem.loss_and_norm(x).0);
             false
         });
-        assert!(reached >= least - 1e-6 && reached < problem.loss_and_norm(&vec![0.0; WIDTH]).0);
+        assert!(reached >= least - 1e-6 && reached < problem.loss_and_norm(&[0.0; WIDTH]).0);
     }
 }

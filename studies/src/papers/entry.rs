@@ -131,7 +131,7 @@ impl Entry {
     }
 
     /// With more that is measured.
-    pub const fn with(self, more: &'static [Part]) -> Self {
+    pub const fn with_parts(self, more: &'static [Part]) -> Self {
         Self { more, ..self }
     }
 

@@ -171,5 +171,5 @@ pub const ENTRIES: [Entry; 13] = [
     )
     .because("as Figure 6a for ratios. k-means, and TopK over all tensors at once (global TopK), by the character model: L-GreCo sends fewer bits than k-means with every scheme; global TopK sends \
          as many as uniform ratios by tensor and learns as they do. Throughput as in Figures 3 and 4")
-    .with(&[Part::Study(CHOICES), Part::Sheet(SPEED)]),
+    .with_parts(&[Part::Study(CHOICES), Part::Sheet(SPEED)]),
 ];

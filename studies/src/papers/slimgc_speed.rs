@@ -120,7 +120,7 @@ fn step(model: &Architecture, batch: f64, gbit: f64, least: u64, on_cpu: bool, b
     let exact = model.parameters() - coordinates;
     let computing = 3.0 * batch * model.forward() / V100.flops;
     let compressing = V100.codec_ns * 1e-9 * coordinates as f64 + LAUNCH * compressed.len() as f64;
-    let on_host = costs::of(Named::THC).worker * 1e-9 * coordinates as f64 / 8.0;
+    let on_host = costs::cost_of(Named::THC).worker * 1e-9 * coordinates as f64 / 8.0;
     let communicating = link(gbit, 2.0, coordinates) + link(gbit, 32.0, exact);
     let (gpu, beside) =
         if on_cpu { (computing, on_host + communicating) } else { (computing + compressing, communicating) };

@@ -68,7 +68,7 @@ pub const ENTRIES: [Entry; 19] = [
     .because("that TernGrad trains here and does not in the paper is the optimizer's work: with Adam, which scales each coordinate, it loses 0.05 nats; with SGD (the second \
          table) it loses the most of all, 0.28. In the paper no task is named that Adam would not suit, so how much of its failure that explains is not known. \
          DGC's momentum of 0.9 comes before the optimizer's own here. What a step takes is measured by make bench-torch, and computed for Figure 6")
-    .with(&[Part::Study(OPTIMIZER)]),
+    .with_parts(&[Part::Study(OPTIMIZER)]),
     Entry::figure(
         6,
         "",
@@ -91,7 +91,7 @@ pub const ENTRIES: [Entry; 19] = [
         },
     )
     .because(COMPUTED_TOO)
-    .with(&[Part::Sheet(BANDWIDTHS)]),
+    .with_parts(&[Part::Sheet(BANDWIDTHS)]),
     Entry::figure(
         8,
         "",
@@ -120,7 +120,7 @@ pub const ENTRIES: [Entry; 19] = [
     .because("the trend is the paper's: TopK and QSGD fall further behind exact means with more workers, THC stays. Two causes of the size were tested. With as many bits down as THC has, \
          TopK loses 0.8 % with 64 workers; with 4 bits down it lost 2.9 %. And from a trained model, as the paper fine-tunes, differences become as small as the paper's: 0.1 % for \
          THC and 0.3 % for TopK with 16 workers (the second table). TernGrad and SignSGD are not matched")
-    .with(&[Part::Study(TUNING)]),
+    .with_parts(&[Part::Study(TUNING)]),
     Entry::figure(
         11,
         "",
@@ -131,7 +131,7 @@ pub const ENTRIES: [Entry; 19] = [
     .because("after 100 steps lost packets cost next to nothing, with and without synchronization: replicas drift apart with time. After 1000 steps (the second table) 1 % lost \
          costs 5.4 % of accuracy in training without synchronization, and 1.1 % with it (SGD), where the paper has 24 and 1.5 %; with Adam 1.1 and 0.5 %. The paper trains longer still. \
          Stragglers cost a little loss, in the paper's order")
-    .with(&[Part::Study(DRIFT)]),
+    .with_parts(&[Part::Study(DRIFT)]),
     Entry::figure(12, "", "Throughput of ResNets", "at most 4.5 % above Horovod-RDMA for any scheme", Status::Computed { how: MODEL, sheet: RESNETS })
         .because("none: at most 4 % above Horovod, as published; schemes with busy servers are slower than it"),
     Entry::figure(13, "", "Throughput of RoBERTa-large and Bart-large", "1.11 and 1.12 times", Status::Computed { how: CLOUD, sheet: LARGE })

@@ -119,7 +119,7 @@ pub const TABLES: Sheet = Sheet {
 
 /// Milliseconds of a 4 MiB partition on links of 100 Gb/s: worker, server, communication.
 fn parts(scheme: Named, servers: f64, workers: f64) -> Result<[f64; 3]> {
-    let cost = costs::of(scheme);
+    let cost = costs::cost_of(scheme);
     let bits = scheme.scheme()?.bits(PARTITION, workers as u32)?;
     let coordinates = PARTITION as f64;
     // A message goes to each server's share, and the result comes back to each worker; the fullest link bounds.

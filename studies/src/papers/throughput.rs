@@ -131,7 +131,7 @@ impl Testbed {
         // Sockets cost as much for a byte as a ring's, sent and received.
         let kernel = if self.kernel { 2.0 * 0.2e-9 * bytes } else { 0.0 };
         let link = (bytes * 8.0 / (self.gbit * 1e9)).max(kernel);
-        let cost = costs::of(scheme);
+        let cost = costs::cost_of(scheme);
         let servers = if shared { n } else { 1.0 };
         let server = (n * cost.decode + cost.encode) / servers * 1e-9 / CORES;
         // The last piece of a bucket goes through one after the other.
