@@ -7,6 +7,11 @@ use std::path::PathBuf;
 pub(crate) const NOT_PRIMARY: &str =
     "another controller is its primary; stop that one or give a higher election_id";
 
+/// Of this key, that it cannot be this value, and what would do.
+pub(crate) fn value(key: &str, value: impl ToString, mend: &str) -> ControllerError {
+    ControllerError::Value { key: key.to_owned(), value: value.to_string(), mend: mend.to_owned() }
+}
+
 /// An error of the controller.
 #[derive(Debug, thiserror::Error)]
 pub enum ControllerError {

@@ -1,7 +1,6 @@
 //! A job as operators declare it and as clients are told of it: a `[[job]]` section, in TOML everywhere.
 
-use crate::config::value;
-use crate::error::ControllerError;
+use crate::error::{ControllerError, value};
 use clap::Args;
 use serde::{Deserialize, Serialize};
 use thc_control_proto::v1;

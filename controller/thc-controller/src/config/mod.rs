@@ -7,7 +7,7 @@ pub use options::{ControllerOptions, ForeignRows, Options, StationOptions, Targe
 
 use crate::capacity::Capacity;
 use crate::device_config;
-use crate::error::ControllerError;
+use crate::error::{ControllerError, value};
 use crate::program::{Passes, Program};
 use crate::roles::Roles;
 use crate::schema::Schema;
@@ -119,10 +119,6 @@ pub struct TargetConfig {
     pub ca: Option<PathBuf>,
     /// See `ca`.
     pub identity: Option<(PathBuf, PathBuf)>,
-}
-
-pub(crate) fn value(key: &str, value: impl ToString, mend: &str) -> ControllerError {
-    ControllerError::Value { key: key.to_owned(), value: value.to_string(), mend: mend.to_owned() }
 }
 
 fn read(path: &Path) -> Result<Vec<u8>, ControllerError> {
