@@ -23,6 +23,8 @@
 //! burst, lets the aggregator handle each packet, and sends the answers in runs. A
 //! control thread takes JOIN and LEAVE and tells the shards which session a job has (P22–P25).
 #![forbid(unsafe_code)]
+// Some of it only a controller writes and reads.
+#![cfg_attr(not(feature = "p4runtime"), allow(dead_code, unused_imports))]
 
 mod control;
 mod control_port;
@@ -43,8 +45,6 @@ mod p4runtime;
 mod p4runtime;
 mod ports;
 pub mod report;
-#[cfg_attr(not(feature = "p4runtime"), allow(dead_code, unused_imports))]
-// What only a controller writes and reads.
 mod rows;
 mod server;
 mod shard;
