@@ -1,5 +1,4 @@
-//! Tests of whole systems: programs, hosts, switches. They are one program, since linking all that they need once takes a minute less than
-//! linking it for each file.
+//! Tests of whole systems: programs, hosts, switches. They are one program, so that what all of them need is linked once.
 #![allow(clippy::unwrap_used, missing_docs)]
 
 mod addresses;
