@@ -7,6 +7,7 @@ use crate::events::About;
 use crate::refusal::Refusal;
 use crate::section::JobSection;
 use crate::spec::Spec;
+use futures_util::future::join_all;
 use std::collections::BTreeSet;
 use std::time::Duration;
 use thc_control_proto::v1;
@@ -123,14 +124,15 @@ impl Desk {
         if plan_only {
             return Ok(steps.into_iter().map(|step| step.change).collect());
         }
-        let mut changes = Vec::new();
-        for step in steps {
+        // Beside each other: none waits for a target that only another one is on.
+        let changes = join_all(steps.into_iter().map(async |step| {
             let mut change = step.change.clone();
             if let Err(refusal) = self.take(step, by).await {
                 change.error = refusal.message;
             }
-            changes.push(change);
-        }
+            change
+        }));
+        let changes = changes.await;
         let declared = self.change(|book| {
             for job in book.jobs.values_mut().filter(|job| names.contains(&job.spec.name)) {
                 job.declared = Some(by);

@@ -254,17 +254,36 @@ fn who_waits_for_a_switch_that_hangs_holds_up_nobody() {
     controller.told(&["job", "delete", "gone"]);
     controller.told(&["target", "drain", "hangs"]);
     controller.told(&["target", "undrain", "hangs"]);
+    // Of one file, too, in which the one that hangs is named first.
+    let job = |name: &str, target: &str| {
+        format!("[[job]]\nname = \"{name}\"\nworkers = 2\ntargets = [\"{target}\"]\n")
+    };
+    let file = controller.folder().join("jobs.toml");
+    std::fs::write(&file, job("stuck", "hangs") + &job("free", "works")).unwrap();
+    let mut applies = Command::new(PROGRAM)
+        .args(["apply", "--yes", "-f", file.to_str().unwrap(), "--controller"])
+        .arg(controller.listen.to_string())
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    controller.until("made", |controller| controller.log().contains("job free: made on works"));
+    assert!(applies.try_wait().unwrap().is_none(), "it came after what hangs");
     assert!(waits.try_wait().unwrap().is_none(), "they came after it");
     hangs.state().faults.full = Some(|table, _| table == "job_tables");
     hangs.state().faults.hangs = None;
     let ended = waits.wait_with_output().unwrap();
     let said = String::from_utf8(ended.stderr).unwrap();
     assert!(!ended.status.success() && said.contains("job both was made on no target"), "{said}");
+    let ended = applies.wait_with_output().unwrap();
+    let said = String::from_utf8(ended.stdout).unwrap() + &String::from_utf8(ended.stderr).unwrap();
+    assert!(!ended.status.success() && said.contains("job stuck was made on no target"), "{said}");
     let list = controller.json(&["job", "list"]);
     let jobs: Vec<_> = list["jobs"].as_array().unwrap().iter().map(|job| &job["spec"]).collect();
     let is = |at: usize| (jobs[at]["name"].as_str().unwrap(), jobs[at]["workers"].as_u64().unwrap());
-    assert_eq!((jobs.len(), is(0), is(1)), (2, ("new", 2), ("old", 5)));
-    controller.until("taken back", |_| works.rows("job_tables") == 2 && hangs.rows("job_tables") == 0);
+    assert_eq!((jobs.len(), is(0), is(1), is(2)), (3, ("free", 2), ("new", 2), ("old", 5)));
+    controller.until("taken back", |_| works.rows("job_tables") == 3 && hangs.rows("job_tables") == 0);
 }
 
 /// A restart of the controller sets no counter back, nor does one of a switch that never had a session; and a job whose row somebody
