@@ -4,7 +4,10 @@ and does all the checks of a module, one after the other; pytest shows each as a
 from __future__ import annotations
 
 import ast
+import functools
+import importlib
 import json
+import multiprocessing
 import os
 import socket
 import subprocess
@@ -13,7 +16,9 @@ import tempfile
 import time
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
+from multiprocessing import forkserver
 from pathlib import Path
+from typing import Any
 
 from namespaces import Network
 from patience import HANG
@@ -82,6 +87,55 @@ class Crews:
         return report
 
 
+class Program(subprocess.Popen[bytes]):
+    """A rank as a program of its own, with the methods of a process of ``multiprocessing``."""
+
+    def is_alive(self) -> bool:
+        return self.poll() is None
+
+    def join(self) -> None:
+        self.wait()
+
+
+def start(module: str, report: str, log: str, environment: dict[str, str], prefix: Sequence[str]) -> Program | multiprocessing.Process:
+    """Starts a rank. It is forked from a process that has imported PyTorch, which takes longer than most checks do; a rank on another host is a
+    program of its own, and so is each where there are GPUs, which a forked process must not have touched before."""
+    if prefix or Path("/dev/nvidiactl").exists():
+        with open(log, "w") as file:
+            return Program([*prefix, sys.executable, str(HERE / "rank.py"), module, report], env=environment, stdout=file, stderr=subprocess.STDOUT)
+    process = _forks().Process(target=forked, args=(module, report, log, environment), daemon=True)
+    process.start()
+    return process
+
+
+def forked(module: str, report: str, log: str, environment: dict[str, str]) -> None:
+    """What a forked rank does."""
+    os.environ.clear()
+    os.environ.update(environment)
+    file = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+    for stream in (1, 2):
+        os.dup2(file, stream)
+    importlib.import_module("rank").main(module, report)
+
+
+@functools.cache
+def _forks() -> Any:
+    """A context of `multiprocessing` whose processes find PyTorch imported."""
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["pytest", "torch", "torch.distributed", "torch._dynamo"])
+    # Libraries read these when they are loaded; and no thread of theirs may run in a process that forks.
+    single = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")
+    before = {name: os.environ.get(name) for name in single}
+    os.environ.update(single)
+    forkserver.ensure_running()
+    for name, value in before.items():
+        if value is None:
+            del os.environ[name]
+        else:
+            os.environ[name] = value
+    return context
+
+
 def run(
     module: str,
     workers: int,
@@ -108,25 +162,19 @@ def run(
     with tempfile.TemporaryDirectory(prefix="thc-crew-") as folder:
         ranks = []
         for rank in range(workers):
-            with open(f"{folder}/log-{rank}", "w") as log:
-                ranks.append(
-                    subprocess.Popen(
-                        [*(network.host(on[rank]) if network else ()), sys.executable, str(HERE / "rank.py"), module, f"{folder}/report-{rank}"],
-                        env=environment | {"RANK": str(rank), "LOCAL_RANK": str(sum(each == on[rank] for each in on[:rank]))},
-                        stdout=log,
-                        stderr=subprocess.STDOUT,
-                    )
-                )
+            place = {"RANK": str(rank), "LOCAL_RANK": str(sum(each == on[rank] for each in on[:rank]))}
+            prefix = network.host(on[rank]) if network else ()
+            ranks.append(start(module, f"{folder}/report-{rank}", f"{folder}/log-{rank}", environment | place, prefix))
         reports = [Path(f"{folder}/report-{rank}") for rank in range(workers)]
         told, since = 0, time.monotonic()
-        while any(each.poll() is None for each in ranks) and time.monotonic() - since < hang:
+        while any(each.is_alive() for each in ranks) and time.monotonic() - since < hang:
             time.sleep(0.05)
             length = sum(report.stat().st_size for report in reports if report.exists())
             if length != told:
                 told, since = length, time.monotonic()
         for each in ranks:
             each.kill()
-            each.wait()
+            each.join()
         ended = {}
         for rank in range(workers):
             report = reports[rank]

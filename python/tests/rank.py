@@ -14,8 +14,7 @@ from crew import names
 from patience import HANG
 
 
-def main() -> None:
-    module, path = sys.argv[1:]
+def main(module: str, path: str) -> None:
     torch.set_num_threads(1)
     backend = os.environ.get("THC_TEST_BACKEND", "gloo")
     if backend == "thc":
@@ -42,4 +41,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    main(*sys.argv[1:])
