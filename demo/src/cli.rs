@@ -9,6 +9,7 @@ use std::process::{Command, ExitCode};
 use clap::error::ErrorKind;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use serde::Serialize;
+use thc_ps::Fraction;
 use thc_transport::IoName;
 
 use crate::adapt::AdaptArgs;
@@ -16,7 +17,6 @@ use crate::demo::plan::{Plan, WorkerPlan};
 use crate::demo::{exact, model, processes, run, server, shared};
 use crate::distribution::Distribution;
 use crate::error::{Error, Result};
-use crate::fraction::Fraction;
 use crate::nmse::{Experiment, Vectors};
 use crate::sweep;
 use crate::table::TableReport;
@@ -339,7 +339,7 @@ fn execute(command: Subcommands) -> Result<()> {
             let experiment = Experiment {
                 bits: args.bits,
                 granularity: args.granularity,
-                fraction: args.fraction,
+                fraction: args.fraction.0,
                 workers: args.workers,
                 dimension: args.dimension as usize,
                 distribution: args.distribution,
@@ -402,7 +402,7 @@ fn table(args: &TableArgs) -> Result<TableReport> {
     match (args.workers, args.granularity, args.fraction) {
         (Some(workers), ..) if args.complete => TableReport::complete(args.lane, workers),
         (Some(workers), ..) => TableReport::choose(args.bits, args.lane, workers),
-        (None, Some(granularity), Some(fraction)) => TableReport::solve(args.bits, granularity, fraction),
+        (None, Some(granularity), Some(fraction)) => TableReport::solve(args.bits, granularity, fraction.0),
         _ => Err(Error::WhichTable),
     }
 }
