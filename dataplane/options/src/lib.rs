@@ -27,7 +27,7 @@ pub use p4runtime::{P4RuntimeConfig, P4RuntimeOptions};
 pub use rack_size::RackSize;
 pub use tables::TableOptions;
 pub use text::{Fraction, Interval, Secret, Size};
-pub use tls::{Tls, TlsOptions};
+pub use tls::{CertificateFiles, TlsOptions};
 
 use std::net::SocketAddr;
 use std::num::NonZero;
