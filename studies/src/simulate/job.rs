@@ -18,9 +18,11 @@ use thc_worker::{Engine, EngineConfig};
 use super::actor::{PacketCosts, Party, SimAggregator};
 use super::cores::Cores;
 use super::error::SimulateError;
+use super::layout::{Layout, SwitchKind};
 use super::port::Port;
+use super::rate::Rate;
 use super::ring::Ring;
-use super::settings::{Layout, Rate, Settings, SwitchKind, nanos};
+use super::settings::{Settings, nanos};
 use super::world::World;
 
 /// Lanes of 8 bits hold the sums of so many workers, by the default table.

@@ -13,7 +13,8 @@ use serde::Serialize;
 use serde_json::json;
 
 use super::arguments::Source;
-use super::settings::{Costs, Keys, Rate};
+use super::rate::Rate;
+use super::settings::{Costs, Keys};
 use crate::error::{Error, Result};
 use crate::figures::chart::{Axis, Chart, Mark, Series};
 

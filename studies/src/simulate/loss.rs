@@ -8,7 +8,9 @@ use serde_json::json;
 use super::arguments::Source;
 use super::error::SimulateError;
 use super::job::{Case, Took, simulate};
-use super::settings::{Keys, Layout, Rate, Settings};
+use super::layout::Layout;
+use super::rate::Rate;
+use super::settings::{Keys, Settings};
 use crate::error::{Error, Result};
 use crate::figures::progress::Progress;
 

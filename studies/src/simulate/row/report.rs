@@ -9,7 +9,7 @@ use super::workload::Times;
 use crate::error::Result;
 use crate::figures::chart::{Axis, Chart, Mark, Scale, Series};
 use crate::figures::figure::{Table, short};
-use crate::simulate::settings::Rate;
+use crate::simulate::rate::Rate;
 
 /// A training and what came of it.
 #[derive(Clone, Debug, Serialize)]
