@@ -16,7 +16,8 @@ import numpy as np
 import numpy.typing as npt
 
 from thc import errors
-from thc.group import Array, Group, Handle, Plan, _as_f32, _open
+from thc.arguments import Array, Plan, as_f32
+from thc.group import Group, Handle, _open
 from thc.line import Line
 from thc.row import Training
 from thc.segment import Pool, Segment
@@ -175,7 +176,7 @@ class Speaker(HostGroup):
     def allreduce(
         self, array: Array, mode: str = "compressed", feedback: int | str | None = None, plan: Plan | None = None
     ) -> Array:
-        data = _as_f32(array)
+        data = as_f32(array)
         call, total = self._add_up(data, _tag(data, mode, feedback, plan))
         mean = total.view(data.size)
         try:
@@ -190,7 +191,7 @@ class Speaker(HostGroup):
     def allreduce_async(
         self, array: Array, mode: str = "compressed", feedback: int | str | None = None, plan: Plan | None = None
     ) -> Handle:
-        data = _as_f32(array)
+        data = as_f32(array)
         call, total = self._add_up(data, _tag(data, mode, feedback, plan))
         try:
             inner = self.group.allreduce_async(total.view(data.size), mode=mode, feedback=feedback, plan=plan)
@@ -340,14 +341,14 @@ class Listener(HostGroup):
     def allreduce(
         self, array: Array, mode: str = "compressed", feedback: int | str | None = None, plan: Plan | None = None
     ) -> Array:
-        data = _as_f32(array)
+        data = as_f32(array)
         call, own = self._give(data, _tag(data, mode, feedback, plan))
         return self._mean(call, own, array)
 
     def allreduce_async(
         self, array: Array, mode: str = "compressed", feedback: int | str | None = None, plan: Plan | None = None
     ) -> Handle:
-        data = _as_f32(array)
+        data = as_f32(array)
         call, own = self._give(data, _tag(data, mode, feedback, plan))
         return _Heard(self, call, own, array)
 

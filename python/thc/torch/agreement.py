@@ -16,7 +16,21 @@ from collections.abc import Sequence
 
 from thc import errors
 
-__all__ = ["Agreement", "Route", "Wish"]
+__all__ = ["LOST", "Agreement", "Route", "Wish"]
+
+LOST = (
+    errors.SilentError,
+    errors.MissingError,
+    errors.LeftBehindError,
+    errors.ChangedError,
+    errors.NormLostError,
+    errors.ReformingError,
+    errors.GivenUpError,
+    errors.NetworkError,
+    errors.JoinError,
+    errors.ClosedError,
+)
+"""What means that the parameter server, or the way to it, is lost."""
 
 
 class Route(enum.Enum):

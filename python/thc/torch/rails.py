@@ -17,7 +17,8 @@ import torch
 import torch.distributed as dist
 
 from thc import errors
-from thc.group import Array, Group, Handle, Plan, _open
+from thc.arguments import Array, Plan
+from thc.group import Group, Handle, _open
 from thc.host import this_host
 from thc.row import Training
 from thc.stats import Job, Stats, Table

@@ -14,7 +14,7 @@ import torch
 import torch.distributed as dist
 
 from thc import _native, errors
-from thc.group import feedback_key
+from thc.arguments import feedback_key
 from thc.torch.collective import PIECE, CollectiveGroup
 
 __all__ = ["ReduceScatter", "sharded"]

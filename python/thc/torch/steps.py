@@ -13,18 +13,17 @@ import torch
 from thc import errors
 from thc.group import Group
 from thc.torch.adaptive import Adaptive
-from thc.torch.agreement import Agreement, Route, Wish
+from thc.torch.agreement import LOST, Agreement, Route, Wish
 from thc.torch.board import Board
-from thc.torch.bucket import Bucket
+from thc.torch.bucket import Bucket, is_finite
 from thc.torch.clock import Clock
 from thc.torch.compressor import Compressor
-from thc.torch.exchange import exchange_halves, joined, tells
+from thc.torch.last_call import LastCall
 from thc.torch.lookout import Lookout
 from thc.torch.options import Options
 from thc.torch.pace import Pace
 from thc.torch.passage import Passage
 from thc.torch.peers import Gathering, Peers
-from thc.torch.rails import RailGroup
 from thc.torch.refining import Refining
 from thc.torch.scales import Scales
 from thc.torch.scout import Scout
@@ -33,33 +32,8 @@ __all__ = ["Steps"]
 
 log = logging.getLogger("thc.torch")
 
-LOST = (
-    errors.SilentError,
-    errors.MissingError,
-    errors.LeftBehindError,
-    errors.ChangedError,
-    errors.NormLostError,
-    errors.ReformingError,
-    errors.GivenUpError,
-    errors.NetworkError,
-    errors.JoinError,
-    errors.ClosedError,
-)
-"""What means that the parameter server, or the way to it, is lost."""
-
-
 _sessions: weakref.WeakKeyDictionary[Group, int] = weakref.WeakKeyDictionary()
 """How often all ranks of a group have joined anew, by whichever of its hooks."""
-
-
-def _micros(seconds: float) -> int:
-    """As ranks tell it, in 32 bits."""
-    return min(round(seconds * 1e6), 0xFFFF_FFFF)
-
-
-def _is_finite(buffer: torch.Tensor) -> bool:
-    numbers = buffer.coalesce().values() if buffer.is_sparse else buffer
-    return bool(torch.isfinite(numbers.sum()))
 
 
 class Steps:
@@ -87,9 +61,7 @@ class Steps:
         self.clock = clock
         self.number = 0
         """Backward passes that are over."""
-        self._tells = tells(group)
-        self._alike = group.rail_ranks if isinstance(group, RailGroup) else range(group.workers)
-        """The ranks that average the same coordinates as this one."""
+        self._last_call = LastCall(group, peers.rank, clock, scales, refining)
         self.skipped = False
         """Whether the last step's gradients were not finite on some rank, as far as anybody has looked."""
         self.looks = options.nonfinite == "zero"
@@ -290,7 +262,7 @@ class Steps:
     def is_skipped(self) -> bool:
         """The same, between steps, when all has been looked at."""
         unlooked, self._unlooked = self._unlooked, []
-        self.skipped = self.skipped or not all(map(_is_finite, unlooked))
+        self.skipped = self.skipped or not all(map(is_finite, unlooked))
         return self.skipped
 
     def _begin_step(self) -> None:
@@ -393,29 +365,14 @@ class Steps:
         return True
 
     def _end_call(self) -> bool:
-        """The call that ends a step, one packet each way, in which ranks tell how the step before was. Whether there was an answer."""
-        refining = self._refining
-        if not self._tells or (self._buckets and self._buckets[0].refines):
+        """The call that ends a step. Whether there was an answer."""
+        if not self._last_call.tells or (self._buckets and self._buckets[0].refines):
             return self._empty_call()
-        scales = self._scales()
-        mine = [_micros(self.clock.last.hidden), _micros(self.clock.last.waited), 0 if scales is None else scales.digest]
-        if refining is not None:
-            mine += refining.row(self._buckets)
-        # The step comes last, in 16 bits: for up to 51 ranks all of it fits into one packet.
-        halves = [half for number in mine for half in (number >> 16, number & 0xFFFF)] + [self.number & 0xFFFF]
         try:
-            told = exchange_halves(self._group, self._peers.rank, halves)
+            self._apart = self._last_call.make(self.number, self._buckets)
         except LOST as error:
             self.error = error
             return False
-        rows, numbers = [joined(row[:-1]) for row in told], [row[-1] for row in told]
-        self._apart = None if len(set(numbers)) == 1 else numbers
-        if any(rows[rank][2] != mine[2] for rank in self._alike):
-            raise errors.ScalesError()
-        if all(row[0] + row[1] > 0 for row in rows):
-            self._group.training.compared((row[0] / 1e6, row[1] / 1e6) for row in rows)
-        if refining is not None:
-            refining.agree([row[3:] for row in rows], self._buckets)
         return True
 
     def _through_peers(self, bucket: Bucket) -> None:
@@ -431,7 +388,7 @@ class Steps:
             torch.cuda.current_stream(bucket.buffer.device).synchronize()
         if bucket.plain and not self.looks:
             self._unlooked.append(bucket.buffer)
-        elif not _is_finite(bucket.buffer):
+        elif not is_finite(bucket.buffer):
             self._nonfinite = True
 
     def _repeat(self) -> None:
