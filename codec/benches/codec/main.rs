@@ -8,9 +8,9 @@
 #![allow(clippy::unwrap_used)]
 
 use std::hint::black_box;
-use std::path::PathBuf;
 
 use serde_json::Value;
+use thc_bench::{is_measuring, median};
 use thc_codec::block::Block;
 use thc_codec::buffer::Buffer;
 use thc_codec::isa::Isa;
@@ -24,7 +24,7 @@ use thc_codec::{aggregate, norm, rht};
 mod figure;
 mod roofline;
 
-use figure::{Figure, REPETITIONS, against, median, one, seconds};
+use figure::{Figure, REPETITIONS, against, one, seconds};
 use roofline::copy_of;
 
 /// Coordinates in a full partition.
@@ -384,14 +384,9 @@ fn solver(figures: &mut Vec<Figure>) {
     });
 }
 
-fn target_dir() -> PathBuf {
-    std::env::var_os("CARGO_TARGET_DIR")
-        .map_or_else(|| PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../target")), PathBuf::from)
-}
-
 fn main() {
     // `cargo test --benches` runs this without `--bench`: then there is nothing to measure.
-    if !std::env::args().any(|a| a == "--bench") {
+    if !is_measuring() {
         return;
     }
     if let Ok(name) = std::env::var("THC_BENCH_ISA") {
@@ -415,10 +410,6 @@ fn main() {
     for f in &figures {
         println!("{:80} {:7.2} {:6.1} {:6.1}  {}", f.name, f.ratio, f.aim, f.floor, f.detail);
     }
-    let dir = target_dir().join("bench");
-    std::fs::create_dir_all(&dir).unwrap();
     let json: Vec<Value> = figures.iter().map(Figure::json).collect();
-    let path = dir.join("codec.json");
-    std::fs::write(&path, serde_json::to_string_pretty(&json).unwrap()).unwrap();
-    println!("written to {}", path.display());
+    thc_bench::write(env!("CARGO_TARGET_TMPDIR"), "codec", &json).unwrap();
 }
