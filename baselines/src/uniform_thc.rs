@@ -85,7 +85,7 @@ impl UniformWorker {
     fn parts(&self, gradient: &[f32]) -> Result<Vec<Vec<f32>>> {
         check_len("gradient", self.participant.dimension, gradient.len())?;
         let part = |p: &thc_codec::partition::Partition| {
-            let mut x = padded(gradient, p);
+            let mut x = pad(gradient, p);
             if self.rotated {
                 rht::forward(&mut x, self.key(self.call, p.index))?;
             }

@@ -55,7 +55,7 @@ pub fn one<'a>(yardstick: impl FnMut() + 'a) -> Yardsticks<'a> {
 /// Times `work` against its yardsticks, interleaved; the ratio of a repetition is of its times. `warm` says whether each
 /// is run once before it is timed, which warms the memory that the others displaced. Repetitions in which another thread
 /// got the processor are discarded, unless all are.
-pub fn against(
+pub fn compare(
     name: impl Into<String>,
     (aim, floor): (f64, f64),
     warm: bool,

@@ -23,7 +23,7 @@ macro_rules! kernels {
         pub(crate) fn forward_into(x: &[f32], out: &mut [f32], scale: f32, signs: Signs) {
             let (len, rotation) = (out.len(), (scale, signs));
             if x.len() != len || len < leaf_len::<Floats, LEAF>() {
-                scalar::padded(x, out);
+                scalar::pad(x, out);
                 return forward(out, scale, signs);
             }
             let (source, p) = (Some(Source::One(x.as_ptr())), out.as_mut_ptr());
@@ -35,7 +35,7 @@ macro_rules! kernels {
         pub(crate) fn forward_sum(x: &[f32], e: &[f32], out: &mut [f32], scale: f32, signs: Signs) {
             let (len, rotation) = (out.len(), (scale, signs));
             if x.len() != len || e.len() != len || len < leaf_len::<Floats, LEAF>() {
-                scalar::padded_sum(x, e, out);
+                scalar::pad_sum(x, e, out);
                 return forward(out, scale, signs);
             }
             let (source, p) = (Some(Source::Sum(x.as_ptr(), e.as_ptr())), out.as_mut_ptr());

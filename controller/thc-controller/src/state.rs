@@ -219,7 +219,7 @@ impl ControllerState {
     ///
     /// # Errors
     /// There is no such target, or they have different numbers of ports.
-    pub fn dealt(&self, servers: &[String], spares: &[String]) -> Result<ShareServers, ControllerError> {
+    pub fn deal(&self, servers: &[String], spares: &[String]) -> Result<ShareServers, ControllerError> {
         let refuse = |value: String, mend: String| {
             Err(ControllerError::Value { key: "servers".to_owned(), value, mend })
         };

@@ -70,7 +70,7 @@ impl DotPlot {
     fn draw(&self, backend: SVGBackend<'_>) -> Drawn {
         let root = backend.into_drawing_area();
         root.fill(&WHITE)?;
-        let below = titled(&root, &self.title, &self.subtitle)?;
+        let below = draw_title(&root, &self.title, &self.subtitle)?;
         // Names of kinds, in lines. Without font metrics: letters are about half as wide as high.
         let spot = |kind: &Kind| 36 + kind.name.chars().count() as i32 * 8;
         let (mut x, mut y) = (8, 8);

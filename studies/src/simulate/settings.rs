@@ -104,7 +104,7 @@ macro_rules! keys {
                     costs: Costs { $($cost: self.$cost.unwrap_or($cost_default),)* },
                     job: self.job_keys.unwrap_or_default().into_iter().chain(self.job).collect(),
                 };
-                settings.checked()
+                settings.validate()
             }
         }
     };
@@ -271,7 +271,7 @@ impl Keys {
 
 impl Settings {
     /// These, if they make sense.
-    pub fn checked(self) -> Result<Self, SimulateError> {
+    pub fn validate(self) -> Result<Self, SimulateError> {
         self.check()?;
         Ok(self)
     }

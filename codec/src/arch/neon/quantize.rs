@@ -104,7 +104,7 @@ fn quantize(c: &Constants, x: float32x4_t, draw: float32x4_t) -> (uint32x4_t, fl
 /// `v` with each word rotated right by `BITS`; `LEFT` is 32 less that.
 #[target_feature(enable = "neon")]
 #[inline]
-fn rotated<const BITS: i32, const LEFT: i32>(v: uint32x4_t) -> uint32x4_t {
+fn rotate<const BITS: i32, const LEFT: i32>(v: uint32x4_t) -> uint32x4_t {
     vsriq_n_u32::<BITS>(vshlq_n_u32::<LEFT>(v), v)
 }
 
@@ -121,9 +121,9 @@ fn step(c: &Constants, x: &mut [f32], at: &mut uint32x4_t) -> [uint8x16_t; 4] {
     let (draw_bits, one) = (vdupq_n_u32(DRAW), vdupq_n_u32(ONE));
     let draws = [
         words,
-        words.map(|w| rotated::<8, 24>(w)),
-        words.map(|w| rotated::<16, 16>(w)),
-        words.map(|w| rotated::<24, 8>(w)),
+        words.map(|w| rotate::<8, 24>(w)),
+        words.map(|w| rotate::<16, 16>(w)),
+        words.map(|w| rotate::<24, 8>(w)),
     ];
     let mut bytes = [vdupq_n_u8(0); 4];
     for ((bytes, x), draws) in bytes.iter_mut().zip(x.chunks_exact_mut(GROUP / 4)).zip(draws) {

@@ -101,7 +101,7 @@ impl Desk {
             let shared = job.spec.is_shared();
             (job.targets[..if shared { 1 } else { job.targets.len() }].to_vec(), job.active.clone())
         };
-        let may = |target: &String| self.connected(target).and_then(|()| self.may_begin(name, target));
+        let may = |target: &String| self.check_connected(target).and_then(|()| self.may_begin(name, target));
         let there = |target: &&String| may(target).is_ok();
         let found = active
             .as_ref()

@@ -36,7 +36,7 @@ impl Readings {
     /// Of these reports.
     #[must_use]
     pub fn from_reports(reports: &[ShardReport]) -> Readings {
-        let jobs = (0..Program::get().indices).filter_map(|index| Some((index, merged(reports, index)?)));
+        let jobs = (0..Program::get().indices).filter_map(|index| Some((index, merge_job(reports, index)?)));
         let mut carrier = [0; CARRIER];
         for report in reports {
             carrier.iter_mut().zip(report.globals.drops).for_each(|(sum, drops)| *sum += drops);

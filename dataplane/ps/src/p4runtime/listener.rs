@@ -122,12 +122,12 @@ impl Listener {
         };
         tokio::select! {
             served = serving => served.map_err(io::Error::other),
-            () = stopped(shared) => Ok(()),
+            () = wait_for_stop(shared) => Ok(()),
         }
     }
 }
 
-async fn stopped(shared: &ServerState) {
+async fn wait_for_stop(shared: &ServerState) {
     while !shared.stop.load(Ordering::Relaxed) {
         tokio::time::sleep(TICK).await;
     }
