@@ -147,6 +147,5 @@ kernels! {
         set8_wide(lanes: &mut [u8], values: &[u8]);
         add8_wide(lanes: &mut [u8], values: &[u8]);
         raw_add(lanes: &mut [u8], payload: &[u8]);
-        max_u32(lanes: &mut [u8], payload: &[u8]);
     }
 }

@@ -10,7 +10,7 @@
 //! | `values_wide(table, packed)` | those of `PACKED_WIDE` bytes as numbers of 16 bits, an array of vectors |
 //! | `values_half(tables, packed)` | those of VECTOR bytes in lanes of 4 bits, one vector; `tables` are for upper and for lower lanes |
 //! | `to_wire16` | the numbers of `values_wide` as lanes |
-//! | `add8`, `add16`, `add32`, `max32` | lanes and lanes; for `add16`, lanes and numbers of `values_wide` |
+//! | `add8`, `add16`, `add32` | lanes and lanes; for `add16`, lanes and numbers of `values_wide` |
 
 /// Goes through lanes and payload, so many bytes of each at a time, and leaves the rest to the definition.
 macro_rules! steps {
@@ -130,19 +130,6 @@ macro_rules! kernels {
                     store(out, words);
                 },
                 scalar::raw_add
-            );
-        }
-
-        #[target_feature(enable = $features)]
-        pub(crate) fn max_u32(lanes: &mut [u8], payload: &[u8]) {
-            steps!(
-                lanes by VECTOR,
-                payload by VECTOR,
-                |out, words| {
-                    let words = max32(load(out), load(words));
-                    store(out, words);
-                },
-                scalar::max_u32
             );
         }
 

@@ -115,12 +115,4 @@ fn add32(lanes: __m256i, words: __m256i) -> __m256i {
     _mm256_shuffle_epi8(words, swap)
 }
 
-#[target_feature(enable = "avx2,fma")]
-#[inline]
-fn max32(lanes: __m256i, words: __m256i) -> __m256i {
-    let swap = reverse::<4>();
-    let words = _mm256_max_epu32(_mm256_shuffle_epi8(lanes, swap), _mm256_shuffle_epi8(words, swap));
-    _mm256_shuffle_epi8(words, swap)
-}
-
 aggregates::kernels!("avx2,fma");

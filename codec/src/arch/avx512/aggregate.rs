@@ -117,12 +117,4 @@ fn add32(lanes: __m512i, words: __m512i) -> __m512i {
     _mm512_shuffle_epi8(words, swap)
 }
 
-#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
-#[inline]
-fn max32(lanes: __m512i, words: __m512i) -> __m512i {
-    let swap = reverse::<4>();
-    let words = _mm512_max_epu32(_mm512_shuffle_epi8(lanes, swap), _mm512_shuffle_epi8(words, swap));
-    _mm512_shuffle_epi8(words, swap)
-}
-
 aggregates::kernels!("avx512f,avx512bw,avx512dq,avx512vl");

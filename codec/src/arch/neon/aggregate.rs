@@ -93,10 +93,4 @@ fn add32(lanes: uint8x16_t, words: uint8x16_t) -> uint8x16_t {
     vrev32q_u8(vreinterpretq_u8_u32(vaddq_u32(numbers(lanes), numbers(words))))
 }
 
-#[target_feature(enable = "neon")]
-#[inline]
-fn max32(lanes: uint8x16_t, words: uint8x16_t) -> uint8x16_t {
-    vrev32q_u8(vreinterpretq_u8_u32(vmaxq_u32(numbers(lanes), numbers(words))))
-}
-
 aggregates::kernels!("neon");
