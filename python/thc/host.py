@@ -49,7 +49,7 @@ def _tag(array: npt.NDArray[Any], mode: str, feedback: int | str | None, plan: P
     return zlib.crc32(repr((array.size, mode if plan is None else "", feedback, spans)).encode())
 
 
-def _told(error: BaseException) -> list[str]:
+def _error_fields(error: BaseException) -> list[str]:
     return [type(error).__name__, str(error)]
 
 
@@ -163,7 +163,7 @@ class Speaker(HostGroup):
             self._end_session(error)
             return
         for line in self._lines:
-            line.send({"call": call, "error": _told(error)})
+            line.send({"call": call, "error": _error_fields(error)})
 
     def _end_session(self, error: errors.ThcError) -> None:
         """Nothing more is added up before all have joined anew."""
@@ -171,7 +171,7 @@ class Speaker(HostGroup):
             self._over = error
             for line in self._lines:
                 with suppress(errors.MissingError):
-                    line.send({"over": _told(error)})
+                    line.send({"over": _error_fields(error)})
 
     def allreduce(
         self, array: Array, mode: str = "compressed", feedback: int | str | None = None, plan: Plan | None = None
@@ -216,7 +216,7 @@ class Speaker(HostGroup):
         except errors.ThcError as error:
             for line in self._lines:
                 with suppress(errors.MissingError):
-                    line.send({"rejoined": _told(error)})
+                    line.send({"rejoined": _error_fields(error)})
             raise
         self._results.clear()
         self._calls, self._over, self._read = 0, None, [0] * len(self._lines)

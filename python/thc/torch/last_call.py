@@ -8,7 +8,7 @@ from thc import errors
 from thc.group import Group
 from thc.torch.bucket import Bucket
 from thc.torch.clock import Clock
-from thc.torch.exchange import exchange_halves, joined, tells
+from thc.torch.exchange import exchange_halves, join_halves, tells
 from thc.torch.rails import RailGroup
 from thc.torch.refining import Refining
 from thc.torch.scales import Scales
@@ -44,11 +44,11 @@ class LastCall:
         # The step comes last, in 16 bits: for up to 51 ranks all of it fits into one packet.
         halves = [half for number in mine for half in (number >> 16, number & 0xFFFF)] + [step & 0xFFFF]
         answers = exchange_halves(self._group, self._rank, halves)
-        rows, steps = [joined(row[:-1]) for row in answers], [row[-1] for row in answers]
+        rows, steps = [join_halves(row[:-1]) for row in answers], [row[-1] for row in answers]
         if any(rows[rank][2] != mine[2] for rank in self._alike):
             raise errors.ScalesError()
         if all(row[0] + row[1] > 0 for row in rows):
-            self._group.training.compared((row[0] / 1e6, row[1] / 1e6) for row in rows)
+            self._group.training.note_comparison((row[0] / 1e6, row[1] / 1e6) for row in rows)
         if refining is not None:
             refining.agree([row[3:] for row in rows], buckets)
         return None if len(set(steps)) == 1 else steps

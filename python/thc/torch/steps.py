@@ -96,7 +96,7 @@ class Steps:
         uncompressed = self.number < self._options.warmup or not layout.kept or bool(layout.aside)
         return uncompressed and self._options.uncompressed == "process-group"
 
-    def _timed(self) -> bool:
+    def _is_timed(self) -> bool:
         """Whether this step's calls are timed, and so made one by one."""
         return self._adaptive is not None and self._adaptive.times(self.number)
 
@@ -111,7 +111,7 @@ class Steps:
             or agreement.lost
             or bucket.plain
             or self._needs_peers(bucket)
-            or self._timed()
+            or self._is_timed()
             # Each is given to training as soon as all ranks have it.
             or bucket.refines
             or self._compressor(bucket).must_be_alone(bucket)
@@ -139,7 +139,7 @@ class Steps:
         route = Route.PEERS if bucket.plain else self.agreement.route(bucket.index, self._needs_peers(bucket))
         if route is Route.COMPARE:
             # A rank that lacks the last answer of the step before waits for one of us to say that there was one.
-            route = self.agreement.compared(self._peers.any(self.agreement.lost, meanwhile=self.idle))
+            route = self.agreement.route_compared(self._peers.any(self.agreement.lost, meanwhile=self.idle))
             if route is Route.HOLD and self.error is None:
                 self.error = errors.SilentError("another rank has lost the parameter server")
         if route is Route.PEERS or (route is Route.THC and bucket.foreign):
@@ -155,7 +155,7 @@ class Steps:
             passage.fetched = passage.compressor.fetch(bucket)
             passage.began = time.perf_counter()
             # The sequencer itself works on a bucket that nothing comes after: that saves copies and waking other threads.
-            wait = (bucket.is_last or self._options.in_flight == 1 or self._timed()) and not passage.compressor.queues
+            wait = (bucket.is_last or self._options.in_flight == 1 or self._is_timed()) and not passage.compressor.queues
             passage.flight = passage.compressor.submit(bucket, passage.fetched, self.number, wait)
             passage.over = wait
         elif route is Route.HOLD and not bucket.foreign:
@@ -224,11 +224,11 @@ class Steps:
     def _note(self, passage: Passage) -> None:
         """When a bucket was on its way."""
         bucket, span = passage.bucket, (passage.began, passage.landed)
-        self.clock.travelled(*span)
+        self.clock.note_travel(*span)
         if self._adaptive is not None and not bucket.refines:
-            self._adaptive.travelled(bucket.layout, *span)
+            self._adaptive.note_travel(bucket.layout, *span)
         if self._refining is not None:
-            self._refining.deadlines.carried(4.0 * bucket.layout.length * self._refining.share(bucket), span)
+            self._refining.deadlines.note_carriage(4.0 * bucket.layout.length * self._refining.share(bucket), span)
             if bucket.refines and not passage.finite:
                 bucket.buffer.zero_()
 
@@ -239,8 +239,8 @@ class Steps:
         if not self._empty_call():
             self.agreement.lose()
             return self.agreement.kept
-        self._refining.deadlines.confirmed(time.perf_counter() - began)
-        return self.agreement.confirmed()
+        self._refining.deadlines.note_confirmation(time.perf_counter() - began)
+        return self.agreement.confirm()
 
     def fail(self, passage: Passage, error: BaseException) -> None:
         """DDP shall hear of anything that goes wrong here."""
@@ -276,13 +276,13 @@ class Steps:
         agreement = self.agreement
         while agreement.wish is not Wish.NOTHING:
             if agreement.wish is Wish.END:
-                agreement.ended(self._end_call())
+                agreement.end_step(self._end_call())
             elif agreement.wish is Wish.GATHER:
                 rows = self._gather(agreement.row)
                 if rows is None:
-                    agreement.completed_elsewhere()
+                    agreement.complete_elsewhere()
                 else:
-                    agreement.gathered(rows)
+                    agreement.compare_rows(rows)
             else:
                 self._repeat()
 
@@ -299,7 +299,7 @@ class Steps:
     def _end_step(self, last: Bucket) -> None:
         refines, was_lost = last.refines, self.agreement.fallback_active
         if last.plain:
-            self.agreement.passed()
+            self.agreement.pass_step()
         else:
             self._conclude()
         if self._lookout is not None:
@@ -330,7 +330,7 @@ class Steps:
         if self._adaptive is not None:
             self._adaptive.end_step()
         self.number += 1
-        if (row := self.clock.over()) is not None:
+        if (row := self.clock.end_step()) is not None:
             self._group.training.step(row)
         if self._refining is not None:
             self._prepare(self._refining)
@@ -400,7 +400,7 @@ class Steps:
                 if not passage.bucket.refines:
                     self._through_peers(passage.bucket)
         step = self.number
-        self.agreement.repeated()
+        self.agreement.finish_repetition()
         self._scout.begin()
         if self._peers.rank == 0:
             log.warning(
@@ -460,7 +460,7 @@ class Steps:
         joined, works = self._join(), None
         while works is None:
             rows = self._gather(self.agreement.join_row(joined))
-            works = None if rows is None else self.agreement.rejoined(rows)
+            works = None if rows is None else self.agreement.finish_rejoining(rows)
         if works:
             self._session = _sessions[self._group] = max(_sessions.get(self._group, 0), self._session + 1)
             self._scout.end()
