@@ -1,6 +1,6 @@
 //! THC itself, by the same kernels that the worker library uses.
 
-use super::lanes::{Lanes, padded};
+use super::lanes::{Lanes, pad};
 use super::{Bits, Message, Participant, Properties, Result, Scheme, ServerSide, WorkerSide, with_feedback};
 use thc_codec::norm;
 use thc_codec::partition::Partition;

@@ -1,7 +1,7 @@
 //! Uniform THC: the same equidistant values for all workers.
 
 use super::check_len;
-use super::lanes::{Lanes, padded};
+use super::lanes::{Lanes, pad};
 use super::{Bits, Message, Participant, Properties, Result, Scheme, ServerSide, WorkerSide};
 use thc_codec::norm;
 use thc_codec::quantizer::Quantizer;

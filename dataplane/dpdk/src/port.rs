@@ -191,7 +191,7 @@ fn find(name: &str, device: &str) -> Result<u16, DpdkError> {
         }
         let result = ffi::rte_dev_probe(c_device.as_ptr());
         if result != 0 {
-            return Err(failed(open_failure(result)));
+            return Err(failed(unopened(result)));
         }
         if ffi::rte_eth_dev_get_port_by_name(c_name.as_ptr(), &raw mut id) != 0 {
             return Err(failed("its driver made no network port".to_owned()));

@@ -18,7 +18,7 @@ use crate::control_port::ControlPort;
 use crate::error::PsError;
 use crate::exchange::{Exchange, Handler};
 use crate::kernels::Simd;
-use crate::liveness::{PUBLISH, admitted};
+use crate::liveness::{PUBLISH, count_admitted};
 use crate::outbox::{Outbox, SendFailure};
 use crate::rows::Changes;
 use crate::state::{ServerState, ShardReport};

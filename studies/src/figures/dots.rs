@@ -7,7 +7,7 @@ use plotters::element::{PathElement, Text};
 use plotters::style::text_anchor::{HPos, Pos, VPos};
 use plotters::style::{BLACK, Color, RGBColor, TRANSPARENT, WHITE};
 
-use super::chart::{Axis, Drawn, Mark, font, mark, titled};
+use super::chart::{Axis, Drawn, Mark, draw_title, font, mark};
 use super::figure::short;
 use crate::error::{Error, Result};
 

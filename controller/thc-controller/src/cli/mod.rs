@@ -44,7 +44,7 @@ Examples:
 
 Exit status: 0 done; 1 failed or refused; 2 wrong flags or values.";
 
-/// Creates and watches THC jobs on P4 switches and software parameter servers.
+/// Create and watch THC jobs on P4 switches and software parameter servers.
 #[derive(Parser, Debug)]
 #[command(name = "thc-controller", version, after_help = EXAMPLES, max_term_width = 100)]
 #[command(subcommand_required = true, arg_required_else_help = true)]
@@ -60,7 +60,7 @@ struct Flags {
 
 #[derive(Subcommand, Debug)]
 enum Command {
-    /// Be the controller: keep the targets of a configuration as jobs want them
+    /// Run the controller: keep the targets of a configuration as jobs want them
     Run(daemon::RunFlags),
     /// Create, list, show and delete jobs
     #[command(subcommand)]
@@ -70,7 +70,7 @@ enum Command {
     /// End sessions
     #[command(subcommand)]
     Session(session::Session),
-    /// Send workers away
+    /// Remove workers from a job
     #[command(subcommand)]
     Worker(session::Worker),
     /// Install, list and delete lookup tables
@@ -87,7 +87,7 @@ enum Command {
     Events(events::EventFlags),
     /// Write a copy of a controller's file of jobs
     Backup(kept::BackupFlags),
-    /// Make such a copy a controller's file of jobs
+    /// Restore a controller's file of jobs from such a copy
     Restore(kept::RestoreFlags),
     /// Print a shell's completions
     Completions(manual::CompletionFlags),

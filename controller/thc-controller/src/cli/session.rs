@@ -18,7 +18,7 @@ pub enum Session {
 /// What can be done with workers.
 #[derive(Debug, Subcommand)]
 pub enum Worker {
-    /// Take its number from a worker and end the session that it is in; the controller lets that process in no more
+    /// Take a worker's number away and end its session; the controller lets that process in no more
     Evict {
         /// The job's name
         job: String,

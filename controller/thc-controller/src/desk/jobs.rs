@@ -1,7 +1,7 @@
 //! Jobs: created, changed, deleted.
 
-use super::targets::drained;
-use super::{Desk, no_job, unwritten};
+use super::targets::drain_advice;
+use super::{Desk, no_job, write_refusal};
 use crate::book::{Book, Job, Session};
 use crate::capacity::Capacity;
 use crate::events::About;

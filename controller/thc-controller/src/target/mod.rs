@@ -2,7 +2,7 @@
 
 mod status;
 
-use status::{explain, mend, refused, refuses_updates, silent};
+use status::{explain, mend, read_refusal, refuses_updates, silence};
 
 use crate::config::TargetConfig;
 use crate::error::{ControllerError, causes};

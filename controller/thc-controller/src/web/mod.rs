@@ -39,7 +39,7 @@ where
         .route("/", get(page))
         .route("/api/status", get(status))
         .layer(middleware::from_fn(move |request, next| check_host(own.clone(), request, next)));
-    let shown = Router::new().route("/metrics", get(measured)).merge(pages).layer(of_readers);
+    let shown = Router::new().route("/metrics", get(metrics_page)).merge(pages).layer(of_readers);
     let app = Router::new()
         .route("/healthz", get(async || "ok\n"))
         .route("/readyz", get(ready))

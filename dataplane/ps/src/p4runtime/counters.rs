@@ -10,7 +10,7 @@ use tonic::Code;
 use super::refusal::{Refusal, refuse};
 use crate::rows::{Counter, CounterKind, Program};
 use crate::state::ShardReport;
-use crate::stats::merged;
+use crate::stats::merge_job;
 
 /// Bits of worker, event, reason and answer in an index.
 const WORKER_BITS: u32 = 7;

@@ -2,7 +2,7 @@
 
 mod text;
 
-use text::{described, listed};
+use text::{description, list_text};
 
 use super::connection::Connection;
 use super::{Failure, print, print_json};
@@ -67,7 +67,7 @@ pub enum Command {
     Update(Box<UpdateFlags>),
     /// End a job's session and take it from its targets
     Delete(DeleteFlags),
-    /// Wait until a job is so
+    /// Wait until a job is in a given state
     #[command(after_help = WAIT)]
     Wait(WaitFlags),
 }
