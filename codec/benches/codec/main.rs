@@ -24,7 +24,7 @@ use thc_codec::{aggregate, norm, rht};
 mod figure;
 mod roofline;
 
-use figure::{Figure, REPETITIONS, against, one, seconds};
+use figure::{Figure, REPETITIONS, compare, one, seconds};
 use roofline::copy_of;
 
 /// Coordinates in a full partition.
@@ -349,13 +349,11 @@ fn aggregation(figures: &mut Vec<Figure>) {
 fn solver(figures: &mut Vec<Figure>) {
     let table = LookupTable::solve(4, 30, 1.0 / 32.0).unwrap();
     assert_eq!(table.values(), [0, 3, 5, 7, 9, 11, 13, 14, 15, 17, 19, 21, 23, 25, 27, 30]);
-    let times = (0..REPETITIONS)
-        .map(|_| {
-            seconds(|| {
-                black_box(LookupTable::solve(4, 51, black_box(1.0 / 32.0))).unwrap();
-            })
+    let times = (0..REPETITIONS).map(|_| {
+        seconds(|| {
+            black_box(LookupTable::solve(4, 51, black_box(1.0 / 32.0))).unwrap();
         })
-        .collect();
+    });
     figures.push(Figure {
         name: "table solver, b=4 g=51, in us over 100 us".to_owned(),
         ratio: median(times) * 1e6 / 100.0,

@@ -66,7 +66,7 @@ class Peers:
         def new_group(backend: str) -> Any:
             return dist.new_group(timeout=patience, backend=backend, **ranks)
 
-        self._made = made
+        self._made = new_group
         # A gathering may be under way while tensors are averaged: they must not meet.
         self._tensors, self._control = new_group(backend), new_group("gloo")
         self._host = new_group("gloo") if backend == "nccl" else self._tensors

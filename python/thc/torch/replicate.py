@@ -102,7 +102,7 @@ class Replicas:
         if device is not None and self._stream is None:
             self._stream = torch.cuda.Stream(device)
         # What FSDP does after its hook waits for this stream alone, on the device.
-        module.set_all_reduce_hook(functools.partial(self._reduced, shard), stream=self._stream)
+        module.set_all_reduce_hook(functools.partial(self._take_mean, shard), stream=self._stream)
 
     def _take_mean(self, shard: Shard, gradients: torch.Tensor) -> None:
         """What FSDP calls with a module's gradients, summed over the shards: those of the parameters that have got some."""

@@ -481,7 +481,7 @@ mod tests {
             let other = Spec::from_request(&asked, 2, None).unwrap();
             book.change("b", other, &[("s1".to_owned(), ROOM), ("s2".to_owned(), ROOM)])
         };
-        let (mut book, (), made) = book.change(change).unwrap();
+        let (mut book, (), made) = book.try_change(change).unwrap();
         book.begin("b", "s1", 7, BTreeMap::new(), (0, 0));
         book.take_back(&made);
         assert_eq!(book.jobs.keys().collect::<Vec<_>>(), ["a", "b"]);
@@ -504,7 +504,7 @@ mod tests {
         let mut book = Book::default();
         book.add(of("a", &book, 4), &rooms).unwrap();
         let was = book.clone();
-        let (mut book, _, first) = book.change(|book| book.remove("a").ok_or(())).unwrap();
+        let (mut book, _, first) = book.try_change(|book| book.remove("a").ok_or(())).unwrap();
         book.add(of("b", &book, 9), &rooms).unwrap();
         let place = &book.jobs["b"].places["s1"];
         assert_eq!((book.jobs["b"].spec.number, place.data_base, place.index), (2, 256, 1));
@@ -515,7 +515,7 @@ mod tests {
         assert_eq!((&book.jobs["a"], &book.jobs["b"]), (&was.jobs["a"], &kept));
         assert_eq!(book.tables[&book.jobs["a"].table].values, was.tables[&was.jobs["a"].table].values);
         // One that is kept frees its room.
-        let (mut book, _, second) = book.change(|book| book.remove("a").ok_or(())).unwrap();
+        let (mut book, _, second) = book.try_change(|book| book.remove("a").ok_or(())).unwrap();
         book.release(&first);
         book.release(&second);
         book.add(of("c", &book, 3), &rooms).unwrap();

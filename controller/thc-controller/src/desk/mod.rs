@@ -85,7 +85,7 @@ impl Desk {
         let (done, made) = {
             let mut book = self.shared.book();
             book.may_change().map_err(write_refusal)?;
-            let (next, done, before) = book.change(change)?;
+            let (next, done, before) = book.try_change(change)?;
             *book = next;
             (done, Made { before, shared: Arc::clone(&self.shared) })
         };

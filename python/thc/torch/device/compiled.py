@@ -80,7 +80,7 @@ def _compile(kernel: Any, programs: int, places: tuple[Place, ...], numbers: tup
 def _launch(kernel: Any, programs: int, *arguments: Any, **constants: Any) -> None:
     """Arguments are tensors or places in such, then numbers."""
     places = tuple((each, 0) if isinstance(each, torch.Tensor) else each for each in arguments if not isinstance(each, (int, float)))
-    (_KEPT.launch if _KEPT.trusted else _compiled)(kernel, programs, places, arguments[len(places) :], constants)
+    (_KEPT.launch if _KEPT.trusted else _compile)(kernel, programs, places, arguments[len(places) :], constants)
 
 
 @functools.cache
