@@ -168,7 +168,7 @@ impl Collective {
     /// two), and what the means of their sums are made with (step, −M; of RAW ones the factor).
     fn numbers<'py>(&self, py: Python<'py>, call: &CollectiveCall) -> PyResult<Computing<'py>> {
         let locked = call.inner.read().unwrap_or_else(PoisonError::into_inner);
-        let found = locked.as_ref().ok_or_else(over)?;
+        let found = locked.as_ref().ok_or_else(closed_error)?;
         let (keys, numbers) = (self.inner.keys(found), self.work_with(py, |inner| inner.numbers(found))?);
         let compressing =
             numbers.iter().map(|(n, _)| ([n.affine.lo, n.affine.scale, n.affine.bias, n.affine.step], n.raw));
@@ -185,7 +185,7 @@ impl Collective {
     ) -> PyResult<Vec<usize>> {
         let norms = norms.as_slice()?;
         let mut locked = call.inner.write().unwrap_or_else(PoisonError::into_inner);
-        let found = locked.as_mut().ok_or_else(over)?;
+        let found = locked.as_mut().ok_or_else(closed_error)?;
         self.work_with(py, |inner| inner.settle(found, norms))?;
         Ok((0..found.pieces()).map(|piece| found.words(piece)).collect())
     }
@@ -200,7 +200,7 @@ impl Collective {
     ) -> PyResult<Bound<'py, PyArray1<i32>>> {
         let data = array.as_slice()?;
         let locked = call.inner.read().unwrap_or_else(PoisonError::into_inner);
-        let found = locked.as_ref().ok_or_else(over)?;
+        let found = locked.as_ref().ok_or_else(closed_error)?;
         let words = self.work_with(py, |inner| inner.compress(found, piece, data))?;
         Ok(PyArray1::from_vec(py, words))
     }
@@ -216,14 +216,14 @@ impl Collective {
     ) -> PyResult<()> {
         let (sums, data) = (sums.as_slice()?, array.as_slice_mut()?);
         let locked = call.inner.read().unwrap_or_else(PoisonError::into_inner);
-        let found = locked.as_ref().ok_or_else(over)?;
+        let found = locked.as_ref().ok_or_else(closed_error)?;
         self.work_with(py, |inner| inner.finish(found, piece, sums, data))
     }
 
     /// Ends a call whose pieces are all finished.
     fn end(&self, call: &CollectiveCall) -> PyResult<()> {
         let taken = call.inner.write().unwrap_or_else(PoisonError::into_inner).take();
-        self.inner.end(taken.ok_or_else(over)?);
+        self.inner.end(taken.ok_or_else(closed_error)?);
         Ok(())
     }
 

@@ -110,7 +110,7 @@ pub fn run(order: &Order) -> Result<()> {
         ..GroupConfig::default()
     })?;
     let spec = Spec {
-        accelerated: order.method.accelerated(),
+        accelerated: order.method.is_accelerated(),
         prox: source.prox(),
         delay: order.delay,
         workers: u16::from(order.workers),

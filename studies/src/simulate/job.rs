@@ -423,7 +423,7 @@ fn report(settings: &Settings, case: &Case, world: &World) -> Result<Took, Simul
         rounds: rounds.collect(),
         packets: world.packets(),
         lost: world.lost(),
-        repeated: parties.iter().map(|party| party.repeated()).sum(),
+        repeated: parties.iter().map(|party| party.repetitions()).sum(),
         timeouts: parties.iter().map(|party| party.timeouts()).sum(),
         dropped: world.dropped(),
         events: world.events(),

@@ -69,7 +69,7 @@ impl LossArgs {
         let each: Vec<Settings> = self
             .losses
             .iter()
-            .map(|&loss| Settings { loss, ..settings.clone() }.checked())
+            .map(|&loss| Settings { loss, ..settings.clone() }.validate())
             .collect::<std::result::Result<_, SimulateError>>()?;
         let mut cases = Vec::new();
         for case in super::study::cases(&settings).into_iter().filter(|case| !case.layout.is_ring()) {

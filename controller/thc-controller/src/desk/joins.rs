@@ -4,7 +4,6 @@ use super::{ALIVE, Desk, PROMISE, no_job};
 use crate::book::{Given, seconds};
 use crate::live::View;
 use crate::refusal::Refusal;
-use crate::state::Reported;
 use thc_control_proto::v1;
 
 impl Desk {
@@ -143,7 +142,7 @@ impl Desk {
             worker
         };
         if let Some(report) = asked.report {
-            self.shared.reports().insert((asked.job, worker), Reported { report, token: asked.token });
+            self.shared.reports().insert((asked.job, worker), report);
         }
         Ok(())
     }

@@ -189,7 +189,7 @@ impl Desk {
                             None => 0,
                         },
                         silent: view.heard.get(&key).map(|heard| heard.at.elapsed().as_secs_f64()),
-                        report: reports.get(&reported_as).map(|reported| reported.report),
+                        report: reports.get(&reported_as).copied(),
                     }
                 });
                 jobs.push(v1::JobCounters {
