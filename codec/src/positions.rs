@@ -25,6 +25,16 @@ pub const fn plain_bits(dimension: usize) -> u32 {
     if dimension <= 1 { 0 } else { usize::BITS - (dimension - 1).leading_zeros() }
 }
 
+/// d · H(n/d): the fewest bits that positions of `count` coordinates drawn at random from `dimension` can take on average.
+#[must_use]
+pub fn entropy(dimension: usize, count: usize) -> f64 {
+    let share = count as f64 / dimension as f64;
+    if count == 0 || count >= dimension {
+        return 0.0;
+    }
+    dimension as f64 * -(share * share.log2() + (1.0 - share) * (1.0 - share).log2())
+}
+
 /// Gaps between positions, the first from the beginning.
 fn gaps(positions: &[u32]) -> impl Iterator<Item = u32> + '_ {
     let mut next = 0;
@@ -180,15 +190,6 @@ mod tests {
     use super::*;
     use crate::signs::mix;
     use proptest::prelude::*;
-
-    /// d · H(n/d): the fewest bits that positions of `count` coordinates drawn at random from `dimension` can take on average.
-    fn entropy(dimension: usize, count: usize) -> f64 {
-        let share = count as f64 / dimension as f64;
-        if count == 0 || count >= dimension {
-            return 0.0;
-        }
-        dimension as f64 * -(share * share.log2() + (1.0 - share) * (1.0 - share).log2())
-    }
 
     fn round_trip(positions: &[u32], dimension: usize) -> usize {
         let mut bytes = vec![0xAB];
