@@ -7,9 +7,9 @@
 #![allow(clippy::unwrap_used, reason = "a benchmark")]
 
 use serde_json::json;
-use std::path::Path;
 use std::time::Instant;
 use thc_adapt::layerwise::{Problem, STEPS, discrete, exact};
+use thc_bench::{is_measuring, median};
 use thc_codec::signs::mix;
 
 const LAYERS: usize = 1000;
@@ -31,7 +31,7 @@ fn problem(seed: u64) -> Problem {
 }
 
 fn main() {
-    let measured = std::env::args().any(|arg| arg == "--bench");
+    let measured = is_measuring();
     let turns = if measured { 15 } else { 1 };
     let (mut of_steps, mut of_exact, mut lost, mut gap) = (Vec::new(), Vec::new(), 0.0f64, 0.0f64);
     for turn in 0..turns {
@@ -49,11 +49,7 @@ fn main() {
         lost = lost.max(stepped.cost / best.cost);
         gap = gap.max(best.cost / best.least_cost);
     }
-    let median = |times: &mut Vec<f64>| {
-        times.sort_by(f64::total_cmp);
-        times[times.len() / 2]
-    };
-    let (steps, exact) = (median(&mut of_steps), median(&mut of_exact));
+    let (steps, exact) = (median(of_steps), median(of_exact));
     let detail = format!(
         "{turns} problems: the dynamic program's cost is at most {lost:.5} times the exact one's, which is within {gap:.7} of the \
          least possible"
@@ -73,10 +69,6 @@ fn main() {
     };
     let entries = figures.map(entry);
     if measured {
-        let target = std::env::var("CARGO_TARGET_DIR").unwrap_or_else(|_| "../target".to_owned());
-        let folder = Path::new(&target).join("bench");
-        std::fs::create_dir_all(&folder).unwrap();
-        std::fs::write(folder.join("adapt.json"), serde_json::to_string_pretty(&entries).unwrap() + "\n")
-            .unwrap();
+        thc_bench::write(env!("CARGO_TARGET_TMPDIR"), "adapt", &entries).unwrap();
     }
 }

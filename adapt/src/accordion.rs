@@ -3,9 +3,6 @@
 
 use crate::error::{AdaptError, check};
 
-/// η as its authors suggest it.
-pub const ETA: f64 = 0.5;
-
 /// The norms of the last look, by layer.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Accordion {
@@ -62,7 +59,7 @@ mod tests {
 
     #[test]
     fn fast_changes_are_critical() {
-        let mut accordion = Accordion::new(ETA).unwrap();
+        let mut accordion = Accordion::new(0.5).unwrap();
         assert_eq!(accordion.look(&[4.0, 4.0, 0.0]).unwrap(), [true; 3]);
         assert_eq!(accordion.look(&[2.0, 2.1, 0.0]).unwrap(), [true, false, false]);
         assert_eq!(accordion.look(&[3.0, 3.2, 1.0]).unwrap(), [true, true, true]);

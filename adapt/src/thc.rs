@@ -64,14 +64,11 @@ pub fn nmse(table: &LookupTable, workers: u8) -> f64 {
     table.quantization_error() / f64::from(workers.max(1)) + table.truncation_error()
 }
 
-/// The most that a table may leave of a gradient to error feedback, by [`left`].
-pub const MOST_LEFT: f64 = 0.5;
-
 /// What a table leaves of one worker's gradient: the squared norm of what it rounds and cuts off, over that of the gradient.
 ///
 /// Error feedback adds what was left to the next gradient. With gradients that have nothing in common ‖e‖² goes to ω(‖x‖² + ‖e‖²),
 /// so to ω / (1 − ω) gradients, and from ω = 1 on it grows from step to step without end. So a policy must not choose a table
-/// that leaves more than [`MOST_LEFT`]: up to there what waits is no more than one gradient, and a worker whose norm is √½ of
+/// that leaves more than half: up to there what waits is no more than one gradient, and a worker whose norm is √½ of
 /// the largest, of which the range is, and so loses twice as much of its own, is still below 1. Tables of one bit chosen for 3
 /// workers or more leave more (for 10 or more, above 1), since what they round is averaged over workers, but error
 /// feedback is each worker's own; those of two bits and more never do.
@@ -180,13 +177,13 @@ mod tests {
         let best = |bits, lane, workers| thc_codec::table::choose(bits, lane, workers).unwrap().table;
         for (bits, lane, workers) in [(1, 4, 2), (2, 4, 5), (2, 8, 4), (2, 8, 64), (3, 8, 8), (4, 8, 8)] {
             let table = best(bits, lane, workers);
-            assert!(residual(&table) <= MOST_LEFT, "b = {bits}, {workers} workers: {}", residual(&table));
+            assert!(residual(&table) <= 0.5, "b = {bits}, {workers} workers: {}", residual(&table));
             let foretold = residual(&table) / (1.0 - residual(&table));
             let ratio = fed_back(&table, 40) / foretold;
             assert!((0.9..1.1).contains(&ratio), "b = {bits}, {workers} workers: {ratio} of {foretold}");
         }
         for workers in [3, 4, 8, 16, 64] {
-            assert!(residual(&best(1, 8, workers)) > MOST_LEFT);
+            assert!(residual(&best(1, 8, workers)) > 0.5);
         }
         assert!(fed_back(&best(1, 8, 16), 40) > 1e3);
     }

@@ -6,13 +6,13 @@
 //!
 //! Times are noisy, and a threshold that follows their noise is worth little. So, other than the paper: times are medians, not averages,
 //! which one late packet moves; a size pays only if no larger one does not, for a gain grows with size; and where a threshold was
-//! known before, a size stays on its side of it unless its gain is outside 1 ± [`MARGIN`].
+//! known before, a size stays on its side of it unless its gain is outside 1 ± 0.1.
 
 use crate::error::{AdaptError, check};
 use std::collections::BTreeMap;
 
 /// By how much a gain must be off 1 to move a size to the other side of the threshold.
-pub const MARGIN: f64 = 0.1;
+const MARGIN: f64 = 0.1;
 
 /// Times of one kind, in increasing order.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -31,7 +31,7 @@ impl Times {
 }
 
 /// The smallest size that pays and of which no larger one does not; `rows` by increasing size. `before` is the threshold known
-/// before, [`NEVER`] if nothing paid.
+/// before, `u64::MAX` if nothing paid.
 fn smallest(rows: &[Row], before: Option<u64>) -> Option<u64> {
     let pays = |row: &&Row| {
         let least = match before {
@@ -43,9 +43,6 @@ fn smallest(rows: &[Row], before: Option<u64>) -> Option<u64> {
     };
     rows.iter().rev().take_while(pays).last().map(|row| row.size)
 }
-
-/// The threshold before, if nothing paid.
-pub const NEVER: u64 = u64::MAX;
 
 /// One line of the table: medians in seconds.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -111,7 +108,7 @@ impl Timings {
     }
 
     /// The smallest size from which on gains are above 1; `None` if compression does not pay. `before` is the threshold known
-    /// before, [`NEVER`] if nothing paid.
+    /// before, `u64::MAX` if nothing paid.
     #[must_use]
     pub fn threshold(&self, before: Option<u64>) -> Option<u64> {
         smallest(&self.rows().collect::<Vec<_>>(), before)
@@ -233,8 +230,8 @@ mod tests {
             ([0.5, 0.95, 0.95, 2.0], Some(2), Some(2)),
             ([0.5, 1.15, 1.05, 2.0], Some(3), Some(2)),
             ([0.5, 0.95, 0.85, 2.0], Some(3), Some(4)),
-            ([0.5, 0.5, 0.5, 1.05], Some(NEVER), None),
-            ([0.5, 0.5, 0.5, 1.15], Some(NEVER), Some(4)),
+            ([0.5, 0.5, 0.5, 1.05], Some(u64::MAX), None),
+            ([0.5, 0.5, 0.5, 1.15], Some(u64::MAX), Some(4)),
         ] {
             let table = with_gains(&(1..).zip(gains).collect::<Vec<_>>());
             assert_eq!(table.threshold(before), after, "{gains:?} after {before:?}");

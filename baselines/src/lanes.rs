@@ -84,7 +84,7 @@ impl Lanes {
 }
 
 /// A part of `x`, completed by zeros.
-pub(crate) fn padded(x: &[f32], part: &Partition) -> Vec<f32> {
+pub(crate) fn pad(x: &[f32], part: &Partition) -> Vec<f32> {
     let mut out = x[part.offset..part.offset + part.len].to_vec();
     out.resize(part.padded, 0.0);
     out

@@ -88,11 +88,11 @@ impl Code {
 }
 
 impl Qsgd {
-    fn up(&self, dimension: usize) -> Result<Code> {
+    fn code_up(&self, dimension: usize) -> Result<Code> {
         Code::new(self.levels, self.bucket, dimension)
     }
 
-    fn down(&self, dimension: usize) -> Result<Code> {
+    fn code_down(&self, dimension: usize) -> Result<Code> {
         Code::new(self.down_levels, self.bucket, dimension)
     }
 }
@@ -115,18 +115,18 @@ impl Scheme for Qsgd {
     }
 
     fn bits(&self, dimension: usize, _: u32) -> Result<Bits> {
-        Ok(Bits { up: self.up(dimension)?.bits(), down: self.down(dimension)?.bits() })
+        Ok(Bits { up: self.code_up(dimension)?.bits(), down: self.code_down(dimension)?.bits() })
     }
 
     fn worker(&self, participant: Participant) -> Result<Box<dyn WorkerSide>> {
         participant.check()?;
-        let (up, down) = (self.up(participant.dimension)?, self.down(participant.dimension)?);
+        let (up, down) = (self.code_up(participant.dimension)?, self.code_down(participant.dimension)?);
         Ok(Box::new(QsgdWorker { up, down, seed: participant.private_seed, round: 0 }))
     }
 
     fn server(&self, participant: Participant) -> Result<Box<dyn ServerSide>> {
         participant.check()?;
-        let (up, down) = (self.up(participant.dimension)?, self.down(participant.dimension)?);
+        let (up, down) = (self.code_up(participant.dimension)?, self.code_down(participant.dimension)?);
         Ok(Box::new(QsgdServer { up, down, seed: participant.private_seed, round: 0 }))
     }
 }

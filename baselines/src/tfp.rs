@@ -251,7 +251,7 @@ impl Tfp {
 /// # Errors
 /// [`CodecError::Parameter`] if they are no bits of such a number.
 pub fn take(x: &[f32], first: u32, bits: u32) -> Result<Message> {
-    let low = below(first, bits)?;
+    let low = bits_below(first, bits)?;
     let mut writer = Writer::new(u64::from(bits) * x.len() as u64);
     for v in x {
         writer.put((u64::from(v.to_bits()) >> low & ((1 << bits) - 1)) as u32, bits);
@@ -264,7 +264,7 @@ pub fn take(x: &[f32], first: u32, bits: u32) -> Result<Message> {
 /// # Errors
 /// As [`take`], and [`CodecError::Message`] if the message is of another length.
 pub fn put(message: &Message, first: u32, bits: u32, x: &mut [f32]) -> Result<()> {
-    let low = below(first, bits)?;
+    let low = bits_below(first, bits)?;
     let mut reader = message.read(u64::from(bits) * x.len() as u64)?;
     for v in x {
         *v = f32::from_bits(v.to_bits() | reader.take(bits) << low);
@@ -273,7 +273,7 @@ pub fn put(message: &Message, first: u32, bits: u32, x: &mut [f32]) -> Result<()
 }
 
 /// Bits below those from `first` on.
-fn below(first: u32, bits: u32) -> Result<u32> {
+fn bits_below(first: u32, bits: u32) -> Result<u32> {
     match first.checked_add(bits).and_then(|end| 32_u32.checked_sub(end)) {
         Some(low) if bits > 0 => Ok(low),
         _ => Err(CodecError::Parameter {

@@ -1,6 +1,6 @@
 //! THC itself, by the same kernels that the worker library uses.
 
-use super::lanes::{Lanes, padded};
+use super::lanes::{Lanes, pad};
 use super::{Bits, Message, Participant, Properties, Result, Scheme, ServerSide, WorkerSide, with_feedback};
 use thc_codec::norm;
 use thc_codec::partition::Partition;
@@ -111,7 +111,7 @@ impl WorkerSide for ThcWorker {
         self.ranges.clear();
         let mut indices = Vec::new();
         for (p, norm) in self.lanes.partitions.iter().zip(norms) {
-            let mut part = padded(&x, p);
+            let mut part = pad(&x, p);
             let range = (self.t_p / (part.len() as f64).sqrt() * f64::from(norm)) as f32;
             self.ranges.push(range);
             let start = indices.len();

@@ -1,7 +1,7 @@
 //! Uniform THC: the same equidistant values for all workers.
 
 use super::check_len;
-use super::lanes::{Lanes, padded};
+use super::lanes::{Lanes, pad};
 use super::{Bits, Message, Participant, Properties, Result, Scheme, ServerSide, WorkerSide};
 use thc_codec::norm;
 use thc_codec::quantizer::Quantizer;
@@ -85,7 +85,7 @@ impl UniformWorker {
     fn parts(&self, gradient: &[f32]) -> Result<Vec<Vec<f32>>> {
         check_len("gradient", self.participant.dimension, gradient.len())?;
         let part = |p: &thc_codec::partition::Partition| {
-            let mut x = padded(gradient, p);
+            let mut x = pad(gradient, p);
             if self.rotated {
                 rht::forward(&mut x, self.key(self.call, p.index))?;
             }

@@ -108,23 +108,10 @@ pub fn add16(lanes: &mut [u8], values: &[u8]) -> Result<(), CodecError> {
 /// agree and be a multiple of 4.
 #[inline]
 pub fn raw_add(lanes: &mut [u8], payload: &[u8]) -> Result<(), CodecError> {
-    check_words(lanes, payload)?;
+    CodecError::check_len("lanes", payload.len(), lanes.len())?;
+    CodecError::check_multiple("the payload of 32-bit words", 4, payload.len())?;
     arch::aggregate::raw_add(Isa::current(), lanes, payload);
     Ok(())
-}
-
-/// Raises big-endian unsigned 32-bit lanes to at least the payload's words (the norm stage:
-/// non-negative floats order like their bit patterns, NaN above all). Lengths must agree and be a
-/// multiple of 4.
-pub fn max_u32(lanes: &mut [u8], payload: &[u8]) -> Result<(), CodecError> {
-    check_words(lanes, payload)?;
-    arch::aggregate::max_u32(Isa::current(), lanes, payload);
-    Ok(())
-}
-
-fn check_words(lanes: &[u8], payload: &[u8]) -> Result<(), CodecError> {
-    CodecError::check_len("lanes", payload.len(), lanes.len())?;
-    CodecError::check_multiple("the payload of 32-bit words", 4, payload.len())
 }
 
 #[cfg(test)]
@@ -153,8 +140,6 @@ mod tests {
         let mut lanes = [0, 0, 1, 255, 0x7F, 255, 255, 255];
         raw_add(&mut lanes, &[0, 0, 0, 1, 0, 0, 0, 1]).unwrap();
         assert_eq!(lanes, [0, 0, 2, 0, 0x80, 0, 0, 0]);
-        max_u32(&mut lanes, &[0, 0, 1, 255, 0x80, 0, 0, 1]).unwrap();
-        assert_eq!(lanes, [0, 0, 2, 0, 0x80, 0, 0, 1]);
     }
 
     #[test]
@@ -164,7 +149,7 @@ mod tests {
         assert!(lookup_set4_wide(&mut [0; 4], &TABLE, &[0; 2]).is_err());
         assert!(lookup_add4_wide(&mut [0; 4], &TABLE, &[0; 2]).is_err());
         assert!(raw_add(&mut [0; 6], &[0; 6]).is_err());
-        assert!(max_u32(&mut [0; 4], &[0; 3]).is_err());
+        assert!(raw_add(&mut [0; 4], &[0; 3]).is_err());
     }
 
     proptest! {

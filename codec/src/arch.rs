@@ -5,6 +5,8 @@
 //! the same name here calls the one for the given instruction set. Vector kernels process whole
 //! vectors and leave the last few elements to the scalar definition.
 
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+mod aggregates;
 #[cfg(target_arch = "x86_64")]
 mod avx2;
 #[cfg(target_arch = "x86_64")]
@@ -21,12 +23,18 @@ mod groups;
 mod hadamard;
 #[cfg(target_arch = "aarch64")]
 mod neon;
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+mod norms;
 mod pages;
 #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 mod ports;
 mod prefetch;
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+mod quantizers;
 #[cfg(test)]
 mod tests;
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+mod transforms;
 
 pub(crate) use pages::ask_for_huge;
 pub use prefetch::prefetch;
@@ -139,6 +147,5 @@ kernels! {
         set8_wide(lanes: &mut [u8], values: &[u8]);
         add8_wide(lanes: &mut [u8], values: &[u8]);
         raw_add(lanes: &mut [u8], payload: &[u8]);
-        max_u32(lanes: &mut [u8], payload: &[u8]);
     }
 }

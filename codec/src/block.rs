@@ -49,7 +49,7 @@ impl Block<'_> {
     /// Gradient `x` and its error feedback to packed indices and new feedback.
     ///
     /// `work` is memory for one block, whose length it defines: a power of two of at most
-    /// [`MAX_LEN`](rht::MAX_LEN); use the same for all blocks, so that it stays in the cache. `x` may be shorter, as in the
+    /// 2^22; use the same for all blocks, so that it stays in the cache. `x` may be shorter, as in the
     /// last block of a tensor, and is padded with zeros; `feedback`, if there is any, is as long as `x`. `out` takes
     /// the indices as [`quantize_packed`](Quantizer::quantize_packed) writes them: of 4 bits, half as many bytes as `work` has coordinates. `work` keeps nothing of use. After an error so
     /// does `out`; `feedback` is then as it was.

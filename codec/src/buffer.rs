@@ -36,7 +36,7 @@ impl Buffer {
         Self { lines, start, len }
     }
 
-    fn used(&self) -> std::ops::Range<usize> {
+    fn used_range(&self) -> std::ops::Range<usize> {
         self.start..self.start + self.len.div_ceil(16)
     }
 }
@@ -59,13 +59,13 @@ impl Deref for Buffer {
     type Target = [f32];
 
     fn deref(&self) -> &[f32] {
-        &bytemuck::cast_slice(&self.lines[self.used()])[..self.len]
+        &bytemuck::cast_slice(&self.lines[self.used_range()])[..self.len]
     }
 }
 
 impl DerefMut for Buffer {
     fn deref_mut(&mut self) -> &mut [f32] {
-        let used = self.used();
+        let used = self.used_range();
         &mut bytemuck::cast_slice_mut(&mut self.lines[used])[..self.len]
     }
 }

@@ -77,7 +77,7 @@ impl Grid {
     }
 
     /// Whether every cell has an index of its own: then nothing is looked up.
-    #[cfg(target_arch = "x86_64")]
+    #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
     pub(crate) fn complete(&self) -> bool {
         self.values == usize::from(self.granularity) + 1
     }

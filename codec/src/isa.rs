@@ -22,14 +22,14 @@ const SETS: [InstructionSet; 5] = [
 
 impl InstructionSet {
     /// Whether this processor has everything that the kernels of this level use.
-    fn present(self) -> bool {
+    fn is_present(self) -> bool {
         match self {
             Self::Scalar => true,
             #[cfg(target_arch = "x86_64")]
             Self::Avx2 => is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma"),
             #[cfg(target_arch = "x86_64")]
             Self::Avx512 => {
-                Self::Avx2.present()
+                Self::Avx2.is_present()
                     && is_x86_feature_detected!("avx512f")
                     && is_x86_feature_detected!("avx512bw")
                     && is_x86_feature_detected!("avx512dq")
@@ -37,7 +37,7 @@ impl InstructionSet {
                     && is_x86_feature_detected!("bmi2")
             }
             #[cfg(target_arch = "x86_64")]
-            Self::Avx512Vbmi => Self::Avx512.present() && is_x86_feature_detected!("avx512vbmi"),
+            Self::Avx512Vbmi => Self::Avx512.is_present() && is_x86_feature_detected!("avx512vbmi"),
             #[cfg(not(target_arch = "x86_64"))]
             Self::Avx2 | Self::Avx512 | Self::Avx512Vbmi => false,
             // Part of every 64-bit ARM target that has floating point.
@@ -60,7 +60,7 @@ static SELECTED: AtomicU8 = AtomicU8::new(0);
 impl Isa {
     /// The instruction sets of this processor that have kernels, plain Rust first.
     pub fn available() -> impl Iterator<Item = Self> {
-        SETS.into_iter().filter(|l| l.present()).map(Self)
+        SETS.into_iter().filter(|l| l.is_present()).map(Self)
     }
 
     /// The one that all functions of this crate use: the best, unless [`select`](Self::select)

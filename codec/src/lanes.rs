@@ -65,7 +65,7 @@ impl Lanes {
 
     /// Lanes of a word.
     #[must_use]
-    pub const fn per_word(self) -> usize {
+    const fn per_word(self) -> usize {
         (WORD / self.bits) as usize
     }
 

@@ -130,7 +130,7 @@ pub fn widen(bits: u8, packed: &[u8], nibbles: &mut [u8]) -> Result<(), CodecErr
 
 /// Indices or sums of 4 bits to one a byte. `out` must be twice as long as `packed`.
 #[inline]
-pub fn spread4(packed: &[u8], out: &mut [u8]) -> Result<(), CodecError> {
+pub(crate) fn spread4(packed: &[u8], out: &mut [u8]) -> Result<(), CodecError> {
     CodecError::check_len("output", 2 * packed.len(), out.len())?;
     arch::pack::spread4(Isa::current(), packed, out);
     Ok(())

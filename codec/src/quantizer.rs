@@ -252,18 +252,6 @@ pub fn dequantize8(
     out: &mut [f32],
 ) -> Result<(), CodecError> {
     let (lo, hi) = symmetric(range)?;
-    dequantize8_between(sums, count, granularity, lo, hi, out)
-}
-
-/// [`dequantize8`] on [lo, hi], for uniform THC (paper Algorithm 1, line 9).
-pub fn dequantize8_between(
-    sums: &[u8],
-    count: u32,
-    granularity: u32,
-    lo: f32,
-    hi: f32,
-    out: &mut [f32],
-) -> Result<(), CodecError> {
     let step = sum_step(lo, hi, count, granularity)?;
     CodecError::check_len("output", sums.len(), out.len())?;
     arch::quantize::dequantize8(Isa::current(), sums, step, lo, out);
@@ -297,18 +285,6 @@ pub fn dequantize16(
     out: &mut [f32],
 ) -> Result<(), CodecError> {
     let (lo, hi) = symmetric(range)?;
-    dequantize16_between(sums, count, granularity, lo, hi, out)
-}
-
-/// [`dequantize16`] on [lo, hi].
-pub fn dequantize16_between(
-    sums: &[u8],
-    count: u32,
-    granularity: u32,
-    lo: f32,
-    hi: f32,
-    out: &mut [f32],
-) -> Result<(), CodecError> {
     let step = sum_step(lo, hi, count, granularity)?;
     CodecError::check_multiple("16-bit sums", 2, sums.len())?;
     CodecError::check_len("output", sums.len() / 2, out.len())?;
@@ -458,9 +434,7 @@ mod tests {
         let mut x = [2.5; 4];
         let mut indices = [7; 4];
         q.quantize_between(&mut x, 2.5, 2.5, &Rounding::new(1, 2, 3), 0, &mut indices).unwrap();
-        let mut out = [0.0; 4];
-        dequantize8_between(&[0; 4], 1, 15, 2.5, 2.5, &mut out).unwrap();
-        assert_eq!((indices, out, x), ([0; 4], [2.5; 4], [0.0; 4]));
+        assert_eq!((indices, x), ([0; 4], [0.0; 4]));
     }
 
     #[test]

@@ -20,7 +20,7 @@ use crate::isa::Isa;
 use crate::signs::SignKey;
 
 /// Longest vector that can be transformed, in coordinates.
-pub const MAX_LEN: usize = 1 << 22;
+pub(crate) const MAX_LEN: usize = 1 << 22;
 
 /// 1/√d as the transform multiplies by it.
 #[must_use]
@@ -48,7 +48,7 @@ pub(crate) fn check_fits(x: &[f32], out: &[f32]) -> Result<(), CodecError> {
     })
 }
 
-/// Replaces `x` with (1/√d)·H·D·x. `x.len()` must be a power of two from 1 to [`MAX_LEN`].
+/// Replaces `x` with (1/√d)·H·D·x. `x.len()` must be a power of two from 1 to 2^22.
 pub fn forward(x: &mut [f32], key: SignKey) -> Result<(), CodecError> {
     check(x.len())?;
     let scale = scale(x.len());
@@ -60,7 +60,7 @@ pub fn forward(x: &mut [f32], key: SignKey) -> Result<(), CodecError> {
 ///
 /// `x` and `e` (gradient and error feedback) have equal lengths, at most `out.len()`; the rest
 /// counts as zeros, which is how a padded partition is transformed. `out.len()` must be a power of
-/// two from 1 to [`MAX_LEN`].
+/// two from 1 to 2^22.
 pub fn forward_sum(x: &[f32], e: &[f32], out: &mut [f32], key: SignKey) -> Result<(), CodecError> {
     check(out.len())?;
     CodecError::check_len("error feedback", x.len(), e.len())?;
@@ -71,7 +71,7 @@ pub fn forward_sum(x: &[f32], e: &[f32], out: &mut [f32], key: SignKey) -> Resul
 }
 
 /// Writes the forward transform of `x` to `out`; the rest counts as zeros, as for [`forward_sum`].
-pub fn forward_into(x: &[f32], out: &mut [f32], key: SignKey) -> Result<(), CodecError> {
+pub(crate) fn forward_into(x: &[f32], out: &mut [f32], key: SignKey) -> Result<(), CodecError> {
     check(out.len())?;
     check_fits(x, out)?;
     let scale = scale(out.len());
@@ -80,7 +80,7 @@ pub fn forward_into(x: &[f32], out: &mut [f32], key: SignKey) -> Result<(), Code
 }
 
 /// Replaces `x` with (1/√d)·D·H·x, which undoes [`forward`] up to rounding. `x.len()` must be a
-/// power of two from 1 to [`MAX_LEN`].
+/// power of two from 1 to 2^22.
 pub fn inverse(x: &mut [f32], key: SignKey) -> Result<(), CodecError> {
     check(x.len())?;
     let scale = scale(x.len());

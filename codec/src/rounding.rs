@@ -101,8 +101,8 @@ impl Rounding {
     }
 
     /// The same stream in a [stratum](Self::stratum).
-    #[must_use]
-    pub const fn in_stratum(self, stratum: u32) -> Self {
+    #[cfg(test)]
+    pub(crate) const fn in_stratum(self, stratum: u32) -> Self {
         Self { stratum, ..self }
     }
 

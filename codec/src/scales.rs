@@ -69,7 +69,7 @@ pub fn derive(squares: &[f32], floor: f32, power: Power, scales: &mut [f32]) -> 
 /// The sum of `x` by halves; three at a time, to read memory once. `work` is at least as long.
 fn total(isa: Isa, x: &[f32], work: &mut [f32]) -> f32 {
     if x.len() < 8 {
-        return if x.is_empty() { 0.0 } else { crate::scalar::scales::halved(x, 0, x.len().ilog2()) };
+        return if x.is_empty() { 0.0 } else { crate::scalar::scales::halve(x, 0, x.len().ilog2()) };
     }
     let (eighth, rest) = work.split_at_mut(x.len() / 8);
     arch::scales::halve_thrice(isa, x, eighth);

@@ -81,7 +81,7 @@ impl Signs {
     /// Whether coordinate `i` is negated.
     #[inline]
     #[must_use]
-    pub const fn is_negative(self, i: u64) -> bool {
+    pub(crate) const fn is_negative(self, i: u64) -> bool {
         (self.word(i / 64) >> (i % 64)) & 1 == 1
     }
 }

@@ -72,7 +72,7 @@ pub fn unpack_sums(lane_bits: u8, bits: u8, packed: &[u8], lanes: &mut [u8]) -> 
 }
 
 /// All bytes, pairs of bytes, fours of bytes of a word that are a number of so many bits.
-const fn each(of: u32, bits: usize) -> u64 {
+const fn low_bits(of: u32, bits: usize) -> u64 {
     let (mut mask, mut at) = (0, 0);
     while at < 64 {
         mask |= ((1 << bits) - 1) << at;
@@ -84,9 +84,10 @@ const fn each(of: u32, bits: usize) -> u64 {
 fn pack8<const BITS: usize>(lanes: &mut [u8]) {
     for group in 0..lanes.len() / GROUP {
         let Some(eight) = lanes[group * GROUP..].first_chunk() else { return };
-        let x = u64::from_be_bytes(*eight) & const { each(8, BITS) };
-        let x = (x >> 8 & const { each(16, BITS) }) << BITS | x & const { each(16, BITS) };
-        let x = (x >> 16 & const { each(32, 2 * BITS) }) << (2 * BITS) | x & const { each(32, 2 * BITS) };
+        let x = u64::from_be_bytes(*eight) & const { low_bits(8, BITS) };
+        let x = (x >> 8 & const { low_bits(16, BITS) }) << BITS | x & const { low_bits(16, BITS) };
+        let x =
+            (x >> 16 & const { low_bits(32, 2 * BITS) }) << (2 * BITS) | x & const { low_bits(32, 2 * BITS) };
         let x = (x >> 32) << (4 * BITS) | x & 0xFFFF_FFFF;
         lanes[group * BITS..][..BITS].copy_from_slice(&x.to_be_bytes()[8 - BITS..]);
     }
@@ -98,16 +99,17 @@ fn unpack8<const BITS: usize>(packed: &[u8], lanes: &mut [u8]) {
         word[8 - BITS..].copy_from_slice(from);
         let x = u64::from_be_bytes(word);
         let x = x >> (4 * BITS) << 32 | x & const { (1 << (4 * BITS)) - 1 };
-        let x = (x >> (2 * BITS) & const { each(32, 2 * BITS) }) << 16 | x & const { each(32, 2 * BITS) };
-        let x = (x >> BITS & const { each(16, BITS) }) << 8 | x & const { each(16, BITS) };
+        let x =
+            (x >> (2 * BITS) & const { low_bits(32, 2 * BITS) }) << 16 | x & const { low_bits(32, 2 * BITS) };
+        let x = (x >> BITS & const { low_bits(16, BITS) }) << 8 | x & const { low_bits(16, BITS) };
         to.copy_from_slice(&x.to_be_bytes());
     }
 }
 
 fn pack16<const BITS: usize>(lanes: &mut [u8]) {
     let four = |word: [u8; 8]| {
-        let x = u64::from_be_bytes(word) & const { each(16, BITS) };
-        let x = (x >> 16 & const { each(32, BITS) }) << BITS | x & const { each(32, BITS) };
+        let x = u64::from_be_bytes(word) & const { low_bits(16, BITS) };
+        let x = (x >> 16 & const { low_bits(32, BITS) }) << BITS | x & const { low_bits(32, BITS) };
         (x >> 32) << (2 * BITS) | x & 0xFFFF_FFFF
     };
     for group in 0..lanes.len() / (2 * GROUP) {
@@ -120,7 +122,7 @@ fn pack16<const BITS: usize>(lanes: &mut [u8]) {
 fn unpack16<const BITS: usize>(packed: &[u8], lanes: &mut [u8]) {
     let four = |x: u64| {
         let x = x >> (2 * BITS) << 32 | x & const { (1 << (2 * BITS)) - 1 };
-        ((x >> BITS & const { each(32, BITS) }) << 16 | x & const { each(32, BITS) }).to_be_bytes()
+        ((x >> BITS & const { low_bits(32, BITS) }) << 16 | x & const { low_bits(32, BITS) }).to_be_bytes()
     };
     for (from, to) in packed.chunks_exact(BITS).zip(lanes.chunks_exact_mut(2 * GROUP)) {
         let mut word = [0; 16];

@@ -9,6 +9,7 @@ use std::process::{Command, ExitCode};
 use clap::error::ErrorKind;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use serde::Serialize;
+use thc_ps::Fraction;
 use thc_transport::IoName;
 
 use crate::adapt::AdaptArgs;
@@ -16,7 +17,6 @@ use crate::demo::plan::{Plan, WorkerPlan};
 use crate::demo::{exact, model, processes, run, server, shared};
 use crate::distribution::Distribution;
 use crate::error::{Error, Result};
-use crate::fraction::Fraction;
 use crate::nmse::{Experiment, Vectors};
 use crate::sweep;
 use crate::table::TableReport;
@@ -56,13 +56,13 @@ enum Subcommands {
     Figures(StudyArgs),
     /// Choose each layer's compression from its gradient: the fewest bytes at a bounded error
     Adapt(AdaptArgs),
-    /// Every table and figure of the five papers, with what this code gives for it
+    /// Compare every table and figure of the five papers with what this code gives
     #[command(disable_help_flag = true)]
     Papers(StudyArgs),
     /// Measure an all-reduce in real processes, on links of a given rate, against others
     #[command(disable_help_flag = true)]
     Bench(StudyArgs),
-    /// All-reduces in virtual time: up to 64 workers, any link, who wins where
+    /// Simulate all-reduces in virtual time: 2 to 1,024 workers, links of any rate, and which layout is fastest
     #[command(disable_help_flag = true)]
     Simulate(StudyArgs),
     /// Train asynchronously with double quantization, and compare with full precision
@@ -96,7 +96,7 @@ enum SwitchName {
 #[derive(Args)]
 #[command(after_help = "Starts a parameter server (thc-ps) and worker processes on this machine, trains a \
                         character-level\nlanguage model of about half a million parameters data-parallel through \
-                        THC, then repeats the run with\nexact averaging: same initial parameters, same batches.\n\n\
+                        THC,\nthen repeats the run with exact averaging: same initial parameters, same batches.\n\n\
                         Examples:\n  \
                         thc demo\n  \
                         thc demo --workers 8 --steps 200 --plot loss.svg\n  \
@@ -339,7 +339,7 @@ fn execute(command: Subcommands) -> Result<()> {
             let experiment = Experiment {
                 bits: args.bits,
                 granularity: args.granularity,
-                fraction: args.fraction,
+                fraction: args.fraction.0,
                 workers: args.workers,
                 dimension: args.dimension as usize,
                 distribution: args.distribution,
@@ -402,7 +402,7 @@ fn table(args: &TableArgs) -> Result<TableReport> {
     match (args.workers, args.granularity, args.fraction) {
         (Some(workers), ..) if args.complete => TableReport::complete(args.lane, workers),
         (Some(workers), ..) => TableReport::choose(args.bits, args.lane, workers),
-        (None, Some(granularity), Some(fraction)) => TableReport::solve(args.bits, granularity, fraction),
+        (None, Some(granularity), Some(fraction)) => TableReport::solve(args.bits, granularity, fraction.0),
         _ => Err(Error::WhichTable),
     }
 }

@@ -267,7 +267,7 @@ pub enum Error {
 
 impl Error {
     /// What another part says of a measurement.
-    pub fn measured(reason: impl std::fmt::Display) -> Self {
+    pub fn measurement(reason: impl std::fmt::Display) -> Self {
         Self::Measured(reason.to_string())
     }
 

@@ -5,7 +5,6 @@ pub mod cli;
 pub mod demo;
 pub mod distribution;
 pub mod error;
-pub mod fraction;
 pub mod loopback;
 pub mod nmse;
 pub mod sweep;

@@ -6,10 +6,10 @@ use std::fmt;
 
 use serde::Serialize;
 use thc_codec::table::LookupTable;
+use thc_ps::Fraction;
 
 use crate::distribution::Distribution;
 use crate::error::Result;
-use crate::fraction::Fraction;
 use crate::loopback::Loopback;
 
 /// Whose vectors the workers hold.
@@ -30,7 +30,7 @@ pub struct Experiment {
     /// Granularity g.
     pub granularity: u16,
     /// Truncated fraction p.
-    pub fraction: Fraction,
+    pub fraction: f64,
     /// Workers n.
     pub workers: u8,
     /// Coordinates d of a vector.
@@ -70,7 +70,7 @@ pub struct Findings {
 impl Experiment {
     /// Runs the trials through codec and aggregator model.
     pub fn run(&self) -> Result<Findings> {
-        let table = LookupTable::solve(self.bits, self.granularity, self.fraction.value())?;
+        let table = LookupTable::solve(self.bits, self.granularity, self.fraction)?;
         let mut loopback = Loopback::new(&table, self.workers, self.seed)?.with_block(self.block);
         let mut errors = Vec::new();
         for trial in 0..self.trials {
@@ -165,7 +165,8 @@ impl fmt::Display for Findings {
         let Experiment { bits, granularity, fraction, workers, dimension, trials, .. } = self.experiment;
         writeln!(
             f,
-            "b = {bits}, g = {granularity}, p = {fraction}, {workers} workers, {dimension} coordinates, {trials} trials, {}-bit lanes",
+            "b = {bits}, g = {granularity}, p = {:.6}, {workers} workers, {dimension} coordinates, {trials} trials, {}-bit lanes",
+            Fraction(fraction),
             self.lane
         )?;
         write!(f, "NMSE    {:.6}", self.nmse)?;
@@ -193,7 +194,7 @@ mod tests {
         Experiment {
             bits,
             granularity,
-            fraction: Fraction::new(fraction).unwrap(),
+            fraction,
             workers,
             dimension: 1 << 16,
             distribution: Distribution::Lognormal,

@@ -4,9 +4,9 @@ use std::fmt;
 
 use serde::Serialize;
 use thc_codec::table::{LookupTable, choose, choose_complete};
+use thc_ps::Fraction;
 
 use crate::error::Result;
-use crate::fraction::Fraction;
 
 /// A table as it is shown.
 #[derive(Clone, Debug, Serialize)]
@@ -43,8 +43,8 @@ pub struct Chosen {
 
 impl TableReport {
     /// The optimal table for given b, g and p.
-    pub fn solve(bits: u8, granularity: u16, fraction: Fraction) -> Result<Self> {
-        let table = LookupTable::solve(bits, granularity, fraction.value())?;
+    pub fn solve(bits: u8, granularity: u16, fraction: f64) -> Result<Self> {
+        let table = LookupTable::solve(bits, granularity, fraction)?;
         Ok(Self::describe(&table, None))
     }
 
@@ -78,11 +78,13 @@ impl TableReport {
 
 impl fmt::Display for TableReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let fraction = Fraction::new(self.fraction).map_or_else(String::new, |p| p.to_string());
         writeln!(
             f,
-            "bit budget b          {}\ngranularity g         {}\nfraction p            {fraction}\nthreshold t_p         {:.5}",
-            self.bits, self.granularity, self.t_p
+            "bit budget b          {}\ngranularity g         {}\nfraction p            {:.6}\nthreshold t_p         {:.5}",
+            self.bits,
+            self.granularity,
+            Fraction(self.fraction),
+            self.t_p
         )?;
         let values: Vec<String> = self.table.iter().map(u8::to_string).collect();
         writeln!(f, "table                 {}", values.join(" "))?;

@@ -11,7 +11,7 @@ use thc_baselines::{Message, tfp};
 use thc_codec::CodecError;
 use thc_codec::table::{LookupTable, choose, choose_complete};
 
-fn said<T>(py: Python<'_>, result: Result<T, AdaptError>) -> PyResult<T> {
+fn config_error<T>(py: Python<'_>, result: Result<T, AdaptError>) -> PyResult<T> {
     result.map_err(|error| errors::config(py, &error.to_string()))
 }
 
@@ -42,12 +42,12 @@ pub fn adapt_solve(
     bound: f64,
     steps: Option<usize>,
 ) -> PyResult<Found> {
-    let problem = said(py, problem(&costs, &errors))?;
+    let problem = config_error(py, problem(&costs, &errors))?;
     let solved = py.detach(|| match steps {
         Some(0) => exact(&problem, bound),
         steps => discrete(&problem, bound, steps.unwrap_or(STEPS)),
     });
-    said(py, solved).map(describe)
+    config_error(py, solved).map(describe)
 }
 
 /// What given choices cost and lose.
@@ -59,7 +59,7 @@ pub fn adapt_price(
     errors: PyReadonlyArray2<'_, f64>,
     choices: Vec<usize>,
 ) -> PyResult<Found> {
-    said(py, problem(&costs, &errors).and_then(|problem| problem.price(&choices))).map(describe)
+    config_error(py, problem(&costs, &errors).and_then(|problem| problem.price(&choices))).map(describe)
 }
 
 /// Error of a table's mean over the squared norm: of (b, g, p), or of the best g and p for the lane; with them, and what it leaves
@@ -121,7 +121,7 @@ pub fn adapt_thc_bytes(
         return Err(errors::config(py, &format!("block is {block}: it must be 10 to 20")));
     }
     match bits {
-        Some(bits) => said(py, thc::bytes(coordinates, bits, lane, block)),
+        Some(bits) => config_error(py, thc::bytes(coordinates, bits, lane, block)),
         None => Ok(thc::raw_bytes(coordinates, block)),
     }
 }
@@ -130,7 +130,7 @@ pub fn adapt_thc_bytes(
 #[pyfunction]
 #[pyo3(signature = (steps))]
 pub fn adapt_fit(py: Python<'_>, steps: Vec<(Vec<f64>, f64)>) -> PyResult<(Vec<f64>, f64, f64)> {
-    said(py, buckets::fit(&steps)).map(|fit| (fit.slopes, fit.intercept, fit.score))
+    config_error(py, buckets::fit(&steps)).map(|fit| (fit.slopes, fit.intercept, fit.score))
 }
 
 fn control(py: Python<'_>, least: f64) -> PyResult<ratio::RatioLimits> {
@@ -177,11 +177,11 @@ impl Bandwidth {
     }
 
     fn note(&self, bytes: f64, seconds: f64) {
-        locked(&self.0).note(bytes, seconds);
+        lock(&self.0).note(bytes, seconds);
     }
 
     fn get(&self) -> Option<f64> {
-        locked(&self.0).get()
+        lock(&self.0).get()
     }
 }
 
@@ -258,15 +258,15 @@ impl Accordion {
     #[new]
     #[pyo3(signature = (eta))]
     fn new(py: Python<'_>, eta: f64) -> PyResult<Self> {
-        said(py, accordion::Accordion::new(eta)).map(|inner| Self(Mutex::new(inner)))
+        config_error(py, accordion::Accordion::new(eta)).map(|inner| Self(Mutex::new(inner)))
     }
 
     fn look(&self, py: Python<'_>, norms: Vec<f64>) -> PyResult<Vec<bool>> {
-        said(py, locked(&self.0).look(&norms))
+        config_error(py, lock(&self.0).look(&norms))
     }
 
     fn restart(&self) {
-        locked(&self.0).restart();
+        lock(&self.0).restart();
     }
 }
 
@@ -282,36 +282,36 @@ impl ThresholdTable {
     }
 
     fn raw(&self, py: Python<'_>, size: u64, seconds: f64) -> PyResult<()> {
-        said(py, locked(&self.0).raw(size, seconds))
+        config_error(py, lock(&self.0).raw(size, seconds))
     }
 
     fn compressed(&self, py: Python<'_>, size: u64, seconds: f64, processing: f64) -> PyResult<()> {
-        said(py, locked(&self.0).compressed(size, seconds, processing))
+        config_error(py, lock(&self.0).compressed(size, seconds, processing))
     }
 
     /// Size, t_c, t_c^q, t_p^q.
     fn rows(&self) -> Vec<(u64, f64, f64, f64)> {
-        locked(&self.0).rows().map(|row| (row.size, row.raw, row.compressed, row.processing)).collect()
+        lock(&self.0).rows().map(|row| (row.size, row.raw, row.compressed, row.processing)).collect()
     }
 
     #[pyo3(signature = (before))]
     fn threshold(&self, before: Option<u64>) -> Option<u64> {
-        locked(&self.0).threshold(before)
+        lock(&self.0).threshold(before)
     }
 
     fn changed(&self, size: u64, seconds: f64, share: f64) -> bool {
-        locked(&self.0).changed(size, seconds, share)
+        lock(&self.0).changed(size, seconds, share)
     }
 
     /// The threshold of a group, from its members' tables.
     #[staticmethod]
     #[pyo3(signature = (tables, before))]
     fn agreed(tables: Vec<PyRef<'_, ThresholdTable>>, before: Option<u64>) -> Option<u64> {
-        let tables: Vec<threshold::Timings> = tables.iter().map(|table| locked(&table.0).clone()).collect();
+        let tables: Vec<threshold::Timings> = tables.iter().map(|table| lock(&table.0).clone()).collect();
         threshold::Timings::agreed(&tables, before)
     }
 }
 
-fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

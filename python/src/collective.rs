@@ -44,7 +44,7 @@ fn table((bits, own, granularity, fraction): Told, lane: u8, ranks: u16) -> Resu
 
 impl Collective {
     /// Works while other Python threads run.
-    fn with<T: Send>(
+    fn work_with<T: Send>(
         &self,
         py: Python<'_>,
         work: impl FnOnce(&thc_worker::Collective) -> Result<T, WorkerError> + Send,
@@ -53,7 +53,7 @@ impl Collective {
     }
 }
 
-fn over() -> PyErr {
+fn closed_error() -> PyErr {
     PyValueError::new_err("this call is over")
 }
 
@@ -134,7 +134,7 @@ impl Collective {
         feedback: Option<u64>,
     ) -> PyResult<(CollectiveCall, Bound<'py, PyArray1<i32>>)> {
         let (plan, data) = (spans(plan), array.as_slice()?);
-        let (call, norms) = self.with(py, |inner| inner.begin(data, &plan, feedback))?;
+        let (call, norms) = self.work_with(py, |inner| inner.begin(data, &plan, feedback))?;
         let call = CollectiveCall { owner: Arc::clone(&self.inner), inner: RwLock::new(Some(call)) };
         Ok((call, PyArray1::from_vec(py, norms)))
     }
@@ -147,7 +147,7 @@ impl Collective {
         piece: u8,
     ) -> PyResult<Tables<'py>> {
         let plan = spans(plan);
-        tables(py, &self.with(py, |inner| inner.layout(&plan, piece))?)
+        tables(py, &self.work_with(py, |inner| inner.layout(&plan, piece))?)
     }
 
     /// The same as `begin` for an array that somebody else measures, compresses and finishes.
@@ -159,7 +159,7 @@ impl Collective {
         feedback: Option<u64>,
     ) -> PyResult<(CollectiveCall, Bound<'py, PyArray1<i32>>)> {
         let (plan, norms) = (spans(plan), norms.as_slice()?);
-        let (call, told) = self.with(py, |inner| inner.begin_measured(&plan, norms, feedback))?;
+        let (call, told) = self.work_with(py, |inner| inner.begin_measured(&plan, norms, feedback))?;
         let call = CollectiveCall { owner: Arc::clone(&self.inner), inner: RwLock::new(Some(call)) };
         Ok((call, PyArray1::from_vec(py, told)))
     }
@@ -168,8 +168,8 @@ impl Collective {
     /// two), and what the means of their sums are made with (step, −M; of RAW ones the factor).
     fn numbers<'py>(&self, py: Python<'py>, call: &CollectiveCall) -> PyResult<Computing<'py>> {
         let locked = call.inner.read().unwrap_or_else(PoisonError::into_inner);
-        let found = locked.as_ref().ok_or_else(over)?;
-        let (keys, numbers) = (self.inner.keys(found), self.with(py, |inner| inner.numbers(found))?);
+        let found = locked.as_ref().ok_or_else(closed_error)?;
+        let (keys, numbers) = (self.inner.keys(found), self.work_with(py, |inner| inner.numbers(found))?);
         let compressing =
             numbers.iter().map(|(n, _)| ([n.affine.lo, n.affine.scale, n.affine.bias, n.affine.step], n.raw));
         let finishing = numbers.iter().map(|(_, at)| ([at.step, at.lo], at.raw));
@@ -185,8 +185,8 @@ impl Collective {
     ) -> PyResult<Vec<usize>> {
         let norms = norms.as_slice()?;
         let mut locked = call.inner.write().unwrap_or_else(PoisonError::into_inner);
-        let found = locked.as_mut().ok_or_else(over)?;
-        self.with(py, |inner| inner.settle(found, norms))?;
+        let found = locked.as_mut().ok_or_else(closed_error)?;
+        self.work_with(py, |inner| inner.settle(found, norms))?;
         Ok((0..found.pieces()).map(|piece| found.words(piece)).collect())
     }
 
@@ -200,8 +200,8 @@ impl Collective {
     ) -> PyResult<Bound<'py, PyArray1<i32>>> {
         let data = array.as_slice()?;
         let locked = call.inner.read().unwrap_or_else(PoisonError::into_inner);
-        let found = locked.as_ref().ok_or_else(over)?;
-        let words = self.with(py, |inner| inner.compress(found, piece, data))?;
+        let found = locked.as_ref().ok_or_else(closed_error)?;
+        let words = self.work_with(py, |inner| inner.compress(found, piece, data))?;
         Ok(PyArray1::from_vec(py, words))
     }
 
@@ -216,19 +216,19 @@ impl Collective {
     ) -> PyResult<()> {
         let (sums, data) = (sums.as_slice()?, array.as_slice_mut()?);
         let locked = call.inner.read().unwrap_or_else(PoisonError::into_inner);
-        let found = locked.as_ref().ok_or_else(over)?;
-        self.with(py, |inner| inner.finish(found, piece, sums, data))
+        let found = locked.as_ref().ok_or_else(closed_error)?;
+        self.work_with(py, |inner| inner.finish(found, piece, sums, data))
     }
 
     /// Ends a call whose pieces are all finished.
     fn end(&self, call: &CollectiveCall) -> PyResult<()> {
         let taken = call.inner.write().unwrap_or_else(PoisonError::into_inner).take();
-        self.inner.end(taken.ok_or_else(over)?);
+        self.inner.end(taken.ok_or_else(closed_error)?);
         Ok(())
     }
 
     fn save_feedback<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
-        let saved = self.with(py, thc_worker::Collective::save_feedback)?;
+        let saved = self.work_with(py, thc_worker::Collective::save_feedback)?;
         let found = PyDict::new(py);
         for (key, state) in saved {
             found.set_item(key, PyBytes::new(py, &state))?;
@@ -237,10 +237,10 @@ impl Collective {
     }
 
     fn restore_feedback(&self, py: Python<'_>, key: u64, length: usize, saved: &[u8]) -> PyResult<()> {
-        self.with(py, |inner| inner.restore_feedback(key, length, saved))
+        self.work_with(py, |inner| inner.restore_feedback(key, length, saved))
     }
 
     fn reset_feedback(&self, py: Python<'_>, key: u64) -> PyResult<()> {
-        self.with(py, |inner| inner.reset_feedback(key))
+        self.work_with(py, |inner| inner.reset_feedback(key))
     }
 }

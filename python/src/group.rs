@@ -76,7 +76,7 @@ pub(crate) fn spans(plan: Vec<(usize, Option<u8>)>) -> Vec<Span> {
 }
 
 /// Bits per sum on the way down: P45, P44, or the lane's.
-fn down(form: Form) -> u8 {
+fn lane_down(form: Form) -> u8 {
     if form.is_told() { 4 } else { form.sums() }
 }
 
@@ -87,7 +87,7 @@ fn table<'py>(py: Python<'py>, table: &Table) -> PyResult<Bound<'py, PyDict>> {
     found.set_item("bits", table.bits)?;
     found.set_item("width", table.form.width())?;
     found.set_item("lane", table.form.lane().bits())?;
-    found.set_item("down", down(table.form))?;
+    found.set_item("down", lane_down(table.form))?;
     found.set_item("granularity", table.granularity)?;
     found.set_item("fraction", table.fraction)?;
     let values =
@@ -126,7 +126,7 @@ impl Group {
     }
 
     /// Works with the group while other Python threads run.
-    pub(crate) fn with<T: Send>(
+    pub(crate) fn work_with<T: Send>(
         &self,
         py: Python<'_>,
         work: impl FnOnce(&thc_worker::Group) -> Result<T, WorkerError> + Send,
@@ -225,22 +225,22 @@ impl Group {
     /// How many workers the session has; of a group that is closed, how many there were at first.
     #[getter]
     fn workers(&self, py: Python<'_>) -> u16 {
-        self.with(py, |group| Ok(group.parameters()?.all_workers())).unwrap_or(self.workers)
+        self.work_with(py, |group| Ok(group.parameters()?.all_workers())).unwrap_or(self.workers)
     }
 
     /// This worker's number in the job.
     fn seat(&self, py: Python<'_>) -> PyResult<u8> {
-        Ok(self.with(py, thc_worker::Group::seat)?.0)
+        Ok(self.work_with(py, thc_worker::Group::seat)?.0)
     }
 
     /// Epoch, workers, this worker's number, and whether workers were let in.
     fn membership(&self, py: Python<'_>) -> PyResult<(u16, u8, u8, bool)> {
-        Ok(membership(self.with(py, thc_worker::Group::membership)?))
+        Ok(membership(self.work_with(py, thc_worker::Group::membership)?))
     }
 
     /// A place at which others may join; the membership if it has changed.
     fn boundary(&self, py: Python<'_>) -> PyResult<Option<(u16, u8, u8, bool)>> {
-        Ok(self.with(py, thc_worker::Group::boundary)?.map(membership))
+        Ok(self.work_with(py, thc_worker::Group::boundary)?.map(membership))
     }
 
     /// Replaces the array, which must be contiguous, by the mean over all workers.
@@ -254,7 +254,7 @@ impl Group {
     ) -> PyResult<()> {
         let options = options(mode, feedback).map_err(|message| errors::config(py, &message))?;
         let data = array.as_slice_mut()?;
-        self.with(py, |group| group.allreduce_with(data, options))
+        self.work_with(py, |group| group.allreduce_with(data, options))
     }
 
     /// Starts an all-reduce of a copy of the array; the handle's `wait` writes the mean to `out`.
@@ -268,7 +268,7 @@ impl Group {
     ) -> PyResult<Handle> {
         let options = options(mode, feedback).map_err(|message| errors::config(py, &message))?;
         let data = array.as_slice()?;
-        let handle = self.with(py, |group| group.allreduce_async(self.spare.copy(data), options))?;
+        let handle = self.work_with(py, |group| group.allreduce_async(self.spare.copy(data), options))?;
         Ok(Handle { inner: Mutex::new(Some(handle)), spare: Arc::clone(&self.spare) })
     }
 
@@ -282,7 +282,7 @@ impl Group {
         feedback: Option<u64>,
     ) -> PyResult<()> {
         let (plan, data) = (spans(plan), array.as_slice_mut()?);
-        self.with(py, |group| group.allreduce_plan(data, &plan, feedback))
+        self.work_with(py, |group| group.allreduce_plan(data, &plan, feedback))
     }
 
     /// [`Self::allreduce_async`] as a plan chooses.
@@ -297,13 +297,13 @@ impl Group {
         let (plan, data) = (spans(plan), array.as_slice()?);
         let begin =
             |group: &thc_worker::Group| group.allreduce_plan_async(self.spare.copy(data), &plan, feedback);
-        let handle = self.with(py, begin)?;
+        let handle = self.work_with(py, begin)?;
         Ok(Handle { inner: Mutex::new(Some(handle)), spare: Arc::clone(&self.spare) })
     }
 
     /// Has all calls of the session fail, whoever waits for them.
     fn give_up(&self, py: Python<'_>) -> PyResult<()> {
-        self.with(py, |group| {
+        self.work_with(py, |group| {
             group.give_up();
             Ok(())
         })
@@ -335,7 +335,7 @@ impl Group {
 
     /// Totals since the group was joined, by the names of `thc_worker::Stats`; times in seconds.
     fn stats<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
-        let stats = self.with(py, thc_worker::Group::stats)?;
+        let stats = self.work_with(py, thc_worker::Group::stats)?;
         let found = PyDict::new(py);
         macro_rules! counts {
             ($($key:ident),*) => { $(found.set_item(stringify!($key), stats.$key)?;)* };
@@ -368,7 +368,7 @@ impl Group {
     /// What the parameter server said about the job.
     fn parameters<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let (parameters, table, block) =
-            self.with(py, |group| Ok((group.parameters()?, group.table()?, group.block()?)))?;
+            self.work_with(py, |group| Ok((group.parameters()?, group.table()?, group.block()?)))?;
         let found = PyDict::new(py);
         let policy = match parameters.policy {
             thc_protocol::Policy::Reliable => "reliable",
@@ -382,7 +382,7 @@ impl Group {
         found.set_item("norm_slots", parameters.norm_slots)?;
         let told = parameters.tables.first();
         found.set_item("lane", told.form.lane().bits())?;
-        found.set_item("down", down(told.form))?;
+        found.set_item("down", lane_down(told.form))?;
         let tables: PyResult<Vec<_>> = parameters.tables.iter().map(|table| self::table(py, table)).collect();
         found.set_item("tables", tables?)?;
         found.set_item("policy", policy)?;
@@ -397,17 +397,17 @@ impl Group {
     /// Whether the parameter server answers within `patience`.
     fn find_server(&self, py: Python<'_>, patience: Time) -> PyResult<bool> {
         let patience = patience.read("patience").map_err(|message| errors::config(py, &message))?;
-        self.with(py, |group| group.find_server(patience))
+        self.work_with(py, |group| group.find_server(patience))
     }
 
     /// Joins anew after the session has ended.
     fn rejoin(&self, py: Python<'_>) -> PyResult<()> {
-        self.with(py, thc_worker::Group::rejoin)
+        self.work_with(py, thc_worker::Group::rejoin)
     }
 
     /// All error feedback: key to saved form.
     fn save_feedback<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
-        let all = self.with(py, thc_worker::Group::save_feedback)?;
+        let all = self.work_with(py, thc_worker::Group::save_feedback)?;
         let found = PyDict::new(py);
         for (key, saved) in all {
             found.set_item(key, PyBytes::new(py, &saved))?;
@@ -417,12 +417,12 @@ impl Group {
 
     /// Restores the error feedback of a tensor of `length` coordinates.
     fn restore_feedback(&self, py: Python<'_>, key: u64, length: usize, saved: &[u8]) -> PyResult<()> {
-        self.with(py, |group| group.restore_feedback(key, length, saved))
+        self.work_with(py, |group| group.restore_feedback(key, length, saved))
     }
 
     /// Forgets the error feedback of a tensor.
     fn reset_feedback(&self, py: Python<'_>, key: u64) -> PyResult<()> {
-        self.with(py, |group| group.reset_feedback(key))
+        self.work_with(py, |group| group.reset_feedback(key))
     }
 
     /// Leaves the job; calls under way on other threads end first. Again, it does nothing.

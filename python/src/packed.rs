@@ -121,7 +121,11 @@ pub struct Packed {
 }
 
 impl Packed {
-    fn with<T: Send>(&self, py: Python<'_>, work: impl FnOnce(&mut thc_worker::Packed) -> T + Send) -> T {
+    fn work_with<T: Send>(
+        &self,
+        py: Python<'_>,
+        work: impl FnOnce(&mut thc_worker::Packed) -> T + Send,
+    ) -> T {
         py.detach(|| work(&mut self.inner.lock().unwrap_or_else(PoisonError::into_inner)))
     }
 }
@@ -154,12 +158,13 @@ impl Packed {
 
     /// Whether the next of `numbers` or `receive` returns at once.
     fn ready(&self, py: Python<'_>) -> bool {
-        self.with(py, |packed| packed.is_ready())
+        self.work_with(py, |packed| packed.is_ready())
     }
 
     /// Waits for the norms: of each partition −M, scale, bias and step; and of RAW ones the power of two. All 0 if the norm is.
     fn numbers<'py>(&self, py: Python<'py>) -> PyResult<Rows<'py>> {
-        let numbers = self.with(py, |packed| packed.numbers()).map_err(|error| errors::worker(py, &error))?;
+        let numbers =
+            self.work_with(py, |packed| packed.numbers()).map_err(|error| errors::worker(py, &error))?;
         let row = |n: &thc_worker::Numbers| {
             let thc_worker::Numbers { affine: a, raw } = *n;
             ([a.lo, a.scale, a.bias, a.step], raw)
@@ -170,7 +175,7 @@ impl Packed {
     /// Hands over the indices of a piece.
     fn send(&self, py: Python<'_>, piece: usize, indices: &Memory) -> PyResult<()> {
         let lent = indices.lend()?;
-        self.with(py, |packed| packed.send(piece, lent));
+        self.work_with(py, |packed| packed.send(piece, lent));
         Ok(())
     }
 
@@ -178,7 +183,7 @@ impl Packed {
     /// the call is over.
     fn receive<'py>(&self, py: Python<'py>) -> PyResult<Option<(usize, Rows<'py>)>> {
         let finished =
-            self.with(py, |packed| packed.receive()).map_err(|error| errors::worker(py, &error))?;
+            self.work_with(py, |packed| packed.receive()).map_err(|error| errors::worker(py, &error))?;
         let Some(thc_worker::Finished { piece, estimates, .. }) = finished else { return Ok(None) };
         let rows = rows(py, estimates.iter().map(|at| ([at.step, at.lo], at.raw)))?;
         Ok(Some((piece, rows)))
@@ -198,7 +203,7 @@ pub fn layout<'py>(
     piece: u8,
 ) -> PyResult<Tables<'py>> {
     let plan = spans(plan);
-    tables(py, &group.with(py, |group| group.packed_layout(&plan, piece))?)
+    tables(py, &group.work_with(py, |group| group.packed_layout(&plan, piece))?)
 }
 
 /// How a tensor is cut, as [`layout`] tells it.
@@ -234,8 +239,9 @@ pub fn start(
     let plan = spans(plan);
     let norms = norms.as_slice()?;
     let sums: Vec<Box<dyn Loan>> = sums.iter().map(|memory| memory.lend()).collect::<PyResult<_>>()?;
-    let packed = group
-        .with(py, |group| group.allreduce_packed(PackedCall { plan: &plan, feedback, piece, norms, sums }))?;
+    let packed = group.work_with(py, |group| {
+        group.allreduce_packed(PackedCall { plan: &plan, feedback, piece, norms, sums })
+    })?;
     let (number, keys) = (packed.number(), packed.keys());
     Ok(Packed { inner: Mutex::new(packed), number, keys })
 }

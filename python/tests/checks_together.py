@@ -65,7 +65,7 @@ def check_a_mean_behind_the_step_is_refined() -> None:
         train(model, optimizer, 0, 1)
         exact = torch.cat([p.grad.reshape(-1) for p in model.parameters()]).double()
         dist.all_reduce(exact)
-        loop._averaging.needed()
+        loop._averaging.note_need()
         loop._buckets[0].piece.wait()
         lost = (loop._buckets[0].flat.double() - exact / SIZE).norm() ** 2 / (exact / SIZE).norm() ** 2
         assert len(loop.refining.refined) == len(second)

@@ -33,7 +33,7 @@ class Rank:
         self.blocked: Any = None
         """The collective of the process group that it waits in, if it does."""
         self.gathers: list[list[int]] = []
-        """Rows that it has put into gatherings; `gathered` of them are over."""
+        """Rows that it has put into gatherings; `compare_rows` of them are over."""
         self.gathered = 0
         self.todo: list[int] = []
         """Buckets that are still to be repeated."""
@@ -177,7 +177,7 @@ class World:
                 return
             rank.blocked = ("mean", rank.agreement.steps, rank.todo[0])
         else:
-            rank.agreement.repeated()
+            rank.agreement.finish_repetition()
             self._grant(at)
 
     # What may happen next.
@@ -231,9 +231,9 @@ class World:
                 rank.agreement.lose()
             if bucket == CONFIRM:
                 if kind == "answer":
-                    rank.agreement.confirmed()
+                    rank.agreement.confirm()
             elif bucket == END:
-                rank.agreement.ended(kind == "answer")
+                rank.agreement.end_step(kind == "answer")
                 self._grant(at)
             else:
                 if kind == "answer" and not rank.agreement.lost:
@@ -242,14 +242,14 @@ class World:
         elif kind == "ask":
             self.asked = True
             if rank.agreement.steps + 1 in self.told:
-                rank.agreement.completed_elsewhere()
+                rank.agreement.complete_elsewhere()
                 self._grant(at)
         elif kind == "tell":
             self.told |= {rank.agreement.steps, rank.agreement.steps - 1}
         elif kind == "gather":
             rows = [other.gathers[rank.gathered] for other in self.ranks]
             rank.gathered += 1
-            rank.agreement.gathered(rows)
+            rank.agreement.compare_rows(rows)
             self._grant(at)
 
     def _collective(self) -> None:
@@ -258,7 +258,7 @@ class World:
         for at, rank in enumerate(self.ranks):
             rank.blocked = None
             if what == "compare":
-                self._take(at, bucket[0], rank.agreement.compared(some_lost))
+                self._take(at, bucket[0], rank.agreement.route_compared(some_lost))
             elif what == "mean":
                 rank.where[step, bucket[0]] = "peers"
                 if rank.todo:
@@ -317,7 +317,7 @@ def test_a_refinement_must_not_be_used_before_all_have_it() -> None:
     class Hasty(Agreement):
         def complete(self, index: int) -> int:
             super().complete(index)
-            return self.confirmed()
+            return self.confirm()
 
     world = World(2, 1, 1, frozenset(), False, 2)
     for rank in world.ranks:
@@ -369,15 +369,15 @@ def test_all_join_anew_or_none() -> None:
     for machine in (first, second):
         machine.fallback_active = True
     rows = [first.join_row(True), second.join_row(False)]
-    assert not first.rejoined(rows) and not second.rejoined(rows) and first.fallback_active
+    assert not first.finish_rejoining(rows) and not second.finish_rejoining(rows) and first.fallback_active
     # A row of a step, from before.
-    assert first.rejoined([[3, 1], second.join_row(True)]) is None
+    assert first.finish_rejoining([[3, 1], second.join_row(True)]) is None
     rows = [first.join_row(True), second.join_row(True)]
-    assert first.rejoined(rows) and second.rejoined(rows)
+    assert first.finish_rejoining(rows) and second.finish_rejoining(rows)
     assert not first.fallback_active and first.sessions == 2
     second.steps = 5
     with pytest.raises(errors.ConfigError, match="after step 0 on rank 0 and after step 5 on rank 1"):
-        first.rejoined([first.join_row(True), second.join_row(True)])
+        first.finish_rejoining([first.join_row(True), second.join_row(True)])
 
 
 def test_who_was_left_behind_by_a_quorum_is_told() -> None:
@@ -388,7 +388,7 @@ def test_who_was_left_behind_by_a_quorum_is_told() -> None:
     machine.lose()
     machine.finish()
     with pytest.raises(errors.LeftBehindError, match="quorum"):
-        machine.gathered([[0, 1], [1, 0]])
+        machine.compare_rows([[0, 1], [1, 0]])
 
 
 def test_without_a_fallback_nothing_is_kept() -> None:

@@ -82,7 +82,7 @@ def golden() -> Any:
 
 
 def keys_of(vector: Any, rank: int = 0) -> transform.Keys:
-    return transform.Keys(hexadecimal(vector["job_seed"]), Pair.of(vector["round"]), jnp.int32(rank))
+    return transform.Keys(hexadecimal(vector["job_seed"]), Pair.split(vector["round"]), jnp.int32(rank))
 
 
 def test_integers_of_64_bits() -> None:
@@ -99,7 +99,7 @@ def test_integers_of_64_bits() -> None:
     low = np.uint64(0xFFFF_FFFF)
     assert np.array_equal(whole(product(pair(a).low, pair(b).low)), (a & low) * (b & low))
     # SplitMix64's first output from the seed 1234567, as its author's reference has it.
-    assert whole(mix(Pair.of(1234567 + 0x9E37_79B9_7F4A_7C15))) == 6457827717110365317
+    assert whole(mix(Pair.split(1234567 + 0x9E37_79B9_7F4A_7C15))) == 6457827717110365317
 
 
 def test_signs_are_the_vectors(golden: Any) -> None:
@@ -139,8 +139,8 @@ def test_transform_indices_and_estimates_are_the_vectors(golden: Any) -> None:
     affine = jax.jit(lambda norm: grid.affine(norm, size))(norm)
     assert_bits(-affine.lo, floats_of([golden["range"]]), "range")
     # The vectors' private seed is not one that a job's seed makes.
-    own = mix(Pair.of((hexadecimal(golden["private_seed"]) ^ transform._DOMAIN) + transform.GAMMA))
-    own = transform.derive(transform.derive(own, Pair.of(golden["round"])), Pair.of(golden["partition"]))
+    own = mix(Pair.split((hexadecimal(golden["private_seed"]) ^ transform._DOMAIN) + transform.GAMMA))
+    own = transform.derive(transform.derive(own, Pair.split(golden["round"])), Pair.split(golden["partition"]))
     key = Pair(own.high[None], own.low[None])
     draws = np.asarray(transform.draws(key, first + size, 0))[:, first:]
     assert draws[0].tolist() == golden["draws"]

@@ -85,8 +85,8 @@ for wrong, says in (
         assert says in str(error_), error_
     else:
         raise AssertionError(says)
-from thc.jax.processes import joined
-joined().close()
+from thc.jax.processes import join_processes
+join_processes().close()
 try:
     os.environ.pop("MASTER_PORT")
     thc.jax.pmean(targets)

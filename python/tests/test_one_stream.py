@@ -47,10 +47,10 @@ def test_lanes(crews: Crews, check: str) -> None:
 def test_which_ranks_are_on_which_host() -> None:
     from thc.torch.one_stream import Hosts
 
-    hosts = Hosts.of(["b", "a", "b", "c", "a", "b"])
+    hosts = Hosts.from_names(["b", "a", "b", "c", "a", "b"])
     assert hosts.ranks == [[0, 2, 5], [1, 4], [3]] and hosts.of_rank(4) == 1 and hosts.pays()
-    assert not Hosts.of(["a"] * 4).pays() and not Hosts.of(["a", "b"]).pays()
-    assert len(Hosts.of([f"host{rank // 8}" for rank in range(512)]).ranks) == 64
+    assert not Hosts.from_names(["a"] * 4).pays() and not Hosts.from_names(["a", "b"]).pays()
+    assert len(Hosts.from_names([f"host{rank // 8}" for rank in range(512)]).ranks) == 64
 
 
 @pytest.mark.parametrize("killed", KILLED)

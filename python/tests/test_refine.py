@@ -24,10 +24,10 @@ class Rank:
 
     def row(self, bandwidth: float) -> list[int]:
         for bucket in range(4):
-            self.deadlines.consumed(bucket, 0.1 * (4 - bucket) + self._late)
-            self.deadlines.produced(bucket, 0.5 + 0.1 * bucket + self._late)
-        self.deadlines.carried(bandwidth, (0.0, 1.0))
-        self.deadlines.confirmed(0.001)
+            self.deadlines.note_consumption(bucket, 0.1 * (4 - bucket) + self._late)
+            self.deadlines.note_production(bucket, 0.5 + 0.1 * bucket + self._late)
+        self.deadlines.note_carriage(bandwidth, (0.0, 1.0))
+        self.deadlines.note_confirmation(0.001)
         return self.deadlines.row(4)
 
 
@@ -118,7 +118,7 @@ def test_a_bucket_that_may_be_needed_at_once_is_not_refined() -> None:
     one, other = Rank(), Rank()
     for _ in range(3):
         rows = [one.row(500e6), other.row(500e6)]
-    other.deadlines.consumed(2, None)
+    other.deadlines.note_consumption(2, None)
     rows = [one.row(500e6), rows[1][: 2 + 2] + [0] + rows[1][5:]]
     one.deadlines.agree(rows, SIZES)
     assert {each.bucket for each in one.deadlines.second} == {0, 1, 3}

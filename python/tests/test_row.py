@@ -18,7 +18,7 @@ from thc.row import Row, Training
 
 def test_a_step_by_hand() -> None:
     # A second of a step: gradients travel from 0.1 to 0.3, from 0.2 to 0.4 and from 0.6 to 0.9, the last 0.2 of that waited for.
-    row = Row.of((0.0, 1.0), [(0.6, 0.9), (0.1, 0.3), (0.2, 0.4)], [(0.7, 0.9)])
+    row = Row.from_spans((0.0, 1.0), [(0.6, 0.9), (0.1, 0.3), (0.2, 0.4)], [(0.7, 0.9)])
     assert row.computing == pytest.approx(0.8) and row.waited == pytest.approx(0.2)
     assert row.hidden == pytest.approx(0.3 + 0.1) and row.row == pytest.approx(2.0)
     # T_update has the pause in it.
@@ -27,21 +27,21 @@ def test_a_step_by_hand() -> None:
 
 
 def test_what_is_outside_of_a_step_does_not_count() -> None:
-    row = Row.of((1.0, 2.0), [(0.5, 1.2), (1.9, 5.0), (0.0, 0.9)], [(1.9, 2.5), (0.0, 0.5)])
+    row = Row.from_spans((1.0, 2.0), [(0.5, 1.2), (1.9, 5.0), (0.0, 0.9)], [(1.9, 2.5), (0.0, 0.5)])
     assert row.hidden == pytest.approx(0.2) and row.waited == pytest.approx(0.1) and row.updating == pytest.approx(1.0)
 
 
 def test_steps_without_waiting_or_travelling() -> None:
-    assert Row.of((0.0, 1.0), [(0.2, 0.4)], []).row == math.inf
-    assert math.isnan(Row.of((0.0, 1.0), [], []).row) and math.isnan(Row().osf)
-    assert Row.of((0.0, 1.0), [], [(0.0, 0.5)]).row == 0.0
+    assert Row.from_spans((0.0, 1.0), [(0.2, 0.4)], []).row == math.inf
+    assert math.isnan(Row.from_spans((0.0, 1.0), [], []).row) and math.isnan(Row().osf)
+    assert Row.from_spans((0.0, 1.0), [], [(0.0, 0.5)]).row == 0.0
 
 
 def test_of_a_group_the_shortest_overlap_over_the_longest_wait() -> None:
     training = Training()
-    training.compared([(0.5, 0.1), (0.4, 0.2)])
+    training.note_comparison([(0.5, 0.1), (0.4, 0.2)])
     assert training.group_last == pytest.approx(2.0)
-    training.compared([(0.6, 0.3), (0.8, 0.1)])
+    training.note_comparison([(0.6, 0.3), (0.8, 0.1)])
     assert training.group_last == pytest.approx(2.0)
     assert training.totals()["group_hidden"] == pytest.approx(1.0) and training.totals()["group_waited"] == pytest.approx(0.5)
     training.step(Row(0.8, 0.8, 0.6, 0.4, 0.2))
@@ -52,7 +52,7 @@ def test_of_a_group_the_shortest_overlap_over_the_longest_wait() -> None:
 def test_prometheus_hears_of_it() -> None:
     with ParameterServer({"workers": 1}) as server, thc.Group(server.address, 1, 0, COOKIE) as group:
         group.training.step(Row(0.8, 0.8, 0.6, 0.4, 0.2))
-        group.training.compared([(0.4, 0.2), (0.3, 0.3)])
+        group.training.note_comparison([(0.4, 0.2), (0.3, 0.3)])
         metrics = thc.serve_metrics("127.0.0.1:0")
         try:
             with urllib.request.urlopen(f"http://{metrics.address}/metrics", timeout=HANG) as answer:

@@ -4,10 +4,11 @@
 :class:`Asynchronous` is the other way of training: a server holds the model, and nobody waits for anybody.
 """
 
+from thc.arguments import Plan
 from thc.asynchronous import Asynchronous, ModelServer, Pulled, Pushed, Schedule, Tensor
 from thc.errors import *  # noqa: F403 - the names are listed there
 from thc.errors import __all__ as _errors
-from thc.group import Group, Handle, Membership, Plan
+from thc.group import Group, Handle, Membership
 from thc.metrics import Metrics, serve_metrics
 from thc.row import Row, Training
 from thc.server import Server

@@ -5,11 +5,10 @@ from __future__ import annotations
 import atexit
 import contextlib
 import json
-import operator
 import os
 import sys
 import weakref
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from types import TracebackType
 from typing import Any, NamedTuple
 
@@ -17,18 +16,14 @@ import numpy as np
 import numpy.typing as npt
 
 from thc import _native, environment, rendezvous
-from thc.errors import ConfigError, PlanError, ThcError
+from thc.arguments import Array, Plan, as_f32, feedback_key, spans_of
+from thc.errors import ConfigError, ThcError
 from thc.interfaces import binding
 from thc.row import Training
 from thc.server import Server
 from thc.stats import Job, Stats, Table
 
 __all__ = ["Group", "Handle", "Membership", "Plan"]
-
-Plan = Sequence[tuple[int, int | str]]
-"""Spans of an array, each with its length and the id of one of the job's tables, or ``"raw"``."""
-
-Array = npt.NDArray[Any]
 
 LINGER = 10.0
 """Seconds that an embedded parameter server waits at its end for workers that have not left yet."""
@@ -50,42 +45,9 @@ def _close_all() -> None:
         group._leave(HASTE if failed else LINGER)
 
 
-def feedback_key(key: int | str | None) -> int | None:
-    """The number of a key: text is hashed (FNV-1a, 64 bits), the same everywhere."""
-    if key is None or isinstance(key, int):
-        return key
-    number = 0xCBF2_9CE4_8422_2325
-    for byte in key.encode():
-        number = ((number ^ byte) * 0x0100_0000_01B3) & 0xFFFF_FFFF_FFFF_FFFF
-    return number
-
-
 def _section(keys: Mapping[str, Any] | None) -> str | None:
     """A section of a file as JSON. A key that is not given is null in what a file was read to."""
     return None if keys is None else json.dumps({k: v for k, v in keys.items() if v is not None})
-
-
-def _as_f32(array: Array) -> npt.NDArray[np.float32]:
-    """The array itself if the library can work on it, or a copy that it can work on."""
-    if not isinstance(array, np.ndarray) or array.dtype.kind != "f":
-        kind = array.dtype if isinstance(array, np.ndarray) else type(array).__name__
-        raise TypeError(f"an all-reduce needs a NumPy array of floating point numbers, not {kind}")
-    if not array.flags.writeable:
-        raise ValueError("the array is read-only, and an all-reduce overwrites it: give a copy")
-    return np.ascontiguousarray(array, dtype=np.float32)
-
-
-def _spans(plan: Plan) -> list[tuple[int, int | None]]:
-    """A plan as the library takes it: no table is RAW."""
-    spans: list[tuple[int, int | None]] = []
-    for length, choice in plan:
-        if isinstance(choice, str) and choice != "raw":
-            raise PlanError(f'choice {choice!r}: give the id of one of the job\'s tables, or "raw"')
-        number = None if isinstance(choice, str) else operator.index(choice)
-        if operator.index(length) < 1 or (number is not None and not 0 <= number <= 255):
-            raise PlanError(f"span of {length} coordinates as {choice!r}: lengths are at least 1, ids 1 to 255")
-        spans.append((operator.index(length), number))
-    return spans
 
 
 class Membership(NamedTuple):
@@ -374,11 +336,11 @@ class Group:
         :exc:`~thc.NonFiniteError` on all workers alike if one has a NaN, :exc:`~thc.SessionError` if the
         group must :meth:`rejoin`. Whatever it raises, error feedback is as before the call.
         """
-        data = _as_f32(array)
+        data = as_f32(array)
         if plan is None:
             self._native.allreduce(data, mode, feedback_key(feedback))
         else:
-            self._native.allreduce_plan(data, _spans(plan), feedback_key(feedback))
+            self._native.allreduce_plan(data, spans_of(plan), feedback_key(feedback))
         if data is not array:
             array[...] = data
         return array
@@ -392,9 +354,9 @@ class Group:
     ) -> Handle:
         """Starts an all-reduce of a copy of the array; several may be under way, and they complete in their
         order. The handle's ``wait`` writes the mean into the array."""
-        data = _as_f32(array)
+        data = as_f32(array)
         if plan is not None:
-            return Handle(self._native.allreduce_plan_async(data, _spans(plan), feedback_key(feedback)), array, data)
+            return Handle(self._native.allreduce_plan_async(data, spans_of(plan), feedback_key(feedback)), array, data)
         return Handle(self._native.allreduce_async(data, mode, feedback_key(feedback)), array, data)
 
     def stats(self) -> Stats:

@@ -16,7 +16,8 @@ import numpy as np
 import numpy.typing as npt
 
 from thc import errors
-from thc.group import Array, Group, Handle, Plan, _as_f32, _open
+from thc.arguments import Array, Plan, as_f32
+from thc.group import Group, Handle, _open
 from thc.line import Line
 from thc.row import Training
 from thc.segment import Pool, Segment
@@ -48,7 +49,7 @@ def _tag(array: npt.NDArray[Any], mode: str, feedback: int | str | None, plan: P
     return zlib.crc32(repr((array.size, mode if plan is None else "", feedback, spans)).encode())
 
 
-def _told(error: BaseException) -> list[str]:
+def _error_fields(error: BaseException) -> list[str]:
     return [type(error).__name__, str(error)]
 
 
@@ -162,7 +163,7 @@ class Speaker(HostGroup):
             self._end_session(error)
             return
         for line in self._lines:
-            line.send({"call": call, "error": _told(error)})
+            line.send({"call": call, "error": _error_fields(error)})
 
     def _end_session(self, error: errors.ThcError) -> None:
         """Nothing more is added up before all have joined anew."""
@@ -170,12 +171,12 @@ class Speaker(HostGroup):
             self._over = error
             for line in self._lines:
                 with suppress(errors.MissingError):
-                    line.send({"over": _told(error)})
+                    line.send({"over": _error_fields(error)})
 
     def allreduce(
         self, array: Array, mode: str = "compressed", feedback: int | str | None = None, plan: Plan | None = None
     ) -> Array:
-        data = _as_f32(array)
+        data = as_f32(array)
         call, total = self._add_up(data, _tag(data, mode, feedback, plan))
         mean = total.view(data.size)
         try:
@@ -190,7 +191,7 @@ class Speaker(HostGroup):
     def allreduce_async(
         self, array: Array, mode: str = "compressed", feedback: int | str | None = None, plan: Plan | None = None
     ) -> Handle:
-        data = _as_f32(array)
+        data = as_f32(array)
         call, total = self._add_up(data, _tag(data, mode, feedback, plan))
         try:
             inner = self.group.allreduce_async(total.view(data.size), mode=mode, feedback=feedback, plan=plan)
@@ -215,7 +216,7 @@ class Speaker(HostGroup):
         except errors.ThcError as error:
             for line in self._lines:
                 with suppress(errors.MissingError):
-                    line.send({"rejoined": _told(error)})
+                    line.send({"rejoined": _error_fields(error)})
             raise
         self._results.clear()
         self._calls, self._over, self._read = 0, None, [0] * len(self._lines)
@@ -340,14 +341,14 @@ class Listener(HostGroup):
     def allreduce(
         self, array: Array, mode: str = "compressed", feedback: int | str | None = None, plan: Plan | None = None
     ) -> Array:
-        data = _as_f32(array)
+        data = as_f32(array)
         call, own = self._give(data, _tag(data, mode, feedback, plan))
         return self._mean(call, own, array)
 
     def allreduce_async(
         self, array: Array, mode: str = "compressed", feedback: int | str | None = None, plan: Plan | None = None
     ) -> Handle:
-        data = _as_f32(array)
+        data = as_f32(array)
         call, own = self._give(data, _tag(data, mode, feedback, plan))
         return _Heard(self, call, own, array)
 

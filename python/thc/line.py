@@ -40,16 +40,16 @@ class Line:
         try:
             socket.send_fds(self._end, [text], files)
         except OSError as error:
-            raise self.ended() from error
+            raise self.disconnected_error() from error
 
     def receive(self) -> tuple[dict[str, Any], Segment | None]:
         """The next message, with the segment that came with it."""
         try:
             text, files, _, _ = socket.recv_fds(self._end, LONGEST, 1)
         except OSError as error:
-            raise self.ended() from error
+            raise self.disconnected_error() from error
         if not text:
-            raise self.ended()
+            raise self.disconnected_error()
         message: dict[str, Any] = json.loads(text)
         number = message.get("segment")
         if number is None:
@@ -67,7 +67,7 @@ class Line:
         """Whether :meth:`receive` would return at once."""
         return bool(select.select([self._end], [], [], 0)[0])
 
-    def ended(self) -> MissingError:
+    def disconnected_error(self) -> MissingError:
         """What it means that the other process is not there any more."""
         return MissingError(f"{self._who} has ended or left: its host has nothing to add without it")
 

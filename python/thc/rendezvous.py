@@ -99,11 +99,11 @@ def meet(
                 meetings.append(_start(world_size, listen, job, cookie, options))
             return {"ps": meetings[0].ps} if meetings else {}
 
-        return _found(ranks.tell(start)[0]["ps"], job, cookie, meetings)
-    return _colocated(ranks, hosts, _end(addresses[rank], port or 0), job, cookie, options)
+        return _await_servers(ranks.tell(start)[0]["ps"], job, cookie, meetings)
+    return _start_colocated(ranks, hosts, _end(addresses[rank], port or 0), job, cookie, options)
 
 
-def _colocated(
+def _start_colocated(
     ranks: _Ranks, hosts: list[int], listen: str, job: int, cookie: int | str, options: dict[str, Any]
 ) -> Meeting:
     """The first rank of each host serves a share of the slots."""
@@ -126,10 +126,10 @@ def _colocated(
         return {}
 
     ranks.tell(start)
-    return _found(shares[0], job, cookie, meetings)
+    return _await_servers(shares[0], job, cookie, meetings)
 
 
-def _found(ps: str, job: int, cookie: int | str, started: list[Meeting]) -> Meeting:
+def _await_servers(ps: str, job: int, cookie: int | str, started: list[Meeting]) -> Meeting:
     """The server at ``ps``, of which this rank may have started something."""
     return Meeting(ps, job, cookie, started[0].server if started else None)
 

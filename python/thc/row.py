@@ -50,7 +50,7 @@ class Row:
         return Row(**{key: mine[key] + theirs[key] for key in mine})
 
     @classmethod
-    def of(cls, step: Span, travelled: Sequence[Span], waited: Sequence[Span]) -> Row:
+    def from_spans(cls, step: Span, travelled: Sequence[Span], waited: Sequence[Span]) -> Row:
         """A step's, from when gradients travelled and when they were waited for; what is outside of the step does not count."""
         travels, waits = _union(step, travelled), _union(step, waited)
         update = [(travels[0][0], travels[-1][1])] if travels else []
@@ -108,7 +108,7 @@ class Training:
         self.last = row
         self.total = self.total + row
 
-    def compared(self, workers: Iterable[tuple[float, float]]) -> None:
+    def note_comparison(self, workers: Iterable[tuple[float, float]]) -> None:
         """All workers' overlap and wait in a step: ROW of the group is the shortest overlap over the longest wait (Eq. 2)."""
         every = list(workers)
         hidden, waited = min(one for one, _ in every), max(one for _, one in every)

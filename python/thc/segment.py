@@ -26,7 +26,7 @@ class Segment:
             os.close(file)
 
     @classmethod
-    def of(cls, length: int, number: int) -> Segment:
+    def create(cls, length: int, number: int) -> Segment:
         """A new one for at least so many coordinates."""
         file = os.memfd_create("thc")
         os.ftruncate(file, -(-4 * max(length, 1) // mmap.PAGESIZE) * mmap.PAGESIZE)
@@ -69,7 +69,7 @@ class Pool:
                 self._free.remove(found)
                 return found
             self._made += 1
-            return Segment.of(length, self._made)
+            return Segment.create(length, self._made)
 
     def give(self, segment: Segment) -> None:
         """Gives one back that nobody reads or writes any more."""

@@ -32,11 +32,11 @@ struct Cli {
 enum Subcommands {
     /// Draw the error of THC and of other schemes: SVG files, numbers, one page with all
     Figures(FiguresArgs),
-    /// Every table and figure of the five papers, with what this code gives for it
+    /// Compare every table and figure of the five papers with what this code gives
     Papers(Box<PapersArgs>),
     /// Measure an all-reduce in real processes, on links of a given rate, against others
     Bench(BenchArgs),
-    /// All-reduces in virtual time: up to 64 workers, any link, who wins where
+    /// Simulate all-reduces in virtual time: 2 to 1,024 workers, links of any rate, and which layout is fastest
     Simulate(Box<SimulateArgs>),
     /// Train asynchronously with double quantization, and compare with full precision
     Async(AsyncArgs),

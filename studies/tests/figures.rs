@@ -36,7 +36,7 @@ fn save_gradients(folder: &Path) {
                 ((x * 0.7).sin() * (4.0 * (f64::from(i) * 0.11).cos()).exp()) as f32
             };
             let gradient: Vec<f32> = (0..3000).map(value).collect();
-            gradient_file::write(&gradient_file::own(folder, step, worker), &gradient).unwrap();
+            gradient_file::write(&gradient_file::worker_path(folder, step, worker), &gradient).unwrap();
         }
     }
 }

@@ -12,6 +12,7 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
 use serde_json::Value;
+use thc_bench::{is_measuring, median};
 use thc_tests::{COOKIE, Host, Network, PREFIX_LEN, binary};
 
 const WORKERS: usize = 4;
@@ -153,13 +154,8 @@ fn run(network: &Network, carrier: Carrier, repeats: usize) -> Outcome {
     outcome
 }
 
-fn median(values: &mut [f64]) -> f64 {
-    values.sort_by(f64::total_cmp);
-    values[values.len() / 2]
-}
-
 fn main() {
-    if !std::env::args().any(|argument| argument == "--bench") {
+    if !is_measuring() {
         return;
     }
     let network = match Network::star(WORKERS as u8 + 1) {
@@ -188,9 +184,9 @@ fn main() {
             packets[place].push((long.cpu - short.cpu) / (long.packets - short.packets) * 1e9);
         }
     }
-    let costs = costs.each_mut().map(|values| median(values));
-    let calls = calls.each_mut().map(|values| median(values));
-    let packets = packets.each_mut().map(|values| median(values));
+    let costs = costs.map(median);
+    let calls = calls.map(median);
+    let packets = packets.map(median);
     let mut results = Vec::new();
     for (place, &carrier) in carriers.iter().enumerate() {
         println!(
@@ -217,9 +213,5 @@ fn main() {
             "detail": detail,
         }));
     }
-    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).with_file_name("bench");
-    std::fs::create_dir_all(&folder).unwrap();
-    let file = folder.join("cpu.json");
-    std::fs::write(&file, serde_json::to_string_pretty(&results).unwrap()).unwrap();
-    println!("written to {}", file.display());
+    thc_bench::write(env!("CARGO_TARGET_TMPDIR"), "cpu", &results).unwrap();
 }

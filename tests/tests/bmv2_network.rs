@@ -115,7 +115,7 @@ fn all_reduce(inputs: &[PathBuf], mut start: impl FnMut(u8, &[&str]) -> WorkerPr
 
 /// All programs of it, or why not.
 fn parts() -> Result<(PathBuf, Network), String> {
-    Ok((bmv2("simple_switch_grpc")?, Network::cabled(WORKERS)?))
+    Ok((bmv2("simple_switch_grpc")?, Network::with_cables(WORKERS)?))
 }
 
 #[test]

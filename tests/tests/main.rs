@@ -10,6 +10,7 @@ mod debian;
 mod doctor;
 mod dpdk_processes;
 mod dpdk_steering;
+mod file_lengths;
 mod groups;
 mod hostile;
 mod ipv6;

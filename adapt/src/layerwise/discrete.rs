@@ -65,6 +65,6 @@ pub fn discrete(problem: &Problem, bound: f64, steps: usize) -> Result<Assignmen
         choices[layer] = usize::from(taken[layer * width + at]);
         at -= in_steps(problem.errors(layer)[choices[layer]]);
     }
-    let least_cost = frontier::relaxed(problem, bound).least_cost;
+    let least_cost = frontier::relax(problem, bound).least_cost;
     Ok(problem.assignment(choices, least_cost))
 }

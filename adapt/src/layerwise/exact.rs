@@ -1,7 +1,7 @@
 //! The best assignment, without steps: the Pareto frontier of cost and error, layer by layer.
 //!
 //! A partial assignment is dropped if another of the same layers costs and loses no more, or if it cannot lead to less than the
-//! best known: its cost and error, with the multiplier of the mixed problem ([`frontier::relaxed`]), and the least of the
+//! best known: its cost and error, with the multiplier of the mixed problem ([`frontier::relax`]), and the least of the
 //! layers to come, bound from below what it leads to. For models of many layers these bounds are so close that few
 //! partial assignments are left. Should there be too many, those with the worst bounds go, and the answer says what that may
 //! have lost.
@@ -28,7 +28,7 @@ struct State {
 /// [`AdaptError::Infeasible`] if there is none, [`AdaptError::Value`] for a bound that is negative or not finite.
 pub fn exact(problem: &Problem, bound: f64) -> Result<Assignment, AdaptError> {
     problem.feasible(bound)?;
-    let relaxed = frontier::relaxed(problem, bound);
+    let relaxed = frontier::relax(problem, bound);
     let search = Search::new(problem, bound, relaxed.price);
     let mut best = problem.assignment(relaxed.choices, 0.0);
     let mut given_up = f64::INFINITY;

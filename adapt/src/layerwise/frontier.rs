@@ -46,7 +46,7 @@ pub struct Relaxed {
 
 /// Solves the mixed problem: from the least errors on, the steps along the hulls that save the most cost per error are taken
 /// first, as long as the bound allows.
-pub fn relaxed(problem: &Problem, bound: f64) -> Relaxed {
+pub fn relax(problem: &Problem, bound: f64) -> Relaxed {
     struct Step {
         layer: usize,
         from: usize,

@@ -3,6 +3,7 @@
 use std::time::Instant;
 
 use serde_json::{Value, json};
+use thc_bench::median;
 use thc_codec::isa::Isa;
 
 /// Repetitions per figure.
@@ -12,11 +13,6 @@ pub fn seconds(f: impl FnOnce()) -> f64 {
     let start = Instant::now();
     f();
     start.elapsed().as_secs_f64()
-}
-
-pub fn median(mut x: Vec<f64>) -> f64 {
-    x.sort_by(f64::total_cmp);
-    x[x.len() / 2]
 }
 
 /// One line of the report.
@@ -59,7 +55,7 @@ pub fn one<'a>(yardstick: impl FnMut() + 'a) -> Yardsticks<'a> {
 /// Times `work` against its yardsticks, interleaved; the ratio of a repetition is of its times. `warm` says whether each
 /// is run once before it is timed, which warms the memory that the others displaced. Repetitions in which another thread
 /// got the processor are discarded, unless all are.
-pub fn against(
+pub fn compare(
     name: impl Into<String>,
     (aim, floor): (f64, f64),
     warm: bool,
@@ -91,7 +87,7 @@ pub fn against(
     }
     let interrupted = all.len() - clean.len();
     let kept = if clean.is_empty() { all } else { clean };
-    let ratio = median(kept.iter().map(|(time, yard)| time / yard).collect());
+    let ratio = median(kept.iter().map(|(time, yard)| time / yard));
     let least = |pick: fn(&(f64, f64)) -> f64| kept.iter().map(pick).fold(f64::MAX, f64::min);
     let (least_time, least_yard) = (least(|k| k.0), least(|k| k.1));
     Figure {
@@ -101,8 +97,8 @@ pub fn against(
         floor,
         detail: format!(
             "{:.1} us against {:.1} us, {}, median of {} repetitions ({interrupted} interrupted); least {:.1} against {:.1}, ratio {:.2}",
-            median(kept.iter().map(|k| k.0).collect()) * 1e6,
-            median(kept.iter().map(|k| k.1).collect()) * 1e6,
+            median(kept.iter().map(|k| k.0)) * 1e6,
+            median(kept.iter().map(|k| k.1)) * 1e6,
             Isa::current().name(),
             kept.len(),
             least_time * 1e6,

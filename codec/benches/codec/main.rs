@@ -8,9 +8,9 @@
 #![allow(clippy::unwrap_used)]
 
 use std::hint::black_box;
-use std::path::PathBuf;
 
 use serde_json::Value;
+use thc_bench::{is_measuring, median};
 use thc_codec::block::Block;
 use thc_codec::buffer::Buffer;
 use thc_codec::isa::Isa;
@@ -24,7 +24,7 @@ use thc_codec::{aggregate, norm, rht};
 mod figure;
 mod roofline;
 
-use figure::{Figure, REPETITIONS, against, median, one, seconds};
+use figure::{Figure, REPETITIONS, compare, one, seconds};
 use roofline::copy_of;
 
 /// Coordinates in a full partition.
@@ -119,23 +119,23 @@ fn transform(figures: &mut Vec<Figure>, d: usize, aim: f64) {
     assert!(nmse(&x, &y) < 1e-12);
     let log = d.ilog2();
     let over = format!("2^20 in blocks of 2^{log}, over memcpy of 4 MiB");
-    figures.push(against(format!("rht forward, {over}"), (aim, 5.5), true, one(copy_of(LEN)), || {
+    figures.push(compare(format!("rht forward, {over}"), (aim, 5.5), true, one(copy_of(LEN)), || {
         forward(&mut y);
     }));
-    figures.push(against(format!("rht inverse, {over}"), (aim, 5.5), true, one(copy_of(LEN)), || {
+    figures.push(compare(format!("rht inverse, {over}"), (aim, 5.5), true, one(copy_of(LEN)), || {
         inverse(&mut y);
     }));
     let work = roofline::Work { len: LEN, bytes: 8.0, operations: roofline::transform(d) };
     let over = format!("2^20 in blocks of 2^{log}, over its roofline");
     figures
-        .push(against(format!("rht forward, {over}"), (1.5, 4.0), true, work.bounds(), || forward(&mut y)));
+        .push(compare(format!("rht forward, {over}"), (1.5, 4.0), true, work.bounds(), || forward(&mut y)));
     figures
-        .push(against(format!("rht inverse, {over}"), (1.5, 4.0), true, work.bounds(), || inverse(&mut y)));
+        .push(compare(format!("rht inverse, {over}"), (1.5, 4.0), true, work.bounds(), || inverse(&mut y)));
     // One block alone, in the first cache.
     let some = roofline::Work { len: d, bytes: 8.0, operations: roofline::transform(d) };
     if d < LEN {
         let name = format!("rht forward, one block of 2^{log}, over its roofline");
-        figures.push(against(name, (1.5, 4.0), true, some.bounds(), || {
+        figures.push(compare(name, (1.5, 4.0), true, some.bounds(), || {
             rht::forward(black_box(&mut y[..d]), KEY).unwrap();
         }));
     }
@@ -165,13 +165,13 @@ fn blocks(figures: &mut Vec<Figure>, d: usize) {
 
     let over = format!("2^20 in blocks of 2^{log}, over memcpy of 4 MiB");
     let name = format!("compress with feedback, {over}");
-    figures.push(against(name, (7.0, 16.0), true, one(copy_of(LEN)), || worker.compress(&mut work, true)));
+    figures.push(compare(name, (7.0, 16.0), true, one(copy_of(LEN)), || worker.compress(&mut work, true)));
     let name = format!("compress without feedback, {over}");
-    figures.push(against(name, (5.0, 12.0), true, one(copy_of(LEN)), || {
+    figures.push(compare(name, (5.0, 12.0), true, one(copy_of(LEN)), || {
         worker.compress(&mut work, false);
     }));
     let name = format!("decompress, {over}");
-    figures.push(against(name, (3.0, 7.0), true, one(copy_of(LEN)), || {
+    figures.push(compare(name, (3.0, 7.0), true, one(copy_of(LEN)), || {
         decompress(&worker, &sums, &mut work, &mut out);
     }));
 
@@ -180,11 +180,11 @@ fn blocks(figures: &mut Vec<Figure>, d: usize) {
     let operations = roofline::NORM + 2.0 * roofline::transform(d) + 1.0 + roofline::QUANTIZE;
     let whole = roofline::Work { len: LEN, bytes: 12.5, operations };
     let name = format!("compress with feedback, {over}");
-    figures.push(against(name, (2.0, 5.0), true, whole.bounds(), || worker.compress(&mut work, true)));
+    figures.push(compare(name, (2.0, 5.0), true, whole.bounds(), || worker.compress(&mut work, true)));
     let operations = roofline::transform(d) + roofline::DEQUANTIZE;
     let whole = roofline::Work { len: LEN, bytes: 5.0, operations };
     let name = format!("decompress, {over}");
-    figures.push(against(name, (2.0, 5.0), true, whole.bounds(), || {
+    figures.push(compare(name, (2.0, 5.0), true, whole.bounds(), || {
         decompress(&worker, &sums, &mut work, &mut out);
     }));
 
@@ -196,7 +196,7 @@ fn blocks(figures: &mut Vec<Figure>, d: usize) {
         let WorkerMemory { quantizer, packed, gradient, feedback, .. } = &mut worker;
         let mut part = |name: &str, bytes, operations, work: &mut dyn FnMut()| {
             let bounds = roofline::Work { len: LEN, bytes, operations }.bounds();
-            figures.push(against(format!("{name}, over its roofline"), (1.5, 4.0), true, bounds, work));
+            figures.push(compare(format!("{name}, over its roofline"), (1.5, 4.0), true, bounds, work));
         };
         part("quantize and pack 2^20 in packets", 8.5, roofline::QUANTIZE, &mut || {
             let parts = rotated.chunks_exact_mut(PACKET).zip(packed.chunks_exact_mut(PACKET / 2));
@@ -262,9 +262,9 @@ fn cold(figures: &mut Vec<Figure>, d: usize) {
     };
     let over = format!("64 MiB in blocks of 2^{}, memory-cold, over memcpy of 64 MiB", d.ilog2());
     let name = format!("norms, compress, decompress, {over}");
-    figures.push(against(name, (4.0, 12.0), false, one(&mut copy), || run(false)));
+    figures.push(compare(name, (4.0, 12.0), false, one(&mut copy), || run(false)));
     let name = format!("the same with feedback, {over}");
-    figures.push(against(name, (6.0, 16.0), false, one(&mut copy), || run(true)));
+    figures.push(compare(name, (6.0, 16.0), false, one(&mut copy), || run(true)));
 }
 
 /// Eight partitions on two threads against the same eight on one.
@@ -294,7 +294,7 @@ fn threads(figures: &mut Vec<Figure>) {
     parallel(&mut halves);
     assert!(halves.iter().zip(&alone).all(|(a, b)| a.packed == b.packed && a.feedback == b.feedback));
     let (serial, parallel) = (|| serial(&mut alone), || parallel(&mut halves));
-    figures.push(against(
+    figures.push(compare(
         "compress with feedback in blocks of 2^13, two threads over one",
         (0.53, 0.7),
         true,
@@ -317,7 +317,7 @@ fn aggregation(figures: &mut Vec<Figure>) {
         let index = packed[i / 2] >> (4 - i % 2 * 4) & 15;
         assert_eq!(*lane, 2 * values[usize::from(index)]);
     }
-    figures.push(against(
+    figures.push(compare(
         "aggregate 2^20 indices in packets, over memcpy of 1 MiB",
         (1.2, 2.0),
         true,
@@ -331,7 +331,7 @@ fn aggregation(figures: &mut Vec<Figure>) {
         },
     ));
     let mut wide = vec![0; 2 * LEN];
-    figures.push(against(
+    figures.push(compare(
         "aggregate 2^20 indices into 16-bit lanes, over memcpy of 2 MiB",
         (1.2, 2.0),
         true,
@@ -349,13 +349,11 @@ fn aggregation(figures: &mut Vec<Figure>) {
 fn solver(figures: &mut Vec<Figure>) {
     let table = LookupTable::solve(4, 30, 1.0 / 32.0).unwrap();
     assert_eq!(table.values(), [0, 3, 5, 7, 9, 11, 13, 14, 15, 17, 19, 21, 23, 25, 27, 30]);
-    let times = (0..REPETITIONS)
-        .map(|_| {
-            seconds(|| {
-                black_box(LookupTable::solve(4, 51, black_box(1.0 / 32.0))).unwrap();
-            })
+    let times = (0..REPETITIONS).map(|_| {
+        seconds(|| {
+            black_box(LookupTable::solve(4, 51, black_box(1.0 / 32.0))).unwrap();
         })
-        .collect();
+    });
     figures.push(Figure {
         name: "table solver, b=4 g=51, in us over 100 us".to_owned(),
         ratio: median(times) * 1e6 / 100.0,
@@ -384,14 +382,9 @@ fn solver(figures: &mut Vec<Figure>) {
     });
 }
 
-fn target_dir() -> PathBuf {
-    std::env::var_os("CARGO_TARGET_DIR")
-        .map_or_else(|| PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../target")), PathBuf::from)
-}
-
 fn main() {
     // `cargo test --benches` runs this without `--bench`: then there is nothing to measure.
-    if !std::env::args().any(|a| a == "--bench") {
+    if !is_measuring() {
         return;
     }
     if let Ok(name) = std::env::var("THC_BENCH_ISA") {
@@ -415,10 +408,6 @@ fn main() {
     for f in &figures {
         println!("{:80} {:7.2} {:6.1} {:6.1}  {}", f.name, f.ratio, f.aim, f.floor, f.detail);
     }
-    let dir = target_dir().join("bench");
-    std::fs::create_dir_all(&dir).unwrap();
     let json: Vec<Value> = figures.iter().map(Figure::json).collect();
-    let path = dir.join("codec.json");
-    std::fs::write(&path, serde_json::to_string_pretty(&json).unwrap()).unwrap();
-    println!("written to {}", path.display());
+    thc_bench::write(env!("CARGO_TARGET_TMPDIR"), "codec", &json).unwrap();
 }

@@ -5,11 +5,8 @@ pub(super) const GROUP: usize = 64;
 
 /// How a kernel finds the index of a cell of the grid: in a few vectors, in more of them, or not at all, where every cell has its own. Which
 /// tables are small is each kernel's affair.
-#[cfg(target_arch = "x86_64")]
 pub(super) const SMALL: u8 = 0;
-#[cfg(target_arch = "x86_64")]
 pub(super) const LARGE: u8 = 1;
-#[cfg(target_arch = "x86_64")]
 pub(super) const COMPLETE: u8 = 2;
 
 /// A run of coordinates, where their indices go, and the number of the first.

@@ -60,21 +60,9 @@ pub(crate) fn add8_wide(lanes: &mut [u8], values: &[u8]) {
     }
 }
 
-/// Combines 32-bit big-endian words of `lanes` and `words`.
-#[inline(always)]
-fn words(lanes: &mut [u8], words: &[u8], combine: impl Fn(u32, u32) -> u32) {
-    for (lane, word) in lanes.chunks_exact_mut(4).zip(words.chunks_exact(4)) {
-        let a = u32::from_be_bytes([lane[0], lane[1], lane[2], lane[3]]);
-        let b = u32::from_be_bytes([word[0], word[1], word[2], word[3]]);
-        lane.copy_from_slice(&combine(a, b).to_be_bytes());
-    }
-}
-
 pub(crate) fn raw_add(lanes: &mut [u8], payload: &[u8]) {
-    // Two's complement: wrapping i32 addition is wrapping u32 addition.
-    words(lanes, payload, u32::wrapping_add);
-}
-
-pub(crate) fn max_u32(lanes: &mut [u8], payload: &[u8]) {
-    words(lanes, payload, u32::max);
+    for (lane, word) in lanes.as_chunks_mut::<4>().0.iter_mut().zip(payload.as_chunks::<4>().0) {
+        // Two's complement: wrapping i32 addition is wrapping u32 addition.
+        *lane = u32::from_be_bytes(*lane).wrapping_add(u32::from_be_bytes(*word)).to_be_bytes();
+    }
 }

@@ -49,7 +49,7 @@ pub(crate) fn forward(x: &mut [f32], scale: f32, signs: Signs) {
 }
 
 /// `out` = `x`, then zeros. `out` is at least as long as `x`.
-pub(crate) fn padded(x: &[f32], out: &mut [f32]) {
+pub(crate) fn pad(x: &[f32], out: &mut [f32]) {
     let (copy, zeros) = out.split_at_mut(x.len());
     copy.copy_from_slice(x);
     zeros.fill(0.0);
@@ -57,12 +57,12 @@ pub(crate) fn padded(x: &[f32], out: &mut [f32]) {
 
 /// `out` = forward transform of `x`, padded.
 pub(crate) fn forward_into(x: &[f32], out: &mut [f32], scale: f32, signs: Signs) {
-    padded(x, out);
+    pad(x, out);
     forward(out, scale, signs);
 }
 
 /// `out` = `x + e`, then zeros. `x` and `e` are equally long, `out` at least as long.
-pub(crate) fn padded_sum(x: &[f32], e: &[f32], out: &mut [f32]) {
+pub(crate) fn pad_sum(x: &[f32], e: &[f32], out: &mut [f32]) {
     for ((o, a), b) in out.iter_mut().zip(x).zip(e) {
         *o = a + b;
     }
@@ -71,7 +71,7 @@ pub(crate) fn padded_sum(x: &[f32], e: &[f32], out: &mut [f32]) {
 
 /// `out` = forward transform of `x + e`, padded.
 pub(crate) fn forward_sum(x: &[f32], e: &[f32], out: &mut [f32], scale: f32, signs: Signs) {
-    padded_sum(x, e, out);
+    pad_sum(x, e, out);
     forward(out, scale, signs);
 }
 

@@ -52,12 +52,12 @@ pub(crate) fn derive(squares: &[f32], usual: f32, floor: f32, power: Power, scal
 }
 
 /// Number `i` of what is left of `x` when its second half has been added onto its first one so many times.
-pub(crate) fn halved(x: &[f32], i: usize, times: u32) -> f32 {
+pub(crate) fn halve(x: &[f32], i: usize, times: u32) -> f32 {
     let Some(before) = times.checked_sub(1) else { return x[i] };
     let half = x.len() >> times;
-    let sum = halved(x, i, before) + halved(x, i + half, before);
+    let sum = halve(x, i, before) + halve(x, i + half, before);
     let odd = (x.len() >> before) % 2 == 1;
-    if i == 0 && odd { sum + halved(x, 2 * half, before) } else { sum }
+    if i == 0 && odd { sum + halve(x, 2 * half, before) } else { sum }
 }
 
 /// What is left of `x`, of at least 8, when its second half has been added onto its first one three times.
@@ -72,5 +72,5 @@ pub(crate) fn halve_thrice(x: &[f32], out: &mut [f32]) {
         out[i] = ((x0[i] + x1[i]) + (x2[i] + x3[i])) + ((x4[i] + x5[i]) + (x6[i] + x7[i]));
     }
     // What is left over where counts are odd goes onto the first number.
-    out[0] = halved(x, 0, 3);
+    out[0] = halve(x, 0, 3);
 }

@@ -140,7 +140,7 @@ impl BookFile {
         if disk.lock.is_some() {
             return Ok(true);
         }
-        let failed = |error: std::io::Error| self.broken(format!("{}: {error}", path.display()));
+        let failed = |error: std::io::Error| self.damage(format!("{}: {error}", path.display()));
         let open =
             OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o600).open(&path);
         let mut file = open.map_err(failed)?;
@@ -198,7 +198,7 @@ impl BookFile {
         Some(path.into())
     }
 
-    fn broken(&self, message: String) -> ControllerError {
+    fn damage(&self, message: String) -> ControllerError {
         ControllerError::State { path: self.path.clone().unwrap_or_default(), message }
     }
 
@@ -208,14 +208,14 @@ impl BookFile {
     /// [`ControllerError::Read`]; [`ControllerError::State`]: it is not ours, or was changed.
     pub fn read<T: DeserializeOwned + Default>(&self) -> Result<T, ControllerError> {
         let mut disk = lock(&self.disk);
-        let Some(kept) = self.kept()? else { return Ok(T::default()) };
-        let book = serde_json::from_str(&kept.content).map_err(|error| self.broken(error.to_string()))?;
+        let Some(kept) = self.read_kept()? else { return Ok(T::default()) };
+        let book = serde_json::from_str(&kept.content).map_err(|error| self.damage(error.to_string()))?;
         // One of an older format is written anew, whatever is in it.
         (disk.version, disk.content) = (kept.version, Some(kept.content).filter(|_| kept.format == FORMAT));
         Ok(book)
     }
 
-    fn kept(&self) -> Result<Option<Kept>, ControllerError> {
+    fn read_kept(&self) -> Result<Option<Kept>, ControllerError> {
         let Some(path) = &self.path else { return Ok(None) };
         let text = match fs::read(path) {
             Ok(text) => text,
@@ -223,16 +223,16 @@ impl BookFile {
             Err(cause) => return Err(ControllerError::Read { path: path.clone(), cause }),
         };
         let kept: Kept = serde_json::from_slice(&text)
-            .map_err(|error| self.broken(format!("{error}; no file of this version of thc-controller")))?;
+            .map_err(|error| self.damage(format!("{error}; no file of this version of thc-controller")))?;
         if !(FIRST_FORMAT..=FORMAT).contains(&kept.format) {
-            return Err(self.broken(format!(
+            return Err(self.damage(format!(
                 "its format is {}, this thc-controller knows those up to {FORMAT}: run the one that wrote it, or name another file and create the jobs anew",
                 kept.format
             )));
         }
         if kept.checksum != checksum(&kept.content) {
             let text = "its checksum is wrong: it was damaged, or changed by hand";
-            return Err(self.broken(text.to_owned()));
+            return Err(self.damage(text.to_owned()));
         }
         Ok(Some(kept))
     }
@@ -254,14 +254,14 @@ impl BookFile {
         let Some(path) = &self.path else { return Ok(()) };
         let format = format.unwrap_or(FORMAT);
         if !(FIRST_FORMAT..=FORMAT).contains(&format) {
-            return Err(self.broken(format!("there is no format {format}: give {FIRST_FORMAT} to {FORMAT}")));
+            return Err(self.damage(format!("there is no format {format}: give {FIRST_FORMAT} to {FORMAT}")));
         }
         let Content { text: content, .. } = self.content(book)?;
         // Whoever has read an older one finds that this is another.
-        let version = self.kept().ok().flatten().map_or(0, |kept| kept.version) + 1;
+        let version = self.read_kept().ok().flatten().map_or(0, |kept| kept.version) + 1;
         let kept = Kept { format, version, checksum: checksum(&content), content };
-        let text = serde_json::to_vec(&kept).map_err(|error| self.broken(error.to_string()))?;
-        replace(path, &text).map_err(|error| self.broken(error.to_string()))
+        let text = serde_json::to_vec(&kept).map_err(|error| self.damage(error.to_string()))?;
+        replace(path, &text).map_err(|error| self.damage(error.to_string()))
     }
 
     /// Writes a book in place of whatever is there.
@@ -279,7 +279,7 @@ impl BookFile {
     /// # Errors
     /// [`ControllerError::State`]: it is no JSON.
     pub fn content<T: Serialize>(&self, book: &T) -> Result<Content, ControllerError> {
-        let text = serde_json::to_string(book).map_err(|error| self.broken(error.to_string()))?;
+        let text = serde_json::to_string(book).map_err(|error| self.damage(error.to_string()))?;
         Ok(Content { ticket: self.tickets.fetch_add(1, Ordering::Relaxed) + 1, text })
     }
 
@@ -297,19 +297,19 @@ impl BookFile {
         if ticket < disk.written || disk.content.as_ref() == Some(&content) {
             return Ok(());
         }
-        if let Some(there) = self.kept()?.map(|kept| kept.version)
+        if let Some(there) = self.read_kept()?.map(|kept| kept.version)
             && there != disk.version
         {
             let was = disk.version;
             self.step_down(&mut disk);
-            return Err(self.broken(format!(
+            return Err(self.damage(format!(
                 "somebody else has written it: it is of version {there}, not {was}; let one program at a time write it"
             )));
         }
         let version = disk.version + 1;
         let kept = Kept { format: FORMAT, version, checksum: checksum(&content), content };
-        let text = serde_json::to_vec(&kept).map_err(|error| self.broken(error.to_string()))?;
-        replace(&path, &text).map_err(|error| self.broken(error.to_string()))?;
+        let text = serde_json::to_vec(&kept).map_err(|error| self.damage(error.to_string()))?;
+        replace(&path, &text).map_err(|error| self.damage(error.to_string()))?;
         (disk.version, disk.written, disk.content) = (version, ticket, Some(kept.content));
         Ok(())
     }

@@ -62,7 +62,7 @@ pub struct Rows {
 impl Rows {
     /// By the tables' names.
     #[must_use]
-    pub fn named(&self) -> [(&'static str, u32); 4] {
+    pub fn counts_by_name(&self) -> [(&'static str, u32); 4] {
         let Rows { members, addresses, job_tables, roots } = *self;
         [("members", members), ("addresses", addresses), ("job_tables", job_tables), ("roots", roots)]
     }

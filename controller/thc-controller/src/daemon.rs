@@ -86,7 +86,7 @@ impl Daemon {
         // At once, if it can be: whoever asks when this is ready finds the jobs.
         let first = standby::try_first(&shared).await?;
         if first {
-            configured(&desk, &config.jobs).await?;
+            apply_configured(&desk, &config.jobs).await?;
         }
 
         let listeners = Listeners::open(&config).await?;
@@ -99,8 +99,8 @@ impl Daemon {
             let mut first = first;
             loop {
                 let turn = async {
-                    standby::until_first(first_desk.shared()).await;
-                    if first { Ok(()) } else { configured(&first_desk, &config.jobs).await }
+                    standby::until_first(first_desk.state()).await;
+                    if first { Ok(()) } else { apply_configured(&first_desk, &config.jobs).await }
                 };
                 let turn = tokio::select! {
                     _ = end.wait_for(|stop| *stop) => return,
@@ -111,7 +111,7 @@ impl Daemon {
                     tracing::warn!("{error}; all other jobs are served");
                 }
                 say_health(&reporter, true).await;
-                queues = serve(first_desk.shared(), queues, end.clone()).await;
+                queues = serve(first_desk.state(), queues, end.clone()).await;
                 say_health(&reporter, false).await;
                 if *end.borrow() {
                     return;
@@ -134,7 +134,7 @@ impl Daemon {
         });
         let (addresses, certificates) = (listeners.addresses, listeners.certificates.clone());
         if let Some(of_service) = certificates.first() {
-            let _ = desk.shared().certificates.set(Arc::clone(of_service));
+            let _ = desk.state().certificates.set(Arc::clone(of_service));
         }
         for certificates in &certificates {
             let (watched, mut end) = (Arc::clone(certificates), stopped.clone());
@@ -215,7 +215,7 @@ async fn serve(shared: &Arc<ControllerState>, queues: Queues, mut stop: watch::R
 }
 
 /// Makes jobs what the configuration says.
-async fn configured(desk: &Desk, jobs: &[JobSection]) -> Result<(), ControllerError> {
+async fn apply_configured(desk: &Desk, jobs: &[JobSection]) -> Result<(), ControllerError> {
     desk.apply_configured(jobs).await.map_err(impossible)
 }
 

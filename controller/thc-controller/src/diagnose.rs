@@ -41,7 +41,7 @@ pub fn findings(seen: &Seen<'_>, slow: impl Fn(&str) -> Option<u32>) -> Vec<Find
         let mend = "make room there by deleting other jobs, or give the job another target; it is tried again when its workers join";
         found.push(problem(None, what, mend));
     }
-    let section = JobSection::shown(job);
+    let section = JobSection::from_job(job);
     let workers = section.workers();
     for place in &job.places {
         if !place.connected {

@@ -15,7 +15,7 @@ fn number(value: &[u8]) -> String {
 }
 
 /// A row by its names; what the program has no name for by its number.
-fn named(entry: &TableEntry, schema: &Schema) -> v1::Row {
+fn describe_row(entry: &TableEntry, schema: &Schema) -> v1::Row {
     let info = schema.info();
     let table = info.tables.iter().find(|table| table.id() == entry.table_id);
     let alias = table.and_then(|table| table.preamble.as_ref()).map(|preamble| preamble.alias.clone());
@@ -61,7 +61,7 @@ fn group_row(number: u32, group: &Group) -> v1::Row {
 /// All rows and groups.
 #[must_use]
 pub fn rows(held: &Wanted, schema: &Schema) -> Vec<v1::Row> {
-    let rows = held.all_entries().map(|entry| named(entry, schema));
+    let rows = held.all_entries().map(|entry| describe_row(entry, schema));
     rows.chain(held.groups().map(|(number, group)| group_row(number, group))).collect()
 }
 
@@ -82,10 +82,10 @@ pub fn differences(
     let mut found = Vec::new();
     for (mine, theirs) in written.different_entries(held, schema)? {
         found.extend(match (mine, theirs) {
-            (Some(mine), None) => Some(of("missing", named(&mine, schema), String::new())),
-            (None, Some(theirs)) => Some(of("foreign", named(&theirs, schema), String::new())),
+            (Some(mine), None) => Some(of("missing", describe_row(&mine, schema), String::new())),
+            (None, Some(theirs)) => Some(of("foreign", describe_row(&theirs, schema), String::new())),
             (Some(mine), Some(theirs)) => {
-                Some(of("changed", named(&theirs, schema), named(&mine, schema).action))
+                Some(of("changed", describe_row(&theirs, schema), describe_row(&mine, schema).action))
             }
             (None, None) => None,
         });

@@ -1,12 +1,12 @@
 //! Controller of THC's aggregators: keeps jobs in switches and software parameter servers by P4Runtime.
 //!
 //! * [`tables`]: the rows of the switch program's tables, one file each;
-//! * [`Schema`]: turns rows into entries with the numbers of the program's P4Info;
-//! * [`Target`]: the connection to an aggregator;
+//! * `Schema`: turns rows into entries with the numbers of the program's P4Info;
+//! * `Target`: the connection to an aggregator;
 //! * [`Wanted`]: everything that an aggregator should hold, and what to write so that it does; [`plan`] says what;
 //! * [`Book`]: the jobs, where they lie, and their sessions, kept over restarts;
 //! * [`Daemon`]: an agent per target, the gRPC service, the status page;
-//! * [`Desk`]: what can be asked of it.
+//! * `Desk`: what can be asked of it.
 #![forbid(unsafe_code)]
 
 mod addresses;
@@ -49,19 +49,10 @@ mod web;
 
 pub use addresses::Addresses;
 pub use book::{Book, back_up, restore};
-pub use capacity::{Capacity, Forms, Rows};
-pub use config::{
-    Config, LocalSocket, Options, StationOptions, TargetConfig, TargetOptions, TlsOptions, declared_jobs,
-};
+pub use config::{Config, Options, TargetConfig, declared_jobs};
 pub use daemon::Daemon;
-pub use desk::Desk;
 pub use error::{ControllerError, has_io};
-pub use program::{Lookups, Passes, Program};
-pub use refusal::Refusal;
-pub use roles::{Act, Caller, Roles, Subject};
-pub use schema::Schema;
+pub use program::Program;
 pub use section::{CHANGEABLE, JobSection};
 pub use socket::known_paths;
-pub use spec::Spec;
-pub use target::{Event, RefusedUpdate, Target, Written};
-pub use wanted::{Changes, Group, Owner, Wanted, owner};
+pub use wanted::Wanted;

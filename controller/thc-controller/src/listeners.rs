@@ -54,7 +54,7 @@ pub fn certificates(files: &CertificateFiles) -> Result<[Arc<Certificates>; 2], 
 }
 
 /// What to say if strangers may ask the service. `tls` says whether clients need certificates, if it has any.
-fn exposed(listen: SocketAddr, tls: Option<bool>) -> Option<String> {
+fn exposure(listen: SocketAddr, tls: Option<bool>) -> Option<String> {
     let (what, way) = match tls {
         _ if listen.ip().is_loopback() => return None,
         None => ("jobs' secrets travel readably, and whoever reaches it", "give [controller.tls]"),
@@ -110,7 +110,7 @@ impl Listeners {
     /// [`ControllerError::Listen`], [`ControllerError::Socket`], [`ControllerError::Tls`].
     pub async fn open(config: &Config) -> Result<Listeners, ControllerError> {
         let (service, listen) = bind(config.listen).await?;
-        if let Some(warning) = exposed(listen, config.tls.as_ref().map(|tls| tls.client_ca.is_some())) {
+        if let Some(warning) = exposure(listen, config.tls.as_ref().map(|tls| tls.client_ca.is_some())) {
             tracing::warn!("{warning}");
         }
         if let Some(address) = config.http.filter(|address| !address.ip().is_loopback()) {
@@ -159,7 +159,7 @@ impl Listeners {
                 .add_service(control.clone())
         };
         if let Some((socket, listener)) = local {
-            let (server, end) = (server(), ended(stop.clone()));
+            let (server, end) = (server(), wait_for_end(stop.clone()));
             tasks.spawn(async move {
                 let connections = UnixListenerStream::new(listener);
                 if let Err(error) = server.serve_with_incoming_shutdown(connections, end).await {
@@ -168,7 +168,7 @@ impl Listeners {
                 drop(socket);
             });
         }
-        let (server, end) = (server(), ended(stop.clone()));
+        let (server, end) = (server(), wait_for_end(stop.clone()));
         async move {
             let connections = TcpListenerStream::new(service);
             match of_service {
@@ -182,7 +182,7 @@ impl Listeners {
     }
 }
 
-async fn ended(mut stop: watch::Receiver<bool>) {
+async fn wait_for_end(mut stop: watch::Receiver<bool>) {
     let _ = stop.wait_for(|stop| *stop).await;
 }
 
@@ -194,10 +194,10 @@ mod tests {
     #[test]
     fn who_listens_to_all_without_certificates_is_warned() {
         let (all, own) = ("0.0.0.0:9700".parse().unwrap(), "127.0.0.1:9700".parse().unwrap());
-        assert!(exposed(all, None).unwrap().contains("give [controller.tls]"));
-        assert!(exposed(all, Some(false)).unwrap().contains("give client_ca"));
+        assert!(exposure(all, None).unwrap().contains("give [controller.tls]"));
+        assert!(exposure(all, Some(false)).unwrap().contains("give client_ca"));
         for (at, tls) in [(all, Some(true)), (own, None), (own, Some(false))] {
-            assert_eq!(exposed(at, tls), None, "{at} {tls:?}");
+            assert_eq!(exposure(at, tls), None, "{at} {tls:?}");
         }
     }
 }

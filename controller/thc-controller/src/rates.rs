@@ -234,7 +234,7 @@ impl Rates {
 
     /// Packets per second of all workers of a job, the newest last.
     #[must_use]
-    pub fn past(&self, job: &str) -> Vec<f64> {
+    pub fn past_rates(&self, job: &str) -> Vec<f64> {
         self.past.get(job).map(|past| past.iter().copied().collect()).unwrap_or_default()
     }
 }
@@ -271,7 +271,7 @@ mod tests {
             rates.sample(at(second), &counters(&[100 * second, 300 * second]));
             assert_eq!(rates.worker("j", "t", 0), Some(Rate { packets: 100.0, bytes: 1000.0 }));
         }
-        assert_eq!(rates.past("j").last(), Some(&400.0));
+        assert_eq!(rates.past_rates("j").last(), Some(&400.0));
         // It stands still, and after the window nothing is left of what was before.
         for second in 10..20 {
             rates.sample(at(second), &counters(&[900, 2700]));
@@ -283,7 +283,7 @@ mod tests {
         rates.sample(at(21), &counters(&[80, 50]));
         assert_eq!(rates.worker("j", "t", 0), Some(Rate { packets: 30.0, bytes: 300.0 }));
         rates.sample(at(22), &ReadCountersResponse::default());
-        assert_eq!((rates.worker("j", "t", 0), rates.past("j").len()), (None, 0));
+        assert_eq!((rates.worker("j", "t", 0), rates.past_rates("j").len()), (None, 0));
     }
 
     #[test]
@@ -349,6 +349,6 @@ mod tests {
         for second in 0..1000 {
             rates.sample(start + Duration::from_secs(second), &counters(&[second]));
         }
-        assert_eq!((rates.past("j").len(), rates.samples.len()), (HISTORY, WINDOW + 1));
+        assert_eq!((rates.past_rates("j").len(), rates.samples.len()), (HISTORY, WINDOW + 1));
     }
 }

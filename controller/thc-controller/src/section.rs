@@ -113,7 +113,7 @@ impl JobSection {
 
     /// What a job of an answer is; nothing if it is from a controller that speaks of jobs in other ways.
     #[must_use]
-    pub fn shown(job: &v1::Job) -> JobSection {
+    pub fn from_job(job: &v1::Job) -> JobSection {
         JobSection::parse(&job.section).unwrap_or_default()
     }
 

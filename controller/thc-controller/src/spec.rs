@@ -179,7 +179,7 @@ impl Spec {
         options.job = options.job.or(Some(number.into()));
         options.cookie = options.cookie.or_else(|| Some(u64::from(cookie::random().max(1)).into()));
         options.data_slots = options.data_slots.or_else(|| Some(slots(shared).into()));
-        let setup = validated(options.clone(), shared, rack.as_ref())
+        let setup = validate_options(options.clone(), shared, rack.as_ref())
             .map_err(|error| Refusal::invalid(format!("job {name}: {error}")))?;
         let (config, welcome) = (&setup.config, &setup.welcome);
         let table = welcome.tables.first();
@@ -214,12 +214,12 @@ impl Spec {
             rack,
             options: None,
         };
-        spec.options = Some(spec.filled(options));
+        spec.options = Some(spec.fill(options));
         Ok(spec)
     }
 
     /// The keys that were asked for, and those that were chosen.
-    fn filled(&self, asked: JobOptions) -> JobOptions {
+    fn fill(&self, asked: JobOptions) -> JobOptions {
         let fixed = self.rack.is_none() && self.members.is_none();
         // Where members come and go each number of workers has a table of its own, unless one was asked for.
         let one_table = self.members.is_none() || self.one_table;
@@ -249,7 +249,7 @@ impl Spec {
 
     /// All keys that thc-ps has as well.
     fn options(&self) -> JobOptions {
-        self.options.clone().unwrap_or_else(|| self.filled(JobOptions::default()))
+        self.options.clone().unwrap_or_else(|| self.fill(JobOptions::default()))
     }
 
     /// As an aggregator and its workers want it; the table's number is not in it yet.
@@ -257,7 +257,7 @@ impl Spec {
     /// # Errors
     /// [`thc_options::ConfigError`], if the spec was not made by [`Self::from_request`].
     pub fn setup(&self, shared: Option<&ShareServers>) -> Result<JobSetup, thc_options::ConfigError> {
-        validated(self.options(), shared, self.rack.as_ref())
+        validate_options(self.options(), shared, self.rack.as_ref())
     }
 
     /// As a section that makes the same job again, with its secrets.
@@ -277,7 +277,7 @@ impl Spec {
 
     /// As it is shown: without secrets, and with the table of its largest sessions.
     #[must_use]
-    pub fn shown(&self, targets: Vec<String>) -> JobSection {
+    pub fn to_section(&self, targets: Vec<String>) -> JobSection {
         let section = self.section(targets);
         let options = JobOptions {
             cookie: None,
@@ -365,7 +365,7 @@ fn slots(shared: Option<&ShareServers>) -> u32 {
 }
 
 /// A job goes through the same checks whoever configures it.
-fn validated(
+fn validate_options(
     options: JobOptions,
     shared: Option<&ShareServers>,
     rack: Option<&Rack>,
@@ -442,7 +442,7 @@ mod tests {
             assert_eq!((u64::from(spec.block), spec.norm_slots), (block, slots));
             let setup = spec.setup(None).unwrap();
             assert_eq!((setup.welcome.block, setup.welcome.norm_slots), (spec.block, slots));
-            assert_eq!(spec.shown(Vec::new()).options.block, Some(block));
+            assert_eq!(spec.to_section(Vec::new()).options.block, Some(block));
         }
     }
 
@@ -535,7 +535,7 @@ mod tests {
         };
         let spec = rack("8, \"3/4\"", 1, "").unwrap();
         assert_eq!((spec.workers, spec.quorum, spec.may_skip()), (4, 3, true));
-        let shown = spec.shown(Vec::new());
+        let shown = spec.to_section(Vec::new());
         assert_eq!((shown.workers(), shown.quorum()), (4, 3));
         let setup = spec.setup(None).unwrap();
         let told = setup.root.unwrap().welcome.rack.unwrap();
@@ -571,7 +571,7 @@ mod tests {
     fn nothing_shows_a_cookie() {
         let spec = spec("workers = 4\ncookie = 0xDEAD").unwrap();
         assert_eq!(spec.cookie.0, 0xDEAD);
-        assert_eq!(spec.shown(Vec::new()).options.cookie, None);
+        assert_eq!(spec.to_section(Vec::new()).options.cookie, None);
         assert!(!format!("{spec:?}").contains("57005"));
     }
 }

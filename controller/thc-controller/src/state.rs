@@ -62,21 +62,12 @@ pub struct TargetHandle {
     pub commands: mpsc::Sender<AgentCommand>,
 }
 
-/// A worker's last report.
-#[derive(Clone, Copy, Debug)]
-pub struct Reported {
-    /// What it said.
-    pub report: WorkerReport,
-    /// Who it was.
-    pub token: u64,
-}
-
 /// The controller's state. Locks are held for lookups and changes, never over an await.
 #[derive(Debug)]
 pub struct ControllerState {
     book: Mutex<Book>,
     views: Mutex<BTreeMap<String, View>>,
-    reports: Mutex<BTreeMap<(String, u8), Reported>>,
+    reports: Mutex<BTreeMap<(String, u8), WorkerReport>>,
     rates: Mutex<Rates>,
     events: Mutex<Events>,
     since: Mutex<Since>,
@@ -167,7 +158,7 @@ impl ControllerState {
     }
 
     /// What workers reported last.
-    pub fn reports(&self) -> MutexGuard<'_, BTreeMap<(String, u8), Reported>> {
+    pub fn reports(&self) -> MutexGuard<'_, BTreeMap<(String, u8), WorkerReport>> {
         lock(&self.reports)
     }
 
@@ -219,7 +210,7 @@ impl ControllerState {
     ///
     /// # Errors
     /// There is no such target, or they have different numbers of ports.
-    pub fn dealt(&self, servers: &[String], spares: &[String]) -> Result<ShareServers, ControllerError> {
+    pub fn deal(&self, servers: &[String], spares: &[String]) -> Result<ShareServers, ControllerError> {
         let refuse = |value: String, mend: String| {
             Err(ControllerError::Value { key: "servers".to_owned(), value, mend })
         };

@@ -48,7 +48,7 @@ pub struct Taken {
 impl Room {
     /// For how many it is planned: where the buffers are small, for as many as may have four times the least.
     #[must_use]
-    pub fn planned(self) -> u32 {
+    pub fn planned_members(self) -> u32 {
         self.members.min(self.packets / (4 * fills(LEAST_CREDIT, 1) as u32)).max(1)
     }
 
@@ -64,7 +64,7 @@ impl Room {
             members += senders;
             free = free.saturating_sub(senders as usize * each);
         }
-        let planned = self.planned();
+        let planned = self.planned_members();
         let kept = planned.saturating_sub(members) as usize * fills(LEAST_CREDIT, 1);
         let even = self.packets as usize * senders as usize / planned.max(members) as usize;
         let limit = free.saturating_sub(kept).min(even.max(free / 2));
@@ -114,7 +114,7 @@ mod tests {
                 }
                 let senders = 1 + draw(64);
                 let members: u32 = jobs.iter().map(|job| job.0).sum();
-                if members + senders > room.planned() {
+                if members + senders > room.planned_members() {
                     full += 1;
                     continue;
                 }
@@ -149,7 +149,7 @@ mod tests {
         assert_eq!(room.credit([half, half].into_iter(), 32, 512, 1), LEAST_CREDIT);
         // What the kernel gives unless told otherwise.
         let small = Room { packets: 138, members: 64 };
-        assert_eq!((small.planned(), small.credit([].into_iter(), 2, 128, 1)), (6, 24));
+        assert_eq!((small.planned_members(), small.credit([].into_iter(), 2, 128, 1)), (6, 24));
         assert_eq!(small.credit([].into_iter(), 64, 128, 1), LEAST_CREDIT);
         assert_eq!("138 64".parse(), Ok(small));
         assert_eq!(small.to_string().parse(), Ok(small));

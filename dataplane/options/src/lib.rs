@@ -27,7 +27,7 @@ pub use p4runtime::{P4RuntimeConfig, P4RuntimeOptions};
 pub use rack_size::RackSize;
 pub use tables::TableOptions;
 pub use text::{Fraction, Interval, Secret, Size};
-pub use tls::{Tls, TlsOptions};
+pub use tls::{CertificateFiles, TlsOptions};
 
 use std::net::SocketAddr;
 use std::num::NonZero;
@@ -411,7 +411,7 @@ impl JobOptions {
         let tables = {
             let racks = layout.as_ref().map(|layout| &layout.racks);
             // Of shares, links bound what comes down; what is alone may be on a switch's place, or on the loopback.
-            first.with(
+            first.job_tables(
                 self.tables.as_deref().unwrap_or_default(),
                 job,
                 all_workers,

@@ -36,7 +36,7 @@ pub struct ServerOptions {
     /// Where servers stand by that have slots only while a share is away, behind the shares and counted with them; on all the same
     #[arg(long, value_name = "ADDRESS:PORT,…", value_delimiter = ',', help_heading = "Server")]
     pub spares: Option<Vec<String>>,
-    /// Be this rack, from 0 on, of the root: sums of this server's workers go up to it, and results come down
+    /// Serve as this rack of the root, counted from 0: sums of this server's workers go up to the root, and results come down
     #[arg(long, value_name = "NUMBER", help_heading = "Server")]
     pub rack: Option<u64>,
     /// Where the rack's root is
@@ -68,7 +68,7 @@ pub struct ServerOptions {
     /// Cores to pin the shards to, one each [default: none]
     #[arg(long, value_name = "CORES", value_delimiter = ',', help_heading = "Server")]
     pub pin: Option<Vec<usize>>,
-    /// Print a line of statistics to stderr so often [default: never]
+    /// Print a line of statistics to stderr at this interval [default: never]
     #[arg(long, value_name = "TIME", help_heading = "Server")]
     pub stats_interval: Option<Interval>,
     /// Write all statistics to this file, at each interval and at the end

@@ -6,7 +6,7 @@ use clap::Args;
 use serde::{Deserialize, Serialize};
 
 use crate::error::{ConfigError, Section};
-use crate::tls::{Tls, TlsOptions};
+use crate::tls::{CertificateFiles, TlsOptions};
 
 /// Where P4Runtime listens unless told otherwise: BMv2's usual port, reachable from this machine alone.
 const DEFAULT_LISTEN: &str = "127.0.0.1:9559";
@@ -37,7 +37,7 @@ pub struct P4RuntimeConfig {
     /// The number that requests must name.
     pub device_id: u64,
     /// Certificates; without them nothing is encrypted.
-    pub tls: Option<Tls>,
+    pub tls: Option<CertificateFiles>,
 }
 
 impl P4RuntimeOptions {

@@ -91,7 +91,7 @@ impl Range {
         let mut shapes = Vec::with_capacity(usize::from(self.most - self.least) + 1);
         for workers in (self.least..=self.most).rev() {
             let options = TableOptions { lane, table: None, ..first.clone() };
-            let table = options.alone(job, workers, &rest, usual, known)?;
+            let table = options.table_for(job, workers, &rest, usual, known)?;
             let mut tables = rest.clone();
             tables.insert(0, table);
             let config = JobConfig {

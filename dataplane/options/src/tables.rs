@@ -62,7 +62,7 @@ pub(crate) type Known = BTreeMap<u8, (u16, Lookup)>;
 impl TableOptions {
     /// The job's tables, `self` first. Numbers that are not given follow from the job's and from what others have. `packs`: unless a
     /// lane is given, sums travel in no more bits than they need.
-    pub fn with(
+    pub fn job_tables(
         &self,
         more: &[TableOptions],
         job: u16,
@@ -109,9 +109,9 @@ impl TableOptions {
         Ok(tables)
     }
 
-    /// The first table of a job for so many workers, as [`Self::with`] made `usual` for the most of them: under its number if it is
+    /// The first table of a job for so many workers, as [`Self::job_tables`] made `usual` for the most of them: under its number if it is
     /// the same table, under one that is free otherwise.
-    pub fn alone(
+    pub fn table_for(
         &self,
         job: u16,
         workers: u8,

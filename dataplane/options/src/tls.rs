@@ -24,13 +24,12 @@ pub struct TlsOptions {
     pub client_ca: Option<PathBuf>,
 }
 
-/// PEM files of a server, which were there when its options were checked.
+/// Where a service's certificates are, PEM files that could be read when its options were checked.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Tls {
-    /// Its certificate.
+pub struct CertificateFiles {
+    /// The service's certificate, and those that lead to its authority.
     pub cert: PathBuf,
-    /// The private key.
+    /// Its private key.
     pub key: PathBuf,
     /// Authorities of clients' certificates; without them clients need none.
     pub client_ca: Option<PathBuf>,
@@ -38,13 +37,13 @@ pub struct Tls {
 
 impl TlsOptions {
     /// Looks for the files.
-    pub(crate) fn validate(&self) -> Result<Option<Tls>, ConfigError> {
+    pub(crate) fn validate(&self) -> Result<Option<CertificateFiles>, ConfigError> {
         let missing = |key, mend| Err(ConfigError::Missing { section: Section::Server, key, mend });
         match (&self.cert, &self.key, &self.client_ca) {
             (None, None, None) => Ok(None),
             (None, ..) => missing("p4runtime.tls.cert", "give the server's certificate, a PEM file"),
             (_, None, _) => missing("p4runtime.tls.key", "give the certificate's private key, a PEM file"),
-            (Some(cert), Some(key), client_ca) => Ok(Some(Tls {
+            (Some(cert), Some(key), client_ca) => Ok(Some(CertificateFiles {
                 cert: readable(cert)?,
                 key: readable(key)?,
                 client_ca: client_ca.as_deref().map(readable).transpose()?,

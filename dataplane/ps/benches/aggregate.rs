@@ -7,21 +7,19 @@
 //! (as `cargo test --benches` calls it) the turns are few and nothing is written.
 
 use std::error::Error;
-use std::fs;
 use std::hint::black_box;
 use std::net::{Ipv4Addr, SocketAddr};
-use std::path::Path;
 use std::time::Instant;
 
-use thc_protocol::aggregator::{
-    Aggregator, Endpoint, JobConfig, Kernels, Level, Lookup, Outcome, Scalar, Shard, Sink,
-};
-use thc_protocol::wire::{Form, HEADER_LEN, Header, Kind, MAX_PACKET};
-use thc_protocol::{Cookie, Ecn, JobId, Lane, Round, SlotId, TableId, WorkerId};
+use thc_bench::{is_measuring, median};
+use thc_protocol::aggregator::{Aggregator, Endpoint, Kernels, Outcome, Scalar, Sink};
+use thc_protocol::wire::{Form, HEADER_LEN, Kind, MAX_PACKET};
+use thc_protocol::{Ecn, JobId, Lane};
 use thc_ps::Simd;
 
-const JOB: JobId = JobId(1);
-const TABLE: [u8; 16] = [0, 3, 5, 7, 9, 11, 13, 14, 15, 17, 19, 21, 23, 25, 27, 30];
+mod setting;
+use setting::{JOB, header};
+
 const WORKERS: u8 = 4;
 /// Half of the default slots: what workers have under way at most, so the lanes' working set.
 const SLOTS: u16 = 512;
@@ -92,27 +90,12 @@ impl Sink for Recorder {
     }
 }
 
-fn aggregator<K: Kernels>(form: Form) -> Result<Aggregator<K>, Box<dyn Error>> {
-    let mut aggregator = Aggregator::new(Shard::WHOLE, 1 << 30);
-    aggregator.install_table(
-        TableId(1),
-        Lookup { form, values: if form.is_identity() { [0; 16] } else { TABLE } },
-    )?;
-    aggregator.install_job(JobConfig {
-        job: JOB,
-        cookie: Cookie(7),
-        workers: WORKERS,
-        quorum: WORKERS,
-        skip: false,
-        data_slots: u32::from(SLOTS),
-        norm_slots: 2,
-        tables: vec![TableId(1)],
-        level: Level::Only,
-    })?;
-    for worker in 0..WORKERS {
-        aggregator.set_member(JOB, WorkerId(worker), endpoint(worker))?;
-    }
-    Ok(aggregator)
+fn aggregator<K: Kernels>(form: Form) -> Aggregator<K> {
+    setting::aggregator(
+        form,
+        SLOTS,
+        &std::array::from_fn::<_, { WORKERS as usize }, _>(|i| endpoint(i as u8)),
+    )
 }
 
 /// One round of every slot: all packets of worker 0, then those of worker 1, and so on.
@@ -121,18 +104,7 @@ fn packets(case: &Case, round: u32) -> Vec<(Endpoint, Vec<u8>)> {
     let mut out = Vec::new();
     for worker in 0..WORKERS {
         for slot in 0..SLOTS {
-            let header = Header {
-                kind: case.kind,
-                flags: 0,
-                num_workers: WORKERS,
-                job: JOB,
-                worker: WorkerId(worker),
-                table: TableId(if case.kind == Kind::Data { 1 } else { 0 }),
-                cookie: Cookie(7),
-                round: Round(round),
-                slot: SlotId(slot),
-                count: 0,
-            };
+            let header = header(case.kind, WORKERS, worker, round, slot);
             let payload: Vec<u8> = (0..case.kind.payload_len(case.form)).map(|_| random.u8(..)).collect();
             let mut bytes = [0; MAX_PACKET];
             out.push((endpoint(worker), header.emit_packet(&mut bytes, &payload).to_vec()));
@@ -177,7 +149,7 @@ fn split(turns: usize) -> Result<[f64; 3], Box<dyn Error>> {
     let mut times = [const { Vec::new() }; 3];
     let mut aggregators = [const { None }; 3];
     for aggregator in &mut aggregators {
-        *aggregator = Some(self::aggregator::<Simd>(case.form)?);
+        *aggregator = Some(self::aggregator::<Simd>(case.form));
     }
     // The slots must hold a round to be ahead of.
     for (from, packet) in &all {
@@ -205,18 +177,13 @@ fn split(turns: usize) -> Result<[f64; 3], Box<dyn Error>> {
     if sink.packets != (turns as u64 + 1) * u64::from(SLOTS) {
         return Err(format!("{} results instead of one per slot and round", sink.packets).into());
     }
-    let [checked, added, whole] = times.each_mut().map(|times| median(times));
+    let [checked, added, whole] = times.map(median);
     Ok([checked, added - checked, whole - added])
-}
-
-fn median(turns: &mut [f64]) -> f64 {
-    turns.sort_by(f64::total_cmp);
-    turns[turns.len() / 2]
 }
 
 /// Three rounds through both: every packet sent and every counter must be equal.
 fn check(case: &Case) -> Result<(), Box<dyn Error>> {
-    let (mut model, mut server) = (aggregator::<Scalar>(case.form)?, aggregator::<Simd>(case.form)?);
+    let (mut model, mut server) = (aggregator::<Scalar>(case.form), aggregator::<Simd>(case.form));
     let (mut expected, mut got) = (Recorder::default(), Recorder::default());
     for round in 0..3 {
         for (from, packet) in packets(case, round) {
@@ -234,13 +201,13 @@ fn check(case: &Case) -> Result<(), Box<dyn Error>> {
 }
 
 fn main() -> Result<(), Box<dyn Error>> {
-    let measure = std::env::args().any(|argument| argument == "--bench");
+    let measure = is_measuring();
     let turns = if measure { 400 } else { 3 };
     let mut results = Vec::new();
     println!("{WORKERS} workers, {SLOTS} slots, {turns} turns, median");
     for case in &CASES {
         check(case)?;
-        let (mut model, mut server) = (aggregator::<Scalar>(case.form)?, aggregator::<Simd>(case.form)?);
+        let (mut model, mut server) = (aggregator::<Scalar>(case.form), aggregator::<Simd>(case.form));
         let mut packets = packets(case, 0);
         let (mut slow, mut fast) = (Vec::with_capacity(turns), Vec::with_capacity(turns));
         let (mut expected, mut got) = (Digest::default(), Digest::default());
@@ -256,7 +223,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         if (expected.packets, expected.sum) != (got.packets, got.sum) {
             return Err(format!("{}: other packets were sent than by the model", case.name).into());
         }
-        let (slow, fast) = (median(&mut slow), median(&mut fast));
+        let (slow, fast) = (median(slow), median(fast));
         println!(
             "{:<20} model {slow:>7.1} ns/packet, server {fast:>7.1} ns/packet, {:>5.2}x",
             case.name,
@@ -289,11 +256,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         ),
     }));
     if measure {
-        let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).with_file_name("bench");
-        fs::create_dir_all(&folder)?;
-        let file = folder.join("ps.json");
-        fs::write(&file, serde_json::to_string_pretty(&results)?)?;
-        println!("written to {}", file.display());
+        thc_bench::write(env!("CARGO_TARGET_TMPDIR"), "ps", &results)?;
     }
     Ok(())
 }

@@ -17,23 +17,22 @@ use std::error::Error;
 use std::fs;
 use std::io::{Read, Write};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, SocketAddrV4};
-use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
+use thc_bench::{is_measuring, median};
 use thc_dpdk::{BURST, Batch, Eal, EalConfig, Mempool, Port, PortConfig, RingPair, RxQueue, TxQueue};
-use thc_protocol::aggregator::{
-    Aggregator, Endpoint, JobConfig, Kernels, Level, Lookup, Outcome, Scalar, Shard, Sink,
-};
-use thc_protocol::wire::{Form, HEADER_LEN, Header, Kind, MAX_PACKET};
-use thc_protocol::{Cookie, Ecn, JobId, Round, SlotId, TableId, WorkerId};
-use thc_ps::{Exchange, Handler, Outbox, Simd};
-use thc_transport::{Dpdk, DpdkConfig, DpdkIo, Idle, MacAddr, Neighbour, Origin, Peer};
+use thc_protocol::aggregator::{Aggregator, Endpoint, Kernels, Scalar, Sink};
+use thc_protocol::wire::{Form, HEADER_LEN, Kind, MAX_PACKET};
+use thc_protocol::{Ecn, JobId};
+use thc_ps::{Exchange, Outbox};
+use thc_transport::{Dpdk, DpdkConfig, DpdkIo, Idle, MacAddr, Neighbour, Peer};
 
-const TABLE: [u8; 16] = [0, 3, 5, 7, 9, 11, 13, 14, 15, 17, 19, 21, 23, 25, 27, 30];
-const JOB: JobId = JobId(1);
+mod setting;
+use setting::{AtPort, header};
+
 const WORKERS: u8 = 4;
 const SLOTS: u16 = 1024;
 /// Slots of a turn: as many as a run of packets has at most.
@@ -99,43 +98,9 @@ fn v4(peer: Peer) -> Ipv4Addr {
     }
 }
 
-fn aggregator<K: Kernels>() -> Fallible<Aggregator<K>> {
-    let mut aggregator = Aggregator::new(Shard::WHOLE, 1 << 30);
-    aggregator.install_table(TableId(1), Lookup { form: Form::USUAL, values: TABLE })?;
-    aggregator.install_job(JobConfig {
-        job: JOB,
-        cookie: Cookie(7),
-        workers: WORKERS,
-        quorum: WORKERS,
-        skip: false,
-        data_slots: u32::from(SLOTS),
-        norm_slots: 2,
-        tables: vec![TableId(1)],
-        level: Level::Only,
-    })?;
-    for number in 0..WORKERS {
-        aggregator.set_member(JOB, WorkerId(number), Endpoint::udp(worker(number)))?;
-    }
-    Ok(aggregator)
-}
-
-/// The aggregator at the device, as a shard has it.
-struct AtDevice {
-    aggregator: Aggregator<Simd>,
-    handled: usize,
-}
-
-impl Handler for AtDevice {
-    #[inline]
-    fn handle(&mut self, Origin { from, .. }: Origin, packet: &[u8], sink: &mut impl Sink) {
-        let outcome = self.aggregator.handle(Endpoint::udp(from), packet, sink);
-        self.handled += usize::from(matches!(outcome, Outcome::Handled(_)));
-    }
-
-    #[inline]
-    fn expect(&self, packet: &[u8]) {
-        self.aggregator.expect(packet);
-    }
+fn aggregator<K: Kernels>() -> Aggregator<K> {
+    let members: Vec<_> = (0..WORKERS).map(|number| Endpoint::udp(worker(number))).collect();
+    setting::aggregator(Form::USUAL, SLOTS, &members)
 }
 
 /// What the model sends: receivers and packets, sorted.
@@ -155,7 +120,7 @@ impl Sink for Recorder {
 /// The server on one end of a pair of rings, and whoever plays the workers on the other.
 struct Rig {
     io: DpdkIo,
-    at_device: AtDevice,
+    at_device: AtPort,
     outbox: Outbox,
     rx: RxQueue,
     tx: TxQueue,
@@ -193,7 +158,7 @@ impl Rig {
         };
         let (port, queues) = Port::open(eal, &port_config, std::slice::from_ref(&pool))?;
         let (rx, tx) = queues.into_iter().next().ok_or("no queue")?;
-        let at_device = AtDevice { aggregator: aggregator()?, handled: 0 };
+        let at_device = AtPort { aggregator: aggregator(), handled: 0 };
         let random = fastrand::Rng::with_seed(5);
         Ok(Rig { io, at_device, outbox: Outbox::new(), rx, tx, pool, _port: port, random })
     }
@@ -205,18 +170,7 @@ impl Rig {
         let mut out = Vec::with_capacity(TURN);
         for number in 0..WORKERS {
             for slot in first..first + BLOCK {
-                let header = Header {
-                    kind: Kind::Data,
-                    flags: 0,
-                    num_workers: WORKERS,
-                    job: JOB,
-                    worker: WorkerId(number),
-                    table: TableId(1),
-                    cookie: Cookie(7),
-                    round: Round(turn / blocks),
-                    slot: SlotId(slot),
-                    count: 0,
-                };
+                let header = header(Kind::Data, WORKERS, number, turn / blocks, slot);
                 let mut payload = [0; DATA - HEADER_LEN];
                 self.random.fill(&mut payload);
                 let mut bytes = [0; MAX_PACKET];
@@ -280,7 +234,7 @@ impl Rig {
     /// The first turn, compared with the model.
     fn check(&mut self) -> Fallible<()> {
         let packets = self.packets(0);
-        let (mut model, mut expected) = (aggregator::<Scalar>()?, Recorder::default());
+        let (mut model, mut expected) = (aggregator::<Scalar>(), Recorder::default());
         for (from, packet) in &packets {
             model.handle(Endpoint::udp(*from), packet, &mut expected);
         }
@@ -402,11 +356,6 @@ fn testpmd(hugepages: bool, seconds: f64) -> Fallible<f64> {
     }
 }
 
-fn median(values: &mut [f64]) -> f64 {
-    values.sort_by(f64::total_cmp);
-    values[values.len() / 2]
-}
-
 /// Both in one kind of pages; results as JSON.
 fn compare(hugepages: bool, measure: bool) -> Fallible<Vec<Value>> {
     let (rounds, turns, seconds) = if measure { (5, 2000, 1.0) } else { (1, 20, 0.3) };
@@ -422,14 +371,14 @@ fn compare(hugepages: bool, measure: bool) -> Fallible<Vec<Value>> {
     for _ in 0..rounds {
         theirs.push(testpmd(hugepages, seconds)?);
         for ((_, rig), ours) in rigs.iter_mut().zip(&mut ours) {
-            let mut took = (0..turns).map(|turn| rig.turn(next + turn)).collect::<Fallible<Vec<_>>>()?;
-            ours.push(median(&mut took));
+            let took = (0..turns).map(|turn| rig.turn(next + turn)).collect::<Fallible<Vec<_>>>()?;
+            ours.push(median(took));
         }
         next += turns;
     }
-    let theirs = median(&mut theirs);
+    let theirs = median(theirs);
     let mut results = Vec::new();
-    for ((checksums, _), ours) in rigs.iter().zip(&mut ours) {
+    for ((checksums, _), ours) in rigs.iter().zip(ours) {
         let ours = median(ours);
         let checksums = if *checksums { "with" } else { "without" };
         let pages = if hugepages { "hugepages" } else { "ordinary pages" };
@@ -474,9 +423,8 @@ fn compare_in_hugepages(measure: bool) -> Fallible<Vec<Value>> {
 }
 
 fn main() -> Fallible<()> {
-    let given = |wanted: &str| std::env::args().any(|argument| argument == wanted);
-    let measure = given("--bench");
-    if given(IN_HUGEPAGES) {
+    let measure = is_measuring();
+    if std::env::args().any(|argument| argument == IN_HUGEPAGES) {
         println!("{}", serde_json::to_string(&compare(true, measure)?)?);
         return Ok(());
     }
@@ -496,11 +444,7 @@ fn main() -> Fallible<()> {
         );
     }
     if measure {
-        let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).with_file_name("bench");
-        fs::create_dir_all(&folder)?;
-        let file = folder.join("device.json");
-        fs::write(&file, serde_json::to_string_pretty(&results)?)?;
-        println!("written to {}", file.display());
+        thc_bench::write(env!("CARGO_TARGET_TMPDIR"), "device", &results)?;
     }
     Ok(())
 }

@@ -11,19 +11,19 @@
 
 use std::hint::black_box;
 use std::net::Ipv4Addr;
-use std::path::Path;
 use std::time::Duration;
-use std::{env, fs};
 
 use rustix::time::{ClockId, clock_gettime};
-use thc_protocol::aggregator::{Aggregator, Endpoint, JobConfig, Level, Lookup, Outcome, Shard, Sink};
+use thc_bench::{is_measuring, median};
+use thc_protocol::aggregator::{Aggregator, Endpoint, Outcome, Sink};
 use thc_protocol::wire::{Form, HEADER_LEN, Header, Kind, RESULT_LEN};
-use thc_protocol::{Cookie, Ecn, JobId, Round, SlotId, TableId, WorkerId};
-use thc_ps::{Exchange, Handler, Outbox, Simd};
-use thc_transport::{Origin, PacketIo, Peer, UdpConfig, UdpIo};
+use thc_protocol::{Ecn, JobId, Round, SlotId};
+use thc_ps::{Exchange, Outbox, Simd};
+use thc_transport::{PacketIo, Peer, UdpConfig, UdpIo};
 
-const TABLE: [u8; 16] = [0, 3, 5, 7, 9, 11, 13, 14, 15, 17, 19, 21, 23, 25, 27, 30];
-const JOB: JobId = JobId(1);
+mod setting;
+use setting::{AtPort, TABLE, aggregator, header};
+
 const WORKERS: u8 = 8;
 const SLOTS: u16 = 1024;
 /// Slots of a turn: a run of packets, as a worker sends it.
@@ -49,18 +49,7 @@ fn packets(worker: u8, turn: u32) -> Vec<u8> {
     let mut packets = vec![0; usize::from(BLOCK) * DATA];
     let first = (turn * u32::from(BLOCK) % u32::from(SLOTS)) as u16;
     for (packet, slot) in packets.chunks_exact_mut(DATA).zip(first..) {
-        let header = Header {
-            kind: Kind::Data,
-            flags: 0,
-            num_workers: WORKERS,
-            job: JOB,
-            worker: WorkerId(worker),
-            table: TableId(1),
-            cookie: Cookie(7),
-            round: Round(turn / u32::from(SLOTS / BLOCK)),
-            slot: SlotId(slot),
-            count: 0,
-        };
+        let header = header(Kind::Data, WORKERS, worker, turn / u32::from(SLOTS / BLOCK), slot);
         let mut payload = [0; DATA - HEADER_LEN];
         for (i, byte) in payload.iter_mut().enumerate() {
             *byte = index(worker, slot, 2 * i) << 4 | index(worker, slot, 2 * i + 1);
@@ -76,46 +65,6 @@ fn sums(slot: u16) -> Vec<u8> {
         (0..WORKERS).map(|worker| TABLE[usize::from(index(worker, slot, coordinate))]).sum::<u8>()
     };
     (0..RESULT_LEN).map(sum).collect()
-}
-
-fn aggregator(workers: &[Peer]) -> Aggregator<Simd> {
-    let mut aggregator = Aggregator::new(Shard::WHOLE, 1 << 30);
-    aggregator.install_table(TableId(1), Lookup { form: Form::USUAL, values: TABLE }).unwrap();
-    let job = JobConfig {
-        job: JOB,
-        cookie: Cookie(7),
-        workers: WORKERS,
-        quorum: WORKERS,
-        skip: false,
-        data_slots: u32::from(SLOTS),
-        norm_slots: 2,
-        tables: vec![TableId(1)],
-        level: Level::Only,
-    };
-    aggregator.install_job(job).unwrap();
-    for (number, &worker) in (0..).zip(workers) {
-        aggregator.set_member(JOB, WorkerId(number), Endpoint::udp(worker)).unwrap();
-    }
-    aggregator
-}
-
-/// The aggregator as a shard has it.
-struct AtSocket {
-    aggregator: Aggregator<Simd>,
-    handled: u32,
-}
-
-impl Handler for AtSocket {
-    #[inline]
-    fn handle(&mut self, Origin { from, ecn, .. }: Origin, packet: &[u8], sink: &mut impl Sink) {
-        let outcome = self.aggregator.handle_with(Endpoint::udp(from), Ecn::of_bits(ecn), packet, sink);
-        self.handled += u32::from(matches!(outcome, Outcome::Handled(_)));
-    }
-
-    #[inline]
-    fn expect(&self, packet: &[u8]) {
-        self.aggregator.expect(packet);
-    }
 }
 
 /// Takes answers and does nothing with them.
@@ -140,14 +89,14 @@ struct Sockets {
     io: UdpIo,
     workers: Vec<UdpIo>,
     outbox: Outbox,
-    server: AtSocket,
+    server: AtPort,
 }
 
 impl Sockets {
     fn new() -> Sockets {
         let workers: Vec<UdpIo> = (0..WORKERS).map(|_| open()).collect();
-        let addresses: Vec<Peer> = workers.iter().map(UdpIo::local).collect();
-        let server = AtSocket { aggregator: aggregator(&addresses), handled: 0 };
+        let addresses: Vec<_> = workers.iter().map(|io| Endpoint::udp(io.local())).collect();
+        let server = AtPort { aggregator: aggregator(Form::USUAL, SLOTS, &addresses), handled: 0 };
         Sockets { io: open(), workers, outbox: Outbox::new(), server }
     }
 
@@ -169,7 +118,7 @@ impl Sockets {
             assert!(burst > 0 || self.io.wait(HANG).unwrap(), "{got} packets came");
         }
         let took = cpu() - began;
-        assert_eq!(self.server.handled - before, PACKETS as u32);
+        assert_eq!(self.server.handled - before, PACKETS as usize);
         for worker in &mut self.workers {
             check(worker, to, turn);
         }
@@ -205,8 +154,9 @@ struct Memory {
 
 impl Memory {
     fn new() -> Memory {
-        let workers: Vec<Peer> = (1..=WORKERS).map(|i| (Ipv4Addr::new(10, 0, 0, i), 9000).into()).collect();
-        Memory { aggregator: aggregator(&workers), workers: workers.into_iter().map(Endpoint::udp).collect() }
+        let address = |i| Endpoint::udp((Ipv4Addr::new(10, 0, 0, i), 9000).into());
+        let workers: Vec<_> = (1..=WORKERS).map(address).collect();
+        Memory { aggregator: aggregator(Form::USUAL, SLOTS, &workers), workers }
     }
 
     fn turn(&mut self, turn: u32) -> f64 {
@@ -232,13 +182,8 @@ fn copy(from: &[u8], to: &mut [u8]) -> f64 {
     cpu() - began
 }
 
-fn median(mut values: Vec<f64>) -> f64 {
-    values.sort_by(f64::total_cmp);
-    values[values.len() / 2]
-}
-
 fn main() {
-    let measure = env::args().any(|argument| argument == "--bench");
+    let measure = is_measuring();
     let turns = if measure { 4000 } else { 20 };
     let (mut sockets, mut memory) = (Sockets::new(), Memory::new());
     let results = vec![1; usize::from(BLOCK) * (HEADER_LEN + RESULT_LEN)];
@@ -278,10 +223,6 @@ fn main() {
                 "detail": detail,
             },
         ]);
-        let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).with_file_name("bench");
-        fs::create_dir_all(&folder).unwrap();
-        let file = folder.join("server.json");
-        fs::write(&file, serde_json::to_string_pretty(&results).unwrap()).unwrap();
-        println!("written to {}", file.display());
+        thc_bench::write(env!("CARGO_TARGET_TMPDIR"), "server", &results).unwrap();
     }
 }

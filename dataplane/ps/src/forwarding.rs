@@ -80,7 +80,7 @@ impl Forwarding {
 
     /// How many sessions of jobs with this counter index have begun.
     #[must_use]
-    pub fn begun(&self, index: u16) -> u64 {
+    pub fn sessions_begun(&self, index: u16) -> u64 {
         self.begun.get(&index).copied().unwrap_or(0)
     }
 
@@ -132,7 +132,11 @@ impl Forwarding {
             workers: view.config.workers,
             quorum: view.config.quorum,
             index: view.index,
-            view: SessionView { running: true, joined: view.let_in(), begun: self.begun(view.index) },
+            view: SessionView {
+                running: true,
+                joined: view.let_in(),
+                begun: self.sessions_begun(view.index),
+            },
         }
     }
 

@@ -60,7 +60,7 @@ pub use ports::Reserved;
 pub use server::Server;
 pub use stats::{ControlStats, JobStats, NetworkStats, ServerStats, WorkerStats};
 pub use thc_options::{
-    ConfigError, DEFAULT_LISTEN, Fraction, Interval, JobOptions, JobSetup, Keyword, Kind, P4RuntimeConfig,
-    P4RuntimeOptions, PolicyName, RackSize, Secret, Section, ServerConfig, ServerOptions, Size, TableOptions,
-    Tls, TlsOptions, cookie, merge, set,
+    CertificateFiles, ConfigError, DEFAULT_LISTEN, Fraction, Interval, JobOptions, JobSetup, Keyword, Kind,
+    P4RuntimeConfig, P4RuntimeOptions, PolicyName, RackSize, Secret, Section, ServerConfig, ServerOptions,
+    Size, TableOptions, TlsOptions, cookie, merge, set,
 };

@@ -49,7 +49,7 @@ impl Liveness {
 /// Packets of a worker that were let in: only these prove that it is alive, since anybody can send
 /// packets that name it.
 #[must_use]
-pub fn admitted(counters: &WorkerCounters) -> u64 {
+pub fn count_admitted(counters: &WorkerCounters) -> u64 {
     counters.events.iter().sum()
 }
 

@@ -40,36 +40,35 @@ fn write(encoder: &mut DescriptorEncoder<'_>, shards: &Shards) -> fmt::Result {
     counters(encoder, "control_packets", "JOIN and LEAVE packets", rows)?;
     let drops = shards.iter().flat_map(|(shard, stats)| {
         let named = move |(reason, &count): (&String, &u64)| {
-            ([numbered("shard", shard), ("reason", reason.clone())], count)
+            ([number_label("shard", shard), ("reason", reason.clone())], count)
         };
         stats.drops.iter().map(named)
     });
     counters(encoder, "carrier_drops", "Packets of no job that were dropped", drops)
 }
 
-fn numbered(label: &'static str, number: impl fmt::Display) -> (&'static str, String) {
+fn number_label(label: &'static str, number: impl fmt::Display) -> (&'static str, String) {
     (label, number.to_string())
 }
 
 fn jobs(encoder: &mut DescriptorEncoder<'_>, jobs: &[JobStats]) -> fmt::Result {
     let each = |value: fn(&JobStats) -> f64| {
-        jobs.iter().map(move |job| ([numbered("thc_job", job.job)], value(job)))
+        jobs.iter().map(move |job| ([number_label("thc_job", job.job)], value(job)))
     };
     gauges(encoder, "job_workers", "Workers that the job is for", each(|job| f64::from(job.workers)))?;
     gauges(encoder, "job_workers_joined", "Workers that are here", each(|job| job.joined.len() as f64))?;
     let running = each(|job| f64::from(u8::from(job.running)));
     gauges(encoder, "job_running", "Whether the job's session runs", running)?;
-    let sessions = jobs.iter().map(|job| ([numbered("thc_job", job.job)], job.sessions));
+    let sessions = jobs.iter().map(|job| ([number_label("thc_job", job.job)], job.sessions));
     counters(encoder, "job_sessions", "Sessions begun", sessions)
 }
 
 fn answers(encoder: &mut DescriptorEncoder<'_>, shards: &Shards) -> fmt::Result {
     let each = |value: fn(&JobStats) -> u64| {
         shards.iter().flat_map(move |(shard, stats)| {
-            stats
-                .jobs
-                .iter()
-                .map(move |job| ([numbered("thc_job", job.job), numbered("shard", shard)], value(job)))
+            stats.jobs.iter().map(move |job| {
+                ([number_label("thc_job", job.job), number_label("shard", shard)], value(job))
+            })
         })
     };
     counters(encoder, "results", "Sums sent to all workers", each(|job| job.results))?;
@@ -83,7 +82,10 @@ fn workers(encoder: &mut DescriptorEncoder<'_>, shards: &Shards) -> fmt::Result 
             stats.jobs.iter().flat_map(move |job| {
                 let members = job.members.iter().map(|worker| (worker.worker.to_string(), worker));
                 members.chain([("others".to_owned(), &job.strangers)]).map(move |(name, worker)| {
-                    ([numbered("thc_job", job.job), numbered("shard", shard), ("worker", name)], worker)
+                    (
+                        [number_label("thc_job", job.job), number_label("shard", shard), ("worker", name)],
+                        worker,
+                    )
                 })
             })
         })
@@ -108,11 +110,13 @@ fn network(encoder: &mut DescriptorEncoder<'_>, shards: &Shards) -> fmt::Result 
     let both = |values: fn(&NetworkStats) -> [u64; 2]| {
         shards.iter().flat_map(move |(shard, stats)| {
             let named = ["in", "out"].into_iter().zip(values(&stats.network));
-            named.map(move |(way, count)| ([numbered("shard", shard), ("direction", way.to_owned())], count))
+            named.map(move |(way, count)| {
+                ([number_label("shard", shard), ("direction", way.to_owned())], count)
+            })
         })
     };
     let each = |value: fn(&NetworkStats) -> u64| {
-        shards.iter().map(move |(shard, stats)| ([numbered("shard", shard)], value(&stats.network)))
+        shards.iter().map(move |(shard, stats)| ([number_label("shard", shard)], value(&stats.network)))
     };
     counters(encoder, "network_packets", "Datagrams", both(|n| [n.packets_in, n.packets_out]))?;
     let help = "Bytes of datagrams, from the IPv4 header upwards";

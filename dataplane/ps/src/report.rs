@@ -92,7 +92,7 @@ pub fn line(before: &ServerStats, now: &ServerStats) -> String {
         let old = before.job(new.job);
         let state = if new.running { "running" } else { "waiting" };
         let dropped = |job: &JobStats| {
-            job.strangers.dropped() + job.members.iter().map(WorkerStats::dropped).sum::<u64>()
+            job.strangers.drop_count() + job.members.iter().map(WorkerStats::drop_count).sum::<u64>()
         };
         // A controller may have given the number to another job in between.
         let since = |count: &dyn Fn(&JobStats) -> u64| count(new).saturating_sub(old.map_or(0, count));
@@ -162,7 +162,7 @@ fn row(text: &mut String, name: &str, worker: &WorkerStats) {
         .filter(|(_, count)| **count > 0)
         .map(|(reason, count)| format!("{reason} {count}"))
         .collect();
-    let _ = writeln!(text, " {:>10}  {}", worker.dropped(), reasons.join(", "));
+    let _ = writeln!(text, " {:>10}  {}", worker.drop_count(), reasons.join(", "));
 }
 
 #[cfg(test)]

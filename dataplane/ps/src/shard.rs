@@ -18,7 +18,7 @@ use crate::control_port::ControlPort;
 use crate::error::PsError;
 use crate::exchange::{Exchange, Handler};
 use crate::kernels::Simd;
-use crate::liveness::{PUBLISH, admitted};
+use crate::liveness::{PUBLISH, count_admitted};
 use crate::outbox::{Outbox, SendFailure};
 use crate::rows::Changes;
 use crate::state::{ServerState, ShardReport};
@@ -296,7 +296,7 @@ impl<T: ShardIo> State<T> {
         for (place, &job) in liveness.jobs().iter().enumerate() {
             let counters = [self.past.get(&(place as u16)), self.thread.aggregator.job_counters(job)];
             for worker in (0..thc_protocol::MAX_WORKERS as u8).map(WorkerId) {
-                let packets = counters.iter().flatten().map(|c| admitted(c.worker(worker))).sum();
+                let packets = counters.iter().flatten().map(|c| count_admitted(c.worker(worker))).sum();
                 liveness.publish(usize::from(self.thread.index), place, worker, packets);
             }
         }

@@ -137,8 +137,8 @@ impl WorkerStats {
             worker,
             packets: counters.packets,
             bytes: counters.bytes,
-            events: named(Event::ALL.iter().map(|event| event.name()).zip(counters.events)),
-            drops: named(
+            events: by_name(Event::ALL.iter().map(|event| event.name()).zip(counters.events)),
+            drops: by_name(
                 DropReason::ALL.iter().map(|reason| reason.name()).zip(counters.drops).skip(GLOBAL_REASONS),
             ),
         }
@@ -146,7 +146,7 @@ impl WorkerStats {
 
     /// How many of its packets were dropped.
     #[must_use]
-    pub fn dropped(&self) -> u64 {
+    pub fn drop_count(&self) -> u64 {
         self.drops.values().sum()
     }
 
@@ -157,7 +157,7 @@ impl WorkerStats {
     }
 }
 
-fn named(counts: impl Iterator<Item = (&'static str, u64)>) -> BTreeMap<String, u64> {
+fn by_name(counts: impl Iterator<Item = (&'static str, u64)>) -> BTreeMap<String, u64> {
     counts.map(|(name, count)| (name.to_owned(), count)).collect()
 }
 
@@ -181,7 +181,7 @@ impl ServerStats {
             }
         }
         let jobs = summaries.iter().map(|job| {
-            let merged = merged(shards, job.index);
+            let merged = merge_job(shards, job.index);
             JobStats::gather(job.workers, job.quorum, job.job, job.view, merged.as_ref())
         });
         ServerStats {
@@ -195,7 +195,7 @@ impl ServerStats {
                 refused: control.refused.load(Ordering::Relaxed),
             },
             memory: shards.iter().map(|shard| shard.memory as u64).sum(),
-            drops: named(DropReason::ALL.iter().map(|reason| reason.name()).zip(drops)),
+            drops: by_name(DropReason::ALL.iter().map(|reason| reason.name()).zip(drops)),
             frames,
             jobs: jobs.collect(),
         }
@@ -209,7 +209,7 @@ impl ServerStats {
 }
 
 /// What all shards together have counted under an index.
-pub fn merged(shards: &[ShardReport], index: u16) -> Option<JobCounters> {
+pub fn merge_job(shards: &[ShardReport], index: u16) -> Option<JobCounters> {
     let mut merged: Option<JobCounters> = None;
     for counters in shards.iter().filter_map(|shard| shard.jobs.get(&index)) {
         match &mut merged {

@@ -1,12 +1,13 @@
 //! What a service shows, and whom it lets in, as its files say now.
 
-use crate::read::{CertificateError, CertificateFiles, Contents, Parsed};
+use crate::read::{CertificateError, Contents, Parsed};
 use rustls::server::WebPkiClientVerifier;
 use rustls::{RootCertStore, ServerConfig};
 use std::convert::Infallible;
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use thc_options::CertificateFiles;
 use tokio::sync::Notify;
 use x509_parser::prelude::{FromDer, X509Certificate};
 
@@ -114,8 +115,8 @@ impl Certificates {
         protocol: &'static [u8],
         clients: Clients,
     ) -> Result<Certificates, CertificateError> {
-        let contents = files.read()?;
-        let parsed = files.parse(&contents)?;
+        let contents = Contents::read(&files)?;
+        let parsed = contents.parse(&files)?;
         let not_after = not_after(&parsed);
         let config = Arc::new(config(&files, parsed, protocol, clients)?);
         let current = Mutex::new(Current { contents, config, not_after, complaint: String::new() });
@@ -157,12 +158,12 @@ impl Certificates {
     /// # Errors
     /// As [`Certificates::open`].
     pub fn refresh(&self) -> Result<Refreshed, CertificateError> {
-        let contents = self.files.read()?;
+        let contents = Contents::read(&self.files)?;
         if contents == self.current().contents {
             self.current().complaint.clear();
             return Ok(Refreshed::Same);
         }
-        let parsed = self.files.parse(&contents)?;
+        let parsed = contents.parse(&self.files)?;
         let not_after = not_after(&parsed);
         let config = Arc::new(config(&self.files, parsed, self.protocol, self.clients)?);
         *self.current() = Current { contents, config, not_after, complaint: String::new() };

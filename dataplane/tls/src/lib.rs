@@ -12,6 +12,7 @@ mod read;
 
 pub use certificates::{Certificates, Clients, PERIOD, Refreshed};
 pub use connections::handshakes;
-pub use read::{CertificateError, CertificateFiles};
+pub use read::CertificateError;
+pub use thc_options::CertificateFiles;
 /// A connection with certificates, as [`handshakes`] gives it.
 pub use tokio_rustls::server::TlsStream;

@@ -4,17 +4,7 @@ use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use std::path::{Path, PathBuf};
 use std::{fs, io};
-
-/// Where a service's certificates are.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct CertificateFiles {
-    /// The service's certificate, and those that lead to its authority.
-    pub cert: PathBuf,
-    /// Its private key.
-    pub key: PathBuf,
-    /// Authorities of clients' certificates; without them clients need none.
-    pub client_ca: Option<PathBuf>,
-}
+use thc_options::CertificateFiles;
 
 /// Why certificates are unusable.
 #[derive(Debug, thiserror::Error)]
@@ -84,25 +74,26 @@ fn certificates(path: &Path, bytes: &[u8]) -> Result<Vec<CertificateDer<'static>
     Ok(found)
 }
 
-impl CertificateFiles {
-    pub(crate) fn read(&self) -> Result<Contents, CertificateError> {
+impl Contents {
+    pub(crate) fn read(files: &CertificateFiles) -> Result<Contents, CertificateError> {
         Ok(Contents {
-            cert: read(&self.cert)?,
-            key: read(&self.key)?,
-            client_ca: self.client_ca.as_deref().map(read).transpose()?,
+            cert: read(&files.cert)?,
+            key: read(&files.key)?,
+            client_ca: files.client_ca.as_deref().map(read).transpose()?,
         })
     }
 
-    pub(crate) fn parse(&self, contents: &Contents) -> Result<Parsed, CertificateError> {
-        let key = PrivateKeyDer::from_pem_slice(&contents.key).map_err(|error| CertificateError::Pem {
-            path: self.key.clone(),
+    /// Parses what was read from these files.
+    pub(crate) fn parse(&self, files: &CertificateFiles) -> Result<Parsed, CertificateError> {
+        let key = PrivateKeyDer::from_pem_slice(&self.key).map_err(|error| CertificateError::Pem {
+            path: files.key.clone(),
             message: error.to_string(),
             what: "a private key",
         })?;
-        let authorities = match (&self.client_ca, &contents.client_ca) {
+        let authorities = match (&files.client_ca, &self.client_ca) {
             (Some(path), Some(bytes)) => Some(certificates(path, bytes)?),
             _ => None,
         };
-        Ok(Parsed { chain: certificates(&self.cert, &contents.cert)?, key, authorities })
+        Ok(Parsed { chain: certificates(&files.cert, &self.cert)?, key, authorities })
     }
 }

@@ -111,7 +111,7 @@ impl Network {
     ///
     /// # Errors
     /// Why there can be none, for `not run: …`.
-    pub fn cabled(hosts: u8) -> Result<Network, String> {
+    pub fn with_cables(hosts: u8) -> Result<Network, String> {
         sweep();
         let number = NETWORKS.fetch_add(1, Ordering::Relaxed);
         let mut network = Network { hosts: Vec::new(), bridge: None };

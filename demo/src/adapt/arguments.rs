@@ -141,11 +141,11 @@ impl AdaptArgs {
             let fits = |&(bits, lane): &(u8, u8)| self.table(bits, lane).ok();
             return Ok(FORMS.iter().filter_map(fits).chain([raw()]).collect());
         }
-        self.choices.iter().map(|name| if name == RAW { Ok(raw()) } else { self.named(name) }).collect()
+        self.choices.iter().map(|name| if name == RAW { Ok(raw()) } else { self.find(name) }).collect()
     }
 
     /// The table of that name; of a width alone the one with the narrowest sums from 8 bits on.
-    fn named(&self, name: &str) -> Result<Choice> {
+    fn find(&self, name: &str) -> Result<Choice> {
         let unknown = || Error::UnknownChoice { choice: name.to_owned() };
         let (bits, lane) = match name.split_once('/') {
             Some((bits, lane)) => (bits, Some(lane.parse::<u8>().map_err(|_| unknown())?)),

@@ -23,9 +23,10 @@ pub struct ErrorSample {
 impl ErrorSample {
     /// Reads what `workers` workers wrote in `step`; removes the files unless `keep`.
     pub fn measure(folder: &Path, step: u32, workers: u8, keep: bool) -> Result<Self> {
-        let own: Vec<_> = (0..workers).map(|worker| gradient_file::own(folder, step, worker)).collect();
-        let applied = gradient_file::applied(folder, step);
-        let alone = gradient_file::alone(folder, step);
+        let own: Vec<_> =
+            (0..workers).map(|worker| gradient_file::worker_path(folder, step, worker)).collect();
+        let applied = gradient_file::applied_path(folder, step);
+        let alone = gradient_file::uncorrected_path(folder, step);
         let mut mean: Vec<f64> = Vec::new();
         for path in &own {
             let gradient = gradient_file::read(path)?;
@@ -69,10 +70,10 @@ mod tests {
     fn errors_are_relative_to_the_mean() {
         let folder = tempfile::tempdir().unwrap();
         let at = folder.path();
-        gradient_file::write(&gradient_file::own(at, 2, 0), &[3.0, 0.0]).unwrap();
-        gradient_file::write(&gradient_file::own(at, 2, 1), &[5.0, 2.0]).unwrap();
-        gradient_file::write(&gradient_file::applied(at, 2), &[4.0, 2.0]).unwrap();
-        gradient_file::write(&gradient_file::alone(at, 2), &[4.0, 1.0]).unwrap();
+        gradient_file::write(&gradient_file::worker_path(at, 2, 0), &[3.0, 0.0]).unwrap();
+        gradient_file::write(&gradient_file::worker_path(at, 2, 1), &[5.0, 2.0]).unwrap();
+        gradient_file::write(&gradient_file::applied_path(at, 2), &[4.0, 2.0]).unwrap();
+        gradient_file::write(&gradient_file::uncorrected_path(at, 2), &[4.0, 1.0]).unwrap();
         let sample = ErrorSample::measure(at, 2, 2, true).unwrap();
         assert_eq!((sample.applied, sample.without_feedback), (1.0 / 17.0, 0.0));
         ErrorSample::measure(at, 2, 2, false).unwrap();

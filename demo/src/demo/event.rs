@@ -65,7 +65,7 @@ impl Server {
     /// Of a server, or a share of one.
     pub fn from_totals(totals: &ServerStats) -> Self {
         let dropped: u64 =
-            totals.jobs.iter().flat_map(|job| &job.members).map(|member| member.dropped()).sum();
+            totals.jobs.iter().flat_map(|job| &job.members).map(|member| member.drop_count()).sum();
         Self {
             results: totals.jobs.iter().map(|job| job.results).sum(),
             resent: totals.jobs.iter().map(|job| job.resent).sum(),

@@ -7,17 +7,17 @@ use std::path::{Path, PathBuf};
 use crate::error::{Error, Result};
 
 /// The file of `worker`'s own gradient in `step`.
-pub fn own(folder: &Path, step: u32, worker: u8) -> PathBuf {
+pub fn worker_path(folder: &Path, step: u32, worker: u8) -> PathBuf {
     folder.join(format!("step-{step:06}-worker-{worker}.npy"))
 }
 
 /// The file of the averaged gradient that was applied in `step`.
-pub fn applied(folder: &Path, step: u32) -> PathBuf {
+pub fn applied_path(folder: &Path, step: u32) -> PathBuf {
     folder.join(format!("step-{step:06}-applied.npy"))
 }
 
 /// The file of the mean of the same gradients compressed without error feedback.
-pub fn alone(folder: &Path, step: u32) -> PathBuf {
+pub fn uncorrected_path(folder: &Path, step: u32) -> PathBuf {
     folder.join(format!("step-{step:06}-without-feedback.npy"))
 }
 
@@ -44,7 +44,7 @@ mod tests {
     fn what_is_written_is_read() {
         let folder = tempfile::tempdir().unwrap();
         for length in [0, 1, 1000, 12345] {
-            let path = own(folder.path(), 3, 1);
+            let path = worker_path(folder.path(), 3, 1);
             let values: Vec<f32> = (0..length).map(|i| i as f32 * 0.1 - 7.0).collect();
             write(&path, &values).unwrap();
             assert_eq!(read(&path).unwrap(), values);

@@ -107,7 +107,7 @@ pub fn run(options: &Options) -> Result<Report> {
     let samples = options.save_gradients.as_deref().unwrap_or(temporary.path());
     std::fs::create_dir_all(samples).map_err(|source| Error::File { path: samples.to_owned(), source })?;
 
-    let (thc, totals) = compressed(options, samples, temporary.path(), Arc::clone(&interrupted))?;
+    let (thc, totals) = run_compressed(options, samples, temporary.path(), Arc::clone(&interrupted))?;
     let exact = exact(options, interrupted)?;
     if let Some(path) = &options.plot {
         plot(path, &thc.run.losses, &exact.run.losses)?;
@@ -136,7 +136,7 @@ fn shares(job: &Job) -> Result<Share> {
 
 /// The run through THC: a parameter server, perhaps a controller, and a process per worker; or workers alone that have a
 /// share of the server each.
-fn compressed(
+fn run_compressed(
     options: &Options,
     samples: &Path,
     folder: &Path,
@@ -167,7 +167,7 @@ fn compressed(
     };
     let share = options.colocated.then(|| shares(&job)).transpose()?;
     let mut children = Children::new(interrupted);
-    let mut command = own("demo-server")?;
+    let mut command = this_program("demo-server")?;
     let mut servers = Vec::new();
     let (address, asked) = match (its_controller, &site) {
         _ if share.is_some() => {
@@ -184,7 +184,7 @@ fn compressed(
             let running = children.start(switch::PROGRAM.to_owned(), &mut command)?;
             site.wait(|| children.check(running))?;
             servers.push(running);
-            let mut command = own("demo-server")?;
+            let mut command = this_program("demo-server")?;
             command.arg(program).args(site.controller(folder, &job)?);
             servers.push(children.start(controller::PROGRAM.to_owned(), &mut command)?);
             let addresses = hear(&mut children, controller::ready())?;
@@ -211,7 +211,7 @@ fn compressed(
             command.arg(server::find(server::PROGRAM)?).args(job.arguments_for_controller());
             servers.push(children.start(server::PROGRAM.to_owned(), &mut command)?);
             let (p4runtime, address) = hear(&mut children, server::ready_for_controller())?;
-            let mut command = own("demo-server")?;
+            let mut command = this_program("demo-server")?;
             command.arg(program).args(controller::arguments(folder, &job, p4runtime, address)?);
             servers.push(children.start(controller::PROGRAM.to_owned(), &mut command)?);
             let addresses = hear(&mut children, controller::ready())?;
@@ -304,7 +304,7 @@ fn hear<T>(children: &mut Children, mut find: impl FnMut(&str) -> Option<T>) -> 
 }
 
 /// This program again, with a hidden subcommand that ends when this process does.
-fn own(subcommand: &str) -> Result<Command> {
+fn this_program(subcommand: &str) -> Result<Command> {
     let mut command = Command::new(std::env::current_exe().map_err(Error::Process)?);
     command.arg(subcommand).arg("--parent").arg(std::process::id().to_string());
     Ok(command)
@@ -312,7 +312,7 @@ fn own(subcommand: &str) -> Result<Command> {
 
 /// A child that trains.
 fn trainer(subcommand: &str) -> Result<Command> {
-    let mut command = own(subcommand)?;
+    let mut command = this_program(subcommand)?;
     // One thread each for the matrix products: the processes already fill the processor.
     command.env("RAYON_NUM_THREADS", "1");
     // Every tensor operation allocates its result. Above its thresholds glibc gets and returns

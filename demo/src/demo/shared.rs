@@ -64,11 +64,11 @@ impl SharedMean<'_> {
     /// own gradient, and the mean that an all-reduce without error feedback gives.
     fn sample(&self, step: u32, own: &[f32]) -> Result<()> {
         let WorkerPlan { worker, samples, .. } = self.order;
-        gradient_file::write(&gradient_file::own(samples, step, *worker), own)?;
+        gradient_file::write(&gradient_file::worker_path(samples, step, *worker), own)?;
         let mut alone = own.to_vec();
         self.group.allreduce(&mut alone)?;
         if *worker == WRITER {
-            gradient_file::write(&gradient_file::alone(samples, step), &alone)?;
+            gradient_file::write(&gradient_file::uncorrected_path(samples, step), &alone)?;
         }
         Ok(())
     }
@@ -88,7 +88,7 @@ impl GradientSource for SharedMean<'_> {
         self.reduce(&mut gradient.coordinates)?;
         if sampled {
             if *worker == WRITER {
-                gradient_file::write(&gradient_file::applied(samples, step), &gradient.coordinates)?;
+                gradient_file::write(&gradient_file::applied_path(samples, step), &gradient.coordinates)?;
             }
             Event::Sample { step }.emit()?;
         }

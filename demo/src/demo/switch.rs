@@ -50,7 +50,7 @@ impl Site {
     /// Hosts and cables; they go with the value. This takes root.
     pub fn new(workers: u8) -> Result<Self> {
         let program = find()?;
-        let network = Network::cabled(workers).map_err(|reason| Error::NoNetwork { reason })?;
+        let network = Network::with_cables(workers).map_err(|reason| Error::NoNetwork { reason })?;
         for host in network.hosts() {
             host.assign().map_err(|reason| Error::NoNetwork { reason })?;
         }

@@ -14,7 +14,7 @@ import torch
 from accuracy.emulated import Emulated
 from accuracy.quorum import Late
 from thc import _native
-from thc.group import feedback_key
+from thc.arguments import feedback_key
 from thc.torch.layout import Layout, Segment
 from thc.torch.options import POWER
 from thc.torch.scales import Scales

@@ -61,9 +61,9 @@ def specs(state: Any, axis_name: Axis) -> Any:
     """How a tree, such as an optimizer's state, with an :class:`Averaging` anywhere in it, is sharded: its feedback along the axis, all
     else on every rank alike. Of shapes, too: ``specs(jax.eval_shape(optimizer.init, params), "data")``."""
 
-    def of(part: Any) -> Any:
+    def spec(part: Any) -> Any:
         if isinstance(part, Averaging):
             return Averaging(PartitionSpec(), None if part.feedback is None else PartitionSpec(axis_name))
         return PartitionSpec()
 
-    return jax.tree.map(of, state, is_leaf=lambda part: isinstance(part, Averaging))
+    return jax.tree.map(spec, state, is_leaf=lambda part: isinstance(part, Averaging))

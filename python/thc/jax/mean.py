@@ -119,7 +119,7 @@ def _exact_means(leaves: dict[int, jax.Array], axis_name: Axis) -> dict[int, jax
 def _number(key: Any) -> Pair:
     """A step's number or a random key as the 64 bits of a call's number."""
     if isinstance(key, (int, np.integer)):
-        return Pair.of(int(key))
+        return Pair.split(int(key))
     if jnp.issubdtype(key.dtype, jax.dtypes.prng_key):
         key = jax.random.key_data(key)
     words = jnp.asarray(key)

@@ -20,7 +20,7 @@ class Pair(NamedTuple):
     low: jax.Array
 
     @classmethod
-    def of(cls, number: int) -> Pair:
+    def split(cls, number: int) -> Pair:
         """A number that is known, modulo 2^64."""
         number &= _MASK
         return cls(jnp.uint32(np.uint32(number >> 32)), jnp.uint32(np.uint32(number & 0xFFFF_FFFF)))
@@ -68,11 +68,11 @@ _MUL = (0xBF58_476D_1CE4_E5B9, 0x94D0_49BB_1331_11EB)
 
 def mix(z: Pair) -> Pair:
     """P29's, of SplitMix64."""
-    z = z.xor(z.right(30)).times(Pair.of(_MUL[0]))
-    z = z.xor(z.right(27)).times(Pair.of(_MUL[1]))
+    z = z.xor(z.right(30)).times(Pair.split(_MUL[0]))
+    z = z.xor(z.right(27)).times(Pair.split(_MUL[1]))
     return z.xor(z.right(31))
 
 
 def derive(seed: Pair, number: Pair) -> Pair:
     """A step of P29's keys: of a seed and a call, then of that and a partition, when the seed has been mixed."""
-    return mix(seed.xor(number).plus(Pair.of(GAMMA)))
+    return mix(seed.xor(number).plus(Pair.split(GAMMA)))

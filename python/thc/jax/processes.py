@@ -15,13 +15,13 @@ from thc import environment, errors
 from thc.group import Group
 from thc.jax.options import Options
 
-__all__ = ["joined", "pmean_of_processes"]
+__all__ = ["join_processes", "pmean_of_processes"]
 
 _joined: list[Group] = []
 """The group of this process's calls that name none."""
 
 
-def joined() -> Group:
+def join_processes() -> Group:
     """The group of all processes: that of the environment (``THC_PS`` or ``THC_CONFIG``), or one whose server the first of them runs, which
     finds the others as torchrun sets it: ``RANK``, ``WORLD_SIZE``, ``MASTER_ADDR``, ``MASTER_PORT``."""
     if _joined and _joined[0].closed:
@@ -51,7 +51,7 @@ def pmean_of_processes(tree: Any, group: Group | None, feedback: str | None, opt
     unknown = sorted(options.keys() - {"min_size"})
     if unknown:
         raise TypeError(f"{', '.join(unknown)}: without axis_name the job has these, and options are group, feedback and min_size")
-    chosen, members = Options(**options), group or joined()
+    chosen, members = Options(**options), group or join_processes()
     leaves, structure = jax.tree.flatten(tree)
     leaves = [jnp.asarray(leaf) for leaf in leaves]
     for leaf in leaves:

@@ -25,10 +25,10 @@ class Keys:
     """What signs and roundings of a call derive from. Signs are the same on all ranks; roundings are in a stratum for each rank (P31)."""
 
     def __init__(self, seed: int, call: Pair, rank: jax.Array) -> None:
-        self._signs = derive(mix(Pair.of(seed + GAMMA)), call)
+        self._signs = derive(mix(Pair.split(seed + GAMMA)), call)
         # thc-worker's seed of roundings: seed + (⌊rank / 256⌋ + 1) · G.
-        own = Pair.small(rank // 256 + 1).times(Pair.of(GAMMA)).plus(Pair.of(seed)).xor(Pair.of(_DOMAIN))
-        self._roundings = derive(mix(own.plus(Pair.of(GAMMA))), call)
+        own = Pair.small(rank // 256 + 1).times(Pair.split(GAMMA)).plus(Pair.split(seed)).xor(Pair.split(_DOMAIN))
+        self._roundings = derive(mix(own.plus(Pair.split(GAMMA))), call)
         self.stratum = _stratum(rank)
         """By which words of roundings are changed."""
 
@@ -62,7 +62,7 @@ def _column(key: Pair) -> Pair:
 def _flip(key: Pair, x: jax.Array) -> jax.Array:
     """Negates the coordinates that signs say."""
     rows, size = x.shape
-    steps = Pair.small(lax.iota(jnp.uint32, -(-size // 64)) + 1).times(Pair.of(GAMMA))
+    steps = Pair.small(lax.iota(jnp.uint32, -(-size // 64)) + 1).times(Pair.split(GAMMA))
     # Compiled by itself, or a compiler has a word computed for each of its coordinates.
     words = lax.optimization_barrier(mix(_column(key).plus(steps)))
     halves = jnp.stack([words.low, words.high], axis=2)[..., None]
@@ -82,7 +82,7 @@ def draws(key: Pair, size: int, stratum: jax.Array | int) -> jax.Array:
     return (((x >> by) | ((x << (31 - by)) << 1)) & jnp.uint32(0x7F_FFFF)).reshape(x.shape[0], size)
 
 
-def _scaled(x: jax.Array) -> jax.Array:
+def _scale(x: jax.Array) -> jax.Array:
     return rounded(x * np.float32(1 / math.sqrt(x.shape[1])))
 
 
@@ -96,7 +96,7 @@ def forward(key: Pair, x: jax.Array) -> jax.Array:
         a, b = x[: size // 2], x[size // 2 :]
         return jnp.stack([a + b, a - b], axis=1).reshape(size, rows)
 
-    return lax.fori_loop(0, size.bit_length() - 1, stage, _flip(key, _scaled(x)).T).T
+    return lax.fori_loop(0, size.bit_length() - 1, stage, _flip(key, _scale(x)).T).T
 
 
 def inverse(key: Pair, x: jax.Array) -> jax.Array:
@@ -108,4 +108,4 @@ def inverse(key: Pair, x: jax.Array) -> jax.Array:
         a, b = pairs[:, 0], pairs[:, 1]
         return jnp.concatenate([a + b, a - b])
 
-    return _flip(key, lax.fori_loop(0, size.bit_length() - 1, stage, _scaled(x).T).T)
+    return _flip(key, lax.fori_loop(0, size.bit_length() - 1, stage, _scale(x).T).T)

@@ -264,10 +264,10 @@ class Adaptive:
         """A bucket's call, which was alone, took so long."""
         self._clocks.setdefault(layout.key, []).append(seconds)
 
-    def travelled(self, layout: Layout, began: float, landed: float) -> None:
+    def note_travel(self, layout: Layout, began: float, landed: float) -> None:
         """A bucket was on its way from then to then."""
         if self._probes and self.prices is not None:
-            self.prices.travelled(layout.key, self._carried.get(layout.key, 0.0), began, landed)
+            self.prices.note_travel(layout.key, self._carried.get(layout.key, 0.0), began, landed)
 
     def end_step(self) -> None:
         """All buckets of a step have landed."""
@@ -391,7 +391,7 @@ class Adaptive:
             why = "compression does not pay on this link: all raw"
         else:
             why = f"gradients of fewer than {self.threshold} coordinates raw" if self.threshold else ""
-        return Plan.of(
+        return Plan.from_columns(
             step,
             [(name, self._sizes[name]) for name in names],
             [RAW if raw[at] else self.tables[self._choice[name]].name for at, name in enumerate(names)],

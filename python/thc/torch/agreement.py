@@ -16,7 +16,21 @@ from collections.abc import Sequence
 
 from thc import errors
 
-__all__ = ["Agreement", "Route", "Wish"]
+__all__ = ["LOST", "Agreement", "Route", "Wish"]
+
+LOST = (
+    errors.SilentError,
+    errors.MissingError,
+    errors.LeftBehindError,
+    errors.ChangedError,
+    errors.NormLostError,
+    errors.ReformingError,
+    errors.GivenUpError,
+    errors.NetworkError,
+    errors.JoinError,
+    errors.ClosedError,
+)
+"""What means that the parameter server, or the way to it, is lost."""
 
 
 class Route(enum.Enum):
@@ -32,9 +46,9 @@ class Wish(enum.Enum):
     """What has to be done before a step is over."""
 
     NOTHING = "it is over"
-    END = "the call that ends a step: then `ended`"
-    GATHER = "all ranks' `row`s: then `gathered`, or `completed_elsewhere`"
-    REPEAT = "the buckets from `first` on, through the process group: then `repeated`"
+    END = "the call that ends a step: then `end_step`"
+    GATHER = "all ranks' `row`s: then `compare_rows`, or `complete_elsewhere`"
+    REPEAT = "the buckets from `first` on, through the process group: then `finish_repetition`"
 
 
 class Agreement:
@@ -69,7 +83,7 @@ class Agreement:
     # Buckets, in their order.
 
     def route(self, index: int, needs_peers: bool) -> Route:
-        """Where a bucket goes; asked again after :meth:`compared`. ``needs_peers``: it makes a collective of the process group even
+        """Where a bucket goes; asked again after :meth:`route_compared`. ``needs_peers``: it makes a collective of the process group even
         while the server is there, which all ranks must make or none."""
         self.total = index + 1
         if self.fallback_active:
@@ -78,7 +92,7 @@ class Agreement:
             return Route.COMPARE
         return Route.HOLD if self.lost else Route.THC
 
-    def compared(self, some_lost: bool) -> Route:
+    def route_compared(self, some_lost: bool) -> Route:
         """Whether some rank had lost the server before this bucket, as all ranks know now. Where the bucket goes."""
         self._all_know = some_lost
         if some_lost:
@@ -98,7 +112,7 @@ class Agreement:
                 self.kept = max(self.kept, self.done - margin)
         return self.kept
 
-    def confirmed(self) -> int:
+    def confirm(self) -> int:
         """A call has been answered that each rank began when it had all complete buckets: so all have them. Returns the first bucket that
         must be kept."""
         self.kept = max(self.kept, self.done)
@@ -118,11 +132,11 @@ class Agreement:
         else:
             self.wish = Wish.GATHER if self.lost else Wish.END
 
-    def passed(self) -> None:
+    def pass_step(self) -> None:
         """A step has gone through the process group although the server is there: over on all ranks, whatever they think of the server."""
         self._advance()
 
-    def ended(self, answered: bool) -> None:
+    def end_step(self, answered: bool) -> None:
         """How the call went that ends a step."""
         if answered:
             self._advance()
@@ -135,7 +149,7 @@ class Agreement:
         """What this rank tells the others."""
         return [self.steps, self.done]
 
-    def completed_elsewhere(self) -> None:
+    def complete_elsewhere(self) -> None:
         """Some rank has completed this step and gone on. So all have all of it; that this one has lost the server comes up in the
         next step."""
         if self.done < self.total:
@@ -145,18 +159,18 @@ class Agreement:
             )
         self._advance()
 
-    def gathered(self, rows: Sequence[Sequence[int]]) -> None:
+    def compare_rows(self, rows: Sequence[Sequence[int]]) -> None:
         """What all ranks have told. A rank's row may be that of a step that it has left meanwhile: then all tell anew."""
         newest = max(step for step, _ in rows)
         if self.steps < newest:
-            self.completed_elsewhere()
+            self.complete_elsewhere()
         elif all(step == newest for step, _ in rows):
             self.first = min(done for _, done in rows)
             if self.first < self.kept:
                 raise errors.LeftBehindError("the parameter server was lost, and a rank lacks what others discarded")
             self.wish = Wish.REPEAT
 
-    def repeated(self) -> None:
+    def finish_repetition(self) -> None:
         """The buckets that some rank lacked have been averaged without the server."""
         self.fallback_active = True
         self.lost = self._all_know = False
@@ -182,7 +196,7 @@ class Agreement:
                 )
         return all(good for _, good in rows)
 
-    def rejoined(self, rows: Sequence[Sequence[int]]) -> bool | None:
+    def finish_rejoining(self, rows: Sequence[Sequence[int]]) -> bool | None:
         """Whether all ranks have joined anew, and so go on with the server; nothing if some row is an old one: then all tell anew."""
         if any(step >= 0 for step, _ in rows):
             return None

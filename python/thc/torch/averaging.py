@@ -87,17 +87,17 @@ class _Later:
 
     def begin(self, pieces: Sequence[Piece]) -> None:
         self._pieces = pieces
-        self._began = self._clock.computed()
+        self._began = self._clock.compute_time()
 
-    def needed(self) -> None:
-        now = self._clock.computed()
+    def note_need(self) -> None:
+        now = self._clock.compute_time()
         if now is not None and self._began is not None:
             self._span = now - self._began
 
     def owns(self, parameters: Sequence[torch.nn.Parameter]) -> bool:
         return True
 
-    def used(self, parameters: Sequence[torch.nn.Parameter]) -> float | None:
+    def use_time(self, parameters: Sequence[torch.nn.Parameter]) -> float | None:
         return self._span
 
     def expect(self, bucket: Bucket) -> Further:
@@ -172,9 +172,9 @@ class Averaging:
             bucket = piece._bucket(index, index + 1 == len(pieces), self._fallback)
             self._pipeline.put(Passage(self._steps, bucket))
 
-    def needed(self) -> None:
+    def note_need(self) -> None:
         """Training is about to wait for what it has asked for."""
-        self._later.needed()
+        self._later.note_need()
 
     def resume(self) -> bool:
         """After the server was lost and is back: joins anew. All ranks call it between the same steps, with nothing under way."""

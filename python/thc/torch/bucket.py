@@ -12,7 +12,13 @@ import torch
 from thc.torch.deadlines import Width
 from thc.torch.layout import Layout
 
-__all__ = ["Bucket", "Promise"]
+__all__ = ["Bucket", "Promise", "is_finite"]
+
+
+def is_finite(buffer: torch.Tensor) -> bool:
+    """Whether all numbers of a tensor are finite, and so is their sum."""
+    numbers = buffer.coalesce().values() if buffer.is_sparse else buffer
+    return bool(torch.isfinite(numbers.sum()))
 
 
 class Promise(Protocol):

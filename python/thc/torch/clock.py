@@ -24,16 +24,16 @@ class Clock:
         self.last = Row()
         """The step before."""
 
-    def produced(self) -> None:
+    def note_production(self) -> None:
         """A bucket of gradients has been computed: if it is the last one, whatever follows is waiting."""
         self._produced = time.perf_counter()
 
-    def travelled(self, began: float, landed: float) -> None:
+    def note_travel(self, began: float, landed: float) -> None:
         """Gradients were on their way from then to then."""
         with self._lock:
             self._travelled.append((began, landed))
 
-    def waited(self, began: float, ended: float) -> None:
+    def note_wait(self, began: float, ended: float) -> None:
         """Training had nothing to do but wait for gradients from then to then."""
         with self._lock:
             self._waited.append((began, ended))
@@ -44,16 +44,16 @@ class Clock:
         began = time.perf_counter()
         yield
         if not nothing:
-            self.waited(began, time.perf_counter())
+            self.note_wait(began, time.perf_counter())
 
-    def computed(self) -> float | None:
+    def compute_time(self) -> float | None:
         """Seconds of this step so far, waits left out; nothing in the first one."""
         now = time.perf_counter()
         with self._lock:
             began = self._began
             return None if began is None else now - began - sum(end - start for start, end in self._waited)
 
-    def over(self) -> Row | None:
+    def end_step(self) -> Row | None:
         """The means of a backward pass are there, and training goes on. What the step was made of; nothing of the first, which nobody
         knows the beginning of."""
         return self._close(time.perf_counter())
@@ -68,17 +68,17 @@ class Clock:
             waited.append((produced, now))
         if began is None:
             return None
-        self.last = Row.of((began, now), travelled, waited)
+        self.last = Row.from_spans((began, now), travelled, waited)
         return self.last
 
 
 class StepClock(Clock):
     """One whose steps go from one optimizer's step to the next, whenever means come."""
 
-    def over(self) -> Row | None:
-        """Says nothing: whoever trains tells when a step is over, by :meth:`stepped`."""
+    def end_step(self) -> Row | None:
+        """Says nothing: whoever trains tells when a step is over, by :meth:`end_optimizer_step`."""
         return None
 
-    def stepped(self) -> Row | None:
+    def end_optimizer_step(self) -> Row | None:
         """A step is over: what it was made of, but for the first."""
         return self._close(time.perf_counter())

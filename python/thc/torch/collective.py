@@ -21,7 +21,8 @@ import torch
 import torch.distributed as dist
 
 from thc import _native, environment, errors
-from thc.group import Array, Group, Handle, Plan, _as_f32, _open, _spans, feedback_key
+from thc.arguments import Array, Plan, as_f32, feedback_key, spans_of
+from thc.group import Group, Handle, _open
 from thc.row import Training
 from thc.stats import Job, Stats, Table
 
@@ -215,10 +216,10 @@ class CollectiveGroup(Group):
             raise errors.ClosedError("the group has been closed")
         if mode not in ("compressed", "raw"):
             raise errors.ConfigError(f'mode = {mode!r}: write "compressed" or "raw"')
-        data = _as_f32(array).reshape(-1)
+        data = as_f32(array).reshape(-1)
         spans: list[tuple[int, int | None]] = [(data.size, None)] if mode == "raw" and data.size else []
         if plan is not None:
-            spans = _spans(plan)
+            spans = spans_of(plan)
         # What goes RAW without a plan takes no error feedback along.
         key = None if plan is None and mode == "raw" else feedback_key(feedback)
         under = _Under(self, array, data)

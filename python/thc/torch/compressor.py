@@ -182,13 +182,13 @@ class HostCompressor:
         flight, layout = Flight(), bucket.layout
         exact = self._exactly(flight, bucket, fetched, step)
         if step < self._options.warmup or not layout.kept:
-            self._uncompressed(flight, fetched, wait)
+            self._submit_uncompressed(flight, fetched, wait)
         elif bucket.width is not None:
-            self._planned(flight, bucket, bucket.width, fetched, wait)
+            self._submit_planned(flight, bucket, bucket.width, fetched, wait)
         elif self._adaptive is not None:
-            self._adapted(flight, self._adaptive, layout, fetched, step, wait)
+            self._submit_adapted(flight, self._adaptive, layout, fetched, step, wait)
         else:
-            self._compressed(flight, layout, fetched, wait)
+            self._submit_compressed(flight, layout, fetched, wait)
         if exact is not None and self._accuracy is not None:
             accuracy, beside = self._accuracy, exact
             flight.afterwards.append(lambda: accuracy.compare(layout, step, fetched, beside))
@@ -208,7 +208,7 @@ class HostCompressor:
         work = self._group.allreduce if wait else self._group.allreduce_async
         flight.call(lambda: work(data.numpy(), **options), wait)
 
-    def _uncompressed(self, flight: Flight, data: torch.Tensor, wait: bool) -> None:
+    def _submit_uncompressed(self, flight: Flight, data: torch.Tensor, wait: bool) -> None:
         if self._options.uncompressed == "raw":
             self._call(flight, data, wait, mode="raw")
             return
@@ -216,13 +216,13 @@ class HostCompressor:
         if not bool(torch.isfinite(data.sum())):
             flight.handles.append(Over(errors.NonFiniteError("not finite on some rank")))
 
-    def _compressed(self, flight: Flight, layout: Layout, data: torch.Tensor, wait: bool) -> None:
+    def _submit_compressed(self, flight: Flight, layout: Layout, data: torch.Tensor, wait: bool) -> None:
         key = self._key(layout)
         if not layout.aside:
             self._send(flight, layout, data, wait, key)
             return
         aside = torch.cat([data[place] for place in layout.aside])
-        self._uncompressed(flight, aside, wait=False)
+        self._submit_uncompressed(flight, aside, wait=False)
         if layout.gathers:
             kept = torch.cat([data[place] for place in layout.kept])
             self._send(flight, layout, kept, wait, key)
@@ -258,7 +258,7 @@ class HostCompressor:
 
         flight.afterwards.append(restore)
 
-    def _adapted(
+    def _submit_adapted(
         self, flight: Flight, adaptive: Adaptive, layout: Layout, data: torch.Tensor, step: int, wait: bool
     ) -> None:
         if adaptive.measures(step):
@@ -289,7 +289,7 @@ class HostCompressor:
         if not adaptive.never(segment.name):
             adaptive.took(step, segment.length, choice == "raw", seconds, min(seconds, self._group.stats().compression - computed))
 
-    def _planned(self, flight: Flight, bucket: Bucket, width: Width, data: torch.Tensor, wait: bool) -> None:
+    def _submit_planned(self, flight: Flight, bucket: Bucket, width: Width, data: torch.Tensor, wait: bool) -> None:
         """As it was decided for the bucket. What refines it goes as a whole, since of what travels exactly nothing is left."""
         spans: list[tuple[int, int | str]] = []
         for segment in bucket.layout.segments:

@@ -68,22 +68,22 @@ class Deadlines:
 
     # This rank's measurements.
 
-    def produced(self, bucket: int, seconds: float) -> None:
+    def note_production(self, bucket: int, seconds: float) -> None:
         """A bucket's gradients were there."""
         _blend(self._produced, bucket, seconds)
 
-    def consumed(self, bucket: int, seconds: float | None) -> None:
+    def note_consumption(self, bucket: int, seconds: float | None) -> None:
         """A forward pass needed a bucket's parameters; nothing if it is not known when."""
         if seconds is None:
             self._consumed.pop(bucket, None)
         else:
             _blend(self._consumed, bucket, seconds)
 
-    def carried(self, size: float, span: Span) -> None:
+    def note_carriage(self, size: float, span: Span) -> None:
         """A call had so many bytes."""
         self._carried.append((span, size))
 
-    def confirmed(self, seconds: float) -> None:
+    def note_confirmation(self, seconds: float) -> None:
         """The call of a packet that ends another one took so long."""
         before = self._confirming
         self._confirming = seconds if before is None else before + LATEST * (seconds - before)

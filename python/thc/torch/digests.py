@@ -43,7 +43,7 @@ def digest(tensor: torch.Tensor) -> int:
     return int(found.item())
 
 
-def _named(model: torch.nn.Module) -> Iterator[tuple[str, torch.Tensor]]:
+def _tensors_by_name(model: torch.nn.Module) -> Iterator[tuple[str, torch.Tensor]]:
     module = model.module if isinstance(model, torch.nn.parallel.DistributedDataParallel) else model
     yield from module.named_parameters()
 
@@ -62,7 +62,7 @@ def check_replicas(model: torch.nn.Module, *, process_group: Any = None, group: 
     def gather(numbers: list[int]) -> dict[int, list[int]]:
         return tell(group, numbers) if group is not None else dict(enumerate(_gather(numbers, process_group)))
 
-    each = [(name, digest(parameter)) for name, parameter in _named(model)]
+    each = [(name, digest(parameter)) for name, parameter in _tensors_by_name(model)]
     mine = 0
     for _, one in each:
         mine = (mine * 3 + one) & WORD

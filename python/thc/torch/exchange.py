@@ -8,7 +8,7 @@ import numpy as np
 
 from thc.group import Group
 
-__all__ = ["exchange", "exchange_halves", "joined", "tells"]
+__all__ = ["exchange", "exchange_halves", "join_halves", "tells"]
 
 
 def tells(group: Group) -> bool:
@@ -21,7 +21,7 @@ def exchange(group: Group, rank: int, mine: Sequence[int]) -> list[list[int]]:
     """Every rank's numbers, of 32 bits each, and as many on each rank. It is a call in the order of calls: lost, repeated and given up like
     any other, and all ranks that have it have the same. Raises what a call raises."""
     halves = [half for number in mine for half in (number >> 16, number & 0xFFFF)]
-    return [joined(row) for row in exchange_halves(group, rank, halves)]
+    return [join_halves(row) for row in exchange_halves(group, rank, halves)]
 
 
 def exchange_halves(group: Group, rank: int, mine: Sequence[int]) -> list[list[int]]:
@@ -35,6 +35,6 @@ def exchange_halves(group: Group, rank: int, mine: Sequence[int]) -> list[list[i
     return found
 
 
-def joined(halves: Sequence[int]) -> list[int]:
+def join_halves(halves: Sequence[int]) -> list[int]:
     """Numbers of 32 bits from their halves."""
     return [high << 16 | low for high, low in zip(halves[::2], halves[1::2])]

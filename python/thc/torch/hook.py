@@ -233,8 +233,8 @@ class Hook:
         if buffer.device.type == "cuda":
             work.ready = torch.cuda.Event()
             work.ready.record(torch.cuda.current_stream(buffer.device))
-        self._steps.clock.produced()
-        work.computed = self._steps.clock.computed()
+        self._steps.clock.note_production()
+        work.computed = self._steps.clock.compute_time()
         self.begun += int(is_last)
         if self._plain or (self.fallback_active and self._refining is None):
             # On DDP's own process group and thread, where its collectives and those of the model, such as SyncBatchNorm's, are in one

@@ -25,15 +25,15 @@ class HostRanks:
         """``ranks`` are those of ``process_group`` that are on this host."""
         every = list(ranks) if process_group is None else [dist.get_global_rank(process_group, rank) for rank in ranks]
 
-        def made(backend: str) -> Any:
+        def new_group(backend: str) -> Any:
             return dist.new_group(every, timeout=patience, backend=backend, use_local_synchronization=True)
 
         self.ranks = list(ranks)
         self.place = self.ranks.index(dist.get_rank(process_group))
         """This rank's number on its host."""
-        self._sums, self._verdicts = made("gloo"), made("gloo")
+        self._sums, self._verdicts = new_group("gloo"), new_group("gloo")
         on_gpus = torch.cuda.is_available() and "nccl" in str(dist.get_backend(process_group))
-        self._gpus = made("nccl") if on_gpus else None
+        self._gpus = new_group("nccl") if on_gpus else None
 
     def reduce_scatter(self, buffer: torch.Tensor, shares: Sequence[slice], meanwhile: Callable[[], None]) -> torch.Tensor:
         """The mean over the host's ranks of this rank's share of a one-dimensional buffer, of which ``shares`` are a partition. On the CPU it is
@@ -47,7 +47,7 @@ class HostRanks:
             for row, share in zip(padded, shares):
                 row[: share.stop - share.start].copy_(buffer[share])
             found = torch.empty(longest, dtype=buffer.dtype, device=buffer.device)
-            self._checked(lambda: dist.reduce_scatter_tensor(found, padded.view(-1), op=dist.ReduceOp.AVG, group=group))
+            self._run_checked(lambda: dist.reduce_scatter_tensor(found, padded.view(-1), op=dist.ReduceOp.AVG, group=group))
             return found[:length]
         # Older gloo has no reduce-scatter; this moves as much, and halves are added as f32.
         size = buffer.element_size()
@@ -79,19 +79,19 @@ class HostRanks:
             )
         else:
             group = self._on(buffer.device)
-            self._checked(lambda: dist.all_gather_into_tensor(padded, own.contiguous(), group=group))
+            self._run_checked(lambda: dist.all_gather_into_tensor(padded, own.contiguous(), group=group))
         if not whole:
             for row, each in zip(padded.view(len(shares), longest), shares):
                 buffer[each].copy_(row[: each.stop - each.start])
 
     def add_up(self, numbers: torch.Tensor) -> None:
         """Replaces numbers on the CPU by their sums over the host's ranks."""
-        self._checked(lambda: dist.all_reduce(numbers, group=self._sums))
+        self._run_checked(lambda: dist.all_reduce(numbers, group=self._sums))
 
     def verdicts(self, mine: int) -> list[int]:
         """What each rank of the host says of a bucket. On the thread that stores means, in their order."""
         found = [torch.zeros(1, dtype=torch.int64) for _ in self.ranks]
-        self._checked(lambda: dist.all_gather(found, torch.tensor([mine]), group=self._verdicts))
+        self._run_checked(lambda: dist.all_gather(found, torch.tensor([mine]), group=self._verdicts))
         return [int(each.item()) for each in found]
 
     def _on(self, device: torch.device) -> Any:
@@ -105,9 +105,9 @@ class HostRanks:
             wait_for(under_way.is_completed, meanwhile)
             under_way.wait()
 
-        self._checked(work)
+        self._run_checked(work)
 
-    def _checked(self, work: Callable[[], Any]) -> None:
+    def _run_checked(self, work: Callable[[], Any]) -> None:
         try:
             work()
         except RuntimeError as error:

@@ -15,7 +15,7 @@ from thc.errors import ConfigError, SessionError
 from thc.host import HostGroup
 from thc.torch.hook import Hook
 from thc.torch.joining import Gather
-from thc.torch.members import packed, unpacked
+from thc.torch.members import pack_state, unpack_state
 from thc.torch.pace import PERIOD, Meetings, Pace
 from thc.torch.peers import time_out
 from thc.torch.rails import RailGroup
@@ -152,11 +152,11 @@ class KeepUp:
             state["groups"] = [{key: value for key, value in group.items() if key != "params"} for group in optimizer.param_groups]
         if self._scheduler is not None:
             state["scheduler"] = self._scheduler.state_dict()
-        box = [packed(state)] if dist.get_rank() == source else [b""]
+        box = [pack_state(state)] if dist.get_rank() == source else [b""]
         dist.broadcast_object_list(box, source, group=self._group)
         if dist.get_rank() == source:
             return
-        found = unpacked(box[0])
+        found = unpack_state(box[0])
         if optimizer is not None:
             if found["optimizer"] is not None:
                 optimizer.load_state_dict(found["optimizer"])

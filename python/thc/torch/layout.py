@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from thc.group import feedback_key
+from thc.arguments import feedback_key
 
 __all__ = ["Layout", "Segment", "scatter", "share_of", "shares_of"]
 

@@ -17,7 +17,7 @@ import torch
 from thc.errors import ConfigError
 from thc.group import Group
 
-__all__ = ["catch_up", "packed", "tell", "unpacked"]
+__all__ = ["catch_up", "pack_state", "tell", "unpack_state"]
 
 SEATS = 64
 WORDS = 4
@@ -87,7 +87,7 @@ def catch_up(group: Group, model: torch.nn.Module, optimizer: torch.optim.Optimi
             continue
         # The one whose state it is has it already, and its optimizer need not be made anew.
         if group.seat != source:
-            parts = unpacked(found)
+            parts = unpack_state(found)
             model.load_state_dict(parts["model"])
             if optimizer is not None and parts["optimizer"] is not None:
                 optimizer.load_state_dict(parts["optimizer"])
@@ -95,10 +95,10 @@ def catch_up(group: Group, model: torch.nn.Module, optimizer: torch.optim.Optimi
 
 
 def _state(model: torch.nn.Module, optimizer: torch.optim.Optimizer | None) -> bytes:
-    return packed({"model": dict(model.state_dict()), "optimizer": optimizer.state_dict() if optimizer else None})
+    return pack_state({"model": dict(model.state_dict()), "optimizer": optimizer.state_dict() if optimizer else None})
 
 
-def packed(state: Any) -> bytes:
+def pack_state(state: Any) -> bytes:
     """What a state is made of as JSON, and the bytes of its tensors behind that; nothing that could be a program, as pickles are."""
     tensors: list[bytes] = []
 
@@ -120,7 +120,7 @@ def packed(state: Any) -> bytes:
     return b"".join([len(head).to_bytes(8, "little"), head, *tensors])
 
 
-def unpacked(data: bytes) -> Any:
+def unpack_state(data: bytes) -> Any:
     at = 8 + int.from_bytes(data[:8], "little")
 
     def put_together(part: dict[str, Any]) -> Any:

@@ -27,7 +27,7 @@ class Hosts:
     ranks: list[list[int]]
 
     @classmethod
-    def of(cls, names: list[str]) -> Hosts:
+    def from_names(cls, names: list[str]) -> Hosts:
         """From the host of each rank."""
         distinct = list(dict.fromkeys(names))
         return cls([[rank for rank, name in enumerate(names) if name == host] for host in distinct])
@@ -37,7 +37,7 @@ class Hosts:
         return 1 < len(self.ranks) < sum(map(len, self.ranks))
 
     @property
-    def even(self) -> bool:
+    def is_even(self) -> bool:
         """Whether all have as many ranks."""
         return len({len(ranks) for ranks in self.ranks}) == 1
 
@@ -65,7 +65,7 @@ def one_stream(
     if choice is False:
         return None
     gather = Gather(process_group)
-    hosts = Hosts.of(gather.gather(this_host()))
+    hosts = Hosts.from_names(gather.gather(this_host()))
     if choice == "auto" and not hosts.pays():
         return None
     number = hosts.of_rank(rank)

@@ -107,7 +107,7 @@ class Outer:
                 if self.delay == 0:
                     self._receive(part)
         # ROW of a period: differences travel for longer than an inner step.
-        if self.steps % self.every == 0 and (row := self._clock.stepped()) is not None:
+        if self.steps % self.every == 0 and (row := self._clock.end_optimizer_step()) is not None:
             self.group.training.step(row)
 
     def finish(self) -> None:

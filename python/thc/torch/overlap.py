@@ -194,14 +194,14 @@ class Overlap:
     def _take_in(self) -> None:
         """The global update of the step before: the optimizer's, of the common parameters by the mean."""
         self._under_way = False
-        self._averaging.needed()
+        self._averaging.note_need()
         started = time.perf_counter()
         with self._clock.waiting():
             for bucket in self._buckets:
                 bucket.piece.arrive()
             finite = all([bucket.piece.wait() for bucket in self._buckets])
         self.waited += time.perf_counter() - started
-        if (row := self._clock.stepped()) is not None:
+        if (row := self._clock.end_optimizer_step()) is not None:
             self.group.training.step(row)
         with torch.no_grad():
             for p, common in zip(self._parameters, self._common):

@@ -63,13 +63,13 @@ class Peers:
         if not (process_group is None or process_group is dist.group.WORLD):
             ranks = {"ranks": [dist.get_global_rank(process_group, rank) for rank in range(self.size)], "use_local_synchronization": True}
 
-        def made(backend: str) -> Any:
+        def new_group(backend: str) -> Any:
             return dist.new_group(timeout=patience, backend=backend, **ranks)
 
-        self._made = made
+        self._made = new_group
         # A gathering may be under way while tensors are averaged: they must not meet.
-        self._tensors, self._control = made(backend), made("gloo")
-        self._host = made("gloo") if backend == "nccl" else self._tensors
+        self._tensors, self._control = new_group(backend), new_group("gloo")
+        self._host = new_group("gloo") if backend == "nccl" else self._tensors
         """For tensors of the CPU: another one if those are averaged by something that knows only GPUs."""
 
     def mean(self, tensor: torch.Tensor) -> None:

@@ -117,7 +117,7 @@ def _throw(error: BaseException) -> None:
     raise error
 
 
-def _told(error: BaseException) -> errors.PanickedError:
+def _panic(error: BaseException) -> errors.PanickedError:
     """What those are told who wait for a pipeline that has failed."""
     told = errors.PanickedError(f"the pipeline of this group has failed ({error!r}): close the group and join with a new one")
     told.__cause__ = error
@@ -176,7 +176,7 @@ class _Stages:
     def put(self, work: Work) -> None:
         with self._lock:
             if self._failed is not None:
-                raise _told(self._failed)
+                raise _panic(self._failed)
             self.events.put(lambda: self.arrive(work))
 
     def _fail(self, error: BaseException) -> None:
@@ -192,7 +192,7 @@ class _Stages:
                         event()
         for work in (*self._begun, *self.waiting):
             with contextlib.suppress(Exception):
-                work.give_up(_told(error))
+                work.give_up(_panic(error))
         self._begun.clear()
         self.waiting.clear()
 

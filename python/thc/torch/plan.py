@@ -50,7 +50,7 @@ class Plan:
         object.__setattr__(self, "error", sum(row.error for row in self.rows))
 
     @classmethod
-    def of(
+    def from_columns(
         cls,
         step: int,
         layers: Sequence[tuple[str, int]],

@@ -45,7 +45,7 @@ class Prices:
         """With which table a bucket travels in a step: no pattern, and the same on all ranks, who have the same keys of buckets."""
         return zlib.crc32(struct.pack("<QQ", bucket & 0xFFFF_FFFF_FFFF_FFFF, step)) % self._tables
 
-    def travelled(self, bucket: int, carried: float, began: float, landed: float) -> None:
+    def note_travel(self, bucket: int, carried: float, began: float, landed: float) -> None:
         """A bucket of this step was on its way from then to then, in so many bytes."""
         self._carried[bucket] = carried
         self._began.append(began)

@@ -16,7 +16,7 @@ from thc.torch.compressor import Flight, HostCompressor, Over
 from thc.torch.layout import Layout, share_of, shares_of
 from thc.torch.peers import wait_for
 from thc.torch.rails import RailGroup
-from thc.torch.steps import LOST
+from thc.torch.agreement import LOST
 
 __all__ = ["RailCompressor"]
 

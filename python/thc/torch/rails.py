@@ -17,7 +17,8 @@ import torch
 import torch.distributed as dist
 
 from thc import errors
-from thc.group import Array, Group, Handle, Plan, _open
+from thc.arguments import Array, Plan
+from thc.group import Group, Handle, _open
 from thc.host import this_host
 from thc.row import Training
 from thc.stats import Job, Stats, Table
@@ -121,7 +122,7 @@ class _ByHost:
 
 def hosts_of(process_group: Any) -> Hosts:
     """Which ranks are on which host. A collective."""
-    return Hosts.of(Gather(process_group).gather(this_host()))
+    return Hosts.from_names(Gather(process_group).gather(this_host()))
 
 
 def rails(process_group: Any, hosts: Hosts, join: Callable[[int, int, int, Any], Group]) -> RailGroup:
@@ -130,7 +131,7 @@ def rails(process_group: Any, hosts: Hosts, join: Callable[[int, int, int, Any],
     ``join(host, hosts, k, store)`` joins that job; through ``store`` its workers learn of each other.
     """
     rank = dist.get_rank(process_group)
-    if not hosts.even:
+    if not hosts.is_even:
         raise errors.ConfigError(
             f"rails: hosts have {', '.join(str(len(each)) for each in hosts.ranks)} ranks, and a rail needs one of each host: give all hosts as many, "
             "or use one_stream_per_host=True"

@@ -68,7 +68,7 @@ class Consumer(Protocol):
     def owns(self, parameters: Sequence[torch.nn.Parameter]) -> bool:
         """Whether all of these are its own: what others use is needed at once."""
 
-    def used(self, parameters: Sequence[torch.nn.Parameter]) -> float | None:
+    def use_time(self, parameters: Sequence[torch.nn.Parameter]) -> float | None:
         """How many seconds of computing there were before the mean was needed; nothing if that is not known."""
 
     def expect(self, bucket: Bucket) -> Further:
@@ -145,9 +145,9 @@ class Refining:
             self._keys = keys
         for bucket in buckets:
             if bucket.computed is not None:
-                self.deadlines.produced(bucket.index, bucket.computed)
+                self.deadlines.note_production(bucket.index, bucket.computed)
             ours = not bucket.foreign and self.updates.owns(bucket.parameters)
-            self.deadlines.consumed(bucket.index, self.updates.used(bucket.parameters) if ours else None)
+            self.deadlines.note_consumption(bucket.index, self.updates.use_time(bucket.parameters) if ours else None)
         return self.deadlines.row(len(buckets))
 
     def agree(self, rows: Sequence[Sequence[int]], buckets: Sequence[Bucket]) -> None:

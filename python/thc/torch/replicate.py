@@ -102,9 +102,9 @@ class Replicas:
         if device is not None and self._stream is None:
             self._stream = torch.cuda.Stream(device)
         # What FSDP does after its hook waits for this stream alone, on the device.
-        module.set_all_reduce_hook(functools.partial(self._reduced, shard), stream=self._stream)
+        module.set_all_reduce_hook(functools.partial(self._take_mean, shard), stream=self._stream)
 
-    def _reduced(self, shard: Shard, gradients: torch.Tensor) -> None:
+    def _take_mean(self, shard: Shard, gradients: torch.Tensor) -> None:
         """What FSDP calls with a module's gradients, summed over the shards: those of the parameters that have got some."""
         if gradients.numel() == 0:
             return
@@ -146,7 +146,7 @@ class Replicas:
             bucket.copy = self._copies[key].copy_(flat)
             if bucket.ready is not None:
                 bucket.ready.record(torch.cuda.current_stream(flat.device))
-        self._steps.clock.produced()
+        self._steps.clock.note_production()
         self._index = 0 if is_last else self._index + 1
         self._pipeline.put(Passage(self._steps, bucket))
         return _Travelling(parts, bucket, arrival)

@@ -41,19 +41,19 @@ class Part:
         """Copies its gradient to its place in a longer one."""
         grad = self.grad
         if grad is not None:
-            self._unpadded(flat, grad).copy_(grad)
+            self._remove_padding(flat, grad).copy_(grad)
 
     def write(self, flat: torch.Tensor) -> None:
         """Takes its gradient from there."""
         grad = self.grad
         if grad is not None:
-            grad.copy_(self._unpadded(flat, grad))
+            grad.copy_(self._remove_padding(flat, grad))
 
     def add(self, flat: torch.Tensor) -> None:
         """Adds what is there to its gradient."""
         grad = self.grad
         if grad is not None:
-            grad.add_(self._unpadded(flat, grad))
+            grad.add_(self._remove_padding(flat, grad))
 
     @property
     def is_taken_at_once(self) -> bool:
@@ -67,7 +67,7 @@ class Part:
         grad = self._parameter.sharded_param.grad
         return None if grad is None else grad._local_tensor.detach()
 
-    def _unpadded(self, flat: torch.Tensor, grad: torch.Tensor) -> torch.Tensor:
+    def _remove_padding(self, flat: torch.Tensor, grad: torch.Tensor) -> torch.Tensor:
         view = flat.view(self._parameter.padded_sharded_param_size)
         for dimension, size in enumerate(grad.shape):
             view = view.narrow(dimension, 0, size)

@@ -14,7 +14,7 @@ import torch
 import torch.distributed as dist
 
 from thc import _native, errors
-from thc.group import feedback_key
+from thc.arguments import feedback_key
 from thc.torch.collective import PIECE, CollectiveGroup
 
 __all__ = ["ReduceScatter", "sharded"]
@@ -27,7 +27,7 @@ class _Groups:
         self._options = options
         self._of: dict[tuple[int, ...], CollectiveGroup] = {}
 
-    def of(self, process_group: Any) -> CollectiveGroup:
+    def group_of(self, process_group: Any) -> CollectiveGroup:
         ranks = tuple(dist.get_process_group_ranks(process_group))
         if ranks not in self._of:
             self._of[ranks] = CollectiveGroup(process_group, **self._options)
@@ -46,7 +46,7 @@ class ReduceScatter:
     def __call__(self, output_tensor: torch.Tensor, input_tensor: torch.Tensor, group: Any, op: Any, async_op: bool = False) -> None:
         if op not in (dist.ReduceOp.SUM, dist.ReduceOp.AVG):
             raise errors.ConfigError(f"reduce-scatter by {op}: sums in lanes are means or sums")
-        adds = self._groups.of(group)
+        adds = self._groups.group_of(group)
         whole = input_tensor.detach().to("cpu", torch.float32).contiguous()
         if whole.data_ptr() == input_tensor.data_ptr():
             # FSDP may still need it.

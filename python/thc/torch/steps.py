@@ -13,18 +13,17 @@ import torch
 from thc import errors
 from thc.group import Group
 from thc.torch.adaptive import Adaptive
-from thc.torch.agreement import Agreement, Route, Wish
+from thc.torch.agreement import LOST, Agreement, Route, Wish
 from thc.torch.board import Board
-from thc.torch.bucket import Bucket
+from thc.torch.bucket import Bucket, is_finite
 from thc.torch.clock import Clock
 from thc.torch.compressor import Compressor
-from thc.torch.exchange import exchange_halves, joined, tells
+from thc.torch.last_call import LastCall
 from thc.torch.lookout import Lookout
 from thc.torch.options import Options
 from thc.torch.pace import Pace
 from thc.torch.passage import Passage
 from thc.torch.peers import Gathering, Peers
-from thc.torch.rails import RailGroup
 from thc.torch.refining import Refining
 from thc.torch.scales import Scales
 from thc.torch.scout import Scout
@@ -33,33 +32,8 @@ __all__ = ["Steps"]
 
 log = logging.getLogger("thc.torch")
 
-LOST = (
-    errors.SilentError,
-    errors.MissingError,
-    errors.LeftBehindError,
-    errors.ChangedError,
-    errors.NormLostError,
-    errors.ReformingError,
-    errors.GivenUpError,
-    errors.NetworkError,
-    errors.JoinError,
-    errors.ClosedError,
-)
-"""What means that the parameter server, or the way to it, is lost."""
-
-
 _sessions: weakref.WeakKeyDictionary[Group, int] = weakref.WeakKeyDictionary()
 """How often all ranks of a group have joined anew, by whichever of its hooks."""
-
-
-def _micros(seconds: float) -> int:
-    """As ranks tell it, in 32 bits."""
-    return min(round(seconds * 1e6), 0xFFFF_FFFF)
-
-
-def _is_finite(buffer: torch.Tensor) -> bool:
-    numbers = buffer.coalesce().values() if buffer.is_sparse else buffer
-    return bool(torch.isfinite(numbers.sum()))
 
 
 class Steps:
@@ -87,9 +61,7 @@ class Steps:
         self.clock = clock
         self.number = 0
         """Backward passes that are over."""
-        self._tells = tells(group)
-        self._alike = group.rail_ranks if isinstance(group, RailGroup) else range(group.workers)
-        """The ranks that average the same coordinates as this one."""
+        self._last_call = LastCall(group, peers.rank, clock, scales, refining)
         self.skipped = False
         """Whether the last step's gradients were not finite on some rank, as far as anybody has looked."""
         self.looks = options.nonfinite == "zero"
@@ -124,7 +96,7 @@ class Steps:
         uncompressed = self.number < self._options.warmup or not layout.kept or bool(layout.aside)
         return uncompressed and self._options.uncompressed == "process-group"
 
-    def _timed(self) -> bool:
+    def _is_timed(self) -> bool:
         """Whether this step's calls are timed, and so made one by one."""
         return self._adaptive is not None and self._adaptive.times(self.number)
 
@@ -139,7 +111,7 @@ class Steps:
             or agreement.lost
             or bucket.plain
             or self._needs_peers(bucket)
-            or self._timed()
+            or self._is_timed()
             # Each is given to training as soon as all ranks have it.
             or bucket.refines
             or self._compressor(bucket).must_be_alone(bucket)
@@ -167,7 +139,7 @@ class Steps:
         route = Route.PEERS if bucket.plain else self.agreement.route(bucket.index, self._needs_peers(bucket))
         if route is Route.COMPARE:
             # A rank that lacks the last answer of the step before waits for one of us to say that there was one.
-            route = self.agreement.compared(self._peers.any(self.agreement.lost, meanwhile=self.idle))
+            route = self.agreement.route_compared(self._peers.any(self.agreement.lost, meanwhile=self.idle))
             if route is Route.HOLD and self.error is None:
                 self.error = errors.SilentError("another rank has lost the parameter server")
         if route is Route.PEERS or (route is Route.THC and bucket.foreign):
@@ -183,7 +155,7 @@ class Steps:
             passage.fetched = passage.compressor.fetch(bucket)
             passage.began = time.perf_counter()
             # The sequencer itself works on a bucket that nothing comes after: that saves copies and waking other threads.
-            wait = (bucket.is_last or self._options.in_flight == 1 or self._timed()) and not passage.compressor.queues
+            wait = (bucket.is_last or self._options.in_flight == 1 or self._is_timed()) and not passage.compressor.queues
             passage.flight = passage.compressor.submit(bucket, passage.fetched, self.number, wait)
             passage.over = wait
         elif route is Route.HOLD and not bucket.foreign:
@@ -252,11 +224,11 @@ class Steps:
     def _note(self, passage: Passage) -> None:
         """When a bucket was on its way."""
         bucket, span = passage.bucket, (passage.began, passage.landed)
-        self.clock.travelled(*span)
+        self.clock.note_travel(*span)
         if self._adaptive is not None and not bucket.refines:
-            self._adaptive.travelled(bucket.layout, *span)
+            self._adaptive.note_travel(bucket.layout, *span)
         if self._refining is not None:
-            self._refining.deadlines.carried(4.0 * bucket.layout.length * self._refining.share(bucket), span)
+            self._refining.deadlines.note_carriage(4.0 * bucket.layout.length * self._refining.share(bucket), span)
             if bucket.refines and not passage.finite:
                 bucket.buffer.zero_()
 
@@ -267,8 +239,8 @@ class Steps:
         if not self._empty_call():
             self.agreement.lose()
             return self.agreement.kept
-        self._refining.deadlines.confirmed(time.perf_counter() - began)
-        return self.agreement.confirmed()
+        self._refining.deadlines.note_confirmation(time.perf_counter() - began)
+        return self.agreement.confirm()
 
     def fail(self, passage: Passage, error: BaseException) -> None:
         """DDP shall hear of anything that goes wrong here."""
@@ -290,7 +262,7 @@ class Steps:
     def is_skipped(self) -> bool:
         """The same, between steps, when all has been looked at."""
         unlooked, self._unlooked = self._unlooked, []
-        self.skipped = self.skipped or not all(map(_is_finite, unlooked))
+        self.skipped = self.skipped or not all(map(is_finite, unlooked))
         return self.skipped
 
     def _begin_step(self) -> None:
@@ -304,13 +276,13 @@ class Steps:
         agreement = self.agreement
         while agreement.wish is not Wish.NOTHING:
             if agreement.wish is Wish.END:
-                agreement.ended(self._end_call())
+                agreement.end_step(self._end_call())
             elif agreement.wish is Wish.GATHER:
                 rows = self._gather(agreement.row)
                 if rows is None:
-                    agreement.completed_elsewhere()
+                    agreement.complete_elsewhere()
                 else:
-                    agreement.gathered(rows)
+                    agreement.compare_rows(rows)
             else:
                 self._repeat()
 
@@ -327,7 +299,7 @@ class Steps:
     def _end_step(self, last: Bucket) -> None:
         refines, was_lost = last.refines, self.agreement.fallback_active
         if last.plain:
-            self.agreement.passed()
+            self.agreement.pass_step()
         else:
             self._conclude()
         if self._lookout is not None:
@@ -358,7 +330,7 @@ class Steps:
         if self._adaptive is not None:
             self._adaptive.end_step()
         self.number += 1
-        if (row := self.clock.over()) is not None:
+        if (row := self.clock.end_step()) is not None:
             self._group.training.step(row)
         if self._refining is not None:
             self._prepare(self._refining)
@@ -393,29 +365,14 @@ class Steps:
         return True
 
     def _end_call(self) -> bool:
-        """The call that ends a step, one packet each way, in which ranks tell how the step before was. Whether there was an answer."""
-        refining = self._refining
-        if not self._tells or (self._buckets and self._buckets[0].refines):
+        """The call that ends a step. Whether there was an answer."""
+        if not self._last_call.tells or (self._buckets and self._buckets[0].refines):
             return self._empty_call()
-        scales = self._scales()
-        mine = [_micros(self.clock.last.hidden), _micros(self.clock.last.waited), 0 if scales is None else scales.digest]
-        if refining is not None:
-            mine += refining.row(self._buckets)
-        # The step comes last, in 16 bits: for up to 51 ranks all of it fits into one packet.
-        halves = [half for number in mine for half in (number >> 16, number & 0xFFFF)] + [self.number & 0xFFFF]
         try:
-            told = exchange_halves(self._group, self._peers.rank, halves)
+            self._apart = self._last_call.make(self.number, self._buckets)
         except LOST as error:
             self.error = error
             return False
-        rows, numbers = [joined(row[:-1]) for row in told], [row[-1] for row in told]
-        self._apart = None if len(set(numbers)) == 1 else numbers
-        if any(rows[rank][2] != mine[2] for rank in self._alike):
-            raise errors.ScalesError()
-        if all(row[0] + row[1] > 0 for row in rows):
-            self._group.training.compared((row[0] / 1e6, row[1] / 1e6) for row in rows)
-        if refining is not None:
-            refining.agree([row[3:] for row in rows], self._buckets)
         return True
 
     def _through_peers(self, bucket: Bucket) -> None:
@@ -431,7 +388,7 @@ class Steps:
             torch.cuda.current_stream(bucket.buffer.device).synchronize()
         if bucket.plain and not self.looks:
             self._unlooked.append(bucket.buffer)
-        elif not _is_finite(bucket.buffer):
+        elif not is_finite(bucket.buffer):
             self._nonfinite = True
 
     def _repeat(self) -> None:
@@ -443,7 +400,7 @@ class Steps:
                 if not passage.bucket.refines:
                     self._through_peers(passage.bucket)
         step = self.number
-        self.agreement.repeated()
+        self.agreement.finish_repetition()
         self._scout.begin()
         if self._peers.rank == 0:
             log.warning(
@@ -503,7 +460,7 @@ class Steps:
         joined, works = self._join(), None
         while works is None:
             rows = self._gather(self.agreement.join_row(joined))
-            works = None if rows is None else self.agreement.rejoined(rows)
+            works = None if rows is None else self.agreement.finish_rejoining(rows)
         if works:
             self._session = _sessions[self._group] = max(_sessions.get(self._group, 0), self._session + 1)
             self._scout.end()

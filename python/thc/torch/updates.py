@@ -192,8 +192,8 @@ class Updates:
         """Whether all of these are the optimizer's."""
         return self._mine.issuperset(parameters)
 
-    def used(self, parameters: Sequence[torch.nn.Parameter]) -> float | None:
-        """When the last forward pass first used one of these, as :meth:`Clock.computed` counts; nothing if that is not known of all."""
+    def use_time(self, parameters: Sequence[torch.nn.Parameter]) -> float | None:
+        """When the last forward pass first used one of these, as :meth:`Clock.compute_time` counts; nothing if that is not known of all."""
         times = [self._used.get(p) for p in parameters]
         return None if None in times or not times else min(time for time in times if time is not None)
 
@@ -252,7 +252,7 @@ class Updates:
         now = None
         for p in own:
             if p not in self._used:
-                now = self._clock.computed() if now is None else now
+                now = self._clock.compute_time() if now is None else now
                 if now is not None:
                     self._used[p] = now
             refined = self._due.get(p)

@@ -138,7 +138,7 @@ class _Kept:
         self._tensors = [(each, each.detach().to("cpu", copy=True)) for each in (*module.parameters(), *module.buffers())]
         self._gradients = [(p, p.grad) for p in module.parameters()]
         if optimizer is not None:
-            self._state = {p: {key: _copied(value) for key, value in own.items()} for p, own in optimizer.state.items()}
+            self._state = {p: {key: _copy(value) for key, value in own.items()} for p, own in optimizer.state.items()}
             self._settings = [{key: value for key, value in group.items() if key != "params"} for group in optimizer.param_groups]
         self._random = random.getstate(), np.random.get_state(), torch.get_rng_state()
         self._cuda = torch.cuda.get_rng_state_all() if torch.cuda.is_available() and torch.cuda.is_initialized() else []
@@ -165,7 +165,7 @@ class _Kept:
             generator.set_state(state)
 
 
-def _copied(value: Any) -> Any:
+def _copy(value: Any) -> Any:
     return value.detach().clone() if isinstance(value, torch.Tensor) else value
 
 
@@ -177,13 +177,13 @@ def _generators(loader: Any) -> list[torch.Generator]:
     return list({id(each): each for each in found if isinstance(each, torch.Generator)}.values())
 
 
-def _moved(batch: Any, device: torch.device) -> Any:
+def _move(batch: Any, device: torch.device) -> Any:
     if isinstance(batch, torch.Tensor):
         return batch.to(device)
     if isinstance(batch, dict):
-        return {key: _moved(value, device) for key, value in batch.items()}
+        return {key: _move(value, device) for key, value in batch.items()}
     if isinstance(batch, (list, tuple)):
-        moved = [_moved(value, device) for value in batch]
+        moved = [_move(value, device) for value in batch]
         return type(batch)(*moved) if hasattr(batch, "_fields") else type(batch)(moved)
     return batch
 
@@ -322,7 +322,7 @@ def worth_it(
     coordinates = sum(p.numel() for p in parameters)
     kept = _Kept(model, optimizer, loader)
     try:
-        batches = [_moved(batch, device) for batch, _ in zip(loader, range(BATCHES))]
+        batches = [_move(batch, device) for batch, _ in zip(loader, range(BATCHES))]
         if not batches:
             raise errors.ConfigError("the loader has no batch")
         progress = _Progress(dist.get_rank(process_group) == 0, 6)
@@ -333,7 +333,7 @@ def worth_it(
 
         progress.begin("what the link carries")
         gigabits = _link(process_group, coordinates, device, gather)
-        rows = [_measured(name, line, make, ddp, trial, gather, progress) for name, line, make in _ways(options)]
+        rows = [_measure(name, line, make, ddp, trial, gather, progress) for name, line, make in _ways(options)]
     finally:
         kept.restore()
     progress.end()
@@ -376,7 +376,7 @@ def _ways(options: dict[str, Any]) -> Iterator[tuple[str, str, Callable[[Distrib
         yield "THC, no server", *_through_thc({"over": "process-group", **{key: value for key, value in options.items() if key in _ANY_WAY}})
 
 
-def _measured(
+def _measure(
     name: str, line: str, make: Callable[[DistributedDataParallel], None], ddp: Callable[[], DistributedDataParallel], trial: _Trial, gather: Gather,
     progress: _Progress,
 ) -> Measured:  # fmt: skip

@@ -91,10 +91,10 @@ def wrap(
     elif group is None:
         if on_rails == "auto":
             on_rails = "auto" if choice is None and _gpus_compress(ddp, options, embedded) else False
-        group = _joined(ddp, choice, on_rails, adapts, embedded, joining)
+        group = _join_group(ddp, choice, on_rails, adapts, embedded, joining)
     elif choice is not None or on_rails is True:
         raise ConfigError(f"{'rails' if choice is None else 'one_stream_per_host'}: this is an option of joining, and a group was given: leave it out")
-    made = hook(group, ddp, _given(ddp), **options)
+    made = hook(group, ddp, _process_group(ddp), **options)
     ddp.register_comm_hook(made.state, made.fn)
     _hooks[ddp] = made
     if digest is not None:
@@ -107,7 +107,7 @@ def _collective(
     ddp: DistributedDataParallel, group: Group | None, choice: bool | str | None, options: dict[str, Any], adapts: bool
 ) -> Group:
     """The group whose sums a model's process group adds up; of hosts with several ranks, that of their first ranks."""
-    process_group = _given(ddp)
+    process_group = _process_group(ddp)
 
     def join(_: int, hosts: Hosts, __: Any) -> Group:
         return collective(process_group, None, options, adapts, [each[0] for each in hosts.ranks])
@@ -120,7 +120,7 @@ def _collective(
     return collective(process_group, group, options, adapts)
 
 
-def _joined(
+def _join_group(
     ddp: DistributedDataParallel,
     choice: bool | str | None,
     on_rails: bool | str,
@@ -137,7 +137,7 @@ def _joined(
         joining = {"patience": time_out(ddp.process_group).total_seconds(), **joining}
     if configured and (found := of_environment.get(rank)) is not None and not found.closed:
         return found
-    shared = threads_of(_given(ddp))
+    shared = threads_of(_process_group(ddp))
     if "threads" not in told:
         joining = {**shared, **joining}
 
@@ -162,16 +162,16 @@ def _joined(
         port = {"port": embedded["port"] + place} if embedded.get("port") else {}
         return Group.local(host, hosts, store=store, **{**embedded, **port}, **joining)
 
-    hosts = hosts_of(_given(ddp)) if on_rails else None
-    if hosts is not None and (configured or hosts.pays()) and (on_rails is True or hosts.even):
-        made: Group = rails(_given(ddp), hosts, join_rail)
+    hosts = hosts_of(_process_group(ddp)) if on_rails else None
+    if hosts is not None and (configured or hosts.pays()) and (on_rails is True or hosts.is_even):
+        made: Group = rails(_process_group(ddp), hosts, join_rail)
         if configured:
             of_environment[rank] = made
         return made
     if choice is None:
         # A server that somebody else has configured has as many workers as there are ranks, unless we are told.
         choice = False if configured else "auto"
-    made = one_stream(choice, _given(ddp), rank, embedded.get("address"), join) or join_as(rank, ranks, Gather(_given(ddp)))
+    made = one_stream(choice, _process_group(ddp), rank, embedded.get("address"), join) or join_as(rank, ranks, Gather(_process_group(ddp)))
     if configured:
         of_environment[rank] = made
     return made
@@ -189,7 +189,7 @@ def _gpus_compress(ddp: DistributedDataParallel, options: dict[str, Any], embedd
     return "nccl" in str(dist.get_backend(ddp.process_group)) and all(p.device.type == "cuda" for p in ddp.parameters())
 
 
-def _given(ddp: DistributedDataParallel) -> Any:
+def _process_group(ddp: DistributedDataParallel) -> Any:
     """The process group of a DDP model, or nothing if it is the default one."""
     return None if ddp.process_group is dist.group.WORLD else ddp.process_group
 

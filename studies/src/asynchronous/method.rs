@@ -68,7 +68,7 @@ impl Method {
     }
 
     /// Whether it has momentum.
-    pub fn accelerated(self) -> bool {
+    pub fn is_accelerated(self) -> bool {
         matches!(self, Self::AccAsyfpg | Self::AccAsylpg | Self::AccAsylpgShort)
     }
 

@@ -73,7 +73,7 @@ fn say(answer: &Value) -> Result<()> {
     writeln!(out, "{answer}").and_then(|()| out.flush()).map_err(Error::Output)
 }
 
-fn failed(error: impl std::fmt::Display) -> Error {
+fn failure(error: impl std::fmt::Display) -> Error {
     Error::Measured(error.to_string())
 }
 
@@ -88,7 +88,8 @@ fn value(worker: u8, index: usize) -> f32 {
 fn pin(core: usize) -> Result<()> {
     let mut set = CpuSet::new();
     set.set(core);
-    sched_setaffinity(None, &set).map_err(|cause| failed(format!("cannot run on core {core} alone: {cause}")))
+    sched_setaffinity(None, &set)
+        .map_err(|cause| failure(format!("cannot run on core {core} alone: {cause}")))
 }
 
 /// Does what the lines on stdin say, until they end.
@@ -100,8 +101,8 @@ pub fn run() -> Result<()> {
     let server = match &part.server {
         None => None,
         Some(text) => {
-            let options = ServerOptions::parse(text).map_err(failed)?;
-            Some(Server::start(options.validate().map_err(failed)?).map_err(failed)?)
+            let options = ServerOptions::parse(text).map_err(failure)?;
+            Some(Server::start(options.validate().map_err(failure)?).map_err(failure)?)
         }
     };
     match part.worker {
@@ -129,7 +130,7 @@ fn work(part: &WorkerPart, lines: impl Iterator<Item = String>) -> Result<()> {
         ..GroupConfig::default()
     };
     config.threads = part.threads.map_or(config.threads, usize::from);
-    let group = Group::join(config).map_err(failed)?;
+    let group = Group::join(config).map_err(failure)?;
     let original: Vec<f32> = (0..part.coordinates).map(|index| value(part.rank, index)).collect();
     let mean = |index| {
         let sum: f64 = (0..part.workers).map(|worker| f64::from(value(worker, index))).sum();
@@ -157,15 +158,15 @@ fn work(part: &WorkerPart, lines: impl Iterator<Item = String>) -> Result<()> {
 
 /// Reduces `data` so many times in a row. What that took.
 fn reduce(group: &Group, calls: u32, data: &mut [f32], options: CallOptions) -> Result<Value> {
-    let before = group.stats().map_err(failed)?;
+    let before = group.stats().map_err(failure)?;
     let began = clock(ClockId::Monotonic);
     let mut ends = Vec::new();
     for _ in 0..calls {
-        group.allreduce_with(data, options).map_err(failed)?;
+        group.allreduce_with(data, options).map_err(failure)?;
         ends.push(clock(ClockId::Monotonic));
     }
     let ended = clock(ClockId::Monotonic);
-    let after = group.stats().map_err(failed)?;
+    let after = group.stats().map_err(failure)?;
     Ok(json!({
         "began": began,
         "ended": ended,

@@ -186,7 +186,7 @@ pub(super) fn mark(area: &Area<'_>, shape: Mark, at: (i32, i32), size: i32, colo
 }
 
 /// Title and subtitle at the top of an area; returns what is left.
-pub(super) fn titled<'a>(
+pub(super) fn draw_title<'a>(
     area: &Area<'a>,
     title: &str,
     subtitle: &str,
@@ -223,7 +223,7 @@ impl Chart {
     fn draw(&self, backend: SVGBackend<'_>) -> Drawn {
         let root = backend.into_drawing_area();
         root.fill(&WHITE)?;
-        let below = titled(&root, &self.title, &self.subtitle)?;
+        let below = draw_title(&root, &self.title, &self.subtitle)?;
         let (width, _) = below.dim_in_pixel();
         let (left, _) = below.split_horizontally(width - self.names);
         let mut chart = ChartBuilder::on(&left)

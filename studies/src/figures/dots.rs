@@ -7,7 +7,7 @@ use plotters::element::{PathElement, Text};
 use plotters::style::text_anchor::{HPos, Pos, VPos};
 use plotters::style::{BLACK, Color, RGBColor, TRANSPARENT, WHITE};
 
-use super::chart::{Axis, Drawn, Mark, font, mark, titled};
+use super::chart::{Axis, Drawn, Mark, draw_title, font, mark};
 use super::figure::short;
 use crate::error::{Error, Result};
 
@@ -70,7 +70,7 @@ impl DotPlot {
     fn draw(&self, backend: SVGBackend<'_>) -> Drawn {
         let root = backend.into_drawing_area();
         root.fill(&WHITE)?;
-        let below = titled(&root, &self.title, &self.subtitle)?;
+        let below = draw_title(&root, &self.title, &self.subtitle)?;
         // Names of kinds, in lines. Without font metrics: letters are about half as wide as high.
         let spot = |kind: &Kind| 36 + kind.name.chars().count() as i32 * 8;
         let (mut x, mut y) = (8, 8);

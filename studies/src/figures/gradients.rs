@@ -52,7 +52,7 @@ impl Saved {
         for (step, mut workers) in found {
             workers.sort_unstable();
             let read = |worker: &u8| {
-                let path = gradient_file::own(folder, step, *worker);
+                let path = gradient_file::worker_path(folder, step, *worker);
                 let gradient = gradient_file::read(&path)?;
                 let finite = gradient.iter().all(|v| v.is_finite());
                 if finite && gradient.iter().any(|v| *v != 0.0) {
@@ -144,9 +144,9 @@ mod tests {
         for step in [0, 12] {
             for worker in [1, 0, 10] {
                 let gradient = [f32::from(worker) + 0.5, step as f32];
-                gradient_file::write(&gradient_file::own(path, step, worker), &gradient).unwrap();
+                gradient_file::write(&gradient_file::worker_path(path, step, worker), &gradient).unwrap();
             }
-            gradient_file::write(&gradient_file::applied(path, step), &[9.0; 3]).unwrap();
+            gradient_file::write(&gradient_file::applied_path(path, step), &[9.0; 3]).unwrap();
         }
         std::fs::write(path.join("step-x-worker-0.npy"), "").unwrap();
         let saved = Saved::read(path).unwrap();
@@ -157,9 +157,9 @@ mod tests {
         assert_eq!(source.vectors(1, 2, Vectors::Independent), [[0.5, 12.0], [1.5, 12.0]]);
         assert_eq!(source.vectors(1, 2, Vectors::Copies), [[0.5, 12.0]]);
 
-        gradient_file::write(&gradient_file::own(path, 13, 0), &[1.0; 3]).unwrap();
+        gradient_file::write(&gradient_file::worker_path(path, 13, 0), &[1.0; 3]).unwrap();
         assert!(refused(path).contains("different lengths"));
-        gradient_file::write(&gradient_file::own(path, 13, 0), &[0.0, f32::NAN]).unwrap();
+        gradient_file::write(&gradient_file::worker_path(path, 13, 0), &[0.0, f32::NAN]).unwrap();
         assert!(refused(path).contains("zero everywhere or not finite"));
         assert!(matches!(Saved::read(&path.join("none")), Err(Error::File { .. })));
     }

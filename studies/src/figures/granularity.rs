@@ -8,7 +8,6 @@ use super::figure::{Figure, Picture, Table, short};
 use super::run::Plan;
 use crate::error::Result;
 use thc_demo::distribution::Distribution;
-use thc_demo::fraction::Fraction;
 use thc_demo::nmse::{Experiment, Findings, Vectors};
 
 const WORKERS: u8 = 10;
@@ -37,14 +36,13 @@ pub fn figure(plan: &Plan) -> Result<Figure> {
     let trials = plan.trials(20);
     // Theory is for long vectors: few coordinates are truncated of short ones.
     let dimension = (plan.dimension / 16).max(1 << 14);
-    let fraction = Fraction::new(FRACTION).expect("1/1024 is a fraction");
     let experiments: Vec<Experiment> = BUDGETS
         .iter()
         .flat_map(|(bits, ..)| granularities(*bits, plan.quick).into_iter().map(|g| (*bits, g)))
         .map(|(bits, granularity)| Experiment {
             bits,
             granularity,
-            fraction,
+            fraction: FRACTION,
             workers: WORKERS,
             dimension,
             distribution: Distribution::Lognormal,

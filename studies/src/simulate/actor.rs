@@ -93,7 +93,7 @@ impl Party {
     }
 
     /// Packets that were sent again.
-    pub fn repeated(&self) -> u64 {
+    pub fn repetitions(&self) -> u64 {
         self.engine.stats().retransmissions
     }
 

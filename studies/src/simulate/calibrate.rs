@@ -87,7 +87,7 @@ fn median(mut values: Vec<f64>) -> f64 {
     values.get(values.len() / 2).copied().unwrap_or(0.0)
 }
 
-fn failed(error: impl std::fmt::Display) -> Error {
+fn failure(error: impl std::fmt::Display) -> Error {
     Error::Measured(format!("cannot calibrate: {error}"))
 }
 
@@ -120,7 +120,7 @@ pub fn calibrate(args: &CalibrateArgs) -> Result<String> {
     ] {
         round(value);
     }
-    let settings = toml::to_string(&keys).map_err(failed)?;
+    let settings = toml::to_string(&keys).map_err(failure)?;
     Ok(format!(
         "# What computing and packets cost here: thc simulate calibrate, version {}\n{settings}",
         env!("CARGO_PKG_VERSION")
@@ -213,7 +213,7 @@ impl Sink for Count {
 
 /// Sockets, and what is done with what they bring.
 fn packets(keys: &mut Keys) -> Result<()> {
-    let open = || UdpIo::bind(UdpConfig::new(SocketAddr::from((Ipv4Addr::LOCALHOST, 0)))).map_err(failed);
+    let open = || UdpIo::bind(UdpConfig::new(SocketAddr::from((Ipv4Addr::LOCALHOST, 0)))).map_err(failure);
     let (mut one, mut other) = (open()?, open()?);
     let to = other.local();
     let mut exchange = |length: usize| -> Result<(f64, f64)> {
@@ -223,19 +223,19 @@ fn packets(keys: &mut Keys) -> Result<()> {
         for turn in 0..=20 * REPEAT {
             let began = cpu();
             for _ in 0..RUNS {
-                one.send_run(to, &run, length).map_err(failed)?;
+                one.send_run(to, &run, length).map_err(failure)?;
             }
             let between = cpu();
             let mut got = 0;
             // Whatever the kernel has dropped does not come.
-            while got < RUN * RUNS && other.wait(Duration::from_millis(20)).map_err(failed)? {
+            while got < RUN * RUNS && other.wait(Duration::from_millis(20)).map_err(failure)? {
                 other
                     .recv_burst(&mut |_, packet| {
                         let place = got % (RUN * RUNS) * length;
                         all[place..place + packet.len()].copy_from_slice(packet);
                         got += 1;
                     })
-                    .map_err(failed)?;
+                    .map_err(failure)?;
             }
             let ended = cpu();
             if turn > 0 && got == RUN * RUNS {
@@ -244,7 +244,7 @@ fn packets(keys: &mut Keys) -> Result<()> {
             }
         }
         if sent.is_empty() {
-            return Err(failed("packets do not come through the loopback interface"));
+            return Err(failure("packets do not come through the loopback interface"));
         }
         Ok((median(sent), median(received)))
     };
@@ -330,14 +330,14 @@ fn adding() -> Result<f64> {
         if sink.0 == round as usize * SLOTS as usize * usize::from(WORKERS) {
             Ok(())
         } else {
-            Err(failed("a packet was dropped"))
+            Err(failure("a packet was dropped"))
         }
     })
 }
 
 /// Half of a round trip between two threads that sleep meanwhile, beside what their packets cost, in microseconds.
 fn wake(packet_ns: f64) -> Result<f64> {
-    let open = || UdpIo::bind(UdpConfig::new(SocketAddr::from((Ipv4Addr::LOCALHOST, 0)))).map_err(failed);
+    let open = || UdpIo::bind(UdpConfig::new(SocketAddr::from((Ipv4Addr::LOCALHOST, 0)))).map_err(failure);
     let (mut one, mut other) = (open()?, open()?);
     let (here, there) = (one.local(), other.local());
     let echo = thread::spawn(move || {
@@ -354,10 +354,10 @@ fn wake(packet_ns: f64) -> Result<f64> {
     let mut trips = Vec::new();
     for _ in 0..TRIPS {
         let began = Instant::now();
-        one.send_run(there, &[1; 64], 64).map_err(failed)?;
+        one.send_run(there, &[1; 64], 64).map_err(failure)?;
         let mut got = 0;
-        while got == 0 && one.wait(Duration::from_millis(100)).map_err(failed)? {
-            got = one.recv_burst(&mut |_, _| {}).map_err(failed)?;
+        while got == 0 && one.wait(Duration::from_millis(100)).map_err(failure)? {
+            got = one.recv_burst(&mut |_, _| {}).map_err(failure)?;
         }
         if got > 0 {
             trips.push(began.elapsed().as_secs_f64() * 1e6);
@@ -369,8 +369,8 @@ fn wake(packet_ns: f64) -> Result<f64> {
 
 /// What a ring does: bytes through TCP, additions, and for int8 the way there and back.
 fn ring(keys: &mut Keys) -> Result<()> {
-    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).map_err(failed)?;
-    let to = listener.local_addr().map_err(failed)?;
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).map_err(failure)?;
+    let to = listener.local_addr().map_err(failure)?;
     let sender = thread::spawn(move || -> std::io::Result<Duration> {
         let mut stream = TcpStream::connect(to)?;
         let piece = vec![1; 1 << 20];
@@ -380,11 +380,11 @@ fn ring(keys: &mut Keys) -> Result<()> {
         }
         Ok(cpu() - began)
     });
-    let (mut stream, _) = listener.accept().map_err(failed)?;
+    let (mut stream, _) = listener.accept().map_err(failure)?;
     let (mut piece, began) = (vec![0; 1 << 20], cpu());
-    while stream.read(&mut piece).map_err(failed)? > 0 {}
+    while stream.read(&mut piece).map_err(failure)? > 0 {}
     let received = cpu() - began;
-    let sent = sender.join().map_err(|_| failed("the sender has panicked"))?.map_err(failed)?;
+    let sent = sender.join().map_err(|_| failure("the sender has panicked"))?.map_err(failure)?;
     keys.tcp_byte_ns = Some((sent + received).as_secs_f64() * 1e9 / (2 * STREAM) as f64);
     let x: Vec<f32> = (0..LENGTH).map(|i| (i % 1000) as f32).collect();
     let mut sum = vec![0.5_f32; LENGTH];

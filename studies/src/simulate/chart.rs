@@ -3,7 +3,9 @@
 use plotters::style::RGBColor;
 use serde_json::json;
 
-use super::settings::{Layout, Rate, Settings};
+use super::layout::Layout;
+use super::rate::Rate;
+use super::settings::Settings;
 use super::study::{Point, winners};
 use crate::error::Result;
 use crate::figures::chart::{Axis, Chart, Mark, Scale, Series};

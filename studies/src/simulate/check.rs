@@ -10,7 +10,9 @@ use serde::Serialize;
 
 use super::error::SimulateError;
 use super::job::Case;
-use super::settings::{JobValue, Keys, Layout, Rate, Settings, SwitchKind};
+use super::layout::{Layout, SwitchKind};
+use super::rate::Rate;
+use super::settings::{JobValue, Keys, Settings};
 use super::study::point;
 use crate::bench::{AllreduceArgs, Measured, Place, measure};
 use crate::error::{Error, Result};

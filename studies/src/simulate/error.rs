@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use super::settings::Layout;
+use super::layout::Layout;
 
 /// What went wrong.
 #[derive(Debug, thiserror::Error)]

@@ -18,9 +18,11 @@ use thc_worker::{Engine, EngineConfig};
 use super::actor::{PacketCosts, Party, SimAggregator};
 use super::cores::Cores;
 use super::error::SimulateError;
+use super::layout::{Layout, SwitchKind};
 use super::port::Port;
+use super::rate::Rate;
 use super::ring::Ring;
-use super::settings::{Layout, Rate, Settings, SwitchKind, nanos};
+use super::settings::{Settings, nanos};
 use super::world::World;
 
 /// Lanes of 8 bits hold the sums of so many workers, by the default table.
@@ -108,7 +110,7 @@ fn pauses(settings: &Settings, workers: u16) -> Vec<Vec<Duration>> {
 }
 
 /// What a server's file would say: `own` are its own keys, `members` the job's that say who is in it.
-fn configured(settings: &Settings, case: &Case, own: &str, members: &str) -> Result<JobSetup, SimulateError> {
+fn job_setup(settings: &Settings, case: &Case, own: &str, members: &str) -> Result<JobSetup, SimulateError> {
     let refuse = |reason: String| SimulateError::Job { workers: case.workers, reason };
     let mut text = format!("shards = 1\n{own}[[job]]\njob = 1\ncookie = {CONFIGURED}\n{members}");
     if case.workers > NARROW && !settings.job.contains_key("lane") {
@@ -164,7 +166,7 @@ fn plan(settings: &Settings, case: &Case, world: &World) -> Result<Plan, Simulat
     let all: Vec<Peer> = (0..n).map(worker_at).collect();
     let workers = format!("workers = {n}\n");
     let one = |at, own: &str, is_p4, host| -> Result<Aggregating, SimulateError> {
-        let setup = configured(settings, case, own, &workers)?;
+        let setup = job_setup(settings, case, own, &workers)?;
         Ok(Aggregating { at, up: None, setup, members: all.clone(), is_p4, host })
     };
     match case.layout {
@@ -214,7 +216,7 @@ fn racks(settings: &Settings, case: &Case, world: &World) -> Result<Plan, Simula
         aggregators.push(Aggregating {
             at,
             up: Some((SocketAddr::from((address(up(number)), SERVER_PORT)), root)),
-            setup: configured(settings, case, &own, &members)?,
+            setup: job_setup(settings, case, &own, &members)?,
             members: (first..first + groups[usize::from(number)]).map(worker_at).collect(),
             is_p4: settings.switch == SwitchKind::P4,
             host: down(number),
@@ -224,7 +226,7 @@ fn racks(settings: &Settings, case: &Case, world: &World) -> Result<Plan, Simula
     aggregators.push(Aggregating {
         at: root,
         up: None,
-        setup: configured(settings, case, &format!("listen = \"{root}\"\n"), &members)?,
+        setup: job_setup(settings, case, &format!("listen = \"{root}\"\n"), &members)?,
         members: (0..count).map(|number| SocketAddr::from((address(up(number)), SERVER_PORT))).collect(),
         is_p4: settings.root == SwitchKind::P4,
         host: root_host,
@@ -233,7 +235,7 @@ fn racks(settings: &Settings, case: &Case, world: &World) -> Result<Plan, Simula
 }
 
 /// A worker that has been let in everywhere, as P22 to P24 would.
-fn welcomed(welcome: &Welcome, setup: &JobSetup, worker: u16, workers: u16) -> Option<Joiners> {
+fn welcome_joiner(welcome: &Welcome, setup: &JobSetup, worker: u16, workers: u16) -> Option<Joiners> {
     let (nonce, number) = (u64::from(worker) + 1, WorkerId(worker as u8));
     let joiner = Joiner::new(setup.config.job, number, Cookie(CONFIGURED), nonce, 0, Duration::ZERO);
     let mut joiners = Joiners::new(joiner);
@@ -377,7 +379,7 @@ fn group(
         let port = Port::new(net.endpoint(worker_at(rank)), nanos(costs.send_ns), nanos(costs.receive_ns));
         let unwelcome =
             || SimulateError::Job { workers: case.workers, reason: "its WELCOME is none".to_owned() };
-        let joiners = welcomed(&welcome, setup, number, size).ok_or_else(unwelcome)?;
+        let joiners = welcome_joiner(&welcome, setup, number, size).ok_or_else(unwelcome)?;
         let config = EngineConfig {
             ps: aggregator.at,
             job: setup.config.job,
@@ -421,7 +423,7 @@ fn report(settings: &Settings, case: &Case, world: &World) -> Result<Took, Simul
         rounds: rounds.collect(),
         packets: world.packets(),
         lost: world.lost(),
-        repeated: parties.iter().map(|party| party.repeated()).sum(),
+        repeated: parties.iter().map(|party| party.repetitions()).sum(),
         timeouts: parties.iter().map(|party| party.timeouts()).sum(),
         dropped: world.dropped(),
         events: world.events(),

@@ -13,7 +13,8 @@ use serde::Serialize;
 use serde_json::json;
 
 use super::arguments::Source;
-use super::settings::{Costs, Keys, Rate};
+use super::rate::Rate;
+use super::settings::{Costs, Keys};
 use crate::error::{Error, Result};
 use crate::figures::chart::{Axis, Chart, Mark, Series};
 
@@ -107,13 +108,13 @@ struct Limits {
 }
 
 impl Limits {
-    fn named(&self) -> [(&'static str, f64); 4] {
+    fn bounds_by_name(&self) -> [(&'static str, f64); 4] {
         [("codec", self.codec), ("packets", self.packets), ("memory", self.memory), ("PCIe", self.pcie)]
     }
 
     /// The first that is full, behind a link of this rate or without bound.
     fn first(&self, rate: f64) -> (&'static str, f64) {
-        self.named()
+        self.bounds_by_name()
             .into_iter()
             .fold(("link", rate), |first, next| if next.1 < first.1 { next } else { first })
     }
@@ -196,8 +197,9 @@ impl LimitsArgs {
         for (by, mark, of) in [(Codec::Host, Mark::Circle, "host"), (Codec::Gpu, Mark::Hollow, "GPU")] {
             for (place, color) in colours.into_iter().enumerate() {
                 let own = all.iter().filter(|limits| limits.by == by);
-                let points: Vec<(f64, f64)> =
-                    own.map(|limits| (f64::from(limits.cores), limits.named()[place].1 / 1e9)).collect();
+                let points: Vec<(f64, f64)> = own
+                    .map(|limits| (f64::from(limits.cores), limits.bounds_by_name()[place].1 / 1e9))
+                    .collect();
                 let what = ["codec", "packets", "memory", "PCIe"][place];
                 // Packets are the same whoever computes.
                 let name = match (what, by) {
@@ -241,7 +243,7 @@ fn table(all: &[Limits], rates: &[Rate]) -> String {
     for limits in all {
         let by = if limits.by == Codec::Host { "host" } else { "GPU" };
         let mut row = vec![by.to_owned(), limits.cores.to_string()];
-        row.extend(limits.named().map(|(_, rate)| format!("{:.0}", rate / 1e9)));
+        row.extend(limits.bounds_by_name().map(|(_, rate)| format!("{:.0}", rate / 1e9)));
         row.extend(rates.iter().map(|rate| {
             let (name, busy) = limits.first(rate.0 as f64);
             if name == "link" {

@@ -8,7 +8,9 @@ use serde_json::json;
 use super::arguments::Source;
 use super::error::SimulateError;
 use super::job::{Case, Took, simulate};
-use super::settings::{Keys, Layout, Rate, Settings};
+use super::layout::Layout;
+use super::rate::Rate;
+use super::settings::{Keys, Settings};
 use crate::error::{Error, Result};
 use crate::figures::progress::Progress;
 
@@ -67,7 +69,7 @@ impl LossArgs {
         let each: Vec<Settings> = self
             .losses
             .iter()
-            .map(|&loss| Settings { loss, ..settings.clone() }.checked())
+            .map(|&loss| Settings { loss, ..settings.clone() }.validate())
             .collect::<std::result::Result<_, SimulateError>>()?;
         let mut cases = Vec::new();
         for case in super::study::cases(&settings).into_iter().filter(|case| !case.layout.is_ring()) {

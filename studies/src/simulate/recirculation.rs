@@ -7,7 +7,9 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use super::arguments::Source;
-use super::settings::{Keys, Layout, Rate};
+use super::layout::Layout;
+use super::rate::Rate;
+use super::settings::Keys;
 use crate::error::{Error, Result};
 
 /// Bytes of indices of DATA of 1024 coordinates in 4 bits, and of their lanes in words of 4 bytes.

@@ -4,7 +4,9 @@ use serde::Serialize;
 
 use super::error::SimulateError;
 use super::job::{Case, Took, simulate};
-use super::settings::{Layout, Rate, Settings};
+use super::layout::Layout;
+use super::rate::Rate;
+use super::settings::Settings;
 use crate::error::{Error, Result};
 use crate::figures::progress::Progress;
 

@@ -246,7 +246,7 @@ fn pair_is_killed(site: &mut Site) {
             jobs.insert(name.clone());
         }
         pair[other].until("the other one", connected);
-        let names = pair[other].jobs().into_iter().map(|job| JobSection::shown(&job).name().to_owned());
+        let names = pair[other].jobs().into_iter().map(|job| JobSection::from_job(&job).name().to_owned());
         let there: BTreeSet<String> = names.collect();
         assert!(jobs.is_subset(&there), "{jobs:?} were made, there are {there:?}");
         assert!(there.iter().all(|job| jobs.contains(job) || *job == name), "{there:?}");
@@ -447,7 +447,7 @@ fn slots_are_dealt_to_servers_and_no_bit_changes() {
     let job = site.create(&dealt).unwrap();
     let named: Vec<_> = job.places.iter().map(|place| place.target.as_str()).collect();
     assert_eq!(named, ["s2", "s1", "s3"]);
-    let shown = JobSection::shown(&job);
+    let shown = JobSection::from_job(&job);
     assert_eq!((shown.servers, shown.targets.len()), (dealt.servers.clone(), 0));
     // By name, at the first of the servers; all three add up.
     let run = |site: &Site, repeat: &str| -> Vec<WorkerProcess> {

@@ -108,7 +108,7 @@ impl Site {
             Kind::Ps => None,
             Kind::Bmv2 => {
                 bmv2("simple_switch_grpc")?;
-                let network = Network::cabled(2)?;
+                let network = Network::with_cables(2)?;
                 for host in network.hosts() {
                     host.assign()?;
                 }

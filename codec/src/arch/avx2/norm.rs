@@ -2,14 +2,18 @@
 
 use std::arch::x86_64::*;
 
+use crate::arch::norms;
 use crate::scalar::norm::{self as scalar, LANES};
 
 /// The partial sums as vectors.
 type Sums = [__m256d; 8];
 
+/// 32 floats.
+type Chunk = [__m128; 8];
+
 #[target_feature(enable = "avx2,fma")]
 #[inline]
-fn add_squares(sums: &mut Sums, v: [__m128; 8]) {
+fn add_squares(sums: &mut Sums, v: Chunk) {
     for (sum, v) in sums.iter_mut().zip(v) {
         let v = _mm256_cvtps_pd(v);
         // The square is exact in double precision, so fusing it changes nothing.
@@ -19,13 +23,28 @@ fn add_squares(sums: &mut Sums, v: [__m128; 8]) {
 
 #[target_feature(enable = "avx2,fma")]
 #[inline]
-fn load(x: &[f32]) -> [__m128; 8] {
+fn load(x: &[f32]) -> Chunk {
     let mut v = [_mm_setzero_ps(); 8];
     for (v, x) in v.iter_mut().zip(x.chunks_exact(4)) {
         // SAFETY: the chunk has four floats.
         *v = unsafe { _mm_loadu_ps(x.as_ptr()) };
     }
     v
+}
+
+#[target_feature(enable = "avx2,fma")]
+#[inline]
+fn add(mut v: Chunk, e: Chunk) -> Chunk {
+    for (v, e) in v.iter_mut().zip(e) {
+        *v = _mm_add_ps(*v, e);
+    }
+    v
+}
+
+#[target_feature(enable = "avx2,fma")]
+#[inline]
+fn zero() -> Sums {
+    [_mm256_setzero_pd(); 8]
 }
 
 #[target_feature(enable = "avx2,fma")]
@@ -37,36 +56,6 @@ fn store(sums: Sums) -> [f64; LANES] {
         unsafe { _mm256_storeu_pd(lanes.as_mut_ptr(), sum) };
     }
     lanes
-}
-
-#[target_feature(enable = "avx2,fma")]
-pub(crate) fn squares(x: &[f32]) -> f64 {
-    let mut sums = [_mm256_setzero_pd(); 8];
-    let chunks = x.chunks_exact(LANES);
-    let tail = chunks.remainder();
-    for x in chunks {
-        add_squares(&mut sums, load(x));
-    }
-    let mut lanes = store(sums);
-    scalar::add_squares(&mut lanes, tail);
-    scalar::reduce(lanes)
-}
-
-#[target_feature(enable = "avx2,fma")]
-pub(crate) fn squares_sum(x: &[f32], e: &[f32]) -> f64 {
-    let mut sums = [_mm256_setzero_pd(); 8];
-    let (xs, es) = (x.chunks_exact(LANES), e.chunks_exact(LANES));
-    let (x_tail, e_tail) = (xs.remainder(), es.remainder());
-    for (x, e) in xs.zip(es) {
-        let (mut v, e) = (load(x), load(e));
-        for (v, e) in v.iter_mut().zip(e) {
-            *v = _mm_add_ps(*v, e);
-        }
-        add_squares(&mut sums, v);
-    }
-    let mut lanes = store(sums);
-    scalar::add_squares_sum(&mut lanes, x_tail, e_tail);
-    scalar::reduce(lanes)
 }
 
 #[target_feature(enable = "avx2,fma")]
@@ -87,3 +76,5 @@ pub(crate) fn max_abs_bits(x: &[f32]) -> u32 {
     unsafe { _mm256_storeu_si256(lanes.as_mut_ptr().cast(), _mm256_max_epu32(max[0], max[1])) };
     lanes.into_iter().fold(scalar::max_abs_bits(tail), u32::max)
 }
+
+norms::kernels!("avx2,fma");

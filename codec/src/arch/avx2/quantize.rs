@@ -3,12 +3,19 @@
 use std::arch::x86_64::*;
 
 use crate::arch::groups::{COMPLETE, GROUP, LARGE, SMALL, split, word};
+use crate::arch::quantizers;
 use crate::grid::{Bounds, DRAW, Grid, ONE};
 use crate::rounding::{MUL, Rounding};
 use crate::scalar::quantize as scalar;
 
 /// Coordinates per vector.
 const LANES: usize = 8;
+
+/// Sums per step of the inverse.
+const STEP: usize = LANES;
+
+const SMALL_BELOW: u8 = 64;
+const HAS_ALL: bool = true;
 
 /// 16 floats, one for each index: entries 0 to 7 and 8 to 15.
 type Entries = [__m256; 2];
@@ -206,29 +213,6 @@ fn step<const KIND: u8>(c: &Constants, x: &mut [f32], at: &mut __m256i) -> [__m2
     ]
 }
 
-#[target_feature(enable = "avx2,fma")]
-pub(crate) fn indices(
-    grid: &Grid,
-    span: &Bounds,
-    x: &mut [f32],
-    rounding: Rounding,
-    first: u64,
-    out: &mut [u8],
-) {
-    if !grid.narrow() && !grid.complete() {
-        return scalar::indices(grid, span, x, rounding, first, out);
-    }
-    let [(x0, out0, first), (x1, out1, at), (x2, out2, rest)] = split(x, out, 1, first, GROUP);
-    scalar::indices(grid, span, x0, rounding, first, out0);
-    let (c, at) = (constants(grid, span, rounding), counter(at, rounding));
-    match grid.granularity {
-        _ if grid.complete() => indices_of::<COMPLETE>(&c, x1, at, out1),
-        ..64 => indices_of::<SMALL>(&c, x1, at, out1),
-        64.. => indices_of::<LARGE>(&c, x1, at, out1),
-    }
-    scalar::indices(grid, span, x2, rounding, rest, out2);
-}
-
 /// `indices` of whole groups.
 #[target_feature(enable = "avx2,fma")]
 #[inline]
@@ -242,28 +226,6 @@ fn indices_of<const KIND: u8>(c: &Constants, x: &mut [f32], mut at: __m256i, out
             unsafe { _mm256_storeu_si256(out.as_mut_ptr().cast(), index) };
         }
     }
-}
-
-#[target_feature(enable = "avx2,fma")]
-pub(crate) fn packed4(
-    grid: &Grid,
-    span: &Bounds,
-    x: &mut [f32],
-    rounding: Rounding,
-    first: u64,
-    out: &mut [u8],
-) {
-    if !grid.narrow() {
-        return scalar::packed4(grid, span, x, rounding, first, out);
-    }
-    let [(x0, out0, first), (x1, out1, at), (x2, out2, rest)] = split(x, out, 2, first, GROUP);
-    scalar::packed4(grid, span, x0, rounding, first, out0);
-    let (c, at) = (constants(grid, span, rounding), counter(at, rounding));
-    match grid.granularity {
-        ..64 => packed4_of::<SMALL>(&c, x1, at, out1),
-        64.. => packed4_of::<LARGE>(&c, x1, at, out1),
-    }
-    scalar::packed4(grid, span, x2, rounding, rest, out2);
 }
 
 /// `packed4` of whole groups.
@@ -284,35 +246,35 @@ fn packed4_of<const KIND: u8>(c: &Constants, x: &mut [f32], mut at: __m256i, out
 }
 
 #[target_feature(enable = "avx2,fma")]
-pub(crate) fn dequantize8(sums: &[u8], step: f32, lo: f32, out: &mut [f32]) {
-    let (step_v, lo_v) = (_mm256_set1_ps(step), _mm256_set1_ps(lo));
-    let (mut outs, ins) = (out.chunks_exact_mut(LANES), sums.chunks_exact(LANES));
-    let tail = ins.remainder();
-    for (out, sums) in outs.by_ref().zip(ins) {
-        // SAFETY: the chunks have eight floats and eight bytes.
-        unsafe {
-            let sums = _mm256_cvtepu8_epi32(_mm_loadl_epi64(sums.as_ptr().cast()));
-            let v = _mm256_add_ps(_mm256_mul_ps(_mm256_cvtepi32_ps(sums), step_v), lo_v);
-            _mm256_storeu_ps(out.as_mut_ptr(), v);
-        }
-    }
-    scalar::dequantize8(tail, step, lo, outs.into_remainder());
+#[inline]
+fn splat(v: f32) -> __m256 {
+    _mm256_set1_ps(v)
 }
 
 #[target_feature(enable = "avx2,fma")]
-pub(crate) fn dequantize16(sums: &[u8], step: f32, lo: f32, out: &mut [f32]) {
-    let (step_v, lo_v) = (_mm256_set1_ps(step), _mm256_set1_ps(lo));
-    let swap = _mm_set_epi64x(0x0E0F_0C0D_0A0B_0809, 0x0607_0405_0203_0001);
-    let (mut outs, ins) = (out.chunks_exact_mut(LANES), sums.chunks_exact(2 * LANES));
-    let tail = ins.remainder();
-    for (out, sums) in outs.by_ref().zip(ins) {
-        // SAFETY: the chunks have eight floats and 16 bytes.
-        unsafe {
-            let sums = _mm_shuffle_epi8(_mm_loadu_si128(sums.as_ptr().cast()), swap);
-            let sums = _mm256_cvtepi32_ps(_mm256_cvtepu16_epi32(sums));
-            let v = _mm256_add_ps(_mm256_mul_ps(sums, step_v), lo_v);
-            _mm256_storeu_ps(out.as_mut_ptr(), v);
-        }
-    }
-    scalar::dequantize16(tail, step, lo, outs.into_remainder());
+#[inline]
+fn sums8(sums: &[u8]) -> __m256i {
+    assert!(sums.len() == STEP);
+    // SAFETY: sums has eight bytes.
+    unsafe { _mm256_cvtepu8_epi32(_mm_loadl_epi64(sums.as_ptr().cast())) }
 }
+
+#[target_feature(enable = "avx2,fma")]
+#[inline]
+fn sums16(sums: &[u8]) -> __m256i {
+    assert!(sums.len() == 2 * STEP);
+    let swap = _mm_set_epi64x(0x0E0F_0C0D_0A0B_0809, 0x0607_0405_0203_0001);
+    // SAFETY: sums has 16 bytes.
+    unsafe { _mm256_cvtepu16_epi32(_mm_shuffle_epi8(_mm_loadu_si128(sums.as_ptr().cast()), swap)) }
+}
+
+#[target_feature(enable = "avx2,fma")]
+#[inline]
+fn estimate(sums: __m256i, step: __m256, lo: __m256, out: &mut [f32]) {
+    assert!(out.len() == STEP);
+    let v = _mm256_add_ps(_mm256_mul_ps(_mm256_cvtepi32_ps(sums), step), lo);
+    // SAFETY: out has eight floats.
+    unsafe { _mm256_storeu_ps(out.as_mut_ptr(), v) }
+}
+
+quantizers::kernels!("avx2,fma");

@@ -2,7 +2,8 @@
 
 use std::arch::x86_64::*;
 
-use crate::arch::hadamard::{self, Vector};
+use crate::arch::hadamard::Vector;
+use crate::arch::transforms;
 
 /// Vectors in a leaf: half of the registers.
 pub(in crate::arch) const LEAF: usize = 8;
@@ -98,4 +99,4 @@ impl Vector for Floats {
     }
 }
 
-hadamard::kernels!(Floats, LEAF, false, "avx2,fma");
+transforms::kernels!(false, "avx2,fma");

@@ -2,7 +2,13 @@
 
 use std::arch::x86_64::*;
 
-use crate::scalar::aggregate as scalar;
+use crate::arch::aggregates;
+
+/// Bytes of a vector.
+const VECTOR: usize = 64;
+/// Bytes of indices whose values fill a vector.
+const PACKED: usize = VECTOR / 2;
+const PACKED_WIDE: usize = VECTOR / 4;
 
 /// The table repeated for each 128-bit part.
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
@@ -15,8 +21,8 @@ pub(in crate::arch) fn broadcast(table: &[u8; 16]) -> __m512i {
 /// Table values of 32 packed bytes: 64 lanes of 8 bits.
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
 #[inline]
-fn values(table: __m512i, packed: &[u8]) -> __m512i {
-    assert!(packed.len() == 32);
+fn values(table: __m512i, packed: &[u8]) -> [__m512i; 1] {
+    assert!(packed.len() == PACKED);
     // SAFETY: packed has 32 bytes.
     let w = unsafe { _mm256_loadu_si256(packed.as_ptr().cast()) };
     let w = _mm512_cvtepu8_epi16(w);
@@ -26,14 +32,14 @@ fn values(table: __m512i, packed: &[u8]) -> __m512i {
         _mm512_srli_epi16::<4>(w),
         _mm512_slli_epi16::<8>(w),
     );
-    _mm512_shuffle_epi8(table, nibbles)
+    [_mm512_shuffle_epi8(table, nibbles)]
 }
 
 /// Table values of 16 packed bytes: 32 big-endian lanes of 16 bits, as host-order numbers.
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
 #[inline]
-fn values_wide(table: __m512i, packed: &[u8]) -> __m512i {
-    assert!(packed.len() == 16);
+fn values_wide(table: __m512i, packed: &[u8]) -> [__m512i; 1] {
+    assert!(packed.len() == PACKED_WIDE);
     // SAFETY: packed has 16 bytes.
     let w = unsafe { _mm_loadu_si128(packed.as_ptr().cast()) };
     let w = _mm512_cvtepu8_epi32(w);
@@ -44,7 +50,7 @@ fn values_wide(table: __m512i, packed: &[u8]) -> __m512i {
         _mm512_slli_epi32::<16>(w),
     );
     let nibbles = _mm512_or_si512(nibbles, _mm512_set1_epi16(i16::MIN));
-    _mm512_shuffle_epi8(table, nibbles)
+    [_mm512_shuffle_epi8(table, nibbles)]
 }
 
 /// Shuffle that reverses the bytes of each element of `WIDTH` bytes.
@@ -61,7 +67,7 @@ fn reverse<const WIDTH: u8>() -> __m512i {
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
 #[inline]
 pub(in crate::arch) fn load(lanes: &[u8]) -> __m512i {
-    assert!(lanes.len() == 64);
+    assert!(lanes.len() == VECTOR);
     // SAFETY: lanes has 64 bytes.
     unsafe { _mm512_loadu_si512(lanes.as_ptr().cast()) }
 }
@@ -69,56 +75,9 @@ pub(in crate::arch) fn load(lanes: &[u8]) -> __m512i {
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
 #[inline]
 pub(in crate::arch) fn store(lanes: &mut [u8], v: __m512i) {
-    assert!(lanes.len() == 64);
+    assert!(lanes.len() == VECTOR);
     // SAFETY: lanes has 64 bytes.
     unsafe { _mm512_storeu_si512(lanes.as_mut_ptr().cast(), v) }
-}
-
-#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
-pub(crate) fn lookup_set4(lanes: &mut [u8], table: &[u8; 16], packed: &[u8]) {
-    let t = broadcast(table);
-    let (mut outs, ins) = (lanes.chunks_exact_mut(64), packed.chunks_exact(32));
-    let tail = ins.remainder();
-    for (out, packed) in outs.by_ref().zip(ins) {
-        store(out, values(t, packed));
-    }
-    scalar::lookup_set4(outs.into_remainder(), table, tail);
-}
-
-#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
-pub(crate) fn lookup_add4(lanes: &mut [u8], table: &[u8; 16], packed: &[u8]) {
-    let t = broadcast(table);
-    let (mut outs, ins) = (lanes.chunks_exact_mut(64), packed.chunks_exact(32));
-    let tail = ins.remainder();
-    for (out, packed) in outs.by_ref().zip(ins) {
-        let sum = _mm512_add_epi8(load(out), values(t, packed));
-        store(out, sum);
-    }
-    scalar::lookup_add4(outs.into_remainder(), table, tail);
-}
-
-#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
-pub(crate) fn lookup_set4_wide(lanes: &mut [u8], table: &[u8; 16], packed: &[u8]) {
-    let t = broadcast(table);
-    let (mut outs, ins) = (lanes.chunks_exact_mut(64), packed.chunks_exact(16));
-    let tail = ins.remainder();
-    for (out, packed) in outs.by_ref().zip(ins) {
-        // A value of one byte in big endian sits in the upper byte of the host's word.
-        store(out, _mm512_slli_epi16::<8>(values_wide(t, packed)));
-    }
-    scalar::lookup_set4_wide(outs.into_remainder(), table, tail);
-}
-
-#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
-pub(crate) fn lookup_add4_wide(lanes: &mut [u8], table: &[u8; 16], packed: &[u8]) {
-    let (t, swap) = (broadcast(table), reverse::<2>());
-    let (mut outs, ins) = (lanes.chunks_exact_mut(64), packed.chunks_exact(16));
-    let tail = ins.remainder();
-    for (out, packed) in outs.by_ref().zip(ins) {
-        let sum = _mm512_add_epi16(_mm512_shuffle_epi8(load(out), swap), values_wide(t, packed));
-        store(out, _mm512_shuffle_epi8(sum, swap));
-    }
-    scalar::lookup_add4_wide(outs.into_remainder(), table, tail);
 }
 
 /// Table values of 64 packed bytes as lanes of 4 bits; `t` has those of the upper lanes, then those of the lower ones.
@@ -131,60 +90,31 @@ fn values_half(t: [__m512i; 2], packed: &[u8]) -> __m512i {
 }
 
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
-pub(crate) fn lookup_set4_half(lanes: &mut [u8], table: &[u8; 16], packed: &[u8]) {
-    let t = [broadcast(&table.map(|v| v << 4)), broadcast(table)];
-    let (mut outs, ins) = (lanes.chunks_exact_mut(64), packed.chunks_exact(64));
-    let tail = ins.remainder();
-    for (out, packed) in outs.by_ref().zip(ins) {
-        store(out, values_half(t, packed));
-    }
-    scalar::lookup_set4_half(outs.into_remainder(), table, tail);
+#[inline]
+fn to_wire16(v: __m512i) -> __m512i {
+    // A value of one byte in big endian sits in the upper byte of the host's word.
+    _mm512_slli_epi16::<8>(v)
 }
 
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
-pub(crate) fn lookup_add4_half(lanes: &mut [u8], table: &[u8; 16], packed: &[u8]) {
-    let t = [broadcast(&table.map(|v| v << 4)), broadcast(table)];
-    let (mut outs, ins) = (lanes.chunks_exact_mut(64), packed.chunks_exact(64));
-    let tail = ins.remainder();
-    for (out, packed) in outs.by_ref().zip(ins) {
-        let sum = _mm512_add_epi8(load(out), values_half(t, packed));
-        store(out, sum);
-    }
-    scalar::lookup_add4_half(outs.into_remainder(), table, tail);
+#[inline]
+fn add8(lanes: __m512i, v: __m512i) -> __m512i {
+    _mm512_add_epi8(lanes, v)
 }
 
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
-pub(crate) fn set8_wide(lanes: &mut [u8], values: &[u8]) {
-    scalar::set8_wide(lanes, values);
+#[inline]
+fn add16(lanes: __m512i, v: __m512i) -> __m512i {
+    let swap = reverse::<2>();
+    _mm512_shuffle_epi8(_mm512_add_epi16(_mm512_shuffle_epi8(lanes, swap), v), swap)
 }
 
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
-pub(crate) fn add8_wide(lanes: &mut [u8], values: &[u8]) {
-    scalar::add8_wide(lanes, values);
-}
-
-#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
-pub(crate) fn raw_add(lanes: &mut [u8], payload: &[u8]) {
+#[inline]
+fn add32(lanes: __m512i, words: __m512i) -> __m512i {
     let swap = reverse::<4>();
-    let (mut outs, ins) = (lanes.chunks_exact_mut(64), payload.chunks_exact(64));
-    let tail = ins.remainder();
-    for (out, words) in outs.by_ref().zip(ins) {
-        let sum =
-            _mm512_add_epi32(_mm512_shuffle_epi8(load(out), swap), _mm512_shuffle_epi8(load(words), swap));
-        store(out, _mm512_shuffle_epi8(sum, swap));
-    }
-    scalar::raw_add(outs.into_remainder(), tail);
+    let words = _mm512_add_epi32(_mm512_shuffle_epi8(lanes, swap), _mm512_shuffle_epi8(words, swap));
+    _mm512_shuffle_epi8(words, swap)
 }
 
-#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
-pub(crate) fn max_u32(lanes: &mut [u8], payload: &[u8]) {
-    let swap = reverse::<4>();
-    let (mut outs, ins) = (lanes.chunks_exact_mut(64), payload.chunks_exact(64));
-    let tail = ins.remainder();
-    for (out, words) in outs.by_ref().zip(ins) {
-        let max =
-            _mm512_max_epu32(_mm512_shuffle_epi8(load(out), swap), _mm512_shuffle_epi8(load(words), swap));
-        store(out, _mm512_shuffle_epi8(max, swap));
-    }
-    scalar::max_u32(outs.into_remainder(), tail);
-}
+aggregates::kernels!("avx512f,avx512bw,avx512dq,avx512vl");

@@ -2,14 +2,18 @@
 
 use std::arch::x86_64::*;
 
+use crate::arch::norms;
 use crate::scalar::norm::{self as scalar, LANES};
 
 /// The partial sums as vectors.
 type Sums = [__m512d; 4];
 
+/// 32 floats.
+type Chunk = [__m256; 4];
+
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
 #[inline]
-fn add_squares(sums: &mut Sums, v: [__m256; 4]) {
+fn add_squares(sums: &mut Sums, v: Chunk) {
     for (sum, v) in sums.iter_mut().zip(v) {
         let v = _mm512_cvtps_pd(v);
         // The square is exact in double precision, so fusing it changes nothing.
@@ -19,7 +23,7 @@ fn add_squares(sums: &mut Sums, v: [__m256; 4]) {
 
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
 #[inline]
-fn load(x: &[f32]) -> [__m256; 4] {
+fn load(x: &[f32]) -> Chunk {
     assert!(x.len() == LANES);
     let p = x.as_ptr();
     // SAFETY: x has 32 floats.
@@ -35,6 +39,21 @@ fn load(x: &[f32]) -> [__m256; 4] {
 
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
 #[inline]
+fn add(mut v: Chunk, e: Chunk) -> Chunk {
+    for (v, e) in v.iter_mut().zip(e) {
+        *v = _mm256_add_ps(*v, e);
+    }
+    v
+}
+
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
+#[inline]
+fn zero() -> Sums {
+    [_mm512_setzero_pd(); 4]
+}
+
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
+#[inline]
 fn store(sums: Sums) -> [f64; LANES] {
     let mut lanes = [0.0; LANES];
     for (lanes, sum) in lanes.chunks_exact_mut(8).zip(sums) {
@@ -42,36 +61,6 @@ fn store(sums: Sums) -> [f64; LANES] {
         unsafe { _mm512_storeu_pd(lanes.as_mut_ptr(), sum) };
     }
     lanes
-}
-
-#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
-pub(crate) fn squares(x: &[f32]) -> f64 {
-    let mut sums = [_mm512_setzero_pd(); 4];
-    let chunks = x.chunks_exact(LANES);
-    let tail = chunks.remainder();
-    for x in chunks {
-        add_squares(&mut sums, load(x));
-    }
-    let mut lanes = store(sums);
-    scalar::add_squares(&mut lanes, tail);
-    scalar::reduce(lanes)
-}
-
-#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
-pub(crate) fn squares_sum(x: &[f32], e: &[f32]) -> f64 {
-    let mut sums = [_mm512_setzero_pd(); 4];
-    let (xs, es) = (x.chunks_exact(LANES), e.chunks_exact(LANES));
-    let (x_tail, e_tail) = (xs.remainder(), es.remainder());
-    for (x, e) in xs.zip(es) {
-        let (mut v, e) = (load(x), load(e));
-        for (v, e) in v.iter_mut().zip(e) {
-            *v = _mm256_add_ps(*v, e);
-        }
-        add_squares(&mut sums, v);
-    }
-    let mut lanes = store(sums);
-    scalar::add_squares_sum(&mut lanes, x_tail, e_tail);
-    scalar::reduce(lanes)
 }
 
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
@@ -89,3 +78,5 @@ pub(crate) fn max_abs_bits(x: &[f32]) -> u32 {
     }
     _mm512_reduce_max_epu32(_mm512_max_epu32(max[0], max[1])).max(scalar::max_abs_bits(tail))
 }
+
+norms::kernels!("avx512f,avx512bw,avx512dq,avx512vl");

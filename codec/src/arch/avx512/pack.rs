@@ -5,7 +5,7 @@ use crate::scalar::pack as scalar;
 use core::arch::x86_64::{_pdep_u64, _pext_u64};
 
 /// The bits of 16 indices of `width` bits that have as much room as if they had 4.
-const fn used(width: u32) -> u64 {
+const fn used_bits(width: u32) -> u64 {
     u64::MAX / 15 * ((1 << width) - 1)
 }
 
@@ -14,7 +14,7 @@ const fn used(width: u32) -> u64 {
 #[inline]
 fn narrow<const WIDTH: u32, const BYTES: usize>(nibbles: &[u8], out: &mut [u8]) {
     for (out, nibbles) in out.as_chunks_mut::<BYTES>().0.iter_mut().zip(nibbles.as_chunks::<8>().0) {
-        let closed = _pext_u64(u64::from_be_bytes(*nibbles), const { used(WIDTH) }).to_be_bytes();
+        let closed = _pext_u64(u64::from_be_bytes(*nibbles), const { used_bits(WIDTH) }).to_be_bytes();
         out.copy_from_slice(&closed[8 - BYTES..]);
     }
 }
@@ -25,7 +25,7 @@ fn widen<const WIDTH: u32, const BYTES: usize>(packed: &[u8], out: &mut [u8]) {
     for (out, packed) in out.as_chunks_mut::<8>().0.iter_mut().zip(packed.as_chunks::<BYTES>().0) {
         let mut closed = [0; 8];
         closed[8 - BYTES..].copy_from_slice(packed);
-        *out = _pdep_u64(u64::from_be_bytes(closed), const { used(WIDTH) }).to_be_bytes();
+        *out = _pdep_u64(u64::from_be_bytes(closed), const { used_bits(WIDTH) }).to_be_bytes();
     }
 }
 

@@ -3,12 +3,19 @@
 use std::arch::x86_64::*;
 
 use crate::arch::groups::{COMPLETE, GROUP, LARGE, SMALL, split, word};
+use crate::arch::quantizers;
 use crate::grid::{Bounds, DRAW, FEW, Grid, ONE};
 use crate::rounding::{MUL, Rounding};
 use crate::scalar::quantize as scalar;
 
 /// Coordinates per vector.
 const LANES: usize = 16;
+
+/// Sums per step of the inverse.
+const STEP: usize = LANES;
+
+const SMALL_BELOW: u8 = FEW;
+const HAS_ALL: bool = true;
 
 /// Everything that stays in registers over a slice.
 struct Constants {
@@ -156,29 +163,6 @@ fn step<const KIND: u8>(c: &Constants, x: &mut [f32], at: &mut __m512i) -> __m51
     _mm512_packus_epi16(_mm512_packus_epi32(index[0], index[1]), _mm512_packus_epi32(index[2], index[3]))
 }
 
-#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
-pub(crate) fn indices(
-    grid: &Grid,
-    span: &Bounds,
-    x: &mut [f32],
-    rounding: Rounding,
-    first: u64,
-    out: &mut [u8],
-) {
-    if !grid.narrow() && !grid.complete() {
-        return scalar::indices(grid, span, x, rounding, first, out);
-    }
-    let [(x0, out0, first), (x1, out1, at), (x2, out2, rest)] = split(x, out, 1, first, GROUP);
-    scalar::indices(grid, span, x0, rounding, first, out0);
-    let (c, at) = (constants(grid, span, rounding), counter(at, rounding));
-    match grid.granularity {
-        _ if grid.complete() => indices_of::<COMPLETE>(&c, x1, at, out1),
-        ..FEW => indices_of::<SMALL>(&c, x1, at, out1),
-        FEW.. => indices_of::<LARGE>(&c, x1, at, out1),
-    }
-    scalar::indices(grid, span, x2, rounding, rest, out2);
-}
-
 /// `indices` of whole steps.
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
 #[inline]
@@ -189,28 +173,6 @@ fn indices_of<const KIND: u8>(c: &Constants, x: &mut [f32], mut at: __m512i, out
         // SAFETY: the chunk has 64 bytes.
         unsafe { _mm512_storeu_si512(out.as_mut_ptr().cast(), index) };
     }
-}
-
-#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
-pub(crate) fn packed4(
-    grid: &Grid,
-    span: &Bounds,
-    x: &mut [f32],
-    rounding: Rounding,
-    first: u64,
-    out: &mut [u8],
-) {
-    if !grid.narrow() {
-        return scalar::packed4(grid, span, x, rounding, first, out);
-    }
-    let [(x0, out0, first), (x1, out1, at), (x2, out2, rest)] = split(x, out, 2, first, GROUP);
-    scalar::packed4(grid, span, x0, rounding, first, out0);
-    let (c, at) = (constants(grid, span, rounding), counter(at, rounding));
-    match grid.granularity {
-        ..FEW => packed4_of::<SMALL>(&c, x1, at, out1),
-        FEW.. => packed4_of::<LARGE>(&c, x1, at, out1),
-    }
-    scalar::packed4(grid, span, x2, rounding, rest, out2);
 }
 
 /// `packed4` of whole steps.
@@ -228,40 +190,40 @@ fn packed4_of<const KIND: u8>(c: &Constants, x: &mut [f32], mut at: __m512i, out
 }
 
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
-pub(crate) fn dequantize8(sums: &[u8], step: f32, lo: f32, out: &mut [f32]) {
-    let (step_v, lo_v) = (_mm512_set1_ps(step), _mm512_set1_ps(lo));
-    let (mut outs, ins) = (out.chunks_exact_mut(LANES), sums.chunks_exact(LANES));
-    let tail = ins.remainder();
-    for (out, sums) in outs.by_ref().zip(ins) {
-        // SAFETY: the chunks have 16 floats and 16 bytes.
-        unsafe {
-            let sums = _mm512_cvtepu8_epi32(_mm_loadu_si128(sums.as_ptr().cast()));
-            let v = _mm512_add_ps(_mm512_mul_ps(_mm512_cvtepi32_ps(sums), step_v), lo_v);
-            _mm512_storeu_ps(out.as_mut_ptr(), v);
-        }
-    }
-    scalar::dequantize8(tail, step, lo, outs.into_remainder());
+#[inline]
+fn splat(v: f32) -> __m512 {
+    _mm512_set1_ps(v)
 }
 
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
-pub(crate) fn dequantize16(sums: &[u8], step: f32, lo: f32, out: &mut [f32]) {
-    let (step_v, lo_v) = (_mm512_set1_ps(step), _mm512_set1_ps(lo));
+#[inline]
+fn sums8(sums: &[u8]) -> __m512i {
+    assert!(sums.len() == STEP);
+    // SAFETY: sums has 16 bytes.
+    unsafe { _mm512_cvtepu8_epi32(_mm_loadu_si128(sums.as_ptr().cast())) }
+}
+
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
+#[inline]
+fn sums16(sums: &[u8]) -> __m512i {
+    assert!(sums.len() == 2 * STEP);
     let swap = _mm256_set_epi64x(
         0x0E0F_0C0D_0A0B_0809,
         0x0607_0405_0203_0001,
         0x0E0F_0C0D_0A0B_0809,
         0x0607_0405_0203_0001,
     );
-    let (mut outs, ins) = (out.chunks_exact_mut(LANES), sums.chunks_exact(2 * LANES));
-    let tail = ins.remainder();
-    for (out, sums) in outs.by_ref().zip(ins) {
-        // SAFETY: the chunks have 16 floats and 32 bytes.
-        unsafe {
-            let sums = _mm256_shuffle_epi8(_mm256_loadu_si256(sums.as_ptr().cast()), swap);
-            let sums = _mm512_cvtepi32_ps(_mm512_cvtepu16_epi32(sums));
-            let v = _mm512_add_ps(_mm512_mul_ps(sums, step_v), lo_v);
-            _mm512_storeu_ps(out.as_mut_ptr(), v);
-        }
-    }
-    scalar::dequantize16(tail, step, lo, outs.into_remainder());
+    // SAFETY: sums has 32 bytes.
+    unsafe { _mm512_cvtepu16_epi32(_mm256_shuffle_epi8(_mm256_loadu_si256(sums.as_ptr().cast()), swap)) }
 }
+
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
+#[inline]
+fn estimate(sums: __m512i, step: __m512, lo: __m512, out: &mut [f32]) {
+    assert!(out.len() == STEP);
+    let v = _mm512_add_ps(_mm512_mul_ps(_mm512_cvtepi32_ps(sums), step), lo);
+    // SAFETY: out has 16 floats.
+    unsafe { _mm512_storeu_ps(out.as_mut_ptr(), v) }
+}
+
+quantizers::kernels!("avx512f,avx512bw,avx512dq,avx512vl");

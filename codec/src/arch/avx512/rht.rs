@@ -2,7 +2,8 @@
 
 use std::arch::x86_64::*;
 
-use crate::arch::hadamard::{self, Vector};
+use crate::arch::hadamard::Vector;
+use crate::arch::transforms;
 
 /// Vectors in a leaf: half of the registers.
 pub(in crate::arch) const LEAF: usize = 16;
@@ -95,4 +96,4 @@ impl Vector for Floats {
     }
 }
 
-hadamard::kernels!(Floats, LEAF, true, "avx512f,avx512bw,avx512dq,avx512vl");
+transforms::kernels!(true, "avx512f,avx512bw,avx512dq,avx512vl");

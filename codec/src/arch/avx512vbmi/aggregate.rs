@@ -3,8 +3,7 @@
 use std::arch::x86_64::*;
 
 pub(crate) use crate::arch::avx512::aggregate::{
-    add8_wide, lookup_add4_half, lookup_add4_wide, lookup_set4_half, lookup_set4_wide, max_u32, raw_add,
-    set8_wide,
+    add8_wide, lookup_add4_half, lookup_add4_wide, lookup_set4_half, lookup_set4_wide, raw_add, set8_wide,
 };
 use crate::arch::avx512::aggregate::{broadcast, load, store};
 use crate::scalar::aggregate as scalar;

@@ -2,6 +2,7 @@
 
 use std::arch::aarch64::*;
 
+use crate::arch::norms;
 use crate::scalar::norm::{self as scalar, LANES};
 
 /// The partial sums as vectors.
@@ -34,7 +35,7 @@ fn load(x: &[f32]) -> Chunk {
 
 #[target_feature(enable = "neon")]
 #[inline]
-fn sum(mut v: Chunk, e: Chunk) -> Chunk {
+fn add(mut v: Chunk, e: Chunk) -> Chunk {
     for (v, e) in v.iter_mut().zip(e) {
         *v = vaddq_f32(*v, e);
     }
@@ -49,39 +50,13 @@ fn zero() -> Sums {
 
 #[target_feature(enable = "neon")]
 #[inline]
-fn lanes(sums: Sums) -> [f64; LANES] {
+fn store(sums: Sums) -> [f64; LANES] {
     let mut lanes = [0.0; LANES];
     for (lanes, sum) in lanes.chunks_exact_mut(2).zip(sums) {
         // SAFETY: the chunk has two doubles.
         unsafe { vst1q_f64(lanes.as_mut_ptr(), sum) };
     }
     lanes
-}
-
-#[target_feature(enable = "neon")]
-pub(crate) fn squares(x: &[f32]) -> f64 {
-    let mut sums = zero();
-    let chunks = x.chunks_exact(LANES);
-    let tail = chunks.remainder();
-    for x in chunks {
-        add_squares(&mut sums, load(x));
-    }
-    let mut lanes = lanes(sums);
-    scalar::add_squares(&mut lanes, tail);
-    scalar::reduce(lanes)
-}
-
-#[target_feature(enable = "neon")]
-pub(crate) fn squares_sum(x: &[f32], e: &[f32]) -> f64 {
-    let mut sums = zero();
-    let (xs, es) = (x.chunks_exact(LANES), e.chunks_exact(LANES));
-    let (x_tail, e_tail) = (xs.remainder(), es.remainder());
-    for (x, e) in xs.zip(es) {
-        add_squares(&mut sums, sum(load(x), load(e)));
-    }
-    let mut lanes = lanes(sums);
-    scalar::add_squares_sum(&mut lanes, x_tail, e_tail);
-    scalar::reduce(lanes)
 }
 
 #[target_feature(enable = "neon")]
@@ -96,3 +71,5 @@ pub(crate) fn max_abs_bits(x: &[f32]) -> u32 {
     }
     vmaxvq_u32(max).max(scalar::max_abs_bits(tail))
 }
+
+norms::kernels!("neon");

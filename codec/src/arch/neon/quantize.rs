@@ -3,7 +3,8 @@
 
 use std::arch::aarch64::*;
 
-use crate::arch::groups::{GROUP, split, word};
+use crate::arch::groups::{COMPLETE, GROUP, LARGE, SMALL, split, word};
+use crate::arch::quantizers;
 use crate::grid::{Bounds, DRAW, Grid, ONE};
 use crate::rounding::{MUL, Rounding};
 use crate::scalar::quantize as scalar;
@@ -13,6 +14,9 @@ const LANES: usize = 4;
 
 /// Sums per step of the inverse.
 const STEP: usize = 8;
+
+const SMALL_BELOW: u8 = 64;
+const HAS_ALL: bool = false;
 
 /// Everything that stays in registers over a slice.
 struct Constants {
@@ -27,10 +31,6 @@ struct Constants {
     value: uint8x16x4_t,
     k1: uint32x4_t,
     stratum: uint32x4_t,
-}
-
-fn supported(grid: &Grid) -> bool {
-    grid.narrow() && grid.granularity < 64
 }
 
 #[target_feature(enable = "neon")]
@@ -104,7 +104,7 @@ fn quantize(c: &Constants, x: float32x4_t, draw: float32x4_t) -> (uint32x4_t, fl
 /// `v` with each word rotated right by `BITS`; `LEFT` is 32 less that.
 #[target_feature(enable = "neon")]
 #[inline]
-fn rotated<const BITS: i32, const LEFT: i32>(v: uint32x4_t) -> uint32x4_t {
+fn rotate<const BITS: i32, const LEFT: i32>(v: uint32x4_t) -> uint32x4_t {
     vsriq_n_u32::<BITS>(vshlq_n_u32::<LEFT>(v), v)
 }
 
@@ -121,9 +121,9 @@ fn step(c: &Constants, x: &mut [f32], at: &mut uint32x4_t) -> [uint8x16_t; 4] {
     let (draw_bits, one) = (vdupq_n_u32(DRAW), vdupq_n_u32(ONE));
     let draws = [
         words,
-        words.map(|w| rotated::<8, 24>(w)),
-        words.map(|w| rotated::<16, 16>(w)),
-        words.map(|w| rotated::<24, 8>(w)),
+        words.map(|w| rotate::<8, 24>(w)),
+        words.map(|w| rotate::<16, 16>(w)),
+        words.map(|w| rotate::<24, 8>(w)),
     ];
     let mut bytes = [vdupq_n_u8(0); 4];
     for ((bytes, x), draws) in bytes.iter_mut().zip(x.chunks_exact_mut(GROUP / 4)).zip(draws) {
@@ -143,61 +143,58 @@ fn step(c: &Constants, x: &mut [f32], at: &mut uint32x4_t) -> [uint8x16_t; 4] {
     bytes
 }
 
+/// `indices` of whole groups, of small tables alone.
 #[target_feature(enable = "neon")]
-pub(crate) fn indices(
-    grid: &Grid,
-    span: &Bounds,
-    x: &mut [f32],
-    rounding: Rounding,
-    first: u64,
-    out: &mut [u8],
-) {
-    if !supported(grid) {
-        return scalar::indices(grid, span, x, rounding, first, out);
-    }
-    let [(x0, out0, first), (x1, out1, at), (x2, out2, rest)] = split(x, out, 1, first, GROUP);
-    scalar::indices(grid, span, x0, rounding, first, out0);
-    let (c, mut at) = (constants(grid, span, rounding), counter(at, rounding));
-    for (x, out) in x1.chunks_exact_mut(GROUP).zip(out1.chunks_exact_mut(GROUP)) {
-        let bytes = step(&c, x, &mut at);
+#[inline]
+fn indices_of<const KIND: u8>(c: &Constants, x: &mut [f32], mut at: uint32x4_t, out: &mut [u8]) {
+    for (x, out) in x.chunks_exact_mut(GROUP).zip(out.chunks_exact_mut(GROUP)) {
+        let bytes = step(c, x, &mut at);
         for (bytes, out) in bytes.into_iter().zip(out.chunks_exact_mut(16)) {
             // SAFETY: the chunk has 16 bytes.
             unsafe { vst1q_u8(out.as_mut_ptr(), bytes) };
         }
     }
-    scalar::indices(grid, span, x2, rounding, rest, out2);
 }
 
+/// `packed4` of whole groups, of small tables alone.
 #[target_feature(enable = "neon")]
-pub(crate) fn packed4(
-    grid: &Grid,
-    span: &Bounds,
-    x: &mut [f32],
-    rounding: Rounding,
-    first: u64,
-    out: &mut [u8],
-) {
-    if !supported(grid) {
-        return scalar::packed4(grid, span, x, rounding, first, out);
-    }
-    let [(x0, out0, first), (x1, out1, at), (x2, out2, rest)] = split(x, out, 2, first, GROUP);
-    scalar::packed4(grid, span, x0, rounding, first, out0);
-    let (c, mut at) = (constants(grid, span, rounding), counter(at, rounding));
-    for (x, out) in x1.chunks_exact_mut(GROUP).zip(out1.chunks_exact_mut(GROUP / 2)) {
-        let [a, b, c, d] = step(&c, x, &mut at);
+#[inline]
+fn packed4_of<const KIND: u8>(c: &Constants, x: &mut [f32], mut at: uint32x4_t, out: &mut [u8]) {
+    for (x, out) in x.chunks_exact_mut(GROUP).zip(out.chunks_exact_mut(GROUP / 2)) {
+        let [a, b, c, d] = step(c, x, &mut at);
         for ((low, high), out) in [(a, b), (c, d)].into_iter().zip(out.chunks_exact_mut(GROUP / 4)) {
             let (first, second) = (vuzp1q_u8(low, high), vuzp2q_u8(low, high));
             // SAFETY: the chunk has 16 bytes.
             unsafe { vst1q_u8(out.as_mut_ptr(), vorrq_u8(vshlq_n_u8::<4>(first), second)) };
         }
     }
-    scalar::packed4(grid, span, x2, rounding, rest, out2);
 }
 
-/// `sum * step + lo` of eight sums.
 #[target_feature(enable = "neon")]
 #[inline]
-fn dequantize(sums: uint16x8_t, step: float32x4_t, lo: float32x4_t, out: &mut [f32]) {
+fn splat(v: f32) -> float32x4_t {
+    vdupq_n_f32(v)
+}
+
+#[target_feature(enable = "neon")]
+#[inline]
+fn sums8(sums: &[u8]) -> uint16x8_t {
+    assert!(sums.len() == STEP);
+    // SAFETY: sums has eight bytes.
+    vmovl_u8(unsafe { vld1_u8(sums.as_ptr()) })
+}
+
+#[target_feature(enable = "neon")]
+#[inline]
+fn sums16(sums: &[u8]) -> uint16x8_t {
+    assert!(sums.len() == 2 * STEP);
+    // SAFETY: sums has 16 bytes.
+    vreinterpretq_u16_u8(vrev16q_u8(unsafe { vld1q_u8(sums.as_ptr()) }))
+}
+
+#[target_feature(enable = "neon")]
+#[inline]
+fn estimate(sums: uint16x8_t, step: float32x4_t, lo: float32x4_t, out: &mut [f32]) {
     assert!(out.len() == STEP);
     let low = vcvtq_f32_u32(vmovl_u16(vget_low_u16(sums)));
     let high = vcvtq_f32_u32(vmovl_high_u16(sums));
@@ -208,28 +205,4 @@ fn dequantize(sums: uint16x8_t, step: float32x4_t, lo: float32x4_t, out: &mut [f
     }
 }
 
-#[target_feature(enable = "neon")]
-pub(crate) fn dequantize8(sums: &[u8], step: f32, lo: f32, out: &mut [f32]) {
-    let (step_v, lo_v) = (vdupq_n_f32(step), vdupq_n_f32(lo));
-    let (mut outs, ins) = (out.chunks_exact_mut(STEP), sums.chunks_exact(STEP));
-    let tail = ins.remainder();
-    for (out, sums) in outs.by_ref().zip(ins) {
-        // SAFETY: the chunk has eight bytes.
-        let sums = vmovl_u8(unsafe { vld1_u8(sums.as_ptr()) });
-        dequantize(sums, step_v, lo_v, out);
-    }
-    scalar::dequantize8(tail, step, lo, outs.into_remainder());
-}
-
-#[target_feature(enable = "neon")]
-pub(crate) fn dequantize16(sums: &[u8], step: f32, lo: f32, out: &mut [f32]) {
-    let (step_v, lo_v) = (vdupq_n_f32(step), vdupq_n_f32(lo));
-    let (mut outs, ins) = (out.chunks_exact_mut(STEP), sums.chunks_exact(2 * STEP));
-    let tail = ins.remainder();
-    for (out, sums) in outs.by_ref().zip(ins) {
-        // SAFETY: the chunk has 16 bytes.
-        let sums = vrev16q_u8(unsafe { vld1q_u8(sums.as_ptr()) });
-        dequantize(vreinterpretq_u16_u8(sums), step_v, lo_v, out);
-    }
-    scalar::dequantize16(tail, step, lo, outs.into_remainder());
-}
+quantizers::kernels!("neon");

@@ -2,7 +2,8 @@
 
 use std::arch::aarch64::*;
 
-use crate::arch::hadamard::{self, Vector};
+use crate::arch::hadamard::Vector;
+use crate::arch::transforms;
 
 /// Vectors in a leaf: half of the registers.
 pub(in crate::arch) const LEAF: usize = 16;
@@ -88,4 +89,4 @@ impl Vector for Floats {
     }
 }
 
-hadamard::kernels!(Floats, LEAF, true, "neon");
+transforms::kernels!(true, "neon");

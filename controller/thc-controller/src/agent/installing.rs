@@ -82,7 +82,7 @@ impl Agent {
         if !matches!(self.config.program.lookups, Lookups::Bytes { .. }) {
             return Ok(true);
         }
-        let wanted = self.wanted(BTreeSet::new())?;
+        let wanted = self.plan_rows(BTreeSet::new())?;
         let before = self.installations.tables.len();
         self.installations.tables.retain(|one| wanted.has_lookup(&one.lookup));
         if self.installations.tables.len() < before {

@@ -169,7 +169,7 @@ impl Agent {
     /// What the registry is told of a job that is of this spec, or will be; none if nobody can join it here, which the log has.
     fn static_job(&mut self, job: &Job, spec: &Spec) -> Option<StaticJob> {
         let name = &spec.name;
-        let dealt = match (spec.is_shared(), self.shared.dealt(&spec.servers, &spec.spares)) {
+        let dealt = match (spec.is_shared(), self.shared.deal(&spec.servers, &spec.spares)) {
             (false, _) => None,
             (true, Ok(dealt)) => Some(dealt),
             (true, Err(error)) => {

@@ -282,7 +282,7 @@ impl Agent {
         let Some((program, cookie)) = &self.config.loads else { return target.load_if_none().await };
         let name = target.name().to_owned();
         let about = About { target: &name, job: "" };
-        match target.loaded().await? {
+        match target.loaded_cookie().await? {
             Some(has) if has == *cookie => {
                 tracing::info!("target {name}: has the program");
                 return Ok(());

@@ -77,7 +77,7 @@ impl Agent {
             if !self.plan_installations(&held, target.schema())? {
                 continue;
             }
-            let wanted = self.wanted(self.installations.tables())?;
+            let wanted = self.plan_rows(self.installations.tables())?;
             let changes = wanted.changes(&held, target.schema())?;
             tracing::debug!(target = target.name(), "{} updates", changes.len());
             match write(target, changes, careful).await? {
@@ -107,7 +107,7 @@ impl Agent {
     }
 
     /// What it should hold, but for what it has refused or has no room for, and for lookup tables that are still to come.
-    pub(super) fn wanted(&mut self, coming: BTreeSet<u8>) -> Result<Wanted, ControllerError> {
+    pub(super) fn plan_rows(&mut self, coming: BTreeSet<u8>) -> Result<Wanted, ControllerError> {
         loop {
             let but = Exclusions { coming: coming.clone(), ..self.exclusions() };
             let wanted = plan::wanted_but(&self.config, &self.shared.book(), &but);

@@ -42,7 +42,7 @@ impl Book {
     ///
     /// # Errors
     /// Those of the change.
-    pub fn changed<T, E>(
+    pub fn try_change<T, E>(
         &self,
         change: impl FnOnce(&mut Book) -> Result<T, E>,
     ) -> Result<(Book, T, Arc<Before>), E> {

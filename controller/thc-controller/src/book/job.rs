@@ -267,7 +267,7 @@ impl Job {
     }
 
     /// What it takes of a target's room: what its session has, or what the next one will, whichever is more.
-    pub(super) fn taken(&self, target: &str, shards: u8) -> Option<Taken> {
+    pub(super) fn taken_room(&self, target: &str, shards: u8) -> Option<Taken> {
         let place = self.places.get(target)?;
         let taken = |spec: &Spec, workers: u8, credit: u32| {
             let credit = if credit == 0 { spec.data_slots / 2 } else { credit };

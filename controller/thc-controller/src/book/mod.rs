@@ -203,7 +203,7 @@ impl Book {
         new.sort_unstable();
         for (_, name) in &new {
             let others = self.jobs.values().filter(|job| job.spec.name != *name);
-            let there = others.filter_map(|job| job.taken(target, shards));
+            let there = others.filter_map(|job| job.taken_room(target, shards));
             let Some(job) = self.jobs.get(name) else { continue };
             let spec = job.next.as_ref().map_or(&job.spec, |next| &next.spec);
             let credit =
@@ -248,13 +248,13 @@ impl Book {
         for job in self.others(&spec.name).filter(|job| job.places.contains_key(target)) {
             let next = job.next.as_ref().map(|next| &next.spec);
             for spec in [&job.spec].into_iter().chain(next) {
-                let rows = spec.rows().named().map(|(_, rows)| rows);
+                let rows = spec.rows().counts_by_name().map(|(_, rows)| rows);
                 let most = others.entry(&job.spec.name).or_insert_with(|| vec![0; rows.len()]);
                 most.iter_mut().zip(rows).for_each(|(most, rows)| *most = rows.max(*most));
             }
         }
         for (place, ((table, wanted), (_, all))) in
-            spec.rows().named().into_iter().zip(capacity.rows.named()).enumerate()
+            spec.rows().counts_by_name().into_iter().zip(capacity.rows.counts_by_name()).enumerate()
         {
             let taken: u32 = others.values().map(|rows| rows[place]).sum();
             if taken + wanted > all {
@@ -393,7 +393,7 @@ mod tests {
     }
 
     fn resized(spec: &Spec, workers: u64) -> JobSection {
-        let mut section = spec.shown(Vec::new());
+        let mut section = spec.to_section(Vec::new());
         let options = &mut section.options;
         (options.workers, options.quorum) = (Some(workers), None);
         (options.granularity, options.fraction) = (None, None);
@@ -481,7 +481,7 @@ mod tests {
             let other = Spec::from_request(&asked, 2, None).unwrap();
             book.change("b", other, &[("s1".to_owned(), ROOM), ("s2".to_owned(), ROOM)])
         };
-        let (mut book, (), made) = book.changed(change).unwrap();
+        let (mut book, (), made) = book.try_change(change).unwrap();
         book.begin("b", "s1", 7, BTreeMap::new(), (0, 0));
         book.take_back(&made);
         assert_eq!(book.jobs.keys().collect::<Vec<_>>(), ["a", "b"]);
@@ -504,7 +504,7 @@ mod tests {
         let mut book = Book::default();
         book.add(of("a", &book, 4), &rooms).unwrap();
         let was = book.clone();
-        let (mut book, _, first) = book.changed(|book| book.remove("a").ok_or(())).unwrap();
+        let (mut book, _, first) = book.try_change(|book| book.remove("a").ok_or(())).unwrap();
         book.add(of("b", &book, 9), &rooms).unwrap();
         let place = &book.jobs["b"].places["s1"];
         assert_eq!((book.jobs["b"].spec.number, place.data_base, place.index), (2, 256, 1));
@@ -515,7 +515,7 @@ mod tests {
         assert_eq!((&book.jobs["a"], &book.jobs["b"]), (&was.jobs["a"], &kept));
         assert_eq!(book.tables[&book.jobs["a"].table].values, was.tables[&was.jobs["a"].table].values);
         // One that is kept frees its room.
-        let (mut book, _, second) = book.changed(|book| book.remove("a").ok_or(())).unwrap();
+        let (mut book, _, second) = book.try_change(|book| book.remove("a").ok_or(())).unwrap();
         book.release(&first);
         book.release(&second);
         book.add(of("c", &book, 3), &rooms).unwrap();

@@ -49,12 +49,12 @@ pub async fn run(flags: ApplyFlags, connection: Connection, json: bool) -> Resul
         if json {
             print_json(&plan)?;
         } else {
-            print(&planned(&plan.changes))?;
+            print(&plan_text(&plan.changes))?;
         }
         return Ok(0);
     }
     if !json {
-        print(&planned(&plan.changes))?;
+        print(&plan_text(&plan.changes))?;
     }
     if !nothing && !flags.yes {
         ask("Apply this?", "give --yes, or --plan to see only what would change")?;
@@ -75,7 +75,7 @@ pub async fn run(flags: ApplyFlags, connection: Connection, json: bool) -> Resul
     Ok(u8::from(!failed.is_empty()))
 }
 
-fn planned(changes: &[JobChange]) -> String {
+fn plan_text(changes: &[JobChange]) -> String {
     let mut text = String::new();
     for change in changes {
         let (mark, what) = match change.kind() {

@@ -52,7 +52,7 @@ impl Connection {
                 Some(path) => Connection::local(Path::new(path.strip_prefix("//").unwrap_or(path)))
                     .await
                     .map_err(|error| no_socket(path, &error)),
-                None => Connection::to(address, remote).await,
+                None => Connection::connect_to(address, remote).await,
             };
         }
         // Certificates are for a connection over a network.
@@ -71,7 +71,7 @@ impl Connection {
                 Err(_) => {}
             }
         }
-        Connection::to(DEFAULT_ADDRESS, remote)
+        Connection::connect_to(DEFAULT_ADDRESS, remote)
             .await
             .map_err(|failure| Failure { message: failure.message + &closed, ..failure })
     }
@@ -84,7 +84,7 @@ impl Connection {
     }
 
     /// By an address.
-    async fn to(address: &str, remote: &Remote) -> Result<Connection, Failure> {
+    async fn connect_to(address: &str, remote: &Remote) -> Result<Connection, Failure> {
         let bare = address.split_once("://").map_or(address, |(_, bare)| bare);
         let bare = bare.trim_end_matches('/');
         let port = bare.rsplit_once(':').and_then(|(_, port)| port.parse::<u16>().ok());
@@ -157,7 +157,7 @@ fn no_socket(path: &str, error: &(dyn Error + 'static)) -> Failure {
     } else {
         "is the controller running, and is that its socket?"
     };
-    Failure::failed(format!("no controller at unix:{path}: {}; {mend}", cause(error)))
+    Failure::error(format!("no controller at unix:{path}: {}; {mend}", cause(error)))
 }
 
 fn unreachable(address: &str, error: &(dyn Error + 'static), encrypted: bool) -> Failure {
@@ -172,7 +172,7 @@ fn unreachable(address: &str, error: &(dyn Error + 'static), encrypted: bool) ->
     } else {
         "check --controller and the network between"
     };
-    Failure::failed(format!("no controller at {address}: {cause}; {mend}"))
+    Failure::error(format!("no controller at {address}: {cause}; {mend}"))
 }
 
 impl From<Status> for Failure {
@@ -180,24 +180,24 @@ impl From<Status> for Failure {
         let message = status.message();
         match status.code() {
             Code::InvalidArgument => Failure::usage(message),
-            Code::Unimplemented => Failure::failed(
+            Code::Unimplemented => Failure::error(
                 "what answers is no thc-controller, or another version: check --controller, and both versions",
             ),
             // A server that finds the client's certificate wanting closes after the handshake.
-            Code::Cancelled if !message.contains("Timeout") => Failure::failed(
+            Code::Cancelled if !message.contains("Timeout") => Failure::error(
                 "the controller closed the connection: is it running, and does it want TLS (--ca, --cert, --key)?",
             ),
-            Code::DeadlineExceeded | Code::Cancelled => Failure::failed(
+            Code::DeadlineExceeded | Code::Cancelled => Failure::error(
                 "the controller does not answer in time: ask again, and look at what it writes",
             ),
             // A refusal of the controller has no source; a connection that broke has.
             Code::Unavailable | Code::Unknown | Code::Internal if status.source().is_some() => {
                 let cause = status.source().map_or(message.to_owned(), |error| cause(error).to_string());
-                Failure::failed(format!(
+                Failure::error(format!(
                     "the controller closed the connection: {cause}; is it running, and does it want TLS (--ca, --cert, --key)?"
                 ))
             }
-            _ => Failure::failed(message),
+            _ => Failure::error(message),
         }
     }
 }

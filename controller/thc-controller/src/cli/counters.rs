@@ -56,7 +56,7 @@ pub async fn run(flags: &CounterFlags, connection: Connection, json: bool) -> Re
         let now = read().await?;
         let at = Instant::now();
         let text = if json {
-            serde_json::to_string(&now).map_err(Failure::failed)? + "\n"
+            serde_json::to_string(&now).map_err(Failure::error)? + "\n"
         } else {
             let before = before.borrow();
             let since = before.as_ref().map(|(then, old)| (old, at.duration_since(*then).as_secs_f64()));
@@ -92,7 +92,7 @@ fn counters_text(now: &ReadCountersResponse, rates: Option<Before<'_>>) -> Strin
     }
     for target in now.targets.iter().filter(|target| !target.drops.is_empty()) {
         let TargetCounters { target, drops } = target;
-        let _ = writeln!(text, "target {target}, packets of no job that were dropped: {}", dropped(drops));
+        let _ = writeln!(text, "target {target}, packets of no job that were dropped: {}", drop_text(drops));
     }
     text
 }
@@ -123,7 +123,7 @@ fn workers(job: &JobCounters, rates: Option<Option<(&JobCounters, f64)>>) -> Gri
             worker.stale.to_string(),
             silent.map(|seconds| format!("{seconds:.1} s")).unwrap_or_default(),
             if trip.is_zero() { String::new() } else { format!("{trip:?}") },
-            dropped(&worker.drops),
+            drop_text(&worker.drops),
         ]);
         grid.row(cells);
     }
@@ -145,7 +145,7 @@ fn rate(now: &WorkerCounters, before: Option<(&JobCounters, f64)>) -> [String; 2
     ]
 }
 
-fn dropped(drops: &[Drop]) -> String {
+fn drop_text(drops: &[Drop]) -> String {
     let drops: Vec<String> = drops.iter().map(|drop| format!("{} {}", drop.packets, drop.reason)).collect();
     drops.join(", ")
 }

@@ -87,12 +87,12 @@ impl RunFlags {
 pub fn run(flags: &RunFlags) -> Result<(), Failure> {
     flags.logs.start();
     let config = flags.config().map_err(|error| match error {
-        ControllerError::Read { .. } => Failure::failed(error),
+        ControllerError::Read { .. } => Failure::error(error),
         error => Failure::usage(format!("{}: {error}", flags.config.display())),
     })?;
     if flags.check {
         let (targets, jobs) = (config.targets.len(), config.jobs.len());
-        let kept = Daemon::new(config).check().map_err(Failure::failed)?;
+        let kept = Daemon::new(config).check().map_err(Failure::error)?;
         return print(&format!(
             "ok: {targets} targets, {jobs} declared jobs, {kept} jobs in the file of jobs\n"
         ));
@@ -124,6 +124,6 @@ pub fn run(flags: &RunFlags) -> Result<(), Failure> {
             let secured = at.https.map(|page| format!("page https://{page}/\n")).unwrap_or_default();
             let _ = print(&format!("{page}{secured}ready {}\n", at.listen));
         };
-        daemon.run(stop, reread, ready).await.map_err(Failure::failed)
+        daemon.run(stop, reread, ready).await.map_err(Failure::error)
     })
 }

@@ -44,12 +44,12 @@ pub struct RestoreFlags {
 
 /// Writes a backup.
 pub fn backup(flags: &BackupFlags) -> Result<(), Failure> {
-    let jobs = back_up(&flags.state, &flags.to, flags.format).map_err(Failure::failed)?;
+    let jobs = back_up(&flags.state, &flags.to, flags.format).map_err(Failure::error)?;
     print(&format!("{jobs} jobs in {}\n", flags.to.display()))
 }
 
 /// Puts one back.
 pub fn restore(flags: &RestoreFlags) -> Result<(), Failure> {
-    let jobs = put_back(&flags.from, &flags.state).map_err(Failure::failed)?;
+    let jobs = put_back(&flags.from, &flags.state).map_err(Failure::error)?;
     print(&format!("{jobs} jobs in {}\n", flags.state.display()))
 }

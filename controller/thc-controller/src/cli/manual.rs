@@ -53,7 +53,7 @@ pub fn man(flags: &ManFlags) -> Result<(), Failure> {
         clap_mangen::Man::new(command).render(&mut text)?;
         return print(&String::from_utf8_lossy(&text));
     };
-    let failed = |error: std::io::Error| Failure::failed(format!("--out {}: {error}", folder.display()));
+    let failed = |error: std::io::Error| Failure::error(format!("--out {}: {error}", folder.display()));
     std::fs::create_dir_all(folder).map_err(failed)?;
     clap_mangen::generate_to(command, folder).map_err(failed)
 }

@@ -44,7 +44,7 @@ Examples:
 
 Exit status: 0 done; 1 failed or refused; 2 wrong flags or values.";
 
-/// Creates and watches THC jobs on P4 switches and software parameter servers.
+/// Create and watch THC jobs on P4 switches and software parameter servers.
 #[derive(Parser, Debug)]
 #[command(name = "thc-controller", version, after_help = EXAMPLES, max_term_width = 100)]
 #[command(subcommand_required = true, arg_required_else_help = true)]
@@ -60,7 +60,7 @@ struct Flags {
 
 #[derive(Subcommand, Debug)]
 enum Command {
-    /// Be the controller: keep the targets of a configuration as jobs want them
+    /// Run the controller: keep the targets of a configuration as jobs want them
     Run(daemon::RunFlags),
     /// Create, list, show and delete jobs
     #[command(subcommand)]
@@ -70,7 +70,7 @@ enum Command {
     /// End sessions
     #[command(subcommand)]
     Session(session::Session),
-    /// Send workers away
+    /// Remove workers from a job
     #[command(subcommand)]
     Worker(session::Worker),
     /// Install, list and delete lookup tables
@@ -87,7 +87,7 @@ enum Command {
     Events(events::EventFlags),
     /// Write a copy of a controller's file of jobs
     Backup(kept::BackupFlags),
-    /// Make such a copy a controller's file of jobs
+    /// Restore a controller's file of jobs from such a copy
     Restore(kept::RestoreFlags),
     /// Print a shell's completions
     Completions(manual::CompletionFlags),
@@ -109,14 +109,14 @@ impl Failure {
     }
 
     /// It did not work.
-    fn failed(message: impl Display) -> Failure {
+    fn error(message: impl Display) -> Failure {
         Failure { status: 1, message: message.to_string() }
     }
 }
 
 impl From<std::io::Error> for Failure {
     fn from(error: std::io::Error) -> Failure {
-        Failure::failed(error)
+        Failure::error(error)
     }
 }
 
@@ -161,7 +161,7 @@ fn run(flags: Flags) -> Result<u8, Failure> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
-        .map_err(|error| Failure::failed(format!("cannot start: {error}")))?;
+        .map_err(|error| Failure::error(format!("cannot start: {error}")))?;
     let json = flags.json;
     runtime.block_on(async {
         let connection = Connection::open(&flags.remote).await?;
@@ -188,14 +188,14 @@ fn run(flags: Flags) -> Result<u8, Failure> {
 /// Asks whether to go on. Whoever cannot answer is told what to give instead.
 fn ask(question: &str, instead: &str) -> Result<(), Failure> {
     if !std::io::stdin().is_terminal() {
-        return Err(Failure::failed(format!("nobody is there to confirm this: {instead}")));
+        return Err(Failure::error(format!("nobody is there to confirm this: {instead}")));
     }
     print(&format!("{question} [y/N] "))?;
     let mut answer = String::new();
     std::io::stdin().read_line(&mut answer)?;
     match answer.trim() {
         "y" | "yes" | "Y" => Ok(()),
-        _ => Err(Failure::failed("nothing was changed")),
+        _ => Err(Failure::error("nothing was changed")),
     }
 }
 
@@ -210,7 +210,7 @@ fn print(text: &str) -> Result<(), Failure> {
 
 /// Prints a message as JSON.
 fn print_json(message: &impl Serialize) -> Result<(), Failure> {
-    let text = serde_json::to_string_pretty(message).map_err(Failure::failed)?;
+    let text = serde_json::to_string_pretty(message).map_err(Failure::error)?;
     print(&format!("{text}\n"))
 }
 

@@ -18,7 +18,7 @@ pub enum Session {
 /// What can be done with workers.
 #[derive(Debug, Subcommand)]
 pub enum Worker {
-    /// Take its number from a worker and end the session that it is in; the controller lets that process in no more
+    /// Take a worker's number away and end its session; the controller lets that process in no more
     Evict {
         /// The job's name
         job: String,
@@ -27,7 +27,7 @@ pub enum Worker {
     },
 }
 
-fn ended(job: &str, targets: &[String]) -> String {
+fn end_text(job: &str, targets: &[String]) -> String {
     match targets {
         [] => format!("no session of job {job} runs\n"),
         targets => format!("the session of job {job} on {} is over\n", targets.join(", ")),
@@ -38,7 +38,7 @@ fn ended(job: &str, targets: &[String]) -> String {
 pub async fn session(command: Session, connection: Connection, json: bool) -> Result<(), Failure> {
     let Session::End { job } = command;
     let answer = connection.client().end_session(EndSessionRequest { job: job.clone() }).await?.into_inner();
-    if json { print_json(&answer) } else { print(&ended(&job, &answer.targets)) }
+    if json { print_json(&answer) } else { print(&end_text(&job, &answer.targets)) }
 }
 
 /// Sends a worker away.
@@ -49,5 +49,5 @@ pub async fn worker(command: Worker, connection: Connection, json: bool) -> Resu
     if json {
         return print_json(&answer);
     }
-    print(&format!("worker {worker} of job {job} is sent away\n{}", ended(&job, &answer.targets)))
+    print(&format!("worker {worker} of job {job} is sent away\n{}", end_text(&job, &answer.targets)))
 }

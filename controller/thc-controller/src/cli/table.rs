@@ -54,11 +54,11 @@ pub async fn run(command: Command, connection: Connection, json: bool) -> Result
         Command::Install(InstallFlags { bits, granularity, fraction, workers }) => {
             let request = InstallTableRequest { bits, granularity, fraction, workers };
             let table = client.install_table(request).await?.into_inner();
-            if json { print_json(&table) } else { print(&listed(&[table])) }
+            if json { print_json(&table) } else { print(&list_text(&[table])) }
         }
         Command::List => {
             let list = client.list_tables(ListTablesRequest {}).await?.into_inner();
-            if json { print_json(&list) } else { print(&listed(&list.tables)) }
+            if json { print_json(&list) } else { print(&list_text(&list.tables)) }
         }
         Command::Delete { id } => {
             let answer = client.delete_table(DeleteTableRequest { id }).await?.into_inner();
@@ -67,7 +67,7 @@ pub async fn run(command: Command, connection: Connection, json: bool) -> Result
     }
 }
 
-fn listed(tables: &[Table]) -> String {
+fn list_text(tables: &[Table]) -> String {
     let mut grid = Grid::new(&[">TABLE", ">B", "FORM", ">G", ">P", "KEPT", "JOBS", "VALUES"]);
     for table in tables {
         let values: Vec<String> = table.values.iter().map(u8::to_string).collect();

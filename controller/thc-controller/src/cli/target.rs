@@ -51,15 +51,15 @@ pub async fn run(command: Command, connection: Connection, json: bool) -> Result
     match command {
         Command::List => {
             let list = client.list_targets(ListTargetsRequest {}).await?.into_inner();
-            if json { print_json(&list)? } else { print(&listed(&list.targets))? }
+            if json { print_json(&list)? } else { print(&list_text(&list.targets))? }
         }
         Command::Show(NameFlags { name }) => {
             let list = client.list_targets(ListTargetsRequest {}).await?.into_inner();
             let target = list.targets.iter().find(|target| target.name == name);
             let target = target.ok_or_else(|| {
-                Failure::failed(format!("there is no target {name:?}: `target list` shows those there are"))
+                Failure::error(format!("there is no target {name:?}: `target list` shows those there are"))
             })?;
-            if json { print_json(target)? } else { print(&described(target))? }
+            if json { print_json(target)? } else { print(&description(target))? }
         }
         Command::Rows(NameFlags { name }) => {
             let answer = client.read_rows(ReadRowsRequest { target: name }).await?.into_inner();
@@ -125,7 +125,7 @@ fn state(target: &Target) -> String {
     if target.drained { format!("{there}, drained") } else { there.to_owned() }
 }
 
-fn listed(targets: &[Target]) -> String {
+fn list_text(targets: &[Target]) -> String {
     let mut grid = Grid::new(&["TARGET", "P4RUNTIME", "AGGREGATOR", "STATE", ">SLOTS USED"]);
     let mut reasons = String::new();
     for target in targets {
@@ -143,7 +143,7 @@ fn listed(targets: &[Target]) -> String {
     format!("{grid}{reasons}")
 }
 
-fn described(target: &Target) -> String {
+fn description(target: &Target) -> String {
     let mut text = format!("target {}: {}\n", target.name, state(target));
     let mut line = |key: &str, value: String| {
         let _ = writeln!(text, "  {key:<11} {value}");

@@ -3,7 +3,7 @@
 mod options;
 mod roles;
 
-pub use options::{ControllerOptions, ForeignRows, Options, StationOptions, TargetOptions, TlsOptions};
+pub use options::{ControllerOptions, ForeignRows, Options, TargetOptions};
 
 use crate::capacity::Capacity;
 use crate::device_config;

@@ -29,7 +29,7 @@ struct Step {
 }
 
 /// What is asked for, with what the job has already where that would be chosen.
-fn filled(job: &Job, asked: &JobSection) -> JobSection {
+fn fill(job: &Job, asked: &JobSection) -> JobSection {
     let was = job.spec.section(job.targets.clone());
     let stays = asked.targets.is_empty() && asked.servers.is_empty() && !job.spec.is_shared();
     let mut filled = asked.clone();
@@ -51,7 +51,7 @@ fn differences(is: (&Spec, Vec<String>), shall: (&Spec, Vec<String>)) -> Vec<Str
     if is.0.seed != shall.0.seed {
         found.push("seed: another".to_owned());
     }
-    let json = |(spec, targets): (&Spec, Vec<String>)| serde_json::to_value(spec.shown(targets));
+    let json = |(spec, targets): (&Spec, Vec<String>)| serde_json::to_value(spec.to_section(targets));
     let (Ok(is), Ok(shall)) = (json(is), json(shall)) else { return found };
     for (key, shall) in shall.as_object().into_iter().flatten() {
         let is = &is[key];
@@ -160,12 +160,12 @@ impl Desk {
         let Some(job) = job else {
             let homes = self.homes(asked)?;
             let number = self.shared.book().free_number();
-            Spec::from_request(&homes.asked(asked), number, homes.shared.as_ref())?;
+            Spec::from_request(&homes.assign_server(asked), number, homes.shared.as_ref())?;
             return Ok(step(Kind::Create, Vec::new(), NOW, None));
         };
-        let next = filled(&job, asked);
+        let next = fill(&job, asked);
         let homes = self.homes(&next)?;
-        let spec = Spec::from_request(&homes.asked(&next), job.spec.number, homes.shared.as_ref())?;
+        let spec = Spec::from_request(&homes.assign_server(&next), job.spec.number, homes.shared.as_ref())?;
         let targets: Vec<String> = homes.rooms.iter().map(|(name, _)| name.clone()).collect();
         let is = match (job.pending.as_deref(), &job.next) {
             (Some(Pending::Change { spec, targets }), _) => (&**spec, targets.clone()),

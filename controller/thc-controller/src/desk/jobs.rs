@@ -1,7 +1,7 @@
 //! Jobs: created, changed, deleted.
 
-use super::targets::drained;
-use super::{Desk, no_job, unwritten};
+use super::targets::drain_advice;
+use super::{Desk, no_job, write_refusal};
 use crate::book::{Book, Job, Session};
 use crate::capacity::Capacity;
 use crate::events::About;
@@ -20,12 +20,12 @@ fn put_down(book: &mut Book, asked: &JobSection, homes: &Homes) -> Result<(), Re
         return Err(Refusal::exists(text));
     }
     let number = book.free_number();
-    let spec = Spec::from_request(&homes.asked(asked), number, homes.shared.as_ref())?;
+    let spec = Spec::from_request(&homes.assign_server(asked), number, homes.shared.as_ref())?;
     book.add(spec, &homes.rooms)
 }
 
 /// What a job is asked to be, from what it is and what of that is to change.
-fn changed(job: &Job, asked: &JobSection) -> Result<JobSection, Refusal> {
+fn apply_change(job: &Job, asked: &JobSection) -> Result<JobSection, Refusal> {
     let (name, change) = (&job.spec.name, &asked.options);
     let lasting = lasting_keys(change);
     if let Some(key) = lasting.keys().next() {
@@ -69,7 +69,7 @@ pub(super) struct Homes {
 
 impl Homes {
     /// A job that is asked for, with the one target that others stand by for as its server.
-    pub(super) fn asked(&self, asked: &JobSection) -> JobSection {
+    pub(super) fn assign_server(&self, asked: &JobSection) -> JobSection {
         let servers = self.only.clone().map_or_else(|| asked.servers.clone(), |only| vec![only]);
         JobSection { servers, ..asked.clone() }
     }
@@ -92,9 +92,9 @@ impl Desk {
         let names: Vec<String> = homes.rooms.iter().map(|(name, _)| name.clone()).collect();
         // What is away cannot take it: better known before anything is written.
         for name in &names {
-            self.connected(name)?;
+            self.check_connected(name)?;
             if self.shared.book().drained.contains(name) {
-                return Err(Refusal::not_now(format!("job {}: {}", asked.name(), drained(name))));
+                return Err(Refusal::not_now(format!("job {}: {}", asked.name(), drain_advice(name))));
             }
         }
         let ((), before) = self.change(|book| put_down(book, asked, &homes)).await?;
@@ -163,7 +163,7 @@ impl Desk {
         }
         let all: Vec<String> = homes.iter().chain(spares).cloned().collect();
         let rooms = self.rooms(&all)?;
-        let shared = self.shared.dealt(homes, spares);
+        let shared = self.shared.deal(homes, spares);
         let shared = shared.map_err(|error| Refusal::invalid(format!("job {name}: {error}")))?;
         Ok(Homes { rooms, shared: Some(shared), only })
     }
@@ -260,9 +260,9 @@ impl Desk {
             next: job
                 .next
                 .as_ref()
-                .map_or(Ok(String::new()), |next| next.spec.shown(Vec::new()).to_toml())
-                .map_err(unwritten)?,
-            section: job.spec.shown(job.targets.clone()).to_toml().map_err(unwritten)?,
+                .map_or(Ok(String::new()), |next| next.spec.to_section(Vec::new()).to_toml())
+                .map_err(write_refusal)?,
+            section: job.spec.to_section(job.targets.clone()).to_toml().map_err(write_refusal)?,
             table: job.table.into(),
             tables: job.more.iter().map(|&id| id.into()).collect(),
             places: places.collect(),
@@ -280,9 +280,9 @@ impl Desk {
         let _turn = self.shared.turn(name).await;
         self.may_change()?;
         let job = self.shared.book().jobs.get(name).cloned().ok_or_else(|| no_job(name))?;
-        let next = changed(&job, asked)?;
+        let next = apply_change(&job, asked)?;
         let homes = self.homes(&next)?;
-        let spec = Spec::from_request(&homes.asked(&next), job.spec.number, homes.shared.as_ref())?;
+        let spec = Spec::from_request(&homes.assign_server(&next), job.spec.number, homes.shared.as_ref())?;
         self.change_to(&job, spec, &homes.rooms, true).await?;
         self.job(name)
     }
@@ -301,7 +301,7 @@ impl Desk {
         let name = &job.spec.name;
         let names: Vec<String> = rooms.iter().map(|(name, _)| name.clone()).collect();
         for name in names.iter().filter(|_| there) {
-            self.connected(name)?;
+            self.check_connected(name)?;
         }
         let refuse = |what: String| Err(Refusal::not_now(format!("job {name}: {what}")));
         let (before, after) = (job.spec.members, spec.members);
@@ -361,9 +361,9 @@ impl Desk {
         all.extend(job.places.keys().filter(|target| !names.contains(target)).cloned());
         let first = job.running().map_or(names[0].clone(), |(target, _)| target.to_owned());
         let others: Vec<String> =
-            all.into_iter().filter(|name| *name != first && self.connected(name).is_ok()).collect();
+            all.into_iter().filter(|name| *name != first && self.check_connected(name).is_ok()).collect();
         let mut synced = self.sync_job(name, &others).await;
-        if synced.is_ok() && self.connected(&first).is_ok() {
+        if synced.is_ok() && self.check_connected(&first).is_ok() {
             synced = self.sync_job(name, std::slice::from_ref(&first)).await;
         }
         if let Err(refusal) = synced {
@@ -391,7 +391,7 @@ impl Desk {
         self.shared.reports().retain(|(job, _), _| job != name);
         self.shared.tell(About { target: "", job: name }, &format!("job {name}: deleted"));
         let there: Vec<String> =
-            job.targets.into_iter().filter(|target| self.connected(target).is_ok()).collect();
+            job.targets.into_iter().filter(|target| self.check_connected(target).is_ok()).collect();
         self.shared.sync(&there).await
     }
 }

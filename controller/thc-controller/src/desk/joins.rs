@@ -4,7 +4,6 @@ use super::{ALIVE, Desk, PROMISE, no_job};
 use crate::book::{Given, seconds};
 use crate::live::View;
 use crate::refusal::Refusal;
-use crate::state::Reported;
 use thc_control_proto::v1;
 
 impl Desk {
@@ -101,7 +100,7 @@ impl Desk {
             let shared = job.spec.is_shared();
             (job.targets[..if shared { 1 } else { job.targets.len() }].to_vec(), job.active.clone())
         };
-        let may = |target: &String| self.connected(target).and_then(|()| self.may_begin(name, target));
+        let may = |target: &String| self.check_connected(target).and_then(|()| self.may_begin(name, target));
         let there = |target: &&String| may(target).is_ok();
         let found = active
             .as_ref()
@@ -143,7 +142,7 @@ impl Desk {
             worker
         };
         if let Some(report) = asked.report {
-            self.shared.reports().insert((asked.job, worker), Reported { report, token: asked.token });
+            self.shared.reports().insert((asked.job, worker), report);
         }
         Ok(())
     }

@@ -47,7 +47,7 @@ impl Drop for Made {
     }
 }
 
-fn unwritten(error: ControllerError) -> Refusal {
+fn write_refusal(error: ControllerError) -> Refusal {
     let code = match error {
         ControllerError::StandsBy { .. } => tonic::Code::Unavailable,
         _ => tonic::Code::Internal,
@@ -68,13 +68,13 @@ impl Desk {
 
     /// The state.
     #[must_use]
-    pub fn shared(&self) -> &Arc<ControllerState> {
+    pub fn state(&self) -> &Arc<ControllerState> {
         &self.shared
     }
 
     /// Only the controller that has the file changes anything.
     fn may_change(&self) -> Result<(), Refusal> {
-        self.shared.book().may_change().map_err(unwritten)
+        self.shared.book().may_change().map_err(write_refusal)
     }
 
     /// A change of the book: in the file before anybody hears of it, or taken back. With it comes what takes it back later.
@@ -84,8 +84,8 @@ impl Desk {
     ) -> Result<(T, Made), Refusal> {
         let (done, made) = {
             let mut book = self.shared.book();
-            book.may_change().map_err(unwritten)?;
-            let (next, done, before) = book.changed(change)?;
+            book.may_change().map_err(write_refusal)?;
+            let (next, done, before) = book.try_change(change)?;
             *book = next;
             (done, Made { before, shared: Arc::clone(&self.shared) })
         };
@@ -93,7 +93,7 @@ impl Desk {
             Ok(()) => Ok((done, made)),
             Err(error) => {
                 self.shared.book().take_back(&made.before);
-                Err(unwritten(error))
+                Err(write_refusal(error))
             }
         }
     }
@@ -123,7 +123,7 @@ impl Desk {
         Ok(())
     }
 
-    fn connected(&self, name: &str) -> Result<(), Refusal> {
+    fn check_connected(&self, name: &str) -> Result<(), Refusal> {
         let views = self.shared.views();
         match views.get(name) {
             Some(view) if view.connected => Ok(()),
@@ -189,7 +189,7 @@ impl Desk {
                             None => 0,
                         },
                         silent: view.heard.get(&key).map(|heard| heard.at.elapsed().as_secs_f64()),
-                        report: reports.get(&reported_as).map(|reported| reported.report),
+                        report: reports.get(&reported_as).copied(),
                     }
                 });
                 jobs.push(v1::JobCounters {
@@ -237,7 +237,7 @@ impl Desk {
     pub fn diagnose(&self, name: &str) -> Result<v1::DiagnoseResponse, Refusal> {
         let job = self.job(name)?;
         let counters = self.counters(name)?;
-        let section = JobSection::shown(&job);
+        let section = JobSection::from_job(&job);
         let slots = section.options.data_slots.unwrap_or_default();
         let rates = self.shared.rates();
         let slow = |target: &str| {

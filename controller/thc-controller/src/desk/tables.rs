@@ -76,7 +76,7 @@ impl Desk {
 
     fn targets_there(&self) -> Vec<String> {
         let names = self.shared.targets.iter().map(|target| target.config.name.clone());
-        names.filter(|name| self.connected(name).is_ok()).collect()
+        names.filter(|name| self.check_connected(name).is_ok()).collect()
     }
 
     pub(super) fn table(&self, id: u8) -> Result<v1::Table, Refusal> {

@@ -20,8 +20,8 @@ fn uses(book: &Book, config: &TargetConfig) -> Vec<v1::Use> {
         ("jobs".to_owned(), jobs.len() as u32, capacity.jobs),
         ("lookup tables".to_owned(), book.tables.len() as u32, capacity.tables),
     ];
-    for (place, (table, all)) in capacity.rows.named().into_iter().enumerate() {
-        let used = jobs.iter().map(|job| job.spec.rows().named()[place].1).sum();
+    for (place, (table, all)) in capacity.rows.counts_by_name().into_iter().enumerate() {
+        let used = jobs.iter().map(|job| job.spec.rows().counts_by_name()[place].1).sum();
         uses.push((format!("rows of {table}"), used, all));
     }
     uses.into_iter().map(|(what, used, all)| v1::Use { what, used, all }).collect()
@@ -109,12 +109,12 @@ impl Desk {
         if runs || !book.drained.contains(target) {
             return Ok(());
         }
-        Err(Refusal::unavailable(drained(target)))
+        Err(Refusal::unavailable(drain_advice(target)))
     }
 }
 
 /// What to do about a target that is drained.
-pub(super) fn drained(target: &str) -> String {
+pub(super) fn drain_advice(target: &str) -> String {
     format!(
         "target {target} is drained: end that by `thc-controller target undrain {target}`, or name another"
     )

@@ -84,7 +84,7 @@ impl Roles {
     }
 
     /// The subjects of the configuration that have a role.
-    fn named<'a>(&'a self, role: Role<'a>) -> Vec<&'a Subject> {
+    fn configured_subjects<'a>(&'a self, role: Role<'a>) -> Vec<&'a Subject> {
         match role {
             Role::Reader => self.readers.iter().flatten().collect(),
             Role::Operator => self.operators.iter().flatten().collect(),
@@ -108,7 +108,7 @@ impl Roles {
     }
 
     fn has(&self, caller: &Caller, role: Role<'_>) -> bool {
-        let named = self.named(role);
+        let named = self.configured_subjects(role);
         caller.parts().iter().any(|part| {
             named.contains(&part)
                 || self.of_uri(part).is_some_and(|said| match role {
@@ -138,7 +138,7 @@ impl Roles {
         if roles.iter().any(|role| self.has(caller, *role)) {
             return Ok(());
         }
-        Err(self.refused(caller, act, roles))
+        Err(self.refusal(caller, act, roles))
     }
 
     /// The same of whoever has sent a request.
@@ -155,7 +155,7 @@ impl Roles {
         self.check(&Caller::from_certificate(own.map(|own| own.as_ref())), act)
     }
 
-    fn refused(&self, caller: &Caller, act: Act<'_>, roles: &[Role<'_>]) -> Refusal {
+    fn refusal(&self, caller: &Caller, act: Act<'_>, roles: &[Role<'_>]) -> Refusal {
         let may = match act {
             Act::Look => "look at everything".to_owned(),
             Act::LookAt(job) => format!("look at job {job}"),
@@ -164,7 +164,7 @@ impl Roles {
         };
         let mut who: Vec<String> = Vec::new();
         for &role in roles {
-            who.extend(self.named(role).into_iter().map(Subject::to_string));
+            who.extend(self.configured_subjects(role).into_iter().map(Subject::to_string));
             if let Some(prefix) = &self.uris {
                 who.push(match role {
                     Role::Reader => format!("URI={prefix}/reader"),

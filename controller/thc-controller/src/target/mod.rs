@@ -2,7 +2,7 @@
 
 mod status;
 
-use status::{explain, mend, refused, refuses_updates, silent};
+use status::{explain, mend, read_refusal, refuses_updates, silence};
 
 use crate::config::TargetConfig;
 use crate::error::{ControllerError, causes};
@@ -108,7 +108,7 @@ impl Target {
         let connected = Target::connect_now(config);
         tokio::time::timeout(config.patience, connected)
             .await
-            .unwrap_or_else(|_| Err(silent(&config.name, "connecting", config.patience)))
+            .unwrap_or_else(|_| Err(silence(&config.name, "connecting", config.patience)))
     }
 
     async fn connect_now(config: &TargetConfig) -> Result<(Target, bool), ControllerError> {
@@ -238,7 +238,7 @@ impl Target {
         match tokio::time::timeout(self.patience, sent).await {
             Ok(Ok(())) => Ok(()),
             Ok(Err(_)) => Err(ControllerError::Closed { target: self.name.clone() }),
-            Err(_) => Err(silent(&self.name, "a message", self.patience)),
+            Err(_) => Err(silence(&self.name, "a message", self.patience)),
         }
     }
 
@@ -264,7 +264,7 @@ impl Target {
     /// # Errors
     /// [`ControllerError::Request`], [`ControllerError::Silent`].
     pub async fn load_if_none(&mut self) -> Result<(), ControllerError> {
-        match self.loaded().await? {
+        match self.loaded_cookie().await? {
             Some(_) => Ok(()),
             None => self.load(&[], 1).await,
         }
@@ -275,14 +275,14 @@ impl Target {
     ///
     /// # Errors
     /// [`ControllerError::Request`], [`ControllerError::Silent`].
-    pub async fn loaded(&mut self) -> Result<Option<u64>, ControllerError> {
+    pub async fn loaded_cookie(&mut self) -> Result<Option<u64>, ControllerError> {
         let request = GetForwardingPipelineConfigRequest {
             device_id: self.device_id,
             response_type: get_forwarding_pipeline_config_request::ResponseType::CookieOnly.into(),
         };
         let asked = self.client.get_forwarding_pipeline_config(request);
         let whose = (self.name.as_str(), &mut self.requests);
-        match within(whose, self.patience, ASKING_PROGRAM, asked).await? {
+        match limit_time(whose, self.patience, ASKING_PROGRAM, asked).await? {
             Ok(answer) => {
                 let cookie = answer.into_inner().config.and_then(|config| config.cookie);
                 Ok(Some(cookie.map_or(0, |cookie| cookie.cookie)))
@@ -303,7 +303,7 @@ impl Target {
         };
         let asked = self.client.get_forwarding_pipeline_config(request);
         let whose = (self.name.as_str(), &mut self.requests);
-        match within(whose, self.patience, ASKING_PROGRAM, asked).await? {
+        match limit_time(whose, self.patience, ASKING_PROGRAM, asked).await? {
             Ok(answer) => Ok(answer.into_inner().config.and_then(|config| config.p4info)),
             Err(status) if status.code() == Code::Unimplemented => Ok(None),
             Err(status) => Err(self.failure(ASKING_PROGRAM, &explain(&status))),
@@ -331,7 +331,7 @@ impl Target {
         };
         let request = self.client.set_forwarding_pipeline_config(request);
         let whose = (self.name.as_str(), &mut self.requests);
-        match within(whose, LOADING * self.patience, "loading the program", request).await? {
+        match limit_time(whose, LOADING * self.patience, "loading the program", request).await? {
             Ok(_) => Ok(true),
             Err(status) if action == Action::ReconcileAndCommit && status.code() == Code::Unimplemented => {
                 Ok(false)
@@ -374,9 +374,9 @@ impl Target {
         };
         let request = self.client.write(request);
         let whose = (self.name.as_str(), &mut self.requests);
-        match within(whose, self.patience, "a write", request).await? {
+        match limit_time(whose, self.patience, "a write", request).await? {
             Ok(_) => Ok(Written::All),
-            Err(status) if refuses_updates(status.code()) => Ok(refused(&status, updates)),
+            Err(status) if refuses_updates(status.code()) => Ok(read_refusal(&status, updates)),
             Err(status) => Err(self.failure("a write", &explain(&status))),
         }
     }
@@ -442,14 +442,14 @@ impl Target {
         let request = ReadRequest { device_id: self.device_id, entities, role: String::new() };
         let request = self.client.read(request);
         let whose = (self.name.as_str(), &mut self.requests);
-        let mut answers = match within(whose, self.patience, "a read", request).await? {
+        let mut answers = match limit_time(whose, self.patience, "a read", request).await? {
             Ok(answers) => answers.into_inner(),
             Err(status) => return Err(self.failure("a read", &explain(&status))),
         };
         let mut entities = Vec::new();
         loop {
             let whose = (self.name.as_str(), &mut self.requests);
-            match within(whose, self.patience, "a part of what is read", answers.message()).await? {
+            match limit_time(whose, self.patience, "a part of what is read", answers.message()).await? {
                 Ok(Some(answer)) => entities.extend(answer.entities),
                 Ok(None) => return Ok(entities),
                 Err(status) => return Err(self.failure("a read", &explain(&status))),
@@ -466,7 +466,7 @@ impl Target {
 const ASKING_PROGRAM: &str = "asking for its program";
 
 /// An answer, unless it takes too long. How long it takes is noted.
-async fn within<T>(
+async fn limit_time<T>(
     (target, requests): (&str, &mut BTreeMap<&'static str, Requests>),
     patience: Duration,
     request: &'static str,
@@ -476,7 +476,7 @@ async fn within<T>(
     let answer = tokio::time::timeout(patience, answer).await;
     let noted = requests.entry(request).or_default();
     (noted.count, noted.took) = (noted.count + 1, noted.took + began.elapsed());
-    answer.map_err(|_| silent(target, request, patience))
+    answer.map_err(|_| silence(target, request, patience))
 }
 
 fn hello(device_id: u64, election_id: Uint128) -> stream_message_request::Update {

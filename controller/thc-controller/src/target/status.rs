@@ -9,7 +9,7 @@ use prost::Message;
 use std::time::Duration;
 use tonic::Code;
 
-pub(super) fn silent(target: &str, request: &'static str, patience: Duration) -> ControllerError {
+pub(super) fn silence(target: &str, request: &'static str, patience: Duration) -> ControllerError {
     ControllerError::Silent { target: target.to_owned(), request, patience }
 }
 
@@ -27,7 +27,7 @@ pub(super) fn refuses_updates(code: Code) -> bool {
     )
 }
 
-pub(super) fn refused(status: &tonic::Status, updates: Vec<Update>) -> Written {
+pub(super) fn read_refusal(status: &tonic::Status, updates: Vec<Update>) -> Written {
     let details = Status::decode(status.details()).map(|status| status.details).unwrap_or_default();
     if details.len() != updates.len() {
         return match <[Update; 1]>::try_from(updates) {

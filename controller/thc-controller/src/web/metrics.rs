@@ -58,10 +58,10 @@ fn write(encoder: &mut DescriptorEncoder<'_>, desk: &Desk) -> fmt::Result {
     let jobs = desk.jobs();
     let targets = desk.targets();
     let counted = desk.counters("").unwrap_or_default();
-    let active = desk.shared().book().may_change().is_ok();
+    let active = desk.state().book().may_change().is_ok();
     let is = [([], f64::from(u8::from(active)))];
     gauges(encoder, "controller_active", "Whether this controller has the jobs, and does not stand by", is)?;
-    let certificates = desk.shared().certificates.get();
+    let certificates = desk.state().certificates.get();
     let expires = certificates.and_then(|certificates| certificates.not_after()).map(|end| ([], end as f64));
     let help = "When the certificate of the service expires, in seconds since 1970";
     gauges(encoder, "certificate_expiry_timestamp_seconds", help, expires)?;
@@ -73,7 +73,7 @@ fn write(encoder: &mut DescriptorEncoder<'_>, desk: &Desk) -> fmt::Result {
     gauges(encoder, "target_up", "Whether the target is connected", up)?;
     target_metrics(encoder, &targets, active)?;
     gauges(encoder, "jobs", "Jobs", [([], jobs.len() as f64)])?;
-    let sections: Vec<JobSection> = jobs.iter().map(JobSection::shown).collect();
+    let sections: Vec<JobSection> = jobs.iter().map(JobSection::from_job).collect();
     let wanted = sections.iter().map(|job| ([("thc_job", job.name().to_owned())], f64::from(job.workers())));
     gauges(encoder, "job_workers", "Workers that the job is for", wanted)?;
     let places = || {

@@ -39,7 +39,7 @@ where
         .route("/", get(page))
         .route("/api/status", get(status))
         .layer(middleware::from_fn(move |request, next| check_host(own.clone(), request, next)));
-    let shown = Router::new().route("/metrics", get(measured)).merge(pages).layer(of_readers);
+    let shown = Router::new().route("/metrics", get(metrics_page)).merge(pages).layer(of_readers);
     let app = Router::new()
         .route("/healthz", get(async || "ok\n"))
         .route("/readyz", get(ready))
@@ -96,7 +96,7 @@ async fn check_host(own: String, request: Request, next: Next) -> Response {
 
 /// Whether this controller has the jobs: one that stands by is alive, and not ready.
 async fn ready(State(desk): State<Desk>) -> Response {
-    match desk.shared().book().may_change() {
+    match desk.state().book().may_change() {
         Ok(()) => "ok\n".into_response(),
         Err(error) => (StatusCode::SERVICE_UNAVAILABLE, format!("{error}\n")).into_response(),
     }
@@ -115,7 +115,7 @@ async fn status(State(desk): State<Desk>) -> Response {
     ([(header::CACHE_CONTROL, "no-store")], Json(status::read(&desk))).into_response()
 }
 
-async fn measured(State(desk): State<Desk>) -> Response {
+async fn metrics_page(State(desk): State<Desk>) -> Response {
     match metrics::text(desk) {
         Ok(text) => ([(header::CONTENT_TYPE, thc_metrics::HTTP_TYPE)], text).into_response(),
         Err(error) => (StatusCode::INTERNAL_SERVER_ERROR, error.to_string()).into_response(),

@@ -106,7 +106,7 @@ pub fn read(desk: &Desk) -> Status {
     };
     let targets = desk.targets().into_iter();
     // The book is free again before others ask for it.
-    let stands_by = desk.shared().book().may_change().err();
+    let stands_by = desk.state().book().may_change().err();
     let stands_by = stands_by.map(|error| error.to_string()).unwrap_or_default();
     Status {
         version: env!("CARGO_PKG_VERSION"),
@@ -119,11 +119,11 @@ pub fn read(desk: &Desk) -> Status {
 }
 
 fn job_status(desk: &Desk, job: v1::Job, counters: &v1::ReadCountersResponse) -> JobStatus {
-    let section = JobSection::shown(&job);
+    let section = JobSection::from_job(&job);
     let (name, options) = (section.name(), &section.options);
     // The job may have been deleted in between.
     let findings = desk.diagnose(name).map(|answer| answer.findings).unwrap_or_default();
-    let rates = desk.shared().rates();
+    let rates = desk.state().rates();
     let roles: Vec<String> = job.places.iter().map(|place| role(&section, &place.target)).collect();
     let comes_and_goes = options.min_workers.is_some();
     let places = job.places.into_iter().zip(roles).map(|(place, role)| {
@@ -156,7 +156,7 @@ fn job_status(desk: &Desk, job: v1::Job, counters: &v1::ReadCountersResponse) ->
         slots: options.data_slots.unwrap_or_default(),
         places: places.collect(),
         findings: findings.into_iter().map(finding_status).collect(),
-        past: rates.past(name),
+        past: rates.past_rates(name),
         fraction: options.fraction.map(|fraction| fraction.to_string()).unwrap_or_default(),
         name: name.to_owned(),
     }

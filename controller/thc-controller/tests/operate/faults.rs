@@ -157,22 +157,30 @@ fn a_row_that_is_refused_takes_nothing_from_other_jobs() {
     assert!(row(7) && row(8) && row(10));
 }
 
+/// Two switches, "hangs" and "works", and their controller, which waits so long for an answer.
+fn two_switches(patience: &str) -> (Strict, Strict, Controller) {
+    let info =
+        std::fs::read(concat!(env!("CARGO_MANIFEST_DIR"), "/../../p4/build/thc.p4info.txtpb")).unwrap();
+    let switches = ["hangs", "works"].map(|_| Strict::start(p4info::parse(&info).unwrap()));
+    let config: String = ["hangs", "works"]
+        .into_iter()
+        .zip(&switches)
+        .zip(["10.0.0.1", "10.0.0.2"])
+        .map(|((name, switch), ip)| {
+            let address = &switch.address;
+            format!("[[target]]\nname = \"{name}\"\naddress = \"{address}\"\nip = \"{ip}\"\npatience = \"{patience}\"\n")
+        })
+        .collect();
+    let controller = Controller::start(&config);
+    controller.until_connected();
+    let [hangs, works] = switches;
+    (hangs, works, controller)
+}
+
 /// Two switches, of which one answers nothing of some kind: it is away in time, and nobody waits for it longer.
 #[test]
 fn a_switch_that_hangs_stops_nobody() {
-    let info =
-        std::fs::read(concat!(env!("CARGO_MANIFEST_DIR"), "/../../p4/build/thc.p4info.txtpb")).unwrap();
-    let (hangs, works) =
-        (Strict::start(p4info::parse(&info).unwrap()), Strict::start(p4info::parse(&info).unwrap()));
-    let target = |name: &str, strict: &Strict, ip: &str| {
-        format!(
-            "[[target]]\nname = \"{name}\"\naddress = \"{}\"\nip = \"{ip}\"\npatience = \"1s\"\n",
-            strict.address
-        )
-    };
-    let config = target("hangs", &hangs, "10.0.0.1") + &target("works", &works, "10.0.0.2");
-    let controller = Controller::start(&config);
-    controller.until_connected();
+    let (hangs, works, controller) = two_switches("1s");
     let silent = |controller: &Controller, request: &str| {
         let said = controller.json(&["target", "list"])["targets"][0]["error"].clone();
         said.as_str().is_some_and(|said| said.contains(request) && said.contains("no answer within 1"))
@@ -223,19 +231,7 @@ fn a_switch_that_hangs_stops_nobody() {
 /// While a change waits for a switch that hangs, others are made elsewhere; when it is taken back, they stay.
 #[test]
 fn who_waits_for_a_switch_that_hangs_holds_up_nobody() {
-    let info =
-        std::fs::read(concat!(env!("CARGO_MANIFEST_DIR"), "/../../p4/build/thc.p4info.txtpb")).unwrap();
-    let (hangs, works) =
-        (Strict::start(p4info::parse(&info).unwrap()), Strict::start(p4info::parse(&info).unwrap()));
-    let target = |name: &str, strict: &Strict, ip: &str| {
-        format!(
-            "[[target]]\nname = \"{name}\"\naddress = \"{}\"\nip = \"{ip}\"\npatience = \"1m\"\n",
-            strict.address
-        )
-    };
-    let config = target("hangs", &hangs, "10.0.0.1") + &target("works", &works, "10.0.0.2");
-    let controller = Controller::start(&config);
-    controller.until_connected();
+    let (hangs, works, controller) = two_switches("1m");
     assert_eq!(create(&controller, "old", &["--target", "works"]).code, Some(0));
     hangs.state().faults.hangs = Some("write");
     let mut waits = Command::new(PROGRAM)

@@ -10,7 +10,7 @@ use tonic::Code;
 use super::refusal::{Refusal, refuse};
 use crate::rows::{Counter, CounterKind, Program};
 use crate::state::ShardReport;
-use crate::stats::merged;
+use crate::stats::merge_job;
 
 /// Bits of worker, event, reason and answer in an index.
 const WORKER_BITS: u32 = 7;
@@ -36,7 +36,7 @@ impl Readings {
     /// Of these reports.
     #[must_use]
     pub fn from_reports(reports: &[ShardReport]) -> Readings {
-        let jobs = (0..Program::get().indices).filter_map(|index| Some((index, merged(reports, index)?)));
+        let jobs = (0..Program::get().indices).filter_map(|index| Some((index, merge_job(reports, index)?)));
         let mut carrier = [0; CARRIER];
         for report in reports {
             carrier.iter_mut().zip(report.globals.drops).for_each(|(sum, drops)| *sum += drops);

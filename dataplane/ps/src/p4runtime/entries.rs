@@ -68,7 +68,7 @@ pub fn table_change(
         }
         update::Type::Insert | update::Type::Modify => {}
         update::Type::Delete => return Ok(RowChange::Row(id, key, None)),
-        update::Type::Unspecified => return unspecified(),
+        update::Type::Unspecified => return refuse_unspecified(),
     }
     meaning(program, id, &key)?;
     let row = entry_of(program, table, entry, false)?;
@@ -86,7 +86,7 @@ pub fn table_change(
     Ok(RowChange::Row(id, key, Some(row)))
 }
 
-fn unspecified<T>() -> Result<T, Refusal> {
+fn refuse_unspecified<T>() -> Result<T, Refusal> {
     refuse(Code::InvalidArgument, "the update has no type: use INSERT, MODIFY or DELETE")
 }
 
@@ -250,7 +250,7 @@ pub fn group_change(
         }
         update::Type::Insert | update::Type::Modify => {}
         update::Type::Delete => return Ok(RowChange::Group(number, None)),
-        update::Type::Unspecified => return unspecified(),
+        update::Type::Unspecified => return refuse_unspecified(),
     }
     Ok(RowChange::Group(number, Some(group_of(number, group)?)))
 }

@@ -19,7 +19,7 @@ use super::service::Service;
 use crate::error::PsError;
 use crate::state::ServerState;
 use thc_options::P4RuntimeConfig;
-use thc_tls::{CertificateFiles, Certificates, Clients};
+use thc_tls::{Certificates, Clients};
 
 /// The largest message taken: a pipeline configuration with BMv2's JSON.
 const MAX_MESSAGE: usize = 8 << 20;
@@ -62,11 +62,10 @@ impl Listener {
                 "P4Runtime listens on {local} without {lacks}: whoever reaches it can change and see all jobs"
             );
         }
-        let certificates = config.tls.as_ref().map(|tls| {
-            let (cert, key, client_ca) = (tls.cert.clone(), tls.key.clone(), tls.client_ca.clone());
-            let files = CertificateFiles { cert, key, client_ca };
-            Certificates::open("P4Runtime", files, b"h2", Clients::Certified).map(Arc::new)
-        });
+        let certificates = config
+            .tls
+            .as_ref()
+            .map(|tls| Certificates::open("P4Runtime", tls.clone(), b"h2", Clients::Certified).map(Arc::new));
         let certificates =
             certificates.transpose().map_err(|error| PsError::Certificates { message: error.to_string() })?;
         Ok(Listener { listener, local, certificates })
@@ -123,12 +122,12 @@ impl Listener {
         };
         tokio::select! {
             served = serving => served.map_err(io::Error::other),
-            () = stopped(shared) => Ok(()),
+            () = wait_for_stop(shared) => Ok(()),
         }
     }
 }
 
-async fn stopped(shared: &ServerState) {
+async fn wait_for_stop(shared: &ServerState) {
     while !shared.stop.load(Ordering::Relaxed) {
         tokio::time::sleep(TICK).await;
     }

@@ -60,7 +60,7 @@ impl Device {
     ) -> Result<ReceiverStream<Result<ReadResponse, Status>>, Status> {
         self.check_reader(request.device_id)?;
         check_role(0, &request.role)?;
-        let wanted: Vec<_> = request.entities.into_iter().map(|entity| self.wanted(entity)).collect();
+        let wanted: Vec<_> = request.entities.into_iter().map(|entity| self.parse_request(entity)).collect();
         let store = self.forwarding.lock().snapshot();
         let counters = wanted.iter().any(|wanted| matches!(wanted, Ok(Wanted::Counters(_))));
         let readings = if counters { self.readings() } else { Readings::default() };
@@ -89,7 +89,7 @@ impl Device {
         Ok(ReceiverStream::new(receiver))
     }
 
-    fn wanted(&self, entity: Entity) -> Result<Wanted, Refusal> {
+    fn parse_request(&self, entity: Entity) -> Result<Wanted, Refusal> {
         use entity::Entity;
         match entity.entity {
             Some(Entity::TableEntry(entry)) => self.wanted_rows(entry),

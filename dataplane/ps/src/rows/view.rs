@@ -96,7 +96,7 @@ impl Used {
     }
 
     /// A table that a job has used and that now has other values, or none while the job still may use it.
-    fn broken(&self, program: &Program, store: &Store, job: JobId) -> Option<TableId> {
+    fn broken_table(&self, program: &Program, store: &Store, job: JobId) -> Option<TableId> {
         let known = program.known;
         let kept = |&id: &u8, used: &Lookup| match store.row(known.lookup, &[id.into()]) {
             Some(entry) => lookup(program, entry).as_ref() == Some(used),
@@ -234,7 +234,7 @@ pub fn check(
         let told = held.told.jobs.get(&config.job).filter(|_| !held.renewed.contains(&config.job));
         let epoch = program.param(row, "epoch") as u32;
         if told.is_some_and(|told| told.epoch == epoch && told.config.same_slots(&config))
-            && let Some(table) = held.used.broken(program, store, config.job)
+            && let Some(table) = held.used.broken_table(program, store, config.job)
         {
             return Err(ConfigError::TableInUse { table, job: config.job });
         }

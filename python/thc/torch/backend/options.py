@@ -69,7 +69,7 @@ class Options(_Base):
             super().__init__("thc", timeout)
         given = {"lane": lane, "bits": bits, "block": block, "smallest": smallest, "feedback": feedback}
         for name, value in given.items():
-            setattr(self, name, _checked(name, value))
+            setattr(self, name, _check(name, value))
 
     def numbers(self) -> list[int]:
         """All of them, for other ranks to compare with theirs."""
@@ -82,7 +82,7 @@ class Options(_Base):
         return f"Options({', '.join(f'{name}={value}' for name, value in self._values().items())})"
 
 
-def _checked(name: str, given: Any) -> int | None:
+def _check(name: str, given: Any) -> int | None:
     """An option that is given, or from the environment, or the default, within its bounds."""
     said, value = name, given
     if given is None:

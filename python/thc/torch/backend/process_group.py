@@ -15,7 +15,7 @@ from thc.stats import Stats
 from thc.torch.backend.beneath import register_backends
 from thc.torch.backend.options import VARIABLES, Options
 from thc.torch.backend.sums import DTYPES, Sums
-from thc.torch.backend.work import JointWork, ended
+from thc.torch.backend.work import JointWork, work_that_ends
 
 __all__ = ["ThcProcessGroup"]
 
@@ -76,17 +76,17 @@ class ThcProcessGroup(dist.ProcessGroup):
         opts = _options(opts, op, timeout)
         if len(tensors) == 1 and self.compresses(tensors[0], opts.reduceOp):
             return self._add_up(tensors[0], opts.reduceOp)
-        return ended(self._beneath.allreduce(tensors, opts), tensors)
+        return work_that_ends(self._beneath.allreduce(tensors, opts), tensors)
 
     def allreduce_coalesced(self, tensors: list[torch.Tensor], opts: Any = None) -> Any:
         opts = dist.AllreduceCoalescedOptions() if opts is None else opts
         large = [tensor for tensor in tensors if self.compresses(tensor, opts.reduceOp)]
         if not large:
-            return ended(self._beneath.allreduce_coalesced(tensors, opts), tensors)
+            return work_that_ends(self._beneath.allreduce_coalesced(tensors, opts), tensors)
         small = [tensor for tensor in tensors if not self.compresses(tensor, opts.reduceOp)]
         works = [self._add_up(tensor, opts.reduceOp) for tensor in large]
         if small:
-            works.append(ended(self._beneath.allreduce_coalesced(small, opts), small))
+            works.append(work_that_ends(self._beneath.allreduce_coalesced(small, opts), small))
         return JointWork(works, tensors)
 
     def _add_up(self, tensor: torch.Tensor, op: Any) -> Any:
@@ -130,7 +130,7 @@ def _beneath(name: str) -> Any:
 
     def call(self: ThcProcessGroup, *args: Any, **options: Any) -> Any:
         found = getattr(self._beneath, name)(*args, **options)
-        return found if name == "_start_coalescing" else ended(found, [])
+        return found if name == "_start_coalescing" else work_that_ends(found, [])
 
     return call
 

@@ -13,7 +13,7 @@ import torch.distributed as dist
 
 from thc.errors import ThcError
 
-__all__ = ["JointWork", "SumWork", "ended"]
+__all__ = ["JointWork", "SumWork", "work_that_ends"]
 
 
 def _values(fulfilled: Any) -> Any:
@@ -126,6 +126,6 @@ class JointWork(dist._Work):
         return self._future.value()
 
 
-def ended(work: Any, tensors: list[torch.Tensor]) -> Any:
+def work_that_ends(work: Any, tensors: list[torch.Tensor]) -> Any:
     """A work, also where torch returns none because the call is over: C++ takes a work from Python for one that there is."""
     return JointWork([], tensors) if work is None else work

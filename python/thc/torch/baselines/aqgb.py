@@ -124,8 +124,8 @@ class AqgbHook:
                 offset += p.numel()
             self._layouts[identity] = Layout("aqgb", segments)
         block = _Block(bucket.index(), bucket.is_last(), buffer, parameters, self._layouts[identity])
-        self._clock.produced()
-        block.computed = self._clock.computed()
+        self._clock.note_production()
+        block.computed = self._clock.compute_time()
 
         def deliver(fulfilled: torch.futures.Future[Any]) -> torch.Tensor:
             error = fulfilled.value()
@@ -170,7 +170,7 @@ class AqgbHook:
 
     def _over(self) -> None:
         self.steps += 1
-        if (row := self._clock.over()) is not None:
+        if (row := self._clock.end_step()) is not None:
             self.training.step(row)
 
     def _first_stage(self, blocks: list[_Block]) -> None:
@@ -205,7 +205,7 @@ class AqgbHook:
         bandwidth = self._bandwidth.get()
         left = None
         if not blocks[-1].is_last:
-            due, now = self._produced.get(len(blocks)), self._clock.computed()
+            due, now = self._produced.get(len(blocks)), self._clock.compute_time()
             left = 0.0 if due is None or now is None else due - now
         ratio = self._least if bandwidth is None else adapt.first_ratio(size, bandwidth, left, least=self._least)
         return _ceiling(ratio * BITS)
@@ -220,7 +220,7 @@ class AqgbHook:
         for block in blocks:
             if block.computed is not None:
                 _blend(self._produced, block.index, block.computed)
-            used = self._updates.used(block.parameters) if self._updates.owns(block.parameters) else None
+            used = self._updates.use_time(block.parameters) if self._updates.owns(block.parameters) else None
             if used is None:
                 self._needed.pop(block.index, None)
             else:
@@ -229,7 +229,7 @@ class AqgbHook:
         times = [round(1e6 * each) for each in (self._clock.last.hidden, self._clock.last.waited)]
         rows = self._peers.gather([*times, *micros])
         if all(row[0] + row[1] for row in rows):
-            self.training.compared((row[0] / 1e6, row[1] / 1e6) for row in rows)
+            self.training.note_comparison((row[0] / 1e6, row[1] / 1e6) for row in rows)
         self._deadlines = [0.0 if not all(column) else max(column) / 1e6 for column in list(zip(*rows))[2:]]
         refined, arrivals = {}, {}
         for block in blocks:
@@ -257,7 +257,7 @@ class AqgbHook:
 
     def _further_bits(self, block: _Block) -> int:
         """Of the bits that were not sent of a block so many as are there when it is needed."""
-        now, bandwidth = self._clock.computed(), self._bandwidth.get()
+        now, bandwidth = self._clock.compute_time(), self._bandwidth.get()
         if now is None or bandwidth is None:
             return 0
         rest = BITS - block.sent
@@ -290,7 +290,7 @@ class AqgbHook:
         began = time.perf_counter()
         every = self._peers.gather_bytes(taken)
         landed = time.perf_counter()
-        self._clock.travelled(began, landed)
+        self._clock.note_travel(began, landed)
         for theirs, numbers in zip(every, block.every):
             if block.is_prefix:
                 _native.tfp_put(theirs, first, bits, numbers)

@@ -187,20 +187,20 @@ class TopK:
     def choices(self, default: float) -> list[float]:
         return [default * tenth / 10 for tenth in range(1, 101) if default * tenth / 10 <= 1]
 
-    def _kept(self, length: int, parameter: float) -> int:
+    def _kept_count(self, length: int, parameter: float) -> int:
         if not 0 < parameter <= 1:
             raise ConfigError(f"TopK keeps a share above 0 and up to 1 of a layer, not {parameter:g}")
         return max(1, round(parameter * length))
 
     def cost(self, shape: Sequence[int], parameter: float) -> float:
         length = _length(shape)
-        return min(8 * self._kept(length, parameter), 4 * length)
+        return min(8 * self._kept_count(length, parameter), 4 * length)
 
     def errors(self, gradient: torch.Tensor, parameters: Sequence[float]) -> list[float]:
         squares = gradient.reshape(-1).double().square().sort(descending=True).values
         left = squares.flip(0).cumsum(0).flip(0)
         length = squares.numel()
-        kept = [self._kept(length, parameter) for parameter in parameters]
+        kept = [self._kept_count(length, parameter) for parameter in parameters]
         return [0.0 if self._whole(length, k) else float(left[k]) for k in kept]
 
     @staticmethod
@@ -212,7 +212,7 @@ class TopK:
         parts, own = [], []
         for layer, parameter in zip(layers, parameters):
             flat = layer.gradient.reshape(-1)
-            kept = self._kept(flat.numel(), parameter)
+            kept = self._kept_count(flat.numel(), parameter)
             if self._whole(flat.numel(), kept):
                 own.append(flat.clone())
                 parts.append(flat)
@@ -226,7 +226,7 @@ class TopK:
         found, at = [], 0
         for layer, parameter, mine in zip(layers, parameters, own):
             length = layer.gradient.numel()
-            kept = self._kept(length, parameter)
+            kept = self._kept_count(length, parameter)
             mean = torch.zeros(length)
             whole = self._whole(length, kept)
             for theirs in every:

@@ -160,14 +160,14 @@ class LayerwiseHook:
             self._plain.mean(buffer)
             self.sent += 4 * buffer.numel()
         else:
-            self._compressed(bucket)
+            self._compress(bucket)
         if bucket.is_last():
             self.steps += 1
         done: torch.futures.Future[torch.Tensor] = torch.futures.Future()
         done.set_result(buffer)
         return done
 
-    def _compressed(self, bucket: Any) -> None:
+    def _compress(self, bucket: Any) -> None:
         gradients = bucket.gradients()
         layers = []
         for parameter, gradient in zip(bucket.parameters(), gradients):
@@ -225,7 +225,7 @@ class LayerwiseHook:
         self._accumulated.clear()
         picked = [self._choices[number] for number in found.choices]
         self.plans.append(
-            Plan.of(
+            Plan.from_columns(
                 self.steps,
                 [(name, accumulated[i].numel()) for i, name in enumerate(names)],
                 [f"{parameter:g}" for parameter in picked],

@@ -37,7 +37,7 @@ class DeviceCodec:
         self._piece = piece
         self._tables = group.tables
         self._sizes = sizes_of(self._tables)
-        self._grids: dict[int, Grid | None] = {0: None, **{table.id: Grid.of(table, device) for table in self._tables}}
+        self._grids: dict[int, Grid | None] = {0: None, **{table.id: Grid.from_table(table, device) for table in self._tables}}
         self._cuts: dict[tuple[tuple[int, int | None], ...], Cut] = {}
         self.stream: Any = torch.cuda.Stream(device) if device.type == "cuda" else None
         """Where everything happens, beside what the rest of the process does on the device."""

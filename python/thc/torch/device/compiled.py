@@ -60,7 +60,7 @@ class _Kept:
         key = (kernel, places[0][0].device, *kinds, *wide, *constants.values())
         found = self._made.get(key)
         if found is None:
-            made = _compiled(kernel, programs, places, numbers, constants)
+            made = _compile(kernel, programs, places, numbers, constants)
             self._made[key] = made, tuple(constants[name] for name in kernel.arg_names if name in constants)
             return
         made, values = found
@@ -70,7 +70,7 @@ class _Kept:
 _KEPT = _Kept()
 
 
-def _compiled(kernel: Any, programs: int, places: tuple[Place, ...], numbers: tuple[Any, ...], constants: dict[str, Any]) -> Any:
+def _compile(kernel: Any, programs: int, places: tuple[Place, ...], numbers: tuple[Any, ...], constants: dict[str, Any]) -> Any:
     """Launches a kernel as Triton has it done; returns what was launched."""
     tensors = [tensor if at == 0 else tensor[at:] for tensor, at in places]
     with _ALONE:
@@ -80,7 +80,7 @@ def _compiled(kernel: Any, programs: int, places: tuple[Place, ...], numbers: tu
 def _launch(kernel: Any, programs: int, *arguments: Any, **constants: Any) -> None:
     """Arguments are tensors or places in such, then numbers."""
     places = tuple((each, 0) if isinstance(each, torch.Tensor) else each for each in arguments if not isinstance(each, (int, float)))
-    (_KEPT.launch if _KEPT.trusted else _compiled)(kernel, programs, places, arguments[len(places) :], constants)
+    (_KEPT.launch if _KEPT.trusted else _compile)(kernel, programs, places, arguments[len(places) :], constants)
 
 
 @functools.cache
@@ -101,7 +101,7 @@ the few registers that are spilled."""
 
 
 @functools.cache
-def _bounded(device: torch.device) -> dict[str, int]:
+def _bounds(device: torch.device) -> dict[str, int]:
     """For kernels that would take more registers."""
     return TWICE if device.type == "cuda" and torch.version.hip is None and not kernels.INTERPRETED.value else {}
 
@@ -178,7 +178,7 @@ def compress(
         kernels.compress, run.count * tiles,
         source, kept, target, out, numbers.affine, numbers.keys, grid.cells, grid.slopes, grid.starts, run.first, run.valid,
         TILE=tile, LOG=_log(tile), TILES=tiles, SCALE=scale, END=grid.end, WIDTH=grid.width,
-        FED=fed is not None, WHOLE=run.whole, VALUES=grid.tells_values, num_warps=_warps(tile), **({} if fed is None else _bounded(x.device)),
+        FED=fed is not None, WHOLE=run.whole, VALUES=grid.tells_values, num_warps=_warps(tile), **({} if fed is None else _bounds(x.device)),
     )
     if tiles > 1 and fed is not None:
         _outer_back(run, source, kept, left, numbers, tiles, fed=True)

@@ -95,11 +95,11 @@ class DeviceCompressor(HostCompressor):
 
         flight.call(begin, wait)
 
-    def _uncompressed(self, flight: Flight, data: torch.Tensor, wait: bool) -> None:
+    def _submit_uncompressed(self, flight: Flight, data: torch.Tensor, wait: bool) -> None:
         if self._options.uncompressed == "raw" or data.dtype == torch.float32:
-            super()._uncompressed(flight, data, wait)
+            super()._submit_uncompressed(flight, data, wait)
             return
         # As on the host: the mean of f32, rounded once.
         whole = data.float()
-        super()._uncompressed(flight, whole, wait)
+        super()._submit_uncompressed(flight, whole, wait)
         data.copy_(whole)

@@ -94,7 +94,7 @@ class _LanesCall(Call):
             self._codec.kernels.pack(run, grid, values, self._words)
             return
         count = WORD * run.size * run.count
-        self._words.view(torch.uint8)[run.sums : run.sums + count] = _reversed(values[run.indices : run.indices + count])
+        self._words.view(torch.uint8)[run.sums : run.sums + count] = _reverse_bytes(values[run.indices : run.indices + count])
 
     def finish(self) -> Any:
         self._fed_all.wait()
@@ -126,7 +126,7 @@ class _LanesCall(Call):
             grid = codec.grid(run.table)
             if grid is None:
                 place = sums[run.sums : run.sums + WORD * run.size * run.count]
-                place.copy_(_reversed(place))
+                place.copy_(_reverse_bytes(place))
             codec.kernels.decompress(run, sums, grid, self._numbers, self._x)
         if self._feedback is not None:
             codec.feedback.commit(self._feedback)
@@ -143,12 +143,12 @@ class LanesCodec(DeviceCodec):
         super().__init__(group, device, kernels, PIECE)
         assert isinstance(group, CollectiveGroup), "only sums in lanes need no server"
         self.collective = group
-        self._grids = {0: None, **{table.id: Grid.of(table, device, tells_values=True) for table in self._tables}}
+        self._grids = {0: None, **{table.id: Grid.from_table(table, device, tells_values=True) for table in self._tables}}
         self._sizes = _sizes_of(self._grids)
         self.words = group.words_on(device)
         """What adds them up."""
 
 
-def _reversed(words: torch.Tensor) -> torch.Tensor:
+def _reverse_bytes(words: torch.Tensor) -> torch.Tensor:
     """The bytes of each word in the other order: RAW kernels have them as packets do."""
     return words.view(-1, WORD).flip(1).reshape(-1)

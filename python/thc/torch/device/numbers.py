@@ -13,7 +13,7 @@ from thc.torch.device.cut import Cut
 __all__ = ["Numbers"]
 
 
-def _signed(number: int) -> int:
+def _to_signed(number: int) -> int:
     """64 bits as torch has them."""
     return number - (1 << 64) if number >> 63 else number
 
@@ -22,24 +22,24 @@ class Numbers:
     """Of one call. ``to_host`` and ``to_device`` copy in the order of the current stream."""
 
     def __init__(self, cut: Cut, workers: int, device: torch.device) -> None:
-        def made(*shape: int, dtype: torch.dtype) -> torch.Tensor:
+        def allocate(*shape: int, dtype: torch.dtype) -> torch.Tensor:
             return torch.empty(shape, dtype=dtype, device=device)
 
         self._raw = cut.raw
         self._device = device
-        self.squares = made(cut.partitions, dtype=torch.float64)
+        self.squares = allocate(cut.partitions, dtype=torch.float64)
         """Σ x² of each partition."""
-        self.peaks = made(cut.partitions, dtype=torch.int32)
+        self.peaks = allocate(cut.partitions, dtype=torch.int32)
         """The bits of max |x|, where a partition travels RAW."""
-        self.affine = made(cut.partitions, 4, dtype=torch.float32)
+        self.affine = allocate(cut.partitions, 4, dtype=torch.float32)
         """-M, scale, bias and step of each partition (P31); 0 where the norm is."""
-        self.raw = made(cut.partitions, dtype=torch.float64)
+        self.raw = allocate(cut.partitions, dtype=torch.float64)
         """The power of two of RAW ones (P32)."""
-        self.estimates = made(cut.packets, 2, dtype=torch.float32)
+        self.estimates = allocate(cut.packets, 2, dtype=torch.float32)
         """Step and -M of each packet's sums."""
-        self.factors = made(cut.packets, dtype=torch.float64)
+        self.factors = allocate(cut.packets, dtype=torch.float64)
         """What the words of each RAW packet are multiplied by."""
-        self.keys = made(3, dtype=torch.int64)
+        self.keys = allocate(3, dtype=torch.int64)
         """What signs and roundings derive from, and the stratum of the roundings."""
         self.limit = float(1 << (30 - (workers - 1).bit_length()))
         """The largest word of a RAW packet."""
@@ -54,7 +54,7 @@ class Numbers:
 
     def tell(self, keys: tuple[int, int, int], affine: npt.NDArray[np.float32], raw: npt.NDArray[np.float64]) -> None:
         """What is known when the norms of all workers are."""
-        self.to_device(self.keys, np.array([_signed(key) for key in keys], dtype=np.int64))
+        self.to_device(self.keys, np.array([_to_signed(key) for key in keys], dtype=np.int64))
         if self._has_tables:
             self.to_device(self.affine, affine)
         if self._has_raw:

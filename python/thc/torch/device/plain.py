@@ -17,12 +17,12 @@ NAME = "torch"
 WORD = 0xFFFF_FFFF
 
 
-def _signed(number: int) -> int:
+def _to_signed(number: int) -> int:
     return number - (1 << 64) if number >> 63 else number
 
 
-GAMMA = _signed(0x9E37_79B9_7F4A_7C15)
-MUL = (_signed(0xBF58_476D_1CE4_E5B9), _signed(0x94D0_49BB_1331_11EB))
+GAMMA = _to_signed(0x9E37_79B9_7F4A_7C15)
+MUL = (_to_signed(0xBF58_476D_1CE4_E5B9), _to_signed(0x94D0_49BB_1331_11EB))
 
 
 def _right(z: torch.Tensor, by: int) -> torch.Tensor:

@@ -36,7 +36,7 @@ class Grid:
         return -(-size // (32 // self.lane))
 
     @classmethod
-    def of(cls, table: Table, device: torch.device, tells_values: bool = False) -> Grid:
+    def from_table(cls, table: Table, device: torch.device, tells_values: bool = False) -> Grid:
         """A job's table."""
         values = np.array(table.values, dtype=np.int64)
         z = np.searchsorted(values, np.arange(table.granularity + 1), side="right") - 1

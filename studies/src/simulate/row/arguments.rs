@@ -12,7 +12,7 @@ use super::workload::{Times, blocks};
 use crate::error::{Error, Result};
 use crate::figures::progress::Progress;
 use crate::simulate::error::SimulateError;
-use crate::simulate::settings::Rate;
+use crate::simulate::rate::Rate;
 
 /// `thc simulate row`
 #[derive(Args)]

@@ -9,7 +9,7 @@ use super::workload::Times;
 use crate::error::Result;
 use crate::figures::chart::{Axis, Chart, Mark, Scale, Series};
 use crate::figures::figure::{Table, short};
-use crate::simulate::settings::Rate;
+use crate::simulate::rate::Rate;
 
 /// A training and what came of it.
 #[derive(Clone, Debug, Serialize)]
@@ -29,7 +29,7 @@ pub struct Entry {
 }
 
 /// Section 5.2.2 has Fig. 10 in words, 5.2.5 Fig. 13 as shares of 32 bits' 39 iterations.
-fn published(scheme: Scheme, times: Times) -> (Option<u64>, Option<f64>) {
+fn published_times(scheme: Scheme, times: Times) -> (Option<u64>, Option<f64>) {
     match (scheme, times) {
         (Scheme::Plain, Times::Uniform) => (Some(39), Some(0.90)),
         (Scheme::Fixed4, Times::Uniform) => (Some(130), None),
@@ -42,7 +42,7 @@ impl Entry {
     pub fn new(rate: Option<Rate>, blocks: u8, training: &Training, outcome: Outcome) -> Self {
         let same = rate == Some(Rate(2_500_000_000))
             && (blocks, training.workers, training.seconds) == (4, 16, 200.0);
-        let known = if same { published(training.scheme, training.times) } else { (None, None) };
+        let known = if same { published_times(training.scheme, training.times) } else { (None, None) };
         Self {
             rate,
             blocks,

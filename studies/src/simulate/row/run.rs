@@ -282,7 +282,7 @@ impl State<'_> {
 
     /// When a worker is expected to begin a piece of computing, by what pieces usually take: `block`'s forward pass of the
     /// iteration after `iteration`.
-    fn expected(&self, worker: &TrainingWorker, block: usize, iteration: u64) -> f64 {
+    fn expected_mean(&self, worker: &TrainingWorker, block: usize, iteration: u64) -> f64 {
         let n = self.blocks();
         let at = worker.ends.unwrap_or(self.now);
         let next = worker.piece + usize::from(worker.ends.is_some());
@@ -362,7 +362,7 @@ impl State<'_> {
             let before = |worker: &TrainingWorker| worker.iteration < iteration || worker.piece <= block;
             let workers = self.workers.iter().filter(|worker| before(worker));
             let needed =
-                workers.map(|worker| self.expected(worker, block, iteration)).fold(self.now, f64::max);
+                workers.map(|worker| self.expected_mean(worker, block, iteration)).fold(self.now, f64::max);
             let Training { scheme, control, .. } = self.training;
             let size = if gradient.second > CRUMB { gradient.second } else { gradient.left_out };
             let ratio = if gradient.calling {

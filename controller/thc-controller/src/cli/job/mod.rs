@@ -2,7 +2,7 @@
 
 mod text;
 
-use text::{described, listed};
+use text::{description, list_text};
 
 use super::connection::Connection;
 use super::{Failure, print, print_json};
@@ -67,7 +67,7 @@ pub enum Command {
     Update(Box<UpdateFlags>),
     /// End a job's session and take it from its targets
     Delete(DeleteFlags),
-    /// Wait until a job is so
+    /// Wait until a job is in a given state
     #[command(after_help = WAIT)]
     Wait(WaitFlags),
 }
@@ -220,7 +220,7 @@ impl CreateFlags {
 /// An answer, if it is from a controller that speaks of jobs as this program does.
 fn understood(job: Job) -> Result<Job, Failure> {
     if job.section.is_empty() {
-        return Err(Failure::failed(format!(
+        return Err(Failure::error(format!(
             "this controller is older than thc-controller {}, and speaks of jobs in other words: use the one of its own version",
             env!("CARGO_PKG_VERSION")
         )));
@@ -230,18 +230,18 @@ fn understood(job: Job) -> Result<Job, Failure> {
 
 /// A job as JSON, its sections as objects.
 fn json_of_job(job: &Job) -> Result<Value, Failure> {
-    let mut value = serde_json::to_value(job).map_err(Failure::failed)?;
+    let mut value = serde_json::to_value(job).map_err(Failure::error)?;
     if let Some(object) = value.as_object_mut() {
         object.remove("section");
     }
-    value["spec"] = json_of_section(&JobSection::shown(job))?;
+    value["spec"] = json_of_section(&JobSection::from_job(job))?;
     value["next"] = JobSection::next(job).as_ref().map(json_of_section).transpose()?.into();
     Ok(value)
 }
 
 /// A section as JSON, some keys under the names that they had in earlier versions as well.
 fn json_of_section(section: &JobSection) -> Result<Value, Failure> {
-    let mut value = serde_json::to_value(section).map_err(Failure::failed)?;
+    let mut value = serde_json::to_value(section).map_err(Failure::error)?;
     let options = &section.options;
     let milliseconds = |time: Option<Interval>| time.map(|time| time.0.as_millis() as u64);
     for list in ["targets", "servers", "spares", "tables"] {
@@ -258,19 +258,19 @@ fn json_of_section(section: &JobSection) -> Result<Value, Failure> {
     Ok(value)
 }
 
-fn named(name: String) -> GetJobRequest {
+fn request_of(name: String) -> GetJobRequest {
     GetJobRequest { name, reads_sections: true }
 }
 
 fn show(job: Job, json: bool) -> Result<(), Failure> {
     let job = understood(job)?;
-    if json { print_json(&json_of_job(&job)?) } else { print(&described(&job)) }
+    if json { print_json(&json_of_job(&job)?) } else { print(&description(&job)) }
 }
 
 async fn wait(flags: &WaitFlags, connection: Connection) -> Result<(), Failure> {
     let began = Instant::now();
     loop {
-        let asked = named(flags.name.clone());
+        let asked = request_of(flags.name.clone());
         let so = match connection.client().get_job(asked).await {
             Ok(job) => flags.state.is(job.get_ref()),
             Err(status) if status.code() == Code::NotFound && matches!(flags.state, Awaited::Deleted) => true,
@@ -281,7 +281,7 @@ async fn wait(flags: &WaitFlags, connection: Connection) -> Result<(), Failure> 
         }
         if began.elapsed() >= *flags.timeout {
             let state = format!("{:?}", flags.state).to_lowercase();
-            return Err(Failure::failed(format!(
+            return Err(Failure::error(format!(
                 "job {} is not {state} after {}: `thc-controller diagnose {}` says why",
                 flags.name, flags.timeout, flags.name
             )));
@@ -302,16 +302,16 @@ pub async fn run(command: Command, connection: Connection, json: bool) -> Result
                 let jobs = jobs.iter().map(json_of_job).collect::<Result<Vec<Value>, _>>()?;
                 print_json(&serde_json::json!({ "jobs": jobs }))
             } else {
-                print(&listed(&jobs))
+                print(&list_text(&jobs))
             }
         }
-        Command::Show(NameFlags { name }) => show(client.get_job(named(name)).await?.into_inner(), json),
+        Command::Show(NameFlags { name }) => show(client.get_job(request_of(name)).await?.into_inner(), json),
         Command::Update(flags) => show(client.update_job(flags.request()?).await?.into_inner(), json),
         Command::Wait(flags) => wait(&flags, connection).await,
         Command::Delete(DeleteFlags { name, yes }) => {
             let job = match yes {
                 true => Job::default(),
-                false => client.get_job(named(name.clone())).await?.into_inner(),
+                false => client.get_job(request_of(name.clone())).await?.into_inner(),
             };
             if let Some(place) = job.places.iter().find(|place| place.running) {
                 let what = format!("job {name} runs with {} workers on {}", place.members, place.target);
@@ -358,7 +358,7 @@ mod tests {
 
     #[test]
     fn a_list_has_a_line_for_each_place() {
-        let text = listed(&[job()]);
+        let text = list_text(&[job()]);
         let lines: Vec<&str> = text.lines().collect();
         assert_eq!(lines.len(), 3);
         assert!(
@@ -367,12 +367,12 @@ mod tests {
         );
         assert!(lines[1].contains("best-effort after 1s 500ms, 3 of 4 complete a sum"), "{text}");
         assert!(lines[2].starts_with('"') && lines[2].contains("away"), "{text}");
-        assert!(listed(&[]).contains("job create"));
+        assert!(list_text(&[]).contains("job create"));
     }
 
     #[test]
     fn a_job_shows_its_slots() {
-        let text = described(&job());
+        let text = description(&job());
         assert!(text.starts_with("job train, number 9, made 1970-01-01T00:00:00Z\n"), "{text}");
         assert!(text.contains("table    2: b=4 g=30 p=1/32\n  table    5: 2/4 g=3 p=1/8\n"), "{text}");
         assert!(text.contains("256-511"), "{text}");

@@ -17,7 +17,7 @@ fn state(place: &JobPlace) -> &'static str {
 }
 
 /// How many are here of how many; of a job whose members come and go with the fewest and the most.
-pub(super) fn joined(place: &JobPlace, section: &JobSection) -> String {
+pub(super) fn joined_text(place: &JobPlace, section: &JobSection) -> String {
     match section.min_workers() {
         Some(least) => format!("{}/{least}-{}", place.joined.count_ones(), section.workers()),
         None => format!("{}/{}", place.joined.count_ones(), section.workers()),
@@ -93,7 +93,7 @@ pub(super) fn policy(section: &JobSection) -> String {
     text
 }
 
-pub(super) fn listed(jobs: &[Job]) -> String {
+pub(super) fn list_text(jobs: &[Job]) -> String {
     let mut grid = Grid::new(&[
         "JOB",
         ">NUMBER",
@@ -107,7 +107,7 @@ pub(super) fn listed(jobs: &[Job]) -> String {
         ">N",
     ]);
     for job in jobs {
-        let section = JobSection::shown(job);
+        let section = JobSection::from_job(job);
         for (nth, place) in job.places.iter().enumerate() {
             let first = |text: String| if nth == 0 { text } else { "\"".to_owned() };
             grid.row([
@@ -118,7 +118,7 @@ pub(super) fn listed(jobs: &[Job]) -> String {
                 first(policy(&section)),
                 place.target.clone(),
                 state(place).to_owned(),
-                joined(place, &section),
+                joined_text(place, &section),
                 epoch(place, &section),
                 if place.running { place.members.to_string() } else { "-".to_owned() },
             ]);
@@ -130,8 +130,8 @@ pub(super) fn listed(jobs: &[Job]) -> String {
     grid.to_string()
 }
 
-pub(super) fn described(job: &Job) -> String {
-    let section = JobSection::shown(job);
+pub(super) fn description(job: &Job) -> String {
+    let section = JobSection::from_job(job);
     let options = &section.options;
     let created = humantime::format_rfc3339_seconds(UNIX_EPOCH + Duration::from_secs(job.created));
     let number = options.job.unwrap_or_default();
@@ -196,7 +196,7 @@ pub(super) fn described(job: &Job) -> String {
         grid.row([
             place.target.clone(),
             state(place).to_owned(),
-            joined(place, &section),
+            joined_text(place, &section),
             place.sessions.to_string(),
             range(place.data_base, slots.0),
             range(place.norm_base, slots.1),

@@ -7,6 +7,7 @@
 //! repeating its own with NUDGE, and who is missing is told so; the others wait for that, and repeat only what it does not
 //! bring: a result that they alone have lost (P40).
 
+mod doubt;
 mod queue;
 
 pub(super) use queue::Queue;
@@ -32,8 +33,6 @@ const REORDER_DOUBLINGS: u32 = 2;
 const MAX_TRIES: u8 = 12;
 /// Time-outs in a row after which repeated packets carry NUDGE (P20).
 const NUDGE_AFTER: u32 = 3;
-/// Under `best-effort`, packets with NUDGE in a row without an answer that are more than losses.
-const ASKS: u32 = 3;
 /// Doublings of the time-out that stay when a repeated packet's result comes. Some must, or a time-out
 /// below the round-trip time would repeat every packet and never be corrected by a sample; all must
 /// not, or a lossy network would be waited for at the longest time-out while results do come.
@@ -358,78 +357,6 @@ impl Stream {
                 self.list(index);
             }
         }
-    }
-
-    /// There is a sign that a packet was lost. What may have been done about one that was doubted before has its round trip.
-    fn doubt(&mut self, now: Duration, index: usize, tx: &mut impl Tx) {
-        if self.trouble(index).doubt != Doubt::None {
-            self.trouble_mut(index).tries = 1;
-            self.look_again(self.entries[index].send_time(), index);
-        } else if self.asks(index) {
-            self.ask(now, index, tx);
-        } else {
-            self.trouble_mut(index).doubt = Doubt::Others;
-            self.requeue(now, index);
-            self.look_again(now, index);
-        }
-    }
-
-    /// Repeats a packet; whoever is to ask for it asks all.
-    fn ask(&mut self, now: Duration, index: usize, tx: &mut impl Tx) {
-        let flags = if self.asks(index) { FLAG_NUDGE } else { 0 };
-        let trouble = self.trouble_mut(index);
-        trouble.doubt = Doubt::Own;
-        if flags != 0 && trouble.tries == 0 {
-            trouble.asked = Some(now);
-        }
-        self.again(now, index, flags, tx);
-        self.look_again(now, index);
-        self.tried(index);
-    }
-
-    /// Sets when a doubted packet is asked for again: when others have had a round trip for it. If it was lost for sure, twice
-    /// as long after each second try, up to a quarter of the shortest time-out or four round trips, and twice that for each time-out
-    /// in which nothing came; else, as somebody may just be slow, twice as long after each, and from the shortest time-out on
-    /// that is left to time-outs.
-    fn look_again(&mut self, now: Duration, index: usize) {
-        let Trouble { overtaken, tries, .. } = self.trouble(index);
-        let doublings = if overtaken { tries / 2 } else { tries };
-        let round = self.rtt.patience();
-        let patience = round * (1 << doublings);
-        let most = self.rtt.min();
-        self.trouble_mut(index).due = match overtaken {
-            true => now + patience.min(4 * round.max(most / 16)) * (1 << self.timeouts.min(MAX_TRIES.into())),
-            false if patience < most => now + patience,
-            false => Duration::MAX,
-        };
-        self.list(index);
-    }
-
-    /// Repeats what results have overtaken, and what was sent last `age` or longer ago: so `best-effort` asks before it
-    /// gives up. The first one to a shard asks whether anybody is there (P21).
-    pub fn ask_again(&mut self, now: Duration, age: Duration, tx: &mut impl Tx) {
-        self.repeat_overtaken(now, tx);
-        let due = |entry: &Entry| entry.send_time() < now && entry.send_time() + age <= now;
-        for shard in 0..self.queues.len() {
-            let mut flags = FLAG_NUDGE;
-            while self.entries.get(self.queues[shard].head as usize).is_some_and(due) {
-                self.again(now, self.queues[shard].head as usize, flags, tx);
-                if flags != 0 {
-                    let queue = &mut self.queues[shard];
-                    if queue.asked == 0 {
-                        queue.asked_at = now;
-                    }
-                    queue.asked += 1;
-                }
-                flags = 0;
-            }
-        }
-    }
-
-    /// Shards where NUDGE has brought nothing, often enough that it was not lost by chance, and since when (P21).
-    pub fn unanswered(&self) -> impl Iterator<Item = (u8, Duration)> {
-        let asked = (0u8..).zip(&self.queues).filter(|(_, queue)| queue.asked >= ASKS);
-        asked.map(|(shard, queue)| (shard, queue.asked_at))
     }
 
     /// Repeats what P20 says must be repeated by now. Call it after each burst of results and when

@@ -1,0 +1,37 @@
+//! What all benchmarks do, in the form that docs/measuring.md describes.
+
+use std::io;
+use std::path::Path;
+
+use serde::Serialize;
+
+/// Whether this run measures (`cargo bench` says so by `--bench`); otherwise a few turns show that the benchmark works.
+#[must_use]
+pub fn is_measuring() -> bool {
+    std::env::args().any(|argument| argument == "--bench")
+}
+
+/// The median; of an even number of values the upper one of the two in the middle.
+///
+/// # Panics
+/// If there are no values.
+#[must_use]
+pub fn median(values: impl IntoIterator<Item = f64>) -> f64 {
+    let mut values: Vec<f64> = values.into_iter().collect();
+    values.sort_by(f64::total_cmp);
+    values[values.len() / 2]
+}
+
+/// Writes results to `bench/TOPIC.json` in the target directory, and says where. `tmpdir` is `env!("CARGO_TARGET_TMPDIR")`, which only
+/// a benchmark itself knows.
+///
+/// # Errors
+/// If the file cannot be written.
+pub fn write(tmpdir: &str, topic: &str, results: &impl Serialize) -> io::Result<()> {
+    let folder = Path::new(tmpdir).with_file_name("bench");
+    std::fs::create_dir_all(&folder)?;
+    let file = folder.join(format!("{topic}.json"));
+    std::fs::write(&file, serde_json::to_string_pretty(results)? + "\n")?;
+    println!("written to {}", file.display());
+    Ok(())
+}
