@@ -118,8 +118,8 @@ fn engine(way: Way) -> Engine<Net> {
         worker: WorkerId(0),
         timeout: Duration::from_secs(30),
         patience: Duration::ZERO,
-        // Threads go by the clock, and the server waits for the engine: nothing is to be sent twice for that.
-        min_rto: if way == Way::Threads { Duration::from_secs(60) } else { Duration::from_millis(20) },
+        // Threads go by the clock, and the server waits for the engine: little is to be sent twice for that.
+        min_rto: if way == Way::Threads { Duration::from_secs(1) } else { Duration::from_millis(20) },
         seed: None,
         threads: 1,
     };
@@ -159,7 +159,8 @@ impl Rig {
         self.network = each.fold(0.0, f64::max);
         let took = cpu() - began - (self.engine.io_mut().paused - paused);
         outcome.unwrap();
-        assert_eq!(self.engine.io_mut().packets() - packets, (D / N + D / BLOCK) as u64, "nothing is lost");
+        let (sent, all) = (self.engine.io_mut().packets() - packets, (D / N + D / BLOCK) as u64);
+        assert!(sent == all || sent > all && self.engine.io_mut().way == Way::Threads, "{sent} packets for {all}");
         took.as_nanos() as f64
     }
 }

@@ -124,7 +124,7 @@ fn open(way: Way) -> (AnyIo, Vec<UdpIo>) {
 
 /// The worker's network: while the worker waits, the server answers, and that time does not count.
 pub struct Net {
-    way: Way,
+    pub way: Way,
     servers: Vec<Server>,
     /// What the worker has sent, in memory, and what it has not received.
     sent: Vec<(usize, usize)>,
