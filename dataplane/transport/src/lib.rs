@@ -52,7 +52,7 @@ pub use lossy::{LossyConfig, LossyIo, LossyStats};
 pub use packet_io::{IoStats, PacketIo};
 pub use run::Run;
 pub use sim::{LinkConfig, SimConfig, SimIo, SimNet, SimStats};
-pub use udp::{UdpConfig, UdpIo, UdpThreads};
+pub use udp::{Handled, Handler, UdpConfig, UdpIo, UdpThreads};
 #[cfg(feature = "options")]
 pub use {
     af_xdp::XdpOptions,

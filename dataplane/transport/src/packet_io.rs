@@ -2,7 +2,7 @@
 
 use std::{io, net::IpAddr, time::Duration};
 
-use crate::{MAX_DATAGRAM, Origin, Peer, Run, TransportError, datagram::header_len};
+use crate::{Handler, MAX_DATAGRAM, Origin, Peer, Run, TransportError, datagram::header_len};
 
 /// What takes datagrams received.
 pub(crate) type Receiver<'a> = dyn FnMut(Origin, &[u8]) + 'a;
@@ -58,6 +58,22 @@ pub trait PacketIo {
     /// Tells whom datagrams will go to and come from, so that a backend with several threads can deal them out.
     fn set_peers(&mut self, peers: &[Peer]) {
         let _ = peers;
+    }
+
+    /// How many threads of its own can have a [`Handler`] each. Wrappers that must see all packets have none.
+    fn handlers(&self) -> usize {
+        0
+    }
+
+    /// Gives a handler to each of those threads, in place of the one that it has; threads for which there is none have none then. The i-th deals with what comes from the i-th of the
+    /// [peers](Self::set_peers), from the one that many behind it, and so on.
+    fn set_handlers(&mut self, handlers: Vec<Box<dyn Handler>>) {
+        drop(handlers);
+    }
+
+    /// Has the i-th handler look for work.
+    fn wake_handler(&mut self, number: usize) {
+        let _ = number;
     }
 
     /// The address that [`answer_from`](Self::answer_from) chose for `peer`.
@@ -174,6 +190,18 @@ impl<T: PacketIo> PacketIo for &mut T {
 
     fn set_peers(&mut self, peers: &[Peer]) {
         (**self).set_peers(peers);
+    }
+
+    fn handlers(&self) -> usize {
+        (**self).handlers()
+    }
+
+    fn set_handlers(&mut self, handlers: Vec<Box<dyn Handler>>) {
+        (**self).set_handlers(handlers);
+    }
+
+    fn wake_handler(&mut self, number: usize) {
+        (**self).wake_handler(number);
     }
 
     fn send_run(&mut self, to: Peer, contents: &[u8], segment: usize) -> io::Result<()> {

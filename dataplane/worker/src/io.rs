@@ -7,7 +7,7 @@ use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::num::NonZeroUsize;
 use std::time::Duration;
 use thc_transport::{
-    Backend, CapturedIo, DeviceInfo, Dpdk, DpdkIo, IoStats, LossyIo, Origin, PacketIo, Peer, Run,
+    Backend, CapturedIo, DeviceInfo, Dpdk, DpdkIo, Handler, IoStats, LossyIo, Origin, PacketIo, Peer, Run,
     TransportError, UdpConfig, UdpIo, UdpThreads, Xdp, XdpIo,
 };
 
@@ -156,6 +156,18 @@ impl PacketIo for AnyIo {
 
     fn set_peers(&mut self, peers: &[Peer]) {
         each!(self, io => io.set_peers(peers));
+    }
+
+    fn handlers(&self) -> usize {
+        each!(self, io => io.handlers())
+    }
+
+    fn set_handlers(&mut self, handlers: Vec<Box<dyn Handler>>) {
+        each!(self, io => io.set_handlers(handlers));
+    }
+
+    fn wake_handler(&mut self, number: usize) {
+        each!(self, io => io.wake_handler(number));
     }
 
     fn send_run(&mut self, to: Peer, contents: &[u8], segment: usize) -> io::Result<()> {

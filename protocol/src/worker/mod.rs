@@ -8,12 +8,14 @@ mod parameters;
 mod racks;
 mod rtt;
 mod stream;
+mod stripes;
 
 pub use call::{CallSpec, PartSpec};
 pub use error::{CallError, OfRacks, SessionError, Who, Workers};
 pub use parameters::Parameters;
 pub use rtt::Rtt;
 pub use stream::{PacketId, StreamStats, Tx};
+pub use stripes::{Dealt, Stripe, StripeReport};
 
 use crate::aggregator::Shard;
 use crate::wire::{HEADER_LEN, Header, Kind, Mode, NORM_LEN, RAW_LEN};
@@ -22,6 +24,7 @@ use call::Call;
 use std::collections::VecDeque;
 use std::time::Duration;
 use stream::Stream;
+use stripes::Stripes;
 
 /// The longest run of packets: no run leaves a shard's block of slots.
 const RUN: usize = Shard::BLOCK as usize;
@@ -83,6 +86,8 @@ pub struct Worker {
     params: Parameters,
     norm: Stream,
     data: Stream,
+    /// Where others send its data.
+    stripes: Option<Stripes>,
     calls: VecDeque<Call>,
     /// Number of the oldest call in `calls`.
     first_call: u64,
@@ -129,6 +134,7 @@ impl Worker {
         Worker {
             norm,
             data,
+            stripes: None,
             params,
             calls: VecDeque::new(),
             first_call: 0,
@@ -164,31 +170,39 @@ impl Worker {
     /// Counts so far.
     #[must_use]
     pub fn stats(&self) -> WorkerStats {
-        WorkerStats { norm: self.norm.stats(), data: self.data.stats(), ..self.stats }
+        let own = WorkerStats { norm: self.norm.stats(), data: self.data.stats(), ..self.stats };
+        self.reports().iter().fold(own, |all, report| all.plus(report.stats))
     }
 
     /// Smoothed round-trip time of data packets.
     #[must_use]
     pub fn round_trip(&self) -> Option<Duration> {
-        self.data.rtt().smoothed()
+        let stripes = self.reports().iter().filter_map(|report| report.smoothed);
+        self.data.rtt().smoothed().into_iter().chain(stripes).max()
     }
 
     /// Data packets that may be outstanding now (P41), and how often congestion has made them fewer.
     #[must_use]
     pub fn window(&self) -> (u64, u64) {
-        self.data.open()
+        if self.stripes.is_none() {
+            return self.data.open();
+        }
+        self.reports().iter().fold((0, 0), |(packets, decreases), StripeReport { window, .. }| {
+            (packets + window.0, decreases + window.1)
+        })
     }
 
     /// Results that told of congestion, or met it (P46).
     #[must_use]
     pub fn marks(&self) -> u64 {
-        self.data.marks()
+        self.reports().iter().fold(self.data.marks(), |all, report| all + report.marks)
     }
 
     /// Shortest of the recent round-trip times of data packets.
     #[must_use]
     pub fn shortest_round_trip(&self) -> Option<Duration> {
-        self.data.rtt().shortest()
+        let stripes = self.reports().iter().filter_map(|report| report.shortest);
+        self.data.rtt().shortest().into_iter().chain(stripes).min()
     }
 
     /// Why the session is over, if it is.
@@ -218,21 +232,26 @@ impl Worker {
     /// Who is missing. Data in flight belong to an earlier call than norms in flight, and who waits
     /// there may be why others are missing here.
     fn missing(&self) -> u64 {
-        if self.missing_data != 0 { self.missing_data } else { self.missing_norm }
+        let data = self.reports().iter().fold(self.missing_data, |all, report| all | report.missing);
+        if data != 0 { data } else { self.missing_norm }
     }
 
     /// For how long something has been outstanding and nothing has moved, in either stream.
     fn stalled(&self, now: Duration) -> Duration {
-        if !self.is_busy() {
+        let reports = self.reports();
+        // What is dealt out and not sent yet waits for nobody else.
+        if !self.norm.is_busy() && !self.data.is_busy() && !reports.iter().any(|report| report.busy) {
             return Duration::ZERO;
         }
-        now.saturating_sub(self.norm.progress().max(self.data.progress()))
+        let own = self.norm.progress().max(self.data.progress());
+        now.saturating_sub(reports.iter().fold(own, |latest, report| latest.max(report.progress)))
     }
 
     /// The shard of what has been waited for longest: data, for norms in flight belong to later calls.
     #[must_use]
     pub fn waits_at(&self) -> Option<u8> {
-        self.data.waits_at().or(self.norm.waits_at())
+        let stripes = || self.reports().iter().find_map(|report| report.waits_at);
+        self.data.waits_at().or_else(stripes).or_else(|| self.norm.waits_at())
     }
 
     /// Shards where NUDGE brings nothing, and for how long that is so (P20, P21): that of the eldest packet in a stream where time-outs
@@ -240,29 +259,35 @@ impl Worker {
     pub fn unanswered(&self, now: Duration) -> impl Iterator<Item = (u8, Duration)> {
         let deaf = [&self.data, &self.norm].into_iter().filter(|s| s.is_deaf()).find_map(Stream::waits_at);
         let given_up = self.data.unanswered().map(move |(shard, since)| (shard, now.saturating_sub(since)));
-        deaf.map(|shard| (shard, self.stalled(now))).into_iter().chain(given_up)
+        let deaf = deaf.map(|shard| (shard, self.stalled(now)));
+        let stripes = self.reports().iter().filter(|report| report.deaf).filter_map(move |report| {
+            report.waits_at.map(|shard| (shard, now.saturating_sub(report.progress)))
+        });
+        deaf.into_iter().chain(stripes).chain(given_up)
     }
 
     /// Whether the aggregator has been silent for so long that it may have lost its state (P20).
     #[must_use]
     pub fn suspects_restart(&self, now: Duration) -> bool {
-        let silent = now.saturating_sub(self.heard);
-        [&self.norm, &self.data].iter().any(|stream| {
-            let stalled = now.saturating_sub(stream.progress());
-            stream.is_busy() && stream.timeouts() >= 2 && silent >= stalled.min(self.params.min_rto * 4)
+        let silent = now.saturating_sub(self.heard());
+        let own = [&self.norm, &self.data].map(|s| (s.is_busy(), s.timeouts(), s.progress()));
+        let stripes = self.reports().iter().map(|report| (report.busy, report.timeouts, report.progress));
+        own.into_iter().chain(stripes).any(|(busy, timeouts, progress)| {
+            let stalled = now.saturating_sub(progress);
+            busy && timeouts >= 2 && silent >= stalled.min(self.params.min_rto * 4)
         })
     }
 
     /// When something of the session came last from the aggregator.
     #[must_use]
     pub fn heard(&self) -> Duration {
-        self.heard
+        self.reports().iter().fold(self.heard, |latest, report| latest.max(report.heard))
     }
 
     /// Whether anything that was sent has no result yet.
     #[must_use]
     pub fn is_busy(&self) -> bool {
-        self.norm.is_busy() || self.data.is_busy()
+        self.norm.is_busy() || self.data.is_busy() || self.has_dealt()
     }
 
     /// The aggregator's control plane has answered.
@@ -352,7 +377,7 @@ impl Worker {
     /// Whether the window has room for data packets.
     #[must_use]
     pub fn has_room(&self) -> bool {
-        self.data.room() > 0
+        self.may_deal().unwrap_or_else(|| self.data.room() > 0)
     }
 
     /// Writes and sends as many packets from that of [`Self::next_data`] on as fit in one run, at most `limit`; they may belong
@@ -405,7 +430,10 @@ impl Worker {
             self.retire();
         }
         self.send_norms(now, tx);
-        self.norm.note_round_trips(&self.data);
+        match self.reports().iter().min_by_key(|report| report.shortest.unwrap_or(Duration::MAX)) {
+            Some(&StripeReport { shortest, answer, .. }) => self.norm.note_elsewhere(shortest, answer),
+            None => self.norm.note_elsewhere(self.data.rtt().shortest(), self.data.rtt().answer()),
+        }
         self.norm.repeat(now, tx);
         if self.params.policy == Policy::Reliable {
             self.data.repeat(now, tx);
@@ -418,7 +446,7 @@ impl Worker {
         }
         let waited = self.stalled(now);
         if waited >= self.params.timeout {
-            let silent = now.saturating_sub(self.heard);
+            let silent = now.saturating_sub(self.heard());
             let missing = self.missing() & !self.params.worker.bit();
             // An aggregator that is there has answered who asked, in the second half of the time-out at the latest (P20).
             let heard = silent < (self.params.max_rto * 4).min(waited / 4 * 3);

@@ -92,9 +92,15 @@ impl Rtt {
     }
 
     /// Takes note of the shortest round trip of other packets: those measured here may have waited for slow workers.
-    pub fn note_elsewhere(&mut self, other: &Rtt) {
-        self.elsewhere = other.shortest().unwrap_or(Duration::MAX);
-        self.answer = self.answer.or(other.answer);
+    pub fn note_elsewhere(&mut self, shortest: Option<Duration>, answer: Option<Duration>) {
+        self.elsewhere = shortest.unwrap_or(Duration::MAX);
+        self.answer = self.answer.or(answer);
+    }
+
+    /// Smoothed time in which the aggregator answers at once, if anybody has asked.
+    #[must_use]
+    pub fn answer(&self) -> Option<Duration> {
+        self.answer
     }
 
     /// Takes a round trip in which the aggregator waited for nobody.

@@ -11,5 +11,6 @@ mod refused;
 mod reliable;
 mod rng;
 mod scenario;
+mod striped;
 mod tree;
 mod world;

@@ -39,6 +39,7 @@ fn manners(rng: &mut Rng, plan: &JobPlan) -> Vec<Manner> {
         gaps: (0..calls).map(|_| us(rng.below(dawdle + 1))).collect(),
         latency: us(rng.pick(&[0, 1, 20, 500])),
         limit: rng.chance(0.2).then(|| rng.between(1, 64)),
+        stripes: 0,
     };
     (0..plan.workers()).map(manner).collect()
 }

@@ -19,7 +19,11 @@ pub(super) struct Burst {
     pieces: Vec<u8>,
     meta: [RecvMeta; BATCH_SIZE],
     received: usize,
+    /// Pieces that have been dealt with, bit by bit.
+    taken: u64,
 }
+
+const _: () = assert!(BATCH_SIZE <= u64::BITS as usize);
 
 impl Burst {
     /// Room for one, with nothing in it.
@@ -28,12 +32,13 @@ impl Burst {
             pieces: vec![0; BATCH_SIZE * PIECE_STRIDE],
             meta: [RecvMeta::default(); BATCH_SIZE],
             received: 0,
+            taken: 0,
         })
     }
 
     /// Receives in place of what it holds; without an error there is at least one piece then.
     pub fn receive(&mut self, socket: &UdpSocket) -> io::Result<()> {
-        self.received = 0;
+        (self.received, self.taken) = (0, 0);
         let mut pieces = self.pieces.chunks_exact_mut(PIECE_STRIDE);
         let mut buffers: [IoSliceMut<'_>; BATCH_SIZE] = std::array::from_fn(|_| {
             IoSliceMut::new(pieces.next().map_or(&mut [][..], |piece| &mut piece[..PIECE]))
@@ -42,15 +47,27 @@ impl Burst {
         Ok(())
     }
 
-    /// What it holds, in order of arrival.
+    /// What it holds and has not been [taken](Self::take), in order of arrival.
     pub fn runs(&self) -> impl Iterator<Item = Run<'_>> {
         let pieces = self.pieces.chunks_exact(PIECE_STRIDE);
-        self.meta[..self.received].iter().zip(pieces).map(|(meta, piece)| Run {
+        let left = move |i: usize| self.taken >> i & 1 == 0;
+        let all = self.meta[..self.received].iter().zip(pieces).enumerate();
+        all.filter(move |(i, _)| left(*i)).map(|(_, (meta, piece))| Run {
             from: canonical(meta.addr),
             at: meta.dst_ip.map(|address| address.to_canonical()),
             ecn: meta.ecn.map_or(0, |ecn| ecn as u8),
             contents: &piece[..meta.len],
             segment: if meta.stride == 0 { meta.len.max(1) } else { meta.stride },
         })
+    }
+
+    /// Offers what has just been received, in order of arrival; what `takes` takes is not there any more. Returns whether anything is.
+    pub fn take(&mut self, mut takes: impl FnMut(&Run<'_>) -> bool) -> bool {
+        let mut taken = 0;
+        for (run, i) in self.runs().zip(0..) {
+            taken |= u64::from(takes(&run)) << i;
+        }
+        self.taken = taken;
+        taken.count_ones() < self.received as u32
     }
 }

@@ -27,7 +27,7 @@ use burst::Burst;
 pub use config::UdpConfig;
 use socket::{Interest, UdpSocket};
 use sources::Sources;
-pub use threads::UdpThreads;
+pub use threads::{Handled, Handler, UdpThreads};
 
 use crate::{IoStats, MAX_DATAGRAM, Origin, PacketIo, Peer, Run, TransportError, packet_io::check_segment};
 

@@ -8,7 +8,7 @@ use thc_codec::table::LookupTable;
 use thc_protocol::aggregator::{Aggregator, Endpoint, JobConfig, Level, Lookup, Scalar, Shard, Sink};
 use thc_protocol::wire::Form;
 use thc_protocol::{Cookie, Ecn, JobId, TableId, WorkerId};
-use thc_transport::{IoStats, PacketIo, Peer, Run, UdpConfig, UdpIo, UdpThreads};
+use thc_transport::{Handler, IoStats, PacketIo, Peer, Run, UdpConfig, UdpIo, UdpThreads};
 use thc_worker::AnyIo;
 
 use crate::cpu;
@@ -92,13 +92,15 @@ pub enum Way {
     Runs,
     OneByOne,
     Udp,
-    /// The same by [`THREADS`] threads that receive and send, from and to as many ports.
+    /// The same by [`THREADS`] threads that receive and send, from and to as many ports, and nothing else.
+    Sockets,
+    /// The same by threads that do all that is done for a data packet, each of its slots.
     Threads,
 }
 
 impl Way {
     pub fn ports(self) -> u8 {
-        if self == Way::Threads { THREADS as u8 } else { 1 }
+        if matches!(self, Way::Sockets | Way::Threads) { THREADS as u8 } else { 1 }
     }
 }
 
@@ -106,7 +108,7 @@ impl Way {
 fn open(way: Way) -> (AnyIo, Vec<UdpIo>) {
     let config = UdpConfig::new(([127, 0, 0, 1], 0).into());
     let worker = match way {
-        Way::Threads => AnyIo::UdpThreads(UdpThreads::bind(config, THREADS.try_into().unwrap()).unwrap()),
+        Way::Sockets | Way::Threads => AnyIo::UdpThreads(UdpThreads::bind(config, THREADS.try_into().unwrap()).unwrap()),
         _ => AnyIo::Udp(UdpIo::bind(config).unwrap()),
     };
     loop {
@@ -122,16 +124,16 @@ fn open(way: Way) -> (AnyIo, Vec<UdpIo>) {
 
 /// The worker's network: while the worker waits, the server answers, and that time does not count.
 pub struct Net {
-    way: Way,
+    pub way: Way,
     servers: Vec<Server>,
     /// What the worker has sent, in memory, and what it has not received.
     sent: Vec<(usize, usize)>,
     bytes: Vec<u8>,
     udp: Option<(AnyIo, Vec<UdpIo>)>,
     now: Duration,
-    /// Processor time of the server, and packets that the worker has sent.
+    /// Processor time of the server, and packets that the engine has sent.
     pub paused: Duration,
-    pub packets: u64,
+    packets: u64,
 }
 
 impl Net {
@@ -141,10 +143,18 @@ impl Net {
             servers: Shard::split(way.ports()).map(|shard| Server::new(PS, table, shard)).collect(),
             sent: Vec::new(),
             bytes: Vec::new(),
-            udp: matches!(way, Way::Udp | Way::Threads).then(|| open(way)),
+            udp: matches!(way, Way::Udp | Way::Sockets | Way::Threads).then(|| open(way)),
             now: Duration::from_secs(1),
             paused: Duration::ZERO,
             packets: 0,
+        }
+    }
+
+    /// Packets that the worker has sent.
+    pub fn packets(&self) -> u64 {
+        match &self.udp {
+            Some((worker, _)) if self.way == Way::Threads => worker.stats().packets_out,
+            _ => self.packets,
         }
     }
 
@@ -214,7 +224,7 @@ impl PacketIo for Net {
         let began = cpu();
         self.now += TRIP;
         self.answer();
-        if self.way == Way::Threads {
+        if self.way.ports() > 1 {
             // What threads have been given to send comes a little later.
             while !self.udp.as_mut().is_none_or(|(worker, _)| worker.wait(GLANCE).unwrap()) {
                 self.answer();
@@ -230,8 +240,28 @@ impl PacketIo for Net {
         }
     }
 
+    fn handlers(&self) -> usize {
+        self.udp.as_ref().filter(|_| self.way == Way::Threads).map_or(0, |(worker, _)| worker.handlers())
+    }
+
+    fn set_handlers(&mut self, handlers: Vec<Box<dyn Handler>>) {
+        if let Some((worker, _)) = &mut self.udp {
+            worker.set_handlers(handlers);
+        }
+    }
+
+    fn wake_handler(&mut self, number: usize) {
+        if let Some((worker, _)) = &mut self.udp {
+            worker.wake_handler(number);
+        }
+    }
+
     fn now(&self) -> Duration {
-        self.now
+        match &self.udp {
+            // Threads have no other time.
+            Some((worker, _)) if self.way == Way::Threads => worker.now(),
+            _ => self.now,
+        }
     }
 
     fn local(&self) -> Peer {

@@ -43,6 +43,8 @@ pub(super) struct Ports {
     homes: usize,
     /// Who was heard last: packets come in runs.
     last: usize,
+    /// How often the server of a share has changed.
+    changes: u32,
 }
 
 impl Ports {
@@ -59,6 +61,7 @@ impl Ports {
             all,
             shares,
             last: 0,
+            changes: 0,
         }
     }
 
@@ -96,9 +99,25 @@ impl Ports {
         (self.shares.len() > 1).then(|| self.shares[shard / self.shards % self.shares.len()].server)
     }
 
+    /// Whether a shard's slots are at this share now.
+    pub fn is_served_by(&self, shard: u8, share: usize) -> bool {
+        self.shares[usize::from(shard) / self.shards % self.shares.len()].server == share
+    }
+
+    /// How many shares there are.
+    pub fn shares(&self) -> usize {
+        self.shares.len()
+    }
+
+    /// How often it has changed where slots are.
+    pub fn changes(&self) -> u32 {
+        self.changes
+    }
+
     /// Something has come from a share.
     pub fn note_heard(&mut self, now: Duration, share: usize) {
-        self.shares[share].heard = now;
+        let heard = &mut self.shares[share].heard;
+        *heard = now.max(*heard);
     }
 
     /// Nothing answers for a shard: if who serves it has been silent for long enough, the next share does from now on (P21).
@@ -121,6 +140,7 @@ impl Ports {
 
     fn serve(&mut self, now: Duration, home: usize, by: usize) {
         let (home_at, by_at) = (self.base(home), self.base(by));
+        self.changes += 1;
         if by == home {
             tracing::info!("share {home} at {home_at} serves its slots again");
         } else {
@@ -152,7 +172,7 @@ impl Ports {
 pub(super) struct Link {
     pub ps: Ports,
     /// What data packets leave with (P46).
-    data: Ecn,
+    pub data: Ecn,
     /// Time spent in sending.
     pub time: Duration,
     /// Packets to send once the burst being received is over.

@@ -1,7 +1,8 @@
 //! Memory of indices and sums: the engine's own, or a caller's for a while.
 
 use std::fmt;
-use std::ops::{Deref, DerefMut};
+use std::ops::{Deref, DerefMut, Range};
+use std::sync::Arc;
 
 /// Memory that a caller hands over for a while; it comes back by being dropped, or with the sums in it.
 pub trait Loan: AsRef<[u8]> + AsMut<[u8]> + Send {}
@@ -12,6 +13,21 @@ impl<T: AsRef<[u8]> + AsMut<[u8]> + Send> Loan for T {}
 pub(super) enum Bytes {
     Own(Vec<u8>),
     Lent(Box<dyn Loan>),
+    /// Memory of the engine that others read, too.
+    Shared(Arc<Vec<u8>>),
+}
+
+impl Bytes {
+    /// A range for others to read, and where it begins in what they get: of a caller's memory a copy.
+    pub fn share(&mut self, range: Range<usize>) -> (Arc<Vec<u8>>, usize) {
+        let shared = match self {
+            Bytes::Own(bytes) => Arc::new(std::mem::take(bytes)),
+            Bytes::Lent(bytes) => return (Arc::new((**bytes).as_ref()[range].to_vec()), 0),
+            Bytes::Shared(bytes) => return (Arc::clone(bytes), range.start),
+        };
+        *self = Bytes::Shared(Arc::clone(&shared));
+        (shared, range.start)
+    }
 }
 
 impl Deref for Bytes {
@@ -21,6 +37,7 @@ impl Deref for Bytes {
         match self {
             Bytes::Own(bytes) => bytes,
             Bytes::Lent(bytes) => (**bytes).as_ref(),
+            Bytes::Shared(bytes) => bytes,
         }
     }
 }
@@ -30,6 +47,7 @@ impl DerefMut for Bytes {
         match self {
             Bytes::Own(bytes) => bytes,
             Bytes::Lent(bytes) => (**bytes).as_mut(),
+            Bytes::Shared(bytes) => Arc::make_mut(bytes).as_mut_slice(),
         }
     }
 }

@@ -183,6 +183,7 @@ impl<I: PacketIo> Engine<I> {
         self.members = Changing::from_welcome(welcome);
         self.next = None;
         self.changed = self.members.as_ref().map(|changing| changing.membership);
+        self.set_stripes();
         Ok(())
     }
 

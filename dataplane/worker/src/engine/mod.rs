@@ -16,6 +16,7 @@ mod members;
 mod memory;
 mod packed;
 mod remote;
+mod stripes;
 mod task;
 mod traffic;
 mod waiting;
@@ -40,6 +41,7 @@ use memory::Memory;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
+use stripes::Stripes;
 use thc_codec::table::LookupTable;
 use thc_protocol::session::Joiners;
 use thc_protocol::wire::{Choice, Mode, RESULT_LEN, Welcome};
@@ -74,6 +76,8 @@ pub struct Engine<I: PacketIo> {
     link: Link,
     joiners: Joiners,
     worker: Worker,
+    /// Network threads that send its data, if any do.
+    stripes: Option<Stripes>,
     compressor: Arc<Compressor>,
     pool: Option<Arc<rayon::ThreadPool>>,
     calls: Calls,
@@ -127,6 +131,7 @@ impl<I: PacketIo> Engine<I> {
             io,
             config,
             joiners,
+            stripes: None,
             compressor: Arc::new(compressor),
             pool: crew::pool(config.threads)?,
             calls: Calls::default(),
@@ -149,6 +154,7 @@ impl<I: PacketIo> Engine<I> {
         };
         engine.io.set_peers(engine.link.ps.all());
         engine.set_limits();
+        engine.set_stripes();
         Ok(engine)
     }
 
@@ -199,6 +205,7 @@ impl<I: PacketIo> Engine<I> {
         self.worker = Worker::new(parameters, self.io.now());
         self.worker.set_first_call(call);
         self.set_limits();
+        self.set_stripes();
         self.calls.begin_again();
     }
 
@@ -429,6 +436,7 @@ impl<I: PacketIo> Engine<I> {
     fn fail(&mut self, error: WorkerError) {
         self.calls.fail_all(&error);
         self.failed = Some(error);
+        self.stop_stripes();
     }
 
     /// The outcome of a lent call, once.
@@ -445,7 +453,9 @@ impl<I: PacketIo> Engine<I> {
     /// Answers whoever waits for this worker, without work of its own: after a failure, and while leaving.
     pub fn serve_others(&mut self) -> Result<(), WorkerError> {
         let nudged = self.worker.stats().nudged;
-        self.receive(&mut Memory { first: 0, calls: Vec::new() })?;
+        let mut memory = Memory { first: 0, calls: Vec::new() };
+        self.receive(&mut memory)?;
+        self.take_from_stripes(&mut memory);
         let now = self.io.now();
         if self.worker.stats().nudged > nudged {
             self.joiners.stay(now);

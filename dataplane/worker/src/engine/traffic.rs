@@ -25,6 +25,7 @@ impl<I: PacketIo> Engine<I> {
     /// Receives and sends.
     pub(super) fn exchange(&mut self, memory: &mut Memory<'_>) -> Result<bool, WorkerError> {
         let got = self.receive(memory)?;
+        let finished = self.take_from_stripes(memory);
         let now = self.io.now();
         if got > 0 {
             self.burst = got;
@@ -48,7 +49,7 @@ impl<I: PacketIo> Engine<I> {
         }
         self.join_traffic(now)?;
         let handed = self.exchange_packed()?;
-        let sent = self.send_ready(memory);
+        let sent = if self.stripes.is_some() { self.deal_ready(memory) } else { self.send_ready(memory) };
         self.link.check()?;
         if let Some(error) = self.calls.take_broken() {
             return Err(error.into());
@@ -59,7 +60,7 @@ impl<I: PacketIo> Engine<I> {
         if let Some(error) = self.worker.failure() {
             return Err(self.placed(error).into());
         }
-        Ok(got > 0 || sent || handed)
+        Ok(got > 0 || finished || sent || handed)
     }
 
     /// Names the share that is silent, where there are several.
@@ -77,7 +78,7 @@ impl<I: PacketIo> Engine<I> {
         let started = Instant::now();
         let mut first = None;
         let now = self.io.now();
-        let Self { io, worker, calls, compressor, link, joiners, .. } = self;
+        let Self { io, worker, stripes, calls, compressor, link, joiners, .. } = self;
         let mut events = CallEvents { calls, compressor, memory };
         let mut control = None;
         let Link { ps, replies, .. } = link;
@@ -86,7 +87,8 @@ impl<I: PacketIo> Engine<I> {
             let Some(port) = ps.find(run.from) else { return };
             let (share, is_base) = ps.share(port);
             let ecn = Ecn::of_bits(run.ecn);
-            if run.datagrams().all(|packet| packet.get(1).is_some_and(|&kind| is_for_worker(kind))) {
+            let joint = |kind| is_for_worker(kind) && (stripes.is_none() || kind == Kind::NormResult as u8);
+            if run.datagrams().all(|packet| packet.get(1).is_some_and(|&kind| joint(kind))) {
                 ps.note_heard(now, share);
                 worker.handle_run(now, ecn, run.contents, run.segment, &mut events, replies);
                 return;
@@ -100,6 +102,9 @@ impl<I: PacketIo> Engine<I> {
                         && worker.is_of_session(&header)
                     {
                         ps.follow(now, header.slot, share);
+                    }
+                    if stripes.as_mut().is_some_and(|stripes| stripes.pass_on(worker, ecn, packet)) {
+                        continue;
                     }
                     worker.handle_with(now, ecn, packet, &mut events, replies);
                 } else if is_base {
@@ -129,6 +134,9 @@ impl<I: PacketIo> Engine<I> {
         self.stats.compression += handled;
         self.stats.network += (ended - started).saturating_sub(handled);
         self.link.send_replies(&mut self.io);
+        if let Some(stripes) = &mut self.stripes {
+            stripes.wake(&mut self.io);
+        }
         match control {
             Some(JoinEvent::Boundary(boundary)) => self.obey(now, boundary),
             Some(JoinEvent::Welcome(welcome, workers)) => {

@@ -11,6 +11,7 @@ mod window;
 pub use ring::PacketId;
 
 use super::rtt::Rtt;
+use super::stripes::Stripe;
 use crate::wire::{HEADER_LEN, Header};
 use crate::{Round, SlotId, aggregator::Shard};
 use repeat::{Doubted, Queue, Recovery};
@@ -82,6 +83,8 @@ pub struct Stream {
     /// The network's part of that (P41), where it has one.
     network: Option<Window>,
     shards: u8,
+    /// Which of them are this stream's; seqs of others are passed over.
+    stripe: Stripe,
     /// This worker's number and that of all: whose turn it is to ask for a seq.
     turns: (u64, u64),
     /// Whether results that cease to come are a sign of loss.
@@ -144,6 +147,7 @@ impl Stream {
             limit: slots / 2,
             network: None,
             shards: shards.max(1),
+            stripe: Stripe::WHOLE,
             turns: (0, 1),
             probing: false,
             outside: false,
@@ -175,13 +179,23 @@ impl Stream {
     pub fn set_limit(&mut self, packets: u64) {
         self.limit = packets.clamp(1, self.window);
         if let Some(network) = &mut self.network {
-            network.set_most(self.limit);
+            network.set_most(self.stripe.part(self.limit, self.shards));
         }
+        // Of seqs in a row most may be others'.
+        if self.stripe.count > 1 {
+            self.limit = self.window;
+        }
+    }
+
+    /// Sends seqs of these shards alone.
+    pub fn set_stripe(&mut self, stripe: Stripe) {
+        self.stripe = stripe;
     }
 
     /// Sends no more than the network bears (P41), so many packets at first.
     pub fn set_sparing(&mut self, first: u64) {
-        self.network = Some(Window::new(self.limit, first));
+        let part = |packets| self.stripe.part(packets, self.shards);
+        self.network = Some(Window::new(part(self.limit), part(first)));
     }
 
     /// Packets that may be outstanding now, and how often congestion has made them fewer.
@@ -223,19 +237,26 @@ impl Stream {
         &self.rtt
     }
 
-    /// Takes note of another stream's round trips to the same aggregator.
-    pub fn note_round_trips(&mut self, other: &Stream) {
-        self.rtt.note_elsewhere(&other.rtt);
+    /// Takes note of round trips of other packets to the same aggregator: the shortest, and that of answers which waited for nobody.
+    pub fn note_elsewhere(&mut self, shortest: Option<Duration>, answer: Option<Duration>) {
+        self.rtt.note_elsewhere(shortest, answer);
     }
 
     /// How many packets may be written now in one run: bounded by the window (P18), the end of the
     /// ring and the shard's block (P21).
     #[must_use]
     pub fn room(&self) -> usize {
+        self.room_at(self.next)
+    }
+
+    /// The same for packets from this seq on, if those before it are others'.
+    #[must_use]
+    pub fn room_at(&self, seq: u64) -> usize {
+        let base = if self.is_busy() { self.base } else { seq };
         // The credit is for seqs in a row, of which each port has its part (P41).
-        let bound = (self.base + self.limit).saturating_sub(self.next);
+        let bound = (base + self.limit).saturating_sub(seq);
         let open = self.network.as_ref().map_or(bound, |network| bound.min(network.room(self.outstanding)));
-        let slot = self.next % self.slots;
+        let slot = seq % self.slots;
         let block = u64::from(Shard::BLOCK);
         open.min(self.slots - slot).min(block - slot % block) as usize
     }
@@ -321,6 +342,13 @@ impl Stream {
         self.next += count as u64;
         self.advance();
         count
+    }
+
+    /// The next seq to send is this one: those before it are others'.
+    pub fn skip_to(&mut self, seq: u64) {
+        debug_assert!(seq >= self.next, "seqs are sent in their order");
+        self.next = seq;
+        self.advance();
     }
 
     fn address(&self, seq: u64) -> (SlotId, Round) {

@@ -6,6 +6,7 @@
 //! handed over as it is, what is to be sent is copied once. There is no lock.
 
 mod counters;
+mod handler;
 mod network_thread;
 
 use std::{
@@ -14,7 +15,8 @@ use std::{
     num::NonZeroUsize,
     sync::{
         Arc,
-        mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel},
+        atomic::{AtomicBool, Ordering},
+        mpsc::{Receiver, RecvTimeoutError, Sender, SyncSender, sync_channel},
     },
     thread::JoinHandle,
     time::{Duration, Instant},
@@ -30,6 +32,7 @@ use super::{
 };
 use crate::{IoStats, PacketIo, Peer, Run, TransportError, packet_io::check_segment};
 use counters::Counters;
+pub use handler::{Handled, Handler};
 use network_thread::NetworkThread;
 
 /// Bursts that a thread may have handed over, beside the one that it receives into.
@@ -49,6 +52,8 @@ struct Letter {
 enum Arrival {
     /// Its number, and what it has received.
     Burst(usize, Box<Burst>),
+    /// Its number: its handler has news.
+    News(usize),
     /// Why it could not send or receive.
     Failed(io::Error),
 }
@@ -62,6 +67,9 @@ struct Outside {
     /// Memory to receive into.
     free: SyncSender<Box<Burst>>,
     bell: Bell,
+    handlers: Sender<Option<Box<dyn Handler>>>,
+    /// Whether [`Arrival::News`] is under way.
+    news: Arc<AtomicBool>,
     counters: Arc<Counters>,
     thread: JoinHandle<()>,
 }
@@ -97,7 +105,7 @@ impl UdpThreads {
         while sockets.len() < threads.get() {
             sockets.push(UdpSocket::open(&config, Some(&group))?);
         }
-        let (arrived, arrivals) = sync_channel(threads.get() * (BURSTS + 2));
+        let (arrived, arrivals) = sync_channel(threads.get() * (BURSTS + 3));
         let mut io = UdpThreads {
             threads: Vec::with_capacity(sockets.len()),
             arrivals,
@@ -112,7 +120,7 @@ impl UdpThreads {
             start: Instant::now(),
         };
         for (number, socket) in sockets.into_iter().enumerate() {
-            let thread = NetworkThread::start(number, UdpIo::over(socket, &config), arrived.clone());
+            let thread = NetworkThread::start(number, UdpIo::over(socket, &config), arrived.clone(), io.start);
             io.threads.push(thread.map_err(|cause| TransportError::NetworkThread { cause })?);
         }
         Ok(io)
@@ -136,7 +144,7 @@ impl PacketIo for UdpThreads {
 
     fn recv_runs(&mut self, f: &mut impl FnMut(Run<'_>)) -> io::Result<usize> {
         let mut received = 0;
-        for _ in 0..self.threads.len() {
+        for _ in 0..2 * self.threads.len() {
             match self.next.take().or_else(|| self.arrivals.try_recv().ok()) {
                 Some(Arrival::Burst(number, burst)) => {
                     for run in burst.runs() {
@@ -147,6 +155,9 @@ impl PacketIo for UdpThreads {
                     // There is always room. A thread that is gone has told why.
                     let _ = thread.free.try_send(burst);
                     thread.bell.ring(Sleep::ForMemory);
+                }
+                Some(Arrival::News(number)) => {
+                    self.threads[number].news.swap(false, Ordering::AcqRel);
                 }
                 Some(Arrival::Failed(error)) => return Err(error),
                 None => break,
@@ -178,6 +189,23 @@ impl PacketIo for UdpThreads {
         {
             tracing::warn!("the kernel deals packets out to network threads as it likes: {error}");
         }
+    }
+
+    fn handlers(&self) -> usize {
+        self.threads.len()
+    }
+
+    fn set_handlers(&mut self, handlers: Vec<Box<dyn Handler>>) {
+        let mut handlers = handlers.into_iter();
+        for thread in &self.threads {
+            // A thread that is gone has told why.
+            let _ = thread.handlers.send(handlers.next());
+            thread.bell.ring(Sleep::ForLetters);
+        }
+    }
+
+    fn wake_handler(&mut self, number: usize) {
+        self.threads[number].bell.ring(Sleep::ForLetters);
     }
 
     fn send_run(&mut self, to: Peer, contents: &[u8], segment: usize) -> io::Result<()> {

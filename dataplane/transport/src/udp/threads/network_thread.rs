@@ -5,12 +5,13 @@ use std::{
     panic::{AssertUnwindSafe, catch_unwind},
     sync::{
         Arc,
-        mpsc::{Receiver, SyncSender, TryRecvError, sync_channel},
+        atomic::{AtomicBool, Ordering},
+        mpsc::{Receiver, SyncSender, TryRecvError, channel, sync_channel},
     },
-    time::Duration,
+    time::{Duration, Instant},
 };
 
-use super::{Arrival, BURSTS, Counters, LETTERS, Letter, Outside};
+use super::{Arrival, BURSTS, Counters, Handled, Handler, LETTERS, Letter, Outside};
 use crate::{
     PacketIo, TransportError, UdpIo,
     udp::{
@@ -21,7 +22,7 @@ use crate::{
 
 /// How often it looks again before it sleeps, which takes some 20 µs: a thread that is awake need not be woken.
 const LOOKS: u32 = 50;
-/// How long it sleeps at most: nothing depends on it.
+/// How long it sleeps at most, if its handler has nothing to do before: nothing depends on it.
 const SLEEP: Duration = Duration::from_secs(10);
 
 pub(super) struct NetworkThread {
@@ -37,17 +38,30 @@ pub(super) struct NetworkThread {
     spare: Vec<Box<Burst>>,
     arrived: SyncSender<Arrival>,
     sleeper: Sleeper,
+    handlers: Receiver<Option<Box<dyn Handler>>>,
+    handler: Option<Box<dyn Handler>>,
+    /// Whether [`Arrival::News`] is under way.
+    news: Arc<AtomicBool>,
+    /// When the backend's time began.
+    start: Instant,
     counters: Arc<Counters>,
     /// Whether nobody sends any more.
     over: bool,
 }
 
 impl NetworkThread {
-    pub fn start(number: usize, io: UdpIo, arrived: SyncSender<Arrival>) -> io::Result<Outside> {
+    pub fn start(
+        number: usize,
+        io: UdpIo,
+        arrived: SyncSender<Arrival>,
+        start: Instant,
+    ) -> io::Result<Outside> {
         let (bell, sleeper) = bell::hang()?;
         let (to_send, letters) = sync_channel(LETTERS);
         let (sent, sent_by_now) = sync_channel(LETTERS);
         let (freed, free) = sync_channel(BURSTS);
+        let (to_handle, handlers) = channel();
+        let news = Arc::new(AtomicBool::new(false));
         let counters = Arc::new(Counters::default());
         for _ in 0..LETTERS {
             let _ = sent.try_send(Vec::new());
@@ -65,13 +79,18 @@ impl NetworkThread {
             spare: Vec::with_capacity(BURSTS),
             arrived,
             sleeper,
+            handlers,
+            handler: None,
+            news: Arc::clone(&news),
+            start,
             counters: Arc::clone(&counters),
             over: false,
         };
         let thread = std::thread::Builder::new().name(format!("thc-network-{number}"));
         let thread = thread.spawn(move || own.work())?;
         let spare = Vec::with_capacity(LETTERS);
-        Ok(Outside { letters: to_send, sent: sent_by_now, spare, free: freed, bell, counters, thread })
+        let (letters, sent, free, handlers) = (to_send, sent_by_now, freed, to_handle);
+        Ok(Outside { letters, sent, spare, free, bell, handlers, news, counters, thread })
     }
 
     fn work(mut self) {
@@ -94,7 +113,8 @@ impl NetworkThread {
         loop {
             let sent = self.send();
             let received = self.receive()?;
-            if sent || received {
+            let handled = self.handle();
+            if sent || received || handled {
                 self.counters.write(self.io.stats());
                 looks = 0;
             } else if self.over {
@@ -142,10 +162,39 @@ impl NetworkThread {
             return Ok(false);
         }
         if let Some(spare) = self.spare.pop() {
-            let full = std::mem::replace(&mut self.io.burst, spare);
-            let _ = self.arrived.try_send(Arrival::Burst(self.number, full));
+            let mut full = std::mem::replace(&mut self.io.burst, spare);
+            let now = self.start.elapsed();
+            let left = match &mut self.handler {
+                Some(handler) => full.take(|run| handler.take(now, run, &mut self.io)),
+                None => true,
+            };
+            if left {
+                let _ = self.arrived.try_send(Arrival::Burst(self.number, full));
+            } else {
+                self.spare.push(full);
+            }
         }
         Ok(true)
+    }
+
+    /// Has the handler do what it has to do. Whether there was anything.
+    fn handle(&mut self) -> bool {
+        if let Some(handler) = self.handlers.try_iter().last() {
+            self.handler = handler;
+        }
+        let Some(handler) = &mut self.handler else { return false };
+        match handler.work(self.start.elapsed(), &mut self.io) {
+            Ok(Handled { busy, news }) => {
+                if news && !self.news.swap(true, Ordering::AcqRel) {
+                    let _ = self.arrived.try_send(Arrival::News(self.number));
+                }
+                busy
+            }
+            Err(error) => {
+                self.tell(error);
+                true
+            }
+        }
     }
 
     /// Waits until there is something to send, or to receive and memory for it.
@@ -154,8 +203,11 @@ impl NetworkThread {
         self.sleeper.lie_down(if hungry { Sleep::ForMemory } else { Sleep::ForLetters });
         self.look_for_letter();
         self.look_for_memory();
-        let waits = self.letter.is_none() && !self.over && self.spare.is_empty() == hungry;
-        let result = if waits { self.io.wait_beside(!hungry, self.sleeper.rope(), SLEEP) } else { Ok(()) };
+        let handled = self.handle();
+        let waits = self.letter.is_none() && !self.over && !handled && self.spare.is_empty() == hungry;
+        let deadline = self.handler.as_ref().and_then(|handler| handler.deadline());
+        let at_most = deadline.map_or(SLEEP, |at| at.saturating_sub(self.start.elapsed()).min(SLEEP));
+        let result = if waits { self.io.wait_beside(!hungry, self.sleeper.rope(), at_most) } else { Ok(()) };
         self.sleeper.rise()?;
         result
     }

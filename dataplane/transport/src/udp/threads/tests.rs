@@ -1,6 +1,7 @@
 #![allow(clippy::unwrap_used)]
 
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::sync::mpsc::channel;
 
 use super::*;
 
@@ -136,4 +137,75 @@ fn an_error_in_sending_is_told_and_not_the_end() {
     assert!(error.contains("port 0 is nobody's port"), "{error}");
     io.send_run(peers[0].local(), &[1, 2], 2).unwrap();
     receive(&mut peers[0], 1, |_, datagram| assert_eq!(datagram, [1, 2]));
+}
+
+/// Takes datagrams that begin with 1 and sends them back, and sends to their sender what it is told.
+struct Echo {
+    told: Receiver<Vec<u8>>,
+    to: Option<Peer>,
+    taken: Sender<Vec<u8>>,
+    news: bool,
+}
+
+impl Handler for Echo {
+    fn take(&mut self, _: Duration, run: &Run<'_>, io: &mut UdpIo) -> bool {
+        if run.contents.first() != Some(&1) {
+            return false;
+        }
+        (self.to, self.news) = (Some(run.from), true);
+        self.taken.send(run.contents.to_vec()).unwrap();
+        io.send_run(run.from, run.contents, run.segment).unwrap();
+        true
+    }
+
+    fn work(&mut self, _: Duration, io: &mut UdpIo) -> io::Result<Handled> {
+        let mut busy = false;
+        while let (Some(to), Ok(told)) = (self.to, self.told.try_recv()) {
+            io.send_run(to, &told, told.len())?;
+            busy = true;
+        }
+        Ok(Handled { busy, news: std::mem::take(&mut self.news) })
+    }
+
+    fn deadline(&self) -> Option<Duration> {
+        None
+    }
+}
+
+#[test]
+fn a_handler_has_what_it_takes_and_nobody_else_has() {
+    let mut io = bind(anywhere(), 2);
+    let mut peers = peers(anywhere(), 2);
+    let at: Vec<Peer> = peers.iter().map(UdpIo::local).collect();
+    io.set_peers(&at);
+    let (tell, told) = channel();
+    let (taken, takes) = channel();
+    io.set_handlers(vec![Box::new(Echo { told, to: None, taken, news: false })]);
+    for round in 0..50 {
+        for (number, peer) in peers.iter_mut().enumerate() {
+            peer.send_run(io.local(), &[1, round, number as u8], 3).unwrap();
+            peer.send_run(io.local(), &[2, round, number as u8, 0], 4).unwrap();
+        }
+        // The first thread's are taken, and the other has no handler.
+        let mut left = Vec::new();
+        receive(&mut io, 3, |from, datagram| left.push((from, datagram.to_vec())));
+        left.sort_unstable();
+        let mut expected =
+            vec![(at[0], vec![2, round, 0, 0]), (at[1], vec![1, round, 1]), (at[1], vec![2, round, 1, 0])];
+        expected.sort_unstable();
+        assert_eq!(left, expected);
+        assert_eq!(takes.recv().unwrap(), [1, round, 0]);
+        receive(&mut peers[0], 1, |from, datagram| assert_eq!((from, datagram), (io.local(), &[1, round, 0][..])));
+        // It may be asleep.
+        tell.send(vec![3, round]).unwrap();
+        io.wake_handler(0);
+        receive(&mut peers[0], 1, |_, datagram| assert_eq!(datagram, [3, round]));
+    }
+    // Without a handler all is handed over again.
+    io.set_handlers(Vec::new());
+    while tell.send(vec![3]).is_ok() {
+        std::thread::yield_now();
+    }
+    peers[0].send_run(io.local(), &[1, 1], 2).unwrap();
+    receive(&mut io, 1, |_, datagram| assert_eq!(datagram, [1, 1]));
 }

@@ -8,7 +8,7 @@ use crate::engine::remote::Remote;
 use std::collections::VecDeque;
 use std::ops::Range;
 use thc_codec::buffer::Buffer;
-use thc_protocol::wire::{Choice, Form, RAW_LEN, RAW_WORDS};
+use thc_protocol::wire::{Choice, Form, Kind, RAW_LEN, RAW_WORDS};
 use thc_protocol::worker::{CallError, PacketId};
 
 /// How far a group is on its way out.
@@ -55,6 +55,11 @@ impl PartitionGroup {
     /// Bits of an index; RAW has a word for each coordinate.
     pub fn width(&self) -> usize {
         self.form.map_or(32, |form| usize::from(form.width()))
+    }
+
+    /// Bytes of a packet's results on the wire.
+    pub fn result_len(&self) -> usize {
+        self.form.map_or(RAW_LEN, |form| Kind::Result.payload_len(form))
     }
 
     /// Bytes of a packet's results, sums in lanes.
@@ -278,15 +283,27 @@ impl Active {
         }
     }
 
+    /// So many packets from this one on, one partition after the other.
+    pub fn from(&self, first: PacketId, count: usize) -> impl Iterator<Item = PacketId> {
+        let parts = (first.partition..).zip(&self.parts[first.partition as usize..]);
+        let all = parts.flat_map(move |(partition, at)| {
+            let per_packet = self.groups[self.group_of[partition as usize] as usize].per_packet();
+            let packets = (at.part.padded / per_packet) as u32;
+            let begin = if partition == first.partition { first.packet } else { 0 };
+            (begin..packets).map(move |packet| PacketId { partition, packet, ..first })
+        });
+        all.take(count)
+    }
+
     /// Where the results of a group's packets are gathered.
-    pub(super) fn sums(&mut self, group: usize, shelf: &mut Shelf) -> &mut Sums {
+    pub fn sums(&mut self, group: usize, shelf: &mut Shelf) -> &mut Sums {
         let state = &mut self.groups[group];
         let (all, len) = (state.padded / state.per_packet(), state.sums_len());
         state.sums.get_or_insert_with(|| shelf.sums(all, len))
     }
 
     /// So many more packets of a group have their results, or will have none.
-    pub(super) fn note_results(&mut self, group: usize, packets: usize) {
+    pub fn note_results(&mut self, group: usize, packets: usize) {
         let state = &mut self.groups[group];
         state.results += packets;
         if state.results == state.packets {

@@ -10,6 +10,7 @@ use super::loan::{Bytes, Sums};
 use crate::{Span, WorkerError};
 use crossbeam_channel::{Sender, TrySendError};
 use std::collections::VecDeque;
+use std::sync::Arc;
 use thc_codec::buffer::Buffer;
 use thc_codec::error::CodecError;
 use thc_codec::partition::{self, MAX_PARTITION, Partition};
@@ -60,7 +61,7 @@ impl Shelf {
     }
 
     /// For so many results of so many bytes.
-    fn sums(&mut self, packets: usize, len: usize) -> Sums {
+    pub fn sums(&mut self, packets: usize, len: usize) -> Sums {
         let (mut bytes, mut counts) = self.sums.pop().unwrap_or_default();
         bytes.resize(packets * len, 0);
         counts.clear();
@@ -83,8 +84,11 @@ impl Shelf {
     }
 
     pub fn take_packed(&mut self, packed: Bytes) {
-        if let Bytes::Own(packed) = packed {
-            self.packed.push(packed);
+        match packed {
+            Bytes::Own(packed) => self.packed.push(packed),
+            // Whoever has it last gives it back.
+            Bytes::Shared(packed) => self.packed.extend(Arc::try_unwrap(packed)),
+            Bytes::Lent(_) => {}
         }
     }
 

@@ -269,7 +269,7 @@ impl Stream {
 
     /// Later transmissions to a shard with results that show a loss.
     fn reorder(&self) -> u64 {
-        let share = self.open().0 / self.queues.len() as u64;
+        let share = self.open().0 / self.stripe.shards(self.shards).count().max(1) as u64;
         let usual = (share / REORDER_PART).clamp(REORDER_MIN, REORDER);
         (usual << self.reordered).min((share / 2).max(REORDER_MIN))
     }
@@ -329,7 +329,7 @@ impl Stream {
             network.tick(now, &self.rtt);
         }
         let (reorder, settling) = (self.reorder(), self.settling());
-        for shard in 0..self.queues.len() {
+        for shard in self.stripe.shards(self.shards) {
             let Queue { answered, answered_at, .. } = self.queues[shard];
             let margin = if answered_at + settling <= now { 1 } else { reorder };
             while let Some(index) = self.unchecked(shard)

@@ -1,0 +1,32 @@
+//! What a network thread does by itself with what it receives.
+
+use std::{io, time::Duration};
+
+use crate::{Run, UdpIo};
+
+/// Whoever deals with packets on the network thread itself, with its socket: what it takes is not handed over.
+///
+/// All is called on that thread. `now` is the time of [`PacketIo::now`](crate::PacketIo::now).
+pub trait Handler: Send {
+    /// Takes a run, or leaves it to whoever uses the backend.
+    fn take(&mut self, now: Duration, run: &Run<'_>, io: &mut UdpIo) -> bool;
+
+    /// Does what is to be done beside that: after each burst, when [`PacketIo::wake_handler`](crate::PacketIo::wake_handler) has been
+    /// called, and at [`Self::deadline`].
+    ///
+    /// # Errors
+    /// Are handed over, and the thread goes on.
+    fn work(&mut self, now: Duration, io: &mut UdpIo) -> io::Result<Handled>;
+
+    /// When [`Self::work`] has something to do at the latest, if nothing comes.
+    fn deadline(&self) -> Option<Duration>;
+}
+
+/// What a [`Handler`] has done.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Handled {
+    /// Whether there was anything to do.
+    pub busy: bool,
+    /// Whether who uses the backend is to be woken.
+    pub news: bool,
+}

@@ -1,0 +1,327 @@
+//! A worker in parts, so that several threads can each do the work of some packets.
+//!
+//! A *stripe* is the slots of every k-th shard. One [`Worker`] has what calls have in common: their order, norms, failures and time-outs
+//! of the session. It numbers data packets and deals them out. For each stripe another one sends those of its slots and takes their
+//! results, with a window, round trips and repetitions of its own. It knows no calls.
+//!
+//! Sums cannot differ by that: whatever a seq carries is decided before it is dealt out. Of the window, the proof of P18 speaks of
+//! seqs k, k + W and k + 2W alone; [`Parameters::refuses_stripes`] sees to it that those are always in one stripe.
+
+use super::call::Call;
+use super::stream::{PacketId, StreamStats, Tx};
+use super::{Parameters, RUN, Worker, WorkerStats};
+use crate::aggregator::Shard;
+use crate::wire::{Header, Kind, Mode};
+use crate::{Round, SlotId, WorkerId};
+use std::time::Duration;
+
+/// The slots of every `count`-th shard, from that of number `index` on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stripe {
+    /// Below `count`.
+    pub index: u8,
+    /// How many stripes there are, at least 1.
+    pub count: u8,
+}
+
+impl Stripe {
+    /// The only one.
+    pub const WHOLE: Stripe = Stripe { index: 0, count: 1 };
+
+    /// The stripe of a slot, by its number, among `count` of a job with so many shards.
+    #[must_use]
+    pub const fn index_of(slot: SlotId, shards: u8, count: u8) -> u8 {
+        Shard::index_of(slot, shards) % count
+    }
+
+    /// Its shards, of so many.
+    pub fn shards(self, shards: u8) -> impl Iterator<Item = usize> {
+        (usize::from(self.index)..shards.into()).step_by(self.count.into())
+    }
+
+    /// Its part of so many packets in flight, at least 1.
+    pub(super) fn part(self, packets: u64, shards: u8) -> u64 {
+        let own = self.shards(shards).count() as u64;
+        (packets.saturating_mul(own) / u64::from(shards.max(1))).max(1)
+    }
+}
+
+impl Parameters {
+    /// Why a worker of the session cannot be so many [`Stripe`]s, at least one; nothing if it can.
+    #[must_use]
+    pub fn refuses_stripes(&self, count: u8) -> Option<&'static str> {
+        let half = self.data_slots / 2;
+        let stripe = |slot: u32| Stripe::index_of(SlotId(slot as u16), self.shards, count);
+        if self.may_lose() {
+            // What is given up is decided call by call, and goes back to error feedback.
+            Some("its packets may be lost or come too late")
+        } else if self.rack.is_some() {
+            Some("it is in a rack")
+        } else if count > self.shards.max(1) {
+            Some("the server has fewer ports")
+        } else if self.credit > 0 && self.credit < self.shards.into() {
+            Some("its credit is less than a packet for each port")
+        } else if !self.data_slots.is_multiple_of(2) || (0..half).any(|slot| stripe(slot) != stripe(slot + half)) {
+            // P18: seqs k, k + W and k + 2W have to be of one stripe.
+            Some("its slots do not come in 128 for each port")
+        } else {
+            None
+        }
+    }
+}
+
+/// Data packets in a row that have their numbers, and that a stripe is to send.
+#[derive(Clone, Copy, Debug)]
+pub struct Dealt {
+    /// What the first carries; the others carry what follows in the call.
+    pub first: PacketId,
+    /// The seq of the first.
+    pub seq: u64,
+    /// How many there are, at most 64.
+    pub count: usize,
+    /// The number of the stripe that has their slots.
+    pub stripe: u8,
+    ring: u8,
+    /// Without round and slot.
+    header: Header,
+}
+
+/// How a stripe is, as far as it concerns the worker as a whole.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct StripeReport {
+    /// Whether packets are outstanding, and the shard of the first.
+    pub busy: bool,
+    /// The shard of the eldest.
+    pub waits_at: Option<u8>,
+    /// Time-outs in a row, and whether NUDGE has brought nothing (P20).
+    pub timeouts: u32,
+    /// See [`Worker::unanswered`].
+    pub deaf: bool,
+    /// When the aggregator was heard last, and when something was finished or first sent.
+    pub heard: Duration,
+    /// See [`Worker::waiting_for`].
+    pub progress: Duration,
+    /// Workers that the latest NUDGE has shown to be missing.
+    pub missing: u64,
+    /// Round trips of its packets, and answers that waited for nobody (P40).
+    pub smoothed: Option<Duration>,
+    /// The shortest of the recent ones.
+    pub shortest: Option<Duration>,
+    /// See P40.
+    pub answer: Option<Duration>,
+    /// Packets that may be outstanding, and how often congestion has made them fewer.
+    pub window: (u64, u64),
+    /// Results with a mark.
+    pub marks: u64,
+    /// Counts.
+    pub stats: WorkerStats,
+}
+
+/// What a worker knows of its stripes.
+#[derive(Debug)]
+pub(super) struct Stripes {
+    /// The next seq.
+    next: u64,
+    /// Packets dealt out that are not known to be finished.
+    open: u64,
+    reports: Vec<StripeReport>,
+}
+
+impl Worker {
+    /// Leaves data to so many stripes, before the first call: [`Self::deal`] takes the place of [`Self::fill`].
+    ///
+    /// # Panics
+    /// If the session refuses that ([`Parameters::refuses_stripes`]).
+    pub fn set_stripes(&mut self, count: u8) {
+        assert_eq!(self.params.refuses_stripes(count), None, "{count} stripes");
+        let reports = vec![StripeReport::default(); usize::from(count)];
+        self.stripes = Some(Stripes { next: self.params.first_seq, open: 0, reports });
+    }
+
+    /// The worker of one stripe of a session. It gets what its stripe is dealt ([`Self::send_dealt`]), and packets from the aggregator that
+    /// are of its slots; its session does not end by time.
+    #[must_use]
+    pub fn of_stripe(params: Parameters, stripe: Stripe, limit: u64, now: Duration) -> Worker {
+        let (timeout, patience) = (Duration::MAX, Duration::ZERO);
+        let mut worker = Worker::new(Parameters { timeout, patience, ..params }, now);
+        worker.data.set_stripe(stripe);
+        worker.data.set_sparing(params.first_window);
+        worker.set_limit(limit);
+        worker
+    }
+
+    /// The stripe that has a data slot, if there are stripes.
+    #[must_use]
+    pub fn stripe_of(&self, slot: SlotId) -> Option<usize> {
+        let count = self.stripes.as_ref()?.reports.len() as u8;
+        Some(Stripe::index_of(slot, self.params.shards, count).into())
+    }
+
+    /// Whether data packets may be dealt out: no more than twice a window are with the stripes.
+    pub(super) fn may_deal(&self) -> Option<bool> {
+        self.stripes.as_ref().map(|stripes| stripes.open < self.params.data_slots.into())
+    }
+
+    /// Gives their numbers to packets from that of [`Self::next_data`] on, as many as follow each other in one shard's block of slots, travel
+    /// as the same and are of partitions next to each other, at most `limit`. `None` if there are none, or enough with the stripes.
+    pub fn deal(&mut self, limit: usize) -> Option<Dealt> {
+        if !self.may_deal()? {
+            return None;
+        }
+        let first = self.next_data()?;
+        let stripes = self.stripes.as_mut()?;
+        let (slots, block) = (u64::from(self.params.data_slots), u64::from(Shard::BLOCK));
+        let (seq, slot) = (stripes.next, stripes.next % slots);
+        let room = (slots - slot).min(block - slot % block).min(limit as u64).min(RUN as u64) as usize;
+        let call = &mut self.calls[self.data_call];
+        let part = call.parts[first.partition as usize];
+        let (mut count, mut last) = (0, first.partition as usize);
+        while count < room && !call.skip_sent() {
+            let (partition, packet) = call.cursor;
+            if call.parts[partition].ring != part.ring || partition > last + 1 {
+                break;
+            }
+            last = partition;
+            let more = (call.parts[partition].packets - packet).min((room - count) as u32);
+            count += more as usize;
+            call.cursor.1 += more;
+        }
+        if count == 0 {
+            return None;
+        }
+        stripes.next += count as u64;
+        stripes.open += count as u64;
+        let kind = if part.mode == Mode::Raw { Kind::Raw } else { Kind::Data };
+        let stripe = Stripe::index_of(SlotId(slot as u16), self.params.shards, stripes.reports.len() as u8);
+        Some(Dealt { first, seq, count, stripe, ring: part.ring, header: self.header(kind, part.table) })
+    }
+
+    /// All results of what was dealt out are in.
+    pub fn finish_dealt(&mut self, dealt: &Dealt) {
+        let Some(stripes) = &mut self.stripes else { return };
+        stripes.open -= dealt.count as u64;
+        let number = dealt.first.call - self.first_call;
+        if let Some(call) = self.calls.get_mut(number as usize) {
+            finish(call, dealt);
+        }
+        self.retire();
+    }
+
+    /// The header of the RESULT of one of those packets, counted from 0 on.
+    #[must_use]
+    pub fn result_of(&self, dealt: &Dealt, number: usize) -> Header {
+        let (seq, slots) = (dealt.seq + number as u64, u64::from(self.params.data_slots));
+        let kind = if dealt.header.kind == Kind::Raw { Kind::RawResult } else { Kind::Result };
+        Header {
+            kind,
+            worker: WorkerId::NONE,
+            round: Round((seq / slots) as u32),
+            slot: SlotId((seq % slots) as u16),
+            count: self.params.all_workers(),
+            ..dealt.header
+        }
+    }
+
+    /// Of a stripe's worker: sends as many of these packets as its window has room for now, from number `from` on. `place` is what
+    /// [`Events`](super::Events) are to say of each, `write` fills the payload of each in its order, by number.
+    pub fn send_dealt(
+        &mut self,
+        now: Duration,
+        tx: &mut impl Tx,
+        dealt: &Dealt,
+        from: usize,
+        place: impl Fn(usize) -> PacketId,
+        mut write: impl FnMut(usize, &mut [u8]),
+    ) -> usize {
+        if self.failure.is_some() {
+            return 0;
+        }
+        let seq = dealt.seq + from as u64;
+        let count = self.data.room_at(seq).min(dealt.count - from);
+        if count > 0 {
+            self.data.skip_to(seq);
+            let mut number = from;
+            let write = |_: PacketId, payload: &mut [u8]| {
+                write(number, payload);
+                number += 1;
+            };
+            self.data.send(now, dealt.ring, count, &dealt.header, |i| place(from + i), write, tx);
+        }
+        count
+    }
+
+    /// Of a stripe's worker: how it is.
+    #[must_use]
+    pub fn report(&self) -> StripeReport {
+        StripeReport {
+            busy: self.data.is_busy(),
+            waits_at: self.data.waits_at(),
+            timeouts: self.data.timeouts(),
+            deaf: self.data.is_deaf(),
+            heard: self.heard,
+            progress: self.data.progress(),
+            missing: self.missing_data,
+            smoothed: self.data.rtt().smoothed(),
+            shortest: self.data.rtt().shortest(),
+            answer: self.data.rtt().answer(),
+            window: self.data.open(),
+            marks: self.data.marks(),
+            stats: self.stats(),
+        }
+    }
+
+    /// Takes note of how a stripe is.
+    pub fn note_stripe(&mut self, stripe: usize, report: StripeReport) {
+        if let Some(stripes) = &mut self.stripes {
+            stripes.reports[stripe] = report;
+        }
+    }
+
+    /// Whether packets are with the stripes.
+    pub(super) fn has_dealt(&self) -> bool {
+        self.stripes.as_ref().is_some_and(|stripes| stripes.open > 0)
+    }
+
+    /// How each of its stripes is.
+    pub(super) fn reports(&self) -> &[StripeReport] {
+        self.stripes.as_ref().map_or(&[], |stripes| &stripes.reports)
+    }
+}
+
+/// Packets of a call that were dealt out together are finished. They are what the cursor went over then.
+fn finish(call: &mut Call, dealt: &Dealt) {
+    let (mut partition, mut packet) = (dealt.first.partition as usize, dealt.first.packet);
+    let mut left = dealt.count as u32;
+    while left > 0 && partition < call.parts.len() {
+        let count = (call.parts[partition].packets - packet).min(left);
+        if count > 0 {
+            call.finish(partition, count);
+        }
+        left -= count;
+        (partition, packet) = (partition + 1, 0);
+    }
+}
+
+impl StreamStats {
+    fn plus(self, other: StreamStats) -> StreamStats {
+        StreamStats {
+            sent: self.sent + other.sent,
+            repeated: self.repeated + other.repeated,
+            timeouts: self.timeouts + other.timeouts,
+            given_up: self.given_up + other.given_up,
+        }
+    }
+}
+
+impl WorkerStats {
+    pub(super) fn plus(self, other: WorkerStats) -> WorkerStats {
+        WorkerStats {
+            norm: self.norm.plus(other.norm),
+            data: self.data.plus(other.data),
+            stragglers: self.stragglers + other.stragglers,
+            nudged: self.nudged + other.nudged,
+            left_out: self.left_out + other.left_out,
+            foreign: self.foreign + other.foreign,
+        }
+    }
+}
