@@ -35,7 +35,7 @@ def run(arguments: argparse.Namespace, way: str, seed: int, server: Any) -> tupl
     """The loss after all steps of the exact model, and bits on the wire for a coordinate and step."""
     import torch
     import thc.torch
-    from unequal import Text
+    from problems import Text
 
     problem = Text()
     torch.manual_seed(seed)

@@ -18,12 +18,12 @@ import argparse
 import heapq
 import json
 import os
-import pydoc_data.topics
 import secrets
 import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -64,100 +64,15 @@ if __name__ == "__main__" and {"-h", "--help"} & set(sys.argv):
 import numpy as np
 import torch
 import torch.distributed as dist
-from torch import Tensor, nn
-from torch.nn import functional
+from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
 import thc.torch
+from problems import Digits, Problem, Text
 
 
-class Block(nn.Module):
-    """Two convolutions beside which the input goes on."""
-
-    def __init__(self, inputs: int, outputs: int, stride: int) -> None:
-        super().__init__()
-        self.way = nn.Conv2d(inputs, outputs, 1, stride) if stride > 1 else nn.Identity()
-        self.layers = nn.Sequential(
-            nn.BatchNorm2d(inputs), nn.ReLU(), nn.Conv2d(inputs, outputs, 3, stride, 1, bias=False),
-            nn.BatchNorm2d(outputs), nn.ReLU(), nn.Conv2d(outputs, outputs, 3, 1, 1, bias=False),
-        )
-
-    def forward(self, x: Tensor) -> Tensor:
-        return self.way(x) + self.layers(x)
-
-
-class Digits:
-    """A residual network of 9 layers with BatchNorm, on the 1797 images of scikit-learn."""
-
-    target = 0.05
-
-    def __init__(self) -> None:
-        from sklearn.datasets import load_digits
-
-        digits = load_digits()
-        self.images = torch.tensor(digits.data, dtype=torch.float32).div(16).reshape(-1, 1, 8, 8)
-        self.labels = torch.tensor(digits.target)
-
-    def module(self) -> nn.Module:
-        return nn.Sequential(
-            nn.Conv2d(1, 16, 3, padding=1), Block(16, 16, 1), Block(16, 32, 2), Block(32, 64, 2),
-            nn.BatchNorm2d(64), nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(64, 10),
-        )
-
-    def loss(self, module: nn.Module, generator: torch.Generator) -> Tensor:
-        chosen = torch.randint(len(self.labels), (32,), generator=generator)
-        return functional.cross_entropy(module(self.images[chosen]), self.labels[chosen])
-
-    def measured(self, module: nn.Module) -> float:
-        """All images, with their own statistics in BatchNorm: the workers' running ones are not part of the model."""
-        return float(functional.cross_entropy(module(self.images), self.labels))
-
-
-class Predictor(nn.Module):
-    """Scores for the byte after each of a row, by a transformer."""
-
-    def __init__(self, vocabulary: int, width: int, length: int) -> None:
-        super().__init__()
-        self.bytes = nn.Embedding(vocabulary, width)
-        self.places = nn.Parameter(0.1 * torch.randn(length, width))
-        layer = nn.TransformerEncoderLayer(width, 4, 4 * width, dropout=0.0, batch_first=True, norm_first=True)
-        self.layers = nn.TransformerEncoder(layer, 2)
-        self.norm = nn.LayerNorm(width)
-        self.scores = nn.Linear(width, vocabulary)
-        self.register_buffer("mask", torch.full((length, length), float("-inf")).triu(1))
-
-    def forward(self, rows: Tensor) -> Tensor:
-        return self.scores(self.norm(self.layers(self.bytes(rows) + self.places, mask=self.mask)))
-
-
-class Text:
-    """A transformer of 2 layers of width 64 over the bytes of Python's own documentation."""
-
-    target = 2.5
-    length = 32
-
-    def __init__(self) -> None:
-        topics = pydoc_data.topics.topics
-        data = "\n".join(topics[name] for name in sorted(topics)).encode()
-        number = {byte: index for index, byte in enumerate(sorted(set(data)))}
-        self.vocabulary = len(number)
-        self.data = torch.tensor([number[byte] for byte in data])
-
-    def module(self) -> nn.Module:
-        return Predictor(self.vocabulary, 64, self.length)
-
-    def _loss(self, module: nn.Module, starts: Tensor) -> Tensor:
-        places = starts[:, None] + torch.arange(self.length)
-        return functional.cross_entropy(module(self.data[places]).transpose(1, 2), self.data[places + 1])
-
-    def loss(self, module: nn.Module, generator: torch.Generator) -> Tensor:
-        return self._loss(module, torch.randint(len(self.data) - self.length - 1, (8,), generator=generator))
-
-    def measured(self, module: nn.Module) -> float:
-        return float(self._loss(module, torch.linspace(0, len(self.data) - self.length - 2, 200).long()))
-
-
-PROBLEMS = {"resnet": Digits, "transformer": Text}
+PROBLEMS: dict[str, Callable[[], Problem]] = {"resnet": Digits, "transformer": Text}
+TARGETS = {"resnet": 0.05, "transformer": 2.5}
 
 
 def train(order: dict[str, Any]) -> None:
@@ -388,7 +303,7 @@ def draw(path: Path, arguments: argparse.Namespace, best: list[dict[str, Any]]) 
 def main() -> None:
     arguments = read()
     if arguments.target is None:
-        arguments.target = PROBLEMS[arguments.model].target
+        arguments.target = TARGETS[arguments.model]
     every, best = [], []
     for method in arguments.methods:
         mine = []

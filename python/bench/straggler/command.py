@@ -1,7 +1,8 @@
 """One worker that is several times slower than the others: ways to train, by the clock.
 
-Four ranks train on this machine. The last one sleeps, in proportion to what its gradients take to compute, so that each takes `--slow` times
-as long; nothing else is made up. The ways take turns, seed by seed. All of them end after as many seconds, and are held against the loss that
+Four ranks train on this machine. The last one sleeps, in proportion to what its gradients take, so that each takes `--slow` times as long. A
+gradient takes `--pace` seconds at least: what is computed is computed, the rest is slept, so that several ranks fit on few cores and their speed
+depends less on who else uses them. Nothing else is made up. The ways take turns, seed by seed. All of them end after as many seconds, and are held against the loss that
 synchronous THC has then, with the same seed: how many times sooner a way has reached it, and what its own loss is at the end. The loss is that
 of held-out data at rank 0's parameters; at the end, where ranks have parameters of their own, at their mean. All ranks share this machine's cores, with one another
 and with other programs, so a second is not the same in all runs: "in gradients" counts the time in gradients of a quick worker of that run.
@@ -26,8 +27,8 @@ from typing import Any
 from arguments import among, number, several
 from straggler.report import WAYS, draw, table
 
-MODELS = {"transformer": 75.0, "cnn": 25.0, "small": 3.0}
-"""Seconds of a run."""
+MODELS = {"transformer": (90.0, 0.5), "cnn": (25.0, 0.0), "small": (3.0, 0.0)}
+"""Seconds of a run, and of a gradient at least."""
 RATES = {
     "transformer": {"sync": 1e-3, "quorum": 1e-3, "outer": 1e-3, "averaging": 1e-3, "async": 5e-4},
     "cnn": {"sync": 4e-3, "quorum": 4e-3, "outer": 4e-3, "averaging": 4e-3, "async": 2e-3},
@@ -42,10 +43,10 @@ def main(words: list[str]) -> int:
     parser.add_argument("--ways", type=among(WAYS), default=list(WAYS), help=f"separated by commas ({','.join(WAYS)})")
     parser.add_argument("--seeds", type=number(int, 1), default=3, help="of parameters and batches (%(default)s)")
     parser.add_argument("--rates", type=several(number(float, 0, above=True)), help="of Adam, tried for each way, separated by commas; the one of the least loss counts")
-    parser.add_argument("--seconds", type=number(float, 0), help="of each run (transformer 75, cnn 25)")
+    parser.add_argument("--seconds", type=number(float, 0), help="of each run (transformer 90, cnn 25, small 3)")
     parser.add_argument("--workers", type=number(int, 2), default=4, help="ranks (%(default)s)")
     parser.add_argument("--slow", type=number(float, 1), default=4.0, help="how many times slower the last one is (%(default)s)")
-    parser.add_argument("--pace", type=number(float, 0), default=0.0, help="seconds of a gradient at least, which are slept (%(default)s)")
+    parser.add_argument("--pace", type=number(float, 0), help="seconds of a gradient at least, which are slept (transformer 0.5, others 0)")
     parser.add_argument("--limit", type=number(float, 0, above=True), default=60.0, help="begin no run after so many minutes (%(default)s)")
     parser.add_argument("--out", type=Path, default=Path("target/bench-straggler"), help="folder for results")
     arguments = parser.parse_args(words)
@@ -71,30 +72,41 @@ def main(words: list[str]) -> int:
     return 0
 
 
-def _run_all(arguments: argparse.Namespace, found: dict[str, Any], file: Path) -> None:
-    began = time.monotonic()
+def _orders(arguments: argparse.Namespace) -> list[dict[str, Any]]:
+    """All runs that are asked for: the ways take turns, seed by seed."""
+    orders = []
     for seed in range(1, arguments.seeds + 1):
         for model in arguments.models:
+            seconds, pace = MODELS[model]
             for way in arguments.ways:
                 for rate in arguments.rates or [RATES["cnn" if model == "cnn" else "transformer"][way]]:
-                    order = {
+                    orders.append({
                         "model": model, "way": way, "rate": rate, "seed": seed, "workers": arguments.workers, "slow": arguments.slow,
-                        "pace": arguments.pace, "seconds": arguments.seconds or MODELS[model], "evaluations": 16,
-                    }  # fmt: skip
-                    if any(all(run.get(key) == value for key, value in order.items()) for run in found["runs"]):
-                        continue
-                    if time.monotonic() - began > 60 * arguments.limit:
-                        print(f"not run: {model}, {way}, rate {rate:g}, seed {seed}: {arguments.limit:g} minutes are over (--limit)", flush=True)
-                        continue
-                    load = os.getloadavg()[0]
-                    one = _run(order)
-                    if one is None:
-                        print(f"not run: {model}, {way}, rate {rate:g}, seed {seed}: a rank has failed", flush=True)
-                        continue
-                    found["runs"].append(order | one | {"load": load})
-                    file.write_text(json.dumps(found, indent=1) + "\n")
-                    steps = ", ".join(str(rank["steps"]) for rank in one["ranks"])
-                    print(f"{time.monotonic() - began:5.0f} s  {model}, seed {seed}, {way}, rate {rate:g}: loss {one['points'][-1][1]:.4f}, steps {steps}", flush=True)
+                        "pace": pace if arguments.pace is None else arguments.pace, "seconds": arguments.seconds or seconds, "evaluations": 16,
+                    })  # fmt: skip
+    return orders
+
+
+def _run_all(arguments: argparse.Namespace, found: dict[str, Any], file: Path) -> None:
+    began = time.monotonic()
+    orders = _orders(arguments)
+    orders = [order for order in orders if not any(all(run.get(key) == value for key, value in order.items()) for run in found["runs"])]
+    for number, order in enumerate(orders):
+        passed = time.monotonic() - began
+        name = f"{order['model']}, seed {order['seed']}, {order['way']}, rate {order['rate']:g}"
+        if passed > 60 * arguments.limit:
+            print(f"not run: {name}: {arguments.limit:g} minutes are over (--limit)", flush=True)
+            continue
+        load = os.getloadavg()[0]
+        one = _run(order)
+        left = f"{(len(orders) - number - 1) * (time.monotonic() - began) / (number + 1) / 60:.0f} minutes left"
+        if one is None:
+            print(f"not run: {name}: a rank has failed or hung; {left}", flush=True)
+            continue
+        found["runs"].append(order | one | {"load": load})
+        file.write_text(json.dumps(found, indent=1) + "\n")
+        steps = ", ".join(str(rank["steps"]) for rank in one["ranks"])
+        print(f"{time.monotonic() - began:5.0f} s  {name}: loss {one['points'][-1][1]:.4f}, steps {steps}; {left}", flush=True)
 
 
 def _rank(order: dict[str, Any], rank: int, port: int, report: str) -> None:
@@ -131,8 +143,6 @@ def _run(order: dict[str, Any]) -> dict[str, Any] | None:
             return None
         one: dict[str, Any] = json.loads(Path(report).read_text())
         return one
-
-
 
 
 if __name__ == "__main__":
