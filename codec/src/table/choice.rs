@@ -2,6 +2,13 @@
 
 use super::{LookupTable, min_granularity, normal, solver::Solver};
 use crate::error::CodecError;
+use std::collections::BTreeMap;
+use std::sync::{Mutex, PoisonError};
+
+/// What was chosen before: a search can take as long as hundreds of tables, and programs ask for the same few again and again.
+static CHOSEN: Mutex<BTreeMap<(u8, u8, u32), ChosenTable>> = Mutex::new(BTreeMap::new());
+/// How many of those are kept.
+const MOST_CHOSEN: usize = 256;
 
 /// Natural logarithms of the largest and smallest fraction that is considered.
 const LOG_RANGE: (f64, f64) = (-0.7, -14.0);
@@ -34,8 +41,24 @@ pub struct ChosenTable {
 /// is not always better: how well the cells divide among the indices matters as much.
 ///
 /// `bits` is 1 to 8 and `lane_bits` 4 to 16. For each g, p is found by a grid over log p, or
-/// from the previous g's, and golden section around its best point.
+/// from the previous g's, and golden section around its best point. The process keeps what it has chosen.
 pub fn choose(bits: u8, lane_bits: u8, workers: u32) -> Result<ChosenTable, CodecError> {
+    let key = (bits, lane_bits, workers);
+    let chosen = || CHOSEN.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(choice) = chosen().get(&key) {
+        return Ok(choice.clone());
+    }
+    // Without the lock: who asks for another one does not wait for it.
+    let choice = search(bits, lane_bits, workers)?;
+    let mut chosen = chosen();
+    if chosen.len() >= MOST_CHOSEN {
+        chosen.clear();
+    }
+    chosen.insert(key, choice.clone());
+    Ok(choice)
+}
+
+fn search(bits: u8, lane_bits: u8, workers: u32) -> Result<ChosenTable, CodecError> {
     let min = u32::from(min_granularity(bits)?);
     let max = largest_granularity(lane_bits, workers)?;
     let mut search = Search { solver: Solver::new(), edges: (1 << bits) - 1, workers: f64::from(workers) };
