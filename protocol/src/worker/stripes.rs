@@ -61,7 +61,9 @@ impl Parameters {
             Some("the server has fewer ports")
         } else if self.credit > 0 && self.credit < self.shards.into() {
             Some("its credit is less than a packet for each port")
-        } else if !self.data_slots.is_multiple_of(2) || (0..half).any(|slot| stripe(slot) != stripe(slot + half)) {
+        } else if !self.data_slots.is_multiple_of(2)
+            || (0..half).any(|slot| stripe(slot) != stripe(slot + half))
+        {
             // P18: seqs k, k + W and k + 2W have to be of one stripe.
             Some("its slots do not come in 128 for each port")
         } else {

@@ -51,9 +51,12 @@ fn of_network() -> Vec<f64> {
     let threads = fs::read_dir("/proc/self/task").unwrap().filter_map(|thread| {
         let thread = thread.unwrap().path();
         let name = fs::read_to_string(thread.join("comm")).unwrap_or_default();
-        name.starts_with("thc-network").then(|| fs::read_to_string(thread.join("schedstat")).unwrap_or_default())
+        name.starts_with("thc-network")
+            .then(|| fs::read_to_string(thread.join("schedstat")).unwrap_or_default())
     });
-    threads.map(|times| times.split(' ').next().and_then(|time| time.parse().ok()).unwrap_or(f64::NAN)).collect()
+    threads
+        .map(|times| times.split(' ').next().and_then(|time| time.parse().ok()).unwrap_or(f64::NAN))
+        .collect()
 }
 
 fn table() -> LookupTable {
@@ -160,7 +163,10 @@ impl Rig {
         let took = cpu() - began - (self.engine.io_mut().paused - paused);
         outcome.unwrap();
         let (sent, all) = (self.engine.io_mut().packets() - packets, (D / N + D / BLOCK) as u64);
-        assert!(sent == all || sent > all && self.engine.io_mut().way == Way::Threads, "{sent} packets for {all}");
+        assert!(
+            sent == all || sent > all && self.engine.io_mut().way == Way::Threads,
+            "{sent} packets for {all}"
+        );
         took.as_nanos() as f64
     }
 }

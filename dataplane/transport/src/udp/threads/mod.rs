@@ -120,7 +120,8 @@ impl UdpThreads {
             start: Instant::now(),
         };
         for (number, socket) in sockets.into_iter().enumerate() {
-            let thread = NetworkThread::start(number, UdpIo::over(socket, &config), arrived.clone(), io.start);
+            let thread =
+                NetworkThread::start(number, UdpIo::over(socket, &config), arrived.clone(), io.start);
             io.threads.push(thread.map_err(|cause| TransportError::NetworkThread { cause })?);
         }
         Ok(io)
