@@ -315,8 +315,9 @@ fn main() {
     // The codec and the server are the same in both, and so is what starts and ends a call.
     let count = |of| if measure { instructions(of) } else { None };
     let saved = count("single").and_then(|single| Some((single - count("runs")?) / all));
-    let said =
-        saved.map_or("not counted by valgrind".to_owned(), |saved| format!("{saved:.0} fewer in runs than one by one"));
+    let said = saved.map_or("not counted by valgrind".to_owned(), |saved| {
+        format!("{saved:.0} fewer in runs than one by one")
+    });
     let detail = format!(
         "a pair beside the codec: {runs:.0} ns in runs of {RUN}, {single:.0} one by one, {udp:.0} over kernel UDP; with {THREADS} network \
          threads {threads:.0} of the engine's and {network:.0} of the busiest of these, where they only receive and send {sockets:.0} and {socket:.0}; copies alone {copied:.0}, codec {alone:.0}; instructions: {said}"
