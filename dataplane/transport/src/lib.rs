@@ -28,6 +28,7 @@ mod dpdk;
 mod error;
 mod faults;
 pub mod frame;
+mod handler;
 mod link;
 mod lossy;
 #[cfg(feature = "options")]
@@ -47,12 +48,13 @@ pub use datagram::{
 pub use dpdk::{Answers, DeviceInfo, Dpdk, DpdkConfig, DpdkIo, DpdkTx, Idle, Steering};
 pub use error::{TransportError, XdpError};
 pub use faults::FaultRates;
+pub use handler::{Handled, Handler, RunSender};
 pub use link::{FrameCounts, MacAddr, MacSyntax, neighbours::Neighbour};
 pub use lossy::{LossyConfig, LossyIo, LossyStats};
 pub use packet_io::{IoStats, PacketIo};
 pub use run::Run;
 pub use sim::{LinkConfig, SimConfig, SimIo, SimNet, SimStats};
-pub use udp::{Handled, Handler, UdpConfig, UdpIo, UdpThreads};
+pub use udp::{UdpConfig, UdpIo, UdpThreads};
 #[cfg(feature = "options")]
 pub use {
     af_xdp::XdpOptions,

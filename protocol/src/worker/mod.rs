@@ -8,6 +8,7 @@ mod parameters;
 mod racks;
 mod rtt;
 mod stream;
+mod stripe;
 mod stripes;
 
 pub use call::{CallSpec, PartSpec};
@@ -15,7 +16,8 @@ pub use error::{CallError, OfRacks, SessionError, Who, Workers};
 pub use parameters::Parameters;
 pub use rtt::Rtt;
 pub use stream::{PacketId, StreamStats, Tx};
-pub use stripes::{Dealt, Stripe, StripeReport};
+pub use stripe::Stripe;
+pub use stripes::{Dealt, StripeReport};
 
 use crate::aggregator::Shard;
 use crate::wire::{HEADER_LEN, Header, Kind, Mode, NORM_LEN, RAW_LEN};

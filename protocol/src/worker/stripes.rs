@@ -9,42 +9,12 @@
 
 use super::call::Call;
 use super::stream::{PacketId, StreamStats, Tx};
+use super::stripe::Stripe;
 use super::{Parameters, RUN, Worker, WorkerStats};
 use crate::aggregator::Shard;
 use crate::wire::{Header, Kind, Mode};
 use crate::{Round, SlotId, WorkerId};
 use std::time::Duration;
-
-/// The slots of every `count`-th shard, from that of number `index` on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Stripe {
-    /// Below `count`.
-    pub index: u8,
-    /// How many stripes there are, at least 1.
-    pub count: u8,
-}
-
-impl Stripe {
-    /// The only one.
-    pub const WHOLE: Stripe = Stripe { index: 0, count: 1 };
-
-    /// The stripe of a slot, by its number, among `count` of a job with so many shards.
-    #[must_use]
-    pub const fn index_of(slot: SlotId, shards: u8, count: u8) -> u8 {
-        Shard::index_of(slot, shards) % count
-    }
-
-    /// Its shards, of so many.
-    pub fn shards(self, shards: u8) -> impl Iterator<Item = usize> {
-        (usize::from(self.index)..shards.into()).step_by(self.count.into())
-    }
-
-    /// Its part of so many packets in flight, at least 1.
-    pub(super) fn part(self, packets: u64, shards: u8) -> u64 {
-        let own = self.shards(shards).count() as u64;
-        (packets.saturating_mul(own) / u64::from(shards.max(1))).max(1)
-    }
-}
 
 impl Parameters {
     /// Why a worker of the session cannot be so many [`Stripe`]s, at least one; nothing if it can.
@@ -61,7 +31,9 @@ impl Parameters {
             Some("the server has fewer ports")
         } else if self.credit > 0 && self.credit < self.shards.into() {
             Some("its credit is less than a packet for each port")
-        } else if !self.data_slots.is_multiple_of(2) || (0..half).any(|slot| stripe(slot) != stripe(slot + half)) {
+        } else if !self.data_slots.is_multiple_of(2)
+            || (0..half).any(|slot| stripe(slot) != stripe(slot + half))
+        {
             // P18: seqs k, k + W and k + 2W have to be of one stripe.
             Some("its slots do not come in 128 for each port")
         } else {

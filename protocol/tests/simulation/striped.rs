@@ -126,8 +126,7 @@ impl Striped {
         for part in &mut self.parts {
             while let Some((dealt, places)) = part.waiting.front() {
                 let write = |packet: usize, payload: &mut [u8]| write(places[packet], payload);
-                let sent =
-                    part.worker.send_dealt(now, out, dealt, part.sent, |packet| places[packet], write);
+                let sent = part.worker.send_dealt(now, out, dealt, part.sent, |packet| places[packet], write);
                 part.sent += sent;
                 if part.sent == dealt.count {
                     part.waiting.pop_front();

@@ -7,3 +7,4 @@ mod endings;
 mod repeating;
 mod runs;
 mod sending;
+mod stripes;

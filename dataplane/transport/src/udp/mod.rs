@@ -27,7 +27,7 @@ use burst::Burst;
 pub use config::UdpConfig;
 use socket::{Interest, UdpSocket};
 use sources::Sources;
-pub use threads::{Handled, Handler, UdpThreads};
+pub use threads::UdpThreads;
 
 use crate::{IoStats, MAX_DATAGRAM, Origin, PacketIo, Peer, Run, TransportError, packet_io::check_segment};
 
@@ -367,6 +367,12 @@ impl PacketIo for UdpIo {
 
     fn stats(&self) -> IoStats {
         self.stats
+    }
+}
+
+impl crate::RunSender for UdpIo {
+    fn send_run_with(&mut self, to: Peer, contents: &[u8], segment: usize, ecn: u8) -> io::Result<()> {
+        PacketIo::send_run_with(self, to, contents, segment, ecn)
     }
 }
 

@@ -51,9 +51,12 @@ fn of_network() -> Vec<f64> {
     let threads = fs::read_dir("/proc/self/task").unwrap().filter_map(|thread| {
         let thread = thread.unwrap().path();
         let name = fs::read_to_string(thread.join("comm")).unwrap_or_default();
-        name.starts_with("thc-network").then(|| fs::read_to_string(thread.join("schedstat")).unwrap_or_default())
+        name.starts_with("thc-network")
+            .then(|| fs::read_to_string(thread.join("schedstat")).unwrap_or_default())
     });
-    threads.map(|times| times.split(' ').next().and_then(|time| time.parse().ok()).unwrap_or(f64::NAN)).collect()
+    threads
+        .map(|times| times.split(' ').next().and_then(|time| time.parse().ok()).unwrap_or(f64::NAN))
+        .collect()
 }
 
 fn table() -> LookupTable {
@@ -160,7 +163,10 @@ impl Rig {
         let took = cpu() - began - (self.engine.io_mut().paused - paused);
         outcome.unwrap();
         let (sent, all) = (self.engine.io_mut().packets() - packets, (D / N + D / BLOCK) as u64);
-        assert!(sent == all || sent > all && self.engine.io_mut().way == Way::Threads, "{sent} packets for {all}");
+        assert!(
+            sent == all || sent > all && self.engine.io_mut().way == Way::Threads,
+            "{sent} packets for {all}"
+        );
         took.as_nanos() as f64
     }
 }
@@ -239,7 +245,7 @@ fn median(mut values: Vec<f64>) -> f64 {
     values[values.len() / 2]
 }
 
-/// Instructions of one more turn, by valgrind; none where there is none.
+/// Instructions of one more turn, by valgrind; none where there is none, or where it cannot run this program.
 fn instructions(of: &str) -> Option<f64> {
     let count = |turns: u32| {
         let output = Command::new("valgrind")
@@ -247,7 +253,8 @@ fn instructions(of: &str) -> Option<f64> {
             .arg(env::current_exe().ok()?)
             .args(["--count", of, &turns.to_string()])
             .output()
-            .ok()?;
+            .ok()
+            .filter(|output| output.status.success())?;
         let said = String::from_utf8_lossy(&output.stderr).into_owned();
         said.lines().find_map(|line| line.split("Collected :").nth(1)?.trim().parse::<f64>().ok())
     };
@@ -308,11 +315,12 @@ fn main() {
     // The codec and the server are the same in both, and so is what starts and ends a call.
     let count = |of| if measure { instructions(of) } else { None };
     let saved = count("single").and_then(|single| Some((single - count("runs")?) / all));
-    let said =
-        saved.map_or("not counted, for lack of valgrind".to_owned(), |saved| format!("{saved:.0} fewer"));
+    let said = saved.map_or("not counted by valgrind".to_owned(), |saved| {
+        format!("{saved:.0} fewer in runs than one by one")
+    });
     let detail = format!(
         "a pair beside the codec: {runs:.0} ns in runs of {RUN}, {single:.0} one by one, {udp:.0} over kernel UDP; with {THREADS} network \
-         threads {threads:.0} of the engine's and {network:.0} of the busiest of these, where they only receive and send {sockets:.0} and {socket:.0}; copies alone {copied:.0}, codec {alone:.0}; instructions in runs: {said} than one by one"
+         threads {threads:.0} of the engine's and {network:.0} of the busiest of these, where they only receive and send {sockets:.0} and {socket:.0}; copies alone {copied:.0}, codec {alone:.0}; instructions: {said}"
     );
     println!("{detail}");
     if measure {

@@ -108,7 +108,9 @@ impl Way {
 fn open(way: Way) -> (AnyIo, Vec<UdpIo>) {
     let config = UdpConfig::new(([127, 0, 0, 1], 0).into());
     let worker = match way {
-        Way::Sockets | Way::Threads => AnyIo::UdpThreads(UdpThreads::bind(config, THREADS.try_into().unwrap()).unwrap()),
+        Way::Sockets | Way::Threads => {
+            AnyIo::UdpThreads(UdpThreads::bind(config, THREADS.try_into().unwrap()).unwrap())
+        }
         _ => AnyIo::Udp(UdpIo::bind(config).unwrap()),
     };
     loop {

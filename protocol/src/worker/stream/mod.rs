@@ -11,7 +11,7 @@ mod window;
 pub use ring::PacketId;
 
 use super::rtt::Rtt;
-use super::stripes::Stripe;
+use super::stripe::Stripe;
 use crate::wire::{HEADER_LEN, Header};
 use crate::{Round, SlotId, aggregator::Shard};
 use repeat::{Doubted, Queue, Recovery};

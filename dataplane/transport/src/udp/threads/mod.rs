@@ -6,7 +6,6 @@
 //! handed over as it is, what is to be sent is copied once. There is no lock.
 
 mod counters;
-mod handler;
 mod network_thread;
 
 use std::{
@@ -30,9 +29,8 @@ use super::{
     socket::{SocketGroup, UdpSocket},
     steering,
 };
-use crate::{IoStats, PacketIo, Peer, Run, TransportError, packet_io::check_segment};
+use crate::{Handler, IoStats, PacketIo, Peer, Run, TransportError, packet_io::check_segment};
 use counters::Counters;
-pub use handler::{Handled, Handler};
 use network_thread::NetworkThread;
 
 /// Bursts that a thread may have handed over, beside the one that it receives into.
@@ -120,7 +118,8 @@ impl UdpThreads {
             start: Instant::now(),
         };
         for (number, socket) in sockets.into_iter().enumerate() {
-            let thread = NetworkThread::start(number, UdpIo::over(socket, &config), arrived.clone(), io.start);
+            let thread =
+                NetworkThread::start(number, UdpIo::over(socket, &config), arrived.clone(), io.start);
             io.threads.push(thread.map_err(|cause| TransportError::NetworkThread { cause })?);
         }
         Ok(io)

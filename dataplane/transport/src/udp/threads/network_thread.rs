@@ -11,9 +11,9 @@ use std::{
     time::{Duration, Instant},
 };
 
-use super::{Arrival, BURSTS, Counters, Handled, Handler, LETTERS, Letter, Outside};
+use super::{Arrival, BURSTS, Counters, LETTERS, Letter, Outside};
 use crate::{
-    PacketIo, TransportError, UdpIo,
+    Handled, Handler, PacketIo, TransportError, UdpIo,
     udp::{
         bell::{self, Sleep, Sleeper},
         burst::Burst,

@@ -4,6 +4,7 @@ use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::mpsc::channel;
 
 use super::*;
+use crate::{Handled, RunSender};
 
 /// How long nothing may happen until a test counts as hung.
 const HANG: Duration = Duration::from_secs(600);
@@ -148,20 +149,20 @@ struct Echo {
 }
 
 impl Handler for Echo {
-    fn take(&mut self, _: Duration, run: &Run<'_>, io: &mut UdpIo) -> bool {
+    fn take(&mut self, _: Duration, run: &Run<'_>, io: &mut dyn RunSender) -> bool {
         if run.contents.first() != Some(&1) {
             return false;
         }
         (self.to, self.news) = (Some(run.from), true);
         self.taken.send(run.contents.to_vec()).unwrap();
-        io.send_run(run.from, run.contents, run.segment).unwrap();
+        io.send_run_with(run.from, run.contents, run.segment, 0).unwrap();
         true
     }
 
-    fn work(&mut self, _: Duration, io: &mut UdpIo) -> io::Result<Handled> {
+    fn work(&mut self, _: Duration, io: &mut dyn RunSender) -> io::Result<Handled> {
         let mut busy = false;
         while let (Some(to), Ok(told)) = (self.to, self.told.try_recv()) {
-            io.send_run(to, &told, told.len())?;
+            io.send_run_with(to, &told, told.len(), 0)?;
             busy = true;
         }
         Ok(Handled { busy, news: std::mem::take(&mut self.news) })
@@ -195,7 +196,9 @@ fn a_handler_has_what_it_takes_and_nobody_else_has() {
         expected.sort_unstable();
         assert_eq!(left, expected);
         assert_eq!(takes.recv().unwrap(), [1, round, 0]);
-        receive(&mut peers[0], 1, |from, datagram| assert_eq!((from, datagram), (io.local(), &[1, round, 0][..])));
+        receive(&mut peers[0], 1, |from, datagram| {
+            assert_eq!((from, datagram), (io.local(), &[1, round, 0][..]))
+        });
         // It may be asleep.
         tell.send(vec![3, round]).unwrap();
         io.wake_handler(0);

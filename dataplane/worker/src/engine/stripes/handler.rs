@@ -11,7 +11,7 @@ use std::time::Duration;
 use thc_protocol::wire::{HEADER_LEN, Header, Kind};
 use thc_protocol::worker::{CallError, Events, PacketId, SessionError, Stripe, Tx, Worker};
 use thc_protocol::{Ecn, WorkerId};
-use thc_transport::{Handled, Handler, PacketIo, Run, UdpIo};
+use thc_transport::{Handled, Handler, Run, RunSender};
 
 /// What a stripe has to send, and where its results gather. What comes of a batch names its place here as partition.
 #[derive(Default)]
@@ -71,7 +71,7 @@ impl Batches {
 
 /// Sends data of a stripe by its thread's socket.
 struct StripeTx<'a> {
-    io: &'a mut UdpIo,
+    io: &'a mut dyn RunSender,
     ports: &'a Ports,
     ecn: Ecn,
     error: &'a mut Option<io::Error>,
@@ -139,7 +139,7 @@ impl StripeHandler {
     }
 
     /// Does what it is told. Whether there was anything.
-    fn obey(&mut self, now: Duration, io: &mut UdpIo) -> bool {
+    fn obey(&mut self, now: Duration, io: &mut dyn RunSender) -> bool {
         let mut any = false;
         while let Ok(order) = self.orders.try_recv() {
             any = true;
@@ -160,7 +160,7 @@ impl StripeHandler {
     }
 
     /// Sends as much as the window lets it. Whether that was anything.
-    fn send(&mut self, now: Duration, io: &mut UdpIo) -> bool {
+    fn send(&mut self, now: Duration, io: &mut dyn RunSender) -> bool {
         let mut any = false;
         while let Some(&at) = self.batches.waiting.front() {
             let Some(batch) = &mut self.batches.all[at] else { break };
@@ -185,7 +185,7 @@ impl StripeHandler {
 }
 
 impl Handler for StripeHandler {
-    fn take(&mut self, now: Duration, run: &Run<'_>, io: &mut UdpIo) -> bool {
+    fn take(&mut self, now: Duration, run: &Run<'_>, io: &mut dyn RunSender) -> bool {
         let Some(port) = self.ports.find(run.from) else { return false };
         let (share, _) = self.ports.share(port);
         if !run.datagrams().all(|packet| self.is_own(share, packet)) {
@@ -198,7 +198,7 @@ impl Handler for StripeHandler {
         true
     }
 
-    fn work(&mut self, now: Duration, io: &mut UdpIo) -> io::Result<Handled> {
+    fn work(&mut self, now: Duration, io: &mut dyn RunSender) -> io::Result<Handled> {
         let mut busy = self.obey(now, io);
         let mut tx = tx!(self, io);
         self.worker.tick(now, &mut self.batches, &mut tx);

@@ -286,4 +286,3 @@ impl<I: PacketIo> Engine<I> {
         active.note_results(group, dealt.count);
     }
 }
-

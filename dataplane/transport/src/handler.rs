@@ -2,24 +2,33 @@
 
 use std::{io, time::Duration};
 
-use crate::{Run, UdpIo};
+use crate::{Peer, Run};
 
 /// Whoever deals with packets on the network thread itself, with its socket: what it takes is not handed over.
 ///
 /// All is called on that thread. `now` is the time of [`PacketIo::now`](crate::PacketIo::now).
 pub trait Handler: Send {
     /// Takes a run, or leaves it to whoever uses the backend.
-    fn take(&mut self, now: Duration, run: &Run<'_>, io: &mut UdpIo) -> bool;
+    fn take(&mut self, now: Duration, run: &Run<'_>, io: &mut dyn RunSender) -> bool;
 
     /// Does what is to be done beside that: after each burst, when [`PacketIo::wake_handler`](crate::PacketIo::wake_handler) has been
     /// called, and at [`Self::deadline`].
     ///
     /// # Errors
     /// Are handed over, and the thread goes on.
-    fn work(&mut self, now: Duration, io: &mut UdpIo) -> io::Result<Handled>;
+    fn work(&mut self, now: Duration, io: &mut dyn RunSender) -> io::Result<Handled>;
 
     /// When [`Self::work`] has something to do at the latest, if nothing comes.
     fn deadline(&self) -> Option<Duration>;
+}
+
+/// Sends runs, for a [`Handler`].
+pub trait RunSender {
+    /// As [`PacketIo::send_run_with`](crate::PacketIo::send_run_with).
+    ///
+    /// # Errors
+    /// Those of [`PacketIo::send_run`](crate::PacketIo::send_run).
+    fn send_run_with(&mut self, to: Peer, contents: &[u8], segment: usize, ecn: u8) -> io::Result<()>;
 }
 
 /// What a [`Handler`] has done.
