@@ -1,7 +1,7 @@
 # Everything a developer does, by name; `make` alone lists the targets.
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check fuzz soak hostile kills kills-async awaits systemd site wheels deb bench bench-torch bench-allreduce bench-async bench-adapt disturbed p4 p4-front p4-tofino lint deps toolchain packages guest-kernel dpdk fmt clippy
+.PHONY: help demo test check fuzz soak soak-async hostile kills kills-async awaits systemd site wheels deb bench bench-torch bench-allreduce bench-async bench-adapt disturbed p4 p4-front p4-tofino lint deps toolchain packages guest-kernel dpdk fmt clippy
 
 SHELL := /bin/sh
 
@@ -41,7 +41,7 @@ comma := ,
 
 help: ## List these targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
-	@echo 'Variables: ARGS (for thc demo, bench-torch, bench-allreduce, bench-async, bench-adapt and disturbed), IO=dpdk, IO=xdp and SWITCH=bmv2 (for demo), BENCH (a benchmark by name), TIME, TARGET, JOBS (fuzz), COUNT, SEED, TRACE, JOBS, OF (soak), COUNT (kills, kills-async), TEST_TIMEOUT, CARGO_TARGET_DIR.'
+	@echo 'Variables: ARGS (for thc demo, bench-torch, bench-allreduce, bench-async, bench-adapt and disturbed), IO=dpdk, IO=xdp and SWITCH=bmv2 (for demo), BENCH (a benchmark by name), TIME, TARGET, JOBS (fuzz), COUNT, SEED, TRACE, JOBS, OF (soak), COUNT (kills, kills-async, soak-async), TEST_TIMEOUT, CARGO_TARGET_DIR.'
 
 demo: toolchain $(filter dpdk,$(IO)) ## Build, then train a small model through THC and compare with exact averaging
 	cargo build --profile demo --package thc-demo --package thc-ps --bins \
@@ -116,8 +116,11 @@ kills: toolchain ## Server, workers, controller killed COUNT=100 times each in a
 	cargo build --release --package thc-ps --package thc-worker --package thc-controller --bins
 	cargo run --release --package thc-tests --bin kills -- $(or $(COUNT),100) $(ARGS)
 
-kills-async: toolchain ## thc-model killed COUNT=100 times without a spare and as often with one: nothing forgotten beyond what is promised (20 minutes)
+kills-async: toolchain ## thc-model killed COUNT=100 times without a spare and as often with one: nothing forgotten beyond what is promised (6 minutes)
 	THC_KILLS=$(or $(COUNT),100) cargo test --package thc-model --test kills -- --ignored --nocapture many_kills
+
+soak-async: toolchain ## thc-model while workers come, leave and are killed and the server dies, COUNT=500 times, from seed SEED=1: no number is wrong (20 minutes)
+	THC_CHURN=$(or $(COUNT),500) THC_CHURN_SEED=$(or $(SEED),1) cargo test --package thc-model --test churn -- --ignored --exact --nocapture workers_come_and_go_for_long
 
 awaits: toolchain ## Each request of a controller and of its standby is lost, unanswered or hangs once, and so does their disk: all jobs add up (10 minutes)
 	cargo test -p thc-controller --test operate -- --ignored --nocapture every_await_fails_in_every_way

@@ -135,6 +135,17 @@ impl Lattice {
         Ok(())
     }
 
+    /// Packs codes of [`Self::round`]. `packed` must have [`packed_len`](crate::packing::packed_len) bytes.
+    ///
+    /// # Errors
+    /// [`CodecError::Length`].
+    pub fn pack(&self, codes: &[u16], packed: &mut [u8]) -> Result<(), CodecError> {
+        let expected = crate::packing::packed_len(self.bits, codes.len());
+        CodecError::check_len("packed codes", expected, packed.len())?;
+        pack(self.bits, codes, packed);
+        Ok(())
+    }
+
     /// Undoes [`Self::quantize`]: the values.
     ///
     /// # Errors
@@ -286,6 +297,21 @@ mod tests {
         assert_eq!(packed, [0, 0xCB, 0xF8]);
         // 0.25 is half-way: variance ¼ δ² each.
         assert_eq!(lattice.variance(&[0.25, -0.25, 0.5]), 2.0 * 0.25 * 0.25);
+    }
+
+    #[test]
+    fn packing_what_was_rounded_is_quantizing() {
+        let x = vector(1003, 7);
+        for bits in BITS {
+            let (lattice, rounding) = (Lattice::spanning(&x, bits).unwrap(), Rounding::new(1, 2, 3));
+            let mut codes = vec![0; x.len()];
+            lattice.round(&x, rounding, 0, &mut codes).unwrap();
+            let mut packed = [vec![0; packed_len(bits, x.len())], vec![1; packed_len(bits, x.len())]];
+            lattice.quantize(&x, rounding, 0, &mut packed[0]).unwrap();
+            lattice.pack(&codes, &mut packed[1]).unwrap();
+            assert_eq!(packed[0], packed[1], "{bits} bits");
+            assert!(lattice.pack(&codes, &mut packed[1][1..]).is_err());
+        }
     }
 
     #[test]

@@ -45,9 +45,19 @@ fn gaps(positions: &[u32]) -> impl Iterator<Item = u32> + '_ {
     })
 }
 
-/// Bits of the Rice form with parameter `k`.
-fn rice_bits(positions: &[u32], k: u32) -> u64 {
-    gaps(positions).map(|gap| u64::from(gap >> k)).sum::<u64>() + positions.len() as u64 * u64::from(k + 1)
+/// How many parameters of the Rice form are tried.
+const TRIED: usize = 4;
+
+/// The best of [`TRIED`] parameters of the Rice form from `least` on, and how many bits it takes.
+fn rice(positions: &[u32], least: u32) -> (u32, u64) {
+    let mut ones = [0_u64; TRIED];
+    for gap in gaps(positions) {
+        for (ones, k) in ones.iter_mut().zip(least..) {
+            *ones += u64::from(gap >> k);
+        }
+    }
+    let bits = (least..).zip(ones).map(|(k, ones)| (k, ones + positions.len() as u64 * u64::from(k + 1)));
+    bits.min_by_key(|(_, bits)| *bits).unwrap_or((0, u64::MAX))
 }
 
 /// Appends `positions`, which must ascend and be below `dimension`, in the shorter form.
@@ -65,10 +75,7 @@ pub fn encode(positions: &[u32], dimension: usize, out: &mut Vec<u8>) -> Result<
     let plain = u64::from(plain_bits(dimension)) * positions.len() as u64;
     // The best parameter is near log₂ of the mean gap.
     let near = (dimension / positions.len().max(1)).max(1).ilog2();
-    let (k, bits) = (near.saturating_sub(2)..=(near + 1).min(MAX_K))
-        .map(|k| (k, rice_bits(positions, k)))
-        .min_by_key(|(_, bits)| *bits)
-        .unwrap_or((0, u64::MAX));
+    let (k, bits) = rice(positions, near.saturating_sub(2).min(MAX_K + 1 - TRIED as u32));
     let mut writer = BitWriter { out, word: 0, filled: 0 };
     if plain <= bits {
         writer.out.push(PLAIN);
@@ -83,8 +90,13 @@ pub fn encode(positions: &[u32], dimension: usize, out: &mut Vec<u8>) -> Result<
                 writer.put((1 << 31) - 1, 31);
                 ones -= 31;
             }
-            writer.put(((1_u64 << (ones + 1)) - 2) as u32, ones + 1);
-            writer.put(gap & ((1_u64 << k) - 1) as u32, k);
+            let (unary, low) = ((1_u64 << (ones + 1)) - 2, gap & ((1_u64 << k) - 1) as u32);
+            if ones + 1 + k <= 32 {
+                writer.put((unary << k) as u32 | low, ones + 1 + k);
+            } else {
+                writer.put(unary as u32, ones + 1);
+                writer.put(low, k);
+            }
         }
     }
     writer.finish();
@@ -132,20 +144,19 @@ struct BitWriter<'a> {
 }
 
 impl BitWriter<'_> {
-    /// The low `bits` (at most 32) of `value`, whose others are 0.
+    /// The low `bits` (at most 32) of `value`, whose others are 0. Fewer than 32 bits are waiting for a whole word.
     fn put(&mut self, value: u32, bits: u32) {
         self.word = self.word << bits | u64::from(value);
         self.filled += bits;
-        while self.filled >= 8 {
-            self.filled -= 8;
-            self.out.push((self.word >> self.filled) as u8);
+        if self.filled >= 32 {
+            self.filled -= 32;
+            self.out.extend(((self.word >> self.filled) as u32).to_be_bytes());
         }
     }
 
-    fn finish(mut self) {
-        if self.filled > 0 {
-            self.put(0, 8 - self.filled);
-        }
+    fn finish(self) {
+        let last = self.word << (32 - self.filled);
+        self.out.extend(&(last as u32).to_be_bytes()[..self.filled.div_ceil(8) as usize]);
     }
 }
 
@@ -156,31 +167,44 @@ struct BitReader<'a> {
 }
 
 impl BitReader<'_> {
+    /// The next bits, the first in the most significant one, and how many of them there are: at least 57 unless it ends.
+    fn window(&self) -> (u64, u32) {
+        let rest = self.bytes.get(self.at / 8..).unwrap_or(&[]);
+        let skipped = self.at % 8;
+        if let Some(whole) = rest.first_chunk() {
+            return (u64::from_be_bytes(*whole) << skipped, 64 - skipped as u32);
+        }
+        let mut word = [0; 8];
+        word[..rest.len()].copy_from_slice(rest);
+        (u64::from_be_bytes(word) << skipped, (8 * rest.len()).saturating_sub(skipped) as u32)
+    }
+
     /// The next `bits` (at most 32), if there are as many.
     fn take(&mut self, bits: u32) -> Option<u32> {
-        let end = self.at + bits as usize;
-        if end > 8 * self.bytes.len() {
+        let (word, there) = self.window();
+        if bits > there {
             return None;
         }
-        let mut window = [0; 8];
-        let from = self.at / 8;
-        let upto = self.bytes.len().min(from + 8);
-        window[..upto - from].copy_from_slice(&self.bytes[from..upto]);
-        let word = u64::from_be_bytes(window) << (self.at % 8);
-        self.at = end;
+        self.at += bits as usize;
         Some(if bits == 0 { 0 } else { (word >> (64 - bits)) as u32 })
     }
 
     /// How many ones come before the next zero, at most `most`; the zero is consumed.
     fn ones(&mut self, most: u64) -> Option<u64> {
         let mut ones = 0;
-        while self.take(1)? == 1 {
-            ones += 1;
-            if ones > most {
+        loop {
+            let (word, there) = self.window();
+            let run = word.leading_ones().min(there);
+            ones += u64::from(run);
+            if ones > most || there == 0 {
                 return None;
             }
+            self.at += run as usize;
+            if run < there {
+                self.at += 1;
+                return Some(ones);
+            }
         }
-        Some(ones)
     }
 }
 

@@ -15,6 +15,7 @@ use thc_codec::lattice::Lattice;
 use thc_codec::packing::packed_len;
 use thc_codec::rounding::Rounding;
 use thc_codec::sparsify::sparsify;
+use thc_model::payload::{self, Encoding};
 use thc_model::shard::{Applied, PushHead, Shard};
 use thc_model::{Client, ClientConfig, JobConfig, ModelBits, Pull, Push, Server, ServerConfig, Spec};
 
@@ -91,6 +92,14 @@ fn quantizers(len: usize, turns: usize, figures: &mut Vec<Figure>) {
             on.dequantize(&packed, &mut out).unwrap();
         }));
     }
+    // Hardly a code is zero: looking for zeros to leave out must cost little.
+    let (mut encoded, mut decoded) = (Vec::new(), vec![0.0; len]);
+    figures.push(against("encode a push of 8 bits", &x, turns, || {
+        encoded.clear();
+        payload::encode(&x, Encoding::Shortest { bits: 8 }, Rounding::new(1, 1, 0), &mut encoded).unwrap();
+    }));
+    payload::decode(&encoded, &mut decoded).unwrap();
+    assert!(x.iter().zip(&decoded).all(|(a, b)| (a - b).abs() <= 1.01 / 127.0));
     let mut round = 0;
     assert!(sparsify(&x, None, Rounding::new(1, 0, 0)).unwrap().positions.len() > len / 3);
     figures.push(against("sparsify", &x, turns, || {

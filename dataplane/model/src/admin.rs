@@ -52,7 +52,7 @@ impl Remote {
         config.worker = ADMIN | (std::process::id() as u16 & 0xFF);
         config.servers = vec![server.to_owned()];
         let introduced = within(config.timeout, introduce(&config, server, term)).await;
-        let introduced = introduced.map_err(|failure| told(&config, failure))?;
+        let introduced = introduced.map_err(|failure| as_error(&config, failure))?;
         Ok(Self { config, introduced })
     }
 
@@ -65,21 +65,21 @@ impl Remote {
         let text = serde_json::to_vec(command).map_err(|error| ModelError::Config(error.to_string()))?;
         let request = Frame::new(kind::COMMAND).raw(&text).finish();
         let answer = within(self.config.timeout, self.introduced.control.request(&request, LONGEST)).await;
-        let answer = answer.map_err(|failure| told(&self.config, failure))?;
-        let refused = |reason: String| told(&self.config, Failure::Refused(reason));
+        let answer = answer.map_err(|failure| as_error(&self.config, failure))?;
+        let refused = |reason: String| as_error(&self.config, Failure::Refused(reason));
         match answer.as_slice() {
             [kind::COUNTED, text @ ..] => {
                 serde_json::from_slice(text).map_err(|error| refused(error.to_string()))
             }
             [kind::REFUSED, _, text @ ..] => Err(refused(String::from_utf8_lossy(text).into_owned())),
-            _ => Err(told(&self.config, nonsense())),
+            _ => Err(as_error(&self.config, nonsense())),
         }
     }
 
     /// The models of the job.
     pub async fn models(&mut self) -> Result<Vec<ModelInfo>, ModelError> {
         let found = self.obeyed(&Command::Models).await?;
-        serde_json::from_value(found).map_err(|_| told(&self.config, nonsense()))
+        serde_json::from_value(found).map_err(|_| as_error(&self.config, nonsense()))
     }
 
     /// Streams for all shards of a model.
@@ -87,7 +87,7 @@ impl Remote {
         let connection = &self.introduced.connection;
         let all = try_join_all((0..shards as u32).map(|number| attach(connection, model, number)));
         let streams =
-            within(self.config.timeout, all).await.map_err(|failure| told(&self.config, failure))?;
+            within(self.config.timeout, all).await.map_err(|failure| as_error(&self.config, failure))?;
         Ok(streams.into_iter().map(|(stream, _)| stream).collect())
     }
 
@@ -102,10 +102,10 @@ impl Remote {
         let request = Frame::new(kind::STATE).u8(u8::from(known.is_some())).stamp(stamp).u8(phase).finish();
         let longest = 64 + memory::of_state(spec, spec.range(stream.number as usize).len());
         let answer = within(self.config.timeout, stream.request(&request, longest)).await;
-        match answer.map_err(|failure| told(&self.config, failure))?.as_slice() {
+        match answer.map_err(|failure| as_error(&self.config, failure))?.as_slice() {
             [kind::STATED] => Ok(None),
             [kind::STATED, sealed @ ..] => Ok(Some(sealed.to_vec())),
-            _ => Err(told(&self.config, nonsense())),
+            _ => Err(as_error(&self.config, nonsense())),
         }
     }
 
@@ -113,29 +113,29 @@ impl Remote {
         let text = serde_json::to_vec(spec).map_err(|error| ModelError::Config(error.to_string()))?;
         let request = Frame::new(kind::OPEN).name(model).raw(&text).finish();
         let answer = within(self.config.timeout, self.introduced.control.request(&request, SMALL)).await;
-        match answer.map_err(|failure| told(&self.config, failure))?.as_slice() {
+        match answer.map_err(|failure| as_error(&self.config, failure))?.as_slice() {
             [kind::OPENED, ..] => Ok(()),
             [kind::REFUSED, _, text @ ..] => {
-                Err(told(&self.config, Failure::Refused(String::from_utf8_lossy(text).into_owned())))
+                Err(as_error(&self.config, Failure::Refused(String::from_utf8_lossy(text).into_owned())))
             }
-            _ => Err(told(&self.config, nonsense())),
+            _ => Err(as_error(&self.config, nonsense())),
         }
     }
 
     async fn restore(&self, stream: &mut Stream, state: &State) -> Result<bool, ModelError> {
         let request = Frame::new(kind::RESTORE).raw(&store::seal(store::encode(state))).finish();
         let answer = within(self.config.timeout, stream.request(&request, SMALL)).await;
-        match answer.map_err(|failure| told(&self.config, failure))?.as_slice() {
+        match answer.map_err(|failure| as_error(&self.config, failure))?.as_slice() {
             [kind::DONE, taken, ..] => Ok(*taken == 1),
             [kind::REFUSED, _, text @ ..] => {
-                Err(told(&self.config, Failure::Refused(String::from_utf8_lossy(text).into_owned())))
+                Err(as_error(&self.config, Failure::Refused(String::from_utf8_lossy(text).into_owned())))
             }
-            _ => Err(told(&self.config, nonsense())),
+            _ => Err(as_error(&self.config, nonsense())),
         }
     }
 }
 
-fn told(config: &ClientConfig, failure: Failure) -> ModelError {
+fn as_error(config: &ClientConfig, failure: Failure) -> ModelError {
     failure.into_error(&config.servers[0], &config.job, config.timeout)
 }
 

@@ -31,7 +31,7 @@ fn obey(command: &Command) -> Result<String, ModelError> {
         _ => None,
     };
     let mut admin = Admin::connect(&config)?;
-    let told = |model: &str, did: &str, numbers: &[u64]| {
+    let describe = |model: &str, did: &str, numbers: &[u64]| {
         let states: Vec<String> = numbers.iter().map(u64::to_string).collect();
         format!("{did} {model}: state {}", states.join(", "))
     };
@@ -81,8 +81,8 @@ fn obey(command: &Command) -> Result<String, ModelError> {
                 archive.version()
             )
         }
-        Command::Checkpoint { model, .. } => told(model, "kept", &admin.checkpoint(model)?),
-        Command::Rollback { model, to, .. } => told(model, "put back", &admin.rollback(model, *to)?),
+        Command::Checkpoint { model, .. } => describe(model, "kept", &admin.checkpoint(model)?),
+        Command::Rollback { model, to, .. } => describe(model, "put back", &admin.rollback(model, *to)?),
         Command::Delete { model, .. } => {
             admin.delete(model)?;
             format!("deleted {model}")

@@ -96,7 +96,7 @@ pub fn follow(
     follow: &FollowConfig,
     config: &ServerConfig,
     stop: &AtomicBool,
-    mut told: impl FnMut(),
+    mut on_complete: impl FnMut(),
 ) -> Result<Followed, ModelError> {
     let Some(state) = &config.state else {
         return Err(ModelError::Config("a spare needs a folder for what it copies: give --state".to_owned()));
@@ -123,7 +123,7 @@ pub fn follow(
                 if !complete {
                     complete = true;
                     tracing::info!("all models of {} are here; it is followed in term {term}", follow.server);
-                    told();
+                    on_complete();
                 }
             }
             Some(error) if complete && heard.elapsed() >= follow.takeover => {

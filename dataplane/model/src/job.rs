@@ -157,7 +157,7 @@ impl Job {
         self.incarnation.load(Ordering::Acquire)
     }
 
-    pub fn all(&self) -> Vec<(String, Arc<Model>)> {
+    pub fn models(&self) -> Vec<(String, Arc<Model>)> {
         lock(&self.models).iter().map(|(name, model)| (name.clone(), Arc::clone(model))).collect()
     }
 
@@ -193,7 +193,7 @@ impl Job {
 
     /// Nobody waits for a worker any longer.
     pub fn release(&self, worker: u16) {
-        for (_, model) in self.all() {
+        for (_, model) in self.models() {
             for shared in &model.shards {
                 if let Ok(mut shard) = shared.enter() {
                     shard.release(worker);
@@ -209,10 +209,10 @@ impl Job {
             name,
             spec: (*model.spec).clone(),
             version: model.versions(),
-            kept: model.folder().map(Folder::all_kept).unwrap_or_default(),
+            kept: model.folder().map(Folder::kept_states).unwrap_or_default(),
             shards: model.stats(),
         };
-        self.all().into_iter().map(one).collect()
+        self.models().into_iter().map(one).collect()
     }
 
     fn existing(&self, name: &str) -> Result<Arc<Model>, ModelError> {
@@ -238,10 +238,10 @@ impl Job {
             }
             *kept = Instant::now();
         }
-        for (_, model) in self.all() {
+        for (_, model) in self.models() {
             let Some(folder) = model.folder() else { continue };
             let version = model.versions().0;
-            if version > folder.all_kept().last().map_or(0, |kept| kept.version) {
+            if version > folder.kept_states().last().map_or(0, |kept| kept.version) {
                 model.keep(self.config.keep)?;
             }
         }
@@ -265,7 +265,7 @@ impl Job {
                 ))
             })?,
         };
-        if !folder.all_kept().iter().any(|kept| kept.number == number) {
+        if !folder.kept_states().iter().any(|kept| kept.number == number) {
             // Says which there are.
             folder.rollback(number)?;
         }
@@ -274,7 +274,7 @@ impl Job {
         lock(&self.models).remove(name);
         drop(model);
         self.incarnation.fetch_add(1, Ordering::AcqRel);
-        self.part(Reason::RolledBack);
+        self.disconnect(Reason::RolledBack);
         match Model::read(folder, self.lease, &self.memory) {
             Ok(Some(again)) => {
                 lock(&self.models).insert(name.to_owned(), again);
@@ -301,7 +301,7 @@ impl Job {
             model.folder().cloned()
         };
         lock(&self.models).remove(name);
-        self.part(Reason::Deleted);
+        self.disconnect(Reason::Deleted);
         if let Some(folder) = folder {
             folder.delete()?;
         }
@@ -311,7 +311,7 @@ impl Job {
     }
 
     /// Ends the connections of all workers.
-    pub fn part(&self, reason: Reason) {
+    pub fn disconnect(&self, reason: Reason) {
         for (worker, (_, connection)) in &*lock(&self.holders) {
             if *worker < ADMIN {
                 connection.close((reason as u32).into(), reason.message().as_bytes());
@@ -320,7 +320,7 @@ impl Job {
     }
 
     pub fn stats(&self) -> JobStats {
-        let models = self.all().into_iter().map(|(name, model)| (name, model.stats())).collect();
+        let models = self.models().into_iter().map(|(name, model)| (name, model.stats())).collect();
         JobStats { models, ..self.counters.read() }
     }
 }

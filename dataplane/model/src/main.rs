@@ -27,9 +27,9 @@ fn main() -> ExitCode {
     let flags = match cli::Flags::try_parse() {
         Ok(flags) => flags,
         Err(error) => {
-            let told = matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion);
+            let requested = matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion);
             let _ = error.print();
-            return ExitCode::from(if told { 0 } else { USAGE });
+            return ExitCode::from(if requested { 0 } else { USAGE });
         }
     };
     if let Some(command) = &flags.command {

@@ -15,11 +15,11 @@ pub(crate) const STREAM_WINDOW: u32 = 1 << 20;
 /// Of a connection, each way.
 pub(crate) const WINDOW: u32 = 8 << 20;
 
-/// How much there is, and how much of it is taken.
+/// How much there is, and how much of it is reserved.
 #[derive(Debug)]
 pub(crate) struct Memory {
     most: u64,
-    taken: Mutex<u64>,
+    reserved: Mutex<u64>,
 }
 
 /// A part of it, until this is dropped.
@@ -31,12 +31,12 @@ pub(crate) struct Reservation {
 
 impl Memory {
     pub fn new(most: u64) -> Arc<Self> {
-        Arc::new(Self { most, taken: Mutex::default() })
+        Arc::new(Self { most, reserved: Mutex::default() })
     }
 
-    /// Bytes that are taken, and most that may be.
+    /// Bytes that are reserved, and most that may be.
     pub fn counted(&self) -> (u64, u64) {
-        (*lock(&self.taken), self.most)
+        (*lock(&self.reserved), self.most)
     }
 
     /// Takes so many bytes for `what`.
@@ -44,22 +44,22 @@ impl Memory {
     /// # Errors
     /// One line that says who has them.
     pub fn reserve(self: &Arc<Self>, bytes: u64, what: &str) -> Result<Reservation, String> {
-        let mut taken = lock(&self.taken);
-        let sum = taken.saturating_add(bytes);
+        let mut reserved = lock(&self.reserved);
+        let sum = reserved.saturating_add(bytes);
         if sum > self.most {
-            let [bytes, taken, most] = [bytes, *taken, self.most].map(ByteSize);
+            let [bytes, reserved, most] = [bytes, *reserved, self.most].map(ByteSize);
             return Err(format!(
-                "{what} may take {bytes} of the server's memory, beside {taken} that models and workers have, above its {most} (--memory)"
+                "{what} may take {bytes} of the server's memory, beside {reserved} that models and workers have, above its {most} (--memory)"
             ));
         }
-        *taken = sum;
+        *reserved = sum;
         Ok(Reservation { memory: Arc::clone(self), bytes })
     }
 }
 
 impl Drop for Reservation {
     fn drop(&mut self) {
-        *lock(&self.memory.taken) -= self.bytes;
+        *lock(&self.memory.reserved) -= self.bytes;
     }
 }
 

@@ -26,8 +26,8 @@ pub(crate) struct SharedShard {
     durable: AtomicU64,
     durable_epoch: AtomicU64,
     /// How many values and gradients came, which the version does not tell, and how many of them the file has.
-    given: AtomicU64,
-    durable_given: AtomicU64,
+    values: AtomicU64,
+    durable_values: AtomicU64,
 }
 
 impl SharedShard {
@@ -39,8 +39,8 @@ impl SharedShard {
             file: Mutex::new(()),
             durable: AtomicU64::new(version),
             durable_epoch: AtomicU64::new(epoch),
-            given: AtomicU64::new(0),
-            durable_given: AtomicU64::new(0),
+            values: AtomicU64::new(0),
+            durable_values: AtomicU64::new(0),
         }
     }
 
@@ -70,11 +70,11 @@ impl Model {
         lease: Duration,
         folder: Option<Folder>,
         memory: Reservation,
-        mut kept: Vec<Option<State>>,
+        mut states: Vec<Option<State>>,
     ) -> Arc<Self> {
         let spec = Arc::new(spec);
-        kept.resize_with(spec.shards(), || None);
-        let shards = kept.into_iter().zip(0..).map(|(state, number)| {
+        states.resize_with(spec.shards(), || None);
+        let shards = states.into_iter().zip(0..).map(|(state, number)| {
             SharedShard::new(match state {
                 Some(state) => Shard::resumed(Arc::clone(&spec), number, lease, state),
                 None => Shard::new(Arc::clone(&spec), number, lease),
@@ -126,15 +126,15 @@ impl Model {
     }
 
     /// A value or a gradient came.
-    pub fn given(&self, number: usize) {
-        self.shards[number].given.fetch_add(1, Ordering::AcqRel);
+    pub fn count_value(&self, number: usize) {
+        self.shards[number].values.fetch_add(1, Ordering::AcqRel);
     }
 
     /// Whether a value or a gradient came that the file does not have.
     pub fn owes(&self, number: usize) -> bool {
         let shared = &self.shards[number];
         self.folder.is_some()
-            && shared.given.load(Ordering::Acquire) != shared.durable_given.load(Ordering::Acquire)
+            && shared.values.load(Ordering::Acquire) != shared.durable_values.load(Ordering::Acquire)
     }
 
     /// Writes a shard's file, if the model is kept: whether it did.
@@ -145,14 +145,14 @@ impl Model {
         if self.retired.load(Ordering::Acquire) {
             return Ok(false);
         }
-        let given = shared.given.load(Ordering::Acquire);
+        let values = shared.values.load(Ordering::Acquire);
         // The numbers are shared, and copied, hashed and written without the lock.
         let state = shared.enter().map_err(|reason| folder.broken(number as u32, reason))?.state().clone();
         let stamp = state.stamp();
         let bytes = store::encode(&state);
         drop(state);
         folder.write_shard(number as u32, &store::seal(bytes))?;
-        shared.durable_given.store(given, Ordering::Release);
+        shared.durable_values.store(values, Ordering::Release);
         shared.durable.store(stamp.version, Ordering::Release);
         shared.durable_epoch.store(stamp.epoch, Ordering::Release);
         shared.changed.notify_waiters();

@@ -39,7 +39,7 @@ impl Registry {
     pub fn save(&self) -> Result<(), ModelError> {
         let mut first = Ok(());
         for job in self.jobs.values() {
-            for (_, model) in job.all() {
+            for (_, model) in job.models() {
                 for number in 0..model.shards.len() {
                     if !model.is_dirty(number) {
                         continue;
@@ -62,7 +62,7 @@ impl Registry {
                 "a spare has taken over in term {term}, and this server, of term {}, serves no more: start it with --follow",
                 self.term
             );
-            self.jobs.values().for_each(|job| job.part(Reason::Superseded));
+            self.jobs.values().for_each(|job| job.disconnect(Reason::Superseded));
         }
     }
 
@@ -100,7 +100,7 @@ mod tests {
         let model = registry.jobs["train"].open("m", Spec { shard: 16, ..Spec::sgd(32, 1.0) }).unwrap();
         for number in 0..2 {
             assert!(model.shards[number].enter().unwrap().initialise(&[1.0; 16]));
-            model.given(number);
+            model.count_value(number);
         }
         registry.save().unwrap();
         let poisoner = Arc::clone(&model);

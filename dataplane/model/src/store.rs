@@ -154,7 +154,7 @@ pub struct Kept {
 }
 
 impl Folder {
-    fn kept(&self, number: u64) -> Self {
+    fn kept_state(&self, number: u64) -> Self {
         Self { path: self.path.join("kept").join(number.to_string()) }
     }
 
@@ -168,10 +168,10 @@ impl Folder {
     }
 
     /// All that were kept, oldest first.
-    pub fn all_kept(&self) -> Vec<Kept> {
+    pub fn kept_states(&self) -> Vec<Kept> {
         let one = |number| {
-            let file = self.kept(number).shard_file(0);
-            let time = fs::metadata(self.kept(number).path).and_then(|about| about.modified()).ok()?;
+            let file = self.kept_state(number).shard_file(0);
+            let time = fs::metadata(self.kept_state(number).path).and_then(|about| about.modified()).ok()?;
             let time = time.duration_since(std::time::UNIX_EPOCH).ok()?.as_secs();
             let mut head = [0; 8 + 1 + 3 * 8];
             File::open(file).and_then(|mut file| file.read_exact(&mut head)).ok()?;
@@ -186,7 +186,7 @@ impl Folder {
     pub fn keep(&self, shards: usize, most: usize) -> Result<u64, ModelError> {
         let numbers = self.kept_numbers();
         let number = numbers.last().map_or(1, |last| last + 1);
-        let (place, new) = (self.kept(number).path, self.path.join("kept").join("new"));
+        let (place, new) = (self.kept_state(number).path, self.path.join("kept").join("new"));
         let _ = fs::remove_dir_all(&new);
         fs::create_dir_all(&new).map_err(failed(&new))?;
         for shard in 0..shards as u32 {
@@ -199,7 +199,7 @@ impl Folder {
         fs::rename(&new, &place).map_err(failed(&place))?;
         sync_folder(&self.path.join("kept"))?;
         for old in &numbers[..(numbers.len() + 1).saturating_sub(most.max(1)).min(numbers.len())] {
-            let path = self.kept(*old).path;
+            let path = self.kept_state(*old).path;
             fs::remove_dir_all(&path).map_err(failed(&path))?;
         }
         Ok(number)
@@ -208,7 +208,7 @@ impl Folder {
     /// The newest state that was kept and can be read.
     pub fn newest_kept(&self, spec: &Spec) -> Option<(u64, Vec<Option<State>>)> {
         self.kept_numbers().into_iter().rev().find_map(|number| {
-            let states = self.kept(number).read_shards(spec).ok()?;
+            let states = self.kept_state(number).read_shards(spec).ok()?;
             states.iter().all(Option::is_some).then_some((number, states))
         })
     }
@@ -219,7 +219,7 @@ impl Folder {
 
     /// Puts a kept state in the place of the last one. A crash meanwhile is made good by [`Self::finish_rollback`].
     pub fn rollback(&self, number: u64) -> Result<(), ModelError> {
-        let kept = self.kept(number).path;
+        let kept = self.kept_state(number).path;
         if !kept.is_dir() {
             let numbers: Vec<String> = self.kept_numbers().iter().map(u64::to_string).collect();
             let there = if numbers.is_empty() { "none".to_owned() } else { numbers.join(", ") };
@@ -235,7 +235,7 @@ impl Folder {
         let Some(number) = fs::read_to_string(&marker).ok().and_then(|text| text.parse().ok()) else {
             return Ok(());
         };
-        let kept = self.kept(number).path;
+        let kept = self.kept_state(number).path;
         for entry in fs::read_dir(&kept).map_err(failed(&kept))?.flatten() {
             let place = self.path.join(entry.file_name());
             let new = self.path.join("restored");
@@ -451,7 +451,7 @@ mod tests {
             model.write_shard(0, &seal(encode(&State { version, ..state() }))).unwrap();
             assert_eq!(model.keep(1, 2).unwrap(), version);
         }
-        let kept: Vec<_> = model.all_kept().iter().map(|kept| (kept.number, kept.version)).collect();
+        let kept: Vec<_> = model.kept_states().iter().map(|kept| (kept.number, kept.version)).collect();
         assert_eq!(kept, [(3, 3), (4, 4)]);
         let last = || model.read_shards(&spec()).unwrap()[0].as_ref().map(|state| state.version);
         for number in [3, 3, 4] {
@@ -465,7 +465,7 @@ mod tests {
         model.finish_rollback().unwrap();
         assert_eq!(last(), Some(3));
         // What cannot be read is passed over.
-        fs::write(model.kept(4).shard_file(0), b"damaged").unwrap();
+        fs::write(model.kept_state(4).shard_file(0), b"damaged").unwrap();
         assert_eq!(model.newest_kept(&spec()).map(|(number, _)| number), Some(3));
         model.delete().unwrap();
         assert!(Folder::of_job(folder.path(), "job").unwrap().is_empty());

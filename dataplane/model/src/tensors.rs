@@ -73,7 +73,7 @@ pub fn blocks(tensors: &[Tensor], range: &Range<u64>) -> Vec<Block> {
 
 /// What of `spans`, which are in order, lies within `range`, counted from its beginning; neighbours are one.
 #[must_use]
-pub(crate) fn within(spans: &[Range<usize>], range: &Range<usize>) -> Vec<Range<usize>> {
+pub(crate) fn clip(spans: &[Range<usize>], range: &Range<usize>) -> Vec<Range<usize>> {
     let mut own: Vec<Range<usize>> = Vec::new();
     for span in spans {
         let (from, to) = (span.start.max(range.start), span.end.min(range.end));
@@ -127,7 +127,7 @@ mod tests {
     fn spans_meet() {
         assert_eq!(intersection(&[0..5, 7..9], &[3..8]), [3..5, 7..8]);
         assert!(intersection(&[0..5], &[]).is_empty());
-        assert_eq!(within(&[0..4, 4..6, 8..12], &(2..10)), [0..4, 6..8]);
+        assert_eq!(clip(&[0..4, 4..6, 8..12], &(2..10)), [0..4, 6..8]);
     }
 
     proptest! {

@@ -235,7 +235,7 @@ fn a_server_that_starts_again_lacks_no_more_than_is_promised() {
 
 /// `make kills-async`
 #[test]
-#[ignore = "takes minutes: seven seconds a kill with a spare"]
+#[ignore = "takes minutes: three seconds a kill with a spare"]
 fn many_kills() {
     let variable = |name: &str, usual: u64| std::env::var(name).map_or(usual, |text| text.parse().unwrap());
     let count = variable("THC_KILLS", 100) as usize;

@@ -1,14 +1,14 @@
 //! A connection to one server, and its streams.
 
 use std::fmt;
-use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::{join_all, select_ok};
 use quinn::{Connection, ConnectionError, Endpoint, RecvStream, SendStream, TransportErrorCode};
 
-use super::ClientConfig;
+use super::{ClientConfig, probe};
 use crate::counters::Reason;
 use crate::error::ModelError;
 use crate::proof::{self, Role};
@@ -24,6 +24,8 @@ const PARTING: Duration = Duration::from_secs(2);
 const CLOSING: Duration = Duration::from_millis(100);
 /// How long an attempt to connect may take.
 const ATTEMPT: Duration = Duration::from_secs(5);
+/// Why a connection is given up whose server's port is closed.
+const VACANT: &str = "nobody listens at its port";
 /// How long the next address of a server waits for the one before.
 const STAGGER: Duration = Duration::from_millis(250);
 
@@ -69,8 +71,11 @@ impl fmt::Display for Failure {
 
 /// Why a connection ended, if it did.
 fn closed(connection: &Connection, otherwise: String) -> Failure {
-    let Some(ConnectionError::ApplicationClosed(close)) = connection.close_reason() else {
-        return Failure::Lost(otherwise);
+    let close = match connection.close_reason() {
+        Some(ConnectionError::ApplicationClosed(close)) => close,
+        // By the task that watches the server's port.
+        Some(ConnectionError::LocallyClosed) => return Failure::Lost(VACANT.to_owned()),
+        _ => return Failure::Lost(otherwise),
     };
     let code = u8::try_from(close.error_code.into_inner()).unwrap_or(0);
     match Reason::from_code(code) {
@@ -255,10 +260,27 @@ async fn reach_at(address: SocketAddr) -> Result<(Endpoint, Connection), Failure
     let connecting = endpoint
         .connect(address, "thc-model")
         .map_err(|error| Failure::Lost(format!("cannot connect to {address}: {error}")))?;
-    match tokio::time::timeout(ATTEMPT, connecting).await {
-        Ok(Ok(connection)) => Ok((endpoint, connection)),
+    let attempt = tokio::select! {
+        attempt = tokio::time::timeout(ATTEMPT, connecting) => attempt,
+        () = probe::refused(address, probe::INTERVAL) => {
+            return Err(Failure::Lost(format!("{address}: {VACANT}")));
+        }
+    };
+    match attempt {
+        Ok(Ok(connection)) => {
+            tokio::spawn(watch(connection.clone(), address));
+            Ok((endpoint, connection))
+        }
         Ok(Err(error)) => Err(Failure::Lost(format!("{address}: {}", unreached(&error)))),
         Err(_) => Err(Failure::Lost(format!("{address}: no answer"))),
+    }
+}
+
+/// Ends a connection as soon as nobody listens at its server's port any more.
+async fn watch(connection: Connection, server: SocketAddr) {
+    tokio::select! {
+        () = probe::refused(server, probe::INTERVAL) => connection.close(0_u32.into(), VACANT.as_bytes()),
+        _ = connection.closed() => {}
     }
 }
 
@@ -293,10 +315,7 @@ pub(crate) async fn attach(
 }
 
 fn endpoint(server: SocketAddr) -> Result<Endpoint, ModelError> {
-    let local = match server {
-        SocketAddr::V4(_) => SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0)),
-        SocketAddr::V6(_) => SocketAddr::from((Ipv6Addr::UNSPECIFIED, 0)),
-    };
+    let local = probe::unspecified(server);
     let socket =
         |error: std::io::Error| ModelError::Socket { address: local.to_string(), reason: error.to_string() };
     let mut endpoint = Endpoint::client(local).map_err(socket)?;
@@ -311,6 +330,10 @@ fn endpoint(server: SocketAddr) -> Result<Endpoint, ModelError> {
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
+    use std::net::UdpSocket;
+    use std::sync::atomic::{AtomicBool, Ordering};
+    use std::thread::JoinHandle;
+
     use super::*;
     use crate::{JobConfig, Server, ServerConfig};
 
@@ -323,12 +346,82 @@ mod tests {
         };
         let server = Server::start(config).unwrap();
         // Nobody listens at the first one, and it does not say so.
-        let dead = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+        let dead = UdpSocket::bind("127.0.0.1:0").unwrap();
         let addresses = vec![dead.local_addr().unwrap(), server.local()];
         let runtime = tokio::runtime::Runtime::new().unwrap();
         let (_endpoint, connection) = runtime.block_on(reach_one(addresses)).unwrap();
         assert_eq!(connection.remote_address(), server.local());
         let none = runtime.block_on(reach_one(Vec::new())).err().unwrap();
         assert!(none.to_string().contains("no address"));
+    }
+
+    /// What passes packets on between a worker and a server, until it is dropped: then nobody listens at its port.
+    struct Relay {
+        address: SocketAddr,
+        stop: Arc<AtomicBool>,
+        thread: Option<JoinHandle<()>>,
+    }
+
+    impl Relay {
+        fn new(server: SocketAddr) -> Self {
+            let [front, back] = [(); 2].map(|()| UdpSocket::bind("127.0.0.1:0").unwrap());
+            back.connect(server).unwrap();
+            for socket in [&front, &back] {
+                socket.set_nonblocking(true).unwrap();
+            }
+            let (address, stop) = (front.local_addr().unwrap(), Arc::new(AtomicBool::new(false)));
+            let stopped = Arc::clone(&stop);
+            let thread = std::thread::spawn(move || {
+                let (mut worker, mut packet) = (None, [0; 65_536]);
+                while !stopped.load(Ordering::Relaxed) {
+                    let mut idle = true;
+                    // The worker has two sockets, one of which only asks whether anybody listens.
+                    if let Ok((length, from)) = front.recv_from(&mut packet) {
+                        if length > 1 {
+                            worker = Some(from);
+                        }
+                        let _ = back.send(&packet[..length]);
+                        idle = false;
+                    }
+                    if let (Ok(length), Some(worker)) = (back.recv(&mut packet), worker) {
+                        let _ = front.send_to(&packet[..length], worker);
+                        idle = false;
+                    }
+                    if idle {
+                        std::thread::sleep(Duration::from_millis(1));
+                    }
+                }
+            });
+            Self { address, stop, thread: Some(thread) }
+        }
+    }
+
+    impl Drop for Relay {
+        fn drop(&mut self) {
+            self.stop.store(true, Ordering::Relaxed);
+            self.thread.take().unwrap().join().unwrap();
+        }
+    }
+
+    #[test]
+    fn a_closed_port_is_noticed_before_a_silence_counts() {
+        let config = ServerConfig {
+            listen: ([127, 0, 0, 1], 0).into(),
+            jobs: vec![JobConfig::new("train", "a secret for tests".into())],
+            ..ServerConfig::default()
+        };
+        let server = Server::start(config).unwrap();
+        let relay = Relay::new(server.local());
+        let runtime = tokio::runtime::Runtime::new().unwrap();
+        let (_endpoint, connection) = runtime.block_on(reach_one(vec![relay.address])).unwrap();
+        // Not even the end of its session comes through, as from a server that was killed.
+        drop(relay);
+        let reason = runtime.block_on(connection.closed());
+        assert_eq!(reason, ConnectionError::LocallyClosed);
+        assert_eq!(closed(&connection, String::new()).to_string(), VACANT);
+        // And a port that is closed already costs no time-out.
+        let gone = UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+        let error = runtime.block_on(reach_one(vec![gone])).err().unwrap();
+        assert!(error.to_string().contains(VACANT), "{error}");
     }
 }

@@ -4,7 +4,7 @@ use super::link::{Failure, Link, Stream};
 use super::{Client, Exchange, PAUSE};
 use crate::counters::Reason;
 use crate::error::ModelError;
-use crate::payload::{self};
+use crate::payload;
 use crate::wire::{Body, kind};
 use futures_util::future::join_all;
 use std::time::Instant;
@@ -34,15 +34,15 @@ impl Client {
         ModelError::Refused { server: self.server_of(shard), reason }
     }
 
-    /// The body of answer `at`, which must have this kind.
+    /// The body of answer number `number`, which must have this kind.
     pub(super) fn answer<'a>(
         &self,
         shard: usize,
         asked: &'a Exchange,
-        at: usize,
+        number: usize,
         wanted: u8,
     ) -> Result<Body<'a>, ModelError> {
-        let answer = asked.frames.get(at).and_then(|(_, answer)| answer.as_deref()).unwrap_or(&[]);
+        let answer = asked.frames.get(number).and_then(|(_, answer)| answer.as_deref()).unwrap_or(&[]);
         match answer {
             [kind, rest @ ..] if *kind == wanted => Ok(Body(rest)),
             [kind::REFUSED, code, text @ ..] => Err(match Reason::from_code(*code) {

@@ -2,6 +2,7 @@
 
 pub(crate) mod link;
 mod links;
+mod probe;
 mod push;
 mod requests;
 
@@ -15,7 +16,7 @@ use link::{Link, Stream};
 use tokio::runtime::Runtime;
 
 use crate::error::ModelError;
-use crate::payload::{self};
+use crate::payload;
 use crate::shard::Stamp;
 use crate::spec::Spec;
 use crate::tensors::{self, Block, FROZEN};
@@ -335,8 +336,8 @@ impl Client {
         for (shard, exchange) in answers.iter().enumerate() {
             let mut body = self.answer(shard, exchange, 0, kind::NUMBERS)?;
             let stamp = body.stamp();
-            let taken = payload::take_floats(body.0, &mut x[self.views[shard].range.clone()]);
-            let (Some(stamp), Ok(())) = (stamp, taken) else { return Err(self.broken(shard)) };
+            let read = payload::take_floats(body.0, &mut x[self.views[shard].range.clone()]);
+            let (Some(stamp), Ok(())) = (stamp, read) else { return Err(self.broken(shard)) };
             stamps.push(stamp);
         }
         Ok(stamps)
@@ -377,8 +378,8 @@ impl Client {
             let mut body = self.answer(shard, asked, 0, kind::SNAPPED)?;
             let epoch = body.u64();
             let range = self.views[shard].range.clone();
-            let taken = payload::take_floats(body.0, &mut x[range]);
-            let (Some(epoch), Ok(())) = (epoch, taken) else { return Err(self.broken(shard)) };
+            let read = payload::take_floats(body.0, &mut x[range]);
+            let (Some(epoch), Ok(())) = (epoch, read) else { return Err(self.broken(shard)) };
             self.views[shard].snapshot = Some(epoch);
         }
         if !self.snapshot.is_empty() {
@@ -403,9 +404,9 @@ impl Client {
         let began = Instant::now();
         let mut result = Pulled { shards: Vec::with_capacity(answers.len()) };
         for (shard, asked) in answers.iter().enumerate() {
-            let at = asked.frames.len() - 1;
-            debug_assert!(at <= after);
-            let mut body = self.answer(shard, asked, at, kind::PULLED)?;
+            let last = asked.frames.len() - 1;
+            debug_assert!(last <= after);
+            let mut body = self.answer(shard, asked, last, kind::PULLED)?;
             let (Some(code), Some(stamp)) = (body.u8(), body.stamp()) else { return Err(self.broken(shard)) };
             let range = self.views[shard].range.clone();
             let found = match code {
@@ -458,7 +459,7 @@ fn moving(blocks: &[Block], length: usize) -> Vec<Range<usize>> {
         return std::iter::once(0..length).collect();
     }
     let unfrozen = blocks.iter().filter(|block| block.bits != FROZEN).map(|block| block.range.clone());
-    tensors::within(&unfrozen.collect::<Vec<_>>(), &(0..length))
+    tensors::clip(&unfrozen.collect::<Vec<_>>(), &(0..length))
 }
 
 impl Drop for Client {

@@ -9,7 +9,7 @@ use super::{Client, DOMAIN, Exchange, Push, Pushed, ShardState};
 use crate::counters::Reason;
 use crate::error::ModelError;
 use crate::payload::{self, Encoding, Form, Piece, Roundings};
-use crate::tensors::{Block, EXACT, intersection, within};
+use crate::tensors::{Block, EXACT, clip, intersection};
 use crate::wire::{Frame, kind, pushed};
 
 /// The form of each block of the coordinates in `spans`; `None`: one for all.
@@ -51,7 +51,7 @@ impl Client {
         if self.views.iter().any(|view| view.found == Some(ShardState::Empty)) {
             return Err(ModelError::Empty);
         }
-        let mut all = Vec::with_capacity(self.views.len());
+        let mut exchanges = Vec::with_capacity(self.views.len());
         for (shard, view) in self.views.iter_mut().enumerate() {
             let mut asked = Exchange::default();
             let pulled = if how.behind { view.before } else { view.stamp };
@@ -63,17 +63,17 @@ impl Client {
                 let mut frame = head.stamp(stamp).f32(how.scale);
                 let (own, out) = (&gradient[view.range.clone()], frame.tail());
                 let spans = match how.spans {
-                    Some(spans) => intersection(&within(spans, &view.range), &view.moving),
+                    Some(spans) => intersection(&clip(spans, &view.range), &view.moving),
                     None => view.moving.clone(),
                 };
                 let pieces = pieces(&view.blocks, &spans, how);
                 let form = pieces.as_deref().map_or(Form::Whole(how.encoding), Form::Pieces);
-                let all = 0..own.len();
+                let whole = 0..own.len();
                 let size = match form {
-                    _ if spans != std::slice::from_ref(&all) => {
+                    _ if spans != std::slice::from_ref(&whole) => {
                         payload::encode_part(own, &spans, form, roundings, out)?
                     }
-                    Form::Whole(encoding) => payload::encode(own, encoding, roundings.at(0), out)?,
+                    Form::Whole(encoding) => payload::encode(own, encoding, roundings.piece(0), out)?,
                     Form::Pieces(pieces) => payload::encode_pieces(own, pieces, roundings, out)?,
                 };
                 view.sequence = sequence;
@@ -81,10 +81,10 @@ impl Client {
                 self.stats.pushed.paper += size.paper;
                 asked.frames.push((frame.finish(), None));
             }
-            all.push(asked);
+            exchanges.push(asked);
         }
         self.stats.coding += began.elapsed();
-        Ok(all)
+        Ok(exchanges)
     }
 
     fn check_spans(&self, spans: &[Range<usize>]) -> Result<(), ModelError> {

@@ -32,7 +32,7 @@ use crate::wire::{
 /// How long a handshake and an introduction may take.
 const INTRODUCTION: Duration = Duration::from_secs(5);
 /// How long an answer to a patient pull is held back while the epoch's gradient is missing.
-const HELD: Duration = Duration::from_secs(5);
+const HOLD: Duration = Duration::from_secs(5);
 /// From so many coordinates on, work is kept off the threads that wait for packets.
 const HEAVY: usize = 1 << 15;
 /// Most streams of a connection: one for each shard of a model, and the first.
@@ -299,21 +299,21 @@ impl Session {
         if !lock(attached).insert((name, number)) {
             return Err(Some(Close(Reason::Malformed)));
         }
-        let at = ShardRequests { session: self, model: &model, number: number as usize };
+        let requests = ShardRequests { session: self, model: &model, number: number as usize };
         let what = format!("worker {} with shard {number}", self.worker);
-        let _memory = match self.job.memory.reserve(memory::of_stream(at.length()), &what) {
+        let _memory = match self.job.memory.reserve(memory::of_stream(requests.length()), &what) {
             Ok(memory) => memory,
             Err(text) => {
                 self.refuse(&mut send, Reason::Memory, &text).await?;
                 return Ok(());
             }
         };
-        let more = memory::window(at.length());
+        let more = memory::window(requests.length());
         let window = (self.window.fetch_add(more, Ordering::Relaxed) + more).min(WINDOW);
         connection.set_receive_window(window.into());
         connection.set_send_window(window.into());
         let (stamp, phase, sequence) = {
-            let shard = at.enter()?;
+            let shard = requests.enter()?;
             (shard.stamp(), shard.state().phase, shard.sequence(self.worker))
         };
         let phase = match phase {
@@ -323,19 +323,19 @@ impl Session {
         };
         let frame = Frame::new(kind::ATTACHED).u8(phase).stamp(stamp).u64(sequence);
         self.answer(&mut send, frame).await?;
-        let whole = if self.worker < ADMIN { 0 } else { memory::of_state(&model.spec, at.length()) };
-        let longest = 64 + payload::max_len(at.length()).max(whole);
+        let whole = if self.worker < ADMIN { 0 } else { memory::of_state(&model.spec, requests.length()) };
+        let longest = 64 + payload::max_len(requests.length()).max(whole);
         loop {
             let kind = self.request(&mut receive, longest, &mut buffer).await?;
             let body = Body(&buffer[1..]);
             let frame = match kind {
-                kind::PULL if self.worker < ADMIN => at.pull(body).await,
-                kind::PUSH if self.worker < ADMIN => at.push(body).await,
-                kind::EXACT => at.exact(body).await,
-                kind::STATE if self.worker >= ADMIN => at.state(body).await,
-                kind::RESTORE if self.worker >= ADMIN => at.restore(body).await,
-                kind::SNAPSHOT => at.snapshot(body).await,
-                kind::INIT | kind::BEGIN => at.give(kind, body).await,
+                kind::PULL if self.worker < ADMIN => requests.pull(body).await,
+                kind::PUSH if self.worker < ADMIN => requests.push(body).await,
+                kind::EXACT => requests.exact(body).await,
+                kind::STATE if self.worker >= ADMIN => requests.state(body).await,
+                kind::RESTORE if self.worker >= ADMIN => requests.restore(body).await,
+                kind::SNAPSHOT => requests.snapshot(body).await,
+                kind::INIT | kind::BEGIN => requests.give(kind, body).await,
                 _ => Err(Some(Close(Reason::Malformed))),
             };
             match frame? {

@@ -1,6 +1,6 @@
 //! Requests of one shard.
 
-use super::{Answer, Close, HELD, Served, Session, heavy, malformed, refusal};
+use super::{Answer, Close, HOLD, Served, Session, heavy, malformed, refusal};
 use crate::counters::{Reason, add};
 use crate::model::{Model, SharedShard};
 use crate::payload;
@@ -57,7 +57,7 @@ impl ShardRequests<'_> {
         malformed(body.end())?;
         let known = (known == self.session.incarnation).then_some(stamp);
         let snapshot = snapshot.checked_sub(1);
-        let held = Instant::now() + HELD;
+        let deadline = Instant::now() + HOLD;
         let counters = &self.session.job.counters;
         loop {
             let changed = self.shared().changed.notified();
@@ -69,8 +69,8 @@ impl ShardRequests<'_> {
                 PullAnswer::Empty => (pulled::EMPTY, Default::default()),
                 PullAnswer::Waiting { epoch } => {
                     let durable = self.model.is_durable(self.number, epoch);
-                    if (patient || !durable) && now < held {
-                        let _ = timeout(held - now, changed).await;
+                    if (patient || !durable) && now < deadline {
+                        let _ = timeout(deadline - now, changed).await;
                         continue;
                     }
                     if !durable {
@@ -192,7 +192,7 @@ impl ShardRequests<'_> {
 
     pub(super) async fn snapshot(&self, body: Body<'_>) -> Served<Answer> {
         malformed(body.end())?;
-        let held = Instant::now() + HELD;
+        let deadline = Instant::now() + HOLD;
         loop {
             let changed = self.shared().changed.notified();
             tokio::pin!(changed);
@@ -213,10 +213,10 @@ impl ShardRequests<'_> {
                 return Ok(Ok(frame));
             }
             let now = Instant::now();
-            if now >= held {
+            if now >= deadline {
                 return Ok(refusal(Reason::Disk));
             }
-            let _ = timeout(held - now, changed).await;
+            let _ = timeout(deadline - now, changed).await;
         }
     }
 
@@ -256,7 +256,7 @@ impl ShardRequests<'_> {
         };
         let taken = self.enter()?.restore(state);
         if taken {
-            self.model.given(self.number);
+            self.model.count_value(self.number);
             self.shared().changed.notify_waiters();
         }
         if self.model.owes(self.number)
@@ -288,7 +288,7 @@ impl ShardRequests<'_> {
             let taken =
                 if kind == kind::INIT { shard.initialise(&vector) } else { shard.begin(epoch, &vector) };
             if taken {
-                self.model.given(self.number);
+                self.model.count_value(self.number);
             }
             taken
         };

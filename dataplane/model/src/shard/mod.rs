@@ -131,13 +131,13 @@ impl Shard {
     pub fn resumed(spec: Arc<Spec>, number: u32, lease: Duration, state: State) -> Self {
         let blocks = spec.blocks(number as usize);
         let mut moving = Vec::new();
-        let all = 0..state.x.len();
+        let whole = 0..state.x.len();
         if blocks.is_empty() {
-            moving.push(all);
+            moving.push(whole);
         } else {
             let unfrozen =
                 blocks.iter().filter(|block| block.bits != FROZEN).map(|block| block.range.clone());
-            moving = tensors::within(&unfrozen.collect::<Vec<_>>(), &all);
+            moving = tensors::clip(&unfrozen.collect::<Vec<_>>(), &whole);
         }
         Self {
             reservations: Reservations::new(lease, spec.reservations()),
@@ -380,7 +380,7 @@ impl Shard {
         if !self.advance(zeta, spans, head.scale * fresh) {
             return Applied::Refused(Reason::Range);
         }
-        self.reservations.taken(worker, head.stamp.version);
+        self.reservations.redeem(worker, head.stamp.version);
         self.state.sequences.insert(worker, head.sequence);
         let bucket = if delay == 0 { 0 } else { delay.ilog2() as usize + 1 };
         self.delays[bucket.min(self.delays.len() - 1)] += 1;
@@ -400,18 +400,18 @@ impl Shard {
         let rate = self.spec.rate * scale * self.spec.schedule.factor(*version) / weight;
         let (prox, rule) = (Proximal::new(&self.spec.prox, rate), Rule::new(self.spec.optimizer, *version));
         let v = if self.spec.accelerated { &mut *y } else { &mut *x };
-        fn within<'a>(vector: &'a [f32], span: &Range<usize>) -> &'a [f32] {
+        fn part<'a>(vector: &'a [f32], span: &Range<usize>) -> &'a [f32] {
             vector.get(span.clone()).unwrap_or(&[])
         }
-        let mut at = 0;
+        let mut first_value = 0;
         let parts = spans.iter().map(|span| {
-            let zeta = &zeta[at..at + span.len()];
-            at += span.len();
+            let zeta = &zeta[first_value..first_value + span.len()];
+            first_value += span.len();
             (span, zeta)
         });
         let parts: Vec<_> = parts.collect();
         let keeps = |(span, zeta): &(&Range<usize>, &[f32])| {
-            rule.keeps(&prox, within(v, span), zeta, within(gradient, span), within(first, span))
+            rule.keeps(&prox, part(v, span), zeta, part(gradient, span), part(first, span))
         };
         if !parts.iter().all(keeps) {
             return false;
@@ -421,7 +421,7 @@ impl Shard {
             for piece in pieces(span.clone()) {
                 let zeta = &zeta[piece.start - span.start..piece.end - span.start];
                 let (m, s) = (first.piece(piece.clone()), second.piece(piece.clone()));
-                rule.advance(&prox, v.piece(piece.clone()), zeta, within(gradient, &piece), m, s);
+                rule.advance(&prox, v.piece(piece.clone()), zeta, part(gradient, &piece), m, s);
             }
         }
         let mut old = vec![v.end(), first.end(), second.end()];

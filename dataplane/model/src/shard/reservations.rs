@@ -14,7 +14,7 @@ struct Reservation {
 /// All of a shard, in the order of version and worker.
 #[derive(Debug)]
 pub(super) struct Reservations {
-    all: Vec<Reservation>,
+    list: Vec<Reservation>,
     /// Workers whose lease ran out and whose pushes have not been taken since: they are waited for no more.
     silent: BTreeSet<u16>,
     /// How long one lasts.
@@ -27,21 +27,21 @@ pub(super) struct Reservations {
 
 impl Reservations {
     pub fn new(lease: Duration, each: usize) -> Self {
-        Self { all: Vec::new(), silent: BTreeSet::new(), lease, each, expired: 0 }
+        Self { list: Vec::new(), silent: BTreeSet::new(), lease, each, expired: 0 }
     }
 
     /// Ends those whose time is over.
     pub fn expire(&mut self, now: Instant) {
-        let before = self.all.len();
+        let before = self.list.len();
         let silent = &mut self.silent;
-        self.all.retain(|one| {
+        self.list.retain(|one| {
             let valid = one.until > now;
             if !valid {
                 silent.insert(one.worker);
             }
             valid
         });
-        self.expired += (before - self.all.len()) as u64;
+        self.expired += (before - self.list.len()) as u64;
     }
 
     /// A worker has pulled a version, which it may hold more than once: for the gradient that it computes, and for the next. Of
@@ -50,51 +50,51 @@ impl Reservations {
         if self.silent.contains(&worker) {
             return;
         }
-        let own = self.all.iter().filter(|one| one.worker == worker).count();
+        let own = self.list.iter().filter(|one| one.worker == worker).count();
         if own >= self.each
-            && let Some(oldest) = self.all.iter().position(|one| one.worker == worker)
+            && let Some(oldest) = self.list.iter().position(|one| one.worker == worker)
         {
-            self.all.remove(oldest);
+            self.list.remove(oldest);
         }
-        let at = self.all.partition_point(|one| (one.version, one.worker) < (version, worker));
-        self.all.insert(at, Reservation { version, worker, until: now + self.lease });
+        let place = self.list.partition_point(|one| (one.version, one.worker) < (version, worker));
+        self.list.insert(place, Reservation { version, worker, until: now + self.lease });
     }
 
     /// Until when a push, which makes version `next` of one that had `version`, must wait so that older reservations, and
     /// equally old ones of workers before this one, keep a delay of at most `limit`.
     pub fn wait(&mut self, worker: u16, version: u64, next: u64, limit: u64) -> Option<Instant> {
         let own = (version, worker);
-        let older = self.all.iter().take_while(|one| (one.version, one.worker) < own);
+        let older = self.list.iter().take_while(|one| (one.version, one.worker) < own);
         let mut late = older.enumerate().filter(|(i, one)| next + *i as u64 - one.version > limit);
         let until = late.next()?.1.until;
         // Its own does not run out meanwhile: it is not silent, its push is here.
-        for one in self.all.iter_mut().filter(|one| one.worker == worker) {
+        for one in self.list.iter_mut().filter(|one| one.worker == worker) {
             one.until = one.until.max(until + self.lease);
         }
         Some(until)
     }
 
     /// A push at this version was taken: the worker holds that once less, or the oldest that it has if it does not hold that.
-    pub fn taken(&mut self, worker: u16, version: u64) {
+    pub fn redeem(&mut self, worker: u16, version: u64) {
         let own = |one: &Reservation| one.worker == worker && one.version <= version;
-        let exact = self.all.iter().position(|one| own(one) && one.version == version);
-        if let Some(at) = exact.or_else(|| self.all.iter().position(own)) {
-            self.all.remove(at);
+        let exact = self.list.iter().position(|one| own(one) && one.version == version);
+        if let Some(place) = exact.or_else(|| self.list.iter().position(own)) {
+            self.list.remove(place);
         }
         self.silent.remove(&worker);
     }
 
     /// A worker has gone.
     pub fn release(&mut self, worker: u16) {
-        self.all.retain(|one| one.worker != worker);
+        self.list.retain(|one| one.worker != worker);
     }
 
     pub fn clear(&mut self) {
-        self.all.clear();
+        self.list.clear();
     }
 
     #[cfg(test)]
     pub fn has(&self, worker: u16) -> bool {
-        self.all.iter().any(|one| one.worker == worker)
+        self.list.iter().any(|one| one.worker == worker)
     }
 }

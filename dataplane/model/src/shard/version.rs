@@ -38,7 +38,7 @@ impl Version {
         let bits = if self.blocks.is_empty() {
             let lattice = self.choose()?;
             match &lattice {
-                Some(lattice) => payload::encode_on(&self.x, lattice, roundings.at(0), out)?,
+                Some(lattice) => payload::encode_on(&self.x, lattice, roundings.piece(0), out)?,
                 None => payload::encode_full(&self.x, out),
             };
             lattice.map_or(EXACT, |lattice| lattice.bits())
