@@ -14,6 +14,7 @@ PARTS = ["", "adapt", "changing", "accuracy", "collective", "accelerator", "host
 COMMANDS = [
     *[f"python/bench/run {part} --help" for part in PARTS],
     "python/bench/unequal --help",
+    f"{sys.executable} -S python/bench/gradients.py --help",
     "python/tests/run --help",
     "python/tests/run --gpu --help",
 ]

@@ -40,6 +40,52 @@ fn all_papers_are_on_one_page_and_a_run_that_was_ended_goes_on() {
     assert_eq!(document(&["--jobs", "1"], &out), text);
 }
 
+/// A matrix and a bias of a model with two workers, as python/bench/gradients.py writes them.
+fn gradients(folder: &Path, size: f32) {
+    std::fs::create_dir_all(folder.join("small")).unwrap();
+    let index = format!(
+        r#"{{"seed": 1, "models": [{{"name": "Small", "folder": "small", "workers": 2, "sha256": "{size}",
+            "tensors": [{{"name": "matrix", "shape": [64, 32]}}, {{"name": "bias", "shape": [40]}}]}}]}}"#
+    );
+    std::fs::write(folder.join("index.json"), index).unwrap();
+    for (number, name) in ["seen", "worker-0", "worker-1"].into_iter().enumerate() {
+        let value =
+            |i: usize| size * ((i + 9 * number) as f32 * 0.7).sin() * if i % 64 == 0 { 30.0 } else { 1.0 };
+        let bytes: Vec<u8> = (0..64 * 32 + 40).flat_map(|i| value(i).to_le_bytes()).collect();
+        std::fs::write(folder.join(format!("small/{name}.f32")), bytes).unwrap();
+    }
+}
+
+#[test]
+fn gradients_of_architectures_are_measured_where_they_are_given() {
+    let folder = tempfile::tempdir().unwrap();
+    let (out, saved) = (folder.path().join("out"), folder.path().join("gradients"));
+    let table = ["--paper", "together", "--table", "4"];
+    let without = document(&table, &out);
+    assert!(without.contains("python/bench/gradients.py") && !without.contains("Small"), "{without}");
+    gradients(&saved, 1.0);
+    let given = [&table[..], &["--gradients", saved.to_str().unwrap()]].concat();
+    let text = document(&given, &out);
+    for row in ["Small, QSGD, uniform", "Small, TopK, L-GreCo", "Small, THC, k-means"] {
+        assert!(text.contains(row), "{row}: {text}");
+    }
+    // Other gradients are another measurement; the same ones are not.
+    let path = out.join("trainings/layers-chosen-1.json");
+    let kept = std::fs::read_to_string(&path).unwrap();
+    document(&given, &out);
+    assert_eq!(std::fs::read_to_string(&path).unwrap(), kept);
+    gradients(&saved, 2.0);
+    document(&given, &out);
+    assert_ne!(std::fs::read_to_string(&path).unwrap(), kept);
+    std::fs::remove_file(saved.join("index.json")).unwrap();
+    let output = thc(&given);
+    let says = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(
+        output.status.code() == Some(1) && says.contains("index.json") && says.lines().count() == 1,
+        "{says}"
+    );
+}
+
 #[test]
 fn one_figure_the_list_and_what_there_is_not() {
     let folder = tempfile::tempdir().unwrap();
@@ -51,7 +97,7 @@ fn one_figure_the_list_and_what_there_is_not() {
     assert!(
         list.contains("Figure 2a")
             && list.contains("computed")
-            && list.contains("not run")
+            && list.contains("scaled down")
             && list.lines().count() > 70,
         "{list}"
     );

@@ -7,6 +7,7 @@ use clap::Args;
 
 use super::costs;
 use super::entry::{Kind, Paper, Part};
+use super::gradients::Gradients;
 use super::registry::PAPERS;
 use super::report::Report;
 use super::runner::{Manner, measure};
@@ -64,6 +65,9 @@ pub struct PapersArgs {
     /// The text to learn
     #[arg(long, value_name = "FILE", default_value = "/usr/share/common-licenses/GPL-3")]
     text: PathBuf,
+    /// Gradients of real architectures, measured besides; python/bench/gradients.py makes such a folder
+    #[arg(long, value_name = "DIR")]
+    gradients: Option<PathBuf>,
     /// Trainings at the same time, which change no number [default: one on each core]
     #[arg(short, long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     jobs: Option<u16>,
@@ -113,6 +117,9 @@ impl PapersArgs {
                 command.push_str(&format!(" --{flag} {value}"));
             }
         }
+        if self.gradients.is_some() {
+            command.push_str(" --gradients DIR");
+        }
         command
     }
 
@@ -158,7 +165,8 @@ impl PapersArgs {
         let seeds = if self.quick { 1 } else { self.seeds };
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         let jobs = self.jobs.map_or(cores, usize::from);
-        let manner = Manner { seeds, quick: self.quick, jobs, quiet: false };
+        let gradients = self.gradients.as_deref().map(Gradients::open).transpose()?;
+        let manner = Manner { seeds, quick: self.quick, gradients: gradients.as_ref(), jobs, quiet: false };
         let measured = measure(&parts, &self.scale(), &manner, &self.out.join("trainings"))?;
         let report = Report { papers, measured, command: self.command(), seeds };
         let figures = report.figures()?;

@@ -37,6 +37,16 @@ const GROUPS: usize = 3;
 const ROUNDS: usize = 50;
 
 impl Family {
+    /// As figures write it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Qsgd => "QSGD",
+            Self::TopK => "TopK",
+            Self::PowerSgd => "PowerSGD",
+            Self::Thc => "THC",
+        }
+    }
+
     /// All choices, the strongest first.
     pub fn choices(self) -> Vec<Named> {
         let thc = |bits, granularity| Named::Thc { bits, granularity, inverse: 32 };

@@ -5,8 +5,7 @@ use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use rand_distr::{Distribution, StandardNormal};
 
-use super::sheet::{Line, Sheet};
-use super::training::Scale;
+use super::sheet::{Line, Make, Sheet};
 use crate::error::Result;
 
 /// Table 1 by these methods.
@@ -17,7 +16,7 @@ pub const METHODS: Sheet = Sheet {
     digits: 2,
     drawn: &[2, 3, 4],
     axis: "times fewer bits than AsyFPG",
-    make: methods,
+    make: Make::Computed(methods),
 };
 /// Theorems 2 to 4.
 pub const RATES: Sheet = Sheet {
@@ -27,7 +26,7 @@ pub const RATES: Sheet = Sheet {
     digits: 2,
     drawn: &[0, 1],
     axis: "slope of the logarithms",
-    make: rates,
+    make: Make::Computed(rates),
 };
 
 /// What is quantized, and how.
@@ -244,7 +243,7 @@ fn train(problem: &Problem, method: Method, step_size: f64, epochs: usize, seed:
 /// How far above the least loss counts as there, as a part of where it begins.
 const THERE: f64 = 1e-3;
 
-fn methods(_: &Scale, quick: bool, seed: u64) -> Result<Vec<Line>> {
+fn methods(quick: bool, seed: u64) -> Result<Vec<Line>> {
     let problem = Problem::new(seed);
     let least = problem.least();
     let target = least + THERE * (problem.loss_and_norm(&[0.0; WIDTH]).0 - least);
@@ -298,7 +297,7 @@ fn slope(points: &[(f64, f64)]) -> f64 {
     above / logs.iter().map(|p| (p.0 - mx).powi(2)).sum::<f64>()
 }
 
-fn rates(_: &Scale, quick: bool, seed: u64) -> Result<Vec<Line>> {
+fn rates(quick: bool, seed: u64) -> Result<Vec<Line>> {
     let problem = Problem::new(seed);
     let least = problem.least();
     let lengths: &[usize] = if quick { &[1, 2] } else { &[16, 32, 64, 128] };

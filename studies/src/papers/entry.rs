@@ -60,7 +60,7 @@ pub enum Status {
         /// What is measured.
         study: Study,
     },
-    /// Computed by `thc papers`, by arithmetic or by a simulation.
+    /// Computed by `thc papers`, by arithmetic or by a simulation; scaled down where it is measured on gradients that were saved.
     Computed {
         /// What stands for what.
         how: &'static str,
@@ -78,8 +78,6 @@ pub enum Status {
         /// The page.
         page: &'static str,
     },
-    /// Not measured, and why.
-    NotRun(&'static str),
 }
 
 /// A table or a figure, or a part of it.
@@ -145,8 +143,8 @@ impl Entry {
         match self.status {
             Status::Drawing => "explains, measures nothing",
             Status::Scaled { .. } | Status::Elsewhere { .. } => "scaled down",
+            Status::Computed { sheet, .. } if sheet.needs_gradients() => "scaled down",
             Status::Computed { .. } => "computed",
-            Status::NotRun(_) => "not run",
         }
     }
 

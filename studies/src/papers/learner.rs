@@ -58,8 +58,9 @@ impl Learner {
     }
 }
 
-/// The outer step of DiLoCo: Nesterov's momentum along the mean of what workers have moved.
+/// The outer step: of DiLoCo by Nesterov's momentum along the mean of what workers have moved, of SparseLoCo along that mean itself.
 pub struct Outer {
+    /// Nothing where there is no momentum.
     velocity: Vec<f32>,
 }
 
@@ -67,13 +68,17 @@ pub struct Outer {
 const OUTER: f32 = 0.7;
 
 impl Outer {
-    /// For so many parameters.
-    pub fn new(parameters: usize) -> Self {
-        Self { velocity: vec![0.0; parameters] }
+    /// For so many parameters. `plain`: without momentum, and with a step size of 1.
+    pub fn new(parameters: usize, plain: bool) -> Self {
+        Self { velocity: if plain { Vec::new() } else { vec![0.0; parameters] } }
     }
 
     /// Moves what all workers begin from.
     pub fn step(&mut self, start: &mut [f32], mean: &[f32]) {
+        if self.velocity.is_empty() {
+            start.iter_mut().zip(mean).for_each(|(parameter, moved)| *parameter -= moved);
+            return;
+        }
         for ((parameter, velocity), moved) in start.iter_mut().zip(&mut self.velocity).zip(mean) {
             *velocity = KEPT * *velocity + moved;
             *parameter -= OUTER * (moved + KEPT * *velocity);

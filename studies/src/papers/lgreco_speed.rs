@@ -1,9 +1,8 @@
 //! L-GreCo's figures of throughput, computed: Transformer-XL's layers, PowerSGD's arithmetic, links of a cloud.
 
 use super::shapes::{self, Architecture, XL_TOKENS};
-use super::sheet::{Line, Sheet};
+use super::sheet::{Line, Make, Sheet};
 use super::throughput::RTX3090;
-use super::training::Scale;
 use crate::error::Result;
 
 /// Figs. 2 to 5 and the right half of Table 4.
@@ -20,7 +19,7 @@ pub const SPEED: Sheet = Sheet {
     digits: 2,
     drawn: &[3, 4],
     axis: "times the throughput of uniform ranks",
-    make: speed,
+    make: Make::Computed(speed),
 };
 /// Fig. 7b.
 pub const BUCKETS: Sheet = Sheet {
@@ -30,7 +29,37 @@ pub const BUCKETS: Sheet = Sheet {
     digits: 3,
     drawn: &[],
     axis: "",
-    make: buckets,
+    make: Make::Computed(buckets),
+};
+
+/// Fig. 3 by the rate of the cloud's links.
+pub const LINKS: Sheet = Sheet {
+    name: "lgreco-links",
+    random: false,
+    columns: &["link in a uniform step, %", "L-GreCo", "Accordion", "k-means", "L-GreCo with Accordion"],
+    digits: 2,
+    drawn: &[1, 2, 3, 4],
+    axis: "times the throughput of uniform ranks on four hosts",
+    make: Make::Computed(links),
+};
+/// Table 1.
+pub const OVERHEAD: Sheet = Sheet {
+    name: "lgreco-overhead",
+    random: false,
+    columns: &[
+        "choices",
+        "errors, ms",
+        "dynamic program, ms",
+        "an epoch, s",
+        "share, %",
+        "published, %",
+        "of it errors, %",
+        "published, of it errors, %",
+    ],
+    digits: 3,
+    drawn: &[4, 5],
+    axis: "percent of the training",
+    make: Make::Computed(overhead),
 };
 
 /// GPUs, and the Gb/s between them, by where they are: 8 in a host, or 4 hosts of 4 in a cloud (section 5).
@@ -73,7 +102,7 @@ fn step(
     (now.max(free), compress(total))
 }
 
-fn speed(_: &Scale, _: bool, _: u64) -> Result<Vec<Line>> {
+fn speed(_: bool, _: u64) -> Result<Vec<Line>> {
     let model = shapes::transformer_xl();
     // The ratios of Table 4; Fig. 6b: L-GreCo sends half of what Accordion sends of the last bucket.
     let ways = [
@@ -97,8 +126,66 @@ fn speed(_: &Scale, _: bool, _: u64) -> Result<Vec<Line>> {
     Ok(lines)
 }
 
+fn links(_: bool, _: u64) -> Result<Vec<Line>> {
+    let model = shapes::transformer_xl();
+    let (_, gpus, _, sharing) = PLACES[1];
+    let line = |gbit: f64| {
+        let seconds = |ratio, last| step(&model, gpus, gbit, sharing, ratio, 32.0, last).0;
+        let uniform = seconds(14.1, 1.0);
+        let computing = step(&model, gpus, 1e9, sharing, 14.1, 32.0, 1.0).0;
+        let others = [seconds(23.5, 0.5), seconds(23.9, 1.0), seconds(21.6, 1.0), seconds(36.9, 0.5)];
+        let ratios = others.map(|seconds| uniform / seconds);
+        let share = 100.0 * (1.0 - computing / uniform);
+        Line::full(format!("{gbit} Gb/s"), [share].into_iter().chain(ratios))
+    };
+    let mut lines: Vec<Line> = [10.0, 7.5, 5.0, 4.0, 3.0, 2.0].map(line).to_vec();
+    let published = [None, Some(150.0 / 72.0), Some(107.0 / 72.0), Some(112.0 / 72.0), Some(176.0 / 72.0)];
+    lines.push(Line { label: "published".to_owned(), values: published.to_vec() });
+    Ok(lines)
+}
+
+/// Nanoseconds of one state of the dynamic program: 177 ms for 78 layers of 100 choices and 10,000 steps of error (docs/adapt.md).
+const STATE: f64 = 2.3e-9;
+/// Steps of error of the program.
+const STEPS: f64 = 10_000.0;
+/// Bytes a second of an RTX 3090's memory.
+const MEMORY: f64 = 0.94e12;
+
+/// A choice once in an epoch, for every parameter in the paper's ranges: half to twice the usual one by ones, or a tenth to ten times by tenths.
+fn overhead(_: bool, _: u64) -> Result<Vec<Line>> {
+    let xl = shapes::transformer_xl();
+    let resnet = shapes::resnet("ResNet-50", [3, 4, 6, 3]);
+    // WikiText-103 has 103 million tokens and a step 256 samples of them; ImageNet 1.28 million pictures, and a step 2048; eight GPUs.
+    let tokens = 103e6 / (256.0 * XL_TOKENS as f64);
+    let epochs = [(&xl, 32.0, tokens, 32.0), (&resnet, 256.0, 1.28e6 / 2048.0, 4.0)];
+    let published = [[0.56, 0.49, 0.15, 0.14], [0.14, 0.13, 0.04, 0.03], [0.38, 0.35, 0.33, 0.30]];
+    let mut lines = Vec::new();
+    for (at, (model, batch, steps, rank)) in epochs.into_iter().enumerate() {
+        let coordinates = model.parameters() as f64;
+        let epoch = steps * 3.0 * batch * model.forward() / RTX3090.flops;
+        // Bytes of memory and operations of one coordinate, compressed, decompressed and compared.
+        let ranks: f64 =
+            (0..).map(|more| 0.5 * rank + f64::from(more)).take_while(|r| *r <= 2.0 * rank).sum();
+        let families = [
+            ("PowerSGD", 1.5 * rank + 1.0, 24.0, 6.0 * ranks / (1.5 * rank + 1.0)),
+            ("QSGD, 4 bits", 7.0, 24.0, 0.0),
+            ("TopK", 100.0, 64.0, 0.0),
+        ];
+        for ((name, choices, bytes, operations), published) in families.into_iter().zip(published) {
+            let errors = choices * coordinates * (bytes / MEMORY + operations / RTX3090.flops);
+            let program = STATE * STEPS * choices * model.tensors().len() as f64;
+            let [all, of_errors] = [published[2 * at], published[2 * at + 1]];
+            let share = 100.0 * (errors + program) / epoch;
+            let part = 100.0 * errors / epoch;
+            let values = [choices, 1e3 * errors, 1e3 * program, epoch, share, all, part, of_errors];
+            lines.push(Line::full(format!("{name}, {}", model.name), values));
+        }
+    }
+    Ok(lines)
+}
+
 /// The regression of section 5.4 over steps whose ratios are drawn at random, by bucket.
-fn buckets(_: &Scale, _: bool, seed: u64) -> Result<Vec<Line>> {
+fn buckets(_: bool, seed: u64) -> Result<Vec<Line>> {
     use rand::{Rng, SeedableRng};
     let mut random = rand_chacha::ChaCha8Rng::seed_from_u64(seed);
     let model = shapes::transformer_xl();

@@ -48,12 +48,6 @@ mod tests {
                 Status::Drawing => {
                     assert!(entry.published.is_empty() && entry.difference.is_empty(), "{name}");
                 }
-                Status::NotRun(why) => {
-                    assert!(
-                        !why.is_empty() && entry.difference.is_empty() && !entry.published.is_empty(),
-                        "{name}"
-                    );
-                }
                 Status::Scaled { how, .. } | Status::Computed { how, .. } => {
                     assert!(
                         !how.is_empty() && !entry.difference.is_empty() && !entry.published.is_empty(),

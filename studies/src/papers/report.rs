@@ -6,6 +6,7 @@ use plotters::style::RGBColor;
 use serde_json::json;
 
 use super::entry::{Entry, Paper, Part, Status};
+use super::gradients::SCRIPT;
 use super::runner::{Found, Measured};
 use super::schemes::Named;
 use super::sheet::{Line, Sheet};
@@ -267,7 +268,9 @@ impl Report<'_> {
                 Ok((vec![picture(study.name, entry.title, found)?], table(found), numbers))
             }
             Part::Sheet(sheet) => {
-                let all = &self.measured.sheets[sheet.name];
+                let Some(all) = self.measured.sheets.get(sheet.name) else {
+                    return Ok((Vec::new(), Table::default(), json!({})));
+                };
                 let pictures = sheet_picture(&sheet, entry.title, all)?.into_iter().collect();
                 let numbers = json!({ "sheet": sheet.name, "columns": sheet.columns, "seeds": all });
                 Ok((pictures, sheet_table(&sheet, all), numbers))
@@ -278,16 +281,25 @@ impl Report<'_> {
     fn paragraphs(&self, entry: &Entry) -> Vec<String> {
         let mut text = vec![match entry.status {
             Status::Drawing => "It explains, and measures nothing.".to_owned(),
-            Status::NotRun(why) => format!("Not run: {why}."),
             Status::Scaled { how, .. } => {
                 format!("Scaled down: {how}. {} seeds; ± is the standard deviation over them.", self.seeds)
             }
-            Status::Computed { how, sheet } if sheet.random => {
-                format!("Computed: {how}. {} seeds; ± is the standard deviation over them.", self.seeds)
+            Status::Computed { how, sheet } => {
+                let state = if sheet.needs_gradients() { "Scaled down" } else { "Computed" };
+                let spread = format!(" {} seeds; ± is the standard deviation over them.", self.seeds);
+                format!("{state}: {how}.{}", if sheet.random { &spread } else { "" })
             }
-            Status::Computed { how, .. } => format!("Computed: {how}."),
             Status::Elsewhere { how, .. } => format!("Scaled down: {how}."),
         }];
+        let lacks = |part: &Part| {
+            matches!(part, Part::Sheet(sheet) if sheet.needs_gradients())
+                && !self.measured.sheets.contains_key(part.name())
+        };
+        if entry.parts().iter().any(lacks) {
+            text.push(format!(
+                "The table of gradients is not in this run: {SCRIPT} makes them, thc papers --gradients DIR measures them."
+            ));
+        }
         if !entry.published.is_empty() {
             text.push(format!("Published: {}.", entry.published));
         }
@@ -307,7 +319,6 @@ impl Report<'_> {
         let states = [
             ("scaled down", "scaled down"),
             ("computed", "computed"),
-            ("not run", "not run"),
             ("explains, measures nothing", "that explain and measure nothing"),
         ]
         .map(|(state, words)| format!("{} {words}", count(state)));
@@ -322,7 +333,7 @@ impl Report<'_> {
              gives, and why the two differ. {}.\n\nNone is rerun in full: no GPU, no data set that needs a download and no network of the papers is at hand. \
              “Scaled down” says what is smaller; “computed” is arithmetic or a simulation with the layers of the real models. What `thc papers` measures itself is training by many workers in one process, with real messages of \
              each scheme: {} seeds, ± is the standard deviation over them, and accuracy is that of guessing the next character of a text. \
-             A scheme has the same parameters in all figures; THC's g and p are those that \
+             Gradients of real architectures come from {SCRIPT}. A scheme has the same parameters in all figures, but for those that a figure varies or makes equal in bits; THC's g and p are those that \
              the paper gives for each of its sections.\n\n```sh\n{}\n```\n",
             self.command,
             self.counts(),

@@ -10,7 +10,8 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use super::entry::Part;
-use super::sheet::{Line, Sheet};
+use super::gradients::Gradients;
+use super::sheet::{Line, Make, Sheet};
 use super::training::{Outcome, Run, Scale};
 use crate::error::{Error, Result};
 use crate::figures::figure::write;
@@ -42,11 +43,13 @@ pub struct Measured {
 
 /// How a run of `thc papers` measures.
 #[derive(Clone, Copy, Debug)]
-pub struct Manner {
+pub struct Manner<'a> {
     /// Trainings of each kind.
     pub seeds: u64,
     /// Sheets as small as they can be.
     pub quick: bool,
+    /// What sheets of gradients are made of; they are left out where there are none.
+    pub gradients: Option<&'a Gradients>,
     /// How much is done at the same time.
     pub jobs: usize,
     /// Nothing on standard error.
@@ -76,7 +79,7 @@ impl Job {
         }
     }
 
-    fn make(&self, scale: &Scale, folder: &Path, quick: bool, threads: usize) -> Result<Made> {
+    fn make(&self, scale: &Scale, folder: &Path, manner: &Manner<'_>, threads: usize) -> Result<Made> {
         match self {
             Self::Training { study, number, run, seed } => {
                 let path = folder.join(format!("{study}-{number}-{seed}.json"));
@@ -86,16 +89,27 @@ impl Job {
             }
             Self::Sheet { sheet, seed } => {
                 let path = folder.join(format!("{}-{seed}.json", sheet.name));
-                let identity = format!("{}, {:?}, quick: {quick}, {}", sheet.name, sheet.columns, version());
-                let make = || (sheet.make)(scale, quick, *seed);
-                Ok(Made::Sheet(kept_or_made(path, scale, identity, *seed, make)?))
+                let quick = manner.quick;
+                let mut identity =
+                    format!("{}, {:?}, quick: {quick}, {}", sheet.name, sheet.columns, version());
+                let lines = match (sheet.make, manner.gradients) {
+                    (Make::Computed(make), _) => {
+                        kept_or_made(path, scale, identity, *seed, || make(quick, *seed))
+                    }
+                    (Make::Measured(make), Some(gradients)) => {
+                        identity.push_str(&gradients.identity);
+                        kept_or_made(path, scale, identity, *seed, || make(gradients, *seed))
+                    }
+                    (Make::Measured(_), None) => Ok(Vec::new()),
+                };
+                Ok(Made::Sheet(lines?))
             }
         }
     }
 }
 
 /// Does all that these parts want, with seeds from 1 on, but for what `folder` has already.
-pub fn measure(parts: &[Part], scale: &Scale, manner: &Manner, folder: &Path) -> Result<Measured> {
+pub fn measure(parts: &[Part], scale: &Scale, manner: &Manner<'_>, folder: &Path) -> Result<Measured> {
     std::fs::create_dir_all(folder).map_err(|source| Error::File { path: folder.to_owned(), source })?;
     let mut jobs = Vec::new();
     for part in parts {
@@ -106,6 +120,7 @@ pub fn measure(parts: &[Part], scale: &Scale, manner: &Manner, folder: &Path) ->
                     jobs.extend((1..=manner.seeds).map(|seed| Job::Training { study, number, run, seed }));
                 }
             }
+            Part::Sheet(sheet) if sheet.needs_gradients() && manner.gradients.is_none() => {}
             Part::Sheet(sheet) => {
                 let seeds = if sheet.random { manner.seeds } else { 1 };
                 jobs.extend((1..=seeds).map(|seed| Job::Sheet { sheet: *sheet, seed }));
@@ -120,7 +135,7 @@ pub fn measure(parts: &[Part], scale: &Scale, manner: &Manner, folder: &Path) ->
     let lines = !manner.quiet && !std::io::IsTerminal::is_terminal(&std::io::stderr());
     let made =
         Progress::new(manner.quiet).with_threads(manner.jobs).parallel("trainings", jobs.len(), |job| {
-            let made = jobs[job].make(scale, folder, manner.quick, threads)?;
+            let made = jobs[job].make(scale, folder, manner, threads)?;
             let done = done.fetch_add(1, Ordering::Relaxed) + 1;
             if lines && done.is_multiple_of(jobs.len().div_ceil(20)) {
                 let each = began.elapsed().as_secs_f64() / done as f64;
@@ -198,7 +213,7 @@ mod tests {
         std::fs::write(&text, "one two three four five six seven; ".repeat(80)).unwrap();
         let scale = Scale { text, steps: 2, batch: 2, hidden: 16, held_out: 40 };
         let out = folder.path().join("out");
-        let manner = |seeds| Manner { seeds, quick: true, jobs: 2, quiet: true };
+        let manner = |seeds| Manner { seeds, quick: true, gradients: None, jobs: 2, quiet: true };
         let parts = [Part::Study(UNIFORM), Part::Sheet(TABLES)];
         let first = measure(&parts, &scale, &manner(2), &out).unwrap();
         assert_eq!(first.studies[UNIFORM.name].len(), (UNIFORM.runs)().len());

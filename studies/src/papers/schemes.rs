@@ -1,11 +1,14 @@
 //! The schemes with their parameters, which are the same in all figures.
 
 use thc_baselines::{
-    Dgc, OneBit, PowerSgd, Qsgd, Scheme, SignSgd, TernGrad, Tfp, Thc, TopK, TwoBit, Uncompressed, UniformThc,
-    tfp::Format,
+    Bits, Dgc, OneBit, PowerSgd, Qsgd, Scheme, SignSgd, TernGrad, Tfp, Thc, TopK, TwoBit, Uncompressed,
+    UniformThc, tfp::Format,
 };
+use thc_codec::partition::{BLOCKS, split};
+use thc_codec::table::choose_complete;
 
 use super::feedback::WithFeedback;
+use super::sparse_loco::SparseLoCo;
 use crate::error::Result;
 
 /// A scheme that figures name.
@@ -37,6 +40,10 @@ pub enum Named {
     Truncated { bits: u32 },
     /// PowerSGD of a rank.
     PowerSgd { rank: u8 },
+    /// THC's values, all that a lane of so many bits has room for, added up on a ring of so many workers.
+    Lanes { bits: u8, workers: u8 },
+    /// SparseLoCo by the inverse of the share that is sent.
+    SparseLoCo { inverse: u16 },
 }
 
 impl Named {
@@ -78,7 +85,24 @@ impl Named {
             Self::Tfp { bits } => format!("TFP, {bits} bits"),
             Self::Truncated { bits } => format!("TFP at random, {bits} bits"),
             Self::PowerSgd { rank } => format!("PowerSGD, rank {rank}"),
+            Self::Lanes { bits, .. } => format!("THC on a ring, lanes of {bits} bits"),
+            Self::SparseLoCo { inverse } => format!("SparseLoCo 1/{inverse}"),
         }
+    }
+
+    /// Whether an outer step that it averages has no momentum of its own: what it keeps back is one.
+    pub fn takes_the_place_of_momentum(self) -> bool {
+        matches!(self, Self::SparseLoCo { .. })
+    }
+
+    /// Bits of so many coordinates that all workers of a ring pass on while sums are added up, and that one of them gets of the complete sums;
+    /// nothing where a server averages.
+    pub fn on_a_ring(self, length: usize) -> Option<Bits> {
+        let Self::Lanes { bits, workers } = self else { return None };
+        // Each part of a sum is passed on n − 1 times, and as often when it is complete; norms go before in the same way.
+        let coordinates = split(length, *BLOCKS.end()).map(|part| u64::from(bits) * part.padded as u64 + 32);
+        let passed = (u64::from(workers) - 1) * coordinates.sum::<u64>();
+        Some(Bits { up: passed, down: passed / u64::from(workers) })
     }
 
     /// The scheme.
@@ -114,6 +138,10 @@ impl Named {
                 Box::new(Tfp { format, random: true, ..Tfp::narrow(bits) })
             }
             Self::PowerSgd { rank } => Box::new(PowerSgd { rank: rank.into() }),
+            Self::Lanes { bits, workers } => {
+                Box::new(Thc::with_table(choose_complete(bits, workers.into())?.table))
+            }
+            Self::SparseLoCo { inverse } => Box::new(SparseLoCo { inverse: inverse.into() }),
         })
     }
 }

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::training::Scale;
+use super::gradients::Gradients;
 use crate::error::Result;
 
 /// A table that is computed.
@@ -20,7 +20,23 @@ pub struct Sheet {
     pub drawn: &'static [usize],
     pub axis: &'static str,
     /// Makes it, for a seed. `quick`: as small as it can be.
-    pub make: fn(scale: &Scale, quick: bool, seed: u64) -> Result<Vec<Line>>,
+    pub make: Make,
+}
+
+/// How a table is made.
+#[derive(Clone, Copy, Debug)]
+pub enum Make {
+    /// Of nothing but what is in the code.
+    Computed(fn(quick: bool, seed: u64) -> Result<Vec<Line>>),
+    /// Of gradients that were saved.
+    Measured(fn(gradients: &Gradients, seed: u64) -> Result<Vec<Line>>),
+}
+
+impl Sheet {
+    /// Whether it needs gradients that were saved.
+    pub fn needs_gradients(&self) -> bool {
+        matches!(self.make, Make::Measured(_))
+    }
 }
 
 impl PartialEq for Sheet {

@@ -3,9 +3,8 @@
 use super::costs::{self, TOP_K};
 use super::schemes::Named;
 use super::shapes::{self, Architecture};
-use super::sheet::{Line, Sheet};
+use super::sheet::{Line, Make, Sheet};
 use super::throughput::{Pace, System, Testbed, V100};
-use super::training::Scale;
 use crate::error::Result;
 use crate::simulate::Layout;
 
@@ -23,7 +22,7 @@ pub const SIZES: Sheet = Sheet {
     digits: 1,
     drawn: &[1, 3, 4],
     axis: "percent",
-    make: sizes,
+    make: Make::Computed(sizes),
 };
 /// Fig. 12.
 pub const SPEED: Sheet = Sheet {
@@ -33,7 +32,7 @@ pub const SPEED: Sheet = Sheet {
     digits: 2,
     drawn: &[1, 3, 4],
     axis: "times the speed of 2-bit compression on the GPU",
-    make: speed,
+    make: Make::Computed(speed),
 };
 /// Table 2.
 pub const PARTS: Sheet = Sheet {
@@ -43,7 +42,7 @@ pub const PARTS: Sheet = Sheet {
     digits: 1,
     drawn: &[0, 1, 2, 3],
     axis: "percent",
-    make: parts,
+    make: Make::Computed(parts),
 };
 /// Table 3.
 pub const AGAINST: Sheet = Sheet {
@@ -62,7 +61,7 @@ pub const AGAINST: Sheet = Sheet {
     digits: 2,
     drawn: &[0, 1, 3, 4, 5, 7],
     axis: "times THC's speed",
-    make: against,
+    make: Make::Computed(against),
 };
 /// Fig. 14.
 pub const MEMORY: Sheet = Sheet {
@@ -72,10 +71,10 @@ pub const MEMORY: Sheet = Sheet {
     digits: 1,
     drawn: &[2, 3],
     axis: "percent less",
-    make: memory,
+    make: Make::Computed(memory),
 };
 
-fn sizes(_: &Scale, _: bool, _: u64) -> Result<Vec<Line>> {
+fn sizes(_: bool, _: u64) -> Result<Vec<Line>> {
     let models = [
         shapes::resnet20(),
         shapes::resnet("ResNet-50", [3, 4, 6, 3]),
@@ -96,32 +95,56 @@ fn sizes(_: &Scale, _: bool, _: u64) -> Result<Vec<Line>> {
 }
 
 /// SlimGC's hosts: two V100s each behind one link; a server for each worker.
-fn hosts(gbit: f64) -> Testbed {
+pub fn hosts(gbit: f64) -> Testbed {
     Testbed { gpu: V100, workers: 8, gbit, kernel: true, inside_ns: 0.0 }
 }
 
 /// From which size on 1-bit and 2-bit compression pays on a V100 (section 2.2): smaller tensors cost a launch, whatever their size.
-const THRESHOLD: u64 = 80_000;
+pub const THRESHOLD: u64 = 80_000;
 /// Seconds that compressing a tensor takes on the GPU whatever its size. From 80 kB on 2-bit compression gains at 100 Gb/s, so this is what a link
 /// takes for the bytes that it saves there: 15/16 of 80 kB both ways.
 const LAUNCH: f64 = 12e-6;
 
-/// Seconds that 2-bit messages of this part of a model take on links, and those of its exact rest.
+/// What 2-bit compression costs.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Overhead {
+    /// Seconds of a tensor that is compressed on the GPU, whatever its size.
+    pub launch: f64,
+    /// Seconds of a coordinate.
+    pub coordinate: f64,
+    /// Bits of a coordinate of the result.
+    pub down: f64,
+}
+
+impl Overhead {
+    /// As all figures but those that look for causes are computed.
+    pub const USUAL: Self = Self { launch: LAUNCH, coordinate: V100.codec_ns * 1e-9, down: 2.0 };
+}
+
+/// Seconds that this part of a model takes on links, with so many bits up and down.
 fn link(gbit: f64, bits: f64, coordinates: u64) -> f64 {
     let n = 8.0;
-    2.0 * (n - 1.0) / n * bits * coordinates as f64 * 1.035 / (gbit * 1e9)
+    (n - 1.0) / n * bits * coordinates as f64 * 1.035 / (gbit * 1e9)
 }
 
 /// A step: compression on the GPU or on the CPU, of all tensors or of large ones, hidden behind computing or not.
-fn step(model: &Architecture, batch: f64, gbit: f64, least: u64, on_cpu: bool, backup: bool) -> f64 {
+pub fn step(
+    model: &Architecture,
+    batch: f64,
+    gbit: f64,
+    least: u64,
+    on_cpu: bool,
+    backup: bool,
+    overhead: &Overhead,
+) -> f64 {
     let tensors = model.tensors();
     let compressed: Vec<u64> = tensors.iter().copied().filter(|tensor| 4 * tensor >= least).collect();
     let coordinates: u64 = compressed.iter().sum();
     let exact = model.parameters() - coordinates;
     let computing = 3.0 * batch * model.forward() / V100.flops;
-    let compressing = V100.codec_ns * 1e-9 * coordinates as f64 + LAUNCH * compressed.len() as f64;
+    let compressing = overhead.coordinate * coordinates as f64 + overhead.launch * compressed.len() as f64;
     let on_host = costs::cost_of(Named::THC).worker * 1e-9 * coordinates as f64 / 8.0;
-    let communicating = link(gbit, 2.0, coordinates) + link(gbit, 32.0, exact);
+    let communicating = link(gbit, 2.0 + overhead.down, coordinates) + link(gbit, 64.0, exact);
     let (gpu, beside) =
         if on_cpu { (computing, on_host + communicating) } else { (computing + compressing, communicating) };
     if backup {
@@ -132,7 +155,7 @@ fn step(model: &Architecture, batch: f64, gbit: f64, least: u64, on_cpu: bool, b
     gpu + (beside - computing / 3.0).max(beside / 4.0)
 }
 
-fn speed(_: &Scale, _: bool, _: u64) -> Result<Vec<Line>> {
+fn speed(_: bool, _: u64) -> Result<Vec<Line>> {
     let mut lines = Vec::new();
     for (gbit, published) in
         [(10.0, [Some(1.32), Some(1.16), Some(1.16)]), (100.0, [Some(1.759), Some(1.374), Some(1.687)])]
@@ -143,7 +166,8 @@ fn speed(_: &Scale, _: bool, _: u64) -> Result<Vec<Line>> {
             (shapes::bert_base(), 32.0),
         ];
         for ((model, batch), published) in models.into_iter().zip(published) {
-            let of = |least, on_cpu, backup| step(&model, batch, gbit, least, on_cpu, backup);
+            let of =
+                |least, on_cpu, backup| step(&model, batch, gbit, least, on_cpu, backup, &Overhead::USUAL);
             let plain = of(0, false, false);
             let values = [
                 1e3 * plain,
@@ -157,7 +181,7 @@ fn speed(_: &Scale, _: bool, _: u64) -> Result<Vec<Line>> {
     Ok(lines)
 }
 
-fn parts(_: &Scale, _: bool, _: u64) -> Result<Vec<Line>> {
+fn parts(_: bool, _: u64) -> Result<Vec<Line>> {
     let models = [
         (shapes::resnet("ResNet-50", [3, 4, 6, 3]), [2869.6, 2121.5, 566.5, 951.9]),
         (shapes::vgg16(), [158_828.0, 120_948.0, 27_165.0, 42_120.0]),
@@ -178,7 +202,7 @@ fn parts(_: &Scale, _: bool, _: u64) -> Result<Vec<Line>> {
     Ok(models.into_iter().map(line).collect())
 }
 
-fn against(_: &Scale, quick: bool, _: u64) -> Result<Vec<Line>> {
+fn against(quick: bool, _: u64) -> Result<Vec<Line>> {
     // Samples a second: TernGrad, TopK, DGC, THC, SlimGC.
     let all = [
         (shapes::vgg16(), [92.25, 52.17, 37.33, 69.3, 107.78]),
@@ -198,7 +222,7 @@ fn against(_: &Scale, quick: bool, _: u64) -> Result<Vec<Line>> {
             let system = System::Shares(scheme);
             values.push(own / seconds(system, &hosts.pace(system, quick)?));
         }
-        values.push(own / step(&model, 32.0, 100.0, THRESHOLD, true, true));
+        values.push(own / step(&model, 32.0, 100.0, THRESHOLD, true, true, &Overhead::USUAL));
         let [tern_grad, top_k, dgc, of_thc, slimgc] = published;
         values.extend([tern_grad, top_k, dgc, slimgc].map(|speed| speed / of_thc));
         lines.push(Line::full(model.name, values));
@@ -206,7 +230,7 @@ fn against(_: &Scale, quick: bool, _: u64) -> Result<Vec<Line>> {
     Ok(lines)
 }
 
-fn memory(_: &Scale, _: bool, _: u64) -> Result<Vec<Line>> {
+fn memory(_: bool, _: u64) -> Result<Vec<Line>> {
     let models = [(shapes::vgg16(), 32.0, 8.9), (shapes::alexnet(), 128.0, 10.3), (inception(), 32.0, 4.1)];
     let line = |(model, batch, published): (Architecture, f64, f64)| {
         let parameters = model.parameters() as f64;

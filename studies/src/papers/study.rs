@@ -55,9 +55,17 @@ pub const TOGETHER: Study = Study { name: "together-all", runs: together };
 /// Outer steps of DiLoCo.
 pub const OUTER: Study = Study { name: "together-outer", runs: outer };
 
+/// THC, Fig. 14 with SGD in place of Adam: whether Adam hides what the rotation is worth.
+pub const UNIFORM_BY_SGD: Study = Study {
+    name: "thc-uniform-sgd",
+    runs: || uniform().into_iter().map(|run| by_sgd(run.workers, run.scheme)).collect(),
+};
+/// THC on a ring in lanes, by what DynamiQ published.
+pub const LANES: Study = Study { name: "together-lanes", runs: lanes };
+
 /// Every study.
 #[cfg(test)]
-pub const ALL: [Study; 16] = [
+pub const ALL: [Study; 18] = [
     TESTBED,
     WORKERS,
     FAULTS,
@@ -74,6 +82,8 @@ pub const ALL: [Study; 16] = [
     ADAPTED,
     TOGETHER,
     OUTER,
+    UNIFORM_BY_SGD,
+    LANES,
 ];
 
 const SCHEMES: [Named; 6] = [
@@ -206,7 +216,25 @@ fn outer() -> Vec<Run> {
         ..Run::plain(4, scheme)
     };
     let top_k = Named::TopK { inverse: 32, down: 32 };
-    vec![run(Named::Exact, 1), run(Named::Exact, 10), run(Named::THC, 10), run(top_k, 10)]
+    let sparse = |inverse| Named::SparseLoCo { inverse };
+    let mut runs = vec![run(Named::Exact, 1)];
+    runs.extend([Named::Exact, Named::THC, top_k, sparse(32), sparse(100)].map(|scheme| run(scheme, 10)));
+    // Five times as long: what is kept back for long comes late.
+    let longer =
+        |scheme| Run { course: Course { length: 1000, ..run(scheme, 10).course }, ..run(scheme, 10) };
+    runs.extend([Named::Exact, Named::THC, sparse(32), sparse(100)].map(longer));
+    runs
+}
+
+/// From the beginning, and from a trained model, as DynamiQ fine-tunes.
+fn lanes() -> Vec<Run> {
+    let lanes = |bits| Named::Lanes { bits, workers: 4 };
+    let tuned = Course { warm: 400, ..Course::default() };
+    let of = |course| {
+        [Named::Exact, lanes(8), lanes(6), lanes(5), Named::THC]
+            .map(|scheme| Run { course, ..Run::plain(4, scheme) })
+    };
+    [Course::default(), tuned].into_iter().flat_map(of).collect()
 }
 
 fn faults() -> Vec<Run> {

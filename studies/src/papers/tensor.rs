@@ -112,6 +112,7 @@ impl Tensor {
                 }
             }
         }
-        Ok(sent)
+        let ring = self.scheme.on_a_ring(self.range.len());
+        Ok(ring.map_or(sent, |bits| Sent { up: bits.up, down: bits.down }))
     }
 }

@@ -3,18 +3,17 @@
 use super::costs::{self, PARTITION, QSGD, TOP_K};
 use super::schemes::Named;
 use super::shapes::{self, Architecture};
-use super::sheet::{Line, Sheet};
+use super::sheet::{Line, Make, Sheet};
 use super::throughput::{A100, Gpu, Pace, Step, System, Testbed, V100, testbed};
-use super::training::Scale;
 use crate::error::Result;
 use crate::simulate::Layout;
 
-const SWITCH: System = System::Thc(Layout::Switch);
+pub const SWITCH: System = System::Thc(Layout::Switch);
 const SERVER: System = System::Thc(Layout::Server);
-const COLOCATED: System = System::Thc(Layout::Colocated);
+pub const COLOCATED: System = System::Thc(Layout::Colocated);
 const BYTEPS: System = System::Shares(Named::Exact);
 /// Samples of a GPU's step.
-const BATCH: f64 = 32.0;
+pub const BATCH: f64 = 32.0;
 
 /// Fig. 2a.
 pub const PARTITIONS: Sheet = Sheet {
@@ -32,7 +31,7 @@ pub const PARTITIONS: Sheet = Sheet {
     digits: 2,
     drawn: &[0, 1, 2],
     axis: "ms",
-    make: partitions,
+    make: Make::Computed(partitions),
 };
 /// Fig. 6.
 pub const THROUGHPUT: Sheet = Sheet {
@@ -54,7 +53,7 @@ pub const THROUGHPUT: Sheet = Sheet {
     digits: 2,
     drawn: &[3, 5, 6, 10],
     axis: "times Horovod's throughput",
-    make: throughput,
+    make: Make::Computed(throughput),
 };
 /// Fig. 7.
 pub const BANDWIDTHS: Sheet = Sheet {
@@ -73,7 +72,7 @@ pub const BANDWIDTHS: Sheet = Sheet {
     digits: 2,
     drawn: &[1, 2, 4, 5, 7],
     axis: "times Horovod's throughput",
-    make: bandwidths,
+    make: Make::Computed(bandwidths),
 };
 /// Fig. 8.
 pub const ROUND: Sheet = Sheet {
@@ -90,7 +89,7 @@ pub const ROUND: Sheet = Sheet {
     digits: 1,
     drawn: &[0, 1, 2],
     axis: "ms",
-    make: round,
+    make: Make::Computed(round),
 };
 /// Fig. 9.
 pub const HOSTS: Sheet = Sheet {
@@ -100,12 +99,12 @@ pub const HOSTS: Sheet = Sheet {
     digits: 2,
     drawn: &[2, 3, 4],
     axis: "times Horovod's throughput",
-    make: hosts,
+    make: Make::Computed(hosts),
 };
 /// Fig. 12.
-pub const RESNETS: Sheet = Sheet { name: "thc-resnets", make: resnets, ..THROUGHPUT };
+pub const RESNETS: Sheet = Sheet { name: "thc-resnets", make: Make::Computed(resnets), ..THROUGHPUT };
 /// Fig. 13.
-pub const LARGE: Sheet = Sheet { name: "thc-large", make: large, ..HOSTS };
+pub const LARGE: Sheet = Sheet { name: "thc-large", make: Make::Computed(large), ..HOSTS };
 /// Appendix B.
 pub const TABLES: Sheet = Sheet {
     name: "thc-tables",
@@ -114,7 +113,7 @@ pub const TABLES: Sheet = Sheet {
     digits: 2,
     drawn: &[],
     axis: "",
-    make: tables,
+    make: Make::Computed(tables),
 };
 
 /// Milliseconds of a 4 MiB partition on links of 100 Gb/s: worker, server, communication.
@@ -141,7 +140,7 @@ fn partition(label: String, scheme: Named, parts: [f64; 3], none: [f64; 2], publ
     Line::beside(label, parts.into_iter().chain([rounds[0]]).chain(beside), published)
 }
 
-fn partitions(_: &Scale, _: bool, _: u64) -> Result<Vec<Line>> {
+fn partitions(_: bool, _: u64) -> Result<Vec<Line>> {
     let mut lines = Vec::new();
     for (place, servers) in [("one server", 1.0), ("four colocated", 4.0)] {
         let mut none = [f64::NAN; 2];
@@ -207,7 +206,7 @@ fn compared(models: &[(Architecture, Option<f64>)], quick: bool) -> Result<Vec<L
         .collect())
 }
 
-fn throughput(_: &Scale, quick: bool, _: u64) -> Result<Vec<Line>> {
+fn throughput(quick: bool, _: u64) -> Result<Vec<Line>> {
     let mut models = vec![(shapes::vgg16(), Some(1.43)), (shapes::gpt2(), Some(1.54))];
     if !quick {
         models.extend(
@@ -224,7 +223,7 @@ fn throughput(_: &Scale, quick: bool, _: u64) -> Result<Vec<Line>> {
     compared(&models, quick)
 }
 
-fn resnets(_: &Scale, quick: bool, _: u64) -> Result<Vec<Line>> {
+fn resnets(quick: bool, _: u64) -> Result<Vec<Line>> {
     let models = [
         shapes::resnet("ResNet-50", [3, 4, 6, 3]),
         shapes::resnet("ResNet-101", [3, 4, 23, 3]),
@@ -233,7 +232,7 @@ fn resnets(_: &Scale, quick: bool, _: u64) -> Result<Vec<Line>> {
     compared(&models.map(|model| (model, None)), quick)
 }
 
-fn bandwidths(_: &Scale, quick: bool, _: u64) -> Result<Vec<Line>> {
+fn bandwidths(quick: bool, _: u64) -> Result<Vec<Line>> {
     let model = shapes::vgg16();
     let all = [
         (1.0, None),
@@ -287,7 +286,7 @@ fn speed_for(published: f64, ratio: impl Fn(f64) -> f64) -> Option<f64> {
     Some(low)
 }
 
-fn round(_: &Scale, quick: bool, _: u64) -> Result<Vec<Line>> {
+fn round(quick: bool, _: u64) -> Result<Vec<Line>> {
     let (hosts, model) = (testbed(100.0), shapes::vgg16());
     let none = {
         let pace = hosts.pace(System::Server(Named::Exact), quick)?;
@@ -316,7 +315,7 @@ fn round(_: &Scale, quick: bool, _: u64) -> Result<Vec<Line>> {
 }
 
 /// Eight hosts of eight GPUs, TCP at 25 Gb/s; 130 GB/s by NVLink inside, twice 7/8 of 4 bytes.
-fn ec2() -> Testbed {
+pub fn ec2() -> Testbed {
     Testbed { gpu: V100, workers: 8, gbit: 25.0, kernel: true, inside_ns: 7.0 / 130.0 }
 }
 
@@ -337,7 +336,7 @@ fn on_ec2(models: &[(Architecture, f64, [f64; 2])], quick: bool) -> Result<Vec<L
         .collect())
 }
 
-fn hosts(_: &Scale, quick: bool, _: u64) -> Result<Vec<Line>> {
+fn hosts(quick: bool, _: u64) -> Result<Vec<Line>> {
     let models = if quick {
         vec![shapes::vgg16()]
     } else {
@@ -347,7 +346,7 @@ fn hosts(_: &Scale, quick: bool, _: u64) -> Result<Vec<Line>> {
     on_ec2(&models, quick)
 }
 
-fn large(_: &Scale, quick: bool, _: u64) -> Result<Vec<Line>> {
+fn large(quick: bool, _: u64) -> Result<Vec<Line>> {
     // "A smaller batch size": a quarter.
     let models = [
         (shapes::roberta_large(), BATCH / 4.0, [1.11, 1.11]),
@@ -356,7 +355,7 @@ fn large(_: &Scale, quick: bool, _: u64) -> Result<Vec<Line>> {
     on_ec2(&models[..if quick { 1 } else { 2 }], quick)
 }
 
-fn tables(_: &Scale, _: bool, _: u64) -> Result<Vec<Line>> {
+fn tables(_: bool, _: u64) -> Result<Vec<Line>> {
     let sweep = thc_demo::sweep::run()?;
     let (bits, granularity, _) = sweep.least_at;
     let mut lines: Vec<Line> = sweep

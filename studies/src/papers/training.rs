@@ -122,10 +122,7 @@ impl Run {
     /// As tables write it.
     pub fn label(&self) -> String {
         let scheme = match self.cut {
-            Cut::Chosen { family: Family::Qsgd, .. } => "QSGD".to_owned(),
-            Cut::Chosen { family: Family::TopK, .. } => "TopK".to_owned(),
-            Cut::Chosen { family: Family::PowerSgd, .. } => "PowerSGD".to_owned(),
-            Cut::Chosen { family: Family::Thc, .. } => "THC".to_owned(),
+            Cut::Chosen { family, .. } => family.name().to_owned(),
             Cut::Blocks => "TFP at random, bits by AQGB".to_owned(),
             _ => self.scheme.label(),
         };
@@ -193,7 +190,8 @@ impl Run {
             }
         }
         let mut way = Way::new(self, &learners[0].model, seed)?;
-        let mut outer = Outer::new(learners[0].model.coordinates());
+        let mut outer =
+            Outer::new(learners[0].model.coordinates(), self.scheme.takes_the_place_of_momentum());
         let mut start = learners[0].model.parameters().to_vec();
         for step in 0..steps {
             let gradients = gradients(&learners, before + step);
@@ -452,6 +450,27 @@ mod tests {
         assert_ne!(run(Course { optimizer: Optimizer::Momentum, ..Course::default() }).loss, usual.loss);
         let half = run(Course { length: 50, ..Course::default() });
         assert!(half.loss > usual.loss && half.bits_up == usual.bits_up, "{half:?}");
+    }
+
+    #[test]
+    fn a_ring_carries_lanes_and_sparse_outer_steps_learn_without_momentum() {
+        let folder = tempfile::tempdir().unwrap();
+        let scale = Scale { text: text(&folder), steps: 20, batch: 4, hidden: 24, held_out: 100 };
+        let train = |scheme, every| {
+            let course = Course { every, ..Course::default() };
+            Run { course, ..Run::plain(4, scheme) }.train(&scale, 1, 1).unwrap()
+        };
+        // Three quarters of eight bits each way; 64 values lose less than 16.
+        let lanes = train(Named::Lanes { bits: 8, workers: 4 }, 1);
+        assert!((6.0..6.6).contains(&lanes.bits_up), "{lanes:?}");
+        assert!((lanes.bits_down / lanes.bits_up - 1.0).abs() < 1e-3, "{lanes:?}");
+        let exact = train(Named::Exact, 1);
+        assert!((lanes.loss - exact.loss).abs() < 0.02, "{lanes:?} {exact:?}");
+        let sparse = train(Named::SparseLoCo { inverse: 32 }, 5);
+        let untrained =
+            Run::plain(4, Named::Exact).train(&Scale { steps: 1, ..scale.clone() }, 1, 1).unwrap();
+        assert!(sparse.loss < untrained.loss && sparse.bits_up < 0.2, "{sparse:?} {untrained:?}");
+        assert!((sparse.bits_down / sparse.bits_up - 4.0).abs() < 1e-6, "{sparse:?}");
     }
 
     #[test]

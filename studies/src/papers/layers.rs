@@ -1,0 +1,304 @@
+//! What schemes make of the gradients of real architectures: errors, bits, choices by tensor, and how gradients are distributed.
+
+use thc_baselines::Group;
+use thc_codec::signs::mix;
+
+use super::choice::{Family, Policy};
+use super::costs::{QSGD, TOP_K};
+use super::gradients::{Gradient, Gradients};
+use super::schemes::Named;
+use super::sheet::{Line, Make, Sheet};
+use crate::error::Result;
+
+/// L-GreCo's choices on real layers.
+pub const CHOSEN: Sheet = Sheet {
+    name: "layers-chosen",
+    random: false,
+    columns: &["bits up", "bits down", "NMSE", "times fewer bits than uniform", "its NMSE over uniform's"],
+    digits: 3,
+    drawn: &[3, 4],
+    axis: "beside uniform parameters",
+    make: Make::Measured(chosen),
+};
+/// THC, Fig. 2b.
+pub const ERRORS: Sheet = Sheet {
+    name: "layers-errors",
+    random: false,
+    columns: &[
+        "TernGrad",
+        "TopK 1/10",
+        "DGC 10 %",
+        "QSGD, 4 and 8 bits",
+        "THC",
+        "uniform THC",
+        "not rotated",
+    ],
+    digits: 3,
+    drawn: &[],
+    axis: "",
+    make: Make::Measured(errors),
+};
+/// SlimGC, Fig. 5.
+pub const VALUES: Sheet = Sheet {
+    name: "layers-values",
+    random: false,
+    columns: &[
+        "gradients, millions",
+        "tensors",
+        "zero, %",
+        "median / rms",
+        "99 % / rms",
+        "largest / rms",
+        "rms of tensors, largest / least tenth",
+        "from normal",
+        "from Laplace",
+        "from log-normal",
+    ],
+    digits: 3,
+    drawn: &[7, 8, 9],
+    axis: "largest distance between distributions of magnitudes (Kolmogorov, Smirnov); 0 is the same",
+    make: Make::Measured(values),
+};
+
+/// Bytes below which tensors are averaged exactly: biases and normalizations.
+const SMALL: usize = 1500;
+
+/// The mean of workers' gradients by a scheme, or by one for each tensor, beside the exact one.
+struct Averaged {
+    up: f64,
+    down: f64,
+    /// ‖estimate − mean‖² and ‖mean‖².
+    lost: f64,
+    square: f64,
+}
+
+impl Averaged {
+    /// One all-reduce of one piece.
+    fn measure(scheme: Named, pieces: &[&[f32]], seed: u64) -> Result<Self> {
+        let length = pieces[0].len();
+        let mean =
+            |i: usize| pieces.iter().map(|piece| f64::from(piece[i])).sum::<f64>() / pieces.len() as f64;
+        let made = scheme.of_length(length).scheme()?;
+        let estimate = Group::new(made.as_ref(), length, pieces.len() as u32, seed)?.allreduce(pieces)?;
+        let all = estimate.mean.iter().enumerate();
+        let (lost, square) = all.fold((0.0, 0.0), |(lost, square), (i, found)| {
+            let mean = mean(i);
+            (lost + (f64::from(*found) - mean).powi(2), square + mean * mean)
+        });
+        let bits = length as f64;
+        Ok(Self { up: estimate.bits_up * bits, down: estimate.bits_down * bits, lost, square })
+    }
+
+    /// All tensors, each by itself.
+    fn by_tensor(schemes: &[Named], workers: &[Gradient], seed: u64) -> Result<Self> {
+        let mut all = Self { up: 0.0, down: 0.0, lost: 0.0, square: 0.0 };
+        let mut tensors: Vec<_> = workers.iter().map(Gradient::tensors).collect();
+        for (number, scheme) in schemes.iter().enumerate() {
+            let pieces: Vec<&[f32]> = tensors.iter_mut().filter_map(Iterator::next).collect();
+            let one = Self::measure(*scheme, &pieces, mix(seed.wrapping_add(number as u64)))?;
+            all.up += one.up;
+            all.down += one.down;
+            all.lost += one.lost;
+            all.square += one.square;
+        }
+        Ok(all)
+    }
+
+    fn nmse(&self) -> f64 {
+        self.lost / self.square
+    }
+}
+
+fn chosen(gradients: &Gradients, seed: u64) -> Result<Vec<Line>> {
+    let mut lines = Vec::new();
+    for model in &gradients.models {
+        let (seen, workers) = (gradients.seen(model)?, gradients.workers(model)?);
+        let coordinates = seen.coordinates.len() as f64;
+        let large: Vec<&[f32]> = seen.tensors().filter(|tensor| 4 * tensor.len() >= SMALL).collect();
+        for family in [Family::Qsgd, Family::TopK, Family::Thc] {
+            let mut usual: Option<Averaged> = None;
+            for policy in [Policy::Uniform, Policy::LGreco, Policy::KMeans] {
+                let mut choices = policy.choose(family, &large, workers.len() as u8, seed)?.into_iter();
+                let schemes: Vec<Named> = seen
+                    .lengths
+                    .iter()
+                    .map(|length| {
+                        let wide = 4 * length >= SMALL;
+                        if wide { choices.next().unwrap_or(family.usual()) } else { Named::Exact }
+                    })
+                    .collect();
+                let found = Averaged::by_tensor(&schemes, &workers, seed)?;
+                let bits = found.up + found.down;
+                let beside = usual.as_ref().unwrap_or(&found);
+                let values = [
+                    found.up / coordinates,
+                    found.down / coordinates,
+                    found.nmse(),
+                    (beside.up + beside.down) / bits,
+                    found.nmse() / beside.nmse(),
+                ];
+                let label = format!("{}, {}, {}", model.name, family.name(), policy.label());
+                lines.push(Line::full(label, values));
+                usual.get_or_insert(found);
+            }
+        }
+    }
+    Ok(lines)
+}
+
+fn errors(gradients: &Gradients, seed: u64) -> Result<Vec<Line>> {
+    let uniform = |rotated| Named::Uniform { rotated, feedback: false };
+    let schemes = [Named::TernGrad, TOP_K, Named::Dgc, QSGD, Named::THC, uniform(true), uniform(false)];
+    let mut lines = Vec::new();
+    for model in &gradients.models {
+        let workers = gradients.workers(model)?;
+        let (mut apart, mut whole) = (Vec::new(), Vec::new());
+        for scheme in schemes {
+            let tensors = vec![scheme; workers[0].lengths.len()];
+            apart.push(Averaged::by_tensor(&tensors, &workers, seed)?.nmse());
+            let all: Vec<&[f32]> = workers.iter().map(|worker| &worker.coordinates[..]).collect();
+            whole.push(Averaged::measure(scheme, &all, seed)?.nmse());
+        }
+        lines.push(Line::full(format!("{}, each tensor by itself", model.name), apart));
+        lines.push(Line::full(format!("{}, as one vector", model.name), whole));
+    }
+    let published = vec![Some(6.95), Some(0.46), None, None, None, None, None];
+    lines.push(Line { label: "published".to_owned(), values: published });
+    Ok(lines)
+}
+
+fn values(gradients: &Gradients, _: u64) -> Result<Vec<Line>> {
+    let mut lines = Vec::new();
+    for model in &gradients.models {
+        let worker = gradients.workers(model)?.swap_remove(0);
+        let count = worker.coordinates.len() as f64;
+        let rms = |values: &[f32]| {
+            (values.iter().map(|v| f64::from(*v).powi(2)).sum::<f64>() / values.len() as f64).sqrt()
+        };
+        let all = rms(&worker.coordinates);
+        let mut by_tensor: Vec<f64> = worker.tensors().map(rms).filter(|rms| *rms > 0.0).collect();
+        by_tensor.sort_by(f64::total_cmp);
+        let spread = by_tensor.last().copied().unwrap_or(f64::NAN)
+            / by_tensor.get(by_tensor.len() / 10).copied().unwrap_or(f64::NAN);
+        // Zeros are those of words and pictures that are not in the batch; the others have a law or none.
+        let mut sizes: Vec<f64> =
+            worker.coordinates.iter().map(|v| f64::from(v.abs())).filter(|v| *v > 0.0).collect();
+        sizes.sort_by(f64::total_cmp);
+        let zero = 100.0 * (1.0 - sizes.len() as f64 / count);
+        let at = |part: f64| {
+            let position = ((part * count) as usize).saturating_sub(worker.coordinates.len() - sizes.len());
+            sizes.get(position.min(sizes.len() - 1)).copied().unwrap_or(0.0)
+        };
+        let median = if zero > 50.0 { 0.0 } else { at(0.5) };
+        let distances = Law::ALL.map(|law| law.distance(&sizes));
+        let shape = [median / all, at(0.99) / all, at(1.0) / all, spread];
+        let numbers = [count / 1e6, worker.lengths.len() as f64, zero];
+        let row = numbers.into_iter().chain(shape).chain(distances);
+        lines.push(Line::full(model.name.clone(), row));
+    }
+    Ok(lines)
+}
+
+/// A law of magnitudes, fitted by its moments.
+#[derive(Clone, Copy)]
+enum Law {
+    Normal,
+    Laplace,
+    LogNormal,
+}
+
+impl Law {
+    const ALL: [Self; 3] = [Self::Normal, Self::Laplace, Self::LogNormal];
+
+    /// The largest difference between the share of magnitudes up to a size and what the law says, over all sizes, which are in ascending order
+    /// and above 0.
+    fn distance(self, sizes: &[f64]) -> f64 {
+        let count = sizes.len() as f64;
+        let mean = |of: &dyn Fn(f64) -> f64| sizes.iter().map(|v| of(*v)).sum::<f64>() / count;
+        let (first, scale) = match self {
+            Self::Normal => (0.0, mean(&|v| v * v).sqrt()),
+            Self::Laplace => (0.0, mean(&|v| v)),
+            Self::LogNormal => {
+                let middle = mean(&f64::ln);
+                (middle, mean(&|v| (v.ln() - middle).powi(2)).sqrt())
+            }
+        };
+        let below = |v: f64| match self {
+            Self::Normal => 2.0 * normal(v / scale) - 1.0,
+            Self::Laplace => 1.0 - (-v / scale).exp(),
+            Self::LogNormal => normal((v.ln() - first) / scale),
+        };
+        // A thousand places are enough for three digits.
+        let step = sizes.len().div_ceil(1000).max(1);
+        let places = (0..sizes.len()).step_by(step);
+        places.map(|i| (below(sizes[i]) - (i as f64 + 0.5) / count).abs()).fold(0.0, f64::max)
+    }
+}
+
+/// The share of a standard normal distribution below x (Abramowitz, Stegun 7.1.26; 1.5e-7 off at most).
+fn normal(x: f64) -> f64 {
+    let z = x.abs() / std::f64::consts::SQRT_2;
+    let t = 1.0 / (1.0 + 0.327_591_1 * z);
+    let sum = t
+        * (0.254_829_592
+            + t * (-0.284_496_736 + t * (1.421_413_741 + t * (-1.453_152_027 + t * 1.061_405_429))));
+    let erf = 1.0 - sum * (-z * z).exp();
+    0.5 * (1.0 + if x < 0.0 { -erf } else { erf })
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use rand::SeedableRng;
+    use rand_distr::{Distribution, Exp1, LogNormal, StandardNormal};
+
+    use super::super::gradients::tests::write;
+    use super::*;
+
+    #[test]
+    fn every_law_is_nearest_to_its_own_values() {
+        let mut random = rand_chacha::ChaCha8Rng::seed_from_u64(1);
+        let log = LogNormal::new(-3.0, 1.5).unwrap();
+        let mut draw = |law: usize| -> f64 {
+            match law {
+                0 => f64::abs(StandardNormal.sample(&mut random)),
+                1 => Exp1.sample(&mut random),
+                _ => log.sample(&mut random),
+            }
+        };
+        for law in 0..3 {
+            let mut sizes: Vec<f64> = (0..50_000).map(|_| draw(law)).collect();
+            sizes.sort_by(f64::total_cmp);
+            let distances = Law::ALL.map(|law| law.distance(&sizes));
+            assert!(distances[law] < 0.02, "{law}: {distances:?}");
+            let others = (0..3).filter(|other| *other != law);
+            assert!(others.map(|other| distances[other]).fold(1.0, f64::min) > 0.05, "{law}: {distances:?}");
+        }
+    }
+
+    #[test]
+    fn layers_have_errors_bits_and_choices_that_lose_no_more() {
+        let folder = tempfile::tempdir().unwrap();
+        // A matrix that is nearly nothing and a bias that is almost everything; workers differ.
+        write(folder.path(), |file, i| {
+            let size = if i < 2048 { 0.01 } else { 3.0 };
+            size * ((i + 7 * file) as f32 * 0.7).sin()
+        });
+        let gradients = Gradients::open(folder.path()).unwrap();
+        let lines = chosen(&gradients, 1).unwrap();
+        assert_eq!(lines.len(), 9);
+        for three in lines.chunks(3) {
+            let value = |row: usize, column: usize| three[row].values[column].unwrap();
+            assert_eq!((value(0, 3), value(0, 4)), (1.0, 1.0), "{three:?}");
+            // There is one tensor to choose for, so that there is nothing to gain without a loss.
+            assert!(value(1, 3) >= 1.0 && value(1, 2) > 0.0, "{three:?}");
+        }
+        let of = |line: &Line, column: usize| line.values[column].unwrap();
+        let found = errors(&gradients, 1).unwrap();
+        // THC in one vector loses less than TernGrad; small values beside large ones lose more in one vector than apart.
+        assert!(of(&found[1], 4) < of(&found[1], 0), "{found:?}");
+        let shape = values(&gradients, 1).unwrap();
+        assert!((of(&shape[0], 0) - 0.002_088).abs() < 1e-9 && of(&shape[0], 1) == 2.0, "{shape:?}");
+        assert!(of(&shape[0], 6) > 100.0 && of(&shape[0], 5) > of(&shape[0], 3), "{shape:?}");
+    }
+}
