@@ -97,6 +97,7 @@ macro_rules! keys {
             ///
             /// # Errors
             /// A value is out of its range.
+            #[allow(clippy::unnecessary_lazy_evaluations, reason = "some defaults are lists")]
             pub fn validate(self) -> Result<Settings, SimulateError> {
                 let settings = Settings {
                     $($key: self.$key.unwrap_or_else(|| $default),)*
