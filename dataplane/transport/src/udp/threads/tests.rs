@@ -144,7 +144,9 @@ fn an_error_in_sending_is_told_and_not_the_end() {
 struct Echo {
     told: Receiver<Vec<u8>>,
     to: Option<Peer>,
+    /// What it takes; nothing when it begins.
     taken: Sender<Vec<u8>>,
+    works: bool,
     news: bool,
 }
 
@@ -161,6 +163,9 @@ impl Handler for Echo {
 
     fn work(&mut self, _: Duration, io: &mut dyn RunSender) -> io::Result<Handled> {
         let mut busy = false;
+        if !std::mem::replace(&mut self.works, true) {
+            self.taken.send(Vec::new()).unwrap();
+        }
         while let (Some(to), Ok(told)) = (self.to, self.told.try_recv()) {
             io.send_run_with(to, &told, told.len(), 0)?;
             busy = true;
@@ -181,7 +186,8 @@ fn a_handler_has_what_it_takes_and_nobody_else_has() {
     io.set_peers(&at);
     let (tell, told) = channel();
     let (taken, takes) = channel();
-    io.set_handlers(vec![Box::new(Echo { told, to: None, taken, news: false })]);
+    io.set_handlers(vec![Box::new(Echo { told, to: None, taken, works: false, news: false })]);
+    assert!(takes.recv().unwrap().is_empty());
     for round in 0..50 {
         for (number, peer) in peers.iter_mut().enumerate() {
             peer.send_run(io.local(), &[1, round, number as u8], 3).unwrap();

@@ -96,6 +96,8 @@ pub(super) struct StripeHandler {
     news: Sender<News>,
     batches: Batches,
     shared: Arc<Shared>,
+    /// Whether packets have been taken since it worked last.
+    taken: bool,
     /// Whether the session is over, here or for the engine.
     over: bool,
     error: Option<io::Error>,
@@ -116,8 +118,8 @@ impl StripeHandler {
         (orders, news): (Receiver<Order>, Sender<News>),
         shared: Arc<Shared>,
     ) -> StripeHandler {
-        let (batches, over, error) = (Batches::default(), false, None);
-        StripeHandler { worker, stripe, ports, ecn, orders, news, batches, shared, over, error }
+        let (batches, taken, over, error) = (Batches::default(), false, false, None);
+        StripeHandler { worker, stripe, ports, ecn, orders, news, batches, shared, taken, over, error }
     }
 
     /// Whether a packet from this share is about a slot of this stripe, and nothing that the engine has to know.
@@ -191,6 +193,7 @@ impl Handler for StripeHandler {
         if !run.datagrams().all(|packet| self.is_own(share, packet)) {
             return false;
         }
+        self.taken = true;
         self.shared.note_heard(now, share);
         let mut tx = tx!(self, io);
         let ecn = Ecn::of_bits(run.ecn);
@@ -200,6 +203,11 @@ impl Handler for StripeHandler {
 
     fn work(&mut self, now: Duration, io: &mut dyn RunSender) -> io::Result<Handled> {
         let mut busy = self.obey(now, io);
+        // A thread that looks for work finds soon that there is none.
+        let taken = std::mem::take(&mut self.taken);
+        if !busy && !taken && self.deadline().is_none_or(|at| at > now) {
+            return Ok(Handled::default());
+        }
         let mut tx = tx!(self, io);
         self.worker.tick(now, &mut self.batches, &mut tx);
         busy |= self.send(now, io);
