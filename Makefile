@@ -119,7 +119,7 @@ kills: toolchain ## Server, workers, controller killed COUNT=100 times each in a
 kills-async: toolchain ## thc-model killed COUNT=100 times without a spare and as often with one: nothing forgotten beyond what is promised (6 minutes)
 	THC_KILLS=$(or $(COUNT),100) cargo test --package thc-model --test kills -- --ignored --nocapture many_kills
 
-soak-async: toolchain ## thc-model while workers come, leave and are killed and the server dies, COUNT=500 times, from seed SEED=1: no number is wrong (20 minutes)
+soak-async: toolchain ## thc-model while workers come, leave and are killed and the server dies, COUNT=500 times, from seed SEED=1: no number is wrong (2 minutes)
 	THC_CHURN=$(or $(COUNT),500) THC_CHURN_SEED=$(or $(SEED),1) cargo test --package thc-model --test churn -- --ignored --exact --nocapture workers_come_and_go_for_long
 
 awaits: toolchain ## Each request of a controller and of its standby is lost, unanswered or hangs once, and so does their disk: all jobs add up (10 minutes)
