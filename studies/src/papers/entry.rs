@@ -160,6 +160,14 @@ impl Entry {
 }
 
 impl Part {
+    /// What it shows, where it is not the first of its entry.
+    pub fn title(&self) -> String {
+        match self {
+            Self::Sheet(sheet) if !sheet.axis.is_empty() => sheet.axis.to_owned(),
+            _ => self.name().replace('-', " "),
+        }
+    }
+
     /// Name of its files.
     pub fn name(&self) -> &'static str {
         match self {

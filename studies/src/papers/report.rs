@@ -243,7 +243,7 @@ impl Report<'_> {
                         }
                         _ => figures.push(Figure {
                             name: part.name().to_owned(),
-                            title: format!("{}, {}: {}", paper.name, entry.name(), part.name()),
+                            title: format!("{}, {}: {}", paper.name, entry.name(), part.title()),
                             text: Vec::new(),
                             pictures,
                             table,
