@@ -26,6 +26,10 @@ from patience import HANG
 HERE = Path(__file__).resolve().parent
 
 
+ALONE = {"checks_device"}
+"""Modules that set what a library reads while it is imported, here Triton: their ranks are programs of their own."""
+
+
 def names(module: str) -> list[str]:
     """The checks of a module, in order, without importing it."""
     tree = ast.parse((HERE / f"{module}.py").read_text())
@@ -99,8 +103,8 @@ class Program(subprocess.Popen[bytes]):
 
 def start(module: str, report: str, log: str, environment: dict[str, str], prefix: Sequence[str]) -> Program | multiprocessing.Process:
     """Starts a rank. It is forked from a process that has imported PyTorch, which takes longer than most checks do; a rank on another host is a
-    program of its own, and so is each where there are GPUs, which a forked process must not have touched before."""
-    if prefix or Path("/dev/nvidiactl").exists():
+    program of its own, and so is each of :data:`ALONE`, and each where there are GPUs, which no process may touch that then forks."""
+    if prefix or module in ALONE or Path("/dev/nvidiactl").exists():
         with open(log, "w") as file:
             return Program([*prefix, sys.executable, str(HERE / "rank.py"), module, report], env=environment, stdout=file, stderr=subprocess.STDOUT)
     process = _forks().Process(target=forked, args=(module, report, log, environment), daemon=True)

@@ -101,7 +101,7 @@ class Group:
       workers are late. :func:`thc.torch.wrap` takes the time-out of the process group.
     - ``threads``: threads that compute, the caller's among them; by default one less than the process has
       cores, at least 1. Where torchrun has started several ranks on a host (``LOCAL_WORLD_SIZE``), they divide the cores among them.
-    - ``network_threads`` (0): threads that receive and send beside those, each with a socket of its own, for links above 10 Gb/s and hosts
+    - ``network_threads`` (0): threads beside those that do the work for packets, each with a socket and slots of its own, for links above 10 Gb/s and hosts
       with cores to spare; kernel UDP only. With 0 the threads that compute do that, too (docs/tuning.md).
     - ``bind``: address and port to send from, like ``"10.0.0.2:0"``; ``recv_buffer``, ``send_buffer``: bytes.
     - ``min_rto`` (20 ms): shortest time before a packet is sent again.

@@ -43,7 +43,7 @@ pub struct GroupConfig {
     pub seed: Option<u64>,
     /// Threads that compute, the caller's among them. Default: one less than the process has cores, at least 1.
     pub threads: usize,
-    /// Threads that receive and send, each with a socket of its own, beside those that compute; kernel UDP only. A server's ports are
+    /// Threads for packets, each with a socket and slots of its own, beside those that compute; kernel UDP only. A server's ports are
     /// dealt out to them, so that more threads than it has ports have nothing to do. Default 0: who computes also receives and sends.
     pub network_threads: usize,
     /// Where to write what goes in and out; groups may share one. Default: nowhere.

@@ -53,19 +53,6 @@ use thc_transport::PacketIo;
 const AHEAD: usize = 2;
 /// Longest sleep in one go while work is under way.
 pub(crate) const NAP: Duration = Duration::from_millis(5);
-/// The same while somebody else computes what is to be sent next, and cannot wake the engine.
-const PIECE_NAP: Duration = Duration::from_micros(50);
-/// A worker that waits for nothing and has heard nothing of its session for so long introduces itself again: a server that was
-/// restarted needs all workers of a session to know it (P24). Who waits for something finds out by that.
-const KEEP_ALIVE: Duration = Duration::from_secs(2);
-/// Fewer results than that in one go come one by one.
-const TRICKLE: usize = 16;
-/// Which part of a round trip results may gather, and from when and up to what that is worth a sleep.
-const GATHER_PART: u32 = 16;
-const GATHER_MIN: Duration = Duration::from_micros(80);
-const GATHER_MAX: Duration = Duration::from_micros(200);
-/// Which part of a mean must be given up for the engine to say so.
-const MANY_LOST: usize = 20;
 /// How long the engine waits for others before it says so, and how often it repeats that.
 const REPORT: Duration = Duration::from_secs(3);
 

@@ -4,7 +4,7 @@ use super::calls::{CallEvents, Out};
 use super::compressor::write_raw;
 use super::link::Link;
 use super::memory::Memory;
-use super::{Engine, KEEP_ALIVE, MANY_LOST, REPORT};
+use super::{Engine, REPORT};
 use crate::WorkerError;
 use std::time::{Duration, Instant};
 use thc_protocol::session::JoinEvent;
@@ -20,6 +20,12 @@ const CONTROL: u8 = 0x20;
 fn is_for_worker(kind: u8) -> bool {
     kind & CONTROL == 0 && kind != Kind::Nudge as u8
 }
+
+/// A worker that waits for nothing and has heard nothing of its session for so long introduces itself again: a server that was
+/// restarted needs all workers of a session to know it (P24). Who waits for something finds out by that.
+const KEEP_ALIVE: Duration = Duration::from_secs(2);
+/// Which part of a mean must be given up for the engine to say so.
+const MANY_LOST: usize = 20;
 
 impl<I: PacketIo> Engine<I> {
     /// Receives and sends.

@@ -1,8 +1,17 @@
 //! What an engine does while nothing comes.
 
-use super::{Engine, GATHER_MAX, GATHER_MIN, GATHER_PART, NAP, PIECE_NAP, REPORT, TRICKLE};
+use super::{Engine, NAP, REPORT};
 use std::time::{Duration, Instant};
 use thc_transport::PacketIo;
+
+/// Longest sleep in one go while somebody else computes what is to be sent next, and cannot wake the engine.
+const PIECE_NAP: Duration = Duration::from_micros(50);
+/// Fewer results than that in one go come one by one.
+const TRICKLE: usize = 16;
+/// Which part of a round trip results may gather, and from when and up to what that is worth a sleep.
+const GATHER_PART: u32 = 16;
+const GATHER_MIN: Duration = Duration::from_micros(80);
+const GATHER_MAX: Duration = Duration::from_micros(200);
 
 impl<I: PacketIo> Engine<I> {
     /// Waits until a packet comes, something is due, or `at_most` has passed. If the interface fails, so do

@@ -178,7 +178,7 @@ struct Keys {
     /// Threads that compute [default: one less than there are cores, at least 1]
     #[arg(long, value_name = "NUMBER", help_heading = "Group")]
     threads: Option<usize>,
-    /// Threads that receive and send, each with a socket of its own, beside those that compute; kernel UDP only [default: 0]
+    /// Threads for packets, each with a socket and slots of its own, beside those that compute; kernel UDP only [default: 0]
     #[arg(long, value_name = "NUMBER", help_heading = "Group")]
     network_threads: Option<usize>,
     /// What carries the packets [default: udp]
