@@ -49,8 +49,9 @@ fn gradients(folder: &Path, size: f32) {
     );
     std::fs::write(folder.join("index.json"), index).unwrap();
     for (number, name) in ["seen", "worker-0", "worker-1"].into_iter().enumerate() {
-        let value =
-            |i: usize| size * ((i + 9 * number) as f32 * 0.7).sin() * if i % 64 == 0 { 30.0 } else { 1.0 };
+        let value = |i: usize| {
+            size * ((i + 9 * number) as f32 * 0.7).sin() * if i.is_multiple_of(64) { 30.0 } else { 1.0 }
+        };
         let bytes: Vec<u8> = (0..64 * 32 + 40).flat_map(|i| value(i).to_le_bytes()).collect();
         std::fs::write(folder.join(format!("small/{name}.f32")), bytes).unwrap();
     }

@@ -30,7 +30,7 @@ fn seqs_half_a_round_apart_are_of_one_stripe_or_there_are_none() {
         match refused {
             None => assert_eq!(said, None, "{shards} {slots} {count}"),
             Some(why) => {
-                assert!(said.is_some_and(|said| said.contains(why)), "{shards} {slots} {count} {said:?}")
+                assert!(said.is_some_and(|said| said.contains(why)), "{shards} {slots} {count} {said:?}");
             }
         }
     }

@@ -203,7 +203,7 @@ fn a_handler_has_what_it_takes_and_nobody_else_has() {
         assert_eq!(left, expected);
         assert_eq!(takes.recv().unwrap(), [1, round, 0]);
         receive(&mut peers[0], 1, |from, datagram| {
-            assert_eq!((from, datagram), (io.local(), &[1, round, 0][..]))
+            assert_eq!((from, datagram), (io.local(), &[1, round, 0][..]));
         });
         // It may be asleep.
         tell.send(vec![3, round]).unwrap();
