@@ -16,6 +16,7 @@ import argparse
 import hashlib
 import importlib.util
 import json
+import math
 import pydoc_data.topics
 import re
 import sys
@@ -191,7 +192,7 @@ def main() -> int:
             print(f"left out: {title}: Python has no {missing[0]} (pip install {'scikit-learn' if missing[0] == 'sklearn' else missing[0]})")
             continue
         models.append(measure(name, arguments.steps, arguments.seed, arguments.out))
-        parameters = sum(_product(tensor["shape"]) for tensor in models[-1]["tensors"])
+        parameters = sum(math.prod(tensor["shape"]) for tensor in models[-1]["tensors"])
         first, last = models[-1]["losses"]
         print(f"{time.monotonic() - started:5.0f} s  {title}: {parameters / 1e6:.2f} M parameters in {len(models[-1]['tensors'])} tensors, "
               f"loss {first:.3f} to {last:.3f}", flush=True)
@@ -201,13 +202,6 @@ def main() -> int:
     (arguments.out / "index.json").write_text(json.dumps({"seed": arguments.seed, "models": models}, indent=1) + "\n")
     print(arguments.out / "index.json")
     return 0
-
-
-def _product(shape: list[int]) -> int:
-    count = 1
-    for side in shape:
-        count *= side
-    return count
 
 
 if __name__ == "__main__":

@@ -9,12 +9,11 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
+from conftest import needs
 from patience import HANG
 from servers import REPOSITORY
 
-pytest.importorskip("transformers")
-pytest.importorskip("sklearn")
+needs("torch", "transformers", "sklearn")
 
 
 def test_files_are_what_the_index_says(tmp_path: Path) -> None:
