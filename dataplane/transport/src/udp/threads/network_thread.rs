@@ -161,6 +161,8 @@ impl NetworkThread {
         if self.spare.is_empty() || self.io.receive()? == 0 {
             return Ok(false);
         }
+        // Whoever has a datagram finds it counted.
+        self.counters.write(self.io.stats());
         if let Some(spare) = self.spare.pop() {
             let mut full = std::mem::replace(&mut self.io.burst, spare);
             let now = self.start.elapsed();
