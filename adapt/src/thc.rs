@@ -111,7 +111,7 @@ mod tests {
     }
 
     /// ‖x − mean of the workers' estimates‖² / ‖x‖², all workers with the same gradient.
-    fn measured(table: &LookupTable, x: &[f32], workers: u8, seed: u64) -> f64 {
+    fn sampled_nmse(table: &LookupTable, x: &[f32], workers: u8, seed: u64) -> f64 {
         let key = SignKey { job_seed: seed, call: 1, partition: 0 };
         let quantizer = Quantizer::new(table);
         let d = x.len();
@@ -141,7 +141,7 @@ mod tests {
             for (workers, log_normal) in [(1, true), (4, true), (4, false), (8, true)] {
                 let trials = 6;
                 let mean: f64 = (0..trials)
-                    .map(|seed| measured(&table, &gradient(1 << 14, seed, log_normal), workers, seed))
+                    .map(|seed| sampled_nmse(&table, &gradient(1 << 14, seed, log_normal), workers, seed))
                     .sum::<f64>()
                     / trials as f64;
                 let ratio = mean / nmse(&table, workers);
@@ -194,7 +194,7 @@ mod tests {
         let mut x = vec![0.0; 1 << 14];
         x[77] = 1.0;
         // ±1/√d everywhere: always as far from the values of the table.
-        let ratio = measured(&table, &x, 1, 3) / nmse(&table, 1);
+        let ratio = sampled_nmse(&table, &x, 1, 3) / nmse(&table, 1);
         assert!(!(0.95..1.05).contains(&ratio), "{ratio}");
     }
 

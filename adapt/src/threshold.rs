@@ -76,7 +76,7 @@ impl Timings {
     ///
     /// # Errors
     /// [`AdaptError::Value`] for a time that is negative or not finite.
-    pub fn raw(&mut self, size: u64, seconds: f64) -> Result<(), AdaptError> {
+    pub fn record_raw(&mut self, size: u64, seconds: f64) -> Result<(), AdaptError> {
         let seconds = check("the time", || format!("a tensor of {size}"), seconds)?;
         self.sizes.entry(size).or_default()[0].add(seconds);
         Ok(())
@@ -85,8 +85,8 @@ impl Timings {
     /// A compressed one took so many seconds on the network and so many of computing.
     ///
     /// # Errors
-    /// As [`Self::raw`].
-    pub fn compressed(&mut self, size: u64, seconds: f64, processing: f64) -> Result<(), AdaptError> {
+    /// As [`Self::record_raw`].
+    pub fn record_compressed(&mut self, size: u64, seconds: f64, processing: f64) -> Result<(), AdaptError> {
         let seconds = check("the time", || format!("a tensor of {size}"), seconds)?;
         let processing = check("the time of compressing", || format!("a tensor of {size}"), processing)?;
         let times = self.sizes.entry(size).or_default();
@@ -117,7 +117,7 @@ impl Timings {
     /// The threshold of a group: its members' times, line by line the slowest member's, for nobody goes on before that one. All
     /// members come to the same, whatever the order of the tables, if they have the same `before`.
     #[must_use]
-    pub fn agreed(tables: &[Timings], before: Option<u64>) -> Option<u64> {
+    pub fn common_threshold(tables: &[Timings], before: Option<u64>) -> Option<u64> {
         let mut slowest: BTreeMap<u64, (Row, usize)> = BTreeMap::new();
         for row in tables.iter().flat_map(Timings::rows) {
             let (all, seen) = slowest.entry(row.size).or_insert((row, 0));
@@ -133,7 +133,7 @@ impl Timings {
     /// Whether the link is another than when the table was made: the raw time of a size is off by more than `share`.
     /// Then it is time for another warm-up.
     #[must_use]
-    pub fn changed(&self, size: u64, seconds: f64, share: f64) -> bool {
+    pub fn link_changed(&self, size: u64, seconds: f64, share: f64) -> bool {
         let known = self.sizes.get(&size).and_then(|times| times[0].median());
         known.is_some_and(|known| (seconds - known).abs() > share * known)
     }
@@ -156,8 +156,8 @@ mod tests {
         let mut table = Timings::default();
         for (size, raw, compressed, processing, _) in FIGURE_6.iter().rev() {
             for noise in [-0.25, 0.25] {
-                table.raw(*size, (raw + noise) / 1e3).unwrap();
-                table.compressed(*size, (compressed - noise) / 1e3, processing / 1e3).unwrap();
+                table.record_raw(*size, (raw + noise) / 1e3).unwrap();
+                table.record_compressed(*size, (compressed - noise) / 1e3, processing / 1e3).unwrap();
             }
         }
         table
@@ -172,7 +172,7 @@ mod tests {
         }
         assert_eq!(table.threshold(None), Some(22));
         assert!(
-            !table.changed(22, 0.045, 0.2) && table.changed(22, 0.09, 0.2) && !table.changed(23, 9.0, 0.2)
+            !table.link_changed(22, 0.045, 0.2) && table.link_changed(22, 0.09, 0.2) && !table.link_changed(23, 9.0, 0.2)
         );
     }
 
@@ -181,23 +181,23 @@ mod tests {
         let fast = figure_6();
         let mut slow = Timings::default();
         for row in fast.rows() {
-            slow.raw(row.size, row.raw).unwrap();
-            slow.compressed(row.size, row.compressed, row.processing + 0.006).unwrap();
+            slow.record_raw(row.size, row.raw).unwrap();
+            slow.record_compressed(row.size, row.compressed, row.processing + 0.006).unwrap();
         }
         let tables = [fast.clone(), slow.clone()];
-        assert_eq!(Timings::agreed(&tables, None), Some(40));
-        assert_eq!(Timings::agreed(&[slow, fast], None), Some(40));
-        assert_eq!(Timings::agreed(&[figure_6()], None), Some(22));
+        assert_eq!(Timings::common_threshold(&tables, None), Some(40));
+        assert_eq!(Timings::common_threshold(&[slow, fast], None), Some(40));
+        assert_eq!(Timings::common_threshold(&[figure_6()], None), Some(22));
         // A size that one has not seen is no ground to agree on.
-        assert_eq!(Timings::agreed(&[figure_6(), Timings::default()], None), None);
-        assert_eq!(Timings::agreed(&[], None), None);
+        assert_eq!(Timings::common_threshold(&[figure_6(), Timings::default()], None), None);
+        assert_eq!(Timings::common_threshold(&[], None), None);
     }
 
     fn with_gains(gains: &[(u64, f64)]) -> Timings {
         let mut table = Timings::default();
         for &(size, gain) in gains {
-            table.raw(size, gain * 0.01).unwrap();
-            table.compressed(size, 0.009, 0.001).unwrap();
+            table.record_raw(size, gain * 0.01).unwrap();
+            table.record_compressed(size, 0.009, 0.001).unwrap();
         }
         table
     }
@@ -206,11 +206,11 @@ mod tests {
     fn one_late_packet_moves_no_threshold() {
         let mut table = figure_6();
         for _ in 0..3 {
-            table.raw(10, 0.0285).unwrap();
-            table.compressed(10, 0.0243, 0.0063).unwrap();
+            table.record_raw(10, 0.0285).unwrap();
+            table.record_compressed(10, 0.0243, 0.0063).unwrap();
         }
         // A raw one of the smallest size waits for a time-out.
-        table.raw(10, 0.3).unwrap();
+        table.record_raw(10, 0.3).unwrap();
         assert_eq!(table.threshold(None), Some(22));
     }
 
@@ -235,16 +235,16 @@ mod tests {
         ] {
             let table = with_gains(&(1..).zip(gains).collect::<Vec<_>>());
             assert_eq!(table.threshold(before), after, "{gains:?} after {before:?}");
-            assert_eq!(Timings::agreed(&[table.clone(), table], before), after);
+            assert_eq!(Timings::common_threshold(&[table.clone(), table], before), after);
         }
     }
 
     #[test]
     fn half_measured_sizes_do_not_count_and_bad_times_are_errors() {
         let mut table = Timings::default();
-        table.raw(1, 1.0).unwrap();
-        table.compressed(2, 0.1, 0.1).unwrap();
+        table.record_raw(1, 1.0).unwrap();
+        table.record_compressed(2, 0.1, 0.1).unwrap();
         assert_eq!((table.rows().count(), table.threshold(None)), (0, None));
-        assert!(table.raw(1, f64::NAN).is_err() && table.compressed(1, 1.0, -1.0).is_err());
+        assert!(table.record_raw(1, f64::NAN).is_err() && table.record_compressed(1, 1.0, -1.0).is_err());
     }
 }

@@ -9,7 +9,7 @@ use thc_codec::signs::mix;
 fn schemes() -> Vec<Box<dyn Scheme>> {
     vec![
         Box::new(Uncompressed),
-        Box::new(TopK::both(0.1)),
+        Box::new(TopK::symmetric(0.1)),
         Box::new(Dgc { ratio: 0.1, momentum: 0.0 }),
         Box::new(TernGrad { layer: None, clip: None }),
         Box::new(TernGrad { layer: Some(100), clip: None }),
@@ -245,7 +245,7 @@ proptest! {
     fn sparse_schemes_keep_the_largest(d in 1usize..800, seed: u64, ratio in 0.01f64..1.0) {
         let x = gradient(d, seed);
         let sparse: [Box<dyn Scheme>; 2] =
-            [Box::new(TopK::both(ratio)), Box::new(Dgc { ratio, momentum: 0.9 })];
+            [Box::new(TopK::symmetric(ratio)), Box::new(Dgc { ratio, momentum: 0.9 })];
         for scheme in sparse {
             let mut group = Group::new(scheme.as_ref(), d, 2, seed).unwrap();
             let mean = group.allreduce(&[&x, &x]).unwrap().mean;

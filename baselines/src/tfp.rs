@@ -168,7 +168,7 @@ impl Tfp {
     }
 
     /// The largest number of so many bits.
-    fn most(&self) -> f64 {
+    fn largest_value(&self) -> f64 {
         self.format.value(self.format.largest() >> self.cut() << self.cut())
     }
 
@@ -178,8 +178,8 @@ impl Tfp {
         if !self.is_scaled() || largest == 0.0 {
             return 0;
         }
-        let scale = exponent_of(self.most()) - exponent_of(largest);
-        if largest * exp2(scale) > self.most() { scale - 1 } else { scale }
+        let scale = exponent_of(self.largest_value()) - exponent_of(largest);
+        if largest * exp2(scale) > self.largest_value() { scale - 1 } else { scale }
     }
 
     /// One of the two codes around a magnitude (Eq. 5), or the one below; without the sign.
@@ -547,7 +547,7 @@ mod tests {
                         let low = scheme.format.floor(f64::from(x.abs()) * unit) >> scheme.cut();
                         let around = [low, low + 1].map(|code| (scheme.format.value(code << scheme.cut()) / unit) as f32);
                         prop_assert!(around.contains(&found.abs()) && (*found == 0.0 || x.signum() == found.signum()));
-                        prop_assert!(f64::from(x.abs()) * unit <= scheme.most());
+                        prop_assert!(f64::from(x.abs()) * unit <= scheme.largest_value());
                     }
                 }
             }

@@ -19,7 +19,7 @@ pub struct TopK {
 impl TopK {
     /// As many in each direction.
     #[must_use]
-    pub const fn both(ratio: f64) -> Self {
+    pub const fn symmetric(ratio: f64) -> Self {
         Self { ratio, down: ratio }
     }
 }

@@ -98,7 +98,7 @@ impl Block<'_> {
         let (mut nibbles, halves) = ([0; NARROW / 2], work.len() / 2);
         let fused = x.len() == work.len() && x.len() >= MIN_PARTITION;
         if fused && (width == 4 || width < 4 && x.len() <= NARROW) {
-            let span = self.quantizer.packing(work.len(), self.range, halves)?;
+            let span = self.quantizer.pack_bounds(work.len(), self.range, halves)?;
             let how = Compressing {
                 grid: self.quantizer.grid(),
                 span,

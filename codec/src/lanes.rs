@@ -39,7 +39,7 @@ impl Lanes {
     ///
     /// # Errors
     /// [`CodecError::LaneBits`] if that takes more than 16 bits.
-    pub fn holding(workers: u32, granularity: u16) -> Result<Lanes, CodecError> {
+    pub fn for_sums(workers: u32, granularity: u16) -> Result<Lanes, CodecError> {
         let most = u64::from(workers) * u64::from(granularity);
         let bits = (u64::BITS - most.leading_zeros()) as u8;
         Lanes::new(bits.max(4))
@@ -162,11 +162,11 @@ mod tests {
         for (workers, granularity, bits) in
             [(1, 7, 4), (2, 127, 8), (4, 63, 8), (4, 64, 9), (5, 3, 4), (64, 255, 14), (257, 255, 16)]
         {
-            let lanes = Lanes::holding(workers, granularity).unwrap();
+            let lanes = Lanes::for_sums(workers, granularity).unwrap();
             assert_eq!(lanes.bits(), bits, "{workers} {granularity}");
             assert!(lanes.max_sum() >= workers * u32::from(granularity));
         }
-        assert!(Lanes::holding(258, 255).is_err() && Lanes::new(3).is_err() && Lanes::new(17).is_err());
+        assert!(Lanes::for_sums(258, 255).is_err() && Lanes::new(3).is_err() && Lanes::new(17).is_err());
         assert_eq!(Lanes::new(6).unwrap().words(1024), 205);
     }
 

@@ -57,15 +57,15 @@ impl Lattice {
     ///
     /// # Errors
     /// As [`Self::new`]; a coordinate that is infinite or NaN is an error of the scale.
-    pub fn spanning(x: &[f32], bits: u8) -> Result<Self, CodecError> {
-        Self::reaching(norm::max_abs(x), bits)
+    pub fn fit(x: &[f32], bits: u8) -> Result<Self, CodecError> {
+        Self::with_max(norm::max_abs(x), bits)
     }
 
-    /// [`Self::spanning`] for a vector whose largest magnitude is known.
+    /// [`Self::fit`] for a vector whose largest magnitude is known.
     ///
     /// # Errors
     /// As [`Self::new`].
-    pub fn reaching(max: f32, bits: u8) -> Result<Self, CodecError> {
+    pub fn with_max(max: f32, bits: u8) -> Result<Self, CodecError> {
         let steps = if BITS.contains(&bits) { (1_u32 << (bits - 1)) - 1 } else { 1 };
         Self::new(max / steps as f32, bits)
     }
@@ -303,7 +303,7 @@ mod tests {
     fn packing_what_was_rounded_is_quantizing() {
         let x = vector(1003, 7);
         for bits in BITS {
-            let (lattice, rounding) = (Lattice::spanning(&x, bits).unwrap(), Rounding::new(1, 2, 3));
+            let (lattice, rounding) = (Lattice::fit(&x, bits).unwrap(), Rounding::new(1, 2, 3));
             let mut codes = vec![0; x.len()];
             lattice.round(&x, rounding, 0, &mut codes).unwrap();
             let mut packed = [vec![0; packed_len(bits, x.len())], vec![1; packed_len(bits, x.len())]];
@@ -318,12 +318,12 @@ mod tests {
     fn wrong_arguments_are_errors() {
         assert!(matches!(Lattice::new(1.0, 1), Err(CodecError::Bits { bits: 1, .. })));
         assert!(matches!(Lattice::new(1.0, 17), Err(CodecError::Bits { .. })));
-        assert!(matches!(Lattice::reaching(1.0, 200), Err(CodecError::Bits { .. })));
+        assert!(matches!(Lattice::with_max(1.0, 200), Err(CodecError::Bits { .. })));
         for delta in [-1.0, f32::NAN, f32::INFINITY, 3e37] {
             assert!(matches!(Lattice::new(delta, 8), Err(CodecError::Parameter { .. })), "{delta}");
         }
-        assert!(Lattice::spanning(&[1.0, f32::NAN], 8).is_err());
-        assert!(Lattice::spanning(&[1.0, f32::INFINITY], 8).is_err());
+        assert!(Lattice::fit(&[1.0, f32::NAN], 8).is_err());
+        assert!(Lattice::fit(&[1.0, f32::INFINITY], 8).is_err());
         let lattice = Lattice::new(1.0, 8).unwrap();
         assert!(lattice.quantize(&[0.0; 3], Rounding::new(0, 0, 0), 0, &mut [0; 4]).is_err());
         assert!(lattice.dequantize(&[0; 3], &mut [0.0; 2]).is_err());
@@ -333,7 +333,7 @@ mod tests {
     #[test]
     fn nothing_and_next_to_nothing_become_zero() {
         for x in [vec![0.0; 9], vec![1e-42; 9], vec![]] {
-            let lattice = Lattice::spanning(&x, 8).unwrap();
+            let lattice = Lattice::fit(&x, 8).unwrap();
             let mut packed = vec![0; x.len()];
             lattice.quantize(&x, Rounding::new(0, 0, 0), 0, &mut packed).unwrap();
             let mut out = vec![1.0; x.len()];
@@ -346,7 +346,7 @@ mod tests {
     fn rounding_is_unbiased_and_has_the_stated_variance() {
         let x = vector(64, 5);
         for bits in [2, 3, 4, 8, 12] {
-            let lattice = Lattice::spanning(&x, bits).unwrap();
+            let lattice = Lattice::fit(&x, bits).unwrap();
             let rounds = 20_000;
             let (mut mean, mut error) = (vec![0.0; 64], 0.0);
             let mut codes = vec![0; 64];
@@ -372,7 +372,7 @@ mod tests {
     #[test]
     fn chunks_give_the_same_codes() {
         let (x, rounding) = (vector(1000, 3), Rounding::new(4, 5, 6));
-        let lattice = Lattice::spanning(&x, 11).unwrap();
+        let lattice = Lattice::fit(&x, 11).unwrap();
         let (mut whole, mut parts) = (vec![0; 1000], vec![0; 1000]);
         lattice.round(&x, rounding, 7, &mut whole).unwrap();
         lattice.round(&x[..333], rounding, 7, &mut parts[..333]).unwrap();
@@ -410,7 +410,7 @@ mod tests {
             x in prop::collection::vec(-1e30f32..1e30, 1..600),
             seed: u64,
         ) {
-            let lattice = Lattice::spanning(&x, bits).unwrap();
+            let lattice = Lattice::fit(&x, bits).unwrap();
             let mut packed = vec![0; packed_len(bits, x.len())];
             lattice.quantize(&x, Rounding::new(seed, 0, 0), 0, &mut packed).unwrap();
             let mut out = vec![0.0; x.len()];

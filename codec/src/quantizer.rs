@@ -144,7 +144,7 @@ impl Quantizer {
     }
 
     /// The span to pack `coordinates` indices on, if so many bytes are right for them.
-    pub(crate) fn packing(&self, coordinates: usize, range: f32, bytes: usize) -> Result<Bounds, CodecError> {
+    pub(crate) fn pack_bounds(&self, coordinates: usize, range: f32, bytes: usize) -> Result<Bounds, CodecError> {
         let span = Bounds::symmetric(range, self.grid.granularity)?;
         if self.bits > 4 {
             return Err(CodecError::Bits { bits: self.bits, supported: "1 to 4" });
@@ -167,7 +167,7 @@ impl Quantizer {
         first: u64,
         out: &mut [u8],
     ) -> Result<(), CodecError> {
-        let span = self.packing(x.len(), range, out.len())?;
+        let span = self.pack_bounds(x.len(), range, out.len())?;
         arch::quantize::packed4(Isa::current(), &self.grid, &span, x, *rounding, first, out);
         Ok(())
     }

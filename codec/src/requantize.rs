@@ -101,7 +101,7 @@ mod tests {
     }
 
     /// P45 as it is written, with divisions.
-    fn defined(lane_bits: u8, round: u64, sums: &[u32]) -> (Vec<u8>, Vec<u32>) {
+    fn reference(lane_bits: u8, round: u64, sums: &[u32]) -> (Vec<u8>, Vec<u32>) {
         let (mut bytes, mut back) = (Vec::new(), Vec::new());
         for (group, sums) in sums.chunks(GROUP).enumerate() {
             let (lo, hi) = (*sums.iter().min().unwrap(), *sums.iter().max().unwrap());
@@ -139,7 +139,7 @@ mod tests {
                     let (packet, back) = round_trip(lane_bits, round, &sums);
                     assert_eq!(
                         (packet, back.clone()),
-                        defined(lane_bits, round, &sums),
+                        reference(lane_bits, round, &sums),
                         "{lane_bits} {range}"
                     );
                     if range <= 16 {

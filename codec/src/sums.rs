@@ -140,7 +140,7 @@ mod tests {
     use super::*;
 
     /// Bit by bit.
-    fn defined(lane_bits: u8, bits: u8, lanes: &[u8]) -> Vec<u8> {
+    fn reference(lane_bits: u8, bits: u8, lanes: &[u8]) -> Vec<u8> {
         let lane = usize::from(lane_bits);
         let bit = |i: usize| lanes[i / 8] >> (7 - i % 8) & 1;
         let kept = (0..lanes.len() * 8).filter(|i| i % lane >= lane - usize::from(bits)).map(bit);
@@ -163,7 +163,7 @@ mod tests {
                 let mut packed = lanes.clone();
                 pack_sums(lane, bits, &mut packed).unwrap();
                 packed.truncate(count * usize::from(bits) / 8);
-                assert_eq!(packed, defined(lane, bits, &lanes), "{count} sums of {bits} bits");
+                assert_eq!(packed, reference(lane, bits, &lanes), "{count} sums of {bits} bits");
                 let mut back = vec![0xFF; lanes.len()];
                 unpack_sums(lane, bits, &packed, &mut back).unwrap();
                 assert_eq!(back, lanes, "{count} sums of {bits} bits");

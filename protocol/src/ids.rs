@@ -129,7 +129,7 @@ impl Lane {
 
     /// The narrowest lane that holds sums of so many bits, 4 to 16.
     #[must_use]
-    pub const fn holding(bits: u8) -> Option<Lane> {
+    pub const fn narrowest(bits: u8) -> Option<Lane> {
         match bits {
             4 => Some(Lane::Bits4),
             5..=8 => Some(Lane::Bits8),

@@ -109,13 +109,13 @@ impl Events for Seen {
         self.results += 1;
     }
 
-    fn late(&mut self, _: PacketId, _: Option<&[u8]>) {}
+    fn packet_late(&mut self, _: PacketId, _: Option<&[u8]>) {}
 
-    fn lost(&mut self, _: PacketId, _: Option<&[u8]>) {
+    fn packet_lost(&mut self, _: PacketId, _: Option<&[u8]>) {
         self.lost += 1;
     }
 
-    fn failed(&mut self, _: u64, _: CallError) {
+    fn call_failed(&mut self, _: u64, _: CallError) {
         self.failed += 1;
     }
 }
@@ -193,7 +193,7 @@ impl Group {
         }
     }
 
-    fn lost(&mut self) -> bool {
+    fn packet_lost(&mut self) -> bool {
         self.packets += 1;
         self.lose > 0 && self.packets.is_multiple_of(self.lose)
     }
@@ -207,7 +207,7 @@ impl Group {
             worker.submit(self.now, &CallSpec { key: 1, parts: &parts }, &mut Up(&mut self.up, w));
         }
         let mut rounds = 0;
-        while self.workers.iter().any(|(worker, _)| worker.pending() > 0) {
+        while self.workers.iter().any(|(worker, _)| worker.pending_calls() > 0) {
             rounds += 1;
             assert!(rounds < 20_000, "does not end");
             if forget == Some(rounds) {
@@ -223,7 +223,7 @@ impl Group {
         self.now += Duration::from_micros(50);
         for i in 0..self.up.packets.len() {
             let (from, start, len) = self.up.packets[i];
-            if !self.lost() {
+            if !self.packet_lost() {
                 let packet = &self.up.bytes[start..start + len];
                 self.aggregator.handle(at(from), packet, &mut Down(&mut self.down));
             }
@@ -232,7 +232,7 @@ impl Group {
         for w in 0..WORKERS {
             for i in 0..self.down.packets.len() {
                 let (to, start, len) = self.down.packets[i];
-                if (to == w || to == 255) && !self.lost() {
+                if (to == w || to == 255) && !self.packet_lost() {
                     let (worker, seen) = &mut self.workers[usize::from(w)];
                     let packet = &self.down.bytes[start..start + len];
                     worker.handle(self.now, packet, seen, &mut Up(&mut self.up, w));

@@ -60,7 +60,7 @@ fn any_norm(rng: &mut Rng) -> Norm {
         _ => (rng.below(1000) as f32).to_bits(),
     };
     Norm { tag: 0, value, length: 4096, call: rng.below(8) as u16, table: TableId(1), mode: 0, key: 5 }
-        .tagged(4)
+        .with_tag(4)
 }
 
 /// A packet that could be sent by somebody who knows everything, about a round close to `round`;
@@ -329,13 +329,13 @@ impl Events for Quiet {
         self.0 += 1;
     }
 
-    fn late(&mut self, _: PacketId, _: Option<&[u8]>) {}
+    fn packet_late(&mut self, _: PacketId, _: Option<&[u8]>) {}
 
-    fn lost(&mut self, _: PacketId, _: Option<&[u8]>) {
+    fn packet_lost(&mut self, _: PacketId, _: Option<&[u8]>) {
         self.0 += 1;
     }
 
-    fn failed(&mut self, _: u64, _: CallError) {
+    fn call_failed(&mut self, _: u64, _: CallError) {
         self.0 += 1;
     }
 }
@@ -376,7 +376,7 @@ fn worker() {
             let parameters = Parameters::new(JOB, WorkerId(0), WORKERS, &welcome);
             Worker::new(Parameters { timeout: Duration::from_secs(5), ..parameters }, now)
         });
-        while worker.pending() < 3 {
+        while worker.pending_calls() < 3 {
             let choice = if rng.below(3) == 0 { Choice::Raw } else { Choice::Table(TableId(1)) };
             let own = if rng.below(10) == 0 { 0x7FC0_0000 } else { 2f32.to_bits() };
             let parts = [(3, 1f32.to_bits()), (2, own)].map(|(packets, norm)| PartSpec {
@@ -409,7 +409,7 @@ fn worker() {
             {
             }
         }
-        assert!(worker.pending() <= 3);
+        assert!(worker.pending_calls() <= 3);
         if worker.failure().is_some() && rng.below(20) == 0 {
             it = None;
         }
@@ -452,7 +452,7 @@ fn joiner() {
             }
             _ => {}
         }
-        let overdue = joiner.overdue(now, Duration::from_secs(3));
+        let overdue = joiner.timeout_error(now, Duration::from_secs(3));
         assert!(overdue.is_none() || joiner.deadline().is_some());
         if joiner.has_left() {
             it = None;

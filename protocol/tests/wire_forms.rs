@@ -70,7 +70,7 @@ prop_compose! {
         key in any::<u32>(),
         partitions in 0u32..1 << 22,
     ) -> Norm {
-        Norm { tag: 0, value, length, call, table: TableId(table), mode, key }.tagged(partitions)
+        Norm { tag: 0, value, length, call, table: TableId(table), mode, key }.with_tag(partitions)
     }
 }
 
@@ -222,8 +222,8 @@ proptest! {
         round_trip(&norm, &bytes, Norm::parse);
         prop_assert_eq!(Norm::tag_of(&bytes), norm.tag);
         // The value is no part of the tag; everything else is.
-        let tag = norm.tagged(partitions).tag;
-        prop_assert_eq!(Norm { value: other.value, ..norm }.tagged(partitions).tag, tag);
+        let tag = norm.with_tag(partitions).tag;
+        prop_assert_eq!(Norm { value: other.value, ..norm }.with_tag(partitions).tag, tag);
         for changed in [
             Norm { length: norm.length ^ 1, ..norm },
             Norm { call: norm.call ^ 0x8000, ..norm },
@@ -231,9 +231,9 @@ proptest! {
             Norm { mode: norm.mode ^ 1, ..norm },
             Norm { key: norm.key ^ 0x8000_0000, ..norm },
         ] {
-            prop_assert_ne!(changed.tagged(partitions).tag, tag);
+            prop_assert_ne!(changed.with_tag(partitions).tag, tag);
         }
-        prop_assert_ne!(norm.tagged(partitions ^ 1).tag, tag);
+        prop_assert_ne!(norm.with_tag(partitions ^ 1).tag, tag);
     }
 
     #[test]

@@ -51,7 +51,7 @@ fn norm(of: &Value) -> Norm {
         mode: number(of, "mode"),
         key: number(of, "key"),
     };
-    assert_eq!(norm.tagged(number(of, "partitions")), norm);
+    assert_eq!(norm.with_tag(number(of, "partitions")), norm);
     norm
 }
 

@@ -281,12 +281,12 @@ impl ThresholdTable {
         Self(Mutex::default())
     }
 
-    fn raw(&self, py: Python<'_>, size: u64, seconds: f64) -> PyResult<()> {
-        config_error(py, lock(&self.0).raw(size, seconds))
+    fn record_raw(&self, py: Python<'_>, size: u64, seconds: f64) -> PyResult<()> {
+        config_error(py, lock(&self.0).record_raw(size, seconds))
     }
 
-    fn compressed(&self, py: Python<'_>, size: u64, seconds: f64, processing: f64) -> PyResult<()> {
-        config_error(py, lock(&self.0).compressed(size, seconds, processing))
+    fn record_compressed(&self, py: Python<'_>, size: u64, seconds: f64, processing: f64) -> PyResult<()> {
+        config_error(py, lock(&self.0).record_compressed(size, seconds, processing))
     }
 
     /// Size, t_c, t_c^q, t_p^q.
@@ -299,16 +299,16 @@ impl ThresholdTable {
         lock(&self.0).threshold(before)
     }
 
-    fn changed(&self, size: u64, seconds: f64, share: f64) -> bool {
-        lock(&self.0).changed(size, seconds, share)
+    fn link_changed(&self, size: u64, seconds: f64, share: f64) -> bool {
+        lock(&self.0).link_changed(size, seconds, share)
     }
 
     /// The threshold of a group, from its members' tables.
     #[staticmethod]
     #[pyo3(signature = (tables, before))]
-    fn agreed(tables: Vec<PyRef<'_, ThresholdTable>>, before: Option<u64>) -> Option<u64> {
+    fn common_threshold(tables: Vec<PyRef<'_, ThresholdTable>>, before: Option<u64>) -> Option<u64> {
         let tables: Vec<threshold::Timings> = tables.iter().map(|table| lock(&table.0).clone()).collect();
-        threshold::Timings::agreed(&tables, before)
+        threshold::Timings::common_threshold(&tables, before)
     }
 }
 

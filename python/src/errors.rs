@@ -33,7 +33,7 @@ pub fn config(py: Python<'_>, message: &str) -> PyErr {
 }
 
 /// The group or server is not there any more.
-pub fn closed(py: Python<'_>, what: &str) -> PyErr {
+pub fn closed_error(py: Python<'_>, what: &str) -> PyErr {
     exception(py, "ClosedError", &format!("this {what} has been closed, or was made before a fork"), |_| {
         Ok(())
     })

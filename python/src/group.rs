@@ -122,7 +122,7 @@ impl Group {
     fn group(&self, py: Python<'_>) -> PyResult<Arc<thc_worker::Group>> {
         let inner = self.inner.read().unwrap_or_else(PoisonError::into_inner);
         let group = inner.as_ref().and_then(OwnedByProcess::get).map(Arc::clone);
-        group.ok_or_else(|| errors::closed(py, "group"))
+        group.ok_or_else(|| errors::closed_error(py, "group"))
     }
 
     /// Works with the group while other Python threads run.
@@ -460,7 +460,7 @@ impl Handle {
     /// Waits for the mean and writes it to `out`.
     fn wait(&self, py: Python<'_>, out: &Bound<'_, PyArrayDyn<f32>>) -> PyResult<()> {
         let handle = self.inner.lock().unwrap_or_else(PoisonError::into_inner).take();
-        let Some(handle) = handle else { return Err(errors::closed(py, "handle")) };
+        let Some(handle) = handle else { return Err(errors::closed_error(py, "handle")) };
         let mean = py.detach(|| handle.wait()).map_err(|error| errors::worker(py, &error))?;
         let mut out = out.try_readwrite()?;
         let out = out.as_slice_mut()?;

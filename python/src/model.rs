@@ -29,7 +29,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 impl Model {
     /// Works with the client while other Python threads run.
-    fn with<T: Send>(
+    fn with_client<T: Send>(
         &self,
         py: Python<'_>,
         work: impl FnOnce(&mut Client) -> Result<T, ModelError> + Send,
@@ -47,7 +47,7 @@ impl Model {
         });
         match done {
             Some(done) => done.map_err(|error| errors::model(py, &error)),
-            None => Err(errors::closed(py, "model")),
+            None => Err(errors::closed_error(py, "model")),
         }
     }
 }
@@ -69,7 +69,7 @@ struct Form {
     behind: bool,
 }
 
-fn pushed<T>(form: Form, work: impl FnOnce(Push<'_>) -> T) -> T {
+fn with_push<T>(form: Form, work: impl FnOnce(Push<'_>) -> T) -> T {
     let Form { bits, sparse, budget, scale, spans, tensors, behind } = form;
     let encoding = match (bits, sparse) {
         // The library refuses 32 bits here: what is made sparse has no floats.
@@ -87,7 +87,7 @@ fn describe(pulled: &thc_model::Pulled) -> Found {
         ShardState::Waiting(epoch) => Some(*epoch),
         _ => None,
     });
-    (pulled.running(), pulled.waiting(), pulled.is_empty(), versions, epochs, waits.collect())
+    (pulled.is_running(), pulled.waiting_epoch(), pulled.is_empty(), versions, epochs, waits.collect())
 }
 
 fn fate(pushed: thc_model::Pushed) -> Fate {
@@ -128,13 +128,13 @@ impl Model {
     /// Gives the model its first value: whether it had none.
     fn initialise<'py>(&self, py: Python<'py>, array: PyReadonlyArrayDyn<'py, f32>) -> PyResult<bool> {
         let data = array.as_slice()?;
-        self.with(py, |client| client.initialise(data))
+        self.with_client(py, |client| client.initialise(data))
     }
 
     /// Gives the full-batch gradient of an epoch: whether it was missing.
     fn begin<'py>(&self, py: Python<'py>, epoch: u64, array: PyReadonlyArrayDyn<'py, f32>) -> PyResult<bool> {
         let data = array.as_slice()?;
-        self.with(py, |client| client.begin(epoch, data))
+        self.with_client(py, |client| client.begin(epoch, data))
     }
 
     /// Overwrites the array by the model.
@@ -146,14 +146,14 @@ impl Model {
     ) -> PyResult<Found> {
         let mut array: PyReadwriteArrayDyn<'py, f32> = array.try_readwrite()?;
         let data = array.as_slice_mut()?;
-        self.with(py, |client| client.pull(data, Pull { patient })).map(|pulled| describe(&pulled))
+        self.with_client(py, |client| client.pull(data, Pull { patient })).map(|pulled| describe(&pulled))
     }
 
     /// Overwrites the array by the numbers of the model themselves: the version of each shard.
     fn exact<'py>(&self, py: Python<'py>, array: &Bound<'py, PyArrayDyn<f32>>) -> PyResult<Vec<u64>> {
         let mut array: PyReadwriteArrayDyn<'py, f32> = array.try_readwrite()?;
         let data = array.as_slice_mut()?;
-        let stamps = self.with(py, |client| client.exact(data))?;
+        let stamps = self.with_client(py, |client| client.exact(data))?;
         Ok(stamps.iter().map(|stamp| stamp.version).collect())
     }
 
@@ -161,7 +161,7 @@ impl Model {
     fn snapshot<'py>(&self, py: Python<'py>, array: &Bound<'py, PyArrayDyn<f32>>) -> PyResult<Option<u64>> {
         let mut array: PyReadwriteArrayDyn<'py, f32> = array.try_readwrite()?;
         let data = array.as_slice_mut()?;
-        self.with(py, |client| client.snapshot(data))
+        self.with_client(py, |client| client.snapshot(data))
     }
 
     /// Sends a gradient.
@@ -172,7 +172,7 @@ impl Model {
         form: Form,
     ) -> PyResult<Fate> {
         let data = gradient.as_slice()?;
-        pushed(form, |how| self.with(py, |client| client.push(data, how))).map(fate)
+        with_push(form, |how| self.with_client(py, |client| client.push(data, how))).map(fate)
     }
 
     /// Sends a gradient and overwrites the array by the model after it, in one round trip.
@@ -187,13 +187,13 @@ impl Model {
         let mut array: PyReadwriteArrayDyn<'py, f32> = array.try_readwrite()?;
         let into = array.as_slice_mut()?;
         let done =
-            pushed(form, |how| self.with(py, |client| client.push_pull(data, how, into, Pull::default())));
+            with_push(form, |how| self.with_client(py, |client| client.push_pull(data, how, into, Pull::default())));
         done.map(|(pushed, pulled)| (fate(pushed), describe(&pulled)))
     }
 
     /// Totals of this worker.
     fn stats<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
-        let stats = self.with(py, |client| Ok(client.stats().clone()))?;
+        let stats = self.with_client(py, |client| Ok(client.stats().clone()))?;
         let dict = PyDict::new(py);
         for (key, value) in [
             ("pulls", stats.pulls),
@@ -217,7 +217,7 @@ impl Model {
 
     /// What a server counts, as JSON.
     fn server_stats(&self, py: Python<'_>, server: usize) -> PyResult<String> {
-        self.with(py, |client| client.server_stats(server).map(|stats| stats.to_string()))
+        self.with_client(py, |client| client.server_stats(server).map(|stats| stats.to_string()))
     }
 
     /// Leaves. A second time nothing happens.
@@ -277,7 +277,7 @@ impl ModelServer {
     /// Totals, as JSON.
     fn stats_json(&self, py: Python<'_>) -> PyResult<String> {
         let stats = lock(&self.inner).as_ref().and_then(OwnedByProcess::get).map(thc_model::Server::stats);
-        let stats = stats.ok_or_else(|| errors::closed(py, "model server"))?;
+        let stats = stats.ok_or_else(|| errors::closed_error(py, "model server"))?;
         serde_json::to_string(&stats).map_err(|error| errors::config(py, &error.to_string()))
     }
 

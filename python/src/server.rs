@@ -146,7 +146,7 @@ impl Server {
         let reserved = reserved
             .map(|reserved| {
                 let taken = reserved.inner.lock().unwrap_or_else(PoisonError::into_inner).take();
-                taken.and_then(OwnedByProcess::into_inner).ok_or_else(|| errors::closed(py, "port"))
+                taken.and_then(OwnedByProcess::into_inner).ok_or_else(|| errors::closed_error(py, "port"))
             })
             .transpose()?;
         let server = py.detach(|| match reserved {
@@ -170,7 +170,7 @@ impl Server {
             let inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
             inner.as_ref().and_then(OwnedByProcess::get).map(thc_ps::Server::stats)
         });
-        let stats = stats.ok_or_else(|| errors::closed(py, "server"))?;
+        let stats = stats.ok_or_else(|| errors::closed_error(py, "server"))?;
         serde_json::to_string(&stats).map_err(|error| errors::server(py, &error.to_string()))
     }
 

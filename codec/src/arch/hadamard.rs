@@ -149,16 +149,16 @@ fn fill<const R: usize>(words: &mut [u64; WORDS], signs: Signs, stride: usize, c
         let first = (j * stride + c) / 64;
         // Whole vectors of words; what is past the columns is not used.
         if columns < 64 * 8 {
-            some::<4>(words, signs, first, 4);
+            fill_signs::<4>(words, signs, first, 4);
         } else {
-            some::<8>(words, signs, first, columns / 64);
+            fill_signs::<8>(words, signs, first, columns / 64);
         }
     }
 }
 
 /// `count` words of signs, by `N`.
 #[inline(always)]
-fn some<const N: usize>(words: &mut [u64], signs: Signs, first: usize, count: usize) {
+fn fill_signs<const N: usize>(words: &mut [u64], signs: Signs, first: usize, count: usize) {
     for (i, words) in words[..count].as_chunks_mut::<N>().0.iter_mut().enumerate() {
         let mut k = 0;
         while k < N {

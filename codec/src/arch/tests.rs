@@ -457,7 +457,7 @@ macro_rules! suite {
             fn lattice_of_every_width_tail_and_alignment() {
                 let Some(isa) = isa() else { return };
                 for bits in 2..=16 {
-                    let on = Lattice::reaching(0.9, bits).unwrap();
+                    let on = Lattice::with_max(0.9, bits).unwrap();
                     for len in 0..70 {
                         check_lattice(isa, &on, &floats(len, 3), 5, len % 16);
                     }

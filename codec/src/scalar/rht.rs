@@ -16,21 +16,21 @@ fn butterflies(x: &mut [f32]) {
 }
 
 /// Stages with strides len/2, len/4, .., 1.
-fn descending(x: &mut [f32]) {
+fn descending_stages(x: &mut [f32]) {
     if x.len() > 1 {
         butterflies(x);
         let (low, high) = x.split_at_mut(x.len() / 2);
-        descending(low);
-        descending(high);
+        descending_stages(low);
+        descending_stages(high);
     }
 }
 
 /// Stages with strides 1, 2, .., len/2.
-fn ascending(x: &mut [f32]) {
+fn ascending_stages(x: &mut [f32]) {
     if x.len() > 1 {
         let (low, high) = x.split_at_mut(x.len() / 2);
-        ascending(low);
-        ascending(high);
+        ascending_stages(low);
+        ascending_stages(high);
         butterflies(x);
     }
 }
@@ -45,7 +45,7 @@ pub(crate) fn forward(x: &mut [f32], scale: f32, signs: Signs) {
     for (i, v) in x.iter_mut().enumerate() {
         *v = flip(*v * scale, signs, i);
     }
-    descending(x);
+    descending_stages(x);
 }
 
 /// `out` = `x`, then zeros. `out` is at least as long as `x`.
@@ -80,7 +80,7 @@ pub(crate) fn inverse(x: &mut [f32], scale: f32, signs: Signs) {
     for v in x.iter_mut() {
         *v *= scale;
     }
-    ascending(x);
+    ascending_stages(x);
     for (i, v) in x.iter_mut().enumerate() {
         *v = flip(*v, signs, i);
     }

@@ -179,7 +179,7 @@ mod tests {
     use proptest::prelude::*;
 
     /// c(u, v) straight from its definition, by midpoint sums fine enough for six digits.
-    fn defined(g: usize, t: f64, u: usize, v: usize) -> f64 {
+    fn reference(g: usize, t: f64, u: usize, v: usize) -> f64 {
         let at = |i: usize| -t + 2.0 * t * i as f64 / g as f64;
         let (low, high) = (at(u), at(v));
         let n = 20_000;
@@ -209,7 +209,7 @@ mod tests {
             solver.grid(g, t);
             for u in 0..g {
                 for v in u + 1..=g {
-                    let want = defined(g, t, u, v);
+                    let want = reference(g, t, u, v);
                     let got = solver.cost(u, v);
                     assert!((got - want).abs() < 1e-6 * want, "{g} {u} {v}: {got} {want}");
                 }

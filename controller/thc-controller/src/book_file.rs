@@ -241,7 +241,7 @@ impl BookFile {
     ///
     /// # Errors
     /// [`ControllerError::Read`]: it is not.
-    pub fn existing(path: &Path) -> Result<BookFile, ControllerError> {
+    pub fn open_existing(path: &Path) -> Result<BookFile, ControllerError> {
         fs::metadata(path).map_err(|cause| ControllerError::Read { path: path.to_owned(), cause })?;
         Ok(BookFile::new(Some(path)))
     }

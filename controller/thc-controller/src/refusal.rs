@@ -20,7 +20,7 @@ impl Refusal {
 
     /// There is no such thing.
     #[must_use]
-    pub fn missing(message: String) -> Refusal {
+    pub fn not_found(message: String) -> Refusal {
         Refusal { code: Code::NotFound, message }
     }
 

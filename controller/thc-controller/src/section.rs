@@ -93,7 +93,7 @@ impl JobSection {
     /// # Errors
     /// [`ControllerError::Syntax`].
     pub fn parse(text: &str) -> Result<JobSection, ControllerError> {
-        read(text).map(JobSection::named)
+        read(text).map(JobSection::with_default_name)
     }
 
     /// Reads sections.
@@ -101,12 +101,12 @@ impl JobSection {
     /// # Errors
     /// [`ControllerError::Syntax`].
     pub fn parse_all(text: &str) -> Result<Vec<JobSection>, ControllerError> {
-        read(text).map(|Sections { job }| job.into_iter().map(JobSection::named).collect())
+        read(text).map(|Sections { job }| job.into_iter().map(JobSection::with_default_name).collect())
     }
 
     /// With the name that follows from its number if it has none.
     #[must_use]
-    pub fn named(mut self) -> JobSection {
+    pub fn with_default_name(mut self) -> JobSection {
         self.name = self.name.or_else(|| self.options.job.map(|number| format!("job-{number}")));
         self
     }

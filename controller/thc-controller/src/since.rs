@@ -12,7 +12,7 @@ pub struct Since {
 
 /// What a finding says, whatever numbers it has at the moment: a worker that is silent for 5 s is so for 6 s soon. A number within a
 /// name is none of these: target ps1 is not ps2.
-fn lasting(finding: &Finding) -> String {
+fn stable_text(finding: &Finding) -> String {
     let numeric = |word: &&str| word.starts_with(|first: char| first.is_ascii_digit());
     let words: Vec<&str> = finding.what.split_whitespace().filter(|word| !numeric(word)).collect();
     format!("{} {:?}", words.join(" "), finding.worker)
@@ -24,7 +24,7 @@ impl Since {
         let before = self.jobs.remove(job).unwrap_or_default();
         let mut after = BTreeMap::new();
         for finding in findings {
-            let says = lasting(finding);
+            let says = stable_text(finding);
             finding.since = before.get(&says).copied().unwrap_or(now);
             after.insert(says, finding.since);
         }

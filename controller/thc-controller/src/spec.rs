@@ -184,7 +184,7 @@ impl Spec {
         let (config, welcome) = (&setup.config, &setup.welcome);
         let table = welcome.tables.first();
         let members = setup.sizes.as_ref().map(|sizes| Members {
-            least: sizes.least(),
+            least: sizes.min_workers(),
             gone_after_ms: sizes.gone_after.as_millis() as u32,
             gather_ms: sizes.gather.as_millis() as u32,
         });

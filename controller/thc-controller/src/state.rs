@@ -201,7 +201,7 @@ impl ControllerState {
         let target = self.targets.iter().find(|target| target.config.name == name);
         let target = target.ok_or_else(|| {
             let there: Vec<&str> = self.targets.iter().map(|target| target.config.name.as_str()).collect();
-            Refusal::missing(format!("there is no target {name:?}, but {}", there.join(", ")))
+            Refusal::not_found(format!("there is no target {name:?}, but {}", there.join(", ")))
         })?;
         receive_answer(target, send_command(target, command).await).await
     }

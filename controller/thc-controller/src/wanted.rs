@@ -168,13 +168,13 @@ impl Wanted {
     ///
     /// # Errors
     /// [`ControllerError::P4Info`] if the program has no such tables.
-    pub fn disturbed(&self, held: &Wanted, schema: &Schema) -> Result<BTreeSet<u16>, ControllerError> {
-        let (mine, theirs) = (self.against(held, schema)?, held.against(self, schema)?);
-        disturbed(&mine, &theirs, schema)
+    pub fn disturbed_jobs(&self, held: &Wanted, schema: &Schema) -> Result<BTreeSet<u16>, ControllerError> {
+        let (mine, theirs) = (self.without_shared_lookups(held, schema)?, held.without_shared_lookups(self, schema)?);
+        disturbed_jobs(&mine, &theirs, schema)
     }
 
     /// All rows but those of lookup tables of bytes that `other` has, too.
-    fn against(&self, other: &Wanted, schema: &Schema) -> Result<Cow<'_, Entries>, ControllerError> {
+    fn without_shared_lookups(&self, other: &Wanted, schema: &Schema) -> Result<Cow<'_, Entries>, ControllerError> {
         let mut entries = Cow::Borrowed(&self.entries);
         for (number, lookup) in &self.lookups {
             if other.lookups.get(number) != Some(lookup) {
@@ -232,7 +232,7 @@ impl Wanted {
         held: &Wanted,
         schema: &Schema,
     ) -> Result<Vec<Difference<TableEntry>>, ControllerError> {
-        let (mine, theirs) = (self.against(held, schema)?, held.against(self, schema)?);
+        let (mine, theirs) = (self.without_shared_lookups(held, schema)?, held.without_shared_lookups(self, schema)?);
         let here = mine.iter().filter(|(key, entry)| theirs.get(*key) != Some(*entry));
         let here = here.map(|(key, entry)| (Some(entry.clone()), theirs.get(key).cloned()));
         let there = theirs.iter().filter(|(key, _)| !mine.contains_key(*key));
@@ -271,8 +271,8 @@ impl Wanted {
     pub fn changes(&self, held: &Wanted, schema: &Schema) -> Result<Changes, ControllerError> {
         let jobs = schema.table(Job::TABLE)?;
         let ours = groups_of_jobs(schema)?;
-        let (mine, theirs) = (self.against(held, schema)?, held.against(self, schema)?);
-        let disturbed = disturbed(&mine, &theirs, schema)?;
+        let (mine, theirs) = (self.without_shared_lookups(held, schema)?, held.without_shared_lookups(self, schema)?);
+        let disturbed = disturbed_jobs(&mine, &theirs, schema)?;
         let goes = |key: &Key| key.0 == jobs && number(key, 0).is_some_and(|job| disturbed.contains(&job));
         let changed = |(key, entry): &(&Key, &TableEntry)| mine.get(*key) != Some(*entry);
         let mut changes = Changes::default();
@@ -332,8 +332,8 @@ fn plain(entry: TableEntry) -> TableEntry {
     }
 }
 
-/// See [`Wanted::disturbed`].
-fn disturbed(mine: &Entries, theirs: &Entries, schema: &Schema) -> Result<BTreeSet<u16>, ControllerError> {
+/// See [`Wanted::disturbed_jobs`].
+fn disturbed_jobs(mine: &Entries, theirs: &Entries, schema: &Schema) -> Result<BTreeSet<u16>, ControllerError> {
     let may = schema.table(JobTable::TABLE)?;
     // By the first field of their keys, which says whose values they are.
     let mut changed: BTreeSet<&[u8]> = BTreeSet::new();
@@ -465,10 +465,10 @@ mod tests {
         let schema = Schema::new(info);
         let wanted = rows(&schema, Some([1; 16]), 5);
         assert!(wanted.changes(&wanted, &schema).unwrap().is_empty());
-        assert_eq!(wanted.disturbed(&wanted, &schema).unwrap(), BTreeSet::new());
+        assert_eq!(wanted.disturbed_jobs(&wanted, &schema).unwrap(), BTreeSet::new());
         for (values, write) in [(Some([2; 16]), update::Type::Modify), (None, update::Type::Insert)] {
             let held = rows(&schema, values, 5);
-            assert_eq!(wanted.disturbed(&held, &schema).unwrap(), BTreeSet::from([258]));
+            assert_eq!(wanted.disturbed_jobs(&held, &schema).unwrap(), BTreeSet::from([258]));
             let changes = wanted.changes(&held, &schema).unwrap();
             let kinds = |updates: &[Update]| updates.iter().map(Update::r#type).collect::<Vec<_>>();
             assert_eq!(kinds(&changes.withdrawn), [update::Type::Delete]);
@@ -515,15 +515,15 @@ mod tests {
         let all = one.changes(&Wanted::default(), &schema).unwrap().others;
         // 64 tables of 256 rows for each, and the job's.
         assert_eq!(all.len(), 2 * 64 * 256 + 1);
-        assert!(matches!(two.against(&one, &schema).unwrap(), Cow::Borrowed(rows) if rows.len() == 2));
-        assert!(matches!(one.against(&two, &schema).unwrap(), Cow::Borrowed(rows) if rows.len() == 1));
+        assert!(matches!(two.without_shared_lookups(&one, &schema).unwrap(), Cow::Borrowed(rows) if rows.len() == 2));
+        assert!(matches!(one.without_shared_lookups(&two, &schema).unwrap(), Cow::Borrowed(rows) if rows.len() == 1));
         assert_eq!(two.changes(&one, &schema).unwrap().len(), 1);
         // What was read from a switch is rows, and compared with all of them.
         let read = Wanted::read(all.into_iter().filter_map(|update| update.entity).collect());
         assert!(one.changes(&read, &schema).unwrap().is_empty());
         // Other values of one of them.
         let other = holds(&[1, 3], 2);
-        assert_eq!(other.disturbed(&two, &schema).unwrap(), BTreeSet::from([3]));
+        assert_eq!(other.disturbed_jobs(&two, &schema).unwrap(), BTreeSet::from([3]));
         let updates = other.changes(&two, &schema).unwrap().others;
         assert_eq!(updates.len(), 64 * 256);
         assert!(updates.iter().all(|update| update.r#type() == update::Type::Modify));

@@ -136,7 +136,7 @@ pub(crate) fn text(errno: i32) -> String {
 }
 
 /// Why DPDK does not open a device.
-pub(crate) fn unopened(errno: i32) -> String {
+pub(crate) fn open_failure_text(errno: i32) -> String {
     match errno.saturating_abs() {
         // No bus knows a driver by this name.
         libc::EFAULT => "no driver that is installed here has this name".to_owned(),

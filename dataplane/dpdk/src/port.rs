@@ -6,7 +6,7 @@ use std::sync::Arc;
 use dpdk_sys as ffi;
 
 use crate::device::{OpenDevice, control};
-use crate::error::{DpdkError, text, unopened};
+use crate::error::{DpdkError, text, open_failure_text};
 use crate::queue::{RxQueue, TxQueue};
 use crate::steering::{self, Steering};
 use crate::{Eal, Mempool, memif};
@@ -191,7 +191,7 @@ fn find(name: &str, device: &str) -> Result<u16, DpdkError> {
         }
         let result = ffi::rte_dev_probe(c_device.as_ptr());
         if result != 0 {
-            return Err(failed(unopened(result)));
+            return Err(failed(open_failure_text(result)));
         }
         if ffi::rte_eth_dev_get_port_by_name(c_name.as_ptr(), &raw mut id) != 0 {
             return Err(failed("its driver made no network port".to_owned()));

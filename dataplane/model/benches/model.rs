@@ -77,7 +77,7 @@ fn quantizers(len: usize, turns: usize, figures: &mut Vec<Figure>) {
     let x = vector(len);
     let mut out = vec![0.0; len];
     for bits in [4, 8, 11] {
-        let on = Lattice::spanning(&x, bits).unwrap();
+        let on = Lattice::fit(&x, bits).unwrap();
         let mut packed = vec![0; packed_len(bits, len)];
         let mut round = 0;
         let mut quantize = |packed: &mut [u8]| {

@@ -51,7 +51,7 @@ impl Remote {
     pub async fn connect(mut config: ClientConfig, server: &str, term: u64) -> Result<Self, ModelError> {
         config.worker = ADMIN | (std::process::id() as u16 & 0xFF);
         config.servers = vec![server.to_owned()];
-        let introduced = within(config.timeout, introduce(&config, server, term)).await;
+        let introduced = with_timeout(config.timeout, introduce(&config, server, term)).await;
         let introduced = introduced.map_err(|failure| as_error(&config, failure))?;
         Ok(Self { config, introduced })
     }
@@ -61,10 +61,10 @@ impl Remote {
         self.introduced.term
     }
 
-    async fn obeyed(&mut self, command: &Command) -> Result<Value, ModelError> {
+    async fn execute(&mut self, command: &Command) -> Result<Value, ModelError> {
         let text = serde_json::to_vec(command).map_err(|error| ModelError::Config(error.to_string()))?;
         let request = Frame::new(kind::COMMAND).raw(&text).finish();
-        let answer = within(self.config.timeout, self.introduced.control.request(&request, LONGEST)).await;
+        let answer = with_timeout(self.config.timeout, self.introduced.control.request(&request, LONGEST)).await;
         let answer = answer.map_err(|failure| as_error(&self.config, failure))?;
         let refused = |reason: String| as_error(&self.config, Failure::Refused(reason));
         match answer.as_slice() {
@@ -78,7 +78,7 @@ impl Remote {
 
     /// The models of the job.
     pub async fn models(&mut self) -> Result<Vec<ModelInfo>, ModelError> {
-        let found = self.obeyed(&Command::Models).await?;
+        let found = self.execute(&Command::Models).await?;
         serde_json::from_value(found).map_err(|_| as_error(&self.config, nonsense()))
     }
 
@@ -87,7 +87,7 @@ impl Remote {
         let connection = &self.introduced.connection;
         let all = try_join_all((0..shards as u32).map(|number| attach(connection, model, number)));
         let streams =
-            within(self.config.timeout, all).await.map_err(|failure| as_error(&self.config, failure))?;
+            with_timeout(self.config.timeout, all).await.map_err(|failure| as_error(&self.config, failure))?;
         Ok(streams.into_iter().map(|(stream, _)| stream).collect())
     }
 
@@ -101,7 +101,7 @@ impl Remote {
         let (stamp, phase) = known.unwrap_or_default();
         let request = Frame::new(kind::STATE).u8(u8::from(known.is_some())).stamp(stamp).u8(phase).finish();
         let longest = 64 + memory::of_state(spec, spec.range(stream.number as usize).len());
-        let answer = within(self.config.timeout, stream.request(&request, longest)).await;
+        let answer = with_timeout(self.config.timeout, stream.request(&request, longest)).await;
         match answer.map_err(|failure| as_error(&self.config, failure))?.as_slice() {
             [kind::STATED] => Ok(None),
             [kind::STATED, sealed @ ..] => Ok(Some(sealed.to_vec())),
@@ -112,7 +112,7 @@ impl Remote {
     async fn create(&mut self, model: &str, spec: &Spec) -> Result<(), ModelError> {
         let text = serde_json::to_vec(spec).map_err(|error| ModelError::Config(error.to_string()))?;
         let request = Frame::new(kind::OPEN).name(model).raw(&text).finish();
-        let answer = within(self.config.timeout, self.introduced.control.request(&request, SMALL)).await;
+        let answer = with_timeout(self.config.timeout, self.introduced.control.request(&request, SMALL)).await;
         match answer.map_err(|failure| as_error(&self.config, failure))?.as_slice() {
             [kind::OPENED, ..] => Ok(()),
             [kind::REFUSED, _, text @ ..] => {
@@ -124,7 +124,7 @@ impl Remote {
 
     async fn restore(&self, stream: &mut Stream, state: &State) -> Result<bool, ModelError> {
         let request = Frame::new(kind::RESTORE).raw(&store::seal(store::encode(state))).finish();
-        let answer = within(self.config.timeout, stream.request(&request, SMALL)).await;
+        let answer = with_timeout(self.config.timeout, stream.request(&request, SMALL)).await;
         match answer.map_err(|failure| as_error(&self.config, failure))?.as_slice() {
             [kind::DONE, taken, ..] => Ok(*taken == 1),
             [kind::REFUSED, _, text @ ..] => {
@@ -139,7 +139,7 @@ fn as_error(config: &ClientConfig, failure: Failure) -> ModelError {
     failure.into_error(&config.servers[0], &config.job, config.timeout)
 }
 
-async fn within<T>(timeout: Duration, work: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
+async fn with_timeout<T>(timeout: Duration, work: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
     tokio::time::timeout(timeout, work).await.unwrap_or_else(|_| Err(Failure::Lost("no answer".to_owned())))
 }
 
@@ -176,7 +176,7 @@ impl Admin {
 
     fn on_all(&mut self, command: &Command) -> Result<Vec<Value>, ModelError> {
         let Self { runtime, servers } = self;
-        runtime.block_on(try_join_all(servers.iter_mut().map(|server| server.obeyed(command))))
+        runtime.block_on(try_join_all(servers.iter_mut().map(|server| server.execute(command))))
     }
 
     fn numbers(answers: &[Value]) -> Vec<u64> {

@@ -149,7 +149,7 @@ impl Archive {
     pub fn write(&self, path: &Path) -> Result<(), ModelError> {
         let bytes =
             if path.extension().is_some_and(|end| end == "npy") { self.numpy() } else { self.encode()? };
-        std::fs::write(path, bytes).map_err(|error| failed(path, error.to_string()))
+        std::fs::write(path, bytes).map_err(|error| state_error(path, error.to_string()))
     }
 
     /// Reads what [`Self::write`] wrote.
@@ -157,9 +157,9 @@ impl Archive {
     /// # Errors
     /// [`ModelError::State`].
     pub fn read(path: &Path) -> Result<Self, ModelError> {
-        let bytes = std::fs::read(path).map_err(|error| failed(path, error.to_string()))?;
+        let bytes = std::fs::read(path).map_err(|error| state_error(path, error.to_string()))?;
         Self::decode(&bytes)
-            .ok_or_else(|| failed(path, "it is damaged, or no exported model (FILE of export)".to_owned()))
+            .ok_or_else(|| state_error(path, "it is damaged, or no exported model (FILE of export)".to_owned()))
     }
 
     fn numpy(&self) -> Vec<u8> {
@@ -209,7 +209,7 @@ impl Archive {
     }
 }
 
-fn failed(path: &Path, reason: String) -> ModelError {
+fn state_error(path: &Path, reason: String) -> ModelError {
     ModelError::State { path: path.to_owned(), reason }
 }
 

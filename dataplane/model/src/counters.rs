@@ -109,7 +109,7 @@ impl Counters {
 
     /// How often something was refused for this reason.
     #[must_use]
-    pub fn refused(&self, reason: Reason) -> u64 {
+    pub fn refusal_count(&self, reason: Reason) -> u64 {
         get(&self.refused[reason as usize - 1])
     }
 
@@ -128,8 +128,8 @@ impl Counters {
             saves: get(&self.saves),
             refused: Reason::ALL
                 .into_iter()
-                .filter(|reason| self.refused(*reason) > 0)
-                .map(|reason| (reason.key(), self.refused(reason)))
+                .filter(|reason| self.refusal_count(*reason) > 0)
+                .map(|reason| (reason.key(), self.refusal_count(reason)))
                 .collect(),
             models: Vec::new(),
         }

@@ -100,11 +100,11 @@ impl Job {
     /// The model of this name, made if it is not there; not for threads that serve, since it may wait for files.
     pub fn open(&self, name: &str, spec: Spec) -> Result<Arc<Model>, (Reason, String)> {
         if let Some(model) = self.model(name) {
-            return alike(name, model, &spec);
+            return check_spec(name, model, &spec);
         }
         let _making = lock(&self.making);
-        if let Some(model) = self.model(name).or(self.again(name)?) {
-            return alike(name, model, &spec);
+        if let Some(model) = self.model(name).or(self.reread(name)?) {
+            return check_spec(name, model, &spec);
         }
         let (count, held) = {
             let models = lock(&self.models);
@@ -134,7 +134,7 @@ impl Job {
     }
 
     /// A model whose files could not be read, if they can be now; `None` if they are gone.
-    fn again(&self, name: &str) -> Result<Option<Arc<Model>>, (Reason, String)> {
+    fn reread(&self, name: &str) -> Result<Option<Arc<Model>>, (Reason, String)> {
         let Some(state) = self.state.as_ref().filter(|_| lock(&self.damaged).contains(name)) else {
             return Ok(None);
         };
@@ -215,7 +215,7 @@ impl Job {
         self.models().into_iter().map(one).collect()
     }
 
-    fn existing(&self, name: &str) -> Result<Arc<Model>, ModelError> {
+    fn require_model(&self, name: &str) -> Result<Arc<Model>, ModelError> {
         let missing = || {
             let names: Vec<String> = lock(&self.models).keys().cloned().collect();
             let there = if names.is_empty() { "none".to_owned() } else { names.join(", ") };
@@ -226,7 +226,7 @@ impl Job {
 
     /// Keeps the state of a model beside its last one: the number of what was kept.
     pub fn keep(&self, name: &str) -> Result<u64, ModelError> {
-        self.existing(name)?.keep(self.config.keep)
+        self.require_model(name)?.keep(self.config.keep)
     }
 
     /// Keeps the states of all models that have gone on since the last time, if it is time.
@@ -252,7 +252,7 @@ impl Job {
     /// have computed from newer versions is refused.
     pub fn rollback(&self, name: &str, to: Option<u64>) -> Result<u64, ModelError> {
         let _making = lock(&self.making);
-        let model = self.existing(name)?;
+        let model = self.require_model(name)?;
         let folder = model.folder().cloned();
         let folder = folder.ok_or_else(|| {
             ModelError::Config("the server keeps no state: start it with --state".to_owned())
@@ -296,7 +296,7 @@ impl Job {
         let folder = if lock(&self.damaged).contains(name) {
             self.state.as_ref().map(|state| Folder::new(state, &self.config.name, name))
         } else {
-            let model = self.existing(name)?;
+            let model = self.require_model(name)?;
             model.retire();
             model.folder().cloned()
         };
@@ -332,7 +332,7 @@ fn goes_on(job: &str, name: &str, model: &Model) {
 }
 
 /// The model, if it is what a worker takes it for.
-fn alike(name: &str, model: Arc<Model>, spec: &Spec) -> Result<Arc<Model>, (Reason, String)> {
+fn check_spec(name: &str, model: Arc<Model>, spec: &Spec) -> Result<Arc<Model>, (Reason, String)> {
     if *model.spec == *spec {
         return Ok(model);
     }

@@ -35,7 +35,7 @@ impl Memory {
     }
 
     /// Bytes that are reserved, and most that may be.
-    pub fn counted(&self) -> (u64, u64) {
+    pub fn usage(&self) -> (u64, u64) {
         (*lock(&self.reserved), self.most)
     }
 
@@ -66,7 +66,7 @@ impl Drop for Reservation {
 /// Bytes of a model: its vectors, those that steps beside readers write, and if it is kept a copy of all while files are written.
 pub(crate) fn of_model(spec: &Spec, kept: bool) -> u64 {
     let vectors = spec.vectors().into_iter().map(u64::from).sum::<u64>();
-    4 * (vectors * (1 + u64::from(kept)) + buffers::most(spec) as u64) * spec.coordinates
+    4 * (vectors * (1 + u64::from(kept)) + buffers::buffer_limit(spec) as u64) * spec.coordinates
 }
 
 /// Bytes of the state of a shard of so many coordinates, on its way to a spare.
@@ -110,16 +110,16 @@ mod tests {
         let message = memory.reserve(401, "worker 7").unwrap_err();
         assert!(message.contains("worker 7") && message.contains("--memory"), "{message}");
         let second = memory.reserve(400, "two").unwrap();
-        assert_eq!(memory.counted(), (1000, 1000));
+        assert_eq!(memory.usage(), (1000, 1000));
         assert!(memory.reserve(u64::MAX, "all").is_err());
         drop((first, second));
-        assert_eq!(memory.counted(), (0, 1000));
+        assert_eq!(memory.usage(), (0, 1000));
     }
 
     #[test]
     fn bytes_by_hand() {
         assert_eq!(of_model(&Spec::sgd(100, 0.1), false), 3 * 400);
-        let corrected = Spec::corrected(100, 0.1, NonZeroU32::MIN);
+        let corrected = Spec::asylpg(100, 0.1, NonZeroU32::MIN);
         assert_eq!(of_model(&corrected, true), (2 * 3 + 3) * 400);
         assert_eq!(of_model(&Spec { accelerated: true, ..corrected }, false), (5 + 5) * 400);
         assert_eq!(of_stream(1000), 6032 + 4000 + 2 * 6032);

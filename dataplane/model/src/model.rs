@@ -76,7 +76,7 @@ impl Model {
         states.resize_with(spec.shards(), || None);
         let shards = states.into_iter().zip(0..).map(|(state, number)| {
             SharedShard::new(match state {
-                Some(state) => Shard::resumed(Arc::clone(&spec), number, lease, state),
+                Some(state) => Shard::resume(Arc::clone(&spec), number, lease, state),
                 None => Shard::new(Arc::clone(&spec), number, lease),
             })
         });
@@ -106,7 +106,7 @@ impl Model {
     ) -> Result<Option<Arc<Self>>, ModelError> {
         let Some(spec) = folder.read_spec()? else { return Ok(None) };
         let memory = memory.reserve(memory::of_model(&spec, true), "its model");
-        let memory = memory.map_err(|reason| folder.refused(reason))?;
+        let memory = memory.map_err(|reason| folder.read_error(reason))?;
         folder.finish_rollback()?;
         let states = match folder.read_shards(&spec) {
             Ok(states) => states,
@@ -147,7 +147,7 @@ impl Model {
         }
         let values = shared.values.load(Ordering::Acquire);
         // The numbers are shared, and copied, hashed and written without the lock.
-        let state = shared.enter().map_err(|reason| folder.broken(number as u32, reason))?.state().clone();
+        let state = shared.enter().map_err(|reason| folder.shard_error(number as u32, reason))?.state().clone();
         let stamp = state.stamp();
         let bytes = store::encode(&state);
         drop(state);
@@ -218,7 +218,7 @@ impl Model {
                 bits: shard.bits(),
                 delays: shard.delays,
                 longest_delay: shard.longest,
-                expired: shard.expired(),
+                expired: shard.expired_count(),
             }
         };
         self.shards.iter().map(one).collect()

@@ -45,7 +45,7 @@ impl Secret {
     }
 
     /// A number in hexadecimal that is made of the secret and does not tell it.
-    pub(crate) fn derived(&self, what: &str) -> String {
+    pub(crate) fn derive_hex(&self, what: &str) -> String {
         hmac::sign(&self.key(), what.as_bytes()).as_ref().iter().map(|byte| format!("{byte:02x}")).collect()
     }
 
@@ -82,7 +82,7 @@ pub(crate) enum Role {
 }
 
 /// The exported key of a connection, for one job and worker.
-fn exported(connection: &quinn::Connection, job: &str, worker: u16) -> Option<[u8; 32]> {
+fn export_key(connection: &quinn::Connection, job: &str, worker: u16) -> Option<[u8; 32]> {
     let mut key = [0; 32];
     let context = [job.as_bytes(), &[0], &worker.to_le_bytes()].concat();
     connection.export_keying_material(&mut key, LABEL, &context).ok()?;
@@ -105,7 +105,7 @@ pub(crate) fn prove(
     job: &str,
     worker: u16,
 ) -> Option<[u8; 32]> {
-    let key = exported(connection, job, worker)?;
+    let key = export_key(connection, job, worker)?;
     hmac::sign(&secret.key(), &message(role, &key)).as_ref().try_into().ok()
 }
 
@@ -118,7 +118,7 @@ pub(crate) fn verify(
     worker: u16,
     proof: &[u8],
 ) -> bool {
-    exported(connection, job, worker)
+    export_key(connection, job, worker)
         .is_some_and(|key| hmac::verify(&secret.key(), &message(role, &key), proof).is_ok())
 }
 

@@ -72,7 +72,7 @@ impl Registry {
     }
 
     pub fn stats(&self) -> ServerStats {
-        let (memory, most_memory) = self.memory.counted();
+        let (memory, most_memory) = self.memory.usage();
         ServerStats {
             memory,
             most_memory,

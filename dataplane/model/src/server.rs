@@ -46,8 +46,8 @@ pub(crate) fn transport() -> TransportConfig {
 
 /// The key of stateless resets comes from the jobs' secrets and not from chance: a restarted server can tell workers of
 /// the one before that their connections are gone, at their next packet and not after a silence.
-fn lasting(config: &ServerConfig) -> EndpointConfig {
-    let secrets: Vec<String> = config.jobs.iter().map(|job| job.secret.derived("thc-model reset")).collect();
+fn endpoint_config(config: &ServerConfig) -> EndpointConfig {
+    let secrets: Vec<String> = config.jobs.iter().map(|job| job.secret.derive_hex("thc-model reset")).collect();
     let key = hmac::Key::new(hmac::HMAC_SHA256, secrets.concat().as_bytes());
     let mut endpoint = EndpointConfig::new(Arc::new(key));
     endpoint.cid_generator(|| Box::new(Numbers(SystemRandom::new())));
@@ -113,7 +113,7 @@ impl Server {
         let udp = std::net::UdpSocket::bind(config.listen).map_err(socket)?;
         let endpoint = {
             let _inside = runtime.enter();
-            Endpoint::new(lasting(&config), Some(tls), udp, Arc::new(quinn::TokioRuntime)).map_err(socket)?
+            Endpoint::new(endpoint_config(&config), Some(tls), udp, Arc::new(quinn::TokioRuntime)).map_err(socket)?
         };
         let local = endpoint.local_addr().map_err(socket)?;
         let strangers = Strangers::new(NonZeroU32::new(config.connection_rate));
@@ -222,7 +222,7 @@ async fn accept(registry: Arc<Registry>, endpoint: Endpoint, strangers: Arc<Stra
                 };
                 registry.counters.refuse(reason);
                 // Each power of two, so that who floods the server does not flood its log.
-                if registry.counters.refused(reason).is_power_of_two() {
+                if registry.counters.refusal_count(reason).is_power_of_two() {
                     tracing::warn!("a connection from {address} is refused: {}", reason.message());
                 }
                 incoming.refuse();

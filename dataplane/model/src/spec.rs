@@ -123,7 +123,7 @@ impl Spec {
 
     /// AsyLPG with pulls of 8 bits, for up to 64 workers; `epoch` is m.
     #[must_use]
-    pub fn corrected(coordinates: u64, rate: f32, epoch: NonZeroU32) -> Self {
+    pub fn asylpg(coordinates: u64, rate: f32, epoch: NonZeroU32) -> Self {
         Self { corrected: true, epoch: Some(epoch), ..Self::sgd(coordinates, rate) }
     }
 
@@ -286,7 +286,7 @@ mod tests {
 
     #[test]
     fn wrong_fields_are_named() {
-        let good = Spec::corrected(100, 0.1, NonZeroU32::MIN);
+        let good = Spec::asylpg(100, 0.1, NonZeroU32::MIN);
         good.validate().unwrap();
         let wrong = [
             ("coordinates", Spec { coordinates: 0, ..good.clone() }),

@@ -78,7 +78,7 @@ impl Proximal {
         if !self.rate.is_finite() {
             return false;
         }
-        if self.reaches(v, most(zeta) + most(gradient)) {
+        if self.reaches(v, max_abs(zeta) + max_abs(gradient)) {
             return true;
         }
         let stays = |v: f32, u: f32| !(v - self.rate * u).is_nan() && self.step(v, u).abs() <= LARGEST;
@@ -103,7 +103,7 @@ impl Proximal {
     }
 }
 
-fn most(x: &[f32]) -> f64 {
+fn max_abs(x: &[f32]) -> f64 {
     f64::from(norm::max_abs(x))
 }
 
@@ -153,13 +153,13 @@ impl Rule {
     /// others, which refuses only what is within a factor of a few of that. `m` is the optimizer's first vector.
     #[must_use]
     pub fn keeps(&self, prox: &Proximal, v: &[f32], zeta: &[f32], gradient: &[f32], m: &[f32]) -> bool {
-        let u = most(zeta) + most(gradient);
+        let u = max_abs(zeta) + max_abs(gradient);
         match *self {
             Self::Sgd => prox.keeps(v, zeta, gradient),
-            Self::Momentum { beta } => prox.reaches(v, f64::from(beta) * most(m) + u),
+            Self::Momentum { beta } => prox.reaches(v, f64::from(beta) * max_abs(m) + u),
             // Squares stay far from the largest float; |d| is at most |m̂|/ε.
             Self::Adam { beta1, epsilon, first, .. } => {
-                let longest = (f64::from(beta1) * most(m) + u) * f64::from(first) / f64::from(epsilon);
+                let longest = (f64::from(beta1) * max_abs(m) + u) * f64::from(first) / f64::from(epsilon);
                 u <= 1e18 && prox.reaches(v, longest)
             }
         }

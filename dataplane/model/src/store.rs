@@ -36,11 +36,11 @@ pub(crate) struct Folder {
     path: PathBuf,
 }
 
-fn failed(path: &Path) -> impl Fn(std::io::Error) -> ModelError + '_ {
+fn io_error(path: &Path) -> impl Fn(std::io::Error) -> ModelError + '_ {
     |error| ModelError::State { path: path.to_owned(), reason: error.to_string() }
 }
 
-fn damaged(path: &Path, what: &str) -> ModelError {
+fn damaged_error(path: &Path, what: &str) -> ModelError {
     let reason = format!("{what}; remove the model's folder to begin it anew");
     ModelError::State { path: path.to_owned(), reason }
 }
@@ -54,7 +54,7 @@ impl Folder {
     /// That of a model of a job; made if it is not there.
     pub fn create(state: &Path, job: &str, model: &str) -> Result<Self, ModelError> {
         let path = state.join(job).join(model);
-        fs::create_dir_all(&path).map_err(failed(&path))?;
+        fs::create_dir_all(&path).map_err(io_error(&path))?;
         // The names of new folders must last, too.
         for folder in [Some(path.as_path()), path.parent(), Some(state)].into_iter().flatten() {
             sync_folder(folder)?;
@@ -68,11 +68,11 @@ impl Folder {
         let entries = match fs::read_dir(&path) {
             Ok(entries) => entries,
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
-            Err(error) => return Err(failed(&path)(error)),
+            Err(error) => return Err(io_error(&path)(error)),
         };
         let mut folders = Vec::new();
         for entry in entries {
-            let entry = entry.map_err(failed(&path))?;
+            let entry = entry.map_err(io_error(&path))?;
             if let Ok(name) = entry.file_name().into_string()
                 && crate::wire::is_name(&name)
                 && entry.path().is_dir()
@@ -94,7 +94,7 @@ impl Folder {
 
     pub fn write_spec(&self, spec: &Spec) -> Result<(), ModelError> {
         let file = self.spec_file();
-        let text = serde_json::to_vec_pretty(spec).map_err(|error| damaged(&file, &error.to_string()))?;
+        let text = serde_json::to_vec_pretty(spec).map_err(|error| damaged_error(&file, &error.to_string()))?;
         replace(&file, &text)
     }
 
@@ -104,20 +104,20 @@ impl Folder {
         let text = match fs::read(&file) {
             Ok(text) => text,
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
-            Err(error) => return Err(failed(&file)(error)),
+            Err(error) => return Err(io_error(&file)(error)),
         };
-        let spec: Spec = serde_json::from_slice(&text).map_err(|error| damaged(&file, &error.to_string()))?;
-        spec.validate().map_err(|error| damaged(&file, &error.to_string()))?;
+        let spec: Spec = serde_json::from_slice(&text).map_err(|error| damaged_error(&file, &error.to_string()))?;
+        spec.validate().map_err(|error| damaged_error(&file, &error.to_string()))?;
         Ok(Some(spec))
     }
 
     /// Why a model is not read.
-    pub fn refused(&self, reason: String) -> ModelError {
+    pub fn read_error(&self, reason: String) -> ModelError {
         ModelError::State { path: self.path.clone(), reason }
     }
 
     /// What is said of a shard that is not written any more.
-    pub fn broken(&self, number: u32, reason: Reason) -> ModelError {
+    pub fn shard_error(&self, number: u32, reason: Reason) -> ModelError {
         ModelError::State { path: self.shard_file(number), reason: reason.message().to_owned() }
     }
 
@@ -136,9 +136,9 @@ impl Folder {
         let bytes = match fs::read(&file) {
             Ok(bytes) => bytes,
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
-            Err(error) => return Err(failed(&file)(error)),
+            Err(error) => return Err(io_error(&file)(error)),
         };
-        decode(&bytes, spec, number).map(Some).map_err(|what| damaged(&file, what))
+        decode(&bytes, spec, number).map(Some).map_err(|what| damaged_error(&file, what))
     }
 }
 
@@ -188,19 +188,19 @@ impl Folder {
         let number = numbers.last().map_or(1, |last| last + 1);
         let (place, new) = (self.kept_state(number).path, self.path.join("kept").join("new"));
         let _ = fs::remove_dir_all(&new);
-        fs::create_dir_all(&new).map_err(failed(&new))?;
+        fs::create_dir_all(&new).map_err(io_error(&new))?;
         for shard in 0..shards as u32 {
             let file = self.shard_file(shard);
             if file.exists() {
-                fs::hard_link(&file, new.join(format!("shard-{shard}"))).map_err(failed(&file))?;
+                fs::hard_link(&file, new.join(format!("shard-{shard}"))).map_err(io_error(&file))?;
             }
         }
         sync_folder(&new)?;
-        fs::rename(&new, &place).map_err(failed(&place))?;
+        fs::rename(&new, &place).map_err(io_error(&place))?;
         sync_folder(&self.path.join("kept"))?;
         for old in &numbers[..(numbers.len() + 1).saturating_sub(most.max(1)).min(numbers.len())] {
             let path = self.kept_state(*old).path;
-            fs::remove_dir_all(&path).map_err(failed(&path))?;
+            fs::remove_dir_all(&path).map_err(io_error(&path))?;
         }
         Ok(number)
     }
@@ -236,7 +236,7 @@ impl Folder {
             return Ok(());
         };
         let kept = self.kept_state(number).path;
-        for entry in fs::read_dir(&kept).map_err(failed(&kept))?.flatten() {
+        for entry in fs::read_dir(&kept).map_err(io_error(&kept))?.flatten() {
             let place = self.path.join(entry.file_name());
             let new = self.path.join("restored");
             let _ = fs::remove_file(&new);
@@ -246,10 +246,10 @@ impl Folder {
                 // Renaming a link onto another of the same file does nothing, and leaves it.
                 if new.exists() { fs::remove_file(&new) } else { Ok(()) }
             };
-            put().map_err(failed(&place))?;
+            put().map_err(io_error(&place))?;
         }
         sync_folder(&self.path)?;
-        fs::remove_file(&marker).map_err(failed(&marker))
+        fs::remove_file(&marker).map_err(io_error(&marker))
     }
 
     /// Removes all of it.
@@ -257,16 +257,16 @@ impl Folder {
         // Without its spec it is no model, whatever a crash leaves.
         let file = self.spec_file();
         match fs::remove_file(&file) {
-            Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(failed(&file)(error)),
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(io_error(&file)(error)),
             _ => {}
         }
         sync_folder(&self.path)?;
-        fs::remove_dir_all(&self.path).map_err(failed(&self.path))
+        fs::remove_dir_all(&self.path).map_err(io_error(&self.path))
     }
 }
 
 fn sync_folder(path: &Path) -> Result<(), ModelError> {
-    File::open(path).and_then(|folder| folder.sync_all()).map_err(failed(path))
+    File::open(path).and_then(|folder| folder.sync_all()).map_err(io_error(path))
 }
 
 /// Puts a whole file in the place of another.
@@ -280,7 +280,7 @@ fn replace(path: &Path, bytes: &[u8]) -> Result<(), ModelError> {
         file.sync_all()?;
         fs::rename(&new, path)
     };
-    write().map_err(failed(path))?;
+    write().map_err(io_error(path))?;
     path.parent().map_or(Ok(()), sync_folder)
 }
 
@@ -288,15 +288,15 @@ fn replace(path: &Path, bytes: &[u8]) -> Result<(), ModelError> {
 pub(crate) fn read_term(state: &Path) -> Result<u64, ModelError> {
     let file = state.join(".term");
     match fs::read_to_string(&file) {
-        Ok(text) => text.trim().parse().map_err(|_| damaged(&file, "it is no number")),
+        Ok(text) => text.trim().parse().map_err(|_| damaged_error(&file, "it is no number")),
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(0),
-        Err(error) => Err(failed(&file)(error)),
+        Err(error) => Err(io_error(&file)(error)),
     }
 }
 
 /// Writes the term.
 pub(crate) fn write_term(state: &Path, term: u64) -> Result<(), ModelError> {
-    fs::create_dir_all(state).map_err(failed(state))?;
+    fs::create_dir_all(state).map_err(io_error(state))?;
     replace(&state.join(".term"), term.to_string().as_bytes())
 }
 
@@ -380,7 +380,7 @@ mod tests {
     use std::num::NonZeroU32;
 
     fn spec() -> Spec {
-        Spec { accelerated: true, ..Spec::corrected(20, 0.1, NonZeroU32::MIN) }
+        Spec { accelerated: true, ..Spec::asylpg(20, 0.1, NonZeroU32::MIN) }
     }
 
     fn state() -> State {

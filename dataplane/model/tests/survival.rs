@@ -42,7 +42,7 @@ fn work(config: ClientConfig, spec: &Spec, stop: &AtomicBool, pushes: &AtomicU64
         let pulled = client.pull(&mut x, Pull::default()).unwrap();
         check(&x, &pulled.shards, shard);
         newest = pulled.stamps().map(|stamp| stamp.version).max().unwrap_or(newest);
-        if let Some(epoch) = pulled.waiting() {
+        if let Some(epoch) = pulled.waiting_epoch() {
             let mut snapshot = vec![0.0; d];
             if client.snapshot(&mut snapshot).unwrap() == Some(epoch) {
                 // All shards have ended as many epochs, of as many pushes.
@@ -52,7 +52,7 @@ fn work(config: ClientConfig, spec: &Spec, stop: &AtomicBool, pushes: &AtomicU64
                     client.begin(epoch, &vec![1.0; d]).unwrap();
                 }
             }
-        } else if pulled.running() {
+        } else if pulled.is_running() {
             client.push(&gradient, Push::bits(32)).unwrap();
             pushes.fetch_add(1, Ordering::Relaxed);
         }
@@ -124,7 +124,7 @@ fn killed_at_random_moments_sgd_goes_on() {
 
 #[test]
 fn killed_at_random_moments_epochs_go_on() {
-    let spec = Spec::corrected(300, 1.0, NonZeroU32::new(20).unwrap());
+    let spec = Spec::asylpg(300, 1.0, NonZeroU32::new(20).unwrap());
     survives(Spec { bits: ModelBits::Fixed(32), shard: 100, workers: 3, ..spec }, 2);
 }
 
@@ -181,7 +181,7 @@ fn a_job_that_diverges_keeps_no_other_down() {
     other.initialise(&[5.0; 64]).unwrap();
     for spec in [
         Spec::sgd(64, 3.0),
-        Spec { accelerated: true, ..Spec::corrected(64, 3.0, NonZeroU32::new(50).unwrap()) },
+        Spec { accelerated: true, ..Spec::asylpg(64, 3.0, NonZeroU32::new(50).unwrap()) },
     ] {
         let name = if spec.accelerated { "accelerated" } else { "plain" };
         let mut client = Client::open(of_job(address, "train"), name, spec.clone()).unwrap();
@@ -191,7 +191,7 @@ fn a_job_that_diverges_keeps_no_other_down() {
         for _ in 0..2000 {
             let pulled = client.pull(&mut x, Pull::default()).unwrap();
             assert!(x.iter().all(|v| v.is_finite()));
-            if let Some(epoch) = pulled.waiting() {
+            if let Some(epoch) = pulled.waiting_epoch() {
                 client.snapshot(&mut x).unwrap();
                 assert!(x.iter().all(|v| v.is_finite()));
                 client.begin(epoch, &[0.0; 64]).unwrap();
@@ -265,7 +265,7 @@ fn one_of_two_servers_that_restarts_empty_freezes_nothing() {
         let (pushed, pulled) =
             client.push_pull(&[1.0; 200], Push::bits(32), &mut x, Pull::default()).unwrap();
         assert!(pushed.taken <= 1, "{pushed:?}");
-        assert!(pulled.is_empty() && pulled.running());
+        assert!(pulled.is_empty() && pulled.is_running());
         assert!(matches!(client.push(&[1.0; 200], Push::bits(32)), Err(ModelError::Empty)));
         // What was lost is not overwritten by zeros: the worker has it.
         assert_eq!(x[100..], [-2.0; 100]);

@@ -45,7 +45,7 @@ fn train(mu: f32, push: Push, mut see: impl FnMut(&[(Vec<f32>, f64)], f64)) {
         workers: WORKERS,
         delay: Some(u32::from(WORKERS) - 1),
         seed: 3,
-        ..Spec::corrected(D as u64, 0.1, NonZeroU32::new(M).unwrap())
+        ..Spec::asylpg(D as u64, 0.1, NonZeroU32::new(M).unwrap())
     };
     spec.validate().unwrap();
     let now = Instant::now();
@@ -65,7 +65,7 @@ fn train(mu: f32, push: Push, mut see: impl FnMut(&[(Vec<f32>, f64)], f64)) {
             let mut pulled = vec![vec![0.0; D]];
             payload::decode(&bytes, &mut pulled[0]).unwrap();
             if shard.bits() < 32 {
-                let on = Lattice::reaching(norm::max_abs(&exact), shard.bits()).unwrap();
+                let on = Lattice::with_max(norm::max_abs(&exact), shard.bits()).unwrap();
                 let (error, drift) = (on.variance(&exact), square(&minus(&exact, &snapshot)));
                 assert!(error <= f64::from(mu) * drift, "condition (2), μ {mu}: {error}, drift {drift}");
                 *tightest = tightest.max(error / (f64::from(mu) * drift));
@@ -130,7 +130,7 @@ fn condition_2_and_the_variance_bound_of_lemma_1_hold() {
             let mut variance = 0.0;
             for (alpha, distance) in found {
                 // E‖ζ − α‖² over its rounding, and what is left without.
-                variance += Lattice::spanning(alpha, b).unwrap().variance(alpha) + distance;
+                variance += Lattice::fit(alpha, b).unwrap().variance(alpha) + distance;
             }
             let variance = variance / found.len() as f64;
             let bound = 2.0 * smoothness * smoothness * (f64::from(mu) + 1.0) * (delta + 2.0) * apart;

@@ -20,13 +20,13 @@ fn train(client: &mut Client, problem: &Quadratic, push: Push, epochs: u64) -> V
     let mut random = fastrand::Rng::with_seed(11);
     let mut state = client.pull(&mut x, Pull::default()).unwrap();
     loop {
-        if let Some(epoch) = state.waiting() {
+        if let Some(epoch) = state.waiting_epoch() {
             assert_eq!(client.snapshot(&mut snapshot).unwrap(), Some(epoch));
             if epoch == epochs {
                 return snapshot;
             }
             assert!(client.begin(epoch, &problem.full(&snapshot)).unwrap());
-            assert!(client.pull(&mut x, Pull::default()).unwrap().running());
+            assert!(client.pull(&mut x, Pull::default()).unwrap().is_running());
         }
         let i = random.usize(..problem.a.len());
         let alpha = minus(&problem.gradient(i, &x), &problem.gradient(i, &snapshot));
@@ -49,7 +49,7 @@ fn with_32_bits_a_run_is_the_full_precision_one_bit_for_bit() {
             prox,
             shard,
             bits: ModelBits::Fixed(32),
-            ..Spec::corrected(100, 0.5, NonZeroU32::new(m).unwrap())
+            ..Spec::asylpg(100, 0.5, NonZeroU32::new(m).unwrap())
         };
         let mut client = client(&running, 0, "m", spec);
         let start: Vec<f32> = (0..100).map(|i| (i as f32).cos()).collect();
@@ -95,13 +95,13 @@ fn low_precision_and_sparse_runs_converge() {
         .collect();
     for (push, accelerated) in [
         (Push::bits(8), false),
-        (Push::encoded(Encoding::Shortest { bits: 4 }), false),
+        (Push::with_encoding(Encoding::Shortest { bits: 4 }), false),
         (Push::sparse(8), false),
         (Push::bits(8), true),
     ] {
         let running = [server(None)];
         let rate = if accelerated { 0.1 } else { 0.2 };
-        let spec = Spec { accelerated, ..Spec::corrected(200, rate, NonZeroU32::new(50).unwrap()) };
+        let spec = Spec { accelerated, ..Spec::asylpg(200, rate, NonZeroU32::new(50).unwrap()) };
         let mut client = client(&running, 0, "m", spec);
         client.initialise(&vec![2.0; 200]).unwrap();
         let x = train(&mut client, &problem, push, 12);

@@ -242,7 +242,7 @@ fn sessions_of_each_size_have_a_table_of_their_own() {
     let job = &config.jobs[0];
     assert_eq!((job.config.workers, job.welcome.min_workers, job.welcome.max_workers), (17, 3, 17));
     let sizes = job.sizes.as_ref().unwrap();
-    assert_eq!((sizes.least(), sizes.most()), (3, 17));
+    assert_eq!((sizes.min_workers(), sizes.max_workers()), (3, 17));
     assert_eq!((sizes.gone_after, sizes.gather), (Duration::from_secs(3), Duration::from_secs(1)));
     let mut tables = std::collections::BTreeMap::new();
     for (workers, (shape, welcome)) in (3u8..).zip(&sizes.shapes) {

@@ -18,7 +18,7 @@ impl Kernels for Simd {
         let done = match (form, add) {
             (Form::USUAL, false) => aggregate::lookup_set4(lanes, table, packed),
             (Form::USUAL, true) => aggregate::lookup_add4(lanes, table, packed),
-            _ => other(form, add, lanes, table, packed),
+            _ => aggregate_other(form, add, lanes, table, packed),
         };
         // The only error is a length, and P7.9 let only packets in that fit their slot.
         debug_assert!(done.is_ok(), "{done:?}");
@@ -52,7 +52,7 @@ const NIBBLES: usize = 512;
 
 /// Forms other than the usual one. Narrow indices are widened to 4 bits first: that stays in the first cache.
 #[inline(never)]
-fn other(form: Form, add: bool, lanes: &mut [u8], table: &[u8; 16], packed: &[u8]) -> Result<(), CodecError> {
+fn aggregate_other(form: Form, add: bool, lanes: &mut [u8], table: &[u8; 16], packed: &[u8]) -> Result<(), CodecError> {
     let mut nibbles = [0; NIBBLES];
     let packed = match form.width() {
         8 if form.lane() == Lane::Bits8 => return sums(add, lanes, packed, aggregate::add8),

@@ -51,7 +51,7 @@ impl<T: PacketIo> CapturedIo<T> {
         let received = inner.recv_burst_at(&mut |origin, payload| {
             let Origin { from, at, ecn } = origin;
             if capture.wants(1) {
-                batch.push(time, from, towards(sources, local, at, from), ecn, payload);
+                batch.push(time, from, local_endpoint(sources, local, at, from), ecn, payload);
             }
             f(origin, payload);
         });
@@ -61,7 +61,7 @@ impl<T: PacketIo> CapturedIo<T> {
 }
 
 /// The local endpoint as `peer` sees it: at `known`, or else where the kernel's route starts.
-fn towards(sources: &mut HashMap<IpAddr, IpAddr>, local: Peer, known: Option<IpAddr>, peer: Peer) -> Peer {
+fn local_endpoint(sources: &mut HashMap<IpAddr, IpAddr>, local: Peer, known: Option<IpAddr>, peer: Peer) -> Peer {
     if !local.ip().is_unspecified() {
         return local;
     }
@@ -115,7 +115,7 @@ impl<T: PacketIo> PacketIo for CapturedIo<T> {
         self.inner.send_run_with(to, contents, segment, ecn)?;
         if self.capture.wants(contents.len().div_ceil(segment) as u64) {
             let time = self.epoch + self.inner.now();
-            let from = towards(&mut self.sources, self.inner.local(), self.inner.answers_from(to), to);
+            let from = local_endpoint(&mut self.sources, self.inner.local(), self.inner.answers_from(to), to);
             for payload in contents.chunks(segment) {
                 self.batch.push(time, from, to, ecn, payload);
             }
@@ -128,8 +128,8 @@ impl<T: PacketIo> PacketIo for CapturedIo<T> {
         self.inner.pack(number, len)
     }
 
-    fn packed(&mut self, number: usize) -> Option<&mut [u8]> {
-        self.inner.packed(number)
+    fn packed_payload(&mut self, number: usize) -> Option<&mut [u8]> {
+        self.inner.packed_payload(number)
     }
 
     fn send_packed(&mut self, to: Peer, number: usize, ecn: u8) -> io::Result<()> {
@@ -137,9 +137,9 @@ impl<T: PacketIo> PacketIo for CapturedIo<T> {
             return self.inner.send_packed(to, number, ecn);
         }
         let time = self.epoch + self.inner.now();
-        let from = towards(&mut self.sources, self.inner.local(), self.inner.answers_from(to), to);
+        let from = local_endpoint(&mut self.sources, self.inner.local(), self.inner.answers_from(to), to);
         // Read now: once it is on its way that would take a copy.
-        let Some(payload) = self.inner.packed(number) else { return Ok(()) };
+        let Some(payload) = self.inner.packed_payload(number) else { return Ok(()) };
         let before = self.batch.len();
         self.batch.push(time, from, to, ecn, payload);
         self.inner.send_packed(to, number, ecn).inspect_err(|_| self.batch.undo(before))

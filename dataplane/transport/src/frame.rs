@@ -112,7 +112,7 @@ impl<'a> Datagram<'a> {
         frame.extend_from_slice(&from_mac);
         match (from.ip(), to.ip()) {
             (IpAddr::V4(from), IpAddr::V4(to)) => self.append_v4(from, to, frame),
-            (from, to) => self.append_v6(mapped(from), mapped(to), frame),
+            (from, to) => self.append_v6(as_ipv6(from), as_ipv6(to), frame),
         }
         frame.extend_from_slice(&from.port().to_be_bytes());
         frame.extend_from_slice(&to.port().to_be_bytes());
@@ -162,7 +162,7 @@ fn mac_at(frame: &[u8], at: usize) -> Mac {
 }
 
 /// As an IPv6 address.
-fn mapped(address: IpAddr) -> Ipv6Addr {
+fn as_ipv6(address: IpAddr) -> Ipv6Addr {
     match address {
         IpAddr::V4(address) => address.to_ipv6_mapped(),
         IpAddr::V6(address) => address,

@@ -126,7 +126,7 @@ impl Direction {
     }
 
     /// Takes out one held datagram that is due.
-    fn due(&mut self, now: Duration) -> Option<Held> {
+    fn take_due(&mut self, now: Duration) -> Option<Held> {
         let index = self.held.iter().position(|held| held.overtaken <= self.passed || held.until <= now)?;
         self.held.remove(index)
     }
@@ -160,7 +160,7 @@ impl<T: PacketIo> LossyIo<T> {
 
     /// What was injected so far.
     #[must_use]
-    pub fn injected(&self) -> LossyStats {
+    pub fn injected_faults(&self) -> LossyStats {
         let (out, back) = (self.outgoing.stats, self.incoming.stats);
         LossyStats {
             lost: out.lost + back.lost,
@@ -187,7 +187,7 @@ impl<T: PacketIo> LossyIo<T> {
             }
             delivered += copies;
         })?;
-        while let Some(held) = incoming.due(now) {
+        while let Some(held) = incoming.take_due(now) {
             f(held.peer, &held.payload);
             delivered += 1;
         }
@@ -197,7 +197,7 @@ impl<T: PacketIo> LossyIo<T> {
     /// Sends held-back datagrams that are due.
     fn release_outgoing(&mut self) -> io::Result<()> {
         let now = self.inner.now();
-        while let Some(held) = self.outgoing.due(now) {
+        while let Some(held) = self.outgoing.take_due(now) {
             let segment = held.payload.len();
             let Origin { from: to, ecn, .. } = held.peer;
             self.inner.send_run_with(to, &held.payload, segment, ecn)?;
@@ -270,13 +270,13 @@ impl<T: PacketIo> PacketIo for LossyIo<T> {
         self.inner.pack(number, len)
     }
 
-    fn packed(&mut self, number: usize) -> Option<&mut [u8]> {
-        self.inner.packed(number)
+    fn packed_payload(&mut self, number: usize) -> Option<&mut [u8]> {
+        self.inner.packed_payload(number)
     }
 
     fn send_packed(&mut self, to: Peer, number: usize, ecn: u8) -> io::Result<()> {
         let now = self.inner.now();
-        let Some(payload) = self.inner.packed(number) else { return Ok(()) };
+        let Some(payload) = self.inner.packed_payload(number) else { return Ok(()) };
         let copies = match self.outgoing.judge(Origin { ecn, ..to.into() }, payload, now) {
             Fate::Nothing => 0,
             Fate::Once => 1,

@@ -153,14 +153,14 @@ impl DpdkOptions {
         config.eal = self.eal.clone().unwrap_or_default();
         if let Some(text) = &self.gateway {
             let mend = "give the router's IPv4 address, such as 10.0.0.254";
-            config.gateway = Some(text.parse().map_err(|_| wrong("gateway", &quoted(text), mend))?);
+            config.gateway = Some(text.parse().map_err(|_| wrong("gateway", &quote(text), mend))?);
         }
         for text in self.neighbours.iter().flatten() {
             config.neighbours.push(neighbour(text)?);
         }
         if let Some(text) = &self.mac {
             let mend = "write six bytes like 02:00:00:00:00:01";
-            config.mac = Some(text.parse().map_err(|_| wrong("mac", &quoted(text), mend))?);
+            config.mac = Some(text.parse().map_err(|_| wrong("mac", &quote(text), mend))?);
         }
         // What does not even fit the type gets the largest value, which `check` refuses with the range.
         if let Some(mtu) = self.mtu {
@@ -185,14 +185,14 @@ fn wrong(key: &'static str, value: &dyn std::fmt::Display, mend: &'static str) -
     TransportError::Setting { backend: "dpdk", key, value: value.to_string(), mend }
 }
 
-fn quoted(text: &str) -> String {
+fn quote(text: &str) -> String {
     format!("{text:?}")
 }
 
 /// `10.0.0.1/24`, or without a prefix.
 fn network(text: &str) -> Result<(Ipv4Addr, Option<u8>), TransportError> {
     let bad =
-        || wrong("address", &quoted(text), "write an IPv4 address and the prefix's length like 10.0.0.1/24");
+        || wrong("address", &quote(text), "write an IPv4 address and the prefix's length like 10.0.0.1/24");
     let (address, prefix) = match text.split_once('/') {
         Some((address, prefix)) => (address, Some(prefix.parse().map_err(|_| bad())?)),
         None => (text, None),
@@ -211,7 +211,7 @@ fn neighbour(text: &str) -> Result<Neighbour, TransportError> {
         let mac: MacAddr = mac.trim().parse().ok()?;
         Some(Neighbour { address: address.trim().parse().ok()?, mac, device })
     };
-    parse().ok_or_else(|| wrong("neighbours", &quoted(text), "write them like 10.0.0.2=02:00:00:00:00:02"))
+    parse().ok_or_else(|| wrong("neighbours", &quote(text), "write them like 10.0.0.2=02:00:00:00:00:02"))
 }
 
 fn idle(text: &str) -> Result<Idle, TransportError> {
@@ -219,11 +219,11 @@ fn idle(text: &str) -> Result<Idle, TransportError> {
         return Ok(Idle::BusyPoll);
     }
     let mend = "write the longest nap like 100us, or busy to poll without pause";
-    let nap = humantime::parse_duration(text).map_err(|_| wrong("idle", &quoted(text), mend))?;
+    let nap = humantime::parse_duration(text).map_err(|_| wrong("idle", &quote(text), mend))?;
     match nap {
         Duration::ZERO => Ok(Idle::BusyPoll),
         nap if nap > Duration::from_secs(1) => {
-            Err(wrong("idle", &quoted(text), "naps of more than 1s would stall every all-reduce: use 100us"))
+            Err(wrong("idle", &quote(text), "naps of more than 1s would stall every all-reduce: use 100us"))
         }
         nap => Ok(Idle::BackOff(nap)),
     }
@@ -314,22 +314,22 @@ mod tests {
         for (change, says) in cases {
             let mut options = options();
             change(&mut options);
-            let error = chosen(&options, Some(IoName::Dpdk)).unwrap_err().to_string();
+            let error = choose(&options, Some(IoName::Dpdk)).unwrap_err().to_string();
             assert!(error.starts_with(says), "{error}");
         }
     }
 
-    fn chosen(dpdk: &DpdkOptions, io: Option<IoName>) -> Result<Backend, TransportError> {
+    fn choose(dpdk: &DpdkOptions, io: Option<IoName>) -> Result<Backend, TransportError> {
         backend(io, Ipv4Addr::UNSPECIFIED.into(), dpdk, &XdpOptions::default())
     }
 
     #[test]
     fn a_backend_needs_to_be_named() {
-        assert_eq!(chosen(&DpdkOptions::default(), None).unwrap(), Backend::Udp);
-        assert_eq!(chosen(&options(), Some(IoName::Udp)).unwrap(), Backend::Udp);
-        let error = chosen(&options(), None).unwrap_err().to_string();
+        assert_eq!(choose(&DpdkOptions::default(), None).unwrap(), Backend::Udp);
+        assert_eq!(choose(&options(), Some(IoName::Udp)).unwrap(), Backend::Udp);
+        let error = choose(&options(), None).unwrap_err().to_string();
         assert!(error.contains("--io dpdk"), "{error}");
-        let dpdk = chosen(&options(), Some(IoName::Dpdk));
+        let dpdk = choose(&options(), Some(IoName::Dpdk));
         if cfg!(feature = "dpdk") {
             assert!(matches!(dpdk, Ok(Backend::Dpdk(_))));
         } else {

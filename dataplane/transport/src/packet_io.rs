@@ -123,7 +123,7 @@ pub trait PacketIo {
 
     /// What is kept under a number, to be read or changed before it is sent again. `None` if there is nothing, or if it
     /// is still on its way out and there is no memory for a copy.
-    fn packed(&mut self, number: usize) -> Option<&mut [u8]> {
+    fn packed_payload(&mut self, number: usize) -> Option<&mut [u8]> {
         let _ = number;
         None
     }
@@ -220,8 +220,8 @@ impl<T: PacketIo> PacketIo for &mut T {
         (**self).pack(number, len)
     }
 
-    fn packed(&mut self, number: usize) -> Option<&mut [u8]> {
-        (**self).packed(number)
+    fn packed_payload(&mut self, number: usize) -> Option<&mut [u8]> {
+        (**self).packed_payload(number)
     }
 
     fn send_packed(&mut self, to: Peer, number: usize, ecn: u8) -> io::Result<()> {

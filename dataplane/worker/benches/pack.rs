@@ -53,7 +53,7 @@ impl Tx for Out {
     fn send_packed(&mut self, _: u8, slot: SlotId) {
         let number = usize::from(slot.0);
         if let Some(packed) = &mut self.packed {
-            packed.extend_from_slice(&self.io.packed(number).unwrap()[HEADER_LEN..]);
+            packed.extend_from_slice(&self.io.packed_payload(number).unwrap()[HEADER_LEN..]);
         }
         self.io.send_packed(PS, number, 0).unwrap();
     }
@@ -72,12 +72,12 @@ struct Ignore;
 impl Events for Ignore {
     fn norms(&mut self, _: u64, _: &mut dyn Iterator<Item = u32>) {}
     fn result(&mut self, _: PacketId, _: &Header, _: &[u8]) {}
-    fn late(&mut self, _: PacketId, _: Option<&[u8]>) {}
+    fn packet_late(&mut self, _: PacketId, _: Option<&[u8]>) {}
 
-    fn lost(&mut self, _: PacketId, _: Option<&[u8]>) {
+    fn packet_lost(&mut self, _: PacketId, _: Option<&[u8]>) {
         unreachable!("nothing is given up");
     }
-    fn failed(&mut self, _: u64, error: CallError) {
+    fn call_failed(&mut self, _: u64, error: CallError) {
         unreachable!("{error}");
     }
 }

@@ -42,12 +42,12 @@ impl<I: PacketIo> Driver<I> {
     ///
     /// # Errors
     /// Those of `work`, or [`WorkerError::Panicked`].
-    pub fn with<T>(
+    pub fn with_engine<T>(
         &self,
         work: impl FnOnce(&mut Engine<I>) -> Result<T, WorkerError>,
     ) -> Result<T, WorkerError> {
         self.foreground.fetch_add(1, Ordering::SeqCst);
-        let result = self.guarded(|| work(&mut *self.lock()?));
+        let result = self.catch_panic(|| work(&mut *self.lock()?));
         self.foreground.fetch_sub(1, Ordering::SeqCst);
         result
     }
@@ -72,7 +72,7 @@ impl<I: PacketIo> Driver<I> {
         data: &mut [f32],
         submit: impl FnOnce(&mut Engine<I>, usize) -> Result<u64, WorkerError>,
     ) -> Result<(), WorkerError> {
-        self.with(|engine| {
+        self.with_engine(|engine| {
             let number = submit(engine, data.len())?;
             loop {
                 engine.run(&mut Borrowed::new(number, data), || self.giving_up.load(Ordering::SeqCst));
@@ -86,7 +86,7 @@ impl<I: PacketIo> Driver<I> {
 
     /// Drives asynchronous calls, and answers other workers while there are none, until [`Self::close`].
     pub fn run_background(&self) {
-        let ended = self.guarded(|| {
+        let ended = self.catch_panic(|| {
             while !self.closing.load(Ordering::SeqCst) {
                 if self.foreground.load(Ordering::SeqCst) == 0 && self.turn()? {
                     continue;
@@ -109,17 +109,17 @@ impl<I: PacketIo> Driver<I> {
             let _ = engine.serve_others();
             return Ok(false);
         }
-        if engine.pending() > 0 {
+        if engine.pending_calls() > 0 {
             let leave = || {
                 self.foreground.load(Ordering::SeqCst) > 0
                     || self.closing.load(Ordering::SeqCst)
                     || self.giving_up.load(Ordering::SeqCst)
             };
-            engine.run(&mut Borrowed::none(), leave);
+            engine.run(&mut Borrowed::empty(), leave);
         } else {
-            engine.step(&mut Borrowed::none());
+            engine.step(&mut Borrowed::empty());
         }
-        Ok(engine.pending() > 0)
+        Ok(engine.pending_calls() > 0)
     }
 
     /// Has every call under way, and every later one of this session, fail. Waits for nobody.
@@ -155,7 +155,7 @@ impl<I: PacketIo> Driver<I> {
         }
     }
 
-    fn guarded<T>(&self, work: impl FnOnce() -> Result<T, WorkerError>) -> Result<T, WorkerError> {
+    fn catch_panic<T>(&self, work: impl FnOnce() -> Result<T, WorkerError>) -> Result<T, WorkerError> {
         catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|panic| Err(self.fail(panic.as_ref())))
     }
 
@@ -279,7 +279,7 @@ mod tests {
         for _ in 0..3 {
             let (sender, receiver) = bounded(1);
             driver
-                .with(|engine| engine.submit(CallOptions::default(), Some(vec![1.0; 5000]), 0, Some(sender)))
+                .with_engine(|engine| engine.submit(CallOptions::default(), Some(vec![1.0; 5000]), 0, Some(sender)))
                 .unwrap();
             waiting.push(receiver);
         }
@@ -294,8 +294,8 @@ mod tests {
         }
         background.join().unwrap();
         names_the_bug(driver.allreduce(&mut [1.0; 10], CallOptions::default()));
-        names_the_bug(driver.with(|engine| Ok(engine.stats())));
-        names_the_bug(driver.with(|engine| engine.feedback()).map(|kept| kept.to_bytes()));
+        names_the_bug(driver.with_engine(|engine| Ok(engine.stats())));
+        names_the_bug(driver.with_engine(|engine| engine.feedback()).map(|kept| kept.to_bytes()));
     }
 
     #[test]
@@ -304,7 +304,7 @@ mod tests {
         let driver = driver(&panics);
         let (sender, receiver) = bounded(1);
         driver
-            .with(|engine| engine.submit(CallOptions::default(), Some(vec![1.0; 5000]), 0, Some(sender)))
+            .with_engine(|engine| engine.submit(CallOptions::default(), Some(vec![1.0; 5000]), 0, Some(sender)))
             .unwrap();
         panics.store(true, Ordering::SeqCst);
         names_the_bug(driver.allreduce(&mut [1.0; 10], CallOptions::default()));

@@ -59,7 +59,7 @@ impl Group {
         let reporter = match &config.controller {
             Some(controller) => {
                 let seen = Arc::downgrade(&driver);
-                let stats = move || seen.upgrade()?.with(|engine| Ok(engine.stats())).ok();
+                let stats = move || seen.upgrade()?.with_engine(|engine| Ok(engine.stats())).ok();
                 Some(Reporter::start(controller.clone(), config.worker, stats)?)
             }
             None => None,
@@ -72,7 +72,7 @@ impl Group {
     /// # Errors
     /// As [`Self::join`].
     pub fn rejoin(&self) -> Result<(), WorkerError> {
-        self.driver.with(|engine| {
+        self.driver.with_engine(|engine| {
             let mut config = self.config.clone();
             if let Some(controller) = &mut config.controller {
                 // The aggregator may be another now; the worker stays who it was.
@@ -100,7 +100,7 @@ impl Group {
             let seat = controller.find_seat(patience)?;
             config.take_seat(seat);
         }
-        self.driver.with(|engine| {
+        self.driver.with_engine(|engine| {
             let found = ask(engine.io_mut(), &config, patience, 1)?;
             Ok(matches!(found.answer, Some(ProbeAnswer::Job { unusable: None, .. })))
         })
@@ -146,7 +146,7 @@ impl Group {
     /// What is wrong with the call itself; the rest comes from [`Handle::wait`].
     pub fn allreduce_async(&self, data: Vec<f32>, options: CallOptions) -> Result<Handle, WorkerError> {
         let (sender, receiver) = bounded(1);
-        let result = self.driver.with(|engine| engine.submit(options, Some(data), 0, Some(sender)));
+        let result = self.driver.with_engine(|engine| engine.submit(options, Some(data), 0, Some(sender)));
         if let Some(thread) = &self.background {
             thread.thread().unpark();
         }
@@ -187,7 +187,7 @@ impl Group {
         let (sender, receiver) = bounded(1);
         let submit =
             |engine: &mut Engine<AnyIo>| engine.submit_plan(plan, feedback, Some(data), 0, Some(sender));
-        let result = self.driver.with(submit);
+        let result = self.driver.with_engine(submit);
         if let Some(thread) = &self.background {
             thread.thread().unpark();
         }
@@ -199,7 +199,7 @@ impl Group {
     /// # Errors
     /// What is wrong with the plan.
     pub fn packed_layout(&self, plan: &[Span], piece: u8) -> Result<PackedLayout, WorkerError> {
-        self.driver.with(|engine| engine.packed_layout(plan, piece))
+        self.driver.with_engine(|engine| engine.packed_layout(plan, piece))
     }
 
     /// Starts an all-reduce whose norms, indices and means somebody else computes, such as a GPU: norms come with the call, then
@@ -210,7 +210,7 @@ impl Group {
     /// # Errors
     /// What is wrong with the call itself; the rest comes from the [`Packed`].
     pub fn allreduce_packed(&self, call: PackedCall<'_>) -> Result<Packed, WorkerError> {
-        let result = self.driver.with(|engine| engine.submit_packed(call));
+        let result = self.driver.with_engine(|engine| engine.submit_packed(call));
         if let Some(thread) = &self.background {
             thread.thread().unpark();
         }
@@ -234,7 +234,7 @@ impl Group {
     /// # Errors
     /// [`WorkerError::Panicked`].
     pub fn membership(&self) -> Result<Membership, WorkerError> {
-        self.driver.with(|engine| Ok(engine.membership()))
+        self.driver.with_engine(|engine| Ok(engine.membership()))
     }
 
     /// This worker's number in the job, its seat: of a job whose members come and go it stays while [`Membership::number`] changes.
@@ -242,7 +242,7 @@ impl Group {
     /// # Errors
     /// [`WorkerError::Panicked`].
     pub fn seat(&self) -> Result<WorkerId, WorkerError> {
-        self.driver.with(|engine| Ok(engine.seat()))
+        self.driver.with_engine(|engine| Ok(engine.seat()))
     }
 
     /// A place in the program, between all-reduces, at which workers that wait may join; all members must call it at the same places.
@@ -255,19 +255,19 @@ impl Group {
     /// [`WorkerError::Session`] if the session is over; the group must [`Self::rejoin`].
     pub fn boundary(&self) -> Result<Option<Membership>, WorkerError> {
         loop {
-            let waits = self.driver.with(|engine| {
+            let waits = self.driver.with_engine(|engine| {
                 if let Some(error) = engine.failure() {
                     return Err(error.clone());
                 }
                 if !engine.stop_at_boundary() {
                     return Ok(None);
                 }
-                engine.step(&mut Borrowed::none());
+                engine.step(&mut Borrowed::empty());
                 engine.wait(NAP);
                 Ok(Some(()))
             })?;
             if waits.is_none() {
-                return self.driver.with(|engine| Ok(engine.take_change()));
+                return self.driver.with_engine(|engine| Ok(engine.take_change()));
             }
         }
     }
@@ -277,7 +277,7 @@ impl Group {
     /// # Errors
     /// [`WorkerError::Panicked`].
     pub fn stats(&self) -> Result<Stats, WorkerError> {
-        self.driver.with(|engine| Ok(engine.stats()))
+        self.driver.with_engine(|engine| Ok(engine.stats()))
     }
 
     /// The session's parameters: workers, slots, policy.
@@ -285,7 +285,7 @@ impl Group {
     /// # Errors
     /// [`WorkerError::Panicked`].
     pub fn parameters(&self) -> Result<Parameters, WorkerError> {
-        self.driver.with(|engine| Ok(*engine.parameters()))
+        self.driver.with_engine(|engine| Ok(*engine.parameters()))
     }
 
     /// log₂ of the coordinates of a full partition (P4).
@@ -293,7 +293,7 @@ impl Group {
     /// # Errors
     /// [`WorkerError::Panicked`].
     pub fn block(&self) -> Result<u8, WorkerError> {
-        self.driver.with(|engine| Ok(engine.block()))
+        self.driver.with_engine(|engine| Ok(engine.block()))
     }
 
     /// The lookup table of calls that name none.
@@ -302,7 +302,7 @@ impl Group {
     /// [`WorkerError::Panicked`].
     pub fn table(&self) -> Result<LookupTable, WorkerError> {
         let first = |engine: &mut Engine<AnyIo>| engine.tables().next().map(|(_, table)| table.clone());
-        self.driver.with(|engine| first(engine).ok_or(WorkerError::Closed))
+        self.driver.with_engine(|engine| first(engine).ok_or(WorkerError::Closed))
     }
 
     /// All error feedback, for a checkpoint: key and saved form. It is that after the last call that succeeded.
@@ -311,7 +311,7 @@ impl Group {
     /// [`WorkerError::FeedbackBusy`] while a call that keeps any is under way: wait for its handle first.
     pub fn save_feedback(&self) -> Result<Vec<(u64, Vec<u8>)>, WorkerError> {
         // Nobody waits for the engine while all of it is written: it must go on answering others.
-        Ok(self.driver.with(|engine| engine.feedback())?.to_bytes())
+        Ok(self.driver.with_engine(|engine| engine.feedback())?.to_bytes())
     }
 
     /// Restores the error feedback of a tensor of `length` coordinates.
@@ -321,7 +321,7 @@ impl Group {
     pub fn restore_feedback(&self, key: u64, length: usize, saved: &[u8]) -> Result<(), WorkerError> {
         let restored = RestoredFeedback::read(length, saved)
             .map_err(|error| WorkerError::FeedbackState { key, reason: error.to_string() })?;
-        self.driver.with(|engine| engine.put_feedback(key, restored))
+        self.driver.with_engine(|engine| engine.put_feedback(key, restored))
     }
 
     /// Forgets the error feedback of a tensor.
@@ -329,7 +329,7 @@ impl Group {
     /// # Errors
     /// [`WorkerError::FeedbackBusy`] while it is being reduced.
     pub fn reset_feedback(&self, key: u64) -> Result<(), WorkerError> {
-        self.driver.with(|engine| engine.reset_feedback(key))
+        self.driver.with_engine(|engine| engine.reset_feedback(key))
     }
 }
 
@@ -342,7 +342,7 @@ impl Drop for Group {
             let _ = thread.join();
         }
         // What ends this early is known already.
-        let _ = self.driver.with(|engine| {
+        let _ = self.driver.with_engine(|engine| {
             engine.leave();
             while !engine.has_left() {
                 engine.serve_others()?;
@@ -381,14 +381,14 @@ fn rendezvous(io: &mut AnyIo, config: &GroupConfig) -> Result<(Joiners, Welcome,
     let fresh = |now| {
         let (job, worker, cookie) = (JobId(config.job), WorkerId(config.worker), Cookie(config.cookie));
         let joiner = Joiner::new(job, worker, cookie, random(), definitions::digest(), now);
-        Joiners::new(joiner.wanting(config.workers))
+        Joiners::new(joiner.with_wanted_workers(config.workers))
     };
     let mut joiners = fresh(started);
     let mut buffer = [0; 64];
     let mut shown = u64::MAX;
     loop {
         let now = io.now();
-        if let Some(error) = joiners.overdue(now, config.join_timeout) {
+        if let Some(error) = joiners.timeout_error(now, config.join_timeout) {
             return Err(error.into());
         }
         let at = |joiners: &Joiners, share| match share {

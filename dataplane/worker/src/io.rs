@@ -126,13 +126,13 @@ impl AnyIo {
     }
 
     /// Whether datagrams could not be sent because nobody on the link answered for their receiver.
-    pub(crate) fn unresolved(&self) -> bool {
+    pub(crate) fn has_unresolved(&self) -> bool {
         match self {
             AnyIo::Udp(_) | AnyIo::UdpThreads(_) => false,
             AnyIo::Dpdk(io) => io.frame_counts().unresolved > 0,
             AnyIo::Xdp(io) => io.frame_counts().unresolved > 0,
-            AnyIo::Captured(io) => io.inner().unresolved(),
-            AnyIo::Lossy(io) => io.inner().unresolved(),
+            AnyIo::Captured(io) => io.inner().has_unresolved(),
+            AnyIo::Lossy(io) => io.inner().has_unresolved(),
         }
     }
 }
@@ -183,8 +183,8 @@ impl PacketIo for AnyIo {
         each!(self, io => io.pack(number, len))
     }
 
-    fn packed(&mut self, number: usize) -> Option<&mut [u8]> {
-        each!(self, io => io.packed(number))
+    fn packed_payload(&mut self, number: usize) -> Option<&mut [u8]> {
+        each!(self, io => io.packed_payload(number))
     }
 
     #[inline]

@@ -54,7 +54,7 @@ pub fn probe(config: &GroupConfig, patience: Duration) -> Result<Probe, WorkerEr
     let mut io = AnyIo::open(config)?;
     let mut found = ask(&mut io, config, patience, ENOUGH)?;
     found.devices = io.devices();
-    found.unresolved = found.answered == 0 && io.unresolved();
+    found.unresolved = found.answered == 0 && io.has_unresolved();
     Ok(found)
 }
 

@@ -99,7 +99,7 @@ impl Admission {
 
     /// The same, but that it may have another round and slot.
     #[inline(always)]
-    pub fn like(&self) -> &Header {
+    pub fn template(&self) -> &Header {
         &self.header
     }
 }

@@ -193,11 +193,11 @@ impl<K: Kernels> Aggregator<K> {
         let Some(Some(job)) = jobs.get_mut(pass.place as usize) else {
             return Outcome::Dropped(DropReason::Job);
         };
-        let end = match pass.like().kind {
+        let end = match pass.template().kind {
             Kind::Norm => job.aggregate::<K, true>(pass, ecn, head, payload, sink),
             _ => job.aggregate::<K, false>(pass, ecn, head, payload, sink),
         };
-        job.counters.count(pass.like().worker, packet.len(), end);
+        job.counters.count(pass.template().worker, packet.len(), end);
         match end {
             Ok(event) => Outcome::Handled(event),
             Err(reason) => Outcome::Dropped(reason),
@@ -309,7 +309,7 @@ impl Job {
         let (state, packet) = slots.get_mut::<NORM>(slot).ok_or(DropReason::Slot)?;
         // Of the slot's round other packets have the same length of results (P14).
         let packet = packet.get_mut(..pass.slot_len).ok_or(DropReason::Length)?;
-        let like = pass.like();
+        let like = pass.template();
         let nudge = like.flags & FLAG_NUDGE != 0;
         // P46: of data, who may be told of a queue's mark is; norms know none.
         let answered = if NORM { Ecn::NotEct } else { ecn.of_answer() };

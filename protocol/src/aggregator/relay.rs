@@ -28,7 +28,7 @@ pub(super) fn rack_mismatch(
 }
 
 /// Kinds of packets whose slots a packet of a root's can be about.
-fn about(kind: Kind) -> &'static [Kind] {
+fn concerned_kinds(kind: Kind) -> &'static [Kind] {
     match kind {
         Kind::NormResult | Kind::Mismatch => &[Kind::Norm],
         Kind::Result | Kind::RawResult => &[Kind::Data],
@@ -60,7 +60,7 @@ impl Job {
         if form.is_some_and(|form| payload.len() != header.kind.payload_len(form)) {
             return Err(DropReason::Length);
         }
-        if !about(header.kind).iter().any(|&kind| self.slots.get(kind, header.slot).is_some()) {
+        if !concerned_kinds(header.kind).iter().any(|&kind| self.slots.get(kind, header.slot).is_some()) {
             return Err(DropReason::Slot);
         }
         form.map(|_| ()).ok_or(DropReason::Table)
@@ -88,7 +88,7 @@ impl<K: Kernels> Aggregator<K> {
     #[inline(never)]
     fn pass_on(&mut self, from: Endpoint, ecn: Ecn, packet: &[u8], sink: &mut impl Sink) -> Option<Outcome> {
         let (header, payload) = Header::parse(packet).ok()?;
-        if about(header.kind).is_empty() {
+        if concerned_kinds(header.kind).is_empty() {
             return None;
         }
         let form = self.table(header.table).map(|table| table.form);

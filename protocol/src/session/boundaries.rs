@@ -10,7 +10,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 /// The later of two numbers of calls, which wrap.
-fn later(a: u32, b: u32) -> u32 {
+fn wrapping_max(a: u32, b: u32) -> u32 {
     if b.wrapping_sub(a) as i32 > 0 { b } else { a }
 }
 
@@ -28,7 +28,7 @@ impl Roster {
     }
 
     /// What a member that is not where it should be is to do.
-    fn due(&self, member: &Member) -> Option<(What, u32)> {
+    fn pending_notice(&self, member: &Member) -> Option<(What, u32)> {
         match (self.phase, member.position) {
             (Phase::Asking, None) => Some((What::Ask, 0)),
             (Phase::Holding(_), None) => Some((What::Hold, 0)),
@@ -56,7 +56,7 @@ impl JobState {
     pub(super) fn tell_all(&self) -> Vec<Action> {
         let Some(roster) = &self.roster else { return Vec::new() };
         let told = roster.members.iter().filter_map(|(&seat, member)| {
-            let (what, calls) = roster.due(member)?;
+            let (what, calls) = roster.pending_notice(member)?;
             Some(self.boundary(seat, member, what, calls))
         });
         told.collect()
@@ -86,7 +86,7 @@ impl JobState {
         match &mut roster.phase {
             // It held as well, so it cannot have finished more.
             Phase::Finishing(_) => {}
-            Phase::Holding(left) => *left = left.iter().copied().chain(calls).reduce(later),
+            Phase::Holding(left) => *left = left.iter().copied().chain(calls).reduce(wrapping_max),
             Phase::Steady | Phase::Asking | Phase::Stopping(_) => roster.turn_to(now, Phase::Holding(calls)),
         }
         actions.extend(self.tell_all());
@@ -105,7 +105,7 @@ impl JobState {
         let seat = header.worker;
         let Some(session) = self.session else { return Vec::new() };
         if self.member_by_nonce(seat, from, position.nonce).is_none() {
-            return vec![self.reforming(seat, from, header.cookie, WorkerId::NONE)];
+            return vec![self.refuse_reforming(seat, from, header.cookie, WorkerId::NONE)];
         }
         let Some(roster) = &mut self.roster else { return Vec::new() };
         let Some(member) = roster.members.get_mut(&seat.0) else { return Vec::new() };
@@ -135,7 +135,7 @@ impl JobState {
             _ => member.position = Some(*position),
         }
         let Some(all) = roster.answers() else { return Vec::new() };
-        let begun = all.iter().map(|p| p.begun).reduce(later).unwrap_or(0);
+        let begun = all.iter().map(|p| p.begun).reduce(wrapping_max).unwrap_or(0);
         match roster.phase {
             Phase::Steady => Vec::new(),
             Phase::Asking => {
@@ -149,7 +149,7 @@ impl JobState {
                 if stopped && !left_behind {
                     return self.let_in(now, random);
                 }
-                if !stopped && (!left_behind || later(calls, begun) == calls) {
+                if !stopped && (!left_behind || wrapping_max(calls, begun) == calls) {
                     return Vec::new();
                 }
                 // Not at the same boundary: the others follow the one that is farthest.
@@ -157,7 +157,7 @@ impl JobState {
                 self.tell_all()
             }
             Phase::Holding(left) => {
-                let finished = all.iter().map(|p| p.finished).chain(left).reduce(later).unwrap_or(0);
+                let finished = all.iter().map(|p| p.finished).chain(left).reduce(wrapping_max).unwrap_or(0);
                 if all.iter().all(|p| p.finished == finished) {
                     return self.go_on(now, random);
                 }
@@ -192,7 +192,7 @@ impl JobState {
         let Some(roster) = &self.roster else { return Vec::new() };
         let seats: Vec<(u8, Present)> = roster.members.iter().map(|(&seat, m)| (seat, m.present)).collect();
         let because_of = roster.because_of;
-        let fewer = self.job.sizes.as_ref().is_some_and(|sizes| seats.len() < usize::from(sizes.least()));
+        let fewer = self.job.sizes.as_ref().is_some_and(|sizes| seats.len() < usize::from(sizes.min_workers()));
         if fewer && self.next_of_members().is_none() {
             return self.end_roster(because_of, Vec::new());
         }

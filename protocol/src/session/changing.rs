@@ -72,7 +72,7 @@ impl JobState {
             return refuse_for(RefuseReason::Size, worker);
         }
         if self.ended.as_ref().is_some_and(|ended| claims && ended.session == join.session) {
-            return vec![self.reforming(worker, from, join.session, WorkerId::NONE)];
+            return vec![self.refuse_reforming(worker, from, join.session, WorkerId::NONE)];
         }
         let mut actions = Vec::new();
         let session = self.session;
@@ -80,7 +80,7 @@ impl JobState {
             return match self.member_by_nonce(worker, from, join.nonce) {
                 // Its WELCOME to the session that runs was lost.
                 Some(member) => vec![self.welcome_member(worker.0, &member)],
-                None => vec![self.reforming(worker, from, join.session, WorkerId::NONE)],
+                None => vec![self.refuse_reforming(worker, from, join.session, WorkerId::NONE)],
             };
         }
         let Some(roster) = &mut self.roster else { return Vec::new() };
@@ -117,11 +117,11 @@ impl JobState {
             // A new process in the place of one that is gone.
             actions.extend(self.drop_member(now, worker.0, Happening::Gone, None));
         } else if claims && session.is_some() {
-            return vec![self.reforming(worker, from, join.session, WorkerId::NONE)];
+            return vec![self.refuse_reforming(worker, from, join.session, WorkerId::NONE)];
         }
         let Some(roster) = &mut self.roster else { return actions };
         roster.waiting.retain(|_, waiting| now.saturating_sub(waiting.present.heard) <= FORGET);
-        let mut arrival = Present::arrived(now, from, header, join);
+        let mut arrival = Present::from_join(now, from, header, join);
         if let Some(Waiting { present, .. }) = roster.waiting.get(&worker.0) {
             let takes = !claims || present.session != Cookie(0);
             if present.nonce != join.nonce
@@ -148,7 +148,7 @@ impl JobState {
         roster.waiting.insert(worker.0, Waiting { present: arrival, workers, epoch });
         actions.extend(self.admit_waiting(now, &alive, random));
         if self.roster.as_ref().is_some_and(|roster| roster.waiting.contains_key(&worker.0)) {
-            let body = Pending { joined: self.joined() }.to_bytes();
+            let body = Pending { joined: self.joined_workers() }.to_bytes();
             actions.push(packet(from, &self.header(Kind::Pending, worker, header.cookie), &body));
         }
         actions
@@ -217,7 +217,7 @@ impl JobState {
         let Some(roster) = &mut self.roster else { return actions };
         if self.session.is_some() {
             let comes = roster.waiting.iter().find(|(_, w)| w.workers == 0).map(|(&seat, _)| WorkerId(seat));
-            let room = roster.workers() < sizes.most();
+            let room = roster.workers() < sizes.max_workers();
             let turned = match (comes.filter(|_| room).or(changes.then_some(WorkerId::NONE)), roster.phase) {
                 (Some(because_of), Phase::Steady) => {
                     roster.because_of = because_of;
@@ -253,7 +253,7 @@ impl JobState {
             self.ended = Some(Ended { session, because_of: WorkerId::NONE, members: Vec::new() });
             let turned = all
                 .iter()
-                .map(|(seat, present)| self.reforming(WorkerId(*seat), present.addr, session, WorkerId::NONE))
+                .map(|(seat, present)| self.refuse_reforming(WorkerId(*seat), present.addr, session, WorkerId::NONE))
                 .collect();
             if let Some(roster) = &mut self.roster {
                 for (seat, _) in &all {
@@ -269,11 +269,11 @@ impl JobState {
             .map(|(&seat, w)| (seat, w.present))
             .collect();
         let latest = free.iter().map(|(_, present)| present.since).max().unwrap_or(now);
-        let complete = free.len() == usize::from(sizes.most());
+        let complete = free.len() == usize::from(sizes.max_workers());
         // A server that has just started may have forgotten a session, whose members say so within that time.
         let settled = roster.since.is_some_and(|since| now.saturating_sub(since) >= FORGET);
         let gathered = now.saturating_sub(latest) >= sizes.gather;
-        let enough = free.len() >= usize::from(sizes.least()) && gathered && settled;
+        let enough = free.len() >= usize::from(sizes.min_workers()) && gathered && settled;
         if complete || enough { self.begin(now, free, None, random) } else { Vec::new() }
     }
 
@@ -290,7 +290,7 @@ impl JobState {
             self.take_next();
         }
         let Some(sizes) = self.job.sizes.clone() else { return Vec::new() };
-        all.truncate(sizes.most().into());
+        all.truncate(sizes.max_workers().into());
         let Some((config, _)) = sizes.size(all.len() as u8) else { return Vec::new() };
         let session = goes_on.unwrap_or_else(|| fresh(self.job.config.cookie, random));
         let ran = self.session.replace(session).is_some();
@@ -330,7 +330,7 @@ impl JobState {
         let members = std::mem::take(&mut roster.members);
         let mut actions = vec![Action::Remove(self.job.config.job)];
         for (seat, member) in members.iter().filter(|(seat, _)| !taken.contains(seat)) {
-            actions.push(self.reforming(WorkerId(*seat), member.present.addr, session, because_of));
+            actions.push(self.refuse_reforming(WorkerId(*seat), member.present.addr, session, because_of));
         }
         actions
     }

@@ -53,7 +53,7 @@ impl JobState {
         if self.claims[place].is_some_and(|claim| same(&claim) && claim.nonce != join.nonce) {
             return refuse(RefuseReason::WorkerInUse);
         }
-        self.claims[place] = Some(Present::arrived(now, from, header, join));
+        self.claims[place] = Some(Present::from_join(now, from, header, join));
         let workers = if self.job.sizes.is_some() { header.num_workers } else { self.job.config.workers };
         if self.claims.iter().flatten().filter(|claim| same(claim)).count() < usize::from(workers) {
             let claims = (0u8..).map(WorkerId).zip(&self.claims);

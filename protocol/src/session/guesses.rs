@@ -42,7 +42,7 @@ pub(super) struct Guesses {
 }
 
 /// What counts as one address (P22): of IPv6 the first 64 bits, for a host has as many addresses behind them as it likes.
-fn counted(address: IpAddr) -> IpAddr {
+fn bucket_address(address: IpAddr) -> IpAddr {
     match address {
         IpAddr::V4(_) => address,
         IpAddr::V6(address) => Ipv6Addr::from_bits(address.to_bits() >> 64 << 64).into(),
@@ -57,15 +57,15 @@ impl fmt::Debug for Guesses {
 
 impl Guesses {
     /// Whether JOINs from there are not even looked at for now: a right guess among too many would be one, too.
-    pub fn exhausted(&self, now: Duration, from: IpAddr) -> bool {
-        let from = counted(from);
+    pub fn is_exhausted(&self, now: Duration, from: IpAddr) -> bool {
+        let from = bucket_address(from);
         let of_one = self.by_address.iter().find(|(address, _)| *address == from);
         self.all.is_empty(now, OF_ALL) || of_one.is_some_and(|(_, bucket)| bucket.is_empty(now, OF_ONE))
     }
 
     /// A JOIN from there had a wrong cookie or job.
     pub fn note(&mut self, now: Duration, from: IpAddr) {
-        let from = counted(from);
+        let from = bucket_address(from);
         self.all.take(now, OF_ALL);
         if let Some((_, bucket)) = self.by_address.iter_mut().find(|(address, _)| *address == from) {
             bucket.take(now, OF_ONE);
@@ -97,14 +97,14 @@ mod tests {
         let mut looked_at = 0;
         // A guess each millisecond, for ten seconds.
         for now in (0..10_000).map(Duration::from_millis) {
-            if !guesses.exhausted(now, one) {
+            if !guesses.is_exhausted(now, one) {
                 guesses.note(now, one);
                 looked_at += 1;
             }
-            assert!(!guesses.exhausted(now, other));
+            assert!(!guesses.is_exhausted(now, other));
         }
         assert!((110..=121).contains(&looked_at), "{looked_at}");
-        assert!(!guesses.exhausted(Duration::from_secs(11), one));
+        assert!(!guesses.is_exhausted(Duration::from_secs(11), one));
     }
 
     #[test]
@@ -112,8 +112,8 @@ mod tests {
         let mut guesses = Guesses::default();
         let at = |network: u128, host: u128| Ipv6Addr::from_bits(network << 64 | host).into();
         (0..20).for_each(|host| guesses.note(Duration::ZERO, at(7, host)));
-        assert!(guesses.exhausted(Duration::ZERO, at(7, 99)));
-        assert!(!guesses.exhausted(Duration::ZERO, at(8, 99)));
+        assert!(guesses.is_exhausted(Duration::ZERO, at(7, 99)));
+        assert!(!guesses.is_exhausted(Duration::ZERO, at(8, 99)));
     }
 
     #[test]
@@ -122,7 +122,7 @@ mod tests {
         let mut looked_at = 0;
         for i in 0..100_000u32 {
             let (now, from) = (Duration::from_micros(100) * i, Ipv4Addr::from(i).into());
-            if !guesses.exhausted(now, from) {
+            if !guesses.is_exhausted(now, from) {
                 guesses.note(now, from);
                 looked_at += 1;
             }

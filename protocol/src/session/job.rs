@@ -69,12 +69,12 @@ impl JobState {
                 .members
                 .iter()
                 .filter(|(worker, _)| self.present.get(usize::from(worker.0)).is_some_and(Option::is_none));
-            absent.map(|&(worker, addr)| self.reforming(worker, addr, ended.session, ended.because_of))
+            absent.map(|&(worker, addr)| self.refuse_reforming(worker, addr, ended.session, ended.because_of))
         })
     }
 
     /// REFUSED(re-forming) to a worker that believes in `session`.
-    pub(super) fn reforming(
+    pub(super) fn refuse_reforming(
         &self,
         worker: WorkerId,
         addr: SocketAddr,
@@ -97,7 +97,7 @@ impl JobState {
             if let Some(claimer) = self.present[place].filter(|p| p.session != Cookie(0)) {
                 self.present[place] = None;
                 let worker = WorkerId(place as u8);
-                actions.push(self.reforming(worker, claimer.addr, claimer.session, because_of));
+                actions.push(self.refuse_reforming(worker, claimer.addr, claimer.session, because_of));
                 // A claim that is still under way takes no place again.
                 let ended =
                     self.ended.get_or_insert(Ended { session: claimer.session, because_of, members: vec![] });
@@ -124,7 +124,7 @@ impl JobState {
         }
     }
 
-    pub(super) fn joined(&self) -> u64 {
+    pub(super) fn joined_workers(&self) -> u64 {
         let bits = |present: &[Option<Present>]| {
             (0u8..).zip(present).filter(|(_, p)| p.is_some()).fold(0, |bits, (w, _)| bits | WorkerId(w).bit())
         };

@@ -98,8 +98,8 @@ impl Joiners {
 
     /// The error if joining some share has taken `limit` already.
     #[must_use]
-    pub fn overdue(&self, now: Duration, limit: Duration) -> Option<JoinError> {
-        let late = |(share, joiner): (usize, &Joiner)| Some((share, joiner.overdue(now, limit)?));
+    pub fn timeout_error(&self, now: Duration, limit: Duration) -> Option<JoinError> {
+        let late = |(share, joiner): (usize, &Joiner)| Some((share, joiner.timeout_error(now, limit)?));
         self.all
             .iter()
             .take(self.homes)
@@ -150,7 +150,7 @@ impl Joiners {
                         let others = 1..usize::from(welcome.shares.servers());
                         self.all.truncate(1);
                         let first = &self.all[0];
-                        let others: Vec<Joiner> = others.map(|_| first.elsewhere(now)).collect();
+                        let others: Vec<Joiner> = others.map(|_| first.for_other_share(now)).collect();
                         self.all.extend(others);
                         self.welcomed = 0;
                         self.shares = welcome.shares;

@@ -33,7 +33,7 @@ pub(super) struct Present {
 
 impl Present {
     /// Who sent a JOIN, now and for the first time.
-    pub fn arrived(now: Duration, from: SocketAddr, header: &Header, join: &Join) -> Present {
+    pub fn from_join(now: Duration, from: SocketAddr, header: &Header, join: &Join) -> Present {
         Present {
             nonce: join.nonce,
             attempt: header.round,

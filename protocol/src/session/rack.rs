@@ -45,7 +45,7 @@ impl JobState {
                 let (job, cookie) = (self.job.config.job, self.job.config.cookie);
                 let joiner = Joiner::new(job, upper.root.rack, cookie, nonce, definitions, now);
                 let known = Welcome { session: claim, nonce, ..upper.root.welcome };
-                let joiner = if claim == Cookie(0) { joiner } else { joiner.claiming(known) };
+                let joiner = if claim == Cookie(0) { joiner } else { joiner.with_claim(known) };
                 upper.joiner = Some((nonce, joiner));
             }
         }
@@ -97,11 +97,11 @@ impl JobState {
             // Only how many ports the root has was not known: the claim is made again.
             upper.root.welcome.shards = says.shards;
             let known = Welcome { session: joiner.session(), nonce: *nonce, ..upper.root.welcome };
-            upper.joiner = Some((*nonce, joiner.clone().claiming(known)));
+            upper.joiner = Some((*nonce, joiner.clone().with_claim(known)));
             return Vec::new();
         }
         match joiner.handle(now, bytes) {
-            Some(JoinEvent::Welcome(welcome, _)) => self.welcomed(&welcome),
+            Some(JoinEvent::Welcome(welcome, _)) => self.handle_welcome(&welcome),
             Some(JoinEvent::Pending(joined, _)) => {
                 upper.joined = joined;
                 Vec::new()
@@ -122,7 +122,7 @@ impl JobState {
     }
 
     /// The root has let this rack in: the session begins, or goes on, for its members too.
-    fn welcomed(&mut self, says: &Welcome) -> Vec<Action> {
+    fn handle_welcome(&mut self, says: &Welcome) -> Vec<Action> {
         let Some(upper) = &mut self.upper else { return Vec::new() };
         let expected = Welcome { shards: says.shards, ..upper.root.welcome };
         if let Some(change) = Change::compare(&expected, says) {
@@ -221,7 +221,7 @@ impl JobState {
             actions.push(Action::Remove(self.job.config.job));
             actions.extend(self.notices(worker));
         }
-        let body = Pending { joined: self.joined() }.to_bytes();
+        let body = Pending { joined: self.joined_workers() }.to_bytes();
         actions.push(packet(from, &self.header(Kind::Pending, worker, self.job.config.cookie), &body));
         actions
     }

@@ -54,13 +54,13 @@ pub struct Sizes {
 impl Sizes {
     /// The fewest workers.
     #[must_use]
-    pub fn least(&self) -> u8 {
+    pub fn min_workers(&self) -> u8 {
         self.shapes.first().map_or(1, |(config, _)| config.workers)
     }
 
     /// The most.
     #[must_use]
-    pub fn most(&self) -> u8 {
+    pub fn max_workers(&self) -> u8 {
         self.shapes.last().map_or(1, |(config, _)| config.workers)
     }
 

@@ -47,7 +47,7 @@ impl Upper {
     pub fn end(&mut self, now: Duration) {
         let mut buffer = [0; 128];
         if let Some((_, joiner)) = self.joiner.take() {
-            self.ending = Some((joiner.ending(&mut buffer).to_vec(), ENDINGS, now));
+            self.ending = Some((joiner.write_ending(&mut buffer).to_vec(), ENDINGS, now));
         }
         self.forget();
     }

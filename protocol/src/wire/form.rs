@@ -78,7 +78,7 @@ impl Form {
     /// lanes that hold them (P44).
     #[must_use]
     pub const fn with_sums(width: u8, sums: u8) -> Option<Form> {
-        let Some(lane) = Lane::holding(sums) else { return None };
+        let Some(lane) = Lane::narrowest(sums) else { return None };
         match Form::new(width, lane) {
             Some(form) if lane.bits() == sums => Some(form),
             Some(form) => Some(Form { down: Down::Packed(lane.bits() - sums), ..form }),
@@ -91,7 +91,7 @@ impl Form {
     pub const fn with_code(width: u8, code: u8) -> Option<Form> {
         match (code, Form::with_sums(width, code % Form::TOLD)) {
             (0..Form::TOLD, form) => form,
-            (Form::TOLD..=u8::MAX, Some(form)) if form.lane.bits() + Form::TOLD == code => form.told(),
+            (Form::TOLD..=u8::MAX, Some(form)) if form.lane.bits() + Form::TOLD == code => form.with_told_sums(),
             _ => None,
         }
     }
@@ -101,7 +101,7 @@ impl Form {
 
     /// The same with sums told in 4 bits (P45); None of lanes of 4 bits, whose sums have no more.
     #[must_use]
-    pub const fn told(self) -> Option<Form> {
+    pub const fn with_told_sums(self) -> Option<Form> {
         match self.lane {
             Lane::Bits4 => None,
             _ if self.short => None,

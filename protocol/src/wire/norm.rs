@@ -40,7 +40,7 @@ impl Choice {
 /// A partition's norm, and which all-reduce it belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Norm {
-    /// Hash of what all workers must agree on, which [`Norm::tagged`] gives.
+    /// Hash of what all workers must agree on, which [`Norm::with_tag`] gives.
     pub tag: u32,
     /// f32 bits of a norm, or the NaN of P19; [`Norm::is_value`] says which patterns there are.
     pub value: u32,
@@ -60,7 +60,7 @@ impl Norm {
     /// The same with its tag (P3): of its fields but the value, and of how many partitions the tensor has. That number goes
     /// into nothing but the tag, so that what an aggregator compares shows all of how the workers have cut the tensor.
     #[must_use]
-    pub fn tagged(self, partitions: u32) -> Norm {
+    pub fn with_tag(self, partitions: u32) -> Norm {
         let fields = (u64::from(self.length) << 32)
             | (u64::from(self.call) << 16)
             | (u64::from(self.table.0) << 8)

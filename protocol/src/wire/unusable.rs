@@ -56,7 +56,7 @@ impl fmt::Display for WelcomeError {
 
 impl WelcomeError {
     /// Ok if a number is one of those that there may be.
-    pub(super) fn unless(
+    pub(super) fn require(
         fits: bool,
         what: &'static str,
         value: u32,

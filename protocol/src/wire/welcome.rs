@@ -93,27 +93,27 @@ impl Welcome {
         if tables.len() != usize::from(p[93]) * TABLE_LEN || u64_at(p, 72) != digest(payload) {
             return Err(damaged);
         }
-        let unless = WelcomeError::unless;
+        let require = WelcomeError::require;
         let (data_slots, norm_slots) = (u32_at(p, 4), u32_at(p, 8));
         for (what, slots) in [("data slots", data_slots), ("norm slots", norm_slots)] {
             let fits = (2..=65536).contains(&slots) && slots.is_multiple_of(2);
-            unless(fits, what, slots, "even numbers from 2 to 65536")?;
+            require(fits, what, slots, "even numbers from 2 to 65536")?;
         }
-        unless((1..=MAX_WORKERS).contains(&p[82].into()), "most workers", p[82].into(), "1 to 64")?;
-        unless((1..=p[82]).contains(&p[12]), "quorum", p[12].into(), "1 to the most workers of a session")?;
-        unless(
+        require((1..=MAX_WORKERS).contains(&p[82].into()), "most workers", p[82].into(), "1 to 64")?;
+        require((1..=p[82]).contains(&p[12]), "quorum", p[12].into(), "1 to the most workers of a session")?;
+        require(
             (1..=p[82]).contains(&p[81]),
             "fewest workers",
             p[81].into(),
             "1 to the most workers of a session",
         )?;
-        unless(p[14] <= 1, "loss policy", p[14].into(), "0 and 1")?;
-        unless(p[15] != 0, "shards", p[15].into(), "1 to 64")?;
-        unless(BLOCKS.contains(&p[80]), "block", p[80].into(), "10 to 20")?;
+        require(p[14] <= 1, "loss policy", p[14].into(), "0 and 1")?;
+        require(p[15] != 0, "shards", p[15].into(), "1 to 64")?;
+        require(BLOCKS.contains(&p[80]), "block", p[80].into(), "10 to 20")?;
         let rack = (features & FEATURE_RACKS != 0).then(|| Rack::parse(p));
-        unless(rack != Some(None), "racks", p[94].into(), "such with as many workers and ranks as they say")?;
+        require(rack != Some(None), "racks", p[94].into(), "such with as many workers and ranks as they say")?;
         let members = (features & FEATURE_MEMBERS != 0).then(|| Members::parse(p));
-        unless(members != Some(None), "number in the session", p[114].into(), "0 to 63")?;
+        require(members != Some(None), "number in the session", p[114].into(), "0 to 63")?;
         let first = Table {
             id: TableId(p[20]),
             bits: p[21],
@@ -144,7 +144,7 @@ impl Welcome {
             members: members.flatten(),
             marks: p[MARKS_AT] & MARKS != 0,
         };
-        unless(
+        require(
             welcome.spares() < welcome.shares.servers(),
             "spares",
             welcome.spares().into(),

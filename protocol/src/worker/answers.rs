@@ -80,7 +80,7 @@ impl Worker {
                     (self.missing_data, self.missing_racks) = (0, 0);
                     events.result(place, &header, payload);
                     if self.data.was_late(slot, round) {
-                        events.late(place, self.data.kept_payload(slot, round));
+                        events.packet_late(place, self.data.kept_payload(slot, round));
                     }
                     self.data_done(place, 1);
                 }
@@ -92,7 +92,7 @@ impl Worker {
             }
             Kind::Mismatch => {
                 if let Some(Mismatch { slot: theirs, refused }) = Mismatch::parse(payload) {
-                    let (who, own) = self.refused(&header);
+                    let (who, own) = self.refused_worker(&header);
                     self.refused = own.then_some((slot, round));
                     let mine = self.norm.kept_payload(slot, round).and_then(Norm::parse);
                     self.fail(SessionError::Mismatch { mine, who, slot: theirs, refused });
@@ -100,7 +100,7 @@ impl Worker {
             }
             Kind::Nudge => {
                 if let Some(nudge) = Nudge::parse(payload) {
-                    self.nudged(now, &header, nudge, tx);
+                    self.handle_nudge(now, &header, nudge, tx);
                 }
             }
             _ => self.stats.foreign += 1,
@@ -178,7 +178,7 @@ impl Worker {
     /// Whether this maximum is to be taken (P19). One that cannot be is asked for again the first time: if it was damaged on
     /// its way here, others have another, and if it is what the slot holds, it comes again.
     fn believes(&mut self, now: Duration, slot: SlotId, round: Round, value: u32, tx: &mut impl Tx) -> bool {
-        let Some(place) = self.norm.outstanding(slot, round) else { return true };
+        let Some(place) = self.norm.outstanding_packet(slot, round) else { return true };
         let call = self.calls.get_mut((place.call - self.first_call) as usize);
         let Some(part) = call.and_then(|call| call.parts.get_mut(place.partition as usize)) else {
             return true;
@@ -238,7 +238,7 @@ impl Worker {
         call.failed = error.is_some();
         call.note_norms();
         match error {
-            Some(error) => events.failed(number, error),
+            Some(error) => events.call_failed(number, error),
             None => events.norms(number, &mut call.parts.iter().map(|part| part.norm)),
         }
         self.retire();
@@ -253,7 +253,7 @@ impl Worker {
     }
 
     pub(super) fn retire(&mut self) {
-        while self.calls.front().is_some_and(|call| !call.parts.is_empty() && call.done()) {
+        while self.calls.front().is_some_and(|call| !call.parts.is_empty() && call.is_done()) {
             self.pop();
         }
     }
@@ -274,25 +274,25 @@ impl Worker {
                 self.norm_left_out(place, events);
             }
         } else if about.kind == Kind::Norm {
-            if self.norm.outstanding(slot, round).is_some() {
+            if self.norm.outstanding_packet(slot, round).is_some() {
                 self.fail(overtaken);
             }
         } else if self.params.may_lose() {
             if let Finish::First(place) = self.data.give_up(now, slot, round) {
-                events.lost(place, self.data.kept_payload(slot, round));
+                events.packet_lost(place, self.data.kept_payload(slot, round));
                 self.data_done(place, 1);
             }
-        } else if self.data.outstanding(slot, round).is_some() {
+        } else if self.data.outstanding_packet(slot, round).is_some() {
             self.fail(overtaken);
         }
     }
 
-    pub(super) fn nudged(&mut self, now: Duration, header: &Header, nudge: Nudge, tx: &mut impl Tx) {
+    pub(super) fn handle_nudge(&mut self, now: Duration, header: &Header, nudge: Nudge, tx: &mut impl Tx) {
         if header.flags & FLAG_ROOT != 0 {
             return self.nudged_by_root(now, header, nudge, tx);
         }
         let stream = if nudge.kind == Kind::Norm { &mut self.norm } else { &mut self.data };
-        if stream.outstanding(header.slot, header.round).is_some() {
+        if stream.outstanding_packet(header.slot, header.round).is_some() {
             let missing = self.params.members() & !nudge.seen;
             *(if nudge.kind == Kind::Norm { &mut self.missing_norm } else { &mut self.missing_data }) =
                 missing;

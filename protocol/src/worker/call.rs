@@ -44,7 +44,7 @@ pub(super) struct Part {
 
 impl Part {
     /// Whether all its packets have results, or it has none.
-    fn done(&self) -> bool {
+    fn is_done(&self) -> bool {
         self.finished == self.packets
     }
 }
@@ -97,7 +97,7 @@ impl Call {
         let Part { table, mode, length, norm, .. } = self.parts[partition];
         let norm =
             Norm { tag: 0, value: norm, length, call: number as u16, table, mode: mode as u8, key: self.key };
-        norm.tagged(self.parts.len() as u32)
+        norm.with_tag(self.parts.len() as u32)
     }
 
     /// Whether every NORM_RESULT is in.
@@ -113,14 +113,14 @@ impl Call {
                 part.packets = 0;
             }
         }
-        self.open = self.parts.iter().filter(|part| !part.done()).count();
+        self.open = self.parts.iter().filter(|part| !part.is_done()).count();
     }
 
     /// So many more packets of a partition are finished.
     pub fn finish(&mut self, partition: usize, packets: u32) {
         let part = &mut self.parts[partition];
         part.finished += packets;
-        self.open -= usize::from(part.done());
+        self.open -= usize::from(part.is_done());
     }
 
     /// Moves the cursor over what needs no sending; whether all is sent.
@@ -135,7 +135,7 @@ impl Call {
     }
 
     /// Whether nothing of it is outstanding or to be sent.
-    pub fn done(&self) -> bool {
+    pub fn is_done(&self) -> bool {
         self.has_norms() && self.open == 0
     }
 }

@@ -58,11 +58,11 @@ pub trait Events {
     }
     /// This packet's coordinates count as zero. `sent` is its payload, which is in no sum that this worker knows of;
     /// `None` where whoever sends keeps it ([`Tx::pack`]).
-    fn lost(&mut self, place: PacketId, sent: Option<&[u8]>);
+    fn packet_lost(&mut self, place: PacketId, sent: Option<&[u8]>);
     /// [`Events::result`] has told of a sum that this packet came too late for; `sent` is its payload.
-    fn late(&mut self, place: PacketId, sent: Option<&[u8]>);
+    fn packet_late(&mut self, place: PacketId, sent: Option<&[u8]>);
     /// A call failed, on all workers alike.
-    fn failed(&mut self, call: u64, error: CallError);
+    fn call_failed(&mut self, call: u64, error: CallError);
 }
 
 /// Counts of a worker.
@@ -180,7 +180,7 @@ impl Worker {
     #[must_use]
     pub fn round_trip(&self) -> Option<Duration> {
         let stripes = self.reports().iter().filter_map(|report| report.smoothed);
-        self.data.rtt().smoothed().into_iter().chain(stripes).max()
+        self.data.rtt().smoothed_rtt().into_iter().chain(stripes).max()
     }
 
     /// Data packets that may be outstanding now (P41), and how often congestion has made them fewer.
@@ -220,26 +220,26 @@ impl Worker {
 
     /// Calls that are not done.
     #[must_use]
-    pub fn pending(&self) -> usize {
+    pub fn pending_calls(&self) -> usize {
         self.calls.len()
     }
 
     /// Workers the others wait for, as an aggregator last reported, and for how long nothing has moved.
     #[must_use]
     pub fn waiting_for(&self, now: Duration) -> Option<(u64, Duration)> {
-        let stalled = self.stalled(now);
-        (self.missing() != 0 && stalled > Duration::ZERO).then_some((self.missing(), stalled))
+        let stalled = self.stall_time(now);
+        (self.missing_workers() != 0 && stalled > Duration::ZERO).then_some((self.missing_workers(), stalled))
     }
 
     /// Who is missing. Data in flight belong to an earlier call than norms in flight, and who waits
     /// there may be why others are missing here.
-    fn missing(&self) -> u64 {
+    fn missing_workers(&self) -> u64 {
         let data = self.reports().iter().fold(self.missing_data, |all, report| all | report.missing);
         if data != 0 { data } else { self.missing_norm }
     }
 
     /// For how long something has been outstanding and nothing has moved, in either stream.
-    fn stalled(&self, now: Duration) -> Duration {
+    fn stall_time(&self, now: Duration) -> Duration {
         let reports = self.reports();
         // What is dealt out and not sent yet waits for nobody else.
         if !self.norm.is_busy() && !self.data.is_busy() && !reports.iter().any(|report| report.busy) {
@@ -258,10 +258,10 @@ impl Worker {
 
     /// Shards where NUDGE brings nothing, and for how long that is so (P20, P21): that of the eldest packet in a stream where time-outs
     /// pass, and those whose packets are given up.
-    pub fn unanswered(&self, now: Duration) -> impl Iterator<Item = (u8, Duration)> {
+    pub fn unanswered_shards(&self, now: Duration) -> impl Iterator<Item = (u8, Duration)> {
         let deaf = [&self.data, &self.norm].into_iter().filter(|s| s.is_deaf()).find_map(Stream::waits_at);
-        let given_up = self.data.unanswered().map(move |(shard, since)| (shard, now.saturating_sub(since)));
-        let deaf = deaf.map(|shard| (shard, self.stalled(now)));
+        let given_up = self.data.unanswered_shards().map(move |(shard, since)| (shard, now.saturating_sub(since)));
+        let deaf = deaf.map(|shard| (shard, self.stall_time(now)));
         let stripes = self.reports().iter().filter(|report| report.deaf).filter_map(move |report| {
             report.waits_at.map(|shard| (shard, now.saturating_sub(report.progress)))
         });
@@ -271,7 +271,7 @@ impl Worker {
     /// Whether the aggregator has been silent for so long that it may have lost its state (P20).
     #[must_use]
     pub fn suspects_restart(&self, now: Duration) -> bool {
-        let silent = now.saturating_sub(self.heard());
+        let silent = now.saturating_sub(self.last_heard());
         let own = [&self.norm, &self.data].map(|s| (s.is_busy(), s.timeouts(), s.progress()));
         let stripes = self.reports().iter().map(|report| (report.busy, report.timeouts, report.progress));
         own.into_iter().chain(stripes).any(|(busy, timeouts, progress)| {
@@ -282,7 +282,7 @@ impl Worker {
 
     /// When something of the session came last from the aggregator.
     #[must_use]
-    pub fn heard(&self) -> Duration {
+    pub fn last_heard(&self) -> Duration {
         self.reports().iter().fold(self.heard, |latest, report| latest.max(report.heard))
     }
 
@@ -441,15 +441,15 @@ impl Worker {
             self.data.repeat(now, tx);
         } else {
             while let Some((place, slot, round)) = self.data.give_up_older(now, self.params.deadline) {
-                events.lost(place, self.data.kept_payload(slot, round));
+                events.packet_lost(place, self.data.kept_payload(slot, round));
                 self.data_done(place, 1);
             }
             self.data.ask_again(now, self.params.deadline / 4, tx);
         }
-        let waited = self.stalled(now);
+        let waited = self.stall_time(now);
         if waited >= self.params.timeout {
-            let silent = now.saturating_sub(self.heard());
-            let missing = self.missing() & !self.params.worker.bit();
+            let silent = now.saturating_sub(self.last_heard());
+            let missing = self.missing_workers() & !self.params.worker.bit();
             // An aggregator that is there has answered who asked, in the second half of the time-out at the latest (P20).
             let heard = silent < (self.params.max_rto * 4).min(waited / 4 * 3);
             let late = heard && (missing != 0 || self.missing_racks != 0);

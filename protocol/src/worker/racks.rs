@@ -10,7 +10,7 @@ impl Worker {
     pub(super) fn nudged_by_root(&mut self, now: Duration, header: &Header, nudge: Nudge, tx: &mut impl Tx) {
         let Some(rack) = self.params.rack else { return };
         let stream = if nudge.kind == Kind::Norm { &mut self.norm } else { &mut self.data };
-        if stream.outstanding(header.slot, header.round).is_some() {
+        if stream.outstanding_packet(header.slot, header.round).is_some() {
             self.missing_racks = u64::MAX >> (64 - u32::from(rack.racks.clamp(1, 64))) & !nudge.seen;
         }
         if nudge.seen & rack.rack.bit() != 0 {
@@ -27,7 +27,7 @@ impl Worker {
     }
 
     /// Whom a MISMATCH names, and whether that is this worker, or all of its rack (P35, P37).
-    pub(super) fn refused(&self, header: &Header) -> (Who, bool) {
+    pub(super) fn refused_worker(&self, header: &Header) -> (Who, bool) {
         let Some(rack) = self.params.rack.filter(|_| header.flags & FLAG_ROOT != 0) else {
             return (Who::Worker(header.worker), header.worker == self.params.worker);
         };

@@ -74,7 +74,7 @@ impl Rtt {
 
     /// The smoothed round-trip time.
     #[must_use]
-    pub fn smoothed(&self) -> Option<Duration> {
+    pub fn smoothed_rtt(&self) -> Option<Duration> {
         self.smoothed
     }
 
@@ -104,7 +104,7 @@ impl Rtt {
     }
 
     /// Takes a round trip in which the aggregator waited for nobody.
-    pub fn answered(&mut self, rtt: Duration) {
+    pub fn add_answer(&mut self, rtt: Duration) {
         self.answer = Some(self.answer.map_or(rtt, |smoothed| (smoothed * 7 + rtt) / 8));
         self.latest_answer = rtt;
         self.least = self.least.min(rtt);
@@ -151,7 +151,7 @@ impl Rtt {
 
     /// How long packets of the same burst may come one after the other.
     #[must_use]
-    pub fn settling(&self) -> Duration {
+    pub fn settling_time(&self) -> Duration {
         self.prompt().map_or(self.min / 16, |rtt| (rtt / 4).clamp(self.min / 1600, self.min / 4))
     }
 

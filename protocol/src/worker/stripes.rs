@@ -67,7 +67,7 @@ pub struct StripeReport {
     pub waits_at: Option<u8>,
     /// Time-outs in a row, and whether NUDGE has brought nothing (P20).
     pub timeouts: u32,
-    /// See [`Worker::unanswered`].
+    /// See [`Worker::unanswered_shards`].
     pub deaf: bool,
     /// When the aggregator was heard last, and when something was finished or first sent.
     pub heard: Duration,
@@ -233,7 +233,7 @@ impl Worker {
             heard: self.heard,
             progress: self.data.progress(),
             missing: self.missing_data,
-            smoothed: self.data.rtt().smoothed(),
+            smoothed: self.data.rtt().smoothed_rtt(),
             shortest: self.data.rtt().shortest(),
             answer: self.data.rtt().answer(),
             window: self.data.open(),

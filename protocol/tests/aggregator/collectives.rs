@@ -79,7 +79,7 @@ fn assert_mismatch(setup: &mut Setup, worker: u8, refused: Norm, slot: Norm, nud
 
 #[test]
 fn another_collective_is_refused_before_and_after_completion() {
-    let other = Norm { length: 5001, ..norm(3.0) }.tagged(2);
+    let other = Norm { length: 5001, ..norm(3.0) }.with_tag(2);
     let mut setup = Setup::new(3);
     setup.norm(0, 0, 0, norm(1.0));
     assert_mismatch(&mut setup, 1, other, norm(1.0), false);
@@ -98,13 +98,13 @@ fn another_collective_is_refused_before_and_after_completion() {
 fn every_field_but_the_value_tells_collectives_apart() {
     let base = norm(1.0);
     for other in [
-        Norm { length: 1, ..base }.tagged(2),
-        Norm { call: 8, ..base }.tagged(2),
-        Norm { table: TableId(0), ..base }.tagged(2),
-        Norm { mode: 1, ..base }.tagged(2),
-        Norm { key: 0, ..base }.tagged(2),
+        Norm { length: 1, ..base }.with_tag(2),
+        Norm { call: 8, ..base }.with_tag(2),
+        Norm { table: TableId(0), ..base }.with_tag(2),
+        Norm { mode: 1, ..base }.with_tag(2),
+        Norm { key: 0, ..base }.with_tag(2),
         // The number of partitions is in the tag alone.
-        base.tagged(3),
+        base.with_tag(3),
     ] {
         let mut setup = Setup::new(2);
         setup.norm(0, 0, 0, base);
@@ -119,7 +119,7 @@ fn every_field_but_the_value_tells_collectives_apart() {
 fn a_quorum_completes_beside_a_mismatch() {
     let mut setup = Setup::with(JobConfig { quorum: 2, ..config(3) });
     setup.norm(0, 0, 0, norm(1.0));
-    let other = Norm { key: 1, ..norm(8.0) }.tagged(2);
+    let other = Norm { key: 1, ..norm(8.0) }.with_tag(2);
     assert_mismatch(&mut setup, 1, other, norm(1.0), false);
     let result = only(setup.norm(2, 0, 0, norm(2.0)).1);
     assert_eq!(result.header().count, 2);
@@ -133,7 +133,7 @@ fn a_quorum_completes_beside_a_mismatch() {
 fn a_newer_round_is_another_collective_without_mismatch() {
     let mut setup = Setup::new(2);
     setup.norm(0, 0, 0, norm(1.0));
-    let next = Norm { call: 8, ..norm(0.25) }.tagged(2);
+    let next = Norm { call: 8, ..norm(0.25) }.with_tag(2);
     assert_eq!(setup.norm(1, 1, 0, next), (Event::Opened, vec![]));
     assert_eq!(setup.slot(Kind::Norm, 0).values, next.to_bytes());
     // And the older is stale, not mismatched.

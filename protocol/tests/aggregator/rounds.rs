@@ -143,7 +143,7 @@ fn a_round_too_far_ahead_is_dropped() {
                 }
                 // A norm that would be refused for its tag, too.
                 let header = setup.header(Kind::Norm, 1, far, 3);
-                let outcome = setup.packet(header, &Norm { call: 99, ..norm(1.0) }.tagged(2).to_bytes()).0;
+                let outcome = setup.packet(header, &Norm { call: 99, ..norm(1.0) }.with_tag(2).to_bytes()).0;
                 let expected = if ahead == 1 || skip {
                     Outcome::Handled(Event::Opened)
                 } else {

@@ -188,5 +188,5 @@ pub fn handled((outcome, sent): (Outcome, Vec<Sent>)) -> (Event, Vec<Sent>) {
 /// A norm of call 7.
 pub fn norm(value: f32) -> Norm {
     Norm { tag: 0, value: value.to_bits(), length: 5000, call: 7, table: TABLE, mode: 0, key: 0xFEED }
-        .tagged(2)
+        .with_tag(2)
 }

@@ -156,20 +156,20 @@ fn who_no_longer_asks_is_forgotten_before_the_session_begins() {
 #[test]
 fn overdue_says_whether_the_server_or_workers_are_missing() {
     let mut process = Process::new(1, 0, ms(100));
-    assert_eq!(process.joiner.overdue(ms(5099), ms(5000)), None);
-    let silent = process.joiner.overdue(ms(5100), ms(5000));
+    assert_eq!(process.joiner.timeout_error(ms(5099), ms(5000)), None);
+    let silent = process.joiner.timeout_error(ms(5100), ms(5000));
     assert_eq!(silent, Some(JoinError::Silent { waited: ms(5000) }));
     let mut server = Server::new(5);
     exchange(ms(5200), &mut server, std::slice::from_mut(&mut process));
-    let missing = process.joiner.overdue(ms(6100), ms(5000)).unwrap();
+    let missing = process.joiner.timeout_error(ms(6100), ms(5000)).unwrap();
     assert_eq!(missing, JoinError::Missing { job: JOB, missing: 0b11101, waited: ms(6000) });
     assert!(missing.to_string().contains("workers 0, 2, 3, 4 did not join"), "{missing}");
     let (_, mut joined) = session(1);
-    assert_eq!(joined[0].joiner.overdue(ms(100_000), ms(5000)), None);
+    assert_eq!(joined[0].joiner.timeout_error(ms(100_000), ms(5000)), None);
     // After a resumption the wait counts from then on.
     joined[0].joiner.resume(ms(100_000));
-    assert_eq!(joined[0].joiner.overdue(ms(104_999), ms(5000)), None);
-    assert!(joined[0].joiner.overdue(ms(105_000), ms(5000)).is_some());
+    assert_eq!(joined[0].joiner.timeout_error(ms(104_999), ms(5000)), None);
+    assert!(joined[0].joiner.timeout_error(ms(105_000), ms(5000)).is_some());
 }
 
 #[test]

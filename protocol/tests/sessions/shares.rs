@@ -127,9 +127,9 @@ fn a_worker_is_welcome_when_every_share_says_so() {
     assert_eq!(world.sessions()[2], None);
     assert!(world.workers.iter().all(|worker| worker.session().is_none()));
     // The share says who is missing, to whom it can.
-    let error = world.workers[0].joiners.overdue(world.now, ms(900)).unwrap();
+    let error = world.workers[0].joiners.timeout_error(world.now, ms(900)).unwrap();
     assert!(matches!(error, JoinError::ShareMissing { share: 2, missing: 0b10, .. }), "{error:?}");
-    let error = world.workers[1].joiners.overdue(world.now, ms(900)).unwrap();
+    let error = world.workers[1].joiners.timeout_error(world.now, ms(900)).unwrap();
     assert_eq!(
         error.to_string(),
         "share 2 of the parameter server, at 10.2.0.2:9000, does not answer: check that it runs there and that this \
@@ -259,7 +259,7 @@ fn a_stranger_with_the_number_of_a_member_is_refused() {
     };
     let mut packet = [0; 1044];
     assert!(stranger.handle(world.now, header.emit_packet(&mut packet, &welcome.to_bytes())).is_some());
-    let mut elsewhere = stranger.elsewhere(world.now);
+    let mut elsewhere = stranger.for_other_share(world.now);
     let mut buffer = [0; 64];
     let join = elsewhere.poll(world.now, &mut buffer).unwrap().to_vec();
     let before = world.servers[1].installed.clone();

@@ -127,9 +127,9 @@ impl Events for Record {
         self.results.insert(key(place));
     }
 
-    fn late(&mut self, _: PacketId, _: Option<&[u8]>) {}
+    fn packet_late(&mut self, _: PacketId, _: Option<&[u8]>) {}
 
-    fn lost(&mut self, place: PacketId, _: Option<&[u8]>) {
+    fn packet_lost(&mut self, place: PacketId, _: Option<&[u8]>) {
         let plan = &self.truth.plan;
         let may = plan.policy == Policy::BestEffort || plan.quorum() < plan.workers();
         assert!(may, "reliable lost {place:?}");
@@ -139,7 +139,7 @@ impl Events for Record {
         self.lost.insert(key(place));
     }
 
-    fn failed(&mut self, call: u64, error: CallError) {
+    fn call_failed(&mut self, call: u64, error: CallError) {
         assert!(!self.over, "event after the session failed: failure of {call}");
         assert!(!self.norms.contains_key(&call));
         if self.strict {
@@ -287,12 +287,12 @@ impl Client {
         let mut next = None;
         let mut at = |time: Duration| next = Some(next.map_or(time, |other: Duration| other.min(time)));
         while self.worker.failure().is_none() {
-            let before = (self.submitted, self.worker.pending());
+            let before = (self.submitted, self.worker.pending_calls());
             for time in [self.submit(now, out), self.fill(now, out)].into_iter().flatten() {
                 at(time);
             }
             // A call that ends in the middle of this makes room for another.
-            if before == (self.submitted, self.worker.pending()) {
+            if before == (self.submitted, self.worker.pending_calls()) {
                 break;
             }
         }
@@ -315,7 +315,7 @@ impl Client {
     }
 
     fn is_through(&self) -> bool {
-        let through = self.submitted == self.truth.plan.calls.len() && self.worker.pending() == 0;
+        let through = self.submitted == self.truth.plan.calls.len() && self.worker.pending_calls() == 0;
         if through {
             for call in 0..self.submitted as u64 {
                 assert!(!self.record.strict || self.record.complete(call), "call {call} ended incomplete");
@@ -325,7 +325,7 @@ impl Client {
     }
 
     fn submit(&mut self, now: Duration, out: &mut Outbox) -> Option<Duration> {
-        while self.submitted < self.truth.plan.calls.len() && self.worker.pending() < self.manner.flight {
+        while self.submitted < self.truth.plan.calls.len() && self.worker.pending_calls() < self.manner.flight {
             if now < self.next_submit {
                 return Some(self.next_submit);
             }

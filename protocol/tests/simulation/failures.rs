@@ -134,7 +134,7 @@ fn a_crashed_worker_is_named_by_all_others_in_time() {
         world.run(patience(&world) + plan.timeout * 2, ms(50));
         for client in world.clients.iter().filter(|client| !client.crashed) {
             let Some(failure) = client.worker.failure() else {
-                assert_eq!(client.worker.pending(), 0);
+                assert_eq!(client.worker.pending_calls(), 0);
                 continue;
             };
             let expected = WorkerId(dead as u8).bit();
@@ -166,7 +166,7 @@ fn a_silent_aggregator_is_said_to_be_silent() {
         world.run(patience(&world) + plan.timeout * 2, ms(50));
         for client in &world.clients {
             match client.worker.failure() {
-                None => assert_eq!(client.worker.pending(), 0),
+                None => assert_eq!(client.worker.pending_calls(), 0),
                 Some(SessionError::Silent { waited }) => {
                     assert!(
                         waited >= plan.timeout && waited <= plan.timeout + plan.max_rto * 2,
@@ -195,7 +195,7 @@ fn undetected_corruption_ends_every_call_or_session() {
         world.add_job(&plan, manners, &[]);
         world.run(patience(&world) + plan.timeout * 4, ms(50));
         for client in &world.clients {
-            assert!(client.worker.failure().is_some() || client.worker.pending() == 0);
+            assert!(client.worker.failure().is_some() || client.worker.pending_calls() == 0);
         }
     });
 }

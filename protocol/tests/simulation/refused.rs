@@ -109,7 +109,7 @@ fn a_norm_that_is_not_finite_fails_its_call_on_all_workers_whatever_is_lost_firs
             case.each_loss(&[], |world| {
                 for client in &world.clients {
                     assert_eq!(client.worker.failure(), None, "lost {:b}", world.lost);
-                    assert_eq!(client.worker.pending(), 0);
+                    assert_eq!(client.worker.pending_calls(), 0);
                     let error = CallError::NonFinite { worker: WorkerId(case.odd).into() };
                     let failed: Vec<_> =
                         client.record.failed.iter().map(|(call, error)| (*call, *error)).collect();

@@ -40,15 +40,15 @@ impl Events for Gather<'_> {
         batch.unwrap_or_else(|| panic!("{place:?} was not dealt out")).left -= 1;
     }
 
-    fn lost(&mut self, place: PacketId, _: Option<&[u8]>) {
+    fn packet_lost(&mut self, place: PacketId, _: Option<&[u8]>) {
         panic!("{place:?} is lost at a stripe");
     }
 
-    fn late(&mut self, place: PacketId, _: Option<&[u8]>) {
+    fn packet_late(&mut self, place: PacketId, _: Option<&[u8]>) {
         panic!("{place:?} is late at a stripe");
     }
 
-    fn failed(&mut self, call: u64, error: CallError) {
+    fn call_failed(&mut self, call: u64, error: CallError) {
         panic!("call {call} fails at a stripe: {error}");
     }
 }

@@ -163,7 +163,7 @@ impl Tree {
                 "worker {}: {} submitted, {} pending, {:?}",
                 c.number,
                 c.submitted,
-                c.worker.pending(),
+                c.worker.pending_calls(),
                 c.worker.stats()
             )
         });

@@ -215,7 +215,7 @@ impl World {
     fn describe(&self) -> String {
         let clients = self.clients.iter().map(|c| {
             let (job, worker) = (c.truth.plan.config.job, c.number);
-            let (submitted, pending, stats) = (c.submitted, c.worker.pending(), c.worker.stats());
+            let (submitted, pending, stats) = (c.submitted, c.worker.pending_calls(), c.worker.stats());
             format!(
                 "job {job} worker {worker}: {submitted} submitted, {pending} pending, ended {:?}, failure {:?}, {stats:?}",
                 c.ended,

@@ -63,17 +63,17 @@ impl Events for Reports {
         self.0.push(Report::Result(place, result.count, sums[0]));
     }
 
-    fn late(&mut self, place: PacketId, sent: Option<&[u8]>) {
+    fn packet_late(&mut self, place: PacketId, sent: Option<&[u8]>) {
         assert!(sent.unwrap().iter().all(|&byte| byte == place.packet as u8));
         self.0.push(Report::Late(place));
     }
 
-    fn lost(&mut self, place: PacketId, sent: Option<&[u8]>) {
+    fn packet_lost(&mut self, place: PacketId, sent: Option<&[u8]>) {
         assert!(sent.unwrap().iter().all(|&byte| byte == place.packet as u8));
         self.0.push(Report::Lost(place));
     }
 
-    fn failed(&mut self, call: u64, error: CallError) {
+    fn call_failed(&mut self, call: u64, error: CallError) {
         self.0.push(Report::Failed(call, error));
     }
 }

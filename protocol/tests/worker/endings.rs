@@ -8,7 +8,7 @@ use thc_protocol::{TableId, WorkerId};
 
 fn own(call: u16) -> Norm {
     Norm { tag: 0, value: 1f32.to_bits(), length: 1024, call, table: TableId(9), mode: 0, key: 0xFACE }
-        .tagged(1)
+        .with_tag(1)
 }
 
 fn mismatch(driven: &mut Driven, from: u8, seq: u64, slot: Norm, refused: Norm) {
@@ -26,7 +26,7 @@ fn a_mismatch_shows_what_was_sent_here_and_there() {
     let mut driven = Driven::new(parameters());
     driven.call(1);
     driven.submit(&[1], &[1.0]);
-    let other = Norm { length: 77, key: 3, ..own(1) }.tagged(1);
+    let other = Norm { length: 77, key: 3, ..own(1) }.with_tag(1);
     mismatch(&mut driven, 2, 1, own(1), other);
     let expected = SessionError::Mismatch {
         mine: Some(own(1)),
@@ -79,7 +79,7 @@ fn the_refused_brings_the_mismatch_again_to_who_still_waits() {
     driven.call(1);
     driven.submit(&[1], &[1.0]);
     driven.take();
-    mismatch(&mut driven, 1, 1, Norm { key: 1, ..own(1) }.tagged(1), own(1));
+    mismatch(&mut driven, 1, 1, Norm { key: 1, ..own(1) }.with_tag(1), own(1));
     // Worker 0 has lost the MISMATCH and waits for something else.
     driven.nudge(0, Kind::Norm, 2, 0b101);
     assert_eq!(driven.take(), [(Kind::Norm, 1, false)]);

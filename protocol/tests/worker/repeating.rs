@@ -102,7 +102,7 @@ fn results_of_repeated_packets_let_two_more_be_repeated_after_a_grace() {
         next.iter().for_each(|&seq| driven.result(seq));
         driven.tick();
     }
-    assert_eq!(driven.worker.pending(), 0);
+    assert_eq!(driven.worker.pending_calls(), 0);
 }
 
 #[test]
@@ -161,7 +161,7 @@ fn what_is_sent_after_a_time_out_is_not_chased_by_it() {
     }
     let seqs = driven.seqs();
     assert_eq!(seqs, (40..62).collect::<Vec<_>>());
-    assert_eq!(driven.worker.pending(), 0);
+    assert_eq!(driven.worker.pending_calls(), 0);
 }
 
 #[test]
@@ -219,7 +219,7 @@ fn later_results_show_a_loss_and_one_worker_asks_for_it() {
     [32, 33, 34].into_iter().for_each(|seq| driven.result(seq));
     (51..160).for_each(|seq| driven.result(seq));
     driven.pass(at + ms(100));
-    assert_eq!((driven.take(), driven.worker.pending()), (vec![], 0));
+    assert_eq!((driven.take(), driven.worker.pending_calls()), (vec![], 0));
 }
 
 #[test]
@@ -297,16 +297,16 @@ fn the_answer_to_who_asks_is_a_round_trip_without_waiting() {
     let mut rtt = Rtt::new(ms(100), ms(20), ms(1000));
     (0..2000).for_each(|_| rtt.sample(ms(3), 1));
     assert_eq!((rtt.patience(), rtt.silence(), rtt.settling()), (ms(3), ms(12), Duration::from_micros(750)));
-    rtt.answered(ms(1));
+    rtt.add_answer(ms(1));
     assert_eq!((rtt.patience(), rtt.silence()), (Duration::from_micros(1500), ms(4)));
     assert_eq!((rtt.shortest(), rtt.timeout(0)), (Some(ms(3)), ms(20)));
     // Three times the quickest round trip of all, and a hundredth of the shortest time-out more, is a queue (P41).
     assert!(!rtt.is_crowded());
-    rtt.answered(Duration::from_micros(2900));
+    rtt.add_answer(Duration::from_micros(2900));
     assert!(!rtt.is_crowded());
-    rtt.answered(ms(3));
+    rtt.add_answer(ms(3));
     assert!(rtt.is_crowded());
-    rtt.answered(ms(1));
+    rtt.add_answer(ms(1));
     // The other class of slots, which has none of its own, takes it over.
     let mut other = Rtt::new(ms(100), ms(20), ms(1000));
     other.note_elsewhere(rtt.shortest(), rtt.answer());
@@ -379,7 +379,7 @@ fn best_effort_asks_for_data_at_quarters_of_the_deadline_and_for_norms_until_the
     driven.pass(ms(1000));
     assert_eq!(driven.take(), [(Kind::Data, 1, true), (Kind::Data, 1, true)]);
     assert_eq!(driven.reports.0, [Report::Lost(PacketId { call: 0, partition: 0, packet: 1 })]);
-    assert_eq!((driven.worker.pending(), driven.worker.stats().data.given_up), (0, 1));
+    assert_eq!((driven.worker.pending_calls(), driven.worker.stats().data.given_up), (0, 1));
     // Others may still need them.
     driven.nudge(0, Kind::Data, 1, 0b001);
     assert_eq!(driven.take(), [(Kind::Data, 1, false)]);
@@ -426,6 +426,6 @@ fn a_silent_aggregator_is_suspected_to_have_restarted() {
     assert!(driven.worker.suspects_restart(driven.now));
     // Who waits for nothing suspects nobody.
     driven.norm_result(0, 0);
-    assert_eq!(driven.worker.pending(), 0);
+    assert_eq!(driven.worker.pending_calls(), 0);
     assert!(!driven.worker.suspects_restart(driven.now + ms(10_000)));
 }

@@ -28,7 +28,7 @@ fn norms_of_all_partitions_go_out_at_once_with_the_whole_descriptor() {
         assert_eq!(header, expected);
         let value = [1.0f32, 0.0, 3.5][i].to_bits();
         let norm = Norm { tag: 0, value, length: 7 * 1024, call: 0, table: TableId(9), mode: 0, key: 0xFACE };
-        assert_eq!(Norm::parse(payload), Some(norm.tagged(3)));
+        assert_eq!(Norm::parse(payload), Some(norm.with_tag(3)));
     }
     assert_eq!(driven.submit_as(Choice::Raw, &[1], &[1.0]), 1);
     let (_, packets) = driven.sent.0.remove(0);
@@ -57,7 +57,7 @@ fn data_wait_for_every_norm_of_their_call_and_skip_partitions_of_zero() {
     driven.result(0);
     driven.result(1);
     assert_eq!(driven.reports.0[2], Report::Result(PacketId { call: 0, partition: 2, packet: 0 }, 3, 1));
-    assert_eq!(driven.worker.pending(), 0);
+    assert_eq!(driven.worker.pending_calls(), 0);
 }
 
 #[test]
@@ -152,7 +152,7 @@ fn what_was_sent_is_kept_until_a_window_later_is_finished() {
         }
         driven.result(seq);
     }
-    assert_eq!(driven.worker.pending(), 0);
+    assert_eq!(driven.worker.pending_calls(), 0);
 }
 
 #[test]
@@ -209,14 +209,14 @@ fn several_calls_follow_each_other_in_one_stream() {
     driven.norm_result(0, 1f32.to_bits());
     driven.fill();
     assert_eq!(driven.seqs(), [0, 1, 2, 3, 4]);
-    assert_eq!(driven.worker.pending(), 3);
+    assert_eq!(driven.worker.pending_calls(), 3);
     for seq in [4, 2, 3] {
         driven.result(seq);
     }
-    assert_eq!(driven.worker.pending(), 3);
+    assert_eq!(driven.worker.pending_calls(), 3);
     driven.result(0);
     driven.result(1);
-    assert_eq!(driven.worker.pending(), 0);
+    assert_eq!(driven.worker.pending_calls(), 0);
     let places: Vec<_> = driven
         .reports
         .0
@@ -235,13 +235,13 @@ fn a_call_without_partitions_ends_in_its_turn() {
     driven.submit(&[], &[]);
     assert_eq!(driven.worker.deadline(), Some(std::time::Duration::ZERO));
     driven.tick();
-    assert_eq!((driven.reports.0.pop(), driven.worker.pending()), (Some(Report::Norms(0, vec![])), 0));
+    assert_eq!((driven.reports.0.pop(), driven.worker.pending_calls()), (Some(Report::Norms(0, vec![])), 0));
     driven.submit(&[1], &[0.0]);
     driven.submit(&[], &[]);
     driven.tick();
-    assert_eq!((driven.reports.0.len(), driven.worker.pending()), (0, 2));
+    assert_eq!((driven.reports.0.len(), driven.worker.pending_calls()), (0, 2));
     driven.norm_result(0, 0);
     driven.tick();
     assert_eq!(driven.reports.0, [Report::Norms(1, vec![0]), Report::Norms(2, vec![])]);
-    assert_eq!(driven.worker.pending(), 0);
+    assert_eq!(driven.worker.pending_calls(), 0);
 }

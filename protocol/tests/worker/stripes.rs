@@ -96,8 +96,8 @@ fn each_stripe_has_its_part_of_window_and_credit() {
         };
         let second = more(&mut driven, &dealt);
         assert_eq!(second.iter().map(|dealt| dealt.count).sum::<usize>(), 400 - 256);
-        assert_eq!(driven.worker.pending(), 1);
+        assert_eq!(driven.worker.pending_calls(), 1);
         assert!(more(&mut driven, &second).is_empty());
-        assert_eq!((driven.worker.pending(), driven.worker.is_busy()), (0, false));
+        assert_eq!((driven.worker.pending_calls(), driven.worker.is_busy()), (0, false));
     }
 }

@@ -45,10 +45,10 @@ pub fn of_comparison(path: &Path, comparison: &Comparison) -> Result<()> {
         bars(sums, comparison, &to_target, &[("", |o| o.bits_to_target.unwrap_or(0.0) / 1e9)])?;
         // To the end, where the target was not reached, would be no comparison.
         let parts: [Part<'_>; 4] = [
-            ("computing", |o| reached(o, o.time.computing)),
-            ("coding", |o| reached(o, o.time.coding)),
-            ("waiting for the server", |o| reached(o, o.time.waiting)),
-            ("epochs' gradients", |o| reached(o, o.time.epochs)),
+            ("computing", |o| target_bar(o, o.time.computing)),
+            ("coding", |o| target_bar(o, o.time.coding)),
+            ("waiting for the server", |o| target_bar(o, o.time.waiting)),
+            ("epochs' gradients", |o| target_bar(o, o.time.epochs)),
         ];
         bars(time, comparison, &format!("seconds of a quick worker to a loss of {target}"), &parts)?;
         root.present()?;
@@ -57,7 +57,7 @@ pub fn of_comparison(path: &Path, comparison: &Comparison) -> Result<()> {
     plot_error(path, draw())
 }
 
-fn reached(outcome: &Outcome, value: f64) -> f64 {
+fn target_bar(outcome: &Outcome, value: f64) -> f64 {
     if outcome.bits_to_target.is_some() { value } else { 0.0 }
 }
 

@@ -105,7 +105,7 @@ impl Run<'_> {
             bits,
             shard: d.next_power_of_two().max(16) as u32,
             seed: self.seed,
-            ..Spec::corrected(d as u64, rate, m)
+            ..Spec::asylpg(d as u64, rate, m)
         };
         spec.validate().map_err(Error::measurement)?;
         let mut shard = Shard::new(Arc::new(spec), 0, Duration::from_secs(3600));

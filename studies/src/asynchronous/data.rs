@@ -37,7 +37,7 @@ pub const RCV1: Shape = Shape { rows: 20_242, columns: 47_236, entries: 74.1 };
 
 impl Shape {
     /// With this share of rows and columns.
-    pub fn scaled(self, scale: f64) -> Self {
+    pub fn with_scale(self, scale: f64) -> Self {
         let part = |n: usize| ((n as f64 * scale) as usize).max(50);
         Self { rows: part(self.rows), columns: part(self.columns), ..self }
     }
@@ -191,7 +191,7 @@ mod tests {
 
     #[test]
     fn generated_rows_have_the_shape() {
-        let shape = RCV1.scaled(0.02);
+        let shape = RCV1.with_scale(0.02);
         let data = Sparse::generate(shape, 1);
         assert_eq!(data, Sparse::generate(shape, 1));
         assert_eq!((data.labels.len(), data.columns), (shape.rows, shape.columns));

@@ -64,7 +64,7 @@ impl Method {
             Self::SparseAsylpg => Encoding::Sparse { bits, budget: None },
             Self::AsylpgShort | Self::AccAsylpgShort => Encoding::Shortest { bits },
         };
-        Push::encoded(encoding)
+        Push::with_encoding(encoding)
     }
 
     /// Whether it has momentum.
@@ -73,7 +73,7 @@ impl Method {
     }
 
     /// How many times fewer bits than AsyFPG the paper has.
-    pub fn published(self, source: Source) -> Option<f64> {
+    pub fn published_factor(self, source: Source) -> Option<f64> {
         match (source, self) {
             (_, Self::Asyfpg) => Some(1.0),
             (Source::Rcv1, Self::Asylpg) => Some(6.48),

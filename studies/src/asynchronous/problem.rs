@@ -81,7 +81,7 @@ impl Problem {
                 return Ok(Self::Network(Digits::read(&path)?));
             }
         };
-        Ok(Self::Logistic(Sparse::generate(shape.scaled(setting.scale), setting.seed)))
+        Ok(Self::Logistic(Sparse::generate(shape.with_scale(setting.scale), setting.seed)))
     }
 
     pub fn samples(&self) -> usize {
@@ -150,7 +150,7 @@ mod tests {
     /// Gradients against differences of the loss.
     #[test]
     fn gradients_are_those_of_the_losses() {
-        let sparse = Problem::Logistic(Sparse::generate(REAL_SIM.scaled(0.01), 3));
+        let sparse = Problem::Logistic(Sparse::generate(REAL_SIM.with_scale(0.01), 3));
         let network = Problem::Network(Digits::generate(30, 3));
         for problem in [sparse, network] {
             let x: Vec<f32> =

@@ -102,7 +102,7 @@ impl Outcome {
             )));
         }
         let pushes = sum(last, |e| e.pushes);
-        let at = |of: fn(&Point) -> f64| crossing(&points, plan.target, of);
+        let at = |of: fn(&Point) -> f64| interpolate_crossing(&points, plan.target, of);
         let spent = |of: fn(&Point) -> f64| at(of).unwrap_or_else(|| of(&points[last]));
         Ok(Self {
             method,
@@ -153,7 +153,7 @@ impl Outcome {
 }
 
 /// What `of` is where the loss first falls to `target`, on the line between two points.
-fn crossing(points: &[Point], target: f64, of: fn(&Point) -> f64) -> Option<f64> {
+fn interpolate_crossing(points: &[Point], target: f64, of: fn(&Point) -> f64) -> Option<f64> {
     let after = points.iter().position(|point| point.loss <= target)?;
     let Some(before) = after.checked_sub(1) else { return Some(of(&points[0])) };
     let (a, b) = (&points[before], &points[after]);
@@ -228,7 +228,7 @@ impl fmt::Display for Comparison {
                 number(o.epochs_to_target, 2),
                 number(o.bits_to_target.map(|bits| bits / 1e6), 1),
                 ratio(base.and_then(|b| b.bits_to_target), o.bits_to_target),
-                number(o.method.published(self.source), 2),
+                number(o.method.published_factor(self.source), 2),
                 ratio(base.and_then(|b| b.written_to_target), o.written_to_target),
                 ratio(base.and_then(|b| b.all_bits_to_target), o.all_bits_to_target),
                 o.mean_delay,
@@ -297,8 +297,8 @@ mod tests {
         };
         let points = [point(0, 0.7), point(1, 0.5), point(2, 0.3)];
         let close = |a: Option<f64>, b: f64| a.is_some_and(|a| (a - b).abs() < 1e-9);
-        assert!(close(crossing(&points, 0.4, |p| p.bits as f64), 150.0));
-        assert!(close(crossing(&points, 0.7, |p| p.bits as f64), 0.0));
-        assert_eq!(crossing(&points, 0.2, |p| p.bits as f64), None);
+        assert!(close(interpolate_crossing(&points, 0.4, |p| p.bits as f64), 150.0));
+        assert!(close(interpolate_crossing(&points, 0.7, |p| p.bits as f64), 0.0));
+        assert_eq!(interpolate_crossing(&points, 0.2, |p| p.bits as f64), None);
     }
 }

@@ -116,7 +116,7 @@ pub fn run(order: &Order) -> Result<()> {
         workers: u16::from(order.workers),
         bits: order.method.model_bits(),
         seed: order.setting.seed,
-        ..Spec::corrected(d as u64, order.rate, problem.epoch(source))
+        ..Spec::asylpg(d as u64, order.rate, problem.epoch(source))
     };
     let config = ClientConfig {
         servers: vec![order.server.clone()],
@@ -144,7 +144,7 @@ pub fn run(order: &Order) -> Result<()> {
     let mut begun = None;
     let mut pulled = client.pull(&mut x, Pull::default()).map_err(Error::measurement)?;
     loop {
-        if let Some(epoch) = pulled.waiting().filter(|epoch| begun != Some(*epoch)) {
+        if let Some(epoch) = pulled.waiting_epoch().filter(|epoch| begun != Some(*epoch)) {
             let (began, waited) = (Instant::now(), client.stats().waiting);
             if client.snapshot(&mut snapshot).map_err(Error::measurement)? != Some(epoch) {
                 return Err(Error::Measured("the shards of the snapshot are of different epochs".to_owned()));
@@ -171,14 +171,14 @@ pub fn run(order: &Order) -> Result<()> {
                 return Ok(());
             }
         }
-        if pulled.is_empty() || !pulled.running() {
+        if pulled.is_empty() || !pulled.is_running() {
             if pulled.is_empty() {
                 // Worker 0 has not given the first value yet.
                 std::thread::sleep(Duration::from_millis(5));
             }
             let (began, waited) = (Instant::now(), client.stats().waiting);
             // Patience is for those whose part of the epoch's gradient is done.
-            let patient = begun.is_some() && pulled.waiting() == begun;
+            let patient = begun.is_some() && pulled.waiting_epoch() == begun;
             pulled = client.pull(&mut x, Pull { patient }).map_err(Error::measurement)?;
             clocks.epochs += began.elapsed();
             clocks.waited += client.stats().waiting - waited;

@@ -69,7 +69,7 @@ pub fn entries(workers: u32, rms: f32) -> Result<Vec<Entry>> {
             (80, 195, 190),
             Mark::Diamond,
         ),
-        entry("TopK 10 %", Box::new(TopK::both(0.1)), (20, 110, 40), Mark::Circle),
+        entry("TopK 10 %", Box::new(TopK::symmetric(0.1)), (20, 110, 40), Mark::Circle),
         entry("DGC 10 %", Box::new(Dgc { ratio: 0.1, momentum: 0.9 }), (110, 180, 50), Mark::Hollow),
         entry("signSGD, majority", Box::new(SignSgd), (120, 60, 170), Mark::Circle),
         entry("1-bit SGD", Box::new(OneBit { column: None }), (215, 100, 190), Mark::Triangle),

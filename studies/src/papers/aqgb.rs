@@ -31,7 +31,7 @@ pub const ENTRIES: [Entry; 16] = [
         "fewer bits learn slower; TFP as QSGD; curves without numbers",
         Status::Scaled { how: SMALL, study: BITS },
     )
-    .because("the order is the paper's: few bits learn slower, and TFP learns as QSGD of as many bits or better. With SGD in place of Adam \
+    .with_reason("the order is the paper's: few bits learn slower, and TFP learns as QSGD of as many bits or better. With SGD in place of Adam \
          QSGD of 2 bits diverges. The paper's curves have no numbers"),
     Entry::figure(3, "", "An example of the metric ROW", "", Status::Drawing),
     Entry::figure(4, "", "Broadcasting in two stages", "", Status::Drawing),
@@ -52,7 +52,7 @@ pub const ENTRIES: [Entry; 16] = [
             page: PAGE,
         },
     )
-    .because("none that numbers show"),
+    .with_reason("none that numbers show"),
     Entry::figure(
         10,
         "",
@@ -66,7 +66,7 @@ pub const ENTRIES: [Entry; 16] = [
             page: PAGE,
         },
     )
-    .because(SLOWEST),
+    .with_reason(SLOWEST),
     Entry::figure(
         11,
         "",
@@ -78,7 +78,7 @@ pub const ENTRIES: [Entry; 16] = [
             study: ADAPTED,
         },
     )
-    .because("the order is the paper's: after as many rounds AQGB is nearly at exact means and 4-bit QSGD below, and after 200 s AQGB is first. With 8 workers in place of 16 a link of \
+    .with_reason("the order is the paper's: after as many rounds AQGB is nearly at exact means and 4-bit QSGD below, and after 200 s AQGB is first. With 8 workers in place of 16 a link of \
          2.5 Gb/s leaves AQGB time for 17.6 bits"),
     Entry::figure(
         12,
@@ -94,7 +94,7 @@ pub const ENTRIES: [Entry; 16] = [
             page: PAGE,
         },
     )
-    .because(
+    .with_reason(
         "AQGB's use of bandwidth rises to 79 % at 6 Gb/s before it falls to 71, since it sends more bits where there is time: 6.4 of 32 at \
          2 Gb/s, 30.6 at 10. In the paper it falls throughout. Tested: with q̄ = 0.375, which the paper has in Figure 9, it falls from 85 over 80 and 76 to 71 %, but for 80 \
          at 8 Gb/s",
@@ -113,7 +113,7 @@ pub const ENTRIES: [Entry; 16] = [
             page: PAGE,
         },
     )
-    .because(
+    .with_reason(
         "read as 125.6 and 118.0 % more rounds, the paper has 88 and 85 of 39. The tail decides, and the paper gives its picture only: a \
          heavier one brings fewer rounds",
     ),
@@ -129,7 +129,7 @@ pub const ENTRIES: [Entry; 16] = [
             page: PAGE,
         },
     )
-    .because("none that numbers show; the times of 5 and 6 blocks are a choice of this project, for the paper gives none"),
+    .with_reason("none that numbers show; the times of 5 and 6 blocks are a choice of this project, for the paper gives none"),
     Entry::table(1, "The blocks of ResNet-50", "", Status::Drawing),
     Entry::table(
         2,
@@ -137,7 +137,7 @@ pub const ENTRIES: [Entry; 16] = [
         "85.36 % without, 82.94 % with 4-bit QSGD, 84.69 % with AQGB; convergence 0.76 and 0.97 times; speed-up 2.54 and 3.15",
         Status::Scaled { how: "as Figure 11", study: ADAPTED },
     )
-    .because(
+    .with_reason(
         "as Figure 11: after as many rounds AQGB loses 0.01 nats and 4-bit QSGD 0.07 beside exact means. The part of the speed-up that is more rounds in the same time is Figure 10: 3.2 times for 4 bits (published 3.33) and 3.1 \
          for AQGB (3.26)",
     ),

@@ -117,7 +117,7 @@ impl Policy {
             Self::KMeans => {
                 let lost: Vec<f64> = errors.iter().map(|error| error[usual]).collect();
                 let sizes: Vec<f64> = pieces.iter().map(|piece| piece.len() as f64).collect();
-                grouped(&sizes, &lost, choices.len())
+                group_choices(&sizes, &lost, choices.len())
             }
         };
         Ok(chosen.into_iter().map(|number| choices[number]).collect())
@@ -126,7 +126,7 @@ impl Policy {
 
 /// Numbers of choices by group: groups are ordered from large tensors that lose little to small ones that lose much, and spread over the
 /// choices from the strongest to the weakest.
-fn grouped(sizes: &[f64], errors: &[f64], choices: usize) -> Vec<usize> {
+fn group_choices(sizes: &[f64], errors: &[f64], choices: usize) -> Vec<usize> {
     let scaled = |values: &[f64]| -> Vec<f64> {
         let logs: Vec<f64> = values.iter().map(|value| value.max(1e-30).ln()).collect();
         let low = logs.iter().copied().fold(f64::INFINITY, f64::min);
@@ -200,7 +200,7 @@ mod tests {
 
     #[test]
     fn groups_give_the_strongest_to_large_tensors_that_lose_little() {
-        assert_eq!(grouped(&[1e6, 9e5, 1e3, 10.0], &[0.1, 0.1, 1.0, 9.0], 7), [0, 3, 6, 6]);
-        assert_eq!(grouped(&[5.0], &[1.0], 4), [0]);
+        assert_eq!(group_choices(&[1e6, 9e5, 1e3, 10.0], &[0.1, 0.1, 1.0, 9.0], 7), [0, 3, 6, 6]);
+        assert_eq!(group_choices(&[5.0], &[1.0], 4), [0]);
     }
 }

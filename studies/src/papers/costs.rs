@@ -64,14 +64,14 @@ fn median(mut values: Vec<f64>) -> f64 {
 }
 
 /// What this thread has computed so far, whatever others do on its core.
-fn computed() -> Duration {
+fn cpu_time() -> Duration {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
     Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }
 
 /// Nanoseconds a coordinate that this took.
-fn since(began: Duration) -> f64 {
-    (computed() - began).as_secs_f64() * 1e9 / PARTITION as f64
+fn coordinate_time(began: Duration) -> f64 {
+    (cpu_time() - began).as_secs_f64() * 1e9 / PARTITION as f64
 }
 
 /// Measures a scheme on this core.
@@ -94,27 +94,27 @@ fn measure(scheme: Named) -> Result<Cost> {
         let mut announced = Vec::new();
         let mut spent = 0.0;
         for (number, (worker, gradient)) in workers.iter_mut().zip(&gradients).enumerate() {
-            let began = computed();
+            let began = cpu_time();
             announced.push(worker.announce(gradient)?);
-            spent += if number == 0 { since(began) } else { 0.0 };
+            spent += if number == 0 { coordinate_time(began) } else { 0.0 };
         }
         let agreed = server.agree(&announced)?;
         let mut messages: Vec<Message> = Vec::new();
         for (number, (worker, gradient)) in workers.iter_mut().zip(&gradients).enumerate() {
-            let began = computed();
+            let began = cpu_time();
             messages.push(worker.compress(gradient, &agreed)?);
-            spent += if number == 0 { since(began) } else { 0.0 };
+            spent += if number == 0 { coordinate_time(began) } else { 0.0 };
         }
-        let began = computed();
+        let began = cpu_time();
         std::hint::black_box(server.aggregate(&messages[..1])?);
-        one.push(since(began));
-        let began = computed();
+        one.push(coordinate_time(began));
+        let began = cpu_time();
         let result = server.aggregate(&messages)?;
-        all.push(since(began));
-        let began = computed();
+        all.push(coordinate_time(began));
+        let began = cpu_time();
         std::hint::black_box(workers[0].decompress(&result, WORKERS)?);
         workers[0].learn(&result, WORKERS)?;
-        of_worker.push(spent + since(began));
+        of_worker.push(spent + coordinate_time(began));
         for worker in &mut workers[1..] {
             worker.learn(&result, WORKERS)?;
         }

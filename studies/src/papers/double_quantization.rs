@@ -32,7 +32,7 @@ pub const ENTRIES: [Entry; 8] = [
             page: PAGE,
         },
     )
-    .because("none that numbers show"),
+    .with_reason("none that numbers show"),
     Entry::figure(
         3,
         "",
@@ -46,7 +46,7 @@ pub const ENTRIES: [Entry; 8] = [
             page: PAGE,
         },
     )
-    .because(
+    .with_reason(
         "8 of 32 bits each way are 4 times fewer, and steps are as many as with floats: the paper's 6.48 is not explained by widths. \
          Momentum needs 3.0 times fewer steps, as in the paper",
     ),
@@ -62,7 +62,7 @@ pub const ENTRIES: [Entry; 8] = [
             page: PAGE,
         },
     )
-    .because("none that numbers show"),
+    .with_reason("none that numbers show"),
     Entry::figure(
         5,
         "",
@@ -75,7 +75,7 @@ pub const ENTRIES: [Entry; 8] = [
             page: PAGE,
         },
     )
-    .because("none that numbers show"),
+    .with_reason("none that numbers show"),
     Entry::figure(
         6,
         "",
@@ -89,7 +89,7 @@ pub const ENTRIES: [Entry; 8] = [
             page: PAGE,
         },
     )
-    .because("none that numbers show"),
+    .with_reason("none that numbers show"),
     Entry::table(
         1,
         "MNIST: bits until a loss, by method and by μ",
@@ -102,7 +102,7 @@ pub const ENTRIES: [Entry; 8] = [
             page: PAGE,
         },
     )
-    .because(
+    .with_reason(
         "by width alone AsyLPG can save 5.33 times, QSVRG 1.78, HALP 1.6: so in the paper quantized methods needed fewer steps than AsyFPG, \
          whose loss fell below 0.05 within one epoch, where much depends on a single run. HALP is without bit-centering there. Tested with a logistic \
          regression in one process: that the paper tunes the step size for each method does not make the ratios (QSVRG 1.7, AsyLPG 4.5 with the best of \
@@ -116,7 +116,7 @@ pub const ENTRIES: [Entry; 8] = [
         "with an output drawn uniformly ‖G‖² falls as 1/T or faster (AsyLPG, Sparse-AsyLPG); Acc-AsyLPG's distance from the least loss falls as 1/S²",
         Status::Computed { how: "logistic regression on 1000 samples of 64 coordinates in one process, delays drawn from 0 to 4 steps", sheet: RATES },
     )
-    .because("none for AsyLPG and Sparse-AsyLPG, whose slope is that of the theorems: the first steps alone keep the mean over all of them above a constant over T, so that \
+    .with_reason("none for AsyLPG and Sparse-AsyLPG, whose slope is that of the theorems: the first steps alone keep the mean over all of them above a constant over T, so that \
          an output drawn uniformly falls no faster, while the last one falls by its fifth power and more. Acc-AsyLPG is faster than its bound, which \
          does not use that the problem is strongly convex"),
 ];

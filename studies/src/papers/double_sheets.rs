@@ -144,7 +144,7 @@ impl Problem {
 }
 
 /// Rounds to a lattice of so many bits over `range`, at random so that the mean is the value; what is outside is cut off.
-fn rounded(values: &mut [f64], bits: u32, range: f64, random: &mut ChaCha8Rng) {
+fn round_stochastically(values: &mut [f64], bits: u32, range: f64, random: &mut ChaCha8Rng) {
     if range <= 0.0 {
         return;
     }
@@ -190,13 +190,13 @@ fn train(problem: &Problem, method: Method, step_size: f64, epochs: usize, seed:
                 Method::BitCentered => {
                     pulled.iter_mut().zip(&snapshot).for_each(|(x, s)| *x -= s);
                     // Within an epoch the model goes no further than the gradient over the curvature takes it.
-                    rounded(&mut pulled, MODEL, norm / L2 / 10.0, &mut random);
+                    round_stochastically(&mut pulled, MODEL, norm / L2 / 10.0, &mut random);
                     pulled.iter_mut().zip(&snapshot).for_each(|(x, s)| *x += s);
                     bits += u64::from(MODEL) * d + 32;
                 }
                 _ => {
                     let range = largest(&pulled);
-                    rounded(&mut pulled, MODEL, range, &mut random);
+                    round_stochastically(&mut pulled, MODEL, range, &mut random);
                     bits += u64::from(MODEL) * d + 32;
                 }
             }
@@ -215,13 +215,13 @@ fn train(problem: &Problem, method: Method, step_size: f64, epochs: usize, seed:
                         *a = if random.random::<f64>() < part { *a / part } else { 0.0 };
                     }
                     let range = largest(&alpha);
-                    rounded(&mut alpha, GRADIENT, range, &mut random);
+                    round_stochastically(&mut alpha, GRADIENT, range, &mut random);
                     let kept = alpha.iter().filter(|a| **a != 0.0).count() as u64;
                     32 + kept * (u64::from(GRADIENT) + 6)
                 }
                 _ => {
                     let range = largest(&alpha);
-                    rounded(&mut alpha, GRADIENT, range, &mut random);
+                    round_stochastically(&mut alpha, GRADIENT, range, &mut random);
                     u64::from(GRADIENT) * d + 32
                 }
             };
@@ -343,7 +343,7 @@ mod tests {
         let mut sum = 0.0;
         for _ in 0..4000 {
             let mut values = [0.3, -1.0];
-            rounded(&mut values, 3, 1.0, &mut random);
+            round_stochastically(&mut values, 3, 1.0, &mut random);
             assert!((values[0] * 3.0 - (values[0] * 3.0).round()).abs() < 1e-12 && values[1] == -1.0);
             sum += values[0] / 4000.0;
         }

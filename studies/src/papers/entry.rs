@@ -102,7 +102,7 @@ pub struct Entry {
 }
 
 impl Entry {
-    /// A figure; its difference, if any, by [`Self::because`].
+    /// A figure; its difference, if any, by [`Self::with_reason`].
     pub const fn figure(
         number: u8,
         part: &'static str,
@@ -124,7 +124,7 @@ impl Entry {
     }
 
     /// With the reason of a difference.
-    pub const fn because(self, difference: &'static str) -> Self {
+    pub const fn with_reason(self, difference: &'static str) -> Self {
         Self { difference, ..self }
     }
 

@@ -102,7 +102,7 @@ impl Gradients {
     ///
     /// # Errors
     /// As those of [`Self::workers`].
-    pub fn seen(&self, model: &Model) -> Result<Gradient> {
+    pub fn seen_gradient(&self, model: &Model) -> Result<Gradient> {
         self.read(model, "seen")
     }
 
@@ -166,7 +166,7 @@ pub mod tests {
         let tensors: Vec<&[f32]> = workers[1].tensors().collect();
         assert_eq!((tensors.len(), tensors[0].len(), tensors[1].len()), (2, 2048, 40));
         assert_eq!((tensors[0][3], tensors[1][0]), (3.5, 1026.0));
-        assert_eq!(gradients.seen(model).unwrap().coordinates[2], 1.0);
+        assert_eq!(gradients.seen_gradient(model).unwrap().coordinates[2], 1.0);
     }
 
     #[test]
@@ -189,11 +189,11 @@ pub mod tests {
         }
         write(path, |_, _| f32::NAN);
         let gradients = Gradients::open(path).unwrap();
-        let read = || gradients.seen(&gradients.models[0]).map(|_| ()).unwrap_err().to_string();
+        let read = || gradients.seen_gradient(&gradients.models[0]).map(|_| ()).unwrap_err().to_string();
         assert!(read().contains("seen.f32") && read().contains("NaN"), "{}", read());
         std::fs::write(path.join("small/seen.f32"), [0; 12]).unwrap();
         assert!(read().contains("12 bytes") && read().contains("8352"), "{}", read());
         std::fs::remove_file(path.join("small/seen.f32")).unwrap();
-        assert!(matches!(gradients.seen(&gradients.models[0]), Err(Error::File { .. })));
+        assert!(matches!(gradients.seen_gradient(&gradients.models[0]), Err(Error::File { .. })));
     }
 }

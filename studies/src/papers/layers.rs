@@ -18,7 +18,7 @@ pub const CHOSEN: Sheet = Sheet {
     digits: 3,
     drawn: &[3, 4],
     axis: "beside uniform parameters",
-    make: Make::Measured(chosen),
+    make: Make::Measured(compare_choices),
 };
 /// THC, Fig. 2b.
 pub const ERRORS: Sheet = Sheet {
@@ -109,10 +109,10 @@ impl Averaged {
     }
 }
 
-fn chosen(gradients: &Gradients, seed: u64) -> Result<Vec<Line>> {
+fn compare_choices(gradients: &Gradients, seed: u64) -> Result<Vec<Line>> {
     let mut lines = Vec::new();
     for model in &gradients.models {
-        let (seen, workers) = (gradients.seen(model)?, gradients.workers(model)?);
+        let (seen, workers) = (gradients.seen_gradient(model)?, gradients.workers(model)?);
         let coordinates = seen.coordinates.len() as f64;
         let large: Vec<&[f32]> = seen.tensors().filter(|tensor| 4 * tensor.len() >= SMALL).collect();
         for family in [Family::Qsgd, Family::TopK, Family::Thc] {
@@ -285,7 +285,7 @@ mod tests {
             size * ((i + 7 * file) as f32 * 0.7).sin()
         });
         let gradients = Gradients::open(folder.path()).unwrap();
-        let lines = chosen(&gradients, 1).unwrap();
+        let lines = compare_choices(&gradients, 1).unwrap();
         assert_eq!(lines.len(), 9);
         for three in lines.chunks(3) {
             let value = |row: usize, column: usize| three[row].values[column].unwrap();

@@ -35,7 +35,7 @@ pub const ENTRIES: [Entry; 13] = [
             page: PAGE,
         },
     )
-    .because("another model; the choices spread over the range as in the paper"),
+    .with_reason("another model; the choices spread over the range as in the paper"),
     Entry::figure(
         2,
         "",
@@ -43,7 +43,7 @@ pub const ENTRIES: [Entry; 13] = [
         "better perplexity and shorter steps than uniform ranks; a picture without numbers",
         Status::Computed { how: MODEL, sheet: SPEED },
     )
-    .because("the paper's figure has no numbers; perplexity beside bits is Table 3, the time of a step is computed here. Published ratios are those of Table 4"),
+    .with_reason("the paper's figure has no numbers; perplexity beside bits is Table 3, the time of a step is computed here. Published ratios are those of Table 4"),
     Entry::figure(
         3,
         "",
@@ -51,7 +51,7 @@ pub const ENTRIES: [Entry; 13] = [
         "up to 2.4 times uniform compression",
         Status::Computed { how: MODEL, sheet: SPEED },
     )
-    .because("the order is the paper's, but for k-means and Accordion, which are close to each other: 1.52 times for L-GreCo where the paper has 2.08 (Table 4), 2.02 with \
+    .with_reason("the order is the paper's, but for k-means and Accordion, which are close to each other: 1.52 times for L-GreCo where the paper has 2.08 (Table 4), 2.02 with \
          Accordion where it has 2.44. Uniform ranks are nearer to L-GreCo here, since their step is 64 % link; how fast the cloud's links were in a step (\"up to 10 Gb/s\") is \
          not known. Slower ones were tested (the second table): at 3 Gb/s L-GreCo with Accordion is at 2.42, but L-GreCo alone \
          cannot pass 1.67, its 23.5 over 14.1, however slow links are: so bytes alone do not explain its 2.08")
@@ -63,7 +63,7 @@ pub const ENTRIES: [Entry; 13] = [
         "up to 25 % above uniform compression",
         Status::Computed { how: MODEL, sheet: SPEED },
     )
-    .because("the order is the paper's: 1.17 times for L-GreCo where the paper has 1.31, 1.21 with Accordion where it has 1.25"),
+    .with_reason("the order is the paper's: 1.17 times for L-GreCo where the paper has 1.31, 1.21 with Accordion where it has 1.25"),
     Entry::figure(
         5,
         "",
@@ -71,7 +71,7 @@ pub const ENTRIES: [Entry; 13] = [
         "compression takes less than 10 % of a step",
         Status::Computed { how: MODEL, sheet: SPEED },
     )
-    .because("three products with rank 32 and four passes over the memory take 3 % of a step: the orthogonalization and launches are not in it, which is \
+    .with_reason("three products with rank 32 and four passes over the memory take 3 % of a step: the orthogonalization and launches are not in it, which is \
          why the paper may have more; it gives no number"),
     Entry::figure(
         6,
@@ -85,7 +85,7 @@ pub const ENTRIES: [Entry; 13] = [
             page: PAGE,
         },
     )
-    .because(
+    .with_reason(
         "ranks 4 to 16 of small matrices leave less to compress than ranks 8 to 64 of large ones. Ours loses accuracy with both together \
          (11.4 % perplexity), the paper's does not: with so few steps Accordion takes the larger loss early. Over uniform the gain is 1.44, \
          1.37 and 2.14 times, in the paper 1.67, 1.70 and 2.62",
@@ -97,7 +97,7 @@ pub const ENTRIES: [Entry; 13] = [
         "L-GreCo sends half of Accordion's last bucket",
         Status::Scaled { how: CHARACTERS, study: CHOICES },
     )
-    .because("what is sent in all: with L-GreCo 0.8 (QSGD), 0.46 (TopK) and 0.7 (PowerSGD) of uniform parameters' bits, with k-means 0.8, 0.65 and 0.74; the table is by model, since four tensors have no \
+    .with_reason("what is sent in all: with L-GreCo 0.8 (QSGD), 0.46 (TopK) and 0.7 (PowerSGD) of uniform parameters' bits, with k-means 0.8, 0.65 and 0.74; the table is by model, since four tensors have no \
          buckets. That L-GreCo compresses the last bucket the most is in the throughput of Table 4"),
     Entry::figure(
         7,
@@ -111,7 +111,7 @@ pub const ENTRIES: [Entry; 13] = [
             page: PAGE,
         },
     )
-    .because("none that numbers show"),
+    .with_reason("none that numbers show"),
     Entry::figure(
         7,
         "b",
@@ -119,7 +119,7 @@ pub const ENTRIES: [Entry; 13] = [
         "nearly the same for all buckets; the regression's score is close to 1",
         Status::Computed { how: "the regression of objective=\"time\" over 200 steps of Transformer-XL's buckets with ratios drawn at random", sheet: BUCKETS },
     )
-    .because("the score is the paper's. Slopes grow from the first bucket to the last, twice as much: early buckets hide behind the backward pass, and the more so the more \
+    .with_reason("the score is the paper's. Slopes grow from the first bucket to the last, twice as much: early buckets hide behind the backward pass, and the more so the more \
          there is left of it. In the paper they are nearly the same, where links are slow enough that nothing hides"),
     Entry::table(
         1,
@@ -133,7 +133,7 @@ pub const ENTRIES: [Entry; 13] = [
             page: PAGE,
         },
     )
-    .because("computed, within a factor of three for TopK (0.62 and 0.25 % where the paper has 0.38 and 0.33) and for PowerSGD on Transformer-XL (0.21, published 0.56), and three to ten \
+    .with_reason("computed, within a factor of three for TopK (0.62 and 0.25 % where the paper has 0.38 and 0.33) and for PowerSGD on Transformer-XL (0.21, published 0.56), and three to ten \
          times smaller for the others, where memory and operations alone are not what takes time. The paper's errors take nearly all of it, ours half: a core needs as long for the \
          program as a GPU for the errors. Measured, choosing every 40 steps takes 3.2 % (QSGD), 7.8 % (TopK) and 2.1 % (PowerSGD) of the transformer's small training on a busy CPU \
          (python/bench/run adapt --parts tables --tasks transformer --seeds 1 --steps 120): its epochs have 40 steps, the paper's hundreds and thousands")
@@ -149,7 +149,7 @@ pub const ENTRIES: [Entry; 13] = [
             page: PAGE,
         },
     )
-    .because(
+    .with_reason(
         "TopK of 1 % does not recover within these few steps, with uniform ratios either, so its 4.20 is no success; PowerSGD's matrices are \
          too small for rank 4 to be a tight default",
     ),
@@ -164,7 +164,7 @@ pub const ENTRIES: [Entry; 13] = [
             page: PAGE,
         },
     )
-    .because("300 steps: what compression delays is not made up for at the end, as it is in a training to convergence"),
+    .with_reason("300 steps: what compression delays is not made up for at the end, as it is in a training to convergence"),
     Entry::table(
         4,
         "L-GreCo beside Accordion, k-means and both, PowerSGD on Transformer-XL",
@@ -176,7 +176,7 @@ pub const ENTRIES: [Entry; 13] = [
             page: PAGE,
         },
     )
-    .because("as Figure 6a for ratios. k-means, and TopK over all tensors at once (global TopK), by the character model: L-GreCo sends fewer bits than k-means with every scheme; global TopK sends \
+    .with_reason("as Figure 6a for ratios. k-means, and TopK over all tensors at once (global TopK), by the character model: L-GreCo sends fewer bits than k-means with every scheme; global TopK sends \
          as many as uniform ratios by tensor and learns as they do. Throughput as in Figures 3 and 4")
     .with_parts(&[Part::Study(CHOICES), Part::Sheet(SPEED)]),
 ];

@@ -120,7 +120,7 @@ fn speed(_: bool, _: u64) -> Result<Vec<Line>> {
             let (seconds, compressing) = step(&model, gpus, gbit, sharing, ratio, rank, last);
             let tokens = gpus * BATCH * XL_TOKENS as f64 / seconds / 1e3;
             let values = [1e3 * seconds, 100.0 * compressing / seconds, tokens, uniform / seconds];
-            lines.push(Line::beside(format!("{way}, {name}"), values, published[place]));
+            lines.push(Line::with_published(format!("{way}, {name}"), values, published[place]));
         }
     }
     Ok(lines)

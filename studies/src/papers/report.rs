@@ -102,7 +102,7 @@ fn picture(name: &str, title: &str, found: &[Found]) -> Result<Picture> {
             .map(|each| {
                 let (loss, up) = (losses(each), summary(each, COLUMNS[3].1).mean);
                 let down = summary(each, COLUMNS[4].1).mean;
-                let (name, rest) = shortened(&each.run.label());
+                let (name, rest) = split_label(&each.run.label());
                 let bits = format!("{} workers, {up:.1} bits up, {down:.1} down", each.run.workers);
                 Row {
                     name,
@@ -193,7 +193,7 @@ fn sheet_picture(sheet: &Sheet, title: &str, all: &[Vec<Line>]) -> Result<Option
 const LETTERS: usize = 30;
 
 /// A label in two pieces that fit beside a dot plot, the second below the first; without the number of workers.
-fn shortened(label: &str) -> (String, String) {
+fn split_label(label: &str) -> (String, String) {
     let text = label
         .replace("without synchronization", "not synchronized")
         .replace("with synchronization", "synchronized")
@@ -371,7 +371,7 @@ impl Report<'_> {
                     entry.title
                 );
                 for figure in figures {
-                    shown(&mut text, figure, entry.title, pictures);
+                    write_figure(&mut text, figure, entry.title, pictures);
                 }
             }
         }
@@ -380,7 +380,7 @@ impl Report<'_> {
 }
 
 /// Text, pictures and table of a figure in Markdown.
-fn shown(text: &mut String, figure: &Figure, title: &str, pictures: &str) {
+fn write_figure(text: &mut String, figure: &Figure, title: &str, pictures: &str) {
     for paragraph in &figure.text {
         let _ = writeln!(text, "\n{paragraph}");
     }

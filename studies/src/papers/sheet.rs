@@ -59,7 +59,7 @@ impl Line {
     }
 
     /// A row with what the paper published, if it did, as its last cell.
-    pub fn beside(
+    pub fn with_published(
         label: impl Into<String>,
         values: impl IntoIterator<Item = f64>,
         published: Option<f64>,

@@ -32,7 +32,7 @@ pub const ENTRIES: [Entry; 17] = [
         "most tensors are small; a picture without numbers",
         Status::Computed { how: "the shapes of the networks' tensors", sheet: SIZES },
     )
-    .because("none that numbers show"),
+    .with_reason("none that numbers show"),
     Entry::figure(
         2,
         "",
@@ -45,7 +45,7 @@ pub const ENTRIES: [Entry; 17] = [
             page: "adapt.md",
         },
     )
-    .because("another scheme, processor and network; that both are tens of kilobytes is chance"),
+    .with_reason("another scheme, processor and network; that both are tens of kilobytes is chance"),
     Entry::figure(3, "", "A worker with compression and without", "", Status::Drawing),
     Entry::figure(4, "", "Costs of ways to communicate, in principle", "", Status::Drawing),
     Entry::figure(
@@ -55,7 +55,7 @@ pub const ENTRIES: [Entry; 17] = [
         "distributions that follow no common law; pictures without numbers",
         Status::Computed { how: ARCHITECTURES, sheet: VALUES },
     )
-    .because("no law fits here either: by their magnitudes all five are nearest to a log-normal law (0.04 to 0.11 apart at the most), and far from a normal (0.40 to 0.81) and from Laplace's \
+    .with_reason("no law fits here either: by their magnitudes all five are nearest to a log-normal law (0.04 to 0.11 apart at the most), and far from a normal (0.40 to 0.81) and from Laplace's \
          (0.15 to 0.60); the largest gradient is 138 to 195 times the root mean square, and tensors differ by 27 times and more. Zeros, two thirds in ResNet-18, where features of 32 × 32 \
          pictures end in one place, are left out of the laws. Small networks after few steps: what large ones have after many is not shown"),
     Entry::figure(6, "", "The table of thresholds", "", Status::Drawing),
@@ -68,7 +68,7 @@ pub const ENTRIES: [Entry; 17] = [
         "the threshold adds 0.7 to 1.7 % (1-bit) and 0.7 to 1.6 % (2-bit); all of SlimGC 1.1 to 2.3 % and 1.1 to 1.6 %",
         Status::Scaled { how: SMALL, study: THRESHOLD },
     )
-    .because("one character model; the model backup is not part of it (its effect on loss: docs/pytorch-measured.md)"),
+    .with_reason("one character model; the model backup is not part of it (its effect on loss: docs/pytorch-measured.md)"),
     Entry::figure(
         10,
         "",
@@ -76,7 +76,7 @@ pub const ENTRIES: [Entry; 17] = [
         "0.5 is best; with SlimGC's threshold all are within 0.6 %",
         Status::Scaled { how: SMALL, study: TWO_BIT },
     )
-    .because(SCALE),
+    .with_reason(SCALE),
     Entry::figure(
         11,
         "",
@@ -84,7 +84,7 @@ pub const ENTRIES: [Entry; 17] = [
         "better from 1500 B on, and more so with larger sizes; at 15 KB the 2-bit compression is as good as exact means",
         Status::Scaled { how: SMALL, study: COMMUNICATION },
     )
-    .because("a model of seven tensors has only four sizes between these thresholds"),
+    .with_reason("a model of seven tensors has only four sizes between these thresholds"),
     Entry::figure(
         12,
         "",
@@ -92,7 +92,7 @@ pub const ENTRIES: [Entry; 17] = [
         "at 10 Gb/s up to 28 and 32 % faster (ResNet-152), 4 to 16 % for others; at 100 Gb/s 29.9 to 75.9 %",
         Status::Computed { how: MODEL, sheet: SPEED },
     )
-    .because("gains are smaller than published: from what links and launches cost, computing takes most of a step here (at 100 Gb/s communication of 2 bits is below a \
+    .with_reason("gains are smaller than published: from what links and launches cost, computing takes most of a step here (at 100 Gb/s communication of 2 bits is below a \
          twentieth of it), so there is little to hide. What compression would have to cost instead was fitted (the second table): 220 µs a tensor and 0.64 ns a coordinate give all \
          three gains at 100 Gb/s within 2 %, and neither by itself comes nearer than 20 %; 220 µs are no launch, but what a message of its own for each tensor takes. At 10 Gb/s the same \
          costs give 1.4 to 1.8, where the paper has at most 1.16 to 1.32, and results of 32 bits give more still: so what keeps its gains small there is neither, and not explained")
@@ -109,9 +109,9 @@ pub const ENTRIES: [Entry; 17] = [
             page: "pytorch-measured.md",
         },
     )
-    .because("how much can be hidden depends on how long computing takes beside communication"),
+    .with_reason("how much can be hidden depends on how long computing takes beside communication"),
     Entry::figure(14, "", "Memory of the GPU", "VGG-16 8.9 %, Inception-BN 4.1 %, AlexNet 10.3 % less than with compression on the GPU", Status::Computed { how: "parameters, gradients, momentum and activations of the models' own layers, and what compression keeps beside them", sheet: MEMORY })
-        .because("runtime and workspaces are a guess of 600 MB, batches (32, AlexNet 128) as well; the order is the paper's: most for AlexNet, least for Inception-BN"),
+        .with_reason("runtime and workspaces are a guess of 600 MB, batches (32, AlexNet 128) as well; the order is the paper's: most for AlexNet, least for Inception-BN"),
     Entry::table(1, "Variables and their definitions", "", Status::Drawing),
     Entry::table(
         2,
@@ -119,7 +119,7 @@ pub const ENTRIES: [Entry; 17] = [
         "ResNet50: communication 2869.6 and 2121.5, processing 566.5 and 951.9; VGG16: 158828 and 120948, 27165 and 42120",
         Status::Computed { how: MODEL, sheet: PARTS },
     )
-    .because("by bits alone 15/16 of communication goes; the paper saves a quarter, so bits are not what its communication takes. Processing is updating here, by memory, and \
+    .with_reason("by bits alone 15/16 of communication goes; the paper saves a quarter, so bits are not what its communication takes. Processing is updating here, by memory, and \
          quantizing comes to it with a launch for each tensor; what the paper counts as processing is more, so its increase is a smaller part"),
     Entry::table(
         3,
@@ -127,7 +127,7 @@ pub const ENTRIES: [Entry; 17] = [
         "VGG16 107.78 samples/s, THC 69.3; VGG19 98.4 and 64.1; BERT-Base 143.15 and 118.08; GPT-2 127.98 and 106.29",
         Status::Computed { how: MODEL, sheet: AGAINST },
     )
-    .because("by links and the cost of compression on a GPU THC and SlimGC differ by 3 to 13 %. In the paper a step with THC takes 0.4 (GPT-2, BERT-base) to 1.2 ns (VGG) a \
+    .with_reason("by links and the cost of compression on a GPU THC and SlimGC differ by 3 to 13 %. In the paper a step with THC takes 0.4 (GPT-2, BERT-base) to 1.2 ns (VGG) a \
          coordinate longer than one with SlimGC. A THC that compresses on one core of a CPU was tested (the second table): hidden behind the backward pass it gives 1.18 and 1.27 for \
          BERT-base and GPT-2, published 1.21 and 1.20; not hidden 1.56 and 1.46 for VGG, published 1.56 and 1.54. So a core explains each within 6 %, if it is hidden in one task and not \
          in the other, for which the paper has no reason. The costs that explain Figure 12 do not fit: transformers would lose more than VGG")

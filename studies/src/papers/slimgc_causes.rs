@@ -60,7 +60,7 @@ fn gains(overhead: &Overhead, gbit: f64) -> [f64; 3] {
     })
 }
 
-fn off(overhead: &Overhead) -> f64 {
+fn worst_miss(overhead: &Overhead) -> f64 {
     let found = gains(overhead, 100.0).into_iter().zip(PUBLISHED);
     found.map(|(gain, published)| (gain / published - 1.0).abs()).fold(0.0, f64::max)
 }
@@ -71,7 +71,7 @@ fn fit(tensors: &[f64], coordinates: &[f64], down: f64) -> (f64, Overhead) {
     for launch in tensors {
         for coordinate in coordinates {
             let overhead = Overhead { launch: launch * 1e-6, coordinate: coordinate * 1e-9, down };
-            let off = off(&overhead);
+            let off = worst_miss(&overhead);
             if off < best.0 {
                 best = (off, overhead);
             }

@@ -61,7 +61,7 @@ pub const AGAINST: Sheet = Sheet {
     digits: 2,
     drawn: &[0, 1, 3, 4, 5, 7],
     axis: "times THC's speed",
-    make: Make::Computed(against),
+    make: Make::Computed(compare_schemes),
 };
 /// Fig. 14.
 pub const MEMORY: Sheet = Sheet {
@@ -175,7 +175,7 @@ fn speed(_: bool, _: u64) -> Result<Vec<Line>> {
                 plain / of(THRESHOLD, true, false),
                 plain / of(THRESHOLD, true, true),
             ];
-            lines.push(Line::beside(format!("{}, {gbit} Gb/s", model.name), values, published));
+            lines.push(Line::with_published(format!("{}, {gbit} Gb/s", model.name), values, published));
         }
     }
     Ok(lines)
@@ -202,7 +202,7 @@ fn parts(_: bool, _: u64) -> Result<Vec<Line>> {
     Ok(models.into_iter().map(line).collect())
 }
 
-fn against(quick: bool, _: u64) -> Result<Vec<Line>> {
+fn compare_schemes(quick: bool, _: u64) -> Result<Vec<Line>> {
     // Samples a second: TernGrad, TopK, DGC, THC, SlimGC.
     let all = [
         (shapes::vgg16(), [92.25, 52.17, 37.33, 69.3, 107.78]),
@@ -241,7 +241,7 @@ fn memory(_: bool, _: u64) -> Result<Vec<Line>> {
         let compressing = 4.0 * parameters + 2.0 * parameters / 4.0;
         let (gpu, cpu) = (training + compressing, training);
         let mib = f64::from(1 << 20);
-        Line::beside(model.name, [gpu / mib, cpu / mib, 100.0 * (1.0 - cpu / gpu)], Some(published))
+        Line::with_published(model.name, [gpu / mib, cpu / mib, 100.0 * (1.0 - cpu / gpu)], Some(published))
     };
     Ok(models.into_iter().map(line).collect())
 }

@@ -41,7 +41,7 @@ pub const BITS: Study = Study { name: "aqgb-bits", runs: bits };
 pub const OPTIMIZER: Study =
     Study { name: "thc-optimizer", runs: || SCHEMES.map(|scheme| by_sgd(4, scheme)).to_vec() };
 /// THC, Fig. 10 as in the paper from a trained model: whether that makes differences small.
-pub const TUNING: Study = Study { name: "thc-tuning", runs: tuning };
+pub const TUNING: Study = Study { name: "thc-tuning", runs: tuning_runs };
 /// THC, Fig. 11 with SGD, and for ten times as long: whether replicas drift apart with time, and whether Adam hides it.
 pub const DRIFT: Study = Study { name: "thc-drift", runs: drift };
 /// THC, section 8.4: 64 workers for twice as many steps.
@@ -49,9 +49,9 @@ pub const SIXTY_FOUR: Study = Study { name: "thc-sixty-four", runs: sixty_four }
 /// L-GreCo, Tables 2 to 4: parameters for each tensor.
 pub const CHOICES: Study = Study { name: "lgreco-choices", runs: choices };
 /// AQGB, Fig. 11 and Table 2: as many rounds as each scheme has in 200 s, and as many for all.
-pub const ADAPTED: Study = Study { name: "aqgb-adapted", runs: adapted };
+pub const ADAPTED: Study = Study { name: "aqgb-adapted", runs: adapted_runs };
 /// All four together, and each alone.
-pub const TOGETHER: Study = Study { name: "together-all", runs: together };
+pub const TOGETHER: Study = Study { name: "together-all", runs: combined_runs };
 /// Outer steps of DiLoCo.
 pub const OUTER: Study = Study { name: "together-outer", runs: outer };
 
@@ -117,7 +117,7 @@ fn by_sgd(workers: u8, scheme: Named) -> Run {
 
 /// THC as the paper scales it, and TopK with as many bits: a value of 32 bits and a position of 16 for each coordinate that it sends, up 4 bits a
 /// coordinate in the mean, and down as many as sums of g = 36 take.
-fn scaled(workers: u8) -> [Named; 3] {
+fn scaled_schemes(workers: u8) -> [Named; 3] {
     let down = if workers <= 7 { 6 } else { 3 };
     [Named::Exact, Named::Thc { bits: 4, granularity: 36, inverse: 32 }, Named::TopK { inverse: 12, down }]
 }
@@ -126,14 +126,14 @@ fn workers() -> Vec<Run> {
     let of = |workers: u8| {
         let down = if workers <= 7 { 8 } else { 16 };
         let others = [Named::Qsgd { up: 4, down }, Named::TernGrad, Named::SignSgd];
-        plain(workers, &[&scaled(workers)[..], &others[..]].concat())
+        plain(workers, &[&scaled_schemes(workers)[..], &others[..]].concat())
     };
     [4, 8, 16, 32, 64].into_iter().flat_map(of).collect()
 }
 
-fn tuning() -> Vec<Run> {
+fn tuning_runs() -> Vec<Run> {
     let course = Course { warm: 400, ..Course::default() };
-    let of = |workers: u8| scaled(workers).map(|scheme| Run { course, ..Run::plain(workers, scheme) });
+    let of = |workers: u8| scaled_schemes(workers).map(|scheme| Run { course, ..Run::plain(workers, scheme) });
     [4, 16].into_iter().flat_map(of).collect()
 }
 
@@ -176,7 +176,7 @@ fn choices() -> Vec<Run> {
     runs
 }
 
-fn adapted() -> Vec<Run> {
+fn adapted_runs() -> Vec<Run> {
     let run = |scheme, cut, length| Run {
         cut,
         course: Course { length, ..Course::default() },
@@ -193,7 +193,7 @@ fn adapted() -> Vec<Run> {
     runs
 }
 
-fn together() -> Vec<Run> {
+fn combined_runs() -> Vec<Run> {
     let run = |scheme, cut, refined| Run {
         cut,
         course: Course { refined, ..Course::default() },

@@ -45,7 +45,7 @@ pub const ENTRIES: [Entry; 19] = [
             sheet: PARTITIONS,
         },
     )
-    .because("the server decides, as in the paper. With compression on a GPU and four cores for a server TopK's round is 2 % shorter and DGC's 9 % shorter than without compression \
+    .with_reason("the server decides, as in the paper. With compression on a GPU and four cores for a server TopK's round is 2 % shorter and DGC's 9 % shorter than without compression \
          (published 19.3 and 27.1 % longer), 86 % of it work of the server (published up to 56.9 %); on one core they are several times as long. With colocated servers TopK's is \
          20 % longer, where the paper has 20.6 % shorter. By the paper's own numbers (0.54 ms are 34.0 % of a round that is 20.6 % shorter) a partition without compression takes \
          2.0 ms there, four times what links of 100 Gb/s take, so that bytes count for more; why is not said. QSGD and TernGrad are bound by packing bits in plain code"),
@@ -61,7 +61,7 @@ pub const ENTRIES: [Entry; 19] = [
             page: "figures.md",
         },
     )
-    .because("TernGrad agrees on copies; TopK depends on how heavy the tails are, and the paper does not say which gradients it measured. On those of real \
+    .with_reason("TernGrad agrees on copies; TopK depends on how heavy the tails are, and the paper does not say which gradients it measured. On those of real \
          architectures (the table) TopK is 0.44 for ResNet-18, where the paper has 0.46, and 0.02 to 0.62 for others, so which they are decides. TernGrad clips at 2.5 standard \
          deviations there, as its paper does, and stays below 1.5; 6.95 is an error without clipping. THC is at 0.017 to 0.025 for all, tensor by tensor or as one vector")
     .with_parts(&[Part::Sheet(ERRORS)]),
@@ -75,7 +75,7 @@ pub const ENTRIES: [Entry; 19] = [
          server; TopK and DGC reach it late, TernGrad never",
         Status::Scaled { how: "a character model of two layers on a text; loss and accuracy after equal steps, and the bits of a step", study: TESTBED },
     )
-    .because("that TernGrad trains here and does not in the paper is the optimizer's work: with Adam, which scales each coordinate, it loses 0.05 nats; with SGD (the second \
+    .with_reason("that TernGrad trains here and does not in the paper is the optimizer's work: with Adam, which scales each coordinate, it loses 0.05 nats; with SGD (the second \
          table) it loses the most of all, 0.28. In the paper no task is named that Adam would not suit, so how much of its failure that explains is not known. \
          DGC's momentum of 0.9 comes before the optimizer's own here. What a step takes is measured by make bench-torch, and computed for Figure 6")
     .with_parts(&[Part::Study(OPTIMIZER)]),
@@ -86,7 +86,7 @@ pub const ENTRIES: [Entry; 19] = [
         "THC with the switch up to 1.54 times Horovod-RDMA (GPT-2); colocated 1.11 to 1.37 times TopK",
         Status::Computed { how: MODEL, sheet: THROUGHPUT },
     )
-    .because("the switch reaches 1.19 times for VGG16 (published 1.43) and 1.37 for GPT-2 (1.54). A faster GPU brings ours nearer (Figure 7), so \
+    .with_reason("the switch reaches 1.19 times for VGG16 (published 1.43) and 1.37 for GPT-2 (1.54). A faster GPU brings ours nearer (Figure 7), so \
          computing is one cause; the other is what Horovod loses beside its link, which is not in a ring without faults: with 15 TFLOP/s, and a Horovod of 44 Gb/s that hides half, VGG16 is as published and GPT-2 1.62 (Figure 7). Colocated THC is 1.4 to 1.9 times as fast as TopK, where the paper has 1.11 to 1.37: TopK, DGC and QSGD are bound by their servers, of four cores of plain code here"),
     Entry::figure(
         7,
@@ -100,7 +100,7 @@ pub const ENTRIES: [Entry; 19] = [
             page: "pytorch-measured.md",
         },
     )
-    .because(COMPUTED_TOO)
+    .with_reason(COMPUTED_TOO)
     .with_parts(&[Part::Sheet(BANDWIDTHS), Part::Sheet(thc_causes::TESTBED)]),
     Entry::figure(
         8,
@@ -109,7 +109,7 @@ pub const ENTRIES: [Entry; 19] = [
         "communication 32.5 % of that without compression; the worker's time 9.5 % more; TopK's round 46.5 % longer than THC's",
         Status::Computed { how: MODEL, sheet: ROUND },
     )
-    .because("28.7 % where the paper has 32.5, if no compression has one server as THC has. TopK's server takes longer than in the paper (its round is 46.5 % above THC's there): \
+    .with_reason("28.7 % where the paper has 32.5, if no compression has one server as THC has. TopK's server takes longer than in the paper (its round is 46.5 % above THC's there): \
          selecting in plain code on four cores"),
     Entry::figure(
         9,
@@ -118,7 +118,7 @@ pub const ENTRIES: [Entry; 19] = [
         "1.05 to 1.16 times",
         Status::Computed { how: CLOUD, sheet: HOSTS },
     )
-    .because("larger than published. What a single cause would have to be is in the second table, with Figure 13's models. Slower GPUs are excluded: VGG19 needs 6.8 TFLOP/s and more, \
+    .with_reason("larger than published. What a single cause would have to be is in the second table, with Figure 13's models. Slower GPUs are excluded: VGG19 needs 6.8 TFLOP/s and more, \
          RoBERTa-large 1.5. Time inside a host would have to be 18 to 19 ns a coordinate for all, a hundred times what NVLink takes. A THC whose messages get 5.8 of the 25 Gb/s gives \
          all seven published figures within 1 %. That is near the 5 Gb/s that EC2 promises one TCP connection; whether its servers used one to each host, the paper does not say")
     .with_parts(&[Part::Sheet(thc_causes::CLOUD)]),
@@ -129,7 +129,7 @@ pub const ENTRIES: [Entry; 19] = [
         "BERT: THC −0.1 % with 4 workers, 0 with 64; TopK −0.047 % to −0.46 %",
         Status::Scaled { how: SMALL, study: WORKERS },
     )
-    .because("the trend is the paper's: TopK and QSGD fall further behind exact means with more workers, THC stays. Two causes of the size were tested. With as many bits down as THC has, \
+    .with_reason("the trend is the paper's: TopK and QSGD fall further behind exact means with more workers, THC stays. Two causes of the size were tested. With as many bits down as THC has, \
          TopK loses 0.8 % with 64 workers; with 4 bits down it lost 2.9 %. And from a trained model, as the paper fine-tunes, differences become as small as the paper's: 0.1 % for \
          THC and 0.3 % for TopK with 16 workers (the second table). TernGrad and SignSGD are not matched")
     .with_parts(&[Part::Study(TUNING)]),
@@ -140,14 +140,14 @@ pub const ENTRIES: [Entry; 19] = [
         "1 % lost: 24 % less, with synchronization 1.5 %; 0.1 %: 11 %, with synchronization 0.5 %; one straggler: none less, two or three: 5 to 6 %",
         Status::Scaled { how: "a character model on a text; a packet is a partition of its own; five epochs", study: FAULTS },
     )
-    .because("after 100 steps lost packets cost next to nothing, with and without synchronization: replicas drift apart with time. After 1000 steps (the second table) 1 % lost \
+    .with_reason("after 100 steps lost packets cost next to nothing, with and without synchronization: replicas drift apart with time. After 1000 steps (the second table) 1 % lost \
          costs 5.4 % of accuracy in training without synchronization, and 1.1 % with it (SGD), where the paper has 24 and 1.5 %; with Adam 1.1 and 0.5 %. The paper trains longer still. \
          Stragglers cost a little loss, in the paper's order")
     .with_parts(&[Part::Study(DRIFT)]),
     Entry::figure(12, "", "Throughput of ResNets", "at most 4.5 % above Horovod-RDMA for any scheme", Status::Computed { how: MODEL, sheet: RESNETS })
-        .because("none: at most 4 % above Horovod, as published; schemes with busy servers are slower than it"),
+        .with_reason("none: at most 4 % above Horovod, as published; schemes with busy servers are slower than it"),
     Entry::figure(13, "", "Throughput of RoBERTa-large and Bart-large", "1.11 and 1.12 times", Status::Computed { how: CLOUD, sheet: LARGE })
-        .because("much larger than published: by bytes a step of RoBERTa-large is 0.8 s of link without compression and 0.2 s with THC, so that 1.11 would need 5 s of computing, twenty \
+        .with_reason("much larger than published: by bytes a step of RoBERTa-large is 0.8 s of link without compression and 0.2 s with THC, so that 1.11 would need 5 s of computing, twenty \
          times what these operations take. As Figure 9: a THC that gets 5.7 to 5.8 of the 25 Gb/s gives both, and the five of Figure 9"),
     Entry::figure(
         14,
@@ -156,7 +156,7 @@ pub const ENTRIES: [Entry; 19] = [
         "THC nearly at the baseline; without rotation about 5 % less; feedback changes little",
         Status::Scaled { how: SMALL, study: UNIFORM },
     )
-    .because("with Adam all variants are within 0.03 nats of exact means, and the rotation is worth 0.02. With SGD (the second table) uniform THC that is neither rotated nor has feedback loses 0.07 \
+    .with_reason("with Adam all variants are within 0.03 nats of exact means, and the rotation is worth 0.02. With SGD (the second table) uniform THC that is neither rotated nor has feedback loses 0.07 \
          nats beside exact means and 0.06 beside the rotated one (accuracies are within the spread), so Adam is one cause; feedback makes up for the rotation here (0.01 better than \
          exact means), which in the paper it does not. The other cause is the gradients: on those of real architectures (the table of Figure 2b) a tensor that is not rotated has 1.6 (ViT) to 142 times (BERT) \
          the error of one that is, and with BERT 9 times the gradient's own size, from which nothing can be learned; the paper trains RoBERTa")
@@ -173,7 +173,7 @@ pub const ENTRIES: [Entry; 19] = [
             page: "figures.md",
         },
     )
-    .because("the paper's curves have no numbers; ours fall by 6 and by 4 for a bit, the paper's by almost 10"),
+    .with_reason("the paper's curves have no numbers; ours fall by 6 and by 4 for a bit, the paper's by almost 10"),
     Entry::figure(
         16,
         "",
@@ -181,19 +181,19 @@ pub const ENTRIES: [Entry; 19] = [
         "1 % and 0.1 % lost: 6 % and 3.2 % less, with synchronization 1.5 % and 0.4 %; two or three stragglers: 0.5 %",
         Status::Scaled { how: "as Figure 11", study: FAULTS },
     )
-    .because("as Figure 11"),
+    .with_reason("as Figure 11"),
     Entry::claim(
         1,
         "Appendix B: all lookup tables within mere minutes",
         "a specialized solver found the optimal tables of over 4000 combinations of b, g and p within mere minutes",
         Status::Computed { how: "granularities up to 60, 40 fractions for each, b = 2 to 4", sheet: TABLES },
     )
-    .because("none: 6320 tables in 0.05 s on one core with thc table sweep, where the paper took minutes for 4000; the dynamic program here is exact as its search is"),
+    .with_reason("none: 6320 tables in 0.05 s on one core with thc table sweep, where the paper took minutes for 4000; the dynamic program here is exact as its search is"),
     Entry::claim(
         2,
         "Section 8.4: 64 workers in one process",
         "training of up to 64 workers is simulated on four GPUs",
         Status::Scaled { how: SMALL, study: SIXTY_FOUR },
     )
-    .because("none that numbers show. 64 workers and 200 steps of the demo's model of half a million parameters (--hidden 480 --seeds 1) took 277 s of processor time for both trainings together in a build for tests, so 2.3 minutes on two idle cores; losses were 2.451 with THC and 2.444 without compression"),
+    .with_reason("none that numbers show. 64 workers and 200 steps of the demo's model of half a million parameters (--hidden 480 --seeds 1) took 277 s of processor time for both trainings together in a build for tests, so 2.3 minutes on two idle cores; losses were 2.451 with THC and 2.444 without compression"),
 ];

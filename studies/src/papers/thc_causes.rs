@@ -26,7 +26,7 @@ pub const TESTBED: Sheet = Sheet {
     digits: 2,
     drawn: &[4, 5, 6, 8],
     axis: "times Horovod's throughput; GPT-2 was not fitted",
-    make: Make::Computed(fitted),
+    make: Make::Computed(fit_causes),
 };
 /// Figs. 9 and 13.
 pub const CLOUD: Sheet = Sheet {
@@ -36,7 +36,7 @@ pub const CLOUD: Sheet = Sheet {
     digits: 2,
     drawn: &[],
     axis: "",
-    make: Make::Computed(needed),
+    make: Make::Computed(find_needed),
 };
 
 /// What may be other than computed.
@@ -63,7 +63,7 @@ const PUBLISHED: [(f64, f64); 3] = [(25.0, 1.85), (40.0, 1.45), (100.0, 1.43)];
 const GPT2: f64 = 1.54;
 
 /// A pace on a link that carries no more than so many Gb/s.
-fn limited(pace: &Pace, gbit: f64, most: f64) -> Pace {
+fn limit_link(pace: &Pace, gbit: f64, most: f64) -> Pace {
     Pace { link: pace.link * (gbit / most).max(1.0), ..*pace }
 }
 
@@ -78,12 +78,12 @@ impl Cause {
     /// Times Horovod's throughput.
     fn ratio(&self, model: &Architecture, at: &Measured) -> f64 {
         let hosts = testbed(at.gbit);
-        let ring = self.seconds(&hosts, model, System::Ring, &limited(&at.ring, at.gbit, self.ring));
-        ring / self.seconds(&hosts, model, SWITCH, &limited(&at.thc, at.gbit, self.thc))
+        let ring = self.seconds(&hosts, model, System::Ring, &limit_link(&at.ring, at.gbit, self.ring));
+        ring / self.seconds(&hosts, model, SWITCH, &limit_link(&at.thc, at.gbit, self.thc))
     }
 
     /// By how much the worst of the published ratios is missed.
-    fn off(&self, model: &Architecture, all: &[Measured]) -> f64 {
+    fn worst_miss(&self, model: &Architecture, all: &[Measured]) -> f64 {
         all.iter().map(|at| (self.ratio(model, at) / at.published - 1.0).abs()).fold(0.0, f64::max)
     }
 }
@@ -93,7 +93,7 @@ fn spread(low: f64, high: f64, count: usize) -> Vec<f64> {
     (0..count).map(|i| low * (high / low).powf(i as f64 / (count - 1) as f64)).collect()
 }
 
-fn fitted(quick: bool, _: u64) -> Result<Vec<Line>> {
+fn fit_causes(quick: bool, _: u64) -> Result<Vec<Line>> {
     let mut all = Vec::new();
     for (gbit, published) in PUBLISHED {
         let hosts = testbed(gbit);
@@ -130,7 +130,7 @@ fn fitted(quick: bool, _: u64) -> Result<Vec<Line>> {
                 for &ring in ring {
                     for &thc in thc {
                         let cause = Cause { flops, hidden, ring, thc };
-                        let off = cause.off(&vgg, &all);
+                        let off = cause.worst_miss(&vgg, &all);
                         if off < best.0 {
                             best = (off, cause);
                         }
@@ -170,7 +170,7 @@ fn value_for(result: f64, low: f64, high: f64, of: impl Fn(f64) -> f64) -> Optio
     Some(low)
 }
 
-fn needed(quick: bool, _: u64) -> Result<Vec<Line>> {
+fn find_needed(quick: bool, _: u64) -> Result<Vec<Line>> {
     let base = [1.05, 1.16];
     let mut models = vec![(shapes::vgg16(), 1.0, base), (shapes::roberta_large(), 0.25, [1.11, 1.11])];
     if !quick {
@@ -196,7 +196,7 @@ fn needed(quick: bool, _: u64) -> Result<Vec<Line>> {
         };
         let faster = |flops: f64| ratio(&Testbed { gpu: Gpu { flops, ..hosts.gpu }, ..hosts }, &thc);
         let inside = |ns: f64| ratio(&Testbed { inside_ns: ns, ..hosts }, &thc);
-        let link = |gbit: f64| ratio(&hosts, &limited(&thc, hosts.gbit, gbit));
+        let link = |gbit: f64| ratio(&hosts, &limit_link(&thc, hosts.gbit, gbit));
         let mut values = Vec::new();
         for (number, range) in common.iter_mut().enumerate() {
             let mut ends = published.map(|published| match number {
@@ -231,7 +231,7 @@ mod tests {
 
     #[test]
     fn a_fit_is_no_worse_with_another_cause_besides() {
-        let lines = fitted(true, 1).unwrap();
+        let lines = fit_causes(true, 1).unwrap();
         let off = |name: &str| {
             lines.iter().find(|line| line.label == name).and_then(|line| line.values[7]).unwrap()
         };

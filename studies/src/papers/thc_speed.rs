@@ -137,7 +137,7 @@ fn rounds(scheme: Named, [worker, server, communication]: [f64; 3]) -> [f64; 2] 
 fn partition(label: String, scheme: Named, parts: [f64; 3], none: [f64; 2], published: Option<f64>) -> Line {
     let rounds = rounds(scheme, parts);
     let beside = [0, 1].map(|way| 100.0 * (rounds[way] / none[way] - 1.0));
-    Line::beside(label, parts.into_iter().chain([rounds[0]]).chain(beside), published)
+    Line::with_published(label, parts.into_iter().chain([rounds[0]]).chain(beside), published)
 }
 
 fn partitions(_: bool, _: u64) -> Result<Vec<Line>> {
@@ -185,7 +185,7 @@ const COMPARED: [System; 8] = [
     System::Shares(QSGD),
 ];
 
-fn compared(models: &[(Architecture, Option<f64>)], quick: bool) -> Result<Vec<Line>> {
+fn compare_systems(models: &[(Architecture, Option<f64>)], quick: bool) -> Result<Vec<Line>> {
     let testbed = testbed(100.0);
     let ring = testbed.pace(System::Ring, quick)?;
     let mut paces = Vec::new();
@@ -201,7 +201,7 @@ fn compared(models: &[(Architecture, Option<f64>)], quick: bool) -> Result<Vec<L
                 .map(|(system, pace)| horovod.seconds / step(&testbed, model, BATCH, *system, pace).seconds);
             let values: Vec<f64> =
                 [1e3 * horovod.computing, 1e3 * horovod.seconds].into_iter().chain(times).collect();
-            Line::beside(model.name, values, *published)
+            Line::with_published(model.name, values, *published)
         })
         .collect())
 }
@@ -220,7 +220,7 @@ fn throughput(quick: bool, _: u64) -> Result<Vec<Line>> {
             .map(|model| (model, None)),
         );
     }
-    compared(&models, quick)
+    compare_systems(&models, quick)
 }
 
 fn resnets(quick: bool, _: u64) -> Result<Vec<Line>> {
@@ -229,7 +229,7 @@ fn resnets(quick: bool, _: u64) -> Result<Vec<Line>> {
         shapes::resnet("ResNet-101", [3, 4, 23, 3]),
         shapes::resnet("ResNet-152", [3, 8, 36, 3]),
     ];
-    compared(&models.map(|model| (model, None)), quick)
+    compare_systems(&models.map(|model| (model, None)), quick)
 }
 
 fn bandwidths(quick: bool, _: u64) -> Result<Vec<Line>> {
@@ -309,7 +309,7 @@ fn round(quick: bool, _: u64) -> Result<Vec<Line>> {
         let (link, server) = (pace.link * coordinates, pace.server * coordinates);
         let worker = step.computing + step.compressing;
         let values = [worker, link, server, worker + link + server].map(|seconds| 1e3 * seconds);
-        lines.push(Line::beside(name, values.into_iter().chain([100.0 * link / none]), published));
+        lines.push(Line::with_published(name, values.into_iter().chain([100.0 * link / none]), published));
     }
     Ok(lines)
 }

@@ -85,8 +85,8 @@ impl Testbed {
         let layout = match system {
             System::Ring => Layout::RingFp32,
             System::Thc(layout) => layout,
-            System::Shares(scheme) => return self.coded(scheme, true),
-            System::Server(scheme) => return self.coded(scheme, false),
+            System::Shares(scheme) => return self.coded_pace(scheme, true),
+            System::Server(scheme) => return self.coded_pace(scheme, false),
         };
         let (few, many) = if quick { (1 << 18, 1 << 19) } else { (1 << 20, 1 << 22) };
         // Packets are handled by several cores, compression is on the GPU's account.
@@ -118,7 +118,7 @@ impl Testbed {
 
     /// Shares: every host receives the others' messages of its share and sends them the result. One server: its link carries all messages one
     /// way and all results the other.
-    fn coded(&self, scheme: Named, shared: bool) -> Result<Pace> {
+    fn coded_pace(&self, scheme: Named, shared: bool) -> Result<Pace> {
         let n = f64::from(self.workers);
         let coordinates = costs::PARTITION as f64;
         let bits = scheme.scheme()?.bits(costs::PARTITION, self.workers.into())?;

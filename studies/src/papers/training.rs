@@ -268,7 +268,7 @@ impl Run {
     }
 
     /// Which workers are late in a step.
-    fn late(&self, chance: &mut ChaCha8Rng) -> Vec<bool> {
+    fn draw_late(&self, chance: &mut ChaCha8Rng) -> Vec<bool> {
         let mut late = vec![false; usize::from(self.workers)];
         late[..usize::from(self.faults.stragglers)].fill(true);
         late.shuffle(chance);
@@ -336,7 +336,7 @@ impl Way {
                 tensor.change(Named::Truncated { bits: delivered.bits(step, number) })?;
             }
         }
-        let late = run.late(&mut self.chance);
+        let late = run.draw_late(&mut self.chance);
         let weather = Weather { late: &late, lost: run.faults.lost };
         let mut means = vec![vec![0.0; gradients[0].len()]; replicas];
         let mut passes = vec![gradients.iter().map(Vec::as_slice).collect::<Vec<_>>()];

@@ -116,13 +116,13 @@ impl Party {
         }
         let busy = match self.call {
             Some(call) => self.engine.step(&mut Borrowed::new(call, &mut self.data)),
-            None => self.engine.step(&mut Borrowed::none()),
+            None => self.engine.step(&mut Borrowed::empty()),
         };
         if let Some(error) = self.engine.failure() {
             return Err(SimulateError::worker(error.clone()));
         }
-        let computed = self.engine.computed();
-        let computing = self.costs.elapsed(&self.counted, &computed);
+        let computed = self.engine.computed_counts();
+        let computing = self.costs.computing_time(&self.counted, &computed);
         self.counted = computed;
         let (spent, runs) = self.engine.io_mut().end_turn();
         // A turn that computes has neither received nor sent anything before.

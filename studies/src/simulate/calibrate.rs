@@ -255,7 +255,7 @@ fn packets(keys: &mut Keys) -> Result<()> {
     keys.send_ns = Some(send_data);
     keys.receive_ns = Some(receive_result);
     keys.server_send_ns = Some(send_result);
-    keys.server_receive_ns = Some(receive_data + adding()?);
+    keys.server_receive_ns = Some(receive_data + measure_adding()?);
     Ok(())
 }
 
@@ -296,7 +296,7 @@ fn processes(keys: &mut Keys, rate: Rate) -> Result<()> {
 }
 
 /// What the aggregator takes for a packet.
-fn adding() -> Result<f64> {
+fn measure_adding() -> Result<f64> {
     let table = LookupTable::solve(4, 30, 1.0 / 32.0)?;
     let mut aggregator = Aggregator::<Simd>::new(Shard::WHOLE, 64 << 20);
     let lookup = Lookup { form: Form::USUAL, values: table.values16() };

@@ -422,10 +422,10 @@ fn report(settings: &Settings, case: &Case, world: &World) -> Result<Took, Simul
     Ok(Took {
         rounds: rounds.collect(),
         packets: world.packets(),
-        lost: world.lost(),
+        lost: world.lost_packets(),
         repeated: parties.iter().map(|party| party.repetitions()).sum(),
         timeouts: parties.iter().map(|party| party.timeouts()).sum(),
-        dropped: world.dropped(),
+        dropped: world.dropped_packets(),
         events: world.events(),
         nmse: (norm > 0.0).then_some(error / norm),
     })

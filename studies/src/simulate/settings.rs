@@ -240,7 +240,7 @@ pub fn nanos(ns: f64) -> Duration {
 
 impl Costs {
     /// What was computed between two looks.
-    pub fn elapsed(&self, before: &Computed, after: &Computed) -> Duration {
+    pub fn computing_time(&self, before: &Computed, after: &Computed) -> Duration {
         let of = |before: u64, after: u64, ns: f64| (after - before) as f64 * ns;
         nanos(
             (of(before.measured, after.measured, self.norm_ns)

@@ -132,7 +132,7 @@ impl World {
     }
 
     /// Packets that aggregators dropped.
-    pub fn dropped(&self) -> u64 {
+    pub fn dropped_packets(&self) -> u64 {
         let of = |placed: &Placed| match &placed.actor {
             Actor::Party(_) => 0,
             Actor::Aggregator(aggregator) => aggregator.dropped,
@@ -151,7 +151,7 @@ impl World {
     }
 
     /// Packets that the network lost, on the way or for want of room.
-    pub fn lost(&self) -> u64 {
+    pub fn lost_packets(&self) -> u64 {
         let stats = self.net.stats();
         stats.lost + stats.overflowed
     }

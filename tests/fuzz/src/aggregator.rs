@@ -306,7 +306,7 @@ impl Plant {
                     mode: 0,
                     key: 0,
                 };
-                norm.tagged(1).to_bytes().to_vec()
+                norm.with_tag(1).to_bytes().to_vec()
             }
             _ => {
                 let form = self.tables.get(&header.table.0).map_or(Form::USUAL, |table| table.form);

@@ -56,17 +56,17 @@ impl Events for Record {
         self.place(place);
     }
 
-    fn lost(&mut self, place: PacketId, _: Option<&[u8]>) {
+    fn packet_lost(&mut self, place: PacketId, _: Option<&[u8]>) {
         assert!(self.may_lose);
         self.place(place);
     }
 
-    fn late(&mut self, place: PacketId, _: Option<&[u8]>) {
+    fn packet_late(&mut self, place: PacketId, _: Option<&[u8]>) {
         assert!(self.may_lose);
         assert!(self.done.contains(&(place.call, place.partition, place.packet)), "late without a result");
     }
 
-    fn failed(&mut self, call: u64, _: CallError) {
+    fn call_failed(&mut self, call: u64, _: CallError) {
         assert!(!self.over && !self.normed.contains(&call));
         assert!(self.failed.insert(call));
     }
@@ -152,7 +152,7 @@ fn history(input: &mut Unstructured<'_>) -> arbitrary::Result<()> {
                 worker.tick(now, &mut record, &mut sent);
                 // Whoever waits is woken.
                 let fills = worker.next_data().is_some();
-                let waits = !fills && worker.pending() > 0 && worker.failure().is_none();
+                let waits = !fills && worker.pending_calls() > 0 && worker.failure().is_none();
                 assert!(!waits || worker.deadline().is_some(), "a call waits for nothing: {worker:?}");
             }
             10 => {
@@ -177,7 +177,7 @@ fn history(input: &mut Unstructured<'_>) -> arbitrary::Result<()> {
             }
         }
         record.over |= worker.failure().is_some();
-        assert!(worker.pending() <= record.calls.len());
+        assert!(worker.pending_calls() <= record.calls.len());
     }
     silence(now, worker, record, sent);
     Ok(())
@@ -187,7 +187,7 @@ fn history(input: &mut Unstructured<'_>) -> arbitrary::Result<()> {
 fn silence(mut now: Duration, mut worker: Worker, mut record: Record, mut sent: Sent) {
     let (end, before) = (now + TIMEOUT * 40, sent.count);
     worker.tick(now, &mut record, &mut sent);
-    while worker.pending() > 0 && worker.failure().is_none() {
+    while worker.pending_calls() > 0 && worker.failure().is_none() {
         while worker.fill(now, &mut sent, usize::MAX, |_, payload| payload.fill(0)) > 0 {}
         let Some(deadline) = worker.deadline() else { break };
         now = deadline.max(now + Duration::from_micros(100));
@@ -195,7 +195,7 @@ fn silence(mut now: Duration, mut worker: Worker, mut record: Record, mut sent: 
         assert!(now < end, "no end: {worker:?}");
     }
     assert!(sent.count - before < 100_000, "{} packets into silence", sent.count - before);
-    let open = worker.pending() > 0 && worker.failure().is_none();
+    let open = worker.pending_calls() > 0 && worker.failure().is_none();
     assert!(!open || worker.next_data().is_some(), "{worker:?}");
 }
 
@@ -280,7 +280,7 @@ fn packet(input: &mut Unstructured<'_>, params: &Parameters, sent: &Sent) -> arb
         Kind::Straggler => Straggler { kind: asked.kind, current: asked.round }.to_bytes().to_vec(),
         Kind::Nudge => Nudge { kind: asked.kind, seen: input.arbitrary::<u8>()?.into() }.to_bytes().to_vec(),
         Kind::Mismatch => Mismatch { slot: norm, refused: norm }.to_bytes().to_vec(),
-        Kind::NormResult => norm.tagged(1).to_bytes().to_vec(),
+        Kind::NormResult => norm.with_tag(1).to_bytes().to_vec(),
         kind => vec![input.arbitrary()?; kind.payload_len(form)],
     };
     let mut header = Header {

@@ -268,7 +268,7 @@ impl Party {
         });
         busy |= match lent {
             Some((call, data)) => engine.step(&mut Borrowed::new(call, data)),
-            None => engine.step(&mut Borrowed::none()),
+            None => engine.step(&mut Borrowed::empty()),
         };
         self.collect(now, ledger) || busy
     }

@@ -206,7 +206,7 @@ impl Packets {
                 mode: if self.rng.bool() { Mode::Compressed as u8 } else { self.rng.u8(..) },
                 key: self.rng.u32(..4),
             };
-            packet[HEADER_LEN..].copy_from_slice(&norm.tagged(1).to_bytes());
+            packet[HEADER_LEN..].copy_from_slice(&norm.with_tag(1).to_bytes());
         }
     }
 

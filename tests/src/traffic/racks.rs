@@ -98,7 +98,7 @@ pub fn step(random: &mut Rng, plant: &Plant, time: u32) -> (u16, Datagram) {
     let mut payload: Vec<u8> = match random.u8(..8) {
         0 | 1 => {
             (header.kind, header.table) = (Kind::Norm, TableId(0));
-            norm.tagged(1).to_bytes().to_vec()
+            norm.with_tag(1).to_bytes().to_vec()
         }
         2 | 3 => {
             // Of the root.

@@ -108,7 +108,7 @@ pub fn step(random: &mut Rng, plant: &Plant, stations: &[(Mac, u16)], time: u32)
         };
         let (table, mode) = (TableId(3), u8::from(random.u8(..20) == 0));
         Norm { tag: 0, value, length: 1 << 20, call: time as u16, table, mode, key: 77 }
-            .tagged(1)
+            .with_tag(1)
             .to_bytes()
             .to_vec()
     } else {

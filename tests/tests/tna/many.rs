@@ -49,7 +49,7 @@ fn sixty_four_workers_complete_a_slot() {
                         let value = random.f32().to_bits();
                         let norm =
                             Norm { tag: 0, value, length: 5, call: 1, table: TableId(3), mode: 0, key: 7 };
-                        norm.tagged(1).to_bytes().to_vec()
+                        norm.with_tag(1).to_bytes().to_vec()
                     }
                 };
                 let mut packet = [0; MAX_PACKET];

@@ -31,7 +31,7 @@ impl Agent {
             Err(ControllerError::Room { .. }) => held.clone(),
             wanted => wanted?,
         };
-        let disturbed = wanted.disturbed(held, schema)?;
+        let disturbed = wanted.disturbed_jobs(held, schema)?;
         let mut ended = Vec::new();
         for (name, job) in &mut book.jobs {
             let partial = job.spec.quorum < job.spec.workers;

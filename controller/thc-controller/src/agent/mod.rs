@@ -155,13 +155,13 @@ impl Agent {
                 tokio::select! {
                     _ = stop.wait_for(|stop| *stop) => return (self.config, commands),
                     () = &mut retry => break,
-                    Some(command) = commands.recv() => command.refuse(self.away(&message)),
+                    Some(command) = commands.recv() => command.refuse(self.away_error(&message)),
                 }
             }
         }
     }
 
-    fn away(&self, message: &str) -> ControllerError {
+    fn away_error(&self, message: &str) -> ControllerError {
         ControllerError::Away { target: self.config.name.clone(), message: message.to_owned() }
     }
 
@@ -183,7 +183,7 @@ impl Agent {
         let (mut target, mut primary) = loop {
             tokio::select! {
                 connected = &mut connecting => break connected?,
-                Some(command) = commands.recv() => command.refuse(self.away("connecting")),
+                Some(command) = commands.recv() => command.refuse(self.away_error("connecting")),
             }
         };
         if primary {
@@ -258,17 +258,17 @@ impl Agent {
     }
 
     async fn tick(&mut self, target: &mut Target) -> Result<(), ControllerError> {
-        if self.outdated && self.running().is_empty() {
+        if self.outdated && self.running_jobs().is_empty() {
             self.take_over(target).await?;
         }
         self.listen(target).await?;
         self.compare_if_due(target).await?;
-        let due = self.due();
+        let due = self.poll_sessions();
         self.answer(target, due, None).await
     }
 
     /// Names of the jobs with a session here.
-    fn running(&self) -> Vec<String> {
+    fn running_jobs(&self) -> Vec<String> {
         let book = self.shared.book();
         let runs = |job: &crate::book::Job| {
             job.places.get(&self.config.name).is_some_and(|place| place.session.is_some())
@@ -294,7 +294,7 @@ impl Agent {
                 return Ok(());
             }
         }
-        let jobs = self.running();
+        let jobs = self.running_jobs();
         if jobs.is_empty() {
             // What it holds stays, if it knows how; what runs is emptied only if somebody has said so.
             if target.reconcile(program, *cookie).await? {

@@ -52,7 +52,7 @@ impl Agent {
         if self.registry.knows(from) && self.has_cookie(&header) {
             self.keep_address(from, mac);
         }
-        actions.extend(self.due());
+        actions.extend(self.poll_sessions());
         self.answer(target, actions, Some((from, mac))).await?;
         self.show_joined();
         Ok(())
@@ -88,7 +88,7 @@ impl Agent {
     }
 
     /// What time brings. A member is as silent as it was when packets were counted last: that may be late.
-    pub(super) fn due(&mut self) -> Vec<Action> {
+    pub(super) fn poll_sessions(&mut self) -> Vec<Action> {
         let (heard, listened) = (&self.heard, self.listened);
         let alive = |job, worker: WorkerId| {
             let Heard { at, .. } = heard.get(&(job, worker.0))?;

@@ -37,7 +37,7 @@ fn beyond_first_format(book: &Book) -> Option<String> {
 /// As [`BookFile::read`]; [`ControllerError::State`]: there is none, that format has no words for these jobs, or the copy
 /// cannot be written.
 pub fn back_up(state: &Path, to: &Path, format: Option<u32>) -> Result<usize, ControllerError> {
-    let read: Book = BookFile::existing(state)?.read()?;
+    let read: Book = BookFile::open_existing(state)?.read()?;
     if let Some(newer) = beyond_first_format(&read).filter(|_| format == Some(1)) {
         let message = format!("format 1 knows of no {newer}");
         return Err(ControllerError::State { path: to.to_owned(), message });
@@ -52,7 +52,7 @@ pub fn back_up(state: &Path, to: &Path, format: Option<u32>) -> Result<usize, Co
 /// # Errors
 /// As [`BookFile::read`]; [`ControllerError::StandsBy`]: a controller has the file.
 pub fn restore(from: &Path, state: &Path) -> Result<usize, ControllerError> {
-    let mut read: Book = BookFile::existing(from)?.read()?;
+    let mut read: Book = BookFile::open_existing(from)?.read()?;
     for place in read.jobs.values_mut().flat_map(|job| job.places.values_mut()) {
         (place.session, place.earlier) = (None, None);
     }

@@ -100,7 +100,7 @@ impl Book {
     }
 
     /// All jobs but those of this name, and what they were before changes that may be taken back.
-    pub(super) fn others<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a Job> {
+    pub(super) fn other_jobs<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a Job> {
         let were = self.reserved.iter().flat_map(|before| before.jobs.values().flatten());
         self.jobs.values().chain(were).filter(move |job| job.spec.name != name)
     }

@@ -282,7 +282,7 @@ impl Job {
 
     /// The session that runs, and on which target: where it began, of several.
     #[must_use]
-    pub fn running(&self) -> Option<(&str, &Session)> {
+    pub fn running_session(&self) -> Option<(&str, &Session)> {
         let mut running = self.targets.iter().map(|target| (target.as_str(), self.places.get(target)));
         running.find_map(|(target, place)| Some((target, place?.session.as_ref()?)))
     }

@@ -111,7 +111,7 @@ impl Book {
     /// The lowest number on the wire that no job has, from 1.
     #[must_use]
     pub fn free_number(&self) -> u16 {
-        let taken: BTreeSet<u16> = self.others("").map(|job| job.spec.number).collect();
+        let taken: BTreeSet<u16> = self.other_jobs("").map(|job| job.spec.number).collect();
         (1..=u16::MAX).find(|number| !taken.contains(number)).unwrap_or(0)
     }
 
@@ -126,7 +126,7 @@ impl Book {
                 "there is a job {name:?} already: delete it, or take another name"
             )));
         }
-        if let Some(other) = self.others(&name).find(|job| job.spec.number == spec.number) {
+        if let Some(other) = self.other_jobs(&name).find(|job| job.spec.number == spec.number) {
             let text = format!(
                 "number {} is job {:?}'s: leave the number out, or take another",
                 spec.number, other.spec.name
@@ -176,7 +176,7 @@ impl Book {
         }
         let Some(job) = self.jobs.get_mut(name) else { return Ok(()) };
         job.places.append(&mut new);
-        let by = job.running().map(|(target, _)| target).or(job.targets.first().map(String::as_str));
+        let by = job.running_session().map(|(target, _)| target).or(job.targets.first().map(String::as_str));
         let by = by.unwrap_or_default().to_owned();
         let targets: Vec<String> = rooms.iter().map(|(target, _)| target.clone()).collect();
         job.version += 1;
@@ -245,7 +245,7 @@ impl Book {
     fn check_rows(&self, target: &str, capacity: &Capacity, spec: &Spec) -> Result<(), Refusal> {
         // By name: whatever it is, was, or is to become.
         let mut others: BTreeMap<&str, Vec<u32>> = BTreeMap::new();
-        for job in self.others(&spec.name).filter(|job| job.places.contains_key(target)) {
+        for job in self.other_jobs(&spec.name).filter(|job| job.places.contains_key(target)) {
             let next = job.next.as_ref().map(|next| &next.spec);
             for spec in [&job.spec].into_iter().chain(next) {
                 let rows = spec.rows().counts_by_name().map(|(_, rows)| rows);
@@ -271,7 +271,7 @@ impl Book {
     /// A place for a job among the others of a target.
     fn place(&self, target: &str, capacity: &Capacity, spec: &Spec) -> Result<Placement, Refusal> {
         let others: Vec<(&Spec, &Placement)> =
-            self.others(&spec.name).filter_map(|job| Some((&job.spec, job.places.get(target)?))).collect();
+            self.other_jobs(&spec.name).filter_map(|job| Some((&job.spec, job.places.get(target)?))).collect();
         let indices: BTreeSet<u8> = others.iter().map(|(_, place)| place.index).collect();
         let index = (0..=u8::MAX).take(capacity.jobs as usize).find(|index| !indices.contains(index));
         let index = index.ok_or_else(|| {
@@ -392,7 +392,7 @@ mod tests {
         Spec::from_request(&asked, book.free_number(), None).unwrap()
     }
 
-    fn resized(spec: &Spec, workers: u64) -> JobSection {
+    fn resize_section(spec: &Spec, workers: u64) -> JobSection {
         let mut section = spec.to_section(Vec::new());
         let options = &mut section.options;
         (options.workers, options.quorum) = (Some(workers), None);
@@ -436,7 +436,7 @@ mod tests {
         assert!(refused.message.contains("has 0 of the 12 rows of its table members free"), "{refused:?}");
         book.remove("a").unwrap();
         // One that grows has what it had before.
-        let grown = |workers| Spec::from_request(&resized(&book.jobs["b"].spec, workers), 2, None).unwrap();
+        let grown = |workers| Spec::from_request(&resize_section(&book.jobs["b"].spec, workers), 2, None).unwrap();
         let (fits, more) = (grown(8), grown(9));
         assert!(book.change("b", more, &rooms).is_err());
         book.change("b", fits, &rooms).unwrap();
@@ -476,7 +476,7 @@ mod tests {
         let change = |book: &mut Book| {
             add(book, "c", 16)?;
             book.remove("a").unwrap();
-            let mut asked = resized(&spec("b", book, 16), 9);
+            let mut asked = resize_section(&spec("b", book, 16), 9);
             asked.options.job = Some(2);
             let other = Spec::from_request(&asked, 2, None).unwrap();
             book.change("b", other, &[("s1".to_owned(), ROOM), ("s2".to_owned(), ROOM)])

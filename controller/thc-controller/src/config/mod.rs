@@ -183,7 +183,7 @@ impl Options {
     pub fn parse(text: &str) -> Result<Options, ControllerError> {
         let mut options: Options =
             toml::from_str(text).map_err(|error| ControllerError::syntax(text, &error))?;
-        options.job = options.job.into_iter().map(JobSection::named).collect();
+        options.job = options.job.into_iter().map(JobSection::with_default_name).collect();
         Ok(options)
     }
 

@@ -114,7 +114,7 @@ impl Desk {
                 change: v1::JobChange {
                     job: job.spec.name.clone(),
                     kind: Kind::Delete.into(),
-                    when: if job.running().is_some() { AT_END } else { NOW }.to_owned(),
+                    when: if job.running_session().is_some() { AT_END } else { NOW }.to_owned(),
                     ..v1::JobChange::default()
                 },
                 asked: JobSection::default(),
@@ -177,7 +177,7 @@ impl Desk {
             return Ok(step(Kind::Unchanged, differences, "", None));
         }
         let members = job.spec.members.is_some() && spec.members.is_some();
-        let when = match job.running() {
+        let when = match job.running_session() {
             None => NOW,
             Some(_) if members && job.spec.may_become(&spec) => AT_BOUNDARY,
             Some(_) => AT_END,
@@ -203,7 +203,7 @@ impl Desk {
                 match self.change_to(&job, spec, &rooms, by == Declared::Apply).await {
                     // Who is in the session has no place in it.
                     Err(refusal)
-                        if job.running().is_some() && refusal.code == tonic::Code::FailedPrecondition =>
+                        if job.running_session().is_some() && refusal.code == tonic::Code::FailedPrecondition =>
                     {
                         self.wait_for_end(name, later).await
                     }
@@ -241,7 +241,7 @@ impl Desk {
             }
             let due: Vec<Job> = {
                 let book = self.shared.book();
-                let due = |job: &&Job| job.pending.is_some() && job.running().is_none();
+                let due = |job: &&Job| job.pending.is_some() && job.running_session().is_none();
                 book.jobs.values().filter(due).cloned().collect()
             };
             for job in due {
@@ -257,7 +257,7 @@ impl Desk {
         let _turn = self.shared.turn(&job.spec.name).await;
         // It may have changed meanwhile.
         let now = self.shared.book().jobs.get(&job.spec.name).cloned();
-        let Some(job) = now.filter(|now| now.serial == job.serial && now.running().is_none()) else {
+        let Some(job) = now.filter(|now| now.serial == job.serial && now.running_session().is_none()) else {
             return Ok(());
         };
         match job.pending.as_deref() {

@@ -213,7 +213,7 @@ impl Desk {
             let target = all().find(|(target, _)| target == name);
             let target = target.ok_or_else(|| {
                 let there: Vec<String> = all().map(|(name, _)| name).collect();
-                Refusal::missing(format!("there is no target {name:?}, but {}", there.join(", ")))
+                Refusal::not_found(format!("there is no target {name:?}, but {}", there.join(", ")))
             })?;
             if !rooms.iter().any(|(there, _)| there == name) {
                 rooms.push(target);
@@ -251,7 +251,7 @@ impl Desk {
                 sessions: place.sessions,
                 members: place.session.as_ref().map_or(0, |session| session.members.len() as u32),
                 // Others have it from the one where it began.
-                epoch: place.session.as_ref().and(job.running()).map_or(0, |(_, begun)| begun.count.into()),
+                epoch: place.session.as_ref().and(job.running_session()).map_or(0, |(_, begun)| begun.count.into()),
                 seats: place.session.iter().flat_map(Session::seats).map(Into::into).collect(),
                 credit: place.session.as_ref().map_or(job.credit(), |session| session.credit),
             })
@@ -309,7 +309,7 @@ impl Desk {
             && after.is_some()
             && job.targets.first() == names.first()
             && job.spec.may_become(&spec);
-        if let Some((target, session)) = job.running() {
+        if let Some((target, session)) = job.running_session() {
             let n = session.members.len();
             let seats: Vec<u8> = session.seats().collect();
             if before.is_none() {
@@ -359,7 +359,7 @@ impl Desk {
         // Targets that it is not on have no part in it, whatever troubles them.
         let mut all = names.clone();
         all.extend(job.places.keys().filter(|target| !names.contains(target)).cloned());
-        let first = job.running().map_or(names[0].clone(), |(target, _)| target.to_owned());
+        let first = job.running_session().map_or(names[0].clone(), |(target, _)| target.to_owned());
         let others: Vec<String> =
             all.into_iter().filter(|name| *name != first && self.check_connected(name).is_ok()).collect();
         let mut synced = self.sync_job(name, &others).await;

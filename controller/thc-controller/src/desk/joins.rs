@@ -30,7 +30,7 @@ impl Desk {
         let joined = self.shared.views().get(&target).and_then(|view| view.joined.get(&asked.job).copied());
         let job = book.jobs.get_mut(&asked.job).ok_or_else(|| no_job(&asked.job))?;
         let joined = joined.filter(|_| job.spec.members.is_some());
-        if let Some(pending) = job.pending.as_deref().filter(|_| job.running().is_none()) {
+        if let Some(pending) = job.pending.as_deref().filter(|_| job.running_session().is_none()) {
             let text = format!("job {} is about to {}: ask again in a moment", asked.job, pending.name());
             return Err(Refusal::unavailable(text));
         }

@@ -56,7 +56,7 @@ fn write_refusal(error: ControllerError) -> Refusal {
 }
 
 fn no_job(name: &str) -> Refusal {
-    Refusal::missing(format!("there is no job {name:?}: `job list` shows those there are"))
+    Refusal::not_found(format!("there is no job {name:?}: `job list` shows those there are"))
 }
 
 impl Desk {
@@ -138,7 +138,7 @@ impl Desk {
                 };
                 Err(Refusal::unavailable(format!("target {name} is away: {}{way}", view.error)))
             }
-            None => Err(Refusal::missing(format!("there is no target {name:?}"))),
+            None => Err(Refusal::not_found(format!("there is no target {name:?}"))),
         }
     }
 

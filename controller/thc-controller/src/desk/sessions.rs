@@ -54,7 +54,7 @@ impl Desk {
                 return Err(Refusal::invalid(format!("job {name} has no worker {worker}, but 0 to {most}")));
             };
             let given = job.given.remove(&number).ok_or_else(|| {
-                Refusal::missing(format!(
+                Refusal::not_found(format!(
                     "worker {worker} of job {name} has not joined by name: stop its process instead"
                 ))
             })?;

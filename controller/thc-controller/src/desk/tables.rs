@@ -9,7 +9,7 @@ use thc_protocol::TableId;
 use thc_protocol::wire::{Form, Table};
 
 fn no_table(id: u8) -> Refusal {
-    Refusal::missing(format!("there is no table {id}: `table list` shows those there are"))
+    Refusal::not_found(format!("there is no table {id}: `table list` shows those there are"))
 }
 
 impl Desk {

@@ -87,7 +87,7 @@ impl Desk {
     pub async fn drain(&self, target: &str, drained: bool) -> Result<Vec<String>, Refusal> {
         if !self.shared.targets.iter().any(|known| known.config.name == target) {
             let text = format!("there is no target {target:?}: `target list` shows those there are");
-            return Err(Refusal::missing(text));
+            return Err(Refusal::not_found(text));
         }
         let change = self.change(|book| {
             Ok(if drained { book.drained.insert(target.to_owned()) } else { book.drained.remove(target) })

@@ -70,7 +70,7 @@ impl fmt::Display for Failure {
 }
 
 /// Why a connection ended, if it did.
-fn closed(connection: &Connection, otherwise: String) -> Failure {
+fn close_failure(connection: &Connection, otherwise: String) -> Failure {
     let close = match connection.close_reason() {
         Some(ConnectionError::ApplicationClosed(close)) => close,
         // By the task that watches the server's port.
@@ -107,13 +107,13 @@ pub(crate) struct Attached {
 impl Stream {
     async fn open(connection: &Connection, number: u32) -> Result<Self, Failure> {
         let opened = connection.open_bi().await;
-        let (send, receive) = opened.map_err(|error| closed(connection, error.to_string()))?;
+        let (send, receive) = opened.map_err(|error| close_failure(connection, error.to_string()))?;
         Ok(Self { number, connection: connection.clone(), send, receive })
     }
 
     pub async fn send(&mut self, frame: &[u8]) -> Result<(), Failure> {
         let sent = self.send.write_all(frame).await;
-        sent.map_err(|error| closed(&self.connection, error.to_string()))
+        sent.map_err(|error| close_failure(&self.connection, error.to_string()))
     }
 
     /// Kind and body of the next answer.
@@ -121,7 +121,7 @@ impl Stream {
         let mut buffer = Vec::new();
         match read_frame(&mut self.receive, longest, &mut buffer).await {
             Ok(_) => Ok(buffer),
-            Err(error) => Err(closed(&self.connection, error.to_string())),
+            Err(error) => Err(close_failure(&self.connection, error.to_string())),
         }
     }
 
@@ -262,7 +262,7 @@ async fn reach_at(address: SocketAddr) -> Result<(Endpoint, Connection), Failure
         .map_err(|error| Failure::Lost(format!("cannot connect to {address}: {error}")))?;
     let attempt = tokio::select! {
         attempt = tokio::time::timeout(ATTEMPT, connecting) => attempt,
-        () = probe::refused(address, probe::INTERVAL) => {
+        () = probe::wait_for_refusal(address, probe::INTERVAL) => {
             return Err(Failure::Lost(format!("{address}: {VACANT}")));
         }
     };
@@ -271,7 +271,7 @@ async fn reach_at(address: SocketAddr) -> Result<(Endpoint, Connection), Failure
             tokio::spawn(watch(connection.clone(), address));
             Ok((endpoint, connection))
         }
-        Ok(Err(error)) => Err(Failure::Lost(format!("{address}: {}", unreached(&error)))),
+        Ok(Err(error)) => Err(Failure::Lost(format!("{address}: {}", connect_failure_text(&error)))),
         Err(_) => Err(Failure::Lost(format!("{address}: no answer"))),
     }
 }
@@ -279,13 +279,13 @@ async fn reach_at(address: SocketAddr) -> Result<(Endpoint, Connection), Failure
 /// Ends a connection as soon as nobody listens at its server's port any more.
 async fn watch(connection: Connection, server: SocketAddr) {
     tokio::select! {
-        () = probe::refused(server, probe::INTERVAL) => connection.close(0_u32.into(), VACANT.as_bytes()),
+        () = probe::wait_for_refusal(server, probe::INTERVAL) => connection.close(0_u32.into(), VACANT.as_bytes()),
         _ = connection.closed() => {}
     }
 }
 
 /// Why there is no connection. A server that refuses one says nothing more, since that would cost it a handshake.
-fn unreached(error: &ConnectionError) -> String {
+fn connect_failure_text(error: &ConnectionError) -> String {
     match error {
         ConnectionError::ConnectionClosed(close) if close.error_code == TransportErrorCode::CONNECTION_REFUSED => {
             "it takes no more connections from this address for now (its --connection-rate, or too many that have not shown the secret), or its spare has taken over".to_owned()
@@ -315,7 +315,7 @@ pub(crate) async fn attach(
 }
 
 fn endpoint(server: SocketAddr) -> Result<Endpoint, ModelError> {
-    let local = probe::unspecified(server);
+    let local = probe::unspecified_address(server);
     let socket =
         |error: std::io::Error| ModelError::Socket { address: local.to_string(), reason: error.to_string() };
     let mut endpoint = Endpoint::client(local).map_err(socket)?;
@@ -418,7 +418,7 @@ mod tests {
         drop(relay);
         let reason = runtime.block_on(connection.closed());
         assert_eq!(reason, ConnectionError::LocallyClosed);
-        assert_eq!(closed(&connection, String::new()).to_string(), VACANT);
+        assert_eq!(close_failure(&connection, String::new()).to_string(), VACANT);
         // And a port that is closed already costs no time-out.
         let gone = UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
         let error = runtime.block_on(reach_one(vec![gone])).err().unwrap();

@@ -29,7 +29,7 @@ impl Client {
         self.config.servers[self.views[shard].server].clone()
     }
 
-    pub(super) fn broken(&self, shard: usize) -> ModelError {
+    pub(super) fn malformed_answer(&self, shard: usize) -> ModelError {
         let reason = "its answer is not one of this protocol version".to_owned();
         ModelError::Refused { server: self.server_of(shard), reason }
     }
@@ -52,7 +52,7 @@ impl Client {
                     reason: String::from_utf8_lossy(text).into_owned(),
                 },
             }),
-            _ => Err(self.broken(shard)),
+            _ => Err(self.malformed_answer(shard)),
         }
     }
 

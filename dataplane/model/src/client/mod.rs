@@ -121,7 +121,7 @@ impl Client {
                     stamp: None,
                     before: None,
                     complete: blocks.iter().all(|block| block.bits != FROZEN),
-                    moving: moving(&blocks, range.len()),
+                    moving: unfrozen_ranges(&blocks, range.len()),
                     blocks,
                     seen: None,
                     snapshot: None,
@@ -307,7 +307,7 @@ impl Client {
             let mut body = self.answer(shard, exchange, 0, kind::NUMBERS)?;
             let mut exact = vec![0.0; self.views[shard].range.len()];
             if body.stamp().is_none() || payload::take_floats(body.0, &mut exact).is_err() {
-                return Err(self.broken(shard));
+                return Err(self.malformed_answer(shard));
             }
             self.stats.whole.bits += 32 * exact.len() as u64;
             self.stats.whole.paper += 32 * exact.len() as u64;
@@ -337,7 +337,7 @@ impl Client {
             let mut body = self.answer(shard, exchange, 0, kind::NUMBERS)?;
             let stamp = body.stamp();
             let read = payload::take_floats(body.0, &mut x[self.views[shard].range.clone()]);
-            let (Some(stamp), Ok(())) = (stamp, read) else { return Err(self.broken(shard)) };
+            let (Some(stamp), Ok(())) = (stamp, read) else { return Err(self.malformed_answer(shard)) };
             stamps.push(stamp);
         }
         Ok(stamps)
@@ -379,7 +379,7 @@ impl Client {
             let epoch = body.u64();
             let range = self.views[shard].range.clone();
             let read = payload::take_floats(body.0, &mut x[range]);
-            let (Some(epoch), Ok(())) = (epoch, read) else { return Err(self.broken(shard)) };
+            let (Some(epoch), Ok(())) = (epoch, read) else { return Err(self.malformed_answer(shard)) };
             self.views[shard].snapshot = Some(epoch);
         }
         if !self.snapshot.is_empty() {
@@ -407,7 +407,7 @@ impl Client {
             let last = asked.frames.len() - 1;
             debug_assert!(last <= after);
             let mut body = self.answer(shard, asked, last, kind::PULLED)?;
-            let (Some(code), Some(stamp)) = (body.u8(), body.stamp()) else { return Err(self.broken(shard)) };
+            let (Some(code), Some(stamp)) = (body.u8(), body.stamp()) else { return Err(self.malformed_answer(shard)) };
             let range = self.views[shard].range.clone();
             let found = match code {
                 pulled::EMPTY => ShardState::Empty,
@@ -423,7 +423,7 @@ impl Client {
                                 _ => 32 * len,
                             };
                             if payload::decode(body.0, &mut self.x[range]).is_err() {
-                                return Err(self.broken(shard));
+                                return Err(self.malformed_answer(shard));
                             }
                         }
                         pulled::UNCHANGED => self.stats.flags += 1,
@@ -431,7 +431,7 @@ impl Client {
                             self.stats.flags += 1;
                             self.x[range.clone()].copy_from_slice(&self.snapshot[range]);
                         }
-                        _ => return Err(self.broken(shard)),
+                        _ => return Err(self.malformed_answer(shard)),
                     }
                     if code != pulled::VECTOR {
                         self.stats.pulled.bits += 1;
@@ -454,7 +454,7 @@ impl Client {
 }
 
 /// What pushes may change of a shard.
-fn moving(blocks: &[Block], length: usize) -> Vec<Range<usize>> {
+fn unfrozen_ranges(blocks: &[Block], length: usize) -> Vec<Range<usize>> {
     if blocks.is_empty() {
         return std::iter::once(0..length).collect();
     }

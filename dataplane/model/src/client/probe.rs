@@ -16,15 +16,15 @@ use tokio::time::interval;
 pub(super) const INTERVAL: Duration = Duration::from_millis(500);
 
 /// An address of this machine from which that of the server can be reached, with any port.
-pub(super) fn unspecified(server: SocketAddr) -> SocketAddr {
+pub(super) fn unspecified_address(server: SocketAddr) -> SocketAddr {
     match server {
         SocketAddr::V4(_) => SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0)),
         SocketAddr::V6(_) => SocketAddr::from((Ipv6Addr::UNSPECIFIED, 0)),
     }
 }
 
-async fn connected(server: SocketAddr) -> io::Result<UdpSocket> {
-    let socket = UdpSocket::bind(unspecified(server)).await?;
+async fn connect_udp(server: SocketAddr) -> io::Result<UdpSocket> {
+    let socket = UdpSocket::bind(unspecified_address(server)).await?;
     socket.connect(server).await?;
     Ok(socket)
 }
@@ -34,8 +34,8 @@ fn is_refusal(result: io::Result<usize>) -> bool {
 }
 
 /// Asks every `period`, and returns once the server's host has answered that nobody listens at the port; otherwise never.
-pub(super) async fn refused(server: SocketAddr, period: Duration) {
-    let Ok(socket) = connected(server).await else { return std::future::pending().await };
+pub(super) async fn wait_for_refusal(server: SocketAddr, period: Duration) {
+    let Ok(socket) = connect_udp(server).await else { return std::future::pending().await };
     let mut turns = interval(period);
     let mut ignored = [0];
     loop {
@@ -60,10 +60,10 @@ mod tests {
         for any in ["127.0.0.1:0", "[::1]:0"] {
             let Ok(socket) = std::net::UdpSocket::bind(any) else { continue };
             let address = socket.local_addr().unwrap();
-            let silent = tokio::time::timeout(20 * period, refused(address, period)).await;
+            let silent = tokio::time::timeout(20 * period, wait_for_refusal(address, period)).await;
             assert!(silent.is_err(), "{address} has a socket");
             drop(socket);
-            refused(address, period).await;
+            wait_for_refusal(address, period).await;
         }
     }
 }

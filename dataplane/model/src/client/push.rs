@@ -110,7 +110,7 @@ impl Client {
             }
             let mut body = self.answer(shard, asked, 0, kind::PUSHED)?;
             let (code, _, delay) = (body.u8(), body.stamp(), body.u64());
-            let (Some(code), Some(delay)) = (code, delay) else { return Err(self.broken(shard)) };
+            let (Some(code), Some(delay)) = (code, delay) else { return Err(self.malformed_answer(shard)) };
             match code {
                 pushed::TAKEN => {
                     result.taken += 1;
@@ -124,7 +124,7 @@ impl Client {
                     self.stats.pushes += 1;
                 }
                 code => {
-                    let reason = Reason::from_code(code).ok_or_else(|| self.broken(shard))?;
+                    let reason = Reason::from_code(code).ok_or_else(|| self.malformed_answer(shard))?;
                     if matches!(reason, Reason::NotFinite | Reason::Range) {
                         let (server, reason) = (self.server_of(shard), reason.message().to_owned());
                         return Err(ModelError::Refused { server, reason });

@@ -124,27 +124,27 @@ impl Default for ClientConfig {
 impl Push<'_> {
     /// In this form, of all coordinates and at the model's rate.
     #[must_use]
-    pub fn encoded(encoding: Encoding) -> Self {
+    pub fn with_encoding(encoding: Encoding) -> Self {
         Self { encoding, scale: 1.0, spans: None, tensors: None, behind: false }
     }
 
     /// `bits` for every coordinate; 32: floats.
     #[must_use]
     pub fn bits(bits: u8) -> Self {
-        Self::encoded(if bits == 32 { Encoding::Full } else { Encoding::Dense { bits } })
+        Self::with_encoding(if bits == 32 { Encoding::Full } else { Encoding::Dense { bits } })
     }
 
     /// Sparsified with the paper's budget.
     #[must_use]
     pub fn sparse(bits: u8) -> Self {
-        Self::encoded(Encoding::Sparse { bits, budget: None })
+        Self::with_encoding(Encoding::Sparse { bits, budget: None })
     }
 }
 
 impl Pulled {
     /// The epoch whose gradient all shards wait for.
     #[must_use]
-    pub fn waiting(&self) -> Option<u64> {
+    pub fn waiting_epoch(&self) -> Option<u64> {
         let epoch = match self.shards.first()? {
             ShardState::Waiting(epoch) => *epoch,
             _ => return None,
@@ -161,7 +161,7 @@ impl Pulled {
 
     /// Whether at least one shard takes pushes.
     #[must_use]
-    pub fn running(&self) -> bool {
+    pub fn is_running(&self) -> bool {
         self.shards.iter().any(|shard| matches!(shard, ShardState::Running(_)))
     }
 

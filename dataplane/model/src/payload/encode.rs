@@ -101,8 +101,8 @@ pub fn encode(
             }
             Ok(encode_full(x, out))
         }
-        Encoding::Dense { bits } => encode_on(x, &Lattice::spanning(x, bits)?, rounding, out),
-        Encoding::Shortest { bits } => encode_shortest(x, &Lattice::spanning(x, bits)?, rounding, out),
+        Encoding::Dense { bits } => encode_on(x, &Lattice::fit(x, bits)?, rounding, out),
+        Encoding::Shortest { bits } => encode_shortest(x, &Lattice::fit(x, bits)?, rounding, out),
         Encoding::Sparse { bits, budget } => {
             Lattice::new(1.0, bits)?;
             let sparse = sparsify(x, budget, rounding)?;

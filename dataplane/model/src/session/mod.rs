@@ -47,7 +47,7 @@ struct Close(Reason);
 /// `Err(None)`: the peer has gone; `Err(Some)`: its connection is closed because of this.
 type Served<T> = Result<T, Option<Close>>;
 
-fn malformed<T>(value: Option<T>) -> Served<T> {
+fn require_field<T>(value: Option<T>) -> Served<T> {
     value.ok_or(Some(Close(Reason::Malformed)))
 }
 
@@ -124,11 +124,11 @@ async fn introduce(
     if kind != kind::HELLO || body.u8() != Some(VERSION) {
         return Err(Some(Close(Reason::Malformed)));
     }
-    let worker = malformed(body.u16())?;
-    let term = malformed(body.u64())?;
-    let name = malformed(body.name())?;
-    let proof = malformed(body.raw(32))?;
-    malformed(body.end())?;
+    let worker = require_field(body.u16())?;
+    let term = require_field(body.u64())?;
+    let name = require_field(body.name())?;
+    let proof = require_field(body.raw(32))?;
+    require_field(body.end())?;
     let job = registry.jobs.get(name).ok_or(Some(Close(Reason::Job)))?;
     if !verify(Role::Worker, &job.config.secret, connection, name, worker, proof) {
         return Err(Some(Close(Reason::Proof)));
@@ -174,7 +174,7 @@ impl Session {
                     streams.spawn(async move { own.stream(&theirs, send, receive, &attached).await });
                 }
                 Some(joined) = streams.join_next() => {
-                    if let Some(end) = ended(joined) {
+                    if let Some(end) = close_reason(joined) {
                         return Some(end);
                     }
                 }
@@ -223,9 +223,9 @@ impl Session {
             match self.request(&mut receive, LONGEST_OPEN, &mut buffer).await? {
                 kind::OPEN => {
                     let mut body = Body(&buffer[1..]);
-                    let name = malformed(body.name())?;
+                    let name = require_field(body.name())?;
                     let spec: Option<Spec> = serde_json::from_slice(body.0).ok();
-                    let spec = malformed(spec.filter(|_| is_name(name)))?;
+                    let spec = require_field(spec.filter(|_| is_name(name)))?;
                     if let Err(error) = spec.validate() {
                         self.refuse(&mut send, Reason::Malformed, &error.to_string()).await?;
                         continue;
@@ -253,7 +253,7 @@ impl Session {
                 }
                 kind::COMMAND => {
                     let command: Option<Command> = serde_json::from_slice(&buffer[1..]).ok();
-                    let command = malformed(command.filter(|_| self.worker >= ADMIN))?;
+                    let command = require_field(command.filter(|_| self.worker >= ADMIN))?;
                     let job = Arc::clone(&self.job);
                     let obeyed = tokio::task::spawn_blocking(move || obey(&job, command)).await;
                     match obeyed {
@@ -289,13 +289,13 @@ impl Session {
             return Err(Some(Close(Reason::Malformed)));
         }
         let mut body = Body(&buffer[1..]);
-        let name = malformed(body.name())?.to_owned();
-        let number = malformed(body.u32())?;
-        malformed(body.end())?;
-        let model = malformed(
+        let name = require_field(body.name())?.to_owned();
+        let number = require_field(body.u32())?;
+        require_field(body.end())?;
+        let model = require_field(
             self.job.model(&name).filter(|model| !(model.spec.workers..ADMIN).contains(&self.worker)),
         )?;
-        malformed(model.shards.get(number as usize))?;
+        require_field(model.shards.get(number as usize))?;
         if !lock(attached).insert((name, number)) {
             return Err(Some(Close(Reason::Malformed)));
         }
@@ -347,7 +347,7 @@ impl Session {
 }
 
 /// Why a stream's task ends the connection, if it does.
-fn ended(joined: Result<Served<()>, JoinError>) -> Option<Close> {
+fn close_reason(joined: Result<Served<()>, JoinError>) -> Option<Close> {
     match joined {
         Ok(ended) => ended.err().flatten(),
         Err(error) if error.is_panic() => {

@@ -1,6 +1,6 @@
 //! Requests of one shard.
 
-use super::{Answer, Close, HOLD, Served, Session, heavy, malformed, refusal};
+use super::{Answer, Close, HOLD, Served, Session, heavy, require_field, refusal};
 use crate::counters::{Reason, add};
 use crate::model::{Model, SharedShard};
 use crate::payload;
@@ -20,7 +20,7 @@ pub(super) struct ShardRequests<'a> {
 }
 
 impl ShardRequests<'_> {
-    fn shared(&self) -> &SharedShard {
+    fn own_shard(&self) -> &SharedShard {
         &self.model.shards[self.number]
     }
 
@@ -29,7 +29,7 @@ impl ShardRequests<'_> {
     }
 
     pub(super) fn enter(&self) -> Served<MutexGuard<'_, Shard>> {
-        self.shared().enter().map_err(|reason| Some(Close(reason)))
+        self.own_shard().enter().map_err(|reason| Some(Close(reason)))
     }
 
     /// Writes the shard's file, away from the threads that serve.
@@ -50,17 +50,17 @@ impl ShardRequests<'_> {
     }
 
     pub(super) async fn pull(&self, mut body: Body<'_>) -> Served<Answer> {
-        let patient = malformed(body.u8())? == 1;
-        let known = malformed(body.u64())?;
-        let stamp = malformed(body.stamp())?;
-        let snapshot = malformed(body.u64())?;
-        malformed(body.end())?;
+        let patient = require_field(body.u8())? == 1;
+        let known = require_field(body.u64())?;
+        let stamp = require_field(body.stamp())?;
+        let snapshot = require_field(body.u64())?;
+        require_field(body.end())?;
         let known = (known == self.session.incarnation).then_some(stamp);
         let snapshot = snapshot.checked_sub(1);
         let deadline = Instant::now() + HOLD;
         let counters = &self.session.job.counters;
         loop {
-            let changed = self.shared().changed.notified();
+            let changed = self.own_shard().changed.notified();
             tokio::pin!(changed);
             changed.as_mut().enable();
             let now = Instant::now();
@@ -108,10 +108,10 @@ impl ShardRequests<'_> {
 
     pub(super) async fn push(&self, mut body: Body<'_>) -> Served<Answer> {
         let counters = &self.session.job.counters;
-        let sequence = malformed(body.u64())?;
-        let incarnation = malformed(body.u64())?;
-        let stamp = malformed(body.stamp())?;
-        let scale = malformed(body.f32())?;
+        let sequence = require_field(body.u64())?;
+        let incarnation = require_field(body.u64())?;
+        let stamp = require_field(body.stamp())?;
+        let scale = require_field(body.f32())?;
         let reply =
             |code: u8, stamp, delay: u64| Ok(Ok(Frame::new(kind::PUSHED).u8(code).stamp(stamp).u64(delay)));
         let refused = |reason: Reason| {
@@ -146,7 +146,7 @@ impl ShardRequests<'_> {
         let head = PushHead { sequence, stamp, scale };
         let mut waited = false;
         loop {
-            let changed = self.shared().changed.notified();
+            let changed = self.own_shard().changed.notified();
             tokio::pin!(changed);
             changed.as_mut().enable();
             let now = Instant::now();
@@ -164,7 +164,7 @@ impl ShardRequests<'_> {
                     add(&counters.pushes, 1);
                     add(&counters.pushed_bytes, body.0.len() as u64);
                     add(&counters.epochs, u64::from(ended));
-                    self.shared().changed.notify_waiters();
+                    self.own_shard().changed.notify_waiters();
                     if ended
                         && self.model.spec.corrected
                         && let Err(error) = self.save().await
@@ -191,10 +191,10 @@ impl ShardRequests<'_> {
     }
 
     pub(super) async fn snapshot(&self, body: Body<'_>) -> Served<Answer> {
-        malformed(body.end())?;
+        require_field(body.end())?;
         let deadline = Instant::now() + HOLD;
         loop {
-            let changed = self.shared().changed.notified();
+            let changed = self.own_shard().changed.notified();
             tokio::pin!(changed);
             changed.as_mut().enable();
             let state = self.enter()?.state().clone();
@@ -222,7 +222,7 @@ impl ShardRequests<'_> {
 
     /// The numbers themselves, and which version they are.
     pub(super) async fn exact(&self, body: Body<'_>) -> Served<Answer> {
-        malformed(body.end())?;
+        require_field(body.end())?;
         let state = self.enter()?.state().clone();
         if state.phase == Phase::Empty {
             return Ok(refusal(Reason::Empty));
@@ -234,10 +234,10 @@ impl ShardRequests<'_> {
 
     /// Everything of the shard, as its file has it, unless that is what the peer has: nothing then.
     pub(super) async fn state(&self, mut body: Body<'_>) -> Served<Answer> {
-        let known = malformed(body.u8())? == 1;
-        let stamp = malformed(body.stamp())?;
-        let phase = malformed(body.u8())?;
-        malformed(body.end())?;
+        let known = require_field(body.u8())? == 1;
+        let stamp = require_field(body.stamp())?;
+        let phase = require_field(body.u8())?;
+        require_field(body.end())?;
         let state = self.enter()?.state().clone();
         let mut frame = Frame::new(kind::STATED);
         if !known || state.stamp() != stamp || state.phase.code() != phase {
@@ -257,7 +257,7 @@ impl ShardRequests<'_> {
         let taken = self.enter()?.restore(state);
         if taken {
             self.model.count_value(self.number);
-            self.shared().changed.notify_waiters();
+            self.own_shard().changed.notify_waiters();
         }
         if self.model.owes(self.number)
             && let Err(error) = self.save().await
@@ -270,7 +270,7 @@ impl ShardRequests<'_> {
 
     /// INIT and BEGIN: a vector of floats that must not be forgotten once it is answered.
     pub(super) async fn give(&self, kind: u8, mut body: Body<'_>) -> Served<Answer> {
-        let epoch = malformed(body.u64())?;
+        let epoch = require_field(body.u64())?;
         let mut vector = vec![0.0; self.length()];
         match payload::take_floats(body.0, &mut vector) {
             Ok(()) => {}
@@ -293,7 +293,7 @@ impl ShardRequests<'_> {
             taken
         };
         if taken {
-            self.shared().changed.notify_waiters();
+            self.own_shard().changed.notify_waiters();
         }
         // Also if another worker was first, whose file may not be written yet.
         if self.model.owes(self.number)

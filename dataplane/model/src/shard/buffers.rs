@@ -15,7 +15,7 @@ pub(super) const PIECE: usize = 1 << 11;
 
 /// Most vectors of a shard that are kept to be written again: as many as it has itself, which are all read while a state is
 /// written, or two, which pulls of two versions read.
-pub(crate) fn most(spec: &Spec) -> usize {
+pub(crate) fn buffer_limit(spec: &Spec) -> usize {
     spec.vectors().into_iter().map(usize::from).sum::<usize>().max(2)
 }
 
@@ -35,7 +35,7 @@ impl Buffers {
     pub fn new(spec: &Spec) -> Self {
         Self {
             given_up: Vec::new(),
-            most: most(spec),
+            most: buffer_limit(spec),
             #[cfg(test)]
             allocated: 0,
         }

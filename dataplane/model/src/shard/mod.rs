@@ -123,12 +123,12 @@ impl Shard {
     #[must_use]
     pub fn new(spec: Arc<Spec>, number: u32, lease: Duration) -> Self {
         let state = State::empty(&spec, number as usize);
-        Self::resumed(spec, number, lease, state)
+        Self::resume(spec, number, lease, state)
     }
 
     /// A shard in a state that was kept. Its vectors must have the lengths of [`Self::new`].
     #[must_use]
-    pub fn resumed(spec: Arc<Spec>, number: u32, lease: Duration, state: State) -> Self {
+    pub fn resume(spec: Arc<Spec>, number: u32, lease: Duration, state: State) -> Self {
         let blocks = spec.blocks(number as usize);
         let mut moving = Vec::new();
         let whole = 0..state.x.len();
@@ -173,7 +173,7 @@ impl Shard {
 
     /// Reservations whose lease ran out.
     #[must_use]
-    pub fn expired(&self) -> u64 {
+    pub fn expired_count(&self) -> u64 {
         self.reservations.expired
     }
 
@@ -325,7 +325,7 @@ impl Shard {
     /// # Errors
     /// `bits` out of range, and a model that is no longer finite.
     pub fn condition(&self, bits: u8) -> Result<(f64, f64), thc_codec::CodecError> {
-        let variance = Lattice::spanning(&self.state.x, bits)?.variance(&self.state.x);
+        let variance = Lattice::fit(&self.state.x, bits)?.variance(&self.state.x);
         Ok((variance / version::drift(&self.state.x, &self.state.snapshot), variance))
     }
 

@@ -33,7 +33,7 @@ fn push(shard: &mut Shard, worker: u16, stamp: Stamp, now: Instant) -> Applied {
 #[test]
 fn an_epoch_needs_its_gradient_and_ends_after_m_pushes() {
     let now = Instant::now();
-    let mut shard = shard(&Spec::corrected(20, 0.5, NonZeroU32::new(2).unwrap()));
+    let mut shard = shard(&Spec::asylpg(20, 0.5, NonZeroU32::new(2).unwrap()));
     let pulled = shard.pull(0, None, None, now, &mut Vec::new()).unwrap();
     assert_eq!(pulled, PullAnswer::Waiting { epoch: 0 });
     assert_eq!(push(&mut shard, 0, Stamp::default(), now), Applied::Refused(Reason::Epoch));
@@ -85,8 +85,8 @@ fn a_step_out_of_range_changes_nothing() {
     let epoch = NonZeroU32::new(3).unwrap();
     for spec in [
         Spec::sgd(20, 0.5),
-        Spec::corrected(20, 0.5, epoch),
-        Spec { accelerated: true, ..Spec::corrected(20, 0.5, epoch) },
+        Spec::asylpg(20, 0.5, epoch),
+        Spec { accelerated: true, ..Spec::asylpg(20, 0.5, epoch) },
     ] {
         let mut shard = shard(&spec);
         shard.begin(0, &[1.0; 20]);
@@ -113,8 +113,8 @@ fn what_has_no_gradient_is_not_in_the_step() {
     let epoch = NonZeroU32::new(3).unwrap();
     for spec in [
         Spec { prox, ..Spec::sgd(20, 0.5) },
-        Spec { prox, ..Spec::corrected(20, 0.5, epoch) },
-        Spec { prox, accelerated: true, ..Spec::corrected(20, 0.5, epoch) },
+        Spec { prox, ..Spec::asylpg(20, 0.5, epoch) },
+        Spec { prox, accelerated: true, ..Spec::asylpg(20, 0.5, epoch) },
     ] {
         let (mut part, mut whole) = (shard(&spec), shard(&spec));
         let before = part.state().x.clone();
@@ -166,7 +166,7 @@ fn others_wait_for_a_worker_that_would_fall_behind() {
             pull(&mut shard, 2, now);
         }
     }
-    assert_eq!((waited, shard.expired()), (1, 1));
+    assert_eq!((waited, shard.expired_count()), (1, 1));
     assert_eq!(push(&mut shard, 2, silent, now), Applied::Refused(Reason::Late));
     // It is heard again when it is in time, and then has reservations again.
     let stamp = pull(&mut shard, 2, now);
@@ -200,7 +200,7 @@ fn bits_are_the_fewest_that_keep_the_condition() {
     let now = Instant::now();
     for mu in [0.001, 0.1, 2.0, 50.0] {
         let epoch = NonZeroU32::new(100).unwrap();
-        let mut shard = shard(&Spec { bits: ModelBits::Condition(mu), ..Spec::corrected(500, 0.05, epoch) });
+        let mut shard = shard(&Spec { bits: ModelBits::Condition(mu), ..Spec::asylpg(500, 0.05, epoch) });
         // At the snapshot itself nothing but the floats keeps it.
         shard.begin(0, &vec![0.1; 500]);
         pull(&mut shard, 0, now);
@@ -226,7 +226,7 @@ fn momentum_is_algorithm_3() {
     let now = Instant::now();
     let (m, rate) = (3, 0.25);
     let prox = Prox { l1: 0.01, l2: 0.1, bounds: None };
-    let mut spec = Spec::corrected(20, rate, NonZeroU32::new(m).unwrap());
+    let mut spec = Spec::asylpg(20, rate, NonZeroU32::new(m).unwrap());
     spec = Spec { accelerated: true, prox, bits: ModelBits::Fixed(32), ..spec };
     let mut shard = shard(&spec);
     let mut tilde = shard.state().x.to_vec();
@@ -268,7 +268,7 @@ fn a_step_beside_readers_copies_no_vector_and_allocates_no_new_one() {
     let len = 3 * buffers::PIECE + 100;
     let sgd = Spec::sgd(len as u64, 0.5);
     let epoch = NonZeroU32::new(4).unwrap();
-    let corrected = Spec::corrected(len as u64, 0.5, epoch);
+    let corrected = Spec::asylpg(len as u64, 0.5, epoch);
     let specs = [
         (Spec { prox: Prox { l2: 0.5, ..Prox::default() }, ..sgd.clone() }, 1),
         (Spec { optimizer: Optimizer::Momentum { beta: 0.5 }, ..sgd.clone() }, 1),

@@ -61,11 +61,11 @@ impl Version {
         let max = norm::max_abs(&self.x);
         match self.spec.bits {
             ModelBits::Fixed(EXACT) => Ok(None),
-            ModelBits::Fixed(bits) => Lattice::reaching(max, bits).map(Some),
+            ModelBits::Fixed(bits) => Lattice::with_max(max, bits).map(Some),
             ModelBits::Condition(mu) => {
                 let allowed = f64::from(self.weight * mu) * drift(&self.x, &self.snapshot);
                 for bits in BITS {
-                    let lattice = Lattice::reaching(max, bits)?;
+                    let lattice = Lattice::with_max(max, bits)?;
                     if lattice.variance(&self.x) <= allowed {
                         return Ok(Some(lattice));
                     }

@@ -159,7 +159,7 @@ impl Device {
         let mut forwarding = self.forwarding.lock();
         forwarding.restore(Arc::default());
         if !forwarding.commit() {
-            return stopping();
+            return refuse_stopping();
         }
         drop(forwarding);
         state.counters.reset(self.readings());
@@ -206,6 +206,6 @@ fn not_running<T>() -> Result<T, Refusal> {
 }
 
 /// The answer while the server ends.
-pub fn stopping<T>() -> Result<T, Refusal> {
+pub fn refuse_stopping<T>() -> Result<T, Refusal> {
     refuse(Code::Unavailable, "the server is stopping")
 }

@@ -70,7 +70,7 @@ pub fn table_change(
         update::Type::Delete => return Ok(RowChange::Row(id, key, None)),
         update::Type::Unspecified => return refuse_unspecified(),
     }
-    meaning(program, id, &key)?;
+    check_key(program, id, &key)?;
     let row = entry_of(program, table, entry, false)?;
     if id == program.known.lookup {
         let wrong = match lookup(program, &row) {
@@ -117,7 +117,7 @@ fn default_change(
 }
 
 /// Keys that no packet can have, or that this server does nothing for.
-fn meaning(program: &Program, table: u32, key: &[u128]) -> Result<(), Refusal> {
+fn check_key(program: &Program, table: u32, key: &[u128]) -> Result<(), Refusal> {
     let known = program.known;
     if table == known.control_plane && kind_bit(key[0] as u8) == 0 {
         return refuse(

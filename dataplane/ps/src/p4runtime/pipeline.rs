@@ -104,24 +104,24 @@ mod tests {
         Some(ForwardingPipelineConfig { p4info: Some(info), p4_device_config: device.to_vec(), cookie: None })
     }
 
-    fn ours() -> P4Info {
+    fn own_p4info() -> P4Info {
         Program::get().info.clone()
     }
 
     #[test]
     fn the_device_config_is_that_of_bmv2_or_nothing() {
         for text in [&b""[..], b"\n {\"program\": 1}"] {
-            assert!(verify(config(ours(), text)).is_ok());
+            assert!(verify(config(own_p4info(), text)).is_ok());
         }
         for text in [&b"lane = 8"[..], b"\xff\xfe", b" "] {
-            assert_eq!(verify(config(ours(), text)).unwrap_err().code, Code::InvalidArgument);
+            assert_eq!(verify(config(own_p4info(), text)).unwrap_err().code, Code::InvalidArgument);
         }
     }
 
     #[test]
     fn another_program_is_told_by_its_first_difference() {
         let says = |change: &dyn Fn(&mut P4Info)| {
-            let mut info = ours();
+            let mut info = own_p4info();
             change(&mut info);
             verify(config(info, b"")).unwrap_err().message
         };
@@ -144,11 +144,11 @@ mod tests {
                 .contains("P4Info is missing")
         );
         // Its forms are its own, whatever program it is told.
-        let mut info = ours();
+        let mut info = own_p4info();
         set_forms(&mut info, "4/8");
-        assert_eq!(verify(config(info, b"")).unwrap().config.p4info, Some(ours()));
+        assert_eq!(verify(config(info, b"")).unwrap().config.p4info, Some(own_p4info()));
         // Registers are not served, and so may be as they like.
-        let mut info = ours();
+        let mut info = own_p4info();
         info.registers.clear();
         assert!(verify(config(info, b"")).is_ok());
     }

@@ -5,7 +5,7 @@ use thc_protocol::JobId;
 use tonic::{Code, Status};
 
 use super::counters::{Query, Readings};
-use super::device::{Device, check_running, stopping};
+use super::device::{Device, check_running, refuse_stopping};
 use super::entries::{group_change, table_change};
 use super::refusal::{Refusal, of_batch, refuse};
 use crate::forwarding::Forwarding;
@@ -58,7 +58,7 @@ impl Device {
         }
         drop(before);
         if !forwarding.commit() {
-            return Ok(stopping()?);
+            return Ok(refuse_stopping()?);
         }
         drop(forwarding);
         if !counters.is_empty() {

@@ -185,7 +185,7 @@ pub fn norm(value: f32, length: u32) -> [u8; 20] {
         mode: Mode::Compressed as u8,
         key: 0,
     };
-    norm.tagged(1).to_bytes()
+    norm.with_tag(1).to_bytes()
 }
 
 /// Lets workers join until all are welcome.

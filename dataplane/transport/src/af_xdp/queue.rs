@@ -223,13 +223,13 @@ impl Queue {
         let mut called = false;
         fence(Ordering::SeqCst);
         loop {
-            let before = self.send_page.waiting();
+            let before = self.send_page.unsent_count();
             if before == 0 || !self.send_page.needs_wakeup() {
                 return Ok(called);
             }
             called = true;
             self.send_page.wake_sender()?;
-            if self.send_page.waiting() == before {
+            if self.send_page.unsent_count() == before {
                 return Ok(called);
             }
         }

@@ -83,7 +83,7 @@ impl RingPage {
 
     /// Entries that the kernel has not taken yet.
     #[inline]
-    pub fn waiting(&self) -> u32 {
+    pub fn unsent_count(&self) -> u32 {
         let taken = self.word(self.consumer).load(Ordering::Acquire);
         self.word(self.producer).load(Ordering::Relaxed).wrapping_sub(taken)
     }

@@ -153,7 +153,7 @@ impl Capture {
         }
         let mut writer = self.lock();
         let room = self.0.limit.saturating_sub(writer.bytes);
-        let (packets, bytes) = if self.0.open.load(Ordering::Relaxed) { batch.fitting(room) } else { (0, 0) };
+        let (packets, bytes) = if self.0.open.load(Ordering::Relaxed) { batch.count_fitting(room) } else { (0, 0) };
         match writer.file.write_all(&batch.records[..bytes]) {
             Ok(()) => {
                 writer.written += packets;
@@ -220,7 +220,7 @@ impl Batch {
     }
 
     /// How many records, and bytes of them, fit into `room` bytes.
-    fn fitting(&self, room: u64) -> (u64, usize) {
+    fn count_fitting(&self, room: u64) -> (u64, usize) {
         if self.records.len() as u64 <= room {
             return (self.packets, self.records.len());
         }

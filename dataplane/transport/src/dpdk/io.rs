@@ -310,8 +310,8 @@ impl PacketIo for DpdkIo {
         self.tx.pack(number, len)
     }
 
-    fn packed(&mut self, number: usize) -> Option<&mut [u8]> {
-        self.tx.packed(number)
+    fn packed_payload(&mut self, number: usize) -> Option<&mut [u8]> {
+        self.tx.packed_payload(number)
     }
 
     #[inline]

@@ -56,7 +56,7 @@ fn drain(io: &mut DpdkIo) -> Vec<(Peer, Vec<u8>)> {
 }
 
 /// Two endpoints that know each other.
-fn acquainted() -> (DpdkIo, DpdkIo) {
+fn introduced_pair() -> (DpdkIo, DpdkIo) {
     let [one, other] = pair();
     let (mut a, mut b) = (endpoint(&config(1, &[one])), endpoint(&config(2, &[other])));
     a.send_run(peer(2), b"lost", 4).unwrap();
@@ -66,7 +66,7 @@ fn acquainted() -> (DpdkIo, DpdkIo) {
 
 #[test]
 fn endpoints_find_each_other_by_arp() {
-    let (mut a, mut b) = acquainted();
+    let (mut a, mut b) = introduced_pair();
     assert_eq!((a.frame_counts().unresolved, a.stats().send_errors, a.stats().packets_out), (1, 1, 0));
     assert_eq!(a.frame_counts().arp_asked, 2, "for the other, and for itself to tell who it is");
     assert_eq!(b.frame_counts().arp_answered, 1);
@@ -109,7 +109,7 @@ fn a_group_on_several_devices_gets_one_payload() {
 
 #[test]
 fn answers_go_out_with_the_burst() {
-    let (mut a, mut b) = acquainted();
+    let (mut a, mut b) = introduced_pair();
     a.send_run(peer(2), b"abcdef", 2).unwrap();
     assert!(b.poll());
     let answered = b.answer_burst(&mut |Origin { from, .. }: Origin, payload: &[u8], tx: &mut DpdkTx| {
@@ -127,7 +127,7 @@ fn answers_go_out_with_the_burst() {
 
 #[test]
 fn headers_of_answers_go_into_what_was_received() {
-    let (mut a, mut b) = acquainted();
+    let (mut a, mut b) = introduced_pair();
     let heads = b.tx.heads.pool().clone();
     for round in 0..5u8 {
         a.send_run(peer(2), &[round; 40], 1).unwrap();
@@ -199,7 +199,7 @@ fn fixed_neighbours_need_no_arp_and_gateways_carry_what_is_far() {
 
 #[test]
 fn what_cannot_be_sent_is_refused() {
-    let (mut a, _b) = acquainted();
+    let (mut a, _b) = introduced_pair();
     let long = vec![0; 1473];
     let error = a.send_run(peer(2), &long, 1473).unwrap_err();
     assert!(error.to_string().contains("raise the interface's MTU to at least 1501"), "{error}");
@@ -211,7 +211,7 @@ fn what_cannot_be_sent_is_refused() {
 
 #[test]
 fn a_ring_that_stays_full_loses_datagrams_and_says_so() {
-    let (mut a, mut b) = acquainted();
+    let (mut a, mut b) = introduced_pair();
     let run = vec![1; 2000 * 10];
     a.send_run(peer(2), &run, 10).unwrap();
     let lost = a.frame_counts().ring_full;
@@ -325,8 +325,8 @@ fn a_shard_takes_nothing_that_is_another_shards() {
 /// Packets kept under numbers are sent again as they are; one that is on its way out is never written.
 #[test]
 fn kept_packets_are_sent_again_and_not_changed_under_way() {
-    let (mut a, mut b) = acquainted();
-    assert!(a.packed(7).is_none());
+    let (mut a, mut b) = introduced_pair();
+    assert!(a.packed_payload(7).is_none());
     a.send_packed(peer(2), 7, 2).unwrap();
     assert_eq!((a.frame_counts().no_buffer, a.stats().packets_out), (1, 0), "nothing is kept there");
     let packets = a.tx.pool.available();
@@ -337,7 +337,7 @@ fn kept_packets_are_sent_again_and_not_changed_under_way() {
         }
         a.flush().unwrap();
         // Still in the ring: what is written now goes into a copy.
-        a.packed(3).unwrap()[0] = 99;
+        a.packed_payload(3).unwrap()[0] = 99;
         a.send_packed(peer(2), 3, 2).unwrap();
         a.send_packed(peer(2), 3, 2).unwrap();
         a.flush().unwrap();
@@ -366,7 +366,7 @@ fn kept_packets_are_sent_again_and_not_changed_under_way() {
 /// Ten million datagrams there and back, single and to groups, and every packet buffer comes back.
 #[test]
 fn nothing_leaks_in_ten_million_datagrams() {
-    let (mut a, mut b) = acquainted();
+    let (mut a, mut b) = introduced_pair();
     let pools = [a.tx.pool.clone(), b.tx.pool.clone(), b.tx.heads.pool().clone()];
     let run = [7; 20 * 256];
     let (mut sent, mut got) = (0u64, 0u64);
@@ -397,7 +397,7 @@ fn nothing_leaks_in_ten_million_datagrams() {
 
 #[test]
 fn waiting_ends_with_a_packet_or_in_time() {
-    let (mut a, mut b) = acquainted();
+    let (mut a, mut b) = introduced_pair();
     drain(&mut b);
     let before = b.now();
     assert!(!b.wait(Duration::from_millis(3)).unwrap());

@@ -91,7 +91,7 @@ fn without_rates_nothing_changes() {
     let mut a = LossyIo::new(a, LossyConfig::default()).unwrap();
     let numbers = stream(&mut a, &mut b, 1000);
     assert!(numbers.iter().copied().eq(0..1000));
-    assert_eq!(a.injected(), LossyStats::default());
+    assert_eq!(a.injected_faults(), LossyStats::default());
     assert_eq!(a.stats().send_calls, 20);
     assert_eq!((a.local(), a.inner().local()), (peer(1), peer(1)));
 }
@@ -105,7 +105,7 @@ fn outgoing_faults_have_their_rates() {
         let mut a =
             LossyIo::new(a, LossyConfig { seed: 5, outgoing: wanted, ..LossyConfig::default() }).unwrap();
         let numbers = stream(&mut a, &mut b, 20_000);
-        check(&numbers, a.injected(), 20_000, wanted);
+        check(&numbers, a.injected_faults(), 20_000, wanted);
         assert_eq!(overtaken(&numbers) > 0, wanted.reorder > 0.0);
     }
 }
@@ -119,7 +119,7 @@ fn incoming_faults_have_their_rates() {
         let mut b =
             LossyIo::new(b, LossyConfig { seed: 6, incoming: wanted, ..LossyConfig::default() }).unwrap();
         let numbers = stream(&mut a, &mut b, 20_000);
-        check(&numbers, b.injected(), 20_000, wanted);
+        check(&numbers, b.injected_faults(), 20_000, wanted);
         assert_eq!(overtaken(&numbers) > 0, wanted.reorder > 0.0);
     }
 }
@@ -194,7 +194,7 @@ fn what_is_held_back_is_bounded() {
     // All in one run, so that nothing is released in between.
     a.send_run(b.local(), &[0; 4000], 4).unwrap();
     assert!(a.outgoing.held.len() <= MAX_HELD);
-    assert_eq!(a.injected().reordered, MAX_HELD as u64);
+    assert_eq!(a.injected_faults().reordered, MAX_HELD as u64);
     let mut numbers = Vec::new();
     receive(&mut b, Duration::from_millis(1), &mut numbers);
     assert_eq!(numbers.len() + a.outgoing.held.len(), 1000);
@@ -237,13 +237,13 @@ fn real_sockets_with_faults() {
     let mut a = LossyIo::new(bind(), config(faults, FaultRates::NONE)).unwrap();
     let mut b = LossyIo::new(bind(), config(FaultRates::NONE, FaultRates::NONE)).unwrap();
     let numbers = stream(&mut a, &mut b, 20_000);
-    check(&numbers, a.injected(), 20_000, faults);
+    check(&numbers, a.injected_faults(), 20_000, faults);
     assert!(overtaken(&numbers) > 0);
 
     let mut a = LossyIo::new(bind(), config(FaultRates::NONE, FaultRates::NONE)).unwrap();
     let mut b = LossyIo::new(bind(), config(FaultRates::NONE, faults)).unwrap();
     let numbers = stream(&mut a, &mut b, 20_000);
-    check(&numbers, b.injected(), 20_000, faults);
+    check(&numbers, b.injected_faults(), 20_000, faults);
     assert!(overtaken(&numbers) > 0);
 }
 

@@ -58,11 +58,11 @@ impl UdpIo {
     /// [`SocketOption`](TransportError::SocketOption) or, for anything else,
     /// [`Bind`](TransportError::Bind). A buffer smaller than asked for is no error but a warning.
     pub fn bind(config: UdpConfig) -> Result<Self, TransportError> {
-        Ok(Self::over(UdpSocket::open(&config, None)?, &config))
+        Ok(Self::from_socket(UdpSocket::open(&config, None)?, &config))
     }
 
     /// Over a socket that is open already.
-    fn over(socket: UdpSocket, config: &UdpConfig) -> Self {
+    fn from_socket(socket: UdpSocket, config: &UdpConfig) -> Self {
         let any = socket.local.ip().is_unspecified();
         Self {
             sources: (config.answer_as_asked && any).then(Sources::default),

@@ -40,17 +40,17 @@ impl Told {
     }
 
     /// The worker has joined.
-    pub fn joined(&self, job: u16, worker: u8) {
+    pub fn set_worker(&self, job: u16, worker: u8) {
         self.lock().of = Some((job, worker));
     }
 
     /// A call begins.
-    pub fn began(&self) {
+    pub fn note_begin(&self) {
         self.lock().began = Some(Instant::now());
     }
 
     /// Calls are done; these are the totals.
-    pub fn done(&self, stats: Stats) {
+    pub fn set_stats(&self, stats: Stats) {
         let mut state = self.lock();
         (state.stats, state.began) = (stats, None);
     }
@@ -125,7 +125,7 @@ mod tests {
     }
 
     /// Waits until what is told is new enough to be made anew.
-    fn until(endpoint: &MetricsServer, so: impl Fn(&Families) -> bool) -> Families {
+    fn wait_until(endpoint: &MetricsServer, so: impl Fn(&Families) -> bool) -> Families {
         let started = Instant::now();
         loop {
             let families = read(endpoint);
@@ -143,12 +143,12 @@ mod tests {
         let told = Told::default();
         let endpoint = told.serve("127.0.0.1:0".parse().unwrap()).unwrap();
         assert!(read(&endpoint).values().all(|family| family.samples.is_empty()), "nothing is known yet");
-        told.joined(5, 3);
-        told.began();
+        told.set_worker(5, 3);
+        told.note_begin();
         let call = |families: &Families| {
             value(families, "thc_group_call_seconds", &[("thc_job", "5"), ("worker", "3")])
         };
-        until(&endpoint, |families| call(families).is_some_and(|seconds| seconds > 0.0));
+        wait_until(&endpoint, |families| call(families).is_some_and(|seconds| seconds > 0.0));
         let stats = Stats {
             calls: 1,
             failed: 2,
@@ -172,8 +172,8 @@ mod tests {
             marks: 20,
             lost_coordinates: 21,
         };
-        told.done(stats);
-        let families = until(&endpoint, |families| call(families) == Some(0.0));
+        told.set_stats(stats);
+        let families = wait_until(&endpoint, |families| call(families) == Some(0.0));
         let served = families.iter().filter(|(name, _)| *name != "thc_group_call_seconds");
         let served = served.map(|(name, family)| {
             assert_eq!(family.samples.len(), 1, "{name}");

@@ -48,7 +48,7 @@ pub fn run(plan: &Plan) -> anyhow::Result<()> {
     let group = Group::join(config)?;
     let workers = group.parameters()?.all_workers();
     let (job, worker) = (group.job(), group.worker());
-    told.joined(job, worker);
+    told.set_worker(job, worker);
     match &plan.group.controller {
         Some(controller) => tracing::info!("joined {} as worker {worker} of {workers}", controller.url),
         None => tracing::info!("joined job {job} as worker {worker} of {workers}"),
@@ -126,7 +126,7 @@ fn reduce(
         // Whoever waits may join between any two.
         group.boundary()?;
         work.iter_mut().try_for_each(Work::fill)?;
-        told.began();
+        told.note_begin();
         let started = Instant::now();
         if let [Work { key, mean, plan: spans, .. }] = work {
             let CallOptions { feedback, .. } = options(plan, *key);
@@ -148,7 +148,7 @@ fn reduce(
             }
         }
         times.push(started.elapsed());
-        told.done(group.stats()?);
+        told.set_stats(group.stats()?);
         bar.inc(1);
         if plan.each {
             tell(plan, &times, work)?;

@@ -104,7 +104,7 @@ fn floats(bytes: &[u8]) -> anyhow::Result<Vec<f32>> {
 
 fn read_npy(bytes: &[u8]) -> anyhow::Result<Tensor> {
     ensure!(
-        nesting(bytes) <= MAX_NESTING,
+        nesting_depth(bytes) <= MAX_NESTING,
         "its header has brackets in brackets, more than {MAX_NESTING} deep"
     );
     ensure!(extent(bytes).is_some(), "its shape is more than memory can hold");
@@ -133,7 +133,7 @@ fn read_npy(bytes: &[u8]) -> anyhow::Result<Tensor> {
     }
     let fortran = header.order() == npyz::Order::Fortran;
     if fortran {
-        data = reordered(&shape, &data, Order::LastInnermost)?;
+        data = reorder(&shape, &data, Order::LastInnermost)?;
     }
     Ok(Tensor { name: String::new(), shape, data, fortran })
 }
@@ -154,7 +154,7 @@ fn header(bytes: &[u8]) -> &[u8] {
 }
 
 /// How deep brackets are nested in a header, whatever they are.
-fn nesting(bytes: &[u8]) -> usize {
+fn nesting_depth(bytes: &[u8]) -> usize {
     let (mut depth, mut deepest) = (0usize, 0);
     for byte in header(bytes) {
         match byte {
@@ -187,7 +187,7 @@ enum Order {
 }
 
 /// The coordinates in the wanted order, from the other one.
-fn reordered(shape: &[usize], data: &[f32], wanted: Order) -> anyhow::Result<Vec<f32>> {
+fn reorder(shape: &[usize], data: &[f32], wanted: Order) -> anyhow::Result<Vec<f32>> {
     let mut out = room(data.len())?;
     out.resize(data.len(), 0.0);
     let strides: Vec<usize> =
@@ -245,7 +245,7 @@ fn write_npy(out: &mut impl Write, tensor: &Tensor) -> anyhow::Result<()> {
     let mut writer =
         npyz::WriteOptions::new().default_dtype().shape(&shape).order(order).writer(out).begin_nd()?;
     match tensor.fortran {
-        true => writer.extend(reordered(&tensor.shape, &tensor.data, Order::FirstInnermost)?)?,
+        true => writer.extend(reorder(&tensor.shape, &tensor.data, Order::FirstInnermost)?)?,
         false => writer.extend(tensor.data.iter().copied())?,
     }
     writer.finish()?;

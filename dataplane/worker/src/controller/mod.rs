@@ -60,7 +60,7 @@ impl Controller {
                 Err(status) => {
                     let passing = status.code() == Code::Unavailable;
                     if !passing || Instant::now() + RETRY > end {
-                        return Err(self.refused(&status));
+                        return Err(self.controller_error(&status));
                     }
                     tracing::debug!("{}: {}; asking again", self.url, status.message());
                     std::thread::sleep(RETRY);
@@ -81,7 +81,7 @@ impl Controller {
         Ok(seat)
     }
 
-    fn refused(&self, status: &tonic::Status) -> WorkerError {
+    fn controller_error(&self, status: &tonic::Status) -> WorkerError {
         WorkerError::Controller { url: self.url.to_string(), message: client::words(status) }
     }
 }

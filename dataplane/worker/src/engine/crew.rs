@@ -110,7 +110,7 @@ fn spawner<'d: 'scope, 'scope>(
 
 impl<I: PacketIo> Engine<I> {
     /// Lends helpers, and `work`, the memory of all calls under way; when it ends, nobody has any of it.
-    pub(super) fn within<T>(
+    pub(super) fn with_memory<T>(
         &mut self,
         lent: &mut Borrowed<'_>,
         work: impl for<'c, 'd> FnOnce(&mut Self, &mut Memory<'d>, &mut Crew<'c, 'd>) -> T,
@@ -135,9 +135,9 @@ impl<I: PacketIo> Engine<I> {
                 active.stale = false;
             }
             memory.calls.push(CallMemory {
-                x: x.map(Pieces::whole).unwrap_or_default(),
+                x: x.map(Pieces::single).unwrap_or_default(),
                 kept: active.feedback.map_or(&[], |key| feedback.chunks(key)),
-                left: Pieces::following(left.iter_mut().map(|chunk| &mut **chunk)),
+                left: Pieces::consecutive(left.iter_mut().map(|chunk| &mut **chunk)),
             });
         }
         let (sender, done) = unbounded();
@@ -324,7 +324,7 @@ impl Active {
                 let fed = kept().and_then(|kept| Some(Fed { kept, left: memory.left.take(range.clone())? }));
                 let holds = self.holds && state.packets > 0 && state.form.is_some();
                 let work = shelf.work(if holds { state.padded } else { largest() });
-                let packed = shelf.packed(state.padded * state.width() / 8);
+                let packed = shelf.packed_buffer(state.padded * state.width() / 8);
                 Work::Compress { fed, holds, work, packed }
             }
             Kind::Finish => {

@@ -72,7 +72,7 @@ impl Feedback {
     }
 
     /// The same for who keeps them during a call.
-    pub fn shared(&self, key: u64) -> Arc<Vec<Buffer>> {
+    pub fn shared_chunks(&self, key: u64) -> Arc<Vec<Buffer>> {
         self.tensors.get(&key).map_or_else(Arc::default, |tensor| Arc::clone(&tensor.chunks))
     }
 

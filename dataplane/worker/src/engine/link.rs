@@ -66,7 +66,7 @@ impl Ports {
     }
 
     /// All of them, share by share.
-    pub fn all(&self) -> &[SocketAddr] {
+    pub fn addresses(&self) -> &[SocketAddr] {
         &self.all
     }
 
@@ -153,7 +153,7 @@ impl Ports {
     }
 
     /// A share has welcomed this worker: it is back.
-    pub fn welcomed(&mut self, now: Duration, share: usize) {
+    pub fn note_welcome(&mut self, now: Duration, share: usize) {
         if self.shares[share].server != share {
             self.serve(now, share, share);
         }
@@ -287,7 +287,7 @@ impl<I: PacketIo> Tx for LinkTx<'_, I> {
     }
 
     fn repeat_packed(&mut self, shard: u8, slot: SlotId, flags: u8) {
-        if let Some(packet) = self.io.packed(usize::from(slot.0)) {
+        if let Some(packet) = self.io.packed_payload(usize::from(slot.0)) {
             Header::set_flags(packet, flags);
             self.send_packed(shard, slot);
         }

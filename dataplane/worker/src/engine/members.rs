@@ -96,7 +96,7 @@ impl<I: PacketIo> Engine<I> {
         if self.calls.len() > 0 {
             return true;
         }
-        let begun = self.calls.begun();
+        let begun = self.calls.begun_calls();
         let Some(changing) = &mut self.members else { return false };
         changing.stopped = match changing.told {
             Told::Nothing | Told::Forgotten | Told::Hold(_) => false,
@@ -109,7 +109,7 @@ impl<I: PacketIo> Engine<I> {
 
     /// Does what a BOUNDARY says.
     pub(super) fn obey(&mut self, now: Duration, boundary: Boundary) {
-        let (finished, begun) = (self.calls.first(), self.calls.begun());
+        let (finished, begun) = (self.calls.first(), self.calls.begun_calls());
         let Some(changing) = &mut self.members else { return };
         changing.heard = now;
         if (changing.question.wrapping_sub(boundary.question) as i16) > 0 {
@@ -146,7 +146,7 @@ impl<I: PacketIo> Engine<I> {
     }
 
     /// The error if this worker was told to hold, or has stopped, and nothing has come of it.
-    pub(super) fn forsaken(&self, now: Duration) -> Option<SessionError> {
+    pub(super) fn silence_error(&self, now: Duration) -> Option<SessionError> {
         let changing = self.members.as_ref()?;
         let waits = changing.stopped || matches!(changing.told, Told::Hold(_));
         let waited = now.saturating_sub(changing.heard);
@@ -162,7 +162,7 @@ impl<I: PacketIo> Engine<I> {
             (Told::Stop(_), true) => Some(Stand::Stopped),
             (Told::Stop(_) | Told::Forgotten, _) => Some(Stand::Running),
         };
-        let (finished, begun) = (self.calls.first() as u32, self.calls.begun() as u32);
+        let (finished, begun) = (self.calls.first() as u32, self.calls.begun_calls() as u32);
         let question = changing.question;
         let position = stand.map(|stand| Position { nonce: 0, finished, begun, stand, question });
         self.joiners.set_position(self.io.now(), self.worker.parameters().cookie, position);
@@ -173,7 +173,7 @@ impl<I: PacketIo> Engine<I> {
         let number = number(&self.config, welcome);
         self.compressor = Arc::new(Compressor::new(welcome, workers, number, self.config.seed)?);
         self.link = Link::new(self.config.ps, welcome);
-        self.io.set_peers(self.link.ps.all());
+        self.io.set_peers(self.link.ps.addresses());
         let first_seq = self.first_seq;
         let parameters = Parameters { first_seq, ..parameters(&self.config, workers, welcome) };
         self.worker = Worker::new(parameters, self.io.now());
@@ -222,7 +222,7 @@ impl<I: PacketIo> Engine<I> {
                 failed = true;
             } else {
                 let holds = self.worker.parameters().may_lose();
-                self.calls.push_again(active.anew(&plan, &self.compressor, GROUP, holds));
+                self.calls.push_again(active.restart(&plan, &self.compressor, GROUP, holds));
             }
         }
         let Membership { epoch, workers, number, .. } = self.membership();

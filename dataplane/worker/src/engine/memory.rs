@@ -11,7 +11,7 @@ pub struct Borrowed<'a>(Option<(u64, &'a mut [f32])>);
 impl<'a> Borrowed<'a> {
     /// Nothing is lent.
     #[must_use]
-    pub fn none() -> Borrowed<'static> {
+    pub fn empty() -> Borrowed<'static> {
         Borrowed(None)
     }
 
@@ -31,12 +31,12 @@ impl<'a> Borrowed<'a> {
 pub(super) struct Pieces<'d>(BTreeMap<usize, &'d mut [f32]>);
 
 impl<'d> Pieces<'d> {
-    pub fn whole(data: &'d mut [f32]) -> Pieces<'d> {
+    pub fn single(data: &'d mut [f32]) -> Pieces<'d> {
         Pieces(BTreeMap::from([(0, data)]))
     }
 
     /// Of pieces that follow each other.
-    pub fn following(pieces: impl Iterator<Item = &'d mut [f32]>) -> Pieces<'d> {
+    pub fn consecutive(pieces: impl Iterator<Item = &'d mut [f32]>) -> Pieces<'d> {
         let mut next = 0;
         let placed = pieces.map(|piece| {
             let at = next;
@@ -113,7 +113,7 @@ mod tests {
     #[test]
     fn pieces_go_out_and_come_back() {
         let mut data: Vec<f32> = (0..100u8).map(f32::from).collect();
-        let mut pieces = Pieces::whole(&mut data);
+        let mut pieces = Pieces::single(&mut data);
         let taken = pieces.take(10..20).unwrap();
         assert_eq!((taken[0], taken.len()), (10.0, 10));
         assert!(
@@ -128,7 +128,7 @@ mod tests {
         assert_eq!(pieces.take(20..100).unwrap()[79], -1.0);
         assert!(pieces.take(0..1).is_none() && Pieces::default().take(0..0).is_none());
         let (mut a, mut b) = ([1.0; 3], [2.0; 4]);
-        let mut chunks = Pieces::following([&mut a[..], &mut b[..]].into_iter());
+        let mut chunks = Pieces::consecutive([&mut a[..], &mut b[..]].into_iter());
         assert_eq!(chunks.take(3..7).unwrap(), [2.0; 4]);
         assert!(chunks.take(1..4).is_none());
     }

@@ -139,7 +139,7 @@ impl<I: PacketIo> Engine<I> {
             leaving: false,
             first_seq: 0,
         };
-        engine.io.set_peers(engine.link.ps.all());
+        engine.io.set_peers(engine.link.ps.addresses());
         engine.set_limits();
         engine.set_stripes();
         Ok(engine)
@@ -250,7 +250,7 @@ impl<I: PacketIo> Engine<I> {
 
     /// What it has computed so far, in all sessions.
     #[must_use]
-    pub fn computed(&self) -> Computed {
+    pub fn computed_counts(&self) -> Computed {
         self.computed
     }
 
@@ -262,7 +262,7 @@ impl<I: PacketIo> Engine<I> {
 
     /// Calls under way.
     #[must_use]
-    pub fn pending(&self) -> usize {
+    pub fn pending_calls(&self) -> usize {
         self.calls.len()
     }
 
@@ -385,7 +385,7 @@ impl<I: PacketIo> Engine<I> {
         if self.failed.is_some() {
             return false;
         }
-        let busy = self.within(lent, |engine, memory, crew| engine.turn(memory, crew) || crew.is_busy());
+        let busy = self.with_memory(lent, |engine, memory, crew| engine.turn(memory, crew) || crew.is_busy());
         self.change();
         busy
     }
@@ -395,7 +395,7 @@ impl<I: PacketIo> Engine<I> {
         if self.failed.is_some() {
             return;
         }
-        self.within(lent, |engine, memory, crew| {
+        self.with_memory(lent, |engine, memory, crew| {
             loop {
                 let busy = engine.turn(memory, crew);
                 let over = engine.failed.is_some() || engine.next.is_some() || engine.calls.len() == 0;

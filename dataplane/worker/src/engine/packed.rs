@@ -207,7 +207,7 @@ impl<I: PacketIo> Engine<I> {
         let (pieces, taken) = unbounded();
         let (told, news) = unbounded();
         active.remote = Some(Remote { pieces: taken, news: told });
-        let number = self.calls.begun();
+        let number = self.calls.begun_calls();
         self.calls.push(active);
         self.submit_measured();
         Ok(Packed { number, keys: self.compressor.keys(number), pieces, news, over: None })
@@ -251,7 +251,7 @@ impl Active {
             let Some(Sums { bytes: Bytes::Lent(sums), counts }) = group.sums.take() else { continue };
             let per_packet = group.per_packet();
             let estimates = self.parts[group.parts.clone()].iter().flat_map(|at| {
-                let packets = at.padded();
+                let packets = at.padded_range();
                 let counts = &counts[packets.start / per_packet..packets.end / per_packet];
                 counts.iter().map(move |&count| compressor.estimate(at, count))
             });

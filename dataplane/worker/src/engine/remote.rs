@@ -44,12 +44,12 @@ impl Remote {
         Ok(())
     }
 
-    pub fn done(&self, result: Result<(), WorkerError>) {
+    pub fn finish(&self, result: Result<(), WorkerError>) {
         self.tell(News::Done(result));
     }
 
     /// Tells whether the caller has taken all news, or takes none any more.
-    pub fn heard(&self) -> Box<dyn Fn() -> bool + Send> {
+    pub fn unread_check(&self) -> Box<dyn Fn() -> bool + Send> {
         let news = self.news.clone();
         Box::new(move || news.is_empty())
     }

@@ -108,7 +108,7 @@ impl Work<'_> {
                             left.fill(0.0);
                         }
                         Some((kept, _)) if *holds => {
-                            compressor.rotate((call, at), x, kept, &mut work[at.padded()], packed)?;
+                            compressor.rotate((call, at), x, kept, &mut work[at.padded_range()], packed)?;
                         }
                         fed => {
                             let work = &mut work[..at.part.padded];
@@ -119,7 +119,7 @@ impl Work<'_> {
             }
             Work::FeedBack { residual, left } => {
                 for at in parts.iter().filter(|at| at.norm != 0) {
-                    compressor.feed_back((call, at), &mut residual[at.padded()], &mut left[place(at)])?;
+                    compressor.feed_back((call, at), &mut residual[at.padded_range()], &mut left[place(at)])?;
                 }
             }
             Work::Finish { sums, work } => {
@@ -130,7 +130,7 @@ impl Work<'_> {
                         _ if at.norm == 0 => x.fill(0.0),
                         Some(Sums { bytes, counts }) => {
                             let Some(form) = compressor.form(at.choice) else { continue };
-                            let (place, len) = (at.padded(), form.lanes_len());
+                            let (place, len) = (at.padded_range(), form.lanes_len());
                             let packets = place.start / form.coordinates()..place.end / form.coordinates();
                             let bytes = &bytes[packets.start * len..packets.end * len];
                             compressor.finish((call, at), &counts[packets], bytes, next, work, x)?;
@@ -147,5 +147,5 @@ impl Work<'_> {
 /// Where the packed indices of a partition, or its words of RAW, are among those of its group.
 fn indices(compressor: &Compressor, at: &Measured) -> Range<usize> {
     let width = compressor.form(at.choice).map_or(32, |form| usize::from(form.width()));
-    at.start * width / 8..at.padded().end * width / 8
+    at.start * width / 8..at.padded_range().end * width / 8
 }

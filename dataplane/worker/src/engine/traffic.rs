@@ -36,7 +36,7 @@ impl<I: PacketIo> Engine<I> {
         if got > 0 {
             self.burst = got;
         }
-        let known = self.worker.heard().max(self.asked);
+        let known = self.worker.last_heard().max(self.asked);
         if !self.worker.is_busy() && now.saturating_sub(known) > KEEP_ALIVE {
             self.joiners.resume(now);
             self.asked = now;
@@ -47,7 +47,7 @@ impl<I: PacketIo> Engine<I> {
         if self.worker.suspects_restart(now) {
             self.joiners.resume(now);
         }
-        for (shard, waited) in self.worker.unanswered(now) {
+        for (shard, waited) in self.worker.unanswered_shards(now) {
             self.link.ps.take_over(now, shard, waited);
         }
         if let Some(share) = self.link.ps.due_for_asking(now) {
@@ -60,17 +60,17 @@ impl<I: PacketIo> Engine<I> {
         if let Some(error) = self.calls.take_broken() {
             return Err(error.into());
         }
-        if let Some(error) = self.forsaken(now) {
-            return Err(self.placed(error).into());
+        if let Some(error) = self.silence_error(now) {
+            return Err(self.name_share(error).into());
         }
         if let Some(error) = self.worker.failure() {
-            return Err(self.placed(error).into());
+            return Err(self.name_share(error).into());
         }
         Ok(got > 0 || finished || sent || handed)
     }
 
     /// Names the share that is silent, where there are several.
-    pub(super) fn placed(&self, error: SessionError) -> SessionError {
+    pub(super) fn name_share(&self, error: SessionError) -> SessionError {
         let SessionError::Silent { waited } = error else { return error };
         let ports = &self.link.ps;
         let shard = self.worker.waits_at().map(usize::from);
@@ -130,7 +130,7 @@ impl<I: PacketIo> Engine<I> {
                         event => control = event,
                     }
                     if !was && joiners.has_joined(share) {
-                        ps.welcomed(now, share);
+                        ps.note_welcome(now, share);
                     }
                 }
             }

@@ -37,7 +37,7 @@ impl<I: PacketIo> Engine<I> {
             return self.wait(PIECE_NAP);
         }
         self.wait(NAP);
-        if let Some(pause) = self.gathering() {
+        if let Some(pause) = self.gather_pause() {
             std::thread::sleep(pause);
         }
     }
@@ -45,7 +45,7 @@ impl<I: PacketIo> Engine<I> {
     /// How long to sleep after [`Self::wait`] so that results gather. On a slow link packets queue and
     /// results trickle in: each by itself would cost a wake-up and a system call. The window is much
     /// longer than this pause, so the link does not run dry. `None` where round trips are short.
-    fn gathering(&self) -> Option<Duration> {
+    fn gather_pause(&self) -> Option<Duration> {
         // From stripes come whole batches.
         let part = self.worker.round_trip().filter(|_| self.stripes.is_none())? / GATHER_PART;
         (self.burst < TRICKLE && part >= GATHER_MIN).then(|| part.min(GATHER_MAX))

@@ -22,7 +22,7 @@ fn resumption(begun: bool, mut disturb: impl FnMut(&mut World)) -> Duration {
         while world.net.now() < until && !done(world) {
             world.turn(|i, engine| match i {
                 0 => engine.step(&mut Borrowed::new(number, &mut data)),
-                _ => engine.step(&mut Borrowed::none()),
+                _ => engine.step(&mut Borrowed::empty()),
             });
         }
     };

@@ -228,7 +228,7 @@ fn where_nothing_dies_who_has_finished_is_gone_after_a_second() {
                 engine.serve_others().unwrap();
                 return false;
             }
-            engine.step(&mut Borrowed::none())
+            engine.step(&mut Borrowed::empty())
         });
     }
     let took = world.net.now() - began;

@@ -95,7 +95,7 @@ impl Party {
         self.lives += 1;
         let io = self.net.endpoint(SocketAddr::from((Ipv4Addr::new(10, 0, self.lives, seat + 1), 5000)));
         let nonce = 1000 + u64::from(self.lives);
-        let joiner = Joiner::new(JOB, WorkerId(seat), COOKIE, nonce, 0, io.now()).wanting(wants);
+        let joiner = Joiner::new(JOB, WorkerId(seat), COOKIE, nonce, 0, io.now()).with_wanted_workers(wants);
         let joiners = Some(Joiners::new(joiner));
         let process =
             Process { seat, io: Some(io), joiners, engine: None, call: None, stops: false, done: None };
@@ -206,7 +206,7 @@ impl Process {
                 }
                 busy
             }
-            None => engine.step(&mut Borrowed::none()),
+            None => engine.step(&mut Borrowed::empty()),
         };
         if engine.failure().is_some() {
             engine.serve_others().unwrap();
@@ -578,7 +578,7 @@ fn no_call_comes_before_one_that_was_begun_before_it_and_must_be_begun_again() {
     assert!(changed(&receiver.try_recv().unwrap().unwrap_err()));
     assert!(changed(&engine.submit(FEEDBACK, Some(vec![1.0; 10]), 0, None).unwrap_err()));
     drop(dropped);
-    assert_eq!(engine.pending(), 0);
+    assert_eq!(engine.pending_calls(), 0);
     packed(engine).unwrap();
     let engine = party.processes[all[1]].engine.as_mut().unwrap();
     assert!(changed(&packed(engine).err().unwrap()));

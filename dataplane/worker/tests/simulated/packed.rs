@@ -259,7 +259,7 @@ fn run(faults: SimConfig, others: &[u8], calls: &[Vec<Vec<f32>>]) -> (Vec<Vec<f3
                     }
                     return busy;
                 };
-                let busy = engine.step(&mut Borrowed::none());
+                let busy = engine.step(&mut Borrowed::empty());
                 other.turn();
                 if let Some(outcome) = other.outcome.take() {
                     outcome.unwrap();
@@ -377,13 +377,13 @@ fn memory_that_does_not_fit_is_refused_and_a_call_given_up_ends_the_session() {
     }
     let mut call = submit(&norms, loans(0)).unwrap();
     call.send(0, Box::new(vec![0_u8; 3]));
-    engine.step(&mut Borrowed::none());
+    engine.step(&mut Borrowed::empty());
     assert!(matches!(call.numbers(), Err(WorkerError::PackedMemory { actual: 3, .. })));
     assert!(engine.failure().is_some());
     let engine = &mut world.engines[1];
     let call = PackedCall { plan: &plan(), feedback: None, piece: PIECE, norms: &norms, sums: loans(0) };
     drop(engine.submit_packed(call).unwrap());
-    engine.step(&mut Borrowed::none());
+    engine.step(&mut Borrowed::empty());
     assert!(matches!(engine.failure(), Some(WorkerError::Abandoned)), "{:?}", engine.failure());
 }
 

@@ -19,7 +19,7 @@ fn reduce(world: &mut World, workers: &[usize], data: &mut [Vec<f32>]) {
         turns += 1;
         assert!(turns < 1_000_000, "no end");
         world.turn(|i, engine| {
-            let mut lent = numbers[i].map_or(Borrowed::none(), |number| Borrowed::new(number, &mut data[i]));
+            let mut lent = numbers[i].map_or(Borrowed::empty(), |number| Borrowed::new(number, &mut data[i]));
             let busy = engine.step(&mut lent);
             if let Some(outcome) = numbers[i].and_then(|number| engine.take_outcome(number)) {
                 outcome.unwrap();

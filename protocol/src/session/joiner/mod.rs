@@ -126,7 +126,7 @@ impl Joiner {
 
     /// A joiner for a session of so many workers, all of whom want that (P42); 0 for any.
     #[must_use]
-    pub fn wanting(self, workers: u8) -> Joiner {
+    pub fn with_wanted_workers(self, workers: u8) -> Joiner {
         Joiner { wants: workers, ..self }
     }
 
@@ -158,12 +158,12 @@ impl Joiner {
 
     /// A joiner that claims the session that it was welcomed to so.
     #[must_use]
-    pub(super) fn claiming(self, welcome: Welcome) -> Joiner {
+    pub(super) fn with_claim(self, welcome: Welcome) -> Joiner {
         Joiner { welcomed: Some(welcome), state: State::Joining, next: self.started, ..self }
     }
 
     /// JOIN that ends the session that it was welcomed to (P38).
-    pub(super) fn ending<'a>(&self, buffer: &'a mut [u8]) -> &'a [u8] {
+    pub(super) fn write_ending<'a>(&self, buffer: &'a mut [u8]) -> &'a [u8] {
         let (nonce, session, definitions) = (self.nonce, self.session(), self.definitions);
         let fingerprint = self.welcomed.map_or(0, |welcome| welcome.fingerprint());
         let body = Join { nonce, session, ends: true, fingerprint, definitions }.to_bytes();
@@ -173,7 +173,7 @@ impl Joiner {
     /// A joiner of the same worker, for a share that is not the first: it brings the session along that this one has been
     /// welcomed to.
     #[must_use]
-    pub fn elsewhere(&self, now: Duration) -> Joiner {
+    pub fn for_other_share(&self, now: Duration) -> Joiner {
         let (state, attempt) = (State::Joining, self.next_attempt());
         let (started, next) = (now, now);
         Joiner { state, attempt, started, next, heard: false, joined: None, position: None, ..self.clone() }
@@ -249,7 +249,7 @@ impl Joiner {
 
     /// The error if joining has taken `limit` already.
     #[must_use]
-    pub fn overdue(&self, now: Duration, limit: Duration) -> Option<JoinError> {
+    pub fn timeout_error(&self, now: Duration, limit: Duration) -> Option<JoinError> {
         let waited = now.saturating_sub(self.started);
         if self.state != State::Joining || waited < limit {
             return None;

@@ -27,7 +27,7 @@ impl Registry {
         let refuse = |reason| refuse_for(reason, header.worker);
         let state = self.jobs.get_mut(&header.job);
         let known = state.as_ref().is_some_and(|state| state.knows(from));
-        if !known && self.guesses.exhausted(now, from.ip()) {
+        if !known && self.guesses.is_exhausted(now, from.ip()) {
             return Vec::new();
         }
         let Some(state) = state else {
@@ -83,7 +83,7 @@ impl Registry {
             return Vec::new();
         }
         let mut actions = Vec::new();
-        let mut arrival = Present::arrived(now, from, header, &join);
+        let mut arrival = Present::from_join(now, from, header, &join);
         if let Some(member) = state.present[place].filter(|member| member.nonce == join.nonce) {
             // A JOIN that was long under way takes nothing back.
             arrival.left = member.left;
@@ -96,7 +96,7 @@ impl Registry {
         match state.session {
             // A claim to a session that is over, long under way: it must not end the one that runs.
             Some(session) if claims && join.session != session => {
-                return vec![state.reforming(worker, from, join.session, WorkerId::NONE)];
+                return vec![state.refuse_reforming(worker, from, join.session, WorkerId::NONE)];
             }
             Some(session) => {
                 let packets = alive(header.job, worker).map(|ago| now.saturating_sub(ago));
@@ -139,7 +139,7 @@ impl Registry {
                 if let Some(ended) =
                     state.ended.as_ref().filter(|ended| claims && ended.session == join.session)
                 {
-                    return vec![state.reforming(worker, from, ended.session, ended.because_of)];
+                    return vec![state.refuse_reforming(worker, from, ended.session, ended.because_of)];
                 }
                 for member in &mut state.present {
                     if member.is_some_and(|p| now.saturating_sub(p.heard) > FORGET) {
@@ -163,7 +163,7 @@ impl Registry {
         }
         state.admit(place, arrival);
         if state.present.iter().any(Option::is_none) {
-            let body = Pending { joined: state.joined() }.to_bytes();
+            let body = Pending { joined: state.joined_workers() }.to_bytes();
             actions.push(packet(from, &state.header(Kind::Pending, worker, header.cookie), &body));
             actions.extend(state.notices(worker));
             return actions;
@@ -182,7 +182,7 @@ impl Registry {
                 members.iter().filter(|m| m.session != Cookie(0)).map(|m| now.saturating_sub(m.since));
             let one = members.iter().filter(|m| m.session != Cookie(0)).all(|m| Some(m.session) == claim);
             if full && one && waited.max().is_some_and(|waited| waited < CLAIMING) {
-                let body = Pending { joined: state.joined() }.to_bytes();
+                let body = Pending { joined: state.joined_workers() }.to_bytes();
                 actions.push(packet(from, &state.header(Kind::Pending, worker, header.cookie), &body));
                 return actions;
             }

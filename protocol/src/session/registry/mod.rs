@@ -147,7 +147,7 @@ impl Registry {
         if let Some(session) = state.session {
             actions.push(Action::Remove(job));
             for (worker, member) in state.members().filter(|(_, member)| !member.left) {
-                actions.push(state.reforming(worker, member.addr, session, WorkerId::NONE));
+                actions.push(state.refuse_reforming(worker, member.addr, session, WorkerId::NONE));
             }
         }
         actions
@@ -246,7 +246,7 @@ impl Registry {
     /// Workers present in a job and whether its session runs.
     #[must_use]
     pub fn status(&self, job: JobId) -> Option<(u64, bool)> {
-        self.jobs.get(&job).map(|state| (state.joined(), state.session.is_some()))
+        self.jobs.get(&job).map(|state| (state.joined_workers(), state.session.is_some()))
     }
 
     /// Takes a control packet. `alive(job, worker)` says how long ago a member's last packet came, if

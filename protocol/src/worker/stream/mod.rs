@@ -126,7 +126,7 @@ impl Stream {
             base: first,
             next: first,
             outstanding: 0,
-            entries: vec![Entry::unused(); slots as usize],
+            entries: vec![Entry::empty(); slots as usize],
             troubles: vec![Trouble::none(Duration::ZERO); slots as usize],
             foreseen: vec![None; slots as usize],
             rings: strides.into_iter().map(|stride| Ring { stride, bytes: Vec::new() }).collect(),
@@ -339,7 +339,7 @@ impl Stream {
 
     /// What (slot, round) carries, if it is outstanding.
     #[must_use]
-    pub fn outstanding(&self, slot: SlotId, round: Round) -> Option<PacketId> {
+    pub fn outstanding_packet(&self, slot: SlotId, round: Round) -> Option<PacketId> {
         let entry = self.entries[self.find(slot, round)?];
         (entry.state == State::Outstanding).then_some(entry.place)
     }

@@ -99,7 +99,7 @@ impl Entry {
     }
 
     /// A place without a packet.
-    pub fn unused() -> Entry {
+    pub fn empty() -> Entry {
         Entry { state: State::Unused, ..Entry::new(0, 0, 0, Duration::ZERO, PacketId::default(), 0) }
     }
 

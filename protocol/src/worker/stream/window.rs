@@ -112,7 +112,7 @@ impl Window {
     }
 
     fn pace(&self, rtt: &Rtt) -> f64 {
-        let round_trip = rtt.smoothed().unwrap_or(Duration::from_millis(1)).max(Duration::from_micros(20));
+        let round_trip = rtt.smoothed_rtt().unwrap_or(Duration::from_millis(1)).max(Duration::from_micros(20));
         PACE * self.size / round_trip.as_secs_f64()
     }
 
@@ -198,7 +198,7 @@ impl Window {
 mod tests {
     use super::*;
 
-    fn us(microseconds: u64) -> Duration {
+    fn micros(microseconds: u64) -> Duration {
         Duration::from_micros(microseconds)
     }
 
@@ -232,24 +232,24 @@ mod tests {
         let grown = rounds(&mut window, 10, 0);
         assert!(grown.windows(2).all(|pair| pair[1] == pair[0] + 1), "{grown:?}");
         // Paced: no more than a burst at a time, and some time later as many again.
-        let mut rtt = Rtt::new(us(1000), us(20_000), us(1_000_000));
-        rtt.sample(us(100), 1);
-        window.tick(us(1_000_000), &rtt);
+        let mut rtt = Rtt::new(micros(1000), micros(20_000), micros(1_000_000));
+        rtt.sample(micros(100), 1);
+        window.tick(micros(1_000_000), &rtt);
         assert_eq!(window.room(0), 8);
         window.note_sent(8, false);
         let opens = window.opens_at(&rtt).unwrap();
-        assert!((us(1_000_001)..us(1_000_100)).contains(&opens), "{opens:?}");
+        assert!((micros(1_000_001)..micros(1_000_100)).contains(&opens), "{opens:?}");
         window.tick(opens, &rtt);
         assert!(window.room(0) >= 1 && window.opens_at(&rtt).is_none());
     }
 
     #[test]
     fn paced_bursts_are_an_eighth_of_the_window() {
-        let rtt = Rtt::new(us(1000), us(20_000), us(1_000_000));
+        let rtt = Rtt::new(micros(1000), micros(20_000), micros(1_000_000));
         for (size, burst) in [(16, 8), (256, 32), (2048, 64)] {
             let mut window = Window::new(4096, size);
             window.paced = true;
-            window.tick(us(1_000_000), &rtt);
+            window.tick(micros(1_000_000), &rtt);
             assert_eq!(window.room(0), burst, "{size}");
         }
     }

@@ -274,7 +274,7 @@ impl Process {
         }
         let busy = self.program(now, book);
         let engine = self.engine.as_mut().expect("a member has an engine");
-        let stepped = engine.step(&mut Borrowed::none());
+        let stepped = engine.step(&mut Borrowed::empty());
         // What has ended did so before the next session began.
         let collected = self.collect(book);
         let engine = self.engine.as_mut().expect("a member has an engine");

@@ -218,7 +218,7 @@ impl CreateFlags {
 }
 
 /// An answer, if it is from a controller that speaks of jobs as this program does.
-fn understood(job: Job) -> Result<Job, Failure> {
+fn check_version(job: Job) -> Result<Job, Failure> {
     if job.section.is_empty() {
         return Err(Failure::error(format!(
             "this controller is older than thc-controller {}, and speaks of jobs in other words: use the one of its own version",
@@ -263,7 +263,7 @@ fn request_of(name: String) -> GetJobRequest {
 }
 
 fn show(job: Job, json: bool) -> Result<(), Failure> {
-    let job = understood(job)?;
+    let job = check_version(job)?;
     if json { print_json(&json_of_job(&job)?) } else { print(&description(&job)) }
 }
 
@@ -297,7 +297,7 @@ pub async fn run(command: Command, connection: Connection, json: bool) -> Result
         Command::Create(flags) => show(client.create_job(flags.request()?).await?.into_inner(), json),
         Command::List => {
             let list = client.list_jobs(ListJobsRequest { reads_sections: true }).await?.into_inner();
-            let jobs = list.jobs.into_iter().map(understood).collect::<Result<Vec<Job>, _>>()?;
+            let jobs = list.jobs.into_iter().map(check_version).collect::<Result<Vec<Job>, _>>()?;
             if json {
                 let jobs = jobs.iter().map(json_of_job).collect::<Result<Vec<Value>, _>>()?;
                 print_json(&serde_json::json!({ "jobs": jobs }))

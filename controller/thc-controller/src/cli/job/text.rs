@@ -46,7 +46,7 @@ pub(super) fn session(place: &JobPlace) -> String {
 }
 
 /// What of a job changes at its next boundary.
-fn coming(now: &JobSection, next: &JobSection) -> String {
+fn next_changes(now: &JobSection, next: &JobSection) -> String {
     let mut all = Vec::new();
     let workers = |section: &JobSection| (section.min_workers(), section.workers());
     if workers(now) != workers(next) {
@@ -170,7 +170,7 @@ pub(super) fn description(job: &Job) -> String {
         line("spares", section.spares().join(", "));
     }
     if let Some(next) = JobSection::next(job) {
-        line("next", format!("{}; at the next boundary", coming(&section, &next)));
+        line("next", format!("{}; at the next boundary", next_changes(&section, &next)));
     }
     if !job.declared.is_empty() {
         line(

@@ -202,8 +202,8 @@ impl DpdkTx {
         self.kept.grow(number, HEADERS_LEN + len).map(|frame| &mut frame[HEADERS_LEN..])
     }
 
-    /// See [`PacketIo::packed`](crate::PacketIo::packed).
-    pub(super) fn packed(&mut self, number: usize) -> Option<&mut [u8]> {
+    /// See [`PacketIo::packed_payload`](crate::PacketIo::packed_payload).
+    pub(super) fn packed_payload(&mut self, number: usize) -> Option<&mut [u8]> {
         self.unshare(number)?;
         self.kept.frame(number).map(|frame| &mut frame[HEADERS_LEN..])
     }

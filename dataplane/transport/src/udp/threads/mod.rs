@@ -119,7 +119,7 @@ impl UdpThreads {
         };
         for (number, socket) in sockets.into_iter().enumerate() {
             let thread =
-                NetworkThread::start(number, UdpIo::over(socket, &config), arrived.clone(), io.start);
+                NetworkThread::start(number, UdpIo::from_socket(socket, &config), arrived.clone(), io.start);
             io.threads.push(thread.map_err(|cause| TransportError::NetworkThread { cause })?);
         }
         Ok(io)

@@ -15,10 +15,10 @@ pub fn check(host: &Host, live: bool, dpdk: bool) -> Check {
     let source = host
         .read("/sys/devices/system/clocksource/clocksource0/current_clocksource")
         .unwrap_or_else(|| "unknown".to_owned());
-    let took = live.then(reading);
+    let took = live.then(measure_reading);
     if !FAST.contains(&source.as_str()) && took.is_none_or(|took| took > SLOW) {
         let there = host.read("/sys/devices/system/clocksource/clocksource0/available_clocksource");
-        let found = format!("{source}{}, which takes a system call", shown(took));
+        let found = format!("{source}{}, which takes a system call", format_reading(took));
         let mend = if there.is_some_and(|there| there.split(' ').any(|name| name == "tsc")) {
             "echo tsc > /sys/devices/system/clocksource/clocksource0/current_clocksource".to_owned()
         } else {
@@ -36,15 +36,15 @@ pub fn check(host: &Host, live: bool, dpdk: bool) -> Check {
             "hold the clock: cpupower frequency-set --governor performance",
         );
     }
-    Check::ok(NAME, format!("{source}{}", shown(took)))
+    Check::ok(NAME, format!("{source}{}", format_reading(took)))
 }
 
-fn shown(took: Option<u128>) -> String {
+fn format_reading(took: Option<u128>) -> String {
     took.map_or(String::new(), |took| format!(", {took} ns a reading"))
 }
 
 /// Nanoseconds that a reading of the monotonic clock takes, the best of a few rounds.
-fn reading() -> u128 {
+fn measure_reading() -> u128 {
     const READINGS: u128 = 1000;
     let round = |_| {
         let start = Instant::now();

@@ -2,7 +2,7 @@
 
 use super::check::Check;
 use super::device::Device;
-use super::host::{Host, list, listed};
+use super::host::{Host, list, format_list};
 use thc_transport::{DpdkConfig, Idle};
 
 /// Whether the cores of this process are on the nodes of what it sends through.
@@ -27,21 +27,21 @@ pub fn numa(host: &Host, devices: &[Device], interfaces: &[String]) -> Check {
         if own.is_disjoint(&cores) {
             return Check::warning(
                 NAME,
-                format!("{name} is on node {node}, this process on cores {} of others", listed(&own)),
+                format!("{name} is on node {node}, this process on cores {} of others", format_list(&own)),
                 format!(
                     "run it on cores {}: numactl --cpunodebind={node} --membind={node} …",
-                    listed(&cores)
+                    format_list(&cores)
                 ),
             );
         }
-        near.push(format!("{name} on node {node}, with cores {}", listed(&cores)));
+        near.push(format!("{name} on node {node}, with cores {}", format_list(&cores)));
     }
     let found = if near.is_empty() { "no device belongs to one".to_owned() } else { near.join("; ") };
     Check::ok(NAME, format!("{} nodes; {found}", nodes.len()))
 }
 
 /// Whether polling has a core to itself.
-pub fn isolated(host: &Host, config: Option<&DpdkConfig>) -> Check {
+pub fn check_isolation(host: &Host, config: Option<&DpdkConfig>) -> Check {
     const NAME: &str = "cores";
     let own = host.own_cores();
     let isolated = list(&host.read("/sys/devices/system/cpu/isolated").unwrap_or_default());
@@ -57,7 +57,7 @@ pub fn isolated(host: &Host, config: Option<&DpdkConfig>) -> Check {
             "cpupower frequency-set --governor performance",
         );
     }
-    let count = format!("{} ({})", own.len(), listed(&own));
+    let count = format!("{} ({})", own.len(), format_list(&own));
     let Some(config) = config else { return Check::ok(NAME, count) };
     match config.idle {
         Idle::BusyPoll if own.len() < 2 => Check::warning(
@@ -72,7 +72,7 @@ pub fn isolated(host: &Host, config: Option<&DpdkConfig>) -> Check {
         ),
         Idle::BusyPoll => {
             let both = own.intersection(&isolated).copied().collect();
-            Check::ok(NAME, format!("{count}, isolated are {}", listed(&both)))
+            Check::ok(NAME, format!("{count}, isolated are {}", format_list(&both)))
         }
         Idle::BackOff(nap) => Check::ok(
             NAME,

@@ -158,7 +158,7 @@ fn pci(host: &Host, address: &str) -> Check {
     let driver = host.link(&format!("{folder}/driver"));
     match driver.as_deref() {
         Some("vfio-pci") => vfio(host, address),
-        Some(driver) if BIFURCATED.contains(&driver) => bifurcated(host, address, driver),
+        Some(driver) if BIFURCATED.contains(&driver) => check_bifurcated(host, address, driver),
         Some(driver @ ("uio_pci_generic" | "igb_uio")) => Check::warning(
             NAME,
             format!("{address} is bound to {driver}, which isolates nothing and needs root"),
@@ -188,7 +188,7 @@ fn unsafe_mode(host: &Host) -> bool {
 }
 
 /// Whether vfio has a device without an IOMMU.
-pub fn unprotected(host: &Host, address: &str) -> bool {
+pub fn lacks_iommu(host: &Host, address: &str) -> bool {
     let group = host.link(&format!("/sys/bus/pci/devices/{address}/iommu_group"));
     group.is_some_and(|group| {
         host.read(&format!("/sys/kernel/iommu_groups/{group}/name")).as_deref() == Some(NO_IOMMU)
@@ -214,7 +214,7 @@ fn vfio(host: &Host, address: &str) -> Check {
         let found = format!("{address} is bound to vfio-pci, but the host has no IOMMU");
         return Check::wrong(NAME, found, IOMMU);
     };
-    let unprotected = unprotected(host, address);
+    let unprotected = lacks_iommu(host, address);
     let file = format!("/dev/vfio/{}{group}", if unprotected { "noiommu-" } else { "" });
     for file in ["/dev/vfio/vfio".to_owned(), file] {
         match host.access(&file) {
@@ -254,7 +254,7 @@ fn vfio(host: &Host, address: &str) -> Check {
     Check::ok(NAME, format!("{address}, vfio-pci, IOMMU group {group}"))
 }
 
-fn bifurcated(host: &Host, address: &str, driver: &str) -> Check {
+fn check_bifurcated(host: &Host, address: &str, driver: &str) -> Check {
     let verbs = host.names(&format!("/sys/bus/pci/devices/{address}/infiniband_verbs"));
     let needs_verbs = driver.starts_with("mlx");
     let Some(verbs) = verbs.first() else {

@@ -118,7 +118,7 @@ pub fn list(text: &str) -> BTreeSet<u32> {
 }
 
 /// The same, the other way round.
-pub fn listed(numbers: &BTreeSet<u32>) -> String {
+pub fn format_list(numbers: &BTreeSet<u32>) -> String {
     let mut parts: Vec<(u32, u32)> = Vec::new();
     for &number in numbers {
         match parts.last_mut() {
@@ -139,7 +139,7 @@ mod tests {
     #[test]
     fn lists_of_cores_are_read_and_written() {
         for text in ["", "0", "0-3,8", "1,3,5-6"] {
-            assert_eq!(listed(&list(text)), text);
+            assert_eq!(format_list(&list(text)), text);
         }
         assert_eq!(list("0-2\n").len(), 3);
     }

@@ -9,7 +9,7 @@ const NAME: &str = "hugepages";
 const MIB: u64 = 1 << 20;
 
 /// Bytes that a worker takes.
-pub fn needed(config: &DpdkConfig) -> u64 {
+pub fn required_bytes(config: &DpdkConfig) -> u64 {
     u64::from(config.memory(1)) * MIB
 }
 
@@ -45,7 +45,7 @@ pub fn check(host: &Host, config: &DpdkConfig, devices: &[Device]) -> Vec<Check>
             Check::ok(NAME, "not used: virtual devices do without")
         }];
     }
-    let needed = needed(config);
+    let needed = required_bytes(config);
     let wanted = needed.div_ceil(2 * MIB);
     let (bytes, parts) = free(host, "/sys/kernel/mm/hugepages");
     let without = if nics { "" } else { ", or do without: --dpdk-hugepages=false" };

@@ -17,7 +17,7 @@ const UP: i64 = 1;
 const SLOW: i64 = 1000;
 
 /// The interface that the kernel sends through towards an address.
-pub fn towards(host: &Host, to: IpAddr) -> Option<String> {
+pub fn outgoing_interface(host: &Host, to: IpAddr) -> Option<String> {
     if to.is_loopback() || is_own(host, to) {
         return Some("lo".to_owned());
     }

@@ -82,7 +82,7 @@ fn examine(visit: &Visit) -> Report {
         interfaces = devices.iter().flat_map(|device| device.interfaces(&host)).collect();
         checks.extend(hugepages::check(&host, dpdk, &devices));
         checks.extend(devices.iter().map(|device| device::check(&host, device)));
-        checks.extend(permissions::dpdk(&host, &devices, hugepages::needed(dpdk)));
+        checks.extend(permissions::dpdk(&host, &devices, hugepages::required_bytes(dpdk)));
         checks.extend(link::address(&host, dpdk.address, &interfaces));
         if i64::from(dpdk.mtu) < link::LONGEST {
             checks.push(Check::wrong(
@@ -99,7 +99,7 @@ fn examine(visit: &Visit) -> Report {
         checks.push(permissions::udp(&host, config.bind));
         checks.push(buffers::check(&host, config));
         if config.controller.is_none() {
-            interfaces.extend(link::towards(&host, config.ps.ip()));
+            interfaces.extend(link::outgoing_interface(&host, config.ps.ip()));
         }
         if interfaces.is_empty() && config.controller.is_none() {
             checks.push(Check::wrong(
@@ -111,7 +111,7 @@ fn examine(visit: &Visit) -> Report {
     }
     checks.extend(interfaces.iter().map(|interface| link::check(&host, interface, config.ps.ip())));
     checks.push(cores::numa(&host, &devices, &interfaces));
-    checks.push(cores::isolated(&host, dpdk));
+    checks.push(cores::check_isolation(&host, dpdk));
     checks.push(clock::check(&host, visit.root.is_none(), dpdk.is_some()));
     if built && !visit.patience.is_zero() {
         match &config.controller {

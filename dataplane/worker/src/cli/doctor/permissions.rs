@@ -38,7 +38,7 @@ pub fn dpdk(host: &Host, devices: &[Device], needed: u64) -> Vec<Check> {
         && !host.capable(IPC_LOCK)
         && let Some(limit) = memlock(host).filter(|&limit| limit < needed)
     {
-        checks.push(locked(limit, needed));
+        checks.push(memlock_check(limit, needed));
     }
     if checks.is_empty() {
         checks.push(Check::ok(NAME, "sufficient for these devices"));
@@ -59,7 +59,7 @@ fn capability(host: &Host, device: &Device) -> Option<Check> {
         Device::Pci(address) => {
             let driver = host.link(&format!("/sys/bus/pci/devices/{address}/driver"))?;
             let bare = match driver.as_str() {
-                "vfio-pci" => device::unprotected(host, address),
+                "vfio-pci" => device::lacks_iommu(host, address),
                 "uio_pci_generic" | "igb_uio" => true,
                 _ => false,
             };
@@ -88,22 +88,22 @@ fn capability(host: &Host, device: &Device) -> Option<Check> {
             _ => return None,
         },
     };
-    lacking(host, needed, &who)
+    check_capabilities(host, needed, &who)
 }
 
 /// For AF_XDP: capabilities, and how much memory may be pinned.
 pub fn xdp(host: &Host, config: &XdpConfig) -> Check {
-    if let Some(check) = lacking(host, &[RAW, ADMIN, PROGRAM], "AF_XDP") {
+    if let Some(check) = check_capabilities(host, &[RAW, ADMIN, PROGRAM], "AF_XDP") {
         return check;
     }
     let needed = config.memory();
     match memlock(host).filter(|&limit| limit < needed && !host.capable(IPC_LOCK)) {
         None => Check::ok(NAME, "sufficient for AF_XDP"),
-        Some(limit) => locked(limit, needed),
+        Some(limit) => memlock_check(limit, needed),
     }
 }
 
-fn locked(limit: u64, needed: u64) -> Check {
+fn memlock_check(limit: u64, needed: u64) -> Check {
     Check::wrong(
         NAME,
         format!("{} MiB may be locked, about {} MiB are needed", limit >> 20, needed >> 20),
@@ -112,7 +112,7 @@ fn locked(limit: u64, needed: u64) -> Check {
 }
 
 /// Of these, what this process lacks.
-fn lacking(host: &Host, needed: &[Capability], who: &str) -> Option<Check> {
+fn check_capabilities(host: &Host, needed: &[Capability], who: &str) -> Option<Check> {
     let names = |all: &mut dyn Iterator<Item = &Capability>, between| {
         all.map(|(_, name)| *name).collect::<Vec<_>>().join(between)
     };

@@ -60,7 +60,7 @@ fn takes_connections(authority: &str, patience: Duration) -> Result<Check, Check
 pub fn check(config: &GroupConfig, known: Known, patience: Duration) -> Vec<Check> {
     let probe = probe(config, patience);
     if let (Err(error), Backend::Dpdk(_) | Backend::Xdp(_)) = (&probe, &config.io) {
-        return vec![unopened(error), not_asked()];
+        return vec![open_failure(error), not_asked()];
     }
     let devices = probe.as_ref().map_or(&[][..], |probe| &probe.devices);
     let mut checks: Vec<Check> = devices.iter().map(link::device).collect();
@@ -69,7 +69,7 @@ pub fn check(config: &GroupConfig, known: Known, patience: Duration) -> Vec<Chec
 }
 
 /// A device that cannot be opened, although it looked well.
-fn unopened(error: &WorkerError) -> Check {
+fn open_failure(error: &WorkerError) -> Check {
     let text = error.to_string();
     // Errors are written as what is wrong, and what to do.
     let (found, mend) = match text.strip_prefix("xdp: ") {

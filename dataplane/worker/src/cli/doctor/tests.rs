@@ -361,7 +361,7 @@ fn the_route_decides_the_interface() {
     let host = Host::new(Some(fake.0.path()));
     let cases = [("10.0.0.9", "eth1"), ("10.0.1.9", "eth0"), ("10.0.0.2", "lo"), ("127.0.0.1", "lo")];
     for (to, interface) in cases {
-        assert_eq!(link::towards(&host, to.parse().unwrap()).unwrap(), interface, "{to}");
+        assert_eq!(link::outgoing_interface(&host, to.parse().unwrap()).unwrap(), interface, "{to}");
     }
     let none = "00000000000000000000000000000000";
     let network = "fd770000000000000000000000000000";
@@ -373,7 +373,7 @@ fn the_route_decides_the_interface() {
     fake.file("proc/net/ipv6_route", &routes.concat());
     fake.file("proc/net/if_inet6", "fd770000000000000000000000000002 02 40 00 80     eth1\n");
     for (to, interface) in [("fd77::9", "eth1"), ("2001:db8::1", "eth0"), ("fd77::2", "lo"), ("::1", "lo")] {
-        assert_eq!(link::towards(&host, to.parse().unwrap()).unwrap(), interface, "{to}");
+        assert_eq!(link::outgoing_interface(&host, to.parse().unwrap()).unwrap(), interface, "{to}");
     }
     fake.file("proc/net/route", "Iface Destination\n");
     only(&fake.udp(), Wrong, "link", "no route to 10.0.0.1", "ip route");

@@ -203,7 +203,7 @@ impl Active {
     }
 
     /// The same call at the beginning of another session, with the tensor as it was (P43). What it has made so far is of no use.
-    pub fn anew(mut self, plan: &[Span], compressor: &Compressor, window: usize, holds: bool) -> Active {
+    pub fn restart(mut self, plan: &[Span], compressor: &Compressor, window: usize, holds: bool) -> Active {
         let (ticket, stale) = (self.ticket, self.inputs.is_some());
         let mut again = Active::new(plan, compressor, window, self.owned.take(), self.outcome.take());
         (again.ticket, again.inputs, again.stale) = (ticket, self.inputs, stale);
@@ -224,7 +224,7 @@ impl Active {
         self.left = left;
     }
 
-    pub(super) fn done(&self) -> bool {
+    pub(super) fn is_done(&self) -> bool {
         self.error.is_some() || self.open == 0
     }
 

@@ -166,7 +166,7 @@ impl Events for CallEvents<'_, '_> {
         active.note_results(group, count);
     }
 
-    fn lost(&mut self, place: PacketId, sent: Option<&[u8]>) {
+    fn packet_lost(&mut self, place: PacketId, sent: Option<&[u8]>) {
         if let Some(active) = self.calls.get_mut(place.call) {
             active.note_lost(place);
         }
@@ -177,11 +177,11 @@ impl Events for CallEvents<'_, '_> {
         self.absorb(place, None, &[]);
     }
 
-    fn late(&mut self, place: PacketId, sent: Option<&[u8]>) {
+    fn packet_late(&mut self, place: PacketId, sent: Option<&[u8]>) {
         self.give_back(place, sent);
     }
 
-    fn failed(&mut self, call: u64, error: CallError) {
+    fn call_failed(&mut self, call: u64, error: CallError) {
         if let Some(active) = self.calls.get_mut(call) {
             active.error = Some(error);
         }

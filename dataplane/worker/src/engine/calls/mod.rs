@@ -54,7 +54,7 @@ pub(super) struct Shelf {
 
 impl Shelf {
     /// Of so many bytes.
-    pub fn packed(&mut self, bytes: usize) -> Vec<u8> {
+    pub fn packed_buffer(&mut self, bytes: usize) -> Vec<u8> {
         let mut packed = self.packed.pop().unwrap_or_default();
         packed.resize(bytes, 0);
         packed
@@ -158,7 +158,7 @@ impl Calls {
     }
 
     /// Calls of the session that have been begun.
-    pub fn begun(&self) -> u64 {
+    pub fn begun_calls(&self) -> u64 {
         self.first + self.queue.len() as u64
     }
 
@@ -211,7 +211,7 @@ impl Calls {
 
     /// Whether [`Self::pop_done`] would give one.
     pub fn has_done(&self) -> bool {
-        self.limit.is_none_or(|limit| self.first < limit) && self.queue.front().is_some_and(Active::done)
+        self.limit.is_none_or(|limit| self.first < limit) && self.queue.front().is_some_and(Active::is_done)
     }
 
     pub fn pop_done(&mut self) -> Option<Active> {
@@ -228,7 +228,7 @@ impl Calls {
         }
         let result = active.error.map_or(Ok(()), |error| Err(WorkerError::Call(error)));
         if let Some(remote) = active.remote {
-            return remote.done(result);
+            return remote.finish(result);
         }
         match (active.outcome, active.owned) {
             (Some(outcome), Some(data)) => {
@@ -242,7 +242,7 @@ impl Calls {
     /// Ends one call alone.
     pub fn fail_one(&mut self, active: Active, error: WorkerError) {
         match (active.remote, active.outcome) {
-            (Some(remote), _) => remote.done(Err(error)),
+            (Some(remote), _) => remote.finish(Err(error)),
             (None, Some(outcome)) => {
                 let _ = outcome.send(Err(error));
             }
@@ -253,7 +253,7 @@ impl Calls {
     /// The same; and no call is taken in before its caller has the error: it would come before this one begun again.
     pub fn fail_until_heeded(&mut self, active: Active, error: WorkerError) {
         self.unheeded.push(match (&active.remote, &active.outcome) {
-            (Some(remote), _) => Unheeded::Packed(remote.heard()),
+            (Some(remote), _) => Unheeded::Packed(remote.unread_check()),
             (None, Some(outcome)) => Unheeded::Handle(outcome.clone()),
             (None, None) => Unheeded::Ticket(active.ticket),
         });

@@ -17,7 +17,7 @@ impl Collective {
         prepared.map_err(|before| WorkerError::FeedbackLength { key, before, now: length })?;
         kept.busy.insert(key);
         let after = kept.feedback.take(length).into_iter().map(Mutex::new).collect();
-        Ok(Fed { key, before: kept.feedback.shared(key), after })
+        Ok(Fed { key, before: kept.feedback.shared_chunks(key), after })
     }
 
     /// Ends a call whose pieces are all finished: error feedback is that after it.

@@ -151,7 +151,7 @@ impl Collective {
         let mut lanes = Vec::new();
         let mut formed = Vec::new();
         for (id, table) in tables {
-            let held = Lanes::holding(ranks.into(), table.granularity())?;
+            let held = Lanes::for_sums(ranks.into(), table.granularity())?;
             let Some(form) = Form::without_packets(table.bits(), held.bits()) else {
                 return refuse(format!(
                     "table {id} has indices of {} bits: 1 to 8 are possible",
@@ -202,7 +202,7 @@ impl Collective {
     }
 
     /// Runs `work` on every item, on the pool's threads if there are any.
-    fn each<T: Send>(
+    fn for_each<T: Send>(
         &self,
         items: Vec<T>,
         work: impl Fn(&mut Scratch, T) -> Result<(), CodecError> + Send + Sync,
@@ -239,7 +239,7 @@ impl Collective {
         let mut norms = vec![0; parts.len() + 2];
         let mut rest = &mut norms[..parts.len()];
         let items: Vec<_> = groups.iter().map(|group| (group, take(&mut rest, group.parts.len()))).collect();
-        let measured = self.each(items, |_, (group, norms)| {
+        let measured = self.for_each(items, |_, (group, norms)| {
             let kept = fed.as_ref().map(|fed| chunk(&fed.before, &group.range));
             let x = &x[group.range.clone()];
             for (norm, at) in norms.iter_mut().zip(&parts[group.parts.clone()]) {
@@ -280,7 +280,7 @@ impl Collective {
     /// # Errors
     /// What is wrong with the plan.
     pub fn layout(&self, plan: &[Span], piece: u8) -> Result<PackedLayout, WorkerError> {
-        self.compressor.check_plan(plan, planned(plan))?;
+        self.compressor.check_plan(plan, planned_length(plan))?;
         Ok(PackedLayout::new(plan, &self.compressor, piece))
     }
 
@@ -296,7 +296,7 @@ impl Collective {
         norms: &[f32],
         feedback: Option<u64>,
     ) -> Result<(CollectiveCall, Vec<i32>), WorkerError> {
-        let length = planned(plan);
+        let length = planned_length(plan);
         self.compressor.check_plan(plan, length)?;
         let call = self.start(plan, length, feedback, None);
         CodecError::check_len("norms", call.parts.len(), norms.len())?;
@@ -366,7 +366,7 @@ impl Collective {
                 words: take(&mut rest, words),
             }
         });
-        self.each(shares.collect(), |scratch, share| {
+        self.for_each(shares.collect(), |scratch, share| {
             self.compress_group(call.number, &call.parts, share, scratch)
         })?;
         Ok(words)
@@ -390,14 +390,14 @@ impl Collective {
             let sums = rest.split_off(..words).unwrap_or_default();
             (group, take(&mut x, group.range.len()), sums)
         });
-        Ok(self.each(shares.collect(), |scratch, (group, x, sums)| {
+        Ok(self.for_each(shares.collect(), |scratch, (group, x, sums)| {
             self.finish_group(call, group, sums, x, scratch)
         })?)
     }
 }
 
 /// Coordinates of all spans.
-fn planned(plan: &[Span]) -> usize {
+fn planned_length(plan: &[Span]) -> usize {
     plan.iter().fold(0, |sum, span| sum.saturating_add(span.length))
 }
 

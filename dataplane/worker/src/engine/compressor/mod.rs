@@ -8,7 +8,7 @@ mod raw;
 
 pub use numbers::{CallKeys, Estimate, Numbers};
 
-use raw::added;
+use raw::add_feedback;
 pub(super) use raw::{raw_factor, raw_word, read_raw, write_raw};
 
 use crate::{Span, WorkerError};
@@ -72,7 +72,7 @@ impl Measured {
     }
 
     /// Where they are with all padding.
-    pub fn padded(&self) -> Range<usize> {
+    pub fn padded_range(&self) -> Range<usize> {
         self.start..self.start + self.part.padded
     }
 }
@@ -283,7 +283,7 @@ impl Compressor {
     pub fn norm(&self, choice: Choice, x: &[f32], kept: Option<&[f32]>) -> u32 {
         let value = match (choice, kept) {
             (Choice::Raw, None) => norm::max_abs(x),
-            (Choice::Raw, Some(kept)) => norm::max_abs(&added(x, kept)),
+            (Choice::Raw, Some(kept)) => norm::max_abs(&add_feedback(x, kept)),
             (Choice::Table(_), Some(kept)) => norm::l2_sum(x, kept),
             (Choice::Table(_), None) => norm::l2(x),
         };
@@ -527,7 +527,7 @@ mod tests {
         Compressor::new(&welcome, workers, WorkerId(0), None)
     }
 
-    fn measured(padded: usize, norm: u32) -> Measured {
+    fn measurement(padded: usize, norm: u32) -> Measured {
         let part = Partition { index: 0, offset: 0, len: padded, padded };
         Measured { part, start: 0, choice: Choice::Table(TABLE), norm, left_out: false }
     }
@@ -577,7 +577,7 @@ mod tests {
             {
                 let compressor = compressor(64, fraction, bits).unwrap();
                 for norm in [Norm::MIN, Norm::MAX] {
-                    let at = measured(padded, norm);
+                    let at = measurement(padded, norm);
                     let norm = f32::from_bits(norm);
                     // Gradient and feedback so that all of the norm is in one rotated coordinate.
                     let mut x = vec![0.0; padded];
@@ -622,7 +622,7 @@ mod tests {
         let compressor = compressor(2, 0.03, 4).unwrap();
         let (x, mut work, mut packed) = ([1.0; 1024], [0.0; 1024], [0; 512]);
         for norm in [0, f32::INFINITY.to_bits(), f32::NAN.to_bits(), 0x8000_0000, f32::MAX.to_bits()] {
-            let at = measured(1024, norm);
+            let at = measurement(1024, norm);
             assert!(
                 compressor.compress((0, &at), &x, None, [&[]; 2], &mut work, &mut packed).is_err(),
                 "{norm:#x}"

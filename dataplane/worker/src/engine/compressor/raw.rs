@@ -17,7 +17,7 @@ impl Compressor {
 
     /// All packets of a partition that goes RAW with its error feedback.
     pub fn write_raw_with(&self, at: &Measured, x: &[f32], kept: &[f32], words: &mut [u8]) {
-        write_words(added(x, kept), self.raw_scale(at.norm), self.raw_limit(), words);
+        write_words(add_feedback(x, kept), self.raw_scale(at.norm), self.raw_limit(), words);
     }
 
     fn raw_bits(&self) -> i32 {
@@ -37,7 +37,7 @@ pub(super) fn power_of_two(e: i32) -> f64 {
 }
 
 /// A tensor and its error feedback.
-pub(super) fn added(x: &[f32], kept: &[f32]) -> Vec<f32> {
+pub(super) fn add_feedback(x: &[f32], kept: &[f32]) -> Vec<f32> {
     x.iter().zip(kept).map(|(x, e)| x + e).collect()
 }
 

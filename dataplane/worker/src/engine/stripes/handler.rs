@@ -47,11 +47,11 @@ impl Events for Batches {
     }
 
     // With full quorum there is neither.
-    fn lost(&mut self, _: PacketId, _: Option<&[u8]>) {}
+    fn packet_lost(&mut self, _: PacketId, _: Option<&[u8]>) {}
 
-    fn late(&mut self, _: PacketId, _: Option<&[u8]>) {}
+    fn packet_late(&mut self, _: PacketId, _: Option<&[u8]>) {}
 
-    fn failed(&mut self, _: u64, _: CallError) {}
+    fn call_failed(&mut self, _: u64, _: CallError) {}
 }
 
 impl Batches {

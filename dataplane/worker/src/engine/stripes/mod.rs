@@ -177,7 +177,7 @@ impl<I: PacketIo> Engine<I> {
         stripes.wake(&mut self.io);
         for (number, stripe) in stripes.stripes.iter().enumerate() {
             self.worker.note_stripe(number, stripe.shared.report());
-            for (share, heard) in stripe.shared.heard().filter(|(_, heard)| *heard > Duration::ZERO) {
+            for (share, heard) in stripe.shared.heard_times().filter(|(_, heard)| *heard > Duration::ZERO) {
                 self.link.ps.note_heard(heard, share);
             }
         }

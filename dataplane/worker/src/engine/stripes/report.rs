@@ -98,7 +98,7 @@ impl Shared {
     }
 
     /// When each share was heard, if it was.
-    pub fn heard(&self) -> impl Iterator<Item = (usize, Duration)> {
+    pub fn heard_times(&self) -> impl Iterator<Item = (usize, Duration)> {
         self.heard.iter().map(|heard| Duration::from_nanos(heard.load(Ordering::Relaxed))).enumerate()
     }
 }
@@ -138,7 +138,7 @@ mod tests {
         shared.write(&StripeReport { busy: false, waits_at: Some(0), deaf: false, ..report });
         assert_eq!(shared.report(), StripeReport { busy: false, waits_at: Some(0), deaf: false, ..report });
         shared.note_heard(Duration::from_secs(4), 1);
-        let heard: Vec<_> = shared.heard().collect();
+        let heard: Vec<_> = shared.heard_times().collect();
         assert_eq!(heard, [(0, Duration::ZERO), (1, Duration::from_secs(4))]);
     }
 }

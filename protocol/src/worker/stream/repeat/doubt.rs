@@ -32,9 +32,9 @@ impl Stream {
         if flags != 0 && trouble.tries == 0 {
             trouble.asked = Some(now);
         }
-        self.again(now, index, flags, tx);
+        self.resend(now, index, flags, tx);
         self.look_again(now, index);
-        self.tried(index);
+        self.count_try(index);
     }
 
     /// Sets when a doubted packet is asked for again: when others have had a round trip for it. If it was lost for sure, twice
@@ -63,7 +63,7 @@ impl Stream {
         for shard in 0..self.queues.len() {
             let mut flags = FLAG_NUDGE;
             while self.entries.get(self.queues[shard].head as usize).is_some_and(due) {
-                self.again(now, self.queues[shard].head as usize, flags, tx);
+                self.resend(now, self.queues[shard].head as usize, flags, tx);
                 if flags != 0 {
                     let queue = &mut self.queues[shard];
                     if queue.asked == 0 {
@@ -77,7 +77,7 @@ impl Stream {
     }
 
     /// Shards where NUDGE has brought nothing, often enough that it was not lost by chance, and since when (P21).
-    pub fn unanswered(&self) -> impl Iterator<Item = (u8, Duration)> {
+    pub fn unanswered_shards(&self) -> impl Iterator<Item = (u8, Duration)> {
         let asked = (0u8..).zip(&self.queues).filter(|(_, queue)| queue.asked >= ASKS);
         asked.map(|(shard, queue)| (shard, queue.asked_at))
     }

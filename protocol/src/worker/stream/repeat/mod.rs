@@ -75,7 +75,7 @@ impl Stream {
         // Who asks would have been told if it had been another's; the result may have come of itself to who does not.
         let asks = self.asks(index);
         if alone && asks && trouble.tries <= 1 {
-            self.rtt.answered(waited);
+            self.rtt.add_answer(waited);
         }
         let crowded = self.rtt.is_crowded();
         if let Some(network) = &mut self.network {
@@ -229,7 +229,7 @@ impl Stream {
         {
             self.trouble_mut(index).doubt = Doubt::Others;
             self.requeue(now, index);
-            self.tried(index);
+            self.count_try(index);
             self.look_again(now, index);
         }
     }
@@ -247,11 +247,11 @@ impl Stream {
             && self.entries[index].repeated
             && let Some(asked) = self.troubles[index].asked.take()
         {
-            self.rtt.answered(now.saturating_sub(asked));
+            self.rtt.add_answer(now.saturating_sub(asked));
         }
     }
 
-    fn tried(&mut self, index: usize) {
+    fn count_try(&mut self, index: usize) {
         let tries = &mut self.trouble_mut(index).tries;
         *tries = (*tries + 1).min(MAX_TRIES);
     }
@@ -284,8 +284,8 @@ impl Stream {
     }
 
     /// For how long a result must have been there, and none of a later packet, for those sent before it to be lost.
-    fn settling(&self) -> Duration {
-        self.rtt.settling() * (1 << self.reordered)
+    fn settling_time(&self) -> Duration {
+        self.rtt.settling_time() * (1 << self.reordered)
     }
 
     /// The first seq from this one on whose slot is the shard's.
@@ -301,7 +301,7 @@ impl Stream {
     }
 
     /// The packet of a shard that no result is known to have overtaken, the first of them.
-    fn unchecked(&mut self, shard: usize) -> Option<usize> {
+    fn first_unchecked(&mut self, shard: usize) -> Option<usize> {
         let mut seq = self.queues[shard].checked.max(self.base);
         loop {
             seq = self.in_shard(seq, shard);
@@ -328,11 +328,11 @@ impl Stream {
         if let Some(network) = &mut self.network {
             network.tick(now, &self.rtt);
         }
-        let (reorder, settling) = (self.reorder(), self.settling());
+        let (reorder, settling) = (self.reorder(), self.settling_time());
         for shard in self.stripe.shards(self.shards) {
             let Queue { answered, answered_at, .. } = self.queues[shard];
             let margin = if answered_at + settling <= now { 1 } else { reorder };
-            while let Some(index) = self.unchecked(shard)
+            while let Some(index) = self.first_unchecked(shard)
                 && self.entries[index].number + margin <= answered
             {
                 self.trouble_mut(index).overtaken = true;
@@ -382,7 +382,7 @@ impl Stream {
             recovery.budget -= u32::from(open);
             if open {
                 self.trouble_mut(index).recovery = self.recoveries;
-                self.again(now, index, 0, tx);
+                self.resend(now, index, 0, tx);
             }
         }
     }
@@ -400,12 +400,12 @@ impl Stream {
         let Entry { seq, state, .. } = self.entries[last];
         let untouched = state == State::Outstanding && self.trouble(last).doubt == Doubt::None;
         if seq + 1 == self.next && untouched && self.asks(last) {
-            self.again(now, last, FLAG_NUDGE, tx);
+            self.resend(now, last, FLAG_NUDGE, tx);
         }
     }
 
     /// Sends a packet again, with these flags and whatever time-outs add.
-    fn again(&mut self, now: Duration, index: usize, flags: u8, tx: &mut impl Tx) {
+    fn resend(&mut self, now: Duration, index: usize, flags: u8, tx: &mut impl Tx) {
         self.requeue(now, index);
         let flags = if self.nudging { flags | FLAG_NUDGE } else { flags };
         self.transmit(index, flags, tx);
@@ -455,7 +455,7 @@ impl Stream {
             self.is_unchecked(queue.checked) && number < queue.answered
         };
         let at = self.queues.iter().filter(waits).map(|queue| queue.answered_at).min()?;
-        Some(at + self.settling())
+        Some(at + self.settling_time())
     }
 
     /// When more may be sent, if sending is paced (P41).
