@@ -12,7 +12,7 @@ from links import Network
 from plan import Link, Pace, Plan, TARGETS, Training, label
 
 
-def reached(points: list[list[float]], target: float) -> dict[str, float] | None:
+def time_to_loss(points: list[list[float]], target: float) -> dict[str, float] | None:
     """Step and time at which the held-out loss first comes down to `target`, linear between measurements."""
     for (step0, time0, loss0), (step1, time1, loss1) in zip(points, points[1:]):
         if loss1 <= target:
@@ -32,7 +32,7 @@ class Campaign:
         self.retry: list[Callable[[Crew], None]] = []
         self.results: dict[str, Any] = {"links": [], "pace": [], "training": [], "memory": [], "not_run": []}
 
-    def left(self) -> float:
+    def time_left(self) -> float:
         """Seconds left of the limit."""
         return self.until - time.monotonic()
 
@@ -79,7 +79,7 @@ class Campaign:
                 with Crew(workers, self.program, self.folder / f"crew-{workers}", network) as crew:
                     self.results["parameters"] = crew.parameters
                     while jobs:
-                        if self.left() <= 0:
+                        if self.time_left() <= 0:
                             self.miss(f"{len(jobs)} parts with {workers} processes", "time is up")
                             return
                         # A job that fails has noted so and is not tried again.
@@ -87,7 +87,7 @@ class Campaign:
             except Failed as failure:
                 if jobs or self.retry:
                     self.say(f"starting new processes: {failure}")
-                if self.left() <= 0:
+                if self.time_left() <= 0:
                     self.miss(f"{len(jobs)} parts with {workers} processes", "time is up")
                     return
 
@@ -105,7 +105,7 @@ class Campaign:
         if network is not None:
             network.shape(link, self.server_rate)
         try:
-            answers = crew.ask(min(240, max(1, self.left())), do="pace", model=model, methods=methods,
+            answers = crew.ask(min(240, max(1, self.time_left())), do="pace", model=model, methods=methods,
                                rounds=pace.rounds, warmup=pace.warmup, steps=pace.steps)
         except Failed as failure:
             if len(methods) == 1:
@@ -140,7 +140,7 @@ class Campaign:
         if network is not None:
             network.shape(link, self.server_rate)
         try:
-            answers = crew.ask(min(300, max(1, self.left())), do="train", model=model, method=method, seed=seed,
+            answers = crew.ask(min(300, max(1, self.time_left())), do="train", model=model, method=method, seed=seed,
                                steps=training.steps, every=training.every)
         except Failed as failure:
             self.miss(part, str(failure))
@@ -148,7 +148,7 @@ class Campaign:
         first = answers[0]
         record = {"model": model, "workers": crew.workers, "link": name, "method": method, "seed": seed,
                   "points": first["points"], "final": first["points"][-1][2], "in_step": first["in_step"],
-                  "reached": reached(first["points"], TARGETS[model]), "adapt": first.get("adapt"), "stats": first["stats"]}
+                  "reached": time_to_loss(first["points"], TARGETS[model]), "adapt": first.get("adapt"), "stats": first["stats"]}
         self.results["training"].append(record)
         when = record["reached"]
         target = f"{TARGETS[model]} after {when['step']:.0f} steps, {when['seconds']:.1f} s" if when else "target not reached"

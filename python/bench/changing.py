@@ -37,7 +37,7 @@ def main(words: list[str]) -> int:
         with Crew(arguments.workers, program, arguments.out.resolve() / "logs", network) as crew:
             for method in arguments.methods:
                 results["methods"][method] = [
-                    {"link": link, **_on(crew, network, link, method, arguments)} for link in arguments.links
+                    {"link": link, **_train_on_link(crew, network, link, method, arguments)} for link in arguments.links
                 ]
     arguments.out.mkdir(parents=True, exist_ok=True)
     (arguments.out / "results.json").write_text(json.dumps(results, indent=1) + "\n")
@@ -46,7 +46,7 @@ def main(words: list[str]) -> int:
     return 0
 
 
-def _on(crew: Crew, network: Network, link: float, method: str, arguments: argparse.Namespace) -> dict[str, Any]:
+def _train_on_link(crew: Crew, network: Network, link: float, method: str, arguments: argparse.Namespace) -> dict[str, Any]:
     network.shape(link)
     started = time.monotonic()
     answers = crew.ask(180, do="follow", model=arguments.model, method=method, batch=arguments.batch, steps=arguments.steps,

@@ -93,7 +93,7 @@ def _measure(hosts: int, rate: float, arguments: argparse.Namespace) -> dict[str
         return {"hosts": hosts, "gbit": rate, **json.loads(Path(report).read_text())}
 
 
-def _allowed(way: str, hosts: int, gbit: float, mib: float) -> float | None:
+def _link_time(way: str, hosts: int, gbit: float, mib: float) -> float | None:
     """Seconds that the links take for a ring's bytes, without headers."""
     if way not in BITS or not gbit:
         return None
@@ -106,7 +106,7 @@ def _table(part: dict[str, Any], mib: float) -> str:
     for way, times in part["seconds"].items():
         median = statistics.median(times)
         ratio = f", {base / median:.2f} × gloo's f32" if base else ""
-        allowed = _allowed(way, part["hosts"], part["gbit"], mib)
+        allowed = _link_time(way, part["hosts"], part["gbit"], mib)
         links = f"; links allow {1e3 * allowed:.0f} ms" if allowed else ""
         lines.append(f"  {WAYS[way]:55} {1e3 * median:7.1f} ms (least {1e3 * min(times):.1f}){ratio}; NMSE {part['nmse'][way]:.2g}{links}")
     return "\n".join(lines)
@@ -170,7 +170,7 @@ def _call(way: str, groups: list[Any]) -> Callable[[Any], None]:
 
         return bf16
     if way == "int8":
-        return _recompressing
+        return _recompressing_ring
     if way == "shares":
         import thc
         from thc.torch.joining import Gather
@@ -182,17 +182,17 @@ def _call(way: str, groups: list[Any]) -> Callable[[Any], None]:
         group = CollectiveGroup(lane=int(way.removeprefix("lanes")), threads=1)
     groups.append(group)
 
-    def reduced(data: Any) -> None:
+    def reduce_array(data: Any) -> None:
         group.allreduce(data.numpy())
 
-    return reduced
+    return reduce_array
 
 
 BLOCK = 1 << 13
 """Coordinates that share a scale."""
 
 
-def _recompressing(data: Any) -> None:
+def _recompressing_ring(data: Any) -> None:
     """A ring all-reduce whose partial sums travel as 8-bit integers with a scale a block: each hop decompresses, adds and compresses."""
     import torch
     import torch.distributed as dist

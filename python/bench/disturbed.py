@@ -55,7 +55,7 @@ class Rank:
     def steps(self) -> list[dict[str, Any]]:
         return [line for line in list(self.lines) if "step" in line]
 
-    def reached(self) -> int:
+    def current_step(self) -> int:
         """The step that it has come to, 0 if none."""
         return next((line["step"] for line in reversed(list(self.lines)) if "step" in line), 0)
 
@@ -119,12 +119,12 @@ class Run:
         return [rank for rank in self.ranks if rank.process.poll() is None]
 
     @property
-    def happened(self) -> set[str]:
+    def event_kinds(self) -> set[str]:
         """What has, of all kinds of events."""
         return {event["what"] for event in self.events}
 
     def note(self, what: str, **more: object) -> None:
-        self.events.append({"at": self.now, "step": max((rank.reached() for rank in self.ranks), default=0), "what": what, **more})
+        self.events.append({"at": self.now, "step": max((rank.current_step() for rank in self.ranks), default=0), "what": what, **more})
 
     def look(self) -> None:
         """Fails if a rank has ended that nobody has killed, or nothing goes on."""
@@ -138,11 +138,11 @@ class Run:
             raise Trouble(f"no step for {PATIENCE:.0f} s")
 
     def progress(self, text: str) -> None:
-        front = max(self.ranks, key=Rank.reached)
+        front = max(self.ranks, key=Rank.current_step)
         losses = [line for rank in self.ranks for line in rank.steps() if "loss" in line]
         loss = f", loss {max(losses, key=lambda line: line['step'])['loss']:.3f}" if losses else ""
         members = next((line["members"] for line in reversed(list(front.lines)) if "members" in line), 0)
-        print(f"{self.now:6.0f} s  {text}: step {front.reached()}, {members} ranks{loss}", flush=True)
+        print(f"{self.now:6.0f} s  {text}: step {front.current_step()}, {members} ranks{loss}", flush=True)
 
     def close(self) -> None:
         for rank in self.ranks:
@@ -170,7 +170,7 @@ def disturb(run: Run) -> None:
     run.serve(0)
     for seat in range(min(3, arguments.ranks)):
         run.start(seat)
-    while min(rank.reached() for rank in run.ranks) < 5:
+    while min(rank.current_step() for rank in run.ranks) < 5:
         run.look()
         time.sleep(0.2)
     run.started = time.monotonic()
@@ -180,7 +180,7 @@ def disturb(run: Run) -> None:
     due, told, back = arguments.every, 0.0, None
     happened, since = 0, 0.0
     # A machine that is slow needs longer for as much.
-    while run.now < length or run.changes < LEAST or not {"a rank is killed", "a rank is added"} <= run.happened:
+    while run.now < length or run.changes < LEAST or not {"a rank is killed", "a rank is added"} <= run.event_kinds:
         run.look()
         if run.changes < happened and run.now - since > PATIENCE:
             raise Trouble(f"no change of members for {PATIENCE:.0f} s after a rank was killed or added")
@@ -206,7 +206,7 @@ def disturb(run: Run) -> None:
             free = sorted(set(range(arguments.ranks)) - {rank.seat for rank in alive})
             kills = chance.random() < 0.5
             if run.now > length:
-                kills = "a rank is killed" not in run.happened
+                kills = "a rank is killed" not in run.event_kinds
             if not free or (len(alive) > 2 and kills):
                 victim = chance.choice(alive)
                 victim.kill()
@@ -221,9 +221,9 @@ def disturb(run: Run) -> None:
             told = run.now
             run.progress("so far")
         time.sleep(0.1)
-    last = max(rank.reached() for rank in run.ranks) + max(20, round(AHEAD / max(arguments.pace, 0.02)))
+    last = max(rank.current_step() for rank in run.ranks) + max(20, round(AHEAD / max(arguments.pace, 0.02)))
     for rank in run.alive:
-        if rank.reached() == 0:
+        if rank.current_step() == 0:
             # It would come when the others have ended, and find nobody who knows anything.
             rank.kill()
         rank.tell(last)
@@ -231,7 +231,7 @@ def disturb(run: Run) -> None:
     run.progress("ended")
 
 
-def undisturbed(run: Run) -> None:
+def run_undisturbed(run: Run) -> None:
     """As many steps with the ranks that the disturbed run began with."""
     run.serve(1)
     run.serve(0)
@@ -326,7 +326,7 @@ def main(words: list[str]) -> int:
             return 0
     arguments.out.mkdir(parents=True, exist_ok=True)
     (arguments.out / "results.json").write_text(json.dumps(results) + "\n")
-    print(said(results))
+    print(summary(results))
     try:
         import plot_disturbed
     except ImportError as missing:
@@ -360,7 +360,7 @@ def measure(program: Path, arguments: argparse.Namespace) -> dict[str, Any]:
         with Network(arguments.ranks + 1) as network:
             run = Run(program, network, arguments, arguments.out.resolve() / "logs-undisturbed", results["disturbed"]["steps"])
             try:
-                undisturbed(run)
+                run_undisturbed(run)
             except (Trouble, KeyboardInterrupt) as trouble:
                 results["trouble"] = f"undisturbed: {trouble or 'interrupted'}"
             finally:
@@ -374,7 +374,7 @@ def right(results: dict[str, Any]) -> bool:
     return results["trouble"] is None and not any(run["differ"] or run["missing"] for run in runs)
 
 
-def said(results: dict[str, Any]) -> str:
+def summary(results: dict[str, Any]) -> str:
     """What came of it, for people."""
     lines = []
     for name in ("disturbed", "undisturbed"):

@@ -67,17 +67,17 @@ class Text:
         self.bytes = torch.tensor([number[byte] for byte in data])
         self.training = len(data) * 9 // 10
 
-    def _at(self, ends: Tensor) -> tuple[Tensor, Tensor]:
+    def _contexts_at(self, ends: Tensor) -> tuple[Tensor, Tensor]:
         return self.bytes[ends[:, None] + torch.arange(-CONTEXT, 0)], self.bytes[ends]
 
     def batch(self, seed: int, step: int, rank: int, size: int) -> tuple[Tensor, Tensor]:
         """Contexts and the bytes after them: a function of the arguments alone, so all methods see the same."""
         generator = torch.Generator().manual_seed((seed << 32) + (step << 8) + rank)
-        return self._at(torch.randint(CONTEXT, self.training, (size,), generator=generator))
+        return self._contexts_at(torch.randint(CONTEXT, self.training, (size,), generator=generator))
 
     def held_out(self, size: int) -> tuple[Tensor, Tensor]:
         """Evenly spread places of the held-out part."""
-        return self._at(torch.linspace(self.training + CONTEXT, len(self.bytes) - 1, size).long())
+        return self._contexts_at(torch.linspace(self.training + CONTEXT, len(self.bytes) - 1, size).long())
 
 
 def build(shape: Shape, text: Text, seed: int) -> NextByte:

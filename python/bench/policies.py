@@ -73,13 +73,13 @@ def table(runs: list[dict[str, Any]]) -> str:
     """Mean over seeds, and the least and the most."""
     lines = ["| task | policy | seeds | held-out loss | against none | accuracy, or perplexity |", "| - | - | -: | -: | -: | -: |"]
 
-    def of(task: str, policy: str) -> list[dict[str, Any]]:
+    def select(task: str, policy: str) -> list[dict[str, Any]]:
         return [run for run in runs if (run["task"], run["policy"]) == (task, policy)]
 
     for task in dict.fromkeys(run["task"] for run in runs):
-        base = of(task, "none")
+        base = select(task, "none")
         for policy in POLICIES:
-            found = of(task, policy)
+            found = select(task, policy)
             if not found:
                 continue
             loss = statistics.mean(run["final"] for run in found)

@@ -54,7 +54,7 @@ class Text:
         starts = torch.randint(len(self.trained) - self.length - 1, (self.rows,), generator=generator)
         return self._loss(module, self.trained, starts)
 
-    def measured(self, module: nn.Module) -> float:
+    def held_out_loss(self, module: nn.Module) -> float:
         starts = torch.linspace(0, len(self.measured_on) - self.length - 2, self.evaluated).long()
         return float(self._loss(module, self.measured_on, starts))
 
@@ -101,7 +101,7 @@ class Digits:
         chosen = torch.randint(len(labels), (self.batch,), generator=generator)
         return functional.cross_entropy(module(images[chosen]), labels[chosen])
 
-    def measured(self, module: nn.Module) -> float:
+    def held_out_loss(self, module: nn.Module) -> float:
         """With the images' own statistics in BatchNorm: running ones are each worker's own."""
         images, labels = self.measured_on
         return float(functional.cross_entropy(module(images), labels))

@@ -58,7 +58,7 @@ def run(arguments: argparse.Namespace, way: str, seed: int, server: Any) -> tupl
         stats = model.stats()
     sent = (stats["pulled_bits"] + stats["pushed_bits"]) / arguments.steps / thc.torch.coordinates(module)
     with torch.no_grad():
-        return problem.measured(module), sent
+        return problem.held_out_loss(module), sent
 
 
 def main() -> None:

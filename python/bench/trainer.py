@@ -62,7 +62,7 @@ class Run:
         while len(hook.plans) == plans:
             self.step()
 
-    def adapted(self) -> dict[str, Any] | None:
+    def adaptive_state(self) -> dict[str, Any] | None:
         """What such a hook has measured and chosen."""
         import thc.torch
 
@@ -142,7 +142,7 @@ class Trainer:
             after = self.averaging.stats(method)
             out[method]["stats"] = {k: v - before[method].get(k, 0) for k, v in after.items()}
             out[method]["steps_with_warmup"] = rounds * (warmup + steps)
-            out[method]["adapt"] = self.paced[model, method].adapted()
+            out[method]["adapt"] = self.paced[model, method].adaptive_state()
         return out
 
     def train(self, model: str, method: str, seed: int, steps: int, every: int) -> dict[str, Any]:
@@ -168,7 +168,7 @@ class Trainer:
         dist.all_reduce(low, dist.ReduceOp.MIN)
         dist.all_reduce(high, dist.ReduceOp.MAX)
         after = self.averaging.stats(method)
-        adapted = run.adapted() if method == "thc-adapt" else None
+        adapted = run.adaptive_state() if method == "thc-adapt" else None
         del run
         gc.collect()
         return {"points": points, "losses": losses, "in_step": bool(low == high), "adapt": adapted,
@@ -237,10 +237,10 @@ class Trainer:
         for rows in every:
             table = adapt.ThresholdTable()
             for size, raw, compressed, processing in rows:
-                table.raw(size, raw)
-                table.compressed(size, compressed, processing)
+                table.record_raw(size, raw)
+                table.record_compressed(size, compressed, processing)
             tables.append(table)
-        return {"rows": [[*row, row.gain] for row in mine.rows()], "threshold": adapt.ThresholdTable.agreed(tables)}
+        return {"rows": [[*row, row.gain] for row in mine.rows()], "threshold": adapt.ThresholdTable.common_threshold(tables)}
 
     def memory(self, model: str, method: str, steps: int) -> dict[str, Any]:
         """Memory of this process in MiB after `steps`: the peak, what it is then, and what it was before there was

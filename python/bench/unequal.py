@@ -96,7 +96,7 @@ def train(order: dict[str, Any]) -> None:
         server = thc.ModelServer(order["secret"]) if rank == 0 else None
         box = [server.address if server else ""]
         dist.broadcast_object_list(box)
-        model, optimizer = joined("model", size, rank, box[0], order["secret"], method, rate, order["seed"], module)
+        model, optimizer = join_model("model", size, rank, box[0], order["secret"], method, rate, order["seed"], module)
     dist.barrier()
     began, steps, kept = time.perf_counter(), 0, []
 
@@ -137,7 +137,7 @@ def train(order: dict[str, Any]) -> None:
             for seconds, parameters in kept:
                 for own, then in zip(module.parameters(), parameters):
                     own.copy_(then)
-                points.append((seconds, problem.measured(module)))
+                points.append((seconds, problem.held_out_loss(module)))
         print(json.dumps({"method": method, "rate": rate, "points": points, "steps": [c[0] for c in counts],
                           "longest_delay": max(c[1] for c in counts), "bits": sum(c[2] for c in counts),
                           "parameters": sum(p.numel() for p in module.parameters())}), flush=True)
@@ -148,7 +148,7 @@ def train(order: dict[str, Any]) -> None:
         server.close()
 
 
-def joined(model: str, size: int, rank: int, address: str, secret: str, method: str, rate: float, seed: int,
+def join_model(model: str, size: int, rank: int, address: str, secret: str, method: str, rate: float, seed: int,
            module: nn.Module) -> tuple[thc.Asynchronous, thc.torch.AsynchronousSGD]:
     """A worker's side of an asynchronous method."""
     bits = {"model_bits": 32, "bits": 32} if method == "async-full" else {"model_bits": 8, "bits": 4}
@@ -181,7 +181,7 @@ class Simulation:
     def see(self, now: float, module: nn.Module) -> None:
         if not self.points or now - self.points[-1][0] >= self.arguments.seconds / 120:
             with torch.no_grad():
-                self.points.append((now, self.problem.measured(module)))
+                self.points.append((now, self.problem.held_out_loss(module)))
 
     def synchronous(self) -> None:
         """The replicas are the same, so one does for all; the mean is that of THC among as many members."""
@@ -209,7 +209,7 @@ class Simulation:
         secret, size = secrets.token_hex(16), self.arguments.workers
         modules = [self.module() for _ in range(size)]
         with thc.ModelServer(secret, threads=1) as server:
-            workers = [joined("model", size, rank, server.address, secret, self.method, self.rate, self.arguments.seed, modules[rank])
+            workers = [join_model("model", size, rank, server.address, secret, self.method, self.rate, self.arguments.seed, modules[rank])
                        for rank in range(size)]
             # Who is done with a gradient, and when; what it was computed at was pulled when it began.
             done = sorted((pace, rank) for rank, pace in enumerate(self.paces))
@@ -239,7 +239,7 @@ class Simulation:
             self.points.append((self.arguments.seconds, float("nan")))
         return {"method": self.method, "rate": self.rate, "points": self.points, "steps": self.steps, "longest_delay": longest,
                 "bits": bits, "parameters": thc.torch.coordinates(self.module()),
-                "seconds": reached(self.points, self.arguments.target)}
+                "seconds": time_to_loss(self.points, self.arguments.target)}
 
 
 def run(arguments: argparse.Namespace, method: str, rate: float) -> dict[str, Any]:
@@ -266,11 +266,11 @@ def run(arguments: argparse.Namespace, method: str, rate: float) -> dict[str, An
         return {"method": method, "rate": rate, "points": [[0.0, float("nan")]], "steps": [], "longest_delay": 0,
                 "bits": 0, "parameters": 0, "seconds": None}
     found: dict[str, Any] = json.loads(said[0].splitlines()[-1])
-    found["seconds"] = reached(found["points"], arguments.target)
+    found["seconds"] = time_to_loss(found["points"], arguments.target)
     return found
 
 
-def reached(points: list[tuple[float, float]], target: float) -> float | None:
+def time_to_loss(points: list[tuple[float, float]], target: float) -> float | None:
     """When the loss, averaged over three points, first was at most the target."""
     if len(points) < 3:
         return None

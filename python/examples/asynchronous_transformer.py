@@ -143,16 +143,16 @@ def main() -> None:
     dist.barrier()
     began, told, steps, killed = time.perf_counter(), 0.0, 0, False
 
-    def passed() -> float:
+    def elapsed() -> float:
         return time.perf_counter() - began
 
     def goes_on() -> bool:
         if model is not None:
-            return passed() < arguments.seconds
+            return elapsed() < arguments.seconds
         # Synchronous ranks must end with the same step.
         if steps % 10:
             return True
-        flag = torch.tensor(float(passed() < arguments.seconds))
+        flag = torch.tensor(float(elapsed() < arguments.seconds))
         dist.broadcast(flag, 0)
         return bool(flag)
 
@@ -164,8 +164,8 @@ def main() -> None:
         time.sleep(max(0.0, pace - (time.perf_counter() - at)))
         optimizer.step()
         steps += 1
-        if rank == 0 and passed() >= told + arguments.seconds / 8:
-            told = passed()
+        if rank == 0 and elapsed() >= told + arguments.seconds / 8:
+            told = elapsed()
             if model is not None:
                 optimizer.export_into(evaluated)
             else:
@@ -175,11 +175,11 @@ def main() -> None:
             print(f"{told:6.1f} s  loss {measured:.3f}", flush=True)
             if arguments.checkpoint is not None:
                 torch.save(evaluated.state_dict(), arguments.checkpoint)
-        if servers and servers.processes and arguments.kill is not None and not killed and passed() >= arguments.kill:
+        if servers and servers.processes and arguments.kill is not None and not killed and elapsed() >= arguments.kill:
             killed = True
             servers.processes[0].kill()
             servers.processes[0].wait()
-            print(f"{passed():6.1f} s  the server is killed", flush=True)
+            print(f"{elapsed():6.1f} s  the server is killed", flush=True)
 
     counts: list[Any] = [None] * size
     dist.all_gather_object(counts, steps)

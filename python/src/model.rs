@@ -92,7 +92,7 @@ fn describe(pulled: &thc_model::Pulled) -> Found {
 
 fn fate(pushed: thc_model::Pushed) -> Fate {
     let refused = pushed.refused.into_iter().map(|(shard, reason)| (shard, reason.key().to_owned()));
-    (pushed.taken, pushed.delay, refused.collect())
+    (pushed.accepted_shards, pushed.delay, refused.collect())
 }
 
 #[pymethods]

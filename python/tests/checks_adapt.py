@@ -244,14 +244,14 @@ def check_another_link_is_measured_anew() -> None:
     for step in range(CHOSEN + 5):
         backward(model, gradients(step))
     adaptive = hook.adaptive
-    assert adaptive is not None and not adaptive.warming and adaptive.threshold > 1
+    assert adaptive is not None and not adaptive.is_warming_up and adaptive.threshold > 1
     # The last rank's network has become slow.
     if RANK == SIZE - 1:
         slow[0] = 4.0
     warming = []
     for step in range(9):
         backward(model, gradients(step))
-        warming.append(adaptive.warming)
+        warming.append(adaptive.is_warming_up)
         assert same(warming)
     assert any(warming), "nobody noticed"
 
@@ -268,7 +268,7 @@ def check_checkpoint() -> None:
     again, resumed = wrapped(adapt=SHORT)
     resumed.load_state_dict(state)
     assert resumed.adaptive is not None and hook.adaptive is not None and hook.plan is not None
-    assert resumed.adaptive.threshold == hook.adaptive.threshold and not resumed.adaptive.warming
+    assert resumed.adaptive.threshold == hook.adaptive.threshold and not resumed.adaptive.is_warming_up
     assert resumed.plan == hook.plan
     for step in range(6):
         assert same_everywhere(backward(again, gradients(step)))

@@ -137,7 +137,7 @@ def check_each_layer_gets_its_own() -> None:
         for number in range(5):
             found = step(model, number)
             assert same_everywhere(flat(found))
-        chosen = list(hook.chosen.values())
+        chosen = list(hook.layer_parameters.values())
         assert same_everywhere([torch.tensor(chosen)]) and len(set(chosen)) > 1 and max(chosen) <= most, chosen
         assert everywhere(hook.plan is not None) == [rank == 0 for rank in range(SIZE)]
         if RANK == 0:

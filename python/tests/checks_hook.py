@@ -44,7 +44,7 @@ def check_average() -> None:
     assert hook.steps == 3 and not hook.skipped and hook.error is None
     # 0.55 bytes up and 1.05 down per coordinate, a ring's 8·(n − 1)/n each way.
     assert stats.bytes < 3 * sum(SIZES) * 1.8
-    assert stats.saved(SIZE) > 0
+    assert stats.saved_bytes(SIZE) > 0
 
 
 def check_one_group_for_several_models() -> None:

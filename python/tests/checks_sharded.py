@@ -51,7 +51,7 @@ def check_gradients_are_those_of_fsdp_but_for_what_lanes_lose() -> str | None:
     if not has():
         return OLD
     for options, most in (({}, 0.01), ({"lane": 16}, 2e-4), ({"lane": 6}, 0.2)):
-        model = thc.torch.sharded(model_of(), seed=3, **options)
+        model = thc.torch.wrap_sharded(model_of(), seed=3, **options)
         model(inputs(RANK)).square().mean().backward()
         found = gradients(model)
         error = error_of([f.reshape(-1) for f in found], [e.reshape(-1) for e in exact()])
@@ -66,7 +66,7 @@ def check_training_comes_to_the_same_loss() -> str | None:
     for compressed in (False, True):
         model = model_of()
         if compressed:
-            thc.torch.sharded(model)
+            thc.torch.wrap_sharded(model)
         optimizer = torch.optim.AdamW(model.parameters(), 1e-3)
         for step in range(30):
             optimizer.zero_grad()
@@ -84,7 +84,7 @@ def check_feedback_returns_what_is_lost() -> str | None:
     sums = {}
     want = [e.reshape(-1) for e in exact()]
     for feedback in (False, True):
-        model = thc.torch.sharded(model_of(), seed=5, lane=6, feedback=feedback)
+        model = thc.torch.wrap_sharded(model_of(), seed=5, lane=6, feedback=feedback)
         total = [torch.zeros(e.numel(), dtype=torch.float64) for e in want]
         for _ in range(12):
             model.zero_grad()
@@ -99,7 +99,7 @@ def check_feedback_returns_what_is_lost() -> str | None:
 def check_what_is_not_finite_is_nan_on_all_ranks() -> str | None:
     if not has():
         return OLD
-    model = thc.torch.sharded(model_of())
+    model = thc.torch.wrap_sharded(model_of())
     data = inputs(RANK)
     if RANK == SIZE - 1:
         data[0, 0] = float("inf")
@@ -113,14 +113,14 @@ def check_what_is_not_finite_is_nan_on_all_ranks() -> str | None:
 
 def check_what_is_not_sharded_is_refused() -> str | None:
     try:
-        thc.torch.sharded(network())
+        thc.torch.wrap_sharded(network())
         raise AssertionError("there is nothing to reduce and scatter")
     except TypeError as error:
         assert "fully_shard" in str(error)
     if not has():
         return OLD
     try:
-        thc.torch.sharded(model_of(), lanes=8)
+        thc.torch.wrap_sharded(model_of(), lanes=8)
         raise AssertionError("an option that there is not")
     except TypeError as error:
         assert "lanes" in str(error)

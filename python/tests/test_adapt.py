@@ -50,14 +50,14 @@ def test_accordion_and_buckets() -> None:
 def test_the_threshold_table_of_the_paper() -> None:
     table = adapt.ThresholdTable()
     for size, raw, compressed, processing in ((40, 75.5, 37.3, 8.5), (10, 28.5, 24.3, 6.3), (22, 40.2, 28.3, 6.8)):
-        table.raw(size, raw / 1e3)
-        table.compressed(size, compressed / 1e3, processing / 1e3)
+        table.record_raw(size, raw / 1e3)
+        table.record_compressed(size, compressed / 1e3, processing / 1e3)
     assert [round(row.gain, 2) for row in table.rows()] == [0.93, 1.15, 1.65]
-    assert table.threshold() == 22 == adapt.ThresholdTable.agreed([table, table])
-    assert table.changed(22, 0.09) and not table.changed(22, 0.045)
-    assert adapt.ThresholdTable.agreed([table, adapt.ThresholdTable()]) is None
+    assert table.threshold() == 22 == adapt.ThresholdTable.common_threshold([table, table])
+    assert table.link_changed(22, 0.09) and not table.link_changed(22, 0.045)
+    assert adapt.ThresholdTable.common_threshold([table, adapt.ThresholdTable()]) is None
     # A gain of 0.93 keeps a size on its side.
-    assert table.threshold(10) == 10 == adapt.ThresholdTable.agreed([table], 10)
+    assert table.threshold(10) == 10 == adapt.ThresholdTable.common_threshold([table], 10)
 
 
 def test_coarse_tables_leave_too_much() -> None:
@@ -81,7 +81,7 @@ def test_coarse_tables_leave_too_much() -> None:
         ("η", lambda: adapt.Accordion(-1)),
         ("measurements", lambda: adapt.fit([])),
         ("buckets of a step", lambda: adapt.fit([((1, 2), 3), ((1,), 3)])),
-        ("the time", lambda: adapt.ThresholdTable().raw(3, -1)),
+        ("the time", lambda: adapt.ThresholdTable().record_raw(3, -1)),
     ],
 )
 def test_wrong_measurements_are_one_line(says: str, work: object) -> None:

@@ -41,7 +41,7 @@ def test_workers_find_the_minimum_of_a_quadratic(server: thc.ModelServer) -> Non
             assert found.running and not found.empty and len(found.versions) == 1
             for _ in range(40):
                 pushed, found = model.push_pull(x - target, x)
-                assert pushed.taken == 1 and pushed.delay <= 10 and not pushed.refused
+                assert pushed.accepted_shards == 1 and pushed.delay <= 10 and not pushed.refused
             stats = model.stats()
             # The paper's bits and the byte that says which form it is.
             assert stats["pushed_bits"] == 40 * (8 + 8 + 32 + 8 * 500)
@@ -64,7 +64,7 @@ def test_epochs_have_snapshots_and_gradients(server: thc.ModelServer) -> None:
         assert model.begin(0, np.full(20, 0.25)) and not model.begin(0, np.zeros(20))
         for _ in range(3):
             assert model.pull(x).running
-            assert model.push(np.zeros(20)).taken == 1
+            assert model.push(np.zeros(20)).accepted_shards == 1
         assert model.pull(x).waiting == 1
         assert model.snapshot(x) == 1
         np.testing.assert_allclose(x, 1 - 3 * 0.125)
@@ -195,7 +195,7 @@ def test_what_one_of_two_servers_has_lost_is_told(pair: list[Process]) -> None:
         assert model.pull(x).empty and (x == 9).all()
         assert model.initialise(np.zeros(100))
         model.pull(x)
-        assert model.push(np.ones(100)).taken == 2
+        assert model.push(np.ones(100)).accepted_shards == 2
         model.pull(x)
         pair[1].kill()
         pair[1].start()
@@ -205,7 +205,7 @@ def test_what_one_of_two_servers_has_lost_is_told(pair: list[Process]) -> None:
             model.push(np.ones(100))
         assert model.initialise(x)
         assert not model.pull(x).empty
-        assert model.push(np.ones(100)).taken == 2
+        assert model.push(np.ones(100)).accepted_shards == 2
         model.pull(x)
         assert (x == -2).all()
 
@@ -247,7 +247,7 @@ def test_the_optimizer_trains_any_module(server: thc.ModelServer) -> None:
                 t.nn.functional.cross_entropy(module(inputs[chosen]), labels[chosen]).backward()
                 optimizer.step()
                 schedule.step()
-                assert optimizer.pushed is not None and optimizer.pushed.taken == 1
+                assert optimizer.pushed is not None and optimizer.pushed.accepted_shards == 1
         with t.no_grad():
             return float(t.nn.functional.cross_entropy(module(inputs), labels))
 

@@ -238,7 +238,7 @@ def test_statistics(pair: list[thc.Group]) -> None:
     assert stats.round_trip > 0
     assert stats.bytes == stats.bytes_up + stats.bytes_down
     # A ring of two moves 4 bytes per coordinate each way.
-    assert stats.saved(2) == 8 * (1 << 16) - stats.bytes
+    assert stats.saved_bytes(2) == 8 * (1 << 16) - stats.bytes
 
 
 def test_sums_told_in_4_bits() -> None:

@@ -354,11 +354,11 @@ def test_interfaces_are_those_of_nccl_and_gloo(monkeypatch: pytest.MonkeyPatch) 
         with pytest.raises(thc.ConfigError, match=says):
             chosen(**variables)
     monkeypatch.setenv("NCCL_SOCKET_IFNAME", "ib0")
-    assert interfaces.binding("10.0.0.7:9000", {}) == {"bind": "10.1.0.1:0"}
+    assert interfaces.bind_option("10.0.0.7:9000", {}) == {"bind": "10.1.0.1:0"}
     for ps, options in (("127.0.0.1:9000", {}), ("10.0.0.7:9000", {"bind": "10.0.0.1:0"}), ("10.0.0.7:9000", {"io": "dpdk"})):
-        assert interfaces.binding(ps, options) == {}
+        assert interfaces.bind_option(ps, options) == {}
     monkeypatch.setenv("THC_ADDRESS", "10.9.9.9")
-    assert interfaces.binding("10.0.0.7:9000", {}) == {}
+    assert interfaces.bind_option("10.0.0.7:9000", {}) == {}
 
 
 def test_ranks_use_the_interface_that_is_chosen(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -23,8 +23,8 @@ verdict = _verdict()
 
 
 def test_more_accuracy_and_less_perplexity_are_better() -> None:
-    assert verdict.off("accuracy", 0.90, 0.95) == pytest.approx(0.0526, abs=1e-4)
-    assert verdict.off("accuracy", 0.96, 0.95) < 0 < verdict.off("perplexity", 15.0, 14.0)
+    assert verdict.score_loss("accuracy", 0.90, 0.95) == pytest.approx(0.0526, abs=1e-4)
+    assert verdict.score_loss("accuracy", 0.96, 0.95) < 0 < verdict.score_loss("perplexity", 15.0, 14.0)
     assert verdict.percent(0.01) == "+1.0 %" and verdict.percent(0.0149) == "**+1.5 %**" and verdict.percent(-0.02) == "-2.0 %"
 
 

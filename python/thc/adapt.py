@@ -20,6 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from thc import _native
+from thc.deprecation import OldName
 
 __all__ = [
     "Accordion",
@@ -169,13 +170,13 @@ class ThresholdTable:
     def __init__(self) -> None:
         self._native = _native.ThresholdTable()
 
-    def raw(self, size: int, seconds: float) -> None:
-        """A tensor of so many coordinates took so long without compression."""
-        self._native.raw(size, seconds)
+    def record_raw(self, size: int, seconds: float) -> None:
+        """Notes that a tensor of ``size`` coordinates took so many seconds without compression."""
+        self._native.record_raw(size, seconds)
 
-    def compressed(self, size: int, seconds: float, processing: float) -> None:
-        """One took so long on the network, and so long to be compressed and decompressed."""
-        self._native.compressed(size, seconds, processing)
+    def record_compressed(self, size: int, seconds: float, processing: float) -> None:
+        """Notes that a compressed tensor took so many seconds on the network, and so many to be compressed and decompressed."""
+        self._native.record_compressed(size, seconds, processing)
 
     def rows(self) -> list[ThresholdRow]:
         """The sizes that were seen both ways, smallest first."""
@@ -186,14 +187,19 @@ class ThresholdTable:
         before: a size stays on its side of that while its gain is near 1."""
         return self._native.threshold(before)
 
-    def changed(self, size: int, seconds: float, share: float = 0.5) -> bool:
-        """Whether a raw tensor's time is off by more than ``share``: then the link is another one."""
-        return self._native.changed(size, seconds, share)
+    def link_changed(self, size: int, seconds: float, share: float = 0.5) -> bool:
+        """Whether a raw tensor's time is off by more than ``share``, so that the link must be another one."""
+        return self._native.link_changed(size, seconds, share)
 
     @staticmethod
-    def agreed(tables: Sequence[ThresholdTable], before: int | None = None) -> int | None:
+    def common_threshold(tables: Sequence[ThresholdTable], before: int | None = None) -> int | None:
         """The threshold of a group: row by row its slowest member's times."""
-        return _native.ThresholdTable.agreed([table._native for table in tables], before)
+        return _native.ThresholdTable.common_threshold([table._native for table in tables], before)
+
+    raw = OldName("record_raw")
+    compressed = OldName("record_compressed")
+    changed = OldName("link_changed")
+    agreed = OldName("common_threshold")
 
 
 LEAST = 0.125

@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from thc import _native
+from thc.deprecation import OldName
 from thc.errors import ConfigError
 
 __all__ = ["Asynchronous", "ModelServer", "Pulled", "Pushed", "Schedule", "Tensor"]
@@ -44,12 +45,14 @@ class Pulled:
 class Pushed:
     """What became of a push."""
 
-    taken: int
-    """Shards that took it."""
+    accepted_shards: int
+    """How many shards accepted it."""
     delay: int
     """The most steps that others made between its pull and itself."""
     refused: list[tuple[int, str]]
-    """Shards that did not take it, and why: ``epoch``, ``late``, ``incarnation``, …"""
+    """Shards that refused it, and why: ``epoch``, ``late``, ``incarnation``, …"""
+
+    taken = OldName("accepted_shards")
 
 
 @dataclass(frozen=True)

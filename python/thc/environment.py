@@ -9,7 +9,7 @@ from typing import Any
 from thc import _native
 from thc.errors import ConfigError
 
-__all__ = ["configured", "fill_worker", "keys", "number", "threads", "world_size"]
+__all__ = ["fill_worker", "is_configured", "keys", "number", "threads", "world_size"]
 
 _NUMBERS = ("job", "worker", "world", "seed", "threads", "network_threads", "recv_buffer", "send_buffer", "inject_seed")
 _TIMES = ("join_timeout", "timeout", "patience", "min_rto")
@@ -33,7 +33,7 @@ def _section(name: str, text: str) -> dict[str, Any]:
     return found
 
 
-def configured() -> bool:
+def is_configured() -> bool:
     """Whether the environment names a parameter server."""
     return "THC_PS" in os.environ or "THC_CONFIG" in os.environ
 

@@ -18,7 +18,7 @@ import numpy.typing as npt
 from thc import _native, environment, rendezvous
 from thc.arguments import Array, Plan, as_f32, feedback_key, spans_of
 from thc.errors import ConfigError, ThcError
-from thc.interfaces import binding
+from thc.interfaces import bind_option
 from thc.row import Training
 from thc.server import Server
 from thc.stats import Job, Stats, Table
@@ -228,7 +228,7 @@ class Group:
         size = environment.world_size()
         if size is not None and size <= 64:
             keys.setdefault("world", size)
-        group = cls(**{**keys, **binding(keys["ps"], keys)})
+        group = cls(**{**keys, **bind_option(keys["ps"], keys)})
         wanted = None if "worker" in options else environment.world_size()
         if wanted is not None and wanted != group.workers:
             group.close()
@@ -283,7 +283,7 @@ class Group:
             raise ConfigError(f"rank {rank} of {world_size}: ranks are 0 to world_size - 1, at most 64")
         meeting = rendezvous.meet(rank, world_size, store, address, port, cookie, colocated, server or {})
         try:
-            bound = {} if address or store is None else binding(meeting.ps, options)
+            bound = {} if address or store is None else bind_option(meeting.ps, options)
             group = cls(meeting.ps, meeting.job, rank, meeting.cookie, **{**options, **bound})
         except BaseException:
             if meeting.server is not None:

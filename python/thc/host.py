@@ -53,7 +53,7 @@ def _error_fields(error: BaseException) -> list[str]:
     return [type(error).__name__, str(error)]
 
 
-def _heard(told: Sequence[str]) -> errors.ThcError:
+def _rebuild_error(told: Sequence[str]) -> errors.ThcError:
     """An error as another rank has raised it."""
     kind = getattr(errors, told[0], errors.ThcError)
     return kind(told[1]) if issubclass(kind, errors.ThcError) else errors.ThcError(told[1])
@@ -270,7 +270,7 @@ class Listener(HostGroup):
     def __init__(self, rank: int, ranks: int, line: Line) -> None:
         told, _ = line.receive()
         if "over" in told:
-            raise _heard(told["over"])
+            raise _rebuild_error(told["over"])
         super().__init__(rank, ranks, told["hosts"], told["ps"], told["number"])
         self._line = line
         self._job = Job(**told["job"])
@@ -303,7 +303,7 @@ class Listener(HostGroup):
         """Takes the next message."""
         message, segment = self._line.receive()
         if "over" in message:
-            self._over = _heard(message["over"])
+            self._over = _rebuild_error(message["over"])
         elif "call" in message:
             self._inbox[message["call"]] = (message, segment)
 
@@ -328,7 +328,7 @@ class Listener(HostGroup):
                 self._read += 1
                 self._done.discard(self._read)
         if mean is None:
-            raise _heard(message["error"])
+            raise _rebuild_error(message["error"])
         self._stats = Stats(**message["stats"])
         return array
 
@@ -366,7 +366,7 @@ class Listener(HostGroup):
         while "rejoined" not in message:
             message, _ = self._line.receive()
         if message["rejoined"] is not None:
-            raise _heard(message["rejoined"])
+            raise _rebuild_error(message["rejoined"])
         self._calls = self._read = 0
         self._over = None
         self._pool = Pool()

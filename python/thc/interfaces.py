@@ -12,7 +12,7 @@ from typing import Any
 
 from thc.errors import ConfigError
 
-__all__ = ["VARIABLES", "binding", "chosen_address"]
+__all__ = ["VARIABLES", "bind_option", "chosen_address"]
 
 VARIABLES = ("NCCL_SOCKET_IFNAME", "GLOO_SOCKET_IFNAME")
 """The variables that name interfaces, the first one that is set counts."""
@@ -30,7 +30,7 @@ def _address(interface: str) -> str | None:
     return socket.inet_ntoa(found[20:24])
 
 
-def _matching(variable: str, text: str, names: list[str]) -> list[str]:
+def _match_interfaces(variable: str, text: str, names: list[str]) -> list[str]:
     """The interfaces that a variable means. NCCL takes prefixes, whole names behind ``=``, and with ``^`` in front all others; gloo takes
     whole names."""
     exact, excludes = variable == "GLOO_SOCKET_IFNAME", False
@@ -58,7 +58,7 @@ def chosen_address(usual: str | None = None) -> str | None:
         if not text:
             continue
         names = [name for _, name in socket.if_nameindex()]
-        found = _matching(variable, text, names)
+        found = _match_interfaces(variable, text, names)
         if not found:
             raise ConfigError(
                 f"{variable} is {text!r}, and this host has no such interface: it has {', '.join(sorted(names)) or 'none'}; "
@@ -73,7 +73,7 @@ def chosen_address(usual: str | None = None) -> str | None:
     return None
 
 
-def binding(ps: str, options: Mapping[str, Any]) -> dict[str, str]:
+def bind_option(ps: str, options: Mapping[str, Any]) -> dict[str, str]:
     """The option ``bind`` of a group whose server is at ``ps``: the chosen interface's address, where nothing else is said. Past the kernel
     there is no such interface, and from the loopback one no packet leaves the host."""
     if options.get("bind") is not None or options.get("io") == "dpdk" or os.environ.get("THC_ADDRESS") or ps.startswith(("127.", "localhost:")):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from thc.deprecation import OldName
 from thc.row import Row
 
 __all__ = ["Job", "Stats"]
@@ -104,15 +105,17 @@ class Stats:
         """Bytes in both directions."""
         return self.bytes_up + self.bytes_down
 
-    def saved(self, workers: int) -> int:
+    def saved_bytes(self, workers: int) -> int:
         """Bytes that a ring all-reduce of the same coordinates in f32 would have moved beyond these,
         at this worker and in both directions: 2·(n − 1)/n · 4 bytes per coordinate, each way."""
         ring = 2 * 2 * (workers - 1) / max(workers, 1) * 4 * self.coordinates
         return round(ring) - self.bytes
 
+    saved = OldName("saved_bytes")
+
     def summary(self, workers: int) -> str:
         """All that matters, in a few lines for people."""
-        saved = self.saved(workers)
+        saved = self.saved_bytes(workers)
         ring = saved + self.bytes
         compared = f"{saved / 1e6:.1f} MB saved ({100 * saved / ring:.0f} %)" if ring > 0 else "nothing to compare with"
         return (

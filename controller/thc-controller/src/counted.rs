@@ -33,7 +33,7 @@ pub struct JobCounted {
 impl JobCounted {
     /// What came after `earlier` was counted.
     #[must_use]
-    pub fn since(mut self, earlier: &JobCounted) -> JobCounted {
+    pub fn difference(mut self, earlier: &JobCounted) -> JobCounted {
         fn subtract(now: &mut [u64], then: &[u64]) {
             now.iter_mut().zip(then).for_each(|(now, then)| *now = now.saturating_sub(*then));
         }

@@ -42,7 +42,7 @@ impl Events {
 
     /// Those of a job and a target, all if a name is empty, after this number.
     #[must_use]
-    pub fn since(&self, after: u64, about: About<'_>) -> Vec<v1::Event> {
+    pub fn list_after(&self, after: u64, about: About<'_>) -> Vec<v1::Event> {
         let of = |wanted: &str, is: &str| wanted.is_empty() || wanted == is;
         let wanted = |event: &&v1::Event| {
             event.number > after && of(about.job, &event.job) && of(about.target, &event.target)
@@ -62,10 +62,10 @@ mod tests {
             let job = if number % 2 == 0 { "even" } else { "odd" };
             events.push(false, About { job, target: "ps1" }, &number.to_string());
         }
-        let all = events.since(0, About::default());
+        let all = events.list_after(0, About::default());
         assert_eq!((all.len(), all[0].what.as_str()), (KEPT, "5"));
-        let odd = events.since(KEPT as u64, About { job: "odd", target: "" });
+        let odd = events.list_after(KEPT as u64, About { job: "odd", target: "" });
         assert_eq!(odd.iter().map(|event| event.what.as_str()).collect::<Vec<_>>(), ["1001", "1003"]);
-        assert!(events.since(0, About { job: "odd", target: "ps2" }).is_empty());
+        assert!(events.list_after(0, About { job: "odd", target: "ps2" }).is_empty());
     }
 }

@@ -36,7 +36,7 @@ mod roles;
 mod schema;
 mod section;
 mod service;
-mod since;
+mod finding_times;
 mod socket;
 mod spec;
 mod standby;

@@ -37,15 +37,15 @@ pub struct Exclusions {
 ///
 /// # Errors
 /// [`ControllerError::P4Info`] if the program lacks a table; [`ControllerError::Room`].
-pub fn wanted(target: &TargetConfig, book: &Book) -> Result<Wanted, ControllerError> {
-    wanted_but(target, book, &Exclusions::default())
+pub fn target_rows(target: &TargetConfig, book: &Book) -> Result<Wanted, ControllerError> {
+    target_rows_except(target, book, &Exclusions::default())
 }
 
 /// The same but for these.
 ///
 /// # Errors
-/// As [`wanted`].
-pub fn wanted_but(target: &TargetConfig, book: &Book, but: &Exclusions) -> Result<Wanted, ControllerError> {
+/// As [`target_rows`].
+pub fn target_rows_except(target: &TargetConfig, book: &Book, but: &Exclusions) -> Result<Wanted, ControllerError> {
     let schema = &target.schema;
     let mut wanted = Wanted::default();
     wanted.row(schema, &OwnAddress { mac: target.mac, address: target.at.ip() })?;

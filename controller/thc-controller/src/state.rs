@@ -7,7 +7,7 @@ use crate::events::{About, Events};
 use crate::live::View;
 use crate::rates::Rates;
 use crate::refusal::Refusal;
-use crate::since::Since;
+use crate::finding_times::FindingTimes;
 use crate::spec::ShareServers;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -70,7 +70,7 @@ pub struct ControllerState {
     reports: Mutex<BTreeMap<(String, u8), WorkerReport>>,
     rates: Mutex<Rates>,
     events: Mutex<Events>,
-    since: Mutex<Since>,
+    finding_times: Mutex<FindingTimes>,
     /// The targets, in the order of the configuration.
     pub targets: Vec<TargetHandle>,
     /// The service's certificates, if it has any.
@@ -114,7 +114,7 @@ impl ControllerState {
             reports: Mutex::new(BTreeMap::new()),
             rates: Mutex::default(),
             events: Mutex::default(),
-            since: Mutex::default(),
+            finding_times: Mutex::default(),
             targets,
             certificates: OnceLock::new(),
             installing: tokio::sync::Mutex::new(()),
@@ -172,9 +172,9 @@ impl ControllerState {
         lock(&self.events)
     }
 
-    /// Since when what is wrong with jobs has been so.
-    pub fn since(&self) -> MutexGuard<'_, Since> {
-        lock(&self.since)
+    /// When each finding about a job was first made.
+    pub fn finding_times(&self) -> MutexGuard<'_, FindingTimes> {
+        lock(&self.finding_times)
     }
 
     /// Notes what has happened, in the log as well. This asks for no other lock.

@@ -31,8 +31,9 @@ pub struct ModelInfo {
     pub spec: Spec,
     /// Pushes that its slowest and its quickest shard have taken.
     pub version: (u64, u64),
-    /// States that can be put back, oldest first.
-    pub kept: Vec<Kept>,
+    /// States that can be restored, oldest first.
+    #[serde(rename = "kept")]
+    pub kept_states: Vec<Kept>,
     /// Where each shard is.
     pub shards: Vec<Value>,
 }

@@ -97,7 +97,7 @@ fn describe(server: usize, model: &ModelInfo) -> Value {
         "spec": model.spec,
         "version": model.version.0,
         "quickest": model.version.1,
-        "kept": model.kept,
+        "kept": model.kept_states,
         "shards": model.shards,
     })
 }
@@ -107,7 +107,7 @@ fn table(servers: &[String], all: &[(usize, ModelInfo)]) -> String {
         format!("{:<20} {:<24} {:>12} {:>10} {}", "SERVER", "MODEL", "COORDINATES", "VERSION", "KEPT");
     for (server, model) in all {
         let kept: Vec<String> =
-            model.kept.iter().map(|kept| format!("{}@{}", kept.number, kept.version)).collect();
+            model.kept_states.iter().map(|kept| format!("{}@{}", kept.number, kept.version)).collect();
         let kept = if kept.is_empty() { "-".to_owned() } else { kept.join(" ") };
         let (name, version) = (&model.name, model.version.0);
         let coordinates = model.spec.coordinates;

@@ -65,7 +65,7 @@ fn work(client: &mut Client) -> u64 {
     let pulled = client.pull(&mut x, Pull::default()).unwrap();
     let version = pulled.stamps().next().unwrap().version;
     assert!(x.iter().all(|v| *v == -(version as f32)), "{} at version {version}", x[0]);
-    assert_eq!(client.push(&[1.0; LEN], Push::bits(32)).unwrap().taken, 1);
+    assert_eq!(client.push(&[1.0; LEN], Push::bits(32)).unwrap().accepted_shards, 1);
     version + 1
 }
 

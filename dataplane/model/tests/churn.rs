@@ -62,7 +62,7 @@ fn step(client: &mut Client) -> usize {
             stamp.version
         );
     }
-    client.push(&[1.0; LEN], Push::bits(32)).unwrap().taken
+    client.push(&[1.0; LEN], Push::bits(32)).unwrap().accepted_shards
 }
 
 /// A worker process, until it is killed or its standard input ends.

@@ -30,7 +30,7 @@ fn sixty_four_workers() {
                 for _ in 0..8 {
                     let (pushed, pulled) =
                         client.push_pull(&vec![1.0; d], Push::bits(32), &mut x, Pull::default()).unwrap();
-                    assert_eq!(pushed.taken, 4, "{pushed:?}");
+                    assert_eq!(pushed.accepted_shards, 4, "{pushed:?}");
                     assert!(pushed.delay <= 70);
                     for (x, stamp) in x.chunks(512).zip(pulled.stamps()) {
                         assert!(x.iter().all(|v| *v == -(stamp.version as f32)));
@@ -68,7 +68,7 @@ fn nobody_waits_for_a_slow_worker_until_the_bound() {
                         client.pull(&mut x, Pull::default()).unwrap();
                         std::thread::sleep(pause);
                         let pushed = client.push(&[1.0; 64], Push::bits(32)).unwrap();
-                        assert_eq!(pushed.taken, 1, "{pushed:?}");
+                        assert_eq!(pushed.accepted_shards, 1, "{pushed:?}");
                     }
                     client.stats().longest_delay
                 }

@@ -252,7 +252,7 @@ fn one_of_two_servers_that_restarts_empty_freezes_nothing() {
     let mut x = vec![9.0; 200];
     for client in &mut workers {
         client.pull(&mut x, Pull::default()).unwrap();
-        assert_eq!(client.push(&[1.0; 200], Push::bits(32)).unwrap().taken, 2);
+        assert_eq!(client.push(&[1.0; 200], Push::bits(32)).unwrap().accepted_shards, 2);
     }
     for client in &mut workers {
         client.pull(&mut x, Pull::default()).unwrap();
@@ -264,7 +264,7 @@ fn one_of_two_servers_that_restarts_empty_freezes_nothing() {
     for client in &mut workers {
         let (pushed, pulled) =
             client.push_pull(&[1.0; 200], Push::bits(32), &mut x, Pull::default()).unwrap();
-        assert!(pushed.taken <= 1, "{pushed:?}");
+        assert!(pushed.accepted_shards <= 1, "{pushed:?}");
         assert!(pulled.is_empty() && pulled.is_running());
         assert!(matches!(client.push(&[1.0; 200], Push::bits(32)), Err(ModelError::Empty)));
         // What was lost is not overwritten by zeros: the worker has it.
@@ -275,7 +275,7 @@ fn one_of_two_servers_that_restarts_empty_freezes_nothing() {
     assert!(!workers[0].initialise(&x).unwrap());
     for client in &mut workers {
         client.pull(&mut x, Pull::default()).unwrap();
-        assert_eq!(client.push(&[1.0; 200], Push::bits(32)).unwrap().taken, 2);
+        assert_eq!(client.push(&[1.0; 200], Push::bits(32)).unwrap().accepted_shards, 2);
     }
     workers[0].pull(&mut x, Pull::default()).unwrap();
     // The first half has lost nothing; the second goes on from what the workers had.

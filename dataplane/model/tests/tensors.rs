@@ -91,7 +91,7 @@ fn adam_at_the_server_is_adam() {
             before.copy_from_slice(&pulled);
             let push = Push { behind, ..Push::bits(32) };
             let (pushed, found) = worker.push_pull(&gradient, push, &mut pulled, Pull::default()).unwrap();
-            assert_eq!((pushed.taken, pushed.delay), (3, u64::from(behind)));
+            assert_eq!((pushed.accepted_shards, pushed.delay), (3, u64::from(behind)));
             assert!(found.shards.iter().all(|shard| matches!(shard, ShardState::Running(_))));
             let fresh = if spec.delay_aware { freshness(pushed.delay) } else { 1.0 };
             let rate = 0.1 * fresh * schedule.factor(t);

@@ -123,7 +123,7 @@ fn plain_sgd_needs_no_epochs_and_unchanged_models_cost_a_flag() {
     for _ in 0..60 {
         client.pull(&mut x, Pull::default()).unwrap();
         let gradient = x.clone();
-        assert_eq!(client.push(&gradient, Push::bits(16)).unwrap().taken, 1);
+        assert_eq!(client.push(&gradient, Push::bits(16)).unwrap().accepted_shards, 1);
     }
     client.pull(&mut x, Pull::default()).unwrap();
     let before = client.stats().clone();
@@ -186,6 +186,6 @@ fn a_server_has_as_many_shards_as_a_connection_has_streams() {
         let mut x = vec![0.0; client.coordinates()];
         client.initialise(&x).unwrap();
         client.pull(&mut x, Pull::default()).unwrap();
-        assert_eq!(client.push(&x, Push::bits(32)).unwrap().taken as u64, shards);
+        assert_eq!(client.push(&x, Push::bits(32)).unwrap().accepted_shards as u64, shards);
     }
 }

@@ -120,7 +120,7 @@ class Way:
         self.ddp(torch.ones(1, requires_grad=True)).backward()
         return time.perf_counter() - began
 
-    def alone(self) -> float:
+    def communication_time(self) -> float:
         """Seconds of communication with nothing to hide behind."""
         self.schedule.computes = False
         seconds = self.step()
@@ -155,7 +155,7 @@ def work(part: dict[str, Any]) -> None:
                 record, started = each[one.name], time.process_time()
                 record["seconds"].append(one.step())
                 record["cpu"] += (time.process_time() - started) / part["rounds"]
-                record["alone"].append(one.alone())
+                record["alone"].append(one.communication_time())
         if not way.agrees():
             raise SystemExit(f"{name}: ranks differ, or have no numbers")
         compared = None if way.hook is None else way.hook.comparison

@@ -49,14 +49,14 @@ class Emulated:
         rotated = [_transform(self._rows(x) * signs) for x in sent]
         norms = torch.stack([x.norm(dim=1) for x in rotated]).amax(0)
         m = (self._t_p / math.sqrt(BLOCK) * norms).clamp(min=1e-30).unsqueeze(1)
-        found = [(_transform(self._quantized(x, m)) * signs).reshape(-1)[: self._length] for x in rotated]
+        found = [(_transform(self._quantize(x, m)) * signs).reshape(-1)[: self._length] for x in rotated]
         if self._differences:
             self._before = [before + each for before, each in zip(self._before, found)]
             return torch.stack(self._before).mean(0)
         self._before = [x - each for x, each in zip(sent, found)]
         return torch.stack(found).mean(0)
 
-    def _quantized(self, x: torch.Tensor, m: torch.Tensor) -> torch.Tensor:
+    def _quantize(self, x: torch.Tensor, m: torch.Tensor) -> torch.Tensor:
         values = self._values
         g = values[-1]
         q = ((x + m) * g / (2 * m)).clamp(0, float(g))

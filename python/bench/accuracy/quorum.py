@@ -33,10 +33,10 @@ class Late:
         self._late, self._random = late, random.Random(seed)
         self._feedback = "gradients" if feedback else None
 
-        def joined(rank: int) -> thc.Group:
+        def join(rank: int) -> thc.Group:
             return thc.Group(self._server.address, 1, rank, COOKIE, threads=1, seed=rank + 1)
 
-        self._groups = list(self._pool.map(joined, range(ranks)))
+        self._groups = list(self._pool.map(join, range(ranks)))
 
     def mean(self, gradients: list[torch.Tensor]) -> torch.Tensor:
         late = set(self._random.sample(range(len(gradients)), self._late))

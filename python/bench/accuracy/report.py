@@ -18,7 +18,7 @@ def _smooth(losses: list[float]) -> list[float]:
     return [sum(losses[max(0, at - SMOOTH + 1) : at + 1]) / len(losses[max(0, at - SMOOTH + 1) : at + 1]) for at in range(len(losses))]
 
 
-def _reached(run: Run, loss: float) -> int | None:
+def _step_to_loss(run: Run, loss: float) -> int | None:
     """The first step from which on the smoothed loss has been at or under this."""
     return next((step for step, found in enumerate(_smooth(run["losses"]), 1) if step >= SMOOTH and found <= loss), None)
 
@@ -39,7 +39,7 @@ def rows(runs: list[Run]) -> list[dict[str, Any]]:
             continue
         more = [r["final"] - e["final"] for r, e in pairs]
         # To 1.5 % above the loss that the exact training ends with, which seeds reach for sure.
-        steps_to = [(_reached(r, e["final"] * 1.015), _reached(e, e["final"] * 1.015)) for r, e in pairs]
+        steps_to = [(_step_to_loss(r, e["final"] * 1.015), _step_to_loss(e, e["final"] * 1.015)) for r, e in pairs]
         ratios = [(own or r["steps"]) / (its or e["steps"]) for (own, its), (r, e) in zip(steps_to, pairs)]
         largest = []
         for r, _ in pairs:

@@ -87,12 +87,12 @@ class Transformer(nn.Module):
         return self.ln_f(found) @ self.wte.weight.T
 
 
-def _made(build: Callable[[], nn.Module]) -> Callable[[int], nn.Module]:
-    def of(seed: int) -> nn.Module:
+def _seeded(build: Callable[[], nn.Module]) -> Callable[[int], nn.Module]:
+    def build_seeded(seed: int) -> nn.Module:
         torch.manual_seed(seed)
         return build()
 
-    return of
+    return build_seeded
 
 
 @functools.cache
@@ -133,16 +133,16 @@ def _next_byte(model: nn.Module, examples: Examples) -> torch.Tensor:
     return functional.cross_entropy(model(windows[:, :-1]).flatten(0, 1), windows[:, 1:].flatten())
 
 
-def _masked(examples: Callable[[int, int, int], Examples]) -> Callable[[int, int, int], Examples]:
+def _mask_examples(examples: Callable[[int, int, int], Examples]) -> Callable[[int, int, int], Examples]:
     """A seventh of the bytes is to be guessed."""
 
-    def masked(seed: int, step: int, count: int) -> Examples:
+    def mask(seed: int, step: int, count: int) -> Examples:
         (windows,) = examples(seed, step, count)
         windows = windows[:, :CONTEXT]
         hidden = torch.rand(windows.shape, generator=_generator(seed + 77, step)) < 0.15
         return windows.masked_fill(hidden, 256), windows, hidden
 
-    return masked
+    return mask
 
 
 def _guess(model: nn.Module, examples: Examples) -> torch.Tensor:
@@ -266,7 +266,7 @@ def _click(model: nn.Module, examples: Examples) -> torch.Tensor:
     return functional.binary_cross_entropy_with_logits(model(examples[0]), examples[1])
 
 
-def _tuned(seed: int) -> nn.Module:
+def _tuned_model(seed: int) -> nn.Module:
     """GPT-2 after 300 steps on the modules."""
     return _checkpoint(seed)()
 
@@ -301,7 +301,7 @@ def _sgd(rate: float) -> Callable[[nn.Module], torch.optim.Optimizer]:
 
 def _language(about: str, optimizer: Callable[[nn.Module], torch.optim.Optimizer], **more: Any) -> Task:
     examples, held_out = _passages("modules")
-    return Task(about, _made(lambda: Transformer(True)), _next_byte, examples, held_out, optimizer, 16, clip=1.0, **more)
+    return Task(about, _seeded(lambda: Transformer(True)), _next_byte, examples, held_out, optimizer, 16, clip=1.0, **more)
 
 
 _examples, _held_out = _passages("modules")
@@ -312,15 +312,15 @@ TASKS = {
     "gpt2-sgd": _language("the same, SGD 0.1 with momentum 0.9", _sgd(0.1)),
     "gpt2-sgd-fast": _language("the same, SGD 0.3, near the edge of stability", _sgd(0.3)),
     "bert": Task(
-        "BERT on Python text, AdamW 1e-3", _made(lambda: Transformer(False)), _guess, _masked(_examples),
-        lambda: _masked(lambda *_: _held_out())(3, 0, 0), _adamw(1e-3), 32, clip=1.0,
+        "BERT on Python text, AdamW 1e-3", _seeded(lambda: Transformer(False)), _guess, _mask_examples(_examples),
+        lambda: _mask_examples(lambda *_: _held_out())(3, 0, 0), _adamw(1e-3), 32, clip=1.0,
     ),
-    "tuning": Task("that GPT-2 tuned on other text, AdamW 2e-4", _tuned, _next_byte, _others, _held_out_others, _adamw(2e-4), 16, clip=1.0, steps=200),
-    "lstm": Task("LSTM on Python text, Adam 2e-3", _made(Recurrent), _next_byte, _examples, _held_out, lambda m: torch.optim.Adam(m.parameters(), 2e-3), 16, clip=1.0),
-    "vit": Task("ViT on digits, AdamW 1e-3", _made(VisionTransformer), _label, _pictures, _other_pictures, _adamw(1e-3), 64, accuracy=_right),
-    "resnet": Task("ResNet with BatchNorm on digits, SGD 0.05 with momentum 0.9", _made(_resnet), _label, _pictures, _other_pictures, _sgd(0.05), 64, steps=150, accuracy=_right),
+    "tuning": Task("that GPT-2 tuned on other text, AdamW 2e-4", _tuned_model, _next_byte, _others, _held_out_others, _adamw(2e-4), 16, clip=1.0, steps=200),
+    "lstm": Task("LSTM on Python text, Adam 2e-3", _seeded(Recurrent), _next_byte, _examples, _held_out, lambda m: torch.optim.Adam(m.parameters(), 2e-3), 16, clip=1.0),
+    "vit": Task("ViT on digits, AdamW 1e-3", _seeded(VisionTransformer), _label, _pictures, _other_pictures, _adamw(1e-3), 64, accuracy=_right),
+    "resnet": Task("ResNet with BatchNorm on digits, SGD 0.05 with momentum 0.9", _seeded(_resnet), _label, _pictures, _other_pictures, _sgd(0.05), 64, steps=150, accuracy=_right),
     "recommender": Task(
-        "recommender of sparse embeddings, Adagrad 0.05", _made(Recommender), _click, _clicks, lambda: _clicks(99, 1 << 20, 4096),
+        "recommender of sparse embeddings, Adagrad 0.05", _seeded(Recommender), _click, _clicks, lambda: _clicks(99, 1 << 20, 4096),
         lambda m: torch.optim.Adagrad(m.parameters(), 0.05), 512, steps=400,
     ),
 }  # fmt: skip

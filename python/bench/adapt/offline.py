@@ -48,7 +48,7 @@ def step(task: Any, model: nn.Module, optimizer: Any, number: int, seed: int = 0
     return loss.detach()
 
 
-def accumulated(task: Any, model: nn.Module, optimizer: Any, first: int) -> dict[str, Tensor]:
+def accumulate(task: Any, model: nn.Module, optimizer: Any, first: int) -> dict[str, Tensor]:
     """The next steps of a training, and the sums of their gradients."""
     sums: dict[str, Tensor] = {}
     for number in range(first, first + PERIOD):
@@ -90,15 +90,15 @@ def sensitivity(say: Callable[[str], None]) -> dict[str, Any]:
         for number in range(while_training, checkpoint - PERIOD):
             step(task, model, optimizer, number)
             optimizer.step()
-        sums = accumulated(task, model, optimizer, checkpoint - PERIOD)
+        sums = accumulate(task, model, optimizer, checkpoint - PERIOD)
         layers = [name for name, gradient in sums.items() if gradient.dim() > 1]
         batches = range(checkpoint, checkpoint + 10)
-        base = _after(task, model, None, 0, batches)
+        base = _loss_after(task, model, None, 0, batches)
         for rank in ranks:
             errors, changes = [], []
             for name in layers:
                 errors.append(PowerSGD().errors(sums[name], [rank])[0])
-                changes.append(_after(task, model, name, rank, batches) - base)
+                changes.append(_loss_after(task, model, name, rank, batches) - base)
             both = [(e, c) for e, c in zip(errors, changes)]
             point = {"step": checkpoint, "rank": rank, "layers": layers, "errors": errors, "changes": changes,
                      "correlation": correlation([e for e, _ in both], [c for _, c in both]),
@@ -108,7 +108,7 @@ def sensitivity(say: Callable[[str], None]) -> dict[str, Any]:
     return found
 
 
-def _after(task: Any, model: nn.Module, compressed: str | None, rank: int, batches: range) -> float:
+def _loss_after(task: Any, model: nn.Module, compressed: str | None, rank: int, batches: range) -> float:
     """The mean loss of the batches that follow some steps, with one layer's gradient compressed in each."""
     own = copy.deepcopy(model)
     optimizer = torch.optim.SGD(own.parameters(), SHORT_RATE)
@@ -135,7 +135,7 @@ def solvers(say: Callable[[str], None]) -> list[dict[str, Any]]:
         model = task.model()
         optimizer = task.optimizer(model)
         for round_ in range(3):
-            sums = accumulated(task, model, optimizer, round_ * PERIOD)
+            sums = accumulate(task, model, optimizer, round_ * PERIOD)
             for family, default in ((QSGD(), 4.0), (TopK(), 0.01), (TopK(), 0.1), (PowerSGD(), 4.0), (PowerSGD(), 8.0)):
                 choices = family.choices(default)
                 costs = [[family.cost(g.shape, c) for c in choices] for g in sums.values()]

@@ -13,7 +13,7 @@ matplotlib.use("Agg")
 from matplotlib import pyplot  # noqa: E402
 
 from adapt.tasks import TASKS  # noqa: E402
-from adapt.verdict import AIMS, LIMIT, off, percent, verdict  # noqa: E402
+from adapt.verdict import AIMS, LIMIT, percent, score_loss, verdict  # noqa: E402
 from report import table  # noqa: E402
 
 BEGIN, END = "<!-- measured: begin -->", "<!-- measured: end -->"
@@ -78,7 +78,7 @@ def _tables(runs: list[dict[str, Any]]) -> list[str]:
             named = {"QSGD": f"{default} bits", "TopK": f"{100 * default:g} %", "PowerSGD": f"rank {default}", "THC": f"{default} bits"}[family]
             gain = statistics.mean(chosen[s]["ratio"] / base[s]["ratio"] for s in seeds)
             aim = AIMS.get(family)
-            uniform, layerwise = (_off(runs, task, [which[s] for s in seeds]) for which in (base, chosen))
+            uniform, layerwise = (_mean_loss_of_score(runs, task, [which[s] for s in seeds]) for which in (base, chosen))
             said = "" if aim is None else f" ({verdict(gain, aim, uniform, layerwise)})"
             for name, which, share, more in ((f"{family}, {named}", base, uniform, ""), (f"{family}, L-GreCo", chosen, layerwise, f"**{gain:.2f} ×**{said}")):
                 each = [which[s] for s in seeds]
@@ -113,16 +113,16 @@ def _overhead(runs: list[dict[str, Any]]) -> list[str]:
             *table(["", "share, %", "a step, ms", "choices", "a choice, ms"], rows)]
 
 
-def _off(runs: list[dict[str, Any]], task: str, own: list[dict[str, Any]]) -> float:
+def _mean_loss_of_score(runs: list[dict[str, Any]], task: str, own: list[dict[str, Any]]) -> float:
     """By what share the scores of these are worse than those without compression, on average."""
     dense = [run["score"] for run in runs if run["part"] == "tables" and run["task"] == task and run["family"] == "none"]
-    return off(TASKS[task].score, statistics.mean(run["score"] for run in own), statistics.mean(dense))
+    return score_loss(TASKS[task].score, statistics.mean(run["score"] for run in own), statistics.mean(dense))
 
 
 def _worse(runs: list[dict[str, Any]], run: dict[str, Any]) -> str:
     """The same of one run, as a table has it; nothing where the others were not measured."""
     dense = any(each["part"] == "tables" and each["task"] == run["task"] and each["family"] == "none" for each in runs)
-    return percent(_off(runs, run["task"], [run])) if dense else ""
+    return percent(_mean_loss_of_score(runs, run["task"], [run])) if dense else ""
 
 
 def _ratios(run: dict[str, Any]) -> list[tuple[int, float]]:

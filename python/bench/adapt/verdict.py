@@ -11,7 +11,7 @@ BETTER = {"accuracy": 1, "perplexity": -1}
 """Whether more of a score is better."""
 
 
-def off(score: str, found: float, dense: float) -> float:
+def score_loss(score: str, found: float, dense: float) -> float:
     """By what share a score is worse than without compression; below zero if it is better."""
     return BETTER[score] * (dense - found) / dense
 

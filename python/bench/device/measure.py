@@ -48,7 +48,7 @@ def clock(work: Callable[[], Any], device: Any) -> float:
         return time.perf_counter() - started
     begin, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
     # The device is busy while the host launches what is timed, as it is with what training gives it.
-    _ahead(device).zero_()
+    _large_buffer(device).zero_()
     begin.record()
     work()
     end.record()
@@ -57,7 +57,7 @@ def clock(work: Callable[[], Any], device: Any) -> float:
 
 
 @functools.cache
-def _ahead(device: Any) -> Any:
+def _large_buffer(device: Any) -> Any:
     """A GiB: it takes longer to fill than a launch."""
     import torch
 
@@ -104,7 +104,7 @@ def kernels(device: Any, made: Any, coordinates: int = SPACE, times: int = 20) -
             numbers.estimates.copy_(torch.stack((reach, -15 * reach), dim=1).repeat_interleave((1 << block) // 1024, dim=0) / 15)
             numbers.keys.copy_(torch.tensor([1, 2]))
 
-            def each(runs: Any, work: Callable[[Any], None]) -> Callable[[], None]:
+            def for_each(runs: Any, work: Callable[[Any], None]) -> Callable[[], None]:
                 return lambda: [work(run) for run in runs] and None
 
             for dtype in (torch.float32, torch.bfloat16):
@@ -121,11 +121,11 @@ def kernels(device: Any, made: Any, coordinates: int = SPACE, times: int = 20) -
                     made.decompress(run, sums, grid, numbers, mean)
 
                 rows: list[tuple[str, float, Callable[[], None]]] = [
-                    ("norms", wide + 4, each(cut.measured, norms)),
-                    ("compress", wide + 8.5, each(whole.runs, compress)),
-                    ("compress in pieces of 2^20", wide + 8.5, each(cut.runs, compress)),
-                    ("decompress", wide + 1, each(whole.runs, decompress)),
-                    ("decompress in pieces of 2^20", wide + 1, each(cut.runs, decompress)),
+                    ("norms", wide + 4, for_each(cut.measured, norms)),
+                    ("compress", wide + 8.5, for_each(whole.runs, compress)),
+                    ("compress in pieces of 2^20", wide + 8.5, for_each(cut.runs, compress)),
+                    ("decompress", wide + 1, for_each(whole.runs, decompress)),
+                    ("decompress in pieces of 2^20", wide + 1, for_each(cut.runs, decompress)),
                 ]
                 for name, moved, work in rows:
                     seconds, copy = in_turns([work, lambda: y.copy_(x)], lambda work: clock(work, device), times)

@@ -49,7 +49,7 @@ class Way:
     """Before the last parameters are read."""
     finish: Callable[[], Any] = lambda: None
     close: list[Callable[[], Any]] = field(default_factory=list)
-    told: Callable[[], dict[str, Any]] = dict
+    counts: Callable[[], dict[str, Any]] = dict
     mean: bool = False
     """Whether what training has come to is the mean of the ranks' parameters."""
 
@@ -65,12 +65,12 @@ def _asynchronous(order: dict[str, Any], rank: int, module: nn.Module) -> Way:
     )  # fmt: skip
     optimizer = thc.torch.AsynchronousSGD(module.parameters(), model)
 
-    def told() -> dict[str, Any]:
+    def counts() -> dict[str, Any]:
         stats = model.stats()
         return {"longest_delay": stats["longest_delay"], "late": optimizer.late}
 
     close: list[Callable[[], Any]] = [model.close, dist.barrier]
-    return Way(module, optimizer, 0, settle=optimizer.settle, close=close + ([server.close] if server else []), told=told)
+    return Way(module, optimizer, 0, settle=optimizer.settle, close=close + ([server.close] if server else []), counts=counts)
 
 
 def _synchronous(order: dict[str, Any], module: nn.Module, quorum: int | None) -> Way:
@@ -81,8 +81,8 @@ def _synchronous(order: dict[str, Any], module: nn.Module, quorum: int | None) -
     if quorum is None:
         return Way(ddp, optimizer, 2, close=close)
     keep = thc.torch.keep_up(ddp, optimizer)
-    told = lambda: {"skipped": keep.skipped, "meetings": keep.meetings}  # noqa: E731
-    return Way(ddp, optimizer, EVERY, keep.steps, finish=keep.finish, close=close, told=told)
+    counts = lambda: {"skipped": keep.skipped, "meetings": keep.meetings}  # noqa: E731
+    return Way(ddp, optimizer, EVERY, keep.steps, finish=keep.finish, close=close, counts=counts)
 
 
 def _way(order: dict[str, Any], rank: int, module: nn.Module) -> Way:
@@ -111,16 +111,16 @@ class End:
         self.began = time.perf_counter()
 
     @property
-    def passed(self) -> float:
+    def elapsed(self) -> float:
         """Seconds of training so far."""
         return time.perf_counter() - self.began
 
     @property
     def is_over(self) -> bool:
         """Whether the time is."""
-        return self.passed >= self._seconds
+        return self.elapsed >= self._seconds
 
-    def reached(self, step: int) -> bool:
+    def is_past(self, step: int) -> bool:
         """Whether a step, from 0, is one more than all ranks make."""
         if not self._ahead:
             return self.is_over
@@ -158,7 +158,7 @@ def work(order: dict[str, Any], rank: int, port: int, report: str) -> None:
 
     def numbers() -> Iterator[int]:
         for step in itertools.count():
-            if end.reached(step):
+            if end.is_past(step):
                 return
             yield step
 
@@ -183,8 +183,8 @@ def work(order: dict[str, Any], rank: int, port: int, report: str) -> None:
         if over:
             continue
         own, computed = own + 1, computed + gradient
-        if rank == 0 and end.passed - kept[-1][0] >= seconds / order["evaluations"]:
-            kept.append((end.passed, _copy(module)))
+        if rank == 0 and end.elapsed - kept[-1][0] >= seconds / order["evaluations"]:
+            kept.append((end.elapsed, _copy(module)))
     way.finish()
     if last is None:
         way.settle()
@@ -194,7 +194,7 @@ def work(order: dict[str, Any], rank: int, port: int, report: str) -> None:
             dist.all_reduce(numbers_of_rank)
             numbers_of_rank.div_(size)
     counts: list[Any] = [None] * size
-    dist.all_gather_object(counts, {"steps": own, "gradient": computed / max(1, own), **way.told()})
+    dist.all_gather_object(counts, {"steps": own, "gradient": computed / max(1, own), **way.counts()})
     if rank == 0:
         _write(Path(report), task, module, [*kept, (seconds, last)], counts)
     dist.barrier()
@@ -212,5 +212,5 @@ def _write(report: Path, task: Any, module: nn.Module, kept: list[Any], counts: 
         for seconds, parameters in kept:
             for own, then in zip(module.parameters(), parameters):
                 own.copy_(then)
-            points.append([round(seconds, 3), task.measured(module)])
+            points.append([round(seconds, 3), task.held_out_loss(module)])
     report.write_text(json.dumps({"parameters": sum(p.numel() for p in module.parameters()), "points": points, "ranks": counts}))

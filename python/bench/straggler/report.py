@@ -18,7 +18,7 @@ WAYS = {
 }
 
 
-def reached(points: Points, target: float) -> float | None:
+def time_to_loss(points: Points, target: float) -> float | None:
     """When the loss first was at most the target, on the line between two points."""
     for (before, above), (after, below) in zip(points, points[1:]):
         if below <= target:
@@ -65,20 +65,20 @@ def loss_at(points: Points, moment: float) -> float:
 
 def by_clock(run: Run, base: Run) -> Compared:
     """As the clock on the wall has it."""
-    return _compared(run["points"], base["points"])
+    return _compare(run["points"], base["points"])
 
 
 def by_gradients(run: Run, base: Run) -> Compared:
     """With time counted in gradients of a quick worker, which leaves out how busy the machine was: as far as both runs go."""
     own, its = ([(seconds / gradient(one), loss) for seconds, loss in one["points"]] for one in (run, base))
     end = min(own[-1][0], its[-1][0])
-    return _compared(*([*[point for point in points if point[0] < end], (end, loss_at(points, end))] for points in (own, its)))
+    return _compare(*([*[point for point in points if point[0] < end], (end, loss_at(points, end))] for points in (own, its)))
 
 
-def _compared(own: Points, its: Points) -> Compared:
+def _compare(own: Points, its: Points) -> Compared:
     """How many times sooner one comes to the loss that the other ends with, if it does, and by which share its own is larger then."""
     target = its[-1][1]
-    when, base = reached(own, target), reached(its, target)
+    when, base = time_to_loss(own, target), time_to_loss(its, target)
     return base / when if when and base else None, own[-1][1] / target - 1
 
 
@@ -90,7 +90,7 @@ def _sooner(compared: list[Compared]) -> str:
     return _span(ratios, ".2f") + (f"; {never}" if len(ratios) < len(compared) else "")
 
 
-def _more(compared: list[Compared]) -> str:
+def _extra_loss(compared: list[Compared]) -> str:
     return f"{100 * statistics.mean(more for _, more in compared):+.1f} %" if compared else "–"
 
 
@@ -100,8 +100,8 @@ def _row(mine: list[Run], bases: dict[int, Run]) -> str:
     ranks = range(len(mine[0]["ranks"]))
     steps = ", ".join(f"{statistics.mean(run['ranks'][rank]['steps'] for run in mine):.0f}" for rank in ranks)
     cells = [
-        WAYS[mine[0]["way"]], f"{mine[0]['rate']:g}", f"{len(mine)}", _span([_final(run) for run in mine], ".3f"), _sooner(clock), _more(clock),
-        _sooner(gradients), _more(gradients), f"{1e3 * statistics.mean(map(gradient, mine)):.0f}", steps,
+        WAYS[mine[0]["way"]], f"{mine[0]['rate']:g}", f"{len(mine)}", _span([_final(run) for run in mine], ".3f"), _sooner(clock), _extra_loss(clock),
+        _sooner(gradients), _extra_loss(gradients), f"{1e3 * statistics.mean(map(gradient, mine)):.0f}", steps,
     ]  # fmt: skip
     return "| " + " | ".join(cells) + " |"
 

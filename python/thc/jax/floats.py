@@ -15,7 +15,7 @@ from jax import lax
 
 from thc.jax.pairs import product as whole_product
 
-__all__ = ["LARGEST_NORM", "NOT_FINITE", "bits", "fused", "norm_bits", "of_bits", "quotient", "ranges", "rounded"]
+__all__ = ["LARGEST_NORM", "NOT_FINITE", "bits", "fma", "norm_bits", "of_bits", "quotient", "ranges", "round_product"]
 
 _LARGEST = np.float32(np.finfo(np.float32).max)
 
@@ -39,7 +39,7 @@ def of_bits(x: jax.Array) -> jax.Array:
     return lax.bitcast_convert_type(x, jnp.float32)
 
 
-def rounded(product: jax.Array) -> jax.Array:
+def round_product(product: jax.Array) -> jax.Array:
     """A product as it is when it has been rounded to f32. A comparison with the largest f32 changes no finite number, but it would
     change an infinite one, so no compiler may take it out, and none makes one operation of the product and a sum that follows."""
     return lax.min(product, _LARGEST)
@@ -53,7 +53,7 @@ def _halves(x: jax.Array) -> tuple[jax.Array, jax.Array]:
 
 def _product(a: jax.Array, b: jax.Array) -> tuple[jax.Array, jax.Array]:
     """A product and what rounding took from it (Dekker). Products of halves are exact, so it is all the same how a compiler rounds them."""
-    p = rounded(a * b)
+    p = round_product(a * b)
     a1, a0 = _halves(a)
     b1, b0 = _halves(b)
     return p, a0 * b0 - (((p - a1 * b1) - a0 * b1) - a1 * b0)
@@ -84,7 +84,7 @@ def _odd_sum(a: jax.Array, b: jax.Array) -> jax.Array:
     return of_bits(jnp.where((lost != 0) & (word & 1 == 0), odd, word))
 
 
-def fused(a: jax.Array, b: jax.Array, c: jax.Array) -> jax.Array:
+def fma(a: jax.Array, b: jax.Array, c: jax.Array) -> jax.Array:
     """a · b + c, rounded once, where nothing underflows: the three parts of the exact sum are added so that the last rounding is of a
     number that was rounded to odd (Boldo and Melquiond, Emulation of FMA and correctly rounded sums, 2008)."""
     high, low = _product(a, b)

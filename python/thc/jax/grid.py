@@ -12,7 +12,7 @@ import numpy as np
 from jax import lax
 
 from thc import _native
-from thc.jax.floats import fused, of_bits, quotient, ranges, rounded
+from thc.jax.floats import fma, of_bits, quotient, ranges, round_product
 
 __all__ = ["Affine", "Grid"]
 
@@ -64,7 +64,7 @@ class Grid:
         width = m + m
         g = self.granularity
         scale = lax.min(np.float32(g) / width, _LARGEST)
-        return Affine(-m, scale, rounded(m * scale), quotient(width, g), quotient(width, g * self.ranks))
+        return Affine(-m, scale, round_product(m * scale), quotient(width, g), quotient(width, g * self.ranks))
 
     def _of_cell(self, q: jax.Array) -> tuple[jax.Array, ...]:
         """T[z] and T[z + 1], slope and start of the greatest z with T[z] ≤ ⌊q⌋, which is that with T[z] ≤ q."""
@@ -83,18 +83,18 @@ class Grid:
     def quantize(self, v: jax.Array, affine: Affine, draws: jax.Array) -> tuple[jax.Array, jax.Array]:
         """Values of transformed coordinates, uint32 from 0 to g whatever these are, and what is lost of them."""
         lo, scale, bias, step, _ = (x[:, None] for x in affine)
-        q = fused(v, scale, bias)
+        q = fma(v, scale, bias)
         # Comparisons send NaN to the lower end.
         q = jnp.where(q > 0, q, np.float32(0))
         q = jnp.where(q < self.granularity, q, np.float32(self.granularity))
         low, high, slope, start = self._of_cell(q)
-        up = of_bits(draws | jnp.uint32(0x3F80_0000)) < fused(q, slope, start)
+        up = of_bits(draws | jnp.uint32(0x3F80_0000)) < fma(q, slope, start)
         value = jnp.where(up, high, low)
-        return value.astype(jnp.uint32), v - (rounded(value * step) + lo)
+        return value.astype(jnp.uint32), v - (round_product(value * step) + lo)
 
     def estimate(self, sums: jax.Array, affine: Affine) -> jax.Array:
         """Transformed coordinates of the mean, from sums of values."""
-        return rounded(sums.astype(jnp.float32) * affine.step_of_sums[:, None]) + affine.lo[:, None]
+        return round_product(sums.astype(jnp.float32) * affine.step_of_sums[:, None]) + affine.lo[:, None]
 
 
 def _cell(values: tuple[int, ...], z: int) -> tuple[np.float32, ...]:

@@ -27,12 +27,12 @@ def join_processes() -> Group:
     if _joined and _joined[0].closed:
         _joined.clear()
     if not _joined:
-        if not environment.configured() and "MASTER_PORT" not in os.environ:
+        if not environment.is_configured() and "MASTER_PORT" not in os.environ:
             raise errors.ConfigError(
                 "pmean without axis_name averages over processes, and nothing says which: set THC_PS, or RANK, WORLD_SIZE, MASTER_ADDR and "
                 "MASTER_PORT as torchrun does, or give group=; over the devices of a mapped axis, give axis_name and key"
             )
-        _joined.append(Group.from_env() if environment.configured() else Group.local())
+        _joined.append(Group.from_env() if environment.is_configured() else Group.local())
     return _joined[0]
 
 
@@ -59,7 +59,7 @@ def pmean_of_processes(tree: Any, group: Group | None, feedback: str | None, opt
             raise TypeError(f"the tree has an array of {leaf.dtype}, and a job averages f32: average it in another way")
     large = [leaf.size >= max(1, chosen.min_size) and jnp.issubdtype(leaf.dtype, jnp.floating) for leaf in leaves]
 
-    def together(wanted: bool) -> jax.Array:
+    def concatenate(wanted: bool) -> jax.Array:
         parts = [leaf.reshape(-1).astype(jnp.float32) for leaf, is_large in zip(leaves, large) if is_large == wanted]
         return jnp.concatenate(parts) if parts else jnp.zeros(0, jnp.float32)
 
@@ -70,7 +70,7 @@ def pmean_of_processes(tree: Any, group: Group | None, feedback: str | None, opt
         _average(members, second, "raw", None)
         return first, second
 
-    given = together(True), together(False)
+    given = concatenate(True), concatenate(False)
     shapes = tuple(jax.ShapeDtypeStruct(each.shape, each.dtype) for each in given)
     means = dict(zip((True, False), io_callback(exchange, shapes, *given, ordered=True)))
     found, offsets = [], {True: 0, False: 0}

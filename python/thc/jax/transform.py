@@ -10,7 +10,7 @@ import numpy as np
 from jax import lax
 
 from thc.jax.cut import Run
-from thc.jax.floats import bits, of_bits, rounded
+from thc.jax.floats import bits, of_bits, round_product
 from thc.jax.pairs import GAMMA, Pair, derive, mix
 
 __all__ = ["Keys", "draws", "forward", "inverse"]
@@ -83,7 +83,7 @@ def draws(key: Pair, size: int, stratum: jax.Array | int) -> jax.Array:
 
 
 def _scale(x: jax.Array) -> jax.Array:
-    return rounded(x * np.float32(1 / math.sqrt(x.shape[1])))
+    return round_product(x * np.float32(1 / math.sqrt(x.shape[1])))
 
 
 def forward(key: Pair, x: jax.Array) -> jax.Array:

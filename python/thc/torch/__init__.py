@@ -8,7 +8,7 @@ That is the one line to change: from then on ``backward`` averages gradients at 
 choice of group, several models, checkpoints: :func:`wrap`, :func:`hook`, :class:`Hook`. For workers of unequal
 speed: :class:`AsynchronousSGD`. Whether it pays on a cluster: :func:`worth_it`; not to wait for a rank that is late: :func:`keep_up`. To have each tensor's compression chosen while training: ``wrap(model, adapt=True)``,
 :class:`Adapt`, :func:`plot_plan`; in two stages: ``wrap(model, refine=optimizer)``, :class:`Refine`; models
-that FSDP2 shards: :func:`sharded`, their replicas: :func:`replicate`; replicas whose ranks come and go without a restart: :func:`catch_up`; no step waits for a mean: :func:`overlap`; fewer, larger steps over slow links: :func:`outer`; a backend of ``torch.distributed`` for what wraps nothing, such as native HSDP: :mod:`thc.torch.backend`; other families of compression: :mod:`thc.torch.baselines`.
+that FSDP2 shards: :func:`wrap_sharded`, their replicas: :func:`replicate`; replicas whose ranks come and go without a restart: :func:`catch_up`; no step waits for a mean: :func:`overlap`; fewer, larger steps over slow links: :func:`outer`; a backend of ``torch.distributed`` for what wraps nothing, such as native HSDP: :mod:`thc.torch.backend`; other families of compression: :mod:`thc.torch.baselines`.
 """
 
 # First: others import what an older torch does not have.
@@ -29,7 +29,7 @@ from thc.torch.plan import Plan, PlanRow
 from thc.torch.plot import plot_plan
 from thc.torch.refining import Refine
 from thc.torch.replicate import Replicas, replicate
-from thc.torch.sharded import sharded
+from thc.torch.sharded import sharded, wrap_sharded
 from thc.torch.synchronize import sync_parameters
 from thc.torch.worth import Worth, worth_it
 from thc.torch.wrap import hook_of, wrap
@@ -65,6 +65,7 @@ __all__ = [
     "tensors",
     "worth_it",
     "wrap",
+    "wrap_sharded",
 ]
 
 backend.register()

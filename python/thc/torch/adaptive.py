@@ -107,7 +107,7 @@ class Adaptive:
         return dict.fromkeys(self._sizes, self._default) | fixed
 
     @staticmethod
-    def alike(
+    def create(
         options: Adapt, group: Group, peers: Peers, names: Mapping[str, int], excluded: Iterable[str] = (), first: int = 0
     ) -> Adaptive:
         """On all ranks; raises unless they have the same parameters and options."""
@@ -167,11 +167,11 @@ class Adaptive:
         self.seconds += time.perf_counter() - started
 
     @property
-    def warming(self) -> bool:
+    def is_warming_up(self) -> bool:
         """Whether both ways are being timed: then each gradient travels by itself."""
         return not self._measured
 
-    def alone(self, name: str, step: int) -> int | str:
+    def single_choice(self, name: str, step: int) -> int | str:
         """How a gradient travels that does so by itself: the id of its table or "raw"."""
         raw = (step - self._from) % 2 == 0  # SlimGC counts steps from 1: the odd ones
         return RAW if raw or self.never(name) else self.tables[self._choice[name]].id
@@ -182,8 +182,8 @@ class Adaptive:
             drawn = self.prices.draw(layout.key, step)
             fixed = self._defaults()
             spans = self._cut(layout, lambda name: fixed[name] if name in self._fixed else drawn)
-        elif self.warming:
-            spans = [(segment.length, self.alone(segment.name, step)) for segment in layout.segments]
+        elif self.is_warming_up:
+            spans = [(segment.length, self.single_choice(segment.name, step)) for segment in layout.segments]
         else:
             if layout.key not in self._spans:
                 self._spans[layout.key] = self._cut(layout, self._choice.__getitem__)
@@ -234,7 +234,7 @@ class Adaptive:
     def times(self, step: int) -> bool:
         """Whether this step's calls are timed: then each must be alone. In the warm-up, and, to notice another link, in the last steps
         before a choice."""
-        return self.warming or (self.options.threshold and not self._probes and step >= self._next - LOOKS)
+        return self.is_warming_up or (self.options.threshold and not self._probes and step >= self._next - LOOKS)
 
     def place(self, layout: Layout) -> None:
         """A bucket's parameters travel together."""
@@ -256,9 +256,9 @@ class Adaptive:
         if step < self._from + SETTLE:
             return
         if raw:
-            self.table.raw(size, seconds)
+            self.table.record_raw(size, seconds)
         else:
-            self.table.compressed(size, max(0.0, seconds - processing), processing)
+            self.table.record_compressed(size, max(0.0, seconds - processing), processing)
 
     def bucket_took(self, layout: Layout, seconds: float) -> None:
         """A bucket's call, which was alone, took so long."""
@@ -289,10 +289,10 @@ class Adaptive:
             table = adapt.ThresholdTable()
             for at in range(0, 4 * len(rows), 4):
                 size, raw, compressed, processing = theirs[at : at + 4]
-                table.raw(size, raw * _TICK)
-                table.compressed(size, compressed * _TICK, processing * _TICK)
+                table.record_raw(size, raw * _TICK)
+                table.record_compressed(size, compressed * _TICK, processing * _TICK)
             tables.append(table)
-        agreed = adapt.ThresholdTable.agreed(tables, self._before)
+        agreed = adapt.ThresholdTable.common_threshold(tables, self._before)
         self.threshold = self._before = _NEVER if agreed is None else agreed
 
     def _link_changed(self) -> bool:

@@ -201,7 +201,7 @@ class AsynchronousSGD(Optimizer):
             log.warning("a gradient is not finite, and is not pushed (%d so far)", self.skipped)
         if not self.model.overlap:
             self.pushed, pulled = self._push_and_pull(finite, self._spans(), self._scale(), False)
-            self._told()
+            self._heed_push()
             self._take(pulled)
             return loss
         if self._thread is None:
@@ -228,10 +228,10 @@ class AsynchronousSGD(Optimizer):
         if exchange is None:
             return True
         self.pushed, pulled = exchange.result()
-        self._told()
+        self._heed_push()
         return self._take(pulled)
 
-    def _told(self) -> None:
+    def _heed_push(self) -> None:
         """Heeds what the server has said of the last push."""
         if self.pushed is None:
             return

@@ -34,7 +34,7 @@ class Carrier:
         """The compressor of a bucket. The first one decides for all: they are on one device."""
         if self.choice is None:
             device = bucket.buffer.device
-            made = self._alike(choose(self._group, device, self._options))
+            made = self._check_alike(choose(self._group, device, self._options))
             if made.kernels is not None:
                 where = LanesCodec if isinstance(self._group, CollectiveGroup) else DeviceCodec
                 before = self.compressor
@@ -46,7 +46,7 @@ class Carrier:
             log.info("gradients on %s are compressed by %s: %s", device, made.where, made.why)
         return self.compressor
 
-    def _alike(self, made: Choice) -> Choice:
+    def _check_alike(self, made: Choice) -> Choice:
         """Lanes on a GPU are added up by something else than those on the host: all ranks have them there, or none."""
         if not self._group.sums_in_lanes or self._group.workers == 1:
             return made

@@ -39,7 +39,7 @@ class Clock:
             self._waited.append((began, ended))
 
     @contextlib.contextmanager
-    def waiting(self, nothing: bool = False) -> Iterator[None]:
+    def measure_wait(self, nothing: bool = False) -> Iterator[None]:
         """What is done in it is waiting, unless there is nothing to wait for."""
         began = time.perf_counter()
         yield

@@ -198,7 +198,7 @@ class HostCompressor:
         """Begins the call of a bucket's exact mean, if it is to be checked."""
         if self._accuracy is None or not self._accuracy.is_due(step, bucket.index):
             return None
-        if step < self._options.warmup or (self._adaptive is not None and self._adaptive.warming):
+        if step < self._options.warmup or (self._adaptive is not None and self._adaptive.is_warming_up):
             return None
         exact = fetched.detach().to(torch.float32, copy=True)
         self._call(flight, exact, False, plan=self._accuracy.plan(bucket.layout))
@@ -264,7 +264,7 @@ class HostCompressor:
         if adaptive.measures(step):
             adaptive.look(layout.segments, data)
         spans = adaptive.spans(layout, step)
-        if adaptive.warming:
+        if adaptive.is_warming_up:
             for segment in layout.segments:
                 self._timed_alone(flight, adaptive, layout, segment, data, step)
             return
@@ -282,7 +282,7 @@ class HostCompressor:
         place = (layout.key, segment.name)
         if place not in self._apart:
             self._apart[place] = Layout(f"{layout.scope}.alone", [Segment(segment.name, 0, segment.length, True)])
-        key, choice = self._key(self._apart[place]), adaptive.alone(segment.name, step)
+        key, choice = self._key(self._apart[place]), adaptive.single_choice(segment.name, step)
         computed, started = self._group.stats().compression, time.perf_counter()
         self._call(flight, data[segment.slice], True, feedback=key, plan=[(segment.length, choice)])
         seconds = time.perf_counter() - started

@@ -29,7 +29,7 @@ class Verdict:
         try:
             # DDP queues its own last work when the last bucket has been handed over. What is queued by this call comes before that,
             # and what is queued then behind it.
-            engine.queue_callback((lambda: engine.queue_callback(self._tell)) if is_last else _nothing)
+            engine.queue_callback((lambda: engine.queue_callback(self._tell)) if is_last else _no_op)
         except RuntimeError:
             return False
         return True
@@ -45,7 +45,7 @@ class Verdict:
             raise error
 
 
-def _nothing() -> None:
+def _no_op() -> None:
     pass
 
 

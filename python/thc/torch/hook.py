@@ -94,7 +94,7 @@ class Hook:
         self._layouts: dict[tuple[int, ...], Layout] = {}
         self._backups: dict[int, torch.Tensor] = {}
         board = Board(shared_store(self.peers.rank, Gather(process_group), PATIENCE)) if options.fallback else None
-        self._adaptive = None if options.adapt is None else self._adapting(options.adapt, model)
+        self._adaptive = None if options.adapt is None else self._make_adaptive(options.adapt, model)
         self._carrier = Carrier(group.rail if isinstance(group, RailGroup) else group, options, self.peers, self._adaptive)
         self._of_shares: RailCompressor | None = None
         if isinstance(group, RailGroup):
@@ -143,13 +143,13 @@ class Hook:
         """Where gradients are compressed, and why there; nothing before the first bucket."""
         return self._carrier.choice
 
-    def _adapting(self, options: Adapt, model: Any) -> Adaptive:
+    def _make_adaptive(self, options: Adapt, model: Any) -> Adaptive:
         if self.options.uncompressed != "raw":
             raise errors.ConfigError('adapt sends what is not compressed in the same call: leave uncompressed="process-group" out')
         module = getattr(model, "module", model)
         sizes = {name: p.numel() for name, p in module.named_parameters() if p.requires_grad}
         raw = [name for name, size in sizes.items() if not self._compresses(name, size)]
-        return Adaptive.alike(options, self.group, self.peers, sizes, raw, self.options.warmup)
+        return Adaptive.create(options, self.group, self.peers, sizes, raw, self.options.warmup)
 
     def _compresses(self, name: str, size: int) -> bool:
         """Whether the options let a parameter be compressed."""

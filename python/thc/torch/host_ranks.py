@@ -41,7 +41,7 @@ class HostRanks:
         own = shares[self.place]
         length, ranks = own.stop - own.start, len(shares)
         if buffer.device.type != "cpu":
-            group = self._on(buffer.device)
+            group = self._group_for(buffer.device)
             longest = _longest(shares)
             padded = torch.empty(ranks, longest, dtype=buffer.dtype, device=buffer.device)
             for row, share in zip(padded, shares):
@@ -78,7 +78,7 @@ class HostRanks:
                 meanwhile,
             )
         else:
-            group = self._on(buffer.device)
+            group = self._group_for(buffer.device)
             self._run_checked(lambda: dist.all_gather_into_tensor(padded, own.contiguous(), group=group))
         if not whole:
             for row, each in zip(padded.view(len(shares), longest), shares):
@@ -94,7 +94,7 @@ class HostRanks:
         self._run_checked(lambda: dist.all_gather(found, torch.tensor([mine]), group=self._verdicts))
         return [int(each.item()) for each in found]
 
-    def _on(self, device: torch.device) -> Any:
+    def _group_for(self, device: torch.device) -> Any:
         if self._gpus is None:
             raise errors.ConfigError(f"gradients are on {device}, and the process group has no NCCL to add them up inside the host: leave rails out")
         return self._gpus

@@ -56,14 +56,14 @@ def join(process_group: Any, group: Group | None, options: dict[str, Any], furth
     ranks, rank = dist.get_world_size(process_group), dist.get_rank(process_group)
     if group is not None and options:
         raise errors.ConfigError(f"{', '.join(sorted(options))}: these are options of a group, and one was given: give them to it")
-    if group is None and "patience" not in {**(environment.keys() if environment.configured() else {}), **options}:
+    if group is None and "patience" not in {**(environment.keys() if environment.is_configured() else {}), **options}:
         # A rank that is late holds up a collective of the process group as long.
         options = {"patience": time_out(process_group).total_seconds(), **options}
     if group is None:
         shared = threads_of(process_group)
-        told = environment.keys() if environment.configured() else {}
+        told = environment.keys() if environment.is_configured() else {}
         options = {**({} if "threads" in told else shared), **options}
-    if group is None and environment.configured() and not LOCAL_OPTIONS & options.keys():
+    if group is None and environment.is_configured() and not LOCAL_OPTIONS & options.keys():
         key = (rank, further) if further else rank
         group = of_environment.get(key)
         if group is None or group.closed:

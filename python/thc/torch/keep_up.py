@@ -107,7 +107,7 @@ class KeepUp:
     def _others_come(self, patience: float) -> bool:
         """Waits until the others come to meet this rank; if they have lost the server, they stop as well. Whether they do within so many seconds."""
         until = time.monotonic() + patience
-        while not self._meetings.has_begun() and self._meetings.stopped() < self._hook.group.workers:
+        while not self._meetings.has_begun() and self._meetings.stopped_ranks() < self._hook.group.workers:
             if time.monotonic() > until:
                 return False
             time.sleep(0.01)
@@ -117,7 +117,7 @@ class KeepUp:
         """All ranks are between two steps, and go on alike. Whether all have finished."""
         pace, hook = self._pace, self._hook
         was_behind = pace.behind
-        self._meetings.come()
+        self._meetings.arrive()
         tensors = [] if self._optimizer is None else tensors_of(self._optimizer)
         sees = hook.group.find_server()
         told = hook.tell([hook.steps, was_behind, sees, finished, len(tensors)])

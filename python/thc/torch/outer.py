@@ -161,7 +161,7 @@ class Outer:
     def _average(self, part: _Part) -> bool:
         """Waits for the mean of the difference under way; whether it is finite."""
         part.sent = None
-        with self._clock.waiting():
+        with self._clock.measure_wait():
             finite = part.piece.wait()
         if not finite:
             self._skip(part)

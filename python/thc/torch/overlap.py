@@ -126,7 +126,7 @@ class Overlap:
         self._under_way = True
         self.steps += 1
         if finite:
-            self._ahead(factor)
+            self._local_update(factor)
 
     @property
     def plans(self) -> Sequence[Plan]:
@@ -196,7 +196,7 @@ class Overlap:
         self._under_way = False
         self._averaging.note_need()
         started = time.perf_counter()
-        with self._clock.waiting():
+        with self._clock.measure_wait():
             for bucket in self._buckets:
                 bucket.piece.arrive()
             finite = all([bucket.piece.wait() for bucket in self._buckets])
@@ -217,7 +217,7 @@ class Overlap:
             for p, common in zip(self._parameters, self._common):
                 common.copy_(p)
 
-    def _ahead(self, factor: float) -> None:
+    def _local_update(self, factor: float) -> None:
         """The local update: where the next step computes its gradients."""
         if self._local is None:
             return
@@ -289,7 +289,7 @@ def overlap(
     group = join(process_group, group, options, adapts=adapting is not None or refining is not None)
     begin_alike(model, process_group)
     if isinstance(model, DistributedDataParallel):
-        model.register_comm_hook(None, _own)
+        model.register_comm_hook(None, _keep_own)
     local: Trial | _Other | None = None
     if backup:
         local = Trial(optimizer, optimizer.step) if loc_optimizer is None else _Other(optimizer, loc_optimizer)
@@ -335,7 +335,7 @@ def _names_of(model: torch.nn.Module, parameters: Sequence[torch.nn.Parameter]) 
     return {p: known.get(p, f"p{number}") for number, p in enumerate(parameters)}
 
 
-def _own(_: Any, bucket):  # type: ignore[no-untyped-def] # DDP compares annotations with classes, not text
+def _keep_own(_: Any, bucket):  # type: ignore[no-untyped-def] # DDP compares annotations with classes, not text
     """A communication hook that leaves each rank its own gradients."""
     done: torch.futures.Future[torch.Tensor] = torch.futures.Future()
     done.set_result(bucket.buffer())

@@ -37,11 +37,11 @@ class Meetings:
         """This rank can go no further: it has lost the parameter server."""
         self._store.add(f"{self._round}/lost", 1)
 
-    def come(self) -> None:
+    def arrive(self) -> None:
         """This rank has come to meet the others."""
         self._store.add(f"{self._round}/come", 1)
 
-    def stopped(self) -> int:
+    def stopped_ranks(self) -> int:
         """How many ranks go no further."""
         return sum(int(self._store.add(f"{self._round}/{why}", 0)) for why in ("stopped", "lost"))
 
@@ -54,7 +54,7 @@ class Meetings:
         if time.monotonic() - self._looked < PERIOD:
             return False
         self._looked = time.monotonic()
-        return self.stopped() > 0
+        return self.stopped_ranks() > 0
 
     def end(self) -> None:
         """They have met: on all ranks alike."""

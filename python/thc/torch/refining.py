@@ -17,7 +17,7 @@ from thc.torch.exchange import tells
 from thc.torch.peers import Peers
 from thc.torch.updates import Arrival, Further
 
-__all__ = ["Consumer", "Refine", "Refining", "alike"]
+__all__ = ["Consumer", "Refine", "Refining", "check_alike"]
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ class Refine:
         return Refine(value)
 
 
-def alike(refine: Refine | None, peers: Peers) -> None:
+def check_alike(refine: Refine | None, peers: Peers) -> None:
     """Raises unless all ranks refine, and alike, or none does."""
     mine = [0, 0] if refine is None else [refine.calls, 0 if refine.least is None else round(1e6 * refine.least)]
     for rank, theirs in enumerate(peers.gather(mine)):

@@ -108,7 +108,7 @@ class Replicas:
         """What FSDP calls with a module's gradients, summed over the shards: those of the parameters that have got some."""
         if gradients.numel() == 0:
             return
-        parts = shard.reduced(gradients.numel())
+        parts = shard.match_reduced(gradients.numel())
         if gradients.device.type == "cuda":
             # It is FSDP's, of another stream, and torch before 2.15 may let go of it while this one works on it.
             gradients.record_stream(torch.cuda.current_stream(gradients.device))
@@ -264,7 +264,7 @@ def replicate(
     if empty is not None:
         raise errors.ConfigError(f"the parameter {empty} is on the meta device: call replicate when model.to_empty and its first values are done")
     further = 0
-    if group is None and environment.configured():
+    if group is None and environment.is_configured():
         further = _number_of(process_group)
     group = join(process_group, group, options, further=further)
     begin_alike(model, process_group)

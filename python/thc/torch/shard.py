@@ -98,7 +98,7 @@ class Shard:
         """Whether this backward pass's gradients are to be averaged: see ``set_requires_all_reduce``."""
         return all(group.all_reduce_grads for group in self._groups)
 
-    def reduced(self, length: int) -> list[Part] | None:
+    def match_reduced(self, length: int) -> list[Part] | None:
         """Of which parameters a gradient of this length is that FSDP has summed over the shards; nothing if that cannot be told."""
         trained = [part for part in self.parts if part.trains]
         produced = [part for part in trained if part.produced]

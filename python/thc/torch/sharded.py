@@ -7,6 +7,7 @@ ranks know, and whose words are added up where the chunk belongs: one lane a coo
 from __future__ import annotations
 
 import inspect
+import warnings
 from typing import Any
 
 import numpy as np
@@ -17,7 +18,7 @@ from thc import _native, errors
 from thc.arguments import feedback_key
 from thc.torch.collective import PIECE, CollectiveGroup
 
-__all__ = ["ReduceScatter", "sharded"]
+__all__ = ["ReduceScatter", "sharded", "wrap_sharded"]
 
 
 class _Groups:
@@ -101,9 +102,9 @@ def _piece(chunk: torch.Tensor, number: int) -> Any:
     return np.asarray(chunk[number * PIECE : (number + 1) * PIECE])
 
 
-def sharded(model: torch.nn.Module, *, feedback: bool = False, **options: Any) -> torch.nn.Module:
-    """Has the gradients of a model that ``torch.distributed.fsdp.fully_shard`` has sharded travel compressed: the reduce-scatter of each module is one of
-    sums in lanes. Returns the model; all ranks call it alike, after the last ``fully_shard`` and before the first backward pass.
+def wrap_sharded(model: torch.nn.Module, *, feedback: bool = False, **options: Any) -> torch.nn.Module:
+    """Compresses the gradients of a model that ``torch.distributed.fsdp.fully_shard`` has sharded: the reduce-scatter of each module becomes one
+    of sums in lanes. Returns the model. All ranks call it with the same options, after the last ``fully_shard`` and before the first backward pass.
 
     ``options`` are those of :class:`thc.torch.CollectiveGroup`. With ``feedback`` each rank keeps what compression loses of its whole gradient and adds it to the
     next one: a copy of the unsharded gradients in f32 on the host. It is seldom worth that: all points of the grid have a value here, so
@@ -122,3 +123,9 @@ def sharded(model: torch.nn.Module, *, feedback: bool = False, **options: Any) -
     for name, module in modules:
         module.set_custom_reduce_scatter(ReduceScatter(groups, name or type(model).__name__, feedback))
     return model
+
+
+def sharded(model: torch.nn.Module, **options: Any) -> torch.nn.Module:
+    """The old name of :func:`wrap_sharded`."""
+    warnings.warn("thc.torch.sharded is deprecated: use thc.torch.wrap_sharded", DeprecationWarning, stacklevel=2)
+    return wrap_sharded(model, **options)

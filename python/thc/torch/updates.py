@@ -163,9 +163,9 @@ class Updates:
     def _watch(self, module: torch.nn.Module) -> None:
         settles = _Watch(self.settle)
         for each in module.modules():
-            own = [p for p in _own(each) if p.requires_grad]
+            own = [p for p in _own_parameters(each) if p.requires_grad]
             if own:
-                each.register_forward_pre_hook(_Watch(self.settle, own, functools.partial(self._before, own)))
+                each.register_forward_pre_hook(_Watch(self.settle, own, functools.partial(self._pre_forward, own)))
             each.register_state_dict_pre_hook(settles)
         # What a forward pass did not use.
         module.register_forward_hook(settles)
@@ -247,7 +247,7 @@ class Updates:
         while self._due:
             self._arrive(next(iter(self._due.values())))
 
-    def _before(self, own: Sequence[torch.nn.Parameter], *_: Any) -> None:
+    def _pre_forward(self, own: Sequence[torch.nn.Parameter], *_: Any) -> None:
         """A module is about to use its parameters."""
         now = None
         for p in own:
@@ -275,7 +275,7 @@ class Updates:
 
     def _refine(self, refined: Refined) -> dict[torch.nn.Parameter, torch.Tensor | None]:
         """The gradients of a bucket with all that has been added to them; waits for it."""
-        with self._clock.waiting(refined.is_there()):
+        with self._clock.measure_wait(refined.is_there()):
             refined.wait()
         found = {p: (self._kept[p], self._factors.pop(p)) for p in refined.parameters if p in self._factors}
         refined.add_to(found)
@@ -300,7 +300,7 @@ class Updates:
                 group.update({key: now[key] for key in settings if group[key] is settings[key]})
 
 
-def _own(module: torch.nn.Module) -> Iterator[torch.nn.Parameter]:
+def _own_parameters(module: torch.nn.Module) -> Iterator[torch.nn.Parameter]:
     """The parameters that a module's forward pass uses by itself: its own, and those in lists, which have no forward pass."""
     lists = (torch.nn.ParameterList, torch.nn.ParameterDict)
     if isinstance(module, lists):

@@ -130,7 +130,7 @@ def _join_group(
 ) -> Group:
     """The group that a model's ranks join."""
     rank, ranks = dist.get_rank(ddp.process_group), dist.get_world_size(ddp.process_group)
-    configured = environment.configured() and not embedded
+    configured = environment.is_configured() and not embedded
     told = {**(environment.keys() if configured else {}), **joining}
     if "patience" not in told:
         # A rank that is late holds up a collective of the process group as long.
@@ -180,7 +180,7 @@ def _join_group(
 def _gpus_compress(ddp: DistributedDataParallel, options: dict[str, Any], embedded: dict[str, Any]) -> bool:
     """Whether the ranks of a host had better be workers of several jobs, unless told otherwise: each compresses on a GPU of its own, and
     nothing is asked for that needs whole parameters, or a server that waits for nobody."""
-    if environment.configured() or "colocated" in embedded or {"quorum", "policy"} & (embedded.get("server") or {}).keys():
+    if environment.is_configured() or "colocated" in embedded or {"quorum", "policy"} & (embedded.get("server") or {}).keys():
         return False
     if options.get("adapt") or options.get("refine") or options.get("uncompressed") == "process-group" or options.get("device") == "host":
         return False

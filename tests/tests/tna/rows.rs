@@ -79,7 +79,7 @@ fn book(plant: &Plant) -> Book {
 
 /// What the chip is to hold.
 pub fn wanted(target: &TargetConfig, plant: &Plant) -> Wanted {
-    let mut wanted = plan::wanted(target, &book(plant)).unwrap();
+    let mut wanted = plan::target_rows(target, &book(plant)).unwrap();
     // A controller knows the port of every member; the program also has members that may send from any.
     for placed in &plant.jobs {
         for (&worker, member) in placed.members.iter().filter(|(_, member)| member.endpoint.ingress == 0) {

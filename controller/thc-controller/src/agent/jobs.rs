@@ -26,7 +26,7 @@ impl Agent {
         let restarted = !held.has_rows_of(schema.table(ControlPlane::TABLE)?);
         let sessions = held.sessions(schema)?;
         let mut book = self.shared.book();
-        let wanted = match plan::wanted(&self.config, &book) {
+        let wanted = match plan::target_rows(&self.config, &book) {
             // What there is no room for is excluded when rows are written.
             Err(ControllerError::Room { .. }) => held.clone(),
             wanted => wanted?,

@@ -98,7 +98,7 @@ impl Agent {
         }
         let counted = live::read_jobs(target, &places, packets).await?;
         let named = jobs.iter().zip(counted).map(|((_, name, _, place), now)| {
-            (name.clone(), place.earlier.iter().fold(now, JobCounted::since))
+            (name.clone(), place.earlier.iter().fold(now, JobCounted::difference))
         });
         let counted = named.collect();
         let carrier = live::read_carrier(target).await?;

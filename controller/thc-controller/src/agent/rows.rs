@@ -110,7 +110,7 @@ impl Agent {
     pub(super) fn plan_rows(&mut self, coming: BTreeSet<u8>) -> Result<Wanted, ControllerError> {
         loop {
             let but = Exclusions { coming: coming.clone(), ..self.exclusions() };
-            let wanted = plan::wanted_but(&self.config, &self.shared.book(), &but);
+            let wanted = plan::target_rows_except(&self.config, &self.shared.book(), &but);
             match wanted {
                 Err(error @ ControllerError::Room { table, .. }) if !but.tables.contains(&table) => {
                     self.exclude_table(table, &error.to_string());

@@ -226,7 +226,7 @@ impl Desk {
                 // For since when something is so; one may have been deleted meanwhile.
                 let _ = self.diagnose(job);
             }
-            self.shared.since().keep(&jobs);
+            self.shared.finding_times().keep(&jobs);
         }
     }
 
@@ -255,7 +255,7 @@ impl Desk {
         let seen =
             Seen { job: &job, counters: &counters, recent: &recent, targets: &targets, refused: &refused };
         let mut findings = diagnose::findings(&seen, slow);
-        self.shared.since().note(name, &mut findings, seconds());
+        self.shared.finding_times().note(name, &mut findings, seconds());
         Ok(v1::DiagnoseResponse { findings })
     }
 }

@@ -73,6 +73,6 @@ impl Desk {
     /// What has happened of late.
     #[must_use]
     pub fn events(&self, asked: &v1::ListEventsRequest) -> Vec<v1::Event> {
-        self.shared.events().since(asked.after, About { target: &asked.target, job: &asked.job })
+        self.shared.events().list_after(asked.after, About { target: &asked.target, job: &asked.job })
     }
 }

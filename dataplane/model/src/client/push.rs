@@ -113,14 +113,14 @@ impl Client {
             let (Some(code), Some(delay)) = (code, delay) else { return Err(self.malformed_answer(shard)) };
             match code {
                 pushed::TAKEN => {
-                    result.taken += 1;
+                    result.accepted_shards += 1;
                     result.delay = result.delay.max(delay);
                     self.stats.pushes += 1;
                     self.stats.delays += delay;
                     self.stats.longest_delay = self.stats.longest_delay.max(delay);
                 }
                 pushed::REPEATED => {
-                    result.taken += 1;
+                    result.accepted_shards += 1;
                     self.stats.pushes += 1;
                 }
                 code => {

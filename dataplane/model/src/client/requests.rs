@@ -69,11 +69,11 @@ pub struct Pulled {
 /// What became of a push.
 #[derive(Clone, Debug, Default)]
 pub struct Pushed {
-    /// Shards that took it.
-    pub taken: usize,
-    /// The longest delay among those.
+    /// How many shards accepted it.
+    pub accepted_shards: usize,
+    /// The longest delay among these.
     pub delay: u64,
-    /// Shards that did not, and why.
+    /// Shards that refused it, and why.
     pub refused: Vec<(usize, Reason)>,
 }
 

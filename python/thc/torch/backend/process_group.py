@@ -39,7 +39,7 @@ class ThcProcessGroup(dist.ProcessGroup):
         self._compression: Options = options or Options()
         if (1 << self._compression.lane) - 1 < size:
             raise ConfigError(f"lanes of {self._compression.lane} bits do not hold sums of {size} ranks: give a wider lane")
-        if environment.configured():
+        if environment.is_configured():
             log.warning('the backend "thc" uses no parameter server, also where the environment names one: thc.torch.wrap does')
         self._store, self._timeout = store, timeout
         # Calls through a group of its own come to gloo and NCCL without coming here again.
@@ -125,7 +125,7 @@ _RENAMED = {"recvAnysource": "recv_anysource", "start_coalescing": "_start_coale
 """What C++ looks for by another name than Python does."""
 
 
-def _beneath(name: str) -> Any:
+def _forward(name: str) -> Any:
     """A method that does what the process group beneath does."""
 
     def call(self: ThcProcessGroup, *args: Any, **options: Any) -> Any:
@@ -137,7 +137,7 @@ def _beneath(name: str) -> Any:
 
 for _name, _called in {**{name: name for name in _COLLECTIVES}, **_RENAMED}.items():
     if hasattr(dist.ProcessGroup, _called):
-        setattr(ThcProcessGroup, _name, _beneath(_called))
+        setattr(ThcProcessGroup, _name, _forward(_called))
 
 
 def _options(opts: Any, op: Any, timeout: timedelta | None) -> Any:

@@ -147,7 +147,7 @@ class AqgbHook:
             try:
                 self._first_stage(blocks)
                 refined, arrivals = self._announce(blocks)
-                self._over()
+                self._end_step()
                 released = True
                 for each in blocks:
                     each.promise.set_result(None)
@@ -168,7 +168,7 @@ class AqgbHook:
         for each in blocks:
             each.promise.set_result(error)
 
-    def _over(self) -> None:
+    def _end_step(self) -> None:
         self.steps += 1
         if (row := self._clock.end_step()) is not None:
             self.training.step(row)

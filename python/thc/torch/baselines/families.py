@@ -201,10 +201,10 @@ class TopK:
         left = squares.flip(0).cumsum(0).flip(0)
         length = squares.numel()
         kept = [self._kept_count(length, parameter) for parameter in parameters]
-        return [0.0 if self._whole(length, k) else float(left[k]) for k in kept]
+        return [0.0 if self._sends_whole(length, k) else float(left[k]) for k in kept]
 
     @staticmethod
-    def _whole(length: int, kept: int) -> bool:
+    def _sends_whole(length: int, kept: int) -> bool:
         """Whether all coordinates without places take no more."""
         return 2 * kept >= length
 
@@ -213,7 +213,7 @@ class TopK:
         for layer, parameter in zip(layers, parameters):
             flat = layer.gradient.reshape(-1)
             kept = self._kept_count(flat.numel(), parameter)
-            if self._whole(flat.numel(), kept):
+            if self._sends_whole(flat.numel(), kept):
                 own.append(flat.clone())
                 parts.append(flat)
                 continue
@@ -228,7 +228,7 @@ class TopK:
             length = layer.gradient.numel()
             kept = self._kept_count(length, parameter)
             mean = torch.zeros(length)
-            whole = self._whole(length, kept)
+            whole = self._sends_whole(length, kept)
             for theirs in every:
                 if whole:
                     mean += theirs[at : at + length]

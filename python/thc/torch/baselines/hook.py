@@ -11,6 +11,7 @@ import torch
 import torch.distributed as dist
 
 from thc import adapt
+from thc.deprecation import OldName
 from thc.errors import ConfigError
 from thc.group import Group
 from thc.torch.baselines.families import Carrier, Family
@@ -140,9 +141,11 @@ class LayerwiseHook:
         return self.plans[-1] if self.plans else None
 
     @property
-    def chosen(self) -> Mapping[str, float]:
+    def layer_parameters(self) -> Mapping[str, float]:
         """Each layer's parameter, the same on all ranks."""
         return self._chosen
+
+    chosen = OldName("layer_parameters")
 
     def reduce(self, bucket: Any) -> torch.futures.Future[torch.Tensor]:
         """Averages a bucket, one after the other: callbacks that wait for further calls would hang on gloo (pytorch issue 48478)."""

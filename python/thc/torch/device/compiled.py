@@ -141,7 +141,7 @@ def norms(run: Run, x: torch.Tensor, kept: torch.Tensor | None, numbers: Numbers
         return
     _launch(
         kernels.norms, -(-run.count // ROWS), place, fed_place, numbers.squares, run.first, run.count, run.valid,
-        D=run.size, ROWS=ROWS, UNROLL=UNROLL, FED=fed, WHOLE=run.whole, num_warps=1,
+        D=run.size, ROWS=ROWS, UNROLL=UNROLL, FED=fed, WHOLE=run.is_whole, num_warps=1,
     )
 
 
@@ -178,7 +178,7 @@ def compress(
         kernels.compress, run.count * tiles,
         source, kept, target, out, numbers.affine, numbers.keys, grid.cells, grid.slopes, grid.starts, run.first, run.valid,
         TILE=tile, LOG=_log(tile), TILES=tiles, SCALE=scale, END=grid.end, WIDTH=grid.width,
-        FED=fed is not None, WHOLE=run.whole, VALUES=grid.tells_values, num_warps=_warps(tile), **({} if fed is None else _bounds(x.device)),
+        FED=fed is not None, WHOLE=run.is_whole, VALUES=grid.tells_values, num_warps=_warps(tile), **({} if fed is None else _bounds(x.device)),
     )
     if tiles > 1 and fed is not None:
         _outer_back(run, source, kept, left, numbers, tiles, fed=True)
@@ -209,7 +209,7 @@ def decompress(run: Run, sums: torch.Tensor, grid: Grid | None, numbers: Numbers
         kernels.decompress, run.count * tiles,
         place, target, numbers.affine, numbers.estimates, numbers.keys, run.first, run.packet, run.valid,
         TILE=tile, LOG=_log(tile), TILES=tiles, SCALE=_scale(run.size), LANE=grid.lane,
-        PER=512 if grid.lane == 16 and not grid.tells_values else 1024, WHOLE=run.whole and tiles == 1,
+        PER=512 if grid.lane == 16 and not grid.tells_values else 1024, WHOLE=run.is_whole and tiles == 1,
         WORDS=grid.words(run.size) if grid.tells_values and grid.lane != 8 else 0,
         num_warps=_warps(tile),
     )

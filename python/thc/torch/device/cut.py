@@ -42,7 +42,7 @@ class Run:
     """Its first packet in the call."""
 
     @property
-    def whole(self) -> bool:
+    def is_whole(self) -> bool:
         """Whether nothing is padded."""
         return self.valid == self.size * self.count
 

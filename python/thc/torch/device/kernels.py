@@ -62,7 +62,7 @@ def stage(x, N: tl.constexpr, H: tl.constexpr):
 
 
 @triton.jit
-def descending(x, N: tl.constexpr, LOG: tl.constexpr, UNIT: tl.constexpr):
+def descending_stages(x, N: tl.constexpr, LOG: tl.constexpr, UNIT: tl.constexpr):
     """Strides 2^(LOG - 1) · UNIT down to UNIT."""
     for s in tl.static_range(LOG):
         x = stage(x, N, UNIT << (LOG - 1 - s))
@@ -70,7 +70,7 @@ def descending(x, N: tl.constexpr, LOG: tl.constexpr, UNIT: tl.constexpr):
 
 
 @triton.jit
-def ascending(x, N: tl.constexpr, LOG: tl.constexpr, UNIT: tl.constexpr):
+def ascending_stages(x, N: tl.constexpr, LOG: tl.constexpr, UNIT: tl.constexpr):
     """Strides UNIT up to 2^(LOG - 1) · UNIT."""
     for s in tl.static_range(LOG):
         x = stage(x, N, UNIT << s)
@@ -78,7 +78,7 @@ def ascending(x, N: tl.constexpr, LOG: tl.constexpr, UNIT: tl.constexpr):
 
 
 @triton.jit
-def fused(a, b, c):
+def fma(a, b, c):
     """a · b + c, rounded once."""
     if INTERPRETED:
         # The product is exact in f64. A sum rounded to odd there is rounded right when it is rounded again to f32.
@@ -95,7 +95,7 @@ def fused(a, b, c):
 
 
 @triton.jit
-def rounded(v, to: tl.constexpr):
+def round_to(v, to: tl.constexpr):
     """v in another type, ties to even; the interpreter cuts bf16 off."""
     if to == tl.bfloat16:
         bits = v.to(tl.uint32, bitcast=True)
@@ -126,7 +126,7 @@ def draws(key, stratum, first, N: tl.constexpr):
 
 
 @triton.jit
-def swapped(x):
+def swap_bytes(x):
     """The four bytes of a word in the other order."""
     x = x.to(tl.uint32)
     return ((x >> 24) | ((x >> 8) & 0xFF00) | ((x << 8) & 0xFF0000) | (x << 24)).to(tl.int32, bitcast=True)
@@ -142,7 +142,7 @@ def store_packed(out, z, N: tl.constexpr, WIDTH: tl.constexpr):
         eight = tl.sum(tl.reshape(z, [N // 8, 8]) << tl.expand_dims(shift, 0), axis=1)
         i = tl.arange(0, N // 8)
         if WIDTH == 4:
-            tl.store(out.to(tl.pointer_type(tl.int32)) + i, swapped(eight))
+            tl.store(out.to(tl.pointer_type(tl.int32)) + i, swap_bytes(eight))
         elif WIDTH == 2:
             tl.store(out.to(tl.pointer_type(tl.int16)) + i, ((eight >> 8) | (eight << 8)).to(tl.int16))
         elif WIDTH == 1:
@@ -235,15 +235,15 @@ def compress(
         v = flip(v, tl.reshape(negative(sign_key, group), [TILE]))
     else:
         v = tl.load(x + at)
-    v = descending(v, TILE, LOG, 1)
+    v = descending_stages(v, TILE, LOG, 1)
 
-    q = fused(v, same(scale, TILE), same(bias, TILE))
+    q = fma(v, same(scale, TILE), same(bias, TILE))
     # Comparisons send NaN to the lower end.
     q = tl.where(q > 0.0, q, 0.0)
     q = tl.where(q < END, q, END)
     cell = q.to(tl.int32)
     found = tl.load(cells + cell)
-    threshold = fused(q, tl.load(slopes + cell), tl.load(starts + cell))
+    threshold = fma(q, tl.load(slopes + cell), tl.load(starts + cell))
     draw = draws(key_of(keys, 1, partition), tl.load(keys + 2).to(tl.uint32), tile * TILE, TILE) | 0x3F800000
     up = draw.to(tl.float32, bitcast=True) < threshold
     if VALUES:
@@ -254,7 +254,7 @@ def compress(
     if FED:
         point = tl.where(up, (found >> 16) & 0xFF, (found >> 8) & 0xFF).to(tl.float32)
         v = (v - (point * step + lo)) * SCALE
-        v = ascending(v, TILE, LOG, 1)
+        v = ascending_stages(v, TILE, LOG, 1)
         if TILES == 1:
             v = flip(v, tl.reshape(negative(sign_key, group), [TILE]))
             nothing = same(lo, TILE) == 0.0
@@ -296,10 +296,10 @@ def decompress(
     step = tl.expand_dims(tl.load(estimates + 2 * packets), 1)
     lo = tl.expand_dims(tl.load(estimates + 2 * packets + 1), 1)
     v = tl.reshape(tl.reshape(s.to(tl.float32), [TILE // PER, PER]) * step + lo, [TILE]) * SCALE
-    v = ascending(v, TILE, LOG, 1)
+    v = ascending_stages(v, TILE, LOG, 1)
     if TILES == 1:
         v = flip(v, tl.reshape(negative(key_of(keys, 0, partition), tl.arange(0, TILE // 32)), [TILE]))
-        v = rounded(tl.where(tl.load(numbers + 4 * partition) == 0.0, 0.0, v), out.dtype.element_ty)
+        v = round_to(tl.where(tl.load(numbers + 4 * partition) == 0.0, 0.0, v), out.dtype.element_ty)
         if WHOLE:
             tl.store(out + at, v)
         else:
@@ -345,7 +345,7 @@ def outer(
     x, kept, rotated = x + before, kept + before, rotated + before
     v = gradient(x, kept, at, at < left_of(valid, before, TILE * TILES), FED, False) * SCALE
     v = flip(v, tl.reshape(negative(key_of(keys, 0, first + row), group), [N]))
-    tl.store(rotated + at, descending(v, N, LOG, COLS))
+    tl.store(rotated + at, descending_stages(v, N, LOG, COLS))
 
 
 @triton.jit(do_not_specialize=["first", "valid"])
@@ -359,14 +359,14 @@ def outer_back(
     before = row * (TILE * TILES)
     rotated, kept, out = rotated + before, kept + before, out + before
     inside = at < left_of(valid, before, TILE * TILES)
-    v = ascending(tl.load(rotated + at), N, LOG, COLS)
+    v = ascending_stages(tl.load(rotated + at), N, LOG, COLS)
     v = flip(v, tl.reshape(negative(key_of(keys, 0, first + row), group), [N]))
     nothing = same(tl.load(numbers + 4 * (first + row)), N) == 0.0
     if FED:
         v = tl.where(nothing, tl.load(kept + at, inside & nothing, 0.0), v)
     else:
         v = tl.where(nothing, 0.0, v)
-    tl.store(out + at, rounded(v, out.dtype.element_ty), inside)
+    tl.store(out + at, round_to(v, out.dtype.element_ty), inside)
 
 
 @triton.jit(do_not_specialize=["first", "valid", "limit"])
@@ -382,7 +382,7 @@ def raw_words(
     most = tl.zeros([TILE], dtype=tl.float64) + limit
     v = tl.minimum(tl.maximum(v, -most), most)
     v = (v + WHOLE_TO_EVEN) - WHOLE_TO_EVEN
-    tl.store(words.to(tl.pointer_type(tl.int32)) + at, swapped(v.to(tl.int32)))
+    tl.store(words.to(tl.pointer_type(tl.int32)) + at, swap_bytes(v.to(tl.int32)))
     if FED:
         before = tl.load(kept + at, inside & (same(scale, TILE) == 0.0), 0.0)
         tl.store(left + at, before, inside)
@@ -394,7 +394,7 @@ def raw_means(sums, out, scales, factors, first, packet, valid, D: tl.constexpr,
     pid = tl.program_id(0).to(tl.int64)
     nothing = tl.load(scales + first + pid // (D // TILE)) == 0.0
     at = pid * TILE + tl.arange(0, TILE)
-    words = swapped(tl.load(sums.to(tl.pointer_type(tl.int32)) + at)).to(tl.float64)
+    words = swap_bytes(tl.load(sums.to(tl.pointer_type(tl.int32)) + at)).to(tl.float64)
     v = (words * tl.load(factors + packet + at // 256)).to(tl.float32)
     v = tl.where(nothing, 0.0, v)
-    tl.store(out + at, rounded(v, out.dtype.element_ty), at < valid)
+    tl.store(out + at, round_to(v, out.dtype.element_ty), at < valid)

@@ -75,7 +75,7 @@ def _stages(x: torch.Tensor, up: bool) -> torch.Tensor:
     return x.reshape(rows, size)
 
 
-def _fused(a: torch.Tensor, b: torch.Tensor, c: torch.Tensor) -> torch.Tensor:
+def _fma(a: torch.Tensor, b: torch.Tensor, c: torch.Tensor) -> torch.Tensor:
     """a · b + c in f32, rounded once: the product is exact in f64, and a sum that is rounded to odd there is rounded right when
     it is rounded again."""
     p, c = a.double() * b.double(), c.double()
@@ -91,7 +91,7 @@ def _fused(a: torch.Tensor, b: torch.Tensor, c: torch.Tensor) -> torch.Tensor:
 def _rows(run: Run, x: torch.Tensor) -> torch.Tensor:
     """A run's coordinates in f32, a row for each partition, with zeros for padding."""
     x = x[run.offset : run.offset + run.valid].float()
-    if not run.whole:
+    if not run.is_whole:
         x = torch.nn.functional.pad(x, (0, run.count * run.size - run.valid))
     return x.reshape(run.count, run.size)
 
@@ -163,13 +163,13 @@ def compress(
     lo, step = lo.unsqueeze(1), step.unsqueeze(1)
     root = torch.tensor(1.0 / math.sqrt(run.size), dtype=torch.float64).float().to(x.device)
     v = _stages(_flip(run, numbers, v * root), up=False)
-    q = _fused(v, scale.unsqueeze(1), bias.unsqueeze(1))
+    q = _fma(v, scale.unsqueeze(1), bias.unsqueeze(1))
     # Comparisons send NaN to the lower end.
     q = torch.where(q > 0, q, torch.zeros_like(q))
     q = torch.where(q < grid.end, q, torch.full_like(q, grid.end))
     cell = q.to(torch.int64)
     found = grid.cells[cell]
-    threshold = _fused(q, grid.slopes[cell], grid.starts[cell])
+    threshold = _fma(q, grid.slopes[cell], grid.starts[cell])
     draw = (_draws(run, numbers) | 0x3F80_0000).to(torch.int32).view(torch.float32)
     up = draw < threshold
     values = torch.where(up, (found >> 16) & 0xFF, (found >> 8) & 0xFF)

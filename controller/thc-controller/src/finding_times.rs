@@ -1,11 +1,11 @@
-//! Since when what is wrong with a job has been so.
+//! When each finding about a job was first made.
 
 use std::collections::BTreeMap;
 use thc_control_proto::v1::Finding;
 
-/// What is said of jobs at present, and since when.
+/// Present findings about jobs, each with the time of its first.
 #[derive(Debug, Default)]
-pub struct Since {
+pub struct FindingTimes {
     /// By job, then by what is said.
     jobs: BTreeMap<String, BTreeMap<String, u64>>,
 }
@@ -18,7 +18,7 @@ fn stable_text(finding: &Finding) -> String {
     format!("{} {:?}", words.join(" "), finding.worker)
 }
 
-impl Since {
+impl FindingTimes {
     /// Takes what is said of a job at this time, in seconds since 1970, and adds since when that has been said.
     pub fn note(&mut self, job: &str, findings: &mut [Finding], now: u64) {
         let before = self.jobs.remove(job).unwrap_or_default();
@@ -44,9 +44,9 @@ mod tests {
     #[test]
     fn what_lasts_keeps_its_time() {
         let finding = |what: &str, worker| Finding { what: what.to_owned(), worker, ..Finding::default() };
-        let mut since = Since::default();
+        let mut times = FindingTimes::default();
         let mut say = |findings: &mut [Finding], now| {
-            since.note("train", findings, now);
+            times.note("train", findings, now);
             findings.iter().map(|finding| finding.since).collect::<Vec<_>>()
         };
         assert_eq!(say(&mut [finding("worker 0 is silent for 5 s", Some(0))], 100), [100]);
