@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
-use thc_metrics::openmetrics::{Family, names, parse, sum};
+use thc_support::openmetrics::{Family, names, parse, sum};
 use thc_tests::{COOKIE, Ps, binary, free_port};
 
 type Families = std::collections::BTreeMap<String, Family>;

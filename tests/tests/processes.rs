@@ -6,7 +6,7 @@ use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
-use thc_metrics::openmetrics::{parse, value};
+use thc_support::openmetrics::{parse, value};
 use thc_tests::followed::Followed;
 use thc_tests::{COOKIE, Finished, Ps, WorkerProcess, binary, free_port, write_gradient};
 

@@ -1,19 +1,11 @@
 //! Ratios of times, measured in turns.
 
-use std::time::Instant;
-
 use serde_json::{Value, json};
-use thc_bench::median;
+use thc_bench::{median, seconds};
 use thc_codec::isa::Isa;
 
 /// Repetitions per figure.
 pub const REPETITIONS: usize = 60;
-
-pub fn seconds(f: impl FnOnce()) -> f64 {
-    let start = Instant::now();
-    f();
-    start.elapsed().as_secs_f64()
-}
 
 /// One line of the report.
 pub struct Figure {

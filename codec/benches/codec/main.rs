@@ -10,7 +10,7 @@
 use std::hint::black_box;
 
 use serde_json::Value;
-use thc_bench::{is_measuring, median};
+use thc_bench::{is_measuring, median, seconds};
 use thc_codec::block::Block;
 use thc_codec::buffer::Buffer;
 use thc_codec::isa::Isa;
@@ -24,7 +24,7 @@ use thc_codec::{aggregate, norm, rht};
 mod figure;
 mod roofline;
 
-use figure::{Figure, REPETITIONS, compare, one, seconds};
+use figure::{Figure, REPETITIONS, compare, one};
 use roofline::copy_of;
 
 /// Coordinates in a full partition.

@@ -39,8 +39,18 @@ impl MetricsServer {
     /// Listens and answers `GET /metrics` with what `make` makes. `make` is called on the endpoint's thread.
     ///
     /// # Errors
-    /// The address is in use or not this machine's, or no thread can be started.
+    /// The address is in use or not this machine's, or no thread can be started; the message names the address and the way out.
     pub fn serve<F>(address: SocketAddr, make: F) -> io::Result<MetricsServer>
+    where
+        F: Fn() -> Result<String, fmt::Error> + Send + Sync + 'static,
+    {
+        MetricsServer::start(address, make).map_err(|error| {
+            let mend = "choose another address or port, or stop the other process";
+            io::Error::new(error.kind(), format!("cannot serve /metrics on {address}; {mend}: {error}"))
+        })
+    }
+
+    fn start<F>(address: SocketAddr, make: F) -> io::Result<MetricsServer>
     where
         F: Fn() -> Result<String, fmt::Error> + Send + Sync + 'static,
     {

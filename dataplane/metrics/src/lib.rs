@@ -5,8 +5,6 @@
 #![forbid(unsafe_code)]
 
 mod endpoint;
-#[doc(hidden)]
-pub mod openmetrics;
 mod text;
 
 pub use endpoint::{HTTP_TYPE, MetricsServer};

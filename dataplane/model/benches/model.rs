@@ -6,11 +6,11 @@
 #![allow(clippy::unwrap_used)]
 
 use std::hint::black_box;
-use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use serde_json::{Value, json};
+use thc_bench::{is_measuring, median, seconds};
 use thc_codec::lattice::Lattice;
 use thc_codec::packing::packed_len;
 use thc_codec::rounding::Rounding;
@@ -29,24 +29,13 @@ struct Figure {
     detail: String,
 }
 
-fn median(mut x: Vec<f64>) -> f64 {
-    x.sort_by(f64::total_cmp);
-    x[x.len() / 2]
+/// The median of the time of `work` over that of a copy of `x`, turn by turn.
+fn compare(name: &str, x: &[f32], turns: usize, work: impl FnMut()) -> Figure {
+    compare_after(name, x, turns, || {}, work)
 }
 
-fn seconds(work: impl FnOnce()) -> f64 {
-    let start = Instant::now();
-    work();
-    start.elapsed().as_secs_f64()
-}
-
-/// Median of work's time over that of the copy of `x`, turn by turn.
-fn against(name: &str, x: &[f32], turns: usize, work: impl FnMut()) -> Figure {
-    after(name, x, turns, || {}, work)
-}
-
-/// The same, with something before each turn that does not count.
-fn after(name: &str, x: &[f32], turns: usize, mut before: impl FnMut(), mut work: impl FnMut()) -> Figure {
+/// [`compare`] with something before each turn that does not count.
+fn compare_after(name: &str, x: &[f32], turns: usize, mut before: impl FnMut(), mut work: impl FnMut()) -> Figure {
     let mut copy = vec![0.0; x.len()];
     let (mut ratios, mut times, mut copies) = (Vec::new(), Vec::new(), Vec::new());
     for _ in 0..turns {
@@ -87,14 +76,14 @@ fn quantizers(len: usize, turns: usize, figures: &mut Vec<Figure>) {
         quantize(&mut packed);
         on.dequantize(&packed, &mut out).unwrap();
         assert!(x.iter().zip(&out).all(|(a, b)| (a - b).abs() <= on.delta() * 1.01));
-        figures.push(against(&format!("quantize to {bits} bits"), &x, turns, || quantize(&mut packed)));
-        figures.push(against(&format!("dequantize {bits} bits"), &x, turns, || {
+        figures.push(compare(&format!("quantize to {bits} bits"), &x, turns, || quantize(&mut packed)));
+        figures.push(compare(&format!("dequantize {bits} bits"), &x, turns, || {
             on.dequantize(&packed, &mut out).unwrap();
         }));
     }
     // Hardly a code is zero: looking for zeros to leave out must cost little.
     let (mut encoded, mut decoded) = (Vec::new(), vec![0.0; len]);
-    figures.push(against("encode a push of 8 bits", &x, turns, || {
+    figures.push(compare("encode a push of 8 bits", &x, turns, || {
         encoded.clear();
         payload::encode(&x, Encoding::Shortest { bits: 8 }, Rounding::new(1, 1, 0), &mut encoded).unwrap();
     }));
@@ -102,7 +91,7 @@ fn quantizers(len: usize, turns: usize, figures: &mut Vec<Figure>) {
     assert!(x.iter().zip(&decoded).all(|(a, b)| (a - b).abs() <= 1.01 / 127.0));
     let mut round = 0;
     assert!(sparsify(&x, None, Rounding::new(1, 0, 0)).unwrap().positions.len() > len / 3);
-    figures.push(against("sparsify", &x, turns, || {
+    figures.push(compare("sparsify", &x, turns, || {
         round += 1;
         black_box(sparsify(&x, Some(len as f32 / 100.0), Rounding::new(1, round, 0)).unwrap());
     }));
@@ -118,7 +107,7 @@ fn steps(len: usize, turns: usize, figures: &mut Vec<Figure>) {
         let head = PushHead { sequence: shard.sequence(0) + 1, stamp: shard.stamp(), scale: 1.0 };
         assert!(matches!(shard.push(0, &head, black_box(&x), now), Applied::Taken { .. }));
     };
-    figures.push(against("a step of a shard", &x, turns, || step(&mut shard)));
+    figures.push(compare("a step of a shard", &x, turns, || step(&mut shard)));
     // What a pull has is given back by another thread, without the shard's lock.
     let (mut held, mut old) = (None, None);
     let mut ratios = Vec::new();
@@ -172,13 +161,13 @@ fn streams(len: usize, turns: usize, figures: &mut Vec<Figure>) {
         let change = || {
             other.push(&gradient, Push::bits(bits)).unwrap();
         };
-        figures.push(after(&format!("pull {bits} bits over loopback"), &first, turns, change, || {
+        figures.push(compare_after(&format!("pull {bits} bits over loopback"), &first, turns, change, || {
             client.pull(&mut x, Pull::default()).unwrap();
         }));
-        figures.push(against(&format!("push {bits} bits over loopback"), &first, turns, || {
+        figures.push(compare(&format!("push {bits} bits over loopback"), &first, turns, || {
             other.push(&gradient, Push::bits(bits)).unwrap();
         }));
-        figures.push(against(&format!("push and pull {bits} bits over loopback"), &first, turns, || {
+        figures.push(compare(&format!("push and pull {bits} bits over loopback"), &first, turns, || {
             other.push_pull(&gradient, Push::bits(bits), &mut theirs, Pull::default()).unwrap();
         }));
     }
@@ -186,7 +175,7 @@ fn streams(len: usize, turns: usize, figures: &mut Vec<Figure>) {
 }
 
 fn main() {
-    let measuring = std::env::args().any(|argument| argument == "--bench");
+    let measuring = is_measuring();
     let (turns, len) = if measuring { (25, 1 << 22) } else { (1, 1 << 14) };
     let mut figures = Vec::new();
     quantizers(if measuring { 1 << 20 } else { len }, 2 * turns, &mut figures);
@@ -201,12 +190,6 @@ fn main() {
         })
         .collect();
     if measuring {
-        let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(
-            || PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../../target")),
-            PathBuf::from,
-        );
-        let folder = target.join("bench");
-        std::fs::create_dir_all(&folder).unwrap();
-        std::fs::write(folder.join("model.json"), serde_json::to_vec_pretty(&json).unwrap()).unwrap();
+        thc_bench::write(env!("CARGO_TARGET_TMPDIR"), "model", &json).unwrap();
     }
 }

@@ -1,22 +1,20 @@
 //! What Prometheus reads.
 
 use std::fmt;
+use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use anyhow::Context;
 use thc_metrics::{DescriptorEncoder, MetricsServer, counters, gauges};
 use thc_model::{JobStats, Server, ServerStats, ShardStats};
 
 /// Answers with what the server counts.
-pub fn serve(at: SocketAddr, server: Arc<Server>) -> anyhow::Result<MetricsServer> {
+pub fn serve(at: SocketAddr, server: Arc<Server>) -> io::Result<MetricsServer> {
     let make = move || {
         let stats = server.stats();
         thc_metrics::text("thc_model", move |encoder| write(encoder, &stats))
     };
-    MetricsServer::serve(at, make).with_context(|| {
-        format!("cannot serve /metrics on {at}; choose another address or port, or stop the other process")
-    })
+    MetricsServer::serve(at, make)
 }
 
 fn write(encoder: &mut DescriptorEncoder<'_>, stats: &ServerStats) -> fmt::Result {

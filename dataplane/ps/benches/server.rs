@@ -13,8 +13,7 @@ use std::hint::black_box;
 use std::net::Ipv4Addr;
 use std::time::Duration;
 
-use rustix::time::{ClockId, clock_gettime};
-use thc_bench::{is_measuring, median};
+use thc_bench::{is_measuring, median, thread_time};
 use thc_protocol::aggregator::{Aggregator, Endpoint, Outcome, Sink};
 use thc_protocol::wire::{Form, HEADER_LEN, Header, Kind, RESULT_LEN};
 use thc_protocol::{Ecn, JobId, Round, SlotId};
@@ -32,12 +31,6 @@ const PACKETS: f64 = BLOCK as f64 * WORKERS as f64;
 const DATA: usize = HEADER_LEN + 512;
 /// How long nothing may come until packets count as lost.
 const HANG: Duration = Duration::from_secs(60);
-
-/// Processor time of this thread in nanoseconds.
-fn cpu() -> f64 {
-    let time = clock_gettime(ClockId::ThreadCPUTime);
-    time.tv_sec as f64 * 1e9 + time.tv_nsec as f64
-}
 
 /// The index that a worker sends for a coordinate.
 fn index(worker: u8, slot: u16, coordinate: usize) -> u8 {
@@ -106,7 +99,7 @@ impl Sockets {
         for (number, worker) in (0..).zip(&mut self.workers) {
             worker.send_run(to, &packets(number, turn), DATA).unwrap();
         }
-        let began = cpu();
+        let began = thread_time();
         let before = self.server.handled;
         let mut got = 0;
         while got < PACKETS as usize {
@@ -117,7 +110,7 @@ impl Sockets {
             got += burst;
             assert!(burst > 0 || self.io.wait(HANG).unwrap(), "{got} packets came");
         }
-        let took = cpu() - began;
+        let took = (thread_time() - began).as_nanos() as f64;
         assert_eq!(self.server.handled - before, PACKETS as usize);
         for worker in &mut self.workers {
             check(worker, to, turn);
@@ -161,25 +154,25 @@ impl Memory {
 
     fn turn(&mut self, turn: u32) -> f64 {
         let all: Vec<Vec<u8>> = (0..WORKERS).map(|number| packets(number, turn)).collect();
-        let began = cpu();
+        let began = thread_time();
         for (from, packets) in self.workers.iter().zip(&all) {
             for packet in packets.chunks_exact(DATA) {
                 let outcome = self.aggregator.handle(*from, packet, &mut Nowhere);
                 assert!(matches!(outcome, Outcome::Handled(_)));
             }
         }
-        cpu() - began
+        (thread_time() - began).as_nanos() as f64
     }
 }
 
 /// Nanoseconds of copying the RESULTs of a turn once for each worker.
 fn copy(from: &[u8], to: &mut [u8]) -> f64 {
-    let began = cpu();
+    let began = thread_time();
     for to in to.chunks_exact_mut(from.len()) {
         to.copy_from_slice(from);
     }
     black_box(&to);
-    cpu() - began
+    (thread_time() - began).as_nanos() as f64
 }
 
 fn main() {

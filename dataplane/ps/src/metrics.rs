@@ -2,22 +2,20 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use anyhow::Context;
 use thc_metrics::{DescriptorEncoder, MetricsServer, counters, gauges};
 use thc_ps::{JobStats, NetworkStats, Server, ServerStats, WorkerStats};
 
 /// Answers with what the server counts.
-pub fn serve(at: SocketAddr, server: Arc<Server>) -> anyhow::Result<MetricsServer> {
+pub fn serve(at: SocketAddr, server: Arc<Server>) -> io::Result<MetricsServer> {
     let make = move || {
         let shards = server.shard_stats();
         thc_metrics::text("thc_ps", move |encoder| write(encoder, &shards))
     };
-    MetricsServer::serve(at, make).with_context(|| {
-        format!("cannot serve /metrics on {at}; choose another address or port, or stop the other process")
-    })
+    MetricsServer::serve(at, make)
 }
 
 /// What has a row of its own in each shard.

@@ -10,7 +10,7 @@ use std::time::Instant;
 
 use rustix::process::{Pid, Signal, kill_process};
 use session::{COOKIE, Model, PATIENCE, indices, join_all, norm, packet, session};
-use thc_metrics::openmetrics::{self, sum, value};
+use thc_support::openmetrics::{self, sum, value};
 use thc_protocol::wire::Kind;
 use thc_ps::ServerStats;
 

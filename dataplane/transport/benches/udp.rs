@@ -11,12 +11,11 @@
 
 use std::{
     error::Error,
-    fs,
     net::{Ipv4Addr, SocketAddr, SocketAddrV4, UdpSocket},
-    path::Path,
     time::{Duration, Instant},
 };
 
+use thc_bench::{is_measuring, median};
 use thc_transport::{PacketIo, UdpConfig, UdpIo};
 
 const LOOPBACK: SocketAddr = SocketAddr::V4(SocketAddrV4::new(Ipv4Addr::LOCALHOST, 0));
@@ -129,13 +128,7 @@ fn compete(
             }
         }
     }
-    Ok(seconds
-        .iter_mut()
-        .map(|taken| {
-            taken.sort_by(f64::total_cmp);
-            TURN as f64 / taken[taken.len() / 2]
-        })
-        .collect())
+    Ok(seconds.into_iter().map(|turns| TURN as f64 / median(turns)).collect())
 }
 
 /// Receivers of a RESULT.
@@ -176,14 +169,11 @@ fn multicast(results: usize, turns: usize) -> Result<[f64; 2], Box<dyn Error>> {
             }
         }
     }
-    Ok(took.each_mut().map(|took| {
-        took.sort_by(f64::total_cmp);
-        took[took.len() / 2]
-    }))
+    Ok(took.map(median))
 }
 
 fn main() -> Result<(), Box<dyn Error>> {
-    let measure = std::env::args().any(|argument| argument == "--bench");
+    let measure = is_measuring();
     let turns = if measure { 400 } else { 3 };
     let mut results = Vec::new();
     println!("loopback, send and receive on one core, {turns} turns of {TURN} datagrams, median");
@@ -233,11 +223,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         }));
     }
     if measure {
-        let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).with_file_name("bench");
-        fs::create_dir_all(&folder)?;
-        let file = folder.join("transport.json");
-        fs::write(&file, serde_json::to_string_pretty(&results)?)?;
-        println!("written to {}", file.display());
+        thc_bench::write(env!("CARGO_TARGET_TMPDIR"), "transport", &results)?;
     }
     Ok(())
 }

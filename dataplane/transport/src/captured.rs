@@ -166,6 +166,3 @@ impl<T: PacketIo> PacketIo for CapturedIo<T> {
         self.inner.stats()
     }
 }
-
-#[cfg(test)]
-mod tests;

@@ -32,11 +32,6 @@ pub(crate) fn verify_header(header: &[u8; 20]) -> bool {
     fold(sum_of_words(header)) == 0xffff
 }
 
-/// Whether `payload` still belongs to `written`.
-pub(crate) fn verify(from: Peer, to: Peer, payload: &[u8], written: u16) -> bool {
-    fold(sum(from, to, payload) + u64::from(written)) == 0xffff
-}
-
 fn sum(from: Peer, to: Peer, payload: &[u8]) -> u64 {
     sum_of_ends(from, to) + 2 * (8 + payload.len() as u64) + sum_of_bytes(payload)
 }
@@ -210,6 +205,11 @@ mod tests {
 
     /// Each instruction set that the processor has, on bytes at the edges of what 16 and 32 bits hold.
     #[cfg(target_arch = "x86_64")]
+    /// Whether `payload` still belongs to `written`.
+    fn verify(from: Peer, to: Peer, payload: &[u8], written: u16) -> bool {
+        fold(sum(from, to, payload) + u64::from(written)) == 0xffff
+    }
+
     #[test]
     fn every_instruction_set_sums_alike() {
         let mut sums: Vec<unsafe fn(&[u8]) -> u64> = Vec::new();

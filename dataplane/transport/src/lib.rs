@@ -9,7 +9,6 @@
 //! * [`UdpThreads`]: the same, several of one port, each with a thread of its own;
 //! * [`DpdkIo`]: DPDK devices, past the kernel (feature `dpdk`);
 //! * [`XdpIo`]: AF_XDP sockets on an interface of the kernel, past most of it;
-//! * [`sim`]: a network in memory with virtual time and seeded faults, for tests;
 //! * [`LossyIo`]: a wrapper that injects seeded loss, duplication and reordering into another
 //!   backend, for tests of real processes;
 //! * [`CapturedIo`]: a wrapper that writes what another backend receives and sends to a pcap file.
@@ -35,7 +34,6 @@ mod lossy;
 mod options;
 mod packet_io;
 mod run;
-pub mod sim;
 mod udp;
 
 pub use af_xdp::{Xdp, XdpConfig, XdpIo};
@@ -51,9 +49,8 @@ pub use faults::FaultRates;
 pub use handler::{Handled, Handler, RunSender};
 pub use link::{FrameCounts, MacAddr, MacSyntax, neighbours::Neighbour};
 pub use lossy::{LossyConfig, LossyIo, LossyStats};
-pub use packet_io::{IoStats, PacketIo};
+pub use packet_io::{IoStats, PacketIo, check_segment};
 pub use run::Run;
-pub use sim::{LinkConfig, SimConfig, SimIo, SimNet, SimStats};
 pub use udp::{UdpConfig, UdpIo, UdpThreads};
 #[cfg(feature = "options")]
 pub use {

@@ -321,6 +321,3 @@ impl<T: PacketIo> PacketIo for LossyIo<T> {
         self.inner.stats()
     }
 }
-
-#[cfg(test)]
-mod tests;

@@ -103,21 +103,7 @@ pub struct DpdkOptions {
     pub eal: Option<Vec<String>>,
 }
 
-/// The fields of `$over` win where they are there.
-macro_rules! over {
-    ($over:ident, $under:ident: $($field:ident),*) => {
-        DpdkOptions { $($field: $over.$field.or($under.$field)),* }
-    };
-}
-
 impl DpdkOptions {
-    /// These keys, with those of `under` (a file) where these (flags) are absent.
-    #[must_use]
-    pub fn over(self, under: DpdkOptions) -> DpdkOptions {
-        over!(self, under: devices, address, gateway, neighbours, mac, mtu, hugepages, packets, descriptors,
-              checksums, idle, eal)
-    }
-
     /// The settings of the DPDK backend, checked, whether or not it is built in; `own` as for [`backend`].
     ///
     /// # Errors
@@ -342,13 +328,5 @@ mod tests {
         assert_eq!(choose(Some(IoName::Udp)).unwrap(), Backend::Udp);
         let error = choose(None).unwrap_err().to_string();
         assert!(error.starts_with("xdp: io is not given") && error.contains("--io xdp"), "{error}");
-    }
-
-    #[test]
-    fn flags_win_over_a_file() {
-        let file = DpdkOptions { mtu: Some(1400), idle: Some("busy".into()), ..options() };
-        let flags = DpdkOptions { mtu: Some(1600), ..DpdkOptions::default() };
-        let both = flags.over(file.clone());
-        assert_eq!(both, DpdkOptions { mtu: Some(1600), ..file });
     }
 }

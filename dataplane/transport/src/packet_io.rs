@@ -287,13 +287,13 @@ impl IoStats {
     }
 
     /// Counts `packets` datagrams with `payload` bytes in all as received from there.
-    pub(crate) fn count_in(&mut self, from: Peer, packets: usize, payload: usize) {
+    pub fn count_in(&mut self, from: Peer, packets: usize, payload: usize) {
         self.packets_in += packets as u64;
         self.bytes_in += (payload + packets * header_len(from)) as u64;
     }
 
     /// Counts `packets` datagrams with `payload` bytes in all as sent there by one call.
-    pub(crate) fn count_out(&mut self, to: Peer, packets: usize, payload: usize) {
+    pub fn count_out(&mut self, to: Peer, packets: usize, payload: usize) {
         self.packets_out += packets as u64;
         self.bytes_out += (payload + packets * header_len(to)) as u64;
         self.send_calls += 1;
@@ -301,7 +301,10 @@ impl IoStats {
 }
 
 /// Refuses segment lengths that no UDP datagram can have, the same way in every backend.
-pub(crate) fn check_segment(segment: usize) -> Result<(), TransportError> {
+///
+/// # Errors
+/// [`TransportError::SegmentLength`]: it is 0, or above [`MAX_DATAGRAM`].
+pub fn check_segment(segment: usize) -> Result<(), TransportError> {
     if segment == 0 || segment > MAX_DATAGRAM {
         return Err(TransportError::SegmentLength { segment });
     }

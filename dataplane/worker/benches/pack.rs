@@ -10,9 +10,9 @@
 #![allow(clippy::unwrap_used, reason = "a benchmark")]
 
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
-use std::path::Path;
 use std::time::{Duration, Instant};
 
+use thc_bench::{is_measuring, median};
 use thc_codec::quantizer::Quantizer;
 use thc_codec::rounding::Rounding;
 use thc_codec::table::LookupTable;
@@ -156,7 +156,7 @@ impl Rig {
     }
 
     /// Nanoseconds to quantize and pack the partition into plain memory.
-    fn alone(&mut self, packed: &mut [u8]) -> f64 {
+    fn pack_alone(&mut self, packed: &mut [u8]) -> f64 {
         self.work.copy_from_slice(&self.rotated);
         let start = Instant::now();
         for (number, (x, out)) in self.work.chunks_mut(N).zip(packed.chunks_mut(N / 2)).enumerate() {
@@ -224,11 +224,6 @@ impl Rig {
     }
 }
 
-fn median(turns: &mut [f64]) -> f64 {
-    turns.sort_by(f64::total_cmp);
-    turns[turns.len() / 2]
-}
-
 /// Cycles per nanosecond, as Linux tells the first processor's clock now; 0 where it does not.
 fn clock() -> f64 {
     let text = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
@@ -238,23 +233,23 @@ fn clock() -> f64 {
 }
 
 fn main() {
-    let measure = std::env::args().any(|argument| argument == "--bench");
+    let measure = is_measuring();
     let turns = if measure { 200 } else { 3 };
     let mut rig = Rig::new();
     let mut packed = vec![0; D / 2];
-    rig.alone(&mut packed);
+    rig.pack_alone(&mut packed);
     rig.out.packed = Some(Vec::with_capacity(D / 2));
     rig.time_send();
     assert!(rig.out.packed.take().unwrap() == packed, "sent other indices than packed alone");
     let (mut alone, mut sent) = (Vec::new(), Vec::new());
     for _ in 0..turns {
-        alone.push(rig.alone(&mut packed));
+        alone.push(rig.pack_alone(&mut packed));
         sent.push(rig.time_send());
     }
     let stats = rig.out.io.stats();
     let expected = (turns as u64 + 1) * (D / N + 1) as u64;
     assert_eq!((stats.packets_out, stats.send_errors), (expected, 0), "every packet went out");
-    let (alone, sent) = (median(&mut alone), median(&mut sent));
+    let (alone, sent) = (median(alone), median(sent));
     let clock = clock();
     let packets = (D / N) as f64;
     let bytes = packets * (HEADER_LEN + N / 2 + 42) as f64;
@@ -279,10 +274,6 @@ fn main() {
             "floor": 2.0,
             "detail": detail,
         }]);
-        let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).with_file_name("bench");
-        std::fs::create_dir_all(&folder).unwrap();
-        let file = folder.join("pack.json");
-        std::fs::write(&file, serde_json::to_string_pretty(&results).unwrap()).unwrap();
-        println!("written to {}", file.display());
+        thc_bench::write(env!("CARGO_TARGET_TMPDIR"), "pack", &results).unwrap();
     }
 }

@@ -14,7 +14,7 @@ mod world;
 use std::time::Duration;
 use thc_protocol::wire::Mode;
 use thc_protocol::{Lane, Policy};
-use thc_transport::SimConfig;
+use thc_support::SimConfig;
 use thc_worker::CallOptions;
 use world::{World, exact_mean, gradients, static_job};
 

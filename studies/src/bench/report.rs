@@ -4,6 +4,7 @@ use std::io::Write;
 
 use comfy_table::{Cell, CellAlignment, Table, presets};
 use serde::Serialize;
+use thc_bench::median;
 
 use super::arguments::{AllreduceArgs, Rate};
 use super::chart;
@@ -47,12 +48,6 @@ pub struct Measured {
 }
 
 /// The middle one, or the upper of two.
-fn median(values: impl Iterator<Item = f64>) -> f64 {
-    let mut sorted: Vec<f64> = values.collect();
-    sorted.sort_by(f64::total_cmp);
-    sorted.get(sorted.len() / 2).copied().unwrap_or(0.0)
-}
-
 fn spread(turns: &[Turn]) -> [f64; 2] {
     let seconds = || turns.iter().map(|turn| turn.seconds);
     [seconds().fold(f64::INFINITY, f64::min), seconds().fold(0.0, f64::max)]

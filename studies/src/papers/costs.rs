@@ -7,6 +7,7 @@ use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
 use rand_distr::{Distribution, LogNormal};
 use thc_baselines::{Message, Participant};
+use thc_bench::{median, thread_time};
 
 use super::schemes::Named;
 use crate::error::Result;
@@ -58,20 +59,9 @@ pub fn cost_of(scheme: Named) -> Cost {
 /// How often each is measured.
 const TIMES: usize = 7;
 
-fn median(mut values: Vec<f64>) -> f64 {
-    values.sort_by(f64::total_cmp);
-    values[values.len() / 2]
-}
-
-/// What this thread has computed so far, whatever others do on its core.
-fn cpu_time() -> Duration {
-    let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
-    Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
-}
-
 /// Nanoseconds a coordinate that this took.
 fn coordinate_time(began: Duration) -> f64 {
-    (cpu_time() - began).as_secs_f64() * 1e9 / PARTITION as f64
+    (thread_time() - began).as_secs_f64() * 1e9 / PARTITION as f64
 }
 
 /// Measures a scheme on this core.
@@ -94,24 +84,24 @@ fn measure(scheme: Named) -> Result<Cost> {
         let mut announced = Vec::new();
         let mut spent = 0.0;
         for (number, (worker, gradient)) in workers.iter_mut().zip(&gradients).enumerate() {
-            let began = cpu_time();
+            let began = thread_time();
             announced.push(worker.announce(gradient)?);
             spent += if number == 0 { coordinate_time(began) } else { 0.0 };
         }
         let agreed = server.agree(&announced)?;
         let mut messages: Vec<Message> = Vec::new();
         for (number, (worker, gradient)) in workers.iter_mut().zip(&gradients).enumerate() {
-            let began = cpu_time();
+            let began = thread_time();
             messages.push(worker.compress(gradient, &agreed)?);
             spent += if number == 0 { coordinate_time(began) } else { 0.0 };
         }
-        let began = cpu_time();
+        let began = thread_time();
         std::hint::black_box(server.aggregate(&messages[..1])?);
         one.push(coordinate_time(began));
-        let began = cpu_time();
+        let began = thread_time();
         let result = server.aggregate(&messages)?;
         all.push(coordinate_time(began));
-        let began = cpu_time();
+        let began = thread_time();
         std::hint::black_box(workers[0].decompress(&result, WORKERS)?);
         workers[0].learn(&result, WORKERS)?;
         of_worker.push(spent + coordinate_time(began));

@@ -6,7 +6,8 @@ use std::time::Duration;
 use thc_protocol::aggregator::{Aggregator, Endpoint, Outcome, Sink};
 use thc_protocol::{Ecn, JobId};
 use thc_ps::Simd;
-use thc_transport::{Origin, PacketIo, Peer, SimIo};
+use thc_support::SimIo;
+use thc_transport::{Origin, PacketIo, Peer};
 use thc_worker::{Borrowed, CallOptions, Computed, Engine};
 
 use super::error::SimulateError;

@@ -10,7 +10,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use clap::Args;
-use rustix::time::{ClockId, clock_gettime};
+use thc_bench::{median, thread_time};
 use thc_codec::block::Block;
 use thc_codec::norm;
 use thc_codec::quantizer::Quantizer;
@@ -63,28 +63,17 @@ pub struct CalibrateArgs {
     rate: Rate,
 }
 
-/// Processor time of this thread.
-fn cpu() -> Duration {
-    let time = clock_gettime(ClockId::ThreadCPUTime);
-    Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
-}
-
 /// Nanoseconds of one of `count` things, the median of some repetitions. The first warms up.
 fn nanos_each(count: usize, mut work: impl FnMut() -> Result<()>) -> Result<f64> {
     let mut took = Vec::new();
     for turn in 0..=REPEAT {
-        let began = cpu();
+        let began = thread_time();
         work()?;
         if turn > 0 {
-            took.push(cpu().saturating_sub(began).as_secs_f64() * 1e9 / count as f64);
+            took.push(thread_time().saturating_sub(began).as_secs_f64() * 1e9 / count as f64);
         }
     }
     Ok(median(took))
-}
-
-fn median(mut values: Vec<f64>) -> f64 {
-    values.sort_by(f64::total_cmp);
-    values.get(values.len() / 2).copied().unwrap_or(0.0)
 }
 
 fn failure(error: impl std::fmt::Display) -> Error {
@@ -221,11 +210,11 @@ fn packets(keys: &mut Keys) -> Result<()> {
         let (mut sent, mut received) = (Vec::new(), Vec::new());
         let mut all = vec![0; RUN * RUNS * length];
         for turn in 0..=20 * REPEAT {
-            let began = cpu();
+            let began = thread_time();
             for _ in 0..RUNS {
                 one.send_run(to, &run, length).map_err(failure)?;
             }
-            let between = cpu();
+            let between = thread_time();
             let mut got = 0;
             // Whatever the kernel has dropped does not come.
             while got < RUN * RUNS && other.wait(Duration::from_millis(20)).map_err(failure)? {
@@ -237,7 +226,7 @@ fn packets(keys: &mut Keys) -> Result<()> {
                     })
                     .map_err(failure)?;
             }
-            let ended = cpu();
+            let ended = thread_time();
             if turn > 0 && got == RUN * RUNS {
                 sent.push((between - began).as_secs_f64() * 1e9 / got as f64);
                 received.push((ended - between).as_secs_f64() * 1e9 / got as f64);
@@ -374,16 +363,16 @@ fn ring(keys: &mut Keys) -> Result<()> {
     let sender = thread::spawn(move || -> std::io::Result<Duration> {
         let mut stream = TcpStream::connect(to)?;
         let piece = vec![1; 1 << 20];
-        let began = cpu();
+        let began = thread_time();
         for _ in 0..STREAM >> 20 {
             stream.write_all(&piece)?;
         }
-        Ok(cpu() - began)
+        Ok(thread_time() - began)
     });
     let (mut stream, _) = listener.accept().map_err(failure)?;
-    let (mut piece, began) = (vec![0; 1 << 20], cpu());
+    let (mut piece, began) = (vec![0; 1 << 20], thread_time());
     while stream.read(&mut piece).map_err(failure)? > 0 {}
-    let received = cpu() - began;
+    let received = thread_time() - began;
     let sent = sender.join().map_err(|_| failure("the sender has panicked"))?.map_err(failure)?;
     keys.tcp_byte_ns = Some((sent + received).as_secs_f64() * 1e9 / (2 * STREAM) as f64);
     let x: Vec<f32> = (0..LENGTH).map(|i| (i % 1000) as f32).collect();

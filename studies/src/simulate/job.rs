@@ -12,7 +12,8 @@ use thc_protocol::session::{JoinEvent, Joiner, Joiners};
 use thc_protocol::wire::{Header, Kind, Welcome};
 use thc_protocol::{Cookie, Round, SlotId, TableId, WorkerId};
 use thc_ps::{JobSetup, ServerOptions};
-use thc_transport::{Peer, SimConfig, SimNet};
+use thc_support::{SimConfig, SimNet};
+use thc_transport::Peer;
 use thc_worker::{Engine, EngineConfig};
 
 use super::actor::{PacketCosts, Party, SimAggregator};

@@ -3,7 +3,9 @@
 use std::io;
 use std::time::Duration;
 
-use thc_transport::{IoStats, Origin, PacketIo, Peer, SimIo};
+use thc_support::SimIo;
+
+use thc_transport::{IoStats, Origin, PacketIo, Peer};
 
 /// A run of packets that was sent, and is to leave so much later than the turn began in which it was.
 #[derive(Debug)]

@@ -8,7 +8,9 @@ use std::collections::{BinaryHeap, HashMap};
 use std::net::Ipv4Addr;
 use std::time::Duration;
 
-use thc_transport::{Peer, SimNet};
+use thc_support::SimNet;
+
+use thc_transport::Peer;
 
 use super::actor::{Outgoing, Packets, Party, SimAggregator, Turn};
 use super::cores::Cores;

@@ -16,7 +16,8 @@ use thc_protocol::session::{JoinEvent, Joiner, Joiners};
 use thc_protocol::wire::Welcome;
 use thc_protocol::worker::CallError;
 use thc_protocol::{Cookie, WorkerId};
-use thc_transport::{PacketIo, SimIo, SimNet};
+use thc_support::{SimIo, SimNet};
+use thc_transport::PacketIo;
 use thc_worker::{Borrowed, CallOptions, Engine, EngineConfig, WorkerError};
 
 /// Packets that a receive buffer holds, at least.

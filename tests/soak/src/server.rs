@@ -8,7 +8,8 @@ use thc_protocol::aggregator::{Aggregator, Endpoint, Kernels, Outcome, Shard, Si
 use thc_protocol::session::{Action, Registry, StaticJob};
 use thc_protocol::wire::{Header, Kind, Welcome};
 use thc_protocol::{Cookie, Ecn, JobId, MAX_WORKERS, WorkerId};
-use thc_transport::{Origin, PacketIo, SimIo, SimNet};
+use thc_support::{SimIo, SimNet};
+use thc_transport::{Origin, PacketIo};
 
 /// Bytes of slots that a server may have.
 const MEMORY: usize = 64 << 20;

@@ -6,7 +6,8 @@ use fastrand::Rng;
 use std::net::SocketAddr;
 use thc_protocol::wire::{HEADER_LEN, Header, Join, Kind, Leave};
 use thc_protocol::{Cookie, Round, SlotId, TableId, WorkerId};
-use thc_transport::{PacketIo, SimIo};
+use thc_support::SimIo;
+use thc_transport::PacketIo;
 
 /// Sends something to the server or to a worker.
 pub fn send(rng: &mut Rng, io: &mut SimIo, workers: &[SocketAddr], fingerprint: u64) {

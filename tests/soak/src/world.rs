@@ -10,7 +10,7 @@ use fastrand::Rng;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
 use thc_protocol::aggregator::Kernels;
-use thc_transport::{SimConfig, SimIo, SimNet};
+use thc_support::{SimConfig, SimIo, SimNet};
 
 /// How long all workers may take to end another all-reduce when nothing happens any more: the longest is that of a
 /// worker whose number was taken when it joined.

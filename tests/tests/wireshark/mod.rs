@@ -16,7 +16,8 @@ use thc_protocol::wire::{
 };
 use thc_protocol::{Lane, Policy};
 use thc_tests::{Ps, WorkerProcess};
-use thc_transport::{Capture, CaptureConfig, CapturedIo, PacketIo, SimConfig, SimNet};
+use thc_support::{SimConfig, SimNet};
+use thc_transport::{Capture, CaptureConfig, CapturedIo, PacketIo};
 
 /// What a decoded packet shows, by the dissector's field names.
 type Fields = BTreeMap<&'static str, Value>;

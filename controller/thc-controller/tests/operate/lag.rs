@@ -2,7 +2,7 @@
 
 use crate::aggregator;
 use crate::controller::Controller;
-use thc_metrics::openmetrics::parse;
+use thc_support::openmetrics::parse;
 use thc_worker::{CallOptions, Group, GroupConfig};
 
 fn join(controller: &Controller, rank: u8) -> Group {

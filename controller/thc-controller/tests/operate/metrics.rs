@@ -3,7 +3,7 @@
 use crate::aggregator;
 use crate::controller::{Controller, NOWHERE, target};
 use std::collections::BTreeSet;
-use thc_metrics::openmetrics::{names, parse, value};
+use thc_support::openmetrics::{names, parse, value};
 
 #[test]
 fn metrics_are_well_formed_and_true() {

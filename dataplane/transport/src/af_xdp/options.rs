@@ -36,19 +36,6 @@ pub struct XdpOptions {
 }
 
 impl XdpOptions {
-    /// These keys, with those of `under` (a file) where these (flags) are absent.
-    #[must_use]
-    pub fn over(self, under: XdpOptions) -> XdpOptions {
-        XdpOptions {
-            device: self.device.or(under.device),
-            queues: self.queues.or(under.queues),
-            zero_copy: self.zero_copy.or(under.zero_copy),
-            generic: self.generic.or(under.generic),
-            descriptors: self.descriptors.or(under.descriptors),
-            checksums: self.checksums.or(under.checksums),
-        }
-    }
-
     /// The settings of the backend, checked.
     ///
     /// # Errors
@@ -74,15 +61,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_key_arrives_and_flags_win_over_a_file() {
-        let file = XdpOptions {
+    fn every_key_arrives() {
+        let options = XdpOptions {
             device: Some("eth1".into()),
-            queues: Some(2),
+            queues: Some(3),
             zero_copy: Some(true),
+            generic: None,
             descriptors: Some(512),
-            ..XdpOptions::default()
+            checksums: Some(false),
         };
-        let flags = XdpOptions { queues: Some(3), checksums: Some(false), ..XdpOptions::default() };
         let expected = XdpConfig {
             device: "eth1".into(),
             queues: Some(3),
@@ -91,7 +78,7 @@ mod tests {
             descriptors: 512,
             checksums: false,
         };
-        assert_eq!(flags.over(file).config().unwrap(), expected);
+        assert_eq!(options.config().unwrap(), expected);
     }
 
     #[test]

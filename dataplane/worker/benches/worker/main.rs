@@ -13,13 +13,12 @@
 mod net;
 
 use std::hint::black_box;
-use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 use std::{env, fs};
 
 use net::{JOB, Net, RUN, SESSION, SLOTS, THREADS, Way};
-use rustix::time::{ClockId, clock_gettime};
+use thc_bench::{is_measuring, median, thread_time};
 use thc_codec::block::Block;
 use thc_codec::norm;
 use thc_codec::quantizer::Quantizer;
@@ -40,13 +39,7 @@ const N: usize = 1024;
 /// Bytes of indices in a DATA packet.
 const DATA_LEN: usize = N / 2;
 
-/// Processor time of this thread: what else runs on the machine does not count.
-fn cpu() -> Duration {
-    let time = clock_gettime(ClockId::ThreadCPUTime);
-    Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
-}
-
-/// The same of each network thread, in nanoseconds.
+/// Processor time of each network thread, in nanoseconds.
 fn of_network() -> Vec<f64> {
     let threads = fs::read_dir("/proc/self/task").unwrap().filter_map(|thread| {
         let thread = thread.unwrap().path();
@@ -150,7 +143,7 @@ impl Rig {
     fn reduce(&mut self, x: &[f32]) -> f64 {
         self.data.copy_from_slice(x);
         let (paused, packets) = (self.engine.io_mut().paused, self.engine.io_mut().packets());
-        let (network, began) = (of_network(), cpu());
+        let (network, began) = (of_network(), thread_time());
         let call = self.engine.submit(CallOptions::default(), None, D, None).unwrap();
         let outcome = loop {
             self.engine.run(&mut Borrowed::new(call, &mut self.data), || false);
@@ -160,7 +153,7 @@ impl Rig {
         };
         let each = of_network().into_iter().zip(network).map(|(now, before)| now - before);
         self.network = each.fold(0.0, f64::max);
-        let took = cpu() - began - (self.engine.io_mut().paused - paused);
+        let took = thread_time() - began - (self.engine.io_mut().paused - paused);
         outcome.unwrap();
         let (sent, all) = (self.engine.io_mut().packets() - packets, (D / N + D / BLOCK) as u64);
         assert!(
@@ -208,7 +201,7 @@ impl Codec {
     fn compute(&mut self, x: &[f32]) -> f64 {
         self.data.copy_from_slice(x);
         let Codec { quantizer, t_p, packed, sums, work, data } = self;
-        let began = cpu();
+        let began = thread_time();
         let norms: Vec<f32> = data.chunks(BLOCK).map(norm::l2).collect();
         let range = |at: usize| (*t_p / (BLOCK as f64).sqrt() * f64::from(norms[at])) as f32;
         for (at, out) in packed.chunks_mut(BLOCK / 2).enumerate() {
@@ -222,13 +215,13 @@ impl Codec {
             block(quantizer, range(at), at, next).decompress8(sums, 1, work, out).unwrap();
         }
         black_box((&packed, &data));
-        (cpu() - began).as_nanos() as f64
+        (thread_time() - began).as_nanos() as f64
     }
 }
 
 /// Nanoseconds of copying what a pair carries: indices to a packet, sums out of one.
 fn copy(packets: &mut [u8], indices: &[u8], sums: &mut [u8]) -> f64 {
-    let began = cpu();
+    let began = thread_time();
     for number in 0..D / N {
         let at = number % SLOTS as usize * MAX_PACKET;
         let packet = &mut packets[at..at + MAX_PACKET];
@@ -237,12 +230,7 @@ fn copy(packets: &mut [u8], indices: &[u8], sums: &mut [u8]) -> f64 {
         sums[number % 64 * RESULT_LEN..][..RESULT_LEN].copy_from_slice(&packet[HEADER_LEN..]);
     }
     black_box((&packets, &sums));
-    (cpu() - began).as_nanos() as f64
-}
-
-fn median(mut values: Vec<f64>) -> f64 {
-    values.sort_by(f64::total_cmp);
-    values[values.len() / 2]
+    (thread_time() - began).as_nanos() as f64
 }
 
 /// Instructions of one more turn, by valgrind; none where there is none, or where it cannot run this program.
@@ -280,7 +268,7 @@ fn main() {
     if let Some(at) = arguments.iter().position(|argument| argument == "--count") {
         return count(&arguments[at + 1], arguments[at + 2].parse().unwrap());
     }
-    let measure = arguments.iter().any(|argument| argument == "--bench");
+    let measure = is_measuring();
     let turns = if measure { 41 } else { 1 };
     let x = tensor();
     let mut codec = Codec::new();
@@ -368,10 +356,6 @@ fn main() {
                 "detail": detail,
             },
         ]);
-        let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).with_file_name("bench");
-        fs::create_dir_all(&folder).unwrap();
-        let file = folder.join("worker.json");
-        fs::write(&file, serde_json::to_string_pretty(&results).unwrap()).unwrap();
-        println!("written to {}", file.display());
+        thc_bench::write(env!("CARGO_TARGET_TMPDIR"), "worker", &results).unwrap();
     }
 }

@@ -1,17 +1,17 @@
 //! What Prometheus reads of a worker that runs: under the names that the Python package has for the same.
 
 use std::fmt;
+use std::io;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use anyhow::Context;
 use thc_metrics::{DescriptorEncoder, Labels, MetricsServer, counters, gauges};
 use thc_worker::Stats;
 
 /// What the run has told last. Who asks reads that, and never waits for an all-reduce.
 #[derive(Clone, Debug, Default)]
-pub struct Told(Arc<Mutex<State>>);
+pub struct RunMetrics(Arc<Mutex<State>>);
 
 #[derive(Clone, Debug, Default)]
 struct State {
@@ -22,19 +22,15 @@ struct State {
     began: Option<Instant>,
 }
 
-impl Told {
+impl RunMetrics {
     /// Answers with what is told.
-    pub fn serve(&self, at: SocketAddr) -> anyhow::Result<MetricsServer> {
+    pub fn serve(&self, at: SocketAddr) -> io::Result<MetricsServer> {
         let told = self.clone();
         let make = move || {
             let state = told.lock().clone();
             thc_metrics::text("thc_group", move |encoder| write(encoder, &state))
         };
-        let endpoint = MetricsServer::serve(at, make).with_context(|| {
-            format!(
-                "cannot serve /metrics on {at}; choose another address or port, or stop the other process"
-            )
-        })?;
+        let endpoint = MetricsServer::serve(at, make)?;
         tracing::info!("metrics at http://{}/metrics", endpoint.local());
         Ok(endpoint)
     }
@@ -112,7 +108,7 @@ mod tests {
     use std::collections::BTreeSet;
     use std::io::{Read, Write};
     use std::net::TcpStream;
-    use thc_metrics::openmetrics::{Family, parse, value};
+    use thc_support::openmetrics::{Family, parse, value};
 
     type Families = std::collections::BTreeMap<String, Family>;
 
@@ -140,7 +136,7 @@ mod tests {
     /// Each field of the report has its metric, with its value.
     #[test]
     fn all_that_the_report_has_is_told() {
-        let told = Told::default();
+        let told = RunMetrics::default();
         let endpoint = told.serve("127.0.0.1:0".parse().unwrap()).unwrap();
         assert!(read(&endpoint).values().all(|family| family.samples.is_empty()), "nothing is known yet");
         told.set_worker(5, 3);

@@ -2,7 +2,7 @@
 
 use super::capture;
 use super::colocated;
-use super::metrics::Told;
+use super::metrics::RunMetrics;
 use super::options::{Plan, Source};
 use super::output::Output;
 use super::tensors::{self, Tensor};
@@ -21,7 +21,7 @@ struct Work {
     data: Vec<f32>,
     coordinates: usize,
     mean: Vec<f32>,
-    /// As what it travels, if that is told.
+    /// As what it travels, if it is given.
     plan: Option<Vec<Span>>,
 }
 
@@ -42,13 +42,13 @@ pub fn run(plan: &Plan) -> anyhow::Result<()> {
     };
     let mut config = plan.group.clone();
     config.capture = plan.capture.as_ref().map(capture::open).transpose()?;
-    let told = Told::default();
-    let _endpoint = plan.http.map(|at| told.serve(at)).transpose()?;
+    let metrics = RunMetrics::default();
+    let _endpoint = plan.http.map(|at| metrics.serve(at)).transpose()?;
     let share = plan.share.clone().map(Server::start).transpose()?;
     let group = Group::join(config)?;
     let workers = group.parameters()?.all_workers();
     let (job, worker) = (group.job(), group.worker());
-    told.set_worker(job, worker);
+    metrics.set_worker(job, worker);
     match &plan.group.controller {
         Some(controller) => tracing::info!("joined {} as worker {worker} of {workers}", controller.url),
         None => tracing::info!("joined job {job} as worker {worker} of {workers}"),
@@ -64,7 +64,7 @@ pub fn run(plan: &Plan) -> anyhow::Result<()> {
     }
     let bar = progress(plan.repeat);
     let times = loop {
-        let end = match reduce(&group, plan, &mut work, (&bar, &told)) {
+        let end = match reduce(&group, plan, &mut work, (&bar, &metrics)) {
             Ok(times) => break times,
             Err(end) => end,
         };
@@ -118,7 +118,7 @@ fn reduce(
     group: &Group,
     plan: &Plan,
     work: &mut [Work],
-    (bar, told): (&ProgressBar, &Told),
+    (bar, metrics): (&ProgressBar, &RunMetrics),
 ) -> anyhow::Result<Vec<Duration>> {
     bar.reset();
     let mut times = Vec::new();
@@ -126,7 +126,7 @@ fn reduce(
         // Whoever waits may join between any two.
         group.boundary()?;
         work.iter_mut().try_for_each(Work::fill)?;
-        told.note_begin();
+        metrics.note_begin();
         let started = Instant::now();
         if let [Work { key, mean, plan: spans, .. }] = work {
             let CallOptions { feedback, .. } = options(plan, *key);
@@ -148,7 +148,7 @@ fn reduce(
             }
         }
         times.push(started.elapsed());
-        told.set_stats(group.stats()?);
+        metrics.set_stats(group.stats()?);
         bar.inc(1);
         if plan.each {
             tell(plan, &times, work)?;

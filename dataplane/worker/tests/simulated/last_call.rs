@@ -7,7 +7,7 @@ use std::time::Duration;
 use thc_protocol::session::StaticJob;
 use thc_protocol::wire::{Kind, Members, Shares};
 use thc_protocol::{Lane, Policy};
-use thc_transport::SimConfig;
+use thc_support::SimConfig;
 use thc_worker::{Borrowed, CallOptions, WorkerError};
 
 const WORKERS: u8 = 4;

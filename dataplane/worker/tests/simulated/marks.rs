@@ -4,7 +4,7 @@ use crate::world::{World, gradients, ps_addr, static_job};
 use std::time::Duration;
 use thc_protocol::wire::{FLAG_MARK, Header, Kind};
 use thc_protocol::{Lane, Policy};
-use thc_transport::{SimConfig, SimNet, SimStats};
+use thc_support::{SimConfig, SimNet, SimStats};
 use thc_worker::{Borrowed, CallOptions, Stats};
 
 /// What the link carries in bits a second, and how many packets its queue holds.

@@ -14,7 +14,8 @@ use thc_protocol::wire::{
 };
 use thc_protocol::worker::{CallError, SessionError};
 use thc_protocol::{Lane, Policy, Round, SlotId, TableId, WorkerId};
-use thc_transport::{PacketIo, SimConfig, SimIo, SimNet};
+use thc_support::{SimConfig, SimIo, SimNet};
+use thc_transport::PacketIo;
 use thc_worker::{
     Borrowed, CallOptions, Engine, EngineConfig, Loan, Membership, PackedCall, Span, WorkerError,
 };

@@ -11,7 +11,7 @@ use thc_protocol::session::StaticJob;
 use thc_protocol::wire::{Choice, Form, RAW_WORDS, Table, Tables};
 use thc_protocol::worker::{CallError, SessionError};
 use thc_protocol::{Lane, Policy, TableId};
-use thc_transport::{SimConfig, SimIo};
+use thc_support::{SimConfig, SimIo};
 use thc_worker::{
     Borrowed, Engine, Estimate, Finished, Loan, Numbers, Packed, PackedCall, PackedLayout, PackedPart, Span,
     WorkerError,

@@ -4,7 +4,7 @@ use crate::world::{JOB, LEN, World, exact_mean, gradients, hostile, nmse, quiet,
 use thc_protocol::wire::Mode;
 use thc_protocol::worker::SessionError;
 use thc_protocol::{Lane, Policy};
-use thc_transport::SimConfig;
+use thc_support::SimConfig;
 use thc_worker::{CallOptions, WorkerError};
 
 #[test]

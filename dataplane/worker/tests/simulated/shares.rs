@@ -11,7 +11,7 @@ use thc_protocol::session::StaticJob;
 use thc_protocol::wire::{Kind, Members, Shares};
 use thc_protocol::worker::SessionError;
 use thc_protocol::{Lane, Policy};
-use thc_transport::SimConfig;
+use thc_support::SimConfig;
 use thc_worker::{CallOptions, WorkerError};
 
 const WORKERS: u8 = 4;

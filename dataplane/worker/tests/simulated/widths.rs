@@ -13,7 +13,7 @@ use thc_protocol::session::StaticJob;
 use thc_protocol::wire::{Choice, Form, Table, Tables};
 use thc_protocol::worker::SessionError;
 use thc_protocol::{Lane, Policy, TableId};
-use thc_transport::SimConfig;
+use thc_support::SimConfig;
 use thc_worker::{Span, WorkerError};
 
 const WORKERS: u8 = 3;

@@ -7,7 +7,8 @@ use thc_protocol::aggregator::{Aggregator, Endpoint, JobConfig, Level, Scalar, S
 use thc_protocol::session::{Action, JoinEvent, Joiner, Joiners, Registry, StaticJob};
 use thc_protocol::wire::{Form, Shares, Table, Tables, Welcome};
 use thc_protocol::{Cookie, Ecn, JobId, Lane, Policy, TableId, WorkerId};
-use thc_transport::{Origin, PacketIo, SimConfig, SimIo, SimNet};
+use thc_support::{SimConfig, SimIo, SimNet};
+use thc_transport::{Origin, PacketIo};
 use thc_worker::{Borrowed, CallOptions, Engine, EngineConfig, Span, WorkerError};
 
 pub const JOB: JobId = JobId(7);

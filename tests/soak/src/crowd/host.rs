@@ -11,7 +11,8 @@ use thc_protocol::aggregator::{Aggregator, Endpoint, Kernels, Outcome, Shard};
 use thc_protocol::session::{Action, Registry};
 use thc_protocol::wire::Header;
 use thc_protocol::{Cookie, JobId, WorkerId};
-use thc_transport::{PacketIo, SimIo, SimNet};
+use thc_support::{SimIo, SimNet};
+use thc_transport::PacketIo;
 
 use crate::server::Out;
 

@@ -11,7 +11,7 @@ use thc_codec::table::LookupTable;
 use thc_protocol::session::{Sizes, StaticJob};
 use thc_protocol::wire::{Form, Members, Shares, Table, Tables, Welcome};
 use thc_protocol::{JobId, Lane, TableId};
-use thc_transport::SimNet;
+use thc_support::SimNet;
 
 use super::TICK;
 use super::host::address;

@@ -21,7 +21,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 use thc_protocol::aggregator::Kernels;
 use thc_transport::frame::address_number;
-use thc_transport::{SimConfig, SimNet};
+use thc_support::{SimConfig, SimNet};
 
 /// How long all may take to be members and to end another all-reduce when nothing happens any more.
 const PATIENCE: Duration = Duration::from_secs(120);

@@ -56,7 +56,7 @@ impl DoctorFlags {
                 format!("patience = {text:?}: {error}; write a time like 200ms or 10s, or 0s")
             })?,
         };
-        let keys = self.keys.over_file(self.config.as_deref())?;
+        let keys = self.keys.merge_file(self.config.as_deref())?;
         let own = keys.bind()?.ip();
         let io = match keys.io {
             Some(IoName::Dpdk) => keys.dpdk.config(own).map(Backend::Dpdk),

@@ -9,7 +9,7 @@ use self::texts::{cookie, parse, size};
 use super::doctor::Visit;
 use super::spans::Spans;
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -103,7 +103,7 @@ const MOST_THREADS: usize = 1024;
 const LONGEST: Duration = Duration::from_secs(365 * 24 * 60 * 60);
 
 /// How coordinates travel.
-#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq, ValueEnum)]
+#[derive(Clone, Copy, Debug, Serialize, Deserialize, PartialEq, Eq, ValueEnum)]
 #[serde(rename_all = "lowercase")]
 enum Travel {
     /// Compressed: 4 bits up, 8 or 16 down
@@ -113,7 +113,7 @@ enum Travel {
 }
 
 /// Every key, as written; a file and flags have the same.
-#[derive(Clone, Debug, Default, Deserialize, clap::Args)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize, clap::Args)]
 #[serde(deny_unknown_fields, default)]
 struct Keys {
     /// The parameter server, such as ps:9000 or [fd00::1]:9000; or thc://CONTROLLER:PORT/JOB, where the controller tells server, job, cookie and, unless
@@ -238,51 +238,10 @@ struct Keys {
 }
 
 impl Keys {
-    /// These keys, with those of a file, if there is one, where these are absent.
-    fn over_file(self, path: Option<&Path>) -> Result<Keys, String> {
-        Ok(self.over(path.map(read).transpose()?.unwrap_or_default()))
-    }
-
-    /// These keys, with others where these are absent.
-    fn over(self, file: Keys) -> Keys {
-        macro_rules! over {
-            ($($key:ident),*) => { Keys { dpdk: self.dpdk.over(file.dpdk), xdp: self.xdp.over(file.xdp), $($key: self.$key.or(file.$key)),* } };
-        }
-        over!(
-            ps,
-            colocated,
-            workers,
-            lane,
-            down,
-            controller_ca,
-            controller_cert,
-            controller_key,
-            job,
-            worker,
-            cookie,
-            bind,
-            join_timeout,
-            timeout,
-            patience,
-            rejoin,
-            min_rto,
-            seed,
-            threads,
-            network_threads,
-            io,
-            http,
-            pcap,
-            pcap_limit,
-            inject,
-            inject_seed,
-            input,
-            output,
-            coordinates,
-            repeat,
-            mode,
-            plan,
-            error_feedback
-        )
+    /// These keys, and those of a file, if there is one, where these are absent.
+    fn merge_file(self, path: Option<&Path>) -> Result<Keys, String> {
+        let Some(path) = path else { return Ok(self) };
+        thc_options::merge(&read(path)?, &self).map_err(|error| format!("{}: {error}", path.display()))
     }
 }
 
@@ -345,7 +304,7 @@ impl Flags {
     }
 
     fn plan(self) -> Result<Plan, String> {
-        let keys = self.keys.over_file(self.config.as_deref())?;
+        let keys = self.keys.merge_file(self.config.as_deref())?;
         let io = thc_transport::backend(keys.io, keys.bind()?.ip(), &keys.dpdk, &keys.xdp);
         let io = io.map_err(|e| e.to_string())?;
         let (worker, cookie) = if keys.ps.as_deref().is_some_and(ControllerUrl::is_meant) {

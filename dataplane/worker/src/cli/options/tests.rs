@@ -7,15 +7,30 @@ fn plan(args: &[&str]) -> Result<Plan, String> {
     Flags::try_parse_from(all).map_err(|e| e.to_string())?.plan()
 }
 
+fn file(text: &str) -> tempfile::NamedTempFile {
+    let mut file = tempfile::NamedTempFile::new().unwrap();
+    file.write_all(text.as_bytes()).unwrap();
+    file
+}
+
 #[test]
 fn flags_win_over_the_file() {
-    let mut file = tempfile::NamedTempFile::new().unwrap();
-    writeln!(file, "job = 5\nps = \"127.0.0.1:7000\"\ntimeout = \"3s\"\ncoordinates = 10").unwrap();
+    let file = file("job = 5\nps = \"127.0.0.1:7000\"\ntimeout = \"3s\"\ncoordinates = 10");
     let plan = plan(&["--config", file.path().to_str().unwrap(), "--job", "6"]).unwrap();
     assert_eq!(plan.group.job, 6);
     assert_eq!(plan.group.ps.port(), 7000);
     assert_eq!(plan.group.timeout, Duration::from_secs(3));
     assert_eq!(plan.source, Source::MadeUp(10));
+}
+
+#[test]
+fn flags_win_key_by_key_in_sections_too() {
+    let file = file("[xdp]\ndevice = \"eth1\"\nqueues = 2\n[dpdk]\nmtu = 1400\ndevices = [\"a\"]");
+    let flags = ["thc-worker", "--xdp-queues", "3", "--dpdk-device", "b", "--seed", "18446744073709551615"];
+    let keys = Flags::try_parse_from(flags).unwrap().keys.merge_file(Some(file.path())).unwrap();
+    assert_eq!((keys.xdp.device.as_deref(), keys.xdp.queues), (Some("eth1"), Some(3)));
+    assert_eq!((keys.dpdk.devices, keys.dpdk.mtu), (Some(vec!["b".to_owned()]), Some(1400)));
+    assert_eq!(keys.seed, Some(u64::MAX));
 }
 
 #[test]

@@ -5,8 +5,9 @@ use std::{collections::HashMap, time::Duration};
 use fastrand::Rng;
 use proptest::prelude::*;
 
+use thc_transport::{PacketIo, Peer, TransportError};
+
 use super::{LinkConfig, SimConfig, SimIo, SimNet, SimStats};
-use crate::{PacketIo, Peer, TransportError};
 
 fn peer(number: u8) -> Peer {
     Peer::from(([10, 0, 0, number], 4000 + u16::from(number)))

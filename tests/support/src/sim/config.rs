@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::{FaultRates, TransportError};
+use thc_transport::{FaultRates, TransportError};
 
 /// Settings of a [`SimNet`](super::SimNet). The default is a perfect network: 10 µs latency,
 /// nothing lost, unlimited bandwidth.
@@ -28,7 +28,7 @@ pub struct SimConfig {
     /// always detects).
     pub corrupt: f64,
     /// Bits per second of each endpoint, out of it and into it; `None` is unlimited. A datagram
-    /// counts its payload and [`IPV4_UDP_HEADER_LEN`](crate::IPV4_UDP_HEADER_LEN).
+    /// counts its payload and [`IPV4_UDP_HEADER_LEN`](thc_transport::IPV4_UDP_HEADER_LEN).
     pub bandwidth: Option<u64>,
     /// Bytes that a datagram takes on a wire beyond that: 38 on Ethernet, from preamble to gap.
     pub framing: usize,

@@ -2,8 +2,9 @@
 
 use std::{cell::RefCell, net::IpAddr, rc::Rc, time::Duration};
 
+use thc_transport::Peer;
+
 use super::{LinkConfig, SimConfig, state::NetState, stats::SimStats};
-use crate::Peer;
 
 /// A simulated network. Clones are handles of the same network; it lives in one thread.
 #[derive(Clone)]

@@ -2,8 +2,9 @@
 
 use std::{io, time::Duration};
 
+use thc_transport::{IoStats, Origin, PacketIo, Peer, Run, check_segment};
+
 use super::SimNet;
-use crate::{IoStats, Origin, PacketIo, Peer, Run, packet_io::check_segment};
 
 /// Datagrams per [`PacketIo::recv_burst`], so that callers meet full bursts and remainders.
 const BURST: usize = 64;

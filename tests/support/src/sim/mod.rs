@@ -3,7 +3,8 @@
 //!
 //! ```
 //! use std::time::Duration;
-//! use thc_transport::{PacketIo, Peer, SimConfig, SimNet};
+//! use thc_support::{SimConfig, SimNet};
+//! use thc_transport::{PacketIo, Peer};
 //!
 //! let net = SimNet::new(SimConfig { seed: 7, loss: 0.1, ..SimConfig::default() });
 //! let (a, b) = ("10.0.0.1:4000".parse::<Peer>()?, "10.0.0.2:4000".parse::<Peer>()?);

@@ -8,12 +8,9 @@ use std::{
 };
 
 use fastrand::Rng;
+use thc_transport::{IPV4_UDP_HEADER_LEN, IoStats, Origin, Peer};
 
 use super::{LinkConfig, SimConfig, SimStats};
-use crate::{
-    IPV4_UDP_HEADER_LEN, IoStats, Origin, Peer,
-    checksum::{checksum, verify},
-};
 
 /// A held-back datagram arrives this many times its link's latency and jitter later, at most.
 const MAX_HOLD: u32 = 4;
@@ -80,7 +77,8 @@ struct Datagram {
     to: Peer,
     ecn: u8,
     payload: Vec<u8>,
-    checksum: u16,
+    /// Whether no bit of it has been flipped on the way.
+    intact: bool,
 }
 
 enum Stage {
@@ -310,8 +308,7 @@ impl NetState {
             *latest = on_time.max(*latest);
             *latest
         };
-        let checksum = if self.config.checksums { checksum(from, to, payload) } else { 0 };
-        let copy = || Datagram { from, to, ecn, payload: payload.to_vec(), checksum };
+        let copy = || Datagram { from, to, ecn, payload: payload.to_vec(), intact: true };
         self.launch(copy(), &link, arrives);
         if self.chance(link.duplicate) {
             self.stats.duplicated += 1;
@@ -339,8 +336,7 @@ impl NetState {
         }
         receiver.waiting += 1;
         let generation = receiver.generation;
-        let checksum = if self.config.checksums { checksum(from, to, payload) } else { 0 };
-        let datagram = Datagram { from, to, ecn, payload: payload.to_vec(), checksum };
+        let datagram = Datagram { from, to, ecn, payload: payload.to_vec(), intact: true };
         self.schedule(self.now, Stage::Deliver(generation), datagram);
     }
 
@@ -353,13 +349,13 @@ impl NetState {
         self.schedule(arrives, Stage::Arrive, datagram);
     }
 
-    /// Flips a burst of bits. Within 15 bits, so that the checksum can't miss it: a real network
-    /// has the link layer's CRC for the rest.
+    /// Flips a burst of bits, within 15 bits, which no UDP checksum misses: a real network has the link layer's CRC for
+    /// longer ones. So the datagram need not have a checksum to be known as corrupted.
     fn corrupt(&mut self, datagram: &mut Datagram) {
         let pattern = self.rng.u16(0..0x8000) | 1;
         let bits = datagram.payload.len() * 8;
+        datagram.intact = false;
         if bits == 0 {
-            datagram.checksum ^= pattern;
             return;
         }
         let start = self.rng.usize(0..bits);
@@ -408,8 +404,8 @@ impl NetState {
     }
 
     fn deliver(&mut self, datagram: Datagram, generation: u64) {
-        let Datagram { from, to, ecn, payload, checksum } = datagram;
-        let intact = !self.config.checksums || verify(from, to, &payload, checksum);
+        let Datagram { from, to, ecn, payload, intact } = datagram;
+        let intact = intact || !self.config.checksums;
         let cut = self.is_cut(from, to);
         let Some(receiver) = self.endpoint(to, generation) else {
             self.stats.unreachable += 1;
