@@ -60,7 +60,10 @@ impl Loopback {
     /// and the workers' private roundings.
     pub fn new(table: &LookupTable, workers: u8, seed: u64) -> Result<Self> {
         if table.bits() > 4 {
-            return Err(Error::TooManyBits { bits: table.bits() });
+            let bits = table.bits();
+            return Err(Error::Usage(format!(
+                "a bit budget of {bits} does not fit the wire's 4 bits per coordinate; choose -b 1 to 4"
+            )));
         }
         let sum = u32::from(table.granularity()) * u32::from(workers);
         let lane = if sum <= Lane::Bits8.max_sum() { Lane::Bits8 } else { Lane::Bits16 };
@@ -110,7 +113,8 @@ impl Loopback {
     pub fn allreduce(&mut self, vectors: &[&[f32]]) -> Result<Vec<f32>> {
         let length = vectors.first().map_or(0, |vector| vector.len());
         if vectors.len() != usize::from(self.workers) || vectors.iter().any(|v| v.len() != length) {
-            return Err(Error::Vectors { workers: self.workers, vectors: vectors.len() });
+            let given = format!("{} vectors for {} workers, or of different lengths", vectors.len(), self.workers);
+            return Err(Error::Failure(given));
         }
         let mut mean = vec![0.0; length];
         let partitions = partition::split(length, self.block).count() as u32;
@@ -216,8 +220,10 @@ impl Loopback {
         let packet = header.emit_packet(&mut buffer, payload);
         match self.aggregator.handle(endpoint(worker), packet, &mut self.answer) {
             Outcome::Handled(_) => Ok(()),
-            Outcome::Passed => Err(Error::ModelAnswer { answer: "what a rack passes on".to_owned() }),
-            Outcome::Dropped(reason) => Err(Error::ModelDropped { reason: format!("{reason:?}") }),
+            Outcome::Passed => Err(wrong_answer("what a rack passes on")),
+            Outcome::Dropped(reason) => {
+                Err(Error::Failure(format!("the aggregator model dropped a packet: {reason:?}")))
+            }
         }
     }
 
@@ -231,9 +237,13 @@ impl Loopback {
             {
                 Ok((header, payload))
             }
-            other => Err(Error::ModelAnswer { answer: format!("{:?}", other.map(|(header, _)| header)) }),
+            other => Err(wrong_answer(&format!("{:?}", other.map(|(header, _)| header)))),
         }
     }
+}
+
+fn wrong_answer(answer: &str) -> Error {
+    Error::Failure(format!("the aggregator model answered {answer} where a result of all workers was due"))
 }
 
 #[cfg(test)]
@@ -302,9 +312,12 @@ mod tests {
         let table = LookupTable::solve(4, 30, 1.0 / 32.0).unwrap();
         let mut loopback = Loopback::new(&table, 2, 2).unwrap();
         assert_eq!(loopback.allreduce(&[&[0.0; 5000], &[0.0; 5000]]).unwrap(), [0.0; 5000]);
-        assert!(matches!(loopback.allreduce(&[&[1.0]]), Err(Error::Vectors { .. })));
-        assert!(matches!(loopback.allreduce(&[&[1.0], &[1.0, 2.0]]), Err(Error::Vectors { .. })));
+        for (vectors, count) in [(&[&[1.0_f32][..]][..], 1), (&[&[1.0], &[1.0, 2.0]], 2)] {
+            let error = loopback.allreduce(vectors).unwrap_err();
+            assert_eq!(error.to_string(), format!("{count} vectors for 2 workers, or of different lengths"));
+        }
         let wide = LookupTable::solve(5, 60, 0.1).unwrap();
-        assert!(matches!(Loopback::new(&wide, 2, 0), Err(Error::TooManyBits { bits: 5 })));
+        let error = Loopback::new(&wide, 2, 0).err().unwrap();
+        assert!(error.exit_status() == 2 && error.to_string().starts_with("a bit budget of 5"), "{error}");
     }
 }

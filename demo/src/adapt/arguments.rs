@@ -108,7 +108,10 @@ impl AdaptArgs {
             (None, Some(uniform)) => uniform.error,
             (None, None) => {
                 let choices = choices.iter().map(|c| c.name.as_str()).collect::<Vec<_>>().join(", ");
-                return Err(Error::DefaultChoice { default: self.default.clone(), choices });
+                let default = &self.default;
+                return Err(Error::Usage(format!(
+                    "--default {default:?} is none of the choices {choices}: name one of them, or give --bound"
+                )));
             }
         };
         let found = if self.exact { exact(&problem, bound)? } else { discrete(&problem, bound, self.steps)? };
@@ -146,7 +149,12 @@ impl AdaptArgs {
 
     /// The table of that name; of a width alone the one with the narrowest sums from 8 bits on.
     fn find(&self, name: &str) -> Result<Choice> {
-        let unknown = || Error::UnknownChoice { choice: name.to_owned() };
+        let unknown = || {
+            Error::Usage(format!(
+                "--choices {name:?} is no table: write bits of an index (1, 2, 3, 4 or 8) and of a sum, like 2/4, 3/8 or \
+                 8/16, or raw"
+            ))
+        };
         let (bits, lane) = match name.split_once('/') {
             Some((bits, lane)) => (bits, Some(lane.parse::<u8>().map_err(|_| unknown())?)),
             None => (name, None),

@@ -154,8 +154,8 @@ impl Children {
         while self.running[number].ended.is_none() {
             self.check(number)?;
             if asked.elapsed() > GRACE {
-                let name = self.running[number].name.clone();
-                return Err(Error::Lingers { name });
+                let name = &self.running[number].name;
+                return Err(Error::Failure(format!("{name} is done but does not end")));
             }
             thread::sleep(Duration::from_millis(5));
         }
@@ -232,11 +232,8 @@ impl Running {
         thread::sleep(Duration::from_millis(50));
         let kept = self.complaints.lock().unwrap_or_else(PoisonError::into_inner);
         let last = kept.iter().rev().find(|line| !line.trim().is_empty());
-        Error::Child {
-            name: self.name.clone(),
-            status: status.to_string(),
-            complaint: last.map_or("it said nothing", |line| line.trim_start_matches("thc: ")).to_owned(),
-        }
+        let complaint = last.map_or("it said nothing", |line| line.trim_start_matches("thc: "));
+        Error::Failure(format!("{} ended with {status}: {complaint}", self.name))
     }
 }
 

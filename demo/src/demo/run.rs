@@ -58,7 +58,9 @@ pub struct Options {
 pub fn run(options: &Options) -> Result<Report> {
     // A wrong text, an unusable plot file or a missing backend is found out before anything is started.
     if options.io == IoName::Dpdk && !cfg!(feature = "dpdk") {
-        return Err(Error::NoDpdk);
+        let text = "this program was built without DPDK; run `make demo IO=dpdk`, or build it with --features dpdk, which needs \
+                    libdpdk-dev and libclang-dev (see docs/dpdk.md)";
+        return Err(Error::Usage(text.to_owned()));
     }
     let past = match options.io {
         IoName::Udp => None,
@@ -66,7 +68,7 @@ pub fn run(options: &Options) -> Result<Report> {
         IoName::Xdp => Some("--io xdp"),
     };
     if let (true, Some(option)) = (options.controller, past) {
-        return Err(Error::ControllerWith { option });
+        return Err(Error::Usage(format!("--controller needs sockets of this machine: leave {option} out")));
     }
     if options.switch {
         let others = [
@@ -75,7 +77,7 @@ pub fn run(options: &Options) -> Result<Report> {
             (options.loss > 0.0, "--loss, which thc-ps injects"),
         ];
         if let Some((_, option)) = others.into_iter().find(|(given, _)| *given) {
-            return Err(Error::SwitchWith { option });
+            return Err(Error::Usage(format!("--switch does not go with {option}; leave one of them out")));
         }
     }
     if options.colocated {
@@ -85,10 +87,10 @@ pub fn run(options: &Options) -> Result<Report> {
             (past.is_some(), past.unwrap_or_default()),
         ];
         if let Some((_, option)) = others.into_iter().find(|(given, _)| *given) {
-            return Err(Error::ColocatedWith { option });
+            return Err(Error::Usage(format!("--colocated does not go with {option}; leave one of them out")));
         }
         if options.plan.workers < 2 {
-            return Err(Error::OneWorker { instead: "without --colocated" });
+            return Err(Error::one_worker("without --colocated"));
         }
     }
     Text::read(&options.plan.text)?;
@@ -172,7 +174,7 @@ fn run_compressed(
     let (address, asked) = match (its_controller, &site) {
         _ if share.is_some() => {
             let at = share.iter().flat_map(|share| &share.at).copied().next();
-            let at = at.ok_or(Error::OneWorker { instead: "without --colocated" })?;
+            let at = at.ok_or_else(|| Error::one_worker("without --colocated"))?;
             if !options.quiet {
                 let last = at.port() + u16::from(plan.workers) - 1;
                 eprintln!("a share of the server beside each worker, {at} to {last}");
@@ -261,16 +263,16 @@ fn run_compressed(
     });
     let totals = totals.as_ref().map(Server::from_totals).or(beside);
     if totals.is_none() && site.is_none() {
-        return Err(Error::NoTotals);
+        let text = "thc-ps ended without telling its totals (are all programs of the same build?)";
+        return Err(Error::Failure(text.to_owned()));
     }
     if let Some((worker, other)) =
         heard.outcomes.iter().enumerate().find(|(_, o)| o.digest != heard.outcomes[0].digest)
     {
-        return Err(Error::Diverged {
-            worker,
-            digest: other.digest.clone(),
-            first: heard.outcomes[0].digest.clone(),
-        });
+        return Err(Error::Failure(format!(
+            "worker {worker} ended with the model {}, worker 0 with {}: their averages differed",
+            other.digest, heard.outcomes[0].digest
+        )));
     }
     Ok((heard, totals))
 }

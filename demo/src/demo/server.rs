@@ -29,7 +29,11 @@ pub fn find(name: &'static str) -> Result<PathBuf> {
     {
         build(name, Path::new(&cargo), Path::new(&package), folder)?;
     }
-    if program.is_file() { Ok(program) } else { Err(Error::NoProgram { program, package: name }) }
+    if program.is_file() {
+        return Ok(program);
+    }
+    let program = program.display();
+    Err(Error::Failure(format!("{program} does not exist; build it with: cargo build --release -p {name}")))
 }
 
 /// Builds a program of a package of the same name into `folder`, which is `<target>/<profile>`.
@@ -56,7 +60,7 @@ fn build(name: &'static str, cargo: &Path, package: &Path, folder: &Path) -> Res
     }
     let complaint = String::from_utf8_lossy(&output.stderr);
     let first = complaint.lines().find(|line| line.starts_with("error"));
-    Err(Error::Build { package: name, complaint: first.unwrap_or("cargo gave no reason").to_owned() })
+    Err(Error::Failure(format!("cannot build {name}: {}", first.unwrap_or("cargo gave no reason"))))
 }
 
 /// The environment variable that carries the job's cookie, to `thc-ps` as to workers.
@@ -111,7 +115,9 @@ impl Share {
             faults: (job.loss > 0.0).then_some(faults),
             ..ServerOptions::default()
         };
-        let failed = |error: &dyn std::fmt::Display| Error::Share { worker, reason: error.to_string() };
+        let failed = |error: &dyn std::fmt::Display| {
+            Error::Failure(format!("worker {worker}'s share of the server: {error}"))
+        };
         let config = options.validate().map_err(|error| failed(&error))?;
         Server::start(config).map_err(|error| failed(&error))
     }

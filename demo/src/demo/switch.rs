@@ -39,7 +39,10 @@ fn find() -> Result<PathBuf> {
     let folders = std::env::var_os("THC_BMV2").or_else(|| std::env::var_os("PATH")).unwrap_or_default();
     let found =
         std::env::split_paths(&folders).map(|folder| folder.join(PROGRAM)).find(|path| path.is_file());
-    found.ok_or(Error::NoSwitch)
+    found.ok_or_else(|| {
+        let text = "simple_switch_grpc not found: install BMv2 (docs/switch.md says how), or name its folder in THC_BMV2";
+        Error::Failure(text.to_owned())
+    })
 }
 
 fn free_port() -> Result<u16> {

@@ -107,7 +107,7 @@ impl Run<'_> {
             seed: self.seed,
             ..Spec::asylpg(d as u64, rate, m)
         };
-        spec.validate().map_err(Error::measurement)?;
+        spec.validate().map_err(Error::failure)?;
         let mut shard = Shard::new(Arc::new(spec), 0, Duration::from_secs(3600));
         shard.initialise(&problem.start(self.seed));
         let mut random = ChaCha8Rng::seed_from_u64(self.seed);
@@ -125,7 +125,7 @@ impl Run<'_> {
                 let now = Instant::now();
                 let stamp = match shard.pull(0, None, Some(epoch), now, &mut bytes)? {
                     PullAnswer::Running(stamp) => {
-                        payload::decode(&bytes, &mut x).map_err(Error::measurement)?;
+                        payload::decode(&bytes, &mut x).map_err(Error::failure)?;
                         sent += if shard.bits() == 32 {
                             32 * d as u64
                         } else {
@@ -139,7 +139,7 @@ impl Run<'_> {
                         stamp
                     }
                     PullAnswer::Empty | PullAnswer::Waiting { .. } => {
-                        return Err(Error::Measured("the shard does not run".to_owned()));
+                        return Err(Error::Failure("the shard does not run".to_owned()));
                     }
                 };
                 let batch: Vec<usize> = (0..self.source.batch()).map(|_| random.random_range(0..n)).collect();
@@ -153,10 +153,10 @@ impl Run<'_> {
                 let rounding = Rounding::new(self.seed ^ 0x5EED, sequence, 0);
                 bytes.clear();
                 sent += payload::encode(&alpha, push.encoding, rounding, &mut bytes)?.paper;
-                payload::decode(&bytes, &mut alpha).map_err(Error::measurement)?;
+                payload::decode(&bytes, &mut alpha).map_err(Error::failure)?;
                 let head = PushHead { sequence, stamp, scale: 1.0 };
                 let Applied::Taken { .. } = shard.push(0, &head, &alpha, now) else {
-                    return Err(Error::Measured("the shard took no push".to_owned()));
+                    return Err(Error::Failure("the shard took no push".to_owned()));
                 };
                 if see(&shard, sent)? {
                     return Ok(());

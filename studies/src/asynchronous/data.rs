@@ -131,7 +131,7 @@ const DUMP: &str = "import sys\nfrom sklearn.datasets import load_digits\nd = lo
                     for row, t in zip(d.data, d.target)))";
 
 fn no_digits(reason: &str) -> Error {
-    Error::Measured(format!("no digits: {reason} (install scikit-learn: apt-get install python3-sklearn)"))
+    Error::Failure(format!("no digits: {reason} (install scikit-learn: apt-get install python3-sklearn)"))
 }
 
 impl Digits {

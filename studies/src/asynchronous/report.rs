@@ -93,10 +93,10 @@ impl Outcome {
             })
             .collect();
         let Some(last) = epochs.checked_sub(1) else {
-            return Err(Error::Measured("the workers told nothing".to_owned()));
+            return Err(Error::Failure("the workers told nothing".to_owned()));
         };
         if points.iter().any(|point| !point.loss.is_finite()) {
-            return Err(Error::Measured(format!(
+            return Err(Error::Failure(format!(
                 "{}: the loss is not finite; take a lower --rate",
                 method.name()
             )));

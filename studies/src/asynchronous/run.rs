@@ -48,7 +48,7 @@ pub fn compare(plan: &Plan) -> Result<Comparison> {
     let setting = Setting { source: plan.source, scale: plan.scale, seed: plan.seed, digits };
     let mut outcomes = Vec::new();
     for method in &plan.methods {
-        let mut best: Result<Outcome> = Err(Error::Measured("there is no --rate".to_owned()));
+        let mut best: Result<Outcome> = Err(Error::Failure("there is no --rate".to_owned()));
         for rate in &plan.rates {
             let outcome = one(plan, &setting, *method, *rate, &interrupted);
             if interrupted.load(Ordering::Relaxed) {
@@ -89,7 +89,7 @@ fn one(
         threads: 2,
         ..ServerConfig::default()
     })
-    .map_err(Error::measurement)?;
+    .map_err(Error::failure)?;
     let cookie = random.next_u32() | 1;
     let job = thc_ps::JobOptions {
         job: Some(1),
@@ -104,8 +104,8 @@ fn one(
         job: vec![job],
         ..thc_ps::ServerOptions::default()
     };
-    let ps = options.validate().map_err(Error::measurement)?;
-    let ps = thc_ps::Server::start(ps).map_err(Error::measurement)?;
+    let ps = options.validate().map_err(Error::failure)?;
+    let ps = thc_ps::Server::start(ps).map_err(Error::failure)?;
     let mut children = Children::new(Arc::clone(interrupted));
     let program = std::env::current_exe().map_err(Error::Process)?;
     for worker in 0..plan.workers {
@@ -146,7 +146,7 @@ fn one(
         }
     }
     drop(ps);
-    let stats = server.shutdown().map_err(Error::measurement)?;
+    let stats = server.shutdown().map_err(Error::failure)?;
     let waits = stats.jobs.get("train").map_or(0, |job| job.waits);
     Outcome::new(plan, method, rate, &events, waits)
 }

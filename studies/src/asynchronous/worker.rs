@@ -126,9 +126,9 @@ pub fn run(order: &Order) -> Result<()> {
         ..ClientConfig::default()
     };
     let model = format!("{}-{}", order.method.name().replace([' ', ','], "_"), order.setting.seed);
-    let mut client = Client::open(config, &model, spec).map_err(Error::measurement)?;
+    let mut client = Client::open(config, &model, spec).map_err(Error::failure)?;
     if order.worker == 0 {
-        client.initialise(&problem.start(order.setting.seed)).map_err(Error::measurement)?;
+        client.initialise(&problem.start(order.setting.seed)).map_err(Error::failure)?;
     }
     let (mut x, mut snapshot) = (vec![0.0; d], vec![0.0; d]);
     let (mut alpha, mut other) = (vec![0.0; d], vec![0.0; d]);
@@ -142,12 +142,12 @@ pub fn run(order: &Order) -> Result<()> {
     let mut clocks =
         Clocks { began: Instant::now(), computing: zero, epochs: zero, waited: zero, slept: zero };
     let mut begun = None;
-    let mut pulled = client.pull(&mut x, Pull::default()).map_err(Error::measurement)?;
+    let mut pulled = client.pull(&mut x, Pull::default()).map_err(Error::failure)?;
     loop {
         if let Some(epoch) = pulled.waiting_epoch().filter(|epoch| begun != Some(*epoch)) {
             let (began, waited) = (Instant::now(), client.stats().waiting);
-            if client.snapshot(&mut snapshot).map_err(Error::measurement)? != Some(epoch) {
-                return Err(Error::Measured("the shards of the snapshot are of different epochs".to_owned()));
+            if client.snapshot(&mut snapshot).map_err(Error::failure)? != Some(epoch) {
+                return Err(Error::Failure("the shards of the snapshot are of different epochs".to_owned()));
             }
             let mut full = vec![0.0; d];
             let loss = problem.accumulate(part.clone(), &snapshot, &mut full) as f32;
@@ -159,7 +159,7 @@ pub fn run(order: &Order) -> Result<()> {
             let loss = loss + nonsmooth(&source.prox(), &snapshot);
             let last = epoch >= order.epochs || order.target.is_some_and(|target| loss <= target);
             if !last && order.worker == 0 {
-                client.begin(epoch, &full).map_err(Error::measurement)?;
+                client.begin(epoch, &full).map_err(Error::failure)?;
             }
             begun = Some(epoch);
             clocks.epochs += began.elapsed();
@@ -179,7 +179,7 @@ pub fn run(order: &Order) -> Result<()> {
             let (began, waited) = (Instant::now(), client.stats().waiting);
             // Patience is for those whose part of the epoch's gradient is done.
             let patient = begun.is_some() && pulled.waiting_epoch() == begun;
-            pulled = client.pull(&mut x, Pull { patient }).map_err(Error::measurement)?;
+            pulled = client.pull(&mut x, Pull { patient }).map_err(Error::failure)?;
             clocks.epochs += began.elapsed();
             clocks.waited += client.stats().waiting - waited;
             continue;
@@ -200,6 +200,6 @@ pub fn run(order: &Order) -> Result<()> {
             clocks.slept += pause;
         }
         let pushed = client.push_pull(&alpha, order.method.push(source), &mut x, Pull::default());
-        (_, pulled) = pushed.map_err(Error::measurement)?;
+        (_, pulled) = pushed.map_err(Error::failure)?;
     }
 }

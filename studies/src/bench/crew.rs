@@ -118,7 +118,7 @@ impl Member {
         let _ = self.listener.take().map(thread::JoinHandle::join);
         let said = self.complaint.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let reason = if said.is_empty() { status } else { said };
-        Error::Measured(format!("{}: {reason}", self.name))
+        Error::Failure(format!("{}: {reason}", self.name))
     }
 }
 

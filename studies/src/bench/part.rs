@@ -74,7 +74,7 @@ fn say(answer: &Value) -> Result<()> {
 }
 
 fn failure(error: impl std::fmt::Display) -> Error {
-    Error::Measured(error.to_string())
+    Error::Failure(error.to_string())
 }
 
 /// A number in (−1, 1): the same everywhere for a worker and a coordinate.

@@ -94,7 +94,7 @@ pub fn measure(args: &AllreduceArgs) -> Result<Vec<Measured>> {
             for &size in &args.size {
                 for &place in &args.place {
                     if place == Place::Colocated && workers < 2 {
-                        return Err(Error::OneWorker { instead: "--place switch" });
+                        return Err(Error::one_worker("--place switch"));
                     }
                     let racks = args.racks;
                     if place == Place::Racks && workers < racks {
@@ -243,7 +243,7 @@ fn one(
     }
     servers.answers()?;
     let Some(top) = own_hosts.first().or(shares.first()).copied() else {
-        return Err(Error::OneWorker { instead: "--place switch" });
+        return Err(Error::one_worker("--place switch"));
     };
     // Where each worker joins, and its number there.
     let joins: Vec<(SocketAddr, u8)> = match setting.place {
@@ -376,12 +376,12 @@ impl Turn {
 fn check(setting: &Setting, answers: &[Value], calls: u32) -> Result<f64> {
     let differ = |of_job: &[Value]| of_job.iter().any(|answer| answer["checksum"] != of_job[0]["checksum"]);
     if answers.chunks(setting.workers.into()).any(differ) {
-        return Err(Error::Measured(format!("{}: the workers have different means", setting.name())));
+        return Err(Error::Failure(format!("{}: the workers have different means", setting.name())));
     }
     // Of several in a row, the later ones are means of means.
     let error = answers.iter().map(|answer| number(answer, "nmse")).fold(0.0, f64::max);
     if calls == 1 && error > MOST_ERROR {
-        return Err(Error::Measured(format!("{}: the mean is wrong, its NMSE is {error}", setting.name())));
+        return Err(Error::Failure(format!("{}: the mean is wrong, its NMSE is {error}", setting.name())));
     }
     Ok(error)
 }

@@ -59,7 +59,7 @@ impl Saved {
                     Ok(gradient)
                 } else {
                     let path = path.display();
-                    Err(Error::Measured(format!("the gradient {path} is zero everywhere or not finite")))
+                    Err(Error::Failure(format!("the gradient {path} is zero everywhere or not finite")))
                 }
             };
             steps.push((step, workers.iter().map(read).collect::<Result<Vec<_>>>()?));
@@ -67,13 +67,13 @@ impl Saved {
         let mut all = steps.iter().flat_map(|(_, workers)| workers).map(Vec::len);
         let Some(length) = all.next() else {
             let path = folder.display();
-            return Err(Error::Measured(format!(
+            return Err(Error::Failure(format!(
                 "{path} has no saved gradients; make some with: thc demo --save-gradients {path}"
             )));
         };
         if all.any(|other| other != length) {
             let path = folder.display();
-            return Err(Error::Measured(format!(
+            return Err(Error::Failure(format!(
                 "the gradients in {path} have different lengths; keep those of one training in a folder"
             )));
         }

@@ -106,7 +106,7 @@ impl Policy {
             costs.push(cost);
             errors.push(error);
         }
-        let measured = |error: thc_adapt::AdaptError| Error::Measured(error.to_string());
+        let measured = |error: thc_adapt::AdaptError| Error::Failure(error.to_string());
         let chosen = match self {
             Self::Uniform => vec![usual; pieces.len()],
             Self::LGreco => {

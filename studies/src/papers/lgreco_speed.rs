@@ -212,7 +212,7 @@ fn buckets(_: bool, seed: u64) -> Result<Vec<Line>> {
         measured.push((bytes, free - ready[0]));
     }
     let fit = thc_adapt::buckets::fit(&measured)
-        .map_err(|error| crate::error::Error::Measured(error.to_string()))?;
+        .map_err(|error| crate::error::Error::Failure(error.to_string()))?;
     let lines = fit.slopes.iter().enumerate().map(|(number, slope)| Line {
         label: format!("bucket {} of {}", number + 1, sizes.len()),
         values: vec![Some(1e9 * slope), None],

@@ -77,7 +77,7 @@ fn nanos_each(count: usize, mut work: impl FnMut() -> Result<()>) -> Result<f64>
 }
 
 fn failure(error: impl std::fmt::Display) -> Error {
-    Error::Measured(format!("cannot calibrate: {error}"))
+    Error::Failure(format!("cannot calibrate: {error}"))
 }
 
 /// Measures everything, as the text of a file of settings.

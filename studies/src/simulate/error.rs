@@ -91,6 +91,6 @@ impl SimulateError {
 impl From<SimulateError> for crate::error::Error {
     fn from(error: SimulateError) -> Self {
         let text = error.to_string();
-        if error.is_usage() { Self::Usage(text) } else { Self::Measured(text) }
+        if error.is_usage() { Self::Usage(text) } else { Self::Failure(text) }
     }
 }
