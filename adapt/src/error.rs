@@ -19,7 +19,7 @@ pub enum AdaptError {
     Value {
         /// Which number.
         what: &'static str,
-        /// Of what.
+        /// What the number belongs to.
         whose: String,
         /// As given.
         value: f64,
@@ -56,7 +56,7 @@ pub enum AdaptError {
     },
 }
 
-/// That a number is finite and not negative.
+/// Checks that a number is finite and not negative.
 pub(crate) fn check(
     what: &'static str,
     whose: impl FnOnce() -> String,

@@ -7,7 +7,7 @@ pub struct Overlap {
     pub computing: f64,
     /// From the first byte of the step's gradients to the last (T_update: pauses in between count).
     pub updating: f64,
-    /// Of that, while it computed.
+    /// The part of that time in which it also computed.
     pub updating_hidden: f64,
     /// Computing while gradients travelled (T_overlap).
     pub hidden: f64,

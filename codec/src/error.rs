@@ -120,7 +120,7 @@ pub enum CodecError {
     /// A gradient with a coordinate that is infinite or NaN.
     #[error("coordinate {coordinate} of the gradient of worker {worker} is {value}, it must be finite")]
     NotFinite {
-        /// Whose gradient.
+        /// The worker whose gradient it is.
         worker: usize,
         /// First such coordinate.
         coordinate: usize,

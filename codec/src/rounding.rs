@@ -58,7 +58,7 @@ pub struct Source {
 }
 
 impl Source {
-    /// Of a worker that rounds against the other workers of its job, by its number in it. Groups of 256 workers share a stream.
+    /// The source of a worker that rounds against the other workers of its job, by its number in it. Groups of 256 workers share a stream.
     #[must_use]
     pub const fn of_worker(job_seed: u64, worker: u16) -> Source {
         let [group, place] = worker.to_be_bytes();
@@ -66,7 +66,7 @@ impl Source {
         Source { seed, stratum: Rounding::stratum(place) }
     }
 
-    /// Of a worker that rounds independently of others, whose seeds are different ones.
+    /// The source of a worker that rounds independently of others, whose seeds differ.
     #[must_use]
     pub const fn independent(seed: u64) -> Source {
         Source { seed, stratum: 0 }

@@ -12,7 +12,7 @@ use crate::distribution::Distribution;
 use crate::error::Result;
 use crate::loopback::Loopback;
 
-/// Whose vectors the workers hold.
+/// Which vectors the workers hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Vectors {
@@ -37,7 +37,7 @@ pub struct Experiment {
     pub dimension: usize,
     /// What vectors are drawn from.
     pub distribution: Distribution,
-    /// Whose vectors.
+    /// Which vectors the workers hold.
     pub vectors: Vectors,
     /// Repetitions, each with new vectors, signs and roundings.
     pub trials: u32,

@@ -16,7 +16,7 @@ pub enum Ecn {
 }
 
 impl Ecn {
-    /// Of a TOS byte, whatever its upper bits.
+    /// The codepoint in a TOS byte, whatever its upper bits.
     #[inline]
     #[must_use]
     pub const fn of_bits(tos: u8) -> Ecn {

@@ -164,7 +164,7 @@ impl Collective {
         Ok((call, PyArray1::from_vec(py, told)))
     }
 
-    /// Of a settled call: what its signs and roundings derive from, what partitions are compressed with (−M, scale, bias, step; of RAW ones the power of
+    /// For a settled call: what its signs and roundings derive from, what partitions are compressed with (−M, scale, bias, step; of RAW ones the power of
     /// two), and what the means of their sums are made with (step, −M; of RAW ones the factor).
     fn numbers<'py>(&self, py: Python<'py>, call: &CollectiveCall) -> PyResult<Computing<'py>> {
         let locked = call.inner.read().unwrap_or_else(PoisonError::into_inner);

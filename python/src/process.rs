@@ -10,7 +10,7 @@ pub struct OwnedByProcess<T> {
 }
 
 impl<T> OwnedByProcess<T> {
-    /// Of this process.
+    /// A value that belongs to this process.
     pub fn new(value: T) -> Self {
         OwnedByProcess { value: Some(value), process: std::process::id() }
     }

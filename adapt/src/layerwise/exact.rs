@@ -55,7 +55,7 @@ struct Search<'a> {
     order: Vec<usize>,
     /// By layer, its efficient choices.
     efficient: Vec<Vec<usize>>,
-    /// Of the layers from each place of the order on: the least of cost + price · error, and the least error.
+    /// For the layers from each place of the order on, the least of cost + price · error, and the least error.
     to_come: Vec<f64>,
     least_error: Vec<f64>,
 }

@@ -16,7 +16,7 @@ pub fn efficient(problem: &Problem, layer: usize) -> Vec<usize> {
     kept
 }
 
-/// Of the efficient choices those on the lower convex hull of cost over error.
+/// The efficient choices on the lower convex hull of cost over error.
 fn hull(problem: &Problem, layer: usize) -> Vec<usize> {
     let (costs, errors) = (problem.costs(layer), problem.errors(layer));
     let mut kept: Vec<usize> = Vec::new();

@@ -112,7 +112,7 @@ impl Problem {
         Assignment { cost: sum(Self::costs), error: sum(Self::errors), choices, least_cost }
     }
 
-    /// That some assignment keeps the bound.
+    /// Checks that some assignment keeps the bound.
     fn feasible(&self, bound: f64) -> Result<(), AdaptError> {
         check("the bound", || "all errors".to_owned(), bound)?;
         let least = (0..self.layers())

@@ -1,7 +1,7 @@
 //! Kernels whose coordinates have nothing to do with each other: their definition, compiled for each instruction set. The compiler makes
 //! vectors of such loops by itself, and neither fuses nor reorders what Rust rounds one by one.
 
-/// Those of scales, with these features.
+/// The kernels of scales, with these features.
 macro_rules! scales {
     ($features:literal) => {
         use crate::arguments::Power;

@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Of the file as it is written here. Those before 2 know of no members that come and go, and are read as they are.
+/// The format of the file as it is written here. Those before 2 know of no members that come and go, and are read as they are.
 const FORMAT: u32 = 2;
 /// The first one that was.
 const FIRST_FORMAT: u32 = 1;
@@ -50,7 +50,7 @@ impl Default for BookFile {
 /// What is known of the disk. Locked for as long as the disk takes.
 #[derive(Debug, Default)]
 struct Disk {
-    /// Of the file, as it was read or written here last.
+    /// The version of the file that was last read or written here.
     version: u64,
     /// What was written here last.
     content: Option<String>,

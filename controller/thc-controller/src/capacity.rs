@@ -49,13 +49,13 @@ impl fmt::Display for Forms {
 /// Rows of a program's tables, or of a job in them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Rows {
-    /// Of `members`.
+    /// Rows of `members`.
     pub members: u32,
-    /// Of `addresses`.
+    /// Rows of `addresses`.
     pub addresses: u32,
-    /// Of `job_tables`.
+    /// Rows of `job_tables`.
     pub job_tables: u32,
-    /// Of `roots`.
+    /// Rows of `roots`.
     pub roots: u32,
 }
 

@@ -148,7 +148,7 @@ fn before_session(place: &JobPlace, workers: u32, least: Option<u32>) -> Option<
     })
 }
 
-/// Of a session, by all that was counted and what of that in the last minute: what healed long ago is no problem.
+/// What is wrong with a session, by all counts and by those of the last minute: what healed long ago is no problem.
 fn session_findings(
     counted: &JobCounters,
     recent: &JobCounters,

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 pub(crate) const NOT_PRIMARY: &str =
     "another controller is its primary; stop that one or give a higher election_id";
 
-/// Of this key, that it cannot be this value, and what would do.
+/// The error that a key cannot have this value, with what it may be.
 pub(crate) fn value(key: &str, value: impl ToString, mend: &str) -> ControllerError {
     ControllerError::Value { key: key.to_owned(), value: value.to_string(), mend: mend.to_owned() }
 }
@@ -156,7 +156,7 @@ pub enum ControllerError {
     /// A certificate or key is unusable.
     #[error("certificates of {what}: {message}")]
     Tls {
-        /// Whose.
+        /// What the file is for.
         what: String,
         /// Why.
         message: String,

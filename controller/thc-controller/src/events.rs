@@ -40,7 +40,7 @@ impl Events {
         });
     }
 
-    /// Those of a job and a target, all if a name is empty, after this number.
+    /// The events of a job and a target after this number; an empty name stands for all jobs or all targets.
     #[must_use]
     pub fn list_after(&self, after: u64, about: About<'_>) -> Vec<v1::Event> {
         let of = |wanted: &str, is: &str| wanted.is_empty() || wanted == is;

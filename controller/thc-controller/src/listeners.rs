@@ -30,7 +30,7 @@ const KEEPALIVE: Duration = Duration::from_secs(30);
 pub struct Listeners {
     /// Where.
     pub addresses: Addresses,
-    /// Of the service and of the page, if it has any.
+    /// The certificates of the service and of the page, if they have any.
     pub certificates: Vec<Arc<Certificates>>,
     service: TcpListener,
     local: Option<(Socket, UnixListener)>,

@@ -68,7 +68,7 @@ fn size(size: i64) -> u32 {
 }
 
 impl Program {
-    /// Of this P4Info.
+    /// The program that this P4Info describes.
     ///
     /// # Errors
     /// [`P4InfoError::Missing`] if it is not THC's.

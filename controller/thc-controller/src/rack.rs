@@ -25,7 +25,7 @@ pub struct Rack {
 }
 
 impl Rack {
-    /// Of what is asked for. Whether the racks make sense, thc-ps's own checks say.
+    /// The rack that a section asks for. Whether the racks make sense is for thc-ps's own checks.
     ///
     /// # Errors
     /// What cannot be read.

@@ -31,7 +31,7 @@ pub struct Schema {
 }
 
 impl Schema {
-    /// Of this program.
+    /// The schema of this program.
     #[must_use]
     pub fn new(info: P4Info) -> Schema {
         Schema { info }

@@ -181,7 +181,7 @@ impl JobSection {
         self.spares.as_deref().unwrap_or_default()
     }
 
-    /// Of which racks its target is one, if it is.
+    /// The racks of which its target is one, if it is.
     fn own_rack(&self) -> Option<RackSize> {
         let rack = usize::try_from(self.rack?).ok()?;
         self.options.racks.as_ref()?.get(rack).copied()

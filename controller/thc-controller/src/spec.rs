@@ -45,7 +45,7 @@ pub struct Spec {
     pub number: u16,
     /// With which workers join.
     pub cookie: Hidden<u32>,
-    /// Of the signs; from cookie and number if none is given.
+    /// The seed of the signs; made of cookie and number if none is given.
     pub seed: Option<Hidden<u64>>,
     /// n.
     pub workers: u8,
@@ -83,7 +83,7 @@ pub struct Spec {
     /// How many workers its sessions may have, if its members come and go; `workers` is the most.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub members: Option<Members>,
-    /// Of which racks its target is which; none if the target's sums are results.
+    /// Which rack its target is; `None` if the target's sums are results.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rack: Option<Rack>,
     /// All keys that thc-ps has as well, those above filled in; what was kept before there were these has none.
@@ -91,7 +91,7 @@ pub struct Spec {
     options: Option<JobOptions>,
 }
 
-/// Of a job whose members come and go (P42).
+/// The sizes of a job whose members come and go (P42).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Members {
     /// The fewest workers of a session.

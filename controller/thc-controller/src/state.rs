@@ -104,7 +104,7 @@ pub async fn on_disk<T: Send + 'static>(
 }
 
 impl ControllerState {
-    /// Of a book and targets.
+    /// The state of a controller with this book and these targets.
     #[must_use]
     pub fn new(book: Book, targets: Vec<TargetHandle>) -> ControllerState {
         let views = targets.iter().map(|target| (target.config.name.clone(), View::default())).collect();

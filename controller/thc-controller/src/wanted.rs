@@ -58,7 +58,7 @@ impl Changes {
     }
 }
 
-/// Whose an entry is.
+/// What an entry belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Owner {
     /// The job of this number.
@@ -75,7 +75,7 @@ pub enum Owner {
 const OF_JOBS: [&str; 6] =
     [Job::TABLE, JobTable::TABLE, Member::TABLE, Address::TABLE, Rack::TABLE, Root::TABLE];
 
-/// Whose entry an update is about.
+/// What the entry of an update belongs to.
 #[must_use]
 pub fn owner(update: &Update, schema: &Schema) -> Owner {
     match update.entity.as_ref().and_then(|entity| entity.entity.as_ref()) {

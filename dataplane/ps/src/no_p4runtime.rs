@@ -56,7 +56,7 @@ impl Listener {
 pub struct Service;
 
 impl Service {
-    /// Of this server.
+    /// The service of this server.
     pub fn new(_: &ServerConfig, _: SocketAddr, _: SharedForwarding, _: Shards, _: usize) -> Service {
         Service
     }

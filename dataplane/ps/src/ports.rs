@@ -45,11 +45,11 @@ const FEW: u32 = 16;
 
 /// A port per shard, one behind the other (P21).
 pub enum Ports {
-    /// Of the kernel.
+    /// Sockets of the kernel.
     Udp(Vec<UdpIo>),
-    /// Of a device.
+    /// Queues of a DPDK device.
     Dpdk(Vec<DpdkIo>),
-    /// Of an interface's queues.
+    /// AF_XDP sockets on an interface's queues.
     Xdp(Vec<XdpIo>),
 }
 

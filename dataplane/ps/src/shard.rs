@@ -115,7 +115,7 @@ pub struct ShardThread<T> {
     pub control: Option<ControlPort>,
     /// Spin instead of sleeping when idle.
     pub busy_poll: bool,
-    /// Of the whole server.
+    /// The state of the whole server.
     pub shared: Arc<ServerState>,
 }
 

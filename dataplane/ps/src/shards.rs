@@ -31,7 +31,7 @@ pub struct Shards {
 }
 
 impl Shards {
-    /// Of a server.
+    /// The shards of a server.
     #[must_use]
     pub fn new(commands: Vec<Sender<Command>>, shared: Arc<ServerState>) -> Shards {
         Shards { commands, shared }

@@ -37,11 +37,11 @@ pub struct ControlCounters {
 pub struct ShardReport {
     /// Which shard's.
     pub index: u8,
-    /// Of its socket.
+    /// Counts of its socket.
     pub io: IoStats,
     /// How often its socket's receive buffer overflowed.
     pub recv_overflows: u64,
-    /// Of frames, where it sees them.
+    /// Counts of frames, where it sees them.
     pub frames: FrameCounts,
     /// Datagrams that could not be sent and would not be the next time.
     pub send_failures: u64,
@@ -82,7 +82,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl ServerState {
-    /// Of a server with these static jobs and so many shards, below this root if it is a rack.
+    /// The state of a server with these static jobs and so many shards, below this root if it is a rack.
     #[must_use]
     pub fn new(jobs: Vec<JobId>, shards: usize, root: Option<Peer>) -> ServerState {
         ServerState {

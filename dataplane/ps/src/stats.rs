@@ -83,7 +83,7 @@ pub struct NetworkStats {
 pub struct ControlStats {
     /// JOIN and LEAVE packets taken.
     pub packets: u64,
-    /// Those dropped because too many came at once.
+    /// Packets dropped because too many came at once.
     pub dropped: u64,
     /// Workers that were refused, counted by packet.
     pub refused: u64,
@@ -127,7 +127,7 @@ pub struct WorkerStats {
     pub bytes: u64,
     /// What became of those let in, by event.
     pub events: BTreeMap<String, u64>,
-    /// Those dropped, by reason (P7, from the cookie on).
+    /// Packets dropped, by reason (P7, from the cookie on).
     pub drops: BTreeMap<String, u64>,
 }
 

@@ -42,7 +42,7 @@ struct Current {
 
 /// A service's certificates.
 pub struct Certificates {
-    /// Whose they are, in what is said of them.
+    /// What they are for, as messages about them say.
     what: &'static str,
     files: CertificateFiles,
     protocol: &'static [u8],

@@ -78,7 +78,7 @@ pub struct Origin {
 }
 
 impl From<Peer> for Origin {
-    /// Of one of which only the sender is known.
+    /// The origin of a datagram of which only the sender is known.
     fn from(from: Peer) -> Origin {
         Origin { from, at: None, ecn: 0 }
     }

@@ -43,7 +43,7 @@ pub struct Datagram<'a> {
 }
 
 impl<'a> Datagram<'a> {
-    /// Of a frame. What is behind the datagram, as padding, does not matter.
+    /// The datagram in a frame. What follows the datagram, such as padding, does not matter.
     ///
     /// # Errors
     /// What is wrong with it. The UDP checksum is not looked at.

@@ -20,7 +20,7 @@ pub struct Run<'a> {
 }
 
 impl<'a> Run<'a> {
-    /// Of one datagram.
+    /// A run of one datagram.
     #[must_use]
     pub fn of_one(origin: Origin, datagram: &'a [u8]) -> Run<'a> {
         let Origin { from, at, ecn } = origin;

@@ -47,7 +47,7 @@ pub enum WorkerError {
     NoTable {
         /// The number asked for.
         table: TableId,
-        /// Those that there are.
+        /// The tables that there are.
         tables: String,
     },
     /// Ranks whose sums something else adds up do not call the same.
@@ -61,7 +61,7 @@ pub enum WorkerError {
     /// Memory for a packed call that does not fit it.
     #[error("a packed all-reduce was given {actual} {what}, and needs {expected}: ask for its layout first")]
     PackedMemory {
-        /// Of what.
+        /// Which memory.
         what: &'static str,
         /// How much is needed.
         expected: usize,

@@ -30,7 +30,7 @@ pub struct Stats {
     pub stragglers: u64,
     /// Packets whose coordinates counted as zero.
     pub lost: u64,
-    /// Those coordinates, of all-reduces that succeeded.
+    /// Coordinates of all-reduces that succeeded and that counted as zero.
     pub lost_coordinates: u64,
     /// Norms, transforms, quantization, dequantization.
     #[serde(serialize_with = "seconds")]
@@ -58,13 +58,13 @@ pub struct Stats {
 /// What a worker has computed so far, in coordinates, padding included: the same in every run, whatever time it takes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Computed {
-    /// Whose norms were taken.
+    /// Coordinates whose norms were taken.
     pub measured: u64,
-    /// That were compressed.
+    /// Coordinates that were compressed.
     pub compressed: u64,
-    /// Of those, the ones whose residual went to error feedback.
+    /// Compressed coordinates whose residual went to error feedback.
     pub fed_back: u64,
-    /// That became means.
+    /// Coordinates that became means.
     pub finished: u64,
 }
 

@@ -63,7 +63,7 @@ impl Queue {
         Queue::parse(&text).ok_or_else(|| format!("tc {}: {}", words.join(" "), text.trim()))
     }
 
-    /// Of the line ` Sent 1500 bytes 1 pkt (dropped 0, overlimits 0 requeues 0)`.
+    /// Reads the line ` Sent 1500 bytes 1 pkt (dropped 0, overlimits 0 requeues 0)`.
     fn parse(text: &str) -> Option<Queue> {
         let line = text.lines().find(|line| line.trim_start().starts_with("Sent "))?;
         let words: Vec<&str> = line.split([' ', '(', ',']).filter(|word| !word.is_empty()).collect();

@@ -12,7 +12,7 @@ pub struct Row {
     pub layer: String,
     /// Its size.
     pub coordinates: usize,
-    /// Of its gradient, if it was given.
+    /// The norm of its gradient, if it was given.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub norm: Option<f64>,
     /// What it gets.
@@ -21,7 +21,7 @@ pub struct Row {
     pub error: f64,
     /// What that costs: bytes up and down, or what the profile says.
     pub cost: f64,
-    /// Of all costs.
+    /// Its share of all costs.
     pub share: f64,
 }
 

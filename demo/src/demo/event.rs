@@ -62,7 +62,7 @@ pub struct Server {
 }
 
 impl Server {
-    /// Of a server, or a share of one.
+    /// The totals of a server, or of a share of one.
     pub fn from_totals(totals: &ServerStats) -> Self {
         let dropped: u64 =
             totals.jobs.iter().flat_map(|job| &job.members).map(|member| member.drop_count()).sum();

@@ -25,7 +25,7 @@ pub(super) struct Admission {
     pub bit: u64,
     /// The kind of its slot's result.
     pub result: Kind,
-    /// Of DATA, its table.
+    /// The table of DATA.
     pub table: Lookup,
     /// Length of its slot's header and lanes.
     pub slot_len: usize,
@@ -58,7 +58,7 @@ impl Admission {
         answer_len: 0,
     };
 
-    /// Of a packet that P7 has let in, which so has a header.
+    /// The admission of a packet that P7 has let in, which therefore has a header.
     pub fn new(
         from: Endpoint,
         packet: &[u8],

@@ -31,7 +31,7 @@ pub enum DropReason {
     Table,
     /// Too far ahead of its slot (P9).
     Round,
-    /// Of another kind or table than the slot's round (P14).
+    /// Packets of another kind or table than the slot's round (P14).
     Mixed,
 }
 

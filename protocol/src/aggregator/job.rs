@@ -71,7 +71,7 @@ pub(super) struct Job {
     pub receivers: Receivers,
     /// The tables it may use, by id.
     tables: Vec<Option<Lookup>>,
-    /// Those and the ones that were taken away again: slots may be half filled with their values (P6).
+    /// These tables and the ones that were taken away again: slots may be half filled with their values (P6).
     used: Vec<Option<Lookup>>,
     pub slots: Slots,
 }

@@ -23,7 +23,7 @@ pub(super) struct SlotState {
     pub complete: bool,
     /// Whether a packet of the sum met congestion (P46).
     pub mark: bool,
-    /// Of DATA and RAW, kind and table of the packet that opened the round (P14).
+    /// For DATA and RAW, the kind and the table of the packet that opened the round (P14).
     pub head: (u8, TableId),
 }
 

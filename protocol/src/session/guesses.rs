@@ -6,7 +6,7 @@ use std::time::Duration;
 
 /// Wrong JOINs of one address that are answered at once, and then a second.
 const OF_ONE: Allowance = Allowance { burst: 20, each: Duration::from_millis(100) };
-/// Those of all addresses together: who can forge addresses gains little.
+/// Guesses from all addresses together: who can forge addresses gains little.
 const OF_ALL: Allowance = Allowance { burst: 1000, each: Duration::from_millis(2) };
 /// Addresses remembered. Beyond it the one forgotten is the one that is next to be allowed again.
 const ADDRESSES: usize = 256;

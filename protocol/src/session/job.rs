@@ -29,7 +29,7 @@ pub(super) struct JobState {
     pub(super) left: Option<Cookie>,
     /// Towards the root, at a rack.
     pub(super) upper: Option<Upper>,
-    /// Of a job whose members come and go: then nobody is in `present`.
+    /// The members of a job whose members come and go; then nobody is in `present`.
     pub(super) roster: Option<Roster>,
     /// What it becomes when its next session begins.
     pub(super) next: Option<StaticJob>,

@@ -9,7 +9,7 @@ use std::time::Duration;
 /// The worker's side of joining and leaving, towards every share.
 #[derive(Debug)]
 pub struct Joiners {
-    /// Of the first share, then of the others, once that is in.
+    /// The joiner of the first share, and once that is in, those of the others.
     all: Vec<Joiner>,
     /// Whether each has welcomed it since it was last asked.
     welcomed: u64,

@@ -17,7 +17,7 @@ pub(super) struct Upper {
     pub joined: u64,
     /// What the root has said that may be outstanding there (P41), 0 for no bound.
     pub credit: u32,
-    /// That the session is over, which the root is told so many times more, and when next, until it answers.
+    /// The JOIN that ends the session, how many times more the root is sent it unless it answers, and when next.
     pub ending: Option<(Vec<u8>, u8, Duration)>,
 }
 

@@ -19,7 +19,7 @@ pub struct Join {
     pub nonce: u64,
     /// The session it was welcomed to, if any; cookie 0 stands for none.
     pub session: Cookie,
-    /// Of a rack: that session is over, because a member of the rack has restarted (P38).
+    /// From a rack: whether that session is over because a member of the rack has restarted (P38).
     pub ends: bool,
     /// [`super::Welcome::fingerprint`] of what it was welcomed with; 0 without a session.
     pub fingerprint: u64,

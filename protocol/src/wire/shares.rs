@@ -51,7 +51,7 @@ pub enum SharesError {
         share: usize,
         /// Its address.
         at: SocketAddr,
-        /// That of the first.
+        /// The address of the first.
         first_at: SocketAddr,
     },
     /// Two shares in one place.

@@ -51,7 +51,7 @@ pub struct Tables {
 /// Why tables cannot be those of a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TablesError {
-    /// None, or too many.
+    /// There are no tables, or too many.
     #[error("{count} tables: a job has 1 to {MAX_TABLES}")]
     Count {
         /// How many.

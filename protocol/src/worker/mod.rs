@@ -31,7 +31,7 @@ use stripes::Stripes;
 /// The longest run of packets: no run leaves a shard's block of slots.
 const RUN: usize = Shard::BLOCK as usize;
 
-/// Of norms there may be this part of the credit for data (P41).
+/// Norms may be outstanding for this part of the credit for data (P41).
 const NORM_CREDIT: u32 = 4;
 
 /// What happens to calls. All are called from within [`Worker`]'s methods.

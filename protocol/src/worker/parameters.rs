@@ -6,7 +6,7 @@ use std::time::Duration;
 
 /// Data packets for each port that a worker begins with (P41).
 const FIRST_WINDOW: u64 = 64;
-/// Those at a single port where marks are told (P46): it does not take long to have more, and a queue that marks is not to be overrun
+/// The first window at a single port where marks are told (P46): it soon grows, and a queue that marks is not to be overrun
 /// before the first mark is back. Of several ports each has 64 slots in a row.
 const FIRST_WINDOW_MARKED: u64 = 16;
 

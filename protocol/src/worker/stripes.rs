@@ -194,7 +194,7 @@ impl Worker {
         }
     }
 
-    /// Of a stripe's worker: sends as many of these packets as its window has room for now, from number `from` on. `place` is what
+    /// For a stripe's worker: sends as many of these packets as its window has room for now, from number `from` on. `place` is what
     /// [`Events`](super::Events) are to say of each, `write` fills the payload of each in its order, by number.
     pub fn send_dealt(
         &mut self,
@@ -222,7 +222,7 @@ impl Worker {
         count
     }
 
-    /// Of a stripe's worker: how it is.
+    /// The state of a stripe's worker.
     #[must_use]
     pub fn report(&self) -> StripeReport {
         StripeReport {

@@ -50,7 +50,7 @@ struct Known {
     workers: u8,
     /// Whether its members come and go.
     sized: bool,
-    /// Of what it is.
+    /// The version of what is known.
     version: u64,
 }
 
@@ -62,7 +62,7 @@ pub struct Agent {
     registry: Registry,
     /// The packets that the target does, once it has said so.
     forms: Option<Forms>,
-    /// Those that it holds, if it has said so or the configuration does.
+    /// How many rows its tables hold, if the target or the configuration says so.
     room: Option<Room>,
     /// Whether its program keeps and tells congestion marks (P46).
     marks: bool,
@@ -94,7 +94,7 @@ pub struct Agent {
 }
 
 impl Agent {
-    /// Of this target.
+    /// The agent of this target.
     #[must_use]
     pub fn new(config: TargetConfig, shared: Arc<ControllerState>) -> Agent {
         Agent {

@@ -9,11 +9,11 @@ use std::sync::Arc;
 /// What a change has changed, as it was.
 #[derive(Clone, Debug, Default)]
 pub struct Before {
-    /// None was not there.
+    /// The jobs as they were; `None` for a job that was not there.
     jobs: BTreeMap<String, Option<Job>>,
     /// Lookup tables that these jobs had, and those that are gone.
     tables: BTreeMap<u8, Table>,
-    /// Those that stay without a job since.
+    /// Tables that have stayed since then without a job.
     installed: BTreeSet<u8>,
 }
 

@@ -34,7 +34,7 @@ pub struct Session {
     pub epoch: u32,
     /// By number.
     pub members: BTreeMap<u8, Member>,
-    /// Of a rack, the UDP ports of its root (P21).
+    /// In a rack, the number of UDP ports of its root (P21).
     #[serde(default, skip_serializing_if = "is_zero")]
     pub root_ports: u8,
     /// Packets in sums that the target had counted of each member before. None: not looked yet, so none of its rows is written.
@@ -106,7 +106,7 @@ pub struct Job {
     pub serial: u64,
     /// Its first lookup table.
     pub table: u8,
-    /// Those beside it, in the order of the spec's.
+    /// The tables beside it, in the order of the specification.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub more: Vec<u8>,
     /// Where members come and go, the first table of sessions of each size, from the fewest workers on.
@@ -255,7 +255,7 @@ impl Job {
             .chain(next)
     }
 
-    /// Those of a session of so many workers: the job's where sizes do not differ.
+    /// The tables of a session of so many workers: the job's tables where sizes do not differ.
     pub fn tables_of(&self, workers: u8) -> impl Iterator<Item = u8> {
         ids_for_size(&self.spec, self.table, &self.more, &self.sizes, workers)
     }

@@ -52,7 +52,7 @@ impl Table {
             == (told.bits, told.values, told.fraction, told.form)
     }
 
-    /// Of packets that name it.
+    /// The form of packets that name it.
     #[must_use]
     pub fn form(&self) -> Form {
         let (width, lane) = self.form;

@@ -20,10 +20,10 @@ const LOOK: Duration = Duration::from_secs(1);
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub struct EventFlags {
-    /// Of this job only
+    /// Only events of this job
     #[arg(long, value_name = "NAME", default_value = "", hide_default_value = true)]
     job: String,
-    /// Of this target only
+    /// Only events of this target
     #[arg(long, value_name = "NAME", default_value = "", hide_default_value = true)]
     target: String,
     /// Print those to come as well, until Ctrl-C

@@ -45,15 +45,15 @@ const NO_SOCKET: &str = "none";
 /// A checked configuration.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// Of the service.
+    /// Where the service listens.
     pub listen: SocketAddr,
-    /// Of page and metrics.
+    /// Where the page and the metrics are served.
     pub http: Option<SocketAddr>,
     /// The same with certificates.
     pub https: Option<SocketAddr>,
     /// For commands on this machine.
     pub socket: LocalSocket,
-    /// Of the book.
+    /// The file that keeps the book.
     pub state: Option<PathBuf>,
     /// Certificates of the service.
     pub tls: Option<CertificateFiles>,

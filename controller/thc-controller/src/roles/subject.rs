@@ -46,7 +46,7 @@ pub enum Caller {
     Local,
     /// Somebody without a certificate.
     Anybody,
-    /// Whose certificate has these, as an authority of `client_ca` has signed it.
+    /// A caller whose certificate, signed by an authority of `client_ca`, has these names.
     Certified {
         /// The subject, as people write it.
         subject: String,
@@ -56,7 +56,7 @@ pub enum Caller {
 }
 
 impl Caller {
-    /// Whose certificate this is, in DER.
+    /// The caller whose certificate this is, in DER.
     #[must_use]
     pub fn from_certificate(certificate: Option<&[u8]>) -> Caller {
         let Some((_, own)) = certificate.and_then(|der| X509Certificate::from_der(der).ok()) else {

@@ -9,7 +9,7 @@ pub struct LookupBytes {
     pub number: u8,
     /// T\[0\] to T\[15\].
     pub values: [u8; 16],
-    /// Of packets that name it.
+    /// The form of packets that name it.
     pub form: Form,
 }
 

@@ -19,7 +19,7 @@ pub struct Secured {
 }
 
 impl Secured {
-    /// Of these. It needs the current runtime.
+    /// A listener with these certificates. It needs the current runtime.
     #[must_use]
     pub fn new(listener: TcpListener, certificates: Arc<Certificates>) -> Secured {
         let local = listener.local_addr();

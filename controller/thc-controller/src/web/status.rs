@@ -58,7 +58,7 @@ struct PlaceStatus {
     /// "running", "waiting" or "away".
     state: &'static str,
     joined: u32,
-    /// Of the session that runs; 0 if none does.
+    /// Members of the session that runs; 0 if none does.
     members: u32,
     /// Which session that is, of a job whose members come and go.
     epoch: Option<u32>,

@@ -75,7 +75,7 @@ impl PacketsIn {
 }
 
 impl Clients {
-    /// None yet.
+    /// A server that no controller has connected to yet.
     #[must_use]
     pub fn new(device_id: u64, own: SocketAddr, forwarding: SharedForwarding, shards: Shards) -> Clients {
         Clients { device_id, own, forwarding, shards, inner: Mutex::default() }

@@ -33,7 +33,7 @@ pub struct Readings {
 }
 
 impl Readings {
-    /// Of these reports.
+    /// The readings of these reports.
     #[must_use]
     pub fn from_reports(reports: &[ShardReport]) -> Readings {
         let jobs = (0..Program::get().indices).filter_map(|index| Some((index, merge_job(reports, index)?)));
@@ -96,7 +96,7 @@ pub struct Query {
 }
 
 impl Query {
-    /// Of a request's entry; no counter means all, no index all cells.
+    /// The query of a request's entry; without a counter it is for all counters, without an index for all cells.
     pub fn parse(program: &Program, entry: &CounterEntry) -> Result<Query, Refusal> {
         if entry.counter_id == 0 {
             return match entry.index {

@@ -48,7 +48,7 @@ pub struct State {
 }
 
 impl Device {
-    /// Of a server that workers reach at `own`. If the jobs are `fixed`, so is the pipeline.
+    /// The device of a server that workers reach at `own`. If the jobs are `fixed`, so is the pipeline.
     #[must_use]
     pub fn new(
         id: u64,

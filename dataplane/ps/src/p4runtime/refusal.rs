@@ -7,7 +7,7 @@ use prost_types::Any;
 use thc_protocol::aggregator::ConfigError;
 use tonic::{Code, Status};
 
-/// Whose codes an error's `code` would be.
+/// The space of an error's `code`.
 const SPACE: &str = "thc-ps";
 
 /// A code of the specification, and what is wrong. No message shows a cookie.

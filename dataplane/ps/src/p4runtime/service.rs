@@ -26,7 +26,7 @@ use thc_options::credit::Room;
 pub struct Service(Arc<Device>);
 
 impl Service {
-    /// Of a server that workers reach at `own`, whose ports hold `room` data packets each.
+    /// The service of a server that workers reach at `own`, whose ports hold `room` data packets each.
     #[must_use]
     pub fn new(
         config: &ServerConfig,

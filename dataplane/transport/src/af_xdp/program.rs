@@ -46,7 +46,7 @@ mod code {
     pub const LOAD_32: u8 = 0x61;
     /// A number of 64 bits, or a map: two instructions.
     pub const LOAD_WIDE: u8 = 0x18;
-    /// Of 64 bits.
+    /// Moves 64 bits.
     pub const MOVE: u8 = 0xb7;
     pub const MOVE_REGISTER: u8 = 0xbf;
     pub const ADD: u8 = 0x07;

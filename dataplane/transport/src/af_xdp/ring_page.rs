@@ -23,7 +23,7 @@ pub struct RingPage {
 unsafe impl Send for RingPage {}
 
 impl RingPage {
-    /// Those of a socket's fill ring and send ring, which must be there.
+    /// Maps the pages of a socket's fill ring and send ring, which must be there.
     pub fn map_both(socket: RawFd) -> io::Result<(RingPage, RingPage)> {
         let mut offsets = MaybeUninit::<libc::xdp_mmap_offsets>::zeroed();
         let mut len = size_of::<libc::xdp_mmap_offsets>() as libc::socklen_t;
@@ -144,7 +144,7 @@ pub fn set_send_buffer(socket: RawFd, bytes: usize) -> io::Result<()> {
 pub struct Sockets(Vec<libc::pollfd>);
 
 impl Sockets {
-    /// Of these descriptors, which must stay open as long as they are waited for.
+    /// The set of these descriptors, which must stay open as long as they are waited for.
     pub fn new<'a>(sockets: impl Iterator<Item = BorrowedFd<'a>>) -> Sockets {
         let entry =
             |fd: BorrowedFd<'_>| libc::pollfd { fd: fd.as_raw_fd(), events: libc::POLLIN, revents: 0 };

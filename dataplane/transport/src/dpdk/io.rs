@@ -38,7 +38,7 @@ pub(super) struct QueueParts {
     pub endpoint: Arc<OpenDpdk>,
     pub local: SocketAddrV4,
     pub queue: u16,
-    /// Of whole packets and of headers.
+    /// The pools of whole packets and of headers.
     pub pools: (Mempool, Mempool),
     pub queues: Vec<(RxQueue, TxQueue)>,
 }

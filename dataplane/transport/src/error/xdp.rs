@@ -13,7 +13,7 @@ pub enum XdpError {
     NoInterface {
         /// The name.
         device: String,
-        /// Those that exist.
+        /// The interfaces that exist.
         there: String,
     },
     /// It carries no Ethernet frames.
@@ -44,7 +44,7 @@ pub enum XdpError {
         address: Ipv4Addr,
         /// The interface.
         device: String,
-        /// Those that it has.
+        /// The addresses that it has.
         has: String,
     },
     /// The process lacks capabilities.
@@ -92,9 +92,9 @@ pub enum XdpError {
     Queues {
         /// The interface.
         device: String,
-        /// Those that it has.
+        /// How many queues it has.
         has: u32,
-        /// Those asked for.
+        /// How many were asked for.
         asked: u32,
     },
     /// Shards are to have a queue each.
@@ -147,7 +147,7 @@ pub enum XdpError {
 }
 
 impl XdpError {
-    /// Of a step that concerns the interface.
+    /// The error of a step that concerns the interface.
     pub(crate) fn of_step(device: &str, step: &'static str, cause: io::Error) -> XdpError {
         let device = device.to_owned();
         match cause.raw_os_error() {
@@ -156,7 +156,7 @@ impl XdpError {
         }
     }
 
-    /// Of a step that concerns one of its queues.
+    /// The error of a step that concerns one of its queues.
     pub(crate) fn of_queue(device: &str, queue: u32, step: &'static str, cause: io::Error) -> XdpError {
         match cause.raw_os_error() {
             Some(libc::EAFNOSUPPORT | libc::ESOCKTNOSUPPORT) => XdpError::NoSockets,
@@ -165,7 +165,7 @@ impl XdpError {
         }
     }
 
-    /// Of a socket of a queue, which `zero_copy` says.
+    /// The error of a queue's socket; `zero_copy` says of which kind.
     pub(crate) fn of_socket(
         device: &str,
         queue: u32,

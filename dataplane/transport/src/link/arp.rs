@@ -26,7 +26,7 @@ pub struct Arp {
     pub asks: bool,
     /// Who sends it.
     pub sender: (MacAddr, Ipv4Addr),
-    /// Whom it asks about, or answers. The hardware address of a question means nothing.
+    /// The endpoint that it asks about or answers. The hardware address of a question means nothing.
     pub target: (MacAddr, Ipv4Addr),
 }
 

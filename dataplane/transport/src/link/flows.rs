@@ -21,7 +21,7 @@ pub struct Flow {
     pub template: Template,
 }
 
-/// Those of an endpoint.
+/// The flows of an endpoint.
 pub struct Flows {
     flows: Vec<Flow>,
     /// The flow used last: groups are sent to in the same order again and again.

@@ -24,7 +24,7 @@ const SERVICE_VLAN: [u8; 2] = [0x88, 0xa8];
 const ICMP: u8 = 1;
 const UDP: u8 = 17;
 
-/// Whom frames must be for.
+/// The endpoint that frames must be for.
 #[derive(Clone, Copy, Debug)]
 pub struct Local {
     /// The device's address.

@@ -15,9 +15,9 @@ use std::{
 pub(super) enum Sleep {
     /// It does not wait.
     Awake = 0,
-    /// Something to send.
+    /// It waits for something to send.
     ForLetters = 1,
-    /// That, or memory to receive into.
+    /// It waits for that, or for memory to receive into.
     ForMemory = 2,
 }
 

@@ -19,7 +19,7 @@ union Name {
 }
 
 impl Name {
-    /// Of an endpoint, and its length.
+    /// The name of an endpoint, and its length.
     fn new(peer: Peer) -> (Name, usize) {
         match peer {
             Peer::V4(peer) => {

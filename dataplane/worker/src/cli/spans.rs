@@ -9,7 +9,7 @@ use thc_worker::{Choice, Span};
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Piece {
     as_what: AsWhat,
-    /// None: what is left of the tensor.
+    /// How many coordinates; `None` for the rest of the tensor.
     length: Option<usize>,
 }
 

@@ -34,7 +34,7 @@ pub struct Controller {
 }
 
 impl Controller {
-    /// Of this job.
+    /// The controller of this job.
     #[must_use]
     pub fn new(url: ControllerUrl) -> Controller {
         // Unpredictable enough to tell workers apart; 0 is nobody's.

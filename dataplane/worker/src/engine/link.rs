@@ -48,7 +48,7 @@ pub(super) struct Ports {
 }
 
 impl Ports {
-    /// Those of a server whose first share is at `ps`.
+    /// The ports of a server whose first share is at `ps`.
     pub fn new(ps: SocketAddr, welcome: &Welcome) -> Ports {
         let all = welcome.shares.ports(ps, welcome.shards);
         let share = |server| Share { heard: Duration::ZERO, server, since: Duration::ZERO, ask: None };

@@ -35,7 +35,7 @@ impl<'d> Pieces<'d> {
         Pieces(BTreeMap::from([(0, data)]))
     }
 
-    /// Of pieces that follow each other.
+    /// Pieces that follow each other without gaps.
     pub fn consecutive(pieces: impl Iterator<Item = &'d mut [f32]>) -> Pieces<'d> {
         let mut next = 0;
         let placed = pieces.map(|piece| {

@@ -22,7 +22,7 @@ pub struct Finished {
     pub piece: usize,
     /// The memory that they were to come to.
     pub sums: Box<dyn Loan>,
-    /// Of each packet; all 0 of those that nobody sent because the norm is 0.
+    /// The estimate of each packet; all 0 for packets that nobody sent because the norm is 0.
     pub estimates: Vec<Estimate>,
 }
 

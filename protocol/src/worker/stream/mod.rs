@@ -68,7 +68,7 @@ pub struct Stream {
     /// Packets without a result.
     outstanding: u64,
     entries: Vec<Entry>,
-    /// Of entries that are `repeated`.
+    /// Details of the entries that are `repeated`.
     troubles: Vec<Trouble>,
     /// By slot, the round whose sum came before its packet was sent.
     foreseen: Vec<Option<Round>>,

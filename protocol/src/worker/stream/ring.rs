@@ -139,7 +139,7 @@ pub(super) struct Trouble {
 }
 
 impl Trouble {
-    /// None, of a packet sent then.
+    /// No trouble yet with a packet that was first sent at this time.
     pub fn none(first: Duration) -> Trouble {
         Trouble {
             first,

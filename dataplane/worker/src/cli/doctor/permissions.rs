@@ -111,7 +111,7 @@ fn memlock_check(limit: u64, needed: u64) -> Check {
     )
 }
 
-/// Of these, what this process lacks.
+/// A finding if this process lacks some of these capabilities.
 fn check_capabilities(host: &Host, needed: &[Capability], who: &str) -> Option<Check> {
     let names = |all: &mut dyn Iterator<Item = &Capability>, between| {
         all.map(|(_, name)| *name).collect::<Vec<_>>().join(between)

@@ -53,7 +53,7 @@ pub(super) struct Shelf {
 }
 
 impl Shelf {
-    /// Of so many bytes.
+    /// A buffer of so many bytes.
     pub fn packed_buffer(&mut self, bytes: usize) -> Vec<u8> {
         let mut packed = self.packed.pop().unwrap_or_default();
         packed.resize(bytes, 0);

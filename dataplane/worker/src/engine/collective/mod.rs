@@ -61,7 +61,7 @@ pub struct CollectiveConfig {
 /// What a rank computes with.
 pub struct Collective {
     compressor: Compressor,
-    /// Of each table.
+    /// The lanes of each table.
     lanes: Vec<(TableId, Lanes)>,
     ranks: u16,
     pool: Option<Arc<rayon::ThreadPool>>,

@@ -41,7 +41,7 @@ pub(super) struct Compressor {
     workers: u16,
     rank: Rank,
     job_seed: u64,
-    /// Of this worker's roundings.
+    /// The source of this worker's roundings.
     roundings: Source,
 }
 
@@ -259,7 +259,7 @@ impl Compressor {
         self.coders.iter().find(|coder| coder.id == id)
     }
 
-    /// Of what is not RAW; no partition names another.
+    /// The coder of a partition that is not RAW; no partition names another table.
     fn coder_of(&self, at: &Measured) -> Result<&Coder, CodecError> {
         self.coder(at.choice).ok_or(CodecError::EmptySum)
     }

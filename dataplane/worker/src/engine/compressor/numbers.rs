@@ -6,9 +6,9 @@ use thc_codec::quantizer::Affine;
 /// mix((this xor p) + G).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CallKeys {
-    /// Of the signs.
+    /// What the signs derive from.
     pub signs: u64,
-    /// Of the roundings.
+    /// What the roundings derive from.
     pub roundings: u64,
     /// By which words of the roundings are changed, all of them alike.
     pub stratum: u32,
@@ -17,9 +17,9 @@ pub struct CallKeys {
 /// What a partition is compressed with by somebody else than this engine.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Numbers {
-    /// Of a partition that travels as indices.
+    /// The numbers of a partition that travels as indices.
     pub affine: Affine,
-    /// Of one that goes RAW: s of P5.
+    /// The scale of a partition that goes RAW, s of P5.
     pub raw: f64,
 }
 
@@ -30,6 +30,6 @@ pub struct Estimate {
     pub step: f32,
     /// −M.
     pub lo: f32,
-    /// Of RAW: what words are multiplied by.
+    /// What words of RAW are multiplied by.
     pub raw: f64,
 }

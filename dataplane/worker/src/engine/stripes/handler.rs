@@ -18,9 +18,9 @@ use thc_transport::{Handled, Handler, Run, RunSender};
 struct Batches {
     all: Vec<Option<Batch>>,
     free: Vec<usize>,
-    /// Those that are not all sent, in their order.
+    /// Batches that are not all sent, in their order.
     waiting: VecDeque<usize>,
-    /// Those that have all their results.
+    /// Batches that have all their results.
     finished: Vec<Batch>,
 }
 

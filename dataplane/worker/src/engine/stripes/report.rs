@@ -22,7 +22,7 @@ pub(super) struct Shared {
 }
 
 impl Shared {
-    /// Of a server with so many shares.
+    /// The report of a stripe of a server with so many shares.
     pub fn new(shares: usize) -> Shared {
         let shared = Shared {
             state: AtomicU64::new(0),
