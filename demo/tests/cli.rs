@@ -19,7 +19,7 @@ fn json(arguments: &str) -> Value {
     serde_json::from_slice(&output.stdout).unwrap()
 }
 
-fn near(value: &Value, expected: f64, tolerance: f64) {
+fn assert_near(value: &Value, expected: f64, tolerance: f64) {
     let value = value.as_f64().unwrap();
     assert!((value - expected).abs() <= tolerance, "{value}, not {expected}");
 }
@@ -30,13 +30,13 @@ fn the_known_optimal_table() {
     assert_eq!(table["bits"], 4);
     assert_eq!(table["granularity"], 30);
     assert_eq!(table["fraction"], 0.03125);
-    near(&table["t_p"], 2.15387, 5e-6);
+    assert_near(&table["t_p"], 2.15387, 5e-6);
     let values: Vec<u64> =
         table["table"].as_array().unwrap().iter().map(|value| value.as_u64().unwrap()).collect();
     assert_eq!(values, [0, 3, 5, 7, 9, 11, 13, 14, 15, 17, 19, 21, 23, 25, 27, 30]);
-    near(&table["quantization_error"], 0.013063, 5e-7);
+    assert_near(&table["quantization_error"], 0.013063, 5e-7);
     // 2·((1 + t²)·(1 − Φ(t)) − t·φ(t)) at t = 2.15387.
-    near(&table["truncation_error"], 0.007267, 5e-7);
+    assert_near(&table["truncation_error"], 0.007267, 5e-7);
     assert_eq!(table, json("table -b 4 -g 30 -p 0.03125 --json"));
     let text = String::from_utf8(thc("table -b 4 -g 30 -p 1/32").stdout).unwrap();
     assert!(text.contains("0 3 5 7 9 11 13 14 15 17 19 21 23 25 27 30"), "{text}");
@@ -85,8 +85,8 @@ fn the_error_of_the_mean_follows_theory() {
     let found = json(&format!("{arguments} --copies"));
     let theory =
         found["quantization_error"].as_f64().unwrap() / 4.0 + found["truncation_error"].as_f64().unwrap();
-    near(&found["theory"], theory, 1e-12);
-    near(&found["nmse"], theory, 0.03 * theory);
+    assert_near(&found["theory"], theory, 1e-12);
+    assert_near(&found["nmse"], theory, 0.03 * theory);
     assert!(found["standard_error"].as_f64().unwrap() < 0.02 * theory);
     for (key, value) in [
         ("bits", 4),
@@ -260,7 +260,7 @@ fn layers_get_choices_from_profiles_and_gradients() {
     let bits = |at: usize| found["rows"][at]["choice"].as_str().unwrap()[..1].parse::<u8>().unwrap();
     assert!(bits(0) > bits(1), "{found}");
     let exact = json(&format!("adapt {} -n 4 --exact --json", profile.display()));
-    near(&exact["cost"], exact["least_cost"].as_f64().unwrap(), 1e-6 * cost);
+    assert_near(&exact["cost"], exact["least_cost"].as_f64().unwrap(), 1e-6 * cost);
     assert!(exact["cost"].as_f64().unwrap() <= cost);
     let text = String::from_utf8(thc(&format!("adapt {} --default 3", profile.display())).stdout).unwrap();
     assert!(text.contains("large and quiet") && text.contains("with 3/8 for all"), "{text}");
@@ -271,8 +271,8 @@ fn layers_get_choices_from_profiles_and_gradients() {
     let arrays = [("a", array(2000, 3.0)), ("b", array(400_000, 0.3)), ("c", array(30_000, 1.0))];
     npz(&gradients, &arrays);
     let same = json(&format!("adapt {} -n 4 --json", gradients.display()));
-    near(&same["cost"], cost, 0.0);
-    near(&same["rows"][1]["norm"], 0.3, 1e-4);
+    assert_near(&same["cost"], cost, 0.0);
+    assert_near(&same["rows"][1]["norm"], 0.3, 1e-4);
 
     // Another compressor's costs and errors.
     let ranks = folder.path().join("ranks.json");

@@ -122,7 +122,7 @@ impl Events for Seen {
 
 const WORKERS: u8 = 4;
 
-fn at(worker: u8) -> Endpoint {
+fn endpoint(worker: u8) -> Endpoint {
     Endpoint::udp(SocketAddr::from((Ipv4Addr::new(10, 0, 0, worker), 5000)))
 }
 
@@ -157,7 +157,7 @@ impl Group {
             level: Level::Only,
         };
         aggregator.install_job(config).unwrap();
-        (0..WORKERS).for_each(|w| aggregator.set_member(JobId(7), WorkerId(w), at(w)).unwrap());
+        (0..WORKERS).for_each(|w| aggregator.set_member(JobId(7), WorkerId(w), endpoint(w)).unwrap());
         let parameters = |worker| Parameters {
             job: JobId(7),
             cookie: Cookie(99),
@@ -225,7 +225,7 @@ impl Group {
             let (from, start, len) = self.up.packets[i];
             if !self.packet_lost() {
                 let packet = &self.up.bytes[start..start + len];
-                self.aggregator.handle(at(from), packet, &mut Down(&mut self.down));
+                self.aggregator.handle(endpoint(from), packet, &mut Down(&mut self.down));
             }
         }
         self.up.clear();

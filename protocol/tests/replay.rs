@@ -215,7 +215,7 @@ fn config(quorum: u8) -> JobConfig {
     }
 }
 
-fn at(worker: u64) -> SocketAddr {
+fn address(worker: u64) -> SocketAddr {
     SocketAddr::from((Ipv4Addr::new(10, 0, 0, worker as u8), 7000))
 }
 
@@ -269,7 +269,7 @@ fn aggregator() {
         aggregator.install_table(TableId(1), Lookup { form: Form::USUAL, values }).unwrap();
         aggregator.install_job(config(quorum)).unwrap();
         for worker in 0..WORKERS {
-            aggregator.set_member(JOB, WorkerId(worker), Endpoint::udp(at(u64::from(worker)))).unwrap();
+            aggregator.set_member(JOB, WorkerId(worker), Endpoint::udp(address(u64::from(worker)))).unwrap();
         }
         let (mut before, mut after) = (Vec::new(), Vec::new());
         let (mut dropped, mut handled) = ([0u64; DropReason::ALL.len()], [0u64; Event::ALL.len()]);
@@ -287,7 +287,7 @@ fn aggregator() {
             slots(&aggregator, &mut before);
             let mut answers = Answers::default();
             let ecn = Ecn::of_bits(rng.below(4) as u8);
-            match aggregator.handle_with(Endpoint::udp(at(worker)), ecn, &bytes, &mut answers) {
+            match aggregator.handle_with(Endpoint::udp(address(worker)), ecn, &bytes, &mut answers) {
                 Outcome::Dropped(reason) => {
                     slots(&aggregator, &mut after);
                     assert!(before == after, "{reason:?} changed a slot");
@@ -484,7 +484,7 @@ fn registry() {
         {
             bytes[27] = bytes[6];
         }
-        let from = at(rng.below(12) / 10 + bytes.get(6).map_or(0, |&b| u64::from(b)));
+        let from = address(rng.below(12) / 10 + bytes.get(6).map_or(0, |&b| u64::from(b)));
         let before = format!("{registry:?}");
         let random = rng.next() as u32;
         let ago = [None, Some(Duration::ZERO), Some(Duration::from_secs(2))][rng.below(3) as usize];

@@ -590,7 +590,7 @@ fn welcomes_with_impossible_numbers_are_refused() {
 }
 
 /// A payload with its fingerprint (P23), whatever else is in it.
-fn sealed(mut payload: Vec<u8>) -> Vec<u8> {
+fn seal(mut payload: Vec<u8>) -> Vec<u8> {
     let mix = |mut z: u64| {
         z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
         z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
@@ -608,13 +608,13 @@ fn sealed(mut payload: Vec<u8>) -> Vec<u8> {
 fn what_a_welcome_says_that_is_not_known_is_named() {
     let table = Table { id: TableId(8), ..*GOOD.tables.first() };
     let good = Welcome { tables: Tables::new(&[*GOOD.tables.first(), table]).unwrap(), ..GOOD }.to_bytes();
-    assert_eq!(sealed(good.clone()), good);
+    assert_eq!(seal(good.clone()), good);
     let first = GOOD.tables.first().id.0;
     let at = |changes: &[(usize, u8)]| {
         let mut bytes = good.clone();
         changes.iter().for_each(|&(offset, byte)| bytes[offset] = byte);
         assert_eq!(Welcome::read(&bytes), Err(WelcomeError::Damaged));
-        Welcome::read(&sealed(bytes)).unwrap_err().to_string()
+        Welcome::read(&seal(bytes)).unwrap_err().to_string()
     };
     for lane in [0, 3, 17, 63, 64, 68, 71, 73, 79, 81, 255] {
         let says = format!(

@@ -9,7 +9,7 @@ fn bench(args: &[&str]) -> Output {
 }
 
 /// The settings that were measured.
-fn measured(output: &Output) -> Vec<Value> {
+fn measurements(output: &Output) -> Vec<Value> {
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{said}");
     let found: Vec<Value> = serde_json::from_slice(&output.stdout).unwrap();
@@ -36,7 +36,7 @@ fn all_places_on_the_loopback_interface() {
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(said.contains("slots"), "{said}");
     let output = run("data_slots=256,seed=7");
-    let found = measured(&output);
+    let found = measurements(&output);
     let places: Vec<&str> = found.iter().map(|setting| setting["place"].as_str().unwrap()).collect();
     assert_eq!(places, ["switch", "colocated", "server", "racks", "switch", "colocated", "server", "racks"]);
     // One server, shares and racks average to the same bits: the same error, to the last digit.
@@ -56,7 +56,7 @@ fn shaped_hosts_have_a_limit_and_leave_nothing() {
         println!("not run: {said}");
         return;
     }
-    let found = measured(&output);
+    let found = measurements(&output);
     assert!((found[0]["limit_seconds"].as_f64().unwrap() - 0.00422).abs() < 0.00001, "{}", found[0]);
 }
 
@@ -67,7 +67,7 @@ fn two_jobs_at_the_same_time_have_a_mean_each() {
             .split(' ')
             .collect::<Vec<_>>(),
     );
-    let found = measured(&output);
+    let found = measurements(&output);
     let jobs: Vec<u64> = found.iter().map(|setting| setting["jobs"].as_u64().unwrap()).collect();
     assert_eq!(jobs, [1, 2, 1, 2]);
     assert!(String::from_utf8_lossy(&output.stderr).contains("2 jobs of 2 workers"), "{output:?}");

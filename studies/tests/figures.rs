@@ -13,7 +13,7 @@ fn thc(arguments: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_thc-studies")).arg("figures").args(arguments).output().unwrap()
 }
 
-fn made(arguments: &[&str], out: &Path) -> String {
+fn write_figures(arguments: &[&str], out: &Path) -> String {
     let output = thc(&[arguments, &["--quick", "--out", out.to_str().unwrap()]].concat());
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     String::from_utf8(output.stdout).unwrap()
@@ -48,7 +48,7 @@ fn figures_numbers_and_the_page() {
     std::fs::create_dir(&gradients).unwrap();
     save_gradients(&gradients);
     let out = folder.path().join("new/folder");
-    let text = made(&["--gradients", gradients.to_str().unwrap(), "--seed", "3"], &out);
+    let text = write_figures(&["--gradients", gradients.to_str().unwrap(), "--seed", "3"], &out);
     assert!(text.contains("TernGrad") && text.contains("index.html"), "{text}");
 
     // Every picture is a document of its own with axes, and is on the page; the page needs nothing else.
@@ -80,13 +80,13 @@ fn figures_numbers_and_the_page() {
 
     // The same seed gives the same numbers, however many threads there are; another one others.
     let again = folder.path().join("again");
-    made(&["nmse", "--seed", "3"], &again);
+    write_figures(&["nmse", "--seed", "3"], &again);
     assert!(!again.join("index.html").exists());
     let points = |folder: &Path| json(&folder.join("nmse-granularity.json"))["points"].clone();
     let drawn = |folder: &Path| json(&folder.join("nmse-workers.json"))["copies"].clone();
     assert_eq!((points(&out), drawn(&out)), (points(&again), drawn(&again)));
     let other = folder.path().join("other");
-    made(&["nmse", "--seed", "4"], &other);
+    write_figures(&["nmse", "--seed", "4"], &other);
     assert_ne!(points(&out), points(&other));
 }
 

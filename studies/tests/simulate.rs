@@ -10,12 +10,12 @@ fn simulate(args: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_thc-studies")).arg("simulate").args(args).output().unwrap()
 }
 
-fn said(output: &Output) -> String {
+fn stdout(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
 fn points(output: &Output) -> Vec<Value> {
-    assert!(output.status.success(), "{}", said(output));
+    assert!(output.status.success(), "{}", stdout(output));
     let all: Value = serde_json::from_slice(&output.stdout).unwrap();
     all["points"].as_array().unwrap().clone()
 }
@@ -83,7 +83,7 @@ fn the_page_holds_curves_and_numbers() {
     let (svg, html) = (at("curves.svg"), at("page.html"));
     let args = "--workers 2,8 --rate 1gbit,25gbit --coordinates 262144 --layout colocated,ring-int8 --svg";
     let output = simulate(&args.split(' ').chain([&*svg, "--html", &*html]).collect::<Vec<_>>());
-    assert!(output.status.success(), "{}", said(&output));
+    assert!(output.status.success(), "{}", stdout(&output));
     let table = String::from_utf8(output.stdout).unwrap();
     assert!(table.contains("quickest") && table.contains("25 Gb/s, 8"), "{table}");
     let (svg, html) = (std::fs::read_to_string(svg).unwrap(), std::fs::read_to_string(html).unwrap());
@@ -98,7 +98,7 @@ fn the_page_holds_curves_and_numbers() {
 #[test]
 fn what_is_calibrated_is_a_file_of_settings() {
     let output = simulate(&["calibrate"]);
-    assert!(output.status.success(), "{}", said(&output));
+    assert!(output.status.success(), "{}", stdout(&output));
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("here.toml");
     std::fs::write(&file, &output.stdout).unwrap();
@@ -111,7 +111,7 @@ fn what_is_calibrated_is_a_file_of_settings() {
     assert!(values.len() == 13 && values.iter().all(|value| *value >= 0.0), "{text}");
     let small = ["--workers", "2", "--rate", "10gbit", "--coordinates", "65536", "--layout", "server"];
     let output = simulate(&[&["--config", file.to_str().unwrap()], &small[..]].concat());
-    assert!(output.status.success(), "{}", said(&output));
+    assert!(output.status.success(), "{}", stdout(&output));
 }
 
 /// Real processes beside the simulation: that it works, not how well it agrees.
@@ -119,11 +119,11 @@ fn what_is_calibrated_is_a_file_of_settings() {
 fn a_check_compares_every_setting() {
     let args = "check --workers 2 --size 256KiB --repeat 1 --rate 100mbit --place switch,colocated --json --within 1000";
     let output = simulate(&args.split(' ').collect::<Vec<_>>());
-    if said(&output).contains("no hosts for the workers") {
-        println!("not run: {}", said(&output));
+    if stdout(&output).contains("no hosts for the workers") {
+        println!("not run: {}", stdout(&output));
         return;
     }
-    assert!(output.status.success(), "{}", said(&output));
+    assert!(output.status.success(), "{}", stdout(&output));
     let found: Vec<Value> = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!(found.len(), 2);
     for compared in found {
@@ -150,7 +150,7 @@ fn what_makes_no_sense_is_a_line_and_exit_status_2() {
         (&["check", "--rate", "loopback"], "loopback interface has no rate"),
     ] {
         let output = simulate(args);
-        let said = said(&output);
+        let said = stdout(&output);
         let said: Vec<&str> = said.lines().filter(|line| !line.starts_with("simulating")).collect();
         assert_eq!((output.status.code(), said.len()), (Some(2), 1), "{args:?}: {said:?}");
         assert!(said[0].contains(says), "{args:?}: {said:?}");
@@ -161,7 +161,7 @@ fn what_makes_no_sense_is_a_line_and_exit_status_2() {
 #[test]
 fn row_stands_beside_what_was_published() {
     let output = simulate(&["row", "--json", "--scheme", "plain,fixed4,aqgb"]);
-    assert!(output.status.success(), "{}", said(&output));
+    assert!(output.status.success(), "{}", stdout(&output));
     let found: Vec<Value> = serde_json::from_slice(&output.stdout).unwrap();
     for entry in &found {
         let (rounds, published) =
@@ -181,7 +181,7 @@ fn row_stands_beside_what_was_published() {
         (["--steps", "5:1gbit"], "begin with 0"),
     ] {
         let output = simulate(&[&["row"][..], &args].concat());
-        assert_eq!((output.status.code(), said(&output).lines().count()), (Some(2), 1), "{}", said(&output));
-        assert!(said(&output).contains(says), "{}", said(&output));
+        assert_eq!((output.status.code(), stdout(&output).lines().count()), (Some(2), 1), "{}", stdout(&output));
+        assert!(stdout(&output).contains(says), "{}", stdout(&output));
     }
 }

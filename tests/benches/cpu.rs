@@ -35,7 +35,7 @@ impl Timed {
     }
 
     /// Waits for a line of its output.
-    fn until(&mut self, start: &str) {
+    fn read_until(&mut self, start: &str) {
         let mut lines = BufReader::new(self.0.stdout.as_mut().unwrap()).lines();
         assert!(lines.any(|line| line.unwrap().starts_with(start)), "it ended before it was {start}");
     }
@@ -111,7 +111,7 @@ fn run(network: &Network, carrier: Carrier, repeats: usize) -> Outcome {
     let address = format!("{}:9000", server.address);
     let more = ["--listen", &address, "--job", "1", "--workers", "4", "--cookie", COOKIE];
     let mut ps = Timed::start(server, &binary("thc-ps"), &flags(server, carrier, &more));
-    ps.until("ready ");
+    ps.read_until("ready ");
     let (count, repeats) = (COORDINATES.to_string(), repeats.to_string());
     let workers: Vec<Timed> = (0..WORKERS)
         .map(|number| {

@@ -69,7 +69,7 @@ impl Followed {
     }
 
     /// Its end, if it has ended.
-    pub fn ended(&mut self) -> Option<ExitStatus> {
+    pub fn exit_status(&mut self) -> Option<ExitStatus> {
         self.child.try_wait().unwrap()
     }
 

@@ -134,7 +134,7 @@ impl Ps {
 
     /// Starts one for job 1 at an address, with these flags alone.
     #[must_use]
-    pub fn of(addr: SocketAddr, flags: &[&str]) -> Ps {
+    pub fn listen_at(addr: SocketAddr, flags: &[&str]) -> Ps {
         Ps::of_host(None, addr, flags)
     }
 
@@ -203,12 +203,12 @@ impl WorkerProcess {
     pub fn with(host: Option<&Host>, flags: &[&str]) -> WorkerProcess {
         let mut command = command(host, "thc-worker");
         command.args(flags).env("NO_COLOR", "1");
-        WorkerProcess::of(command)
+        WorkerProcess::listen_at(command)
     }
 
     /// Starts a worker that is another program.
     #[must_use]
-    pub fn of(mut command: Command) -> WorkerProcess {
+    pub fn listen_at(mut command: Command) -> WorkerProcess {
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         WorkerProcess(Some(command.spawn().unwrap()))
     }

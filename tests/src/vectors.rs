@@ -180,7 +180,7 @@ struct Session {
     welcomes: Vec<String>,
 }
 
-fn at(worker: u8) -> SocketAddr {
+fn address(worker: u8) -> SocketAddr {
     SocketAddr::from((Ipv4Addr::new(10, 0, 0, worker + 1), 5000))
 }
 
@@ -236,7 +236,7 @@ impl Session {
         aggregator.install_job(config).unwrap();
         let mut session = Session { welcome, aggregator, workers: Vec::new(), welcomes: Vec::new() };
         for worker in 0..plan.workers {
-            session.aggregator.set_member(JOB, WorkerId(worker), Endpoint::udp(at(worker))).unwrap();
+            session.aggregator.set_member(JOB, WorkerId(worker), Endpoint::udp(address(worker))).unwrap();
             session.admit(plan, worker);
         }
         session
@@ -274,7 +274,7 @@ impl Session {
             threads: 1,
         };
         let mail = Rc::new(RefCell::new(Mail::default()));
-        let io = MailIo(Rc::clone(&mail), at(worker));
+        let io = MailIo(Rc::clone(&mail), address(worker));
         let engine = Engine::new(io, config, Joiners::new(joiner), &welcome, n, MAX_PACKET * 64).unwrap();
         self.workers.push((engine, mail));
     }
@@ -316,7 +316,7 @@ impl Session {
                     outcomes[worker] = Some(outcome);
                 }
                 for packet in std::mem::take(&mut mail.borrow_mut().sent) {
-                    self.aggregator.handle(Endpoint::udp(at(worker as u8)), &packet, &mut answers);
+                    self.aggregator.handle(Endpoint::udp(address(worker as u8)), &packet, &mut answers);
                     up[worker].push(packet);
                 }
             }

@@ -11,7 +11,7 @@ use thc_tests::{Host, Network, WorkerProcess, built_in};
 const PATIENCE: Duration = thc_tests::HANG;
 
 /// The package's files in a folder; `None`, and a line that says why, where none can be built.
-fn unpacked(folder: &Path) -> Option<PathBuf> {
+fn unpack_package(folder: &Path) -> Option<PathBuf> {
     if Command::new("dpkg-shlibdeps").arg("--version").stdout(Stdio::null()).status().is_err() {
         println!("not run: dpkg-shlibdeps not found (Debian: apt-get install dpkg-dev)");
         return None;
@@ -65,7 +65,7 @@ impl Drop for Service {
 #[test]
 fn the_package_runs_as_its_units_and_configurations_say() {
     let folder = tempfile::tempdir().unwrap();
-    let Some(root) = unpacked(folder.path()) else { return };
+    let Some(root) = unpack_package(folder.path()) else { return };
     for file in [
         "usr/share/man/man1/thc-controller.1.gz",
         "usr/share/doc/thc-servers/copyright",
@@ -107,7 +107,7 @@ fn the_package_runs_as_its_units_and_configurations_say() {
 #[test]
 fn systemd_takes_the_packages_units() {
     let folder = tempfile::tempdir().unwrap();
-    let Some(root) = unpacked(folder.path()) else { return };
+    let Some(root) = unpack_package(folder.path()) else { return };
     let units = root.join("lib/systemd/system");
     // An instance, and programs where they are here.
     let files: Vec<PathBuf> = ["thc-ps@.service", "thc-controller.service"]

@@ -141,7 +141,7 @@ fn reference(inputs: &[PathBuf], more: &[&str]) -> Vec<u8> {
     outputs.into_iter().next().unwrap()
 }
 
-fn repeated(ends: &[Finished]) -> u64 {
+fn retransmissions(ends: &[Finished]) -> u64 {
     ends.iter().map(|end| end.json()["stats"]["retransmissions"].as_u64().unwrap()).sum()
 }
 
@@ -153,12 +153,12 @@ fn brings_the_same_mean(carrier: &Carrier) {
     let ps = carrier.ps(WORKERS, &[]);
     let (outputs, ends) = carrier.all_reduce(&ps, &inputs, &[]);
     assert!(outputs.iter().all(|output| *output == expected), "another mean than over kernel UDP");
-    println!("undisturbed: {} packets sent again", repeated(&ends));
+    println!("undisturbed: {} packets sent again", retransmissions(&ends));
     // The same processes' server, a second session, and packets that get lost in both directions.
     let (outputs, ends) = carrier.all_reduce(&ps, &inputs, &["--inject", "loss=0.01"]);
     assert!(outputs.iter().all(|output| *output == expected), "another mean with loss");
-    println!("1 % lost: {} packets sent again", repeated(&ends));
-    assert!(repeated(&ends) > 0);
+    println!("1 % lost: {} packets sent again", retransmissions(&ends));
+    assert!(retransmissions(&ends) > 0);
 }
 
 /// A worker is killed in the middle, and one with the same number takes its place.

@@ -70,7 +70,7 @@ fn reference(inputs: &[PathBuf]) -> Vec<u8> {
 }
 
 /// Packets that each rule has steered, by the queue it leads to: what `tc` counts.
-fn steered(said: &str, shards: u8) -> Vec<u64> {
+fn steered_packets(said: &str, shards: u8) -> Vec<u64> {
     let mut packets = vec![0; usize::from(shards)];
     let mut queue = None;
     for line in said.lines().map(str::trim) {
@@ -142,7 +142,7 @@ fn rules_lead_every_shards_packets_to_its_queue() {
         let stats: Value = serde_json::from_str(&read(&out.join("stats"))).unwrap();
         let number = |pointer: &str| stats.pointer(pointer).and_then(Value::as_u64).unwrap();
         let filters = read(&out.join("filters"));
-        let steered = steered(&filters, shards);
+        let steered = steered_packets(&filters, shards);
         let (all, received) = (steered.iter().sum::<u64>(), number("/network/packets_in"));
         println!("{shards} shards: {steered:?} packets steered, {received} received");
         // Slots are dealt out evenly, but for the last ones.

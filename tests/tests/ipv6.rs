@@ -21,7 +21,7 @@ fn hosts(count: u8) -> Option<Network> {
     network.map_err(|reason| println!("not run: {reason}")).ok()
 }
 
-fn at(host: &Host) -> SocketAddr {
+fn server_address(host: &Host) -> SocketAddr {
     SocketAddr::from((host.address_v6, 9000))
 }
 
@@ -71,8 +71,8 @@ fn a_server_that_is_killed_loses_nothing() {
     let expected = over_ipv4(&inputs);
     let server = network.host(0);
     // On every address, of both kinds; the other way is to name the one.
-    for listen in [SocketAddr::from(([0; 16], 9000)), at(server)] {
-        let flags = [format!("--ps={}", at(server))];
+    for listen in [SocketAddr::from(([0; 16], 9000)), server_address(server)] {
+        let flags = [format!("--ps={}", server_address(server))];
         let mut ps = Ps::start_on(Some(server), listen, WORKERS, &["--shards=2"]);
         let workers: Vec<Followed> = (0u8..)
             .zip(&inputs)
@@ -92,7 +92,7 @@ fn each_worker_has_a_share_beside_it() {
     let Some(network) = hosts(WORKERS) else { return };
     let dir = tempfile::tempdir().unwrap();
     let inputs = write_gradients(dir.path(), WORKERS, COORDINATES);
-    let list: Vec<String> = network.hosts().iter().map(|host| at(host).to_string()).collect();
+    let list: Vec<String> = network.hosts().iter().map(|host| server_address(host).to_string()).collect();
     let flags = [format!("--colocated={}", list.join(","))];
     let workers: Vec<Followed> = (0u8..)
         .zip(&inputs)
@@ -112,10 +112,10 @@ fn members_come_and_the_root_of_racks_is_elsewhere() {
     let inputs = write_gradients(dir.path(), WORKERS, COORDINATES);
     // Sessions of one worker, and of two.
     let server = network.host(0);
-    let flags = [format!("--ps={}", at(server))];
+    let flags = [format!("--ps={}", server_address(server))];
     {
         let ps =
-            Ps::of_host(Some(server), at(server), &[&["--min-workers=1", "--max-workers=2"], TABLE].concat());
+            Ps::of_host(Some(server), server_address(server), &[&["--min-workers=1", "--max-workers=2"], TABLE].concat());
         let first = start(network.host(1), 0, &inputs[0], &flags);
         first.until_first_step();
         let second = start(network.host(2), 1, &inputs[1], &flags);
@@ -126,11 +126,11 @@ fn members_come_and_the_root_of_racks_is_elsewhere() {
     // A rack of both workers, whose root is on another host.
     let expected = over_ipv4(&inputs);
     let (root_host, rack_host) = (network.host(0), network.host(3));
-    let root = Ps::of_host(Some(root_host), at(root_host), &[&["--racks=2"], TABLE].concat());
-    let up = format!("--root={}", at(root_host));
+    let root = Ps::of_host(Some(root_host), server_address(root_host), &[&["--racks=2"], TABLE].concat());
+    let up = format!("--root={}", server_address(root_host));
     let rack =
-        Ps::of_host(Some(rack_host), at(rack_host), &[&["--racks=2", "--rack=0", &up], TABLE].concat());
-    let flags = [format!("--ps={}", at(rack_host))];
+        Ps::of_host(Some(rack_host), server_address(rack_host), &[&["--racks=2", "--rack=0", &up], TABLE].concat());
+    let flags = [format!("--ps={}", server_address(rack_host))];
     let workers: Vec<Followed> = (0u8..)
         .zip(&inputs)
         .map(|(number, input)| start(network.host(usize::from(number) + 1), number, input, &flags))
@@ -145,14 +145,14 @@ fn members_come_and_the_root_of_racks_is_elsewhere() {
 fn the_doctor_finds_the_way_and_what_is_wrong_has_one_clear_error() {
     let Some(network) = hosts(2) else { return };
     let (server, host) = (network.host(0), network.host(1));
-    let _ps = Ps::start_on(Some(server), at(server), 1, &[]);
+    let _ps = Ps::start_on(Some(server), server_address(server), 1, &[]);
     let doctor = |ps: String| {
         let mut command = host.command(&binary("thc-worker"));
         command.args(["doctor", &format!("--ps={ps}"), "--worker=0", &format!("--cookie={COOKIE}")]);
         let output = command.output().unwrap();
         (output.status.code(), String::from_utf8_lossy(&output.stdout).into_owned())
     };
-    let (code, text) = doctor(at(server).to_string());
+    let (code, text) = doctor(server_address(server).to_string());
     assert!(code == Some(0) && text.contains("eth0 up") && text.contains("cookie right"), "{text}");
     let (code, text) = doctor("[2001:db8::7]:9000".to_owned());
     assert!(code != Some(0) && text.contains("no route to 2001:db8::7"), "{text}");

@@ -12,7 +12,7 @@ const MOST: u8 = 4;
 fn server(least: &str, more: &[&str]) -> Ps {
     let addr = SocketAddr::from(([127, 0, 0, 1], free_port()));
     let flags = ["--min-workers", least, "--max-workers", "4", "--gone-after", "1500ms"];
-    Ps::of(addr, &[&flags[..], more].concat())
+    Ps::listen_at(addr, &[&flags[..], more].concat())
 }
 
 fn worker(ps: &Ps, seat: u8, input: &Path, repeat: &str) -> Followed {
@@ -23,7 +23,7 @@ fn worker(ps: &Ps, seat: u8, input: &Path, repeat: &str) -> Followed {
 }
 
 /// Collects what they finish until `so` of what each has finished.
-fn until(workers: &[(usize, &Followed)], steps: &mut [Vec<Step>], so: impl Fn(&[Vec<Step>]) -> bool) {
+fn collect_until(workers: &[(usize, &Followed)], steps: &mut [Vec<Step>], so: impl Fn(&[Vec<Step>]) -> bool) {
     let started = Instant::now();
     while !so(steps) {
         workers.iter().for_each(|&(i, worker)| steps[i].extend(worker.steps()));
@@ -41,20 +41,20 @@ fn workers_that_are_killed_and_started_come_and_go_and_every_mean_is_the_same_on
     let mut all: Vec<Followed> = (0..MOST).map(start).collect();
     let mut steps = vec![Vec::new(); 6];
     let who: Vec<(usize, &Followed)> = all.iter().enumerate().collect();
-    until(&who, &mut steps, |steps| steps[..4].iter().all(|steps| steps.len() > 3));
+    collect_until(&who, &mut steps, |steps| steps[..4].iter().all(|steps| steps.len() > 3));
     // One is killed: the others go on at once, and nothing else is asked of them.
     all[2].kill();
     let before = steps[0].len();
     let three: Vec<(usize, &Followed)> = [0, 1, 3].map(|i| (i, &all[i])).to_vec();
-    until(&three, &mut steps, |steps| steps[0].len() > before + 10 && steps[3].len() > before + 10);
+    collect_until(&three, &mut steps, |steps| steps[0].len() > before + 10 && steps[3].len() > before + 10);
     // Two come, one of them in its seat, and another is killed.
     let new = start(2);
     let five: Vec<(usize, &Followed)> = three.iter().copied().chain([(4, &new)]).collect();
-    until(&five, &mut steps, |steps| steps[4].len() > 3);
+    collect_until(&five, &mut steps, |steps| steps[4].len() > 3);
     all[0].kill();
     let before = steps[1].len();
     let three: Vec<(usize, &Followed)> = vec![(1, &all[1]), (3, &all[3]), (4, &new)];
-    until(&three, &mut steps, |steps| {
+    collect_until(&three, &mut steps, |steps| {
         [1, 3, 4].iter().all(|&i| steps[i].len() > 3) && steps[1].len() > before + 10
     });
     // Whoever finished the same all-reduce has the same mean: counted from each one's last, for they began at different ones.
@@ -132,24 +132,24 @@ fn a_spare_stands_by_for_sessions_of_every_size_and_completes_what_the_first_ser
     let start = |at: SocketAddr, share| {
         let shares = shares(share);
         let flags: Vec<&str> = shares.iter().map(String::as_str).chain(sizes).collect();
-        Ps::of(at, &flags)
+        Ps::listen_at(at, &flags)
     };
     let (mut ps, second) = (start(at, "0/2"), start(spare, "1/2"));
     let work = |seat: u8| worker(&ps, seat, &inputs[usize::from(seat)], "100000");
     let mut all: Vec<Followed> = (0..3).map(work).collect();
     let mut steps = vec![Vec::new(); 4];
     let who: Vec<(usize, &Followed)> = all.iter().enumerate().collect();
-    until(&who, &mut steps, |steps| steps[..3].iter().all(|steps| steps.len() > 3));
+    collect_until(&who, &mut steps, |steps| steps[..3].iter().all(|steps| steps.len() > 3));
     // Sessions of three, two and three again, with tables of their own.
     all[2].kill();
     let (before, two) = (steps[0].len(), [(0, &all[0]), (1, &all[1])]);
-    until(&two, &mut steps, |steps| steps[0].len() > before + 10 && steps[1].len() > before);
+    collect_until(&two, &mut steps, |steps| steps[0].len() > before + 10 && steps[1].len() > before);
     let new = work(3);
     let three = [two[0], two[1], (3, &new)];
-    until(&three, &mut steps, |steps| steps[3].len() > 3);
+    collect_until(&three, &mut steps, |steps| steps[3].len() > 3);
     ps.kill();
     let before = steps.clone();
-    until(&three, &mut steps, |steps| [0, 1, 3].iter().all(|&i| steps[i].len() > before[i].len() + 10));
+    collect_until(&three, &mut steps, |steps| [0, 1, 3].iter().all(|&i| steps[i].len() > before[i].len() + 10));
     let sums = |i: usize| steps[i].iter().map(|step| step.checksum.as_str()).collect::<Vec<_>>();
     let (one, other, late) = (sums(0), sums(1), sums(3));
     let both = one.len().min(other.len());

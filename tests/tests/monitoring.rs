@@ -43,7 +43,7 @@ fn get(at: &str, path: &str) -> std::io::Result<String> {
 }
 
 /// Waits for something.
-fn until<T>(what: &str, mut found: impl FnMut() -> Option<T>) -> T {
+fn wait_until<T>(what: &str, mut found: impl FnMut() -> Option<T>) -> T {
     let started = Instant::now();
     loop {
         if let Some(found) = found() {
@@ -54,7 +54,7 @@ fn until<T>(what: &str, mut found: impl FnMut() -> Option<T>) -> T {
     }
 }
 
-fn packaged(file: &str) -> PathBuf {
+fn packaging_file(file: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../packaging").join(file)
 }
 
@@ -150,23 +150,23 @@ impl Site {
     }
 
     fn families(&self, place: usize) -> Families {
-        until(&self.at[place], || get(&self.at[place], "/metrics").ok().map(|text| parse(&text)))
+        wait_until(&self.at[place], || get(&self.at[place], "/metrics").ok().map(|text| parse(&text)))
     }
 }
 
 #[test]
 fn dashboards_and_alerts_ask_for_what_is_served() {
     let site = Site::start();
-    until("a model", || site.families(3).contains_key("thc_model_refused").then_some(()));
+    wait_until("a model", || site.families(3).contains_key("thc_model_refused").then_some(()));
     let there: BTreeSet<String> = (0..4).flat_map(|place| names(&site.families(place))).collect();
     for file in FILES {
-        let asked = asked_for(&fs::read_to_string(packaged(file)).unwrap());
+        let asked = asked_for(&fs::read_to_string(packaging_file(file)).unwrap());
         assert!(asked.len() > 5, "{file}: {asked:?}");
         let missing: Vec<&String> = asked.difference(&there).collect();
         assert!(missing.is_empty(), "{file} asks for {missing:?}, and there are {there:?}");
     }
     // Documentation may shorten names.
-    let documented = asked_for(&fs::read_to_string(packaged("../docs/operate.md")).unwrap());
+    let documented = asked_for(&fs::read_to_string(packaging_file("../docs/operate.md")).unwrap());
     let missing: Vec<&String> = documented.difference(&there).collect();
     assert!(missing.is_empty(), "docs/operate.md names {missing:?}");
 }
@@ -175,7 +175,7 @@ fn dashboards_and_alerts_ask_for_what_is_served() {
 fn a_prometheus_reads_servers_and_workers_and_understands_their_dashboard() {
     let site = Site::start();
     let folder = tempfile::tempdir().unwrap();
-    let mut config = fs::read_to_string(packaged("prometheus/thc.yml")).unwrap();
+    let mut config = fs::read_to_string(packaging_file("prometheus/thc.yml")).unwrap();
     for (usual, at) in
         ["127.0.0.1:9701", "127.0.0.1:9100", "127.0.0.1:9102", "127.0.0.1:9111"].iter().zip(&site.at)
     {
@@ -183,7 +183,7 @@ fn a_prometheus_reads_servers_and_workers_and_understands_their_dashboard() {
         config = config.replace(usual, at);
     }
     config = config.replace("scrape_interval: 5s", "scrape_interval: 250ms");
-    let alerts = packaged("prometheus/thc-alerts.yml").canonicalize().unwrap();
+    let alerts = packaging_file("prometheus/thc-alerts.yml").canonicalize().unwrap();
     let file = folder.path().join("prometheus.yml");
     fs::write(&file, format!("rule_files: [{alerts:?}]\n{config}")).unwrap();
     let at = format!("127.0.0.1:{}", free_port());
@@ -205,9 +205,9 @@ fn a_prometheus_reads_servers_and_workers_and_understands_their_dashboard() {
         answer["data"]["result"].as_array().cloned().filter(|found| !found.is_empty())
     };
     let value = |found: &serde_json::Value| found["value"][1].as_str().unwrap().parse::<f64>().unwrap();
-    until("all four are read", || ask("sum(up)").filter(|found| value(&found[0]) == 4.0));
+    wait_until("all four are read", || ask("sum(up)").filter(|found| value(&found[0]) == 4.0));
 
-    let text = fs::read_to_string(packaged("grafana/thc-servers.json")).unwrap();
+    let text = fs::read_to_string(packaging_file("grafana/thc-servers.json")).unwrap();
     let dashboard: serde_json::Value = serde_json::from_str(&text).unwrap();
     let panels = dashboard["panels"].as_array().unwrap().iter();
     let targets = panels.flat_map(|panel| panel["targets"].as_array().unwrap());
@@ -215,9 +215,9 @@ fn a_prometheus_reads_servers_and_workers_and_understands_their_dashboard() {
     assert!(asked.len() > 8, "{asked:?}");
     for query in asked {
         let filled = query.replace("$__rate_interval", "5s").replace("$job", "1");
-        until(query, || ask(&filled));
+        wait_until(query, || ask(&filled));
     }
-    until("packets of both shards", || {
+    wait_until("packets of both shards", || {
         let found = ask("rate(thc_ps_network_packets_total{direction=\"in\",job=\"thc-ps\"}[5s]) > 0")?;
         (found.len() == 2).then_some(())
     });

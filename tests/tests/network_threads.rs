@@ -116,7 +116,7 @@ fn members_come_and_go_at_workers_with_network_threads() {
     let inputs = write_gradients(dir.path(), WORKERS, 50_000);
     let addr = SocketAddr::from(([127, 0, 0, 1], free_port()));
     let sizes = ["--min-workers", "1", "--max-workers", "3", "--gone-after", "1500ms", "--gather", "2s"];
-    let ps = Ps::of(addr, &[&sizes[..], &["--shards", "2"]].concat());
+    let ps = Ps::listen_at(addr, &[&sizes[..], &["--shards", "2"]].concat());
     let start = |worker: u8, repeat: &str| {
         let more = ["--repeat", repeat, "--network-threads", "2"];
         Followed::start(None, &flags(addr, worker, &inputs[usize::from(worker)], &more))

@@ -8,7 +8,7 @@ use std::time::Instant;
 use thc_tests::{COOKIE, Finished, Ps, WorkerProcess, binary, free_port, run, write_gradient};
 
 /// A worker whose output cannot be: its end comes before it looks for the server, which there is none of.
-fn refused(args: &[&str]) -> Finished {
+fn expect_refusal(args: &[&str]) -> Finished {
     let nowhere = format!("127.0.0.1:{}", free_port()).parse().unwrap();
     let started = Instant::now();
     let end = WorkerProcess::start(nowhere, 0, &[args, &["--join-timeout", "600s"]].concat()).finish();
@@ -49,12 +49,12 @@ fn an_output_that_cannot_be_is_refused_before_anybody_waits() {
         (input, path("new/"), "is a folder"),
         (&two, path("out.npy"), "2 tensors do not fit"),
     ] {
-        let end = refused(&["--input", input, "--output", &output]);
+        let end = expect_refusal(&["--input", input, "--output", &output]);
         assert_eq!(end.code, Some(1), "{end:?}");
         assert!(end.err.contains(says) && end.err.contains(&output), "{says}: {end:?}");
     }
     assert_eq!(names(dir.path()), ["in.f32", "two.safetensors"]);
-    let end = refused(&["--coordinates", "9", "--output", &path("out.f32")]);
+    let end = expect_refusal(&["--coordinates", "9", "--output", &path("out.f32")]);
     assert_eq!(end.code, Some(2), "{end:?}");
     assert!(end.err.contains("output needs input"), "{end:?}");
 }
@@ -66,7 +66,7 @@ fn inputs_that_cannot_be_are_named() {
     for (input, says) in
         [(path("missing.npy"), "No such file"), (dir.path().to_str().unwrap().to_owned(), "Is a directory")]
     {
-        let end = refused(&["--input", &input]);
+        let end = expect_refusal(&["--input", &input]);
         assert_eq!(end.code, Some(1), "{end:?}");
         assert!(end.err.contains(says) && end.err.contains(&input), "{end:?}");
     }
@@ -80,14 +80,14 @@ fn numbers_beyond_all_measure_are_usage_errors() {
         (&["--coordinates", "9", "--threads", "99999999"], "threads is 99999999"),
         (&["--coordinates", "9", "--timeout", "1000y"], "a year is the longest"),
     ] {
-        let end = refused(args);
+        let end = expect_refusal(args);
         assert_eq!(end.code, Some(2), "{end:?}");
         assert!(end.err.contains(says), "{end:?}");
     }
 }
 
 /// Runs a worker from a shell, which can limit it.
-fn limited(limits: &str, args: &[&str]) -> Finished {
+fn run_limited(limits: &str, args: &[&str]) -> Finished {
     let worker = binary("thc-worker");
     let output = Command::new("sh")
         .args(["-c", &format!("{limits} && exec \"$0\" \"$@\"")])
@@ -104,7 +104,7 @@ fn limited(limits: &str, args: &[&str]) -> Finished {
 
 #[test]
 fn memory_that_is_not_there_is_an_error_and_no_crash() {
-    let end = limited("ulimit -v 2000000", &["--coordinates", "4294967295"]);
+    let end = run_limited("ulimit -v 2000000", &["--coordinates", "4294967295"]);
     assert_eq!(end.code, Some(1), "{end:?}");
     assert!(end.err.contains("there is no memory for 4294967295 coordinates"), "{end:?}");
     assert_eq!(end.err.lines().count(), 1, "{end:?}");
@@ -122,7 +122,7 @@ fn a_full_disk_leaves_an_earlier_file_as_it_was() {
         // As a full disk does, this lets a write fail in the middle: 64 blocks of 512 bytes.
         let args = ["--input", input.to_str().unwrap(), "--output", output.to_str().unwrap()];
         let end =
-            limited("trap '' XFSZ; ulimit -f 64", &[&args[..], &["--ps", &ps.addr.to_string()]].concat());
+            run_limited("trap '' XFSZ; ulimit -f 64", &[&args[..], &["--ps", &ps.addr.to_string()]].concat());
         assert_eq!(end.code, Some(1), "{end:?}");
         assert!(end.err.contains(&format!("cannot write {}", output.display())), "{end:?}");
         assert_eq!(std::fs::read(&output).unwrap(), b"an earlier good file");
@@ -147,7 +147,7 @@ fn files_of_all_formats_may_be_read_by_all() {
             }
             let args = ["--input", input.to_str().unwrap(), "--output", output.to_str().unwrap()];
             let end =
-                limited(&format!("umask {umask}"), &[&args[..], &["--ps", &ps.addr.to_string()]].concat());
+                run_limited(&format!("umask {umask}"), &[&args[..], &["--ps", &ps.addr.to_string()]].concat());
             assert_eq!(end.code, Some(0), "{end:?}");
             assert_eq!(mode(&output), wanted, "{name}");
             assert!(std::fs::metadata(&output).unwrap().len() >= 200_000);

@@ -77,7 +77,7 @@ fn reports_of_tofino_are_of_these_sources() {
 
 /// Every field of a key and every parameter of an action that the control plane writes, with its bits: "jobs.set_job.cookie 32".
 /// Tables of constant entries are nobody's.
-fn written(info: &str) -> BTreeSet<String> {
+fn constant_tables(info: &str) -> BTreeSet<String> {
     let info = p4runtime_proto::p4info::parse(&fs::read(p4().join(info)).unwrap()).unwrap();
     let alias =
         |preamble: &Option<p4runtime_proto::config::Preamble>| preamble.as_ref().unwrap().alias.clone();
@@ -102,8 +102,8 @@ fn written(info: &str) -> BTreeSet<String> {
 /// Both programs have the tables of shared/tables.p4; what differs is here, and so known.
 #[test]
 fn tables_are_the_same_for_every_program() {
-    let bmv2 = written("build/thc.p4info.txtpb");
-    let chips = ["tofino", "tofino2"].map(|chip| written(&format!("build/tofino/{chip}.p4info.txtpb")));
+    let bmv2 = constant_tables("build/thc.p4info.txtpb");
+    let chips = ["tofino", "tofino2"].map(|chip| constant_tables(&format!("build/tofino/{chip}.p4info.txtpb")));
     for chip in chips {
         let only = |mine: &BTreeSet<String>, other: &BTreeSet<String>| -> Vec<String> {
             // One lookup table stands for all of them.
@@ -177,7 +177,7 @@ fn laid_out(json: &Value, header: &str) -> Vec<String> {
 }
 
 /// The field that each byte belongs to, as `changed` tells of bytes with that one inverted.
-fn parsed(bytes: &[u8], changed: impl Fn(&[u8]) -> &'static str) -> Vec<String> {
+fn parsed_fields(bytes: &[u8], changed: impl Fn(&[u8]) -> &'static str) -> Vec<String> {
     let one = |at: usize| {
         let mut other = bytes.to_vec();
         other[at] ^= 0xFF;
@@ -187,7 +187,7 @@ fn parsed(bytes: &[u8], changed: impl Fn(&[u8]) -> &'static str) -> Vec<String> 
 }
 
 /// The name beside the first pair that differs.
-fn differing<T: PartialEq>(fields: &[(&'static str, T, T)]) -> &'static str {
+fn first_difference<T: PartialEq>(fields: &[(&'static str, T, T)]) -> &'static str {
     let mut names = fields.iter().filter(|(_, a, b)| a != b).map(|(name, _, _)| *name);
     let name = names.next().unwrap_or("");
     assert_eq!(names.next(), None, "one byte belongs to two fields");
@@ -199,11 +199,11 @@ fn header_is_that_of_the_wire() {
     let mut bytes = [0x55; HEADER_LEN];
     (bytes[0], bytes[1]) = (VERSION, Kind::Data as u8);
     let (a, _) = Header::parse(&bytes).unwrap();
-    let owners = parsed(&bytes, |other| match Header::parse(other) {
+    let owners = parsed_fields(&bytes, |other| match Header::parse(other) {
         Err(HeaderError::Version(_)) => "version",
         Err(HeaderError::Kind(_)) => "kind",
         Err(HeaderError::Short(_)) => unreachable!(),
-        Ok((b, _)) => match differing(&[
+        Ok((b, _)) => match first_difference(&[
             ("flags", u32::from(a.flags), u32::from(b.flags)),
             ("num_workers", a.num_workers.into(), b.num_workers.into()),
             ("job", a.job.0.into(), b.job.0.into()),
@@ -226,9 +226,9 @@ fn header_is_that_of_the_wire() {
 fn norm_is_that_of_the_wire() {
     let bytes = [0x55; NORM_LEN];
     let (a, tag) = (Norm::parse(&bytes).unwrap(), Norm::tag_of(&bytes));
-    let owners = parsed(&bytes, |other| {
+    let owners = parsed_fields(&bytes, |other| {
         let b = Norm::parse(other).unwrap();
-        differing(&[
+        first_difference(&[
             ("tag", tag, Norm::tag_of(other.try_into().unwrap())),
             ("value", a.value, b.value),
             ("length", a.length, b.length),
@@ -257,7 +257,7 @@ fn straggler_and_nudge_are_those_of_the_wire() {
     let bytes = Straggler { kind: Kind::Raw, current: thc_protocol::Round(0x5555_5555) }.to_bytes();
     assert_eq!(bytes.len(), STRAGGLER_LEN);
     let a = Straggler::parse(&bytes).unwrap();
-    let owners = parsed(&bytes, |other| match Straggler::parse(other) {
+    let owners = parsed_fields(&bytes, |other| match Straggler::parse(other) {
         None => "kind",
         Some(b) if b.current != a.current => "current",
         Some(_) => "zero",
@@ -267,7 +267,7 @@ fn straggler_and_nudge_are_those_of_the_wire() {
     let bytes = Nudge { kind: Kind::Raw, seen: 0x5555_5555_5555_5555 }.to_bytes();
     assert_eq!(bytes.len(), NUDGE_LEN);
     let a = Nudge::parse(&bytes).unwrap();
-    let owners = parsed(&bytes, |other| match Nudge::parse(other) {
+    let owners = parsed_fields(&bytes, |other| match Nudge::parse(other) {
         None => "kind",
         Some(b) if b.seen != a.seen => "seen",
         Some(_) => "zero",

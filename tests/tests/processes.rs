@@ -115,7 +115,7 @@ fn a_killed_and_restarted_parameter_server_changes_no_bit() {
     let mut kills = 0;
     for pause in [5, 60, 40] {
         std::thread::sleep(Duration::from_millis(pause));
-        if workers.iter_mut().all(|worker| worker.ended().is_some()) {
+        if workers.iter_mut().all(|worker| worker.exit_status().is_some()) {
             break;
         }
         ps.kill_and_restart();

@@ -20,11 +20,11 @@ fn tree(sizes: &str, more: &[&str], faults: &[&str]) -> Vec<Ps> {
     let root = at(0).to_string();
     let table = if more.contains(&"--granularity") { &[][..] } else { &TABLE[..] };
     let common = [table, &["--racks", sizes], more, faults].concat();
-    let mut servers = vec![Ps::of(at(0), &common)];
+    let mut servers = vec![Ps::listen_at(at(0), &common)];
     for rack in 0..racks {
         let number = rack.to_string();
         let flags = [&common[..], &["--rack", &number, "--root", &root]].concat();
-        servers.push(Ps::of(at(rack + 1), &flags));
+        servers.push(Ps::listen_at(at(rack + 1), &flags));
     }
     servers
 }
@@ -68,7 +68,7 @@ fn one_server(inputs: &[PathBuf], more: &[&str]) -> Vec<u8> {
 }
 
 /// What shares of a server beside the workers give.
-fn colocated(inputs: &[PathBuf], more: &[&str]) -> Vec<Vec<u8>> {
+fn colocated_means(inputs: &[PathBuf], more: &[&str]) -> Vec<Vec<u8>> {
     let first = free_ports(inputs.len() as u16);
     let places = (first..).take(inputs.len()).map(|port| format!("127.0.0.1:{port}"));
     let at = places.collect::<Vec<_>>().join(",");
@@ -101,7 +101,7 @@ fn one_server_shares_and_racks_give_the_same_bits_whatever_is_lost() {
         let means = means(&inputs, &ends);
         assert!(means.iter().all(|mean| *mean == one), "{sizes}, lanes of {lane} bits, {faults:?}");
     }
-    let shares = colocated(&inputs, &REPEAT);
+    let shares = colocated_means(&inputs, &REPEAT);
     let servers = tree("2,2", &best, &[]);
     let ends = start(&servers, "2,2", &inputs, &REPEAT).into_iter().map(Followed::finish).collect::<Vec<_>>();
     assert_eq!(means(&inputs, &ends), shares);
@@ -118,7 +118,7 @@ fn killed_and_restarted_racks_and_roots_change_no_bit() {
     let mut kills = 0;
     for (server, pause) in [(0, 5), (2, 60), (1, 40), (0, 40)] {
         std::thread::sleep(Duration::from_millis(pause));
-        if workers.iter_mut().all(|worker| worker.ended().is_some()) {
+        if workers.iter_mut().all(|worker| worker.exit_status().is_some()) {
             break;
         }
         servers[server].kill_and_restart();
@@ -170,9 +170,9 @@ fn a_rack_whose_root_has_another_job_says_what_differs() {
     let first = free_ports(2);
     let at = |server: u16| SocketAddr::from(([127, 0, 0, 1], first + server));
     let racks = ["--racks", "1"];
-    let _root = Ps::of(at(0), &[&["--granularity", "20", "--fraction", "1/32"], &racks[..]].concat());
+    let _root = Ps::listen_at(at(0), &[&["--granularity", "20", "--fraction", "1/32"], &racks[..]].concat());
     let root = at(0).to_string();
-    let rack = Ps::of(at(1), &[&TABLE[..], &racks[..], &["--rack", "0", "--root", &root]].concat());
+    let rack = Ps::listen_at(at(1), &[&TABLE[..], &racks[..], &["--rack", "0", "--root", &root]].concat());
     let end = WorkerProcess::start(rack.addr, 0, &["--coordinates", "9"]).finish();
     assert!(
         end.code == Some(1) && end.last_error().contains("the rack's root does not let it in"),

@@ -119,7 +119,7 @@ fn sums_told_in_4_bits_are_the_same_whoever_tells_them() {
         Ps::start_on(None, place, WORKERS, &[&["--share", &share, "--shares", &at], &told[..]].concat())
     };
     let mut servers: Vec<Ps> = places.iter().enumerate().map(start).collect();
-    let workers = begun(&inputs, &places, &[]);
+    let workers = start_workers(&inputs, &places, &[]);
     servers[2].kill_and_restart();
     servers[1].kill();
     let ends: Vec<Finished> = workers.into_iter().map(Followed::finish).collect();
@@ -166,7 +166,7 @@ fn a_killed_and_restarted_share_changes_no_bit() {
     let mut kills = 0;
     for (share, pause) in [(2, 5), (0, 60), (1, 40)] {
         std::thread::sleep(Duration::from_millis(pause));
-        if workers.iter_mut().all(|worker| worker.ended().is_some()) {
+        if workers.iter_mut().all(|worker| worker.exit_status().is_some()) {
             break;
         }
         servers[share].kill_and_restart();
@@ -178,7 +178,7 @@ fn a_killed_and_restarted_share_changes_no_bit() {
 }
 
 /// Workers that have begun to reduce at shares of a server, with these flags.
-fn begun(inputs: &[PathBuf], places: &[SocketAddr], more: &[&str]) -> Vec<Followed> {
+fn start_workers(inputs: &[PathBuf], places: &[SocketAddr], more: &[&str]) -> Vec<Followed> {
     let start = |(number, input): (u8, &PathBuf)| {
         let at = places[0].to_string();
         let to = ["--ps", &at].iter().chain(more).map(|&flag| flag.to_owned()).collect();
@@ -196,7 +196,7 @@ fn slots_of_shares_that_are_killed_for_good_go_to_another_and_no_bit_changes() {
     let one = reference(&inputs);
     let places = places(3);
     let mut servers = shares(&places);
-    let workers = begun(&inputs, &places, &[]);
+    let workers = start_workers(&inputs, &places, &[]);
     // The first share as well: it has let all workers in.
     for (share, pause) in [(1, 20), (0, 30)] {
         std::thread::sleep(Duration::from_millis(pause));
@@ -214,7 +214,7 @@ fn shares_that_are_all_gone_are_named_within_the_time_out() {
     let inputs = write_gradients(dir.path(), WORKERS, 3_000_000);
     let places = places(2);
     let mut servers = shares(&places);
-    let workers = begun(&inputs, &places, &["--timeout", "3s"]);
+    let workers = start_workers(&inputs, &places, &["--timeout", "3s"]);
     servers.iter_mut().for_each(Ps::kill);
     for end in workers.into_iter().map(Followed::finish) {
         let said = end.last_error();
@@ -253,7 +253,7 @@ fn a_spare_takes_over_from_a_server_that_is_killed_and_gives_back_and_no_bit_cha
     let one = reference(&inputs);
     let places = places(2);
     let mut servers = pair(&places);
-    let workers = begun(&inputs, &places, &[]);
+    let workers = start_workers(&inputs, &places, &[]);
     servers[0].kill();
     std::thread::sleep(Duration::from_millis(1500));
     // It comes back, knows nothing, and has its slots again, two seconds after it lost them; then nobody misses the spare.

@@ -18,13 +18,13 @@ const PORT: u16 = 9000;
 fn network(hosts: u8) -> Option<Network> {
     let network = Network::star(hosts).and_then(|network| {
         network.hosts().iter().try_for_each(Host::assign)?;
-        permitted(network.host(0)).map(|()| network)
+        check_permission(network.host(0)).map(|()| network)
     });
     network.map_err(|reason| println!("not run: {reason}")).ok()
 }
 
 /// Whether a server opens an interface here.
-fn permitted(host: &Host) -> Result<(), String> {
+fn check_permission(host: &Host) -> Result<(), String> {
     let output = doctor(host, &["--patience", "1ms", "--ps", "10.77.0.250:9000"]);
     let report: Value =
         serde_json::from_slice(&output.stdout).map_err(|error| format!("{error}: {output:?}"))?;
@@ -39,7 +39,7 @@ fn doctor(host: &Host, more: &[&str]) -> Output {
     host.command(&binary("thc-worker")).args(["doctor", "--json"]).args(XDP).args(more).output().unwrap()
 }
 
-fn at(host: &Host) -> SocketAddr {
+fn server_address(host: &Host) -> SocketAddr {
     SocketAddr::from((host.address, PORT))
 }
 
@@ -89,7 +89,7 @@ fn af_xdp_brings_the_mean_of_kernel_udp() {
     let folder = tempfile::tempdir().unwrap();
     let inputs = write_gradients(folder.path(), WORKERS, 1_000_000);
     let server = network.host(0);
-    let ps = Ps::start_on(Some(server), at(server), WORKERS, &[]);
+    let ps = Ps::start_on(Some(server), server_address(server), WORKERS, &[]);
     let (outputs, _) = all_reduce(&network, &ps, &inputs, |_| &[]);
     let expected = outputs[0].clone();
     assert!(outputs.iter().all(|output| *output == expected));
@@ -99,7 +99,7 @@ fn af_xdp_brings_the_mean_of_kernel_udp() {
     drop(ps);
     for generic in [false, true] {
         let flags = if generic { [&XDP[..], &["--xdp-generic"]].concat() } else { XDP.to_vec() };
-        let ps = Ps::start_on(Some(server), at(server), WORKERS, &flags);
+        let ps = Ps::start_on(Some(server), server_address(server), WORKERS, &flags);
         let (outputs, _) = all_reduce(&network, &ps, &inputs, |_| &flags);
         assert!(outputs.iter().all(|output| *output == expected), "another mean, generic: {generic}");
         let mixed = |number| if number == 0 { &[][..] } else { &XDP };
@@ -121,12 +121,12 @@ fn a_killed_server_leaves_nothing_and_its_successor_goes_on() {
     let inputs = write_gradients(folder.path(), WORKERS, 1 << 20);
     let server = network.host(0);
     let flags = ["--repeat", "30"];
-    let ps = Ps::start_on(Some(server), at(server), WORKERS, &[]);
+    let ps = Ps::start_on(Some(server), server_address(server), WORKERS, &[]);
     let (outputs, _) = all_reduce(&network, &ps, &inputs, |_| &flags);
     let expected = outputs[0].clone();
     drop(ps);
     assert!(!link(server, "eth0").contains("prog/xdp"));
-    let mut ps = Ps::start_on(Some(server), at(server), WORKERS, &XDP);
+    let mut ps = Ps::start_on(Some(server), server_address(server), WORKERS, &XDP);
     assert!(link(server, "eth0").contains("thc_redirect"), "{}", link(server, "eth0"));
     let start = |(number, input): (u8, &PathBuf)| {
         let (ps, worker) = (ps.addr.to_string(), number.to_string());
@@ -142,7 +142,7 @@ fn a_killed_server_leaves_nothing_and_its_successor_goes_on() {
     assert!(!link(server, "eth0").contains("prog/xdp"), "the program stays behind");
     std::thread::sleep(Duration::from_millis(50));
     ps.kill_and_restart();
-    let ended = workers.iter_mut().any(|worker| worker.ended().is_some());
+    let ended = workers.iter_mut().any(|worker| worker.exit_status().is_some());
     let (outputs, _) = outcome(workers.into_iter().map(Followed::finish).collect(), &inputs);
     assert!(!ended, "the kill came too late to show anything");
     assert!(outputs.iter().all(|output| *output == expected));
@@ -156,7 +156,7 @@ fn everything_else_reaches_the_kernel() {
     let inputs = write_gradients(folder.path(), 2, 100_000);
     let server = network.host(0);
     server.ip("addr add 10.77.0.100/24 dev eth0").unwrap();
-    let beyond = Ps::start_on(Some(server), at(server), 2, &XDP);
+    let beyond = Ps::start_on(Some(server), server_address(server), 2, &XDP);
     // The kernel's: the next port, and the same port of the other address.
     for address in [SocketAddr::from((server.address, PORT + 1)), SocketAddr::from(([10, 77, 0, 100], PORT))]
     {
@@ -233,7 +233,7 @@ fn what_cannot_be_is_refused_with_the_way_out() {
         let said = host_fails(server, flags);
         assert!(said.contains(says), "{said}");
     }
-    let ps = Ps::start_on(Some(server), at(server), 1, &XDP);
+    let ps = Ps::start_on(Some(server), server_address(server), 1, &XDP);
     let said = host_fails(server, &more(&["--listen", "10.77.0.1:9100"]));
     assert!(said.contains("eth0 has another XDP program, with the number "), "{said}");
     // The doctor finds the server, and whom nobody answers for.

@@ -40,7 +40,7 @@ fn port_config(device: &str) -> PortConfig {
 type Ends = [(Port, RxQueue, TxQueue); 2];
 
 /// Two ports joined by rings.
-fn joined(pool: &Mempool) -> Ends {
+fn joined_ports(pool: &Mempool) -> Ends {
     let pair = RingPair::new(eal(), 1024).unwrap();
     pair.names.map(|name| {
         let (port, queues) = Port::open(eal(), &port_config(&name), std::slice::from_ref(pool)).unwrap();
@@ -172,7 +172,7 @@ fn batches_keep_their_order() {
 #[test]
 fn a_packet_that_was_received_becomes_an_empty_one_if_it_is_nobody_elses() {
     let pool = pool(256);
-    let [(_a, _, mut tx), (_b, mut rx, _)] = joined(&pool);
+    let [(_a, _, mut tx), (_b, mut rx, _)] = joined_ports(&pool);
     let chain =
         SharedMbuf::new(packet(&pool, b"payload")).unwrap().append_to(packet(&pool, b"head: ")).unwrap();
     send_one(&mut tx, packet(&pool, b"alone"));
@@ -225,7 +225,7 @@ fn what_is_sifted_out_leaves_the_batch() {
 #[test]
 fn what_one_end_of_a_pair_sends_the_other_receives() {
     let pool = pool(1024);
-    let [(a, mut a_rx, mut a_tx), (b, mut b_rx, mut b_tx)] = joined(&pool);
+    let [(a, mut a_rx, mut a_tx), (b, mut b_rx, mut b_tx)] = joined_ports(&pool);
     assert_eq!(a.info().steering, Steering::OneQueue);
     assert!(a.link().0 && b.link().0);
     assert_eq!(a.info().driver, "net_ring");
@@ -243,7 +243,7 @@ fn what_one_end_of_a_pair_sends_the_other_receives() {
 #[test]
 fn a_full_ring_leaves_packets_with_the_sender() {
     let pool = pool(4096);
-    let [(_a, _, mut a_tx), (_b, mut b_rx, _)] = joined(&pool);
+    let [(_a, _, mut a_tx), (_b, mut b_rx, _)] = joined_ports(&pool);
     let (mut sent, mut batch) = (0, Batch::new());
     loop {
         assert!(pool.fill(&mut batch));
@@ -337,7 +337,7 @@ fn several_queues_need_a_device_that_tells_ports_apart() {
 #[test]
 fn threads_use_pools_and_queues_in_turn() {
     let pool = pool(4096);
-    let [(_a, _, mut a_tx), (_b, mut b_rx, _)] = joined(&pool);
+    let [(_a, _, mut a_tx), (_b, mut b_rx, _)] = joined_ports(&pool);
     const PACKETS: usize = 20_000;
     let sending = pool.clone();
     let sender = thread::spawn(move || {
@@ -377,7 +377,7 @@ fn threads_use_pools_and_queues_in_turn() {
 fn nothing_leaks_in_ten_million_packets() {
     let rounds = if under_valgrind() { 200 } else { 10_000_000 / BURST };
     let pool = pool(4096);
-    let [(_a, _, mut a_tx), (_b, mut b_rx, _)] = joined(&pool);
+    let [(_a, _, mut a_tx), (_b, mut b_rx, _)] = joined_ports(&pool);
     let (mut out, mut back) = (Batch::new(), Batch::new());
     let mut received = 0;
     for round in 0..=rounds {

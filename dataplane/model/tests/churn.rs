@@ -120,7 +120,7 @@ fn churn(rounds: u32, limit: Duration, seed: u64) -> Events {
     let state = folder.path().to_str().unwrap();
     let start = || {
         let flags = ["--job", "train", "--durable", "30ms", "--lease", "500ms", "--state", state];
-        Running::with(address, &flags)
+        Running::start_with(address, &flags)
     };
     let mut server = start();
     let (stop, steps) = (AtomicBool::new(false), [(); STAYING as usize].map(|()| AtomicU64::new(0)));

@@ -35,7 +35,7 @@ fn spec() -> Spec {
 }
 
 /// x after so many pushes of 1 with momentum 0.5, from 0.
-fn after(pushes: u64) -> f32 {
+fn expected_after(pushes: u64) -> f32 {
     let (mut x, mut m) = (0.0, 0.0);
     for _ in 0..pushes {
         m = 0.5 * m + 1.0;
@@ -54,7 +54,7 @@ fn pull(client: &mut Client) -> Versions {
     let versions: Versions = pulled.stamps().map(|stamp| stamp.version).collect();
     assert_eq!(versions.len(), SHARDS, "a shard is empty");
     for (version, x) in versions.iter().zip(x.chunks(SHARD)) {
-        assert!(x.iter().all(|x| *x == after(*version)), "{x:?} at version {version}");
+        assert!(x.iter().all(|x| *x == expected_after(*version)), "{x:?} at version {version}");
     }
     versions
 }
@@ -109,7 +109,7 @@ struct Answered {
 
 impl Answered {
     /// The version of a shard that was known at a moment, or before.
-    fn before(&self, shard: usize, moment: SystemTime) -> u64 {
+    fn version_before(&self, shard: usize, moment: SystemTime) -> u64 {
         self.pushes.iter().rev().find(|(when, _)| *when < moment).map_or(0, |(_, versions)| versions[shard])
     }
 
@@ -160,7 +160,7 @@ fn kills(count: usize, with_spare: bool, limit: Duration, seed: u64) -> Outcome 
         if follow.is_some() {
             flags.extend(["--follow", &followed, "--takeover", "2s"]);
         }
-        Running::with(places[place], &flags)
+        Running::start_with(places[place], &flags)
     };
     let servers =
         if with_spare { vec![format!("{}|{}", places[0], places[1])] } else { vec![places[0].to_string()] };
@@ -195,7 +195,7 @@ fn kills(count: usize, with_spare: bool, limit: Duration, seed: u64) -> Outcome 
         let found = pull(&mut client);
         for (shard, version) in found.iter().enumerate() {
             let [before, last] = files.seen[shard].map(Option::unwrap);
-            let promised = answered.before(shard, before.0).max(last.1);
+            let promised = answered.version_before(shard, before.0).max(last.1);
             assert!(
                 *version >= promised,
                 "kill {round}: shard {shard} has version {version}, {promised} was promised: {:?}",

@@ -34,7 +34,7 @@ fn open(servers: &[SocketAddr], model: &str) -> Client {
 }
 
 /// x after so many pushes of 1 with momentum 0.5, from 0.
-fn after(pushes: u64) -> f32 {
+fn expected_after(pushes: u64) -> f32 {
     let (mut x, mut m) = (0.0, 0.0);
     for _ in 0..pushes {
         m = 0.5 * m + 1.0;
@@ -50,7 +50,7 @@ fn work(client: &mut Client) -> u64 {
         let pulled = client.pull(&mut x, Pull::default()).unwrap();
         let versions: Vec<u64> = pulled.stamps().map(|stamp| stamp.version).collect();
         for (version, x) in versions.iter().zip(x.chunks(16)) {
-            assert!(x.iter().all(|x| *x == after(*version)), "{x:?} at version {version}");
+            assert!(x.iter().all(|x| *x == expected_after(*version)), "{x:?} at version {version}");
         }
         if client.push(&[1.0; LEN], Push::bits(32)).unwrap().refused.is_empty() {
             return versions.iter().min().unwrap() + 1;
@@ -92,7 +92,7 @@ fn a_model_is_kept_put_back_moved_and_deleted() {
     assert_eq!(work(&mut moved), 5);
     let mut exact = vec![0.0; LEN];
     assert!(moved.exact(&mut exact).unwrap().iter().all(|stamp| stamp.version == 5));
-    assert!(exact.iter().all(|x| *x == after(5)));
+    assert!(exact.iter().all(|x| *x == expected_after(5)));
 
     let array = folder.path().join("m.npy");
     assert_eq!(admin(&["export", "m", array.to_str().unwrap()]).0, Some(0));

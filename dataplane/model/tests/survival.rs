@@ -175,7 +175,7 @@ fn a_job_that_diverges_keeps_no_other_down() {
     let state = folder.path().join("state");
     let flags = ["--config", &file, "--durable", "30ms", "--state", state.to_str().unwrap()];
     let address = free_address();
-    let mut server = Running::with(address, &flags);
+    let mut server = Running::start_with(address, &flags);
     let mut x = vec![0.0; 64];
     let mut other = Client::open(of_job(address, "other"), "m", Spec::sgd(64, 1.0)).unwrap();
     other.initialise(&[5.0; 64]).unwrap();
@@ -210,7 +210,7 @@ fn a_job_that_diverges_keeps_no_other_down() {
     }
     std::thread::sleep(Duration::from_millis(300));
     server.kill();
-    let mut server = Running::with(address, &flags);
+    let mut server = Running::start_with(address, &flags);
     for name in ["plain", "accelerated"] {
         let file = state.join("train").join(name).join("shard-0");
         let mut bytes = std::fs::read(&file).unwrap();
@@ -221,7 +221,7 @@ fn a_job_that_diverges_keeps_no_other_down() {
     assert!(x.iter().all(|v| (v - 5.0).abs() < 0.1), "{}", x[0]);
     // A file that is damaged indeed concerns its model alone.
     server.kill();
-    let mut server = Running::with(address, &flags);
+    let mut server = Running::start_with(address, &flags);
     other.pull(&mut x, Pull::default()).unwrap();
     let mut third = Client::open(of_job(address, "train"), "third", Spec::sgd(64, 1.0)).unwrap();
     assert!(third.initialise(&[5.0; 64]).unwrap());
@@ -239,7 +239,7 @@ fn a_job_that_diverges_keeps_no_other_down() {
 fn one_of_two_servers_that_restarts_empty_freezes_nothing() {
     let addresses = [free_address(), free_address()];
     let flags = ["--job", "train"];
-    let mut servers = addresses.map(|address| Running::with(address, &flags));
+    let mut servers = addresses.map(|address| Running::start_with(address, &flags));
     let config = |worker| ClientConfig {
         servers: addresses.map(|address| address.to_string()).into(),
         worker,
@@ -259,7 +259,7 @@ fn one_of_two_servers_that_restarts_empty_freezes_nothing() {
         assert_eq!(x, [-2.0; 200]);
     }
     servers[1].kill();
-    servers[1] = Running::with(addresses[1], &flags);
+    servers[1] = Running::start_with(addresses[1], &flags);
     // Whoever pushes without a look at what was pulled is told.
     for client in &mut workers {
         let (pushed, pulled) =

@@ -232,13 +232,13 @@ fn norm_slots_follow_the_block() {
 }
 
 /// A job that does not say how many workers it has.
-fn some(more: &str) -> String {
+fn job_without_workers(more: &str) -> String {
     format!("{}{more}\n", SMALL.replace("workers = 4\n", ""))
 }
 
 #[test]
 fn sessions_of_each_size_have_a_table_of_their_own() {
-    let config = check(&some("min_workers = 3\nmax_workers = 17")).unwrap();
+    let config = check(&job_without_workers("min_workers = 3\nmax_workers = 17")).unwrap();
     let job = &config.jobs[0];
     assert_eq!((job.config.workers, job.welcome.min_workers, job.welcome.max_workers), (17, 3, 17));
     let sizes = job.sizes.as_ref().unwrap();
@@ -259,8 +259,8 @@ fn sessions_of_each_size_have_a_table_of_their_own() {
     }
     assert!(tables.len() > 5 && sizes.size(17).unwrap().1 == job.welcome && sizes.size(2).is_none());
     // One number says both; a table that is given is that of all.
-    assert!(check(&some("min_workers = 4\nmax_workers = 4")).unwrap().jobs[0].sizes.is_none());
-    let one = check(&some("max_workers = 4\ngranularity = 30\nfraction = 0.03125")).unwrap();
+    assert!(check(&job_without_workers("min_workers = 4\nmax_workers = 4")).unwrap().jobs[0].sizes.is_none());
+    let one = check(&job_without_workers("max_workers = 4\ngranularity = 30\nfraction = 0.03125")).unwrap();
     let shapes = &one.jobs[0].sizes.as_ref().unwrap().shapes;
     assert!(shapes.len() == 4 && shapes.iter().all(|(_, welcome)| welcome.tables == shapes[0].1.tables));
 }
@@ -343,23 +343,23 @@ fn every_mistake_has_its_message() {
             "job 1: workers is 4: give workers, or min_workers and max_workers, not both",
         ),
         (
-            some("min_workers = 4"),
+            job_without_workers("min_workers = 4"),
             "job 1: max_workers is missing: say how many workers a session has at most",
         ),
         (
-            some("min_workers = 4\nmax_workers = 3"),
+            job_without_workers("min_workers = 4\nmax_workers = 3"),
             "job 1: min_workers is 4: that is more than max_workers, 3: give at most that",
         ),
-        (some("max_workers = 65"), "job 1: max_workers is 65: use 1 to 64"),
+        (job_without_workers("max_workers = 65"), "job 1: max_workers is 65: use 1 to 64"),
         (
-            some("max_workers = 4\nquorum = 3"),
+            job_without_workers("max_workers = 4\nquorum = 3"),
             "job 1: quorum is 3: where members come and go all must be in every sum, leave quorum out",
         ),
         (
             job("gather = \"2s\""),
             "job 1: gather is 2s: that is of a job whose members come and go: give it min_workers and max_workers",
         ),
-        (some("max_workers = 4\ngone_after = \"1ms\""), "job 1: gone_after is 1ms: use 100ms to 1h"),
+        (job_without_workers("max_workers = 4\ngone_after = \"1ms\""), "job 1: gone_after is 1ms: use 100ms to 1h"),
         (
             top("share = \"0/2\"\nshares = [\"127.0.0.1:1\"]\nspares = [\"127.0.0.1:1\"]"),
             "spares is 127.0.0.1:1: a server is no spare of itself, name another",
@@ -540,9 +540,9 @@ fn sums_are_told_in_4_bits_where_a_job_says_so() {
     }
     // Of sessions of each size; and of racks not.
     let sizes =
-        check(&some("min_workers = 3\nmax_workers = 4\ndown = 4")).unwrap().jobs[0].sizes.clone().unwrap();
+        check(&job_without_workers("min_workers = 3\nmax_workers = 4\ndown = 4")).unwrap().jobs[0].sizes.clone().unwrap();
     assert!(sizes.shapes.iter().all(|(_, welcome)| welcome.tables.first().form.is_told()));
-    let error = check(&some("racks = [2, 2]\ndown = 4")).unwrap_err();
+    let error = check(&job_without_workers("racks = [2, 2]\ndown = 4")).unwrap_err();
     assert!(error.contains("job 1: down is 4: racks pass whole sums on, leave it out"), "{error}");
 }
 
@@ -627,7 +627,7 @@ fn a_table_keeps_its_id_when_another_job_goes() {
 mod flags {
     use super::*;
 
-    fn laid(file: &str, server: ServerOptions, job: JobOptions) -> Result<ServerConfig, String> {
+    fn lay_flags(file: &str, server: ServerOptions, job: JobOptions) -> Result<ServerConfig, String> {
         ServerOptions::parse(file)
             .and_then(|options| options.with_flags(server, job))
             .and_then(|options| options.validate())
@@ -642,7 +642,7 @@ mod flags {
     fn win_over_the_file() {
         let server = ServerOptions { listen: Some("127.0.0.1:1".into()), ..no_server() };
         let flags = JobOptions { workers: Some(2), ..JobOptions::default() };
-        let config = laid(&format!("listen = \"127.0.0.1:2\"\nshards = 2\n{SMALL}"), server, flags).unwrap();
+        let config = lay_flags(&format!("listen = \"127.0.0.1:2\"\nshards = 2\n{SMALL}"), server, flags).unwrap();
         assert_eq!((config.listen.port(), config.shards), (1, 2));
         assert_eq!((config.jobs.len(), config.jobs[0].config.workers), (1, 2));
     }
@@ -651,29 +651,29 @@ mod flags {
     fn make_a_job_without_a_file() {
         let flags =
             JobOptions { job: Some(3), cookie: Some(5.into()), workers: Some(2), ..JobOptions::default() };
-        assert_eq!(laid("", no_server(), flags.clone()).unwrap().jobs[0].config.job, JobId(3));
+        assert_eq!(lay_flags("", no_server(), flags.clone()).unwrap().jobs[0].config.job, JobId(3));
         // One that the file does not have is added to it.
-        let both = laid(SMALL, no_server(), flags).unwrap();
+        let both = lay_flags(SMALL, no_server(), flags).unwrap();
         assert_eq!(both.jobs.iter().map(|job| job.config.job.0).collect::<Vec<_>>(), [1, 3]);
         let incomplete = JobOptions { workers: Some(2), ..JobOptions::default() };
-        assert!(laid("", no_server(), incomplete).unwrap_err().contains("job is missing"));
+        assert!(lay_flags("", no_server(), incomplete).unwrap_err().contains("job is missing"));
     }
 
     #[test]
     fn name_their_job_where_there_are_several() {
         let two = format!("{SMALL}{}", SMALL.replace("job = 1", "job = 2"));
         let flags = JobOptions { quorum: Some(2), ..JobOptions::default() };
-        let error = laid(&two, no_server(), flags.clone()).unwrap_err();
+        let error = lay_flags(&two, no_server(), flags.clone()).unwrap_err();
         assert_eq!(error, "the flags of a job need --job, because the file configures 2 jobs");
-        let config = laid(&two, no_server(), JobOptions { job: Some(2), ..flags }).unwrap();
+        let config = lay_flags(&two, no_server(), JobOptions { job: Some(2), ..flags }).unwrap();
         assert_eq!(config.jobs.iter().map(|job| job.config.quorum).collect::<Vec<_>>(), [4, 2]);
     }
 
     #[test]
     fn a_cookie_alone_makes_no_job() {
         let cookie = JobOptions { cookie: Some(9.into()), ..JobOptions::default() };
-        assert!(laid("", no_server(), cookie.clone()).unwrap_err().contains("no job is configured"));
-        assert_eq!(laid(SMALL, no_server(), cookie).unwrap().jobs[0].config.cookie, Cookie(9));
+        assert!(lay_flags("", no_server(), cookie.clone()).unwrap_err().contains("no job is configured"));
+        assert_eq!(lay_flags(SMALL, no_server(), cookie).unwrap().jobs[0].config.cookie, Cookie(9));
     }
 }
 

@@ -39,10 +39,10 @@ struct Running {
 
 impl Running {
     fn start(flags: &[&str]) -> Running {
-        Running::with(&mut command(), flags)
+        Running::start_with(&mut command(), flags)
     }
 
-    fn with(command: &mut Command, flags: &[&str]) -> Running {
+    fn start_with(command: &mut Command, flags: &[&str]) -> Running {
         let mut child = command.args(flags).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         let out = BufReader::new(child.stdout.take().unwrap());
         let unknown = SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0));
@@ -97,7 +97,7 @@ fn sigterm_ends_it_with_totals() {
     );
     assert_eq!(server.greeting, [expected]);
     let workers = session(2, server.address);
-    let mut model = Model::of(&workers);
+    let mut model = Model::from_workers(&workers);
     for worker in &workers {
         let bytes = packet(&worker.header(Kind::Norm, 0, 0), &norm(1.0, 1024));
         worker.send(&bytes, 0);
@@ -160,7 +160,7 @@ fn sigkill_and_a_restart_keep_the_session() {
     let server = Running::start(&flags("127.21.33.7:0", &["--shards", "2"]));
     let mut workers = session(2, server.address);
     let welcome = workers[0].welcome.unwrap();
-    let mut model = Model::of(&workers);
+    let mut model = Model::from_workers(&workers);
     let mut random = fastrand::Rng::with_seed(4);
     let payloads: Vec<Vec<u8>> = workers.iter().map(|_| indices(&mut random, &welcome)).collect();
     let data = |worker: &session::RawWorker| {

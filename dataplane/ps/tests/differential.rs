@@ -104,7 +104,7 @@ fn step(random: &mut Rng, workers: &[RawWorker], round: u32) -> Step {
 }
 
 /// Everything that has come to a worker, once as many as expected came.
-fn received(worker: &RawWorker, expected: usize) -> Vec<Vec<u8>> {
+fn receive_all(worker: &RawWorker, expected: usize) -> Vec<Vec<u8>> {
     let mut packets: Vec<Vec<u8>> = (0..expected).map(|_| worker.expect()).collect();
     packets.sort();
     packets
@@ -128,7 +128,7 @@ fn run(case: &Case) {
     let workers = session(case.workers, server.local());
     assert_eq!(workers[0].welcome.unwrap().policy, Policy::Reliable);
     let before = server.stats();
-    let mut model = Model::of(&workers);
+    let mut model = Model::from_workers(&workers);
     let mut random = Rng::with_seed(case.seed);
     let base = server.local();
     // So that rounds wrap within the trace.
@@ -147,7 +147,7 @@ fn run(case: &Case) {
         }
         for worker in &workers {
             let expected = model.take(worker.address());
-            let got = received(worker, expected.len());
+            let got = receive_all(worker, expected.len());
             assert!(got == expected, "seed {}: worker {} gets other packets", case.seed, worker.number);
         }
     }

@@ -50,7 +50,7 @@ fn assert_same(model: &mut Model, workers: &[RawWorker]) -> usize {
 }
 
 /// Statistics once the server has taken all packets that were sent to it.
-fn settled(server: &Server, packets: u64) -> ServerStats {
+fn settled_stats(server: &Server, packets: u64) -> ServerStats {
     let start = Instant::now();
     loop {
         let stats = server.stats();
@@ -72,7 +72,7 @@ fn a_session_adds_up_as_the_model_does() {
         (welcome.tables.first().granularity, welcome.shards, welcome.policy),
         (30, 1, Policy::Reliable)
     );
-    let mut model = Model::of(&workers);
+    let mut model = Model::from_workers(&workers);
     let mut random = fastrand::Rng::with_seed(1);
     for worker in &workers {
         let value = 1.5 + f32::from(worker.number.0);
@@ -113,7 +113,7 @@ fn wide_lanes_and_a_quorum() {
     let server = start(&options);
     let workers = session(3, server.local());
     let welcome = workers[0].welcome.unwrap();
-    let mut model = Model::of(&workers);
+    let mut model = Model::from_workers(&workers);
     let mut random = fastrand::Rng::with_seed(2);
     for slots in (0..50).collect::<Vec<u16>>().chunks(IN_FLIGHT) {
         for &slot in slots {
@@ -158,8 +158,8 @@ fn a_worker_that_joins_anew_ends_the_session_for_all() {
     let stale = packet(&workers[0].header(Kind::Data, 1, 0), &[0; 512]);
     workers[0].send(&stale, 1);
     let mut again = RawWorker::new(1, server.local(), 999);
-    again.until(|event| matches!(event, JoinEvent::Pending(0b10, 2)).then_some(()));
-    let named = workers[0].until(|event| match event {
+    again.wait_until(|event| matches!(event, JoinEvent::Pending(0b10, 2)).then_some(()));
+    let named = workers[0].wait_until(|event| match event {
         JoinEvent::Reforming(worker) => Some(worker),
         _ => None,
     });
@@ -177,7 +177,7 @@ fn a_worker_that_joins_anew_ends_the_session_for_all() {
     assert_eq!(old.job_seed, new.job_seed);
     // Of the job, but with the cookie of its former session.
     workers[0].send(&stale, 1);
-    let mut model = Model::of(&workers);
+    let mut model = Model::from_workers(&workers);
     for worker in &workers {
         send(&mut model, worker, &worker.header(Kind::Data, 1, 0), &[0x5a; 512]);
     }
@@ -196,12 +196,12 @@ fn the_session_ends_when_all_have_left() {
     let mut workers = session(2, server.local());
     workers[0].leave();
     workers[0].poll();
-    settled(&server, 3);
+    settled_stats(&server, 3);
     assert!(server.stats().job(1).unwrap().running);
     workers[1].leave();
     workers[1].poll();
     for worker in &mut workers {
-        worker.until(|event| (event == JoinEvent::Bye).then_some(()));
+        worker.wait_until(|event| (event == JoinEvent::Bye).then_some(()));
     }
     let stats = server.stats();
     let job = stats.job(1).unwrap();
@@ -224,7 +224,7 @@ fn strangers_are_refused_with_the_reason() {
             0,
             Duration::ZERO,
         );
-        stranger.until(|event| match event {
+        stranger.wait_until(|event| match event {
             JoinEvent::Failed(JoinError::Refused { reason, .. }) => Some(reason),
             _ => None,
         })
@@ -263,7 +263,7 @@ fn a_living_worker_keeps_its_number() {
         assert_eq!(header.kind, Kind::Refused);
         assert_eq!(thc_protocol::wire::Refused::parse(payload).unwrap().reason, RefuseReason::WorkerInUse);
         // Once it has been silent for a second, it is.
-        thief.until(|event| matches!(event, JoinEvent::Welcome(..)).then_some(()));
+        thief.wait_until(|event| matches!(event, JoinEvent::Welcome(..)).then_some(()));
     });
     assert_eq!(server.shutdown().job(1).unwrap().sessions, 2);
 }
@@ -278,7 +278,7 @@ fn a_worker_can_move() {
     workers[0].resume();
     join_all(&mut workers);
     assert_eq!(workers[0].welcome.unwrap().session, session);
-    let mut model = Model::of(&workers);
+    let mut model = Model::from_workers(&workers);
     for slot in [3, 64] {
         for worker in &workers {
             send(&mut model, worker, &worker.header(Kind::Data, slot, 0), &[0xf0; 512]);
@@ -298,7 +298,7 @@ fn jobs_are_apart() {
     let mut two = RawWorker::new(0, server.local(), 7);
     two.joiner =
         thc_protocol::session::Joiner::new(JobId(2), WorkerId(0), Cookie(COOKIE), 7, 0, Duration::ZERO);
-    two.until(|event| matches!(event, JoinEvent::Welcome(..)).then_some(()));
+    two.wait_until(|event| matches!(event, JoinEvent::Welcome(..)).then_some(()));
     // A packet of the one to the other's number has the wrong cookie.
     let header = Header { job: JobId(2), ..one[0].header(Kind::Data, 0, 0) };
     one[0].send(&packet(&header, &[0; 512]), 0);
@@ -329,7 +329,7 @@ fn control_packets_elsewhere_or_malformed_are_drops() {
     let mut welcome = join.clone();
     welcome[1] = Kind::Welcome as u8;
     socket.send_to(&welcome, server.local()).unwrap();
-    let stats = settled(&server, 6);
+    let stats = settled_stats(&server, 6);
     assert_eq!(stats.control.packets, 0);
     assert_eq!((stats.drops["kind"], stats.drops["version"], stats.drops["short"]), (4, 1, 1));
 }
@@ -342,7 +342,7 @@ fn injected_loss_keeps_packets_away() {
     let server = start(&options);
     let mut worker = RawWorker::new(0, server.local(), 1);
     worker.poll();
-    let stats = settled(&server, 1);
+    let stats = settled_stats(&server, 1);
     assert_eq!((stats.control.packets, stats.drops["short"]), (0, 0));
 }
 

@@ -1,11 +1,11 @@
 //! P15–P17: STRAGGLER, NUDGE, and that there is never more than one answer.
 
-use super::setup::{JOB, Sent, Setup, To, at, config, handled, norm};
+use super::setup::{JOB, Sent, Setup, To, endpoint, config, expect_handled, norm};
 use thc_protocol::Round;
 use thc_protocol::aggregator::{Event, JobConfig, Outcome};
 use thc_protocol::wire::{FLAG_NUDGE, Header, Kind, Nudge, Straggler};
 
-fn only(sent: Vec<Sent>) -> Sent {
+fn single(sent: Vec<Sent>) -> Sent {
     assert_eq!(sent.len(), 1, "{sent:?}");
     sent.into_iter().next().unwrap()
 }
@@ -17,10 +17,10 @@ fn an_older_round_gets_a_straggler_alone() {
     for (kind, length) in [(Kind::Data, 512), (Kind::Raw, 1024)] {
         for flags in [0, FLAG_NUDGE] {
             let header = Header { flags, ..setup.header(kind, 1, 9, 4) };
-            let (event, sent) = handled(setup.packet(header, &vec![0; length]));
+            let (event, sent) = expect_handled(setup.packet(header, &vec![0; length]));
             assert_eq!(event, Event::Stale);
-            let answer = only(sent);
-            assert_eq!(answer.to, To::One(at(1)));
+            let answer = single(sent);
+            assert_eq!(answer.to, To::One(endpoint(1)));
             assert_eq!(answer.header(), Header { kind: Kind::Straggler, flags: 0, ..header });
             assert_eq!(Straggler::parse(answer.payload()), Some(Straggler { kind, current: Round(10) }));
         }
@@ -30,7 +30,7 @@ fn an_older_round_gets_a_straggler_alone() {
     setup.norm(0, 3, 1, norm(1.0));
     let (_, sent) = setup.norm(2, 2, 1, norm(1.0));
     let expected = Straggler { kind: Kind::Norm, current: Round(3) };
-    assert_eq!(Straggler::parse(only(sent).payload()), Some(expected));
+    assert_eq!(Straggler::parse(single(sent).payload()), Some(expected));
     assert_eq!(setup.events(1), [(Event::Stale, 4)]);
 }
 
@@ -40,21 +40,21 @@ fn a_nudge_is_passed_on_with_those_in_the_slot() {
     // The packet itself still counts.
     let (event, sent) = setup.nudging_data(2, 0, 0, 1);
     assert_eq!(event, Event::Opened);
-    let answer = only(sent);
+    let answer = single(sent);
     let header = setup.header(Kind::Data, 2, 0, 0);
-    assert_eq!(answer.to, setup.all());
+    assert_eq!(answer.to, setup.to_all());
     assert_eq!(answer.header(), Header { kind: Kind::Nudge, ..header });
     assert_eq!(Nudge::parse(answer.payload()), Some(Nudge { kind: Kind::Data, seen: 0b0100 }));
     setup.data(0, 0, 0, 1);
     let (event, sent) = setup.nudging_data(3, 0, 0, 1);
-    assert_eq!((event, Nudge::parse(only(sent).payload()).unwrap().seen), (Event::Added, 0b1101));
+    assert_eq!((event, Nudge::parse(single(sent).payload()).unwrap().seen), (Event::Added, 0b1101));
     let (event, sent) = setup.nudging_data(0, 0, 0, 1);
-    assert_eq!((event, Nudge::parse(only(sent).payload()).unwrap().seen), (Event::Duplicate, 0b1101));
+    assert_eq!((event, Nudge::parse(single(sent).payload()).unwrap().seen), (Event::Duplicate, 0b1101));
     // The last one is answered by the result, a duplicate after it as well, an old round by a straggler.
-    assert_eq!(only(setup.nudging_data(1, 0, 0, 1).1).header().kind, Kind::Result);
-    assert_eq!(only(setup.nudging_data(1, 0, 0, 1).1).header().kind, Kind::Result);
+    assert_eq!(single(setup.nudging_data(1, 0, 0, 1).1).header().kind, Kind::Result);
+    assert_eq!(single(setup.nudging_data(1, 0, 0, 1).1).header().kind, Kind::Result);
     setup.data(1, 1, 0, 1);
-    assert_eq!(only(setup.nudging_data(3, 0, 0, 1).1).header().kind, Kind::Straggler);
+    assert_eq!(single(setup.nudging_data(3, 0, 0, 1).1).header().kind, Kind::Straggler);
     assert_eq!(setup.aggregator.job_counters(JOB).unwrap().nudges, 3);
 }
 
@@ -62,20 +62,20 @@ fn a_nudge_is_passed_on_with_those_in_the_slot() {
 fn nudges_of_norm_and_raw_say_so() {
     let mut setup = Setup::new(2);
     let header = Header { flags: FLAG_NUDGE | 0x80, ..setup.header(Kind::Norm, 1, 0, 3) };
-    let (_, sent) = handled(setup.packet(header, &norm(1.0).to_bytes()));
-    assert_eq!(Nudge::parse(only(sent).payload()), Some(Nudge { kind: Kind::Norm, seen: 0b10 }));
+    let (_, sent) = expect_handled(setup.packet(header, &norm(1.0).to_bytes()));
+    assert_eq!(Nudge::parse(single(sent).payload()), Some(Nudge { kind: Kind::Norm, seen: 0b10 }));
     let header = Header { flags: FLAG_NUDGE, ..setup.header(Kind::Raw, 0, 0, 3) };
-    let (_, sent) = handled(setup.packet(header, &[0; 1024]));
-    assert_eq!(Nudge::parse(only(sent).payload()), Some(Nudge { kind: Kind::Raw, seen: 0b01 }));
+    let (_, sent) = expect_handled(setup.packet(header, &[0; 1024]));
+    assert_eq!(Nudge::parse(single(sent).payload()), Some(Nudge { kind: Kind::Raw, seen: 0b01 }));
 }
 
 #[test]
 fn the_late_with_nudge_get_the_result() {
-    let mut setup = Setup::with(JobConfig { quorum: 1, ..config(2) });
+    let mut setup = Setup::with_config(JobConfig { quorum: 1, ..config(2) });
     setup.data(0, 0, 0, 1);
     let (event, sent) = setup.nudging_data(1, 0, 0, 1);
-    let answer = only(sent);
-    assert_eq!((event, answer.to.clone(), answer.header().kind), (Event::Late, To::One(at(1)), Kind::Result));
+    let answer = single(sent);
+    assert_eq!((event, answer.to.clone(), answer.header().kind), (Event::Late, To::One(endpoint(1)), Kind::Result));
     assert_eq!(setup.aggregator.job_counters(JOB).unwrap().nudges, 0);
 }
 

@@ -1,6 +1,6 @@
 //! Jobs, tables, members: P6, what reconfiguration keeps, the memory limit.
 
-use super::setup::{JOB, Setup, TABLE, To, USUAL, VALUES, at, config, lookup, wide};
+use super::setup::{JOB, Setup, TABLE, To, USUAL, VALUES, endpoint, config, lookup, wide};
 use thc_protocol::aggregator::{
     Aggregator, ConfigError, DropReason, Event, JobConfig, Lookup, Outcome, Shard, TableError,
 };
@@ -97,12 +97,12 @@ fn tables_are_installed_first_and_fixed_while_in_use() {
 #[test]
 fn members_must_be_of_the_job() {
     let mut it = empty();
-    assert_eq!(it.set_member(JOB, WorkerId(0), at(0)), Err(ConfigError::NoJob { job: JOB }));
+    assert_eq!(it.set_member(JOB, WorkerId(0), endpoint(0)), Err(ConfigError::NoJob { job: JOB }));
     it.install_job(config(3)).unwrap();
-    let error = it.set_member(JOB, WorkerId(3), at(0)).unwrap_err();
+    let error = it.set_member(JOB, WorkerId(3), endpoint(0)).unwrap_err();
     assert_eq!(error, ConfigError::NoSuchWorker { job: JOB, worker: WorkerId(3), workers: 3 });
     assert!(error.to_string().contains("0 to 2"));
-    assert!(it.set_member(JOB, WorkerId(255), at(0)).is_err());
+    assert!(it.set_member(JOB, WorkerId(255), endpoint(0)).is_err());
     it.remove_member(JOB, WorkerId(255));
     it.remove_member(JobId(1), WorkerId(0));
 }
@@ -152,7 +152,7 @@ fn fewer_workers_drop_the_members_above() {
     setup.workers = 2;
     setup.data(0, 0, 0, 1);
     let (_, sent) = setup.data(1, 0, 0, 1);
-    assert_eq!(sent[0].to, To::All(JOB, vec![at(0), at(1)]));
+    assert_eq!(sent[0].to, To::All(JOB, vec![endpoint(0), endpoint(1)]));
     // Growing again does not bring the third back.
     setup.aggregator.install_job(config(3)).unwrap();
     setup.workers = 3;
@@ -167,13 +167,13 @@ fn jobs_are_apart() {
     let other = JobId(0xFFFF);
     setup.aggregator.install_job(JobConfig { job: other, cookie: Cookie(77), ..config(2) }).unwrap();
     for worker in 0..2 {
-        setup.aggregator.set_member(other, WorkerId(worker), at(worker + 10)).unwrap();
+        setup.aggregator.set_member(other, WorkerId(worker), endpoint(worker + 10)).unwrap();
     }
     setup.data(0, 0, 0, 1);
     let mut header = setup.header(Kind::Data, 1, 0, 0);
     (header.job, header.cookie) = (other, Cookie(77));
     let packet = super::setup::bytes(header, &[0x22; 512]);
-    let (outcome, sent) = setup.raw(at(11), &packet);
+    let (outcome, sent) = setup.raw(endpoint(11), &packet);
     assert_eq!((outcome, sent), (Outcome::Handled(Event::Opened), vec![]));
     assert_eq!(setup.slot(Kind::Data, 0).seen, 0b01);
     assert_eq!(setup.aggregator.slot(other, Kind::Data, header.slot).unwrap().seen, 0b10);
@@ -309,28 +309,28 @@ fn slots_have_dense_places_in_their_shards() {
 #[test]
 fn receivers_may_differ_from_members() {
     let mut it = Setup::new(3);
-    it.aggregator.set_receiver(JOB, WorkerId(0), Some(at(7)), true).unwrap();
-    it.aggregator.set_receiver(JOB, WorkerId(1), Some(at(1)), false).unwrap();
+    it.aggregator.set_receiver(JOB, WorkerId(0), Some(endpoint(7)), true).unwrap();
+    it.aggregator.set_receiver(JOB, WorkerId(1), Some(endpoint(1)), false).unwrap();
     it.aggregator.set_receiver(JOB, WorkerId(2), None, true).unwrap();
     it.data(0, 0, 0, 1);
     it.data(1, 0, 0, 1);
     let sent = it.data(2, 0, 0, 1).1;
-    assert_eq!(sent.iter().map(|sent| sent.to.clone()).collect::<Vec<_>>(), [To::All(JOB, vec![at(7)])]);
+    assert_eq!(sent.iter().map(|sent| sent.to.clone()).collect::<Vec<_>>(), [To::All(JOB, vec![endpoint(7)])]);
     let resent = |it: &mut Setup, worker| {
         let sent = it.data(worker, 0, 0, 1).1;
         sent.into_iter().map(|sent| sent.to).collect::<Vec<_>>()
     };
-    assert_eq!(resent(&mut it, 0), [To::One(at(7))]);
-    assert_eq!(resent(&mut it, 1), [To::One(at(1))]);
+    assert_eq!(resent(&mut it, 0), [To::One(endpoint(7))]);
+    assert_eq!(resent(&mut it, 1), [To::One(endpoint(1))]);
     assert_eq!(resent(&mut it, 2), []);
     // New slots keep receivers, and nobody at all may be one.
     it.aggregator.install_job(JobConfig { cookie: Cookie(1), ..config(3) }).unwrap();
     it.aggregator.install_job(config(3)).unwrap();
-    it.aggregator.set_receiver(JOB, WorkerId(0), Some(at(7)), false).unwrap();
+    it.aggregator.set_receiver(JOB, WorkerId(0), Some(endpoint(7)), false).unwrap();
     for worker in 0..3 {
         assert_eq!(it.data(worker, 5, 0, 1).1, []);
     }
-    it.aggregator.set_member(JOB, WorkerId(2), at(2)).unwrap();
+    it.aggregator.set_member(JOB, WorkerId(2), endpoint(2)).unwrap();
     assert_eq!(it.data(2, 6, 0, 1).1, []);
     assert_eq!(
         it.aggregator.set_receiver(JOB, WorkerId(3), None, false),

@@ -1,6 +1,6 @@
 //! P46: what a slot keeps of congestion, and how answers leave.
 
-use super::setup::{COOKIE, JOB, Setup, TABLE, USUAL, at, bytes, config, norm};
+use super::setup::{COOKIE, JOB, Setup, TABLE, USUAL, endpoint, bytes, config, norm};
 use thc_protocol::aggregator::{
     Aggregator, Endpoint, Event, JobConfig, Level, Outcome, Racks, Scalar, Shard, Sink,
 };
@@ -19,7 +19,7 @@ impl Sink for Leaving {
     }
 
     fn multicast(&mut self, _: JobId, _: &[Endpoint], ecn: Ecn, packet: &[u8]) {
-        self.unicast(at(0), ecn, packet);
+        self.unicast(endpoint(0), ecn, packet);
     }
 }
 
@@ -36,9 +36,9 @@ fn hand(
 
 impl Setup {
     /// Hands in DATA with these flags and bits; what leaves.
-    fn marked(&mut self, (worker, round): (u8, u32), flags: u8, ecn: Ecn) -> Vec<(Kind, u8, Ecn)> {
+    fn hand_in_marked(&mut self, (worker, round): (u8, u32), flags: u8, ecn: Ecn) -> Vec<(Kind, u8, Ecn)> {
         let header = Header { flags, ..self.header(Kind::Data, worker, round, 3) };
-        hand(&mut self.aggregator, at(worker), ecn, &bytes(header, &[0x21; 512])).1
+        hand(&mut self.aggregator, endpoint(worker), ecn, &bytes(header, &[0x21; 512])).1
     }
 }
 
@@ -49,21 +49,21 @@ fn a_mark_of_any_packet_of_the_sum_is_in_the_result() {
     for first in ALL {
         for last in ALL {
             let mut setup = Setup::new(2);
-            assert_eq!(setup.marked((0, 0), 0, first), []);
+            assert_eq!(setup.hand_in_marked((0, 0), 0, first), []);
             assert_eq!(setup.slot(Kind::Data, 3).mark, first == Ecn::Ce);
             let mark = if first == Ecn::Ce || last == Ecn::Ce { FLAG_MARK } else { 0 };
             let leaves = if last == Ecn::NotEct { Ecn::NotEct } else { Ecn::Ect0 };
-            assert_eq!(setup.marked((1, 0), 0, last), [(Kind::Result, mark, leaves)]);
+            assert_eq!(setup.hand_in_marked((1, 0), 0, last), [(Kind::Result, mark, leaves)]);
             // Whoever asks again gets the same, whatever its packet met; it leaves as that came.
             for again in ALL {
                 let leaves = if again == Ecn::NotEct { Ecn::NotEct } else { Ecn::Ect0 };
-                assert_eq!(setup.marked((0, 0), FLAG_NUDGE, again), [(Kind::Result, mark, leaves)]);
+                assert_eq!(setup.hand_in_marked((0, 0), FLAG_NUDGE, again), [(Kind::Result, mark, leaves)]);
                 assert_eq!(setup.slot(Kind::Data, 3).mark, mark != 0);
             }
             // The next round begins without.
-            assert_eq!(setup.marked((0, 1), 0, Ecn::Ect0), []);
+            assert_eq!(setup.hand_in_marked((0, 1), 0, Ecn::Ect0), []);
             assert!(!setup.slot(Kind::Data, 3).mark);
-            assert_eq!(setup.marked((1, 1), 0, Ecn::Ect0), [(Kind::Result, 0, Ecn::Ect0)]);
+            assert_eq!(setup.hand_in_marked((1, 1), 0, Ecn::Ect0), [(Kind::Result, 0, Ecn::Ect0)]);
         }
     }
 }
@@ -71,19 +71,19 @@ fn a_mark_of_any_packet_of_the_sum_is_in_the_result() {
 #[test]
 fn what_adds_nothing_marks_nothing() {
     let mut setup = Setup::new(3);
-    setup.marked((0, 1), 0, Ecn::Ect0);
+    setup.hand_in_marked((0, 1), 0, Ecn::Ect0);
     // Repeated, with NUDGE, of an older round, from a stranger, of no length: nothing that is answered is a result.
-    assert_eq!(setup.marked((0, 1), 0, Ecn::Ce), []);
+    assert_eq!(setup.hand_in_marked((0, 1), 0, Ecn::Ce), []);
     let nudge = [(Kind::Nudge, 0, Ecn::NotEct)];
-    assert_eq!(setup.marked((0, 1), FLAG_NUDGE | FLAG_MARK, Ecn::Ce), nudge);
-    assert_eq!(setup.marked((1, 0), 0, Ecn::Ce), [(Kind::Straggler, 0, Ecn::NotEct)]);
+    assert_eq!(setup.hand_in_marked((0, 1), FLAG_NUDGE | FLAG_MARK, Ecn::Ce), nudge);
+    assert_eq!(setup.hand_in_marked((1, 0), 0, Ecn::Ce), [(Kind::Straggler, 0, Ecn::NotEct)]);
     let packet = bytes(setup.header(Kind::Data, 1, 1, 3), &[0x21; 512]);
-    for (from, packet) in [(at(2), &packet[..]), (at(1), &packet[..100])] {
+    for (from, packet) in [(endpoint(2), &packet[..]), (endpoint(1), &packet[..100])] {
         assert!(matches!(hand(&mut setup.aggregator, from, Ecn::Ce, packet).0, Outcome::Dropped(_)));
     }
     assert!(!setup.slot(Kind::Data, 3).mark);
-    setup.marked((1, 1), 0, Ecn::Ect1);
-    assert_eq!(setup.marked((2, 1), 0, Ecn::Ect0), [(Kind::Result, 0, Ecn::Ect0)]);
+    setup.hand_in_marked((1, 1), 0, Ecn::Ect1);
+    assert_eq!(setup.hand_in_marked((2, 1), 0, Ecn::Ect0), [(Kind::Result, 0, Ecn::Ect0)]);
 }
 
 #[test]
@@ -91,7 +91,7 @@ fn norms_have_no_marks() {
     let mut setup = Setup::new(2);
     for worker in 0..2 {
         let packet = bytes(setup.header(Kind::Norm, worker, 0, 1), &norm(1.0).to_bytes());
-        let sent = hand(&mut setup.aggregator, at(worker), Ecn::Ce, &packet).1;
+        let sent = hand(&mut setup.aggregator, endpoint(worker), Ecn::Ce, &packet).1;
         if worker == 1 {
             assert_eq!(sent, [(Kind::NormResult, 0, Ecn::NotEct)]);
         }
@@ -103,16 +103,16 @@ fn norms_have_no_marks() {
 fn raw_has_marks() {
     let mut setup = Setup::new(1);
     let packet = bytes(setup.header(Kind::Raw, 0, 0, 1), &[0; 1024]);
-    let sent = hand(&mut setup.aggregator, at(0), Ecn::Ce, &packet).1;
+    let sent = hand(&mut setup.aggregator, endpoint(0), Ecn::Ce, &packet).1;
     assert_eq!(sent, [(Kind::RawResult, FLAG_MARK, Ecn::Ect0)]);
 }
 
 /// A late packet changes nothing of what a quorum has made.
 #[test]
 fn a_late_packet_does_not_mark() {
-    let mut setup = Setup::with(JobConfig { quorum: 1, skip: true, ..config(2) });
-    assert_eq!(setup.marked((0, 0), 0, Ecn::Ect0), [(Kind::Result, 0, Ecn::Ect0)]);
-    assert_eq!(setup.marked((1, 0), 0, Ecn::Ce), [(Kind::Result, 0, Ecn::Ect0)]);
+    let mut setup = Setup::with_config(JobConfig { quorum: 1, skip: true, ..config(2) });
+    assert_eq!(setup.hand_in_marked((0, 0), 0, Ecn::Ect0), [(Kind::Result, 0, Ecn::Ect0)]);
+    assert_eq!(setup.hand_in_marked((1, 0), 0, Ecn::Ce), [(Kind::Result, 0, Ecn::Ect0)]);
     assert!(!setup.slot(Kind::Data, 3).mark);
 }
 
@@ -120,8 +120,8 @@ fn a_late_packet_does_not_mark() {
 #[test]
 fn marks_go_up_and_down_through_racks() {
     let racks = Racks { count: 2, largest: 2, total: 4 };
-    let root_at = at(40);
-    let rack_at = |rack| at(20 + rack);
+    let root_at = endpoint(40);
+    let rack_at = |rack| endpoint(20 + rack);
     let with = |level, workers| {
         let mut aggregator = Aggregator::<Scalar>::new(Shard::WHOLE, 1 << 24);
         aggregator.install_table(TABLE, USUAL).unwrap();
@@ -137,17 +137,17 @@ fn marks_go_up_and_down_through_racks() {
         let level = Level::Rack { racks, rack: WorkerId(number as u8), root: root_at, ports: 1 };
         let mut rack = with(level, 2);
         for worker in 0..2 {
-            rack.set_member(JOB, WorkerId(worker), at(worker)).unwrap();
+            rack.set_member(JOB, WorkerId(worker), endpoint(worker)).unwrap();
         }
         let setup = Setup { aggregator: rack, workers: 2 };
         let mut rack = setup;
         let mark = if number == 0 { FLAG_MARK } else { 0 };
-        assert_eq!(rack.marked((0, 0), 0, ecns[0]), []);
-        assert_eq!(rack.marked((1, 0), 0, ecns[1]), [(Kind::Data, mark, Ecn::Ect0)]);
+        assert_eq!(rack.hand_in_marked((0, 0), 0, ecns[0]), []);
+        assert_eq!(rack.hand_in_marked((1, 0), 0, ecns[1]), [(Kind::Data, mark, Ecn::Ect0)]);
         let header = Header { flags: FLAG_NUDGE, ..rack.header(Kind::Data, 0, 0, 3) };
         let mut leaving = Leaving::default();
         let packet = bytes(header, &[0x21; 512]);
-        rack.aggregator.handle_with(at(0), Ecn::NotEct, &packet, &mut leaving);
+        rack.aggregator.handle_with(endpoint(0), Ecn::NotEct, &packet, &mut leaving);
         assert_eq!(leaving.0, [(Kind::Data, FLAG_NUDGE | mark, Ecn::NotEct)]);
         // What was added before went up with NUDGE aside.
         up.push((rack, leaving.1));

@@ -1,6 +1,6 @@
 //! P7: who is let in, in which order the checks come, and that a dropped packet changes nothing.
 
-use super::setup::{COOKIE, JOB, Setup, TABLE, at, bytes, config, lookup, norm, wide};
+use super::setup::{COOKIE, JOB, Setup, TABLE, endpoint, bytes, config, lookup, norm, wide};
 use std::net::{Ipv4Addr, SocketAddr};
 use thc_protocol::aggregator::{DropReason, Endpoint, Event, JobConfig, Lookup, Outcome, Shard};
 use thc_protocol::wire::{Form, Header, Kind};
@@ -13,7 +13,7 @@ fn faulty(setup: &Setup, first: DropReason) -> (Endpoint, Vec<u8>) {
     // DATA has opened the slot. A fault of the table is one of DATA, too.
     let kind = if first as u8 > DropReason::Table as u8 { Kind::Raw } else { Kind::Data };
     let mut header = setup.header(kind, 1, 0, 0);
-    let mut from = at(1);
+    let mut from = endpoint(1);
     let mut length = kind.payload_len(Form::USUAL);
     if has(DropReason::Job) {
         header.job = JobId(9);
@@ -25,7 +25,7 @@ fn faulty(setup: &Setup, first: DropReason) -> (Endpoint, Vec<u8>) {
         header.worker = WorkerId(40);
     }
     if has(DropReason::Source) {
-        from = at(77);
+        from = endpoint(77);
     }
     if has(DropReason::Workers) {
         header.num_workers += 1;
@@ -79,18 +79,18 @@ fn so_it_is_behind_a_packet_that_was_let_in() {
     let mut setup = Setup::new(3);
     setup.data(1, 0, 0, 1);
     let good = bytes(setup.header(Kind::Data, 1, 0, 0), &[0x11; 512]);
-    assert_eq!(setup.raw(at(1), &good).0, Outcome::Handled(Event::Duplicate));
+    assert_eq!(setup.raw(endpoint(1), &good).0, Outcome::Handled(Event::Duplicate));
     for place in [0, 1, 3, 4, 5, 6, 7, 8, 9, 10, 11] {
         let mut packet = good.clone();
         packet[place] ^= 1;
-        assert!(matches!(setup.raw(at(1), &packet).0, Outcome::Dropped(_)), "byte {place}");
+        assert!(matches!(setup.raw(endpoint(1), &packet).0, Outcome::Dropped(_)), "byte {place}");
     }
     for length in [511, 513] {
         let packet = bytes(setup.header(Kind::Data, 1, 0, 0), &vec![0x11; length]);
-        assert_eq!(setup.raw(at(1), &packet).0, Outcome::Dropped(DropReason::Length));
+        assert_eq!(setup.raw(endpoint(1), &packet).0, Outcome::Dropped(DropReason::Length));
     }
-    assert_eq!(setup.raw(at(2), &good).0, Outcome::Dropped(DropReason::Source));
-    assert_eq!(setup.raw(at(1), &good).0, Outcome::Handled(Event::Duplicate));
+    assert_eq!(setup.raw(endpoint(2), &good).0, Outcome::Dropped(DropReason::Source));
+    assert_eq!(setup.raw(endpoint(1), &good).0, Outcome::Handled(Event::Duplicate));
 }
 
 /// The next packet after a change is looked at as if it were the first.
@@ -104,13 +104,13 @@ fn what_was_let_in_before_a_change_is_not_let_in_for_that() {
             it.aggregator.install_job(other).unwrap();
         }),
         (DropReason::Member, |it| it.aggregator.remove_member(JOB, WorkerId(1))),
-        (DropReason::Source, |it| it.aggregator.set_member(JOB, WorkerId(1), at(9)).unwrap()),
+        (DropReason::Source, |it| it.aggregator.set_member(JOB, WorkerId(1), endpoint(9)).unwrap()),
         (DropReason::Workers, |it| it.aggregator.install_job(config(4)).unwrap()),
         (DropReason::Length, |it| {
             assert!(it.aggregator.remove_job(JOB));
             it.aggregator.install_table(TABLE, wide()).unwrap();
             it.aggregator.install_job(config(3)).unwrap();
-            (0..3).for_each(|w| it.aggregator.set_member(JOB, WorkerId(w), at(w)).unwrap());
+            (0..3).for_each(|w| it.aggregator.set_member(JOB, WorkerId(w), endpoint(w)).unwrap());
         }),
         (DropReason::Slot, |it| {
             it.aggregator.install_job(JobConfig { data_slots: 2, ..config(3) }).unwrap();
@@ -124,7 +124,7 @@ fn what_was_let_in_before_a_change_is_not_let_in_for_that() {
         assert_eq!(setup.data(1, 0, 4, 1).0, Event::Opened);
         change(&mut setup);
         let again = bytes(setup.header(Kind::Data, 1, 0, 4), &[0x11; 512]);
-        assert_eq!(setup.raw(at(1), &again), (Outcome::Dropped(reason), vec![]), "{reason:?}");
+        assert_eq!(setup.raw(endpoint(1), &again), (Outcome::Dropped(reason), vec![]), "{reason:?}");
     }
 }
 
@@ -132,7 +132,7 @@ fn what_was_let_in_before_a_change_is_not_let_in_for_that() {
 #[test]
 fn packets_may_be_expected() {
     for slots in [8, 4096] {
-        let mut setup = Setup::with(JobConfig { data_slots: slots, ..config(3) });
+        let mut setup = Setup::with_config(JobConfig { data_slots: slots, ..config(3) });
         setup.data(0, 0, 0, 1);
         for reason in DropReason::ALL {
             setup.aggregator.expect(&faulty(&setup, reason).1);
@@ -178,7 +178,7 @@ fn numbers_from_64_on_share_one_set_of_counters() {
     for worker in [64, 65, 255] {
         let header = setup.header(Kind::Data, worker, 0, 0);
         let packet = bytes(header, &[0; 512]);
-        assert_eq!(setup.raw(at(0), &packet).0, Outcome::Dropped(DropReason::Member));
+        assert_eq!(setup.raw(endpoint(0), &packet).0, Outcome::Dropped(DropReason::Member));
     }
     let counters = setup.aggregator.job_counters(JOB).unwrap();
     assert_eq!(counters.worker(WorkerId(64)), counters.worker(WorkerId(255)));
@@ -196,7 +196,7 @@ fn only_norm_data_and_raw_are_aggregated() {
         let header = setup.header(Kind::Data, 0, 0, 0);
         let mut packet = bytes(header, &[0; 512]);
         packet[1] = byte;
-        assert_eq!(setup.raw(at(0), &packet), (Outcome::Dropped(DropReason::Kind), vec![]), "{byte:#x}");
+        assert_eq!(setup.raw(endpoint(0), &packet), (Outcome::Dropped(DropReason::Kind), vec![]), "{byte:#x}");
     }
     // All kinds together are counted as bad kinds, whatever job they name.
     assert_eq!(setup.aggregator.counters().drops[DropReason::Kind as usize], 253);
@@ -206,10 +206,10 @@ fn only_norm_data_and_raw_are_aggregated() {
 fn a_member_entry_says_from_where() {
     let mut setup = Setup::new(2);
     let packet = bytes(setup.header(Kind::Data, 0, 0, 0), &[0; 512]);
-    let good = at(0);
+    let good = endpoint(0);
     let other_port = Endpoint::udp(SocketAddr::from((good.addr.ip(), good.addr.port() + 1)));
     let other_address = Endpoint::udp(SocketAddr::from((Ipv4Addr::new(10, 9, 9, 9), good.addr.port())));
-    for from in [other_port, other_address, at(1)] {
+    for from in [other_port, other_address, endpoint(1)] {
         assert_eq!(setup.raw(from, &packet).0, Outcome::Dropped(DropReason::Source));
     }
     // An ingress port of 0 in the entry means any.
@@ -229,9 +229,9 @@ fn a_removed_member_is_dropped_and_gets_nothing() {
     let mut setup = Setup::new(3);
     setup.aggregator.remove_member(JOB, WorkerId(1));
     let packet = bytes(setup.header(Kind::Data, 1, 0, 0), &[0; 512]);
-    assert_eq!(setup.raw(at(1), &packet).0, Outcome::Dropped(DropReason::Member));
+    assert_eq!(setup.raw(endpoint(1), &packet).0, Outcome::Dropped(DropReason::Member));
     let (_, sent) = setup.nudging_data(0, 0, 0, 1);
-    assert_eq!(sent[0].to, super::setup::To::All(JOB, vec![at(0), at(2)]));
+    assert_eq!(sent[0].to, super::setup::To::All(JOB, vec![endpoint(0), endpoint(2)]));
 }
 
 #[test]
@@ -239,7 +239,7 @@ fn every_kind_has_its_length() {
     for form in Form::ALL {
         let values =
             if form.is_identity() { [0; 16] } else { [0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0] };
-        let mut setup = Setup::of(Lookup { form, values }, 2);
+        let mut setup = Setup::with_table(Lookup { form, values }, 2);
         for kind in [Kind::Norm, Kind::Data, Kind::Raw] {
             let right = kind.payload_len(form);
             for length in
@@ -247,7 +247,7 @@ fn every_kind_has_its_length() {
             {
                 // DATA and RAW do not share a slot's round (P14).
                 let packet = bytes(setup.header(kind, 0, 0, kind as u16), &vec![0; length]);
-                let let_in = matches!(setup.raw(at(0), &packet).0, Outcome::Handled(_));
+                let let_in = matches!(setup.raw(endpoint(0), &packet).0, Outcome::Handled(_));
                 assert_eq!(let_in, length == right, "{kind:?} of {length} bytes, {form}");
             }
         }
@@ -316,7 +316,7 @@ fn unknown_flags_and_the_reserved_byte_are_ignored() {
     let header = Header { flags: 0xFA, count: 9, ..setup.header(Kind::Data, 0, 0, 0) };
     let mut packet = bytes(header, &[0; 512]);
     packet[19] = 0xFF;
-    assert_eq!(setup.raw(at(0), &packet), (Outcome::Handled(Event::Opened), vec![]));
+    assert_eq!(setup.raw(endpoint(0), &packet), (Outcome::Handled(Event::Opened), vec![]));
     let (_, sent) = setup.data(1, 0, 0, 0);
     assert_eq!((sent[0].packet[2], sent[0].packet[18], sent[0].packet[19]), (0, 2, 0));
 }

@@ -1,11 +1,11 @@
 //! P8–P13: slots, rounds, duplicates, completion, frozen results, quorum; DATA and RAW arithmetic.
 
-use super::setup::{JOB, Sent, Setup, TABLE, To, VALUES, at, config, handled, lookup, norm, wide};
+use super::setup::{JOB, Sent, Setup, TABLE, To, VALUES, endpoint, config, expect_handled, lookup, norm, wide};
 use thc_protocol::aggregator::{DropReason, Event, JobConfig, Lookup, Outcome};
 use thc_protocol::wire::{FLAG_NUDGE, Form, Header, Kind, Norm};
 use thc_protocol::{Lane, Round, TableId, WorkerId};
 
-fn only(sent: Vec<Sent>) -> Sent {
+fn single(sent: Vec<Sent>) -> Sent {
     assert_eq!(sent.len(), 1, "{sent:?}");
     sent.into_iter().next().unwrap()
 }
@@ -33,7 +33,7 @@ fn an_empty_slot_takes_any_round() {
         assert_eq!(setup.data(0, round, 5, 2), (Event::Opened, vec![]));
         let slot = setup.slot(Kind::Data, 5);
         assert_eq!((slot.round, slot.seen, slot.complete), (Round(round), 1, false));
-        assert!(slot.values.iter().all(|&lane| lane == VALUES[2]));
+        assert!(slot.values.iter().to_all(|&lane| lane == VALUES[2]));
     }
 }
 
@@ -48,14 +48,14 @@ fn values_are_looked_up_and_added_once_each() {
             pair[1] += VALUES[usize::from(byte & 15)];
         }
         let header = setup.header(Kind::Data, worker, 4, 1);
-        let (event, sent) = handled(setup.packet(header, &payload));
+        let (event, sent) = expect_handled(setup.packet(header, &payload));
         assert_eq!(event, if worker == 0 { Event::Opened } else { Event::Added });
         if worker < 2 {
             assert_eq!(sent, vec![]);
-            assert_eq!(handled(setup.packet(header, &payload)), (Event::Duplicate, vec![]));
+            assert_eq!(expect_handled(setup.packet(header, &payload)), (Event::Duplicate, vec![]));
         } else {
-            let result = only(sent);
-            assert_eq!(result.to, setup.all());
+            let result = single(sent);
+            assert_eq!(result.to, setup.to_all());
             assert_eq!(result.payload(), expected);
             let header = Header { kind: Kind::Result, worker: WorkerId::NONE, count: 3, ..header };
             assert_eq!(result.header(), header);
@@ -73,15 +73,15 @@ fn a_newer_round_overwrites_complete_and_incomplete_slots() {
     assert_eq!(setup.data(1, 8, 0, 1), (Event::Opened, vec![]));
     let slot = setup.slot(Kind::Data, 0);
     assert_eq!((slot.round, slot.seen, slot.complete), (Round(8), 0b10, false));
-    assert!(slot.values.iter().all(|&lane| lane == VALUES[1]));
+    assert!(slot.values.iter().to_all(|&lane| lane == VALUES[1]));
     // Complete.
     let (event, sent) = setup.data(0, 8, 0, 2);
-    assert_eq!((event, only(sent).payload()[1000]), (Event::Added, VALUES[1] + VALUES[2]));
+    assert_eq!((event, single(sent).payload()[1000]), (Event::Added, VALUES[1] + VALUES[2]));
     assert!(setup.slot(Kind::Data, 0).complete);
     assert_eq!(setup.data(0, 9, 0, 3), (Event::Opened, vec![]));
     let slot = setup.slot(Kind::Data, 0);
     assert_eq!((slot.round, slot.seen, slot.complete), (Round(9), 0b01, false));
-    assert!(slot.values.iter().all(|&lane| lane == VALUES[3]));
+    assert!(slot.values.iter().to_all(|&lane| lane == VALUES[3]));
 }
 
 #[test]
@@ -91,7 +91,7 @@ fn rounds_wrap() {
         assert_eq!(setup.data(0, round, 0, 1), (Event::Opened, vec![]));
         let (event, sent) = setup.data(1, round, 0, 2);
         assert_eq!(event, Event::Added);
-        assert_eq!(only(sent).header().round, Round(round));
+        assert_eq!(single(sent).header().round, Round(round));
     }
     // What the wrap has passed is old.
     assert_eq!(setup.data(0, u32::MAX, 0, 1).0, Event::Stale);
@@ -107,7 +107,7 @@ fn a_round_too_far_ahead_is_dropped() {
     for (round, complete) in [(5, false), (5, true), (u32::MAX, false), (u32::MAX - 1, true)] {
         for skip in [false, true] {
             let filled = || {
-                let mut setup = Setup::with(JobConfig { skip, ..config(2) });
+                let mut setup = Setup::with_config(JobConfig { skip, ..config(2) });
                 setup.data(0, round, 3, 1);
                 setup.norm(0, round, 3, norm(1.0));
                 if complete {
@@ -137,8 +137,8 @@ fn a_round_too_far_ahead_is_dropped() {
                     assert_eq!(setup.data(1, round, 3, 2).1.len(), 1);
                     // With NUDGE it is heard.
                     let header = Header { flags: FLAG_NUDGE, ..header };
-                    let (event, sent) = handled(setup.packet(header, &payload));
-                    assert_eq!((event, only(sent).header().kind), (Event::Opened, Kind::Nudge));
+                    let (event, sent) = expect_handled(setup.packet(header, &payload));
+                    assert_eq!((event, single(sent).header().kind), (Event::Opened, Kind::Nudge));
                     assert_eq!(setup.slot(Kind::Data, 3).round, Round(far));
                 }
                 // A norm that would be refused for its tag, too.
@@ -160,7 +160,7 @@ fn a_round_too_far_ahead_is_dropped() {
 fn a_slot_mixes_neither_kinds_nor_tables() {
     let other = TableId(9);
     let with_tables = || {
-        let mut setup = Setup::with(JobConfig { tables: vec![TABLE], ..config(2) });
+        let mut setup = Setup::with_config(JobConfig { tables: vec![TABLE], ..config(2) });
         setup
             .aggregator
             .install_table(other, lookup([0, 1, 2, 3, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]))
@@ -177,7 +177,7 @@ fn a_slot_mixes_neither_kinds_nor_tables() {
                 table,
                 ..setup.header(kind, worker, 4, 2)
             };
-            handled(setup.packet(header(&setup, 0, first), &payload(first.0)));
+            expect_handled(setup.packet(header(&setup, 0, first), &payload(first.0)));
             let before = setup.slot(Kind::Data, 2).values.to_vec();
             for flags in [FLAG_NUDGE, 0] {
                 let header = Header { flags, ..header(&setup, 1, second) };
@@ -195,14 +195,14 @@ fn a_slot_mixes_neither_kinds_nor_tables() {
                 assert_eq!((slot.seen, slot.values), (1, &before[..]));
             }
             // A complete slot answers no other form either, and the next round may be of any.
-            let result = only(handled(setup.packet(header(&setup, 1, first), &payload(first.0))).1);
+            let result = single(expect_handled(setup.packet(header(&setup, 1, first), &payload(first.0))).1);
             assert_eq!(result.header().table, first.1);
             if a != b {
                 let outcome = setup.packet(header(&setup, 0, second), &payload(second.0)).0;
                 assert_eq!(outcome, Outcome::Dropped(DropReason::Mixed));
             }
             let next = Header { round: Round(5), ..header(&setup, 0, second) };
-            assert_eq!(handled(setup.packet(next, &payload(second.0))).0, Event::Opened);
+            assert_eq!(expect_handled(setup.packet(next, &payload(second.0))).0, Event::Opened);
             assert_eq!(
                 setup.aggregator.job_counters(JOB).unwrap().worker(WorkerId(1)).drops[12],
                 if a == b { 0 } else { 2 }
@@ -218,13 +218,13 @@ fn a_duplicate_is_never_added_and_gets_the_result_alone() {
     // Even with other contents it is not added.
     assert_eq!(setup.data(0, 0, 0, 9), (Event::Duplicate, vec![]));
     setup.data(1, 0, 0, 2);
-    let result = only(setup.data(2, 0, 0, 3).1);
+    let result = single(setup.data(2, 0, 0, 3).1);
     assert_eq!(result.payload()[0], VALUES[1] + VALUES[2] + VALUES[3]);
     for worker in [2, 0, 1, 0] {
         let (event, sent) = setup.data(worker, 0, 0, 9);
         assert_eq!(event, Event::Duplicate);
-        let again = only(sent);
-        assert_eq!(again.to, To::One(at(worker)));
+        let again = single(sent);
+        assert_eq!(again.to, To::One(endpoint(worker)));
         assert_eq!(again.packet, result.packet);
     }
     let counters = setup.aggregator.job_counters(JOB).unwrap();
@@ -235,15 +235,15 @@ fn a_duplicate_is_never_added_and_gets_the_result_alone() {
 
 #[test]
 fn a_quorum_completes_and_the_late_get_the_same_result() {
-    let mut setup = Setup::with(JobConfig { quorum: 2, ..config(4) });
+    let mut setup = Setup::with_config(JobConfig { quorum: 2, ..config(4) });
     assert_eq!(setup.data(3, 0, 0, 1), (Event::Opened, vec![]));
-    let result = only(setup.data(1, 0, 0, 2).1);
-    assert_eq!((result.to.clone(), result.header().count), (setup.all(), 2));
+    let result = single(setup.data(1, 0, 0, 2).1);
+    assert_eq!((result.to.clone(), result.header().count), (setup.to_all(), 2));
     for (worker, event) in [(0, Event::Late), (0, Event::Late), (2, Event::Late), (3, Event::Duplicate)] {
         let (what, sent) = setup.data(worker, 0, 0, 15);
         assert_eq!(what, event);
-        let copy = only(sent);
-        assert_eq!((copy.to, copy.packet), (To::One(at(worker)), result.packet.clone()));
+        let copy = single(sent);
+        assert_eq!((copy.to, copy.packet), (To::One(endpoint(worker)), result.packet.clone()));
     }
     // The late never join `seen`.
     assert_eq!(setup.slot(Kind::Data, 0).seen, 0b1010);
@@ -254,30 +254,30 @@ fn a_quorum_completes_and_the_late_get_the_same_result() {
 fn one_worker_completes_alone() {
     let mut setup = Setup::new(1);
     let (event, sent) = setup.data(0, 9, 3, 4);
-    assert_eq!((event, only(sent).payload()[5]), (Event::Opened, VALUES[4]));
-    let mut setup = Setup::with(JobConfig { quorum: 1, ..config(3) });
+    assert_eq!((event, single(sent).payload()[5]), (Event::Opened, VALUES[4]));
+    let mut setup = Setup::with_config(JobConfig { quorum: 1, ..config(3) });
     let (event, sent) = setup.data(2, 9, 3, 4);
-    assert_eq!((event, only(sent).header().count), (Event::Opened, 1));
+    assert_eq!((event, single(sent).header().count), (Event::Opened, 1));
     // Its NUDGE is answered by the result, not by a NUDGE.
     let (event, sent) = setup.nudging_data(2, 10, 3, 4);
-    assert_eq!((event, only(sent).header().kind), (Event::Opened, Kind::Result));
+    assert_eq!((event, single(sent).header().kind), (Event::Opened, Kind::Result));
 }
 
 #[test]
 fn sixty_four_workers_fill_seen() {
     // 64 · 3 = 192 fits 8 bits.
-    let mut setup = Setup::with(JobConfig { tables: vec![], ..config(64) });
+    let mut setup = Setup::with_config(JobConfig { tables: vec![], ..config(64) });
     let thin = TableId(4);
     setup.aggregator.install_table(thin, lookup([0, 1, 2, 3, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0])).unwrap();
     setup.aggregator.install_job(JobConfig { tables: vec![thin], ..config(64) }).unwrap();
     for worker in 0..64 {
         let header = Header { table: thin, ..setup.header(Kind::Data, worker, 0, 0) };
-        let (event, sent) = handled(setup.packet(header, &[0x33; 512]));
+        let (event, sent) = expect_handled(setup.packet(header, &[0x33; 512]));
         assert_eq!(event, if worker == 0 { Event::Opened } else { Event::Added });
         if worker == 63 {
-            let result = only(sent);
+            let result = single(sent);
             assert_eq!(result.header().count, 64);
-            assert!(result.payload().iter().all(|&lane| lane == 192));
+            assert!(result.payload().iter().to_all(|&lane| lane == 192));
         } else {
             assert_eq!(sent, vec![]);
         }
@@ -287,7 +287,7 @@ fn sixty_four_workers_fill_seen() {
 
 #[test]
 fn sixteen_bit_lanes() {
-    let mut setup = Setup::of(wide(), 20);
+    let mut setup = Setup::with_table(wide(), 20);
     let mut expected = [0u16; 512];
     for worker in 0..20u8 {
         let payload: Vec<u8> = (0..256u32).map(|i| (i * 53 + u32::from(worker) * 17) as u8).collect();
@@ -295,9 +295,9 @@ fn sixteen_bit_lanes() {
             pair[0] += u16::from(VALUES[usize::from(byte >> 4)]);
             pair[1] += u16::from(VALUES[usize::from(byte & 15)]);
         }
-        let (_, sent) = handled(setup.packet(setup.header(Kind::Data, worker, 0, 2), &payload));
+        let (_, sent) = expect_handled(setup.packet(setup.header(Kind::Data, worker, 0, 2), &payload));
         if worker == 19 {
-            let result = only(sent);
+            let result = single(sent);
             let lanes: Vec<u16> =
                 result.payload().chunks_exact(2).map(|b| u16::from_be_bytes([b[0], b[1]])).collect();
             assert_eq!(lanes, expected);
@@ -335,7 +335,7 @@ fn every_form_adds_what_its_indices_name() {
         let table = Lookup { form, values: if form.is_identity() { [0; 16] } else { values } };
         // As many as sums of few bits take.
         let workers = (form.max_sum() / ((1 << width) - 1)).min(3) as u8;
-        let mut setup = Setup::of(table, workers);
+        let mut setup = Setup::with_table(table, workers);
         let mut expected = vec![0; form.coordinates()];
         for worker in 0..workers {
             let payload: Vec<u8> =
@@ -343,9 +343,9 @@ fn every_form_adds_what_its_indices_name() {
             let indices = bits(&payload, width.into());
             assert_eq!(indices.len(), form.coordinates(), "{form}");
             expected.iter_mut().zip(indices).for_each(|(sum, index)| *sum += index);
-            let (_, sent) = handled(setup.packet(setup.header(Kind::Data, worker, 0, 2), &payload));
+            let (_, sent) = expect_handled(setup.packet(setup.header(Kind::Data, worker, 0, 2), &payload));
             if worker + 1 == workers {
-                let result = only(sent);
+                let result = single(sent);
                 assert_eq!(result.packet.len(), 20 + form.result_len(), "{form}");
                 let payload = result.payload();
                 let values = match form.is_told() {
@@ -379,16 +379,16 @@ fn a_slot_changes_its_form_with_its_round() {
         };
         for worker in 0..2 {
             let header = Header { table, ..setup.header(Kind::Data, worker, round, 1) };
-            let (event, sent) = handled(setup.packet(header, &payload));
+            let (event, sent) = expect_handled(setup.packet(header, &payload));
             assert_eq!(event, if worker == 0 { Event::Opened } else { Event::Added });
             if worker == 1 {
-                assert_eq!(only(sent).payload(), sums);
+                assert_eq!(single(sent).payload(), sums);
             }
         }
         // Again, to one.
         let header = Header { table, ..setup.header(Kind::Data, 0, round, 1) };
-        let (event, sent) = handled(setup.packet(header, &payload));
-        assert_eq!((event, only(sent).payload()), (Event::Duplicate, &sums[..]));
+        let (event, sent) = expect_handled(setup.packet(header, &payload));
+        assert_eq!((event, single(sent).payload()), (Event::Duplicate, &sums[..]));
     }
 }
 
@@ -403,10 +403,10 @@ fn raw_words_add_and_wrap() {
     let mut result = Vec::new();
     for (worker, words) in (0u8..).zip(words) {
         let payload: Vec<u8> = (0..256).flat_map(|i| words[i % 5].to_be_bytes()).collect();
-        let (_, sent) = handled(setup.packet(setup.header(Kind::Raw, worker, 0, 0), &payload));
+        let (_, sent) = expect_handled(setup.packet(setup.header(Kind::Raw, worker, 0, 0), &payload));
         result.extend(sent);
     }
-    let result = only(result);
+    let result = single(result);
     assert_eq!(result.header().kind, Kind::RawResult);
     for (i, word) in result.payload().chunks_exact(4).enumerate() {
         let expected = words.iter().fold(0i32, |sum, of| sum.wrapping_add(of[i % 5]));
@@ -418,9 +418,9 @@ fn raw_words_add_and_wrap() {
 fn data_and_raw_share_the_slots() {
     let mut setup = Setup::new(2);
     setup.data(0, 3, 0, 1);
-    let (event, sent) = handled(setup.packet(setup.header(Kind::Raw, 0, 2, 0), &[0; 1024]));
-    assert_eq!((event, only(sent).header().kind), (Event::Stale, Kind::Straggler));
-    let (event, _) = handled(setup.packet(setup.header(Kind::Raw, 0, 4, 0), &[7; 1024]));
+    let (event, sent) = expect_handled(setup.packet(setup.header(Kind::Raw, 0, 2, 0), &[0; 1024]));
+    assert_eq!((event, single(sent).header().kind), (Event::Stale, Kind::Straggler));
+    let (event, _) = expect_handled(setup.packet(setup.header(Kind::Raw, 0, 4, 0), &[7; 1024]));
     assert_eq!(event, Event::Opened);
     assert_eq!(setup.slot(Kind::Data, 0).values, [7; 1024]);
     assert_eq!(setup.data(1, 3, 0, 1).0, Event::Stale);
@@ -430,14 +430,14 @@ fn data_and_raw_share_the_slots() {
 fn forgotten_slots_are_empty_and_complete_again_to_the_same_result() {
     let mut setup = Setup::new(2);
     setup.data(0, 5, 0, 1);
-    let result = only(setup.data(1, 5, 0, 2).1);
+    let result = single(setup.data(1, 5, 0, 2).1);
     setup.aggregator.forget_slots();
     let slot = setup.slot(Kind::Data, 0);
     assert_eq!((slot.seen, slot.complete), (0, false));
     // An older round opens it as well, and the newer then overwrites that.
     assert_eq!(setup.data(1, 4, 0, 9), (Event::Opened, vec![]));
     assert_eq!(setup.data(1, 5, 0, 2), (Event::Opened, vec![]));
-    assert_eq!(only(setup.data(0, 5, 0, 1).1), result);
+    assert_eq!(single(setup.data(0, 5, 0, 1).1), result);
     // Counters outlive it.
     assert_eq!(setup.aggregator.job_counters(JOB).unwrap().results, 2);
 }

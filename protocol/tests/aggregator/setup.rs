@@ -76,7 +76,7 @@ pub fn config(workers: u8) -> JobConfig {
 }
 
 /// The place a worker sends from.
-pub fn at(worker: u8) -> Endpoint {
+pub fn endpoint(worker: u8) -> Endpoint {
     Endpoint::udp(SocketAddr::from((Ipv4Addr::new(10, 0, 0, worker + 1), 4000 + u16::from(worker))))
 }
 
@@ -87,19 +87,19 @@ pub struct Setup {
 
 impl Setup {
     pub fn new(workers: u8) -> Setup {
-        Setup::with(config(workers))
+        Setup::with_config(config(workers))
     }
 
-    pub fn with(config: JobConfig) -> Setup {
+    pub fn with_config(config: JobConfig) -> Setup {
         Setup::shard(config, Shard::WHOLE)
     }
 
     /// A job whose only table is this one.
-    pub fn of(table: Lookup, workers: u8) -> Setup {
+    pub fn with_table(table: Lookup, workers: u8) -> Setup {
         let mut aggregator = Aggregator::new(Shard::WHOLE, 1 << 24);
         aggregator.install_table(TABLE, table).unwrap();
         aggregator.install_job(config(workers)).unwrap();
-        (0..workers).for_each(|worker| aggregator.set_member(JOB, WorkerId(worker), at(worker)).unwrap());
+        (0..workers).for_each(|worker| aggregator.set_member(JOB, WorkerId(worker), endpoint(worker)).unwrap());
         Setup { aggregator, workers }
     }
 
@@ -109,13 +109,13 @@ impl Setup {
         let workers = config.workers;
         aggregator.install_job(config).unwrap();
         for worker in 0..workers {
-            aggregator.set_member(JOB, WorkerId(worker), at(worker)).unwrap();
+            aggregator.set_member(JOB, WorkerId(worker), endpoint(worker)).unwrap();
         }
         Setup { aggregator, workers }
     }
 
-    pub fn all(&self) -> To {
-        To::All(JOB, (0..self.workers).map(at).collect())
+    pub fn to_all(&self) -> To {
+        To::All(JOB, (0..self.workers).map(endpoint).collect())
     }
 
     pub fn header(&self, kind: Kind, worker: u8, round: u32, slot: u16) -> Header {
@@ -142,23 +142,23 @@ impl Setup {
 
     /// Hands in a packet from where its worker sends.
     pub fn packet(&mut self, header: Header, payload: &[u8]) -> (Outcome, Vec<Sent>) {
-        self.raw(at(header.worker.0), &bytes(header, payload))
+        self.raw(endpoint(header.worker.0), &bytes(header, payload))
     }
 
     /// A DATA packet all of whose indices are `index`.
     pub fn data(&mut self, worker: u8, round: u32, slot: u16, index: u8) -> (Event, Vec<Sent>) {
         let header = self.header(Kind::Data, worker, round, slot);
-        handled(self.packet(header, &[index << 4 | index; 512]))
+        expect_handled(self.packet(header, &[index << 4 | index; 512]))
     }
 
     pub fn nudging_data(&mut self, worker: u8, round: u32, slot: u16, index: u8) -> (Event, Vec<Sent>) {
         let header = Header { flags: FLAG_NUDGE, ..self.header(Kind::Data, worker, round, slot) };
-        handled(self.packet(header, &[index << 4 | index; 512]))
+        expect_handled(self.packet(header, &[index << 4 | index; 512]))
     }
 
     pub fn norm(&mut self, worker: u8, round: u32, slot: u16, norm: Norm) -> (Event, Vec<Sent>) {
         let header = self.header(Kind::Norm, worker, round, slot);
-        handled(self.packet(header, &norm.to_bytes()))
+        expect_handled(self.packet(header, &norm.to_bytes()))
     }
 
     pub fn slot(&self, kind: Kind, slot: u16) -> SlotView<'_> {
@@ -177,7 +177,7 @@ pub fn bytes(header: Header, payload: &[u8]) -> Vec<u8> {
     header.emit_packet(&mut buffer, payload).to_vec()
 }
 
-pub fn handled((outcome, sent): (Outcome, Vec<Sent>)) -> (Event, Vec<Sent>) {
+pub fn expect_handled((outcome, sent): (Outcome, Vec<Sent>)) -> (Event, Vec<Sent>) {
     match outcome {
         Outcome::Handled(event) => (event, sent),
         Outcome::Dropped(reason) => panic!("dropped: {reason:?}"),

@@ -157,7 +157,7 @@ impl Server {
     }
 
     /// What a seat was told to do last in its session.
-    fn told(&self, seat: u8) -> Option<(What, u32)> {
+    fn last_order(&self, seat: u8) -> Option<(What, u32)> {
         let boundary = Boundary::parse(self.boundaries.get(&seat)?).unwrap();
         Some((boundary.what, boundary.calls))
     }
@@ -216,20 +216,20 @@ fn what_members_were_told_to_finish_they_finish_whoever_dies_then() {
     // Seat 3 dies; the others hold, seat 2 having finished one call more than the rest.
     server.pass(GONE_AFTER + ms(200), |server| {
         for (seat, finished) in [(0, 5), (1, 5), (2, 6)] {
-            match server.told(seat) {
+            match server.last_order(seat) {
                 None => server.claim(seat),
                 Some(_) => server.hold(seat, finished),
             }
         }
     });
-    assert_eq!((server.told(0), server.told(1)), (Some((What::Finish, 6)), Some((What::Finish, 6))));
+    assert_eq!((server.last_order(0), server.last_order(1)), (Some((What::Finish, 6)), Some((What::Finish, 6))));
     // Seat 0 finishes its sixth call, and nobody hears of it; seat 2 dies.
     server.pass(GONE_AFTER + ms(200), |server| {
         server.say(1, (5, 6), Stand::Holding);
         server.claim(0);
     });
     assert_eq!(server.session(), (before, vec![0, 1]), "a session has begun with one of them a call behind");
-    assert_eq!(server.told(1), Some((What::Finish, 6)));
+    assert_eq!(server.last_order(1), Some((What::Finish, 6)));
     server.say(0, (6, 6), Stand::Holding);
     assert_eq!(server.session().0, before);
     server.say(1, (6, 6), Stand::Holding);
@@ -247,18 +247,18 @@ fn an_answer_to_an_earlier_question_that_comes_late_counts_for_nothing() {
     server.join(2, 0);
     server.say(0, (4, 4), Stand::Stopped);
     server.say(1, (3, 4), Stand::Running);
-    assert_eq!(server.told(0), Some((What::Stop, 4)));
+    assert_eq!(server.last_order(0), Some((What::Stop, 4)));
     let late = server.answer(0, (4, 4), Stand::Stopped);
     // Who waited is forgotten, and all go on.
     server.pass(ms(3200), |server| {
         for (seat, stand) in [(0, Stand::Stopped), (1, Stand::Running)] {
-            match server.told(seat) {
+            match server.last_order(seat) {
                 Some((What::GoOn, _)) => server.claim(seat),
                 _ => server.say(seat, (3, 4), stand),
             }
         }
     });
-    assert_eq!(server.told(0), Some((What::GoOn, 0)));
+    assert_eq!(server.last_order(0), Some((What::GoOn, 0)));
     // The first is in its fifth call when somebody waits again, and the other stops before that.
     server.join(2, 0);
     server.say(1, (4, 4), Stand::Stopped);
@@ -267,7 +267,7 @@ fn an_answer_to_an_earlier_question_that_comes_late_counts_for_nothing() {
     server.take(0, late.0, &late.1);
     assert_eq!(server.session(), before, "a session has begun without one that is in a call");
     server.say(0, (4, 5), Stand::Running);
-    assert_eq!(server.told(1), Some((What::Stop, 5)));
+    assert_eq!(server.last_order(1), Some((What::Stop, 5)));
     server.say(0, (5, 5), Stand::Stopped);
     server.say(1, (5, 5), Stand::Stopped);
     assert_eq!(server.session().1, [0, 1, 2]);
@@ -289,16 +289,16 @@ fn a_server_that_is_started_anew_goes_on_with_the_numbers_that_members_know() {
         };
         knows(&mut server, 0, known);
         server.hold(0, 3);
-        assert_eq!(server.told(0), Some((What::GoOn, 0)), "{known}");
+        assert_eq!(server.last_order(0), Some((What::GoOn, 0)), "{known}");
         assert!(newer(told(&server, 0).question, known), "{known}");
         // It asks with a number that one of them takes for an old one, and is told so.
         let known = known.wrapping_add(1000);
         server.join(2, 0);
-        assert_eq!(server.told(1), Some((What::Ask, 0)), "{known}");
+        assert_eq!(server.last_order(1), Some((What::Ask, 0)), "{known}");
         knows(&mut server, 1, known);
         server.say(1, (3, 3), Stand::Running);
         for seat in 0..2 {
-            assert_eq!(server.told(seat), Some((What::Ask, 0)), "{known}");
+            assert_eq!(server.last_order(seat), Some((What::Ask, 0)), "{known}");
             assert!(newer(told(&server, seat).question, known), "{known}");
         }
         (0..2).for_each(|seat| server.say(seat, (3, 3), Stand::Stopped));
@@ -323,7 +323,7 @@ fn a_member_that_stays_in_a_session_that_the_server_has_forgotten_is_gone() {
         server.say(2, (0, 0), Stand::Stopped);
         (0..2).for_each(|seat| server.claim(seat));
     });
-    assert_eq!(server.told(0), Some((What::Hold, 0)));
+    assert_eq!(server.last_order(0), Some((What::Hold, 0)));
     (0..2).for_each(|seat| server.hold(seat, 0));
     assert_eq!(server.session().1, [0, 1]);
     server.say(2, (0, 0), Stand::Stopped);
@@ -343,14 +343,14 @@ fn calls_are_counted_through_their_wraps() {
             let finished = |seat: u8| at(u32::from(!leaves && seat == 1));
             server.pass(GONE_AFTER + ms(200), |server| {
                 for seat in 0..2 {
-                    match server.told(seat) {
+                    match server.last_order(seat) {
                         Some((What::Finish, _)) => {}
                         Some(_) => server.hold(seat, finished(seat)),
                         None => server.claim(seat),
                     }
                 }
             });
-            assert_eq!(server.told(0), Some((What::Finish, at(1))), "{first}, {leaves}");
+            assert_eq!(server.last_order(0), Some((What::Finish, at(1))), "{first}, {leaves}");
             for seat in 0..2 {
                 if server.session().0 == before {
                     server.hold(seat, at(1));
@@ -363,7 +363,7 @@ fn calls_are_counted_through_their_wraps() {
             server.pass(ms(1000), |server| {
                 server.join(2, 0);
                 for seat in 0..2 {
-                    match server.told(seat) {
+                    match server.last_order(seat) {
                         _ if server.session().0 != before => {}
                         Some((What::Stop, calls)) => {
                             assert_eq!(calls, at(4), "{first}");

@@ -82,11 +82,11 @@ pub struct Server {
 
 impl Server {
     pub fn new(workers: u8) -> Server {
-        Server::of(static_job(workers), 1000)
+        Server::with_job(static_job(workers), 1000)
     }
 
     /// `cookies` is where its random numbers begin.
-    pub fn of(job: StaticJob, cookies: u32) -> Server {
+    pub fn with_job(job: StaticJob, cookies: u32) -> Server {
         Server { registry: Registry::new([job]), installed: None, alive: BTreeMap::new(), cookies }
     }
 

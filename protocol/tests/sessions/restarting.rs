@@ -9,7 +9,7 @@ use thc_protocol::{Cookie, WorkerId};
 fn a_restarted_server_goes_on_with_the_session_that_all_claim() {
     let (old, mut processes) = session(3);
     let cookie = old.installed.unwrap().0;
-    let mut server = Server::of(static_job(3), 5000);
+    let mut server = Server::with_job(static_job(3), 5000);
     for process in &mut processes {
         process.events.clear();
         process.joiner.resume(ms(60_000));
@@ -26,7 +26,7 @@ fn who_claims_a_session_that_another_does_not_must_join_anew() {
     // Worker 2 has restarted together with the server.
     let (old, mut processes) = session(3);
     let cookie = old.installed.unwrap().0;
-    let mut server = Server::of(static_job(3), 5000);
+    let mut server = Server::with_job(static_job(3), 5000);
     processes[..2].iter_mut().for_each(|process| process.joiner.resume(ms(100)));
     processes[2] = Process::new(2, 1, ms(100));
     processes.iter_mut().for_each(|process| process.events.clear());
@@ -51,10 +51,10 @@ fn who_claims_a_session_that_another_does_not_must_join_anew() {
 #[test]
 fn claims_of_two_different_sessions_are_both_turned_away() {
     let (_, mut first) = session(2);
-    let mut other = Server::of(static_job(2), 9000);
+    let mut other = Server::with_job(static_job(2), 9000);
     let mut second: Vec<Process> = (0..2).map(|worker| Process::new(worker, 3, ms(0))).collect();
     exchange(ms(0), &mut other, &mut second);
-    let mut server = Server::of(static_job(2), 20_000);
+    let mut server = Server::with_job(static_job(2), 20_000);
     let mut mixed = vec![first.remove(0), second.remove(1)];
     mixed.iter_mut().for_each(|process| process.joiner.resume(ms(50)));
     exchange(ms(50), &mut server, &mut mixed);
@@ -69,10 +69,10 @@ fn with_a_quorum_below_n_no_session_is_resumed() {
     let mut job = static_job(3);
     job.config.quorum = 2;
     job.welcome.quorum = 2;
-    let mut server = Server::of(job.clone(), 1000);
+    let mut server = Server::with_job(job.clone(), 1000);
     let mut processes: Vec<Process> = (0..3).map(|worker| Process::new(worker, 0, ms(0))).collect();
     exchange(ms(0), &mut server, &mut processes);
-    let mut server = Server::of(job, 5000);
+    let mut server = Server::with_job(job, 5000);
     processes.iter_mut().for_each(|process| process.joiner.resume(ms(100)));
     exchange(ms(100), &mut server, &mut processes);
     assert_eq!(server.installed, None);
@@ -242,7 +242,7 @@ fn a_late_first_join_does_not_take_a_claim_back() {
     let (_, mut processes) = session(2);
     let cookie = processes[0].session().unwrap();
     let stale = Process::new(0, 0, ms(0)).poll(ms(0)).unwrap();
-    let mut server = Server::of(static_job(2), 5000);
+    let mut server = Server::with_job(static_job(2), 5000);
     processes.iter_mut().for_each(|process| process.joiner.resume(ms(100)));
     exchange(ms(100), &mut server, &mut processes[..1]);
     server.take(ms(150), address(0, 0), &stale);

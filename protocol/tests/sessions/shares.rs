@@ -9,13 +9,13 @@ use thc_protocol::{Cookie, WorkerId};
 
 const SHARES: usize = 3;
 
-fn at(share: usize) -> SocketAddr {
+fn share_address(share: usize) -> SocketAddr {
     SocketAddr::from((Ipv4Addr::new(10, 2, 0, share as u8), 9000))
 }
 
 fn job(workers: u8) -> StaticJob {
     let mut job = static_job(workers);
-    let all: Vec<_> = (0..SHARES).map(at).collect();
+    let all: Vec<_> = (0..SHARES).map(share_address).collect();
     job.welcome.shares = Shares::new(&all, job.welcome.shards).unwrap();
     job
 }
@@ -50,7 +50,7 @@ struct World {
 impl World {
     fn new(workers: u8) -> World {
         let job = job(workers);
-        let mut servers: Vec<_> = (0..SHARES).map(|_| Server::of(job.clone(), 1000)).collect();
+        let mut servers: Vec<_> = (0..SHARES).map(|_| Server::with_job(job.clone(), 1000)).collect();
         servers[1..].iter_mut().for_each(|server| server.registry = Registry::follower([job.clone()]));
         let workers = (0..workers).map(|worker| ShareMember::new(worker, 0, Duration::ZERO)).collect();
         World { now: Duration::ZERO, servers, workers }
@@ -104,7 +104,7 @@ fn a_session_of_the_first_share_is_brought_to_the_others() {
         let Some(JoinEvent::Welcome(welcome, 3)) = worker.events.last() else {
             panic!("{:?}", worker.events)
         };
-        assert_eq!(welcome.shares.as_slice(), [at(0), at(1), at(2)]);
+        assert_eq!(welcome.shares.as_slice(), [share_address(0), share_address(1), share_address(2)]);
     }
     for server in &world.servers {
         let members: Vec<_> = server.installed.as_ref().unwrap().1.iter().map(|(_, at)| at.addr).collect();
@@ -191,7 +191,7 @@ fn a_share_that_restarts_takes_the_session_up_again() {
 
 #[test]
 fn a_share_that_is_not_the_first_begins_no_session() {
-    let mut server = Server::of(job(1), 0);
+    let mut server = Server::with_job(job(1), 0);
     server.registry = Registry::follower([job(1)]);
     let mut joiner = Joiner::new(JOB, WorkerId(0), COOKIE, 7, 0, ms(0));
     let mut buffer = [0; 64];

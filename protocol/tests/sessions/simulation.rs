@@ -87,7 +87,7 @@ impl World {
         }
     }
 
-    fn known(&self, member: &Member) -> bool {
+    fn is_known(&self, member: &Member) -> bool {
         self.server.installed.as_ref().is_some_and(|(cookie, members)| {
             Some(*cookie) == member.session
                 && members.iter().any(|(worker, at)| {
@@ -176,7 +176,7 @@ impl World {
         let now = self.now;
         if self.members[i].session.is_some() {
             // Members send data all the time, and suspect a restart when nothing comes back.
-            if self.known(&self.members[i]) {
+            if self.is_known(&self.members[i]) {
                 self.members[i].unheard = None;
                 self.server.alive.insert(i as u8, ms(0));
             } else if now - *self.members[i].unheard.get_or_insert(now) >= ms(100) {
@@ -189,8 +189,8 @@ impl World {
         }
     }
 
-    fn settled(&self) -> bool {
-        self.members.iter().all(|member| self.known(member))
+    fn is_settled(&self) -> bool {
+        self.members.iter().all(|member| self.is_known(member))
     }
 
     fn run(&mut self, time: Duration) {
@@ -216,7 +216,7 @@ fn whatever_happens_all_end_up_in_one_session() {
             match world.rng.below(4) {
                 0 => {
                     let cookies = 1_000_000 + world.rng.below(1 << 30) as u32;
-                    world.server = Server::of(static_job(workers), cookies);
+                    world.server = Server::with_job(static_job(workers), cookies);
                 }
                 1 => {
                     let worker = world.rng.below(u64::from(workers)) as usize;
@@ -238,13 +238,13 @@ fn whatever_happens_all_end_up_in_one_session() {
         // The network heals, and what is still under way has arrived after 3 s.
         world.faults = false;
         world.run(ms(12_000));
-        assert!(world.settled(), "not settled: {:?}", world.server.registry);
+        assert!(world.is_settled(), "not settled: {:?}", world.server.registry);
         // From here on nothing disturbs the session; a restart of the server is survived.
         let session = world.server.installed.clone().unwrap().0;
         world.run(ms(1000));
-        world.server = Server::of(static_job(workers), 77);
+        world.server = Server::with_job(static_job(workers), 77);
         world.run(ms(3000));
-        assert!(world.settled());
+        assert!(world.is_settled());
         assert_eq!(world.server.installed.clone().unwrap().0, session);
         drop(named);
     }

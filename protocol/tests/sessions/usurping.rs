@@ -228,7 +228,7 @@ fn a_session_goes_on_only_in_the_job_it_began_in() {
     ];
     for (job, field, text) in cases {
         let (_, mut processes) = session(2);
-        let mut server = Server::of(job, 5000);
+        let mut server = Server::with_job(job, 5000);
         for process in &mut processes {
             process.events.clear();
             process.joiner.resume(ms(100));
@@ -311,7 +311,7 @@ fn builds_that_compute_other_numbers_do_not_join_one_job() {
 fn who_was_in_the_session_comes_before_a_stray_after_a_restart() {
     let (_, mut processes) = session(2);
     let cookie = processes[0].session().unwrap();
-    let mut server = Server::of(static_job(2), 5000);
+    let mut server = Server::with_job(static_job(2), 5000);
     let mut stray = Process::new(1, 7, ms(50));
     let packet = stray.poll(ms(50)).unwrap();
     server.take(ms(50), stray.address, &packet);
@@ -319,7 +319,7 @@ fn who_was_in_the_session_comes_before_a_stray_after_a_restart() {
     exchange(ms(100), &mut server, &mut processes);
     assert_eq!(server.installed.clone().unwrap().0, cookie);
     // And the stray does not get in before all are there again.
-    let mut server = Server::of(static_job(2), 5000);
+    let mut server = Server::with_job(static_job(2), 5000);
     processes.iter_mut().for_each(|process| process.joiner.resume(ms(200)));
     exchange(ms(200), &mut server, &mut processes[1..]);
     server.take(ms(300), stray.address, &packet);

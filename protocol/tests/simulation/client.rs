@@ -63,7 +63,7 @@ fn key(place: PacketId) -> (u64, u32, u32) {
 }
 
 impl Record {
-    fn placed(&self, place: PacketId) {
+    fn check_place(&self, place: PacketId) {
         assert!(!self.over, "event after the session failed: {place:?}");
         let plan = &self.truth.plan;
         let call = &plan.calls[place.call as usize];
@@ -121,7 +121,7 @@ impl Events for Record {
 
     fn result(&mut self, place: PacketId, result: &Header, sums: &[u8]) {
         if self.strict {
-            self.placed(place);
+            self.check_place(place);
             self.truth.check(place, result.count, sums);
         }
         self.results.insert(key(place));
@@ -134,7 +134,7 @@ impl Events for Record {
         let may = plan.policy == Policy::BestEffort || plan.quorum() < plan.workers();
         assert!(may, "reliable lost {place:?}");
         if self.strict {
-            self.placed(place);
+            self.check_place(place);
         }
         self.lost.insert(key(place));
     }
@@ -233,7 +233,7 @@ impl Client {
         if let Some(limit) = manner.limit {
             worker.set_limit(limit);
         }
-        let striped = Striped::of(&mut worker, manner.stripes, manner.limit, manner.start);
+        let striped = Striped::of_worker(&mut worker, manner.stripes, manner.limit, manner.start);
         let record = Record {
             truth: Rc::clone(&truth),
             strict,

@@ -2,7 +2,7 @@
 
 use crate::plan::{CallPlan, JobPlan};
 use crate::rng::{Rng, for_seeds};
-use crate::scenario::{job, manners, ms, network, patience, us};
+use crate::scenario::{job, manners, ms, network, patience, micros};
 use crate::world::{Network, Restarts, World};
 use std::time::Duration;
 use thc_protocol::WorkerId;
@@ -129,7 +129,7 @@ fn a_crashed_worker_is_named_by_all_others_in_time() {
         let manners = manners(&mut rng, &plan);
         let mut world = World::new(seed, 1, network, Restarts::default());
         world.add_job(&plan, manners, &[]);
-        let at = us(rng.below(rng.clone().pick(&[1_000, 20_000, 200_000])));
+        let at = micros(rng.below(rng.clone().pick(&[1_000, 20_000, 200_000])));
         world.crash_at(dead, at);
         world.run(patience(&world) + plan.timeout * 2, ms(50));
         for client in world.clients.iter().filter(|client| !client.crashed) {
@@ -159,7 +159,7 @@ fn a_silent_aggregator_is_said_to_be_silent() {
         let network = fair_network(&mut rng);
         let plan = impatient_job(&mut rng);
         let manners = manners(&mut rng, &plan);
-        let at = us(rng.pick(&[0, 500, 5_000, 50_000]));
+        let at = micros(rng.pick(&[0, 500, 5_000, 50_000]));
         let restarts = Restarts { at: vec![at], outage: Duration::from_secs(10_000), ..Restarts::default() };
         let mut world = World::new(seed, 1, network, restarts);
         world.add_job(&plan, manners, &[]);

@@ -3,7 +3,7 @@
 use crate::client::Manner;
 use crate::plan::{CallPlan, JobPlan};
 use crate::rng::{Rng, for_seeds};
-use crate::scenario::{job, manners, ms, network, patience, restarts, us};
+use crate::scenario::{job, manners, ms, network, patience, restarts, micros};
 use crate::world::{Network, Restarts, World};
 use std::time::Duration;
 use thc_protocol::wire::Norm;
@@ -66,8 +66,8 @@ fn best_effort_data_are_given_up_at_the_deadline_and_not_before() {
     plan.deadline = ms(40);
     let norms = vec![vec![1f32.to_bits()]; 2];
     plan.calls = vec![CallPlan { length: 1, key: 0, packets: vec![10], choices: vec![Some(0)], norms }];
-    let network = Network { delay: us(100), ..Network::default() };
-    let restarts = Restarts { at: vec![us(250)], outage: Duration::from_secs(100), ..Restarts::default() };
+    let network = Network { delay: micros(100), ..Network::default() };
+    let restarts = Restarts { at: vec![micros(250)], outage: Duration::from_secs(100), ..Restarts::default() };
     let mut world = World::new(0, 1, network, restarts);
     let slow = Manner { compute: vec![ms(1)], ..Manner::prompt(1) };
     world.add_job(&plan, vec![slow.clone(), slow], &[]);
@@ -89,7 +89,7 @@ fn without_loss_best_effort_loses_nothing() {
         plan.policy = Policy::BestEffort;
         plan.deadline = Duration::from_secs(5);
         let manners = manners(&mut rng, &plan);
-        let network = Network { delay: us(50), jitter: us(5), wire_time: us(1), ..Network::default() };
+        let network = Network { delay: micros(50), jitter: micros(5), wire_time: micros(1), ..Network::default() };
         let mut world = World::new(seed, 1, network, Restarts::default());
         world.add_job(&plan, manners, &[]);
         world.run(patience(&world), Duration::ZERO);
@@ -138,7 +138,7 @@ fn a_quorum_goes_on_without_crashed_workers() {
         let mut world = World::new(seed, 1, network, Restarts::default());
         world.add_job(&plan, manners, &[]);
         for dead in 0..plan.config.workers - plan.config.quorum {
-            let at = us(rng.pick(&[0, 300, 2_000, 30_000]));
+            let at = micros(rng.pick(&[0, 300, 2_000, 30_000]));
             world.crash_at(usize::from(dead), at);
         }
         world.run(patience(&world), ms(50));
@@ -161,11 +161,11 @@ fn a_nan_that_comes_after_the_quorum_fails_the_call_on_its_own_worker_and_spoils
             plan.config.quorum = 2;
             plan.calls = (0..3).map(|_| CallPlan::random(&mut rng, 3u8, 40, 0.0)).collect();
             plan.calls[1].norms[2][0] = Norm::non_finite(WorkerId(2));
-            let network = Network { delay: us(20), ..Network::default() };
+            let network = Network { delay: micros(20), ..Network::default() };
             let mut world = World::new(seed, 1, network, Restarts::default());
             let mut manners = vec![Manner { flight: 3, ..Manner::prompt(3) }; 3];
-            manners[2].start = us(rng.pick(&[200, 1_000]));
-            manners[2].latency = us(rng.pick(&[0, 100]));
+            manners[2].start = micros(rng.pick(&[200, 1_000]));
+            manners[2].latency = micros(rng.pick(&[0, 100]));
             world.add_job(&plan, manners, &[]);
             world.run(Duration::from_secs(20), ms(50));
             for client in &world.clients {

@@ -3,7 +3,7 @@
 use crate::client::Manner;
 use crate::plan::{CallPlan, JobPlan};
 use crate::rng::Rng;
-use crate::scenario::us;
+use crate::scenario::micros;
 use crate::world::{Network, Restarts, World};
 use std::time::Duration;
 use thc_protocol::Lane;
@@ -56,10 +56,10 @@ fn without_loss_uneven_workers_repeat_next_to_nothing() {
         let plan = plan(8, 8, 4, 500);
         let manners = (0..8)
             .map(|_| Manner {
-                start: us(rng.below(skew + 1)),
-                compute: (0..8).map(|_| us(rng.below(skew + 1))).collect(),
-                gaps: (0..8).map(|_| us(rng.below(skew + 1))).collect(),
-                latency: us(rng.between(1, 40)),
+                start: micros(rng.below(skew + 1)),
+                compute: (0..8).map(|_| micros(rng.below(skew + 1))).collect(),
+                gaps: (0..8).map(|_| micros(rng.below(skew + 1))).collect(),
+                latency: micros(rng.between(1, 40)),
                 ..Manner::prompt(8)
             })
             .collect();

@@ -52,7 +52,7 @@ impl CallPlan {
     }
 
     /// A call without partitions.
-    pub fn nothing(workers: u8) -> CallPlan {
+    pub fn empty(workers: u8) -> CallPlan {
         let norms = vec![Vec::new(); usize::from(workers)];
         CallPlan { length: 0, key: 0, packets: Vec::new(), choices: Vec::new(), norms }
     }

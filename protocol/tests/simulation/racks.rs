@@ -3,7 +3,7 @@
 use crate::client::Manner;
 use crate::plan::{CallPlan, JobPlan};
 use crate::rng::{Rng, for_seeds};
-use crate::scenario::{ms, network, us};
+use crate::scenario::{ms, network, micros};
 use crate::tree::{Node, Tree};
 use crate::world::Network;
 use std::time::Duration;
@@ -34,10 +34,10 @@ fn manners(rng: &mut Rng, plan: &JobPlan) -> Vec<Manner> {
     let dawdle = rng.pick(&[0, 0, 200, 5_000]);
     let manner = |_| Manner {
         flight: rng.between(1, 4) as usize,
-        start: us(rng.below(if dawdle == 0 { 100 } else { 50_000 })),
-        compute: (0..calls).map(|_| us(rng.below(dawdle + 1))).collect(),
-        gaps: (0..calls).map(|_| us(rng.below(dawdle + 1))).collect(),
-        latency: us(rng.pick(&[0, 1, 20, 500])),
+        start: micros(rng.below(if dawdle == 0 { 100 } else { 50_000 })),
+        compute: (0..calls).map(|_| micros(rng.below(dawdle + 1))).collect(),
+        gaps: (0..calls).map(|_| micros(rng.below(dawdle + 1))).collect(),
+        latency: micros(rng.pick(&[0, 1, 20, 500])),
         limit: rng.chance(0.2).then(|| rng.between(1, 64)),
         stripes: 0,
     };
@@ -85,11 +85,11 @@ fn sums_are_exact_whenever_a_rack_or_the_root_forgets() {
         let (network, plan) = (fair(&mut rng), job(&mut rng, 0.05));
         let manners = manners(&mut rng, &plan);
         let mut tree = Tree::new(seed, network, &plan, manners);
-        let outage = us(rng.pick(&[0, 0, 500, 20_000]));
+        let outage = micros(rng.pick(&[0, 0, 500, 20_000]));
         for _ in 0..rng.between(1, 5) {
             let rack = rng.below(plan.racks.len() as u64 + 1) as usize;
             let node = if rack == plan.racks.len() { Node::Root } else { Node::Rack(rack) };
-            tree.restart(node, us(rng.below(60_000)), outage);
+            tree.restart(node, micros(rng.below(60_000)), outage);
         }
         tree.run(patience(&plan) * 2);
         all_ended(&tree);
@@ -206,15 +206,15 @@ fn a_thousand_workers_through_32_racks() {
     call.norms = (0..1024u32).map(|w| vec![(w as f32 + 0.5).to_bits(), 1f32.to_bits()]).collect();
     plan.calls = vec![call];
     let network = Network {
-        delay: us(20),
-        jitter: us(5),
+        delay: micros(20),
+        jitter: micros(5),
         loss: 0.001,
         wire_time: Duration::from_nanos(100),
         ..Network::default()
     };
     let mut tree = Tree::new(1, network, &plan, vec![Manner::prompt(1); 1024]);
-    tree.restart(Node::Rack(7), us(400), us(100));
-    tree.restart(Node::Root, us(900), us(100));
+    tree.restart(Node::Rack(7), micros(400), micros(100));
+    tree.restart(Node::Root, micros(900), micros(100));
     tree.run(Duration::from_secs(30));
     all_ended(&tree);
     assert_eq!(plan.workers(), 1024);

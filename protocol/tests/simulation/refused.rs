@@ -3,7 +3,7 @@
 
 use crate::client::Manner;
 use crate::plan::{CallPlan, JobPlan};
-use crate::scenario::{ms, us};
+use crate::scenario::{ms, micros};
 use crate::world::{Network, Restarts, World};
 use std::time::Duration;
 use thc_protocol::wire::Norm;
@@ -41,7 +41,7 @@ impl Case {
         Case { plan, odd, start }
     }
 
-    fn all() -> Vec<Case> {
+    fn all_cases() -> Vec<Case> {
         let mut cases = Vec::new();
         for (workers, partitions, norm_slots, odd, start) in [
             (2, 1, 4, 0, 0),
@@ -51,7 +51,7 @@ impl Case {
             (3, 1, 4, 1, 0),
             (3, 1, 8, 2, 60),
         ] {
-            cases.push(Case::new(workers, partitions, norm_slots, odd, us(start)));
+            cases.push(Case::new(workers, partitions, norm_slots, odd, micros(start)));
         }
         cases
     }
@@ -59,7 +59,7 @@ impl Case {
     /// Runs it with each subset of the first packets lost; `others` sees other calls than the rest.
     fn each_loss(&self, others: &[(u8, JobPlan)], check: impl Fn(&World)) {
         for lost in 0..1 << PACKETS {
-            let network = Network { delay: us(30), ..Network::default() };
+            let network = Network { delay: micros(30), ..Network::default() };
             let mut world = World::new(1, 1, network, Restarts::default());
             world.lost = lost;
             let mut manners = vec![Manner::prompt(2); usize::from(self.plan.config.workers)];
@@ -76,7 +76,7 @@ impl Case {
 
 #[test]
 fn calls_that_differ_end_on_all_workers_whatever_is_lost_first() {
-    for case in Case::all() {
+    for case in Case::all_cases() {
         for at in 0..2 {
             let mut other = case.plan.clone();
             other.calls[at].key = 9;
@@ -102,7 +102,7 @@ fn calls_that_differ_end_on_all_workers_whatever_is_lost_first() {
 
 #[test]
 fn a_norm_that_is_not_finite_fails_its_call_on_all_workers_whatever_is_lost_first() {
-    for mut case in Case::all() {
+    for mut case in Case::all_cases() {
         for at in 0..2 {
             let usual = case.plan.calls.clone();
             case.plan.calls[at].norms[usize::from(case.odd)][0] = Norm::non_finite(WorkerId(case.odd));

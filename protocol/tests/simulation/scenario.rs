@@ -11,7 +11,7 @@ pub fn ms(milliseconds: u64) -> Duration {
     Duration::from_millis(milliseconds)
 }
 
-pub fn us(microseconds: u64) -> Duration {
+pub fn micros(microseconds: u64) -> Duration {
     Duration::from_micros(microseconds)
 }
 
@@ -19,8 +19,8 @@ pub fn us(microseconds: u64) -> Duration {
 pub fn network(rng: &mut Rng) -> Network {
     let awful = rng.pick(&[0.0, 0.0, 0.3, 1.0]);
     Network {
-        delay: us(rng.between(1, 200)),
-        jitter: us(rng.pick(&[0, 1, 10, 300])),
+        delay: micros(rng.between(1, 200)),
+        jitter: micros(rng.pick(&[0, 1, 10, 300])),
         loss: awful * rng.pick(&[0.0, 0.001, 0.01, 0.1, 0.3]),
         duplicate: awful * rng.pick(&[0.0, 0.01, 0.3]),
         late: awful * rng.pick(&[0.0, 0.01, 0.1]),
@@ -34,9 +34,9 @@ pub fn network(rng: &mut Rng) -> Network {
 pub fn restarts(rng: &mut Rng, most: u64) -> Restarts {
     let (timed, counted) = (rng.below(most + 1), rng.below(most + 1));
     Restarts {
-        at: (0..timed).map(|_| us(rng.below(60_000))).collect(),
+        at: (0..timed).map(|_| micros(rng.below(60_000))).collect(),
         at_result: (0..counted).map(|_| rng.between(1, 400)).collect(),
-        outage: us(rng.pick(&[0, 0, 500, 50_000])),
+        outage: micros(rng.pick(&[0, 0, 500, 50_000])),
     }
 }
 
@@ -66,10 +66,10 @@ pub fn manners(rng: &mut Rng, plan: &JobPlan) -> Vec<Manner> {
     (0..plan.config.workers)
         .map(|_| Manner {
             flight: rng.between(1, 4) as usize,
-            start: us(if rng.chance(0.2) { rng.below(100_000) } else { rng.below(100) }),
-            compute: (0..calls).map(|_| us(rng.below(dawdle + 1))).collect(),
-            gaps: (0..calls).map(|_| us(rng.below(dawdle + 1))).collect(),
-            latency: us(rng.pick(&[0, 1, 20, 500])),
+            start: micros(if rng.chance(0.2) { rng.below(100_000) } else { rng.below(100) }),
+            compute: (0..calls).map(|_| micros(rng.below(dawdle + 1))).collect(),
+            gaps: (0..calls).map(|_| micros(rng.below(dawdle + 1))).collect(),
+            latency: micros(rng.pick(&[0, 1, 20, 500])),
             limit: rng.chance(0.2).then(|| rng.between(1, 64)),
             stripes: 0,
         })
@@ -84,7 +84,7 @@ pub fn world(rng: &mut Rng, seed: u64, jobs: u16, nan: f64, network: Network, re
         let mut plan = job(rng, number * 257, nan);
         if rng.chance(0.2) {
             let place = rng.below(plan.calls.len() as u64 + 1) as usize;
-            plan.calls.insert(place, CallPlan::nothing(plan.config.workers));
+            plan.calls.insert(place, CallPlan::empty(plan.config.workers));
         }
         let manners = manners(rng, &plan);
         world.add_job(&plan, manners, &[]);

@@ -66,7 +66,7 @@ fn is_of_data(packet: &[u8]) -> Option<Header> {
 
 impl Striped {
     /// So many stripes of a worker, if its session allows them.
-    pub fn of(worker: &mut Worker, count: u8, limit: Option<u64>, now: Duration) -> Option<Striped> {
+    pub fn of_worker(worker: &mut Worker, count: u8, limit: Option<u64>, now: Duration) -> Option<Striped> {
         let parameters = *worker.parameters();
         if count == 0 || parameters.refuses_stripes(count).is_some() {
             return None;

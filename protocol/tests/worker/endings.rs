@@ -6,7 +6,7 @@ use thc_protocol::wire::{Header, Kind, Mismatch, Norm};
 use thc_protocol::worker::{Parameters, SessionError, Who};
 use thc_protocol::{TableId, WorkerId};
 
-fn own(call: u16) -> Norm {
+fn own_norm(call: u16) -> Norm {
     Norm { tag: 0, value: 1f32.to_bits(), length: 1024, call, table: TableId(9), mode: 0, key: 0xFACE }
         .with_tag(1)
 }
@@ -26,12 +26,12 @@ fn a_mismatch_shows_what_was_sent_here_and_there() {
     let mut driven = Driven::new(parameters());
     driven.call(1);
     driven.submit(&[1], &[1.0]);
-    let other = Norm { length: 77, key: 3, ..own(1) }.with_tag(1);
-    mismatch(&mut driven, 2, 1, own(1), other);
+    let other = Norm { length: 77, key: 3, ..own_norm(1) }.with_tag(1);
+    mismatch(&mut driven, 2, 1, own_norm(1), other);
     let expected = SessionError::Mismatch {
-        mine: Some(own(1)),
+        mine: Some(own_norm(1)),
         who: Who::Worker(WorkerId(2)),
-        slot: own(1),
+        slot: own_norm(1),
         refused: other,
     };
     assert_eq!(driven.worker.failure(), Some(expected));
@@ -39,11 +39,11 @@ fn a_mismatch_shows_what_was_sent_here_and_there() {
     assert!(text.contains("worker 2 called all-reduce #1 of 77 coordinates (tensor 0x3, table 9)"), "{text}");
     assert!(text.contains("#1 of 1024 coordinates (tensor 0xface, table 9) here"), "{text}");
     // A second one changes nothing.
-    mismatch(&mut driven, 0, 1, other, own(1));
+    mismatch(&mut driven, 0, 1, other, own_norm(1));
     assert_eq!(driven.worker.failure(), Some(expected));
     // Before this worker has come so far there is nothing to show.
     let mut early = Driven::new(parameters());
-    mismatch(&mut early, 2, 0, own(0), other);
+    mismatch(&mut early, 2, 0, own_norm(0), other);
     assert!(matches!(early.worker.failure(), Some(SessionError::Mismatch { mine: None, .. })));
     assert!(early.worker.failure().unwrap().to_string().contains("nothing yet here"));
 }
@@ -61,7 +61,7 @@ fn after_a_failure_there_are_no_events_and_nothing_is_sent_but_to_who_asks() {
     driven.result(1);
     driven.norm_result(1, 0);
     driven.straggler(Kind::Data, 2);
-    mismatch(&mut driven, 2, 1, own(1), own(2));
+    mismatch(&mut driven, 2, 1, own_norm(1), own_norm(2));
     assert_eq!(driven.submit(&[1], &[1.0]), 2);
     driven.now = ms(5000);
     driven.tick();
@@ -79,7 +79,7 @@ fn the_refused_brings_the_mismatch_again_to_who_still_waits() {
     driven.call(1);
     driven.submit(&[1], &[1.0]);
     driven.take();
-    mismatch(&mut driven, 1, 1, Norm { key: 1, ..own(1) }.with_tag(1), own(1));
+    mismatch(&mut driven, 1, 1, Norm { key: 1, ..own_norm(1) }.with_tag(1), own_norm(1));
     // Worker 0 has lost the MISMATCH and waits for something else.
     driven.nudge(0, Kind::Norm, 2, 0b101);
     assert_eq!(driven.take(), [(Kind::Norm, 1, false)]);
@@ -92,7 +92,7 @@ fn the_refused_brings_the_mismatch_again_to_who_still_waits() {
     let mut other = Driven::new(parameters());
     other.submit(&[1], &[1.0]);
     other.take();
-    mismatch(&mut other, 2, 0, own(0), own(1));
+    mismatch(&mut other, 2, 0, own_norm(0), own_norm(1));
     other.nudge(0, Kind::Norm, 1, 0b101);
     assert_eq!(other.take(), []);
 }

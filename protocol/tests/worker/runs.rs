@@ -15,7 +15,7 @@ fn result(driven: &Driven, seq: u64, with: impl FnOnce(&mut Header)) -> Vec<u8> 
 }
 
 /// Two workers of which everything is the same but that one takes all packets in one piece.
-fn alike(
+fn assert_alike(
     parameters: Parameters,
     before: impl Fn(&mut Driven),
     packets: impl Fn(&Driven) -> Vec<Vec<u8>>,
@@ -50,7 +50,7 @@ fn alike(
     joint
 }
 
-fn begun(packets: u32) -> impl Fn(&mut Driven) {
+fn begin_calls(packets: u32) -> impl Fn(&mut Driven) {
     move |driven| {
         driven.call(packets);
         driven.fill();
@@ -60,7 +60,7 @@ fn begun(packets: u32) -> impl Fn(&mut Driven) {
 #[test]
 fn each_has_its_event() {
     let driven =
-        alike(parameters(), begun(8), |driven| (0..6).map(|seq| result(driven, seq, |_| ())).collect());
+        assert_alike(parameters(), begin_calls(8), |driven| (0..6).map(|seq| result(driven, seq, |_| ())).collect());
     let place = |packet| PacketId { call: 0, partition: 0, packet };
     let expected: Vec<Report> = (0..6).map(|i| Report::Result(place(i), 3, i as u8)).collect();
     assert_eq!(driven.reports.0, expected);
@@ -74,14 +74,14 @@ fn partitions_calls_and_rounds_end_in_the_middle() {
         driven.call(20);
         driven.fill();
     };
-    alike(parameters(), before, |driven| (0..8).map(|seq| result(driven, seq, |_| ())).collect());
+    assert_alike(parameters(), before, |driven| (0..8).map(|seq| result(driven, seq, |_| ())).collect());
     let later = |driven: &mut Driven| {
         before(driven);
         (0..13).for_each(|seq| driven.result(seq));
         driven.fill();
     };
     // Slot 15 is followed by slot 0 of the next round.
-    alike(parameters(), later, |driven| (13..19).map(|seq| result(driven, seq, |_| ())).collect());
+    assert_alike(parameters(), later, |driven| (13..19).map(|seq| result(driven, seq, |_| ())).collect());
 }
 
 #[test]
@@ -97,7 +97,7 @@ fn what_is_between_them_is_looked_at_by_itself() {
     ];
     for with in odd {
         for at in 0..4 {
-            alike(parameters(), begun(8), |driven| {
+            assert_alike(parameters(), begin_calls(8), |driven| {
                 (0..4)
                     .map(|seq| {
                         result(driven, seq, |header| {
@@ -112,11 +112,11 @@ fn what_is_between_them_is_looked_at_by_itself() {
     }
     // Twice, and in another order.
     for order in [[0, 1, 1, 2], [3, 2, 1, 0], [1, 2, 0, 3], [0, 1, 0, 1], [5, 6, 7, 8]] {
-        alike(parameters(), begun(8), |driven| order.map(|seq| result(driven, seq, |_| ())).to_vec());
+        assert_alike(parameters(), begin_calls(8), |driven| order.map(|seq| result(driven, seq, |_| ())).to_vec());
     }
     // The last is shorter, or too short for a header.
     for len in [1, 19, 20, 1043] {
-        alike(parameters(), begun(8), |driven| {
+        assert_alike(parameters(), begin_calls(8), |driven| {
             let mut packets: Vec<_> = (0..4).map(|seq| result(driven, seq, |_| ())).collect();
             packets[3].truncate(len);
             packets
@@ -127,17 +127,17 @@ fn what_is_between_them_is_looked_at_by_itself() {
 #[test]
 fn packets_that_were_repeated_and_sums_of_fewer_take_their_own_way() {
     let overtaken = |driven: &mut Driven| {
-        begun(8)(driven);
+        begin_calls(8)(driven);
         driven.now += ms(1);
         driven.result(6);
         driven.pass(ms(30));
     };
-    alike(parameters(), overtaken, |driven| (0..6).map(|seq| result(driven, seq, |_| ())).collect());
+    assert_alike(parameters(), overtaken, |driven| (0..6).map(|seq| result(driven, seq, |_| ())).collect());
     let timed_out = |driven: &mut Driven| {
-        begun(8)(driven);
+        begin_calls(8)(driven);
         driven.pass(Duration::from_millis(150));
     };
-    alike(parameters(), timed_out, |driven| (0..8).map(|seq| result(driven, seq, |_| ())).collect());
+    assert_alike(parameters(), timed_out, |driven| (0..8).map(|seq| result(driven, seq, |_| ())).collect());
     let quorum = Parameters { quorum: 2, policy: Policy::BestEffort, ..parameters() };
     let late = |driven: &mut Driven| {
         driven.call(8);
@@ -147,7 +147,7 @@ fn packets_that_were_repeated_and_sums_of_fewer_take_their_own_way() {
         driven.fill();
     };
     for count in [2, 3] {
-        alike(quorum, late, |driven| {
+        assert_alike(quorum, late, |driven| {
             (0..6).map(|seq| result(driven, seq, |header| header.count = count)).collect()
         });
     }
@@ -156,13 +156,13 @@ fn packets_that_were_repeated_and_sums_of_fewer_take_their_own_way() {
 #[test]
 fn runs_end_with_a_ports_block_of_slots() {
     let two = Parameters { shards: 2, data_slots: 256, ..parameters() };
-    alike(two, begun(120), |driven| (50..80).map(|seq| result(driven, seq, |_| ())).collect());
+    assert_alike(two, begin_calls(120), |driven| (50..80).map(|seq| result(driven, seq, |_| ())).collect());
 }
 
 #[test]
 fn marks_count_for_each() {
     let marked = Parameters { marks: true, first_window: 8, ..parameters() };
-    alike(marked, begun(8), |driven| {
+    assert_alike(marked, begin_calls(8), |driven| {
         (0..8).map(|seq| result(driven, seq, |header| header.flags = FLAG_MARK)).collect()
     });
 }

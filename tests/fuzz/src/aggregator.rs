@@ -71,7 +71,7 @@ struct Plant {
     homeless: u64,
 }
 
-fn at(number: u8) -> Endpoint {
+fn endpoint(number: u8) -> Endpoint {
     Endpoint::udp(SocketAddr::from((Ipv4Addr::new(10, 0, 0, number), 4000)))
 }
 
@@ -101,7 +101,7 @@ fn history(input: &mut Unstructured<'_>) -> arbitrary::Result<()> {
         tables: vec![TableId(1)],
         level: Level::Only,
     });
-    (0..workers).for_each(|worker| plant.member(JOBS[0], WorkerId(worker), Some(at(worker))));
+    (0..workers).for_each(|worker| plant.member(JOBS[0], WorkerId(worker), Some(endpoint(worker))));
     for step in 0u32.. {
         if input.is_empty() {
             break;
@@ -181,7 +181,7 @@ impl Plant {
                 assert_eq!(done, self.jobs.remove(&job.0).is_some());
             }
             7 => {
-                let to = input.arbitrary::<bool>()?.then(|| at(9));
+                let to = input.arbitrary::<bool>()?.then(|| endpoint(9));
                 let (worker, copies) = (WorkerId(input.int_in_range(0..=4)?), input.arbitrary()?);
                 let done = self.model.set_receiver(job, worker, to, copies);
                 assert_eq!(done, self.server.set_receiver(job, worker, to, copies));
@@ -198,7 +198,7 @@ impl Plant {
                 }
             }
             _ => {
-                let place = if input.ratio(1, 4)? { None } else { Some(at(input.int_in_range(0..=4)?)) };
+                let place = if input.ratio(1, 4)? { None } else { Some(endpoint(input.int_in_range(0..=4)?)) };
                 self.member(job, WorkerId(input.int_in_range(0..=5)?), place);
             }
         }
@@ -249,14 +249,14 @@ impl Plant {
     }
 
     fn send(&mut self, input: &mut Unstructured<'_>) -> arbitrary::Result<()> {
-        let mut from = at(input.int_in_range(0..=4)?);
+        let mut from = endpoint(input.int_in_range(0..=4)?);
         let packet = match input.int_in_range(0..=19u8)? {
             // Anything.
             0 => input.bytes(input.len().min(60))?.to_vec(),
             number => {
                 let (mut packet, sender) = self.packet(input)?;
                 if input.ratio(7, 8)? {
-                    from = at(sender.0);
+                    from = endpoint(sender.0);
                 }
                 match number {
                     1 => {
@@ -466,7 +466,7 @@ impl Ledger {
         if completes {
             assert!(*to_all && Some(answer.kind) == header.kind.result());
             assert_eq!(usize::from(answer.count), given.workers.len());
-            let expected = given.expected(form, &answer);
+            let expected = given.expected_payload(form, &answer);
             assert!(expected == body, "the result is the sum of what was let in");
             given.result = Some(bytes.clone());
             return;
@@ -479,7 +479,7 @@ impl Ledger {
                     first if first.is_empty() => first.clone_from(bytes),
                     first => assert!(first == bytes, "every copy of a result is the same"),
                 }
-                assert!(given.expected(form, &answer) == body);
+                assert!(given.expected_payload(form, &answer) == body);
             }
             Event::Stale => assert!(!to_all && answer.kind == Kind::Straggler),
             Event::Mismatch => assert!(*to_all && answer.kind == Kind::Mismatch),
@@ -490,7 +490,7 @@ impl Ledger {
 
 impl Given {
     /// The payload of the result, as P2 and P3 have it.
-    fn expected(&self, form: Form, result: &Header) -> Vec<u8> {
+    fn expected_payload(&self, form: Form, result: &Header) -> Vec<u8> {
         match self.kind {
             Kind::Norm => {
                 let mut payload = self.first.clone();

@@ -123,14 +123,14 @@ fn history(input: &mut Unstructured<'_>) -> arbitrary::Result<()> {
         assert!(world.installed.is_some(), "all have joined");
     }
     while !input.is_empty() {
-        world.something(input)?;
+        world.take_step(input)?;
     }
     world.settle();
     Ok(())
 }
 
 impl World {
-    fn something(&mut self, input: &mut Unstructured<'_>) -> arbitrary::Result<()> {
+    fn take_step(&mut self, input: &mut Unstructured<'_>) -> arbitrary::Result<()> {
         let worker = input.choose_index(self.processes.len())?;
         match input.int_in_range(0..=15u8)? {
             0 => {

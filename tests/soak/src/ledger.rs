@@ -35,7 +35,7 @@ pub struct Ledger {
 
 impl Ledger {
     /// A worker has been welcomed.
-    pub fn welcomed(&mut self, welcome: &Welcome, workers: u8) {
+    pub fn note_welcome(&mut self, welcome: &Welcome, workers: u8) {
         self.sessions.entry(welcome.session.0).or_insert_with(|| Session {
             numbers: Numbers::new(welcome),
             workers,
@@ -44,7 +44,7 @@ impl Ledger {
     }
 
     /// A worker has begun a call.
-    pub fn submitted(&mut self, session: Cookie, call: u64, worker: u8, plan: &CallPlan, input: Input) {
+    pub fn note_submit(&mut self, session: Cookie, call: u64, worker: u8, plan: &CallPlan, input: Input) {
         let session = self.sessions.get_mut(&session.0).expect("its worker was welcomed");
         let workers = usize::from(session.workers);
         let entry = session.calls.entry(call).or_insert_with(|| Entry {
@@ -69,7 +69,7 @@ impl Ledger {
     }
 
     /// A call has ended on a worker, as it should.
-    pub fn ended(&mut self, session: Cookie, call: u64, worker: u8, well: bool) {
+    pub fn note_end(&mut self, session: Cookie, call: u64, worker: u8, well: bool) {
         let Some(session) = self.sessions.get_mut(&session.0) else { return };
         let Some(entry) = session.calls.get_mut(&call) else { return };
         entry.ended |= 1 << worker;

@@ -33,7 +33,7 @@ const LEFT: i64 = 1 << 20;
 /// If something does not hold.
 #[must_use]
 pub fn run(seed: u64, goal: u64) -> Report {
-    weighed(seed, || {
+    weigh(seed, || {
         if seed.is_multiple_of(4) {
             World::<Scalar>::new(seed).run(goal)
         } else {
@@ -48,7 +48,7 @@ pub fn run(seed: u64, goal: u64) -> Report {
 /// If something does not hold.
 #[must_use]
 pub fn run_changing(seed: u64, goal: u64) -> Report {
-    weighed(seed, || {
+    weigh(seed, || {
         if seed.is_multiple_of(4) {
             crowd::Crowd::<Scalar>::new(seed).run(goal)
         } else {
@@ -58,7 +58,7 @@ pub fn run_changing(seed: u64, goal: u64) -> Report {
 }
 
 /// Runs a trace, and looks what it holds and leaves in memory.
-fn weighed(seed: u64, trace: impl FnOnce() -> Report) -> Report {
+fn weigh(seed: u64, trace: impl FnOnce() -> Report) -> Report {
     let before = held::now();
     held::take_most();
     let report = trace();

@@ -58,7 +58,7 @@ impl Flags {
     }
 
     /// How one trace is run alone.
-    fn again(&self, seed: u64) -> String {
+    fn command_line(&self, seed: u64) -> String {
         format!("thc-soak --of {} --seed {seed} --trace {} --count 1 --jobs 1", self.kind(), self.trace)
     }
 }
@@ -135,7 +135,7 @@ fn main() -> ExitCode {
                     eprintln!(
                         "soak: the trace of seed {seed} has not ended for {} s; again: {}",
                         flags.longest,
-                        flags.again(seed)
+                        flags.command_line(seed)
                     );
                     std::process::exit(1);
                 }
@@ -144,7 +144,7 @@ fn main() -> ExitCode {
         threads.into_iter().filter_map(|thread| thread.join().ok().flatten()).collect()
     });
     for &seed in &failed {
-        eprintln!("soak: the trace of seed {seed} failed; again: {}", flags.again(seed));
+        eprintln!("soak: the trace of seed {seed} failed; again: {}", flags.command_line(seed));
     }
     let (total, _) = total.into_inner().unwrap_or_else(PoisonError::into_inner);
     let elapsed = started.elapsed();

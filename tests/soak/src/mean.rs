@@ -69,13 +69,13 @@ impl Numbers {
             let out = &mut mean[part.offset..part.offset + part.len];
             match mode {
                 Mode::Raw => raw(norm, part, inputs, out),
-                Mode::Compressed => self.compressed(call, norm, part, inputs, out, &mut errors),
+                Mode::Compressed => self.compress(call, norm, part, inputs, out, &mut errors),
             }
         }
         Output::Mean { mean, errors }
     }
 
-    fn compressed(
+    fn compress(
         &self,
         call: u64,
         norm: f32,

@@ -106,7 +106,7 @@ impl Party {
     }
 
     /// Packets that it has sent again.
-    pub fn repeated(&self) -> u64 {
+    pub fn repeat_count(&self) -> u64 {
         self.before + self.engine.as_ref().map_or(0, |engine| engine.stats().retransmissions)
     }
 
@@ -118,7 +118,7 @@ impl Party {
     /// The process dies at once. The next one may be at another address.
     pub fn die(&mut self, moved: bool) {
         self.stage = Stage::Down;
-        self.before = self.repeated();
+        self.before = self.repeat_count();
         self.engine = None;
         self.session = None;
         self.flights.clear();
@@ -215,7 +215,7 @@ impl Party {
     }
 
     fn begin(&mut self, now: Duration, welcome: &Welcome, workers: u8, ledger: &mut Ledger) {
-        ledger.welcomed(welcome, workers);
+        ledger.note_welcome(welcome, workers);
         let Stage::Joining(io, joiner) = std::mem::replace(&mut self.stage, Stage::Member) else { return };
         match (io, &mut self.engine) {
             (None, Some(engine)) => {
@@ -278,7 +278,7 @@ impl Party {
     fn submit(&mut self, lends: bool, ledger: &mut Ledger) -> bool {
         let (engine, session) = (self.engine.as_mut().unwrap(), self.session.unwrap());
         let (call, workers) = (self.next_call, engine.parameters().workers);
-        let plan = CallPlan::of(session, call, workers);
+        let plan = CallPlan::draw(session, call, workers);
         if plan.key.is_some() && self.flights.iter().any(|flight| flight.plan.key == plan.key) {
             return false;
         }
@@ -292,7 +292,7 @@ impl Party {
         } else {
             (engine.submit(options, None, x.len(), None), Data::Lent(x))
         };
-        ledger.submitted(session, call, self.number, &plan, input);
+        ledger.note_submit(session, call, self.number, &plan, input);
         self.next_call += 1;
         self.flights.push_back(Flight { plan, call, number: number.unwrap(), data });
         true
@@ -363,7 +363,7 @@ impl Party {
             }
             (outcome, _) => panic!("{}: {:?}", here(), outcome.as_ref().err()),
         };
-        ledger.ended(session, call, number, well);
+        ledger.note_end(session, call, number, well);
         if well {
             self.done += 1;
             self.done_at = now;

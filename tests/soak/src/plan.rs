@@ -35,7 +35,7 @@ fn rng(session: Cookie, call: u64, salt: u64) -> Rng {
 }
 
 impl CallPlan {
-    pub fn of(session: Cookie, call: u64, workers: u8) -> CallPlan {
+    pub fn draw(session: Cookie, call: u64, workers: u8) -> CallPlan {
         let mut rng = rng(session, call, 0);
         // Never the same tensor twice in a row, so that calls can be under way together.
         let key = (rng.u8(..10) < 6).then_some(call as usize % KEYS.len());
@@ -50,7 +50,7 @@ impl CallPlan {
     }
 
     /// A call that is like all others: nothing but its values tells it from the one before.
-    pub fn alike(workers: u8) -> CallPlan {
+    pub fn like_all_others(workers: u8) -> CallPlan {
         let (mode, length) = (if workers.is_multiple_of(2) { Mode::Raw } else { Mode::Compressed }, 1024);
         CallPlan { mode, length, key: None, spoilt_by: None }
     }

@@ -138,7 +138,7 @@ impl<K: Kernels> World<K> {
             packets: stats.sent,
             time: self.net.now(),
             steps: self.pace.steps,
-            repeated: self.parties.iter().map(Party::repeated).sum(),
+            repeated: self.parties.iter().map(Party::repeat_count).sum(),
             ..self.report
         }
     }

@@ -4,7 +4,7 @@
 use thc_soak::Report;
 
 /// The same where members come and go.
-fn changing(seeds: std::ops::Range<u64>) {
+fn run_changing_seeds(seeds: std::ops::Range<u64>) {
     let mut all = Report::default();
     for seed in seeds.clone() {
         let one = std::panic::catch_unwind(|| thc_soak::run_changing(seed, 250));
@@ -26,12 +26,12 @@ fn changing(seeds: std::ops::Range<u64>) {
 
 #[test]
 fn members_come_and_go_and_every_mean_is_exact_first_traces() {
-    changing(0..12);
+    run_changing_seeds(0..12);
 }
 
 #[test]
 fn members_come_and_go_and_every_mean_is_exact_more_traces() {
-    changing(12..24);
+    run_changing_seeds(12..24);
 }
 
 /// Runs the traces of these seeds and says what came of them.

@@ -103,7 +103,7 @@ fn start(ps: &Ps, coordinates: usize, repeat: usize) -> Vec<Followed> {
 fn gather(workers: &mut [Followed], steps: &mut [Vec<Step>]) -> Result<(), String> {
     for (number, (worker, steps)) in workers.iter_mut().zip(steps).enumerate() {
         steps.extend(worker.steps());
-        if let Some(status) = worker.ended().filter(|status| !status.success()) {
+        if let Some(status) = worker.exit_status().filter(|status| !status.success()) {
             return Err(format!("worker {number} has ended with {status}: {}", worker.errors()));
         }
     }
@@ -127,7 +127,7 @@ pub fn run(plan: &Plan, folder: &Path) -> Result<Outcome, String> {
         }
         std::thread::sleep(Duration::from_millis(10));
     }
-    let known = Known::captured(&pcap, ps.addr)?;
+    let known = Known::parse_capture(&pcap, ps.addr)?;
     let mut sender = Sender::new(Packets::new(known, plan.seed), plan.rate);
     let mut windows = [Vec::new(), Vec::new()];
     let mut sent = [0; 2];

@@ -33,7 +33,7 @@ impl Known {
     ///
     /// # Errors
     /// If it has no WELCOME.
-    pub fn captured(pcap: &Path, server: SocketAddr) -> Result<Known, String> {
+    pub fn parse_capture(pcap: &Path, server: SocketAddr) -> Result<Known, String> {
         let bytes = std::fs::read(pcap).map_err(|error| format!("{}: {error}", pcap.display()))?;
         let mut rest = bytes.get(24..).unwrap_or_default();
         let mut known: Option<Known> = None;
@@ -104,11 +104,11 @@ impl Packets {
                 server
             }
             10..12 => {
-                self.joining(packet);
+                self.write_join(packet);
                 server
             }
             12 => {
-                self.leaving(packet);
+                self.write_leave(packet);
                 server
             }
             13 => {
@@ -164,7 +164,7 @@ impl Packets {
     }
 
     /// A header and a payload of the kind's length.
-    fn formed(&mut self, kind: Kind, packet: &mut Vec<u8>) {
+    fn write_header(&mut self, kind: Kind, packet: &mut Vec<u8>) {
         let header = self.header(kind);
         packet.resize(HEADER_LEN + kind.payload_len(Form::USUAL), 0);
         self.rng.fill(&mut packet[HEADER_LEN..]);
@@ -190,7 +190,7 @@ impl Packets {
 
     fn upstream(&mut self, packet: &mut Vec<u8>) {
         let kind = [Kind::Norm, Kind::Data, Kind::Raw][self.rng.usize(..3)];
-        self.formed(kind, packet);
+        self.write_header(kind, packet);
         if kind == Kind::Norm {
             let value = match self.rng.u8(..4) {
                 0 => f32::INFINITY.to_bits(),
@@ -211,7 +211,7 @@ impl Packets {
     }
 
     /// JOIN, as a worker makes it.
-    fn joining(&mut self, packet: &mut Vec<u8>) {
+    fn write_join(&mut self, packet: &mut Vec<u8>) {
         let header = self.header(Kind::Join);
         let cookie = if self.rng.bool() { Cookie(COOKIE_NUMBER) } else { header.cookie };
         let mut buffer = [0; 256];
@@ -226,8 +226,8 @@ impl Packets {
         }
     }
 
-    fn leaving(&mut self, packet: &mut Vec<u8>) {
-        self.formed(Kind::Leave, packet);
+    fn write_leave(&mut self, packet: &mut Vec<u8>) {
+        self.write_header(Kind::Leave, packet);
         if self.rng.bool() {
             packet[HEADER_LEN..].copy_from_slice(&self.known.welcome.nonce.to_be_bytes());
         }
@@ -237,7 +237,7 @@ impl Packets {
     fn downstream(&mut self, packet: &mut Vec<u8>) {
         let down: Vec<Kind> = Kind::ALL.iter().copied().filter(|&kind| kind as u8 & 0x10 != 0).collect();
         let kind = down[self.rng.usize(..down.len())];
-        self.formed(kind, packet);
+        self.write_header(kind, packet);
         match kind {
             // The one that was sent, with another session.
             Kind::Welcome => {

@@ -112,7 +112,7 @@ impl<'a> Run<'a> {
     /// Looks at every worker once; `f` gets what they have finished.
     fn look(&mut self, mut f: impl FnMut(usize, &Step)) -> Result<(), String> {
         for number in 0..self.workers.len() {
-            let status = self.workers[number].ended();
+            let status = self.workers[number].exit_status();
             for step in self.workers[number].steps() {
                 let expected = self.reference.get(step.number);
                 if expected.is_some_and(|expected| expected.checksum != step.checksum) {
@@ -235,12 +235,12 @@ struct Awaited {
 /// What went wrong, with what everybody said.
 pub fn run(plan: &Plan) -> Result<Outcome, String> {
     let mut site = Site::start(*plan)?;
-    let outcome = disturbed(plan, &mut site);
+    let outcome = run_disturbed(plan, &mut site);
     outcome.map_err(|error| format!("{error}\n{}", site.log()))
 }
 
-fn disturbed(plan: &Plan, site: &mut Site) -> Result<Outcome, String> {
-    let (reference, undisturbed) = undisturbed(site)?;
+fn run_disturbed(plan: &Plan, site: &mut Site) -> Result<Outcome, String> {
+    let (reference, undisturbed) = run_undisturbed(site)?;
     let parties = [Party::Server, Party::Worker, Party::Controller];
     let parties = &parties[..if plan.controller { 3 } else { 2 }];
     let mut order: Vec<Party> = parties.iter().flat_map(|&party| vec![party; plan.kills]).collect();
@@ -284,7 +284,7 @@ fn disturbed(plan: &Plan, site: &mut Site) -> Result<Outcome, String> {
 }
 
 /// The all-reduces of a run in which nobody is killed, which all workers agree on, and the time that one takes.
-fn undisturbed(site: &mut Site) -> Result<(Vec<Step>, Duration), String> {
+fn run_undisturbed(site: &mut Site) -> Result<(Vec<Step>, Duration), String> {
     let mut run = Run::start(site, &[], false);
     let mut steps: Vec<Vec<Step>> = vec![Vec::new(); run.workers.len()];
     let mut looked = Instant::now();

@@ -108,7 +108,7 @@ impl Chip {
     /// # Panics
     /// If there is none of the name.
     #[must_use]
-    pub fn counted(&self, counter: &str, index: usize) -> (u64, u64) {
+    pub fn counter_value(&self, counter: &str, index: usize) -> (u64, u64) {
         let at = self.program.counters.iter().position(|known| known.name == counter);
         self.counters[at.unwrap_or_else(|| panic!("no counter {counter}"))][index]
     }

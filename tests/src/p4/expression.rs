@@ -38,7 +38,7 @@ impl Reader {
 
     /// The operator that stands here, of a level.
     fn operator(&mut self, level: usize) -> Option<Operator> {
-        let twice = self.is(">") && matches!(self.after(1), Token::Sign(">"));
+        let twice = self.is(">") && matches!(self.token_after(1), Token::Sign(">"));
         for &(sign, operator) in LEVELS[level] {
             if sign == ">>" && twice {
                 self.next();
@@ -97,7 +97,7 @@ impl Reader {
         if self.is("(") {
             self.next();
             if self.is_word("packet") {
-                return self.ahead();
+                return self.look_ahead();
             }
             if self.is_type() {
                 let Kind::Bits(to) = self.kind() else { self.fail("a cast to a struct") };
@@ -107,7 +107,7 @@ impl Reader {
             }
             let inner = self.expression();
             self.expect(")");
-            return self.sliced(inner);
+            return self.slice(inner);
         }
         if let Token::Number(width, signed, value) = *self.peek() {
             self.next();
@@ -131,11 +131,11 @@ impl Reader {
             return (Expression::Two(Operator::Maximum, Box::new(a), Box::new(b), type_), type_);
         }
         let value = self.named_value();
-        self.sliced(value)
+        self.slice(value)
     }
 
     /// `packet.lookahead<header>()).field`, as the front end has it: the bracket in front is taken already.
-    fn ahead(&mut self) -> Value {
+    fn look_ahead(&mut self) -> Value {
         let path = self.path();
         self.expect("<");
         let (true, Kind::Header(fields)) = (path == ["packet", "lookahead"], self.kind()) else {
@@ -154,7 +154,7 @@ impl Reader {
         self.fail("no such field")
     }
 
-    fn sliced(&mut self, (value, type_): Value) -> Value {
+    fn slice(&mut self, (value, type_): Value) -> Value {
         if !self.take("[") {
             return (value, type_);
         }

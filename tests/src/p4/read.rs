@@ -139,7 +139,7 @@ impl Reader {
         &self.tokens[self.at].0
     }
 
-    pub(super) fn after(&self, places: usize) -> &Token {
+    pub(super) fn token_after(&self, places: usize) -> &Token {
         &self.tokens[self.at + places].0
     }
 
@@ -220,7 +220,7 @@ impl Reader {
         let mut name = None;
         while self.take("@") {
             let which = self.word();
-            if let (true, Token::Text(text)) = (which == "name" && self.is("("), self.after(1)) {
+            if let (true, Token::Text(text)) = (which == "name" && self.is("("), self.token_after(1)) {
                 name = Some(text.clone());
             }
             if self.is("(") {

@@ -134,13 +134,13 @@ impl<'a, 'p> Run<'a, 'p> {
     }
 
     fn take(&mut self, bits: u32) -> u64 {
-        let value = self.ahead(0, bits);
+        let value = self.look_ahead(0, bits);
         self.parsed += bits as usize;
         value
     }
 
     /// Bits of the packet, so many behind what has been parsed.
-    fn ahead(&self, from: u32, bits: u32) -> u64 {
+    fn look_ahead(&self, from: u32, bits: u32) -> u64 {
         let from = self.parsed + from as usize;
         let bit = |at: usize| u64::from(self.packet[at / 8] >> (7 - at % 8) & 1);
         (from..from + bits as usize).fold(0, |value, at| value << 1 | bit(at))
@@ -308,31 +308,31 @@ impl<'a, 'p> Run<'a, 'p> {
             }
             Expression::Cast(value, from, to) => {
                 let value = self.value(value);
-                (if from.signed { extended(value, *from) as u64 } else { value }) & to.mask()
+                (if from.signed { sign_extend(value, *from) as u64 } else { value }) & to.mask()
             }
             Expression::Execute(action, index, second) => {
                 let index = self.value(index);
                 self.execute(*action, index, *second)
             }
             Expression::Hit(table) => u64::from(self.apply(*table)),
-            Expression::Ahead(from, bits) => self.ahead(*from, *bits),
-            Expression::Verify => u64::from(folded(self.sum) != 0xFFFF),
+            Expression::Ahead(from, bits) => self.look_ahead(*from, *bits),
+            Expression::Verify => u64::from(fold(self.sum) != 0xFFFF),
             Expression::Checksum(fields) => {
                 let fields: Vec<(u64, u32)> =
                     fields.iter().map(|(value, bits)| (self.value(value), *bits)).collect();
-                u64::from(!(folded(words(&fields)) as u16))
+                u64::from(!(fold(words(&fields)) as u16))
             }
         }
     }
 }
 
 /// A signed number.
-fn extended(value: u64, bits: Bits) -> i64 {
+fn sign_extend(value: u64, bits: Bits) -> i64 {
     (value << (64 - bits.bits)) as i64 >> (64 - bits.bits)
 }
 
 fn two(operator: Operator, a: u64, b: u64, bits: Bits) -> u64 {
-    let order = if bits.signed { extended(a, bits).cmp(&extended(b, bits)) } else { a.cmp(&b) };
+    let order = if bits.signed { sign_extend(a, bits).cmp(&sign_extend(b, bits)) } else { a.cmp(&b) };
     match operator {
         Operator::Or => a | b,
         Operator::And => a & b,
@@ -393,7 +393,7 @@ fn words(fields: &[(u64, u32)]) -> u64 {
     bytes(fields).chunks(2).map(|pair| u64::from(pair[0]) << 8 | u64::from(*pair.get(1).unwrap_or(&0))).sum()
 }
 
-fn folded(mut sum: u64) -> u64 {
+fn fold(mut sum: u64) -> u64 {
     while sum > 0xFFFF {
         sum = (sum & 0xFFFF) + (sum >> 16);
     }

@@ -102,7 +102,7 @@ fn sound(kind: Kind, parts: &[&Part], count: u16, lanes: &[u8], chunk: usize) ->
 }
 
 /// Whether all packets of a slot's round come with CE, or none; some of them otherwise.
-fn congested(slot: u16, round: u32) -> Option<bool> {
+fn congestion(slot: u16, round: u32) -> Option<bool> {
     [Some(true), Some(false), None][(usize::from(slot) + round as usize) % 3]
 }
 
@@ -148,7 +148,7 @@ pub fn rounds(
                 let mut packet = [0; MAX_PACKET];
                 let payload = parts[key].header.emit_packet(&mut packet, &parts[key].payload).to_vec();
                 let from = (member.mac, member.endpoint.addr);
-                let ecn = match congested(key.1, round) {
+                let ecn = match congestion(key.1, round) {
                     Some(true) => Ecn::Ce,
                     Some(false) => Ecn::Ect0,
                     None => random.choice([Ecn::Ect0, Ecn::Ce]).unwrap(),
@@ -172,7 +172,7 @@ pub fn rounds(
                     );
                     let marked = header.flags == FLAG_MARK;
                     assert!(
-                        congested(slot, header.round.0).is_none_or(|all| all == marked),
+                        congestion(slot, header.round.0).is_none_or(|all| all == marked),
                         "a wrong mark: {place}"
                     );
                     results += 1;

@@ -62,7 +62,7 @@ fn packet(header: &Header, payload: &[u8]) -> Vec<u8> {
 #[must_use]
 pub fn step(random: &mut Rng, plant: &Plant, stations: &[(Mac, u16)], time: u32) -> Step {
     if random.u8(..25) == 0 {
-        return beside(random, stations);
+        return stray_step(random, stations);
     }
     let job = &plant.jobs[random.usize(..plant.jobs.len() - 1)];
     let worker = random.choice(job.members.keys().copied()).unwrap();
@@ -153,7 +153,7 @@ pub fn step(random: &mut Rng, plant: &Plant, stations: &[(Mac, u16)], time: u32)
     }
     bytes.truncate(cut);
     let datagram = Datagram { from: place, to: (OWN_MAC, OWN), ecn: ecn(random), payload: bytes };
-    let (frame, mut meaning) = carried(random, plant, header.kind, datagram);
+    let (frame, mut meaning) = frame_packet(random, plant, header.kind, datagram);
     if matches!(meaning, Meaning::Packet(_) | Meaning::Malformed) && for_control(plant, &frame) {
         meaning = Meaning::Forwarded(CONTROL_PORT);
     }
@@ -169,7 +169,7 @@ fn for_control(plant: &Plant, frame: &[u8]) -> bool {
 }
 
 /// Puts a packet into a frame that is sometimes not as it should be.
-fn carried(random: &mut Rng, plant: &Plant, kind: Kind, mut datagram: Datagram) -> (Vec<u8>, Meaning) {
+fn frame_packet(random: &mut Rng, plant: &Plant, kind: Kind, mut datagram: Datagram) -> (Vec<u8>, Meaning) {
     let packet = datagram.payload.clone();
     match random.u8(..150) {
         // Nobody is there, at another port or address of the aggregator's MAC.
@@ -220,7 +220,7 @@ fn carried(random: &mut Rng, plant: &Plant, kind: Kind, mut datagram: Datagram) 
 }
 
 /// What is not for the aggregator.
-fn beside(random: &mut Rng, stations: &[(Mac, u16)]) -> Step {
+fn stray_step(random: &mut Rng, stations: &[(Mac, u16)]) -> Step {
     let port = random.choice(PORTS).unwrap();
     let (from, _) = random.choice(stations.iter().copied()).unwrap();
     let address = Ipv4Addr::new(10, 9, 9, random.u8(..));

@@ -92,7 +92,7 @@ impl Host {
         let mut plant = Plant::new(&[Kind::Leave]);
         plant.tables = job.welcome.tables.iter().map(|table| (table.id.0, table.into())).collect();
         // Groups are set once; the rest follows when a session begins.
-        plant.jobs = vec![placed(job.config.clone(), 0, &[])];
+        plant.jobs = vec![placed_job(job.config.clone(), 0, &[])];
         rows::fresh(&plant, &switch, &[]);
         Host { socket, switch, registry: Registry::new([job]), plant, started: Instant::now(), sessions: 0 }
     }
@@ -115,7 +115,7 @@ impl Host {
                 }
                 Action::Install(config, members) => {
                     self.sessions += 1;
-                    self.plant.jobs = vec![placed(config, self.sessions, &members)];
+                    self.plant.jobs = vec![placed_job(config, self.sessions, &members)];
                     rows::write(&self.plant, &self.switch);
                 }
                 Action::Remove(_) => {
@@ -169,7 +169,7 @@ impl Drop for Ending<'_> {
     }
 }
 
-fn placed(config: JobConfig, session: u32, members: &[(WorkerId, Endpoint)]) -> PlacedJob {
+fn placed_job(config: JobConfig, session: u32, members: &[(WorkerId, Endpoint)]) -> PlacedJob {
     let nowhere = Endpoint { ingress: PORT, addr: SocketAddr::from(([0, 0, 0, 0], 0)) };
     let mut all: BTreeMap<u8, Member> = (0..config.workers)
         .map(|worker| (worker, Member { mac: mac(worker), endpoint: nowhere, port: PORT }))

@@ -51,7 +51,7 @@ impl Cast {
         let controllers = at.iter().map(start).collect();
         let inputs = write_gradients(folder.path(), 5, 200_000);
         let cast = Cast { servers, controllers, at, inputs, _folder: folder };
-        cast.until(0, &["target", "list"], |said| said.matches("connected").count() == 2);
+        cast.wait_until(0, &["target", "list"], |said| said.matches("connected").count() == 2);
         cast
     }
 
@@ -77,7 +77,7 @@ impl Cast {
     }
 
     /// Asks until it is so.
-    fn until(&self, controller: usize, words: &[&str], so: impl Fn(&str) -> bool) -> String {
+    fn wait_until(&self, controller: usize, words: &[&str], so: impl Fn(&str) -> bool) -> String {
         let started = Instant::now();
         loop {
             let (_, said) = self.ask(controller, words);
@@ -92,7 +92,7 @@ impl Cast {
     }
 
     fn shows(&self, controller: usize, says: &str) -> String {
-        self.until(controller, &["job", "show", "train"], |said| said.contains(says))
+        self.wait_until(controller, &["job", "show", "train"], |said| said.contains(says))
     }
 
     fn worker(&self, input: usize, seat: usize) -> Followed {
@@ -113,7 +113,7 @@ struct Crew {
 }
 
 impl Crew {
-    fn of(cast: &Cast, inputs: &[usize]) -> Crew {
+    fn listen_at(cast: &Cast, inputs: &[usize]) -> Crew {
         let workers = inputs.iter().map(|&input| (input, cast.worker(input, input))).collect();
         let mut crew = Crew { workers, steps: vec![Vec::new(); 5] };
         crew.go_on(cast, 4);
@@ -141,7 +141,7 @@ impl Crew {
         self.workers.remove(place).1.kill();
     }
 
-    fn come(&mut self, cast: &Cast, input: usize, seat: usize) {
+    fn add_worker(&mut self, cast: &Cast, input: usize, seat: usize) {
         self.workers.push((input, cast.worker(input, seat)));
         self.go_on(cast, 4);
     }
@@ -162,7 +162,7 @@ fn members_come_and_go_and_the_job_changes_while_they_run() {
     let said = cast.does(&[&["job", "create", "train", "--target", "ps1"], &SIZES[..]].concat());
     assert!(said.contains("workers  1 to 3\n"), "{said}");
     assert!(said.contains("members  gone after 3s, the first session waits 500ms for more"), "{said}");
-    let mut crew = Crew::of(&cast, &[0, 1, 2]);
+    let mut crew = Crew::listen_at(&cast, &[0, 1, 2]);
     cast.shows(0, "3 workers, 0, 1, 2 in the job, on ps1");
     let list = cast.does(&["job", "list"]);
     assert!(list.contains("running   3/1-3"), "{list}");
@@ -172,7 +172,7 @@ fn members_come_and_go_and_the_job_changes_while_they_run() {
     cast.does(&["job", "update", "train", "--max-workers", "4", "--gone-after", "2s"]);
     cast.shows(0, "workers  1 to 4\n");
     crew.go_on(&cast, 4);
-    crew.come(&cast, 3, 3);
+    crew.add_worker(&cast, 3, 3);
     cast.shows(0, "4 workers, 0, 1, 2, 3 in the job");
     // Another table, for all sizes.
     cast.does(&["job", "update", "train", "--granularity", "20", "--fraction", "1/32"]);
@@ -182,7 +182,7 @@ fn members_come_and_go_and_the_job_changes_while_they_run() {
     crew.kill(1);
     crew.go_on(&cast, 4);
     cast.shows(0, "3 workers, 0, 2, 3 in the job");
-    crew.come(&cast, 4, 1);
+    crew.add_worker(&cast, 4, 1);
     crew.go_on(&cast, 4);
     cast.shows(0, "4 workers, 0, 1, 2, 3 in the job");
     for other in [2, 3, 4] {
@@ -205,7 +205,7 @@ fn members_come_and_go_and_the_job_changes_while_they_run() {
     assert!(said.contains("workers  1 to 4\n"), "{said}");
     crew.go_on(&cast, 2);
     drop(crew);
-    cast.until(0, &["job", "show", "train"], |said| !said.contains("session  epoch"));
+    cast.wait_until(0, &["job", "show", "train"], |said| !said.contains("session  epoch"));
     cast.does(&["job", "update", "train", "--workers", "2"]);
     cast.shows(0, "workers  2\n");
 }
@@ -220,7 +220,7 @@ fn a_spare_completes_what_the_server_of_a_job_left_and_may_be_named_while_it_run
     );
     cast.refuses(&["job", "create", "x", "--workers", "2", "--spares", "ps2"], "name that target");
     cast.does(&[&create[..5], &SIZES[..]].concat());
-    let mut crew = Crew::of(&cast, &[0, 1, 2]);
+    let mut crew = Crew::listen_at(&cast, &[0, 1, 2]);
     let said = cast.does(&["job", "update", "train", "--spares", "ps2"]);
     assert!(said.contains("ps2"), "{said}");
     cast.shows(0, "spares   ps2\n");
@@ -234,15 +234,15 @@ fn a_spare_completes_what_the_server_of_a_job_left_and_may_be_named_while_it_run
     crew.go_on(&cast, 10);
     // It is back: members come and go as before.
     cast.servers[0].kill_and_restart();
-    cast.until(0, &["target", "list"], |said| said.matches("connected").count() == 2);
-    crew.come(&cast, 3, 1);
+    cast.wait_until(0, &["target", "list"], |said| said.matches("connected").count() == 2);
+    crew.add_worker(&cast, 3, 1);
     cast.shows(0, "3 workers, 0, 1, 2 in the job, on ps1");
     crew.go_on(&cast, 4);
     crew.assert_same(0, 2);
     crew.assert_same(0, 3);
     // And without a spare again.
     cast.does(&["job", "update", "train", "--spares", "none"]);
-    cast.until(0, &["job", "show", "train"], |said| !said.contains("ps2"));
+    cast.wait_until(0, &["job", "show", "train"], |said| !said.contains("ps2"));
     crew.go_on(&cast, 4);
     crew.assert_same(0, 2);
 }
@@ -255,7 +255,7 @@ fn the_other_controller_of_a_pair_has_members_and_changes() {
     assert!(!done && said.contains("stands by"), "{said}");
     // Workers ask the second controller last: the first one is the one that lets them in now.
     cast.at.reverse();
-    let mut crew = Crew::of(&cast, &[0, 1, 2]);
+    let mut crew = Crew::listen_at(&cast, &[0, 1, 2]);
     cast.at.reverse();
     let epoch = |said: &str| -> u32 {
         let at = said.find("session  epoch ").unwrap() + "session  epoch ".len();
@@ -273,7 +273,7 @@ fn the_other_controller_of_a_pair_has_members_and_changes() {
     crew.go_on(&cast, 4);
     let now = epoch(&cast.shows(1, "2 workers, 0, 2 in the job"));
     assert_eq!(now, epoch(&said) + 1);
-    crew.come(&cast, 3, 1);
+    crew.add_worker(&cast, 3, 1);
     crew.go_on(&cast, 4);
     cast.shows(1, "3 workers, 0, 1, 2 in the job");
     crew.assert_same(0, 2);

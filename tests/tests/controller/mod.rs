@@ -74,7 +74,7 @@ fn life_cycle(site: &Site) {
     let job = site.job("train").unwrap();
     assert_eq!((job.places[0].sessions, job.places[0].running), (2, false), "{job:?}");
     // 20,000 coordinates are 20 packets and the norms of 4 partitions for each worker and session.
-    site.until("counters", |site| {
+    site.wait_until("counters", |site| {
         let counters = site.counters("train");
         let all = counters.jobs.first()?;
         // Results are read before what workers sent, and more may come between.
@@ -97,7 +97,7 @@ fn life_cycle(site: &Site) {
         let sums: Vec<u64> = all.iter().map(|worker| worker.opened + worker.added).collect();
         (sums.len() == 2 && sums.iter().all(|&sum| sum >= 25)).then_some(sums)
     };
-    assert_eq!(site.until("counters of the next job", sums), [25, 25]);
+    assert_eq!(site.wait_until("counters of the next job", sums), [25, 25]);
     site.delete("next").unwrap();
 }
 
@@ -141,7 +141,7 @@ fn several_tables(site: &mut Site) {
     // What a restarted controller reads is the same job.
     site.restart_controller();
     let again =
-        site.until("the job again", |site| site.job("mixed").ok().filter(|job| job.places[0].connected));
+        site.wait_until("the job again", |site| site.job("mixed").ok().filter(|job| job.places[0].connected));
     assert_eq!((again.section, again.tables), (job.section, job.tables));
     let other = |tables: &[&str]| {
         let mut job = spec("other", 2);
@@ -167,7 +167,7 @@ fn several_tables(site: &mut Site) {
 fn target_restarts(site: &mut Site) {
     site.create(&spec("train", 2)).unwrap();
     let workers = site.start_workers(20_000, site.rounds(), &["--timeout", "60s"]);
-    site.until("traffic", |site| (site.counters("train").jobs.first()?.results > 50).then_some(()));
+    site.wait_until("traffic", |site| (site.counters("train").jobs.first()?.results > 50).then_some(()));
     site.restart_target(0);
     for end in workers.into_iter().map(WorkerProcess::finish) {
         assert_eq!(end.code, Some(0), "{end:?}\n{}", site.log());
@@ -178,15 +178,15 @@ fn target_restarts(site: &mut Site) {
 fn controller_restarts(site: &mut Site) {
     site.create(&spec("train", 2)).unwrap();
     let workers = site.start_workers(20_000, site.rounds(), &[]);
-    site.until("traffic", |site| (site.counters("train").jobs.first()?.results > 50).then_some(()));
+    site.wait_until("traffic", |site| (site.counters("train").jobs.first()?.results > 50).then_some(()));
     site.restart_controller();
-    site.until("the job again", |site| site.job("train").ok().filter(|job| job.places[0].connected));
+    site.wait_until("the job again", |site| site.job("train").ok().filter(|job| job.places[0].connected));
     assert!(site.log().contains("its session of 2 workers goes on"), "{}", site.log());
     for end in workers.into_iter().map(WorkerProcess::finish) {
         assert_eq!(end.code, Some(0), "{end:?}\n{}", site.log());
         assert_eq!(end.json()["stats"]["failed"], 0, "{end:?}");
     }
-    site.until("the end of the session", |site| {
+    site.wait_until("the end of the session", |site| {
         (!site.job("train").unwrap().places[0].running).then_some(())
     });
     assert_eq!(site.job("train").unwrap().places[0].sessions, 1);
@@ -211,9 +211,9 @@ fn controllers_compete(site: &mut Site) {
     );
     assert!(!second.job("train").unwrap().places[0].connected, "it knows the job, and has no target");
     site.create(&small("more")).unwrap();
-    second.until("what the first does", |second| second.job("more").ok());
+    second.wait_until("what the first does", |second| second.job("more").ok());
     site.stop_controller();
-    second.until("the second to take over", |second| {
+    second.wait_until("the second to take over", |second| {
         second.job("train").ok().filter(|job| job.places[0].connected)
     });
     second.create(&small("other")).unwrap();
@@ -222,7 +222,7 @@ fn controllers_compete(site: &mut Site) {
     site.restart_controller();
     stands_by(site.create(&small("x")).unwrap_err());
     drop(second);
-    site.until("the first to take over", |site| site.job("other").ok().filter(|job| job.places[0].connected));
+    site.wait_until("the first to take over", |site| site.job("other").ok().filter(|job| job.places[0].connected));
     assert_eq!(site.job("more").unwrap_err().code(), Code::NotFound);
     site.all_reduce(1000, &[]);
 }
@@ -238,14 +238,14 @@ fn pair_is_killed(site: &mut Site) {
     let connected = |site: &Site| site.targets()[0].connected.then_some(());
     for round in 0..rounds {
         let (active, other) = (round % 2, 1 - round % 2);
-        pair[active].until("the turn", connected);
+        pair[active].wait_until("the turn", connected);
         let name = format!("job{round}");
         // Killed at another moment of the creation each time; after the last of them it is done.
         let created = pair[active].killed_while(step * round as u32, |active| active.create(&small(&name)));
         if created.is_ok() {
             jobs.insert(name.clone());
         }
-        pair[other].until("the other one", connected);
+        pair[other].wait_until("the other one", connected);
         let names = pair[other].jobs().into_iter().map(|job| JobSection::from_job(&job).name().to_owned());
         let there: BTreeSet<String> = names.collect();
         assert!(jobs.is_subset(&there), "{jobs:?} were made, there are {there:?}");
@@ -265,13 +265,13 @@ fn pair_is_killed(site: &mut Site) {
 fn all_or_none(site: &mut Site) {
     // Somebody else becomes the second target's primary controller.
     let usurper = site.usurp(1);
-    let refused = site.until("the refusal", |site| site.create(&spec("train", 2)).err());
+    let refused = site.wait_until("the refusal", |site| site.create(&spec("train", 2)).err());
     assert_eq!(refused.code(), Code::Unavailable);
     assert!(refused.message().contains("s2"), "{refused}");
     assert_eq!(site.job("train").unwrap_err().code(), Code::NotFound);
     assert_eq!(site.rows_of(0, "job_tables"), 0, "nothing is left on the first");
     drop(usurper);
-    site.until("the second target again", |site| site.create(&spec("train", 2)).ok());
+    site.wait_until("the second target again", |site| site.create(&spec("train", 2)).ok());
     assert_eq!((site.rows_of(0, "job_tables"), site.rows_of(1, "job_tables")), (1, 1));
     site.all_reduce(1000, &[]);
 }
@@ -281,14 +281,14 @@ fn target_with_certificates(site: &mut Site) {
     site.all_reduce(1000, &[]);
     // It is found again, and who has no certificate is not let in.
     site.restart_target(0);
-    site.until("the target again", |site| site.job("train").ok().filter(|job| job.places[0].connected));
+    site.wait_until("the target again", |site| site.job("train").ok().filter(|job| job.places[0].connected));
     site.all_reduce(1000, &[]);
     site.delete("train").unwrap();
     assert!(site.refuses_strangers(0));
 }
 
 /// Whether a test's targets want certificates.
-fn secured(test: &str) -> bool {
+fn wants_certificates(test: &str) -> bool {
     test == "target_with_certificates"
 }
 
@@ -323,7 +323,7 @@ fn many_jobs(site: &mut Site) {
     let last = format!("job{}", room - 1);
     assert_eq!(site.job(&last).unwrap().places[0].group, room as u32);
     site.all_reduce(5000, &["--job", &room.to_string()]);
-    let counted = site.until("counters", |site| {
+    let counted = site.wait_until("counters", |site| {
         let counters = site.counters("");
         let of = |name: &str| counters.jobs.iter().find(|job| job.job == name).cloned();
         of(&last).filter(|job| job.workers.iter().all(|w| w.opened + w.added >= 6)).map(|_| counters.clone())
@@ -367,11 +367,11 @@ fn jobs_come_and_go(site: &mut Site) {
 
 macro_rules! on_each_aggregator {
     ($($name:ident),*) => {
-        mod thc_ps { use super::*; $(#[test] fn $name() { super::$name(&mut Site::start(Kind::Ps, targets(stringify!($name)), secured(stringify!($name))).unwrap()); })* }
+        mod thc_ps { use super::*; $(#[test] fn $name() { super::$name(&mut Site::start(Kind::Ps, targets(stringify!($name)), wants_certificates(stringify!($name))).unwrap()); })* }
         mod bmv2 {
             use super::*;
             $(#[test] fn $name() {
-                match Site::start(Kind::Bmv2, targets(stringify!($name)), secured(stringify!($name))) {
+                match Site::start(Kind::Bmv2, targets(stringify!($name)), wants_certificates(stringify!($name))) {
                     Ok(mut site) => super::$name(&mut site),
                     Err(reason) => println!("not run: {reason}"),
                 }
@@ -477,23 +477,23 @@ fn slots_are_dealt_to_servers_and_no_bit_changes() {
         counters.jobs.iter().map(|job| job.results).filter(|&results| results > 20).collect()
     };
     finish(&site, run(&site, "1"), &one);
-    site.until("sums at all servers", |site| (results(site).len() == 3).then_some(()));
+    site.wait_until("sums at all servers", |site| (results(site).len() == 3).then_some(()));
     // One is killed and started again, and the controller: the session goes on.
     let sessions = |site: &Site| -> Vec<u32> {
         site.job("train").unwrap().places.iter().map(|place| place.sessions).collect()
     };
     let workers = run(&site, many);
-    site.until("the second session", |site| (sessions(site) == [2, 2, 2]).then_some(()));
+    site.wait_until("the second session", |site| (sessions(site) == [2, 2, 2]).then_some(()));
     site.restart_target(2);
     site.restart_controller();
     finish(&site, workers, &last);
-    site.until("the end of the session", |site| {
+    site.wait_until("the end of the session", |site| {
         site.job("train").unwrap().places.iter().all(|place| !place.running).then_some(())
     });
     assert_eq!(sessions(&site), [2, 2, 2], "{}", site.log());
     // One dies for good: the next has its slots. Nobody can begin without it, and that is said.
     let workers = run(&site, many);
-    site.until("the third session", |site| (sessions(site) == [3, 3, 3]).then_some(()));
+    site.wait_until("the third session", |site| (sessions(site) == [3, 3, 3]).then_some(()));
     site.stop_target(1);
     finish(&site, workers, &last);
     site.stop_target(0);
@@ -510,7 +510,7 @@ fn workers_get_numbers_and_their_reports_arrive() {
     let url = site.url("train");
     let flags = ["--ps", url.as_str(), "--coordinates", "200000", "--repeat", "4000", "--json"];
     let workers = [WorkerProcess::with(None, &flags), WorkerProcess::with(None, &flags)];
-    let reported = site.until("reports", |site| {
+    let reported = site.wait_until("reports", |site| {
         let counters = site.counters("train");
         let workers = &counters.jobs.first()?.workers;
         workers.iter().all(|w| w.report.is_some_and(|r| r.round_trip_us > 0)).then(|| workers.clone())

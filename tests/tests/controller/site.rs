@@ -141,7 +141,7 @@ impl Site {
         site.start_controller();
         for number in 0..aggregators {
             let name = format!("s{}", number + 1);
-            site.until(&name, |site| {
+            site.wait_until(&name, |site| {
                 site.targets().iter().any(|t| t.name == name && t.connected).then_some(())
             });
         }
@@ -289,7 +289,7 @@ impl Site {
     /// SIGKILL; returns when the controller has noticed.
     pub fn stop_target(&mut self, number: usize) {
         self.aggregators[number].process.kill();
-        self.until("the loss to be noticed", |site| (!site.targets()[number].connected).then_some(()));
+        self.wait_until("the loss to be noticed", |site| (!site.targets()[number].connected).then_some(()));
     }
 
     /// Where its files are.
@@ -308,7 +308,7 @@ impl Site {
     }
 
     /// Repeats until it is something.
-    pub fn until<T>(&self, what: &str, mut look: impl FnMut(&Site) -> Option<T>) -> T {
+    pub fn wait_until<T>(&self, what: &str, mut look: impl FnMut(&Site) -> Option<T>) -> T {
         let started = Instant::now();
         loop {
             if let Some(found) = look(self) {

@@ -16,7 +16,7 @@ struct ToPython<'a>(&'a UdpSocket);
 
 impl Sink for ToPython<'_> {
     fn unicast(&mut self, to: Endpoint, _: Ecn, packet: &[u8]) {
-        if to != other() {
+        if to != worker_address() {
             self.0.send_to(packet, to.addr).unwrap();
         }
     }
@@ -27,7 +27,7 @@ impl Sink for ToPython<'_> {
 }
 
 /// Where worker 1 is, which the test plays: it sends what the worker in Python sends.
-fn other() -> Endpoint {
+fn worker_address() -> Endpoint {
     Endpoint::udp(SocketAddr::from(([127, 0, 0, 1], 9)))
 }
 
@@ -68,7 +68,7 @@ impl Server {
         command.args(["--ps", &address, "--worker", "0", "--job", &self.job.0.to_string()]);
         command.args(["--cookie", &CONFIGURED.0.to_string()]);
         command.args(["--input", text(&input), "--output", text(&output)]);
-        WorkerProcess::of(command)
+        WorkerProcess::listen_at(command)
     }
 
     fn receive(&self) -> (Header, Vec<u8>, SocketAddr) {
@@ -96,7 +96,7 @@ impl Server {
         };
         aggregator.install_job(config).unwrap();
         aggregator.set_member(self.job, WorkerId(0), python).unwrap();
-        aggregator.set_member(self.job, WorkerId(1), other()).unwrap();
+        aggregator.set_member(self.job, WorkerId(1), worker_address()).unwrap();
         self.aggregator = aggregator;
     }
 
@@ -122,7 +122,7 @@ impl Server {
         self.aggregate(self.python.unwrap(), packet);
         self.last = packet.to_vec();
         self.last[6] = 1;
-        self.aggregate(other(), &self.last.clone());
+        self.aggregate(worker_address(), &self.last.clone());
     }
 
     fn control(&self, kind: Kind, payload: &[u8]) {
@@ -166,7 +166,7 @@ fn it_sends_again_what_another_worker_waits_for() {
                 server.begin(Endpoint::udp(from));
                 let mut waits = server.last.clone();
                 Header::set_flags(&mut waits, FLAG_NUDGE);
-                server.aggregate(other(), &waits);
+                server.aggregate(worker_address(), &waits);
             }
             Kind::Norm | Kind::Data if forgot => {
                 let mut as_sent = server.last.clone();

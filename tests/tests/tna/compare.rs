@@ -116,7 +116,7 @@ pub fn registers(plant: &Plant, site: &Site, case: Case) -> Result<usize, String
 /// All counters. P7.12 and P7.13 are events here; and who was late once is in `seen` then, so that he is a duplicate when he comes again.
 pub fn counters(plant: &Plant, site: &Site, malformed: u64) -> Result<(), String> {
     let same = |counter: &str, index: usize, packets: u64, bytes: Option<u64>, label: &str| {
-        let got = site.chip.counted(counter, index);
+        let got = site.chip.counter_value(counter, index);
         if got.0 == packets && bytes.is_none_or(|bytes| got.1 == bytes) {
             return Ok(());
         }
@@ -134,7 +134,7 @@ pub fn counters(plant: &Plant, site: &Site, malformed: u64) -> Result<(), String
             let mut events: Vec<u64> = Event::ALL.iter().map(|&event| c.events[event as usize]).collect();
             events.extend([DropReason::Round, DropReason::Mixed].map(|reason| c.drops[reason as usize]));
             let got: Vec<u64> =
-                (0..8).map(|event| site.chip.counted("Egress.events", place << 3 | event).0).collect();
+                (0..8).map(|event| site.chip.counter_value("Egress.events", place << 3 | event).0).collect();
             let (late, again) = (Event::Late as usize, Event::Duplicate as usize);
             let moved = events[late].saturating_sub(got[late]);
             events[late] -= moved;

@@ -10,7 +10,7 @@ use thc_tests::traffic::plant::Plant;
 use thc_tests::traffic::{config, jobs, tables};
 
 /// Packets with all sets of faults, which are refused for the model's reasons.
-fn all(site: &mut Site, plant: &mut Plant, kinds: &[Kind]) {
+fn send_faulty(site: &mut Site, plant: &mut Plant, kinds: &[Kind]) {
     for &kind in kinds {
         // Where a root's packet has no slot, the programs do not know whose it should be: of several reasons they count another
         // one that fits (P36).
@@ -18,7 +18,7 @@ fn all(site: &mut Site, plant: &mut Plant, kinds: &[Kind]) {
         let comparable = |faults: &u32| !of_root || faults >> 10 & 1 == 0 || faults >> 4 & 0xBF == 0;
         for faults in (1..1 << FAULTS).filter(comparable) {
             let (port, datagram) = packet(&plant.jobs[0], kind, faults);
-            let outcome = site.both(plant, port, &datagram);
+            let outcome = site.send_to_both(plant, port, &datagram);
             let outcome = outcome.unwrap_or_else(|what| panic!("{kind:?} with faults {faults:#b}: {what}"));
             // What is of no matter for a kind is no fault: it may be let in.
             let dropped = matches!(outcome, Outcome::Dropped(_));
@@ -41,7 +41,7 @@ fn checks_are_in_the_order_of_p7() {
         plant.configure_model();
         let mut site = Site::new(case, &case.program(), &trace::stations(&plant), 4);
         site.configure(&plant);
-        all(&mut site, &mut plant, &[Kind::Norm, Kind::Data, Kind::Raw]);
+        send_faulty(&mut site, &mut plant, &[Kind::Norm, Kind::Data, Kind::Raw]);
         let counters = plant.model.job_counters(JobId(1)).unwrap();
         assert!(counters.worker(WorkerId(0)).drops.iter().filter(|&&drops| drops > 0).count() > 4);
     }
@@ -53,7 +53,7 @@ fn what_a_root_sends_is_checked_in_the_order_of_p36() {
         let (mut site, mut plant) = racks::site(case, 4);
         let of_root =
             [Kind::NormResult, Kind::Result, Kind::RawResult, Kind::Straggler, Kind::Mismatch, Kind::Nudge];
-        all(&mut site, &mut plant, &of_root);
-        all(&mut site, &mut plant, &[Kind::Norm, Kind::Data, Kind::Raw]);
+        send_faulty(&mut site, &mut plant, &of_root);
+        send_faulty(&mut site, &mut plant, &[Kind::Norm, Kind::Data, Kind::Raw]);
     }
 }

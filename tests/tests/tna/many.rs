@@ -61,7 +61,7 @@ fn sixty_four_workers_complete_a_slot() {
                     ecn: ecn(&mut random),
                     payload,
                 };
-                let outcome = site.both(&mut plant, member.port, &datagram);
+                let outcome = site.send_to_both(&mut plant, member.port, &datagram);
                 let outcome =
                     outcome.unwrap_or_else(|what| panic!("{case:?}, {kind:?}, worker {worker}: {what}"));
                 assert!(matches!(outcome, Outcome::Handled(_)));

@@ -68,7 +68,7 @@ impl Site {
 
     /// The controller writes what has changed.
     fn configure(&mut self, plant: &Plant) {
-        let wanted = rows::wanted(&self.target, plant);
+        let wanted = rows::expected_rows(&self.target, plant);
         self.chip.write(wanted.changes(&self.held, &self.target.schema).unwrap().into_updates());
         self.held = wanted;
     }
@@ -83,13 +83,13 @@ impl Site {
     }
 
     /// A packet to the aggregator, and to the model: what became of it there, or how the program differs.
-    fn both(&mut self, plant: &mut Plant, port: u16, datagram: &Datagram) -> Result<Outcome, String> {
+    fn send_to_both(&mut self, plant: &mut Plant, port: u16, datagram: &Datagram) -> Result<Outcome, String> {
         let from = Endpoint { ingress: port, addr: datagram.from.1 };
         let frame = datagram.frame();
         let outcome = plant.handle(from, &datagram.payload, &frame);
         let expected = std::mem::take(&mut plant.out);
         let got = self.exchange(port, &frame);
-        if got == expected { Ok(outcome) } else { Err(differing(port, &frame, &expected, &got)) }
+        if got == expected { Ok(outcome) } else { Err(describe_difference(port, &frame, &expected, &got)) }
     }
 }
 
@@ -102,7 +102,7 @@ fn trim(frame: &mut Vec<u8>) {
 }
 
 /// What goes in, and what should and what does come out: the beginnings.
-fn differing(port: u16, frame: &[u8], expected: &Frames, got: &Frames) -> String {
+fn describe_difference(port: u16, frame: &[u8], expected: &Frames, got: &Frames) -> String {
     let shown = |frame: &[u8]| {
         let hex: String =
             frame[..frame.len().min(CARRIER + 60)].iter().map(|byte| format!("{byte:02x}")).collect();

@@ -43,7 +43,7 @@ const MISTAKES: [(&str, &str); 26] = [
 ];
 
 /// Runs a program with a mistake: somebody must notice.
-fn noticed(case: Case, right: &str, wrong: &str) {
+fn expect_notice(case: Case, right: &str, wrong: &str) {
     noticed_by(case, right, wrong, |program| trace::trace(case, program, 4, trace::PACKETS).is_ok());
 }
 
@@ -61,7 +61,7 @@ fn noticed_by(case: Case, right: &str, wrong: &str, unnoticed: impl Fn(&str) -> 
 
 #[test]
 fn mistakes_are_noticed() {
-    MISTAKES.iter().for_each(|(right, wrong)| noticed(TOFINO2, right, wrong));
+    MISTAKES.iter().for_each(|(right, wrong)| expect_notice(TOFINO2, right, wrong));
 }
 
 /// The words of a chip whose registers have one each, and its epochs.
@@ -76,7 +76,7 @@ fn mistakes_are_noticed_on_tofino() {
         ("cells_open_round.execute(hdr.trip.cell);", ""),
         ("(1w1, 16w1) : cells_keep_head_0();", ""),
     ] {
-        noticed(TOFINO, right, wrong);
+        expect_notice(TOFINO, right, wrong);
     }
 }
 
@@ -95,5 +95,5 @@ fn mistakes_about_ports_are_noticed() {
     {
         noticed_by(TOFINO2, right, wrong, |program| strays::strays(TOFINO2, program).is_ok());
     }
-    noticed(TOFINO2, "meta.own_port = 1w1;", "");
+    expect_notice(TOFINO2, "meta.own_port = 1w1;", "");
 }

@@ -26,7 +26,7 @@ fn equal(case: Case) {
     let mut outcomes: BTreeMap<&str, usize> = BTreeMap::new();
     for packet in 0..PACKETS as u32 {
         let (port, datagram) = step(&mut random, &plant, packet);
-        let outcome = site.both(&mut plant, port, &datagram);
+        let outcome = site.send_to_both(&mut plant, port, &datagram);
         let outcome = outcome.unwrap_or_else(|what| panic!("{case:?}, seed {seed}, packet {packet}: {what}"));
         *outcomes
             .entry(match outcome {

@@ -78,7 +78,7 @@ fn book(plant: &Plant) -> Book {
 }
 
 /// What the chip is to hold.
-pub fn wanted(target: &TargetConfig, plant: &Plant) -> Wanted {
+pub fn expected_rows(target: &TargetConfig, plant: &Plant) -> Wanted {
     let mut wanted = plan::target_rows(target, &book(plant)).unwrap();
     // A controller knows the port of every member; the program also has members that may send from any.
     for placed in &plant.jobs {

@@ -19,8 +19,8 @@ const UNUSED: u16 = 300;
 const CARRIER: usize = 13;
 
 /// Has a packet come in that must be dropped and counted: what it did otherwise.
-fn dropped(site: &mut Site, port: u16, frame: &[u8]) -> Result<(), String> {
-    let gone = |site: &Site| site.chip.counted("Ingress.carrier", CARRIER).0 + site.chip.short.0;
+fn expect_drop(site: &mut Site, port: u16, frame: &[u8]) -> Result<(), String> {
+    let gone = |site: &Site| site.chip.counter_value("Ingress.carrier", CARRIER).0 + site.chip.short.0;
     let (before, passes) = (gone(site), site.chip.passes);
     site.chip.send(port, frame);
     site.chip.run(Order::First);
@@ -71,8 +71,8 @@ pub fn strays(case: Case, program: &str) -> Result<usize, String> {
     };
     for (_, frame) in &back {
         for port in PORTS.into_iter().chain([UNUSED]) {
-            dropped(&mut site, port, frame)?;
-            dropped(&mut site, port, &next(frame))?;
+            expect_drop(&mut site, port, frame)?;
+            expect_drop(&mut site, port, &next(frame))?;
             sent += 2;
         }
     }
@@ -83,7 +83,7 @@ pub fn strays(case: Case, program: &str) -> Result<usize, String> {
     });
     for frame in frames.iter().cloned().chain(joins) {
         for &port in case.pass_ports {
-            dropped(&mut site, port, &frame)?;
+            expect_drop(&mut site, port, &frame)?;
             sent += 1;
         }
     }

@@ -331,9 +331,9 @@ fn racks_and_their_root_are_decoded() {
     let first = thc_tests::free_ports(2);
     let [root, rack] = [0, 1].map(|n| std::net::SocketAddr::from(([127, 0, 0, 1], first + n)));
     let table = ["--racks", "1", "--granularity", "30", "--fraction", "1/32", "--lane", "16", "--pcap"];
-    let _root = Ps::of(root, &[&table[..], &[files[0].to_str().unwrap()]].concat());
+    let _root = Ps::listen_at(root, &[&table[..], &[files[0].to_str().unwrap()]].concat());
     let (at, file) = (root.to_string(), files[1].to_str().unwrap());
-    let _rack = Ps::of(rack, &[&table[..], &[file, "--rack", "0", "--root", &at]].concat());
+    let _rack = Ps::listen_at(rack, &[&table[..], &[file, "--rack", "0", "--root", &at]].concat());
     let end = WorkerProcess::start(rack, 0, &["--coordinates", "5000"]).finish();
     assert_eq!(end.code, Some(0), "{end:?}");
     for file in &files {

@@ -16,7 +16,7 @@ pub fn start() -> Server {
 }
 
 /// As a target of a configuration.
-pub fn configured(server: &Server, name: &str) -> String {
+pub fn target_section(server: &Server, name: &str) -> String {
     target(name, &server.p4runtime().unwrap().to_string(), server.local().port())
 }
 
@@ -66,9 +66,9 @@ impl Drop for Averager {
 /// A job of two workers at work, with this secret.
 pub fn at_work(controller: &Controller, job: &str, cookie: &str) -> [Averager; 2] {
     controller.until_connected();
-    controller.told(&["job", "create", job, "--workers", "2", "--cookie", cookie]);
+    controller.ask_done(&["job", "create", job, "--workers", "2", "--cookie", cookie]);
     let workers = [Averager::join(controller.listen, job), Averager::join(controller.listen, job)];
-    controller.until("at work", |controller| {
+    controller.wait_until("at work", |controller| {
         let counters = controller.json(&["counters", job]);
         let workers = counters["jobs"][0]["workers"].as_array().cloned().unwrap_or_default();
         workers.len() == 2 && workers.iter().all(|worker| worker["packets"].as_u64().unwrap() > 100)

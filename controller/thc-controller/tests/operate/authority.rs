@@ -18,7 +18,7 @@ pub struct Asked(CertificateParams);
 
 impl Asked {
     /// With this common name and organizational unit.
-    pub fn of(&mut self, name: &str, unit: &str) {
+    pub fn set_subject(&mut self, name: &str, unit: &str) {
         self.0.distinguished_name = DistinguishedName::new();
         self.0.distinguished_name.push(DnType::OrganizationalUnitName, unit);
         self.0.distinguished_name.push(DnType::CommonName, name);
@@ -30,7 +30,7 @@ impl Asked {
     }
 
     /// That was over years ago.
-    pub fn expired(&mut self) {
+    pub fn expire(&mut self) {
         (self.0.not_before, self.0.not_after) = (date_time_ymd(2020, 1, 1), date_time_ymd(2021, 1, 1));
     }
 }

@@ -21,7 +21,7 @@ const PATIENCE: Duration = Duration::from_secs(120);
 /// After which a worker that has joined in vain asks anew.
 const JOINING: Duration = Duration::from_secs(10);
 
-fn until<T>(what: &str, mut so: impl FnMut() -> Result<T, String>) -> T {
+fn wait_until<T>(what: &str, mut so: impl FnMut() -> Result<T, String>) -> T {
     let began = Instant::now();
     loop {
         match so() {
@@ -33,8 +33,8 @@ fn until<T>(what: &str, mut so: impl FnMut() -> Result<T, String>) -> T {
 }
 
 /// Asks one of a pair, whichever has the jobs, until it does as it is asked or says that it is done.
-fn told(pair: &[SocketAddr], args: &[&str], done: &str) {
-    until(&args.join(" "), || {
+fn ask_pair(pair: &[SocketAddr], args: &[&str], done: &str) {
+    wait_until(&args.join(" "), || {
         let mut said = String::new();
         for at in pair {
             let ended = run(args, &[("THC_CONTROLLER", &at.to_string())]);
@@ -48,8 +48,8 @@ fn told(pair: &[SocketAddr], args: &[&str], done: &str) {
 }
 
 /// Joins as a rank of a job, whatever one try says.
-fn joined(pair: &[SocketAddr], job: &str, rank: u8) -> Group {
-    until("joining", || {
+fn join_group(pair: &[SocketAddr], job: &str, rank: u8) -> Group {
+    wait_until("joining", || {
         let Some(at) = pair.iter().find(|at| has_jobs(**at)) else {
             return Err("nobody has the jobs".into());
         };
@@ -62,7 +62,7 @@ fn joined(pair: &[SocketAddr], job: &str, rank: u8) -> Group {
 }
 
 /// Both do something at the same time.
-fn both<T: Send>(work: impl Fn(u8) -> T + Sync) -> [T; 2] {
+fn run_both<T: Send>(work: impl Fn(u8) -> T + Sync) -> [T; 2] {
     std::thread::scope(|scope| {
         let other = scope.spawn(|| work(1));
         [work(0), other.join().unwrap()]
@@ -71,7 +71,7 @@ fn both<T: Send>(work: impl Fn(u8) -> T + Sync) -> [T; 2] {
 
 /// Both get the same mean, which is that of what they put in.
 fn adds_up(groups: &[Group; 2]) {
-    let means = both(|rank| {
+    let means = run_both(|rank| {
         let own = if rank == 0 { 1.0 } else { 3.0 };
         let mut data: Vec<f32> = (0..COORDINATES).map(|place| own * (place % 7) as f32).collect();
         groups[usize::from(rank)].allreduce(&mut data).unwrap();
@@ -115,7 +115,7 @@ async fn rows(server: SocketAddr) -> Vec<(&'static str, usize)> {
 /// The life of two jobs under two controllers, with this going wrong at that step: all steps that there were.
 fn life(fault: Option<(usize, Fault)>) -> Vec<&'static str> {
     let server = aggregator::start();
-    let way = Unreliable::to(server.p4runtime().unwrap());
+    let way = Unreliable::relay_to(server.p4runtime().unwrap());
     let folder = tempfile::tempdir().unwrap();
     let kept = folder.path().join("kept");
     std::fs::create_dir(&kept).unwrap();
@@ -129,40 +129,40 @@ fn life(fault: Option<(usize, Fault)>) -> Vec<&'static str> {
     let (first, second) = (Controller::start_with(&config, &state), Controller::start_with(&config, &state));
     let pair = [first.listen, second.listen];
     let make = |job: &str| {
-        told(
+        ask_pair(
             &pair,
             &["job", "create", job, "--workers", "2", "--slots", "64", "--norm-slots", "16"],
             "already",
         );
     };
     make("train");
-    let groups = both(|rank| joined(&pair, "train", rank));
+    let groups = run_both(|rank| join_group(&pair, "train", rank));
     adds_up(&groups);
     // Whichever has the jobs is killed, and the session goes on.
-    let one = until("one of them", || {
+    let one = wait_until("one of them", || {
         pair.iter().position(|at| has_jobs(*at)).ok_or_else(|| "nobody has the jobs".to_owned())
     });
     let (active, rest) = if one == 0 { (first, second) } else { (second, first) };
     drop(active);
     let pair = [rest.listen];
-    until("the other one", || has_jobs(rest.listen).then_some(()).ok_or_else(|| rest.log()));
+    wait_until("the other one", || has_jobs(rest.listen).then_some(()).ok_or_else(|| rest.log()));
     adds_up(&groups);
     // A job that comes and one that goes, in the middle of it, and workers that come anew.
-    told(
+    ask_pair(
         &pair,
         &["job", "create", "more", "--workers", "2", "--slots", "64", "--norm-slots", "16"],
         "already",
     );
     drop(groups);
-    let groups = both(|rank| joined(&pair, "train", rank));
+    let groups = run_both(|rank| join_group(&pair, "train", rank));
     adds_up(&groups);
     drop(groups);
-    told(&pair, &["job", "delete", "train", "--yes"], "no job \"train\"");
-    let groups = both(|rank| joined(&pair, "more", rank));
+    ask_pair(&pair, &["job", "delete", "train", "--yes"], "no job \"train\"");
+    let groups = run_both(|rank| join_group(&pair, "more", rank));
     adds_up(&groups);
     // What is there is what should be there.
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    until("rows", || {
+    wait_until("rows", || {
         let there = runtime.block_on(rows(server.p4runtime().unwrap()));
         let wanted = [("jobs", 1), ("members", 2), ("addresses", 2), ("job_tables", 1), ("lookup", 1)];
         if there == wanted { Ok(()) } else { Err(format!("{there:?}\n{}", rest.log())) }

@@ -39,12 +39,12 @@ async fn an_expired_certificate_is_replaced_without_a_restart() {
     assert_eq!(ask(&controller, &["target", "list"]).code, Some(0));
 
     // By itself.
-    authority.give("service", |certificate| certificate.expired());
+    authority.give("service", |certificate| certificate.expire());
     let refused = |controller: &Controller| {
         let ended = ask(controller, &["target", "list"]);
         ended.code == Some(1) && ended.err.to_lowercase().contains("expired")
     };
-    controller.until("expired", refused);
+    controller.wait_until("expired", refused);
     let ended = ask(&controller, &["target", "list"]);
     assert!(
         ended.err.lines().count() == 1 && ended.err.contains("the certificate that it shows"),
@@ -59,15 +59,15 @@ async fn an_expired_certificate_is_replaced_without_a_restart() {
     let new_key = fs::read(controller.folder().join("service-key.pem")).unwrap();
     fs::write(controller.folder().join("service-key.pem"), key).unwrap();
     hang_up(&controller);
-    controller.until("half", |controller| controller.log().contains("those read before are still used"));
+    controller.wait_until("half", |controller| controller.log().contains("those read before are still used"));
     assert!(refused(&controller));
     fs::write(controller.folder().join("service-key.pem"), new_key).unwrap();
 
     // When somebody says so.
     hang_up(&controller);
-    controller.until("new", |controller| ask(controller, &["target", "list"]).code == Some(0));
+    controller.wait_until("new", |controller| ask(controller, &["target", "list"]).code == Some(0));
     open.list_targets(ListTargetsRequest {}).await.unwrap();
-    controller.until("the same", |controller| {
+    controller.wait_until("the same", |controller| {
         hang_up(controller);
         controller.log().contains("certificates of the service: read again, and the same")
     });
@@ -91,7 +91,7 @@ fn a_target_and_its_controller_find_each_other_with_new_certificates() {
     let folder = tempfile::tempdir().unwrap();
     let [of_ps, of_controller] =
         ["ps", "controller"].map(|name| Authority::with_certificate(folder.path(), name));
-    of_ps.give("ps", |certificate| certificate.expired());
+    of_ps.give("ps", |certificate| certificate.expire());
     let server = server(folder.path());
     let address = format!("https://localhost:{}", server.p4runtime().unwrap().port());
     let config = target("ps1", &address, server.local().port())
@@ -100,22 +100,22 @@ fn a_target_and_its_controller_find_each_other_with_new_certificates() {
     let error = |controller: &Controller| {
         controller.json(&["target", "list"])["targets"][0]["error"].as_str().unwrap().to_owned()
     };
-    controller.until("expired", |controller| error(controller).to_lowercase().contains("expired"));
+    controller.wait_until("expired", |controller| error(controller).to_lowercase().contains("expired"));
     assert!(error(&controller).contains("are ca, cert and key"), "{}", error(&controller));
     of_ps.give("ps", |_| {});
     server.certificates().unwrap().ask();
     controller.until_connected();
-    controller.told(&["job", "create", "a", "--workers", "1"]);
+    controller.ask_done(&["job", "create", "a", "--workers", "1"]);
     let worker = aggregator::Averager::join(controller.listen, "a");
-    controller.told(&["job", "wait", "a"]);
+    controller.ask_done(&["job", "wait", "a"]);
 
     // The controller's own has expired: the connection goes on, and the next one waits for a new certificate.
-    of_controller.give("controller", |certificate| certificate.expired());
+    of_controller.give("controller", |certificate| certificate.expire());
     assert_eq!(controller.json(&["target", "list"])["targets"][0]["connected"], true);
     let port = server.p4runtime().unwrap().port();
     drop(worker);
     drop(server);
-    controller.until("away", |controller| !error(controller).is_empty());
+    controller.wait_until("away", |controller| !error(controller).is_empty());
     let text = format!(
         "listen = \"127.0.0.1:0\"\n[p4runtime]\nlisten = \"127.0.0.1:{port}\"\n[p4runtime.tls]\n\
         cert = \"ps.pem\"\nkey = \"ps-key.pem\"\nclient_ca = \"controller-ca.pem\"\n"
@@ -131,7 +131,7 @@ fn a_target_and_its_controller_find_each_other_with_new_certificates() {
         }
         std::thread::sleep(std::time::Duration::from_millis(100));
     };
-    controller.until("refused", |controller| error(controller).contains("are ca, cert and key"));
+    controller.wait_until("refused", |controller| error(controller).contains("are ca, cert and key"));
     of_controller.give("controller", |_| {});
     controller.until_connected();
 }

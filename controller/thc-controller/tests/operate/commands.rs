@@ -40,12 +40,12 @@ fn a_wrong_configuration_is_named_with_its_line() {
 #[test]
 fn a_target_that_is_away_is_told() {
     let controller = Controller::start(&target("ps1", NOWHERE, 9000));
-    controller.until("tried", |controller| {
-        controller.told(&["target", "list"]).contains("cannot connect to http://127.0.0.1:1")
+    controller.wait_until("tried", |controller| {
+        controller.ask_done(&["target", "list"]).contains("cannot connect to http://127.0.0.1:1")
     });
-    let text = controller.told(&["target", "list"]);
+    let text = controller.ask_done(&["target", "list"]);
     assert!(text.starts_with("TARGET  P4RUNTIME") && text.contains("away"), "{text}");
-    assert!(controller.told(&["job", "list"]).contains("no jobs"));
+    assert!(controller.ask_done(&["job", "list"]).contains("no jobs"));
     let refused = controller.ask(&["job", "create", "train", "--workers", "2"]);
     says(
         &refused,
@@ -59,13 +59,13 @@ fn a_target_that_is_away_is_told() {
 #[test]
 fn a_job_from_creation_to_deletion() {
     let server = aggregator::start();
-    let controller = Controller::start(&aggregator::configured(&server, "ps1"));
+    let controller = Controller::start(&aggregator::target_section(&server, "ps1"));
     controller.until_connected();
     let create = ["job", "create", "train", "--workers", "2", "--granularity", "30", "--fraction", "1/32"];
-    let text = controller.told(&create);
+    let text = controller.ask_done(&create);
     assert!(text.starts_with("job train, number 1, made 2"), "{text}");
     assert!(text.contains("b=4 g=30 p=1/32") && text.contains("waiting") && text.contains("0/2"), "{text}");
-    assert_eq!(controller.told(&["job", "show", "train"]), text);
+    assert_eq!(controller.ask_done(&["job", "show", "train"]), text);
     says(&controller.ask(&create), 1, &["there is a job \"train\" already"]);
     says(&controller.ask(&["job", "create", "x", "--workers", "65"]), 2, &["workers"]);
     let far = ["job", "create", "x", "--workers", "2", "--target", "ps9"];
@@ -77,21 +77,21 @@ fn a_job_from_creation_to_deletion() {
     let waiting = controller.ask(&["diagnose", "train"]);
     assert!(waiting.out.contains("no worker has joined") && waiting.out.contains("-> "), "{waiting:?}");
 
-    controller.told(&["table", "install", "--workers", "8"]);
-    let tables = controller.told(&["table", "list"]);
+    controller.ask_done(&["table", "install", "--workers", "8"]);
+    let tables = controller.ask_done(&["table", "list"]);
     assert!(tables.lines().count() == 3 && tables.contains("1/32") && tables.contains("train"), "{tables}");
     says(&controller.ask(&["table", "delete", "1"]), 1, &["used by train"]);
-    controller.told(&["table", "delete", "2"]);
+    controller.ask_done(&["table", "delete", "2"]);
 
-    assert_eq!(controller.told(&["job", "delete", "train"]), "job train deleted\n");
+    assert_eq!(controller.ask_done(&["job", "delete", "train"]), "job train deleted\n");
     says(&controller.ask(&["job", "delete", "train"]), 1, &["no job \"train\""]);
-    assert!(controller.told(&["table", "list"]).contains("no tables"));
+    assert!(controller.ask_done(&["table", "list"]).contains("no tables"));
 }
 
 #[test]
 fn watching_ends_with_ctrl_c() {
     let server = aggregator::start();
-    let controller = Controller::start(&aggregator::configured(&server, "ps1"));
+    let controller = Controller::start(&aggregator::target_section(&server, "ps1"));
     let _workers = aggregator::at_work(&controller, "train", "7");
     let mut watch = Command::new(PROGRAM)
         .args(["counters", "train", "--watch", "0.5", "--controller", &controller.listen.to_string()])

@@ -110,7 +110,7 @@ impl Controller {
     }
 
     /// Asks it and gets what it says.
-    pub fn told(&self, args: &[&str]) -> String {
+    pub fn ask_done(&self, args: &[&str]) -> String {
         let ended = self.ask(args);
         assert_eq!(ended.code, Some(0), "{args:?}: {ended:?}");
         ended.out
@@ -120,7 +120,7 @@ impl Controller {
     pub fn json(&self, args: &[&str]) -> serde_json::Value {
         let mut all = args.to_vec();
         all.push("--json");
-        serde_json::from_str(&self.told(&all)).unwrap()
+        serde_json::from_str(&self.ask_done(&all)).unwrap()
     }
 
     /// What it wrote so far.
@@ -134,7 +134,7 @@ impl Controller {
     }
 
     /// Waits until something is so.
-    pub fn until(&self, what: &str, so: impl Fn(&Controller) -> bool) {
+    pub fn wait_until(&self, what: &str, so: impl Fn(&Controller) -> bool) {
         let start = Instant::now();
         while !so(self) {
             assert!(start.elapsed() < HANG, "it does not come to {what}: {}", self.log());
@@ -144,7 +144,7 @@ impl Controller {
 
     /// Waits until its targets are there.
     pub fn until_connected(&self) {
-        self.until("connected", |controller| {
+        self.wait_until("connected", |controller| {
             let list = controller.json(&["target", "list"]);
             list["targets"].as_array().unwrap().iter().all(|target| target["connected"] == true)
         });

@@ -10,17 +10,17 @@ fn differs(site: &Site) -> serde_json::Value {
 /// Rows that somebody else has changed are found and made again, without anybody's asking.
 #[test]
 fn rows_that_others_change_are_repaired() {
-    let site = Site::with(V1MODEL, "compare = \"1s\"");
+    let site = Site::with_keys(V1MODEL, "compare = \"1s\"");
     site.create();
-    let session = site.joined(1);
+    let session = site.join_workers(1);
     for (table, first) in [("members", 7), ("addresses", 7), ("control_plane", 1), ("jobs", 7)] {
         site.strict.delete(table, first);
-        site.controller().until(table, |_| site.rows() == site.with_session());
-        site.controller().until("control plane", |_| site.strict.rows("control_plane") == 2);
+        site.controller().wait_until(table, |_| site.rows() == site.with_session());
+        site.controller().wait_until("control plane", |_| site.strict.rows("control_plane") == 2);
     }
-    site.controller().until("told", |controller| {
+    site.controller().wait_until("told", |controller| {
         controller
-            .told(&["events", "--target", "chip"])
+            .ask_done(&["events", "--target", "chip"])
             .contains("somebody else has changed its rows: missing")
     });
     assert_eq!(
@@ -37,13 +37,13 @@ fn rows_that_others_change_are_repaired() {
 /// Where the operator wants it so, they are reported and stay, until somebody asks for the repair.
 #[test]
 fn rows_that_others_change_are_left_where_that_is_wanted() {
-    let site = Site::with(V1MODEL, "compare = \"1s\"\nforeign_rows = \"leave\"");
+    let site = Site::with_keys(V1MODEL, "compare = \"1s\"\nforeign_rows = \"leave\"");
     site.create();
-    site.joined(1);
+    site.join_workers(1);
     let whole = site.controller().ask(&["target", "diff", "chip"]);
     assert_eq!((whole.code, whole.out.as_str()), (Some(0), "target chip holds what was written\n"));
     site.strict.delete("members", 7);
-    site.controller().until("seen", |_| differs(&site).as_array().is_some_and(|all| all.len() == 2));
+    site.controller().wait_until("seen", |_| differs(&site).as_array().is_some_and(|all| all.len() == 2));
     let diagnosed = site.controller().ask(&["diagnose", "a"]);
     assert_eq!(diagnosed.code, Some(1), "{diagnosed:?}");
     assert!(diagnosed.out.contains("target chip: somebody else has changed 2 of its rows"), "{diagnosed:?}");
@@ -57,9 +57,9 @@ fn rows_that_others_change_are_left_where_that_is_wanted() {
     let repaired = site.controller().ask(&["target", "diff", "chip", "--repair"]);
     assert!(repaired.code == Some(0) && repaired.out.ends_with("repaired\n"), "{repaired:?}");
     assert_eq!(site.rows(), site.with_session());
-    let rows = site.controller().told(&["target", "rows", "chip"]);
+    let rows = site.controller().ask_done(&["target", "rows", "chip"]);
     assert!(rows.contains("job=7 worker=1") && rows.contains("set_job("), "{rows}");
-    let shown = site.controller().told(&["target", "show", "chip"]);
+    let shown = site.controller().ask_done(&["target", "show", "chip"]);
     assert!(shown.contains("rows of members") && shown.contains("repaired 1 times"), "{shown}");
 }
 
@@ -68,32 +68,32 @@ fn rows_that_others_change_are_left_where_that_is_wanted() {
 fn a_target_that_is_drained_takes_nothing_new() {
     let site = Site::start(V1MODEL);
     site.create();
-    let session = site.joined(1);
-    let drained = site.controller().told(&["target", "drain", "chip"]);
+    let session = site.join_workers(1);
+    let drained = site.controller().ask_done(&["target", "drain", "chip"]);
     assert!(drained.contains("sessions of a still run there"), "{drained}");
-    assert!(site.controller().told(&["target", "list"]).contains("connected, drained"));
+    assert!(site.controller().ask_done(&["target", "list"]).contains("connected, drained"));
     let refused = site.controller().ask(&["job", "create", "b", "--workers", "2", "--target", "chip"]);
     assert!(refused.code == Some(1) && refused.err.contains("target undrain chip"), "{refused:?}");
     assert_eq!(site.rows(), site.with_session());
     site.leave(1, session);
-    site.controller().until("left", |_| site.rows()[4] == 0);
+    site.controller().wait_until("left", |_| site.rows()[4] == 0);
     for _ in 0..10 {
         site.join(7, 2);
         std::thread::sleep(std::time::Duration::from_millis(50));
     }
     assert_eq!(site.rows()[4], 0, "no session begins");
-    let diagnosed = site.controller().told(&["diagnose", "a"]);
+    let diagnosed = site.controller().ask_done(&["diagnose", "a"]);
     assert!(diagnosed.contains("target chip is drained"), "{diagnosed}");
-    site.controller().told(&["target", "undrain", "chip"]);
-    let session = site.joined(2);
+    site.controller().ask_done(&["target", "undrain", "chip"]);
+    let session = site.join_workers(2);
     // An operator ends a session: its workers may join anew.
-    let ended = site.controller().told(&["session", "end", "a"]);
+    let ended = site.controller().ask_done(&["session", "end", "a"]);
     assert_eq!(ended, "the session of job a on chip is over\n");
     assert_eq!(site.rows()[4], 0);
-    assert_ne!(site.joined(3), session);
-    assert_eq!(site.controller().told(&["session", "end", "a"]), "the session of job a on chip is over\n");
+    assert_ne!(site.join_workers(3), session);
+    assert_eq!(site.controller().ask_done(&["session", "end", "a"]), "the session of job a on chip is over\n");
     // A JOIN that was on its way may have begun one more.
-    site.controller().until("no session", |controller| {
-        controller.told(&["session", "end", "a"]) == "no session of job a runs\n"
+    site.controller().wait_until("no session", |controller| {
+        controller.ask_done(&["session", "end", "a"]) == "no session of job a runs\n"
     });
 }

@@ -15,7 +15,7 @@ use thc_worker::{Group, GroupConfig};
 /// Who is in the way of whom in messages.
 const TARGETS: [&str; 3] = ["ps1", "ps2", "chip"];
 
-fn secured(folder: &Path) -> Server {
+fn secured_server(folder: &Path) -> Server {
     let tls = "cert = \"ps.pem\"\nkey = \"ps-key.pem\"\nclient_ca = \"controller-ca.pem\"\n";
     let file = folder.join("thc-ps.toml");
     let text = "listen = \"127.0.0.1:0\"\n[p4runtime]\nlisten = \"127.0.0.1:0\"\n[p4runtime.tls]\n";
@@ -30,7 +30,7 @@ fn job(number: u32, workers: u32, places: &str) -> String {
 }
 
 /// The ten, and where each is.
-fn declared(workers_of_last: u32) -> Vec<(u32, String, Vec<&'static str>)> {
+fn declared_jobs(workers_of_last: u32) -> Vec<(u32, String, Vec<&'static str>)> {
     (1..=10)
         .map(|number| {
             let (places, targets) = match number {
@@ -64,7 +64,7 @@ impl Day {
         for name in ["service", "ps", "controller"] {
             Authority::with_certificate(folder.path(), name);
         }
-        let servers = vec![secured(folder.path()), secured(folder.path())];
+        let servers = vec![secured_server(folder.path()), secured_server(folder.path())];
         let info = concat!(env!("CARGO_MANIFEST_DIR"), "/../../p4/build/thc.p4info.txtpb");
         let chip = Strict::start(p4info::parse(&fs::read(info).unwrap()).unwrap());
         let file = |name: &str| folder.path().join(name).display().to_string();
@@ -120,14 +120,14 @@ impl Day {
         run(args, &[("THC_CONTROLLER", &socket)])
     }
 
-    fn told(&self, args: &[&str]) -> String {
+    fn ask_done(&self, args: &[&str]) -> String {
         let ended = self.ask(args);
         assert_eq!(ended.code, Some(0), "{args:?}: {ended:?}\n{}", self.active().log());
         ended.out
     }
 
     /// Asks for what is refused.
-    fn refused(&mut self, args: &[&str], says: &str) {
+    fn expect_refusal(&mut self, args: &[&str], says: &str) {
         let ended = self.ask(args);
         assert!(ended.code == Some(1) && ended.err.contains(says), "{args:?}: {ended:?}");
         self.refused.push(ended.err);
@@ -137,7 +137,7 @@ impl Day {
     fn fail_over(&mut self) {
         drop(self.active.take().unwrap().stop());
         self.active = self.standby.take();
-        self.active().until("ready", |controller| controller.get("/readyz").0.contains("200 OK"));
+        self.active().wait_until("ready", |controller| controller.get("/readyz").0.contains("200 OK"));
         self.standby = Some(self.start());
     }
 
@@ -145,7 +145,7 @@ impl Day {
     fn apply(&mut self, jobs: Vec<(u32, String, Vec<&'static str>)>) {
         let file = self.file("jobs.toml");
         fs::write(&file, jobs.iter().map(|(_, text, _)| text.as_str()).collect::<String>()).unwrap();
-        self.told(&["apply", "-f", file.to_str().unwrap(), "--yes", "--prune"]);
+        self.ask_done(&["apply", "-f", file.to_str().unwrap(), "--yes", "--prune"]);
         self.jobs = jobs;
     }
 
@@ -162,7 +162,7 @@ impl Day {
     }
 
     /// Waits until no job has wrong or missing rows, but on those targets; and says nothing where nothing is wrong.
-    fn settled(&self, step: &str, but: &[&str]) {
+    fn wait_settled(&self, step: &str, but: &[&str]) {
         let start = Instant::now();
         let there = || {
             TARGETS.iter().filter(|target| !but.contains(target)).all(|target| {
@@ -180,7 +180,7 @@ impl Day {
             std::thread::sleep(Duration::from_millis(100));
         }
         println!("{step}: settled within {:.1} s", start.elapsed().as_secs_f64());
-        let names = self.told(&["job", "list"]);
+        let names = self.ask_done(&["job", "list"]);
         for (number, ..) in &self.jobs {
             assert!(names.contains(&format!("j{number} ")), "{step}: {names}");
         }
@@ -218,26 +218,26 @@ fn average(group: &Group) {
 fn a_day_of_an_operator() {
     let mut day = Day::begin();
     // In the morning: ten jobs. What is killed at once has them done to the end, or its successor does.
-    day.active().until("connected", |_| day.ask(&["target", "list"]).out.matches("connected").count() == 3);
-    day.apply(declared(1));
+    day.active().wait_until("connected", |_| day.ask(&["target", "list"]).out.matches("connected").count() == 3);
+    day.apply(declared_jobs(1));
     day.fail_over();
-    day.settled("ten jobs, and a killed controller", &[]);
+    day.wait_settled("ten jobs, and a killed controller", &[]);
     let trains = day.join("j1");
     average(&trains);
     average(&day.join("j7"));
-    day.refused(&["job", "delete", "j1"], "give --yes");
+    day.expect_refusal(&["job", "delete", "j1"], "give --yes");
 
     // Somebody else has his hands in the switch.
     day.chip.delete("job_tables", 8);
     day.chip.disturb("lookup");
-    day.settled("foreign rows", &[]);
+    day.wait_settled("foreign rows", &[]);
 
     // The switch hangs. What is asked of it is refused in time, what is asked of others is done, and a killed controller changes nothing.
     day.chip.state().faults.hangs = Some("write");
-    day.refused(&["job", "create", "x", "--workers", "1", "--target", "chip"], "no answer within 2s");
+    day.expect_refusal(&["job", "create", "x", "--workers", "1", "--target", "chip"], "no answer within 2s");
     day.chip.state().faults.hangs = Some("program");
     day.chip.cut();
-    day.told(&[
+    day.ask_done(&[
         "job",
         "create",
         "y",
@@ -250,54 +250,54 @@ fn a_day_of_an_operator() {
         "--norm-slots",
         "16",
     ]);
-    day.refused(&["job", "create", "z", "--workers", "1", "--target", "chip"], "chip");
-    day.told(&["job", "delete", "y"]);
-    day.settled("a switch that hangs", &["chip"]);
+    day.expect_refusal(&["job", "create", "z", "--workers", "1", "--target", "chip"], "chip");
+    day.ask_done(&["job", "delete", "y"]);
+    day.wait_settled("a switch that hangs", &["chip"]);
     day.fail_over();
     average(&trains);
-    day.settled("a switch that hangs, and a killed controller", &["chip"]);
+    day.wait_settled("a switch that hangs, and a killed controller", &["chip"]);
     day.chip.state().faults.hangs = None;
-    day.settled("a switch that answers again", &[]);
+    day.wait_settled("a switch that answers again", &[]);
 
     // At noon certificates have expired, in front of the servers and of the controllers.
     let authority = |name: &str| Authority::with_certificate(&day.file(""), name);
     let (of_ps, of_service) = (authority("ps"), authority("service"));
-    of_ps.give("ps", |certificate| certificate.expired());
-    of_service.give("service", |certificate| certificate.expired());
+    of_ps.give("ps", |certificate| certificate.expire());
+    of_service.give("service", |certificate| certificate.expire());
     let asked = |day: &Day| {
         let (address, ca) = (format!("localhost:{}", day.active().listen.port()), day.file("service-ca.pem"));
         run(&["job", "list", "--controller", &address, "--ca", ca.to_str().unwrap()], &[])
     };
-    day.active().until("expired", |_| asked(&day).err.to_lowercase().contains("expired"));
+    day.active().wait_until("expired", |_| asked(&day).err.to_lowercase().contains("expired"));
     day.refused.push(asked(&day).err);
     average(&trains);
     of_ps.give("ps", |_| {});
     of_service.give("service", |_| {});
-    day.active().until("new", |_| asked(&day).code == Some(0));
+    day.active().wait_until("new", |_| asked(&day).code == Some(0));
     day.fail_over();
-    day.settled("new certificates, and a killed controller", &[]);
+    day.wait_settled("new certificates, and a killed controller", &[]);
     average(&trains);
 
     // A server is drained: what runs goes on, nothing begins, and that is known to the next controller.
-    day.told(&["target", "drain", "ps1"]);
-    day.refused(&["job", "create", "x", "--workers", "1", "--target", "ps1"], "target undrain ps1");
+    day.ask_done(&["target", "drain", "ps1"]);
+    day.expect_refusal(&["job", "create", "x", "--workers", "1", "--target", "ps1"], "target undrain ps1");
     day.fail_over();
     average(&trains);
-    day.refused(&["job", "create", "x", "--workers", "1", "--target", "ps1"], "target undrain ps1");
-    day.settled("a drained server, and a killed controller", &[]);
-    day.told(&["target", "undrain", "ps1"]);
+    day.expect_refusal(&["job", "create", "x", "--workers", "1", "--target", "ps1"], "target undrain ps1");
+    day.wait_settled("a drained server, and a killed controller", &[]);
+    day.ask_done(&["target", "undrain", "ps1"]);
 
     // What is declared changes: one job has more workers, another one goes when its session is over.
-    let without_first: Vec<_> = declared(2).into_iter().filter(|(number, ..)| *number != 1).collect();
+    let without_first: Vec<_> = declared_jobs(2).into_iter().filter(|(number, ..)| *number != 1).collect();
     let all = day.jobs.clone();
     day.apply(without_first.clone());
     day.jobs = all.iter().take(1).cloned().chain(without_first.clone()).collect();
     day.fail_over();
-    day.settled("other jobs, and a killed controller", &[]);
+    day.wait_settled("other jobs, and a killed controller", &[]);
     average(&trains);
     drop(trains);
     day.jobs = without_first;
-    day.settled("a session that is over", &[]);
+    day.wait_settled("a session that is over", &[]);
     average(&day.join("j7"));
 
     // In the evening: an older release, with the jobs that it had, and the newer one again.
@@ -312,7 +312,7 @@ fn a_day_of_an_operator() {
     assert!(said.code == Some(0) && said.out.starts_with("9 jobs"), "{said:?}");
     day.active = Some(day.start());
     day.standby = Some(day.start());
-    day.settled("one format back", &[]);
+    day.wait_settled("one format back", &[]);
     average(&day.join("j7"));
 
     for said in &day.refused {

@@ -24,9 +24,9 @@ fn jobs(controller: &Controller) -> Vec<String> {
 #[test]
 fn what_a_file_declares_is_so() {
     let server = aggregator::start();
-    let controller = Controller::start(&aggregator::configured(&server, "ps1"));
+    let controller = Controller::start(&aggregator::target_section(&server, "ps1"));
     controller.until_connected();
-    controller.told(&["job", "create", "by-hand", "--workers", "2", "--slots", "64", "--norm-slots", "16"]);
+    controller.ask_done(&["job", "create", "by-hand", "--workers", "2", "--slots", "64", "--norm-slots", "16"]);
     let both = job("a", 2) + &job("b", 3);
     let plan = apply(&controller, &both, &["--plan"]);
     assert_eq!(plan.out, "+ job a is made now\n+ job b is made now\n");
@@ -53,7 +53,7 @@ fn what_a_file_declares_is_so() {
     assert_eq!(controller.json(&["job", "show", "a"])["spec"]["workers"], 4);
     let twice = apply(&controller, &(job("a", 2) + &job("a", 3)), &["--yes"]);
     assert!(twice.err.contains("job a: it is declared twice"), "{twice:?}");
-    let events = controller.told(&["events", "--job", "b"]);
+    let events = controller.ask_done(&["events", "--job", "b"]);
     assert!(events.contains("job b: made on ps1") && events.contains("job b: deleted"), "{events}");
 }
 
@@ -61,11 +61,11 @@ fn what_a_file_declares_is_so() {
 #[test]
 fn a_session_is_not_disturbed_by_what_is_declared() {
     let server = aggregator::start();
-    let controller = Controller::start(&aggregator::configured(&server, "ps1"));
+    let controller = Controller::start(&aggregator::target_section(&server, "ps1"));
     controller.until_connected();
     assert_eq!(apply(&controller, &job("a", 1), &["--yes"]).code, Some(0));
     let worker = aggregator::Averager::join(controller.listen, "a");
-    controller.told(&["job", "wait", "a"]);
+    controller.ask_done(&["job", "wait", "a"]);
     let changed = apply(&controller, &job("a", 2), &["--yes"]);
     assert!(changed.out.contains("~ job a changes when its session is over"), "{changed:?}");
     assert_eq!(controller.json(&["job", "show", "a"])["pending"], "change");
@@ -78,20 +78,20 @@ fn a_session_is_not_disturbed_by_what_is_declared() {
     let short = controller.ask(&["job", "wait", "a", "--for", "idle", "--timeout", "300ms"]);
     assert!(short.code == Some(1) && short.err.contains("is not idle"), "{short:?}");
     drop(worker);
-    controller.until("changed", |c| c.json(&["job", "show", "a"])["spec"]["workers"] == 2);
-    controller.told(&["job", "wait", "a", "--for", "idle"]);
-    controller.told(&["job", "delete", "a"]);
-    controller.told(&["job", "wait", "a", "--for", "deleted"]);
+    controller.wait_until("changed", |c| c.json(&["job", "show", "a"])["spec"]["workers"] == 2);
+    controller.ask_done(&["job", "wait", "a", "--for", "idle"]);
+    controller.ask_done(&["job", "delete", "a"]);
+    controller.ask_done(&["job", "wait", "a", "--for", "deleted"]);
 }
 
 /// The configuration's own jobs are changed and removed with it; a copy of the file of jobs is one.
 #[test]
 fn the_configuration_says_what_there_is() {
     let server = aggregator::start();
-    let target = aggregator::configured(&server, "ps1");
+    let target = aggregator::target_section(&server, "ps1");
     let controller = Controller::start(&(target.clone() + &job("a", 2) + &job("b", 2)));
     controller.until_connected();
-    controller.told(&["job", "create", "by-hand", "--workers", "2", "--slots", "64", "--norm-slots", "16"]);
+    controller.ask_done(&["job", "create", "by-hand", "--workers", "2", "--slots", "64", "--norm-slots", "16"]);
     let state = controller.folder().join("jobs.state");
     let copy = controller.folder().join("jobs.backup");
     let (state, copy) = (state.to_str().unwrap().to_owned(), copy.to_str().unwrap().to_owned());
@@ -169,11 +169,11 @@ fn it_says_that_it_is_there() {
 #[test]
 fn workers_find_the_controller_that_has_the_jobs() {
     let server = aggregator::start();
-    let target = aggregator::configured(&server, "ps1");
+    let target = aggregator::target_section(&server, "ps1");
     let first = Controller::start(&target);
     first.until_connected();
     let second = Controller::start_with(&target, &first.folder().join("jobs.state"));
-    first.told(&["job", "create", "a", "--workers", "1"]);
+    first.ask_done(&["job", "create", "a", "--workers", "1"]);
     let url = format!("thc://127.0.0.1:1,{},{}/a", second.listen, first.listen);
     let joined = || {
         let controller = Some(thc_worker::Controller::new(url.parse().unwrap()));
@@ -182,7 +182,7 @@ fn workers_find_the_controller_that_has_the_jobs() {
     let mut data = [1.0; 64];
     joined().allreduce(&mut data).unwrap();
     let _folder = first.stop();
-    second.until("it has them", |controller| controller.get("/readyz").0.contains("200 OK"));
+    second.wait_until("it has them", |controller| controller.get("/readyz").0.contains("200 OK"));
     second.until_connected();
     joined().allreduce(&mut data).unwrap();
 }

@@ -23,7 +23,7 @@ fn loads(site: &Site) -> usize {
     site.strict.state().loads
 }
 
-fn connected(controller: &Controller, target: usize) -> bool {
+fn is_connected(controller: &Controller, target: usize) -> bool {
     controller.json(&["target", "list"])["targets"][target]["connected"] == true
 }
 
@@ -34,7 +34,7 @@ fn a_session_that_begins_in_a_bad_moment_has_its_rows() {
     site.create();
     site.strict.state().faults.counter = Some(("events", usize::MAX));
     let said = |site: &Site| site.controller().log().matches("a bad moment").count();
-    site.controller().until("failed", |_| {
+    site.controller().wait_until("failed", |_| {
         site.join(7, 1);
         said(&site) > 0
     });
@@ -43,8 +43,8 @@ fn a_session_that_begins_in_a_bad_moment_has_its_rows() {
         std::thread::sleep(Duration::from_millis(100));
     }
     site.strict.state().faults.counter = None;
-    site.joined(1);
-    site.controller().until("a whole session", |_| site.rows() == site.with_session());
+    site.join_workers(1);
+    site.controller().wait_until("a whole session", |_| site.rows() == site.with_session());
 }
 
 /// Only FAILED_PRECONDITION says that there is no program: whatever else goes wrong, what runs is not loaded again.
@@ -52,17 +52,17 @@ fn a_session_that_begins_in_a_bad_moment_has_its_rows() {
 fn a_switch_that_cannot_say_what_it_runs_is_not_loaded_again() {
     let site = Site::start(V1MODEL);
     site.create();
-    site.joined(1);
+    site.join_workers(1);
     for code in
         [Code::Unavailable, Code::Internal, Code::DeadlineExceeded, Code::Unknown, Code::PermissionDenied]
     {
         site.strict.state().faults.program = Some(code);
         site.strict.cut();
-        site.controller().until("away", |controller| {
-            controller.told(&["target", "list"]).contains("asking for its program failed")
+        site.controller().wait_until("away", |controller| {
+            controller.ask_done(&["target", "list"]).contains("asking for its program failed")
         });
         site.strict.state().faults.program = None;
-        site.controller().until("there again", |controller| connected(controller, 0));
+        site.controller().wait_until("there again", |controller| is_connected(controller, 0));
         assert_eq!((loads(&site), site.rows()), (1, site.with_session()), "{code:?}");
     }
 }
@@ -73,7 +73,7 @@ fn another_program_waits_for_sessions_to_end() {
     let mut site = Site::start(V1MODEL);
     site.strict.state().faults.reconciles = true;
     site.create();
-    let session = site.joined(1);
+    let session = site.join_workers(1);
     site.restart_controller(b"what a newer backend made");
     let log = site.controller().log();
     assert!(
@@ -82,9 +82,9 @@ fn another_program_waits_for_sessions_to_end() {
     );
     assert_eq!((loads(&site), site.rows()), (1, site.with_session()));
     site.leave(1, session);
-    site.controller().until("loaded", |_| loads(&site) == 2);
-    site.controller().until("there", |controller| connected(controller, 0));
-    site.joined(2);
+    site.controller().wait_until("loaded", |_| loads(&site) == 2);
+    site.controller().wait_until("there", |controller| is_connected(controller, 0));
+    site.join_workers(2);
     assert_eq!(site.rows(), site.with_session());
 }
 
@@ -97,7 +97,7 @@ fn a_program_is_replaced_at_the_cost_of_rows_only_when_told() {
     let log = site.controller().log();
     assert!(log.contains("with --replace-program to load that, which empties the target"), "{log}");
     assert_eq!(loads(&site), 1);
-    site.joined(1);
+    site.join_workers(1);
     assert_eq!(site.rows(), site.with_session());
 }
 
@@ -106,32 +106,32 @@ fn a_program_is_replaced_at_the_cost_of_rows_only_when_told() {
 fn a_row_that_is_refused_takes_nothing_from_other_jobs() {
     let site = Site::start(V1MODEL);
     site.create();
-    site.joined(1);
+    site.join_workers(1);
     let controller = site.controller();
     // At its session.
     assert_eq!(create(controller, "b", &["--number", "8"]).code, Some(0));
     site.strict.state().faults.full = Some(|table, job| table == "members" && job == 8);
-    controller.until("refused", |_| {
+    controller.wait_until("refused", |_| {
         site.join(8, 1);
         !site.strict.state().refused.is_empty()
     });
-    controller.until("told", |controller| {
+    controller.wait_until("told", |controller| {
         controller.ask(&["diagnose", "b"]).out.contains("target chip refuses rows of this job")
     });
     let row = |job: u128| site.strict.values("jobs").iter().any(|row| row["job"] == job);
     let began = Instant::now();
     while began.elapsed() < Duration::from_secs(3) {
         site.join(8, 1);
-        assert!(connected(controller, 0) && row(7) && !row(8), "{}", controller.log());
+        assert!(is_connected(controller, 0) && row(7) && !row(8), "{}", controller.log());
         std::thread::sleep(Duration::from_millis(100));
     }
-    assert_eq!(site.sent(8, Kind::Welcome), None, "nobody is welcomed to a session without rows");
+    assert_eq!(site.sent_cookie(8, Kind::Welcome), None, "nobody is welcomed to a session without rows");
     assert!(!controller.ask(&["diagnose", "a"]).out.contains("refuses"));
     site.strict.state().faults.full = None;
     site.joined_at(8, 1);
     assert!(row(7) && row(8));
     controller
-        .until("no more told", |controller| !controller.ask(&["diagnose", "b"]).out.contains("refuses"));
+        .wait_until("no more told", |controller| !controller.ask(&["diagnose", "b"]).out.contains("refuses"));
 
     // When it is made.
     site.strict.state().faults.full = Some(|table, job| table == "job_tables" && job == 9);
@@ -142,7 +142,7 @@ fn a_row_that_is_refused_takes_nothing_from_other_jobs() {
 
     // When it is changed: it is as it was. And a table that is refused is none.
     assert_eq!(create(controller, "d", &["--number", "10"]).code, Some(0));
-    let tables = controller.told(&["table", "list"]);
+    let tables = controller.ask_done(&["table", "list"]);
     site.strict.state().faults.full = Some(|table, _| table == "lookup");
     let refused = controller.ask(&["job", "update", "d", "--workers", "5"]);
     assert_eq!(refused.code, Some(1), "{refused:?}");
@@ -150,8 +150,8 @@ fn a_row_that_is_refused_takes_nothing_from_other_jobs() {
     assert_eq!(controller.json(&["job", "show", "d"])["spec"]["workers"], 2);
     let refused = controller.ask(&["table", "install", "--workers", "9"]);
     assert!(refused.err.contains("target chip refuses the table"), "{}", refused.err);
-    assert_eq!(controller.told(&["table", "list"]), tables);
-    assert!(connected(controller, 0) && row(7) && row(8));
+    assert_eq!(controller.ask_done(&["table", "list"]), tables);
+    assert!(is_connected(controller, 0) && row(7) && row(8));
     site.strict.state().faults.full = None;
     site.joined_at(10, 1);
     assert!(row(7) && row(8) && row(10));
@@ -202,14 +202,14 @@ fn a_switch_that_hangs_stops_nobody() {
                 let refused = create(&controller, "both", &[]);
                 assert_eq!(refused.code, Some(1), "{refused:?}");
                 assert!(refused.err.contains("no answer within 1s"), "{}", refused.err);
-                assert!(controller.told(&["job", "list"]).contains("no jobs"));
+                assert!(controller.ask_done(&["job", "list"]).contains("no jobs"));
             }
             "read" => {}
             "load" => hangs.restart(),
             _ => hangs.cut(),
         }
         if request != "write" {
-            controller.until(said, |controller| silent(controller, said));
+            controller.wait_until(said, |controller| silent(controller, said));
         }
         let began = Instant::now();
         let name = format!("one{place}");
@@ -218,10 +218,10 @@ fn a_switch_that_hangs_stops_nobody() {
         // What is changed there is no affair of the one that hangs either.
         let changed = controller.ask(&["job", "update", &name, "--workers", "3"]);
         assert_eq!(changed.code, Some(0), "{request}: {changed:?}");
-        controller.told(&["job", "delete", &name]);
+        controller.ask_done(&["job", "delete", &name]);
         assert!(began.elapsed() < Duration::from_secs(20), "{request}: {:?}", began.elapsed());
         hangs.state().faults.hangs = None;
-        controller.until("there again", |controller| connected(controller, 0));
+        controller.wait_until("there again", |controller| is_connected(controller, 0));
     }
     assert_eq!(works.rows("job_tables"), 0);
     assert_eq!(create(&controller, "both", &[]).code, Some(0));
@@ -241,15 +241,15 @@ fn who_waits_for_a_switch_that_hangs_holds_up_nobody() {
         .stderr(Stdio::piped())
         .spawn()
         .unwrap();
-    controller.until("in the book", |controller| controller.ask(&["job", "show", "both"]).code == Some(0));
+    controller.wait_until("in the book", |controller| controller.ask(&["job", "show", "both"]).code == Some(0));
     // What is made, changed and deleted on the other one meanwhile.
     assert_eq!(create(&controller, "new", &["--target", "works"]).code, Some(0));
     let changed = controller.ask(&["job", "update", "old", "--workers", "5"]);
     assert_eq!(changed.code, Some(0), "{changed:?}");
     assert_eq!(create(&controller, "gone", &["--target", "works"]).code, Some(0));
-    controller.told(&["job", "delete", "gone"]);
-    controller.told(&["target", "drain", "hangs"]);
-    controller.told(&["target", "undrain", "hangs"]);
+    controller.ask_done(&["job", "delete", "gone"]);
+    controller.ask_done(&["target", "drain", "hangs"]);
+    controller.ask_done(&["target", "undrain", "hangs"]);
     // Of one file, too, in which the one that hangs is named first.
     let job = |name: &str, target: &str| {
         format!("[[job]]\nname = \"{name}\"\nworkers = 2\ntargets = [\"{target}\"]\n")
@@ -264,7 +264,7 @@ fn who_waits_for_a_switch_that_hangs_holds_up_nobody() {
         .stderr(Stdio::piped())
         .spawn()
         .unwrap();
-    controller.until("made", |controller| controller.log().contains("job free: made on works"));
+    controller.wait_until("made", |controller| controller.log().contains("job free: made on works"));
     assert!(applies.try_wait().unwrap().is_none(), "it came after what hangs");
     assert!(waits.try_wait().unwrap().is_none(), "they came after it");
     hangs.state().faults.full = Some(|table, _| table == "job_tables");
@@ -279,7 +279,7 @@ fn who_waits_for_a_switch_that_hangs_holds_up_nobody() {
     let jobs: Vec<_> = list["jobs"].as_array().unwrap().iter().map(|job| &job["spec"]).collect();
     let is = |at: usize| (jobs[at]["name"].as_str().unwrap(), jobs[at]["workers"].as_u64().unwrap());
     assert_eq!((jobs.len(), is(0), is(1), is(2)), (3, ("free", 2), ("new", 2), ("old", 5)));
-    controller.until("taken back", |_| works.rows("job_tables") == 3 && hangs.rows("job_tables") == 0);
+    controller.wait_until("taken back", |_| works.rows("job_tables") == 3 && hangs.rows("job_tables") == 0);
 }
 
 /// A restart of the controller sets no counter back, nor does one of a switch that never had a session; and a job whose row somebody
@@ -289,7 +289,7 @@ fn who_has_lost_its_row_is_found() {
     let mut site = Site::start(V1MODEL);
     site.create();
     assert_eq!(create(site.controller(), "b", &["--number", "8", "--quorum", "1"]).code, Some(0));
-    let (first, _) = (site.joined(1), site.joined_at(8, 1));
+    let (first, _) = (site.join_workers(1), site.joined_at(8, 1));
     let row = |site: &Site, job: u128| {
         site.strict.values("jobs").iter().find(|row| row["job"] == job).map(|row| row["cookie"])
     };
@@ -297,23 +297,23 @@ fn who_has_lost_its_row_is_found() {
         site.strict.delete("jobs", job.into());
         site.strict.cut();
         site.controller()
-            .until("there again", |controller| connected(controller, 0) && row(&site, 7).is_some());
+            .wait_until("there again", |controller| is_connected(controller, 0) && row(&site, 7).is_some());
     }
     assert_eq!(row(&site, 7), Some(first.into()), "with all workers in its sums it goes on");
     let ended = "job b: somebody else has deleted its row; its workers must join anew";
-    site.controller().until("ended", |controller| controller.log().contains(ended));
+    site.controller().wait_until("ended", |controller| controller.log().contains(ended));
     assert_eq!(row(&site, 8), None);
     site.joined_at(8, 2);
     // Nobody is in a session when the controller restarts: what was counted stays.
     site.leave(1, first);
-    site.controller().until("left", |_| row(&site, 7).is_none());
+    site.controller().wait_until("left", |_| row(&site, 7).is_none());
     site.strict.state().count = 5;
     let packets =
         |site: &Site| site.controller().json(&["counters", "a"])["jobs"][0]["workers"][0]["packets"].clone();
-    site.controller().until("counted", |_| packets(&site) == 5);
-    site.controller().told(&["job", "delete", "b", "--yes"]);
+    site.controller().wait_until("counted", |_| packets(&site) == 5);
+    site.controller().ask_done(&["job", "delete", "b", "--yes"]);
     site.restart_controller(b"what the compiler's backend made");
-    site.controller().until("counted", |_| packets(&site) == 5);
+    site.controller().wait_until("counted", |_| packets(&site) == 5);
 }
 
 /// A chip brings a whole counter up to date for each question: there are few.
@@ -321,7 +321,7 @@ fn who_has_lost_its_row_is_found() {
 fn counters_are_asked_for_rarely() {
     let site = Site::start(TOFINO2);
     site.create();
-    site.joined(1);
+    site.join_workers(1);
     site.strict.state().counters.clear();
     let began = Instant::now();
     std::thread::sleep(Duration::from_secs(4));
@@ -345,14 +345,14 @@ fn who_goes_away_leaves_nothing_half_made() {
         .stdin(Stdio::null())
         .spawn()
         .unwrap();
-    controller.until("in the book", |controller| controller.ask(&["job", "show", "b"]).code == Some(0));
+    controller.wait_until("in the book", |controller| controller.ask(&["job", "show", "b"]).code == Some(0));
     assert!(Command::new("kill").args(["-INT", &asks.id().to_string()]).status().unwrap().success());
     let _ = asks.wait().unwrap();
     std::thread::sleep(Duration::from_millis(300));
     site.strict.state().faults.full = Some(|table, job| table == "job_tables" && job == 8);
     site.strict.state().faults.hangs = None;
-    controller.until("taken back", |controller| controller.told(&["job", "list"]).contains("no jobs"));
-    controller.until("gone there, too", |_| site.strict.rows("lookup") == 0);
+    controller.wait_until("taken back", |controller| controller.ask_done(&["job", "list"]).contains("no jobs"));
+    controller.wait_until("gone there, too", |_| site.strict.rows("lookup") == 0);
 }
 
 /// Strangers, however many, take no address from those who are known.
@@ -364,7 +364,7 @@ fn strangers_make_a_rack_forget_nobody() {
         ["--number", "7", "--racks", "2,2", "--rack", "0", "--root", "10.9.9.9:9000", "--root-mac", root];
     let cookie = COOKIE.to_string();
     let made = ["job", "create", "a", "--workers", "4", "--cookie", &cookie];
-    site.controller().told(&[&made[..], &racks].concat());
+    site.controller().ask_done(&[&made[..], &racks].concat());
     let join = Join { nonce: 1, session: Cookie(0), ends: false, fingerprint: 0, definitions: 0 }.to_bytes();
     for stranger in 0..5000_u32 {
         let from = SocketAddr::from((Ipv4Addr::from_bits(0x0A50_0000 + stranger), 5000));
@@ -376,7 +376,7 @@ fn strangers_make_a_rack_forget_nobody() {
                 Datagram::parse(frame).is_ok_and(|datagram| datagram.to.0 == [2, 0, 10, 9, 0, 2])
             })
         };
-    site.controller().until("the root is asked", |_| {
+    site.controller().wait_until("the root is asked", |_| {
         site.join(7, 1);
         to_root(&site)
     });

@@ -59,7 +59,7 @@ fn a_file_of_the_format_before_is_read_and_can_be_written() {
     assert_eq!(site.controller().json(&["job", "show", "a"])["spec"]["granularity"], 15);
     let path = |name: &str| site.controller().folder().join(name).display().to_string();
     let (state, copy) = (path("jobs.state"), path("copy"));
-    site.controller().until("written anew", |_| read(&state).0["format"] == 2);
+    site.controller().wait_until("written anew", |_| read(&state).0["format"] == 2);
     let said = run(&["backup", "--state", &state, "--format", "1", &copy], &[]);
     assert_eq!(said.code, Some(0), "{said:?}");
     let (kept, content) = read(&copy);
@@ -72,10 +72,10 @@ fn a_file_of_the_format_before_is_read_and_can_be_written() {
         assert!(said.code == Some(1) && said.err.contains(says), "{said:?}: {}", controller.log());
         assert_eq!(said.err.lines().count(), 1, "{said:?}");
     };
-    site.controller().told(&["target", "drain", "chip"]);
+    site.controller().ask_done(&["target", "drain", "chip"]);
     refuses(site.controller(), "knows of no drained targets, as chip is: undrain it first");
-    site.controller().told(&["target", "undrain", "chip"]);
-    site.controller().told(&[
+    site.controller().ask_done(&["target", "undrain", "chip"]);
+    site.controller().ask_done(&[
         "job",
         "create",
         "b",

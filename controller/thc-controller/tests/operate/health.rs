@@ -26,7 +26,7 @@ async fn health(at: SocketAddr, service: &str) -> Result<ServingStatus, Code> {
 #[tokio::test(flavor = "multi_thread")]
 async fn the_one_that_has_the_jobs_serves() {
     let server = aggregator::start();
-    let target = aggregator::configured(&server, "ps1");
+    let target = aggregator::target_section(&server, "ps1");
     let first = Controller::start(&target);
     let second = Controller::start_with(&target, &first.folder().join("jobs.state"));
     for service in ["", "thc.control.v1.Control"] {

@@ -9,7 +9,7 @@ const MORE: &[&str] = &["table", "install", "--granularity", "31", "--fraction",
 /// Whoever joins while a table's rows are written waits for a part of them; who needs that table, until it is there.
 #[test]
 fn who_joins_waits_for_no_table() {
-    let site = Site::with(TOFINO2, "patience = \"5m\"");
+    let site = Site::with_keys(TOFINO2, "patience = \"5m\"");
     site.create();
     let rows = site.strict.rows("lookup_");
     site.strict.state().faults.row = Duration::from_millis(2);
@@ -19,12 +19,12 @@ fn who_joins_waits_for_no_table() {
     let asked = [&job[..], &table].concat();
     std::thread::scope(|scope| {
         let installing = scope.spawn(|| site.controller().ask(MORE));
-        site.controller().until("its first rows", |_| site.strict.rows("lookup_") > rows);
+        site.controller().wait_until("its first rows", |_| site.strict.rows("lookup_") > rows);
         // Of a job that has that table, nobody is welcome yet.
         let creating = scope.spawn(|| site.controller().ask(&asked));
-        let session = site.joined(1);
+        let session = site.join_workers(1);
         assert!(!installing.is_finished() && !creating.is_finished(), "it came when all rows were there");
-        assert_eq!((site.sent(8, Kind::Welcome), site.strict.rows("job_tables")), (None, 1));
+        assert_eq!((site.sent_cookie(8, Kind::Welcome), site.strict.rows("job_tables")), (None, 1));
         site.leave(1, session);
         site.strict.state().faults.row = Duration::ZERO;
         for made in [installing.join().unwrap(), creating.join().unwrap()] {
@@ -41,17 +41,17 @@ fn who_joins_waits_for_no_table() {
 fn a_table_that_is_refused_half_way_leaves_nothing() {
     let site = Site::start(TOFINO2);
     site.create();
-    site.joined(1);
+    site.join_workers(1);
     let before = site.rows();
     site.strict.state().faults.full = Some(|table, _| table == "lookup_b20");
     let refused = site.controller().ask(MORE);
     let says = "target chip refuses the table: ";
     assert!(refused.code == Some(1) && refused.err.contains(says), "{refused:?}");
     assert!(refused.err.contains("no place is left"), "{refused:?}");
-    site.controller().until("taken back", |_| site.rows() == before);
+    site.controller().wait_until("taken back", |_| site.rows() == before);
     site.strict.state().faults.full = None;
     site.strict.state().refused.clear();
-    site.controller().told(MORE);
+    site.controller().ask_done(MORE);
     assert_eq!(site.rows(), [[2 * before[0]].as_slice(), &before[1..]].concat().as_slice());
     assert_eq!(site.strict.state().refused, Vec::<String>::new());
 }
@@ -79,7 +79,7 @@ fn installation_of_a_table_of_16384_rows() {
                 std::thread::sleep(Duration::from_millis(1));
             }
             let asked = Instant::now();
-            let session = site.joined(row.as_micros() as u64 + 1);
+            let session = site.join_workers(row.as_micros() as u64 + 1);
             let joined = asked.elapsed();
             let installed = installing.join().unwrap();
             site.leave(row.as_micros() as u64 + 1, session);

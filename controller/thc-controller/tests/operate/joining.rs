@@ -7,9 +7,9 @@ use thc_worker::{Group, GroupConfig};
 #[tokio::test]
 async fn a_worker_joins_from_inside_a_runtime() {
     let server = aggregator::start();
-    let controller = Controller::start(&aggregator::configured(&server, "ps1"));
+    let controller = Controller::start(&aggregator::target_section(&server, "ps1"));
     controller.until_connected();
-    controller.told(&["job", "create", "alone", "--workers", "1", "--number", "7"]);
+    controller.ask_done(&["job", "create", "alone", "--workers", "1", "--number", "7"]);
     let url = format!("thc://{}/alone", controller.listen).parse().unwrap();
     let asked = Some(thc_worker::Controller::new(url));
     let group = Group::join(GroupConfig { controller: asked, ..GroupConfig::default() }).unwrap();

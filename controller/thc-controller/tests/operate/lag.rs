@@ -13,7 +13,7 @@ fn join(controller: &Controller, rank: u8) -> Group {
 }
 
 /// Both do something at the same time.
-fn both<T: Send>(one: impl FnOnce() -> T + Send, other: impl FnOnce() -> T + Send) -> [T; 2] {
+fn run_both<T: Send>(one: impl FnOnce() -> T + Send, other: impl FnOnce() -> T + Send) -> [T; 2] {
     std::thread::scope(|scope| {
         let other = scope.spawn(other);
         [one(), other.join().unwrap()]
@@ -23,11 +23,11 @@ fn both<T: Send>(one: impl FnOnce() -> T + Send, other: impl FnOnce() -> T + Sen
 fn reduce(groups: &[Group; 2]) {
     let [one, other] = groups;
     let all = |group: &Group| (0..3).for_each(|_| group.allreduce(&mut vec![1.0; 20_000]).unwrap());
-    both(|| all(one), || all(other));
+    run_both(|| all(one), || all(other));
 }
 
 /// Both workers' lag, and packets in sums of all sessions.
-fn seen(controller: &Controller) -> Option<([f64; 2], [f64; 2])> {
+fn read_lag(controller: &Controller) -> Option<([f64; 2], [f64; 2])> {
     let families = parse(&controller.get("/metrics").1);
     let value = |family: &str, worker: &str, event: Option<&str>| {
         let samples = families[family].samples.iter();
@@ -48,20 +48,20 @@ fn seen(controller: &Controller) -> Option<([f64; 2], [f64; 2])> {
 #[test]
 fn the_lag_is_that_of_the_session() {
     let server = aggregator::start();
-    let controller = Controller::start(&aggregator::configured(&server, "ps1"));
+    let controller = Controller::start(&aggregator::target_section(&server, "ps1"));
     controller.until_connected();
-    controller.told(&["job", "create", "train", "--workers", "2"]);
-    let first = both(|| join(&controller, 0), || join(&controller, 1));
+    controller.ask_done(&["job", "create", "train", "--workers", "2"]);
+    let first = run_both(|| join(&controller, 0), || join(&controller, 1));
     reduce(&first);
     // A call of one of them alone: its packet waits in a slot for the other's.
     let [ahead, behind] = first;
     let waiting = ahead.allreduce_async(vec![1.0; 20_000], CallOptions::default()).unwrap();
-    controller.until("ahead", |controller| {
-        seen(controller).is_some_and(|(lag, sums)| lag[0] == 0.0 && lag[1] >= 1.0 && sums[0] > sums[1])
+    controller.wait_until("ahead", |controller| {
+        read_lag(controller).is_some_and(|(lag, sums)| lag[0] == 0.0 && lag[1] >= 1.0 && sums[0] > sums[1])
     });
     // The other one restarts: the session ends, and a new one begins.
     drop(behind);
-    let [again, behind] = both(
+    let [again, behind] = run_both(
         || {
             waiting.wait().unwrap_err();
             ahead.rejoin().unwrap();
@@ -72,10 +72,10 @@ fn the_lag_is_that_of_the_session() {
     let second = [again, behind];
     reduce(&second);
     let at = |controller: &Controller, wanted: [f64; 2]| {
-        controller.until("even", |controller| seen(controller).is_some_and(|(lag, _)| lag == wanted));
-        seen(controller).unwrap().1
+        controller.wait_until("even", |controller| read_lag(controller).is_some_and(|(lag, _)| lag == wanted));
+        read_lag(controller).unwrap().1
     };
-    controller.until("the second session", |controller| {
+    controller.wait_until("the second session", |controller| {
         controller.json(&["job", "show", "train"])["places"][0]["sessions"] == 2
     });
     let sums = at(&controller, [0.0, 0.0]);
@@ -86,16 +86,16 @@ fn the_lag_is_that_of_the_session() {
 #[test]
 fn nobody_is_behind_who_is_not_there() {
     let server = aggregator::start();
-    let controller = Controller::start(&aggregator::configured(&server, "ps1"));
+    let controller = Controller::start(&aggregator::target_section(&server, "ps1"));
     controller.until_connected();
-    controller.told(&["job", "create", "train", "--min-workers", "1", "--max-workers", "3"]);
+    controller.ask_done(&["job", "create", "train", "--min-workers", "1", "--max-workers", "3"]);
     let _worker = aggregator::Averager::join(controller.listen, "train");
     let lags = |controller: &Controller| {
         let families = parse(&controller.get("/metrics").1);
         let samples = families.get("thc_worker_lag_packets").map_or(&[][..], |family| &family.samples);
         samples.iter().map(|(labels, _)| labels["worker"].clone()).collect::<Vec<_>>()
     };
-    controller.until("at work", |controller| {
+    controller.wait_until("at work", |controller| {
         let counters = controller.json(&["counters", "train"]);
         counters["jobs"][0]["workers"][0]["in_session"].as_u64().is_some_and(|packets| packets > 1000)
     });

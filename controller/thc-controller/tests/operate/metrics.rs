@@ -8,15 +8,15 @@ use thc_support::openmetrics::{names, parse, value};
 #[test]
 fn metrics_are_well_formed_and_true() {
     let server = aggregator::start();
-    let config = aggregator::configured(&server, "ps1") + &target("away", NOWHERE, 9000);
+    let config = aggregator::target_section(&server, "ps1") + &target("away", NOWHERE, 9000);
     let controller = Controller::start(&config);
-    controller.until("connected", |controller| controller.told(&["target", "list"]).contains("connected"));
+    controller.wait_until("connected", |controller| controller.ask_done(&["target", "list"]).contains("connected"));
     let refused = controller.ask(&["job", "create", "both", "--workers", "2"]);
     assert_eq!(refused.code, Some(1), "{refused:?}");
-    controller.told(&["job", "create", "train", "--workers", "2", "--target", "ps1", "--cookie", "99"]);
+    controller.ask_done(&["job", "create", "train", "--workers", "2", "--target", "ps1", "--cookie", "99"]);
     let workers = [0, 1].map(|_| aggregator::Averager::join(controller.listen, "train"));
     let of_worker = [("thc_job", "train"), ("target", "ps1"), ("worker", "1")];
-    controller.until("counted", |controller| {
+    controller.wait_until("counted", |controller| {
         let families = parse(&controller.get("/metrics").1);
         value(&families, "thc_packets", &of_worker).is_some_and(|packets| packets > 100.0)
     });

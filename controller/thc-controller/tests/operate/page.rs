@@ -20,7 +20,7 @@ fn the_page_is_whole_in_itself() {
     for has in ["prefers-color-scheme: dark", "name=\"viewport\"", "max-width: 46rem", "lang=\"en\""] {
         assert!(page.contains(has), "{has}");
     }
-    controller.until("tried", |controller| controller.get("/api/status").1.contains("cannot connect"));
+    controller.wait_until("tried", |controller| controller.get("/api/status").1.contains("cannot connect"));
     let (head, status) = controller.get("/api/status");
     assert!(head.contains("no-store"), "{head}");
     let status: serde_json::Value = serde_json::from_str(&status).unwrap();
@@ -37,14 +37,14 @@ fn the_page_is_whole_in_itself() {
 #[test]
 fn the_page_shows_jobs_rates_and_the_silent_worker_but_no_secret() {
     let server = aggregator::start();
-    let controller = Controller::start(&aggregator::configured(&server, "ps1"));
+    let controller = Controller::start(&aggregator::target_section(&server, "ps1"));
     let workers = aggregator::at_work(&controller, "train", &format!("{COOKIE:#x}"));
     let status = |controller: &Controller| -> serde_json::Value {
         serde_json::from_str(&controller.get("/api/status").1).unwrap()
     };
     let worker =
         |status: &serde_json::Value, number: usize| status["jobs"][0]["places"][0]["workers"][number].clone();
-    controller.until("moving", |controller| {
+    controller.wait_until("moving", |controller| {
         let status = status(controller);
         worker(&status, 0)["packets_per_second"].as_f64().is_some_and(|rate| rate > 1.0)
     });
@@ -77,7 +77,7 @@ fn the_page_shows_jobs_rates_and_the_silent_worker_but_no_secret() {
             .into_iter()
             .find(|f| f["severity"] == "problem" && f["what"].as_str().unwrap().contains("silent"))
     };
-    controller.until("noticed", |controller| silent(&status(controller)).is_some());
+    controller.wait_until("noticed", |controller| silent(&status(controller)).is_some());
     let number = silent(&status(&controller)).unwrap()["worker"].as_u64().unwrap();
     let diagnosed = controller.ask(&["diagnose", "train"]);
     assert_eq!(diagnosed.code, Some(1), "{diagnosed:?}");
@@ -96,9 +96,9 @@ fn the_page_shows_jobs_rates_and_the_silent_worker_but_no_secret() {
         controller.get("/").1,
         controller.get("/api/status").1,
         controller.get("/metrics").1,
-        controller.told(&["job", "list", "--json"]),
-        controller.told(&["job", "show", "train"]),
-        controller.told(&["counters", "--json"]),
+        controller.ask_done(&["job", "list", "--json"]),
+        controller.ask_done(&["job", "show", "train"]),
+        controller.ask_done(&["counters", "--json"]),
         controller.log(),
     ] {
         let told = told.to_lowercase();

@@ -52,11 +52,11 @@ pub struct Site {
 
 impl Site {
     pub fn start(case: Case) -> Site {
-        Site::with(case, "")
+        Site::with_keys(case, "")
     }
 
     /// With further keys of the target.
-    pub fn with(case: Case, keys: &'static str) -> Site {
+    pub fn with_keys(case: Case, keys: &'static str) -> Site {
         Site::start_in(case, keys, tempfile::tempdir().unwrap())
     }
 
@@ -111,8 +111,8 @@ impl Site {
         [row(self.case.lookups.0), row("job_tables"), row("members"), row("addresses"), row("jobs"), group]
     }
 
-    fn until(&self, what: &str, so: impl Fn(&Site) -> bool) {
-        self.controller().until(what, |_| so(self));
+    fn wait_until(&self, what: &str, so: impl Fn(&Site) -> bool) {
+        self.controller().wait_until(what, |_| so(self));
         assert_eq!(self.strict.state().refused, Vec::<String>::new());
     }
 
@@ -155,7 +155,7 @@ impl Site {
     }
 
     /// The cookie of a packet of this kind that was sent for a job.
-    pub fn sent(&self, job: u16, kind: Kind) -> Option<u32> {
+    pub fn sent_cookie(&self, job: u16, kind: Kind) -> Option<u32> {
         let sent = self.strict.state().sent.clone();
         sent.iter().find_map(|frame| {
             let datagram = Datagram::parse(frame).ok()?;
@@ -165,18 +165,18 @@ impl Site {
     }
 
     /// Both workers join until they are welcomed; the session's cookie.
-    pub fn joined(&self, incarnation: u64) -> u32 {
+    pub fn join_workers(&self, incarnation: u64) -> u32 {
         self.joined_at(7, incarnation)
     }
 
     /// The same of another job.
     pub fn joined_at(&self, job: u16, incarnation: u64) -> u32 {
         self.strict.state().sent.clear();
-        self.controller().until("welcomed", |_| {
+        self.controller().wait_until("welcomed", |_| {
             self.join(job, incarnation);
-            self.sent(job, Kind::Welcome).is_some()
+            self.sent_cookie(job, Kind::Welcome).is_some()
         });
-        self.sent(job, Kind::Welcome).unwrap()
+        self.sent_cookie(job, Kind::Welcome).unwrap()
     }
 
     /// Both workers leave.
@@ -193,7 +193,7 @@ impl Site {
 
     pub fn create(&self) {
         let cookie = COOKIE.to_string();
-        self.controller().told(&[
+        self.controller().ask_done(&[
             "job",
             "create",
             "a",
@@ -227,7 +227,7 @@ fn life(case: Case) {
 
     site.create();
     assert_eq!(site.rows(), [site.case.lookups.1, 1, 0, 0, 0, 0]);
-    let session = site.joined(1);
+    let session = site.join_workers(1);
     assert_eq!(site.rows(), site.with_session());
     let job = &site.strict.values("jobs")[0];
     assert_eq!((job["cookie"], job["workers"], job["quorum"], job["job"]), (session.into(), 2, 2, 7));
@@ -246,26 +246,26 @@ fn life(case: Case) {
     // A controller that starts anew finds all as it should be.
     let before = site.strict.state().updates;
     site.restart_controller(b"what the compiler's backend made");
-    site.until("as before", |site| site.rows() == site.with_session());
+    site.wait_until("as before", |site| site.rows() == site.with_session());
     assert_eq!(site.strict.state().updates, before);
 
     // A switch that was off gets everything again.
     site.strict.restart();
-    site.until("written again", |site| {
+    site.wait_until("written again", |site| {
         site.rows() == site.with_session() && site.strict.rows("stations") == 4
     });
 
     // Somebody else writes other values under the job: its session ends (P6), and workers join anew.
     site.strict.disturb(site.case.lookups.0);
     site.strict.cut();
-    site.until("ended", |site| site.rows()[4] == 0);
-    let again = site.joined(2);
+    site.wait_until("ended", |site| site.rows()[4] == 0);
+    let again = site.join_workers(2);
     assert_ne!(again, session);
     assert_eq!(site.rows(), site.with_session());
 
     site.leave(2, again);
-    site.until("left", |site| site.rows()[2..] == [0, 0, 0, 0]);
-    site.controller().told(&["job", "delete", "a"]);
+    site.wait_until("left", |site| site.rows()[2..] == [0, 0, 0, 0]);
+    site.controller().ask_done(&["job", "delete", "a"]);
     assert_eq!(site.rows(), [0; 6]);
 
     // What is another's stays; nothing was ever refused; no request was longer than servers take.
@@ -289,7 +289,7 @@ fn room(case: Case) {
     assert_eq!(refused.code, Some(1));
     assert!(refused.err.contains(&format!("has its {} jobs", site.case.jobs)), "{}", refused.err);
     for number in 0..site.case.jobs {
-        site.controller().told(&["job", "delete", &format!("j{number}")]);
+        site.controller().ask_done(&["job", "delete", &format!("j{number}")]);
     }
     if site.case.tables == 4 {
         for workers in ["2", "3", "4", "5", "6"] {
@@ -307,7 +307,7 @@ fn room(case: Case) {
 /// Two tables beside the usual one: of 2 bits in lanes of 4, and of 8 in lanes of 16.
 fn forms(case: Case) {
     let site = Site::start(case);
-    site.controller().told(&[
+    site.controller().ask_done(&[
         "job",
         "create",
         "a",

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 const MISSING: &str = "prometheus not found (Debian's package prometheus)";
 
-fn packaged(file: &str) -> PathBuf {
+fn packaging_file(file: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../packaging").join(file)
 }
 
@@ -24,8 +24,8 @@ fn promtool(args: &[&str], file: &Path) {
 
 #[test]
 fn its_own_tool_takes_the_files() {
-    promtool(&["check", "config"], &packaged("prometheus/thc.yml"));
-    promtool(&["check", "rules"], &packaged("prometheus/thc-alerts.yml"));
+    promtool(&["check", "config"], &packaging_file("prometheus/thc.yml"));
+    promtool(&["check", "rules"], &packaging_file("prometheus/thc-alerts.yml"));
 }
 
 /// A Prometheus that runs with the packaged configuration, but for the address.
@@ -38,12 +38,12 @@ struct Prometheus {
 impl Prometheus {
     fn start(controller: &Controller) -> Option<Prometheus> {
         let folder = tempfile::tempdir().unwrap();
-        let text = fs::read_to_string(packaged("prometheus/thc.yml")).unwrap();
+        let text = fs::read_to_string(packaging_file("prometheus/thc.yml")).unwrap();
         assert!(text.contains("127.0.0.1:9701") && text.contains("scrape_interval: 5s"), "{text}");
         let text = text.replace("127.0.0.1:9701", &controller.http.to_string());
         let text = text.replace("scrape_interval: 5s", "scrape_interval: 250ms");
         let rules =
-            format!("rule_files: [{:?}]\n", packaged("prometheus/thc-alerts.yml").canonicalize().unwrap());
+            format!("rule_files: [{:?}]\n", packaging_file("prometheus/thc-alerts.yml").canonicalize().unwrap());
         let file = folder.path().join("prometheus.yml");
         fs::write(&file, rules + &text).unwrap();
         let at = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
@@ -98,17 +98,17 @@ fn expressions(dashboard: &serde_json::Value) -> Vec<String> {
 #[test]
 fn it_reads_the_metrics_and_understands_the_dashboard() {
     let server = aggregator::start();
-    let config = aggregator::configured(&server, "ps1") + &target("away", NOWHERE, 9000);
+    let config = aggregator::target_section(&server, "ps1") + &target("away", NOWHERE, 9000);
     let controller = Controller::start(&config);
     let Some(prometheus) = Prometheus::start(&controller) else {
         println!("not run: {MISSING}");
         return;
     };
-    controller.until("connected", |controller| controller.told(&["target", "list"]).contains("connected"));
-    controller.told(&["job", "create", "train", "--workers", "2", "--target", "ps1"]);
-    controller.told(&["job", "create", "other", "--workers", "3", "--target", "ps1"]);
+    controller.wait_until("connected", |controller| controller.ask_done(&["target", "list"]).contains("connected"));
+    controller.ask_done(&["job", "create", "train", "--workers", "2", "--target", "ps1"]);
+    controller.ask_done(&["job", "create", "other", "--workers", "3", "--target", "ps1"]);
     let workers = [0, 1].map(|_| aggregator::Averager::join(controller.listen, "train"));
-    let text = fs::read_to_string(packaged("grafana/thc.json")).unwrap();
+    let text = fs::read_to_string(packaging_file("grafana/thc.json")).unwrap();
     let asked = expressions(&serde_json::from_str(&text).unwrap());
     assert!(asked.len() > 12, "{asked:?}");
     // What Grafana fills in, for one of the jobs.
@@ -118,7 +118,7 @@ fn it_reads_the_metrics_and_understands_the_dashboard() {
     // These have something to show while a job runs and one target is away; of the others there is nothing to count.
     let rare = ["drops_total", "resent", "nudges"];
     for query in asked.iter().filter(|query| !rare.iter().any(|rare| query.contains(rare))) {
-        controller.until(query, |_| {
+        controller.wait_until(query, |_| {
             prometheus.ask(&filled(query)).as_array().is_some_and(|found| !found.is_empty())
         });
     }
@@ -126,7 +126,7 @@ fn it_reads_the_metrics_and_understands_the_dashboard() {
         prometheus.ask(&filled(query));
     }
     let value = |found: &serde_json::Value| found[0]["value"][1].as_str().unwrap().parse::<f64>().unwrap();
-    controller.until("a rate", |_| value(&prometheus.ask("sum(rate(thc_packets_total[5s]))")) > 1.0);
+    controller.wait_until("a rate", |_| value(&prometheus.ask("sum(rate(thc_packets_total[5s]))")) > 1.0);
     assert_eq!(value(&prometheus.ask("thc_target_up{target=\"away\"}")), 0.0);
     // Jobs are told apart. Prometheus has a label `job` of its own, the name of what it scrapes.
     for (job, workers, joined) in [("train", 2.0, 2.0), ("other", 3.0, 0.0)] {

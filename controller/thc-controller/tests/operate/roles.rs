@@ -54,13 +54,13 @@ impl Secured {
             ("otto", "trainer/other"),
         ] {
             members.give(name, |certificate| {
-                certificate.of(name, "people");
+                certificate.set_subject(name, "people");
                 certificate.uri(&format!("{URIS}/{uri}"));
             });
         }
         members.give("wolf", |certificate| certificate.uri("spiffe://example.org/ns/train/sa/worker"));
-        members.give("lisa", |certificate| certificate.of("lisa", "team-train"));
-        members.give("nobody", |certificate| certificate.of("nobody", "people"));
+        members.give("lisa", |certificate| certificate.set_subject("lisa", "team-train"));
+        members.give("nobody", |certificate| certificate.set_subject("nobody", "people"));
         let tls = format!(
             "[controller]\nhttps = \"127.0.0.1:0\"\n[controller.tls]\ncert = \"service.pem\"\n\
              key = \"service-key.pem\"\nclient_ca = \"members-ca.pem\"\nrole_uris = \"{URIS}\"\n\
@@ -68,11 +68,11 @@ impl Secured {
              [controller.tls.trainers]\ntrain = [\"OU=team-train\"]\n"
         );
         let server = aggregator::start();
-        let controller = Controller::start_in(folder, &(tls + &aggregator::configured(&server, "ps1")));
+        let controller = Controller::start_in(folder, &(tls + &aggregator::target_section(&server, "ps1")));
         let secured = Secured { controller, _server: server };
         secured
             .controller
-            .until("connected", |_| secured.ask("olga", &["target", "list"]).out.contains("connected"));
+            .wait_until("connected", |_| secured.ask("olga", &["target", "list"]).out.contains("connected"));
         for name in ["train", "other"] {
             let made = secured.ask(
                 "olga",

@@ -12,7 +12,7 @@ fn ask(runtime: &Path, args: &[&str]) -> Ended {
     run(args, &[("XDG_RUNTIME_DIR", runtime.to_str().unwrap())])
 }
 
-fn configured(socket: &Path) -> String {
+fn target_section(socket: &Path) -> String {
     format!("[controller]\nsocket = {socket:?}\n{}", target("ps1", NOWHERE, 9000))
 }
 
@@ -23,7 +23,7 @@ fn commands_on_this_machine_find_the_controller_by_its_socket() {
     // One that was killed has left its own.
     drop(UnixListener::bind(&socket).unwrap());
     assert!(fs::symlink_metadata(&socket).unwrap().file_type().is_socket());
-    let controller = Controller::start(&configured(&socket));
+    let controller = Controller::start(&target_section(&socket));
     let mode = fs::metadata(&socket).unwrap().permissions().mode();
     assert_eq!(mode & 0o777, 0o660);
     let list = ask(runtime.path(), &["target", "list"]);
@@ -37,7 +37,7 @@ fn commands_on_this_machine_find_the_controller_by_its_socket() {
     // Another one on this machine takes it from nobody.
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("c.toml");
-    fs::write(&file, configured(&socket)).unwrap();
+    fs::write(&file, target_section(&socket)).unwrap();
     let file = file.to_str().unwrap();
     let second = run(&["run", "--listen", "127.0.0.1:0", "--config", file], &[]);
     assert_eq!(second.code, Some(1), "{second:?}");
@@ -46,7 +46,7 @@ fn commands_on_this_machine_find_the_controller_by_its_socket() {
 
     // With the controller its socket goes, and commands say where they have looked.
     assert!(Command::new("kill").args(["-TERM", &controller.id().to_string()]).status().unwrap().success());
-    controller.until("gone", |_| !socket.exists());
+    controller.wait_until("gone", |_| !socket.exists());
     let gone = run(&["target", "list", "--controller", &format!("unix:{}", socket.display())], &[]);
     assert!(gone.code == Some(1) && gone.err.contains("is the controller running"), "{gone:?}");
 }

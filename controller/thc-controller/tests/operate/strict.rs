@@ -335,7 +335,7 @@ impl Service {
         }
     }
 
-    fn written(&self, request: WriteRequest) -> Result<Response<WriteResponse>, Status> {
+    fn write_rows(&self, request: WriteRequest) -> Result<Response<WriteResponse>, Status> {
         let mut state = self.state();
         state.longest = state.longest.max(request.encoded_len());
         if state.loaded.is_none() {
@@ -381,7 +381,7 @@ impl P4Runtime for Service {
         self.hang("write").await;
         let request = request.into_inner();
         let took = self.state().faults.row * request.updates.len() as u32;
-        let answer = self.written(request);
+        let answer = self.write_rows(request);
         tokio::time::sleep(took).await;
         answer
     }

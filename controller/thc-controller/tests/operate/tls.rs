@@ -101,7 +101,7 @@ fn a_target_lets_in_the_controller_with_the_right_certificate() {
         target("plain", &format!("127.0.0.1:{port}"), 9000),
     ];
     let controller = Controller::start_in(folder, &config.concat());
-    controller.until("tried", |controller| {
+    controller.wait_until("tried", |controller| {
         let list = controller.json(&["target", "list"]);
         let targets = list["targets"].as_array().unwrap();
         targets.iter().all(|target| target["connected"] == true || target["error"] != "")
@@ -119,9 +119,9 @@ fn a_target_lets_in_the_controller_with_the_right_certificate() {
         };
         assert!(says.iter().all(|has| error.contains(has)), "{name}: {error}");
     }
-    controller.told(&["job", "create", "train", "--workers", "2", "--target", "right"]);
+    controller.ask_done(&["job", "create", "train", "--workers", "2", "--target", "right"]);
     let workers = [0, 1].map(|_| Averager::join(controller.listen, "train"));
-    controller.until("at work", |controller| {
+    controller.wait_until("at work", |controller| {
         controller.json(&["counters", "train"])["jobs"][0]["results"]
             .as_u64()
             .is_some_and(|results| results > 10)
@@ -149,13 +149,13 @@ fn roles_are_those_of_certificates() {
         [("host7", "thc-workers"), ("olga", "thc-operators"), ("alice", "guests"), ("bob", "guests")];
     let members = Authority::new(folder.path(), "members");
     for (name, unit) in subjects {
-        members.give(name, |certificate| certificate.of(name, unit));
+        members.give(name, |certificate| certificate.set_subject(name, unit));
     }
     let tls = "[controller.tls]\ncert = \"service.pem\"\nkey = \"service-key.pem\"\nclient_ca = \"members-ca.pem\"\n\
                operators = [\"OU=thc-operators\", \"CN=alice\"]\nworkers = [\"OU=thc-workers\"]\n";
     let server = crate::aggregator::start();
     let controller =
-        Controller::start_in(folder, &(tls.to_owned() + &crate::aggregator::configured(&server, "ps1")));
+        Controller::start_in(folder, &(tls.to_owned() + &crate::aggregator::target_section(&server, "ps1")));
     let file = |name: &str| controller.folder().join(name);
     let ask = |who: &str, args: &[&str]| {
         let address = controller.listen.to_string();
@@ -164,7 +164,7 @@ fn roles_are_those_of_certificates() {
         let more = ["--controller", &address, "--ca", &ca, "--cert", &cert, "--key", &key];
         run(&[args, &more].concat(), &[])
     };
-    controller.until("connected", |_| ask("bob", &["target", "list"]).out.contains("connected"));
+    controller.wait_until("connected", |_| ask("bob", &["target", "list"]).out.contains("connected"));
     let create = |who: &str, name: &str| ask(who, &["job", "create", name, "--workers", "1"]);
     for who in ["host7", "bob"] {
         for ended in [

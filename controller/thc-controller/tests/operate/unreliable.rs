@@ -223,7 +223,7 @@ impl P4Runtime for Service {
 
 impl Unreliable {
     /// The way to a server that listens there.
-    pub fn to(server: SocketAddr) -> Unreliable {
+    pub fn relay_to(server: SocketAddr) -> Unreliable {
         let state = Arc::new(Mutex::new(State::default()));
         let runtime =
             tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();

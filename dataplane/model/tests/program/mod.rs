@@ -14,10 +14,10 @@ pub struct Running(pub Child);
 
 impl Running {
     pub fn start(address: SocketAddr, state: &Path) -> Self {
-        Self::with(address, &["--job", "train", "--durable", "30ms", "--state", state.to_str().unwrap()])
+        Self::start_with(address, &["--job", "train", "--durable", "30ms", "--state", state.to_str().unwrap()])
     }
 
-    pub fn with(address: SocketAddr, flags: &[&str]) -> Self {
+    pub fn start_with(address: SocketAddr, flags: &[&str]) -> Self {
         let mut child = Command::new(env!("CARGO_BIN_EXE_thc-model"))
             .args(["--threads", "2", "--listen", &address.to_string()])
             .args(flags)

@@ -33,17 +33,17 @@ async fn two_controllers_compete() {
 
     // The second raises its id: both are told, and roles change.
     second.introduce(Some(6)).await;
-    assert_eq!(first.standing().await, Code::AlreadyExists);
-    assert_eq!(second.standing().await, Code::Ok);
+    assert_eq!(first.expect_standing().await, Code::AlreadyExists);
+    assert_eq!(second.expect_standing().await, Code::Ok);
     assert_eq!(first.try_write(Vec::new()).await.unwrap_err().code(), Code::PermissionDenied);
     second.write(Insert, vec![row]).await;
 
     // The primary goes: the other is told that there is none, and takes over.
     drop(second);
-    assert_eq!(first.standing().await, Code::NotFound);
+    assert_eq!(first.expect_standing().await, Code::NotFound);
     assert_eq!(first.try_write(Vec::new()).await.unwrap_err().code(), Code::PermissionDenied);
     first.introduce(Some(6)).await;
-    assert_eq!(first.standing().await, Code::Ok);
+    assert_eq!(first.expect_standing().await, Code::Ok);
     // What was written stays.
     assert_eq!(first.read(vec![all_rows(0)]).await.unwrap().len(), 1);
 
@@ -63,5 +63,5 @@ async fn two_controllers_compete() {
     let mut other = Controller::silent(at).await;
     let role = Some(Role::default());
     other.arbitrate(MasterArbitrationUpdate { role, ..Default::default() }).await;
-    assert_eq!(other.standing().await, Code::AlreadyExists);
+    assert_eq!(other.expect_standing().await, Code::AlreadyExists);
 }

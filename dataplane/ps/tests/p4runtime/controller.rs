@@ -64,7 +64,7 @@ impl Controller {
     pub async fn new(addr: SocketAddr, election: u128) -> (Controller, Code) {
         let mut controller = Controller::silent(addr).await;
         controller.introduce(Some(election)).await;
-        let code = controller.standing().await;
+        let code = controller.expect_standing().await;
         (controller, code)
     }
 
@@ -100,7 +100,7 @@ impl Controller {
     }
 
     /// Waits until it is told how it stands.
-    pub async fn standing(&mut self) -> Code {
+    pub async fn expect_standing(&mut self) -> Code {
         match self.update().await {
             stream_message_response::Update::Arbitration(update) => {
                 Code::from_i32(update.status.unwrap().code)

@@ -19,7 +19,7 @@ fn table(it: &Controller, id: u128, values: [u8; 16]) -> entity::Entity {
 }
 
 /// T[z] = 3·z.
-fn others() -> [u8; 16] {
+fn other_values() -> [u8; 16] {
     std::array::from_fn(|z| 3 * z as u8)
 }
 
@@ -35,7 +35,7 @@ async fn a_table_keeps_its_values_under_a_job() {
     all[0].send(&packet(&all[0].header(Kind::Data, 5, 0), &[0x11; 512]), 5);
 
     let refused = |it: &Controller, kind, values| (kind, table(it, TABLE, values));
-    let (same, other) = (values(), others());
+    let (same, other) = (values(), other_values());
     for (kind, row) in [refused(&it, Modify, other), refused(&it, Delete, other)] {
         let status = it.try_write(vec![update(kind, row)]).await.unwrap_err();
         let (code, message) = errors(&status).remove(0);

@@ -118,7 +118,7 @@ impl RawWorker {
     }
 
     /// Waits until the joiner says something that `wanted` takes.
-    pub fn until<T>(&mut self, mut wanted: impl FnMut(JoinEvent) -> Option<T>) -> T {
+    pub fn wait_until<T>(&mut self, mut wanted: impl FnMut(JoinEvent) -> Option<T>) -> T {
         let start = Instant::now();
         loop {
             self.poll();
@@ -240,7 +240,7 @@ pub struct Model {
 
 impl Model {
     /// With the session that the workers are in.
-    pub fn of(workers: &[RawWorker]) -> Model {
+    pub fn from_workers(workers: &[RawWorker]) -> Model {
         let welcome = workers[0].welcome.unwrap();
         let shards = (0..welcome.shards).map(|index| {
             let mut shard = Aggregator::new(Shard { index, count: welcome.shards }, 1 << 30);

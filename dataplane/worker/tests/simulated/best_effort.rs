@@ -1,6 +1,6 @@
 //! `best-effort`: what is given up is not lost.
 
-use crate::world::{LEN, World, exact_mean, gradients, host_of, hostile, nmse, quiet, saved, static_job};
+use crate::world::{LEN, World, exact_mean, gradients, host_of, hostile, nmse, quiet, saved_feedback, static_job};
 use thc_protocol::wire::{Kind, Mode};
 use thc_protocol::{Lane, Policy};
 use thc_worker::CallOptions;
@@ -25,7 +25,7 @@ fn what_best_effort_gives_up_returns_to_the_error_feedback() {
         .engines
         .iter()
         .map(|engine| {
-            saved(engine)[0].1[16..]
+            saved_feedback(engine)[0].1[16..]
                 .chunks_exact(4)
                 .map(|b| f32::from_le_bytes([b[0], b[1], b[2], b[3]]))
                 .collect()

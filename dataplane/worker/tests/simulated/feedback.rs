@@ -1,6 +1,6 @@
 //! Error feedback: what it is good for, and that it is that before a call or that after it.
 
-use crate::world::{LEN, World, exact_mean, gradients, nmse, quiet, saved, static_job};
+use crate::world::{LEN, World, exact_mean, gradients, nmse, quiet, saved_feedback, static_job};
 use thc_protocol::wire::Mode;
 use thc_protocol::{Lane, Policy};
 use thc_worker::{CallOptions, RestoredFeedback, WorkerError};
@@ -48,12 +48,12 @@ fn a_session_that_ends_in_the_middle_leaves_the_feedback_of_all_partitions_alone
             match outcome {
                 Ok(()) => {
                     succeeded += 1;
-                    assert!(saved(engine) != *before);
+                    assert!(saved_feedback(engine) != *before);
                 }
                 Err(error) => {
                     failed += 1;
                     assert!(matches!(error, WorkerError::Session(_)), "{error}");
-                    assert!(saved(engine) == *before, "turn {turn}: half of the feedback was replaced");
+                    assert!(saved_feedback(engine) == *before, "turn {turn}: half of the feedback was replaced");
                 }
             }
         }
@@ -85,7 +85,7 @@ fn error_feedback_saved_with_blocks_of_one_size_is_that_of_another() {
         let floats = |bytes: &[u8]| -> Vec<f32> {
             bytes[16..].chunks_exact(4).map(|b| f32::from_le_bytes([b[0], b[1], b[2], b[3]])).collect()
         };
-        world.engines.iter().map(|engine| floats(&saved(engine)[0].1)).collect()
+        world.engines.iter().map(|engine| floats(&saved_feedback(engine)[0].1)).collect()
     };
     let (data, old) = (gradients(2, 10_000, 2), all(&large));
     let mut out = data.clone();
@@ -109,12 +109,12 @@ fn what_is_saved_is_what_was_kept_when_it_was_asked_for_whatever_calls_do_meanwh
         }
     };
     call(&mut world, 1);
-    let before = saved(&world.engines[0]);
+    let before = saved_feedback(&world.engines[0]);
     let kept = world.engines[0].feedback().unwrap();
     for seed in 2..5 {
         call(&mut world, seed);
     }
-    assert!(kept.to_bytes() == before && saved(&world.engines[0]) != before);
+    assert!(kept.to_bytes() == before && saved_feedback(&world.engines[0]) != before);
     world.engines[0].reset_feedback(1).unwrap();
     assert!(kept.to_bytes() == before);
 }
@@ -128,7 +128,7 @@ fn error_feedback_in_use_is_neither_saved_nor_restored_nor_reset() {
         outcome.unwrap();
     }
     let engine = &mut world.engines[0];
-    let before = saved(engine);
+    let before = saved_feedback(engine);
     engine.submit(options, Some(vec![1.0; 5000]), 0, None).unwrap();
     let busy = |result: Result<(), WorkerError>| {
         let Err(error @ WorkerError::FeedbackBusy { key: 1 }) = result else { panic!("{result:?}") };
@@ -143,5 +143,5 @@ fn error_feedback_in_use_is_neither_saved_nor_restored_nor_reset() {
     engine.put_feedback(2, restored()).unwrap();
     engine.reset_feedback(2).unwrap();
     engine.end(WorkerError::Closed);
-    assert!(saved(engine) == before, "as before the call");
+    assert!(saved_feedback(engine) == before, "as before the call");
 }

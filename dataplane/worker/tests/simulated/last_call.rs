@@ -40,7 +40,7 @@ fn options() -> [CallOptions; WORKERS as usize] {
 }
 
 /// What an undisturbed run gives.
-fn undisturbed() -> Vec<f32> {
+fn undisturbed_run() -> Vec<f32> {
     let mut data = gradients(usize::from(WORKERS), LEN, 1);
     let mut world = World::new(job(1, 0), quiet());
     for outcome in world.allreduce(&mut data, &options(), |_, _| {}) {
@@ -116,7 +116,7 @@ fn all_have(mean: &[f32], outcomes: Vec<Result<Vec<f32>, WorkerError>>, what: &s
 
 #[test]
 fn a_share_that_dies_in_the_last_call_costs_nobody_its_mean() {
-    let mean = undisturbed();
+    let mean = undisturbed_run();
     // At once when all but one have finished, and when they have been leaving for a while.
     for after in [0, 200, 600] {
         let mut world = World::new(job(2, 0), quiet());
@@ -133,7 +133,7 @@ fn a_share_that_dies_in_the_last_call_costs_nobody_its_mean() {
 
 #[test]
 fn the_first_share_or_a_server_with_a_spare_may_die_in_the_last_call() {
-    let mean = undisturbed();
+    let mean = undisturbed_run();
     for (shares, spares) in [(2, 0), (1, 1)] {
         let mut world = World::new(job(shares, spares), quiet());
         withhold(&mut world.ps, if spares > 0 { LAST } else { 0..64 });
@@ -149,7 +149,7 @@ fn the_first_share_or_a_server_with_a_spare_may_die_in_the_last_call() {
 
 #[test]
 fn a_server_that_is_started_again_in_the_last_call_costs_nobody_its_mean() {
-    let mean = undisturbed();
+    let mean = undisturbed_run();
     for (shares, away) in [(1, 0), (1, 1000), (1, 3000), (2, 0), (2, 1000)] {
         let mut world = World::new(job(shares, 0), quiet());
         let pick = |world: &mut World, act: &mut dyn FnMut(&mut Ps)| match shares {
@@ -179,7 +179,7 @@ fn a_server_that_is_started_again_in_the_last_call_costs_nobody_its_mean() {
 
 #[test]
 fn whatever_is_lost_and_whenever_a_share_dies_the_last_call_ends_alike() {
-    let mean = undisturbed();
+    let mean = undisturbed_run();
     for seed in seeds(12) {
         let faults = if seed % 4 == 0 { quiet() } else { hostile(seed) };
         let mut world = World::new(job(2 + (seed % 2) as u8, 0), SimConfig { seed, ..faults });
@@ -212,7 +212,7 @@ fn whatever_is_lost_and_whenever_a_share_dies_the_last_call_ends_alike() {
 
 #[test]
 fn where_nothing_dies_who_has_finished_is_gone_after_a_second() {
-    let mean = undisturbed();
+    let mean = undisturbed_run();
     let mut world = World::new(job(2, 0), quiet());
     // The last one computes for a long time after its last call.
     let mut data = gradients(usize::from(WORKERS), LEN, 1);

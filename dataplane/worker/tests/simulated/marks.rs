@@ -44,7 +44,7 @@ fn share(jobs: u8, seed: u64, mark: Option<usize>) -> Shared {
     (job.config.data_slots, job.welcome.data_slots) = (512, 512);
     (job.config.norm_slots, job.welcome.norm_slots) = (64, 64);
     let mut worlds: Vec<World> =
-        (0..jobs).map(|number| World::beside(&net, job.clone(), number, 1)).collect();
+        (0..jobs).map(|number| World::one_of_several(&net, job.clone(), number, 1)).collect();
     let mut data: Vec<Vec<Vec<f32>>> =
         (0..jobs).map(|job| gradients(2, LEN, u64::from(job) + seed)).collect();
     let mut calls = vec![[None; 2]; usize::from(jobs)];
@@ -136,7 +136,7 @@ fn a_straggler_makes_no_marks() {
         ..SimConfig::default()
     });
     net.set_host(ps_addr().ip(), Some(100 * RATE));
-    let mut world = World::beside(&net, static_job(2, Lane::Bits8, 2, Policy::Reliable), 0, 1);
+    let mut world = World::one_of_several(&net, static_job(2, Lane::Bits8, 2, Policy::Reliable), 0, 1);
     for call in 0..5 {
         let mut data = gradients(2, 20_000, call);
         let numbers: Vec<u64> = world

@@ -39,7 +39,7 @@ fn table(workers: u8) -> Table {
 }
 
 /// A job of one number of workers, with the same table as a session of so many.
-fn fixed(workers: u8) -> StaticJob {
+fn fixed_job(workers: u8) -> StaticJob {
     let mut job = static_job(workers, Lane::Bits8, workers, Policy::Reliable);
     job.welcome.tables = Tables::one(table(workers));
     job.welcome.block = 13;
@@ -49,7 +49,7 @@ fn fixed(workers: u8) -> StaticJob {
 
 fn job(least: u8, most: u8) -> StaticJob {
     let shape = |workers| {
-        let StaticJob { config, welcome, .. } = fixed(workers);
+        let StaticJob { config, welcome, .. } = fixed_job(workers);
         let members = Some(Members::default());
         (config, Welcome { min_workers: least, max_workers: most, members, ..welcome })
     };
@@ -122,7 +122,7 @@ impl Party {
     }
 
     /// Goes on until that is so.
-    fn until(&mut self, what: &str, so: impl Fn(&Party) -> bool) {
+    fn run_until(&mut self, what: &str, so: impl Fn(&Party) -> bool) {
         let end = self.net.now() + Duration::from_secs(60);
         while !so(self) {
             assert!(self.net.now() < end, "no end: {what}");
@@ -152,7 +152,7 @@ impl Party {
 
     fn finish(&mut self, who: &[usize]) -> Vec<Result<Vec<f32>, WorkerError>> {
         let who = who.to_vec();
-        self.until("a call", |party| who.iter().all(|&process| party.processes[process].done.is_some()));
+        self.run_until("a call", |party| who.iter().all(|&process| party.processes[process].done.is_some()));
         who.iter().map(|&process| self.processes[process].done.take().unwrap()).collect()
     }
 
@@ -217,18 +217,18 @@ impl Process {
 }
 
 /// A session of as many as there can be.
-fn whole(job: &StaticJob, faults: SimConfig) -> (Party, Vec<usize>) {
+fn whole_party(job: &StaticJob, faults: SimConfig) -> (Party, Vec<usize>) {
     let mut party = Party::new(job, faults);
     let all: Vec<usize> = (0..job.welcome.max_workers).map(|seat| party.start(seat, 0)).collect();
     let who = all.clone();
-    party.until("joining", |party| who.iter().all(|&process| party.is_member(process)));
+    party.run_until("joining", |party| who.iter().all(|&process| party.is_member(process)));
     (party, all)
 }
 
 /// What so many workers of a fixed job get for the first call, with error feedback, and for one after it.
 fn reference(calls: &[Vec<Vec<f32>>]) -> Vec<Vec<f32>> {
     let workers = calls[0].len();
-    let mut world = World::new(fixed(workers as u8), quiet());
+    let mut world = World::new(fixed_job(workers as u8), quiet());
     let means = calls.iter().map(|data| {
         let mut data = data.clone();
         for outcome in world.allreduce(&mut data, &vec![FEEDBACK; workers], |_, _| {}) {
@@ -241,7 +241,7 @@ fn reference(calls: &[Vec<Vec<f32>>]) -> Vec<Vec<f32>> {
 }
 
 /// The same of some workers.
-fn of<T: Clone>(all: &[T], which: &[usize]) -> Vec<T> {
+fn select<T: Clone>(all: &[T], which: &[usize]) -> Vec<T> {
     which.iter().map(|&i| all[i].clone()).collect()
 }
 
@@ -250,7 +250,7 @@ fn a_session_begins_with_fewer_than_the_most_when_nobody_new_comes() {
     let job = job(2, 4);
     let mut party = Party::new(&job, quiet());
     let (first, second) = (party.start(1, 0), party.start(3, 0));
-    party.until("joining", |party| party.is_member(first) && party.is_member(second));
+    party.run_until("joining", |party| party.is_member(first) && party.is_member(second));
     // A server that has just started waits for members of a session that it may have forgotten.
     assert!(party.net.now() >= Duration::from_secs(3), "{:?}", party.net.now());
     assert_eq!(party.membership(first), Membership { epoch: 1, workers: 2, number: 0, newcomers: true });
@@ -264,7 +264,7 @@ fn a_session_begins_with_fewer_than_the_most_when_nobody_new_comes() {
 fn a_worker_that_is_killed_in_a_call_is_done_without_and_the_call_is_that_of_the_others() {
     for seed in seeds(8) {
         let faults = if seed == 0 { quiet() } else { hostile(seed) };
-        let (mut party, all) = whole(&job(2, 4), faults);
+        let (mut party, all) = whole_party(&job(2, 4), faults);
         let (one, two) = (gradients(4, LEN, 2 * seed), gradients(4, LEN, 2 * seed + 1));
         let dead = (seed % 4) as usize;
         let left: Vec<usize> = all.iter().copied().filter(|&process| process != dead).collect();
@@ -279,11 +279,11 @@ fn a_worker_that_is_killed_in_a_call_is_done_without_and_the_call_is_that_of_the
         let means: Vec<Vec<f32>> = outcomes.into_iter().map(Result::unwrap).collect();
         assert!(means.iter().all(|mean| *mean == means[0]), "seed {seed}");
         // Somebody had finished, so all have what all four gave; or nobody had, and it is what three give in a new session.
-        let three = reference(&[of(&one, &left), of(&two, &left)]);
+        let three = reference(&[select(&one, &left), select(&two, &left)]);
         let four = reference(std::slice::from_ref(&one));
         assert!(means[0] == four[0] || (means[0] == three[0] && !before.contains(&true)), "seed {seed}");
         let again = means[0] == three[0];
-        let means = party.reduce(&left, &of(&two, &left));
+        let means = party.reduce(&left, &select(&two, &left));
         assert!(means.iter().all(|mean| *mean == means[0]), "seed {seed}");
         // Error feedback has had the first call once.
         assert!(!again || means[0] == three[1], "seed {seed}");
@@ -303,10 +303,10 @@ fn a_worker_that_is_killed_in_a_call_is_done_without_and_the_call_is_that_of_the
 fn what_one_has_finished_all_finish_with_all_in_it() {
     let mut finished_first = 0;
     for seed in seeds(12) {
-        let (mut party, all) = whole(&job(1, 3), hostile(100 + seed));
+        let (mut party, all) = whole_party(&job(1, 3), hostile(100 + seed));
         let data = gradients(3, LEN, seed);
         all.iter().for_each(|&process| party.call(process, data[process].clone()));
-        party.until("one", |party| all.iter().any(|&process| party.processes[process].done.is_some()));
+        party.run_until("one", |party| all.iter().any(|&process| party.processes[process].done.is_some()));
         // Whoever is not the first to finish is killed, and the first has its mean.
         let first = all.iter().copied().find(|&process| party.processes[process].done.is_some()).unwrap();
         let dead = (first + 1) % 3;
@@ -315,7 +315,7 @@ fn what_one_has_finished_all_finish_with_all_in_it() {
         let left = [first, (first + 2) % 3];
         let means: Vec<Vec<f32>> = party.finish(&left).into_iter().map(Result::unwrap).collect();
         assert!(means[0] == means[1] && means[0] == reference(&[data])[0], "seed {seed}");
-        party.until("two", |party| left.iter().all(|&process| party.membership(process).workers == 2));
+        party.run_until("two", |party| left.iter().all(|&process| party.membership(process).workers == 2));
     }
     assert!(finished_first > 0);
 }
@@ -323,7 +323,7 @@ fn what_one_has_finished_all_finish_with_all_in_it() {
 #[test]
 fn who_leaves_at_the_end_takes_nothing_from_the_others_last_call() {
     for seed in seeds(8) {
-        let (mut party, all) = whole(&job(2, 3), hostile(50 + seed));
+        let (mut party, all) = whole_party(&job(2, 3), hostile(50 + seed));
         let data = gradients(3, LEN, seed);
         all.iter().for_each(|&process| party.call(process, data[process].clone()));
         let mut means: Vec<Option<Vec<f32>>> = vec![None; 3];
@@ -339,7 +339,7 @@ fn who_leaves_at_the_end_takes_nothing_from_the_others_last_call() {
         }
         let one = reference(&[data]);
         assert!(means.iter().all(|mean| mean.as_ref() == Some(&one[0])), "seed {seed}");
-        party.until("leaving", |party| {
+        party.run_until("leaving", |party| {
             all.iter().all(|&process| party.processes[process].engine.as_ref().unwrap().has_left())
         });
     }
@@ -352,7 +352,7 @@ fn who_comes_is_let_in_where_all_stop_at_the_same_boundary() {
         let job = job(2, 3);
         let mut party = Party::new(&job, faults);
         let old = [party.start(0, 0), party.start(2, 0)];
-        party.until("joining", |party| old.iter().all(|&process| party.is_member(process)));
+        party.run_until("joining", |party| old.iter().all(|&process| party.is_member(process)));
         let new = party.start(1, 0);
         // Two calls between boundaries; the two are not at the same place when the third comes.
         let mut made = [0u64; 2];
@@ -380,7 +380,7 @@ fn who_comes_is_let_in_where_all_stop_at_the_same_boundary() {
             assert!(party.net.now() < Duration::from_secs(60), "seed {seed}: {made:?}");
         }
         assert_eq!((made[0], made[0] % 2), (made[1], 0), "seed {seed}");
-        party.until("the third", |party| party.is_member(new));
+        party.run_until("the third", |party| party.is_member(new));
         let who = [old[0], new, old[1]];
         for (number, &process) in (0..).zip(&who) {
             assert_eq!(
@@ -396,10 +396,10 @@ fn who_comes_is_let_in_where_all_stop_at_the_same_boundary() {
 
 #[test]
 fn a_server_that_is_restarted_finds_a_session_of_fewer_again() {
-    let (mut party, all) = whole(&job(1, 3), quiet());
+    let (mut party, all) = whole_party(&job(1, 3), quiet());
     party.kill(1);
     let left = [all[0], all[2]];
-    party.until("two", |party| left.iter().all(|&process| party.membership(process).workers == 2));
+    party.run_until("two", |party| left.iter().all(|&process| party.membership(process).workers == 2));
     let data = gradients(2, LEN, 4);
     left.iter().zip(&data).for_each(|(&process, data)| party.call(process, data.clone()));
     (0..100).for_each(|_| party.turn());
@@ -419,11 +419,11 @@ fn a_server_that_is_restarted_finds_a_session_of_fewer_again() {
 
 #[test]
 fn a_whole_world_that_is_started_anew_begins_at_once_in_place_of_a_dead_one() {
-    let (mut party, all) = whole(&job(1, 4), quiet());
+    let (mut party, all) = whole_party(&job(1, 4), quiet());
     all.iter().for_each(|&process| party.kill(process));
     let (before, seats) = (party.net.now(), [0, 1, 2]);
     let new: Vec<usize> = seats.iter().map(|&seat| party.start(seat, 3)).collect();
-    party.until("three", |party| new.iter().all(|&process| party.is_member(process)));
+    party.run_until("three", |party| new.iter().all(|&process| party.is_member(process)));
     // As long as their predecessors are asked, and not until the fourth, whose seat nobody wants, is found to be gone.
     let took = party.net.now() - before;
     assert!(took < Duration::from_millis(900), "{took:?}");
@@ -435,10 +435,10 @@ fn a_whole_world_that_is_started_anew_begins_at_once_in_place_of_a_dead_one() {
 
 #[test]
 fn fewer_than_the_least_end_the_session_with_an_error() {
-    let (mut party, all) = whole(&job(3, 3 + 1), quiet());
+    let (mut party, all) = whole_party(&job(3, 3 + 1), quiet());
     party.kill(0);
     let left = &all[1..];
-    party.until("three", |party| left.iter().all(|&process| party.membership(process).workers == 3));
+    party.run_until("three", |party| left.iter().all(|&process| party.membership(process).workers == 3));
     left.iter().for_each(|&process| party.call(process, vec![1.0; 5000]));
     party.kill(1);
     for outcome in party.finish(&left[1..]) {
@@ -458,10 +458,10 @@ fn members_change_where_a_spare_stands_by() {
     }
     job.welcome = sizes.shapes.last().unwrap().1;
     job.sizes = Some(Arc::new(sizes));
-    let (mut party, all) = whole(&job, quiet());
+    let (mut party, all) = whole_party(&job, quiet());
     party.kill(1);
     let left = [all[0], all[2]];
-    party.until("two", |party| left.iter().all(|&process| party.membership(process).workers == 2));
+    party.run_until("two", |party| left.iter().all(|&process| party.membership(process).workers == 2));
     let calls = [gradients(2, LEN, 4), gradients(2, LEN, 5)];
     let expected = reference(&calls);
     assert!(party.reduce(&left, &calls[0])[0] == expected[0]);
@@ -476,7 +476,7 @@ fn members_change_where_a_spare_stands_by() {
 
 #[test]
 fn who_is_told_to_hold_and_hears_no_more_fails_within_the_time_out() {
-    let (mut party, all) = whole(&job(1, 2), quiet());
+    let (mut party, all) = whole_party(&job(1, 2), quiet());
     all.iter().for_each(|&process| party.call(process, vec![1.0; 5000]));
     party.kill(1);
     // The server dies when it has said that a member is gone, and before the next session begins.
@@ -486,7 +486,7 @@ fn who_is_told_to_hold_and_hears_no_more_fails_within_the_time_out() {
         says.set(says.get() || packet[1] == Kind::Position as u8);
         !says.get()
     });
-    party.until("to hold", |_| told.get());
+    party.run_until("to hold", |_| told.get());
     party.first_is_dead = true;
     let [Err(WorkerError::Session(SessionError::Silent { waited }))] = party.finish(&all[..1])[..] else {
         panic!("it is not silent");
@@ -496,7 +496,7 @@ fn who_is_told_to_hold_and_hears_no_more_fails_within_the_time_out() {
 
 #[test]
 fn what_was_told_before_and_comes_late_frees_nobody_who_holds() {
-    let (mut party, all) = whole(&job(1, 3), quiet());
+    let (mut party, all) = whole_party(&job(1, 3), quiet());
     let who = |party: &mut Party, process: usize| {
         let engine = party.processes[process].engine.as_mut().unwrap();
         (engine.io_mut().local(), engine.parameters().cookie)
@@ -514,7 +514,7 @@ fn what_was_told_before_and_comes_late_frees_nobody_who_holds() {
         heard.set([one, two]);
         from != second || packet[1] != Kind::Position as u8
     });
-    party.until("to hold", |_| positions.get().iter().all(|&count| count > 0));
+    party.run_until("to hold", |_| positions.get().iter().all(|&count| count > 0));
     for what in [What::GoOn, What::Ask, What::Stop] {
         let header = Header {
             kind: Kind::Boundary,
@@ -537,20 +537,20 @@ fn what_was_told_before_and_comes_late_frees_nobody_who_holds() {
             party.turn();
         }
         let said = positions.get()[0];
-        party.until("it still holds", |_| positions.get()[0] > said + 2);
+        party.run_until("it still holds", |_| positions.get()[0] > said + 2);
         let engine = party.processes[all[0]].engine.as_mut().unwrap();
         assert!(engine.stop_at_boundary(), "{what:?} has freed it");
     }
     party.ps.admits = Box::new(|_, _| true);
     let left = &all[..2];
-    party.until("two", |party| left.iter().all(|&process| party.membership(process).workers == 2));
+    party.run_until("two", |party| left.iter().all(|&process| party.membership(process).workers == 2));
     let data = gradients(2, 5_000, 7);
     assert!(party.reduce(left, &data)[0] == reference(&[data])[0]);
 }
 
 #[test]
 fn no_call_comes_before_one_that_was_begun_before_it_and_must_be_begun_again() {
-    let (mut party, all) = whole(&job(1, 3), quiet());
+    let (mut party, all) = whole_party(&job(1, 3), quiet());
     let plan = [Span { length: 8192, choice: Choice::Raw }];
     let packed = |engine: &mut Engine<SimIo>| {
         let layout = engine.packed_layout(&plan, 13).unwrap();
@@ -569,7 +569,7 @@ fn no_call_comes_before_one_that_was_begun_before_it_and_must_be_begun_again() {
     let other = packed(party.processes[all[1]].engine.as_mut().unwrap()).unwrap();
     party.kill(2);
     let left = &all[..2];
-    party.until("two", |party| left.iter().all(|&process| party.membership(process).workers == 2));
+    party.run_until("two", |party| left.iter().all(|&process| party.membership(process).workers == 2));
     let changed = |error: &WorkerError| matches!(error, WorkerError::Call(CallError::MembersChanged));
     // Until the program knows of all that it has to begin again, nothing goes before it.
     let engine = party.processes[all[0]].engine.as_mut().unwrap();
@@ -590,7 +590,7 @@ fn no_call_comes_before_one_that_was_begun_before_it_and_must_be_begun_again() {
 #[test]
 fn newcomers_are_told_at_the_same_boundary_also_when_somebody_is_gone_just_then() {
     for seed in seeds(6) {
-        let (mut party, all) = whole(&job(1, 3), hostile(seed));
+        let (mut party, all) = whole_party(&job(1, 3), hostile(seed));
         party.processes[all[1]].engine.as_mut().unwrap().take_change();
         party.kill(1);
         let left = [all[0], all[2]];
@@ -613,7 +613,7 @@ fn newcomers_are_told_at_the_same_boundary_also_when_somebody_is_gone_just_then(
         // Another goes before anybody has asked what has changed.
         party.kill(2);
         let left = [all[0], new];
-        party.until("two", |party| left.iter().all(|&process| party.membership(process).epoch == 4));
+        party.run_until("two", |party| left.iter().all(|&process| party.membership(process).epoch == 4));
         let change = |party: &mut Party, process: usize| {
             party.processes[process].engine.as_mut().unwrap().take_change().unwrap()
         };
@@ -626,7 +626,7 @@ fn newcomers_are_told_at_the_same_boundary_also_when_somebody_is_gone_just_then(
 
 #[test]
 fn who_leaves_while_another_leaves_is_not_let_in_again() {
-    let (mut party, all) = whole(&job(1, 3), quiet());
+    let (mut party, all) = whole_party(&job(1, 3), quiet());
     // The first LEAVEs of the second do not come, so that the server counts on it for the session after the first one's leaving.
     let until = party.net.now() + Duration::from_millis(400);
     let net = party.net.clone();
@@ -636,17 +636,17 @@ fn who_leaves_while_another_leaves_is_not_let_in_again() {
     for &process in &all[..2] {
         party.processes[process].engine.as_mut().unwrap().leave();
     }
-    party.until("leaving", |party| {
+    party.run_until("leaving", |party| {
         all[..2].iter().all(|&process| party.processes[process].engine.as_ref().unwrap().has_left())
     });
-    party.until("one", |party| party.membership(all[2]).workers == 1);
+    party.run_until("one", |party| party.membership(all[2]).workers == 1);
 }
 
 #[test]
 fn who_has_stopped_before_the_others_goes_on_to_where_they_are() {
     let mut party = Party::new(&job(2, 3), quiet());
     let old = [party.start(0, 0), party.start(2, 0)];
-    party.until("joining", |party| old.iter().all(|&process| party.is_member(process)));
+    party.run_until("joining", |party| old.iter().all(|&process| party.is_member(process)));
     let data = gradients(2, 5_000, 1);
     party.reduce(&old, &data);
     // The second does not hear that somebody waits, and passes the boundary at which the first stops.
@@ -663,7 +663,7 @@ fn who_has_stopped_before_the_others_goes_on_to_where_they_are() {
     party.call(old[1], data[1].clone());
     party.turn();
     party.net.reset_link(ps_addr(), second);
-    party.until("to go on", |party| !party.processes[old[0]].stops);
+    party.run_until("to go on", |party| !party.processes[old[0]].stops);
     party.call(old[0], data[0].clone());
     party.finish(&old);
     let end = party.net.now() + Duration::from_secs(60);
@@ -681,7 +681,7 @@ fn who_has_stopped_before_the_others_goes_on_to_where_they_are() {
 fn who_hears_of_a_newcomer_between_a_boundary_and_its_call_takes_the_others_along() {
     let mut party = Party::new(&job(2, 3), quiet());
     let old = [party.start(0, 0), party.start(2, 0)];
-    party.until("joining", |party| old.iter().all(|&process| party.is_member(process)));
+    party.run_until("joining", |party| old.iter().all(|&process| party.is_member(process)));
     let data = gradients(2, 5_000, 1);
     party.reduce(&old, &data);
     // The second passes the boundary and computes, as training does, when it hears that somebody waits. The first stops at that boundary.
@@ -693,7 +693,7 @@ fn who_hears_of_a_newcomer_between_a_boundary_and_its_call_takes_the_others_alon
         party.processes[old[0]].stops = true;
     }
     party.call(old[1], data[1].clone());
-    party.until("to go on", |party| !party.processes[old[0]].stops);
+    party.run_until("to go on", |party| !party.processes[old[0]].stops);
     party.call(old[0], data[0].clone());
     party.finish(&old);
     let end = party.net.now() + Duration::from_secs(60);
@@ -711,7 +711,7 @@ fn who_hears_of_a_newcomer_between_a_boundary_and_its_call_takes_the_others_alon
 fn who_is_let_in_while_yet_another_waits_begins_its_call_with_those_who_wait_at_the_boundary() {
     let mut party = Party::new(&job(2, 4), quiet());
     let old = [party.start(0, 0), party.start(3, 0)];
-    party.until("joining", |party| old.iter().all(|&process| party.is_member(process)));
+    party.run_until("joining", |party| old.iter().all(|&process| party.is_member(process)));
     party.reduce(&old, &gradients(2, 5_000, 1));
     let third = party.start(1, 0);
     let end = party.net.now() + Duration::from_secs(60);
@@ -729,7 +729,7 @@ fn who_is_let_in_while_yet_another_waits_begins_its_call_with_those_who_wait_at_
     }
     let data = gradients(3, 5_000, 2);
     party.call(third, data[1].clone());
-    party.until("to go on", |party| old.iter().all(|&process| !party.processes[process].stops));
+    party.run_until("to go on", |party| old.iter().all(|&process| !party.processes[process].stops));
     let three = [old[0], third, old[1]];
     party.call(old[0], data[0].clone());
     party.call(old[1], data[2].clone());
@@ -749,7 +749,7 @@ fn who_is_let_in_while_yet_another_waits_begins_its_call_with_those_who_wait_at_
 fn a_next_session_and_that_somebody_is_gone_from_it_may_come_together() {
     let mut party = Party::new(&job(2, 4), quiet());
     let old = [party.start(0, 0), party.start(2, 0)];
-    party.until("joining", |party| old.iter().all(|&process| party.is_member(process)));
+    party.run_until("joining", |party| old.iter().all(|&process| party.is_member(process)));
     for &process in &old {
         party.processes[process].engine.as_mut().unwrap().take_change();
     }
@@ -772,7 +772,7 @@ fn a_next_session_and_that_somebody_is_gone_from_it_may_come_together() {
     assert_eq!(party.membership(old[0]).workers, 4);
     party.processes[old[1]].engine = engine;
     let all = [old[0], new[0], old[1]];
-    party.until("three", |party| {
+    party.run_until("three", |party| {
         all.iter().all(|&process| party.is_member(process) && party.membership(process).workers == 3)
     });
     for process in old {
@@ -785,7 +785,7 @@ fn a_next_session_and_that_somebody_is_gone_from_it_may_come_together() {
 
 #[test]
 fn a_server_that_was_cut_off_takes_nobody_for_gone() {
-    let (mut party, all) = whole(&job(1, 2), quiet());
+    let (mut party, all) = whole_party(&job(1, 2), quiet());
     let epoch = party.membership(all[0]).epoch;
     let wait = |party: &mut Party, milliseconds: u64| {
         let end = party.net.now() + Duration::from_millis(milliseconds);
@@ -821,7 +821,7 @@ fn a_server_that_was_cut_off_takes_nobody_for_gone() {
 fn who_was_cut_off_while_it_waited_has_its_time_in_the_session_that_begins() {
     let mut party = Party::new(&job(1, 2), quiet());
     let first = party.start(0, 0);
-    party.until("joining", |party| party.is_member(first));
+    party.run_until("joining", |party| party.is_member(first));
     let second = party.start(1, 0);
     let wait = |party: &mut Party, milliseconds: u64| {
         let end = party.net.now() + Duration::from_millis(milliseconds);
@@ -834,10 +834,10 @@ fn who_was_cut_off_while_it_waited_has_its_time_in_the_session_that_begins() {
     let joiners = party.processes[second].joiners.take();
     wait(&mut party, 2000);
     party.processes[first].stops = true;
-    party.until("two", |party| party.membership(first).workers == 2);
+    party.run_until("two", |party| party.membership(first).workers == 2);
     wait(&mut party, 500);
     party.processes[second].joiners = joiners;
-    party.until("both", |party| party.is_member(second));
+    party.run_until("both", |party| party.is_member(second));
     let data = gradients(2, LEN, 6);
     let means = party.reduce(&[first, second], &data);
     assert!(means[0] == means[1] && means[0] == reference(&[data])[0]);
@@ -846,7 +846,7 @@ fn who_was_cut_off_while_it_waited_has_its_time_in_the_session_that_begins() {
 
 #[test]
 fn when_nobody_is_left_the_session_ends() {
-    let (mut party, all) = whole(&job(1, 2), quiet());
+    let (mut party, all) = whole_party(&job(1, 2), quiet());
     all.iter().for_each(|&process| party.kill(process));
     let end = party.net.now() + Duration::from_secs(5);
     while party.net.now() < end {

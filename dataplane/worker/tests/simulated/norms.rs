@@ -1,6 +1,6 @@
 //! P19: gradients that are not finite, and maxima that cannot be.
 
-use crate::world::{JOB, Tamper, World, gradients, host_of, quiet, saved, static_job};
+use crate::world::{JOB, Tamper, World, gradients, host_of, quiet, saved_feedback, static_job};
 use thc_protocol::wire::{HEADER_LEN, Kind, Mode};
 use thc_protocol::worker::CallError;
 use thc_protocol::{Lane, Policy, WorkerId};

@@ -1,6 +1,6 @@
 //! Calls whose numbers the caller computes: beside workers that compute them themselves they give the same bits.
 
-use crate::world::{World, gradients, hostile, quiet, saved, static_job};
+use crate::world::{World, gradients, hostile, quiet, saved_feedback, static_job};
 use thc_codec::block::Block;
 use thc_codec::quantizer::Quantizer;
 use thc_codec::rounding::{Rounding, Source};
@@ -275,7 +275,7 @@ fn run(faults: SimConfig, others: &[u8], calls: &[Vec<Vec<f32>>]) -> (Vec<Vec<f3
     let floats = |x: &[f32]| x.iter().flat_map(|v| v.to_le_bytes()).collect();
     let left = world.engines.iter().zip(&other).map(|(engine, other)| match other {
         Some(other) => floats(&other.kept),
-        None => saved(engine)[0].1[16..].to_vec(),
+        None => saved_feedback(engine)[0].1[16..].to_vec(),
     });
     (means, left.collect())
 }

@@ -1,6 +1,6 @@
 //! A quorum below n: who is slow is skipped, and comes back (section 6 of the THC paper, P9, P18).
 
-use crate::world::{World, gradients, quiet, saved, static_job};
+use crate::world::{World, gradients, quiet, saved_feedback, static_job};
 use thc_protocol::wire::Mode;
 use thc_protocol::{Lane, Policy};
 use thc_worker::{Borrowed, CallOptions};
@@ -63,7 +63,7 @@ fn who_is_far_behind_a_quorum_is_skipped_keeps_what_it_had_and_comes_back() {
     assert!(stats.lost >= 5 * skipped.len() as u64 && stats.stragglers > 0);
     assert_eq!(stats.calls, steps);
     // Nothing of what was skipped is forgotten, nor is anything there twice.
-    let kept: Vec<f32> = saved(&world.engines[2])[0].1[16..]
+    let kept: Vec<f32> = saved_feedback(&world.engines[2])[0].1[16..]
         .chunks_exact(4)
         .map(|b| f32::from_le_bytes([b[0], b[1], b[2], b[3]]))
         .collect();

@@ -86,7 +86,7 @@ impl Reference {
                     let part = Partition { index: number, offset: begin + part.offset, ..part };
                     match span.choice {
                         Choice::Raw => self.raw(&part, inputs, &mut mean),
-                        Choice::Table(id) => self.compressed((call, id), &part, inputs, &mut mean),
+                        Choice::Table(id) => self.compress((call, id), &part, inputs, &mut mean),
                     }
                     number += 1;
                 }
@@ -96,12 +96,12 @@ impl Reference {
         mean
     }
 
-    fn added(&self, worker: usize, part: &Partition, inputs: &[Vec<f32>]) -> Vec<f32> {
+    fn add_errors(&self, worker: usize, part: &Partition, inputs: &[Vec<f32>]) -> Vec<f32> {
         let place = part.offset..part.offset + part.len;
         inputs[worker][place.clone()].iter().zip(&self.errors[worker][place]).map(|(x, e)| x + e).collect()
     }
 
-    fn compressed(
+    fn compress(
         &mut self,
         (call, id): (u64, TableId),
         part: &Partition,
@@ -120,7 +120,7 @@ impl Reference {
         let range = (told.t_p / (d as f64).sqrt() * f64::from(largest)) as f32;
         let mut sums = vec![0u32; d];
         for worker in 0..inputs.len() {
-            let mut x = self.added(worker, part, inputs);
+            let mut x = self.add_errors(worker, part, inputs);
             x.resize(d, 0.0);
             rht::forward(&mut x, key).unwrap();
             let rounding = Source::of_worker(self.seed, worker as u16).rounding(call, part.index);
@@ -145,7 +145,7 @@ impl Reference {
     }
 
     fn raw(&mut self, part: &Partition, inputs: &[Vec<f32>], mean: &mut [f32]) {
-        let all: Vec<Vec<f32>> = (0..inputs.len()).map(|worker| self.added(worker, part, inputs)).collect();
+        let all: Vec<Vec<f32>> = (0..inputs.len()).map(|worker| self.add_errors(worker, part, inputs)).collect();
         let largest = all.iter().flatten().fold(0f32, |max, x| max.max(x.abs()));
         self.seq += part.padded as u64 / 256;
         let exponent = (f64::from(largest).to_bits() >> 52) as i32 - 1022;

@@ -84,10 +84,10 @@ fn install_tables(aggregator: &mut Aggregator, job: &StaticJob) {
 
 impl Ps {
     pub fn new(net: &SimNet, job: StaticJob, share: u8) -> Ps {
-        Ps::at(net, share_addr(share), job, share)
+        Ps::listen_at(net, share_addr(share), job, share)
     }
 
-    fn at(net: &SimNet, addr: SocketAddr, job: StaticJob, share: u8) -> Ps {
+    fn listen_at(net: &SimNet, addr: SocketAddr, job: StaticJob, share: u8) -> Ps {
         Ps {
             io: net.endpoint(addr),
             aggregator: Ps::aggregator(&job),
@@ -236,14 +236,14 @@ impl World {
     }
 
     pub fn with_threads(job: StaticJob, faults: SimConfig, threads: usize) -> World {
-        World::beside(&SimNet::new(faults), job, 0, threads)
+        World::one_of_several(&SimNet::new(faults), job, 0, threads)
     }
 
     /// One of several of a network, each with a server of its own on the same host.
-    pub fn beside(net: &SimNet, job: StaticJob, number: u8, threads: usize) -> World {
+    pub fn one_of_several(net: &SimNet, job: StaticJob, number: u8, threads: usize) -> World {
         let net = net.clone();
         let at = SocketAddr::from((ps_addr().ip(), ps_addr().port() + u16::from(number)));
-        let mut ps = Ps::at(&net, at, job.clone(), 0);
+        let mut ps = Ps::listen_at(&net, at, job.clone(), 0);
         let mut others: Vec<_> =
             (1..job.welcome.shares.servers()).map(|share| Ps::new(&net, job.clone(), share)).collect();
         let mut joining: Vec<_> = (0..job.config.workers)
@@ -418,7 +418,7 @@ pub fn exact_mean(data: &[Vec<f32>]) -> Vec<f32> {
 pub const LEN: usize = 100_000;
 
 /// All error feedback of a worker.
-pub fn saved(engine: &Engine<SimIo>) -> Vec<(u64, Vec<u8>)> {
+pub fn saved_feedback(engine: &Engine<SimIo>) -> Vec<(u64, Vec<u8>)> {
     engine.feedback().unwrap().to_bytes()
 }
 

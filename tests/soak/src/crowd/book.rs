@@ -85,7 +85,7 @@ impl Book {
         self.contributions.entry(nonce).or_default().before.insert(cookie.0, finished);
     }
 
-    pub fn submitted(&mut self, nonce: u64, call: u64, place: Option<u64>, mode: Mode, input: Input) {
+    pub fn note_submit(&mut self, nonce: u64, call: u64, place: Option<u64>, mode: Mode, input: Input) {
         self.contributions.entry(nonce).or_default().inputs.insert(call, (place, mode, input));
     }
 

@@ -88,7 +88,7 @@ impl Job {
         }
     }
 
-    pub fn living(&self) -> usize {
+    pub fn living_count(&self) -> usize {
         self.seats.iter().flatten().filter(|process| !process.leaves()).count()
     }
 
@@ -110,10 +110,10 @@ impl Job {
     /// Kills whoever has this seat; how many sessions have ended for it by an error.
     pub fn kill(&mut self, seat: usize) -> u64 {
         // Too few may be left.
-        self.excused |= self.living() <= usize::from(self.least);
+        self.excused |= self.living_count() <= usize::from(self.least);
         let Some(process) = self.seats[seat].take() else { return 0 };
         self.killed += 1;
-        self.repeated += process.repeated();
+        self.repeated += process.repeat_count();
         process.ended
     }
 
@@ -133,7 +133,7 @@ impl Job {
                 let busy = process.turn(now, book, self.excused || few);
                 process.due = if busy { now } else { process.deadline(now).max(now + TICK) };
                 if process.has_left() {
-                    self.repeated += process.repeated();
+                    self.repeated += process.repeat_count();
                     *seat = None;
                     continue;
                 }

@@ -100,7 +100,7 @@ impl<K: Kernels> Crowd<K> {
             time: self.net.now(),
             steps: self.pace.steps,
             repeated: self.jobs.iter().map(|job| job.repeated).sum::<u64>()
-                + processes().map(Process::repeated).sum::<u64>(),
+                + processes().map(Process::repeat_count).sum::<u64>(),
             killed: self.jobs.iter().map(|job| job.killed).sum(),
             started: self.jobs.iter().map(|job| u64::from(job.lives)).sum(),
             ..self.report
@@ -120,11 +120,11 @@ impl<K: Kernels> Crowd<K> {
         }
         let goal = self.book.complete + more;
         let mut told = false;
-        while self.fill() || self.all().any(|process| self.waits(process)) {
+        while self.fill() || self.processes().any(|process| self.waits(process)) {
             self.advance(self.net.now() + Duration::from_millis(1), u64::MAX);
             if !told && self.net.now() > now + LONG {
                 told = true;
-                let who: Vec<String> = self.all().filter(|p| self.waits(p)).map(Process::describe).collect();
+                let who: Vec<String> = self.processes().filter(|p| self.waits(p)).map(Process::describe).collect();
                 eprintln!(
                     "seed {}: {LONG:?} after a storm that ended at {now:?} wait: {}",
                     self.seed,
@@ -153,7 +153,7 @@ impl<K: Kernels> Crowd<K> {
             job.seats.iter_mut().flatten().for_each(|process| process.excused = false);
         }
         self.forget();
-        assert!(self.hosts.iter().all(|host| host.registry_size() < 400_000), "the registry grows");
+        assert!(self.hosts.iter().processes(|host| host.registry_size() < 400_000), "the registry grows");
         assert!(self.net.in_flight() < 100_000, "packets multiply");
     }
 
@@ -167,7 +167,7 @@ impl<K: Kernels> Crowd<K> {
     /// Starts processes where there are too few. Whether there were.
     fn fill(&mut self) -> bool {
         let mut any = false;
-        for job in self.jobs.iter_mut().filter(|job| job.living() < usize::from(job.least)) {
+        for job in self.jobs.iter_mut().filter(|job| job.living_count() < usize::from(job.least)) {
             job.start(&mut self.rng, &self.net);
             any = true;
         }
@@ -179,7 +179,7 @@ impl<K: Kernels> Crowd<K> {
         self.book.keep(self.net.now(), self.jobs.iter().flat_map(|job| &job.seats).flatten());
     }
 
-    fn all(&self) -> impl Iterator<Item = &Process> {
+    fn processes(&self) -> impl Iterator<Item = &Process> {
         self.jobs.iter().flat_map(|job| &job.seats).flatten()
     }
 

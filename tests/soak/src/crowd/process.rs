@@ -145,7 +145,7 @@ impl Process {
     }
 
     /// Packets that it has sent again.
-    pub fn repeated(&self) -> u64 {
+    pub fn repeat_count(&self) -> u64 {
         self.engine.as_ref().map_or(0, |engine| engine.stats().retransmissions)
     }
 
@@ -340,7 +340,7 @@ impl Process {
 
     fn submit(&mut self, place: u64, book: &mut Book) -> bool {
         let plan = if self.alike {
-            CallPlan::alike(self.most)
+            CallPlan::like_all_others(self.most)
         } else {
             CallPlan::of(Cookie(self.job.0.into()), place, self.most)
         };
@@ -356,7 +356,7 @@ impl Process {
     fn launch(&mut self, x: Vec<f32>, mode: Mode, key: Option<usize>, place: Option<u64>, book: &mut Book) {
         let tells = place.is_none();
         let error = key.map(|key| self.errors[key].clone());
-        book.submitted(self.nonce, self.made, place, mode, Input { x: x.clone(), error });
+        book.note_submit(self.nonce, self.made, place, mode, Input { x: x.clone(), error });
         let (sender, data) = bounded(1);
         let options = CallOptions { mode, feedback: key.map(|key| key as u64) };
         let engine = self.engine.as_mut().expect("a member has an engine");

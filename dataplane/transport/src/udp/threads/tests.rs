@@ -13,7 +13,7 @@ fn bind(at: SocketAddr, threads: usize) -> UdpThreads {
     UdpThreads::bind(UdpConfig::new(at), NonZeroUsize::new(threads).unwrap()).unwrap()
 }
 
-fn anywhere() -> SocketAddr {
+fn any_loopback_port() -> SocketAddr {
     (Ipv4Addr::LOCALHOST, 0).into()
 }
 
@@ -32,7 +32,7 @@ fn receive(io: &mut impl PacketIo, expected: usize, mut f: impl FnMut(Peer, &[u8
 }
 
 /// A run of numbered datagrams.
-fn numbered(count: u32, segment: usize) -> Vec<u8> {
+fn numbered_run(count: u32, segment: usize) -> Vec<u8> {
     (0..count).flat_map(|i| [&i.to_be_bytes()[..], &vec![7; segment - 4]].concat()).collect()
 }
 
@@ -45,7 +45,7 @@ fn exchange_with_each(at: SocketAddr, bound: SocketAddr) {
     let runs = 20;
     for (peer, &at) in peers.iter_mut().zip(&at) {
         for _ in 0..runs {
-            io.send_run_with(at, &numbered(50, 532), 532, 2).unwrap();
+            io.send_run_with(at, &numbered_run(50, 532), 532, 2).unwrap();
         }
         let mut next = 0;
         receive(peer, 50 * runs, |from, datagram| {
@@ -54,7 +54,7 @@ fn exchange_with_each(at: SocketAddr, bound: SocketAddr) {
             next += 1;
         });
         for _ in 0..runs {
-            peer.send_run(to, &numbered(50, 1044), 1044).unwrap();
+            peer.send_run(to, &numbered_run(50, 1044), 1044).unwrap();
         }
     }
     // What comes from one peer keeps its order, whichever threads there are.
@@ -74,7 +74,7 @@ fn exchange_with_each(at: SocketAddr, bound: SocketAddr) {
 
 #[test]
 fn each_peer_is_one_threads_in_both_directions() {
-    exchange_with_each(anywhere(), (Ipv4Addr::UNSPECIFIED, 0).into());
+    exchange_with_each(any_loopback_port(), (Ipv4Addr::UNSPECIFIED, 0).into());
 }
 
 #[test]
@@ -84,13 +84,13 @@ fn each_peer_is_one_threads_over_ipv6() {
 
 #[test]
 fn a_peer_of_ipv4_is_dealt_to_a_thread_on_any_address_of_ipv6() {
-    exchange_with_each(anywhere(), (Ipv6Addr::UNSPECIFIED, 0).into());
+    exchange_with_each(any_loopback_port(), (Ipv6Addr::UNSPECIFIED, 0).into());
 }
 
 #[test]
 fn what_nobody_takes_waits_in_the_socket() {
-    let mut io = bind(anywhere(), 1);
-    let mut peers = peers(anywhere(), 1);
+    let mut io = bind(any_loopback_port(), 1);
+    let mut peers = peers(any_loopback_port(), 1);
     // More than the thread has memory for, in bursts of a datagram or a few.
     let count = 40 * (BURSTS as u32 + 2);
     for _ in 0..count {
@@ -102,13 +102,13 @@ fn what_nobody_takes_waits_in_the_socket() {
 
 #[test]
 fn what_is_to_be_sent_is_sent_before_the_end() {
-    let mut io = bind(anywhere(), 2);
-    let mut peers = peers(anywhere(), 2);
+    let mut io = bind(any_loopback_port(), 2);
+    let mut peers = peers(any_loopback_port(), 2);
     let at: Vec<Peer> = peers.iter().map(UdpIo::local).collect();
     io.set_peers(&at);
     for &at in &at {
         for _ in 0..10 {
-            io.send_run(at, &numbered(64, 100), 100).unwrap();
+            io.send_run(at, &numbered_run(64, 100), 100).unwrap();
         }
     }
     drop(io);
@@ -119,19 +119,19 @@ fn what_is_to_be_sent_is_sent_before_the_end() {
 
 #[test]
 fn its_port_is_nobody_elses() {
-    let io = bind(anywhere(), 2);
+    let io = bind(any_loopback_port(), 2);
     let config = UdpConfig::new(io.local());
     let in_use = |error: Option<TransportError>| matches!(error, Some(TransportError::AddressInUse { .. }));
     assert!(in_use(UdpIo::bind(config).err()));
     assert!(in_use(UdpThreads::bind(config, NonZeroUsize::MIN.saturating_add(1)).err()));
-    let taken = peers(anywhere(), 1);
+    let taken = peers(any_loopback_port(), 1);
     assert!(in_use(UdpThreads::bind(UdpConfig::new(taken[0].local()), NonZeroUsize::MIN).err()));
 }
 
 #[test]
 fn an_error_in_sending_is_told_and_not_the_end() {
-    let mut io = bind(anywhere(), 1);
-    let mut peers = peers(anywhere(), 1);
+    let mut io = bind(any_loopback_port(), 1);
+    let mut peers = peers(any_loopback_port(), 1);
     io.send_run((Ipv4Addr::LOCALHOST, 0).into(), &[1], 1).unwrap();
     assert!(io.wait(HANG).unwrap());
     let error = io.recv_burst(&mut |_, _| {}).unwrap_err().to_string();
@@ -180,8 +180,8 @@ impl Handler for Echo {
 
 #[test]
 fn a_handler_has_what_it_takes_and_nobody_else_has() {
-    let mut io = bind(anywhere(), 2);
-    let mut peers = peers(anywhere(), 2);
+    let mut io = bind(any_loopback_port(), 2);
+    let mut peers = peers(any_loopback_port(), 2);
     let at: Vec<Peer> = peers.iter().map(UdpIo::local).collect();
     io.set_peers(&at);
     let (tell, told) = channel();

@@ -126,7 +126,7 @@ fn complaints(report: Report) -> Vec<Check> {
 
 /// There is exactly this complaint, and its text and mend say these.
 #[track_caller]
-fn only(found: &[Check], verdict: Verdict, name: &str, says: &str, mend: &str) {
+fn assert_only(found: &[Check], verdict: Verdict, name: &str, says: &str, mend: &str) {
     let [check] = found else { panic!("{found:#?}") };
     assert_eq!((check.verdict, check.name), (verdict, name), "{check:?}");
     assert!(check.found.contains(says), "{check:?}");
@@ -170,20 +170,20 @@ fn every_check_is_there_once() {
 fn hugepages() {
     let fake = Fake::new();
     fake.pages("sys/kernel/mm/hugepages", 256, 3);
-    only(&fake.dpdk(&[NIC]), Wrong, "hugepages", "3 of 256 free of 2 MiB; about 86 MiB", "echo 299 >");
-    only(&fake.dpdk(&["net_ring0"]), Wrong, "hugepages", "3 of 256", "--dpdk-hugepages=false");
+    assert_only(&fake.dpdk(&[NIC]), Wrong, "hugepages", "3 of 256 free of 2 MiB; about 86 MiB", "echo 299 >");
+    assert_only(&fake.dpdk(&["net_ring0"]), Wrong, "hugepages", "3 of 256", "--dpdk-hugepages=false");
     assert_eq!(fake.dpdk_with(&["net_ring0"], |config| config.hugepages = false), []);
     let found = fake.dpdk_with(&[NIC], |config| config.hugepages = false);
-    only(&found, Warning, "hugepages", "not used", "leave --dpdk-hugepages at true");
+    assert_only(&found, Warning, "hugepages", "not used", "leave --dpdk-hugepages at true");
     fake.remove("sys/kernel/mm/hugepages");
-    only(&fake.dpdk(&[NIC]), Wrong, "hugepages", "none; about", "nr_hugepages");
+    assert_only(&fake.dpdk(&[NIC]), Wrong, "hugepages", "none; about", "nr_hugepages");
 }
 
 #[test]
 fn hugepages_of_the_wrong_node() {
     let fake = Fake::new();
     fake.pages("sys/devices/system/node/node0/hugepages", 0, 0);
-    only(
+    assert_only(
         &fake.dpdk(&[NIC]),
         Warning,
         "hugepages",
@@ -196,30 +196,30 @@ fn hugepages_of_the_wrong_node() {
 fn a_nic_of_the_kernel_is_not_dpdk_s() {
     let fake = Fake::new();
     fake.nic("ice");
-    only(
+    assert_only(
         &fake.dpdk(&[NIC]),
         Wrong,
         "device",
         "the kernel's driver ice",
         "dpdk-devbind.py --bind=vfio-pci 0000:3b:00.0",
     );
-    only(&fake.dpdk(&["0000:00:09.0"]), Wrong, "device", "no device at 0000:00:09.0", NIC);
+    assert_only(&fake.dpdk(&["0000:00:09.0"]), Wrong, "device", "no device at 0000:00:09.0", NIC);
     // Without an IOMMU vfio refuses it, unless it is told not to.
     fake.remove("sys/kernel/iommu_groups");
-    only(&fake.dpdk(&[NIC]), Wrong, "device", "driver ice, and this host has no IOMMU", "intel_iommu=on");
+    assert_only(&fake.dpdk(&[NIC]), Wrong, "device", "driver ice, and this host has no IOMMU", "intel_iommu=on");
     fake.file("sys/module/vfio/parameters/enable_unsafe_noiommu_mode", "Y\n");
-    only(&fake.dpdk(&[NIC]), Wrong, "device", "the kernel's driver ice", "take it from the kernel");
+    assert_only(&fake.dpdk(&[NIC]), Wrong, "device", "the kernel's driver ice", "take it from the kernel");
     fake.remove(&format!("sys/bus/pci/devices/{NIC}"));
-    only(&fake.dpdk(&[NIC]), Wrong, "device", "no device", "net_memif or net_af_packet");
+    assert_only(&fake.dpdk(&[NIC]), Wrong, "device", "no device", "net_memif or net_af_packet");
 }
 
 #[test]
 fn vfio_needs_an_iommu_and_its_files() {
     let fake = Fake::new();
     fake.remove("dev/vfio/17");
-    only(&fake.dpdk(&[NIC]), Wrong, "device", "no /dev/vfio/17", "pass /dev/vfio in");
+    assert_only(&fake.dpdk(&[NIC]), Wrong, "device", "no /dev/vfio/17", "pass /dev/vfio in");
     fake.remove(&format!("sys/bus/pci/devices/{NIC}/iommu_group"));
-    only(&fake.dpdk(&[NIC]), Wrong, "device", "no IOMMU", "intel_iommu=on");
+    assert_only(&fake.dpdk(&[NIC]), Wrong, "device", "no IOMMU", "intel_iommu=on");
 }
 
 #[test]
@@ -227,11 +227,11 @@ fn vfio_without_an_iommu() {
     let fake = Fake::new();
     fake.file("proc/self/status", "CapEff:\t0000000000020000\nCpus_allowed_list:\t0-3\n");
     fake.file("sys/kernel/iommu_groups/17/name", "vfio-noiommu\n");
-    only(&fake.dpdk(&[NIC]), Wrong, "device", "no /dev/vfio/noiommu-17", "modprobe vfio-pci");
+    assert_only(&fake.dpdk(&[NIC]), Wrong, "device", "no /dev/vfio/noiommu-17", "modprobe vfio-pci");
     fake.file("dev/vfio/noiommu-17", "");
-    only(&fake.dpdk(&[NIC]), Warning, "device", "without an IOMMU", "turn the IOMMU on");
+    assert_only(&fake.dpdk(&[NIC]), Warning, "device", "without an IOMMU", "turn the IOMMU on");
     fake.file("proc/self/status", "CapEff:\t0000000000000000\nCpus_allowed_list:\t0-3\n");
-    only(&fake.dpdk(&[NIC])[1..], Wrong, "permissions", "needs root", "run as root");
+    assert_only(&fake.dpdk(&[NIC])[1..], Wrong, "permissions", "needs root", "run as root");
 }
 
 #[test]
@@ -247,7 +247,7 @@ fn a_group_of_devices_goes_together() {
         );
     };
     driver("ice");
-    only(
+    assert_only(
         &fake.dpdk(&[NIC]),
         Wrong,
         "device",
@@ -264,9 +264,9 @@ fn a_bifurcated_driver_needs_verbs_and_a_right() {
     fake.nic("mlx5_core");
     fake.file("proc/self/status", "CapEff:\t0000000000003000\nCpus_allowed_list:\t0-3\n");
     fake.file(&format!("sys/bus/pci/devices/{NIC}/net/eth1/x"), "");
-    only(&fake.dpdk(&[NIC]), Wrong, "device", "no verbs device", "rdma-core");
+    assert_only(&fake.dpdk(&[NIC]), Wrong, "device", "no verbs device", "rdma-core");
     fake.file(&format!("sys/bus/pci/devices/{NIC}/infiniband_verbs/uverbs0/x"), "");
-    only(
+    assert_only(
         &fake.dpdk(&[NIC]),
         Wrong,
         "device",
@@ -276,10 +276,10 @@ fn a_bifurcated_driver_needs_verbs_and_a_right() {
     fake.file("dev/infiniband/uverbs0", "");
     assert_eq!(fake.dpdk(&[NIC]), []);
     fake.interface("eth1", "down", "1500");
-    only(&fake.dpdk(&[NIC]), Wrong, "link", "eth1 has no carrier", "cable");
+    assert_only(&fake.dpdk(&[NIC]), Wrong, "link", "eth1 has no carrier", "cable");
     fake.interface("eth1", "up", "1500");
     fake.file("proc/self/status", "CapEff:\t0000000000000000\nCpus_allowed_list:\t0-3\n");
-    only(
+    assert_only(
         &fake.dpdk(&[NIC]),
         Wrong,
         "permissions",
@@ -287,7 +287,7 @@ fn a_bifurcated_driver_needs_verbs_and_a_right() {
         "setcap cap_net_raw,cap_net_admin+ep",
     );
     fake.file("proc/self/status", "CapEff:\t0000000000002000\nCpus_allowed_list:\t0-3\n");
-    only(&fake.dpdk(&[NIC]), Wrong, "permissions", "mlx5_core needs CAP_NET_ADMIN,", "run as root");
+    assert_only(&fake.dpdk(&[NIC]), Wrong, "permissions", "mlx5_core needs CAP_NET_ADMIN,", "run as root");
 }
 
 #[test]
@@ -297,7 +297,7 @@ fn locked_memory() {
         "proc/self/limits",
         "Max locked memory         8388608              8388608              bytes\n",
     );
-    only(&fake.dpdk(&[NIC]), Wrong, "permissions", "8 MiB may be locked", "ulimit -l");
+    assert_only(&fake.dpdk(&[NIC]), Wrong, "permissions", "8 MiB may be locked", "ulimit -l");
     fake.file("proc/self/status", "CapEff:\t0000000000004000\nCpus_allowed_list:\t0-3\n");
     assert_eq!(fake.dpdk(&[NIC]), []);
 }
@@ -307,26 +307,26 @@ fn virtual_devices() {
     let fake = Fake::new();
     fake.file("proc/self/status", "CapEff:\t0000000000002000\nCpus_allowed_list:\t0-3\n");
     assert_eq!(fake.dpdk(&["net_af_packet0,iface=eth1"]), []);
-    only(&fake.dpdk(&["net_af_packet0,iface=eth7"])[..1], Wrong, "device", "eth7", "lo");
+    assert_only(&fake.dpdk(&["net_af_packet0,iface=eth7"])[..1], Wrong, "device", "eth7", "lo");
     let xdp = ["net_af_xdp0,iface=eth1"];
-    only(
+    assert_only(
         &fake.dpdk(&xdp),
         Wrong,
         "permissions",
         "CAP_NET_ADMIN and CAP_BPF",
         "cap_net_raw,cap_net_admin,cap_bpf+ep",
     );
-    only(&fake.dpdk(&["net_af_packet0"]), Wrong, "device", "without an interface", "iface=NAME");
-    only(&fake.dpdk(&["net_null0"]), Warning, "device", "throws away", "benchmarks");
+    assert_only(&fake.dpdk(&["net_af_packet0"]), Wrong, "device", "without an interface", "iface=NAME");
+    assert_only(&fake.dpdk(&["net_null0"]), Warning, "device", "throws away", "benchmarks");
     let memif = "net_memif0,role=client,id=1,socket=/run/thc.sock";
-    only(&fake.dpdk(&[memif]), Wrong, "device", "nobody listens", "role=server");
+    assert_only(&fake.dpdk(&[memif]), Wrong, "device", "nobody listens", "role=server");
     let listening = "ffff: 00000002 00000000 00010000 0001 01 4711 @/run/thc.sock";
     fake.file("proc/net/unix", &format!("Num RefCount Protocol Flags Type St Inode Path\n{listening}\n"));
     assert_eq!(fake.dpdk(&[memif]), []);
     let file = format!("{memif},socket-abstract=no");
-    only(&fake.dpdk(&[&file]), Wrong, "device", "nobody listens", "role=server");
+    assert_only(&fake.dpdk(&[&file]), Wrong, "device", "nobody listens", "role=server");
     let server = "net_memif0,role=server,socket-abstract=no,socket=/nowhere/thc.sock";
-    only(&fake.dpdk(&[server]), Wrong, "device", "no folder /nowhere", "mkdir -p /nowhere");
+    assert_only(&fake.dpdk(&[server]), Wrong, "device", "no folder /nowhere", "mkdir -p /nowhere");
 }
 
 #[test]
@@ -335,24 +335,24 @@ fn an_address_that_the_kernel_has_too() {
     fake.file("proc/self/status", "CapEff:\t0000000000002000\nCpus_allowed_list:\t0-3\n");
     let af_packet = ["net_af_packet0,iface=eth1"];
     fake.file("proc/net/fib_trie", "Local:\n     |-- 10.0.0.7\n        /32 host LOCAL\n");
-    only(&fake.dpdk(&af_packet), Wrong, "link", "the kernel has 10.0.0.7 as well", "ip addr del 10.0.0.7");
+    assert_only(&fake.dpdk(&af_packet), Wrong, "link", "the kernel has 10.0.0.7 as well", "ip addr del 10.0.0.7");
 }
 
 #[test]
 fn links() {
     let fake = Fake::new();
     fake.interface("eth1", "up", "1000");
-    only(&fake.udp(), Wrong, "link", "1000 bytes, the longest here have 1072", "mtu 1500");
+    assert_only(&fake.udp(), Wrong, "link", "1000 bytes, the longest here have 1072", "mtu 1500");
     fake.interface("eth1", "lowerlayerdown", "1500");
-    only(&fake.udp(), Wrong, "link", "no carrier", "cable");
+    assert_only(&fake.udp(), Wrong, "link", "no carrier", "cable");
     fake.interface("eth1", "up", "1500");
     fake.file("sys/class/net/eth1/flags", "0x1002");
-    only(&fake.udp(), Wrong, "link", "eth1 is down", "ip link set dev eth1 up");
+    assert_only(&fake.udp(), Wrong, "link", "eth1 is down", "ip link set dev eth1 up");
     fake.file("sys/class/net/eth1/flags", "0x1003");
     fake.file("sys/class/net/eth1/speed", "100");
-    only(&fake.udp(), Warning, "link", "100 Mbit/s", "cable");
+    assert_only(&fake.udp(), Warning, "link", "100 Mbit/s", "cable");
     let found = fake.dpdk_with(&[NIC], |config| config.mtu = 1000);
-    only(&found, Wrong, "link", "--dpdk-mtu is 1000", "1500");
+    assert_only(&found, Wrong, "link", "--dpdk-mtu is 1000", "1500");
 }
 
 #[test]
@@ -376,32 +376,32 @@ fn the_route_decides_the_interface() {
         assert_eq!(link::outgoing_interface(&host, to.parse().unwrap()).unwrap(), interface, "{to}");
     }
     fake.file("proc/net/route", "Iface Destination\n");
-    only(&fake.udp(), Wrong, "link", "no route to 10.0.0.1", "ip route");
+    assert_only(&fake.udp(), Wrong, "link", "no route to 10.0.0.1", "ip route");
 }
 
 #[test]
 fn nodes_and_cores() {
     let fake = Fake::new();
     fake.file(&format!("sys/bus/pci/devices/{NIC}/numa_node"), "1\n");
-    only(&fake.dpdk(&[NIC]), Warning, "numa", "on node 1, this process on cores 0-3", "--cpunodebind=1");
+    assert_only(&fake.dpdk(&[NIC]), Warning, "numa", "on node 1, this process on cores 0-3", "--cpunodebind=1");
     let fake = Fake::new();
     fake.file("sys/class/net/eth1/device/numa_node", "1\n");
-    only(&fake.udp(), Warning, "numa", "eth1 is on node 1", "cores 4-7");
+    assert_only(&fake.udp(), Warning, "numa", "eth1 is on node 1", "cores 4-7");
     let fake = Fake::new();
     fake.file("sys/devices/system/cpu/isolated", "\n");
     let busy = |config: &mut DpdkConfig| config.idle = Idle::BusyPoll;
-    only(&fake.dpdk_with(&[NIC], busy), Warning, "cores", "none of them isolated", "isolcpus");
+    assert_only(&fake.dpdk_with(&[NIC], busy), Warning, "cores", "none of them isolated", "isolcpus");
     fake.file("proc/self/status", "CapEff:\t0\nCpus_allowed_list:\t1\n");
-    only(&fake.dpdk_with(&[NIC], busy), Warning, "cores", "1 (1)", "--dpdk-idle");
+    assert_only(&fake.dpdk_with(&[NIC], busy), Warning, "cores", "1 (1)", "--dpdk-idle");
     fake.file("sys/devices/system/cpu/cpu1/cpufreq/scaling_governor", "powersave\n");
-    only(&fake.udp(), Warning, "cores", "powersave", "performance");
+    assert_only(&fake.udp(), Warning, "cores", "powersave", "performance");
 }
 
 #[test]
 fn buffers_and_ports() {
     let fake = Fake::new();
     fake.file("proc/sys/net/core/rmem_max", "212992\n");
-    only(
+    assert_only(
         &fake.udp(),
         Warning,
         "buffers",
@@ -412,7 +412,7 @@ fn buffers_and_ports() {
     assert_eq!(fake.udp(), []);
     let bind = "0.0.0.0:700".parse().unwrap();
     let host = Host::new(Some(fake.0.path()));
-    only(&[permissions::udp(&host, bind)], Wrong, "permissions", "port 700", "from 1024");
+    assert_only(&[permissions::udp(&host, bind)], Wrong, "permissions", "port 700", "from 1024");
 }
 
 #[test]
@@ -420,10 +420,10 @@ fn clocks() {
     let fake = Fake::new();
     let source = "sys/devices/system/clocksource/clocksource0/current_clocksource";
     fake.file(source, "hpet\n");
-    only(&fake.udp(), Warning, "clock", "hpet", "echo tsc");
+    assert_only(&fake.udp(), Warning, "clock", "hpet", "echo tsc");
     fake.file(source, "tsc\n");
     fake.file("proc/cpuinfo", "flags\t\t: fpu tsc\n");
-    only(&fake.dpdk(&[NIC]), Warning, "clock", "changes its rate", "performance");
+    assert_only(&fake.dpdk(&[NIC]), Warning, "clock", "changes its rate", "performance");
 }
 
 #[test]
