@@ -62,9 +62,9 @@ class Tensor:
     length: int
     """How many coordinates."""
     bits: int | None = None
-    """Of a pulled coordinate: 2 to 16, or 32 for floats; 0: it is frozen, neither sent nor changed. ``None``: the model's."""
+    """Bits of a pulled coordinate: 2 to 16, or 32 for floats; 0 freezes it, so that it is neither sent nor changed. ``None``: the model's."""
     push_bits: int | None = None
-    """Of a pushed one: 2 to 16, or 32. ``None``: the worker's ``bits``, or floats where pulls are floats."""
+    """Bits of a pushed coordinate: 2 to 16, or 32. ``None``: the worker's ``bits``, or floats where pulls are floats."""
 
 
 @dataclass(frozen=True)

@@ -129,7 +129,7 @@ class NonFiniteError(ThcError):
     unchanged, and the group goes on."""
 
     worker: int
-    """Whose array, the highest number if several."""
+    """The worker whose array it is, the highest number if there are several."""
 
 
 class NormError(ThcError):

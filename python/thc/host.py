@@ -44,7 +44,7 @@ def this_host() -> str:
 
 
 def _tag(array: npt.NDArray[Any], mode: str, feedback: int | str | None, plan: Plan | None) -> int:
-    """Of what all ranks of a host must call alike."""
+    """A checksum of what all ranks of a host must give alike."""
     spans = None if plan is None else [tuple(span) for span in plan]
     return zlib.crc32(repr((array.size, mode if plan is None else "", feedback, spans)).encode())
 

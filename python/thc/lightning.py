@@ -26,7 +26,7 @@ import thc.torch as thc_torch
 __all__ = ["THCStrategy"]
 
 _KEY = "thc"
-"""Of a checkpoint."""
+"""The key in a checkpoint."""
 
 
 class THCStrategy(DDPStrategy):

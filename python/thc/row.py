@@ -28,7 +28,7 @@ class Row:
     updating: float = 0.0
     """From the first byte of a step's gradients to the last (T_update: pauses in between count)."""
     updating_hidden: float = 0.0
-    """Of that, while it computed."""
+    """The part of that time in which it also computed."""
     hidden: float = 0.0
     """Computing while gradients travelled (T_overlap)."""
     waited: float = 0.0

@@ -18,7 +18,7 @@ class Segment:
 
     def __init__(self, file: int, number: int, owns: bool) -> None:
         self.number = number
-        """Whose owner knows it by this."""
+        """The number by which its owner knows it."""
         self._file = file if owns else None
         self._memory = mmap.mmap(file, 0)
         self._all: npt.NDArray[Any] = np.frombuffer(self._memory, dtype=np.float32)

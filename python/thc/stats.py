@@ -40,7 +40,7 @@ class Stats:
     lost: int
     """Packets whose coordinates counted as zero (best-effort)."""
     lost_coordinates: int
-    """Those coordinates, of calls that succeeded: over ``coordinates``, how much of the means was given up."""
+    """Coordinates of successful calls that counted as zero: divided by ``coordinates``, the part of the means that was given up."""
     compression: float
     """Seconds in norms, transforms, quantization, dequantization."""
     network: float
@@ -68,15 +68,15 @@ class Stats:
     updating: float = 0.0
     """Seconds from the first byte of a step's gradients to the last (T_update)."""
     updating_hidden: float = 0.0
-    """Of these, while it computed."""
+    """The part of these seconds in which it also computed."""
     hidden: float = 0.0
     """Seconds of computing while gradients travelled (T_overlap)."""
     waited: float = 0.0
     """Seconds that steps waited for gradients (T_wait)."""
     group_hidden: float = 0.0
-    """Of each step the shortest overlap of a worker."""
+    """The sum over steps of the shortest overlap of a worker."""
     group_waited: float = 0.0
-    """Of each step the longest wait of a worker."""
+    """The sum over steps of the longest wait of a worker."""
     nmse: Mapping[str, float] = field(default_factory=dict)
     """With ``check_accuracy``: of each parameter's mean, when it was compared with the exact one last."""
 
@@ -92,7 +92,7 @@ class Stats:
 
     @property
     def group_row(self) -> float:
-        """That of the group: the shortest overlaps over the longest waits."""
+        """The ROW of the group: the shortest overlaps over the longest waits."""
         return Row(hidden=self.group_hidden, waited=self.group_waited).row
 
     @property

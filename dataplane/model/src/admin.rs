@@ -57,7 +57,7 @@ impl Remote {
         Ok(Self { config, introduced })
     }
 
-    /// Of the server.
+    /// The server's term.
     pub fn term(&self) -> u64 {
         self.introduced.term
     }

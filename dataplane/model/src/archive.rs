@@ -58,7 +58,7 @@ impl Archive {
         &self.vectors[0]
     }
 
-    /// Of each server's part, in order, and the states of its shards.
+    /// Joins the parts of all servers, in order, each with the states of its shards.
     pub(crate) fn join(parts: Vec<(Spec, Vec<State>)>) -> Result<Self, ModelError> {
         let mut all = parts.iter().flat_map(|(_, states)| states);
         let first = all.next().ok_or_else(|| wrong("there is no server"))?;

@@ -213,7 +213,7 @@ fn secret_of(path: PathBuf) -> Result<Secret, ModelError> {
 }
 
 impl Flags {
-    /// Whose spare it is, if it is one.
+    /// The server whose spare this one is, if it is a spare.
     pub fn follow(&self) -> Option<FollowConfig> {
         let server = self.follow.clone()?;
         Some(FollowConfig { server, every: Duration::from_secs(1), takeover: self.takeover })

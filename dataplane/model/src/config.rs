@@ -313,7 +313,7 @@ pub struct JobOptions {
 }
 
 impl ServerOptions {
-    /// Those of a file.
+    /// Reads the options of a file.
     ///
     /// # Errors
     /// [`ModelError::Read`].

@@ -164,7 +164,7 @@ pub struct JobStats {
     pub connections: u64,
     /// Pulls answered, of one shard each.
     pub pulls: u64,
-    /// Those of them that took a flag only.
+    /// Pulls that were answered by a flag alone.
     pub flags: u64,
     /// Bytes of vectors pulled.
     pub pulled_bytes: u64,

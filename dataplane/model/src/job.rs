@@ -23,7 +23,7 @@ use crate::wire::ADMIN;
 pub(crate) struct Description {
     name: String,
     spec: Spec,
-    /// Of its slowest and of its quickest shard.
+    /// The versions of its slowest and of its quickest shard.
     version: (u64, u64),
     kept: Vec<Kept>,
     shards: Vec<crate::counters::ShardStats>,

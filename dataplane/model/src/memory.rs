@@ -10,9 +10,9 @@ use crate::payload;
 use crate::shard::buffers;
 use crate::spec::Spec;
 
-/// Of a stream: what a peer may send before it is read.
+/// What a peer may send on a stream before it is read.
 pub(crate) const STREAM_WINDOW: u32 = 1 << 20;
-/// Of a connection, each way.
+/// The window of a connection, each way.
 pub(crate) const WINDOW: u32 = 8 << 20;
 
 /// How much there is, and how much of it is reserved.

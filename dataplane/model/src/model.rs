@@ -97,7 +97,7 @@ impl Model {
         Ok(Self::new(spec, lease, folder, memory, Vec::new()))
     }
 
-    /// That of a folder, all of it if there is one. If a file of its last state cannot be read, the newest state that was kept
+    /// The model of a folder, all of it if there is one. If a file of its last state cannot be read, the newest state that was kept
     /// takes its place.
     pub fn read(
         folder: Folder,

@@ -18,7 +18,7 @@ pub(crate) struct Registry {
     /// What never got as far as a job.
     pub counters: Counters,
     memory: Arc<Memory>,
-    /// Of the server among those that have held the models one after the other.
+    /// The server's number among those that have held the models one after the other.
     pub term: u64,
     superseded: AtomicBool,
 }

@@ -25,7 +25,7 @@ use crate::{proof, session};
 
 /// A connection that is silent for so long is gone; workers are heard every two seconds.
 const SILENCE: Duration = Duration::from_secs(10);
-/// Of a connection that has not shown the secret yet.
+/// The window of a connection that has not shown the secret yet.
 const STRANGERS_WINDOW: u32 = SMALL as u32;
 /// How often the thread that writes files looks whether it should stop.
 const TICK: Duration = Duration::from_millis(20);

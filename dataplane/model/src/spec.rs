@@ -91,7 +91,7 @@ pub struct Spec {
     pub bits: ModelBits,
     /// Coordinates of a shard: what has one clock, one lock, one stream and one file.
     pub shard: u32,
-    /// Of the rounding of pulls.
+    /// The seed of the rounding of pulls.
     pub seed: u64,
 }
 

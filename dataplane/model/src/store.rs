@@ -25,7 +25,7 @@ use crate::shard::{Phase, State};
 use crate::spec::Spec;
 
 const MAGIC: &[u8; 8] = b"THCMODL2";
-/// Of files without an optimizer's vectors.
+/// The first bytes of files without an optimizer's vectors.
 const FIRST_MAGIC: &[u8; 8] = b"THCMODL1";
 const DIGEST: usize = 32;
 const NEW: &str = ".new";
@@ -46,12 +46,12 @@ fn damaged_error(path: &Path, what: &str) -> ModelError {
 }
 
 impl Folder {
-    /// That of a model of a job, which need not be there.
+    /// The folder of a job's model, which need not exist.
     pub fn new(state: &Path, job: &str, model: &str) -> Self {
         Self { path: state.join(job).join(model) }
     }
 
-    /// That of a model of a job; made if it is not there.
+    /// The folder of a job's model; made if it does not exist.
     pub fn create(state: &Path, job: &str, model: &str) -> Result<Self, ModelError> {
         let path = state.join(job).join(model);
         fs::create_dir_all(&path).map_err(io_error(&path))?;

@@ -53,7 +53,7 @@ struct Rate {
 }
 
 impl Rate {
-    /// Of so many a second.
+    /// A limit of so many a second.
     fn new(rate: NonZeroU32) -> Self {
         Self { each: Duration::from_secs(1) / rate.get(), full: BTreeMap::new(), swept: None }
     }
@@ -102,7 +102,7 @@ fn known_as(address: IpAddr) -> IpAddr {
 }
 
 impl Strangers {
-    /// None yet; an address may make so many new ones in a second.
+    /// A count of no connections yet; an address may make so many new ones in a second.
     pub fn new(rate: Option<NonZeroU32>) -> Arc<Self> {
         Arc::new(Self { there: Mutex::default(), rate: rate.map(|rate| Mutex::new(Rate::new(rate))) })
     }

@@ -26,7 +26,7 @@ class Options:
     block: int = 13
     """log2 of the coordinates that are transformed together, 10 to 20."""
     seed: int = 1
-    """Of signs and roundings, 64 bits: a job's seed."""
+    """The seed of signs and roundings, 64 bits: a job's seed."""
     min_size: int = 1024
     """Arrays of fewer coordinates are averaged without compression."""
 

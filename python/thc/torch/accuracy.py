@@ -25,7 +25,7 @@ BOUND = 0.1
 
 
 class Accuracy:
-    """Of a hook whose option ``check_accuracy`` says every how many steps."""
+    """Measures the accuracy of a hook, every so many steps as its option ``check_accuracy`` says."""
 
     def __init__(self, every: int, group: Group) -> None:
         if isinstance(every, bool) or not isinstance(every, int) or every < 1:

@@ -88,7 +88,7 @@ class AsynchronousSGD(Optimizer):
         self._x, self._gradient = self._flat.array, self._flat_gradient.array
         self._snapshot = Flat(self._tensors) if model.corrected else None
         self._full_gradient: Vector | None = None
-        """Of the epoch that this worker had a part in last."""
+        """The gradient of the last epoch that this worker had a part in."""
         self._thread: ThreadPoolExecutor | None = None
         self._exchange: Future[tuple[Pushed | None, Pulled]] | None = None
         """The push and pull that are under way."""
@@ -259,7 +259,7 @@ class AsynchronousSGD(Optimizer):
         return self.version
 
     def state_dict(self) -> dict[str, Any]:
-        """That of every optimizer, after :meth:`settle`; what the server's optimizer keeps is in the server's state folder and
+        """The state of every optimizer, after :meth:`settle`; what the server's optimizer keeps is in the server's state folder and
         in what ``thc-model export`` writes."""
         self.settle()
         return {**super().state_dict(), "thc": {"version": self.version, "skipped": self.skipped, "late": self.late}}

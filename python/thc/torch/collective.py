@@ -29,7 +29,7 @@ from thc.stats import Job, Stats, Table
 __all__ = ["CollectiveGroup"]
 
 _seeds = itertools.count(1)
-"""Of the groups of this process: ranks make them in the same order."""
+"""Seeds of the groups of this process: ranks make groups in the same order."""
 
 WORD = 4
 """Bytes of a word."""

@@ -51,7 +51,7 @@ class Comparing:
         self._gather, self._every, self._rank = gather, 0 if every is True else every, rank
         self.last: Comparison | None = None
         self._step = 0
-        """Of this comparison."""
+        """The step of this comparison."""
         self._began = 0.0
         self._plain = False
         """How the step before went."""

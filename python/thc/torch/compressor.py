@@ -122,7 +122,7 @@ class HostCompressor:
         self._fetching: Any = None
         self._storing: Any = None
         self._apart: dict[tuple[int, str], Layout] = {}
-        """Of a bucket's parameters, each by itself."""
+        """The layouts of a bucket's parameters, each by itself."""
 
     def must_be_alone(self, bucket: Bucket) -> bool:
         if self.scales is not None and not self.scales.is_settled(bucket.layout):

@@ -34,7 +34,7 @@ class Width:
     choice: int | str
     """A table's id, or ``"raw"``."""
     share: float
-    """Of 4 bytes for each coordinate, what a link carries, the way of the two that carries more."""
+    """What a link carries, as a share of 4 bytes for each coordinate, in the direction that carries more."""
 
 
 @dataclass(frozen=True)
@@ -64,7 +64,7 @@ class Deadlines:
         self.first: list[Width] = []
         """How each bucket travels in the next step; nothing where nothing was measured."""
         self.second: list[Refinement] = []
-        """What of this step's buckets is refined, in this order."""
+        """The refinements of this step's buckets, in this order."""
 
     # This rank's measurements.
 

@@ -13,7 +13,7 @@ from thc.torch.layout import Layout
 __all__ = ["FeedbackStore"]
 
 _HEADER = struct.Struct("<4sIQ")
-"""Of saved error feedback: THCF, version 1, number of coordinates."""
+"""The header of saved error feedback: THCF, version 1, number of coordinates."""
 
 
 def _unpack(saved: bytes) -> np.ndarray[Any, np.dtype[np.float32]]:

@@ -20,7 +20,7 @@ place, which copies less and sends a few zeros."""
 PACKET = 1024
 """Coordinates of a packet."""
 PADDING = 0.02
-"""What of a parameter padding to whole packets may add, if it is to have blocks of its own."""
+"""The share of a parameter that padding to whole packets may add if it is to have blocks of its own."""
 
 
 @dataclass(frozen=True)

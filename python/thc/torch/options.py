@@ -18,7 +18,7 @@ DEVICES = ("auto", "host", "triton", "torch")
 """Where gradients may be compressed."""
 
 POWER = 0.75
-"""Of coordinates' sizes, as their scale."""
+"""The power of coordinates' sizes that is their scale."""
 
 _WHY_NOT_REFINE = {
     "feedback=False": "what is refined is what error feedback keeps: leave feedback=False out",

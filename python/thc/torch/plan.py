@@ -23,7 +23,7 @@ class PlanRow:
     cost: float
     """Bytes that a rank sends and receives for it in a step."""
     share: float
-    """Of all bytes."""
+    """Its share of all bytes."""
 
 
 @dataclass(frozen=True)

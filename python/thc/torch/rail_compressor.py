@@ -67,7 +67,7 @@ class RailCompressor:
         return found
 
     def _share(self, bucket: Bucket) -> _Share:
-        """Whose numbers are not there yet."""
+        """The share of a bucket, whose numbers are not there yet."""
         layout = self._split(bucket.layout)[1]
         return _Share(bucket, dataclasses.replace(bucket, layout=layout, copy=None, ready=None))
 

@@ -114,7 +114,7 @@ class Refining:
         self.widths: list[str] = []
         """How the last step's buckets travelled, by name."""
         self.refined: list[Refinement] = []
-        """What of them was refined."""
+        """The refinements of these buckets."""
         self.calls = 0
         """Further calls so far."""
 

@@ -63,7 +63,7 @@ class Replicas:
         self._shards: list[Shard] = []
         self._stream: Any = None
         self._travelling: list[_Travelling] = []
-        """Of the step under way, which the end of the backward pass ends."""
+        """The calls of the step under way, which the end of the backward pass ends."""
         self._index = 0
         self._copies: dict[tuple[int, int], torch.Tensor] = {}
         self._pass = -1

@@ -17,7 +17,7 @@ from thc.torch.layout import Layout
 __all__ = ["Rows"]
 
 BITS = 22
-"""Of a number that f32 keeps exactly, with some to spare for the mean's division."""
+"""Bits of a number that f32 keeps exactly, with some to spare for the mean's division."""
 SHARE = 0.125
 """So many of a parameter's rows without gradient in its first mean make it one that is looked after."""
 
@@ -31,7 +31,7 @@ class _Sparse:
 
 
 class Rows:
-    """Of a layout: which of its parameters are sparse, as the first mean shows."""
+    """The rows of a layout: which of its parameters are sparse, as the first mean shows."""
 
     def __init__(self, layout: Layout, ranks: int, sparse: Sequence[str]) -> None:
         rows = {segment.name: segment.rows for segment in layout.segments}

@@ -31,9 +31,9 @@ __all__ = ["Scales"]
 MEMORY = 0.9
 """How much of a mean square stays from one step to the next."""
 FLOOR = 0.03**2
-"""Of a parameter's mean square: no coordinate counts as smaller."""
+"""As a share of a parameter's mean square: no coordinate counts as smaller."""
 PRIOR = 0.1
-"""Of a parameter's mean square, over the steps seen: what one coordinate's first few means show is little."""
+"""As a share of a parameter's mean square, divided by the steps seen: a coordinate's first few means show little."""
 LARGEST = 1e18
 """Larger means count as this: their squares shall be finite."""
 CHAIN = 0x9E37_79B1
@@ -81,8 +81,8 @@ def derive_on_device(square: torch.Tensor, power: float, floor: float, out: torc
     torch.where(usual > 0, share.mul_(usual.sqrt()), torch.ones_like(usual), out=out)
 
 
-class _Of:
-    """Of one layout."""
+class _LayoutScales:
+    """The scales of one layout."""
 
     def __init__(self, length: int, device: torch.device) -> None:
         self.square = torch.zeros(length, dtype=torch.float32, device=device)
@@ -92,13 +92,13 @@ class _Of:
 
 
 class Scales:
-    """Of the parameters of a model, by layout. It follows them when DDP makes other buckets."""
+    """The scales of a model's parameters, by layout. It follows them when DDP makes other buckets."""
 
     def __init__(self, power: float, ranks: int) -> None:
         self._power, self._ranks = power, ranks
         self._sparse: set[str] = set()
         """Parameters some of whose rows have no gradient."""
-        self._of: dict[int, tuple[Layout, _Of]] = {}
+        self._of: dict[int, tuple[Layout, _LayoutScales]] = {}
         self._aside: dict[str, torch.Tensor] = {}
         """Mean squares of parameters that wait for the next layout that has them."""
         self._seen: dict[str, int] = {}
@@ -117,7 +117,7 @@ class Scales:
         places = layout.feedback_places()
         if any(name in self._seen and name not in self._aside for name, _ in places):
             self._take_all()
-        made = _Of(layout.sent_length, device)
+        made = _LayoutScales(layout.sent_length, device)
         for name, place in places:
             found = self._aside.pop(name, None)
             if found is not None and found.numel() == place.stop - place.start:
@@ -130,7 +130,7 @@ class Scales:
             made.rows = Rows(layout, self._ranks, sorted(self._sparse))
 
     def rows(self, layout: Layout) -> Rows | None:
-        """Those that are told of before a call; nothing while means come as they are."""
+        """The rows that ranks tell each other before a call; ``None`` while means come as they are."""
         return self._of[layout.key][1].rows
 
     def apply(self, layout: Layout, data: torch.Tensor) -> torch.Tensor | None:
@@ -165,7 +165,7 @@ class Scales:
             learn_on_device(made.square, mean, made.scale, memory)
         self._follow(layout, made)
 
-    def _follow(self, layout: Layout, made: _Of) -> None:
+    def _follow(self, layout: Layout, made: _LayoutScales) -> None:
         """Makes the scales that mean squares come to."""
         places = layout.feedback_places()
         if any(self._seen[name] == 0 for name, _ in places):

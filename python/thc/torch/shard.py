@@ -99,7 +99,7 @@ class Shard:
         return all(group.all_reduce_grads for group in self._groups)
 
     def match_reduced(self, length: int) -> list[Part] | None:
-        """Of which parameters a gradient of this length is that FSDP has summed over the shards; nothing if that cannot be told."""
+        """The parameters to which a gradient of this length belongs that FSDP has summed over the shards; ``None`` if that cannot be told."""
         trained = [part for part in self.parts if part.trains]
         produced = [part for part in trained if part.produced]
         for part in produced:

@@ -22,7 +22,7 @@ __all__ = ["ReduceScatter", "sharded", "wrap_sharded"]
 
 
 class _Groups:
-    """Those that add up, by the ranks that a module is sharded over; made when FSDP first names these."""
+    """The groups that add up, by the ranks that a module is sharded over; made when FSDP first names these."""
 
     def __init__(self, options: dict[str, Any]) -> None:
         self._options = options
@@ -58,7 +58,7 @@ class ReduceScatter:
         output_tensor.copy_(mean)
 
     def _mean(self, group: CollectiveGroup, chunks: list[torch.Tensor]) -> torch.Tensor:
-        """That of this rank's chunk, which takes it. What is not finite on some rank makes it NaN on all, as without compression."""
+        """The mean of this rank's chunk, which takes it. What is not finite on some rank makes it NaN on all, as without compression."""
         own, codec = chunks[group.worker], group._codec
         length = own.numel()
         keys = [feedback_key(f"{self._name}|{rank}") if self._feedback else None for rank in range(len(chunks))]

@@ -72,7 +72,7 @@ class Steps:
         self._carrier: Compressor | None = None
         """What buckets have been given to."""
         self.pace: Pace | None = None
-        """Of a rank that need not have every mean."""
+        """The pace of a rank that need not have every mean."""
         # Of the step under way.
         self._held: list[Passage] = []
         self._buckets: list[Bucket] = []

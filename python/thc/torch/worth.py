@@ -47,7 +47,7 @@ class Measured:
     line: str
     """What to write for it."""
     seconds: float | None = None
-    """Of a step: the median, where each step counts as long as on the slowest rank."""
+    """Seconds of a step: the median, where each step counts as long as on the slowest rank."""
     least: float | None = None
     most: float | None = None
     steps: int = 0
@@ -65,7 +65,7 @@ class Worth:
 
     ranks: int
     coordinates: int
-    """Of the model's gradients."""
+    """Coordinates of the model's gradients."""
     gigabits: float
     """Per second and each way, what the process group's all-reduce gets through a rank's link."""
     alone: Measured
@@ -170,7 +170,7 @@ def _copy(value: Any) -> Any:
 
 
 def _generators(loader: Any) -> list[torch.Generator]:
-    """Those that a loader draws its order from."""
+    """The generators that a loader draws its order from."""
     sampler = getattr(loader, "sampler", None)
     owners = (loader, sampler, getattr(getattr(loader, "batch_sampler", None), "sampler", None))
     found = [getattr(owner, "generator", None) for owner in owners]

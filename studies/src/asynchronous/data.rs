@@ -15,9 +15,9 @@ pub struct Sparse {
     pub columns: usize,
     /// Where each row begins; one more than rows.
     pub starts: Vec<u32>,
-    /// Of each entry.
+    /// The position of each entry.
     pub positions: Vec<u32>,
-    /// Of each entry.
+    /// The value of each entry.
     pub values: Vec<f32>,
     /// ±1 for each row.
     pub labels: Vec<f32>,

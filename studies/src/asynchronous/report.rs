@@ -16,7 +16,7 @@ pub struct Point {
     pub epoch: u64,
     pub seconds: f64,
     pub loss: f64,
-    /// Of all workers' pulls and pushes so far, as the paper counts them.
+    /// Bits of all workers' pulls and pushes so far, as the paper counts them.
     pub bits: u64,
     /// The same with snapshots and epochs' gradients.
     pub all_bits: u64,
@@ -172,7 +172,7 @@ pub struct Comparison {
     pub delay: Option<u32>,
     pub seed: u64,
     pub target: f64,
-    /// Those that were tried for each method.
+    /// The rates that were tried for each method.
     pub rates: Vec<f32>,
     pub outcomes: Vec<Outcome>,
 }

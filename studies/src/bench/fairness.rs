@@ -63,7 +63,7 @@ struct Shared {
     /// Packets that its workers sent, and how many of them again.
     packets: u64,
     again: u64,
-    /// Of its workers, the mean: round trips in seconds, data packets that may be outstanding at the end, how often that was reduced.
+    /// Means over its workers: round trips in seconds, data packets that may be outstanding at the end, how often that was reduced.
     round_trip: f64,
     shortest_round_trip: f64,
     window: f64,
@@ -80,7 +80,7 @@ struct Fairness {
     jain: f64,
     /// What the busier way of the link carried, of its rate, until the last job had ended.
     utilization: f64,
-    /// Of all packets, both ways: those that found the queue full.
+    /// The share of all packets, both ways, that found the queue full.
     loss: f64,
 }
 

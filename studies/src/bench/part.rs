@@ -47,7 +47,7 @@ pub struct WorkerPart {
     pub ps: SocketAddr,
     /// The job's secret.
     pub cookie: u32,
-    /// Of the tensor.
+    /// Coordinates of the tensor.
     pub coordinates: usize,
     /// All-reduces in a row that are timed together.
     pub calls: u32,

@@ -17,7 +17,7 @@ use crate::error::{Error, Result};
 pub struct Measured {
     /// n.
     pub workers: u8,
-    /// Of the tensor.
+    /// Bytes of the tensor.
     pub bytes: u64,
     /// Bits a second of a host's link; none for the loopback interface.
     pub rate: Option<u64>,
@@ -43,7 +43,7 @@ pub struct Measured {
     pub against_cpu_seconds_per_gib: Option<f64>,
     /// Packets sent again by all workers, in the mean of the repetitions.
     pub retransmissions: f64,
-    /// Of the mean of one all-reduce, the worst.
+    /// The worst NMSE of the mean of one all-reduce.
     pub nmse: f64,
 }
 
@@ -54,7 +54,7 @@ fn spread(turns: &[Turn]) -> [f64; 2] {
 }
 
 impl Measured {
-    /// Of the turns of a setting, and those of what it is compared with.
+    /// Sums up the turns of a setting, and those of what it is compared with.
     pub fn new(
         workers: u8,
         bytes: u64,

@@ -313,11 +313,11 @@ fn one(
 pub struct Turn {
     /// From when the last began to when the last had the mean.
     pub seconds: f64,
-    /// Of all processes.
+    /// Processor time of all processes.
     pub cpu: f64,
     /// Packets sent again.
     pub again: f64,
-    /// Of the means.
+    /// The NMSE of the means.
     pub nmse: f64,
 }
 
@@ -348,7 +348,7 @@ impl Cores {
         Ok(Self((0..CpuSet::MAX_CPU).filter(|&core| set.is_set(core)).collect()))
     }
 
-    /// That of a host's process.
+    /// The core of a host's process.
     fn core(&self, host: usize) -> Option<usize> {
         self.0.get(host.checked_rem(self.0.len())?).copied()
     }

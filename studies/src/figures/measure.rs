@@ -38,7 +38,7 @@ pub struct Summary {
 }
 
 impl Summary {
-    /// Of at least one value.
+    /// The summary of at least one value.
     pub fn summarize(values: &[f64]) -> Self {
         let count = values.len() as f64;
         let mean = values.iter().sum::<f64>() / count;

@@ -44,7 +44,7 @@ impl Delivered {
         ends.into_iter().zip(starts).map(|(end, start)| end - start).collect()
     }
 
-    /// Of a training of so many workers.
+    /// What AQGB sends in a training of so many workers.
     pub fn of_aqgb(workers: usize, seed: u64) -> Self {
         Self(training(Scheme::Aqgb, workers, seed).run().delivered)
     }

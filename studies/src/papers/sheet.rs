@@ -26,9 +26,9 @@ pub struct Sheet {
 /// How a table is made.
 #[derive(Clone, Copy, Debug)]
 pub enum Make {
-    /// Of nothing but what is in the code.
+    /// Made of nothing but what is in the code.
     Computed(fn(quick: bool, seed: u64) -> Result<Vec<Line>>),
-    /// Of gradients that were saved.
+    /// Made of gradients that were saved.
     Measured(fn(gradients: &Gradients, seed: u64) -> Result<Vec<Line>>),
 }
 

@@ -54,7 +54,7 @@ fn sides(scheme: &dyn Scheme, length: usize, count: usize, seed: u64) -> Result<
 }
 
 impl Tensor {
-    /// Of so many workers.
+    /// The tensor of so many workers.
     pub fn new(range: Range<usize>, scheme: Named, workers: u8, seed: u64) -> Result<Self> {
         let (workers, server) = sides(scheme.scheme()?.as_ref(), range.len(), workers.into(), seed)?;
         Ok(Self { range, scheme, seed, changes: 0, workers, server })

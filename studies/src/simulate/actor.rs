@@ -167,7 +167,7 @@ pub struct PacketCosts {
 /// A shard of a server, or a switch.
 pub struct SimAggregator {
     io: SimIo,
-    /// Of a rack, its end of the link to the root, and where that is.
+    /// For a rack, its end of the link to the root, and where the root is.
     up: Option<(SimIo, Peer)>,
     aggregator: Aggregator<Simd>,
     costs: PacketCosts,

@@ -56,7 +56,7 @@ struct Compared {
     measured_seconds: f64,
     measured_spread: [f64; 2],
     simulated_seconds: f64,
-    /// Of the measured one, how much more the simulated time is.
+    /// By which share of the measured time the simulated one is longer.
     more: f64,
 }
 

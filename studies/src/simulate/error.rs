@@ -69,7 +69,7 @@ pub enum SimulateError {
     Disagrees {
         /// How many.
         count: usize,
-        /// Of so many.
+        /// How many there are.
         all: usize,
         /// The bound.
         percent: f64,

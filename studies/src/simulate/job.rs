@@ -49,9 +49,9 @@ pub struct Case {
     pub layout: Layout,
     /// n.
     pub workers: u16,
-    /// Of each link.
+    /// The rate of each link.
     pub rate: Rate,
-    /// Of the tensor.
+    /// Coordinates of the tensor.
     pub coordinates: u64,
 }
 
@@ -72,7 +72,7 @@ pub struct Took {
     pub dropped: u64,
     /// Events of the simulation.
     pub events: u64,
-    /// Of the last mean, on a few thousand coordinates: every round adds its error. None of a ring.
+    /// The NMSE of the last mean, on a few thousand coordinates: every round adds its error. `None` for a ring.
     pub nmse: Option<f64>,
 }
 
@@ -139,7 +139,7 @@ fn job_setup(settings: &Settings, case: &Case, own: &str, members: &str) -> Resu
 /// An aggregator: a server, a share of one, a switch, a rack, a root.
 struct Aggregating {
     at: SocketAddr,
-    /// Of a rack, its end of the link to the root, and where that is.
+    /// For a rack, its end of the link to the root, and where the root is.
     up: Option<(SocketAddr, SocketAddr)>,
     setup: JobSetup,
     /// Who sends to it: workers, or racks.

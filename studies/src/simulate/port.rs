@@ -23,7 +23,7 @@ pub struct Port {
     /// What a packet costs to send and to receive.
     send: Duration,
     receive: Duration,
-    /// Of this turn: what packets have cost, and what was sent.
+    /// What packets have cost in this turn, and what was sent.
     spent: Duration,
     leaving: Vec<Leaving>,
 }

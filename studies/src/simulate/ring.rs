@@ -16,7 +16,7 @@ const PARTS: usize = 2;
 pub struct Ring {
     /// Ranks.
     pub workers: usize,
-    /// Of the tensor.
+    /// Coordinates of the tensor.
     pub coordinates: u64,
     /// That travel for each coordinate.
     pub bytes: f64,

@@ -256,7 +256,7 @@ impl Costs {
 const LEAST: u64 = 1 << 18;
 
 impl Keys {
-    /// Those of a file.
+    /// Reads the settings of a file.
     ///
     /// # Errors
     /// It cannot be read, or has a key or value that is none.

@@ -27,7 +27,7 @@ pub struct Point {
     pub seconds: f64,
     /// Coordinates that were simulated packet by packet.
     pub simulated: u64,
-    /// Of that simulation.
+    /// The times of that simulation.
     #[serde(flatten)]
     pub took: Took,
 }

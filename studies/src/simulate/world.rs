@@ -26,7 +26,7 @@ enum Actor {
 
 struct Placed {
     actor: Actor,
-    /// Whose cores it takes its turns on.
+    /// The host on whose cores it takes its turns.
     cores: usize,
     /// When its last turn ends.
     busy_until: Duration,

@@ -90,7 +90,7 @@ fn close_failure(connection: &Connection, otherwise: String) -> Failure {
 
 /// A stream and its connection.
 pub(crate) struct Stream {
-    /// Of its shard.
+    /// The number of its shard.
     pub number: u32,
     connection: Connection,
     send: SendStream,
@@ -136,7 +136,7 @@ pub(crate) struct Link {
     connection: Connection,
     pub control: Stream,
     pub incarnation: u64,
-    /// Of the server among those that have held the models one after the other.
+    /// The server's number among those that have held the models one after the other.
     pub term: u64,
     endpoint: Endpoint,
 }

@@ -51,7 +51,7 @@ struct ShardView {
     snapshot: Option<u64>,
     /// What the last pull found.
     found: Option<ShardState>,
-    /// Of the last push.
+    /// The number of the last push.
     sequence: u64,
 }
 

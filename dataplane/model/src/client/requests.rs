@@ -20,7 +20,7 @@ pub struct ClientConfig {
     pub worker: u16,
     /// How long a call may go without an answer before it fails; servers may restart meanwhile.
     pub timeout: Duration,
-    /// Of this worker's rounding.
+    /// The seed of this worker's rounding.
     pub seed: u64,
 }
 
@@ -62,7 +62,7 @@ pub enum ShardState {
 /// What a pull found.
 #[derive(Clone, Debug, Default)]
 pub struct Pulled {
-    /// Of each shard.
+    /// The state of each shard.
     pub shards: Vec<ShardState>,
 }
 
@@ -82,7 +82,7 @@ pub struct Pushed {
 pub struct ClientStats {
     /// Pulls of a shard.
     pub pulls: u64,
-    /// Those that took a flag.
+    /// Pulls that were answered by a flag alone.
     pub flags: u64,
     /// Pushes of a shard that were taken.
     pub pushes: u64,

@@ -83,16 +83,16 @@ pub struct Piece {
 /// The roundings of a vector's pieces, each independent of the others.
 #[derive(Clone, Copy, Debug)]
 pub struct Roundings {
-    /// Whose they are.
+    /// The seed of the worker or the model that they belong to.
     pub seed: u64,
-    /// Of which pull or push.
+    /// The number of the pull or push.
     pub round: u64,
-    /// Of which shard.
+    /// The number of the shard.
     pub shard: u32,
 }
 
 impl Roundings {
-    /// That of the piece that begins with coordinate `first`.
+    /// The rounding of the piece that begins with coordinate `first`.
     #[must_use]
     pub fn piece(self, first: u64) -> Rounding {
         let seed = if first == 0 { self.seed } else { self.seed ^ mix(first) };

@@ -152,7 +152,7 @@ struct Session {
     registry: Arc<Registry>,
     job: Arc<Job>,
     worker: u16,
-    /// Of the job's models when the worker came.
+    /// The incarnation of the job's models when the worker came.
     incarnation: u64,
     patience: Duration,
     /// What may wait on its way, each way, for all streams.

@@ -31,7 +31,7 @@ pub(super) struct Buffers {
 }
 
 impl Buffers {
-    /// None yet.
+    /// An empty store of buffers.
     pub fn new(spec: &Spec) -> Self {
         Self {
             given_up: Vec::new(),

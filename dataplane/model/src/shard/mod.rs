@@ -72,7 +72,7 @@ pub struct Stamp {
 pub struct PushHead {
     /// Number of this push, per worker from 1.
     pub sequence: u64,
-    /// Of the pull that it answers.
+    /// The stamp of the pull that it answers.
     pub stamp: Stamp,
     /// Factor of the model's rate.
     pub scale: f32,
@@ -315,7 +315,7 @@ impl Shard {
         }
     }
 
-    /// Of μ: θ for accelerated models (condition (4)).
+    /// The weight of μ: θ for accelerated models (condition (4)).
     fn weight(&self) -> f32 {
         if self.spec.accelerated { theta(self.state.epoch) } else { 1.0 }
     }

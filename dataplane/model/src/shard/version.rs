@@ -19,9 +19,9 @@ pub struct Version {
     pub(super) snapshot: Numbers,
     pub(super) spec: Arc<Spec>,
     pub(super) blocks: Arc<[Block]>,
-    /// Of μ.
+    /// The weight of μ.
     pub(super) weight: f32,
-    /// Of the rounding.
+    /// The round of the rounding.
     pub(super) round: u64,
     pub(super) number: u32,
     /// Where its precision is told: the most bits of a rounded block, 32 if there is none.

@@ -13,7 +13,7 @@ import torch
 __all__ = ["Staging"]
 
 _streams = threading.local()
-"""Of each thread, one a device."""
+"""The streams of each thread, one for each device."""
 
 
 def _stream(device: torch.device) -> Any:

@@ -23,7 +23,7 @@ from thc.torch.collective import CollectiveGroup
 __all__ = ["DTYPES", "Sums"]
 
 DTYPES = (torch.float32, torch.float16, torch.bfloat16)
-"""Of tensors that are compressed. Their places are what ranks tell each other."""
+"""Types of tensors that are compressed. Ranks tell each other their places in this list."""
 
 
 class _Lanes(CollectiveGroup):
@@ -114,7 +114,7 @@ class Sums:
 def _begin_all(begins: Any, ends: Any, lanes: CollectiveGroup) -> None:
     """Begins calls, one after the other."""
     kept: dict[int, tuple[int, SumWork]] = {}
-    """Of error feedback: the length, and the last call that uses it."""
+    """Error feedback by key: its length, and the last call that uses it."""
     while (call := begins.get()) is not None:
         try:
             _compare(call)

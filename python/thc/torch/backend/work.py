@@ -21,7 +21,7 @@ def _values(fulfilled: Any) -> Any:
 
 
 class SumWork(dist._Work):
-    """Of one tensor, which has the sum when the work is over."""
+    """The work of one tensor, which has the sum when the work is over."""
 
     def __init__(self, tensor: torch.Tensor) -> None:
         super().__init__()
@@ -88,7 +88,7 @@ class SumWork(dist._Work):
 
 
 class JointWork(dist._Work):
-    """Of several tensors, each with a work of its own."""
+    """The work of several tensors, each with a work of its own."""
 
     def __init__(self, works: Sequence[Any], tensors: list[torch.Tensor]) -> None:
         super().__init__()

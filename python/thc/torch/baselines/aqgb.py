@@ -68,7 +68,7 @@ class AqgbHook:
         """What the steps were made of."""
         self.steps = 0
         self.bits: list[tuple[int, int]] = []
-        """Of the last step's blocks, in the order in which they went: number of the block, and bits of the first stage."""
+        """The last step's blocks in the order in which they went: number of the block, and bits of the first stage."""
         self.further: list[tuple[int, int]] = []
         """Likewise of the second stage."""
         self.calls = 0
@@ -200,7 +200,7 @@ class AqgbHook:
             self._write(block)
 
     def _first_bits(self, blocks: list[_Block], undelivered: list[_Block]) -> int:
-        """Of all that is undelivered so many as are there when the next block comes; L_F of the paper."""
+        """As many bits of all that is undelivered as arrive before the next block comes; L_F of the paper."""
         size = 4.0 * sum(each.layout.length for each in undelivered)
         bandwidth = self._bandwidth.get()
         left = None
@@ -256,7 +256,7 @@ class AqgbHook:
             self._keep(block)
 
     def _further_bits(self, block: _Block) -> int:
-        """Of the bits that were not sent of a block so many as are there when it is needed."""
+        """As many of a block's unsent bits as arrive before it is needed."""
         now, bandwidth = self._clock.compute_time(), self._bandwidth.get()
         if now is None or bandwidth is None:
             return 0

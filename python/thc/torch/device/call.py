@@ -32,7 +32,7 @@ class Call:
         self._fed_all = threading.Event()
         self._error: BaseException | None = None
         self._sent: list[Any] = []
-        """Of each piece whose indices are on their way to the host, the event after which they are there."""
+        """The events after which the indices of each piece have arrived at the host."""
         self._handed = 0
         if codec.stream is not None and ready is None:
             ready = torch.cuda.Event()

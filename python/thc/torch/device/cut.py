@@ -61,7 +61,7 @@ class Piece:
 
 
 Sizes = Callable[[int, int], tuple[int, int, int]]
-"""Of a partition, by its table, or 0 for RAW, and its coordinates: bytes of its indices, bytes of its sums, packets."""
+"""Sizes of a partition by its table, or 0 for RAW, and its coordinates: bytes of its indices, bytes of its sums, packets."""
 
 
 def _runs(parts: npt.NDArray[np.int64], sizes: Sizes, start: tuple[int, int, int]) -> Iterator[Run]:
@@ -103,7 +103,7 @@ class Cut:
         """Which partitions travel RAW."""
         each = [sizes(table, size) for size, table in parts[:, 3:5].tolist()]
         self.packets_of = np.array([packets for *_, packets in each])
-        """Of each partition."""
+        """Packets of each partition."""
         self.pieces: list[Piece] = []
         at = (0, 0, 0)
         for begin, end, *_ in pieces.tolist():
@@ -118,7 +118,7 @@ class Cut:
 
     @property
     def runs(self) -> list[Run]:
-        """Of all pieces."""
+        """The runs of all pieces."""
         return [run for piece in self.pieces for run in piece.runs]
 
     def take(self, pins: Any) -> Pages:

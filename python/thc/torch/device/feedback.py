@@ -14,7 +14,7 @@ from thc.errors import FeedbackLengthError, FeedbackStateError
 __all__ = ["DeviceFeedback"]
 
 _HEADER = struct.Struct("<4sIQ")
-"""Of saved error feedback, as the group's: THCF, version 1, number of coordinates."""
+"""The header of saved error feedback, as the group's: THCF, version 1, number of coordinates."""
 
 
 class DeviceFeedback:

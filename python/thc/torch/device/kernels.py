@@ -324,7 +324,7 @@ def pack(values, words, D: tl.constexpr, WORDS: tl.constexpr, LANE: tl.constexpr
 
 @triton.jit
 def columns(pid, TILE: tl.constexpr, TILES: tl.constexpr, COLS: tl.constexpr):
-    """Of some columns of all tiles of a partition: the partition, the places in it, and groups of 32."""
+    """For some columns of all tiles of a partition: the partition, the places in it, and groups of 32."""
     row = pid // (TILE // COLS)
     column = (pid % (TILE // COLS)).to(tl.int32) * COLS
     tile = tl.expand_dims(tl.arange(0, TILES) * TILE, 1)

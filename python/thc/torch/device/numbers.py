@@ -19,7 +19,7 @@ def _to_signed(number: int) -> int:
 
 
 class Numbers:
-    """Of one call. ``to_host`` and ``to_device`` copy in the order of the current stream."""
+    """The numbers of one call. ``to_host`` and ``to_device`` copy in the order of the current stream."""
 
     def __init__(self, cut: Cut, workers: int, device: torch.device) -> None:
         def allocate(*shape: int, dtype: torch.dtype) -> torch.Tensor:

@@ -18,7 +18,7 @@ log = logging.getLogger("thc.torch")
 
 
 PORTABLE = 1
-"""Of cudaHostRegister: pinned for all devices."""
+"""A flag of cudaHostRegister: pinned for all devices."""
 
 
 def _unpin(addresses: Sequence[int], device: Any) -> None:

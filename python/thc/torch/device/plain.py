@@ -37,7 +37,7 @@ def _mix(z: torch.Tensor) -> torch.Tensor:
 
 
 def _keys(run: Run, key: torch.Tensor) -> torch.Tensor:
-    """Of each partition."""
+    """The keys of each partition."""
     partitions = torch.arange(run.first, run.first + run.count, device=key.device)
     return _mix((key ^ partitions) + GAMMA)
 

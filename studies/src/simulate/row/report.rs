@@ -14,7 +14,7 @@ use crate::simulate::rate::Rate;
 /// A training and what came of it.
 #[derive(Clone, Debug, Serialize)]
 pub struct Entry {
-    /// None of a link that changes.
+    /// The rate of the link; `None` for one that changes.
     rate: Option<Rate>,
     blocks: u8,
     workers: usize,

@@ -38,9 +38,9 @@ pub struct Outcome {
     pub rounds: u64,
     /// T_wait of an iteration over its time of computing, in the mean of all workers.
     pub waiting: f64,
-    /// Of a worker's downlink.
+    /// The utilization of a worker's downlink.
     pub utilization: f64,
-    /// Of the group, in the median of the iterations; nothing where nobody waited.
+    /// The group's ROW, the median of the iterations; `None` where nobody waited.
     pub row: Option<f64>,
     /// OSF of a worker, in the mean.
     pub osf: f64,
@@ -59,7 +59,7 @@ struct Gradient {
     /// Not there yet, in part; and what the first stage has left out.
     first: f64,
     left_out: f64,
-    /// Of the second stage, what has not been decided yet.
+    /// What has not been decided yet of the second stage.
     second: f64,
     produced: bool,
     calls: u32,
@@ -92,7 +92,7 @@ struct TrainingWorker {
     stretch: Overlap,
     began_update: Option<f64>,
     computed_since: f64,
-    /// Of its own, so that it takes the same times whatever the scheme.
+    /// A generator of its own, so that it takes the same times whatever the scheme.
     rng: ChaCha8Rng,
 }
 
@@ -101,7 +101,7 @@ struct State<'a> {
     now: f64,
     workers: Vec<TrainingWorker>,
     senders: Vec<Sender>,
-    /// Of each iteration, each worker's.
+    /// Each worker's overlap in each iteration.
     overlaps: Vec<Vec<Overlap>>,
     carried: f64,
     ratios: Vec<(f64, f64)>,
