@@ -41,7 +41,7 @@ def same(thing: Any) -> bool:
     return len(set(every)) == 1
 
 
-def timed(hook: thc.torch.Hook, times: Any) -> None:
+def fake_times(hook: thc.torch.Hook, times: Any) -> None:
     """Lets the hook believe that a call took ``times(length, raw)`` seconds, on all ranks alike or not."""
     adaptive = hook.adaptive
     assert adaptive is not None
@@ -79,7 +79,7 @@ def check_measured_and_agreed() -> None:
 def check_only_what_pays_is_compressed() -> None:
     model, hook = wrapped(adapt=SHORT)
     # Compressing takes 14.5 ms whatever the size, and one rank's link is slower than the others'.
-    timed(hook, lambda length, raw: length * (4e-8 + 1e-8 * RANK) if raw else 0.0145)
+    fake_times(hook, lambda length, raw: length * (4e-8 + 1e-8 * RANK) if raw else 0.0145)
     books = Books()
     order = None
     for step in range(CHOSEN + 2):
@@ -111,7 +111,7 @@ def check_only_what_pays_is_compressed() -> None:
 SCALES = (1.0, 1.0, 0.01, 0.1)
 
 
-def scaled(step: int, rank: int = RANK) -> list[torch.Tensor]:
+def scaled_gradients(step: int, rank: int = RANK) -> list[torch.Tensor]:
     return [scale * gradient for scale, gradient in zip(SCALES, gradients(step, rank))]
 
 
@@ -122,7 +122,7 @@ def check_an_update_s_error_counts_each_coordinate_alike() -> None:
     for measure in ("gradient", "update"):
         model, hook = wrapped(adapt={"threshold": False, "every": 10, "measure": measure}, server={"tables": tables})
         for step in range(13):
-            assert same_everywhere(backward(model, scaled(step)))
+            assert same_everywhere(backward(model, scaled_gradients(step)))
         assert hook.plan is not None and same(hook.plan.choices())
         assert hook.plan.error <= hook.plan.bound * (1 + 1e-6), str(hook.plan)
         chosen[measure] = hook.plan.choices()
@@ -145,7 +145,7 @@ def check_each_layer_gets_a_table() -> None:
     for step in range(15):
         if step == 12:
             before = hook.group.stats().bytes
-        means = backward(model, scaled(step))
+        means = backward(model, scaled_gradients(step))
         assert same_everywhere(means)
         for index, scale in enumerate(SCALES):
             found[index] += means[index]
@@ -164,7 +164,7 @@ def check_each_layer_gets_a_table() -> None:
     # The error that was foretold, of one step.
     fresh, other = wrapped(adapt={"threshold": False, "every": 10}, feedback=False, server={"tables": tables})
     for step in range(12):
-        means = backward(fresh, scaled(step))
+        means = backward(fresh, scaled_gradients(step))
     assert other.plan is not None and other.plan.choices() == chosen
     for index in (0, 2):
         error = float((means[index] - SCALES[index] * exact_mean(11)[index]).square().sum())
@@ -214,7 +214,7 @@ def check_tables_whose_feedback_would_grow_are_not_chosen() -> None:
     model, hook = wrapped(adapt={"threshold": False, "every": 10}, server={"tables": [coarse, "bits=2,lane=4"]})
     assert hook.adaptive is not None and [table.name for table in hook.adaptive.tables] == ["4/8", "2/4"]
     for option in ({"choices": [4, "1/8"]}, {"fixed": {"*": 1}}, {"default": "1/8"}):
-        refused(thc.ConfigError, "more than half", lambda: thc.torch.hook(hook.group, Weights((100,)), adapt=option))
+        expect_error(thc.ConfigError, "more than half", lambda: thc.torch.hook(hook.group, Weights((100,)), adapt=option))
 
 
 def check_fixed_tables() -> None:
@@ -229,7 +229,7 @@ def check_fixed_tables() -> None:
 
 def check_nothing_pays() -> None:
     model, hook = wrapped(adapt=SHORT)
-    timed(hook, lambda length, raw: 0.001 if raw else 0.002)
+    fake_times(hook, lambda length, raw: 0.001 if raw else 0.002)
     for step in range(CHOSEN + 1):
         backward(model, gradients(step))
     assert hook.plan is not None and "does not pay" in hook.plan.why
@@ -240,7 +240,7 @@ def check_nothing_pays() -> None:
 def check_another_link_is_measured_anew() -> None:
     model, hook = wrapped(adapt=SHORT)
     slow = [1.0]
-    timed(hook, lambda length, raw: slow[0] * (1e-8 * length if raw else 0.001))
+    fake_times(hook, lambda length, raw: slow[0] * (1e-8 * length if raw else 0.001))
     for step in range(CHOSEN + 5):
         backward(model, gradients(step))
     adaptive = hook.adaptive
@@ -258,7 +258,7 @@ def check_another_link_is_measured_anew() -> None:
 
 def check_checkpoint() -> None:
     model, hook = wrapped(adapt=SHORT)
-    timed(hook, lambda length, raw: 5e-8 * length if raw else 0.0150)
+    fake_times(hook, lambda length, raw: 5e-8 * length if raw else 0.0150)
     for step in range(CHOSEN + 2):
         backward(model, gradients(step))
     file = io.BytesIO()
@@ -299,7 +299,7 @@ def check_plan_is_printed_and_plotted() -> str | None:
     return None
 
 
-def refused(kind: type[Exception], says: str, work: Any) -> None:
+def expect_error(kind: type[Exception], says: str, work: Any) -> None:
     try:
         work()
     except kind as error:
@@ -311,31 +311,31 @@ def refused(kind: type[Exception], says: str, work: Any) -> None:
 def check_mistakes_are_told() -> None:
     _, hook = wrapped(Weights((100,)))
 
-    def adapting(options: Any, model: Any = None, **others: Any) -> Any:
+    def adaptive_model(options: Any, model: Any = None, **others: Any) -> Any:
         return thc.torch.hook(hook.group, model or Weights((100,)), adapt=options, **others)
 
-    refused(thc.ConfigError, "no option often", lambda: adapting({"often": 3}))
-    refused(thc.ConfigError, "every is 0", lambda: adapting({"every": 0}))
-    refused(thc.ConfigError, "even number", lambda: adapting({"warmup": 3}))
-    refused(thc.ConfigError, "changed", lambda: adapting({"changed": 0}))
-    refused(thc.ConfigError, "objective is 'speed'", lambda: adapting({"objective": "speed"}))
-    refused(thc.ConfigError, "write True", lambda: adapting("yes"))
-    refused(thc.ConfigError, "give the hook the model", lambda: thc.torch.hook(hook.group, adapt=True))
-    refused(thc.ConfigError, "default has the table 7", lambda: adapting({"default": 7}))
-    refused(thc.ConfigError, "choices has the table 2/4", lambda: adapting({"choices": ["2/4"]}))
-    refused(thc.ConfigError, "choices is empty", lambda: adapting({"choices": []}))
-    refused(thc.ConfigError, "fixed names gone.*", lambda: adapting({"fixed": {"gone.*": 4}}))
-    refused(thc.ConfigError, "process-group", lambda: adapting(True, uncompressed="process-group"))
-    refused(thc.ConfigError, f"rank {SIZE - 1} has", lambda: adapting({"every": 5 + (RANK == SIZE - 1)}))
+    expect_error(thc.ConfigError, "no option often", lambda: adaptive_model({"often": 3}))
+    expect_error(thc.ConfigError, "every is 0", lambda: adaptive_model({"every": 0}))
+    expect_error(thc.ConfigError, "even number", lambda: adaptive_model({"warmup": 3}))
+    expect_error(thc.ConfigError, "changed", lambda: adaptive_model({"changed": 0}))
+    expect_error(thc.ConfigError, "objective is 'speed'", lambda: adaptive_model({"objective": "speed"}))
+    expect_error(thc.ConfigError, "write True", lambda: adaptive_model("yes"))
+    expect_error(thc.ConfigError, "give the hook the model", lambda: thc.torch.hook(hook.group, adapt=True))
+    expect_error(thc.ConfigError, "default has the table 7", lambda: adaptive_model({"default": 7}))
+    expect_error(thc.ConfigError, "choices has the table 2/4", lambda: adaptive_model({"choices": ["2/4"]}))
+    expect_error(thc.ConfigError, "choices is empty", lambda: adaptive_model({"choices": []}))
+    expect_error(thc.ConfigError, "fixed names gone.*", lambda: adaptive_model({"fixed": {"gone.*": 4}}))
+    expect_error(thc.ConfigError, "process-group", lambda: adaptive_model(True, uncompressed="process-group"))
+    expect_error(thc.ConfigError, f"rank {SIZE - 1} has", lambda: adaptive_model({"every": 5 + (RANK == SIZE - 1)}))
     other = torch.nn.ParameterDict({f"r{RANK}": torch.nn.Parameter(torch.zeros(100))})
-    refused(thc.ConfigError, "rank 1 has another model", lambda: adapting(True, other))
-    refused(thc.ConfigError, "no plan to plot", lambda: thc.torch.plot_plan(hook, "x.svg"))
+    expect_error(thc.ConfigError, "rank 1 has another model", lambda: adaptive_model(True, other))
+    expect_error(thc.ConfigError, "no plan to plot", lambda: thc.torch.plot_plan(hook, "x.svg"))
 
 
 def check_a_job_that_loses_is_refused() -> None:
     address, server = server_of_all({"policy": "best-effort"})
     group = rig.join(address)
-    refused(thc.ConfigError, "loses nothing", lambda: thc.torch.wrap(ddp(Weights((100,))), group, adapt=True))
+    expect_error(thc.ConfigError, "loses nothing", lambda: thc.torch.wrap(ddp(Weights((100,))), group, adapt=True))
     group.close()
     if server is not None:
         server.kill()
@@ -344,7 +344,7 @@ def check_a_job_that_loses_is_refused() -> None:
 def check_ranks_with_different_plans_hear_of_it() -> None:
     # The last check: a job whose ranks call different all-reduces is of no more use.
     model, hook = wrapped(adapt=SHORT)
-    timed(hook, lambda length, raw: 5e-8 * length if raw else 0.0150)
+    fake_times(hook, lambda length, raw: 5e-8 * length if raw else 0.0150)
     for step in range(CHOSEN + 2):
         assert same_everywhere(backward(model, gradients(step)))
     assert hook.adaptive is not None

@@ -14,7 +14,7 @@ from rig import SIZE, close, ddp, everywhere, same_everywhere  # noqa: F401 - th
 from thc.torch.baselines import AqgbHook
 
 
-def equipped(make: Any = None, seconds: float = 0.0, **options: Any) -> tuple[Any, AqgbHook, torch.optim.Optimizer]:
+def make_hook(make: Any = None, seconds: float = 0.0, **options: Any) -> tuple[Any, AqgbHook, torch.optim.Optimizer]:
     model = ddp(Layers(seconds))
     optimizer = (make or functools.partial(torch.optim.SGD, lr=1.0))(model.parameters())
     hook = AqgbHook(model, optimizer, **options)
@@ -23,7 +23,7 @@ def equipped(make: Any = None, seconds: float = 0.0, **options: Any) -> tuple[An
 
 
 def check_all_bits_are_exact() -> None:
-    model, hook, optimizer = equipped(least=1.0)
+    model, hook, optimizer = make_hook(least=1.0)
     before = flat(model)
     step_of(model, optimizer, 0)
     hook.settle()
@@ -35,7 +35,7 @@ def check_all_bits_are_exact() -> None:
 
 def check_what_was_sent_and_what_is_left_are_the_gradients() -> None:
     """Both stages, over steps: updates are what came in, but for what error feedback has."""
-    model, hook, optimizer = equipped(least=6 / 32)
+    model, hook, optimizer = make_hook(least=6 / 32)
     hook._further_bits = lambda block: 5 if block.index % 2 else 0  # type: ignore[method-assign]
     before, total = flat(model).double(), torch.zeros(flat(model).numel(), dtype=torch.float64)
     for step in range(5):
@@ -55,7 +55,7 @@ def check_what_was_sent_and_what_is_left_are_the_gradients() -> None:
 def check_few_bits_deliver_gradients_of_any_size() -> None:
     """Four bits of FP32 are its sign and three of its exponent: everything between 1e-9 and 2 would be the same."""
     for size in (0.5, 1e-5):
-        model, hook, optimizer = equipped()
+        model, hook, optimizer = make_hook()
         hook._further_bits = lambda block: 0  # type: ignore[method-assign]
         before = flat(model).double()
         optimizer.zero_grad(set_to_none=True)
@@ -73,7 +73,7 @@ def check_few_bits_deliver_gradients_of_any_size() -> None:
 
 def check_an_infinity_is_not_lost() -> None:
     """What scales losses looks for it."""
-    model, hook, optimizer = equipped()
+    model, hook, optimizer = make_hook()
     optimizer.zero_grad(set_to_none=True)
     given = inputs(0)
     given[0].reshape(-1)[3] = float("inf")
@@ -84,7 +84,7 @@ def check_an_infinity_is_not_lost() -> None:
 
 
 def check_the_last_block_goes_first() -> None:
-    model, hook, optimizer = equipped(least=0.5)
+    model, hook, optimizer = make_hook(least=0.5)
     step_of(model, optimizer, 0)  # DDP makes a bucket for each layer
     hook.settle()
     broadcast = hook._broadcast
@@ -105,7 +105,7 @@ def check_the_last_block_goes_first() -> None:
 
 
 def check_it_finds_the_time_itself_and_learns() -> None:
-    model, hook, optimizer = equipped(functools.partial(torch.optim.SGD, lr=0.05, momentum=0.9), seconds=0.03)
+    model, hook, optimizer = make_hook(functools.partial(torch.optim.SGD, lr=0.05, momentum=0.9), seconds=0.03)
     target = torch.linspace(1.0, -1.0, flat(model).numel())
     seen = []
     for step in range(10):
@@ -127,7 +127,7 @@ def check_it_finds_the_time_itself_and_learns() -> None:
 
 
 def check_it_refines_while_the_next_forward_pass_computes() -> None:
-    model, hook, optimizer = equipped(seconds=0.05, least=0.125)
+    model, hook, optimizer = make_hook(seconds=0.05, least=0.125)
     for step in range(8):
         step_of(model, optimizer, step)
     hook.settle()

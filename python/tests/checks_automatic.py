@@ -19,12 +19,12 @@ from rig import (
     Weights,
     backward,
     close,  # noqa: F401 - the rank calls it at the end
-    compressed,
     ddp,
     error_of,
     everywhere,
     exact_mean,
     gradients,
+    is_compressed,
     join,
     same_everywhere,
     server_of_all,
@@ -83,7 +83,7 @@ def check_a_server_that_is_back_is_taken_back() -> None:
                 server = ParameterServer({"workers": SIZE}, listen=address)
             number = steps_until(lambda: not hook.fallback_active, step, number)
             means = backward(model, gradients(number, sizes=SIZES))
-            assert same_everywhere(means) and compressed(error_of(means, exact_mean(number, SIZES))), "and used"
+            assert same_everywhere(means) and is_compressed(error_of(means, exact_mean(number, SIZES))), "and used"
             assert hook.error is None
         told = [line for line in messages.lines if "is back" in line]
         assert len(told) == (2 if RANK == 0 else 0), messages.lines

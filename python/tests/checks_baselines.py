@@ -52,7 +52,7 @@ def mean(step: int) -> list[torch.Tensor]:
     return [torch.stack(column).mean(0) for column in zip(*[gradients(step, rank) for rank in range(SIZE)])]
 
 
-def equipped(family: Any, **options: Any) -> tuple[Any, LayerwiseHook]:
+def make_hook(family: Any, **options: Any) -> tuple[Any, LayerwiseHook]:
     model = ddp(Layers())
     hook = LayerwiseHook(family, model, **options)
     model.register_comm_hook(hook.state, hook.fn)
@@ -71,7 +71,7 @@ def flat(tensors: list[torch.Tensor]) -> list[torch.Tensor]:
 
 def check_qsgd_is_unbiased_and_loses_what_is_foretold() -> None:
     family = QSGD()
-    model, hook = equipped(family, default=3)
+    model, hook = make_hook(family, default=3)
     lost = torch.zeros(3)
     means = []
     for number in range(30):
@@ -96,7 +96,7 @@ def check_ranks_round_by_random_numbers_of_their_own() -> None:
     """Gradients that are alike: errors average out, with the default seed and with one that all ranks are given."""
     layers = gradients(0, 0)
     for family in (QSGD(), QSGD(7)):
-        model, _ = equipped(family, default=3)
+        model, _ = make_hook(family, default=3)
         model.zero_grad(set_to_none=True)
         model(layers).backward()
         found = [layer.grad for layer in model.module.layers]
@@ -107,7 +107,7 @@ def check_ranks_round_by_random_numbers_of_their_own() -> None:
 
 def check_what_topk_and_powersgd_leave_out_comes_later() -> None:
     for family, default in ((TopK(), 0.1), (PowerSGD(), 1)):
-        model, hook = equipped(family, default=default)
+        model, hook = make_hook(family, default=default)
         exact = [torch.zeros(shape) for shape in SHAPES]
         found = [torch.zeros(shape) for shape in SHAPES]
         for number in range(6):
@@ -125,7 +125,7 @@ def check_what_topk_and_powersgd_leave_out_comes_later() -> None:
 
 def check_enough_of_it_is_exact() -> None:
     for family, default in ((TopK(), 1.0), (PowerSGD(), 40)):
-        model, hook = equipped(family, default=default)
+        model, hook = make_hook(family, default=default)
         assert error_of(flat(step(model, 0)), flat(mean(0))) < 1e-10
         assert family.errors(gradients(0)[1], [default]) == [0.0]
 
@@ -133,7 +133,7 @@ def check_enough_of_it_is_exact() -> None:
 def check_each_layer_gets_its_own() -> None:
     """What L-GreCo chooses is the same on all ranks, keeps the bound and sends less."""
     for family, default, most in ((QSGD(), 4, 8), (TopK(), 0.1, 1.0), (PowerSGD(), 2, 4)):
-        model, hook = equipped(family, default=default, every=3, exact=family.name == "TopK")
+        model, hook = make_hook(family, default=default, every=3, exact=family.name == "TopK")
         for number in range(5):
             found = step(model, number)
             assert same_everywhere(flat(found))
@@ -148,7 +148,7 @@ def check_each_layer_gets_its_own() -> None:
 
 def check_accordion_gives_the_bound() -> None:
     for layerwise in (False, True):
-        model, hook = equipped(PowerSGD(), default=2, every=2, accordion=(1, 4), layerwise=layerwise)
+        model, hook = make_hook(PowerSGD(), default=2, every=2, accordion=(1, 4), layerwise=layerwise)
         for number in range(7):
             assert same_everywhere(flat(step(model, number)))
         if RANK == 0:
@@ -159,7 +159,7 @@ def check_accordion_gives_the_bound() -> None:
 
 def check_accordion_begins_again_at_a_lower_rate() -> None:
     optimizer = torch.optim.SGD([torch.nn.Parameter(torch.zeros(1))], lr=0.1)
-    model, hook = equipped(PowerSGD(), default=2, every=2, accordion=(1, 4), layerwise=False, optimizer=optimizer)
+    model, hook = make_hook(PowerSGD(), default=2, every=2, accordion=(1, 4), layerwise=False, optimizer=optimizer)
     for number in range(11):
         if number == 5:
             optimizer.param_groups[0]["lr"] = 0.01
@@ -174,10 +174,10 @@ def check_accordion_begins_again_at_a_lower_rate() -> None:
 def check_factors_through_thc() -> None:
     group = thc.Group.local(RANK, SIZE, store=Gather(None), join_timeout=20)
     rig._made.append(group)
-    plain, _ = equipped(PowerSGD(), default=2)
-    raw, _ = equipped(PowerSGD(), default=2, group=group, mode="raw")
+    plain, _ = make_hook(PowerSGD(), default=2)
+    raw, _ = make_hook(PowerSGD(), default=2, group=group, mode="raw")
     before = group.stats().bytes_up
-    squeezed, hook = equipped(PowerSGD(), default=2, group=group, mode="compressed")
+    squeezed, hook = make_hook(PowerSGD(), default=2, group=group, mode="compressed")
     total = [torch.zeros(shape) for shape in SHAPES]
     for number in range(8):
         exact, by_raw = step(plain, number), step(raw, number)
@@ -194,7 +194,7 @@ def check_factors_through_thc() -> None:
 
 
 def check_mistakes_are_told() -> None:
-    def refused(says: str, family: Any, **options: Any) -> None:
+    def expect_error(says: str, family: Any, **options: Any) -> None:
         try:
             LayerwiseHook(family, Layers(), **options)
         except thc.ConfigError as error:
@@ -202,7 +202,7 @@ def check_mistakes_are_told() -> None:
         else:
             raise AssertionError(f"nothing says {says}")
 
-    refused("9 bits", QSGD(), default=9, choices=[9])
-    refused("share", TopK(), default=2, choices=[2])
-    refused("ranks 1, 2", PowerSGD(), default=1.5, choices=[1.5])
-    refused("every", TopK(), default=0.1, every=-1)
+    expect_error("9 bits", QSGD(), default=9, choices=[9])
+    expect_error("share", TopK(), default=2, choices=[2])
+    expect_error("ranks 1, 2", PowerSGD(), default=1.5, choices=[1.5])
+    expect_error("every", TopK(), default=0.1, every=-1)

@@ -21,11 +21,11 @@ from rig import (
     Weights,
     backward,
     close,  # noqa: F401 - the rank calls it at the end
-    compressed,
     ddp,
     error_of,
     exact_mean,
     gradients,
+    is_compressed,
     join,
     same_everywhere,
 )
@@ -52,7 +52,7 @@ def check_the_same_bits_as_over_kernel_udp() -> None:
         assert np.array_equal(*means), step
         exact = sum(np.random.default_rng(100 * step + r).standard_normal(700_001, np.float32) for r in range(SIZE)) / SIZE
         if step == 0:
-            assert compressed(float(((means[1] - exact) ** 2).sum() / (exact**2).sum()))
+            assert is_compressed(float(((means[1] - exact) ** 2).sum() / (exact**2).sum()))
     # Some at a time, and uncompressed.
     under_way = [[group.allreduce_async(arrays(step)) for step in range(4)] for group in groups]
     for kernel, beyond in zip(*under_way):
@@ -104,7 +104,7 @@ def check_training_configured_by_a_file() -> None:
         means = backward(model, gradients(step))
         assert same_everywhere(means)
         if step == 0:
-            assert compressed(error_of(means, exact_mean(step)))
+            assert is_compressed(error_of(means, exact_mean(step)))
         assert all(torch.equal(a, b) for a, b in zip(means, backward(reference, gradients(step))))
     assert hook.error is None and hook.group.ps == BEYOND
     hook.group.close()

@@ -90,7 +90,7 @@ def check_a_stream_that_is_held_up_shows() -> None:
     torch.cuda.synchronize(DEVICE)
 
 
-def delivered(writer: Any, reader: Any, error: BaseException | None = None) -> torch.Tensor:
+def deliver(writer: Any, reader: Any, error: BaseException | None = None) -> torch.Tensor:
     """What ``reader`` finds in a bucket that another thread releases while ``writer`` is still to write it."""
     buffer = torch.zeros(9, device=DEVICE)
     if CUDA:
@@ -116,12 +116,12 @@ def delivered(writer: Any, reader: Any, error: BaseException | None = None) -> t
 def check_a_future_waits_for_the_stream_that_writes_the_bucket() -> None:
     for writer in (new_stream(), new_stream()):
         for reader in (None, new_stream(), writer):
-            assert delivered(writer, reader).eq(1).all()
+            assert deliver(writer, reader).eq(1).all()
 
 
 def check_a_future_that_fails_raises() -> None:
     try:
-        delivered(new_stream(), None, thc.MissingError("gone"))
+        deliver(new_stream(), None, thc.MissingError("gone"))
     except RuntimeError as error:
         assert "gone" in str(error)
     else:

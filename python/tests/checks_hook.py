@@ -18,12 +18,12 @@ from rig import (
     Weights,
     backward,
     close,  # noqa: F401 - the rank calls it at the end
-    compressed,
     ddp,
     error_of,
     everywhere,
     exact_mean,
     gradients,
+    is_compressed,
     same_everywhere,
     server_of_all,
     wrapped,
@@ -39,7 +39,7 @@ def check_average() -> None:
         assert same_everywhere(means)
         if step == 0:  # later ones have the feedback in them
             error = error_of(means, exact_mean(step))
-            assert compressed(error), error
+            assert is_compressed(error), error
     stats = hook.group.stats()
     assert hook.steps == 3 and not hook.skipped and hook.error is None
     # 0.55 bytes up and 1.05 down per coordinate, a ring's 8·(n − 1)/n each way.
@@ -57,7 +57,7 @@ def check_one_group_for_several_models() -> None:
             means = backward(model, gradients(step, sizes=sizes))
             assert same_everywhere(means)
             if step == 0:
-                assert compressed(error_of(means, exact_mean(step, sizes)))
+                assert is_compressed(error_of(means, exact_mean(step, sizes)))
     assert hook.steps == other.steps == third.steps == 3
     assert len(hook.group.save_feedback()) == 2
 
@@ -81,7 +81,7 @@ def check_half_precision() -> None:
     model, _ = wrapped(Weights(dtype=torch.float16))
     means = backward(model, gradients(1, dtype=torch.float16))
     assert means[0].dtype == torch.float16 and same_everywhere(means)
-    assert compressed(error_of(means, exact_mean(1, dtype=torch.float16)))
+    assert is_compressed(error_of(means, exact_mean(1, dtype=torch.float16)))
 
 
 class StandIn:
@@ -116,7 +116,7 @@ def check_bfloat16() -> None:
     mean = hook.fn(hook.state, StandIn(list(model.parameters()), grads)).wait()
     assert mean.dtype == torch.bfloat16 and same_everywhere([mean])
     error = error_of([mean], [torch.cat(exact_mean(2, dtype=torch.bfloat16))])
-    assert compressed(error), error
+    assert is_compressed(error), error
 
 
 def check_double_goes_through_the_process_group() -> None:
@@ -159,7 +159,7 @@ def check_warmup() -> None:
     model, _ = wrapped(warmup=2)
     for step in range(2):
         assert error_of(backward(model, gradients(step)), exact_mean(step)) < 1e-12
-    assert compressed(error_of(backward(model, gradients(2)), exact_mean(2)))
+    assert is_compressed(error_of(backward(model, gradients(2)), exact_mean(2)))
 
 
 def check_opting_out() -> None:
@@ -287,7 +287,7 @@ def check_nonfinite_as_zero() -> None:
         mine[0][0] = float("nan")
     means = backward(model, mine)
     assert hook.skipped and all(not mean.any() for mean in means)
-    assert compressed(error_of(backward(model, gradients(1)), exact_mean(1))) and not hook.skipped
+    assert is_compressed(error_of(backward(model, gradients(1)), exact_mean(1))) and not hook.skipped
 
 
 def check_scheduler_and_guard() -> None:
@@ -311,7 +311,7 @@ def check_accumulation_and_no_sync() -> None:
     assert hook.steps == 1
     means = [p.grad for p in model.parameters()]
     exact = [sum(each) for each in zip(*[exact_mean(step) for step in range(3)])]
-    assert same_everywhere(means) and compressed(error_of(means, exact))
+    assert same_everywhere(means) and is_compressed(error_of(means, exact))
 
 
 class Branches(torch.nn.Module):
@@ -336,7 +336,7 @@ def check_unused_parameters() -> None:
         assert same_everywhere(grads)
         used = model.module.left if left else model.module.right
         if step == 0:
-            assert compressed(error_of([used.grad], exact_mean(step, (20_000,))))
+            assert is_compressed(error_of([used.grad], exact_mean(step, (20_000,))))
 
 
 def check_gradients_as_views_of_buckets() -> None:
@@ -344,7 +344,7 @@ def check_gradients_as_views_of_buckets() -> None:
     for step in range(2):
         means = backward(model, gradients(step))
         assert same_everywhere(means)
-        assert step or compressed(error_of(means, exact_mean(step)))
+        assert step or is_compressed(error_of(means, exact_mean(step)))
 
 
 def check_torchs_hooks_beside_it() -> None:
@@ -428,7 +428,7 @@ def check_the_job_of_the_environment() -> None:
 def check_mistakes_are_told() -> None:
     _, hook = wrapped(Weights((100,)))
 
-    def refused(kind: type[Exception], says: str, work: Any) -> None:
+    def expect_error(kind: type[Exception], says: str, work: Any) -> None:
         try:
             work()
         except kind as error:
@@ -436,20 +436,20 @@ def check_mistakes_are_told() -> None:
         else:
             raise AssertionError(f"no {kind.__name__} that says {says}")
 
-    refused(TypeError, "DistributedDataParallel", lambda: thc.torch.wrap(Weights((10,))))
-    refused(thc.ConfigError, "warmup", lambda: thc.torch.hook(hook.group, warmup=-1))
-    refused(thc.ConfigError, "uncompressed", lambda: thc.torch.hook(hook.group, uncompressed="none"))
-    refused(thc.ConfigError, "nonfinite", lambda: thc.torch.hook(hook.group, nonfinite="hide"))
-    refused(thc.ConfigError, "exclude", lambda: thc.torch.hook(hook.group, exclude=["*.bias"]))
-    refused(thc.ConfigError, "no THC hook", lambda: thc.torch.hook_of(Weights((10,))))
-    refused(thc.ConfigError, "timeout", lambda: thc.torch.wrap(ddp(Weights((10,))), hook.group, timeout=3))
-    refused(thc.ConfigError, "every", lambda: thc.torch.sync_parameters(Weights((10,)), 0))
+    expect_error(TypeError, "DistributedDataParallel", lambda: thc.torch.wrap(Weights((10,))))
+    expect_error(thc.ConfigError, "warmup", lambda: thc.torch.hook(hook.group, warmup=-1))
+    expect_error(thc.ConfigError, "uncompressed", lambda: thc.torch.hook(hook.group, uncompressed="none"))
+    expect_error(thc.ConfigError, "nonfinite", lambda: thc.torch.hook(hook.group, nonfinite="hide"))
+    expect_error(thc.ConfigError, "exclude", lambda: thc.torch.hook(hook.group, exclude=["*.bias"]))
+    expect_error(thc.ConfigError, "no THC hook", lambda: thc.torch.hook_of(Weights((10,))))
+    expect_error(thc.ConfigError, "timeout", lambda: thc.torch.wrap(ddp(Weights((10,))), hook.group, timeout=3))
+    expect_error(thc.ConfigError, "every", lambda: thc.torch.sync_parameters(Weights((10,)), 0))
     spread = torch.nn.ModuleList([Weights((10,)), Weights((10,)).to("meta")])
-    refused(thc.ConfigError, "2 devices (cpu, meta)", lambda: thc.torch.hook(hook.group, spread))
+    expect_error(thc.ConfigError, "2 devices (cpu, meta)", lambda: thc.torch.hook(hook.group, spread))
     if RANK == 0:
         with thc.Server(1, 9) as server, thc.Group(server.address, 1, 0, 9) as alone:
             # All ranks make process groups in the same order, so this one is refused before it makes any.
-            refused(thc.ConfigError, f"{SIZE} ranks", lambda: thc.torch.hook(alone))
+            expect_error(thc.ConfigError, f"{SIZE} ranks", lambda: thc.torch.hook(alone))
 
 
 def check_on_a_gpu() -> str | None:
@@ -460,7 +460,7 @@ def check_on_a_gpu() -> str | None:
         model, _ = wrapped(Weights(dtype=dtype).to(device))
         means = backward(model, [g.to(device) for g in gradients(0, dtype=dtype)])
         means = [mean.cpu() for mean in means]
-        assert same_everywhere(means) and compressed(error_of(means, exact_mean(0, dtype=dtype)))
+        assert same_everywhere(means) and is_compressed(error_of(means, exact_mean(0, dtype=dtype)))
     return None
 
 

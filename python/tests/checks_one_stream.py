@@ -21,13 +21,13 @@ from rig import (
     Weights,
     backward,
     close,  # noqa: F401 - the rank calls it at the end
-    compressed,
     ddp,
     error_of,
     everywhere,
     exact_mean,
     gradients,
     intercept,
+    is_compressed,
     same_everywhere,
     wrapped,
 )
@@ -50,7 +50,7 @@ def check_several_ranks_on_hosts_are_one_stream_each() -> None:
         means = backward(model, gradients(step), [2, 0, 3, 1])
         assert same_everywhere(means)
         if step == 0:
-            assert compressed(error_of(means, exact_mean(step)))
+            assert is_compressed(error_of(means, exact_mean(step)))
         books.found = [total + mean for total, mean in zip(books.found, means)]
         books.exact = [total + mean for total, mean in zip(books.exact, exact_mean(step))]
     balance(books, hook)
@@ -108,7 +108,7 @@ def check_accumulation_and_no_sync() -> None:
     model(gradients(1)).backward()
     means = [p.grad for p in model.parameters()]
     exact = [a + b for a, b in zip(exact_mean(0), exact_mean(1))]
-    assert same_everywhere(means) and compressed(error_of(means, exact))
+    assert same_everywhere(means) and is_compressed(error_of(means, exact))
 
 
 def check_nonfinite_on_any_rank() -> None:
@@ -130,7 +130,7 @@ def check_halves_and_parts_aside() -> None:
     model, _ = wrapped(Weights(dtype=torch.float16), exclude="*.1")
     means = backward(model, gradients(1, dtype=torch.float16))
     exact = exact_mean(1, dtype=torch.float16)
-    assert same_everywhere(means) and compressed(error_of(means, exact))
+    assert same_everywhere(means) and is_compressed(error_of(means, exact))
     assert error_of(means[1:2], exact[1:2]) < 1e-6
 
 

@@ -19,11 +19,11 @@ from rig import (
     Weights,
     backward,
     close,  # noqa: F401 - the rank calls it at the end
-    compressed,
     error_of,
     everywhere,
     exact_mean,
     gradients,
+    is_compressed,
     loses,
     same_everywhere,
     wrapped,
@@ -53,14 +53,14 @@ def check_each_local_rank_is_a_worker_of_its_own_job() -> None:
         means = backward(model, gradients(step), [2, 0, 3, 1])
         assert same_everywhere(means)
         if step == 0:
-            assert compressed(error_of(means, exact_mean(step)))
+            assert is_compressed(error_of(means, exact_mean(step)))
         if step == 1:
             # Buckets are others now, and what the first step has lost of parts of parameters may be gone.
-            books, saved = Books(), kept(hook)
+            books, saved = Books(), kept_feedback(hook)
             continue
         books.found = [total + mean for total, mean in zip(books.found, means)]
         books.exact = [total + mean for total, mean in zip(books.exact, exact_mean(step))]
-    now = kept(hook)
+    now = kept_feedback(hook)
     for index, size in enumerate(SIZES):
         lost = books.exact[index] - books.found[index]
         assert float(lost.abs().max()) > 0.05
@@ -71,7 +71,7 @@ def check_each_local_rank_is_a_worker_of_its_own_job() -> None:
     assert sent.item() / COUNT < 4 * sum(SIZES) * 1.8
 
 
-def kept(hook: Any) -> list[torch.Tensor]:
+def kept_feedback(hook: Any) -> list[torch.Tensor]:
     """What error feedback has of each parameter, in the mean over hosts."""
     found = [torch.zeros(size) for size in SIZES]
     for name, residual in hook.state_dict()["feedback"].items():
@@ -104,7 +104,7 @@ def check_halves() -> None:
         for step in range(2):
             means = backward(model, gradients(step, sizes=sizes, dtype=dtype))
             assert all(mean.dtype == dtype for mean in means) and same_everywhere(means)
-            assert compressed(error_of(means, exact_mean(step, sizes, dtype))) or step
+            assert is_compressed(error_of(means, exact_mean(step, sizes, dtype))) or step
 
 
 def check_what_is_not_compressed() -> None:
@@ -112,7 +112,7 @@ def check_what_is_not_compressed() -> None:
     model, _ = on_rails(exclude=["weights.0", "weights.1"])
     means = backward(model, gradients(0))
     exact = exact_mean(0)
-    assert error_of(means[:2], exact[:2]) < 1e-12 and compressed(error_of(means[2:], exact[2:]))
+    assert error_of(means[:2], exact[:2]) < 1e-12 and is_compressed(error_of(means[2:], exact[2:]))
     model, _ = on_rails(Weights((50_000,), torch.float64))
     means = backward(model, gradients(0, sizes=(50_000,), dtype=torch.float64))
     assert error_of(means, exact_mean(0, (50_000,), torch.float64)) < 1e-24
@@ -180,7 +180,7 @@ def check_accumulation_and_static_graphs() -> None:
     model(gradients(1)).backward()
     means = [p.grad for p in model.parameters()]
     exact = [a + b for a, b in zip(exact_mean(0), exact_mean(1))]
-    assert same_everywhere(means) and compressed(error_of(means, exact))
+    assert same_everywhere(means) and is_compressed(error_of(means, exact))
 
 
 def check_one_rank_loses_its_server() -> None:
@@ -234,7 +234,7 @@ def check_a_server_of_the_environment() -> None:
             model, hook = on_rails(Weights((70_000,)))
             assert hook.group.job_number == 1 + PLACE and hook.group.ps == box[0]
             means = backward(model, gradients(0, sizes=(70_000,)))
-            assert same_everywhere(means) and compressed(error_of(means, exact_mean(0, (70_000,))))
+            assert same_everywhere(means) and is_compressed(error_of(means, exact_mean(0, (70_000,))))
             groups.append(hook.group)
         assert groups[0] is groups[1]
         groups[0].close()

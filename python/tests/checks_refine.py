@@ -68,7 +68,7 @@ def mean(step: int) -> torch.Tensor:
     return torch.stack(every).double().mean(0)
 
 
-def refined(make: Any = None, seconds: float = 0.02, **options: Any) -> tuple[Any, Any, torch.optim.Optimizer]:
+def refining_model(make: Any = None, seconds: float = 0.02, **options: Any) -> tuple[Any, Any, torch.optim.Optimizer]:
     model = ddp(Layers(seconds))
     optimizer = (make or functools.partial(torch.optim.SGD, lr=1.0))(model.parameters())
     given = {"optimizer": optimizer, **options.pop("refine", {})}
@@ -114,7 +114,7 @@ def left_over(hook: Any) -> float:
 def check_what_is_left_follows_theory() -> None:
     """Each call leaves the share that its table leaves, of what the calls before left; raw nothing."""
     for second, factor in ((), 1), ((("4/8"),), 2), ((("4/8"), ("4/8")), 3), (("raw",), 0):
-        model, hook, optimizer = refined()
+        model, hook, optimizer = refining_model()
         table = hook.group.tables[0]
         theory = adapt.thc_error(table.bits, SIZE, table.granularity, table.fraction, lane=table.lane).left
         decide(hook, *[(bucket, number, name) for bucket in range(LAYERS) for number, name in enumerate(second)])
@@ -142,7 +142,7 @@ def check_putting_updates_off_changes_nothing() -> None:
     ):
         runs = []
         for at_once in (False, True):
-            model, hook, optimizer = refined(make, seconds=0.0, cookie=77)
+            model, hook, optimizer = refining_model(make, seconds=0.0, cookie=77)
             decide(hook, *second)
             if at_once:
                 updates = hook.refining.updates
@@ -171,7 +171,7 @@ def check_putting_updates_off_changes_nothing() -> None:
 
 def check_clipping_holds_for_what_follows() -> None:
     """A refinement is scaled as the gradient was, so that raw ones make it exact."""
-    model, hook, optimizer = refined()
+    model, hook, optimizer = refining_model()
     decide(hook, *[(bucket, 0, "raw") for bucket in range(LAYERS)])
     before = flat(model)
     optimizer.zero_grad()
@@ -185,7 +185,7 @@ def check_clipping_holds_for_what_follows() -> None:
 
 def check_it_finds_the_time_itself() -> None:
     """Layers that are needed late are refined, in the time that computing leaves; nothing where there is no time."""
-    model, hook, optimizer = refined(seconds=0.05)
+    model, hook, optimizer = refining_model(seconds=0.05)
     calls = []
     for step in range(10):
         step_of(model, optimizer, step)
@@ -201,7 +201,7 @@ def check_it_finds_the_time_itself() -> None:
     stats = hook.group.stats()
     assert stats.hidden > 0 and stats.row > 0
     hook.group.close()
-    model, hook, optimizer = refined(seconds=0.0)
+    model, hook, optimizer = refining_model(seconds=0.0)
     decided = hook.refining.deadlines
     for step in range(6):
         step_of(model, optimizer, step)
@@ -211,7 +211,7 @@ def check_it_finds_the_time_itself() -> None:
 
 
 def check_accumulation_evaluation_and_steps_that_are_left_out() -> None:
-    model, hook, optimizer = refined(functools.partial(torch.optim.SGD, lr=0.01), seconds=0.0)
+    model, hook, optimizer = refining_model(functools.partial(torch.optim.SGD, lr=0.01), seconds=0.0)
     decide(hook, *[(bucket, 0, "4/8") for bucket in range(LAYERS)])
     for step in range(6):
         optimizer.zero_grad()
@@ -243,7 +243,7 @@ def check_a_scaler() -> None:
     """Refinements are scaled as gradients are, by a GradScaler itself or by a fused optimizer; a step that overflows on one rank is left
     out on all."""
     for fused in (False, True):
-        model, hook, optimizer = refined(functools.partial(torch.optim.SGD, lr=1.0, fused=fused), seconds=0.0)
+        model, hook, optimizer = refining_model(functools.partial(torch.optim.SGD, lr=1.0, fused=fused), seconds=0.0)
         decide(hook, *[(bucket, 0, "raw") for bucket in range(LAYERS)])
         scaler = torch.amp.GradScaler("cpu", init_scale=1024.0, growth_interval=1000)
         for step in range(4):
@@ -271,7 +271,7 @@ def check_copies_are_whole_and_by_themselves() -> None:
     """A copy of the model, as of an average of its parameters: with the updates that had been put off, and none of those that come."""
     from torch.optim.swa_utils import AveragedModel
 
-    model, hook, optimizer = refined(seconds=0.0)
+    model, hook, optimizer = refining_model(seconds=0.0)
     decide(hook, *[(bucket, 0, "raw") for bucket in range(LAYERS)])
     updates = hook.refining.updates
     for step, copied in enumerate((copy.deepcopy, lambda module: AveragedModel(module).module, saved_and_loaded)):
@@ -309,7 +309,7 @@ def saved_and_loaded(module: torch.nn.Module) -> torch.nn.Module:
 
 
 def check_a_checkpoint_goes_on() -> None:
-    model, hook, optimizer = refined(functools.partial(torch.optim.SGD, lr=0.01, momentum=0.9), seconds=0.0)
+    model, hook, optimizer = refining_model(functools.partial(torch.optim.SGD, lr=0.01, momentum=0.9), seconds=0.0)
     decide(hook, (0, 0, "4/8"), (1, 0, "raw"))
     for step in range(3):
         step_of(model, optimizer, step)
@@ -322,7 +322,7 @@ def check_a_checkpoint_goes_on() -> None:
     hook.group.close()
     box.seek(0)
     parameters, state, kept = torch.load(box)
-    model, hook, optimizer = refined(functools.partial(torch.optim.SGD, lr=0.01, momentum=0.9), seconds=0.0)
+    model, hook, optimizer = refining_model(functools.partial(torch.optim.SGD, lr=0.01, momentum=0.9), seconds=0.0)
     decide(hook, (0, 0, "4/8"), (1, 0, "raw"))
     model.module.load_state_dict(parameters)
     optimizer.load_state_dict(state)
@@ -340,7 +340,7 @@ def check_a_rank_loses_the_server_while_it_refines() -> None:
     for lost in range(6):
         address, server = server_of_all()
         group = join(address, timeout=1.5)
-        model, hook, optimizer = refined(functools.partial(torch.optim.SGD, lr=0.01), seconds=0.0, group=group)
+        model, hook, optimizer = refining_model(functools.partial(torch.optim.SGD, lr=0.01), seconds=0.0, group=group)
         decide(hook, (0, 0, "4/8"), (1, 0, "raw"), (3, 0, "4/8"))
         step_of(model, optimizer, 0)
         hook.settle()
@@ -375,7 +375,7 @@ def check_the_last_answer_of_the_first_stage_is_lost() -> None:
     for second in ([(0, 0, "4/8"), (2, 0, "raw")], []):
         address, server = server_of_all()
         group = join(address, timeout=1.5)
-        model, hook, optimizer = refined(functools.partial(torch.optim.SGD, lr=0.01), seconds=0.0, group=group)
+        model, hook, optimizer = refining_model(functools.partial(torch.optim.SGD, lr=0.01), seconds=0.0, group=group)
         decide(hook, *second)
         step_of(model, optimizer, 0)
         hook.settle()
@@ -405,7 +405,7 @@ def check_the_last_answer_of_the_first_stage_is_lost() -> None:
 def check_the_server_dies_while_it_refines() -> None:
     address, server = server_of_all()
     group = join(address, timeout=1.5)
-    model, hook, optimizer = refined(functools.partial(torch.optim.SGD, lr=0.01), seconds=0.005, group=group)
+    model, hook, optimizer = refining_model(functools.partial(torch.optim.SGD, lr=0.01), seconds=0.005, group=group)
     decide(hook, *[(bucket, 0, "raw") for bucket in range(LAYERS)])
     step_of(model, optimizer, 0)
     step_of(model, optimizer, 1)
@@ -432,7 +432,7 @@ def check_the_link_vanishes_for_five_seconds_while_it_refines() -> None:
     address, server = server_of_all()
     hop = Hop(address)
     group = join(hop.address, timeout=20)
-    model, hook, optimizer = refined(functools.partial(torch.optim.SGD, lr=0.01), seconds=0.005, group=group)
+    model, hook, optimizer = refining_model(functools.partial(torch.optim.SGD, lr=0.01), seconds=0.005, group=group)
     second = [*[(bucket, 0, "4/8") for bucket in range(LAYERS)], (3, 1, "raw")]
     decide(hook, *second)
     begin = hook.refining.begin

@@ -11,7 +11,7 @@ import thc
 import thc.torch
 import torch
 import torch.distributed as dist
-from rig import RANK, SIZE, close, compressed, error_of  # noqa: F401 - the rank calls close at the end
+from rig import RANK, SIZE, close, error_of, is_compressed  # noqa: F401 - the rank calls close at the end
 
 OLD = "not run: this torch has no FSDP2 with hooks of one's own (2.7 or newer has)"
 
@@ -50,7 +50,7 @@ def exact() -> list[torch.Tensor]:
     return [torch.stack(column).mean(0) for column in zip(*means)]
 
 
-def sharded() -> tuple[torch.nn.Module, Any]:
+def sharded_model() -> tuple[torch.nn.Module, Any]:
     model, both = network(), mesh()
     for layer in (model[0], model[2]):
         fsdp()(layer, mesh=both["shard"])
@@ -63,11 +63,11 @@ def sharded() -> tuple[torch.nn.Module, Any]:
 def check_the_mean_over_replicas_and_shards() -> str | None:
     if fsdp() is None:
         return OLD
-    model, made = sharded()
+    model, made = sharded_model()
     optimizer = torch.optim.SGD(model.parameters(), 0.1)
     model(inputs(RANK)).square().mean().backward()
     whole = [p.grad.full_tensor() for p in model.parameters()]
-    assert compressed(error_of([g.reshape(-1) for g in whole], [g.reshape(-1) for g in exact()]))
+    assert is_compressed(error_of([g.reshape(-1) for g in whole], [g.reshape(-1) for g in exact()]))
     assert made.group.workers == SIZE // 2 and made.group.stats().calls == 4, "two modules, and what ends the step"
     # All ranks have the same bits, also after a step.
     optimizer.step()
@@ -108,7 +108,7 @@ def check_replicas_need_no_server() -> str | None:
 def check_not_finite_on_one_replica() -> str | None:
     if fsdp() is None:
         return OLD
-    model, made = sharded()
+    model, made = sharded_model()
     mine = inputs(RANK)
     if RANK == 0:
         mine[0] = float("inf")
@@ -120,7 +120,7 @@ def check_not_finite_on_one_replica() -> str | None:
     model(inputs(RANK)).square().mean().backward()
     assert not made.skipped
     whole = [p.grad.full_tensor().reshape(-1) for p in model.parameters()]
-    assert compressed(error_of(whole, [g.reshape(-1) for g in exact()]))
+    assert is_compressed(error_of(whole, [g.reshape(-1) for g in exact()]))
     return None
 
 
@@ -156,7 +156,7 @@ class Choosing(torch.nn.Module):
         return torch.stack([self.layers[number](x).square().mean() for number in chosen]).sum()
 
 
-def choosing() -> tuple[Any, Any]:
+def choosing_model() -> tuple[Any, Any]:
     model, both = Choosing(), mesh()
     fsdp()(model, mesh=both["shard"])
     made = thc.torch.replicate(model, both.get_group("replicate"), feedback=True, timeout=20, join_timeout=20)
@@ -176,27 +176,27 @@ def exact_of(chosen: list[int]) -> dict[str, torch.Tensor]:
     return sums
 
 
-def whole(model: torch.nn.Module) -> dict[str, torch.Tensor]:
+def full_tensors(model: torch.nn.Module) -> dict[str, torch.Tensor]:
     return {name: p.grad.full_tensor() for name, p in model.named_parameters() if p.grad is not None}
 
 
-def like(found: dict[str, torch.Tensor], exact: dict[str, torch.Tensor]) -> bool:
+def is_close(found: dict[str, torch.Tensor], exact: dict[str, torch.Tensor]) -> bool:
     assert found.keys() == exact.keys(), (found.keys(), exact.keys())
-    return compressed(error_of([g.reshape(-1) for g in found.values()], [exact[name].reshape(-1) for name in found]))
+    return is_compressed(error_of([g.reshape(-1) for g in found.values()], [exact[name].reshape(-1) for name in found]))
 
 
 def check_parameters_without_gradients() -> str | None:
     """Layers of equal size take turns: what compression has lost of one's gradient is never added to that of another."""
     if fsdp() is None:
         return OLD
-    model, made = choosing()
+    model, made = choosing_model()
     mine = inputs(RANK)[:, :95]
     lost: dict[str, float] = {}
     for chosen in ([0, 1, 2], [0], [1], [0, 2], [2], [1], [0, 1, 2], [1]):
         model.zero_grad()
         before = made.state_dict()["feedback"]
         model(mine, chosen).backward()
-        assert like(whole(model), exact_of(chosen)), chosen
+        assert is_close(full_tensors(model), exact_of(chosen)), chosen
         kept = made.state_dict()["feedback"]
         for name, residual in kept.items():
             used = int(name.split(".")[1]) in chosen
@@ -208,7 +208,7 @@ def check_parameters_without_gradients() -> str | None:
     for _ in range(steps):
         model.zero_grad()
         model(mine, [1]).backward()
-        found = torch.cat([g.reshape(-1) for g in whole(model).values()]).double()
+        found = torch.cat([g.reshape(-1) for g in full_tensors(model).values()]).double()
         summed = found if summed is None else summed + found
     exact = torch.cat([g.reshape(-1) for g in exact_of([1]).values()])
     once, often = error_of([found], [exact]), error_of([summed / steps], [exact])
@@ -227,13 +227,13 @@ def check_a_checkpoint_has_error_feedback() -> str | None:
         dist.all_reduce(total, group=both.get_group("replicate"))
         return total / (SIZE // 2)
 
-    model, made = choosing()
+    model, made = choosing_model()
     model(mine, [0, 1]).backward()
     saved = made.state_dict()
     assert set(saved["feedback"]) == {f"layers.{number}.{part}" for number in (0, 1) for part in ("weight", "bias")}
     exact = exact_of([0, 1, 2])
     for loaded in (True, False):
-        model, made = choosing()
+        model, made = choosing_model()
         if loaded:
             made.load_state_dict(saved)
         model(mine, [0, 1, 2]).backward()
@@ -253,7 +253,7 @@ def check_gradients_are_held_back() -> str | None:
     does not use."""
     if fsdp() is None:
         return OLD
-    model, made = choosing()
+    model, made = choosing_model()
     mine = inputs(RANK)[:, :95]
     for last in ([0, 1, 2], [0], [1, 2]):
         model.zero_grad()
@@ -269,9 +269,9 @@ def check_gradients_are_held_back() -> str | None:
         for chosen in ([0, 1, 2], [0, 1], last):
             for name, g in exact_of(chosen).items():
                 exact[name] = exact.get(name, 0) + g
-        assert like(whole(model), exact), last
+        assert is_close(full_tensors(model), exact), last
         every: list[Any] = [None] * SIZE
-        dist.all_gather_object(every, {name: g.double().sum().item() for name, g in whole(model).items()})
+        dist.all_gather_object(every, {name: g.double().sum().item() for name, g in full_tensors(model).items()})
         assert all(each == every[0] for each in every), last
     for _ in range(2):  # what compression has lost of those sums is large beside one gradient
         model.zero_grad()
@@ -282,7 +282,7 @@ def check_gradients_are_held_back() -> str | None:
     model.zero_grad()
     model.set_requires_all_reduce(True)
     model(mine, [1]).backward()
-    assert like(whole(model), exact_of([1]))
+    assert is_close(full_tensors(model), exact_of([1]))
     return None
 
 
@@ -311,7 +311,7 @@ def check_tensor_parallelism() -> str | None:
         plain(inputs(number)).square().mean().backward()
         means.append([p.grad.double() for p in plain.parameters()])
     exact = [torch.stack(column).mean(0).reshape(-1) for column in zip(*means)]
-    assert compressed(error_of([g.reshape(-1) for g in found], exact))
+    assert is_compressed(error_of([g.reshape(-1) for g in found], exact))
     return None
 
 
@@ -347,7 +347,7 @@ def check_the_backward_pass_goes_on_meanwhile() -> str | None:
     """No call begins before the backward pass has come to the inputs, and it comes there without."""
     if fsdp() is None:
         return OLD
-    model, made = sharded()
+    model, made = sharded_model()
     came, began = threading.Event(), []
     allreduce = made.group.allreduce
 
@@ -362,7 +362,7 @@ def check_the_backward_pass_goes_on_meanwhile() -> str | None:
     undo()
     assert began and all(began)
     whole = [p.grad.full_tensor().reshape(-1) for p in model.parameters()]
-    assert compressed(error_of(whole, [g.reshape(-1) for g in exact()]))
+    assert is_compressed(error_of(whole, [g.reshape(-1) for g in exact()]))
     return None
 
 
@@ -370,14 +370,14 @@ def check_a_lost_server() -> str | None:
     """Gradients go through the process group, exactly, until the replicas resume."""
     if fsdp() is None:
         return OLD
-    model, made = sharded()
+    model, made = sharded_model()
 
     def error() -> float:
         model.zero_grad()
         model(inputs(RANK)).square().mean().backward()
         return error_of([p.grad.full_tensor().reshape(-1) for p in model.parameters()], [g.reshape(-1) for g in exact()])
 
-    assert compressed(error()) and not made.fallback_active
+    assert is_compressed(error()) and not made.fallback_active
     undo = rig.loses(made.group, 2)
     error()
     assert made.fallback_active and error() < 1e-10
@@ -391,13 +391,13 @@ def check_gradients_that_are_taken_at_once() -> str | None:
     """By a hook on accumulated gradients, as optimizers in the backward pass have it: the mean is there when it is called."""
     if fsdp() is None:
         return OLD
-    model, made = sharded()
+    model, made = sharded_model()
     taken: dict[str, torch.Tensor] = {}
     for name, p in model.named_parameters():
         p.register_post_accumulate_grad_hook(lambda p, name=name: taken.__setitem__(name, p.grad.full_tensor().reshape(-1).clone()))
     model(inputs(RANK)).square().mean().backward()
     found = [taken[name] for name, _ in model.named_parameters()]
-    assert compressed(error_of(found, [g.reshape(-1) for g in exact()]))
+    assert is_compressed(error_of(found, [g.reshape(-1) for g in exact()]))
     return None
 
 
@@ -405,7 +405,7 @@ def check_a_backward_pass_that_breaks_off() -> str | None:
     """The next one is as if it had not been."""
     if fsdp() is None:
         return OLD
-    model, made = sharded()
+    model, made = sharded_model()
     mine = inputs(RANK).requires_grad_()
 
     def breaks(_: torch.Tensor) -> None:
@@ -424,7 +424,7 @@ def check_a_backward_pass_that_breaks_off() -> str | None:
     second = thc.torch.replicate(again, other.get_group("replicate"), group=made.group, feedback=True)
     again(inputs(RANK)).square().mean().backward()
     whole = [p.grad.full_tensor().reshape(-1) for p in again.parameters()]
-    assert compressed(error_of(whole, [g.reshape(-1) for g in exact()])) and not second.skipped
+    assert is_compressed(error_of(whole, [g.reshape(-1) for g in exact()])) and not second.skipped
     return None
 
 
@@ -476,7 +476,7 @@ def check_the_server_of_the_environment() -> str | None:
             made = thc.torch.replicate(model, both.get_group("replicate"), feedback=True, timeout=20, join_timeout=20)
             model(inputs(RANK)).square().mean().backward()
             found = [p.grad.full_tensor().reshape(-1) for p in model.parameters()]
-            assert compressed(error_of(found, [g.reshape(-1) for g in exact()]))
+            assert is_compressed(error_of(found, [g.reshape(-1) for g in exact()]))
             groups.append(made.group)
         assert groups[0] is groups[1] and groups[0].ps == address
         assert groups[0].job_number == 1 + both.get_local_rank("shard")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import thc.torch
 import torch
 import torch.distributed as dist
-from rig import RANK, SIZE, Weights, _made, backward, close, compressed, ddp, error_of, gradients  # noqa: F401
+from rig import RANK, SIZE, Weights, _made, backward, close, ddp, error_of, gradients, is_compressed  # noqa: F401
 
 SIZES = (40_000, 90_000)
 
@@ -29,7 +29,7 @@ def check_each_half_averages_its_own() -> None:
         every = [gradients(step, rank, SIZES) for rank in halves[mine]]
         exact = [torch.stack([g.double() for g in column]).mean(0) for column in zip(*every)]
         if step == 0:
-            assert compressed(error_of(means, exact))
+            assert is_compressed(error_of(means, exact))
         elif mine == 0:
             assert hook.fallback_active and error_of(means, exact) < 1e-12
         else:

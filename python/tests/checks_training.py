@@ -15,11 +15,11 @@ from rig import (
     Weights,
     backward,
     close,  # noqa: F401 - the rank calls it at the end
-    compressed,
     ddp,
     error_of,
     exact_mean,
     gradients,
+    is_compressed,
     same_everywhere,
     wrapped,
 )
@@ -227,12 +227,12 @@ def check_a_subgroup() -> None:
     single = rig.thc.torch.wrap(mine, feedback=True, timeout=20, join_timeout=20)
     rig._made.append(rig.thc.torch.hook_of(single).group)
     (found,) = backward(single, gradients(0, sizes=(5_000,)))
-    assert compressed(error_of([found], gradients(0, sizes=(5_000,))))
+    assert is_compressed(error_of([found], gradients(0, sizes=(5_000,))))
     every = dist.new_group(list(range(SIZE)))
     model = rig.thc.torch.wrap(ddp(Weights((50_000,)), process_group=every), feedback=True, timeout=20, join_timeout=20)
     rig._made.append(rig.thc.torch.hook_of(model).group)
     means = backward(model, gradients(1, sizes=(50_000,)))
-    assert same_everywhere(means) and compressed(error_of(means, exact_mean(1, (50_000,))))
+    assert same_everywhere(means) and is_compressed(error_of(means, exact_mean(1, (50_000,))))
 
 
 def check_an_optimizer_sharded_over_ranks() -> None:

@@ -31,7 +31,7 @@ def helm(*arguments: object) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, timeout=HANG)
 
 
-def rendered(*arguments: object) -> list[dict[str, Any]]:
+def render(*arguments: object) -> list[dict[str, Any]]:
     """The resources that the chart makes."""
     import yaml
 

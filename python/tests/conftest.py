@@ -82,7 +82,7 @@ def outcomes(*works: Callable[[], Any], timeout: float = HANG) -> list[Any]:
     return found
 
 
-def together(*works: Callable[[], Any], timeout: float = HANG) -> list[Any]:
+def run_together(*works: Callable[[], Any], timeout: float = HANG) -> list[Any]:
     """The same, for works that must not fail."""
     found = outcomes(*works, timeout=timeout)
     for each in found:

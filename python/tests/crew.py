@@ -64,7 +64,7 @@ class Report:
         logs = "".join(f"\n--- rank {rank} ---\n{self.logs[rank][-1500:]}" for rank in missing)
         assert not missing, f"ranks {missing} did not come to the end of this check{logs}"
 
-    def skipped(self, check: str) -> str | None:
+    def skip_reason(self, check: str) -> str | None:
         """Why the check was not run, if it was not."""
         _, text = self.ended.get((check, 0), (0.0, ""))
         return text if text.startswith("not run: ") else None
@@ -107,12 +107,12 @@ def start(module: str, report: str, log: str, environment: dict[str, str], prefi
     if prefix or module in ALONE or Path("/dev/nvidiactl").exists():
         with open(log, "w") as file:
             return Program([*prefix, sys.executable, str(HERE / "rank.py"), module, report], env=environment, stdout=file, stderr=subprocess.STDOUT)
-    process = _forks().Process(target=forked, args=(module, report, log, environment), daemon=True)
+    process = _forks().Process(target=fork_check, args=(module, report, log, environment), daemon=True)
     process.start()
     return process
 
 
-def forked(module: str, report: str, log: str, environment: dict[str, str]) -> None:
+def fork_check(module: str, report: str, log: str, environment: dict[str, str]) -> None:
     """What a forked rank does."""
     os.environ.clear()
     os.environ.update(environment)

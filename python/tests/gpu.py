@@ -68,7 +68,7 @@ def main() -> int:
         report = run(module, workers, hang=1500, THC_TEST_BACKEND=backend, THC_TEST_TIMEOUT="300", **hidden)
         print(f"{module}, {workers} processes over {backend}: {time.monotonic() - began:.0f} s")
         for check in names(module):
-            why = report.skipped(check)
+            why = report.skip_reason(check)
             if why is not None:
                 not_run.append(why)
             else:

@@ -116,7 +116,7 @@ COMPRESSED = (1e-3, 0.05)
 """Normalised squared error of means at 4 bits: more than nothing, as for exact ones, and not much."""
 
 
-def compressed(error: float) -> bool:
+def is_compressed(error: float) -> bool:
     return COMPRESSED[0] < error < COMPRESSED[1]
 
 
@@ -151,7 +151,7 @@ def intercept(group: thc.Group, work: Callable[..., Any]) -> Callable[[], None]:
     """Has ``work(array, **options)`` done in place of each of a group's calls, also of those that are queued. Returns what ends that.
     Once ``work`` has raised it must go on to, for a session does."""
 
-    def queued(array: Any, **options: Any) -> _Made:
+    def queue_sum(array: Any, **options: Any) -> _Made:
         try:
             work(array, **options)
         except thc.ThcError as error:
@@ -161,7 +161,7 @@ def intercept(group: thc.Group, work: Callable[..., Any]) -> Callable[[], None]:
     def undo() -> None:
         del group.allreduce, group.allreduce_async  # type: ignore[method-assign]
 
-    group.allreduce, group.allreduce_async = work, queued  # type: ignore[method-assign, assignment]
+    group.allreduce, group.allreduce_async = work, queue_sum  # type: ignore[method-assign, assignment]
     return undo
 
 

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 import thc
-from conftest import together
+from conftest import run_together
 from servers import COOKIE, ParameterServer
 
 SECRET = "a secret for tests"
@@ -48,7 +48,7 @@ def test_workers_find_the_minimum_of_a_quadratic(server: thc.ModelServer) -> Non
             assert stats["pushes"] == 40
             return x
 
-    for x in together(*[lambda w=w: work(w) for w in range(3)]):
+    for x in run_together(*[lambda w=w: work(w) for w in range(3)]):
         assert np.linalg.norm(x - target) < 0.2 * np.linalg.norm(target)
     with join(server, 500, 0.2, "quadratic", worker=0, workers=3, delay=10) as model:
         assert model.server_stats()["pushes"] >= 120
@@ -251,7 +251,7 @@ def test_the_optimizer_trains_any_module(server: thc.ModelServer) -> None:
         with t.no_grad():
             return float(t.nn.functional.cross_entropy(module(inputs), labels))
 
-    for loss in together(*[lambda w=w: work(w) for w in range(2)]):
+    for loss in run_together(*[lambda w=w: work(w) for w in range(2)]):
         assert loss < 0.25
 
 
@@ -338,7 +338,7 @@ def test_with_correction_it_averages_once_per_epoch(server: thc.ModelServer, job
         with t.no_grad():
             return float(t.nn.functional.cross_entropy(module(inputs), labels))
 
-    for loss in together(*[lambda w=w: work(w) for w in range(2)]):
+    for loss in run_together(*[lambda w=w: work(w) for w in range(2)]):
         assert loss < 0.3
 
 
@@ -451,7 +451,7 @@ def test_what_one_worker_sends_is_not_sent_by_all(server: thc.ModelServer, jobs:
                 optimizer.step(closure)
             return int(model.stats()["whole_bits"])
 
-    first, second = together(*[lambda w=w: work(w) for w in range(2)])
+    first, second = run_together(*[lambda w=w: work(w) for w in range(2)])
     # Snapshots come to both: one for each of four epochs. The first value and the gradients go from one.
     assert (first, second) == (32_000 * (1 + 4 + 4), 32_000 * 4)
 
@@ -536,7 +536,7 @@ def test_workers_that_overlap_keep_the_bound_on_delays(server: thc.ModelServer) 
             assert optimizer.late == 0 and optimizer.share == 1.0
         return float((x.detach() - 3).abs().max())
 
-    assert max(together(*[lambda w=w: work(w) for w in range(3)])) < 0.5
+    assert max(run_together(*[lambda w=w: work(w) for w in range(3)])) < 0.5
 
 
 @torch

@@ -37,7 +37,7 @@ def test_ranks(crews: Crews, module: str, workers: int, world: str, check: str) 
         newest_has("a backend in Python is")
         pytest.skip("not run: this torch has no process groups in Python that C++ can keep (2.7 or newer has)")
     report = crews.report((module, world), check, lambda: run(module, workers, THC_TEST_BACKEND=world))
-    if why := report.skipped(check):
+    if why := report.skip_reason(check):
         pytest.skip(why)
     report.verify(check)
 

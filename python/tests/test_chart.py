@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from clusters import CHART, PACKAGING, helm, of_kind, rendered, through_models, tool, until_connected
+from clusters import CHART, PACKAGING, helm, of_kind, render, through_models, tool, until_connected
 from conftest import needs
 from patience import HANG
 from servers import REPOSITORY, Process, program
@@ -48,7 +48,7 @@ def test_kubernetes_takes_the_examples(values: Path, tmp_path: Path) -> None:
 
     done = helm("lint", "--strict", CHART, "--values", values)
     assert done.returncode == 0, done.stdout + done.stderr
-    resources = rendered("--values", values)
+    resources = render("--values", values)
     custom = [each for each in resources if each["apiVersion"].startswith("monitoring.coreos.com/")]
     file = tmp_path / "resources.yaml"
     file.write_text(yaml.safe_dump_all(each for each in resources if each not in custom))
@@ -123,7 +123,7 @@ def of_role(folder: Path) -> dict[str, str]:
 def test_the_programs_run_with_what_it_renders(tmp_path: Path) -> None:
     """A pair, a server, their certificates, a declared job, and two workers; on this host in place of pods and nodes."""
     ports = [free_port() for _ in range(2)]
-    resources = rendered(
+    resources = render(
         "--set", f"{ONE},controller.replicas=2,controller.state.accessMode=ReadWriteMany",
         "--set", f"ps.p4runtimePort={ports[0]},ps.httpPort={ports[1]},ps.udpPort=1",
         "--set-json", 'controller.jobs=[{"name": "train", "workers": 2, "tables": [{"bits": 2}]}]',
@@ -232,16 +232,16 @@ def test_an_upgrade_keeps_secrets_and_makes_all_certificates_or_none(tmp_path: P
     import yaml
 
     values = ("--set", f"{ONE},model.enabled=true")
-    there = of_kind(rendered(*values), "Secret")
+    there = of_kind(render(*values), "Secret")
     assert set(there) == {f"thc-{of}-tls" for of in CERTIFICATES} | {"thc-model"}
     # Two installations have nothing in common.
-    assert of_kind(rendered(*values), "Secret")["thc-ps-tls"]["data"] != there["thc-ps-tls"]["data"]
+    assert of_kind(render(*values), "Secret")["thc-ps-tls"]["data"] != there["thc-ps-tls"]["data"]
 
     # As an installation leaves them.
     for each in there.values():
         each["metadata"]["annotations"] |= {"meta.helm.sh/release-name": "thc", "meta.helm.sh/release-namespace": "default"}
 
-    def upgraded(known: dict[str, dict[str, Any]]) -> subprocess.CompletedProcess[str]:
+    def upgrade(known: dict[str, dict[str, Any]]) -> subprocess.CompletedProcess[str]:
         with api_server(known) as url:
             kubeconfig = tmp_path / "kubeconfig"
             kubeconfig.write_text(json.dumps({
@@ -252,12 +252,12 @@ def test_an_upgrade_keeps_secrets_and_makes_all_certificates_or_none(tmp_path: P
             }))  # fmt: skip
             return helm("template", "thc", CHART, "--dry-run=server", "--disable-openapi-validation", "--kubeconfig", kubeconfig, *values)
 
-    done = upgraded(there)
+    done = upgrade(there)
     assert done.returncode == 0, done.stderr
     kept = of_kind([each for each in yaml.safe_load_all(done.stdout) if each], "Secret")
     assert {name: each["data"] for name, each in kept.items()} == {name: each["data"] for name, each in there.items()}
     some = {name: each for name, each in there.items() if name != "thc-worker-tls"}
-    done = upgraded(some)
+    done = upgrade(some)
     assert done.returncode != 0 and "only controller, operator, ps, targets are there: delete these too" in done.stderr, done.stderr
 
 
@@ -265,7 +265,7 @@ def test_an_upgrade_keeps_secrets_and_makes_all_certificates_or_none(tmp_path: P
 def test_servers_without_a_controller_run_with_their_secrets(
     example: str, name: str, says: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    resources = rendered("--values", PACKAGING / "helm" / "examples" / f"{example}.yaml")
+    resources = render("--values", PACKAGING / "helm" / "examples" / f"{example}.yaml")
     (deployment,) = of_kind(resources, "Deployment").values()
     (container,) = deployment["spec"]["template"]["spec"]["containers"]
     (variable,) = container["env"]
@@ -281,7 +281,7 @@ def test_servers_without_a_controller_run_with_their_secrets(
 
 def test_a_job_without_a_controller_has_a_cookie_of_its_own() -> None:
     def cookie() -> int:
-        made = of_kind(rendered("--set", f"controller.enabled=false,{ONE}"), "Secret")
+        made = of_kind(render("--set", f"controller.enabled=false,{ONE}"), "Secret")
         return int(base64.b64decode(made["thc-ps-cookie"]["data"]["cookie"]), 16)
 
     found = {cookie() for _ in range(3)}

@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import thc
-from conftest import needs_ipv6, outcomes, together
+from conftest import needs_ipv6, outcomes, run_together
 from patience import HANG
 from servers import Controller, ParameterServer
 
@@ -24,36 +24,36 @@ def controller() -> Iterator[Controller]:
         yield controller
 
 
-def averaged(groups: list[thc.Group]) -> None:
+def check_average(groups: list[thc.Group]) -> None:
     arrays = [np.full(5000, float(number), np.float32) for number in range(len(groups))]
-    together(*[lambda g=g, a=a: g.allreduce(a, mode="raw") for g, a in zip(groups, arrays)])
+    run_together(*[lambda g=g, a=a: g.allreduce(a, mode="raw") for g, a in zip(groups, arrays)])
     for array in arrays:
         assert np.allclose(array, (len(groups) - 1) / 2)
 
 
 def test_workers_get_their_numbers(controller: Controller) -> None:
-    groups = together(*[lambda: thc.Group(controller.url("train"), join_timeout=20)] * 2)
+    groups = run_together(*[lambda: thc.Group(controller.url("train"), join_timeout=20)] * 2)
     assert sorted(group.worker for group in groups) == [0, 1]
-    averaged(groups)
-    together(*[group.close for group in groups])
+    check_average(groups)
+    run_together(*[group.close for group in groups])
 
 
 def test_ranks_keep_theirs_and_come_back(controller: Controller) -> None:
     for _ in range(2):
-        groups = together(
+        groups = run_together(
             *[lambda w=w: thc.Group(controller.url("ranked"), worker=w, join_timeout=20) for w in range(2)]
         )
         assert [group.worker for group in groups] == [0, 1]
-        averaged(groups)
-        together(*[group.close for group in groups])
+        check_average(groups)
+        run_together(*[group.close for group in groups])
 
 
 def test_workers_over_ipv6() -> None:
     needs_ipv6()
     with ParameterServer(listen="[::1]:0") as server, Controller(server, train={}) as controller:
-        groups = together(*[lambda: thc.Group(controller.url("train"), join_timeout=20)] * 2)
-        averaged(groups)
-        together(*[group.close for group in groups])
+        groups = run_together(*[lambda: thc.Group(controller.url("train"), join_timeout=20)] * 2)
+        check_average(groups)
+        run_together(*[group.close for group in groups])
 
 
 def test_from_the_environment_as_torchrun_sets_it(controller: Controller) -> None:
@@ -99,12 +99,12 @@ def test_servers_end_with_a_rank_that_is_killed() -> None:
     rank.wait(HANG)
     rank.stdout.close()
     until = time.monotonic() + HANG
-    while any(running(pid) for pid in pids):
+    while any(is_running(pid) for pid in pids):
         assert time.monotonic() < until, "a server outlives the rank that started it"
         time.sleep(0.02)
 
 
-def running(pid: int) -> bool:
+def is_running(pid: int) -> bool:
     try:
         stat = Path(f"/proc/{pid}/stat").read_text()
     except OSError:

@@ -224,7 +224,7 @@ def test_a_norm_that_overflows_fails_alike(pair: Any, kernels: str) -> None:
         both.codec.allreduce(x.to(DEVICE), 7)
 
 
-def together(*works: Callable[[], Any]) -> list[Any]:
+def run_together(*works: Callable[[], Any]) -> list[Any]:
     found: list[Any] = [None] * len(works)
 
     def run(at: int) -> None:
@@ -246,14 +246,14 @@ def together(*works: Callable[[], Any]) -> list[Any]:
 
 def test_a_device_and_two_hosts_of_one_job(kernels: str) -> None:
     with thc.Server(3, COOKIE, block=12) as server:
-        groups = together(*[lambda w=w: thc.Group(server.address, 1, w, COOKIE, inject="loss=0.01" if w == 1 else None) for w in range(3)])
+        groups = run_together(*[lambda w=w: thc.Group(server.address, 1, w, COOKIE, inject="loss=0.01" if w == 1 else None) for w in range(3)])
         codec = DeviceCodec(groups[1], DEVICE, KERNELS[kernels], 16)
         plan = [(66_000, groups[0].tables[0].id), (3000, "raw"), (7000, groups[0].tables[0].id)]
         for step in range(2):
             inputs = [gradient(76_000, 3 * step + w) for w in range(3)]
             means = [x.numpy().copy() for x in inputs]
             on_device = inputs[1].to(DEVICE)
-            together(
+            run_together(
                 lambda: groups[0].allreduce(means[0], feedback=3, plan=plan),
                 lambda: codec.allreduce(on_device, 3, plan),
                 lambda: groups[2].allreduce(means[2], feedback=3, plan=plan),

@@ -42,13 +42,13 @@ class Agents:
         ]  # fmt: skip
         self.agents[node] = subprocess.Popen(command, env=self.environment, stdout=log, stderr=log, start_new_session=True)
 
-    def told(self) -> list[dict[str, Any]]:
+    def reports(self) -> list[dict[str, Any]]:
         path = self.folder / "told"
         return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
 
-    def until(self, what: str, so: Callable[[list[dict[str, Any]]], bool], seconds: float = HANG) -> list[dict[str, Any]]:
+    def wait_until(self, what: str, so: Callable[[list[dict[str, Any]]], bool], seconds: float = HANG) -> list[dict[str, Any]]:
         end = time.monotonic() + seconds
-        while not so(told := self.told()):
+        while not so(told := self.reports()):
             logs = "".join(f"\n--- {node} ---\n{(self.folder / f'agent-{node}').read_text()[-2000:]}" for node in self.agents)
             assert time.monotonic() < end, f"{what}: {told[-5:]}{logs}"
             time.sleep(0.1)
@@ -70,7 +70,7 @@ class Agents:
                 self.kill(node)
 
 
-def of(told: list[dict[str, Any]], key: str, ranks: int | None = None) -> list[dict[str, Any]]:
+def select(told: list[dict[str, Any]], key: str, ranks: int | None = None) -> list[dict[str, Any]]:
     return [line for line in told if key in line and (ranks is None or line.get("ranks") == ranks)]
 
 
@@ -87,26 +87,26 @@ def test_a_rank_is_killed_and_another_added(server: str, tmp_path: Path) -> None
     try:
         agents.start(0)
         agents.start(1)
-        told = agents.until("two ranks", lambda told: len(of(told, "began", 2)) == 2 and len(of(told, "step")) > 20)
+        told = agents.wait_until("two ranks", lambda told: len(select(told, "began", 2)) == 2 and len(select(told, "step")) > 20)
         # A rank is killed: its agent starts another, and all ranks begin anew.
-        victim = next(line["pid"] for line in of(told, "began", 2) if line["rank"] == 1)
+        victim = next(line["pid"] for line in select(told, "began", 2) if line["rank"] == 1)
         os.kill(victim, signal.SIGKILL)
         seen = len(told)
-        told = agents.until("two again", lambda told: len(of(told[seen:], "began", 2)) == 2 and len(of(told[seen:], "step")) > 20)
-        assert min(line["began"] for line in of(told[seen:], "began")) > 0
+        told = agents.wait_until("two again", lambda told: len(select(told[seen:], "began", 2)) == 2 and len(select(told[seen:], "step")) > 20)
+        assert min(line["began"] for line in select(told[seen:], "began")) > 0
         # A node is added.
         seen = len(told)
         agents.start(2)
-        told = agents.until("three", lambda told: len(of(told[seen:], "began", 3)) == 3 and len(of(told[seen:], "step")) > 20)
-        assert all(line["workers"] in (line["ranks"], 3) for line in of(told, "began"))
+        told = agents.wait_until("three", lambda told: len(select(told[seen:], "began", 3)) == 3 and len(select(told[seen:], "step")) > 20)
+        assert all(line["workers"] in (line["ranks"], 3) for line in select(told, "began"))
         # A node is gone for good, with its agent.
         seen = len(told)
         agents.kill(2)
-        told = agents.until("two at last", lambda told: len(of(told[seen:], "began", 2)) >= 2 and len(of(told[seen:], "step")) > 20)
-        began = of(told, "began")
+        told = agents.wait_until("two at last", lambda told: len(select(told[seen:], "began", 2)) >= 2 and len(select(told[seen:], "step")) > 20)
+        began = select(told, "began")
         # How long from the start of the ranks' program to the first step: the session does not wait for time-outs of the dead, 60 s, however
         # busy the machine is.
-        steps = of(told, "step")
+        steps = select(told, "step")
         first = [min(step["at"] for step in steps if step["pid"] == line["pid"]) - line["at"] for line in began if any(step["pid"] == line["pid"] for step in steps)]
         assert max(first) < 45, first
     finally:

@@ -33,7 +33,7 @@ def result(said: str) -> tuple[float, float]:
     return float(found[1]), float(found[2])
 
 
-def saved(said: str) -> float:
+def saved_percent(said: str) -> float:
     """Share of the bytes that were saved, in percent."""
     found = re.search(r"MB saved \((\d+) %\)", said)
     assert found, said
@@ -44,7 +44,7 @@ def test_digits() -> None:
     needs("sklearn")
     said = torchrun("digits", "--steps", "150")
     assert result(said)[1] > 85
-    assert saved(said) > 75
+    assert saved_percent(said) > 75
     exact = torchrun("digits", "--steps", "150", "--without-thc")
     assert "saved" not in exact and abs(result(said)[1] - result(exact)[1]) < 5
 
@@ -54,7 +54,7 @@ def test_characters() -> None:
     loss, accuracy = result(said)
     # All of a hundred characters alike would be 4.6 nats.
     assert loss < 2.9 and accuracy > 15
-    assert saved(said) > 70
+    assert saved_percent(said) > 70
 
 
 @pytest.mark.parametrize("workers", [3])
@@ -87,7 +87,7 @@ def test_asynchronous() -> None:
 def test_accelerate() -> None:
     needs("sklearn", "accelerate")
     said = torchrun("accelerate_digits", "--steps", "150")
-    assert result(said)[1] > 85 and saved(said) > 75
+    assert result(said)[1] > 85 and saved_percent(said) > 75
 
 
 def test_lightning() -> None:
@@ -95,7 +95,7 @@ def test_lightning() -> None:
     command = [sys.executable, str(EXAMPLES / "lightning_digits.py"), "--processes", "2", "--steps", "150"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=HANG)
     assert done.returncode == 0, done.stdout + done.stderr
-    assert result(done.stdout)[1] > 85 and saved(done.stdout) > 75
+    assert result(done.stdout)[1] > 85 and saved_percent(done.stdout) > 75
 
 
 def test_asynchronous_transformer() -> None:

@@ -23,7 +23,7 @@ def report() -> Iterator[Report]:
 
 @pytest.mark.parametrize("check", names("checks_frameworks"))
 def test_ranks(report: Report, check: str) -> None:
-    if why := report.skipped(check):
+    if why := report.skip_reason(check):
         pytest.skip(why)
     report.verify(check)
 

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 import thc
-from conftest import needs_ipv6, outcomes, together
+from conftest import needs_ipv6, outcomes, run_together
 from patience import HANG
 from servers import COOKIE, ParameterServer
 
@@ -25,9 +25,9 @@ LENGTH = 5000
 def pair(jobs: ParameterServer) -> Iterator[list[thc.Group]]:
     """Both workers of a fresh job."""
     number = next(_next_job)
-    groups = together(*[lambda w=w: join(jobs, number, w) for w in range(2)])
+    groups = run_together(*[lambda w=w: join(jobs, number, w) for w in range(2)])
     yield groups
-    together(*[group.close for group in groups])
+    run_together(*[group.close for group in groups])
 
 
 def join(server: ParameterServer, job: int, worker: int, **options: Any) -> thc.Group:
@@ -46,7 +46,7 @@ def error_of(found: np.ndarray, exact: np.ndarray) -> float:
 def test_compressed_mean_is_within_the_codecs_error(pair: list[thc.Group]) -> None:
     mine = arrays()
     exact = np.mean(mine, axis=0)
-    returned = together(*[lambda g=g, a=a: g.allreduce(a) for g, a in zip(pair, mine)])
+    returned = run_together(*[lambda g=g, a=a: g.allreduce(a) for g, a in zip(pair, mine)])
     assert returned[0] is mine[0]
     assert mine[0].tobytes() == mine[1].tobytes()
     # 4 bits: about 0.013; nothing at all would be 0, nothing of the array 1.
@@ -56,7 +56,7 @@ def test_compressed_mean_is_within_the_codecs_error(pair: list[thc.Group]) -> No
 def test_raw_mean_is_exact(pair: list[thc.Group]) -> None:
     mine = arrays()
     exact = np.mean(mine, axis=0)
-    together(*[lambda g=g, a=a: g.allreduce(a, mode="raw") for g, a in zip(pair, mine)])
+    run_together(*[lambda g=g, a=a: g.allreduce(a, mode="raw") for g, a in zip(pair, mine)])
     assert np.allclose(mine[0], exact, rtol=0, atol=1e-7)
     assert mine[0].tobytes() == mine[1].tobytes()
 
@@ -65,13 +65,13 @@ def test_over_ipv6() -> None:
     needs_ipv6()
     with ParameterServer({}, listen="[::1]:0") as server:
         assert server.address.startswith("[::1]:")
-        groups = together(*[lambda w=w: join(server, 1, w) for w in range(2)])
+        groups = run_together(*[lambda w=w: join(server, 1, w) for w in range(2)])
         mine = arrays()
         exact = np.mean(mine, axis=0)
-        together(*[lambda g=g, a=a: g.allreduce(a) for g, a in zip(groups, mine)])
+        run_together(*[lambda g=g, a=a: g.allreduce(a) for g, a in zip(groups, mine)])
         assert mine[0].tobytes() == mine[1].tobytes()
         assert 1e-3 < error_of(mine[0], exact) < 0.03
-        together(*[group.close for group in groups])
+        run_together(*[group.close for group in groups])
 
 
 def test_network_threads_change_no_bit() -> None:
@@ -79,10 +79,10 @@ def test_network_threads_change_no_bit() -> None:
         found: list[bytes] = []
         ways: list[dict[str, Any]] = [{}, {"network_threads": 2}]
         for threads in ways:
-            groups = together(*[lambda w=w: thc.Group(server.address, 1, w, COOKIE, **threads) for w in range(2)])
+            groups = run_together(*[lambda w=w: thc.Group(server.address, 1, w, COOKIE, **threads) for w in range(2)])
             mine = arrays(length=200_000)
-            together(*[lambda g=g, a=a: g.allreduce(a) for g, a in zip(groups, mine)])
-            together(*[group.close for group in groups])
+            run_together(*[lambda g=g, a=a: g.allreduce(a) for g, a in zip(groups, mine)])
+            run_together(*[group.close for group in groups])
             found += [array.tobytes() for array in mine]
     assert all(mean == found[0] for mean in found)
     with pytest.raises(thc.ConfigError, match="network_threads is 65: 64 is the most"):
@@ -99,7 +99,7 @@ def test_other_arrays_are_converted(pair: list[thc.Group], kind: Any) -> None:
         given = [np.asfortranarray(a.reshape(50, 100)) for a in mine]
     else:
         given = [a.astype(kind) for a in mine]
-    together(*[lambda g=g, a=a: g.allreduce(a, mode="raw") for g, a in zip(pair, given)])
+    run_together(*[lambda g=g, a=a: g.allreduce(a, mode="raw") for g, a in zip(pair, given)])
     assert given[0].dtype == (kind if isinstance(kind, type) else np.float32)
     assert np.allclose(given[1].reshape(-1), exact, atol=2e-3 if kind is np.float16 else 1e-7)
 
@@ -112,7 +112,7 @@ def test_several_calls_in_flight_complete_in_order(pair: list[thc.Group]) -> Non
         handles = [pair[worker].allreduce_async(mine[worker], mode="raw") for mine in calls]
         return [handle.wait() for handle in handles]
 
-    found = together(lambda: work(0), lambda: work(1))
+    found = run_together(lambda: work(0), lambda: work(1))
     for number, mean in enumerate(exact):
         assert found[0][number] is calls[number][0]
         assert np.allclose(found[1][number], mean, atol=1e-7)
@@ -124,7 +124,7 @@ def test_a_handle_tells_when_it_is_done_and_gives_once(pair: list[thc.Group]) ->
     handle = pair[0].allreduce_async(mine[0])
     assert not handle.done()
     assert mine[0].tobytes() == before.tobytes(), "the array stays as it is until wait"
-    together(lambda: pair[1].allreduce(mine[1]), handle.wait)
+    run_together(lambda: pair[1].allreduce(mine[1]), handle.wait)
     assert handle.done()
     with pytest.raises(thc.ClosedError):
         handle.wait()
@@ -138,7 +138,7 @@ def test_error_feedback_carries_over_what_was_lost(pair: list[thc.Group]) -> Non
         total = np.zeros(LENGTH)
         for _ in range(16):
             copies = [a.copy() for a in mine]
-            together(*[lambda g=g, a=a: g.allreduce(a, feedback=key) for g, a in zip(pair, copies)])
+            run_together(*[lambda g=g, a=a: g.allreduce(a, feedback=key) for g, a in zip(pair, copies)])
             total += copies[0]
         sums[key] = error_of(total / 16, exact)
     assert sums["layer"] < sums[None] / 3
@@ -149,7 +149,7 @@ def test_error_feedback_is_what_the_means_lack(pair: list[thc.Group]) -> None:
     total = np.zeros(LENGTH)
     for _ in range(3):
         copies = [a.copy() for a in mine]
-        together(*[lambda g=g, a=a: g.allreduce(a, feedback=7) for g, a in zip(pair, copies)])
+        run_together(*[lambda g=g, a=a: g.allreduce(a, feedback=7) for g, a in zip(pair, copies)])
         total += copies[0]
     kept = [np.frombuffer(group.save_feedback()[7], dtype="<f4", offset=16) for group in pair]
     assert np.allclose(total + np.mean(kept, axis=0), 3 * np.mean(mine, axis=0), atol=1e-4)
@@ -157,7 +157,7 @@ def test_error_feedback_is_what_the_means_lack(pair: list[thc.Group]) -> None:
 
 def test_error_feedback_goes_through_a_checkpoint(pair: list[thc.Group]) -> None:
     mine = arrays()
-    together(*[lambda g=g, a=a: g.allreduce(a.copy(), feedback="w") for g, a in zip(pair, mine)])
+    run_together(*[lambda g=g, a=a: g.allreduce(a.copy(), feedback="w") for g, a in zip(pair, mine)])
     saved = pair[0].save_feedback()
     assert len(saved) == 1
     pair[0].reset_feedback("w")
@@ -170,7 +170,7 @@ def test_error_feedback_goes_through_a_checkpoint(pair: list[thc.Group]) -> None
 
 def test_wrong_error_feedback(pair: list[thc.Group]) -> None:
     mine = arrays()
-    together(*[lambda g=g, a=a: g.allreduce(a.copy(), feedback=3) for g, a in zip(pair, mine)])
+    run_together(*[lambda g=g, a=a: g.allreduce(a.copy(), feedback=3) for g, a in zip(pair, mine)])
     with pytest.raises(thc.FeedbackLengthError, match="5000") as caught:
         pair[0].allreduce(np.ones(10, np.float32), feedback=3)
     assert (caught.value.key, caught.value.before, caught.value.now) == (3, LENGTH, 10)
@@ -189,13 +189,13 @@ def test_wrong_error_feedback(pair: list[thc.Group]) -> None:
     ):
         with pytest.raises(thc.FeedbackBusyError):
             use()
-    together(lambda: pair[1].allreduce(mine[1], feedback=3), handle.wait)
+    run_together(lambda: pair[1].allreduce(mine[1], feedback=3), handle.wait)
     assert pair[0].save_feedback()[3] != saved
 
 
 @pytest.mark.parametrize("bad", [float("nan"), float("inf")])
 def test_a_nan_fails_on_all_alike_and_the_group_goes_on(pair: list[thc.Group], bad: float) -> None:
-    together(*[lambda g=g, a=a: g.allreduce(a, feedback=1) for g, a in zip(pair, arrays())])
+    run_together(*[lambda g=g, a=a: g.allreduce(a, feedback=1) for g, a in zip(pair, arrays())])
     kept = [group.save_feedback() for group in pair]
     mine = arrays()
     mine[1][17] = bad
@@ -206,7 +206,7 @@ def test_a_nan_fails_on_all_alike_and_the_group_goes_on(pair: list[thc.Group], b
     assert [a.tobytes() for a in mine] == before
     assert [group.save_feedback() for group in pair] == kept
     again = arrays()
-    together(*[lambda g=g, a=a: g.allreduce(a, feedback=1) for g, a in zip(pair, again)])
+    run_together(*[lambda g=g, a=a: g.allreduce(a, feedback=1) for g, a in zip(pair, again)])
     assert [group.stats().failed for group in pair] == [1, 1]
 
 
@@ -218,16 +218,16 @@ def test_different_calls_are_found_out_and_the_group_joins_anew(pair: list[thc.G
     assert failed[0].worker in (0, 1)
     with pytest.raises(thc.SessionError):
         pair[0].allreduce(np.ones(5, np.float32))
-    together(*[group.rejoin for group in pair])
+    run_together(*[group.rejoin for group in pair])
     ones = [np.ones(100, np.float32) for _ in pair]
-    together(*[lambda g=g, a=a: g.allreduce(a, mode="raw") for g, a in zip(pair, ones)])
+    run_together(*[lambda g=g, a=a: g.allreduce(a, mode="raw") for g, a in zip(pair, ones)])
     assert np.allclose(ones[0], 1.0)
 
 
 def test_statistics(pair: list[thc.Group]) -> None:
     before = pair[0].stats()
     mine = arrays(length=1 << 16)
-    together(*[lambda g=g, a=a: g.allreduce(a) for g, a in zip(pair, mine)])
+    run_together(*[lambda g=g, a=a: g.allreduce(a) for g, a in zip(pair, mine)])
     stats = pair[0].stats() - before
     assert (stats.calls, stats.failed, stats.coordinates) == (1, 0, 1 << 16)
     # 560 bytes up and 1072 down per 1024 coordinates, 68 each way for the norm, and now and then a repetition.
@@ -245,13 +245,13 @@ def test_sums_told_in_4_bits() -> None:
     def means(**more: Any) -> tuple[list[np.ndarray], int]:
         server = thc.Server(2, COOKIE, granularity=60, fraction="1/128", **more)
         join = [lambda w=w: thc.Group(server.address, 1, w, COOKIE, timeout=10, join_timeout=10) for w in range(2)]
-        groups = together(*join)
+        groups = run_together(*join)
         mine = arrays(length=1 << 16)
-        together(*[lambda g=g, a=a: g.allreduce(a) for g, a in zip(groups, mine)])
+        run_together(*[lambda g=g, a=a: g.allreduce(a) for g, a in zip(groups, mine)])
         down = groups[0].stats().bytes_down
         job = groups[0].job
         assert (job.lane, job.down) == (8, more.get("down", 8)) and groups[0].tables[0].down == job.down
-        together(*[group.close for group in groups])
+        run_together(*[group.close for group in groups])
         server.close()
         return mine, down
 
@@ -298,7 +298,7 @@ def test_an_array_of_2_32_coordinates_is_refused(pair: list[thc.Group], tmp_path
 
 
 def test_a_closed_group(pair: list[thc.Group]) -> None:
-    together(*[group.close for group in pair])
+    run_together(*[group.close for group in pair])
     assert pair[0].closed
     pair[0].close()
     with pytest.raises(thc.ClosedError):
@@ -316,7 +316,7 @@ def test_context_manager_and_repr(jobs: ParameterServer) -> None:
         assert group.closed
         return text
 
-    texts = together(lambda: work(0), lambda: work(1))
+    texts = run_together(lambda: work(0), lambda: work(1))
     assert jobs.address in texts[0] and f"{COOKIE:x}" not in texts[0].lower() and str(COOKIE) not in texts[0]
 
 
@@ -331,7 +331,7 @@ def test_a_forked_child_has_no_group_and_does_the_parents_no_harm(pair: list[thc
         os._exit(1)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
     mine = arrays()
-    together(*[lambda g=g, a=a: g.allreduce(a) for g, a in zip(pair, mine)])
+    run_together(*[lambda g=g, a=a: g.allreduce(a) for g, a in zip(pair, mine)])
 
 
 def test_a_group_that_is_not_closed_leaves_at_exit(jobs: ParameterServer) -> None:

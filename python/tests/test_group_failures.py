@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 import thc
-from conftest import outcomes, together
+from conftest import outcomes, run_together
 from patience import HANG
 from servers import COOKIE, ParameterServer
 
@@ -67,36 +67,36 @@ def test_others_do_not_come(jobs: ParameterServer) -> None:
 
 def test_another_worker_stops_sending(jobs: ParameterServer) -> None:
     number = next(_next_job)
-    groups = together(*[lambda w=w: join(jobs, number, w, timeout=2) for w in range(2)])
+    groups = run_together(*[lambda w=w: join(jobs, number, w, timeout=2) for w in range(2)])
     with pytest.raises(thc.MissingError) as caught:
         groups[0].allreduce(ones())
     assert caught.value.missing == [1]
-    together(*[group.close for group in groups])
+    run_together(*[group.close for group in groups])
 
 
 def test_the_server_dies_and_comes_back() -> None:
     with ParameterServer({}) as server:
-        groups = together(*[lambda w=w: join(server, 1, w, timeout=1, join_timeout=20) for w in range(2)])
+        groups = run_together(*[lambda w=w: join(server, 1, w, timeout=1, join_timeout=20) for w in range(2)])
         server.kill()
         failed = outcomes(*[lambda g=g: g.allreduce(ones()) for g in groups])
         assert [type(error) for error in failed] == [thc.SilentError] * 2
         assert all(error.waited >= 0.9 for error in failed)
         with ParameterServer({}, listen=server.address):
-            together(*[group.rejoin for group in groups])
+            run_together(*[group.rejoin for group in groups])
             arrays = [ones(), ones()]
-            together(*[lambda g=g, a=a: g.allreduce(a, mode="raw") for g, a in zip(groups, arrays)])
+            run_together(*[lambda g=g, a=a: g.allreduce(a, mode="raw") for g, a in zip(groups, arrays)])
             assert np.allclose(arrays[0], 1.0)
-            together(*[group.close for group in groups])
+            run_together(*[group.close for group in groups])
 
 
 def test_whether_the_server_is_there() -> None:
     with ParameterServer({}) as server:
-        groups = together(*[lambda w=w: join(server, 1, w, timeout=1, join_timeout=20) for w in range(2)])
-        assert all(together(*[group.find_server for group in groups]))
+        groups = run_together(*[lambda w=w: join(server, 1, w, timeout=1, join_timeout=20) for w in range(2)])
+        assert all(run_together(*[group.find_server for group in groups]))
         # Nobody has taken a place by it, and the session goes on.
-        together(*[lambda g=g: g.allreduce(ones()) for g in groups])
+        run_together(*[lambda g=g: g.allreduce(ones()) for g in groups])
         server.kill()
-        assert not any(together(*[lambda g=g: g.find_server("50ms") for g in groups]))
+        assert not any(run_together(*[lambda g=g: g.find_server("50ms") for g in groups]))
         with pytest.raises(thc.ConfigError, match="patience"):
             groups[0].find_server(0)
         # Another server, without this job, is not the one.
@@ -104,21 +104,21 @@ def test_whether_the_server_is_there() -> None:
             assert not groups[0].find_server()
         with ParameterServer({}, listen=server.address):
             assert groups[0].find_server()
-            together(*[group.rejoin for group in groups])
-            together(*[lambda g=g: g.allreduce(ones()) for g in groups])
-            together(*[group.close for group in groups])
+            run_together(*[group.rejoin for group in groups])
+            run_together(*[lambda g=g: g.allreduce(ones()) for g in groups])
+            run_together(*[group.close for group in groups])
 
 
 def test_a_restarted_server_does_not_disturb_a_running_session() -> None:
     with ParameterServer({}) as server:
-        groups = together(*[lambda w=w: join(server, 1, w, timeout=30) for w in range(2)])
-        together(*[lambda g=g: g.allreduce(ones()) for g in groups])
+        groups = run_together(*[lambda w=w: join(server, 1, w, timeout=30) for w in range(2)])
+        run_together(*[lambda g=g: g.allreduce(ones()) for g in groups])
         server.kill()
         with ParameterServer({}, listen=server.address):
             arrays = [ones(), ones()]
-            together(*[lambda g=g, a=a: g.allreduce(a, mode="raw") for g, a in zip(groups, arrays)])
+            run_together(*[lambda g=g, a=a: g.allreduce(a, mode="raw") for g, a in zip(groups, arrays)])
             assert np.allclose(arrays[1], 1.0)
-            together(*[group.close for group in groups])
+            run_together(*[group.close for group in groups])
 
 
 def test_a_worker_restarts(jobs: ParameterServer) -> None:
@@ -132,7 +132,7 @@ def test_a_worker_restarts(jobs: ParameterServer) -> None:
         "os._exit(0)"
     )
     crash = [sys.executable, "-c", script]
-    first = together(lambda: join(jobs, number, 0), lambda: subprocess.run(crash, timeout=HANG, check=True))[0]
+    first = run_together(lambda: join(jobs, number, 0), lambda: subprocess.run(crash, timeout=HANG, check=True))[0]
     found = outcomes(lambda: first.allreduce(ones()), lambda: subprocess.run(crash, timeout=HANG, capture_output=True))
     assert isinstance(found[0], thc.ReformingError), found[0]
     assert found[0].worker in (1, None)
@@ -141,13 +141,13 @@ def test_a_worker_restarts(jobs: ParameterServer) -> None:
 
 def test_left_behind_by_a_quorum() -> None:
     with ParameterServer({"quorum": 1, "data_slots": 8, "norm_slots": 2}) as server:
-        groups = together(*[lambda w=w: join(server, 1, w) for w in range(2)])
+        groups = run_together(*[lambda w=w: join(server, 1, w) for w in range(2)])
         for _ in range(4):
             groups[0].allreduce(ones(1 << 15))
         behind = outcomes(*[lambda: [groups[1].allreduce(ones(1 << 15)) for _ in range(4)]])[0]
         stats = groups[1].stats()
         assert isinstance(behind, thc.LeftBehindError) or stats.stragglers > 0, behind
-        together(*[group.close for group in groups])
+        run_together(*[group.close for group in groups])
 
 
 def fingerprint(welcome: bytes) -> bytes:

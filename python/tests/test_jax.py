@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from conftest import needs, together
+from conftest import needs, run_together
 from patience import HANG
 
 needs("jax", "optax")
@@ -72,7 +72,7 @@ def assert_bits(got: Any, want: Any, what: str = "") -> None:
     assert not different.size, f"{what}: {different.size} of {got.size} differ, the first at {first}: {got.flat[first]!r} for {want.flat[first]!r}"
 
 
-def whole(pair: Pair) -> np.ndarray[Any, np.dtype[np.uint64]]:
+def join_pair(pair: Pair) -> np.ndarray[Any, np.dtype[np.uint64]]:
     return np.asarray(pair.high).astype(np.uint64) << np.uint64(32) | np.asarray(pair.low)
 
 
@@ -93,20 +93,20 @@ def test_integers_of_64_bits() -> None:
     def pair(x: Any) -> Pair:
         return Pair(jnp.asarray((x >> np.uint64(32)).astype(np.uint32)), jnp.asarray(x.astype(np.uint32)))
 
-    assert np.array_equal(whole(pair(a).plus(pair(b))), a + b)
-    assert np.array_equal(whole(pair(a).times(pair(b))), a * b)
-    assert np.array_equal(whole(pair(a).right(27)), a >> np.uint64(27))
+    assert np.array_equal(join_pair(pair(a).plus(pair(b))), a + b)
+    assert np.array_equal(join_pair(pair(a).times(pair(b))), a * b)
+    assert np.array_equal(join_pair(pair(a).right(27)), a >> np.uint64(27))
     low = np.uint64(0xFFFF_FFFF)
-    assert np.array_equal(whole(product(pair(a).low, pair(b).low)), (a & low) * (b & low))
+    assert np.array_equal(join_pair(product(pair(a).low, pair(b).low)), (a & low) * (b & low))
     # SplitMix64's first output from the seed 1234567, as its author's reference has it.
-    assert whole(mix(Pair.split(1234567 + 0x9E37_79B9_7F4A_7C15))) == 6457827717110365317
+    assert join_pair(mix(Pair.split(1234567 + 0x9E37_79B9_7F4A_7C15))) == 6457827717110365317
 
 
 def test_signs_are_the_vectors(golden: Any) -> None:
     for each in golden["signs"]:
         run = Run(64, each["partition"], 1, 0, 64)
         key = keys_of(each).signs(run)
-        assert whole(key)[0] == hexadecimal(each["key"])
+        assert join_pair(key)[0] == hexadecimal(each["key"])
         # Signs of the words that the vectors name, from ones.
         flipped = np.asarray(transform._flip(key, jnp.ones((1, 1 << 20))))[0] < 0
         for word, want in zip((0, 1, 16_383), each["words"]):
@@ -127,7 +127,7 @@ def test_transform_indices_and_estimates_are_the_vectors(golden: Any) -> None:
     run = Run(size, golden["partition"], 1, 0, size)
     keys = keys_of(golden)
     signs = keys.signs(run)
-    assert whole(signs)[0] == hexadecimal(golden["sign_key"])
+    assert join_pair(signs)[0] == hexadecimal(golden["sign_key"])
     x = jnp.asarray(floats_of(golden["vector"]))[None]
     norm = floats.of_bits(floats.norm_bits(x).astype(jnp.uint32))
     assert_bits(norm, floats_of([golden["norm"]]), "norm")
@@ -346,7 +346,7 @@ def test_means_and_feedback_are_those_of_a_server(
     run = average(ranks, min_size=1, **table)
     feedback = jnp.zeros(ranks * length, jnp.float32)
     with thc.Server(ranks, COOKIE, lane=lane, **table) as server:
-        groups = together(*(partial(thc.Group, server.address, 1, rank, COOKIE, timeout=60) for rank in range(ranks)))
+        groups = run_together(*(partial(thc.Group, server.address, 1, rank, COOKIE, timeout=60) for rank in range(ranks)))
         try:
             for step in range(3):
                 x = gradients(ranks, length, step)
@@ -354,7 +354,7 @@ def test_means_and_feedback_are_those_of_a_server(
                     # Partitions of zeros on all ranks are not sent, and keep their feedback.
                     x[:, :8192] = 0
                 want = x.copy()
-                together(*(partial(group.allreduce, row, feedback=5) for group, row in zip(groups, want)))
+                run_together(*(partial(group.allreduce, row, feedback=5) for group, row in zip(groups, want)))
                 mean, feedback = run(x, np.uint32(step), feedback)
                 assert_bits(one(mean), one(want), f"mean of step {step}")
                 saved = [np.frombuffer(group.save_feedback()[5], "<f4", offset=16) for group in groups]

@@ -97,7 +97,7 @@ else:
 """
 
 
-def started(command: list[str], processes: int) -> list[str]:
+def start_processes(command: list[str], processes: int) -> list[str]:
     """What processes say, with the variables of torchrun."""
     shared = {key: value for key, value in os.environ.items() if not key.startswith("THC_") and key != "XLA_FLAGS"}
     shared |= {"WORLD_SIZE": str(processes), "LOCAL_WORLD_SIZE": str(processes), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}
@@ -111,7 +111,7 @@ def started(command: list[str], processes: int) -> list[str]:
 
 
 def test_means_of_three_processes() -> None:
-    said = started([sys.executable, "-c", SCRIPT], 3)
+    said = start_processes([sys.executable, "-c", SCRIPT], 3)
     assert "mean" in said[0] and "params" in said[0] and said[0] == said[1] == said[2]
 
 

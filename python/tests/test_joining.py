@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 import thc
-from conftest import outcomes, together
+from conftest import outcomes, run_together
 from patience import HANG
 from servers import COOKIE, ParameterServer
 
@@ -130,9 +130,9 @@ def test_from_a_file(jobs: ParameterServer, tmp_path: Path) -> None:
     job = next(_next_job)
     file = tmp_path / "thc.toml"
     file.write_text(f'ps = "{jobs.address}"\njob = {job}\ncookie = "{COOKIE:#x}"\ntimeout = "5s"\nthreads = 2\n')
-    groups = together(*[lambda w=w: thc.Group.from_config(file, worker=w) for w in range(2)])
+    groups = run_together(*[lambda w=w: thc.Group.from_config(file, worker=w) for w in range(2)])
     assert [group.worker for group in groups] == [0, 1]
-    together(*[group.close for group in groups])
+    run_together(*[group.close for group in groups])
 
 
 @pytest.mark.parametrize(
@@ -224,16 +224,16 @@ def test_a_server_inside_rank_0_found_through_a_store() -> None:
     import thc.rendezvous
 
     thc.rendezvous._groups = iter([0, 0])  # type: ignore[assignment]
-    groups = together(*[lambda r=r: thc.Group.local(r, 2, **options) for r in range(2)])
+    groups = run_together(*[lambda r=r: thc.Group.local(r, 2, **options) for r in range(2)])
     thc.rendezvous._groups = itertools.count()
     assert groups[1].job.policy == "best-effort" and groups[1].job.deadline == pytest.approx(0.05)
     assert groups[0].server is not None and groups[1].server is None
     counters = groups[0].server.stats()
     assert counters["jobs"][0]["joined"] == [0, 1]
     arrays = [np.full(5000, float(rank), np.float32) for rank in range(2)]
-    together(*[lambda g=g, a=a: g.allreduce(a, mode="raw") for g, a in zip(groups, arrays)])
+    run_together(*[lambda g=g, a=a: g.allreduce(a, mode="raw") for g, a in zip(groups, arrays)])
     assert np.allclose(arrays[1], 0.5)
-    together(*[group.close for group in groups])
+    run_together(*[group.close for group in groups])
 
 
 def hosts(addresses: list[str], **options: Any) -> list[thc.Group]:
@@ -246,14 +246,14 @@ def hosts(addresses: list[str], **options: Any) -> list[thc.Group]:
         rank, len(addresses), store=store, address=at, cookie=5, join_timeout=10, **options
     )
     try:
-        return together(*[lambda rank=rank, at=at: join(rank, at) for rank, at in enumerate(addresses)])
+        return run_together(*[lambda rank=rank, at=at: join(rank, at) for rank, at in enumerate(addresses)])
     finally:
         thc.rendezvous._groups = itertools.count()
 
 
 def means(groups: list[thc.Group]) -> list[np.ndarray[Any, Any]]:
     arrays = [np.random.default_rng(rank).standard_normal(700_001).astype(np.float32) for rank in range(len(groups))]
-    together(*[lambda g=g, a=a: g.allreduce(a) for g, a in zip(groups, arrays)])
+    run_together(*[lambda g=g, a=a: g.allreduce(a) for g, a in zip(groups, arrays)])
     return arrays
 
 
@@ -263,20 +263,20 @@ def test_several_hosts_have_a_share_of_the_server_each_and_the_bits_of_one() -> 
     one = hosts(addresses, colocated=False)
     assert [group.server is not None for group in one] == [True, False, False, False]
     wanted = means(one)
-    together(*[group.close for group in one])
+    run_together(*[group.close for group in one])
     shared = hosts(addresses, inject="loss=0.01")
     assert [group.server is not None for group in shared] == [True, True, False, True]
     found = means(shared)
     assert all(np.array_equal(mean, wanted[0]) for mean in [*wanted, *found])
     results = [group.server.stats()["jobs"][0]["results"] for group in shared if group.server is not None]
     assert all(count > 100 for count in results), results
-    together(*[group.close for group in shared])
+    run_together(*[group.close for group in shared])
 
 
 def test_a_quorum_has_one_server_and_so_has_one_host() -> None:
     groups = hosts(["127.0.0.1", "127.0.0.2"], server={"quorum": 1})
     assert [group.server is not None for group in groups] == [True, False]
-    together(*[group.close for group in groups])
+    run_together(*[group.close for group in groups])
     with pytest.raises(thc.ConfigError, match="quorum is 1 of 2"):
         hosts(["127.0.0.1", "127.0.0.2"], server={"quorum": 1}, colocated=True)
     with pytest.raises(thc.ConfigError, match="all ranks are on one host"):
@@ -333,26 +333,26 @@ def test_interfaces_are_those_of_nccl_and_gloo(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(interfaces, "_address", addresses.get)
     monkeypatch.setattr(interfaces.socket, "if_nameindex", lambda: list(enumerate(addresses)))
 
-    def chosen(usual: str | None = None, **variables: str) -> str | None:
+    def chosen_interface(usual: str | None = None, **variables: str) -> str | None:
         for name in interfaces.VARIABLES:
             monkeypatch.delenv(name, raising=False)
         for name, text in variables.items():
             monkeypatch.setenv(name, text)
         return interfaces.chosen_address(usual)
 
-    assert chosen() is None and chosen(NCCL_SOCKET_IFNAME="") is None
-    assert chosen(NCCL_SOCKET_IFNAME="ib") == "10.1.0.1" and chosen(NCCL_SOCKET_IFNAME="=eth1") == "10.0.1.1"
-    assert chosen(NCCL_SOCKET_IFNAME="eth") == "10.0.0.1" and chosen("10.0.1.1", NCCL_SOCKET_IFNAME="eth") == "10.0.1.1"
-    assert chosen(NCCL_SOCKET_IFNAME="bare,ib0") == "10.1.0.1", "the first that has an address"
-    assert chosen(NCCL_SOCKET_IFNAME="^eth,bare") == "10.1.0.1" and chosen(NCCL_SOCKET_IFNAME="^=eth0") == "10.0.1.1"
-    assert chosen(GLOO_SOCKET_IFNAME="eth1") == "10.0.1.1" and chosen(NCCL_SOCKET_IFNAME="ib0", GLOO_SOCKET_IFNAME="eth1") == "10.1.0.1"
+    assert chosen_interface() is None and chosen_interface(NCCL_SOCKET_IFNAME="") is None
+    assert chosen_interface(NCCL_SOCKET_IFNAME="ib") == "10.1.0.1" and chosen_interface(NCCL_SOCKET_IFNAME="=eth1") == "10.0.1.1"
+    assert chosen_interface(NCCL_SOCKET_IFNAME="eth") == "10.0.0.1" and chosen_interface("10.0.1.1", NCCL_SOCKET_IFNAME="eth") == "10.0.1.1"
+    assert chosen_interface(NCCL_SOCKET_IFNAME="bare,ib0") == "10.1.0.1", "the first that has an address"
+    assert chosen_interface(NCCL_SOCKET_IFNAME="^eth,bare") == "10.1.0.1" and chosen_interface(NCCL_SOCKET_IFNAME="^=eth0") == "10.0.1.1"
+    assert chosen_interface(GLOO_SOCKET_IFNAME="eth1") == "10.0.1.1" and chosen_interface(NCCL_SOCKET_IFNAME="ib0", GLOO_SOCKET_IFNAME="eth1") == "10.1.0.1"
     for variables, says in (
         ({"NCCL_SOCKET_IFNAME": "mlx5"}, "NCCL_SOCKET_IFNAME is 'mlx5', and this host has no such interface: it has bare, eth0"),
         ({"GLOO_SOCKET_IFNAME": "eth"}, "GLOO_SOCKET_IFNAME is 'eth', and this host has no such interface"),
         ({"NCCL_SOCKET_IFNAME": "bare"}, "bare has no IPv4 address"),
     ):
         with pytest.raises(thc.ConfigError, match=says):
-            chosen(**variables)
+            chosen_interface(**variables)
     monkeypatch.setenv("NCCL_SOCKET_IFNAME", "ib0")
     assert interfaces.bind_option("10.0.0.7:9000", {}) == {"bind": "10.1.0.1:0"}
     for ps, options in (("127.0.0.1:9000", {}), ("10.0.0.7:9000", {"bind": "10.0.0.1:0"}), ("10.0.0.7:9000", {"io": "dpdk"})):

@@ -38,7 +38,7 @@ def agree(*ranks: Rank, bandwidth: float) -> None:
     assert len({(tuple(rank.deadlines.first), tuple(rank.deadlines.second)) for rank in ranks}) == 1
 
 
-def planned(rank: Rank) -> list[tuple[int, int, str]]:
+def planned_calls(rank: Rank) -> list[tuple[int, int, str]]:
     return [(each.bucket, each.number, each.width.name) for each in rank.deadlines.second]
 
 
@@ -73,7 +73,7 @@ def test_the_second_stage_goes_by_when_buckets_are_needed() -> None:
     # Bucket 3 is needed first, 0.1 s after the means are there, and bucket 0 last.
     for _ in range(6):
         agree(rank, bandwidth=15e6)
-    found = planned(rank)
+    found = planned_calls(rank)
     assert found[0] == (3, 0, "4/8") and found[-1][0] == 0
     assert [each[0] for each in found] == sorted((each[0] for each in found), reverse=True)
     # What is planned is there in time.
@@ -83,10 +83,10 @@ def test_the_second_stage_goes_by_when_buckets_are_needed() -> None:
         assert now <= 0.1 * (4 - each.bucket)
     for _ in range(6):
         agree(rank, bandwidth=500e6)
-    assert planned(rank) == [(bucket, 0, "raw") for bucket in (3, 2, 1, 0)], "nothing is left after these"
+    assert planned_calls(rank) == [(bucket, 0, "raw") for bucket in (3, 2, 1, 0)], "nothing is left after these"
     for _ in range(6):
         agree(rank, bandwidth=1e6)
-    assert not planned(rank), "there is no time"
+    assert not planned_calls(rank), "there is no time"
 
 
 def test_the_latest_rank_counts_and_the_fastest_bandwidth() -> None:
@@ -98,7 +98,7 @@ def test_the_latest_rank_counts_and_the_fastest_bandwidth() -> None:
     alone = Rank(late=0.05)
     for _ in range(6):
         agree(alone, bandwidth=15e6)
-    assert planned(early) == planned(late) == planned(alone)
+    assert planned_calls(early) == planned_calls(late) == planned_calls(alone)
 
 
 def test_a_link_that_changes_counts_within_two_steps() -> None:

@@ -9,7 +9,7 @@ import urllib.request
 
 import pytest
 import thc
-from conftest import together
+from conftest import run_together
 from patience import HANG
 from servers import COOKIE, ParameterServer
 from thc import adapt
@@ -87,4 +87,4 @@ def test_bandwidth_and_ratios_are_those_of_the_library() -> None:
     assert 30.0 < (bandwidth.get() or 0.0) < 37.0
     assert adapt.first_ratio(100.0, 50.0, 1.0) == 0.5 and adapt.first_ratio(100.0, 50.0, None, least=0.25) == 0.25
     assert adapt.second_ratio(100.0, 50.0, 0.2) is None and adapt.second_ratio(100.0, 50.0, 9.0) == 1.0
-    assert together(lambda: adapt.second_ratio(100.0, 50.0, 1.0)) == [0.5]
+    assert run_together(lambda: adapt.second_ratio(100.0, 50.0, 1.0)) == [0.5]

@@ -33,7 +33,7 @@ def same(one: torch.Tensor, other: torch.Tensor) -> bool:
     return torch.equal(one.view(torch.int32), other.view(torch.int32))
 
 
-def defined(square: np.ndarray, power: float, floor: float) -> np.ndarray:
+def reference(square: np.ndarray, power: float, floor: float) -> np.ndarray:
     """The scales of a parameter."""
     total = square
     while len(total) > 1:
@@ -77,7 +77,7 @@ def test_scales_of_mean_squares(length: int) -> None:
                 assert torch.allclose(scale, other, rtol=1e-6, atol=0), (at, power, floor)
                 if length:
                     with np.errstate(over="ignore"):
-                        other[1 : length + 1] = torch.from_numpy(defined(square.numpy(), power, floor))
+                        other[1 : length + 1] = torch.from_numpy(reference(square.numpy(), power, floor))
                     assert same(scale, other), (at, power, floor)
 
 

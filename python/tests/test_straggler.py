@@ -41,16 +41,16 @@ def test_a_loss_is_reached_on_the_line_between_two_points(report: ModuleType) ->
 def test_verdicts(report: ModuleType) -> None:
     base = {seed: run("sync", seed, [(0.0, 4.0), (8.0, 2.0)]) for seed in (1, 2)}
 
-    def said(*points: list[tuple[float, float]]) -> str:
+    def report_of(*points: list[tuple[float, float]]) -> str:
         verdict: str = report.verdict([[run("async", seed, each) for seed, each in enumerate(points, 1)]], base)
         return verdict
 
     soon, late = [(0.0, 4.0), (3.0, 2.0), (8.0, 1.9)], [(0.0, 4.0), (6.0, 2.0), (8.0, 1.9)]
-    assert "pays here: it reaches the loss of synchronous THC 2.7 times" in said(soon, soon)
-    assert "gains less than twice the speed here: it reaches the loss of synchronous THC 1.3 to 2.7 times" in said(soon, late)
-    assert "does not pay" in said(soon, [(0.0, 4.0), (8.0, 2.0)])
-    assert "does not pay" in said([(0.0, 4.0), (3.0, 2.0), (8.0, 2.1)])
-    assert "never reaches" in said([(0.0, 4.0), (8.0, 2.1)])
+    assert "pays here: it reaches the loss of synchronous THC 2.7 times" in report_of(soon, soon)
+    assert "gains less than twice the speed here: it reaches the loss of synchronous THC 1.3 to 2.7 times" in report_of(soon, late)
+    assert "does not pay" in report_of(soon, [(0.0, 4.0), (8.0, 2.0)])
+    assert "does not pay" in report_of([(0.0, 4.0), (3.0, 2.0), (8.0, 2.1)])
+    assert "never reaches" in report_of([(0.0, 4.0), (8.0, 2.1)])
 
 
 def test_time_is_counted_in_gradients(report: ModuleType) -> None:

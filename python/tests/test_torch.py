@@ -36,7 +36,7 @@ def crews() -> Crews:
 @pytest.mark.parametrize(("module", "workers", "check"), CASES)
 def test_ranks(crews: Crews, module: str, workers: int, check: str) -> None:
     report = crews.report((module, workers), check, lambda: run(module, workers))
-    if why := report.skipped(check):
+    if why := report.skip_reason(check):
         if why.startswith("not run: this torch has no"):
             newest_has("what it needs is")
         pytest.skip(why)

@@ -90,7 +90,7 @@ def float_of(bits):
     return struct.unpack(">f", struct.pack(">I", bits))[0]
 
 
-def fused(a, b, c):
+def fma(a, b, c):
     """a · b + c of f32, rounded once: the product of two is exact in f64, and so is all but the last bits of the sum."""
     return (a.astype(np.float64) * b + c).astype(np.float32)
 
@@ -118,9 +118,9 @@ class Table:
         width = 2.0 * float(m)
         scale = np.float32(min(self.granularity / width, float(np.finfo(np.float32).max)))
         bias = np.float32(float(m) * float(scale))
-        q = np.clip(fused(x, scale, bias), np.float32(0), np.float32(self.granularity))
+        q = np.clip(fma(x, scale, bias), np.float32(0), np.float32(self.granularity))
         z = self.lower[q.astype(np.int64)]
-        t = fused(q, self.slope[z], self.start[z])
+        t = fma(q, self.slope[z], self.start[z])
         return (z + (1 + u / (1 << 23) < t)).astype(np.uint8)
 
     def residual(self, x, m, indices):

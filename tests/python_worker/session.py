@@ -346,7 +346,7 @@ class Worker:
         call, self.calls = self.calls, self.calls + 1
         parts = numerics.cut(len(x), self.welcome.block)
         maxima = self._maxima(x, parts, call, mode, key, patience)
-        packets = self._raw if mode == wire.UNCOMPRESSED else self._compressed
+        packets = self._raw if mode == wire.UNCOMPRESSED else self._compress
         mean = np.zeros(len(x), np.float32)
         send, take = packets(x, parts, maxima, call, mean)
         self._exchange(self.data, send, take, patience)
@@ -387,7 +387,7 @@ class Worker:
             raise CallError(f"worker {worker} has a NaN or an infinity in its gradient", worker)
         return maxima
 
-    def _compressed(self, x, parts, maxima, call, mean):
+    def _compress(self, x, parts, maxima, call, mean):
         per_packet = self.told.coordinates()
         keys = [numerics.sign_key(self.welcome.job_seed, call, index) for index in range(len(parts))]
         estimates, missing = {}, {}
