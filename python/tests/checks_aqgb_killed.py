@@ -6,14 +6,14 @@ import os
 import signal
 import time
 
-from checks_aqgb import equipped
+from checks_aqgb import make_hook
 from checks_refine import step_of
 from patience import HANG
 from rig import RANK, SIZE
 
 
 def check_the_others_end_with_an_error() -> None:
-    model, hook, optimizer = equipped(seconds=0.01)
+    model, hook, optimizer = make_hook(seconds=0.01)
     for step in range(2):
         step_of(model, optimizer, step)
     began = time.monotonic()

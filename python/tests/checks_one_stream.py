@@ -11,9 +11,9 @@ import thc
 import thc.torch
 import torch
 import torch.distributed as dist
-from checks_adapt import CHOSEN, SHORT, same, timed
+from checks_adapt import CHOSEN, SHORT, fake_times, same
 from checks_hook import Books
-from checks_refine import LAYERS, decide, flat, mean, refined, step_of
+from checks_refine import LAYERS, decide, flat, mean, refining_model, step_of
 from rig import (
     RANK,
     SIZE,
@@ -79,7 +79,7 @@ def check_means_are_over_ranks_also_of_unequal_hosts() -> None:
 
 def check_two_stages() -> None:
     """What a host's error feedback holds follows, and raw ones make the mean over all ranks exact."""
-    model, hook, optimizer = refined(seconds=0.0)
+    model, hook, optimizer = refining_model(seconds=0.0)
     assert isinstance(hook.group, HostGroup)
     decide(hook, *[(bucket, number, name) for bucket in range(LAYERS) for number, name in enumerate(("4/8", "raw"))])
     for step in range(3):
@@ -136,7 +136,7 @@ def check_halves_and_parts_aside() -> None:
 
 def check_a_plan_for_all() -> None:
     model, hook = wrapped(adapt=SHORT)
-    timed(hook, lambda length, raw: 5e-8 * length if raw else 0.0150)
+    fake_times(hook, lambda length, raw: 5e-8 * length if raw else 0.0150)
     for step in range(CHOSEN + 3):
         assert same_everywhere(backward(model, gradients(step)))
     assert hook.plan is not None and hook.adaptive is not None

@@ -7,13 +7,13 @@ import signal
 import time
 
 import thc
-from checks_refine import LAYERS, decide, refined, step_of
+from checks_refine import LAYERS, decide, refining_model, step_of
 from patience import HANG
 from rig import RANK, SIZE
 
 
 def check_the_others_end_with_an_error() -> None:
-    model, hook, optimizer = refined(seconds=0.005, timeout=3, patience=3)
+    model, hook, optimizer = refining_model(seconds=0.005, timeout=3, patience=3)
     decide(hook, *[(bucket, 0, "raw") for bucket in range(LAYERS)])
     for step in range(2):
         step_of(model, optimizer, step)

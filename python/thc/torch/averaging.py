@@ -20,7 +20,7 @@ from thc.torch.options import Options
 from thc.torch.passage import Passage
 from thc.torch.peers import Peers
 from thc.torch.pipeline import pipeline_of
-from thc.torch.refining import Refine, Refining, alike
+from thc.torch.refining import Refine, Refining, check_alike
 from thc.torch.steps import Steps
 from thc.torch.store import shared_store
 from thc.torch.updates import Arrival, Further
@@ -139,8 +139,8 @@ class Averaging:
         )
         peers = Peers(process_group)
         board = Board(shared_store(peers.rank, Gather(process_group), PATIENCE)) if fallback else None
-        alike(refine, peers)
-        adaptive = None if adapt is None else Adaptive.alike(adapt, group, peers, names or {})
+        check_alike(refine, peers)
+        adaptive = None if adapt is None else Adaptive.create(adapt, group, peers, names or {})
         self._compressor = compressor = HostCompressor(group, options, peers, adaptive)
         clock = clock or Clock()
         self._later = _Later(clock)

@@ -36,7 +36,7 @@ from thc.torch.pipeline import pipeline_of
 from thc.torch.plan import Plan
 from thc.torch.rail_compressor import RailCompressor
 from thc.torch.rails import RailGroup
-from thc.torch.refining import Refine, Refining, alike
+from thc.torch.refining import Refine, Refining, check_alike
 from thc.torch.steps import Steps
 from thc.torch.store import shared_store
 from thc.torch.updates import Updates
@@ -76,7 +76,7 @@ class Hook:
         for rank, (in_flight,) in enumerate(self.peers.gather([options.in_flight])):
             if in_flight != options.in_flight:
                 raise errors.ConfigError(f"in_flight is {options.in_flight}, but {in_flight} on rank {rank}: give all ranks the same")
-        alike(options.refine, self.peers)
+        check_alike(options.refine, self.peers)
         self._comparing = None
         if options.only_if_faster:
             self._comparing = Comparing(self.peers.gathering_apart(), options.only_if_faster, self.peers.rank)
