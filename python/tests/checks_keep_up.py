@@ -137,7 +137,7 @@ def two_are_late(back: int, sleeper: int) -> tuple[bool, bool]:
         late(step)
         if RANK < back:
             store.add("two are late/steps", 1)
-        elif RANK == sleeper and not asleep and keep._meetings.stopped():
+        elif RANK == sleeper and not asleep and keep._meetings.stopped_ranks():
             asleep, until, limit = True, store.add("two are late/steps", 0) + 3 * back, time.monotonic() + 60
             # They have made further steps; or they have come to meet all, for which they need this rank.
             while store.add("two are late/steps", 0) < until and not keep._meetings.has_begun() and woke:

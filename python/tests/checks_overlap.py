@@ -67,7 +67,7 @@ def check_it_is_slimgcs_definition() -> None:
         loop._buckets[0].piece._arrival = Come()
         exact = torch.cat([own[name].reshape(-1) for name in names])
         dist.all_reduce(exact)
-        assert rig.compressed(rig.error_of([mean], [exact / SIZE])) or step
+        assert rig.is_compressed(rig.error_of([mean], [exact / SIZE])) or step
         pieces = mean.split([common[name].numel() for name in names])
         pending = {name: piece.view_as(common[name]) for name, piece in zip(names, pieces)}
     arrive()

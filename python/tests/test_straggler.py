@@ -33,9 +33,9 @@ def run(way: str, seed: int, points: list[tuple[float, float]], rate: float = 0.
 
 def test_a_loss_is_reached_on_the_line_between_two_points(report: ModuleType) -> None:
     points = [(0.0, 4.0), (2.0, 2.0), (4.0, 3.0), (8.0, 1.0)]
-    assert report.reached(points, 3.0) == 1.0
-    assert report.reached(points, 1.5) == 7.0
-    assert report.reached(points, 0.5) is None
+    assert report.time_to_loss(points, 3.0) == 1.0
+    assert report.time_to_loss(points, 1.5) == 7.0
+    assert report.time_to_loss(points, 0.5) is None
 
 
 def test_verdicts(report: ModuleType) -> None:
