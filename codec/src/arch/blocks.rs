@@ -15,7 +15,7 @@ macro_rules! kernels {
             work: &mut [f32],
             out: &mut [u8],
         ) {
-            use crate::arch::hadamard::{Source, leaf_len, through};
+            use crate::arch::hadamard::{Source, leaf_len, transform};
             use crate::arguments::Fed;
             let len = work.len();
             assert!(len.is_power_of_two() && len >= leaf_len::<Floats, LEAF>() && x.len() == len);
@@ -42,13 +42,13 @@ macro_rules! kernels {
             // vector's features.
             unsafe {
                 let rotation = (how.scale, how.signs);
-                through::<Floats, LEAF, $wide>(Some(source), work, target, len, rotation, next, between);
+                transform::<Floats, LEAF, $wide>(Some(source), work, target, len, rotation, next, between);
             }
         }
 
         #[target_feature(enable = $features)]
         pub(crate) fn decompress(how: &crate::arguments::Estimating<'_>, next: &[f32], out: &mut [f32]) {
-            use crate::arch::hadamard::{leaf_len, through};
+            use crate::arch::hadamard::{leaf_len, transform};
             let len = out.len();
             assert!(len.is_power_of_two() && len >= leaf_len::<Floats, LEAF>());
             let x = out.as_mut_ptr();
@@ -63,7 +63,7 @@ macro_rules! kernels {
             // SAFETY: as above.
             unsafe {
                 let rotation = (how.scale, how.signs);
-                through::<Floats, LEAF, $wide>(None, x, Some(x), len, rotation, [next, &[]], between);
+                transform::<Floats, LEAF, $wide>(None, x, Some(x), len, rotation, [next, &[]], between);
             }
         }
     };

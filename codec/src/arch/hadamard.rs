@@ -359,7 +359,7 @@ unsafe fn innermost<V: Vector>(inner: u32, x: *mut f32, len: usize, descending: 
 /// `len` must be a power of two of at least [`leaf_len`], all pointers valid for `len` floats, and
 /// the caller must have V's features.
 #[inline(always)]
-pub(super) unsafe fn through<V: Vector, const R: usize, const WIDE: bool>(
+pub(super) unsafe fn transform<V: Vector, const R: usize, const WIDE: bool>(
     source: Option<Source>,
     x: *mut f32,
     target: Option<*mut f32>,

@@ -3,7 +3,7 @@
 /// Defines the transform's kernels for one instruction set, with leaves of `LEAF` vectors `Floats`.
 macro_rules! kernels {
     ($wide:expr, $features:literal) => {
-        use $crate::arch::hadamard::{Source, leaf_len, through};
+        use $crate::arch::hadamard::{Source, leaf_len, transform};
         use $crate::scalar::rht as scalar;
         use $crate::signs::Signs;
 
@@ -16,7 +16,7 @@ macro_rules! kernels {
             let source = Some(Source::One(p));
             // SAFETY: the length is a power of two (the caller checked) of at least the minimum;
             // this function has the vector's features.
-            unsafe { through::<Floats, LEAF, $wide>(source, p, None, len, rotation, [&[]; 2], |_, _| {}) };
+            unsafe { transform::<Floats, LEAF, $wide>(source, p, None, len, rotation, [&[]; 2], |_, _| {}) };
         }
 
         #[target_feature(enable = $features)]
@@ -28,7 +28,7 @@ macro_rules! kernels {
             }
             let (source, p) = (Some(Source::One(x.as_ptr())), out.as_mut_ptr());
             // SAFETY: as in `forward`; x is as long as out.
-            unsafe { through::<Floats, LEAF, $wide>(source, p, None, len, rotation, [&[]; 2], |_, _| {}) };
+            unsafe { transform::<Floats, LEAF, $wide>(source, p, None, len, rotation, [&[]; 2], |_, _| {}) };
         }
 
         #[target_feature(enable = $features)]
@@ -40,7 +40,7 @@ macro_rules! kernels {
             }
             let (source, p) = (Some(Source::Sum(x.as_ptr(), e.as_ptr())), out.as_mut_ptr());
             // SAFETY: as in `forward`; x and e are as long as out.
-            unsafe { through::<Floats, LEAF, $wide>(source, p, None, len, rotation, [&[]; 2], |_, _| {}) };
+            unsafe { transform::<Floats, LEAF, $wide>(source, p, None, len, rotation, [&[]; 2], |_, _| {}) };
         }
 
         #[target_feature(enable = $features)]
@@ -50,7 +50,7 @@ macro_rules! kernels {
             }
             let (p, len, rotation) = (x.as_mut_ptr(), x.len(), (scale, signs));
             // SAFETY: as in `forward`.
-            unsafe { through::<Floats, LEAF, $wide>(None, p, Some(p), len, rotation, [&[]; 2], |_, _| {}) };
+            unsafe { transform::<Floats, LEAF, $wide>(None, p, Some(p), len, rotation, [&[]; 2], |_, _| {}) };
         }
 
         #[target_feature(enable = $features)]
@@ -63,7 +63,7 @@ macro_rules! kernels {
             }
             let (p, target) = (x.as_mut_ptr(), Some(out.as_mut_ptr()));
             // SAFETY: as in `forward`; out is as long as x.
-            unsafe { through::<Floats, LEAF, $wide>(None, p, target, len, rotation, [&[]; 2], |_, _| {}) };
+            unsafe { transform::<Floats, LEAF, $wide>(None, p, target, len, rotation, [&[]; 2], |_, _| {}) };
         }
     };
 }
