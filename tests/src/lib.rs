@@ -200,15 +200,15 @@ impl WorkerProcess {
 
     /// Starts a worker with these flags alone.
     #[must_use]
-    pub fn with(host: Option<&Host>, flags: &[&str]) -> WorkerProcess {
+    pub fn with_flags(host: Option<&Host>, flags: &[&str]) -> WorkerProcess {
         let mut command = command(host, "thc-worker");
         command.args(flags).env("NO_COLOR", "1");
-        WorkerProcess::listen_at(command)
+        WorkerProcess::spawn(command)
     }
 
     /// Starts a worker that is another program.
     #[must_use]
-    pub fn listen_at(mut command: Command) -> WorkerProcess {
+    pub fn spawn(mut command: Command) -> WorkerProcess {
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         WorkerProcess(Some(command.spawn().unwrap()))
     }

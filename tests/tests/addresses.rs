@@ -129,7 +129,7 @@ fn a_controller_tells_one_of_several_addresses() {
     }
     let ps = format!("--ps=thc://127.0.0.1:{asked}/train");
     let flags = [&ps, "--coordinates=100000", "--repeat=3", "--join-timeout=10s"];
-    let workers: Vec<WorkerProcess> = (0..2).map(|_| WorkerProcess::with(None, &flags)).collect();
+    let workers: Vec<WorkerProcess> = (0..2).map(|_| WorkerProcess::with_flags(None, &flags)).collect();
     for end in workers.into_iter().map(WorkerProcess::finish) {
         assert_eq!(end.code, Some(0), "{end:?}\n{}\n{}", server.log(), controller.log());
     }

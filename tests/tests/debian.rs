@@ -97,7 +97,7 @@ fn the_package_runs_as_its_units_and_configurations_say() {
     let made = ask(&["job", "create", "train", "--workers", "2"]);
     assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
     let flags = ["--ps", "thc://127.0.0.1:9700/train", "--coordinates", "10000", "--json"];
-    let workers = [0, 1].map(|_| WorkerProcess::with(Some(host), &flags));
+    let workers = [0, 1].map(|_| WorkerProcess::with_flags(Some(host), &flags));
     for end in workers.map(WorkerProcess::finish) {
         assert_eq!(end.code, Some(0), "{end:?}");
     }

@@ -26,7 +26,7 @@ fn means(
         let own = ["--output", output.to_str().unwrap(), "--repeat", "6", "--error-feedback"];
         let own = [&own[..], &["--network-threads", threads], more].concat();
         let flags = flags(ps.addr, worker, input, &own);
-        WorkerProcess::with(None, &flags.iter().map(String::as_str).collect::<Vec<_>>())
+        WorkerProcess::with_flags(None, &flags.iter().map(String::as_str).collect::<Vec<_>>())
     };
     let workers: Vec<_> = (0u8..).zip(inputs.iter().zip(threads)).map(start).collect();
     let ends: Vec<Finished> = workers.into_iter().map(WorkerProcess::finish).collect();

@@ -77,7 +77,7 @@ fn colocated_means(inputs: &[PathBuf], more: &[&str]) -> Vec<Vec<u8>> {
         let work = work(SocketAddr::from(([127, 0, 0, 1], 1)), number, input, more);
         let flags =
             [&["--colocated".to_owned(), at.clone(), "--workers".to_owned(), workers], &work[2..]].concat();
-        WorkerProcess::with(None, &flags.iter().map(String::as_str).collect::<Vec<_>>())
+        WorkerProcess::with_flags(None, &flags.iter().map(String::as_str).collect::<Vec<_>>())
     };
     let workers: Vec<WorkerProcess> = inputs.iter().enumerate().map(start).collect();
     let ends: Vec<Finished> = workers.into_iter().map(WorkerProcess::finish).collect();

@@ -34,7 +34,7 @@ fn means(inputs: &[PathBuf], flags: &[&str]) -> Vec<Vec<u8>> {
     let start = |(number, input): (u8, &PathBuf)| {
         let work = work(number, input);
         let all: Vec<&str> = flags.iter().copied().chain(work.iter().map(String::as_str)).collect();
-        WorkerProcess::with(None, &all)
+        WorkerProcess::with_flags(None, &all)
     };
     let workers: Vec<WorkerProcess> = (0u8..).zip(inputs).map(start).collect();
     let ends: Vec<Finished> = workers.into_iter().map(WorkerProcess::finish).collect();

@@ -132,11 +132,11 @@ fn a_switch_and_a_thc_ps_are_racks_below_a_thc_ps() {
         let [top, rack] = [0, 2].map(|n| SocketAddr::from(([127, 0, 0, 1], first + n)));
         let common = [&table[..], &["--lane", lane, "--racks", "2,2"]].concat();
         let lossy = ["--shards", shards, "--inject-loss", "0.002"];
-        let _root = Ps::of(top, &[&common[..], &lossy].concat());
+        let _root = Ps::listen_at(top, &[&common[..], &lossy].concat());
         let at = top.to_string();
-        let _rack = Ps::of(rack, &[&common[..], &["--rack", "1", "--root", &at]].concat());
+        let _rack = Ps::listen_at(rack, &[&common[..], &["--rack", "1", "--root", &at]].concat());
         let own = ["--job", "1", "--cookie", COOKIE, "--rack", "0", "--root", &at];
-        let mut host = Host::of(switch, job(&[&common[..], &own].concat()));
+        let mut host = Host::join(switch, job(&[&common[..], &own].concat()));
         let (below, end) = (host.addr(), AtomicBool::new(false));
         std::thread::scope(|scope| {
             let carrier = scope.spawn(|| host.run(&end));

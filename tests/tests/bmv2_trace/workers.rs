@@ -83,10 +83,10 @@ impl Host {
             tables: welcome.tables.iter().map(|table| table.id).collect(),
             level: Level::Only,
         };
-        Host::of(switch, StaticJob { config, welcome, root: None, sizes: None })
+        Host::join(switch, StaticJob { config, welcome, root: None, sizes: None })
     }
 
-    pub fn of(switch: Switch, job: StaticJob) -> Host {
+    pub fn join(switch: Switch, job: StaticJob) -> Host {
         let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
         socket.set_read_timeout(Some(Duration::from_millis(1))).unwrap();
         let mut plant = Plant::new(&[Kind::Leave]);

@@ -113,7 +113,7 @@ struct Crew {
 }
 
 impl Crew {
-    fn listen_at(cast: &Cast, inputs: &[usize]) -> Crew {
+    fn start(cast: &Cast, inputs: &[usize]) -> Crew {
         let workers = inputs.iter().map(|&input| (input, cast.worker(input, input))).collect();
         let mut crew = Crew { workers, steps: vec![Vec::new(); 5] };
         crew.go_on(cast, 4);
@@ -162,7 +162,7 @@ fn members_come_and_go_and_the_job_changes_while_they_run() {
     let said = cast.does(&[&["job", "create", "train", "--target", "ps1"], &SIZES[..]].concat());
     assert!(said.contains("workers  1 to 3\n"), "{said}");
     assert!(said.contains("members  gone after 3s, the first session waits 500ms for more"), "{said}");
-    let mut crew = Crew::listen_at(&cast, &[0, 1, 2]);
+    let mut crew = Crew::start(&cast, &[0, 1, 2]);
     cast.shows(0, "3 workers, 0, 1, 2 in the job, on ps1");
     let list = cast.does(&["job", "list"]);
     assert!(list.contains("running   3/1-3"), "{list}");
@@ -220,7 +220,7 @@ fn a_spare_completes_what_the_server_of_a_job_left_and_may_be_named_while_it_run
     );
     cast.refuses(&["job", "create", "x", "--workers", "2", "--spares", "ps2"], "name that target");
     cast.does(&[&create[..5], &SIZES[..]].concat());
-    let mut crew = Crew::listen_at(&cast, &[0, 1, 2]);
+    let mut crew = Crew::start(&cast, &[0, 1, 2]);
     let said = cast.does(&["job", "update", "train", "--spares", "ps2"]);
     assert!(said.contains("ps2"), "{said}");
     cast.shows(0, "spares   ps2\n");
@@ -255,7 +255,7 @@ fn the_other_controller_of_a_pair_has_members_and_changes() {
     assert!(!done && said.contains("stands by"), "{said}");
     // Workers ask the second controller last: the first one is the one that lets them in now.
     cast.at.reverse();
-    let mut crew = Crew::listen_at(&cast, &[0, 1, 2]);
+    let mut crew = Crew::start(&cast, &[0, 1, 2]);
     cast.at.reverse();
     let epoch = |said: &str| -> u32 {
         let at = said.find("session  epoch ").unwrap() + "session  epoch ".len();

@@ -402,7 +402,7 @@ fn when_a_target_is_lost_workers_go_to_the_next() {
     let at = |site: &Site| site.job("train").unwrap().places.iter().map(|p| p.sessions).collect::<Vec<_>>();
     for wanted in [[1, 0], [1, 1]] {
         let workers: Vec<_> = (0..2)
-            .map(|_| WorkerProcess::with(None, &["--ps", &url, "--coordinates", "5000", "--json"]))
+            .map(|_| WorkerProcess::with_flags(None, &["--ps", &url, "--coordinates", "5000", "--json"]))
             .collect();
         let ends: Vec<_> = workers.into_iter().map(WorkerProcess::finish).collect();
         for end in &ends {
@@ -457,7 +457,7 @@ fn slots_are_dealt_to_servers_and_no_bit_changes() {
             let output = input.with_extension("out");
             let (input, output, rank) = (input.to_str().unwrap(), output.to_str().unwrap(), rank.to_string());
             let flags = ["--ps", &site.url("train"), "--worker", &rank, "--input", input, "--output", output];
-            WorkerProcess::with(
+            WorkerProcess::with_flags(
                 None,
                 &[&flags[..], &["--repeat", repeat, "--timeout", "30s", "--json"]].concat(),
             )
@@ -509,7 +509,7 @@ fn workers_get_numbers_and_their_reports_arrive() {
     site.create(&spec("train", 2)).unwrap();
     let url = site.url("train");
     let flags = ["--ps", url.as_str(), "--coordinates", "200000", "--repeat", "4000", "--json"];
-    let workers = [WorkerProcess::with(None, &flags), WorkerProcess::with(None, &flags)];
+    let workers = [WorkerProcess::with_flags(None, &flags), WorkerProcess::with_flags(None, &flags)];
     let reported = site.wait_until("reports", |site| {
         let counters = site.counters("train");
         let workers = &counters.jobs.first()?.workers;
@@ -519,10 +519,10 @@ fn workers_get_numbers_and_their_reports_arrive() {
     let findings = site.diagnose("train");
     assert!(!findings.contains("PROBLEM"), "{findings}");
     // There is no third place.
-    let third = WorkerProcess::with(None, &["--ps", &url, "--coordinates", "1000"]).finish();
+    let third = WorkerProcess::with_flags(None, &["--ps", &url, "--coordinates", "1000"]).finish();
     assert_eq!(third.code, Some(1), "{third:?}");
     assert!(third.last_error().contains("has its 2 workers"), "{third:?}");
-    let nobody = WorkerProcess::with(None, &["--ps", &site.url("nothing"), "--coordinates", "1000"]).finish();
+    let nobody = WorkerProcess::with_flags(None, &["--ps", &site.url("nothing"), "--coordinates", "1000"]).finish();
     assert!(nobody.last_error().contains("there is no job \"nothing\""), "{nobody:?}");
     let mut numbers = Vec::new();
     for end in workers.map(WorkerProcess::finish) {

@@ -411,7 +411,7 @@ impl Site {
             flags.extend(["--min-rto", "500ms"]);
         }
         flags.extend(more);
-        WorkerProcess::with(host, &flags)
+        WorkerProcess::with_flags(host, &flags)
     }
 
     pub fn start_workers(&self, coordinates: usize, repeat: u32, more: &[&str]) -> Vec<WorkerProcess> {

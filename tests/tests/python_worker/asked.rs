@@ -68,7 +68,7 @@ impl Server {
         command.args(["--ps", &address, "--worker", "0", "--job", &self.job.0.to_string()]);
         command.args(["--cookie", &CONFIGURED.0.to_string()]);
         command.args(["--input", text(&input), "--output", text(&output)]);
-        WorkerProcess::listen_at(command)
+        WorkerProcess::spawn(command)
     }
 
     fn receive(&self) -> (Header, Vec<u8>, SocketAddr) {

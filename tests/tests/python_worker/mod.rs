@@ -43,7 +43,7 @@ fn start_python(python: &str, ps: &Ps, number: usize, input: &Path, more: &[&str
     let mut command = script(python, "all_reduce.py");
     command.args(["--ps", &ps.addr.to_string(), "--worker", &number.to_string(), "--cookie", COOKIE]);
     command.args(["--input", text(input), "--output", text(&output)]).args(more);
-    WorkerProcess::listen_at(command)
+    WorkerProcess::spawn(command)
 }
 
 fn start_real(ps: &Ps, number: usize, input: &Path, more: &[&str]) -> WorkerProcess {
@@ -89,7 +89,7 @@ fn its_forms_and_numbers_are_those_of_the_vectors() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
     let mut command = script(python, "vectors.py");
     command.arg(root);
-    let end = WorkerProcess::listen_at(command).finish();
+    let end = WorkerProcess::spawn(command).finish();
     assert!(end.code == Some(0) && end.out.contains("vectors: equal"), "{end:?}");
 }
 

@@ -127,7 +127,7 @@ impl Stream {
             next: first,
             outstanding: 0,
             entries: vec![Entry::empty(); slots as usize],
-            troubles: vec![Trouble::none(Duration::ZERO); slots as usize],
+            troubles: vec![Trouble::new(Duration::ZERO); slots as usize],
             foreseen: vec![None; slots as usize],
             rings: strides.into_iter().map(|stride| Ring { stride, bytes: Vec::new() }).collect(),
             queues: vec![Queue::default(); usize::from(shards.max(1))],

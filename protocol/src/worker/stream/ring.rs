@@ -140,7 +140,7 @@ pub(super) struct Trouble {
 
 impl Trouble {
     /// No trouble yet with a packet that was first sent at this time.
-    pub fn none(first: Duration) -> Trouble {
+    pub fn new(first: Duration) -> Trouble {
         Trouble {
             first,
             doubt: Doubt::None,

@@ -174,7 +174,7 @@ impl Stream {
     /// What is known of a packet beside its entry.
     pub(super) fn trouble(&self, index: usize) -> Trouble {
         let entry = &self.entries[index];
-        if entry.repeated { self.troubles[index] } else { Trouble::none(entry.send_time()) }
+        if entry.repeated { self.troubles[index] } else { Trouble::new(entry.send_time()) }
     }
 
     /// The same, to be changed. Its result will not tell any more which of the transmissions it answers.
@@ -182,7 +182,7 @@ impl Stream {
         let entry = &mut self.entries[index];
         if !entry.repeated {
             entry.repeated = true;
-            self.troubles[index] = Trouble::none(entry.send_time());
+            self.troubles[index] = Trouble::new(entry.send_time());
         }
         &mut self.troubles[index]
     }
