@@ -342,7 +342,7 @@ impl Process {
         let plan = if self.alike {
             CallPlan::like_all_others(self.most)
         } else {
-            CallPlan::of(Cookie(self.job.0.into()), place, self.most)
+            CallPlan::draw(Cookie(self.job.0.into()), place, self.most)
         };
         if plan.key.is_some() && self.flights.iter().any(|flight| flight.key == plan.key) {
             return false;
