@@ -162,7 +162,7 @@ impl BitWriter<'_> {
 
 struct BitReader<'a> {
     bytes: &'a [u8],
-    /// In bits.
+    /// The position, in bits.
     at: usize,
 }
 

@@ -53,7 +53,7 @@ struct Search<'a> {
     price: f64,
     /// Layers in the order in which they are added: those first that can cost the most.
     order: Vec<usize>,
-    /// By layer, its efficient choices.
+    /// The efficient choices of each layer.
     efficient: Vec<Vec<usize>>,
     /// For the layers from each place of the order on, the least of cost + price · error, and the least error.
     to_come: Vec<f64>,

@@ -27,7 +27,7 @@ pub struct Problem {
 /// A choice for each layer.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Assignment {
-    /// By layer, an index into its choices.
+    /// For each layer, an index into its choices.
     pub choices: Vec<usize>,
     /// Sum of the costs.
     pub cost: f64,

@@ -90,7 +90,7 @@ fn own_name() -> String {
 }
 
 impl BookFile {
-    /// At this path, not read yet.
+    /// The file at this path, not read yet.
     #[must_use]
     pub fn new(path: Option<&Path>) -> BookFile {
         let standing = match path {

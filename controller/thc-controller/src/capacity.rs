@@ -13,7 +13,7 @@ pub const WORKER_BITS: u32 = 7;
 pub struct Forms(u16);
 
 impl Forms {
-    /// As the annotation `@forms("2/4 4/8")` of `lookup` or `job_tables` says; of a program without, the usual one.
+    /// The forms that the annotation `@forms("2/4 4/8")` of `lookup` or `job_tables` names; for a program without it, the usual one.
     #[must_use]
     pub fn from_p4info(info: &P4Info) -> Forms {
         let tables = ["lookup", "job_tables"].map(|name| info.table(name).ok());
@@ -60,7 +60,7 @@ pub struct Rows {
 }
 
 impl Rows {
-    /// By the tables' names.
+    /// The counts with the tables' names.
     #[must_use]
     pub fn counts_by_name(&self) -> [(&'static str, u32); 4] {
         let Rows { members, addresses, job_tables, roots } = *self;

@@ -15,9 +15,9 @@ pub struct Counted {
     pub packets: u64,
     /// Bytes of frames.
     pub bytes: u64,
-    /// In the order of [`Event::ALL`].
+    /// Counts in the order of [`Event::ALL`].
     pub events: [u64; Event::ALL.len()],
-    /// In the order of [`DropReason::ALL`].
+    /// Counts in the order of [`DropReason::ALL`].
     pub drops: [u64; DropReason::ALL.len()],
 }
 
@@ -26,7 +26,7 @@ pub struct Counted {
 pub struct JobCounted {
     /// See [`ANSWERS`].
     pub answers: [u64; ANSWERS],
-    /// By number.
+    /// The workers by number.
     pub workers: Vec<Counted>,
 }
 

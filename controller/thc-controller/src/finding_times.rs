@@ -6,7 +6,7 @@ use thc_control_proto::v1::Finding;
 /// Present findings about jobs, each with the time of its first.
 #[derive(Debug, Default)]
 pub struct FindingTimes {
-    /// By job, then by what is said.
+    /// Times by job, then by what is said.
     jobs: BTreeMap<String, BTreeMap<String, u64>>,
 }
 

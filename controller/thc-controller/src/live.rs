@@ -44,11 +44,11 @@ pub struct View {
     pub refused_tables: BTreeMap<u8, String>,
     /// Workers that are here, by the job's name.
     pub joined: BTreeMap<String, u64>,
-    /// By the job's name.
+    /// Counts by the job's name.
     pub jobs: BTreeMap<String, JobCounted>,
-    /// In the order of [`CARRIER`].
+    /// Counts in the order of [`CARRIER`].
     pub carrier: [u64; CARRIER.len()],
-    /// By the job's name and worker.
+    /// When workers were heard, by the job's name and worker.
     pub heard: BTreeMap<(String, u8), Heard>,
     /// The election id by which this controller is its primary one.
     pub election_id: u64,

@@ -15,7 +15,7 @@ pub struct Notify {
 }
 
 impl Notify {
-    /// As the environment says.
+    /// The notifier that the environment names.
     #[must_use]
     pub fn from_environment() -> Notify {
         let microseconds = |name: &str| std::env::var(name).ok()?.parse::<u64>().ok().filter(|n| *n > 0);

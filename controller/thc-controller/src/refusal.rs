@@ -7,7 +7,7 @@ use tonic::{Code, Status};
 pub struct Refusal {
     /// As gRPC has it.
     pub code: Code,
-    /// For people.
+    /// The reason in words.
     pub message: String,
 }
 

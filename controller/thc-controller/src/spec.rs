@@ -118,7 +118,7 @@ pub struct Further {
 /// Where the servers of a job are that have a share of its slots each.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ShareServers {
-    /// By share.
+    /// The address of each share.
     pub at: Vec<SocketAddr>,
     /// How many of them, the last ones, stand by.
     pub spares: u8,

@@ -5,7 +5,7 @@ use crate::error::ControllerError;
 use std::path::Path;
 use tonic::transport::{Certificate, ClientTlsConfig, Identity};
 
-/// For a connection to a target.
+/// The configuration of a connection to a target.
 ///
 /// # Errors
 /// [`ControllerError::Tls`] for a file that cannot be read, and without authorities: the machine's own are for the web.

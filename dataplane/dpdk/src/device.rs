@@ -11,7 +11,7 @@ use crate::pool::Mempool;
 pub(crate) struct OpenDevice {
     pub id: u16,
     pub name: String,
-    /// For [`ffi::rte_dev_remove`].
+    /// The device that [`ffi::rte_dev_remove`] takes.
     pub device: *mut ffi::rte_device,
     pub started: bool,
     /// Packets in the device's rings come from these; dropped after the port is closed.

@@ -86,7 +86,7 @@ impl<'de> Deserialize<'de> for Network {
 pub struct ServerConfig {
     /// UDP address and port.
     pub listen: SocketAddr,
-    /// By name.
+    /// The jobs, each with its name.
     pub jobs: Vec<JobConfig>,
     /// Folder of state files; `None`: nothing survives.
     pub state: Option<PathBuf>,

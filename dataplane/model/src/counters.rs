@@ -153,7 +153,7 @@ pub struct ServerStats {
     pub memory: u64,
     /// Most of these.
     pub most_memory: u64,
-    /// By name.
+    /// The jobs by name.
     pub jobs: std::collections::BTreeMap<String, JobStats>,
 }
 

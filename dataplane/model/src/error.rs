@@ -42,7 +42,7 @@ pub enum ModelError {
     Unreachable {
         /// Which server.
         server: String,
-        /// For how long it was tried.
+        /// How long it was tried.
         waited: Duration,
         /// The last failure.
         reason: String,

@@ -62,7 +62,7 @@ pub struct Spec {
     /// with this, so that nobody has it by forgetting `corrected`.
     #[serde(default)]
     pub uncorrected: bool,
-    /// By which rule the server steps.
+    /// The rule by which the server steps.
     #[serde(default)]
     pub optimizer: Optimizer,
     /// A factor of the rate, by the version.

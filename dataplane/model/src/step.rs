@@ -36,7 +36,7 @@ pub struct Proximal {
 }
 
 impl Proximal {
-    /// For steps of size `rate`.
+    /// The operator for steps of size `rate`.
     #[must_use]
     pub fn new(prox: &Prox, rate: f32) -> Self {
         let (lower, upper) = prox.bounds.unwrap_or((f32::NEG_INFINITY, f32::INFINITY));
@@ -133,7 +133,7 @@ pub enum Rule {
 }
 
 impl Rule {
-    /// For the step after `before` others.
+    /// The rule for the step after `before` others.
     #[must_use]
     pub fn new(optimizer: Optimizer, before: u64) -> Self {
         let correction = |beta: f32| {

@@ -27,7 +27,7 @@ const SWEEP: Duration = Duration::from_secs(1);
 /// See the module.
 #[derive(Debug)]
 pub(crate) struct Strangers {
-    /// By address.
+    /// Connections by address.
     there: Mutex<BTreeMap<IpAddr, usize>>,
     /// `None`: an address may make as many as it likes.
     rate: Option<Mutex<Rate>>,
@@ -45,7 +45,7 @@ pub(crate) enum NoPlace {
 /// New connections of each address: buckets of tokens, each kept as the time at which it will be full again.
 #[derive(Debug)]
 struct Rate {
-    /// In which one more is allowed.
+    /// The time in which one more is allowed.
     each: Duration,
     full: BTreeMap<IpAddr, Instant>,
     /// When full buckets were forgotten last.

@@ -114,7 +114,7 @@ impl Frame {
         self.u64(stamp.epoch).u64(stamp.step).u64(stamp.version)
     }
 
-    /// At most 255 bytes of text.
+    /// Appends at most 255 bytes of text.
     pub fn name(mut self, text: &str) -> Self {
         let text = &text.as_bytes()[..text.len().min(255)];
         self.bytes.push(text.len() as u8);
@@ -127,7 +127,7 @@ impl Frame {
         self
     }
 
-    /// For writing a vector at the end.
+    /// The buffer, for writing a vector at the end.
     pub fn tail(&mut self) -> &mut Vec<u8> {
         &mut self.bytes
     }

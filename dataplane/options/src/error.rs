@@ -14,9 +14,9 @@ use thc_transport::TransportError;
 pub enum Section {
     /// Among the keys of the server.
     Server,
-    /// In the section of the job of this number.
+    /// The section of the job with this number.
     Job(u16),
-    /// In the so-and-so-many-th `[[job]]` section, whose number is not known.
+    /// The `[[job]]` section at this place, whose job's number is not known.
     Nth(usize),
 }
 

@@ -119,7 +119,7 @@ pub struct JobSetup {
 }
 
 impl JobSetup {
-    /// As the session registry wants it.
+    /// The job as the session registry takes it.
     #[must_use]
     pub fn to_static(&self) -> StaticJob {
         let sizes = self.sizes.clone();

@@ -14,12 +14,12 @@ pub const PUBLISH: Duration = Duration::from_millis(50);
 #[derive(Debug)]
 pub struct Liveness {
     jobs: Vec<JobId>,
-    /// By shard, then by job and worker. One allocation each, so that shards share no cache line.
+    /// Counts by shard, then by job and worker. One allocation for each shard, so that shards share no cache line.
     shards: Vec<Vec<AtomicU64>>,
 }
 
 impl Liveness {
-    /// For these jobs, at most [`MAX_WORKERS`] workers each.
+    /// The counts of these jobs, at most [`MAX_WORKERS`] workers each.
     #[must_use]
     pub fn new(jobs: Vec<JobId>, shards: usize) -> Liveness {
         let cells = || (0..jobs.len() * MAX_WORKERS).map(|_| AtomicU64::new(0)).collect();
@@ -53,7 +53,7 @@ pub fn count_admitted(counters: &WorkerCounters) -> u64 {
     counters.events.iter().sum()
 }
 
-/// Since when each worker's count has last been seen to have changed.
+/// When each worker's count was last seen to change.
 #[derive(Debug)]
 pub struct Watch {
     seen: Vec<(u64, Option<Duration>)>,

@@ -51,7 +51,7 @@ pub struct ShardReport {
     pub globals: GlobalCounters,
     /// Bytes that its jobs take.
     pub memory: usize,
-    /// By the index of the jobs' counters, sessions that are over included.
+    /// Counters by the index of the jobs' counters, sessions that are over included.
     pub jobs: BTreeMap<u16, JobCounters>,
 }
 

@@ -110,7 +110,7 @@ pub struct JobStats {
     pub resent: u64,
     /// NUDGEs passed on.
     pub nudges: u64,
-    /// By worker number, 0 to n − 1.
+    /// The members by worker number, 0 to n − 1.
     pub members: Vec<WorkerStats>,
     /// Packets that named a worker that the job does not have.
     pub strangers: WorkerStats,

@@ -130,7 +130,7 @@ impl Certificates {
         self.current.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// For the next connection.
+    /// The configuration for the next connection.
     #[must_use]
     pub fn config(&self) -> Arc<ServerConfig> {
         Arc::clone(&self.current().config)

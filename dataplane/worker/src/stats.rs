@@ -35,7 +35,7 @@ pub struct Stats {
     /// Norms, transforms, quantization, dequantization.
     #[serde(serialize_with = "seconds")]
     pub compression: Duration,
-    /// In system calls that send and receive.
+    /// Time in system calls that send and receive.
     #[serde(serialize_with = "seconds")]
     pub network: Duration,
     /// Waiting for packets with nothing else to do.

@@ -14,7 +14,7 @@ pub struct Adam {
 }
 
 impl Adam {
-    /// For so many parameters.
+    /// The optimizer of so many parameters.
     pub fn new(parameters: usize, rate: f64) -> Self {
         Self { rate, means: vec![0.0; parameters], squares: vec![0.0; parameters], steps: 0 }
     }

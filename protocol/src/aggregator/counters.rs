@@ -114,7 +114,7 @@ impl Event {
 /// Counters of packets that belong to no job.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct GlobalCounters {
-    /// By [`DropReason`]; only the first four occur.
+    /// Drops by [`DropReason`]; only the first four occur.
     pub drops: [u64; 4],
 }
 
@@ -134,16 +134,16 @@ pub struct WorkerCounters {
     pub packets: u64,
     /// Their bytes, headers of the protocol included, UDP and below not.
     pub bytes: u64,
-    /// By [`Event`].
+    /// Packets by [`Event`].
     pub events: [u64; Event::ALL.len()],
-    /// By [`DropReason`].
+    /// Drops by [`DropReason`].
     pub drops: [u64; DropReason::ALL.len()],
 }
 
 /// Counters of a job.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct JobCounters {
-    /// By worker number; the last for all numbers from 64 on.
+    /// Counters by worker number; the last for all numbers from 64 on.
     workers: Box<[WorkerCounters; MAX_WORKERS + 1]>,
     /// Slots completed.
     pub results: u64,

@@ -41,7 +41,7 @@ pub(super) struct Roster {
     pub told: Duration,
     /// Whether nobody has been heard for so long that the server may be cut off.
     pub deaf: bool,
-    /// Since when there is this roster.
+    /// When this roster began.
     pub since: Option<Duration>,
 }
 

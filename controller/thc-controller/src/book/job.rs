@@ -32,7 +32,7 @@ pub struct Session {
     pub cookie: Hidden<u32>,
     /// Cells of another epoch are empty.
     pub epoch: u32,
-    /// By number.
+    /// The members by number.
     pub members: BTreeMap<u8, Member>,
     /// In a rack, the number of UDP ports of its root (P21).
     #[serde(default, skip_serializing_if = "is_zero")]
@@ -120,7 +120,7 @@ pub struct Job {
     pub version: u64,
     /// Its targets, the first preferred.
     pub targets: Vec<String>,
-    /// By target.
+    /// The job's places by target.
     pub places: BTreeMap<String, Placement>,
     /// Numbers given to workers, by number.
     pub given: BTreeMap<u8, Given>,

@@ -42,9 +42,9 @@ fn ports(spec: &Spec, shards: u8) -> usize {
 /// All of it.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Book {
-    /// By name.
+    /// The jobs by name.
     pub jobs: BTreeMap<String, Job>,
-    /// By number on the wire, from 1.
+    /// The tables by number on the wire, from 1.
     pub tables: BTreeMap<u8, Table>,
     /// Targets on which no job and no session begins.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]

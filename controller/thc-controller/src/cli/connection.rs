@@ -76,14 +76,14 @@ impl Connection {
             .map_err(|failure| Failure { message: failure.message + &closed, ..failure })
     }
 
-    /// By its socket.
+    /// Connects by its socket.
     async fn local(path: &Path) -> Result<Connection, tonic::transport::Error> {
         let endpoint = Endpoint::from_shared(format!("unix:{}", path.display()))?;
         let endpoint = endpoint.connect_timeout(CONNECTING).timeout(ANSWERING);
         Ok(Connection { client: ControlClient::new(endpoint.connect().await?) })
     }
 
-    /// By an address.
+    /// Connects by an address.
     async fn connect_to(address: &str, remote: &Remote) -> Result<Connection, Failure> {
         let bare = address.split_once("://").map_or(address, |(_, bare)| bare);
         let bare = bare.trim_end_matches('/');

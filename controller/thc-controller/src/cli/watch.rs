@@ -39,7 +39,7 @@ where
     }
 }
 
-/// On a terminal in place of what was there, elsewhere below it.
+/// Prints in place of what was there on a terminal, elsewhere below it.
 fn redraw(text: &impl Display) -> Result<(), Failure> {
     if std::io::stdout().is_terminal() { print(&format!("{CLEAR}{text}")) } else { print(&text.to_string()) }
 }

@@ -51,7 +51,7 @@ pub struct Config {
     pub http: Option<SocketAddr>,
     /// The same with certificates.
     pub https: Option<SocketAddr>,
-    /// For commands on this machine.
+    /// The socket for commands on this machine.
     pub socket: LocalSocket,
     /// The file that keeps the book.
     pub state: Option<PathBuf>,

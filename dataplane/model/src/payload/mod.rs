@@ -76,7 +76,7 @@ impl Encoding {
 pub struct Piece {
     /// How many coordinates.
     pub length: usize,
-    /// In which form; `None`: the receiver has them already.
+    /// The form; `None` if the receiver has them already.
     pub encoding: Option<Encoding>,
 }
 

@@ -19,7 +19,7 @@ pub struct Verified {
 pub struct Pipeline {
     /// Set, but not in force yet.
     pub saved: Option<Verified>,
-    /// In force.
+    /// The pipeline in force.
     pub running: Option<Verified>,
 }
 

@@ -7,7 +7,7 @@ use std::fmt;
 pub struct Entry {
     /// Number of the action.
     pub action: u32,
-    /// In the order of the action's parameters.
+    /// Values in the order of the action's parameters.
     pub params: Vec<u128>,
     /// The controller's own, kept for it.
     pub metadata: Vec<u8>,

@@ -18,9 +18,9 @@ const TEXT: &[u8] = thc_p4::P4INFO;
 pub struct Program {
     /// The P4Info as it was compiled.
     pub info: P4Info,
-    /// By id.
+    /// The tables by id.
     pub tables: BTreeMap<u32, MatchTable>,
-    /// By id.
+    /// The actions by id.
     pub actions: BTreeMap<u32, ActionInfo>,
     /// Cells by counter.
     pub counters: BTreeMap<u32, Counter>,
@@ -84,7 +84,7 @@ pub struct ActionUse {
     pub id: u32,
     /// As that of a row.
     pub in_rows: bool,
-    /// As the default.
+    /// Whether it may be the default.
     pub as_default: bool,
 }
 

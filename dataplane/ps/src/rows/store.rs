@@ -24,7 +24,7 @@ pub struct Replica {
     pub port: u32,
     /// How the port was written, if as a byte string.
     pub port_bytes: Option<Vec<u8>>,
-    /// In a job's group the worker's number.
+    /// The instance; in a job's group the worker's number.
     pub instance: u32,
 }
 

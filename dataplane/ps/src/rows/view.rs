@@ -36,7 +36,7 @@ pub struct JobView {
     pub index: u16,
     /// Slots of another epoch are empty.
     pub epoch: u32,
-    /// By worker, 0 to n − 1.
+    /// The members by worker, 0 to n − 1.
     pub members: Vec<MemberView>,
 }
 

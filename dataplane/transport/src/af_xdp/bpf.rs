@@ -19,7 +19,7 @@ const XDP_PROGRAM: u32 = 6;
 const TO_XDP: u32 = 37;
 /// Flags of an attachment: above the driver, or in it. None: the kernel chooses.
 pub const GENERIC: u32 = 1 << 1;
-/// In the driver.
+/// The program runs in the driver.
 pub const NATIVE: u32 = 1 << 2;
 
 /// The program's name in listings, such as those of `bpftool`.

@@ -23,7 +23,7 @@ struct Tensor {
 pub struct KeptFeedback(Vec<(u64, Tensor)>);
 
 impl KeptFeedback {
-    /// By key, in the form of [`ErrorFeedback::to_bytes`], in the order of the keys.
+    /// The feedback by key, in the form of [`ErrorFeedback::to_bytes`], in the order of the keys.
     #[must_use]
     pub fn to_bytes(&self) -> Vec<(u64, Vec<u8>)> {
         self.0.iter().map(|(key, tensor)| (*key, tensor.save())).collect()

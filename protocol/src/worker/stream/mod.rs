@@ -70,11 +70,11 @@ pub struct Stream {
     entries: Vec<Entry>,
     /// Details of the entries that are `repeated`.
     troubles: Vec<Trouble>,
-    /// By slot, the round whose sum came before its packet was sent.
+    /// For each slot, the round whose sum came before its packet was sent.
     foreseen: Vec<Option<Round>>,
     /// One for each thing that packets can travel as.
     rings: Vec<Ring>,
-    /// By shard.
+    /// The queue of each shard.
     queues: Vec<Queue>,
     /// Transmissions so far.
     order: u64,

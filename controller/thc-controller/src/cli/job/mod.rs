@@ -94,10 +94,10 @@ pub struct DeleteFlags {
 pub struct WaitFlags {
     /// The job's name
     name: String,
-    /// For what
+    /// The state to wait for
     #[arg(long = "for", value_enum, default_value = "running")]
     state: Awaited,
-    /// For so long
+    /// How long to wait
     #[arg(long, value_name = "TIME", default_value = "10m")]
     timeout: humantime::Duration,
 }

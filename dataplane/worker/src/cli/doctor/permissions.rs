@@ -50,7 +50,7 @@ pub fn dpdk(host: &Host, devices: &[Device], needed: u64) -> Vec<Check> {
 type Capability = (u32, &'static str);
 const RAW: Capability = (NET_RAW, "CAP_NET_RAW");
 const ADMIN: Capability = (NET_ADMIN, "CAP_NET_ADMIN");
-/// For the program that hands packets over (since Linux 5.8).
+/// The capability to load the program that hands packets over (since Linux 5.8).
 const PROGRAM: Capability = (BPF, "CAP_BPF");
 
 /// What a device needs and this process lacks.

@@ -60,7 +60,7 @@ impl Shelf {
         packed
     }
 
-    /// For so many results of so many bytes.
+    /// Memory for so many results of so many bytes.
     pub fn sums(&mut self, packets: usize, len: usize) -> Sums {
         let (mut bytes, mut counts) = self.sums.pop().unwrap_or_default();
         bytes.resize(packets * len, 0);
@@ -69,7 +69,7 @@ impl Shelf {
         Sums { bytes: Bytes::Own(bytes), counts }
     }
 
-    /// At least so many coordinates.
+    /// Work memory of at least so many coordinates.
     pub fn work(&mut self, coordinates: usize) -> Buffer {
         let fits = self.work.iter().position(|buffer| buffer.len() >= coordinates);
         fits.map_or_else(|| Buffer::zeroed(coordinates), |at| self.work.swap_remove(at))

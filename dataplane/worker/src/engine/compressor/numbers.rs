@@ -10,7 +10,7 @@ pub struct CallKeys {
     pub signs: u64,
     /// What the roundings derive from.
     pub roundings: u64,
-    /// By which words of the roundings are changed, all of them alike.
+    /// What changes the words of the roundings, the same for all of them.
     pub stratum: u32,
 }
 
