@@ -11,7 +11,7 @@ use thc_codec::rounding::Rounding;
 use thc_codec::signs::SignKey;
 use thc_codec::table::LookupTable;
 use thc_codec::{norm, partition, rht};
-use thc_protocol::aggregator::{Aggregator, Endpoint, JobConfig, Level, Lookup, Outcome, Shard, Sink};
+use thc_protocol::aggregator::{Aggregator, Endpoint, JobConfig, Lookup, Outcome, Shard, Sink};
 use thc_protocol::wire::{Form, HEADER_LEN, Header, Kind, MAX_PACKET, Mode, Norm};
 use thc_protocol::{Cookie, Ecn, JobId, Lane, Round, SlotId, TableId, WorkerId};
 
@@ -71,15 +71,9 @@ impl Loopback {
         let form = Form::new(4, lane).unwrap_or(Form::USUAL);
         aggregator.install_table(TABLE, Lookup { form, values: table.values16() })?;
         aggregator.install_job(JobConfig {
-            job: JOB,
-            cookie: COOKIE,
-            workers,
-            quorum: workers,
-            skip: false,
             data_slots: SLOTS,
             norm_slots: SLOTS,
-            tables: vec![TABLE],
-            level: Level::Only,
+            ..JobConfig::new(JOB, COOKIE, workers, vec![TABLE])
         })?;
         for worker in 0..workers {
             aggregator.set_member(JOB, WorkerId(worker), endpoint(worker))?;

@@ -297,15 +297,9 @@ fn best_effort_state_is_no_larger_for_what_it_gives_up() {
 fn a_job_takes_the_memory_that_it_is_said_to_take() {
     for (shards, data_slots, norm_slots) in [(1, 1000, 70), (4, 1000, 70), (7, 65536, 2), (64, 128, 128)] {
         let config = JobConfig {
-            job: JobId(7),
-            cookie: Cookie(99),
-            workers: WORKERS,
-            quorum: WORKERS,
-            skip: false,
             data_slots,
             norm_slots,
-            tables: vec![TableId(1)],
-            level: Level::Only,
+            ..JobConfig::new(JobId(7), Cookie(99), WORKERS, vec![TableId(1)])
         };
         let limit = config.memory_of_all(shards);
         let mut all: Vec<Aggregator<Scalar>> =

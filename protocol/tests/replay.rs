@@ -5,12 +5,12 @@
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
 use thc_protocol::aggregator::{
-    Aggregator, DropReason, Endpoint, Event, JobConfig, Level, Lookup, Outcome, Scalar, Shard, Sink,
+    Aggregator, DropReason, Endpoint, Event, JobConfig, Lookup, Outcome, Scalar, Shard, Sink,
 };
 use thc_protocol::session::{Action, Joiner, Registry, StaticJob};
 use thc_protocol::wire::{
     Ask, Boundary, Choice, FLAG_MARK, FLAG_NUDGE, Form, HEADER_LEN, Header, JOIN_LEN, Join, Kind, Leave,
-    MAX_PACKET, Mismatch, Norm, Nudge, Pending, Position, RefuseReason, Refused, Shares, Stand, Straggler,
+    MAX_PACKET, Mismatch, Norm, Nudge, Pending, Position, RefuseReason, Refused, Stand, Straggler,
     Table, Tables, VERSION, Welcome, What,
 };
 use thc_protocol::worker::{CallError, CallSpec, Events, PacketId, Parameters, PartSpec, Tx, Worker};
@@ -170,49 +170,28 @@ fn packet(rng: &mut Rng, focus: &[Kind], round: u32) -> Vec<u8> {
 }
 
 fn welcome(nonce: u64) -> Welcome {
+    let table = Table {
+        id: TableId(1),
+        bits: 4,
+        form: Form::USUAL,
+        granularity: 15,
+        fraction: 0.1,
+        t_p: 1.64,
+        values: [0; 16],
+    };
     Welcome {
         session: SESSION,
         data_slots: u32::from(SLOTS),
         norm_slots: u32::from(NORMS),
-        quorum: WORKERS,
-        policy: Policy::Reliable,
-        shards: 1,
         deadline: Duration::from_millis(10),
-        tables: Tables::one(Table {
-            id: TableId(1),
-            bits: 4,
-            form: Form::USUAL,
-            granularity: 15,
-            fraction: 0.1,
-            t_p: 1.64,
-            values: [0; 16],
-        }),
         job_seed: 1,
         nonce,
-        block: 20,
-        min_workers: WORKERS,
-        max_workers: WORKERS,
-        credit: 0,
-        features: 0,
-        shares: Shares::NONE,
-        rack: None,
-        marks: false,
-        members: None,
+        ..Welcome::new(WORKERS, Tables::one(table))
     }
 }
 
 fn config(quorum: u8) -> JobConfig {
-    JobConfig {
-        job: JOB,
-        cookie: SESSION,
-        workers: WORKERS,
-        quorum,
-        skip: quorum < WORKERS,
-        data_slots: u32::from(SLOTS),
-        norm_slots: u32::from(NORMS),
-        tables: vec![TableId(1)],
-        level: Level::Only,
-    }
+    JobConfig::from_welcome(JOB, SESSION, &Welcome { quorum, ..welcome(0) })
 }
 
 fn address(worker: u64) -> SocketAddr {
@@ -465,12 +444,8 @@ fn joiner() {
 #[test]
 fn registry() {
     let mut rng = Rng(5);
-    let mut registry = Registry::new([StaticJob {
-        config: JobConfig { cookie: CONFIGURED, ..config(WORKERS) },
-        welcome: welcome(0),
-        root: None,
-        sizes: None,
-    }]);
+    let config = JobConfig { cookie: CONFIGURED, ..config(WORKERS) };
+    let mut registry = Registry::new([StaticJob::new(config, welcome(0))]);
     let mut now = Duration::ZERO;
     let (mut installed, mut sessions, mut longest) = (false, 0, 0);
     for i in 0..PACKETS {

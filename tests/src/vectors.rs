@@ -12,10 +12,11 @@ use thc_codec::partition;
 use thc_codec::rht;
 use thc_codec::signs::SignKey;
 use thc_codec::table::LookupTable;
-use thc_protocol::aggregator::{Aggregator, Endpoint, JobConfig, Level, Scalar, Shard, Sink};
+use thc_options::wire_table;
+use thc_protocol::aggregator::{Aggregator, Endpoint, JobConfig, Scalar, Shard, Sink};
 use thc_protocol::session::{JoinEvent, Joiner, Joiners};
-use thc_protocol::wire::{Form, Header, Kind, MAX_PACKET, Mode, Norm, Shares, Table, Tables, Welcome};
-use thc_protocol::{Cookie, Ecn, JobId, Policy, Round, SlotId, TableId, WorkerId};
+use thc_protocol::wire::{Form, Header, Kind, MAX_PACKET, Mode, Norm, Table, Tables, Welcome};
+use thc_protocol::{Cookie, Ecn, JobId, Round, SlotId, TableId, WorkerId};
 use thc_transport::{IoStats, PacketIo, Peer};
 use thc_worker::{Borrowed, CallOptions, Engine, EngineConfig};
 
@@ -190,50 +191,19 @@ fn nonce(worker: u8) -> u64 {
 
 impl Session {
     fn begin(plan: &Plan) -> Session {
-        let table = TableId(3);
+        let form = Form::with_code(plan.table.bits(), plan.lane).unwrap();
+        let table = Table { id: TableId(3), ..wire_table(form, &plan.table) };
         let welcome = Welcome {
             session: SESSION,
             data_slots: 4,
             norm_slots: 2,
-            quorum: plan.workers,
-            policy: Policy::Reliable,
-            shards: 1,
-            deadline: Duration::ZERO,
-            tables: Tables::one(Table {
-                id: table,
-                bits: plan.table.bits(),
-                form: Form::with_code(plan.table.bits(), plan.lane).unwrap(),
-                granularity: plan.table.granularity(),
-                fraction: plan.table.fraction(),
-                t_p: plan.table.t_p(),
-                values: plan.table.values16(),
-            }),
             job_seed: plan.job_seed,
-            nonce: 0,
             block: plan.block,
-            min_workers: plan.workers,
-            max_workers: plan.workers,
-            credit: 0,
-            features: 0,
-            shares: Shares::NONE,
-            rack: None,
-            marks: false,
-            members: None,
+            ..Welcome::new(plan.workers, Tables::one(table))
         };
         let mut aggregator = Aggregator::new(Shard::WHOLE, 1 << 24);
-        aggregator.install_table(table, welcome.tables.first().into()).unwrap();
-        let config = JobConfig {
-            job: JOB,
-            cookie: SESSION,
-            workers: plan.workers,
-            quorum: plan.workers,
-            skip: false,
-            data_slots: welcome.data_slots,
-            norm_slots: welcome.norm_slots,
-            tables: vec![table],
-            level: Level::Only,
-        };
-        aggregator.install_job(config).unwrap();
+        aggregator.install_table(table.id, (&table).into()).unwrap();
+        aggregator.install_job(JobConfig::from_welcome(JOB, SESSION, &welcome)).unwrap();
         let mut session = Session { welcome, aggregator, workers: Vec::new(), welcomes: Vec::new() };
         for worker in 0..plan.workers {
             session.aggregator.set_member(JOB, WorkerId(worker), Endpoint::udp(address(worker))).unwrap();

@@ -25,7 +25,7 @@ pub use merge::{merge, set};
 pub use options::ServerOptions;
 pub use p4runtime::{P4RuntimeConfig, P4RuntimeOptions};
 pub use rack_size::RackSize;
-pub use tables::TableOptions;
+pub use tables::{TableOptions, wire_table};
 pub use text::{Fraction, Interval, Secret, Size};
 pub use tls::{CertificateFiles, TlsOptions};
 
@@ -39,7 +39,7 @@ use bytesize::ByteSize;
 use racks::Standing;
 use tables::Known;
 use thc_codec::partition::DEFAULT_BLOCK;
-use thc_protocol::aggregator::{JobConfig, Level, Shard};
+use thc_protocol::aggregator::{JobConfig, Shard};
 use thc_protocol::session::{Root, Sizes, StaticJob};
 use thc_protocol::wire::{BLOCKS, HEADER_LEN, MAX_PACKET, Members, Shares, Tables, Welcome};
 use thc_protocol::{Cookie, JobId, MAX_WORKERS, Policy};
@@ -420,40 +420,25 @@ impl JobOptions {
                 known,
             )?
         };
-        let config = JobConfig {
-            job: JobId(job),
-            cookie: Cookie(cookie),
-            workers,
-            quorum,
-            skip: JobConfig::may_skip(policy, quorum, workers)
-                || layout.as_ref().is_some_and(racks::Layout::by_quorum),
-            data_slots,
-            norm_slots,
-            tables: tables.iter().map(|table| table.id).collect(),
-            level: layout.as_ref().map_or(Level::Only, |layout| layout.level(standing)),
-        };
-        config.check()?;
         let welcome = Welcome {
-            session: Cookie(0),
             data_slots,
             norm_slots,
             quorum,
             policy,
             shards,
             deadline,
-            tables: Tables::new(&tables)?,
             job_seed: seed,
-            nonce: 0,
             block,
-            min_workers: workers,
-            max_workers: workers,
-            credit: 0,
-            features: 0,
             shares,
-            rack: None,
-            marks: false,
             members: (spares > 0).then_some(Members { spares, ..Members::default() }),
+            ..Welcome::new(workers, Tables::new(&tables)?)
         };
+        let mut config = JobConfig::from_welcome(JobId(job), Cookie(cookie), &welcome);
+        if let Some(layout) = &layout {
+            config.skip |= layout.by_quorum();
+            config.level = layout.level(standing);
+        }
+        config.check()?;
         let (welcome, root) = match &layout {
             Some(layout) => layout.welcome(standing, &welcome),
             None => (welcome, None),

@@ -165,21 +165,12 @@ impl TableOptions {
                 return Err(value("down", down, "racks pass whole sums on, leave it out"));
             }
             Some(down @ 4) => {
-                let told = form.told();
+                let told = form.with_told_sums();
                 told.ok_or_else(|| value("down", down, "sums in lanes of 4 bits have no more, leave it out"))?
             }
             Some(down) => return Err(value("down", down, "use 4, or leave it out: lane says the rest")),
         };
-        let table = self.lookup(job, workers, racks, bits, form)?;
-        Ok(Table {
-            id: TableId(0),
-            bits,
-            form,
-            granularity: table.granularity(),
-            fraction: table.fraction(),
-            t_p: table.t_p(),
-            values: table.values16(),
-        })
+        Ok(wire_table(form, &self.lookup(job, workers, racks, bits, form)?))
     }
 
     fn lookup(
@@ -255,4 +246,18 @@ fn narrowest(table: &Table, workers: u16) -> Form {
 /// server started again with other jobs.
 fn default_table(job: u16) -> u64 {
     (u64::from(job) + MAX_TABLE - 1) % MAX_TABLE + 1
+}
+
+/// A lookup table as WELCOME has it, without a number yet, for packets of this form.
+#[must_use]
+pub fn wire_table(form: Form, table: &LookupTable) -> Table {
+    Table {
+        id: TableId(0),
+        bits: table.bits(),
+        form,
+        granularity: table.granularity(),
+        fraction: table.fraction(),
+        t_p: table.t_p(),
+        values: table.values16(),
+    }
 }

@@ -17,10 +17,11 @@ use thc_codec::quantizer::Quantizer;
 use thc_codec::rounding::Rounding;
 use thc_codec::table::LookupTable;
 use thc_protocol::wire::{
-    Choice, Form, HEADER_LEN, Header, Kind, MAX_PACKET, Shares, Table, Tables, Welcome,
+    Choice, Form, HEADER_LEN, Header, Kind, MAX_PACKET, Table, Tables, Welcome,
 };
 use thc_protocol::worker::{CallError, CallSpec, Events, PacketId, Parameters, PartSpec, Tx, Worker};
-use thc_protocol::{Cookie, JobId, Policy, Round, SlotId, TableId, WorkerId};
+use thc_protocol::{Cookie, JobId, Round, SlotId, TableId, WorkerId};
+use thc_support::wire_table;
 use thc_transport::{Dpdk, DpdkConfig, DpdkIo, Idle, MacAddr, Neighbour, PacketIo, Peer};
 
 const D: usize = 1 << 20;
@@ -106,34 +107,13 @@ impl Rig {
         };
         let io = Dpdk::open(&config, 50_000, 1).unwrap().into_endpoints().pop().unwrap();
         let table = LookupTable::solve(4, 30, 1.0 / 32.0).unwrap();
+        let wire = Table { id: TableId(1), ..wire_table(Form::USUAL, &table) };
         let welcome = Welcome {
             session: Cookie(7),
             data_slots: SLOTS,
-            norm_slots: 64,
-            quorum: WORKERS,
-            policy: Policy::Reliable,
-            shards: 1,
-            deadline: Duration::ZERO,
-            tables: Tables::one(Table {
-                id: TableId(1),
-                bits: 4,
-                form: Form::USUAL,
-                granularity: 30,
-                fraction: 1.0 / 32.0,
-                t_p: table.t_p(),
-                values: table.values16(),
-            }),
             job_seed: 1,
             nonce: 1,
-            block: 20,
-            min_workers: WORKERS,
-            max_workers: WORKERS,
-            credit: 0,
-            features: 0,
-            shares: Shares::NONE,
-            rack: None,
-            marks: false,
-            members: None,
+            ..Welcome::new(WORKERS, Tables::one(wire))
         };
         // Near enough to normal, as a transformed partition is: sums of uniform numbers, scaled to variance 1.
         let mut state = 1u64;

@@ -182,8 +182,9 @@ mod tests {
     use std::time::Instant;
     use thc_codec::table::LookupTable;
     use thc_protocol::session::{Joiner, Joiners};
-    use thc_protocol::wire::{Form, Shares, Table, Tables, Welcome};
-    use thc_protocol::{Cookie, JobId, Policy, TableId, WorkerId};
+    use thc_protocol::wire::{Form, Table, Tables, Welcome};
+    use thc_protocol::{Cookie, JobId, TableId, WorkerId};
+    use thc_support::wire_table;
     use thc_transport::{IoStats, Peer};
 
     /// An interface on which nothing ever comes, until it panics.
@@ -222,35 +223,8 @@ mod tests {
 
     fn driver(panics: &Arc<AtomicBool>) -> Arc<Driver<Faulty>> {
         let table = LookupTable::solve(4, 30, 1.0 / 32.0).unwrap();
-        let welcome = Welcome {
-            session: Cookie(1),
-            data_slots: 64,
-            norm_slots: 8,
-            quorum: 2,
-            policy: Policy::Reliable,
-            shards: 1,
-            deadline: Duration::from_millis(50),
-            tables: Tables::one(Table {
-                id: TableId(3),
-                bits: 4,
-                form: Form::USUAL,
-                granularity: 30,
-                fraction: 1.0 / 32.0,
-                t_p: table.t_p(),
-                values: table.values16(),
-            }),
-            job_seed: 42,
-            nonce: 0,
-            block: 13,
-            min_workers: 2,
-            max_workers: 2,
-            credit: 0,
-            features: 0,
-            shares: Shares::NONE,
-            rack: None,
-            marks: false,
-            members: None,
-        };
+        let table = Table { id: TableId(3), ..wire_table(Form::USUAL, &table) };
+        let welcome = Welcome { session: Cookie(1), block: 13, ..Welcome::new(2, Tables::one(table)) };
         let config = EngineConfig {
             ps: SocketAddr::from((Ipv4Addr::LOCALHOST, 9)),
             job: JobId(1),

@@ -3,6 +3,7 @@
 use super::Lookup;
 use super::error::ConfigError;
 use super::level::Level;
+use crate::wire::Welcome;
 use crate::{Cookie, JobId, MAX_WORKERS, Policy, TableId};
 
 /// A job as an aggregator sees it.
@@ -29,6 +30,23 @@ pub struct JobConfig {
 }
 
 impl JobConfig {
+    /// A job with 1024 data slots and 64 norm slots, which all workers complete, at an aggregator that is not in a tree of racks.
+    /// A job's real numbers go over these: `JobConfig { data_slots, ..JobConfig::new(…) }`.
+    #[must_use]
+    pub const fn new(job: JobId, cookie: Cookie, workers: u8, tables: Vec<TableId>) -> JobConfig {
+        let (quorum, skip, data_slots, norm_slots) = (workers, false, 1024, 64);
+        JobConfig { job, cookie, workers, quorum, skip, data_slots, norm_slots, tables, level: Level::Only }
+    }
+
+    /// The job whose workers are told this, at an aggregator that is not in a tree of racks.
+    #[must_use]
+    pub fn from_welcome(job: JobId, cookie: Cookie, welcome: &Welcome) -> JobConfig {
+        let &Welcome { quorum, data_slots, norm_slots, policy, max_workers: workers, .. } = welcome;
+        let skip = JobConfig::may_skip(policy, quorum, workers);
+        let tables = welcome.tables.iter().map(|table| table.id).collect();
+        JobConfig { quorum, skip, data_slots, norm_slots, ..JobConfig::new(job, cookie, workers, tables) }
+    }
+
     /// Whether workers may go on without a slot: `skip` of a job of this policy and quorum (P9).
     #[must_use]
     pub fn may_skip(policy: Policy, quorum: u8, workers: u8) -> bool {

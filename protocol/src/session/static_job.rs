@@ -21,6 +21,12 @@ pub struct StaticJob {
 }
 
 impl StaticJob {
+    /// A job of one size, at an aggregator that is no rack.
+    #[must_use]
+    pub const fn new(config: JobConfig, welcome: Welcome) -> StaticJob {
+        StaticJob { config, welcome, root: None, sizes: None }
+    }
+
     pub(super) fn set_credit(&mut self, credit: u32) {
         self.welcome.credit = credit;
         if let Some(sizes) = &mut self.sizes {

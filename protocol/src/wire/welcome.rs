@@ -69,6 +69,33 @@ pub struct Welcome {
 }
 
 impl Welcome {
+    /// What workers of a plain job are told: one server with one port has all of its 1024 data slots and 64 norm slots, and all
+    /// workers complete a slot, reliably. A job's real numbers go over these: `Welcome { data_slots, ..Welcome::new(…) }`.
+    #[must_use]
+    pub const fn new(workers: u8, tables: Tables) -> Welcome {
+        Welcome {
+            session: Cookie(0),
+            data_slots: 1024,
+            norm_slots: 64,
+            quorum: workers,
+            policy: Policy::Reliable,
+            shards: 1,
+            deadline: Duration::ZERO,
+            tables,
+            job_seed: 0,
+            nonce: 0,
+            block: *BLOCKS.end(),
+            min_workers: workers,
+            max_workers: workers,
+            credit: 0,
+            features: 0,
+            shares: Shares::NONE,
+            rack: None,
+            members: None,
+            marks: false,
+        }
+    }
+
     /// Reads a payload, as [`Self::read`].
     #[must_use]
     pub fn parse(payload: &[u8]) -> Option<Welcome> {

@@ -2,7 +2,7 @@
 
 use std::net::{Ipv4Addr, SocketAddr};
 use thc_protocol::aggregator::{
-    Aggregator, Endpoint, Event, JobConfig, Level, Lookup, Outcome, Shard, Sink, SlotView,
+    Aggregator, Endpoint, Event, JobConfig, Lookup, Outcome, Shard, Sink, SlotView,
 };
 use thc_protocol::wire::{FLAG_NUDGE, Form, Header, Kind, MAX_PACKET, Norm};
 use thc_protocol::{Cookie, Ecn, JobId, Lane, Round, SlotId, TableId, WorkerId};
@@ -63,15 +63,9 @@ impl Sink for Record {
 
 pub fn config(workers: u8) -> JobConfig {
     JobConfig {
-        job: JOB,
-        cookie: COOKIE,
-        workers,
-        quorum: workers,
-        skip: false,
         data_slots: 8,
         norm_slots: 4,
-        tables: vec![TABLE],
-        level: Level::Only,
+        ..JobConfig::new(JOB, COOKIE, workers, vec![TABLE])
     }
 }
 

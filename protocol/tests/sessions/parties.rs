@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
-use thc_protocol::aggregator::{Endpoint, JobConfig, Level};
+use thc_protocol::aggregator::{Endpoint, JobConfig};
 use thc_protocol::session::{Action, JoinEvent, Joiner, Registry, StaticJob};
-use thc_protocol::wire::{Form, Header, Kind, Shares, Table, Tables, Welcome};
-use thc_protocol::{Cookie, JobId, Policy, TableId, WorkerId};
+use thc_protocol::wire::{Form, Header, Kind, Table, Tables, Welcome};
+use thc_protocol::{Cookie, JobId, TableId, WorkerId};
 
 pub const JOB: JobId = JobId(42);
 pub const COOKIE: Cookie = Cookie(0x1CED_CAFE);
@@ -19,50 +19,24 @@ pub const fn ms(milliseconds: u64) -> Duration {
 }
 
 pub fn static_job(workers: u8) -> StaticJob {
-    StaticJob {
-        config: JobConfig {
-            job: JOB,
-            cookie: COOKIE,
-            workers,
-            quorum: workers,
-            skip: false,
-            data_slots: 64,
-            norm_slots: 16,
-            tables: vec![TableId(3)],
-            level: Level::Only,
-        },
-        welcome: Welcome {
-            session: Cookie(0),
-            data_slots: 64,
-            norm_slots: 16,
-            quorum: workers,
-            policy: Policy::Reliable,
-            shards: 2,
-            deadline: ms(25),
-            tables: Tables::one(Table {
-                id: TableId(3),
-                bits: 4,
-                form: Form::USUAL,
-                granularity: 30,
-                fraction: 0.03125,
-                t_p: 2.153874694061457,
-                values: [0, 1, 3, 4, 6, 8, 9, 11, 13, 15, 17, 19, 22, 25, 28, 30],
-            }),
-            job_seed: 0xABCD,
-            nonce: 0,
-            block: 20,
-            min_workers: workers,
-            max_workers: workers,
-            credit: 0,
-            features: 0,
-            shares: Shares::NONE,
-            rack: None,
-            marks: false,
-            members: None,
-        },
-        root: None,
-        sizes: None,
-    }
+    let table = Table {
+        id: TableId(3),
+        bits: 4,
+        form: Form::USUAL,
+        granularity: 30,
+        fraction: 0.03125,
+        t_p: 2.153874694061457,
+        values: [0, 1, 3, 4, 6, 8, 9, 11, 13, 15, 17, 19, 22, 25, 28, 30],
+    };
+    let welcome = Welcome {
+        data_slots: 64,
+        norm_slots: 16,
+        shards: 2,
+        deadline: ms(25),
+        job_seed: 0xABCD,
+        ..Welcome::new(workers, Tables::one(table))
+    };
+    StaticJob::new(JobConfig::from_welcome(JOB, COOKIE, &welcome), welcome)
 }
 
 /// The address of a worker's process.

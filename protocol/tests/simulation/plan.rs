@@ -109,15 +109,9 @@ impl JobPlan {
         let tables: Vec<Table> = [usual].into_iter().chain(others).map(table).collect();
         JobPlan {
             config: JobConfig {
-                job: JobId(job),
-                cookie: Cookie(0xABCD_0000 + u32::from(job)),
-                workers,
-                quorum: workers,
-                skip: false,
                 data_slots,
                 norm_slots,
-                tables: tables.iter().map(|table| table.id).collect(),
-                level: Level::Only,
+                ..JobConfig::new(JobId(job), Cookie(0xABCD_0000 + u32::from(job)), workers, tables.iter().map(|table| table.id).collect())
             },
             policy: Policy::Reliable,
             deadline: Duration::from_millis(50),

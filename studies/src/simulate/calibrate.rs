@@ -17,7 +17,7 @@ use thc_codec::quantizer::Quantizer;
 use thc_codec::rounding::Rounding;
 use thc_codec::signs::SignKey;
 use thc_codec::table::LookupTable;
-use thc_protocol::aggregator::{Aggregator, Endpoint, JobConfig, Level, Lookup, Shard, Sink};
+use thc_protocol::aggregator::{Aggregator, Endpoint, JobConfig, Lookup, Shard, Sink};
 use thc_protocol::wire::{Form, HEADER_LEN, Header, Kind};
 use thc_protocol::{Cookie, Ecn, JobId, Round, SlotId, TableId, WorkerId};
 use thc_ps::Simd;
@@ -291,15 +291,9 @@ fn measure_adding() -> Result<f64> {
     let lookup = Lookup { form: Form::USUAL, values: table.values16() };
     aggregator.install_table(TableId(1), lookup)?;
     let config = JobConfig {
-        job: JobId(1),
-        cookie: Cookie(9),
-        workers: WORKERS,
-        quorum: WORKERS,
-        skip: false,
         data_slots: SLOTS,
         norm_slots: SLOTS,
-        tables: vec![TableId(1)],
-        level: Level::Only,
+        ..JobConfig::new(JobId(1), Cookie(9), WORKERS, vec![TableId(1)])
     };
     aggregator.install_job(config)?;
     let at = |worker: u8| Peer::from((Ipv4Addr::new(10, 0, 0, worker + 1), 5000));

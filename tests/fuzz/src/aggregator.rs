@@ -91,15 +91,10 @@ fn history(input: &mut Unstructured<'_>) -> arbitrary::Result<()> {
     plant.table(TableId(1), Lookup { form: Form::USUAL, values });
     let workers = input.int_in_range(1..=4)?;
     plant.job(JobConfig {
-        job: JOBS[0],
-        cookie: Cookie(1),
-        workers,
-        quorum: workers,
         skip: input.arbitrary()?,
         data_slots: 4,
         norm_slots: 2,
-        tables: vec![TableId(1)],
-        level: Level::Only,
+        ..JobConfig::new(JOBS[0], Cookie(1), workers, vec![TableId(1)])
     });
     (0..workers).for_each(|worker| plant.member(JOBS[0], WorkerId(worker), Some(endpoint(worker))));
     for step in 0u32.. {

@@ -5,10 +5,10 @@
 use arbitrary::Unstructured;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
-use thc_protocol::aggregator::{Endpoint, JobConfig, Level};
+use thc_protocol::aggregator::{Endpoint, JobConfig};
 use thc_protocol::session::{Action, JoinEvent, Joiner, Registry, StaticJob};
-use thc_protocol::wire::{Form, HEADER_LEN, Header, Join, Kind, Leave, Shares, Table, Tables, Welcome};
-use thc_protocol::{Cookie, JobId, Policy, Round, SlotId, TableId, WorkerId};
+use thc_protocol::wire::{Form, HEADER_LEN, Header, Join, Kind, Leave, Table, Tables, Welcome};
+use thc_protocol::{Cookie, JobId, Round, SlotId, TableId, WorkerId};
 
 const JOB: JobId = JobId(7);
 const COOKIE: Cookie = Cookie(0x1CED_CAFE);
@@ -18,51 +18,24 @@ pub fn run(data: &[u8]) {
 }
 
 fn job(workers: u8, quorum: u8) -> StaticJob {
-    let (data_slots, norm_slots, id) = (64, 16, TableId(3));
-    StaticJob {
-        config: JobConfig {
-            job: JOB,
-            cookie: COOKIE,
-            workers,
-            quorum,
-            skip: quorum < workers,
-            data_slots,
-            norm_slots,
-            tables: vec![id],
-            level: Level::Only,
-        },
-        welcome: Welcome {
-            session: Cookie(0),
-            data_slots,
-            norm_slots,
-            quorum,
-            policy: Policy::Reliable,
-            shards: 1,
-            deadline: Duration::from_millis(25),
-            tables: Tables::one(Table {
-                id,
-                bits: 4,
-                form: Form::USUAL,
-                granularity: 30,
-                fraction: 0.03125,
-                t_p: 2.153_874_694_061_457_3,
-                values: [0, 1, 3, 4, 6, 8, 9, 11, 13, 15, 17, 19, 22, 25, 28, 30],
-            }),
-            job_seed: 0xABCD,
-            nonce: 0,
-            block: 20,
-            min_workers: workers,
-            max_workers: workers,
-            credit: 0,
-            features: 0,
-            shares: Shares::NONE,
-            rack: None,
-            marks: false,
-            members: None,
-        },
-        root: None,
-        sizes: None,
-    }
+    let table = Table {
+        id: TableId(3),
+        bits: 4,
+        form: Form::USUAL,
+        granularity: 30,
+        fraction: 0.03125,
+        t_p: 2.153_874_694_061_457_3,
+        values: [0, 1, 3, 4, 6, 8, 9, 11, 13, 15, 17, 19, 22, 25, 28, 30],
+    };
+    let welcome = Welcome {
+        data_slots: 64,
+        norm_slots: 16,
+        quorum,
+        deadline: Duration::from_millis(25),
+        job_seed: 0xABCD,
+        ..Welcome::new(workers, Tables::one(table))
+    };
+    StaticJob::new(JobConfig::from_welcome(JOB, COOKIE, &welcome), welcome)
 }
 
 /// A worker's process.

@@ -3,10 +3,11 @@
 use fastrand::Rng;
 use std::time::Duration;
 use thc_codec::table::LookupTable;
-use thc_protocol::aggregator::{JobConfig, Level};
+use thc_protocol::aggregator::JobConfig;
 use thc_protocol::session::StaticJob;
-use thc_protocol::wire::{BLOCKS, Form, Mode, Shares, Table, Tables, Welcome};
-use thc_protocol::{Cookie, JobId, Lane, Policy, TableId};
+use thc_protocol::wire::{BLOCKS, Form, Mode, Table, Tables, Welcome};
+use thc_protocol::{Cookie, JobId, Lane, TableId};
+use thc_support::wire_table;
 
 /// The job of every trace.
 pub const JOB: JobId = JobId(7);
@@ -89,48 +90,16 @@ pub fn configuration(rng: &mut Rng, workers: u8) -> StaticJob {
     let fraction = [1.0 / 32.0, 1.0 / 512.0][rng.usize(..2)];
     let table = LookupTable::solve(bits, granularity, fraction).unwrap();
     let id = TableId(rng.u8(1..=2));
-    StaticJob {
-        config: JobConfig {
-            job: JOB,
-            cookie: COOKIE,
-            workers,
-            quorum: workers,
-            skip: false,
-            data_slots,
-            norm_slots,
-            tables: vec![id],
-            level: Level::Only,
-        },
-        welcome: Welcome {
-            session: Cookie(0),
-            data_slots,
-            norm_slots,
-            quorum: workers,
-            policy: Policy::Reliable,
-            shards: if rng.u8(..3) == 0 { rng.u8(2..=3) } else { 1 },
-            deadline: Duration::from_millis(50),
-            tables: Tables::one(Table {
-                id,
-                bits,
-                form: Form::new(bits, lane).unwrap(),
-                granularity,
-                fraction,
-                t_p: table.t_p(),
-                values: table.values16(),
-            }),
-            job_seed: rng.u64(..4),
-            nonce: 0,
-            block: rng.u8(BLOCKS),
-            min_workers: workers,
-            max_workers: workers,
-            credit: 0,
-            features: 0,
-            shares: Shares::NONE,
-            rack: None,
-            marks: true,
-            members: None,
-        },
-        root: None,
-        sizes: None,
-    }
+    let table = Table { id, ..wire_table(Form::new(bits, lane).unwrap(), &table) };
+    let welcome = Welcome {
+        data_slots,
+        norm_slots,
+        shards: if rng.u8(..3) == 0 { rng.u8(2..=3) } else { 1 },
+        deadline: Duration::from_millis(50),
+        job_seed: rng.u64(..4),
+        block: rng.u8(BLOCKS),
+        marks: true,
+        ..Welcome::new(workers, Tables::one(table))
+    };
+    StaticJob::new(JobConfig::from_welcome(JOB, COOKIE, &welcome), welcome)
 }

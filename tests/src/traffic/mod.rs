@@ -12,7 +12,7 @@ use fastrand::Rng;
 use plant::{Member, PlacedJob, Plant};
 use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, SocketAddr};
-use thc_protocol::aggregator::{Endpoint, JobConfig, Level, Lookup};
+use thc_protocol::aggregator::{Endpoint, JobConfig, Lookup};
 use thc_protocol::wire::Form;
 use thc_protocol::{Cookie, Ecn, JobId, Lane, TableId};
 
@@ -40,15 +40,11 @@ pub fn ecn(random: &mut Rng) -> Ecn {
 #[must_use]
 pub fn config(job: u16, workers: u8, quorum: u8, slots: (u32, u32), tables: &[u8]) -> JobConfig {
     JobConfig {
-        job: JobId(job),
-        cookie: Cookie(0x5EED_0000 + u32::from(job)),
-        workers,
         quorum,
         skip: quorum < workers,
         data_slots: slots.0,
         norm_slots: slots.1,
-        tables: tables.iter().map(|&id| TableId(id)).collect(),
-        level: Level::Only,
+        ..JobConfig::new(JobId(job), Cookie(0x5EED_0000 + u32::from(job)), workers, tables.iter().map(|&id| TableId(id)).collect())
     }
 }
 

@@ -72,18 +72,8 @@ pub struct Host {
 
 impl Host {
     fn new(switch: Switch, welcome: Welcome) -> Host {
-        let config = JobConfig {
-            job: JobId(1),
-            cookie: Cookie(COOKIE_NUMBER),
-            workers: WORKERS,
-            quorum: welcome.quorum,
-            skip: JobConfig::may_skip(welcome.policy, welcome.quorum, WORKERS),
-            data_slots: welcome.data_slots,
-            norm_slots: welcome.norm_slots,
-            tables: welcome.tables.iter().map(|table| table.id).collect(),
-            level: Level::Only,
-        };
-        Host::join(switch, StaticJob { config, welcome, root: None, sizes: None })
+        let config = JobConfig::from_welcome(JobId(1), Cookie(COOKIE_NUMBER), &welcome);
+        Host::join(switch, StaticJob::new(config, welcome))
     }
 
     pub fn join(switch: Switch, job: StaticJob) -> Host {

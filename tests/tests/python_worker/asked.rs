@@ -3,7 +3,7 @@
 use super::{python, script, text};
 use std::net::{SocketAddr, UdpSocket};
 use std::path::Path;
-use thc_protocol::aggregator::{Aggregator, Endpoint, JobConfig, Level, Shard, Sink};
+use thc_protocol::aggregator::{Aggregator, Endpoint, JobConfig, Shard, Sink};
 use thc_protocol::wire::{Ask, FLAG_NUDGE, HEADER_LEN, Header, Join, Kind, Welcome};
 use thc_protocol::{Cookie, Ecn, JobId, Round, SlotId, TableId, WorkerId};
 use thc_tests::{WorkerProcess, write_gradient};
@@ -83,17 +83,7 @@ impl Server {
         let mut aggregator = Aggregator::new(Shard::WHOLE, 1 << 24);
         let table = self.says.tables.first();
         aggregator.install_table(table.id, table.into()).unwrap();
-        let config = JobConfig {
-            job: self.job,
-            cookie: self.says.session,
-            workers: 2,
-            quorum: 2,
-            skip: false,
-            data_slots: self.says.data_slots,
-            norm_slots: self.says.norm_slots,
-            tables: vec![table.id],
-            level: Level::Only,
-        };
+        let config = JobConfig::from_welcome(self.job, self.says.session, &self.says);
         aggregator.install_job(config).unwrap();
         aggregator.set_member(self.job, WorkerId(0), python).unwrap();
         aggregator.set_member(self.job, WorkerId(1), worker_address()).unwrap();

@@ -4,8 +4,7 @@ use super::{Desk, LANE_BITS};
 use crate::refusal::Refusal;
 use thc_codec::table::{LookupTable, choose};
 use thc_control_proto::v1;
-use thc_options::Fraction;
-use thc_protocol::TableId;
+use thc_options::{Fraction, wire_table};
 use thc_protocol::wire::{Form, Table};
 
 fn no_table(id: u8) -> Refusal {
@@ -36,15 +35,7 @@ impl Desk {
                 return Err(Refusal::invalid(text.to_owned()));
             }
         };
-        let told = Table {
-            id: TableId(0),
-            bits,
-            form: Form::USUAL,
-            granularity: table.granularity(),
-            fraction: table.fraction(),
-            t_p: table.t_p(),
-            values: table.values16(),
-        };
+        let told = wire_table(Form::USUAL, &table);
         let _turn = self.shared.installing.lock().await;
         let room = self.shared.targets.iter().map(|target| target.config.capacity.tables).min().unwrap_or(0);
         let change = self.change(|book| {

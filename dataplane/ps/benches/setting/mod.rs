@@ -1,7 +1,7 @@
 //! The job of all benchmarks of the server, its packets, and the server as a shard has it.
 
 use thc_protocol::aggregator::{
-    Aggregator, Endpoint, JobConfig, Kernels, Level, Lookup, Outcome, Shard, Sink,
+    Aggregator, Endpoint, JobConfig, Kernels, Lookup, Outcome, Shard, Sink,
 };
 use thc_protocol::wire::{Form, Header, Kind};
 use thc_protocol::{Cookie, Ecn, JobId, Round, SlotId, TableId, WorkerId};
@@ -19,15 +19,9 @@ pub fn aggregator<K: Kernels>(form: Form, data_slots: u16, members: &[Endpoint])
     aggregator.install_table(TableId(1), Lookup { form, values }).expect("the table fits");
     let workers = members.len() as u8;
     let job = JobConfig {
-        job: JOB,
-        cookie: Cookie(7),
-        workers,
-        quorum: workers,
-        skip: false,
         data_slots: u32::from(data_slots),
         norm_slots: 2,
-        tables: vec![TableId(1)],
-        level: Level::Only,
+        ..JobConfig::new(JOB, Cookie(7), workers, vec![TableId(1)])
     };
     aggregator.install_job(job).expect("there is room for the job");
     for (number, &member) in (0..).zip(members) {

@@ -177,7 +177,7 @@ impl Counters {
 #[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
-    use thc_protocol::aggregator::{Aggregator, Endpoint, JobConfig, Level, Scalar, Shard, Sink};
+    use thc_protocol::aggregator::{Aggregator, Endpoint, JobConfig, Scalar, Shard, Sink};
     use thc_protocol::wire::{Header, Kind};
     use thc_protocol::{Cookie, Ecn, JobId, Round, SlotId, TableId};
 
@@ -194,15 +194,9 @@ mod tests {
         let mut aggregator: Aggregator<Scalar> = Aggregator::new(Shard::WHOLE, 1 << 20);
         let at = Endpoint::udp("10.0.0.1:9".parse().unwrap());
         let config = JobConfig {
-            job: JobId(7),
-            cookie: Cookie(5),
-            workers: 1,
-            quorum: 1,
-            skip: false,
             data_slots: 2,
             norm_slots: 2,
-            tables: Vec::new(),
-            level: Level::Only,
+            ..JobConfig::new(JobId(7), Cookie(5), 1, Vec::new())
         };
         aggregator.install_job(config).unwrap();
         aggregator.set_member(JobId(7), WorkerId(0), at).unwrap();

@@ -82,7 +82,7 @@ pub struct MatchTable {
 pub struct ActionUse {
     /// The action's number.
     pub id: u32,
-    /// As that of a row.
+    /// Whether it may be that of a row.
     pub in_rows: bool,
     /// Whether it may be the default.
     pub as_default: bool,

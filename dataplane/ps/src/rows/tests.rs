@@ -5,7 +5,7 @@ use super::view::MemberView;
 use super::*;
 use crate::kinds::kind_bit;
 use std::collections::{BTreeMap, BTreeSet};
-use thc_protocol::aggregator::{ConfigError, Endpoint, JobConfig, Level, Lookup};
+use thc_protocol::aggregator::{ConfigError, Endpoint, JobConfig, Lookup};
 use thc_protocol::wire::Form;
 use thc_protocol::{Cookie, JobId, Lane, TableId, WorkerId};
 
@@ -15,15 +15,9 @@ const USUAL: Lookup = Lookup { form: Form::USUAL, values: VALUES };
 
 fn config(workers: u8) -> JobConfig {
     JobConfig {
-        job: JOB,
-        cookie: Cookie(0x5eed),
-        workers,
-        quorum: workers,
-        skip: false,
         data_slots: 16,
         norm_slots: 4,
-        tables: vec![TableId(3)],
-        level: Level::Only,
+        ..JobConfig::new(JOB, Cookie(0x5eed), workers, vec![TableId(3)])
     }
 }
 

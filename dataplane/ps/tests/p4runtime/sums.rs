@@ -110,7 +110,7 @@ async fn workers_join_through_the_controller() {
     let mut setup = session::options(2, 1).validate().unwrap().jobs.remove(0);
     setup.config.tables = vec![TableId(TABLE as u8)];
     let welcome = Welcome { session: thc_protocol::Cookie(0), ..welcome_of(0, 2, 1) };
-    let mut registry = Registry::new([StaticJob { config: setup.config, welcome, root: None, sizes: None }]);
+    let mut registry = Registry::new([StaticJob::new(setup.config, welcome)]);
     let mut members: BTreeMap<u8, SocketAddr> = BTreeMap::new();
     let begun = Instant::now();
     let (mut reduced, mut left) = (false, false);

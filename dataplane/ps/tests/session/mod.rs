@@ -7,7 +7,7 @@ use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
 use std::time::{Duration, Instant};
 
 use thc_protocol::aggregator::{
-    Aggregator, DropReason, Endpoint, Event, JobConfig, JobCounters, Level, Scalar, Shard, Sink,
+    Aggregator, DropReason, Endpoint, Event, JobConfig, JobCounters, Scalar, Shard, Sink,
     WorkerCounters,
 };
 use thc_protocol::session::{JoinEvent, Joiner};
@@ -247,18 +247,7 @@ impl Model {
             for table in welcome.tables.iter() {
                 shard.install_table(table.id, table.into()).unwrap();
             }
-            let config = JobConfig {
-                job: JobId(1),
-                cookie: welcome.session,
-                workers: workers[0].workers,
-                quorum: welcome.quorum,
-                skip: JobConfig::may_skip(welcome.policy, welcome.quorum, workers[0].workers),
-                data_slots: welcome.data_slots,
-                norm_slots: welcome.norm_slots,
-                tables: welcome.tables.iter().map(|table| table.id).collect(),
-                level: Level::Only,
-            };
-            shard.install_job(config).unwrap();
+            shard.install_job(JobConfig::from_welcome(JobId(1), welcome.session, &welcome)).unwrap();
             for worker in workers {
                 shard.set_member(JobId(1), worker.number, Endpoint::udp(worker.address())).unwrap();
             }

@@ -27,9 +27,10 @@ use thc_codec::signs::SignKey;
 use thc_codec::table::LookupTable;
 use thc_protocol::session::{Joiner, Joiners};
 use thc_protocol::wire::{
-    Form, HEADER_LEN, Header, Kind, MAX_PACKET, RESULT_LEN, Shares, Table, Tables, Welcome,
+    Form, HEADER_LEN, Header, Kind, MAX_PACKET, RESULT_LEN, Table, Tables, Welcome,
 };
-use thc_protocol::{Cookie, Policy, Round, SlotId, TableId, WorkerId};
+use thc_protocol::{Cookie, Round, SlotId, TableId, WorkerId};
+use thc_support::wire_table;
 use thc_worker::{Borrowed, CallOptions, Engine, EngineConfig};
 
 /// Coordinates of the tensor, of a block, and of a packet.
@@ -57,34 +58,16 @@ fn table() -> LookupTable {
 }
 
 fn welcome(table: &LookupTable, shards: u8) -> Welcome {
+    let table = Table { id: TableId(1), ..wire_table(Form::USUAL, table) };
     Welcome {
         session: SESSION,
         data_slots: SLOTS,
         norm_slots: SLOTS,
-        quorum: 1,
-        policy: Policy::Reliable,
         shards,
-        deadline: Duration::ZERO,
-        tables: Tables::one(Table {
-            id: TableId(1),
-            bits: 4,
-            form: Form::USUAL,
-            granularity: 30,
-            fraction: 1.0 / 32.0,
-            t_p: table.t_p(),
-            values: table.values16(),
-        }),
         job_seed: 1,
         nonce: 1,
         block: BLOCK.ilog2() as u8,
-        min_workers: 1,
-        max_workers: 1,
-        credit: 0,
-        features: 0,
-        shares: Shares::NONE,
-        rack: None,
-        marks: false,
-        members: None,
+        ..Welcome::new(1, Tables::one(table))
     }
 }
 

@@ -5,7 +5,7 @@ use std::net::{Ipv4Addr, SocketAddrV4};
 use std::time::Duration;
 
 use thc_codec::table::LookupTable;
-use thc_protocol::aggregator::{Aggregator, Endpoint, JobConfig, Level, Lookup, Scalar, Shard, Sink};
+use thc_protocol::aggregator::{Aggregator, Endpoint, JobConfig, Lookup, Scalar, Shard, Sink};
 use thc_protocol::wire::Form;
 use thc_protocol::{Cookie, Ecn, JobId, TableId, WorkerId};
 use thc_transport::{Handler, IoStats, PacketIo, Peer, Run, UdpConfig, UdpIo, UdpThreads};
@@ -65,15 +65,9 @@ impl Server {
         let mut aggregator = Aggregator::new(shard, 64 << 20);
         aggregator.install_table(TableId(1), Lookup { form: Form::USUAL, values: table.values16() }).unwrap();
         let config = JobConfig {
-            job: JOB,
-            cookie: SESSION,
-            workers: 1,
-            quorum: 1,
-            skip: false,
             data_slots: SLOTS,
             norm_slots: SLOTS,
-            tables: vec![TableId(1)],
-            level: Level::Only,
+            ..JobConfig::new(JOB, SESSION, 1, vec![TableId(1)])
         };
         aggregator.install_job(config).unwrap();
         let worker = Endpoint::udp(worker);

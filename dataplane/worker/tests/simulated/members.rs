@@ -14,7 +14,7 @@ use thc_protocol::wire::{
 };
 use thc_protocol::worker::{CallError, SessionError};
 use thc_protocol::{Lane, Policy, Round, SlotId, TableId, WorkerId};
-use thc_support::{SimConfig, SimIo, SimNet};
+use thc_support::{SimConfig, SimIo, SimNet, wire_table};
 use thc_transport::PacketIo;
 use thc_worker::{
     Borrowed, CallOptions, Engine, EngineConfig, Loan, Membership, PackedCall, Span, WorkerError,
@@ -27,15 +27,7 @@ const FEEDBACK: CallOptions = CallOptions { mode: thc_worker::Mode::Compressed, 
 fn table(workers: u8) -> Table {
     let granularity = 20 + 2 * u16::from(workers);
     let solved = LookupTable::solve(4, granularity, 1.0 / 32.0).unwrap();
-    Table {
-        id: TableId(3 + workers),
-        bits: 4,
-        form: Form::new(4, Lane::Bits8).unwrap(),
-        granularity,
-        fraction: 1.0 / 32.0,
-        t_p: solved.t_p(),
-        values: solved.values16(),
-    }
+    Table { id: TableId(3 + workers), ..wire_table(Form::USUAL, &solved) }
 }
 
 /// A job of one number of workers, with the same table as a session of so many.

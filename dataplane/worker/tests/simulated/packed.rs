@@ -11,7 +11,7 @@ use thc_protocol::session::StaticJob;
 use thc_protocol::wire::{Choice, Form, RAW_WORDS, Table, Tables};
 use thc_protocol::worker::{CallError, SessionError};
 use thc_protocol::{Lane, Policy, TableId};
-use thc_support::{SimConfig, SimIo};
+use thc_support::{SimConfig, SimIo, wire_table};
 use thc_worker::{
     Borrowed, Engine, Estimate, Finished, Loan, Numbers, Packed, PackedCall, PackedLayout, PackedPart, Span,
     WorkerError,
@@ -25,9 +25,7 @@ const PIECE: u8 = 16;
 fn job() -> StaticJob {
     let table = |id, bits, width, lane, granularity| {
         let table = LookupTable::solve(bits, granularity, 1.0 / 32.0).unwrap();
-        let form = Form::new(width, lane).unwrap();
-        let (t_p, values) = (table.t_p(), if bits == 8 { [0; 16] } else { table.values16() });
-        Table { id: TableId(id), bits, form, granularity, fraction: 1.0 / 32.0, t_p, values }
+        Table { id: TableId(id), ..wire_table(Form::new(width, lane).unwrap(), &table) }
     };
     let tables =
         [table(3, 4, 4, Lane::Bits8, 30), table(4, 8, 8, Lane::Bits16, 255), table(5, 3, 3, Lane::Bits8, 20)];

@@ -13,7 +13,7 @@ use thc_protocol::session::StaticJob;
 use thc_protocol::wire::{Choice, Form, Table, Tables};
 use thc_protocol::worker::SessionError;
 use thc_protocol::{Lane, Policy, TableId};
-use thc_support::SimConfig;
+use thc_support::{SimConfig, wire_table};
 use thc_worker::{Span, WorkerError};
 
 const WORKERS: u8 = 3;
@@ -25,8 +25,7 @@ fn table(id: u8, bits: u8, form: Form) -> Table {
     // Two values must lie close, or what a worker feeds back grows from call to call.
     let fraction = if bits == 1 { 0.5 } else { 1.0 / f64::from(8 << bits.min(5)) };
     let table = LookupTable::solve(bits, granularity, fraction).unwrap();
-    let values = table.values16();
-    Table { id: TableId(id), bits, form, granularity, fraction, t_p: table.t_p(), values }
+    Table { id: TableId(id), ..wire_table(form, &table) }
 }
 
 /// Every form that sums of three workers fit, each with as many bits as it carries, and one with fewer.

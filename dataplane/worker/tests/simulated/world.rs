@@ -3,11 +3,11 @@
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
 use thc_codec::table::LookupTable;
-use thc_protocol::aggregator::{Aggregator, Endpoint, JobConfig, Level, Scalar, Shard, Sink};
+use thc_protocol::aggregator::{Aggregator, Endpoint, JobConfig, Scalar, Shard, Sink};
 use thc_protocol::session::{Action, JoinEvent, Joiner, Joiners, Registry, StaticJob};
-use thc_protocol::wire::{Form, Shares, Table, Tables, Welcome};
+use thc_protocol::wire::{Form, Table, Tables, Welcome};
 use thc_protocol::{Cookie, Ecn, JobId, Lane, Policy, TableId, WorkerId};
-use thc_support::{SimConfig, SimIo, SimNet};
+use thc_support::{SimConfig, SimIo, SimNet, wire_table};
 use thc_transport::{Origin, PacketIo};
 use thc_worker::{Borrowed, CallOptions, Engine, EngineConfig, Span, WorkerError};
 
@@ -175,50 +175,18 @@ impl Ps {
 
 pub fn static_job(workers: u8, lane: Lane, quorum: u8, policy: Policy) -> StaticJob {
     let table = LookupTable::solve(4, 30, 1.0 / 32.0).unwrap();
-    StaticJob {
-        config: JobConfig {
-            job: JOB,
-            cookie: COOKIE,
-            workers,
-            quorum,
-            skip: JobConfig::may_skip(policy, quorum, workers),
-            data_slots: 64,
-            norm_slots: 8,
-            tables: vec![TableId(3)],
-            level: Level::Only,
-        },
-        welcome: Welcome {
-            session: Cookie(0),
-            data_slots: 64,
-            norm_slots: 8,
-            quorum,
-            policy,
-            shards: 1,
-            deadline: Duration::from_millis(50),
-            tables: Tables::one(Table {
-                id: TableId(3),
-                bits: 4,
-                form: Form::new(4, lane).unwrap(),
-                granularity: 30,
-                fraction: 1.0 / 32.0,
-                t_p: table.t_p(),
-                values: table.values16(),
-            }),
-            job_seed: 42,
-            nonce: 0,
-            block: 20,
-            min_workers: workers,
-            max_workers: workers,
-            credit: 0,
-            features: 0,
-            shares: Shares::NONE,
-            rack: None,
-            marks: true,
-            members: None,
-        },
-        root: None,
-        sizes: None,
-    }
+    let table = Table { id: TableId(3), ..wire_table(Form::new(4, lane).unwrap(), &table) };
+    let welcome = Welcome {
+        data_slots: 64,
+        norm_slots: 8,
+        quorum,
+        policy,
+        deadline: Duration::from_millis(50),
+        job_seed: 42,
+        marks: true,
+        ..Welcome::new(workers, Tables::one(table))
+    };
+    StaticJob::new(JobConfig::from_welcome(JOB, COOKIE, &welcome), welcome)
 }
 
 pub struct World {

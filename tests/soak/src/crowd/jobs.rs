@@ -10,8 +10,8 @@ use std::time::Duration;
 use thc_codec::table::LookupTable;
 use thc_protocol::session::{Sizes, StaticJob};
 use thc_protocol::wire::{Form, Members, Shares, Table, Tables, Welcome};
-use thc_protocol::{JobId, Lane, TableId};
-use thc_support::SimNet;
+use thc_protocol::{JobId, TableId};
+use thc_support::{SimNet, wire_table};
 
 use super::TICK;
 use super::host::address;
@@ -163,15 +163,7 @@ fn configuration(rng: &mut Rng, number: u16, least: u8, most: u8) -> StaticJob {
         let table = LookupTable::solve(4, granularity, fraction).unwrap();
         let size = if same { 0 } else { workers - 1 };
         let id = TableId((number as u8 - 1) * 4 + 1 + size);
-        let table = Table {
-            id,
-            bits: 4,
-            form: Form::new(4, Lane::Bits8).unwrap(),
-            granularity,
-            fraction,
-            t_p: table.t_p(),
-            values: table.values16(),
-        };
+        let table = Table { id, ..wire_table(Form::USUAL, &table) };
         let config = thc_protocol::aggregator::JobConfig {
             job: JobId(number),
             workers,

@@ -484,46 +484,18 @@ fn roundings(job_seed: u64, rank: Rank, seed: Option<u64>) -> Source {
 mod tests {
     use super::raw::{exponent, power_of_two};
     use super::*;
-    use std::time::Duration;
     use thc_codec::partition::MIN_PARTITION;
     use thc_codec::rht;
-    use thc_protocol::wire::{Norm, Shares, Tables};
+    use thc_protocol::wire::{Norm, Tables};
     use thc_protocol::worker::PacketId;
-    use thc_protocol::{Cookie, Policy};
+    use thc_support::wire_table;
 
     const TABLE: TableId = TableId(3);
 
     fn compressor(workers: u8, fraction: f64, bits: u8) -> Result<Compressor, WorkerError> {
         let table = LookupTable::solve(bits, (1 << bits) - 1, fraction).unwrap();
-        let welcome = Welcome {
-            session: Cookie(1),
-            data_slots: 64,
-            norm_slots: 8,
-            quorum: workers,
-            policy: Policy::Reliable,
-            shards: 1,
-            deadline: Duration::ZERO,
-            tables: Tables::one(Table {
-                id: TABLE,
-                bits,
-                form: Form::new(bits, Lane::Bits16).unwrap(),
-                granularity: (1 << bits) - 1,
-                fraction,
-                t_p: table.t_p(),
-                values: table.values16(),
-            }),
-            job_seed: 1,
-            nonce: 0,
-            block: 20,
-            min_workers: workers,
-            max_workers: workers,
-            credit: 0,
-            features: 0,
-            shares: Shares::NONE,
-            rack: None,
-            marks: false,
-            members: None,
-        };
+        let table = Table { id: TABLE, ..wire_table(Form::new(bits, Lane::Bits16).unwrap(), &table) };
+        let welcome = Welcome { job_seed: 1, ..Welcome::new(workers, Tables::one(table)) };
         Compressor::new(&welcome, workers, WorkerId(0), None)
     }
 
