@@ -198,18 +198,7 @@ impl Loopback {
 
     /// One packet into the aggregator.
     fn send(&mut self, kind: Kind, worker: u8, seq: u32, payload: &[u8]) -> Result<()> {
-        let header = Header {
-            kind,
-            flags: 0,
-            num_workers: self.workers,
-            job: JOB,
-            worker: WorkerId(worker),
-            table: if kind == Kind::Data { TABLE } else { TableId(0) },
-            cookie: COOKIE,
-            round: Round(seq / SLOTS),
-            slot: SlotId((seq % SLOTS) as u16),
-            count: 0,
-        };
+        let header = Header { table: if kind == Kind::Data { TABLE } else { TableId(0) }, round: Round(seq / SLOTS), slot: SlotId((seq % SLOTS) as u16), ..Header::new(kind, self.workers, JOB, WorkerId(worker), COOKIE) };
         let mut buffer = [0; MAX_PACKET];
         let packet = header.emit_packet(&mut buffer, payload);
         match self.aggregator.handle(endpoint(worker), packet, &mut self.answer) {

@@ -119,21 +119,10 @@ fn valid(rng: &mut Rng, focus: &[Kind], round: u32) -> Vec<u8> {
         }
         Kind::Bye => Vec::new(),
     };
-    let header = Header {
-        kind,
-        flags: if rng.below(3) == 0 { FLAG_NUDGE } else { 0 },
-        num_workers: WORKERS,
-        job: JOB,
-        worker: match kind {
+    let header = Header { flags: if rng.below(3) == 0 { FLAG_NUDGE } else { 0 }, table: TableId(1), round: Round(round.wrapping_add([0, 0, 0, 0, 0, 0, 1, u32::MAX][rng.below(8) as usize])), slot: SlotId(rng.below(u64::from(if norms { NORMS } else { SLOTS })) as u16), count: 1 + rng.below(u64::from(WORKERS)) as u16, ..Header::new(kind, WORKERS, JOB, match kind {
             Kind::NormResult | Kind::Result | Kind::RawResult if rng.below(10) > 0 => WorkerId::NONE,
             _ => WorkerId(rng.below(u64::from(WORKERS)) as u8),
-        },
-        table: TableId(1),
-        cookie: if kind == Kind::Join || rng.below(10) == 0 { CONFIGURED } else { SESSION },
-        round: Round(round.wrapping_add([0, 0, 0, 0, 0, 0, 1, u32::MAX][rng.below(8) as usize])),
-        slot: SlotId(rng.below(u64::from(if norms { NORMS } else { SLOTS })) as u16),
-        count: 1 + rng.below(u64::from(WORKERS)) as u16,
-    };
+        }, if kind == Kind::Join || rng.below(10) == 0 { CONFIGURED } else { SESSION }) };
     let mut buffer = [0; MAX_PACKET];
     header.emit_packet(&mut buffer, &payload).to_vec()
 }

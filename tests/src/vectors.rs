@@ -16,7 +16,7 @@ use thc_options::wire_table;
 use thc_protocol::aggregator::{Aggregator, Endpoint, JobConfig, Scalar, Shard, Sink};
 use thc_protocol::session::{JoinEvent, Joiner, Joiners};
 use thc_protocol::wire::{Form, Header, Kind, MAX_PACKET, Mode, Norm, Table, Tables, Welcome};
-use thc_protocol::{Cookie, Ecn, JobId, Round, SlotId, TableId, WorkerId};
+use thc_protocol::{Cookie, Ecn, JobId, TableId, WorkerId};
 use thc_transport::{IoStats, PacketIo, Peer};
 use thc_worker::{Borrowed, CallOptions, Engine, EngineConfig};
 
@@ -213,18 +213,7 @@ impl Session {
     }
 
     fn admit(&mut self, plan: &Plan, worker: u8) {
-        let header = Header {
-            kind: Kind::Welcome,
-            flags: 0,
-            num_workers: plan.workers,
-            job: JOB,
-            worker: WorkerId(worker),
-            table: TableId(0),
-            cookie: SESSION,
-            round: Round(0),
-            slot: SlotId(0),
-            count: 0,
-        };
+        let header = Header::new(Kind::Welcome, plan.workers, JOB, WorkerId(worker), SESSION);
         let body = Welcome { nonce: nonce(worker), ..self.welcome }.to_bytes();
         let mut buffer = [0; MAX_PACKET];
         let packet = header.emit_packet(&mut buffer, &body);

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 use thc_codec::definitions;
 use thc_protocol::wire::{Header, Join, Kind, MAX_PACKET, RefuseReason, Refused, Welcome, WelcomeError};
-use thc_protocol::{Cookie, JobId, Round, SlotId, TableId, WorkerId};
+use thc_protocol::{Cookie, JobId, Round, WorkerId};
 use thc_transport::{DeviceInfo, PacketIo};
 
 /// Probes that are answered before an answer is believed to be the rule.
@@ -104,18 +104,7 @@ pub(crate) fn ask(
 }
 
 fn question<'a>(config: &GroupConfig, round: u32, buffer: &'a mut [u8]) -> &'a [u8] {
-    let header = Header {
-        kind: Kind::Join,
-        flags: 0,
-        num_workers: 0,
-        job: JobId(config.job),
-        worker: WorkerId::NONE,
-        table: TableId(0),
-        cookie: Cookie(config.cookie),
-        round: Round(round),
-        slot: SlotId(0),
-        count: 0,
-    };
+    let header = Header { round: Round(round), ..Header::new(Kind::Join, 0, JobId(config.job), WorkerId::NONE, Cookie(config.cookie)) };
     header.emit_packet(buffer, &Join { definitions: definitions::digest(), ..Join::default() }.to_bytes())
 }
 

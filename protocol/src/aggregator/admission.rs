@@ -9,7 +9,7 @@ use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
 use super::job::UNUSED;
 use super::{Endpoint, Lookup};
 use crate::wire::{BEFORE_ROUND, Form, HEADER_LEN, Header, Kind};
-use crate::{Cookie, JobId, MAX_WORKERS, Round, SlotId, TableId, WorkerId};
+use crate::{Cookie, JobId, MAX_WORKERS, WorkerId};
 
 /// A packet that was let in.
 #[derive(Clone, Copy)]
@@ -39,18 +39,7 @@ impl Admission {
         len: usize::MAX,
         from: Endpoint { ingress: 0, addr: SocketAddr::V4(SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, 0)) },
         place: UNUSED,
-        header: Header {
-            kind: Kind::Norm,
-            flags: 0,
-            num_workers: 0,
-            job: JobId(0),
-            worker: WorkerId(0),
-            table: TableId(0),
-            cookie: Cookie(0),
-            round: Round(0),
-            slot: SlotId(0),
-            count: 0,
-        },
+        header: Header::new(Kind::Norm, 0, JobId(0), WorkerId(0), Cookie(0)),
         bit: 0,
         result: Kind::NormResult,
         table: Lookup { form: Form::USUAL, values: [0; 16] },

@@ -7,7 +7,7 @@ use super::static_job::StaticJob;
 use super::upper::Upper;
 use crate::aggregator::JobConfig;
 use crate::wire::{Ask, HEADER_LEN, Header, Join, Kind, Members, RefuseReason, Refused, Welcome};
-use crate::{Cookie, Round, SlotId, TableId, WorkerId};
+use crate::{Cookie, WorkerId};
 use std::net::SocketAddr;
 use std::time::Duration;
 
@@ -110,18 +110,7 @@ impl JobState {
     }
 
     pub(super) fn header(&self, kind: Kind, worker: WorkerId, cookie: Cookie) -> Header {
-        Header {
-            kind,
-            flags: 0,
-            num_workers: self.job.config.workers,
-            job: self.job.config.job,
-            worker,
-            table: TableId(0),
-            cookie,
-            round: Round(0),
-            slot: SlotId(0),
-            count: 0,
-        }
+        Header::new(kind, self.job.config.workers, self.job.config.job, worker, cookie)
     }
 
     pub(super) fn joined_workers(&self) -> u64 {

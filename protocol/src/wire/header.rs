@@ -56,6 +56,30 @@ pub enum HeaderError {
 }
 
 impl Header {
+    /// A header without flags, table, round, slot or count: what a packet of a session or of a NORM carries.
+    #[inline]
+    #[must_use]
+    pub const fn new(
+        kind: Kind,
+        num_workers: u8,
+        job: JobId,
+        worker: WorkerId,
+        cookie: Cookie,
+    ) -> Header {
+        Header {
+            kind,
+            flags: 0,
+            num_workers,
+            job,
+            worker,
+            table: TableId(0),
+            cookie,
+            round: Round(0),
+            slot: SlotId(0),
+            count: 0,
+        }
+    }
+
     /// Splits a packet into header and payload. The payload's length is not checked here.
     ///
     /// # Errors

@@ -308,18 +308,7 @@ impl Worker {
     }
 
     fn header(&self, kind: Kind, table: TableId) -> Header {
-        Header {
-            kind,
-            flags: 0,
-            num_workers: self.params.workers,
-            job: self.params.job,
-            worker: self.params.worker,
-            table,
-            cookie: self.params.cookie,
-            round: Round(0),
-            slot: SlotId(0),
-            count: 0,
-        }
+        Header { table, ..Header::new(kind, self.params.workers, self.params.job, self.params.worker, self.params.cookie) }
     }
 
     fn send_norms(&mut self, now: Duration, tx: &mut impl Tx) {

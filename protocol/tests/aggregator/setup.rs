@@ -113,18 +113,7 @@ impl Setup {
     }
 
     pub fn header(&self, kind: Kind, worker: u8, round: u32, slot: u16) -> Header {
-        Header {
-            kind,
-            flags: 0,
-            num_workers: self.workers,
-            job: JOB,
-            worker: WorkerId(worker),
-            table: if kind == Kind::Data { TABLE } else { TableId(0) },
-            cookie: COOKIE,
-            round: Round(round),
-            slot: SlotId(slot),
-            count: 0,
-        }
+        Header { table: if kind == Kind::Data { TABLE } else { TableId(0) }, round: Round(round), slot: SlotId(slot), ..Header::new(kind, self.workers, JOB, WorkerId(worker), COOKIE) }
     }
 
     /// Hands in any bytes from any place.

@@ -10,7 +10,7 @@ use thc_protocol::wire::{
     Boundary, HEADER_LEN, Header, Join, Kind, Leave, Members, Position, RefuseReason, Refused, Stand,
     Welcome, What,
 };
-use thc_protocol::{Cookie, Round, SlotId, TableId, WorkerId};
+use thc_protocol::{Cookie, Round, SlotId, WorkerId};
 
 const GONE_AFTER: Duration = ms(1500);
 
@@ -121,18 +121,7 @@ impl Server {
     }
 
     fn header(kind: Kind, seat: u8, cookie: Cookie) -> Header {
-        Header {
-            kind,
-            flags: 0,
-            num_workers: 0,
-            job: JOB,
-            worker: WorkerId(seat),
-            table: TableId(0),
-            cookie,
-            round: Round(0),
-            slot: SlotId(0),
-            count: 0,
-        }
+        Header::new(kind, 0, JOB, WorkerId(seat), cookie)
     }
 
     /// JOIN of a worker that is in no session and wants one of so many, 0 for any.

@@ -195,18 +195,7 @@ fn a_notice_counts_only_in_the_session_it_is_about() {
     let session = processes[0].session().unwrap();
     let notice = |cookie| {
         let mut buffer = [0; 64];
-        let header = Header {
-            kind: Kind::Refused,
-            flags: 0,
-            num_workers: 0,
-            job: JOB,
-            worker: WorkerId(0),
-            table: thc_protocol::TableId(0),
-            cookie,
-            round: thc_protocol::Round(0),
-            slot: thc_protocol::SlotId(0),
-            count: 0,
-        };
+        let header = Header::new(Kind::Refused, 0, JOB, WorkerId(0), cookie);
         let body = Refused { reason: RefuseReason::Reforming, worker: WorkerId(1) }.to_bytes();
         header.emit_packet(&mut buffer, &body).to_vec()
     };

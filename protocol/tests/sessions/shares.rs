@@ -245,18 +245,7 @@ fn a_stranger_with_the_number_of_a_member_is_refused() {
     let session = world.sessions()[1].unwrap();
     let welcome = Welcome { session, nonce: 99, ..job(2).welcome };
     let mut stranger = Joiner::new(JOB, WorkerId(0), COOKIE, 99, 0, world.now);
-    let header = Header {
-        kind: Kind::Welcome,
-        flags: 0,
-        num_workers: 2,
-        job: JOB,
-        worker: WorkerId(0),
-        table: thc_protocol::TableId(0),
-        cookie: session,
-        round: thc_protocol::Round(0),
-        slot: thc_protocol::SlotId(0),
-        count: 0,
-    };
+    let header = Header::new(Kind::Welcome, 2, JOB, WorkerId(0), session);
     let mut packet = [0; 1044];
     assert!(stranger.handle(world.now, header.emit_packet(&mut packet, &welcome.to_bytes())).is_some());
     let mut elsewhere = stranger.for_other_share(world.now);

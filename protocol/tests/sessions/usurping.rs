@@ -109,18 +109,7 @@ fn who_knows_nonce_and_cookies_must_also_send_from_the_members_address_to_leave(
     let (mut server, processes) = session(2);
     let session = processes[0].session().unwrap();
     let leave = |cookie: Cookie, worker: u8, nonce: u64| {
-        let header = Header {
-            kind: Kind::Leave,
-            flags: 0,
-            num_workers: 0,
-            job: JOB,
-            worker: WorkerId(worker),
-            table: thc_protocol::TableId(0),
-            cookie,
-            round: thc_protocol::Round(0),
-            slot: thc_protocol::SlotId(0),
-            count: 0,
-        };
+        let header = Header::new(Kind::Leave, 0, JOB, WorkerId(worker), cookie);
         let mut buffer = [0; 64];
         header.emit_packet(&mut buffer, &Leave { nonce }.to_bytes()).to_vec()
     };
@@ -254,18 +243,7 @@ fn a_welcome_of_another_job_to_the_same_session_is_noticed() {
     let welcome = static_job(1).welcome;
     let tables = Tables::one(Table { granularity: 29, ..*welcome.tables.first() });
     let body = Welcome { session, nonce: 1, tables, ..welcome };
-    let header = Header {
-        kind: Kind::Welcome,
-        flags: 0,
-        num_workers: 1,
-        job: JOB,
-        worker: WorkerId(0),
-        table: thc_protocol::TableId(0),
-        cookie: session,
-        round: thc_protocol::Round(0),
-        slot: thc_protocol::SlotId(0),
-        count: 0,
-    };
+    let header = Header::new(Kind::Welcome, 1, JOB, WorkerId(0), session);
     let mut buffer = [0; 256];
     let packet = header.emit_packet(&mut buffer, &body.to_bytes()).to_vec();
     processes[0].take(ms(2), &packet);

@@ -3,7 +3,7 @@
 use super::driven::{Driven, Report, parameters};
 use thc_protocol::wire::{Choice, Form, HEADER_LEN, Header, Kind, Norm, Table, Tables};
 use thc_protocol::worker::{PacketId, Parameters};
-use thc_protocol::{Lane, Round, SlotId, TableId, WorkerId};
+use thc_protocol::{Lane, SlotId, TableId, WorkerId};
 
 #[test]
 fn norms_of_all_partitions_go_out_at_once_with_the_whole_descriptor() {
@@ -13,18 +13,7 @@ fn norms_of_all_partitions_go_out_at_once_with_the_whole_descriptor() {
     assert_eq!(packets.len(), 3);
     for (i, packet) in packets.iter().enumerate() {
         let (header, payload) = Header::parse(packet).unwrap();
-        let expected = Header {
-            kind: Kind::Norm,
-            flags: 0,
-            num_workers: 3,
-            job: parameters().job,
-            worker: WorkerId(1),
-            table: TableId(0),
-            cookie: parameters().cookie,
-            round: Round(0),
-            slot: SlotId(i as u16),
-            count: 0,
-        };
+        let expected = Header { slot: SlotId(i as u16), ..Header::new(Kind::Norm, 3, parameters().job, WorkerId(1), parameters().cookie) };
         assert_eq!(header, expected);
         let value = [1.0f32, 0.0, 3.5][i].to_bits();
         let norm = Norm { tag: 0, value, length: 7 * 1024, call: 0, table: TableId(9), mode: 0, key: 0xFACE };

@@ -173,18 +173,7 @@ fn codec(keys: &mut Keys) -> Result<()> {
 
 /// A header of a job's DATA.
 fn header(worker: u8, slot: u16, round: u32) -> Header {
-    Header {
-        kind: Kind::Data,
-        flags: 0,
-        num_workers: WORKERS,
-        job: JobId(1),
-        worker: WorkerId(worker),
-        table: TableId(1),
-        cookie: Cookie(9),
-        round: Round(round),
-        slot: SlotId(slot),
-        count: 0,
-    }
+    Header { table: TableId(1), round: Round(round), slot: SlotId(slot), ..Header::new(Kind::Data, WORKERS, JobId(1), WorkerId(worker), Cookie(9)) }
 }
 
 struct Count(usize);

@@ -10,7 +10,7 @@ use thc_codec::signs::SignKey;
 use thc_protocol::aggregator::{Aggregator, ConfigError, Endpoint, Shard};
 use thc_protocol::session::{JoinEvent, Joiner, Joiners};
 use thc_protocol::wire::{Header, Kind, Welcome};
-use thc_protocol::{Cookie, Round, SlotId, TableId, WorkerId};
+use thc_protocol::{Cookie, WorkerId};
 use thc_ps::{JobSetup, ServerOptions};
 use thc_support::{SimConfig, SimNet};
 use thc_transport::Peer;
@@ -240,18 +240,7 @@ fn welcome_joiner(welcome: &Welcome, setup: &JobSetup, worker: u16, workers: u16
     let (nonce, number) = (u64::from(worker) + 1, WorkerId(worker as u8));
     let joiner = Joiner::new(setup.config.job, number, Cookie(CONFIGURED), nonce, 0, Duration::ZERO);
     let mut joiners = Joiners::new(joiner);
-    let header = Header {
-        kind: Kind::Welcome,
-        flags: 0,
-        num_workers: workers as u8,
-        job: setup.config.job,
-        worker: number,
-        table: TableId(0),
-        cookie: SESSION,
-        round: Round(0),
-        slot: SlotId(0),
-        count: 0,
-    };
+    let header = Header::new(Kind::Welcome, workers as u8, setup.config.job, number, SESSION);
     let body = Welcome { nonce, ..*welcome }.to_bytes();
     let mut packet = vec![0; thc_protocol::wire::HEADER_LEN + body.len()];
     let packet = header.emit_packet(&mut packet, &body);

@@ -4,7 +4,7 @@ use super::frame::{Datagram, bytes_of};
 use super::plant::{OWN, OWN_MAC, PORTS, PlacedJob};
 use thc_protocol::aggregator::Level;
 use thc_protocol::wire::{Header, Kind, MAX_PACKET};
-use thc_protocol::{Cookie, Ecn, JobId, Round, SlotId, TableId, WorkerId};
+use thc_protocol::{Cookie, Ecn, JobId, SlotId, TableId, WorkerId};
 
 /// Faults that a packet can have, each of them or not: version, kind, job, cookie, member, IP address, UDP port, ingress port,
 /// workers, length, slot, table. That it is too short goes with none of them.
@@ -33,18 +33,7 @@ pub fn packet(job: &PlacedJob, kind: Kind, faults: u32) -> (u16, Datagram) {
         // What names no table has no wrong one.
         (false, wrong) => TableId(u8::from(wrong)),
     };
-    let header = Header {
-        kind,
-        flags: 0,
-        num_workers: workers.wrapping_add(u8::from(has(8))),
-        job: if has(2) { JobId(0xFFF0) } else { config.job },
-        worker: WorkerId(if has(4) { 99 } else { number }),
-        table,
-        cookie: if has(3) { Cookie(!config.cookie.0) } else { config.cookie },
-        round: Round(0),
-        slot: SlotId(if has(10) { 0xFFF0 } else { 0 }),
-        count: 0,
-    };
+    let header = Header { table, slot: SlotId(if has(10) { 0xFFF0 } else { 0 }), ..Header::new(kind, workers.wrapping_add(u8::from(has(8))), if has(2) { JobId(0xFFF0) } else { config.job }, WorkerId(if has(4) { 99 } else { number }), if has(3) { Cookie(!config.cookie.0) } else { config.cookie }) };
     let mut payload = match kind {
         Kind::Data => vec![0x11; 512],
         Kind::Norm => vec![0; 20],

@@ -21,7 +21,7 @@ use std::time::{Duration, Instant};
 use switch::Switch;
 use thc_protocol::aggregator::{DropReason, Endpoint, Outcome};
 use thc_protocol::wire::{Header, Kind, MAX_PACKET};
-use thc_protocol::{Ecn, Round, SlotId, WorkerId};
+use thc_protocol::{Ecn, Round, WorkerId};
 use thc_tests::traffic::frame::{Datagram, Mac};
 use thc_tests::traffic::plant::{Frames, OWN, OWN_MAC, PORTS, Plant};
 use thc_tests::traffic::random::Meaning;
@@ -41,18 +41,7 @@ fn number(variable: &str, default: u64) -> u64 {
 fn marker(plant: &Plant, round: u32) -> (u16, Vec<u8>, Vec<u8>) {
     let job = plant.jobs.last().unwrap();
     let member = job.members[&0];
-    let header = Header {
-        kind: Kind::Data,
-        flags: 0,
-        num_workers: 1,
-        job: job.config.job,
-        worker: WorkerId(0),
-        table: job.config.tables[0],
-        cookie: job.config.cookie,
-        round: Round(round),
-        slot: SlotId(0),
-        count: 0,
-    };
+    let header = Header { table: job.config.tables[0], round: Round(round), ..Header::new(Kind::Data, 1, job.config.job, WorkerId(0), job.config.cookie) };
     let mut packet = [0; MAX_PACKET];
     let packet = header.emit_packet(&mut packet, &[0x5A; 512]).to_vec();
     let from = (member.mac, member.endpoint.addr);

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use thc_protocol::aggregator::{Endpoint, JobConfig, Level};
 use thc_protocol::session::{Action, Registry, StaticJob};
 use thc_protocol::wire::{Header, Join, Kind, MAX_PACKET, Welcome};
-use thc_protocol::{Cookie, Ecn, JobId, Round, SlotId, TableId, WorkerId};
+use thc_protocol::{Cookie, Ecn, JobId, WorkerId};
 use thc_tests::traffic::frame::{CARRIER, Datagram, Mac};
 use thc_tests::traffic::plant::{Member, OWN, OWN_MAC, PlacedJob, Plant};
 use thc_tests::{COOKIE_NUMBER, Ps, WorkerProcess, write_gradients};
@@ -32,18 +32,7 @@ fn welcome() -> Welcome {
     let ps = Ps::start(WORKERS, &["--slots", SLOTS]);
     let sockets: Vec<UdpSocket> = (0..WORKERS).map(|_| UdpSocket::bind("127.0.0.1:0").unwrap()).collect();
     for (worker, socket) in (0..).zip(&sockets) {
-        let header = Header {
-            kind: Kind::Join,
-            flags: 0,
-            num_workers: WORKERS,
-            job: JobId(1),
-            worker: WorkerId(worker),
-            table: TableId(0),
-            cookie: Cookie(COOKIE_NUMBER),
-            round: Round(0),
-            slot: SlotId(0),
-            count: 0,
-        };
+        let header = Header::new(Kind::Join, WORKERS, JobId(1), WorkerId(worker), Cookie(COOKIE_NUMBER));
         let join = Join { nonce: u64::from(worker) + 1, ..Join::default() }.to_bytes();
         let mut packet = [0; MAX_PACKET];
         socket.send_to(header.emit_packet(&mut packet, &join), ps.addr).unwrap();

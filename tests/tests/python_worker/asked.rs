@@ -5,7 +5,7 @@ use std::net::{SocketAddr, UdpSocket};
 use std::path::Path;
 use thc_protocol::aggregator::{Aggregator, Endpoint, JobConfig, Shard, Sink};
 use thc_protocol::wire::{Ask, FLAG_NUDGE, HEADER_LEN, Header, Join, Kind, Welcome};
-use thc_protocol::{Cookie, Ecn, JobId, Round, SlotId, TableId, WorkerId};
+use thc_protocol::{Cookie, Ecn, JobId, WorkerId};
 use thc_tests::{WorkerProcess, write_gradient};
 
 /// With which the worker in Python joins.
@@ -116,18 +116,7 @@ impl Server {
     }
 
     fn control(&self, kind: Kind, payload: &[u8]) {
-        let header = Header {
-            kind,
-            flags: 0,
-            num_workers: 2,
-            job: self.job,
-            worker: WorkerId(0),
-            table: TableId(0),
-            cookie: self.says.session,
-            round: Round(0),
-            slot: SlotId(0),
-            count: 0,
-        };
+        let header = Header::new(kind, 2, self.job, WorkerId(0), self.says.session);
         let mut buffer = [0; 64];
         let packet = header.emit_packet(&mut buffer, payload);
         self.socket.send_to(packet, self.python.unwrap().addr).unwrap();

@@ -6,7 +6,7 @@ use p4runtime_proto::p4info;
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
 use std::path::PathBuf;
 use thc_protocol::wire::{Header, Join, Kind, Leave, MAX_PACKET};
-use thc_protocol::{Cookie, JobId, Round, SlotId, TableId, WorkerId};
+use thc_protocol::{Cookie, JobId, WorkerId};
 use thc_transport::frame::Datagram;
 
 const OWN: ([u8; 6], SocketAddr) =
@@ -127,18 +127,7 @@ impl Site {
 
     /// A packet from anywhere behind a worker's port.
     pub fn send(&self, from: SocketAddr, job: u16, worker: u8, kind: Kind, cookie: u32, payload: &[u8]) {
-        let header = Header {
-            kind,
-            flags: 0,
-            num_workers: 0,
-            job: JobId(job),
-            worker: WorkerId(worker),
-            table: TableId(0),
-            cookie: Cookie(cookie),
-            round: Round(0),
-            slot: SlotId(0),
-            count: 0,
-        };
+        let header = Header::new(kind, 0, JobId(job), WorkerId(worker), Cookie(cookie));
         let mut buffer = [0; MAX_PACKET];
         let payload = header.emit_packet(&mut buffer, payload);
         let from = ([2, 0, 10, 9, 0, worker], from);

@@ -32,18 +32,7 @@ pub fn aggregator<K: Kernels>(form: Form, data_slots: u16, members: &[Endpoint])
 
 /// The header of a worker's DATA or RAW packet.
 pub fn header(kind: Kind, num_workers: u8, worker: u8, round: u32, slot: u16) -> Header {
-    Header {
-        kind,
-        flags: 0,
-        num_workers,
-        job: JOB,
-        worker: WorkerId(worker),
-        table: TableId(u8::from(kind == Kind::Data)),
-        cookie: Cookie(7),
-        round: Round(round),
-        slot: SlotId(slot),
-        count: 0,
-    }
+    Header { table: TableId(u8::from(kind == Kind::Data)), round: Round(round), slot: SlotId(slot), ..Header::new(kind, num_workers, JOB, WorkerId(worker), Cookie(7)) }
 }
 
 /// The aggregator behind a port, which counts what it handles.

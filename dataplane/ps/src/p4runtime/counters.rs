@@ -179,7 +179,7 @@ mod tests {
     use super::*;
     use thc_protocol::aggregator::{Aggregator, Endpoint, JobConfig, Scalar, Shard, Sink};
     use thc_protocol::wire::{Header, Kind};
-    use thc_protocol::{Cookie, Ecn, JobId, Round, SlotId, TableId};
+    use thc_protocol::{Cookie, Ecn, JobId};
 
     struct Nowhere;
 
@@ -200,18 +200,7 @@ mod tests {
         };
         aggregator.install_job(config).unwrap();
         aggregator.set_member(JobId(7), WorkerId(0), at).unwrap();
-        let header = Header {
-            kind: Kind::Raw,
-            flags: 0,
-            num_workers: 1,
-            job: JobId(7),
-            worker: WorkerId(0),
-            table: TableId(0),
-            cookie: Cookie(5),
-            round: Round(0),
-            slot: SlotId(0),
-            count: 0,
-        };
+        let header = Header::new(Kind::Raw, 1, JobId(7), WorkerId(0), Cookie(5));
         for cookie in [5, 5, 6] {
             let mut packet = [0; 1044];
             let packet =

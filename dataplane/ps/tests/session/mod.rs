@@ -142,18 +142,7 @@ impl RawWorker {
     /// A header of the session.
     pub fn header(&self, kind: Kind, slot: u16, round: u32) -> Header {
         let welcome = self.welcome.unwrap();
-        Header {
-            kind,
-            flags: 0,
-            num_workers: self.workers,
-            job: JobId(1),
-            worker: self.number,
-            table: if kind == Kind::Data { welcome.tables.first().id } else { TableId(0) },
-            cookie: welcome.session,
-            round: Round(round),
-            slot: SlotId(slot),
-            count: 0,
-        }
+        Header { table: if kind == Kind::Data { welcome.tables.first().id } else { TableId(0) }, round: Round(round), slot: SlotId(slot), ..Header::new(kind, self.workers, JobId(1), self.number, welcome.session) }
     }
 
     /// The port that serves a slot.

@@ -29,7 +29,7 @@ use thc_protocol::session::{Joiner, Joiners};
 use thc_protocol::wire::{
     Form, HEADER_LEN, Header, Kind, MAX_PACKET, RESULT_LEN, Table, Tables, Welcome,
 };
-use thc_protocol::{Cookie, Round, SlotId, TableId, WorkerId};
+use thc_protocol::{Cookie, TableId, WorkerId};
 use thc_support::wire_table;
 use thc_worker::{Borrowed, CallOptions, Engine, EngineConfig};
 
@@ -76,18 +76,7 @@ fn engine(way: Way) -> Engine<Net> {
     let table = table();
     let (io, welcome) = (Net::new(way, &table), welcome(&table, way.ports()));
     let mut joiners = Joiners::new(Joiner::new(JOB, WorkerId(0), Cookie(3), 1, 0, Duration::ZERO));
-    let header = Header {
-        kind: Kind::Welcome,
-        flags: 0,
-        num_workers: 1,
-        job: JOB,
-        worker: WorkerId(0),
-        table: TableId(0),
-        cookie: SESSION,
-        round: Round(0),
-        slot: SlotId(0),
-        count: 0,
-    };
+    let header = Header::new(Kind::Welcome, 1, JOB, WorkerId(0), SESSION);
     let body = welcome.to_bytes();
     let mut packet = vec![0; HEADER_LEN + body.len()];
     joiners.handle(Duration::ZERO, 0, header.emit_packet(&mut packet, &body)).unwrap();

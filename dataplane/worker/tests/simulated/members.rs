@@ -13,7 +13,7 @@ use thc_protocol::wire::{
     What,
 };
 use thc_protocol::worker::{CallError, SessionError};
-use thc_protocol::{Lane, Policy, Round, SlotId, TableId, WorkerId};
+use thc_protocol::{Lane, Policy, TableId, WorkerId};
 use thc_support::{SimConfig, SimIo, SimNet, wire_table};
 use thc_transport::PacketIo;
 use thc_worker::{
@@ -508,18 +508,7 @@ fn what_was_told_before_and_comes_late_frees_nobody_who_holds() {
     });
     party.run_until("to hold", |_| positions.get().iter().all(|&count| count > 0));
     for what in [What::GoOn, What::Ask, What::Stop] {
-        let header = Header {
-            kind: Kind::Boundary,
-            flags: 0,
-            num_workers: 3,
-            job: JOB,
-            worker: WorkerId(0),
-            table: TableId(0),
-            cookie,
-            round: Round(0),
-            slot: SlotId(0),
-            count: 0,
-        };
+        let header = Header::new(Kind::Boundary, 3, JOB, WorkerId(0), cookie);
         let late = Boundary { what, because_of: WorkerId(2), question: 0, calls: 0 };
         let mut packet = [0; HEADER_LEN + BOUNDARY_LEN];
         header.emit_packet(&mut packet, &late.to_bytes());

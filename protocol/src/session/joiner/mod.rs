@@ -8,7 +8,7 @@ use crate::wire::{
     Ask, Boundary, Change, FLAG_ROOT, Header, Join, Kind, Leave, Pending, Position, RefuseReason, Refused,
     Welcome, WelcomeError,
 };
-use crate::{Cookie, JobId, MAX_WORKERS, Round, SlotId, TableId, WorkerId};
+use crate::{Cookie, JobId, MAX_WORKERS, Round, SlotId, WorkerId};
 use std::time::Duration;
 
 /// Time between JOINs that are not answered.
@@ -338,18 +338,7 @@ impl Joiner {
     }
 
     fn header(&self, kind: Kind, cookie: Cookie) -> Header {
-        Header {
-            kind,
-            flags: 0,
-            num_workers: 0,
-            job: self.job,
-            worker: self.worker,
-            table: TableId(0),
-            cookie,
-            round: Round(0),
-            slot: SlotId(0),
-            count: 0,
-        }
+        Header::new(kind, 0, self.job, self.worker, cookie)
     }
 
     /// The answer to this worker's JOIN is of a job that it cannot take part in.
