@@ -45,6 +45,14 @@ impl<'a> Run<'a> {
         false
     }
 
+    /// One of them by its number from 0 on, if there are as many.
+    #[inline]
+    #[must_use]
+    pub fn datagram(&self, number: usize) -> Option<&'a [u8]> {
+        let rest = self.contents.get(number * self.segment..)?;
+        (number == 0 || !rest.is_empty()).then(|| &rest[..self.segment.min(rest.len())])
+    }
+
     /// Each, in order. A datagram may be empty; then it is alone.
     #[inline]
     pub fn datagrams(&self) -> impl Iterator<Item = &'a [u8]> + use<'a> {
@@ -77,6 +85,8 @@ mod tests {
                 segment,
             };
             let lens: Vec<usize> = run.datagrams().map(<[u8]>::len).collect();
+            let numbered: Vec<&[u8]> = (0..10).map_while(|number| run.datagram(number)).collect();
+            assert!(run.datagrams().eq(numbered) && run.datagram(10).is_none());
             assert_eq!((run.len(), lens), (expected.len(), expected));
             assert_eq!(run.datagrams().flatten().count(), len);
         }

@@ -150,6 +150,15 @@ impl UdpIo {
         Ok(datagrams)
     }
 
+    /// Receives one burst without blocking: how many datagrams there are, and their runs in order of arrival.
+    ///
+    /// # Errors
+    /// As [`PacketIo::recv_burst`].
+    pub fn recv_all_runs(&mut self) -> io::Result<(usize, impl Iterator<Item = Run<'_>>)> {
+        let datagrams = self.receive()?;
+        Ok((datagrams, self.burst.runs()))
+    }
+
     /// Blocks until something can be received, if that is wanted, or something else can be read, or `timeout` has passed.
     fn wait_beside(&self, receives: bool, other: BorrowedFd<'_>, timeout: Duration) -> io::Result<()> {
         let result = self.socket.poll_beside(receives, other, timeout);
@@ -227,8 +236,8 @@ impl PacketIo for UdpIo {
     }
 
     fn recv_runs(&mut self, f: &mut impl FnMut(Run<'_>)) -> io::Result<usize> {
-        let datagrams = self.receive()?;
-        self.burst.runs().for_each(f);
+        let (datagrams, runs) = self.recv_all_runs()?;
+        runs.for_each(f);
         Ok(datagrams)
     }
 
