@@ -230,7 +230,7 @@ mod tests {
         let mut runs = [None; RUNS];
         for (place, (worker, contents)) in runs.iter_mut().zip(&all) {
             let from = Peer::from(([127, 0, 0, 1], u16::from(*worker)));
-            *place = Some(Run { from, at: None, ecn: 0, contents, segment: DATA });
+            *place = Some(Run { from, at: None, ecn: 0, contents, segment: DATA, memory: None });
         }
         let mut seen = Seen::default();
         handle_runs(&runs, &mut seen, &mut Outbox::new());

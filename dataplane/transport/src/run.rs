@@ -1,6 +1,6 @@
 //! Datagrams that came in one piece.
 
-use std::net::IpAddr;
+use std::{net::IpAddr, sync::Arc};
 
 use crate::{Origin, Peer};
 
@@ -17,6 +17,9 @@ pub struct Run<'a> {
     pub contents: &'a [u8],
     /// Bytes of each; the last may have fewer. At least 1.
     pub segment: usize,
+    /// The memory that `contents` are a part of, if it may be kept: whoever clones this has the datagrams for as long as they are
+    /// needed, without a copy, and what comes later goes to other memory.
+    pub memory: Option<&'a Arc<Vec<u8>>>,
 }
 
 impl<'a> Run<'a> {
@@ -24,7 +27,7 @@ impl<'a> Run<'a> {
     #[must_use]
     pub fn of_one(origin: Origin, datagram: &'a [u8]) -> Run<'a> {
         let Origin { from, at, ecn } = origin;
-        Run { from, at, ecn, contents: datagram, segment: datagram.len().max(1) }
+        Run { from, at, ecn, contents: datagram, segment: datagram.len().max(1), memory: None }
     }
 
     /// How they came.
@@ -83,6 +86,7 @@ mod tests {
                 ecn: 0,
                 contents: &contents[..len],
                 segment,
+                memory: None,
             };
             let lens: Vec<usize> = run.datagrams().map(<[u8]>::len).collect();
             let numbered: Vec<&[u8]> = (0..10).map_while(|number| run.datagram(number)).collect();

@@ -150,7 +150,8 @@ impl UdpIo {
         Ok(datagrams)
     }
 
-    /// Receives one burst without blocking: how many datagrams there are, and their runs in order of arrival.
+    /// Receives one burst without blocking: how many datagrams there are, and their runs in order of arrival, whose memory cannot be
+    /// kept.
     ///
     /// # Errors
     /// As [`PacketIo::recv_burst`].
@@ -232,12 +233,15 @@ impl PacketIo for UdpIo {
     }
 
     fn recv_burst_at(&mut self, f: &mut impl FnMut(Origin, &[u8])) -> io::Result<usize> {
-        self.recv_runs(&mut |run| run.datagrams().for_each(|datagram| f(run.origin(), datagram)))
+        let (datagrams, runs) = self.recv_all_runs()?;
+        runs.for_each(|run| run.datagrams().for_each(|datagram| f(run.origin(), datagram)));
+        Ok(datagrams)
     }
 
     fn recv_runs(&mut self, f: &mut impl FnMut(Run<'_>)) -> io::Result<usize> {
-        let (datagrams, runs) = self.recv_all_runs()?;
-        runs.for_each(f);
+        let datagrams = self.receive()?;
+        self.burst.share();
+        self.burst.runs().for_each(f);
         Ok(datagrams)
     }
 
