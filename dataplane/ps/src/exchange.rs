@@ -61,6 +61,7 @@ impl Exchange for UdpIo {
                 break;
             }
         }
+        drop(runs);
         if !outbox.is_empty() {
             outbox.flush(self, failed);
         }
