@@ -52,16 +52,18 @@ impl Exchange for UdpIo {
         handler: &mut impl Handler,
         failed: &mut impl FnMut(SendFailure),
     ) -> io::Result<usize> {
-        let (packets, mut runs) = self.recv_all_runs()?;
-        loop {
-            let mut some = [None; RUNS];
-            some.iter_mut().zip(runs.by_ref()).for_each(|(place, run)| *place = Some(run));
-            handle_runs(&some, handler, outbox);
-            if some.last().is_none_or(Option::is_none) {
-                break;
+        let packets = {
+            let (packets, mut runs) = self.recv_all_runs()?;
+            loop {
+                let mut some = [None; RUNS];
+                some.iter_mut().zip(runs.by_ref()).for_each(|(place, run)| *place = Some(run));
+                handle_runs(&some, handler, outbox);
+                if some.last().is_none_or(Option::is_none) {
+                    break;
+                }
             }
-        }
-        drop(runs);
+            packets
+        };
         if !outbox.is_empty() {
             outbox.flush(self, failed);
         }
