@@ -49,12 +49,25 @@ pub(crate) struct Compressing<'a> {
 /// Sums and what kernels make the mean of them with.
 pub(crate) struct Estimating<'a> {
     pub sums: &'a [u8],
+    /// Coordinates whose sums lie together, and bytes from the first of these to the first of as many further ones.
+    pub packet: (usize, usize),
     /// Whether sums have 16 bits.
     pub wide: bool,
     pub step: f32,
     pub lo: f32,
     pub scale: f32,
     pub signs: Signs,
+}
+
+impl Estimating<'_> {
+    /// The sums of coordinates from `at` on, as many of `count` as lie together: how many those are, and their bytes.
+    #[inline(always)]
+    pub fn together(&self, at: usize, count: usize) -> (usize, &[u8]) {
+        let ((coordinates, stride), bytes) = (self.packet, 1 + usize::from(self.wide));
+        let within = at % coordinates;
+        let (from, count) = (at / coordinates * stride + within * bytes, count.min(coordinates - within));
+        (count, &self.sums[from..from + count * bytes])
+    }
 }
 
 /// dom(δ, b) and what is derived from it.

@@ -176,6 +176,34 @@ impl Block<'_> {
         self.decompress(sums, true, count, work, out)
     }
 
+    /// [`decompress8`](Self::decompress8), or [`decompress16`](Self::decompress16) where sums are `wide`, as packets brought them:
+    /// of `(len, stride)`, `len` bytes of sums lie together, and those of each packet begin `stride` bytes after those of the one before.
+    /// `sums` is from the first packet's first sum to the last packet's last; `out` has room for all, a whole block of at least
+    /// [`MIN_PARTITION`].
+    pub fn decompress_packets(
+        &self,
+        sums: &[u8],
+        (len, stride): (usize, usize),
+        wide: bool,
+        count: u32,
+        out: &mut [f32],
+    ) -> Result<(), CodecError> {
+        let width = 1 + usize::from(wide);
+        rht::check(out.len())?;
+        CodecError::check_multiple("a block of sums", MIN_PARTITION, out.len())?;
+        CodecError::check_multiple("the sums of a packet", width, len)?;
+        // Of nothing only nothing is a multiple.
+        CodecError::check_multiple("a block of sums", len, out.len() * width)?;
+        let packets = out.len() * width / len;
+        CodecError::check_len("the sums of packets", (packets - 1) * stride + len, sums.len())?;
+        let (lo, hi) = symmetric(self.range)?;
+        let step = sum_step(lo, hi, count, self.quantizer.granularity())?;
+        let (scale, signs) = (rht::scale(out.len()), self.key.signs());
+        let how = Estimating { sums, packet: (len / width, stride), wide, step, lo, scale, signs };
+        arch::block::decompress(Isa::current(), &how, self.next[0], out);
+        Ok(())
+    }
+
     fn decompress(
         &self,
         sums: &[u8],
@@ -190,7 +218,7 @@ impl Block<'_> {
         let step = sum_step(lo, hi, count, self.quantizer.granularity())?;
         if out.len() == len && len >= MIN_PARTITION {
             let (scale, signs) = (rht::scale(out.len()), self.key.signs());
-            let how = Estimating { sums, wide, step, lo, scale, signs };
+            let how = Estimating { sums, packet: (len, 0), wide, step, lo, scale, signs };
             arch::block::decompress(Isa::current(), &how, self.next[0], out);
             return Ok(());
         }
@@ -289,6 +317,15 @@ mod tests {
             // What comes back, and what is kept, make up the gradient.
             let mut sums = vec![0; d];
             aggregate::lookup_set4(&mut sums, &case.table.values16(), &with).unwrap();
+            // As packets bring them it is the same.
+            let mut whole = [vec![0.0; d], vec![0.0; d]];
+            let [at_once, apart] = &mut whole;
+            block.decompress8(&sums, 1, &mut work, at_once).unwrap();
+            let between: Vec<u8> = sums.chunks(1024).flat_map(|sums| [sums, &[1; 20]].concat()).collect();
+            let between = &between[..between.len() - 20];
+            block.decompress_packets(between, (1024, 1044), false, 1, apart).unwrap();
+            prop_assert_eq!(bits(at_once), bits(apart));
+
             let (mut mean, mut wide) = (vec![0.0; d - cut], vec![0.0; d - cut]);
             block.decompress8(&sums, 1, &mut work, &mut mean).unwrap();
             let doubled: Vec<u8> = sums.iter().flat_map(|s| (2 * u16::from(*s)).to_be_bytes()).collect();
@@ -323,6 +360,24 @@ mod tests {
         assert!(block.decompress16(&[0; 1024], 1, &mut work, &mut feedback).is_err());
         assert!(block.decompress8(&[0; 1024], 0, &mut work, &mut feedback).is_err());
         assert!(block.decompress8(&[0; 1024], 1, &mut work, &mut vec![0.0; 1025]).is_err());
+        let packets = |len: usize, layout: (usize, usize), wide, out: usize| {
+            block.decompress_packets(&vec![0; len], layout, wide, 1, &mut vec![0.0; out])
+        };
+        assert_eq!(packets(2068, (1024, 1044), false, 2048), Ok(()));
+        assert_eq!(packets(3 * 1044 + 1024, (1024, 1044), true, 2048), Ok(()));
+        for (len, layout, wide, out) in [
+            (2067, (1024, 1044), false, 2048),
+            (2069, (1024, 1044), false, 2048),
+            (2068, (1024, 1044), true, 2048),
+            (512, (512, 512), false, 512),
+            (0, (0, 0), false, 2048),
+            (0, (0, 1044), false, 2048),
+            (1025, (1025, 1044), true, 2048),
+            (3000, (3000, 3000), false, 2048),
+            (1500, (1500, 1500), false, 1500),
+        ] {
+            assert!(packets(len, layout, wide, out).is_err(), "{len} {layout:?} {wide} {out}");
+        }
         assert!(case.block(0.0).compress(&feedback.clone(), None, &mut work, &mut out).is_err());
     }
 }

@@ -52,12 +52,17 @@ macro_rules! kernels {
             let len = out.len();
             assert!(len.is_power_of_two() && len >= leaf_len::<Floats, LEAF>());
             let x = out.as_mut_ptr();
-            let between = |at: usize, count: usize| {
-                // SAFETY: as above.
-                let x = unsafe { std::slice::from_raw_parts_mut(x.add(at), count) };
-                match how.wide {
-                    false => quantize::dequantize8(&how.sums[at..at + count], how.step, how.lo, x),
-                    true => quantize::dequantize16(&how.sums[2 * at..2 * (at + count)], how.step, how.lo, x),
+            let between = |mut at: usize, count: usize| {
+                let end = at + count;
+                while at < end {
+                    let (count, sums) = how.together(at, end - at);
+                    // SAFETY: as above.
+                    let x = unsafe { std::slice::from_raw_parts_mut(x.add(at), count) };
+                    match how.wide {
+                        false => quantize::dequantize8(sums, how.step, how.lo, x),
+                        true => quantize::dequantize16(sums, how.step, how.lo, x),
+                    }
+                    at += count;
                 }
             };
             // SAFETY: as above.

@@ -134,11 +134,27 @@ fn check_block(isa: Isa, log: u32, seed: u64, offset: usize) {
     let sums = bytes(2 * d, seed);
     for wide in [false, true] {
         let sums = if wide { &sums } else { &sums[..d] };
-        let how = Estimating { sums, wide, step: 0.1, lo: -1.5, scale: how.scale, signs: how.signs };
+        let whole = (d, 0);
+        let how =
+            Estimating { sums, packet: whole, wide, step: 0.1, lo: -1.5, scale: how.scale, signs: how.signs };
         let (mut want, mut got) = (vec![0.0; d], Misaligned::new(&vec![7.0; d], offset));
         scalar::block::decompress(&how, &[], &mut want);
         block::decompress(isa, &how, &x[..d - 1], got.get());
         assert_eq!(bits(&want), bits(got.get()), "mean of 2^{log}");
+        // The same from packets, with something else between.
+        for packet in [512, 1024, 2048].into_iter().filter(|&packet| packet <= d) {
+            let len = packet << u32::from(wide);
+            let apart: Vec<u8> = sums.chunks(len).flat_map(|sums| [sums, &[0xEE; 20]].concat()).collect();
+            let how = Estimating { sums: &apart, packet: (packet, len + 20), ..how };
+            let mut scalar = vec![0.0; d];
+            scalar::block::decompress(&how, &[], &mut scalar);
+            block::decompress(isa, &how, &[], got.get());
+            assert_eq!(
+                (bits(&want), bits(&want)),
+                (bits(&scalar), bits(got.get())),
+                "packets of {packet}, 2^{log}"
+            );
+        }
     }
 }
 

@@ -25,10 +25,16 @@ pub(crate) fn compress(
 
 /// Estimates, transformed back.
 pub(crate) fn decompress(how: &Estimating<'_>, _: &[f32], out: &mut [f32]) {
-    if how.wide {
-        quantize::dequantize16(how.sums, how.step, how.lo, out);
-    } else {
-        quantize::dequantize8(how.sums, how.step, how.lo, out);
+    let mut at = 0;
+    while at < out.len() {
+        let (count, sums) = how.together(at, out.len() - at);
+        let out = &mut out[at..at + count];
+        if how.wide {
+            quantize::dequantize16(sums, how.step, how.lo, out);
+        } else {
+            quantize::dequantize8(sums, how.step, how.lo, out);
+        }
+        at += count;
     }
     rht::inverse(out, how.scale, how.signs);
 }

@@ -3,8 +3,9 @@
 use std::io;
 
 use thc_protocol::aggregator::{Endpoint, Sink};
+use thc_protocol::wire::Header;
 use thc_protocol::{Ecn, JobId};
-use thc_transport::{Answers, CapturedIo, DpdkIo, DpdkTx, LossyIo, Origin, PacketIo, UdpIo, XdpIo};
+use thc_transport::{Answers, CapturedIo, DpdkIo, DpdkTx, LossyIo, Origin, PacketIo, Run, UdpIo, XdpIo};
 
 use crate::outbox::{Outbox, SendFailure};
 
@@ -51,20 +52,69 @@ impl Exchange for UdpIo {
         handler: &mut impl Handler,
         failed: &mut impl FnMut(SendFailure),
     ) -> io::Result<usize> {
-        let packets = self.recv_runs(&mut |run| {
-            let mut soon = run.datagrams();
-            soon.by_ref().take(AHEAD).for_each(|packet| handler.expect(packet));
-            for packet in run.datagrams() {
-                if let Some(later) = soon.next() {
-                    handler.expect(later);
+        let packets = {
+            let (packets, mut runs) = self.recv_all_runs()?;
+            loop {
+                let mut some = [None; RUNS];
+                some.iter_mut().zip(runs.by_ref()).for_each(|(place, run)| *place = Some(run));
+                handle_runs(&some, handler, outbox);
+                if some.last().is_none_or(Option::is_none) {
+                    break;
                 }
-                handler.handle(run.origin(), packet, outbox);
             }
-        })?;
+            packets
+        };
         if !outbox.is_empty() {
             outbox.flush(self, failed);
         }
         Ok(packets)
+    }
+}
+
+/// Runs that are looked at together: as many as the kernel hands over at a time.
+const RUNS: usize = 32;
+
+/// Handles runs in their order, but those that begin with one slot together: their packets take turns, so that a slot is in the first
+/// cache until all of its packets have been added to it. Packets of each sender keep their order if its runs do not repeat each other.
+fn handle_runs(runs: &[Option<Run<'_>>; RUNS], handler: &mut impl Handler, sink: &mut impl Sink) {
+    let alike = |a: &Run<'_>, b: &Run<'_>| {
+        a.segment == b.segment && Header::name_one_slot(a.contents, b.contents)
+    };
+    let mut taken = 0_u32;
+    for (first, at) in runs.iter().flatten().zip(0..) {
+        if taken >> at & 1 != 0 {
+            continue;
+        }
+        let (mut together, mut count) = ([first; RUNS], 1);
+        // A packet alone has nothing to wait for.
+        let others = if first.contents.len() > first.segment { &runs[at + 1..] } else { &[] };
+        for (run, other) in others.iter().flatten().zip(at + 1..) {
+            if taken >> other & 1 == 0 && alike(first, run) {
+                together[count] = run;
+                count += 1;
+                taken |= 1 << other;
+            }
+        }
+        take_turns(&together[..count], handler, sink);
+    }
+}
+
+const _: () = assert!(RUNS <= u32::BITS as usize);
+
+/// Handles the first packet of each run, then the second of each, and so on.
+fn take_turns(runs: &[&Run<'_>], handler: &mut impl Handler, sink: &mut impl Sink) {
+    // Of packets for one slot, one tells of it.
+    let one = |number| runs.iter().find_map(|run| run.datagram(number));
+    (0..AHEAD).filter_map(one).for_each(|packet| handler.expect(packet));
+    for number in 0..runs.iter().map(|run| run.len()).max().unwrap_or(0) {
+        if let Some(packet) = one(number + AHEAD) {
+            handler.expect(packet);
+        }
+        for run in runs {
+            if let Some(packet) = run.datagram(number) {
+                handler.handle(run.origin(), packet, sink);
+            }
+        }
     }
 }
 
@@ -121,5 +171,79 @@ impl<F: FnMut(SendFailure)> Sink for Direct<'_, F> {
         let to = members.iter().map(|member| member.addr);
         let mut failed = |to, cause| failed(SendFailure { to, datagrams: 1, cause });
         self.tx.send_to_all(to, packet, ecn.bits(), &mut failed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use thc_protocol::wire::{HEADER_LEN, Kind};
+    use thc_protocol::{Cookie, Round, SlotId, TableId, WorkerId};
+    use thc_transport::Peer;
+
+    const DATA: usize = HEADER_LEN + 4;
+
+    /// What is handled: worker, round, slot.
+    #[derive(Default)]
+    struct Seen(Vec<(u8, u32, u16)>);
+
+    impl Handler for Seen {
+        fn handle(&mut self, origin: Origin, packet: &[u8], _: &mut impl Sink) {
+            let head = Header::parse(packet).map(|(header, _)| header);
+            let head = head.ok().filter(|header| u16::from(header.worker.0) == origin.from.port());
+            self.0.extend(head.map(|header| (header.worker.0, header.round.0, header.slot.0)));
+        }
+    }
+
+    fn packets(job: u16, worker: u8, round: u32, slots: std::ops::Range<u16>) -> (u8, Vec<u8>) {
+        let mut all = Vec::new();
+        for slot in slots {
+            let mut packet = [worker; DATA];
+            let header = Header {
+                kind: Kind::Data,
+                flags: 0,
+                num_workers: 4,
+                job: JobId(job),
+                worker: WorkerId(worker),
+                table: TableId(1),
+                cookie: Cookie(1),
+                round: Round(round),
+                slot: SlotId(slot),
+                count: 0,
+            };
+            header.emit(&mut packet);
+            all.extend(packet);
+        }
+        (worker, all)
+    }
+
+    #[test]
+    fn runs_that_begin_with_one_slot_take_turns() {
+        let all = [
+            packets(1, 1, 7, 0..3),
+            packets(1, 2, 7, 64..66),
+            packets(1, 3, 7, 0..2),
+            // Another round, another job, and what is no packet at all.
+            packets(1, 4, 8, 0..2),
+            packets(2, 5, 7, 0..2),
+            (6, vec![0; 2 * DATA]),
+            packets(1, 7, 7, 64..67),
+            packets(1, 8, 7, 0..1),
+        ];
+        let mut runs = [None; RUNS];
+        for (place, (worker, contents)) in runs.iter_mut().zip(&all) {
+            let from = Peer::from(([127, 0, 0, 1], u16::from(*worker)));
+            *place = Some(Run { from, at: None, ecn: 0, contents, segment: DATA, memory: None });
+        }
+        let mut seen = Seen::default();
+        handle_runs(&runs, &mut seen, &mut Outbox::new());
+        let expected = [
+            // Of one packet, too: it is where the others are.
+            [(1, 7, 0), (3, 7, 0), (8, 7, 0), (1, 7, 1), (3, 7, 1), (1, 7, 2)].as_slice(),
+            &[(2, 7, 64), (7, 7, 64), (2, 7, 65), (7, 7, 65), (7, 7, 66)],
+            &[(4, 8, 0), (4, 8, 1)],
+            &[(5, 7, 0), (5, 7, 1)],
+        ];
+        assert_eq!(seen.0, expected.concat());
     }
 }

@@ -1,6 +1,6 @@
 //! Datagrams that came in one piece.
 
-use std::net::IpAddr;
+use std::{net::IpAddr, sync::Arc};
 
 use crate::{Origin, Peer};
 
@@ -17,6 +17,9 @@ pub struct Run<'a> {
     pub contents: &'a [u8],
     /// Bytes of each; the last may have fewer. At least 1.
     pub segment: usize,
+    /// The memory that `contents` are a part of, if it may be kept: whoever clones this has the datagrams for as long as they are
+    /// needed, without a copy, and what comes later goes to other memory.
+    pub memory: Option<&'a Arc<Vec<u8>>>,
 }
 
 impl<'a> Run<'a> {
@@ -24,7 +27,7 @@ impl<'a> Run<'a> {
     #[must_use]
     pub fn of_one(origin: Origin, datagram: &'a [u8]) -> Run<'a> {
         let Origin { from, at, ecn } = origin;
-        Run { from, at, ecn, contents: datagram, segment: datagram.len().max(1) }
+        Run { from, at, ecn, contents: datagram, segment: datagram.len().max(1), memory: None }
     }
 
     /// How they came.
@@ -43,6 +46,14 @@ impl<'a> Run<'a> {
     #[must_use]
     pub fn is_empty(&self) -> bool {
         false
+    }
+
+    /// One of them by its number from 0 on, if there are as many.
+    #[inline]
+    #[must_use]
+    pub fn datagram(&self, number: usize) -> Option<&'a [u8]> {
+        let rest = self.contents.get(number * self.segment..)?;
+        (number == 0 || !rest.is_empty()).then(|| &rest[..self.segment.min(rest.len())])
     }
 
     /// Each, in order. A datagram may be empty; then it is alone.
@@ -75,8 +86,11 @@ mod tests {
                 ecn: 0,
                 contents: &contents[..len],
                 segment,
+                memory: None,
             };
             let lens: Vec<usize> = run.datagrams().map(<[u8]>::len).collect();
+            let numbered: Vec<&[u8]> = (0..10).map_while(|number| run.datagram(number)).collect();
+            assert!(run.datagrams().eq(numbered) && run.datagram(10).is_none());
             assert_eq!((run.len(), lens), (expected.len(), expected));
             assert_eq!(run.datagrams().flatten().count(), len);
         }

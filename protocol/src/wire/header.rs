@@ -128,6 +128,16 @@ impl Header {
         packets.chunks_exact(segment.max(HEADER_LEN)).zip(slots).take_while(follows).count()
     }
 
+    /// Whether the headers of two packets name one job, kind, slot and round: whatever else they are, they belong side by side.
+    #[inline]
+    #[must_use]
+    pub fn name_one_slot(a: &[u8], b: &[u8]) -> bool {
+        let (Some(a), Some(b)) = (a.first_chunk::<HEADER_LEN>(), b.first_chunk::<HEADER_LEN>()) else {
+            return false;
+        };
+        a[12..18] == b[12..18] && a[1] == b[1] && a[4..6] == b[4..6]
+    }
+
     /// How many workers are in a packet with this header.
     #[inline(always)]
     #[must_use]

@@ -28,7 +28,7 @@ use std::time::Duration;
 use stream::Stream;
 use stripes::Stripes;
 
-/// The longest run of packets: no run leaves a shard's block of slots.
+/// The longest run of packets, as many as a kernel takes in one piece. Of several shards, no run leaves a shard's block of slots.
 const RUN: usize = Shard::BLOCK as usize;
 
 /// Norms may be outstanding for this part of the credit for data (P41).

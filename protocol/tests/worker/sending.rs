@@ -184,6 +184,24 @@ fn runs_end_with_the_ring_and_with_the_shards_block() {
 }
 
 #[test]
+fn runs_of_one_shard_cross_blocks() {
+    let mut driven = Driven::new(Parameters { data_slots: 320, shards: 1, ..parameters() });
+    driven.submit(&[400], &[1.0]);
+    driven.take();
+    driven.norm_result(0, 1f32.to_bits());
+    let mut runs = |results: std::ops::Range<u64>| {
+        results.for_each(|seq| driven.result(seq));
+        driven.fill();
+        driven.sent.0.drain(..).map(|(_, run)| run.len()).collect::<Vec<_>>()
+    };
+    assert_eq!(runs(0..0), [64, 64, 32]);
+    assert_eq!(runs(0..62), [62]);
+    assert_eq!(runs(62..150), [64, 24]);
+    // To the end of the ring at 320, and from its beginning.
+    assert_eq!(runs(150..220), [10, 60]);
+}
+
+#[test]
 fn several_calls_follow_each_other_in_one_stream() {
     let mut driven = Driven::new(parameters());
     assert_eq!(

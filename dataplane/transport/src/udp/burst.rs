@@ -1,6 +1,10 @@
 //! What one receive call brings.
 
-use std::io::{self, IoSliceMut};
+use std::{
+    io::{self, IoSliceMut},
+    mem,
+    sync::Arc,
+};
 
 use quinn_udp::{BATCH_SIZE, RecvMeta};
 
@@ -9,14 +13,29 @@ use crate::{Run, datagram::canonical};
 
 /// Room for one received piece: the kernel merges at most 64 KiB.
 const PIECE: usize = 64 << 10;
-/// Distance between pieces in memory. A little more than [`PIECE`], because pieces a power of two
+/// Memory of a piece. A little more than [`PIECE`], because pieces a power of two
 /// apart would start in the same cache sets and short datagrams evict each other.
-const PIECE_STRIDE: usize = PIECE + 17 * 64;
+const PIECE_MEMORY: usize = PIECE + 17 * 64;
+/// A shorter piece is sooner copied than kept.
+const SHARED_LEAST: usize = 8 << 10;
+
+/// The memory of a piece: its own, or somebody's as well who keeps what is there.
+enum Piece {
+    Own(Vec<u8>),
+    Shared(Arc<Vec<u8>>),
+}
+
+impl Piece {
+    fn new() -> Piece {
+        Piece::Own(vec![0; PIECE_MEMORY])
+    }
+}
 
 /// Pieces that the kernel has handed over together.
 pub(super) struct Burst {
-    /// [`PIECE_STRIDE`] apart.
-    pieces: Vec<u8>,
+    pieces: [Piece; BATCH_SIZE],
+    /// Memory that somebody keeps, or has kept until lately.
+    kept: Vec<Arc<Vec<u8>>>,
     meta: [RecvMeta; BATCH_SIZE],
     received: usize,
     /// Pieces that have been dealt with, bit by bit.
@@ -29,7 +48,8 @@ impl Burst {
     /// Room for one, with nothing in it.
     pub fn new() -> Box<Burst> {
         Box::new(Burst {
-            pieces: vec![0; BATCH_SIZE * PIECE_STRIDE],
+            pieces: std::array::from_fn(|_| Piece::new()),
+            kept: Vec::new(),
             meta: [RecvMeta::default(); BATCH_SIZE],
             received: 0,
             taken: 0,
@@ -38,26 +58,64 @@ impl Burst {
 
     /// Receives in place of what it holds; without an error there is at least one piece then.
     pub fn receive(&mut self, socket: &UdpSocket) -> io::Result<()> {
+        self.reclaim();
         (self.received, self.taken) = (0, 0);
-        let mut pieces = self.pieces.chunks_exact_mut(PIECE_STRIDE);
-        let mut buffers: [IoSliceMut<'_>; BATCH_SIZE] = std::array::from_fn(|_| {
-            IoSliceMut::new(pieces.next().map_or(&mut [][..], |piece| &mut piece[..PIECE]))
+        let mut buffers = self.pieces.each_mut().map(|piece| match piece {
+            Piece::Own(memory) => IoSliceMut::new(&mut memory[..PIECE]),
+            // There is none.
+            Piece::Shared(_) => IoSliceMut::new(&mut []),
         });
         self.received = socket.state.recv(socket.as_quinn(), &mut buffers, &mut self.meta)?;
         Ok(())
     }
 
+    /// Has memory of its own again for what was received last.
+    fn reclaim(&mut self) {
+        for piece in &mut self.pieces[..self.received] {
+            if matches!(piece, Piece::Own(_)) {
+                continue;
+            }
+            let Piece::Shared(shared) = mem::replace(piece, Piece::Own(Vec::new())) else { continue };
+            *piece = match Arc::try_unwrap(shared) {
+                Ok(memory) => Piece::Own(memory),
+                Err(shared) => {
+                    let back = self.kept.iter().rposition(|memory| Arc::strong_count(memory) == 1);
+                    let back = back.and_then(|at| Arc::into_inner(self.kept.swap_remove(at)));
+                    self.kept.push(shared);
+                    back.map_or_else(Piece::new, Piece::Own)
+                }
+            };
+        }
+    }
+
+    /// Lets the memory of what has just been received be kept, where that is much.
+    pub fn share(&mut self) {
+        for (piece, meta) in self.pieces.iter_mut().zip(&self.meta[..self.received]) {
+            if let Piece::Own(memory) = piece
+                && meta.len >= SHARED_LEAST
+            {
+                *piece = Piece::Shared(Arc::new(mem::take(memory)));
+            }
+        }
+    }
+
     /// What it holds and has not been [taken](Self::take), in order of arrival.
     pub fn runs(&self) -> impl Iterator<Item = Run<'_>> {
-        let pieces = self.pieces.chunks_exact(PIECE_STRIDE);
         let left = move |i: usize| self.taken >> i & 1 == 0;
-        let all = self.meta[..self.received].iter().zip(pieces).enumerate();
-        all.filter(move |(i, _)| left(*i)).map(|(_, (meta, piece))| Run {
-            from: canonical(meta.addr),
-            at: meta.dst_ip.map(|address| address.to_canonical()),
-            ecn: meta.ecn.map_or(0, |ecn| ecn as u8),
-            contents: &piece[..meta.len],
-            segment: if meta.stride == 0 { meta.len.max(1) } else { meta.stride },
+        let all = self.meta[..self.received].iter().zip(&self.pieces).enumerate();
+        all.filter(move |(i, _)| left(*i)).map(|(_, (meta, piece))| {
+            let (contents, memory) = match piece {
+                Piece::Own(memory) => (&memory[..meta.len], None),
+                Piece::Shared(memory) => (&memory[..meta.len], Some(memory)),
+            };
+            Run {
+                from: canonical(meta.addr),
+                at: meta.dst_ip.map(|address| address.to_canonical()),
+                ecn: meta.ecn.map_or(0, |ecn| ecn as u8),
+                contents,
+                segment: if meta.stride == 0 { meta.len.max(1) } else { meta.stride },
+                memory,
+            }
         })
     }
 

@@ -150,6 +150,16 @@ impl UdpIo {
         Ok(datagrams)
     }
 
+    /// Receives one burst without blocking: how many datagrams there are, and their runs in order of arrival, whose memory cannot be
+    /// kept.
+    ///
+    /// # Errors
+    /// As [`PacketIo::recv_burst`].
+    pub fn recv_all_runs(&mut self) -> io::Result<(usize, impl Iterator<Item = Run<'_>>)> {
+        let datagrams = self.receive()?;
+        Ok((datagrams, self.burst.runs()))
+    }
+
     /// Blocks until something can be received, if that is wanted, or something else can be read, or `timeout` has passed.
     fn wait_beside(&self, receives: bool, other: BorrowedFd<'_>, timeout: Duration) -> io::Result<()> {
         let result = self.socket.poll_beside(receives, other, timeout);
@@ -223,11 +233,14 @@ impl PacketIo for UdpIo {
     }
 
     fn recv_burst_at(&mut self, f: &mut impl FnMut(Origin, &[u8])) -> io::Result<usize> {
-        self.recv_runs(&mut |run| run.datagrams().for_each(|datagram| f(run.origin(), datagram)))
+        let (datagrams, runs) = self.recv_all_runs()?;
+        runs.for_each(|run| run.datagrams().for_each(|datagram| f(run.origin(), datagram)));
+        Ok(datagrams)
     }
 
     fn recv_runs(&mut self, f: &mut impl FnMut(Run<'_>)) -> io::Result<usize> {
         let datagrams = self.receive()?;
+        self.burst.share();
         self.burst.runs().for_each(f);
         Ok(datagrams)
     }

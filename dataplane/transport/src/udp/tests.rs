@@ -1,8 +1,9 @@
 #![allow(clippy::unwrap_used)]
 
 use std::{
-    collections::VecDeque,
+    collections::{HashSet, VecDeque},
     net::{IpAddr, Ipv4Addr, SocketAddr, SocketAddrV4, UdpSocket as StdSocket},
+    sync::Arc,
     time::{Duration, Instant},
 };
 
@@ -112,6 +113,37 @@ fn merged_datagrams_come_out_one_by_one() {
     // 62 datagrams in one piece, the odd one behind it: two at most, and one call if both were
     // there.
     assert!(b.stats().recv_bursts <= 2, "{:?}", b.stats());
+}
+
+/// Whoever keeps a run's memory has its bytes until it lets go of them; then the memory is used again.
+#[test]
+fn memory_that_is_kept_stays_as_it_is() {
+    let (mut a, mut b) = (bind(true, true), bind(true, true));
+    let mut keep = |bytes: std::ops::Range<u8>| -> Vec<(Arc<Vec<u8>>, u8)> {
+        let mut kept = Vec::new();
+        for byte in bytes {
+            a.send_run(b.local(), &[byte; 20_000], 1000).unwrap();
+            let mut got = 0;
+            while got < 20 {
+                assert!(b.wait(HANG).unwrap());
+                let mut look = |run: Run<'_>| {
+                    assert!(run.contents.iter().all(|&other| other == byte));
+                    kept.extend(run.memory.map(|memory| (Arc::clone(memory), byte)));
+                };
+                got += b.recv_runs(&mut look).unwrap();
+            }
+        }
+        kept
+    };
+    let kept = keep(0..10);
+    assert_eq!(kept.len(), 10, "the loopback interface merges runs");
+    assert!(kept.iter().all(|(memory, byte)| memory[..20_000].iter().all(|other| other == byte)));
+    let places: HashSet<_> = kept.iter().map(|(memory, _)| memory.as_ptr()).collect();
+    assert_eq!(places.len(), 10);
+    drop(kept);
+    let again = keep(10..20);
+    assert!(again.iter().all(|(memory, byte)| memory[..20_000].iter().all(|other| other == byte)));
+    assert!(again.iter().all(|(memory, _)| places.contains(&memory.as_ptr())));
 }
 
 /// P46: in one piece or one by one, to one or to many, and from an address that was chosen.

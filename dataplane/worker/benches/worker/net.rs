@@ -2,6 +2,7 @@
 
 use std::io;
 use std::net::{Ipv4Addr, SocketAddrV4};
+use std::sync::Arc;
 use std::time::Duration;
 
 use thc_codec::table::LookupTable;
@@ -196,7 +197,8 @@ impl PacketIo for Net {
         let mut got = 0;
         for Answers { packets, segment } in self.servers[0].said.0.drain(..) {
             got += packets.len() / segment;
-            let run = Run { from: PS, at: None, ecn: 0, contents: &packets, segment };
+            let packets = Arc::new(packets);
+            let run = Run { from: PS, at: None, ecn: 0, contents: &packets, segment, memory: Some(&packets) };
             match self.way {
                 Way::OneByOne => run.datagrams().for_each(|packet| f(Run::of_one(run.origin(), packet))),
                 _ => f(run),

@@ -272,7 +272,7 @@ impl<I: PacketIo> Engine<I> {
                 active.tick_off(group);
                 self.ready -= 1;
             }
-            Work::Finish { sums, work } => {
+            Work::Finish { sums, work, .. } => {
                 if let Some(sums) = sums {
                     shelf.take_sums(sums);
                 }
@@ -331,7 +331,7 @@ impl Active {
                 self.to_finish.pop_front();
                 let padded = parts.iter().any(|at| at.part.len < at.part.padded);
                 let work = if padded { shelf.work(largest()) } else { Buffer::zeroed(0) };
-                Work::Finish { sums: state.sums.take(), work }
+                Work::Finish { sums: state.sums.take(), held: std::mem::take(&mut state.held), work }
             }
             Kind::FeedBack => {
                 let left = memory.left.take(range)?;

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::ops::{Deref, DerefMut, Range};
 use std::sync::Arc;
+use thc_protocol::wire::HEADER_LEN;
 
 /// Memory that a caller hands over for a while; it comes back by being dropped, or with the sums in it.
 pub trait Loan: AsRef<[u8]> + AsMut<[u8]> + Send {}
@@ -63,4 +64,47 @@ impl fmt::Debug for Bytes {
 pub(super) struct Sums {
     pub bytes: Bytes,
     pub counts: Vec<u16>,
+}
+
+/// Results of a partition as they came: all packets of it, one behind the other, in memory that nobody writes to meanwhile.
+#[derive(Debug)]
+pub(super) struct Held {
+    memory: Arc<Vec<u8>>,
+    /// From the first sum to the last, headers between included.
+    place: Range<usize>,
+    /// Bytes of a packet's sums, and from those to the next packet's.
+    pub layout: (usize, usize),
+    /// Of how many workers each is.
+    pub count: u16,
+}
+
+impl Held {
+    /// Of packets of `segment` bytes, if they lie in that memory.
+    pub fn new(memory: &Arc<Vec<u8>>, packets: &[u8], segment: usize, count: u16) -> Option<Held> {
+        let at = packets.as_ptr().addr().checked_sub(memory.as_ptr().addr())?;
+        memory.get(at..at + packets.len())?;
+        let place = at + HEADER_LEN..at + packets.len();
+        Some(Held { memory: Arc::clone(memory), place, layout: (segment - HEADER_LEN, segment), count })
+    }
+
+    /// What [`Self::layout`] is of.
+    pub fn sums(&self) -> &[u8] {
+        &self.memory[self.place.clone()]
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_held_lies_in_its_memory() {
+        let memory = Arc::new((0..200).collect::<Vec<u8>>());
+        let held = Held::new(&memory, &memory[30..90], 30, 2).unwrap();
+        assert_eq!((held.layout, held.count), ((10, 30), 2));
+        assert_eq!((held.sums()[..10].to_vec(), held.sums().len()), ((50..60).collect(), 40));
+        assert_eq!(held.sums()[30..], (80..90).collect::<Vec<u8>>());
+        assert!(Held::new(&memory, &memory.to_vec()[30..90], 30, 2).is_none());
+    }
 }

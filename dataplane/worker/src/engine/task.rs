@@ -1,7 +1,7 @@
 //! Pieces of computing, each on the memory of one group of partitions: whoever has one needs nothing else, on whatever thread.
 
 use super::compressor::{Compressor, Measured};
-use super::loan::Sums;
+use super::loan::{Held, Sums};
 use crate::Computed;
 use std::ops::Range;
 use std::time::{Duration, Instant};
@@ -24,8 +24,9 @@ pub(super) enum Work<'d> {
     Compress { fed: Option<Fed<'d>>, holds: bool, work: Buffer, packed: Vec<u8> },
     /// A residual that was held to error feedback.
     FeedBack { residual: Buffer, left: &'d mut [f32] },
-    /// All results are in: to the mean. Without `sums`, of RAW or of nothing, only what is zero is left to write.
-    Finish { sums: Option<Sums>, work: Buffer },
+    /// All results are in: to the mean. Of partitions they are in `held`, of others in `sums`. Without either, of RAW or of nothing, only
+    /// what is zero is left to write.
+    Finish { sums: Option<Sums>, held: Vec<(u32, Held)>, work: Buffer },
 }
 
 /// One piece of computing.
@@ -122,20 +123,22 @@ impl Work<'_> {
                     compressor.feed_back((call, at), &mut residual[at.padded_range()], &mut left[place(at)])?;
                 }
             }
-            Work::Finish { sums, work } => {
+            Work::Finish { sums, held, work } => {
                 for (i, at) in parts.iter().enumerate() {
                     let (x, after) = x[place(at).start..].split_at_mut(at.part.len);
                     let next = parts.get(i + 1).map_or(&[][..], |next| &after[..next.part.len]);
-                    match sums {
+                    let held = held.iter().find(|(partition, _)| *partition == at.part.index);
+                    match (held, sums.as_ref()) {
                         _ if at.norm == 0 => x.fill(0.0),
-                        Some(Sums { bytes, counts }) => {
+                        (Some((_, held)), _) => compressor.finish_held((call, at), held, next, x)?,
+                        (None, Some(Sums { bytes, counts })) => {
                             let Some(form) = compressor.form(at.choice) else { continue };
                             let (place, len) = (at.padded_range(), form.lanes_len());
                             let packets = place.start / form.coordinates()..place.end / form.coordinates();
                             let bytes = &bytes[packets.start * len..packets.end * len];
                             compressor.finish((call, at), &counts[packets], bytes, next, work, x)?;
                         }
-                        None => {}
+                        (None, None) => {}
                     }
                 }
             }

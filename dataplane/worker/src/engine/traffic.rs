@@ -42,7 +42,7 @@ impl<I: PacketIo> Engine<I> {
             self.asked = now;
         }
         let Self { calls, compressor, .. } = self;
-        let mut events = CallEvents { calls, compressor, memory };
+        let mut events = CallEvents { calls, compressor, memory, received: None };
         self.worker.tick(now, &mut events, &mut self.link.tx(&mut self.io));
         if self.worker.suspects_restart(now) {
             self.joiners.resume(now);
@@ -85,12 +85,12 @@ impl<I: PacketIo> Engine<I> {
         let mut first = None;
         let now = self.io.now();
         let Self { io, worker, stripes, calls, compressor, link, joiners, .. } = self;
-        let mut events = CallEvents { calls, compressor, memory };
         let mut control = None;
         let Link { ps, replies, .. } = link;
         let got = io.recv_runs(&mut |run| {
             first.get_or_insert_with(Instant::now);
             let Some(port) = ps.find(run.from) else { return };
+            let mut events = CallEvents { calls, compressor, memory, received: run.memory };
             let (share, is_base) = ps.share(port);
             let ecn = Ecn::of_bits(run.ecn);
             let joint = |kind| is_for_worker(kind) && (stripes.is_none() || kind == Kind::NormResult as u8);

@@ -215,7 +215,7 @@ impl Stream {
     }
 
     /// How many packets may be written now in one run: bounded by the window (P18), the end of the
-    /// ring and the shard's block (P21).
+    /// ring and, of several shards, the block of one (P21).
     #[must_use]
     pub fn room(&self) -> usize {
         self.room_at(self.next)
@@ -229,8 +229,13 @@ impl Stream {
         let bound = (base + self.limit).saturating_sub(seq);
         let open = self.network.as_ref().map_or(bound, |network| bound.min(network.room(self.outstanding)));
         let slot = seq % self.slots;
+        open.min(self.row_end(slot) - slot) as usize
+    }
+
+    /// The first slot behind this one that is not the next in its shard's memory, or the ring's end.
+    fn row_end(&self, slot: u64) -> u64 {
         let block = u64::from(Shard::BLOCK);
-        open.min(self.slots - slot).min(block - slot % block) as usize
+        if self.shards > 1 { (slot - slot % block + block).min(self.slots) } else { self.slots }
     }
 
     /// Writes and sends the next `count` packets, at most [`Self::room`]. They lie in this `ring`; `header` gives all fields but round and slot,

@@ -1,6 +1,6 @@
 //! One endpoint of a simulated network.
 
-use std::{io, time::Duration};
+use std::{io, sync::Arc, time::Duration};
 
 use thc_transport::{IoStats, Origin, PacketIo, Peer, Run, check_segment};
 
@@ -61,22 +61,25 @@ impl PacketIo for SimIo {
 
     /// As a kernel merges them: datagrams of one origin and one length that follow each other, and one shorter one behind them.
     fn recv_runs(&mut self, f: &mut impl FnMut(Run<'_>)) -> io::Result<usize> {
-        let (mut run, mut of) = (Vec::new(), None);
+        let (mut run, mut of) = (Arc::new(Vec::new()), None);
         let mut segment = 1;
         let received = self.recv_burst_at(&mut |origin, payload| {
             let fits =
                 of == Some(origin) && run.len() % segment == 0 && (1..=segment).contains(&payload.len());
             if let Some(Origin { from, at, ecn }) = of.filter(|_| !fits) {
-                f(Run { from, at, ecn, contents: &run, segment });
+                f(Run { from, at, ecn, contents: &run, segment, memory: Some(&run) });
             }
             if !fits {
-                run.clear();
+                match Arc::get_mut(&mut run) {
+                    Some(run) => run.clear(),
+                    None => run = Arc::default(),
+                }
                 (of, segment) = (Some(origin), payload.len().max(1));
             }
-            run.extend_from_slice(payload);
+            Arc::make_mut(&mut run).extend_from_slice(payload);
         })?;
         if let Some(Origin { from, at, ecn }) = of {
-            f(Run { from, at, ecn, contents: &run, segment });
+            f(Run { from, at, ecn, contents: &run, segment, memory: Some(&run) });
         }
         Ok(received)
     }

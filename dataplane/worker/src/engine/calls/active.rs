@@ -3,7 +3,7 @@
 use super::{Outcome, Shelf, cut};
 use crate::Span;
 use crate::engine::compressor::{Compressor, Measured};
-use crate::engine::loan::{Bytes, Sums};
+use crate::engine::loan::{Bytes, Held, Sums};
 use crate::engine::remote::Remote;
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -38,6 +38,8 @@ pub(in crate::engine) struct PartitionGroup {
     /// What was sent, less what that stands for, in the rotated domain, while lost packets may return to it.
     pub residual: Option<Buffer>,
     pub sums: Option<Sums>,
+    /// Results that stay where they came to, by partition; they are not in `sums`.
+    pub held: Vec<(u32, Held)>,
     /// Packets of partitions whose norm is not 0; how many of them are sent, and have results or never will.
     pub packets: usize,
     pub sent: usize,
@@ -148,6 +150,7 @@ impl Active {
                         out: if form.is_none() { Out::Ready(Bytes::Own(Vec::new())) } else { Out::Waiting },
                         residual: None,
                         sums: None,
+                        held: Vec::new(),
                         packets: 0,
                         sent: 0,
                         results: 0,
@@ -293,6 +296,14 @@ impl Active {
             (begin..packets).map(move |packet| PacketId { partition, packet, ..first })
         });
         all.take(count)
+    }
+
+    /// Whether so many packets from this one on are a partition without padding, and this engine makes its mean.
+    pub(super) fn is_whole(&self, place: PacketId, count: usize) -> bool {
+        let at = &self.parts[place.partition as usize];
+        let per_packet = self.groups[self.group_of[place.partition as usize] as usize].per_packet();
+        let all = place.packet == 0 && count * per_packet == at.part.padded;
+        all && at.part.len == at.part.padded && self.remote.is_none()
     }
 
     /// Where the results of a group's packets are gathered.

@@ -3,19 +3,22 @@
 use super::Calls;
 use super::active::Out;
 use crate::engine::compressor::{Compressor, Measured, read_raw};
-use crate::engine::loan::Sums;
+use crate::engine::loan::{Held, Sums};
 use crate::engine::memory::Memory;
+use std::sync::Arc;
 use thc_codec::requantize;
 use thc_codec::sums::unpack_sums;
-use thc_protocol::SlotId;
 use thc_protocol::wire::{Choice, HEADER_LEN, Header, RAW_WORDS};
 use thc_protocol::worker::{CallError, Events, PacketId};
+use thc_protocol::{Lane, SlotId};
 
 /// Applies the protocol's events to the calls.
 pub(in crate::engine) struct CallEvents<'a, 'd> {
     pub calls: &'a mut Calls,
     pub compressor: &'a Compressor,
     pub memory: &'a mut Memory<'d>,
+    /// Where the packets at hand lie, if that may be kept.
+    pub received: Option<&'a Arc<Vec<u8>>>,
 }
 
 impl CallEvents<'_, '_> {
@@ -154,6 +157,14 @@ impl Events for CallEvents<'_, '_> {
             return;
         }
         let count = payloads().len();
+        if let Some(received) = self.received
+            && active.is_whole(place, count)
+            && state.form.is_some_and(|form| form.lane() != Lane::Bits4)
+            && let Some(held) = Held::new(received, packets, segment, first.count)
+        {
+            active.groups[group].held.push((place.partition, held));
+            return active.note_results(group, count);
+        }
         let Sums { bytes, counts } = active.sums(group, shelf);
         let places = packet..packet + count;
         let (Some(bytes), Some(known)) =

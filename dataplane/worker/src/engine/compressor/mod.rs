@@ -11,6 +11,7 @@ pub use numbers::{CallKeys, Estimate, Numbers};
 use raw::add_feedback;
 pub(super) use raw::{raw_factor, raw_word, read_raw, write_raw};
 
+use super::loan::Held;
 use crate::{Span, WorkerError};
 use std::ops::Range;
 use thc_codec::block::Block;
@@ -429,6 +430,22 @@ impl Compressor {
         let work = &mut work[..at.part.padded];
         estimates(work)?;
         rht::inverse_into(work, out, block.key)
+    }
+
+    /// The same of a partition without padding whose results are held as they came.
+    ///
+    /// # Errors
+    /// As [`Self::finish`].
+    pub fn finish_held(
+        &self,
+        (call, at): (u64, &Measured),
+        held: &Held,
+        next: &[f32],
+        out: &mut [f32],
+    ) -> Result<(), CodecError> {
+        let block = Block { next: [next, &[]], ..self.block(call, at)? };
+        let wide = self.coder_of(at)?.form.lane() == Lane::Bits16;
+        block.decompress_packets(held.sums(), held.layout, wide, held.count.into(), out)
     }
 
     /// What somebody else compresses a partition with; all 0 if its norm is.

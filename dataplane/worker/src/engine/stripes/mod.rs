@@ -265,7 +265,7 @@ impl<I: PacketIo> Engine<I> {
         let lanes = state.form.is_some_and(|form| !form.is_packed() && !form.is_told());
         if !lanes {
             let places: Vec<PacketId> = active.from(dealt.first, dealt.count).collect();
-            let mut events = CallEvents { calls, compressor, memory };
+            let mut events = CallEvents { calls, compressor, memory, received: None };
             for (number, (place, sums)) in
                 places.into_iter().zip(sums.bytes.chunks_exact(sum_len)).enumerate()
             {

@@ -120,8 +120,7 @@ impl Stream {
         count: usize,
         marked: bool,
     ) -> usize {
-        let block = usize::from(Shard::BLOCK);
-        let end = (index + count).min(index - index % block + block).min(self.entries.len());
+        let end = (index + count).min(self.row_end(index as u64) as usize);
         let Some(&first) = self.entries.get(index) else { return 0 };
         let mut last = first;
         let mut taken = 0;
