@@ -62,10 +62,11 @@ control Ingress(
         hdr.refused = hdr.norm;
     }
 
-    // Through which port a packet goes to a pass, and the first of the cells that the port's pipe has for
-    // the pass. Packets of one port and queue stay in order.
-    action set_pass(PortId_t port, bit<16> first_cell) {
+    // Through which port and queue a packet goes to a pass, and the first of the cells that the port's pipe has for the pass. Packets
+    // of one port and queue stay in order; what has fewer passes left overtakes, in a queue of a higher number.
+    action set_pass(PortId_t port, QueueId_t queue, bit<16> first_cell) {
         manager.ucast_egress_port = port;
+        manager.qid = queue;
         meta.first_cell = first_cell;
         hdr.bridge.trip = hdr.trip.what;
         meta.whose[WHOSE_ANSWER] = ANSWER_PASS;
@@ -77,10 +78,15 @@ control Ingress(
     }
 
     table passes {
-        key = { hdr.trip.number: exact @name("pass"); }
+        key = {
+            hdr.trip.number: exact @name("pass");
+            // TRIP_COLLECT.
+            hdr.trip.what[1:1]: exact @name("collect");
+        }
         actions = { set_pass; @defaultonly no_pass; }
         const default_action = no_pass();
-        size = PASSES + 1;
+        // A norm's one pass, and one fewer that collects than adds.
+        size = 2 * PASSES;
     }
 
     apply {

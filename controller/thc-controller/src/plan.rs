@@ -4,6 +4,7 @@ use crate::book::{Book, Job, Placement, Session, Table};
 use crate::config::TargetConfig;
 use crate::error::ControllerError;
 use crate::program::{Lookups, Passes, snake};
+use crate::queues;
 use crate::rack::Rack;
 use crate::tables::{
     Address, ControlPlane, Job as JobRow, JobTable, Lookup, LookupBytes, LoopbackPort, Member, OwnAddress,
@@ -72,12 +73,12 @@ pub fn wanted_but(target: &TargetConfig, book: &Book, but: &Exclusions) -> Resul
     match target.program.passes {
         Passes::Ports { later } => {
             for (pass, port) in (1..=later).zip(snake(&target.pass_ports)) {
-                wanted.row(schema, &Pass { pass, port, first_cell: None })?;
+                wanted.row(schema, &Pass { pass, port, cells: None })?;
             }
         }
         Passes::Cells { .. } => {
-            for (pass, port, cell) in target.program.cells(&target.pass_ports) {
-                wanted.row(schema, &Pass { pass, port, first_cell: Some(cell) })?;
+            for pass in queues::rows(&target.program.cells(&target.pass_ports), target.pass_queues) {
+                wanted.row(schema, &pass)?;
             }
         }
     }

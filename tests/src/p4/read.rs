@@ -53,13 +53,15 @@ fn architecture() -> BTreeMap<String, Kind> {
     let mut types: BTreeMap<String, Kind> = BTreeMap::new();
     let mut say = |name: &str, kind| types.insert(name.to_owned(), kind);
     say("PortId_t", Kind::Bits(bits(9)));
+    // Of the first chip they have fewer.
+    say("QueueId_t", Kind::Bits(bits(7)));
     say("ingress_intrinsic_metadata_t", of(vec![one("ingress_port", 9)]));
     say("egress_intrinsic_metadata_t", of(vec![one("egress_port", 9), one("egress_rid", 16)]));
     for gress in ["ingress", "egress"] {
         say(&format!("{gress}_intrinsic_metadata_from_parser_t"), of(vec![one("parser_err", 16)]));
         say(&format!("{gress}_intrinsic_metadata_for_deparser_t"), of(vec![one("drop_ctl", 3)]));
     }
-    let manager = vec![one("ucast_egress_port", 9), one("mcast_grp_a", 16)];
+    let manager = vec![one("ucast_egress_port", 9), one("qid", 7), one("mcast_grp_a", 16)];
     say("ingress_intrinsic_metadata_for_tm_t", of(manager));
     say("egress_intrinsic_metadata_for_output_port_t", of(Vec::new()));
     types

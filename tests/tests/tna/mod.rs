@@ -7,6 +7,7 @@ mod faults;
 mod loss;
 mod many;
 mod mutants;
+mod queues;
 mod racks;
 mod rows;
 mod strays;

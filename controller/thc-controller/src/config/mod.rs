@@ -34,6 +34,9 @@ const PATIENCE: Duration = Duration::from_secs(20);
 const COMPARE: Duration = Duration::from_secs(60);
 /// The controller's port on the switch, unless told otherwise.
 const DEFAULT_CPU_PORT: u16 = 255;
+/// Queues that a Tofino's port has unless its traffic manager says otherwise, and the most.
+const DEFAULT_PASS_QUEUES: u8 = 8;
+const MAX_PASS_QUEUES: u8 = 32;
 /// Ports of a switch have 9 bits in the program.
 const MAX_PORT: u16 = 511;
 /// The program that every target runs unless told otherwise.
@@ -105,6 +108,8 @@ pub struct TargetConfig {
     pub shards: u8,
     /// Ports of the passes.
     pub pass_ports: Vec<u16>,
+    /// Queues of such a port.
+    pub pass_queues: u8,
     /// How long it may take to answer.
     pub patience: Duration,
     /// How often its rows are compared with those that were written; zero is never.
@@ -333,6 +338,11 @@ impl TargetOptions {
             let mend = "this program's packets come back by ports in loopback: give them";
             return Err(value("target.pass_ports", "[]", mend));
         }
+        let pass_queues = self.pass_queues.unwrap_or(DEFAULT_PASS_QUEUES);
+        if !(1..=MAX_PASS_QUEUES).contains(&pass_queues) {
+            let mend = format!("give the queues that a port of passes has, 1 to {MAX_PASS_QUEUES}");
+            return Err(value("target.pass_queues", pass_queues, &mend));
+        }
         let cpu_port = port("cpu_port", self.cpu_port.unwrap_or(DEFAULT_CPU_PORT))?;
         let stations: Vec<(Mac, u16)> = stations.collect::<Result<_, ControllerError>>()?;
         let mut others = stations.iter().map(|&(_, port)| port).chain([cpu_port]);
@@ -354,6 +364,7 @@ impl TargetOptions {
             at: SocketAddr::from((self.ip, self.udp_port.unwrap_or(UDP_PORT))),
             shards,
             pass_ports,
+            pass_queues,
             patience,
             compare: self.compare.map_or(COMPARE, |Interval(every)| every),
             repairs: self.foreign_rows == ForeignRows::Repair,

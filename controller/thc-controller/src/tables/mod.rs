@@ -26,7 +26,7 @@ pub use loopback_ports::LoopbackPort;
 pub use members::Member;
 pub use own_address::OwnAddress;
 pub use own_arp::OwnArp;
-pub use passes::Pass;
+pub use passes::{Pass, PassCells};
 pub use racks::Rack;
 pub use roots::Root;
 pub use source::Source;
