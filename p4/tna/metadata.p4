@@ -128,6 +128,9 @@ struct egress_t {
     bit<1> refused;
     bit<1> counts;
     bit<16> event_index;
+    // How long the packet's queue was when it left, and what it lacked of a length that marks it.
+    bit<32> depth;
+    bit<32> below;
     // Whom a copy is for.
     bit<16> to;
 }

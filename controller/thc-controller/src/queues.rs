@@ -30,7 +30,12 @@ mod tests {
     /// Pass, whether it collects, and queue, of a port.
     fn of_port(rows: &[Pass], port: u16) -> Vec<(u8, bool, u8)> {
         let of_port = rows.iter().filter(|row| row.port == port);
-        of_port.map(|row| (row.pass, row.cells.as_ref().unwrap().collect, row.cells.as_ref().unwrap().queue)).collect()
+        of_port
+            .map(|row| {
+                let cells = row.cells.as_ref().unwrap();
+                (row.pass, cells.collect, cells.queue)
+            })
+            .collect()
     }
 
     #[test]
@@ -39,7 +44,9 @@ mod tests {
         let rows = rows(&passes, 8);
         assert_eq!(of_port(&rows, 68), [(0, false, 0), (3, false, 1), (0, true, 2), (255, false, 3)]);
         assert_eq!(of_port(&rows, 69), [(1, false, 0), (2, false, 1), (2, true, 2), (1, true, 3)]);
-        let firsts = |row: &Pass| passes.iter().any(|pass| (pass.0, pass.2) == (row.pass, row.cells.as_ref().unwrap().first));
+        let firsts = |row: &Pass| {
+            passes.iter().any(|pass| (pass.0, pass.2) == (row.pass, row.cells.as_ref().unwrap().first))
+        };
         assert!(rows.iter().all(firsts));
     }
 
@@ -52,7 +59,10 @@ mod tests {
             let rows = rows(&passes, queues);
             assert_eq!(rows.len(), 32);
             let numbers: Vec<u8> = of_port(&rows, 68).iter().map(|row| row.2).collect();
-            assert!(numbers.is_sorted() && numbers.windows(2).all(|pair| pair[1] - pair[0] <= 1), "{numbers:?}");
+            assert!(
+                numbers.is_sorted() && numbers.windows(2).all(|pair| pair[1] - pair[0] <= 1),
+                "{numbers:?}"
+            );
             assert_eq!((numbers[0], *numbers.last().unwrap()), (0, queues.min(32) - 1));
         }
         assert!(rows(&[], 8).is_empty());

@@ -13,6 +13,8 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 /// The first bits of a port's number say which pipe it belongs to; these are the others.
 const PORTS_OF_A_PIPE: u32 = 7;
 const PIPES: usize = 4;
+/// Bits of the length of a queue, in cells of the packet buffer.
+const DEPTH_BITS: u32 = 19;
 /// A packet that goes round for longer than any does is going round for ever.
 const MOST_PASSES: usize = 10_000;
 
@@ -52,6 +54,8 @@ pub struct Chip {
     pub short: (u64, u64),
     /// Packets that went through egress to a port that leads back.
     pub passes: u64,
+    /// How long the queue is that a host's packet leaves for its first pass; that of a later pass is of any length.
+    pub depth: u64,
     /// Of these, one in so many is lost.
     pub loses: Option<u64>,
     /// Packets that came back by a port since this was emptied, and the port; nothing is kept while there is none.
@@ -82,6 +86,7 @@ impl Chip {
             out: BTreeMap::new(),
             short: (0, 0),
             passes: 0,
+            depth: 0,
             loses: None,
             back: None,
             keeping: &[],
@@ -188,6 +193,7 @@ impl Chip {
         let (one, all, drop) =
             (said("manager.ucast_egress_port"), said("manager.mcast_grp_a"), said("deparser.drop_ctl"));
         let queue = said("manager.qid") as u8;
+        let from_pass = self.loopback.contains(&port);
         let packet = run.deparse();
         if drop & 1 == 1 {
             return;
@@ -201,11 +207,12 @@ impl Chip {
             copies.extend(group.unwrap_or_else(|| panic!("there is no group {all}")));
         }
         for (port, number) in copies {
-            self.egress(port, queue, number, &packet);
+            let depth = if from_pass { self.random.u64(..1 << DEPTH_BITS) } else { self.depth };
+            self.egress(port, (queue, depth), number, &packet);
         }
     }
 
-    fn egress(&mut self, port: u16, queue: u8, number: u16, packet: &[u8]) {
+    fn egress(&mut self, port: u16, (queue, depth): (u8, u64), number: u16, packet: &[u8]) {
         let mut pipe = Pipe {
             tables: &self.tables,
             registers: &mut self.registers[usize::from(port >> PORTS_OF_A_PIPE)],
@@ -216,6 +223,7 @@ impl Chip {
         let mut run = Run::new(program, &program.egress, &mut pipe, packet, length, self.keeping, random);
         run.say("intrinsic.egress_port", port.into());
         run.say("intrinsic.egress_rid", number.into());
+        run.say("intrinsic.deq_qdepth", depth);
         run.say("deparser.drop_ctl", 0);
         let parsed = run.parse();
         // Which bit says that the packet was too short is the chip's affair.

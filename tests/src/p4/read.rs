@@ -56,7 +56,10 @@ fn architecture() -> BTreeMap<String, Kind> {
     // Of the first chip they have fewer.
     say("QueueId_t", Kind::Bits(bits(7)));
     say("ingress_intrinsic_metadata_t", of(vec![one("ingress_port", 9)]));
-    say("egress_intrinsic_metadata_t", of(vec![one("egress_port", 9), one("egress_rid", 16)]));
+    say(
+        "egress_intrinsic_metadata_t",
+        of(vec![one("egress_port", 9), one("egress_rid", 16), one("deq_qdepth", 19)]),
+    );
     for gress in ["ingress", "egress"] {
         say(&format!("{gress}_intrinsic_metadata_from_parser_t"), of(vec![one("parser_err", 16)]));
         say(&format!("{gress}_intrinsic_metadata_for_deparser_t"), of(vec![one("drop_ctl", 3)]));

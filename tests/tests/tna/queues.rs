@@ -2,6 +2,7 @@
 
 use super::{CASES, Case, Site, TOFINO2, trace, trim};
 use fastrand::Rng;
+use std::collections::BTreeSet;
 use thc_protocol::wire::Header;
 use thc_tests::p4::Order;
 use thc_tests::traffic::loss;
@@ -14,8 +15,8 @@ const SECOND: u8 = 1;
 /// As many queues as a port has passes at most, those that collect and the norms' among them.
 const QUEUES: u8 = 32;
 
-/// Sends the packets of whole rounds at once: how many were past the second pass when they came back; or which of them did so while
-/// another one was.
+/// Sends the packets of whole rounds at once: how many came back from passes after the first; or which of them did so in between
+/// those of another one.
 pub fn finishes(case: Case, program: &str) -> Result<usize, String> {
     let plant = loss::plant();
     let mut site = Site::new(case, program, &trace::stations(&plant), 4);
@@ -29,14 +30,18 @@ pub fn finishes(case: Case, program: &str) -> Result<usize, String> {
         packets.iter().for_each(|(port, frame, _)| site.chip.send(*port, frame));
         site.chip.run(Order::Highest);
         let back = site.chip.back.replace(Vec::new()).unwrap_or_default();
-        let whose = |frame: &[u8]| Header::parse(&frame[HEADER]).map(|(header, _)| (header.job, header.slot, header.worker));
-        for pair in back.windows(2) {
-            let (before, frame) = (&pair[0].1, &pair[1].1);
-            // Any packet's first pass may follow that of another one; what has gone on from there is alone.
-            if frame[0] == COLLECT || frame[1] > SECOND {
-                later += 1;
-                if whose(frame) != whose(before) && wrong.is_none() {
-                    wrong = Some(format!("{case:?}: {:?} overtakes {:?}", whose(frame), whose(before)));
+        // Any packet's first pass may follow that of another one; what has gone on from there comes alone until it is gone.
+        let of_later = |frame: &&Vec<u8>| frame[0] == COLLECT || frame[1] > SECOND;
+        let (mut now, mut gone) = (None, BTreeSet::new());
+        for frame in back.iter().map(|(_, frame)| frame).filter(of_later) {
+            later += 1;
+            let (header, _) = Header::parse(&frame[HEADER]).unwrap();
+            let whose = (header.job.0, header.slot.0, header.worker.0);
+            if let Some(before) = now.replace(whose).filter(|before| *before != whose) {
+                gone.insert(before);
+                if gone.contains(&whose) {
+                    wrong =
+                        Some(format!("{case:?}: job, slot and worker {before:?} has overtaken {whose:?}"));
                 }
             }
         }

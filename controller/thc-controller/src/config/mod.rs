@@ -407,6 +407,8 @@ mod tests {
             ("[[target]]\naddress = \"a:1\"\nip = \"10.0.0.1\"\nmac = \"02:03\"", "target.mac"),
             ("[[target]]\naddress = \"a:1\"\nip = \"10.0.0.1\"\nshards = 0", "target.shards"),
             ("[[target]]\naddress = \"a:1\"\nip = \"10.0.0.1\"\nroom = 0", "target.room"),
+            ("[[target]]\naddress = \"a:1\"\nip = \"10.0.0.1\"\npass_queues = 0", "target.pass_queues"),
+            ("[[target]]\naddress = \"a:1\"\nip = \"10.0.0.1\"\npass_queues = 33", "1 to 32"),
             ("[[target]]\naddress = \"a:1\"\nip = \"10.0.0.1\"\nmembers = 9", "thc-ps --members"),
             ("[[target]]\naddress = \"a:1\"\nip = \"10.0.0.1\"\ncert = \"x\"", "cert and key"),
             ("[[target]]\naddress = \"a:1\"\nip = \"10.0.0.1\"\np4info = \"no\"", "cannot read no"),
