@@ -24,6 +24,20 @@ control Ingress(
         meta.way = WAY_CONTROL;
         meta.count_carrier = 0;)
 
+    // How often the control plane may be asked through a port: what comes more often is dropped.
+    DirectMeter(MeterType_t.PACKETS) requests;
+
+    action meter_port() {
+        meta.color = requests.execute();
+    }
+
+    table control_ports {
+        key = { intrinsic.ingress_port: exact @name("port"); }
+        OR_NOTHING(meter_port)
+        size = METERED_PORTS;
+        meters = requests;
+    }
+
     // From here to its last answer the packet does without Ethernet, IP and UDP.
     action begin() {
         hdr.trip.setValid();
@@ -90,14 +104,21 @@ control Ingress(
     }
 
     apply {
+        meta.color = (bit<8>)MeterColor_t.GREEN;
         hdr.bridge.setValid();
         hdr.bridge.worker = 0;
         hdr.bridge.job = hdr.thc.job;
         membership.apply(hdr, meta, intrinsic);
         if (!hdr.trip.isValid() && meta.own_port == 0 && meta.ours == 1 && hdr.thc.isValid() && hdr.thc.version == VERSION) {
-            control_plane.apply();
+            if (control_plane.apply().hit) {
+                control_ports.apply();
+            }
         }
-        if (meta.way == WAY_FORWARD) {
+        if (meta.color == (bit<8>)MeterColor_t.RED) {
+            deparser.drop_ctl = 1;
+            meta.reason = DROP_RATE;
+            meta.count_carrier = 1;
+        } else if (meta.way == WAY_FORWARD) {
             forwarding.apply(hdr, intrinsic, deparser, manager);
         } else if (meta.way == WAY_DROP) {
             deparser.drop_ctl = 1;

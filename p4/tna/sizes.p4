@@ -48,7 +48,8 @@
 #define MAX_STATIONS 4096
 #define MAX_ROOTS 256
 
-// Ports over which packets come back.
+// Ports over which packets come back, and ports through which the control plane may be asked only so often.
 #define LOOPBACK_PORTS 256
+#define METERED_PORTS 512
 
 #endif

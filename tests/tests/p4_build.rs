@@ -135,6 +135,9 @@ fn tables_are_the_same_for_every_program() {
             only(&chip, &bmv2),
             [
                 "addresses[worker] 16",
+                "control_ports.NoAction",
+                "control_ports.meter_port",
+                "control_ports[port] 9",
                 "job_tables.allow_table.half 1",
                 "job_tables.allow_table.lookup 8",
                 "jobs.set_job.data_base 16",

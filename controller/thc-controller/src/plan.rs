@@ -7,8 +7,8 @@ use crate::program::{Lookups, Passes, snake};
 use crate::queues;
 use crate::rack::Rack;
 use crate::tables::{
-    Address, ControlPlane, Job as JobRow, JobTable, Lookup, LookupBytes, LoopbackPort, Member, OwnAddress,
-    OwnArp, Pass, Rack as RackRow, Root, Source, Station, StationAction,
+    Address, ControlPlane, ControlPort, Job as JobRow, JobTable, Lookup, LookupBytes, LoopbackPort, Member, OwnAddress,
+    OwnArp, Pass, Rack as RackRow, Root, Row, Source, Station, StationAction,
 };
 use crate::wanted::{FLOOD, Group, Wanted};
 use std::collections::BTreeSet;
@@ -62,6 +62,11 @@ pub fn wanted_but(target: &TargetConfig, book: &Book, but: &Exclusions) -> Resul
     let mut ports: Vec<u16> = target.stations.iter().map(|&(_, port)| port).collect();
     ports.sort_unstable();
     ports.dedup();
+    if target.control_rate > 0 && schema.table(ControlPort::TABLE).is_ok() {
+        for &port in &ports {
+            wanted.row(schema, &ControlPort { port, rate: target.control_rate })?;
+        }
+    }
     wanted.group(FLOOD, Group(ports.into_iter().map(|port| (port, 0)).collect()));
     let rack = book.jobs.values().any(|job| job.spec.rack.is_some() && job.places.contains_key(&target.name));
     let of_roots = if rack { &OF_ROOTS[..] } else { &[] };

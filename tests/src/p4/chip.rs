@@ -40,6 +40,7 @@ pub struct Chip {
     /// By pipe, then by register: egress's and ingress's, of which no program has the same.
     registers: Vec<Vec<Cells>>,
     counters: Vec<Counted>,
+    metered: BTreeMap<(usize, Vec<u64>), u64>,
     loopback: BTreeSet<u16>,
     /// Bytes in front of a packet that ingress passes over.
     port_metadata: usize,
@@ -76,6 +77,7 @@ impl Chip {
             tables: Tables::new(&program),
             registers: vec![of_pipe; PIPES],
             counters: program.counters.iter().map(|counter| vec![(0, 0); counter.size as usize]).collect(),
+            metered: BTreeMap::new(),
             program,
             info,
             loopback: loopback.iter().copied().collect(),
@@ -169,6 +171,7 @@ impl Chip {
             tables: &self.tables,
             registers: &mut self.registers[usize::from(port >> PORTS_OF_A_PIPE)],
             counters: &mut self.counters,
+            metered: &mut self.metered,
         };
         let random = &mut self.random;
         let (program, length) = (&self.program, frame.len() as u64);
@@ -217,6 +220,7 @@ impl Chip {
             tables: &self.tables,
             registers: &mut self.registers[usize::from(port >> PORTS_OF_A_PIPE)],
             counters: &mut self.counters,
+            metered: &mut self.metered,
         };
         let random = &mut self.random;
         let (program, length) = (&self.program, packet.len() as u64);

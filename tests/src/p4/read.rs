@@ -22,6 +22,7 @@ pub(super) enum Named {
     RegisterAction(usize),
     Register(usize),
     Counter(usize),
+    Meter,
     Checksum,
 }
 
@@ -446,12 +447,12 @@ impl Reader {
                 self.named.insert(name.clone(), Named::Counter(self.program.counters.len()));
                 self.program.counters.push(Counter { name: said.unwrap_or(name), size });
             }
-            "Checksum" => {
+            "Checksum" | "DirectMeter" => {
                 self.next();
                 self.skip("(", ")");
                 let name = self.word();
                 self.expect(";");
-                self.named.insert(name, Named::Checksum);
+                self.named.insert(name, if word == "Checksum" { Named::Checksum } else { Named::Meter });
             }
             _ => {
                 let kind = self.kind();

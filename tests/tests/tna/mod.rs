@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used)]
 
 mod compare;
+mod control_rate;
 mod faults;
 mod loss;
 mod many;

@@ -37,6 +37,8 @@ const DEFAULT_CPU_PORT: u16 = 255;
 /// Queues that a Tofino's port has unless its traffic manager says otherwise, and the most.
 const DEFAULT_PASS_QUEUES: u8 = 8;
 const MAX_PASS_QUEUES: u8 = 32;
+/// How often each port may ask the controller, in packets a second.
+const DEFAULT_CONTROL_RATE: u32 = 10_000;
 /// Ports of a switch have 9 bits in the program.
 const MAX_PORT: u16 = 511;
 /// The program that every target runs unless told otherwise.
@@ -110,6 +112,8 @@ pub struct TargetConfig {
     pub pass_ports: Vec<u16>,
     /// Queues of such a port.
     pub pass_queues: u8,
+    /// How often each station's port may ask this controller, in packets a second; zero is as often as it likes.
+    pub control_rate: u32,
     /// How long it may take to answer.
     pub patience: Duration,
     /// How often its rows are compared with those that were written; zero is never.
@@ -365,6 +369,7 @@ impl TargetOptions {
             shards,
             pass_ports,
             pass_queues,
+            control_rate: self.control_rate.unwrap_or(DEFAULT_CONTROL_RATE),
             patience,
             compare: self.compare.map_or(COMPARE, |Interval(every)| every),
             repairs: self.foreign_rows == ForeignRows::Repair,
