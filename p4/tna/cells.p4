@@ -603,6 +603,9 @@ control Cells(inout egress_headers_t hdr, inout egress_t meta) {
         meta.event_index = hdr.trip.who >> (REASON_BITS - EVENT_BITS);
         counting.apply();
         decisions.apply();
+        if (meta.below == 0) {
+            hdr.trip.flags = hdr.trip.flags | TRIP_MARK;
+        }
         mark.apply();
 #if __TARGET_TOFINO__ == 1
         head.apply();

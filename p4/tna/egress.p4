@@ -15,6 +15,17 @@ control Egress(
 
     TABLE_ADDRESSES(hdr.bridge.job, meta.to, deparser.drop_ctl = 1;)
 
+    // P46: how far the queue that a packet has left is below the length, in cells of the packet buffer, at which it marks packets.
+    action set_depth(bit<32> cells) {
+        meta.below = cells |-| meta.depth;
+    }
+
+    table marking {
+        actions = { set_depth; }
+        default_action = set_depth(MARKING_DEPTH);
+        size = 1;
+    }
+
     // What the packet asks of ingress next. Of DATA and RAW the words stay behind only where they are a part
     // of the RESULT: it grows from its end, in front of what is there already.
     action keep_words() {
@@ -151,6 +162,8 @@ control Egress(
             // Shorter than its header says: it changes no cell.
             deparser.drop_ctl = 1;
         } else if (hdr.trip.isValid()) {
+            meta.depth = (bit<32>)intrinsic.deq_qdepth;
+            marking.apply();
             cells.apply(hdr, meta);
             lookup.apply(hdr);
             words.apply(hdr, meta);

@@ -24,6 +24,20 @@ control Ingress(
         meta.way = WAY_CONTROL;
         meta.count_carrier = 0;)
 
+    // How often the control plane may be asked through a port: what comes more often is dropped.
+    DirectMeter(MeterType_t.PACKETS) requests;
+
+    action meter_port() {
+        meta.color = requests.execute();
+    }
+
+    table control_ports {
+        key = { intrinsic.ingress_port: exact @name("port"); }
+        OR_NOTHING(meter_port)
+        size = METERED_PORTS;
+        meters = requests;
+    }
+
     // From here to its last answer the packet does without Ethernet, IP and UDP.
     action begin() {
         hdr.trip.setValid();
@@ -62,10 +76,11 @@ control Ingress(
         hdr.refused = hdr.norm;
     }
 
-    // Through which port a packet goes to a pass, and the first of the cells that the port's pipe has for
-    // the pass. Packets of one port and queue stay in order.
-    action set_pass(PortId_t port, bit<16> first_cell) {
+    // Through which port and queue a packet goes to a pass, and the first of the cells that the port's pipe has for the pass. Packets
+    // of one port and queue stay in order; what has fewer passes left overtakes, in a queue of a higher number.
+    action set_pass(PortId_t port, QueueId_t queue, bit<16> first_cell) {
         manager.ucast_egress_port = port;
+        manager.qid = queue;
         meta.first_cell = first_cell;
         hdr.bridge.trip = hdr.trip.what;
         meta.whose[WHOSE_ANSWER] = ANSWER_PASS;
@@ -77,21 +92,33 @@ control Ingress(
     }
 
     table passes {
-        key = { hdr.trip.number: exact @name("pass"); }
+        key = {
+            hdr.trip.number: exact @name("pass");
+            // TRIP_COLLECT.
+            hdr.trip.what[1:1]: exact @name("collect");
+        }
         actions = { set_pass; @defaultonly no_pass; }
         const default_action = no_pass();
-        size = PASSES + 1;
+        // A norm's one pass, and one fewer that collects than adds.
+        size = 2 * PASSES;
     }
 
     apply {
+        meta.color = (bit<8>)MeterColor_t.GREEN;
         hdr.bridge.setValid();
         hdr.bridge.worker = 0;
         hdr.bridge.job = hdr.thc.job;
         membership.apply(hdr, meta, intrinsic);
         if (!hdr.trip.isValid() && meta.own_port == 0 && meta.ours == 1 && hdr.thc.isValid() && hdr.thc.version == VERSION) {
-            control_plane.apply();
+            if (control_plane.apply().hit) {
+                control_ports.apply();
+            }
         }
-        if (meta.way == WAY_FORWARD) {
+        if (meta.color == (bit<8>)MeterColor_t.RED) {
+            deparser.drop_ctl = 1;
+            meta.reason = DROP_RATE;
+            meta.count_carrier = 1;
+        } else if (meta.way == WAY_FORWARD) {
             forwarding.apply(hdr, intrinsic, deparser, manager);
         } else if (meta.way == WAY_DROP) {
             deparser.drop_ctl = 1;

@@ -27,6 +27,9 @@ const way_t WAY_DOWN = 5;
 #error "JOB_BITS is 5 at most: job ++ worker ++ reason are 16 bits"
 #endif
 
+// Not in P7: the control plane was asked too often through a port. The number is free, as `carrier` counts only what is dropped.
+const reason_t DROP_RATE = 15;
+
 struct ingress_t {
     // From the parser.
     bit<1> too_short;
@@ -37,6 +40,8 @@ struct ingress_t {
     bit<1> ours;
     // The port is one that packets come back by.
     bit<1> own_port;
+    // What the meter of requests to the control plane says.
+    bit<8> color;
     bit<1> job_known;
     bit<1> member_known;
     bit<1> table_known;
@@ -128,6 +133,9 @@ struct egress_t {
     bit<1> refused;
     bit<1> counts;
     bit<16> event_index;
+    // How long the packet's queue was when it left, and what it lacked of a length that marks it.
+    bit<32> depth;
+    bit<32> below;
     // Whom a copy is for.
     bit<16> to;
 }

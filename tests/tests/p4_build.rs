@@ -77,7 +77,7 @@ fn reports_of_tofino_are_of_these_sources() {
 
 /// Every field of a key and every parameter of an action that the control plane writes, with its bits: "jobs.set_job.cookie 32".
 /// Tables of constant entries are nobody's.
-fn constant_tables(info: &str) -> BTreeSet<String> {
+fn fields_written(info: &str) -> BTreeSet<String> {
     let info = p4runtime_proto::p4info::parse(&fs::read(p4().join(info)).unwrap()).unwrap();
     let alias =
         |preamble: &Option<p4runtime_proto::config::Preamble>| preamble.as_ref().unwrap().alias.clone();
@@ -102,9 +102,9 @@ fn constant_tables(info: &str) -> BTreeSet<String> {
 /// Both programs have the tables of shared/tables.p4; what differs is here, and so known.
 #[test]
 fn tables_are_the_same_for_every_program() {
-    let bmv2 = constant_tables("build/thc.p4info.txtpb");
-    let chips = ["tofino", "tofino2"].map(|chip| constant_tables(&format!("build/tofino/{chip}.p4info.txtpb")));
-    for chip in chips {
+    let bmv2 = fields_written("build/thc.p4info.txtpb");
+    let chips = ["tofino", "tofino2"].map(|chip| fields_written(&format!("build/tofino/{chip}.p4info.txtpb")));
+    for (chip, queues) in chips.into_iter().zip([5, 7]) {
         let only = |mine: &BTreeSet<String>, other: &BTreeSet<String>| -> Vec<String> {
             // One lookup table stands for all of them.
             let others = |line: &&String| line.starts_with("lookup_") && !line.starts_with("lookup_a0");
@@ -135,6 +135,9 @@ fn tables_are_the_same_for_every_program() {
             only(&chip, &bmv2),
             [
                 "addresses[worker] 16",
+                "control_ports.NoAction",
+                "control_ports.meter_port",
+                "control_ports[port] 9",
                 "job_tables.allow_table.half 1",
                 "job_tables.allow_table.lookup 8",
                 "jobs.set_job.data_base 16",
@@ -151,10 +154,15 @@ fn tables_are_the_same_for_every_program() {
                 "loopback_ports.NoAction",
                 "loopback_ports.own_pass",
                 "loopback_ports[port] 9",
+                "marking.set_depth",
+                "marking.set_depth.cells 32",
                 "passes.no_pass",
                 "passes.set_pass",
                 "passes.set_pass.first_cell 16",
                 "passes.set_pass.port 9",
+                // A port of Tofino has 32 queues, and one of Tofino 2 has 128.
+                &format!("passes.set_pass.queue {queues}"),
+                "passes[collect] 1",
                 "source.set_source",
                 "source.set_source.address 32",
                 "source.set_source.mac 48",

@@ -280,6 +280,7 @@ fn reason(name: &str) -> &str {
         "mixed" => "of another kind or lookup table than the others'",
         "carrier" => "IP options, fragments, wrong lengths or checksums, or made to look like a switch's own",
         "pass" => "the job was taken away while they were under way",
+        "rate" => "more for the controller than a port may send (control_rate)",
         other => other,
     }
 }
@@ -300,6 +301,9 @@ fn mend_of(name: &str) -> &'static str {
         }
         "mixed" => {
             "no worker of ours sends such: packets were changed under way (are UDP checksums on?) or forged"
+        }
+        "rate" => {
+            "find who joins without end behind the switch; if all of them are yours, raise the target's control_rate"
         }
         _ => "somebody else sends to the aggregator's port",
     }

@@ -29,6 +29,7 @@ mod lookup_entries;
 mod notify;
 pub mod plan;
 mod program;
+mod queues;
 mod rack;
 mod rates;
 mod refusal;

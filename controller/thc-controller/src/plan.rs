@@ -4,10 +4,11 @@ use crate::book::{Book, Job, Placement, Session, Table};
 use crate::config::TargetConfig;
 use crate::error::ControllerError;
 use crate::program::{Lookups, Passes, snake};
+use crate::queues;
 use crate::rack::Rack;
 use crate::tables::{
-    Address, ControlPlane, Job as JobRow, JobTable, Lookup, LookupBytes, LoopbackPort, Member, OwnAddress,
-    OwnArp, Pass, Rack as RackRow, Root, Source, Station, StationAction,
+    Address, ControlPlane, ControlPort, Job as JobRow, JobTable, Lookup, LookupBytes, LoopbackPort, Member, OwnAddress,
+    OwnArp, Pass, Rack as RackRow, Root, Row, Source, Station, StationAction,
 };
 use crate::wanted::{FLOOD, Group, Wanted};
 use std::collections::BTreeSet;
@@ -61,6 +62,11 @@ pub fn target_rows_except(target: &TargetConfig, book: &Book, but: &Exclusions) 
     let mut ports: Vec<u16> = target.stations.iter().map(|&(_, port)| port).collect();
     ports.sort_unstable();
     ports.dedup();
+    if target.control_rate > 0 && schema.table(ControlPort::TABLE).is_ok() {
+        for &port in &ports {
+            wanted.row(schema, &ControlPort { port, rate: target.control_rate })?;
+        }
+    }
     wanted.group(FLOOD, Group(ports.into_iter().map(|port| (port, 0)).collect()));
     let rack = book.jobs.values().any(|job| job.spec.rack.is_some() && job.places.contains_key(&target.name));
     let of_roots = if rack { &OF_ROOTS[..] } else { &[] };
@@ -72,12 +78,12 @@ pub fn target_rows_except(target: &TargetConfig, book: &Book, but: &Exclusions) 
     match target.program.passes {
         Passes::Ports { later } => {
             for (pass, port) in (1..=later).zip(snake(&target.pass_ports)) {
-                wanted.row(schema, &Pass { pass, port, first_cell: None })?;
+                wanted.row(schema, &Pass { pass, port, cells: None })?;
             }
         }
         Passes::Cells { .. } => {
-            for (pass, port, cell) in target.program.cells(&target.pass_ports) {
-                wanted.row(schema, &Pass { pass, port, first_cell: Some(cell) })?;
+            for pass in queues::rows(&target.program.cells(&target.pass_ports), target.pass_queues) {
+                wanted.row(schema, &pass)?;
             }
         }
     }

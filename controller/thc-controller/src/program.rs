@@ -86,8 +86,8 @@ impl Program {
             let missing = || P4InfoError::Missing { kind: "register", name: "lanes0".to_owned() };
             let (cells, all) =
                 (sizes.iter().min().ok_or_else(missing)?, sizes.iter().max().ok_or_else(missing)?);
-            // One row is the norms'.
-            let passes = u8::try_from(rows - 1).unwrap_or(u8::MAX).max(1);
+            // Each pass has a row to add; to collect all do but the last one, in whose place are the norms.
+            let passes = u8::try_from(rows / 2).unwrap_or(u8::MAX).max(1);
             (Passes::Cells { passes, cells: *cells }, 0, all - cells)
         } else {
             // A slot is a cell for each pass.

@@ -3,16 +3,19 @@
 use crate::error::ControllerError;
 use crate::tables::Row;
 use p4runtime_proto::bytes::encode;
-use p4runtime_proto::config::{P4Info, Table};
+use p4runtime_proto::config::{DirectMeter, P4Info, Table};
 use p4runtime_proto::p4info::P4InfoError;
-use p4runtime_proto::v1::{Action, FieldMatch, TableAction, TableEntry, action, field_match, table_action};
+use p4runtime_proto::v1::{
+    Action, FieldMatch, MeterConfig, TableAction, TableEntry, action, field_match, table_action,
+};
 
 /// Tables with rows of this controller's, whatever the program; lookup tables beside them.
-const WRITTEN: [&str; 13] = [
+const WRITTEN: [&str; 14] = [
     "own_address",
     "own_arp",
     "stations",
     "control_plane",
+    "control_ports",
     "passes",
     "source",
     "loopback_ports",
@@ -23,6 +26,16 @@ const WRITTEN: [&str; 13] = [
     "racks",
     "roots",
 ];
+
+/// A burst that a meter lets pass at once, as a share of what it lets pass in a second, and at least.
+const BURSTS_A_SECOND: u32 = 10;
+const LEAST_BURST: u32 = 64;
+
+/// A meter of one rate, in packets a second: what exceeds it is red.
+fn meter(rate: u32) -> MeterConfig {
+    let (rate, burst) = (i64::from(rate), i64::from((rate / BURSTS_A_SECOND).max(LEAST_BURST)));
+    MeterConfig { cir: rate, cburst: burst, pir: rate, pburst: burst }
+}
 
 /// A P4Info with what the controller looks up in it.
 #[derive(Clone, Debug)]
@@ -78,6 +91,13 @@ impl Schema {
         WRITTEN.iter().filter_map(|name| self.table(name).ok()).chain(self.lookups().map(Table::id))
     }
 
+    /// Whether each row of a table has a meter of its own.
+    #[must_use]
+    pub fn has_meters(&self, table: u32) -> bool {
+        let of_table = |meter: &DirectMeter| meter.direct_table_id == table;
+        self.info.direct_meters.iter().any(of_table)
+    }
+
     /// The parameter of this name in an entry's action.
     #[must_use]
     pub fn param<'a>(&self, entry: &'a TableEntry, name: &str) -> Option<&'a [u8]> {
@@ -93,7 +113,8 @@ impl Schema {
     /// [`ControllerError::P4Info`] if the program has no such table, field, action or parameter, has more of them, or
     /// has not the bits for a value.
     pub fn entry<R: Row>(&self, row: &R) -> Result<TableEntry, ControllerError> {
-        self.entry_of(R::TABLE, &row.key(), row.action())
+        let entry = self.entry_of(R::TABLE, &row.key(), row.action())?;
+        Ok(TableEntry { meter_config: row.rate().map(meter), ..entry })
     }
 
     /// The same of a table whose name is the program's affair.

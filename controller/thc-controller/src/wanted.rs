@@ -328,6 +328,7 @@ fn plain(entry: TableEntry) -> TableEntry {
         r#match: entry.r#match,
         action: entry.action,
         is_default_action: entry.is_default_action,
+        meter_config: entry.meter_config,
         ..TableEntry::default()
     }
 }
@@ -399,9 +400,12 @@ fn copy(replica: &Replica) -> (u16, u16) {
 }
 
 fn table(kind: update::Type, entry: &TableEntry) -> Update {
+    let mut entry = entry.clone();
     // A deletion names the key alone.
-    let action = if kind == update::Type::Delete { None } else { entry.action.clone() };
-    let entity = entity::Entity::TableEntry(TableEntry { action, ..entry.clone() });
+    if kind == update::Type::Delete {
+        (entry.action, entry.meter_config) = (None, None);
+    }
+    let entity = entity::Entity::TableEntry(entry);
     Update { r#type: kind.into(), entity: Some(Entity { entity: Some(entity) }) }
 }
 

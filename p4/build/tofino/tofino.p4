@@ -259,6 +259,8 @@ struct egress_t {
     bit<1>  refused;
     bit<1>  counts;
     bit<16> event_index;
+    bit<32> depth;
+    bit<32> below;
     bit<16> to;
 }
 
@@ -1372,8 +1374,9 @@ control Ingress(inout ingress_headers_t hdr, inout ingress_t meta, in ingress_in
         hdr.trip.place = meta.norm_place;
         hdr.refused = hdr.norm;
     }
-    @name("Ingress.set_pass") action set_pass(@name("port") PortId_t port_7, @name("first_cell") bit<16> first_cell_1) {
+    @name("Ingress.set_pass") action set_pass(@name("port") PortId_t port_7, @name("queue") QueueId_t queue, @name("first_cell") bit<16> first_cell_1) {
         manager.ucast_egress_port = port_7;
+        manager.qid = queue;
         meta.first_cell = first_cell_1;
         hdr.bridge.trip = hdr.trip.what;
         meta.whose[1:0] = 2w3;
@@ -1385,13 +1388,14 @@ control Ingress(inout ingress_headers_t hdr, inout ingress_t meta, in ingress_in
     @name("Ingress.passes") table passes_0 {
         key = {
             hdr.trip.number: exact @name("pass");
+            hdr.trip.what[1:1]: exact @name("collect");
         }
         actions = {
             set_pass();
             @defaultonly no_pass();
         }
         const default_action = no_pass();
-        size = 17;
+        size = 32;
     }
     apply {
         hdr.bridge.setValid();
@@ -3365,6 +3369,16 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
         const default_action = unknown_member();
         size = 1024;
     }
+    @name("Egress.set_depth") action set_depth(@name("cells") bit<32> cells_1) {
+        meta.below = cells_1 |-| meta.depth;
+    }
+    @name("Egress.marking") table marking_0 {
+        actions = {
+            set_depth();
+        }
+        default_action = set_depth(32w1024);
+        size = 1;
+    }
     @name("Egress.next_pass") action next_pass() {
         hdr.trip.number = hdr.trip.number + 8w1;
         hdr.first.setInvalid();
@@ -3500,6 +3514,8 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
         if (parsed.parser_err != 16w0x0) {
             deparser.drop_ctl = 3w1;
         } else if (hdr.trip.isValid()) {
+            meta.depth = (bit<32>)intrinsic.deq_qdepth;
+            marking_0.apply();
             if (hdr.tag.isValid()) {
             meta.tag = hdr.tag.tag;
             } else {
@@ -3537,6 +3553,9 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
             meta.event_index = hdr.trip.who >> 1;
             cells_counting.apply();
             cells_decisions.apply();
+            if (meta.below == 32w0) {
+                hdr.trip.flags = hdr.trip.flags | 8w16;
+            }
             cells_mark.apply();
             cells_head.apply();
             lookup_lookup_a0.apply();

@@ -13,6 +13,8 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 /// The first bits of a port's number say which pipe it belongs to; these are the others.
 const PORTS_OF_A_PIPE: u32 = 7;
 const PIPES: usize = 4;
+/// Bits of the length of a queue, in cells of the packet buffer.
+const DEPTH_BITS: u32 = 19;
 /// A packet that goes round for longer than any does is going round for ever.
 const MOST_PASSES: usize = 10_000;
 
@@ -24,8 +26,10 @@ pub type Counted = Vec<(u64, u64)>;
 pub enum Order {
     /// As they came.
     First,
-    /// Any port's first one.
+    /// Any queue's first one.
     Random,
+    /// The first one of the queue that has the highest number, once all that hosts have sent has come in.
+    Highest,
 }
 
 /// A chip with a program.
@@ -36,11 +40,12 @@ pub struct Chip {
     /// By pipe, then by register: egress's and ingress's, of which no program has the same.
     registers: Vec<Vec<Cells>>,
     counters: Vec<Counted>,
+    metered: BTreeMap<(usize, Vec<u64>), u64>,
     loopback: BTreeSet<u16>,
     /// Bytes in front of a packet that ingress passes over.
     port_metadata: usize,
-    /// By port: what is to enter ingress there.
-    queues: BTreeMap<u16, VecDeque<(u64, Vec<u8>)>>,
+    /// By port and the queue by which it left: what is to enter ingress there.
+    queues: BTreeMap<(u16, u8), VecDeque<(u64, Vec<u8>)>>,
     /// How many have entered a queue.
     entered: u64,
     random: Rng,
@@ -50,6 +55,8 @@ pub struct Chip {
     pub short: (u64, u64),
     /// Packets that went through egress to a port that leads back.
     pub passes: u64,
+    /// How long the queue is that a host's packet leaves for its first pass; that of a later pass is of any length.
+    pub depth: u64,
     /// Of these, one in so many is lost.
     pub loses: Option<u64>,
     /// Packets that came back by a port since this was emptied, and the port; nothing is kept while there is none.
@@ -70,6 +77,7 @@ impl Chip {
             tables: Tables::new(&program),
             registers: vec![of_pipe; PIPES],
             counters: program.counters.iter().map(|counter| vec![(0, 0); counter.size as usize]).collect(),
+            metered: BTreeMap::new(),
             program,
             info,
             loopback: loopback.iter().copied().collect(),
@@ -80,6 +88,7 @@ impl Chip {
             out: BTreeMap::new(),
             short: (0, 0),
             passes: 0,
+            depth: 0,
             loses: None,
             back: None,
             keeping: &[],
@@ -122,12 +131,12 @@ impl Chip {
 
     /// A frame comes in.
     pub fn send(&mut self, port: u16, frame: &[u8]) {
-        self.enter(port, frame.to_vec());
+        self.enter(port, 0, frame.to_vec());
     }
 
-    fn enter(&mut self, port: u16, frame: Vec<u8>) {
+    fn enter(&mut self, port: u16, queue: u8, frame: Vec<u8>) {
         self.entered += 1;
-        self.queues.entry(port).or_default().push_back((self.entered, frame));
+        self.queues.entry((port, queue)).or_default().push_back((self.entered, frame));
     }
 
     /// Goes on until nothing is under way.
@@ -136,18 +145,21 @@ impl Chip {
     /// If a packet goes round for ever, or does what a chip cannot.
     pub fn run(&mut self, order: Order) {
         for pass in 0.. {
-            let waiting = self.queues.iter().filter_map(|(&port, queue)| Some((queue.front()?.0, port)));
+            let waiting = self.queues.iter().filter_map(|(&place, queue)| Some((queue.front()?.0, place)));
             let next = match order {
                 Order::First => waiting.min(),
                 Order::Random => {
-                    let ports: Vec<_> = waiting.collect();
-                    if ports.is_empty() { None } else { Some(ports[self.random.usize(..ports.len())]) }
+                    let places: Vec<_> = waiting.collect();
+                    if places.is_empty() { None } else { Some(places[self.random.usize(..places.len())]) }
                 }
+                Order::Highest => waiting.max_by_key(|&(entered, (port, queue))| {
+                    (!self.loopback.contains(&port), queue, std::cmp::Reverse(entered))
+                }),
             };
-            let Some((_, port)) = next else { return };
+            let Some((_, place)) = next else { return };
             assert!(pass < MOST_PASSES * self.entered as usize, "a packet goes round for ever");
-            if let Some((_, frame)) = self.queues.get_mut(&port).and_then(VecDeque::pop_front) {
-                self.ingress(port, &frame);
+            if let Some((_, frame)) = self.queues.get_mut(&place).and_then(VecDeque::pop_front) {
+                self.ingress(place.0, &frame);
             }
         }
     }
@@ -159,6 +171,7 @@ impl Chip {
             tables: &self.tables,
             registers: &mut self.registers[usize::from(port >> PORTS_OF_A_PIPE)],
             counters: &mut self.counters,
+            metered: &mut self.metered,
         };
         let random = &mut self.random;
         let (program, length) = (&self.program, frame.len() as u64);
@@ -167,6 +180,7 @@ impl Chip {
         // Nowhere, as long as the program does not say where.
         let nowhere = super::program::mask(9);
         run.say("manager.ucast_egress_port", nowhere);
+        run.say("manager.qid", 0);
         run.say("manager.mcast_grp_a", 0);
         run.say("deparser.drop_ctl", 0);
         match run.parse() {
@@ -181,6 +195,8 @@ impl Chip {
         let said = |name: &str| run.read(name).unwrap_or(0);
         let (one, all, drop) =
             (said("manager.ucast_egress_port"), said("manager.mcast_grp_a"), said("deparser.drop_ctl"));
+        let queue = said("manager.qid") as u8;
+        let from_pass = self.loopback.contains(&port);
         let packet = run.deparse();
         if drop & 1 == 1 {
             return;
@@ -194,21 +210,24 @@ impl Chip {
             copies.extend(group.unwrap_or_else(|| panic!("there is no group {all}")));
         }
         for (port, number) in copies {
-            self.egress(port, number, &packet);
+            let depth = if from_pass { self.random.u64(..1 << DEPTH_BITS) } else { self.depth };
+            self.egress(port, (queue, depth), number, &packet);
         }
     }
 
-    fn egress(&mut self, port: u16, number: u16, packet: &[u8]) {
+    fn egress(&mut self, port: u16, (queue, depth): (u8, u64), number: u16, packet: &[u8]) {
         let mut pipe = Pipe {
             tables: &self.tables,
             registers: &mut self.registers[usize::from(port >> PORTS_OF_A_PIPE)],
             counters: &mut self.counters,
+            metered: &mut self.metered,
         };
         let random = &mut self.random;
         let (program, length) = (&self.program, packet.len() as u64);
         let mut run = Run::new(program, &program.egress, &mut pipe, packet, length, self.keeping, random);
         run.say("intrinsic.egress_port", port.into());
         run.say("intrinsic.egress_rid", number.into());
+        run.say("intrinsic.deq_qdepth", depth);
         run.say("deparser.drop_ctl", 0);
         let parsed = run.parse();
         // Which bit says that the packet was too short is the chip's affair.
@@ -229,7 +248,7 @@ impl Chip {
             back.push((port, packet.clone()));
         }
         if self.loses.is_none_or(|one_in| self.random.u64(..one_in) != 0) {
-            self.enter(port, packet);
+            self.enter(port, queue, packet);
         }
     }
 }

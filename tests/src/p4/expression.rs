@@ -207,6 +207,11 @@ impl Reader {
                 let width = results.first().map_or(1, |first| first.high + 1);
                 (Expression::Execute(action, Box::new(index), second), bits(width))
             }
+            (Named::Meter, "execute") => {
+                self.expect("(");
+                self.expect(")");
+                (Expression::Meter, bits(8))
+            }
             (Named::Checksum, "verify") => {
                 self.expect("(");
                 self.expect(")");
@@ -410,6 +415,10 @@ impl Reader {
                 }
                 "size" => {
                     table.size = self.number();
+                    self.expect(";");
+                }
+                "meters" => {
+                    self.word();
                     self.expect(";");
                 }
                 "default_action" => {

@@ -69,6 +69,8 @@ pub enum Expression {
     Cast(Box<Expression>, Bits, Bits),
     /// A register action at an index, and where its second result goes. Its value is the first.
     Execute(usize, Box<Expression>, Option<Place>),
+    /// The colour that the meter of the row gives which has been hit last.
+    Meter,
     /// Applies a table: whether a row was hit.
     Hit(usize),
     /// Of the packet, from so many bits behind what is parsed, so many.

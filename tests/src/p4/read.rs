@@ -22,6 +22,7 @@ pub(super) enum Named {
     RegisterAction(usize),
     Register(usize),
     Counter(usize),
+    Meter,
     Checksum,
 }
 
@@ -53,13 +54,18 @@ fn architecture() -> BTreeMap<String, Kind> {
     let mut types: BTreeMap<String, Kind> = BTreeMap::new();
     let mut say = |name: &str, kind| types.insert(name.to_owned(), kind);
     say("PortId_t", Kind::Bits(bits(9)));
+    // Of the first chip they have fewer.
+    say("QueueId_t", Kind::Bits(bits(7)));
     say("ingress_intrinsic_metadata_t", of(vec![one("ingress_port", 9)]));
-    say("egress_intrinsic_metadata_t", of(vec![one("egress_port", 9), one("egress_rid", 16)]));
+    say(
+        "egress_intrinsic_metadata_t",
+        of(vec![one("egress_port", 9), one("egress_rid", 16), one("deq_qdepth", 19)]),
+    );
     for gress in ["ingress", "egress"] {
         say(&format!("{gress}_intrinsic_metadata_from_parser_t"), of(vec![one("parser_err", 16)]));
         say(&format!("{gress}_intrinsic_metadata_for_deparser_t"), of(vec![one("drop_ctl", 3)]));
     }
-    let manager = vec![one("ucast_egress_port", 9), one("mcast_grp_a", 16)];
+    let manager = vec![one("ucast_egress_port", 9), one("qid", 7), one("mcast_grp_a", 16)];
     say("ingress_intrinsic_metadata_for_tm_t", of(manager));
     say("egress_intrinsic_metadata_for_output_port_t", of(Vec::new()));
     types
@@ -441,12 +447,12 @@ impl Reader {
                 self.named.insert(name.clone(), Named::Counter(self.program.counters.len()));
                 self.program.counters.push(Counter { name: said.unwrap_or(name), size });
             }
-            "Checksum" => {
+            "Checksum" | "DirectMeter" => {
                 self.next();
                 self.skip("(", ")");
                 let name = self.word();
                 self.expect(";");
-                self.named.insert(name, Named::Checksum);
+                self.named.insert(name, if word == "Checksum" { Named::Checksum } else { Named::Meter });
             }
             _ => {
                 let kind = self.kind();

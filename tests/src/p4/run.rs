@@ -5,7 +5,10 @@ use super::program::{
 };
 use super::state::Tables;
 use fastrand::Rng;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// TNA's number of a meter's colour.
+const RED: u64 = 3;
 
 /// A register's cells, one or two words each.
 pub type Cells = Vec<[u64; 2]>;
@@ -17,6 +20,8 @@ pub struct Pipe<'a> {
     pub registers: &'a mut Vec<Cells>,
     /// Packets and bytes, by counter.
     pub counters: &'a mut Vec<Vec<(u64, u64)>>,
+    /// Packets that rows' meters have let pass, by table and key.
+    pub metered: &'a mut BTreeMap<(usize, Vec<u64>), u64>,
 }
 
 /// A packet in a thread.
@@ -34,6 +39,8 @@ pub struct Run<'a, 'p> {
     out: Vec<u8>,
     /// Registers that the packet has been at: a chip lets it be at each of them once.
     met: BTreeSet<usize>,
+    /// Table and key of the row that was hit last.
+    row: (usize, Vec<u64>),
     random: &'a mut Rng,
     /// Headers whose fields keep what is written to them while they are not valid.
     keeping: &'a [&'static str],
@@ -63,8 +70,8 @@ impl<'a, 'p> Run<'a, 'p> {
         for header in &thread.headers {
             places[header.valid] = 0;
         }
-        let (parsed, sum, out, met) = (0, 0, Vec::new(), BTreeSet::new());
-        Run { program, thread, pipe, places, packet, parsed, length, sum, out, met, random, keeping }
+        let (parsed, sum, out, met, row) = (0, 0, Vec::new(), BTreeSet::new(), (0, Vec::new()));
+        Run { program, thread, pipe, places, packet, parsed, length, sum, out, met, row, random, keeping }
     }
 
     /// Gives one of the architecture's fields a value, if the program knows it.
@@ -242,6 +249,7 @@ impl<'a, 'p> Run<'a, 'p> {
         let of_program = known.entries.iter().find(|(fields, _)| fits(fields)).map(|(_, call)| call);
         let hit: Option<&Call> = of_program.or_else(|| tables.rows[table].get(&key));
         let (action, arguments) = hit.unwrap_or(&tables.defaults[table]);
+        self.row = (table, key);
         self.call(*action, arguments);
         hit.is_some()
     }
@@ -286,6 +294,15 @@ impl<'a, 'p> Run<'a, 'p> {
         results.first().copied().unwrap_or(0)
     }
 
+    /// What the meter says of one more packet of the row that was hit last: green, or red.
+    fn color(&mut self) -> u64 {
+        let Some(&most) = self.pipe.tables.meters.get(&self.row) else { return 0 };
+        let passed = self.pipe.metered.entry(self.row.clone()).or_default();
+        let green = *passed < most;
+        *passed += u64::from(green);
+        if green { 0 } else { RED }
+    }
+
     fn value(&mut self, value: &Expression) -> u64 {
         match value {
             Expression::Constant(value) => *value,
@@ -314,6 +331,7 @@ impl<'a, 'p> Run<'a, 'p> {
                 let index = self.value(index);
                 self.execute(*action, index, *second)
             }
+            Expression::Meter => self.color(),
             Expression::Hit(table) => u64::from(self.apply(*table)),
             Expression::Ahead(from, bits) => self.look_ahead(*from, *bits),
             Expression::Verify => u64::from(fold(self.sum) != 0xFFFF),

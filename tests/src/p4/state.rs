@@ -14,6 +14,8 @@ pub struct Tables {
     /// By table: the key, and what is done.
     pub rows: Vec<HashMap<Vec<u64>, Call>>,
     pub defaults: Vec<Call>,
+    /// By table and key: how many packets a row's meter lets pass. No time passes, so that it lets pass no more.
+    pub meters: BTreeMap<(usize, Vec<u64>), u64>,
     /// Port and number of each copy.
     pub groups: BTreeMap<u64, Vec<(u16, u16)>>,
 }
@@ -41,6 +43,7 @@ impl Tables {
         Tables {
             rows: vec![HashMap::new(); program.tables.len()],
             defaults: program.tables.iter().map(|table| table.default.clone()).collect(),
+            meters: BTreeMap::new(),
             groups: BTreeMap::new(),
         }
     }
@@ -93,6 +96,7 @@ impl Tables {
             .collect();
         if kind == update::Type::Delete {
             assert!(self.rows[at].remove(&key).is_some(), "{name} has no {key:?}");
+            self.meters.remove(&(at, key));
             return;
         }
         let Some(table_action::Type::Action(action)) =
@@ -118,6 +122,9 @@ impl Tables {
         if entry.is_default_action {
             self.defaults[at] = (found, arguments);
             return;
+        }
+        if let Some(meter) = &entry.meter_config {
+            self.meters.insert((at, key.clone()), meter.pburst as u64);
         }
         let before = self.rows[at].insert(key, (found, arguments));
         assert_eq!(before.is_some(), kind == update::Type::Modify, "{name}: {kind:?}");

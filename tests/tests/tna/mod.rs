@@ -3,10 +3,12 @@
 #![allow(clippy::unwrap_used)]
 
 mod compare;
+mod control_rate;
 mod faults;
 mod loss;
 mod many;
 mod mutants;
+mod queues;
 mod racks;
 mod rows;
 mod strays;

@@ -3,7 +3,7 @@
 use super::{Case, TOFINO, TOFINO2, strays, trace};
 
 /// A piece of the program for Tofino 2, and what stands there by mistake.
-const MISTAKES: [(&str, &str); 26] = [
+const MISTAKES: [(&str, &str); 29] = [
     // Rounds: the sign of a difference, the next one, an older one, a cell of another epoch.
     ("> 32s0", "< 32s0"),
     ("(32w0, 32w1, default) : cells_newer_0();", "(32w0, 32w1, default) : cells_same_0();"),
@@ -36,6 +36,10 @@ const MISTAKES: [(&str, &str); 26] = [
         "(8w1, 8w0, 2w1, default, default, default) : cells_look_at_mark_0();",
     ),
     ("result_to_members_0(8w2, ", "result_to_members_0(8w0, "),
+    // Queues of the chip that mark: at another length, in place of what a host has said, never.
+    ("set_depth(32w466)", "set_depth(32w467)"),
+    ("hdr.trip.flags = hdr.trip.flags | 8w16;", "hdr.trip.flags = hdr.trip.flags ^ 8w16;"),
+    ("if (meta.below == 32w0)", "if (meta.depth == 32w0)"),
     // What is let in; an index of counters; what a place holds that nothing was written to.
     ("meta.data_room = data_slots |-| hdr.thc.slot;", "meta.data_room = data_slots;"),
     ("meta.event_index = hdr.trip.who >> 1;", "meta.event_index = hdr.trip.who;"),

@@ -8,6 +8,9 @@ use thc_tests::traffic::frame::Mac;
 use thc_tests::traffic::plant::{CONTROL_PORT, OWN, OWN_MAC, PlacedJob, Plant};
 use thc_tests::traffic::racks::RACKS;
 
+/// What a port may send to the controller in a second, of which a tenth is a burst: more than any test sends.
+pub const CONTROL_RATE: u32 = 10_000_000;
+
 /// The controller's configuration of a chip with these ports for passes.
 pub fn target(p4info: &str, pass_ports: &[u16], stations: &[(Mac, u16)]) -> TargetConfig {
     let mac = |mac: &Mac| mac.map(|byte| format!("{byte:02x}")).join(":");
@@ -17,6 +20,7 @@ pub fn target(p4info: &str, pass_ports: &[u16], stations: &[(Mac, u16)]) -> Targ
         .collect();
     let text = format!(
         "[[target]]\nname = \"chip\"\naddress = \"127.0.0.1:1\"\nip = \"{}\"\nmac = \"{}\"\ncpu_port = {CONTROL_PORT}\n\
+         control_rate = {CONTROL_RATE}\n\
          p4info = {p4info:?}\npass_ports = {pass_ports:?}\n{stations}",
         OWN.ip(),
         mac(&OWN_MAC),

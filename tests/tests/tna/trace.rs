@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use thc_protocol::TableId;
 use thc_protocol::aggregator::{DropReason, Endpoint, Outcome};
-use thc_protocol::wire::Kind;
+use thc_protocol::wire::{FLAG_MARK, Kind};
 use thc_tests::traffic::frame::Mac;
 use thc_tests::traffic::plant::{Frames, PORTS, Plant};
 use thc_tests::traffic::random::{self, Meaning};
@@ -28,6 +28,11 @@ pub fn plant(case: Case) -> Plant {
     plant.jobs[2].data_base = if case.name == "tofino" && case.pass_ports.len() == 1 { 506 } else { 1018 };
     fit(&mut plant);
     plant
+}
+
+/// The length of a queue that marks packets.
+fn marking(case: Case) -> u64 {
+    if case.name == "tofino" { 1024 } else { 466 }
 }
 
 /// Tables that the chips have in place of BMv2's.
@@ -65,6 +70,9 @@ pub fn trace(
     let mut stations = stations(&plant);
     stations.push(([0x02, 0xBB, 0, 0, 0, 7], 3));
     let mut site = Site::new(case, program, &stations, seed);
+    // Of their own, so that traffic is that of a chip without queues.
+    let (mut lengths, marking) = (Rng::with_seed(seed), marking(case));
+    let depths = [0, 0, 0, marking - 1, marking, (1 << 19) - 1];
     let (mut outcomes, mut malformed) = (BTreeMap::new(), 0);
     plant.configure_model();
     site.configure(&plant);
@@ -83,6 +91,15 @@ pub fn trace(
                 let ip: [u8; 4] = step.frame[26..30].try_into().unwrap();
                 let udp = u16::from_be_bytes([step.frame[34], step.frame[35]]);
                 let from = Endpoint { ingress: step.port, addr: SocketAddr::from((ip, udp)) };
+                let mut bytes = bytes;
+                site.chip.depth = lengths.choice(depths).unwrap_or(0);
+                // To the model and thc-ps it is as if the sender had said that the packet met congestion.
+                if site.chip.depth >= marking
+                    && let [_, kind, flags, ..] = &mut bytes[..]
+                    && [Kind::Data as u8, Kind::Raw as u8].contains(kind)
+                {
+                    *flags |= FLAG_MARK;
+                }
                 match plant.handle(from, &bytes, &step.frame) {
                     Outcome::Handled(event) => event.name(),
                     Outcome::Dropped(reason) => reason.name(),

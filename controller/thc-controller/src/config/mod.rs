@@ -34,6 +34,11 @@ const PATIENCE: Duration = Duration::from_secs(20);
 const COMPARE: Duration = Duration::from_secs(60);
 /// The controller's port on the switch, unless told otherwise.
 const DEFAULT_CPU_PORT: u16 = 255;
+/// Queues that a Tofino's port has unless its traffic manager says otherwise, and the most.
+const DEFAULT_PASS_QUEUES: u8 = 8;
+const MAX_PASS_QUEUES: u8 = 32;
+/// How often each port may ask the controller, in packets a second.
+const DEFAULT_CONTROL_RATE: u32 = 10_000;
 /// Ports of a switch have 9 bits in the program.
 const MAX_PORT: u16 = 511;
 /// The program that every target runs unless told otherwise.
@@ -105,6 +110,10 @@ pub struct TargetConfig {
     pub shards: u8,
     /// Ports of the passes.
     pub pass_ports: Vec<u16>,
+    /// Queues of such a port.
+    pub pass_queues: u8,
+    /// How often each station's port may ask this controller, in packets a second; zero is as often as it likes.
+    pub control_rate: u32,
     /// How long it may take to answer.
     pub patience: Duration,
     /// How often its rows are compared with those that were written; zero is never.
@@ -333,6 +342,11 @@ impl TargetOptions {
             let mend = "this program's packets come back by ports in loopback: give them";
             return Err(value("target.pass_ports", "[]", mend));
         }
+        let pass_queues = self.pass_queues.unwrap_or(DEFAULT_PASS_QUEUES);
+        if !(1..=MAX_PASS_QUEUES).contains(&pass_queues) {
+            let mend = format!("give the queues that a port of passes has, 1 to {MAX_PASS_QUEUES}");
+            return Err(value("target.pass_queues", pass_queues, &mend));
+        }
         let cpu_port = port("cpu_port", self.cpu_port.unwrap_or(DEFAULT_CPU_PORT))?;
         let stations: Vec<(Mac, u16)> = stations.collect::<Result<_, ControllerError>>()?;
         let mut others = stations.iter().map(|&(_, port)| port).chain([cpu_port]);
@@ -354,6 +368,8 @@ impl TargetOptions {
             at: SocketAddr::from((self.ip, self.udp_port.unwrap_or(UDP_PORT))),
             shards,
             pass_ports,
+            pass_queues,
+            control_rate: self.control_rate.unwrap_or(DEFAULT_CONTROL_RATE),
             patience,
             compare: self.compare.map_or(COMPARE, |Interval(every)| every),
             repairs: self.foreign_rows == ForeignRows::Repair,
@@ -396,6 +412,8 @@ mod tests {
             ("[[target]]\naddress = \"a:1\"\nip = \"10.0.0.1\"\nmac = \"02:03\"", "target.mac"),
             ("[[target]]\naddress = \"a:1\"\nip = \"10.0.0.1\"\nshards = 0", "target.shards"),
             ("[[target]]\naddress = \"a:1\"\nip = \"10.0.0.1\"\nroom = 0", "target.room"),
+            ("[[target]]\naddress = \"a:1\"\nip = \"10.0.0.1\"\npass_queues = 0", "target.pass_queues"),
+            ("[[target]]\naddress = \"a:1\"\nip = \"10.0.0.1\"\npass_queues = 33", "1 to 32"),
             ("[[target]]\naddress = \"a:1\"\nip = \"10.0.0.1\"\nmembers = 9", "thc-ps --members"),
             ("[[target]]\naddress = \"a:1\"\nip = \"10.0.0.1\"\ncert = \"x\"", "cert and key"),
             ("[[target]]\naddress = \"a:1\"\nip = \"10.0.0.1\"\np4info = \"no\"", "cannot read no"),

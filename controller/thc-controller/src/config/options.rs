@@ -99,6 +99,10 @@ pub struct TargetOptions {
     /// The ports that go through the passes, in turn; without them the program's default.
     #[serde(default)]
     pub pass_ports: Vec<u16>,
+    /// Queues of each of these ports, on a chip. The port should serve the highest number first: packets that have fewest passes left go there. Default 8.
+    pub pass_queues: Option<u8>,
+    /// How many packets a second each station's port may send to this controller; a chip drops what is more. 0: any number. Default 10000.
+    pub control_rate: Option<u32>,
     /// The hosts behind the switch. None, as for thc-ps: workers may come from anywhere.
     #[serde(default)]
     pub station: Vec<StationOptions>,

@@ -2,6 +2,7 @@
 
 mod addresses;
 mod control_plane;
+mod control_ports;
 mod job_tables;
 mod jobs;
 mod lookup;
@@ -18,6 +19,7 @@ mod stations;
 
 pub use addresses::Address;
 pub use control_plane::ControlPlane;
+pub use control_ports::ControlPort;
 pub use job_tables::JobTable;
 pub use jobs::Job;
 pub use lookup::Lookup;
@@ -26,7 +28,7 @@ pub use loopback_ports::LoopbackPort;
 pub use members::Member;
 pub use own_address::OwnAddress;
 pub use own_arp::OwnArp;
-pub use passes::Pass;
+pub use passes::{Pass, PassCells};
 pub use racks::Rack;
 pub use roots::Root;
 pub use source::Source;
@@ -44,6 +46,11 @@ pub trait Row: Sized {
 
     /// The action and its parameters, by name.
     fn action(&self) -> (&'static str, Vec<(&'static str, u128)>);
+
+    /// How many packets a second a row's own meter lets pass, where the table has meters.
+    fn rate(&self) -> Option<u32> {
+        None
+    }
 }
 
 pub(crate) fn mac_number(mac: Mac) -> u128 {

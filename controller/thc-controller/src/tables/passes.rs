@@ -2,6 +2,17 @@
 
 use super::Row;
 
+/// What a row says where passes have cells.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PassCells {
+    /// Key: whether the pass collects what another one has added.
+    pub collect: bool,
+    /// The port's queue.
+    pub queue: u8,
+    /// The first one of this pass in the port's pipe.
+    pub first: u32,
+}
+
 /// A pass's port.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Pass {
@@ -9,22 +20,25 @@ pub struct Pass {
     pub pass: u8,
     /// The port.
     pub port: u16,
-    /// Where passes have cells: the first one of this pass in the port's pipe.
-    pub first_cell: Option<u32>,
+    /// Where passes have cells.
+    pub cells: Option<PassCells>,
 }
 
 impl Row for Pass {
     const TABLE: &'static str = "passes";
 
     fn key(&self) -> Vec<(&'static str, u128)> {
-        vec![("pass", self.pass.into())]
+        let collect = self.cells.iter().map(|cells| ("collect", cells.collect.into()));
+        [("pass", self.pass.into())].into_iter().chain(collect).collect()
     }
 
     fn action(&self) -> (&'static str, Vec<(&'static str, u128)>) {
         let port = ("port", self.port.into());
-        match self.first_cell {
+        match &self.cells {
             None => ("set_pass_port", vec![port]),
-            Some(cell) => ("set_pass", vec![port, ("first_cell", cell.into())]),
+            Some(cells) => {
+                ("set_pass", vec![port, ("queue", cells.queue.into()), ("first_cell", cells.first.into())])
+            }
         }
     }
 }

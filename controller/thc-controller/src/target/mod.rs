@@ -13,7 +13,7 @@ use p4runtime_proto::config::P4Info;
 use p4runtime_proto::v1::p4_runtime_client::P4RuntimeClient;
 use p4runtime_proto::v1::{
     CounterData, CounterEntry, Entity, ForwardingPipelineConfig, GetForwardingPipelineConfigRequest, Index,
-    MasterArbitrationUpdate, MulticastGroupEntry, PacketOut, PacketReplicationEngineEntry, ReadRequest,
+    MasterArbitrationUpdate, MeterConfig, MulticastGroupEntry, PacketOut, PacketReplicationEngineEntry, ReadRequest,
     SetForwardingPipelineConfigRequest, StreamMessageRequest, StreamMessageResponse, TableEntry, Uint128,
     Update, WriteRequest, entity, forwarding_pipeline_config, get_forwarding_pipeline_config_request,
     packet_replication_engine_entry, set_forwarding_pipeline_config_request::Action, stream_message_request,
@@ -389,7 +389,10 @@ impl Target {
         let mut asked = Vec::new();
         for table_id in self.schema.written_tables() {
             for is_default_action in [false, true] {
-                let entry = TableEntry { table_id, is_default_action, ..TableEntry::default() };
+                // Meters are in the answer if they are in the question; defaults have none.
+                let meters = !is_default_action && self.schema.has_meters(table_id);
+                let meter_config = meters.then(MeterConfig::default);
+                let entry = TableEntry { table_id, is_default_action, meter_config, ..TableEntry::default() };
                 asked.push(entity::Entity::TableEntry(entry));
             }
         }

@@ -28,7 +28,7 @@ pub const V1MODEL: Case =
 const TOFINO: Case = Case {
     file: "tofino/tofino.p4info.txtpb",
     ports: "[68, 196]",
-    passes: 17,
+    passes: 32,
     lookups: ("lookup_", 32 * 256),
     tables: 4,
     jobs: 16,
@@ -36,7 +36,7 @@ const TOFINO: Case = Case {
 pub const TOFINO2: Case = Case {
     file: "tofino/tofino2.p4info.txtpb",
     ports: "[68]",
-    passes: 9,
+    passes: 16,
     lookups: ("lookup_", 64 * 256),
     tables: 4,
     jobs: 16,

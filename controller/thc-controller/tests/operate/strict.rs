@@ -190,6 +190,10 @@ impl State {
             self.defaults.insert(entry.table_id, entry);
             return Ok(());
         }
+        let has_meters = self.info.direct_meters.iter().any(|meter| meter.direct_table_id == table.id());
+        if entry.meter_config.is_some() && !has_meters {
+            return refuse(Code::InvalidArgument, format!("{name} has no meters"));
+        }
         let key = State::key(&table, &entry.r#match)?;
         let there = self.entries.contains_key(&key);
         match kind {
@@ -276,11 +280,12 @@ impl State {
                     self.table(entry.table_id)?;
                 }
                 let of = |(key, _): &(&Key, &TableEntry)| entry.table_id == 0 || key.0 == entry.table_id;
-                self.entries
-                    .iter()
-                    .filter(of)
-                    .map(|(_, row)| entity::Entity::TableEntry(row.clone()))
-                    .collect()
+                // Meters are in the answer if they are in the question.
+                let answer = |(_, row): (&Key, &TableEntry)| {
+                    let meter_config = row.meter_config.filter(|_| entry.meter_config.is_some());
+                    entity::Entity::TableEntry(TableEntry { meter_config, ..row.clone() })
+                };
+                self.entries.iter().filter(of).map(answer).collect()
             }
             entity::Entity::PacketReplicationEngineEntry(_) => {
                 let group = |group: &MulticastGroupEntry| {
