@@ -120,7 +120,7 @@ pub const ENTRIES: [Entry; 19] = [
     )
     .with_reason("larger than published. What a single cause would have to be is in the second table, with Figure 13's models. Slower GPUs are excluded: VGG19 needs 6.8 TFLOP/s and more, \
          RoBERTa-large 1.5. Time inside a host would have to be 18 to 19 ns a coordinate for all, a hundred times what NVLink takes. A THC whose messages get 5.8 of the 25 Gb/s gives \
-         all seven published figures within 1 %. That is near the 5 Gb/s that EC2 promises one TCP connection; whether its servers used one to each host, the paper does not say")
+         all seven published figures within 1 %. That is near the 5 Gb/s to which EC2 limits one flow outside a placement group (its User Guide, Instance network bandwidth); whether its servers used one flow to each host, the paper does not say")
     .with_parts(&[Part::Sheet(thc_causes::CLOUD)]),
     Entry::figure(
         10,
