@@ -61,16 +61,20 @@ test: deps packages guest-kernel fmt clippy ## Formatting, clippy, all tests, do
 	@for release in newest oldest; do .ci/torch-environment $$release ahead; done >"$(CARGO_TARGET_DIR)/torch-ahead.log" 2>&1 &
 	@$(BOUNDED); \
 	run() { echo "$$*"; "$$@"; }; \
-	if cargo nextest --version >/dev/null 2>&1; then \
-	    run cargo nextest run --workspace $(FEATURES) --no-run && \
-	    run $$bounded cargo nextest run --workspace $(FEATURES) --no-fail-fast; \
-	else \
+	if cargo nextest --version >/dev/null 2>&1; then tests='nextest run'; else \
+	    tests='test --tests'; \
 	    echo 'test: cargo-nextest is not installed; using cargo test, which is slower'; \
-	    run cargo test --workspace $(FEATURES) --tests --no-run && \
-	    run $$bounded cargo test --workspace $(FEATURES) --tests --no-fail-fast; \
-	fi
-	cargo test --workspace $(FEATURES) --doc
-	python/tests/run
+	fi; \
+	run cargo $$tests --workspace $(FEATURES) --no-run || exit; \
+	echo 'test: the tests of Python run beside those of Rust; what they print comes after'; \
+	python/tests/run </dev/null >"$(CARGO_TARGET_DIR)/python-tests.log" 2>&1 & \
+	python=$$! status=0; \
+	trap 'kill $$python 2>/dev/null; exit 130' INT TERM; \
+	run $$bounded cargo $$tests --workspace $(FEATURES) --no-fail-fast || status=$$?; \
+	run cargo test --workspace $(FEATURES) --doc || status=$$?; \
+	wait $$python || status=$$?; \
+	cat "$(CARGO_TARGET_DIR)/python-tests.log"; \
+	exit $$status
 	python/tests/run --gpu
 	tests/p4runtime_client/run
 	@.ci/not-run
