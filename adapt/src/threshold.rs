@@ -172,7 +172,9 @@ mod tests {
         }
         assert_eq!(table.threshold(None), Some(22));
         assert!(
-            !table.link_changed(22, 0.045, 0.2) && table.link_changed(22, 0.09, 0.2) && !table.link_changed(23, 9.0, 0.2)
+            !table.link_changed(22, 0.045, 0.2)
+                && table.link_changed(22, 0.09, 0.2)
+                && !table.link_changed(23, 9.0, 0.2)
         );
     }
 

@@ -144,7 +144,12 @@ impl Quantizer {
     }
 
     /// The span to pack `coordinates` indices on, if so many bytes are right for them.
-    pub(crate) fn pack_bounds(&self, coordinates: usize, range: f32, bytes: usize) -> Result<Bounds, CodecError> {
+    pub(crate) fn pack_bounds(
+        &self,
+        coordinates: usize,
+        range: f32,
+        bytes: usize,
+    ) -> Result<Bounds, CodecError> {
         let span = Bounds::symmetric(range, self.grid.granularity)?;
         if self.bits > 4 {
             return Err(CodecError::Bits { bits: self.bits, supported: "1 to 4" });

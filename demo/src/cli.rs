@@ -404,7 +404,8 @@ fn table(args: &TableArgs) -> Result<TableReport> {
         (Some(workers), ..) => TableReport::choose(args.bits, args.lane, workers),
         (None, Some(granularity), Some(fraction)) => TableReport::solve(args.bits, granularity, fraction.0),
         _ => Err(Error::Usage(
-            "give -g and -p for a certain table, or --workers to choose the best (see thc table --help)".to_owned(),
+            "give -g and -p for a certain table, or --workers to choose the best (see thc table --help)"
+                .to_owned(),
         )),
     }
 }

@@ -107,7 +107,8 @@ impl Loopback {
     pub fn allreduce(&mut self, vectors: &[&[f32]]) -> Result<Vec<f32>> {
         let length = vectors.first().map_or(0, |vector| vector.len());
         if vectors.len() != usize::from(self.workers) || vectors.iter().any(|v| v.len() != length) {
-            let given = format!("{} vectors for {} workers, or of different lengths", vectors.len(), self.workers);
+            let given =
+                format!("{} vectors for {} workers, or of different lengths", vectors.len(), self.workers);
             return Err(Error::Failure(given));
         }
         let mut mean = vec![0.0; length];
@@ -172,7 +173,7 @@ impl Loopback {
                 mode: Mode::Compressed as u8,
                 key: 0,
             };
-            self.send(Kind::Norm, worker, seq, &norm.tagged(partitions).to_bytes())?;
+            self.send(Kind::Norm, worker, seq, &norm.with_tag(partitions).to_bytes())?;
         }
         let (_, payload) = self.result(Kind::NormResult)?;
         let value = Norm::parse(payload).map_or(0, |norm| norm.value);
@@ -198,7 +199,12 @@ impl Loopback {
 
     /// One packet into the aggregator.
     fn send(&mut self, kind: Kind, worker: u8, seq: u32, payload: &[u8]) -> Result<()> {
-        let header = Header { table: if kind == Kind::Data { TABLE } else { TableId(0) }, round: Round(seq / SLOTS), slot: SlotId((seq % SLOTS) as u16), ..Header::new(kind, self.workers, JOB, WorkerId(worker), COOKIE) };
+        let header = Header {
+            table: if kind == Kind::Data { TABLE } else { TableId(0) },
+            round: Round(seq / SLOTS),
+            slot: SlotId((seq % SLOTS) as u16),
+            ..Header::new(kind, self.workers, JOB, WorkerId(worker), COOKIE)
+        };
         let mut buffer = [0; MAX_PACKET];
         let packet = header.emit_packet(&mut buffer, payload);
         match self.aggregator.handle(endpoint(worker), packet, &mut self.answer) {

@@ -10,8 +10,8 @@ use thc_protocol::aggregator::{
 use thc_protocol::session::{Action, Joiner, Registry, StaticJob};
 use thc_protocol::wire::{
     Ask, Boundary, Choice, FLAG_MARK, FLAG_NUDGE, Form, HEADER_LEN, Header, JOIN_LEN, Join, Kind, Leave,
-    MAX_PACKET, Mismatch, Norm, Nudge, Pending, Position, RefuseReason, Refused, Stand, Straggler,
-    Table, Tables, VERSION, Welcome, What,
+    MAX_PACKET, Mismatch, Norm, Nudge, Pending, Position, RefuseReason, Refused, Stand, Straggler, Table,
+    Tables, VERSION, Welcome, What,
 };
 use thc_protocol::worker::{CallError, CallSpec, Events, PacketId, Parameters, PartSpec, Tx, Worker};
 use thc_protocol::{Cookie, Ecn, JobId, Policy, Round, SlotId, TableId, WorkerId};
@@ -119,10 +119,23 @@ fn valid(rng: &mut Rng, focus: &[Kind], round: u32) -> Vec<u8> {
         }
         Kind::Bye => Vec::new(),
     };
-    let header = Header { flags: if rng.below(3) == 0 { FLAG_NUDGE } else { 0 }, table: TableId(1), round: Round(round.wrapping_add([0, 0, 0, 0, 0, 0, 1, u32::MAX][rng.below(8) as usize])), slot: SlotId(rng.below(u64::from(if norms { NORMS } else { SLOTS })) as u16), count: 1 + rng.below(u64::from(WORKERS)) as u16, ..Header::new(kind, WORKERS, JOB, match kind {
-            Kind::NormResult | Kind::Result | Kind::RawResult if rng.below(10) > 0 => WorkerId::NONE,
-            _ => WorkerId(rng.below(u64::from(WORKERS)) as u8),
-        }, if kind == Kind::Join || rng.below(10) == 0 { CONFIGURED } else { SESSION }) };
+    let header = Header {
+        flags: if rng.below(3) == 0 { FLAG_NUDGE } else { 0 },
+        table: TableId(1),
+        round: Round(round.wrapping_add([0, 0, 0, 0, 0, 0, 1, u32::MAX][rng.below(8) as usize])),
+        slot: SlotId(rng.below(u64::from(if norms { NORMS } else { SLOTS })) as u16),
+        count: 1 + rng.below(u64::from(WORKERS)) as u16,
+        ..Header::new(
+            kind,
+            WORKERS,
+            JOB,
+            match kind {
+                Kind::NormResult | Kind::Result | Kind::RawResult if rng.below(10) > 0 => WorkerId::NONE,
+                _ => WorkerId(rng.below(u64::from(WORKERS)) as u8),
+            },
+            if kind == Kind::Join || rng.below(10) == 0 { CONFIGURED } else { SESSION },
+        )
+    };
     let mut buffer = [0; MAX_PACKET];
     header.emit_packet(&mut buffer, &payload).to_vec()
 }

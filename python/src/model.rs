@@ -186,8 +186,9 @@ impl Model {
         let data = gradient.as_slice()?;
         let mut array: PyReadwriteArrayDyn<'py, f32> = array.try_readwrite()?;
         let into = array.as_slice_mut()?;
-        let done =
-            with_push(form, |how| self.with_client(py, |client| client.push_pull(data, how, into, Pull::default())));
+        let done = with_push(form, |how| {
+            self.with_client(py, |client| client.push_pull(data, how, into, Pull::default()))
+        });
         done.map(|(pushed, pulled)| (fate(pushed), describe(&pulled)))
     }
 

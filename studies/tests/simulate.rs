@@ -181,7 +181,12 @@ fn row_stands_beside_what_was_published() {
         (["--steps", "5:1gbit"], "begin with 0"),
     ] {
         let output = simulate(&[&["row"][..], &args].concat());
-        assert_eq!((output.status.code(), stdout(&output).lines().count()), (Some(2), 1), "{}", stdout(&output));
+        assert_eq!(
+            (output.status.code(), stdout(&output).lines().count()),
+            (Some(2), 1),
+            "{}",
+            stdout(&output)
+        );
         assert!(stdout(&output).contains(says), "{}", stdout(&output));
     }
 }

@@ -114,8 +114,11 @@ fn members_come_and_the_root_of_racks_is_elsewhere() {
     let server = network.host(0);
     let flags = [format!("--ps={}", server_address(server))];
     {
-        let ps =
-            Ps::of_host(Some(server), server_address(server), &[&["--min-workers=1", "--max-workers=2"], TABLE].concat());
+        let ps = Ps::of_host(
+            Some(server),
+            server_address(server),
+            &[&["--min-workers=1", "--max-workers=2"], TABLE].concat(),
+        );
         let first = start(network.host(1), 0, &inputs[0], &flags);
         first.until_first_step();
         let second = start(network.host(2), 1, &inputs[1], &flags);
@@ -128,8 +131,11 @@ fn members_come_and_the_root_of_racks_is_elsewhere() {
     let (root_host, rack_host) = (network.host(0), network.host(3));
     let root = Ps::of_host(Some(root_host), server_address(root_host), &[&["--racks=2"], TABLE].concat());
     let up = format!("--root={}", server_address(root_host));
-    let rack =
-        Ps::of_host(Some(rack_host), server_address(rack_host), &[&["--racks=2", "--rack=0", &up], TABLE].concat());
+    let rack = Ps::of_host(
+        Some(rack_host),
+        server_address(rack_host),
+        &[&["--racks=2", "--rack=0", &up], TABLE].concat(),
+    );
     let flags = [format!("--ps={}", server_address(rack_host))];
     let workers: Vec<Followed> = (0u8..)
         .zip(&inputs)

@@ -149,7 +149,9 @@ fn a_spare_stands_by_for_sessions_of_every_size_and_completes_what_the_first_ser
     collect_until(&three, &mut steps, |steps| steps[3].len() > 3);
     ps.kill();
     let before = steps.clone();
-    collect_until(&three, &mut steps, |steps| [0, 1, 3].iter().all(|&i| steps[i].len() > before[i].len() + 10));
+    collect_until(&three, &mut steps, |steps| {
+        [0, 1, 3].iter().all(|&i| steps[i].len() > before[i].len() + 10)
+    });
     let sums = |i: usize| steps[i].iter().map(|step| step.checksum.as_str()).collect::<Vec<_>>();
     let (one, other, late) = (sums(0), sums(1), sums(3));
     let both = one.len().min(other.len());

@@ -146,8 +146,10 @@ fn files_of_all_formats_may_be_read_by_all() {
                 symlink(&file, &output).unwrap();
             }
             let args = ["--input", input.to_str().unwrap(), "--output", output.to_str().unwrap()];
-            let end =
-                run_limited(&format!("umask {umask}"), &[&args[..], &["--ps", &ps.addr.to_string()]].concat());
+            let end = run_limited(
+                &format!("umask {umask}"),
+                &[&args[..], &["--ps", &ps.addr.to_string()]].concat(),
+            );
             assert_eq!(end.code, Some(0), "{end:?}");
             assert_eq!(mode(&output), wanted, "{name}");
             assert!(std::fs::metadata(&output).unwrap().len() >= 200_000);

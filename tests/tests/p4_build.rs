@@ -103,7 +103,8 @@ fn fields_written(info: &str) -> BTreeSet<String> {
 #[test]
 fn tables_are_the_same_for_every_program() {
     let bmv2 = fields_written("build/thc.p4info.txtpb");
-    let chips = ["tofino", "tofino2"].map(|chip| fields_written(&format!("build/tofino/{chip}.p4info.txtpb")));
+    let chips =
+        ["tofino", "tofino2"].map(|chip| fields_written(&format!("build/tofino/{chip}.p4info.txtpb")));
     for (chip, queues) in chips.into_iter().zip([5, 7]) {
         let only = |mine: &BTreeSet<String>, other: &BTreeSet<String>| -> Vec<String> {
             // One lookup table stands for all of them.

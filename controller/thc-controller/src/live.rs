@@ -15,15 +15,8 @@ const EVENTS: u32 = 8;
 /// The first reason that is counted by job and worker; those before are counted for all jobs together.
 const FIRST_OF_WORKER: usize = DropReason::Cookie as usize;
 /// Indices of the counter `carrier`, and what they count.
-pub const CARRIER: [(u32, &str); 7] = [
-    (0, "short"),
-    (1, "version"),
-    (2, "kind"),
-    (3, "job"),
-    (13, "carrier"),
-    (14, "pass"),
-    (15, "rate"),
-];
+pub const CARRIER: [(u32, &str); 7] =
+    [(0, "short"), (1, "version"), (2, "kind"), (3, "job"), (13, "carrier"), (14, "pass"), (15, "rate")];
 
 /// Heard of a worker.
 #[derive(Clone, Copy, Debug)]

@@ -7,8 +7,8 @@ use crate::program::{Lookups, Passes, snake};
 use crate::queues;
 use crate::rack::Rack;
 use crate::tables::{
-    Address, ControlPlane, ControlPort, Job as JobRow, JobTable, Lookup, LookupBytes, LoopbackPort, Member, OwnAddress,
-    OwnArp, Pass, Rack as RackRow, Root, Row, Source, Station, StationAction,
+    Address, ControlPlane, ControlPort, Job as JobRow, JobTable, Lookup, LookupBytes, LoopbackPort, Member,
+    OwnAddress, OwnArp, Pass, Rack as RackRow, Root, Row, Source, Station, StationAction,
 };
 use crate::wanted::{FLOOD, Group, Wanted};
 use std::collections::BTreeSet;
@@ -46,7 +46,11 @@ pub fn target_rows(target: &TargetConfig, book: &Book) -> Result<Wanted, Control
 ///
 /// # Errors
 /// As [`target_rows`].
-pub fn target_rows_except(target: &TargetConfig, book: &Book, but: &Exclusions) -> Result<Wanted, ControllerError> {
+pub fn target_rows_except(
+    target: &TargetConfig,
+    book: &Book,
+    but: &Exclusions,
+) -> Result<Wanted, ControllerError> {
     let schema = &target.schema;
     let mut wanted = Wanted::default();
     wanted.row(schema, &OwnAddress { mac: target.mac, address: target.at.ip() })?;

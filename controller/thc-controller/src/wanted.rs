@@ -169,12 +169,17 @@ impl Wanted {
     /// # Errors
     /// [`ControllerError::P4Info`] if the program has no such tables.
     pub fn disturbed_jobs(&self, held: &Wanted, schema: &Schema) -> Result<BTreeSet<u16>, ControllerError> {
-        let (mine, theirs) = (self.without_shared_lookups(held, schema)?, held.without_shared_lookups(self, schema)?);
+        let (mine, theirs) =
+            (self.without_shared_lookups(held, schema)?, held.without_shared_lookups(self, schema)?);
         disturbed_jobs(&mine, &theirs, schema)
     }
 
     /// All rows but those of lookup tables of bytes that `other` has, too.
-    fn without_shared_lookups(&self, other: &Wanted, schema: &Schema) -> Result<Cow<'_, Entries>, ControllerError> {
+    fn without_shared_lookups(
+        &self,
+        other: &Wanted,
+        schema: &Schema,
+    ) -> Result<Cow<'_, Entries>, ControllerError> {
         let mut entries = Cow::Borrowed(&self.entries);
         for (number, lookup) in &self.lookups {
             if other.lookups.get(number) != Some(lookup) {
@@ -232,7 +237,8 @@ impl Wanted {
         held: &Wanted,
         schema: &Schema,
     ) -> Result<Vec<Difference<TableEntry>>, ControllerError> {
-        let (mine, theirs) = (self.without_shared_lookups(held, schema)?, held.without_shared_lookups(self, schema)?);
+        let (mine, theirs) =
+            (self.without_shared_lookups(held, schema)?, held.without_shared_lookups(self, schema)?);
         let here = mine.iter().filter(|(key, entry)| theirs.get(*key) != Some(*entry));
         let here = here.map(|(key, entry)| (Some(entry.clone()), theirs.get(key).cloned()));
         let there = theirs.iter().filter(|(key, _)| !mine.contains_key(*key));
@@ -271,7 +277,8 @@ impl Wanted {
     pub fn changes(&self, held: &Wanted, schema: &Schema) -> Result<Changes, ControllerError> {
         let jobs = schema.table(Job::TABLE)?;
         let ours = groups_of_jobs(schema)?;
-        let (mine, theirs) = (self.without_shared_lookups(held, schema)?, held.without_shared_lookups(self, schema)?);
+        let (mine, theirs) =
+            (self.without_shared_lookups(held, schema)?, held.without_shared_lookups(self, schema)?);
         let disturbed = disturbed_jobs(&mine, &theirs, schema)?;
         let goes = |key: &Key| key.0 == jobs && number(key, 0).is_some_and(|job| disturbed.contains(&job));
         let changed = |(key, entry): &(&Key, &TableEntry)| mine.get(*key) != Some(*entry);
@@ -334,7 +341,11 @@ fn plain(entry: TableEntry) -> TableEntry {
 }
 
 /// See [`Wanted::disturbed_jobs`].
-fn disturbed_jobs(mine: &Entries, theirs: &Entries, schema: &Schema) -> Result<BTreeSet<u16>, ControllerError> {
+fn disturbed_jobs(
+    mine: &Entries,
+    theirs: &Entries,
+    schema: &Schema,
+) -> Result<BTreeSet<u16>, ControllerError> {
     let may = schema.table(JobTable::TABLE)?;
     // By the first field of their keys, which says whose values they are.
     let mut changed: BTreeSet<&[u8]> = BTreeSet::new();
@@ -519,8 +530,12 @@ mod tests {
         let all = one.changes(&Wanted::default(), &schema).unwrap().others;
         // 64 tables of 256 rows for each, and the job's.
         assert_eq!(all.len(), 2 * 64 * 256 + 1);
-        assert!(matches!(two.without_shared_lookups(&one, &schema).unwrap(), Cow::Borrowed(rows) if rows.len() == 2));
-        assert!(matches!(one.without_shared_lookups(&two, &schema).unwrap(), Cow::Borrowed(rows) if rows.len() == 1));
+        assert!(
+            matches!(two.without_shared_lookups(&one, &schema).unwrap(), Cow::Borrowed(rows) if rows.len() == 2)
+        );
+        assert!(
+            matches!(one.without_shared_lookups(&two, &schema).unwrap(), Cow::Borrowed(rows) if rows.len() == 1)
+        );
         assert_eq!(two.changes(&one, &schema).unwrap().len(), 1);
         // What was read from a switch is rows, and compared with all of them.
         let read = Wanted::read(all.into_iter().filter_map(|update| update.entity).collect());

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use dpdk_sys as ffi;
 
 use crate::device::{OpenDevice, control};
-use crate::error::{DpdkError, text, open_failure_text};
+use crate::error::{DpdkError, open_failure_text, text};
 use crate::queue::{RxQueue, TxQueue};
 use crate::steering::{self, Steering};
 use crate::{Eal, Mempool, memif};

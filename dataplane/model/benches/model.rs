@@ -35,7 +35,13 @@ fn compare(name: &str, x: &[f32], turns: usize, work: impl FnMut()) -> Figure {
 }
 
 /// [`compare`] with something before each turn that does not count.
-fn compare_after(name: &str, x: &[f32], turns: usize, mut before: impl FnMut(), mut work: impl FnMut()) -> Figure {
+fn compare_after(
+    name: &str,
+    x: &[f32],
+    turns: usize,
+    mut before: impl FnMut(),
+    mut work: impl FnMut(),
+) -> Figure {
     let mut copy = vec![0.0; x.len()];
     let (mut ratios, mut times, mut copies) = (Vec::new(), Vec::new(), Vec::new());
     for _ in 0..turns {
@@ -161,9 +167,15 @@ fn streams(len: usize, turns: usize, figures: &mut Vec<Figure>) {
         let change = || {
             other.push(&gradient, Push::bits(bits)).unwrap();
         };
-        figures.push(compare_after(&format!("pull {bits} bits over loopback"), &first, turns, change, || {
-            client.pull(&mut x, Pull::default()).unwrap();
-        }));
+        figures.push(compare_after(
+            &format!("pull {bits} bits over loopback"),
+            &first,
+            turns,
+            change,
+            || {
+                client.pull(&mut x, Pull::default()).unwrap();
+            },
+        ));
         figures.push(compare(&format!("push {bits} bits over loopback"), &first, turns, || {
             other.push(&gradient, Push::bits(bits)).unwrap();
         }));

@@ -65,7 +65,8 @@ impl Remote {
     async fn execute(&mut self, command: &Command) -> Result<Value, ModelError> {
         let text = serde_json::to_vec(command).map_err(|error| ModelError::Config(error.to_string()))?;
         let request = Frame::new(kind::COMMAND).raw(&text).finish();
-        let answer = with_timeout(self.config.timeout, self.introduced.control.request(&request, LONGEST)).await;
+        let answer =
+            with_timeout(self.config.timeout, self.introduced.control.request(&request, LONGEST)).await;
         let answer = answer.map_err(|failure| as_error(&self.config, failure))?;
         let refused = |reason: String| as_error(&self.config, Failure::Refused(reason));
         match answer.as_slice() {
@@ -87,8 +88,9 @@ impl Remote {
     pub async fn attach(&self, model: &str, shards: usize) -> Result<Vec<Stream>, ModelError> {
         let connection = &self.introduced.connection;
         let all = try_join_all((0..shards as u32).map(|number| attach(connection, model, number)));
-        let streams =
-            with_timeout(self.config.timeout, all).await.map_err(|failure| as_error(&self.config, failure))?;
+        let streams = with_timeout(self.config.timeout, all)
+            .await
+            .map_err(|failure| as_error(&self.config, failure))?;
         Ok(streams.into_iter().map(|(stream, _)| stream).collect())
     }
 
@@ -113,7 +115,8 @@ impl Remote {
     async fn create(&mut self, model: &str, spec: &Spec) -> Result<(), ModelError> {
         let text = serde_json::to_vec(spec).map_err(|error| ModelError::Config(error.to_string()))?;
         let request = Frame::new(kind::OPEN).name(model).raw(&text).finish();
-        let answer = with_timeout(self.config.timeout, self.introduced.control.request(&request, SMALL)).await;
+        let answer =
+            with_timeout(self.config.timeout, self.introduced.control.request(&request, SMALL)).await;
         match answer.map_err(|failure| as_error(&self.config, failure))?.as_slice() {
             [kind::OPENED, ..] => Ok(()),
             [kind::REFUSED, _, text @ ..] => {
@@ -140,7 +143,10 @@ fn as_error(config: &ClientConfig, failure: Failure) -> ModelError {
     failure.into_error(&config.servers[0], &config.job, config.timeout)
 }
 
-async fn with_timeout<T>(timeout: Duration, work: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
+async fn with_timeout<T>(
+    timeout: Duration,
+    work: impl Future<Output = Result<T, Failure>>,
+) -> Result<T, Failure> {
     tokio::time::timeout(timeout, work).await.unwrap_or_else(|_| Err(Failure::Lost("no answer".to_owned())))
 }
 

@@ -158,8 +158,9 @@ impl Archive {
     /// [`ModelError::State`].
     pub fn read(path: &Path) -> Result<Self, ModelError> {
         let bytes = std::fs::read(path).map_err(|error| state_error(path, error.to_string()))?;
-        Self::decode(&bytes)
-            .ok_or_else(|| state_error(path, "it is damaged, or no exported model (FILE of export)".to_owned()))
+        Self::decode(&bytes).ok_or_else(|| {
+            state_error(path, "it is damaged, or no exported model (FILE of export)".to_owned())
+        })
     }
 
     fn numpy(&self) -> Vec<u8> {

@@ -43,7 +43,7 @@ fn obey(command: &Command) -> Result<String, ModelError> {
                 .flat_map(|(server, models)| models.into_iter().map(move |model| (server, model)))
                 .collect();
             if servers.json {
-                json!(all.iter().map(|(server, model)| describe(*server, model)).collect::<Vec<_>>())
+                json!(all.iter().map(|(server, model)| model_json(*server, model)).collect::<Vec<_>>())
                     .to_string()
             } else {
                 table(&config.servers, &all)
@@ -53,7 +53,7 @@ fn obey(command: &Command) -> Result<String, ModelError> {
             let all = admin.models()?;
             let found = (0..).zip(&all).filter_map(|(server, models)| {
                 let found = models.iter().find(|one| one.name == *model)?;
-                Some(describe(server, found))
+                Some(model_json(server, found))
             });
             let found: Vec<Value> = found.collect();
             if found.is_empty() {
@@ -90,7 +90,7 @@ fn obey(command: &Command) -> Result<String, ModelError> {
     })
 }
 
-fn describe(server: usize, model: &ModelInfo) -> Value {
+fn model_json(server: usize, model: &ModelInfo) -> Value {
     json!({
         "server": server,
         "name": model.name,

@@ -77,7 +77,7 @@ impl Source {
                 let number = stream.number;
                 let Some(sealed) = self.remote.state(stream, &copy.spec, *known).await? else { continue };
                 let state = store::decode(&sealed, &copy.spec, number)
-                    .map_err(|reason| copy.folder.refused(reason.to_owned()))?;
+                    .map_err(|reason| copy.folder.read_error(reason.to_owned()))?;
                 copy.folder.write_shard(number, &sealed)?;
                 *known = Some((state.stamp(), state.phase.code()));
                 copied += 1;

@@ -147,7 +147,8 @@ impl Model {
         }
         let values = shared.values.load(Ordering::Acquire);
         // The numbers are shared, and copied, hashed and written without the lock.
-        let state = shared.enter().map_err(|reason| folder.shard_error(number as u32, reason))?.state().clone();
+        let state =
+            shared.enter().map_err(|reason| folder.shard_error(number as u32, reason))?.state().clone();
         let stamp = state.stamp();
         let bytes = store::encode(&state);
         drop(state);

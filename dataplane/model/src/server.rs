@@ -47,7 +47,8 @@ pub(crate) fn transport() -> TransportConfig {
 /// The key of stateless resets comes from the jobs' secrets and not from chance: a restarted server can tell workers of
 /// the one before that their connections are gone, at their next packet and not after a silence.
 fn endpoint_config(config: &ServerConfig) -> EndpointConfig {
-    let secrets: Vec<String> = config.jobs.iter().map(|job| job.secret.derive_hex("thc-model reset")).collect();
+    let secrets: Vec<String> =
+        config.jobs.iter().map(|job| job.secret.derive_hex("thc-model reset")).collect();
     let key = hmac::Key::new(hmac::HMAC_SHA256, secrets.concat().as_bytes());
     let mut endpoint = EndpointConfig::new(Arc::new(key));
     endpoint.cid_generator(|| Box::new(Numbers(SystemRandom::new())));
@@ -113,7 +114,8 @@ impl Server {
         let udp = std::net::UdpSocket::bind(config.listen).map_err(socket)?;
         let endpoint = {
             let _inside = runtime.enter();
-            Endpoint::new(endpoint_config(&config), Some(tls), udp, Arc::new(quinn::TokioRuntime)).map_err(socket)?
+            Endpoint::new(endpoint_config(&config), Some(tls), udp, Arc::new(quinn::TokioRuntime))
+                .map_err(socket)?
         };
         let local = endpoint.local_addr().map_err(socket)?;
         let strangers = Strangers::new(NonZeroU32::new(config.connection_rate));

@@ -94,7 +94,8 @@ impl Folder {
 
     pub fn write_spec(&self, spec: &Spec) -> Result<(), ModelError> {
         let file = self.spec_file();
-        let text = serde_json::to_vec_pretty(spec).map_err(|error| damaged_error(&file, &error.to_string()))?;
+        let text =
+            serde_json::to_vec_pretty(spec).map_err(|error| damaged_error(&file, &error.to_string()))?;
         replace(&file, &text)
     }
 
@@ -106,7 +107,8 @@ impl Folder {
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
             Err(error) => return Err(io_error(&file)(error)),
         };
-        let spec: Spec = serde_json::from_slice(&text).map_err(|error| damaged_error(&file, &error.to_string()))?;
+        let spec: Spec =
+            serde_json::from_slice(&text).map_err(|error| damaged_error(&file, &error.to_string()))?;
         spec.validate().map_err(|error| damaged_error(&file, &error.to_string()))?;
         Ok(Some(spec))
     }

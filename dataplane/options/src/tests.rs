@@ -359,7 +359,10 @@ fn every_mistake_has_its_message() {
             job("gather = \"2s\""),
             "job 1: gather is 2s: that is of a job whose members come and go: give it min_workers and max_workers",
         ),
-        (job_without_workers("max_workers = 4\ngone_after = \"1ms\""), "job 1: gone_after is 1ms: use 100ms to 1h"),
+        (
+            job_without_workers("max_workers = 4\ngone_after = \"1ms\""),
+            "job 1: gone_after is 1ms: use 100ms to 1h",
+        ),
         (
             top("share = \"0/2\"\nshares = [\"127.0.0.1:1\"]\nspares = [\"127.0.0.1:1\"]"),
             "spares is 127.0.0.1:1: a server is no spare of itself, name another",
@@ -539,8 +542,10 @@ fn sums_are_told_in_4_bits_where_a_job_says_so() {
         assert!(error.contains(says) && !error.contains('\n'), "{keys}: {error}");
     }
     // Of sessions of each size; and of racks not.
-    let sizes =
-        check(&job_without_workers("min_workers = 3\nmax_workers = 4\ndown = 4")).unwrap().jobs[0].sizes.clone().unwrap();
+    let sizes = check(&job_without_workers("min_workers = 3\nmax_workers = 4\ndown = 4")).unwrap().jobs[0]
+        .sizes
+        .clone()
+        .unwrap();
     assert!(sizes.shapes.iter().all(|(_, welcome)| welcome.tables.first().form.is_told()));
     let error = check(&job_without_workers("racks = [2, 2]\ndown = 4")).unwrap_err();
     assert!(error.contains("job 1: down is 4: racks pass whole sums on, leave it out"), "{error}");
@@ -642,7 +647,8 @@ mod flags {
     fn win_over_the_file() {
         let server = ServerOptions { listen: Some("127.0.0.1:1".into()), ..no_server() };
         let flags = JobOptions { workers: Some(2), ..JobOptions::default() };
-        let config = lay_flags(&format!("listen = \"127.0.0.1:2\"\nshards = 2\n{SMALL}"), server, flags).unwrap();
+        let config =
+            lay_flags(&format!("listen = \"127.0.0.1:2\"\nshards = 2\n{SMALL}"), server, flags).unwrap();
         assert_eq!((config.listen.port(), config.shards), (1, 2));
         assert_eq!((config.jobs.len(), config.jobs[0].config.workers), (1, 2));
     }

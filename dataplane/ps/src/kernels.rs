@@ -52,7 +52,13 @@ const NIBBLES: usize = 512;
 
 /// Forms other than the usual one. Narrow indices are widened to 4 bits first: that stays in the first cache.
 #[inline(never)]
-fn aggregate_other(form: Form, add: bool, lanes: &mut [u8], table: &[u8; 16], packed: &[u8]) -> Result<(), CodecError> {
+fn aggregate_other(
+    form: Form,
+    add: bool,
+    lanes: &mut [u8],
+    table: &[u8; 16],
+    packed: &[u8],
+) -> Result<(), CodecError> {
     let mut nibbles = [0; NIBBLES];
     let packed = match form.width() {
         8 if form.lane() == Lane::Bits8 => return sums(add, lanes, packed, aggregate::add8),

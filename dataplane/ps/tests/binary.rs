@@ -10,9 +10,9 @@ use std::time::Instant;
 
 use rustix::process::{Pid, Signal, kill_process};
 use session::{COOKIE, Model, PATIENCE, indices, join_all, norm, packet, session};
-use thc_support::openmetrics::{self, sum, value};
 use thc_protocol::wire::Kind;
 use thc_ps::ServerStats;
+use thc_support::openmetrics::{self, sum, value};
 
 fn command() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_thc-ps"));

@@ -61,7 +61,12 @@ impl<T: PacketIo> CapturedIo<T> {
 }
 
 /// The local endpoint as `peer` sees it: at `known`, or else where the kernel's route starts.
-fn local_endpoint(sources: &mut HashMap<IpAddr, IpAddr>, local: Peer, known: Option<IpAddr>, peer: Peer) -> Peer {
+fn local_endpoint(
+    sources: &mut HashMap<IpAddr, IpAddr>,
+    local: Peer,
+    known: Option<IpAddr>,
+    peer: Peer,
+) -> Peer {
     if !local.ip().is_unspecified() {
         return local;
     }

@@ -29,7 +29,8 @@ fn word(bytes: &[u8], at: usize) -> u32 {
 
 /// RFC 768: the words of addresses, protocol, length and datagram add up to ones, in ones' complement.
 fn has_its_checksum(frame: &[u8]) -> bool {
-    let words = frame[26..].chunks(2).map(|word| u32::from(word[0]) << 8 | u32::from(*word.get(1).unwrap_or(&0)));
+    let words =
+        frame[26..].chunks(2).map(|word| u32::from(word[0]) << 8 | u32::from(*word.get(1).unwrap_or(&0)));
     let sum = words.sum::<u32>() + 17 + (frame.len() - 34) as u32;
     (sum & 0xffff) + (sum >> 16) == 0xffff
 }

@@ -9,8 +9,8 @@ use std::{
 
 use thc_support::{SimConfig, SimIo, SimNet};
 use thc_transport::{
-    Capture, CaptureConfig, CapturedIo, FaultRates, LossyConfig, LossyIo, LossyStats, PacketIo, Peer, UdpConfig, UdpIo,
-    frame::Datagram,
+    Capture, CaptureConfig, CapturedIo, FaultRates, LossyConfig, LossyIo, LossyStats, PacketIo, Peer,
+    UdpConfig, UdpIo, frame::Datagram,
 };
 
 /// Most datagrams that are held back at a time.

@@ -16,9 +16,7 @@ use thc_bench::{is_measuring, median};
 use thc_codec::quantizer::Quantizer;
 use thc_codec::rounding::Rounding;
 use thc_codec::table::LookupTable;
-use thc_protocol::wire::{
-    Choice, Form, HEADER_LEN, Header, Kind, MAX_PACKET, Table, Tables, Welcome,
-};
+use thc_protocol::wire::{Choice, Form, HEADER_LEN, Header, Kind, MAX_PACKET, Table, Tables, Welcome};
 use thc_protocol::worker::{CallError, CallSpec, Events, PacketId, Parameters, PartSpec, Tx, Worker};
 use thc_protocol::{Cookie, JobId, Round, SlotId, TableId, WorkerId};
 use thc_support::wire_table;

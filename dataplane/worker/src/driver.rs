@@ -253,7 +253,9 @@ mod tests {
         for _ in 0..3 {
             let (sender, receiver) = bounded(1);
             driver
-                .with_engine(|engine| engine.submit(CallOptions::default(), Some(vec![1.0; 5000]), 0, Some(sender)))
+                .with_engine(|engine| {
+                    engine.submit(CallOptions::default(), Some(vec![1.0; 5000]), 0, Some(sender))
+                })
                 .unwrap();
             waiting.push(receiver);
         }
@@ -278,7 +280,9 @@ mod tests {
         let driver = driver(&panics);
         let (sender, receiver) = bounded(1);
         driver
-            .with_engine(|engine| engine.submit(CallOptions::default(), Some(vec![1.0; 5000]), 0, Some(sender)))
+            .with_engine(|engine| {
+                engine.submit(CallOptions::default(), Some(vec![1.0; 5000]), 0, Some(sender))
+            })
             .unwrap();
         panics.store(true, Ordering::SeqCst);
         names_the_bug(driver.allreduce(&mut [1.0; 10], CallOptions::default()));

@@ -104,7 +104,10 @@ pub(crate) fn ask(
 }
 
 fn question<'a>(config: &GroupConfig, round: u32, buffer: &'a mut [u8]) -> &'a [u8] {
-    let header = Header { round: Round(round), ..Header::new(Kind::Join, 0, JobId(config.job), WorkerId::NONE, Cookie(config.cookie)) };
+    let header = Header {
+        round: Round(round),
+        ..Header::new(Kind::Join, 0, JobId(config.job), WorkerId::NONE, Cookie(config.cookie))
+    };
     header.emit_packet(buffer, &Join { definitions: definitions::digest(), ..Join::default() }.to_bytes())
 }
 

@@ -58,7 +58,9 @@ mod tests {
         let path = folder.path().join("x.npy");
         for bytes in [&b"plain text, no array"[..], b"\x93NUMPY\x01\x00\xff\xff{}", b""] {
             std::fs::write(&path, bytes).unwrap();
-            assert!(read(&path).unwrap_err().to_string().ends_with("is not a one-dimensional .npy file of f32"));
+            assert!(
+                read(&path).unwrap_err().to_string().ends_with("is not a one-dimensional .npy file of f32")
+            );
         }
     }
 }

@@ -87,7 +87,9 @@ pub fn run(options: &Options) -> Result<Report> {
             (past.is_some(), past.unwrap_or_default()),
         ];
         if let Some((_, option)) = others.into_iter().find(|(given, _)| *given) {
-            return Err(Error::Usage(format!("--colocated does not go with {option}; leave one of them out")));
+            return Err(Error::Usage(format!(
+                "--colocated does not go with {option}; leave one of them out"
+            )));
         }
         if options.plan.workers < 2 {
             return Err(Error::one_worker("without --colocated"));

@@ -34,7 +34,10 @@ impl Text {
     /// Reads `path` as bytes; any bytes are fine, none are decoded.
     pub fn read(path: &Path) -> Result<Self> {
         let bytes = std::fs::read(path).map_err(|error| {
-            Error::Failure(format!("cannot read the text {}: {error} (choose another file with --text)", path.display()))
+            Error::Failure(format!(
+                "cannot read the text {}: {error} (choose another file with --text)",
+                path.display()
+            ))
         })?;
         Self::from_bytes(&bytes, path.to_owned())
     }

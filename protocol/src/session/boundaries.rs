@@ -192,7 +192,8 @@ impl JobState {
         let Some(roster) = &self.roster else { return Vec::new() };
         let seats: Vec<(u8, Present)> = roster.members.iter().map(|(&seat, m)| (seat, m.present)).collect();
         let because_of = roster.because_of;
-        let fewer = self.job.sizes.as_ref().is_some_and(|sizes| seats.len() < usize::from(sizes.min_workers()));
+        let fewer =
+            self.job.sizes.as_ref().is_some_and(|sizes| seats.len() < usize::from(sizes.min_workers()));
         if fewer && self.next_of_members().is_none() {
             return self.end_roster(because_of, Vec::new());
         }

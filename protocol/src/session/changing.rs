@@ -253,7 +253,9 @@ impl JobState {
             self.ended = Some(Ended { session, because_of: WorkerId::NONE, members: Vec::new() });
             let turned = all
                 .iter()
-                .map(|(seat, present)| self.refuse_reforming(WorkerId(*seat), present.addr, session, WorkerId::NONE))
+                .map(|(seat, present)| {
+                    self.refuse_reforming(WorkerId(*seat), present.addr, session, WorkerId::NONE)
+                })
                 .collect();
             if let Some(roster) = &mut self.roster {
                 for (seat, _) in &all {

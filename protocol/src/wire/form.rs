@@ -91,7 +91,9 @@ impl Form {
     pub const fn with_code(width: u8, code: u8) -> Option<Form> {
         match (code, Form::with_sums(width, code % Form::TOLD)) {
             (0..Form::TOLD, form) => form,
-            (Form::TOLD..=u8::MAX, Some(form)) if form.lane.bits() + Form::TOLD == code => form.with_told_sums(),
+            (Form::TOLD..=u8::MAX, Some(form)) if form.lane.bits() + Form::TOLD == code => {
+                form.with_told_sums()
+            }
             _ => None,
         }
     }

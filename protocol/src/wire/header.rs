@@ -59,13 +59,7 @@ impl Header {
     /// A header without flags, table, round, slot or count: what a packet of a session or of a NORM carries.
     #[inline]
     #[must_use]
-    pub const fn new(
-        kind: Kind,
-        num_workers: u8,
-        job: JobId,
-        worker: WorkerId,
-        cookie: Cookie,
-    ) -> Header {
+    pub const fn new(kind: Kind, num_workers: u8, job: JobId, worker: WorkerId, cookie: Cookie) -> Header {
         Header {
             kind,
             flags: 0,

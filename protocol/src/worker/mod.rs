@@ -260,7 +260,8 @@ impl Worker {
     /// pass, and those whose packets are given up.
     pub fn unanswered_shards(&self, now: Duration) -> impl Iterator<Item = (u8, Duration)> {
         let deaf = [&self.data, &self.norm].into_iter().filter(|s| s.is_deaf()).find_map(Stream::waits_at);
-        let given_up = self.data.unanswered_shards().map(move |(shard, since)| (shard, now.saturating_sub(since)));
+        let given_up =
+            self.data.unanswered_shards().map(move |(shard, since)| (shard, now.saturating_sub(since)));
         let deaf = deaf.map(|shard| (shard, self.stall_time(now)));
         let stripes = self.reports().iter().filter(|report| report.deaf).filter_map(move |report| {
             report.waits_at.map(|shard| (shard, now.saturating_sub(report.progress)))
@@ -308,7 +309,10 @@ impl Worker {
     }
 
     fn header(&self, kind: Kind, table: TableId) -> Header {
-        Header { table, ..Header::new(kind, self.params.workers, self.params.job, self.params.worker, self.params.cookie) }
+        Header {
+            table,
+            ..Header::new(kind, self.params.workers, self.params.job, self.params.worker, self.params.cookie)
+        }
     }
 
     fn send_norms(&mut self, now: Duration, tx: &mut impl Tx) {

@@ -1,6 +1,6 @@
 //! P15–P17: STRAGGLER, NUDGE, and that there is never more than one answer.
 
-use super::setup::{JOB, Sent, Setup, To, endpoint, config, expect_handled, norm};
+use super::setup::{JOB, Sent, Setup, To, config, endpoint, expect_handled, norm};
 use thc_protocol::Round;
 use thc_protocol::aggregator::{Event, JobConfig, Outcome};
 use thc_protocol::wire::{FLAG_NUDGE, Header, Kind, Nudge, Straggler};
@@ -75,7 +75,10 @@ fn the_late_with_nudge_get_the_result() {
     setup.data(0, 0, 0, 1);
     let (event, sent) = setup.nudging_data(1, 0, 0, 1);
     let answer = single(sent);
-    assert_eq!((event, answer.to.clone(), answer.header().kind), (Event::Late, To::One(endpoint(1)), Kind::Result));
+    assert_eq!(
+        (event, answer.to.clone(), answer.header().kind),
+        (Event::Late, To::One(endpoint(1)), Kind::Result)
+    );
     assert_eq!(setup.aggregator.job_counters(JOB).unwrap().nudges, 0);
 }
 

@@ -1,6 +1,6 @@
 //! P14, P19 and the maximum of norm slots.
 
-use super::setup::{JOB, Sent, Setup, To, endpoint, bytes, config, expect_handled, norm};
+use super::setup::{JOB, Sent, Setup, To, bytes, config, endpoint, expect_handled, norm};
 use thc_protocol::aggregator::{Event, JobConfig};
 use thc_protocol::wire::{FLAG_NUDGE, Header, Kind, Mismatch, NORM_LEN, Norm};
 use thc_protocol::{TableId, WorkerId};

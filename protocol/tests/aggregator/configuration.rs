@@ -1,6 +1,6 @@
 //! Jobs, tables, members: P6, what reconfiguration keeps, the memory limit.
 
-use super::setup::{JOB, Setup, TABLE, To, USUAL, VALUES, endpoint, config, lookup, wide};
+use super::setup::{JOB, Setup, TABLE, To, USUAL, VALUES, config, endpoint, lookup, wide};
 use thc_protocol::aggregator::{
     Aggregator, ConfigError, DropReason, Event, JobConfig, Lookup, Outcome, Shard, TableError,
 };
@@ -141,7 +141,7 @@ fn another_shape_or_cookie_empties_the_slots_and_keeps_members_and_counters() {
         header.cookie = change.cookie;
         header.flags = 1;
         let (_, sent) = setup.packet(header, &[0; 1024]);
-        assert_eq!(sent[0].to, setup.all(), "{change:?}");
+        assert_eq!(sent[0].to, setup.to_all(), "{change:?}");
     }
 }
 
@@ -315,7 +315,10 @@ fn receivers_may_differ_from_members() {
     it.data(0, 0, 0, 1);
     it.data(1, 0, 0, 1);
     let sent = it.data(2, 0, 0, 1).1;
-    assert_eq!(sent.iter().map(|sent| sent.to.clone()).collect::<Vec<_>>(), [To::All(JOB, vec![endpoint(7)])]);
+    assert_eq!(
+        sent.iter().map(|sent| sent.to.clone()).collect::<Vec<_>>(),
+        [To::All(JOB, vec![endpoint(7)])]
+    );
     let resent = |it: &mut Setup, worker| {
         let sent = it.data(worker, 0, 0, 1).1;
         sent.into_iter().map(|sent| sent.to).collect::<Vec<_>>()

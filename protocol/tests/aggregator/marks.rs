@@ -1,6 +1,6 @@
 //! P46: what a slot keeps of congestion, and how answers leave.
 
-use super::setup::{COOKIE, JOB, Setup, TABLE, USUAL, endpoint, bytes, config, norm};
+use super::setup::{COOKIE, JOB, Setup, TABLE, USUAL, bytes, config, endpoint, norm};
 use thc_protocol::aggregator::{
     Aggregator, Endpoint, Event, JobConfig, Level, Outcome, Racks, Scalar, Shard, Sink,
 };

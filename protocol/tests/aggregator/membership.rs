@@ -1,6 +1,6 @@
 //! P7: who is let in, in which order the checks come, and that a dropped packet changes nothing.
 
-use super::setup::{COOKIE, JOB, Setup, TABLE, endpoint, bytes, config, lookup, norm, wide};
+use super::setup::{COOKIE, JOB, Setup, TABLE, bytes, config, endpoint, lookup, norm, wide};
 use std::net::{Ipv4Addr, SocketAddr};
 use thc_protocol::aggregator::{DropReason, Endpoint, Event, JobConfig, Lookup, Outcome, Shard};
 use thc_protocol::wire::{Form, Header, Kind};
@@ -196,7 +196,11 @@ fn only_norm_data_and_raw_are_aggregated() {
         let header = setup.header(Kind::Data, 0, 0, 0);
         let mut packet = bytes(header, &[0; 512]);
         packet[1] = byte;
-        assert_eq!(setup.raw(endpoint(0), &packet), (Outcome::Dropped(DropReason::Kind), vec![]), "{byte:#x}");
+        assert_eq!(
+            setup.raw(endpoint(0), &packet),
+            (Outcome::Dropped(DropReason::Kind), vec![]),
+            "{byte:#x}"
+        );
     }
     // All kinds together are counted as bad kinds, whatever job they name.
     assert_eq!(setup.aggregator.counters().drops[DropReason::Kind as usize], 253);

@@ -1,6 +1,8 @@
 //! P8–P13: slots, rounds, duplicates, completion, frozen results, quorum; DATA and RAW arithmetic.
 
-use super::setup::{JOB, Sent, Setup, TABLE, To, VALUES, endpoint, config, expect_handled, lookup, norm, wide};
+use super::setup::{
+    JOB, Sent, Setup, TABLE, To, VALUES, config, endpoint, expect_handled, lookup, norm, wide,
+};
 use thc_protocol::aggregator::{DropReason, Event, JobConfig, Lookup, Outcome};
 use thc_protocol::wire::{FLAG_NUDGE, Form, Header, Kind, Norm};
 use thc_protocol::{Lane, Round, TableId, WorkerId};
@@ -33,7 +35,7 @@ fn an_empty_slot_takes_any_round() {
         assert_eq!(setup.data(0, round, 5, 2), (Event::Opened, vec![]));
         let slot = setup.slot(Kind::Data, 5);
         assert_eq!((slot.round, slot.seen, slot.complete), (Round(round), 1, false));
-        assert!(slot.values.iter().to_all(|&lane| lane == VALUES[2]));
+        assert!(slot.values.iter().all(|&lane| lane == VALUES[2]));
     }
 }
 
@@ -73,7 +75,7 @@ fn a_newer_round_overwrites_complete_and_incomplete_slots() {
     assert_eq!(setup.data(1, 8, 0, 1), (Event::Opened, vec![]));
     let slot = setup.slot(Kind::Data, 0);
     assert_eq!((slot.round, slot.seen, slot.complete), (Round(8), 0b10, false));
-    assert!(slot.values.iter().to_all(|&lane| lane == VALUES[1]));
+    assert!(slot.values.iter().all(|&lane| lane == VALUES[1]));
     // Complete.
     let (event, sent) = setup.data(0, 8, 0, 2);
     assert_eq!((event, single(sent).payload()[1000]), (Event::Added, VALUES[1] + VALUES[2]));
@@ -81,7 +83,7 @@ fn a_newer_round_overwrites_complete_and_incomplete_slots() {
     assert_eq!(setup.data(0, 9, 0, 3), (Event::Opened, vec![]));
     let slot = setup.slot(Kind::Data, 0);
     assert_eq!((slot.round, slot.seen, slot.complete), (Round(9), 0b01, false));
-    assert!(slot.values.iter().to_all(|&lane| lane == VALUES[3]));
+    assert!(slot.values.iter().all(|&lane| lane == VALUES[3]));
 }
 
 #[test]
@@ -277,7 +279,7 @@ fn sixty_four_workers_fill_seen() {
         if worker == 63 {
             let result = single(sent);
             assert_eq!(result.header().count, 64);
-            assert!(result.payload().iter().to_all(|&lane| lane == 192));
+            assert!(result.payload().iter().all(|&lane| lane == 192));
         } else {
             assert_eq!(sent, vec![]);
         }

@@ -62,11 +62,7 @@ impl Sink for Record {
 }
 
 pub fn config(workers: u8) -> JobConfig {
-    JobConfig {
-        data_slots: 8,
-        norm_slots: 4,
-        ..JobConfig::new(JOB, COOKIE, workers, vec![TABLE])
-    }
+    JobConfig { data_slots: 8, norm_slots: 4, ..JobConfig::new(JOB, COOKIE, workers, vec![TABLE]) }
 }
 
 /// The place a worker sends from.
@@ -93,7 +89,8 @@ impl Setup {
         let mut aggregator = Aggregator::new(Shard::WHOLE, 1 << 24);
         aggregator.install_table(TABLE, table).unwrap();
         aggregator.install_job(config(workers)).unwrap();
-        (0..workers).for_each(|worker| aggregator.set_member(JOB, WorkerId(worker), endpoint(worker)).unwrap());
+        (0..workers)
+            .for_each(|worker| aggregator.set_member(JOB, WorkerId(worker), endpoint(worker)).unwrap());
         Setup { aggregator, workers }
     }
 
@@ -113,7 +110,12 @@ impl Setup {
     }
 
     pub fn header(&self, kind: Kind, worker: u8, round: u32, slot: u16) -> Header {
-        Header { table: if kind == Kind::Data { TABLE } else { TableId(0) }, round: Round(round), slot: SlotId(slot), ..Header::new(kind, self.workers, JOB, WorkerId(worker), COOKIE) }
+        Header {
+            table: if kind == Kind::Data { TABLE } else { TableId(0) },
+            round: Round(round),
+            slot: SlotId(slot),
+            ..Header::new(kind, self.workers, JOB, WorkerId(worker), COOKIE)
+        }
     }
 
     /// Hands in any bytes from any place.

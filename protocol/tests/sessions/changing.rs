@@ -211,7 +211,10 @@ fn what_members_were_told_to_finish_they_finish_whoever_dies_then() {
             }
         }
     });
-    assert_eq!((server.last_order(0), server.last_order(1)), (Some((What::Finish, 6)), Some((What::Finish, 6))));
+    assert_eq!(
+        (server.last_order(0), server.last_order(1)),
+        (Some((What::Finish, 6)), Some((What::Finish, 6)))
+    );
     // Seat 0 finishes its sixth call, and nobody hears of it; seat 2 dies.
     server.pass(GONE_AFTER + ms(200), |server| {
         server.say(1, (5, 6), Stand::Holding);

@@ -325,7 +325,8 @@ impl Client {
     }
 
     fn submit(&mut self, now: Duration, out: &mut Outbox) -> Option<Duration> {
-        while self.submitted < self.truth.plan.calls.len() && self.worker.pending_calls() < self.manner.flight {
+        while self.submitted < self.truth.plan.calls.len() && self.worker.pending_calls() < self.manner.flight
+        {
             if now < self.next_submit {
                 return Some(self.next_submit);
             }

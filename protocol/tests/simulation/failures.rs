@@ -2,7 +2,7 @@
 
 use crate::plan::{CallPlan, JobPlan};
 use crate::rng::{Rng, for_seeds};
-use crate::scenario::{job, manners, ms, network, patience, micros};
+use crate::scenario::{job, manners, micros, ms, network, patience};
 use crate::world::{Network, Restarts, World};
 use std::time::Duration;
 use thc_protocol::WorkerId;

@@ -3,7 +3,7 @@
 use crate::client::Manner;
 use crate::plan::{CallPlan, JobPlan};
 use crate::rng::{Rng, for_seeds};
-use crate::scenario::{job, manners, ms, network, patience, restarts, micros};
+use crate::scenario::{job, manners, micros, ms, network, patience, restarts};
 use crate::world::{Network, Restarts, World};
 use std::time::Duration;
 use thc_protocol::wire::Norm;
@@ -67,7 +67,8 @@ fn best_effort_data_are_given_up_at_the_deadline_and_not_before() {
     let norms = vec![vec![1f32.to_bits()]; 2];
     plan.calls = vec![CallPlan { length: 1, key: 0, packets: vec![10], choices: vec![Some(0)], norms }];
     let network = Network { delay: micros(100), ..Network::default() };
-    let restarts = Restarts { at: vec![micros(250)], outage: Duration::from_secs(100), ..Restarts::default() };
+    let restarts =
+        Restarts { at: vec![micros(250)], outage: Duration::from_secs(100), ..Restarts::default() };
     let mut world = World::new(0, 1, network, restarts);
     let slow = Manner { compute: vec![ms(1)], ..Manner::prompt(1) };
     world.add_job(&plan, vec![slow.clone(), slow], &[]);
@@ -89,7 +90,8 @@ fn without_loss_best_effort_loses_nothing() {
         plan.policy = Policy::BestEffort;
         plan.deadline = Duration::from_secs(5);
         let manners = manners(&mut rng, &plan);
-        let network = Network { delay: micros(50), jitter: micros(5), wire_time: micros(1), ..Network::default() };
+        let network =
+            Network { delay: micros(50), jitter: micros(5), wire_time: micros(1), ..Network::default() };
         let mut world = World::new(seed, 1, network, Restarts::default());
         world.add_job(&plan, manners, &[]);
         world.run(patience(&world), Duration::ZERO);

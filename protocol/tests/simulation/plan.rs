@@ -111,7 +111,12 @@ impl JobPlan {
             config: JobConfig {
                 data_slots,
                 norm_slots,
-                ..JobConfig::new(JobId(job), Cookie(0xABCD_0000 + u32::from(job)), workers, tables.iter().map(|table| table.id).collect())
+                ..JobConfig::new(
+                    JobId(job),
+                    Cookie(0xABCD_0000 + u32::from(job)),
+                    workers,
+                    tables.iter().map(|table| table.id).collect(),
+                )
             },
             policy: Policy::Reliable,
             deadline: Duration::from_millis(50),

@@ -3,7 +3,7 @@
 use crate::client::Manner;
 use crate::plan::{CallPlan, JobPlan};
 use crate::rng::{Rng, for_seeds};
-use crate::scenario::{ms, network, micros};
+use crate::scenario::{micros, ms, network};
 use crate::tree::{Node, Tree};
 use crate::world::Network;
 use std::time::Duration;

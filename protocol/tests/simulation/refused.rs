@@ -3,7 +3,7 @@
 
 use crate::client::Manner;
 use crate::plan::{CallPlan, JobPlan};
-use crate::scenario::{ms, micros};
+use crate::scenario::{micros, ms};
 use crate::world::{Network, Restarts, World};
 use std::time::Duration;
 use thc_protocol::wire::Norm;

@@ -28,14 +28,14 @@ fn warm(parameters: Parameters) -> Driven {
 #[test]
 fn the_time_out_of_rfc_6298_within_its_bounds() {
     let mut rtt = Rtt::new(ms(100), ms(20), ms(1000));
-    assert_eq!((rtt.smoothed(), rtt.timeout(0), rtt.silence()), (None, ms(100), ms(5)));
+    assert_eq!((rtt.smoothed_rtt(), rtt.timeout(0), rtt.silence()), (None, ms(100), ms(5)));
     assert_eq!((rtt.timeout(1), rtt.timeout(9), rtt.timeout(u32::MAX)), (ms(200), ms(1000), ms(1000)));
     rtt.sample(ms(40), 1);
     // SRTT = R, RTTVAR = R / 2.
-    assert_eq!((rtt.smoothed(), rtt.timeout(0)), (Some(ms(40)), ms(120)));
+    assert_eq!((rtt.smoothed_rtt(), rtt.timeout(0)), (Some(ms(40)), ms(120)));
     rtt.sample(ms(80), 1);
     // RTTVAR = 3/4 · 20 + 1/4 · 40, SRTT = 7/8 · 40 + 1/8 · 80.
-    assert_eq!((rtt.smoothed(), rtt.timeout(0)), (Some(ms(45)), ms(145)));
+    assert_eq!((rtt.smoothed_rtt(), rtt.timeout(0)), (Some(ms(45)), ms(145)));
     // Not more than four of the shortest recent round trips: others' time-outs are not learnt.
     rtt.sample(ms(10), 1);
     assert_eq!((rtt.shortest(), rtt.timeout(0)), (Some(ms(10)), ms(40)));
@@ -296,7 +296,10 @@ fn a_late_packet_is_known_to_be_lost_when_later_results_come() {
 fn the_answer_to_who_asks_is_a_round_trip_without_waiting() {
     let mut rtt = Rtt::new(ms(100), ms(20), ms(1000));
     (0..2000).for_each(|_| rtt.sample(ms(3), 1));
-    assert_eq!((rtt.patience(), rtt.silence(), rtt.settling()), (ms(3), ms(12), Duration::from_micros(750)));
+    assert_eq!(
+        (rtt.patience(), rtt.silence(), rtt.settling_time()),
+        (ms(3), ms(12), Duration::from_micros(750))
+    );
     rtt.add_answer(ms(1));
     assert_eq!((rtt.patience(), rtt.silence()), (Duration::from_micros(1500), ms(4)));
     assert_eq!((rtt.shortest(), rtt.timeout(0)), (Some(ms(3)), ms(20)));

@@ -59,8 +59,9 @@ fn begin_calls(packets: u32) -> impl Fn(&mut Driven) {
 
 #[test]
 fn each_has_its_event() {
-    let driven =
-        assert_alike(parameters(), begin_calls(8), |driven| (0..6).map(|seq| result(driven, seq, |_| ())).collect());
+    let driven = assert_alike(parameters(), begin_calls(8), |driven| {
+        (0..6).map(|seq| result(driven, seq, |_| ())).collect()
+    });
     let place = |packet| PacketId { call: 0, partition: 0, packet };
     let expected: Vec<Report> = (0..6).map(|i| Report::Result(place(i), 3, i as u8)).collect();
     assert_eq!(driven.reports.0, expected);
@@ -112,7 +113,9 @@ fn what_is_between_them_is_looked_at_by_itself() {
     }
     // Twice, and in another order.
     for order in [[0, 1, 1, 2], [3, 2, 1, 0], [1, 2, 0, 3], [0, 1, 0, 1], [5, 6, 7, 8]] {
-        assert_alike(parameters(), begin_calls(8), |driven| order.map(|seq| result(driven, seq, |_| ())).to_vec());
+        assert_alike(parameters(), begin_calls(8), |driven| {
+            order.map(|seq| result(driven, seq, |_| ())).to_vec()
+        });
     }
     // The last is shorter, or too short for a header.
     for len in [1, 19, 20, 1043] {

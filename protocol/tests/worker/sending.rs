@@ -13,7 +13,10 @@ fn norms_of_all_partitions_go_out_at_once_with_the_whole_descriptor() {
     assert_eq!(packets.len(), 3);
     for (i, packet) in packets.iter().enumerate() {
         let (header, payload) = Header::parse(packet).unwrap();
-        let expected = Header { slot: SlotId(i as u16), ..Header::new(Kind::Norm, 3, parameters().job, WorkerId(1), parameters().cookie) };
+        let expected = Header {
+            slot: SlotId(i as u16),
+            ..Header::new(Kind::Norm, 3, parameters().job, WorkerId(1), parameters().cookie)
+        };
         assert_eq!(header, expected);
         let value = [1.0f32, 0.0, 3.5][i].to_bits();
         let norm = Norm { tag: 0, value, length: 7 * 1024, call: 0, table: TableId(9), mode: 0, key: 0xFACE };

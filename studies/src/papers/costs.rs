@@ -67,8 +67,7 @@ fn coordinate_time(began: Duration) -> f64 {
 /// Measures a scheme on this core.
 fn measure(scheme: Named) -> Result<Cost> {
     let mut random = ChaCha8Rng::seed_from_u64(7);
-    let normal =
-        LogNormal::new(0.0, 1.0).map_err(|error| crate::error::Error::Failure(error.to_string()))?;
+    let normal = LogNormal::new(0.0, 1.0).map_err(|error| crate::error::Error::Failure(error.to_string()))?;
     let made = scheme.scheme()?;
     let mut gradient = || -> Vec<f32> {
         (0..PARTITION).map(|i| normal.sample(&mut random) * if i % 2 == 0 { 1.0 } else { -1.0 }).collect()

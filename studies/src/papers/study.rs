@@ -133,7 +133,8 @@ fn workers() -> Vec<Run> {
 
 fn tuning_runs() -> Vec<Run> {
     let course = Course { warm: 400, ..Course::default() };
-    let of = |workers: u8| scaled_schemes(workers).map(|scheme| Run { course, ..Run::plain(workers, scheme) });
+    let of =
+        |workers: u8| scaled_schemes(workers).map(|scheme| Run { course, ..Run::plain(workers, scheme) });
     [4, 16].into_iter().flat_map(of).collect()
 }
 

@@ -173,7 +173,12 @@ fn codec(keys: &mut Keys) -> Result<()> {
 
 /// A header of a job's DATA.
 fn header(worker: u8, slot: u16, round: u32) -> Header {
-    Header { table: TableId(1), round: Round(round), slot: SlotId(slot), ..Header::new(Kind::Data, WORKERS, JobId(1), WorkerId(worker), Cookie(9)) }
+    Header {
+        table: TableId(1),
+        round: Round(round),
+        slot: SlotId(slot),
+        ..Header::new(Kind::Data, WORKERS, JobId(1), WorkerId(worker), Cookie(9))
+    }
 }
 
 struct Count(usize);

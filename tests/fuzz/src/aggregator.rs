@@ -193,7 +193,8 @@ impl Plant {
                 }
             }
             _ => {
-                let place = if input.ratio(1, 4)? { None } else { Some(endpoint(input.int_in_range(0..=4)?)) };
+                let place =
+                    if input.ratio(1, 4)? { None } else { Some(endpoint(input.int_in_range(0..=4)?)) };
                 self.member(job, WorkerId(input.int_in_range(0..=5)?), place);
             }
         }

@@ -33,7 +33,17 @@ pub fn packet(job: &PlacedJob, kind: Kind, faults: u32) -> (u16, Datagram) {
         // What names no table has no wrong one.
         (false, wrong) => TableId(u8::from(wrong)),
     };
-    let header = Header { table, slot: SlotId(if has(10) { 0xFFF0 } else { 0 }), ..Header::new(kind, workers.wrapping_add(u8::from(has(8))), if has(2) { JobId(0xFFF0) } else { config.job }, WorkerId(if has(4) { 99 } else { number }), if has(3) { Cookie(!config.cookie.0) } else { config.cookie }) };
+    let header = Header {
+        table,
+        slot: SlotId(if has(10) { 0xFFF0 } else { 0 }),
+        ..Header::new(
+            kind,
+            workers.wrapping_add(u8::from(has(8))),
+            if has(2) { JobId(0xFFF0) } else { config.job },
+            WorkerId(if has(4) { 99 } else { number }),
+            if has(3) { Cookie(!config.cookie.0) } else { config.cookie },
+        )
+    };
     let mut payload = match kind {
         Kind::Data => vec![0x11; 512],
         Kind::Norm => vec![0; 20],

@@ -41,7 +41,12 @@ fn part(
     round: u32,
 ) -> Part {
     let kind = if slot == 1 { Kind::Raw } else { Kind::Data };
-    let header = Header { table: id, round: Round(round), slot: SlotId(slot), ..Header::new(kind, job.config.workers, job.config.job, WorkerId(worker), job.config.cookie) };
+    let header = Header {
+        table: id,
+        round: Round(round),
+        slot: SlotId(slot),
+        ..Header::new(kind, job.config.workers, job.config.job, WorkerId(worker), job.config.cookie)
+    };
     let payload: Vec<u8> = (0..kind.payload_len(table.form)).map(|_| random.u8(..)).collect();
     let values = match kind {
         // As bytes, two lanes in each: no sum of 4 bits carries.

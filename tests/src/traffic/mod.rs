@@ -44,7 +44,12 @@ pub fn config(job: u16, workers: u8, quorum: u8, slots: (u32, u32), tables: &[u8
         skip: quorum < workers,
         data_slots: slots.0,
         norm_slots: slots.1,
-        ..JobConfig::new(JobId(job), Cookie(0x5EED_0000 + u32::from(job)), workers, tables.iter().map(|&id| TableId(id)).collect())
+        ..JobConfig::new(
+            JobId(job),
+            Cookie(0x5EED_0000 + u32::from(job)),
+            workers,
+            tables.iter().map(|&id| TableId(id)).collect(),
+        )
     }
 }
 

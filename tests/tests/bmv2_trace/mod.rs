@@ -41,7 +41,11 @@ fn number(variable: &str, default: u64) -> u64 {
 fn marker(plant: &Plant, round: u32) -> (u16, Vec<u8>, Vec<u8>) {
     let job = plant.jobs.last().unwrap();
     let member = job.members[&0];
-    let header = Header { table: job.config.tables[0], round: Round(round), ..Header::new(Kind::Data, 1, job.config.job, WorkerId(0), job.config.cookie) };
+    let header = Header {
+        table: job.config.tables[0],
+        round: Round(round),
+        ..Header::new(Kind::Data, 1, job.config.job, WorkerId(0), job.config.cookie)
+    };
     let mut packet = [0; MAX_PACKET];
     let packet = header.emit_packet(&mut packet, &[0x5A; 512]).to_vec();
     let from = (member.mac, member.endpoint.addr);

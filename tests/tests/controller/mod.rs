@@ -222,7 +222,9 @@ fn controllers_compete(site: &mut Site) {
     site.restart_controller();
     stands_by(site.create(&small("x")).unwrap_err());
     drop(second);
-    site.wait_until("the first to take over", |site| site.job("other").ok().filter(|job| job.places[0].connected));
+    site.wait_until("the first to take over", |site| {
+        site.job("other").ok().filter(|job| job.places[0].connected)
+    });
     assert_eq!(site.job("more").unwrap_err().code(), Code::NotFound);
     site.all_reduce(1000, &[]);
 }
@@ -522,7 +524,8 @@ fn workers_get_numbers_and_their_reports_arrive() {
     let third = WorkerProcess::with_flags(None, &["--ps", &url, "--coordinates", "1000"]).finish();
     assert_eq!(third.code, Some(1), "{third:?}");
     assert!(third.last_error().contains("has its 2 workers"), "{third:?}");
-    let nobody = WorkerProcess::with_flags(None, &["--ps", &site.url("nothing"), "--coordinates", "1000"]).finish();
+    let nobody =
+        WorkerProcess::with_flags(None, &["--ps", &site.url("nothing"), "--coordinates", "1000"]).finish();
     assert!(nobody.last_error().contains("there is no job \"nothing\""), "{nobody:?}");
     let mut numbers = Vec::new();
     for end in workers.map(WorkerProcess::finish) {

@@ -34,7 +34,10 @@ fn a_port_that_asks_too_often_leaves_others_their_answers() {
             site.chip.run(Order::First);
             let out = std::mem::take(&mut site.chip.out);
             assert!(out.keys().all(|port| *port == CONTROL_PORT), "{case:?}: {:?}", out.keys());
-            (out.values().map(Vec::len).sum::<usize>(), site.chip.counted("Ingress.carrier", DROP_RATE).0)
+            (
+                out.values().map(Vec::len).sum::<usize>(),
+                site.chip.counter_value("Ingress.carrier", DROP_RATE).0,
+            )
         };
         assert_eq!(send(loud, BURST), (BURST, 0), "{case:?}");
         assert_eq!(send(loud, 50), (0, 50), "{case:?}");

@@ -1,6 +1,6 @@
 //! Random traffic, as BMv2 has it.
 
-use super::{CASES, Case, Site, compare, differing};
+use super::{CASES, Case, Site, compare, describe_difference};
 use fastrand::Rng;
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -131,7 +131,7 @@ pub fn trace(
         }
         let got = site.exchange(step.port, &step.frame);
         if got != expected {
-            let what = differing(step.port, &step.frame, &expected, &got);
+            let what = describe_difference(step.port, &step.frame, &expected, &got);
             return Err(format!("{case:?}, seed {seed}, packet {packet}, {outcome}: {what}"));
         }
     }

@@ -15,8 +15,8 @@ use thc_protocol::wire::{
     Norm, Nudge, Pending, Position, Refused, Straggler, Welcome,
 };
 use thc_protocol::{Lane, Policy};
-use thc_tests::{Ps, WorkerProcess};
 use thc_support::{SimConfig, SimNet};
+use thc_tests::{Ps, WorkerProcess};
 use thc_transport::{Capture, CaptureConfig, CapturedIo, PacketIo};
 
 /// What a decoded packet shows, by the dissector's field names.

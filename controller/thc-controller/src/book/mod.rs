@@ -270,8 +270,10 @@ impl Book {
 
     /// A place for a job among the others of a target.
     fn place(&self, target: &str, capacity: &Capacity, spec: &Spec) -> Result<Placement, Refusal> {
-        let others: Vec<(&Spec, &Placement)> =
-            self.other_jobs(&spec.name).filter_map(|job| Some((&job.spec, job.places.get(target)?))).collect();
+        let others: Vec<(&Spec, &Placement)> = self
+            .other_jobs(&spec.name)
+            .filter_map(|job| Some((&job.spec, job.places.get(target)?)))
+            .collect();
         let indices: BTreeSet<u8> = others.iter().map(|(_, place)| place.index).collect();
         let index = (0..=u8::MAX).take(capacity.jobs as usize).find(|index| !indices.contains(index));
         let index = index.ok_or_else(|| {
@@ -436,7 +438,8 @@ mod tests {
         assert!(refused.message.contains("has 0 of the 12 rows of its table members free"), "{refused:?}");
         book.remove("a").unwrap();
         // One that grows has what it had before.
-        let grown = |workers| Spec::from_request(&resize_section(&book.jobs["b"].spec, workers), 2, None).unwrap();
+        let grown =
+            |workers| Spec::from_request(&resize_section(&book.jobs["b"].spec, workers), 2, None).unwrap();
         let (fits, more) = (grown(8), grown(9));
         assert!(book.change("b", more, &rooms).is_err());
         book.change("b", fits, &rooms).unwrap();

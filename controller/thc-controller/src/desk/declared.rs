@@ -203,7 +203,8 @@ impl Desk {
                 match self.change_to(&job, spec, &rooms, by == Declared::Apply).await {
                     // Who is in the session has no place in it.
                     Err(refusal)
-                        if job.running_session().is_some() && refusal.code == tonic::Code::FailedPrecondition =>
+                        if job.running_session().is_some()
+                            && refusal.code == tonic::Code::FailedPrecondition =>
                     {
                         self.wait_for_end(name, later).await
                     }

@@ -251,7 +251,11 @@ impl Desk {
                 sessions: place.sessions,
                 members: place.session.as_ref().map_or(0, |session| session.members.len() as u32),
                 // Others have it from the one where it began.
-                epoch: place.session.as_ref().and(job.running_session()).map_or(0, |(_, begun)| begun.count.into()),
+                epoch: place
+                    .session
+                    .as_ref()
+                    .and(job.running_session())
+                    .map_or(0, |(_, begun)| begun.count.into()),
                 seats: place.session.iter().flat_map(Session::seats).map(Into::into).collect(),
                 credit: place.session.as_ref().map_or(job.credit(), |session| session.credit),
             })

@@ -5,7 +5,7 @@ use crate::refusal::Refusal;
 use thc_codec::table::{LookupTable, choose};
 use thc_control_proto::v1;
 use thc_options::{Fraction, wire_table};
-use thc_protocol::wire::{Form, Table};
+use thc_protocol::wire::Form;
 
 fn no_table(id: u8) -> Refusal {
     Refusal::not_found(format!("there is no table {id}: `table list` shows those there are"))

@@ -13,11 +13,11 @@ use p4runtime_proto::config::P4Info;
 use p4runtime_proto::v1::p4_runtime_client::P4RuntimeClient;
 use p4runtime_proto::v1::{
     CounterData, CounterEntry, Entity, ForwardingPipelineConfig, GetForwardingPipelineConfigRequest, Index,
-    MasterArbitrationUpdate, MeterConfig, MulticastGroupEntry, PacketOut, PacketReplicationEngineEntry, ReadRequest,
-    SetForwardingPipelineConfigRequest, StreamMessageRequest, StreamMessageResponse, TableEntry, Uint128,
-    Update, WriteRequest, entity, forwarding_pipeline_config, get_forwarding_pipeline_config_request,
-    packet_replication_engine_entry, set_forwarding_pipeline_config_request::Action, stream_message_request,
-    stream_message_response,
+    MasterArbitrationUpdate, MeterConfig, MulticastGroupEntry, PacketOut, PacketReplicationEngineEntry,
+    ReadRequest, SetForwardingPipelineConfigRequest, StreamMessageRequest, StreamMessageResponse, TableEntry,
+    Uint128, Update, WriteRequest, entity, forwarding_pipeline_config,
+    get_forwarding_pipeline_config_request, packet_replication_engine_entry,
+    set_forwarding_pipeline_config_request::Action, stream_message_request, stream_message_response,
 };
 use prost::Message;
 use std::collections::BTreeMap;

@@ -91,7 +91,10 @@ fn a_target_that_is_drained_takes_nothing_new() {
     assert_eq!(ended, "the session of job a on chip is over\n");
     assert_eq!(site.rows()[4], 0);
     assert_ne!(site.join_workers(3), session);
-    assert_eq!(site.controller().ask_done(&["session", "end", "a"]), "the session of job a on chip is over\n");
+    assert_eq!(
+        site.controller().ask_done(&["session", "end", "a"]),
+        "the session of job a on chip is over\n"
+    );
     // A JOIN that was on its way may have begun one more.
     site.controller().wait_until("no session", |controller| {
         controller.ask_done(&["session", "end", "a"]) == "no session of job a runs\n"

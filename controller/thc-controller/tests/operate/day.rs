@@ -218,7 +218,8 @@ fn average(group: &Group) {
 fn a_day_of_an_operator() {
     let mut day = Day::begin();
     // In the morning: ten jobs. What is killed at once has them done to the end, or its successor does.
-    day.active().wait_until("connected", |_| day.ask(&["target", "list"]).out.matches("connected").count() == 3);
+    day.active()
+        .wait_until("connected", |_| day.ask(&["target", "list"]).out.matches("connected").count() == 3);
     day.apply(declared_jobs(1));
     day.fail_over();
     day.wait_settled("ten jobs, and a killed controller", &[]);

@@ -241,7 +241,8 @@ fn who_waits_for_a_switch_that_hangs_holds_up_nobody() {
         .stderr(Stdio::piped())
         .spawn()
         .unwrap();
-    controller.wait_until("in the book", |controller| controller.ask(&["job", "show", "both"]).code == Some(0));
+    controller
+        .wait_until("in the book", |controller| controller.ask(&["job", "show", "both"]).code == Some(0));
     // What is made, changed and deleted on the other one meanwhile.
     assert_eq!(create(&controller, "new", &["--target", "works"]).code, Some(0));
     let changed = controller.ask(&["job", "update", "old", "--workers", "5"]);
@@ -351,7 +352,8 @@ fn who_goes_away_leaves_nothing_half_made() {
     std::thread::sleep(Duration::from_millis(300));
     site.strict.state().faults.full = Some(|table, job| table == "job_tables" && job == 8);
     site.strict.state().faults.hangs = None;
-    controller.wait_until("taken back", |controller| controller.ask_done(&["job", "list"]).contains("no jobs"));
+    controller
+        .wait_until("taken back", |controller| controller.ask_done(&["job", "list"]).contains("no jobs"));
     controller.wait_until("gone there, too", |_| site.strict.rows("lookup") == 0);
 }
 

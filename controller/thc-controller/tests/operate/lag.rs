@@ -72,7 +72,8 @@ fn the_lag_is_that_of_the_session() {
     let second = [again, behind];
     reduce(&second);
     let at = |controller: &Controller, wanted: [f64; 2]| {
-        controller.wait_until("even", |controller| read_lag(controller).is_some_and(|(lag, _)| lag == wanted));
+        controller
+            .wait_until("even", |controller| read_lag(controller).is_some_and(|(lag, _)| lag == wanted));
         read_lag(controller).unwrap().1
     };
     controller.wait_until("the second session", |controller| {

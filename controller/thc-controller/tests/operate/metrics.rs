@@ -10,7 +10,8 @@ fn metrics_are_well_formed_and_true() {
     let server = aggregator::start();
     let config = aggregator::target_section(&server, "ps1") + &target("away", NOWHERE, 9000);
     let controller = Controller::start(&config);
-    controller.wait_until("connected", |controller| controller.ask_done(&["target", "list"]).contains("connected"));
+    controller
+        .wait_until("connected", |controller| controller.ask_done(&["target", "list"]).contains("connected"));
     let refused = controller.ask(&["job", "create", "both", "--workers", "2"]);
     assert_eq!(refused.code, Some(1), "{refused:?}");
     controller.ask_done(&["job", "create", "train", "--workers", "2", "--target", "ps1", "--cookie", "99"]);

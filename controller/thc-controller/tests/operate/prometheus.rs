@@ -42,8 +42,10 @@ impl Prometheus {
         assert!(text.contains("127.0.0.1:9701") && text.contains("scrape_interval: 5s"), "{text}");
         let text = text.replace("127.0.0.1:9701", &controller.http.to_string());
         let text = text.replace("scrape_interval: 5s", "scrape_interval: 250ms");
-        let rules =
-            format!("rule_files: [{:?}]\n", packaging_file("prometheus/thc-alerts.yml").canonicalize().unwrap());
+        let rules = format!(
+            "rule_files: [{:?}]\n",
+            packaging_file("prometheus/thc-alerts.yml").canonicalize().unwrap()
+        );
         let file = folder.path().join("prometheus.yml");
         fs::write(&file, rules + &text).unwrap();
         let at = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
@@ -104,7 +106,8 @@ fn it_reads_the_metrics_and_understands_the_dashboard() {
         println!("not run: {MISSING}");
         return;
     };
-    controller.wait_until("connected", |controller| controller.ask_done(&["target", "list"]).contains("connected"));
+    controller
+        .wait_until("connected", |controller| controller.ask_done(&["target", "list"]).contains("connected"));
     controller.ask_done(&["job", "create", "train", "--workers", "2", "--target", "ps1"]);
     controller.ask_done(&["job", "create", "other", "--workers", "3", "--target", "ps1"]);
     let workers = [0, 1].map(|_| aggregator::Averager::join(controller.listen, "train"));

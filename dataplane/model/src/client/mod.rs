@@ -407,7 +407,9 @@ impl Client {
             let last = asked.frames.len() - 1;
             debug_assert!(last <= after);
             let mut body = self.answer(shard, asked, last, kind::PULLED)?;
-            let (Some(code), Some(stamp)) = (body.u8(), body.stamp()) else { return Err(self.malformed_answer(shard)) };
+            let (Some(code), Some(stamp)) = (body.u8(), body.stamp()) else {
+                return Err(self.malformed_answer(shard));
+            };
             let range = self.views[shard].range.clone();
             let found = match code {
                 pulled::EMPTY => ShardState::Empty,

@@ -1,6 +1,6 @@
 //! Requests of one shard.
 
-use super::{Answer, Close, HOLD, Served, Session, heavy, require_field, refusal};
+use super::{Answer, Close, HOLD, Served, Session, heavy, refusal, require_field};
 use crate::counters::{Reason, add};
 use crate::model::{Model, SharedShard};
 use crate::payload;

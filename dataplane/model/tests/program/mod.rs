@@ -14,7 +14,10 @@ pub struct Running(pub Child);
 
 impl Running {
     pub fn start(address: SocketAddr, state: &Path) -> Self {
-        Self::start_with(address, &["--job", "train", "--durable", "30ms", "--state", state.to_str().unwrap()])
+        Self::start_with(
+            address,
+            &["--job", "train", "--durable", "30ms", "--state", state.to_str().unwrap()],
+        )
     }
 
     pub fn start_with(address: SocketAddr, flags: &[&str]) -> Self {

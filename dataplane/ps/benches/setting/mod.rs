@@ -1,8 +1,6 @@
 //! The job of all benchmarks of the server, its packets, and the server as a shard has it.
 
-use thc_protocol::aggregator::{
-    Aggregator, Endpoint, JobConfig, Kernels, Lookup, Outcome, Shard, Sink,
-};
+use thc_protocol::aggregator::{Aggregator, Endpoint, JobConfig, Kernels, Lookup, Outcome, Shard, Sink};
 use thc_protocol::wire::{Form, Header, Kind};
 use thc_protocol::{Cookie, Ecn, JobId, Round, SlotId, TableId, WorkerId};
 use thc_ps::{Handler, Simd};
@@ -32,7 +30,12 @@ pub fn aggregator<K: Kernels>(form: Form, data_slots: u16, members: &[Endpoint])
 
 /// The header of a worker's DATA or RAW packet.
 pub fn header(kind: Kind, num_workers: u8, worker: u8, round: u32, slot: u16) -> Header {
-    Header { table: TableId(u8::from(kind == Kind::Data)), round: Round(round), slot: SlotId(slot), ..Header::new(kind, num_workers, JOB, WorkerId(worker), Cookie(7)) }
+    Header {
+        table: TableId(u8::from(kind == Kind::Data)),
+        round: Round(round),
+        slot: SlotId(slot),
+        ..Header::new(kind, num_workers, JOB, WorkerId(worker), Cookie(7))
+    }
 }
 
 /// The aggregator behind a port, which counts what it handles.

@@ -193,11 +193,8 @@ mod tests {
     fn report() -> ShardReport {
         let mut aggregator: Aggregator<Scalar> = Aggregator::new(Shard::WHOLE, 1 << 20);
         let at = Endpoint::udp("10.0.0.1:9".parse().unwrap());
-        let config = JobConfig {
-            data_slots: 2,
-            norm_slots: 2,
-            ..JobConfig::new(JobId(7), Cookie(5), 1, Vec::new())
-        };
+        let config =
+            JobConfig { data_slots: 2, norm_slots: 2, ..JobConfig::new(JobId(7), Cookie(5), 1, Vec::new()) };
         aggregator.install_job(config).unwrap();
         aggregator.set_member(JobId(7), WorkerId(0), at).unwrap();
         let header = Header::new(Kind::Raw, 1, JobId(7), WorkerId(0), Cookie(5));

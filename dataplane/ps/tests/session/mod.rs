@@ -7,8 +7,7 @@ use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
 use std::time::{Duration, Instant};
 
 use thc_protocol::aggregator::{
-    Aggregator, DropReason, Endpoint, Event, JobConfig, JobCounters, Scalar, Shard, Sink,
-    WorkerCounters,
+    Aggregator, DropReason, Endpoint, Event, JobConfig, JobCounters, Scalar, Shard, Sink, WorkerCounters,
 };
 use thc_protocol::session::{JoinEvent, Joiner};
 use thc_protocol::wire::{Header, Kind, Mode, Norm, Welcome};
@@ -142,7 +141,12 @@ impl RawWorker {
     /// A header of the session.
     pub fn header(&self, kind: Kind, slot: u16, round: u32) -> Header {
         let welcome = self.welcome.unwrap();
-        Header { table: if kind == Kind::Data { welcome.tables.first().id } else { TableId(0) }, round: Round(round), slot: SlotId(slot), ..Header::new(kind, self.workers, JobId(1), self.number, welcome.session) }
+        Header {
+            table: if kind == Kind::Data { welcome.tables.first().id } else { TableId(0) },
+            round: Round(round),
+            slot: SlotId(slot),
+            ..Header::new(kind, self.workers, JobId(1), self.number, welcome.session)
+        }
     }
 
     /// The port that serves a slot.

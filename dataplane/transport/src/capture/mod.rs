@@ -153,7 +153,8 @@ impl Capture {
         }
         let mut writer = self.lock();
         let room = self.0.limit.saturating_sub(writer.bytes);
-        let (packets, bytes) = if self.0.open.load(Ordering::Relaxed) { batch.count_fitting(room) } else { (0, 0) };
+        let (packets, bytes) =
+            if self.0.open.load(Ordering::Relaxed) { batch.count_fitting(room) } else { (0, 0) };
         match writer.file.write_all(&batch.records[..bytes]) {
             Ok(()) => {
                 writer.written += packets;

@@ -26,9 +26,7 @@ use thc_codec::rounding::Rounding;
 use thc_codec::signs::SignKey;
 use thc_codec::table::LookupTable;
 use thc_protocol::session::{Joiner, Joiners};
-use thc_protocol::wire::{
-    Form, HEADER_LEN, Header, Kind, MAX_PACKET, RESULT_LEN, Table, Tables, Welcome,
-};
+use thc_protocol::wire::{Form, HEADER_LEN, Header, Kind, MAX_PACKET, RESULT_LEN, Table, Tables, Welcome};
 use thc_protocol::{Cookie, TableId, WorkerId};
 use thc_support::wire_table;
 use thc_worker::{Borrowed, CallOptions, Engine, EngineConfig};

@@ -120,7 +120,11 @@ impl Work<'_> {
             }
             Work::FeedBack { residual, left } => {
                 for at in parts.iter().filter(|at| at.norm != 0) {
-                    compressor.feed_back((call, at), &mut residual[at.padded_range()], &mut left[place(at)])?;
+                    compressor.feed_back(
+                        (call, at),
+                        &mut residual[at.padded_range()],
+                        &mut left[place(at)],
+                    )?;
                 }
             }
             Work::Finish { sums, held, work } => {

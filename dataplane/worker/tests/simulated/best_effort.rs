@@ -1,6 +1,8 @@
 //! `best-effort`: what is given up is not lost.
 
-use crate::world::{LEN, World, exact_mean, gradients, host_of, hostile, nmse, quiet, saved_feedback, static_job};
+use crate::world::{
+    LEN, World, exact_mean, gradients, host_of, hostile, nmse, quiet, saved_feedback, static_job,
+};
 use thc_protocol::wire::{Kind, Mode};
 use thc_protocol::{Lane, Policy};
 use thc_worker::CallOptions;

@@ -37,7 +37,7 @@ fn a_session_that_ends_in_the_middle_leaves_the_feedback_of_all_partitions_alone
         for outcome in world.allreduce(&mut data, &[options; 2], |_, _| {}) {
             outcome.unwrap();
         }
-        let before: Vec<_> = world.engines.iter().map(saved).collect();
+        let before: Vec<_> = world.engines.iter().map(saved_feedback).collect();
         let mut data = gradients(2, LEN, 2);
         let outcomes = world.allreduce(&mut data, &[options; 2], |now, ps| {
             if now == turn {
@@ -53,7 +53,10 @@ fn a_session_that_ends_in_the_middle_leaves_the_feedback_of_all_partitions_alone
                 Err(error) => {
                     failed += 1;
                     assert!(matches!(error, WorkerError::Session(_)), "{error}");
-                    assert!(saved_feedback(engine) == *before, "turn {turn}: half of the feedback was replaced");
+                    assert!(
+                        saved_feedback(engine) == *before,
+                        "turn {turn}: half of the feedback was replaced"
+                    );
                 }
             }
         }
@@ -74,12 +77,12 @@ fn error_feedback_saved_with_blocks_of_one_size_is_that_of_another() {
     for outcome in small.allreduce(&mut data, &[options; 2], |_, _| {}) {
         outcome.unwrap();
     }
-    let before: Vec<_> = small.engines.iter().map(saved).collect();
+    let before: Vec<_> = small.engines.iter().map(saved_feedback).collect();
     let mut large = world(20);
     for (engine, saved) in large.engines.iter_mut().zip(&before) {
         engine.put_feedback(1, RestoredFeedback::read(10_000, &saved[0].1).unwrap()).unwrap();
     }
-    assert!(large.engines.iter().map(saved).eq(before));
+    assert!(large.engines.iter().map(saved_feedback).eq(before));
     // What is sent and what is kept make up the gradient and what was kept.
     let all = |world: &World| -> Vec<Vec<f32>> {
         let floats = |bytes: &[u8]| -> Vec<f32> {

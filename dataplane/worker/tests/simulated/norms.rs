@@ -50,7 +50,7 @@ fn a_norm_that_no_worker_may_send_fails_its_call_everywhere_and_the_next_succeed
             for outcome in world.allreduce(&mut data, &[options; 3], |_, _| {}) {
                 outcome.unwrap();
             }
-            let feedback: Vec<_> = world.engines.iter().map(saved).collect();
+            let feedback: Vec<_> = world.engines.iter().map(saved_feedback).collect();
             // Frozen in the slot: every copy says so, also one asked for again.
             world.ps.tamper = Some(Box::new(move |_, packet| {
                 if let Some(bytes) = norm_result(packet) {
@@ -65,7 +65,7 @@ fn a_norm_that_no_worker_may_send_fails_its_call_everywhere_and_the_next_succeed
                 assert!(text.contains(&format!("{value:#010x}")), "{text}");
             }
             assert_eq!(data, before, "a failed call leaves the data alone");
-            assert!(feedback.iter().eq(&world.engines.iter().map(saved).collect::<Vec<_>>()));
+            assert!(feedback.iter().eq(&world.engines.iter().map(saved_feedback).collect::<Vec<_>>()));
             let parts = 4; // 8192, 1024, 784 coordinates, and one call's worth of norms
             assert!(
                 world.ps.aggregator.job_counters(JOB).unwrap().results < results + parts,

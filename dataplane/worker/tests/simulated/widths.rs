@@ -144,7 +144,8 @@ impl Reference {
     }
 
     fn raw(&mut self, part: &Partition, inputs: &[Vec<f32>], mean: &mut [f32]) {
-        let all: Vec<Vec<f32>> = (0..inputs.len()).map(|worker| self.add_errors(worker, part, inputs)).collect();
+        let all: Vec<Vec<f32>> =
+            (0..inputs.len()).map(|worker| self.add_errors(worker, part, inputs)).collect();
         let largest = all.iter().flatten().fold(0f32, |max, x| max.max(x.abs()));
         self.seq += part.padded as u64 / 256;
         let exponent = (f64::from(largest).to_bits() >> 52) as i32 - 1022;

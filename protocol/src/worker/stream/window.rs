@@ -112,7 +112,8 @@ impl Window {
     }
 
     fn pace(&self, rtt: &Rtt) -> f64 {
-        let round_trip = rtt.smoothed_rtt().unwrap_or(Duration::from_millis(1)).max(Duration::from_micros(20));
+        let round_trip =
+            rtt.smoothed_rtt().unwrap_or(Duration::from_millis(1)).max(Duration::from_micros(20));
         PACE * self.size / round_trip.as_secs_f64()
     }
 

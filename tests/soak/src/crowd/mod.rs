@@ -20,8 +20,8 @@ use process::Process;
 use std::net::SocketAddr;
 use std::time::Duration;
 use thc_protocol::aggregator::Kernels;
-use thc_transport::frame::address_number;
 use thc_support::{SimConfig, SimNet};
+use thc_transport::frame::address_number;
 
 /// How long all may take to be members and to end another all-reduce when nothing happens any more.
 const PATIENCE: Duration = Duration::from_secs(120);
@@ -124,7 +124,8 @@ impl<K: Kernels> Crowd<K> {
             self.advance(self.net.now() + Duration::from_millis(1), u64::MAX);
             if !told && self.net.now() > now + LONG {
                 told = true;
-                let who: Vec<String> = self.processes().filter(|p| self.waits(p)).map(Process::describe).collect();
+                let who: Vec<String> =
+                    self.processes().filter(|p| self.waits(p)).map(Process::describe).collect();
                 eprintln!(
                     "seed {}: {LONG:?} after a storm that ended at {now:?} wait: {}",
                     self.seed,
@@ -153,7 +154,7 @@ impl<K: Kernels> Crowd<K> {
             job.seats.iter_mut().flatten().for_each(|process| process.excused = false);
         }
         self.forget();
-        assert!(self.hosts.iter().processes(|host| host.registry_size() < 400_000), "the registry grows");
+        assert!(self.hosts.iter().all(|host| host.registry_size() < 400_000), "the registry grows");
         assert!(self.net.in_flight() < 100_000, "packets multiply");
     }
 

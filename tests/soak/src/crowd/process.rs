@@ -15,9 +15,9 @@ use thc_protocol::session::{JoinEvent, Joiner, Joiners};
 use thc_protocol::wire::{Mode, Welcome};
 use thc_protocol::worker::CallError;
 use thc_protocol::{Cookie, JobId, WorkerId};
-use thc_transport::frame::address_number;
 use thc_support::{SimIo, SimNet};
 use thc_transport::PacketIo;
+use thc_transport::frame::address_number;
 use thc_worker::{Borrowed, CallOptions, Engine, EngineConfig, WorkerError};
 
 /// Packets that a receive buffer holds, at least.

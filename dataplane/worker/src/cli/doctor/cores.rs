@@ -2,7 +2,7 @@
 
 use super::check::Check;
 use super::device::Device;
-use super::host::{Host, list, format_list};
+use super::host::{Host, format_list, list};
 use thc_transport::{DpdkConfig, Idle};
 
 /// Whether the cores of this process are on the nodes of what it sends through.

@@ -206,7 +206,13 @@ fn a_nic_of_the_kernel_is_not_dpdk_s() {
     assert_only(&fake.dpdk(&["0000:00:09.0"]), Wrong, "device", "no device at 0000:00:09.0", NIC);
     // Without an IOMMU vfio refuses it, unless it is told not to.
     fake.remove("sys/kernel/iommu_groups");
-    assert_only(&fake.dpdk(&[NIC]), Wrong, "device", "driver ice, and this host has no IOMMU", "intel_iommu=on");
+    assert_only(
+        &fake.dpdk(&[NIC]),
+        Wrong,
+        "device",
+        "driver ice, and this host has no IOMMU",
+        "intel_iommu=on",
+    );
     fake.file("sys/module/vfio/parameters/enable_unsafe_noiommu_mode", "Y\n");
     assert_only(&fake.dpdk(&[NIC]), Wrong, "device", "the kernel's driver ice", "take it from the kernel");
     fake.remove(&format!("sys/bus/pci/devices/{NIC}"));
@@ -335,7 +341,13 @@ fn an_address_that_the_kernel_has_too() {
     fake.file("proc/self/status", "CapEff:\t0000000000002000\nCpus_allowed_list:\t0-3\n");
     let af_packet = ["net_af_packet0,iface=eth1"];
     fake.file("proc/net/fib_trie", "Local:\n     |-- 10.0.0.7\n        /32 host LOCAL\n");
-    assert_only(&fake.dpdk(&af_packet), Wrong, "link", "the kernel has 10.0.0.7 as well", "ip addr del 10.0.0.7");
+    assert_only(
+        &fake.dpdk(&af_packet),
+        Wrong,
+        "link",
+        "the kernel has 10.0.0.7 as well",
+        "ip addr del 10.0.0.7",
+    );
 }
 
 #[test]
@@ -383,7 +395,13 @@ fn the_route_decides_the_interface() {
 fn nodes_and_cores() {
     let fake = Fake::new();
     fake.file(&format!("sys/bus/pci/devices/{NIC}/numa_node"), "1\n");
-    assert_only(&fake.dpdk(&[NIC]), Warning, "numa", "on node 1, this process on cores 0-3", "--cpunodebind=1");
+    assert_only(
+        &fake.dpdk(&[NIC]),
+        Warning,
+        "numa",
+        "on node 1, this process on cores 0-3",
+        "--cpunodebind=1",
+    );
     let fake = Fake::new();
     fake.file("sys/class/net/eth1/device/numa_node", "1\n");
     assert_only(&fake.udp(), Warning, "numa", "eth1 is on node 1", "cores 4-7");
