@@ -16,8 +16,8 @@ control Egress(
     TABLE_ADDRESSES(hdr.bridge.job, meta.to, deparser.drop_ctl = 1;)
 
     // P46: how far the queue that a packet has left is below the length, in cells of the packet buffer, at which it marks packets.
-    action set_depth(bit<32> cells) {
-        meta.below = cells |-| meta.depth;
+    action set_depth(bit<32> length) {
+        meta.below = length |-| meta.depth;
     }
 
     table marking {

@@ -156,7 +156,7 @@ fn tables_are_the_same_for_every_program() {
                 "loopback_ports.own_pass",
                 "loopback_ports[port] 9",
                 "marking.set_depth",
-                "marking.set_depth.cells 32",
+                "marking.set_depth.length 32",
                 "passes.no_pass",
                 "passes.set_pass",
                 "passes.set_pass.first_cell 16",

@@ -194,6 +194,7 @@ struct ingress_t {
     bit<16>  port;
     bit<1>   ours;
     bit<1>   own_port;
+    bit<8>   color;
     bit<1>   job_known;
     bit<1>   member_known;
     bit<1>   table_known;
@@ -474,6 +475,8 @@ control Ingress(inout ingress_headers_t hdr, inout ingress_t meta, in ingress_in
     @noWarn("unused") @name(".NoAction") action NoAction_11() {
     }
     @noWarn("unused") @name(".NoAction") action NoAction_12() {
+    }
+    @noWarn("unused") @name(".NoAction") action NoAction_13() {
     }
     @name("Ingress.membership.set_ours") action membership_set_ours_0() {
         meta.ours = 1w1;
@@ -1325,6 +1328,22 @@ control Ingress(inout ingress_headers_t hdr, inout ingress_t meta, in ingress_in
         const default_action = NoAction_12();
         size = 16;
     }
+    @name("Ingress.requests") DirectMeter(MeterType_t.PACKETS) requests_0;
+    @name("Ingress.meter_port") action meter_port() {
+        meta.color = requests_0.execute();
+    }
+    @name("Ingress.control_ports") table control_ports_0 {
+        key = {
+            intrinsic.ingress_port: exact @name("port");
+        }
+        actions = {
+            meter_port();
+            @defaultonly NoAction_13();
+        }
+        const default_action = NoAction_13();
+        size = 512;
+        meters = requests_0;
+    }
     @name("Ingress.begin_data") action begin_data() {
         hdr.trip.setValid();
         hdr.trip.what = 8w1;
@@ -1387,7 +1406,7 @@ control Ingress(inout ingress_headers_t hdr, inout ingress_t meta, in ingress_in
     }
     @name("Ingress.passes") table passes_0 {
         key = {
-            hdr.trip.number: exact @name("pass");
+            hdr.trip.number   : exact @name("pass");
             hdr.trip.what[1:1]: exact @name("collect");
         }
         actions = {
@@ -1398,6 +1417,7 @@ control Ingress(inout ingress_headers_t hdr, inout ingress_t meta, in ingress_in
         size = 32;
     }
     apply {
+        meta.color = 8w0;
         hdr.bridge.setValid();
         hdr.bridge.worker = 8w0;
         hdr.bridge.job = hdr.thc.job;
@@ -1423,9 +1443,15 @@ control Ingress(inout ingress_headers_t hdr, inout ingress_t meta, in ingress_in
         meta.who[14:11] = meta.whose[5:2];
         membership_verdict.apply();
         if (!hdr.trip.isValid() && meta.own_port == 1w0 && meta.ours == 1w1 && hdr.thc.isValid() && hdr.thc.version == 8w2) {
-            control_plane_0.apply();
+            if (control_plane_0.apply().hit) {
+            control_ports_0.apply();
+            }
         }
-        if (meta.way == 4w0) {
+        if (meta.color == 8w3) {
+            deparser.drop_ctl = 3w1;
+            meta.reason = 4w15;
+            meta.count_carrier = 1w1;
+        } else if (meta.way == 4w0) {
             hdr.bridge.trip = 8w0;
             hdr.bridge.port = 16w0xffff;
             forwarding_answered = false;
@@ -1493,8 +1519,6 @@ struct half_t {
 }
 
 control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrinsic_metadata_t intrinsic, in egress_intrinsic_metadata_from_parser_t parsed, inout egress_intrinsic_metadata_for_deparser_t deparser, inout egress_intrinsic_metadata_for_output_port_t port) {
-    @noWarn("unused") @name(".NoAction") action NoAction_13() {
-    }
     @noWarn("unused") @name(".NoAction") action NoAction_14() {
     }
     @noWarn("unused") @name(".NoAction") action NoAction_15() {
@@ -1603,6 +1627,8 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
     }
     @noWarn("unused") @name(".NoAction") action NoAction_67() {
     }
+    @noWarn("unused") @name(".NoAction") action NoAction_68() {
+    }
     @name("Egress.cells.epochs") Register<bit<32>, bit<16>>(32w9216, 32w0) cells_epochs;
     @name("Egress.cells.take_epoch") RegisterAction<bit<32>, bit<16>, bit<32>>(cells_epochs) cells_take_epoch = {
         void apply(inout bit<32> value, out bit<32> old) {
@@ -1656,10 +1682,10 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
         actions = {
             cells_use_epoch_0();
             cells_look_at_epoch_0();
-            @defaultonly NoAction_13();
+            @defaultonly NoAction_14();
         }
         size = 2;
-        const default_action = NoAction_13();
+        const default_action = NoAction_14();
         const entries = {
             8w1 : cells_use_epoch_0();
             8w2 : cells_look_at_epoch_0();
@@ -1683,10 +1709,10 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
             cells_use_round_0();
             cells_use_next_round_0();
             cells_look_at_round_0();
-            @defaultonly NoAction_14();
+            @defaultonly NoAction_15();
         }
         size = 3;
-        const default_action = NoAction_14();
+        const default_action = NoAction_15();
         const entries = {
             (8w1, 8w0 &&& 8w3) : cells_use_next_round_0();
             (8w1, default) : cells_use_round_0();
@@ -1771,10 +1797,10 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
             cells_begin_tag_0();
             cells_use_tag_0();
             cells_use_next_tag_0();
-            @defaultonly NoAction_15();
+            @defaultonly NoAction_16();
         }
         size = 3;
-        const default_action = NoAction_15();
+        const default_action = NoAction_16();
         const entries = {
             (8w1, 1w0, 8w0 &&& 8w3) : cells_use_next_tag_0();
             (8w1, 1w0, default) : cells_use_tag_0();
@@ -1863,10 +1889,10 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
             cells_count_in_0();
             cells_see_0();
             cells_see_again_0();
-            @defaultonly NoAction_16();
+            @defaultonly NoAction_17();
         }
         size = 72;
-        const default_action = NoAction_16();
+        const default_action = NoAction_17();
         const entries = {
             (8w1, 2w1, default, default, default, default) : cells_open_count_0();
             (8w1, 2w2, 1w0, 8w0, 32w1 &&& 32w1, default) : cells_see_again_0();
@@ -1952,10 +1978,10 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
         actions = {
             cells_keep_head_0();
             cells_look_at_head_0();
-            @defaultonly NoAction_17();
+            @defaultonly NoAction_18();
         }
         size = 2;
-        const default_action = NoAction_17();
+        const default_action = NoAction_18();
         const entries = {
             (1w1, 16w1) : cells_keep_head_0();
             (default, default) : cells_look_at_head_0();
@@ -2001,10 +2027,10 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
             cells_marked_0();
             cells_unmarked_0();
             cells_look_at_mark_0();
-            @defaultonly NoAction_18();
+            @defaultonly NoAction_19();
         }
         size = 8;
-        const default_action = NoAction_18();
+        const default_action = NoAction_19();
         const entries = {
             (8w1, 8w0, 2w1, default, default, 8w16 &&& 8w16) : cells_marked_0();
             (8w1, 8w0, 2w1, default, default, default) : cells_unmarked_0();
@@ -2043,10 +2069,10 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
             cells_stale_0();
             cells_mismatch_0();
             cells_refuse_0();
-            @defaultonly NoAction_19();
+            @defaultonly NoAction_20();
         }
         size = 16;
-        const default_action = NoAction_19();
+        const default_action = NoAction_20();
         const entries = {
             (default, default, 2w3, default, default, default) : cells_stale_0();
             (8w1, default, 2w0, default, default, default) : cells_refuse_0(16w6);
@@ -2072,9 +2098,9 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
         }
         actions = {
             lookup_set_a0_0();
-            @defaultonly NoAction_20();
+            @defaultonly NoAction_21();
         }
-        const default_action = NoAction_20();
+        const default_action = NoAction_21();
         size = 1024;
     }
     @name("Egress.lookup.set_b0") action lookup_set_b0_0(@name("values") bit<16> values_32) {
@@ -2087,9 +2113,9 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
         }
         actions = {
             lookup_set_b0_0();
-            @defaultonly NoAction_21();
+            @defaultonly NoAction_22();
         }
-        const default_action = NoAction_21();
+        const default_action = NoAction_22();
         size = 1024;
     }
     @name("Egress.lookup.set_a1") action lookup_set_a1_0(@name("values") bit<16> values_33) {
@@ -2102,9 +2128,9 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
         }
         actions = {
             lookup_set_a1_0();
-            @defaultonly NoAction_22();
+            @defaultonly NoAction_23();
         }
-        const default_action = NoAction_22();
+        const default_action = NoAction_23();
         size = 1024;
     }
     @name("Egress.lookup.set_b1") action lookup_set_b1_0(@name("values") bit<16> values_34) {
@@ -2117,9 +2143,9 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
         }
         actions = {
             lookup_set_b1_0();
-            @defaultonly NoAction_23();
+            @defaultonly NoAction_24();
         }
-        const default_action = NoAction_23();
+        const default_action = NoAction_24();
         size = 1024;
     }
     @name("Egress.lookup.set_a2") action lookup_set_a2_0(@name("values") bit<16> values_35) {
@@ -2132,9 +2158,9 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
         }
         actions = {
             lookup_set_a2_0();
-            @defaultonly NoAction_24();
+            @defaultonly NoAction_25();
         }
-        const default_action = NoAction_24();
+        const default_action = NoAction_25();
         size = 1024;
     }
     @name("Egress.lookup.set_b2") action lookup_set_b2_0(@name("values") bit<16> values_36) {
@@ -2147,9 +2173,9 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
         }
         actions = {
             lookup_set_b2_0();
-            @defaultonly NoAction_25();
+            @defaultonly NoAction_26();
         }
-        const default_action = NoAction_25();
+        const default_action = NoAction_26();
         size = 1024;
     }
     @name("Egress.lookup.set_a3") action lookup_set_a3_0(@name("values") bit<16> values_37) {
@@ -2162,9 +2188,9 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
         }
         actions = {
             lookup_set_a3_0();
-            @defaultonly NoAction_26();
+            @defaultonly NoAction_27();
         }
-        const default_action = NoAction_26();
+        const default_action = NoAction_27();
         size = 1024;
     }
     @name("Egress.lookup.set_b3") action lookup_set_b3_0(@name("values") bit<16> values_38) {
@@ -2177,9 +2203,9 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
         }
         actions = {
             lookup_set_b3_0();
-            @defaultonly NoAction_27();
+            @defaultonly NoAction_28();
         }
-        const default_action = NoAction_27();
+        const default_action = NoAction_28();
         size = 1024;
     }
     @name("Egress.lookup.set_a4") action lookup_set_a4_0(@name("values") bit<16> values_39) {
@@ -2192,9 +2218,9 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
         }
         actions = {
             lookup_set_a4_0();
-            @defaultonly NoAction_28();
+            @defaultonly NoAction_29();
         }
-        const default_action = NoAction_28();
+        const default_action = NoAction_29();
         size = 1024;
     }
     @name("Egress.lookup.set_b4") action lookup_set_b4_0(@name("values") bit<16> values_40) {
@@ -2207,9 +2233,9 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
         }
         actions = {
             lookup_set_b4_0();
-            @defaultonly NoAction_29();
+            @defaultonly NoAction_30();
         }
-        const default_action = NoAction_29();
+        const default_action = NoAction_30();
         size = 1024;
     }
     @name("Egress.lookup.set_a5") action lookup_set_a5_0(@name("values") bit<16> values_41) {
@@ -2222,9 +2248,9 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
         }
         actions = {
             lookup_set_a5_0();
-            @defaultonly NoAction_30();
+            @defaultonly NoAction_31();
         }
-        const default_action = NoAction_30();
+        const default_action = NoAction_31();
         size = 1024;
     }
     @name("Egress.lookup.set_b5") action lookup_set_b5_0(@name("values") bit<16> values_42) {
@@ -2237,9 +2263,9 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
         }
         actions = {
             lookup_set_b5_0();
-            @defaultonly NoAction_31();
+            @defaultonly NoAction_32();
         }
-        const default_action = NoAction_31();
+        const default_action = NoAction_32();
         size = 1024;
     }
     @name("Egress.lookup.set_a6") action lookup_set_a6_0(@name("values") bit<16> values_43) {
@@ -2252,9 +2278,9 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
         }
         actions = {
             lookup_set_a6_0();
-            @defaultonly NoAction_32();
+            @defaultonly NoAction_33();
         }
-        const default_action = NoAction_32();
+        const default_action = NoAction_33();
         size = 1024;
     }
     @name("Egress.lookup.set_b6") action lookup_set_b6_0(@name("values") bit<16> values_44) {
@@ -2267,9 +2293,9 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
         }
         actions = {
             lookup_set_b6_0();
-            @defaultonly NoAction_33();
+            @defaultonly NoAction_34();
         }
-        const default_action = NoAction_33();
+        const default_action = NoAction_34();
         size = 1024;
     }
     @name("Egress.lookup.set_a7") action lookup_set_a7_0(@name("values") bit<16> values_45) {
@@ -2282,9 +2308,9 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
         }
         actions = {
             lookup_set_a7_0();
-            @defaultonly NoAction_34();
+            @defaultonly NoAction_35();
         }
-        const default_action = NoAction_34();
+        const default_action = NoAction_35();
         size = 1024;
     }
     @name("Egress.lookup.set_b7") action lookup_set_b7_0(@name("values") bit<16> values_46) {
@@ -2297,9 +2323,9 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
         }
         actions = {
             lookup_set_b7_0();
-            @defaultonly NoAction_35();
+            @defaultonly NoAction_36();
         }
-        const default_action = NoAction_35();
+        const default_action = NoAction_36();
         size = 1024;
     }
     @name("Egress.lookup.set_a8") action lookup_set_a8_0(@name("values") bit<16> values_47) {
@@ -2312,9 +2338,9 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
         }
         actions = {
             lookup_set_a8_0();
-            @defaultonly NoAction_36();
+            @defaultonly NoAction_37();
         }
-        const default_action = NoAction_36();
+        const default_action = NoAction_37();
         size = 1024;
     }
     @name("Egress.lookup.set_b8") action lookup_set_b8_0(@name("values") bit<16> values_48) {
@@ -2327,9 +2353,9 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
         }
         actions = {
             lookup_set_b8_0();
-            @defaultonly NoAction_37();
+            @defaultonly NoAction_38();
         }
-        const default_action = NoAction_37();
+        const default_action = NoAction_38();
         size = 1024;
     }
     @name("Egress.lookup.set_a9") action lookup_set_a9_0(@name("values") bit<16> values_49) {
@@ -2342,9 +2368,9 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
         }
         actions = {
             lookup_set_a9_0();
-            @defaultonly NoAction_38();
+            @defaultonly NoAction_39();
         }
-        const default_action = NoAction_38();
+        const default_action = NoAction_39();
         size = 1024;
     }
     @name("Egress.lookup.set_b9") action lookup_set_b9_0(@name("values") bit<16> values_50) {
@@ -2357,9 +2383,9 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
         }
         actions = {
             lookup_set_b9_0();
-            @defaultonly NoAction_39();
+            @defaultonly NoAction_40();
         }
-        const default_action = NoAction_39();
+        const default_action = NoAction_40();
         size = 1024;
     }
     @name("Egress.lookup.set_a10") action lookup_set_a10_0(@name("values") bit<16> values_51) {
@@ -2372,9 +2398,9 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
         }
         actions = {
             lookup_set_a10_0();
-            @defaultonly NoAction_40();
+            @defaultonly NoAction_41();
         }
-        const default_action = NoAction_40();
+        const default_action = NoAction_41();
         size = 1024;
     }
     @name("Egress.lookup.set_b10") action lookup_set_b10_0(@name("values") bit<16> values_52) {
@@ -2387,9 +2413,9 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
         }
         actions = {
             lookup_set_b10_0();
-            @defaultonly NoAction_41();
+            @defaultonly NoAction_42();
         }
-        const default_action = NoAction_41();
+        const default_action = NoAction_42();
         size = 1024;
     }
     @name("Egress.lookup.set_a11") action lookup_set_a11_0(@name("values") bit<16> values_53) {
@@ -2402,9 +2428,9 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
         }
         actions = {
             lookup_set_a11_0();
-            @defaultonly NoAction_42();
+            @defaultonly NoAction_43();
         }
-        const default_action = NoAction_42();
+        const default_action = NoAction_43();
         size = 1024;
     }
     @name("Egress.lookup.set_b11") action lookup_set_b11_0(@name("values") bit<16> values_54) {
@@ -2417,9 +2443,9 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
         }
         actions = {
             lookup_set_b11_0();
-            @defaultonly NoAction_43();
+            @defaultonly NoAction_44();
         }
-        const default_action = NoAction_43();
+        const default_action = NoAction_44();
         size = 1024;
     }
     @name("Egress.lookup.set_a12") action lookup_set_a12_0(@name("values") bit<16> values_55) {
@@ -2432,9 +2458,9 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
         }
         actions = {
             lookup_set_a12_0();
-            @defaultonly NoAction_44();
+            @defaultonly NoAction_45();
         }
-        const default_action = NoAction_44();
+        const default_action = NoAction_45();
         size = 1024;
     }
     @name("Egress.lookup.set_b12") action lookup_set_b12_0(@name("values") bit<16> values_56) {
@@ -2447,9 +2473,9 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
         }
         actions = {
             lookup_set_b12_0();
-            @defaultonly NoAction_45();
+            @defaultonly NoAction_46();
         }
-        const default_action = NoAction_45();
+        const default_action = NoAction_46();
         size = 1024;
     }
     @name("Egress.lookup.set_a13") action lookup_set_a13_0(@name("values") bit<16> values_57) {
@@ -2462,9 +2488,9 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
         }
         actions = {
             lookup_set_a13_0();
-            @defaultonly NoAction_46();
+            @defaultonly NoAction_47();
         }
-        const default_action = NoAction_46();
+        const default_action = NoAction_47();
         size = 1024;
     }
     @name("Egress.lookup.set_b13") action lookup_set_b13_0(@name("values") bit<16> values_58) {
@@ -2477,9 +2503,9 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
         }
         actions = {
             lookup_set_b13_0();
-            @defaultonly NoAction_47();
+            @defaultonly NoAction_48();
         }
-        const default_action = NoAction_47();
+        const default_action = NoAction_48();
         size = 1024;
     }
     @name("Egress.lookup.set_a14") action lookup_set_a14_0(@name("values") bit<16> values_59) {
@@ -2492,9 +2518,9 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
         }
         actions = {
             lookup_set_a14_0();
-            @defaultonly NoAction_48();
+            @defaultonly NoAction_49();
         }
-        const default_action = NoAction_48();
+        const default_action = NoAction_49();
         size = 1024;
     }
     @name("Egress.lookup.set_b14") action lookup_set_b14_0(@name("values") bit<16> values_60) {
@@ -2507,9 +2533,9 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
         }
         actions = {
             lookup_set_b14_0();
-            @defaultonly NoAction_49();
+            @defaultonly NoAction_50();
         }
-        const default_action = NoAction_49();
+        const default_action = NoAction_50();
         size = 1024;
     }
     @name("Egress.lookup.set_a15") action lookup_set_a15_0(@name("values") bit<16> values_61) {
@@ -2522,9 +2548,9 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
         }
         actions = {
             lookup_set_a15_0();
-            @defaultonly NoAction_50();
+            @defaultonly NoAction_51();
         }
-        const default_action = NoAction_50();
+        const default_action = NoAction_51();
         size = 1024;
     }
     @name("Egress.lookup.set_b15") action lookup_set_b15_0(@name("values") bit<16> values_62) {
@@ -2537,9 +2563,9 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
         }
         actions = {
             lookup_set_b15_0();
-            @defaultonly NoAction_51();
+            @defaultonly NoAction_52();
         }
-        const default_action = NoAction_51();
+        const default_action = NoAction_52();
         size = 1024;
     }
     @name("Egress.words.lanes0") Register<bit<32>, bit<16>>(32w9216, 32w0) words_lanes0;
@@ -2980,10 +3006,10 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
             words_add0_0();
             words_read0_0();
             words_max0_0();
-            @defaultonly NoAction_52();
+            @defaultonly NoAction_53();
         }
         size = 8;
-        const default_action = NoAction_52();
+        const default_action = NoAction_53();
         const entries = {
             (8w1, false, 2w1, default, default) : words_open0_0();
             (8w1, false, 2w2, default, 16w0) : words_read0_0();
@@ -3006,10 +3032,10 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
             words_open1_0();
             words_add1_0();
             words_read1_0();
-            @defaultonly NoAction_53();
+            @defaultonly NoAction_54();
         }
         size = 8;
-        const default_action = NoAction_53();
+        const default_action = NoAction_54();
         const entries = {
             (8w1, false, 2w1, default, default) : words_open1_0();
             (8w1, false, 2w2, default, 16w0) : words_read1_0();
@@ -3032,10 +3058,10 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
             words_open2_0();
             words_add2_0();
             words_read2_0();
-            @defaultonly NoAction_54();
+            @defaultonly NoAction_55();
         }
         size = 8;
-        const default_action = NoAction_54();
+        const default_action = NoAction_55();
         const entries = {
             (8w1, false, 2w1, default, default) : words_open2_0();
             (8w1, false, 2w2, default, 16w0) : words_read2_0();
@@ -3058,10 +3084,10 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
             words_open3_0();
             words_add3_0();
             words_read3_0();
-            @defaultonly NoAction_55();
+            @defaultonly NoAction_56();
         }
         size = 8;
-        const default_action = NoAction_55();
+        const default_action = NoAction_56();
         const entries = {
             (8w1, false, 2w1, default, default) : words_open3_0();
             (8w1, false, 2w2, default, 16w0) : words_read3_0();
@@ -3084,10 +3110,10 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
             words_open4_0();
             words_add4_0();
             words_read4_0();
-            @defaultonly NoAction_56();
+            @defaultonly NoAction_57();
         }
         size = 4;
-        const default_action = NoAction_56();
+        const default_action = NoAction_57();
         const entries = {
             (8w1, false, 2w1, default, default) : words_open4_0();
             (8w1, false, 2w2, default, 16w0) : words_read4_0();
@@ -3107,10 +3133,10 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
             words_open5_0();
             words_add5_0();
             words_read5_0();
-            @defaultonly NoAction_57();
+            @defaultonly NoAction_58();
         }
         size = 4;
-        const default_action = NoAction_57();
+        const default_action = NoAction_58();
         const entries = {
             (8w1, false, 2w1, default, default) : words_open5_0();
             (8w1, false, 2w2, default, 16w0) : words_read5_0();
@@ -3130,10 +3156,10 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
             words_open6_0();
             words_add6_0();
             words_read6_0();
-            @defaultonly NoAction_58();
+            @defaultonly NoAction_59();
         }
         size = 4;
-        const default_action = NoAction_58();
+        const default_action = NoAction_59();
         const entries = {
             (8w1, false, 2w1, default, default) : words_open6_0();
             (8w1, false, 2w2, default, 16w0) : words_read6_0();
@@ -3153,10 +3179,10 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
             words_open7_0();
             words_add7_0();
             words_read7_0();
-            @defaultonly NoAction_59();
+            @defaultonly NoAction_60();
         }
         size = 4;
-        const default_action = NoAction_59();
+        const default_action = NoAction_60();
         const entries = {
             (8w1, false, 2w1, default, default) : words_open7_0();
             (8w1, false, 2w2, default, 16w0) : words_read7_0();
@@ -3176,10 +3202,10 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
             words_open8_0();
             words_add8_0();
             words_read8_0();
-            @defaultonly NoAction_60();
+            @defaultonly NoAction_61();
         }
         size = 4;
-        const default_action = NoAction_60();
+        const default_action = NoAction_61();
         const entries = {
             (8w1, false, 2w1, default, default) : words_open8_0();
             (8w1, false, 2w2, default, 16w0) : words_read8_0();
@@ -3199,10 +3225,10 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
             words_open9_0();
             words_add9_0();
             words_read9_0();
-            @defaultonly NoAction_61();
+            @defaultonly NoAction_62();
         }
         size = 4;
-        const default_action = NoAction_61();
+        const default_action = NoAction_62();
         const entries = {
             (8w1, false, 2w1, default, default) : words_open9_0();
             (8w1, false, 2w2, default, 16w0) : words_read9_0();
@@ -3222,10 +3248,10 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
             words_open10_0();
             words_add10_0();
             words_read10_0();
-            @defaultonly NoAction_62();
+            @defaultonly NoAction_63();
         }
         size = 4;
-        const default_action = NoAction_62();
+        const default_action = NoAction_63();
         const entries = {
             (8w1, false, 2w1, default, default) : words_open10_0();
             (8w1, false, 2w2, default, 16w0) : words_read10_0();
@@ -3245,10 +3271,10 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
             words_open11_0();
             words_add11_0();
             words_read11_0();
-            @defaultonly NoAction_63();
+            @defaultonly NoAction_64();
         }
         size = 4;
-        const default_action = NoAction_63();
+        const default_action = NoAction_64();
         const entries = {
             (8w1, false, 2w1, default, default) : words_open11_0();
             (8w1, false, 2w2, default, 16w0) : words_read11_0();
@@ -3268,10 +3294,10 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
             words_open12_0();
             words_add12_0();
             words_read12_0();
-            @defaultonly NoAction_64();
+            @defaultonly NoAction_65();
         }
         size = 4;
-        const default_action = NoAction_64();
+        const default_action = NoAction_65();
         const entries = {
             (8w1, false, 2w1, default, default) : words_open12_0();
             (8w1, false, 2w2, default, 16w0) : words_read12_0();
@@ -3291,10 +3317,10 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
             words_open13_0();
             words_add13_0();
             words_read13_0();
-            @defaultonly NoAction_65();
+            @defaultonly NoAction_66();
         }
         size = 4;
-        const default_action = NoAction_65();
+        const default_action = NoAction_66();
         const entries = {
             (8w1, false, 2w1, default, default) : words_open13_0();
             (8w1, false, 2w2, default, 16w0) : words_read13_0();
@@ -3314,10 +3340,10 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
             words_open14_0();
             words_add14_0();
             words_read14_0();
-            @defaultonly NoAction_66();
+            @defaultonly NoAction_67();
         }
         size = 4;
-        const default_action = NoAction_66();
+        const default_action = NoAction_67();
         const entries = {
             (8w1, false, 2w1, default, default) : words_open14_0();
             (8w1, false, 2w2, default, 16w0) : words_read14_0();
@@ -3337,10 +3363,10 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
             words_open15_0();
             words_add15_0();
             words_read15_0();
-            @defaultonly NoAction_67();
+            @defaultonly NoAction_68();
         }
         size = 4;
-        const default_action = NoAction_67();
+        const default_action = NoAction_68();
         const entries = {
             (8w1, false, 2w1, default, default) : words_open15_0();
             (8w1, false, 2w2, default, 16w0) : words_read15_0();
@@ -3369,8 +3395,8 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
         const default_action = unknown_member();
         size = 1024;
     }
-    @name("Egress.set_depth") action set_depth(@name("cells") bit<32> cells_1) {
-        meta.below = cells_1 |-| meta.depth;
+    @name("Egress.set_depth") action set_depth(@name("length") bit<32> length_1) {
+        meta.below = length_1 |-| meta.depth;
     }
     @name("Egress.marking") table marking_0 {
         actions = {
@@ -3554,7 +3580,7 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
             cells_counting.apply();
             cells_decisions.apply();
             if (meta.below == 32w0) {
-                hdr.trip.flags = hdr.trip.flags | 8w16;
+            hdr.trip.flags = hdr.trip.flags | 8w16;
             }
             cells_mark.apply();
             cells_head.apply();

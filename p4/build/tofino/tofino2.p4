@@ -226,6 +226,7 @@ struct ingress_t {
     bit<16>  port;
     bit<1>   ours;
     bit<1>   own_port;
+    bit<8>   color;
     bit<1>   job_known;
     bit<1>   member_known;
     bit<1>   table_known;
@@ -506,6 +507,8 @@ control Ingress(inout ingress_headers_t hdr, inout ingress_t meta, in ingress_in
     @noWarn("unused") @name(".NoAction") action NoAction_11() {
     }
     @noWarn("unused") @name(".NoAction") action NoAction_12() {
+    }
+    @noWarn("unused") @name(".NoAction") action NoAction_13() {
     }
     @name("Ingress.membership.set_ours") action membership_set_ours_0() {
         meta.ours = 1w1;
@@ -1357,6 +1360,22 @@ control Ingress(inout ingress_headers_t hdr, inout ingress_t meta, in ingress_in
         const default_action = NoAction_12();
         size = 16;
     }
+    @name("Ingress.requests") DirectMeter(MeterType_t.PACKETS) requests_0;
+    @name("Ingress.meter_port") action meter_port() {
+        meta.color = requests_0.execute();
+    }
+    @name("Ingress.control_ports") table control_ports_0 {
+        key = {
+            intrinsic.ingress_port: exact @name("port");
+        }
+        actions = {
+            meter_port();
+            @defaultonly NoAction_13();
+        }
+        const default_action = NoAction_13();
+        size = 512;
+        meters = requests_0;
+    }
     @name("Ingress.begin_data") action begin_data() {
         hdr.trip.setValid();
         hdr.trip.what = 8w1;
@@ -1419,7 +1438,7 @@ control Ingress(inout ingress_headers_t hdr, inout ingress_t meta, in ingress_in
     }
     @name("Ingress.passes") table passes_0 {
         key = {
-            hdr.trip.number: exact @name("pass");
+            hdr.trip.number   : exact @name("pass");
             hdr.trip.what[1:1]: exact @name("collect");
         }
         actions = {
@@ -1430,6 +1449,7 @@ control Ingress(inout ingress_headers_t hdr, inout ingress_t meta, in ingress_in
         size = 16;
     }
     apply {
+        meta.color = 8w0;
         hdr.bridge.setValid();
         hdr.bridge.worker = 8w0;
         hdr.bridge.job = hdr.thc.job;
@@ -1455,9 +1475,15 @@ control Ingress(inout ingress_headers_t hdr, inout ingress_t meta, in ingress_in
         meta.who[14:11] = meta.whose[5:2];
         membership_verdict.apply();
         if (!hdr.trip.isValid() && meta.own_port == 1w0 && meta.ours == 1w1 && hdr.thc.isValid() && hdr.thc.version == 8w2) {
-            control_plane_0.apply();
+            if (control_plane_0.apply().hit) {
+            control_ports_0.apply();
+            }
         }
-        if (meta.way == 4w0) {
+        if (meta.color == 8w3) {
+            deparser.drop_ctl = 3w1;
+            meta.reason = 4w15;
+            meta.count_carrier = 1w1;
+        } else if (meta.way == 4w0) {
             hdr.bridge.trip = 8w0;
             hdr.bridge.port = 16w0xffff;
             forwarding_answered = false;
@@ -1525,8 +1551,6 @@ struct half_t {
 }
 
 control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrinsic_metadata_t intrinsic, in egress_intrinsic_metadata_from_parser_t parsed, inout egress_intrinsic_metadata_for_deparser_t deparser, inout egress_intrinsic_metadata_for_output_port_t port) {
-    @noWarn("unused") @name(".NoAction") action NoAction_13() {
-    }
     @noWarn("unused") @name(".NoAction") action NoAction_14() {
     }
     @noWarn("unused") @name(".NoAction") action NoAction_15() {
@@ -1695,6 +1719,8 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
     }
     @noWarn("unused") @name(".NoAction") action NoAction_97() {
     }
+    @noWarn("unused") @name(".NoAction") action NoAction_98() {
+    }
     @name("Egress.cells.rounds") Register<pair_t, bit<16>>(32w9216, (pair_t){first = 32w0,second = 32w0}) cells_rounds;
     @name("Egress.cells.take_round") RegisterAction2<pair_t, bit<16>, bit<32>, bit<32>>(cells_rounds) cells_take_round = {
         void apply(inout pair_t value, out bit<32> round, out bit<32> epoch) {
@@ -1740,10 +1766,10 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
             cells_use_round_0();
             cells_use_next_round_0();
             cells_look_at_round_0();
-            @defaultonly NoAction_13();
+            @defaultonly NoAction_14();
         }
         size = 3;
-        const default_action = NoAction_13();
+        const default_action = NoAction_14();
         const entries = {
             (8w1, 8w0 &&& 8w3) : cells_use_next_round_0();
             (8w1, default) : cells_use_round_0();
@@ -1828,10 +1854,10 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
             cells_begin_tag_0();
             cells_use_tag_0();
             cells_use_next_tag_0();
-            @defaultonly NoAction_14();
+            @defaultonly NoAction_15();
         }
         size = 3;
-        const default_action = NoAction_14();
+        const default_action = NoAction_15();
         const entries = {
             (8w1, 32w0, 8w0 &&& 8w3) : cells_use_next_tag_0();
             (8w1, 32w0, default) : cells_use_tag_0();
@@ -1905,10 +1931,10 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
             cells_count_in_0();
             cells_see_0();
             cells_see_again_0();
-            @defaultonly NoAction_15();
+            @defaultonly NoAction_16();
         }
         size = 72;
-        const default_action = NoAction_15();
+        const default_action = NoAction_16();
         const entries = {
             (8w1, 2w1, default, default, default, default) : cells_open_count_0();
             (8w1, 2w2, 1w0, 8w0, 32w1 &&& 32w1, default) : cells_see_again_0();
@@ -2019,10 +2045,10 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
             cells_marked_0();
             cells_unmarked_0();
             cells_look_at_mark_0();
-            @defaultonly NoAction_16();
+            @defaultonly NoAction_17();
         }
         size = 8;
-        const default_action = NoAction_16();
+        const default_action = NoAction_17();
         const entries = {
             (8w1, 8w0, 2w1, default, default, 8w16 &&& 8w16) : cells_marked_0();
             (8w1, 8w0, 2w1, default, default, default) : cells_unmarked_0();
@@ -2061,10 +2087,10 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
             cells_stale_0();
             cells_mismatch_0();
             cells_refuse_0();
-            @defaultonly NoAction_17();
+            @defaultonly NoAction_18();
         }
         size = 16;
-        const default_action = NoAction_17();
+        const default_action = NoAction_18();
         const entries = {
             (default, default, 2w3, default, default, default) : cells_stale_0();
             (8w1, default, 2w0, default, default, default) : cells_refuse_0(16w6);
@@ -2090,9 +2116,9 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
         }
         actions = {
             lookup_set_a0_0();
-            @defaultonly NoAction_18();
+            @defaultonly NoAction_19();
         }
-        const default_action = NoAction_18();
+        const default_action = NoAction_19();
         size = 1024;
     }
     @name("Egress.lookup.set_b0") action lookup_set_b0_0(@name("values") bit<16> values_64) {
@@ -2105,9 +2131,9 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
         }
         actions = {
             lookup_set_b0_0();
-            @defaultonly NoAction_19();
+            @defaultonly NoAction_20();
         }
-        const default_action = NoAction_19();
+        const default_action = NoAction_20();
         size = 1024;
     }
     @name("Egress.lookup.set_a1") action lookup_set_a1_0(@name("values") bit<16> values_65) {
@@ -2120,9 +2146,9 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
         }
         actions = {
             lookup_set_a1_0();
-            @defaultonly NoAction_20();
+            @defaultonly NoAction_21();
         }
-        const default_action = NoAction_20();
+        const default_action = NoAction_21();
         size = 1024;
     }
     @name("Egress.lookup.set_b1") action lookup_set_b1_0(@name("values") bit<16> values_66) {
@@ -2135,9 +2161,9 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
         }
         actions = {
             lookup_set_b1_0();
-            @defaultonly NoAction_21();
+            @defaultonly NoAction_22();
         }
-        const default_action = NoAction_21();
+        const default_action = NoAction_22();
         size = 1024;
     }
     @name("Egress.lookup.set_a2") action lookup_set_a2_0(@name("values") bit<16> values_67) {
@@ -2150,9 +2176,9 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
         }
         actions = {
             lookup_set_a2_0();
-            @defaultonly NoAction_22();
+            @defaultonly NoAction_23();
         }
-        const default_action = NoAction_22();
+        const default_action = NoAction_23();
         size = 1024;
     }
     @name("Egress.lookup.set_b2") action lookup_set_b2_0(@name("values") bit<16> values_68) {
@@ -2165,9 +2191,9 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
         }
         actions = {
             lookup_set_b2_0();
-            @defaultonly NoAction_23();
+            @defaultonly NoAction_24();
         }
-        const default_action = NoAction_23();
+        const default_action = NoAction_24();
         size = 1024;
     }
     @name("Egress.lookup.set_a3") action lookup_set_a3_0(@name("values") bit<16> values_69) {
@@ -2180,9 +2206,9 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
         }
         actions = {
             lookup_set_a3_0();
-            @defaultonly NoAction_24();
+            @defaultonly NoAction_25();
         }
-        const default_action = NoAction_24();
+        const default_action = NoAction_25();
         size = 1024;
     }
     @name("Egress.lookup.set_b3") action lookup_set_b3_0(@name("values") bit<16> values_70) {
@@ -2195,9 +2221,9 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
         }
         actions = {
             lookup_set_b3_0();
-            @defaultonly NoAction_25();
+            @defaultonly NoAction_26();
         }
-        const default_action = NoAction_25();
+        const default_action = NoAction_26();
         size = 1024;
     }
     @name("Egress.lookup.set_a4") action lookup_set_a4_0(@name("values") bit<16> values_71) {
@@ -2210,9 +2236,9 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
         }
         actions = {
             lookup_set_a4_0();
-            @defaultonly NoAction_26();
+            @defaultonly NoAction_27();
         }
-        const default_action = NoAction_26();
+        const default_action = NoAction_27();
         size = 1024;
     }
     @name("Egress.lookup.set_b4") action lookup_set_b4_0(@name("values") bit<16> values_72) {
@@ -2225,9 +2251,9 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
         }
         actions = {
             lookup_set_b4_0();
-            @defaultonly NoAction_27();
+            @defaultonly NoAction_28();
         }
-        const default_action = NoAction_27();
+        const default_action = NoAction_28();
         size = 1024;
     }
     @name("Egress.lookup.set_a5") action lookup_set_a5_0(@name("values") bit<16> values_73) {
@@ -2240,9 +2266,9 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
         }
         actions = {
             lookup_set_a5_0();
-            @defaultonly NoAction_28();
+            @defaultonly NoAction_29();
         }
-        const default_action = NoAction_28();
+        const default_action = NoAction_29();
         size = 1024;
     }
     @name("Egress.lookup.set_b5") action lookup_set_b5_0(@name("values") bit<16> values_74) {
@@ -2255,9 +2281,9 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
         }
         actions = {
             lookup_set_b5_0();
-            @defaultonly NoAction_29();
+            @defaultonly NoAction_30();
         }
-        const default_action = NoAction_29();
+        const default_action = NoAction_30();
         size = 1024;
     }
     @name("Egress.lookup.set_a6") action lookup_set_a6_0(@name("values") bit<16> values_75) {
@@ -2270,9 +2296,9 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
         }
         actions = {
             lookup_set_a6_0();
-            @defaultonly NoAction_30();
+            @defaultonly NoAction_31();
         }
-        const default_action = NoAction_30();
+        const default_action = NoAction_31();
         size = 1024;
     }
     @name("Egress.lookup.set_b6") action lookup_set_b6_0(@name("values") bit<16> values_76) {
@@ -2285,9 +2311,9 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
         }
         actions = {
             lookup_set_b6_0();
-            @defaultonly NoAction_31();
+            @defaultonly NoAction_32();
         }
-        const default_action = NoAction_31();
+        const default_action = NoAction_32();
         size = 1024;
     }
     @name("Egress.lookup.set_a7") action lookup_set_a7_0(@name("values") bit<16> values_77) {
@@ -2300,9 +2326,9 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
         }
         actions = {
             lookup_set_a7_0();
-            @defaultonly NoAction_32();
+            @defaultonly NoAction_33();
         }
-        const default_action = NoAction_32();
+        const default_action = NoAction_33();
         size = 1024;
     }
     @name("Egress.lookup.set_b7") action lookup_set_b7_0(@name("values") bit<16> values_78) {
@@ -2315,9 +2341,9 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
         }
         actions = {
             lookup_set_b7_0();
-            @defaultonly NoAction_33();
+            @defaultonly NoAction_34();
         }
-        const default_action = NoAction_33();
+        const default_action = NoAction_34();
         size = 1024;
     }
     @name("Egress.lookup.set_a8") action lookup_set_a8_0(@name("values") bit<16> values_79) {
@@ -2330,9 +2356,9 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
         }
         actions = {
             lookup_set_a8_0();
-            @defaultonly NoAction_34();
+            @defaultonly NoAction_35();
         }
-        const default_action = NoAction_34();
+        const default_action = NoAction_35();
         size = 1024;
     }
     @name("Egress.lookup.set_b8") action lookup_set_b8_0(@name("values") bit<16> values_80) {
@@ -2345,9 +2371,9 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
         }
         actions = {
             lookup_set_b8_0();
-            @defaultonly NoAction_35();
+            @defaultonly NoAction_36();
         }
-        const default_action = NoAction_35();
+        const default_action = NoAction_36();
         size = 1024;
     }
     @name("Egress.lookup.set_a9") action lookup_set_a9_0(@name("values") bit<16> values_81) {
@@ -2360,9 +2386,9 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
         }
         actions = {
             lookup_set_a9_0();
-            @defaultonly NoAction_36();
+            @defaultonly NoAction_37();
         }
-        const default_action = NoAction_36();
+        const default_action = NoAction_37();
         size = 1024;
     }
     @name("Egress.lookup.set_b9") action lookup_set_b9_0(@name("values") bit<16> values_82) {
@@ -2375,9 +2401,9 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
         }
         actions = {
             lookup_set_b9_0();
-            @defaultonly NoAction_37();
+            @defaultonly NoAction_38();
         }
-        const default_action = NoAction_37();
+        const default_action = NoAction_38();
         size = 1024;
     }
     @name("Egress.lookup.set_a10") action lookup_set_a10_0(@name("values") bit<16> values_83) {
@@ -2390,9 +2416,9 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
         }
         actions = {
             lookup_set_a10_0();
-            @defaultonly NoAction_38();
+            @defaultonly NoAction_39();
         }
-        const default_action = NoAction_38();
+        const default_action = NoAction_39();
         size = 1024;
     }
     @name("Egress.lookup.set_b10") action lookup_set_b10_0(@name("values") bit<16> values_84) {
@@ -2405,9 +2431,9 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
         }
         actions = {
             lookup_set_b10_0();
-            @defaultonly NoAction_39();
+            @defaultonly NoAction_40();
         }
-        const default_action = NoAction_39();
+        const default_action = NoAction_40();
         size = 1024;
     }
     @name("Egress.lookup.set_a11") action lookup_set_a11_0(@name("values") bit<16> values_85) {
@@ -2420,9 +2446,9 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
         }
         actions = {
             lookup_set_a11_0();
-            @defaultonly NoAction_40();
+            @defaultonly NoAction_41();
         }
-        const default_action = NoAction_40();
+        const default_action = NoAction_41();
         size = 1024;
     }
     @name("Egress.lookup.set_b11") action lookup_set_b11_0(@name("values") bit<16> values_86) {
@@ -2435,9 +2461,9 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
         }
         actions = {
             lookup_set_b11_0();
-            @defaultonly NoAction_41();
+            @defaultonly NoAction_42();
         }
-        const default_action = NoAction_41();
+        const default_action = NoAction_42();
         size = 1024;
     }
     @name("Egress.lookup.set_a12") action lookup_set_a12_0(@name("values") bit<16> values_87) {
@@ -2450,9 +2476,9 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
         }
         actions = {
             lookup_set_a12_0();
-            @defaultonly NoAction_42();
+            @defaultonly NoAction_43();
         }
-        const default_action = NoAction_42();
+        const default_action = NoAction_43();
         size = 1024;
     }
     @name("Egress.lookup.set_b12") action lookup_set_b12_0(@name("values") bit<16> values_88) {
@@ -2465,9 +2491,9 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
         }
         actions = {
             lookup_set_b12_0();
-            @defaultonly NoAction_43();
+            @defaultonly NoAction_44();
         }
-        const default_action = NoAction_43();
+        const default_action = NoAction_44();
         size = 1024;
     }
     @name("Egress.lookup.set_a13") action lookup_set_a13_0(@name("values") bit<16> values_89) {
@@ -2480,9 +2506,9 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
         }
         actions = {
             lookup_set_a13_0();
-            @defaultonly NoAction_44();
+            @defaultonly NoAction_45();
         }
-        const default_action = NoAction_44();
+        const default_action = NoAction_45();
         size = 1024;
     }
     @name("Egress.lookup.set_b13") action lookup_set_b13_0(@name("values") bit<16> values_90) {
@@ -2495,9 +2521,9 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
         }
         actions = {
             lookup_set_b13_0();
-            @defaultonly NoAction_45();
+            @defaultonly NoAction_46();
         }
-        const default_action = NoAction_45();
+        const default_action = NoAction_46();
         size = 1024;
     }
     @name("Egress.lookup.set_a14") action lookup_set_a14_0(@name("values") bit<16> values_91) {
@@ -2510,9 +2536,9 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
         }
         actions = {
             lookup_set_a14_0();
-            @defaultonly NoAction_46();
+            @defaultonly NoAction_47();
         }
-        const default_action = NoAction_46();
+        const default_action = NoAction_47();
         size = 1024;
     }
     @name("Egress.lookup.set_b14") action lookup_set_b14_0(@name("values") bit<16> values_92) {
@@ -2525,9 +2551,9 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
         }
         actions = {
             lookup_set_b14_0();
-            @defaultonly NoAction_47();
+            @defaultonly NoAction_48();
         }
-        const default_action = NoAction_47();
+        const default_action = NoAction_48();
         size = 1024;
     }
     @name("Egress.lookup.set_a15") action lookup_set_a15_0(@name("values") bit<16> values_93) {
@@ -2540,9 +2566,9 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
         }
         actions = {
             lookup_set_a15_0();
-            @defaultonly NoAction_48();
+            @defaultonly NoAction_49();
         }
-        const default_action = NoAction_48();
+        const default_action = NoAction_49();
         size = 1024;
     }
     @name("Egress.lookup.set_b15") action lookup_set_b15_0(@name("values") bit<16> values_94) {
@@ -2555,9 +2581,9 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
         }
         actions = {
             lookup_set_b15_0();
-            @defaultonly NoAction_49();
+            @defaultonly NoAction_50();
         }
-        const default_action = NoAction_49();
+        const default_action = NoAction_50();
         size = 1024;
     }
     @name("Egress.lookup.set_a16") action lookup_set_a16_0(@name("values") bit<16> values_95) {
@@ -2570,9 +2596,9 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
         }
         actions = {
             lookup_set_a16_0();
-            @defaultonly NoAction_50();
+            @defaultonly NoAction_51();
         }
-        const default_action = NoAction_50();
+        const default_action = NoAction_51();
         size = 1024;
     }
     @name("Egress.lookup.set_b16") action lookup_set_b16_0(@name("values") bit<16> values_96) {
@@ -2585,9 +2611,9 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
         }
         actions = {
             lookup_set_b16_0();
-            @defaultonly NoAction_51();
+            @defaultonly NoAction_52();
         }
-        const default_action = NoAction_51();
+        const default_action = NoAction_52();
         size = 1024;
     }
     @name("Egress.lookup.set_a17") action lookup_set_a17_0(@name("values") bit<16> values_97) {
@@ -2600,9 +2626,9 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
         }
         actions = {
             lookup_set_a17_0();
-            @defaultonly NoAction_52();
+            @defaultonly NoAction_53();
         }
-        const default_action = NoAction_52();
+        const default_action = NoAction_53();
         size = 1024;
     }
     @name("Egress.lookup.set_b17") action lookup_set_b17_0(@name("values") bit<16> values_98) {
@@ -2615,9 +2641,9 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
         }
         actions = {
             lookup_set_b17_0();
-            @defaultonly NoAction_53();
+            @defaultonly NoAction_54();
         }
-        const default_action = NoAction_53();
+        const default_action = NoAction_54();
         size = 1024;
     }
     @name("Egress.lookup.set_a18") action lookup_set_a18_0(@name("values") bit<16> values_99) {
@@ -2630,9 +2656,9 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
         }
         actions = {
             lookup_set_a18_0();
-            @defaultonly NoAction_54();
+            @defaultonly NoAction_55();
         }
-        const default_action = NoAction_54();
+        const default_action = NoAction_55();
         size = 1024;
     }
     @name("Egress.lookup.set_b18") action lookup_set_b18_0(@name("values") bit<16> values_100) {
@@ -2645,9 +2671,9 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
         }
         actions = {
             lookup_set_b18_0();
-            @defaultonly NoAction_55();
+            @defaultonly NoAction_56();
         }
-        const default_action = NoAction_55();
+        const default_action = NoAction_56();
         size = 1024;
     }
     @name("Egress.lookup.set_a19") action lookup_set_a19_0(@name("values") bit<16> values_101) {
@@ -2660,9 +2686,9 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
         }
         actions = {
             lookup_set_a19_0();
-            @defaultonly NoAction_56();
+            @defaultonly NoAction_57();
         }
-        const default_action = NoAction_56();
+        const default_action = NoAction_57();
         size = 1024;
     }
     @name("Egress.lookup.set_b19") action lookup_set_b19_0(@name("values") bit<16> values_102) {
@@ -2675,9 +2701,9 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
         }
         actions = {
             lookup_set_b19_0();
-            @defaultonly NoAction_57();
+            @defaultonly NoAction_58();
         }
-        const default_action = NoAction_57();
+        const default_action = NoAction_58();
         size = 1024;
     }
     @name("Egress.lookup.set_a20") action lookup_set_a20_0(@name("values") bit<16> values_103) {
@@ -2690,9 +2716,9 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
         }
         actions = {
             lookup_set_a20_0();
-            @defaultonly NoAction_58();
+            @defaultonly NoAction_59();
         }
-        const default_action = NoAction_58();
+        const default_action = NoAction_59();
         size = 1024;
     }
     @name("Egress.lookup.set_b20") action lookup_set_b20_0(@name("values") bit<16> values_104) {
@@ -2705,9 +2731,9 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
         }
         actions = {
             lookup_set_b20_0();
-            @defaultonly NoAction_59();
+            @defaultonly NoAction_60();
         }
-        const default_action = NoAction_59();
+        const default_action = NoAction_60();
         size = 1024;
     }
     @name("Egress.lookup.set_a21") action lookup_set_a21_0(@name("values") bit<16> values_105) {
@@ -2720,9 +2746,9 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
         }
         actions = {
             lookup_set_a21_0();
-            @defaultonly NoAction_60();
+            @defaultonly NoAction_61();
         }
-        const default_action = NoAction_60();
+        const default_action = NoAction_61();
         size = 1024;
     }
     @name("Egress.lookup.set_b21") action lookup_set_b21_0(@name("values") bit<16> values_106) {
@@ -2735,9 +2761,9 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
         }
         actions = {
             lookup_set_b21_0();
-            @defaultonly NoAction_61();
+            @defaultonly NoAction_62();
         }
-        const default_action = NoAction_61();
+        const default_action = NoAction_62();
         size = 1024;
     }
     @name("Egress.lookup.set_a22") action lookup_set_a22_0(@name("values") bit<16> values_107) {
@@ -2750,9 +2776,9 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
         }
         actions = {
             lookup_set_a22_0();
-            @defaultonly NoAction_62();
+            @defaultonly NoAction_63();
         }
-        const default_action = NoAction_62();
+        const default_action = NoAction_63();
         size = 1024;
     }
     @name("Egress.lookup.set_b22") action lookup_set_b22_0(@name("values") bit<16> values_108) {
@@ -2765,9 +2791,9 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
         }
         actions = {
             lookup_set_b22_0();
-            @defaultonly NoAction_63();
+            @defaultonly NoAction_64();
         }
-        const default_action = NoAction_63();
+        const default_action = NoAction_64();
         size = 1024;
     }
     @name("Egress.lookup.set_a23") action lookup_set_a23_0(@name("values") bit<16> values_109) {
@@ -2780,9 +2806,9 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
         }
         actions = {
             lookup_set_a23_0();
-            @defaultonly NoAction_64();
+            @defaultonly NoAction_65();
         }
-        const default_action = NoAction_64();
+        const default_action = NoAction_65();
         size = 1024;
     }
     @name("Egress.lookup.set_b23") action lookup_set_b23_0(@name("values") bit<16> values_110) {
@@ -2795,9 +2821,9 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
         }
         actions = {
             lookup_set_b23_0();
-            @defaultonly NoAction_65();
+            @defaultonly NoAction_66();
         }
-        const default_action = NoAction_65();
+        const default_action = NoAction_66();
         size = 1024;
     }
     @name("Egress.lookup.set_a24") action lookup_set_a24_0(@name("values") bit<16> values_111) {
@@ -2810,9 +2836,9 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
         }
         actions = {
             lookup_set_a24_0();
-            @defaultonly NoAction_66();
+            @defaultonly NoAction_67();
         }
-        const default_action = NoAction_66();
+        const default_action = NoAction_67();
         size = 1024;
     }
     @name("Egress.lookup.set_b24") action lookup_set_b24_0(@name("values") bit<16> values_112) {
@@ -2825,9 +2851,9 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
         }
         actions = {
             lookup_set_b24_0();
-            @defaultonly NoAction_67();
+            @defaultonly NoAction_68();
         }
-        const default_action = NoAction_67();
+        const default_action = NoAction_68();
         size = 1024;
     }
     @name("Egress.lookup.set_a25") action lookup_set_a25_0(@name("values") bit<16> values_113) {
@@ -2840,9 +2866,9 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
         }
         actions = {
             lookup_set_a25_0();
-            @defaultonly NoAction_68();
+            @defaultonly NoAction_69();
         }
-        const default_action = NoAction_68();
+        const default_action = NoAction_69();
         size = 1024;
     }
     @name("Egress.lookup.set_b25") action lookup_set_b25_0(@name("values") bit<16> values_114) {
@@ -2855,9 +2881,9 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
         }
         actions = {
             lookup_set_b25_0();
-            @defaultonly NoAction_69();
+            @defaultonly NoAction_70();
         }
-        const default_action = NoAction_69();
+        const default_action = NoAction_70();
         size = 1024;
     }
     @name("Egress.lookup.set_a26") action lookup_set_a26_0(@name("values") bit<16> values_115) {
@@ -2870,9 +2896,9 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
         }
         actions = {
             lookup_set_a26_0();
-            @defaultonly NoAction_70();
+            @defaultonly NoAction_71();
         }
-        const default_action = NoAction_70();
+        const default_action = NoAction_71();
         size = 1024;
     }
     @name("Egress.lookup.set_b26") action lookup_set_b26_0(@name("values") bit<16> values_116) {
@@ -2885,9 +2911,9 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
         }
         actions = {
             lookup_set_b26_0();
-            @defaultonly NoAction_71();
+            @defaultonly NoAction_72();
         }
-        const default_action = NoAction_71();
+        const default_action = NoAction_72();
         size = 1024;
     }
     @name("Egress.lookup.set_a27") action lookup_set_a27_0(@name("values") bit<16> values_117) {
@@ -2900,9 +2926,9 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
         }
         actions = {
             lookup_set_a27_0();
-            @defaultonly NoAction_72();
+            @defaultonly NoAction_73();
         }
-        const default_action = NoAction_72();
+        const default_action = NoAction_73();
         size = 1024;
     }
     @name("Egress.lookup.set_b27") action lookup_set_b27_0(@name("values") bit<16> values_118) {
@@ -2915,9 +2941,9 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
         }
         actions = {
             lookup_set_b27_0();
-            @defaultonly NoAction_73();
+            @defaultonly NoAction_74();
         }
-        const default_action = NoAction_73();
+        const default_action = NoAction_74();
         size = 1024;
     }
     @name("Egress.lookup.set_a28") action lookup_set_a28_0(@name("values") bit<16> values_119) {
@@ -2930,9 +2956,9 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
         }
         actions = {
             lookup_set_a28_0();
-            @defaultonly NoAction_74();
+            @defaultonly NoAction_75();
         }
-        const default_action = NoAction_74();
+        const default_action = NoAction_75();
         size = 1024;
     }
     @name("Egress.lookup.set_b28") action lookup_set_b28_0(@name("values") bit<16> values_120) {
@@ -2945,9 +2971,9 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
         }
         actions = {
             lookup_set_b28_0();
-            @defaultonly NoAction_75();
+            @defaultonly NoAction_76();
         }
-        const default_action = NoAction_75();
+        const default_action = NoAction_76();
         size = 1024;
     }
     @name("Egress.lookup.set_a29") action lookup_set_a29_0(@name("values") bit<16> values_121) {
@@ -2960,9 +2986,9 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
         }
         actions = {
             lookup_set_a29_0();
-            @defaultonly NoAction_76();
+            @defaultonly NoAction_77();
         }
-        const default_action = NoAction_76();
+        const default_action = NoAction_77();
         size = 1024;
     }
     @name("Egress.lookup.set_b29") action lookup_set_b29_0(@name("values") bit<16> values_122) {
@@ -2975,9 +3001,9 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
         }
         actions = {
             lookup_set_b29_0();
-            @defaultonly NoAction_77();
+            @defaultonly NoAction_78();
         }
-        const default_action = NoAction_77();
+        const default_action = NoAction_78();
         size = 1024;
     }
     @name("Egress.lookup.set_a30") action lookup_set_a30_0(@name("values") bit<16> values_123) {
@@ -2990,9 +3016,9 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
         }
         actions = {
             lookup_set_a30_0();
-            @defaultonly NoAction_78();
+            @defaultonly NoAction_79();
         }
-        const default_action = NoAction_78();
+        const default_action = NoAction_79();
         size = 1024;
     }
     @name("Egress.lookup.set_b30") action lookup_set_b30_0(@name("values") bit<16> values_124) {
@@ -3005,9 +3031,9 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
         }
         actions = {
             lookup_set_b30_0();
-            @defaultonly NoAction_79();
+            @defaultonly NoAction_80();
         }
-        const default_action = NoAction_79();
+        const default_action = NoAction_80();
         size = 1024;
     }
     @name("Egress.lookup.set_a31") action lookup_set_a31_0(@name("values") bit<16> values_125) {
@@ -3020,9 +3046,9 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
         }
         actions = {
             lookup_set_a31_0();
-            @defaultonly NoAction_80();
+            @defaultonly NoAction_81();
         }
-        const default_action = NoAction_80();
+        const default_action = NoAction_81();
         size = 1024;
     }
     @name("Egress.lookup.set_b31") action lookup_set_b31_0(@name("values") bit<16> values_126) {
@@ -3035,9 +3061,9 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
         }
         actions = {
             lookup_set_b31_0();
-            @defaultonly NoAction_81();
+            @defaultonly NoAction_82();
         }
-        const default_action = NoAction_81();
+        const default_action = NoAction_82();
         size = 1024;
     }
     @name("Egress.words.lanes0") Register<pair_t, bit<16>>(32w9216, (pair_t){first = 32w0,second = 32w0}) words_lanes0;
@@ -3575,10 +3601,10 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
             words_add0_0();
             words_read0_0();
             words_max0_0();
-            @defaultonly NoAction_82();
+            @defaultonly NoAction_83();
         }
         size = 8;
-        const default_action = NoAction_82();
+        const default_action = NoAction_83();
         const entries = {
             (8w1, false, 2w1, default, default) : words_open0_0();
             (8w1, false, 2w2, default, 16w0) : words_read0_0();
@@ -3601,10 +3627,10 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
             words_open2_0();
             words_add2_0();
             words_read2_0();
-            @defaultonly NoAction_83();
+            @defaultonly NoAction_84();
         }
         size = 8;
-        const default_action = NoAction_83();
+        const default_action = NoAction_84();
         const entries = {
             (8w1, false, 2w1, default, default) : words_open2_0();
             (8w1, false, 2w2, default, 16w0) : words_read2_0();
@@ -3627,10 +3653,10 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
             words_open4_0();
             words_add4_0();
             words_read4_0();
-            @defaultonly NoAction_84();
+            @defaultonly NoAction_85();
         }
         size = 4;
-        const default_action = NoAction_84();
+        const default_action = NoAction_85();
         const entries = {
             (8w1, false, 2w1, default, default) : words_open4_0();
             (8w1, false, 2w2, default, 16w0) : words_read4_0();
@@ -3650,10 +3676,10 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
             words_open6_0();
             words_add6_0();
             words_read6_0();
-            @defaultonly NoAction_85();
+            @defaultonly NoAction_86();
         }
         size = 4;
-        const default_action = NoAction_85();
+        const default_action = NoAction_86();
         const entries = {
             (8w1, false, 2w1, default, default) : words_open6_0();
             (8w1, false, 2w2, default, 16w0) : words_read6_0();
@@ -3673,10 +3699,10 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
             words_open8_0();
             words_add8_0();
             words_read8_0();
-            @defaultonly NoAction_86();
+            @defaultonly NoAction_87();
         }
         size = 4;
-        const default_action = NoAction_86();
+        const default_action = NoAction_87();
         const entries = {
             (8w1, false, 2w1, default, default) : words_open8_0();
             (8w1, false, 2w2, default, 16w0) : words_read8_0();
@@ -3696,10 +3722,10 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
             words_open10_0();
             words_add10_0();
             words_read10_0();
-            @defaultonly NoAction_87();
+            @defaultonly NoAction_88();
         }
         size = 4;
-        const default_action = NoAction_87();
+        const default_action = NoAction_88();
         const entries = {
             (8w1, false, 2w1, default, default) : words_open10_0();
             (8w1, false, 2w2, default, 16w0) : words_read10_0();
@@ -3719,10 +3745,10 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
             words_open12_0();
             words_add12_0();
             words_read12_0();
-            @defaultonly NoAction_88();
+            @defaultonly NoAction_89();
         }
         size = 4;
-        const default_action = NoAction_88();
+        const default_action = NoAction_89();
         const entries = {
             (8w1, false, 2w1, default, default) : words_open12_0();
             (8w1, false, 2w2, default, 16w0) : words_read12_0();
@@ -3742,10 +3768,10 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
             words_open14_0();
             words_add14_0();
             words_read14_0();
-            @defaultonly NoAction_89();
+            @defaultonly NoAction_90();
         }
         size = 4;
-        const default_action = NoAction_89();
+        const default_action = NoAction_90();
         const entries = {
             (8w1, false, 2w1, default, default) : words_open14_0();
             (8w1, false, 2w2, default, 16w0) : words_read14_0();
@@ -3765,10 +3791,10 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
             words_open16_0();
             words_add16_0();
             words_read16_0();
-            @defaultonly NoAction_90();
+            @defaultonly NoAction_91();
         }
         size = 4;
-        const default_action = NoAction_90();
+        const default_action = NoAction_91();
         const entries = {
             (8w1, false, 2w1, default, default) : words_open16_0();
             (8w1, false, 2w2, default, 16w0) : words_read16_0();
@@ -3788,10 +3814,10 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
             words_open18_0();
             words_add18_0();
             words_read18_0();
-            @defaultonly NoAction_91();
+            @defaultonly NoAction_92();
         }
         size = 4;
-        const default_action = NoAction_91();
+        const default_action = NoAction_92();
         const entries = {
             (8w1, false, 2w1, default, default) : words_open18_0();
             (8w1, false, 2w2, default, 16w0) : words_read18_0();
@@ -3811,10 +3837,10 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
             words_open20_0();
             words_add20_0();
             words_read20_0();
-            @defaultonly NoAction_92();
+            @defaultonly NoAction_93();
         }
         size = 4;
-        const default_action = NoAction_92();
+        const default_action = NoAction_93();
         const entries = {
             (8w1, false, 2w1, default, default) : words_open20_0();
             (8w1, false, 2w2, default, 16w0) : words_read20_0();
@@ -3834,10 +3860,10 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
             words_open22_0();
             words_add22_0();
             words_read22_0();
-            @defaultonly NoAction_93();
+            @defaultonly NoAction_94();
         }
         size = 4;
-        const default_action = NoAction_93();
+        const default_action = NoAction_94();
         const entries = {
             (8w1, false, 2w1, default, default) : words_open22_0();
             (8w1, false, 2w2, default, 16w0) : words_read22_0();
@@ -3857,10 +3883,10 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
             words_open24_0();
             words_add24_0();
             words_read24_0();
-            @defaultonly NoAction_94();
+            @defaultonly NoAction_95();
         }
         size = 4;
-        const default_action = NoAction_94();
+        const default_action = NoAction_95();
         const entries = {
             (8w1, false, 2w1, default, default) : words_open24_0();
             (8w1, false, 2w2, default, 16w0) : words_read24_0();
@@ -3880,10 +3906,10 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
             words_open26_0();
             words_add26_0();
             words_read26_0();
-            @defaultonly NoAction_95();
+            @defaultonly NoAction_96();
         }
         size = 4;
-        const default_action = NoAction_95();
+        const default_action = NoAction_96();
         const entries = {
             (8w1, false, 2w1, default, default) : words_open26_0();
             (8w1, false, 2w2, default, 16w0) : words_read26_0();
@@ -3903,10 +3929,10 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
             words_open28_0();
             words_add28_0();
             words_read28_0();
-            @defaultonly NoAction_96();
+            @defaultonly NoAction_97();
         }
         size = 4;
-        const default_action = NoAction_96();
+        const default_action = NoAction_97();
         const entries = {
             (8w1, false, 2w1, default, default) : words_open28_0();
             (8w1, false, 2w2, default, 16w0) : words_read28_0();
@@ -3926,10 +3952,10 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
             words_open30_0();
             words_add30_0();
             words_read30_0();
-            @defaultonly NoAction_97();
+            @defaultonly NoAction_98();
         }
         size = 4;
-        const default_action = NoAction_97();
+        const default_action = NoAction_98();
         const entries = {
             (8w1, false, 2w1, default, default) : words_open30_0();
             (8w1, false, 2w2, default, 16w0) : words_read30_0();
@@ -3958,8 +3984,8 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
         const default_action = unknown_member();
         size = 1024;
     }
-    @name("Egress.set_depth") action set_depth(@name("cells") bit<32> cells_1) {
-        meta.below = cells_1 |-| meta.depth;
+    @name("Egress.set_depth") action set_depth(@name("length") bit<32> length_1) {
+        meta.below = length_1 |-| meta.depth;
     }
     @name("Egress.marking") table marking_0 {
         actions = {
@@ -4134,7 +4160,7 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
             cells_counting.apply();
             cells_decisions.apply();
             if (meta.below == 32w0) {
-                hdr.trip.flags = hdr.trip.flags | 8w16;
+            hdr.trip.flags = hdr.trip.flags | 8w16;
             }
             cells_mark.apply();
             lookup_lookup_a0.apply();
