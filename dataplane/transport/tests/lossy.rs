@@ -204,7 +204,8 @@ fn what_is_held_back_is_bounded() {
     assert_eq!(a.injected_faults().reordered, MAX_HELD as u64);
     let mut numbers = Vec::new();
     receive(&mut b, Duration::from_millis(1), &mut numbers);
-    assert!((1000 - MAX_HELD..1000).contains(&numbers.len()), "{} came", numbers.len());
+    // Those behind the last one held have overtaken it, so that nothing is left.
+    assert_eq!(numbers.len(), 1000);
 }
 
 #[test]
