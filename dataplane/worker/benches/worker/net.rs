@@ -5,14 +5,13 @@ use std::net::{Ipv4Addr, SocketAddrV4};
 use std::sync::Arc;
 use std::time::Duration;
 
+use thc_bench::thread_time;
 use thc_codec::table::LookupTable;
 use thc_protocol::aggregator::{Aggregator, Endpoint, JobConfig, Lookup, Scalar, Shard, Sink};
 use thc_protocol::wire::Form;
 use thc_protocol::{Cookie, Ecn, JobId, TableId, WorkerId};
 use thc_transport::{Handler, IoStats, PacketIo, Peer, Run, UdpConfig, UdpIo, UdpThreads};
 use thc_worker::AnyIo;
-
-use crate::cpu;
 
 pub const SLOTS: u32 = 1024;
 /// RESULTs that a kernel merges at most: 64 KiB.
@@ -219,7 +218,7 @@ impl PacketIo for Net {
     }
 
     fn wait(&mut self, _: Duration) -> io::Result<bool> {
-        let began = cpu();
+        let began = thread_time();
         self.now += TRIP;
         self.answer();
         if self.way.ports() > 1 {
@@ -228,7 +227,7 @@ impl PacketIo for Net {
                 self.answer();
             }
         }
-        self.paused += cpu() - began;
+        self.paused += thread_time() - began;
         Ok(true)
     }
 
