@@ -21,6 +21,9 @@ const MOST_PASSES: usize = 10_000;
 /// A counter's packets and bytes, by index.
 pub type Counted = Vec<(u64, u64)>;
 
+/// Packets that wait, and how many had entered a queue before each of them.
+type Queue = VecDeque<(u64, Vec<u8>)>;
+
 /// In what order packets that are under way go on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Order {
@@ -45,7 +48,7 @@ pub struct Chip {
     /// Bytes in front of a packet that ingress passes over.
     port_metadata: usize,
     /// By port and the queue by which it left: what is to enter ingress there.
-    queues: BTreeMap<(u16, u8), VecDeque<(u64, Vec<u8>)>>,
+    queues: BTreeMap<(u16, u8), Queue>,
     /// How many have entered a queue.
     entered: u64,
     random: Rng,
