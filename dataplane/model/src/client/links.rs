@@ -1,6 +1,6 @@
 //! Connections to all servers.
 
-use super::link::{Failure, Link, Stream};
+use super::link::{Failure, Link};
 use super::{Client, Exchange, PAUSE};
 use crate::counters::Reason;
 use crate::error::ModelError;
@@ -8,21 +8,6 @@ use crate::payload;
 use crate::wire::{Body, kind};
 use futures_util::future::join_all;
 use std::time::Instant;
-
-/// All frames that are not answered, one after the other without waiting between.
-async fn exchange(stream: &mut Stream, asked: &mut Exchange, longest: usize) -> Result<(), Failure> {
-    for (request, answer) in &asked.frames {
-        if answer.is_none() {
-            stream.send(request).await?;
-        }
-    }
-    for (_, answer) in &mut asked.frames {
-        if answer.is_none() {
-            *answer = Some(stream.receive(longest).await?);
-        }
-    }
-    Ok(())
-}
 
 impl Client {
     pub(super) fn server_of(&self, shard: usize) -> String {
@@ -57,8 +42,17 @@ impl Client {
     }
 
     /// Sends every shard its frames until all are answered; a server that is lost is looked for until the time-out.
-    pub(super) fn ask(&mut self, mut asked: Vec<Exchange>) -> Result<Vec<Exchange>, ModelError> {
-        let began = Instant::now();
+    pub(super) fn ask(&mut self, asked: Vec<Exchange>) -> Result<Vec<Exchange>, ModelError> {
+        self.ask_since(Instant::now(), asked)
+    }
+
+    /// [`Self::ask`], whose time-out began earlier.
+    pub(super) fn ask_since(
+        &mut self,
+        began: Instant,
+        mut asked: Vec<Exchange>,
+    ) -> Result<Vec<Exchange>, ModelError> {
+        let waiting = Instant::now();
         let deadline = began + self.config.timeout;
         loop {
             let failure = match self.connect(deadline) {
@@ -68,7 +62,7 @@ impl Client {
                         |(shard, (stream, asked))| {
                             let stream = stream.as_mut()?;
                             let longest = 64 + payload::max_len(views[shard].range.len());
-                            Some(async move { (views[shard].server, exchange(stream, asked, longest).await) })
+                            Some(async move { (views[shard].server, asked.run(stream, longest).await) })
                         },
                     );
                     let all = join_all(tasks);
@@ -96,11 +90,11 @@ impl Client {
             tracing::debug!("model server {}: {failure}; again", self.config.servers[server]);
             std::thread::sleep(PAUSE);
         }
-        self.stats.waiting += began.elapsed();
+        self.stats.waiting += waiting.elapsed();
         Ok(asked)
     }
 
-    fn drop_link(&mut self, server: usize) {
+    pub(super) fn drop_link(&mut self, server: usize) {
         self.links[server] = None;
         for (view, stream) in self.views.iter().zip(&mut self.streams) {
             if view.server == server {

@@ -2,6 +2,7 @@
 
 pub(crate) mod link;
 mod links;
+mod pipeline;
 mod probe;
 mod push;
 mod requests;
@@ -12,7 +13,7 @@ use std::ops::Range;
 use std::time::{Duration, Instant};
 
 use futures_util::future::join_all;
-use link::{Link, Stream};
+use link::{Failure, Link, Stream};
 use tokio::runtime::Runtime;
 
 use crate::error::ModelError;
@@ -78,6 +79,23 @@ pub struct Client {
 #[derive(Default)]
 struct Exchange {
     frames: Vec<(Vec<u8>, Option<Vec<u8>>)>,
+}
+
+impl Exchange {
+    /// Sends all frames that are not answered, one after the other, and then receives their answers.
+    async fn run(&mut self, stream: &mut Stream, longest: usize) -> Result<(), Failure> {
+        for (request, answer) in &self.frames {
+            if answer.is_none() {
+                stream.send(request).await?;
+            }
+        }
+        for (_, answer) in &mut self.frames {
+            if answer.is_none() {
+                *answer = Some(stream.receive(longest).await?);
+            }
+        }
+        Ok(())
+    }
 }
 
 impl Client {
@@ -246,14 +264,23 @@ impl Client {
     /// [`ModelError::Refused`] if it does not want to; [`ModelError::Secret`].
     pub fn pull(&mut self, x: &mut [f32], how: Pull) -> Result<Pulled, ModelError> {
         self.check("the vector to pull into", x.len())?;
-        let asked =
-            (0..self.views.len()).map(|shard| Exchange { frames: vec![(self.pull_frame(shard, how), None)] });
-        let asked = asked.collect();
-        let answers = self.ask(asked)?;
-        let pulled = self.take_pulled(&answers, 0)?;
-        self.complete()?;
-        self.put(x);
+        let mut pulled = self.nothing_pulled();
+        self.ask_each(
+            |client, shard| Ok(Exchange { frames: vec![(client.pull_frame(shard, how), None)] }),
+            |client, shard, asked| {
+                pulled.shards[shard] = client.take_pulled(shard, asked)?;
+                client.put(shard, x);
+                Ok(())
+            },
+        )?;
+        if self.complete()? {
+            (0..self.views.len()).for_each(|shard| self.put(shard, x));
+        }
         Ok(pulled)
+    }
+
+    fn nothing_pulled(&self) -> Pulled {
+        Pulled { shards: vec![ShardState::Empty; self.views.len()] }
     }
 
     /// Sends a gradient, computed at what was pulled last (in epochs: the difference from that at the snapshot).
@@ -264,9 +291,13 @@ impl Client {
     /// part; coordinates that are not finite; [`ModelError::Refused`] if the model diverges.
     pub fn push(&mut self, gradient: &[f32], how: Push) -> Result<Pushed, ModelError> {
         self.check("the gradient", gradient.len())?;
-        let asked = self.push_frames(gradient, how)?;
-        let answers = self.ask(asked)?;
-        self.take_pushed(&answers)
+        self.check_push(gradient, how)?;
+        let mut pushed = Pushed::default();
+        self.ask_each(
+            |client, shard| client.push_frame(shard, gradient, how),
+            |client, shard, asked| client.take_pushed(shard, asked, &mut pushed),
+        )?;
+        Ok(pushed.in_order())
     }
 
     /// [`Self::push`] and then [`Self::pull`], in one round trip.
@@ -282,22 +313,29 @@ impl Client {
     ) -> Result<(Pushed, Pulled), ModelError> {
         self.check("the gradient", gradient.len())?;
         self.check("the vector to pull into", x.len())?;
-        let mut asked = self.push_frames(gradient, push)?;
-        for (shard, asked) in asked.iter_mut().enumerate() {
-            asked.frames.push((self.pull_frame(shard, pull), None));
-        }
-        let answers = self.ask(asked)?;
-        let pushed = self.take_pushed(&answers)?;
-        let pulled = self.take_pulled(&answers, 1)?;
-        self.put(x);
-        Ok((pushed, pulled))
+        self.check_push(gradient, push)?;
+        let (mut pushed, mut pulled) = (Pushed::default(), self.nothing_pulled());
+        self.ask_each(
+            |client, shard| {
+                let mut asked = client.push_frame(shard, gradient, push)?;
+                asked.frames.push((client.pull_frame(shard, pull), None));
+                Ok(asked)
+            },
+            |client, shard, asked| {
+                client.take_pushed(shard, asked, &mut pushed)?;
+                pulled.shards[shard] = client.take_pulled(shard, asked)?;
+                client.put(shard, x);
+                Ok(())
+            },
+        )?;
+        Ok((pushed.in_order(), pulled))
     }
 
-    /// Brings the values of frozen tensors, once.
-    fn complete(&mut self) -> Result<(), ModelError> {
+    /// Brings the values of frozen tensors, once: whether it did.
+    fn complete(&mut self) -> Result<bool, ModelError> {
         let missing = |view: &ShardView| !view.complete && matches!(view.found, Some(ShardState::Running(_)));
         if !self.views.iter().any(missing) {
-            return Ok(());
+            return Ok(false);
         }
         let answers = self.ask_all(|view| missing(view).then(|| Frame::new(kind::EXACT).finish()))?;
         for (shard, exchange) in answers.iter().enumerate() {
@@ -318,7 +356,7 @@ impl Client {
             }
             view.complete = true;
         }
-        Ok(())
+        Ok(true)
     }
 
     /// Brings the numbers of the model themselves into `x`, not rounded ones, and says of which version each shard's are.
@@ -356,9 +394,10 @@ impl Client {
         self.ask(asked)
     }
 
-    /// Everything that was pulled.
-    fn put(&self, x: &mut [f32]) {
-        for view in self.views.iter().filter(|view| view.stamp.is_some()) {
+    /// What was pulled of a shard.
+    fn put(&self, shard: usize, x: &mut [f32]) {
+        let view = &self.views[shard];
+        if view.stamp.is_some() {
             x[view.range.clone()].copy_from_slice(&self.x[view.range.clone()]);
         }
     }
@@ -399,59 +438,54 @@ impl Client {
             .finish()
     }
 
-    /// Answers to pulls, which are the last frames.
-    fn take_pulled(&mut self, answers: &[Exchange], after: usize) -> Result<Pulled, ModelError> {
+    /// The answer to a pull, which is the last frame.
+    fn take_pulled(&mut self, shard: usize, asked: &Exchange) -> Result<ShardState, ModelError> {
         let began = Instant::now();
-        let mut result = Pulled { shards: Vec::with_capacity(answers.len()) };
-        for (shard, asked) in answers.iter().enumerate() {
-            let last = asked.frames.len() - 1;
-            debug_assert!(last <= after);
-            let mut body = self.answer(shard, asked, last, kind::PULLED)?;
-            let (Some(code), Some(stamp)) = (body.u8(), body.stamp()) else {
-                return Err(self.malformed_answer(shard));
-            };
-            let range = self.views[shard].range.clone();
-            let found = match code {
-                pulled::EMPTY => ShardState::Empty,
-                pulled::WAITING => ShardState::Waiting(stamp.epoch),
-                _ => {
-                    match code {
-                        pulled::VECTOR => {
-                            let len = range.len() as u64;
-                            self.stats.pulled.bits += 8 * body.0.len() as u64;
-                            self.stats.pulled.paper += match body.0 {
-                                [1, bits, ..] => 32 + u64::from(*bits) * len,
-                                [5, ..] => 8 * body.0.len() as u64,
-                                _ => 32 * len,
-                            };
-                            if payload::decode(body.0, &mut self.x[range]).is_err() {
-                                return Err(self.malformed_answer(shard));
-                            }
+        let mut body = self.answer(shard, asked, asked.frames.len() - 1, kind::PULLED)?;
+        let (Some(code), Some(stamp)) = (body.u8(), body.stamp()) else {
+            return Err(self.malformed_answer(shard));
+        };
+        let range = self.views[shard].range.clone();
+        let found = match code {
+            pulled::EMPTY => ShardState::Empty,
+            pulled::WAITING => ShardState::Waiting(stamp.epoch),
+            _ => {
+                match code {
+                    pulled::VECTOR => {
+                        let len = range.len() as u64;
+                        self.stats.pulled.bits += 8 * body.0.len() as u64;
+                        self.stats.pulled.paper += match body.0 {
+                            [1, bits, ..] => 32 + u64::from(*bits) * len,
+                            [5, ..] => 8 * body.0.len() as u64,
+                            _ => 32 * len,
+                        };
+                        if payload::decode(body.0, &mut self.x[range]).is_err() {
+                            return Err(self.malformed_answer(shard));
                         }
-                        pulled::UNCHANGED => self.stats.flags += 1,
-                        pulled::SNAPSHOT if self.views[shard].snapshot == Some(stamp.epoch) => {
-                            self.stats.flags += 1;
-                            self.x[range.clone()].copy_from_slice(&self.snapshot[range]);
-                        }
-                        _ => return Err(self.malformed_answer(shard)),
                     }
-                    if code != pulled::VECTOR {
-                        self.stats.pulled.bits += 1;
-                        self.stats.pulled.paper += 1;
+                    pulled::UNCHANGED => self.stats.flags += 1,
+                    pulled::SNAPSHOT if self.views[shard].snapshot == Some(stamp.epoch) => {
+                        self.stats.flags += 1;
+                        self.x[range.clone()].copy_from_slice(&self.snapshot[range]);
                     }
-                    self.stats.pulls += 1;
-                    let incarnation = self.links[self.views[shard].server].as_ref().map(|l| l.incarnation);
-                    self.views[shard].before = self.views[shard].stamp;
-                    self.views[shard].stamp = incarnation.map(|incarnation| (incarnation, stamp));
-                    self.views[shard].seen = incarnation.map(|incarnation| (incarnation, stamp.version));
-                    ShardState::Running(stamp)
+                    _ => return Err(self.malformed_answer(shard)),
                 }
-            };
-            self.views[shard].found = Some(found);
-            result.shards.push(found);
-        }
+                if code != pulled::VECTOR {
+                    self.stats.pulled.bits += 1;
+                    self.stats.pulled.paper += 1;
+                }
+                self.stats.pulls += 1;
+                let incarnation = self.links[self.views[shard].server].as_ref().map(|l| l.incarnation);
+                let view = &mut self.views[shard];
+                view.before = view.stamp;
+                view.stamp = incarnation.map(|incarnation| (incarnation, stamp));
+                view.seen = incarnation.map(|incarnation| (incarnation, stamp.version));
+                ShardState::Running(stamp)
+            }
+        };
+        self.views[shard].found = Some(found);
         self.stats.coding += began.elapsed();
-        Ok(result)
+        Ok(found)
     }
 }
 

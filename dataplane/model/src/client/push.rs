@@ -3,9 +3,11 @@
 use std::ops::Range;
 use std::time::Instant;
 
+use thc_codec::rounding::Rounding;
 use thc_codec::signs::mix;
+use thc_codec::{CodecError, norm};
 
-use super::{Client, DOMAIN, Exchange, Push, Pushed, ShardState};
+use super::{Client, DOMAIN, Exchange, Push, Pushed, ShardState, ShardView};
 use crate::counters::Reason;
 use crate::error::ModelError;
 use crate::payload::{self, Encoding, Form, Piece, Roundings};
@@ -39,8 +41,19 @@ fn pieces(blocks: &[Block], spans: &[Range<usize>], how: Push) -> Option<Vec<Pie
     Some(pieces)
 }
 
+impl ShardView {
+    /// The coordinates of the shard that a push has.
+    fn pushed_spans(&self, how: Push) -> Vec<Range<usize>> {
+        match how.spans {
+            Some(spans) => intersection(&clip(spans, &self.range), &self.moving),
+            None => self.moving.clone(),
+        }
+    }
+}
+
 impl Client {
-    pub(super) fn push_frames(&mut self, gradient: &[f32], how: Push) -> Result<Vec<Exchange>, ModelError> {
+    /// What makes a push impossible as a whole, so that no shard takes a part of it.
+    pub(super) fn check_push(&mut self, gradient: &[f32], how: Push) -> Result<(), ModelError> {
         let began = Instant::now();
         if !(how.scale.is_finite() && how.scale >= 0.0) {
             let scale = how.scale;
@@ -51,40 +64,57 @@ impl Client {
         if self.views.iter().any(|view| view.found == Some(ShardState::Empty)) {
             return Err(ModelError::Empty);
         }
-        let mut exchanges = Vec::with_capacity(self.views.len());
-        for (shard, view) in self.views.iter_mut().enumerate() {
-            let mut asked = Exchange::default();
-            let pulled = if how.behind { view.before } else { view.stamp };
-            if let (Some(ShardState::Running(_)), Some((incarnation, stamp))) = (view.found, pulled) {
-                let sequence = view.sequence + 1;
-                let seed = mix(self.config.seed ^ DOMAIN).wrapping_add(u64::from(self.config.worker));
-                let roundings = Roundings { seed, round: sequence, shard: shard as u32 };
-                let head = Frame::new(kind::PUSH).u64(sequence).u64(incarnation);
-                let mut frame = head.stamp(stamp).f32(how.scale);
-                let (own, out) = (&gradient[view.range.clone()], frame.tail());
-                let spans = match how.spans {
-                    Some(spans) => intersection(&clip(spans, &view.range), &view.moving),
-                    None => view.moving.clone(),
-                };
-                let pieces = pieces(&view.blocks, &spans, how);
-                let form = pieces.as_deref().map_or(Form::Whole(how.encoding), Form::Pieces);
-                let whole = 0..own.len();
-                let size = match form {
-                    _ if spans != std::slice::from_ref(&whole) => {
-                        payload::encode_part(own, &spans, form, roundings, out)?
-                    }
-                    Form::Whole(encoding) => payload::encode(own, encoding, roundings.piece(0), out)?,
-                    Form::Pieces(pieces) => payload::encode_pieces(own, pieces, roundings, out)?,
-                };
-                view.sequence = sequence;
-                self.stats.pushed.bits += size.bits;
-                self.stats.pushed.paper += size.paper;
-                asked.frames.push((frame.finish(), None));
+        payload::encode(&[1.0], how.encoding, Rounding::new(0, 0, 0), &mut Vec::new())?;
+        // One shard is encoded before anything is sent.
+        if let [_, _, ..] = self.views.as_slice() {
+            for view in &self.views {
+                let own = &gradient[view.range.clone()];
+                let max = view.pushed_spans(how).into_iter().map(|span| norm::max_abs(&own[span]));
+                if let Some(value) = max.map(f64::from).find(|max| !max.is_finite()) {
+                    let what = "the largest magnitude of a gradient";
+                    return Err(CodecError::Parameter { what, value, allowed: "finite numbers" }.into());
+                }
             }
-            exchanges.push(asked);
         }
         self.stats.coding += began.elapsed();
-        Ok(exchanges)
+        Ok(())
+    }
+
+    /// The push of a shard; nothing for one that does not run.
+    pub(super) fn push_frame(
+        &mut self,
+        shard: usize,
+        gradient: &[f32],
+        how: Push,
+    ) -> Result<Exchange, ModelError> {
+        let began = Instant::now();
+        let view = &mut self.views[shard];
+        let pulled = if how.behind { view.before } else { view.stamp };
+        let (Some(ShardState::Running(_)), Some((incarnation, stamp))) = (view.found, pulled) else {
+            return Ok(Exchange::default());
+        };
+        let sequence = view.sequence + 1;
+        let seed = mix(self.config.seed ^ DOMAIN).wrapping_add(u64::from(self.config.worker));
+        let roundings = Roundings { seed, round: sequence, shard: shard as u32 };
+        let head = Frame::new(kind::PUSH).u64(sequence).u64(incarnation);
+        let mut frame = head.stamp(stamp).f32(how.scale);
+        let (own, out) = (&gradient[view.range.clone()], frame.tail());
+        let spans = view.pushed_spans(how);
+        let pieces = pieces(&view.blocks, &spans, how);
+        let form = pieces.as_deref().map_or(Form::Whole(how.encoding), Form::Pieces);
+        let whole = 0..own.len();
+        let size = match form {
+            _ if spans != std::slice::from_ref(&whole) => {
+                payload::encode_part(own, &spans, form, roundings, out)?
+            }
+            Form::Whole(encoding) => payload::encode(own, encoding, roundings.piece(0), out)?,
+            Form::Pieces(pieces) => payload::encode_pieces(own, pieces, roundings, out)?,
+        };
+        view.sequence = sequence;
+        self.stats.pushed.bits += size.bits;
+        self.stats.pushed.paper += size.paper;
+        self.stats.coding += began.elapsed();
+        Ok(Exchange { frames: vec![(frame.finish(), None)] })
     }
 
     fn check_spans(&self, spans: &[Range<usize>]) -> Result<(), ModelError> {
@@ -101,40 +131,42 @@ impl Client {
         Ok(())
     }
 
-    pub(super) fn take_pushed(&mut self, answers: &[Exchange]) -> Result<Pushed, ModelError> {
-        let mut result = Pushed::default();
-        for (shard, asked) in answers.iter().enumerate() {
-            // The first frame is the push, if there was one: a pull is never alone here.
-            if asked.frames.first().is_none_or(|(request, _)| request[4] != kind::PUSH) {
-                continue;
+    /// The answer to a push, which is the first frame, if the shard had one: a pull is never alone here.
+    pub(super) fn take_pushed(
+        &mut self,
+        shard: usize,
+        asked: &Exchange,
+        result: &mut Pushed,
+    ) -> Result<(), ModelError> {
+        if asked.frames.first().is_none_or(|(request, _)| request[4] != kind::PUSH) {
+            return Ok(());
+        }
+        let mut body = self.answer(shard, asked, 0, kind::PUSHED)?;
+        let (code, _, delay) = (body.u8(), body.stamp(), body.u64());
+        let (Some(code), Some(delay)) = (code, delay) else { return Err(self.malformed_answer(shard)) };
+        match code {
+            pushed::TAKEN => {
+                result.accepted_shards += 1;
+                result.delay = result.delay.max(delay);
+                self.stats.pushes += 1;
+                self.stats.delays += delay;
+                self.stats.longest_delay = self.stats.longest_delay.max(delay);
             }
-            let mut body = self.answer(shard, asked, 0, kind::PUSHED)?;
-            let (code, _, delay) = (body.u8(), body.stamp(), body.u64());
-            let (Some(code), Some(delay)) = (code, delay) else { return Err(self.malformed_answer(shard)) };
-            match code {
-                pushed::TAKEN => {
-                    result.accepted_shards += 1;
-                    result.delay = result.delay.max(delay);
-                    self.stats.pushes += 1;
-                    self.stats.delays += delay;
-                    self.stats.longest_delay = self.stats.longest_delay.max(delay);
+            pushed::REPEATED => {
+                result.accepted_shards += 1;
+                self.stats.pushes += 1;
+            }
+            code => {
+                let reason = Reason::from_code(code).ok_or_else(|| self.malformed_answer(shard))?;
+                if matches!(reason, Reason::NotFinite | Reason::Range) {
+                    let (server, reason) = (self.server_of(shard), reason.message().to_owned());
+                    return Err(ModelError::Refused { server, reason });
                 }
-                pushed::REPEATED => {
-                    result.accepted_shards += 1;
-                    self.stats.pushes += 1;
-                }
-                code => {
-                    let reason = Reason::from_code(code).ok_or_else(|| self.malformed_answer(shard))?;
-                    if matches!(reason, Reason::NotFinite | Reason::Range) {
-                        let (server, reason) = (self.server_of(shard), reason.message().to_owned());
-                        return Err(ModelError::Refused { server, reason });
-                    }
-                    result.refused.push((shard, reason));
-                    self.stats.refused += 1;
-                }
+                result.refused.push((shard, reason));
+                self.stats.refused += 1;
             }
         }
-        Ok(result)
+        Ok(())
     }
 
     fn check_bits(&self, bits: Option<&[u8]>) -> Result<(), ModelError> {

@@ -1,0 +1,41 @@
+//! The datagrams under QUIC: how long they may be, and the sockets that they go through.
+
+use std::io;
+use std::net::{SocketAddr, UdpSocket};
+
+use quinn::{ConfigError, EndpointConfig, MtuDiscoveryConfig, TransportConfig};
+use socket2::{Domain, Protocol, Socket, Type};
+
+/// The longest datagram that a path is searched for (RFC 8899), in bytes: it fits jumbo frames, and the ten of them that
+/// quinn gives to one send call fit the 65,507 bytes that the kernel takes.
+const LONGEST: u16 = 6500;
+/// What the kernel is asked to keep of a socket each way, in bytes: it grants what `net.core.rmem_max` and `wmem_max` allow.
+const BUFFER: usize = 4 << 20;
+
+/// Lets connections look for the longest datagrams that their path carries.
+pub(crate) fn discover_mtu(transport: &mut TransportConfig) {
+    let mut discovery = MtuDiscoveryConfig::default();
+    discovery.upper_bound(LONGEST);
+    transport.mtu_discovery_config(Some(discovery));
+}
+
+/// Lets an endpoint receive such datagrams.
+///
+/// # Errors
+/// None for this length.
+pub(crate) fn accept_longest(endpoint: &mut EndpointConfig) -> Result<(), ConfigError> {
+    endpoint.max_udp_payload_size(LONGEST).map(|_| ())
+}
+
+/// A socket at `address` with buffers for what comes while its thread computes.
+///
+/// # Errors
+/// Those of the system.
+pub(crate) fn bind(address: SocketAddr) -> io::Result<UdpSocket> {
+    let socket = Socket::new(Domain::for_address(address), Type::DGRAM, Some(Protocol::UDP))?;
+    // A smaller buffer is slower, and nothing else.
+    let _ = socket.set_recv_buffer_size(BUFFER);
+    let _ = socket.set_send_buffer_size(BUFFER);
+    socket.bind(&address.into())?;
+    Ok(socket.into())
+}
