@@ -3,7 +3,7 @@
 use std::io;
 use std::net::{SocketAddr, UdpSocket};
 
-use quinn::{ConfigError, EndpointConfig, MtuDiscoveryConfig, TransportConfig};
+use quinn::{EndpointConfig, MtuDiscoveryConfig};
 use socket2::{Domain, Protocol, Socket, Type};
 
 /// The longest datagram that a path is searched for (RFC 8899), in bytes: it fits jumbo frames, and the ten of them that
@@ -12,19 +12,17 @@ const LONGEST: u16 = 6500;
 /// What the kernel is asked to keep of a socket each way, in bytes: it grants what `net.core.rmem_max` and `wmem_max` allow.
 const BUFFER: usize = 4 << 20;
 
-/// Lets connections look for the longest datagrams that their path carries.
-pub(crate) fn discover_mtu(transport: &mut TransportConfig) {
+/// How connections look for the longest datagrams that their path carries.
+pub(crate) fn mtu_discovery() -> MtuDiscoveryConfig {
     let mut discovery = MtuDiscoveryConfig::default();
     discovery.upper_bound(LONGEST);
-    transport.mtu_discovery_config(Some(discovery));
+    discovery
 }
 
 /// Lets an endpoint receive such datagrams.
-///
-/// # Errors
-/// None for this length.
-pub(crate) fn accept_longest(endpoint: &mut EndpointConfig) -> Result<(), ConfigError> {
-    endpoint.max_udp_payload_size(LONGEST).map(|_| ())
+pub(crate) fn accept_longest(endpoint: &mut EndpointConfig) {
+    // Only lengths below 1200 bytes are refused.
+    let _ = endpoint.max_udp_payload_size(LONGEST);
 }
 
 /// A socket at `address` with buffers for what comes while its thread computes.

@@ -33,6 +33,7 @@ mod archive;
 mod client;
 mod config;
 mod counters;
+mod datagrams;
 mod error;
 mod follow;
 #[cfg(test)]

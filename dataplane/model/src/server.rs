@@ -21,7 +21,7 @@ use crate::memory::{STREAM_WINDOW, WINDOW};
 use crate::registry::Registry;
 use crate::strangers::{NoPlace, Strangers};
 use crate::wire::SMALL;
-use crate::{proof, session};
+use crate::{datagrams, proof, session};
 
 /// A connection that is silent for so long is gone; workers are heard every two seconds.
 const SILENCE: Duration = Duration::from_secs(10);
@@ -40,7 +40,8 @@ pub(crate) fn transport() -> TransportConfig {
         .stream_receive_window(VarInt::from_u32(STREAM_WINDOW))
         .receive_window(VarInt::from_u32(WINDOW))
         .send_window(u64::from(WINDOW))
-        .max_idle_timeout(IdleTimeout::try_from(SILENCE).ok());
+        .max_idle_timeout(IdleTimeout::try_from(SILENCE).ok())
+        .mtu_discovery_config(Some(datagrams::mtu_discovery()));
     transport
 }
 
@@ -51,6 +52,7 @@ fn endpoint_config(config: &ServerConfig) -> EndpointConfig {
         config.jobs.iter().map(|job| job.secret.derive_hex("thc-model reset")).collect();
     let key = hmac::Key::new(hmac::HMAC_SHA256, secrets.concat().as_bytes());
     let mut endpoint = EndpointConfig::new(Arc::new(key));
+    datagrams::accept_longest(&mut endpoint);
     endpoint.cid_generator(|| Box::new(Numbers(SystemRandom::new())));
     endpoint
 }
@@ -111,7 +113,7 @@ impl Server {
             address: config.listen.to_string(),
             reason: error.to_string(),
         };
-        let udp = std::net::UdpSocket::bind(config.listen).map_err(socket)?;
+        let udp = datagrams::bind(config.listen).map_err(socket)?;
         let endpoint = {
             let _inside = runtime.enter();
             Endpoint::new(endpoint_config(&config), Some(tls), udp, Arc::new(quinn::TokioRuntime))

@@ -6,10 +6,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::{join_all, select_ok};
-use quinn::{Connection, ConnectionError, Endpoint, RecvStream, SendStream, TransportErrorCode};
+use quinn::{
+    Connection, ConnectionError, Endpoint, EndpointConfig, RecvStream, SendStream, TransportErrorCode,
+};
 
 use super::{ClientConfig, probe};
 use crate::counters::Reason;
+use crate::datagrams;
 use crate::error::ModelError;
 use crate::proof::{self, Role};
 use crate::shard::Stamp;
@@ -318,7 +321,10 @@ fn endpoint(server: SocketAddr) -> Result<Endpoint, ModelError> {
     let local = probe::unspecified_address(server);
     let socket =
         |error: std::io::Error| ModelError::Socket { address: local.to_string(), reason: error.to_string() };
-    let mut endpoint = Endpoint::client(local).map_err(socket)?;
+    let udp = datagrams::bind(local).map_err(socket)?;
+    let mut own = EndpointConfig::default();
+    datagrams::accept_longest(&mut own);
+    let mut endpoint = Endpoint::new(own, None, udp, Arc::new(quinn::TokioRuntime)).map_err(socket)?;
     let mut config = quinn::ClientConfig::new(Arc::new(proof::of_worker()?));
     let mut transport = crate::server::transport();
     transport.keep_alive_interval(Some(KEEP_ALIVE));
