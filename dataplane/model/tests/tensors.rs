@@ -106,3 +106,34 @@ fn adam_at_the_server_is_adam() {
         }
     }
 }
+
+/// A push is of all shards or of none, though the first of them are sent while others are encoded.
+#[test]
+fn a_push_that_fails_in_its_last_shard_changes_none() {
+    let servers = [server(None), server(None)];
+    let spec = Spec { shard: 100, bits: ModelBits::Fixed(32), ..Spec::sgd(1000, 1.0) };
+    let mut worker = client(&servers, 0, "m", spec);
+    let mut x = vec![0.0; 1000];
+    worker.initialise(&x).unwrap();
+    worker.pull(&mut x, Pull::default()).unwrap();
+    for (value, push) in [
+        (f32::NAN, Push::bits(32)),
+        (f32::INFINITY, Push::bits(8)),
+        (1.0, Push::bits(17)),
+        (1.0, Push { scale: f32::NAN, ..Push::bits(8) }),
+    ] {
+        let mut gradient = vec![1.0; 1000];
+        gradient[999] = value;
+        worker.push_pull(&gradient, push, &mut x, Pull::default()).unwrap_err();
+        worker.push(&gradient, push).unwrap_err();
+        worker.exact(&mut x).unwrap();
+        assert_eq!(x, [0.0; 1000]);
+    }
+    // What is not pushed may be anything.
+    let mut gradient = vec![1.0; 1000];
+    gradient[999] = f32::NAN;
+    let push = Push { spans: Some(&[0..900]), ..Push::bits(32) };
+    let (pushed, pulled) = worker.push_pull(&gradient, push, &mut x, Pull::default()).unwrap();
+    assert_eq!((pushed.accepted_shards, pulled.shards.len()), (10, 10));
+    assert!(x[..900].iter().all(|x| *x == -1.0) && x[900..].iter().all(|x| *x == 0.0));
+}
