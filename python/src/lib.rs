@@ -48,7 +48,7 @@ mod _native {
     #[pymodule_export]
     use super::group::{Group, Handle};
     #[pymodule_export]
-    use super::model::{Model, ModelServer};
+    use super::model::{Model, ModelServer, default_shard};
     #[pymodule_export]
     use super::packed::{Memory, Packed};
     #[pymodule_export]

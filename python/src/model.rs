@@ -17,6 +17,12 @@ type Found = (bool, Option<u64>, bool, Vec<u64>, Vec<u64>, Vec<u64>);
 /// What became of a push: shards that took it, the longest delay, why others did not.
 type Fate = (usize, u64, Vec<(usize, String)>);
 
+/// Coordinates of a shard of a model for which none are given.
+#[pyfunction]
+pub fn default_shard(coordinates: u64) -> u32 {
+    thc_model::default_shard(coordinates)
+}
+
 /// A worker's side of a model.
 #[pyclass(module = "thc._native", frozen)]
 pub struct Model {

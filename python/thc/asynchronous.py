@@ -226,7 +226,7 @@ class Asynchronous:
             "delay": delay,
             "workers": workers,
             "bits": {"fixed": usual} if mu is None else {"condition": mu},
-            "shard": 1 << 20 if shard is None else shard,
+            "shard": _native.default_shard(coordinates) if shard is None else shard,
             "seed": seed,
         }
         self.coordinates = coordinates

@@ -66,6 +66,6 @@ pub use follow::{FollowConfig, Followed, follow};
 pub use optimizer::{Decay, Optimizer, Schedule, freshness};
 pub use proof::{Secret, TooShort};
 pub use server::Server;
-pub use spec::{ModelBits, Prox, Spec};
+pub use spec::{ModelBits, Prox, Spec, default_shard};
 pub use store::Kept;
 pub use tensors::{BLOCK, Block, EXACT, FROZEN, Tensor};

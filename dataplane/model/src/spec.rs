@@ -8,12 +8,23 @@ use crate::error::ModelError;
 use crate::optimizer::{Optimizer, Schedule};
 use crate::tensors::{self, Block, EXACT, FROZEN, MAX_TENSORS, Tensor};
 
-/// Coordinates of a shard unless a [`Spec`] says otherwise: 4 MiB, milliseconds under its lock.
-pub const SHARD: u32 = 1 << 20;
+/// Coordinates of a shard unless a [`Spec`] says otherwise: 1 MiB, less than a millisecond under its lock. A worker encodes
+/// one shard while the one before is on its way, so a smaller one is sooner there, and a larger one has fewer frames.
+const SHARD: u32 = 1 << 18;
+/// Most coordinates of a shard.
+const LARGEST_SHARD: u32 = 1 << 24;
 /// Most workers of a model: their numbers are below it.
 pub const MAX_WORKERS: u16 = 1024;
 /// Most shards of a model on one server: each has a stream of a worker's connection.
 pub const MAX_SHARDS: u64 = 4095;
+
+/// Coordinates of a shard, unless a [`Spec`] says otherwise: 2^18, or where a server would have too many of them, the next power
+/// of two with which it has not.
+#[must_use]
+pub fn default_shard(coordinates: u64) -> u32 {
+    let least = coordinates.div_ceil(MAX_SHARDS).min(u64::from(LARGEST_SHARD));
+    SHARD.max((least as u32).next_power_of_two())
+}
 
 /// Precision of pulled models.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
@@ -116,7 +127,7 @@ impl Spec {
             delay: None,
             workers: 64,
             bits: ModelBits::Fixed(8),
-            shard: SHARD,
+            shard: default_shard(coordinates),
             seed: 0,
         }
     }
@@ -193,7 +204,7 @@ impl Spec {
             ModelBits::Condition(mu) if mu.is_finite() && *mu > 0.0 => {}
             ModelBits::Condition(_) => return wrong("μ of condition (2) must be a finite number above 0"),
         }
-        if !(16..=1 << 24).contains(shard) {
+        if !(16..=LARGEST_SHARD).contains(shard) {
             return wrong("shard must be 16 to 16777216 coordinates");
         }
         let least = coordinates.div_ceil(MAX_SHARDS);
@@ -330,6 +341,20 @@ mod tests {
         Spec { coordinates: 4095 * 16, shard: 16, ..Spec::sgd(1, 0.1) }.validate().unwrap();
         let most = Spec { shard: 1 << 24, ..Spec::sgd(u64::MAX, 0.1) };
         assert!(most.validate().unwrap_err().to_string().contains("4095 shards"));
+    }
+
+    #[test]
+    fn models_of_any_size_have_shards_by_default() {
+        for (coordinates, shard) in
+            [(1, 1 << 18), (4095 << 18, 1 << 18), ((4095 << 18) + 1, 1 << 19), (4095 << 24, 1 << 24)]
+        {
+            let spec = Spec::sgd(coordinates, 0.1);
+            assert_eq!(spec.shard, shard);
+            spec.validate().unwrap();
+        }
+        // More than a server takes.
+        assert!(Spec::sgd((4095 << 24) + 1, 0.1).validate().is_err());
+        assert!(Spec::sgd(u64::MAX, 0.1).validate().is_err());
     }
 
     #[test]
