@@ -41,10 +41,17 @@ impl Client {
         mut take: impl FnMut(&mut Self, usize, &Exchange) -> Result<(), ModelError>,
     ) -> Result<(), ModelError> {
         let began = Instant::now();
-        let lost = self.connect(began + self.config.timeout).err();
+        // While one server is away, the others are asked for nothing either.
+        let connected = match self.connect(began + self.config.timeout) {
+            Err((server, failure)) if failure.is_final() => {
+                let server = &self.config.servers[server];
+                return Err(failure.into_error(server, &self.config.job, began.elapsed()));
+            }
+            connected => connected.is_ok(),
+        };
         self.stats.waiting += began.elapsed();
         let unanswered = self.views.iter().map(|_| Exchange::default()).collect();
-        let mut undone = Undone { unanswered, lost, error: None };
+        let mut undone = Undone { unanswered, lost: None, error: None };
         let mut errands = JoinSet::new();
         for shard in 0..self.views.len() {
             let asked = match make(self, shard) {
@@ -54,12 +61,11 @@ impl Client {
                     break;
                 }
             };
-            match self.streams[shard].take() {
-                Some(stream) => {
-                    let longest = 64 + payload::max_len(self.views[shard].range.len());
-                    errands.spawn_on(run(shard, stream, asked, longest), self.runtime.handle());
-                }
-                None => undone.unanswered[shard] = asked,
+            if connected && let Some(stream) = self.streams[shard].take() {
+                let longest = 64 + payload::max_len(self.views[shard].range.len());
+                errands.spawn_on(run(shard, stream, asked, longest), self.runtime.handle());
+            } else {
+                undone.unanswered[shard] = asked;
             }
             while let Some(Ok(errand)) = errands.try_join_next() {
                 self.end_errand(errand, &mut undone, &mut take);
