@@ -37,6 +37,7 @@ bench: TEST_PACKAGES += dpdk-dev
 
 # What to build in on this machine.
 FEATURES = $$(.ci/features)
+CLIPPY = cargo clippy --workspace --all-targets $(FEATURES) -- -D warnings
 comma := ,
 
 help: ## List these targets
@@ -56,7 +57,9 @@ check: deps fmt clippy ## The quick half of `make test`: formatting, clippy, all
 	if cargo nextest --version >/dev/null 2>&1; then nextest='nextest run'; else nextest='test --tests'; fi; \
 	cargo $$nextest --workspace --exclude thc-tests $(FEATURES)
 
-test: deps packages guest-kernel fmt clippy ## Formatting, clippy, all tests, doc tests (THC_REQUIRE=all: what cannot run here is an error)
+# Tests wait for one another more than they compute, so compilers share the cores with them, and yield to them. Clippy begins when
+# nextest has looked at what is built, for which both need the same lock.
+test: deps packages guest-kernel fmt ## Formatting, clippy, all tests, doc tests (THC_REQUIRE=all: what cannot run here is an error)
 	@mkdir -p "$(CARGO_TARGET_DIR)" && : >"$$THC_NOT_RUN"
 	@for release in newest oldest; do .ci/torch-environment $$release ahead; done >"$(CARGO_TARGET_DIR)/torch-ahead.log" 2>&1 &
 	@$(BOUNDED); \
@@ -65,13 +68,19 @@ test: deps packages guest-kernel fmt clippy ## Formatting, clippy, all tests, do
 	    tests='test --tests'; \
 	    echo 'test: cargo-nextest is not installed; using cargo test, which is slower'; \
 	fi; \
-	run cargo $$tests --workspace $(FEATURES) --no-run || exit; \
-	echo 'test: the tests of Python run beside those of Rust; what they print comes after'; \
-	python/tests/run </dev/null >"$(CARGO_TARGET_DIR)/python-tests.log" 2>&1 & \
-	python=$$! status=0; \
-	trap 'kill $$python 2>/dev/null; exit 130' INT TERM; \
+	built=; if run .ci/python-environment dev; then built=1; elif [ $$? != 3 ]; then exit 1; fi; \
+	echo 'test: the tests of Python run beside all else; what they print comes after'; \
+	THC_PYTHON_BUILT=$$built python/tests/run </dev/null >"$(CARGO_TARGET_DIR)/python-tests.log" 2>&1 & \
+	python=$$! clippy= status=0; \
+	trap 'kill $$python $$clippy 2>/dev/null; exit 130' INT TERM; \
+	run nice cargo $$tests --workspace $(FEATURES) --no-run || { kill $$python; exit 1; }; \
+	echo 'test: clippy runs beside the tests; what it prints comes after'; \
+	{ sleep 30 && exec nice $(CLIPPY); } </dev/null >"$(CARGO_TARGET_DIR)/clippy.log" 2>&1 & \
+	clippy=$$!; \
 	run $$bounded cargo $$tests --workspace $(FEATURES) --no-fail-fast || status=$$?; \
 	run cargo test --workspace $(FEATURES) --doc || status=$$?; \
+	wait $$clippy || status=$$?; \
+	cat "$(CARGO_TARGET_DIR)/clippy.log"; \
 	wait $$python || status=$$?; \
 	cat "$(CARGO_TARGET_DIR)/python-tests.log"; \
 	exit $$status
@@ -141,7 +150,7 @@ p4: ## Compile the switch programs with p4c and note the hashes of their sources
 	    echo 'p4: p4c-bm2-ss not found; install p4c from the p4lang project (packages for Debian and Ubuntu and' >&2; \
 	    echo '    build instructions: https://github.com/p4lang/p4c#installing-packaged-versions-of-p4c),' >&2; \
 	    echo '    or use its container p4lang/p4c; p4/build keeps what was compiled last.' >&2; exit 1; }
-	cd p4 && p4c-bm2-ss --std p4-16 --p4runtime-files build/thc.p4info.txtpb -o build/thc.json v1model/thc.p4
+	cd p4 && p4c-bm2-ss --std p4-16 --p4runtime-files build/thc.p4info.txtpb,build/thc.p4info.bin -o build/thc.json v1model/thc.p4
 	@cd p4 && LC_ALL=C sha256sum shared/*.p4 v1model/*.p4 build/thc.json build/thc.p4info.txtpb >build/sources.sha256
 	@echo 'p4: p4/build/thc.json and thc.p4info.txtpb are up to date'
 	@if command -v p4c-barefoot >/dev/null; then $(MAKE) --no-print-directory p4-tofino; else \
@@ -189,7 +198,7 @@ fmt:
 	cargo fmt --all -- --check
 
 clippy:
-	cargo clippy --workspace --all-targets $(FEATURES) -- -D warnings
+	$(CLIPPY)
 
 deps: toolchain ## Check the toolchain and install what is missing of it
 	@for part in fmt:rustfmt clippy:clippy; do \

@@ -11,6 +11,7 @@ mod doctor;
 mod dpdk_processes;
 mod dpdk_steering;
 mod file_lengths;
+mod generated;
 mod groups;
 mod hostile;
 mod ipv6;

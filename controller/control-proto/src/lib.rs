@@ -6,7 +6,7 @@
 
 #[allow(missing_docs, clippy::all, clippy::pedantic, unused_qualifications)]
 mod generated {
-    include!(concat!(env!("OUT_DIR"), "/modules.rs"));
+    include!("../generated/modules.rs");
 }
 
 pub use generated::thc::control::v1;

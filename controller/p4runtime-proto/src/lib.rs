@@ -5,17 +5,20 @@
 //! understands them: BMv2's `simple_switch_grpc`, Stratum, and p4lang's Python client.
 //!
 //! * [`v1`]: the service; `v1::p4_runtime_client` and `v1::p4_runtime_server` with the feature `service`, a default;
-//! * [`config`]: P4Info, which [`p4info::parse`] reads in text and in binary form;
+//! * [`config`]: P4Info, which [`p4info::parse`] reads in binary form, and in text with the feature `text`, a default;
 //! * [`rpc`]: the status that a Write's failure carries;
 //! * [`bytes`]: the shortest form of numbers, which the specification wants.
 #![forbid(unsafe_code)]
 
 pub mod bytes;
 pub mod p4info;
+mod p4info_error;
+#[cfg(feature = "text")]
+mod p4info_text;
 
 #[allow(missing_docs, clippy::all, clippy::pedantic, clippy::cast_lossless, unused_qualifications)]
 mod generated {
-    include!(concat!(env!("OUT_DIR"), "/modules.rs"));
+    include!("../generated/modules.rs");
 }
 
 pub use generated::google::rpc;

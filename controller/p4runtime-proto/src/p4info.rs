@@ -1,51 +1,12 @@
 //! Reading P4Info, and finding things in it by name.
 
 use crate::config::{Action, Counter, P4Info, Register, Table};
+pub use crate::p4info_error::P4InfoError;
+#[cfg(feature = "text")]
+use crate::p4info_text::parse_text;
+#[cfg(feature = "text")]
+pub use crate::p4info_text::to_text;
 use prost::Message;
-use prost_reflect::{DescriptorPool, DynamicMessage};
-
-static DESCRIPTORS: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/descriptors.bin"));
-
-/// Why something is no P4Info.
-#[derive(Debug, thiserror::Error)]
-pub enum P4InfoError {
-    /// It is text, but not a P4Info's.
-    #[error("not a P4Info in text form: {0}")]
-    Text(String),
-    /// It is neither text nor a message.
-    #[error("not a P4Info: neither its text form nor its binary form ({0})")]
-    Binary(prost::DecodeError),
-    /// It lacks what is looked for.
-    #[error("the P4Info has no {kind} {name:?}; compile the program that belongs to this version (make p4)")]
-    Missing {
-        /// Table, action, counter, register or field.
-        kind: &'static str,
-        /// Its name.
-        name: String,
-    },
-    /// A value is wider than its field.
-    #[error("{table}.{field} = {value}: the program has {bits} bits for it")]
-    Narrow {
-        /// The table.
-        table: String,
-        /// The field of its key, or the parameter of its action.
-        field: String,
-        /// What it should be.
-        value: u128,
-        /// Bits that there are.
-        bits: i32,
-    },
-    /// A table asks for something that rows of this version do not have.
-    #[error(
-        "the P4Info's {table} has {field:?}, which this version knows nothing of; compile the program that belongs to it (make p4)"
-    )]
-    Unknown {
-        /// The table.
-        table: String,
-        /// The field of its key, or the parameter of its action.
-        field: String,
-    },
-}
 
 /// Reads a P4Info in text or in binary form.
 ///
@@ -63,29 +24,9 @@ pub fn parse(contents: &[u8]) -> Result<P4Info, P4InfoError> {
     }
 }
 
-fn parse_text(text: &str) -> Result<P4Info, P4InfoError> {
-    let failed = |error: &dyn std::fmt::Display| P4InfoError::Text(error.to_string());
-    let pool = DescriptorPool::decode(DESCRIPTORS).map_err(|error| failed(&error))?;
-    let Some(descriptor) = pool.get_message_by_name("p4.config.v1.P4Info") else {
-        return Err(P4InfoError::Text("its descriptor is missing".to_owned()));
-    };
-    let message = DynamicMessage::parse_text_format(descriptor, text).map_err(|error| failed(&error))?;
-    message.transcode_to().map_err(|error| failed(&error))
-}
-
-/// The text form, as p4c writes it.
-///
-/// # Errors
-/// [`P4InfoError::Text`] if it cannot be described.
-pub fn to_text(info: &P4Info) -> Result<String, P4InfoError> {
-    let failed = |error: &dyn std::fmt::Display| P4InfoError::Text(error.to_string());
-    let pool = DescriptorPool::decode(DESCRIPTORS).map_err(|error| failed(&error))?;
-    let Some(descriptor) = pool.get_message_by_name("p4.config.v1.P4Info") else {
-        return Err(P4InfoError::Text("its descriptor is missing".to_owned()));
-    };
-    let mut message = DynamicMessage::new(descriptor);
-    message.transcode_from(info).map_err(|error| failed(&error))?;
-    Ok(message.to_text_format_with_options(&prost_reflect::text_format::FormatOptions::new().pretty(true)))
+#[cfg(not(feature = "text"))]
+fn parse_text(_: &str) -> Result<P4Info, P4InfoError> {
+    Err(P4InfoError::Text("this build reads the binary form alone: it lacks the feature `text`".to_owned()))
 }
 
 macro_rules! finders {
@@ -158,7 +99,7 @@ fn text_of<'a>(annotation: &'a str, name: &str) -> Option<&'a str> {
     annotation.strip_prefix('@')?.strip_prefix(name)?.strip_prefix("(\"")?.strip_suffix("\")")
 }
 
-#[cfg(test)]
+#[cfg(all(test, feature = "text"))]
 #[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;

@@ -3,7 +3,7 @@
 use thc_protocol::aggregator::Shard;
 
 /// What a worker may have outstanding however small the receive buffer is, and however large.
-pub const LEAST_CREDIT: u32 = 4;
+const LEAST_CREDIT: u32 = 4;
 const MOST_CREDIT: u32 = 1 << 16;
 /// Members of all jobs that a server plans for whose jobs a controller makes, unless told otherwise.
 pub const DEFAULT_MEMBERS: u32 = 64;
@@ -48,7 +48,7 @@ pub struct Taken {
 impl Room {
     /// For how many it is planned: where the buffers are small, for as many as may have four times the least.
     #[must_use]
-    pub fn planned_members(self) -> u32 {
+    fn planned_members(self) -> u32 {
         self.members.min(self.packets / (4 * fills(LEAST_CREDIT, 1) as u32)).max(1)
     }
 

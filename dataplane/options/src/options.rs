@@ -30,16 +30,17 @@ pub struct ServerOptions {
     /// Serve a share of the slots alone, such as 1/4 for the second of four; the others are served beside other workers
     #[arg(long, value_name = "NUMBER/SHARES", help_heading = "Server")]
     pub share: Option<String>,
-    /// Where all shares are, this one among them, in order; on every share the same
+    /// Addresses of all shares in order, this one included; the same list on every share
     #[arg(long, value_name = "ADDRESS:PORT,…", value_delimiter = ',', help_heading = "Server")]
     pub shares: Option<Vec<String>>,
-    /// Where servers stand by that have slots only while a share is away, behind the shares and counted with them; on all the same
+    /// Addresses of spare servers, which have slots only while a share is away; they are numbered after the shares. The same list
+    /// on all servers
     #[arg(long, value_name = "ADDRESS:PORT,…", value_delimiter = ',', help_heading = "Server")]
     pub spares: Option<Vec<String>>,
     /// Serve as this rack of the root, counted from 0: sums of this server's workers go up to the root, and results come down
     #[arg(long, value_name = "NUMBER", help_heading = "Server")]
     pub rack: Option<u64>,
-    /// Where the rack's root is
+    /// Address of the rack's root
     #[arg(long, value_name = "ADDRESS:PORT", help_heading = "Server")]
     pub root: Option<String>,
     /// Receive buffer of each port [default: 16MiB]
@@ -48,14 +49,14 @@ pub struct ServerOptions {
     /// Send buffer of each port [default: 4MiB]
     #[arg(long, value_name = "BYTES", help_heading = "Server")]
     pub send_buffer: Option<Size>,
-    /// What the slots of all jobs may take [default: 1GiB]
+    /// Memory that the slots of all jobs may take [default: 1GiB]
     #[arg(long, value_name = "BYTES", help_heading = "Server")]
     pub memory_limit: Option<Size>,
-    /// Members that all jobs of a controller are planned to have together, also those that come later: each has its part of the
-    /// receive buffers for sure [default: 64]
+    /// Members to plan for, in all present and future jobs of a controller together: each is sure of its part of the receive
+    /// buffers [default: 64]
     #[arg(long, value_name = "NUMBER", help_heading = "Server")]
     pub members: Option<u64>,
-    /// Never sleep: the lowest latency, for whole cores
+    /// Never sleep: the lowest latency, at the cost of a whole core for each shard
     #[arg(
         long,
         value_name = "BOOL",
@@ -74,16 +75,16 @@ pub struct ServerOptions {
     /// Write all statistics to this file, at each interval and at the end
     #[arg(long, value_name = "PATH", help_heading = "Server")]
     pub stats_json: Option<PathBuf>,
-    /// Answer Prometheus at http://ADDRESS:PORT/metrics; whoever reaches it can read the statistics [default: nowhere]
+    /// Serve metrics to Prometheus at http://ADDRESS:PORT/metrics; anyone who reaches the address can read them [default: nowhere]
     #[arg(long, value_name = "ADDRESS:PORT", help_heading = "Server")]
     pub http: Option<String>,
-    /// Write packets in and out to this file, for Wireshark and the like; it holds cookies
+    /// Write all packets, in and out, to this pcap file, which then contains cookies
     #[arg(long, value_name = "PATH", help_heading = "Server")]
     pub pcap: Option<PathBuf>,
-    /// The most that this file may take; packets beyond are left out of it [default: 1GiB]
+    /// Largest size of the pcap file; further packets are not written [default: 1GiB]
     #[arg(long, value_name = "BYTES", help_heading = "Server")]
     pub pcap_limit: Option<Size>,
-    /// What carries the packets [default: udp]
+    /// Backend that carries the packets [default: udp]
     #[arg(long, value_name = "BACKEND", help_heading = "Server")]
     pub io: Option<IoName>,
     /// The `[dpdk]` section.

@@ -30,18 +30,18 @@ Examples:
   Jobs that a controller writes by P4Runtime; none at the start:
     thc-ps --listen 10.0.0.1:9000 --p4runtime 127.0.0.1:9559
 
-  The same for a controller elsewhere, encrypted, and only for one with a certificate of that authority:
+  The same for a controller on another host, with TLS, and only for one with a certificate of that authority:
     thc-ps --listen 10.0.0.1:9000 --p4runtime 10.0.0.1:9559 --p4runtime-cert tls/ps.pem \\
         --p4runtime-key tls/ps-key.pem --p4runtime-client-ca tls/ca.pem
 
-  Past the kernel, through a NIC that DPDK has, and over shared memory (docs/dpdk.md):
+  Past the kernel, through a NIC that DPDK drives, and over shared memory (docs/dpdk.md):
     thc-ps --job 1 --workers 4 --cookie 0x1234abcd --listen 10.0.0.1:9000 \\
         --io dpdk --dpdk-device 0000:3b:00.0
     thc-ps --job 1 --workers 1 --cookie 0x1234abcd --listen 10.0.0.1:9000 \\
         --io dpdk --dpdk-hugepages=false \\
         --dpdk-device net_memif0,role=server,id=0,socket-abstract=no,socket=/tmp/thc.sock
 
-  The same through an interface that stays the kernel's, by AF_XDP (docs/xdp.md):
+  By AF_XDP, through an interface that the kernel keeps (docs/xdp.md):
     thc-ps --job 1 --workers 4 --cookie 0x1234abcd --io xdp --xdp-device eth1
 
   Several jobs, from a file; flags win over it:

@@ -80,7 +80,7 @@ impl Forwarding {
 
     /// How many sessions of jobs with this counter index have begun.
     #[must_use]
-    pub fn sessions_begun(&self, index: u16) -> u64 {
+    fn sessions_begun(&self, index: u16) -> u64 {
         self.begun.get(&index).copied().unwrap_or(0)
     }
 

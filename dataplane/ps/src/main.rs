@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 mod cli;
+#[cfg_attr(not(feature = "http"), path = "no_http.rs")]
 mod metrics;
 
 use std::fs;

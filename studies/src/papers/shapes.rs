@@ -129,7 +129,7 @@ pub fn alexnet() -> Architecture {
 }
 
 /// Tokens of a sample of a language task.
-pub const TOKENS: u64 = 128;
+const TOKENS: u64 = 128;
 
 /// What transformers differ in.
 struct Transformer {

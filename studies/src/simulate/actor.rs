@@ -10,9 +10,9 @@ use thc_support::SimIo;
 use thc_transport::{Origin, PacketIo, Peer};
 use thc_worker::{Borrowed, CallOptions, Computed, Engine};
 
-use super::error::SimulateError;
 use super::port::{Leaving, Port};
 use super::settings::Costs;
+use crate::error::{Error, Result};
 
 /// The key of the tensor's error feedback.
 const KEY: u64 = 1;
@@ -108,11 +108,11 @@ impl Party {
         self.engine.io_mut().local()
     }
 
-    pub fn turn(&mut self, now: Duration) -> Result<Turn, SimulateError> {
+    pub fn turn(&mut self, now: Duration) -> Result<Turn> {
         if self.call.is_none() && !self.is_done() && now >= self.next {
             let options = CallOptions { feedback: self.feedback.then_some(KEY), ..CallOptions::default() };
             let call = self.engine.submit(options, None, self.data.len(), None);
-            self.call = Some(call.map_err(SimulateError::worker)?);
+            self.call = Some(call.map_err(Error::failure)?);
             self.began.push(now);
         }
         let busy = match self.call {
@@ -120,7 +120,7 @@ impl Party {
             None => self.engine.step(&mut Borrowed::empty()),
         };
         if let Some(error) = self.engine.failure() {
-            return Err(SimulateError::worker(error.clone()));
+            return Err(Error::failure(error));
         }
         let computed = self.engine.computed_counts();
         let computing = self.costs.computing_time(&self.counted, &computed);
@@ -132,7 +132,7 @@ impl Party {
         let took = computing + spent;
         let outcome = self.call.and_then(|call| self.engine.take_outcome(call));
         if let Some(outcome) = outcome {
-            outcome.map_err(SimulateError::worker)?;
+            outcome.map_err(Error::failure)?;
             self.call = None;
             self.ended.push(now + took);
             self.next = now + took + self.pauses.get(self.ended.len()).copied().unwrap_or_default();

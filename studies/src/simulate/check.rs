@@ -8,7 +8,7 @@ use clap::Args;
 use comfy_table::{Cell, CellAlignment, Table, presets};
 use serde::Serialize;
 
-use super::error::SimulateError;
+use super::error::value_error;
 use super::job::Case;
 use super::layout::{Layout, SwitchKind};
 use super::rate::Rate;
@@ -68,17 +68,12 @@ impl CheckArgs {
     pub fn run(&self) -> Result<()> {
         let settings = self.settings()?;
         if self.measured.rate.iter().any(|rate| rate.0.is_none()) {
-            let mend = "the loopback interface has no rate to simulate: give one like 1gbit";
-            return Err(SimulateError::Value { key: "rate", value: "loopback".to_owned(), mend }.into());
+            let remedy = "the loopback interface has no rate to simulate: give one like 1gbit";
+            return Err(value_error("rate", "loopback", remedy));
         }
         if self.measured.jobs != [1] {
-            let mend = "one job is simulated: leave --jobs out";
-            return Err(SimulateError::Value {
-                key: "jobs",
-                value: format!("{:?}", self.measured.jobs),
-                mend,
-            }
-            .into());
+            let jobs = format!("{:?}", self.measured.jobs);
+            return Err(value_error("jobs", jobs, "one job is simulated: leave --jobs out"));
         }
         let measured = measure(&self.measured)?;
         let mut found = Vec::new();
@@ -94,7 +89,10 @@ impl CheckArgs {
         let far = found.iter().filter(|compared| 100.0 * compared.more.abs() > self.within).count();
         if far > 0 {
             let all = found.len();
-            return Err(SimulateError::Disagrees { count: far, all, percent: self.within }.into());
+            return Err(Error::Failure(format!(
+                "{far} of {all} simulated times are more than {} % from those measured",
+                self.within
+            )));
         }
         Ok(())
     }

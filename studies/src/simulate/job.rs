@@ -18,13 +18,14 @@ use thc_worker::{Engine, EngineConfig};
 
 use super::actor::{PacketCosts, Party, SimAggregator};
 use super::cores::Cores;
-use super::error::SimulateError;
+use super::error::{job_error, too_many_workers};
 use super::layout::{Layout, SwitchKind};
 use super::port::Port;
 use super::rate::Rate;
 use super::ring::Ring;
 use super::settings::{Settings, nanos};
 use super::world::World;
+use crate::error::{Error, Result};
 
 /// Lanes of 8 bits hold the sums of so many workers, by the default table.
 const NARROW: u16 = 17;
@@ -111,8 +112,8 @@ fn pauses(settings: &Settings, workers: u16) -> Vec<Vec<Duration>> {
 }
 
 /// What a server's file would say: `own` are its own keys, `members` the job's that say who is in it.
-fn job_setup(settings: &Settings, case: &Case, own: &str, members: &str) -> Result<JobSetup, SimulateError> {
-    let refuse = |reason: String| SimulateError::Job { workers: case.workers, reason };
+fn job_setup(settings: &Settings, case: &Case, own: &str, members: &str) -> Result<JobSetup> {
+    let refuse = |reason: String| job_error(case.workers, reason);
     let mut text = format!("shards = 1\n{own}[[job]]\njob = 1\ncookie = {CONFIGURED}\n{members}");
     if case.workers > NARROW && !settings.job.contains_key("lane") {
         text += "lane = 16\n";
@@ -161,12 +162,12 @@ fn worker_at(rank: u16) -> Peer {
 }
 
 /// Where servers are, their links, and what they are told.
-fn plan(settings: &Settings, case: &Case, world: &World) -> Result<Plan, SimulateError> {
+fn plan(settings: &Settings, case: &Case, world: &World) -> Result<Plan> {
     let n = case.workers;
     let server = |host: u16| SocketAddr::from((address(host), SERVER_PORT));
     let all: Vec<Peer> = (0..n).map(worker_at).collect();
     let workers = format!("workers = {n}\n");
-    let one = |at, own: &str, is_p4, host| -> Result<Aggregating, SimulateError> {
+    let one = |at, own: &str, is_p4, host| -> Result<Aggregating> {
         let setup = job_setup(settings, case, own, &workers)?;
         Ok(Aggregating { at, up: None, setup, members: all.clone(), is_p4, host })
     };
@@ -197,7 +198,7 @@ fn plan(settings: &Settings, case: &Case, world: &World) -> Result<Plan, Simulat
 }
 
 /// Racks of so many workers, the last maybe smaller, and their root.
-fn racks(settings: &Settings, case: &Case, world: &World) -> Result<Plan, SimulateError> {
+fn racks(settings: &Settings, case: &Case, world: &World) -> Result<Plan> {
     let (n, rack) = (case.workers, settings.rack);
     let count = n.div_ceil(rack);
     let groups: Vec<u16> = (0..count).map(|number| rack.min(n - number * rack)).collect();
@@ -253,12 +254,12 @@ fn welcome_joiner(welcome: &Welcome, setup: &JobSetup, worker: u16, workers: u16
 ///
 /// # Errors
 /// A setting that makes no job, or a failure of a worker.
-pub fn simulate(settings: &Settings, case: &Case) -> Result<Took, SimulateError> {
+pub fn simulate(settings: &Settings, case: &Case) -> Result<Took> {
     if case.layout.is_ring() {
         return Ok(ring(settings, case));
     }
     if !case.layout.takes(case.workers, settings.rack) {
-        return Err(SimulateError::TooMany { workers: case.workers, layout: case.layout });
+        return Err(too_many_workers(case.workers, case.layout));
     }
     let net = SimNet::new(SimConfig {
         seed: settings.seed,
@@ -307,9 +308,9 @@ fn aggregators(
     case: &Case,
     aggregating: &Aggregating,
     net: &SimNet,
-) -> Result<Vec<SimAggregator>, SimulateError> {
+) -> Result<Vec<SimAggregator>> {
     let Aggregating { at: base, up, setup, members, is_p4, .. } = aggregating;
-    let refuse = |error: ConfigError| SimulateError::Job { workers: case.workers, reason: error.to_string() };
+    let refuse = |error: ConfigError| job_error(case.workers, error);
     let costs = &settings.costs;
     // Packets of other forms take as many passes, and are taken for as long.
     let chip = settings.chip;
@@ -356,7 +357,7 @@ fn group(
     net: &SimNet,
     first: u16,
     size: u16,
-) -> Result<Vec<Party>, SimulateError> {
+) -> Result<Vec<Party>> {
     let setup = &aggregator.setup;
     // A switch has no buffer that packets wait in.
     let credit = if aggregator.is_p4 { 0 } else { setup.welcome.credit };
@@ -367,8 +368,7 @@ fn group(
     for number in 0..size {
         let rank = first + number;
         let port = Port::new(net.endpoint(worker_at(rank)), nanos(costs.send_ns), nanos(costs.receive_ns));
-        let unwelcome =
-            || SimulateError::Job { workers: case.workers, reason: "its WELCOME is none".to_owned() };
+        let unwelcome = || job_error(case.workers, "its WELCOME is none");
         let joiners = welcome_joiner(&welcome, setup, number, size).ok_or_else(unwelcome)?;
         let config = EngineConfig {
             ps: aggregator.at,
@@ -381,7 +381,7 @@ fn group(
             threads: 1,
         };
         let engine = Engine::new(port, config, joiners, &welcome, size as u8, CAPACITY);
-        let engine = engine.map_err(SimulateError::worker)?;
+        let engine = engine.map_err(Error::failure)?;
         let data = tensor(rank, case.coordinates as usize).collect();
         let pauses = all[usize::from(rank)].clone();
         parties.push(Party::new(engine, data, settings.feedback, costs, pauses));
@@ -389,7 +389,7 @@ fn group(
     Ok(parties)
 }
 
-fn report(settings: &Settings, case: &Case, world: &World) -> Result<Took, SimulateError> {
+fn report(settings: &Settings, case: &Case, world: &World) -> Result<Took> {
     let parties: Vec<&Party> = world.parties().collect();
     let latest =
         |of: &dyn Fn(&Party) -> Duration| parties.iter().map(|party| of(party)).max().unwrap_or_default();
@@ -400,7 +400,9 @@ fn report(settings: &Settings, case: &Case, world: &World) -> Result<Took, Simul
     let first = parties[0].data();
     let same = |party: &Party| first.iter().zip(party.data()).all(|(a, b)| a.to_bits() == b.to_bits());
     if is_exact(settings) && !parties.iter().all(|party| same(party)) {
-        return Err(SimulateError::Different);
+        return Err(Error::Failure(
+            "the simulated workers have different means: this is a fault of the program".to_owned(),
+        ));
     }
     let mut exact = vec![0.0; CHECKED.min(first.len())];
     for worker in 0..case.workers {

@@ -6,7 +6,6 @@ use serde::Serialize;
 use serde_json::json;
 
 use super::arguments::Source;
-use super::error::SimulateError;
 use super::job::{Case, Took, simulate};
 use super::layout::Layout;
 use super::rate::Rate;
@@ -70,14 +69,13 @@ impl LossArgs {
             .losses
             .iter()
             .map(|&loss| Settings { loss, ..settings.clone() }.validate())
-            .collect::<std::result::Result<_, SimulateError>>()?;
+            .collect::<Result<_>>()?;
         let mut cases = Vec::new();
         for case in super::study::cases(&settings).into_iter().filter(|case| !case.layout.is_ring()) {
             cases.extend(each.iter().map(|settings| (case, settings)));
         }
-        let took = Progress::new(self.json).parallel("simulating", cases.len(), |number| {
-            simulate(cases[number].1, &cases[number].0).map_err(Error::from)
-        })?;
+        let took = Progress::new(self.json)
+            .parallel("simulating", cases.len(), |number| simulate(cases[number].1, &cases[number].0))?;
         let mut all: Vec<Lossy> = Vec::new();
         for (number, ((case, settings), took)) in cases.iter().zip(took).enumerate() {
             let seconds = took.seconds();

@@ -180,9 +180,7 @@ impl RecirculationArgs {
         };
         let settings = self.source.keys()?.or(usual).validate()?;
         if let Some(workers) = settings.workers.iter().find(|workers| !Layout::Switch.takes(**workers, 0)) {
-            return Err(
-                super::error::SimulateError::TooMany { workers: *workers, layout: Layout::Switch }.into()
-            );
+            return Err(super::error::too_many_workers(*workers, Layout::Switch));
         }
         let ports = settings.pass_ports;
         let cases = Chip::value_variants().iter().flat_map(|&chip| {

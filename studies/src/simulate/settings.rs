@@ -8,10 +8,11 @@ use clap::{Args, ValueEnum as _};
 use serde::{Deserialize, Serialize};
 use thc_worker::Computed;
 
-use super::error::SimulateError;
+use super::error::value_error;
 use super::layout::{Layout, SwitchKind};
 use super::rate::Rate;
 use super::recirculation::Chip;
+use crate::error::{Error, Result};
 
 /// A key of a server's job.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -32,7 +33,7 @@ impl std::fmt::Display for JobValue {
     }
 }
 
-fn job_pair(text: &str) -> Result<(String, JobValue), String> {
+fn job_pair(text: &str) -> std::result::Result<(String, JobValue), String> {
     let (key, value) = text.split_once('=').ok_or("write KEY=VALUE")?;
     let value = value.parse().map_or_else(|_| JobValue::Text(value.to_owned()), JobValue::Number);
     Ok((key.to_owned(), value))
@@ -98,7 +99,7 @@ macro_rules! keys {
             /// # Errors
             /// A value is out of its range.
             #[allow(clippy::unnecessary_lazy_evaluations, reason = "some defaults are lists")]
-            pub fn validate(self) -> Result<Settings, SimulateError> {
+            pub fn validate(self) -> Result<Settings> {
                 let settings = Settings {
                     $($key: self.$key.unwrap_or_else(|| $default),)*
                     uplink: self.uplink,
@@ -260,25 +261,25 @@ impl Keys {
     ///
     /// # Errors
     /// It cannot be read, or has a key or value that is none.
-    pub fn read(path: &Path) -> Result<Self, SimulateError> {
-        let file = |source| SimulateError::File { path: path.to_owned(), source };
+    pub fn read(path: &Path) -> Result<Self> {
+        let file = |source| Error::File { path: path.to_owned(), source };
         let text = std::fs::read_to_string(path).map_err(file)?;
         toml::from_str(&text).map_err(|error| {
             let reason = error.message().split_whitespace().collect::<Vec<_>>().join(" ");
-            SimulateError::Settings { path: path.to_owned(), reason }
+            Error::Usage(format!("{}: {reason} (thc simulate --help names the keys)", path.display()))
         })
     }
 }
 
 impl Settings {
     /// These, if they make sense.
-    pub fn validate(self) -> Result<Self, SimulateError> {
+    pub fn validate(self) -> Result<Self> {
         self.check()?;
         Ok(self)
     }
 
-    fn check(&self) -> Result<(), SimulateError> {
-        let wrong = |key, value: String, mend| Err(SimulateError::Value { key, value, mend });
+    fn check(&self) -> Result<()> {
+        let wrong = |key, value: String, remedy| Err(value_error(key, value, remedy));
         let costs = &self.costs;
         for (key, value, most) in [
             ("latency_us", self.latency_us, 1e6),

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use super::error::SimulateError;
+use super::error::too_many_workers;
 use super::job::{Case, Took, simulate};
 use super::layout::Layout;
 use super::rate::Rate;
@@ -47,7 +47,7 @@ fn stretch(settings: &Settings, case: &Case) -> u64 {
 ///
 /// # Errors
 /// As [`simulate`].
-pub fn point(settings: &Settings, case: Case) -> std::result::Result<Point, SimulateError> {
+pub fn point(settings: &Settings, case: Case) -> Result<Point> {
     if case.layout.is_ring() || case.coordinates <= stretch(settings, &case) {
         let took = simulate(settings, &case)?;
         return Ok(Point { case, seconds: took.seconds(), simulated: case.coordinates, took });
@@ -83,7 +83,7 @@ pub fn run(settings: &Settings, progress: &Progress) -> Result<Vec<Point>> {
     let cases = cases(settings);
     if cases.is_empty() {
         let (workers, layout) = (settings.workers[0], settings.layout[0]);
-        return Err(SimulateError::TooMany { workers, layout }.into());
+        return Err(too_many_workers(workers, layout));
     }
     // The longest first, so that no core waits for one at the end.
     let mut order: Vec<usize> = (0..cases.len()).collect();

@@ -14,7 +14,8 @@ use thc_transport::Peer;
 
 use super::actor::{Outgoing, Packets, Party, SimAggregator, Turn};
 use super::cores::Cores;
-use super::error::SimulateError;
+use super::error::network_error;
+use crate::error::{Error, Result};
 
 /// Time that no job takes: nothing goes on any more.
 const PATIENCE: Duration = Duration::from_secs(3600);
@@ -179,7 +180,7 @@ impl World {
     ///
     /// # Errors
     /// A worker's failure, or nothing goes on any more.
-    pub fn run(&mut self) -> Result<(), SimulateError> {
+    pub fn run(&mut self) -> Result<()> {
         let mut arrivals = Vec::new();
         while self.open > 0 {
             self.events += 1;
@@ -188,7 +189,10 @@ impl World {
             let wake = self.wakes.peek().map(|Reverse(event)| event.at);
             let now = [departure, network, wake].into_iter().flatten().min();
             let Some(now) = now.filter(|now| *now < PATIENCE) else {
-                return Err(SimulateError::Stalled { open: self.open });
+                return Err(Error::Failure(format!(
+                    "the simulation stands still: {} workers wait for packets that do not come",
+                    self.open
+                )));
             };
             if departure == Some(now) {
                 self.net.advance_to(now);
@@ -197,7 +201,7 @@ impl World {
                         Actor::Party(party) => party.leave(&packets),
                         Actor::Aggregator(aggregator) => aggregator.leave(&packets),
                     };
-                    sent.map_err(SimulateError::Network)?;
+                    sent.map_err(network_error)?;
                 }
             } else if network == Some(now) {
                 self.net.advance_to(now);
@@ -217,7 +221,7 @@ impl World {
         Ok(())
     }
 
-    fn turn(&mut self, number: usize, now: Duration) -> Result<(), SimulateError> {
+    fn turn(&mut self, number: usize, now: Duration) -> Result<()> {
         let placed = &mut self.actors[number];
         if placed.planned != Some(now) {
             return Ok(());
@@ -229,7 +233,7 @@ impl World {
             return Ok(());
         }
         let (turn, done) = match &mut placed.actor {
-            Actor::Aggregator(aggregator) => (aggregator.turn().map_err(SimulateError::Network)?, false),
+            Actor::Aggregator(aggregator) => (aggregator.turn().map_err(network_error)?, false),
             Actor::Party(party) => {
                 let before = party.is_done();
                 (party.turn(now)?, party.is_done() && !before)

@@ -27,7 +27,7 @@ use thc_options::credit::{DEFAULT_MEMBERS, Room};
 use thc_tls::CertificateFiles;
 
 /// UDP port of the aggregator, fixed in the switch program (`THC_UDP_PORT`), the default of thc-ps.
-pub const UDP_PORT: u16 = 9000;
+const UDP_PORT: u16 = 9000;
 /// How long a target may take to answer, unless told otherwise.
 const PATIENCE: Duration = Duration::from_secs(20);
 /// How often a target's rows are compared with those that were written, unless told otherwise.

@@ -15,6 +15,12 @@ fn job(name: &str, workers: u32) -> String {
     format!("[[job]]\nname = \"{name}\"\nworkers = {workers}\ndata_slots = 64\nnorm_slots = 16\n")
 }
 
+/// Makes a job that no file declares.
+fn create_by_hand(controller: &Controller) {
+    let slots = ["--slots", "64", "--norm-slots", "16"];
+    controller.ask_done(&[&["job", "create", "by-hand", "--workers", "2"][..], &slots].concat());
+}
+
 fn jobs(controller: &Controller) -> Vec<String> {
     let list = controller.json(&["job", "list"]);
     let name = |job: &serde_json::Value| job["spec"]["name"].as_str().unwrap().to_owned();
@@ -26,17 +32,7 @@ fn what_a_file_declares_is_so() {
     let server = aggregator::start();
     let controller = Controller::start(&aggregator::target_section(&server, "ps1"));
     controller.until_connected();
-    controller.ask_done(&[
-        "job",
-        "create",
-        "by-hand",
-        "--workers",
-        "2",
-        "--slots",
-        "64",
-        "--norm-slots",
-        "16",
-    ]);
+    create_by_hand(&controller);
     let both = job("a", 2) + &job("b", 3);
     let plan = apply(&controller, &both, &["--plan"]);
     assert_eq!(plan.out, "+ job a is made now\n+ job b is made now\n");
@@ -101,17 +97,7 @@ fn the_configuration_says_what_there_is() {
     let target = aggregator::target_section(&server, "ps1");
     let controller = Controller::start(&(target.clone() + &job("a", 2) + &job("b", 2)));
     controller.until_connected();
-    controller.ask_done(&[
-        "job",
-        "create",
-        "by-hand",
-        "--workers",
-        "2",
-        "--slots",
-        "64",
-        "--norm-slots",
-        "16",
-    ]);
+    create_by_hand(&controller);
     let state = controller.folder().join("jobs.state");
     let copy = controller.folder().join("jobs.backup");
     let (state, copy) = (state.to_str().unwrap().to_owned(), copy.to_str().unwrap().to_owned());

@@ -188,7 +188,7 @@ impl Client {
 
     /// The epoch of the snapshot that is held, if it is one for all shards.
     #[must_use]
-    pub fn snapshot_epoch(&self) -> Option<u64> {
+    fn snapshot_epoch(&self) -> Option<u64> {
         let first = self.views.first()?.snapshot?;
         self.views.iter().all(|view| view.snapshot == Some(first)).then_some(first)
     }

@@ -11,7 +11,7 @@ use thc_protocol::wire::Form;
 use super::entry::Entry;
 
 /// What `make p4` made; the same for BMv2, but for the forms that the program does.
-const TEXT: &[u8] = thc_p4::P4INFO;
+const BUILT_IN: &[u8] = thc_p4::P4INFO_BINARY;
 
 /// The switch program, with the numbers that its P4Info gives to things.
 #[derive(Debug)]
@@ -160,7 +160,7 @@ pub fn set_room(info: &mut P4Info, room: &str) {
 
 static PROGRAM: LazyLock<Program> = LazyLock::new(|| {
     // Built in, and a test reads it.
-    Program::load(TEXT).unwrap_or_else(|error| panic!("the P4Info built into this program: {error}"))
+    Program::load(BUILT_IN).unwrap_or_else(|error| panic!("the P4Info built into this program: {error}"))
 });
 
 impl Program {
@@ -170,8 +170,8 @@ impl Program {
         &PROGRAM
     }
 
-    fn load(text: &[u8]) -> Result<Program, P4InfoError> {
-        let mut info = p4info::parse(text)?;
+    fn load(info: &[u8]) -> Result<Program, P4InfoError> {
+        let mut info = p4info::parse(info)?;
         set_forms(&mut info, &Form::ALL.map(|form| form.to_string()).join(" "));
         set_addresses(&mut info);
         let missing = |kind, name: &str| P4InfoError::Missing { kind, name: name.to_owned() };
@@ -316,7 +316,7 @@ mod tests {
 
     #[test]
     fn the_built_in_program_is_read() {
-        let program = Program::load(TEXT).unwrap();
+        let program = Program::load(BUILT_IN).unwrap();
         assert_eq!(program.tables.len(), program.info.tables.len());
         assert_eq!(
             program.info.table(LOOKUP).unwrap().annotation(FORMS).unwrap().split(' ').count(),
@@ -336,9 +336,10 @@ mod tests {
     }
 
     #[test]
+    #[cfg(feature = "p4runtime")]
     fn a_program_of_another_kind_is_refused() {
         assert!(Program::load(b"").is_err());
-        let text = std::str::from_utf8(TEXT).unwrap();
+        let text = std::str::from_utf8(thc_p4::P4INFO).unwrap();
         let error = Program::load(text.replace("\"udp_port\"", "\"port\"").as_bytes()).unwrap_err();
         assert!(error.to_string().contains("udp_port"), "{error}");
         assert!(Program::load(text.replace("EXACT", "LPM").as_bytes()).is_err());

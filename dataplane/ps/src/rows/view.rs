@@ -43,7 +43,7 @@ pub struct JobView {
 impl JobView {
     /// Whether a job that changes from this to `new` keeps what its slots hold.
     #[must_use]
-    pub fn keeps_slots(&self, new: &JobView) -> bool {
+    fn keeps_slots(&self, new: &JobView) -> bool {
         self.epoch == new.epoch && self.config.same_slots(&new.config)
     }
 

@@ -11,7 +11,7 @@ use super::scheme::Scheme;
 use super::workload::{Times, blocks};
 use crate::error::{Error, Result};
 use crate::figures::progress::Progress;
-use crate::simulate::error::SimulateError;
+use crate::simulate::error::value_error;
 use crate::simulate::rate::Rate;
 
 /// `thc simulate row`
@@ -85,15 +85,14 @@ fn step(text: &str) -> std::result::Result<(f64, Rate), String> {
 impl RowArgs {
     /// Simulates and reports.
     pub fn run(&self) -> Result<String> {
-        let wrong = |key, value: String, mend| Error::from(SimulateError::Value { key, value, mend });
         if !(1.0..=1e5).contains(&self.seconds) {
-            return Err(wrong("seconds", self.seconds.to_string(), "give 1 to 100000"));
+            return Err(value_error("seconds", self.seconds, "give 1 to 100000"));
         }
         let control = RatioLimits::new(self.least)
-            .ok_or_else(|| wrong("least", self.least.to_string(), "give a part: above 0, up to 1"))?;
+            .ok_or_else(|| value_error("least", self.least, "give a part: above 0, up to 1"))?;
         let ordered = self.steps.windows(2).all(|pair| pair[0].0 < pair[1].0);
         if self.steps.first().is_some_and(|(at, _)| *at != 0.0) || !ordered {
-            return Err(wrong("steps", "out of order".to_owned(), "begin with 0 and go on in time"));
+            return Err(value_error("steps", "out of order", "begin with 0 and go on in time"));
         }
         let schemes = if self.scheme.is_empty() { Scheme::value_variants() } else { &self.scheme[..] };
         let changing: Vec<(f64, f64)> = self.steps.iter().map(|(at, rate)| (*at, rate.0 as f64)).collect();

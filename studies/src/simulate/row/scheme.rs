@@ -26,7 +26,7 @@ pub const WORD: f64 = 4.0;
 const THC: f64 = 1072.0 / 1024.0 + 68.0 / 8192.0;
 const THC8: f64 = 2.0 * 1072.0 / 1024.0 + 68.0 / 8192.0;
 /// Calls that follow the first one of a block at most: with one it takes 17 to 25 bits of the 32 that it would take whole.
-pub const REFINEMENTS: u32 = 1;
+const REFINEMENTS: u32 = 1;
 
 impl Scheme {
     /// As in a table.

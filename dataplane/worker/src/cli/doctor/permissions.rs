@@ -9,7 +9,7 @@ use thc_transport::XdpConfig;
 const NAME: &str = "permissions";
 
 // linux/capability.h
-pub const NET_BIND_SERVICE: u32 = 10;
+const NET_BIND_SERVICE: u32 = 10;
 pub const NET_ADMIN: u32 = 12;
 const NET_RAW: u32 = 13;
 const IPC_LOCK: u32 = 14;

@@ -42,17 +42,17 @@ Examples:
   The same in a job of thc-controller, which gives each worker its number:
     thc-worker --ps thc://127.0.0.1:9700/train --input a.npy --output mean-a.npy
 
-  Past the kernel, through a NIC that DPDK has, and over shared memory (docs/dpdk.md):
+  Past the kernel, through a NIC that DPDK drives, and over shared memory (docs/dpdk.md):
     thc-worker --worker 0 --cookie 0x1234 --ps 10.0.0.1:9000 --coordinates 16777216 \\
         --io dpdk --dpdk-device 0000:3b:00.0 --dpdk-address 10.0.0.2/24
     thc-worker --worker 0 --cookie 0x1234 --ps 10.0.0.1:9000 --coordinates 16777216 \\
         --io dpdk --dpdk-address 10.0.0.2/24 --dpdk-hugepages=false \\
         --dpdk-device net_memif0,role=client,id=0,socket-abstract=no,socket=/tmp/thc.sock
 
-  The same through an interface that stays the kernel's, by AF_XDP (docs/xdp.md):
+  By AF_XDP, through an interface that the kernel keeps (docs/xdp.md):
     thc-worker --worker 0 --cookie 0x1234 --ps 10.0.0.1:9000 --coordinates 16777216 --io xdp --xdp-device eth1
 
-  What is in the way of a run with these settings on this host:
+  Check whether this host can run with these settings:
     thc-worker doctor --config worker.toml --worker 0
 
 Exit status: 0 done, 1 failed, 2 wrong flags or configuration.";
@@ -82,7 +82,7 @@ pub struct Flags {
 
 #[derive(Debug, Subcommand)]
 enum Subcommands {
-    /// Look whether a run with these flags will work on this host, and say what is in the way
+    /// Check whether a run with these flags will work on this host, and report what prevents it
     Doctor(DoctorFlags),
 }
 
@@ -116,12 +116,12 @@ enum Travel {
 #[derive(Clone, Debug, Default, Serialize, Deserialize, clap::Args)]
 #[serde(deny_unknown_fields, default)]
 struct Keys {
-    /// The parameter server, such as ps:9000 or [fd00::1]:9000; or thc://CONTROLLER:PORT/JOB, where the controller tells server, job, cookie and, unless
-    /// given, this worker's number [default: 127.0.0.1:9000]
+    /// The parameter server, such as ps:9000 or [fd00::1]:9000; or thc://CONTROLLER:PORT/JOB, whose controller supplies server, job,
+    /// cookie and, unless given, this worker's number [default: 127.0.0.1:9000]
     #[arg(long, value_name = "HOST:PORT", help_heading = "Group")]
     ps: Option<String>,
-    /// Without a server of its own: the first workers serve a share of the slots each, at these addresses, on every worker
-    /// the same list; worker 0 is at the first of them
+    /// Use no server of its own: the first workers serve a share of the slots each, at these addresses. The same list on every
+    /// worker; worker 0 is at the first address
     #[arg(long, value_name = "ADDRESS:PORT,…", value_delimiter = ',', help_heading = "Group")]
     colocated: Option<Vec<String>>,
     /// How many workers the job has, with --colocated [default: as many as there are addresses]
@@ -131,7 +131,7 @@ struct Keys {
     /// [default: those that sums of the best table for 8 need]
     #[arg(long, value_name = "BITS", help_heading = "Group")]
     lane: Option<u8>,
-    /// 4: colocated servers tell sums in 4 bits, the same on all: three quarters of the bytes of 7, and an error of their own
+    /// 4: colocated servers send sums in 4 bits, the same on all: three quarters of the bytes of 7 bits, for an error of its own
     /// [default: whole sums, as lane says]
     #[arg(long, value_name = "BITS", help_heading = "Group")]
     down: Option<u8>,
@@ -162,7 +162,7 @@ struct Keys {
     /// How long an all-reduce may stand still before it fails [default: 60s]
     #[arg(long, value_name = "TIME", help_heading = "Group")]
     timeout: Option<String>,
-    /// How long instead, if more, while the parameter server answers and only other workers are late [default: timeout]
+    /// Longer time-out, while the parameter server answers and only other workers are late [default: timeout]
     #[arg(long, value_name = "TIME", help_heading = "Group")]
     patience: Option<String>,
     /// When another worker restarts, join anew with it and begin again, instead of failing [default: false]
@@ -181,17 +181,17 @@ struct Keys {
     /// Threads for packets, each with a socket and slots of its own, beside those that compute; kernel UDP only [default: 0]
     #[arg(long, value_name = "NUMBER", help_heading = "Group")]
     network_threads: Option<usize>,
-    /// What carries the packets [default: udp]
+    /// Backend that carries the packets [default: udp]
     #[arg(long, value_enum, value_name = "BACKEND", help_heading = "Group")]
     io: Option<IoName>,
-    /// Answer Prometheus at http://ADDRESS:PORT/metrics while this worker runs; whoever reaches it can read the statistics [default:
-    /// nowhere]
+    /// Serve metrics to Prometheus at http://ADDRESS:PORT/metrics while this worker runs; anyone who reaches the address can read
+    /// them [default: nowhere]
     #[arg(long, value_name = "ADDRESS:PORT", help_heading = "Group")]
     http: Option<String>,
-    /// Write packets in and out to this file, for Wireshark and the like; it holds the cookie
+    /// Write all packets, in and out, to this pcap file, which then contains the cookie
     #[arg(long, value_name = "FILE", help_heading = "Group")]
     pcap: Option<PathBuf>,
-    /// The most that this file may take; packets beyond are left out of it [default: 1GiB]
+    /// Largest size of the pcap file; further packets are not written [default: 1GiB]
     #[arg(long, value_name = "BYTES", help_heading = "Group")]
     pcap_limit: Option<String>,
     /// The `[dpdk]` section.
@@ -210,10 +210,10 @@ struct Keys {
     /// Tensors to reduce: .npy, .safetensors, or raw little-endian f32 under any other name
     #[arg(long, value_name = "FILE", help_heading = "Work")]
     input: Option<PathBuf>,
-    /// Where the mean goes, in the input's format
+    /// Where to write the mean, in the input's format
     #[arg(long, value_name = "FILE", requires = "input", help_heading = "Work")]
     output: Option<PathBuf>,
-    /// Reduce so many made-up coordinates instead of a file
+    /// Reduce this many made-up coordinates instead of a file
     #[arg(long, value_name = "NUMBER", conflicts_with = "input", help_heading = "Work")]
     coordinates: Option<u64>,
     /// How often to reduce the same tensors [default: 1]
@@ -222,7 +222,7 @@ struct Keys {
     /// How coordinates travel [default: thc]
     #[arg(long, value_enum, help_heading = "Work")]
     mode: Option<Travel>,
-    /// As what each tensor travels, the same on all workers: a table of the job by its number or its form such as 2/8 (bits up and
+    /// How each tensor travels, the same on all workers: a table of the job by its number or its form such as 2/8 (bits up and
     /// down), or raw; or several such spans, one behind the other, each :COORDINATES long and the last the rest [default: the
     /// job's first table]
     #[arg(

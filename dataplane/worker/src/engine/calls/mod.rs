@@ -240,7 +240,7 @@ impl Calls {
     }
 
     /// Ends one call alone.
-    pub fn fail_one(&mut self, active: Active, error: WorkerError) {
+    fn fail_one(&mut self, active: Active, error: WorkerError) {
         match (active.remote, active.outcome) {
             (Some(remote), _) => remote.finish(Err(error)),
             (None, Some(outcome)) => {

@@ -1,0 +1,42 @@
+//! What can be wrong with a P4Info.
+
+/// Why something is no P4Info.
+#[derive(Debug, thiserror::Error)]
+pub enum P4InfoError {
+    /// It is text, but not a P4Info's.
+    #[error("not a P4Info in text form: {0}")]
+    Text(String),
+    /// It is neither text nor a message.
+    #[error("not a P4Info: neither its text form nor its binary form ({0})")]
+    Binary(prost::DecodeError),
+    /// It lacks what is looked for.
+    #[error("the P4Info has no {kind} {name:?}; compile the program that belongs to this version (make p4)")]
+    Missing {
+        /// Table, action, counter, register or field.
+        kind: &'static str,
+        /// Its name.
+        name: String,
+    },
+    /// A value is wider than its field.
+    #[error("{table}.{field} = {value}: the program has {bits} bits for it")]
+    Narrow {
+        /// The table.
+        table: String,
+        /// The field of its key, or the parameter of its action.
+        field: String,
+        /// What it should be.
+        value: u128,
+        /// Bits that there are.
+        bits: i32,
+    },
+    /// A table asks for something that rows of this version do not have.
+    #[error(
+        "the P4Info's {table} has {field:?}, which this version knows nothing of; compile the program that belongs to it (make p4)"
+    )]
+    Unknown {
+        /// The table.
+        table: String,
+        /// The field of its key, or the parameter of its action.
+        field: String,
+    },
+}
