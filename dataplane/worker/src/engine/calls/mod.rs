@@ -75,12 +75,11 @@ impl Shelf {
         fits.map_or_else(|| Buffer::zeroed(coordinates), |at| self.work.swap_remove(at))
     }
 
-    /// A copy of a tensor.
-    pub fn copy(&mut self, x: &[f32]) -> Vec<f32> {
-        let mut copy = self.inputs.pop().unwrap_or_default();
-        copy.clear();
-        copy.extend_from_slice(x);
-        copy
+    /// Memory for a copy of a tensor.
+    pub fn inputs(&mut self, length: usize) -> Vec<f32> {
+        let Some(mut inputs) = self.inputs.pop() else { return vec![0.0; length] };
+        inputs.resize(length, 0.0);
+        inputs
     }
 
     pub fn take_packed(&mut self, packed: Bytes) {
