@@ -8,6 +8,7 @@ use crate::engine::remote::Remote;
 use std::collections::VecDeque;
 use std::ops::Range;
 use thc_codec::buffer::Buffer;
+use thc_codec::partition::MAX_PARTITION;
 use thc_protocol::wire::{Choice, Form, Kind, RAW_LEN, RAW_WORDS};
 use thc_protocol::worker::{CallError, PacketId};
 
@@ -133,7 +134,9 @@ impl Active {
             let end = part.offset + part.len;
             let start = match groups.last_mut() {
                 Some(group)
-                    if group.choice == choice && group.range.start / window == part.offset / window =>
+                    if group.choice == choice
+                        && group.range.start / window == part.offset / window
+                        && group.range.start / MAX_PARTITION == part.offset / MAX_PARTITION =>
                 {
                     group.parts.end += 1;
                     group.range.end = end;
