@@ -24,8 +24,8 @@ pub(super) const GROUP: usize = 1 << 16;
 /// RESULTs that a kernel takes in one piece at most: 64 KiB with its headers.
 const RESULTS: usize = 62;
 
-/// Coordinates of a group, in a job with partitions of 2^`block` whose server has so many ports. What goes to one port can be longer than
-/// the 64 slots in a row that each of several has: there RESULTs of whole groups come in one piece.
+/// Coordinates of a group, in a job with partitions of 2^`block` whose server has so many ports. Where that is one, as many whole partitions as
+/// have RESULTs that come in one piece; each of several ports has 64 slots in a row.
 pub(super) fn group_len(block: u8, ports: u8) -> usize {
     let partition = 1 << block;
     if ports > 1 || partition > GROUP / 4 {
