@@ -24,9 +24,9 @@ mod setting;
 use setting::{AtPort, TABLE, aggregator, header};
 
 const WORKERS: u8 = 8;
-const SLOTS: u16 = 1024;
-/// Slots of a turn: a run of packets, as a worker sends it.
-const BLOCK: u16 = 64;
+/// Slots of a turn: a run of packets, as a worker sends it to one port.
+const BLOCK: u16 = 56;
+const SLOTS: u16 = 16 * BLOCK;
 const PACKETS: f64 = BLOCK as f64 * WORKERS as f64;
 const DATA: usize = HEADER_LEN + 512;
 /// How long nothing may come until packets count as lost.

@@ -76,7 +76,7 @@ const RUNS: usize = 32;
 
 /// Handles runs in their order, but those that begin with one slot together: their packets take turns, so that a slot is in the first
 /// cache until all of its packets have been added to it. Packets of each sender keep their order if its runs do not repeat each other.
-fn handle_runs(runs: &[Option<Run<'_>>; RUNS], handler: &mut impl Handler, sink: &mut impl Sink) {
+fn handle_runs(runs: &[Option<Run<'_>>; RUNS], handler: &mut impl Handler, outbox: &mut Outbox) {
     let alike =
         |a: &Run<'_>, b: &Run<'_>| a.segment == b.segment && Header::name_one_slot(a.contents, b.contents);
     let mut taken = 0_u32;
@@ -94,7 +94,8 @@ fn handle_runs(runs: &[Option<Run<'_>>; RUNS], handler: &mut impl Handler, sink:
                 taken |= 1 << other;
             }
         }
-        take_turns(&together[..count], handler, sink);
+        take_turns(&together[..count], handler, outbox);
+        outbox.end_piece();
     }
 }
 

@@ -11,10 +11,12 @@ use std::net::SocketAddr;
 use thc_protocol::aggregator::{Endpoint, Sink};
 use thc_protocol::wire::MAX_PACKET;
 use thc_protocol::{Ecn, JobId};
-use thc_transport::{PacketIo, Peer};
+use thc_transport::{MAX_DATAGRAM, PacketIo, Peer};
 
 /// Room that a new run starts with: the results of a full GSO run.
-const RUN_CAPACITY: usize = 64 * MAX_PACKET;
+const RUN_CAPACITY: usize = MOST * MAX_PACKET;
+/// Datagrams that a kernel takes in one piece, if together they are no longer than one may be.
+const MOST: usize = 64;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Receivers {
@@ -31,6 +33,28 @@ struct Run {
     segment: usize,
     ecn: Ecn,
     packets: Vec<u8>,
+    /// How long it was when what it answers, which came in one piece, was over.
+    ends: Vec<usize>,
+}
+
+impl Run {
+    /// The pieces that it goes out in: as full as they can be, or nearly if they then end where those that came ended. So a receiver that
+    /// sends whole partitions gets such.
+    fn pieces(&self) -> impl Iterator<Item = &[u8]> {
+        let most = (MAX_DATAGRAM / self.segment.max(1)).clamp(1, MOST) * self.segment;
+        let (mut begin, mut ends) = (0, self.ends.as_slice());
+        std::iter::from_fn(move || {
+            let rest = &self.packets[begin..];
+            let full = begin + most.min(rest.len());
+            let behind = ends.iter().position(|&end| end > full).unwrap_or(ends.len());
+            let at = behind.checked_sub(1).map(|last| ends[last]);
+            let end =
+                at.filter(|&end| full < self.packets.len() && end >= begin + most / 8 * 7).unwrap_or(full);
+            let piece = &self.packets[begin..end];
+            (begin, ends) = (end, &ends[behind..]);
+            (!piece.is_empty()).then_some(piece)
+        })
+    }
 }
 
 /// The answers to one burst. Its memory grows to what the largest burst needed, which the backend
@@ -83,7 +107,7 @@ impl Outbox {
     fn begin(&mut self, to: Receivers, peers: impl Iterator<Item = Peer>, segment: usize, ecn: Ecn) -> usize {
         if self.open == self.runs.len() {
             let packets = Vec::with_capacity(RUN_CAPACITY);
-            self.runs.push(Run { to, peers: Vec::new(), segment, ecn, packets });
+            self.runs.push(Run { to, peers: Vec::new(), segment, ecn, packets, ends: Vec::new() });
         }
         let run = &mut self.runs[self.open];
         run.to = to;
@@ -93,16 +117,28 @@ impl Outbox {
         run.peers.clear();
         run.peers.extend(peers);
         run.packets.clear();
+        run.ends.clear();
         self.open += 1;
         self.open - 1
+    }
+
+    /// All that answers packets which came in one piece is here.
+    pub fn end_piece(&mut self) {
+        for Run { packets, ends, .. } in &mut self.runs[..self.open] {
+            if ends.last() != Some(&packets.len()) {
+                ends.push(packets.len());
+            }
+        }
     }
 
     /// Sends everything. A receiver that cannot be sent to is reported and does not keep the others
     /// from getting theirs: one worker with a wrong address must not stop a server of many.
     pub fn flush(&mut self, io: &mut impl PacketIo, failed: &mut impl FnMut(SendFailure)) {
-        for run in &self.runs[..self.open] {
-            let datagrams = (run.packets.len() / run.segment.max(1)) as u64;
-            let (packets, ecn) = (&run.packets, run.ecn.bits());
+        let pieces =
+            self.runs[..self.open].iter().flat_map(|run| run.pieces().map(move |piece| (run, piece)));
+        for (run, packets) in pieces {
+            let datagrams = (packets.len() / run.segment.max(1)) as u64;
+            let ecn = run.ecn.bits();
             if run.peers.len() > 1 && io.send_run_to_all(&run.peers, packets, run.segment, ecn).is_ok() {
                 continue;
             }
@@ -194,6 +230,30 @@ mod tests {
         assert_eq!(io.runs, [(1, run(0, 4), 4), (2, run(0, 4), 4), (2, run(10, 4), 4), (1, run(20, 2), 2)]);
         outbox.flush(&mut io, &mut no_failure);
         assert_eq!(io.runs.len(), 4);
+    }
+
+    /// Packets of the pieces that go out, if answers to pieces of so many lie behind each other.
+    fn pieces(of: &[usize], len: usize) -> Vec<usize> {
+        let (mut outbox, mut io) = (Outbox::new(), Recorder::default());
+        for &count in of {
+            for _ in 0..count {
+                outbox.multicast(JobId(1), &[endpoint(1)], Ecn::NotEct, &vec![0; len]);
+            }
+            outbox.end_piece();
+        }
+        outbox.flush(&mut io, &mut no_failure);
+        io.runs.iter().map(|(_, packets, segment)| packets.len() / segment).collect()
+    }
+
+    #[test]
+    fn pieces_end_where_those_that_came_ended_if_they_are_full_enough() {
+        assert_eq!(pieces(&[56, 56, 56], 1044), [56, 56, 56]);
+        assert_eq!(pieces(&[48, 8, 62, 60, 1, 3], 1044), [56, 62, 61, 3]);
+        // Sixty-two are the most.
+        assert_eq!(pieces(&[64, 64, 64], 1044), [62, 62, 62, 6]);
+        assert_eq!(pieces(&[40, 40, 40], 1044), [62, 58]);
+        assert_eq!(pieces(&[100, 29], 60), [64, 64, 1]);
+        assert_eq!(pieces(&[1, 2], 40_000), [1, 1, 1]);
     }
 
     #[test]

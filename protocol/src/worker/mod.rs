@@ -385,7 +385,7 @@ impl Worker {
         write: impl FnMut(PacketId, &mut [u8]),
     ) -> usize {
         let Some(first) = self.next_data() else { return 0 };
-        let room = limit.min(self.data.room()).min(RUN);
+        let room = self.data.room_for(limit.min(RUN));
         let call = &mut self.calls[self.data_call];
         let mut places = [first; RUN];
         let mut count = 0;

@@ -96,6 +96,27 @@ fn a_seq_is_sent_only_once_the_one_a_window_before_is_finished() {
 }
 
 #[test]
+fn a_run_waits_until_all_of_it_has_room_while_results_are_to_come() {
+    let mut driven = Driven::new(Parameters { data_slots: 1024, ..parameters() });
+    let runs = |driven: &mut Driven| {
+        driven.fill();
+        std::mem::take(&mut driven.sent.0).iter().map(|(_, run)| run.len()).collect::<Vec<_>>()
+    };
+    driven.call(576);
+    assert_eq!(runs(&mut driven), [64; 8]);
+    (0..63).for_each(|seq| driven.result(seq));
+    assert_eq!(runs(&mut driven), []);
+    driven.result(63);
+    assert_eq!(runs(&mut driven), [64]);
+    // A run that is a large part of the window does not wait.
+    let mut driven = Driven::new(Parameters { data_slots: 128, ..parameters() });
+    driven.call(100);
+    assert_eq!(runs(&mut driven), [64]);
+    driven.result(0);
+    assert_eq!(runs(&mut driven), [1]);
+}
+
+#[test]
 fn norms_have_a_window_of_their_own() {
     let mut driven = Driven::new(parameters());
     driven.submit(&[1; 6], &[0.0; 6]);

@@ -34,18 +34,28 @@ struct Answers {
     segment: usize,
 }
 
-/// What the aggregator says, in runs of equal lengths.
+/// What the aggregator says, in runs of equal lengths, and whether the last one is closed.
 #[derive(Default)]
-struct Said(Vec<Answers>);
+struct Said(Vec<Answers>, bool);
+
+impl Said {
+    /// What came in one piece is answered: as thc-ps does, a run ends there if it is nearly full.
+    fn end_piece(&mut self) {
+        self.1 = self.0.last().is_some_and(|last| last.packets.len() >= RUN * 7 / 8 * last.segment);
+    }
+}
 
 impl Sink for Said {
     fn unicast(&mut self, _: Endpoint, _: Ecn, packet: &[u8]) {
         match self.0.last_mut() {
-            Some(last) if last.segment == packet.len() && last.packets.len() < RUN * packet.len() => {
+            Some(last)
+                if !self.1 && last.segment == packet.len() && last.packets.len() < RUN * packet.len() =>
+            {
                 last.packets.extend_from_slice(packet);
             }
             _ => self.0.push(Answers { packets: packet.to_vec(), segment: packet.len() }),
         }
+        self.1 = false;
     }
 
     fn multicast(&mut self, _: JobId, members: &[Endpoint], ecn: Ecn, packet: &[u8]) {
@@ -163,7 +173,12 @@ impl Net {
         if let Some((worker, ports)) = udp {
             for (server, socket) in servers.iter_mut().zip(ports) {
                 server.said.0.clear();
-                while socket.recv_burst(&mut |_, packet| server.handle(packet)).unwrap() > 0 {}
+                while let (1.., runs) = socket.recv_all_runs().unwrap() {
+                    for run in runs {
+                        run.datagrams().for_each(|packet| server.handle(packet));
+                        server.said.end_piece();
+                    }
+                }
                 for answers in &server.said.0 {
                     socket.send_run(worker.local(), &answers.packets, answers.segment).unwrap();
                 }
@@ -176,6 +191,7 @@ impl Net {
         for (len, segment) in sent.drain(..) {
             let (run, behind) = rest.split_at(len);
             run.chunks(segment).for_each(|packet| server.handle(packet));
+            server.said.end_piece();
             rest = behind;
         }
         bytes.clear();

@@ -122,22 +122,22 @@ impl<I: PacketIo> Engine<I> {
         let mut lent = lent.get();
         let copies = self.members.is_some();
         let (calls, shelf) = self.calls.all_with_shelf();
-        for ((_, active), (owned, left)) in calls.zip(&mut taken) {
+        for ((_, active), (owned, left, inputs)) in calls.zip(&mut taken) {
             let ticket = active.ticket;
             let mut borrowed = || lent.take_if(|(call, x)| *call == ticket && x.len() == active.length);
             let mut x = owned.as_deref_mut().or_else(|| borrowed().map(|(_, x)| x));
             if let Some(x) = x.as_deref_mut().filter(|_| copies && active.remote.is_none()) {
-                match &active.inputs {
-                    Some(inputs) if active.stale => x.copy_from_slice(inputs),
-                    Some(_) => {}
-                    None => active.inputs = Some(shelf.copy(x)),
+                let inputs = inputs.get_or_insert_with(|| shelf.inputs(x.len()));
+                if std::mem::take(&mut active.stale) {
+                    x.copy_from_slice(inputs);
                 }
-                active.stale = false;
             }
+            let copy = inputs.as_deref_mut().filter(|_| !active.copied);
             memory.calls.push(CallMemory {
                 x: x.map(Pieces::single).unwrap_or_default(),
                 kept: active.feedback.map_or(&[], |key| feedback.chunks(key)),
                 left: Pieces::consecutive(left.iter_mut().map(|chunk| &mut **chunk)),
+                copy: copy.map(Pieces::single).unwrap_or_default(),
             });
         }
         let (sender, done) = unbounded();
@@ -240,6 +240,7 @@ impl<I: PacketIo> Engine<I> {
                 active.parts[places].iter_mut().zip(norms).for_each(|(at, norm)| at.norm = norm);
                 active.measured += 1;
                 if active.measured == active.groups.len() {
+                    active.copied = self.members.is_some();
                     self.submit_measured();
                 }
             }
@@ -316,7 +317,8 @@ impl Active {
         let work = match kind {
             Kind::Measure => {
                 self.asked += 1;
-                Work::Measure { kept: kept(), norms: Vec::with_capacity(parts.len()) }
+                let copy = memory.copy.take(range.clone());
+                Work::Measure { kept: kept(), norms: Vec::with_capacity(parts.len()), copy }
             }
             Kind::Compress => {
                 self.compressed = group + 1;

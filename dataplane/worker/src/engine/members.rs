@@ -1,6 +1,5 @@
 //! Members that come and go (P42, P43): where a session ends, and how calls go on in the next one.
 
-use super::calls::GROUP;
 use super::compressor::Compressor;
 use super::link::Link;
 use super::{Engine, number, parameters};
@@ -221,8 +220,8 @@ impl<I: PacketIo> Engine<I> {
                 self.calls.fail_until_heeded(active, error);
                 failed = true;
             } else {
-                let holds = self.worker.parameters().may_lose();
-                self.calls.push_again(active.restart(&plan, &self.compressor, GROUP, holds));
+                let (holds, group) = (self.worker.parameters().may_lose(), self.group_len());
+                self.calls.push_again(active.restart(&plan, &self.compressor, group, holds));
             }
         }
         let Membership { epoch, workers, number, .. } = self.membership();

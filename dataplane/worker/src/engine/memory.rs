@@ -91,6 +91,8 @@ pub(super) struct CallMemory<'d> {
     pub kept: &'d [Buffer],
     /// Its error feedback after the call.
     pub left: Pieces<'d>,
+    /// What the tensor is copied to before anything of it changes; nothing if it need not be, or has been.
+    pub copy: Pieces<'d>,
 }
 
 /// What all calls under way work on, the oldest first.

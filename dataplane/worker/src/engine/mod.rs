@@ -32,7 +32,7 @@ pub use packed::{Packed, PackedCall, PackedLayout, PackedPart, Piece};
 pub use remote::Finished;
 
 use crate::{CallOptions, Computed, Span, Stats, WorkerError};
-use calls::{Active, Calls, GROUP, Outcome};
+use calls::{Active, Calls, Outcome, group_len};
 use compressor::{Compressor, Measured};
 use feedback::Feedback;
 use link::Link;
@@ -149,10 +149,15 @@ impl<I: PacketIo> Engine<I> {
         self.worker.set_limit((self.capacity / 2).max(1) as u64);
         let session = self.worker.parameters();
         let window = session.data_slots as usize / 2 * RESULT_LEN;
-        let window = window.div_ceil(GROUP.max(1 << self.compressor.block));
+        let window = window.div_ceil(self.group_len());
         // What may be lost stays until its results are in.
         let held = if session.may_lose() { window + 1 } else { 0 };
         self.ahead = self.config.threads + window.max(AHEAD) + held;
+    }
+
+    /// Coordinates of a group.
+    fn group_len(&self) -> usize {
+        group_len(self.compressor.block, self.worker.parameters().shards)
     }
 
     /// Begins another session on the same interface; error feedback and totals stay.
@@ -343,7 +348,7 @@ impl<I: PacketIo> Engine<I> {
             let prepared = self.feedback.prepare(key, length);
             prepared.map_err(|before| WorkerError::FeedbackLength { key, before, now: length })?;
         }
-        let mut active = Active::new(plan, &self.compressor, GROUP, owned, outcome);
+        let mut active = Active::new(plan, &self.compressor, self.group_len(), owned, outcome);
         if let Some(key) = feedback {
             active.keep(key, self.feedback.take(length), self.worker.parameters().may_lose());
         }

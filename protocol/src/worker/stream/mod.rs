@@ -6,6 +6,7 @@
 
 mod repeat;
 mod ring;
+mod room;
 mod tx;
 mod window;
 
@@ -212,30 +213,6 @@ impl Stream {
     /// Takes note of round trips of other packets to the same aggregator: the shortest, and that of answers which waited for nobody.
     pub fn note_elsewhere(&mut self, shortest: Option<Duration>, answer: Option<Duration>) {
         self.rtt.note_elsewhere(shortest, answer);
-    }
-
-    /// How many packets may be written now in one run: bounded by the window (P18), the end of the
-    /// ring and, of several shards, the block of one (P21).
-    #[must_use]
-    pub fn room(&self) -> usize {
-        self.room_at(self.next)
-    }
-
-    /// The same for packets from this seq on, if those before it are others'.
-    #[must_use]
-    pub fn room_at(&self, seq: u64) -> usize {
-        let base = if self.is_busy() { self.base } else { seq };
-        // The credit is for seqs in a row, of which each port has its part (P41).
-        let bound = (base + self.limit).saturating_sub(seq);
-        let open = self.network.as_ref().map_or(bound, |network| bound.min(network.room(self.outstanding)));
-        let slot = seq % self.slots;
-        open.min(self.row_end(slot) - slot) as usize
-    }
-
-    /// The first slot behind this one that is not the next in its shard's memory, or the ring's end.
-    fn row_end(&self, slot: u64) -> u64 {
-        let block = u64::from(Shard::BLOCK);
-        if self.shards > 1 { (slot - slot % block + block).min(self.slots) } else { self.slots }
     }
 
     /// Writes and sends the next `count` packets, at most [`Self::room`]. They lie in this `ring`; `header` gives all fields but round and slot,

@@ -91,6 +91,11 @@ impl Window {
         if self.paced { open.min(self.tokens as u64) } else { open }
     }
 
+    /// Whether so many packets are a small part of the window, and go out as soon as there is room.
+    pub fn bears(&self, packets: u64) -> bool {
+        !self.paced && packets as f64 <= self.size / BURST_PART
+    }
+
     /// How often congestion has made it smaller.
     pub fn decreases(&self) -> u64 {
         self.decreases

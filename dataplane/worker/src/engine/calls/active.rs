@@ -8,6 +8,7 @@ use crate::engine::remote::Remote;
 use std::collections::VecDeque;
 use std::ops::Range;
 use thc_codec::buffer::Buffer;
+use thc_codec::partition::MAX_PARTITION;
 use thc_protocol::wire::{Choice, Form, Kind, RAW_LEN, RAW_WORDS};
 use thc_protocol::worker::{CallError, PacketId};
 
@@ -75,8 +76,9 @@ pub(in crate::engine) struct Active {
     pub ticket: u64,
     /// As what it travels; the first table is that of the session.
     pub plan: Vec<Span>,
-    /// The tensor as it was, where it may have to be reduced again (P43).
+    /// The tensor as it was, where it may have to be reduced again (P43), and whether all of it is there.
     pub inputs: Option<Vec<f32>>,
+    pub copied: bool,
     /// Whether the tensor is to be as it was, before anything else.
     pub stale: bool,
     /// What NORMs name the tensor by.
@@ -132,7 +134,9 @@ impl Active {
             let end = part.offset + part.len;
             let start = match groups.last_mut() {
                 Some(group)
-                    if group.choice == choice && group.range.start / window == part.offset / window =>
+                    if group.choice == choice
+                        && group.range.start / window == part.offset / window
+                        && group.range.start / MAX_PARTITION == part.offset / MAX_PARTITION =>
                 {
                     group.parts.end += 1;
                     group.range.end = end;
@@ -166,6 +170,7 @@ impl Active {
             ticket: 0,
             plan: plan.to_vec(),
             inputs: None,
+            copied: false,
             stale: false,
             key: None,
             feedback: None,
@@ -207,9 +212,10 @@ impl Active {
 
     /// The same call at the beginning of another session, with the tensor as it was (P43). What it has made so far is of no use.
     pub fn restart(mut self, plan: &[Span], compressor: &Compressor, window: usize, holds: bool) -> Active {
-        let (ticket, stale) = (self.ticket, self.inputs.is_some());
+        // Until all of it is copied, nothing of it has changed.
+        let (ticket, copied) = (self.ticket, self.copied);
         let mut again = Active::new(plan, compressor, window, self.owned.take(), self.outcome.take());
-        (again.ticket, again.inputs, again.stale) = (ticket, self.inputs, stale);
+        (again.ticket, again.inputs, again.copied, again.stale) = (ticket, self.inputs, copied, copied);
         match self.feedback {
             Some(key) => again.keep(key, self.left, holds),
             None => again.key = self.key,
@@ -217,14 +223,13 @@ impl Active {
         again
     }
 
-    /// Its memory, for as long as it is lent.
-    pub fn take_memory(&mut self) -> (Option<Vec<f32>>, Vec<Buffer>) {
-        (self.owned.take(), std::mem::take(&mut self.left))
+    /// Its memory, for as long as it is lent: the tensor, its error feedback, and the tensor as it was.
+    pub fn take_memory(&mut self) -> (Option<Vec<f32>>, Vec<Buffer>, Option<Vec<f32>>) {
+        (self.owned.take(), std::mem::take(&mut self.left), self.inputs.take())
     }
 
-    pub fn put_memory(&mut self, (owned, left): (Option<Vec<f32>>, Vec<Buffer>)) {
-        self.owned = owned;
-        self.left = left;
+    pub fn put_memory(&mut self, memory: (Option<Vec<f32>>, Vec<Buffer>, Option<Vec<f32>>)) {
+        (self.owned, self.left, self.inputs) = memory;
     }
 
     pub(super) fn is_done(&self) -> bool {

@@ -6,6 +6,7 @@ mod events;
 pub(super) use active::{Active, Out, PartitionGroup};
 pub(super) use events::CallEvents;
 
+use super::compressor::PACKET;
 use super::loan::{Bytes, Sums};
 use crate::{Span, WorkerError};
 use crossbeam_channel::{Sender, TrySendError};
@@ -19,6 +20,19 @@ use thc_protocol::wire::Choice;
 /// Coordinates that are computed in one go where partitions are smaller: a hundred microseconds or less, and 64 packets of 8-bit
 /// lanes, as many as go to the kernel in one piece. No group lies across a multiple of it, or of a larger partition's size.
 pub(super) const GROUP: usize = 1 << 16;
+
+/// RESULTs that a kernel takes in one piece at most: 64 KiB with its headers.
+const RESULTS: usize = 62;
+
+/// Coordinates of a group, in a job with partitions of 2^`block` whose server has so many ports. Where that is one, as many whole partitions as
+/// have RESULTs that come in one piece; each of several ports has 64 slots in a row.
+pub(super) fn group_len(block: u8, ports: u8) -> usize {
+    let partition = 1 << block;
+    if ports > 1 || partition > GROUP / 4 {
+        return GROUP.max(partition);
+    }
+    RESULTS * PACKET / partition * partition
+}
 
 /// A tensor as its spans cut it (P4): each partition, and how it travels.
 pub(super) fn cut(plan: &[Span], block: u8) -> Vec<(Choice, Partition)> {
@@ -75,12 +89,11 @@ impl Shelf {
         fits.map_or_else(|| Buffer::zeroed(coordinates), |at| self.work.swap_remove(at))
     }
 
-    /// A copy of a tensor.
-    pub fn copy(&mut self, x: &[f32]) -> Vec<f32> {
-        let mut copy = self.inputs.pop().unwrap_or_default();
-        copy.clear();
-        copy.extend_from_slice(x);
-        copy
+    /// Memory for a copy of a tensor.
+    pub fn inputs(&mut self, length: usize) -> Vec<f32> {
+        let Some(mut inputs) = self.inputs.pop() else { return vec![0.0; length] };
+        inputs.resize(length, 0.0);
+        inputs
     }
 
     pub fn take_packed(&mut self, packed: Bytes) {

@@ -30,7 +30,7 @@ use thc_protocol::{Lane, Rank, TableId, WorkerId};
 const T_P: std::ops::RangeInclusive<f64> = 1.0 / 65536.0..=38.0;
 
 /// Most coordinates of a DATA packet.
-const PACKET: usize = 1024;
+pub(super) const PACKET: usize = 1024;
 
 /// Everything about numbers that a session fixes.
 pub(super) struct Compressor {
