@@ -1,5 +1,5 @@
 //! What is generated and kept beside its sources is what these make: the code in `generated/` of the `.proto` files, and the binary
-//! form of the P4Info. `THC_GENERATE=1 cargo test -p thc-tests --test system generated` writes it anew.
+//! form of the P4Info. `THC_GENERATE=1 cargo test -p thc-tests --test generated` writes it anew.
 #![allow(clippy::unwrap_used)]
 
 use p4runtime_proto::p4info;
@@ -23,16 +23,17 @@ fn check(path: &Path, contents: &[u8]) {
 fn check_code(krate: &str, files: &[&str], configure: impl FnOnce(Builder) -> Builder) {
     let folder = root().join(krate);
     let made = tempfile::tempdir().unwrap();
-    let mut compiler = protox::Compiler::new([folder.join("proto")]).unwrap();
-    compiler.include_imports(true).open_files(files).unwrap();
     let builder = tonic_prost_build::configure().out_dir(made.path()).include_file("modules.rs");
-    configure(builder).compile_fds(compiler.file_descriptor_set()).unwrap();
+    // With comments, which become documentation.
+    configure(builder).compile_fds(protox::compile(files, [folder.join("proto")]).unwrap()).unwrap();
     for entry in fs::read_dir(made.path()).unwrap() {
         let entry = entry.unwrap();
         check(&folder.join("generated").join(entry.file_name()), &fs::read(entry.path()).unwrap());
     }
     let descriptors = folder.join("generated/descriptors.bin");
     if descriptors.exists() {
+        let mut compiler = protox::Compiler::new([folder.join("proto")]).unwrap();
+        compiler.include_imports(true).open_files(files).unwrap();
         check(&descriptors, &compiler.encode_file_descriptor_set());
     }
 }

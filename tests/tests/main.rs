@@ -11,7 +11,6 @@ mod doctor;
 mod dpdk_processes;
 mod dpdk_steering;
 mod file_lengths;
-mod generated;
 mod groups;
 mod hostile;
 mod ipv6;

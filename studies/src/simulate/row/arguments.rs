@@ -103,8 +103,8 @@ impl RowArgs {
         let mut trainings = Vec::new();
         for Link { rate, rates } in links {
             for &count in &self.blocks {
-                let split = blocks(count)
-                    .ok_or_else(|| wrong("blocks", count.to_string(), "give 1, 3, 4, 5 or 6"))?;
+                let split =
+                    blocks(count).ok_or_else(|| value_error("blocks", count, "give 1, 3, 4, 5 or 6"))?;
                 for &scheme in schemes {
                     let training = Training {
                         scheme,
