@@ -1,12 +1,12 @@
 //! A job whose members come and go: how they get in, leave and are found gone (P42).
 
 use super::action::{Action, Happening};
-use super::job::{Ended, JobState, fresh, packet};
+use super::job::{Ended, JobState, fresh, packet, refusal};
 use super::present::{Claim, Present};
 use super::roster::{Member, Phase, Roster, Waiting};
 use super::static_job::StaticJob;
 use crate::aggregator::{Endpoint, JobConfig};
-use crate::wire::{Header, Join, Kind, Leave, Members, Pending, RefuseReason, Refused, Welcome};
+use crate::wire::{Header, Join, Kind, Leave, Members, Pending, RefuseReason, Welcome};
 use crate::{Cookie, WorkerId};
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -62,10 +62,7 @@ impl JobState {
         random: &mut impl FnMut() -> u32,
     ) -> Vec<Action> {
         let worker = header.worker;
-        let refuse_for = |reason, about| {
-            let answer = Header { kind: Kind::Refused, flags: 0, count: 0, num_workers: 0, ..*header };
-            vec![packet(from, &answer, &Refused { reason, worker: about }.to_bytes())]
-        };
+        let refuse_for = |reason, about| vec![refusal(from, header, reason, about)];
         let claims = join.session != Cookie(0);
         let Some(sizes) = self.job.sizes.clone() else { return Vec::new() };
         if header.num_workers != 0 && sizes.size(header.num_workers).is_none() {

@@ -1,10 +1,10 @@
 //! A share of the slots beside the first one: workers bring it the session that the first share has let them into (P24).
 
 use super::action::Action;
-use super::job::{JobState, packet};
+use super::job::{JobState, packet, refusal};
 use super::present::Present;
 use crate::aggregator::{Endpoint, JobConfig};
-use crate::wire::{Header, Join, Kind, Pending, RefuseReason, Refused};
+use crate::wire::{Header, Join, Kind, Pending, RefuseReason};
 use crate::{Cookie, WorkerId};
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -24,10 +24,7 @@ impl JobState {
     ) -> Vec<Action> {
         let worker = header.worker;
         let place = usize::from(worker.0);
-        let refuse = |reason| {
-            let answer = Header { kind: Kind::Refused, flags: 0, count: 0, num_workers: 0, ..*header };
-            vec![packet(from, &answer, &Refused { reason, worker }.to_bytes())]
-        };
+        let refuse = |reason| vec![refusal(from, header, reason, worker)];
         if join.session == Cookie(0) {
             return refuse(RefuseReason::NotFirst);
         }

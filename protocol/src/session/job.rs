@@ -218,6 +218,12 @@ pub(super) fn packet(to: SocketAddr, header: &Header, body: &[u8]) -> Action {
     Action::Send(to, bytes)
 }
 
+/// REFUSED to whoever sent a JOIN with this header, because of `worker`.
+pub(super) fn refusal(to: SocketAddr, join: &Header, reason: RefuseReason, worker: WorkerId) -> Action {
+    let answer = Header { kind: Kind::Refused, flags: 0, count: 0, num_workers: 0, ..*join };
+    packet(to, &answer, &Refused { reason, worker }.to_bytes())
+}
+
 /// A session cookie: not 0, not the configured one.
 pub(super) fn fresh(configured: Cookie, random: &mut impl FnMut() -> u32) -> Cookie {
     loop {

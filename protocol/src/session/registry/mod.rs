@@ -1,5 +1,6 @@
 //! The parameter server's side of static jobs: who is here, and when a session begins (P22–P25).
 
+mod fixed;
 mod joins;
 
 use super::action::Action;
@@ -15,16 +16,6 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
-
-/// A worker that repeats no JOIN for so long before the session begins is forgotten.
-const FORGET: Duration = Duration::from_secs(3);
-/// For how long JOINs of a worker's replaced incarnation are taken for packets that were long under way.
-/// Not for ever: nonces have no order, and it may be the earlier one that came later.
-const STALE: Duration = Duration::from_secs(3);
-/// Before the session begins, nobody else can take the number of a worker that has asked so recently.
-const ASKING: Duration = Duration::from_secs(1);
-/// For how long members that claim a session wait for one whose place has been taken without a claim.
-const CLAIMING: Duration = Duration::from_secs(1);
 
 /// A member of a session, as it is kept to [`Registry::restore`] the session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,0 +1,251 @@
+//! JOINs of jobs whose members are fixed: who is let in, and when a session begins or goes on (P22, P24).
+
+use crate::aggregator::{Endpoint, JobConfig};
+use crate::session::action::Action;
+use crate::session::job::{JobState, fresh, packet, refusal};
+use crate::session::present::{Claim, Present};
+use crate::wire::{Header, Join, Kind, Pending, RefuseReason, Refused};
+use crate::{Cookie, WorkerId};
+use std::net::SocketAddr;
+use std::ops::ControlFlow;
+use std::time::Duration;
+
+/// A worker that repeats no JOIN for so long before the session begins is forgotten.
+const FORGET: Duration = Duration::from_secs(3);
+/// For how long JOINs of a worker's replaced incarnation are taken for packets that were long under way.
+/// Not for ever: nonces have no order, and it may be the earlier one that came later.
+const STALE: Duration = Duration::from_secs(3);
+/// Before the session begins, nobody else can take the number of a worker that has asked so recently.
+const ASKING: Duration = Duration::from_secs(1);
+/// For how long members that claim a session wait for one whose place has been taken without a claim.
+const CLAIMING: Duration = Duration::from_secs(1);
+
+impl JobState {
+    /// The answer to a claim of a session of a job that is configured otherwise; nothing if it is configured so, or now becomes so.
+    pub(super) fn answer_other_claim(
+        &mut self,
+        from: SocketAddr,
+        header: &Header,
+        join: &Join,
+    ) -> Option<Vec<Action>> {
+        let claims = join.session != Cookie(0);
+        if !claims || join.fingerprint == self.welcome_of(header.num_workers).fingerprint() {
+            return None;
+        }
+        let next = self.next.as_ref().filter(|_| self.follows).and_then(|next| next.sizes.as_deref());
+        let next = next.and_then(|sizes| sizes.size(header.num_workers));
+        if next.is_some_and(|(_, welcome)| welcome.fingerprint() == join.fingerprint) {
+            self.take_next();
+            return None;
+        }
+        if self.follows && self.job.sizes.is_some() && self.session == Some(join.session) {
+            // It was let in before the job changed, and hears of that from the first share.
+            return Some(Vec::new());
+        }
+        let again = self.welcome_again(header.worker, from, join.nonce);
+        Some(vec![again.unwrap_or_else(|| self.description(from, header, join))])
+    }
+
+    /// The answer to a JOIN whose number is none of the job's: how the job is configured, if that is what it asks.
+    pub(super) fn answer_outsider(&self, from: SocketAddr, header: &Header, join: &Join) -> Action {
+        let worker = header.worker;
+        if worker != WorkerId::NONE {
+            let num_workers = self.job.config.workers;
+            let answer = Header { kind: Kind::Refused, flags: 0, count: 0, num_workers, ..*header };
+            let body = Refused { reason: RefuseReason::WorkerOutOfRange, worker }.to_bytes();
+            return packet(from, &answer, &body);
+        }
+        match self.disagrees(worker, join.definitions) {
+            Some(other) => refusal(from, header, RefuseReason::Definitions, other),
+            None => self.description(from, header, join),
+        }
+    }
+
+    /// A JOIN of one of the members. `packets` says when its last packet to the aggregator came.
+    pub(super) fn join_fixed(
+        &mut self,
+        now: Duration,
+        from: SocketAddr,
+        (header, join): (&Header, &Join),
+        packets: impl FnOnce() -> Option<Duration>,
+        random: &mut impl FnMut() -> u32,
+    ) -> Vec<Action> {
+        let worker = header.worker;
+        let place = usize::from(worker.0);
+        let stale = |(nonce, at)| nonce == join.nonce && now.saturating_sub(at) < STALE;
+        if self.replaced[place].is_some_and(stale) {
+            return Vec::new();
+        }
+        let mut arrival = Present::from_join(now, from, header, join);
+        if let Some(member) = self.present[place].filter(|member| member.nonce == join.nonce) {
+            // A JOIN that was long under way takes nothing back.
+            arrival.left = member.left;
+            arrival.since = member.since;
+            arrival.asked = member.asked;
+            if join.session == Cookie(0) {
+                arrival.session = member.session;
+            }
+        }
+        let ways = match self.session {
+            Some(session) => self.join_running(session, now, (header, join), arrival, packets),
+            None => self.join_waiting(now, (header, join), arrival),
+        };
+        let mut actions = match ways {
+            ControlFlow::Continue(actions) => actions,
+            ControlFlow::Break(answer) => return answer,
+        };
+        if let Some(other) = self.disagrees(worker, join.definitions) {
+            actions.push(refusal(from, header, RefuseReason::Definitions, other));
+            return actions;
+        }
+        self.admit(place, arrival);
+        actions.extend(self.begin_if_complete(now, from, header, random));
+        actions
+    }
+
+    /// While a session runs: what answers the JOIN, or what ends the session because of it.
+    fn join_running(
+        &mut self,
+        session: Cookie,
+        now: Duration,
+        (header, join): (&Header, &Join),
+        arrival: Present,
+        packets: impl FnOnce() -> Option<Duration>,
+    ) -> ControlFlow<Vec<Action>, Vec<Action>> {
+        let (worker, from) = (header.worker, arrival.addr);
+        let place = usize::from(worker.0);
+        let claims = join.session != Cookie(0);
+        // A claim to a session that is over, long under way: it must not end the one that runs.
+        if claims && join.session != session {
+            return ControlFlow::Break(vec![self.refuse_reforming(
+                worker,
+                from,
+                join.session,
+                WorkerId::NONE,
+            )]);
+        }
+        let mut actions = Vec::new();
+        let packets = packets();
+        let same = self.present[place].is_some_and(|member| member.nonce == join.nonce);
+        // Nobody else can send from the address of a member that runs.
+        let claim = match &mut self.present[place] {
+            Some(member) if member.addr != from => member.claim(now, packets),
+            _ => Claim::Granted,
+        };
+        if claim != Claim::Granted {
+            // P24: the member is asked before its number, or what is sent to it, goes elsewhere.
+            if let Some(member) = self.present[place].filter(|_| claim == Claim::Ask) {
+                actions.push(self.ask(worker, session, &member));
+            }
+            if !same {
+                actions.push(refusal(from, header, RefuseReason::WorkerInUse, worker));
+            }
+            return ControlFlow::Break(actions);
+        }
+        if same {
+            if self.present[place].is_some_and(|member| member.addr != from) {
+                actions.push(Action::Move(header.job, worker, Endpoint::udp(from)));
+            }
+            self.present[place] = Some(arrival);
+            if let Some(upper) = self.upper.as_mut().filter(|_| claims) {
+                upper.resume(now);
+            }
+            actions.push(self.welcome(worker, session, &arrival));
+            return ControlFlow::Break(actions);
+        }
+        // P24: a new incarnation of this worker ends the session for all.
+        self.admit(place, arrival);
+        self.end(session, worker);
+        if let Some(upper) = &mut self.upper {
+            upper.end(now);
+        }
+        actions.push(Action::Remove(header.job));
+        ControlFlow::Continue(actions)
+    }
+
+    /// While none runs: what answers the JOIN of somebody who cannot be let in.
+    fn join_waiting(
+        &mut self,
+        now: Duration,
+        (header, join): (&Header, &Join),
+        arrival: Present,
+    ) -> ControlFlow<Vec<Action>, Vec<Action>> {
+        let (worker, from) = (header.worker, arrival.addr);
+        let claims = join.session != Cookie(0);
+        if let Some(ended) = self.ended.as_ref().filter(|ended| claims && ended.session == join.session) {
+            return ControlFlow::Break(vec![self.refuse_reforming(
+                worker,
+                from,
+                ended.session,
+                ended.because_of,
+            )]);
+        }
+        for member in &mut self.present {
+            if member.is_some_and(|p| now.saturating_sub(p.heard) > FORGET) {
+                *member = None;
+            }
+        }
+        if let Some(member) = self.present[usize::from(worker.0)]
+            && member.nonce != join.nonce
+            && member.addr != from
+            && now.saturating_sub(member.heard) < ASKING
+            // Who was in the session that is to go on is no stranger.
+            && (!claims || member.session != Cookie(0))
+        {
+            return ControlFlow::Break(vec![refusal(from, header, RefuseReason::WorkerInUse, worker)]);
+        }
+        ControlFlow::Continue(Vec::new())
+    }
+
+    /// Begins a session if all members are here, or lets the one go on that all of them claim.
+    fn begin_if_complete(
+        &mut self,
+        now: Duration,
+        from: SocketAddr,
+        header: &Header,
+        random: &mut impl FnMut() -> u32,
+    ) -> Vec<Action> {
+        let worker = header.worker;
+        let pending = |state: &JobState| {
+            let body = Pending { joined: state.joined_workers() }.to_bytes();
+            packet(from, &state.header(Kind::Pending, worker, header.cookie), &body)
+        };
+        if self.present.iter().any(Option::is_none) {
+            let mut actions = vec![pending(self)];
+            actions.extend(self.notices(worker));
+            return actions;
+        }
+        let members: Vec<Present> = self.present.iter().flatten().copied().collect();
+        let claim = members.iter().map(|m| m.session).find(|&session| session != Cookie(0));
+        // With a quorum below n the sums of a slot may differ after a restart, so only a new session is safe.
+        let welcome = &self.job.welcome;
+        let full = welcome
+            .rack
+            .map_or(welcome.quorum == self.job.config.workers, |rack| rack.quorum == rack.workers);
+        let same = full && claim.is_some_and(|claimed| members.iter().all(|m| m.session == claimed));
+        if !same && claim.is_some() {
+            // Who has not claimed the session may be a stray in the place of a member that is about to claim it.
+            let claimers = || members.iter().filter(|m| m.session != Cookie(0));
+            let waited = claimers().map(|m| now.saturating_sub(m.since)).max();
+            let one = claimers().all(|m| Some(m.session) == claim);
+            if full && one && waited.is_some_and(|waited| waited < CLAIMING) {
+                return vec![pending(self)];
+            }
+            // Who still claims a session would only fail in a new one, and end it by joining anew.
+            return self.turn_away_claims();
+        }
+        if self.upper.is_some() {
+            return self.join_root(now, worker, from, claim.unwrap_or(Cookie(0)));
+        }
+        let session = claim.unwrap_or_else(|| fresh(self.job.config.cookie, random));
+        self.session = Some(session);
+        self.ended = None;
+        let config = JobConfig { cookie: session, ..self.job.config.clone() };
+        let endpoints = (0u8..).map(WorkerId).zip(members.iter().map(|m| Endpoint::udp(m.addr))).collect();
+        let mut actions = vec![Action::Install(config, endpoints)];
+        for (worker, member) in (0u8..).map(WorkerId).zip(&members) {
+            actions.push(self.welcome(worker, session, member));
+        }
+        actions
+    }
+}
