@@ -407,7 +407,7 @@ fn memory_is_counted_and_bounded() {
         ..ServerConfig::default()
     };
     let server = Server::start(config).unwrap();
-    let spec = Spec { bits: ModelBits::Fixed(32), ..Spec::sgd(400_000, 1.0) };
+    let spec = Spec { bits: ModelBits::Fixed(32), shard: 1 << 20, ..Spec::sgd(400_000, 1.0) };
     let open = |worker: u16, name: &str| {
         let config = ClientConfig {
             servers: vec![server.local().to_string()],

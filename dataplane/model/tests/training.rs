@@ -160,7 +160,7 @@ fn what_does_not_fit_is_one_clear_error() {
     assert!(message.contains("no job of this name"), "{message}");
     let message = open(config.clone(), "a/b", spec.clone());
     assert!(message.contains("letters"), "{message}");
-    let message = open(config, "huge", Spec { coordinates: 1 << 30, ..spec });
+    let message = open(config, "huge", Spec { coordinates: 1 << 30, shard: 1 << 20, ..spec });
     assert!(message.contains("max_coordinates"), "{message}");
     assert!(matches!(own.push(&[0.0; 3], Push::bits(8)), Err(ModelError::Length { .. })));
     own.initialise(&[1.0; 100]).unwrap();

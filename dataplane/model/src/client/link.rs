@@ -134,6 +134,29 @@ impl Stream {
     }
 }
 
+/// What one shard is asked in a call, and what it answered.
+#[derive(Default)]
+pub(super) struct Exchange {
+    pub frames: Vec<(Vec<u8>, Option<Vec<u8>>)>,
+}
+
+impl Exchange {
+    /// Sends all frames that are not answered, one after the other, and then receives their answers.
+    pub async fn run(&mut self, stream: &mut Stream, longest: usize) -> Result<(), Failure> {
+        for (request, answer) in &self.frames {
+            if answer.is_none() {
+                stream.send(request).await?;
+            }
+        }
+        for (_, answer) in &mut self.frames {
+            if answer.is_none() {
+                *answer = Some(stream.receive(longest).await?);
+            }
+        }
+        Ok(())
+    }
+}
+
 /// A connection to one server.
 pub(crate) struct Link {
     connection: Connection,

@@ -1,7 +1,7 @@
 //! Connections to all servers.
 
-use super::link::{Failure, Link};
-use super::{Client, Exchange, PAUSE};
+use super::link::{Exchange, Failure, Link};
+use super::{Client, PAUSE};
 use crate::counters::Reason;
 use crate::error::ModelError;
 use crate::payload;

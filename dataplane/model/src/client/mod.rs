@@ -13,7 +13,7 @@ use std::ops::Range;
 use std::time::{Duration, Instant};
 
 use futures_util::future::join_all;
-use link::{Failure, Link, Stream};
+use link::{Exchange, Link, Stream};
 use tokio::runtime::Runtime;
 
 use crate::error::ModelError;
@@ -73,29 +73,6 @@ pub struct Client {
     x: Vec<f32>,
     snapshot: Vec<f32>,
     stats: ClientStats,
-}
-
-/// What one shard is asked in a call, and what it answered.
-#[derive(Default)]
-struct Exchange {
-    frames: Vec<(Vec<u8>, Option<Vec<u8>>)>,
-}
-
-impl Exchange {
-    /// Sends all frames that are not answered, one after the other, and then receives their answers.
-    async fn run(&mut self, stream: &mut Stream, longest: usize) -> Result<(), Failure> {
-        for (request, answer) in &self.frames {
-            if answer.is_none() {
-                stream.send(request).await?;
-            }
-        }
-        for (_, answer) in &mut self.frames {
-            if answer.is_none() {
-                *answer = Some(stream.receive(longest).await?);
-            }
-        }
-        Ok(())
-    }
 }
 
 impl Client {

@@ -5,8 +5,8 @@ use std::time::Instant;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
-use super::link::{Failure, Stream};
-use super::{Client, Exchange};
+use super::Client;
+use super::link::{Exchange, Failure, Stream};
 use crate::error::ModelError;
 use crate::payload;
 

@@ -7,7 +7,8 @@ use thc_codec::rounding::Rounding;
 use thc_codec::signs::mix;
 use thc_codec::{CodecError, norm};
 
-use super::{Client, DOMAIN, Exchange, Push, Pushed, ShardState, ShardView};
+use super::link::Exchange;
+use super::{Client, DOMAIN, Push, Pushed, ShardState, ShardView};
 use crate::counters::Reason;
 use crate::error::ModelError;
 use crate::payload::{self, Encoding, Form, Piece, Roundings};
