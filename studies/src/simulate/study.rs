@@ -7,7 +7,7 @@ use super::job::{Case, Took, simulate};
 use super::layout::Layout;
 use super::rate::Rate;
 use super::settings::Settings;
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::figures::progress::Progress;
 
 /// What is a multiple of all blocks that are usual, and of the cores' pieces of work.
@@ -89,9 +89,8 @@ pub fn run(settings: &Settings, progress: &Progress) -> Result<Vec<Point>> {
     let mut order: Vec<usize> = (0..cases.len()).collect();
     order.sort_by_key(|&at| std::cmp::Reverse((cases[at].layout.is_ring(), cases[at].workers)));
     order.sort_by_key(|&at| cases[at].layout.is_ring());
-    let points = progress.parallel("simulating", cases.len(), |number| {
-        point(settings, cases[order[number]]).map_err(Error::from)
-    })?;
+    let points =
+        progress.parallel("simulating", cases.len(), |number| point(settings, cases[order[number]]))?;
     let mut sorted: Vec<(usize, Point)> = order.into_iter().zip(points).collect();
     sorted.sort_by_key(|(at, _)| *at);
     Ok(sorted.into_iter().map(|(_, point)| point).collect())
