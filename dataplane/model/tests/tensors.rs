@@ -132,7 +132,8 @@ fn a_push_that_fails_in_its_last_shard_changes_none() {
     // What is not pushed may be anything.
     let mut gradient = vec![1.0; 1000];
     gradient[999] = f32::NAN;
-    let push = Push { spans: Some(&[0..900]), ..Push::bits(32) };
+    let span = 0..900;
+    let push = Push { spans: Some(std::slice::from_ref(&span)), ..Push::bits(32) };
     let (pushed, pulled) = worker.push_pull(&gradient, push, &mut x, Pull::default()).unwrap();
     assert_eq!((pushed.accepted_shards, pulled.shards.len()), (10, 10));
     assert!(x[..900].iter().all(|x| *x == -1.0) && x[900..].iter().all(|x| *x == 0.0));
