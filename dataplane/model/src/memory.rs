@@ -80,9 +80,14 @@ pub(crate) fn window(coordinates: usize) -> u32 {
     STREAM_WINDOW.min(payload::max_len(coordinates) as u32)
 }
 
-/// Bytes of a worker's stream for a shard: a request, the vector that it holds or the answer, and what waits on its way.
+/// Bytes of a worker's stream for a shard: a request, and the vector that it holds or the answer.
 pub(crate) fn of_stream(coordinates: usize) -> u64 {
-    (payload::max_len(coordinates) + 4 * coordinates) as u64 + 2 * u64::from(window(coordinates))
+    (payload::max_len(coordinates) + 4 * coordinates) as u64
+}
+
+/// By how much a stream with a window of `more` widens that of its connection, whose other streams have windows of `before` together.
+pub(crate) fn window_growth(before: u32, more: u32) -> u32 {
+    before.saturating_add(more).min(WINDOW) - before.min(WINDOW)
 }
 
 /// Three quarters of what this machine or its control group has; everything where that cannot be read.
@@ -122,8 +127,12 @@ mod tests {
         let corrected = Spec::asylpg(100, 0.1, NonZeroU32::MIN);
         assert_eq!(of_model(&corrected, true), (2 * 3 + 3) * 400);
         assert_eq!(of_model(&Spec { accelerated: true, ..corrected }, false), (5 + 5) * 400);
-        assert_eq!(of_stream(1000), 6032 + 4000 + 2 * 6032);
-        assert_eq!(of_stream(1 << 20), 32 + (10 << 20) + (2 << 20));
+        assert_eq!(of_stream(1000), 6032 + 4000);
+        assert_eq!(of_stream(1 << 20), 32 + (10 << 20));
+        assert_eq!((window(1000), window(1 << 20)), (6032, 1 << 20));
+        // However many shards a model has, a connection's window is the most that waits.
+        let growths = [0, WINDOW - 1000, WINDOW, u32::MAX].map(|before| window_growth(before, 6032));
+        assert_eq!(growths, [6032, 1000, 0, 0]);
         assert!(usual() > 1 << 28);
     }
 }

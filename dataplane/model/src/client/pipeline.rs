@@ -87,8 +87,8 @@ impl Client {
             return Ok(());
         }
         let answers = self.ask_since(began, unanswered)?;
-        let answered = answers.iter().enumerate().filter(|(_, asked)| !asked.frames.is_empty());
-        answered.into_iter().try_for_each(|(shard, asked)| take(self, shard, asked))
+        let mut answered = answers.iter().enumerate().filter(|(_, asked)| !asked.frames.is_empty());
+        answered.try_for_each(|(shard, asked)| take(self, shard, asked))
     }
 
     /// Until all errands have ended.

@@ -301,15 +301,18 @@ impl Session {
         }
         let requests = ShardRequests { session: self, model: &model, number: number as usize };
         let what = format!("worker {} with shard {number}", self.worker);
-        let _memory = match self.job.memory.reserve(memory::of_stream(requests.length()), &what) {
+        let more = memory::window(requests.length());
+        let before = self.window.fetch_add(more, Ordering::Relaxed);
+        let ways = 2 * u64::from(memory::window_growth(before, more));
+        let _memory = match self.job.memory.reserve(memory::of_stream(requests.length()) + ways, &what) {
             Ok(memory) => memory,
             Err(text) => {
+                self.window.fetch_sub(more, Ordering::Relaxed);
                 self.refuse(&mut send, Reason::Memory, &text).await?;
                 return Ok(());
             }
         };
-        let more = memory::window(requests.length());
-        let window = (self.window.fetch_add(more, Ordering::Relaxed) + more).min(WINDOW);
+        let window = before.saturating_add(more).min(WINDOW);
         connection.set_receive_window(window.into());
         connection.set_send_window(window.into());
         let (stamp, phase, sequence) = {
