@@ -75,7 +75,8 @@ impl Exchange for UdpIo {
 const RUNS: usize = 32;
 
 /// Handles runs in their order, but those that begin with one slot together: their packets take turns, so that a slot is in the first
-/// cache until all of its packets have been added to it. Packets of each sender keep their order if its runs do not repeat each other.
+/// cache until all of its packets have been added to it. No run overtakes an earlier one of its sender: sums would be complete in
+/// another order than their packets were sent in, and workers would take those that come late for lost.
 fn handle_runs(runs: &[Option<Run<'_>>; RUNS], handler: &mut impl Handler, outbox: &mut Outbox) {
     let alike =
         |a: &Run<'_>, b: &Run<'_>| a.segment == b.segment && Header::name_one_slot(a.contents, b.contents);
@@ -88,7 +89,11 @@ fn handle_runs(runs: &[Option<Run<'_>>; RUNS], handler: &mut impl Handler, outbo
         // A packet alone has nothing to wait for.
         let others = if first.contents.len() > first.segment { &runs[at + 1..] } else { &[] };
         for (run, other) in others.iter().flatten().zip(at + 1..) {
-            if taken >> other & 1 == 0 && alike(first, run) {
+            let overtakes = || {
+                let before = runs[at + 1..other].iter().flatten().zip(at + 1..);
+                before.filter(|&(_, place)| taken >> place & 1 == 0).any(|(earlier, _)| earlier.from == run.from)
+            };
+            if taken >> other & 1 == 0 && alike(first, run) && !overtakes() {
                 together[count] = run;
                 count += 1;
                 taken |= 1 << other;
@@ -217,6 +222,18 @@ mod tests {
         (worker, all)
     }
 
+    /// In which order these runs, a worker's each, are handled.
+    fn seen(all: &[(u8, Vec<u8>)]) -> Vec<(u8, u32, u16)> {
+        let mut runs = [None; RUNS];
+        for (place, (worker, contents)) in runs.iter_mut().zip(all) {
+            let from = Peer::from(([127, 0, 0, 1], u16::from(*worker)));
+            *place = Some(Run { from, at: None, ecn: 0, contents, segment: DATA, memory: None });
+        }
+        let mut seen = Seen::default();
+        handle_runs(&runs, &mut seen, &mut Outbox::new());
+        seen.0
+    }
+
     #[test]
     fn runs_that_begin_with_one_slot_take_turns() {
         let all = [
@@ -230,13 +247,6 @@ mod tests {
             packets(1, 7, 7, 64..67),
             packets(1, 8, 7, 0..1),
         ];
-        let mut runs = [None; RUNS];
-        for (place, (worker, contents)) in runs.iter_mut().zip(&all) {
-            let from = Peer::from(([127, 0, 0, 1], u16::from(*worker)));
-            *place = Some(Run { from, at: None, ecn: 0, contents, segment: DATA, memory: None });
-        }
-        let mut seen = Seen::default();
-        handle_runs(&runs, &mut seen, &mut Outbox::new());
         let expected = [
             // Of one packet, too: it is where the others are.
             [(1, 7, 0), (3, 7, 0), (8, 7, 0), (1, 7, 1), (3, 7, 1), (1, 7, 2)].as_slice(),
@@ -244,6 +254,24 @@ mod tests {
             &[(4, 8, 0), (4, 8, 1)],
             &[(5, 7, 0), (5, 7, 1)],
         ];
-        assert_eq!(seen.0, expected.concat());
+        assert_eq!(seen(&all), expected.concat());
+    }
+
+    #[test]
+    fn no_run_overtakes_one_of_its_sender() {
+        // The second worker is a run behind the first: its second run is of the slots of the first one's first.
+        let all = [
+            packets(1, 1, 7, 2..4),
+            packets(1, 2, 7, 0..2),
+            packets(1, 3, 7, 2..4),
+            packets(1, 2, 7, 2..4),
+            packets(1, 3, 7, 4..6),
+        ];
+        let expected = [
+            [(1, 7, 2), (3, 7, 2), (1, 7, 3), (3, 7, 3)].as_slice(),
+            &[(2, 7, 0), (2, 7, 1), (2, 7, 2), (2, 7, 3)],
+            &[(3, 7, 4), (3, 7, 5)],
+        ];
+        assert_eq!(seen(&all), expected.concat());
     }
 }

@@ -80,7 +80,8 @@ impl Stream {
         let crowded = self.rtt.is_crowded();
         if let Some(network) = &mut self.network {
             network.note_results(entry.seq, 1, self.next, marked);
-            if alone && (asks || crowded) {
+            // Without later results, workers or servers may only have had no time for it.
+            if alone && trouble.overtaken && (asks || crowded) {
                 network.note_loss(crowded);
             }
         }
@@ -208,9 +209,10 @@ impl Stream {
         let Some(index) = self.find(slot, round) else { return false };
         let entry = self.entries[index];
         if entry.state == State::Outstanding {
-            // What has just been sent may still be on its way.
+            // What has just been sent may still be on its way, and so may what nothing sent later has overtaken.
             let crowded = self.rtt.is_crowded();
             if self.rtt.is_round_trip(now.saturating_sub(entry.send_time()))
+                && entry.number < self.queue(index).answered
                 && let Some(network) = &mut self.network
             {
                 network.note_loss(crowded);
