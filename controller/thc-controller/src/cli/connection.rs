@@ -27,13 +27,13 @@ pub struct Remote {
     /// on this machine if there is one, else 127.0.0.1:9700]
     #[arg(long, global = true, env = "THC_CONTROLLER", value_name = "CONTROLLER")]
     controller: Option<String>,
-    /// The authority of the controller's certificate, a PEM file; with it the connection is encrypted
+    /// PEM file with the authority of the controller's certificate; with it the connection is encrypted
     #[arg(long, global = true, env = "THC_CONTROLLER_CA", value_name = "FILE")]
     ca: Option<PathBuf>,
-    /// Your own certificate, a PEM file, if the controller wants one
+    /// PEM file with your own certificate, if the controller requires one
     #[arg(long, global = true, env = "THC_CONTROLLER_CERT", value_name = "FILE")]
     cert: Option<PathBuf>,
-    /// Its private key, a PEM file
+    /// PEM file with the private key of --cert
     #[arg(long, global = true, env = "THC_CONTROLLER_KEY", value_name = "FILE")]
     key: Option<PathBuf>,
 }
