@@ -65,7 +65,7 @@ impl std::str::FromStr for Network {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let wrong = || format!("{text:?} is no network: write one like 10.1.0.0/16 or fd00::/8");
+        let wrong = || format!("{text:?} is not a network: write one like 10.1.0.0/16 or fd00::/8");
         let (address, bits) =
             text.split_once('/').map_or((text, None), |(address, bits)| (address, Some(bits)));
         let address: IpAddr = address.parse().map_err(|_| wrong())?;
@@ -204,7 +204,7 @@ fn time<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Duration>, D::Error
     let text = String::deserialize(from)?;
     humantime::parse_duration(&text)
         .map(Some)
-        .map_err(|_| serde::de::Error::custom(format!("{text:?} is no time: write one like \"500ms\"")))
+        .map_err(|_| serde::de::Error::custom(format!("{text:?} is not a time: write one like \"500ms\"")))
 }
 
 /// Bytes like 1000000, "64Mi" or "1G".

@@ -47,7 +47,7 @@ impl FromStr for TableOptions {
         for part in text.split(',') {
             let (key, value) = part
                 .split_once('=')
-                .ok_or_else(|| format!("{part:?} is no key with a value: write it like bits=2,lane=8"))?;
+                .ok_or_else(|| format!("{part:?} is not a key with a value: write it like bits=2,lane=8"))?;
             let value = value.trim();
             let value = value.parse::<u64>().map_or_else(|_| Value::from(value), Value::from);
             set(&mut table, key.trim(), value)?;

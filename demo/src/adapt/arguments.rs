@@ -151,7 +151,7 @@ impl AdaptArgs {
     fn find(&self, name: &str) -> Result<Choice> {
         let unknown = || {
             Error::Usage(format!(
-                "--choices {name:?} is no table: write bits of an index (1, 2, 3, 4 or 8) and of a sum, like 2/4, 3/8 or \
+                "--choices {name:?} is not a table: write bits of an index (1, 2, 3, 4 or 8) and of a sum, like 2/4, 3/8 or \
                  8/16, or raw"
             ))
         };

@@ -181,7 +181,7 @@ impl From<Status> for Failure {
         match status.code() {
             Code::InvalidArgument => Failure::usage(message),
             Code::Unimplemented => Failure::error(
-                "what answers is no thc-controller, or another version: check --controller, and both versions",
+                "what answers is not a thc-controller, or is another version: check --controller and both versions",
             ),
             // A server that finds the client's certificate wanting closes after the handshake.
             Code::Cancelled if !message.contains("Timeout") => Failure::error(

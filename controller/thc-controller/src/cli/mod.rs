@@ -188,7 +188,7 @@ fn run(flags: Flags) -> Result<u8, Failure> {
 /// Asks whether to go on. Whoever cannot answer is told what to give instead.
 fn ask(question: &str, instead: &str) -> Result<(), Failure> {
     if !std::io::stdin().is_terminal() {
-        return Err(Failure::error(format!("nobody is there to confirm this: {instead}")));
+        return Err(Failure::error(format!("no terminal to confirm this at: {instead}")));
     }
     print(&format!("{question} [y/N] "))?;
     let mut answer = String::new();

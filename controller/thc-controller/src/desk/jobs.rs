@@ -177,7 +177,7 @@ impl Desk {
         let target = self.shared.targets.iter().map(|target| &target.config).find(|c| c.name == *only);
         let Some(target) = target else { return Ok(()) };
         if target.schema.table(RackRow::TABLE).is_err() {
-            return refuse(format!("the program of target {only} is no rack: load a newer one"));
+            return refuse(format!("the program of target {only} cannot be a rack: load a newer one"));
         }
         if !target.stations.iter().any(|(station, _)| *station == rack.mac) {
             return refuse(format!(

@@ -221,7 +221,7 @@ impl CreateFlags {
 fn check_version(job: Job) -> Result<Job, Failure> {
     if job.section.is_empty() {
         return Err(Failure::error(format!(
-            "this controller is older than thc-controller {}, and speaks of jobs in other words: use the one of its own version",
+            "this controller is older than thc-controller {}, and describes jobs differently: use the thc-controller of its own version",
             env!("CARGO_PKG_VERSION")
         )));
     }
