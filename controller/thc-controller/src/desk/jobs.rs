@@ -203,7 +203,7 @@ impl Desk {
         if names.is_empty() {
             let rooms: Vec<_> = all().filter(|(name, _)| !drained.contains(name)).collect();
             if rooms.is_empty() {
-                let text = "all targets are drained: end that by `thc-controller target undrain NAME`";
+                let text = "all targets are drained: undo that with `thc-controller target undrain NAME`";
                 return Err(Refusal::not_now(text.to_owned()));
             }
             return Ok(rooms);
