@@ -166,7 +166,7 @@ impl JobSection {
             [self.rack.is_some(), self.root.is_some(), self.root_mac.is_some(), self.options.racks.is_some()];
         if parts.contains(&true) && parts.contains(&false) {
             let mend = "give racks, rack, root and root_mac, or none of them: a root itself is a thc-ps with a job of its own";
-            return Err(value(&key("rack"), "half of one", mend));
+            return Err(value(&key("rack"), "incomplete", mend));
         }
         Ok(())
     }

@@ -357,7 +357,7 @@ fn every_mistake_has_its_message() {
         ),
         (
             job("gather = \"2s\""),
-            "job 1: gather is 2s: that is of a job whose members come and go: give it min_workers and max_workers",
+            "job 1: gather is 2s: only a job whose members come and go has it: give min_workers and max_workers",
         ),
         (
             job_without_workers("max_workers = 4\ngone_after = \"1ms\""),
@@ -533,10 +533,10 @@ fn sums_are_told_in_4_bits_where_a_job_says_so() {
     let (told, whole) = (table("down = 4"), table(""));
     assert_eq!((told.values, told.t_p), (whole.values, whole.t_p));
     for (keys, says) in [
-        ("down = 5", "job 1: down is 5: use 4, or leave it out: lane says the rest"),
+        ("down = 5", "job 1: down is 5: use 4, or leave it out and give lane"),
         (
             "down = 4\nlane = 4\nbits = 1\ngranularity = 1\nfraction = 0.1",
-            "job 1: down is 4: sums in lanes of 4 bits have no more, leave it out",
+            "job 1: down is 4: sums in lanes of 4 bits have 4 bits already, leave it out",
         ),
     ] {
         let error = check(&job(keys)).unwrap_err();

@@ -102,7 +102,7 @@ fn server(
         ),
         Ok(Probe { answer: None, strangers: Some(from), .. }) => Check::wrong(
             NAME,
-            format!("{ps} was asked, {from} answers, and workers take that for somebody else"),
+            format!("{ps} was asked, but {from} answers, which workers ignore"),
             format!(
                 "are addresses translated in between? Use one that answers itself: --ps {from}, if that is thc-ps"
             ),
