@@ -188,7 +188,7 @@ fn run(flags: Flags) -> Result<u8, Failure> {
 /// Asks whether to go on. Whoever cannot answer is told what to give instead.
 fn ask(question: &str, instead: &str) -> Result<(), Failure> {
     if !std::io::stdin().is_terminal() {
-        return Err(Failure::error(format!("no terminal to confirm this at: {instead}")));
+        return Err(Failure::error(format!("there is no terminal to confirm this on: {instead}")));
     }
     print(&format!("{question} [y/N] "))?;
     let mut answer = String::new();
