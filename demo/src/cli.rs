@@ -49,9 +49,9 @@ enum Subcommands {
     Demo(DemoArgs),
     /// Compute an optimal lookup table, or choose the best one for a number of workers
     Table(TableArgs),
-    /// Measure the error of the mean through codec and aggregator model, against theory
+    /// Measure the error of the mean with the real codec and the aggregator model, and compare it with theory
     Nmse(NmseArgs),
-    /// Draw the error of THC and of other schemes: SVG files, numbers, one page with all
+    /// Draw the error of THC and of other schemes: SVG files, numbers, and one page with all of them
     #[command(disable_help_flag = true)]
     Figures(StudyArgs),
     /// Choose each layer's compression from its gradient: the fewest bytes at a bounded error
@@ -59,7 +59,7 @@ enum Subcommands {
     /// Compare every table and figure of the five papers with what this code gives
     #[command(disable_help_flag = true)]
     Papers(StudyArgs),
-    /// Measure an all-reduce in real processes, on links of a given rate, against others
+    /// Measure an all-reduce between real processes on links of a given rate, beside others
     #[command(disable_help_flag = true)]
     Bench(StudyArgs),
     /// Simulate all-reduces in virtual time: 2 to 1,024 workers, links of any rate, and which layout is fastest
@@ -89,7 +89,7 @@ struct StudyArgs {
 /// Switches that the demo can run.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum SwitchName {
-    /// The p4lang project's software switch; takes root, for network namespaces
+    /// The p4lang project's software switch; needs root, for network namespaces
     Bmv2,
 }
 
@@ -101,10 +101,10 @@ enum SwitchName {
                         thc demo\n  \
                         thc demo --workers 8 --steps 200 --plot loss.svg\n  \
                         thc demo --steps 50 --loss 0.01                 (same result, more packets)\n  \
-                        thc demo --io dpdk                              (same result, past the kernel)\n  \
+                        thc demo --io dpdk                              (same result, bypasses the kernel)\n  \
                         thc demo --switch bmv2                          (a P4 switch adds up)\n  \
-                        thc demo --controller                           (same result, and a page to look at)\n  \
-                        thc demo --colocated                            (same result, no server but the workers' hosts)\n  \
+                        thc demo --controller                           (same result, with a status page)\n  \
+                        thc demo --colocated                            (same result, without a dedicated server)\n  \
                         thc demo --text book.txt --json > report.json\n  \
                         thc demo --save-gradients gradients/     (.npy files, for error studies)")]
 struct DemoArgs {
@@ -120,26 +120,27 @@ struct DemoArgs {
     /// Seed of initial parameters and batches
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// Bit budget b: bits per coordinate on the way up that carry information
+    /// Bit budget b: information bits per coordinate sent up
     #[arg(short, long, default_value_t = 4, value_parser = clap::value_parser!(u8).range(1..=4))]
     bits: u8,
-    /// What carries the packets: sockets of the loopback, DPDK over shared memory, or AF_XDP on virtual cables between network
-    /// namespaces, which takes root
+    /// What carries the packets: loopback sockets, DPDK over shared memory, or AF_XDP on virtual cables between network
+    /// namespaces, which needs root
     #[arg(long, value_enum, value_name = "BACKEND", default_value = "udp")]
     io: IoName,
-    /// Let thc-controller make the job, and show the run on its status page
+    /// Have thc-controller create the job, and show the run on its status page
     #[arg(long)]
     controller: bool,
-    /// No server of its own: each worker's process adds up a share of the slots, as by default with PyTorch on several hosts
+    /// Run without a dedicated server: each worker's process serves a share of the slots, as by default with PyTorch on
+    /// several hosts
     #[arg(long)]
     colocated: bool,
-    /// Aggregate in this switch in place of thc-ps, with a smaller model: BMv2 takes milliseconds for a packet
+    /// Aggregate in this switch instead of thc-ps, with a smaller model: BMv2 takes milliseconds for a packet
     #[arg(long, value_enum, value_name = "SWITCH")]
     switch: Option<SwitchName>,
-    /// Lose this share of all packets, in each direction, to see them sent again
+    /// Lose this share of all packets, in each direction, to see them repeated
     #[arg(long, value_name = "FRACTION", default_value_t = 0.0, value_parser = loss)]
     loss: f64,
-    /// Don't carry what quantization loses over to the next step
+    /// Do not carry what quantization loses over to the next step
     #[arg(long)]
     no_feedback: bool,
     /// Draw both loss curves into this SVG file
@@ -183,7 +184,8 @@ struct TableArgs {
     /// Bits of a summed coordinate, 4 to 16
     #[arg(long, default_value_t = 8, requires = "workers")]
     lane: u8,
-    /// Every point of the grid is a value: where sums travel and not indices, more of them cost nothing (docs/without-a-server.md)
+    /// Make every point of the grid a value: where sums are sent instead of indices, more values cost nothing
+    /// (docs/without-a-server.md)
     #[arg(long, requires = "workers", conflicts_with = "bits")]
     complete: bool,
     /// Print JSON

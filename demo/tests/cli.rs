@@ -117,7 +117,7 @@ fn wrong_arguments_are_one_clear_line_and_status_2() {
         ("table -b 4 -g 256 -p 1/32", "granularity 256"),
         ("table -b 9 -g 30 -p 1/32", "bit budget 9"),
         ("table -b 4 -g 30 -p 2", "not between 0 and 1"),
-        ("table -b 4 -g 30 -p x/y", "no fraction"),
+        ("table -b 4 -g 30 -p x/y", "not a fraction"),
         ("table -n 300", "300 workers"),
         ("table -n 4 --lane 17", "17"),
         ("table -n 4 -g 30 -p 1/32", "--workers"),

@@ -673,7 +673,7 @@ fn shares_that_overlap_or_that_nobody_can_have_are_refused() {
             4,
             "shares 0 and 1 overlap: 10.0.0.1:9000 and 10.0.0.1:9003, each with 4 ports",
         ),
-        ("10.0.0.1:9000 0.0.0.0:9000", 1, "share 1 is at 0.0.0.0:9000, which is no server's address"),
+        ("10.0.0.1:9000 0.0.0.0:9000", 1, "share 1 is at 0.0.0.0:9000, which is not a server's address"),
         ("10.0.0.1:0 10.0.0.2:9000", 1, "share 0 is at 10.0.0.1:0"),
         ("10.0.0.1:9000 224.0.0.1:9000", 1, "share 1 is at 224.0.0.1:9000"),
         ("10.0.0.1:9000 10.0.0.2:65535", 2, "share 1 is at 10.0.0.2:65535"),

@@ -64,8 +64,8 @@ def main() -> int:
     parser.add_argument("--quick", action="store_true", help="2 processes, 1 and 10 Gb/s, few steps: 2 to 3 minutes")
     parser.add_argument("--out", type=Path, default=Path("target/bench-torch"), help="folder for results")
     parser.add_argument("--docs", type=Path, help="also put table and plot into this folder's pytorch-measured.md")
-    parser.add_argument("--report", type=Path, metavar="JSON", help="only table and plot, of results measured before")
-    parser.add_argument("--limit", type=float, default=40, help="end after so many minutes, with what there is")
+    parser.add_argument("--report", type=Path, metavar="JSON", help="only make table and plot of results measured before")
+    parser.add_argument("--limit", type=float, default=40, help="minutes after which to end, with the results so far")
     parser.add_argument("--ps-rate", type=float, metavar="GBIT",
                         help="shape the server's port too: a server on one host instead of a switch")
     parser.add_argument("--methods", type=among(NAMES), help=f"only these, separated by commas: {', '.join(NAMES)}")

@@ -38,9 +38,9 @@ BITS = {"f32": 32, "bf16": 16, "lanes8": 8, "lanes6": 6.4, "int8": 8}
 def main(words: list[str]) -> int:
     parser = argparse.ArgumentParser(prog="bench collective", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--hosts", type=several(number(int, 2)), default=[4], help="numbers of hosts, separated by commas (4)")
-    parser.add_argument("--rates", type=several(number(float, 0)), default=[1.0], help="of links in Gb/s, separated by commas; 0: not shaped (1)")
-    parser.add_argument("--size", type=number(float, 0, above=True), default=64, help="of the array in MiB of f32 (%(default)s)")
-    parser.add_argument("--ways", type=among(WAYS), default=list(WAYS), help=f"separated by commas ({','.join(WAYS)})")
+    parser.add_argument("--rates", type=several(number(float, 0)), default=[1.0], help="rates of links in Gb/s, separated by commas; 0: not shaped (1)")
+    parser.add_argument("--size", type=number(float, 0, above=True), default=64, help="size of the array in MiB of f32 (%(default)s)")
+    parser.add_argument("--ways", type=among(WAYS), default=list(WAYS), help=f"ways, separated by commas ({','.join(WAYS)})")
     parser.add_argument("--rounds", type=number(int, 1), default=7, help="timed calls of each way (%(default)s)")
     parser.add_argument("--out", type=Path, default=Path("target/bench-collective"), help="folder for results")
     parser.add_argument("--rank", help=argparse.SUPPRESS)

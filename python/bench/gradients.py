@@ -178,10 +178,10 @@ def measure(name: str, steps: int, seed: int, out: Path) -> dict[str, Any]:
 def main() -> int:
     """Makes all that were asked for."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--out", type=Path, required=True, metavar="DIR", help="folder for the files, made if need be")
+    parser.add_argument("--out", type=Path, required=True, metavar="DIR", help="folder for the files, created if necessary")
     parser.add_argument("--models", type=among(MODELS), default=list(MODELS), help=f"some of {','.join(MODELS)} (all)")
-    parser.add_argument("--steps", type=number(int, 2), default=24, help="before gradients are kept (%(default)s)")
-    parser.add_argument("--seed", type=number(int, 0), default=1, help="of weights and batches (%(default)s)")
+    parser.add_argument("--steps", type=number(int, 2), default=24, help="steps before gradients are kept (%(default)s)")
+    parser.add_argument("--seed", type=number(int, 0), default=1, help="seed of weights and batches (%(default)s)")
     arguments = parser.parse_args()
     started = time.monotonic()
     models = []

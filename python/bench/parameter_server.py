@@ -28,11 +28,11 @@ WAYS = {"thc-8": "thc-model, 8 bits", "thc-4": "thc-model, 8 bits down, 4 up", "
 def read() -> argparse.Namespace:
     """The command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--ways", type=among(WAYS), default=list(WAYS), help="separated by commas (all)")
+    parser.add_argument("--ways", type=among(WAYS), default=list(WAYS), help="ways, separated by commas (all)")
     parser.add_argument("--workers", type=several(number(int, 1)), default=[1, 4, 16], help="processes (1,4,16)")
-    parser.add_argument("--coordinates", type=several(number(int, 1)), default=[1_000_000], help="of the model (1000000)")
-    parser.add_argument("--seconds", type=number(float, 0, above=True), default=5.0, help="of each run (%(default)s)")
-    parser.add_argument("--out", type=Path, help="all runs as JSON")
+    parser.add_argument("--coordinates", type=several(number(int, 1)), default=[1_000_000], help="coordinates of the model (1000000)")
+    parser.add_argument("--seconds", type=number(float, 0, above=True), default=5.0, help="seconds of each run (%(default)s)")
+    parser.add_argument("--out", type=Path, help="file for all runs, as JSON")
     return parser.parse_args()
 
 

@@ -33,12 +33,12 @@ POLICIES: dict[str, dict[str, Any]] = {
 
 def main(words: list[str]) -> int:
     parser = argparse.ArgumentParser(prog="bench policies", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--tasks", type=among(NAMES), default=list(NAMES), help=f"separated by commas ({','.join(NAMES)})")
-    parser.add_argument("--policies", type=among(POLICIES), default=list(POLICIES), help=f"separated by commas ({','.join(POLICIES)})")
-    parser.add_argument("--seeds", type=number(int, 1), default=3, help="trainings of each (%(default)s)")
-    parser.add_argument("--steps", type=number(int, 1), help="of a training (the task's own)")
+    parser.add_argument("--tasks", type=among(NAMES), default=list(NAMES), help=f"tasks, separated by commas ({','.join(NAMES)})")
+    parser.add_argument("--policies", type=among(POLICIES), default=list(POLICIES), help=f"policies, separated by commas ({','.join(POLICIES)})")
+    parser.add_argument("--seeds", type=number(int, 1), default=3, help="trainings of each policy (%(default)s)")
+    parser.add_argument("--steps", type=number(int, 1), help="steps of a training (the task's own)")
     parser.add_argument("--workers", type=number(int, 2), default=2, help="processes (%(default)s)")
-    parser.add_argument("--limit", type=number(float, 0, above=True), default=30, help="end after so many minutes, with what there is (%(default)s)")
+    parser.add_argument("--limit", type=number(float, 0, above=True), default=30, help="minutes after which to end, with the results so far (%(default)s)")
     parser.add_argument("--out", type=Path, default=Path("target/bench-policies"), help="folder for results")
     arguments = parser.parse_args(words)
     runs = [

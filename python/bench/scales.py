@@ -22,12 +22,12 @@ SECRET = "a secret for benchmarks"
 def read() -> argparse.Namespace:
     """The command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--steps", type=number(int, 1), default=100, help="of each run (%(default)s)")
-    parser.add_argument("--bits", type=number(int, 2), default=8, help="of a coordinate, both ways (%(default)s)")
-    parser.add_argument("--rate", type=number(float, 0, above=True), default=3e-3, help="of Adam (%(default)s)")
+    parser.add_argument("--steps", type=number(int, 1), default=100, help="steps of each run (%(default)s)")
+    parser.add_argument("--bits", type=number(int, 2), default=8, help="bits of a coordinate, both ways (%(default)s)")
+    parser.add_argument("--rate", type=number(float, 0, above=True), default=3e-3, help="learning rate of Adam (%(default)s)")
     parser.add_argument("--norm", type=number(float, 0, above=True), default=4.0, help="first value of the last norm's weights (%(default)s)")
     parser.add_argument("--seeds", type=number(int, 1), default=3, help="runs of each (%(default)s)")
-    parser.add_argument("--out", type=Path, help="all runs as JSON")
+    parser.add_argument("--out", type=Path, help="file for all runs, as JSON")
     return parser.parse_args()
 
 

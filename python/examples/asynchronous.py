@@ -53,11 +53,11 @@ def network() -> nn.Module:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--steps", type=int, default=1200, help="steps of all ranks together (%(default)s)")
-    parser.add_argument("--batch", type=int, default=32, help="images of a step (%(default)s)")
+    parser.add_argument("--batch", type=int, default=32, help="images per step (%(default)s)")
     parser.add_argument("--rate", type=float, default=0.02, help="learning rate (%(default)s)")
-    parser.add_argument("--bits", type=int, default=4, help="of a gradient's coordinate; the model has 8 (%(default)s)")
+    parser.add_argument("--bits", type=int, default=4, help="bits of a gradient's coordinate; the model has 8 (%(default)s)")
     parser.add_argument("--slow", type=float, default=4.0, help="how much slower the last rank is (%(default)s)")
-    parser.add_argument("--delay", type=int, help="no gradient may be older than so many steps: quick ranks wait then")
+    parser.add_argument("--delay", type=int, help="most steps that a gradient may be old: quick ranks wait")
     parser.add_argument("--correct", action="store_true", help="with SVRG's correction, in epochs of 100 steps")
     arguments = parser.parse_args()
 

@@ -88,12 +88,12 @@ class Servers:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--method", choices=("async", "wrap", "outer"), default="async", help="how ranks train (%(default)s)")
-    parser.add_argument("--seconds", type=float, default=40.0, help="of training (%(default)s)")
-    parser.add_argument("--pace", type=float, default=0.06, help="seconds of a gradient (%(default)s)")
+    parser.add_argument("--seconds", type=float, default=40.0, help="seconds of training (%(default)s)")
+    parser.add_argument("--pace", type=float, default=0.06, help="seconds that a gradient takes (%(default)s)")
     parser.add_argument("--slow", type=float, default=4.0, help="how much slower the last rank is (%(default)s)")
-    parser.add_argument("--rate", type=float, default=2e-3, help="of Adam (%(default)s)")
-    parser.add_argument("--kill", type=float, metavar="SECONDS", help="kill the server after so many seconds; its spare takes over")
-    parser.add_argument("--program", default=shutil.which("thc-model"), help="thc-model (%(default)s)")
+    parser.add_argument("--rate", type=float, default=2e-3, help="learning rate of Adam (%(default)s)")
+    parser.add_argument("--kill", type=float, metavar="SECONDS", help="kill the server after this time; its spare takes over")
+    parser.add_argument("--program", default=shutil.which("thc-model"), help="path of thc-model (%(default)s)")
     parser.add_argument("--checkpoint", type=Path, help="save the model here at each evaluation")
     arguments = parser.parse_args()
 

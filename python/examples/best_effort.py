@@ -44,7 +44,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--steps", type=int, default=400, help="training steps (%(default)s)")
     parser.add_argument("--loss", type=float, default=0.1, help="share of packets that is dropped (%(default)s)")
-    parser.add_argument("--deadline", default="20ms", help="when a packet counts as lost (%(default)s)")
+    parser.add_argument("--deadline", default="20ms", help="time after which a packet counts as lost (%(default)s)")
     parser.add_argument("--every", type=int, default=20, help="steps between synchronizations (%(default)s)")
     arguments = parser.parse_args()
 

@@ -29,7 +29,7 @@ def launch(processes: int) -> int:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--processes", type=int, default=2, help="started here, unless RANK is set (%(default)s)")
+    parser.add_argument("--processes", type=int, default=2, help="processes to start, unless RANK is set (%(default)s)")
     parser.add_argument("--steps", type=int, default=300, help="training steps (%(default)s)")
     parser.add_argument("--batch", type=int, default=64, help="images per process and step (%(default)s)")
     parser.add_argument("--without-thc", action="store_true", help="average without compression")

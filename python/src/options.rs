@@ -26,7 +26,7 @@ impl Time {
         let mend = "give seconds, or a time like \"200ms\"";
         let time = match self {
             Time::Seconds(seconds) => Duration::try_from_secs_f64(*seconds)
-                .map_err(|_| format!("{key} = {seconds} is no time: {mend}"))?,
+                .map_err(|_| format!("{key} = {seconds} is not a time: {mend}"))?,
             Time::Text(text) => humantime::parse_duration(text)
                 .map_err(|error| format!("{key} = {text:?}: {error}; {mend}"))?,
         };
@@ -51,13 +51,13 @@ impl Secret {
             Secret::Number(number) => Some(*number),
             Secret::Text(text) => text.parse().ok().and_then(|secret: thc_ps::Secret| secret.number()),
         };
-        number.ok_or_else(|| format!("{key} is no number: write it like 0x1234abcd"))
+        number.ok_or_else(|| format!("{key} is not a number: write it like 0x1234abcd"))
     }
 
     /// A cookie, which has 32 bits.
     pub fn cookie(&self) -> Result<u32, String> {
         u32::try_from(self.number("cookie")?)
-            .map_err(|_| "cookie is no 32-bit number: write it like 0x1234abcd".to_owned())
+            .map_err(|_| "cookie is not a 32-bit number: write it like 0x1234abcd".to_owned())
     }
 }
 

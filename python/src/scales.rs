@@ -42,10 +42,12 @@ pub fn scales_derive(
     let power = [(0.5, Power::Half), (0.75, Power::ThreeQuarters), (1.0, Power::One)]
         .into_iter()
         .find_map(|(number, named)| (number == power).then_some(named))
-        .ok_or_else(|| PyValueError::new_err(format!("{power} is no power of a scale: 0.5, 0.75 or 1.0")))?;
+        .ok_or_else(|| {
+            PyValueError::new_err(format!("{power} is not a power of a scale: 0.5, 0.75 or 1.0"))
+        })?;
     let outside = |start, stop| {
         let (of, scales) = (squares.len(), scale.len());
-        PyValueError::new_err(format!("{start} to {stop} is no part of {of} squares and {scales} scales"))
+        PyValueError::new_err(format!("{start} to {stop} is not a part of {of} squares and {scales} scales"))
     };
     for (start, stop, _) in &places {
         if start > stop || *stop > squares.len().min(scale.len()) {

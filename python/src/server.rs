@@ -36,7 +36,7 @@ impl Reserved {
         send_buffer: Option<usize>,
     ) -> PyResult<Self> {
         let listen = listen.parse().map_err(|_| {
-            errors::config(py, &format!("{listen:?} is no address and port, such as \"10.0.0.1:0\""))
+            errors::config(py, &format!("{listen:?} is not an address and port, such as \"10.0.0.1:0\""))
         })?;
         let reserved = thc_ps::Reserved::open(listen, recv_buffer, send_buffer)
             .map_err(|error| errors::server(py, &error.to_string()))?;

@@ -44,7 +44,7 @@ def bits() -> str:
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python/tests/run --gpu", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--dry", action="store_true", help="on the CPU, where nothing is shown but that the checks run")
+    parser.add_argument("--dry", action="store_true", help="run on the CPU, which shows only that the checks run")
     arguments = parser.parse_args()
     gpus = 0 if arguments.dry or not torch.cuda.is_available() else torch.cuda.device_count()
     if not gpus and not arguments.dry:

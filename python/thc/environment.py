@@ -27,7 +27,7 @@ def _section(name: str, text: str) -> dict[str, Any]:
     try:
         found = json.loads(text)
     except ValueError as error:
-        raise ConfigError(f"{name} is no JSON: {error}") from None
+        raise ConfigError(f"{name} is not JSON: {error}") from None
     if not isinstance(found, dict):
         raise ConfigError(f'{name} is {text!r}: write it like {{"devices": ["0000:3b:00.0"], "address": "10.0.0.2/24"}}')
     return found

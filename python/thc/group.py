@@ -154,7 +154,7 @@ class Group:
         if ps.startswith(("thc://", "thcs://")):
             for key, value in (("job", job), ("cookie", cookie)):
                 if value is not None:
-                    raise ConfigError(f"{key} is given, and ps is {ps!r}: the controller tells it, leave it out")
+                    raise ConfigError(f"{key} is given, and ps is {ps!r}: the controller supplies it, leave it out")
         else:
             job = 1 if job is None else job
             worker = 0 if worker is None else worker

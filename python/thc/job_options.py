@@ -12,19 +12,19 @@ __all__ = ["JobOptions"]
 
 
 class JobOptions(TypedDict, total=False):
-    """Keys of a job beside its number, its cookie and its workers. ``None`` is the same as nothing."""
+    """Keys of a job besides its number, its cookie and its workers. ``None`` leaves a key out."""
 
     min_workers: int | None
-    """Fewest workers of a session, in place of workers: members may come and go [default: 1]"""
+    """Fewest workers of a session, instead of workers: members may come and go [default: 1]"""
 
     max_workers: int | None
-    """Most workers of a session, in place of workers"""
+    """Most workers of a session, instead of workers"""
 
     gone_after: float | str | None
-    """A member that is silent for so long is gone, and the others go on without it [default: 3s]"""
+    """How long a member may be silent before the others go on without it [default: 3s]"""
 
     gather: float | str | None
-    """The first session begins with fewer than the most workers when nobody new has come for so long [default: 1s]"""
+    """How long the first session waits for one more worker before it begins with fewer than the most [default: 1s]"""
 
     quorum: int | None
     """How many workers complete a sum [default: all]"""
@@ -43,27 +43,27 @@ class JobOptions(TypedDict, total=False):
     """Share p of the coordinates that is truncated, such as 1/32 [default: the best for the number of workers]"""
 
     table: int | None
-    """Number of the lookup table on the wire, 1 to 255 [default: from the job's number]"""
+    """Number of the lookup table on the wire, 1 to 255 [default: derived from the job's number]"""
 
     lane: int | None
     """Bits per summed coordinate sent down, 4 to 16; workers × granularity must fit [default: 8, or 16 with bits =
-    8; of shares the fewest, from 5 or 9 on, that workers × granularity fits]"""
+    8; with shares the fewest, but at least 5 or 9, that workers × granularity fits]"""
 
     down: int | None
-    """4: tell summed coordinates in 4 bits, each 64 with a range of their own: three quarters of the bytes of 7
-    bits, and an error of up to a thirtieth of that range, evenly to both sides [default: whole sums, as lane
-    says]"""
+    """4: send summed coordinates down in 4 bits, with a range for every 64 of them: three quarters of the bytes that
+    7 bits take, and an error of up to a thirtieth of that range, evenly to both sides [default: whole sums, in
+    the bits of lane]"""
 
     tables: Sequence[str] | None
     """A further lookup table that workers may choose for a tensor, such as bits=2 or
-    bits=2,lane=4,granularity=5,fraction=1/32, with its number as table=7; can be repeated"""
+    bits=2,lane=4,granularity=5,fraction=1/32, with its number as table=7; may be repeated"""
 
     slots: int | None
-    """Slots for coordinates; workers may have half as many packets under way [default: 1024, and 256 or more under a
-    controller]"""
+    """Slots for coordinates; workers may have half as many packets in flight [default: 1024; under a controller 256
+    or more]"""
 
     norm_slots: int | None
-    """Slots for norms [default: 64 to 1024, the more the smaller the blocks; under a controller at most 256]"""
+    """Slots for norms [default: 64 to 1024, more for smaller blocks; under a controller at most 256]"""
 
     block: int | None
     """Coordinates that are transformed together and have a norm of their own, as a power of two: 10 to 20, for 2^10
@@ -73,7 +73,7 @@ class JobOptions(TypedDict, total=False):
     """What workers do about lost packets [default: reliable]: reliable or best-effort"""
 
     deadline: float | str | None
-    """When best-effort gives a packet up [default: 200ms]"""
+    """How long best-effort waits for a packet before it gives it up [default: 200ms]"""
 
     seed: int | str | None
-    """Seed of the signs that all workers share, 64 bits [default: from cookie and job]"""
+    """Seed of the signs that all workers share, 64 bits [default: derived from cookie and job]"""

@@ -101,7 +101,7 @@ class Door:
                     end, _ = self._listener.accept()
                 except TimeoutError as error:
                     missing = sorted(set(ranks) - set(found))
-                    raise MissingError(f"ranks {missing} of this host did not come within {patience:.0f} s") from error
+                    raise MissingError(f"ranks {missing} of this host did not connect within {patience:.0f} s") from error
                 end.setblocking(True)
                 uid = struct.unpack("3i", end.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))[1]
                 if uid != os.getuid():

@@ -30,11 +30,11 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Subcommands {
-    /// Draw the error of THC and of other schemes: SVG files, numbers, one page with all
+    /// Draw the error of THC and of other schemes: SVG files, numbers, and one page with all of them
     Figures(FiguresArgs),
     /// Compare every table and figure of the five papers with what this code gives
     Papers(Box<PapersArgs>),
-    /// Measure an all-reduce in real processes, on links of a given rate, against others
+    /// Measure an all-reduce between real processes on links of a given rate, beside others
     Bench(BenchArgs),
     /// Simulate all-reduces in virtual time: 2 to 1,024 workers, links of any rate, and which layout is fastest
     Simulate(Box<SimulateArgs>),

@@ -107,7 +107,7 @@ fn dpdk_that_is_not_there() {
     let device = "net_af_packet0,iface=nosuch0";
     let mut all = args.to_vec();
     all.extend(["--dpdk-device", device]);
-    is(&doctor(None, "device", &all).0, "wrong", "nosuch0, which is no interface here");
+    is(&doctor(None, "device", &all).0, "wrong", "nosuch0, which is not an interface here");
     let (program, _) = doctor(None, "program", &all);
     if program["found"].as_str().unwrap().contains("without DPDK") {
         assert!(program["mend"].as_str().unwrap().contains("libdpdk-dev"), "{program}");

@@ -110,7 +110,7 @@ fn sizes_that_cannot_be_are_one_line() {
     );
     refused(
         &["--workers", "2", "--share", "0/2", "--shares", "127.0.0.1:9000", "--spares", "127.0.0.1:9000"],
-        "spares is 127.0.0.1:9000: a server is no spare of itself",
+        "spares is 127.0.0.1:9000: a server cannot be its own spare",
     );
     // A worker whose seat is none of the job's.
     let ps = server("2", &[]);

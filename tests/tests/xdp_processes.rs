@@ -223,9 +223,9 @@ fn what_cannot_be_is_refused_with_the_way_out() {
     let more = |more: &[&'static str]| [&XDP[..], more].concat();
     let cases = [
         (on("eth7").to_vec(), "there is no interface eth7 here: use one of eth0"),
-        (on("lo").to_vec(), "lo is no Ethernet interface"),
-        (more(&["--listen", "10.77.0.99:9000"]), "10.77.0.99 is no address of eth0: use 10.77.0.1"),
-        (more(&["--listen", "127.0.0.1:9000"]), "127.0.0.1 is no address of eth0"),
+        (on("lo").to_vec(), "lo is not an Ethernet interface"),
+        (more(&["--listen", "10.77.0.99:9000"]), "10.77.0.99 is not an address of eth0: use 10.77.0.1"),
+        (more(&["--listen", "127.0.0.1:9000"]), "127.0.0.1 is not an address of eth0"),
         (more(&["--xdp-queues", "100"]), "queues, 100 were asked for"),
         (more(&["--xdp-zero-copy"]), "eth0's driver does not do zero copy: leave --xdp-zero-copy out"),
     ];

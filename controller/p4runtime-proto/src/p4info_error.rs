@@ -31,7 +31,7 @@ pub enum P4InfoError {
     },
     /// A table asks for something that rows of this version do not have.
     #[error(
-        "the P4Info's {table} has {field:?}, which this version knows nothing of; compile the program that belongs to it (make p4)"
+        "the P4Info's {table} has {field:?}, which this version does not know; compile the program that belongs to it (make p4)"
     )]
     Unknown {
         /// The table.

@@ -277,7 +277,7 @@ impl BookFile {
     /// asks no disk.
     ///
     /// # Errors
-    /// [`ControllerError::State`]: it is no JSON.
+    /// [`ControllerError::State`]: it is not JSON.
     pub fn content<T: Serialize>(&self, book: &T) -> Result<Content, ControllerError> {
         let text = serde_json::to_string(book).map_err(|error| self.damage(error.to_string()))?;
         Ok(Content { ticket: self.tickets.fetch_add(1, Ordering::Relaxed) + 1, text })

@@ -55,7 +55,7 @@ pub fn findings(seen: &Seen<'_>, slow: impl Fn(&str) -> Option<u32>) -> Vec<Find
             found.push(problem(
                 None,
                 why,
-                "start it, or see to the network between; the job's rows come back by themselves",
+                "start it, or check the network in between; the job's rows come back by themselves",
             ));
         }
     }
@@ -70,7 +70,7 @@ pub fn findings(seen: &Seen<'_>, slow: impl Fn(&str) -> Option<u32>) -> Vec<Find
         }
         if target.drained && !job.places.iter().any(|place| place.running) {
             let what = format!("target {} is drained: no session begins there", target.name);
-            let mend = format!("end that by `thc-controller target undrain {}`", target.name);
+            let mend = format!("undo that with `thc-controller target undrain {}`", target.name);
             found.push(note(None, what, &mend));
         }
     }
@@ -295,15 +295,17 @@ fn mend_of(name: &str) -> &'static str {
         }
         "version" => "bring all parts to one version",
         "carrier" => "lower the path's MTU use or turn off what fragments; check offloads on virtual links",
-        "length" | "slot" | "table" | "workers" => "that worker believes in other parameters: restart it",
+        "length" | "slot" | "table" | "workers" => {
+            "that worker has other parameters than the job: restart it"
+        }
         "round" => {
-            "a few after the aggregator was restarted heal by themselves; otherwise somebody changes or forges packets"
+            "a few after a restart of the aggregator do no harm; otherwise somebody changes or forges packets"
         }
         "mixed" => {
-            "no worker of ours sends such: packets were changed under way (are UDP checksums on?) or forged"
+            "no thc-worker sends these: packets were changed on the way (are UDP checksums on?) or forged"
         }
         "rate" => {
-            "find who joins without end behind the switch; if all of them are yours, raise the target's control_rate"
+            "find who keeps joining behind the switch; if all of them are yours, raise the target's control_rate"
         }
         _ => "somebody else sends to the aggregator's port",
     }

@@ -52,7 +52,7 @@ impl Refusal {
     #[must_use]
     pub fn older_client() -> Refusal {
         Refusal::not_now(format!(
-            "this client is older than the controller, which speaks of jobs in TOML: use thc-controller {} of the controller's host",
+            "this client is older than the controller, which describes jobs in TOML: use thc-controller {} of the controller's host",
             env!("CARGO_PKG_VERSION")
         ))
     }

@@ -10,14 +10,15 @@ use thc_options::{JobOptions, PolicyName, RackSize};
 #[derive(Args, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct JobSection {
-    /// What you and the workers call it: letters, digits, '-', '_' and '.', at most 63
+    /// The job's name for you and the workers: letters, digits, '-', '_' and '.', at most 63
     #[arg(required = true)]
     pub name: Option<String>,
-    /// On this target; several times for several, the first preferred [default: all]
+    /// Target that adds up; may be repeated, the first is preferred [default: all]
     #[arg(long = "target", value_name = "NAME", help_heading = "Aggregator")]
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub targets: Vec<String>,
-    /// Deal the slots to these targets, a share each; the first begins sessions [default: every target has all slots]
+    /// Deal the slots to these targets, a share to each; the first begins sessions [default: every target has all
+    /// slots]
     #[arg(
         long,
         value_name = "NAME,…",
@@ -27,19 +28,20 @@ pub struct JobSection {
     )]
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub servers: Vec<String>,
-    /// Targets that stand by: when the one of --target, or one of --servers, is silent, workers go on there in the middle of an all-reduce
+    /// Spare targets: when the one of --target, or one of --servers, is silent, workers go on at a spare in the middle
+    /// of an all-reduce
     #[arg(long, value_name = "NAME,…", value_delimiter = ',', help_heading = "Aggregator")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub spares: Option<Vec<String>>,
-    /// Which of --racks the job's target is, from 0 on: its sums go up to the root, and results come down
+    /// Which of --racks the job's target is, counted from 0: its sums go up to the root, and results come down
     #[arg(long, value_name = "NUMBER", requires = "racks", help_heading = "Rack")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rack: Option<u32>,
-    /// Where the root is: a thc-ps with a job of the same number, cookie and racks
+    /// Address of the root, a thc-ps with a job of the same number, cookie and racks
     #[arg(long, value_name = "ADDRESS:PORT", requires = "racks", help_heading = "Rack")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub root: Option<String>,
-    /// The root's Ethernet address, or that of the router on the way: one of the target's stations
+    /// Ethernet address of the root, or of the router on the way to it: one of the target's stations
     #[arg(long, value_name = "MAC", requires = "racks", help_heading = "Rack")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub root_mac: Option<String>,
@@ -164,7 +166,7 @@ impl JobSection {
             [self.rack.is_some(), self.root.is_some(), self.root_mac.is_some(), self.options.racks.is_some()];
         if parts.contains(&true) && parts.contains(&false) {
             let mend = "give racks, rack, root and root_mac, or none of them: a root itself is a thc-ps with a job of its own";
-            return Err(value(&key("rack"), "half of one", mend));
+            return Err(value(&key("rack"), "incomplete", mend));
         }
         Ok(())
     }

@@ -67,7 +67,7 @@ impl Socket {
             use std::os::unix::fs::FileTypeExt;
             !found.file_type().is_socket()
         }) {
-            return Err(failed("there is something else, which is no socket".to_owned()));
+            return Err(failed("something else is there, which is not a socket".to_owned()));
         }
         // Under its own name nobody finds it before it has its permissions, and what is there is replaced at once.
         let mut name = path.file_name().unwrap_or_default().to_owned();

@@ -455,7 +455,7 @@ mod tests {
             ("data_slots = 3\nworkers = 4", "even"),
             ("block = 21\nworkers = 4", "10 to 20"),
             ("workers = 4\nlane = 16", "lanes of 8 bits"),
-            ("workers = 4\nrack = 1", "half of one"),
+            ("workers = 4\nrack = 1", "incomplete"),
         ] {
             let refused = spec(text).unwrap_err();
             assert!(refused.contains(says), "{text}: {refused}");

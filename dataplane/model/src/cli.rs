@@ -25,14 +25,14 @@ Examples:
   \"10.0.0.1:9100|10.0.0.2:9100\":
     thc-model --listen 10.0.0.2:9100 --job train --secret-file train.secret --state spare --follow 10.0.0.1:9100
 
-  The models of a job, one of them kept, put back, and taken to another number of servers:
+  List the models of a job; keep a state of one, return to it, and move the model to another number of servers:
     thc-model models --server 10.0.0.1:9100 --secret-file train.secret
     thc-model checkpoint model --server 10.0.0.1:9100 --secret-file train.secret
     thc-model rollback model --server 10.0.0.1:9100 --secret-file train.secret
     thc-model export model model.thc --server 10.0.0.1:9100 --secret-file train.secret
     thc-model import model model.thc --server 10.0.0.3:9100 --server 10.0.0.4:9100 --secret-file train.secret
 
-  Several jobs, from a file; flags win over it:
+  Several jobs from a file; flags override it:
     thc-model --config thc-model.toml --listen 10.0.0.1:9100
 
     listen = \"10.0.0.1:9100\"
@@ -42,16 +42,16 @@ Examples:
     secret = \"sixteen letters or more\"
     max_coordinates = 100000000
 
-  See it work, with six workers of which one is slow:
+  See it at work, with six workers of which one is slow:
     thc async demo
 
-What a model is (its length, rate, momentum, epochs, precision, bound on delays) the first worker says that opens
-it, in Rust by thc_model::Spec, in Python by thc.Asynchronous; the others must say the same.
+The first worker that opens a model says what it is (its length, rate, momentum, epochs, precision, bound on
+delays), in Rust by thc_model::Spec, in Python by thc.Asynchronous; the others must say the same.
 Traffic is QUIC (UDP): encrypted, with a certificate made at the start; the secret proves both ends to each other and
 never travels (docs/asynchronous.md).
 
-Output: `ready ADDRESS:PORT` on stdout once workers can come; events on stderr (RUST_LOG=debug for more);
-totals as JSON on stdout after SIGTERM or Ctrl-C, when everything was written.
+Output: `ready ADDRESS:PORT` on stdout once workers can connect; events on stderr (RUST_LOG=debug for more);
+totals as JSON on stdout after SIGTERM or Ctrl-C, once everything is written.
 Exit status: 0 stopped by a signal; 1 cannot serve, for example because the port is in use;
 2 wrong flags or configuration.";
 
@@ -62,10 +62,10 @@ Exit status: 0 stopped by a signal; 1 cannot serve, for example because the port
 pub struct Flags {
     #[command(subcommand)]
     pub command: Option<Command>,
-    /// Read this TOML file; flags win over it
+    /// Read this TOML file; flags override it
     #[arg(long, short, value_name = "PATH")]
     pub config: Option<PathBuf>,
-    /// Print the totals so often, as a line of JSON on stderr
+    /// Print the totals at this interval, as a line of JSON on stderr
     #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration)]
     pub stats_interval: Option<Duration>,
     /// Serve /metrics for Prometheus at this address [default: not at all]
@@ -76,14 +76,14 @@ pub struct Flags {
     /// Be the spare of this server: copy its models, and take over when it is gone
     #[arg(long, value_name = "HOST:PORT", help_heading = "Spare")]
     follow: Option<String>,
-    /// How long the server must be gone until its spare takes over
+    /// How long the server must be gone before its spare takes over
     #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration, default_value = "5s", help_heading = "Spare")]
     takeover: Duration,
     #[command(flatten)]
     server: ServerOptions,
     #[command(flatten)]
     job: JobOptions,
-    /// Read the secret from this file, out of sight of who lists processes
+    /// Read the secret from this file, which keeps it out of process lists
     #[arg(long, value_name = "PATH", conflicts_with = "secret", help_heading = "Job")]
     secret_file: Option<PathBuf>,
 }
@@ -98,39 +98,39 @@ pub enum Command {
     },
     /// Show one model: what it is, where its shards are, which states are kept
     Show {
-        /// Its name
+        /// The model's name
         model: String,
         #[command(flatten)]
         servers: Servers,
     },
-    /// Write a model to a file: all of it, or x alone as a NumPy array if the name ends in .npy
+    /// Write a model to a file: all of it, or x alone as a NumPy array if the file's name ends in .npy
     Export {
-        /// Its name
+        /// The model's name
         model: String,
-        /// The file
+        /// The file to write
         file: PathBuf,
         #[command(flatten)]
         servers: Servers,
     },
-    /// Make a model of an exported one, over any number of servers
+    /// Make a model from an exported one, over any number of servers
     Import {
-        /// Its name
+        /// The model's name
         model: String,
-        /// The file
+        /// The file to read
         file: PathBuf,
         #[command(flatten)]
         servers: Servers,
     },
-    /// Keep a model's state beside its last one
+    /// Keep the present state of a model, to return to it later
     Checkpoint {
-        /// Its name
+        /// The model's name
         model: String,
         #[command(flatten)]
         servers: Servers,
     },
-    /// Put a kept state in the place of a model's; what workers compute meanwhile is refused, and they go on from it
+    /// Return a model to a kept state; what workers are computing is refused, and they go on from that state
     Rollback {
-        /// Its name
+        /// The model's name
         model: String,
         /// Which state, by its number [default: the newest that was kept]
         #[arg(long, value_name = "NUMBER")]
@@ -138,9 +138,9 @@ pub enum Command {
         #[command(flatten)]
         servers: Servers,
     },
-    /// Delete a model, its files and what was kept of it
+    /// Delete a model, its files and its kept states
     Delete {
-        /// Its name
+        /// The model's name
         model: String,
         #[command(flatten)]
         servers: Servers,
@@ -165,13 +165,13 @@ impl Command {
 /// Where models are, and how they may be touched.
 #[derive(clap::Args, Debug)]
 pub struct Servers {
-    /// A server; several in the order in which workers name them
+    /// A server; may be repeated, in the order in which workers name the servers
     #[arg(long = "server", value_name = "HOST:PORT", default_value = "127.0.0.1:9100")]
     servers: Vec<String>,
-    /// The job
+    /// The name of the job
     #[arg(long, value_name = "NAME", default_value = "train")]
     job: String,
-    /// Its secret
+    /// The secret of the job
     #[arg(long, env = "THC_MODEL_SECRET", hide_env_values = true, value_name = "TEXT")]
     secret: Option<Secret>,
     /// Read the secret from this file

@@ -65,7 +65,7 @@ impl std::str::FromStr for Network {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let wrong = || format!("{text:?} is no network: write one like 10.1.0.0/16 or fd00::/8");
+        let wrong = || format!("{text:?} is not a network: write one like 10.1.0.0/16 or fd00::/8");
         let (address, bits) =
             text.split_once('/').map_or((text, None), |(address, bits)| (address, Some(bits)));
         let address: IpAddr = address.parse().map_err(|_| wrong())?;
@@ -204,7 +204,7 @@ fn time<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Duration>, D::Error
     let text = String::deserialize(from)?;
     humantime::parse_duration(&text)
         .map(Some)
-        .map_err(|_| serde::de::Error::custom(format!("{text:?} is no time: write one like \"500ms\"")))
+        .map_err(|_| serde::de::Error::custom(format!("{text:?} is not a time: write one like \"500ms\"")))
 }
 
 /// Bytes like 1000000, "64Mi" or "1G".
@@ -240,10 +240,11 @@ pub struct ServerOptions {
     /// UDP address and port to listen on [default: 127.0.0.1:9100]
     #[arg(long, value_name = "ADDRESS:PORT", help_heading = "Server")]
     pub listen: Option<SocketAddr>,
-    /// Keep the models in this folder, so that they survive [default: they do not]
+    /// Keep the models in this folder, so that they survive a restart [default: they do not]
     #[arg(long, value_name = "DIR", help_heading = "Server")]
     pub state: Option<PathBuf>,
-    /// Write what has changed so often; a killed server forgets at most the pushes of this long and of a saving [default: 1s]
+    /// How often to write what has changed; a killed server forgets at most the pushes of this time and of one save
+    /// [default: 1s]
     #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration, help_heading = "Server")]
     #[serde(default, deserialize_with = "time")]
     pub durable: Option<Duration>,
@@ -253,10 +254,10 @@ pub struct ServerOptions {
     /// Most connections of a job at a time [default: 256]
     #[arg(long, value_name = "NUMBER", help_heading = "Server")]
     pub connections: Option<usize>,
-    /// New connections that one address may make in a second, four times as many at once; 0: any number [default: 50]
+    /// New connections that one address may make in a second, with bursts of four times as many; 0 for any number [default: 50]
     #[arg(long, value_name = "NUMBER", help_heading = "Server")]
     pub connection_rate: Option<u32>,
-    /// Most memory that models and workers' requests may take, like 48Gi [default: 3/4 of the machine's]
+    /// Most memory that models and workers' requests may take, such as 48Gi [default: 3/4 of the machine's]
     #[arg(long, value_name = "BYTES", value_parser = bytes, help_heading = "Server")]
     #[serde(default, deserialize_with = "memory")]
     pub memory: Option<u64>,
@@ -264,7 +265,7 @@ pub struct ServerOptions {
     #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration, help_heading = "Server")]
     #[serde(default, deserialize_with = "time")]
     pub lease: Option<Duration>,
-    /// How long a peer may take for a request that it has begun [default: 30s]
+    /// How long a peer may take to finish a request [default: 30s]
     #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration, help_heading = "Server")]
     #[serde(default, deserialize_with = "time")]
     pub patience: Option<Duration>,
@@ -282,7 +283,7 @@ pub struct JobOptions {
     #[arg(long = "job", value_name = "NAME", help_heading = "Job")]
     #[serde(default)]
     pub name: Option<String>,
-    /// What its workers must know, 16 characters or more
+    /// The secret that its workers must know, 16 characters or more
     #[arg(long, env = "THC_MODEL_SECRET", hide_env_values = true, value_name = "TEXT", help_heading = "Job")]
     #[serde(default)]
     pub secret: Option<Secret>,
@@ -298,15 +299,15 @@ pub struct JobOptions {
     #[arg(skip)]
     #[serde(default)]
     pub connections: Option<usize>,
-    /// Take workers from this network only, like 10.1.0.0/16; may be given several times [default: from anywhere]
+    /// Accept workers only from this network, such as 10.1.0.0/16; may be repeated [default: from anywhere]
     #[arg(long, value_name = "NETWORK", help_heading = "Job")]
     #[serde(default)]
     pub allow: Vec<Network>,
-    /// States of a model that are kept beside its last one [default: 4]
+    /// How many earlier states of a model are kept [default: 4]
     #[arg(long, value_name = "NUMBER", help_heading = "Job")]
     #[serde(default)]
     pub keep: Option<usize>,
-    /// How often one is kept [default: 10min]
+    /// How often a state is kept [default: 10min]
     #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration, help_heading = "Job")]
     #[serde(default, deserialize_with = "time")]
     pub keep_every: Option<Duration>,

@@ -38,7 +38,7 @@ pub enum ModelError {
         reason: String,
     },
     /// No server answers.
-    #[error("model server {server} does not answer for {waited:?}: {reason}")]
+    #[error("model server {server} has not answered for {waited:?}: {reason}")]
     Unreachable {
         /// Which server.
         server: String,
@@ -48,7 +48,9 @@ pub enum ModelError {
         reason: String,
     },
     /// The server does not know the job's secret, or this worker does not.
-    #[error("model server {server} and this worker do not have the same secret for job {job}")]
+    #[error(
+        "model server {server} and this worker do not have the same secret for job {job}: give both the same"
+    )]
     Secret {
         /// Which server.
         server: String,

@@ -290,7 +290,7 @@ fn replace(path: &Path, bytes: &[u8]) -> Result<(), ModelError> {
 pub(crate) fn read_term(state: &Path) -> Result<u64, ModelError> {
     let file = state.join(".term");
     match fs::read_to_string(&file) {
-        Ok(text) => text.trim().parse().map_err(|_| damaged_error(&file, "it is no number")),
+        Ok(text) => text.trim().parse().map_err(|_| damaged_error(&file, "it is not a number")),
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(0),
         Err(error) => Err(io_error(&file)(error)),
     }

@@ -79,7 +79,7 @@ pub enum ConfigError {
         mend: String,
     },
     /// A secret's value is no good; it is not shown.
-    #[error("{section}{key} is no number {range}: write it like 0x1234abcd or 305441741")]
+    #[error("{section}{key} is not a number {range}: write it like 0x1234abcd or 305441741")]
     Secret {
         /// Where it is.
         section: Section,

@@ -21,19 +21,19 @@ pub struct JobOptions {
     /// The secret with which workers join, 32 bits, as 0x1234abcd or decimal
     #[arg(long, value_name = "NUMBER", env = "THC_COOKIE", hide_env_values = true, help_heading = "Job")]
     pub cookie: Option<Secret>,
-    /// How many workers the job has, 1 to 64; with racks they say it
+    /// How many workers the job has, 1 to 64; with racks, their sizes give it
     #[arg(long, value_name = "NUMBER", help_heading = "Job")]
     pub workers: Option<u64>,
-    /// Fewest workers of a session, in place of workers: members may come and go [default: 1]
+    /// Fewest workers of a session, instead of workers: members may come and go [default: 1]
     #[arg(long, value_name = "NUMBER", help_heading = "Job")]
     pub min_workers: Option<u64>,
-    /// Most workers of a session, in place of workers
+    /// Most workers of a session, instead of workers
     #[arg(long, value_name = "NUMBER", help_heading = "Job")]
     pub max_workers: Option<u64>,
-    /// A member that is silent for so long is gone, and the others go on without it [default: 3s]
+    /// How long a member may be silent before the others go on without it [default: 3s]
     #[arg(long, value_name = "TIME", help_heading = "Job")]
     pub gone_after: Option<Interval>,
-    /// The first session begins with fewer than the most workers when nobody new has come for so long [default: 1s]
+    /// How long the first session waits for one more worker before it begins with fewer than the most [default: 1s]
     #[arg(long, value_name = "TIME", help_heading = "Job")]
     pub gather: Option<Interval>,
     /// How many workers complete a sum [default: all]
@@ -53,26 +53,27 @@ pub struct JobOptions {
     /// workers]
     #[arg(long, value_name = "FRACTION", help_heading = "Job")]
     pub fraction: Option<Fraction>,
-    /// Number of the lookup table on the wire, 1 to 255 [default: from the job's number]
+    /// Number of the lookup table on the wire, 1 to 255 [default: derived from the job's number]
     #[arg(long, value_name = "NUMBER", help_heading = "Job")]
     pub table: Option<u64>,
-    /// Bits per summed coordinate sent down, 4 to 16; workers × granularity must fit [default: 8, or 16 with bits = 8; of shares
-    /// the fewest, from 5 or 9 on, that workers × granularity fits]
+    /// Bits per summed coordinate sent down, 4 to 16; workers × granularity must fit [default: 8, or 16 with bits = 8;
+    /// with shares the fewest, but at least 5 or 9, that workers × granularity fits]
     #[arg(long, value_name = "BITS", help_heading = "Job")]
     pub lane: Option<u64>,
-    /// 4: tell summed coordinates in 4 bits, each 64 with a range of their own: three quarters of the bytes of 7 bits, and an error of
-    /// up to a thirtieth of that range, evenly to both sides [default: whole sums, as lane says]
+    /// 4: send summed coordinates down in 4 bits, with a range for every 64 of them: three quarters of the bytes that 7
+    /// bits take, and an error of up to a thirtieth of that range, evenly to both sides [default: whole sums, in the
+    /// bits of lane]
     #[arg(long, value_name = "BITS", help_heading = "Job")]
     pub down: Option<u64>,
-    /// A further lookup table that workers may choose for a tensor, such as bits=2 or bits=2,lane=4,granularity=5,fraction=1/32,
-    /// with its number as table=7; can be repeated
+    /// A further lookup table that workers may choose for a tensor, such as bits=2 or
+    /// bits=2,lane=4,granularity=5,fraction=1/32, with its number as table=7; may be repeated
     #[arg(long, value_name = "TABLE", help_heading = "Job")]
     pub tables: Option<Vec<TableOptions>>,
-    /// Slots for coordinates; workers may have half as many packets under way [default: 1024, and 256 or more under a controller]
+    /// Slots for coordinates; workers may have half as many packets in flight [default: 1024; under a controller 256 or
+    /// more]
     #[arg(long = "slots", alias = "data-slots", value_name = "NUMBER", help_heading = "Job")]
     pub data_slots: Option<u64>,
-    /// Slots for norms [default: 64 to 1024, the more the smaller the blocks; under a
-    /// controller at most 256]
+    /// Slots for norms [default: 64 to 1024, more for smaller blocks; under a controller at most 256]
     #[arg(long, value_name = "NUMBER", help_heading = "Job")]
     pub norm_slots: Option<u64>,
     /// Coordinates that are transformed together and have a norm of their own, as a power of two: 10 to 20, for 2^10 to
@@ -82,10 +83,10 @@ pub struct JobOptions {
     /// What workers do about lost packets [default: reliable]
     #[arg(long, value_name = "POLICY", help_heading = "Job")]
     pub policy: Option<PolicyName>,
-    /// When best-effort gives a packet up [default: 200ms]
+    /// How long best-effort waits for a packet before it gives it up [default: 200ms]
     #[arg(long, value_name = "TIME", help_heading = "Job")]
     pub deadline: Option<Interval>,
-    /// Seed of the signs that all workers share, 64 bits [default: from cookie and job]
+    /// Seed of the signs that all workers share, 64 bits [default: derived from cookie and job]
     #[arg(long, value_name = "NUMBER", help_heading = "Job")]
     pub seed: Option<Secret>,
 }

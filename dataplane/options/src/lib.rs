@@ -446,7 +446,7 @@ impl JobOptions {
         let length = welcome.to_bytes().len();
         if length > MAX_PACKET - HEADER_LEN {
             let value = format!("a list of {} beside {} shares", tables.len() - 1, shares.servers());
-            let mend = "what workers are told does not fit a packet, leave some out".to_owned();
+            let mend = "WELCOME has no room for so many, leave some out".to_owned();
             return Err(ConfigError::Value { section, key: "tables", value, mend });
         }
         let sizes = come_and_go.map(|sizes| sizes.sizes((&config, &welcome), &first, known)).transpose()?;

@@ -19,25 +19,27 @@ use crate::tls::TlsOptions;
 #[derive(Args, Clone, Debug, Default, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct ServerOptions {
-    /// Address and UDP port to listen on, such as 0.0.0.0:9000, or [::]:9000 for IPv6 and IPv4; shards take the ports behind
-    /// it. Port 0 lets the system choose [default: 127.0.0.1:9000]
+    /// Address and UDP port to listen on, such as 0.0.0.0:9000, or [::]:9000 for IPv6 and IPv4; further shards use the
+    /// ports after it. Port 0 lets the system choose [default: 127.0.0.1:9000]
     #[arg(long, value_name = "ADDRESS:PORT", help_heading = "Server")]
     pub listen: Option<String>,
-    /// Threads, each with its own port and its part of the slots [default: as many as `pin` names cores, else 1 for each 4
-    /// cores, at most 4; over DPDK and AF_XDP 1]
+    /// Threads, each with its own port and its part of the slots [default: one for each core in `pin`, else one for
+    /// every 4 cores, at most 4; over DPDK and AF_XDP 1]
     #[arg(long, value_name = "NUMBER", help_heading = "Server")]
     pub shards: Option<u64>,
-    /// Serve a share of the slots alone, such as 1/4 for the second of four; the others are served beside other workers
+    /// Serve only one share of the slots, such as 1/4 for the second of four; the other shares are served beside other
+    /// workers
     #[arg(long, value_name = "NUMBER/SHARES", help_heading = "Server")]
     pub share: Option<String>,
-    /// Addresses of all shares in order, this one included; the same list on every share
+    /// Addresses of all shares in order, including this one; the same list on every share
     #[arg(long, value_name = "ADDRESS:PORT,…", value_delimiter = ',', help_heading = "Server")]
     pub shares: Option<Vec<String>>,
-    /// Addresses of spare servers, which have slots only while a share is away; they are numbered after the shares. The same list
-    /// on all servers
+    /// Addresses of spare servers, which have slots only while a share is away; their numbers follow those of the
+    /// shares. Give all servers the same list
     #[arg(long, value_name = "ADDRESS:PORT,…", value_delimiter = ',', help_heading = "Server")]
     pub spares: Option<Vec<String>>,
-    /// Serve as this rack of the root, counted from 0: sums of this server's workers go up to the root, and results come down
+    /// Serve as this rack, counted from 0, below a root: sums of this server's workers go up to the root, and results
+    /// come down from it
     #[arg(long, value_name = "NUMBER", help_heading = "Server")]
     pub rack: Option<u64>,
     /// Address of the rack's root
@@ -52,8 +54,8 @@ pub struct ServerOptions {
     /// Memory that the slots of all jobs may take [default: 1GiB]
     #[arg(long, value_name = "BYTES", help_heading = "Server")]
     pub memory_limit: Option<Size>,
-    /// Members to plan for, in all present and future jobs of a controller together: each is sure of its part of the receive
-    /// buffers [default: 64]
+    /// How many members to plan for, in all present and future jobs of a controller together: each is sure of its part
+    /// of the receive buffers [default: 64]
     #[arg(long, value_name = "NUMBER", help_heading = "Server")]
     pub members: Option<u64>,
     /// Never sleep: the lowest latency, at the cost of a whole core for each shard
@@ -75,10 +77,11 @@ pub struct ServerOptions {
     /// Write all statistics to this file, at each interval and at the end
     #[arg(long, value_name = "PATH", help_heading = "Server")]
     pub stats_json: Option<PathBuf>,
-    /// Serve metrics to Prometheus at http://ADDRESS:PORT/metrics; anyone who reaches the address can read them [default: nowhere]
+    /// Serve metrics to Prometheus at http://ADDRESS:PORT/metrics; anyone who can reach the address can read them
+    /// [default: nowhere]
     #[arg(long, value_name = "ADDRESS:PORT", help_heading = "Server")]
     pub http: Option<String>,
-    /// Write all packets, in and out, to this pcap file, which then contains cookies
+    /// Write all packets, sent and received, to this pcap file, which then contains cookies
     #[arg(long, value_name = "PATH", help_heading = "Server")]
     pub pcap: Option<PathBuf>,
     /// Largest size of the pcap file; further packets are not written [default: 1GiB]

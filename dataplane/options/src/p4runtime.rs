@@ -16,11 +16,11 @@ const DEFAULT_LISTEN: &str = "127.0.0.1:9559";
 #[serde(deny_unknown_fields, default)]
 #[command(next_help_heading = "P4Runtime")]
 pub struct P4RuntimeOptions {
-    /// Let a controller write the jobs, by P4Runtime at this address. Everybody who reaches it can change them:
-    /// stay on the loopback, or let in only who has a certificate [default in a file: 127.0.0.1:9559]
+    /// Let a controller write the jobs, by P4Runtime at this address. Anyone who can reach it can change them: use a
+    /// loopback address, or require certificates with --p4runtime-client-ca [default in a file: 127.0.0.1:9559]
     #[arg(id = "p4runtime", long = "p4runtime", value_name = "ADDRESS:PORT")]
     pub listen: Option<String>,
-    /// This server's number for controllers [default: 0]
+    /// P4Runtime device ID of this server, which controllers must name [default: 0]
     #[arg(long = "p4runtime-device-id", value_name = "NUMBER")]
     pub device_id: Option<u64>,
     /// The `[p4runtime.tls]` section.

@@ -28,8 +28,9 @@ impl FromStr for RackSize {
 
     /// `8`, or `7/8` for a quorum of 7 of 8.
     fn from_str(text: &str) -> Result<RackSize, String> {
-        let wrong =
-            || format!("{text:?} is no rack: write 8 for 8 workers, or 7/8 for 8 of whom 7 complete a sum");
+        let wrong = || {
+            format!("{text:?} is not a rack: write 8 for 8 workers, or 7/8 for 8 of whom 7 complete a sum")
+        };
         let (quorum, workers) = text.split_once('/').unwrap_or((text, text));
         let number = |text: &str| text.trim().parse::<u64>().map_err(|_| wrong());
         Ok(RackSize { workers: number(workers)?, quorum: number(quorum)? })

@@ -54,7 +54,7 @@ impl ServerOptions {
             return wrong(
                 "rack",
                 rack.to_string(),
-                "a controller knows no racks, leave rack out or p4runtime",
+                "a thc-ps under a controller cannot be a rack, leave out rack or p4runtime",
             );
         }
         if self.shares.is_some() {

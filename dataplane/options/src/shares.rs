@@ -61,7 +61,8 @@ impl ServerOptions {
         for text in spares {
             let spare = resolve("spares", text)?;
             if at.contains(&spare) {
-                let (value, mend) = (text.clone(), "a server is no spare of itself, name another".to_owned());
+                let (value, mend) =
+                    (text.clone(), "a server cannot be its own spare, name another".to_owned());
                 return Err(ConfigError::Value { section, key: "spares", value, mend });
             }
             at.push(spare);

@@ -35,7 +35,7 @@ impl JobOptions {
                     if let Some(Interval(time)) = given {
                         let value = humantime::format_duration(time).to_string();
                         let mend =
-                            "that is of a job whose members come and go: give it min_workers and max_workers"
+                            "only a job whose members come and go has it: give min_workers and max_workers"
                                 .to_owned();
                         return Err(ConfigError::Value { section, key, value, mend });
                     }

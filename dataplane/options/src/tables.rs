@@ -47,7 +47,7 @@ impl FromStr for TableOptions {
         for part in text.split(',') {
             let (key, value) = part
                 .split_once('=')
-                .ok_or_else(|| format!("{part:?} is no key with a value: write it like bits=2,lane=8"))?;
+                .ok_or_else(|| format!("{part:?} is not a key with a value: write it like bits=2,lane=8"))?;
             let value = value.trim();
             let value = value.parse::<u64>().map_or_else(|_| Value::from(value), Value::from);
             set(&mut table, key.trim(), value)?;
@@ -166,9 +166,11 @@ impl TableOptions {
             }
             Some(down @ 4) => {
                 let told = form.with_told_sums();
-                told.ok_or_else(|| value("down", down, "sums in lanes of 4 bits have no more, leave it out"))?
+                told.ok_or_else(|| {
+                    value("down", down, "sums in lanes of 4 bits have 4 bits already, leave it out")
+                })?
             }
-            Some(down) => return Err(value("down", down, "use 4, or leave it out: lane says the rest")),
+            Some(down) => return Err(value("down", down, "use 4, or leave it out and give lane")),
         };
         Ok(wire_table(form, &self.lookup(job, workers, racks, bits, form)?))
     }

@@ -332,7 +332,7 @@ fn every_mistake_has_its_message() {
         ),
         (
             top("share = \"0/2\"\nshares = [\"127.0.0.1:1\", \"127.0.0.1:0\"]"),
-            "shares: share 1 is at 127.0.0.1:0, which is no server's address",
+            "shares: share 1 is at 127.0.0.1:0, which is not a server's address",
         ),
         (
             top("share = \"0/2\"\nshares = [\"127.0.0.1:1\", \"nowhere\"]"),
@@ -357,7 +357,7 @@ fn every_mistake_has_its_message() {
         ),
         (
             job("gather = \"2s\""),
-            "job 1: gather is 2s: that is of a job whose members come and go: give it min_workers and max_workers",
+            "job 1: gather is 2s: only a job whose members come and go has it: give min_workers and max_workers",
         ),
         (
             job_without_workers("max_workers = 4\ngone_after = \"1ms\""),
@@ -365,7 +365,7 @@ fn every_mistake_has_its_message() {
         ),
         (
             top("share = \"0/2\"\nshares = [\"127.0.0.1:1\"]\nspares = [\"127.0.0.1:1\"]"),
-            "spares is 127.0.0.1:1: a server is no spare of itself, name another",
+            "spares is 127.0.0.1:1: a server cannot be its own spare, name another",
         ),
         (
             top("spares = [\"127.0.0.1:1\"]"),
@@ -388,12 +388,12 @@ fn every_mistake_has_its_message() {
         (top("shards = -1"), "line 1: shards: invalid value: integer `-1`"),
         (top("recv_buffer = 10"), "recv_buffer is 10 bytes: give at least 64KiB"),
         (top("send_buffer = \"1kB\""), "send_buffer is 1000 bytes: give at least 64KiB"),
-        (top("recv_buffer = \"lots\""), "line 1: recv_buffer: \"lots\" is no size: write it like 8MiB"),
+        (top("recv_buffer = \"lots\""), "line 1: recv_buffer: \"lots\" is not a size: write it like 8MiB"),
         (top("memory_limit = \"1MiB\""), "memory_limit is 1.0 MiB: raise memory_limit or lower data_slots"),
         (top("busy_poll = 1"), "line 1: busy_poll: invalid type"),
         (top("shards = 1\npin = [0, 1]"), "pin is [0, 1]: name one core for each of the 1 shards"),
-        (top("stats_interval = \"10\""), "stats_interval: \"10\" is no time: write it with its unit"),
-        (top("stats_interval = 10"), "stats_interval: \"10\" is no time: write it with its unit"),
+        (top("stats_interval = \"10\""), "stats_interval: \"10\" is not a time: write it with its unit"),
+        (top("stats_interval = 10"), "stats_interval: \"10\" is not a time: write it with its unit"),
         (top("worker = 4"), "line 1: worker: unknown field `worker`, expected one of `listen`"),
         (top("faults = 1"), "unknown field `faults`"),
         (top("listen = "), "line 1: listen: "),
@@ -430,12 +430,12 @@ fn every_mistake_has_its_message() {
         ),
         (job("deadline = \"0ms\""), "job 1: deadline is 0s: use 1ms to 1h"),
         (job("deadline = \"2h\""), "job 1: deadline is 2h: use 1ms to 1h"),
-        (job("deadline = \"soon\""), "line 5: deadline: \"soon\" is no time"),
-        (job("seed = \"tulip\""), "job 1: seed is no number from 0 to 0xffffffffffffffff"),
+        (job("deadline = \"soon\""), "line 5: deadline: \"soon\" is not a time"),
+        (job("seed = \"tulip\""), "job 1: seed is not a number from 0 to 0xffffffffffffffff"),
         (job("granularity = 30"), "job 1: fraction is missing: give granularity and fraction, or neither"),
         (job("fraction = 0.1"), "job 1: granularity is missing: give granularity and fraction, or neither"),
         (job("fraction = 1.5\ngranularity = 30"), "line 5: fraction: \"1.5\" is not between 0 and 1"),
-        (job("fraction = \"1/\"\ngranularity = 30"), "line 5: fraction: \"1/\" is no fraction"),
+        (job("fraction = \"1/\"\ngranularity = 30"), "line 5: fraction: \"1/\" is not a fraction"),
         (job("granularity = 14\nfraction = 0.1"), "job 1: granularity is 14: use 15 to 255"),
         (job("granularity = 256\nfraction = 0.1"), "job 1: granularity is 256: use 15 to 255"),
         (
@@ -465,7 +465,8 @@ fn cookies_never_show() {
         let text = SMALL.replace("0x77", cookie);
         let error = check(&text).unwrap_err();
         assert_eq!(
-            error, "job 1: cookie is no number from 1 to 0xffffffff: write it like 0x1234abcd or 305441741",
+            error,
+            "job 1: cookie is not a number from 1 to 0xffffffff: write it like 0x1234abcd or 305441741",
             "{cookie}"
         );
     }
@@ -532,10 +533,10 @@ fn sums_are_told_in_4_bits_where_a_job_says_so() {
     let (told, whole) = (table("down = 4"), table(""));
     assert_eq!((told.values, told.t_p), (whole.values, whole.t_p));
     for (keys, says) in [
-        ("down = 5", "job 1: down is 5: use 4, or leave it out: lane says the rest"),
+        ("down = 5", "job 1: down is 5: use 4, or leave it out and give lane"),
         (
             "down = 4\nlane = 4\nbits = 1\ngranularity = 1\nfraction = 0.1",
-            "job 1: down is 4: sums in lanes of 4 bits have no more, leave it out",
+            "job 1: down is 4: sums in lanes of 4 bits have 4 bits already, leave it out",
         ),
     ] {
         let error = check(&job(keys)).unwrap_err();

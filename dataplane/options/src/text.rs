@@ -116,7 +116,7 @@ impl FromStr for Fraction {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Fraction, String> {
-        let wrong = || format!("{text:?} is no fraction: write it like 1/32 or 0.03125");
+        let wrong = || format!("{text:?} is not a fraction: write it like 1/32 or 0.03125");
         let number = |part: &str| part.trim().parse::<f64>().map_err(|_| wrong());
         let value = match text.split_once('/') {
             Some((above, below)) => number(above)? / number(below)?,
@@ -151,7 +151,7 @@ impl FromStr for Size {
             .ok()
             .and_then(|size| usize::try_from(size.as_u64()).ok())
             .map(Size)
-            .ok_or_else(|| format!("{text:?} is no size: write it like 8MiB or 8388608"))
+            .ok_or_else(|| format!("{text:?} is not a size: write it like 8MiB or 8388608"))
     }
 }
 
@@ -171,7 +171,7 @@ impl FromStr for Interval {
     fn from_str(text: &str) -> Result<Interval, String> {
         humantime::parse_duration(text)
             .map(Interval)
-            .map_err(|_| format!("{text:?} is no time: write it with its unit, like 200ms or 10s"))
+            .map_err(|_| format!("{text:?} is not a time: write it with its unit, like 200ms or 10s"))
     }
 }
 

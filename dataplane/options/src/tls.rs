@@ -13,13 +13,14 @@ use crate::error::{ConfigError, Section};
 #[serde(deny_unknown_fields, default)]
 #[command(next_help_heading = "P4Runtime")]
 pub struct TlsOptions {
-    /// Serve P4Runtime encrypted, with the certificate in this PEM file and those that lead to its authority
+    /// Encrypt P4Runtime with the certificate in this PEM file, followed by those that lead to its authority
     #[arg(id = "p4runtime_cert", long = "p4runtime-cert", value_name = "FILE")]
     pub cert: Option<PathBuf>,
-    /// The certificate's private key, a PEM file
+    /// PEM file with the certificate's private key
     #[arg(id = "p4runtime_key", long = "p4runtime-key", value_name = "FILE")]
     pub key: Option<PathBuf>,
-    /// Let in only controllers with a certificate of these authorities, a PEM file [default: all]
+    /// PEM file with authorities: only controllers with a certificate of one of them may connect [default: all
+    /// controllers]
     #[arg(id = "p4runtime_client_ca", long = "p4runtime-client-ca", value_name = "FILE")]
     pub client_ca: Option<PathBuf>,
 }

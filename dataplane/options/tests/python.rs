@@ -22,7 +22,7 @@ __all__ = [\"JobOptions\"]
 
 
 class JobOptions(TypedDict, total=False):
-    \"\"\"Keys of a job beside its number, its cookie and its workers. ``None`` is the same as nothing.\"\"\"
+    \"\"\"Keys of a job besides its number, its cookie and its workers. ``None`` leaves a key out.\"\"\"
 ";
 
 /// Parameters of `Server` itself.

@@ -11,7 +11,7 @@ Examples:
   A job of 4 workers on this machine; g and p are chosen for 4 workers:
     thc-ps --job 1 --workers 4 --cookie 0x1234abcd
 
-  The same for other machines, with the paper's table, and the secret out of sight:
+  The same for workers on other machines, with the paper's table and the secret in the environment:
     THC_COOKIE=0x1234abcd thc-ps --listen 0.0.0.0:9000 --job 1 --workers 4 \\
         --bits 4 --granularity 30 --fraction 1/32
 
@@ -23,33 +23,33 @@ Examples:
     thc-ps --listen 10.0.1.1:9000 --job 1 --racks 8,8 --cookie 0x1234abcd --rack 0 --root 10.0.0.1:9000
     thc-ps --listen 10.0.2.1:9000 --job 1 --racks 8,8 --cookie 0x1234abcd --rack 1 --root 10.0.0.1:9000
 
-  Go on when 9 of 10 workers have sent, and never send again:
+  Complete each sum with 9 of 10 workers, and never repeat a packet:
     thc-ps --job 1 --workers 10 --cookie 0x1234abcd --quorum 9 \\
         --policy best-effort --deadline 50ms
 
   Jobs that a controller writes by P4Runtime; none at the start:
     thc-ps --listen 10.0.0.1:9000 --p4runtime 127.0.0.1:9559
 
-  The same for a controller on another host, with TLS, and only for one with a certificate of that authority:
+  The same for a controller on another host, with TLS, which needs a certificate of that authority:
     thc-ps --listen 10.0.0.1:9000 --p4runtime 10.0.0.1:9559 --p4runtime-cert tls/ps.pem \\
         --p4runtime-key tls/ps-key.pem --p4runtime-client-ca tls/ca.pem
 
-  Past the kernel, through a NIC that DPDK drives, and over shared memory (docs/dpdk.md):
+  Bypass the kernel, through a NIC that DPDK drives or over shared memory (docs/dpdk.md):
     thc-ps --job 1 --workers 4 --cookie 0x1234abcd --listen 10.0.0.1:9000 \\
         --io dpdk --dpdk-device 0000:3b:00.0
     thc-ps --job 1 --workers 1 --cookie 0x1234abcd --listen 10.0.0.1:9000 \\
         --io dpdk --dpdk-hugepages=false \\
         --dpdk-device net_memif0,role=server,id=0,socket-abstract=no,socket=/tmp/thc.sock
 
-  By AF_XDP, through an interface that the kernel keeps (docs/xdp.md):
+  Use AF_XDP on an interface that the kernel keeps (docs/xdp.md):
     thc-ps --job 1 --workers 4 --cookie 0x1234abcd --io xdp --xdp-device eth1
 
-  Several jobs, from a file; flags win over it:
+  Several jobs from a file; flags override it:
     thc-ps --config thc-ps.toml --listen 10.0.0.1:9000
 
-Every flag of Server is also a key at the top of the file, every flag of Job one in its
-[[job]] sections, with _ for - (--slots is data_slots there); those of DPDK are in a [dpdk]
-section, without dpdk- (--dpdk-device is devices there, a list), those of AF_XDP in an [xdp] section,
+Flags of the groups above are also keys of the file, with _ for -: those of Server at its top, those
+of Job in its [[job]] sections (--slots is data_slots there), those of DPDK in a [dpdk] section, without
+dpdk- (--dpdk-device is devices there, a list), those of AF_XDP in an [xdp] section, without xdp-,
 those of P4Runtime in a [p4runtime] section (--p4runtime is listen there), and its certificates in
 [p4runtime.tls].
 
@@ -63,7 +63,7 @@ Exit status: 0 stopped by a signal; 1 cannot serve, for example because the port
 #[derive(Parser, Debug)]
 #[command(name = "thc-ps", version, after_help = EXAMPLES, max_term_width = 100)]
 pub struct Flags {
-    /// Read this TOML file; flags win over it
+    /// Read this TOML file; flags override it
     #[arg(long, short, value_name = "PATH")]
     pub config: Option<PathBuf>,
     /// Print the totals as one line of JSON

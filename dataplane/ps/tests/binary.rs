@@ -258,7 +258,7 @@ fn flags_that_make_no_sense_end_with_2_and_keep_the_secret() {
     }
     let (code, err) = fails(&["--job", "1", "--workers", "2", "--cookie", "hunter2"]);
     assert_eq!(code, Some(2));
-    assert!(err.contains("job 1: cookie is no number") && !err.contains("hunter2"), "{err}");
+    assert!(err.contains("job 1: cookie is not a number") && !err.contains("hunter2"), "{err}");
 }
 
 #[test]

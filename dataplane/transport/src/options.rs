@@ -19,9 +19,9 @@ pub enum IoName {
     /// Kernel UDP sockets
     #[default]
     Udp,
-    /// DPDK devices, past the kernel, in a build with `--features dpdk`
+    /// DPDK devices, which bypass the kernel, in a build with `--features dpdk`
     Dpdk,
-    /// AF_XDP sockets on an interface of the kernel, past most of it
+    /// AF_XDP sockets on a kernel interface, which bypass most of the kernel
     Xdp,
 }
 
@@ -61,18 +61,18 @@ pub fn backend(
 #[serde(deny_unknown_fields, default)]
 #[command(next_help_heading = "DPDK (with --io dpdk; docs/dpdk.md)")]
 pub struct DpdkOptions {
-    /// A device: a NIC's PCI address (0000:3b:00.0), an interface of the kernel (net_af_packet0,iface=NAME), memory
-    /// shared with another process (net_memif0,role=client,id=0,socket-abstract=no,socket=PATH); may be repeated
+    /// A device: a NIC's PCI address (0000:3b:00.0), a kernel interface (net_af_packet0,iface=NAME), or memory shared
+    /// with another process (net_memif0,role=client,id=0,socket-abstract=no,socket=PATH); may be repeated
     #[arg(long = "dpdk-device", alias = "dpdk-devices", value_name = "DEVICE")]
     pub devices: Option<Vec<String>>,
     /// This end's own IPv4 address, which the kernel must not have, and the length of its network prefix
     /// [default: that of --listen or --bind, /24]
     #[arg(long = "dpdk-address", value_name = "ADDRESS/PREFIX")]
     pub address: Option<String>,
-    /// Router towards everything outside the prefix [default: none]
+    /// Router to addresses outside the prefix [default: none]
     #[arg(long = "dpdk-gateway", value_name = "ADDRESS")]
     pub gateway: Option<String>,
-    /// A host that needs no ARP; may be repeated. DEVICE counts from 0
+    /// A host whose MAC address is given here rather than found by ARP; may be repeated. DEVICE counts from 0
     #[arg(long = "dpdk-neighbour", alias = "dpdk-neighbours", value_name = "ADDRESS=MAC[@DEVICE]")]
     pub neighbours: Option<Vec<String>>,
     /// MAC address of the first device [default: the device's own]
@@ -81,7 +81,7 @@ pub struct DpdkOptions {
     /// Largest IPv4 packet, headers included [default: 1500]
     #[arg(long = "dpdk-mtu", value_name = "BYTES")]
     pub mtu: Option<u64>,
-    /// Take memory from hugepages; NICs need it, virtual devices don't [default: true]
+    /// Take memory from hugepages; NICs need them, virtual devices do not [default: true]
     #[arg(long = "dpdk-hugepages", value_name = "BOOL", num_args = 0..=1, require_equals = true,
           default_missing_value = "true")]
     pub hugepages: Option<bool>,
@@ -95,7 +95,7 @@ pub struct DpdkOptions {
     #[arg(long = "dpdk-checksums", value_name = "BOOL", num_args = 0..=1, require_equals = true,
           default_missing_value = "true")]
     pub checksums: Option<bool>,
-    /// Longest nap while nothing comes, or `busy` to poll without pause [default: 100us]
+    /// Longest sleep while no packet comes, or `busy` to poll without pause [default: 100us]
     #[arg(long = "dpdk-idle", value_name = "TIME")]
     pub idle: Option<String>,
     /// A further argument for DPDK's environment layer, such as --dpdk-eal=--log-level=8; may be repeated
@@ -204,12 +204,12 @@ fn idle(text: &str) -> Result<Idle, TransportError> {
     if text.eq_ignore_ascii_case("busy") {
         return Ok(Idle::BusyPoll);
     }
-    let mend = "write the longest nap like 100us, or busy to poll without pause";
+    let mend = "write the longest sleep like 100us, or busy to poll without pause";
     let nap = humantime::parse_duration(text).map_err(|_| wrong("idle", &quote(text), mend))?;
     match nap {
         Duration::ZERO => Ok(Idle::BusyPoll),
         nap if nap > Duration::from_secs(1) => {
-            Err(wrong("idle", &quote(text), "naps of more than 1s would stall every all-reduce: use 100us"))
+            Err(wrong("idle", &quote(text), "sleeps of more than 1s would stall every all-reduce: use 100us"))
         }
         nap => Ok(Idle::BackOff(nap)),
     }

@@ -26,13 +26,13 @@ struct Choice {
 /// Choose each layer's compression (L-GreCo).
 #[derive(Args)]
 #[command(
-    after_help = "Chooses for each layer one of several compressions, so that all together cost the fewest bytes and lose \
-                  no more\nthan the default for all would (L-GreCo). What THC loses of a layer follows from its norm.\n\n\
+    after_help = "Chooses one of several compressions for each layer, so that all layers together cost the fewest bytes and lose \
+                  no more\nthan the default for all of them would (L-GreCo). What THC loses of a layer follows from its norm.\n\n\
                   FILE is one of\n  \
                   gradients.npz    an array for each layer, as numpy.savez writes it\n  \
                   profile.toml     [[layer]] with name, size (coordinates) and norm\n  \
                   profile.json     {\"layer\": [{\"name\": …, \"size\": …, \"norm\": …}, …]}\n\
-                  A profile of another compressor has choices = [\"rank 1\", …] and for each layer costs and errors in place of \
+                  A profile of another compressor has choices = [\"rank 1\", …] and, for each layer, costs and errors instead of \
                   norm.\n\n\
                   Examples:\n  \
                   python3 -c \"import numpy as n; r = n.random.default_rng(1); \
@@ -46,14 +46,14 @@ pub struct AdaptArgs {
     /// Workers whose gradients are averaged
     #[arg(short = 'n', long, default_value_t = 4, value_parser = clap::value_parser!(u8).range(1..=64))]
     workers: u8,
-    /// What a layer may get: tables by bits of an index and of a sum, like 2/4, or of an index, like 4; and raw, 32-bit
-    /// integers [default: raw and all that fit so many workers]
+    /// What a layer may get: tables, by the bits of an index and of a sum, like 2/4, or of an index alone, like 4; and
+    /// raw, 32-bit integers [default: raw and all tables that fit this many workers]
     #[arg(long, value_name = "TABLE", value_delimiter = ',')]
     choices: Vec<String>,
-    /// The choice for all layers that says how much may be lost
+    /// The choice whose loss, if all layers had it, is the bound
     #[arg(long, value_name = "TABLE", default_value = "4")]
     default: String,
-    /// Lose at most this in all, a squared L2 norm, in place of what the default loses
+    /// Lose at most this in total, as a squared L2 norm, instead of what the default loses
     #[arg(long, value_name = "ERROR")]
     bound: Option<f64>,
     /// Steps in which the dynamic program counts errors
@@ -151,7 +151,7 @@ impl AdaptArgs {
     fn find(&self, name: &str) -> Result<Choice> {
         let unknown = || {
             Error::Usage(format!(
-                "--choices {name:?} is no table: write bits of an index (1, 2, 3, 4 or 8) and of a sum, like 2/4, 3/8 or \
+                "--choices {name:?} is not a table: write bits of an index (1, 2, 3, 4 or 8) and of a sum, like 2/4, 3/8 or \
                  8/16, or raw"
             ))
         };

@@ -48,7 +48,7 @@ pub enum HeaderError {
     #[error("packet of {0} bytes is shorter than the header's 20")]
     Short(usize),
     /// Another version of the protocol.
-    #[error("protocol version {0}, this is version {VERSION}")]
+    #[error("the packet has protocol version {0}, and this program version {VERSION}")]
     Version(u8),
     /// A kind byte that means nothing.
     #[error("unknown packet kind {0:#04x}")]

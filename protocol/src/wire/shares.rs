@@ -34,7 +34,7 @@ pub enum SharesError {
     },
     /// An address that no server has.
     #[error(
-        "share {share} is at {at}, which is no server's address: give an address of its host, and a port"
+        "share {share} is at {at}, which is not a server's address: give an address of its host, and a port"
     )]
     Address {
         /// The share.

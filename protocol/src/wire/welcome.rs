@@ -138,12 +138,7 @@ impl Welcome {
         require(p[15] != 0, "shards", p[15].into(), "1 to 64")?;
         require(BLOCKS.contains(&p[80]), "block", p[80].into(), "10 to 20")?;
         let rack = (features & FEATURE_RACKS != 0).then(|| Rack::parse(p));
-        require(
-            rack != Some(None),
-            "racks",
-            p[94].into(),
-            "such with as many workers and ranks as they say",
-        )?;
+        require(rack != Some(None), "racks", p[94].into(), "racks whose workers and ranks add up")?;
         let members = (features & FEATURE_MEMBERS != 0).then(|| Members::parse(p));
         require(members != Some(None), "number in the session", p[114].into(), "0 to 63")?;
         let first = Table {

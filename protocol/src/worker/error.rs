@@ -54,7 +54,7 @@ pub enum SessionError {
         refused: Norm,
     },
     /// The aggregator answers, but not all workers have sent.
-    #[error("still missing after {} s: {}", seconds(*waited), Workers(*missing))]
+    #[error("still missing after {} s: {}; check that they run, or wait longer", seconds(*waited), Workers(*missing))]
     Missing {
         /// One bit per worker that is not in the slot all wait for.
         missing: u64,
@@ -62,7 +62,7 @@ pub enum SessionError {
         waited: Duration,
     },
     /// The aggregator answers, but not all racks have sent.
-    #[error("still missing after {} s: {}", seconds(*waited), OfRacks(*missing))]
+    #[error("still missing after {} s: {}; check that they run, or wait longer", seconds(*waited), OfRacks(*missing))]
     MissingRacks {
         /// One bit per rack that is not in the slot all wait for.
         missing: u64,
@@ -83,13 +83,13 @@ pub enum SessionError {
         maximum: u32,
     },
     /// Nothing comes back.
-    #[error("the parameter server has not answered for {} s", seconds(*waited))]
+    #[error("the parameter server has not answered for {} s: check that it runs and that this host reaches it", seconds(*waited))]
     Silent {
         /// How long.
         waited: Duration,
     },
     /// A share of the server does not answer.
-    #[error("share {share} of the parameter server, at {at}, has not answered for {} s", seconds(*waited))]
+    #[error("share {share} of the parameter server, at {at}, has not answered for {} s: check that it runs and that this host reaches it", seconds(*waited))]
     ShareSilent {
         /// The share.
         share: usize,

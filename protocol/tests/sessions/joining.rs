@@ -237,8 +237,8 @@ fn a_welcome_to_a_job_that_this_version_does_not_know_is_refused_by_name() {
     };
     assert_eq!(
         error.to_string(),
-        "the parameter server's job 7 is none that this worker can take part in: data slots 3: this version knows even \
-         numbers from 2 to 65536; configure it otherwise, or use the version of the server"
+        "this worker cannot take part in the parameter server's job 7: data slots 3: this version knows even numbers from \
+         2 to 65536; change the job, or use the server's version"
             .replace("job 7", &format!("job {JOB}"))
     );
 }

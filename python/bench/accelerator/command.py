@@ -39,12 +39,12 @@ LIMIT = 560.0
 
 def main(words: list[str]) -> int:
     parser = argparse.ArgumentParser(prog="bench accelerator", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--models", type=among(NAMES), default=list(NAMES), help=f"separated by commas ({','.join(NAMES)})")
+    parser.add_argument("--models", type=among(NAMES), default=list(NAMES), help=f"models, separated by commas ({','.join(NAMES)})")
     parser.add_argument("--ranks", type=several(number(int, 2)), default=[2, 4], help="numbers of ranks, separated by commas (2,4)")
-    parser.add_argument("--rates", type=several(number(float, 0)), default=[1.0, 10.0, 25.0], help="of links in Gb/s, separated by commas; 0: not shaped (1,10,25)")
-    parser.add_argument("--ways", type=among(WAYS), default=list(WAYS), help=f"separated by commas, beside no hook ({','.join(WAYS)})")
+    parser.add_argument("--rates", type=several(number(float, 0)), default=[1.0, 10.0, 25.0], help="rates of links in Gb/s, separated by commas; 0: not shaped (1,10,25)")
+    parser.add_argument("--ways", type=among(WAYS), default=list(WAYS), help=f"ways, separated by commas, beside no hook ({','.join(WAYS)})")
     parser.add_argument("--rounds", type=number(int, 1), default=5, help="timed steps of each way (%(default)s)")
-    parser.add_argument("--part", type=number(int, 1), help="of BERT and GPT-2: one part of so many (8 and 4)")
+    parser.add_argument("--part", type=number(int, 1), help="train one of this many parts of BERT and GPT-2 (8 and 4)")
     parser.add_argument("--quick", action="store_true", help="ResNet-50 by 2 ranks at 10 Gb/s, 2 rounds")
     parser.add_argument("--out", type=Path, default=Path("target/bench-accelerator"), help="folder for results")
     parser.add_argument("--rank", help=argparse.SUPPRESS)

@@ -30,15 +30,15 @@ ONE_FOR_ALL = frozenset(NAMES) - {"resnet"}
 
 def main(words: list[str]) -> int:
     parser = argparse.ArgumentParser(prog="bench accuracy", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--tasks", type=among(NAMES), default=list(NAMES), help=f"separated by commas ({','.join(NAMES)})")
-    parser.add_argument("--ways", type=among(WAYS), default=["exact", "thc", "paper"], help=f"separated by commas, of {', '.join(WAYS)} (exact,thc,paper)")
+    parser.add_argument("--tasks", type=among(NAMES), default=list(NAMES), help=f"tasks, separated by commas ({','.join(NAMES)})")
+    parser.add_argument("--ways", type=among(WAYS), default=["exact", "thc", "paper"], help=f"ways, separated by commas, of {', '.join(WAYS)} (exact,thc,paper)")
     parser.add_argument("--ranks", type=several(number(int, 2)), default=[2], help="numbers of ranks, separated by commas (2)")
-    parser.add_argument("--seeds", type=number(int, 1), default=3, help="trainings of each (%(default)s)")
-    parser.add_argument("--steps", type=number(int, 20), help="of a training (the task's own)")
-    parser.add_argument("--limit", type=number(float, 0, above=True), default=60, help="begin no training after so many minutes (%(default)s)")
+    parser.add_argument("--seeds", type=number(int, 1), default=3, help="trainings of each way (%(default)s)")
+    parser.add_argument("--steps", type=number(int, 20), help="steps of a training (the task's own)")
+    parser.add_argument("--limit", type=number(float, 0, above=True), default=60, help="minutes after which no training begins (%(default)s)")
     parser.add_argument("--jobs", type=number(int, 1), default=len(os.sched_getaffinity(0)), help="trainings at a time (%(default)s)")
     parser.add_argument("--out", type=Path, default=Path("target/bench-accuracy"), help="folder for results")
-    parser.add_argument("--report", action="store_true", help="only table and pictures, of what results.json has")
+    parser.add_argument("--report", action="store_true", help="only make table and pictures from results.json")
     arguments = parser.parse_args(words)
     arguments.out.mkdir(parents=True, exist_ok=True)
     results = arguments.out / "results.json"

@@ -96,7 +96,7 @@ class Adaptive:
         for pattern, choice in fixed.items():
             names = fnmatch.filter(self._sizes, pattern)
             if not names:
-                raise ConfigError(f"adapt: fixed names {pattern}, which is no parameter of this model: see model.named_parameters()")
+                raise ConfigError(f"adapt: fixed names {pattern}, which is not a parameter of this model: see model.named_parameters()")
             number = None if choice == RAW else find_table(self.tables, choice, "fixed")
             found.update(dict.fromkeys(names, number))
         return found
@@ -421,7 +421,7 @@ class Adaptive:
         numbers = {table.name: number for number, table in enumerate(self.tables)}
         unknown = sorted(set(state["choices"]) - set(self._sizes))
         if unknown:
-            raise ConfigError(f"adapt: the checkpoint has a choice for {unknown[0]}, which is no parameter of this model")
+            raise ConfigError(f"adapt: the checkpoint has a choice for {unknown[0]}, which is not a parameter of this model")
         self.plans = [Plan.from_dict(plan) for plan in state["plans"]]
         self._choice = self._defaults()
         for name, table in state["choices"].items():

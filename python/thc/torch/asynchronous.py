@@ -173,7 +173,7 @@ class AsynchronousSGD(Optimizer):
     def _scale(self) -> float:
         rates = {float(group["lr"]) for group in self.param_groups}
         if len(rates) != 1:
-            raise ConfigError("groups of parameters have different learning rates, which a model has only one of")
+            raise ConfigError("groups of parameters have different learning rates, but the model has only one: give all groups the same")
         return rates.pop() / self.model.rate
 
     def step(self, closure: Closure | None = None) -> Any:

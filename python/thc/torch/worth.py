@@ -324,7 +324,7 @@ def worth_it(
     try:
         batches = [_move(batch, device) for batch, _ in zip(loader, range(BATCHES))]
         if not batches:
-            raise errors.ConfigError("the loader has no batch")
+            raise errors.ConfigError("the loader has no batch: give one with at least one")
         progress = _Progress(dist.get_rank(process_group) == 0, 6)
         trial = _Trial(loss or _default_loss, batches, optimizer, gather, seconds / 6, progress)
 

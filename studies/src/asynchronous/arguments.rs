@@ -24,7 +24,7 @@ pub(crate) const ORDER: &str = "THC_ASYNC_ORDER";
                   thc async demo --rate 0.01,0.05,0.1              tune each method's step size, as the paper does\n  \
                   thc async demo --methods asylpg --slow 10 --delay 20\n  \
                   thc async mu --data digits                       how precision and bits depend on μ\n\n\
-                  docs/asynchronous.md tells the methods, and what was measured.",
+                  docs/asynchronous.md explains the methods and has what was measured.",
     arg_required_else_help = true
 )]
 pub struct AsyncArgs {
@@ -36,7 +36,7 @@ pub struct AsyncArgs {
 enum Which {
     /// Train with a model server and worker processes, one of them slow, by several methods, and compare
     Demo(DemoArgs),
-    /// Follow condition (2) of the paper: what μ a precision needs, and what bits a μ takes
+    /// Evaluate condition (2) of the paper: the μ that a precision needs, and the bits that a μ takes
     Mu(MuArgs),
 }
 
@@ -60,7 +60,7 @@ struct Data {
 struct DemoArgs {
     #[command(flatten)]
     data: Data,
-    /// Step sizes η, separated by commas; of several, each method's is the one that takes the fewest bits to the target
+    /// Step sizes η, separated by commas; of several, each method takes the one with the fewest bits to the target
     /// [default: 4, for digits 0.2]
     #[arg(long, value_parser = rate, value_delimiter = ',')]
     rate: Vec<f32>,
@@ -76,13 +76,13 @@ struct DemoArgs {
     /// Epochs [default: 20]
     #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u64).range(1..=100_000))]
     epochs: u64,
-    /// The loss to which bits are counted [default: 0.4, real-sim 0.5, digits 0.05]
+    /// The loss at which bits are compared [default: 0.4, real-sim 0.5, digits 0.05]
     #[arg(long)]
     target: Option<f64>,
-    /// End each method at that loss
+    /// End each method when it reaches that loss
     #[arg(long)]
     until_target: bool,
-    /// τ: quick workers wait rather than let a gradient become older than so many steps [default: never]
+    /// τ: quick workers wait rather than let a gradient become more than this many steps old [default: never]
     #[arg(long, value_name = "STEPS")]
     delay: Option<u32>,
     /// Draw the loss against epochs and against bits, and bits and time to the target, into this SVG file
@@ -100,7 +100,7 @@ struct MuArgs {
     /// Most epochs of a run
     #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u64).range(1..=100_000))]
     epochs: u64,
-    /// Draw the three of them into this SVG file
+    /// Draw all three into this SVG file
     #[arg(long, value_name = "FILE")]
     plot: Option<PathBuf>,
 }

@@ -21,9 +21,9 @@ pub struct BenchArgs {
 
 #[derive(Subcommand)]
 enum What {
-    /// One all-reduce of a plain tensor by real processes, each on a host of its own, on links of a given rate
+    /// Measure one all-reduce of a plain tensor by real processes, each on a host of its own, on links of a given rate
     Allreduce(AllreduceArgs),
-    /// How jobs share a link with a shallow queue: of each job its part, and what is lost
+    /// Measure how jobs share a link with a shallow queue: each job's part, and what is lost
     Fairness(FairnessArgs),
 }
 
@@ -37,16 +37,16 @@ pub enum Other {
 /// `thc bench allreduce`.
 #[derive(Args, Clone, Debug)]
 #[command(
-    after_help = "Hosts are network namespaces of this machine, made for the run and removed after it: it takes root. Every \
+    after_help = "Hosts are network namespaces of this machine, made for the run and removed after it, which needs root. Every \
 repetition\nfills the tensor, waits for all processes, and takes the time until the last of them has the mean; with --against both\n\
-take turns. Means are checked when all have ended, and neither time nor CPU counts that. All processes share this machine's cores: more workers than cores measure these.\n\n\
+take turns. Means are checked when all have ended, and neither time nor CPU counts that. All processes share this machine's cores: with more workers than cores, these are what is measured.\n\n\
 Examples:\n  thc bench allreduce\n  thc bench allreduce --workers 4,8 --rate 1gbit,10gbit --place switch,colocated,server --against gloo\n  \
 thc bench allreduce --size 64KiB,1MiB,16MiB,1GiB --against gloo --plot sizes.svg --json > sizes.json\n  \
 thc bench allreduce --rate loopback --workers 2      (no namespaces, no root)\n  \
 thc bench allreduce --jobs 1,2                       (what two groups on one server cost each other)"
 )]
 pub struct AllreduceArgs {
-    /// Workers; several numbers are measured one after the other, as are several of all that follow
+    /// Workers; several numbers are measured one after the other, as are several of all lists below
     #[arg(long, value_name = "NUMBER,…", default_value = "4", value_delimiter = ',',
           value_parser = clap::value_parser!(u8).range(1..=64))]
     pub workers: Vec<u8>,
@@ -62,7 +62,7 @@ pub struct AllreduceArgs {
     /// Jobs that reduce at the same time on the same server or shares, each with as many workers of its own on the same hosts
     #[arg(long, value_name = "NUMBER,…", default_value = "1", value_delimiter = ',', value_parser = clap::value_parser!(u16).range(1..=8))]
     pub jobs: Vec<u16>,
-    /// Racks of place racks, with as many workers each as they can have alike
+    /// Racks, with --place racks; the workers are divided among them as evenly as possible
     #[arg(long, value_name = "NUMBER", default_value_t = 2, value_parser = clap::value_parser!(u8).range(1..=64))]
     pub racks: u8,
     /// Compare with another all-reduce; it needs a Python with torch (THC_PYTHON, by default /usr/bin/python3)
@@ -74,7 +74,7 @@ pub struct AllreduceArgs {
     /// Threads that compute, of each worker [default: the library's]
     #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub threads: Option<u16>,
-    /// With error feedback
+    /// Keep error feedback
     #[arg(long)]
     pub feedback: bool,
     /// Keep each process, with all its threads, on a core of its own; with more processes than cores they share these in turn

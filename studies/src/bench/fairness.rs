@@ -23,8 +23,8 @@ const PACKET: u32 = 1024 + 20 + 28 + 14;
 /// `thc bench fairness`
 #[derive(Args, Clone, Debug)]
 #[command(
-    after_help = "Hosts are network namespaces of this machine, made for the run and removed after it: it takes root. Every job has its \
-own\nserver; all servers are on one host, whose link all packets pass. A job's part is what of its all-reduces ended while all \
+    after_help = "Hosts are network namespaces of this machine, made for the run and removed after it, which needs root. Every job has its \
+own\nserver; all servers are on one host, whose link all packets pass. A job's part is its all-reduces that ended while all \
 jobs\nran. Jain's index is 1 where all parts are the same, 1/jobs where one has all.\n\n\
 Examples:\n  thc bench fairness\n  thc bench fairness --jobs 4 --queue 128 --json"
 )]

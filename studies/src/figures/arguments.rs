@@ -14,7 +14,7 @@ use crate::error::Result;
 #[command(
     args_conflicts_with_subcommands = true,
     after_help = "Each figure comes as SVG files and one JSON file with all numbers, parameters and seeds; \
-                  without a\nsubcommand also as one page, index.html, that needs nothing else.\n\n\
+                  without a\nsubcommand also as one self-contained page, index.html.\n\n\
                   Examples:\n  \
                   thc figures                              all figures and the page, into ./figures\n  \
                   thc figures nmse --trials 100 --out nmse\n  \
@@ -46,10 +46,11 @@ struct Options {
     /// Seed of everything random
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// Coordinates of a vector; against number of workers a quarter, against granularity 1/16, at least 2^14
+    /// Coordinates of a vector; a quarter of these in figures by number of workers, 1/16 in those by granularity, at
+    /// least 2^14
     #[arg(short, long, default_value_t = 1 << 20, value_parser = clap::value_parser!(u32).range(1 << 14..=1 << 24))]
     dimension: u32,
-    /// Measure gradients of a training, too: files saved by `thc demo --save-gradients DIR`
+    /// Also measure gradients of a training: files saved by `thc demo --save-gradients DIR`
     #[arg(long, value_name = "DIR")]
     gradients: Option<PathBuf>,
     /// Few points, short vectors, 2 repetitions: only to see that it works

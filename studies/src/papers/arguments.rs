@@ -19,17 +19,17 @@ use crate::figures::page;
 /// `thc papers`
 #[derive(Args)]
 #[command(
-    after_help = "What was measured lies in the folder, a file for each training; the same command goes on where it was \
-                        ended, and\na seed gives the same numbers on any number of cores. index.html and papers.md there hold everything.\n\n\
+    after_help = "The folder keeps what was measured, in a file for each training; the same command goes on where it was \
+                        interrupted, and\na seed gives the same numbers on any number of cores. index.html and papers.md there have all results.\n\n\
                         Examples:\n  \
                         thc papers                              all five papers, 3 seeds, into ./papers\n  \
                         thc papers --paper thc --figure 10      one figure\n  \
-                        thc papers --list                       what there is, and what became of it\n  \
+                        thc papers --list                       all tables and figures, and their outcomes\n  \
                         thc papers --jobs 1                     on one core, beside other work\n  \
                         thc papers --quick                      a few steps each: only to see that it works"
 )]
 pub struct PapersArgs {
-    /// One paper: thc, lgreco, slimgc, aqgb, double-quantization; together: rows that none of them has
+    /// One paper: thc, lgreco, slimgc, aqgb, double-quantization; or together: rows that are in none of them
     #[arg(long)]
     paper: Option<String>,
     /// One figure of it
@@ -44,7 +44,8 @@ pub struct PapersArgs {
     /// Print the list, and measure nothing
     #[arg(long)]
     list: bool,
-    /// Time compression on a core of this machine, print it beside the costs that figures are computed with, and measure nothing else
+    /// Time compression on a core of this machine, print it beside the costs with which figures are computed, and
+    /// measure nothing else
     #[arg(long, conflicts_with = "list")]
     costs: bool,
     /// Folder for the files, made if need be
@@ -65,7 +66,7 @@ pub struct PapersArgs {
     /// The text to learn
     #[arg(long, value_name = "FILE", default_value = "/usr/share/common-licenses/GPL-3")]
     text: PathBuf,
-    /// Gradients of real architectures, measured besides; python/bench/gradients.py makes such a folder
+    /// Folder with gradients of real architectures to measure as well; python/bench/gradients.py makes one
     #[arg(long, value_name = "DIR")]
     gradients: Option<PathBuf>,
     /// Trainings at the same time, which change no number [default: one on each core]

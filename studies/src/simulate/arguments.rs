@@ -22,10 +22,10 @@ use crate::figures::progress::Progress;
 #[derive(Args)]
 #[command(
     args_conflicts_with_subcommands = true,
-    after_help = "Workers are thc-worker's engine with the real codec, aggregators the protocol's own, packets those of the wire; \
-                  virtual\nare the clock, links, cores and a switch's passes. The same settings give the same figures. Rings \
-                  are the schedule of\ntheir messages on the same links and cores. Keys of a file are the flags' names with _ \
-                  for -; what a flag says goes\nbefore the file. studies/thc-simulate.example.toml has them all.\n\n\
+    after_help = "Workers are thc-worker's engine with the real codec, aggregators are the protocol's own, and packets are real; the \
+                  clock,\nlinks, cores and a switch's passes are virtual. The same settings give the same figures. A ring \
+                  is the schedule of\nits messages on the same links and cores. Keys of a file are the flags' names with _ \
+                  for -; flags override the\nfile. studies/thc-simulate.example.toml has all keys.\n\n\
                   Examples:\n  \
                   thc simulate                                       who wins where: 16 Mi coordinates, four rates\n  \
                   thc simulate calibrate > here.toml                 what computing and packets cost on this machine\n  \
@@ -33,7 +33,7 @@ use crate::figures::progress::Progress;
                   thc simulate --workers 4,64 --rate 25gbit --layout switch,ring-fp32 --coordinates 350000000\n  \
                   thc simulate --workers 16 --compute-ms 50 --stragglers 0.05 --slowdown 3 --rounds 20\n  \
                   sudo thc simulate check --config here.toml         against `thc bench allreduce` on this machine\n\n\
-                  docs/simulate.md says what is simulated, how well it agrees, and what is left out."
+                  docs/simulate.md says what is simulated, how well it agrees with measurements, and what it leaves out."
 )]
 pub struct SimulateArgs {
     #[command(subcommand)]
@@ -46,22 +46,22 @@ pub struct SimulateArgs {
 enum What {
     /// Measure what computing and packets cost on this machine, and print it as a file of settings
     Calibrate(CalibrateArgs),
-    /// Compare with real processes on links of a given rate (thc bench allreduce; as root)
+    /// Compare simulated times with real processes on links of a given rate (thc bench allreduce; as root)
     Check(CheckArgs),
-    /// Which part of a host is full first, by cores and by the rate of its link
+    /// Show which resource of a host is full first, by its cores and by the rate of its link
     Limits(Box<LimitsArgs>),
-    /// What is left of the goodput when packets are lost, by number of workers
+    /// Show how much goodput is left when packets are lost, by number of workers
     Loss(Box<LossArgs>),
-    /// What the loopback ports of a P4 switch carry, and what workers get for it
+    /// Show what the loopback ports of a P4 switch carry, and what workers get for it
     Recirculation(Box<RecirculationArgs>),
-    /// How well schemes hide gradients behind computing: AQGB's simulator
+    /// Show how well schemes hide gradients behind computing: AQGB's simulator
     Row(RowArgs),
 }
 
 /// Where settings come from.
 #[derive(Args, Clone, Debug)]
 pub struct Source {
-    /// A file of settings, such as `thc simulate calibrate` prints; of several, the later go first
+    /// A file of settings, such as `thc simulate calibrate` prints; may be repeated, later files override earlier ones
     #[arg(long, value_name = "FILE")]
     config: Vec<PathBuf>,
     #[command(flatten)]
@@ -89,7 +89,7 @@ struct Curves {
     /// Draw the curves, a chart for each rate, into this SVG file
     #[arg(long, value_name = "FILE")]
     svg: Option<PathBuf>,
-    /// Write a page with curves, table and numbers that needs nothing else
+    /// Write a self-contained page with curves, table and numbers
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
 }

@@ -52,13 +52,13 @@ const STREAM: usize = 64 << 20;
 #[derive(Args)]
 #[command(
     after_help = "Measures the codec on 32 MiB in blocks of 2^13, packets by the processor time that `thc bench allreduce` takes for \
-                  16 MiB\nand two workers beyond the codec's, and what rings do; some seconds. Prints a file for --config. \
-                  Processor time counts,\nnot the clock; still, best when nothing else runs.\n\n\
+                  16 MiB\nand two workers beyond the codec's, and what rings do. It takes some seconds and prints a file for --config. \
+                  Processor time counts,\nnot the clock; still, nothing else should run.\n\n\
                   Examples:\n  thc simulate calibrate > here.toml && thc simulate --config here.toml\n  \
                   sudo thc simulate calibrate --rate 10gbit > hosts.toml    (packets over namespaces on shaped links)"
 )]
 pub struct CalibrateArgs {
-    /// Over which links packets are measured: loopback, or namespaces with links of that rate (as root)
+    /// Links over which packets are measured: loopback, or namespaces with links of this rate (as root)
     #[arg(long, value_name = "RATE", default_value = "loopback", value_parser = crate::bench::rate)]
     rate: Rate,
 }

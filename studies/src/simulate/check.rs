@@ -36,10 +36,10 @@ const UNBOUND: u64 = 10_000_000_000_000;
                   sudo thc simulate check --config here.toml --rate 1gbit,2.5gbit --place colocated --against gloo"
 )]
 pub struct CheckArgs {
-    /// A file of settings, such as `thc simulate calibrate` prints; of several, the later go first
+    /// A file of settings, such as `thc simulate calibrate` prints; may be repeated, later files override earlier ones
     #[arg(long, value_name = "FILE")]
     config: Vec<PathBuf>,
-    /// How far a simulated time may be from the median measured, in per cent
+    /// Greatest allowed difference between a simulated time and the median measured, in per cent
     #[arg(long, value_name = "PER CENT", default_value_t = 15.0)]
     within: f64,
     #[command(flatten)]

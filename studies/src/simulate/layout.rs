@@ -7,13 +7,13 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, ValueEnum)]
 #[serde(rename_all = "kebab-case")]
 pub enum Layout {
-    /// THC, the aggregator at the switch's place
+    /// THC with the aggregator at the switch's place
     Switch,
-    /// THC, a share of the server beside every worker
+    /// THC with a share of the server beside every worker
     Colocated,
-    /// THC, one server on a link like the workers'
+    /// THC with one server on a link like the workers'
     Server,
-    /// THC, an aggregator in each rack at its switch's place, and a root above them
+    /// THC with an aggregator in each rack at its switch's place, and a root above them
     Racks,
     /// A ring of f32, as gloo's and NCCL's
     RingFp32,
@@ -55,6 +55,6 @@ impl Layout {
 pub enum SwitchKind {
     /// A P4 switch: a packet takes passes, copies cost nothing
     P4,
-    /// thc-ps on a port without bound
+    /// thc-ps on a port of unlimited rate
     Software,
 }

@@ -36,7 +36,7 @@ const FEEDBACK: f64 = 4.0 + 4.0 + 8.0;
 #[command(
     after_help = "A host is as fast as the first of its resources that is full: the link, the cores that compute, the threads that send \
                   and\nreceive, memory, PCIe to the NIC, and to the GPU if gradients are there. Each is given as the rate of the link that \
-                  it keeps\nbusy. Costs are those of --config (thc simulate calibrate); all overlap, so that is the best case.\n\n\
+                  it keeps\nbusy. Costs are those of --config (thc simulate calibrate); all resources overlap, so this is the best case.\n\n\
                   Examples:\n  \
                   thc simulate limits\n  \
                   thc simulate limits --config here.toml --rate 100gbit --hosts 16,64 --network-threads 4 --svg limits.svg"
@@ -46,7 +46,7 @@ pub struct LimitsArgs {
     #[arg(long = "hosts", value_name = "CORES,…", value_delimiter = ',', default_value = "8,16,32,64",
           value_parser = clap::value_parser!(u16).range(2..=1024))]
     hosts: Vec<u16>,
-    /// Which part of the cores the training leaves
+    /// Share of the cores that the training leaves
     #[arg(long, value_name = "SHARE", default_value_t = 0.5, value_parser = share)]
     left: f64,
     /// Threads that send and receive, each of which takes a core
@@ -55,13 +55,13 @@ pub struct LimitsArgs {
     /// GB/s of memory for each core
     #[arg(long, value_name = "GB/S", default_value_t = 10.0, value_parser = positive)]
     memory: f64,
-    /// GB/s of memory of a host at most
+    /// Most GB/s of memory of a host
     #[arg(long, value_name = "GB/S", default_value_t = 300.0, value_parser = positive)]
     memory_most: f64,
     /// GB/s of PCIe, each way, to the NIC and to the GPU: 16 lanes of version 4 carry some 26, of version 5 twice as many
     #[arg(long, value_name = "GB/S", default_value_t = 26.0, value_parser = positive)]
     pcie: f64,
-    /// What a GPU takes for a coordinate's norm, index and mean: an H100, docs/measuring.md
+    /// Time that a GPU takes for a coordinate's norm, index and mean: an H100, docs/measuring.md
     #[arg(long, value_name = "NANOSECONDS", default_value_t = 0.0143, value_parser = positive)]
     gpu_ns: f64,
     #[command(flatten)]

@@ -17,8 +17,8 @@ use crate::figures::progress::Progress;
 #[derive(Args)]
 #[command(
     after_help = "Every packet of every worker, up and down, is lost with the same chance. Goodput is the time without losses over \
-                  the time\nwith them; `repeats` are packets that workers sent again for each that was lost. Unlike in `thc \
-                  simulate` the defaults\nare 2, 4, 16 and 64 workers, a switch, 100 Gb/s and 4 Mi coordinates, three \
+                  the time\nwith them; `repeats` is how many packets workers sent again for each that was lost. Unlike in `thc \
+                  simulate`, the defaults\nare 2, 4, 16 and 64 workers, a switch, 100 Gb/s and 4 Mi coordinates, three \
                   all-reduces.\n\n\
                   Examples:\n  \
                   thc simulate loss\n  \

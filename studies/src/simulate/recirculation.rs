@@ -109,9 +109,9 @@ impl Chip {
 /// `thc simulate recirculation`
 #[derive(Args)]
 #[command(
-    after_help = "Arithmetic, no simulation: packets of 1024 coordinates, 4 bits up and 8 down. The link at most is that which leaves as many \
-                  ports\nfor loopback as the workers need; the round trip is the longest that the slots of one pipe hide, half of which may be \
-                  under way.\n`thc simulate --layout switch` with --chip, --loopback and --pass-ports has the same bound in virtual time.\n\n\
+    after_help = "This is arithmetic, not simulation: packets of 1024 coordinates, 4 bits up and 8 down. The greatest link rate is that which \
+                  leaves\nas many ports for loopback as the workers need; the round trip is the longest that the slots of one pipe hide, of which half may \
+                  be in flight.\n`thc simulate --layout switch` with --chip, --loopback and --pass-ports has the same bound in virtual time.\n\n\
                   Examples:\n  \
                   thc simulate recirculation\n  \
                   thc simulate recirculation --workers 8,32 --rate 200gbit --pass-ports 8"

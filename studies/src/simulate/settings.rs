@@ -114,7 +114,8 @@ macro_rules! keys {
 
 keys! {
     settings {
-        /// Who adds up; several are simulated one after the other, as are several of all that take a list [default: all]
+        /// Where sums are added; several layouts are simulated one after the other, as are several of all lists below
+        /// [default: all]
         #[arg(long, value_enum, value_name = "LAYOUT,…", value_delimiter = ',', help_heading = "Settings")]
         layout: Vec<Layout> = Layout::value_variants().to_vec(),
         /// Workers, each on a host of its own [default: 2,4,8,16,32,64,256,1024]
@@ -126,23 +127,23 @@ keys! {
         /// Coordinates of the tensor, f32 [default: 16777216]
         #[arg(long, value_name = "NUMBER", help_heading = "Settings")]
         coordinates: u64 = 16 << 20,
-        /// Coordinates that are simulated packet by packet at most; of a longer tensor, time grows by as much for each more as it did
-        /// from half of that to all of it [default: 2097152]
+        /// Most coordinates that are simulated packet by packet; for a longer tensor, the time grows as it did from
+        /// half of this number to all of it [default: 2097152]
         #[arg(long, value_name = "NUMBER", help_heading = "Settings")]
         stretch: u64 = 2 << 20,
-        /// All-reduces one after the other; of several the mean of all but the first counts [default: 1]
+        /// All-reduces in a row; of several, the mean of all but the first counts [default: 1]
         #[arg(long, value_name = "NUMBER", help_heading = "Settings")]
         rounds: u32 = 1,
         /// Seed of everything random [default: 1]
         #[arg(long, value_name = "NUMBER", help_heading = "Settings")]
         seed: u64 = 1,
-        /// One way through the network, beside what links take [default: 5]
+        /// Delay of the network one way, in addition to what links take [default: 5]
         #[arg(long, value_name = "MICROSECONDS", help_heading = "Settings")]
         latency_us: f64 = 5.0,
         /// Share of the packets that are lost [default: 0]
         #[arg(long, value_name = "SHARE", help_heading = "Settings")]
         loss: f64 = 0.0,
-        /// Packets that wait for one receiver at most; more are lost [default: 65536]
+        /// Most packets that wait for one receiver; more are lost [default: 65536]
         #[arg(long, value_name = "NUMBER", help_heading = "Settings")]
         queue: u32 = 1 << 16,
         /// Bytes around an IP packet on a wire: 38 on Ethernet, from preamble to gap [default: 38]
@@ -157,13 +158,13 @@ keys! {
         /// Computing before each all-reduce, such as a backward pass [default: 0]
         #[arg(long, value_name = "MILLISECONDS", help_heading = "Settings")]
         compute_ms: f64 = 0.0,
-        /// By which part of it that varies, up or down, uniformly [default: 0]
+        /// Share of that time by which it varies, up or down, uniformly [default: 0]
         #[arg(long, value_name = "SHARE", help_heading = "Settings")]
         compute_spread: f64 = 0.0,
-        /// Share of all turns to compute that are slow [default: 0]
+        /// Share of these computations that are slow [default: 0]
         #[arg(long, value_name = "SHARE", help_heading = "Settings")]
         stragglers: f64 = 0.0,
-        /// How many times longer those take [default: 2]
+        /// How many times longer slow computations take [default: 2]
         #[arg(long, value_name = "FACTOR", help_heading = "Settings")]
         slowdown: f64 = 2.0,
         /// Whether workers keep error feedback [default: false]
@@ -184,7 +185,7 @@ keys! {
         /// What its loopback ports carry together, each way [default: 3200gbit]
         #[arg(long, value_name = "RATE", help_heading = "Settings")]
         loopback: Rate = Rate(3_200_000_000_000),
-        /// How many loopback ports that are: the fullest is the bound [default: 4]
+        /// How many loopback ports there are: the fullest is the bound [default: 4]
         #[arg(long, value_name = "NUMBER", help_heading = "Settings")]
         pass_ports: u16 = 4,
         /// How long a pass takes for the packet itself [default: 700]
@@ -192,43 +193,43 @@ keys! {
         pass_latency_ns: f64 = 700.0,
     }
     costs {
-        /// Threads that compute in a worker: computing goes so many times faster [default: 1]
+        /// Threads that compute in a worker: computing is this many times faster [default: 1]
         #[arg(long, value_name = "NUMBER", help_heading = "Settings")]
         threads: u16 = 1,
-        /// A coordinate's norm [default: 0.12]
+        /// Norm of a coordinate [default: 0.12]
         #[arg(long, value_name = "NANOSECONDS", help_heading = "Costs, of one core; `thc simulate calibrate` measures them")]
         norm_ns: f64 = 0.12,
-        /// To compress a coordinate [default: 0.3]
+        /// Compressing a coordinate [default: 0.3]
         #[arg(long, value_name = "NANOSECONDS", help_heading = "Costs, of one core; `thc simulate calibrate` measures them")]
         compress_ns: f64 = 0.3,
-        /// More for one whose residual goes to error feedback [default: 0.3]
+        /// Extra for a coordinate whose residual goes to error feedback [default: 0.3]
         #[arg(long, value_name = "NANOSECONDS", help_heading = "Costs, of one core; `thc simulate calibrate` measures them")]
         feedback_ns: f64 = 0.3,
-        /// To make a coordinate's mean of its sum [default: 0.27]
+        /// Turning a coordinate's sum into its mean [default: 0.27]
         #[arg(long, value_name = "NANOSECONDS", help_heading = "Costs, of one core; `thc simulate calibrate` measures them")]
         decompress_ns: f64 = 0.27,
-        /// A packet that a worker sends [default: 120]
+        /// Sending a packet, at a worker [default: 120]
         #[arg(long, value_name = "NANOSECONDS", help_heading = "Costs, of one core; `thc simulate calibrate` measures them")]
         send_ns: f64 = 120.0,
-        /// A packet that a worker receives [default: 250]
+        /// Receiving a packet, at a worker [default: 250]
         #[arg(long, value_name = "NANOSECONDS", help_heading = "Costs, of one core; `thc simulate calibrate` measures them")]
         receive_ns: f64 = 250.0,
-        /// A packet that a server receives, checks and adds [default: 150]
+        /// Receiving, checking and adding a packet, at a server [default: 150]
         #[arg(long, value_name = "NANOSECONDS", help_heading = "Costs, of one core; `thc simulate calibrate` measures them")]
         server_receive_ns: f64 = 150.0,
-        /// A copy of a RESULT that a server sends [default: 150]
+        /// Sending a copy of a RESULT, at a server [default: 150]
         #[arg(long, value_name = "NANOSECONDS", help_heading = "Costs, of one core; `thc simulate calibrate` measures them")]
         server_send_ns: f64 = 150.0,
-        /// From a packet's arrival to when somebody who sleeps runs [default: 10]
+        /// Waking up a sleeping receiver of a packet [default: 10]
         #[arg(long, value_name = "MICROSECONDS", help_heading = "Costs, of one core; `thc simulate calibrate` measures them")]
         wake_us: f64 = 10.0,
-        /// A byte that a ring sends by TCP, and one that it receives [default: 0.2]
+        /// Sending a byte of a ring by TCP, and receiving one [default: 0.2]
         #[arg(long, value_name = "NANOSECONDS", help_heading = "Costs, of one core; `thc simulate calibrate` measures them")]
         tcp_byte_ns: f64 = 0.2,
-        /// A coordinate that a ring of f32 adds up [default: 0.25]
+        /// Adding a coordinate, in a ring of f32 [default: 0.25]
         #[arg(long, value_name = "NANOSECONDS", help_heading = "Costs, of one core; `thc simulate calibrate` measures them")]
         add_ns: f64 = 0.25,
-        /// A coordinate that a ring of int8 takes apart, adds up and quantizes again [default: 0.5]
+        /// Unpacking, adding and quantizing a coordinate, in a ring of int8 [default: 0.5]
         #[arg(long, value_name = "NANOSECONDS", help_heading = "Costs, of one core; `thc simulate calibrate` measures them")]
         requantize_ns: f64 = 0.5,
     }

@@ -29,25 +29,25 @@ struct Flags {
     /// All-reduces to check
     #[arg(long, value_name = "NUMBER", default_value_t = 1_000_000)]
     count: u64,
-    /// The first trace's seed [default: a new one]
+    /// Seed of the first trace [default: a new one]
     #[arg(long, value_name = "NUMBER")]
     seed: Option<u64>,
     /// All-reduces of one trace
     #[arg(long, value_name = "NUMBER", default_value_t = 1000)]
     trace: u64,
-    /// What jobs
+    /// Which jobs to simulate
     #[arg(long, value_name = "JOBS", default_value = "both")]
     of: Jobs,
-    /// Traces at a time [default: one for each core]
+    /// Traces that run at the same time [default: one for each core]
     #[arg(long, value_name = "NUMBER")]
     jobs: Option<usize>,
-    /// MiB that the process may take for each trace at a time
+    /// MiB that the process may take for each trace that runs
     #[arg(long, value_name = "MIB", default_value_t = 128)]
     memory: u64,
     /// Seconds that one trace may take
     #[arg(long, value_name = "SECONDS", default_value_t = 600)]
     longest: u64,
-    /// The summary as JSON on the standard output, all else on the standard error
+    /// Print the summary as JSON on standard output, and all else on standard error
     #[arg(long)]
     json: bool,
 }

@@ -19,7 +19,7 @@ struct Flags {
     /// Coordinates of an all-reduce
     #[arg(long, default_value_t = 1 << 20)]
     coordinates: usize,
-    /// Of all random numbers
+    /// Seed of all random numbers
     #[arg(long, default_value_t = 1)]
     seed: u64,
 }

@@ -4,7 +4,7 @@ use clap::Parser;
 use std::process::ExitCode;
 use thc_tests::{figures, kills};
 
-/// Kills each party so often, and compares every mean with that of an undisturbed run.
+/// Kills each party this many times, and compares every mean with that of an undisturbed run.
 #[derive(Parser)]
 struct Flags {
     /// Kills of each party
@@ -22,7 +22,7 @@ struct Flags {
     /// Share of the packets that each worker loses in each direction
     #[arg(long, default_value_t = 0.01)]
     loss: f64,
-    /// Of all random moments
+    /// Seed of all random moments
     #[arg(long, default_value_t = 1)]
     seed: u64,
 }

@@ -260,7 +260,7 @@ impl Book {
             if taken + wanted > all {
                 let free = all.saturating_sub(taken);
                 return Err(Refusal::full(format!(
-                    "target {target} has {free} of the {all} rows of its table {table} free, and job {} has {wanted}: ask for fewer workers, or delete a job",
+                    "target {target} has {free} of the {all} rows of its table {table} free, and job {} needs {wanted}: ask for fewer workers, or delete a job",
                     spec.name
                 )));
             }

@@ -13,25 +13,25 @@ Example:
     printf '[[job]]\\nname = \"train\"\\nworkers = 4\\n' >jobs.toml
     thc-controller apply -f jobs.toml
 
-The file has [[job]] sections as the controller's configuration has. Jobs that run are changed at their next boundary, or, where that
-cannot be, when their session is over.
+The file has [[job]] sections, like the controller's configuration. Jobs that run change at their next boundary or, where that is
+impossible, when their session ends.
 
-Exit status: 0 done, or nothing to do; 1 refused, of some jobs or all; 2 wrong flags or file.";
+Exit status: 0 done, or nothing to do; 1 some or all changes were refused; 2 wrong flags or file.";
 
 /// Flags of `apply`.
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub struct ApplyFlags {
-    /// The file
+    /// TOML file that declares the jobs
     #[arg(long, short, value_name = "FILE")]
     file: PathBuf,
     /// Delete jobs that were applied earlier and are not in the file
     #[arg(long)]
     prune: bool,
-    /// Say what would change, and change nothing
+    /// Print what would change, and change nothing
     #[arg(long)]
     plan: bool,
-    /// Do not ask
+    /// Do not ask for confirmation
     #[arg(long, short)]
     yes: bool,
 }

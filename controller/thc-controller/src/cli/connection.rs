@@ -27,13 +27,13 @@ pub struct Remote {
     /// on this machine if there is one, else 127.0.0.1:9700]
     #[arg(long, global = true, env = "THC_CONTROLLER", value_name = "CONTROLLER")]
     controller: Option<String>,
-    /// The authority of the controller's certificate, a PEM file; with it the connection is encrypted
+    /// PEM file with the authority of the controller's certificate; with it the connection is encrypted
     #[arg(long, global = true, env = "THC_CONTROLLER_CA", value_name = "FILE")]
     ca: Option<PathBuf>,
-    /// Your own certificate, a PEM file, if the controller wants one
+    /// PEM file with your own certificate, if the controller requires one
     #[arg(long, global = true, env = "THC_CONTROLLER_CERT", value_name = "FILE")]
     cert: Option<PathBuf>,
-    /// Its private key, a PEM file
+    /// PEM file with the private key of --cert
     #[arg(long, global = true, env = "THC_CONTROLLER_KEY", value_name = "FILE")]
     key: Option<PathBuf>,
 }
@@ -181,7 +181,7 @@ impl From<Status> for Failure {
         match status.code() {
             Code::InvalidArgument => Failure::usage(message),
             Code::Unimplemented => Failure::error(
-                "what answers is no thc-controller, or another version: check --controller, and both versions",
+                "what answers is not a thc-controller, or is another version: check --controller and both versions",
             ),
             // A server that finds the client's certificate wanting closes after the handshake.
             Code::Cancelled if !message.contains("Timeout") => Failure::error(

@@ -20,9 +20,9 @@ Examples:
     thc-controller counters train --watch
     thc-controller counters train --watch 5 --json
 
-Columns: IN SUMS packets that opened a slot or were added to one; TWICE sent again though they had come
-(their results were lost, or late); LATE after the quorum; STALE of an older round; SILENT since its last
-packet; RTT round trip as the worker reports it. The controller reads the targets once a second.";
+Columns: IN SUMS packets that opened a slot or were added to one; TWICE packets that had arrived already
+(their results were lost or late); LATE packets after the quorum; STALE packets of an older round; SILENT time
+since the last packet; RTT round trip as the worker reports it. The controller reads the targets once a second.";
 
 /// Flags of `counters`.
 #[derive(Args, Debug)]
@@ -30,7 +30,7 @@ packet; RTT round trip as the worker reports it. The controller reads the target
 pub struct CounterFlags {
     /// The job's name [default: all jobs]
     job: Option<String>,
-    /// Again and again, each second or every SECONDS, until Ctrl-C
+    /// Print counters again each second, or every SECONDS, until Ctrl-C
     #[arg(long, value_name = "SECONDS", num_args = 0..=1, default_missing_value = "1", value_parser = period)]
     watch: Option<Duration>,
 }

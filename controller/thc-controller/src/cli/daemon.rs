@@ -17,11 +17,11 @@ Example: a configuration for one thc-ps on this machine, and how to run it:
     printf '[[target]]\\nname = \"ps1\"\\naddress = \"127.0.0.1:9559\"\\nip = \"127.0.0.1\"\\n' >thc-controller.toml
     thc-controller run --config thc-controller.toml --http 127.0.0.1:9701 --state jobs.state
 
-A switch needs more keys: thc-controller.example.toml has them all. Targets that are not there yet are
-tried again each second; what they should hold is written when they come. SIGHUP has certificates read
-again, which also happens when their files change.
+A switch needs more keys: thc-controller.example.toml has them all. The controller tries to reach absent
+targets each second, and writes what they should hold when they come. It reads certificates again when
+their files change, and on SIGHUP.
 
-Output: `page http://ADDRESS:PORT/` if there is one, and `ready ADDRESS:PORT` on stdout once it can be asked;
+Output: `page http://ADDRESS:PORT/` if there is one, and `ready ADDRESS:PORT` on stdout once it answers;
 events on stderr (RUST_LOG=debug for more).
 Exit status: 0 stopped by a signal (targets and sessions go on); 1 cannot serve, for example because the
 port is in use; 2 wrong flags or configuration.";
@@ -30,7 +30,7 @@ port is in use; 2 wrong flags or configuration.";
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub struct RunFlags {
-    /// Read this TOML file: the targets, and perhaps jobs
+    /// Read this TOML file, which has the targets, and may have jobs
     #[arg(long, short, value_name = "FILE")]
     config: PathBuf,
     /// Listen here for commands and workers [default: 127.0.0.1:9700]
@@ -39,23 +39,23 @@ pub struct RunFlags {
     /// Serve the status page and /metrics here [default: nowhere]
     #[arg(long, value_name = "ADDRESS:PORT")]
     http: Option<SocketAddr>,
-    /// The same, encrypted, with the certificates of [controller.tls] [default: nowhere]
+    /// Serve the same over TLS, with the certificates of [controller.tls] [default: nowhere]
     #[arg(long, value_name = "ADDRESS:PORT")]
     https: Option<SocketAddr>,
-    /// Take commands on this machine by this socket, of those who may write to it; none for no socket
-    /// [default: $RUNTIME_DIRECTORY/controller.sock, or $XDG_RUNTIME_DIR/thc-controller.sock]
+    /// Take commands through this socket from users of this machine who may write to it; none for no socket [default:
+    /// $RUNTIME_DIRECTORY/controller.sock, or $XDG_RUNTIME_DIR/thc-controller.sock]
     #[arg(long, value_name = "FILE")]
     socket: Option<PathBuf>,
     #[command(flatten)]
     pub(super) logs: LogFlags,
-    /// Keep jobs in this file over restarts [default: nowhere]
+    /// Keep jobs in this file across restarts [default: nowhere]
     #[arg(long, value_name = "FILE")]
     state: Option<PathBuf>,
-    /// Load a target's device_config also in place of another program that cannot be replaced without losing what the target
-    /// holds, when no session runs there
+    /// Load a target's device_config even where that replaces another program and loses what the target holds, if no
+    /// session runs there
     #[arg(long)]
     replace_program: bool,
-    /// Check the configuration, its certificates and the file of jobs, and end
+    /// Check the configuration, its certificates and the file of jobs, and exit
     #[arg(long)]
     check: bool,
 }

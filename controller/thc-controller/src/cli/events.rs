@@ -11,7 +11,7 @@ Examples:
     thc-controller events
     thc-controller events --job train --watch
 
-The controller keeps the last 1000 since it started; its log has all of them.";
+The controller keeps the last 1000 events since it started; its log has all of them.";
 
 /// Between two questions.
 const LOOK: Duration = Duration::from_secs(1);
@@ -26,7 +26,7 @@ pub struct EventFlags {
     /// Only events of this target
     #[arg(long, value_name = "NAME", default_value = "", hide_default_value = true)]
     target: String,
-    /// Print those to come as well, until Ctrl-C
+    /// Also print new events as they happen, until Ctrl-C
     #[arg(long)]
     watch: bool,
 }

@@ -9,13 +9,13 @@ const BACKUP: &str = "\
 Example:
     thc-controller backup --state jobs.state jobs.backup
 
-The controller may run meanwhile. A backup has the jobs' secrets: only you can read it.";
+The controller may be running. A backup contains the jobs' secrets: only you can read it.";
 
 const RESTORE: &str = "\
 Example, while no controller of this file runs:
     thc-controller restore --state jobs.state jobs.backup
 
-Jobs, tables and drained targets are again as they were. Sessions are over: workers join anew.";
+Jobs, tables and drained targets become what they were. Sessions end: workers join anew.";
 
 /// Flags of `backup`.
 #[derive(Args, Debug)]
@@ -24,10 +24,10 @@ pub struct BackupFlags {
     /// The controller's file of jobs
     #[arg(long, value_name = "FILE")]
     state: PathBuf,
-    /// Write it as this format, 1 or 2, for an older controller
+    /// Write the backup in this format, 1 or 2, for an older controller
     #[arg(long, value_name = "FORMAT")]
     format: Option<u32>,
-    /// Where to
+    /// File to write the backup to
     to: PathBuf,
 }
 
@@ -38,7 +38,7 @@ pub struct RestoreFlags {
     /// The controller's file of jobs
     #[arg(long, value_name = "FILE")]
     state: PathBuf,
-    /// The backup
+    /// Backup to restore from
     from: PathBuf,
 }
 

@@ -17,7 +17,7 @@ Examples:
 
 const MAN: &str = "\
 Examples:
-  Read it; or install it for all, one page for each command:
+  Read the manual; or install it for all users, one page for each command:
     thc-controller man | man -l -
     thc-controller man --out /usr/local/share/man/man1";
 
@@ -25,7 +25,7 @@ Examples:
 #[derive(Args, Debug)]
 #[command(after_help = COMPLETIONS)]
 pub struct CompletionFlags {
-    /// The shell
+    /// Shell to print completions for
     shell: Shell,
 }
 

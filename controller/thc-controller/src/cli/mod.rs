@@ -30,15 +30,15 @@ Examples:
     thc-controller run --config thc-controller.toml --http 127.0.0.1:9701 &
     thc-controller job create train --workers 2
 
-  Its workers; each is told its number, the aggregator's address and the job's secret:
+  Its workers, to each of which the controller gives its number, the aggregator's address and the job's secret:
     thc-worker --ps thc://127.0.0.1:9700/train --coordinates 1000000 &
     thc-worker --ps thc://127.0.0.1:9700/train --coordinates 1000000
 
-  What goes on, each second anew; and why nothing does:
+  Show traffic each second; and find out why there is none:
     thc-controller counters train --watch
     thc-controller diagnose train
 
-  A controller elsewhere, with TLS:
+  A controller on another host, with TLS:
     export THC_CONTROLLER=switch-room.example:9700 THC_CONTROLLER_CA=ca.pem
     thc-controller job list
 
@@ -60,12 +60,12 @@ struct Flags {
 
 #[derive(Subcommand, Debug)]
 enum Command {
-    /// Run the controller: keep the targets of a configuration as jobs want them
+    /// Run the controller: keep the targets of a configuration in the state that the jobs need
     Run(daemon::RunFlags),
     /// Create, list, show and delete jobs
     #[command(subcommand)]
     Job(job::Command),
-    /// Make jobs what a file declares: show what changes, ask, and do it
+    /// Make jobs match a file: show what changes, ask, and change it
     Apply(apply::ApplyFlags),
     /// End sessions
     #[command(subcommand)]
@@ -76,20 +76,20 @@ enum Command {
     /// Install, list and delete lookup tables
     #[command(subcommand)]
     Table(table::Command),
-    /// Look at the targets: switches and software parameter servers
+    /// Show, compare and drain the targets: switches and software parameter servers
     #[command(subcommand)]
     Target(target::Command),
     /// Show packets, bytes and drops of each worker
     Counters(counters::CounterFlags),
-    /// Say why no traffic flows, and which worker is slow
+    /// Report why no traffic flows, and which worker is slow
     Diagnose(diagnose::DiagnoseFlags),
-    /// Print what has happened of late, and why
+    /// Print what has happened recently, and why
     Events(events::EventFlags),
     /// Write a copy of a controller's file of jobs
     Backup(kept::BackupFlags),
     /// Restore a controller's file of jobs from such a copy
     Restore(kept::RestoreFlags),
-    /// Print a shell's completions
+    /// Print completions for a shell
     Completions(manual::CompletionFlags),
     /// Print the manual page, or write one for each command
     Man(manual::ManFlags),
@@ -188,7 +188,7 @@ fn run(flags: Flags) -> Result<u8, Failure> {
 /// Asks whether to go on. Whoever cannot answer is told what to give instead.
 fn ask(question: &str, instead: &str) -> Result<(), Failure> {
     if !std::io::stdin().is_terminal() {
-        return Err(Failure::error(format!("nobody is there to confirm this: {instead}")));
+        return Err(Failure::error(format!("there is no terminal to confirm this on: {instead}")));
     }
     print(&format!("{question} [y/N] "))?;
     let mut answer = String::new();

@@ -8,7 +8,7 @@ use thc_control_proto::v1::{EndSessionRequest, EvictWorkerRequest};
 /// What can be done with sessions.
 #[derive(Debug, Subcommand)]
 pub enum Session {
-    /// End the session of a job, which stays: its workers are told, and join anew or fail
+    /// End the session of a job and keep the job: its workers are told, and join anew or fail
     End {
         /// The job's name
         job: String,
@@ -18,7 +18,7 @@ pub enum Session {
 /// What can be done with workers.
 #[derive(Debug, Subcommand)]
 pub enum Worker {
-    /// Take a worker's number away and end its session; the controller lets that process in no more
+    /// Take a worker's number away and end the session; the controller no longer admits that process
     Evict {
         /// The job's name
         job: String,

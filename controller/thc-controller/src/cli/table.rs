@@ -12,7 +12,7 @@ Examples:
     thc-controller table install --workers 8
     thc-controller table install --granularity 30 --fraction 1/32
 
-Jobs bring their own tables; installing one beforehand keeps it on the targets when no job uses it.";
+Jobs bring their own tables; a table that is installed here stays on the targets even when no job uses it.";
 
 /// What can be done with lookup tables.
 #[derive(Subcommand, Debug)]
@@ -24,7 +24,7 @@ pub enum Command {
     List,
     /// Delete a table that no job uses
     Delete {
-        /// Its number, as `table list` shows it
+        /// The table's number, as `table list` shows it
         id: u32,
     },
 }
@@ -42,7 +42,7 @@ pub struct InstallFlags {
     /// Truncated fraction p, such as 1/32
     #[arg(long, value_name = "P", requires = "granularity", conflicts_with = "workers")]
     fraction: Option<String>,
-    /// The best granularity and fraction for so many workers
+    /// Choose the best granularity and fraction for this many workers
     #[arg(long, value_name = "N")]
     workers: Option<u32>,
 }

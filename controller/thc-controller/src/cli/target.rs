@@ -14,17 +14,17 @@ use thc_control_proto::v1::{
 pub enum Command {
     /// List all targets, and why one is away
     List,
-    /// Show one target: what jobs take of its room, when its rows were compared last, how fast it answers
+    /// Show one target: how much of it jobs use, when its rows were last compared, how fast it answers
     Show(NameFlags),
     /// Print the rows and groups that a target holds now, cookies included
     Rows(NameFlags),
     /// Compare the rows that a target holds with those that were written
     ///
-    /// Exit status: 0 they are as they were written, or are again; 1 they differ.
+    /// Exit status: 0 they are as they were written, or were repaired; 1 they differ.
     Diff(DiffFlags),
     /// Let no job and no session begin on a target; sessions that run there go on
     Drain(NameFlags),
-    /// End that
+    /// Undo `drain`
     Undrain(NameFlags),
 }
 
@@ -40,7 +40,7 @@ pub struct NameFlags {
 pub struct DiffFlags {
     /// The target's name
     name: String,
-    /// Make the rows again what was written
+    /// Write the rows again as they were
     #[arg(long)]
     repair: bool,
 }

@@ -269,7 +269,7 @@ pub fn declared_jobs(path: &Path) -> Result<Vec<JobSection>, ControllerError> {
     if !options.target.is_empty() || options.controller != ControllerOptions::default() {
         let mend =
             "give a file that has [[job]] sections alone: the rest is the controller's own configuration";
-        return Err(value("target and controller", "there", mend));
+        return Err(value("target and controller", "given", mend));
     }
     options.job.iter().try_for_each(JobSection::check)?;
     Ok(options.job)
@@ -322,7 +322,7 @@ impl TargetOptions {
         let identity = match (&self.cert, &self.key) {
             (None, None) => None,
             (Some(cert), Some(key)) => Some((readable(cert)?, readable(key)?)),
-            _ => return Err(value("target.cert", "half", "give cert and key, or neither")),
+            _ => return Err(value("target.cert", "incomplete", "give cert and key, or neither")),
         };
         let shards = self.shards.unwrap_or(1);
         if !(1..=64).contains(&shards) {

@@ -30,7 +30,7 @@ fn apply_change(job: &Job, asked: &JobSection) -> Result<JobSection, Refusal> {
     let lasting = lasting_keys(change);
     if let Some(key) = lasting.keys().next() {
         return Err(Refusal::invalid(format!(
-            "job {name}: {key} stays as it is: delete the job and create it for another"
+            "job {name}: {key} cannot change: delete the job and create it again"
         )));
     }
     let spec = job.next.as_ref().map_or(&job.spec, |next| &next.spec);
@@ -177,7 +177,7 @@ impl Desk {
         let target = self.shared.targets.iter().map(|target| &target.config).find(|c| c.name == *only);
         let Some(target) = target else { return Ok(()) };
         if target.schema.table(RackRow::TABLE).is_err() {
-            return refuse(format!("the program of target {only} is no rack: load a newer one"));
+            return refuse(format!("the program of target {only} cannot be a rack: load a newer one"));
         }
         if !target.stations.iter().any(|(station, _)| *station == rack.mac) {
             return refuse(format!(
@@ -203,7 +203,7 @@ impl Desk {
         if names.is_empty() {
             let rooms: Vec<_> = all().filter(|(name, _)| !drained.contains(name)).collect();
             if rooms.is_empty() {
-                let text = "all targets are drained: end that by `thc-controller target undrain NAME`";
+                let text = "all targets are drained: undo that with `thc-controller target undrain NAME`";
                 return Err(Refusal::not_now(text.to_owned()));
             }
             return Ok(rooms);
@@ -318,7 +318,7 @@ impl Desk {
             let seats: Vec<u8> = session.seats().collect();
             if before.is_none() {
                 return refuse(format!(
-                    "it runs with {n} workers on {target}, and always has so many: change it when they have left, or delete it"
+                    "it runs with {n} workers on {target}, and their number is fixed: change it when they have left, or delete it"
                 ));
             } else if after.is_none() {
                 return refuse(
@@ -327,7 +327,7 @@ impl Desk {
                 );
             } else if !lives {
                 return refuse(format!(
-                    "its workers join at {} with what they were told: that changes when they have left",
+                    "its workers have joined at {}: change that when they have left",
                     job.targets[0]
                 ));
             } else if after.is_some_and(|after| n < after.least.into()) {

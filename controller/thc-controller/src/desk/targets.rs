@@ -116,6 +116,6 @@ impl Desk {
 /// What to do about a target that is drained.
 pub(super) fn drain_advice(target: &str) -> String {
     format!(
-        "target {target} is drained: end that by `thc-controller target undrain {target}`, or name another"
+        "target {target} is drained: undo that with `thc-controller target undrain {target}`, or name another"
     )
 }

@@ -11,18 +11,19 @@ use crate::TransportError;
 #[serde(deny_unknown_fields, default)]
 #[command(next_help_heading = "AF_XDP (with --io xdp; docs/xdp.md)")]
 pub struct XdpOptions {
-    /// The kernel's interface that leads to the others, such as eth1. It keeps its addresses; the first is this end's, unless
-    /// --listen or --bind names another
+    /// Kernel interface that leads to the other hosts, such as eth1. It keeps its addresses; this end uses the first,
+    /// unless --listen or --bind names another
     #[arg(id = "xdp_device", long = "xdp-device", value_name = "INTERFACE")]
     pub device: Option<String>,
     /// How many of the interface's queues are used, from queue 0 on [default: all]
     #[arg(id = "xdp_queues", long = "xdp-queues", value_name = "NUMBER")]
     pub queues: Option<u64>,
-    /// Have the NIC use this process's memory without a copy, which its driver must be able to [default: false]
+    /// Have the NIC use this process's memory without a copy, which its driver must support [default: false]
     #[arg(id = "xdp_zero_copy", long = "xdp-zero-copy", value_name = "BOOL", num_args = 0..=1, require_equals = true,
           default_missing_value = "true")]
     pub zero_copy: Option<bool>,
-    /// Run the program above the driver: slower, and possible on every interface [default: in the driver where it can]
+    /// Run the XDP program above the driver: slower, but possible on every interface [default: in the driver where
+    /// possible]
     #[arg(id = "xdp_generic", long = "xdp-generic", value_name = "BOOL", num_args = 0..=1, require_equals = true,
           default_missing_value = "true")]
     pub generic: Option<bool>,

@@ -17,7 +17,7 @@ pub enum XdpError {
         there: String,
     },
     /// It carries no Ethernet frames.
-    #[error("{device} is no Ethernet interface: use one with a hardware address, or --io udp")]
+    #[error("{device} is not an Ethernet interface: use one with a hardware address, or --io udp")]
     NotEthernet {
         /// The interface.
         device: String,
@@ -38,7 +38,7 @@ pub enum XdpError {
         device: String,
     },
     /// It has other addresses.
-    #[error("{address} is no address of {device}: use {has}, or 0.0.0.0 for the first")]
+    #[error("{address} is not an address of {device}: use {has}, or 0.0.0.0 for the first")]
     OtherAddress {
         /// The address asked for.
         address: Ipv4Addr,

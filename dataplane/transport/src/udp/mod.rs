@@ -264,7 +264,7 @@ impl PacketIo for UdpIo {
     fn send_run_with(&mut self, to: Peer, contents: &[u8], segment: usize, ecn: u8) -> io::Result<()> {
         check_segment(segment)?;
         if to.port() == 0 {
-            let cause = io::Error::new(io::ErrorKind::InvalidInput, "port 0 is nobody's port");
+            let cause = io::Error::new(io::ErrorKind::InvalidInput, "port 0 is not a valid port");
             return Err(TransportError::Send { to, cause }.into());
         }
         let Some(destination) = self.socket.reaches(to) else {

@@ -38,8 +38,8 @@ impl Output {
         }
         let file = path.canonicalize().unwrap_or_else(|_| path.to_owned());
         let folder = folder(&file);
-        ensure!(folder.exists(), "there is no folder {}", folder.display());
-        ensure!(folder.is_dir(), "{} is no folder", folder.display());
+        ensure!(folder.exists(), "there is not a folder {}", folder.display());
+        ensure!(folder.is_dir(), "{} is not a folder", folder.display());
         // One that may not be written may not be replaced either.
         if file.exists() {
             OpenOptions::new().write(true).open(&file)?;
@@ -81,7 +81,7 @@ fn temporary(folder: &Path) -> anyhow::Result<NamedTempFile> {
     builder.prefix(".thc-worker-").permissions(Permissions::from_mode(MODE));
     builder
         .tempfile_in(folder)
-        .map_err(|error| anyhow!("no file can be made in {}: {error}", folder.display()))
+        .map_err(|error| anyhow!("cannot create a file in {}: {error}", folder.display()))
 }
 
 fn fill(format: Format, out: &mut impl Write, tensors: &[Tensor]) -> anyhow::Result<()> {

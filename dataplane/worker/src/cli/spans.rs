@@ -49,7 +49,7 @@ impl FromStr for Spans {
                 _ if what.split_once('/').is_some() => AsWhat::Form(what.to_owned()),
                 _ => {
                     return Err(format!(
-                        "{what:?} is no table: give its number, 1 to 255, its form such as 2/8, or raw"
+                        "{what:?} is not a table: give its number, 1 to 255, its form such as 2/8, or raw"
                     ));
                 }
             };

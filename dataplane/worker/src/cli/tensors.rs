@@ -73,14 +73,14 @@ pub fn read(path: &Path) -> anyhow::Result<Vec<Tensor>> {
 pub fn decode(path: &Path, bytes: &[u8]) -> anyhow::Result<Vec<Tensor>> {
     let shown = path.display();
     let tensors = match Format::from_path(path) {
-        Format::Npy => vec![read_npy(bytes).with_context(|| format!("{shown} is no usable .npy file"))?],
+        Format::Npy => vec![read_npy(bytes).with_context(|| format!("{shown} is not a usable .npy file"))?],
         Format::Safetensors => {
-            read_safetensors(bytes).with_context(|| format!("{shown} is no usable .safetensors file"))?
+            read_safetensors(bytes).with_context(|| format!("{shown} is not a usable .safetensors file"))?
         }
         Format::Raw => {
             ensure!(
                 bytes.len().is_multiple_of(4),
-                "{shown} has {} bytes, which are no whole number of f32: is it cut short?",
+                "{shown} has {} bytes, which is not a whole number of f32: is it cut short?",
                 bytes.len()
             );
             let data = floats(bytes)?;

@@ -55,8 +55,9 @@ impl FromStr for ControllerUrl {
     type Err = String;
 
     fn from_str(text: &str) -> Result<ControllerUrl, String> {
-        let wrong =
-            || format!("{text:?} is no controller's URL: write it like thc://controller:{DEFAULT_PORT}/job");
+        let wrong = || {
+            format!("{text:?} is not a controller's URL: write it like thc://controller:{DEFAULT_PORT}/job")
+        };
         let (scheme, rest) = text.split_once("://").ok_or_else(wrong)?;
         let tls = match scheme {
             "thc" => false,

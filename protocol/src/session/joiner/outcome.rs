@@ -36,7 +36,7 @@ pub enum JoinError {
     },
     /// What the PS says of the job, this version does not know.
     #[error(
-        "the parameter server's job {job} is none that this worker can take part in: {reason}; configure it otherwise, or use the version of the server"
+        "this worker cannot take part in the parameter server's job {job}: {reason}; change the job, or use the server's version"
     )]
     Unusable {
         /// The job.
@@ -93,7 +93,7 @@ pub enum JoinError {
         waited: Duration,
     },
     /// Not all came.
-    #[error("{} did not join job {job} within {} s", crate::worker::Workers(*missing), waited.as_secs())]
+    #[error("{} did not join job {job} within {} s: check that they were started, or wait longer", crate::worker::Workers(*missing), waited.as_secs())]
     Missing {
         /// The job.
         job: JobId,

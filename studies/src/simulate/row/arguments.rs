@@ -19,8 +19,8 @@ use crate::simulate::rate::Rate;
 #[command(
     after_help = "AQGB's discrete-event simulator (its section 5): ResNet-50 in blocks (Table 1), workers on links that flows share \
                   max-min\nfair, each computing 1.5 s an iteration. Next to 32 bits, 4 bits and AQGB, which go from everybody to \
-                  everybody, THC through\nan aggregator at the switch's place, in one stage and in two. What the paper published \
-                  stands beside it.\n\n\
+                  everybody, THC through\nan aggregator at the switch's place, in one stage and in two. The paper's figures \
+                  stand beside these.\n\n\
                   Examples:\n  \
                   thc simulate row                                        Fig. 10: 200 s at 2.5 Gb/s\n  \
                   thc simulate row --rate 2gbit,4gbit,6gbit,8gbit,10gbit  Fig. 12\n  \
@@ -29,7 +29,8 @@ use crate::simulate::rate::Rate;
                   thc simulate row --workers 8 --scheme aqgb --steps 0:2.5gbit,60:1gbit,120:5gbit --svg ratio.svg   Fig. 9"
 )]
 pub struct RowArgs {
-    /// How gradients travel; of several all are simulated, as of all that follow [default: all]
+    /// How gradients travel; several are simulated one after the other, as are several of all lists below [default:
+    /// all]
     #[arg(long, value_enum, value_name = "SCHEME,…", value_delimiter = ',')]
     scheme: Vec<Scheme>,
     /// Workers
@@ -38,7 +39,7 @@ pub struct RowArgs {
     /// What a worker's link carries, each way
     #[arg(long, value_name = "RATE,…", value_delimiter = ',', default_value = "2.5gbit")]
     rate: Vec<Rate>,
-    /// A link that changes, in place of --rate: from so many seconds on it carries so much
+    /// A link whose rate changes, instead of --rate: from each of these seconds on, this rate
     #[arg(long, value_name = "SECONDS:RATE,…", value_delimiter = ',', conflicts_with = "rate", value_parser = step)]
     steps: Vec<(f64, Rate)>,
     /// Blocks of the model: 1 (not split), 3, 4, 5 or 6

@@ -12,11 +12,11 @@ pub enum Scheme {
     Plain,
     /// 4 bits to everybody (QSGD)
     Fixed4,
-    /// Everybody to everybody, two stages, as much as there is time for (AQGB)
+    /// To everybody in two stages, as much as there is time for (AQGB)
     Aqgb,
     /// THC through an aggregator at the switch's place: 4 bits up, 8 down
     Thc,
-    /// THC, and what that lost again, call by call, while there is time
+    /// THC, and then again what it lost, call by call, while there is time
     ThcTwoStage,
 }
 

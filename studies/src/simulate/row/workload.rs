@@ -56,7 +56,7 @@ pub fn blocks(count: u8) -> Option<Vec<Block>> {
 pub enum Times {
     /// 1.5 s, each by up to a tenth more or less
     Uniform,
-    /// The same, drawn anew for each block's pass forward and backward, so that what is long and what is short make up for each other
+    /// The same, drawn anew for each block's pass forward and backward, so that long and short ones even out
     Pieces,
     /// 1.33 to 2.67 s, mostly near the least, in the mean 1.5 (after Fig. 8)
     Stragglers,

@@ -33,10 +33,10 @@ Examples:
     THC_COOKIE=0x1234abcd thc-controller job create fixed --workers 2 --number 7";
 
 const UPDATE: &str = "\
-What is not given stays as it is. Of a job whose members come and go, --gone-after and --gather count at once, and all else when its next session begins: where one \
-runs, that is at its next boundary between all-reduces, with the same workers. What these have no place in is refused. A job that always \
-has as many workers changes while nobody is in it. Number, cookie, slots, block, quorum, policy and the target where workers join stay: delete the \
-job and create it for others.
+What is not given stays as it is. In a job whose members come and go, --gone-after and --gather take effect at once, and all else when its next session begins: \
+while a session runs, that is at its next boundary between all-reduces, with the same workers. A change that has no room for these workers is refused. A job with a \
+fixed number of workers changes while nobody is in it. Number, cookie, slots, block, quorum, policy and the target where workers join cannot change: delete the \
+job and create it again.
 
 Examples:
   thc-controller job update train --max-workers 8
@@ -47,7 +47,7 @@ const WAIT: &str = "\
 Example:
     thc-controller job wait train --for idle && thc-controller job delete train
 
-Exit status: 0 it is so; 1 it was not within --timeout.";
+Exit status: 0 the job is in that state; 1 it did not reach the state within --timeout.";
 
 /// How often it is looked.
 const LOOK: Duration = Duration::from_millis(250);
@@ -55,17 +55,17 @@ const LOOK: Duration = Duration::from_millis(250);
 /// What can be done with jobs.
 #[derive(Subcommand, Debug)]
 pub enum Command {
-    /// Make a job on all its targets, or on none
+    /// Create a job on all its targets, or on none
     #[command(after_help = CREATE)]
     Create(Box<CreateFlags>),
     /// List all jobs
     List,
-    /// Show one job: parameters, and its place on each target
+    /// Show one job: its parameters, and its placement on each target
     Show(NameFlags),
     /// Change a job: how many workers its sessions have, its tables, its spares, how long it waits
     #[command(after_help = UPDATE)]
     Update(Box<UpdateFlags>),
-    /// End a job's session and take it from its targets
+    /// End a job's session and remove the job from its targets
     Delete(DeleteFlags),
     /// Wait until a job is in a given state
     #[command(after_help = WAIT)]
@@ -84,7 +84,7 @@ pub struct NameFlags {
 pub struct DeleteFlags {
     /// The job's name
     name: String,
-    /// Do not ask, even if its session runs
+    /// Do not ask for confirmation, even if its session runs
     #[arg(long, short)]
     yes: bool,
 }
@@ -104,11 +104,11 @@ pub struct WaitFlags {
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum Awaited {
-    /// A session of it runs
+    /// A session of the job runs
     Running,
-    /// It is there, no session of it runs, and nothing of it waits to be changed
+    /// The job exists, no session of it runs, and no change is pending
     Idle,
-    /// It is there no more
+    /// The job no longer exists
     Deleted,
 }
 
@@ -132,10 +132,10 @@ pub struct UpdateFlags {
     name: String,
     #[command(flatten)]
     options: JobOptions,
-    /// Further lookup tables in place of those that it has, as in `job create`; or none
+    /// Further lookup tables, as in `job create`, which replace those that the job has; or none
     #[arg(id = "new_tables", long = "tables", value_name = "TABLE")]
     tables: Vec<String>,
-    /// Targets that stand by in place of those that do; or none
+    /// Spare targets, which replace those that the job has; or none
     #[arg(long, value_name = "NAME,…", value_delimiter = ',')]
     spares: Vec<String>,
 }
@@ -221,7 +221,7 @@ impl CreateFlags {
 fn check_version(job: Job) -> Result<Job, Failure> {
     if job.section.is_empty() {
         return Err(Failure::error(format!(
-            "this controller is older than thc-controller {}, and speaks of jobs in other words: use the one of its own version",
+            "this controller is older than thc-controller {}, and describes jobs differently: use the thc-controller of its own version",
             env!("CARGO_PKG_VERSION")
         )));
     }

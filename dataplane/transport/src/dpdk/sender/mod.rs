@@ -259,7 +259,7 @@ impl DpdkTx {
             return Err(TransportError::DatagramTooLarge { to, len }.into());
         }
         if to.port() == 0 {
-            let cause = io::Error::new(io::ErrorKind::InvalidInput, "port 0 is nobody's port");
+            let cause = io::Error::new(io::ErrorKind::InvalidInput, "port 0 is not a valid port");
             return Err(TransportError::Send { to, cause }.into());
         }
         Ok(())

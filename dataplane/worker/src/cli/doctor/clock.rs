@@ -33,7 +33,7 @@ pub fn check(host: &Host, live: bool, dpdk: bool) -> Check {
         return Check::warning(
             NAME,
             format!("{source}, and the processor's TSC changes its rate with the clock"),
-            "hold the clock: cpupower frequency-set --governor performance",
+            "keep the clock constant: cpupower frequency-set --governor performance",
         );
     }
     Check::ok(NAME, format!("{source}{}", format_reading(took)))

@@ -103,7 +103,7 @@ fn interface(host: &Host, device: &Device, driver: &str) -> Check {
         ),
         Some(name) if !host.exists(&format!("/sys/class/net/{name}")) => Check::wrong(
             NAME,
-            format!("{driver} on {name}, which is no interface here"),
+            format!("{driver} on {name}, which is not an interface here"),
             format!("use one of {interfaces}; in a network namespace, run there: ip netns exec NAME …"),
         ),
         Some(name) => Check::ok(NAME, format!("{driver} on {name}")),

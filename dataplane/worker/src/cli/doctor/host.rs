@@ -42,7 +42,7 @@ impl Host {
         self.read(path)?.parse().ok()
     }
 
-    /// Names in a folder, sorted; none if there is no folder.
+    /// Names in a folder, sorted; none if there is not a folder.
     pub fn names(&self, folder: &str) -> Vec<String> {
         let entries = fs::read_dir(self.resolve(folder)).into_iter().flatten().flatten();
         let mut names: Vec<String> =

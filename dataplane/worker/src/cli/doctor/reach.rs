@@ -84,7 +84,7 @@ fn open_failure(error: &WorkerError) -> Check {
 
 /// Without devices.
 pub fn not_asked() -> Check {
-    Check::wrong(NAME, "not asked, because the devices cannot be opened", "mend them first, then look again")
+    Check::wrong(NAME, "not asked, because the devices cannot be opened", "fix them first, then check again")
 }
 
 fn server(
@@ -98,11 +98,11 @@ fn server(
         Err(error) => Check::wrong(
             NAME,
             format!("nothing could be asked: {error}"),
-            "mend this first; it would stop a run as well",
+            "fix this first; it would stop a run as well",
         ),
         Ok(Probe { answer: None, strangers: Some(from), .. }) => Check::wrong(
             NAME,
-            format!("{ps} was asked, {from} answers, and workers take that for somebody else"),
+            format!("{ps} was asked, but {from} answers, which workers ignore"),
             format!(
                 "are addresses translated in between? Use one that answers itself: --ps {from}, if that is thc-ps"
             ),

@@ -16,7 +16,7 @@ pub fn device(host: &Host, config: &XdpConfig) -> Check {
         let there = host.names("/sys/class/net").join(", ");
         return Check::wrong(
             NAME,
-            format!("{name} is no interface here"),
+            format!("{name} is not an interface here"),
             format!("use one of {there}; in a network namespace, run there: ip netns exec NAME …"),
         );
     }

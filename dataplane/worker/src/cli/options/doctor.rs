@@ -8,9 +8,9 @@ use std::time::Duration;
 use thc_transport::{Backend, IoName, backend};
 
 const DOCTOR: &str = "\
-One line for each thing looked at: ok, warning, or wrong with what mends it. Nothing is changed,
-and no place in the job is taken: the parameter server is asked with packets that it only refuses.
-With --io dpdk and --io xdp the devices are opened, so no other process may be using them.
+Doctor prints one line for each check: ok, warning, or wrong with the remedy. It changes nothing and
+takes no place in the job: it asks the parameter server with packets that the server only refuses.
+With --io dpdk and --io xdp it opens the devices, so no other process may be using them.
 
 Examples:
   thc-worker doctor --ps 10.0.0.1:9000 --cookie 0x1234
@@ -21,9 +21,9 @@ Examples:
   A server's host, before thc-ps runs there:
   thc-worker doctor --patience 0s --io dpdk --dpdk-device 0000:3b:00.0 --dpdk-address 10.0.0.1/24
 
---patience says how long the parameter server may take to answer, 2s unless it is given; 0s: it is not asked.
+--patience is how long the parameter server may take to answer, 2s by default; with 0s it is not asked.
 
-Exit status: 0 it will work, 1 something is wrong, 2 wrong flags or configuration.";
+Exit status: 0 the run will work, 1 something is wrong, 2 wrong flags or configuration.";
 
 /// How long the parameter server may take to answer.
 const ANSWER: Duration = Duration::from_secs(2);
@@ -32,7 +32,7 @@ const ANSWER: Duration = Duration::from_secs(2);
 #[derive(Debug, clap::Args)]
 #[command(after_help = DOCTOR)]
 pub(super) struct DoctorFlags {
-    /// The same TOML file as for a run; flags win over it
+    /// The same TOML file as for a run; flags override it
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
     /// Print the report as JSON on stdout

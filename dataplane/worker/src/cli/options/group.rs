@@ -114,7 +114,7 @@ impl Keys {
         for (key, given) in [("job", self.job.is_some()), ("cookie", self.cookie.is_some())] {
             if given {
                 return Err(format!(
-                    "{key} is given, and ps = \"{text}\": the controller tells it, leave it out"
+                    "{key} is given, and ps = \"{text}\": the controller supplies it, leave it out"
                 ));
             }
         }

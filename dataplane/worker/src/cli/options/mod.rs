@@ -25,31 +25,31 @@ Examples:
     thc-worker --worker 0 --cookie 0x1234 --input a.npy --output mean-a.npy &
     thc-worker --worker 1 --cookie 0x1234 --input b.npy --output mean-b.npy
 
-  Four hosts without a server of their own, each with a share of it; host i runs:
+  Four hosts without a dedicated server, each of which serves a share of the slots; host i runs:
     thc-worker --colocated 10.0.0.1:9000,10.0.0.2:9000,10.0.0.3:9000,10.0.0.4:9000 \\
         --worker i --cookie 0x1234 --input a.npy --output mean-a.npy
 
-  How long 64 MiB take, ten times, without files:
+  Measure ten all-reduces of 64 MiB, without files:
     thc-worker --worker 0 --cookie 0x1234 --coordinates 16777216 --repeat 10 --json
 
-  A job of two tables; the first million coordinates of 2 bits, the rest uncompressed:
+  A job with two tables; the first million coordinates travel in 2 bits, the rest uncompressed:
     thc-ps --job 1 --workers 2 --cookie 0x1234 --tables bits=2 &
     thc-worker --worker 0 --cookie 0x1234 --coordinates 1048576 --plan 2/8:1000000,raw
 
-  The same settings from a file, the cookie from the environment:
+  Settings from a file, and the cookie from the environment:
     THC_COOKIE=0x1234 thc-worker --config worker.toml --worker 0 --input a.safetensors
 
-  The same in a job of thc-controller, which gives each worker its number:
+  A job of thc-controller, which gives each worker its number:
     thc-worker --ps thc://127.0.0.1:9700/train --input a.npy --output mean-a.npy
 
-  Past the kernel, through a NIC that DPDK drives, and over shared memory (docs/dpdk.md):
+  Bypass the kernel, through a NIC that DPDK drives or over shared memory (docs/dpdk.md):
     thc-worker --worker 0 --cookie 0x1234 --ps 10.0.0.1:9000 --coordinates 16777216 \\
         --io dpdk --dpdk-device 0000:3b:00.0 --dpdk-address 10.0.0.2/24
     thc-worker --worker 0 --cookie 0x1234 --ps 10.0.0.1:9000 --coordinates 16777216 \\
         --io dpdk --dpdk-address 10.0.0.2/24 --dpdk-hugepages=false \\
         --dpdk-device net_memif0,role=client,id=0,socket-abstract=no,socket=/tmp/thc.sock
 
-  By AF_XDP, through an interface that the kernel keeps (docs/xdp.md):
+  Use AF_XDP on an interface that the kernel keeps (docs/xdp.md):
     thc-worker --worker 0 --cookie 0x1234 --ps 10.0.0.1:9000 --coordinates 16777216 --io xdp --xdp-device eth1
 
   Check whether this host can run with these settings:
@@ -63,14 +63,14 @@ Exit status: 0 done, 1 failed, 2 wrong flags or configuration.";
 pub struct Flags {
     #[command(subcommand)]
     command: Option<Subcommands>,
-    /// TOML file with the keys of "Group" and "Work" below, in snake case, and those of "DPDK" and "AF_XDP", without dpdk-
-    /// and xdp-, in its sections [dpdk] and [xdp]; flags win over it
+    /// TOML file with the flags of "Group" and "Work" below as keys, in snake case, and those of "DPDK" and "AF_XDP",
+    /// without dpdk- and xdp-, in its sections [dpdk] and [xdp]; flags override it
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
     /// Print the report as JSON on stdout
     #[arg(long)]
     json: bool,
-    /// Print a line for each all-reduce that is done: its number, its time, a checksum of the mean's bits
+    /// Print a line for each all-reduce when it is done: its number, how long it took, a checksum of the mean
     #[arg(long)]
     each: bool,
     #[command(flatten)]
@@ -116,32 +116,33 @@ enum Travel {
 #[derive(Clone, Debug, Default, Serialize, Deserialize, clap::Args)]
 #[serde(deny_unknown_fields, default)]
 struct Keys {
-    /// The parameter server, such as ps:9000 or [fd00::1]:9000; or thc://CONTROLLER:PORT/JOB, whose controller supplies server, job,
-    /// cookie and, unless given, this worker's number [default: 127.0.0.1:9000]
+    /// The parameter server, such as ps:9000 or [fd00::1]:9000; or thc://CONTROLLER:PORT/JOB, a job of a controller,
+    /// which supplies the server, the job's number, the cookie and, unless --worker gives it, this worker's number
+    /// [default: 127.0.0.1:9000]
     #[arg(long, value_name = "HOST:PORT", help_heading = "Group")]
     ps: Option<String>,
-    /// Use no server of its own: the first workers serve a share of the slots each, at these addresses. The same list on every
-    /// worker; worker 0 is at the first address
+    /// Run without a dedicated server: each of the first workers serves a share of the slots, at these addresses. Give
+    /// every worker the same list; worker 0 has the first address
     #[arg(long, value_name = "ADDRESS:PORT,…", value_delimiter = ',', help_heading = "Group")]
     colocated: Option<Vec<String>>,
-    /// How many workers the job has, with --colocated [default: as many as there are addresses]
+    /// How many workers the job has, with --colocated [default: one for each address]
     #[arg(long, value_name = "NUMBER", help_heading = "Group")]
     workers: Option<u8>,
-    /// Bits per sum that colocated servers send down, 5 to 8, the same on all: with fewer, fewer bytes and a coarser table
-    /// [default: those that sums of the best table for 8 need]
+    /// Bits per sum that colocated servers send down, 5 to 8, the same on all workers: fewer bits take fewer bytes, and
+    /// the table is coarser [default: as many as the sums of the best table for 8 bits need]
     #[arg(long, value_name = "BITS", help_heading = "Group")]
     lane: Option<u8>,
-    /// 4: colocated servers send sums in 4 bits, the same on all: three quarters of the bytes of 7 bits, for an error of its own
-    /// [default: whole sums, as lane says]
+    /// 4: colocated servers send sums down in 4 bits, the same on all workers: three quarters of the bytes that 7 bits
+    /// take, and an additional error [default: whole sums, in the bits of --lane]
     #[arg(long, value_name = "BITS", help_heading = "Group")]
     down: Option<u8>,
-    /// Authority of the controller's certificate, for thcs://, a PEM file
+    /// PEM file with the authority of the controller's certificate, for thcs://
     #[arg(long, value_name = "FILE", env = "THC_CONTROLLER_CA", help_heading = "Group")]
     controller_ca: Option<PathBuf>,
-    /// This worker's certificate for the controller, a PEM file
+    /// PEM file with this worker's certificate for the controller
     #[arg(long, value_name = "FILE", env = "THC_CONTROLLER_CERT", help_heading = "Group")]
     controller_cert: Option<PathBuf>,
-    /// Its private key, a PEM file
+    /// PEM file with the private key of --controller-cert
     #[arg(long, value_name = "FILE", env = "THC_CONTROLLER_KEY", help_heading = "Group")]
     controller_key: Option<PathBuf>,
     /// The job's number [default: 1]
@@ -150,7 +151,7 @@ struct Keys {
     /// This worker's number, 0 to workers - 1
     #[arg(long, value_name = "NUMBER", env = "THC_WORKER", help_heading = "Group")]
     worker: Option<u8>,
-    /// The job's cookie, as the parameter server has it
+    /// The job's cookie, the same as at the parameter server
     #[arg(long, value_name = "0x…", env = "THC_COOKIE", hide_env_values = true, help_heading = "Group")]
     cookie: Option<String>,
     /// Address and port to send from [default: 0.0.0.0:0]
@@ -159,36 +160,38 @@ struct Keys {
     /// How long to wait for the other workers [default: 60s]
     #[arg(long, value_name = "TIME", help_heading = "Group")]
     join_timeout: Option<String>,
-    /// How long an all-reduce may stand still before it fails [default: 60s]
+    /// How long an all-reduce may make no progress before it fails [default: 60s]
     #[arg(long, value_name = "TIME", help_heading = "Group")]
     timeout: Option<String>,
-    /// Longer time-out, while the parameter server answers and only other workers are late [default: timeout]
+    /// Longer time-out, which applies while the parameter server answers and only other workers are late [default: that
+    /// of --timeout]
     #[arg(long, value_name = "TIME", help_heading = "Group")]
     patience: Option<String>,
-    /// When another worker restarts, join anew with it and begin again, instead of failing [default: false]
+    /// When another worker restarts, join a new session with it and start again, instead of failing [default: false]
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true",
           help_heading = "Group")]
     rejoin: Option<bool>,
     /// Shortest retransmission time-out [default: 20ms]
     #[arg(long, value_name = "TIME", help_heading = "Group")]
     min_rto: Option<String>,
-    /// Seed of this worker's rounding [default: from the job's seed and the worker's number]
+    /// Seed of this worker's rounding [default: derived from the job's seed and the worker's number]
     #[arg(long, value_name = "NUMBER", help_heading = "Group")]
     seed: Option<u64>,
-    /// Threads that compute [default: one less than there are cores, at least 1]
+    /// Threads that compute [default: one fewer than there are cores, at least 1]
     #[arg(long, value_name = "NUMBER", help_heading = "Group")]
     threads: Option<usize>,
-    /// Threads for packets, each with a socket and slots of its own, beside those that compute; kernel UDP only [default: 0]
+    /// Threads for packets, each with a socket and slots of its own, in addition to those that compute; kernel UDP only
+    /// [default: 0]
     #[arg(long, value_name = "NUMBER", help_heading = "Group")]
     network_threads: Option<usize>,
     /// Backend that carries the packets [default: udp]
     #[arg(long, value_enum, value_name = "BACKEND", help_heading = "Group")]
     io: Option<IoName>,
-    /// Serve metrics to Prometheus at http://ADDRESS:PORT/metrics while this worker runs; anyone who reaches the address can read
-    /// them [default: nowhere]
+    /// Serve metrics to Prometheus at http://ADDRESS:PORT/metrics while this worker runs; anyone who can reach the
+    /// address can read them [default: nowhere]
     #[arg(long, value_name = "ADDRESS:PORT", help_heading = "Group")]
     http: Option<String>,
-    /// Write all packets, in and out, to this pcap file, which then contains the cookie
+    /// Write all packets, sent and received, to this pcap file, which then contains the cookie
     #[arg(long, value_name = "FILE", help_heading = "Group")]
     pcap: Option<PathBuf>,
     /// Largest size of the pcap file; further packets are not written [default: 1GiB]
@@ -216,15 +219,15 @@ struct Keys {
     /// Reduce this many made-up coordinates instead of a file
     #[arg(long, value_name = "NUMBER", conflicts_with = "input", help_heading = "Work")]
     coordinates: Option<u64>,
-    /// How often to reduce the same tensors [default: 1]
+    /// How many times to reduce the same tensors [default: 1]
     #[arg(long, value_name = "NUMBER", help_heading = "Work")]
     repeat: Option<u32>,
     /// How coordinates travel [default: thc]
     #[arg(long, value_enum, help_heading = "Work")]
     mode: Option<Travel>,
-    /// How each tensor travels, the same on all workers: a table of the job by its number or its form such as 2/8 (bits up and
-    /// down), or raw; or several such spans, one behind the other, each :COORDINATES long and the last the rest [default: the
-    /// job's first table]
+    /// How each tensor travels, the same on all workers: by a table of the job, named by its number or its form, such
+    /// as 2/8 (bits up and down), or raw; or as several such spans in order, each with its length as :COORDINATES, the
+    /// last for the rest [default: by the job's first table]
     #[arg(
         long,
         value_name = "TABLE|FORM|raw[:COORDINATES],…",

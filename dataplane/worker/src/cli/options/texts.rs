@@ -23,8 +23,9 @@ pub(super) fn time(key: &str, text: Option<&str>, default: Duration) -> Result<D
 }
 
 pub(super) fn size(key: &str, text: &str) -> Result<u64, String> {
-    let size: ByteSize =
-        text.parse().map_err(|_| format!("{key} = {text:?} is no size: write it like 100MiB or 8388608"))?;
+    let size: ByteSize = text
+        .parse()
+        .map_err(|_| format!("{key} = {text:?} is not a size: write it like 100MiB or 8388608"))?;
     Ok(size.as_u64())
 }
 
@@ -35,19 +36,19 @@ pub(super) fn cookie(text: Option<&str>) -> Result<Option<u32>, String> {
         Some(digits) => u32::from_str_radix(digits, 16),
         None => text.parse(),
     };
-    number.map(Some).map_err(|_| "cookie is no 32-bit number: write it like 0x1234abcd".into())
+    number.map(Some).map_err(|_| "cookie is not a 32-bit number: write it like 0x1234abcd".into())
 }
 
 pub(super) fn resolve(key: &str, text: &str) -> Result<SocketAddr, String> {
     let ps = thc_transport::resolve(text)
         .map_err(|e| format!("{key} = {text:?}: {e}; write it like 10.0.0.1:9000 or [fd00::1]:9000"))?;
     if ps.port() == 0 {
-        return Err(format!("{key} = {text:?}: port 0 is nobody's port; the usual one is 9000"));
+        return Err(format!("{key} = {text:?}: no server has port 0; the usual port is 9000"));
     }
     let broadcast = matches!(ps.ip(), IpAddr::V4(ip) if ip.is_broadcast());
     if ps.ip().is_unspecified() || broadcast || ps.ip().is_multicast() {
         let own = if ps.is_ipv4() { "127.0.0.1" } else { "[::1]" };
-        return Err(format!("{key} = {text:?}: that is no server's address; on this host it is {own}"));
+        return Err(format!("{key} = {text:?}: that is not a server's address; on this host it is {own}"));
     }
     Ok(ps)
 }
