@@ -432,3 +432,19 @@ fn a_silent_aggregator_is_suspected_to_have_restarted() {
     assert_eq!(driven.worker.pending_calls(), 0);
     assert!(!driven.worker.suspects_restart(driven.now + ms(10_000)));
 }
+
+#[test]
+fn what_no_later_result_has_overtaken_is_no_loss_for_the_window() {
+    let mut driven = warm(Parameters { data_slots: 512, ..parameters() });
+    driven.call(256);
+    driven.fill();
+    let window = driven.worker.window();
+    // More than a quarter of 256 lack at a server that has had no time for them.
+    driven.now += ms(4);
+    (32..112).for_each(|seq| driven.nudge(0, Kind::Data, seq, 0b101));
+    assert_eq!(driven.worker.window(), window);
+    // The same behind what has a result.
+    driven.result(287);
+    (112..192).for_each(|seq| driven.nudge(0, Kind::Data, seq, 0b101));
+    assert_eq!(driven.worker.window(), (window.0 * 7 / 10, window.1 + 1));
+}

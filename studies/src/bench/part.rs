@@ -8,6 +8,7 @@ use rustix::thread::{CpuSet, sched_setaffinity};
 use rustix::time::{ClockId, clock_gettime};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
+use thc_codec::buffer::Buffer;
 use thc_codec::signs::SignKey;
 use thc_ps::{Server, ServerOptions};
 use thc_worker::{CallOptions, Group, GroupConfig};
@@ -138,7 +139,8 @@ fn work(part: &WorkerPart, lines: impl Iterator<Item = String>) -> Result<()> {
     };
     let exact: Vec<f64> = (0..CHECKED.min(part.coordinates)).map(mean).collect();
     let options = CallOptions { feedback: part.feedback.then_some(KEY), ..CallOptions::default() };
-    let mut data = original.clone();
+    // Where a cache line begins, as torch's tensors do.
+    let mut data = Buffer::from(&original[..]);
     say(&json!({}))?;
     for order in lines {
         let answer = match order.as_str() {
