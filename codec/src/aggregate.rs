@@ -5,8 +5,8 @@
 //! byte shuffles per vector on each addition, and saves the pass that would convert them when the
 //! slot completes.
 //!
-//! Nothing here checks for overflow: lanes wrap, and whoever creates a job makes sure that
-//! granularity × workers fits (see [`table::choose`](crate::table::choose)).
+//! Nothing here checks for overflow: lanes wrap, and the code that creates a job makes sure that granularity
+//! × workers fits (see [`table::choose`](crate::table::choose)).
 
 use crate::arch;
 pub use crate::arch::prefetch;
@@ -60,8 +60,8 @@ pub fn lookup_set4_half(lanes: &mut [u8], table: &[u8; 16], packed: &[u8]) -> Re
     Ok(())
 }
 
-/// [`lookup_add4`] for lanes of 4 bits, two a byte, the first in its high half. `lanes` must be as long as `packed`. Sums that do
-/// not fit are carried into the lane before.
+/// [`lookup_add4`] for lanes of 4 bits, two a byte, the first in its high half. `lanes` must be as long as
+/// `packed`. Sums that do not fit carry into the preceding lane.
 #[inline]
 pub fn lookup_add4_half(lanes: &mut [u8], table: &[u8; 16], packed: &[u8]) -> Result<(), CodecError> {
     CodecError::check_len("lanes", packed.len(), lanes.len())?;
@@ -94,7 +94,7 @@ pub fn add8(lanes: &mut [u8], values: &[u8]) -> Result<(), CodecError> {
     Ok(())
 }
 
-/// Adds big-endian 16-bit values to lanes of the same sort, wrapping. Lengths must agree.
+/// Adds big-endian 16-bit values to lanes of the same kind, wrapping. Lengths must agree.
 #[inline]
 pub fn add16(lanes: &mut [u8], values: &[u8]) -> Result<(), CodecError> {
     CodecError::check_len("lanes", values.len(), lanes.len())?;

@@ -24,7 +24,8 @@ pub(crate) const UNIFORMS: f32 = 16_777_216.0;
 /// Sums with a range of their own.
 pub const GROUP: usize = 64;
 
-/// Bytes that a group of sums in lanes of so many bits, 8 or 16, is told in: its least sum, D, and 4 bits for each.
+/// Bytes in which a group of sums from lanes of 8 or 16 bits is told: its least sum, D, and 4 bits for each
+/// sum.
 #[must_use]
 pub const fn told_len(lane_bits: u8) -> usize {
     2 * lane_bits as usize / 8 + GROUP / 2
@@ -49,7 +50,8 @@ pub(crate) struct Compressing<'a> {
 /// Sums and what kernels make the mean of them with.
 pub(crate) struct Estimating<'a> {
     pub sums: &'a [u8],
-    /// Coordinates whose sums lie together, and bytes from the first of these to the first of as many further ones.
+    /// The number of coordinates whose sums lie together, and the distance in bytes from the first of these
+    /// to the first of the next ones.
     pub packet: (usize, usize),
     /// Whether sums have 16 bits.
     pub wide: bool,
@@ -60,7 +62,8 @@ pub(crate) struct Estimating<'a> {
 }
 
 impl Estimating<'_> {
-    /// The sums of coordinates from `at` on, as many of `count` as lie together: how many those are, and their bytes.
+    /// The sums of coordinates from `at` on, as many of `count` as lie together: returns their number and
+    /// their bytes.
     #[inline(always)]
     pub fn together(&self, at: usize, count: usize) -> (usize, &[u8]) {
         let ((coordinates, stride), bytes) = (self.packet, 1 + usize::from(self.wide));

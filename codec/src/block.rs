@@ -1,15 +1,15 @@
 //! One block of coordinates at a time: rotated, quantized, packed and its residual rotated back, or sums turned into the
 //! mean.
 //!
-//! A block is a partition of any size from [`MIN_PARTITION`] to [`MAX_PARTITION`], with a norm of its own. The smaller
-//! it is, the fewer stages its transform has, and one of up to 2^13 coordinates (32 KiB) stays in the first cache of common
-//! processors from the first stage to the last: gradient and feedback are read once, indices and new feedback written
-//! once. Nothing here depends on the size but speed; all functions give the bits that those of [`rht`] and
-//! [`quantizer`](crate::quantizer) give one after the other.
+//! A block is a partition of any size from [`MIN_PARTITION`] to [`MAX_PARTITION`], with its own norm. The
+//! smaller it is, the fewer stages its transform has, and one of up to 2^13 coordinates (32 KiB) stays in the
+//! first-level cache of common processors from the first stage to the last: gradient and feedback are read
+//! once, indices and new feedback written once. Only speed depends on the size; all functions give the same
+//! bits as those of [`rht`] and [`quantizer`](crate::quantizer) one after the other.
 //!
-//! What the range of the quantizer needs, the norm, comes from [`norm::l2`](crate::norm::l2) or
-//! [`norm::l2_sum`](crate::norm::l2_sum) in a pass of its own, since all workers' norms must be known before anything is
-//! quantized.
+//! The norm, which the quantizer's range needs, comes from [`norm::l2`](crate::norm::l2) or
+//! [`norm::l2_sum`](crate::norm::l2_sum) in a pass of its own, since all workers' norms must be known before
+//! anything is quantized.
 //!
 //! [`MIN_PARTITION`]: crate::partition::MIN_PARTITION
 //! [`MAX_PARTITION`]: crate::partition::MAX_PARTITION
@@ -25,8 +25,8 @@ use crate::rht;
 use crate::rounding::Rounding;
 use crate::signs::SignKey;
 
-/// Most coordinates of a block whose narrow indices, or sums of 4 bits, are worked on at their usual width in between, in the
-/// first cache.
+/// Most coordinates of a block whose narrow indices, or sums of 4 bits, are widened to the usual width in the
+/// first-level cache.
 const NARROW: usize = 1 << 14;
 
 /// What compressing and decompressing one block of one call takes.
@@ -40,19 +40,20 @@ pub struct Block<'a> {
     pub rounding: Rounding,
     /// M: t_p/√d times the largest norm of the workers' blocks; positive, at most 2e37.
     pub range: f32,
-    /// Coordinates that the next block reads, gradient and feedback, or writes, its mean: they are brought closer meanwhile.
-    /// That changes no bit, only time; they may be empty.
+    /// Coordinates that the next block reads (gradient and feedback) or writes (its mean), to be prefetched
+    /// meanwhile. They affect only time, and may be empty.
     pub next: [&'a [f32]; 2],
 }
 
 impl Block<'_> {
-    /// Gradient `x` and its error feedback to packed indices and new feedback.
+    /// Compresses gradient `x` with its error feedback to packed indices and new feedback.
     ///
-    /// `work` is memory for one block, whose length it defines: a power of two of at most
-    /// 2^22; use the same for all blocks, so that it stays in the cache. `x` may be shorter, as in the
-    /// last block of a tensor, and is padded with zeros; `feedback`, if there is any, is as long as `x`. `out` takes
-    /// the indices as [`quantize_packed`](Quantizer::quantize_packed) writes them: of 4 bits, half as many bytes as `work` has coordinates. `work` keeps nothing of use. After an error so
-    /// does `out`; `feedback` is then as it was.
+    /// `work` is memory for one block and defines its length, a power of two of at most 2^22. Use the same
+    /// memory for all blocks, so that it stays in the cache. `x` may be shorter, as in the last block of a
+    /// tensor, and is padded with zeros; `feedback`, if there is any, is as long as `x`. `out` takes the
+    /// indices as [`quantize_packed`](Quantizer::quantize_packed) writes them: of 4 bits, half as many bytes
+    /// as `work` has coordinates. The content of `work` is unspecified afterwards. After an error so is that
+    /// of `out`, and `feedback` is unchanged.
     pub fn compress(
         &self,
         x: &[f32],
@@ -63,8 +64,9 @@ impl Block<'_> {
         self.compress_fed(x, feedback.map_or(Fed::Without, Fed::InPlace), work, out)
     }
 
-    /// [`compress`](Self::compress) with the new feedback beside the old: of `(kept, left)`, both as long as `x`, the former is
-    /// read and the latter written. Whoever must be able to go back has both until the call is over.
+    /// [`compress`](Self::compress) with the new feedback beside the old: of `(kept, left)`, both as long as
+    /// `x`, the former is read and the latter written. So a caller that must be able to go back has both
+    /// until the call is over.
     pub fn compress_beside(
         &self,
         x: &[f32],
@@ -127,10 +129,10 @@ impl Block<'_> {
         }
     }
 
-    /// 8-bit sums over `count` workers to the mean gradient.
+    /// Turns 8-bit sums over `count` workers into the mean gradient.
     ///
-    /// `sums` has one byte for every coordinate of the block, `out` room for those of them that exist. Only if these are fewer,
-    /// `work` must be memory for all.
+    /// `sums` has one byte for every coordinate of the block, `out` room for those that exist. Only if these
+    /// are fewer must `work` have room for all.
     pub fn decompress8(
         &self,
         sums: &[u8],
@@ -176,9 +178,10 @@ impl Block<'_> {
         self.decompress(sums, true, count, work, out)
     }
 
-    /// [`decompress8`](Self::decompress8), or [`decompress16`](Self::decompress16) where sums are `wide`, as packets brought them:
-    /// of `(len, stride)`, `len` bytes of sums lie together, and those of each packet begin `stride` bytes after those of the one before.
-    /// `sums` is from the first packet's first sum to the last packet's last; `out` has room for all, a whole block of at least
+    /// [`decompress8`](Self::decompress8), or [`decompress16`](Self::decompress16) if sums are `wide`, for
+    /// sums as packets brought them: with `(len, stride)`, `len` bytes of sums lie together, and those of
+    /// each packet begin `stride` bytes after those of the preceding one. `sums` is from the first packet's
+    /// first sum to the last packet's last; `out` has room for all, a whole block of at least
     /// [`MIN_PARTITION`].
     pub fn decompress_packets(
         &self,

@@ -1,8 +1,8 @@
 //! Memory for coordinates that begins on a cache line.
 //!
 //! Vectors of 64 bytes that straddle cache lines cost two accesses each, which slows the transform
-//! down by about a fifth; the allocator only promises the 4 bytes of an `f32`. Large buffers begin on a huge page, and ask
-//! the system for such.
+//! down by about a fifth; the allocator only promises the 4 bytes of an `f32`. Large buffers begin on a huge
+//! page, and ask the system for huge pages.
 
 use std::ops::{Deref, DerefMut};
 
@@ -17,7 +17,8 @@ const HUGE: usize = (2 << 20) / size_of::<Line>();
 /// A fixed number of coordinates, aligned to 64 bytes. Dereferences to a slice.
 pub struct Buffer {
     lines: Vec<Line>,
-    /// First line used: what comes before a large buffer's first huge page is never touched, and takes no memory.
+    /// First line used: memory before a large buffer's first huge page is never touched, and so not
+    /// allocated.
     start: usize,
     len: usize,
 }

@@ -2,16 +2,18 @@
 //!
 //! All workers must derive the same signs, and turn the same sums into the same means. The digest is over the bits
 //! that this processor's kernels give for a fixed input: the forward transform, the estimates of fixed sums, and the
-//! inverse transform. What workers need not agree on is left out: how norms are added up, how each rounds.
+//! inverse transform. It leaves out that on which workers need not agree: how norms are added up, and how
+//! each worker rounds.
 
 use crate::quantizer::{dequantize8, dequantize16};
 use crate::rht;
 use crate::signs::{SignKey, mix};
 use std::sync::OnceLock;
 
-/// Coordinates of the fixed input: all kinds of stages of the transform, and whole vectors of every width.
+/// Coordinates of the fixed input: enough for all kinds of stages of the transform, and for whole vectors of
+/// every width.
 const COORDINATES: usize = 4096;
-/// What else follows from this revision of docs/protocol.md but from no number here.
+/// Stands for what follows from this revision of docs/protocol.md but shows in no number here.
 const REVISION: u64 = 2;
 
 /// The digest; never 0. It takes some 50 µs once.

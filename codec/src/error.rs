@@ -142,7 +142,7 @@ pub enum CodecError {
 }
 
 impl CodecError {
-    /// Whether something has as many elements as it must.
+    /// Checks that something has as many elements as it must.
     ///
     /// # Errors
     /// [`CodecError::Length`] unless `actual == expected`.

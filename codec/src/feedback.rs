@@ -60,7 +60,7 @@ impl ErrorFeedback {
         norm::l2(&self.residual)
     }
 
-    /// Saves for a checkpoint: `THCF`, version (u32), number of coordinates (u64), coordinates
+    /// The saved form for a checkpoint: `THCF`, version (u32), number of coordinates (u64), coordinates
     /// (f32), all little endian.
     #[must_use]
     pub fn to_bytes(&self) -> Vec<u8> {

@@ -1,4 +1,5 @@
-//! A lookup table and a range as kernels need them: the constants of [`quantizer`](crate::quantizer)'s text.
+//! A lookup table and a range as kernels need them: the constants that [`quantizer`](crate::quantizer)
+//! defines.
 
 use crate::error::CodecError;
 use crate::table::LookupTable;

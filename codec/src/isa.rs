@@ -48,7 +48,7 @@ impl InstructionSet {
     }
 }
 
-/// An instruction set that this processor has: values of this type come from detection alone.
+/// An instruction set that this processor has: values of this type come only from detection.
 ///
 /// All instruction sets give the same bits, so this only matters for speed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -63,7 +63,7 @@ impl Isa {
         SETS.into_iter().filter(|l| l.is_present()).map(Self)
     }
 
-    /// The one that all functions of this crate use: the best, unless [`select`](Self::select)
+    /// The instruction set that all functions of this crate use: the best, unless [`select`](Self::select)
     /// chose another.
     #[inline]
     #[must_use]
@@ -82,7 +82,7 @@ impl Isa {
     }
 
     /// Makes all functions of this crate use this instruction set from now on, in all threads. For
-    /// benchmarks, and to rule an instruction set out when tracking down a fault.
+    /// benchmarks, and to exclude an instruction set when looking for a bug.
     pub fn select(self) {
         SELECTED.store(self.0 as u8 + 1, Ordering::Relaxed);
     }

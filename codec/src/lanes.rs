@@ -1,15 +1,18 @@
-//! Lanes for sums that somebody else's all-reduce adds up: values of all workers, side by side in words of 32 bits.
+//! Lanes for sums that an all-reduce outside this project adds up: values of all workers, side by side in
+//! words of 32 bits.
 //!
-//! An aggregator of this project looks indices up; a ring or a tree of integers only adds. So a worker looks its own indices up
-//! and sends table values, each in a lane that the sum over all workers fits: n workers with granularity g need
-//! ⌈log2(n · g + 1)⌉ bits. Words are added modulo 2^32, which is what integer all-reduces do whatever their sign. No carry crosses
-//! from a lane into the next: every partial sum, over whichever workers and in whichever order, is at most n · g < 2^k, so it fits the k
-//! bits of its lane, and the lanes above it hold multiples of 2^k times their own sums. The sum of words therefore is the word of sums, and
-//! all orders of adding give the same bits.
+//! An aggregator of this project looks indices up; an all-reduce of integers only adds. So a worker looks up
+//! its own indices and sends table values, each in a lane wide enough for the sum over all workers: n workers
+//! with granularity g need ⌈log2(n · g + 1)⌉ bits. Words are added modulo 2^32, which is what integer
+//! all-reduces do whatever their sign. No carry crosses from a lane into the next: every partial sum, over
+//! whichever workers and in whichever order, is at most n · g < 2^k, so it fits the k bits of its lane, and
+//! the lanes above it hold multiples of 2^k times their own sums. The sum of words therefore is the word of
+//! sums, and all orders of adding give the same bits.
 //!
 //! A partition of d coordinates takes ⌈d / m⌉ words, with m = ⌊32 / k⌋ lanes each. Word w has the coordinates w, W + w, 2W + w, … for W words:
-//! coordinate j·W + w lies at bits k·j to k·j + k − 1. What does not exist is 0. Lanes of 8 bits are the exception: they are bytes, one
-//! for each coordinate in order, which little-endian words of four add in the same way.
+//! coordinate j·W + w lies at bits k·j to k·j + k − 1. Missing coordinates are 0. Lanes of 8 bits are the
+//! exception: they are bytes, one for each coordinate in order, four to a little-endian word, which add in
+//! the same way.
 
 use crate::error::CodecError;
 
@@ -79,8 +82,8 @@ impl Lanes {
         CodecError::check_len("words of lanes", self.words(coordinates), words)
     }
 
-    /// Values of one partition, a byte each, to its words. A value that a lane does not hold spoils its neighbours: the caller's table
-    /// and number of workers say that there is none.
+    /// Values of one partition, a byte each, to its words. A value that does not fit its lane corrupts its
+    /// neighbours; the caller's table and number of workers must exclude that.
     ///
     /// # Errors
     /// If `words` is not as long as [`Self::words`] says.

@@ -164,7 +164,7 @@ impl Lattice {
         Ok(())
     }
 
-    /// E‖Q(x) − x‖² of the rounding alone: what saturation cuts off is not in it. NaN coordinates count as 0.
+    /// E‖Q(x) − x‖² of the rounding alone, without what saturation cuts off. NaN coordinates count as 0.
     ///
     /// Terms are `f32`; they go into 32 partial sums of `f64`, like those of [`norm`].
     #[must_use]

@@ -15,8 +15,7 @@ pub fn l2(x: &[f32]) -> f32 {
 }
 
 /// Euclidean norm of `x + e` without storing the sum. Infinite or NaN if any coordinate of the
-/// sum is. NaN, too, if the lengths differ: like any non-finite norm it makes all workers refuse
-/// the call.
+/// sum is. Also NaN if the lengths differ: like any non-finite norm, that makes all workers refuse the call.
 #[must_use]
 pub fn l2_sum(x: &[f32], e: &[f32]) -> f32 {
     if x.len() != e.len() {

@@ -99,8 +99,8 @@ fn check_groups(bits: u8, packed: usize, nibbles: usize) -> Result<(), CodecErro
     CodecError::check_len("packed indices", nibbles / 4 * usize::from(bits), packed)
 }
 
-/// Packs indices that lie packed at 4 bits, as [`pack`] does, at `bits` of 1 to 4. They are a multiple of 16, and `out` has
-/// [`packed_len`] bytes; bits of an index above its width are ignored.
+/// Repacks indices of 4 bits, packed as by [`pack`], at `bits` of 1 to 4. Their number is a multiple of 16,
+/// and `out` has [`packed_len`] bytes; bits of an index above its width are ignored.
 #[inline]
 pub fn narrow(bits: u8, nibbles: &[u8], out: &mut [u8]) -> Result<(), CodecError> {
     check_groups(bits, out.len(), nibbles.len())?;
@@ -128,7 +128,7 @@ pub fn widen(bits: u8, packed: &[u8], nibbles: &mut [u8]) -> Result<(), CodecErr
     Ok(())
 }
 
-/// Indices or sums of 4 bits to one a byte. `out` must be twice as long as `packed`.
+/// Unpacks indices or sums of 4 bits to one per byte. `out` must be twice as long as `packed`.
 #[inline]
 pub(crate) fn spread4(packed: &[u8], out: &mut [u8]) -> Result<(), CodecError> {
     CodecError::check_len("output", 2 * packed.len(), out.len())?;

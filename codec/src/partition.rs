@@ -1,15 +1,17 @@
 //! How a tensor is cut into partitions, the unit of the transform (P4).
 //!
-//! Full partitions come first, of the job's *block*, 2^10 to 2^20 coordinates, then the rest by descending powers of two
-//! down to one packet of 1024, so padding stays below 1024 coordinates whatever the tensor's length.
+//! Full partitions of the job's *block* come first, 2^10 to 2^20 coordinates each. The rest follows in
+//! descending powers of two down to one packet of 1024, so padding stays below 1024 coordinates whatever the
+//! tensor's length.
 
 use std::ops::RangeInclusive;
 
 /// log₂ of the coordinates that a full partition can have.
 pub const BLOCKS: RangeInclusive<u8> = 10..=20;
 
-/// log₂ of the coordinates of a full partition unless a job says otherwise: 32 KiB, which stay in the first cache of
-/// common processors. Smaller ones send more norms: bytes up would exceed 0.56 per coordinate.
+/// log₂ of the coordinates of a full partition unless a job says otherwise: 32 KiB, which stay in the
+/// first-level cache of common processors. With smaller ones, norms would bring the bytes up above 0.56 per
+/// coordinate.
 pub const DEFAULT_BLOCK: u8 = 13;
 
 /// Largest partition, in coordinates (4 MiB of `f32`, the paper's partition size).

@@ -1,8 +1,8 @@
 //! Positions of a sparse vector in few bits.
 //!
-//! The plain form has ⌈log₂ d⌉ bits for each. Where a share of n/d is kept at random, the entropy is d · H(n/d) bits,
-//! and gaps between positions have a geometric distribution, for which Golomb's codes are the best that
-//! codes of whole bits can be; Rice's are those with a parameter that is a power of two, at most 0.03 bits a position
+//! The plain form has ⌈log₂ d⌉ bits for each position. If a share of n/d is kept at random, the entropy is d
+//! · H(n/d) bits, and gaps between positions have a geometric distribution. For that, Golomb's codes are the
+//! best codes of whole bits; Rice's are those whose parameter is a power of two, at most 0.03 bits a position
 //! worse. The encoder takes whichever form is shorter:
 //!
 //! ```text
@@ -144,7 +144,8 @@ struct BitWriter<'a> {
 }
 
 impl BitWriter<'_> {
-    /// The low `bits` (at most 32) of `value`, whose others are 0. Fewer than 32 bits are waiting for a whole word.
+    /// Writes the low `bits` (at most 32) of `value`, whose other bits are 0. Fewer than 32 bits wait for a
+    /// whole word.
     fn put(&mut self, value: u32, bits: u32) {
         self.word = self.word << bits | u64::from(value);
         self.filled += bits;
@@ -167,7 +168,8 @@ struct BitReader<'a> {
 }
 
 impl BitReader<'_> {
-    /// The next bits, the first in the most significant one, and how many of them there are: at least 57 unless it ends.
+    /// The next bits, the first in the most significant one, and their number: at least 57 except near the
+    /// end.
     fn window(&self) -> (u64, u32) {
         let rest = self.bytes.get(self.at / 8..).unwrap_or(&[]);
         let skipped = self.at % 8;

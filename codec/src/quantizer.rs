@@ -18,12 +18,12 @@
 //! x     := x − value               the residual, of the coordinate before clamping
 //! ```
 //!
-//! Between 1 and 2 floats are multiples of 2^-23, so that a draw becomes a float by setting bits. The mean of `value` over
-//! the draws is x clamped to [lo, hi], up to 2^-15 of a gap. The residual feeds error
-//! feedback: the transform is linear, so the inverse transform of the residual is exactly what
-//! quantization lost (paper Algorithm 3, line 21).
+//! Between 1 and 2, floats are multiples of 2^-23, so a draw becomes a float by setting bits. The mean of
+//! `value` over the draws is x clamped to [lo, hi], up to 2^-15 of a gap. The residual feeds error feedback:
+//! the transform is linear, so the inverse transform of the residual is exactly what quantization lost (paper
+//! Algorithm 3, line 21).
 //!
-//! All of this but `step` and `value` is a worker's own affair: others see indices, and nothing but their mean matters.
+//! Workers need to agree only on `step` and `value`: others see indices, of which only the mean matters.
 
 use crate::arch;
 use crate::error::CodecError;
@@ -33,7 +33,7 @@ use crate::packing::{narrow, packed_len, spread4};
 use crate::rounding::Rounding;
 use crate::table::LookupTable;
 
-/// Coordinates that are packed at a time where that takes two passes: they stay in the first cache.
+/// Coordinates that are packed at a time if that takes two passes: they stay in the first-level cache.
 const CHUNK: usize = 2048;
 
 /// Quantizes rotated coordinates onto the values of one lookup table.
@@ -53,8 +53,8 @@ impl Quantizer {
         Self { bits: table.bits(), width: if grid.narrow() { 4 } else { 8 }, grid }
     }
 
-    /// Has [`Self::quantize_packed`] write indices of so many bits, 1 to 4 or 8; without it they are 4, or 8 of a table of more
-    /// bits.
+    /// Makes [`Self::quantize_packed`] write indices of so many bits, 1 to 4 or 8; the default is 4, or 8 for
+    /// a table of more bits.
     ///
     /// # Errors
     /// [`CodecError::Bits`] if there is no such width, or the table has more bits.
@@ -68,7 +68,7 @@ impl Quantizer {
         Ok(Self { width, ..self })
     }
 
-    /// What quantizing on [−range, range] multiplies by and adds, for kernels outside of this crate.
+    /// The factor and the addend of quantizing on [−range, range], for kernels outside of this crate.
     ///
     /// # Errors
     /// If `range` is not positive or above 2e37.
@@ -143,7 +143,7 @@ impl Quantizer {
         Ok(())
     }
 
-    /// The span to pack `coordinates` indices on, if so many bytes are right for them.
+    /// The span of `coordinates` packed indices, if they take so many bytes.
     pub(crate) fn pack_bounds(
         &self,
         coordinates: usize,
@@ -222,7 +222,7 @@ pub struct Affine {
     pub step: f32,
 }
 
-/// What a sum over `count` workers is multiplied by before −range is added, as [`dequantize8`] does.
+/// The factor by which [`dequantize8`] multiplies a sum over `count` workers before it adds −range.
 ///
 /// # Errors
 /// If `range` is not positive or above 2e37, or a number is 0.
@@ -263,7 +263,7 @@ pub fn dequantize8(
     Ok(())
 }
 
-/// [`dequantize8`] for sums of 4 bits, two a byte, the first in its high half.
+/// [`dequantize8`] for sums of 4 bits, two per byte, the first in the high half.
 pub fn dequantize4(
     sums: &[u8],
     count: u32,

@@ -1,6 +1,6 @@
-//! Sums told in 4 bits on their way down (P45), each 64 of them with a range of their own.
+//! Sums told in 4 bits on their way down (P45), with a range for every 64 of them.
 //!
-//! What is told of a sum S of a group whose least is `lo` and whose range R is:
+//! For a sum S of a group whose least sum is `lo` and whose range is R:
 //!
 //! ```text
 //! D    = max(1, ⌈R / 15⌉)
@@ -9,13 +9,14 @@
 //! told = lo + z·D + ⌊(D − v) / 2⌋       what the other end takes for S, limited to what a lane holds
 //! ```
 //!
-//! The random number that is added before rounding is taken off again afterwards (subtractive dither): so the error does not depend
-//! on the sum, its mean is zero but for r having no more than A bits, it is never more than D / 2, and a range up to 15 is told
-//! without any. Rounding by chance without taking anything off has twice the mean square.
+//! The random number that is added before rounding is subtracted again afterwards (subtractive dither). So
+//! the error does not depend on the sum, its mean is zero except that r has only A bits, it is never more
+//! than D / 2, and a range of up to 15 is told without error. Stochastic rounding without subtraction has
+//! twice the mean square error.
 //!
-//! r comes from the words of P29, whose key is of the job's number, the round and the slot instead of seed, call and partition. So
-//! what is told is a function of the RESULT's header and its sums: whoever adds them up again tells the same (P21, P24), and a job
-//! that is run again gives the same means.
+//! r comes from the words of P29, with a key made of the job's number, the round and the slot instead of
+//! seed, call and partition. So what is told is a function of the RESULT's header and its sums: another share
+//! that adds them up again tells the same (P21, P24), and a job that is run again gives the same means.
 
 use crate::arch;
 pub use crate::arguments::{GROUP, told_len};
@@ -38,8 +39,9 @@ fn groups(lane_bits: u8, lanes: usize) -> Result<usize, CodecError> {
     Ok(lanes / group)
 }
 
-/// Tells the sums in lanes of 8 or big-endian 16 bits in 4 bits each. What travels takes the first bytes of `lanes`, [`told_len`] for
-/// each group, and what is behind is of no use. Lanes are a multiple of [`GROUP`].
+/// Tells the sums in lanes of 8 or big-endian 16 bits in 4 bits each. The result takes the first bytes of
+/// `lanes`, [`told_len`] for each group; the rest is unspecified. The number of lanes is a multiple of
+/// [`GROUP`].
 ///
 /// # Errors
 /// Lanes of other bits, or a wrong length.
@@ -52,7 +54,8 @@ pub fn requantize(lane_bits: u8, key: Signs, lanes: &mut [u8]) -> Result<(), Cod
     Ok(())
 }
 
-/// What [`requantize`] with the same key has told, as sums in lanes. A D that it never tells is taken for the nearest that it does.
+/// Restores what [`requantize`] with the same key has told, as sums in lanes. A D that it never writes is
+/// replaced by the nearest that it does.
 ///
 /// # Errors
 /// As there.

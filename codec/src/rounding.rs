@@ -1,11 +1,12 @@
 //! The random stream of a worker, for stochastic rounding.
 //!
-//! Errors of workers that round independently of each other average out (paper A.2). Those of workers that round against
-//! each other cancel: workers of a job have one stream in common, and each takes its draws from a stratum of its own
-//! ([`Rounding::stratum`]). The stream is a pure function of (private seed, call, partition, coordinate), so a partition
-//! quantized in chunks gives the same indices as in one go. It consists of 32-bit words, computed only with 32-bit lane
-//! operations because every SIMD instruction set has those; a word serves four coordinates 16 apart, so that vectors of
-//! 4, 8 or 16 coordinates take their draws from vectors of words without moving them between lanes:
+//! Errors of workers that round independently average out (paper A.2). With stratified rounding they also
+//! partly cancel: the workers of a job share one stream, and each takes its draws from its own stratum
+//! ([`Rounding::stratum`]). The stream is a pure function of (private seed, call, partition, coordinate), so
+//! a partition quantized in chunks gives the same indices as in one go. It consists of 32-bit words, computed
+//! only with 32-bit lane operations because every SIMD instruction set has those; a word serves four
+//! coordinates 16 apart, so that vectors of 4, 8 or 16 coordinates take their draws from vectors of words
+//! without moving them between lanes:
 //!
 //! ```text
 //! key = as in the `signs` module, from (private_seed XOR 0x524F554E44494E47, call, partition)
@@ -21,14 +22,16 @@
 //! The leading eight bits of the four draws of a word are its four bytes, so a draw has the resolution of a float's mantissa,
 //! and depends on another of its word by no more than 2^-8: that of one says where in its last 256th the other lies.
 //!
-//! Quantizing coordinate i uses `draw(i)`. [`Rounding::uniform`], a whole word per number, is for those who need more bits.
+//! Quantizing coordinate i uses `draw(i)`. [`Rounding::uniform`], a whole word per number, is for callers
+//! that need more bits.
 //!
-//! The stratum is a pattern of eight bits, four times, so that it is the same in all four draws of a word. Whatever it is, the
-//! draws of one worker are uniform: its rounding is as unbiased as it was, and has the same variance. Two workers whose
-//! patterns are complements of each other draw u and 1 − u: where one rounds up, the other rather rounds down. Patterns that
-//! differ in their leading bits draw from different halves, quarters and so on of [0, 1), so that of several workers
-//! with like values as many round up as should. Over fractions that are independent of each other the variance of the sum is
-//! half of that of independent draws for an even number of workers, and (n + 1) / 2n of it for an odd one.
+//! The stratum is a pattern of eight bits, four times, so that it is the same in all four draws of a word.
+//! With any pattern the draws of one worker are uniform, so its rounding stays unbiased and has the same
+//! variance. Two workers whose patterns are complements draw u and 1 − u: where one rounds up, the other
+//! tends to round down. Patterns that differ in their leading bits draw from different halves, quarters and
+//! so on of [0, 1), so that of several workers with similar values the right share rounds up. Over fractions
+//! that are independent of each other the variance of the sum is half of that of independent draws for an
+//! even number of workers, and (n + 1) / 2n of it for an odd one.
 //!
 //! The multipliers and shifts are those that Wellons found by search for three-round 32-bit mixers
 //! ("triple32"; two rounds leave a measurable dependence between coordinates 1024 apart). The
@@ -58,7 +61,8 @@ pub struct Source {
 }
 
 impl Source {
-    /// The source of a worker that rounds against the other workers of its job, by its number in it. Groups of 256 workers share a stream.
+    /// The source of a worker whose roundings are stratified with those of its job's other workers, by its
+    /// number in the job. Groups of 256 workers share a stream.
     #[must_use]
     pub const fn of_worker(job_seed: u64, worker: u16) -> Source {
         let [group, place] = worker.to_be_bytes();
@@ -66,7 +70,7 @@ impl Source {
         Source { seed, stratum: Rounding::stratum(place) }
     }
 
-    /// The source of a worker that rounds independently of others, whose seeds differ.
+    /// The source of a worker that rounds independently of others, which must have different seeds.
     #[must_use]
     pub const fn independent(seed: u64) -> Source {
         Source { seed, stratum: 0 }
@@ -78,7 +82,8 @@ impl Source {
         Rounding { stratum: self.stratum, ..Rounding::new(self.seed, call, partition) }
     }
 
-    /// What the streams of all partitions of a call derive from, as signs do from [`signs::derive_call`](derive_call).
+    /// The key from which the streams of all partitions of a call derive, as signs do from
+    /// [`signs::derive_call`](derive_call).
     #[must_use]
     pub const fn derive_call(self, call: u64) -> u64 {
         derive_call(self.seed ^ DOMAIN, call)
@@ -92,8 +97,8 @@ impl Source {
 }
 
 impl Rounding {
-    /// The stream of one seed for one partition of one call, in the stratum that changes nothing. Workers that round so must have
-    /// different seeds.
+    /// The stream of one seed for one partition of one call, in the stratum that changes nothing. Such
+    /// workers must have different seeds.
     #[must_use]
     pub const fn new(seed: u64, call: u64, partition: u32) -> Self {
         let key = derive(seed ^ DOMAIN, call, partition);
@@ -106,8 +111,8 @@ impl Rounding {
         Self { stratum, ..self }
     }
 
-    /// The stratum of one of up to 256 workers of a stream: that of 2k + 1 is the complement of that of 2k, and the first 2^j
-    /// pairs differ in their leading j + 1 bits.
+    /// The stratum of one of up to 256 workers of a stream: that of worker 2k + 1 is the complement of that
+    /// of worker 2k, and the first 2^j pairs differ in their leading j + 1 bits.
     #[must_use]
     pub const fn stratum(worker: u8) -> u32 {
         let pair = (worker & !1).reverse_bits();

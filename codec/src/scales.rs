@@ -1,7 +1,8 @@
-//! Scales: what coordinates of a gradient are divided by before they are compressed, from the mean squares of their past means.
+//! Scales, by which the coordinates of a gradient are divided before they are compressed. They come from the
+//! mean squares of past means.
 //!
-//! Every operation below is on numbers of 32 bits, rounded by itself and in this order, so that all ranks have the same bits whatever they
-//! compute on. Of each coordinate v is the mean square, 0 while nothing is known:
+//! Every operation below is one operation on 32-bit floats, rounded separately and in this order, so that all
+//! ranks have the same bits on any device. Of each coordinate v is the mean square, 0 while nothing is known:
 //!
 //! ```text
 //! m = mean, between -10^18 and 10^18; s = m · m
@@ -26,8 +27,8 @@ pub use crate::arguments::Power;
 use crate::error::CodecError;
 use crate::isa::Isa;
 
-/// Takes a mean's squares into `known`: of what was known `kept` stays, of what is new `fresh` counts. With a `scale` the mean is what came of
-/// gradients that were divided by it, and is multiplied by it first.
+/// Takes a mean's squares into `known`, with weight `kept` for the known and `fresh` for the new values. If
+/// there is a `scale`, the gradients were divided by it, so the mean is first multiplied by it.
 ///
 /// # Errors
 /// [`CodecError::Length`] if one is not as long as another.

@@ -27,7 +27,8 @@ pub const fn mix(z: u64) -> u64 {
     z ^ (z >> 31)
 }
 
-/// What the keys of all partitions of a call derive from: the key of partition p is mix((this ^ p) + G).
+/// The key from which the keys of all partitions of a call derive: that of partition p is mix((this ^ p) +
+/// G).
 #[must_use]
 pub const fn derive_call(seed: u64, call: u64) -> u64 {
     let k = mix(seed.wrapping_add(GOLDEN_GAMMA));

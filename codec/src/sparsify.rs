@@ -1,8 +1,8 @@
 //! Unbiased sparsification (double quantization, section 4.2 and Lemma 2).
 //!
-//! Coordinate i of α is kept with the chance p_i = |α_i| · φ / ‖α‖₁, and what is kept becomes α_i / p_i. So the mean
-//! is right, and among all ways to keep φ coordinates on average none has less variance. It also means that all
-//! that is kept has one magnitude, ‖α‖₁ / φ: a message needs that number, positions and signs.
+//! Coordinate i of α is kept with probability p_i = |α_i| · φ / ‖α‖₁, and a kept one becomes α_i / p_i. So
+//! the mean is right, and no other way to keep φ coordinates on average has less variance. All kept
+//! coordinates have one magnitude, ‖α‖₁ / φ, so a message needs that number, positions and signs.
 //!
 //! ```text
 //! scale = φ · 2^24 / ‖α‖₁          in f64, rounded to f32
@@ -46,7 +46,7 @@ pub fn l1(x: &[f32]) -> f64 {
     reduce(lanes)
 }
 
-/// Keeps coordinates of `x` at random. `budget` is φ, how many on average; `None`, and whatever is above, is
+/// Keeps coordinates of `x` at random. `budget` is φ, the average number kept; `None`, or a larger one, means
 /// ‖α‖₁ / ‖α‖∞, the most that Lemma 2 allows.
 ///
 /// # Errors

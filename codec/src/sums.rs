@@ -1,4 +1,5 @@
-//! Sums on their way down in fewer bits than the lanes that they were added in: most significant bit first, one behind the other.
+//! Sums on their way down in fewer bits than the lanes in which they were added: most significant bit first,
+//! one after the other.
 //!
 //! Eight sums are a whole number of bytes at any width, so eight are moved at a time, in halves of words: two to a pair, two pairs to
 //! four, two fours to eight.

@@ -75,8 +75,9 @@ impl LookupTable {
         })
     }
 
-    /// The table of all points of a grid, 0 to `granularity`, which is at least 1, for a fraction p in (0, 1). An index is its value, and takes
-    /// ⌈log2(g + 1)⌉ bits, not all of which may be used: a table for values that travel themselves, not for packets of indices.
+    /// The table of all points of a grid, 0 to `granularity`, which is at least 1, for a fraction p in (0,
+    /// 1). An index is its value, and takes ⌈log2(g + 1)⌉ bits, whose patterns may not all be used: a table
+    /// for sending values themselves, not packets of indices.
     ///
     /// # Errors
     /// [`CodecError::Granularity`] or [`CodecError::Fraction`].
@@ -106,8 +107,8 @@ impl LookupTable {
         Ok(Self::assemble(values.to_vec(), fraction, t_p, &solver))
     }
 
-    /// As [`Self::from_values`], with a t_p that somebody else has computed: libraries differ in the last bit of Φ⁻¹,
-    /// and workers must not. It must be positive, and within one part in 10^9 of what is computed here.
+    /// As [`Self::from_values`], with a given t_p: libraries differ in the last bit of Φ⁻¹, and workers must
+    /// not. It must be positive, and within one part in 10^9 of the value computed here.
     pub fn with_threshold(values: &[u8], fraction: f64, t_p: f64) -> Result<Self, CodecError> {
         let mut table = Self::from_values(values, fraction)?;
         let close = (t_p / table.t_p - 1.0).abs() < 1e-9;
@@ -163,7 +164,8 @@ impl LookupTable {
         &self.values
     }
 
-    /// The values as a switch or a SIMD shuffle wants them, unused entries 0: of a table of more than 4 bits, which has more, all.
+    /// The values in the form for a switch or a SIMD shuffle: 16, with unused entries 0, or all values of a
+    /// table of more than 4 bits.
     #[must_use]
     pub fn values16(&self) -> [u8; 16] {
         let mut out = [0; 16];

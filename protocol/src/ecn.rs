@@ -1,6 +1,6 @@
 //! What an IPv4 header says of congestion (RFC 3168).
 
-/// The low two bits of IPv4's TOS byte, as a datagram comes or goes (P46).
+/// The low two bits of IPv4's TOS byte, of a datagram that is received or sent (P46).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Ecn {
@@ -35,7 +35,8 @@ impl Ecn {
         self as u8
     }
 
-    /// What answers a packet that came so: a queue may mark the answer if it may mark that.
+    /// The bits of the answer to a packet with these bits: queues may mark the answer if they may mark the
+    /// packet.
     #[inline]
     #[must_use]
     pub const fn of_answer(self) -> Ecn {

@@ -48,7 +48,8 @@ impl WorkerId {
 }
 
 id!(
-    /// A worker's number among all of its job, over all racks; without racks its number in the job (P34).
+    /// A worker's number among all workers of its job, over all racks; without racks its number in the job
+    /// (P34).
     Rank(u16)
 );
 

@@ -1,5 +1,5 @@
-//! Kernels for AVX-512 with the VBMI extension besides (Ice Lake and later, Zen 4). What does not gain by it is that of
-//! `avx512`.
+//! Kernels for AVX-512 with the VBMI extension, too (Ice Lake and later, Zen 4). Kernels that do not gain
+//! from it are those of `avx512`.
 
 pub(super) mod aggregate;
 pub(super) use super::avx512::{block, lattice, norm, pack, peak, quantize, requantize, rht, scales};

@@ -1,7 +1,7 @@
 //! Blocks in one go: forward transform, quantizing, inverse transform of the residual; dequantizing, inverse transform.
 //!
-//! A group of some 2^11 coordinates is quantized, or estimated, where the transform has just left it, or takes it up next, in
-//! the first cache. So the outermost pass is the only one over all of a block.
+//! A group of some 2^11 coordinates is quantized just after, or estimated just before, the transform works on
+//! it in the first-level cache. So only the outermost pass goes over the whole block.
 
 /// Defines the kernels of blocks for one instruction set.
 macro_rules! kernels {

@@ -1,5 +1,6 @@
-//! Kernels whose coordinates have nothing to do with each other: their definition, compiled for each instruction set. The compiler makes
-//! vectors of such loops by itself, and neither fuses nor reorders what Rust rounds one by one.
+//! Kernels whose coordinates are independent of each other: their definition, compiled for each instruction
+//! set. The compiler vectorizes such loops, and neither fuses nor reorders operations that Rust rounds one by
+//! one.
 
 /// The kernels of scales, with these features.
 macro_rules! scales {

@@ -3,8 +3,8 @@
 /// Coordinates that share 16 words: `crate::rounding` gives word j of a group to its coordinates j, j + 16, j + 32 and j + 48.
 pub(super) const GROUP: usize = 64;
 
-/// How a kernel finds the index of a cell of the grid: in a few vectors, in more of them, or not at all, where every cell has its own. Which
-/// tables are small is each kernel's affair.
+/// How a kernel finds the index of a cell of the grid: in a few vectors, in more of them, or not at all,
+/// where every cell has its own. Each kernel defines which tables are small.
 pub(super) const SMALL: u8 = 0;
 pub(super) const LARGE: u8 = 1;
 pub(super) const COMPLETE: u8 = 2;

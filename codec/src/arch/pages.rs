@@ -1,8 +1,8 @@
 //! Huge pages for large buffers.
 
 /// Asks the system to back this memory with huge pages where it can, before it is first touched: fewer faults, each for
-/// 2 MiB, and fewer misses of the TLB. What is not a whole page at either end is left out, and nothing comes of it where
-/// there are no huge pages.
+/// 2 MiB, and fewer misses of the TLB. Parts of pages at either end are left out. Where there are no huge
+/// pages, this has no effect.
 #[allow(unused_variables)]
 pub(crate) fn ask_for_huge<T: bytemuck::Pod>(memory: &mut [T]) {
     #[cfg(target_os = "linux")]

@@ -2,8 +2,8 @@
 
 use super::hadamard::Vector;
 
-/// `rounds` times `R` operations that do not depend on each other, every second a multiply-add. The result is of no use
-/// but to be used.
+/// `rounds` times `R` operations that do not depend on each other, every second a multiply-add. The result
+/// only keeps the compiler from removing the work.
 ///
 /// # Safety
 ///

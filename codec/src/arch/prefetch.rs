@@ -3,8 +3,8 @@
 /// Bytes of a cache line, or of half of one where they are longer.
 const LINE: usize = 64;
 
-/// Has the processor bring memory closer that is about to be read or written. Changes nothing else, and does nothing on
-/// processors that are not asked here.
+/// Prefetches memory that is about to be read or written. It changes nothing else, and has no effect on other
+/// processors than those named here.
 #[inline]
 pub fn prefetch(memory: &[u8]) {
     // Where the memory begins within a line, its end is in one more.
@@ -27,19 +27,20 @@ pub fn prefetch(memory: &[u8]) {
     }
 }
 
-/// How far ahead of what is read once, from beginning to end, memory is brought closer: processors whose own prefetching does not
-/// cross pages, or is turned off, read 2.7 times as fast so (docs/measuring.md).
+/// How far ahead memory that is read once, from beginning to end, is prefetched: processors whose own
+/// prefetching does not cross pages, or is turned off, then read 2.7 times as fast (docs/measuring.md).
 #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 const AHEAD: usize = 1024;
 
-/// Has the processor bring closer what comes [`AHEAD`] coordinates after these `N`: of this tensor, or of what follows it.
+/// Prefetches what comes [`AHEAD`] coordinates after these `N`, in this tensor or in what follows it.
 #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 #[inline(always)]
 pub(super) fn ahead<const N: usize>(from: *const f32) {
     to_second(from.wrapping_add(AHEAD), N);
 }
 
-/// Has the processor bring `len` coordinates from `from` on to its second cache, where it is told caches apart.
+/// Prefetches `len` coordinates from `from` on into the second-level cache, on processors that can be told
+/// which cache.
 #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 #[inline(always)]
 pub(super) fn to_second(from: *const f32, len: usize) {

@@ -4,7 +4,7 @@ use super::norm::{LANES, reduce};
 use crate::arguments::{Lattice, UNIFORMS};
 use crate::rounding::Rounding;
 
-/// Where on the lattice `x` is: the multiple below, and how far it is above that, in [0, 1].
+/// The position of `x` on the lattice: the multiple below it, and its distance above that, in [0, 1].
 #[inline(always)]
 fn place(lattice: &Lattice, x: f32) -> (i32, f32) {
     let q = x * lattice.per;
@@ -51,7 +51,7 @@ pub(crate) fn spread(lattice: &Lattice, x: &[f32]) -> f64 {
     reduce(lanes)
 }
 
-/// Appends the numbers of the coordinates that are drawn: with a chance of |x| · scale.
+/// Appends the numbers of the coordinates that are drawn, each with probability |x| · scale.
 pub(crate) fn draw(x: &[f32], scale: f32, rounding: Rounding, first: u32, out: &mut Vec<u32>) {
     for (i, x) in x.iter().enumerate() {
         let at = first.wrapping_add(i as u32);

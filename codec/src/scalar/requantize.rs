@@ -1,5 +1,6 @@
-//! Sums told in 4 bits (P45), a group at a time: lengths are whole groups. What is divided by D is multiplied by its inverse, which
-//! is exact as long as dividend · D is below the power of two that the inverse was taken of.
+//! Sums told in 4 bits (P45), a group at a time: lengths are whole groups. Division by D is multiplication by
+//! its inverse, which is exact as long as dividend · D is below the power of two of which the inverse was
+//! taken.
 
 use crate::arguments::{GROUP, told_len};
 use crate::signs::Signs;

@@ -5,7 +5,8 @@ use crate::error::CodecError;
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
 
-/// What was chosen before: a search can take as long as hundreds of tables, and programs ask for the same few again and again.
+/// Earlier choices: a search can take as long as solving hundreds of tables, and programs ask for the same
+/// few again and again.
 static CHOSEN: Mutex<BTreeMap<(u8, u8, u32), ChosenTable>> = Mutex::new(BTreeMap::new());
 /// How many of those are kept.
 const MOST_CHOSEN: usize = 256;
@@ -31,8 +32,9 @@ pub struct ChosenTable {
     /// The optimal table for the chosen granularity and fraction.
     pub table: LookupTable,
     /// Expected squared error of the mean over all workers relative to the squared norm, before
-    /// error feedback, if all workers have equally large, independently rounded gradients. Workers that round in strata
-    /// ([`Source::of_worker`](crate::rounding::Source::of_worker)) have less: up to half of the rounding's part is gone.
+    /// error feedback, if all workers have equally large, independently rounded gradients. Stratified
+    /// rounding ([`Source::of_worker`](crate::rounding::Source::of_worker)) reduces the rounding's part by up
+    /// to half.
     pub expected_nmse: f64,
 }
 
@@ -41,7 +43,8 @@ pub struct ChosenTable {
 /// is not always better: how well the cells divide among the indices matters as much.
 ///
 /// `bits` is 1 to 8 and `lane_bits` 4 to 16. For each g, p is found by a grid over log p, or
-/// from the previous g's, and golden section around its best point. The process keeps what it has chosen.
+/// from the previous g's, and golden section around its best point. Results are kept for the life of the
+/// process.
 pub fn choose(bits: u8, lane_bits: u8, workers: u32) -> Result<ChosenTable, CodecError> {
     let key = (bits, lane_bits, workers);
     let chosen = || CHOSEN.lock().unwrap_or_else(PoisonError::into_inner);

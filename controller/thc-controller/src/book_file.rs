@@ -1,6 +1,7 @@
-//! The file that jobs are kept in, and who may write it: one controller at a time, the one that holds the lock beside it.
-//! The kernel takes the lock from a process that ends, however it ends, so a second controller of the same file
-//! goes on at once and never writes beside the first. One that finds that it has lost the lock steps down.
+//! The file in which jobs are kept. Only one controller at a time may write it, the one that holds the lock
+//! beside it. The kernel releases the lock when a process ends, however it ends, so a second controller of
+//! the same file takes over at once and never writes at the same time as the first. A controller that finds
+//! that it has lost the lock steps down.
 
 use crate::error::ControllerError;
 use serde::de::DeserializeOwned;
@@ -13,7 +14,8 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// The format of the file as it is written here. Those before 2 know of no members that come and go, and are read as they are.
+/// The format in which the file is written. Earlier formats, which have no members that come and go, can be
+/// read.
 const FORMAT: u32 = 2;
 /// The first one that was.
 const FIRST_FORMAT: u32 = 1;
@@ -30,9 +32,10 @@ struct Kept {
     content: String,
 }
 
-/// The file. Without a path there is none: everything is forgotten in the end, and may be changed.
+/// The file. Without a path there is none: jobs may be changed, and are forgotten when the controller ends.
 ///
-/// Whatever reads or writes the disk may take long, on a shared folder above all: it is not for threads that serve others.
+/// Methods that read or write the disk may take long, above all on a shared folder: do not call them on
+/// threads that serve others.
 #[derive(Debug)]
 pub struct BookFile {
     path: Option<PathBuf>,
@@ -117,7 +120,7 @@ impl BookFile {
         self.path.is_some()
     }
 
-    /// Why it may not be written, if so. This asks no disk.
+    /// Checks whether it may be written, without using the disk.
     ///
     /// # Errors
     /// [`ControllerError::StandsBy`].
@@ -130,7 +133,8 @@ impl BookFile {
         }
     }
 
-    /// Becomes the one who may write, unless somebody else is: true if it is now. What was read before may be old then.
+    /// Becomes the writer unless another controller is; returns whether it is now. What was read before may
+    /// then be old.
     ///
     /// # Errors
     /// [`ControllerError::State`]: the lock's file cannot be made.
@@ -159,8 +163,8 @@ impl BookFile {
         Ok(true)
     }
 
-    /// Whether this controller still has the lock that it took: a shared folder may have given it to somebody else, and somebody may
-    /// have taken its file away. If not, it steps down.
+    /// Whether this controller still has the lock that it took. A shared folder may have given the lock to
+    /// another, or its file may have been removed; then this controller steps down.
     #[must_use]
     pub fn keeps(&self) -> bool {
         let Some(path) = self.lock_path() else { return true };
@@ -205,7 +209,7 @@ impl BookFile {
     /// Reads the file, if there is one.
     ///
     /// # Errors
-    /// [`ControllerError::Read`]; [`ControllerError::State`]: it is not ours, or was changed.
+    /// [`ControllerError::Read`]; [`ControllerError::State`]: it is not a controller's file, or was changed.
     pub fn read<T: DeserializeOwned + Default>(&self) -> Result<T, ControllerError> {
         let mut disk = lock(&self.disk);
         let Some(kept) = self.read_kept()? else { return Ok(T::default()) };
@@ -246,7 +250,8 @@ impl BookFile {
         Ok(BookFile::new(Some(path)))
     }
 
-    /// Writes a book here, in place of whatever is there, as this format if one is given. Nobody looks whether this controller may.
+    /// Writes a book here, in place of whatever is there, in this format if one is given. It does not check
+    /// whether this controller may.
     ///
     /// # Errors
     /// [`ControllerError::State`]: it cannot be written, or there is no such format.
@@ -273,8 +278,8 @@ impl BookFile {
         self.write_as(book, None)
     }
 
-    /// What a book is now, to be written later: of several that are, the last one counts, in whichever order they are written. This
-    /// asks no disk.
+    /// The present content of a book, to be written later, without using the disk. Of several contents the
+    /// last one counts, in whatever order they are written.
     ///
     /// # Errors
     /// [`ControllerError::State`]: it is not JSON.
@@ -283,12 +288,12 @@ impl BookFile {
         Ok(Content { ticket: self.tickets.fetch_add(1, Ordering::Relaxed) + 1, text })
     }
 
-    /// Writes the file: whole or not at all, lasting when this returns, readable by nobody else, since cookies are in it. What
-    /// is there already is not written again.
+    /// Writes the file: completely or not at all, durably, and readable by nobody else, since it has cookies.
+    /// Content that is there already is not written again.
     ///
     /// # Errors
     /// [`ControllerError::StandsBy`]: another controller may write, not this one. [`ControllerError::State`]: it cannot be
-    /// written, or somebody else has written it although the lock was here; then this one steps down.
+    /// written, or another has written it although this controller had the lock; then this one steps down.
     pub fn write(&self, content: Content) -> Result<(), ControllerError> {
         let Some(path) = self.path.clone() else { return Ok(()) };
         let mut disk = lock(&self.disk);

@@ -8,7 +8,7 @@ use thc_protocol::wire::Form;
 /// Numbers of workers that have counters of their own, as a power of two.
 pub const WORKER_BITS: u32 = 7;
 
-/// The forms of packets that a program does (P2): bit i is the i-th of all.
+/// The forms of packets that a program supports (P2): bit i stands for the i-th of all.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Forms(u16);
 
@@ -81,13 +81,14 @@ pub struct Capacity {
     pub tables: u32,
     /// Rows of its tables for jobs.
     pub rows: Rows,
-    /// What packets it does, if that is known: a target says so when it is there.
+    /// The packets that it supports, if known: a connected target says so.
     pub forms: Option<Forms>,
-    /// Packets that it can hold, if that is bounded and known: a thc-ps says so when it is there.
+    /// The packets that it can hold, if that is bounded and known: a connected thc-ps says so.
     pub room: Option<Room>,
 }
 
-/// What the annotation `@room("5461 64")` of `jobs` says: packets that a port holds, and members planned for.
+/// The content of the annotation `@room("5461 64")` of `jobs`: packets that a port holds, and members for
+/// which it is planned.
 #[must_use]
 pub fn room(info: &P4Info) -> Option<Room> {
     info.table("jobs").ok()?.annotation("room")?.parse().ok()

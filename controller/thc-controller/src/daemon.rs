@@ -34,7 +34,8 @@ impl Daemon {
         Daemon { config }
     }
 
-    /// Whether it could run: certificates are such, declared jobs can be, and the file of jobs is whole. How many jobs are in that.
+    /// Checks that it could run: certificates can be read, declared jobs are possible, and the file of jobs
+    /// is intact. Returns how many jobs are in the file.
     ///
     /// # Errors
     /// As [`Daemon::run`].
@@ -54,18 +55,19 @@ impl Daemon {
         Ok(kept)
     }
 
-    /// Whether it has certificates of its own or for targets: then SIGHUP has them read.
+    /// Whether it has certificates, of its own or for targets, which SIGHUP makes it read again.
     #[must_use]
     pub fn has_certificates(&self) -> bool {
         self.config.tls.is_some() || self.config.targets.iter().any(|target| target.ca.is_some())
     }
 
-    /// Runs until `stop`; the targets then go on as they are. `ready` is called when it can be asked; targets that
-    /// are not there yet are tried again and again. At each message of `reread` its certificates are read again.
+    /// Runs until `stop`; the targets then go on as they are. `ready` is called when it can take requests;
+    /// absent targets are tried again and again. Each message of `reread` makes it read its certificates
+    /// again.
     ///
     /// # Errors
-    /// [`ControllerError::Listen`], [`ControllerError::State`], [`ControllerError::Tls`], or a job of the
-    /// configuration that cannot be.
+    /// [`ControllerError::Listen`], [`ControllerError::State`], [`ControllerError::Tls`], or the error of an
+    /// impossible job in the configuration.
     pub async fn run(
         self,
         stop: impl Future<Output = ()>,
@@ -180,7 +182,7 @@ impl Daemon {
     }
 }
 
-/// Tells whoever asks for it whether this controller has the jobs: one that stands by does not serve.
+/// Reports to health probes whether this controller is active: a standby does not serve.
 async fn say_health(reporter: &HealthReporter, serves: bool) {
     let status = if serves { ServingStatus::Serving } else { ServingStatus::NotServing };
     for service in ["", SERVICE_NAME] {
@@ -191,7 +193,7 @@ async fn say_health(reporter: &HealthReporter, serves: bool) {
 /// What agents are asked by.
 type Queues = Vec<(TargetConfig, mpsc::Receiver<AgentCommand>)>;
 
-/// Serves all targets until it is to stop, or somebody else has the file of jobs.
+/// Serves all targets until it is to stop, or another controller has the file of jobs.
 async fn serve(shared: &Arc<ControllerState>, queues: Queues, mut stop: watch::Receiver<bool>) -> Queues {
     let (over, end) = watch::channel(false);
     let mut agents = tokio::task::JoinSet::new();

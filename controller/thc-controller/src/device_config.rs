@@ -1,4 +1,4 @@
-//! What SetForwardingPipelineConfig carries for the device, as its server takes it.
+//! The device's part of SetForwardingPipelineConfig, in the form that its server takes.
 
 use crate::error::ControllerError;
 use prost::Message;
@@ -62,8 +62,8 @@ struct Part {
     pipe_scope: Vec<u32>,
 }
 
-/// The bytes of a file; of a `.conf` of Tofino's compiler those that Stratum takes, made of the files that it names, relative to its
-/// folder.
+/// The bytes of a file. From a `.conf` of Tofino's compiler it makes those that Stratum takes, with the files
+/// that it names, relative to its folder.
 ///
 /// # Errors
 /// [`ControllerError::Read`], [`ControllerError::Value`].

@@ -1,4 +1,4 @@
-//! Why no traffic flows, and which worker is slow: from counters to words.
+//! Says in words, from counters, why no traffic flows and which worker is slow.
 
 use crate::section::JobSection;
 use thc_control_proto::v1::finding::Severity;
@@ -6,13 +6,13 @@ use thc_control_proto::v1::{
     Finding, Job, JobCounters, JobPlace, ReadCountersResponse, Target, WorkerCounters,
 };
 
-/// A worker that is silent for longer than this while others send is missed, in seconds.
+/// Seconds of silence after which a worker counts as missing while others send.
 const MISSED: f64 = 2.0;
 /// Below this share of repeated packets nothing needs to be done.
 const FEW_REPEATED: f64 = 0.02;
 /// A round trip this many times that of the others' median is slow.
 const SLOW: f64 = 3.0;
-/// And by at least so many microseconds: less comes and goes with the scheduler.
+/// And by at least so many microseconds: smaller differences come from the scheduler.
 const SLOW_BY: u32 = 1000;
 
 /// What is looked at.
@@ -30,8 +30,8 @@ pub struct Seen<'a> {
     pub refused: &'a [(String, String)],
 }
 
-/// What there is to say of a job. `slow` tells the worker that the others wait for on a target, if it is always the
-/// same one.
+/// The findings about a job. `slow` names the worker for which the others wait on a target, if it is always
+/// the same one.
 #[must_use]
 pub fn findings(seen: &Seen<'_>, slow: impl Fn(&str) -> Option<u32>) -> Vec<Finding> {
     let &Seen { job, counters, recent, targets, refused } = seen;
@@ -148,7 +148,8 @@ fn before_session(place: &JobPlace, workers: u32, least: Option<u32>) -> Option<
     })
 }
 
-/// What is wrong with a session, by all counts and by those of the last minute: what healed long ago is no problem.
+/// What is wrong with a session, by all counts and by those of the last minute: problems that ended long ago
+/// are not reported.
 fn session_findings(
     counted: &JobCounters,
     recent: &JobCounters,

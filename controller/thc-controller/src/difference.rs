@@ -1,4 +1,4 @@
-//! Rows in the names of a program, and where those that a target holds differ from those that were written.
+//! Rows with the names of a program, and how those that a target holds differ from those that were written.
 
 use crate::error::ControllerError;
 use crate::schema::Schema;
@@ -65,7 +65,8 @@ pub fn rows(held: &Wanted, schema: &Schema) -> Vec<v1::Row> {
     rows.chain(held.groups().map(|(number, group)| group_row(number, group))).collect()
 }
 
-/// Where `held` differs from what was `written`: what is missing, what somebody else has added, and what somebody else has changed.
+/// How `held` differs from what was `written`: rows that are missing, that another has added, and that
+/// another has changed.
 ///
 /// # Errors
 /// [`ControllerError::P4Info`] if the program has no jobs.

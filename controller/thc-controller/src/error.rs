@@ -104,7 +104,7 @@ pub enum ControllerError {
         /// How long it was waited for.
         patience: std::time::Duration,
     },
-    /// A target has another program than it is to load, and sessions that would be lost with it.
+    /// A target has another program than the one to load, and sessions that would be lost with it.
     #[error(
         "target {target}: it has another program than its device_config, with other tables: {}",
         if jobs.is_empty() {
@@ -180,7 +180,8 @@ impl ControllerError {
     }
 }
 
-/// What an error says, down to its innermost cause: outside of that it says little more than that something failed.
+/// The text of an error down to its innermost cause, since the outer ones say little more than that something
+/// failed.
 pub(crate) fn causes(error: &(dyn std::error::Error + 'static)) -> String {
     let mut message = String::new();
     let mut cause = Some(error);
@@ -197,7 +198,7 @@ pub(crate) fn causes(error: &(dyn std::error::Error + 'static)) -> String {
     message
 }
 
-/// Whether an input or output failed in such a way, anywhere within an error.
+/// Whether an error contains an I/O error of such a kind, at any depth.
 #[must_use]
 pub fn has_io(
     error: &(dyn std::error::Error + 'static),

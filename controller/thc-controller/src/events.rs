@@ -4,7 +4,7 @@ use crate::book::seconds;
 use std::collections::VecDeque;
 use thc_control_proto::v1;
 
-/// How many are kept: days of a quiet cluster, and no more than some hundred kilobytes.
+/// How many events are kept: days of a quiet cluster, in no more than a few hundred kilobytes.
 const KEPT: usize = 1000;
 
 /// The history, from the oldest on.

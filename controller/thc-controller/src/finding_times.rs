@@ -10,8 +10,8 @@ pub struct FindingTimes {
     jobs: BTreeMap<String, BTreeMap<String, u64>>,
 }
 
-/// What a finding says, whatever numbers it has at the moment: a worker that is silent for 5 s is so for 6 s soon. A number within a
-/// name is none of these: target ps1 is not ps2.
+/// The text of a finding without its changing numbers: a worker that is silent for 5 s will soon be silent
+/// for 6 s. Numbers within names stay: target ps1 is not ps2.
 fn stable_text(finding: &Finding) -> String {
     let numeric = |word: &&str| word.starts_with(|first: char| first.is_ascii_digit());
     let words: Vec<&str> = finding.what.split_whitespace().filter(|word| !numeric(word)).collect();
@@ -19,7 +19,8 @@ fn stable_text(finding: &Finding) -> String {
 }
 
 impl FindingTimes {
-    /// Takes what is said of a job at this time, in seconds since 1970, and adds since when that has been said.
+    /// Takes the findings about a job at this time, in seconds since 1970, and adds since when each has been
+    /// reported.
     pub fn note(&mut self, job: &str, findings: &mut [Finding], now: u64) {
         let before = self.jobs.remove(job).unwrap_or_default();
         let mut after = BTreeMap::new();

@@ -1,12 +1,12 @@
-//! Controller of THC's aggregators: keeps jobs in switches and software parameter servers by P4Runtime.
+//! The controller of THC's aggregators: manages jobs in switches and software parameter servers by P4Runtime.
 //!
 //! * [`tables`]: the rows of the switch program's tables, one file each;
 //! * `Schema`: turns rows into entries with the numbers of the program's P4Info;
 //! * `Target`: the connection to an aggregator;
 //! * [`Wanted`]: everything that an aggregator should hold, and what to write so that it does; [`plan`] says what;
-//! * [`Book`]: the jobs, where they lie, and their sessions, kept over restarts;
+//! * [`Book`]: the jobs, their placements, and their sessions, kept over restarts;
 //! * [`Daemon`]: an agent per target, the gRPC service, the status page;
-//! * `Desk`: what can be asked of it.
+//! * `Desk`: the requests that it answers.
 #![forbid(unsafe_code)]
 
 mod addresses;

@@ -1,4 +1,4 @@
-//! What a controller listens on: its service with and without certificates and by its socket, and the page.
+//! What a controller serves: its service with and without certificates and by its socket, and the page.
 
 use crate::addresses::Addresses;
 use crate::config::{Config, LocalSocket};
@@ -22,7 +22,8 @@ use tonic_health::pb::health_server::{Health, HealthServer};
 
 /// Far above any request of ours.
 const MAX_MESSAGE: usize = 1 << 20;
-/// How soon a client is missed whose machine is gone: it is asked so often, and must answer so soon.
+/// How soon the controller notices that a client's machine is gone: it asks so often, and the client must
+/// answer so soon.
 const KEEPALIVE: Duration = Duration::from_secs(30);
 
 /// Everything that is open.
@@ -53,7 +54,7 @@ pub fn certificates(files: &CertificateFiles) -> Result<[Arc<Certificates>; 2], 
     Ok([open("the service", b"h2", Clients::Certified)?, open("the page", b"http/1.1", Clients::Any)?])
 }
 
-/// What to say if strangers may ask the service. `tls` says whether clients need certificates, if it has any.
+/// The warning if strangers may use the service. `tls` says whether clients need certificates, if it has any.
 fn exposure(listen: SocketAddr, tls: Option<bool>) -> Option<String> {
     let (what, way) = match tls {
         _ if listen.ip().is_loopback() => return None,
@@ -80,7 +81,8 @@ async fn bind_if(address: Option<SocketAddr>) -> Result<Option<(TcpListener, Soc
     }
 }
 
-/// The socket for commands on this machine. One that nobody has asked for is no reason not to serve.
+/// The socket for commands on this machine. If it was not configured, failing to open it does not prevent
+/// serving.
 fn local(wanted: &LocalSocket) -> Result<Option<(Socket, UnixListener)>, ControllerError> {
     let (path, asked) = match wanted {
         LocalSocket::None => return Ok(None),

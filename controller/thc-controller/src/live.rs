@@ -81,7 +81,7 @@ fn cells_of(place: &Placement, workers: u8) -> impl Iterator<Item = u32> {
     (0..workers).map(move |worker| index << WORKER_BITS | u32::from(worker))
 }
 
-/// Reads all other counters of these jobs, to those that [`read_packets`] has read of them.
+/// Reads all other counters of these jobs, in addition to those that [`read_packets`] has read.
 ///
 /// # Errors
 /// As [`Target::counters`].

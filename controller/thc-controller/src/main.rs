@@ -1,4 +1,4 @@
-//! The program `thc-controller`: the controller itself, and the commands that ask it.
+//! The program `thc-controller`: the controller itself, and the commands that use it.
 #![forbid(unsafe_code)]
 
 mod cli;

@@ -1,4 +1,4 @@
-//! What systemd is told of a service: that it is ready, that it is alive, that it stops (sd_notify(3), sd_watchdog_enabled(3)).
+//! Tells systemd that a service is ready, is alive, or stops (sd_notify(3), sd_watchdog_enabled(3)).
 
 use std::ffi::OsString;
 use std::os::linux::net::SocketAddrExt;
@@ -28,7 +28,7 @@ impl Notify {
         }
     }
 
-    /// Says something, if anybody listens. Nobody is worse off if it is not heard, but for systemd's own time-outs.
+    /// Sends a message, if anybody listens. A lost message matters only for systemd's own time-outs.
     pub fn say(&self, what: &str) {
         let Some(to) = &self.to else { return };
         let name = to.as_bytes();

@@ -23,14 +23,15 @@ const OF_ROOTS: [Kind; 6] =
 /// The number of a root's first port in `addresses`: workers have those below 64.
 const FIRST_ROOT: u8 = 192;
 
-/// What a target holds nothing of, because it has refused rows of it, or is still getting them.
+/// Jobs and tables of which a target holds nothing, because it has refused their rows or is still getting
+/// them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Exclusions {
     /// Numbers of jobs.
     pub jobs: BTreeSet<u16>,
     /// Ids of lookup tables.
     pub tables: BTreeSet<u8>,
-    /// Ids of lookup tables whose rows are still to come: jobs have none before.
+    /// Ids of lookup tables whose rows are still to come; jobs do not have these tables before.
     pub coming: BTreeSet<u8>,
 }
 

@@ -1,4 +1,4 @@
-//! What a switch program asks of its rows beside what all do, as its P4Info shows.
+//! What a switch program requires of its rows beyond what all programs do, as its P4Info shows.
 
 use crate::capacity::{Capacity, Forms, Rows, WORKER_BITS};
 use p4runtime_proto::config::P4Info;
@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 /// The first bits of a port's number say which pipe it belongs to; these are the others.
 const PORTS_OF_A_PIPE: u32 = 7;
-/// The number that a norm's one pass has in `passes` where passes have cells.
+/// The number of a norm's only pass in `passes`, if passes have cells.
 const NORM_PASS: u8 = 255;
 /// What every such table's name begins with.
 const LOOKUP_OF_BYTES: &str = "lookup_";
@@ -15,12 +15,12 @@ const LOOKUP_OF_BYTES: &str = "lookup_";
 /// How a packet goes from one pass to the next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Passes {
-    /// A cell is found by slot and pass; a row says no more than which port leads to a pass after the first.
+    /// A cell is found by slot and pass; a row only says which port leads to a pass after the first.
     Ports {
         /// How many.
         later: u8,
     },
-    /// Each pass, the first one too, has cells in the pipe of its port, and a row says where they begin.
+    /// Each pass, including the first, has cells in the pipe of its port, and a row says where they begin.
     Cells {
         /// How many a packet of DATA takes.
         passes: u8,
@@ -34,7 +34,7 @@ pub enum Passes {
 pub enum Lookups {
     /// One row of `lookup`, by the table's id.
     Row,
-    /// In each of several tables a row for each byte of indices, by a number of the chip's.
+    /// Each of several tables has a row for each byte of indices, under a number of the chip's.
     Bytes {
         /// Bits of the values that one byte of indices stands for.
         bits: i32,
@@ -121,8 +121,9 @@ impl Program {
         })
     }
 
-    /// Whether whoever asks for cells of a counter is to ask for all of them: the control plane of a chip brings the whole counter up to
-    /// date for each question, so many questions for a cell cost far more. Servers in software answer for the cells that they are asked for.
+    /// Whether to read all cells of a counter at once: the control plane of a chip updates the whole counter
+    /// for each request, so many requests for one cell cost far more. Software servers answer for the
+    /// requested cells only.
     #[must_use]
     pub fn has_whole_counters(&self) -> bool {
         matches!(self.lookups, Lookups::Bytes { .. })
@@ -156,7 +157,7 @@ impl Program {
         }
     }
 
-    /// The rows of `passes` where passes have cells: number, port, and the first of the cells. None without ports.
+    /// The rows of `passes` if passes have cells: number, port, and the first cell. `None` without ports.
     #[must_use]
     pub fn cells(&self, pass_ports: &[u16]) -> Vec<(u8, u16, u32)> {
         let Passes::Cells { passes, cells } = self.passes else { return Vec::new() };
@@ -171,8 +172,9 @@ impl Program {
     }
 }
 
-/// Which port each pass goes through: there and back over them, again and again. Packets get shorter from pass to pass and RESULTs
-/// longer, so a port that has an early pass gets a late one for it, and all carry about as much.
+/// Through which port each pass goes: forwards and backwards over the ports, again and again. Packets get
+/// shorter from pass to pass and RESULTs longer, so a port with an early pass also gets a late one, and all
+/// carry about as much.
 pub fn snake(pass_ports: &[u16]) -> impl Iterator<Item = u16> + '_ {
     pass_ports.iter().chain(pass_ports.iter().rev()).copied().cycle()
 }

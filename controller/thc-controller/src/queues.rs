@@ -1,6 +1,6 @@
-//! Through which queue of its port a packet goes to a pass, where passes have cells: the fewer passes it has left, the higher the
-//! queue's number. A port that serves its queues by number finishes what it has begun before it begins anything else, so what is lost
-//! when a port is overloaded has been through no pass yet.
+//! Through which queue of its port a packet goes to a pass, if passes have cells: the fewer passes it has
+//! left, the higher the queue's number. A port that serves higher queues first finishes packets before it
+//! begins others, so an overloaded port loses only packets that have been through no pass yet.
 
 use crate::tables::{Pass, PassCells};
 

@@ -69,7 +69,7 @@ impl Rack {
         self.sizes.iter().any(|(workers, quorum)| quorum < workers)
     }
 
-    /// The form in which a table's packets are between this rack and its workers; `None` where racks cannot have it.
+    /// The form of a table's packets between this rack and its workers; `None` if racks cannot have it.
     #[must_use]
     pub fn form(&self, table: &Table) -> Option<Form> {
         let racks = Racks {

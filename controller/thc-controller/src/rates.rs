@@ -1,4 +1,5 @@
-//! How fast packets come, over the last seconds, how that went in the last minutes, and who is behind all the time.
+//! The rate of packets over the last seconds, its course over the last minutes, and workers that are always
+//! behind.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
@@ -7,7 +8,7 @@ use tokio::time::Instant;
 
 /// Between two samples: targets are read as often.
 pub const PERIOD: Duration = Duration::from_secs(1);
-/// Samples that a rate is over, so that a reading which comes a little late makes no gap.
+/// Samples over which a rate is taken, so that a slightly late reading makes no gap.
 const WINDOW: usize = 4;
 /// How far back what is wrong counts, and how often it is noted.
 const MINUTE: Duration = Duration::from_secs(60);
@@ -169,8 +170,9 @@ impl Rates {
         self.rate(&(job.to_owned(), target.to_owned(), worker))
     }
 
-    /// The worker of a session of so many that was the last one and this many packets behind the foremost in each of the last samples,
-    /// while sums were made. Who is last at one moment means little: somebody always is.
+    /// The worker of a session of so many that was last, and at least this many packets behind the first, in
+    /// each of the last samples while sums were made. Being last once means little, since some worker always
+    /// is.
     #[must_use]
     pub fn slow(&self, job: &str, target: &str, members: u32, behind: u64) -> Option<u32> {
         if self.samples.len() <= WINDOW {
@@ -194,8 +196,9 @@ impl Rates {
         slow
     }
 
-    /// What has been counted in the last minute, out of what is counted now: packets that were dropped, came twice, or belonged to another
-    /// call, and what workers report. All else is as it is now. Of what was seen once only nothing is known.
+    /// The counts of the last minute, out of the present ones: packets that were dropped, came twice, or
+    /// belonged to another call, and workers' reports. All else is unchanged. Nothing is known of counters
+    /// that were read only once.
     #[must_use]
     pub fn recent(&self, now: &ReadCountersResponse) -> ReadCountersResponse {
         // A target that was restarted counts from zero.

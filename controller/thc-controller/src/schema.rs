@@ -9,7 +9,7 @@ use p4runtime_proto::v1::{
     Action, FieldMatch, MeterConfig, TableAction, TableEntry, action, field_match, table_action,
 };
 
-/// Tables with rows of this controller's, whatever the program; lookup tables beside them.
+/// Tables in which this controller writes rows, whatever the program, beside lookup tables.
 const WRITTEN: [&str; 14] = [
     "own_address",
     "own_arp",
@@ -27,7 +27,7 @@ const WRITTEN: [&str; 14] = [
     "roots",
 ];
 
-/// A burst that a meter lets pass at once, as a share of what it lets pass in a second, and at least.
+/// The burst that a meter lets pass, as a share of what it lets pass in a second, and its least value.
 const BURSTS_A_SECOND: u32 = 10;
 const LEAST_BURST: u32 = 64;
 
@@ -80,13 +80,14 @@ impl Schema {
         Ok(self.info.table(name)?.id())
     }
 
-    /// The tables that lookup tables are written to: `lookup`, or those of bytes of indices.
+    /// The tables into which lookup tables are written: `lookup`, or those of bytes of indices.
     pub fn lookups(&self) -> impl Iterator<Item = &Table> {
         let alias = |table: &Table| table.preamble.as_ref().is_some_and(|p| p.alias.starts_with("lookup"));
         self.info.tables.iter().filter(move |table| alias(table))
     }
 
-    /// The tables that this controller writes; others, constant ones among them, are nobody's or another program's.
+    /// The tables that this controller writes. Other tables, such as constant ones, belong to nobody or to
+    /// another program.
     pub fn written_tables(&self) -> impl Iterator<Item = u32> {
         WRITTEN.iter().filter_map(|name| self.table(name).ok()).chain(self.lookups().map(Table::id))
     }
@@ -117,7 +118,7 @@ impl Schema {
         Ok(TableEntry { meter_config: row.rate().map(meter), ..entry })
     }
 
-    /// The same of a table whose name is the program's affair.
+    /// The same for a table whose name depends on the program.
     ///
     /// # Errors
     /// As [`Schema::entry`].

@@ -26,7 +26,7 @@ pub struct Service {
     pub roles: Roles,
 }
 
-/// Does something to its end, also when who has asked for it goes away meanwhile.
+/// Completes an operation even if the client that asked for it goes away meanwhile.
 async fn finish<T: Send + 'static>(
     work: impl Future<Output = Result<T, Refusal>> + Send + 'static,
 ) -> Result<T, Status> {

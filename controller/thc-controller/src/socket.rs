@@ -1,4 +1,4 @@
-//! The controller's socket on its own machine: whoever may write to the file may do everything.
+//! The controller's socket on its own machine: everybody who may write to the file may do everything.
 
 use crate::error::ControllerError;
 use std::fs::Permissions;
@@ -23,7 +23,7 @@ fn user_socket() -> Option<PathBuf> {
         .map(|f| PathBuf::from(f).join(OF_USER))
 }
 
-/// Where a controller listens unless told otherwise: where systemd has made a folder for it, or the user's session has one.
+/// The default path: in the folder that systemd has made for the service, or in that of the user's session.
 #[must_use]
 pub fn default_path() -> Option<PathBuf> {
     // Several folders are separated by colons (systemd.exec(5)).
@@ -52,7 +52,7 @@ impl Drop for Socket {
 }
 
 impl Socket {
-    /// Listens there. What a controller that was killed has left is replaced; where somebody answers nothing is.
+    /// Listens there. Replaces the socket of a killed controller, but not one on which somebody answers.
     ///
     /// # Errors
     /// [`ControllerError::Socket`].

@@ -18,7 +18,7 @@ use thc_protocol::wire::{BLOCKS, Form, Table, Tables};
 
 /// Longest name of a job.
 const MAX_NAME: usize = 63;
-/// Slots unless told otherwise: the windows of few workers, and a quarter of a switch.
+/// Default number of slots: enough for the windows of few workers, and a quarter of a switch.
 const DATA_SLOTS: u32 = 256;
 /// And of a job with several servers at most so many.
 const MOST_DATA_SLOTS: u32 = 1024;
@@ -68,7 +68,7 @@ pub struct Spec {
     pub best_effort: bool,
     /// When best-effort gives a packet up, in milliseconds.
     pub deadline_ms: u32,
-    /// The targets that have a share of its slots each, in order; none if each target has them all.
+    /// The targets that have a share of its slots each, in order; empty if each target has all slots.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub servers: Vec<String>,
     /// The targets that stand by for these.
@@ -77,7 +77,7 @@ pub struct Spec {
     /// Its lookup tables beside the first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tables: Vec<Further>,
-    /// Whether sessions of all sizes have the first table, since it was asked for.
+    /// Whether sessions of all sizes have the first table, because it was given.
     #[serde(default)]
     pub one_table: bool,
     /// How many workers its sessions may have, if its members come and go; `workers` is the most.
@@ -86,7 +86,7 @@ pub struct Spec {
     /// Which rack its target is; `None` if the target's sums are results.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rack: Option<Rack>,
-    /// All keys that thc-ps has as well, those above filled in; what was kept before there were these has none.
+    /// All keys that thc-ps has as well, with those above filled in; `None` in older books.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     options: Option<JobOptions>,
 }
@@ -127,7 +127,7 @@ pub struct ShareServers {
 }
 
 impl ShareServers {
-    /// Data slots unless told otherwise: two blocks for every port, up to as many as a switch has.
+    /// Default number of data slots: two blocks for every port, up to as many as a switch has.
     fn data_slots(&self) -> u32 {
         (2 * u32::from(Shard::BLOCK) * self.homes() as u32 * u32::from(self.shards))
             .clamp(DATA_SLOTS, MOST_DATA_SLOTS)
@@ -141,11 +141,11 @@ impl ShareServers {
 }
 
 impl Spec {
-    /// Checks what is asked for and fills in the rest. `number` is the job's if none is asked for, `shared` tells where its
-    /// servers are if it names any.
+    /// Checks a request and fills in the rest. `number` is the job's number unless the request has one;
+    /// `shared` says where its servers are, if it names any.
     ///
     /// # Errors
-    /// What is wrong and how to mend it.
+    /// What is wrong and how to fix it.
     pub fn from_request(
         asked: &JobSection,
         number: u16,
@@ -252,7 +252,7 @@ impl Spec {
         self.options.clone().unwrap_or_else(|| self.fill(JobOptions::default()))
     }
 
-    /// As an aggregator and its workers want it; the table's number is not in it yet.
+    /// The job in the form for an aggregator and its workers, still without the table's number.
     ///
     /// # Errors
     /// [`thc_options::ConfigError`], if the spec was not made by [`Self::from_request`].
@@ -275,7 +275,7 @@ impl Spec {
         }
     }
 
-    /// As it is shown: without secrets, and with the table of its largest sessions.
+    /// The section to show: without secrets, and with the table of its largest sessions.
     #[must_use]
     pub fn to_section(&self, targets: Vec<String>) -> JobSection {
         let section = self.section(targets);
@@ -289,7 +289,8 @@ impl Spec {
         JobSection { options, ..section }
     }
 
-    /// Whether it can become this at a boundary of a session, whose workers keep what they were told when they joined.
+    /// Whether it can become this job at a boundary of a session, whose workers keep what they were told when
+    /// they joined.
     #[must_use]
     pub fn may_become(&self, next: &Spec) -> bool {
         // One server alone is named here only where it has spares, which may come and go.
@@ -306,7 +307,8 @@ impl Spec {
             || self.rack.as_ref().is_some_and(Rack::by_quorum)
     }
 
-    /// Rows that it has in a target's tables, at most. A root has no use for more ports than there are blocks of slots.
+    /// The most rows that it has in a target's tables. A root cannot use more ports than there are blocks of
+    /// slots.
     #[must_use]
     pub fn rows(&self) -> Rows {
         let workers = u32::from(self.workers);
@@ -315,7 +317,7 @@ impl Spec {
         Rows { members: workers, addresses: workers + roots, job_tables: 1 + self.tables.len() as u32, roots }
     }
 
-    /// Whether each of its targets has a share of its slots, or stands by for those that have.
+    /// Whether each of its targets has a share of its slots, or is a spare for those that have.
     #[must_use]
     pub fn is_shared(&self) -> bool {
         !self.servers.is_empty()

@@ -1,4 +1,4 @@
-//! The second controller of one file waits until it is the first, and the first one looks whether it still is.
+//! The standby controller of a file waits until it is active, and the active one checks whether it still is.
 
 use crate::book::Book;
 use crate::error::ControllerError;
@@ -6,12 +6,13 @@ use crate::state::{ControllerState, on_disk};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How often it is looked whether the other one is gone, and what it has changed.
+/// How often a standby checks whether the other controller is gone, and what it has changed.
 const LOOK: Duration = Duration::from_millis(200);
 /// How often the one that has the lock looks whether it still has it.
 const CHECK: Duration = Duration::from_secs(1);
 
-/// Becomes the one that writes the file, if nobody else is, and reads what is in it: true if it is now.
+/// Becomes the writer of the file, if no other controller is, and reads it. Returns whether it is the writer
+/// now.
 ///
 /// # Errors
 /// The file, or its lock, is unusable.
@@ -30,9 +31,10 @@ pub async fn try_first(shared: &ControllerState) -> Result<bool, ControllerError
     Ok(first)
 }
 
-/// Waits until this controller is the one that writes the file of jobs; at once if it is, or if there is no file. Meanwhile it
-/// knows what is in the file, so that it can be asked, and says whom to ask for more. A file that cannot be read may be there again
-/// in a moment: it is tried again, and that is said.
+/// Waits until this controller is the writer of the file of jobs; returns at once if it is, or if there is no
+/// file. Meanwhile it knows the file's content, so it can answer requests, and names the active controller
+/// for the others. A file that cannot be read may be back in a moment: it is tried again, and the log says
+/// so.
 pub async fn until_first(shared: &ControllerState) {
     let mut waited = false;
     let mut complaint = String::new();

@@ -22,7 +22,7 @@ pub enum AgentCommand {
     Sync(Answer<()>),
     /// Read the rows that it holds.
     Rows(Answer<Vec<v1::Row>>),
-    /// Look where they differ from what was written, and repair that if so asked.
+    /// Find where they differ from what was written, and repair that if requested.
     Compare {
         /// Whether to repair it.
         repair: bool,
@@ -86,7 +86,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Does something with a disk on a thread of its own.
+/// Runs an operation on the disk on a separate thread.
 ///
 /// # Errors
 /// Its error.
@@ -122,7 +122,8 @@ impl ControllerState {
         }
     }
 
-    /// Waits until no other change of a job is under way: none begins until this is dropped. Other jobs do not wait for its targets.
+    /// Waits until no other change of a job is under way; none begins until the result is dropped. Other jobs
+    /// do not wait for its targets.
     pub async fn turn(&self, job: &str) -> OwnedMutexGuard<()> {
         let turn = {
             let mut turns = lock(&self.turns);
@@ -137,7 +138,8 @@ impl ControllerState {
         lock(&self.book)
     }
 
-    /// Writes the jobs to their file, unless they are there already. The disk may take its time: nobody else waits for it.
+    /// Writes the jobs to their file, unless they are there already. The disk may be slow; nobody else waits
+    /// for it.
     ///
     /// # Errors
     /// As `BookFile::write`.
@@ -177,7 +179,7 @@ impl ControllerState {
         lock(&self.finding_times)
     }
 
-    /// Notes what has happened, in the log as well. This asks for no other lock.
+    /// Records an event, in the log as well. This takes no other lock.
     pub fn tell(&self, about: About<'_>, what: &str) {
         tracing::info!("{what}");
         self.events().push(false, about, what);
@@ -206,7 +208,7 @@ impl ControllerState {
         receive_answer(target, send_command(target, command).await).await
     }
 
-    /// Where the servers of a job are that have a share of its slots each.
+    /// The addresses of a job's servers, each of which has a share of its slots.
     ///
     /// # Errors
     /// There is no such target, or they have different numbers of ports.
@@ -231,7 +233,7 @@ impl ControllerState {
         Ok(ShareServers { at, spares: spares.len() as u8, shards })
     }
 
-    /// Lets these targets get what the book wants.
+    /// Writes to these targets what the book says.
     ///
     /// # Errors
     /// That of the first target that fails; the others have been asked, too.
@@ -251,7 +253,7 @@ impl ControllerState {
     }
 }
 
-/// Puts a question to a target's agent. Without an agent its answer says so.
+/// Sends a request to a target's agent. Without an agent the answer says so.
 async fn send_command<T>(
     target: &TargetHandle,
     command: impl FnOnce(Answer<T>) -> AgentCommand,

@@ -1,4 +1,4 @@
-//! Certificates towards targets: they are read for each connection, so that new ones take no restart.
+//! Certificates for connections to targets. They are read for each connection, so new ones need no restart.
 
 use crate::config::TargetConfig;
 use crate::error::ControllerError;
@@ -8,7 +8,8 @@ use tonic::transport::{Certificate, ClientTlsConfig, Identity};
 /// The configuration of a connection to a target.
 ///
 /// # Errors
-/// [`ControllerError::Tls`] for a file that cannot be read, and without authorities: the machine's own are for the web.
+/// [`ControllerError::Tls`] for a file that cannot be read, and if there are no authorities: the machine's
+/// own are for the web.
 pub fn client_config(target: &TargetConfig) -> Result<ClientTlsConfig, ControllerError> {
     let wrong = |message: String| ControllerError::Tls { what: format!("target {}", target.name), message };
     let read = |path: &Path| {

@@ -26,15 +26,16 @@ type Entries = BTreeMap<Key, TableEntry>;
 /// What differs: as it is wanted, and as it is there.
 pub type Difference<T> = (Option<T>, Option<T>);
 
-/// The way from what a switch holds to what it should hold: each part is made when those before it are, so that packets meet either all
-/// of a session or none.
+/// The changes from what a switch holds to what it should hold. Each part is made after those before it, so
+/// that packets find either all of a session or nothing.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Changes {
     /// Rows of `jobs` that go, or change.
     pub withdrawn: Vec<Update>,
     /// Everything else, but groups that go.
     pub others: Vec<Update>,
-    /// Rows of `jobs` that come, or come back, and groups that go: a default may flood into one until others are as they should be.
+    /// Rows of `jobs` to add, or to add again, and groups to remove: until the other parts are done, a
+    /// default may flood into a group.
     pub entered: Vec<Update>,
 }
 
@@ -101,8 +102,9 @@ pub fn owner(update: &Update, schema: &Schema) -> Owner {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Wanted {
     entries: Entries,
-    /// Lookup tables that take a row for each byte of indices in each of many tables, by number. Their rows are made only where the
-    /// other side does not have the same lookup table: there may be tens of thousands, and a job that comes or goes changes none.
+    /// Lookup tables that take a row for each byte of indices in each of many tables, by number. Their rows
+    /// are computed only if the other side does not have the same lookup table: there may be tens of
+    /// thousands, and creating or removing a job changes none.
     lookups: BTreeMap<u8, LookupBytes>,
     defaults: BTreeMap<u32, TableEntry>,
     groups: BTreeMap<u32, Group>,
@@ -163,8 +165,8 @@ impl Wanted {
         Ok(rows(&self.entries, jobs).filter_map(|(key, _)| number(key, 0)).collect())
     }
 
-    /// Numbers of the jobs whose lookup table has other values in `held`, or none: what their slots hold may be
-    /// of those (P6).
+    /// Numbers of the jobs whose lookup table has other values in `held`, or none: their slots may hold such
+    /// values (P6).
     ///
     /// # Errors
     /// [`ControllerError::P4Info`] if the program has no such tables.
@@ -218,7 +220,7 @@ impl Wanted {
         held
     }
 
-    /// All entries, those of lookup tables of bytes not among them unless they were read.
+    /// All entries, without those of lookup tables of bytes unless they were read.
     pub fn all_entries(&self) -> impl Iterator<Item = &TableEntry> {
         self.entries.values().chain(self.defaults.values())
     }
@@ -228,7 +230,7 @@ impl Wanted {
         self.groups.iter().map(|(&number, group)| (number, group))
     }
 
-    /// The entries that differ in `held`: as they are here, and as they are there.
+    /// The entries that differ in `held`: the entry here, and the entry there.
     ///
     /// # Errors
     /// [`ControllerError::P4Info`] if the program has no such tables.
@@ -249,7 +251,8 @@ impl Wanted {
         Ok(here.chain(there).chain(defaults).collect())
     }
 
-    /// The groups that differ in `held`, but for those of other programs: number, as it is here, and as it is there.
+    /// The groups that differ in `held`, except those of other programs: the number, the group here, and the
+    /// group there.
     ///
     /// # Errors
     /// [`ControllerError::P4Info`] if the program has no jobs.
@@ -269,8 +272,8 @@ impl Wanted {
         Ok(here.chain(there).collect())
     }
 
-    /// What turns `held` into this. A job's row goes before anything else of it changes, its lookup
-    /// table too, and comes back after.
+    /// The changes that turn `held` into this. A job's row is removed before anything else of the job
+    /// changes, its lookup table included, and added again afterwards.
     ///
     /// # Errors
     /// [`ControllerError::P4Info`] if the program has no jobs.
@@ -368,7 +371,7 @@ fn disturbed_jobs(
     Ok(disturbed)
 }
 
-/// What makes a lookup table of bytes that is not there.
+/// The rows that add a missing lookup table of bytes.
 ///
 /// # Errors
 /// As [`Schema::entry`].

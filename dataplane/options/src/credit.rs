@@ -1,14 +1,15 @@
-//! What a member may have outstanding, so that nobody's packets overflow a port (P41).
+//! How much a member may have outstanding, so that packets overflow no port (P41).
 
 use thc_protocol::aggregator::Shard;
 
-/// What a worker may have outstanding however small the receive buffer is, and however large.
+/// What a worker may have outstanding even with the smallest receive buffer, and with the largest.
 const LEAST_CREDIT: u32 = 4;
 const MOST_CREDIT: u32 = 1 << 16;
-/// Members of all jobs that a server plans for whose jobs a controller makes, unless told otherwise.
+/// The default number of members of all jobs for which a server plans, if a controller creates its jobs.
 pub const DEFAULT_MEMBERS: u32 = 64;
 
-/// What a member with this credit may have at one of so many ports: data packets of slots in a row, and norms, a quarter as many.
+/// What a member with this credit may have outstanding at one of so many ports: data packets of consecutive
+/// slots, and a quarter as many norms.
 #[must_use]
 pub fn fills(credit: u32, ports: usize) -> usize {
     let (block, credit) = (usize::from(Shard::BLOCK), credit as usize);
@@ -27,12 +28,12 @@ pub fn largest(each: usize, ports: usize) -> u32 {
     (credit.min(MOST_CREDIT as usize) as u32).max(LEAST_CREDIT)
 }
 
-/// What an aggregator's ports have room for, and for how many members of all jobs that is planned.
+/// How much an aggregator's ports hold, and for how many members of all jobs that is planned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Room {
     /// Data packets that each of its ports holds.
     pub packets: u32,
-    /// Members of all jobs, of those that come later too. Fewer, where so many would have next to nothing each.
+    /// Members of all jobs, later ones included; fewer, if each of so many would have next to nothing.
     pub members: u32,
 }
 
@@ -46,17 +47,20 @@ pub struct Taken {
 }
 
 impl Room {
-    /// For how many it is planned: where the buffers are small, for as many as may have four times the least.
+    /// The number of members for which it is planned: with small buffers, as many as can have four times the
+    /// least credit.
     #[must_use]
     fn planned_members(self) -> u32 {
         self.members.min(self.packets / (4 * fills(LEAST_CREDIT, 1) as u32)).max(1)
     }
 
-    /// The credit of a job that comes with so many senders, who can use so much of it, beside jobs that have taken this.
+    /// The credit of a new job with so many senders, which can use so much of it, beside jobs that have taken
+    /// this.
     ///
-    /// Each of the members planned for that are not there yet keeps the least; beyond that a job gets what it can use, but no more than half of what is
-    /// free, or its even part. So what all have together fits the room, whatever jobs come and go, while these are no more than planned for; who comes
-    /// after them has at least the least.
+    /// The least credit is reserved for each planned member that is not there yet. Beyond that a job gets
+    /// what it can use, but no more than half of what is free, or its even part. So all credits together fit
+    /// the room, whatever jobs come and go, while there are no more members than planned; later ones still
+    /// get the least credit.
     #[must_use]
     pub fn credit(self, there: impl Iterator<Item = Taken>, senders: u32, useful: u32, ports: usize) -> u32 {
         let (mut members, mut free) = (senders, self.packets as usize);

@@ -30,8 +30,7 @@ impl fmt::Display for Section {
     }
 }
 
-/// Why a configuration is refused: each is one line that says what to change. No message shows a
-/// cookie.
+/// Why a configuration is refused: each message is one line that says what to change, and shows no cookie.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ConfigError {
@@ -43,7 +42,7 @@ pub enum ConfigError {
         /// What the operating system said.
         cause: io::Error,
     },
-    /// The file is not TOML, or has a key that there is none of, or a value of another type.
+    /// The file is not TOML, or has an unknown key or a value of the wrong type.
     #[error("line {line}: {}{message}", key.as_ref().map(|key| format!("{key}: ")).unwrap_or_default())]
     Syntax {
         /// Counted from 1.
@@ -88,7 +87,7 @@ pub enum ConfigError {
         /// What it may be.
         range: &'static str,
     },
-    /// The network backend is not as it must be, or this program has none of the name.
+    /// The settings of the network backend are wrong, or this program has no backend of that name.
     #[error(transparent)]
     Io(#[from] TransportError),
     /// The list of shares is not sound.

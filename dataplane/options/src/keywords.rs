@@ -1,4 +1,5 @@
-//! The keys of a job as a program sees them that is not written in Rust: names, kinds and documentation, read off the flags.
+//! The keys of a job for programs that are not written in Rust: names, kinds and documentation, taken from
+//! the flags.
 
 use std::any::TypeId;
 

@@ -1,5 +1,5 @@
-//! What a server is told: as it is written ([`ServerOptions`]) and as it is used ([`ServerConfig`]).
-//! Defaults are here and nowhere else. A controller has its jobs from the same options, so no server is linked for them.
+//! A server's settings: as they are written ([`ServerOptions`]) and as they are used ([`ServerConfig`]). All
+//! defaults are here. A controller uses the same options for its jobs without linking a server.
 #![forbid(unsafe_code)]
 
 pub mod cookie;
@@ -74,7 +74,7 @@ pub struct ServerConfig {
     pub listen: SocketAddr,
     /// Threads and ports, at least 1.
     pub shards: u8,
-    /// Which share of the slots this server has, and where all are; 0 and none if it has them all.
+    /// Which share of the slots this server has, and where all shares are; 0 and none if it has all slots.
     pub share: u8,
     /// Where all shares are.
     pub shares: Shares,
@@ -86,7 +86,7 @@ pub struct ServerConfig {
     pub send_buffer: usize,
     /// Bytes, for the slots of all jobs.
     pub memory_limit: usize,
-    /// Members of all jobs of a controller that receive buffers are planned for.
+    /// Members of all of a controller's jobs for which receive buffers are planned.
     pub members: u32,
     /// Spin instead of sleeping.
     pub busy_poll: bool,
@@ -127,8 +127,8 @@ impl JobSetup {
     }
 }
 
-/// Shards on a machine with so many cores to use. The kernel needs as many again for what it does with packets, and whoever
-/// else is there should have some: with more shards than free cores, each waits for the others' turns.
+/// Shards on a machine with so many usable cores. The kernel needs as many again for its work on packets, and
+/// other programs should have some: with more shards than free cores, shards wait for each other.
 fn default_shards(cores: usize) -> u64 {
     (cores / 4).clamp(1, 4) as u64
 }
@@ -248,8 +248,9 @@ impl ServerOptions {
 }
 
 impl ServerConfig {
-    /// P41: tells jobs what a port's receive buffer holds, which is `room` data packets, over all that send to it: the members of all
-    /// jobs, the racks of a root, and the root of a rack, whose results are no more than one member's packets.
+    /// P41: divides a port's receive buffer, which holds `room` data packets, among all that send to it: the
+    /// members of all jobs, the racks of a root, and the root of a rack, whose results are no more than one
+    /// member's packets.
     pub fn give_credit(&mut self, room: usize) {
         let senders = |job: &JobSetup| usize::from(job.config.workers) + usize::from(job.root.is_some());
         let all: usize = self.jobs.iter().map(senders).sum();
@@ -457,20 +458,20 @@ impl JobOptions {
     }
 }
 
-/// Data slots if none are given: the window has two blocks at least for each port.
+/// Default number of data slots: the window has at least two blocks for each port.
 fn default_data_slots(ports: u8) -> u64 {
     DEFAULT_DATA_SLOTS
         .max(4 * u64::from(Shard::BLOCK) * u64::from(ports.saturating_sub(1)).next_power_of_two())
 }
 
-/// Norm slots if none are given: the norms of 4 Mi coordinates fit their window, so that those of blocks, however small, wait for
-/// few round trips. At most as many as a switch has.
+/// Default number of norm slots: the norms of 4 Mi coordinates fit their window, so that those of even the
+/// smallest blocks wait for few round trips. At most as many as a switch has.
 fn default_norm_slots(block: u8) -> u64 {
     (1 << (23 - block.min(23))).clamp(64, 1024)
 }
 
-/// The seed of the signs if none is given. It must be the same after a restart in the middle of a
-/// session (P24), so it is not random: the finalizer of SplitMix64 over cookie and job number.
+/// Default seed of the signs. It must be the same after a restart in the middle of a session (P24), so it is
+/// not random but the finalizer of SplitMix64 over cookie and job number.
 fn default_seed(cookie: u32, job: u16) -> u64 {
     let mut z = (u64::from(cookie) << 16 | u64::from(job)).wrapping_add(0x9E37_79B9_7F4A_7C15);
     z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);

@@ -4,7 +4,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
-/// Lays `over` on top of `under`: a key that `over` has wins, section by section.
+/// Merges `over` into `under`, section by section; the keys of `over` win.
 ///
 /// # Errors
 /// A value that has no text, such as a path that is not UTF-8.
@@ -14,10 +14,10 @@ pub fn merge<T: Serialize + DeserializeOwned>(under: &T, over: &T) -> Result<T, 
     serde_json::from_value(merged)
 }
 
-/// Sets one key of some options, as a file would.
+/// Sets one key of the options, as a file would.
 ///
 /// # Errors
-/// There is no such key, or this is no value of it: in words, the key's name included.
+/// There is no such key, or this is not a value for it: a text that includes the key's name.
 pub fn set<T: Serialize + DeserializeOwned>(options: &mut T, key: &str, value: Value) -> Result<(), String> {
     let wrong = |error: serde_json::Error| format!("{key}: {error}");
     let mut merged = serde_json::to_value(&*options).map_err(wrong)?;

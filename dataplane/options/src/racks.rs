@@ -176,7 +176,7 @@ impl Layout {
         }
     }
 
-    /// What a server that stands so tells its members of a job of these racks.
+    /// What a server in this position tells its members of a job of these racks.
     fn welcome_of_members(&self, standing: Standing, welcome: &Welcome) -> Welcome {
         let (members, quorum) = self.members(standing);
         let first: u16 = match standing {

@@ -5,7 +5,8 @@ use std::net::SocketAddr;
 use crate::{ConfigError, Section, ServerOptions};
 
 impl ServerOptions {
-    /// The share's number, where all are, and how many of them, the last ones, are spares; 0 and none for a server that has all slots.
+    /// The share's number, where all shares are, and how many of the last ones are spares; 0 and none for a
+    /// server that has all slots.
     pub(crate) fn shares(&self) -> Result<(u8, Vec<SocketAddr>, u8), ConfigError> {
         let section = Section::Server;
         let (text, list) = match (&self.share, &self.shares) {

@@ -11,9 +11,9 @@ use thc_protocol::wire::{Members, Table, Tables, Welcome};
 use crate::tables::Known;
 use crate::{ConfigError, Interval, JobOptions, Section, TableOptions, number};
 
-/// A member that is silent for so long is gone, unless the job says otherwise.
+/// The default time of silence after which a member is gone.
 const DEFAULT_GONE_AFTER: Duration = Duration::from_secs(3);
-/// So long the first session waits for more workers, unless the job says otherwise.
+/// The default time for which the first session waits for more workers.
 const DEFAULT_GATHER: Duration = Duration::from_secs(1);
 
 /// What a job whose members come and go says of them.
@@ -78,7 +78,7 @@ impl JobOptions {
 }
 
 impl Range {
-    /// Sessions of all sizes, given the largest: each has a first table of its own, in the same form.
+    /// Sessions of all sizes, given the largest: each has its own first table, in the same form.
     pub fn sizes(
         self,
         (config, welcome): (&JobConfig, &Welcome),

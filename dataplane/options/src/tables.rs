@@ -60,8 +60,8 @@ impl FromStr for TableOptions {
 pub(crate) type Known = BTreeMap<u8, (u16, Lookup)>;
 
 impl TableOptions {
-    /// The job's tables, `self` first. Numbers that are not given follow from the job's and from what others have. `packs`: unless a
-    /// lane is given, sums travel in no more bits than they need.
+    /// The job's tables, `self` first. Missing numbers follow from the job's number and from the other
+    /// tables. With `packs`, sums travel in no more bits than they need, unless a lane is given.
     pub fn job_tables(
         &self,
         more: &[TableOptions],
@@ -109,8 +109,8 @@ impl TableOptions {
         Ok(tables)
     }
 
-    /// The first table of a job for so many workers, as [`Self::job_tables`] made `usual` for the most of them: under its number if it is
-    /// the same table, under one that is free otherwise.
+    /// The first table of a job for so many workers, where [`Self::job_tables`] has made `usual` for the
+    /// largest number: with the number of `usual` if it is the same table, otherwise with a free number.
     pub fn table_for(
         &self,
         job: u16,
@@ -244,13 +244,13 @@ fn narrowest(table: &Table, workers: u16) -> Form {
     Form::with_sums(table.form.width(), sums).unwrap_or(table.form)
 }
 
-/// The id of a job's first table if none is given. It follows from the job's number alone, so that it stays the same in a
-/// server started again with other jobs.
+/// Default id of a job's first table. It follows from the job's number alone, so it stays the same when a
+/// server restarts with other jobs.
 fn default_table(job: u16) -> u64 {
     (u64::from(job) + MAX_TABLE - 1) % MAX_TABLE + 1
 }
 
-/// A lookup table as WELCOME has it, without a number yet, for packets of this form.
+/// A lookup table in the form of WELCOME, still without a number, for packets of this form.
 #[must_use]
 pub fn wire_table(form: Form, table: &LookupTable) -> Table {
     Table {

@@ -71,8 +71,7 @@ textual!(Size, "bytes like 8388608 or \"8MiB\"", |size| size.0.to_string());
 textual!(Interval, "a time like \"200ms\" or \"10s\"", ToString::to_string);
 textual!(RackSize, "workers of a rack, like 8 or \"7/8\"", ToString::to_string);
 
-/// A number that nobody else may know, decimal or hexadecimal. What it says is looked at late, when
-/// a message can be given that does not show it.
+/// A secret number, decimal or hexadecimal. It is parsed late, where the error message can avoid showing it.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Secret(String);
 

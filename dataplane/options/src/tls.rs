@@ -1,4 +1,4 @@
-//! Certificates of the P4Runtime service; keys and meaning are those of thc-controller's `[controller.tls]`.
+//! Certificates of the P4Runtime service, with the keys of thc-controller's `[controller.tls]`.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -25,7 +25,7 @@ pub struct TlsOptions {
     pub client_ca: Option<PathBuf>,
 }
 
-/// Where a service's certificates are, PEM files that could be read when its options were checked.
+/// The paths of a service's certificates: PEM files that could be read when its options were checked.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CertificateFiles {
     /// The service's certificate, and those that lead to its authority.
@@ -52,7 +52,7 @@ impl TlsOptions {
         }
     }
 
-    /// Takes paths as relative to the folder of the file that they are written in.
+    /// Makes paths relative to the folder of the file in which they are written.
     pub(crate) fn resolve(&mut self, folder: &Path) {
         for path in [&mut self.cert, &mut self.key, &mut self.client_ca].into_iter().flatten() {
             *path = folder.join(&*path);

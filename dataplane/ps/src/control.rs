@@ -23,7 +23,8 @@ use thc_options::cookie;
 
 /// How often the thread looks whether workers live and whether the server stops.
 const TICK: Duration = Duration::from_millis(50);
-/// So many log lines at once about who comes and goes, and then one in so long: anybody can cause them.
+/// How many log lines about coming and leaving workers are written at once, and how often one after that,
+/// since anybody can cause them.
 const LINES: u32 = 100;
 const LINE_EVERY: Duration = Duration::from_secs(1);
 
@@ -71,8 +72,8 @@ impl Lines {
 }
 
 impl Control {
-    /// For the jobs of `registry`, whose packets come from `packets` and whose sessions are written as rows of
-    /// `forwarding`. The `shards` send answers. Without jobs, packets go `elsewhere`.
+    /// The control thread of the jobs in `registry`: takes packets from `packets` and writes sessions as rows
+    /// of `forwarding`. The `shards` send answers. Without jobs, packets go `elsewhere`.
     #[must_use]
     pub fn new(
         registry: Registry,
@@ -155,7 +156,7 @@ impl Control {
         }
     }
 
-    /// What is due to the root, if this server is a rack, and to members that come and go.
+    /// Sends what is due to the root, if this server is a rack, and to members that come and go.
     fn poll(&mut self, now: Duration) {
         let (watch, liveness) = (&self.watch, &self.shared.liveness);
         let alive = |job, worker| watch.ago(liveness, job, worker, now);

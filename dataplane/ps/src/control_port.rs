@@ -67,7 +67,7 @@ impl ControlPort {
         (ControlPort { sender, shared }, receiver)
     }
 
-    /// The packet, if it is one that the control plane takes (P2); all others are the aggregator's.
+    /// The packet, if it is one for the control plane (P2); all others are for the aggregator.
     #[inline]
     #[must_use]
     pub fn recognise(&self, from: Peer, at: Option<IpAddr>, packet: &[u8]) -> Option<ControlPacket> {
@@ -92,7 +92,7 @@ impl ControlPort {
             .flatten()
     }
 
-    /// Hands a packet in unless there is no room: JOINs are repeated. Whether there was.
+    /// Hands a packet in if there is room, and returns whether there was; workers repeat JOINs.
     #[must_use]
     pub fn offer(&self, packet: ControlPacket) -> bool {
         self.sender.try_send(packet).is_ok()

@@ -4,8 +4,8 @@ use std::io;
 
 use thc_transport::TransportError;
 
-/// An error of a running or starting server. What is wrong with its configuration is a
-/// [`ConfigError`](crate::ConfigError).
+/// An error of a running or starting server. Errors of its configuration are
+/// [`ConfigError`](crate::ConfigError)s.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum PsError {
@@ -58,7 +58,7 @@ pub enum PsError {
     /// No thread.
     #[error("cannot start a thread: {0}; raise the limit of processes (ulimit -u)")]
     Thread(io::Error),
-    /// A lookup table or job does not fit together; validated configurations do.
+    /// A lookup table or job is inconsistent, which validated configurations never are.
     #[error(transparent)]
     Job(#[from] thc_protocol::aggregator::ConfigError),
     /// A shard's port is of no use any more.

@@ -14,7 +14,7 @@ pub trait Handler {
     /// One packet.
     fn handle(&mut self, origin: Origin, packet: &[u8], sink: &mut impl Sink);
 
-    /// A packet, not checked in any way, comes soon: memory that it needs may be brought closer.
+    /// A packet, not yet checked, comes soon, so memory that it needs may be prefetched.
     fn expect(&self, packet: &[u8]) {
         let _ = packet;
     }
@@ -25,12 +25,13 @@ const AHEAD: usize = 2;
 
 /// A backend by which packets are answered.
 pub trait Exchange: PacketIo + Sized {
-    /// Receives one burst, has every packet handled and sends what that answers. Returns how many packets there were.
+    /// Receives one burst, has every packet handled and sends the answers. Returns how many packets there
+    /// were.
     ///
     /// Answers wait in `outbox` until the burst is over, unless the backend takes them at once.
     ///
     /// # Errors
-    /// As [`PacketIo::recv_burst`]. `failed` is told of receivers that cannot be sent to.
+    /// As [`PacketIo::recv_burst`]. `failed` is called for receivers to which nothing can be sent.
     fn exchange(
         &mut self,
         outbox: &mut Outbox,
@@ -74,9 +75,10 @@ impl Exchange for UdpIo {
 /// Runs that are looked at together: as many as the kernel hands over at a time.
 const RUNS: usize = 32;
 
-/// Handles runs in their order, but those that begin with one slot together: their packets take turns, so that a slot is in the first
-/// cache until all of its packets have been added to it. No run overtakes an earlier one of its sender: sums would be complete in
-/// another order than their packets were sent in, and workers would take those that come late for lost.
+/// Handles runs in their order, except that runs which begin with the same slot are handled together: their
+/// packets take turns, so that a slot stays in the first-level cache until all of its packets have been
+/// added. No run overtakes an earlier one of its sender. Otherwise sums would be completed in another order
+/// than their packets were sent in, and workers would take the late ones for lost.
 fn handle_runs(runs: &[Option<Run<'_>>; RUNS], handler: &mut impl Handler, outbox: &mut Outbox) {
     let alike =
         |a: &Run<'_>, b: &Run<'_>| a.segment == b.segment && Header::name_one_slot(a.contents, b.contents);
@@ -127,7 +129,7 @@ impl Exchange for XdpIo {}
 impl<T: PacketIo> Exchange for CapturedIo<T> {}
 impl<T: PacketIo> Exchange for LossyIo<T> {}
 
-/// Answers are written where the device takes them from: a RESULT once, whatever the number of members.
+/// Writes answers where the device reads them: a RESULT once, whatever the number of members.
 impl Exchange for DpdkIo {
     #[inline]
     fn exchange(

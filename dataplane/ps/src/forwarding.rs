@@ -1,4 +1,4 @@
-//! The forwarding state: rows as a switch's tables have them, and through them all that the shards do.
+//! The forwarding state: rows as in a switch's tables, which define all that the shards do.
 //!
 //! There is one way into the shards: rows are changed in a [`Store`], and [`Forwarding::commit`] tells the shards
 //! what these rows mean now ([`View`]). The rows come from a controller by P4Runtime, or from the control
@@ -36,7 +36,7 @@ pub struct Forwarding {
     ended: BTreeMap<u16, JobSummary>,
 }
 
-/// The forwarding state as threads share it. Held while shards are told of changes.
+/// The forwarding state that threads share. It is locked while shards are told of changes.
 #[derive(Clone, Debug)]
 pub struct SharedForwarding(Arc<Mutex<Forwarding>>);
 
@@ -84,7 +84,7 @@ impl Forwarding {
         self.begun.get(&index).copied().unwrap_or(0)
     }
 
-    /// Makes a change, which the shards are not told of yet, and gives its inverse.
+    /// Makes a change, of which the shards are not told yet, and returns its inverse.
     pub fn exchange(&mut self, change: RowChange) -> RowChange {
         if let RowChange::Row(table, key, None) = &change
             && *table == self.program.known.jobs
@@ -99,7 +99,7 @@ impl Forwarding {
         self.levels.insert(job, level);
     }
 
-    /// Whether the rows make sense together; `job` is named if memory is short.
+    /// Checks whether the rows are consistent; the error names `job` if memory is short.
     ///
     /// # Errors
     /// The first [`ConfigError`].
@@ -113,13 +113,13 @@ impl Forwarding {
         check(self.program, &self.store, &self.levels, &held, job)
     }
 
-    /// Takes everything back to what it was at `store`, when the shards were told last.
+    /// Restores everything to `store`, the state of which the shards were told last.
     pub fn restore(&mut self, store: Arc<Store>) {
         self.renewed.clear();
         self.store = store;
     }
 
-    /// The jobs as they are reported: those that run, and the last of each index that none has now.
+    /// The jobs to report: those that run, and the last job of each index that no job has now.
     #[must_use]
     pub fn jobs(&self) -> Vec<JobSummary> {
         let running = self.told.jobs.values().map(|view| self.summary(view));
@@ -141,7 +141,7 @@ impl Forwarding {
     }
 
     /// Tells the shards what the rows mean now, all changes at once, and waits until they have followed.
-    /// Whether they have; if not, the server is about to stop.
+    /// Returns whether they have; if not, the server is about to stop.
     #[must_use]
     pub fn commit(&mut self) -> bool {
         let new = View::new(self.program, &self.store, &self.levels);

@@ -1,4 +1,4 @@
-//! What the fuzzer reaches of this crate and no user does: P4Runtime's writes, without a network.
+//! An entry for the fuzzer, not for users: P4Runtime's writes, without a network.
 
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -45,7 +45,7 @@ impl Rows {
         Rows { device: Device::new(0, own, forwarding, shards, true), aggregator }
     }
 
-    /// What a controller writes.
+    /// Writes as a controller does.
     ///
     /// # Errors
     /// What the server answers. Code `Unavailable` says that rows were accepted which the shard could not follow, and

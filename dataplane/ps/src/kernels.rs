@@ -50,7 +50,7 @@ impl Kernels for Simd {
 /// Bytes of the indices of a packet at 4 bits.
 const NIBBLES: usize = 512;
 
-/// Forms other than the usual one. Narrow indices are widened to 4 bits first: that stays in the first cache.
+/// Forms other than the usual one. Narrow indices are widened to 4 bits first, within the first-level cache.
 #[inline(never)]
 fn aggregate_other(
     form: Form,

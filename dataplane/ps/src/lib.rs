@@ -20,8 +20,8 @@
 //! ```
 //!
 //! One thread per shard owns a UDP port and its part of every job's slots (P21); it receives a
-//! burst, lets the aggregator handle each packet, and sends the answers in runs. A
-//! control thread takes JOIN and LEAVE and tells the shards which session a job has (P22–P25).
+//! burst, lets the aggregator handle each packet, and sends the answers in runs. A control thread takes JOIN
+//! and LEAVE and tells the shards each job's session (P22–P25).
 #![forbid(unsafe_code)]
 // Some of it only a controller writes and reads.
 #![cfg_attr(not(feature = "p4runtime"), allow(dead_code, unused_imports))]

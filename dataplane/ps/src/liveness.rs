@@ -9,8 +9,8 @@ use thc_protocol::{JobId, MAX_WORKERS, WorkerId};
 /// How often shards say whom they hear.
 pub const PUBLISH: Duration = Duration::from_millis(50);
 
-/// How many packets of each worker a shard has let in. Each shard writes its own from time to
-/// time; the control thread looks whether they have changed.
+/// How many packets of each worker a shard has let in. Each shard writes its own counts from time to time;
+/// the control thread checks whether they have changed.
 #[derive(Debug)]
 pub struct Liveness {
     jobs: Vec<JobId>,
@@ -27,7 +27,7 @@ impl Liveness {
         Liveness { jobs, shards }
     }
 
-    /// The jobs watched, in the order of the places that [`Self::publish`] takes.
+    /// The watched jobs, in the order in which [`Self::publish`] takes them.
     #[must_use]
     pub fn jobs(&self) -> &[JobId] {
         &self.jobs
@@ -82,7 +82,7 @@ impl Watch {
         self.looked = now;
     }
 
-    /// How long ago a worker may have been last heard, at most; `None` if never.
+    /// At most how long ago a worker was last heard; `None` if never.
     #[must_use]
     pub fn ago(&self, liveness: &Liveness, job: JobId, worker: WorkerId, now: Duration) -> Option<Duration> {
         let job = liveness.jobs.iter().position(|&known| known == job)?;

@@ -150,7 +150,7 @@ fn print(line: &str) {
     let _ = writeln!(out, "{line}").and_then(|()| out.flush());
 }
 
-/// Writes statistics so that a reader finds either the old or the new ones whole.
+/// Writes statistics so that a reader finds either the old or the new file, complete.
 fn save(path: &Path, stats: &ServerStats) -> anyhow::Result<()> {
     let write = || {
         let mut name = path.file_name().unwrap_or_default().to_owned();

@@ -1,9 +1,9 @@
-//! What a burst of packets answers, gathered into runs.
+//! The answers to a burst of packets, gathered into runs.
 //!
-//! An aggregator answers while its packets still lie in the receive buffers, so nothing can be
-//! sent at that moment; and sending packet by packet would cost a system call each. So answers are
-//! copied here, those of one length and with the same ECN bits to the same receivers side by side, and go out as one
-//! run per length and receivers once the burst is handled (`UDP_SEGMENT` takes a run in one piece).
+//! An aggregator answers while its packets still lie in the receive buffers, so nothing can be sent at that
+//! moment, and sending packet by packet would cost a system call each. So answers are copied here. Those of
+//! the same length and ECN bits to the same receivers lie side by side, and are sent as one run once the
+//! burst is handled (`UDP_SEGMENT` takes a run in one piece).
 
 use std::io;
 use std::net::SocketAddr;
@@ -33,13 +33,13 @@ struct Run {
     segment: usize,
     ecn: Ecn,
     packets: Vec<u8>,
-    /// How long it was when what it answers, which came in one piece, was over.
+    /// Its lengths at the ends of the received pieces that it answers.
     ends: Vec<usize>,
 }
 
 impl Run {
-    /// The pieces that it goes out in: as full as they can be, or nearly if they then end where those that came ended. So a receiver that
-    /// sends whole partitions gets such.
+    /// The pieces in which it is sent: as full as possible, or nearly so if they then end where received
+    /// pieces ended. So a receiver that sends whole partitions gets whole partitions.
     fn pieces(&self) -> impl Iterator<Item = &[u8]> {
         let most = (MAX_DATAGRAM / self.segment.max(1)).clamp(1, MOST) * self.segment;
         let (mut begin, mut ends) = (0, self.ends.as_slice());
@@ -131,8 +131,8 @@ impl Outbox {
         }
     }
 
-    /// Sends everything. A receiver that cannot be sent to is reported and does not keep the others
-    /// from getting theirs: one worker with a wrong address must not stop a server of many.
+    /// Sends everything. A receiver to which nothing can be sent is reported and does not affect the others:
+    /// one worker with a wrong address must not stop a server of many.
     pub fn flush(&mut self, io: &mut impl PacketIo, failed: &mut impl FnMut(SendFailure)) {
         let pieces =
             self.runs[..self.open].iter().flat_map(|run| run.pieces().map(move |piece| (run, piece)));
@@ -232,7 +232,7 @@ mod tests {
         assert_eq!(io.runs.len(), 4);
     }
 
-    /// Packets of the pieces that go out, if answers to pieces of so many lie behind each other.
+    /// Packets in each piece that is sent, for consecutive answers to pieces of so many packets.
     fn pieces(of: &[usize], len: usize) -> Vec<usize> {
         let (mut outbox, mut io) = (Outbox::new(), Recorder::default());
         for &count in of {

@@ -15,11 +15,12 @@ const USUAL_PORT: u16 = 9000;
 /// Tries to find consecutive free ports when the kernel chooses the first.
 const PORT_TRIES: usize = 64;
 
-/// A port that is open before all is known of the server that will have it: shares must know where all the others are.
+/// A port that is opened before its server is fully configured, since shares must know where all the others
+/// are.
 pub struct Reserved(pub(crate) UdpIo);
 
 impl Reserved {
-    /// Opens a port, any free one for port 0, with buffers of so many bytes or the usual ones.
+    /// Opens a port, any free one for port 0, with buffers of so many bytes or the default ones.
     ///
     /// # Errors
     /// [`PsError::Transport`].
@@ -90,7 +91,7 @@ impl Ports {
         room.unwrap_or(0)
     }
 
-    /// Whether all of them tell the congestion marks of what they receive (P46).
+    /// Whether all of them report the congestion marks of what they receive (P46).
     #[must_use]
     pub fn read_marks(&self) -> bool {
         match self {
@@ -148,7 +149,7 @@ fn open_port(at: SocketAddr, recv_buffer: usize, send_buffer: usize) -> Result<U
     UdpIo::bind(UdpConfig { recv_buffer, send_buffer, answer_as_asked: true, ..UdpConfig::new(at) })
 }
 
-/// No other process shares the address, so every port is free and 0 becomes the usual one.
+/// No other process shares the address, so every port is free and 0 becomes the default one.
 fn open_dpdk(config: &ServerConfig, dpdk: &DpdkConfig) -> Result<Vec<DpdkIo>, TransportError> {
     if !config.listen.ip().is_unspecified() && config.listen.ip() != dpdk.address {
         return Err(TransportError::AddressNotAvailable { addr: config.listen });

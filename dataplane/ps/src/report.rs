@@ -10,8 +10,8 @@ use thc_protocol::wire::Form;
 use crate::stats::{JobStats, ServerStats, WorkerStats};
 use thc_options::{JobSetup, ServerConfig};
 
-/// What a server tells when it starts, on one line: "thc-ps listening on …, job 1: 4 workers, …".
-/// With several shards, the last one's port follows the first.
+/// The line that a server prints when it starts: "thc-ps listening on …, job 1: 4 workers, …". With several
+/// shards, the last one's port follows the first.
 #[must_use]
 pub fn greeting(config: &ServerConfig, listen: std::net::SocketAddr) -> String {
     let mut line = format!("thc-ps listening on {listen}");

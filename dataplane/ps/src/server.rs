@@ -26,12 +26,13 @@ use crate::state::{ServerState, ShardReport};
 use crate::stats::{JobSummary, ServerStats};
 use thc_options::ServerConfig;
 
-/// Control packets that may wait. Far more than there are workers; beyond it, JOINs are repeated.
+/// How many control packets may wait: far more than there are workers. Further ones are dropped, and JOINs
+/// repeated.
 const CONTROL_ROOM: usize = 1024;
 /// Commands that may wait for a shard.
 const COMMAND_ROOM: usize = 256;
 
-/// How often a server that waits for its workers to leave looks whether they have.
+/// How often a server that waits for its workers to leave checks whether they have.
 const LOOK: Duration = Duration::from_millis(20);
 
 /// A running parameter server. Dropping it stops it.
@@ -53,14 +54,14 @@ impl Server {
     ///
     /// # Errors
     /// [`PsError::Transport`] if a port is in use or cannot be opened, [`PsError::NoPorts`],
-    /// [`PsError::Core`], [`PsError::Pin`] or [`PsError::Thread`] for what the machine refuses.
+    /// [`PsError::Core`], [`PsError::Pin`] or [`PsError::Thread`] if the machine refuses something.
     pub fn start(config: ServerConfig) -> Result<Server, PsError> {
         check_cores(&config.pin)?;
         let ports = Ports::open(&config)?;
         Server::start_on(ports, config)
     }
 
-    /// The same on a port that is open already: with one shard, over kernel UDP.
+    /// The same on an open port: with one shard, over kernel UDP.
     ///
     /// # Errors
     /// As [`Self::start`].
@@ -204,7 +205,7 @@ impl Server {
         Ok(())
     }
 
-    /// The address and port that workers join at; further shards have the ports behind it.
+    /// The address and port at which workers join; further shards have the ports after it.
     #[must_use]
     pub fn local(&self) -> SocketAddr {
         self.local
@@ -247,7 +248,8 @@ impl Server {
         self.gather(&self.reports(), &self.jobs())
     }
 
-    /// The same of each shard by itself, with its number; but for JOINs and LEAVEs taken and refused, which are the whole server's.
+    /// The same for each shard, with its number; without JOINs and LEAVEs taken and refused, which are
+    /// counted for the whole server.
     #[must_use]
     pub fn shard_stats(&self) -> Vec<(u8, ServerStats)> {
         let jobs = self.jobs();
@@ -281,8 +283,8 @@ impl Server {
         .collect()
     }
 
-    /// Waits until no worker is in any of its jobs, `limit` at most: of one in a process of its own nobody would notice how
-    /// early it ends, beside a worker others may still need it.
+    /// Waits until no worker is in any of its jobs, at most `limit`. This is for a server beside a worker,
+    /// which others may still need when that worker is done.
     pub fn wait_for_leaving(&self, limit: Duration) {
         let began = Instant::now();
         while began.elapsed() < limit && self.stats().jobs.iter().any(|job| !job.joined.is_empty()) {
@@ -290,7 +292,7 @@ impl Server {
         }
     }
 
-    /// Stops the threads, in the middle of whatever sessions run, and gives the last counters.
+    /// Stops the threads, even in the middle of sessions, and returns the last counters.
     #[must_use]
     pub fn shutdown(mut self) -> ServerStats {
         self.stop();

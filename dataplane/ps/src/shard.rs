@@ -1,7 +1,7 @@
 //! One shard: a thread that owns a UDP port and the slots that belong to it (P21).
 //!
-//! It runs to completion: receive a burst, handle every packet, send the answers, and only then look
-//! whether the control thread wants something. Nothing in a burst blocks, allocates, locks or logs.
+//! It runs to completion: receive a burst, handle every packet, send the answers, and only then look for
+//! commands of the control thread. Nothing in a burst blocks, allocates, locks or logs.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -23,7 +23,7 @@ use crate::outbox::{Outbox, SendFailure};
 use crate::rows::Changes;
 use crate::state::{ServerState, ShardReport};
 
-/// How long an idle shard sleeps while something happened lately: what a command waits at most.
+/// How long an idle shard sleeps if something happened lately, and so how long a command waits at most.
 const DOZE: Duration = Duration::from_millis(1);
 /// How long it sleeps when nothing has happened for [`QUIET`].
 const SLEEP: Duration = Duration::from_millis(20);
@@ -36,7 +36,7 @@ const COMPLAIN: Duration = Duration::from_secs(10);
 pub enum Command {
     /// Change tables and jobs, all before the next packet; the answer says whether that worked.
     Follow(Arc<Changes>, Sender<Result<(), ConfigError>>),
-    /// Send a packet of the control plane, from this one of the host's addresses if one is named.
+    /// Send a packet of the control plane, from this address of the host if one is given.
     Send(Option<IpAddr>, Peer, Vec<u8>),
     /// Have everything to a peer leave from this address from now on.
     AnswerFrom(IpAddr, Peer),
@@ -49,7 +49,7 @@ pub trait ShardIo: Exchange {
     /// How often the receive buffer overflowed.
     fn recv_overflows(&self) -> u64;
 
-    /// What became of frames that were no datagrams for it, where it sees frames.
+    /// What became of frames that were not datagrams for it, if it sees frames.
     fn frames(&self) -> FrameCounts {
         FrameCounts::default()
     }
@@ -119,7 +119,7 @@ pub struct ShardThread<T> {
     pub shared: Arc<ServerState>,
 }
 
-/// Where packets part: the control plane's go to its thread, all others to the aggregator.
+/// Sorts packets: those for the control plane go to its thread, all others to the aggregator.
 struct Sorter<'a> {
     aggregator: &'a mut Aggregator<Simd>,
     control: Option<&'a ControlPort>,
@@ -148,7 +148,7 @@ impl Handler for Sorter<'_> {
 struct State<T> {
     thread: ShardThread<T>,
     outbox: Outbox,
-    /// Counters of sessions that are over, by index. There are as many as there are indices.
+    /// Counters of sessions that are over, one for each index.
     past: BTreeMap<u16, JobCounters>,
     /// Which counters a job has.
     indices: BTreeMap<JobId, u16>,
@@ -265,7 +265,7 @@ impl<T: ShardIo> State<T> {
         changes.apply(&mut self.thread.aggregator)
     }
 
-    /// Moves what was counted for a job so far to what is kept under its index.
+    /// Adds a job's counters so far to those that are kept under its index.
     fn keep_counters(&mut self, job: JobId) {
         let Some(&index) = self.indices.get(&job) else { return };
         let Some(counters) = self.thread.aggregator.take_counters(job) else { return };

@@ -14,8 +14,8 @@ use crate::rows::Changes;
 use crate::shard::Command;
 use crate::state::{ServerState, ShardReport};
 
-/// How long a shard may take to follow a command before that is said, or to report before its last report is
-/// used.
+/// How long a shard may take to follow a command before that is logged, or to report before its last report
+/// is used.
 const PATIENCE: Duration = Duration::from_secs(2);
 
 /// Whether whoever is sent this packet has joined a job with its cookie.
@@ -48,8 +48,8 @@ impl Shards {
         self.shared.control_kinds.store(kinds, Ordering::Relaxed);
     }
 
-    /// Gives changes to every shard and waits until all have followed. Whether all did; if not, the server is
-    /// about to stop.
+    /// Gives changes to every shard and waits until all have followed. Returns whether all did; if not, the
+    /// server is about to stop.
     #[must_use]
     pub fn follow(&self, changes: Changes) -> bool {
         let changes = Arc::new(changes);
@@ -79,8 +79,9 @@ impl Shards {
         true
     }
 
-    /// Lets the first shard send a packet, waiting for room. It leaves `from` this one of the host's addresses, if
-    /// one is named; where it lets a worker in, so does from then on whatever a shard sends there.
+    /// Lets the first shard send a packet, waiting for room. The packet is sent from the host's address
+    /// `from`, if given; if the packet lets a worker in, all shards use that address for the worker from then
+    /// on.
     pub fn send(&self, from: Option<IpAddr>, to: Peer, packet: Vec<u8>) {
         if let Some(from) = from.filter(|_| lets_in(&packet)) {
             for shard in &self.commands {

@@ -65,8 +65,8 @@ pub struct ServerState {
     pub liveness: Liveness,
     /// The control thread's counters.
     pub control: ControlCounters,
-    /// Kinds of packets that go to the control thread, as bits of [`crate::kinds::kind_bit`]. Looked at for
-    /// packets of such kinds alone.
+    /// Kinds of packets that go to the control thread, as bits of [`crate::kinds::kind_bit`]. It is read only
+    /// for packets of such kinds.
     pub control_kinds: AtomicU8,
     /// Where the root is, if this server is a rack.
     pub root: Option<Peer>,
@@ -76,7 +76,7 @@ pub struct ServerState {
     last: Mutex<Vec<Option<ShardReport>>>,
 }
 
-/// No thread panics while it holds one of these locks, and if one did, the data would be whole.
+/// No thread panics while it holds one of these locks, and if one did, the data would be consistent.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -128,7 +128,7 @@ impl ServerState {
         lock(&self.sessions).insert(job, view);
     }
 
-    /// Puts the reports of shards that have ended in the places of what they no longer say.
+    /// Uses the last reports of shards that have ended, which no longer report.
     pub fn last_reports(&self, reports: &mut [Option<ShardReport>]) {
         for (report, last) in reports.iter_mut().zip(lock(&self.last).iter()) {
             if last.is_some() {

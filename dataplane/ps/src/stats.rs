@@ -27,7 +27,7 @@ pub struct JobSummary {
     pub view: SessionView,
 }
 
-/// The first reasons of P7 drop packets before it is known whose they are.
+/// The first reasons of P7 drop packets before their job is known.
 const GLOBAL_REASONS: usize = 4;
 
 /// Counters of a whole server since its start.
@@ -47,11 +47,12 @@ pub struct ServerStats {
     pub memory: u64,
     /// Packets dropped that belong to no job, by reason (P7).
     pub drops: BTreeMap<String, u64>,
-    /// Frames that were no datagrams for it, and datagrams that were not sent, by reason. Only DPDK and AF_XDP have any.
+    /// Frames that were not datagrams for it, and datagrams that were not sent, by reason. Only DPDK and
+    /// AF_XDP have any.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub frames: BTreeMap<String, u64>,
-    /// Its jobs: in the order of their configuration, or those that a controller wrote
-    /// by number, and behind them those that it has taken away.
+    /// Its jobs: in the order of their configuration, or those that a controller wrote, by number, followed
+    /// by those that it has removed.
     pub jobs: Vec<JobStats>,
 }
 

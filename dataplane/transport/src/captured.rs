@@ -15,16 +15,16 @@ use crate::{
 
 /// A wrapper around a backend that writes every datagram received and sent to a [`Capture`].
 ///
-/// What is written is what the wrapped backend hands up and what it is handed: put it below a
-/// [`LossyIo`](crate::LossyIo), and the file has what was on the wire. Sent datagrams are written once the
-/// backend has taken them, those it counted as [`send_errors`](IoStats::send_errors) included.
+/// The file has what the wrapped backend delivers and what it is given: below a [`LossyIo`](crate::LossyIo),
+/// that is what was on the wire. Sent datagrams are written once the backend has taken them, those it counted
+/// as [`send_errors`](IoStats::send_errors) included.
 pub struct CapturedIo<T> {
     inner: T,
     capture: Capture,
     batch: Batch,
     /// Time since 1970 when the backend's clock began.
     epoch: Duration,
-    /// The addresses that a backend on 0.0.0.0 or [::] sends from, by receiver.
+    /// The addresses from which a backend on 0.0.0.0 or [::] sends, by receiver.
     sources: HashMap<IpAddr, IpAddr>,
 }
 
@@ -77,7 +77,7 @@ fn local_endpoint(
     SocketAddr::from((*source, local.port()))
 }
 
-/// The address that the kernel's route to `peer` starts from. Connecting a UDP socket sends nothing.
+/// The address from which the kernel's route to `peer` starts. Connecting a UDP socket sends nothing.
 fn source_of_route(peer: Peer) -> Option<IpAddr> {
     let any: IpAddr =
         if peer.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };

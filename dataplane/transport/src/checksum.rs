@@ -18,7 +18,7 @@ pub(crate) fn checksum(from: Peer, to: Peer, payload: &[u8]) -> u16 {
 }
 
 /// Whether a datagram is as it was sent, given all of it from the source address in its IPv4 header on: addresses, UDP
-/// header, payload. The protocol and the length are all that the pseudo header has besides.
+/// header, payload. Besides these, the pseudo header has only the protocol and the length.
 #[inline]
 pub(crate) fn verify_in_place(addresses_on: &[u8]) -> bool {
     let rest = UDP as u16 + (addresses_on.len() - 8) as u16;
@@ -50,17 +50,17 @@ pub(crate) fn sum_of_ends(from: Peer, to: Peer) -> u64 {
     sum
 }
 
-/// What a run of bytes contributes that begins at an even place.
+/// What a run of bytes that begins at an even offset contributes.
 ///
-/// The sum does not depend on the byte order but for being swapped itself (RFC 1071), so it is taken over whole words as
-/// the processor loads them.
+/// Byte order only swaps the bytes of the sum itself (RFC 1071), so the sum is taken over whole words as the
+/// processor loads them.
 #[inline]
 pub(crate) fn sum_of_bytes(bytes: &[u8]) -> u64 {
     in_wire_order(best_sum_of_words(bytes))
 }
 
-/// [`sum_of_words`], or what leaves the same remainder by 2^16 − 1 and is zero for the same bytes, with what the
-/// processor has. Headers are not worth asking for that.
+/// [`sum_of_words`], or an equivalent (the same remainder modulo 2^16 − 1, and zero for the same bytes) by
+/// the processor's best instructions. For headers that is not worth the check.
 #[inline]
 fn best_sum_of_words(bytes: &[u8]) -> u64 {
     #[cfg(target_arch = "x86_64")]
@@ -153,8 +153,8 @@ mod avx512 {
         std::arch::is_x86_feature_detected!("avx512bw") && std::arch::is_x86_feature_detected!("avx512vnni")
     }
 
-    /// What stands for [`super::sum_of_words`]: the sum of 16-bit words, which leaves the same remainder by 2^16 − 1 and is
-    /// zero for the same bytes. At most [`LONGEST`] of them.
+    /// Replaces [`super::sum_of_words`] by the sum of 16-bit words, which has the same remainder modulo 2^16
+    /// − 1 and is zero for the same bytes. At most [`LONGEST`] words.
     #[target_feature(enable = "avx512f,avx512bw,avx512vnni")]
     pub fn sum_of_words(bytes: &[u8]) -> u64 {
         // Up to where a cache line begins: loads that straddle two take longer.

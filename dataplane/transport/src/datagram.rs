@@ -5,8 +5,8 @@ use std::{
     net::{IpAddr, SocketAddr, SocketAddrV6, ToSocketAddrs},
 };
 
-/// An endpoint: the IPv4 or IPv6 address and UDP port of a worker or a parameter server. Backends tell of IPv4 addresses
-/// as such, never mapped into IPv6: one endpoint has one address.
+/// An endpoint: the IPv4 or IPv6 address and UDP port of a worker or a parameter server. Backends report IPv4
+/// addresses as such, never mapped into IPv6: one endpoint has one address.
 pub type Peer = SocketAddr;
 
 /// Bytes of IPv4 header (without options) and UDP header before a datagram's payload.
@@ -18,7 +18,7 @@ pub const IPV6_UDP_HEADER_LEN: usize = 48;
 /// The largest UDP payload IPv4 can carry, in bytes. IPv6 carries a little more.
 pub const MAX_DATAGRAM: usize = 65_535 - IPV4_UDP_HEADER_LEN;
 
-/// Bytes of IP and UDP headers before the payload of what comes from or goes to there.
+/// Bytes of IP and UDP headers before the payload of datagrams from or to this address.
 #[must_use]
 pub const fn header_len(peer: Peer) -> usize {
     match peer {
@@ -27,7 +27,7 @@ pub const fn header_len(peer: Peer) -> usize {
     }
 }
 
-/// The same endpoint with an IPv4 address as such if it is one mapped into IPv6.
+/// The same endpoint, with a plain IPv4 address if it is one mapped into IPv6.
 #[must_use]
 pub(crate) fn canonical(peer: Peer) -> Peer {
     match peer {
@@ -39,7 +39,7 @@ pub(crate) fn canonical(peer: Peer) -> Peer {
     }
 }
 
-/// Whether an address means something else on each link, and so on each host: `fe80::1`.
+/// Whether an address has a different meaning on each link, and so on each host, as `fe80::1` has.
 #[must_use]
 pub const fn is_link_local(address: IpAddr) -> bool {
     match address {
@@ -70,9 +70,10 @@ pub fn resolve(text: &str) -> io::Result<Peer> {
 pub struct Origin {
     /// Its sender.
     pub from: Peer,
-    /// The address of this host that it was sent to: `None` where there is only one, or where the backend was not told to look.
+    /// The address of this host to which it was sent: `None` if there is only one, or if the backend was not
+    /// told to look.
     pub at: Option<IpAddr>,
-    /// The low two bits of IPv4's TOS byte or IPv6's traffic class (ECN, RFC 3168); 0 where
+    /// The low two bits of IPv4's TOS byte or IPv6's traffic class (ECN, RFC 3168); 0 if
     /// [`PacketIo::reads_ecn`](crate::PacketIo::reads_ecn) is false.
     pub ecn: u8,
 }

@@ -1,5 +1,5 @@
-//! Datagrams as Ethernet frames, where there is no device that makes them: in captures, and between an aggregator and its
-//! controller. Frames of devices are looked at by the DPDK backend.
+//! Datagrams as Ethernet frames where no device makes them: in captures, and between an aggregator and its
+//! controller. The DPDK and AF_XDP backends parse frames of devices themselves.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
@@ -18,8 +18,8 @@ const HEADERS_LEN_V6: usize = ETHERNET_LEN + IPV6_UDP_HEADER_LEN;
 const IPV6: [u8; 2] = [0x86, 0xdd];
 const UDP: u8 = 17;
 
-/// The Ethernet address that stands for a host, which a kernel's socket does not tell: 02:00, which says that nobody's
-/// factory gave it, and its IPv4 address, or the end of its IPv6 address.
+/// An Ethernet address in place of a host's real one, which a kernel's socket does not reveal: 02:00, which
+/// marks it as locally assigned, and the host's IPv4 address, or the end of its IPv6 address.
 #[must_use]
 pub fn mac_of(address: IpAddr) -> Mac {
     let [a, b, c, d] = match address {
@@ -105,7 +105,8 @@ impl<'a> Datagram<'a> {
         })
     }
 
-    /// Appends the headers: lengths and checksums are right. If one end has an IPv6 address, so has the other.
+    /// Appends the headers with correct lengths and checksums. Both ends must have addresses of the same
+    /// kind.
     pub(crate) fn append_headers(&self, frame: &mut Vec<u8>) {
         let ((from_mac, from), (to_mac, to)) = (self.from, self.to);
         frame.extend_from_slice(&to_mac);

@@ -4,18 +4,18 @@ use std::{io, time::Duration};
 
 use crate::{Peer, Run};
 
-/// Whoever deals with packets on the network thread itself, with its socket: what it takes is not handed over.
+/// Handles packets on the network thread itself, with its socket: what it takes is not handed over.
 ///
-/// All is called on that thread. `now` is the time of [`PacketIo::now`](crate::PacketIo::now).
+/// All methods are called on that thread. `now` is the time of [`PacketIo::now`](crate::PacketIo::now).
 pub trait Handler: Send {
     /// Takes a run, or leaves it to whoever uses the backend.
     fn take(&mut self, now: Duration, run: &Run<'_>, io: &mut dyn RunSender) -> bool;
 
-    /// Does what is to be done beside that: after each burst, when [`PacketIo::wake_handler`](crate::PacketIo::wake_handler) has been
-    /// called, and at [`Self::deadline`].
+    /// Does other work: after each burst, when [`PacketIo::wake_handler`](crate::PacketIo::wake_handler) has
+    /// been called, and at [`Self::deadline`].
     ///
     /// # Errors
-    /// Are handed over, and the thread goes on.
+    /// They are handed over, and the thread goes on.
     fn work(&mut self, now: Duration, io: &mut dyn RunSender) -> io::Result<Handled>;
 
     /// When [`Self::work`] has something to do at the latest, if nothing comes.

@@ -1,21 +1,20 @@
-//! Packet I/O for THC: how a worker or a parameter server puts datagrams on a network and takes
-//! them off it.
+//! Packet I/O for THC: how a worker or a parameter server sends and receives datagrams.
 //!
 //! [`PacketIo`] is the whole interface. It works in bursts, so that nothing is allocated, locked,
 //! logged or asked of the operating system per packet, and it is used through generics, so that
 //! no virtual call stands between a packet and its handler. Backends:
 //!
 //! * [`UdpIo`]: kernel UDP sockets with segmentation offload in both directions, on any machine;
-//! * [`UdpThreads`]: the same, several of one port, each with a thread of its own;
-//! * [`DpdkIo`]: DPDK devices, past the kernel (feature `dpdk`);
-//! * [`XdpIo`]: AF_XDP sockets on an interface of the kernel, past most of it;
+//! * [`UdpThreads`]: several such sockets of one port, each with its own thread;
+//! * [`DpdkIo`]: DPDK devices, which bypass the kernel (feature `dpdk`);
+//! * [`XdpIo`]: AF_XDP sockets on an interface of the kernel, which bypass most of it;
 //! * [`LossyIo`]: a wrapper that injects seeded loss, duplication and reordering into another
 //!   backend, for tests of real processes;
 //! * [`CapturedIo`]: a wrapper that writes what another backend receives and sends to a pcap file.
 //!
 //! [`frame`] has datagrams as Ethernet frames.
 //!
-//! Addresses are IPv4 throughout: THC's packets are UDP over IPv4 (protocol header layout).
+//! Kernel UDP takes IPv4 and IPv6 addresses, DPDK and AF_XDP only IPv4 addresses.
 
 mod af_xdp;
 mod backend;

@@ -9,7 +9,7 @@ use crate::{
     packet_io::{Receiver, check_segment},
 };
 
-/// Most datagrams held back per direction; when as many are, further ones pass in order.
+/// Most datagrams held back per direction; beyond that, further ones pass in order.
 const MAX_HELD: usize = 256;
 /// A held-back datagram follows after at most this many later ones.
 const MAX_OVERTAKERS: u64 = 32;
@@ -23,8 +23,8 @@ pub struct LossyConfig {
     pub outgoing: FaultRates,
     /// Faults of datagrams received.
     pub incoming: FaultRates,
-    /// A datagram held back for reordering goes on after this time at the latest, even if none
-    /// overtakes it.
+    /// A datagram held back for reordering is released after this time at the latest, even if none overtakes
+    /// it.
     pub hold: Duration,
 }
 
@@ -140,7 +140,7 @@ impl<T: PacketIo> LossyIo<T> {
     /// Wraps `inner`.
     ///
     /// # Errors
-    /// [`TransportError::Probability`] when a rate is none.
+    /// [`TransportError::Probability`] when a rate is not a probability.
     pub fn new(inner: T, config: LossyConfig) -> Result<Self, TransportError> {
         config.outgoing.validate()?;
         config.incoming.validate()?;

@@ -25,8 +25,8 @@ pub enum IoName {
     Xdp,
 }
 
-/// Checks everything. `io` is what was asked for; `own` the address that the program listens on or sends from, which
-/// serves DPDK as `address` when that is absent, if it is one.
+/// Checks everything. `io` is the requested backend; `own` is the address on which the program listens or
+/// from which it sends, which DPDK uses if `address` is absent.
 ///
 /// # Errors
 /// [`TransportError::Setting`] for the first key that is wrong, [`TransportError::NoDpdk`] if DPDK was asked for and this

@@ -9,11 +9,11 @@ pub(crate) type Receiver<'a> = dyn FnMut(Origin, &[u8]) + 'a;
 
 /// Sends and receives UDP datagrams in bursts.
 ///
-/// Backends for real traffic neither allocate, lock, log nor make a system call per packet; the
-/// simulator and the lossy wrapper are for tests and do allocate. Delivery is that of UDP: datagrams may be lost, duplicated and reordered, so a send that returns `Ok` says
-/// only that the datagrams were handed over; those the network refused for a passing reason (an
-/// unreachable host, a full device queue) are counted in [`IoStats::send_errors`] and left to the
-/// caller's retransmission.
+/// Backends for real traffic do not allocate, lock, log or make a system call per packet; the simulator and
+/// the lossy wrapper are for tests and do allocate. Delivery is that of UDP: datagrams may be lost,
+/// duplicated and reordered, so a send that returns `Ok` says only that the datagrams were handed over; those
+/// the network refused for a passing reason (an unreachable host, a full device queue) are counted in
+/// [`IoStats::send_errors`] and left to the caller's retransmission.
 pub trait PacketIo {
     /// Receives one burst without blocking and calls `f(from, payload)` once per datagram, in
     /// order of arrival.
@@ -26,7 +26,7 @@ pub trait PacketIo {
     /// [`io::Error`].
     fn recv_burst(&mut self, f: &mut impl FnMut(Peer, &[u8])) -> io::Result<usize>;
 
-    /// The same, and tells `f` all that is known of how each datagram came.
+    /// The same, but passes to `f` all that is known of how each datagram came.
     ///
     /// # Errors
     /// As [`recv_burst`](Self::recv_burst).
@@ -34,8 +34,8 @@ pub trait PacketIo {
         self.recv_burst(&mut |from, payload| f(from.into(), payload))
     }
 
-    /// The same, and calls `f` once for each run of datagrams that came in one piece, where a backend knows of such; else each datagram
-    /// is one.
+    /// The same, but calls `f` once for each run of datagrams that came in one piece, if the backend knows of
+    /// runs; otherwise each datagram is a run.
     ///
     /// # Errors
     /// As [`recv_burst`](Self::recv_burst).
@@ -48,25 +48,28 @@ pub trait PacketIo {
         false
     }
 
-    /// Has what goes to `peer` leave from this one of the host's addresses from now on; `None` leaves it to the route.
-    /// Returns what it was before. An address that is not this host's is not taken, nor any where there is only one.
+    /// Sends to `peer` from this address of the host from now on; `None` leaves the choice to the route.
+    /// Returns the previous setting. Has no effect if the address is not this host's, or if the backend has
+    /// only one.
     fn answer_from(&mut self, peer: Peer, local: Option<IpAddr>) -> Option<IpAddr> {
         let _ = (peer, local);
         None
     }
 
-    /// Tells whom datagrams will go to and come from, so that a backend with several threads can deal them out.
+    /// Tells the backend its future peers, so that one with several threads can distribute them.
     fn set_peers(&mut self, peers: &[Peer]) {
         let _ = peers;
     }
 
-    /// How many threads of its own can have a [`Handler`] each. Wrappers that must see all packets have none.
+    /// How many of the backend's threads can have a [`Handler`] each; none in wrappers that must see all
+    /// packets.
     fn handlers(&self) -> usize {
         0
     }
 
-    /// Gives a handler to each of those threads, in place of the one that it has; threads for which there is none have none then. The i-th deals with what comes from the i-th of the
-    /// [peers](Self::set_peers), from the one that many behind it, and so on.
+    /// Gives a handler to each of those threads, in place of its present one; threads without a new handler
+    /// have none. With k threads, the i-th handles packets of the [peers](Self::set_peers) i, i + k and so
+    /// on.
     fn set_handlers(&mut self, handlers: Vec<Box<dyn Handler>>) {
         drop(handlers);
     }
@@ -88,7 +91,7 @@ pub trait PacketIo {
     /// # Errors
     /// [`TransportError::SegmentLength`] when `segment` is 0 or above [`MAX_DATAGRAM`],
     /// [`TransportError::DatagramTooLarge`] when a device on the way out can't carry `segment`,
-    /// and other failures that trying again would not mend.
+    /// and other failures that a retry would not fix.
     fn send_run(&mut self, to: Peer, contents: &[u8], segment: usize) -> io::Result<()>;
 
     /// The same with these ECN bits, of which only the low two count. A backend that cannot set them leaves them 0.
@@ -111,25 +114,26 @@ pub trait PacketIo {
         Ok(())
     }
 
-    /// Memory of `len` bytes that a datagram goes out from ([`send_packed`](Self::send_packed)), whatever it held before.
-    /// What is written there is kept under this number, small and from 0 up, until it is asked for again.
+    /// Memory of `len` bytes, with arbitrary content, from which a datagram is sent
+    /// ([`send_packed`](Self::send_packed)). What is written there is kept under this number (small, from 0
+    /// up) until memory for that number is requested again.
     ///
-    /// `None` if the backend has no such memory, or not so much: then whoever sends keeps what it may have to send
-    /// again, and uses [`send_run`](Self::send_run).
+    /// `None` if the backend has no such memory, or not so much: then the caller keeps what it may have to
+    /// send again, and uses [`send_run`](Self::send_run).
     fn pack(&mut self, number: usize, len: usize) -> Option<&mut [u8]> {
         let _ = (number, len);
         None
     }
 
-    /// What is kept under a number, to be read or changed before it is sent again. `None` if there is nothing, or if it
-    /// is still on its way out and there is no memory for a copy.
+    /// The datagram that is kept under a number, to be read or changed before it is sent again. `None` if
+    /// there is none, or if it is still being sent and there is no memory for a copy.
     fn packed_payload(&mut self, number: usize) -> Option<&mut [u8]> {
         let _ = number;
         None
     }
 
-    /// Sends what is kept under a number, with these ECN bits, at the latest with the next [`flush`](Self::flush), and keeps it. If there is
-    /// nothing, or no memory for it, it counts as lost.
+    /// Sends the datagram that is kept under a number, with these ECN bits, at the latest with the next
+    /// [`flush`](Self::flush), and keeps it. If there is none, or no memory for it, it counts as lost.
     ///
     /// # Errors
     /// Those of [`send_run`](Self::send_run).
@@ -138,7 +142,7 @@ pub trait PacketIo {
         Ok(())
     }
 
-    /// Has everything go out that [`send_packed`](Self::send_packed) may have gathered.
+    /// Sends everything that [`send_packed`](Self::send_packed) may have gathered.
     ///
     /// # Errors
     /// Those of [`send_run`](Self::send_run).
@@ -200,13 +204,13 @@ impl IoStats {
         }
     }
 
-    /// Counts `packets` datagrams with `payload` bytes in all as received from there.
+    /// Counts `packets` datagrams with `payload` bytes in all as received from this peer.
     pub fn count_in(&mut self, from: Peer, packets: usize, payload: usize) {
         self.packets_in += packets as u64;
         self.bytes_in += (payload + packets * header_len(from)) as u64;
     }
 
-    /// Counts `packets` datagrams with `payload` bytes in all as sent there by one call.
+    /// Counts `packets` datagrams with `payload` bytes in all as sent to this peer by one call.
     pub fn count_out(&mut self, to: Peer, packets: usize, payload: usize) {
         self.packets_out += packets as u64;
         self.bytes_out += (payload + packets * header_len(to)) as u64;

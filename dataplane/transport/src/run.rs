@@ -9,7 +9,7 @@ use crate::{Origin, Peer};
 pub struct Run<'a> {
     /// Their sender.
     pub from: Peer,
-    /// This host's address that they were sent to, if the socket looks for that.
+    /// This host's address to which they were sent, if the socket looks for that.
     pub at: Option<IpAddr>,
     /// Their ECN bits: only what has the same comes in one piece.
     pub ecn: u8,
@@ -17,8 +17,8 @@ pub struct Run<'a> {
     pub contents: &'a [u8],
     /// Bytes of each; the last may have fewer. At least 1.
     pub segment: usize,
-    /// The memory that `contents` are a part of, if it may be kept: whoever clones this has the datagrams for as long as they are
-    /// needed, without a copy, and what comes later goes to other memory.
+    /// The memory of which `contents` are a part, if it may be kept: cloning this keeps the datagrams for as
+    /// long as needed without a copy, and later datagrams go to other memory.
     pub memory: Option<&'a Arc<Vec<u8>>>,
 }
 

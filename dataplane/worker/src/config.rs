@@ -6,10 +6,10 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
 use thc_transport::{Backend, Capture, LossyConfig, TransportError};
 
-/// Settings of a [`crate::Group`]; the parameter server tells the rest (P23).
+/// Settings of a [`crate::Group`]; the rest comes from the parameter server (P23).
 #[derive(Clone, Debug)]
 pub struct GroupConfig {
-    /// Asked for server, job, worker and cookie, whatever stands below. Default: none.
+    /// The controller to ask for server, job, worker and cookie, in place of the values below. Default: none.
     pub controller: Option<Controller>,
     /// The parameter server. Default 127.0.0.1:9000.
     pub ps: SocketAddr,
@@ -17,8 +17,9 @@ pub struct GroupConfig {
     pub job: u16,
     /// This worker's number, 0 to n − 1. Default 0.
     pub worker: u8,
-    /// How many workers the session must have, where the job's members come and go: it begins as soon as so many are there who all
-    /// say that, in place of any that runs without them. Default 0: as many as come.
+    /// How many workers the session must have, in a job whose members come and go: it begins as soon as so
+    /// many workers are there that all ask for this number, and replaces any session that runs without them.
+    /// Default 0: as many as come.
     pub workers: u8,
     /// The job's cookie, as the parameter server has it. Default 0.
     pub cookie: u32,
@@ -30,7 +31,8 @@ pub struct GroupConfig {
     pub join_timeout: Duration,
     /// How long an all-reduce may stand still before it fails. Default 60 s.
     pub timeout: Duration,
-    /// How long instead, if more, while the parameter server answers and only other workers are late. Default [`Self::timeout`].
+    /// The longer time that applies instead while the parameter server answers and only other workers are
+    /// late. Default [`Self::timeout`].
     pub patience: Duration,
     /// Receive buffer wanted, in bytes. Default 8 MiB.
     pub recv_buffer: usize,
@@ -43,10 +45,11 @@ pub struct GroupConfig {
     pub seed: Option<u64>,
     /// Threads that compute, the caller's among them. Default: one less than the process has cores, at least 1.
     pub threads: usize,
-    /// Threads for packets, each with a socket and slots of its own, beside those that compute; kernel UDP only. A server's ports are
-    /// dealt out to them, so that more threads than it has ports have nothing to do. Default 0: who computes also receives and sends.
+    /// Threads for packets, each with its own socket and slots, beside those that compute; kernel UDP only.
+    /// The server's ports are divided among them, so more threads than ports have nothing to do. Default 0:
+    /// the computing threads also receive and send.
     pub network_threads: usize,
-    /// Where to write what goes in and out; groups may share one. Default: nowhere.
+    /// Where to write all packets received and sent; groups may share one. Default: nowhere.
     pub capture: Option<Capture>,
     /// Faults to inject into this worker's packets, for tests.
     pub faults: Option<LossyConfig>,
@@ -56,7 +59,7 @@ pub struct GroupConfig {
 const MOST_NETWORK_THREADS: usize = 64;
 
 impl GroupConfig {
-    /// Whether there may be these network threads.
+    /// Checks whether these network threads are possible.
     ///
     /// # Errors
     /// [`TransportError::Setting`] says why not.

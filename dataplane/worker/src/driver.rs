@@ -1,7 +1,7 @@
 //! Who drives an engine: callers on their own threads, and a background thread for asynchronous calls.
 //!
-//! A panic on any of them is a fault of this program. It ends the group, and every call under way and every later one
-//! fails with an error that says so: nobody waits for ever, and nobody goes on with half of a state.
+//! A panic on any of them is a bug in this program. It ends the group: every call under way and every later
+//! one fails with an error that says so, so that nobody waits for ever or goes on with an inconsistent state.
 
 use crate::engine::{Borrowed, Engine};
 use crate::{CallOptions, Span, WorkerError};
@@ -17,7 +17,7 @@ pub(crate) const IDLE: Duration = Duration::from_millis(10);
 
 pub(crate) struct Driver<I: PacketIo> {
     engine: Mutex<Engine<I>>,
-    /// Callers that drive the engine themselves; the background thread stands back for them.
+    /// Callers that drive the engine themselves; the background thread gives way to them.
     foreground: AtomicUsize,
     /// Set when the group is being dropped.
     closing: AtomicBool,
@@ -38,7 +38,7 @@ impl<I: PacketIo> Driver<I> {
         }
     }
 
-    /// Works with the engine on the caller's thread.
+    /// Runs `work` with the engine on the caller's thread.
     ///
     /// # Errors
     /// Those of `work`, or [`WorkerError::Panicked`].
@@ -122,7 +122,7 @@ impl<I: PacketIo> Driver<I> {
         Ok(engine.pending_calls() > 0)
     }
 
-    /// Has every call under way, and every later one of this session, fail. Waits for nobody.
+    /// Makes every call under way, and every later one of this session, fail, without waiting.
     pub fn give_up(&self) {
         self.giving_up.store(true, Ordering::SeqCst);
     }

@@ -119,7 +119,7 @@ pub enum WorkerError {
     /// The network failed.
     #[error("{0}")]
     Io(String),
-    /// Numbers that the transforms or the quantizer refuse: the session is over.
+    /// The transforms or the quantizer refuse the numbers: the session is over.
     #[error("the session cannot go on, join anew: {0}")]
     Codec(#[from] CodecError),
     /// A panic, here or on the background thread, left the group unusable.

@@ -88,8 +88,9 @@ impl Group {
         })
     }
 
-    /// Whether the parameter server answers and has this job, within `patience`: for who has lost it, and would [`Self::rejoin`] if that did not
-    /// wait for a server that is not there. It takes no place in the job. Between calls only: what comes for the session meanwhile is dropped.
+    /// Whether the parameter server answers within `patience` and has this job. It is for callers that have
+    /// lost the server: [`Self::rejoin`] would wait for an absent one. It takes no place in the job. Call it
+    /// only between calls: packets for the session are dropped meanwhile.
     ///
     /// # Errors
     /// [`WorkerError::Controller`] if there is one and it does not answer or refuses; [`WorkerError::Io`]; [`WorkerError::Panicked`].
@@ -106,9 +107,9 @@ impl Group {
         })
     }
 
-    /// Gives the session up: every call under way fails with [`WorkerError::GivenUp`], and so does every later one until
-    /// [`Self::rejoin`]. From any thread, whatever the others are waiting for, and without waiting itself. The others learn of it as of a worker that
-    /// does not send.
+    /// Gives the session up: every call under way fails with [`WorkerError::GivenUp`], and so does every
+    /// later one until [`Self::rejoin`]. It may be called from any thread, whatever other threads are waiting
+    /// for, and does not wait itself. To the other workers, this one just stops sending.
     pub fn give_up(&self) {
         self.driver.give_up();
         if let Some(thread) = &self.background {
@@ -130,7 +131,7 @@ impl Group {
     /// # Errors
     /// [`WorkerError::Call`]: failed on every worker alike, `data` is unchanged, the group goes on.
     /// [`WorkerError::Session`]: the group must [`Self::rejoin`]; `data` may be partly overwritten. Error feedback is as
-    /// before the call in either case. [`WorkerError::Panicked`]: the group is of no use any more.
+    /// before the call in either case. [`WorkerError::Panicked`]: the group is unusable.
     pub fn allreduce_with(&self, data: &mut [f32], options: CallOptions) -> Result<(), WorkerError> {
         let result = self.driver.allreduce(data, options);
         if let Some(thread) = &self.background {
@@ -143,7 +144,7 @@ impl Group {
     /// order in which they were started.
     ///
     /// # Errors
-    /// What is wrong with the call itself; the rest comes from [`Handle::wait`].
+    /// Errors of the call itself; later ones come from [`Handle::wait`].
     pub fn allreduce_async(&self, data: Vec<f32>, options: CallOptions) -> Result<Handle, WorkerError> {
         let (sender, receiver) = bounded(1);
         let result = self.driver.with_engine(|engine| engine.submit(options, Some(data), 0, Some(sender)));
@@ -153,14 +154,15 @@ impl Group {
         result.map(|_| Handle { receiver })
     }
 
-    /// Replaces `data` by the mean over all workers, span by span as `plan` chooses: spans follow each other from the first
-    /// coordinate on, and make up all of `data`. Error feedback is kept under `feedback`, if that is given, and survives a change
-    /// of plans; a span that goes [`Choice::Raw`](crate::Choice) takes it along and leaves none. All workers must call with the same
-    /// plan; it is checked. A span is padded to whole packets by fewer than 1024 coordinates, so it should have more than that.
+    /// Replaces `data` by the mean over all workers, span by span as `plan` chooses: spans follow each other
+    /// from the first coordinate on, and make up all of `data`. Error feedback is kept under `feedback`, if
+    /// given, and survives a change of plans; a span that travels as [`Choice::Raw`](crate::Choice) includes
+    /// it and leaves none. All workers must call with the same plan, which is checked. A span is padded to
+    /// whole packets by fewer than 1024 coordinates, so it should be longer than that.
     ///
     /// # Errors
-    /// As [`Self::allreduce_with`]; [`WorkerError::Plan`], [`WorkerError::EmptySpan`] and [`WorkerError::NoTable`] if the plan is
-    /// none for this tensor or this job.
+    /// As [`Self::allreduce_with`]; [`WorkerError::Plan`], [`WorkerError::EmptySpan`] and
+    /// [`WorkerError::NoTable`] if the plan does not fit this tensor or this job.
     pub fn allreduce_plan(
         &self,
         data: &mut [f32],
@@ -174,7 +176,8 @@ impl Group {
         result
     }
 
-    /// [`Self::allreduce_plan`], of `data` that is handed over: returns at once, as [`Self::allreduce_async`].
+    /// Like [`Self::allreduce_plan`], but takes ownership of `data` and returns at once, like
+    /// [`Self::allreduce_async`].
     ///
     /// # Errors
     /// As [`Self::allreduce_async`].
@@ -202,10 +205,12 @@ impl Group {
         self.driver.with_engine(|engine| engine.packed_layout(plan, piece))
     }
 
-    /// Starts an all-reduce whose norms, indices and means somebody else computes, such as a GPU: norms come with the call, then
-    /// [`Packed::numbers`] tells what to compress with, [`Packed::send`] takes indices and [`Packed::receive`] gives sums, piece by
-    /// piece. What is computed must be what the codec defines (P28 to P32): workers may do it either way in one call. Error feedback
-    /// is the caller's. A [`Packed`] that is dropped before all its indices were sent ends the session.
+    /// Starts an all-reduce whose norms, indices and means are computed elsewhere, such as on a GPU. Norms
+    /// come with the call; [`Packed::numbers`] returns the parameters of compression; then [`Packed::send`]
+    /// takes indices and [`Packed::receive`] returns sums, piece by piece. The results must be those that the
+    /// codec defines (P28 to P32), so that in one call some workers may compute elsewhere and others not.
+    /// Error feedback is the caller's. A [`Packed`] that is dropped before all its indices were sent ends the
+    /// session.
     ///
     /// # Errors
     /// What is wrong with the call itself; the rest comes from the [`Packed`].
@@ -229,7 +234,7 @@ impl Group {
         self.config.job
     }
 
-    /// Who takes part in the session: in a job whose members come and go, this changes from all-reduce to all-reduce.
+    /// The members of the session; in a job whose members come and go they may change with every all-reduce.
     ///
     /// # Errors
     /// [`WorkerError::Panicked`].
@@ -237,7 +242,8 @@ impl Group {
         self.driver.with_engine(|engine| Ok(engine.membership()))
     }
 
-    /// This worker's number in the job, its seat: of a job whose members come and go it stays while [`Membership::number`] changes.
+    /// This worker's number in the job, its seat. In a job whose members come and go it stays, while
+    /// [`Membership::number`] changes.
     ///
     /// # Errors
     /// [`WorkerError::Panicked`].
@@ -246,10 +252,11 @@ impl Group {
     }
 
     /// A place in the program, between all-reduces, at which workers that wait may join; all members must call it at the same places.
-    /// It costs nothing while nobody waits. Who takes part, if that has changed since this was last called; with `newcomers` workers
-    /// are new that need what the others know, such as the parameters, before the next all-reduce of gradients: all members hear of that
-    /// at the same boundary. A worker that is gone needs no boundary: the all-reduce under way is done
-    /// by those who are left, from the beginning, and this tells of it later.
+    /// It costs nothing while nobody waits. Returns the members if they have changed since the last call.
+    /// With `newcomers` set, there are new workers that need the others' state, such as the parameters,
+    /// before the next all-reduce of gradients; all members learn of them at the same boundary. When a worker
+    /// is gone no boundary is needed: the others repeat the all-reduce under way from the beginning, and the
+    /// next call of this reports the change.
     ///
     /// # Errors
     /// [`WorkerError::Session`] if the session is over; the group must [`Self::rejoin`].
@@ -305,7 +312,8 @@ impl Group {
         self.driver.with_engine(|engine| first(engine).ok_or(WorkerError::Closed))
     }
 
-    /// All error feedback, for a checkpoint: key and saved form. It is that after the last call that succeeded.
+    /// All error feedback, for a checkpoint: key and saved form. It is the feedback after the last successful
+    /// call.
     ///
     /// # Errors
     /// [`WorkerError::FeedbackBusy`] while a call that keeps any is under way: wait for its handle first.
@@ -375,7 +383,7 @@ impl Handle {
     }
 }
 
-/// Joins through `io`: P22, P23. Where the server has shares, all of them (P24).
+/// Joins through `io` (P22, P23). If the server has shares, it joins all of them (P24).
 fn rendezvous(io: &mut AnyIo, config: &GroupConfig) -> Result<(Joiners, Welcome, u8), WorkerError> {
     let started = io.now();
     let fresh = |now| {

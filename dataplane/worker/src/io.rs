@@ -44,7 +44,8 @@ macro_rules! each {
     };
 }
 
-/// Where a socket is bound that is to reach the server: any address is one of the server's kind.
+/// Where to bind a socket that is to reach the server: an unspecified address becomes one of the server's
+/// kind.
 fn end_towards(ps: SocketAddr, bind: SocketAddr) -> SocketAddr {
     match ps {
         SocketAddr::V6(_) if bind.ip() == Ipv4Addr::UNSPECIFIED => {
@@ -213,7 +214,7 @@ impl PacketIo for AnyIo {
     }
 }
 
-/// A port that late packets to an earlier endpoint at this address will hardly be for.
+/// A port for which late packets to an earlier endpoint at this address are unlikely.
 fn free_port() -> u16 {
     let width = u64::from(FREE_PORTS.end - FREE_PORTS.start);
     FREE_PORTS.start + (random() % width) as u16

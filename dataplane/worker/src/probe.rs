@@ -1,4 +1,4 @@
-//! Asks a parameter server whether it is there, without taking a place in a job.
+//! Asks a parameter server for an answer, without taking a place in a job.
 
 use crate::{AnyIo, GroupConfig, WorkerError, engine};
 use std::net::SocketAddr;
@@ -16,7 +16,8 @@ const PATIENCE: Duration = Duration::from_millis(200);
 /// What a parameter server says to a probe.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ProbeAnswer {
-    /// Job and cookie are right, and this build computes what the workers that are there compute (P26).
+    /// Job and cookie are right, and this build computes the same numbers as the workers that have joined
+    /// (P26).
     Job {
         /// How many workers the job has.
         workers: u8,
@@ -32,7 +33,7 @@ pub enum ProbeAnswer {
 pub struct Probe {
     /// What was answered, if anything was.
     pub answer: Option<ProbeAnswer>,
-    /// Probes sent, those lost before the first answer left out: they may have waited for ARP.
+    /// Probes sent, not counting those lost before the first answer, which may have waited for ARP.
     pub asked: u32,
     /// Probes answered.
     pub answered: u32,
@@ -46,7 +47,7 @@ pub struct Probe {
     pub devices: Vec<DeviceInfo>,
 }
 
-/// Sends JOINs as worker 255, which no job can have (P22), and waits for what is said to them.
+/// Sends JOINs as worker 255, which no job can have (P22), and waits for the answers.
 ///
 /// # Errors
 /// [`WorkerError::Io`] if socket or devices cannot be opened.
@@ -58,7 +59,7 @@ pub fn probe(config: &GroupConfig, patience: Duration) -> Result<Probe, WorkerEr
     Ok(found)
 }
 
-/// The same through what is open already, until so many were answered. What else comes meanwhile is dropped.
+/// The same through an open interface, until so many were answered. Other packets are dropped meanwhile.
 pub(crate) fn ask(
     io: &mut AnyIo,
     config: &GroupConfig,

@@ -55,7 +55,8 @@ pub struct Stats {
     pub marks: u64,
 }
 
-/// What a worker has computed so far, in coordinates, padding included: the same in every run, whatever time it takes.
+/// How many coordinates a worker has processed so far, padding included: the same in every run, however long
+/// it takes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Computed {
     /// Coordinates whose norms were taken.

@@ -1,8 +1,9 @@
-//! What P7 let in last.
+//! The packets that P7 let in last.
 //!
-//! A worker's packets differ in round, slot and payload, and in little else. What P7 checks besides depends on the first
-//! 12 bytes of the header, on the length, on where a packet comes from, and on what the aggregator was told. So a packet that
-//! is in these like the last of its worker that was let in needs no look at jobs, members and tables.
+//! A worker's packets differ in round, slot and payload, and in little else. The rest of what P7 checks
+//! depends on the first 12 bytes of the header, on the length, on the packet's source, and on the
+//! aggregator's configuration. So a packet that agrees in these with the last one of its worker that was let
+//! in needs no lookup of job, member and table.
 
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
 
@@ -29,7 +30,7 @@ pub(super) struct Admission {
     pub table: Lookup,
     /// Length of its slot's header and lanes.
     pub slot_len: usize,
-    /// Length of its slot's result, header included: less where sums travel in fewer bits (P44, P45).
+    /// Length of its slot's result, header included: less if sums travel in fewer bits (P44, P45).
     pub answer_len: usize,
 }
 

@@ -31,14 +31,14 @@ pub struct JobConfig {
 
 impl JobConfig {
     /// A job with 1024 data slots and 64 norm slots, which all workers complete, at an aggregator that is not in a tree of racks.
-    /// A job's real numbers go over these: `JobConfig { data_slots, ..JobConfig::new(…) }`.
+    /// Override these with a job's real numbers: `JobConfig { data_slots, ..JobConfig::new(…) }`.
     #[must_use]
     pub const fn new(job: JobId, cookie: Cookie, workers: u8, tables: Vec<TableId>) -> JobConfig {
         let (quorum, skip, data_slots, norm_slots) = (workers, false, 1024, 64);
         JobConfig { job, cookie, workers, quorum, skip, data_slots, norm_slots, tables, level: Level::Only }
     }
 
-    /// The job whose workers are told this, at an aggregator that is not in a tree of racks.
+    /// The job of this WELCOME, at an aggregator that is not in a tree of racks.
     #[must_use]
     pub fn from_welcome(job: JobId, cookie: Cookie, welcome: &Welcome) -> JobConfig {
         let &Welcome { quorum, data_slots, norm_slots, policy, max_workers: workers, .. } = welcome;
@@ -53,7 +53,7 @@ impl JobConfig {
         policy == Policy::BestEffort || quorum < workers
     }
 
-    /// Whether a job that changes from the one to the other keeps what its slots hold.
+    /// Whether a job that changes from one to the other keeps the content of its slots.
     #[must_use]
     pub fn same_slots(&self, other: &JobConfig) -> bool {
         self.cookie == other.cookie
@@ -67,7 +67,7 @@ impl JobConfig {
     /// Checks the numbers, tables aside.
     ///
     /// # Errors
-    /// The [`ConfigError`] of the first that is wrong.
+    /// The [`ConfigError`] of the first wrong number.
     pub fn check(&self) -> Result<(), ConfigError> {
         let job = self.job;
         if self.workers == 0 || usize::from(self.workers) > MAX_WORKERS {
@@ -85,7 +85,7 @@ impl JobConfig {
         Ok(())
     }
 
-    /// Checks P6: that the sum of n values of a table fits its lanes, on every level (P34).
+    /// Checks that the sum of n values of a table fits its lanes (P6), on every level (P34).
     ///
     /// # Errors
     /// [`ConfigError::LaneOverflow`], [`ConfigError::RackLanes`].

@@ -92,7 +92,7 @@ pub enum ConfigError {
         /// A job that uses it.
         job: JobId,
     },
-    /// A table comes back to a job with other values: slots may be half filled with those that it had.
+    /// A table comes back to a job with other values, while slots may be half filled with the old ones.
     #[error(
         "job {job} has used table {table} with other values in this session; remove the job, give it another cookie or take another table id"
     )]

@@ -71,13 +71,13 @@ pub(super) struct Job {
     pub receivers: Receivers,
     /// The tables it may use, by id.
     tables: Vec<Option<Lookup>>,
-    /// These tables and the ones that were taken away again: slots may be half filled with their values (P6).
+    /// These tables, and those that were removed since: slots may be half filled with their values (P6).
     used: Vec<Option<Lookup>>,
     pub slots: Slots,
 }
 
 impl JobConfig {
-    /// Bytes that it takes in a shard: the slots that are the shard's, and some 20 KiB for everything else.
+    /// Bytes that it takes in a shard: the shard's slots, and some 20 KiB for everything else.
     #[must_use]
     pub fn memory(&self, shard: Shard) -> usize {
         size_of::<Job>()
@@ -96,7 +96,7 @@ impl JobConfig {
 }
 
 impl Job {
-    /// A job with empty slots, and with what is kept of the job that it replaces.
+    /// A job with empty slots, and with what it keeps of the job that it replaces.
     pub fn new(config: JobConfig, shard: Shard, tables: &[Option<Lookup>], kept: Option<Kept>) -> Job {
         let Kept { counters, mut members, mut receivers } = kept.unwrap_or_else(|| Kept {
             counters: JobCounters::new(),
@@ -150,7 +150,8 @@ impl Job {
         std::mem::replace(&mut self.counters, JobCounters::new())
     }
 
-    /// P7 from reason 5 on, but for what depends on the slot's state. The table of DATA; of other kinds, any.
+    /// P7 from reason 5 on, except for what depends on the slot's state. Returns the table for DATA, and any
+    /// table for other kinds.
     pub fn admit(&self, from: Endpoint, header: &Header, payload: &[u8]) -> Result<Lookup, DropReason> {
         self.admit_member(from, header)?;
         let table = match header.kind {

@@ -11,10 +11,11 @@ pub trait Kernels {
     fn lookup(form: Form, add: bool, lanes: &mut [u8], table: &[u8; 16], packed: &[u8]);
     /// RAW joins a slot: big-endian i32 words are added, wrapping. Equal lengths.
     fn raw_add(lanes: &mut [u8], words: &[u8]);
-    /// A slot whose sums travel in fewer bits is complete: its lanes become what does (P44, P45), [`Form::result_len`] bytes at the
-    /// front of them. What is behind is of no use then. `result` is the RESULT's header.
+    /// A slot whose sums travel in fewer bits is complete: converts its lanes to what travels (P44, P45),
+    /// [`Form::result_len`] bytes at their front. The bytes after that are then meaningless. `result` is the
+    /// RESULT's header.
     fn pack(form: Form, result: &Header, lanes: &mut [u8]);
-    /// This memory of a slot is about to be used: it may be brought closer to the processor. Changes nothing else.
+    /// This memory of a slot is about to be used, so it may be prefetched. Nothing else changes.
     fn expect(_memory: &[u8]) {}
 }
 
@@ -29,7 +30,7 @@ fn index(packed: &[u8], width: usize, i: usize) -> u8 {
     (two << bit >> (16 - width)) as u8
 }
 
-/// The so-and-so-many-th word of what both ends draw for a RESULT (P45, P29).
+/// The word with this index among the random words that both ends draw for a RESULT (P45, P29).
 fn draw(result: &Header, i: u64) -> u64 {
     const STEP: u64 = 0x9E37_79B9_7F4A_7C15;
     let next = |key: u64, part: u64| finalize(key.wrapping_add(STEP)) ^ part;

@@ -49,7 +49,7 @@ impl Level {
         }
     }
 
-    /// How DATA of a table travels to this aggregator; `None` where racks cannot have the table.
+    /// How DATA of a table travels to this aggregator; `None` if racks cannot have the table.
     #[must_use]
     pub fn lookup(&self, table: &Lookup) -> Option<Lookup> {
         let Some(racks) = self.racks() else { return Some(*table) };

@@ -77,12 +77,12 @@ pub struct Aggregator<K: Kernels = Scalar> {
     kernels: PhantomData<K>,
 }
 
-/// Bytes of slots that are near without being asked for: bringing closer what is near costs more than it gains.
+/// Bytes of slots that stay in the caches anyway: prefetching them costs more than it gains.
 const NEAR: usize = 2 << 20;
 
 impl<K: Kernels> Aggregator<K> {
-    /// An empty aggregator whose jobs take at most `memory_limit` bytes, and which serves the slots
-    /// of `shard`.
+    /// An empty aggregator that serves the slots of `shard`, and whose jobs take at most `memory_limit`
+    /// bytes.
     #[must_use]
     pub fn new(shard: Shard, memory_limit: usize) -> Self {
         Aggregator {
@@ -104,7 +104,7 @@ impl<K: Kernels> Aggregator<K> {
         self.tables[usize::from(id.0)].as_ref()
     }
 
-    /// Forgets what all slots hold, as a restart does; configuration and counters stay.
+    /// Empties all slots, as a restart does; configuration and counters stay.
     pub fn forget_slots(&mut self) {
         for job in self.jobs.iter_mut().flatten() {
             job.slots.forget();
@@ -156,7 +156,7 @@ impl<K: Kernels> Aggregator<K> {
         if place == UNUSED { None } else { self.jobs[place as usize].as_deref_mut() }
     }
 
-    /// Says that a packet comes soon, so that its slot may be brought closer to the processor. Changes nothing else.
+    /// Says that a packet comes soon, so that its slot may be prefetched. Nothing else changes.
     #[inline]
     pub fn expect(&self, packet: &[u8]) {
         let Some(head) = packet.first_chunk().filter(|_| self.far) else { return };
@@ -241,7 +241,7 @@ impl<K: Kernels> Aggregator<K> {
 /// Where P3 has the value.
 const NORM_VALUE: Range<usize> = 4..8;
 
-/// The answer to a packet, before its payload: which kind of packet, naming the sender.
+/// The header of the answer to a packet: its kind, naming the sender.
 fn answer(header: &Header, kind: Kind) -> Header {
     Header { kind, flags: 0, count: 0, ..*header }
 }
@@ -294,7 +294,7 @@ fn norm_payload(payload: &[u8]) -> &[u8; NORM_LEN] {
 }
 
 impl Job {
-    /// P9 to P17, and what P7 drops for the slot's sake, of a norm slot or of a data slot.
+    /// P9 to P17, and P7's checks of the slot's state, for a norm slot or a data slot.
     #[inline(always)]
     fn aggregate<K: Kernels, const NORM: bool>(
         &mut self,

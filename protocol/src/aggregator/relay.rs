@@ -38,7 +38,8 @@ fn concerned_kinds(kind: Kind) -> &'static [Kind] {
 }
 
 impl Job {
-    /// P36: whether a packet that is from the root or says so goes to all members; `form` is that of a RESULT's table.
+    /// P36: whether a packet from the root, or one that claims to be, goes to all members; `form` is that of
+    /// a RESULT's table.
     fn admit_from_root(
         &self,
         from: Endpoint,
@@ -68,7 +69,7 @@ impl Job {
 }
 
 impl<K: Kernels> Aggregator<K> {
-    /// What becomes of a packet of a kind that no slot takes: `None` if that is none of this aggregator's to pass on.
+    /// What to do with a packet of a kind that no slot takes; `None` if this aggregator does not pass it on.
     #[inline]
     pub(super) fn relay(
         &mut self,

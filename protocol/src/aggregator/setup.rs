@@ -91,7 +91,7 @@ impl<K: Kernels> Aggregator<K> {
         Ok(())
     }
 
-    /// Removes a job with its members, slots and counters. Whether there was one.
+    /// Removes a job with its members, slots and counters. Returns whether there was one.
     pub fn remove_job(&mut self, job: JobId) -> bool {
         self.admissions = Admissions::NONE;
         let place = std::mem::replace(&mut self.index[usize::from(job.0)], UNUSED);
@@ -110,8 +110,8 @@ impl<K: Kernels> Aggregator<K> {
     }
 
     /// Sets where answers to a worker of a job go, when that is not where its packets come from: nowhere if
-    /// `to` is `None`. `copies` says whether it gets copies of what goes to all. Whatever
-    /// [`Self::set_member`] or [`Self::remove_member`] says later of that worker replaces this.
+    /// `to` is `None`. `copies` says whether it gets copies of what goes to all. A later [`Self::set_member`]
+    /// or [`Self::remove_member`] of that worker replaces this.
     ///
     /// # Errors
     /// [`ConfigError::NoJob`], or [`ConfigError::NoSuchWorker`] beyond the job's n.

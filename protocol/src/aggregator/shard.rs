@@ -2,8 +2,8 @@
 
 use crate::SlotId;
 
-/// Which part of the slots a port serves (P21). The same ports of all shares serve the same: which share a slot is at home at is
-/// the workers' affair.
+/// Which part of the slots a port serves (P21). Corresponding ports of all shares serve the same slots; only
+/// workers know at which share a slot is at home.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shard {
     /// This shard's number, below `count`.
@@ -48,7 +48,8 @@ impl Shard {
         whole * block + if index == blocks % count { rest } else { 0 }
     }
 
-    /// The place of a slot among those of its shard, whose blocks lie next to each other; `None` if it is another shard's.
+    /// The index of a slot among those of its shard, whose blocks lie next to each other; `None` for a slot
+    /// of another shard.
     #[inline]
     #[must_use]
     pub const fn find(self, slot: SlotId) -> Option<usize> {

@@ -18,7 +18,7 @@ pub(super) struct SlotState {
     pub seen: u64,
     /// How many.
     pub members: u8,
-    /// How many workers are in the sum: of racks, all that are in theirs (P37).
+    /// How many workers are in the sum; for racks, all workers in their sums (P37).
     pub count: u16,
     pub complete: bool,
     /// Whether a packet of the sum met congestion (P46).
@@ -38,8 +38,9 @@ pub struct SlotView<'a> {
     pub complete: bool,
     /// Whether a packet of its sum met congestion (P46).
     pub mark: bool,
-    /// Its lanes (1024 bytes, of which 4-bit lanes take the first half) or its NORM payload (20 bytes), in wire order. Of a complete slot
-    /// with sums in fewer bits (P44, P45), what travels is in front, and the rest nothing.
+    /// Its lanes (1024 bytes, of which 4-bit lanes take the first half) or its NORM payload (20 bytes), in
+    /// wire order. In a complete slot with sums in fewer bits (P44, P45), what travels is in front, and the
+    /// rest is meaningless.
     pub values: &'a [u8],
 }
 

@@ -15,7 +15,7 @@ fn wrapping_max(a: u32, b: u32) -> u32 {
 }
 
 impl Roster {
-    /// What is asked or told from now on; answers to what was asked before say nothing about it.
+    /// Sets what members are asked or told from now on. Answers to earlier questions no longer count.
     pub fn turn_to(&mut self, now: Duration, phase: Phase) {
         (self.phase, self.told) = (phase, now);
         self.question = self.question.wrapping_add(1);
@@ -62,7 +62,7 @@ impl JobState {
         told.collect()
     }
 
-    /// A member is gone, or has left after so many calls of the session: the others close it.
+    /// A member is gone, or has left after so many calls of the session: the others close the session.
     pub(super) fn drop_member(
         &mut self,
         now: Duration,
@@ -187,7 +187,8 @@ impl JobState {
         actions
     }
 
-    /// All who are left have finished the same calls: the next session is theirs, if they are enough.
+    /// All remaining members have finished the same calls: the next session begins with them, if they are
+    /// enough.
     fn go_on(&mut self, now: Duration, random: &mut impl FnMut() -> u32) -> Vec<Action> {
         let Some(roster) = &self.roster else { return Vec::new() };
         let seats: Vec<(u8, Present)> = roster.members.iter().map(|(&seat, m)| (seat, m.present)).collect();

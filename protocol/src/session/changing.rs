@@ -1,4 +1,4 @@
-//! A job whose members come and go: how they get in, leave and are found gone (P42).
+//! A job whose members come and go: how members join, leave and are found to be gone (P42).
 
 use super::action::{Action, Happening};
 use super::job::{Ended, JobState, fresh, packet, refusal};
@@ -13,15 +13,15 @@ use std::time::Duration;
 
 /// A worker that waits and repeats no JOIN for so long is forgotten.
 const FORGET: Duration = Duration::from_secs(3);
-/// Nobody else can take the seat of a worker that waits and has asked so recently.
+/// Nobody else can take the seat of a waiting worker that has asked within this time.
 const ASKING: Duration = Duration::from_secs(1);
 /// How often members are told what to do until they do it.
 const TELL: Duration = Duration::from_millis(100);
-/// How long members have to answer a server that heard nobody for a while.
+/// How long members have to answer a server that has heard nobody for a while.
 const ANSWER: Duration = Duration::from_secs(1);
 
 impl JobState {
-    /// Whether the job is to change, and these are as many as its sessions may be then, in seats that it has.
+    /// Whether the job is to change, and the changed job's sessions may have so many workers in these seats.
     fn next_fits(&self, seats: impl ExactSizeIterator<Item = u8>) -> Option<&StaticJob> {
         let next = self.next.as_ref()?;
         next.sizes.as_ref()?.size(seats.len() as u8)?;
@@ -52,7 +52,8 @@ impl JobState {
         packet(member.present.addr, &header, &body)
     }
 
-    /// P42: a JOIN with the job's cookie, and, if it claims a session, with the fingerprint of one of this job.
+    /// P42: a JOIN with the job's cookie and, if it claims a session, with the fingerprint of a session of
+    /// this job.
     pub(super) fn join_roster(
         &mut self,
         now: Duration,
@@ -156,7 +157,8 @@ impl JobState {
         (member.present.nonce == nonce && member.present.addr == from).then_some(*member)
     }
 
-    /// Whether no member runs any more, and ASK to those who have not been asked enough.
+    /// Sends ASK to the members that have not been asked often enough; returns whether no member runs any
+    /// more.
     fn ask_members(
         &mut self,
         now: Duration,
@@ -276,7 +278,7 @@ impl JobState {
         if complete || enough { self.begin(now, free, None, random) } else { Vec::new() }
     }
 
-    /// A session of these begins, or goes on; who was in it and is not among them has been told.
+    /// A session of these workers begins or goes on. Earlier members that are not among them have been told.
     pub(super) fn begin(
         &mut self,
         now: Duration,
@@ -320,7 +322,7 @@ impl JobState {
         actions
     }
 
-    /// The session is over for all its members, but those whose seats others have taken.
+    /// The session is over for all its members except those whose seats others have taken.
     pub(super) fn end_roster(&mut self, because_of: WorkerId, taken: Vec<u8>) -> Vec<Action> {
         let Some(session) = self.session.take() else { return Vec::new() };
         self.ended = Some(Ended { session, because_of, members: Vec::new() });
@@ -334,7 +336,7 @@ impl JobState {
         actions
     }
 
-    /// P25, where members come and go: BYE at once, and the others close the session.
+    /// P25, for a job whose members come and go: BYE at once, and the others close the session.
     pub(super) fn leave_roster(
         &mut self,
         now: Duration,
@@ -364,7 +366,7 @@ impl JobState {
         actions
     }
 
-    /// What time brings: members that are silent, workers that wait, and what was lost on the way.
+    /// What is due by time: silent members, waiting workers, and repetitions of lost packets.
     pub(super) fn poll_roster(
         &mut self,
         now: Duration,

@@ -1,4 +1,4 @@
-//! A share of the slots beside the first one: workers bring it the session that the first share has let them into (P24).
+//! A share other than the first: workers bring it the session into which the first share has let them (P24).
 
 use super::action::Action;
 use super::job::{JobState, packet, refusal};
@@ -13,8 +13,8 @@ use std::time::Duration;
 const FORGET: Duration = Duration::from_secs(3);
 
 impl JobState {
-    /// A JOIN with the job's cookie and, if it claims a session, with the fingerprint of this job. Its session's cookie is
-    /// what shows that the first share has let this worker in, and who has which number is decided there.
+    /// A JOIN with the job's cookie and, if it claims a session, with the fingerprint of this job. Its
+    /// session's cookie shows that the first share, which alone assigns numbers, has let this worker in.
     pub(super) fn follow(
         &mut self,
         now: Duration,

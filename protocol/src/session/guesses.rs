@@ -1,14 +1,14 @@
-//! How many wrong cookies are answered (P22): so few that guessing one takes years.
+//! Limits how many wrong cookies are answered (P22), so that guessing one takes years.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv6Addr};
 use std::time::Duration;
 
-/// Wrong JOINs of one address that are answered at once, and then a second.
+/// Wrong JOINs of one address that are answered: at once, and then per second.
 const OF_ONE: Allowance = Allowance { burst: 20, each: Duration::from_millis(100) };
-/// Guesses from all addresses together: who can forge addresses gains little.
+/// Guesses from all addresses together, so that forging addresses gains little.
 const OF_ALL: Allowance = Allowance { burst: 1000, each: Duration::from_millis(2) };
-/// Addresses remembered. Beyond it the one forgotten is the one that is next to be allowed again.
+/// How many addresses are remembered. Beyond that, the one that would be allowed again first is forgotten.
 const ADDRESSES: usize = 256;
 
 #[derive(Clone, Copy, Debug)]
@@ -41,7 +41,8 @@ pub(super) struct Guesses {
     by_address: Vec<(IpAddr, Bucket)>,
 }
 
-/// What counts as one address (P22): of IPv6 the first 64 bits, for a host has as many addresses behind them as it likes.
+/// What counts as one address (P22): for IPv6 the first 64 bits, since a host can have any number of
+/// addresses that begin with them.
 fn bucket_address(address: IpAddr) -> IpAddr {
     match address {
         IpAddr::V4(_) => address,
@@ -56,7 +57,8 @@ impl fmt::Debug for Guesses {
 }
 
 impl Guesses {
-    /// Whether JOINs from there are not even looked at for now: a right guess among too many would be one, too.
+    /// Whether JOINs from there are ignored for now, since a right cookie among too many guesses would also
+    /// be a guess.
     pub fn is_exhausted(&self, now: Duration, from: IpAddr) -> bool {
         let from = bucket_address(from);
         let of_one = self.by_address.iter().find(|(address, _)| *address == from);

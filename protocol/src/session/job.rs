@@ -19,11 +19,11 @@ pub(super) struct JobState {
     /// Cookie of the session that runs.
     pub(super) session: Option<Cookie>,
     pub(super) present: Vec<Option<Present>>,
-    /// At a share that is not the first: who claims a session that does not run here.
+    /// At a share that is not the first: the workers that claim a session that does not run here.
     pub(super) claims: Vec<Option<Present>>,
-    /// By worker, the nonce of the incarnation replaced last, and when it was.
+    /// By worker, the nonce of the incarnation that was replaced last, and when.
     pub(super) replaced: Vec<Option<(u64, Duration)>>,
-    /// The session that a worker's restart has ended, and the members to be told of it.
+    /// The session that a worker's restart has ended, and the members that are to be told.
     pub(super) ended: Option<Ended>,
     /// The session that all have left.
     pub(super) left: Option<Cookie>,
@@ -61,7 +61,7 @@ impl JobState {
         self.session = None;
     }
 
-    /// REFUSED(re-forming) to all that have not joined anew yet, each time the cause of it asks.
+    /// REFUSED(re-forming) to all that have not joined anew yet, each time the worker that caused it asks.
     pub(super) fn notices(&self, asks: WorkerId) -> impl Iterator<Item = Action> {
         let ended = self.ended.iter().filter(move |ended| ended.because_of == asks);
         ended.flat_map(|ended| {
@@ -137,7 +137,8 @@ impl JobState {
         packet(present.addr, &header, &body)
     }
 
-    /// How the job is configured, to whoever asks, or claims a session of a job configured otherwise (P22, P24).
+    /// Describes the job's configuration to a worker that asks, or that claims a session of a differently
+    /// configured job (P22, P24).
     pub(super) fn description(&self, to: SocketAddr, asked: &Header, join: &Join) -> Action {
         let now_is = self.welcome_of(asked.num_workers);
         let body = Welcome { session: Cookie(0), nonce: join.nonce, ..*now_is }.to_bytes();
@@ -146,13 +147,15 @@ impl JobState {
         packet(to, &header, &body)
     }
 
-    /// Whether a session has ended here; one that neither runs nor has was lost in a restart, or was never here.
+    /// Whether a session has ended here. A session that neither runs nor has ended was lost in a restart, or
+    /// was never here.
     pub(super) fn is_over(&self, session: Cookie) -> bool {
         let ended = self.ended.as_ref().map(|ended| ended.session);
         [Some(Cookie(0)), ended, self.left].contains(&Some(session))
     }
 
-    /// ASK to a worker that leaves a session which is not known here: whether others need it, their claims will show (P25).
+    /// ASK to a worker that leaves an unknown session: the others' claims will show whether they need it
+    /// (P25).
     pub(super) fn ask_leaver(&self, leave: &Header, to: SocketAddr, nonce: u64) -> Action {
         packet(to, &self.header(Kind::Ask, leave.worker, leave.cookie), &Ask { nonce }.to_bytes())
     }
@@ -194,7 +197,7 @@ impl JobState {
         found.map_or((&self.job.config, &self.job.welcome), |(config, welcome)| (config, welcome))
     }
 
-    /// What a session of so many workers is told; the job's where there is none.
+    /// The WELCOME of a session of so many workers, or the job's if there is none.
     pub(super) fn welcome_of(&self, workers: u8) -> &Welcome {
         let found = self.job.sizes.as_deref().and_then(|sizes| sizes.size(workers));
         found.map_or(&self.job.welcome, |(_, welcome)| welcome)

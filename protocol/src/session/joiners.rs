@@ -1,4 +1,5 @@
-//! A worker joins all shares of a server: the first, and with the session from there the others (P22, P24).
+//! A worker joins all shares of a server: first the first one, and then the others with the session from
+//! there (P22, P24).
 
 use super::{JoinError, JoinEvent, Joiner};
 use crate::Cookie;
@@ -16,12 +17,12 @@ pub struct Joiners {
     shares: Shares,
     /// What the first share said last.
     session: Option<(Welcome, u8)>,
-    /// How many of the shares have slots at home; the rest are spares, which nobody waits for.
+    /// How many of the shares have slots at home; the rest are spares, for which nobody waits.
     homes: usize,
 }
 
 impl Joiners {
-    /// A worker that is about to join by `first`, at the first share or the only server.
+    /// A worker that is about to join with `first`, at the first share or the only server.
     #[must_use]
     pub fn new(first: Joiner) -> Joiners {
         Joiners { all: vec![first], welcomed: 0, shares: Shares::NONE, session: None, homes: 1 }
@@ -33,7 +34,7 @@ impl Joiners {
         self.all.len()
     }
 
-    /// Where the shares are, as the first one has told; empty where there is one server, or before.
+    /// Where the shares are, as the first one has said; empty if there is one server, and before that.
     #[must_use]
     pub fn shares(&self) -> &[SocketAddr] {
         self.shares.as_slice()
@@ -44,7 +45,7 @@ impl Joiners {
         self.all.iter_mut().for_each(|joiner| joiner.resume(now));
     }
 
-    /// Whether a share has welcomed this worker, and was not asked again since.
+    /// Whether a share has welcomed this worker and has not been asked again since.
     #[must_use]
     pub fn has_joined(&self, share: usize) -> bool {
         self.all.get(share).is_some_and(Joiner::has_joined)
@@ -57,7 +58,8 @@ impl Joiners {
         }
     }
 
-    /// How far this worker is in `session`, if that is about to change; `None` when it goes on (P43). The first share is told.
+    /// Sets how far this worker is in `session`, if that is about to change; `None` when it goes on (P43).
+    /// The first share is told.
     pub fn set_position(&mut self, now: Duration, session: Cookie, position: Option<Position>) {
         self.all[0].set_position(now, session, position);
     }
@@ -67,13 +69,14 @@ impl Joiners {
         self.all[0].repeat_position(now);
     }
 
-    /// How many calls this worker has finished in the session, modulo 2^32, which it says when it leaves (P43).
+    /// Sets how many calls this worker has finished in the session, modulo 2^32, which it reports when it
+    /// leaves (P43).
     pub fn set_finished(&mut self, calls: u32) {
         self.all.iter_mut().for_each(|joiner| joiner.set_finished(calls));
     }
 
-    /// Begins to leave, with all that it has begun finished: others may still need what it has sent (P25). A spare that is silent is not
-    /// waited for.
+    /// Begins to leave, with all calls finished: others may still need what it has sent (P25). Silent spares
+    /// are not waited for.
     pub fn leave(&mut self, now: Duration) {
         for (share, joiner) in self.all.iter_mut().enumerate() {
             if share < self.homes { joiner.leave(now) } else { joiner.quit(now) }
@@ -127,7 +130,8 @@ impl Joiners {
         self.all.iter().filter_map(Joiner::deadline).min()
     }
 
-    /// A packet that is due and the share it goes to, written to `buffer`. There may be more.
+    /// Writes a packet that is due to `buffer`, and returns it with the share to which it goes. There may be
+    /// more.
     pub fn poll<'a>(&mut self, now: Duration, buffer: &'a mut [u8]) -> Option<(usize, &'a [u8])> {
         let due = |joiner: &Joiner| joiner.deadline().is_some_and(|due| due <= now);
         for share in 0..self.all.len() {
@@ -141,7 +145,7 @@ impl Joiners {
         None
     }
 
-    /// Takes a control packet of a share. WELCOME is told when every share has sent it.
+    /// Takes a control packet of a share. WELCOME is reported when every share has sent it.
     pub fn handle(&mut self, now: Duration, share: usize, packet: &[u8]) -> Option<JoinEvent> {
         match self.all.get_mut(share)?.handle(now, packet)? {
             JoinEvent::Welcome(welcome, n) => {

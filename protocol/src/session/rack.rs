@@ -11,16 +11,17 @@ use crate::{Cookie, WorkerId};
 use std::net::SocketAddr;
 use std::time::Duration;
 
-/// How long between two packets that tell the root that a session is over.
+/// The time between two packets that tell the root that a session is over.
 const ENDING_RETRY: Duration = Duration::from_millis(200);
 
-/// The rack's nonce: as long as all members are the incarnations that they were, it is the same, also after the rack's restart.
+/// The rack's nonce: it stays the same, even if the rack restarts, as long as no member restarts.
 fn nonce(members: &[Present]) -> u64 {
     members.iter().fold(0, |hash, member| finalize(hash ^ member.nonce).wrapping_add(1))
 }
 
 impl JobState {
-    /// All members are here, claiming this session or none: the rack joins its root. What `worker` is told meanwhile.
+    /// All members are here, claiming this session or none: the rack joins its root. Returns what `worker` is
+    /// told meanwhile.
     pub(super) fn join_root(
         &mut self,
         now: Duration,
@@ -148,7 +149,7 @@ impl JobState {
         [Action::Install(config, endpoints)].into_iter().chain(welcomes).collect()
     }
 
-    /// The root's session is over: so is this one, and who claims it is turned away.
+    /// The root's session is over, and so is this one; workers that claim it are turned away.
     fn dissolve(&mut self) -> Vec<Action> {
         if let Some(upper) = &mut self.upper {
             upper.forget();
@@ -204,14 +205,15 @@ impl JobState {
         actions
     }
 
-    /// All members have left: the rack leaves its root before they hear BYE. Whether it can.
+    /// All members have left: the rack leaves its root before they get BYE. Returns whether it can.
     pub(super) fn leave_root(&mut self, now: Duration) -> bool {
         let Some(Upper { joiner: Some((_, joiner)), .. }) = &mut self.upper else { return false };
         joiner.leave(now);
         true
     }
 
-    /// At a root: a rack says that the session is over. Whoever else sends that, or of another session, is just answered.
+    /// At a root: a rack says that the session is over. If anybody else says so, or of another session, it is
+    /// only answered.
     pub(super) fn ended_below(&mut self, worker: WorkerId, from: SocketAddr, join: &Join) -> Vec<Action> {
         let place = usize::from(worker.0);
         let own = |member: &Present| member.nonce == join.nonce && member.addr == from;

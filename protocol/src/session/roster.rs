@@ -1,4 +1,4 @@
-//! Who is in a session of a job whose members come and go, and who waits to get in (P42).
+//! Who is in a session of a job whose members come and go, and who waits to join (P42).
 
 use super::present::Present;
 use crate::WorkerId;
@@ -20,7 +20,8 @@ pub(super) struct Member {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Waiting {
     pub present: Present,
-    /// How many workers its session must have: those of the session that it claims, or that it wants; 0 for any.
+    /// How many workers its session must have: as many as the session that it claims, or as it wants; 0 for
+    /// any.
     pub workers: u8,
     /// The epoch of the session that it claims.
     pub epoch: u16,
@@ -35,11 +36,11 @@ pub(super) struct Roster {
     pub size: u8,
     pub epoch: u16,
     pub phase: Phase,
-    /// The number of what members are asked or told now, counted in the session modulo 2^16.
+    /// The number of the current question to members, counted in the session modulo 2^16.
     pub question: u16,
     pub because_of: WorkerId,
     pub told: Duration,
-    /// Whether nobody has been heard for so long that the server may be cut off.
+    /// Whether no member has been heard for so long that the server may be cut off.
     pub deaf: bool,
     /// When this roster began.
     pub since: Option<Duration>,
@@ -53,9 +54,11 @@ pub(super) enum Phase {
     Asking,
     /// They are to stop there.
     Stopping(u32),
-    /// Somebody is gone, or has left after so many calls: members are to hold and to say how many they have finished.
+    /// A member is gone, or has left after so many calls: the others are to hold and to report how many they
+    /// have finished.
     Holding(Option<u32>),
-    /// All members finish so many calls and no more: some may have been told, so it stays so many, whoever is gone then.
+    /// All members finish so many calls and no more. Some may have been told, so the number stays, whoever is
+    /// gone then.
     Finishing(u32),
 }
 

@@ -1,4 +1,5 @@
-//! A job that is configured in the parameter server itself: what its sessions are like, and where its root is.
+//! A job that is configured in the parameter server itself: the shapes of its sessions, and where its root
+//! is.
 
 use crate::WorkerId;
 use crate::aggregator::JobConfig;
@@ -16,7 +17,8 @@ pub struct StaticJob {
     pub welcome: Welcome,
     /// The root, if this aggregator is a rack of the job (P38).
     pub root: Option<Root>,
-    /// What sessions of other sizes are like, if members come and go (P42); `config` and `welcome` are those of the largest.
+    /// The shapes of sessions of other sizes, if members come and go (P42); `config` and `welcome` are those
+    /// of the largest.
     pub sizes: Option<Arc<Sizes>>,
 }
 
@@ -53,7 +55,7 @@ pub struct Sizes {
     pub shapes: Vec<(JobConfig, Welcome)>,
     /// A member that is silent for so long is gone.
     pub gone_after: Duration,
-    /// The first session begins when nobody new has come for so long, with at least the fewest.
+    /// The first session begins with at least the fewest workers, when no new one has come for so long.
     pub gather: Duration,
 }
 

@@ -15,9 +15,10 @@ pub(super) struct Upper {
     pub joiner: Option<(u64, Joiner)>,
     /// Racks that have joined, as the root has said.
     pub joined: u64,
-    /// What the root has said that may be outstanding there (P41), 0 for no bound.
+    /// How much may be outstanding at the root, as it has said (P41); 0 for no bound.
     pub credit: u32,
-    /// The JOIN that ends the session, how many times more the root is sent it unless it answers, and when next.
+    /// The JOIN that ends the session, how many more times it is sent to the root without an answer, and when
+    /// next.
     pub ending: Option<(Vec<u8>, u8, Duration)>,
 }
 
@@ -31,7 +32,8 @@ impl Upper {
         Upper { root, joiner: None, joined: 0, credit: 0, ending: None }
     }
 
-    /// The smaller of a rack's credit and its root's, which has a sum of the rack for each slot that its members have outstanding.
+    /// The smaller of a rack's credit and its root's, since the root gets a sum of the rack for each slot
+    /// that its members have outstanding.
     pub fn credit(&self, own: u32) -> u32 {
         if own == 0 || self.credit == 0 { own.max(self.credit) } else { own.min(self.credit) }
     }

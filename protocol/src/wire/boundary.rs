@@ -14,13 +14,14 @@ pub const POSITION_LEN: usize = 20;
 pub enum What {
     /// Nothing: the session goes on as it is.
     GoOn = 0,
-    /// A member is gone: to finish no call any more, and to say how many it has finished.
+    /// A member is gone: finish no more calls, and report how many are finished.
     Hold = 1,
     /// To finish as many calls as told, and no more.
     Finish = 2,
-    /// A worker waits to join: to say how many calls it has begun, and to stop at its next boundary until told more.
+    /// A worker waits to join: report how many calls have begun, and stop at the next boundary until told
+    /// more.
     Ask = 3,
-    /// To stop at its first boundary at which it has begun as many calls as told.
+    /// Stop at the first boundary at which as many calls have begun as told.
     Stop = 4,
 }
 
@@ -31,7 +32,7 @@ pub struct Boundary {
     pub what: What,
     /// The seat of the worker that comes or goes.
     pub because_of: WorkerId,
-    /// Its number among what the server has asked and told in the session, modulo 2^16.
+    /// The number of the question among those of the session, modulo 2^16.
     pub question: u16,
     /// Calls in the session, modulo 2^32.
     pub calls: u32,

@@ -72,12 +72,13 @@ impl fmt::Display for Field {
     }
 }
 
-/// How a job differs from what it was: the first field that does, and how many more do.
+/// How a job differs from its earlier form: the first field that differs, and how many more do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Change {
     /// The first field that differs.
     pub field: Field,
-    /// What it was: the number, in µs for a deadline, the bits of a fraction, 0 where a number says nothing.
+    /// The old value: the number, µs for a deadline, the bits of a fraction, and 0 where a number says
+    /// nothing.
     pub was: u64,
     /// What it is.
     pub is: u64,

@@ -6,8 +6,8 @@ use std::fmt;
 /// Sums that are told with a range of their own (P45).
 pub(crate) const TOGETHER: usize = 64;
 
-/// Bits per index upstream and per sum downstream. Indices lie one behind the other, most significant bit first, the first in the
-/// most significant bits of the first byte; so do sums of 4 bits, and wider sums are big endian.
+/// Bits per index upstream and per sum downstream. Indices follow each other, most significant bit first, the
+/// first in the most significant bits of the first byte. So do sums of 4 bits; wider sums are big endian.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Form {
     width: Width,
@@ -46,7 +46,7 @@ impl Form {
     /// 4-bit indices and 8-bit lanes.
     pub const USUAL: Form = Form { width: Width::Four, lane: Lane::Bits8, short: false, down: Down::Lanes };
 
-    /// Every form whose sums travel in the lanes that they are added in, by width and then by lane.
+    /// Every form whose sums travel in the lanes in which they are added, by width and then by lane.
     pub const ALL: [Form; 13] = {
         let widths = [Width::One, Width::Two, Width::Three, Width::Four];
         let lanes = [Lane::Bits4, Lane::Bits8, Lane::Bits16];
@@ -60,7 +60,8 @@ impl Form {
         all
     };
 
-    /// The form of indices of `width` bits (1, 2, 3, 4 or 8) and of lanes, if there is one: 8-bit indices go with 16-bit lanes only.
+    /// The form of indices of `width` bits (1, 2, 3, 4 or 8) and of these lanes, if there is one: 8-bit
+    /// indices need 16-bit lanes.
     #[must_use]
     pub const fn new(width: u8, lane: Lane) -> Option<Form> {
         let width = match (width, lane) {
@@ -98,10 +99,10 @@ impl Form {
         }
     }
 
-    /// What is added to the lane's bits in [`Self::code`] where sums are told in 4 bits (P45).
+    /// Added to the lane's bits in [`Self::code`] if sums are told in 4 bits (P45).
     pub const TOLD: u8 = 64;
 
-    /// The same with sums told in 4 bits (P45); None of lanes of 4 bits, whose sums have no more.
+    /// The same with sums told in 4 bits (P45); `None` for lanes of 4 bits, whose sums are no wider.
     #[must_use]
     pub const fn with_told_sums(self) -> Option<Form> {
         match self.lane {
@@ -111,8 +112,8 @@ impl Form {
         }
     }
 
-    /// How a table's indices and sums lie in memory where no packets carry them: indices of 4 bits, or 8 of a table of more, and sums of at
-    /// most `sums` bits, 4 to 16, in bytes or in 16 bits.
+    /// How a table's indices and sums lie in memory if no packets carry them: indices of 4 bits, or of 8 for
+    /// a table of more bits, and sums of at most `sums` bits, 4 to 16, in bytes or in 16 bits.
     #[must_use]
     pub const fn without_packets(bits: u8, sums: u8) -> Option<Form> {
         let lane = match sums {
@@ -128,9 +129,9 @@ impl Form {
         Some(Form { width, lane, short: false, down: Down::Lanes })
     }
 
-    /// What a table of this form travels as where workers are in racks, whose sums have lanes of `sums` (P34): between workers and
-    /// their rack, and between racks and their root, which looks nothing up. None where sums would be narrower than 8 bits, wider
-    /// than the root's, or than an index.
+    /// The forms in which a table of this form travels if workers are in racks whose sums have lanes of
+    /// `sums` (P34): between workers and their rack, and between racks and their root, which looks nothing
+    /// up. `None` if sums would be narrower than 8 bits or than an index, or wider than the root's.
     #[must_use]
     pub const fn in_racks(self, sums: Lane) -> Option<(Form, Form)> {
         if !matches!(self.down, Down::Lanes) {
@@ -160,7 +161,7 @@ impl Form {
         self.lane
     }
 
-    /// Bits that a sum may need; but where they are told in 4 (P45), so many travel.
+    /// Bits that a sum may need. Where sums are told (P45), only 4 of them travel.
     #[inline]
     #[must_use]
     pub const fn sums(self) -> u8 {
@@ -234,7 +235,7 @@ impl Form {
         self.coordinates() * self.lane.bits() as usize / 8
     }
 
-    /// Whether the index is the value (P6): T[z] = z for all, and nobody looks anything up.
+    /// Whether the index is the value (P6): T[z] = z for all z, so no lookup is needed.
     #[inline]
     #[must_use]
     pub const fn is_identity(self) -> bool {

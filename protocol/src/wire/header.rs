@@ -27,7 +27,7 @@ pub struct Header {
     pub num_workers: u8,
     /// The job.
     pub job: JobId,
-    /// Upstream the sender; downstream [`WorkerId::NONE`] or the worker the packet names.
+    /// Upstream the sender; downstream [`WorkerId::NONE`] or the worker that the packet names.
     pub worker: WorkerId,
     /// Lookup table of DATA.
     pub table: TableId,
@@ -109,7 +109,8 @@ impl Header {
         (Round(u32_at(head, 12)), SlotId(u16_at(head, 16)))
     }
 
-    /// How many packets of `segment` bytes, from the first on, have headers that differ in their slots alone, which follow each other.
+    /// How many packets of `segment` bytes, from the first on, have headers that differ only in their slots,
+    /// which are consecutive.
     #[must_use]
     pub fn slots_in_row(packets: &[u8], segment: usize) -> usize {
         let Some(first) = packets.first_chunk::<HEADER_LEN>() else { return 0 };
@@ -122,7 +123,8 @@ impl Header {
         packets.chunks_exact(segment.max(HEADER_LEN)).zip(slots).take_while(follows).count()
     }
 
-    /// Whether the headers of two packets name one job, kind, slot and round: whatever else they are, they belong side by side.
+    /// Whether the headers of two packets name the same job, kind, slot and round, so that handling them one
+    /// after the other pays.
     #[inline]
     #[must_use]
     pub fn name_one_slot(a: &[u8], b: &[u8]) -> bool {

@@ -6,8 +6,8 @@ use super::{
 };
 
 impl Kind {
-    /// Length of the payload in bytes, of DATA and RESULT in this form; of WELCOME and DESCRIPTION that of the part which lists
-    /// follow.
+    /// Length of the payload in bytes: of DATA and RESULT in this form; of WELCOME and DESCRIPTION without
+    /// the lists at their end.
     #[inline]
     #[must_use]
     pub const fn payload_len(self, form: Form) -> usize {

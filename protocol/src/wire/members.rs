@@ -1,4 +1,4 @@
-//! What WELCOME says of spares, and of members that come and go (P21, P42).
+//! What WELCOME says about spares, and about members that come and go (P21, P42).
 
 use super::{put, u16_at};
 use crate::{MAX_WORKERS, WorkerId};
@@ -18,7 +18,7 @@ pub struct Members {
     pub number: WorkerId,
     /// How many of the shares, the last ones of the list, have slots only while others are away (P21).
     pub spares: u8,
-    /// Sessions of the job so far, modulo 2^16: the one after a change of members has the next (P42).
+    /// The session's number in the job, modulo 2^16; a change of members makes the next (P42).
     pub epoch: u16,
 }
 

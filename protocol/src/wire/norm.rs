@@ -44,7 +44,8 @@ pub struct Norm {
     pub tag: u32,
     /// f32 bits of a norm, or the NaN of P19; [`Norm::is_value`] says which patterns there are.
     pub value: u32,
-    /// Coordinates of the tensor from the partition's first on: those of the whole all-reduce in its first NORM.
+    /// Coordinates of the tensor from the partition's first one on: in the first NORM those of the whole
+    /// all-reduce.
     pub length: u32,
     /// Its number in the session, modulo 2^16.
     pub call: u16,
@@ -57,8 +58,9 @@ pub struct Norm {
 }
 
 impl Norm {
-    /// The same with its tag (P3): of its fields but the value, and of how many partitions the tensor has. That number goes
-    /// into nothing but the tag, so that what an aggregator compares shows all of how the workers have cut the tensor.
+    /// The same with its tag (P3), a hash of all fields except the value and of the tensor's number of
+    /// partitions. That number is only in the tag, so what an aggregator compares also shows how the workers
+    /// have cut the tensor.
     #[must_use]
     pub fn with_tag(self, partitions: u32) -> Norm {
         let fields = (u64::from(self.length) << 32)

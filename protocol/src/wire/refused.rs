@@ -22,7 +22,7 @@ pub enum RefuseReason {
     Reforming = 5,
     /// Its build computes other numbers than that of the worker named (P26).
     Definitions = 6,
-    /// This server has a share of the slots, but not the first one, where workers join (P24).
+    /// This server is a share, but not the first one, where workers join (P24).
     NotFirst = 7,
     /// The root does not let this rack in, or has another job than it (P38).
     Root = 8,

@@ -4,7 +4,7 @@ use super::{bytes, put, u16_at};
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, SocketAddrV4};
 
-/// Most shares of a server, and most ports that all shares have together: more would find no slots.
+/// Most shares of a server, and most ports of all shares together: more would have no slots.
 pub const MAX_SHARES: usize = 64;
 /// Feature of a WELCOME whose list of shares has IPv6 addresses (P23).
 pub const FEATURE_IPV6: u32 = 32;
@@ -12,7 +12,7 @@ pub const FEATURE_IPV6: u32 = 32;
 const ROW_LEN: usize = 8;
 const ROW_LEN_V6: usize = 18;
 
-/// Where the shares of a job's server are, in order: a share's address and base port. Empty where one server has all slots.
+/// The address and base port of each share of a job's server, in order. Empty if one server has all slots.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Shares {
     count: u8,
@@ -77,7 +77,7 @@ impl Shares {
     pub const NONE: Shares =
         Shares { count: 0, at: [SocketAddr::V4(SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, 0)); MAX_SHARES] };
 
-    /// A list of shares that have so many ports each, at least 2 of them.
+    /// A list of at least 2 shares that have so many ports each.
     ///
     /// # Errors
     /// [`SharesError`].
@@ -130,7 +130,8 @@ impl Shares {
         self.count.max(1)
     }
 
-    /// The port of each shard of all shares, share by share. The first share is where `first` says: where this worker has joined.
+    /// The port of each shard of all shares, share by share. `first` is the address of the first share, where
+    /// this worker has joined.
     #[must_use]
     pub fn ports(&self, first: SocketAddr, shards: u8) -> Vec<SocketAddr> {
         let (servers, shards) = (usize::from(self.servers()), usize::from(shards.max(1)));
@@ -148,7 +149,8 @@ impl Shares {
         if ipv6 { FEATURE_IPV6 } else { 0 }
     }
 
-    /// Bytes of a list of so many rows in a WELCOME with these features: whole words, of which the fingerprint is.
+    /// Bytes of a list of so many rows in a WELCOME with these features: whole words, since the fingerprint
+    /// is computed over words.
     pub(super) fn len_of_list(count: usize, features: u32) -> usize {
         let row = if features & FEATURE_IPV6 == 0 { ROW_LEN } else { ROW_LEN_V6 };
         (count * row).next_multiple_of(8)

@@ -26,7 +26,7 @@ pub struct Table {
     pub fraction: f64,
     /// t_p, so that no two workers compute it differently.
     pub t_p: f64,
-    /// T, unused entries zero; all of them where the index is the value ([`Form::is_identity`]).
+    /// T with unused entries zero; all zero if the index is the value ([`Form::is_identity`]).
     pub values: [u8; 16],
 }
 
@@ -41,7 +41,7 @@ impl Table {
     }
 }
 
-/// A job's tables, 1 to [`MAX_TABLES`]; a call that names none takes the first.
+/// A job's tables, 1 to [`MAX_TABLES`]; a call that names none uses the first.
 #[derive(Clone, Copy, PartialEq)]
 pub struct Tables {
     count: u8,
@@ -124,7 +124,7 @@ impl Tables {
         rows.chunks_exact_mut(TABLE_LEN).zip(&self[1..]).for_each(|(row, table)| table.emit(row));
     }
 
-    /// What two lists differ in behind their first tables, as a number; 0 for none.
+    /// In what two lists differ after their first tables, as a number; 0 for nothing.
     pub(super) fn digest_rest(&self) -> u64 {
         let mut row = [0; TABLE_LEN];
         let hash = |hash, table: &Table| {

@@ -1,4 +1,5 @@
-//! Why what claims to be a WELCOME is none, or none that this version can take part in (P23).
+//! Why a packet that claims to be a WELCOME is none, or belongs to a job in which this version cannot take
+//! part (P23).
 
 use super::{SharesError, TablesError};
 use crate::TableId;
@@ -7,7 +8,8 @@ use std::fmt;
 /// Why a payload is no WELCOME for this worker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WelcomeError {
-    /// It is longer or shorter than its counts say, or does not bear its own fingerprint: it was damaged, or is something else.
+    /// Its length does not match its counts, or its fingerprint is wrong: it was damaged, or is something
+    /// else.
     Damaged,
     /// A table travels in a form that this version does not know (P2, P44, P45).
     Form {

@@ -16,10 +16,12 @@ pub const WELCOME_LEN: usize = 128;
 /// log₂ of the coordinates that a full partition can have (P4).
 pub const BLOCKS: RangeInclusive<u8> = 10..=20;
 const _: () = assert!(*BLOCKS.start() == 10 && *BLOCKS.end() == 20 && MAX_WORKERS == 64, "as the errors say");
-/// What is not part of the fingerprint: the session, the nonce and the fingerprint itself; [`MEMBERS_OWN`], [`MARKS_OWN`] and the credit besides.
+/// Not part of the fingerprint: the session, the nonce and the fingerprint itself, and besides
+/// [`MEMBERS_OWN`], [`MARKS_OWN`] and the credit.
 const OWN: [std::ops::Range<usize>; 3] = [0..4, 56..64, 72..80];
 
-/// Where marks are told, and the bit that tells them (P46). They are no part of the fingerprint; [`MEMBERS_WORD`] has them.
+/// Where it says that marks are reported, and the bit for that (P46). It is not part of the fingerprint;
+/// [`MEMBERS_WORD`] contains it.
 const MARKS_AT: usize = 118;
 const MARKS: u8 = 1;
 const MARKS_OWN: u64 = 0xff << (8 * (MEMBERS_WORD + 7 - MARKS_AT));
@@ -55,10 +57,10 @@ pub struct Welcome {
     pub max_workers: u8,
     /// Most data packets that a worker may have outstanding; 0 leaves it to the window (P18).
     pub credit: u32,
-    /// What a worker must understand or else refuse the job, but for [`FEATURE_RACKS`], [`FEATURE_MEMBERS`] and
-    /// [`FEATURE_IPV6`]: those are in `rack`, `members` and `shares`.
+    /// What a worker must understand or else refuse the job, except [`FEATURE_RACKS`], [`FEATURE_MEMBERS`]
+    /// and [`FEATURE_IPV6`], which follow from `rack`, `members` and `shares`.
     pub features: u32,
-    /// Where the shares are that the slots are dealt to, if it is not one server that has them all (P21).
+    /// Where the shares are among which the slots are dealt, unless one server has all slots (P21).
     pub shares: Shares,
     /// Where the member stands, if workers are in racks (P38).
     pub rack: Option<Rack>,
@@ -69,8 +71,9 @@ pub struct Welcome {
 }
 
 impl Welcome {
-    /// What workers of a plain job are told: one server with one port has all of its 1024 data slots and 64 norm slots, and all
-    /// workers complete a slot, reliably. A job's real numbers go over these: `Welcome { data_slots, ..Welcome::new(…) }`.
+    /// The WELCOME of a plain job: one server with one port has all of its 1024 data slots and 64 norm slots,
+    /// and all workers complete a slot, reliably. Override these with a job's real numbers:
+    /// `Welcome { data_slots, ..Welcome::new(…) }`.
     #[must_use]
     pub const fn new(workers: u8, tables: Tables) -> Welcome {
         Welcome {
@@ -102,15 +105,15 @@ impl Welcome {
         Welcome::read(payload).ok()
     }
 
-    /// The nonce of the worker that a payload answers, whatever else is in it.
+    /// The nonce of the worker to which a payload is the answer, whatever else is in it.
     pub(crate) fn nonce_of(payload: &[u8]) -> Option<u64> {
         payload.first_chunk::<WELCOME_LEN>().map(|p| u64_at(p, 56))
     }
 
-    /// Reads a payload; none whose numbers no job can have (P8, P21), or that does not bear its own fingerprint.
+    /// Reads a payload. Refuses numbers that no job can have (P8, P21), and a wrong fingerprint.
     ///
     /// # Errors
-    /// [`WelcomeError::Damaged`] of what is no WELCOME, the others of one that this version cannot take part in.
+    /// [`WelcomeError::Damaged`] if it is no WELCOME, the others if this version cannot take part in the job.
     pub fn read(payload: &[u8]) -> Result<Welcome, WelcomeError> {
         let damaged = WelcomeError::Damaged;
         let (p, lists) = payload.split_first_chunk::<WELCOME_LEN>().ok_or(damaged)?;
@@ -232,7 +235,8 @@ impl Welcome {
         out
     }
 
-    /// What two sessions must have in common for one to go on as the other (P24): a hash of all but session, nonce, credit and marks.
+    /// What two sessions must have in common for one to continue the other (P24): a hash of everything except
+    /// session, nonce, credit and marks.
     #[must_use]
     pub fn fingerprint(&self) -> u64 {
         digest(&self.to_bytes())
@@ -244,13 +248,14 @@ impl Welcome {
         self.members.map_or(0, |members| members.spares)
     }
 
-    /// UDP ports that the slots are spread over, of all shares together but for spares (P21).
+    /// UDP ports over which the slots are spread, of all shares together except spares (P21).
     #[must_use]
     pub fn all_shards(&self) -> u8 {
         self.shards.max(1) * self.shares.servers().saturating_sub(self.spares()).max(1)
     }
 
-    /// Whether it is to an older session of a job whose members come and go than the other (P42): it has come late.
+    /// Whether it is for an older session than the other, of a job whose members come and go (P42): it has
+    /// come late.
     #[must_use]
     pub fn is_before(&self, other: &Welcome) -> bool {
         let (Some(this), Some(that)) = (self.members, other.members) else { return false };

@@ -107,8 +107,9 @@ impl Worker {
         }
     }
 
-    /// Takes packets that came in a row from one address with these bits, each of `segment` bytes, but the last, which may be shorter.
-    /// What is the same in RESULTs that follow each other is looked at once; all else is as if [`Self::handle_with`] took them one by one.
+    /// Takes packets that came in a row from one address with these bits, each of `segment` bytes; the last
+    /// may be shorter. The parts that consecutive RESULTs have in common are checked once; otherwise the
+    /// effect is that of [`Self::handle_with`] for each packet.
     pub fn handle_run(
         &mut self,
         now: Duration,
@@ -131,7 +132,8 @@ impl Worker {
         }
     }
 
-    /// Takes as many packets from the first on as are RESULTs in a row of what was sent once, and returns how many those are.
+    /// Takes as many packets, from the first on, as are RESULTs in a row for packets that were sent once, and
+    /// returns how many those are.
     fn take_results(
         &mut self,
         now: Duration,
@@ -175,8 +177,8 @@ impl Worker {
         taken
     }
 
-    /// Whether this maximum is to be taken (P19). One that cannot be is asked for again the first time: if it was damaged on
-    /// its way here, others have another, and if it is what the slot holds, it comes again.
+    /// Whether to take this maximum (P19). An impossible one is asked for again the first time: if it was
+    /// damaged on its way, the others have another; if the slot holds it, it comes again.
     fn believes(&mut self, now: Duration, slot: SlotId, round: Round, value: u32, tx: &mut impl Tx) -> bool {
         let Some(place) = self.norm.outstanding_packet(slot, round) else { return true };
         let call = self.calls.get_mut((place.call - self.first_call) as usize);
@@ -313,7 +315,8 @@ impl Worker {
         }
     }
 
-    /// Whoever still waits has lost the MISMATCH: being refused again, this packet brings another.
+    /// A worker that still waits has lost the MISMATCH. This packet is refused again, which brings another
+    /// MISMATCH.
     pub(super) fn refuse_again(&mut self, now: Duration, tx: &mut impl Tx) {
         if let Some((slot, round)) = self.refused
             && self.norm.resend_kept(now, slot, round, 0, tx)

@@ -27,7 +27,7 @@ pub struct PartSpec {
 
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Part {
-    /// The ring of its packets: the table's place in the job, or the one behind for RAW.
+    /// The ring of its packets: the table's position in the job, or the one after the last table for RAW.
     pub ring: u8,
     pub table: TableId,
     pub mode: Mode,
@@ -61,9 +61,10 @@ pub(super) struct Call {
     pub cursor: (usize, u32),
     /// Failed: this worker sends no data of it.
     pub failed: bool,
-    /// Whether a NaN of this worker is in no maximum that others have (P19): then it fails here alone.
+    /// Whether no maximum of the other workers contains a NaN of this worker (P19): then the call fails only
+    /// here.
     pub withheld: bool,
-    /// Whether its packets are counted as seqs also where nobody sends them (P8).
+    /// Whether its packets take seqs even if nobody sends them (P8).
     numbered: bool,
 }
 
@@ -105,7 +106,7 @@ impl Call {
         self.norms_in == self.parts.len()
     }
 
-    /// All maxima are in, and it is known whether the call has failed: what has no data is done.
+    /// All maxima are in, and it is known whether the call has failed: partitions without data are done.
     pub fn note_norms(&mut self) {
         for part in &mut self.parts {
             part.silent |= self.failed || part.norm == 0;

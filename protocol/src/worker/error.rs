@@ -28,7 +28,7 @@ pub enum CallError {
         /// The maximum, as it came.
         value: u32,
     },
-    /// P43, of a call whose indices somebody else computes, and of those behind it.
+    /// P43, for a call whose indices somebody else computes, and for later calls.
     #[error(
         "the members of the job have changed: begin this all-reduce again, and those that were begun after it"
     )]
@@ -98,7 +98,7 @@ pub enum SessionError {
         /// How long.
         waited: Duration,
     },
-    /// A slot has gone on although this worker still needs it, which no honest packet makes it do (P18).
+    /// A slot has gone on although this worker still needs it, which no honest packet can cause (P18).
     #[error(
         "slot {slot} of the aggregator is in round {current}, but round {round} has not been finished here: packets were changed on their way or forged; all workers must join anew"
     )]

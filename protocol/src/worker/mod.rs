@@ -28,7 +28,8 @@ use std::time::Duration;
 use stream::Stream;
 use stripes::Stripes;
 
-/// The longest run of packets, as many as a kernel takes in one piece. Of several shards, no run leaves a shard's block of slots.
+/// The longest run of packets: as many as a kernel takes in one piece. With several shards, no run leaves a
+/// shard's block of slots.
 const RUN: usize = Shard::BLOCK as usize;
 
 /// Norms may be outstanding for this part of the credit for data (P41).
@@ -39,16 +40,16 @@ pub trait Events {
     /// Every NORM_RESULT of a call is in: the maximum for each partition, f32 bits. A partition
     /// with 0 needs no data; its result is zero.
     fn norms(&mut self, call: u64, maxima: &mut dyn Iterator<Item = u32>);
-    /// The others have gone on by quorum without this worker's norm of a partition: it sends nothing of it, and the maximum that
-    /// [`Events::norms`] tells then is 0. Comes before that.
+    /// The others have gone on by quorum without this worker's norm of a partition. It sends nothing of the
+    /// partition, and [`Events::norms`], which is called later, reports the maximum 0.
     fn left_out(&mut self, call: u64, partition: u32) {
         let _ = (call, partition);
     }
-    /// The sums of one packet, of `result.count` workers, as they are in its RESULT.
+    /// The sums of one packet over `result.count` workers, as in its RESULT.
     fn result(&mut self, place: PacketId, result: &Header, sums: &[u8]);
-    /// The same of several packets, the first of which is `place`, and others those behind it in its partition: `packets` are their
-    /// RESULTs, each of `segment` bytes with its header, `first` that of the first. The others' headers differ from it in the slot,
-    /// which is the next one for each.
+    /// The same for several packets: that at `place` and those that follow it in its partition. `packets` are
+    /// their RESULTs, each of `segment` bytes with its header; `first` is the header of the first. The other
+    /// headers differ from it only in the slot, which increases by one.
     fn results(&mut self, place: PacketId, first: &Header, packets: &[u8], segment: usize) {
         for (packet, i) in packets.chunks_exact(segment).zip(0..) {
             let result = Header { slot: SlotId(first.slot.0 + i), ..*first };
@@ -56,10 +57,10 @@ pub trait Events {
             self.result(place, &result, &packet[HEADER_LEN..]);
         }
     }
-    /// This packet's coordinates count as zero. `sent` is its payload, which is in no sum that this worker knows of;
-    /// `None` where whoever sends keeps it ([`Tx::pack`]).
+    /// This packet's coordinates count as zero. `sent` is its payload, which is in no sum that this worker
+    /// knows of; `None` if the sender keeps it ([`Tx::pack`]).
     fn packet_lost(&mut self, place: PacketId, sent: Option<&[u8]>);
-    /// [`Events::result`] has told of a sum that this packet came too late for; `sent` is its payload.
+    /// [`Events::result`] has reported a sum for which this packet came too late; `sent` is its payload.
     fn packet_late(&mut self, place: PacketId, sent: Option<&[u8]>);
     /// A call failed, on all workers alike.
     fn call_failed(&mut self, call: u64, error: CallError);
@@ -76,7 +77,7 @@ pub struct WorkerStats {
     pub stragglers: u64,
     /// Packets sent again because another worker waited for them.
     pub nudged: u64,
-    /// Packets of partitions that the others went on without ([`Events::left_out`]).
+    /// Packets of partitions with which the others went on without this worker ([`Events::left_out`]).
     pub left_out: u64,
     /// Packets received that were none of this session's.
     pub foreign: u64,
@@ -224,21 +225,22 @@ impl Worker {
         self.calls.len()
     }
 
-    /// Workers the others wait for, as an aggregator last reported, and for how long nothing has moved.
+    /// Workers for which the others wait, as an aggregator last reported, and for how long there has been no
+    /// progress.
     #[must_use]
     pub fn waiting_for(&self, now: Duration) -> Option<(u64, Duration)> {
         let stalled = self.stall_time(now);
         (self.missing_workers() != 0 && stalled > Duration::ZERO).then_some((self.missing_workers(), stalled))
     }
 
-    /// Who is missing. Data in flight belong to an earlier call than norms in flight, and who waits
-    /// there may be why others are missing here.
+    /// Who is missing. Data in flight belong to an earlier call than norms in flight, so a worker that is
+    /// missing there may be why others are missing here.
     fn missing_workers(&self) -> u64 {
         let data = self.reports().iter().fold(self.missing_data, |all, report| all | report.missing);
         if data != 0 { data } else { self.missing_norm }
     }
 
-    /// For how long something has been outstanding and nothing has moved, in either stream.
+    /// For how long something has been outstanding without progress in either stream.
     fn stall_time(&self, now: Duration) -> Duration {
         let reports = self.reports();
         // What is dealt out and not sent yet waits for nobody else.
@@ -249,15 +251,16 @@ impl Worker {
         now.saturating_sub(reports.iter().fold(own, |latest, report| latest.max(report.progress)))
     }
 
-    /// The shard of what has been waited for longest: data, for norms in flight belong to later calls.
+    /// The shard of the packet that has been waited for longest: of data first, since norms in flight belong
+    /// to later calls.
     #[must_use]
     pub fn waits_at(&self) -> Option<u8> {
         let stripes = || self.reports().iter().find_map(|report| report.waits_at);
         self.data.waits_at().or_else(stripes).or_else(|| self.norm.waits_at())
     }
 
-    /// Shards where NUDGE brings nothing, and for how long that is so (P20, P21): that of the eldest packet in a stream where time-outs
-    /// pass, and those whose packets are given up.
+    /// Shards that do not answer NUDGE, and since how long (P20, P21): that of the oldest packet in a stream
+    /// in which time-outs pass, and those whose packets are given up.
     pub fn unanswered_shards(&self, now: Duration) -> impl Iterator<Item = (u8, Duration)> {
         let deaf = [&self.data, &self.norm].into_iter().filter(|s| s.is_deaf()).find_map(Stream::waits_at);
         let given_up =
@@ -338,8 +341,8 @@ impl Worker {
         }
     }
 
-    /// The partition whose packets are to be written next, and from which packet on, if its call has
-    /// its norms. [`Self::fill`] writes them.
+    /// The partition whose packets are to be written next by [`Self::fill`], and from which packet on, if its
+    /// call has its norms.
     pub fn next_data(&mut self) -> Option<PacketId> {
         if self.failure.is_some() {
             return None;
@@ -375,8 +378,9 @@ impl Worker {
         self.may_deal().unwrap_or_else(|| self.data.room() > 0)
     }
 
-    /// Writes and sends as many packets from that of [`Self::next_data`] on as fit in one run, at most `limit`; they may belong
-    /// to several partitions of one call that travel as the same. `write` fills a payload. Returns how many.
+    /// Writes and sends as many packets, from that of [`Self::next_data`] on, as fit in one run, at most
+    /// `limit`. They may belong to several partitions of one call that have the same choice. `write` fills a
+    /// payload. Returns the number of packets.
     pub fn fill(
         &mut self,
         now: Duration,

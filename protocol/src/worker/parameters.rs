@@ -6,8 +6,8 @@ use std::time::Duration;
 
 /// Data packets for each port that a worker begins with (P41).
 const FIRST_WINDOW: u64 = 64;
-/// The first window at a single port where marks are told (P46): it soon grows, and a queue that marks is not to be overrun
-/// before the first mark is back. Of several ports each has 64 slots in a row.
+/// The first window at a single port if marks are reported (P46): it soon grows, and must not overrun a queue
+/// that marks before the first mark is back. Of several ports each has 64 slots in a row.
 const FIRST_WINDOW_MARKED: u64 = 16;
 
 /// What a worker knows of its session.
@@ -27,9 +27,9 @@ pub struct Parameters {
     pub data_slots: u32,
     /// N.
     pub norm_slots: u32,
-    /// Most data packets outstanding that the aggregator has room for; 0 for no bound (P41).
+    /// How many outstanding data packets the aggregator has room for; 0 for no bound (P41).
     pub credit: u32,
-    /// Data packets outstanding before anything is known of the network (P41).
+    /// How many data packets may be outstanding before anything is known of the network (P41).
     pub first_window: u64,
     /// Loss policy.
     pub policy: Policy,
@@ -41,7 +41,7 @@ pub struct Parameters {
     pub shards: u8,
     /// How long nothing may move before the session fails.
     pub timeout: Duration,
-    /// How long instead, if more, while the aggregator answers and only other workers are late.
+    /// The longer time that applies instead while the aggregator answers and only other workers are late.
     pub patience: Duration,
     /// Shortest retransmission time-out.
     pub min_rto: Duration,
@@ -51,7 +51,7 @@ pub struct Parameters {
     pub first_seq: u64,
     /// Where the rack stands, if there are racks (P34).
     pub rack: Option<Rack>,
-    /// Whether queues may mark data packets, as the aggregator tells marks (P46).
+    /// Whether queues may mark data packets, because the aggregator reports marks (P46).
     pub marks: bool,
 }
 
@@ -115,8 +115,8 @@ impl Parameters {
         self.all_quorum() < self.all_workers()
     }
 
-    /// Whether a packet of the session can come down to this worker so (P47): from its aggregator, or with ROOT from the root, of as
-    /// many members as that has, and naming who it must.
+    /// Whether a packet of the session may come to this worker in this form (P47): from its aggregator, or
+    /// with ROOT from the root, with a count of members and a named worker that are possible there.
     pub(super) fn expects(&self, header: &Header) -> bool {
         let from_root = header.flags & FLAG_ROOT != 0;
         let (members, own) = match self.rack {

@@ -26,7 +26,7 @@ impl Worker {
         }
     }
 
-    /// The worker that a MISMATCH names, and whether that is this one, or all of its rack (P35, P37).
+    /// The worker that a MISMATCH names, and whether it is this one or its whole rack (P35, P37).
     pub(super) fn refused_worker(&self, header: &Header) -> (Who, bool) {
         let Some(rack) = self.params.rack.filter(|_| header.flags & FLAG_ROOT != 0) else {
             return (Who::Worker(header.worker), header.worker == self.params.worker);

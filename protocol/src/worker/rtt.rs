@@ -9,9 +9,9 @@ const CAP: u32 = 4;
 
 /// Round-trip times of packets sent once, and the time-out that follows from them.
 ///
-/// A round trip here includes the wait for the slowest worker, and so for other workers' time-outs.
-/// By RFC 6298 alone every worker would learn the others' time-outs as round trips and wait
-/// still longer, up to the longest time-out; so the shortest recent round trip bounds it.
+/// A round trip here includes the wait for the slowest worker, and so for other workers' time-outs. By RFC
+/// 6298 alone every worker would take the others' time-outs for round trips and wait still longer, up to the
+/// longest time-out; so the shortest recent round trip bounds the time-out.
 #[derive(Clone, Debug)]
 pub struct Rtt {
     smoothed: Option<Duration>,
@@ -22,7 +22,8 @@ pub struct Rtt {
     earlier: Duration,
     /// The shortest that other packets to the same aggregator have had.
     elsewhere: Duration,
-    /// Smoothed time in which the aggregator answers at once (P40): no wait for other workers is in it.
+    /// Smoothed time of an immediate answer of the aggregator (P40), which includes no wait for other
+    /// workers.
     answer: Option<Duration>,
     latest_answer: Duration,
     /// The shortest round trip of all.
@@ -84,7 +85,7 @@ impl Rtt {
         self.smoothed.map(|_| self.latest.0.min(self.earlier))
     }
 
-    /// How long results of packets not repeated are waited for before more is repeated: about one
+    /// How long to wait for results of packets that were not repeated before more is repeated: about one
     /// round trip, at most the shortest time-out.
     #[must_use]
     pub fn grace(&self) -> Duration {
@@ -97,7 +98,7 @@ impl Rtt {
         self.answer = self.answer.or(answer);
     }
 
-    /// Smoothed time in which the aggregator answers at once, if anybody has asked.
+    /// Smoothed time of an immediate answer of the aggregator, if anybody has asked.
     #[must_use]
     pub fn answer(&self) -> Option<Duration> {
         self.answer
@@ -116,15 +117,15 @@ impl Rtt {
         self.prompt().is_some_and(|prompt| age >= prompt / 2)
     }
 
-    /// Whether packets wait in queues on their way: the last answer at once took three times as long as the quickest of all, and
-    /// so much longer that it is no affair of a host's alone (P41).
+    /// Whether packets wait in queues on their way: the last immediate answer took three times as long as the
+    /// quickest one, and so much longer that a host alone cannot be the cause (P41).
     #[must_use]
     pub fn is_crowded(&self) -> bool {
         let (latest, least) = (self.latest_answer, self.least);
         least < Duration::MAX && latest >= least * 3 && latest >= least + self.min / 100
     }
 
-    /// What an answer at once takes now; where nobody has asked yet, the shortest round trip.
+    /// How long an immediate answer takes now; if nobody has asked yet, the shortest round trip.
     fn prompt(&self) -> Option<Duration> {
         self.answer.or_else(|| self.quickest())
     }
@@ -134,14 +135,15 @@ impl Rtt {
         Some(shortest.min(self.answer.unwrap_or(Duration::MAX))).filter(|rtt| *rtt < Duration::MAX)
     }
 
-    /// After how long without any result packets are missing that were to come: four of the shortest
-    /// round trips, from a 400th of the shortest time-out to all of it; a quarter of it without a sample.
+    /// The time without any result after which expected packets count as missing: four of the shortest round
+    /// trips, at least a 400th of the shortest time-out and at most all of it; without a sample, a quarter of
+    /// it.
     #[must_use]
     pub fn silence(&self) -> Duration {
         self.prompt().map_or(self.min / 4, |rtt| rtt.saturating_mul(CAP).clamp(self.min / 400, self.min))
     }
 
-    /// How long whoever is to do something about a loss has for it: about a round trip.
+    /// How long the worker that is to act on a loss has for it: about a round trip.
     #[must_use]
     pub fn patience(&self) -> Duration {
         let usual = self.smoothed.unwrap_or(Duration::MAX);

@@ -1,11 +1,13 @@
 //! A worker in parts, so that several threads can each do the work of some packets.
 //!
-//! A *stripe* is the slots of every k-th shard. One [`Worker`] has what calls have in common: their order, norms, failures and time-outs
-//! of the session. It numbers data packets and deals them out. For each stripe another one sends those of its slots and takes their
-//! results, with a window, round trips and repetitions of its own. It knows no calls.
+//! A *stripe* is the slots of every k-th shard. One [`Worker`] has what calls have in common: their order,
+//! norms, failures and time-outs of the session. It numbers data packets and deals them out. For each stripe
+//! another [`Worker`], which knows no calls, sends the packets of its slots and takes their results, with its
+//! own window, round trips and repetitions.
 //!
-//! Sums cannot differ by that: whatever a seq carries is decided before it is dealt out. Of the window, the proof of P18 speaks of
-//! seqs k, k + W and k + 2W alone; [`Parameters::refuses_stripes`] sees to it that those are always in one stripe.
+//! Stripes do not change sums, since the content of a seq is decided before it is dealt out. The proof of P18
+//! concerns only seqs k, k + W and k + 2W; [`Parameters::refuses_stripes`] ensures that those are always in
+//! one stripe.
 
 use super::call::Call;
 use super::stream::{PacketId, StreamStats, Tx};
@@ -17,7 +19,8 @@ use crate::{Round, SlotId, WorkerId};
 use std::time::Duration;
 
 impl Parameters {
-    /// Why a worker of the session cannot be so many [`Stripe`]s, at least one; nothing if it can.
+    /// Why a worker of the session cannot be divided into so many [`Stripe`]s, at least one; `None` if it
+    /// can.
     #[must_use]
     pub fn refuses_stripes(&self, count: u8) -> Option<&'static str> {
         let half = self.data_slots / 2;
@@ -42,7 +45,7 @@ impl Parameters {
     }
 }
 
-/// Data packets in a row that have their numbers, and that a stripe is to send.
+/// Numbered data packets in a row that a stripe is to send.
 #[derive(Clone, Copy, Debug)]
 pub struct Dealt {
     /// What the first carries; the others carry what follows in the call.
@@ -100,7 +103,8 @@ pub(super) struct Stripes {
 }
 
 impl Worker {
-    /// Leaves data to so many stripes, before the first call: [`Self::deal`] takes the place of [`Self::fill`].
+    /// Leaves data to so many stripes, from before the first call; [`Self::deal`] then replaces
+    /// [`Self::fill`].
     ///
     /// # Panics
     /// If the session refuses that ([`Parameters::refuses_stripes`]).
@@ -110,8 +114,8 @@ impl Worker {
         self.stripes = Some(Stripes { next: self.params.first_seq, open: 0, reports });
     }
 
-    /// The worker of one stripe of a session. It gets what its stripe is dealt ([`Self::send_dealt`]), and packets from the aggregator that
-    /// are of its slots; its session does not end by time.
+    /// The worker of one stripe of a session. It gets the packets dealt to its stripe ([`Self::send_dealt`]),
+    /// and the aggregator's packets for its slots; its session does not time out.
     #[must_use]
     pub fn of_stripe(params: Parameters, stripe: Stripe, limit: u64, now: Duration) -> Worker {
         let (timeout, patience) = (Duration::MAX, Duration::ZERO);
@@ -134,8 +138,9 @@ impl Worker {
         self.stripes.as_ref().map(|stripes| stripes.open < self.params.data_slots.into())
     }
 
-    /// Gives their numbers to packets from that of [`Self::next_data`] on, as many as follow each other in one shard's block of slots, travel
-    /// as the same and are of partitions next to each other, at most `limit`. `None` if there are none, or enough with the stripes.
+    /// Numbers packets from that of [`Self::next_data`] on: at most `limit` consecutive ones in one shard's
+    /// block of slots, of neighbouring partitions with the same choice. `None` if there are none, or if the
+    /// stripes have enough.
     pub fn deal(&mut self, limit: usize) -> Option<Dealt> {
         if !self.may_deal()? {
             return None;
@@ -194,8 +199,9 @@ impl Worker {
         }
     }
 
-    /// For a stripe's worker: sends as many of these packets as its window has room for now, from number `from` on. `place` is what
-    /// [`Events`](super::Events) are to say of each, `write` fills the payload of each in its order, by number.
+    /// For a stripe's worker: sends as many of these packets as its window has room for now, from number
+    /// `from` on. `place` is what [`Events`](super::Events) report of each; `write` fills their payloads in
+    /// order, by number.
     pub fn send_dealt(
         &mut self,
         now: Duration,

@@ -1,4 +1,4 @@
-//! Whether a target still holds what an agent wrote: somebody else may have changed it.
+//! Checks whether a target still holds what an agent wrote, since others may have changed it.
 
 use super::Agent;
 use crate::difference::{self, differences};

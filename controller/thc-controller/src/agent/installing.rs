@@ -1,4 +1,5 @@
-//! Lookup tables of thousands of rows: a target gets them part by part, and others are served in between.
+//! Lookup tables of thousands of rows: a target gets them part by part, and other requests are served in
+//! between.
 
 use super::Agent;
 use crate::error::ControllerError;
@@ -24,7 +25,7 @@ struct Installation {
     rest: VecDeque<Update>,
 }
 
-/// The lookup tables that a target is getting, the present one first, and who waits for them.
+/// The lookup tables that a target is getting, the present one first, and the jobs that wait for them.
 #[derive(Debug, Default)]
 pub(super) struct Installations {
     tables: VecDeque<Installation>,
@@ -132,7 +133,7 @@ impl Agent {
         Ok(())
     }
 
-    /// Writes the next part. When a table is complete, those jobs get their rows that have waited for it.
+    /// Writes the next part. When a table is complete, the jobs that have waited for it get their rows.
     pub(super) async fn install_part(&mut self, target: &mut Target) -> Result<(), ControllerError> {
         let Some(one) = self.installations.tables.front_mut() else { return Ok(()) };
         let (table, most) = (one.table, one.rest.len().min(PART));

@@ -16,9 +16,10 @@ use thc_protocol::wire::{Table, Tables, Welcome};
 use thc_protocol::{Cookie, JobId, TableId, WorkerId};
 
 impl Agent {
-    /// A target that was restarted has lost its sums, and so has a job whose row somebody else has deleted. With a full quorum workers
-    /// send them again; with a smaller one a sum that some have already might be made anew of other workers (P24), so workers
-    /// must join anew. So they must if somebody else has changed their lookup table: slots may be half filled with its values (P6).
+    /// A restarted target has lost its sums, and so has a job whose row another has deleted. With a full
+    /// quorum workers send them again; with a smaller one a sum that some workers have might be made again
+    /// from other workers (P24), so workers must join anew. They must also do so if another has changed their
+    /// lookup table, since slots may be half filled with its values (P6).
     ///
     /// A target without this controller's first rows was restarted; one without sessions may have none.
     pub(super) fn end_sessions_that_cannot_go_on(&mut self, held: &Wanted) -> Result<(), ControllerError> {
@@ -166,7 +167,8 @@ impl Agent {
         }
     }
 
-    /// What the registry is told of a job that is of this spec, or will be; none if nobody can join it here, which the log has.
+    /// What the registry is told of a job with this spec, present or future; `None` if nobody can join it
+    /// here, which is logged.
     fn static_job(&mut self, job: &Job, spec: &Spec) -> Option<StaticJob> {
         let name = &spec.name;
         let dealt = match (spec.is_shared(), self.shared.deal(&spec.servers, &spec.spares)) {
@@ -233,7 +235,8 @@ impl Agent {
         Some(StaticJob { config, welcome, root, sizes })
     }
 
-    /// Notes which jobs have become what they were to become, since a session of theirs has begun here: whether any has.
+    /// Notes which jobs' changes are in force, because a session of the changed job has begun here. Returns
+    /// whether there are any.
     pub(super) fn settle(&mut self) -> bool {
         let mut settled = Vec::new();
         {

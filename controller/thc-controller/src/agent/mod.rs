@@ -1,8 +1,8 @@
-//! The agent of one target: keeps the connection, takes JOIN and LEAVE from the target, and keeps the target's rows
-//! what the book wants, also after the target or the connection was gone.
+//! The agent of one target: keeps the connection, takes JOIN and LEAVE from the target, and makes the
+//! target's rows those that the book says, even after the target or the connection was gone.
 //!
-//! What is decided is in the book before anything is waited for: whatever fails then, target or disk, the agent begins anew
-//! with [`Agent::take_over`], which makes the target what the book says.
+//! Decisions are in the book before the agent waits for anything: whatever fails then, target or disk, the
+//! agent begins anew with [`Agent::take_over`], which makes the target what the book says.
 
 mod compare;
 mod installing;
@@ -34,15 +34,16 @@ use tokio::sync::{mpsc, watch};
 
 /// How often it is looked what is due.
 const TICK: Duration = Duration::from_millis(250);
-/// How long until a target that is gone is tried again, at most. It takes longer each time: a server that is started anew
-/// at once has its jobs at once.
+/// The longest time until an absent target is tried again. The time grows with each try, so a server that
+/// restarts at once has its jobs at once.
 const RETRY: Duration = Duration::from_secs(1);
 /// How long the first time.
 const FIRST_RETRY: Duration = Duration::from_millis(50);
 /// Different complaints of one target that the log gets.
 const MAX_COMPLAINTS: usize = 8;
 
-/// A job that the registry has: its name, and the serial number that tells it from others of the name.
+/// A job that the registry has: its name, and the serial number that distinguishes it from others of that
+/// name.
 #[derive(Debug)]
 struct Known {
     name: String,
@@ -81,7 +82,7 @@ pub struct Agent {
     refused_tables: BTreeMap<u8, String>,
     /// Lookup tables that it is getting.
     installations: Installations,
-    /// Whether it has another program than it is to load, because of sessions.
+    /// Whether it still has another program than the one to load, because of sessions.
     outdated: bool,
     started: Instant,
     ticks: u32,
@@ -121,7 +122,8 @@ impl Agent {
         }
     }
 
-    /// Runs until `stop` is true; the target then goes on as it is. Gives back its configuration and commands, for the next one.
+    /// Runs until `stop` is true; the target then goes on as it is. Returns its configuration and commands,
+    /// for the next agent.
     pub async fn run(
         mut self,
         mut commands: mpsc::Receiver<AgentCommand>,
@@ -276,7 +278,7 @@ impl Agent {
         book.jobs.iter().filter(|(_, job)| runs(job)).map(|(name, _)| name.clone()).collect()
     }
 
-    /// Sees to the target's program. Another one than it should have is replaced when no session is lost with it.
+    /// Loads the target's program. A wrong program is replaced when no session is lost with it.
     async fn load(&mut self, target: &mut Target) -> Result<(), ControllerError> {
         self.outdated = false;
         let Some((program, cookie)) = &self.config.loads else { return target.load_if_none().await };
@@ -366,7 +368,8 @@ impl Agent {
         Ok(())
     }
 
-    /// Takes jobs that came or went into the registry, and writes what the target lacks or has too much.
+    /// Updates the registry with new and removed jobs, adds rows that the target lacks, and removes those
+    /// that it should not have.
     async fn sync(&mut self, target: &mut Target) -> Result<(), ControllerError> {
         self.sync_and_send(target, Vec::new()).await
     }

@@ -16,8 +16,9 @@ const PACKETS: u32 = 2;
 const ALL_COUNTERS: u32 = 4;
 
 impl Agent {
-    /// Notes what counters of new jobs' indices had before, of jobs that are gone, and what those of new sessions' members had, of
-    /// earlier sessions. This is before any row of theirs is written, so nothing of their own is in it.
+    /// Notes the values of the counters of new jobs (left by earlier jobs) and of new sessions' members (left
+    /// by earlier sessions). This happens before any of their rows is written, so none of their own packets
+    /// are included.
     pub(super) async fn note_counted(&self, target: &mut Target) -> Result<(), ControllerError> {
         let new: Vec<(String, u64, u8, Placement)> = {
             let book = self.shared.book();
@@ -69,8 +70,8 @@ impl Agent {
         }
     }
 
-    /// Looks which members' packets still come, so that nobody takes the place of a living one, and now and
-    /// then reads all counters. Each counter is asked for in one request, and twice a second at most.
+    /// Checks which members still send, so that nobody takes the place of a living one, and now and then
+    /// reads all counters. Each counter is read in one request, and at most twice a second.
     pub(super) async fn listen(&mut self, target: &mut Target) -> Result<(), ControllerError> {
         let jobs = self.jobs_counted();
         self.ticks = self.ticks.wrapping_add(1);

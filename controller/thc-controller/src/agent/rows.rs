@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use thc_protocol::JobId;
 use thc_protocol::wire::Header;
 
-/// After a target has refused rows of a job, nobody who joins is answered for so long.
+/// For how long joining workers get no answer after a target has refused rows of their job.
 const HOLD_OFF: Duration = Duration::from_secs(5);
 /// How often rows are tried without those that were refused.
 const ROUNDS: usize = 32;
@@ -29,7 +29,8 @@ pub(super) struct RefusedJob {
 }
 
 impl Agent {
-    /// What the book says becomes so: in its file, then on the target. Gives back what may be sent now of what was to be sent then.
+    /// Makes the book's decisions take effect: first in its file, then on the target. Returns those of the
+    /// waiting packets that may now be sent.
     pub(super) async fn establish(
         &mut self,
         target: &mut Target,
@@ -56,8 +57,8 @@ impl Agent {
         Ok(packets)
     }
 
-    /// Writes what the target lacks and removes what it has too much. What it refuses of a job it gets nothing of, and all others
-    /// get theirs.
+    /// Writes the rows that the target lacks and removes those that it should not have. A job with refused
+    /// rows gets none; all others get theirs.
     async fn reconcile(&mut self, target: &mut Target) -> Result<(), ControllerError> {
         let mut careful = false;
         // One that comes back is tried again.
@@ -106,7 +107,8 @@ impl Agent {
         }
     }
 
-    /// What it should hold, but for what it has refused or has no room for, and for lookup tables that are still to come.
+    /// What it should hold, except what it has refused or has no room for, and lookup tables that are still
+    /// to come.
     pub(super) fn plan_rows(&mut self, coming: BTreeSet<u8>) -> Result<Wanted, ControllerError> {
         loop {
             let but = Exclusions { coming: coming.clone(), ..self.exclusions() };
@@ -120,7 +122,8 @@ impl Agent {
         }
     }
 
-    /// Finds out whose an update was that the target has refused. `known`: what it should have had nothing of any more.
+    /// Finds the job of an update that the target has refused. `known` is what the target should already have
+    /// nothing of.
     fn exclude(
         &mut self,
         target: &Target,

@@ -16,7 +16,7 @@ use thc_protocol::wire::{Header, Kind};
 use thc_protocol::{JobId, WorkerId};
 use thc_transport::frame::Datagram;
 
-/// Workers and roots whose Ethernet addresses are kept: far above those of all jobs.
+/// How many workers' and roots' Ethernet addresses are kept: far more than all jobs have.
 const MAX_ADDRESSES: usize = 1 << 14;
 
 /// Packets to workers and roots.
@@ -73,7 +73,7 @@ impl Agent {
             || book.jobs.get(&known.name).is_some_and(|job| job.spec.cookie.0 == header.cookie.0)
     }
 
-    /// Notes where a worker is, who has shown a cookie. A root is where its job says.
+    /// Notes the address of a worker that has shown a cookie. A root's address is in its job.
     fn keep_address(&mut self, at: SocketAddr, mac: Mac) {
         let root_of = |job: &Job| job.spec.rack.as_ref().map(|rack| rack.root);
         let roots: Vec<SocketAddr> = self.shared.book().jobs.values().filter_map(root_of).collect();
@@ -87,7 +87,8 @@ impl Agent {
         self.macs.insert(at, mac);
     }
 
-    /// What time brings. A member is as silent as it was when packets were counted last: that may be late.
+    /// Does what is due by time. Silence of members is known only as of the last count of packets, which may
+    /// be some time ago.
     pub(super) fn poll_sessions(&mut self) -> Vec<Action> {
         let (heard, listened) = (&self.heard, self.listened);
         let alive = |job, worker: WorkerId| {
@@ -97,7 +98,8 @@ impl Agent {
         self.registry.poll(self.started.elapsed(), alive, thc_options::cookie::random)
     }
 
-    /// Does what the registry says: rows first, since workers send as soon as they are welcomed. `asker` has sent what this answers.
+    /// Does what the registry says: rows first, since workers send as soon as they are welcomed. `asker` is
+    /// the sender to which this is the answer.
     pub(super) async fn answer(
         &mut self,
         target: &mut Target,
@@ -112,7 +114,8 @@ impl Agent {
         self.send(target, packets, asker).await
     }
 
-    /// Notes in the book what the registry says, all of it at once: what is to be sent then, and whether anything else is to be done.
+    /// Notes in the book what the registry says, all of it at once. Returns what to send then, and whether
+    /// anything else is to be done.
     pub(super) fn note(&mut self, actions: Vec<Action>) -> (Packets, bool) {
         let mut changed = false;
         let mut packets = Vec::new();
@@ -167,7 +170,7 @@ impl Agent {
         (packets, changed)
     }
 
-    /// Sends packets to where their receivers are; who has asked is where its packet came from.
+    /// Sends packets to their receivers; the asker's address is that from which its packet came.
     pub(super) async fn send(
         &self,
         target: &Target,

@@ -5,7 +5,7 @@ use crate::book_file::BookFile;
 use crate::error::ControllerError;
 use std::path::Path;
 
-/// What controllers that know format 1 alone would misread, and what to do about it.
+/// What controllers that know only format 1 would misread, and what to do about it.
 fn beyond_first_format(book: &Book) -> Option<String> {
     if let Some(target) = book.drained.first() {
         let way = format!("undrain it first by `thc-controller target undrain {target}`");
@@ -31,11 +31,12 @@ fn beyond_first_format(book: &Book) -> Option<String> {
     })
 }
 
-/// Writes a copy of a file of jobs, whose controller may run meanwhile; how many jobs are in it. `format`: as an older controller reads it.
+/// Writes a copy of a file of jobs, whose controller may run meanwhile, in this `format`, which an older
+/// controller may need. Returns how many jobs are in it.
 ///
 /// # Errors
-/// As [`BookFile::read`]; [`ControllerError::State`]: there is none, that format has no words for these jobs, or the copy
-/// cannot be written.
+/// As [`BookFile::read`]; [`ControllerError::State`]: there is none, that format cannot express these jobs,
+/// or the copy cannot be written.
 pub fn back_up(state: &Path, to: &Path, format: Option<u32>) -> Result<usize, ControllerError> {
     let read: Book = BookFile::open_existing(state)?.read()?;
     if let Some(newer) = beyond_first_format(&read).filter(|_| format == Some(1)) {
@@ -46,8 +47,8 @@ pub fn back_up(state: &Path, to: &Path, format: Option<u32>) -> Result<usize, Co
     Ok(read.jobs.len())
 }
 
-/// Makes a copy a controller's file of jobs, while no controller has that; how many jobs are in it. Sessions are over: what their
-/// members were told may be others' by now.
+/// Makes a copy the file of jobs, while no controller has that file. Returns how many jobs are in it.
+/// Sessions are over, since slots and numbers of their members may belong to others by now.
 ///
 /// # Errors
 /// As [`BookFile::read`]; [`ControllerError::StandsBy`]: a controller has the file.

@@ -1,4 +1,4 @@
-//! What a change has changed, as it was: it can be taken back, while other changes are made.
+//! The state before a change, so that the change can be taken back while other changes are made.
 
 use super::Book;
 use super::job::Job;
@@ -38,7 +38,7 @@ impl Before {
 }
 
 impl Book {
-    /// This book with a change, and what that has changed. That keeps its room until [`Book::release`].
+    /// This book with a change, and the state before it, which keeps its room until [`Book::release`].
     ///
     /// # Errors
     /// Those of the change.
@@ -61,8 +61,8 @@ impl Book {
         self.reserved.retain(|reserved| !Arc::ptr_eq(reserved, before));
     }
 
-    /// Undoes a change that cannot be kept: what it has changed is again as it was. Sessions that have begun or ended meanwhile stay
-    /// so, and so does whatever other changes have made.
+    /// Undoes a change that cannot be kept. Sessions that have begun or ended meanwhile stay so, and other
+    /// changes remain.
     pub fn take_back(&mut self, before: &Before) {
         for (&id, table) in &before.tables {
             if !self.tables.contains_key(&id) {

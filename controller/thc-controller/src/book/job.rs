@@ -20,7 +20,7 @@ pub struct Member {
     pub port: u16,
     /// Its incarnation's number.
     pub nonce: u64,
-    /// Its number in the job, where members come and go and this is another one than in the session (P42).
+    /// Its number in the job, if members come and go and it differs from the number in the session (P42).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub seat: Option<u8>,
 }
@@ -37,13 +37,14 @@ pub struct Session {
     /// In a rack, the number of UDP ports of its root (P21).
     #[serde(default, skip_serializing_if = "is_zero")]
     pub root_ports: u8,
-    /// Packets in sums that the target had counted of each member before. None: not looked yet, so none of its rows is written.
+    /// Packets in sums that the target had counted for each member before. `None`: not read yet, so none of
+    /// its rows is written.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub before: Option<BTreeMap<u8, u64>>,
-    /// What its workers were told that they may have outstanding (P41), 0 for no bound.
+    /// How much its workers may have outstanding, as they were told (P41); 0 for no bound.
     #[serde(default)]
     pub credit: u32,
-    /// Which of a job's sessions it is, modulo 2^16, where members come and go (P42).
+    /// The session's number in the job, modulo 2^16, if members come and go (P42).
     #[serde(default)]
     pub count: u16,
 }
@@ -76,14 +77,15 @@ pub struct Placement {
     pub norm_base: u32,
     /// Its multicast group.
     pub group: u16,
-    /// What the target had counted at its index when the job came: of jobs that are gone. None: not looked yet.
+    /// What the target had counted at its index for earlier jobs when the job was created. `None`: not read
+    /// yet.
     #[serde(default)]
     pub earlier: Option<JobCounted>,
     /// Sessions begun.
     pub sessions: u32,
     /// The one that runs.
     pub session: Option<Session>,
-    /// What each worker of the next one may have outstanding here (P41), once that is known.
+    /// How much each worker of the next session may have outstanding here (P41), once that is known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub credit: Option<u32>,
 }
@@ -109,7 +111,7 @@ pub struct Job {
     /// The tables beside it, in the order of the specification.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub more: Vec<u8>,
-    /// Where members come and go, the first table of sessions of each size, from the fewest workers on.
+    /// If members come and go, the first table of sessions of each size, from the fewest workers on.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub sizes: Vec<u8>,
     /// What it becomes when its next session begins.
@@ -255,18 +257,19 @@ impl Job {
             .chain(next)
     }
 
-    /// The tables of a session of so many workers: the job's tables where sizes do not differ.
+    /// The tables of a session of so many workers: the job's tables if sizes do not differ.
     pub fn tables_of(&self, workers: u8) -> impl Iterator<Item = u8> {
         ids_for_size(&self.spec, self.table, &self.more, &self.sizes, workers)
     }
 
-    /// What each worker of its next session may have outstanding, as its target with the least room has it; 0 for no bound.
+    /// How much each worker of its next session may have outstanding, by its target with the least room; 0
+    /// for no bound.
     #[must_use]
     pub fn credit(&self) -> u32 {
         self.places.values().filter_map(|place| place.credit).min().unwrap_or(0)
     }
 
-    /// What it takes of a target's room: what its session has, or what the next one will, whichever is more.
+    /// How much of a target's room it takes: that of its session or that of the next one, whichever is more.
     pub(super) fn taken_room(&self, target: &str, shards: u8) -> Option<Taken> {
         let place = self.places.get(target)?;
         let taken = |spec: &Spec, workers: u8, credit: u32| {
@@ -280,7 +283,7 @@ impl Job {
         to_come.into_iter().chain(runs).max_by_key(|taken| taken.senders as usize * taken.each)
     }
 
-    /// The session that runs, and on which target: where it began, of several.
+    /// The running session, and its target: of several, the one on which it began.
     #[must_use]
     pub fn running_session(&self) -> Option<(&str, &Session)> {
         let mut running = self.targets.iter().map(|target| (target.as_str(), self.places.get(target)));

@@ -1,5 +1,5 @@
-//! What the controller remembers: jobs, where they lie, their tables and their sessions. Kept in a file, so
-//! that a controller that starts again goes on where it was.
+//! What the controller remembers: jobs, their placements, their tables and their sessions. It is kept in a
+//! file, so that a restarted controller goes on where it was.
 
 mod backup;
 mod before;
@@ -92,7 +92,7 @@ impl Book {
         *self = Book { store: Arc::clone(&self.store), ..read };
     }
 
-    /// Why nothing may be changed here, if so.
+    /// Checks whether anything may be changed here.
     ///
     /// # Errors
     /// [`ControllerError::StandsBy`].
@@ -115,10 +115,10 @@ impl Book {
         (1..=u16::MAX).find(|number| !taken.contains(number)).unwrap_or(0)
     }
 
-    /// Puts a job down, with a place on each of its targets.
+    /// Adds a job, with a placement on each of its targets.
     ///
     /// # Errors
-    /// A job of the name or number is there, or there is no room.
+    /// A job with the name or number exists, or there is no room.
     pub fn add(&mut self, spec: Spec, rooms: &[(String, Capacity)]) -> Result<(), Refusal> {
         let name = spec.name.clone();
         if self.jobs.contains_key(&name) {
@@ -163,7 +163,7 @@ impl Book {
     /// A job whose members come and go becomes this one when its next session begins.
     ///
     /// # Errors
-    /// There is no room for its tables, or on a target that it has not been on.
+    /// There is no room for its tables, or on a target on which it was not before.
     pub fn change(&mut self, name: &str, spec: Spec, rooms: &[(String, Capacity)]) -> Result<(), Refusal> {
         let tables = self.tables_for(&spec, rooms)?;
         let mut new = BTreeMap::new();
@@ -189,7 +189,8 @@ impl Book {
         Ok(())
     }
 
-    /// A target that is there again may hold another number of packets: who goes on keeps its credit, and others get one anew.
+    /// A target that has come back may hold another number of packets: running sessions keep their credit,
+    /// others get a new one.
     pub fn forget_credit(&mut self, target: &str) {
         let places = self.jobs.values_mut().filter_map(|job| job.places.get_mut(target));
         places.filter(|place| place.session.is_none()).for_each(|place| place.credit = None);
@@ -334,7 +335,7 @@ impl Book {
     }
 }
 
-/// Whether a target does packets of this form, as far as is known.
+/// Checks whether a target supports packets of this form, as far as is known.
 ///
 /// # Errors
 /// It does not.

@@ -27,7 +27,7 @@ pub struct Table {
     /// Bits of an index on the wire, and of a sum.
     #[serde(default = "usual_form")]
     pub(super) form: (u8, u8),
-    /// Its number where a program has numbers of its own for lookup tables. Books from before these could be have none.
+    /// Its number in programs that number lookup tables themselves; `None` in older books.
     #[serde(default)]
     pub(super) number: Option<u8>,
 }
@@ -120,8 +120,8 @@ impl Book {
         Ok(id)
     }
 
-    /// A table's number where a program has numbers of its own: the least that was free, so that there are never more
-    /// of them than tables.
+    /// A table's number in programs that number lookup tables themselves: the least that was free, so that no
+    /// more numbers are used than there are tables.
     #[must_use]
     pub fn number_of_table(&self, id: u8) -> u8 {
         self.tables.get(&id).and_then(|table| table.number).unwrap_or(id.wrapping_sub(1))

@@ -10,8 +10,8 @@ use tokio::time::{MissedTickBehavior, interval};
 /// Moves to the top left corner, and clears what is below.
 const CLEAR: &str = "\x1b[H\x1b[2J\x1b[3J";
 
-/// Shows what `next` gives, each time anew, until Ctrl-C. The first failure ends it if nothing was shown yet;
-/// later ones are shown, since what failed may come back.
+/// Shows the results of `next`, again and again, until Ctrl-C. A failure ends it if nothing was shown yet;
+/// later ones are shown, since they may pass.
 pub async fn watch<Fut>(every: Duration, mut next: impl FnMut() -> Fut) -> Result<(), Failure>
 where
     Fut: Future<Output = Result<String, Failure>>,

@@ -7,7 +7,7 @@
 //! | worker | the same of every job |
 //! | operator | everything |
 //!
-//! A role that the configuration does not speak of is everybody's whom the service lets in.
+//! Everybody whom the service lets in has the roles that the configuration does not mention.
 
 mod subject;
 
@@ -59,10 +59,10 @@ pub struct Roles {
     pub workers: Option<Vec<Subject>>,
     /// Who may do everything.
     pub operators: Option<Vec<Subject>>,
-    /// Who may join jobs of these names, and of names that begin so where they end in `*`.
+    /// Who may join jobs of these names, and, for a name that ends in `*`, of names that begin with it.
     pub trainers: BTreeMap<String, Vec<Subject>>,
-    /// What URIs begin with that say roles themselves: `PREFIX/operator`, `PREFIX/reader`, `PREFIX/trainer/JOB`. Where this is given,
-    /// no role is everybody's.
+    /// The beginning of URIs that say roles themselves: `PREFIX/operator`, `PREFIX/reader`,
+    /// `PREFIX/trainer/JOB`. If this is given, all roles are restricted.
     pub uris: Option<String>,
 }
 
@@ -119,10 +119,10 @@ impl Roles {
         })
     }
 
-    /// Whether somebody may do something.
+    /// Checks whether a caller may do something.
     ///
     /// # Errors
-    /// [`Code::PermissionDenied`], with the role that it takes and who has it.
+    /// [`Code::PermissionDenied`], with the role that it needs and who has it.
     pub fn check(&self, caller: &Caller, act: Act<'_>) -> Result<(), Refusal> {
         // The first is the one that is named to whoever has none.
         let roles: &[Role<'_>] = match act {

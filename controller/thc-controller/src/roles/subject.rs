@@ -42,7 +42,7 @@ impl fmt::Display for Subject {
 /// Who asks.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Caller {
-    /// Whoever may write to the controller's socket on this machine: the file's permissions say who that is.
+    /// A caller by the controller's socket on this machine; the file's permissions say who may use it.
     Local,
     /// Somebody without a certificate.
     Anybody,

@@ -14,8 +14,8 @@ pub struct LookupBytes {
 }
 
 impl LookupBytes {
-    /// The sums' lanes that a byte of indices stands for, the first index in the upper bits of both. An index that the
-    /// table has no value for stands for 0, as T has it (P6).
+    /// The lanes for which a byte of indices stands, with the first index in the upper bits of both. An index
+    /// without a value in the table stands for 0, as in T (P6).
     #[must_use]
     pub fn lanes(&self, indices: u8) -> u128 {
         let (width, lane) = (u32::from(self.form.width()), u32::from(self.form.lane().bits()));

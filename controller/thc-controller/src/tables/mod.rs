@@ -47,7 +47,7 @@ pub trait Row: Sized {
     /// The action and its parameters, by name.
     fn action(&self) -> (&'static str, Vec<(&'static str, u128)>);
 
-    /// How many packets a second a row's own meter lets pass, where the table has meters.
+    /// How many packets a second a row's own meter lets pass, if the table has meters.
     fn rate(&self) -> Option<u32> {
         None
     }

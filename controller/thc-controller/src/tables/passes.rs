@@ -16,7 +16,7 @@ pub struct PassCells {
 /// A pass's port.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Pass {
-    /// Key: number of the next pass; where passes have cells of their own also 0, and 255 of norms.
+    /// Key: number of the next pass. If passes have their own cells, also 0, and 255 for norms.
     pub pass: u8,
     /// The port.
     pub port: u16,

@@ -1,4 +1,4 @@
-//! Table `source`: the aggregator's own addresses, which answers come from.
+//! Table `source`: the aggregator's own addresses, from which answers come.
 
 use super::{Mac, Row, mac_number};
 use std::net::IpAddr;

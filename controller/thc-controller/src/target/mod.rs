@@ -34,11 +34,11 @@ const LOADING: u32 = 10;
 const KEEP_ALIVE: Duration = Duration::from_secs(10);
 /// Messages that may wait to be sent.
 const ROOM: usize = 64;
-/// A pipeline configuration is a compiled program; far above what BMv2's take.
+/// The largest message: a pipeline configuration is a compiled program. Far above the size of BMv2's.
 const MAX_MESSAGE: usize = 64 << 20;
 /// Bytes of updates in one request, unless one alone has more.
 const MAX_WRITE: usize = 1 << 20;
-/// Updates of a request whose answer says of each what became of it: that has to fit an HTTP/2 header.
+/// Most updates of a request whose answer has a result for each, since that has to fit an HTTP/2 header.
 const FEW_UPDATES: usize = 16;
 
 /// What a switch says by itself.
@@ -48,7 +48,7 @@ pub enum Event {
     Packet(Vec<u8>),
     /// Whether this controller is the primary one.
     Primary(bool),
-    /// There is no primary one any more; who wants to be it needs an election id above this one.
+    /// There is no primary controller any more; the next one needs an election id above this one.
     Vacant(u64),
     /// The connection is over.
     Closed,
@@ -68,7 +68,8 @@ pub struct RefusedUpdate {
 pub enum Written {
     /// All were made.
     All,
-    /// These were refused. The others of their request were made, those of later requests were not tried.
+    /// These updates were refused. The others of their request were made, those of later requests were not
+    /// tried.
     But(Vec<RefusedUpdate>),
     /// Some were refused, and the switch does not say which: its answer.
     NotAll(String),
@@ -100,7 +101,7 @@ pub struct Target {
 }
 
 impl Target {
-    /// Connects and asks to be the switch's primary controller. Whether it is.
+    /// Connects and asks to be the switch's primary controller. Returns whether it is.
     ///
     /// # Errors
     /// [`ControllerError::Connect`], [`ControllerError::Tls`], [`ControllerError::Closed`], [`ControllerError::Silent`].
@@ -214,7 +215,7 @@ impl Target {
         }
     }
 
-    /// Asks to be the primary controller in place of one whose election id was this.
+    /// Asks to be the primary controller in place of one with this election id.
     ///
     /// # Errors
     /// [`ControllerError::Closed`].
@@ -251,7 +252,8 @@ impl Target {
         Ok(())
     }
 
-    /// Replaces the program by one that keeps what the target holds. False if the target does not know how: then it is as it was.
+    /// Replaces the program and keeps what the target holds. Returns false if the target does not support
+    /// that; then it is unchanged.
     ///
     /// # Errors
     /// As [`Target::load`].
@@ -259,7 +261,7 @@ impl Target {
         self.set_program(device_config.to_vec(), cookie, Action::ReconcileAndCommit).await
     }
 
-    /// Tells a target that has its program built in, as thc-ps, which P4Info is meant, unless it knows one.
+    /// Sends the P4Info to a target with a built-in program, such as thc-ps, unless it has one.
     ///
     /// # Errors
     /// [`ControllerError::Request`], [`ControllerError::Silent`].
@@ -270,8 +272,8 @@ impl Target {
         }
     }
 
-    /// The cookie of the program that the target has, 0 if it came without one; none if it has no program, which only
-    /// `FAILED_PRECONDITION` says. Whatever else goes wrong says nothing of that.
+    /// The cookie of the target's program, 0 if it came without one; `None` if it has no program, which only
+    /// `FAILED_PRECONDITION` says. Other errors say nothing about that.
     ///
     /// # Errors
     /// [`ControllerError::Request`], [`ControllerError::Silent`].
@@ -292,7 +294,7 @@ impl Target {
         }
     }
 
-    /// The P4Info of the program that it has; none of a switch that does not tell it.
+    /// The P4Info of its program; `None` if the switch does not report it.
     ///
     /// # Errors
     /// [`ControllerError::Request`], [`ControllerError::Silent`].
@@ -341,7 +343,8 @@ impl Target {
     }
 
     /// Writes updates in their order, in as many requests as servers take: gRPC's take messages of 4 MiB unless told otherwise.
-    /// `careful`: few in each, so that the switch can say which it refuses. A request of which one is refused is the last.
+    /// With `careful` each has only a few, so that the switch can say which it refuses. A request with a
+    /// refused update is the last.
     ///
     /// # Errors
     /// [`ControllerError::Request`]: the switch takes no updates at all. [`ControllerError::Silent`].
@@ -403,7 +406,8 @@ impl Target {
         Ok(Wanted::read(self.read(asked).await?))
     }
 
-    /// Cells of a counter: packets and bytes, in the order asked for. This is one request, however many there are.
+    /// Cells of a counter: packets and bytes, in the order of the request. This is one request, however many
+    /// there are.
     ///
     /// # Errors
     /// [`ControllerError::Request`], [`ControllerError::P4Info`].

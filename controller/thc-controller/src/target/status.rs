@@ -13,8 +13,8 @@ pub(super) fn silence(target: &str, request: &'static str, patience: Duration) -
     ControllerError::Silent { target: target.to_owned(), request, patience }
 }
 
-/// Whether a code that ends a write may be about one of its updates. The others say that the switch is not there, or takes none from
-/// this controller.
+/// Whether a code that ends a write may be about one of its updates. Other codes say that the switch is not
+/// there, or takes no updates from this controller.
 pub(super) fn refuses_updates(code: Code) -> bool {
     !matches!(
         code,

@@ -11,7 +11,7 @@ pub fn text(desk: Desk) -> Result<String, fmt::Error> {
     thc_metrics::text("thc", move |encoder| write(encoder, &desk))
 }
 
-/// What there is to say of targets beside their counters; of none while this controller stands by.
+/// Metrics of targets beside their counters; of none while this controller stands by.
 fn target_metrics(encoder: &mut DescriptorEncoder<'_>, targets: &[Target], active: bool) -> fmt::Result {
     let built = [([("version", env!("CARGO_PKG_VERSION").to_owned())], 1.0)];
     gauges(encoder, "controller_build", "The version of this controller", built)?;

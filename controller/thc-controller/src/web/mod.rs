@@ -94,7 +94,7 @@ async fn check_host(own: String, request: Request, next: Next) -> Response {
     (StatusCode::MISDIRECTED_REQUEST, text).into_response()
 }
 
-/// Whether this controller has the jobs: one that stands by is alive, and not ready.
+/// Whether this controller is active: a standby is alive, but not ready.
 async fn ready(State(desk): State<Desk>) -> Response {
     match desk.state().book().may_change() {
         Ok(()) => "ok\n".into_response(),

@@ -53,7 +53,8 @@ struct JobStatus {
 #[derive(Debug, Serialize)]
 struct PlaceStatus {
     target: String,
-    /// What the target is to the job: "share 1 of 2", "spare", "rack 1 below 10.0.0.1:9000"; empty if it has all of it.
+    /// The target's role in the job: "share 1 of 2", "spare", "rack 1 below 10.0.0.1:9000"; empty if it has
+    /// all of it.
     role: String,
     /// "running", "waiting" or "away".
     state: &'static str,

@@ -40,11 +40,11 @@ pub struct Arbitration {
 }
 
 impl Arbitration {
-    /// A controller introduces itself, or changes its election id. Gives who is to be told how it stands, the
-    /// primary one last.
+    /// A controller introduces itself, or changes its election id. Returns the controllers that must be told
+    /// their new standing, the primary one last.
     ///
     /// # Errors
-    /// `INVALID_ARGUMENT` if another controller has the id; its stream is to be ended.
+    /// `INVALID_ARGUMENT` if another controller has the id; end its stream.
     pub fn arbitrate(&mut self, client: ClientId, election: Option<u128>) -> Result<Vec<Notice>, Refusal> {
         let taken = |(&other, &id): (&ClientId, &Option<u128>)| other != client && id == election;
         if election.is_some() && self.live.iter().any(taken) {

@@ -91,7 +91,7 @@ impl Clients {
         self.lock().arbitration.may_write(election)
     }
 
-    /// What workers' packets are addressed to: the first row of own_address, or else where this server listens.
+    /// The destination of workers' packets: the first row of own_address, or else where this server listens.
     fn own_place(&self) -> (Mac, SocketAddr) {
         let store = self.forwarding.lock().snapshot();
         let row = store.rows(Program::get().known.own_address).next();

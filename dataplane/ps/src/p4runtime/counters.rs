@@ -17,7 +17,7 @@ const WORKER_BITS: u32 = 7;
 const EVENT_BITS: u32 = 3;
 const REASON_BITS: u32 = 4;
 const ANSWER_BITS: u32 = 2;
-/// What a frame has in front of the protocol's header: Ethernet, IPv4 and UDP.
+/// Bytes of a frame before the protocol's header: Ethernet, IPv4 and UDP.
 const HEADERS: u64 = 42;
 /// Drops of packets that belong to no job.
 const CARRIER: usize = 4;
@@ -79,12 +79,12 @@ impl Readings {
     }
 }
 
-/// What a controller has set counters to, against what the shards have counted.
+/// The values to which a controller has set counters, relative to what the shards have counted.
 #[derive(Debug, Default)]
 pub struct Counters {
     /// Where all cells began with 0.
     base: Readings,
-    /// Cells that were written, by counter and index. As many as there are cells.
+    /// Cells that were written, by counter and index: at most as many as there are cells.
     offsets: BTreeMap<(u32, u32), Cell>,
 }
 

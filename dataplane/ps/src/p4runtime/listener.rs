@@ -29,7 +29,8 @@ const MAX_CONNECTIONS: usize = 16;
 const MAX_REQUESTS: u32 = 16;
 /// How often it is looked whether the server stops.
 const TICK: Duration = Duration::from_millis(50);
-/// How soon a controller is missed whose machine is gone: it is asked so often, and must answer so soon.
+/// How soon the server notices that a controller's machine is gone: it asks so often, and the controller must
+/// answer so soon.
 const KEEPALIVE: Duration = Duration::from_secs(10);
 /// How long nothing is accepted after accepting has failed.
 const PAUSE: Duration = Duration::from_millis(100);

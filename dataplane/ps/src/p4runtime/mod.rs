@@ -1,7 +1,7 @@
 //! The P4Runtime service: a controller writes jobs into this server as it does into a switch.
 //!
-//! It runs on a thread of its own; packet threads hear of it by commands alone. What is served, and what the
-//! switch program's tables mean here, is in docs/p4runtime.md.
+//! It runs on a separate thread, and packet threads only get its commands. docs/p4runtime.md describes what
+//! is served, and what the switch program's tables mean here.
 
 mod arbitration;
 mod clients;

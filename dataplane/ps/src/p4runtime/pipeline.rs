@@ -1,4 +1,4 @@
-//! The pipeline configuration: there is one program, and a controller says that it means that one.
+//! The pipeline configuration: there is one program, and a controller must name it.
 
 use p4runtime_proto::config::P4Info;
 use p4runtime_proto::v1::ForwardingPipelineConfig;
@@ -55,8 +55,8 @@ pub fn verify(config: Option<ForwardingPipelineConfig>) -> Result<Verified, Refu
     Ok(Verified { config })
 }
 
-/// The first thing in which a P4Info differs from ours as far as it matters for requests: tables, actions,
-/// counters; not the forms, nor the room, nor how wide addresses are.
+/// The first difference between a P4Info and ours that matters for requests, in tables, actions or counters.
+/// Forms, room and the width of addresses do not matter.
 fn difference(ours: &P4Info, theirs: &P4Info) -> Option<String> {
     let (mut ours, mut theirs) = (ours.clone(), theirs.clone());
     for info in [&mut ours, &mut theirs] {

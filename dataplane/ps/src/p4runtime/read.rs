@@ -50,7 +50,7 @@ impl Chunks {
 }
 
 impl Device {
-    /// Answers what is asked for; entities that can't be read are told at the end, each in its place.
+    /// Answers a read request; entities that cannot be read are reported at the end, each in its place.
     ///
     /// # Errors
     /// What the whole request is refused for.

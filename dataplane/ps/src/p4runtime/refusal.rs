@@ -10,7 +10,7 @@ use tonic::{Code, Status};
 /// The space of an error's `code`.
 const SPACE: &str = "thc-ps";
 
-/// A code of the specification, and what is wrong. No message shows a cookie.
+/// A code of the specification and a message, which never shows a cookie.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refusal {
     /// The canonical code.
@@ -41,12 +41,12 @@ impl From<ConfigError> for Refusal {
     }
 }
 
-/// Bytes of a status' details. They go as base64 into trailing metadata, of which clients take 8 KiB (grpc's own
-/// default) to 16 KiB, everything else in it included.
+/// Bytes of a status' details. They travel as base64 in trailing metadata, of which clients accept 8 KiB
+/// (grpc's own default) to 16 KiB in all.
 const DETAILS: usize = 5 << 10;
 
-/// The answer to a batch: fine if all went well, otherwise a status that says of each part, from the first on and as
-/// long as there is room, what became of it. How many had none is in its message.
+/// The answer to a batch: success, or a status with the result of each part, from the first on, as long as
+/// there is room. Its message says how many were left out.
 ///
 /// # Errors
 /// The status.

@@ -127,7 +127,7 @@ impl Device {
     }
 }
 
-/// What there is to say of entities that the program or this server does not have.
+/// The refusal for entities that the program or this server does not have.
 #[must_use]
 pub fn not_there(entity: &entity::Entity) -> &'static str {
     use entity::Entity;

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-/// What a row does. Its parameters may be secrets, so it does not show them.
+/// The action of a row. Its parameters may be secrets, so `Debug` does not show them.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct Entry {
     /// Number of the action.

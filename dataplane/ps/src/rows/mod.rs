@@ -1,4 +1,4 @@
-//! Rows as a switch's tables have them, and what they mean for the shards: [`View`] is a function of the [`Store`].
+//! Rows as in a switch's tables, and what they mean for the shards: [`View`] is a function of the [`Store`].
 
 mod entry;
 mod program;

@@ -10,7 +10,7 @@ use thc_protocol::wire::Form;
 
 use super::entry::Entry;
 
-/// What `make p4` made; the same for BMv2, but for the forms that the program does.
+/// The output of `make p4`; that for BMv2 differs only in the forms that the program supports.
 const BUILT_IN: &[u8] = thc_p4::P4INFO_BINARY;
 
 /// The switch program, with the numbers that its P4Info gives to things.
@@ -121,7 +121,7 @@ pub enum CounterKind {
     Answers,
 }
 
-/// The table whose rows say a form, and the annotation by which it names those that there are.
+/// The table whose rows name a form, and the annotation that lists the supported forms.
 const LOOKUP: &str = "lookup";
 const FORMS: &str = "forms";
 const JOBS: &str = "jobs";
@@ -133,7 +133,8 @@ pub fn set_forms(info: &mut P4Info, forms: &str) {
     lookup.into_iter().for_each(|table| table.annotate(FORMS, forms));
 }
 
-/// Gives members, and the server itself, addresses of IPv6 as well: those of switches have 32 bits.
+/// Makes room for IPv6 addresses of members and of the server itself, since addresses in switches have 32
+/// bits.
 pub fn set_addresses(info: &mut P4Info) {
     const ADDRESS: &str = "address";
     const BITS: i32 = 128;
@@ -152,7 +153,7 @@ pub fn set_addresses(info: &mut P4Info) {
     }
 }
 
-/// Says what this server's ports have room for (P41), or nothing by an empty text.
+/// Says for what this server's ports have room (P41); an empty text says nothing.
 pub fn set_room(info: &mut P4Info, room: &str) {
     let jobs = info.tables.iter_mut().find(|table| table.name() == JOBS);
     jobs.into_iter().for_each(|table| table.annotate(ROOM, room));

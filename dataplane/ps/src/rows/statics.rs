@@ -1,4 +1,4 @@
-//! The rows of static jobs: what the session registry wants, written as a controller writes it.
+//! The rows of static jobs: what the session registry asks for, written as a controller would.
 
 use std::net::SocketAddr;
 

@@ -28,7 +28,7 @@ pub struct Replica {
     pub instance: u32,
 }
 
-/// One change of the store. Exchanging it gives the change that takes it back.
+/// One change of the store. Making it returns the change that undoes it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RowChange {
     /// A row is as said, or is not there.

@@ -41,7 +41,7 @@ pub struct JobView {
 }
 
 impl JobView {
-    /// Whether a job that changes from this to `new` keeps what its slots hold.
+    /// Whether a job that changes from this to `new` keeps the content of its slots.
     #[must_use]
     fn keeps_slots(&self, new: &JobView) -> bool {
         self.epoch == new.epoch && self.config.same_slots(&new.config)
@@ -77,8 +77,8 @@ pub struct Changes {
     pub unused: Vec<TableId>,
 }
 
-/// Values by table and job: what may be in the job's slots. A table stays here when it is taken away from
-/// the job, as long as the job keeps its slots (P6).
+/// Values by table and job that may be in the job's slots. A table that is removed from the job stays here as
+/// long as the job keeps its slots (P6).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Used(BTreeMap<JobId, BTreeMap<u8, Lookup>>);
 
@@ -95,7 +95,7 @@ impl Used {
         }
     }
 
-    /// A table that a job has used and that now has other values, or none while the job still may use it.
+    /// A table that a job has used and that now has other values, or none although the job may still use it.
     fn broken_table(&self, program: &Program, store: &Store, job: JobId) -> Option<TableId> {
         let known = program.known;
         let kept = |&id: &u8, used: &Lookup| match store.row(known.lookup, &[id.into()]) {
@@ -115,10 +115,10 @@ impl Changes {
         gone.is_empty() && tables.is_empty() && jobs.is_empty() && unused.is_empty()
     }
 
-    /// Makes them in an aggregator that holds what they were worked out from.
+    /// Makes the changes in an aggregator in the state from which they were computed.
     ///
     /// # Errors
-    /// The first [`ConfigError`]; rows that were checked bring none about.
+    /// The first [`ConfigError`]; checked rows cause none.
     pub fn apply<K: Kernels>(&self, aggregator: &mut Aggregator<K>) -> Result<(), ConfigError> {
         // What goes makes room for what comes.
         for &job in &self.gone {
@@ -175,7 +175,7 @@ impl View {
         View { tables, jobs }
     }
 
-    /// What turns this into `new`. Jobs of `renewed` lose what their slots hold in any case.
+    /// The changes from this to `new`. Slots of the jobs in `renewed` are emptied in any case.
     #[must_use]
     pub fn changes_to(&self, new: &View, renewed: &BTreeSet<JobId>) -> Changes {
         let mut changes = Changes::default();
@@ -214,8 +214,8 @@ pub struct Held<'a> {
     pub renewed: &'a BTreeSet<JobId>,
 }
 
-/// Whether every job's numbers fit together (P6), all of them the memory, and no table changes under a job
-/// that keeps its slots. `job` is named if memory is short.
+/// Checks that every job's numbers are consistent (P6), that all jobs fit the memory, and that no table
+/// changes under a job that keeps its slots. The error names `job` if memory is short.
 ///
 /// # Errors
 /// The first [`ConfigError`].

@@ -1,6 +1,7 @@
 //! bpf(2): a map of sockets, a program, and its attachment to an interface.
 //!
-//! Each is a descriptor, and the kernel forgets it with the last one: whatever ends this process detaches the program.
+//! Each is a descriptor, and the kernel drops the object with the last descriptor, so the program is detached
+//! however this process ends.
 
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
@@ -13,7 +14,7 @@ const MAP_UPDATE: libc::c_int = 2;
 const PROGRAM_LOAD: libc::c_int = 5;
 const LINK_CREATE: libc::c_int = 28;
 
-/// `BPF_MAP_TYPE_XSKMAP`, `BPF_PROG_TYPE_XDP`, and `BPF_XDP` of what a program is attached to.
+/// `BPF_MAP_TYPE_XSKMAP`, `BPF_PROG_TYPE_XDP`, and `BPF_XDP`, the kind of attachment.
 const MAP_OF_SOCKETS: u32 = 17;
 const XDP_PROGRAM: u32 = 6;
 const TO_XDP: u32 = 37;
@@ -24,12 +25,13 @@ pub const NATIVE: u32 = 1 << 2;
 
 /// The program's name in listings, such as those of `bpftool`.
 const NAME: [u8; 16] = *b"thc_redirect\0\0\0\0";
-/// The licence that the kernel is told. It asks for the GPL only where helpers do, and ours do not.
+/// The licence that the kernel is told. It requires the GPL only for certain helpers, which this program does
+/// not use.
 const LICENCE: &[u8] = b"Dual MIT/GPL\0";
 /// Room for what the verifier says of a program that it refuses.
 const LOG: usize = 16 << 10;
 
-/// What each command takes: the beginning of the kernel's `union bpf_attr`.
+/// The arguments of each command: the beginning of the kernel's `union bpf_attr`.
 #[repr(C)]
 struct MapCreate {
     kind: u32,
@@ -71,8 +73,8 @@ struct LinkCreate {
     flags: u32,
 }
 
-/// One command. What it takes may hold addresses, which must be of memory that lives and is as large as the command
-/// says there.
+/// One command. Its arguments may hold addresses, which must be those of live memory of the size that the
+/// command states.
 ///
 /// # Safety
 /// `T` begins as the kernel's `union bpf_attr` does for this command, and addresses in it are as above.
@@ -142,7 +144,7 @@ pub struct Attachment {
 }
 
 impl Program {
-    /// Loads one. The error has what the verifier says, if that is what refuses it.
+    /// Loads a program. The error has the verifier's message, if the verifier refuses it.
     pub fn load(instructions: &[Instruction]) -> io::Result<Program> {
         let mut log = [0u8; LOG];
         let mut attributes = ProgramLoad {
@@ -182,7 +184,7 @@ impl Program {
         unsafe { open(LINK_CREATE, &mut attributes) }.map(|link| Attachment { _link: link })
     }
 
-    /// Runs it for a frame as if that had come to queue 0, and returns what it answers.
+    /// Runs it for a frame as if the frame had come to queue 0, and returns its verdict.
     #[cfg(test)]
     pub fn run(&self, frame: &[u8]) -> io::Result<u32> {
         const PROGRAM_TEST_RUN: libc::c_int = 10;

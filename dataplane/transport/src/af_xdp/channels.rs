@@ -19,7 +19,7 @@ struct Channels {
     combined: u32,
 }
 
-/// Queues that receive and send, at this moment. An interface that does not say has one.
+/// The present number of queues that receive and send. An interface that does not report it has one.
 pub fn count(device: &str) -> io::Result<u32> {
     let mut channels = Channels { command: GET_CHANNELS, ..Channels::default() };
     // SAFETY: a structure of numbers, names and addresses, for all of which zero is a value.

@@ -18,14 +18,15 @@ const MOST_QUEUES: u16 = 128;
 /// Settings of an [`Xdp`](crate::Xdp) endpoint. Start from [`XdpConfig::new`] and change what differs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct XdpConfig {
-    /// The kernel's interface, by its name. It stays the kernel's, with its addresses.
+    /// The kernel's interface, by name. The kernel keeps it, with its addresses.
     pub device: String,
     /// How many of its queues have a socket, from queue 0 on; `None`: all.
     pub queues: Option<u16>,
-    /// Have the NIC write into the memory of this process, and read from it, without a copy. Its driver must be able to.
+    /// Let the NIC write into the memory of this process, and read from it, without a copy. Its driver must
+    /// support that.
     pub zero_copy: bool,
-    /// Run the program above the driver (generic XDP), which works on every interface, and takes longer. Otherwise the
-    /// kernel runs it in the driver where the driver can.
+    /// Run the program above the driver (generic XDP), which works on every interface but takes longer.
+    /// Otherwise the kernel runs it in the driver if the driver can.
     pub generic: bool,
     /// Entries of each of a queue's rings, a power of two. Each receiving and each sending entry has 2 KiB of memory.
     pub descriptors: u32,
@@ -34,7 +35,7 @@ pub struct XdpConfig {
 }
 
 impl XdpConfig {
-    /// The defaults on an interface: all its queues, by copying, in the driver where that can be, rings of 2048,
+    /// The defaults on an interface: all its queues, with copying, in the driver if possible, rings of 2048,
     /// checksums.
     #[must_use]
     pub fn new(device: &str) -> Self {
@@ -89,7 +90,8 @@ impl XdpConfig {
     }
 }
 
-/// Frames of a queue: as many for receiving as its rings have entries, as many for sending, and two bursts that are handled.
+/// Frames of a queue: as many for receiving as its rings have entries, as many for sending, and two bursts
+/// being handled.
 pub(super) fn frames(descriptors: u32) -> u32 {
     2 * descriptors + 2 * BURST as u32
 }

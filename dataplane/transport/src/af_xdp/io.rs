@@ -18,17 +18,17 @@ use crate::link::neighbours::{Neighbours, Reach};
 use crate::packet_io::check_segment;
 use crate::{IPV4_UDP_HEADER_LEN, IoStats, Origin, PacketIo, Peer, TransportError};
 
-/// How often neighbours, and what passes the program by, are looked after.
+/// How often neighbours, and datagrams that bypass the program, are checked.
 const TICK: Duration = Duration::from_millis(100);
-/// Ticks between questions about neighbours that are known already: they may have a new address.
+/// Ticks between requests about known neighbours, which may have a new address.
 const REFRESH: u64 = 50;
 /// Pause between questions about one host.
 const ASK_PAUSE_MS: u64 = 5;
 
 /// Packet I/O over AF_XDP sockets on one or several queues of an interface. It can move to another thread.
 ///
-/// Frames lie in memory that the process shares with the kernel. Whatever is not for the endpoint's port stays the
-/// kernel's: it answers ARP and pings, and knows the neighbours.
+/// Frames lie in memory that the process shares with the kernel. The kernel gets whatever is not for the
+/// endpoint's port: it answers ARP and pings, and knows the neighbours.
 pub struct XdpIo {
     shared: Arc<Shared>,
     local: Local,
@@ -100,7 +100,7 @@ impl XdpIo {
         self.queues.iter().map(Queue::overflows).sum()
     }
 
-    /// What became of frames that were no datagrams for this endpoint, and of datagrams that were not sent.
+    /// What became of frames that were not datagrams for this endpoint, and of datagrams that were not sent.
     #[must_use]
     pub fn frame_counts(&self) -> FrameCounts {
         self.counts
@@ -131,7 +131,7 @@ impl XdpIo {
         }
     }
 
-    /// Datagrams that come where nobody takes them would be missed without a word.
+    /// Warns of datagrams that arrive where nobody takes them, which would otherwise be lost silently.
     fn look_for_strays(&mut self) {
         let mut strays = 0;
         // Not whole, only to make room.
@@ -158,7 +158,7 @@ impl XdpIo {
         }
     }
 
-    /// The flow to a receiver; `None` if it is not known yet where that is, so that `datagrams` are lost.
+    /// The flow to a receiver; `None` if its hardware address is not known yet, so that `datagrams` are lost.
     fn route(&mut self, to: Peer, datagrams: usize) -> io::Result<Option<usize>> {
         let found = match self.flows.find(to, &self.shared.neighbours) {
             Found::Ready(at) => return Ok(Some(at)),

@@ -1,5 +1,6 @@
-//! The backend over AF_XDP: frames go between an interface of the kernel and the process past most of the kernel. The
-//! interface stays the kernel's; a small program in it hands over the datagrams for our ports, and nothing else.
+//! The backend over AF_XDP: frames go between an interface of the kernel and the process, bypassing most of
+//! the kernel. The kernel keeps the interface; a small program in it hands over the datagrams for our ports,
+//! and nothing else.
 
 mod bpf;
 mod channels;

@@ -1,6 +1,6 @@
 //! What the kernel knows of interfaces, routes and neighbours (rtnetlink(7)).
 //!
-//! Every question is answered before the call returns; none is asked for a packet that is on its way.
+//! Every request is answered before the call returns; none is made per packet.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr};
@@ -117,7 +117,7 @@ impl Netlink {
         Ok(links.collect())
     }
 
-    /// The IPv4 addresses of an interface, the first of each network in front.
+    /// The IPv4 addresses of an interface, primary ones first.
     pub fn addresses(&mut self, index: u32) -> io::Result<Vec<Ipv4Addr>> {
         let mut message = AddressMessage::default();
         message.header.family = AddressFamily::Inet;
@@ -136,7 +136,7 @@ impl Netlink {
         Ok(found)
     }
 
-    /// Who is next on the way to an address through an interface: the host itself, or a router.
+    /// The next hop on the way to an address through an interface: the host itself, or a router.
     pub fn hop(&mut self, index: u32, to: Ipv4Addr) -> io::Result<Ipv4Addr> {
         let mut message = RouteMessage::default();
         message.header.address_family = AddressFamily::Inet;
@@ -161,8 +161,8 @@ impl Netlink {
         Ok(hop)
     }
 
-    /// The hardware address of a host on an interface's link, if the kernel knows it. If it does not, or not for sure, it
-    /// finds out, and knows it later.
+    /// The hardware address of a host on an interface's link, if the kernel knows it. If it does not, or is
+    /// not sure, it finds out, and a later call returns the address.
     pub fn neighbour(&mut self, index: u32, address: Ipv4Addr) -> io::Result<Option<MacAddr>> {
         let mut message = NeighbourMessage::default();
         message.header.family = AddressFamily::Inet;

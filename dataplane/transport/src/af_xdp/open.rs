@@ -15,7 +15,7 @@ use crate::link::frame::ETHERNET_LEN;
 use crate::link::neighbours::Neighbours;
 use crate::{Peer, TransportError};
 
-/// How long a queue may belong to a process that is ending, and how often it is tried.
+/// How long a queue may still belong to a process that is ending, and how often to retry.
 const PATIENCE: Duration = Duration::from_secs(2);
 const PAUSE: Duration = Duration::from_millis(10);
 /// Tries to find consecutive free ports when the kernel chooses the first.
@@ -35,8 +35,8 @@ impl Xdp {
     /// system choose, and 0.0.0.0 is the interface's first address.
     ///
     /// # Errors
-    /// [`TransportError::Setting`] for settings that make no sense, [`TransportError::Xdp`] for what the kernel refuses,
-    /// [`TransportError::AddressInUse`] for a port that somebody has.
+    /// [`TransportError::Setting`] for settings that make no sense, [`TransportError::Xdp`] if the kernel
+    /// refuses something, [`TransportError::AddressInUse`] for a port that is in use.
     pub fn open(config: &XdpConfig, listen: Peer, ports: u16) -> Result<Self, TransportError> {
         config.check()?;
         let (device, ports) = (config.device.as_str(), ports.max(1));
@@ -165,8 +165,8 @@ fn own_address(netlink: &mut Netlink, interface: &Interface, asked: Ipv4Addr) ->
     }
 }
 
-/// Takes ports in a row from the kernel, so that nobody else gets them, and it does not answer what passes the program
-/// by with "port unreachable".
+/// Takes consecutive ports from the kernel, so that nobody else gets them and the kernel does not answer
+/// datagrams that bypass the program with "port unreachable".
 fn reserve(first: Peer, count: u16) -> Result<Vec<UdpSocket>, TransportError> {
     for _ in 0..if first.port() == 0 { PORT_TRIES } else { 1 } {
         match reserve_from(first, count) {

@@ -1,9 +1,9 @@
 //! The program that the kernel runs for each frame that an interface receives: datagrams for our ports go to our
 //! sockets, everything else goes on to the kernel.
 //!
-//! It is a few instructions long and depends on the address and the ports, so it is put together here and needs no
-//! compiler. What it lets through is looked at again by [`frame::parse`](crate::link::frame::parse); it only has to
-//! leave to the kernel whatever may be somebody else's.
+//! It is a few instructions long and depends on the address and the ports, so it is assembled here and needs
+//! no compiler. [`frame::parse`](crate::link::frame::parse) checks again what it lets through; it only has to
+//! leave to the kernel whatever may be for somebody else.
 
 use std::net::Ipv4Addr;
 
@@ -53,7 +53,7 @@ mod code {
     pub const AND: u8 = 0x57;
     /// From the network's byte order.
     pub const TO_BIG_ENDIAN: u8 = 0xdc;
-    /// Jumps if the destination is different, or at least so much, or greater.
+    /// Jumps if the destination is different, or greater or equal, or greater.
     pub const JUMP_DIFFERENT: u8 = 0x55;
     pub const JUMP_DIFFERENT_32: u8 = 0x56;
     pub const JUMP_AT_LEAST: u8 = 0x35;

@@ -1,8 +1,9 @@
 //! One queue of an interface: a socket, the memory that it shares with the kernel, and the four rings between both.
 //!
 //! The memory is cut into frames. At any time each frame is in one place: free; in the fill ring, for the kernel to
-//! receive into; in the receive ring; being handled; in the send ring; or in the completion ring. As many frames as the
-//! rings are long are for receiving, and as many for sending, so that neither can take the other's.
+//! receive into; in the receive ring; being handled; in the send ring; or in the completion ring. There are
+//! as many frames for receiving as the rings have entries, and as many for sending, so that neither can take
+//! the other's.
 
 use std::collections::VecDeque;
 use std::io;
@@ -19,9 +20,9 @@ use super::config::{BURST, frames};
 use super::ring_page::RingPage;
 use super::{XdpConfig, XdpError};
 
-/// Bytes that a frame holds: what is left of 2 KiB behind the room that the kernel keeps in front.
+/// Bytes that a frame holds: 2 KiB less the room that the kernel keeps in front.
 pub const FRAME: usize = 2048 - 256;
-/// How long a full send ring is waited for before a datagram counts as lost.
+/// How long to wait for a full send ring before a datagram counts as lost.
 const PATIENCE: Duration = Duration::from_millis(5);
 /// Bytes of kernel memory that a frame takes while it is being sent by copying.
 const COPY: usize = 4096;
@@ -169,8 +170,8 @@ impl Queue {
         count
     }
 
-    /// Bytes of a frame that goes out with the next [`flush`](Self::flush), whatever they were before. `None` if the
-    /// send ring stays full.
+    /// Bytes, with arbitrary content, of a frame that is sent with the next [`flush`](Self::flush). `None` if
+    /// the send ring stays full.
     #[inline]
     pub fn frame(&mut self, len: usize) -> Option<&mut [u8]> {
         if self.sending.0.len() == BURST {
@@ -189,7 +190,7 @@ impl Queue {
         self.sending.0.back_mut().map(|packet| &mut **packet)
     }
 
-    /// Has the kernel send all frames that were begun. Whether it was asked to, by a system call.
+    /// Has the kernel send all frames that were begun. Returns whether that took a system call.
     ///
     /// # Errors
     /// If the interface is gone.
@@ -218,7 +219,7 @@ impl Queue {
         self.under_way -= self.completion.dequeue(&mut self.umem, self.under_way);
     }
 
-    /// Wakes the kernel as long as that moves the send ring on: in copy mode a call takes up to 32 frames.
+    /// Wakes the kernel as long as that advances the send ring: in copy mode a call takes up to 32 frames.
     fn kick(&mut self) -> io::Result<bool> {
         let mut called = false;
         fence(Ordering::SeqCst);
@@ -235,7 +236,7 @@ impl Queue {
         }
     }
 
-    /// The ring is full: what is in it needs a moment. Whether there is room then.
+    /// The ring is full: waits a moment for it. Returns whether there is room then.
     #[cold]
     fn make_room(&mut self) -> bool {
         self.submit();

@@ -1,4 +1,5 @@
-//! What crate xdp does not do about a socket: read the flags and places of its rings, and wake the kernel.
+//! What the crate `xdp` lacks for a socket: reading the flags and positions of its rings, and waking the
+//! kernel.
 
 use std::io;
 use std::mem::MaybeUninit;
@@ -10,7 +11,8 @@ use std::time::Duration;
 /// Bytes of a ring that are mapped: its places and flags lie in front.
 const PAGE: usize = 4096;
 
-/// The front of a ring that a process fills: the places of both sides, and whether the kernel wants to be woken.
+/// The front of a ring that a process fills: the positions of both sides, and whether the kernel wants to be
+/// woken.
 pub struct RingPage {
     socket: RawFd,
     page: NonNull<u8>,
@@ -91,7 +93,7 @@ impl RingPage {
     /// Has the kernel look at the send ring.
     ///
     /// # Errors
-    /// If that can't work again. That it takes nothing now is none.
+    /// If it can never work again. That the kernel takes nothing now is not an error.
     pub fn wake_sender(&self) -> io::Result<()> {
         // SAFETY: no bytes are sent, so no memory is read.
         let answer = unsafe {
@@ -107,7 +109,7 @@ impl RingPage {
         }
     }
 
-    /// Has the kernel look at the fill ring. A failure shows when the socket is waited for.
+    /// Has the kernel look at the fill ring. A failure is found when waiting for the socket.
     pub fn wake_receiver(&self) {
         let nothing = std::ptr::null_mut();
         // SAFETY: room for no bytes, so no memory is written.
@@ -124,7 +126,7 @@ impl Drop for RingPage {
     }
 }
 
-/// Gives a socket so many bytes of kernel memory for what it sends, more than users may have.
+/// Gives a socket so many bytes of kernel memory for sending, more than unprivileged users may have.
 pub fn set_send_buffer(socket: RawFd, bytes: usize) -> io::Result<()> {
     let bytes = libc::c_int::try_from(bytes).unwrap_or(libc::c_int::MAX / 2);
     // SAFETY: the option is a number of that size.
@@ -151,7 +153,7 @@ impl Sockets {
         Sockets(sockets.map(entry).collect())
     }
 
-    /// Waits until one has received something, at most so long. Whether one has.
+    /// Waits until one has received something, at most so long. Returns whether one has.
     pub fn wait(&mut self, timeout: Duration) -> io::Result<bool> {
         let timeout = libc::timespec {
             tv_sec: timeout.as_secs().min(1 << 30) as libc::time_t,

@@ -20,7 +20,7 @@ pub(super) struct Shared {
     pub start: Instant,
     /// Largest IPv4 packet.
     pub mtu: usize,
-    /// Both end with the last endpoint: then the kernel gets everything again.
+    /// Both end with the last endpoint; then the kernel gets all frames again.
     pub _attachment: Attachment,
     pub _sockets: SocketMap,
 }

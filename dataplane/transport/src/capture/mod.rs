@@ -1,8 +1,8 @@
 //! A pcap file that any number of backends write to.
 //!
 //! The format is the classic one with nanoseconds and Ethernet frames, which every tool reads. Nothing is buffered
-//! here: a burst's records go to the file in one call, so that a process that ends in any way leaves
-//! whole records behind.
+//! here: a burst's records are written in one call, so that the file has whole records however the process
+//! ends.
 
 use std::{
     fmt,
@@ -73,7 +73,7 @@ pub struct Capture(Arc<CaptureFile>);
 struct CaptureFile {
     path: PathBuf,
     limit: u64,
-    /// Whether records are still taken; looked at before the work of making them.
+    /// Whether records are still taken; checked before they are made.
     open: AtomicBool,
     omitted: AtomicU64,
     writer: Mutex<Writer>,
@@ -134,8 +134,8 @@ impl Capture {
         }
     }
 
-    /// Writes nothing more. When this returns no other thread is in the middle of a record, so that the process
-    /// may end.
+    /// Stops writing. When this returns, no other thread is in the middle of a record, so the process may
+    /// end.
     pub fn close(&self) {
         let _writer = self.lock();
         self.0.open.store(false, Ordering::Relaxed);

@@ -1,5 +1,4 @@
-//! Stands in for the backend where it is not built in: the same names, and an error that says what
-//! is missing.
+//! Replaces the backend if it is not built in: the same names, and an error that says what is missing.
 
 use std::{convert::Infallible, io, time::Duration};
 

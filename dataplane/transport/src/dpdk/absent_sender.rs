@@ -1,4 +1,4 @@
-//! The sending half of what stands in for the backend where it is not built in.
+//! The sending half of the replacement for the backend if it is not built in.
 
 use std::{convert::Infallible, io};
 

@@ -8,7 +8,8 @@ pub trait Answers {
     /// A datagram, and what answers it.
     fn answer(&mut self, origin: Origin, payload: &[u8], tx: &mut DpdkTx);
 
-    /// What may be a payload's bytes, not checked, comes soon: memory that it needs may be brought closer.
+    /// These bytes, which may be a payload and are not checked yet, come soon, so memory that they need may
+    /// be prefetched.
     fn expect(&self, payload: &[u8]) {
         let _ = payload;
     }

@@ -1,11 +1,12 @@
-//! What a DPDK endpoint is opened with. The types exist without the feature `dpdk` too, so that a
-//! configuration can be read and checked everywhere.
+//! The settings of a DPDK endpoint. The types exist without the feature `dpdk` too, so that a configuration
+//! can be read and checked everywhere.
 
 use std::{fmt, net::Ipv4Addr, time::Duration};
 
 use crate::{MacAddr, Neighbour, TransportError};
 
-/// Packets of each queue beyond what rings may hold: bursts being made and handled, and threads' caches.
+/// Packets of each queue beyond those in the rings: for bursts that are being made and handled, and for
+/// threads' caches.
 const SPARE_PACKETS: u32 = 2048;
 /// MiB for rings and devices.
 const SPARE_MEMORY: u32 = 64;
@@ -24,13 +25,13 @@ pub struct DpdkConfig {
     /// (`net_memif0,role=client,id=0,socket=/run/thc.sock`, `net_af_packet0,iface=veth0`) or a
     /// PCI address (`0000:3b:00.0`). At least one.
     pub devices: Vec<String>,
-    /// Take memory from hugepages. Without, packets lie in ordinary pages, which virtual devices
-    /// accept and most NICs do not.
+    /// Take memory from hugepages. Otherwise packets lie in ordinary pages, which virtual devices accept and
+    /// most NICs do not.
     pub hugepages: bool,
     /// This endpoint's own IPv4 address, the same on all devices.
     pub address: Ipv4Addr,
-    /// Bits of the network part of `address`: receivers within are asked for by ARP, others are
-    /// sent to `gateway`.
+    /// Bits of the network part of `address`: receivers in this network are found by ARP, others are reached
+    /// through `gateway`.
     pub prefix: u8,
     /// Router towards everything outside the prefix.
     pub gateway: Option<Ipv4Addr>,
@@ -41,7 +42,7 @@ pub struct DpdkConfig {
     pub mac: Option<MacAddr>,
     /// Largest IPv4 packet in bytes, headers included.
     pub mtu: u16,
-    /// Packet buffers of each queue. What the devices hold in their rings comes out of these.
+    /// Packet buffers of each queue, including those in the devices' rings.
     pub packets: u32,
     /// Length of the receive and send rings asked for; a device may round or ignore it.
     pub descriptors: u16,
@@ -55,7 +56,7 @@ pub struct DpdkConfig {
 /// What to do while nothing comes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Idle {
-    /// Poll without pause: the least latency, and a core of its own for each endpoint.
+    /// Poll without pause: the least latency, at the price of a core for each endpoint.
     BusyPoll,
     /// Poll for a while, then sleep in naps that grow up to this length.
     BackOff(Duration),
@@ -127,21 +128,22 @@ impl DpdkConfig {
         Ok(())
     }
 
-    /// Packet buffers of each queue: those asked for, but no fewer than it takes to fill all its rings, on all devices.
+    /// Packet buffers of each queue: as many as requested, but enough to fill all its rings on all devices.
     #[must_use]
     pub fn pool(&self) -> u32 {
         let rings = 2 * u32::from(self.descriptors) * self.devices.len() as u32;
         self.packets.max(rings + SPARE_PACKETS)
     }
 
-    /// Packets of each queue that may be kept for sending again: half of what is left when all rings are full.
+    /// Packets of each queue that may be kept for repetition: half of what is left when all rings are full.
     #[cfg(feature = "dpdk")]
     pub(super) fn keeps(&self) -> usize {
         let rings = 2 * u32::from(self.descriptors) * self.devices.len() as u32;
         (self.pool() - rings) as usize / 2
     }
 
-    /// Short buffers of each queue, for headers of what goes to many: no more can be under way than rings hold.
+    /// Short buffers of each queue, for the headers of packets to many receivers: as many as can be under way
+    /// in the rings.
     #[must_use]
     pub(super) fn heads(&self) -> u32 {
         u32::from(self.descriptors) * self.devices.len() as u32 + SPARE_PACKETS

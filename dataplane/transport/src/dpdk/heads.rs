@@ -1,12 +1,12 @@
-//! Buffers for the headers of what goes to many: the payload lies behind them, once for all.
+//! Buffers for the headers of packets to many receivers, which share one copy of the payload.
 //!
-//! A server answers n packets by one RESULT to n workers, so the packets that were received are just enough for the
-//! headers of the answers. They are at hand, and neither their return to the pool nor the way back costs anything. Short
-//! buffers of a pool of their own serve when there are none.
+//! A server answers n packets by one RESULT to n workers, so the packets that were received are just enough
+//! for the headers of the answers. They are at hand, and need not be returned to the pool and taken from it
+//! again. If there are none, short buffers of a separate pool are used.
 
 use thc_dpdk::{BURST, Batch, Mbuf, Mempool};
 
-/// Received packets kept: all that a full burst may be answered with, by four workers.
+/// Received packets that are kept: enough to answer a full burst to four workers.
 const SPENT: usize = 4 * BURST;
 
 /// Empty buffers, each with room for headers.
@@ -24,7 +24,7 @@ impl Heads {
         Heads { spent: Vec::with_capacity(SPENT), free: Batch::new(), pool }
     }
 
-    /// Takes a packet that is done with. It comes back if no more are needed, or if it is not ours alone.
+    /// Takes a handled packet. Returns it if no more are needed, or if others refer to it.
     #[inline]
     pub fn recycle(&mut self, mut packet: Mbuf) -> Option<Mbuf> {
         if self.spent.len() == SPENT || !packet.renew() {

@@ -1,4 +1,4 @@
-//! One endpoint on DPDK devices: a queue of each, for one thread at a time.
+//! One endpoint on DPDK devices: one queue of each device, for one thread at a time.
 
 use std::io;
 use std::net::SocketAddrV4;
@@ -18,7 +18,7 @@ use crate::{IPV4_UDP_HEADER_LEN, IoStats, Origin, PacketIo, Peer};
 
 /// How often links and neighbours are looked after.
 const TICK: Duration = Duration::from_millis(100);
-/// Ticks between questions to neighbours that are known already: they may have a new address.
+/// Ticks between ARP requests to known neighbours, which may have a new address.
 const REFRESH: u64 = 50;
 /// Ticks after which a link that is down is worth a warning.
 const NO_LINK: u64 = 30;
@@ -27,7 +27,7 @@ const RECONNECT: u64 = 5;
 /// How long an endpoint polls before it naps.
 const SPIN: Duration = Duration::from_micros(50);
 const FIRST_NAP: Duration = Duration::from_micros(10);
-/// How many packets ahead the processor is asked to have what DPDK knows of them, and their bytes, at hand.
+/// How many packets ahead DPDK's records and the packets' bytes are prefetched.
 const RECORDS_AHEAD: usize = 8;
 const DATA_AHEAD: usize = 3;
 /// Likewise what payloads need, once their bytes are there.
@@ -55,8 +55,8 @@ struct In {
 
 /// Packet I/O over one queue of each device. It can move to another thread.
 ///
-/// Datagrams are handed up where the device has put them, without a copy. ARP is asked and answered, and echo requests
-/// are answered, while packets are received: an endpoint that nobody polls is silent.
+/// Datagrams are delivered where the device has put them, without a copy. ARP and echo requests are handled
+/// while packets are received: an endpoint that nobody polls is silent.
 pub struct DpdkIo {
     endpoint: Arc<OpenDpdk>,
     local: SocketAddrV4,
@@ -103,8 +103,8 @@ impl DpdkIo {
         rings.map(|(device, port)| ring_of(device, port.info().rx_descriptors)).sum()
     }
 
-    /// Frames that the devices dropped because the receive rings were full, as far as they tell. The first queue's
-    /// endpoint counts for all.
+    /// Frames that the devices dropped because the receive rings were full, as far as they report them. The
+    /// first queue's endpoint counts for all.
     #[must_use]
     pub fn recv_overflows(&self) -> u64 {
         if !self.first {
@@ -123,14 +123,14 @@ impl DpdkIo {
         self.endpoint.ports.iter().map(device_info).collect()
     }
 
-    /// What became of frames that were no datagrams for this endpoint, and of datagrams that were not sent.
+    /// What became of frames that were not datagrams for this endpoint, and of datagrams that were not sent.
     #[must_use]
     pub fn frame_counts(&self) -> FrameCounts {
         self.tx.counts
     }
 
-    /// Receives one burst as [`PacketIo::recv_burst`] does, and has each datagram answered at once: what is sent
-    /// goes out when the burst is over. Returns how many datagrams were handed to `desk`.
+    /// Receives one burst as [`PacketIo::recv_burst`] does, and has each datagram answered at once; answers
+    /// are sent when the burst is over. Returns how many datagrams were handed to `desk`.
     pub fn answer_burst(&mut self, desk: &mut impl Answers) -> usize {
         let (mut datagrams, mut bytes) = (0, 0);
         for device in 0..self.inputs.len() {
@@ -196,7 +196,7 @@ impl DpdkIo {
         }
     }
 
-    /// Says who is here when a link comes up, and asks anew who the others are.
+    /// Announces this endpoint when a link comes up, and asks for its neighbours again.
     #[cold]
     fn look_after(&mut self) {
         for device in 0..self.inputs.len() {

@@ -1,7 +1,8 @@
-//! Frames kept for sending again, in the packets that they were sent from.
+//! Frames kept for repetition, in the packets from which they were sent.
 //!
-//! A frame that is on its way out has two references, the device's and the one here. When the device has given its up,
-//! the packet is written anew for the next datagram under that number: in the long run no packet is taken or freed.
+//! A frame that is being sent has two references, the device's and the one here. When the device has released
+//! its own, the packet is reused for the next datagram under that number, so in the long run no packet is
+//! allocated or freed.
 
 use thc_dpdk::Mbuf;
 
@@ -32,7 +33,8 @@ impl Kept {
         self.packets.get(number)?.as_ref()
     }
 
-    /// Has the packets of numbers that will probably follow at hand soon: there are more than caches hold.
+    /// Prefetches the packets of the numbers that will probably follow, since there are more than caches
+    /// hold.
     #[inline]
     pub fn prefetch_behind(&self, number: usize, len: usize) {
         if let Some(packet) = self.get(number + 2) {
@@ -43,8 +45,8 @@ impl Kept {
         }
     }
 
-    /// Empties the packet of a number if it is ours alone; otherwise the device frees it, and the number has none any
-    /// more. Whether there is an empty packet now.
+    /// Empties the packet of a number if nobody else refers to it; otherwise the device frees it, and the
+    /// number has none any more. Returns whether there is an empty packet now.
     #[inline]
     pub fn reuse(&mut self, number: usize) -> bool {
         let Some(place) = self.packets.get_mut(number) else { return false };

@@ -14,7 +14,8 @@ use crate::link::MacAddr;
 use crate::link::frame::{ETHERNET_LEN, HEADERS_LEN};
 use crate::link::neighbours::Neighbours;
 
-/// MiB without hugepages, at least: it is only taken when used, and further endpoints of the process share it.
+/// Least MiB without hugepages: it is only allocated when used, and further endpoints of the process share
+/// it.
 const ORDINARY_MEMORY: u32 = 512;
 
 /// How long a memif's server may be later than its client,
@@ -22,10 +23,10 @@ const SERVER_PATIENCE: Duration = Duration::from_secs(20);
 /// and how often it is looked for.
 const SERVER_PAUSE: Duration = Duration::from_millis(300);
 
-/// The pools of a queue, of whole packets and of headers, and that queue of each device.
+/// The pools of a queue, for whole packets and for headers, and that queue of each device.
 type QueueOfAll = ((Mempool, Mempool), Vec<(RxQueue, TxQueue)>);
 
-/// Open DPDK devices: one endpoint per queue, queue q with the UDP port q behind the first.
+/// Open DPDK devices: one endpoint per queue; queue q has the first UDP port plus q.
 pub struct Dpdk {
     endpoint: Arc<OpenDpdk>,
     queues: Vec<QueueOfAll>,
@@ -105,7 +106,7 @@ impl Dpdk {
     }
 }
 
-/// The server at the other end of a memif may be a moment later than its clients.
+/// The server at the other end of a memif may start a moment later than its clients.
 fn open_port(
     eal: &Eal,
     config: &PortConfig,

@@ -1,4 +1,4 @@
-//! What an endpoint answers that has no kernel to do so: ARP, and echo requests.
+//! What an endpoint without a kernel must answer itself: ARP and echo requests.
 
 use std::net::Ipv4Addr;
 
@@ -26,7 +26,8 @@ pub struct Arp {
     pub asks: bool,
     /// Who sends it.
     pub sender: (MacAddr, Ipv4Addr),
-    /// The endpoint that it asks about or answers. The hardware address of a question means nothing.
+    /// The endpoint about which it asks, or to which it answers. The hardware address of a request has no
+    /// meaning.
     pub target: (MacAddr, Ipv4Addr),
 }
 

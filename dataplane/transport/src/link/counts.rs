@@ -75,7 +75,7 @@ impl FrameCounts {
         )
     }
 
-    /// Counts a frame that is of no use. ARP and echo requests are counted by what is done about them.
+    /// Counts a frame that is dropped. ARP and echo requests are counted where they are handled.
     pub(crate) fn count(&mut self, other: Foreign) {
         let place = match other {
             Foreign::Arp | Foreign::Echo => return,

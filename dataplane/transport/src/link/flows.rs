@@ -24,7 +24,7 @@ pub struct Flow {
 /// The flows of an endpoint.
 pub struct Flows {
     flows: Vec<Flow>,
-    /// The flow used last: groups are sent to in the same order again and again.
+    /// The flow used last: receivers of a group follow each other in the same order every time.
     last: usize,
 }
 
@@ -43,7 +43,7 @@ impl Flows {
         Flows { flows: Vec::with_capacity(FLOWS), last: 0 }
     }
 
-    /// The flow to a receiver, if it is where it is looked for first and nothing has changed.
+    /// The flow to a receiver, if it is in the first place searched and nothing has changed.
     #[inline]
     pub fn ready(&mut self, to: Peer, neighbours: &Neighbours) -> Option<usize> {
         // The one behind the last is whom a group's next packet goes to.
@@ -68,7 +68,7 @@ impl Flows {
         if word == self.flows[at].word { Found::Ready(at) } else { Found::Changed(at, word) }
     }
 
-    /// Adds one. Its place stays until [`find`](Self::find) finds none for somebody.
+    /// Adds a flow. Its place stays until [`find`](Self::find) finds none for some receiver.
     pub fn add(&mut self, flow: Flow) -> usize {
         if self.flows.len() == FLOWS {
             // More receivers than places, which no job has: begin again.

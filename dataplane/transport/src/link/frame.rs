@@ -1,6 +1,6 @@
-//! Frames as bytes: what is a datagram for us, what is not, and how ours begin.
+//! Frames as bytes: which are datagrams for this endpoint, and the headers of those that it sends.
 //!
-//! Whatever comes from a device is looked at here and nowhere else; nothing in it is believed.
+//! All bytes from a device are parsed here and nowhere else; none of them is trusted.
 
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
 
@@ -64,8 +64,8 @@ pub(super) fn address_at(bytes: &[u8], at: usize) -> Ipv4Addr {
     Ipv4Addr::new(bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3])
 }
 
-/// How a frame came, and the payload, of one that is a datagram for `local`. `good` says which checksums the device has found right:
-/// the IPv4 header's and UDP's.
+/// The origin and payload of a frame that is a datagram for `local`. `good` says which checksums the device
+/// has verified: the IPv4 header's and UDP's.
 ///
 /// # Errors
 /// What else the frame is.
@@ -167,8 +167,8 @@ fn unusual_ip(frame: &[u8], local: &Local) -> Foreign {
     if ip[9] == ICMP && total >= 28 && ip[20..22] == [8, 0] { Foreign::Echo } else { Foreign::Protocol }
 }
 
-/// The headers of datagrams from one endpoint to another, all of one length and with the same ECN bits; others are set when they
-/// come.
+/// The headers of datagrams from one endpoint to another, all of one length and with the same ECN bits; other
+/// lengths and bits are set when they occur.
 #[derive(Clone, Copy, Debug)]
 pub struct Template {
     /// Complete but for UDP's checksum.

@@ -1,4 +1,5 @@
-//! What the backends share that make Ethernet frames themselves: frames as bytes, hosts on the link and where they are.
+//! What the backends that make Ethernet frames themselves share: frames as bytes, and the addresses of hosts
+//! on the link.
 
 #[cfg(any(feature = "dpdk", test))]
 pub mod arp;

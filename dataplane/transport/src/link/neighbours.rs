@@ -6,7 +6,7 @@ use std::sync::{Mutex, PoisonError};
 
 use super::MacAddr;
 
-/// Places in the table. Only hosts that answered a question of ours, or asked for us, take one.
+/// Places in the table. Only hosts that answered our request, or asked for us, take one.
 const PLACES: usize = 2048;
 /// How full it may be: lookups end at an empty place.
 const FILL: usize = PLACES / 2;
@@ -69,7 +69,7 @@ impl Reach {
 }
 
 impl Neighbours {
-    /// A table that knows these from the start, and will not learn otherwise of them.
+    /// A table that knows these hosts from the start, and does not learn other addresses for them.
     pub fn new(fixed: &[Neighbour]) -> Neighbours {
         let table =
             Neighbours { places: (0..PLACES).map(|_| Entry::default()).collect(), used: Mutex::new(0) };
@@ -114,7 +114,7 @@ impl Neighbours {
         }
     }
 
-    /// Where the host of a place is reached, in a word that changes when that does; 0 if it is not known.
+    /// How the host of a place is reached, as a word that changes when that does; 0 if it is not known.
     #[inline]
     pub fn word(&self, place: usize) -> u64 {
         let place = &self.places[place];
@@ -129,7 +129,7 @@ impl Neighbours {
         Reach::from_word(word)
     }
 
-    /// Takes note of what ARP told: of known hosts always, of unknown ones if `new`.
+    /// Takes note of an address from ARP: of known hosts always, of unknown ones if `new`.
     pub fn learn(&self, address: Ipv4Addr, reach: Reach, new: bool) {
         let place = if new { self.enter(address) } else { self.find(address).ok() };
         let Some(place) = place else { return };
@@ -148,7 +148,7 @@ impl Neighbours {
         due && asked.compare_exchange(last, now_ms + 1, Ordering::Relaxed, Ordering::Relaxed).is_ok()
     }
 
-    /// Hosts that were learnt of and sent to since this was last called: they may have changed.
+    /// Hosts found by ARP to which something was sent since the last call: they may have changed.
     pub fn in_use(&self) -> impl Iterator<Item = (Ipv4Addr, usize)> {
         self.places.iter().filter_map(|place| {
             let word = place.reach.load(Ordering::Acquire);

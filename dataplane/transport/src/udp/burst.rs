@@ -19,7 +19,7 @@ const PIECE_MEMORY: usize = PIECE + 17 * 64;
 /// A shorter piece is sooner copied than kept.
 const SHARED_LEAST: usize = 8 << 10;
 
-/// The memory of a piece: its own, or somebody's as well who keeps what is there.
+/// The memory of a piece: its own, or shared with somebody who keeps its content.
 enum Piece {
     Own(Vec<u8>),
     Shared(Arc<Vec<u8>>),
@@ -56,7 +56,7 @@ impl Burst {
         })
     }
 
-    /// Receives in place of what it holds; without an error there is at least one piece then.
+    /// Replaces its content by what it receives; without an error there is then at least one piece.
     pub fn receive(&mut self, socket: &UdpSocket) -> io::Result<()> {
         self.reclaim();
         (self.received, self.taken) = (0, 0);
@@ -88,7 +88,7 @@ impl Burst {
         }
     }
 
-    /// Lets the memory of what has just been received be kept, where that is much.
+    /// Allows the memory of what has just been received to be kept, if that is much.
     pub fn share(&mut self) {
         for (piece, meta) in self.pieces.iter_mut().zip(&self.meta[..self.received]) {
             if let Piece::Own(memory) = piece
@@ -119,7 +119,8 @@ impl Burst {
         })
     }
 
-    /// Offers what has just been received, in order of arrival; what `takes` takes is not there any more. Returns whether anything is.
+    /// Offers what has just been received to `takes`, in order of arrival, and removes what it takes. Returns
+    /// whether anything is left.
     pub fn take(&mut self, mut takes: impl FnMut(&Run<'_>) -> bool) -> bool {
         let mut taken = 0;
         for (run, i) in self.runs().zip(0..) {

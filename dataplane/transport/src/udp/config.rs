@@ -12,22 +12,22 @@ pub struct UdpConfig {
     /// Address and port to listen on; port 0 lets the kernel choose one. [`Ipv6Addr::UNSPECIFIED`](std::net::Ipv6Addr)
     /// is every address of the host, those of IPv4 included.
     pub addr: SocketAddr,
-    /// Receive buffer wanted, in bytes as the kernel accounts them (datagrams with their
-    /// overhead). Above `net.core.rmem_max` × 2 it takes CAP_NET_ADMIN;
-    /// [`UdpIo::recv_buffer`](crate::UdpIo::recv_buffer) says what was obtained.
+    /// Requested receive buffer, in bytes as the kernel accounts them (datagrams with their overhead). More
+    /// than `net.core.rmem_max` × 2 needs CAP_NET_ADMIN; [`UdpIo::recv_buffer`](crate::UdpIo::recv_buffer)
+    /// says what was obtained.
     pub recv_buffer: usize,
-    /// Send buffer wanted, counted likewise; the limit without CAP_NET_ADMIN is
-    /// `net.core.wmem_max` × 2.
+    /// Requested send buffer, counted likewise; the limit without CAP_NET_ADMIN is `net.core.wmem_max` × 2.
     pub send_buffer: usize,
     /// How long the kernel polls the NIC before it sleeps in a receive (SO_BUSY_POLL); `None`
-    /// leaves the host's setting. More than the host's setting takes CAP_NET_ADMIN.
+    /// leaves the host's setting. More than the host's setting needs CAP_NET_ADMIN.
     pub busy_poll: Option<Duration>,
     /// Hand runs of datagrams to the kernel in one piece (UDP_SEGMENT).
     pub gso: bool,
     /// Let the kernel hand over runs of received datagrams in one piece (UDP_GRO).
     pub gro: bool,
-    /// On 0.0.0.0 or [::], look which address of the host datagrams were sent to (IP_PKTINFO), and send from
-    /// the one that [`PacketIo::answer_from`](crate::PacketIo::answer_from) names. Bound to one address, nothing changes.
+    /// On 0.0.0.0 or [::], look to which address of the host datagrams were sent (IP_PKTINFO), and send from
+    /// the one that [`PacketIo::answer_from`](crate::PacketIo::answer_from) names. For a socket that is bound
+    /// to one address it has no effect.
     pub answer_as_asked: bool,
 }
 

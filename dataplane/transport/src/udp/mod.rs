@@ -31,12 +31,11 @@ pub use threads::UdpThreads;
 
 use crate::{IoStats, MAX_DATAGRAM, Origin, PacketIo, Peer, Run, TransportError, packet_io::check_segment};
 
-/// How long one run may wait for room in the send buffer, all its waits together, before the rest
-/// of it counts as lost: a caller that is stuck here can't receive.
+/// How long one run may wait for room in the send buffer, in all, before the rest of it counts as lost: a
+/// caller that is stuck here cannot receive.
 const SEND_PATIENCE: Duration = Duration::from_millis(100);
 
-/// Packet I/O over one kernel UDP socket. It can move to another thread, so that every core may
-/// have its own.
+/// Packet I/O over one kernel UDP socket. It can move to another thread, so that every core may have one.
 pub struct UdpIo {
     socket: UdpSocket,
     /// What was received last.
@@ -109,8 +108,8 @@ impl UdpIo {
         self.socket.overflows().map_err(|cause| self.receive_failed(cause))
     }
 
-    /// The latest refusal counted in [`IoStats::send_errors`] and the peer that was being sent
-    /// to when it was reported.
+    /// The latest refusal counted in [`IoStats::send_errors`], and the peer to which data was being sent when
+    /// it was reported.
     #[must_use]
     pub fn last_send_error(&self) -> Option<(Peer, io::Error)> {
         self.last_send_error.map(|(to, errno)| (to, io::Error::from_raw_os_error(errno)))

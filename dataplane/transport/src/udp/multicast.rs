@@ -45,7 +45,7 @@ impl Name {
     }
 }
 
-/// What goes along with a message: how it is cut into datagrams, and where it leaves from.
+/// The control data of a message: how it is cut into datagrams, and its source address.
 #[derive(Clone, Copy)]
 #[repr(C, align(8))]
 struct Control([u8; CONTROL]);
@@ -84,7 +84,8 @@ impl Control {
 
 impl UdpSocket {
     /// Sends `contents`, as datagrams of `segment` bytes if they are longer than that, to each of these receivers, from the
-    /// address that `source` says, with these ECN bits. Returns how many of them, from the front, it has gone to; at least one.
+    /// address that `source` says, with these ECN bits. Returns to how many of them, from the front, it was
+    /// sent; at least one.
     ///
     /// # Errors
     /// Why it did not go to the first one.

@@ -91,7 +91,8 @@ impl UdpSocket {
         Ok(Self { socket, state, local, recv_buffer, send_buffer, reads_ecn })
     }
 
-    /// Lets others of this program have its port as well. A first socket without that option has made sure that nobody has it yet.
+    /// Lets other sockets of this program share its port. A first socket without that option has made sure
+    /// that nobody has it yet.
     pub fn found_group(&self) -> io::Result<SocketGroup> {
         self.socket.set_reuse_port(true)?;
         Ok(SocketGroup(self.socket.try_clone()?))
@@ -124,8 +125,8 @@ impl UdpSocket {
         self.socket.as_raw_fd()
     }
 
-    /// A receiver as the kernel wants it of this socket, which reaches IPv4 from [::] by addresses mapped into IPv6; `None` if
-    /// it cannot be reached.
+    /// A receiver in the form that the kernel expects for this socket: one on [::] reaches IPv4 by addresses
+    /// mapped into IPv6. `None` if it cannot be reached.
     #[inline]
     pub fn reaches(&self, to: Peer) -> Option<Peer> {
         match (self.local, to) {
@@ -149,7 +150,8 @@ impl UdpSocket {
         poll([(self.socket.as_raw_fd(), events)], timeout)
     }
 
-    /// Blocks until something can be received, if that is wanted, or something else can be read, or `timeout` has passed.
+    /// Blocks until something can be received, if requested, or something else can be read, or `timeout` has
+    /// passed.
     pub fn poll_beside(&self, receives: bool, other: BorrowedFd<'_>, timeout: Duration) -> io::Result<()> {
         // A noted error would end the wait, whatever is asked for, so the socket is left out.
         let own = if receives { self.socket.as_raw_fd() } else { -1 };

@@ -7,7 +7,8 @@ use std::{
 
 use crate::Peer;
 
-/// Peers remembered. More than jobs have workers; beyond it, the one that was set first is forgotten.
+/// How many peers are remembered: more than jobs have workers. Beyond that, the one that was set first is
+/// forgotten.
 const MOST: usize = 4096;
 
 /// Addresses by peer.
@@ -25,7 +26,7 @@ struct Source {
 }
 
 impl Sources {
-    /// The address that datagrams to this peer leave from, if that is not left to the route.
+    /// The source address of datagrams to this peer, if that is not left to the route.
     #[inline]
     pub fn find(&self, peer: Peer) -> Option<IpAddr> {
         self.by_peer.get(&peer).map(|source| source.address)
@@ -52,8 +53,9 @@ impl Sources {
     }
 }
 
-/// Whether datagrams can leave from there. A datagram may have been sent to a broadcast address, from which none can: the
-/// kernel binds to that as well, but refuses to connect to it. Neither sends anything.
+/// Whether datagrams can be sent from this address. A datagram may have been sent to a broadcast address,
+/// from which none can be: the kernel binds to such an address, but refuses to connect to it. Neither call
+/// sends anything.
 fn is_own(address: IpAddr) -> bool {
     !address.is_unspecified()
         && !address.is_multicast()

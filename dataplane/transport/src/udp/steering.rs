@@ -8,7 +8,7 @@ use crate::Peer;
 
 /// The IP header, wherever the program's data begin (`SKF_NET_OFF`).
 const IP: u32 = libc::SKF_NET_OFF as u32;
-/// Where IPv4 has the sender's address, and where its UDP header begins: THC's datagrams have no options.
+/// The offsets of the sender's address in IPv4 and of the UDP header: THC's datagrams have no options.
 const V4_SOURCE: u32 = IP + 12;
 const V4_UDP: u32 = IP + 20;
 const V6_SOURCE: u32 = IP + 8;

@@ -8,9 +8,9 @@ use thc_worker::GroupConfig;
 /// How long the share stays for workers that have not left yet.
 const LINGER: Duration = Duration::from_secs(10);
 
-/// What the share of a worker is to be, checked; `None` if there are fewer shares than its number. `at` is where all
-/// shares are, one by one beside the first workers; `lane` how many bits their sums have, and `down` in how many they are told,
-/// unless the default.
+/// The checked configuration of a worker's share; `None` if there are fewer shares than its number. `at` has
+/// the addresses of all shares, one beside each of the first workers; `lane` is the width of their sums in
+/// bits, and `down` the bits in which sums are told, if not the default.
 ///
 /// # Errors
 /// A line that says what is wrong.

@@ -1,4 +1,4 @@
-//! What Prometheus reads of a worker that runs: under the names that the Python package has for the same.
+//! The metrics of a running worker for Prometheus, under the same names as in the Python package.
 
 use std::fmt;
 use std::io;
@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use thc_metrics::{DescriptorEncoder, Labels, MetricsServer, counters, gauges};
 use thc_worker::Stats;
 
-/// What the run has told last. Who asks reads that, and never waits for an all-reduce.
+/// The last state that the run has reported. Readers get that, and never wait for an all-reduce.
 #[derive(Clone, Debug, Default)]
 pub struct RunMetrics(Arc<Mutex<State>>);
 

@@ -1,5 +1,5 @@
-//! The file that the mean goes to: looked at before anything is reduced, and replaced as a whole, so that an earlier good
-//! one is never cut short.
+//! The file for the mean: checked before anything is reduced, and replaced as a whole, so that an earlier
+//! good one is never cut short.
 
 use super::tensors::{self, Format, Tensor};
 use anyhow::{Context, anyhow, ensure};

@@ -21,8 +21,8 @@ pub fn runtime() -> Result<Runtime, Status> {
         .map_err(|error| Status::internal(format!("no runtime for gRPC: {error}")))
 }
 
-/// Asks for a place, on a thread of its own: the caller's may belong to a runtime, and those must not be blocked by
-/// another one.
+/// Asks for a place on a separate thread: the caller's may belong to an async runtime, which another must not
+/// block.
 pub fn ask(controller: &Controller, request: JoinRequest) -> Result<JoinResponse, Status> {
     let question = || {
         runtime()?.block_on(async {
@@ -37,7 +37,7 @@ pub fn ask(controller: &Controller, request: JoinRequest) -> Result<JoinResponse
     })
 }
 
-/// Asks each of a job's controllers until one answers that is not away and does not stand by: its answer, and the connection to it.
+/// Asks each of a job's controllers until an active one answers. Returns its answer and the connection to it.
 pub async fn first_there<T>(
     controller: &Controller,
     ask: impl AsyncFn(ControlClient<Channel>) -> Result<T, Status>,

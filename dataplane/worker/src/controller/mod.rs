@@ -46,7 +46,7 @@ impl Controller {
         self.rank = Some(worker);
     }
 
-    /// Asks where to join. A controller that is not there yet is waited for.
+    /// Asks where to join. Waits for a controller that is not there yet.
     ///
     /// # Errors
     /// [`WorkerError::Controller`] if it refuses, or is not there in time.

@@ -74,7 +74,7 @@ impl FromStr for ControllerUrl {
     }
 }
 
-/// Host and port, the port the usual one unless it is given; none if it is no such thing.
+/// Host and port, with the default port unless one is given; `None` if the text is neither.
 fn with_port(authority: &str) -> Option<String> {
     let host = authority.rsplit_once(':').map_or(authority, |(host, _)| host);
     if host.is_empty() || authority.contains('@') {

@@ -15,7 +15,7 @@ pub struct EngineConfig {
     pub worker: WorkerId,
     /// How long a session may stand still.
     pub timeout: Duration,
-    /// How long instead, if more, while the aggregator answers and only other workers are late.
+    /// The longer time that applies instead while the aggregator answers and only other workers are late.
     pub patience: Duration,
     /// Shortest retransmission time-out.
     pub min_rto: Duration,

@@ -1,7 +1,7 @@
-//! Who computes: the engine's thread, and others beside it while it receives and sends.
+//! The threads that compute: the engine's, and others beside it while it receives and sends.
 //!
-//! Which task is done by whom, and when, changes no bit of what comes out: each works on memory of its own, and random numbers
-//! are functions of the coordinate.
+//! Which thread does which task, and when, does not change the results: each task works on its own memory,
+//! and random numbers are functions of the coordinate.
 
 use super::Engine;
 use super::calls::{Active, Out, PartitionGroup, Shelf};
@@ -20,9 +20,9 @@ use thc_codec::error::CodecError;
 use thc_codec::partition::MAX_PARTITION;
 use thc_transport::PacketIo;
 
-/// Tasks that each helper has before it, so that it finds one when it has done another.
+/// Tasks that each helper has in its queue, so that it finds one when it has done another.
 const EACH: usize = 2;
-/// So many times in a row the engine's thread receives and sends before it computes once.
+/// How many times in a row the engine's thread receives and sends before it computes once.
 const EXCHANGES: u32 = 8;
 /// How long the engine's thread waits for a helper before it looks for packets again.
 const GLANCE: Duration = Duration::from_micros(30);
@@ -43,7 +43,7 @@ pub(super) fn pool(threads: usize) -> Result<Option<Arc<rayon::ThreadPool>>, Wor
 /// A task that was done: what came of it, or the panic that ended it.
 pub(super) type Done<'d> = (Task<'d>, Result<Result<(), CodecError>, Box<dyn Any + Send>>);
 
-/// Whoever computes beside the engine's thread, for as long as some memory is lent.
+/// The threads that compute beside the engine's, for as long as some memory is lent.
 pub(super) struct Crew<'c, 'd> {
     /// Hands a task to a helper, if there are any.
     spawn: Option<&'c dyn Fn(Task<'d>)>,
@@ -109,7 +109,8 @@ fn spawner<'d: 'scope, 'scope>(
 }
 
 impl<I: PacketIo> Engine<I> {
-    /// Lends helpers, and `work`, the memory of all calls under way; when it ends, nobody has any of it.
+    /// Lends the helpers to `work`, and the memory of all calls under way; when this returns, no thread has
+    /// any of that memory.
     pub(super) fn with_memory<T>(
         &mut self,
         lent: &mut Borrowed<'_>,
@@ -168,8 +169,8 @@ impl<I: PacketIo> Engine<I> {
         result
     }
 
-    /// Receives and sends, hands tasks to helpers, and does one itself if nothing came and nothing was to be sent. Whether there
-    /// was anything to do.
+    /// Receives and sends, hands tasks to helpers, and does one itself if nothing came and nothing was to be
+    /// sent. Returns whether there was anything to do.
     pub(super) fn turn<'d>(&mut self, memory: &mut Memory<'d>, crew: &mut Crew<'_, 'd>) -> bool {
         let busy = match self.exchange(memory) {
             Ok(busy) => busy,

@@ -1,8 +1,8 @@
-//! Error feedback by tensor. What a call leaves of it is written beside it and takes its place when the call is done:
-//! a call that fails, or a session that ends, leaves the feedback of the whole tensor as it was.
+//! Error feedback by tensor. A call writes its new feedback beside the old, which it replaces when the call
+//! is done: a call that fails, or a session that ends, leaves the feedback of the whole tensor as it was.
 //!
-//! Beside the feedback itself this takes the memory of the calls under way at one time, 4 bytes per coordinate; it is
-//! kept for later calls. It lies in chunks, which do not depend on how the session cuts tensors: no partition lies across two.
+//! This takes 4 more bytes per coordinate of the calls under way, which are kept for later calls. Feedback
+//! lies in chunks that do not depend on how the session cuts tensors: no partition lies across two.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -19,7 +19,7 @@ struct Tensor {
     chunks: Arc<Vec<Buffer>>,
 }
 
-/// All feedback as it was when it was asked for, to be saved in peace: calls may go on meanwhile.
+/// A snapshot of all feedback, to be saved while calls go on.
 pub struct KeptFeedback(Vec<(u64, Tensor)>);
 
 impl KeptFeedback {
@@ -59,7 +59,8 @@ fn lengths(length: usize) -> impl Iterator<Item = usize> {
 }
 
 impl Feedback {
-    /// Whether a tensor of `length` coordinates can be reduced under this key: its length under it so far, if it was another.
+    /// Checks whether a tensor of `length` coordinates can be reduced under this key. The error is its length
+    /// so far, if that was different.
     pub fn prepare(&mut self, key: u64, length: usize) -> Result<(), usize> {
         let zeros = || Arc::new(lengths(length).map(Buffer::zeroed).collect());
         let tensor = self.tensors.entry(key).or_insert_with(|| Tensor { length, chunks: zeros() });
@@ -76,7 +77,8 @@ impl Feedback {
         self.tensors.get(&key).map_or_else(Arc::default, |tensor| Arc::clone(&tensor.chunks))
     }
 
-    /// Memory for what a call leaves of a tensor of `length` coordinates; its contents are unspecified.
+    /// Memory for the feedback that a call leaves of a tensor of `length` coordinates; its contents are
+    /// unspecified.
     pub fn take(&mut self, length: usize) -> Vec<Buffer> {
         let chunk = |length| match self.free.iter().position(|buffer| buffer.len() == length) {
             Some(at) => self.free.swap_remove(at),

@@ -12,9 +12,9 @@ use thc_transport::PacketIo;
 /// Most packets that are answered within one burst; further NUDGEs are asked for again.
 const REPLIES: usize = 64;
 
-/// A share that is silent for so long, also to packets that it must answer, has lost its slots to the next one.
+/// A share that is silent for so long, even to packets that it must answer, loses its slots to the next one.
 const PATIENCE: Duration = Duration::from_secs(1);
-/// How long until a share that has lost its slots is asked whether it is back.
+/// The time after which a share that has lost its slots is asked whether it is back.
 const ASK_AFTER: Duration = Duration::from_secs(2);
 
 /// One of the servers that the slots are dealt to.
@@ -22,7 +22,7 @@ const ASK_AFTER: Duration = Duration::from_secs(2);
 struct Share {
     /// When anything came from there last.
     heard: Duration,
-    /// The share that its slots are sent to, itself or a later one that has taken them over,
+    /// The share to which packets for its slots are sent: itself, or a later one that has taken them over,
     server: usize,
     /// and since when.
     since: Duration,
@@ -30,7 +30,7 @@ struct Share {
     ask: Option<Duration>,
 }
 
-/// The ports of a parameter server, of all its shares together, and who serves whose slots (P21).
+/// The ports of a parameter server, of all its shares together, and which share serves which slots (P21).
 #[derive(Clone, Debug)]
 pub(super) struct Ports {
     /// Share by share.
@@ -81,7 +81,7 @@ impl Ports {
         self.all[share * self.shards]
     }
 
-    /// The port that a packet from there comes from, if it is the parameter server's.
+    /// The port from which a packet with this source comes, if it is the parameter server's.
     pub fn find(&mut self, from: SocketAddr) -> Option<usize> {
         if self.all[self.last] != from {
             self.last = *self.places.get(&from)?;
@@ -120,7 +120,8 @@ impl Ports {
         *heard = now.max(*heard);
     }
 
-    /// Nothing answers for a shard: if who serves it has been silent for long enough, the next share does from now on (P21).
+    /// Nothing answers for a shard: if the share that serves it has been silent for long enough, the next one
+    /// serves it from now on (P21).
     pub fn take_over(&mut self, now: Duration, shard: u8, waited: Duration) {
         let home = usize::from(shard) / self.shards % self.shares.len();
         let Share { server, since, .. } = self.shares[home];
@@ -130,7 +131,8 @@ impl Ports {
         }
     }
 
-    /// A share has told of a slot that somebody waits for there: whoever it is has not been answered elsewhere (P21).
+    /// A share has reported that a worker waits there for a slot, so that worker was not answered elsewhere
+    /// (P21).
     pub fn follow(&mut self, now: Duration, slot: SlotId, share: usize) {
         let home = usize::from(Shard::index_of(slot, self.homes as u8)) / self.shards;
         if self.shares[home].server != share {
@@ -159,7 +161,8 @@ impl Ports {
         }
     }
 
-    /// A share that has lost its slots and is to be asked now whether it is back; it is asked until it answers.
+    /// A share that has lost its slots and is to be asked now whether it is back. It is asked until it
+    /// answers.
     pub fn due_for_asking(&mut self, now: Duration) -> Option<usize> {
         let share = self.shares.iter().position(|share| share.ask.is_some_and(|at| at <= now))?;
         self.shares[share].ask = None;
@@ -294,7 +297,7 @@ impl<I: PacketIo> Tx for LinkTx<'_, I> {
         self.flush();
     }
 
-    /// Packets that were sent one by one are few instructions each: the time they take is not told apart.
+    /// Packets sent one by one take few instructions each, so their time is not measured separately.
     fn flush(&mut self) {
         let started = Instant::now();
         let sent = self.io.flush();

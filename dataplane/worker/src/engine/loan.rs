@@ -5,7 +5,7 @@ use std::ops::{Deref, DerefMut, Range};
 use std::sync::Arc;
 use thc_protocol::wire::HEADER_LEN;
 
-/// Memory that a caller hands over for a while; it comes back by being dropped, or with the sums in it.
+/// Memory that a caller lends for a while. It is returned by being dropped, or with the sums in it.
 pub trait Loan: AsRef<[u8]> + AsMut<[u8]> + Send {}
 
 impl<T: AsRef<[u8]> + AsMut<[u8]> + Send> Loan for T {}
@@ -19,7 +19,8 @@ pub(super) enum Bytes {
 }
 
 impl Bytes {
-    /// A range for others to read, and where it begins in what they get: of a caller's memory a copy.
+    /// A range for others to read, and where it begins in the memory that they get, which is a copy if the
+    /// memory is a caller's.
     pub fn share(&mut self, range: Range<usize>) -> (Arc<Vec<u8>>, usize) {
         let shared = match self {
             Bytes::Own(bytes) => Arc::new(std::mem::take(bytes)),
@@ -59,14 +60,16 @@ impl fmt::Debug for Bytes {
     }
 }
 
-/// Results of a group: one after the other as they are on the wire, and of how many workers each is, 0 if it is lost.
+/// Results of a group: one after the other as on the wire, and the number of workers in each, 0 if it is
+/// lost.
 #[derive(Debug)]
 pub(super) struct Sums {
     pub bytes: Bytes,
     pub counts: Vec<u16>,
 }
 
-/// Results of a partition as they came: all packets of it, one behind the other, in memory that nobody writes to meanwhile.
+/// Results of a partition as received: all its packets, one after the other, in memory that is not written
+/// meanwhile.
 #[derive(Debug)]
 pub(super) struct Held {
     memory: Arc<Vec<u8>>,

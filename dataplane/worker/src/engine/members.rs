@@ -20,8 +20,8 @@ pub struct Membership {
     pub workers: u8,
     /// This worker's number among them, from 0 without gaps.
     pub number: u8,
-    /// Whether workers were let in as the session began (P43), or all began anew: the same on all its members. Who came lacks what the
-    /// others know.
+    /// Whether workers were let in as the session began (P43), or all began anew: the same on all members.
+    /// New workers lack what the others know.
     pub newcomers: bool,
 }
 
@@ -29,9 +29,10 @@ pub struct Membership {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Told {
     Nothing,
-    /// What was older than what it knows: a server that was started anew is to know with which number it goes on.
+    /// The message was older than what this worker knows: a restarted server must learn with which number it
+    /// goes on.
     Forgotten,
-    /// To stop at the next boundary, and at the first one with so many calls, once that is known.
+    /// Stop at the next boundary, or at the first one with so many calls, once that is known.
     Stop(Option<u64>),
     /// To finish so many calls and no more.
     Hold(u64),
@@ -80,14 +81,15 @@ impl<I: PacketIo> Engine<I> {
         )
     }
 
-    /// The same, if it has changed since this was last asked; with `newcomers` if somebody was let in since then. That is told
-    /// at the same boundary on all members, since they stopped there, while that somebody is gone may be told at different ones.
+    /// The same, if it has changed since the last call; with `newcomers` set if a worker was let in since
+    /// then. All members learn of new workers at the same boundary, since they stopped there, but may learn
+    /// at different ones that a worker is gone.
     pub fn take_change(&mut self) -> Option<Membership> {
         self.changed.take()
     }
 
-    /// Whether the program, which is between two calls where others may join, must wait there (P43): until this is false it is to
-    /// drive the engine. With calls under way it waits for these first.
+    /// Whether the program, which is at a boundary between two calls, must wait there (P43). Until this
+    /// returns false it must drive the engine. Calls under way are completed first.
     pub fn stop_at_boundary(&mut self) -> bool {
         if self.failed.is_some() {
             return false;
@@ -144,7 +146,7 @@ impl<I: PacketIo> Engine<I> {
         self.joiners.repeat_position(now);
     }
 
-    /// The error if this worker was told to hold, or has stopped, and nothing has come of it.
+    /// The error, if this worker was told to hold, or has stopped, and nothing has followed.
     pub(super) fn silence_error(&self, now: Duration) -> Option<SessionError> {
         let changing = self.members.as_ref()?;
         let waits = changing.stopped || matches!(changing.told, Told::Hold(_));
@@ -186,7 +188,8 @@ impl<I: PacketIo> Engine<I> {
         Ok(())
     }
 
-    /// Goes over to the session that has begun in place of this one, if one has: what was not finished begins again there.
+    /// Switches to the session that has begun in place of this one, if there is one; unfinished calls begin
+    /// again there.
     pub(super) fn change(&mut self) {
         let Some((welcome, workers)) = self.next.take().filter(|_| self.failed.is_none()) else { return };
         self.fold_stats();

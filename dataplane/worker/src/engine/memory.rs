@@ -1,5 +1,5 @@
-//! The memory that calls under way work on: gradients that become means, and error feedback. It stays where it is; pieces of
-//! it go out to whoever computes, and come back.
+//! The memory that calls under way work on: gradients that become means, and error feedback. It stays in
+//! place; pieces of it are lent to the threads that compute, and come back.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -91,7 +91,7 @@ pub(super) struct CallMemory<'d> {
     pub kept: &'d [Buffer],
     /// Its error feedback after the call.
     pub left: Pieces<'d>,
-    /// What the tensor is copied to before anything of it changes; nothing if it need not be, or has been.
+    /// Where the tensor is copied before anything of it changes; empty if no copy is needed, or it is made.
     pub copy: Pieces<'d>,
 }
 

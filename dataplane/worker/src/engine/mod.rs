@@ -49,11 +49,11 @@ use thc_protocol::worker::{CallError, CallSpec, Parameters, PartSpec, SessionErr
 use thc_protocol::{TableId, WorkerId};
 use thc_transport::PacketIo;
 
-/// Groups of partitions compressed and not all sent, at least, beside one for each thread.
+/// Least number of groups of partitions that are compressed and not all sent, beside one for each thread.
 const AHEAD: usize = 2;
 /// Longest sleep in one go while work is under way.
 pub(crate) const NAP: Duration = Duration::from_millis(5);
-/// How long the engine waits for others before it says so, and how often it repeats that.
+/// How long the engine waits for others before it reports that, and how often it repeats the report.
 const REPORT: Duration = Duration::from_secs(3);
 
 /// One worker's all-reduces over one packet interface.
@@ -68,8 +68,8 @@ pub struct Engine<I: PacketIo> {
     compressor: Arc<Compressor>,
     pool: Option<Arc<rayon::ThreadPool>>,
     calls: Calls,
-    /// Groups that are compressed, or being compressed, and not all sent, or held until their results are in; and the most
-    /// of them.
+    /// Groups that are compressed, or being compressed, and not all sent, or held until their results are in;
+    /// and the bound on their number.
     ready: usize,
     ahead: usize,
     feedback: Feedback,
@@ -189,8 +189,8 @@ impl<I: PacketIo> Engine<I> {
         self.config.ps = ps;
     }
 
-    /// Where each session begins to count calls and packets, for tests of numbers that wrap; on all workers alike, and before the
-    /// first call.
+    /// Sets where each session begins to count calls and packets, for tests of numbers that wrap; the same on
+    /// all workers, and before the first call.
     pub fn count_from(&mut self, call: u64, seq: u64) {
         (self.calls.start, self.first_seq) = (call, seq);
         let parameters = Parameters { first_seq: seq, ..*self.worker.parameters() };
@@ -223,7 +223,7 @@ impl<I: PacketIo> Engine<I> {
         self.compressor.block
     }
 
-    /// The job's lookup tables by their numbers; calls take the first that name none.
+    /// The job's lookup tables by number; calls that name none use the first.
     pub fn tables(&self) -> impl Iterator<Item = (TableId, &LookupTable)> {
         self.compressor.tables()
     }
@@ -271,7 +271,7 @@ impl<I: PacketIo> Engine<I> {
         self.calls.len()
     }
 
-    /// All error feedback as it is now. Saving it takes time, in which this engine may be wanted: that needs no engine.
+    /// A snapshot of all error feedback. Saving it takes time, and does not need the engine.
     ///
     /// # Errors
     /// [`WorkerError::FeedbackBusy`] while a call that keeps any is under way.
@@ -307,8 +307,9 @@ impl<I: PacketIo> Engine<I> {
         Ok(())
     }
 
-    /// Starts an all-reduce of `length` coordinates and returns its number. With `owned` the data lies there and comes back
-    /// through `outcome`; otherwise it is lent to every [`Self::step`] until the call is done.
+    /// Starts an all-reduce of `length` coordinates and returns its number. With `owned` the engine has the
+    /// data and returns it through `outcome`; otherwise the data is lent to every [`Self::step`] until the
+    /// call is done.
     ///
     /// # Errors
     /// What is wrong with the call, or the session's end.
@@ -327,8 +328,8 @@ impl<I: PacketIo> Engine<I> {
         self.submit_plan(&[Span { length, choice }], feedback, owned, length, outcome)
     }
 
-    /// As [`Self::submit`], with the choice of each span of the tensor and the key of its error feedback. A span that goes RAW
-    /// takes its error feedback with it and leaves none.
+    /// As [`Self::submit`], with the choice of each span of the tensor and the key of its error feedback. A
+    /// span that travels RAW includes its error feedback and leaves none.
     ///
     /// # Errors
     /// As [`Self::submit`].
@@ -364,7 +365,7 @@ impl<I: PacketIo> Engine<I> {
         }
     }
 
-    /// Hands the calls whose norms are all known over to be sent, in their order.
+    /// Submits the calls whose norms are all known, in their order.
     fn submit_measured(&mut self) {
         let now = self.io.now();
         for (number, active) in self.calls.iter_mut().filter(|(_, active)| !active.submitted) {
@@ -384,8 +385,8 @@ impl<I: PacketIo> Engine<I> {
         }
     }
 
-    /// Does one piece of work, or one for each thread; `lent` is the data of the call that was submitted without its own.
-    /// Returns whether there was anything to do.
+    /// Does one piece of work, or one for each thread; `lent` is the data of the call that was submitted
+    /// without `owned`. Returns whether there was anything to do.
     pub fn step(&mut self, lent: &mut Borrowed<'_>) -> bool {
         if self.failed.is_some() {
             return false;
@@ -442,7 +443,8 @@ impl<I: PacketIo> Engine<I> {
         self.failed.as_ref()
     }
 
-    /// Answers whoever waits for this worker, without work of its own: after a failure, and while leaving.
+    /// Answers other workers that wait for this one, without work of its own: after a failure, and while
+    /// leaving.
     pub fn serve_others(&mut self) -> Result<(), WorkerError> {
         let nudged = self.worker.stats().nudged;
         let mut memory = Memory { first: 0, calls: Vec::new() };
@@ -475,7 +477,7 @@ impl<I: PacketIo> Engine<I> {
     }
 }
 
-/// Whether a job so described can be taken part in.
+/// Whether this worker can take part in a job with this description.
 ///
 /// # Errors
 /// [`WorkerError::Unusable`] says why not.

@@ -1,8 +1,9 @@
-//! Calls whose numbers somebody else computes, a GPU say: norms and packed indices come in, sums go out.
+//! Calls that are computed elsewhere, such as on a GPU: norms and packed indices come in, sums go out.
 //!
-//! Memory changes hands and is never shared: what holds the indices of a piece is handed in when they are there, and handed back
-//! when its packets are written; what takes the sums is handed in with the call, and back when they are all there. So nobody
-//! reads what another writes, and DATA goes from the caller's memory into packets, RESULTs from packets into the caller's memory.
+//! Memory changes owners and is never shared. The memory with the indices of a piece is handed in when they
+//! are computed, and handed back when the piece's packets are written; the memory for the sums is handed in
+//! with the call, and handed back when they are all there. So nobody reads what another writes: DATA is
+//! copied from the caller's memory into packets, and RESULTs from packets into the caller's memory.
 
 use super::Engine;
 use super::calls::{Active, Calls, GROUP, Out};
@@ -27,7 +28,7 @@ pub struct PackedPart {
     pub piece: usize,
 }
 
-/// What is handed over at a time: neighbouring partitions that travel as the same.
+/// What is handed over at a time: neighbouring partitions with the same choice.
 #[derive(Clone, Debug)]
 pub struct Piece {
     /// Its partitions.
@@ -116,7 +117,8 @@ impl Packed {
         }
     }
 
-    /// Waits for the norms of all workers: what each partition is compressed with. To be called first, and once.
+    /// Waits for the norms of all workers, and returns the parameters with which to compress each partition.
+    /// Call it first, and once.
     ///
     /// # Errors
     /// As [`Group::allreduce_with`](crate::Group::allreduce_with).
@@ -127,13 +129,13 @@ impl Packed {
         }
     }
 
-    /// Hands over the indices of a piece. Pieces may come in any order; none is needed of which all norms are 0. What comes too
-    /// late, because the call is over, is dropped.
+    /// Hands over the indices of a piece. Pieces may come in any order; a piece whose norms are all 0 is not
+    /// needed. Pieces that come after the call is over are dropped.
     pub fn send(&self, piece: usize, indices: Box<dyn Loan>) {
         let _ = self.pieces.send((piece, indices));
     }
 
-    /// Waits for the results of another piece; nothing when all are in and the call is over.
+    /// Waits for the results of another piece; `None` when all are in and the call is over.
     ///
     /// # Errors
     /// As [`Group::allreduce_with`](crate::Group::allreduce_with).
@@ -156,7 +158,7 @@ pub struct PackedCall<'a> {
     pub feedback: Option<u64>,
     /// log₂ of the coordinates of a piece, at least those of a full partition.
     pub piece: u8,
-    /// The norm of each partition with its error feedback: ‖x‖, of RAW max |x|; NaN if it is not finite.
+    /// The norm of each partition with its error feedback: ‖x‖, for RAW max |x|; NaN if it is not finite.
     pub norms: &'a [f32],
     /// Memory for the sums of each piece.
     pub sums: Vec<Box<dyn Loan>>,
@@ -173,7 +175,8 @@ impl<I: PacketIo> Engine<I> {
         Ok(PackedLayout::new(plan, &self.compressor, piece))
     }
 
-    /// Starts a call whose indices somebody else makes. The engine is to be driven by another thread until it is over.
+    /// Starts a call whose indices are computed elsewhere. Another thread must drive the engine until it is
+    /// over.
     ///
     /// # Errors
     /// What is wrong with the call, or the session's end.
@@ -213,7 +216,7 @@ impl<I: PacketIo> Engine<I> {
         Ok(Packed { number, keys: self.compressor.keys(number), pieces, news, over: None })
     }
 
-    /// Takes what callers have handed over, and hands them what is there. Whether there was anything.
+    /// Takes what callers have handed over, and hands them what is ready. Returns whether there was anything.
     pub(super) fn exchange_packed(&mut self) -> Result<bool, WorkerError> {
         let Self { calls, compressor, .. } = self;
         let (live, _) = calls.live();

@@ -1,4 +1,5 @@
-//! Pieces of computing, each on the memory of one group of partitions: whoever has one needs nothing else, on whatever thread.
+//! Pieces of computing, each on the memory of one group of partitions: a task needs nothing else and can run
+//! on any thread.
 
 use super::compressor::{Compressor, Measured};
 use super::loan::{Held, Sums};
@@ -24,8 +25,8 @@ pub(super) enum Work<'d> {
     Compress { fed: Option<Fed<'d>>, holds: bool, work: Buffer, packed: Vec<u8> },
     /// A residual that was held to error feedback.
     FeedBack { residual: Buffer, left: &'d mut [f32] },
-    /// All results are in: to the mean. Of partitions they are in `held`, of others in `sums`. Without either, of RAW or of nothing, only
-    /// what is zero is left to write.
+    /// All results are in: computes the mean. The results of some partitions are in `held`, of the others in
+    /// `sums`. Without either, only zeros are left to write.
     Finish { sums: Option<Sums>, held: Vec<(u32, Held)>, work: Buffer },
 }
 
@@ -51,7 +52,7 @@ impl Task<'_> {
         result
     }
 
-    /// Adds what it was to what was computed: partitions of zeros alone are no work after their norm.
+    /// Adds this task to what was computed: partitions of zeros need no work after their norm.
     pub fn count(&self, computed: &mut Computed) {
         let all = |of: &mut dyn Iterator<Item = &Measured>| of.map(|at| at.part.padded as u64).sum::<u64>();
         let nonzero = all(&mut self.parts.iter().filter(|at| at.norm != 0));

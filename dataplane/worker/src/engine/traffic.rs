@@ -21,8 +21,9 @@ fn is_for_worker(kind: u8) -> bool {
     kind & CONTROL == 0 && kind != Kind::Nudge as u8
 }
 
-/// A worker that waits for nothing and has heard nothing of its session for so long introduces itself again: a server that was
-/// restarted needs all workers of a session to know it (P24). Who waits for something finds out by that.
+/// A worker that waits for nothing and has heard nothing of its session for so long introduces itself again:
+/// a restarted server needs all workers of a session to resume it (P24). A worker that waits for something
+/// notices by itself.
 const KEEP_ALIVE: Duration = Duration::from_secs(2);
 /// Which part of a mean must be given up for the engine to say so.
 const MANY_LOST: usize = 20;
@@ -246,7 +247,7 @@ impl<I: PacketIo> Engine<I> {
         self.tell_position();
     }
 
-    /// So many coordinates of a call count as zero in its mean. Whoever trains on that should know when they are many.
+    /// So many coordinates of a call count as zero in its mean. Training should know when there are many.
     pub(super) fn note_lost(&mut self, lost: usize, of: usize) {
         self.stats.lost_coordinates += lost as u64;
         let now = self.io.now();

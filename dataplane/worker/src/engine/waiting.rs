@@ -4,11 +4,12 @@ use super::{Engine, NAP, REPORT};
 use std::time::{Duration, Instant};
 use thc_transport::PacketIo;
 
-/// Longest sleep in one go while somebody else computes what is to be sent next, and cannot wake the engine.
+/// Longest single sleep while what is to be sent next is computed elsewhere, since that cannot wake the
+/// engine.
 const PIECE_NAP: Duration = Duration::from_micros(50);
 /// Fewer results than that in one go come one by one.
 const TRICKLE: usize = 16;
-/// Which part of a round trip results may gather, and from when and up to what that is worth a sleep.
+/// For which part of a round trip results may gather, and the bounds within which that is worth a sleep.
 const GATHER_PART: u32 = 16;
 const GATHER_MIN: Duration = Duration::from_micros(80);
 const GATHER_MAX: Duration = Duration::from_micros(200);
@@ -44,7 +45,7 @@ impl<I: PacketIo> Engine<I> {
 
     /// How long to sleep after [`Self::wait`] so that results gather. On a slow link packets queue and
     /// results trickle in: each by itself would cost a wake-up and a system call. The window is much
-    /// longer than this pause, so the link does not run dry. `None` where round trips are short.
+    /// longer than this pause, so the link does not run dry. `None` if round trips are short.
     fn gather_pause(&self) -> Option<Duration> {
         // From stripes come whole batches.
         let part = self.worker.round_trip().filter(|_| self.stripes.is_none())? / GATHER_PART;

@@ -19,13 +19,15 @@ const IN_USE_RETRY: Duration = Duration::from_millis(60);
 const POSITION_RETRY: Duration = Duration::from_millis(100);
 /// Time between LEAVEs.
 const LEAVE_RETRY: Duration = Duration::from_millis(50);
-/// How long a LEAVE goes on without BYE where the server says that others have not left: it has the sums that they may lack.
+/// How long a LEAVE goes on without BYE if the server says that others have not left: it has the sums that
+/// they may lack.
 const LEAVE_FOR: Duration = Duration::from_secs(1);
-/// How long it goes on where nobody says so: if the sums are gone with the server, this worker is needed for them.
+/// How long it goes on if nobody says so: if the sums are lost with the server, this worker is needed for
+/// them.
 const STAY_FOR: Duration = Duration::from_secs(5);
-/// For how long what the server says of that counts: some LEAVEs may be lost.
+/// For how long such an answer of the server counts, since some LEAVEs may be lost.
 const SERVED_FOR: Duration = Duration::from_millis(250);
-/// How long "worker number in use" may be the shadow of an earlier incarnation.
+/// How long "worker number in use" may be due to an earlier incarnation of this worker.
 const IN_USE_GRACE: Duration = Duration::from_secs(4);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,13 +42,13 @@ enum State {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Leaving {
     since: Duration,
-    /// How long it stays where the server is silent, whatever comes of others.
+    /// How long it stays if the server is silent, whatever comes from others.
     until: Duration,
     /// Whether others may need what it has sent.
     stays: bool,
     /// When the server last said that it has the session, and that others have not left.
     served: Option<Duration>,
-    /// When it is to claim the session, which the server has lost; and when it did last.
+    /// When it is to claim the session, which the server has lost, and when it last did.
     claim: Option<Duration>,
     claimed: Duration,
 }
@@ -75,20 +77,22 @@ pub struct Joiner {
     joined: Option<(u64, u8)>,
     /// Whether `joined` is of racks.
     of_racks: bool,
-    /// How many workers its session must have, 0 for any; how many the one that it was welcomed to has.
+    /// How many workers its session must have, 0 for any; and how many the session has to which it was
+    /// welcomed.
     wants: u8,
     workers: u8,
-    /// What its JOINs are told by, another one each time that it begins to join or to claim: a REFUSED repeats it.
+    /// Distinguishes its JOINs: a new value each time that it begins to join or to claim, which a REFUSED
+    /// repeats.
     attempt: Round,
     /// Calls finished when it began to leave.
     finished: u32,
-    /// How far it is in a session that is about to change, and when that is to be said again (P43).
+    /// How far it is in a session that is about to change, and when that is to be reported again (P43).
     position: Option<(Position, Duration)>,
 }
 
 impl Joiner {
-    /// A worker that is about to join; `nonce` must be random, and another one for each joiner. `definitions` is the
-    /// digest of the numbers that its build computes (P26), 0 to have it not compared.
+    /// A worker that is about to join. `nonce` must be random, and different for each joiner. `definitions`
+    /// is the digest of the numbers that its build computes (P26), or 0 to skip the comparison.
     #[must_use]
     pub fn new(
         job: JobId,
@@ -124,13 +128,14 @@ impl Joiner {
         Round(self.attempt.0.wrapping_add(1))
     }
 
-    /// A joiner for a session of so many workers, all of whom want that (P42); 0 for any.
+    /// A joiner for a session of so many workers, all of which want that number (P42); 0 for any.
     #[must_use]
     pub fn with_wanted_workers(self, workers: u8) -> Joiner {
         Joiner { wants: workers, ..self }
     }
 
-    /// How far this worker is in `session`, if that is about to change; `None` when it goes on (P43). The nonce is filled in.
+    /// Sets how far this worker is in `session`, if that is about to change; `None` when it goes on (P43).
+    /// The nonce is filled in.
     pub fn set_position(&mut self, now: Duration, session: Cookie, position: Option<Position>) {
         // Whoever asks may not know yet that the next session has begun. Who leaves says so, and nothing else: it would be let into the
         // next session.
@@ -144,7 +149,8 @@ impl Joiner {
         }
     }
 
-    /// How many calls it has finished in the session, modulo 2^32, which it says when it leaves (P43).
+    /// Sets how many calls it has finished in the session, modulo 2^32, which it reports when it leaves
+    /// (P43).
     pub fn set_finished(&mut self, calls: u32) {
         self.finished = calls;
     }
@@ -170,8 +176,8 @@ impl Joiner {
         self.header(Kind::Join, self.cookie).emit_packet(buffer, &body)
     }
 
-    /// A joiner of the same worker, for a share that is not the first: it brings the session along that this one has been
-    /// welcomed to.
+    /// A joiner of the same worker, for a share that is not the first. It brings along the session to which
+    /// this one has been welcomed.
     #[must_use]
     pub fn for_other_share(&self, now: Duration) -> Joiner {
         let (state, attempt) = (State::Joining, self.next_attempt());
@@ -196,13 +202,13 @@ impl Joiner {
         self.welcomed.map_or(Cookie(0), |welcome| welcome.session)
     }
 
-    /// Begins to leave, with all that it has begun finished: others may still need what it has sent.
+    /// Begins to leave, with all calls finished: others may still need what it has sent.
     pub fn leave(&mut self, now: Duration) {
         let stays = self.session() != Cookie(0);
         self.depart(now, stays);
     }
 
-    /// Begins to leave a session that is over for it, or where nobody can need it any more.
+    /// Begins to leave a session that is over for it, or in which nobody can need it any more.
     pub fn quit(&mut self, now: Duration) {
         self.depart(now, false);
     }
@@ -226,7 +232,7 @@ impl Joiner {
         }
     }
 
-    /// Somebody has needed what this worker has sent, which leaves: it stays for as long again.
+    /// Somebody needed what this leaving worker has sent: it stays for as long again.
     pub fn stay(&mut self, now: Duration) {
         if let State::Leaving(leaving) = &mut self.state
             && leaving.stays
@@ -341,7 +347,7 @@ impl Joiner {
         Header::new(kind, 0, self.job, self.worker, cookie)
     }
 
-    /// The answer to this worker's JOIN is of a job that it cannot take part in.
+    /// The answer to this worker's JOIN belongs to a job in which it cannot take part.
     fn unusable(&self, payload: &[u8], reason: WelcomeError) -> Option<JoinEvent> {
         let own = reason != WelcomeError::Damaged && Welcome::nonce_of(payload) == Some(self.nonce);
         (own && self.state == State::Joining)

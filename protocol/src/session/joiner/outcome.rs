@@ -112,7 +112,7 @@ pub enum JoinEvent {
     Welcome(Welcome, u8),
     /// These have joined so far, of n.
     Pending(u64, u8),
-    /// All of this rack are here; these racks are complete so far, of so many.
+    /// All members of this rack are here; so many racks of so many are complete so far.
     PendingRacks(u64, u8),
     /// Where the session is to end (P43).
     Boundary(Boundary),

@@ -10,18 +10,19 @@ use std::net::SocketAddr;
 use std::ops::ControlFlow;
 use std::time::Duration;
 
-/// A worker that repeats no JOIN for so long before the session begins is forgotten.
+/// A worker that has sent no JOIN for so long before the session begins is forgotten.
 const FORGET: Duration = Duration::from_secs(3);
-/// For how long JOINs of a worker's replaced incarnation are taken for packets that were long under way.
-/// Not for ever: nonces have no order, and it may be the earlier one that came later.
+/// For how long JOINs of a worker's replaced incarnation are taken for delayed packets. Not for ever: nonces
+/// have no order, and the earlier incarnation may have come later.
 const STALE: Duration = Duration::from_secs(3);
-/// Before the session begins, nobody else can take the number of a worker that has asked so recently.
+/// Before the session begins, nobody else can take the number of a worker that has asked within this time.
 const ASKING: Duration = Duration::from_secs(1);
 /// For how long members that claim a session wait for one whose place has been taken without a claim.
 const CLAIMING: Duration = Duration::from_secs(1);
 
 impl JobState {
-    /// The answer to a claim of a session of a job that is configured otherwise; nothing if it is configured so, or now becomes so.
+    /// The answer to a claim of a session of a differently configured job; `None` if the configurations
+    /// agree, or now do.
     pub(super) fn answer_other_claim(
         &mut self,
         from: SocketAddr,
@@ -46,7 +47,8 @@ impl JobState {
         Some(vec![again.unwrap_or_else(|| self.description(from, header, join))])
     }
 
-    /// The answer to a JOIN whose number is none of the job's: how the job is configured, if that is what it asks.
+    /// The answer to a JOIN whose number the job does not have: the job's configuration, if that is what it
+    /// asks.
     pub(super) fn answer_outsider(&self, from: SocketAddr, header: &Header, join: &Join) -> Action {
         let worker = header.worker;
         if worker != WorkerId::NONE {
@@ -103,7 +105,7 @@ impl JobState {
         actions
     }
 
-    /// While a session runs: what answers the JOIN, or what ends the session because of it.
+    /// While a session runs: the answer to the JOIN, or the actions that end the session because of it.
     fn join_running(
         &mut self,
         session: Cookie,
@@ -163,7 +165,7 @@ impl JobState {
         ControlFlow::Continue(actions)
     }
 
-    /// While none runs: what answers the JOIN of somebody who cannot be let in.
+    /// While no session runs: the answer to the JOIN of a worker that cannot be let in.
     fn join_waiting(
         &mut self,
         now: Duration,
@@ -197,7 +199,7 @@ impl JobState {
         ControlFlow::Continue(Vec::new())
     }
 
-    /// Begins a session if all members are here, or lets the one go on that all of them claim.
+    /// Begins a session if all members are here, or continues the one that all of them claim.
     fn begin_if_complete(
         &mut self,
         now: Duration,

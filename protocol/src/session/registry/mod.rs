@@ -17,7 +17,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// A member of a session, as it is kept to [`Registry::restore`] the session.
+/// A member of a session, as kept for [`Registry::restore`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SessionMember {
     /// Its number.
@@ -38,7 +38,7 @@ pub struct Registry {
 }
 
 impl Registry {
-    /// A registry of these jobs; a later one of the same number replaces an earlier.
+    /// A registry of these jobs; a later job replaces an earlier one of the same number.
     #[must_use]
     pub fn new(jobs: impl IntoIterator<Item = StaticJob>) -> Registry {
         let mut registry = Registry::default();
@@ -61,7 +61,8 @@ impl Registry {
         self.put(job, false);
     }
 
-    /// The same of a share that is not the first: workers bring the session along from there (P24).
+    /// The same for a share that is not the first: workers bring the session along from the first share
+    /// (P24).
     pub fn insert_share(&mut self, job: StaticJob) {
         self.put(job, true);
     }
@@ -89,9 +90,10 @@ impl Registry {
         self.jobs.insert(state.job.config.job, state);
     }
 
-    /// Makes another job of one whose members come and go (P42), of the same number and cookie: its times count at once, all else when
-    /// the next session begins. Where one runs and all its members have a place in the changed job, it ends at its next boundary
-    /// for that (P43); a share that is not the first changes with the first claim of a session so changed.
+    /// Changes a job whose members come and go (P42); its number and cookie stay. Its times take effect at
+    /// once, everything else when the next session begins. If a session runs and all its members have a place
+    /// in the changed job, it ends at its next boundary for that (P43). A share that is not the first changes
+    /// with the first claim of a session of the changed job.
     pub fn change(&mut self, job: StaticJob) {
         let Some(state) = self.jobs.get_mut(&job.config.job) else { return };
         if let (Some(now), Some(next)) = (&mut state.job.sizes, &job.sizes) {
@@ -110,14 +112,15 @@ impl Registry {
         self.jobs.get(&job).is_some_and(|state| state.next.is_some())
     }
 
-    /// The change is in force: its session runs at the first share, which knows.
+    /// The change is in force: a session of the changed job runs at the first share, which says so.
     pub fn settle(&mut self, job: JobId) {
         if let Some(state) = self.jobs.get_mut(&job) {
             state.take_next();
         }
     }
 
-    /// What workers are told from now on that they may have outstanding (P41); who goes on keeps what it was told.
+    /// Sets what workers are told from now on that they may have outstanding (P41). Workers of a running
+    /// session keep what they were told.
     pub fn set_credit(&mut self, job: JobId, credit: u32) {
         if let Some(state) = self.jobs.get_mut(&job) {
             state.job.set_credit(credit);
@@ -125,13 +128,13 @@ impl Registry {
         }
     }
 
-    /// Nobody could be heard until now, so that members were silent says nothing of them (P42).
+    /// Nobody could be heard until now, so the silence of members says nothing about them (P42).
     pub fn listen_anew(&mut self, now: Duration) {
         self.jobs.values_mut().filter_map(|state| state.roster.as_mut()).for_each(|r| r.listen_anew(now));
     }
 
-    /// Takes a job away. Its members are told that their session is over; when they join anew they
-    /// hear that there is no such job.
+    /// Removes a job. Its members are told that their session is over; when they join anew, they learn that
+    /// there is no such job.
     pub fn remove(&mut self, job: JobId) -> Vec<Action> {
         let Some(state) = self.jobs.remove(&job) else { return Vec::new() };
         let mut actions = Vec::new();
@@ -157,14 +160,16 @@ impl Registry {
         Some((state.session?, members.collect()))
     }
 
-    /// Sessions that a job whose members come and go has had (P42), modulo 2^16; 0 of others.
+    /// The number of sessions that a job whose members come and go has had (P42), modulo 2^16; 0 for other
+    /// jobs.
     #[must_use]
     pub fn epoch(&self, job: JobId) -> u16 {
         self.jobs.get(&job).and_then(|state| state.roster.as_ref()).map_or(0, Roster::epoch)
     }
 
-    /// Takes up a session that ran before this registry was made, the `epoch`-th of a job whose members come and go. Without a place
-    /// for every worker, or without such a job, nothing is taken up and workers join anew. Whether it was.
+    /// Resumes a session that ran before this registry was made, the `epoch`-th if members come and go. If
+    /// there is no such job, or it has no place for some worker, nothing is resumed and workers join anew.
+    /// Returns whether it was resumed.
     pub fn restore(
         &mut self,
         now: Duration,
@@ -210,8 +215,9 @@ impl Registry {
         true
     }
 
-    /// What is due to the roots of the jobs that this aggregator is a rack of (P38), and to members that come and go (P42). To be
-    /// asked some times a second, and after [`Self::handle`], with the same `alive` and `random`.
+    /// Packets that are due to the roots of the jobs of which this aggregator is a rack (P38), and to members
+    /// that come and go (P42). Call it several times a second, and after [`Self::handle`] with the same
+    /// `alive` and `random`.
     pub fn poll(
         &mut self,
         now: Duration,
@@ -226,7 +232,7 @@ impl Registry {
         actions
     }
 
-    /// Whether somebody sends from there who is in a job, waits for one, or is about to bring a session along.
+    /// Whether a worker with this address is in a job, waits for one, or is about to bring a session along.
     #[must_use]
     pub fn knows(&self, from: SocketAddr) -> bool {
         self.jobs

@@ -58,7 +58,7 @@ pub struct Stream {
     shards: u8,
     /// Which of them are this stream's; seqs of others are passed over.
     stripe: Stripe,
-    /// This worker's number and that of all: whose turn it is to ask for a seq.
+    /// This worker's number and the number of workers, which tell whose turn it is to ask for a seq.
     turns: (u64, u64),
     /// Whether results that cease to come are a sign of loss.
     probing: bool,
@@ -81,8 +81,8 @@ pub struct Stream {
     order: u64,
     rtt: Rtt,
     timeouts: u32,
-    /// Order number of the last transmission before the last time-out. What was sent before that has
-    /// waited for time-outs, here or elsewhere, and is no measure of a round trip.
+    /// Order number of the last transmission before the last time-out. Packets sent before it have waited for
+    /// time-outs, here or elsewhere, and do not measure a round trip.
     last_timeout: u64,
     /// Whether repeated packets carry NUDGE.
     nudging: bool,
@@ -92,7 +92,7 @@ pub struct Stream {
     progress: Duration,
     /// When results that were coming will have ceased to.
     probe: Option<Duration>,
-    /// How often what was thought lost has only been late, as far as it counts.
+    /// How often packets that seemed lost were only late, as far as that counts.
     reordered: u32,
     /// Packets that seem to be lost.
     doubted: BinaryHeap<Doubted>,
@@ -188,12 +188,12 @@ impl Stream {
         self.turns = (worker.into(), workers.max(1).into());
     }
 
-    /// Takes results that cease to come as a sign of loss, not of a slow worker (P20).
+    /// Takes it as a sign of loss, not of a slow worker, when results cease to come (P20).
     pub fn set_probing(&mut self) {
         self.probing = true;
     }
 
-    /// Leaves packets with the [`Tx`] where it has memory for them. Only one stream may.
+    /// Leaves packets with the [`Tx`] if it has memory for them. Only one stream may do so.
     pub fn set_outside(&mut self) {
         self.outside = true;
     }
@@ -210,13 +210,14 @@ impl Stream {
         &self.rtt
     }
 
-    /// Takes note of round trips of other packets to the same aggregator: the shortest, and that of answers which waited for nobody.
+    /// Takes note of round trips of other packets to the same aggregator: the shortest, and that of immediate
+    /// answers.
     pub fn note_elsewhere(&mut self, shortest: Option<Duration>, answer: Option<Duration>) {
         self.rtt.note_elsewhere(shortest, answer);
     }
 
-    /// Writes and sends the next `count` packets, at most [`Self::room`]. They lie in this `ring`; `header` gives all fields but round and slot,
-    /// `place` where each belongs, `write` fills a payload.
+    /// Writes and sends the next `count` packets, at most [`Self::room`]. They lie in this `ring`. `header`
+    /// gives all fields but round and slot, `place` says where each belongs, and `write` fills a payload.
     #[allow(clippy::too_many_arguments, reason = "what makes a packet")]
     pub fn send(
         &mut self,
@@ -326,7 +327,7 @@ impl Stream {
         (entry.state == State::Outstanding).then_some(entry.place)
     }
 
-    /// A sum of (slot, round) is there. If that has not been sent yet, it will come too late.
+    /// A sum for (slot, round) exists. If this worker's packet has not been sent yet, it will come too late.
     pub fn foresee(&mut self, slot: SlotId, round: Round) {
         if self.find(slot, round).is_none()
             && let Some(foreseen) = self.foreseen.get_mut(usize::from(slot.0))
@@ -349,7 +350,7 @@ impl Stream {
         ring.bytes.get(index * ring.stride + HEADER_LEN..(index + 1) * ring.stride)
     }
 
-    /// A result for (slot, round), of a packet of this ring, has come, with a mark or without (P46).
+    /// A result has come for (slot, round), a packet of this ring, with a mark or without (P46).
     pub fn finish(&mut self, now: Duration, ring: u8, slot: SlotId, round: Round, marked: bool) -> Finish {
         let Some(index) = self.find(slot, round) else { return Finish::Nothing };
         let entry = self.entries[index];
@@ -359,8 +360,8 @@ impl Stream {
         Finish::First(self.answer(now, index, marked))
     }
 
-    /// Results for packets of this ring in slots in a row, of which (slot, round) is the first, have come together: of up to `count`.
-    /// Returns how many are finished so; the others, or all, take [`Self::finish`].
+    /// Results for up to `count` packets of this ring, in consecutive slots from (slot, round) on, have come
+    /// together. Returns how many are now finished; pass the others to [`Self::finish`].
     pub fn finish_run(
         &mut self,
         now: Duration,
@@ -378,7 +379,8 @@ impl Stream {
         self.find(slot, round).is_some_and(|index| self.entries[index].awaits(ring))
     }
 
-    /// What the latest packet to a slot carries, and how many of the `most` from there on carry what follows it in its partition.
+    /// What the latest packet to a slot carries, and how many of the `most` packets from there on continue
+    /// its partition.
     #[must_use]
     pub fn run_at(&self, index: usize, most: usize) -> (PacketId, usize) {
         let first = self.entries[index].place;
@@ -387,7 +389,7 @@ impl Stream {
         (first, places.zip(first.packet..).take_while(|&pair| follows(pair)).count())
     }
 
-    /// A STRAGGLER for (slot, round) has come: gives that packet up, as finished.
+    /// A STRAGGLER for (slot, round) has come: gives that packet up, which then counts as finished.
     pub fn give_up(&mut self, now: Duration, slot: SlotId, round: Round) -> Finish {
         let Some(index) = self.find(slot, round) else { return Finish::Nothing };
         if self.entries[index].state != State::Outstanding {
@@ -397,18 +399,18 @@ impl Stream {
         Finish::First(self.answer(now, index, false))
     }
 
-    /// The shard of the packet outstanding that was sent for the first time before all others.
+    /// The shard of the outstanding packet whose first transmission is the oldest.
     #[must_use]
     pub fn waits_at(&self) -> Option<u8> {
         self.eldest().map(|index| Shard::index_of(SlotId(index as u16), self.shards))
     }
 
-    /// The packet outstanding that was sent for the first time before all others.
+    /// The outstanding packet whose first transmission is the oldest.
     fn eldest(&self) -> Option<usize> {
         self.is_busy().then_some((self.base % self.slots) as usize)
     }
 
-    /// Gives up one packet that was sent for the first time `age` or longer ago, the oldest first.
+    /// Gives up one packet whose first transmission was `age` or longer ago, the oldest first.
     pub fn give_up_older(&mut self, now: Duration, age: Duration) -> Option<(PacketId, SlotId, Round)> {
         let index = self.eldest()?;
         let entry = self.entries[index];

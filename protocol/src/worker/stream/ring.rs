@@ -46,13 +46,13 @@ pub(super) enum State {
 pub(super) enum Doubt {
     /// Nothing.
     None,
-    /// Others are to do something about it: whoever is to ask, or whoever its sum lacks.
+    /// Others are to act: the worker that is to ask, or the workers whose packets the sum lacks.
     Others,
     /// This worker has repeated it.
     Own,
 }
 
-/// What is known of a packet that was sent: one line of the cache, read and written for each packet and for its result.
+/// The state of a packet that was sent: one cache line, read and written for each packet and for its result.
 #[derive(Clone, Copy, Debug)]
 #[repr(align(64))]
 pub(super) struct Entry {

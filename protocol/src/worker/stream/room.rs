@@ -12,8 +12,8 @@ impl Stream {
         self.room_at(self.next)
     }
 
-    /// How many of these packets, which would make one run, may be written now: none if the window has room for a part of them only,
-    /// and results under way make more, so that runs do not become ever shorter.
+    /// How many of these packets, which would make one run, may be written now: none if the window has room
+    /// for only a part of them and results under way will make more, so that runs do not become ever shorter.
     #[must_use]
     pub fn room_for(&self, run: usize) -> usize {
         let slot = self.next % self.slots;
@@ -34,7 +34,7 @@ impl Stream {
         open.min(self.row_end(slot) - slot) as usize
     }
 
-    /// The first slot behind this one that is not the next in its shard's memory, or the ring's end.
+    /// The first slot after this one that does not follow it in its shard's memory, or the ring's end.
     pub(super) fn row_end(&self, slot: u64) -> u64 {
         let block = u64::from(Shard::BLOCK);
         if self.shards > 1 { (slot - slot % block + block).min(self.slots) } else { self.slots }

@@ -9,20 +9,21 @@ const LEAST: f64 = 4.0;
 const AFTER_LOSS: f64 = 0.7;
 /// What a round trip's share of marks counts in the smoothed one (P46).
 const GAIN: f64 = 1.0 / 16.0;
-/// Losses are congestion beyond this part of the packets, also where nothing shows that packets wait in queues.
+/// Losses of more than this part of the packets are congestion, even if nothing shows that packets wait in
+/// queues.
 const TOLERATED: u32 = 4;
 /// Results that losses are counted over.
 const JUDGED: u32 = 256;
-/// Packets that go out at once, where sending is paced: this part of the window, but no fewer and no more than that. A kernel takes
-/// 64 in one piece, and a queue that holds a window holds an eighth of it.
+/// Packets that are sent at once if sending is paced: this part of the window, within these bounds. A kernel
+/// takes 64 in one piece, and a queue that holds a window holds an eighth of it.
 const BURST_PART: f64 = 8.0;
 const BURST_LEAST: f64 = 8.0;
 const BURST_MOST: f64 = 64.0;
 /// How much faster than the window over the round trip packets go out.
 const PACE: f64 = 1.25;
 
-/// The window, and what it hangs on: additive increase, multiplicative decrease. That results are late is no sign: a worker may be
-/// slow.
+/// The window and what it depends on: additive increase, multiplicative decrease. Late results are no sign of
+/// congestion, since a worker may be slow.
 #[derive(Clone, Debug)]
 pub(super) struct Window {
     /// Packets that may be outstanding.
@@ -42,7 +43,8 @@ pub(super) struct Window {
     marks: u64,
     /// Whether it has kept anything back.
     filled: bool,
-    /// Results and losses since they were judged last: over more than a round trip, where that is of few packets.
+    /// Results and losses since they were last judged, which is over more than one round trip if that has few
+    /// packets.
     judged: (u32, u32),
     /// Whether congestion has been seen: then packets are paced.
     paced: bool,
@@ -91,7 +93,7 @@ impl Window {
         if self.paced { open.min(self.tokens as u64) } else { open }
     }
 
-    /// Whether so many packets are a small part of the window, and go out as soon as there is room.
+    /// Whether so many packets are so small a part of the window that they are sent as soon as there is room.
     pub fn bears(&self, packets: u64) -> bool {
         !self.paced && packets as f64 <= self.size / BURST_PART
     }
@@ -165,7 +167,8 @@ impl Window {
         }
     }
 
-    /// What was sent when the round trip began has come back: the next one begins, and lasts until `next` is back.
+    /// The packets that were sent when the round trip began are answered: the next one begins, and lasts
+    /// until `next` is answered.
     fn end_round(&mut self, next: u64) {
         self.round = next;
         // Nothing is known of the share before the first mark, which so halves the window.
@@ -180,7 +183,7 @@ impl Window {
         (self.results, self.marked, self.decreased, self.filled) = (0, 0, false, false);
     }
 
-    /// A packet of this worker, or its result, was lost, on a way that is crowded or not.
+    /// A packet of this worker, or its result, was lost, on a path with or without queueing.
     pub fn note_loss(&mut self, crowded: bool) {
         self.judged.1 += 1;
         if (crowded || self.judged.1 * TOLERATED > JUDGED) && !self.decreased {

@@ -155,7 +155,7 @@ fn update_flag(arg: Arg) -> Arg {
     }
 }
 
-/// What a list becomes: nothing if it is not given, and an empty one if it is `none`.
+/// The value of a list: `None` if it is not given, and an empty list if it is `none`.
 fn list(given: Vec<String>) -> Option<Vec<String>> {
     match given.as_slice() {
         [] => None,
@@ -193,7 +193,7 @@ pub struct CreateFlags {
     section: JobSection,
 }
 
-/// A flag of `job create`: which go together, and which a controller has no use for.
+/// A flag of `job create`: says which go together, and hides those that a controller does not use.
 fn create_flag(arg: Arg) -> Arg {
     match arg.get_id().as_str() {
         "workers" => arg
@@ -217,7 +217,7 @@ impl CreateFlags {
     }
 }
 
-/// An answer, if it is from a controller that speaks of jobs as this program does.
+/// An answer, if the controller's version describes jobs as this program does.
 fn check_version(job: Job) -> Result<Job, Failure> {
     if job.section.is_empty() {
         return Err(Failure::error(format!(
@@ -239,7 +239,7 @@ fn json_of_job(job: &Job) -> Result<Value, Failure> {
     Ok(value)
 }
 
-/// A section as JSON, some keys under the names that they had in earlier versions as well.
+/// A section as JSON, with some keys also under the names that they had in earlier versions.
 fn json_of_section(section: &JobSection) -> Result<Value, Failure> {
     let mut value = serde_json::to_value(section).map_err(Failure::error)?;
     let options = &section.options;

@@ -16,7 +16,7 @@ fn state(place: &JobPlace) -> &'static str {
     }
 }
 
-/// How many are here of how many; of a job whose members come and go with the fewest and the most.
+/// How many members of how many are here; for a job whose members come and go with the fewest and the most.
 pub(super) fn joined_text(place: &JobPlace, section: &JobSection) -> String {
     match section.min_workers() {
         Some(least) => format!("{}/{least}-{}", place.joined.count_ones(), section.workers()),
@@ -32,7 +32,7 @@ fn epoch(place: &JobPlace, section: &JobSection) -> String {
     }
 }
 
-/// The session on a target whose members come and go: epoch, n, and whose numbers these are.
+/// The session on a target, if its members come and go: epoch, n, and the members' numbers.
 pub(super) fn session(place: &JobPlace) -> String {
     let seats: Vec<String> = place.seats.iter().map(u32::to_string).collect();
     let s = if place.members == 1 { "" } else { "s" };

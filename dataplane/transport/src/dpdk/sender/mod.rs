@@ -1,4 +1,4 @@
-//! What goes out: headers, packet buffers, send queues, and ARP to find where to.
+//! Sending: headers, packet buffers, send queues, and ARP to find receivers.
 
 mod flows;
 
@@ -20,12 +20,12 @@ use crate::{
     IPV4_UDP_HEADER_LEN, IoStats, Peer, TransportError, checksum::sum_of_bytes, packet_io::check_segment,
 };
 
-/// How long a full send ring is waited for before what is left counts as lost.
+/// How long to wait for a full send ring before the remaining packets count as lost.
 const PATIENCE: Duration = Duration::from_millis(5);
 /// Pause between questions about one host.
 const ASK_PAUSE_MS: u64 = 50;
-/// Bytes that packed frames begin behind the start of a cache line, so that what follows 62 bytes of headers (42 of the
-/// carrier and 20 of THC's) begins another one: quantized indices are written 64 bytes at a time.
+/// Offset of packed frames in a cache line, so that what follows the 62 bytes of headers (42 of the carrier
+/// and 20 of THC) begins a cache line: quantized indices are written 64 bytes at a time.
 const INDENT: u16 = 2;
 
 /// One device's send queue.
@@ -45,8 +45,8 @@ pub struct DpdkTx {
     endpoint: Arc<OpenDpdk>,
     local: SocketAddrV4,
     out: Vec<Out>,
-    /// Empty packets at hand, packets kept under numbers, and those for headers of shared payloads. They must go before the
-    /// pool does.
+    /// Empty packets at hand, packets kept under numbers, and those for headers of shared payloads. They must
+    /// be dropped before the pool.
     free: Batch,
     kept: Kept,
     pub(super) heads: Heads,
@@ -124,8 +124,8 @@ impl DpdkTx {
     /// Sends one datagram with these ECN bits to every receiver, at the latest with the next [`Self::flush`]. Its payload lies in
     /// memory once, and each receiver's packet refers to it.
     ///
-    /// `failed` is told of each receiver for which [`PacketIo::send_run`](crate::PacketIo::send_run) would fail, and why;
-    /// the others get theirs all the same.
+    /// `failed` is called with each receiver for which [`PacketIo::send_run`](crate::PacketIo::send_run)
+    /// would fail, and why; the others still get theirs.
     #[inline]
     pub fn send_to_all(
         &mut self,
@@ -234,8 +234,8 @@ impl DpdkTx {
         Ok(())
     }
 
-    /// Makes sure that a kept packet is ours alone: while a device reads it nothing may change, so there is a copy then.
-    /// `None` if there is no such packet, or no buffer for the copy.
+    /// Makes sure that nobody else refers to a kept packet: while a device reads it nothing may change, so
+    /// then it is copied. `None` if there is no such packet, or no buffer for the copy.
     #[inline]
     fn unshare(&mut self, number: usize) -> Option<()> {
         if self.kept.get(number)?.references() == 1 {
@@ -265,7 +265,7 @@ impl DpdkTx {
         Ok(())
     }
 
-    /// The flow to a receiver; `None` if it is not known yet where that is, so that `datagrams` are lost.
+    /// The flow to a receiver; `None` if its hardware address is not known yet, so that `datagrams` are lost.
     fn route(&mut self, to: Peer, datagrams: usize) -> io::Result<Option<usize>> {
         match self.flow(to) {
             Ok(flow) => Ok(Some(flow)),
@@ -348,7 +348,7 @@ impl DpdkTx {
         self.kept = Kept::new(0);
     }
 
-    /// A packet to one of the receivers of a payload of `len` bytes; `None` if it takes a copy.
+    /// A packet to one of the receivers of a payload of `len` bytes; `None` if that needs a copy.
     #[inline(always)]
     fn head(&mut self, flow: usize, shared: &mut SharedMbuf, len: usize, sum: u64, ecn: u8) -> Option<Mbuf> {
         if !self.out[self.flows[flow].device].multi_segment {

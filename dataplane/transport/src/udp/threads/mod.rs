@@ -1,9 +1,10 @@
-//! The backend over kernel UDP with threads of its own: each has a socket, receives and sends, so that who uses the backend makes no
-//! system call for a packet.
+//! The backend over kernel UDP with its own threads: each has a socket, receives and sends, so that the user
+//! of the backend makes no system call for a packet.
 //!
-//! All sockets have one port, so peers see one endpoint. Each peer is one thread's, in both directions: what goes to it and what
-//! comes from it keeps its order. Memory goes back and forth between the threads and who uses the backend: what is received is
-//! handed over as it is, what is to be sent is copied once. There is no lock.
+//! All sockets have one port, so peers see one endpoint. One thread serves each peer in both directions, so
+//! packets to and from it keep their order. Memory goes back and forth between the threads and the user of
+//! the backend: received packets are handed over as they are, packets to be sent are copied once. There is no
+//! lock.
 
 mod counters;
 mod network_thread;
@@ -33,7 +34,7 @@ use crate::{Handler, IoStats, PacketIo, Peer, Run, TransportError, packet_io::ch
 use counters::Counters;
 use network_thread::NetworkThread;
 
-/// Bursts that a thread may have handed over, beside the one that it receives into.
+/// Bursts that a thread may have handed over, beside the one into which it receives.
 const BURSTS: usize = 4;
 /// Runs that may wait for a thread to send them.
 const LETTERS: usize = 64;
@@ -59,7 +60,8 @@ enum Arrival {
 /// A thread, as it is seen from outside.
 struct Outside {
     letters: SyncSender<Letter>,
-    /// Memory of letters that are sent, and what of it is here. What came last is used first: it is in a cache.
+    /// Memory of sent letters, and what of it is here. The memory that came last is used first, since it is
+    /// in a cache.
     sent: Receiver<Vec<u8>>,
     spare: Vec<Vec<u8>>,
     /// Memory to receive into.

@@ -20,9 +20,10 @@ use crate::{
     },
 };
 
-/// How often it looks again before it sleeps, which takes some 20 µs: a thread that is awake need not be woken.
+/// How often it looks for work before it sleeps, which takes some 20 µs: a thread that is awake need not be
+/// woken.
 const LOOKS: u32 = 50;
-/// How long it sleeps at most, if its handler has nothing to do before: nothing depends on it.
+/// How long it sleeps at most, if its handler has nothing to do before. Nothing depends on this time.
 const SLEEP: Duration = Duration::from_secs(10);
 
 pub(super) struct NetworkThread {
@@ -33,7 +34,8 @@ pub(super) struct NetworkThread {
     letter: Option<Letter>,
     sent: SyncSender<Vec<u8>>,
     free: Receiver<Box<Burst>>,
-    /// What further bursts go to; without any nothing is received. What came last is used first: it is in a cache.
+    /// Memory for further bursts; without any, nothing is received. The memory that came last is used first,
+    /// since it is in a cache.
     #[allow(clippy::vec_box, reason = "they come and go in boxes")]
     spare: Vec<Box<Burst>>,
     arrived: SyncSender<Arrival>,
@@ -103,7 +105,7 @@ impl NetworkThread {
         self.tell(error);
     }
 
-    /// Errors of which nobody hears while one is waiting to be heard are of no use.
+    /// Reports an error, unless an earlier one still waits to be taken.
     fn tell(&self, error: io::Error) {
         let _ = self.arrived.try_send(Arrival::Failed(error));
     }
@@ -143,7 +145,7 @@ impl NetworkThread {
         self.spare.extend(self.free.try_iter());
     }
 
-    /// Sends what there is, but no more than can have waited: receiving has its turn.
+    /// Sends what there is, but no more than can have waited, so that receiving gets its turn.
     fn send(&mut self) -> bool {
         for count in 0..LETTERS {
             self.look_for_letter();
@@ -199,7 +201,7 @@ impl NetworkThread {
         }
     }
 
-    /// Waits until there is something to send, or to receive and memory for it.
+    /// Waits until there is something to send, or something to receive and memory for it.
     fn sleep(&mut self) -> io::Result<()> {
         let hungry = self.spare.is_empty();
         self.sleeper.lie_down(if hungry { Sleep::ForMemory } else { Sleep::ForLetters });

@@ -53,7 +53,7 @@ pub struct Report {
     pub job: Option<u16>,
     /// The worst of all.
     pub verdict: Verdict,
-    /// In the order of their causes: what comes first can be why a later one fails.
+    /// In the order of their causes: an earlier check can be why a later one fails.
     pub checks: Vec<Check>,
 }
 
@@ -133,7 +133,7 @@ fn examine(visit: &Visit) -> Report {
     }
 }
 
-/// Whether trying would only bring the same complaints in other words, or wait for nothing.
+/// Whether opening would only repeat the same problems in other words, or wait for nothing.
 fn unopenable(checks: &[Check]) -> bool {
     let hinders = |check: &Check| matches!(check.name, "hugepages" | "device");
     checks.iter().any(|check| check.verdict == Verdict::Wrong && hinders(check))

@@ -8,7 +8,7 @@ const NAME: &str = "device";
 /// How the kernel names interfaces that are Ethernet (linux/if_arp.h).
 const ETHERNET: i64 = 1;
 
-/// Whether the interface is there, and what of it is used. What it refuses shows when it is opened.
+/// Whether the interface is there, and what of it is used. What it refuses is found when it is opened.
 pub fn device(host: &Host, config: &XdpConfig) -> Check {
     let name = &config.device;
     let folder = format!("/sys/class/net/{name}");

@@ -25,7 +25,8 @@ pub(in crate::engine) enum Out {
     Sent,
 }
 
-/// Partitions that are computed together: neighbours that travel as the same, of [`GROUP`] coordinates or one alone.
+/// Partitions that are computed together: neighbours with the same choice, of [`GROUP`] coordinates together,
+/// or a single one.
 #[derive(Debug)]
 pub(in crate::engine) struct PartitionGroup {
     pub parts: Range<usize>,
@@ -36,16 +37,16 @@ pub(in crate::engine) struct PartitionGroup {
     pub range: Range<usize>,
     pub padded: usize,
     pub out: Out,
-    /// What was sent, less what that stands for, in the rotated domain, while lost packets may return to it.
+    /// The residual in the rotated domain, while what lost packets carried may be added back to it.
     pub residual: Option<Buffer>,
     pub sums: Option<Sums>,
-    /// Results that stay where they came to, by partition; they are not in `sums`.
+    /// Results that stay where they were received, by partition; they are not in `sums`.
     pub held: Vec<(u32, Held)>,
     /// Packets of partitions whose norm is not 0; how many of them are sent, and have results or never will.
     pub packets: usize,
     pub sent: usize,
     pub results: usize,
-    /// What is still to be done with it: the way out, with error feedback, and the mean.
+    /// What is still to be done with it: compressing and sending, with error feedback, and the mean.
     pub to_do: u8,
 }
 
@@ -93,7 +94,7 @@ pub(in crate::engine) struct Active {
     /// The group of each partition.
     pub group_of: Vec<u32>,
     pub groups: Vec<PartitionGroup>,
-    /// Whether residuals stay until all results are in, because what is lost returns to them.
+    /// Whether residuals are kept until all results are in, because what is lost is added back to them.
     pub holds: bool,
     /// Groups whose norms have been asked for, and have been found; whether they were handed over to be sent.
     pub asked: usize,
@@ -117,7 +118,7 @@ pub(in crate::engine) struct Active {
 }
 
 impl Active {
-    /// A call whose plan the job can do, in groups of so many coordinates or one partition.
+    /// A call whose plan the job can carry out, in groups of so many coordinates or of one partition.
     pub fn new(
         plan: &[Span],
         compressor: &Compressor,
@@ -210,7 +211,8 @@ impl Active {
         self.feedback.is_none() && self.remote.is_none() && self.groups[group].form.is_none()
     }
 
-    /// The same call at the beginning of another session, with the tensor as it was (P43). What it has made so far is of no use.
+    /// The same call at the beginning of another session, with the tensor as it was (P43). Its results so far
+    /// are discarded.
     pub fn restart(mut self, plan: &[Span], compressor: &Compressor, window: usize, holds: bool) -> Active {
         // Until all of it is copied, nothing of it has changed.
         let (ticket, copied) = (self.ticket, self.copied);
@@ -264,7 +266,7 @@ impl Active {
         self.open -= usize::from(*to_do == 0);
     }
 
-    /// So many more packets of a group were sent. Returns its packed indices when these were all.
+    /// So many more packets of a group were sent. Returns its packed indices if all are now sent.
     pub fn note_sent(&mut self, group: usize, count: usize) -> Option<Bytes> {
         let state = &mut self.groups[group];
         state.sent += count;
@@ -303,7 +305,8 @@ impl Active {
         all.take(count)
     }
 
-    /// Whether so many packets from this one on are a partition without padding, and this engine makes its mean.
+    /// Whether so many packets from this one on are a partition without padding whose mean this engine
+    /// computes.
     pub(super) fn is_whole(&self, place: PacketId, count: usize) -> bool {
         let at = &self.parts[place.partition as usize];
         let per_packet = self.groups[self.group_of[place.partition as usize] as usize].per_packet();

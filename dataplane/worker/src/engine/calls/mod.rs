@@ -17,15 +17,17 @@ use thc_codec::error::CodecError;
 use thc_codec::partition::{self, MAX_PARTITION, Partition};
 use thc_protocol::wire::Choice;
 
-/// Coordinates that are computed in one go where partitions are smaller: a hundred microseconds or less, and 64 packets of 8-bit
-/// lanes, as many as go to the kernel in one piece. No group lies across a multiple of it, or of a larger partition's size.
+/// Coordinates that are computed in one go if partitions are smaller: a hundred microseconds or less, and 64
+/// packets of 8-bit lanes, as many as go to the kernel in one piece. No group lies across a multiple of it,
+/// or of a larger partition's size.
 pub(super) const GROUP: usize = 1 << 16;
 
 /// RESULTs that a kernel takes in one piece at most: 64 KiB with its headers.
 const RESULTS: usize = 62;
 
-/// Coordinates of a group, in a job with partitions of 2^`block` whose server has so many ports. Where that is one, as many whole partitions as
-/// have RESULTs that come in one piece; each of several ports has 64 slots in a row.
+/// Coordinates of a group, in a job with partitions of 2^`block` whose server has so many ports. With one
+/// port these are as many whole partitions as have RESULTs that come in one piece; each of several ports has
+/// 64 slots in a row.
 pub(super) fn group_len(block: u8, ports: u8) -> usize {
     let partition = 1 << block;
     if ports > 1 || partition > GROUP / 4 {
@@ -159,7 +161,7 @@ impl Calls {
         ticket
     }
 
-    /// All calls that are not done, to be begun again in another session, in their order.
+    /// All calls that are not done, in their order, to begin again in another session.
     pub fn begin_again(&mut self) -> Vec<Active> {
         (self.first, self.limit) = (self.start, None);
         self.queue.drain(..).collect()
@@ -263,7 +265,8 @@ impl Calls {
         }
     }
 
-    /// The same; and no call is taken in before its caller has the error: it would come before this one begun again.
+    /// The same; besides, no call is accepted before the caller has the error, since it would come before
+    /// this one when that begins again.
     pub fn fail_until_heeded(&mut self, active: Active, error: WorkerError) {
         self.unheeded.push(match (&active.remote, &active.outcome) {
             (Some(remote), _) => Unheeded::Packed(remote.unread_check()),

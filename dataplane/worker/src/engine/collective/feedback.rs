@@ -20,7 +20,7 @@ impl Collective {
         Ok(Fed { key, before: kept.feedback.shared_chunks(key), after })
     }
 
-    /// Ends a call whose pieces are all finished: error feedback is that after it.
+    /// Ends a call whose pieces are all finished; its new error feedback takes effect.
     pub fn end(&self, call: CollectiveCall) {
         self.release(call, Feedback::commit);
     }
@@ -30,7 +30,7 @@ impl Collective {
         self.release(call, |feedback, _, after| feedback.discard(after));
     }
 
-    /// Does with the error feedback that a call leaves what is to be done with it.
+    /// Keeps or discards the error feedback that a call leaves.
     fn release(&self, call: CollectiveCall, put: impl FnOnce(&mut Feedback, u64, Vec<Buffer>)) {
         let Some(Fed { key, before, after }) = call.feedback else { return };
         // The memory of what was there before is then used again.

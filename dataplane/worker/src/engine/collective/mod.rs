@@ -1,8 +1,10 @@
-//! A rank's part of an all-reduce that something else adds up: a ring or a tree of integers, such as NCCL's, gloo's or MPI's.
+//! A rank's part of an all-reduce whose sums are added elsewhere: by an all-reduce of integers of NCCL, gloo
+//! or MPI.
 //!
-//! Values of a lookup table add up, so they need no aggregator of this project. A rank looks its own indices up and packs the values in
-//! lanes that the sum over all ranks fits ([`Lanes`]); any integer all-reduce adds the words; every rank unpacks the sums. One
-//! all-reduce of a tensor has three steps, between which the caller runs collectives:
+//! Values of a lookup table add up, so they need no aggregator of this project. A rank looks up its own
+//! indices and packs the values into lanes wide enough for the sum over all ranks ([`Lanes`]); any integer
+//! all-reduce adds the words; every rank unpacks the sums. One all-reduce of a tensor has three steps,
+//! between which the caller runs collectives:
 //!
 //! 1. [`Collective::begin`] measures the tensor. The caller takes the MAX of the numbers that it returns over all ranks, as integers of 32 bits,
 //!    and hands them to [`Collective::settle`].
@@ -218,12 +220,14 @@ impl Collective {
         }
     }
 
-    /// Measures a tensor. `plan` says how its spans travel, all of it as the first table if it is empty; `feedback` is the key of its error
-    /// feedback. Ranks must begin the same calls in the same order. Returns the call, and numbers whose MAX over all ranks, as integers,
-    /// [`Self::compress`] wants: the norm of each partition, and two that show whether all ranks call alike.
+    /// Measures a tensor. `plan` says how its spans travel; if it is empty, all travels by the first table.
+    /// `feedback` is the key of its error feedback. Ranks must begin the same calls in the same order.
+    /// Returns the call, and numbers whose MAX over all ranks, as integers, [`Self::compress`] wants: the
+    /// norm of each partition, and two that show whether all ranks call alike.
     ///
     /// # Errors
-    /// If the plan is none for this tensor or these tables, or the tensor's error feedback has another length or is in use. No call has begun then.
+    /// If the plan does not fit this tensor or these tables, or the tensor's error feedback has another
+    /// length or is in use. Then no call has begun.
     pub fn begin(
         &self,
         x: &[f32],
@@ -260,7 +264,7 @@ impl Collective {
         }
     }
 
-    /// A call of a plan that is one for a tensor of this length, measured by nobody yet.
+    /// A call of a plan that fits a tensor of this length; its norms are not measured yet.
     fn start(&self, plan: &[Span], length: usize, key: Option<u64>, fed: Option<Fed>) -> CollectiveCall {
         let number = self.calls.fetch_add(1, Ordering::Relaxed);
         let Active { parts, groups, .. } = Active::new(plan, &self.compressor, GROUP, None, None);
@@ -275,7 +279,8 @@ impl Collective {
         CollectiveCall { number, tag, length, parts, groups, pieces, feedback: fed, words }
     }
 
-    /// How a tensor is cut that somebody else compresses, a GPU say, in pieces of 2^`piece` coordinates.
+    /// How a tensor that is compressed elsewhere, such as on a GPU, is cut into pieces of 2^`piece`
+    /// coordinates.
     ///
     /// # Errors
     /// What is wrong with the plan.
@@ -284,12 +289,13 @@ impl Collective {
         Ok(PackedLayout::new(plan, &self.compressor, piece))
     }
 
-    /// Begins the call of a tensor that somebody else measures, compresses and finishes. `norms` are those of its partitions
-    /// ([`PackedCall`](crate::PackedCall)); its error feedback is the caller's, and `feedback` only names it. It is settled and ended as others;
-    /// in between [`Self::keys`] and [`Self::numbers`] are what to compute with.
+    /// Begins the call of a tensor that is measured, compressed and finished elsewhere. `norms` are those of
+    /// its partitions ([`PackedCall`](crate::PackedCall)); the caller keeps its error feedback, and
+    /// `feedback` only names it. Settle and end it like other calls; in between, [`Self::keys`] and
+    /// [`Self::numbers`] return the parameters to compute with.
     ///
     /// # Errors
-    /// If the plan is none for these tables, or has not as many partitions as there are norms.
+    /// If the plan does not fit these tables, or its number of partitions differs from that of the norms.
     pub fn begin_measured(
         &self,
         plan: &[Span],
@@ -310,7 +316,8 @@ impl Collective {
         self.compressor.keys(call.number)
     }
 
-    /// By partition of a call that is settled, what somebody else compresses it with, and makes the mean of its sums with.
+    /// For each partition of a settled call, the parameters for compressing it elsewhere and for computing
+    /// the mean of its sums.
     ///
     /// # Errors
     /// If a norm gives no range.
@@ -323,8 +330,8 @@ impl Collective {
     /// Takes the largest numbers of all ranks.
     ///
     /// # Errors
-    /// [`CallError::NonFinite`] if a rank's tensor is not finite, and [`WorkerError::Differs`] if ranks call different all-reduces, both alike
-    /// on all ranks: then the call is to be given up.
+    /// [`CallError::NonFinite`] if a rank's tensor is not finite, and [`WorkerError::Differs`] if ranks call
+    /// different all-reduces, both alike on all ranks: then give the call up.
     pub fn settle(&self, call: &mut CollectiveCall, norms: &[i32]) -> Result<(), WorkerError> {
         CodecError::check_len("norms", call.parts.len() + 2, norms.len())?;
         let (norms, tags) = norms.split_at(call.parts.len());
@@ -345,7 +352,7 @@ impl Collective {
         Ok(())
     }
 
-    /// Makes the words of a piece of a tensor whose call is settled: as many as all ranks have, to be added up.
+    /// Makes the words of a piece of a tensor whose call is settled, to be added up: as many on every rank.
     ///
     /// # Errors
     /// If `x` is not as long as the piece.

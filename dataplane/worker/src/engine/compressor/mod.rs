@@ -1,7 +1,8 @@
-//! Compression as a session does it: its tables, seeds, ranges (P5), choice by choice.
+//! Compression for a session: tables, seeds and ranges (P5), choice by choice.
 //!
-//! This is the seam for other tables, widths of indices and devices than the CPU: the engine knows how many packets there
-//! are and how long they are, and asks for norms, packed indices, error feedback and means. It never looks at a number.
+//! Other tables, index widths and devices are added here: the engine knows only how many packets there are
+//! and how long they are, and asks for norms, packed indices, error feedback and means. It never looks at a
+//! number.
 
 mod numbers;
 mod raw;
@@ -62,7 +63,7 @@ pub(super) struct Measured {
     pub start: usize,
     pub choice: Choice,
     pub norm: u32,
-    /// Whether the others went on without it: what it is stays in the error feedback.
+    /// Whether the others went on without it: then all of it stays in the error feedback.
     pub left_out: bool,
 }
 
@@ -157,7 +158,7 @@ impl Compressor {
         })
     }
 
-    /// Compression without a session: rank `rank` of `ranks` with tables that they have agreed on.
+    /// Compression without a session: rank `rank` of `ranks`, with tables on which they have agreed.
     ///
     /// # Errors
     /// If a table's t_p is out of bounds, or its indices do not fit its form.
@@ -189,7 +190,8 @@ impl Compressor {
         })
     }
 
-    /// Whether indices of a partition are bytes, and the table values themselves: the table has all points of its grid.
+    /// Whether a partition's indices are bytes and are the table values themselves, since the table has all
+    /// points of its grid.
     pub fn indices_are_values(&self, at: &Measured) -> bool {
         let complete =
             |coder: &Coder| coder.table.values().len() == usize::from(coder.table.granularity()) + 1;
@@ -229,7 +231,7 @@ impl Compressor {
         choice == Choice::Raw || self.coder(choice).is_some()
     }
 
-    /// Whether this job can do a plan for a tensor of so many coordinates.
+    /// Checks whether this job can carry out a plan for a tensor of so many coordinates.
     ///
     /// # Errors
     /// [`WorkerError::Empty`], [`WorkerError::TooLong`], [`WorkerError::Plan`], [`WorkerError::EmptySpan`] or [`WorkerError::NoTable`].
@@ -314,9 +316,9 @@ impl Compressor {
         })
     }
 
-    /// A partition to the indices of all its packets, and `kept`, its error feedback, to `left`, what it is after the call.
-    /// `work` is memory for the partition, which keeps nothing of use; `next` the gradient and error feedback of the next one,
-    /// if that is known.
+    /// Compresses a partition to the indices of all its packets. `kept` is its error feedback, `left` takes
+    /// that after the call, `work` is scratch memory for the partition, and `next` is the gradient and error
+    /// feedback of the next one, if known.
     ///
     /// # Errors
     /// If the norm gives no range to quantize on.
@@ -332,7 +334,8 @@ impl Compressor {
         Block { next, ..self.block(call, at)? }.compress_beside(x, feedback, work, packed)
     }
 
-    /// The same up to the indices: `work` becomes the residual in the rotated domain, which [`Self::feed_back`] ends with.
+    /// The same up to the indices: `work` becomes the residual in the rotated domain, for
+    /// [`Self::feed_back`].
     ///
     /// # Errors
     /// As [`Self::compress`].
@@ -367,7 +370,7 @@ impl Compressor {
         Ok(())
     }
 
-    /// The residual in the rotated domain to the error feedback that it leaves.
+    /// Turns the residual in the rotated domain into error feedback.
     ///
     /// # Errors
     /// None with memory of the right length.
@@ -380,9 +383,9 @@ impl Compressor {
         rht::inverse_into(residual, left, self.block(call, at)?.key)
     }
 
-    /// The results of a partition to its mean. `counts` has how many workers are in the sums of each packet, 0 where they are
-    /// lost; `sums` those of one packet after the other. `work` is memory for the partition, used if it is padded; `next` what
-    /// the next one's mean goes to, if that is known.
+    /// Turns the results of a partition into its mean. `counts` has the number of workers in the sums of each
+    /// packet, 0 if they are lost; `sums` has the sums, packet by packet. `work` is memory for the partition,
+    /// used if it is padded; `next` is where the next one's mean goes, if known.
     ///
     /// # Errors
     /// If the norm gives no range.
@@ -432,7 +435,7 @@ impl Compressor {
         rht::inverse_into(work, out, block.key)
     }
 
-    /// The same of a partition without padding whose results are held as they came.
+    /// The same for a partition without padding whose results are held as received.
     ///
     /// # Errors
     /// As [`Self::finish`].
@@ -448,7 +451,7 @@ impl Compressor {
         block.decompress_packets(held.sums(), held.layout, wide, held.count.into(), out)
     }
 
-    /// What somebody else compresses a partition with; all 0 if its norm is.
+    /// The parameters for compressing a partition elsewhere; all 0 if its norm is 0.
     ///
     /// # Errors
     /// As [`Self::compress`].
@@ -463,8 +466,8 @@ impl Compressor {
         Ok(Numbers { affine: coder.quantizer.affine(Compressor::range(coder, at))?, raw: 0.0 })
     }
 
-    /// What somebody else makes the estimates of a packet's sums with: step and −M of `count` workers' indices, or 0 and the
-    /// factor of their words; all 0 of a packet that is lost.
+    /// The parameters for estimating a packet's sums elsewhere: step and −M for `count` workers' indices, or
+    /// 0 and the factor of their words; all 0 for a lost packet.
     ///
     /// # Errors
     /// As [`Self::finish`].
@@ -481,7 +484,8 @@ impl Compressor {
         Ok(Estimate { step, lo: -range, raw: 0.0 })
     }
 
-    /// What the signs, and this worker's roundings, of all partitions of a call derive from (P29), and the stratum of its draws.
+    /// The keys from which the signs and this worker's roundings of all partitions of a call derive (P29),
+    /// and the stratum of its draws.
     pub fn keys(&self, call: u64) -> CallKeys {
         CallKeys {
             signs: signs::derive_call(self.job_seed, call),
@@ -491,7 +495,8 @@ impl Compressor {
     }
 }
 
-/// What a worker's roundings derive from: those of all workers of the job cancel, unless it is given a seed of its own.
+/// The key of a worker's roundings. The roundings of the job's workers are stratified, unless this one has
+/// its own seed.
 fn roundings(job_seed: u64, rank: Rank, seed: Option<u64>) -> Source {
     seed.map_or_else(|| Source::of_worker(job_seed, rank.0), Source::independent)
 }

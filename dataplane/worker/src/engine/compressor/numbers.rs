@@ -2,7 +2,7 @@
 
 use thc_codec::quantizer::Affine;
 
-/// What the signs (P29) and a worker's roundings (P31) of a call's partitions derive from: the key of partition p is
+/// The keys of the signs (P29) and of a worker's roundings (P31) of a call: the key of partition p is
 /// mix((this xor p) + G).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CallKeys {

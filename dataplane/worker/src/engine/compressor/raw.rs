@@ -5,7 +5,7 @@ use thc_protocol::wire::RAW_WORDS;
 use thc_protocol::worker::PacketId;
 
 impl Compressor {
-    /// s of P5: the power of two that coordinates are multiplied by, from the maximum's f32 bits.
+    /// s of P5: the power of two by which coordinates are multiplied, from the maximum's f32 bits.
     pub fn raw_scale(&self, norm: u32) -> f64 {
         power_of_two(self.raw_bits() - exponent(norm))
     }

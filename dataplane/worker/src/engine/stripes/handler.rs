@@ -13,7 +13,8 @@ use thc_protocol::worker::{CallError, Events, PacketId, SessionError, Stripe, Tx
 use thc_protocol::{Ecn, WorkerId};
 use thc_transport::{Handled, Handler, Run, RunSender};
 
-/// What a stripe has to send, and where its results gather. What comes of a batch names its place here as partition.
+/// What a stripe has to send, and where its results gather. Events of a batch name its index here as the
+/// partition.
 #[derive(Default)]
 struct Batches {
     all: Vec<Option<Batch>>,
@@ -122,7 +123,7 @@ impl StripeHandler {
         StripeHandler { worker, stripe, ports, ecn, orders, news, batches, shared, taken, over, error }
     }
 
-    /// Whether a packet from this share is about a slot of this stripe, and nothing that the engine has to know.
+    /// Whether a packet from this share is about a slot of this stripe and of no concern to the engine.
     fn is_own(&self, share: usize, packet: &[u8]) -> bool {
         let shards = self.worker.parameters().shards;
         let own = |slot| Stripe::index_of(slot, shards, self.stripe.count) == self.stripe.index;

@@ -1,8 +1,8 @@
 //! Data packets on network threads: each has a stripe of the slots, sends their packets and gathers their results ([`handler`]).
 //!
-//! The engine deals out what is compressed in batches of up to 64 packets, and gets each back when its results are in. What is common
-//! to all stays here: joining, norms, the order of calls, time-outs of the session. Nothing is shared but indices that nobody
-//! writes any more, and counters.
+//! The engine deals out compressed packets in batches of up to 64, and gets each batch back when its results
+//! are in. It keeps what stripes have in common: joining, norms, the order of calls, time-outs of the
+//! session. Only indices that are no longer written and counters are shared.
 
 mod handler;
 mod report;
@@ -23,7 +23,8 @@ use thc_protocol::wire::{Header, Kind, Nudge, Straggler};
 use thc_protocol::worker::{Dealt, Events as _, PacketId, SessionError, Stripe, Worker};
 use thc_transport::{Handler, PacketIo};
 
-/// Packets that may wait to be handed on to a stripe. Those beyond are as lost: hardly any come to another's thread.
+/// Packets that may wait to be handed on to a stripe; further ones are dropped. Packets rarely come to
+/// another stripe's thread.
 const PASSED_ON: usize = 1024;
 
 /// Packets that a stripe sends, and their results.

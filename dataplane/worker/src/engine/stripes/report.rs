@@ -15,7 +15,8 @@ const TIMEOUTS: u32 = 32;
 
 /// A [`StripeReport`] in words, and when each share was heard last.
 pub(super) struct Shared {
-    /// Whether it waits for anything is written last and read first: who reads that it does reads since when.
+    /// Whether it waits for anything is written last and read first, so that a reader that sees it waiting
+    /// also sees since when.
     state: AtomicU64,
     words: [AtomicU64; 15],
     heard: Vec<AtomicU64>,

@@ -6,11 +6,12 @@ use super::MAX_TRIES;
 use crate::wire::FLAG_NUDGE;
 use std::time::Duration;
 
-/// Under `best-effort`, packets with NUDGE in a row without an answer that are more than losses.
+/// Under `best-effort`, the number of unanswered packets with NUDGE in a row that losses do not explain.
 const ASKS: u32 = 3;
 
 impl Stream {
-    /// There is a sign that a packet was lost. What may have been done about one that was doubted before has its round trip.
+    /// There is a sign that a packet was lost. If it was already doubted, what was done about it gets its
+    /// round trip.
     pub(super) fn doubt(&mut self, now: Duration, index: usize, tx: &mut impl Tx) {
         if self.trouble(index).doubt != Doubt::None {
             self.trouble_mut(index).tries = 1;
@@ -37,10 +38,11 @@ impl Stream {
         self.count_try(index);
     }
 
-    /// Sets when a doubted packet is asked for again: when others have had a round trip for it. If it was lost for sure, twice
-    /// as long after each second try, up to a quarter of the shortest time-out or four round trips, and twice that for each time-out
-    /// in which nothing came; else, as somebody may just be slow, twice as long after each, and from the shortest time-out on
-    /// that is left to time-outs.
+    /// Sets when a doubted packet is asked for again: when others have had a round trip for it. If it was
+    /// certainly lost, the time doubles after every second try, up to a quarter of the shortest time-out or
+    /// four round trips, and doubles again for each time-out in which nothing came. Otherwise somebody may
+    /// just be slow: the time doubles after each try, and from the shortest time-out on the rest is left to
+    /// time-outs.
     pub(super) fn look_again(&mut self, now: Duration, index: usize) {
         let Trouble { overtaken, tries, .. } = self.trouble(index);
         let doublings = if overtaken { tries / 2 } else { tries };
@@ -55,8 +57,9 @@ impl Stream {
         self.list(index);
     }
 
-    /// Repeats what results have overtaken, and what was sent last `age` or longer ago: so `best-effort` asks before it
-    /// gives up. The first one to a shard asks whether anybody is there (P21).
+    /// Repeats packets that results have overtaken, and packets that were last sent `age` or longer ago, so
+    /// that `best-effort` asks before it gives up. The first repeated packet to a shard asks whether anybody
+    /// is there (P21).
     pub fn ask_again(&mut self, now: Duration, age: Duration, tx: &mut impl Tx) {
         self.repeat_overtaken(now, tx);
         let due = |entry: &Entry| entry.send_time() < now && entry.send_time() + age <= now;
@@ -76,7 +79,7 @@ impl Stream {
         }
     }
 
-    /// Shards where NUDGE has brought nothing, often enough that it was not lost by chance, and since when (P21).
+    /// Shards that have not answered NUDGE so often that losses do not explain it, and since when (P21).
     pub fn unanswered_shards(&self) -> impl Iterator<Item = (u8, Duration)> {
         let asked = (0u8..).zip(&self.queues).filter(|(_, queue)| queue.asked >= ASKS);
         asked.map(|(shard, queue)| (shard, queue.asked_at))

@@ -1,11 +1,11 @@
 //! When packets are sent again (P20).
 //!
-//! Three signs of loss: results of packets sent well after one; results that cease to come; and, when
-//! nothing has come for the time-out, everything that was outstanding is doubtful.
+//! There are three signs of loss: results of packets that were sent well after one; results that cease to
+//! come; and a time-out in which nothing comes, after which everything outstanding is doubtful.
 //!
-//! All workers see a sum that does not come, and whose packet it lacks nobody knows. So for each seq one worker asks, by
-//! repeating its own with NUDGE, and who is missing is told so; the others wait for that, and repeat only what it does not
-//! bring: a result that they alone have lost (P40).
+//! All workers see that a sum does not come, and none knows whose packet it lacks. So for each seq one worker
+//! asks, by repeating its own packet with NUDGE, and the aggregator tells the missing worker. The others wait
+//! for that, and repeat only what it does not bring: a result that they alone have lost (P40).
 
 mod doubt;
 mod queue;
@@ -20,16 +20,17 @@ use crate::{Round, SlotId};
 use std::cmp::Reverse;
 use std::time::Duration;
 
-/// Transmissions to a shard after which a packet without a result counts as lost (P20): at most so many, and at most this part
-/// of what may be outstanding there, or the last of a window would never be overtaken; but so many at least.
+/// Transmissions to a shard after which a packet without a result counts as lost (P20): at most so many, and
+/// at most this part of what may be outstanding there, since otherwise the last packets of a window would
+/// never be overtaken; but at least so many.
 const REORDER: u64 = 16;
 /// Most that a recovery may repeat at a time.
 const BUDGET: u32 = 64;
 const REORDER_PART: u64 = 8;
 const REORDER_MIN: u64 = 3;
-/// How often that doubles at most where a network changes the order of packets.
+/// How often that may double if a network changes the order of packets.
 const REORDER_DOUBLINGS: u32 = 2;
-/// Tries to get a doubted packet's result that count for how long the next one waits.
+/// The number of tries for a doubted packet's result that lengthen the wait for the next.
 const MAX_TRIES: u8 = 12;
 /// Time-outs in a row after which repeated packets carry NUDGE (P20).
 const NUDGE_AFTER: u32 = 3;
@@ -47,7 +48,8 @@ pub(super) struct Recovery {
     end: u64,
     /// How many may be repeated,
     budget: u32,
-    /// but not before this time: if nothing was lost, a result of a packet not repeated comes first.
+    /// but not before this time: if nothing was lost, the result of a packet that was not repeated comes
+    /// first.
     not_before: Duration,
 }
 
@@ -109,10 +111,11 @@ impl Stream {
         entry.place
     }
 
-    /// The same of up to `count` packets of this ring in slots in a row, whose results have come together, as far as each was sent once
-    /// and they are outstanding in their order. Returns how many those are; the others take [`Self::answer`].
+    /// The same for up to `count` packets of this ring in consecutive slots, whose results have come
+    /// together, as far as each was sent once and they are outstanding in order. Returns how many those are;
+    /// pass the others to [`Self::answer`].
     ///
-    /// One round trip is measured, that of the last: those before it have waited for it.
+    /// Only the round trip of the last is measured: the others have waited for it.
     pub(super) fn answer_run(
         &mut self,
         now: Duration,
@@ -154,8 +157,8 @@ impl Stream {
         taken
     }
 
-    /// The only transmission of a packet got through: what was outstanding then was not lost as a whole. One sent after the time-out
-    /// says nothing of those before.
+    /// The only transmission of a packet got through, so not everything that was outstanding then was lost. A
+    /// packet sent after the time-out says nothing of those before.
     fn note_first_got_through(&mut self, order: u64) {
         if self.recovery.is_none() || order <= self.last_timeout {
             self.timeouts = 0;
@@ -177,7 +180,7 @@ impl Stream {
         if entry.repeated { self.troubles[index] } else { Trouble::new(entry.send_time()) }
     }
 
-    /// The same, to be changed. Its result will not tell any more which of the transmissions it answers.
+    /// The same, mutably. From now on its result does not tell which of the transmissions it answers.
     pub(super) fn trouble_mut(&mut self, index: usize) -> &mut Trouble {
         let entry = &mut self.entries[index];
         if !entry.repeated {
@@ -197,7 +200,7 @@ impl Stream {
         self.nudging = false;
     }
 
-    /// Somebody waits for (slot, round): sends that packet again if it is kept (P20). Whether it was.
+    /// Somebody waits for (slot, round): sends that packet again if it is kept (P20). Returns whether it was.
     pub fn resend_kept(
         &mut self,
         now: Duration,
@@ -242,7 +245,7 @@ impl Stream {
         }
     }
 
-    /// The NUDGE that this worker asked for has come: a round trip in which nothing was waited for.
+    /// The NUDGE for which this worker asked has come: a round trip without waiting.
     pub fn note_answer(&mut self, now: Duration, slot: SlotId, round: Round) {
         if let Some(index) = self.find(slot, round)
             && self.entries[index].repeated
@@ -275,8 +278,8 @@ impl Stream {
         (usual << self.reordered).min((share / 2).max(REORDER_MIN))
     }
 
-    /// A result that comes sooner after a doubt than anything can have been done about it shows that nothing was lost: the
-    /// network changes the order.
+    /// A result that comes so soon after a doubt that nothing can have been done about it shows that nothing
+    /// was lost: the network changes the order.
     fn note_order(&mut self, now: Duration, entry: &Entry, trouble: &Trouble) {
         let at_once = |shortest: Duration| now.saturating_sub(entry.send_time()) < shortest / 2;
         if trouble.overtaken && trouble.tries <= 1 && self.rtt.shortest().is_some_and(at_once) {
@@ -284,7 +287,7 @@ impl Stream {
         }
     }
 
-    /// For how long a result must have been there, and none of a later packet, for those sent before it to be lost.
+    /// How long after a result, without one of a later packet, the packets sent before it count as lost.
     fn settling_time(&self) -> Duration {
         self.rtt.settling_time() * (1 << self.reordered)
     }
@@ -301,7 +304,7 @@ impl Stream {
         seq
     }
 
-    /// The packet of a shard that no result is known to have overtaken, the first of them.
+    /// The first packet of a shard that no result is known to have overtaken.
     fn first_unchecked(&mut self, shard: usize) -> Option<usize> {
         let mut seq = self.queues[shard].checked.max(self.base);
         loop {
@@ -323,8 +326,8 @@ impl Stream {
         open && !(entry.repeated && self.troubles[index].overtaken)
     }
 
-    /// Lost by order: results have come for packets that were sent after these. All workers send in the same order, so whoever
-    /// had part in such a result had sent these before.
+    /// Lost by order: results have come for packets that were sent after these. All workers send in the same
+    /// order, so every worker in such a result had sent these before.
     fn repeat_overtaken(&mut self, now: Duration, tx: &mut impl Tx) {
         if let Some(network) = &mut self.network {
             network.tick(now, &self.rtt);
@@ -388,8 +391,8 @@ impl Stream {
         }
     }
 
-    /// Results have ceased to come. What was sent before something answered is known to be lost; the rest may be: the lowest is
-    /// asked for, and the last, once, whose result would tell of all others.
+    /// Results have ceased to come. Packets that were sent before an answered one are known to be lost; the
+    /// rest may be. So the lowest is asked for, and once the last, whose result would tell of all others.
     fn probe(&mut self, now: Duration, tx: &mut impl Tx) {
         self.probe = None;
         let lowest = (self.base % self.slots) as usize;
@@ -412,8 +415,8 @@ impl Stream {
         self.transmit(index, flags, tx);
     }
 
-    /// Puts a packet behind all that have been sent, as if it had been sent again: what is said of it from now on is about
-    /// what is sent from now on.
+    /// Moves a packet behind all that have been sent, as if it had been sent again, so that only later
+    /// transmissions count for it from now on.
     fn requeue(&mut self, now: Duration, index: usize) {
         self.trouble_mut(index);
         self.unlink(index, index);
@@ -474,7 +477,7 @@ impl Stream {
         self.is_busy().then(|| self.since + self.rtt.timeout(self.timeouts))
     }
 
-    /// Whether packets with NUDGE have been sent, and a time-out later nothing has come.
+    /// Whether packets with NUDGE have been sent and nothing has come for a time-out.
     #[must_use]
     pub fn is_deaf(&self) -> bool {
         self.is_busy() && self.timeouts > NUDGE_AFTER

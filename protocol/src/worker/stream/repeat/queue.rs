@@ -20,7 +20,7 @@ pub(in crate::worker::stream) struct Queue {
     pub answered_at: Duration,
     /// Below that seq all are finished, or known to be overtaken.
     pub checked: u64,
-    /// Under `best-effort`, packets with NUDGE that nothing has answered, and when the first of them was sent.
+    /// Under `best-effort`, the number of unanswered packets with NUDGE, and when the first of them was sent.
     pub(super) asked: u32,
     pub(super) asked_at: Duration,
 }
