@@ -93,7 +93,9 @@ fn handle_runs(runs: &[Option<Run<'_>>; RUNS], handler: &mut impl Handler, outbo
         for (run, other) in others.iter().flatten().zip(at + 1..) {
             let overtakes = || {
                 let before = runs[at + 1..other].iter().flatten().zip(at + 1..);
-                before.filter(|&(_, place)| taken >> place & 1 == 0).any(|(earlier, _)| earlier.from == run.from)
+                before
+                    .filter(|&(_, place)| taken >> place & 1 == 0)
+                    .any(|(earlier, _)| earlier.from == run.from)
             };
             if taken >> other & 1 == 0 && alike(first, run) && !overtakes() {
                 together[count] = run;
