@@ -348,14 +348,12 @@ impl Report<'_> {
                 paper.name, paper.title
             );
             for entry in entries {
-                let _ = writeln!(
-                    text,
-                    "| [{}](#{}) | {} | {} |",
-                    entry.name(),
-                    anchor(paper, entry),
-                    entry.title,
-                    entry.state()
-                );
+                let name = match entry.status {
+                    // It has no section.
+                    Status::Drawing => entry.name(),
+                    _ => format!("[{}](#{})", entry.name(), anchor(paper, entry)),
+                };
+                let _ = writeln!(text, "| {name} | {} | {} |", entry.title, entry.state());
             }
             for entry in entries {
                 let Some(figures) = figures.next() else { break };
