@@ -2,9 +2,11 @@
 
 mod asynchronous;
 pub mod bench;
+mod charts;
 pub mod cli;
 pub mod figures;
 mod papers;
+mod progress;
 mod simulate;
 
 use thc_demo::error;

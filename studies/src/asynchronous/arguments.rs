@@ -5,10 +5,12 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueEnum};
 
+use super::chart::draw_study;
 use super::condition::study;
 use super::method::Method;
 use super::problem::Source;
 use super::run::{Plan, compare};
+use crate::charts::write;
 use crate::error::{Error, Result};
 
 /// The environment variable that holds a worker's order, secrets included.
@@ -139,7 +141,7 @@ impl AsyncArgs {
                 let Data { data, scale, seed, json } = args.data;
                 let found = study(data, scale, seed, args.epochs, args.rate)?;
                 if let Some(path) = &args.plot {
-                    super::chart::of_study(path, &found)?;
+                    write(path, &draw_study(&found)?)?;
                 }
                 (found.to_string(), serde_json::to_string_pretty(&found), json)
             }

@@ -10,6 +10,7 @@ use super::arguments::{AllreduceArgs, Rate};
 use super::chart;
 use super::place::Place;
 use super::run::{Turn, bytes};
+use crate::charts::write;
 use crate::error::{Error, Result};
 
 /// One setting's figures. Seconds are of one all-reduce.
@@ -129,8 +130,7 @@ impl Measured {
 /// Draws if that is wanted, and prints.
 pub fn show(args: &AllreduceArgs, found: &[Measured]) -> Result<()> {
     if let Some(path) = &args.plot {
-        let text = chart::draw(found)?;
-        std::fs::write(path, text).map_err(|source| Error::File { path: path.clone(), source })?;
+        write(path, &chart::draw(found)?)?;
     }
     let text = if args.json {
         serde_json::to_string_pretty(found).map_err(Error::Event)?

@@ -10,8 +10,8 @@ use thc_baselines::{Message, Participant};
 use thc_bench::{median, thread_time};
 
 use super::schemes::Named;
+use crate::charts::Table;
 use crate::error::Result;
-use crate::figures::figure::Table;
 
 /// Coordinates of a partition of BytePS: 4 MiB.
 pub const PARTITION: usize = 1 << 20;

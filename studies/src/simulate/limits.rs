@@ -8,15 +8,14 @@ use std::path::PathBuf;
 
 use clap::Args;
 use comfy_table::{Cell, CellAlignment, Table, presets};
-use plotters::style::RGBColor;
 use serde::Serialize;
 use serde_json::json;
 
 use super::arguments::Source;
 use super::rate::Rate;
 use super::settings::{Costs, Keys};
+use crate::charts::{Axis, COLOURS, Chart, GREY, Mark, Series, write};
 use crate::error::{Error, Result};
-use crate::figures::chart::{Axis, Chart, Mark, Series};
 
 /// Coordinates of a packet and of a block, which has a NORM.
 const PACKET: f64 = 1024.0;
@@ -144,7 +143,7 @@ impl LimitsArgs {
             .collect();
         if let Some(path) = &self.svg {
             let text = self.chart(&all, &settings.rate).svg("limits", (980, 560))?;
-            std::fs::write(path, text).map_err(|source| Error::File { path: path.clone(), source })?;
+            write(path, &text)?;
         }
         if self.json {
             let all = json!({ "settings": settings, "limits": all });
@@ -179,23 +178,17 @@ impl LimitsArgs {
     }
 
     fn chart(&self, all: &[Limits], rates: &[Rate]) -> Chart {
-        let colours =
-            [RGBColor(200, 60, 20), RGBColor(30, 120, 200), RGBColor(20, 150, 60), RGBColor(120, 60, 180)];
         let ends = [self.hosts.iter().min(), self.hosts.iter().max()];
         let ends: Vec<f64> = ends.into_iter().flatten().map(|&cores| f64::from(cores)).collect();
         let mut series: Vec<Series> = rates
             .iter()
-            .map(|rate| Series {
-                name: format!("a link of {}", rate.name()),
-                color: RGBColor(120, 120, 120),
-                mark: None,
-                dashed: true,
-                line: true,
-                points: ends.iter().map(|&cores| (cores, rate.0 as f64 / 1e9)).collect(),
+            .map(|rate| {
+                let points = ends.iter().map(|&cores| (cores, rate.0 as f64 / 1e9)).collect();
+                Series { dashed: true, ..Series::new(format!("a link of {}", rate.name()), GREY, points) }
             })
             .collect();
         for (by, mark, of) in [(Codec::Host, Mark::Circle, "host"), (Codec::Gpu, Mark::Hollow, "GPU")] {
-            for (place, color) in colours.into_iter().enumerate() {
+            for (place, color) in COLOURS.into_iter().take(4).enumerate() {
                 let own = all.iter().filter(|limits| limits.by == by);
                 let points: Vec<(f64, f64)> = own
                     .map(|limits| (f64::from(limits.cores), limits.bounds_by_name()[place].1 / 1e9))
@@ -209,7 +202,7 @@ impl LimitsArgs {
                     }
                     _ => format!("{what}, {of} codec"),
                 };
-                series.push(Series { name, color, mark: Some(mark), dashed: false, line: true, points });
+                series.push(Series { mark: Some(mark), ..Series::new(name, color, points) });
             }
         }
         let heights = || series.iter().flat_map(|series| &series.points).map(|point| point.1);

@@ -11,7 +11,7 @@ use super::layout::Layout;
 use super::rate::Rate;
 use super::settings::{Keys, Settings};
 use crate::error::{Error, Result};
-use crate::figures::progress::Progress;
+use crate::progress::Progress;
 
 /// `thc simulate loss`
 #[derive(Args)]

@@ -8,7 +8,7 @@ use super::layout::Layout;
 use super::rate::Rate;
 use super::settings::Settings;
 use crate::error::Result;
-use crate::figures::progress::Progress;
+use crate::progress::Progress;
 
 /// What is a multiple of all blocks that are usual, and of the cores' pieces of work.
 const GRAIN: u64 = 1 << 16;
