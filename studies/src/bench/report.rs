@@ -2,7 +2,6 @@
 
 use std::io::Write;
 
-use comfy_table::{Cell, CellAlignment, Table, presets};
 use serde::Serialize;
 use thc_bench::median;
 
@@ -10,7 +9,7 @@ use super::arguments::{AllreduceArgs, Rate};
 use super::chart;
 use super::place::Place;
 use super::run::{Turn, bytes};
-use crate::charts::write;
+use crate::charts::{Table, write};
 use crate::error::{Error, Result};
 
 /// One setting's figures. Seconds are of one all-reduce.
@@ -135,15 +134,13 @@ pub fn show(args: &AllreduceArgs, found: &[Measured]) -> Result<()> {
     let text = if args.json {
         serde_json::to_string_pretty(found).map_err(Error::Event)?
     } else {
-        table(found).to_string()
+        table(found).to_markdown()
     };
     writeln!(std::io::stdout(), "{text}").map_err(Error::Output)
 }
 
 fn table(found: &[Measured]) -> Table {
-    let mut table = Table::new();
-    table.load_preset(presets::ASCII_MARKDOWN);
-    table.set_header([
+    let header = [
         "jobs",
         "workers",
         "size",
@@ -157,13 +154,8 @@ fn table(found: &[Measured]) -> Table {
         "CPU s/GiB",
         "against's",
         "sent again",
-    ]);
-    for measured in found {
-        table.add_row(
-            measured.cells().into_iter().map(|text| Cell::new(text).set_alignment(CellAlignment::Right)),
-        );
-    }
-    table
+    ];
+    Table::new(&header, found.iter().map(|measured| measured.cells()))
 }
 
 #[cfg(test)]

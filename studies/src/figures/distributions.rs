@@ -226,7 +226,7 @@ fn table(points: &[Point]) -> Table {
     let mut rows: Vec<Vec<String>> = points.iter().map(row).collect();
     let published = ["published", "0.46", "6.95", "–", "–", "–"];
     rows.push(published.map(str::to_owned).to_vec());
-    Table { header: header.map(str::to_owned).to_vec(), rows }
+    Table::new(&header, rows)
 }
 
 fn text(points: &[Point], saved: &[(u32, (f64, f64, f64))]) -> Vec<String> {

@@ -125,7 +125,7 @@ fn table(found: &[Findings]) -> Table {
             f.lane.to_string(),
         ]
     };
-    Table { header: header.map(str::to_owned).to_vec(), rows: found.iter().filter(shown).map(row).collect() }
+    Table::new(&header, found.iter().filter(shown).map(row))
 }
 
 fn text(found: &[Findings]) -> Vec<String> {

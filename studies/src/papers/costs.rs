@@ -126,5 +126,5 @@ pub fn table() -> Result<Table> {
                 .collect(),
         );
     }
-    Ok(Table { header: header.map(str::to_owned).to_vec(), rows })
+    Ok(Table::new(&header, rows))
 }

@@ -7,14 +7,13 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use comfy_table::{Cell, CellAlignment, Table, presets};
 use serde::Serialize;
 use serde_json::json;
 
 use super::arguments::Source;
 use super::rate::Rate;
 use super::settings::{Costs, Keys};
-use crate::charts::{Axis, COLOURS, Chart, GREY, Mark, Series, write};
+use crate::charts::{Axis, COLOURS, Chart, GREY, Mark, Series, Table, write};
 use crate::error::{Error, Result};
 
 /// Coordinates of a packet and of a block, which has a NORM.
@@ -149,7 +148,7 @@ impl LimitsArgs {
             let all = json!({ "settings": settings, "limits": all });
             return serde_json::to_string_pretty(&all).map_err(Error::Event);
         }
-        Ok(table(&all, &settings.rate))
+        Ok(table(&all, &settings.rate).to_markdown())
     }
 
     fn limits(&self, costs: &Costs, feedback: bool, framing: f64, cores: u16, by: Codec) -> Limits {
@@ -226,14 +225,11 @@ impl LimitsArgs {
     }
 }
 
-fn table(all: &[Limits], rates: &[Rate]) -> String {
-    let mut table = Table::new();
-    table.load_preset(presets::ASCII_MARKDOWN);
+fn table(all: &[Limits], rates: &[Rate]) -> Table {
     let mut header = vec!["codec by".to_owned(), "cores".to_owned()];
     header.extend(["codec", "packets", "memory", "PCIe"].map(|name| format!("{name} Gb/s")));
     header.extend(rates.iter().map(|rate| format!("at {}", rate.name())));
-    table.set_header(header);
-    for limits in all {
+    let row = |limits: &Limits| {
         let by = if limits.by == Codec::Host { "host" } else { "GPU" };
         let mut row = vec![by.to_owned(), limits.cores.to_string()];
         row.extend(limits.bounds_by_name().map(|(_, rate)| format!("{:.0}", rate / 1e9)));
@@ -245,9 +241,9 @@ fn table(all: &[Limits], rates: &[Rate]) -> String {
                 format!("{name}: {:.0} %", 100.0 * busy / rate.0 as f64)
             }
         }));
-        table.add_row(row.into_iter().map(|text| Cell::new(text).set_alignment(CellAlignment::Right)));
-    }
-    table.trim_fmt()
+        row
+    };
+    Table { header, rows: all.iter().map(row).collect() }
 }
 
 #[cfg(test)]

@@ -82,8 +82,7 @@ pub fn text(entries: &[Entry]) -> String {
             format!("{:.1}", entry.outcome.bits),
         ]
     };
-    let table = Table { header: header.map(str::to_owned).to_vec(), rows: entries.iter().map(row).collect() }
-        .to_text();
+    let table = Table::new(&header, entries.iter().map(row)).to_text();
     if entries.iter().any(|entry| entry.times == Times::Stragglers) {
         return table
             + "Published, with stragglers: 4 bit 125.6 % and AQGB 118.0 % more rounds than 32 bit (Fig. 13).\n";
