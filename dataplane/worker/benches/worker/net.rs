@@ -223,10 +223,10 @@ impl PacketIo for Net {
         Ok(got)
     }
 
-    fn send_run(&mut self, to: Peer, contents: &[u8], segment: usize) -> io::Result<()> {
+    fn send_run_with(&mut self, to: Peer, contents: &[u8], segment: usize, ecn: u8) -> io::Result<()> {
         self.packets += (contents.len() / segment) as u64;
         if let Some((worker, _)) = &mut self.udp {
-            return worker.send_run(to, contents, segment);
+            return worker.send_run_with(to, contents, segment, ecn);
         }
         self.sent.push((contents.len(), segment));
         self.bytes.extend_from_slice(contents);
