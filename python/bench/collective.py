@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from arguments import among, number, several
-from links import Network, NotPossible, remove_stale, why_not
+from links import Network, NotPossible, why_not
 
 WAYS = {
     "f32": "gloo, f32",
@@ -51,7 +51,6 @@ def main(words: list[str]) -> int:
     if why := why_not():
         print(f"not run: {why}")
         return 0
-    remove_stale()
     from machine import machine
 
     arguments.out.mkdir(parents=True, exist_ok=True)
@@ -81,7 +80,7 @@ def _measure(hosts: int, rate: float, arguments: argparse.Namespace) -> dict[str
             "GLOO_SOCKET_IFNAME": "eth0", "OMP_NUM_THREADS": "1", "TORCHELASTIC_RUN_ID": secrets.token_hex(4),
         }  # fmt: skip
         program = [sys.executable, str(Path(__file__).parent), "collective", "--rank", json.dumps(part)]
-        ranks = [subprocess.Popen([*network.inside(f"w{rank}"), *program], env=environment | {"RANK": str(rank)}) for rank in range(hosts)]
+        ranks = [subprocess.Popen([*network.prefix(f"w{rank}"), *program], env=environment | {"RANK": str(rank)}) for rank in range(hosts)]
         try:
             until = time.monotonic() + 500
             for rank, process in enumerate(ranks):

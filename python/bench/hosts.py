@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from arguments import among
-from links import Network, NotPossible, remove_stale, why_not
+from links import Network, NotPossible, why_not
 
 WAYS: dict[str, dict[str, Any] | None] = {
     "ddp": None,
@@ -173,7 +173,6 @@ def main(words: list[str]) -> int:
     if why := why_not():
         print(f"not run: {why}")
         return 0
-    remove_stale()
     from machine import machine
 
     try:
@@ -209,7 +208,7 @@ def _measure(arguments: argparse.Namespace, words: list[str], network: Network, 
     program = [sys.executable, str(Path(__file__).parent), "hosts", *words, "--report", report]
     processes = [
         subprocess.Popen(
-            [*network.inside(f"w{each // arguments.ranks}"), *program], env=environment | {"RANK": str(each), "LOCAL_RANK": str(each % arguments.ranks)}
+            [*network.prefix(f"w{each // arguments.ranks}"), *program], env=environment | {"RANK": str(each), "LOCAL_RANK": str(each % arguments.ranks)}
         )
         for each in range(world)
     ]

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from arguments import among, number, several
-from links import NotPossible, Network, remove_stale, why_not
+from links import NotPossible, Network, why_not
 
 WAYS = {
     "bf16": "bf16 hook",
@@ -59,7 +59,6 @@ def main(words: list[str]) -> int:
     if why := why_not():
         print(f"not run: {why}")
         return 0
-    remove_stale()
     from machine import machine
 
     arguments.out.mkdir(parents=True, exist_ok=True)
@@ -92,7 +91,7 @@ def _measure(model: str, ranks: int, rate: float, arguments: argparse.Namespace)
             "GLOO_SOCKET_IFNAME": "eth0", "OMP_NUM_THREADS": "1", "TORCHELASTIC_RUN_ID": secrets.token_hex(4),
         }  # fmt: skip
         program = [sys.executable, str(Path(__file__).parents[1]), "accelerator", "--rank", json.dumps(part)]
-        processes = [subprocess.Popen([*network.inside(f"w{rank}"), *program], env=environment | {"RANK": str(rank)}) for rank in range(ranks)]
+        processes = [subprocess.Popen([*network.prefix(f"w{rank}"), *program], env=environment | {"RANK": str(rank)}) for rank in range(ranks)]
         try:
             until = time.monotonic() + LIMIT
             for rank, process in enumerate(processes):
