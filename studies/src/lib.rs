@@ -8,5 +8,6 @@ pub mod figures;
 mod papers;
 mod progress;
 mod simulate;
+mod units;
 
 use thc_demo::error;

@@ -12,6 +12,7 @@ use super::problem::Source;
 use super::run::{Plan, compare};
 use crate::charts::write;
 use crate::error::{Error, Result};
+use crate::units::{positive, share};
 
 /// The environment variable that holds a worker's order, secrets included.
 pub(crate) const ORDER: &str = "THC_ASYNC_ORDER";
@@ -107,13 +108,6 @@ struct MuArgs {
     plot: Option<PathBuf>,
 }
 
-fn share(text: &str) -> std::result::Result<f64, String> {
-    match text.parse() {
-        Ok(value) if value > 0.0 && value <= 1.0 => Ok(value),
-        _ => Err("give a number above 0 and up to 1".to_owned()),
-    }
-}
-
 fn slowness(text: &str) -> std::result::Result<f64, String> {
     match text.parse() {
         Ok(value) if (1.0..=1e4).contains(&value) => Ok(value),
@@ -122,10 +116,7 @@ fn slowness(text: &str) -> std::result::Result<f64, String> {
 }
 
 fn rate(text: &str) -> std::result::Result<f32, String> {
-    match text.parse::<f32>() {
-        Ok(value) if value.is_finite() && value > 0.0 => Ok(value),
-        _ => Err("give a number above 0".to_owned()),
-    }
+    positive(text).map(|value| value as f32)
 }
 
 impl AsyncArgs {

@@ -1,10 +1,10 @@
 //! Times of all-reduces as a picture: by size, or by workers where there is one size.
 
-use super::arguments::Rate;
 use super::report::Measured;
 use super::run::bytes;
 use crate::charts::{Axis, COLOURS, Chart, GREY, Mark, Series};
 use crate::error::Result;
+use crate::units::{Link, Rate};
 
 /// The picture's text.
 pub fn draw(found: &[Measured]) -> Result<String> {
@@ -50,5 +50,5 @@ pub fn draw(found: &[Measured]) -> Result<String> {
 /// What is the same along a line.
 fn name(measured: &Measured, by_size: bool) -> String {
     let rest = if by_size { format!("{} workers", measured.workers) } else { bytes(measured.bytes) };
-    format!("{}, {rest}, {}", measured.place.name(), Rate(measured.rate).name())
+    format!("{}, {rest}, {}", measured.place.name(), Link(measured.rate.map(Rate)).name())
 }

@@ -9,11 +9,11 @@ use serde::Serialize;
 use serde_json::{Value, json};
 use thc_netns::{Network, Queue};
 
-use super::arguments::{Rate, rate, size};
 use super::crew::Crew;
 use super::part::{Part, WorkerPart};
 use crate::charts::Table;
 use crate::error::{Error, Result};
+use crate::units::{Link, Rate, size};
 
 /// The first job's server; the others' are behind it.
 const PORT: u16 = 9000;
@@ -36,8 +36,8 @@ pub struct FairnessArgs {
     #[arg(long, value_name = "NUMBER", default_value_t = 2, value_parser = clap::value_parser!(u8).range(1..=8))]
     workers: u8,
     /// What the link carries, each way
-    #[arg(long, value_name = "RATE", default_value = "1gbit", value_parser = rate)]
-    rate: Rate,
+    #[arg(long, value_name = "RATE", default_value = "1gbit")]
+    rate: Link,
     /// RESULTs that its queues hold, each way
     #[arg(long, value_name = "PACKETS", default_value_t = 64, value_parser = clap::value_parser!(u32).range(8..=100_000))]
     queue: u32,
@@ -113,7 +113,7 @@ impl FairnessArgs {
 
     fn measure(&self, interrupted: &Arc<AtomicBool>) -> Result<Fairness> {
         let no = |reason| Error::NoNetwork { reason };
-        let Some(bits) = self.rate.0 else {
+        let Some(Rate(bits)) = self.rate.0 else {
             return Err(Error::NoNetwork {
                 reason: "the loopback interface has no rate to share".to_owned(),
             });

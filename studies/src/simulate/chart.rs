@@ -3,7 +3,6 @@
 use serde_json::json;
 
 use super::layout::Layout;
-use super::rate::Rate;
 use super::settings::Settings;
 use super::study::{Point, winners};
 use crate::charts::{
@@ -11,6 +10,7 @@ use crate::charts::{
     Table, html, short, tile,
 };
 use crate::error::Result;
+use crate::units::Rate;
 
 const TITLE: &str = "THC in Rust: simulated all-reduces";
 const ABOUT: &str = "The time of one all-reduce by number of workers, for every rate of the hosts' links: THC by where the \

@@ -10,12 +10,12 @@ use serde::Serialize;
 use super::error::value_error;
 use super::job::Case;
 use super::layout::{Layout, SwitchKind};
-use super::rate::Rate;
 use super::settings::{JobValue, Keys, Settings};
 use super::study::point;
 use crate::bench::{AllreduceArgs, Measured, Place, measure};
 use crate::charts::Table;
 use crate::error::{Error, Result};
+use crate::units::Rate;
 
 /// What is around an IP packet where tc counts it: the Ethernet header.
 const FRAMING: u32 = 14;

@@ -11,10 +11,10 @@ use serde::Serialize;
 use serde_json::json;
 
 use super::arguments::Source;
-use super::rate::Rate;
 use super::settings::{Costs, Keys};
 use crate::charts::{Axis, COLOURS, Chart, GREY, Mark, Series, Table, write};
 use crate::error::{Error, Result};
+use crate::units::{Rate, positive, share};
 
 /// Coordinates of a packet and of a block, which has a NORM.
 const PACKET: f64 = 1024.0;
@@ -70,18 +70,6 @@ pub struct LimitsArgs {
     /// Draw what each resource keeps busy, by cores, into this SVG file
     #[arg(long, value_name = "FILE")]
     svg: Option<PathBuf>,
-}
-
-fn positive(text: &str) -> std::result::Result<f64, String> {
-    let value = text.parse().ok().filter(|value: &f64| value.is_finite() && *value > 0.0);
-    value.ok_or_else(|| "write a number above 0".to_owned())
-}
-
-fn share(text: &str) -> std::result::Result<f64, String> {
-    positive(text)
-        .ok()
-        .filter(|share| *share <= 1.0)
-        .ok_or_else(|| "write a share above 0, at most 1".to_owned())
 }
 
 /// Who computes.

@@ -7,11 +7,11 @@ use serde_json::json;
 use super::arguments::Source;
 use super::job::{Case, Took, simulate};
 use super::layout::Layout;
-use super::rate::Rate;
 use super::settings::{Keys, Settings};
 use crate::charts::Table;
 use crate::error::{Error, Result};
 use crate::progress::Progress;
+use crate::units::Rate;
 
 /// `thc simulate loss`
 #[derive(Args)]

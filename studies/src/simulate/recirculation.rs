@@ -7,10 +7,10 @@ use serde_json::json;
 
 use super::arguments::Source;
 use super::layout::Layout;
-use super::rate::Rate;
 use super::settings::Keys;
 use crate::charts::Table;
 use crate::error::{Error, Result};
+use crate::units::Rate;
 
 /// Bytes of indices of DATA of 1024 coordinates in 4 bits, and of their lanes in words of 4 bytes.
 const INDICES: u32 = 512;

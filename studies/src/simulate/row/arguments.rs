@@ -13,7 +13,7 @@ use crate::charts::write;
 use crate::error::{Error, Result};
 use crate::progress::Progress;
 use crate::simulate::error::value_error;
-use crate::simulate::rate::Rate;
+use crate::units::Rate;
 
 /// `thc simulate row`
 #[derive(Args)]

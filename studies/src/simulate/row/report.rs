@@ -7,7 +7,7 @@ use super::scheme::Scheme;
 use super::workload::Times;
 use crate::charts::{Axis, COLOURS, Chart, Mark, Series, Table, short};
 use crate::error::Result;
-use crate::simulate::rate::Rate;
+use crate::units::Rate;
 
 /// A training and what came of it.
 #[derive(Clone, Debug, Serialize)]
