@@ -59,7 +59,7 @@ def delay() -> None:
         torch.cuda._sleep(CYCLES)
 
 
-def on(stream: Any) -> Any:
+def use_stream(stream: Any) -> Any:
     return contextlib.nullcontext() if stream is None else torch.cuda.stream(stream)
 
 
@@ -68,7 +68,7 @@ def new_stream() -> Any:
 
 
 def held_up(stream: Any) -> None:
-    with on(stream):
+    with use_stream(stream):
         delay()
 
 
@@ -81,7 +81,7 @@ def check_a_stream_that_is_held_up_shows() -> None:
         return
     writer, buffer = new_stream(), torch.zeros(9, device=DEVICE)
     torch.cuda.synchronize(DEVICE)
-    with on(writer):
+    with use_stream(writer):
         delay()
         buffer.fill_(1)
     seen = buffer.clone()
@@ -97,14 +97,14 @@ def deliver(writer: Any, reader: Any, error: BaseException | None = None) -> tor
         torch.cuda.synchronize(DEVICE)
     delivery = Delivery(buffer, Verdict(), is_last=True)
     bucket = Bucket(0, True, buffer, [], Layout("gpu", [Segment("p", 0, 9, True)]), delivery, None, stream=writer)
-    with on(writer):
+    with use_stream(writer):
         delay()
         buffer.fill_(1)
     # The sequencer is another thread, whose own streams are idle.
     thread = threading.Thread(target=bucket.release, args=[error])
     thread.start()
     thread.join()
-    with on(reader):
+    with use_stream(reader):
         found = delivery.future.wait()
         seen = buffer.clone()
     assert found is buffer
@@ -133,7 +133,7 @@ def check_what_hangs_on_the_future_waits_too() -> None:
     writer, buffer = new_stream(), torch.zeros(9, device=DEVICE)
     delivery = Delivery(buffer, Verdict(), is_last=True)
     doubled = delivery.future.then(lambda fulfilled: fulfilled.value() * 2)
-    with on(writer):
+    with use_stream(writer):
         delay()
         buffer.fill_(1)
         threading.Thread(target=lambda: _release_on(writer, delivery)).start()
@@ -141,7 +141,7 @@ def check_what_hangs_on_the_future_waits_too() -> None:
 
 
 def _release_on(stream: Any, delivery: Delivery) -> None:
-    with on(stream):
+    with use_stream(stream):
         delivery.set_result(None)
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import thc.torch.rails
 import torch
-from checks_gpu import CUDA, DEVICE, SIZES, delay, on
+from checks_gpu import CUDA, DEVICE, SIZES, delay, use_stream
 from rig import RANK, SIZE, Weights, close, error_of, exact_mean, gradients, same_everywhere, wrapped  # noqa: F401 - the rank calls close at the end
 
 HALF = SIZE // 2
@@ -35,7 +35,7 @@ def check_a_share_on_each_gpu() -> None:
         for step in range(3):
             if hook._of_shares._stream is not None:
                 # The means are read behind what holds this stream up.
-                with on(hook._of_shares._stream):
+                with use_stream(hook._of_shares._stream):
                     delay()
             found = [mean.cpu() for mean in means(model, step, dtype)]
             assert same_everywhere(found) and error_of(found, exact_mean(step, SIZES, dtype)) < 0.1

@@ -86,7 +86,7 @@ class World:
         if rank.trained < STEPS and self.barrier:
             rank.blocked = ("forward", rank.trained)
 
-    def over(self, at: int) -> bool:
+    def is_over(self, at: int) -> bool:
         return self.ranks[at].trained == STEPS and self.ranks[at].further is None
 
     def _count(self, at: int) -> int:
@@ -191,7 +191,7 @@ class World:
                     found.append(("fail", at))
                 elif all(rank.answered < len(other.calls) for other in self.ranks):
                     found.append(("answer", at))
-            if not rank.cut and not self.over(at):
+            if not rank.cut and not self.is_over(at):
                 found.append(("cut", at))
             if rank.blocked is not None:
                 if at == 0 and all(other.blocked == rank.blocked for other in self.ranks):
@@ -203,10 +203,10 @@ class World:
                     found.append(("gather", at))
                 elif not self.asked or rank.agreement.steps + 1 in self.told:
                     found.append(("ask", at))
-            elif rank.agreement.wish is Wish.NOTHING and not self.over(at):
+            elif rank.agreement.wish is Wish.NOTHING and not self.is_over(at):
                 if rank.begun < self._count(at) and under_way < self._room(at):
                     found.append(("begin", at))
-            elif self.over(at) and self.asked and rank.agreement.steps not in self.told:
+            elif self.is_over(at) and self.asked and rank.agreement.steps not in self.told:
                 found.append(("tell", at))
         return found
 
@@ -268,7 +268,7 @@ class World:
                     self._bucket_ended(at, bucket[0])
 
     def check_end(self) -> None:
-        assert all(self.over(at) for at in range(len(self.ranks))), "they wait for each other"
+        assert all(self.is_over(at) for at in range(len(self.ranks))), "they wait for each other"
         first = self.ranks[0]
         for rank in self.ranks:
             assert rank.where == first.where and (len(rank.where) == STEPS * self.buckets or self.refine)
