@@ -2,7 +2,7 @@
 //! queue's number. A port that serves its queues by number finishes what it has begun before it begins anything else, so what is lost
 //! when a port is overloaded has been through no pass yet.
 
-use crate::tables::{Pass, PassCells};
+use thc_p4::rows::{Pass, PassCells};
 
 /// The rows of `passes`: of those that add, with their ports and first cells and in their order, the norms' last; and of those that
 /// collect. A port has so many queues.
