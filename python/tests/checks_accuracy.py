@@ -10,7 +10,6 @@ from typing import Any
 import torch
 from rig import (
     RANK,
-    close,  # noqa: F401 - the rank calls it at the end
     everywhere,
     same_everywhere,
     wrapped,

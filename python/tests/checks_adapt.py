@@ -19,7 +19,6 @@ from rig import (
     SIZES,
     Weights,
     backward,
-    close,  # noqa: F401 - the rank calls it at the end
     ddp,
     error_of,
     exact_mean,

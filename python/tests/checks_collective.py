@@ -9,7 +9,7 @@ import thc
 import thc.torch
 import torch
 from checks_training import loss_of, network
-from rig import RANK, SIZE, Weights, _made, backward, close, ddp, error_of, exact_mean, gradients, same_everywhere  # noqa: F401
+from rig import RANK, SIZE, Weights, _made, backward, ddp, error_of, exact_mean, gradients, same_everywhere
 from thc.torch import CollectiveGroup
 from thc.torch.joining import Gather
 

@@ -10,7 +10,7 @@ import thc
 import thc.torch
 import torch
 from checks_hook import StandIn
-from rig import RANK, SIZE, Weights, backward, close, ddp, error_of, everywhere, gradients, same_everywhere, wrapped  # noqa: F401
+from rig import RANK, SIZE, Weights, backward, ddp, error_of, everywhere, gradients, same_everywhere, wrapped
 from test_device import CUDA, KERNELS  # it has Triton interpreted where there is no GPU
 from thc.torch import CollectiveGroup
 from thc.torch.device.lanes import LanesCodec

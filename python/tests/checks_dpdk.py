@@ -20,7 +20,6 @@ from rig import (
     SIZE,
     Weights,
     backward,
-    close,  # noqa: F401 - the rank calls it at the end
     ddp,
     error_of,
     exact_mean,

@@ -13,7 +13,7 @@ import thc
 import thc.torch
 import torch
 import torch.distributed as dist
-from rig import RANK, SIZE, close, same_everywhere  # noqa: F401 - the rank calls close at the end
+from rig import RANK, SIZE, same_everywhere
 
 
 def lacks(*modules: str) -> str | None:

@@ -24,7 +24,6 @@ from rig import (
     RANK,
     SIZE,
     Weights,
-    close,  # noqa: F401 - the rank calls it at the end
     error_of,
     everywhere,
     exact_mean,

@@ -7,7 +7,7 @@ from typing import Any
 import thc.torch.rails
 import torch
 from checks_gpu import CUDA, DEVICE, SIZES, delay, use_stream
-from rig import RANK, SIZE, Weights, close, error_of, exact_mean, gradients, same_everywhere, wrapped  # noqa: F401 - the rank calls close at the end
+from rig import RANK, SIZE, Weights, error_of, exact_mean, gradients, same_everywhere, wrapped
 
 HALF = SIZE // 2
 

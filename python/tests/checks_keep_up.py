@@ -10,7 +10,7 @@ import rig
 import thc
 import thc.torch
 import torch
-from rig import RANK, SIZE, close, ddp, everywhere, same_everywhere, server_of_all  # noqa: F401 - the rank calls close at the end
+from rig import RANK, SIZE, ddp, everywhere, same_everywhere, server_of_all
 from servers import ParameterServer
 from thc.torch import scout
 

@@ -6,7 +6,7 @@ import pytest
 import thc
 import thc.torch
 import torch
-from rig import RANK, SIZE, close, wrapped, Weights  # noqa: F401 - the rank calls close at the end
+from rig import RANK, SIZE, wrapped, Weights
 from thc.torch.members import tell
 
 

@@ -18,7 +18,6 @@ from rig import (
     SIZES,
     Weights,
     backward,
-    close,  # noqa: F401 - the rank calls it at the end
     error_of,
     everywhere,
     exact_mean,

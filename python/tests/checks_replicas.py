@@ -7,7 +7,7 @@ import rig
 import thc
 import thc.torch
 import torch
-from rig import RANK, SIZE, Weights, backward, close, ddp, gradients, wrapped  # noqa: F401 - the rank calls close at the end
+from rig import RANK, SIZE, Weights, backward, ddp, gradients, wrapped
 from thc.torch.digests import CHUNK, digest
 
 

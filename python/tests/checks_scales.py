@@ -15,7 +15,6 @@ from rig import (
     SIZE,
     Weights,
     backward,
-    close,  # noqa: F401 - the rank calls it at the end
     error_of,
     everywhere,
     exact_mean,

@@ -13,7 +13,7 @@ import thc.torch
 import torch
 import torch.distributed as dist
 from checks_training import batch, loss_of, network
-from rig import RANK, SIZE, close, ddp, everywhere, loses, join, same_everywhere, server_of_all  # noqa: F401 - the rank calls close at the end
+from rig import RANK, SIZE, ddp, everywhere, loses, join, same_everywhere, server_of_all
 from thc import adapt
 from thc.torch.deadlines import Refinement
 
