@@ -13,7 +13,7 @@ import thc.adapt
 import thc.torch
 import torch
 import torch.distributed as dist
-from rig import RANK, SIZE, error_of, everywhere, same_everywhere
+from rig import RANK, SIZE, error_of, same_everywhere
 
 OLD = "not run: this torch has no process groups in Python that C++ can keep (2.7 or newer has)"
 

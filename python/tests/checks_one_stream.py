@@ -6,7 +6,6 @@ import json
 import os
 from typing import Any
 
-import rig
 import thc
 import thc.torch
 import torch

@@ -17,7 +17,6 @@ from rig import (
     backward,
     error_of,
     everywhere,
-    exact_mean,
     join,
     same_everywhere,
     server_of_all,
