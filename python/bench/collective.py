@@ -9,11 +9,7 @@ from __future__ import annotations
 import argparse
 import datetime
 import json
-import os
-import secrets
 import statistics
-import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Callable
@@ -75,20 +71,7 @@ def _measure(hosts: int, rate: float, arguments: argparse.Namespace) -> dict[str
         network.shape(rate or None)
         report = f"{folder}/report.json"
         part = {"ways": arguments.ways, "rounds": arguments.rounds, "coordinates": round(arguments.size * (1 << 18)), "report": report}
-        environment = os.environ | {
-            "MASTER_ADDR": network.worker(0), "MASTER_PORT": "29500", "WORLD_SIZE": str(hosts), "LOCAL_WORLD_SIZE": "1", "LOCAL_RANK": "0",
-            "GLOO_SOCKET_IFNAME": "eth0", "OMP_NUM_THREADS": "1", "TORCHELASTIC_RUN_ID": secrets.token_hex(4),
-        }  # fmt: skip
-        program = [sys.executable, str(Path(__file__).parent), "collective", "--rank", json.dumps(part)]
-        ranks = [subprocess.Popen([*network.prefix(f"w{rank}"), *program], env=environment | {"RANK": str(rank)}) for rank in range(hosts)]
-        try:
-            until = time.monotonic() + 500
-            for rank, process in enumerate(ranks):
-                if process.wait(max(1.0, until - time.monotonic())):
-                    raise SystemExit(f"rank {rank} failed")
-        finally:
-            for process in ranks:
-                process.kill()
+        network.run(["collective", "--rank", json.dumps(part)], 500)
         return {"hosts": hosts, "gbit": rate, **json.loads(Path(report).read_text())}
 
 

@@ -19,13 +19,9 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from links import Network
+from links import Failed, Network
 
 REPOSITORY = Path(__file__).resolve().parents[2]
-
-
-class Failed(Exception):
-    """A part did not work; says what."""
 
 
 def find_server() -> Path | None:

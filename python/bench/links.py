@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import os
 import re
+import secrets
 import shutil
 import subprocess
 import sys
@@ -31,6 +32,10 @@ QUEUE = "2mb"
 
 class NotPossible(Exception):
     """Namespaces cannot be made here; says why."""
+
+
+class Failed(Exception):
+    """A part did not work; says what."""
 
 
 def why_not() -> str | None:
@@ -123,6 +128,30 @@ class Network:
     def prefix(self, role: str) -> list[str]:
         """What to put before a command that shall run at `role`: w0, w1, …, ps."""
         return ["ip", "netns", "exec", f"{self._base}-{role}"]
+
+    def run(self, words: list[str], limit: float, ranks: int = 1) -> None:
+        """Runs a command of this program as so many ranks on each worker's host, with what torchrun tells ranks, until all have ended."""
+        world = self.workers * ranks
+        environment = os.environ | {
+            "MASTER_ADDR": self.worker(0), "MASTER_PORT": "29500", "WORLD_SIZE": str(world), "LOCAL_WORLD_SIZE": str(ranks),
+            "GLOO_SOCKET_IFNAME": "eth0", "OMP_NUM_THREADS": "1", "TORCHELASTIC_RUN_ID": secrets.token_hex(4),
+        }  # fmt: skip
+        processes = []
+        try:
+            for rank in range(world):
+                host, local = divmod(rank, ranks)
+                command = [*self.prefix(f"w{host}"), sys.executable, str(Path(__file__).parent), *words]
+                processes.append(subprocess.Popen(command, env=environment | {"RANK": str(rank), "LOCAL_RANK": str(local)}))
+            until = time.monotonic() + limit
+            for rank, process in enumerate(processes):
+                if process.wait(max(1.0, until - time.monotonic())):
+                    raise Failed(f"rank {rank} failed")
+        except subprocess.TimeoutExpired:
+            raise Failed(f"not over after {limit:.0f} s") from None
+        finally:
+            for process in processes:
+                process.kill()
+                process.wait()
 
     def shape(self, gigabits: float | None, server: float | None = None) -> None:
         """Sets the rate of all workers' links, and of the server's port; None: as fast as it goes."""
