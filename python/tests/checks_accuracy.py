@@ -12,7 +12,7 @@ from rig import (
     RANK,
     everywhere,
     same_everywhere,
-    wrapped,
+    wrap_model,
 )
 from torch import nn
 from torch.nn import functional
@@ -66,7 +66,7 @@ def text() -> torch.Tensor:
 
 def loss_with(data: torch.Tensor, **options: Any) -> float:
     """The mean of all ranks' losses over the last steps."""
-    model, _ = wrapped(GPT2(), ddp_options={"bucket_cap_mb": 25}, server={"seed": 5}, **options)
+    model, _ = wrap_model(GPT2(), ddp_options={"bucket_cap_mb": 25}, server={"seed": 5}, **options)
     optimizer = torch.optim.AdamW(model.parameters(), 1e-3)
     losses = []
     for step in range(STEPS):

@@ -6,12 +6,12 @@ import pytest
 import thc
 import thc.torch
 import torch
-from rig import RANK, SIZE, wrapped, Weights
+from rig import RANK, SIZE, wrap_model, Weights
 from thc.torch.members import tell
 
 
 def _group() -> thc.Group:
-    _, hook = wrapped(Weights((10,)))
+    _, hook = wrap_model(Weights((10,)))
     return hook.group
 
 

@@ -101,11 +101,11 @@ def check_pieces_that_are_there_before_the_step_is_over_are_refined() -> None:
     for bucket in loop._buckets:
         wait = bucket.piece.wait
 
-        def counted(piece: Any = bucket.piece, wait: Any = wait) -> bool:
+        def count(piece: Any = bucket.piece, wait: Any = wait) -> bool:
             added.append(piece._further is not None)
             return wait()
 
-        bucket.piece.wait = counted
+        bucket.piece.wait = count
     train(model, optimizer, 0, 6)
     loop.settle()
     assert added and all(added), added

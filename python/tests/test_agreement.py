@@ -52,7 +52,7 @@ class Rank:
         twin.where = dict(self.where)
         return twin
 
-    def frozen(self) -> tuple[Any, ...]:
+    def snapshot(self) -> tuple[Any, ...]:
         state = {name: value for name, value in vars(self).items() if name != "agreement"}
         return (repr(sorted(state.items())), repr(sorted(vars(self.agreement).items(), key=lambda item: item[0])))
 
@@ -76,8 +76,8 @@ class World:
         twin.ranks = [rank.clone() for rank in self.ranks]
         return twin
 
-    def frozen(self) -> tuple[Any, ...]:
-        return (tuple(rank.frozen() for rank in self.ranks), self.asked, self.told)
+    def snapshot(self) -> tuple[Any, ...]:
+        return (tuple(rank.snapshot() for rank in self.ranks), self.asked, self.told)
 
     # What a rank does by itself.
 
@@ -277,7 +277,7 @@ class World:
 
 def explore(world: World) -> int:
     """Every order of events; how many states there are."""
-    seen, open_ = {world.frozen()}, [world]
+    seen, open_ = {world.snapshot()}, [world]
     while open_:
         now = open_.pop()
         events = now.events()
@@ -289,7 +289,7 @@ def explore(world: World) -> int:
         for event in events:
             after = now.clone()
             after.happen(event)
-            state = after.frozen()
+            state = after.snapshot()
             if state not in seen:
                 seen.add(state)
                 open_.append(after)
