@@ -1,5 +1,7 @@
-//! THC's switch program, as `make p4` has compiled it.
+//! THC's switch program, as `make p4` has compiled it, and the rows of its tables.
 #![forbid(unsafe_code)]
+
+pub mod rows;
 
 /// Tables, actions and counters, with their numbers: P4Info in its text form.
 pub const P4INFO: &[u8] = include_bytes!("build/thc.p4info.txtpb");

@@ -2,6 +2,11 @@
 //! panics, none holds more than before, and what is dropped changes nothing (P7).
 #![allow(missing_docs, clippy::unwrap_used)]
 
+#[allow(dead_code, reason = "simulations use all of it")]
+#[path = "simulation/rng.rs"]
+mod rng;
+
+use self::rng::Rng;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
 use thc_protocol::aggregator::{
@@ -23,23 +28,6 @@ const CONFIGURED: Cookie = Cookie(0x0BAD_5EED);
 const WORKERS: u8 = 3;
 const SLOTS: u16 = 8;
 const NORMS: u16 = 4;
-
-/// SplitMix64.
-struct Rng(u64);
-
-impl Rng {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        z ^ (z >> 31)
-    }
-
-    fn below(&mut self, n: u64) -> u64 {
-        self.next() % n
-    }
-}
 
 /// Says where in the corpus it was.
 struct At(&'static str, u64);

@@ -150,8 +150,6 @@ def measure(arguments: argparse.Namespace) -> dict[str, object] | None:
         print(f"{time.monotonic() - started:6.0f} s  {text}", flush=True)
 
     why = links.why_not()
-    if why is None:
-        links.remove_stale()
     about = machine()
     say(f"{about['cores']} cores ({about['cpu']}), torch {about['torch']}, load {about['load_before']:.1f}")
     campaign = Campaign(plan, program, arguments.out.resolve() / "logs", arguments.limit * 60, why, arguments.ps_rate, say)

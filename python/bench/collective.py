@@ -9,11 +9,7 @@ from __future__ import annotations
 import argparse
 import datetime
 import json
-import os
-import secrets
 import statistics
-import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Callable
@@ -21,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from arguments import among, number, several
-from links import Network, NotPossible, remove_stale, why_not
+from links import Network, NotPossible, why_not
 
 WAYS = {
     "f32": "gloo, f32",
@@ -51,7 +47,6 @@ def main(words: list[str]) -> int:
     if why := why_not():
         print(f"not run: {why}")
         return 0
-    remove_stale()
     from machine import machine
 
     arguments.out.mkdir(parents=True, exist_ok=True)
@@ -76,20 +71,7 @@ def _measure(hosts: int, rate: float, arguments: argparse.Namespace) -> dict[str
         network.shape(rate or None)
         report = f"{folder}/report.json"
         part = {"ways": arguments.ways, "rounds": arguments.rounds, "coordinates": round(arguments.size * (1 << 18)), "report": report}
-        environment = os.environ | {
-            "MASTER_ADDR": network.worker(0), "MASTER_PORT": "29500", "WORLD_SIZE": str(hosts), "LOCAL_WORLD_SIZE": "1", "LOCAL_RANK": "0",
-            "GLOO_SOCKET_IFNAME": "eth0", "OMP_NUM_THREADS": "1", "TORCHELASTIC_RUN_ID": secrets.token_hex(4),
-        }  # fmt: skip
-        program = [sys.executable, str(Path(__file__).parent), "collective", "--rank", json.dumps(part)]
-        ranks = [subprocess.Popen([*network.inside(f"w{rank}"), *program], env=environment | {"RANK": str(rank)}) for rank in range(hosts)]
-        try:
-            until = time.monotonic() + 500
-            for rank, process in enumerate(ranks):
-                if process.wait(max(1.0, until - time.monotonic())):
-                    raise SystemExit(f"rank {rank} failed")
-        finally:
-            for process in ranks:
-                process.kill()
+        network.run(["collective", "--rank", json.dumps(part)], 500)
         return {"hosts": hosts, "gbit": rate, **json.loads(Path(report).read_text())}
 
 

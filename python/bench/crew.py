@@ -19,13 +19,9 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from links import Network
+from links import Failed, Network
 
 REPOSITORY = Path(__file__).resolve().parents[2]
-
-
-class Failed(Exception):
-    """A part did not work; says what."""
 
 
 def find_server() -> Path | None:
@@ -138,7 +134,7 @@ class Crew:
             program = Path(keys.pop("program", str(self._program)))
             host = network.server if network else "127.0.0.1"
             address = f"{host}:{9000 + 100 * number if network else free_port()}"
-            prefix = network.inside("ps") if network else []
+            prefix = network.prefix("ps") if network else []
             self._servers.append(Server(program, self.workers, address, prefix, cookie, self._folder, keys))
         servers = [{"address": server.address, "pid": server.pid} for server in self._servers]
         settings = {"server": servers[0]["address"] if servers else None, "cookie": cookie,
@@ -151,7 +147,7 @@ class Crew:
             "OMP_NUM_THREADS": "1", "PYTHONUNBUFFERED": "1",
         }
         for rank in range(self.workers):
-            prefix = network.inside(f"w{rank}") if network else []
+            prefix = network.prefix(f"w{rank}") if network else []
             with (self._folder / f"trainer-{rank}.log").open("w") as log:
                 self._trainers.append(subprocess.Popen(
                     [*prefix, sys.executable, str(Path(__file__).with_name("trainer.py")), json.dumps(settings)],

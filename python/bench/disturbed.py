@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from crew import end, find_server
-from links import Network, NotPossible, remove_stale, why_not
+from links import Network, NotPossible, why_not
 
 HERE = Path(__file__).resolve().parent
 COOKIE = "0x5eedc0de"
@@ -100,13 +100,13 @@ class Run:
                  f"{self.network.worker(self.arguments.ranks)}:{PORT}", "--listen", f"{address}:{PORT}", "--job", "1", "--cookie", COOKIE,
                  "--min-workers", "1", "--max-workers", str(self.arguments.ranks), "--gone-after", "1500ms"]
         with (self.folder / f"server-{number}.log").open("a") as log:
-            command = [*self.network.inside(role), str(self.program), *flags]
+            command = [*self.network.prefix(role), str(self.program), *flags]
             self.servers[number] = subprocess.Popen(command, stdout=log, stderr=log)
 
     def start(self, seat: int) -> None:
         settings = {"ps": f"{self.network.server}:{PORT}", "cookie": COOKIE, "seat": seat, "seed": self.arguments.seed,
                     "steps": self.steps, "check": self.arguments.check, "pace": self.arguments.pace}
-        command = [*self.network.inside(f"w{seat}"), sys.executable, str(HERE / "disturbed_rank.py"), json.dumps(settings)]
+        command = [*self.network.prefix(f"w{seat}"), sys.executable, str(HERE / "disturbed_rank.py"), json.dumps(settings)]
         self.ranks.append(Rank(seat, command, self.folder / f"rank-{seat}.log"))
 
     @property
@@ -318,7 +318,6 @@ def main(words: list[str]) -> int:
         if why or program is None:
             print(f"not run: {why or 'thc-ps not found (cargo build --release -p thc-ps, or THC_PS_PROGRAM=PATH)'}")
             return 0
-        remove_stale()
         try:
             results = measure(program, arguments)
         except NotPossible as why_none:

@@ -11,11 +11,7 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
-import secrets
 import statistics
-import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Callable
@@ -23,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from arguments import among
-from links import Network, NotPossible, remove_stale, why_not
+from links import Network, NotPossible, why_not
 
 WAYS: dict[str, dict[str, Any] | None] = {
     "ddp": None,
@@ -173,13 +169,14 @@ def main(words: list[str]) -> int:
     if why := why_not():
         print(f"not run: {why}")
         return 0
-    remove_stale()
     from machine import machine
 
     try:
         with Network(arguments.hosts) as network, tempfile.TemporaryDirectory() as folder:
             network.shape(arguments.rate or None)
-            found = _measure(arguments, words, network, f"{folder}/report.json")
+            report = f"{folder}/report.json"
+            network.run(["hosts", *words, "--report", report], 1200, arguments.ranks)
+            found: dict[str, Any] = json.loads(Path(report).read_text())
     except NotPossible as why:
         print(f"not run: {why}")
         return 0
@@ -197,29 +194,3 @@ def main(words: list[str]) -> int:
     arguments.out.mkdir(parents=True, exist_ok=True)
     (arguments.out / f"results-{arguments.rate:g}.json").write_text(json.dumps({"machine": machine(), "medians": medians, **found}, indent=1) + "\n")
     return 0
-
-
-def _measure(arguments: argparse.Namespace, words: list[str], network: Network, report: str) -> dict[str, Any]:
-    """Starts the ranks and waits for what the first one measured."""
-    world = arguments.hosts * arguments.ranks
-    environment = os.environ | {
-        "MASTER_ADDR": network.worker(0), "MASTER_PORT": "29500", "WORLD_SIZE": str(world), "LOCAL_WORLD_SIZE": str(arguments.ranks),
-        "GLOO_SOCKET_IFNAME": "eth0", "OMP_NUM_THREADS": "1", "TORCHELASTIC_RUN_ID": secrets.token_hex(4),
-    }  # fmt: skip
-    program = [sys.executable, str(Path(__file__).parent), "hosts", *words, "--report", report]
-    processes = [
-        subprocess.Popen(
-            [*network.inside(f"w{each // arguments.ranks}"), *program], env=environment | {"RANK": str(each), "LOCAL_RANK": str(each % arguments.ranks)}
-        )
-        for each in range(world)
-    ]
-    try:
-        until = time.monotonic() + 1200
-        for rank, process in enumerate(processes):
-            if process.wait(max(1.0, until - time.monotonic())):
-                raise SystemExit(f"rank {rank} failed")
-    finally:
-        for process in processes:
-            process.kill()
-    found: dict[str, Any] = json.loads(Path(report).read_text())
-    return found

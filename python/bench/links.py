@@ -13,14 +13,16 @@ from __future__ import annotations
 
 import os
 import re
+import secrets
 import shutil
 import subprocess
 import sys
 import time
 from pathlib import Path
 
-PREFIX = "thcbench"
-SUBNET = "10.213.77"
+# With the process's id behind it, what demo/netns begins names with too: either removes what a killed process has left.
+PREFIX = "thc"
+SUBNET = "10.76.0"
 PROBE_PORT = 5201
 # A GSO packet is up to 64 KiB and must fit the bucket, or the kernel cuts it up before shaping.
 BURST = {"default": "256kb", "fast": "1mb"}
@@ -30,6 +32,10 @@ QUEUE = "2mb"
 
 class NotPossible(Exception):
     """Namespaces cannot be made here; says why."""
+
+
+class Failed(Exception):
+    """A part did not work; says what."""
 
 
 def why_not() -> str | None:
@@ -52,13 +58,15 @@ def why_not() -> str | None:
 
 
 def _run(*command: str, check: bool = True) -> subprocess.CompletedProcess[str]:
-    done = subprocess.run(command, text=True, capture_output=True, timeout=20)
+    if shutil.which(command[0]) is None:
+        raise NotPossible(f"{command[0]} not found (Debian: apt-get install iproute2)")
+    done = subprocess.run(command, text=True, capture_output=True, timeout=600)
     if check and done.returncode != 0:
         raise NotPossible(f"{' '.join(command)}: {done.stderr.strip()}")
     return done
 
 
-def remove_stale() -> None:
+def _remove_stale() -> None:
     """Removes namespaces of runs whose process is gone."""
     listing = _run("ip", "netns", "list", check=False).stdout
     for name, pid in re.findall(rf"^({PREFIX}-(\d+)-\S+)", listing, re.MULTILINE):
@@ -76,6 +84,7 @@ class Network:
 
     def __enter__(self) -> "Network":
         try:
+            _remove_stale()
             self._build()
         except BaseException:
             self.__exit__()
@@ -116,9 +125,33 @@ class Network:
         """A worker's address."""
         return f"{SUBNET}.{number + 1}"
 
-    def inside(self, role: str) -> list[str]:
+    def prefix(self, role: str) -> list[str]:
         """What to put before a command that shall run at `role`: w0, w1, …, ps."""
         return ["ip", "netns", "exec", f"{self._base}-{role}"]
+
+    def run(self, words: list[str], limit: float, ranks: int = 1) -> None:
+        """Runs a command of this program as so many ranks on each worker's host, with what torchrun tells ranks, until all have ended."""
+        world = self.workers * ranks
+        environment = os.environ | {
+            "MASTER_ADDR": self.worker(0), "MASTER_PORT": "29500", "WORLD_SIZE": str(world), "LOCAL_WORLD_SIZE": str(ranks),
+            "GLOO_SOCKET_IFNAME": "eth0", "OMP_NUM_THREADS": "1", "TORCHELASTIC_RUN_ID": secrets.token_hex(4),
+        }  # fmt: skip
+        processes = []
+        try:
+            for rank in range(world):
+                host, local = divmod(rank, ranks)
+                command = [*self.prefix(f"w{host}"), sys.executable, str(Path(__file__).parent), *words]
+                processes.append(subprocess.Popen(command, env=environment | {"RANK": str(rank), "LOCAL_RANK": str(local)}))
+            until = time.monotonic() + limit
+            for rank, process in enumerate(processes):
+                if process.wait(max(1.0, until - time.monotonic())):
+                    raise Failed(f"rank {rank} failed")
+        except subprocess.TimeoutExpired:
+            raise Failed(f"not over after {limit:.0f} s") from None
+        finally:
+            for process in processes:
+                process.kill()
+                process.wait()
 
     def shape(self, gigabits: float | None, server: float | None = None) -> None:
         """Sets the rate of all workers' links, and of the server's port; None: as fast as it goes."""
@@ -163,12 +196,12 @@ class Network:
 
     def _stream(self, source: str, sink: str, address: str, seconds: float) -> float:
         probe = [sys.executable, str(Path(__file__).with_name("probe.py"))]
-        listener = subprocess.Popen([*self.inside(sink), *probe, "receive", address, str(PROBE_PORT)],
+        listener = subprocess.Popen([*self.prefix(sink), *probe, "receive", address, str(PROBE_PORT)],
                                     stdout=subprocess.PIPE, text=True)
         try:
             assert listener.stdout is not None
             listener.stdout.readline()
-            subprocess.run([*self.inside(source), *probe, "send", address, str(PROBE_PORT), str(seconds)],
+            subprocess.run([*self.prefix(source), *probe, "send", address, str(PROBE_PORT), str(seconds)],
                            check=True, timeout=seconds + 20)
             result = float(listener.communicate(timeout=20)[0])
         finally:

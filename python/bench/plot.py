@@ -6,14 +6,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import matplotlib
 import numpy as np
+from matplotlib import pyplot, ticker
 
-matplotlib.use("Agg")
-
-from matplotlib import pyplot, ticker  # noqa: E402
-
-from report import NAMES  # noqa: E402
+from pictures import begin, save
+from report import NAMES
 
 # Told apart by people who see colours differently, and in print by the dashes.
 STYLES = {
@@ -43,9 +40,7 @@ def draw(results: dict[str, Any], path: Path, model: str = "heavy") -> None:
     if not runs:
         return
     target = results["targets"][model]
-    pyplot.rcParams.update({"font.size": 10, "svg.fonttype": "none", "svg.hashsalt": "thc"})
-    figure, axes = pyplot.subplots(len(counts), len(links), figsize=(4.8 * len(links), 3.3 * len(counts) + 0.8),
-                                   squeeze=False, sharey=True)
+    figure, axes = begin(4.8 * len(links), 3.3 * len(counts) + 0.8, len(counts), len(links), sharey=True)
     for line, count in enumerate(counts):
         for column, link in enumerate(links):
             panel = axes[line][column]
@@ -60,7 +55,6 @@ def draw(results: dict[str, Any], path: Path, model: str = "heavy") -> None:
             panel.set_title(f"{count} processes, {link}", fontsize=10)
             panel.set_xlim(left=0)
             panel.set_xlabel("seconds of training")
-            panel.spines[["top", "right"]].set_visible(False)
             if not any(other.get_ylabel() for other in axes[line][:column] if other.figure):
                 panel.tick_params(labelleft=True)
                 panel.set_ylabel("held-out loss, nats per byte")
@@ -75,15 +69,12 @@ def draw(results: dict[str, Any], path: Path, model: str = "heavy") -> None:
     columns = min(5 * len(links) // 2, len(handles))
     lines = -(-len(handles) // columns)
     figure.legend(handles.values(), handles.keys(), loc="lower center", ncol=columns, frameon=False)
-    figure.tight_layout(rect=(0, (0.1 + 0.25 * lines) / figure.get_figheight(), 1, 1))
-    figure.savefig(path, dpi=110, metadata={"Date": None} if path.suffix == ".svg" else None)
-    pyplot.close(figure)
+    save(figure, path, (0.1 + 0.25 * lines) / figure.get_figheight())
 
 
 def curves(panels: Sequence[tuple[str, Sequence[tuple[str, tuple[str, Any], Sequence[Sequence[Sequence[float]]]]]]], path: Path, label: str) -> None:
     """A panel for each title with a line for each name and style: the mean of its runs' points (seconds, loss), and each run thin."""
-    pyplot.rcParams.update({"font.size": 10, "svg.fonttype": "none", "svg.hashsalt": "thc"})
-    figure, axes = pyplot.subplots(1, len(panels), figsize=(4.8 * len(panels), 4.1), squeeze=False)
+    figure, axes = begin(4.8 * len(panels), 4.1, columns=len(panels))
     for panel, (title, lines) in zip(axes[0], panels):
         for name, (color, dashes), runs in lines:
             times = np.linspace(0, min(run[-1][0] for run in runs), 65)
@@ -96,9 +87,6 @@ def curves(panels: Sequence[tuple[str, Sequence[tuple[str, tuple[str, Any], Sequ
         panel.yaxis.set_major_locator(ticker.LogLocator(subs=(1, 2, 3, 5)))
         panel.yaxis.set_major_formatter("{x:g}")
         panel.yaxis.set_minor_formatter(ticker.NullFormatter())
-        panel.spines[["top", "right"]].set_visible(False)
     handles = dict(zip(*reversed(axes[0][0].get_legend_handles_labels())))
     figure.legend(handles.values(), handles.keys(), loc="lower center", ncol=3, frameon=False)
-    figure.tight_layout(rect=(0, 0.15, 1, 1))
-    figure.savefig(path, dpi=110, metadata={"Date": None} if path.suffix == ".svg" else None)
-    pyplot.close(figure)
+    save(figure, path, 0.15)

@@ -5,17 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import matplotlib
-
-matplotlib.use("Agg")
-
-from matplotlib import pyplot  # noqa: E402
+from pictures import begin, save
 
 
 def draw(results: dict[str, Any], path: Path) -> None:
     """Above the losses, below how many ranks took part, with what was done to them."""
-    pyplot.rcParams.update({"font.size": 10, "svg.fonttype": "none", "svg.hashsalt": "thc"})
-    figure, (above, below) = pyplot.subplots(2, 1, figsize=(8, 5), sharex=True, gridspec_kw={"height_ratios": (3, 1)})
+    figure, ((above,), (below,)) = begin(8, 5, rows=2, sharex=True, gridspec_kw={"height_ratios": (3, 1)})
     for name, color, dashes in (("undisturbed", "#444444", (0, (5, 2))), ("disturbed", "#d55e00", "-")):
         if name in results and results[name]["loss"]:
             above.plot(*zip(*results[name]["loss"]), color=color, linestyle=dashes, linewidth=1.8, label=name)
@@ -35,9 +30,5 @@ def draw(results: dict[str, Any], path: Path) -> None:
     below.set_ylim(0, max((members for _, members in changes), default=1) + 0.5)
     below.set_xlabel("steps")
     below.set_xlim(left=0)
-    for panel in (above, below):
-        panel.spines[["top", "right"]].set_visible(False)
     figure.legend(*below.get_legend_handles_labels(), loc="lower center", ncol=3, frameon=False)
-    figure.tight_layout(rect=(0, 0.06, 1, 1))
-    figure.savefig(path, metadata={"Date": None})
-    pyplot.close(figure)
+    save(figure, path, 0.06)

@@ -280,13 +280,9 @@ def time_to_loss(points: list[tuple[float, float]], target: float) -> float | No
 
 
 def draw(path: Path, arguments: argparse.Namespace, best: list[dict[str, Any]]) -> None:
-    import matplotlib
+    from pictures import begin, save
 
-    matplotlib.use("Agg")
-    from matplotlib import pyplot
-
-    pyplot.rcParams.update({"font.size": 10, "svg.fonttype": "none", "svg.hashsalt": "thc"})
-    figure, panel = pyplot.subplots(figsize=(6.4, 3.8))
+    figure, ((panel,),) = begin(6.4, 3.8)
     for found, style in zip(best, ["-", "--", "-", "--"]):
         colour = "#d55e00" if found["method"].startswith("sync") else "#0072b2"
         panel.plot(*zip(*found["points"]), style, color=colour, label=f"{METHODS[found['method']]}, η {found['rate']}")
@@ -294,10 +290,8 @@ def draw(path: Path, arguments: argparse.Namespace, best: list[dict[str, Any]]) 
     panel.set(xlabel="seconds of training", ylabel="loss", xlim=(0, arguments.seconds))
     if arguments.model == "resnet":
         panel.set_yscale("log")
-    panel.spines[["top", "right"]].set_visible(False)
     panel.legend(frameon=False)
-    figure.tight_layout()
-    figure.savefig(path, metadata={"Date": None})
+    save(figure, path)
 
 
 def main() -> None:

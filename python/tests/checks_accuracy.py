@@ -10,10 +10,9 @@ from typing import Any
 import torch
 from rig import (
     RANK,
-    close,  # noqa: F401 - the rank calls it at the end
     everywhere,
     same_everywhere,
-    wrapped,
+    wrap_model,
 )
 from torch import nn
 from torch.nn import functional
@@ -67,7 +66,7 @@ def text() -> torch.Tensor:
 
 def loss_with(data: torch.Tensor, **options: Any) -> float:
     """The mean of all ranks' losses over the last steps."""
-    model, _ = wrapped(GPT2(), ddp_options={"bucket_cap_mb": 25}, server={"seed": 5}, **options)
+    model, _ = wrap_model(GPT2(), ddp_options={"bucket_cap_mb": 25}, server={"seed": 5}, **options)
     optimizer = torch.optim.AdamW(model.parameters(), 1e-3)
     losses = []
     for step in range(STEPS):

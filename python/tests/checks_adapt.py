@@ -19,14 +19,13 @@ from rig import (
     SIZES,
     Weights,
     backward,
-    close,  # noqa: F401 - the rank calls it at the end
     ddp,
     error_of,
     exact_mean,
     gradients,
     same_everywhere,
     server_of_all,
-    wrapped,
+    wrap_model,
 )
 
 SHORT = {"every": 4, "warmup": 4}
@@ -57,7 +56,7 @@ def fake_times(hook: thc.torch.Hook, times: Any) -> None:
 
 
 def check_measured_and_agreed() -> None:
-    model, hook = wrapped(adapt=SHORT)
+    model, hook = wrap_model(adapt=SHORT)
     books = Books()
     for step in range(CHOSEN + 3):
         assert (hook.plan is None) == (step <= CHOSEN)
@@ -77,7 +76,7 @@ def check_measured_and_agreed() -> None:
 
 
 def check_only_what_pays_is_compressed() -> None:
-    model, hook = wrapped(adapt=SHORT)
+    model, hook = wrap_model(adapt=SHORT)
     # Compressing takes 14.5 ms whatever the size, and one rank's link is slower than the others'.
     fake_times(hook, lambda length, raw: length * (4e-8 + 1e-8 * RANK) if raw else 0.0145)
     books = Books()
@@ -120,7 +119,7 @@ def check_an_update_s_error_counts_each_coordinate_alike() -> None:
     tables = ["bits=2,lane=4", "bits=3", "bits=8"]
     chosen = {}
     for measure in ("gradient", "update"):
-        model, hook = wrapped(adapt={"threshold": False, "every": 10, "measure": measure}, server={"tables": tables})
+        model, hook = wrap_model(adapt={"threshold": False, "every": 10, "measure": measure}, server={"tables": tables})
         for step in range(13):
             assert same_everywhere(backward(model, scaled_gradients(step)))
         assert hook.plan is not None and same(hook.plan.choices())
@@ -129,7 +128,7 @@ def check_an_update_s_error_counts_each_coordinate_alike() -> None:
     # Its gradients are a hundred times smaller.
     assert chosen["gradient"]["weights.2"] == "2/4" and chosen["update"]["weights.2"] != "2/4", chosen
     try:
-        wrapped(adapt={"measure": "loss"})
+        wrap_model(adapt={"measure": "loss"})
         raise AssertionError("a measure that is none")
     except thc.ConfigError as error:
         assert "measure is 'loss'" in str(error)
@@ -137,7 +136,7 @@ def check_an_update_s_error_counts_each_coordinate_alike() -> None:
 
 def check_each_layer_gets_a_table() -> None:
     tables = ["bits=2,lane=4", "bits=3", "bits=8"]
-    model, hook = wrapped(adapt={"threshold": False, "every": 10}, server={"tables": tables})
+    model, hook = wrap_model(adapt={"threshold": False, "every": 10}, server={"tables": tables})
     adaptive = hook.adaptive
     assert adaptive is not None and [t.name for t in adaptive.tables] == ["4/8", "2/4", "3/8", "8/16"]
     found = [torch.zeros(size, dtype=torch.float64) for size in SIZES]
@@ -162,7 +161,7 @@ def check_each_layer_gets_a_table() -> None:
     for index, kept in enumerate(residuals(hook)):
         assert float((exact[index] - found[index] - kept).abs().max()) < 1e-3
     # The error that was foretold, of one step.
-    fresh, other = wrapped(adapt={"threshold": False, "every": 10}, feedback=False, server={"tables": tables})
+    fresh, other = wrap_model(adapt={"threshold": False, "every": 10}, feedback=False, server={"tables": tables})
     for step in range(12):
         means = backward(fresh, scaled_gradients(step))
     assert other.plan is not None and other.plan.choices() == chosen
@@ -176,7 +175,7 @@ def check_each_layer_gets_a_table() -> None:
 def check_bytes_that_make_steps_longer_cost_more() -> None:
     """Buckets of equal size, of which all but the last hide behind the backward pass."""
     sizes = (300_000,) * 4
-    model, hook = wrapped(
+    model, hook = wrap_model(
         Weights(sizes), adapt={"threshold": False, "every": 4, "objective": "time"}, server={"tables": ["bits=2,lane=4", "bits=8"]}
     )
     adaptive = hook.adaptive
@@ -202,7 +201,7 @@ def check_bytes_that_make_steps_longer_cost_more() -> None:
     first, *others = hook.plan.choices().values()
     assert first == "2/4" and "8/16" in others, str(hook.plan)
     # Prices are kept in a checkpoint.
-    _, resumed = wrapped(
+    _, resumed = wrap_model(
         Weights(sizes), adapt={"threshold": False, "every": 4, "objective": "time"}, server={"tables": ["bits=2,lane=4", "bits=8"]}
     )
     resumed.load_state_dict(hook.state_dict())
@@ -211,14 +210,14 @@ def check_bytes_that_make_steps_longer_cost_more() -> None:
 
 def check_tables_whose_feedback_would_grow_are_not_chosen() -> None:
     coarse = "bits=1,granularity=1,fraction=1/32"
-    model, hook = wrapped(adapt={"threshold": False, "every": 10}, server={"tables": [coarse, "bits=2,lane=4"]})
+    model, hook = wrap_model(adapt={"threshold": False, "every": 10}, server={"tables": [coarse, "bits=2,lane=4"]})
     assert hook.adaptive is not None and [table.name for table in hook.adaptive.tables] == ["4/8", "2/4"]
     for option in ({"choices": [4, "1/8"]}, {"fixed": {"*": 1}}, {"default": "1/8"}):
         expect_error(thc.ConfigError, "more than half", lambda: thc.torch.hook(hook.group, Weights((100,)), adapt=option))
 
 
 def check_fixed_tables() -> None:
-    model, hook = wrapped(adapt={"threshold": False, "fixed": {"weights.0": "raw", "weights.[12]": "2/4"}, "every": 10},
+    model, hook = wrap_model(adapt={"threshold": False, "fixed": {"weights.0": "raw", "weights.[12]": "2/4"}, "every": 10},
                           server={"tables": ["bits=2,lane=4"]}, feedback=False)
     for step in range(12):
         means = backward(model, gradients(step))
@@ -228,7 +227,7 @@ def check_fixed_tables() -> None:
 
 
 def check_nothing_pays() -> None:
-    model, hook = wrapped(adapt=SHORT)
+    model, hook = wrap_model(adapt=SHORT)
     fake_times(hook, lambda length, raw: 0.001 if raw else 0.002)
     for step in range(CHOSEN + 1):
         backward(model, gradients(step))
@@ -238,7 +237,7 @@ def check_nothing_pays() -> None:
 
 
 def check_another_link_is_measured_anew() -> None:
-    model, hook = wrapped(adapt=SHORT)
+    model, hook = wrap_model(adapt=SHORT)
     slow = [1.0]
     fake_times(hook, lambda length, raw: slow[0] * (1e-8 * length if raw else 0.001))
     for step in range(CHOSEN + 5):
@@ -257,7 +256,7 @@ def check_another_link_is_measured_anew() -> None:
 
 
 def check_checkpoint() -> None:
-    model, hook = wrapped(adapt=SHORT)
+    model, hook = wrap_model(adapt=SHORT)
     fake_times(hook, lambda length, raw: 5e-8 * length if raw else 0.0150)
     for step in range(CHOSEN + 2):
         backward(model, gradients(step))
@@ -265,7 +264,7 @@ def check_checkpoint() -> None:
     torch.save(hook.state_dict(), file)
     file.seek(0)
     state = torch.load(file)
-    again, resumed = wrapped(adapt=SHORT)
+    again, resumed = wrap_model(adapt=SHORT)
     resumed.load_state_dict(state)
     assert resumed.adaptive is not None and hook.adaptive is not None and hook.plan is not None
     assert resumed.adaptive.threshold == hook.adaptive.threshold and not resumed.adaptive.is_warming_up
@@ -283,7 +282,7 @@ def check_checkpoint() -> None:
 
 
 def check_plan_is_printed_and_plotted() -> str | None:
-    model, hook = wrapped(adapt=SHORT)
+    model, hook = wrap_model(adapt=SHORT)
     for step in range(CHOSEN + 5):
         backward(model, gradients(step))
     text = str(hook.plan)
@@ -309,7 +308,7 @@ def expect_error(kind: type[Exception], says: str, work: Any) -> None:
 
 
 def check_mistakes_are_told() -> None:
-    _, hook = wrapped(Weights((100,)))
+    _, hook = wrap_model(Weights((100,)))
 
     def adaptive_model(options: Any, model: Any = None, **others: Any) -> Any:
         return thc.torch.hook(hook.group, model or Weights((100,)), adapt=options, **others)
@@ -343,7 +342,7 @@ def check_a_job_that_loses_is_refused() -> None:
 
 def check_ranks_with_different_plans_hear_of_it() -> None:
     # The last check: a job whose ranks call different all-reduces is of no more use.
-    model, hook = wrapped(adapt=SHORT)
+    model, hook = wrap_model(adapt=SHORT)
     fake_times(hook, lambda length, raw: 5e-8 * length if raw else 0.0150)
     for step in range(CHOSEN + 2):
         assert same_everywhere(backward(model, gradients(step)))

@@ -10,7 +10,7 @@ import thc
 import torch
 import torch.distributed as dist
 from checks_refine import LAYERS, Layers, flat, inputs, mean, step_of
-from rig import SIZE, close, ddp, everywhere, same_everywhere  # noqa: F401 - the rank calls close at the end
+from rig import SIZE, ddp, everywhere, same_everywhere
 from thc.torch.baselines import AqgbHook
 
 

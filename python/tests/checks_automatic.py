@@ -18,7 +18,6 @@ from rig import (
     Messages,
     Weights,
     backward,
-    close,  # noqa: F401 - the rank calls it at the end
     ddp,
     error_of,
     everywhere,
@@ -28,7 +27,7 @@ from rig import (
     join,
     same_everywhere,
     server_of_all,
-    wrapped,
+    wrap_model,
 )
 from servers import ParameterServer
 from thc.torch import scout
@@ -64,7 +63,7 @@ def steps_until(over: Callable[[], bool], step: Callable[[int], None], first: in
 def check_a_server_that_is_back_is_taken_back() -> None:
     address, server = server_of_all()
     group = join(address, timeout=1.5)
-    model, hook = wrapped(Weights(SIZES), group=group)
+    model, hook = wrap_model(Weights(SIZES), group=group)
 
     def step(number: int) -> None:
         means = backward(model, gradients(number, sizes=SIZES))
@@ -95,7 +94,7 @@ def check_a_server_that_is_back_is_taken_back() -> None:
 def check_two_models_and_a_backup_of_one_group_take_it_back() -> None:
     address, server = server_of_all()
     group = join(address, timeout=1.5)
-    made = [wrapped(Weights(SIZES), group=group) for _ in range(2)]
+    made = [wrap_model(Weights(SIZES), group=group) for _ in range(2)]
     plain = torch.nn.Linear(64, 64)
     optimizer = torch.optim.SGD(plain.parameters(), 0.01)
     loop = thc.torch.overlap(plain, optimizer, group=group)

@@ -13,7 +13,7 @@ import thc.adapt
 import thc.torch
 import torch
 import torch.distributed as dist
-from rig import RANK, SIZE, close, error_of, everywhere, same_everywhere  # noqa: F401 - the rank calls close at the end
+from rig import RANK, SIZE, error_of, same_everywhere
 
 OLD = "not run: this torch has no process groups in Python that C++ can keep (2.7 or newer has)"
 
@@ -34,7 +34,7 @@ def group(ranks: list[int] | None = None, **given: Any) -> Any:
 _groups: dict[str, Any] = {}
 
 
-def both() -> dict[str, Any]:
+def both_groups() -> dict[str, Any]:
     """A group of all ranks of each backend."""
     if not _groups:
         _groups.update(gloo=dist.new_group(backend="gloo"), thc=group())
@@ -105,11 +105,11 @@ def check_all_reduces_that_are_not_compressed_have_gloos_bits() -> str | None:
             if dtype in (torch.float32, torch.float16, torch.bfloat16, torch.complex64) and name in ("SUM", "AVG") and length == LENGTH:
                 continue
             work = _all_reduce(dtype, op, length)
-            want, found = (outcome(work, both()[name]) for name in ("gloo", "thc"))
+            want, found = (outcome(work, both_groups()[name]) for name in ("gloo", "thc"))
             assert same_bits(want, found), (dtype, name, length, want, found)
             alike, refused = alike + isinstance(want, list), refused + isinstance(want, tuple)
     assert alike > 80, (alike, refused)
-    assert both()["thc"].stats() is None
+    assert both_groups()["thc"].stats() is None
     return None
 
 
@@ -223,15 +223,15 @@ def check_the_other_collectives_have_gloos_bits() -> str | None:
             for name, work in _collectives(dtype, dist.ReduceOp.SUM, length).items():
                 if (name == "together" and length == LENGTH) or (name == "gather" and dtype.is_complex):
                     continue
-                want, found = (outcome(work, both()[name]) for name in ("gloo", "thc"))
+                want, found = (outcome(work, both_groups()[name]) for name in ("gloo", "thc"))
                 assert same_bits(want, found), (name, dtype, length, want, found)
                 alike[name] = alike.get(name, 0) + isinstance(want, list)
     assert len(alike) == 15 and all(alike.values()), alike
     for op in (dist.ReduceOp.MAX, dist.ReduceOp.AVG, dist.ReduceOp.PRODUCT):
         for name in ("reduce", "reduce_scatter", "reduce_scatter_tensor", "together"):
-            want, found = (outcome(_collectives(torch.float32, op, 1000)[name], each) for each in (both()["gloo"], both()["thc"]))
+            want, found = (outcome(_collectives(torch.float32, op, 1000)[name], each) for each in (both_groups()["gloo"], both_groups()["thc"]))
             assert same_bits(want, found), (name, op, want, found)
-    on = both()["thc"]
+    on = both_groups()["thc"]
     dist.barrier(group=on)
     every: list[Any] = [None] * SIZE
     dist.all_gather_object(every, {"rank": RANK}, group=on)
@@ -250,7 +250,7 @@ def check_calls_in_a_row_do_not_lock_each_other_out() -> str | None:
     """gloo's threads let go of tensors, which takes the interpreter's lock, while the next call wants to be queued."""
     if not HAS:
         return OLD
-    on = both()["thc"]
+    on = both_groups()["thc"]
     for _ in range(500):
         # Nobody here holds the tensors and their works any more: gloo's threads have them last.
         on.allreduce_coalesced([torch.ones(10) for _ in range(20)])
@@ -285,7 +285,7 @@ def check_complex_numbers_are_pairs() -> str | None:
     if not HAS:
         return OLD
     tensor = torch.view_as_complex(numbers(3, 2 * LENGTH).view(-1, 2))
-    dist.all_reduce(tensor, group=both()["thc"])
+    dist.all_reduce(tensor, group=both_groups()["thc"])
     pairs = torch.view_as_real(tensor)
     assert error_of([pairs.reshape(-1)], [total(3, 2 * LENGTH)]) < 1.1 * theory(8) and same_everywhere([pairs])
     return None
@@ -297,7 +297,7 @@ def check_small_tensors_are_exact() -> str | None:
     on = group(smallest=5000)
     for length, compressed in ((4999, False), (5000, True)):
         pair = {name: numbers(2, length) for name in ("gloo", "thc")}
-        dist.all_reduce(pair["gloo"], group=both()["gloo"])
+        dist.all_reduce(pair["gloo"], group=both_groups()["gloo"])
         dist.all_reduce(pair["thc"], group=on)
         assert torch.equal(pair["gloo"], pair["thc"]) != compressed, length
         assert same_everywhere([pair["thc"]])
@@ -309,7 +309,7 @@ def check_small_tensors_are_exact() -> str | None:
 def check_calls_are_asynchronous() -> str | None:
     if not HAS:
         return OLD
-    on = both()["thc"]
+    on = both_groups()["thc"]
     tensors = [numbers(step) for step in range(6)]
     works = [dist.all_reduce(tensor, dist.ReduceOp.AVG, group=on, async_op=True) for tensor in tensors]
     seen: list[int] = []
@@ -323,7 +323,7 @@ def check_calls_are_asynchronous() -> str | None:
     assert same_everywhere(tensors)
     # Who does not come is waited for as long as is said.
     if RANK == 0:
-        dist.barrier(group=both()["gloo"])
+        dist.barrier(group=both_groups()["gloo"])
     late = numbers(9)
     work = dist.all_reduce(late, group=on, async_op=True)
     if RANK:
@@ -333,7 +333,7 @@ def check_calls_are_asynchronous() -> str | None:
         except RuntimeError as error:
             assert "0.03 s" in str(error), error
         assert not work.is_completed()
-        dist.barrier(group=both()["gloo"])
+        dist.barrier(group=both_groups()["gloo"])
     assert work.wait() and same_everywhere([late])
     # Exact calls and compressed ones may be under way together.
     works = []
@@ -350,7 +350,7 @@ def check_calls_are_asynchronous() -> str | None:
 def check_tensors_of_any_shape() -> str | None:
     if not HAS:
         return OLD
-    on = both()["thc"]
+    on = both_groups()["thc"]
     exact = total(4)
     for view in (
         lambda t: t.view(100, 700),
@@ -368,7 +368,7 @@ def check_tensors_of_any_shape() -> str | None:
 def check_coalesced_calls() -> str | None:
     if not HAS:
         return OLD
-    on = both()["thc"]
+    on = both_groups()["thc"]
     lengths = (10, LENGTH, 300, LENGTH + 7)
     for later in (False, True):
         tensors = [numbers(step, length) for step, length in enumerate(lengths)]
@@ -394,7 +394,7 @@ def check_functional_collectives_and_dtensor() -> str | None:
     from torch.distributed.device_mesh import DeviceMesh
     from torch.distributed.tensor import DTensor, Partial, Replicate
 
-    on, mine = both()["thc"], numbers(5)
+    on, mine = both_groups()["thc"], numbers(5)
     found = functional.wait_tensor(functional.all_reduce(mine, "sum", on))
     assert 0.3 * theory(8) < error_of([found], [total(5)]) < 1.5 * theory(8) and same_everywhere([found])
     assert torch.equal(mine, numbers(5))
@@ -410,7 +410,7 @@ def check_groups_of_some_ranks() -> str | None:
     parts = [list(range(SIZE // 2)), list(range(SIZE // 2, SIZE))] if SIZE > 3 else [[0, SIZE - 1]]
     # Every rank makes all of them, as torch wants.
     made = [group(ranks, lane=8 + at) for at, ranks in enumerate(parts)]
-    whole = both()["thc"]
+    whole = both_groups()["thc"]
     for step in range(3):
         for ranks, on in zip(parts, made):
             if RANK not in ranks:
@@ -441,7 +441,7 @@ def check_groups_of_some_ranks() -> str | None:
 def check_what_is_not_finite_is_nan_everywhere() -> str | None:
     if not HAS:
         return OLD
-    on = both()["thc"]
+    on = both_groups()["thc"]
     for dtype, bad in ((torch.float32, float("nan")), (torch.float32, float("-inf")), (torch.bfloat16, float("inf"))):
         tensor = numbers(0).to(dtype)
         if RANK == SIZE - 1:
@@ -457,7 +457,7 @@ def check_what_is_not_finite_is_nan_everywhere() -> str | None:
 def check_calls_that_differ_are_an_error_on_all_ranks() -> str | None:
     if not HAS:
         return OLD
-    on = both()["thc"]
+    on = both_groups()["thc"]
     last = RANK == SIZE - 1
     for tensor, op, words in (
         (numbers(0, LENGTH + 8192 * last), dist.ReduceOp.SUM, (str(LENGTH), str(LENGTH + 8192))),
@@ -498,7 +498,7 @@ def check_a_rank_that_does_not_call_is_an_error_in_time() -> str | None:
         if RANK:
             assert isinstance(error, thc.NetworkError) and "not all ranks have called" in str(error), error
             assert bool(tensor.isnan().all())
-    dist.barrier(group=both()["gloo"])
+    dist.barrier(group=both_groups()["gloo"])
     dist.destroy_process_group(on)
     return None
 
@@ -586,7 +586,7 @@ def check_hooks_of_thc_refuse_a_group_that_compresses() -> str | None:
         return OLD
     from torch.nn.parallel import DistributedDataParallel
 
-    model = DistributedDataParallel(torch.nn.Linear(30, 30), process_group=both()["thc"])
+    model = DistributedDataParallel(torch.nn.Linear(30, 30), process_group=both_groups()["thc"])
     try:
         thc.torch.wrap(model, over="process-group")
         raise AssertionError("compressed twice")
@@ -608,7 +608,7 @@ def check_cuda() -> str | None:
             made = numbers(step).to(device, dtype)
             torch.cuda._sleep(20_000_000)
             tensor = made * 2
-            work = dist.all_reduce(tensor, dist.ReduceOp.AVG, group=both()["thc"], async_op=True)
+            work = dist.all_reduce(tensor, dist.ReduceOp.AVG, group=both_groups()["thc"], async_op=True)
             work.wait()
             after = tensor / 2
             assert error_of([after.cpu()], [total(step) / SIZE]) < 1.5 * theory(8) + 1e-4

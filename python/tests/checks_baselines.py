@@ -10,7 +10,6 @@ import torch
 from rig import (
     RANK,
     SIZE,
-    close,  # noqa: F401 - the rank calls it at the end
     ddp,
     error_of,
     everywhere,

@@ -9,7 +9,7 @@ import thc
 import thc.torch
 import torch
 from checks_training import loss_of, network
-from rig import RANK, SIZE, Weights, _made, backward, close, ddp, error_of, exact_mean, gradients, same_everywhere  # noqa: F401
+from rig import RANK, SIZE, Weights, _made, backward, ddp, error_of, exact_mean, gradients, same_everywhere
 from thc.torch import CollectiveGroup
 from thc.torch.joining import Gather
 
@@ -136,7 +136,7 @@ def check_options_are_checked() -> None:
 
 def check_wrap_averages_and_keeps_feedback() -> None:
     for options, kept in (({"feedback": True}, "feedback"), ({}, "scales")):
-        model, hook = _wrapped(seed=SEED, **options)
+        model, hook = _wrap_over_group(seed=SEED, **options)
         for step in range(4):
             means = backward(model, gradients(step))
             error = error_of(means, exact_mean(step))
@@ -152,7 +152,7 @@ def check_wrap_averages_and_keeps_feedback() -> None:
         assert hook.state_dict()["steps"] == 5 and not hook.fallback_active
 
 
-def _wrapped(**options: object) -> tuple[torch.nn.Module, thc.torch.Hook]:
+def _wrap_over_group(**options: object) -> tuple[torch.nn.Module, thc.torch.Hook]:
     model = thc.torch.wrap(ddp(Weights()), over="process-group", **options)
     hook = thc.torch.hook_of(model)
     _made.append(hook.group)
@@ -177,7 +177,7 @@ def check_wrap_refuses_what_needs_a_server() -> None:
 
 def check_adapt_chooses_lanes() -> None:
     """Of which narrower ones carry less."""
-    model, hook = _wrapped(adapt={"every": 4, "threshold": False})
+    model, hook = _wrap_over_group(adapt={"every": 4, "threshold": False})
     scales = (1.0, 1e-3, 1.0, 1e-3)
     before = 0.0
     for step in range(14):

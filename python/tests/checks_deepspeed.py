@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
 
 import torch
 import torch.distributed as dist
-from rig import RANK, SIZE, close, same_everywhere  # noqa: F401 - the rank calls close at the end
+from rig import RANK, same_everywhere
 
 
 def network() -> torch.nn.Sequential:

@@ -10,7 +10,7 @@ import thc
 import thc.torch
 import torch
 from checks_hook import StandIn
-from rig import RANK, SIZE, Weights, backward, close, ddp, error_of, everywhere, gradients, same_everywhere, wrapped  # noqa: F401
+from rig import RANK, SIZE, Weights, backward, ddp, error_of, everywhere, gradients, same_everywhere, wrap_model
 from test_device import CUDA, KERNELS  # it has Triton interpreted where there is no GPU
 from thc.torch import CollectiveGroup
 from thc.torch.device.lanes import LanesCodec
@@ -31,7 +31,7 @@ def pair(where: str, dtype: torch.dtype = torch.float32, **options: Any) -> tupl
     made = []
     for device in ("host", where):
         server = {"seed": 77, "block": 11, **options.get("server", {})}
-        made.append(wrapped(Weights(SIZES, dtype), SMALL, **{**options, "server": server, "device": device}))
+        made.append(wrap_model(Weights(SIZES, dtype), SMALL, **{**options, "server": server, "device": device}))
     return made[0], made[1]
 
 
@@ -112,7 +112,7 @@ def check_checkpoint_goes_from_host_to_device_and_back() -> None:
         want, got = (backward(model, gradients(step, sizes=SIZES)) for model in (one, two))
         assert all(torch.equal(a, b) for a, b in zip(want, got))
     # Before the first bucket nobody knows where it will be.
-    three, third = wrapped(Weights(SIZES), SMALL, server={"seed": 77, "block": 11}, device="torch")
+    three, third = wrap_model(Weights(SIZES), SMALL, server={"seed": 77, "block": 11}, device="torch")
     third.load_state_dict(saved[0])
     assert third.device is None
     backward(three, gradients(2, sizes=SIZES))
@@ -121,15 +121,15 @@ def check_checkpoint_goes_from_host_to_device_and_back() -> None:
 
 def check_ranks_may_differ() -> None:
     where = ["host", "torch", WAYS[-1]][RANK]
-    one, host = wrapped(Weights(SIZES), SMALL, server={"seed": 77, "block": 11}, device="host")
-    two, other = wrapped(Weights(SIZES), SMALL, server={"seed": 77, "block": 11}, device=where)
+    one, host = wrap_model(Weights(SIZES), SMALL, server={"seed": 77, "block": 11}, device="host")
+    two, other = wrap_model(Weights(SIZES), SMALL, server={"seed": 77, "block": 11}, device=where)
     for step in range(2):
         want, got = (backward(model, gradients(step, sizes=SIZES)) for model in (one, two))
         assert same_everywhere(got) and all(torch.equal(a, b) for a, b in zip(want, got))
 
 
 def check_a_lost_server_is_survived() -> None:
-    model, hook = wrapped(Weights(SIZES), SMALL, device="torch", timeout=3)
+    model, hook = wrap_model(Weights(SIZES), SMALL, device="torch", timeout=3)
     backward(model, gradients(0, sizes=SIZES))
     if hook.group.server is not None:
         hook.group.server.close()
@@ -141,17 +141,17 @@ def check_a_lost_server_is_survived() -> None:
 
 
 def check_what_cannot_be_is_refused_or_stays_on_the_host() -> None:
-    model, hook = wrapped(Weights(SIZES), SMALL, device="auto")
+    model, hook = wrap_model(Weights(SIZES), SMALL, device="auto")
     backward(model, gradients(0, sizes=SIZES))
     assert (hook.device.where, hook.device.why) == ("host", "gradients are on the CPU")
     assert os.environ["RANK"] == str(RANK)
     try:
-        wrapped(Weights(SIZES), device="gpu")
+        wrap_model(Weights(SIZES), device="gpu")
     except thc.ConfigError as error:
         assert 'device is \'gpu\': write \'auto\'' in str(error)
     else:
         raise AssertionError("a device that there is not was taken")
-    model, hook = wrapped(Weights(SIZES), SMALL, device="torch", server={"policy": "best-effort"})
+    model, hook = wrap_model(Weights(SIZES), SMALL, device="torch", server={"policy": "best-effort"})
     try:
         backward(model, gradients(0, sizes=SIZES))
     except Exception as error:

@@ -20,7 +20,6 @@ from rig import (
     SIZE,
     Weights,
     backward,
-    close,  # noqa: F401 - the rank calls it at the end
     ddp,
     error_of,
     exact_mean,
@@ -36,7 +35,7 @@ KERNEL, BEYOND = os.environ["TEST_KERNEL_PS"], os.environ["TEST_DPDK_PS"]
 DPDK = {"devices": ["net_af_packet0,iface=eth0"], "address": os.environ["TEST_DPDK_ADDRESSES"].split()[RANK], "hugepages": False}
 
 
-def both(job: int, **options: Any) -> tuple[thc.Group, thc.Group]:
+def join_both(job: int, **options: Any) -> tuple[thc.Group, thc.Group]:
     """The same job over kernel UDP and over DPDK."""
     return join(KERNEL, job, **options), join(BEYOND, job, io="dpdk", dpdk=DPDK, **options)
 
@@ -46,7 +45,7 @@ def arrays(step: int) -> np.ndarray[Any, Any]:
 
 
 def check_the_same_bits_as_over_kernel_udp() -> None:
-    groups = both(1)
+    groups = join_both(1)
     for step in range(4):
         means = [group.allreduce(arrays(step), feedback="weights") for group in groups]
         assert np.array_equal(*means), step

@@ -14,7 +14,6 @@ from rig import (
     SIZE,
     Weights,
     backward,
-    close,  # noqa: F401 - the rank calls it at the end
     error_of,
     everywhere,
     exact_mean,
@@ -22,7 +21,7 @@ from rig import (
     join,
     same_everywhere,
     server_of_all,
-    wrapped,
+    wrap_model,
 )
 from thc.torch.comparing import EACH, SETTLE
 
@@ -58,7 +57,7 @@ def step(model: Any, number: int) -> float:
 def check_the_slower_way_is_left() -> None:
     """If compression is slow on a rank, all do without from then on; if the process group is, all compress."""
     for options in ({}, {"fallback": False}, {"over": "process-group"}):
-        model, hook = wrapped(Weights(SIZES), scales=True, only_if_faster=True, **options)
+        model, hook = wrap_model(Weights(SIZES), scales=True, only_if_faster=True, **options)
         hook._carrier.compressor.submit = late(hook._carrier.compressor.submit, 0)
         errors = [step(model, number) for number in range(STEPS)]
         # After the first step, which scales have exact, those of the way that it took.
@@ -74,7 +73,7 @@ def check_the_slower_way_is_left() -> None:
         assert len(set(everywhere(found))) == 1 and "as they are" in str(found)
         assert hook.group.stats().calls == calls and hook.steps == STEPS + 3 and not hook.fallback_active
 
-        model, hook = wrapped(Weights(SIZES), scales=True, only_if_faster=True, **options)
+        model, hook = wrap_model(Weights(SIZES), scales=True, only_if_faster=True, **options)
         hook.peers.begin_mean = late(hook.peers.begin_mean, SIZE - 1)
         for number in range(STEPS + 3):
             error = step(model, number)
@@ -84,7 +83,7 @@ def check_the_slower_way_is_left() -> None:
 
 def check_they_are_compared_again() -> None:
     every = SETTLE + 4 * EACH
-    model, hook = wrapped(Weights(SIZES), scales=True, only_if_faster=every)
+    model, hook = wrap_model(Weights(SIZES), scales=True, only_if_faster=every)
     fast = hook._carrier.compressor.submit
     hook._carrier.compressor.submit = late(fast, 0)
     for number in range(STEPS + 1):
@@ -98,13 +97,13 @@ def check_they_are_compared_again() -> None:
 
 
 def check_a_step_that_is_not_finite_is_skipped_either_way() -> None:
-    model, hook = wrapped(Weights(SIZES), scales=True, only_if_faster=True)
+    model, hook = wrap_model(Weights(SIZES), scales=True, only_if_faster=True)
     for number in range(SETTLE + 2):
         mine = gradients(number, sizes=SIZES)
         mine[0][7] = float("nan") if RANK == 0 and number >= SETTLE else 1.0
         backward(model, mine)
         assert hook.skipped == (number >= SETTLE), number
-    model, hook = wrapped(Weights(SIZES), scales=True, only_if_faster=True, nonfinite="zero", fallback=False)
+    model, hook = wrap_model(Weights(SIZES), scales=True, only_if_faster=True, nonfinite="zero", fallback=False)
     for number in range(SETTLE + 2):
         mine = gradients(number, sizes=SIZES)
         mine[0][7] = float("nan") if RANK == 0 and number >= SETTLE else 1.0
@@ -117,7 +116,7 @@ def check_a_server_that_is_lost() -> None:
     for lost in (SETTLE + 5, STEPS + 2):
         address, server = server_of_all()
         group = join(address, timeout=1.5)
-        model, hook = wrapped(Weights(SIZES), group=group, scales=True, only_if_faster=True)
+        model, hook = wrap_model(Weights(SIZES), group=group, scales=True, only_if_faster=True)
         hook._carrier.compressor.submit = late(hook._carrier.compressor.submit, 0)
         for number in range(lost):
             step(model, number)
@@ -133,7 +132,7 @@ def check_a_server_that_is_lost() -> None:
 def check_options() -> None:
     for options, why in (({"only_if_faster": 7}, "at least"), ({"only_if_faster": "often"}, "True"), ({"only_if_faster": True, "adapt": True}, "adapt")):
         try:
-            wrapped(Weights((3_000,)), **options)
+            wrap_model(Weights((3_000,)), **options)
             raise AssertionError(options)
         except thc.ConfigError as error:
             assert why in str(error), error

@@ -13,7 +13,7 @@ import thc
 import thc.torch
 import torch
 import torch.distributed as dist
-from rig import RANK, SIZE, close, same_everywhere  # noqa: F401 - the rank calls close at the end
+from rig import RANK, SIZE, same_everywhere
 
 
 def lacks(*modules: str) -> str | None:
@@ -55,21 +55,21 @@ def same(one: Any, two: Any) -> bool:
 
 def check_a_state_of_all_ranks() -> None:
     """What one rank writes is each rank's own when it is read."""
-    from rig import Weights, backward, gradients, wrapped
+    from rig import Weights, backward, gradients, wrap_model
 
     for options in ({"feedback": True}, {"scales": True}):
-        model, hook = wrapped(Weights((3000, 500)), **options)
+        model, hook = wrap_model(Weights((3000, 500)), **options)
         for step in range(3):
             backward(model, gradients(step, sizes=(3000, 500)))
         box = [thc.torch.Checkpoint(model).state_dict()]
         dist.broadcast_object_list(box)
-        again, other = wrapped(Weights((3000, 500)), **options)
+        again, other = wrap_model(Weights((3000, 500)), **options)
         thc.torch.Checkpoint(again).load_state_dict(box[0])
         assert same(hook.state_dict(), other.state_dict()) and other.steps == 3
         means = backward(again, gradients(3, sizes=(3000, 500)))
         assert same_everywhere(means)
         box[0]["ranks"], box[0]["states"] = 5, []
-        fresh, third = wrapped(Weights((3000, 500)), **options)
+        fresh, third = wrap_model(Weights((3000, 500)), **options)
         thc.torch.Checkpoint(fresh).load_state_dict(box[0])
         assert third.steps == 0
 
@@ -135,7 +135,7 @@ def check_accelerate() -> str | None:
 
     accelerator = Accelerator(cpu=True)
 
-    def prepared() -> tuple[Any, Any, Any]:
+    def prepare() -> tuple[Any, Any, Any]:
         model, optimizer, loader = accelerator.prepare(
             layers := network(), torch.optim.SGD(layers.parameters(), lr=0.05), torch.utils.data.DataLoader(data(), batch_size=16)
         )
@@ -152,7 +152,7 @@ def check_accelerate() -> str | None:
             optimizer.step()
 
     def work(folder: Path) -> None:
-        model, optimizer, loader = prepared()
+        model, optimizer, loader = prepare()
         train(model, optimizer, loader)
         saved = thc.torch.hook_of(model).state_dict()
         accelerator.save_state(str(folder))

@@ -24,7 +24,6 @@ from rig import (
     RANK,
     SIZE,
     Weights,
-    close,  # noqa: F401 - the rank calls it at the end
     error_of,
     everywhere,
     exact_mean,
@@ -32,7 +31,7 @@ from rig import (
     join,
     same_everywhere,
     server_of_all,
-    wrapped,
+    wrap_model,
 )
 from servers import ParameterServer
 from thc.torch.bucket import Bucket
@@ -59,7 +58,7 @@ def delay() -> None:
         torch.cuda._sleep(CYCLES)
 
 
-def on(stream: Any) -> Any:
+def use_stream(stream: Any) -> Any:
     return contextlib.nullcontext() if stream is None else torch.cuda.stream(stream)
 
 
@@ -68,7 +67,7 @@ def new_stream() -> Any:
 
 
 def held_up(stream: Any) -> None:
-    with on(stream):
+    with use_stream(stream):
         delay()
 
 
@@ -81,7 +80,7 @@ def check_a_stream_that_is_held_up_shows() -> None:
         return
     writer, buffer = new_stream(), torch.zeros(9, device=DEVICE)
     torch.cuda.synchronize(DEVICE)
-    with on(writer):
+    with use_stream(writer):
         delay()
         buffer.fill_(1)
     seen = buffer.clone()
@@ -97,14 +96,14 @@ def deliver(writer: Any, reader: Any, error: BaseException | None = None) -> tor
         torch.cuda.synchronize(DEVICE)
     delivery = Delivery(buffer, Verdict(), is_last=True)
     bucket = Bucket(0, True, buffer, [], Layout("gpu", [Segment("p", 0, 9, True)]), delivery, None, stream=writer)
-    with on(writer):
+    with use_stream(writer):
         delay()
         buffer.fill_(1)
     # The sequencer is another thread, whose own streams are idle.
     thread = threading.Thread(target=bucket.release, args=[error])
     thread.start()
     thread.join()
-    with on(reader):
+    with use_stream(reader):
         found = delivery.future.wait()
         seen = buffer.clone()
     assert found is buffer
@@ -133,7 +132,7 @@ def check_what_hangs_on_the_future_waits_too() -> None:
     writer, buffer = new_stream(), torch.zeros(9, device=DEVICE)
     delivery = Delivery(buffer, Verdict(), is_last=True)
     doubled = delivery.future.then(lambda fulfilled: fulfilled.value() * 2)
-    with on(writer):
+    with use_stream(writer):
         delay()
         buffer.fill_(1)
         threading.Thread(target=lambda: _release_on(writer, delivery)).start()
@@ -141,7 +140,7 @@ def check_what_hangs_on_the_future_waits_too() -> None:
 
 
 def _release_on(stream: Any, delivery: Delivery) -> None:
-    with on(stream):
+    with use_stream(stream):
         delivery.set_result(None)
 
 
@@ -270,7 +269,7 @@ def places(model: Any, hook: thc.torch.Hook) -> dict[str, Callable[[], Any]]:
 
 
 def by_a_server(model: torch.nn.Module, ddp_options: dict[str, Any] | None = None, **options: Any) -> Any:
-    return wrapped(model, ddp_options, server=SERVER, **options)
+    return wrap_model(model, ddp_options, server=SERVER, **options)
 
 
 def in_lanes(model: torch.nn.Module, ddp_options: dict[str, Any] | None = None, **options: Any) -> Any:
@@ -337,7 +336,7 @@ def check_parts_that_are_not_compressed() -> None:
 def check_zeros_for_what_is_not_finite() -> None:
     for where in (KERNELS, "host"):
         for fallback in (True, False):
-            model, hook = wrapped(LateWeights(SIZES).to(DEVICE), device=where, nonfinite="zero", fallback=fallback)
+            model, hook = wrap_model(LateWeights(SIZES).to(DEVICE), device=where, nonfinite="zero", fallback=fallback)
             means_of(model, 0)
             for name, context in places(model, hook).items():
                 inputs = [each.to(DEVICE) for each in gradients(1, sizes=SIZES)]
@@ -356,7 +355,7 @@ def check_zeros_for_what_is_not_finite() -> None:
 
 def check_doubles_go_through_the_process_group() -> None:
     sizes = (40_000, 30_000)
-    model, hook = wrapped(Weights(sizes, torch.float64).to(DEVICE))
+    model, hook = wrap_model(Weights(sizes, torch.float64).to(DEVICE))
     for step in range(3):
         delay()
         means = rig.backward(model, [each.to(DEVICE) for each in gradients(step, sizes=sizes, dtype=torch.float64)])
@@ -369,7 +368,7 @@ def check_doubles_go_through_the_process_group() -> None:
 
 def check_flags_and_numbers_of_ranks() -> None:
     """What the sequencer's thread asks the other ranks, whichever GPU it is on."""
-    _, hook = wrapped(Weights((100,)).to(DEVICE))
+    _, hook = wrap_model(Weights((100,)).to(DEVICE))
     peers = hook.peers
     for flag in range(SIZE):
         assert hook._pipeline.ask(lambda flag=flag: peers.any(RANK == flag, lambda: None))
@@ -382,7 +381,7 @@ def check_flags_and_numbers_of_ranks() -> None:
 def check_sparse_gradients() -> None:
     exact = torch.zeros(50, 8)
     exact[:SIZE] = torch.arange(1.0, 1 + SIZE)[:, None] / SIZE
-    model, hook = wrapped(Sparse().to(DEVICE))
+    model, hook = wrap_model(Sparse().to(DEVICE))
     for step in range(2):
         model.zero_grad(set_to_none=True)
         delay()
@@ -399,7 +398,7 @@ def check_training_goes_on_when_the_server_dies() -> None:
     for where, view in ((KERNELS, False), (KERNELS, True), ("host", False), ("host", True)):
         address, server = server_of_all()
         group = join(address, timeout=2)
-        model, hook = wrapped(LateWeights(SIZES).to(DEVICE), {"gradient_as_bucket_view": view}, group=group, device=where)
+        model, hook = wrap_model(LateWeights(SIZES).to(DEVICE), {"gradient_as_bucket_view": view}, group=group, device=where)
         means_of(model, 0)
         dist.barrier()
         if server is not None:
@@ -416,7 +415,7 @@ def check_training_goes_on_when_the_server_dies() -> None:
 def check_exceptions_keep_their_type_and_ddp_its_use() -> None:
     address, server = server_of_all()
     group = join(address, timeout=2)
-    model, hook = wrapped(LateWeights(SIZES).to(DEVICE), group=group, fallback=False)
+    model, hook = wrap_model(LateWeights(SIZES).to(DEVICE), group=group, fallback=False)
     means_of(model, 0)
     dist.barrier()
     if server is not None:
@@ -447,7 +446,7 @@ def check_batch_norm_of_all_ranks_beside_the_fallback() -> str | None:
     address, server = server_of_all()
     group = join(address, timeout=2)
     layers = torch.nn.Sequential(*[part for _ in range(6) for part in (torch.nn.Linear(512, 512), torch.nn.SyncBatchNorm(512), torch.nn.ReLU())])
-    model, hook = wrapped(layers.to(DEVICE), group=group)
+    model, hook = wrap_model(layers.to(DEVICE), group=group)
     optimizer = torch.optim.SGD(model.parameters(), 0.01)
     for step in range(30):
         if step == 3 and server is not None:

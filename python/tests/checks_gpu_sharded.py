@@ -7,7 +7,7 @@ import thc.torch
 import torch
 from checks_gpu import DEVICE, delay
 from checks_replicate import OLD, fsdp
-from rig import RANK, SIZE, close, error_of  # noqa: F401 - the rank calls close at the end
+from rig import RANK, SIZE, error_of
 
 
 def check_sharded_models() -> str | None:

@@ -17,7 +17,6 @@ from rig import (
     SIZES,
     Weights,
     backward,
-    close,  # noqa: F401 - the rank calls it at the end
     ddp,
     error_of,
     everywhere,
@@ -26,14 +25,14 @@ from rig import (
     is_compressed,
     same_everywhere,
     server_of_all,
-    wrapped,
+    wrap_model,
 )
 from servers import COOKIE
 from thc.torch.joining import Gather
 
 
 def check_average() -> None:
-    model, hook = wrapped()
+    model, hook = wrap_model()
     for step in range(3):
         means = backward(model, gradients(step))
         assert same_everywhere(means)
@@ -48,9 +47,9 @@ def check_average() -> None:
 
 
 def check_one_group_for_several_models() -> None:
-    one, hook = wrapped(Weights((50_000,)))
-    two, other = wrapped(Weights((70_000, 10)), group=hook.group)
-    three, third = wrapped(Weights((50_000,)))  # in a group of its own
+    one, hook = wrap_model(Weights((50_000,)))
+    two, other = wrap_model(Weights((70_000, 10)), group=hook.group)
+    three, third = wrap_model(Weights((50_000,)))  # in a group of its own
     assert other.group is hook.group and third.group is not hook.group
     for step in range(3):
         for model, sizes in ((one, (50_000,)), (two, (70_000, 10)), (three, (50_000,))):
@@ -64,8 +63,8 @@ def check_one_group_for_several_models() -> None:
 
 def check_several_models_in_one_backward_pass() -> None:
     """Right as long as autograd runs them in one order on all ranks, as DDP needs it, too."""
-    one, hook = wrapped(Weights((50_000,)))
-    two, other = wrapped(Weights((70_000,)), group=hook.group)
+    one, hook = wrap_model(Weights((50_000,)))
+    two, other = wrap_model(Weights((70_000,)), group=hook.group)
     for step in range(3):
         inputs = [gradients(step, sizes=(size,)) for size in (50_000, 70_000)]
         for model in (one, two):
@@ -78,7 +77,7 @@ def check_several_models_in_one_backward_pass() -> None:
 
 
 def check_half_precision() -> None:
-    model, _ = wrapped(Weights(dtype=torch.float16))
+    model, _ = wrap_model(Weights(dtype=torch.float16))
     means = backward(model, gradients(1, dtype=torch.float16))
     assert means[0].dtype == torch.float16 and same_everywhere(means)
     assert is_compressed(error_of(means, exact_mean(1, dtype=torch.float16)))
@@ -120,7 +119,7 @@ def check_bfloat16() -> None:
 
 
 def check_double_goes_through_the_process_group() -> None:
-    model, hook = wrapped(Weights((40_000,), dtype=torch.float64))
+    model, hook = wrap_model(Weights((40_000,), dtype=torch.float64))
     means = backward(model, gradients(1, sizes=(40_000,), dtype=torch.float64))
     assert error_of(means, exact_mean(1, (40_000,), torch.float64)) < 1e-25
     assert hook.group.stats().coordinates <= 100  # the packet at the end of a step
@@ -145,7 +144,7 @@ def check_sparse_gradients_go_through_the_process_group() -> None:
     exact[:SIZE] = torch.arange(1.0, 1 + SIZE)[:, None] / SIZE
     exact[7] = sum(range(1, 1 + SIZE)) / SIZE
     for options in ({}, {"adapt": True}, {"fallback": False}):
-        model, hook = wrapped(Sparse(), **options)
+        model, hook = wrap_model(Sparse(), **options)
         for step in range(2):
             model.zero_grad(set_to_none=True)
             model(torch.tensor([RANK, 7]), gradients(step, sizes=(20_000,))).backward()
@@ -156,7 +155,7 @@ def check_sparse_gradients_go_through_the_process_group() -> None:
 
 
 def check_warmup() -> None:
-    model, _ = wrapped(warmup=2)
+    model, _ = wrap_model(warmup=2)
     for step in range(2):
         assert error_of(backward(model, gradients(step)), exact_mean(step)) < 1e-12
     assert is_compressed(error_of(backward(model, gradients(2)), exact_mean(2)))
@@ -172,11 +171,11 @@ def check_opting_out() -> None:
         ({"min_size": 50_000, "uncompressed": "process-group"}, [True, False, True, False]),
     ]
     for options, exact in cases:
-        model, _ = wrapped(Weights(sizes), **options)
+        model, _ = wrap_model(Weights(sizes), **options)
         for step in range(2):
             means, wanted = backward(model, gradients(step, sizes=sizes)), exact_mean(step, sizes)
             assert same_everywhere(means)
-        model, _ = wrapped(Weights(sizes), feedback=False, **options)
+        model, _ = wrap_model(Weights(sizes), feedback=False, **options)
         means, wanted = backward(model, gradients(0, sizes=sizes)), exact_mean(0, sizes)
         for mean, target, kept in zip(means, wanted, exact):
             error = error_of([mean], [target])
@@ -218,7 +217,7 @@ class Books:
 
 
 def check_error_feedback_survives_rebuilt_buckets() -> None:
-    model, hook = wrapped()
+    model, hook = wrap_model()
     books = Books()
     # Gradients come in another order than DDP expects, so that it makes other buckets after the first step.
     for step in range(4):
@@ -230,14 +229,14 @@ def check_error_feedback_survives_rebuilt_buckets() -> None:
 
 def check_checkpoint() -> None:
     books = Books()
-    model, hook = wrapped()
+    model, hook = wrap_model()
     for step in range(3):
         books.step(model, step)
     file = io.BytesIO()
     torch.save(hook.state_dict(), file)
     file.seek(0)
     # Another run with other buckets.
-    again, resumed = wrapped(ddp_options={"bucket_cap_mb": 25}, warmup=2)
+    again, resumed = wrap_model(ddp_options={"bucket_cap_mb": 25}, warmup=2)
     resumed.load_state_dict(torch.load(file))
     assert resumed.steps == 3
     assert all(torch.equal(a, b) for a, b in zip(residuals(resumed), residuals(hook)))
@@ -249,7 +248,7 @@ def check_checkpoint() -> None:
 
 
 def check_feedback_can_be_off() -> None:
-    model, hook = wrapped(feedback=False)
+    model, hook = wrap_model(feedback=False)
     for step in range(2):
         backward(model, gradients(step))
     assert hook.state_dict()["feedback"] == {} and hook.group.save_feedback() == {}
@@ -257,7 +256,7 @@ def check_feedback_can_be_off() -> None:
 
 def check_nonfinite_gradients_skip_the_step_on_all_ranks() -> None:
     for bad, where in ((float("nan"), 0), (float("inf"), SIZE - 1)):
-        model, hook = wrapped()
+        model, hook = wrap_model()
         optimizer = hook.guard(torch.optim.SGD(model.parameters(), 0.1, momentum=0.9))
         books = Books()
         books.step(model, 0)
@@ -281,7 +280,7 @@ def check_nonfinite_gradients_skip_the_step_on_all_ranks() -> None:
 
 
 def check_nonfinite_as_zero() -> None:
-    model, hook = wrapped(nonfinite="zero")
+    model, hook = wrap_model(nonfinite="zero")
     mine = gradients(0)
     if RANK == 0:
         mine[0][0] = float("nan")
@@ -291,7 +290,7 @@ def check_nonfinite_as_zero() -> None:
 
 
 def check_scheduler_and_guard() -> None:
-    model, hook = wrapped(Weights((5_000,)))
+    model, hook = wrap_model(Weights((5_000,)))
     optimizer = hook.guard(torch.optim.SGD(model.parameters(), 1.0))
     scheduler = torch.optim.lr_scheduler.StepLR(optimizer, 1, 0.5)
     backward(model, gradients(0, sizes=(5_000,)))
@@ -301,7 +300,7 @@ def check_scheduler_and_guard() -> None:
 
 
 def check_accumulation_and_no_sync() -> None:
-    model, hook = wrapped()
+    model, hook = wrap_model()
     model.zero_grad(set_to_none=True)
     with model.no_sync():
         for step in range(2):
@@ -327,7 +326,7 @@ class Branches(torch.nn.Module):
 
 
 def check_unused_parameters() -> None:
-    model, _ = wrapped(Branches(), {"find_unused_parameters": True})
+    model, _ = wrap_model(Branches(), {"find_unused_parameters": True})
     for step, left in enumerate((True, False, True)):
         model.zero_grad(set_to_none=True)
         (mine,) = gradients(step, sizes=(20_000,))
@@ -340,7 +339,7 @@ def check_unused_parameters() -> None:
 
 
 def check_gradients_as_views_of_buckets() -> None:
-    model, _ = wrapped(ddp_options={"gradient_as_bucket_view": True})
+    model, _ = wrap_model(ddp_options={"gradient_as_bucket_view": True})
     for step in range(2):
         means = backward(model, gradients(step))
         assert same_everywhere(means)
@@ -351,7 +350,7 @@ def check_torchs_hooks_beside_it() -> None:
     from torch.distributed.algorithms.ddp_comm_hooks import default_hooks
     from torch.distributed.algorithms.ddp_comm_hooks.powerSGD_hook import PowerSGDState, powerSGD_hook
 
-    model, _ = wrapped(Weights((30_000,)))
+    model, _ = wrap_model(Weights((30_000,)))
     # torch's PowerSGD wants a GPU if there is one.
     device = torch.device("cuda", RANK % torch.cuda.device_count()) if torch.cuda.is_available() else torch.device("cpu")
     low_rank = ddp(torch.nn.Linear(200, 100).to(device))
@@ -373,7 +372,7 @@ def check_training_goes_as_without() -> None:
     def train(hooked: bool) -> float:
         torch.manual_seed(3)
         layers = torch.nn.Sequential(torch.nn.Linear(40, 256), torch.nn.ReLU(), torch.nn.Linear(256, 5))
-        model = wrapped(layers)[0] if hooked else ddp(layers)
+        model = wrap_model(layers)[0] if hooked else ddp(layers)
         optimizer = torch.optim.SGD(model.parameters(), 0.1, momentum=0.9)
         teacher = torch.randn(40, 5, generator=torch.Generator().manual_seed(9))
         for step in range(60):
@@ -393,7 +392,7 @@ def check_training_goes_as_without() -> None:
 
 def check_a_hook_without_the_model() -> None:
     plain = ddp(Weights())
-    group = wrapped()[1].group
+    group = wrap_model()[1].group
     hook = thc.torch.hook(group, feedback=True)
     plain.register_comm_hook(hook.state, hook.fn)
     books = Books()
@@ -408,14 +407,14 @@ def check_the_job_of_the_environment() -> None:
     given = {"THC_PS": address, "THC_COOKIE": hex(COOKIE), "THC_TIMEOUT": "20"}
     os.environ.update(given)
     try:
-        one, hook = wrapped(Weights((30_000,)))
-        two, other = wrapped(Weights((40_000,)))
+        one, hook = wrap_model(Weights((30_000,)))
+        two, other = wrap_model(Weights((40_000,)))
         assert hook.group is other.group and hook.group.ps == address and hook.group.worker == RANK
         for step in range(2):
             assert same_everywhere(backward(one, gradients(step, sizes=(30_000,))))
             assert same_everywhere(backward(two, gradients(step, sizes=(40_000,))))
         hook.group.close()
-        _, third = wrapped(Weights((10_000,)))
+        _, third = wrap_model(Weights((10_000,)))
         assert third.group is not hook.group, "a closed group is not used again"
         third.group.close()
     finally:
@@ -426,7 +425,7 @@ def check_the_job_of_the_environment() -> None:
 
 
 def check_mistakes_are_told() -> None:
-    _, hook = wrapped(Weights((100,)))
+    _, hook = wrap_model(Weights((100,)))
 
     def expect_error(kind: type[Exception], says: str, work: Any) -> None:
         try:
@@ -457,7 +456,7 @@ def check_on_a_gpu() -> str | None:
         return "not run: no CUDA device"
     device = torch.device("cuda", RANK % torch.cuda.device_count())
     for dtype in (torch.float32, torch.float16, torch.bfloat16):
-        model, _ = wrapped(Weights(dtype=dtype).to(device))
+        model, _ = wrap_model(Weights(dtype=dtype).to(device))
         means = backward(model, [g.to(device) for g in gradients(0, dtype=dtype)])
         means = [mean.cpu() for mean in means]
         assert same_everywhere(means) and is_compressed(error_of(means, exact_mean(0, dtype=dtype)))
@@ -466,7 +465,7 @@ def check_on_a_gpu() -> str | None:
 
 def check_steps_tell_what_they_hide() -> None:
     """ROW of this rank in its statistics, and that of the group the same on all ranks."""
-    model, hook = wrapped()
+    model, hook = wrap_model()
     for step in range(6):
         backward(model, gradients(step))
     training, stats = hook.group.training, hook.group.stats()

@@ -7,7 +7,7 @@ import os
 
 import thc.torch
 import torch
-from rig import RANK, SIZE, SIZES, Weights, _made, backward, close, ddp, error_of, exact_mean, gradients, same_everywhere  # noqa: F401
+from rig import RANK, SIZE, SIZES, Weights, _made, backward, ddp, error_of, exact_mean, gradients, same_everywhere
 from thc.host import Listener, Speaker
 
 HOSTS: list[int] = json.loads(os.environ["THC_TEST_HOSTS"])

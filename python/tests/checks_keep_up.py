@@ -10,7 +10,7 @@ import rig
 import thc
 import thc.torch
 import torch
-from rig import RANK, SIZE, close, ddp, everywhere, same_everywhere, server_of_all  # noqa: F401 - the rank calls close at the end
+from rig import RANK, SIZE, ddp, everywhere, same_everywhere, server_of_all
 from servers import ParameterServer
 from thc.torch import scout
 
@@ -34,7 +34,7 @@ def batches(count: int) -> Iterator[tuple[int, torch.Tensor, torch.Tensor]]:
         yield step, inputs, inputs[:, :8].sign()
 
 
-def made(group: thc.Group | None = None, **options: Any) -> tuple[Any, torch.optim.Optimizer, Any, thc.torch.KeepUp]:
+def make(group: thc.Group | None = None, **options: Any) -> tuple[Any, torch.optim.Optimizer, Any, thc.torch.KeepUp]:
     given = {"group": group} if group is not None else {"server": OWN, "timeout": 20, "join_timeout": 20}
     model = thc.torch.wrap(ddp(network()), **given, **options)
     rig._made.append(thc.torch.hook_of(model).group)
@@ -96,7 +96,7 @@ class Late:
 
 
 def check_nobody_is_late() -> None:
-    parts = made()
+    parts = make()
     own = train(parts, 40)
     # A busy machine may have made somebody late; then it has come back.
     assert own + parts[3].skipped == 40
@@ -106,7 +106,7 @@ def check_one_is_late_once_and_comes_back() -> None:
     for rank in (SIZE - 1, 0):
         # When a busy machine has made another rank late, too, all may meet while this one sleeps, and so wait for it.
         for _ in range(8):
-            parts = made()
+            parts = make()
             own = train(parts, 60, Late(rank, lambda step: 20 if step == 10 else 0, 60))
             keep = parts[3]
             assert own + keep.skipped == 60, (own, keep.skipped)
@@ -129,7 +129,7 @@ def check_two_are_late_and_one_of_them_wants_to_come_back() -> None:
 
 def two_are_late(back: int, sleeper: int) -> tuple[bool, bool]:
     """Whether this rank slept, and whether it woke because the others went on."""
-    parts = made()
+    parts = make()
     model, optimizer, scheduler, keep = parts
     late, store = Late(back, lambda step: 8 if step == 10 else 0, 80), rig.dist.distributed_c10d._get_default_store()
     asleep, woke = False, True
@@ -153,7 +153,7 @@ def two_are_late(back: int, sleeper: int) -> tuple[bool, bool]:
 
 
 def check_one_is_always_late() -> None:
-    parts = made()
+    parts = make()
     own = train(parts, 80, Late(SIZE - 1, lambda step: 6, 80))
     keep = parts[3]
     assert own + keep.skipped == 80
@@ -162,14 +162,14 @@ def check_one_is_always_late() -> None:
 
 
 def check_packets_are_lost() -> None:
-    parts = made(inject="loss=0.03", inject_seed=RANK)
+    parts = make(inject="loss=0.03", inject_seed=RANK)
     own = train(parts, 40, Late(1, lambda step: 15 if step == 10 else 0, 40))
     assert own + parts[3].skipped == 40
     assert any(everywhere(thc.torch.hook_of(parts[0]).group.stats().retransmissions > 0))
 
 
 def check_gradients_that_are_not_finite() -> None:
-    parts = made()
+    parts = make()
     model, optimizer, scheduler, keep = parts
     thc.torch.hook_of(model).guard(optimizer)
     late = Late(1, lambda step: 8 if step >= 20 else 0, 40)
@@ -190,7 +190,7 @@ def check_gradients_that_are_not_finite() -> None:
 def check_the_server_is_lost_and_comes_back() -> None:
     address, server = server_of_all(JOB)
     group = rig.join(address, timeout=1.5)
-    parts = made(group)
+    parts = make(group)
     hook, period = thc.torch.hook_of(parts[0]), scout.PERIOD
     scout.PERIOD = 0.05
     modes: list[bool] = []

@@ -19,7 +19,6 @@ from rig import (
     Messages,
     Weights,
     backward,
-    close,  # noqa: F401 - the rank calls it at the end
     ddp,
     error_of,
     everywhere,
@@ -30,14 +29,14 @@ from rig import (
     loses,
     same_everywhere,
     server_of_all,
-    wrapped,
+    wrap_model,
 )
 from servers import ParameterServer
 from thc.torch.peers import time_out
 
 
 def check_best_effort_with_loss_and_synchronization() -> None:
-    model, hook = wrapped(
+    model, hook = wrap_model(
         Weights(), server={"policy": "best-effort", "deadline": "4ms"}, inject="loss=0.3", inject_seed=RANK
     )
     optimizer = torch.optim.SGD(model.parameters(), 0.1, momentum=0.9)
@@ -58,7 +57,7 @@ def check_best_effort_with_loss_and_synchronization() -> None:
 
 
 def check_synchronization_without_loss_copies_nothing() -> None:
-    model, hook = wrapped(Weights((20_000,)))
+    model, hook = wrap_model(Weights((20_000,)))
     for step in range(2):
         backward(model, gradients(step, sizes=(20_000,)))
         assert not thc.torch.sync_parameters(model)
@@ -67,7 +66,7 @@ def check_synchronization_without_loss_copies_nothing() -> None:
 
 
 def check_reliable_loses_nothing_on_a_lossy_network() -> None:
-    model, hook = wrapped(inject="loss=0.02", inject_seed=RANK)
+    model, hook = wrap_model(inject="loss=0.02", inject_seed=RANK)
     means = backward(model, gradients(0))
     assert same_everywhere(means) and 1e-3 < error_of(means, exact_mean(0)) < 0.05
     stats = hook.group.stats()
@@ -77,7 +76,7 @@ def check_reliable_loses_nothing_on_a_lossy_network() -> None:
 def check_training_goes_on_when_the_server_dies() -> None:
     address, server = server_of_all()
     group = join(address, timeout=1.5)
-    model, hook = wrapped(group=group)
+    model, hook = wrap_model(group=group)
     optimizer = torch.optim.SGD(model.parameters(), 0.1)
     with Messages() as messages:
         for step in range(5):
@@ -110,7 +109,7 @@ def check_a_rank_loses_the_server_within_a_bucket() -> None:
     for ddp_options in ({}, {"gradient_as_bucket_view": True}):
         address, server = server_of_all()
         group = join(address, timeout=1.5)
-        model, hook = wrapped(group=group, ddp_options=ddp_options)
+        model, hook = wrap_model(group=group, ddp_options=ddp_options)
         means = backward(model, gradients(0))
         allreduce, calls = group.allreduce, []
 
@@ -137,7 +136,7 @@ def check_a_rank_loses_the_server_within_a_bucket() -> None:
 def check_the_server_dies_in_the_middle_of_a_step() -> None:
     address, server = server_of_all()
     group = join(address, timeout=1.5)
-    model, hook = wrapped(group=group)
+    model, hook = wrap_model(group=group)
     backward(model, gradients(0))
     rig.dist.barrier()  # A loss between two ranks' ends of one step is not what this looks at.
     if server is not None:
@@ -195,7 +194,7 @@ def check_the_server_dies_between_two_ends_of_a_step() -> None:
     for loser in (SIZE - 1, 0):
         address, server = server_of_all()
         group = join(address, timeout=1.5)
-        model, hook = wrapped(Counting(), group=group)
+        model, hook = wrap_model(Counting(), group=group)
         backward(model, gradients(0))
         if RANK == loser:
             lose_the_last_answer(group, and_all_later_ones=False)
@@ -232,7 +231,7 @@ def check_a_rank_loses_the_server_before_a_bucket_of_doubles() -> None:
         for lost_call in (1, 2):
             address, server = server_of_all()
             group = join(address, timeout=1.5)
-            model, hook = wrapped(Mixed(sizes), group=group, **options)
+            model, hook = wrap_model(Mixed(sizes), group=group, **options)
             inputs = gradients(0, sizes=sizes)
             model(inputs).backward()
             rig.dist.barrier()  # Nobody is to lose it before.
@@ -264,7 +263,7 @@ def check_a_rank_without_the_last_answer_while_others_wait_before_a_bucket_of_do
     sizes = (50_000, 50_000)
     address, server = server_of_all()
     group = join(address, timeout=1.5)
-    model, hook = wrapped(Mixed(sizes), group=group)
+    model, hook = wrap_model(Mixed(sizes), group=group)
     rig.dist.barrier()  # Nobody is to lose it before.
     if RANK == SIZE - 1:
         lose_the_last_answer(group, and_all_later_ones=True)
@@ -281,7 +280,7 @@ def check_a_rank_without_the_last_answer_while_others_wait_before_a_bucket_of_do
 def check_the_server_comes_back_after_that() -> None:
     address, server = server_of_all()
     group = join(address, timeout=1.5)
-    model, hook = wrapped(Counting(), group=group)
+    model, hook = wrap_model(Counting(), group=group)
     for time_lost in range(2):
         backward(model, gradients(0))
         rig.dist.barrier()  # Nobody is to lose it before.
@@ -301,7 +300,7 @@ def check_the_server_comes_back_after_that() -> None:
 def check_the_fallback_can_be_forbidden() -> None:
     address, server = server_of_all()
     group = join(address, timeout=1)
-    model, hook = wrapped(group=group, fallback=False)
+    model, hook = wrap_model(group=group, fallback=False)
     backward(model, gradients(0))
     rig.dist.barrier()  # A loss between two ranks' ends of one step is not what this looks at.
     if server is not None:
@@ -331,7 +330,7 @@ def check_the_server_is_lost_while_a_rank_without_inputs_shadows_the_others() ->
     """What such a rank hands over is zeros, whatever its parameters' `grad` are still."""
     address, server = server_of_all()
     group = join(address, timeout=1.5)
-    model, hook = wrapped(group=group)
+    model, hook = wrap_model(group=group)
     shadows = RANK == SIZE - 1
     with model.join():
         for step in range(2 if shadows else 3):
@@ -351,7 +350,7 @@ def check_the_server_is_lost_while_a_rank_without_inputs_shadows_the_others() ->
 def check_a_checkpoint_that_one_rank_alone_loads_is_told_and_the_fallback_stays() -> None:
     address, server = server_of_all()
     group = join(address, timeout=1.5)
-    model, hook = wrapped(group=group)
+    model, hook = wrap_model(group=group)
     backward(model, gradients(0))
     state = {**hook.state_dict(), "steps": 300}
     if RANK == 0:
@@ -383,7 +382,7 @@ def check_the_server_is_lost_with_sparse_gradients() -> None:
     for first in (1, 2):
         address, server = server_of_all()
         group = join(address, timeout=1.5)
-        model, hook = wrapped(Sparse(), group=group)
+        model, hook = wrap_model(Sparse(), group=group)
         for step in range(3):
             if step == 1 and RANK == SIZE - 1:
                 loses(group, first)
@@ -402,7 +401,7 @@ def check_after_a_loss_collectives_are_begun_where_ddp_begins_its_own() -> None:
     """Two communicators of NCCL may wait for each other unless all ranks use them in one order, as SyncBatchNorm's and the fall-back's."""
     address, server = server_of_all()
     group = join(address, timeout=1.5)
-    model, hook = wrapped(group=group)
+    model, hook = wrap_model(group=group)
     backward(model, gradients(0))
     rig.dist.barrier()  # Nobody is to lose it before.
     if RANK == 0:
@@ -411,11 +410,11 @@ def check_after_a_loss_collectives_are_begun_where_ddp_begins_its_own() -> None:
     assert all(everywhere(hook.fallback_active))
     begun, all_reduce = [], rig.dist.all_reduce
 
-    def recorded(tensor: torch.Tensor, *arguments: Any, **options: Any) -> Any:
+    def record(tensor: torch.Tensor, *arguments: Any, **options: Any) -> Any:
         begun.append((threading.current_thread() is threading.main_thread(), options.get("group")))
         return all_reduce(tensor, *arguments, **options)
 
-    rig.dist.all_reduce = recorded
+    rig.dist.all_reduce = record
     try:
         means = backward(model, gradients(2))
     finally:
@@ -432,7 +431,7 @@ def check_a_rank_that_is_late_is_waited_for() -> None:
     for fallback in (True, False):
         address, server = server_of_all()
         group = join(address, timeout=2, patience=time_out(None).total_seconds())
-        model, hook = wrapped(group=group, fallback=fallback)
+        model, hook = wrap_model(group=group, fallback=fallback)
         for step in range(3):
             if step > 0 and RANK == SIZE - step:
                 time.sleep(7)
@@ -448,7 +447,7 @@ def check_a_rank_that_has_lost_the_server_is_not_taken_for_one_that_is_late() ->
     """To the others the server still answers, and they hear it from the rank itself."""
     address, server = server_of_all()
     group = join(address, timeout=2, patience=time_out(None).total_seconds())
-    model, hook = wrapped(group=group)
+    model, hook = wrap_model(group=group)
     backward(model, gradients(0))
     rig.dist.barrier()  # Nobody is to lose it before.
     if RANK == SIZE - 1:
@@ -472,7 +471,7 @@ def check_a_rank_that_has_lost_the_server_is_not_taken_for_one_that_is_late() ->
 def check_a_restarted_server_is_no_loss() -> None:
     address, server = server_of_all()
     group = join(address, timeout=20)
-    model, hook = wrapped(group=group)
+    model, hook = wrap_model(group=group)
     backward(model, gradients(0))
     rig.dist.barrier()  # A loss between two ranks' ends of one step is not what this looks at.
     if server is not None:

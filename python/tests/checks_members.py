@@ -6,12 +6,12 @@ import pytest
 import thc
 import thc.torch
 import torch
-from rig import RANK, SIZE, close, wrapped, Weights  # noqa: F401 - the rank calls close at the end
+from rig import RANK, SIZE, wrap_model, Weights
 from thc.torch.members import tell
 
 
 def _group() -> thc.Group:
-    _, hook = wrapped(Weights((10,)))
+    _, hook = wrap_model(Weights((10,)))
     return hook.group
 
 

@@ -6,7 +6,6 @@ import json
 import os
 from typing import Any
 
-import rig
 import thc
 import thc.torch
 import torch
@@ -20,7 +19,6 @@ from rig import (
     SIZES,
     Weights,
     backward,
-    close,  # noqa: F401 - the rank calls it at the end
     ddp,
     error_of,
     everywhere,
@@ -29,7 +27,7 @@ from rig import (
     intercept,
     is_compressed,
     same_everywhere,
-    wrapped,
+    wrap_model,
 )
 from servers import COOKIE, ParameterServer
 from thc.host import HostGroup, Listener, Speaker
@@ -42,7 +40,7 @@ ADDRESS = "10.76.0.1:0"
 
 
 def check_several_ranks_on_hosts_are_one_stream_each() -> None:
-    model, hook = wrapped()
+    model, hook = wrap_model()
     assert isinstance(hook.group, Speaker if SPEAKS else Listener), hook.group
     assert hook.group.workers == SIZE and hook.group.job.workers == len(set(HOSTS))
     books = Books()
@@ -72,7 +70,7 @@ def balance(books: Books, hook: thc.torch.Hook) -> None:
 
 
 def check_means_are_over_ranks_also_of_unequal_hosts() -> None:
-    model, _ = wrapped(warmup=1)
+    model, _ = wrap_model(warmup=1)
     means = backward(model, gradients(0))
     assert same_everywhere(means) and error_of(means, exact_mean(0)) < 1e-12
 
@@ -94,13 +92,13 @@ def check_two_stages() -> None:
 def check_the_same_bits_every_time() -> None:
     runs = []
     for _ in range(2):
-        model, _ = wrapped(server={"seed": 7})
+        model, _ = wrap_model(server={"seed": 7})
         runs.append([backward(model, gradients(step)) for step in range(2)])
     assert all(torch.equal(a, b) for one, two in zip(*runs) for a, b in zip(one, two))
 
 
 def check_accumulation_and_no_sync() -> None:
-    model, hook = wrapped()
+    model, hook = wrap_model()
     model.zero_grad(set_to_none=True)
     with model.no_sync():
         model(gradients(0)).backward()
@@ -113,7 +111,7 @@ def check_accumulation_and_no_sync() -> None:
 
 def check_nonfinite_on_any_rank() -> None:
     for where in range(SIZE):
-        model, hook = wrapped(Weights((60_000, 300_000)))
+        model, hook = wrap_model(Weights((60_000, 300_000)))
         mine = gradients(1, sizes=(60_000, 300_000))
         if RANK == where:
             mine[1][5] = float("inf")
@@ -127,7 +125,7 @@ def check_nonfinite_on_any_rank() -> None:
 
 
 def check_halves_and_parts_aside() -> None:
-    model, _ = wrapped(Weights(dtype=torch.float16), exclude="*.1")
+    model, _ = wrap_model(Weights(dtype=torch.float16), exclude="*.1")
     means = backward(model, gradients(1, dtype=torch.float16))
     exact = exact_mean(1, dtype=torch.float16)
     assert same_everywhere(means) and is_compressed(error_of(means, exact))
@@ -135,7 +133,7 @@ def check_halves_and_parts_aside() -> None:
 
 
 def check_a_plan_for_all() -> None:
-    model, hook = wrapped(adapt=SHORT)
+    model, hook = wrap_model(adapt=SHORT)
     fake_times(hook, lambda length, raw: 5e-8 * length if raw else 0.0150)
     for step in range(CHOSEN + 3):
         assert same_everywhere(backward(model, gradients(step)))
@@ -145,11 +143,11 @@ def check_a_plan_for_all() -> None:
 
 def check_a_checkpoint() -> None:
     books = Books()
-    model, hook = wrapped()
+    model, hook = wrap_model()
     for step in range(2):
         books.step(model, step)
     state = hook.state_dict()
-    again, resumed = wrapped(ddp_options={"bucket_cap_mb": 25})
+    again, resumed = wrap_model(ddp_options={"bucket_cap_mb": 25})
     resumed.load_state_dict(state)
     for step in range(2, 4):
         books.step(again, step)
@@ -157,7 +155,7 @@ def check_a_checkpoint() -> None:
 
 
 def check_ranks_that_drift_under_best_effort_are_brought_together() -> None:
-    model, hook = wrapped(server={"policy": "best-effort", "deadline": "4ms"}, inject="loss=0.3", inject_seed=RANK)
+    model, hook = wrap_model(server={"policy": "best-effort", "deadline": "4ms"}, inject="loss=0.3", inject_seed=RANK)
     for step in range(3):
         means = backward(model, gradients(step))
         with torch.no_grad():
@@ -205,7 +203,7 @@ def check_a_server_that_is_named_dies_and_comes_back() -> None:
 
 
 def check_a_host_loses_the_way_within_a_bucket() -> None:
-    model, hook = wrapped(timeout=1.5)
+    model, hook = wrap_model(timeout=1.5)
     backward(model, gradients(0))
     dist.barrier()
     group: Any = hook.group
@@ -227,7 +225,7 @@ def check_a_host_loses_the_way_within_a_bucket() -> None:
 def check_ranks_of_a_host_that_call_different_things_are_told() -> None:
     if SIZE == len(set(HOSTS)):
         return
-    _, hook = wrapped(Weights((1_000,)), timeout=1.5, patience=1.5)
+    _, hook = wrap_model(Weights((1_000,)), timeout=1.5, patience=1.5)
     array = torch.ones(500 if RANK == 1 else 400).numpy()
     try:
         hook.group.allreduce(array)
@@ -238,7 +236,7 @@ def check_ranks_of_a_host_that_call_different_things_are_told() -> None:
 
 
 def check_it_can_be_forbidden() -> None:
-    _, hook = wrapped(Weights((1_000,)), one_stream_per_host=False)
+    _, hook = wrap_model(Weights((1_000,)), one_stream_per_host=False)
     assert not isinstance(hook.group, HostGroup) and hook.group.job.workers == SIZE
     try:
         thc.torch.wrap(ddp(Weights((10,))), one_stream_per_host="often")

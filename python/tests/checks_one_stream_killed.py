@@ -10,7 +10,7 @@ import time
 
 import thc
 from patience import HANG
-from rig import RANK, Weights, backward, gradients, wrapped
+from rig import RANK, Weights, backward, gradients, wrap_model
 
 HOSTS: list[int] = json.loads(os.environ["THC_TEST_HOSTS"])
 KILLED = int(os.environ["THC_TEST_KILLED"])
@@ -18,7 +18,7 @@ RAILS = "THC_TEST_RAILS" in os.environ
 
 
 def check_the_others_end_with_an_error() -> None:
-    model, hook = wrapped(Weights((300_000, 200_000)), timeout=3, patience=3, **({"rails": True} if RAILS else {}))
+    model, hook = wrap_model(Weights((300_000, 200_000)), timeout=3, patience=3, **({"rails": True} if RAILS else {}))
     for step in range(2):  # In the second one DDP makes other buckets, by a collective of its own.
         backward(model, gradients(step, sizes=(300_000, 200_000)))
     began = time.monotonic()

@@ -18,7 +18,6 @@ from rig import (
     SIZES,
     Weights,
     backward,
-    close,  # noqa: F401 - the rank calls it at the end
     error_of,
     everywhere,
     exact_mean,
@@ -26,7 +25,7 @@ from rig import (
     is_compressed,
     loses,
     same_everywhere,
-    wrapped,
+    wrap_model,
 )
 from servers import COOKIE, ParameterServer
 from thc.torch.rails import RailGroup
@@ -38,7 +37,7 @@ COUNT = len(set(HOSTS))
 
 
 def on_rails(model: torch.nn.Module | None = None, **options: Any) -> tuple[Any, Any]:
-    made, hook = wrapped(model, rails=True, **options)
+    made, hook = wrap_model(model, rails=True, **options)
     assert isinstance(hook.group, RailGroup), hook.group
     return made, hook
 
@@ -138,7 +137,7 @@ def check_several_models() -> None:
     """Each with a group of its own, and two that share one; in one backward pass and one after the other."""
     first, hook = on_rails(Weights((200_000,)))
     second, _ = on_rails(Weights((90_001,)))
-    third, _ = wrapped(Weights((120_000,)), group=hook.group)
+    third, _ = wrap_model(Weights((120_000,)), group=hook.group)
     models = {first: 200_000, second: 90_001, third: 120_000}
     for step in range(3):
         for model in models:

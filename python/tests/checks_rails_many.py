@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import checks_rails
-from rig import close  # noqa: F401 - the rank calls it at the end
 
 
 def check_each_local_rank_is_a_worker_of_its_own_job() -> None:

@@ -18,7 +18,6 @@ from hop import Hop
 from rig import (
     RANK,
     SIZE,
-    close,  # noqa: F401 - the rank calls it at the end
     ddp,
     everywhere,
     intercept,

@@ -7,7 +7,7 @@ import rig
 import thc
 import thc.torch
 import torch
-from rig import RANK, SIZE, Weights, backward, close, ddp, gradients, wrapped  # noqa: F401 - the rank calls close at the end
+from rig import RANK, SIZE, Weights, backward, ddp, gradients, wrap_model
 from thc.torch.digests import CHUNK, digest
 
 
@@ -27,7 +27,7 @@ def check_digests() -> None:
 
 
 def check_equal_replicas_train_on_and_different_ones_are_named() -> None:
-    model, _ = wrapped(Weights((5_000, 300)), check_replicas=2)
+    model, _ = wrap_model(Weights((5_000, 300)), check_replicas=2)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     for step in range(5):
         backward(model, gradients(step, sizes=(5_000, 300)))

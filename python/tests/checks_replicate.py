@@ -11,7 +11,7 @@ import thc
 import thc.torch
 import torch
 import torch.distributed as dist
-from rig import RANK, SIZE, close, error_of, is_compressed  # noqa: F401 - the rank calls close at the end
+from rig import RANK, SIZE, error_of, is_compressed
 
 OLD = "not run: this torch has no FSDP2 with hooks of one's own (2.7 or newer has)"
 

@@ -15,14 +15,12 @@ from rig import (
     SIZE,
     Weights,
     backward,
-    close,  # noqa: F401 - the rank calls it at the end
     error_of,
     everywhere,
-    exact_mean,
     join,
     same_everywhere,
     server_of_all,
-    wrapped,
+    wrap_model,
 )
 from thc import metrics
 from torch import nn
@@ -61,7 +59,7 @@ def errors(means: list[torch.Tensor], step: int) -> list[float]:
 
 def check_errors_are_in_proportion() -> None:
     """Of parameters, and of the small coordinates in each; what error feedback does to them shows beside."""
-    model, hook = wrapped(Weights(SIZES), scales=True)
+    model, hook = wrap_model(Weights(SIZES), scales=True)
     found = errors(backward(model, gradients(0)), 0)
     assert max(found) < EXACT, found
     for step in range(1, 6):
@@ -75,7 +73,7 @@ def check_errors_are_in_proportion() -> None:
     error = error_of([means[0][small]], [exact[small]])
     assert error < 0.2, error
     assert hook.state_dict()["feedback"] == {} and hook.group.save_feedback() == {}
-    paper, _ = wrapped(Weights(SIZES), feedback=True)
+    paper, _ = wrap_model(Weights(SIZES), feedback=True)
     for step in range(6):
         means = backward(paper, gradients(step))
     found = [error_of([means[0][small]], [exact[small]]), max(errors(means, 5))]
@@ -83,17 +81,17 @@ def check_errors_are_in_proportion() -> None:
 
 
 def check_scales_are_the_default_where_means_are_the_same() -> None:
-    assert wrapped(Weights((3_000,)), feedback=None)[1].options.scales == 0.75
+    assert wrap_model(Weights((3_000,)), feedback=None)[1].options.scales == 0.75
     for options, why in (({"adapt": True}, "adapt"), ({"server": {"policy": "best-effort"}}, "lose")):
-        chosen = wrapped(Weights((3_000,)), **{"feedback": None, **options})[1].options
+        chosen = wrap_model(Weights((3_000,)), **{"feedback": None, **options})[1].options
         assert chosen.scales == 0 and chosen.feedback
         try:
-            wrapped(Weights((3_000,)), feedback=None, scales=True, **options)
+            wrap_model(Weights((3_000,)), feedback=None, scales=True, **options)
             raise AssertionError("scales were promised")
         except thc.ConfigError as error:
             assert why in str(error), error
     try:
-        wrapped(Weights((3_000,)), scales=0.3)
+        wrap_model(Weights((3_000,)), scales=0.3)
         raise AssertionError("a power of its own")
     except thc.ConfigError as error:
         assert "0.75" in str(error)
@@ -102,7 +100,7 @@ def check_scales_are_the_default_where_means_are_the_same() -> None:
 def check_scales_survive_rebuilt_buckets_and_checkpoints() -> None:
     """What follows a checkpoint, in other buckets, is as good as what went before, and the same as without it where buckets are the same."""
     order = [2, 0, 3, 5, 1, 4]
-    model, hook = wrapped(Weights(SIZES), scales=True)
+    model, hook = wrap_model(Weights(SIZES), scales=True)
     for step in range(4):
         means = backward(model, gradients(step), order)
     assert max(errors(means, 3)) < 0.05
@@ -110,7 +108,7 @@ def check_scales_survive_rebuilt_buckets_and_checkpoints() -> None:
     torch.save(hook.state_dict(), file)
     for ddp_options in ({}, {"bucket_cap_mb": 25}):
         file.seek(0)
-        again, resumed = wrapped(Weights(SIZES), ddp_options=ddp_options, scales=True)
+        again, resumed = wrap_model(Weights(SIZES), ddp_options=ddp_options, scales=True)
         resumed.load_state_dict(torch.load(file))
         assert resumed.steps == 4
         for step in range(4, 6):
@@ -128,7 +126,7 @@ def check_ranks_with_other_scales_get_an_error() -> None:
 
 
 def _with_other_scales(options: dict[str, Any]) -> None:
-    model, hook = wrapped(Weights((40_000,)), scales=True, **options)
+    model, hook = wrap_model(Weights((40_000,)), scales=True, **options)
     inputs = [torch.randn(40_000)]
     backward(model, inputs)
     state = hook.state_dict()
@@ -157,7 +155,7 @@ class Sparse(nn.Module):
 def check_rows_without_gradient_stay_zero() -> None:
     """On all ranks, and only those."""
     for options in ({}, {"device": "torch"}):
-        model, hook = wrapped(Sparse(), scales=True, **options)
+        model, hook = wrap_model(Sparse(), scales=True, **options)
         for step in range(6):
             mine = [torch.randint(0, 500, (40,), generator=torch.Generator().manual_seed(50 * step + rank)) for rank in range(SIZE)]
             model.zero_grad(set_to_none=True)
@@ -171,7 +169,7 @@ def check_rows_without_gradient_stay_zero() -> None:
 
 
 def check_a_step_that_is_not_finite_leaves_scales_as_they_were() -> None:
-    model, hook = wrapped(Weights(SIZES), scales=True)
+    model, hook = wrap_model(Weights(SIZES), scales=True)
     for step in range(3):
         backward(model, gradients(step))
     before = hook.state_dict()["scales"]["squares"]
@@ -188,7 +186,7 @@ def check_a_step_that_is_not_finite_leaves_scales_as_they_were() -> None:
 
 def check_what_is_left_out_stays_exact() -> None:
     for options in ({"exclude": "*.0"}, {"min_size": 1000}, {"exclude": ["*.0", "*.5"], "uncompressed": "process-group"}):
-        model, hook = wrapped(Weights(SIZES), scales=True, **options)
+        model, hook = wrap_model(Weights(SIZES), scales=True, **options)
         for step in range(3):
             means = backward(model, gradients(step))
             for name, error in zip([f"weights.{index}" for index in range(len(SIZES))], errors(means, step)):
@@ -198,9 +196,9 @@ def check_what_is_left_out_stays_exact() -> None:
 
 def check_half_precision_and_devices() -> None:
     """Where gradients are compressed makes no bit of difference, f16 comes out as accurate as it is."""
-    host, _ = wrapped(Weights(SIZES), scales=True, server={"seed": 77})
-    device, hook = wrapped(Weights(SIZES), scales=True, server={"seed": 77}, device="torch")
-    half, _ = wrapped(Weights(SIZES, torch.float16), scales=True)
+    host, _ = wrap_model(Weights(SIZES), scales=True, server={"seed": 77})
+    device, hook = wrap_model(Weights(SIZES), scales=True, server={"seed": 77}, device="torch")
+    half, _ = wrap_model(Weights(SIZES, torch.float16), scales=True)
     for step in range(4):
         mine = gradients(step)
         means, others = backward(host, mine), backward(device, mine)
@@ -220,7 +218,7 @@ def check_the_guard_tells_what_compression_does_to_each_parameter() -> None:
     try:
         for options in ({}, {"device": "torch"}, {"exclude": ["*.3"]}, {"over": "process-group"}):
             told.clear()
-            model, hook = wrapped(Weights(SIZES), ddp_options={"bucket_cap_mb": 25}, feedback=False, scales=False, check_accuracy=2, **options)
+            model, hook = wrap_model(Weights(SIZES), ddp_options={"bucket_cap_mb": 25}, feedback=False, scales=False, check_accuracy=2, **options)
             for step in range(4):
                 before = dict(hook.accuracy)
                 means = backward(model, gradients(step))
@@ -236,7 +234,7 @@ def check_the_guard_tells_what_compression_does_to_each_parameter() -> None:
             assert len(swamped) == ("exclude" not in options), told
             assert hook.group.stats().nmse == hook.accuracy
             assert 'thc_training_nmse{thc_job=' in metrics.text() and 'parameter="weights.0"' in metrics.text()
-        model, hook = wrapped(Weights(SIZES), ddp_options={"bucket_cap_mb": 0.3}, scales=True, check_accuracy=1)
+        model, hook = wrap_model(Weights(SIZES), ddp_options={"bucket_cap_mb": 0.3}, scales=True, check_accuracy=1)
         for step in range(8):
             backward(model, gradients(step))
         assert len(hook.accuracy) == len(SIZES) and max(hook.accuracy.values()) < 0.05, hook.accuracy
@@ -244,7 +242,7 @@ def check_the_guard_tells_what_compression_does_to_each_parameter() -> None:
         logging.getLogger("thc.torch").removeHandler(handler)
     for wrong in (0, -1, True, "often"):
         try:
-            wrapped(Weights((3_000,)), check_accuracy=wrong)
+            wrap_model(Weights((3_000,)), check_accuracy=wrong)
             raise AssertionError(wrong)
         except thc.ConfigError as error:
             assert "check_accuracy" in str(error)
@@ -253,7 +251,7 @@ def check_the_guard_tells_what_compression_does_to_each_parameter() -> None:
 def check_scales_begin_anew_after_a_loss() -> None:
     address, server = server_of_all()
     group = join(address, timeout=1.5)
-    model, hook = wrapped(Weights(SIZES), group=group, scales=True)
+    model, hook = wrap_model(Weights(SIZES), group=group, scales=True)
     for step in range(2):
         backward(model, gradients(step))
     if server is not None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import thc.torch
 import torch
 import torch.distributed as dist
-from rig import RANK, SIZE, Weights, _made, backward, close, ddp, error_of, gradients, is_compressed  # noqa: F401
+from rig import RANK, SIZE, Weights, _made, backward, ddp, error_of, gradients, is_compressed
 
 SIZES = (40_000, 90_000)
 

@@ -13,7 +13,7 @@ import thc.torch
 import torch
 import torch.distributed as dist
 from checks_training import batch, loss_of, network
-from rig import RANK, SIZE, close, ddp, everywhere, loses, join, same_everywhere, server_of_all  # noqa: F401 - the rank calls close at the end
+from rig import RANK, SIZE, ddp, everywhere, loses, join, same_everywhere, server_of_all
 from thc import adapt
 from thc.torch.deadlines import Refinement
 
@@ -101,11 +101,11 @@ def check_pieces_that_are_there_before_the_step_is_over_are_refined() -> None:
     for bucket in loop._buckets:
         wait = bucket.piece.wait
 
-        def counted(piece: Any = bucket.piece, wait: Any = wait) -> bool:
+        def count(piece: Any = bucket.piece, wait: Any = wait) -> bool:
             added.append(piece._further is not None)
             return wait()
 
-        bucket.piece.wait = counted
+        bucket.piece.wait = count
     train(model, optimizer, 0, 6)
     loop.settle()
     assert added and all(added), added

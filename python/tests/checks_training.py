@@ -14,14 +14,13 @@ from rig import (
     SIZE,
     Weights,
     backward,
-    close,  # noqa: F401 - the rank calls it at the end
     ddp,
     error_of,
     exact_mean,
     gradients,
     is_compressed,
     same_everywhere,
-    wrapped,
+    wrap_model,
 )
 from torch.nn.parallel import DistributedDataParallel
 
@@ -60,7 +59,7 @@ def learns(model: torch.nn.Module, step_of: Callable[[int], None], steps: int = 
 
 
 def check_bf16_autocast() -> None:
-    model, hook = wrapped(network())
+    model, hook = wrap_model(network())
     optimizer = torch.optim.Adam(model.parameters(), 3e-3)
 
     def step(number: int) -> None:
@@ -76,7 +75,7 @@ def check_bf16_autocast() -> None:
 
 def check_grad_scaler() -> None:
     """An overflow on one rank makes all ranks skip the step and halve the scale."""
-    model, hook = wrapped(network())
+    model, hook = wrap_model(network())
     optimizer = torch.optim.SGD(model.parameters(), 0.3, momentum=0.9)
     scaler = torch.amp.GradScaler("cpu", init_scale=1024.0, growth_interval=1000)
     skipped = []
@@ -102,7 +101,7 @@ def check_grad_scaler() -> None:
 
 def check_clipping() -> None:
     """The norm is that of the mean, the same on all ranks."""
-    model, _ = wrapped(network())
+    model, _ = wrap_model(network())
     optimizer = torch.optim.SGD(model.parameters(), 0.3)
     norms = []
 
@@ -117,7 +116,7 @@ def check_clipping() -> None:
 
 
 def check_several_param_groups() -> None:
-    model, _ = wrapped(network())
+    model, _ = wrap_model(network())
     weights = [p for p in model.parameters() if p.dim() > 1]
     biases = [p for p in model.parameters() if p.dim() == 1]
     optimizer = torch.optim.AdamW([{"params": weights, "weight_decay": 0.01}, {"params": biases, "lr": 1e-2, "weight_decay": 0.0}], 3e-3)
@@ -132,7 +131,7 @@ def check_several_param_groups() -> None:
 
 def check_accumulation() -> None:
     """Three backward passes a step, the last of which communicates."""
-    model, hook = wrapped(network())
+    model, hook = wrap_model(network())
     optimizer = torch.optim.Adam(model.parameters(), 3e-3)
 
     def step(number: int) -> None:
@@ -165,7 +164,7 @@ class Twice(torch.nn.Module):
 
 
 def check_static_graph() -> None:
-    model, _ = wrapped(Twice(), {"static_graph": True})
+    model, _ = wrap_model(Twice(), {"static_graph": True})
     optimizer = torch.optim.Adam([p for n, p in model.named_parameters() if "unused" not in n], 3e-3)
 
     def step(number: int) -> None:
@@ -191,7 +190,7 @@ class Routed(torch.nn.Module):
 
 
 def check_find_unused_parameters() -> None:
-    model, _ = wrapped(Routed(), {"find_unused_parameters": True})
+    model, _ = wrap_model(Routed(), {"find_unused_parameters": True})
     optimizer = torch.optim.SGD(model.parameters(), 0.3)
 
     def step(number: int) -> None:
@@ -205,7 +204,7 @@ def check_find_unused_parameters() -> None:
 def check_compiled() -> None:
     """torch.compile around the DDP model and under it: DDP's own splitting of graphs hands over the same buckets."""
     for inside in (False, True):
-        model, hook = wrapped(torch.compile(network(), backend="aot_eager") if inside else network())
+        model, hook = wrap_model(torch.compile(network(), backend="aot_eager") if inside else network())
         used = model if inside else torch.compile(model, backend="aot_eager")
         optimizer = torch.optim.Adam(model.parameters(), 3e-3)
 
@@ -239,7 +238,7 @@ def check_an_optimizer_sharded_over_ranks() -> None:
     """An optimizer sharded over ranks works on what the hook leaves, like any other."""
     from torch.distributed.optim import ZeroRedundancyOptimizer
 
-    model, _ = wrapped(network())
+    model, _ = wrap_model(network())
     optimizer = ZeroRedundancyOptimizer(model.parameters(), torch.optim.Adam, lr=3e-3)
 
     def step(number: int) -> None:

@@ -154,7 +154,7 @@ def run(
     on = range(workers) if hosts is None else hosts
     environment = {key: value for key, value in os.environ.items() if not key.startswith("THC_") or "PROGRAM" in key}
     environment |= {
-        "MASTER_ADDR": network.kernel(0) if network else "127.0.0.1",
+        "MASTER_ADDR": network.worker(0) if network else "127.0.0.1",
         "MASTER_PORT": str(free_port()),
         "WORLD_SIZE": str(workers),
         "LOCAL_WORLD_SIZE": str(workers if hosts is None else workers // len(set(hosts))),
@@ -167,7 +167,7 @@ def run(
         ranks = []
         for rank in range(workers):
             place = {"RANK": str(rank), "LOCAL_RANK": str(sum(each == on[rank] for each in on[:rank]))}
-            prefix = network.host(on[rank]) if network else ()
+            prefix = network.prefix(f"w{on[rank]}") if network else ()
             ranks.append(start(module, f"{folder}/report-{rank}", f"{folder}/log-{rank}", environment | place, prefix))
         reports = [Path(f"{folder}/report-{rank}") for rank in range(workers)]
         told, since = 0, time.monotonic()

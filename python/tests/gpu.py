@@ -48,7 +48,7 @@ def main() -> int:
     arguments = parser.parse_args()
     gpus = 0 if arguments.dry or not torch.cuda.is_available() else torch.cuda.device_count()
     if not gpus and not arguments.dry:
-        return told([NOTHING], 0)
+        return report_end([NOTHING], 0)
     if program() is None:
         print("thc-ps is not built: cargo build -p thc-ps, or name it by THC_PS_PROGRAM")
         return 1
@@ -78,7 +78,7 @@ def main() -> int:
                 except AssertionError as error:
                     why = str(error)
             failed += say(f"  {check.removeprefix('check_').replace('_', ' ')}", why)
-    return told(not_run, failed)
+    return report_end(not_run, failed)
 
 
 def say(what: str, problem: str, seconds: float | None = None) -> int:
@@ -91,7 +91,7 @@ def say(what: str, problem: str, seconds: float | None = None) -> int:
     return int(bool(problem))
 
 
-def told(not_run: list[str], failed: int) -> int:
+def report_end(not_run: list[str], failed: int) -> int:
     """The end: what could not be run is listed, where `make test` lists it, too."""
     for reason in not_run:
         print(reason)

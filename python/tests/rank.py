@@ -35,7 +35,7 @@ def main(module: str, path: str) -> None:
             if problem and not problem.startswith("not run: "):
                 # The others wait for this rank in some collective: they shall see it gone.
                 os._exit(1)
-    checks.close()
+    getattr(checks, "close", importlib.import_module("rig").close)()
     dist.barrier()
     dist.destroy_process_group()
 

@@ -52,7 +52,7 @@ class Rank:
         twin.where = dict(self.where)
         return twin
 
-    def frozen(self) -> tuple[Any, ...]:
+    def snapshot(self) -> tuple[Any, ...]:
         state = {name: value for name, value in vars(self).items() if name != "agreement"}
         return (repr(sorted(state.items())), repr(sorted(vars(self.agreement).items(), key=lambda item: item[0])))
 
@@ -76,8 +76,8 @@ class World:
         twin.ranks = [rank.clone() for rank in self.ranks]
         return twin
 
-    def frozen(self) -> tuple[Any, ...]:
-        return (tuple(rank.frozen() for rank in self.ranks), self.asked, self.told)
+    def snapshot(self) -> tuple[Any, ...]:
+        return (tuple(rank.snapshot() for rank in self.ranks), self.asked, self.told)
 
     # What a rank does by itself.
 
@@ -86,7 +86,7 @@ class World:
         if rank.trained < STEPS and self.barrier:
             rank.blocked = ("forward", rank.trained)
 
-    def over(self, at: int) -> bool:
+    def is_over(self, at: int) -> bool:
         return self.ranks[at].trained == STEPS and self.ranks[at].further is None
 
     def _count(self, at: int) -> int:
@@ -191,7 +191,7 @@ class World:
                     found.append(("fail", at))
                 elif all(rank.answered < len(other.calls) for other in self.ranks):
                     found.append(("answer", at))
-            if not rank.cut and not self.over(at):
+            if not rank.cut and not self.is_over(at):
                 found.append(("cut", at))
             if rank.blocked is not None:
                 if at == 0 and all(other.blocked == rank.blocked for other in self.ranks):
@@ -203,10 +203,10 @@ class World:
                     found.append(("gather", at))
                 elif not self.asked or rank.agreement.steps + 1 in self.told:
                     found.append(("ask", at))
-            elif rank.agreement.wish is Wish.NOTHING and not self.over(at):
+            elif rank.agreement.wish is Wish.NOTHING and not self.is_over(at):
                 if rank.begun < self._count(at) and under_way < self._room(at):
                     found.append(("begin", at))
-            elif self.over(at) and self.asked and rank.agreement.steps not in self.told:
+            elif self.is_over(at) and self.asked and rank.agreement.steps not in self.told:
                 found.append(("tell", at))
         return found
 
@@ -268,7 +268,7 @@ class World:
                     self._bucket_ended(at, bucket[0])
 
     def check_end(self) -> None:
-        assert all(self.over(at) for at in range(len(self.ranks))), "they wait for each other"
+        assert all(self.is_over(at) for at in range(len(self.ranks))), "they wait for each other"
         first = self.ranks[0]
         for rank in self.ranks:
             assert rank.where == first.where and (len(rank.where) == STEPS * self.buckets or self.refine)
@@ -277,7 +277,7 @@ class World:
 
 def explore(world: World) -> int:
     """Every order of events; how many states there are."""
-    seen, open_ = {world.frozen()}, [world]
+    seen, open_ = {world.snapshot()}, [world]
     while open_:
         now = open_.pop()
         events = now.events()
@@ -289,7 +289,7 @@ def explore(world: World) -> int:
         for event in events:
             after = now.clone()
             after.happen(event)
-            state = after.frozen()
+            state = after.snapshot()
             if state not in seen:
                 seen.add(state)
                 open_.append(after)

@@ -16,6 +16,11 @@ WORKERS = 2
 DEVICE = {"devices": ["net_af_packet0,iface=eth0"], "hugepages": False}
 
 
+def beyond_kernel(number: int) -> str:
+    """An address of a host that its kernel does not know of, in another network."""
+    return f"10.75.0.{number + 1}"
+
+
 def refusal() -> str:
     """What a group says to a device that does not exist."""
     with pytest.raises(thc.ThcError) as caught:
@@ -63,13 +68,13 @@ def report(built_in: bool) -> Iterator[Report]:
     needs("torch")
     jobs = [{"data_slots": 64, "norm_slots": 8, "workers": WORKERS}] * len(names("checks_dpdk")) * 2
     try:
-        with Network(WORKERS + 1) as network:
-            server = network.host(WORKERS)
-            kernel = ParameterServer(*jobs, listen=f"{network.kernel(WORKERS)}:9000", host=server)
-            with kernel, ParameterServer(*jobs, listen=f"{network.beyond(WORKERS)}:9000", dpdk=DEVICE, host=server) as beyond:
+        with Network(WORKERS) as network:
+            server = network.prefix("ps")
+            kernel = ParameterServer(*jobs, listen=f"{network.server}:9000", host=server)
+            with kernel, ParameterServer(*jobs, listen=f"{beyond_kernel(WORKERS)}:9000", dpdk=DEVICE, host=server) as beyond:
                 yield run(
                     "checks_dpdk", WORKERS, network=network, TEST_KERNEL_PS=kernel.address, TEST_DPDK_PS=beyond.address,
-                    TEST_DPDK_ADDRESSES=" ".join(network.beyond(rank) for rank in range(WORKERS)),
+                    TEST_DPDK_ADDRESSES=" ".join(beyond_kernel(rank) for rank in range(WORKERS)),
                 )
     except NotPossible as reason:
         pytest.skip(f"not run: {reason}")

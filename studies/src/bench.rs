@@ -9,7 +9,7 @@ mod place;
 mod report;
 mod run;
 
-pub use arguments::{AllreduceArgs, BenchArgs, Rate, rate};
+pub use arguments::{AllreduceArgs, BenchArgs};
 pub use place::Place;
 pub use report::Measured;
 pub use run::measure;

@@ -2,9 +2,12 @@
 
 mod asynchronous;
 pub mod bench;
+mod charts;
 pub mod cli;
 pub mod figures;
 mod papers;
+mod progress;
 mod simulate;
+mod units;
 
 use thc_demo::error;

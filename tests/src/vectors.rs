@@ -138,7 +138,7 @@ impl PacketIo for MailIo {
         Ok(packets.len())
     }
 
-    fn send_run(&mut self, _to: Peer, contents: &[u8], segment: usize) -> io::Result<()> {
+    fn send_run_with(&mut self, _: Peer, contents: &[u8], segment: usize, _: u8) -> io::Result<()> {
         self.0.borrow_mut().sent.extend(contents.chunks(segment).map(<[u8]>::to_vec));
         Ok(())
     }

@@ -1,6 +1,5 @@
 //! The controller of THC's aggregators: manages jobs in switches and software parameter servers by P4Runtime.
 //!
-//! * [`tables`]: the rows of the switch program's tables, one file each;
 //! * `Schema`: turns rows into entries with the numbers of the program's P4Info;
 //! * `Target`: the connection to an aggregator;
 //! * [`Wanted`]: everything that an aggregator should hold, and what to write so that it does; [`plan`] says what;
@@ -42,7 +41,6 @@ mod socket;
 mod spec;
 mod standby;
 mod state;
-pub mod tables;
 mod target;
 mod tls;
 mod wanted;

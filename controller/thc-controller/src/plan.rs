@@ -6,13 +6,13 @@ use crate::error::ControllerError;
 use crate::program::{Lookups, Passes, snake};
 use crate::queues;
 use crate::rack::Rack;
-use crate::tables::{
-    Address, ControlPlane, ControlPort, Job as JobRow, JobTable, Lookup, LookupBytes, LoopbackPort, Member,
-    OwnAddress, OwnArp, Pass, Rack as RackRow, Root, Row, Source, Station, StationAction,
-};
 use crate::wanted::{FLOOD, Group, Wanted};
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
+use thc_p4::rows::{
+    Address, ControlPlane, ControlPort, Job as JobRow, JobTable, Lookup, LookupBytes, LoopbackPort, Member,
+    OwnAddress, OwnArp, Pass, Rack as RackRow, Root, Row, Source, Station, StationAction,
+};
 use thc_protocol::Lane;
 use thc_protocol::aggregator::Shard;
 use thc_protocol::wire::{Form, Kind};
@@ -185,7 +185,7 @@ fn session(
         schema,
         &JobRow {
             job: number,
-            index: place.index,
+            index: place.index.into(),
             cookie: session.cookie.0,
             epoch: session.epoch,
             workers: session.workers(job),

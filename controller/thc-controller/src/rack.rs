@@ -3,13 +3,13 @@
 use crate::config::mac;
 use crate::refusal::Refusal;
 use crate::section::JobSection;
-use crate::tables::Mac;
 use serde::{Deserialize, Serialize};
 use std::net::{SocketAddr, SocketAddrV4};
 use thc_options::RackSize;
 use thc_protocol::WorkerId;
 use thc_protocol::aggregator::{Endpoint, Level, Racks};
 use thc_protocol::wire::{Form, Table};
+use thc_transport::frame::Mac;
 
 /// Which rack a job's target is, and where the root is.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -1,13 +1,13 @@
 //! From names to the numbers of a P4Info, and rows to entries.
 
 use crate::error::ControllerError;
-use crate::tables::Row;
 use p4runtime_proto::bytes::encode;
 use p4runtime_proto::config::{DirectMeter, P4Info, Table};
 use p4runtime_proto::p4info::P4InfoError;
 use p4runtime_proto::v1::{
     Action, FieldMatch, MeterConfig, TableAction, TableEntry, action, field_match, table_action,
 };
+use thc_p4::rows::Row;
 
 /// Tables in which this controller writes rows, whatever the program, beside lookup tables.
 const WRITTEN: [&str; 14] = [
@@ -178,8 +178,8 @@ impl Schema {
 #[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
-    use crate::tables::{Job, JobTable, Lookup, Station, StationAction};
     use p4runtime_proto::p4info;
+    use thc_p4::rows::{Job, JobTable, Lookup, Station, StationAction};
     use thc_protocol::wire::Form;
 
     fn schema() -> Schema {

@@ -2,7 +2,6 @@
 
 use crate::error::ControllerError;
 use crate::schema::Schema;
-use crate::tables::{Address, Job, JobTable, LookupBytes, Member, Rack, Root, Row};
 use p4runtime_proto::config::Table;
 use p4runtime_proto::v1::{
     Entity, MulticastGroupEntry, PacketReplicationEngineEntry, Replica, TableEntry, Update, entity,
@@ -10,6 +9,7 @@ use p4runtime_proto::v1::{
 };
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use thc_p4::rows::{Address, Job, JobTable, LookupBytes, Member, Rack, Root, Row};
 
 /// The group of all ports; jobs' groups are below.
 pub const FLOOD: u16 = 4096;
@@ -185,7 +185,7 @@ impl Wanted {
         let mut entries = Cow::Borrowed(&self.entries);
         for (number, lookup) in &self.lookups {
             if other.lookups.get(number) != Some(lookup) {
-                let made = lookup.entries(schema)?;
+                let made = schema.lookup_entries(lookup)?;
                 entries.to_mut().extend(made.into_iter().map(|entry| (key(&entry), entry)));
             }
         }
@@ -376,7 +376,7 @@ fn disturbed_jobs(
 /// # Errors
 /// As [`Schema::entry`].
 pub fn insertions(lookup: &LookupBytes, schema: &Schema) -> Result<VecDeque<Update>, ControllerError> {
-    Ok(lookup.entries(schema)?.iter().map(|entry| table(update::Type::Insert, entry)).collect())
+    Ok(schema.lookup_entries(lookup)?.iter().map(|entry| table(update::Type::Insert, entry)).collect())
 }
 
 fn rows(entries: &Entries, table: u32) -> impl Iterator<Item = (&Key, &TableEntry)> {
@@ -444,8 +444,8 @@ fn group(kind: update::Type, number: u32, group: &Group) -> Update {
 #[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
-    use crate::tables::Lookup;
     use p4runtime_proto::p4info;
+    use thc_p4::rows::Lookup;
     use thc_protocol::wire::Form;
 
     fn rows(schema: &Schema, values: Option<[u8; 16]>, epoch: u32) -> Wanted {

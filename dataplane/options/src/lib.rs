@@ -39,6 +39,7 @@ use bytesize::ByteSize;
 use racks::Standing;
 use tables::Known;
 use thc_codec::partition::DEFAULT_BLOCK;
+use thc_codec::signs::mix;
 use thc_protocol::aggregator::{JobConfig, Shard};
 use thc_protocol::session::{Root, Sizes, StaticJob};
 use thc_protocol::wire::{BLOCKS, HEADER_LEN, MAX_PACKET, Members, Shares, Tables, Welcome};
@@ -356,11 +357,11 @@ impl JobOptions {
             .as_ref()
             .ok_or_else(|| missing(section, "cookie", "give a secret number that the workers give too"))?;
         let range = "from 1 to 0xffffffff";
-        let cookie = cookie
-            .number()
-            .and_then(|number| u32::try_from(number).ok())
-            .filter(|&number| number != 0)
-            .ok_or(ConfigError::Secret { section, key: "cookie", range })?;
+        let cookie = cookie.cookie().filter(|&number| number != 0).ok_or(ConfigError::Secret {
+            section,
+            key: "cookie",
+            range,
+        })?;
         let seed = match &self.seed {
             None => default_seed(cookie, job),
             Some(seed) => seed.number().ok_or(ConfigError::Secret {
@@ -473,10 +474,7 @@ fn default_norm_slots(block: u8) -> u64 {
 /// Default seed of the signs. It must be the same after a restart in the middle of a session (P24), so it is
 /// not random but the finalizer of SplitMix64 over cookie and job number.
 fn default_seed(cookie: u32, job: u16) -> u64 {
-    let mut z = (u64::from(cookie) << 16 | u64::from(job)).wrapping_add(0x9E37_79B9_7F4A_7C15);
-    z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-    z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-    z ^ (z >> 31)
+    mix((u64::from(cookie) << 16 | u64::from(job)).wrapping_add(0x9E37_79B9_7F4A_7C15))
 }
 
 #[cfg(test)]

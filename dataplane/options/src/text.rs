@@ -85,6 +85,12 @@ impl Secret {
             None => text.parse().ok(),
         }
     }
+
+    /// The number, if it has the 32 bits of a cookie.
+    #[must_use]
+    pub fn cookie(&self) -> Option<u32> {
+        u32::try_from(self.number()?).ok()
+    }
 }
 
 impl fmt::Debug for Secret {

@@ -189,7 +189,7 @@ mod tests {
         fn recv_burst(&mut self, _: &mut impl FnMut(Peer, &[u8])) -> io::Result<usize> {
             Ok(0)
         }
-        fn send_run(&mut self, to: Peer, contents: &[u8], segment: usize) -> io::Result<()> {
+        fn send_run_with(&mut self, to: Peer, contents: &[u8], segment: usize, _: u8) -> io::Result<()> {
             if to.port() == 13 {
                 return Err(io::Error::other("no way"));
             }

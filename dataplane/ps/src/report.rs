@@ -8,7 +8,7 @@ use thc_protocol::aggregator::Event;
 use thc_protocol::wire::Form;
 
 use crate::stats::{JobStats, ServerStats, WorkerStats};
-use thc_options::{JobSetup, ServerConfig};
+use thc_options::{Fraction, JobSetup, ServerConfig};
 
 /// The line that a server prints when it starts: "thc-ps listening on …, job 1: 4 workers, …". With several
 /// shards, the last one's port follows the first.
@@ -36,7 +36,7 @@ fn describe(job: &JobSetup) -> String {
         config.workers,
         first.bits,
         first.granularity,
-        fraction(first.fraction),
+        Fraction(first.fraction),
         config.data_slots
     );
     if config.quorum < config.workers {
@@ -62,12 +62,6 @@ fn describe(job: &JobSetup) -> String {
 fn lanes(form: Form) -> String {
     let told = if form.is_told() { " told in 4" } else { "" };
     format!("{}-bit lanes{told}", form.sums())
-}
-
-/// p as people write it: 1/32 where that is what it is.
-fn fraction(p: f64) -> String {
-    let inverse = (1.0 / p).round();
-    if (inverse * p - 1.0).abs() < 1e-12 { format!("1/{inverse}") } else { format!("{p:.4e}") }
 }
 
 fn bytes(count: u64) -> String {

@@ -111,10 +111,6 @@ impl<T: PacketIo> PacketIo for CapturedIo<T> {
         self.inner.set_peers(peers);
     }
 
-    fn send_run(&mut self, to: Peer, contents: &[u8], segment: usize) -> io::Result<()> {
-        self.send_run_with(to, contents, segment, 0)
-    }
-
     fn send_run_with(&mut self, to: Peer, contents: &[u8], segment: usize, ecn: u8) -> io::Result<()> {
         check_segment(segment)?;
         self.inner.send_run_with(to, contents, segment, ecn)?;

@@ -170,25 +170,6 @@ fn as_ipv6(address: IpAddr) -> Ipv6Addr {
     }
 }
 
-/// An address as a number in rows of the switch program's tables: that of IPv4 below 2^32, that of IPv6 above, but for ::1,
-/// which has the number of 0.0.0.1, an address that no host has.
-#[must_use]
-pub fn address_number(address: IpAddr) -> u128 {
-    match address {
-        IpAddr::V4(address) => address.to_bits().into(),
-        IpAddr::V6(address) => address.to_bits(),
-    }
-}
-
-/// The address of such a number.
-#[must_use]
-pub fn address_of_number(number: u128) -> IpAddr {
-    match u32::try_from(number) {
-        Ok(1) | Err(_) => Ipv6Addr::from_bits(number).into(),
-        Ok(number) => Ipv4Addr::from_bits(number).into(),
-    }
-}
-
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
@@ -238,15 +219,6 @@ mod tests {
             let datagram = Datagram { ecn, ..datagram(b"data") };
             assert_eq!(Datagram::parse(&datagram.frame()), Ok(datagram));
         }
-    }
-
-    #[test]
-    fn an_address_has_a_number() {
-        for text in ["10.0.0.1", "255.255.255.255", "::1", "fd00::1", "2001:db8::ffff:1"] {
-            let address: IpAddr = text.parse().unwrap();
-            assert_eq!(address_of_number(address_number(address)), address);
-        }
-        assert_eq!(address_number([10, 0, 0, 1].into()), 0x0a00_0001);
     }
 
     #[test]

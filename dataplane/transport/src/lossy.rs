@@ -236,10 +236,6 @@ impl<T: PacketIo> PacketIo for LossyIo<T> {
         self.inner.set_peers(peers);
     }
 
-    fn send_run(&mut self, to: Peer, contents: &[u8], segment: usize) -> io::Result<()> {
-        self.send_run_with(to, contents, segment, 0)
-    }
-
     fn send_run_with(&mut self, to: Peer, contents: &[u8], segment: usize, ecn: u8) -> io::Result<()> {
         check_segment(segment)?;
         let towards = Origin { ecn, ..to.into() };

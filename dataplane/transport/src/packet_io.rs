@@ -92,16 +92,15 @@ pub trait PacketIo {
     /// [`TransportError::SegmentLength`] when `segment` is 0 or above [`MAX_DATAGRAM`],
     /// [`TransportError::DatagramTooLarge`] when a device on the way out can't carry `segment`,
     /// and other failures that a retry would not fix.
-    fn send_run(&mut self, to: Peer, contents: &[u8], segment: usize) -> io::Result<()>;
+    fn send_run(&mut self, to: Peer, contents: &[u8], segment: usize) -> io::Result<()> {
+        self.send_run_with(to, contents, segment, 0)
+    }
 
     /// The same with these ECN bits, of which only the low two count. A backend that cannot set them leaves them 0.
     ///
     /// # Errors
     /// Those of [`send_run`](Self::send_run).
-    fn send_run_with(&mut self, to: Peer, contents: &[u8], segment: usize, ecn: u8) -> io::Result<()> {
-        let _ = ecn;
-        self.send_run(to, contents, segment)
-    }
+    fn send_run_with(&mut self, to: Peer, contents: &[u8], segment: usize, ecn: u8) -> io::Result<()>;
 
     /// Sends the same run, with these ECN bits, to every receiver, as a switch multicasts a RESULT.
     ///

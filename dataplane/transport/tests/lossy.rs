@@ -55,7 +55,7 @@ fn sim_pair() -> (SimIo, SimIo) {
 }
 
 /// Numbers that arrived after a higher one.
-fn overtaken(numbers: &[u32]) -> usize {
+fn count_overtaken(numbers: &[u32]) -> usize {
     let mut highest = 0;
     let late = numbers.iter().filter(|&&number| {
         highest = highest.max(number);
@@ -114,7 +114,7 @@ fn outgoing_faults_have_their_rates() {
             LossyIo::new(a, LossyConfig { seed: 5, outgoing: wanted, ..LossyConfig::default() }).unwrap();
         let numbers = stream(&mut a, &mut b, 20_000);
         check(&numbers, a.injected_faults(), 20_000, wanted);
-        assert_eq!(overtaken(&numbers) > 0, wanted.reorder > 0.0);
+        assert_eq!(count_overtaken(&numbers) > 0, wanted.reorder > 0.0);
     }
 }
 
@@ -128,7 +128,7 @@ fn incoming_faults_have_their_rates() {
             LossyIo::new(b, LossyConfig { seed: 6, incoming: wanted, ..LossyConfig::default() }).unwrap();
         let numbers = stream(&mut a, &mut b, 20_000);
         check(&numbers, b.injected_faults(), 20_000, wanted);
-        assert_eq!(overtaken(&numbers) > 0, wanted.reorder > 0.0);
+        assert_eq!(count_overtaken(&numbers) > 0, wanted.reorder > 0.0);
     }
 }
 
@@ -246,13 +246,13 @@ fn real_sockets_with_faults() {
     let mut b = LossyIo::new(bind(), config(FaultRates::NONE, FaultRates::NONE)).unwrap();
     let numbers = stream(&mut a, &mut b, 20_000);
     check(&numbers, a.injected_faults(), 20_000, faults);
-    assert!(overtaken(&numbers) > 0);
+    assert!(count_overtaken(&numbers) > 0);
 
     let mut a = LossyIo::new(bind(), config(FaultRates::NONE, FaultRates::NONE)).unwrap();
     let mut b = LossyIo::new(bind(), config(FaultRates::NONE, faults)).unwrap();
     let numbers = stream(&mut a, &mut b, 20_000);
     check(&numbers, b.injected_faults(), 20_000, faults);
-    assert!(overtaken(&numbers) > 0);
+    assert!(count_overtaken(&numbers) > 0);
 }
 
 #[test]

@@ -199,7 +199,7 @@ mod tests {
             Ok(0)
         }
 
-        fn send_run(&mut self, _: Peer, _: &[u8], _: usize) -> io::Result<()> {
+        fn send_run_with(&mut self, _: Peer, _: &[u8], _: usize, _: u8) -> io::Result<()> {
             Ok(())
         }
 

@@ -171,10 +171,6 @@ impl PacketIo for AnyIo {
         each!(self, io => io.wake_handler(number));
     }
 
-    fn send_run(&mut self, to: Peer, contents: &[u8], segment: usize) -> io::Result<()> {
-        each!(self, io => io.send_run(to, contents, segment))
-    }
-
     fn send_run_with(&mut self, to: Peer, contents: &[u8], segment: usize, ecn: u8) -> io::Result<()> {
         each!(self, io => io.send_run_with(to, contents, segment, ecn))
     }

@@ -6,6 +6,9 @@ mod joining;
 mod leaving;
 mod parties;
 mod restarting;
+#[allow(dead_code, reason = "simulations of groups use all of it")]
+#[path = "../simulation/rng.rs"]
+mod rng;
 mod shares;
 mod simulation;
 mod usurping;

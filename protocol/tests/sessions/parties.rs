@@ -44,6 +44,11 @@ pub fn address(worker: u8, process: u16) -> SocketAddr {
     SocketAddr::from((Ipv4Addr::new(10, 1, 0, worker), 6000 + process))
 }
 
+/// The nonce of a worker's process.
+pub fn nonce(worker: u8, process: u16) -> u64 {
+    (u64::from(worker) << 32 | u64::from(process)) + 1
+}
+
 /// A parameter server's control plane.
 pub struct Server {
     pub registry: Registry,
@@ -52,6 +57,8 @@ pub struct Server {
     /// How long ago each member's last data packet came.
     pub alive: BTreeMap<u8, Duration>,
     pub cookies: u32,
+    /// It has another share than the first, whose next session takes the place of the last.
+    pub follows: bool,
 }
 
 impl Server {
@@ -61,7 +68,13 @@ impl Server {
 
     /// `cookies` is where its random numbers begin.
     pub fn with_job(job: StaticJob, cookies: u32) -> Server {
-        Server { registry: Registry::new([job]), installed: None, alive: BTreeMap::new(), cookies }
+        let registry = Registry::new([job]);
+        Server { registry, installed: None, alive: BTreeMap::new(), cookies, follows: false }
+    }
+
+    /// The same for a share that is not the first.
+    pub fn follower(job: StaticJob) -> Server {
+        Server { registry: Registry::follower([job.clone()]), follows: true, ..Server::with_job(job, 1000) }
     }
 
     /// Takes a packet; returns what is sent.
@@ -77,8 +90,9 @@ impl Server {
         for action in self.registry.handle(now, from, bytes, age, random) {
             match action {
                 Action::Install(config, members) => {
-                    assert_ne!(config.cookie, Cookie(0));
-                    assert_ne!(config.cookie, COOKIE);
+                    assert!(self.follows || self.installed.is_none(), "a second session");
+                    assert!(config.cookie != Cookie(0) && config.cookie != COOKIE);
+                    assert!(members.iter().map(|member| member.0.0).eq(0..config.workers), "{members:?}");
                     self.installed = Some((config.cookie, members));
                 }
                 Action::Move(job, worker, at) => {
@@ -138,13 +152,13 @@ pub struct Process {
 
 impl Process {
     pub fn new(worker: u8, process: u16, now: Duration) -> Process {
-        let nonce = (u64::from(worker) << 32 | u64::from(process)) + 1;
-        Process {
-            worker,
-            address: address(worker, process),
-            joiner: Joiner::new(JOB, WorkerId(worker), COOKIE, nonce, 0, now),
-            events: Vec::new(),
-        }
+        Process::with_definitions(worker, process, 0, now)
+    }
+
+    pub fn with_definitions(worker: u8, process: u16, definitions: u64, now: Duration) -> Process {
+        let nonce = nonce(worker, process);
+        let joiner = Joiner::new(JOB, WorkerId(worker), COOKIE, nonce, definitions, now);
+        Process { worker, address: address(worker, process), joiner, events: Vec::new() }
     }
 
     pub fn poll(&mut self, now: Duration) -> Option<Vec<u8>> {

@@ -50,8 +50,8 @@ struct World {
 impl World {
     fn new(workers: u8) -> World {
         let job = job(workers);
-        let mut servers: Vec<_> = (0..SHARES).map(|_| Server::with_job(job.clone(), 1000)).collect();
-        servers[1..].iter_mut().for_each(|server| server.registry = Registry::follower([job.clone()]));
+        let mut servers = vec![Server::with_job(job.clone(), 1000)];
+        servers.resize_with(SHARES, || Server::follower(job.clone()));
         let workers = (0..workers).map(|worker| ShareMember::new(worker, 0, Duration::ZERO)).collect();
         World { now: Duration::ZERO, servers, workers }
     }
@@ -191,8 +191,7 @@ fn a_share_that_restarts_takes_the_session_up_again() {
 
 #[test]
 fn a_share_that_is_not_the_first_begins_no_session() {
-    let mut server = Server::with_job(job(1), 0);
-    server.registry = Registry::follower([job(1)]);
+    let mut server = Server::follower(job(1));
     let mut joiner = Joiner::new(JOB, WorkerId(0), COOKIE, 7, 0, ms(0));
     let mut buffer = [0; 64];
     let packet = joiner.poll(ms(0), &mut buffer).unwrap().to_vec();

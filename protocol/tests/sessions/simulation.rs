@@ -1,35 +1,13 @@
 //! Small random histories: lost, late and doubled packets, restarts of server and workers.
 
 use super::parties::{Process, Server, ms, static_job};
+use super::rng::{Rng, for_seeds};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
 use std::net::SocketAddr;
 use std::time::Duration;
 use thc_protocol::Cookie;
 use thc_protocol::session::JoinEvent;
-
-/// SplitMix64.
-struct Rng(u64);
-
-impl Rng {
-    fn below(&mut self, n: u64) -> u64 {
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        (z ^ (z >> 31)) % n
-    }
-}
-
-struct Seed(u64);
-
-impl Drop for Seed {
-    fn drop(&mut self) {
-        if std::thread::panicking() {
-            eprintln!("failed with seed {}", self.0);
-        }
-    }
-}
 
 /// What a worker's application does: it joins, and joins anew when the session is over.
 struct Member {
@@ -206,9 +184,7 @@ impl World {
 
 #[test]
 fn whatever_happens_all_end_up_in_one_session() {
-    let times = std::env::var("THC_TRACES").ok().and_then(|times| times.parse().ok()).unwrap_or(1);
-    for seed in 0..1000 * times {
-        let named = Seed(seed);
+    for_seeds("sessions", 1000, |seed| {
         let workers = 1 + (seed % 4) as u8;
         let mut world = World::new(seed * 7919, workers);
         world.run(ms(2000));
@@ -246,6 +222,5 @@ fn whatever_happens_all_end_up_in_one_session() {
         world.run(ms(3000));
         assert!(world.is_settled());
         assert_eq!(world.server.installed.clone().unwrap().0, session);
-        drop(named);
-    }
+    });
 }

@@ -2,7 +2,7 @@
 
 /// A stream of random numbers.
 #[derive(Clone, Debug)]
-pub struct Rng(u64);
+pub struct Rng(pub u64);
 
 impl Rng {
     pub fn new(seed: u64) -> Rng {

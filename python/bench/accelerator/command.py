@@ -10,18 +10,13 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
-import secrets
 import statistics
-import subprocess
-import sys
 import tempfile
-import time
 from pathlib import Path
 from typing import Any
 
 from arguments import among, number, several
-from links import NotPossible, Network, remove_stale, why_not
+from links import Failed, Network, NotPossible, why_not
 
 WAYS = {
     "bf16": "bf16 hook",
@@ -59,7 +54,6 @@ def main(words: list[str]) -> int:
     if why := why_not():
         print(f"not run: {why}")
         return 0
-    remove_stale()
     from machine import machine
 
     arguments.out.mkdir(parents=True, exist_ok=True)
@@ -71,7 +65,7 @@ def main(words: list[str]) -> int:
             for rate in arguments.rates:
                 try:
                     part = _measure(model, ranks, rate, arguments)
-                except NotPossible as error:
+                except (Failed, NotPossible) as error:
                     print(f"not run: {model}, {ranks} ranks at {rate:g} Gb/s: {error}")
                     continue
                 found["parts"].append(part)
@@ -87,23 +81,7 @@ def _measure(model: str, ranks: int, rate: float, arguments: argparse.Namespace)
         network.shape(rate or None)
         report = f"{folder}/report.json"
         part = {"model": model, "part": divided, "ways": arguments.ways, "rounds": arguments.rounds, "report": report}
-        environment = os.environ | {
-            "MASTER_ADDR": network.worker(0), "MASTER_PORT": "29500", "WORLD_SIZE": str(ranks), "LOCAL_WORLD_SIZE": "1", "LOCAL_RANK": "0",
-            "GLOO_SOCKET_IFNAME": "eth0", "OMP_NUM_THREADS": "1", "TORCHELASTIC_RUN_ID": secrets.token_hex(4),
-        }  # fmt: skip
-        program = [sys.executable, str(Path(__file__).parents[1]), "accelerator", "--rank", json.dumps(part)]
-        processes = [subprocess.Popen([*network.inside(f"w{rank}"), *program], env=environment | {"RANK": str(rank)}) for rank in range(ranks)]
-        try:
-            until = time.monotonic() + LIMIT
-            for rank, process in enumerate(processes):
-                if process.wait(max(1.0, until - time.monotonic())):
-                    raise NotPossible(f"rank {rank} failed")
-        except subprocess.TimeoutExpired:
-            raise NotPossible(f"not over after {LIMIT:.0f} s") from None
-        finally:
-            for process in processes:
-                process.kill()
-                process.wait()
+        network.run(["accelerator", "--rank", json.dumps(part)], LIMIT)
         return {"model": model, "part": divided, "ranks": ranks, "gbit": rate, **json.loads(Path(report).read_text())}
 
 

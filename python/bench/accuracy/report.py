@@ -95,17 +95,15 @@ def write(runs: list[Run], folder: Path) -> str:
 def draw(runs: list[Run], folder: Path) -> list[str]:
     """For each task the loss over steps of exact means, and what ways add to it in the mean of their seeds."""
     try:
-        import matplotlib
+        from pictures import begin, save
     except ImportError:
         print("not run: pictures: there is no matplotlib")
         return []
-    matplotlib.use("Agg")
-    from matplotlib import pyplot
 
     made = []
     for task, steps in dict.fromkeys((run["task"], run["steps"]) for run in runs):
         mine = [run for run in runs if (run["task"], run["steps"]) == (task, steps)]
-        figure, (losses, differences) = pyplot.subplots(1, 2, figsize=(9, 3.2))
+        figure, ((losses, differences),) = begin(9, 3.2, columns=2)
         for run in mine:
             if run["way"] == "exact":
                 losses.plot(_smooth(run["losses"]), color="#444444", lw=0.8)
@@ -120,9 +118,7 @@ def draw(runs: list[Run], folder: Path) -> list[str]:
         differences.axhline(0, color="#444444", lw=0.8)
         if differences.get_legend_handles_labels()[0]:
             differences.legend(fontsize=7)
-        figure.tight_layout()
         name = f"{task}-{steps}.svg"
-        figure.savefig(folder / name)
-        pyplot.close(figure)
+        save(figure, folder / name)
         made.append(name)
     return made

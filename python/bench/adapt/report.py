@@ -6,15 +6,10 @@ import statistics
 from pathlib import Path
 from typing import Any
 
-import matplotlib
-
-matplotlib.use("Agg")
-
-from matplotlib import pyplot  # noqa: E402
-
-from adapt.tasks import TASKS  # noqa: E402
-from adapt.verdict import AIMS, LIMIT, percent, score_loss, verdict  # noqa: E402
-from report import table  # noqa: E402
+from adapt.tasks import TASKS
+from adapt.verdict import AIMS, LIMIT, percent, score_loss, verdict
+from pictures import begin, save
+from report import table
 
 BEGIN, END = "<!-- measured: begin -->", "<!-- measured: end -->"
 #: The paper's Tables 2 and 3: ratios of L-GreCo over uniform, by family; convolutional nets, then transformers.
@@ -202,25 +197,11 @@ def _thresholds(found: list[dict[str, Any]] | None) -> list[str]:
     return lines
 
 
-def _begin(width: float, height: float, columns: int = 1) -> Any:
-    pyplot.rcParams.update({"font.size": 9, "svg.fonttype": "none", "svg.hashsalt": "thc"})
-    return pyplot.subplots(1, columns, figsize=(width, height), squeeze=False)
-
-
-def _end(figure: Any, axes: Any, path: Path) -> bool:
-    for panel in axes.flat:
-        panel.spines[["top", "right"]].set_visible(False)
-    figure.tight_layout()
-    figure.savefig(path, metadata={"Date": None})
-    pyplot.close(figure)
-    return True
-
-
 def _draw_dynamics(results: dict[str, Any], path: Path) -> bool:
     own = [run for run in results["runs"].values() if run["part"] == "dynamics"]
     if not own:
         return False
-    figure, axes = _begin(6, 3)
+    figure, axes = begin(6, 3)
     styles = {"uniform": ("#444444", "-"), "Accordion": ("#0072b2", (0, (4, 1.5))), "L-GreCo": ("#d55e00", "-"),
               "L-GreCo + Accordion": ("#e69f00", (0, (1, 1.2)))}
     for run in own:
@@ -232,7 +213,8 @@ def _draw_dynamics(results: dict[str, Any], path: Path) -> bool:
     axes[0][0].set_xlabel("step")
     axes[0][0].set_ylabel("times fewer bytes")
     axes[0][0].legend(frameon=False)
-    return _end(figure, axes, path)
+    save(figure, path)
+    return True
 
 
 def _draw_choices(results: dict[str, Any], path: Path) -> bool:
@@ -253,7 +235,7 @@ def _draw_sensitivity(results: dict[str, Any], path: Path) -> bool:
     if not found:
         return False
     steps = sorted({point["step"] for point in found["points"]})
-    figure, axes = _begin(4 * len(steps), 3, len(steps))
+    figure, axes = begin(4 * len(steps), 3, columns=len(steps))
     for panel, when in zip(axes[0], steps):
         for point, (mark, colour) in zip([p for p in found["points"] if p["step"] == when], (("o", "#d55e00"), ("s", "#0072b2"), ("^", "#009e73"))):
             panel.plot(point["errors"], point["changes"], mark, color=colour, markersize=4, label=f"rank {point['rank']}: {point['correlation']:.2f}")
@@ -261,4 +243,5 @@ def _draw_sensitivity(results: dict[str, Any], path: Path) -> bool:
         panel.set_xlabel("squared error of the layer")
         panel.set_ylabel("change of the loss")
         panel.legend(frameon=False)
-    return _end(figure, axes, path)
+    save(figure, path)
+    return True

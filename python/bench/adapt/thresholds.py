@@ -22,7 +22,6 @@ def measure(workers: int, folder: Path, say: Callable[[str], None]) -> list[dict
     if why is not None:
         say(f"not run: thresholds: {why}")
         return None
-    links.remove_stale()
     found = []
     with links.Network(workers) as network:
         network.shape(RATES[0])

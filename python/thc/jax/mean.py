@@ -11,7 +11,7 @@ import numpy as np
 from jax import lax
 
 from thc.group import Group
-from thc.jax.cut import Run, cut, join
+from thc.jax.cut import cut, join
 from thc.jax.floats import LARGEST_NORM, norm_bits, of_bits
 from thc.jax.grid import Affine, Grid
 from thc.jax.lanes import lane_bits, pack, packed_length, unpack

@@ -134,7 +134,7 @@ class _Kept:
     """What measuring changes, to be put back: parameters, buffers, gradients, an optimizer's state, random numbers."""
 
     def __init__(self, module: torch.nn.Module, optimizer: torch.optim.Optimizer | None, loader: Any) -> None:
-        self._module, self._optimizer = module, optimizer
+        self._optimizer = optimizer
         self._tensors = [(each, each.detach().to("cpu", copy=True)) for each in (*module.parameters(), *module.buffers())]
         self._gradients = [(p, p.grad) for p in module.parameters()]
         if optimizer is not None:

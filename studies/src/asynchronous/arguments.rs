@@ -5,11 +5,14 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueEnum};
 
+use super::chart::draw_study;
 use super::condition::study;
 use super::method::Method;
 use super::problem::Source;
 use super::run::{Plan, compare};
+use crate::charts::write;
 use crate::error::{Error, Result};
+use crate::units::{positive, share};
 
 /// The environment variable that holds a worker's order, secrets included.
 pub(crate) const ORDER: &str = "THC_ASYNC_ORDER";
@@ -105,13 +108,6 @@ struct MuArgs {
     plot: Option<PathBuf>,
 }
 
-fn share(text: &str) -> std::result::Result<f64, String> {
-    match text.parse() {
-        Ok(value) if value > 0.0 && value <= 1.0 => Ok(value),
-        _ => Err("give a number above 0 and up to 1".to_owned()),
-    }
-}
-
 fn slowness(text: &str) -> std::result::Result<f64, String> {
     match text.parse() {
         Ok(value) if (1.0..=1e4).contains(&value) => Ok(value),
@@ -120,10 +116,7 @@ fn slowness(text: &str) -> std::result::Result<f64, String> {
 }
 
 fn rate(text: &str) -> std::result::Result<f32, String> {
-    match text.parse::<f32>() {
-        Ok(value) if value.is_finite() && value > 0.0 => Ok(value),
-        _ => Err("give a number above 0".to_owned()),
-    }
+    positive(text).map(|value| value as f32)
 }
 
 impl AsyncArgs {
@@ -139,7 +132,7 @@ impl AsyncArgs {
                 let Data { data, scale, seed, json } = args.data;
                 let found = study(data, scale, seed, args.epochs, args.rate)?;
                 if let Some(path) = &args.plot {
-                    super::chart::of_study(path, &found)?;
+                    write(path, &draw_study(&found)?)?;
                 }
                 (found.to_string(), serde_json::to_string_pretty(&found), json)
             }

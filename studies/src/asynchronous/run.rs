@@ -8,11 +8,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use rand::{RngCore, SeedableRng};
 use thc_model::{JobConfig, Server, ServerConfig};
 
+use super::chart::draw_comparison;
 use super::data::Digits;
 use super::method::Method;
 use super::problem::{Setting, Source};
 use super::report::{Comparison, Outcome};
 use super::worker::{Event, Order};
+use crate::charts::write;
 use crate::error::{Error, Result};
 use thc_demo::demo::processes::{Children, Message};
 
@@ -68,7 +70,7 @@ pub fn compare(plan: &Plan) -> Result<Comparison> {
     }
     let comparison = Comparison::new(plan, outcomes);
     if let Some(path) = &plan.plot {
-        super::chart::of_comparison(path, &comparison)?;
+        write(path, &draw_comparison(&comparison)?)?;
     }
     Ok(comparison)
 }

@@ -8,9 +8,7 @@ use super::fairness::FairnessArgs;
 use super::place::Place;
 use super::{report, run};
 use crate::error::Result;
-
-/// The largest tensor.
-const MOST: u64 = 1 << 32;
+use crate::units::{Link, size};
 
 /// `thc bench`.
 #[derive(Args)]
@@ -54,8 +52,8 @@ pub struct AllreduceArgs {
     #[arg(long, value_name = "SIZE,…", default_value = "64MiB", value_delimiter = ',', value_parser = size)]
     pub size: Vec<u64>,
     /// What each host's link carries, each way, such as 1gbit or 2.5gbit; loopback: no hosts and no bound
-    #[arg(long, value_name = "RATE,…", default_value = "1gbit", value_delimiter = ',', value_parser = rate)]
-    pub rate: Vec<Rate>,
+    #[arg(long, value_name = "RATE,…", default_value = "1gbit", value_delimiter = ',')]
+    pub rate: Vec<Link>,
     /// Where the aggregator is
     #[arg(long, value_enum, value_name = "PLACE,…", default_value = "colocated", value_delimiter = ',')]
     pub place: Vec<Place>,
@@ -91,20 +89,6 @@ pub struct AllreduceArgs {
     pub plot: Option<PathBuf>,
 }
 
-/// Bits a second of a link; nothing is the loopback interface.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Rate(pub Option<u64>);
-
-impl Rate {
-    /// As it is written.
-    pub fn name(self) -> String {
-        match self.0 {
-            None => "loopback".to_owned(),
-            Some(bits) => format!("{} Gb/s", bits as f64 / 1e9),
-        }
-    }
-}
-
 impl BenchArgs {
     /// Measures, draws and reports.
     pub fn run(&self) -> Result<()> {
@@ -115,63 +99,7 @@ impl BenchArgs {
     }
 }
 
-/// A number with a unit.
-fn with_unit(text: &str, units: &[(&str, f64)]) -> Option<f64> {
-    let end = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
-    let (number, unit) = text.split_at(end);
-    let number: f64 = number.parse().ok()?;
-    let unit = units.iter().find(|(name, _)| name.eq_ignore_ascii_case(unit.trim()))?;
-    Some(number * unit.1).filter(|value| value.is_finite())
-}
-
-/// Bytes of a tensor as they are written.
-///
-/// # Errors
-/// How to write them.
-pub fn size(text: &str) -> std::result::Result<u64, String> {
-    let units = [("B", 1.0), ("", 1.0), ("KiB", 1024.0), ("MiB", 1048576.0), ("GiB", 1073741824.0)];
-    match with_unit(text, &units).map(|bytes| bytes as u64) {
-        Some(bytes) if (4..=MOST).contains(&bytes) && bytes.is_multiple_of(4) => Ok(bytes),
-        _ => Err("write a size like 64KiB or 64MiB, of whole f32, at most 4GiB".to_owned()),
-    }
-}
-
-/// A rate as it is written.
-///
-/// # Errors
-/// How to write one.
-pub fn rate(text: &str) -> std::result::Result<Rate, String> {
-    if text == "loopback" {
-        return Ok(Rate(None));
-    }
-    match with_unit(text, &[("kbit", 1e3), ("mbit", 1e6), ("gbit", 1e9)]) {
-        Some(bits) if (1e6..=1e12).contains(&bits) => Ok(Rate(Some(bits as u64))),
-        _ => Err("write a rate like 100mbit, 2.5gbit or 25gbit, or loopback".to_owned()),
-    }
-}
-
 fn pair(text: &str) -> std::result::Result<(String, String), String> {
     let (key, value) = text.split_once('=').ok_or("write KEY=VALUE")?;
     Ok((key.to_owned(), value.to_owned()))
-}
-
-#[cfg(test)]
-#[allow(clippy::unwrap_used)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn sizes_and_rates() {
-        assert_eq!(size("64MiB"), Ok(64 << 20));
-        assert_eq!(size("1.5 KiB"), Ok(1536));
-        assert_eq!(size("4"), Ok(4));
-        for wrong in ["", "MiB", "64MB", "-1KiB", "3", "8GiB", "nan", "1e9KiB"] {
-            assert!(size(wrong).is_err(), "{wrong}");
-        }
-        assert_eq!(rate("2.5gbit"), Ok(Rate(Some(2_500_000_000))));
-        assert_eq!(rate("loopback"), Ok(Rate(None)));
-        for wrong in ["1", "0gbit", "10gbps", "-1gbit", "gbit"] {
-            assert!(rate(wrong).is_err(), "{wrong}");
-        }
-    }
 }

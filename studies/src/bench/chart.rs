@@ -1,21 +1,10 @@
 //! Times of all-reduces as a picture: by size, or by workers where there is one size.
 
-use super::arguments::Rate;
 use super::report::Measured;
 use super::run::bytes;
+use crate::charts::{Axis, COLOURS, Chart, GREY, Mark, Series};
 use crate::error::Result;
-use crate::figures::chart::{Axis, Chart, Mark, Series};
-use plotters::style::RGBColor;
-
-const COLOURS: [RGBColor; 6] = [
-    RGBColor(30, 120, 200),
-    RGBColor(200, 60, 20),
-    RGBColor(20, 150, 60),
-    RGBColor(120, 60, 180),
-    RGBColor(220, 150, 0),
-    RGBColor(90, 180, 190),
-];
-const GREY: RGBColor = RGBColor(120, 120, 120);
+use crate::units::{Link, Rate};
 
 /// The picture's text.
 pub fn draw(found: &[Measured]) -> Result<String> {
@@ -36,7 +25,7 @@ pub fn draw(found: &[Measured]) -> Result<String> {
         let line = |label: &str, color, dashed, mark, seconds: &dyn Fn(&Measured) -> Option<f64>| {
             let of_it = found.iter().filter(|measured| name(measured, by_size) == *own);
             let points = of_it.filter_map(|measured| Some((x(measured), seconds(measured)? * 1e3))).collect();
-            Series { name: label.to_owned(), color, mark, dashed, line: true, points }
+            Series { mark, dashed, ..Series::new(label, color, points) }
         };
         series.push(line("", color, true, None, &|measured| measured.limit_seconds));
         let other = format!("gloo, {own}");
@@ -61,5 +50,5 @@ pub fn draw(found: &[Measured]) -> Result<String> {
 /// What is the same along a line.
 fn name(measured: &Measured, by_size: bool) -> String {
     let rest = if by_size { format!("{} workers", measured.workers) } else { bytes(measured.bytes) };
-    format!("{}, {rest}, {}", measured.place.name(), Rate(measured.rate).name())
+    format!("{}, {rest}, {}", measured.place.name(), Link(measured.rate.map(Rate)).name())
 }

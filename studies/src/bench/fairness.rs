@@ -5,15 +5,15 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use clap::Args;
-use comfy_table::{Cell, CellAlignment, Table, presets};
 use serde::Serialize;
 use serde_json::{Value, json};
 use thc_netns::{Network, Queue};
 
-use super::arguments::{Rate, rate, size};
 use super::crew::Crew;
 use super::part::{Part, WorkerPart};
+use crate::charts::Table;
 use crate::error::{Error, Result};
+use crate::units::{Link, Rate, size};
 
 /// The first job's server; the others' are behind it.
 const PORT: u16 = 9000;
@@ -36,8 +36,8 @@ pub struct FairnessArgs {
     #[arg(long, value_name = "NUMBER", default_value_t = 2, value_parser = clap::value_parser!(u8).range(1..=8))]
     workers: u8,
     /// What the link carries, each way
-    #[arg(long, value_name = "RATE", default_value = "1gbit", value_parser = rate)]
-    rate: Rate,
+    #[arg(long, value_name = "RATE", default_value = "1gbit")]
+    rate: Link,
     /// RESULTs that its queues hold, each way
     #[arg(long, value_name = "PACKETS", default_value_t = 64, value_parser = clap::value_parser!(u32).range(8..=100_000))]
     queue: u32,
@@ -113,7 +113,7 @@ impl FairnessArgs {
 
     fn measure(&self, interrupted: &Arc<AtomicBool>) -> Result<Fairness> {
         let no = |reason| Error::NoNetwork { reason };
-        let Some(bits) = self.rate.0 else {
+        let Some(Rate(bits)) = self.rate.0 else {
             return Err(Error::NoNetwork {
                 reason: "the loopback interface has no rate to share".to_owned(),
             });
@@ -223,9 +223,7 @@ impl FairnessArgs {
 
 impl Fairness {
     fn table(&self) -> String {
-        let mut table = Table::new();
-        table.load_preset(presets::NOTHING);
-        table.set_header([
+        let header = [
             "job",
             "M coordinates/s",
             "s",
@@ -235,9 +233,9 @@ impl Fairness {
             "shortest",
             "window",
             "decreases",
-        ]);
-        for job in &self.jobs {
-            let cells = [
+        ];
+        let row = |job: &Shared| {
+            vec![
                 job.job.to_string(),
                 format!("{:.2}", job.coordinates_per_second / 1e6),
                 format!("{:.2}", job.seconds),
@@ -247,12 +245,11 @@ impl Fairness {
                 format!("{:.3}", job.shortest_round_trip * 1e3),
                 format!("{:.0}", job.window),
                 format!("{:.0}", job.decreases),
-            ];
-            table.add_row(cells.map(|cell| Cell::new(cell).set_alignment(CellAlignment::Right)));
-        }
+            ]
+        };
         format!(
-            "{}\n{} jobs of {} workers, {} Gb/s, queue of {} packets: Jain {:.4}, {:.2} % lost, {:.1} % of the rate",
-            table.trim_fmt(),
+            "{}{} jobs of {} workers, {} Gb/s, queue of {} packets: Jain {:.4}, {:.2} % lost, {:.1} % of the rate",
+            Table::new(&header, self.jobs.iter().map(row)).to_text(),
             self.jobs.len(),
             self.workers,
             self.rate as f64 / 1e9,

@@ -2,15 +2,16 @@
 
 use std::io::Write;
 
-use comfy_table::{Cell, CellAlignment, Table, presets};
 use serde::Serialize;
 use thc_bench::median;
 
-use super::arguments::{AllreduceArgs, Rate};
+use super::arguments::AllreduceArgs;
 use super::chart;
 use super::place::Place;
 use super::run::{Turn, bytes};
+use crate::charts::{Table, write};
 use crate::error::{Error, Result};
+use crate::units::{Link, Rate};
 
 /// One setting's figures. Seconds are of one all-reduce.
 #[derive(Clone, Debug, Serialize)]
@@ -58,7 +59,7 @@ impl Measured {
     pub fn new(
         workers: u8,
         bytes: u64,
-        rate: Rate,
+        link: Link,
         place: Place,
         turns: &[Turn],
         against: &[Turn],
@@ -70,7 +71,7 @@ impl Measured {
         Self {
             workers,
             bytes,
-            rate: rate.0,
+            rate: link.0.map(|rate| rate.0),
             place,
             jobs: 1,
             repeat: turns.len(),
@@ -93,7 +94,7 @@ impl Measured {
             self.jobs.to_string(),
             self.workers.to_string(),
             bytes(self.bytes),
-            Rate(self.rate).name(),
+            Link(self.rate.map(Rate)).name(),
             self.place.name().to_owned(),
             format!("{} ({} to {})", ms(self.seconds), ms(self.spread[0]), ms(self.spread[1])),
             against.map_or(String::new(), ms),
@@ -129,21 +130,18 @@ impl Measured {
 /// Draws if that is wanted, and prints.
 pub fn show(args: &AllreduceArgs, found: &[Measured]) -> Result<()> {
     if let Some(path) = &args.plot {
-        let text = chart::draw(found)?;
-        std::fs::write(path, text).map_err(|source| Error::File { path: path.clone(), source })?;
+        write(path, &chart::draw(found)?)?;
     }
     let text = if args.json {
         serde_json::to_string_pretty(found).map_err(Error::Event)?
     } else {
-        table(found).to_string()
+        table(found).to_markdown()
     };
     writeln!(std::io::stdout(), "{text}").map_err(Error::Output)
 }
 
 fn table(found: &[Measured]) -> Table {
-    let mut table = Table::new();
-    table.load_preset(presets::ASCII_MARKDOWN);
-    table.set_header([
+    let header = [
         "jobs",
         "workers",
         "size",
@@ -157,13 +155,8 @@ fn table(found: &[Measured]) -> Table {
         "CPU s/GiB",
         "against's",
         "sent again",
-    ]);
-    for measured in found {
-        table.add_row(
-            measured.cells().into_iter().map(|text| Cell::new(text).set_alignment(CellAlignment::Right)),
-        );
-    }
-    table
+    ];
+    Table::new(&header, found.iter().map(|measured| measured.cells()))
 }
 
 #[cfg(test)]
@@ -175,8 +168,8 @@ mod tests {
     fn ratios_are_those_of_medians() {
         let turns = [0.2, 0.1, 0.4].map(|seconds| Turn { seconds, cpu: 0.5, again: 3.0, nmse: 0.01 });
         let against = [0.8, 0.9, 0.7].map(|seconds| Turn { seconds, cpu: 0.1, again: 0.0, nmse: 0.0 });
-        let rate = Rate(Some(1_000_000_000));
-        let measured = Measured::new(4, 64 << 20, rate, Place::Colocated, &turns, &against, Some(0.15));
+        let link = Link(Some(Rate(1_000_000_000)));
+        let measured = Measured::new(4, 64 << 20, link, Place::Colocated, &turns, &against, Some(0.15));
         assert_eq!(
             measured.line(),
             "4 workers, 64 MiB, 1 Gb/s, colocated: 200.0 (100.0 to 400.0) ms, against 800.0 ms: 4.00 ×, CPU 8.00 and 1.60 s a \

@@ -12,12 +12,13 @@ use rustix::thread::{CpuSet, sched_getaffinity};
 use serde_json::{Value, json};
 use thc_netns::{Network, ports};
 
-use super::arguments::{AllreduceArgs, Other, Rate};
+use super::arguments::{AllreduceArgs, Other};
 use super::crew::Crew;
 use super::part::{Part, WorkerPart};
 use super::place::Place;
 use super::report::Measured;
 use crate::error::{Error, Result};
+use crate::units::Link;
 
 /// The other side of `--against gloo`.
 const GLOO: &str = include_str!("gloo.py");
@@ -51,7 +52,7 @@ const JOB_KEYS: [&str; 12] = [
 struct Setting {
     workers: u8,
     bytes: u64,
-    rate: Rate,
+    rate: Link,
     place: Place,
     jobs: u16,
     /// How many, of place racks.
@@ -135,7 +136,7 @@ struct Site(Option<Network>);
 
 impl Site {
     fn new(setting: &Setting) -> Result<Self> {
-        let Some(bits) = setting.rate.0 else { return Ok(Self(None)) };
+        let Some(rate) = setting.rate.0 else { return Ok(Self(None)) };
         let no = |reason| Error::NoNetwork { reason };
         let hosts = setting.workers + setting.place.hosts(setting.racks);
         let network = Network::lan(hosts).map_err(no)?;
@@ -143,7 +144,7 @@ impl Site {
             host.assign().map_err(no)?;
             // The last may be the server's.
             if n < usize::from(setting.workers) || setting.place == Place::Server {
-                network.shape(n, bits).map_err(no)?;
+                network.shape(n, rate.0).map_err(no)?;
             }
         }
         Ok(Self(Some(network)))
@@ -302,7 +303,7 @@ fn one(
     }
     drop(workers);
     let all = coordinates * usize::from(setting.jobs);
-    let limit = setting.rate.0.map(|bits| setting.place.limit(setting.workers, all, bits));
+    let limit = setting.rate.0.map(|rate| setting.place.limit(setting.workers, all, rate.0));
     let measured =
         Measured::new(setting.workers, setting.bytes, setting.rate, setting.place, &turns, &against, limit);
     Ok(Measured { jobs: setting.jobs, ..measured })

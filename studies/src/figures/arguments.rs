@@ -5,9 +5,9 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand};
 
 use super::gradients::Saved;
-use super::progress::Progress;
 use super::run::{Made, Plan, run};
 use crate::error::Result;
+use crate::progress::Progress;
 
 /// `thc figures`
 #[derive(Args)]

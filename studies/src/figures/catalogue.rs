@@ -1,12 +1,11 @@
 //! The schemes that are compared, with their parameters, colours and published errors.
 
-use plotters::style::RGBColor;
 use thc_baselines::{
     Dgc, OneBit, PowerSgd, Qsgd, Scheme, SignSgd, TernGrad, Thc, TopK, TwoBit, Uncompressed, UniformThc,
 };
 use thc_codec::table::choose;
 
-use super::chart::Mark;
+use crate::charts::{Mark, RGBColor};
 use crate::error::Result;
 
 /// A scheme in the figures.

@@ -1,15 +1,12 @@
 //! All schemes with four workers that hold the same gradient: the paper's Fig. 2b.
 
-use plotters::style::RGBColor;
 use serde_json::{Value, json};
 
 use super::catalogue::{self, Entry};
-use super::chart::{Axis, Mark, PUBLISHED};
-use super::dots::{DotPlot, Kind, Row};
-use super::figure::{Figure, Picture, Table, short};
 use super::gradients::Source;
 use super::measure::{Measured, Setting, measure};
 use super::run::Plan;
+use crate::charts::{Axis, DotPlot, Figure, Kind, Mark, PUBLISHED, Picture, RGBColor, Row, Table, short};
 use crate::error::Result;
 use thc_demo::distribution::Distribution;
 use thc_demo::nmse::Vectors;

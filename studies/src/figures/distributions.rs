@@ -3,16 +3,14 @@
 //! Both errors depend on magnitudes alone. With s the largest, n copies give TernGrad an expected NMSE of
 //! (s·‖x‖₁/‖x‖² − 1)/n, and TopK loses the share of ‖x‖² outside the largest coordinates, whatever n.
 
-use plotters::style::RGBColor;
 use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
 use rand_distr::{Distribution, Gamma, StandardNormal, StudentT};
 use serde_json::json;
 
-use super::chart::{Axis, Chart, Mark, PUBLISHED, Scale, Series};
-use super::figure::{Figure, Picture, Table, short};
 use super::measure::Summary;
 use super::run::Plan;
+use crate::charts::{Axis, Chart, Figure, Mark, PUBLISHED, Picture, RGBColor, Scale, Series, Table, short};
 use crate::error::Result;
 
 const NAME: &str = "nmse-distributions";
@@ -173,39 +171,23 @@ pub fn figure(plan: &Plan) -> Result<Figure> {
 
 fn picture(plan: &Plan, trials: u32, points: &[Point], saved: &[(u32, (f64, f64, f64))]) -> Result<Picture> {
     let mut series = Vec::new();
-    let plain = |name: &str, color, mark, points| Series {
-        name: name.to_owned(),
-        color,
-        mark: Some(mark),
-        dashed: false,
-        line: false,
-        points,
-    };
     let mut notes = Vec::new();
     for family in Family::ALL {
         let (color, mark) = family.look();
         let own = || points.iter().filter(|p| p.family == family);
         for p in own() {
-            series.push(Series {
-                mark: None,
-                line: true,
-                ..plain(
-                    "",
-                    color,
-                    mark,
-                    vec![(p.top_k.mean, p.tern_grad.min), (p.top_k.mean, p.tern_grad.max)],
-                )
-            });
+            let ends = [p.tern_grad.min, p.tern_grad.max].map(|end| (p.top_k.mean, end));
+            series.push(Series::new("", color, ends.to_vec()));
             notes.push((p.top_k.mean, p.tern_grad.mean, format!("{}", p.parameter)));
         }
         let line = own().map(|p| (p.top_k.mean, p.tern_grad.mean)).collect();
-        series.push(Series { line: true, ..plain(family.name(), color, mark, line) });
+        series.push(Series { mark: Some(mark), ..Series::new(family.name(), color, line) });
     }
     if !saved.is_empty() {
         let at = saved.iter().map(|(_, (top_k, tern_grad, _))| (*top_k, *tern_grad)).collect();
-        series.push(plain("steps of a training", RGBColor(20, 130, 60), Mark::Hollow, at));
+        series.push(Series::dots("steps of a training", RGBColor(20, 130, 60), Mark::Hollow, at));
     }
-    series.push(plain("published (paper)", PUBLISHED, Mark::Star, vec![PUBLISHED_AT]));
+    series.push(Series::dots("published (paper)", PUBLISHED, Mark::Star, vec![PUBLISHED_AT]));
     let chart = Chart {
         title: "Errors of TernGrad and TopK for different gradients".to_owned(),
         subtitle: format!(
@@ -244,7 +226,7 @@ fn table(points: &[Point]) -> Table {
     let mut rows: Vec<Vec<String>> = points.iter().map(row).collect();
     let published = ["published", "0.46", "6.95", "–", "–", "–"];
     rows.push(published.map(str::to_owned).to_vec());
-    Table { header: header.map(str::to_owned).to_vec(), rows }
+    Table::new(&header, rows)
 }
 
 fn text(points: &[Point], saved: &[(u32, (f64, f64, f64))]) -> Vec<String> {

@@ -1,11 +1,9 @@
 //! THC's error against granularity and bit budget: the paper's Fig. 15.
 
-use plotters::style::RGBColor;
 use serde_json::json;
 
-use super::chart::{Axis, Chart, Mark, Scale, Series};
-use super::figure::{Figure, Picture, Table, short};
 use super::run::Plan;
+use crate::charts::{Axis, Chart, Figure, Mark, Picture, RGBColor, Scale, Series, Table, short};
 use crate::error::Result;
 use thc_demo::distribution::Distribution;
 use thc_demo::nmse::{Experiment, Findings, Vectors};
@@ -54,26 +52,14 @@ pub fn figure(plan: &Plan) -> Result<Figure> {
         .collect();
     let found = plan.progress.parallel("granularity", experiments.len(), |i| experiments[i].run())?;
 
-    let of = |bits: u8| found.iter().filter(move |f| f.experiment.bits == bits);
+    let own = |bits: u8| found.iter().filter(move |f| f.experiment.bits == bits);
     let mut series = Vec::new();
     for (bits, color, mark) in BUDGETS {
         let at = |f: &Findings, value: f64| (f64::from(f.experiment.granularity), value);
-        series.push(Series {
-            name: String::new(),
-            color,
-            mark: None,
-            dashed: true,
-            line: true,
-            points: of(bits).map(|f| at(f, f.theory)).collect(),
-        });
-        series.push(Series {
-            name: format!("b = {bits}"),
-            color,
-            mark: Some(mark),
-            dashed: false,
-            line: false,
-            points: of(bits).map(|f| at(f, f.nmse)).collect(),
-        });
+        let theory = own(bits).map(|f| at(f, f.theory)).collect();
+        series.push(Series { dashed: true, ..Series::new("", color, theory) });
+        let measured = own(bits).map(|f| at(f, f.nmse)).collect();
+        series.push(Series::dots(format!("b = {bits}"), color, mark, measured));
     }
     let chart = Chart {
         title: "Error of THC by granularity and bit budget".to_owned(),
@@ -139,7 +125,7 @@ fn table(found: &[Findings]) -> Table {
             f.lane.to_string(),
         ]
     };
-    Table { header: header.map(str::to_owned).to_vec(), rows: found.iter().filter(shown).map(row).collect() }
+    Table::new(&header, found.iter().filter(shown).map(row))
 }
 
 fn text(found: &[Findings]) -> Vec<String> {

@@ -6,8 +6,8 @@ use thc_codec::signs::mix;
 
 use super::catalogue::{self, Entry};
 use super::gradients::Source;
-use super::progress::Progress;
 use crate::error::Result;
+use crate::progress::Progress;
 use thc_demo::nmse::Vectors;
 
 /// Who averages what, and how often.

@@ -3,11 +3,11 @@
 use std::fmt;
 use std::path::PathBuf;
 
-use super::figure::{Figure, write};
 use super::gradients::Saved;
-use super::progress::Progress;
-use super::{comparison, distributions, granularity, page, workers};
+use super::{comparison, distributions, granularity, workers};
+use crate::charts::{Figure, html, write};
 use crate::error::{Error, Result};
+use crate::progress::Progress;
 
 const TITLE: &str = "THC in Rust: figures";
 const ABOUT: &str = "Errors of compressed all-reduces: THC and what others do. “The paper” is THC: Tensor Homomorphic \
@@ -68,7 +68,7 @@ pub fn run(plan: &Plan, folder: PathBuf, command: &str, with_page: bool) -> Resu
         files.extend(figure.save(&folder)?);
     }
     if with_page {
-        files.push(write(folder.join("index.html"), &page::html(TITLE, ABOUT, &figures, command))?);
+        files.push(write(folder.join("index.html"), &html(TITLE, ABOUT, &figures, command))?);
     }
     Ok(Made { figures, files })
 }

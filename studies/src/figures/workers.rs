@@ -3,11 +3,10 @@
 use serde_json::{Value, json};
 
 use super::catalogue::{self, Entry};
-use super::chart::{Axis, Chart, Scale, Series};
-use super::figure::{Figure, Picture, Table, short};
 use super::gradients::Source;
 use super::measure::{Measured, Setting, measure};
 use super::run::Plan;
+use crate::charts::{Axis, Chart, Figure, Picture, Scale, Series, Table, short};
 use crate::error::Result;
 use thc_demo::distribution::Distribution;
 use thc_demo::nmse::Vectors;
@@ -95,14 +94,9 @@ impl Panel {
         // The first entries are ours: draw them last, on top.
         for (i, entry) in entries.iter().enumerate().skip(1).rev() {
             let point = |(at, n): (usize, &u32)| Some((f64::from(*n), self.nmse(at, i)?));
-            series.push(Series {
-                name: entry.label.to_owned(),
-                color: entry.color,
-                mark: Some(entry.mark),
-                dashed: !entry.scheme.properties().unbiased,
-                line: true,
-                points: self.workers.iter().enumerate().filter_map(point).collect(),
-            });
+            let points = self.workers.iter().enumerate().filter_map(point).collect();
+            let (mark, dashed) = (Some(entry.mark), !entry.scheme.properties().unbiased);
+            series.push(Series { mark, dashed, ..Series::new(entry.label, entry.color, points) });
         }
         let values = series.iter().flat_map(|s| &s.points).map(|(_, nmse)| *nmse);
         let chart = Chart {

@@ -12,9 +12,8 @@ use super::registry::PAPERS;
 use super::report::Report;
 use super::runner::{Manner, measure};
 use super::training::Scale;
+use crate::charts::{Figure, html, write};
 use crate::error::{Error, Result};
-use crate::figures::figure::{Figure, write};
-use crate::figures::page;
 
 /// `thc papers`
 #[derive(Args)]
@@ -175,12 +174,8 @@ impl PapersArgs {
         for picture in all.iter().flat_map(|figure| &figure.pictures) {
             write(self.out.join(format!("{}.svg", picture.name)), &picture.svg)?;
         }
-        let page = page::html(
-            "The papers' evaluations",
-            "Every table and figure of five papers.",
-            &all,
-            &self.command(),
-        );
+        let page =
+            html("The papers' evaluations", "Every table and figure of five papers.", &all, &self.command());
         let files = [
             write(self.out.join("papers.md"), &report.markdown(&figures, "papers"))?,
             write(self.out.join("index.html"), &page)?,

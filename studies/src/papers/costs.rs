@@ -10,8 +10,8 @@ use thc_baselines::{Message, Participant};
 use thc_bench::{median, thread_time};
 
 use super::schemes::Named;
+use crate::charts::Table;
 use crate::error::Result;
-use crate::figures::figure::Table;
 
 /// Coordinates of a partition of BytePS: 4 MiB.
 pub const PARTITION: usize = 1 << 20;
@@ -126,5 +126,5 @@ pub fn table() -> Result<Table> {
                 .collect(),
         );
     }
-    Ok(Table { header: header.map(str::to_owned).to_vec(), rows })
+    Ok(Table::new(&header, rows))
 }

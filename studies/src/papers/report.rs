@@ -2,7 +2,6 @@
 
 use std::fmt::Write as _;
 
-use plotters::style::RGBColor;
 use serde_json::json;
 
 use super::entry::{Entry, Paper, Part, Status};
@@ -11,10 +10,8 @@ use super::runner::{Found, Measured};
 use super::schemes::Named;
 use super::sheet::{Line, Sheet};
 use super::training::{Cut, Outcome};
+use crate::charts::{Axis, DotPlot, Figure, Kind, Mark, Picture, RGBColor, Row, Table};
 use crate::error::Result;
-use crate::figures::chart::{Axis, Mark, Scale};
-use crate::figures::dots::{DotPlot, Kind, Row};
-use crate::figures::figure::{Figure, Picture, Table};
 use crate::figures::measure::Summary;
 
 /// What is chosen of the registry, with what was measured for it.
@@ -91,7 +88,7 @@ fn picture(name: &str, title: &str, found: &[Found]) -> Result<Picture> {
     let plot = DotPlot {
         title: title.to_owned(),
         subtitle: "held-out loss in nats per character; less is better".to_owned(),
-        axis: axis("loss", values),
+        axis: Axis::linear("loss", values),
         kinds: vec![
             kind("mean of the seeds", Mark::Circle, RGBColor(200, 30, 30)),
             kind("the least", Mark::Triangle, RGBColor(150, 150, 150)),
@@ -113,19 +110,6 @@ fn picture(name: &str, title: &str, found: &[Found]) -> Result<Picture> {
             .collect(),
     };
     Ok(Picture { name: name.to_owned(), svg: plot.svg(name, 900)? })
-}
-
-/// An even axis that holds `values`, with a tick at about each tenth of it.
-fn axis(label: &str, values: impl Iterator<Item = f64>) -> Axis {
-    let (low, high) =
-        values.fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), v| (low.min(v), high.max(v)));
-    let least = (high - low).max(0.1) / 10.0;
-    let decade = 10_f64.powf(least.log10().floor());
-    let step = [1.0, 2.0, 5.0, 10.0].map(|times| times * decade).into_iter().find(|step| *step >= least);
-    let step = step.unwrap_or(least);
-    let [first, last] = [(low / step).floor(), (high / step).ceil()];
-    let ticks = (first as i64..=last as i64).map(|tick| tick as f64 * step).collect();
-    Axis { label: label.to_owned(), range: (first * step, last * step), scale: Scale::Linear, ticks }
 }
 
 /// A cell of a sheet over all seeds.
@@ -175,7 +159,7 @@ fn sheet_picture(sheet: &Sheet, title: &str, all: &[Vec<Line>]) -> Result<Option
     let plot = DotPlot {
         title: title.to_owned(),
         subtitle: sheet.axis.to_owned(),
-        axis: axis(sheet.axis, values),
+        axis: Axis::linear(sheet.axis, values),
         kinds: kinds.collect(),
         rows: (0..rows)
             .map(|row| {

@@ -13,9 +13,9 @@ use super::entry::Part;
 use super::gradients::Gradients;
 use super::sheet::{Line, Make, Sheet};
 use super::training::{Outcome, Run, Scale};
+use crate::charts::write;
 use crate::error::{Error, Result};
-use crate::figures::figure::write;
-use crate::figures::progress::Progress;
+use crate::progress::Progress;
 
 /// A training or a table as it is kept.
 #[derive(Debug, Serialize, Deserialize)]

@@ -5,7 +5,8 @@ use super::costs;
 use super::schemes::Named;
 use super::shapes::Architecture;
 use crate::error::Result;
-use crate::simulate::{Case, Keys, Layout, Rate, simulate};
+use crate::simulate::{Case, Keys, Layout, simulate};
+use crate::units::Rate;
 
 /// A GPU.
 #[derive(Clone, Copy, Debug)]

@@ -15,8 +15,9 @@ use super::recirculation::RecirculationArgs;
 use super::row::RowArgs;
 use super::settings::Keys;
 use super::{chart, study};
+use crate::charts::write;
 use crate::error::{Error, Result};
-use crate::figures::progress::Progress;
+use crate::progress::Progress;
 
 /// `thc simulate`
 #[derive(Args)]
@@ -115,15 +116,12 @@ impl Curves {
         let settings = self.source.keys()?.validate()?;
         let began = Instant::now();
         let points = study::run(&settings, &Progress::new(self.json))?;
-        let write = |path: &PathBuf, text: String| {
-            std::fs::write(path, text).map_err(|source| Error::File { path: path.clone(), source })
-        };
         if let Some(path) = &self.svg {
-            write(path, chart::svg(&points)?)?;
+            write(path, &chart::svg(&points)?)?;
         }
         if let Some(path) = &self.html {
             let words: Vec<String> = std::env::args().skip(1).collect();
-            write(path, chart::html(&settings, &points, &format!("thc {}", words.join(" ")))?)?;
+            write(path, &chart::page(&settings, &points, &format!("thc {}", words.join(" ")))?)?;
         }
         if self.json {
             let all = json!({ "settings": settings, "points": points });

@@ -24,8 +24,9 @@ use thc_ps::Simd;
 use thc_transport::{PacketIo, Peer, UdpConfig, UdpIo};
 
 use super::settings::Keys;
-use crate::bench::{AllreduceArgs, Place, Rate, measure};
+use crate::bench::{AllreduceArgs, Place, measure};
 use crate::error::{Error, Result};
+use crate::units::Link;
 
 /// Coordinates of the tensor that is computed on, which no cache holds.
 const LENGTH: usize = 1 << 23;
@@ -59,8 +60,8 @@ const STREAM: usize = 64 << 20;
 )]
 pub struct CalibrateArgs {
     /// Links over which packets are measured: loopback, or namespaces with links of this rate (as root)
-    #[arg(long, value_name = "RATE", default_value = "loopback", value_parser = crate::bench::rate)]
-    rate: Rate,
+    #[arg(long, value_name = "RATE", default_value = "loopback")]
+    rate: Link,
 }
 
 /// Nanoseconds of one of `count` things, the median of some repetitions. The first warms up.
@@ -244,7 +245,7 @@ fn packets(keys: &mut Keys) -> Result<()> {
 
 /// Raises what packets cost so that all processes of an all-reduce together use what they do: sockets by themselves, in full runs and
 /// with nothing between sender and receiver, are cheaper than among others.
-fn processes(keys: &mut Keys, rate: Rate) -> Result<()> {
+fn processes(keys: &mut Keys, rate: Link) -> Result<()> {
     let args = AllreduceArgs {
         workers: vec![2],
         jobs: vec![1],

@@ -1,16 +1,16 @@
 //! One page of curves: who wins where.
 
-use plotters::style::RGBColor;
 use serde_json::json;
 
 use super::layout::Layout;
-use super::rate::Rate;
 use super::settings::Settings;
 use super::study::{Point, winners};
+use crate::charts::{
+    Axis, BLUE, Chart, Figure, GREEN, GREY, Mark, ORANGE, PURPLE, Picture, RED, RGBColor, Scale, Series,
+    Table, html, short, tile,
+};
 use crate::error::Result;
-use crate::figures::chart::{Axis, Chart, Mark, Scale, Series};
-use crate::figures::figure::{Figure, Picture, Table, short};
-use crate::figures::page;
+use crate::units::Rate;
 
 const TITLE: &str = "THC in Rust: simulated all-reduces";
 const ABOUT: &str = "The time of one all-reduce by number of workers, for every rate of the hosts' links: THC by where the \
@@ -23,12 +23,12 @@ const COLUMNS: u32 = 2;
 
 fn style(layout: Layout) -> (RGBColor, Mark) {
     match layout {
-        Layout::Switch => (RGBColor(30, 120, 200), Mark::Circle),
-        Layout::Colocated => (RGBColor(20, 150, 60), Mark::Square),
-        Layout::Server => (RGBColor(120, 60, 180), Mark::Diamond),
-        Layout::Racks => (RGBColor(200, 60, 20), Mark::Star),
-        Layout::RingFp32 => (RGBColor(120, 120, 120), Mark::Hollow),
-        Layout::RingInt8 => (RGBColor(220, 130, 0), Mark::Triangle),
+        Layout::Switch => (BLUE, Mark::Circle),
+        Layout::Colocated => (GREEN, Mark::Square),
+        Layout::Server => (PURPLE, Mark::Diamond),
+        Layout::Racks => (RED, Mark::Star),
+        Layout::RingFp32 => (GREY, Mark::Hollow),
+        Layout::RingInt8 => (ORANGE, Mark::Triangle),
     }
 }
 
@@ -52,18 +52,11 @@ fn charts(points: &[Point]) -> Result<Vec<String>> {
         let here = || points.iter().filter(|point| point.case.rate == *rate);
         let series = layouts.iter().map(|&layout| {
             let (color, mark) = style(layout);
-            let of = here().filter(|point| point.case.layout == layout);
+            let own = here().filter(|point| point.case.layout == layout);
             let mut points: Vec<(f64, f64)> =
-                of.map(|point| (f64::from(point.case.workers), point.seconds * 1e3)).collect();
+                own.map(|point| (f64::from(point.case.workers), point.seconds * 1e3)).collect();
             points.sort_by(|a, b| a.0.total_cmp(&b.0));
-            Series {
-                name: layout.name().to_owned(),
-                color,
-                mark: Some(mark),
-                dashed: layout.is_ring(),
-                line: true,
-                points,
-            }
+            Series { mark: Some(mark), dashed: layout.is_ring(), ..Series::new(layout.name(), color, points) }
         });
         let chart = Chart {
             title: rate.name(),
@@ -86,21 +79,7 @@ fn charts(points: &[Point]) -> Result<Vec<String>> {
 
 /// All charts in one picture.
 pub fn svg(points: &[Point]) -> Result<String> {
-    let charts = charts(points)?;
-    let columns = COLUMNS.min(charts.len() as u32).max(1);
-    let rows = (charts.len() as u32).div_ceil(columns);
-    let (width, height) = (SIZE.0 * columns, SIZE.1 * rows);
-    let mut svg = format!(
-        "<svg width=\"{width}\" height=\"{height}\" viewBox=\"0 0 {width} {height}\" xmlns=\"http://www.w3.org/2000/svg\">\n"
-    );
-    for (place, chart) in (0u32..).zip(&charts) {
-        let (x, y) = (place % columns * SIZE.0, place / columns * SIZE.1);
-        // A document inside another has no XML declaration, but a place.
-        let inner = chart.find("<svg").map_or("", |at| &chart[at..]);
-        svg += &inner.replacen("<svg", &format!("<svg x=\"{x}\" y=\"{y}\""), 1);
-        svg.push('\n');
-    }
-    Ok(svg + "</svg>\n")
+    Ok(tile(&charts(points)?, COLUMNS, SIZE))
 }
 
 /// Milliseconds by rate and workers, a column for each layout.
@@ -125,7 +104,7 @@ pub fn table(points: &[Point]) -> Table {
 }
 
 /// The page, which needs nothing else.
-pub fn html(settings: &Settings, points: &[Point], command: &str) -> Result<String> {
+pub fn page(settings: &Settings, points: &[Point], command: &str) -> Result<String> {
     let figure = Figure {
         name: "simulate".to_owned(),
         title: "Who wins where".to_owned(),
@@ -138,5 +117,5 @@ pub fn html(settings: &Settings, points: &[Point], command: &str) -> Result<Stri
         table: table(points),
         numbers: json!({ "settings": settings, "points": points }),
     };
-    Ok(page::html(TITLE, ABOUT, &[figure], command))
+    Ok(html(TITLE, ABOUT, &[figure], command))
 }

@@ -5,17 +5,17 @@ use std::path::PathBuf;
 use std::thread;
 
 use clap::Args;
-use comfy_table::{Cell, CellAlignment, Table, presets};
 use serde::Serialize;
 
 use super::error::value_error;
 use super::job::Case;
 use super::layout::{Layout, SwitchKind};
-use super::rate::Rate;
 use super::settings::{JobValue, Keys, Settings};
 use super::study::point;
 use crate::bench::{AllreduceArgs, Measured, Place, measure};
+use crate::charts::Table;
 use crate::error::{Error, Result};
+use crate::units::Rate;
 
 /// What is around an IP packet where tc counts it: the Ethernet header.
 const FRAMING: u32 = 14;
@@ -83,7 +83,7 @@ impl CheckArgs {
         let text = if self.measured.json {
             serde_json::to_string_pretty(&found).map_err(Error::Event)?
         } else {
-            table(&found).to_string()
+            table(&found).to_markdown()
         };
         writeln!(std::io::stdout(), "{text}").map_err(Error::Output)?;
         let far = found.iter().filter(|compared| 100.0 * compared.more.abs() > self.within).count();
@@ -156,21 +156,12 @@ fn compare(settings: &Settings, racks: u8, measured: &Measured) -> Result<Vec<Co
 }
 
 fn table(found: &[Compared]) -> Table {
-    let mut table = Table::new();
-    table.load_preset(presets::ASCII_MARKDOWN);
-    table.set_header([
-        "layout",
-        "workers",
-        "MiB",
-        "link",
-        "measured, ms: median (spread)",
-        "simulated, ms",
-        "more",
-    ]);
-    for compared in found {
+    let header =
+        ["layout", "workers", "MiB", "link", "measured, ms: median (spread)", "simulated, ms", "more"];
+    let row = |compared: &Compared| {
         let ms = |seconds: f64| format!("{:.1}", seconds * 1e3);
         let [least, most] = compared.measured_spread.map(ms);
-        let cells = [
+        vec![
             compared.layout.name().to_owned(),
             compared.workers.to_string(),
             (compared.bytes as f64 / f64::from(1 << 20)).to_string(),
@@ -178,8 +169,7 @@ fn table(found: &[Compared]) -> Table {
             format!("{} ({least} to {most})", ms(compared.measured_seconds)),
             ms(compared.simulated_seconds),
             format!("{:+.1} %", 100.0 * compared.more),
-        ];
-        table.add_row(cells.map(|text| Cell::new(text).set_alignment(CellAlignment::Right)));
-    }
-    table
+        ]
+    };
+    Table::new(&header, found.iter().map(row))
 }

@@ -21,11 +21,11 @@ use super::cores::Cores;
 use super::error::{job_error, too_many_workers};
 use super::layout::{Layout, SwitchKind};
 use super::port::Port;
-use super::rate::Rate;
 use super::ring::Ring;
 use super::settings::{Settings, nanos};
 use super::world::World;
 use crate::error::{Error, Result};
+use crate::units::Rate;
 
 /// Lanes of 8 bits hold the sums of so many workers, by the default table.
 const NARROW: u16 = 17;

@@ -7,16 +7,14 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use comfy_table::{Cell, CellAlignment, Table, presets};
-use plotters::style::RGBColor;
 use serde::Serialize;
 use serde_json::json;
 
 use super::arguments::Source;
-use super::rate::Rate;
 use super::settings::{Costs, Keys};
+use crate::charts::{Axis, COLOURS, Chart, GREY, Mark, Series, Table, write};
 use crate::error::{Error, Result};
-use crate::figures::chart::{Axis, Chart, Mark, Series};
+use crate::units::{Rate, positive, share};
 
 /// Coordinates of a packet and of a block, which has a NORM.
 const PACKET: f64 = 1024.0;
@@ -72,18 +70,6 @@ pub struct LimitsArgs {
     /// Draw what each resource keeps busy, by cores, into this SVG file
     #[arg(long, value_name = "FILE")]
     svg: Option<PathBuf>,
-}
-
-fn positive(text: &str) -> std::result::Result<f64, String> {
-    let value = text.parse().ok().filter(|value: &f64| value.is_finite() && *value > 0.0);
-    value.ok_or_else(|| "write a number above 0".to_owned())
-}
-
-fn share(text: &str) -> std::result::Result<f64, String> {
-    positive(text)
-        .ok()
-        .filter(|share| *share <= 1.0)
-        .ok_or_else(|| "write a share above 0, at most 1".to_owned())
 }
 
 /// Who computes.
@@ -144,13 +130,13 @@ impl LimitsArgs {
             .collect();
         if let Some(path) = &self.svg {
             let text = self.chart(&all, &settings.rate).svg("limits", (980, 560))?;
-            std::fs::write(path, text).map_err(|source| Error::File { path: path.clone(), source })?;
+            write(path, &text)?;
         }
         if self.json {
             let all = json!({ "settings": settings, "limits": all });
             return serde_json::to_string_pretty(&all).map_err(Error::Event);
         }
-        Ok(table(&all, &settings.rate))
+        Ok(table(&all, &settings.rate).to_markdown())
     }
 
     fn limits(&self, costs: &Costs, feedback: bool, framing: f64, cores: u16, by: Codec) -> Limits {
@@ -179,23 +165,17 @@ impl LimitsArgs {
     }
 
     fn chart(&self, all: &[Limits], rates: &[Rate]) -> Chart {
-        let colours =
-            [RGBColor(200, 60, 20), RGBColor(30, 120, 200), RGBColor(20, 150, 60), RGBColor(120, 60, 180)];
         let ends = [self.hosts.iter().min(), self.hosts.iter().max()];
         let ends: Vec<f64> = ends.into_iter().flatten().map(|&cores| f64::from(cores)).collect();
         let mut series: Vec<Series> = rates
             .iter()
-            .map(|rate| Series {
-                name: format!("a link of {}", rate.name()),
-                color: RGBColor(120, 120, 120),
-                mark: None,
-                dashed: true,
-                line: true,
-                points: ends.iter().map(|&cores| (cores, rate.0 as f64 / 1e9)).collect(),
+            .map(|rate| {
+                let points = ends.iter().map(|&cores| (cores, rate.0 as f64 / 1e9)).collect();
+                Series { dashed: true, ..Series::new(format!("a link of {}", rate.name()), GREY, points) }
             })
             .collect();
         for (by, mark, of) in [(Codec::Host, Mark::Circle, "host"), (Codec::Gpu, Mark::Hollow, "GPU")] {
-            for (place, color) in colours.into_iter().enumerate() {
+            for (place, color) in COLOURS.into_iter().take(4).enumerate() {
                 let own = all.iter().filter(|limits| limits.by == by);
                 let points: Vec<(f64, f64)> = own
                     .map(|limits| (f64::from(limits.cores), limits.bounds_by_name()[place].1 / 1e9))
@@ -209,7 +189,7 @@ impl LimitsArgs {
                     }
                     _ => format!("{what}, {of} codec"),
                 };
-                series.push(Series { name, color, mark: Some(mark), dashed: false, line: true, points });
+                series.push(Series { mark: Some(mark), ..Series::new(name, color, points) });
             }
         }
         let heights = || series.iter().flat_map(|series| &series.points).map(|point| point.1);
@@ -233,14 +213,11 @@ impl LimitsArgs {
     }
 }
 
-fn table(all: &[Limits], rates: &[Rate]) -> String {
-    let mut table = Table::new();
-    table.load_preset(presets::ASCII_MARKDOWN);
+fn table(all: &[Limits], rates: &[Rate]) -> Table {
     let mut header = vec!["codec by".to_owned(), "cores".to_owned()];
     header.extend(["codec", "packets", "memory", "PCIe"].map(|name| format!("{name} Gb/s")));
     header.extend(rates.iter().map(|rate| format!("at {}", rate.name())));
-    table.set_header(header);
-    for limits in all {
+    let row = |limits: &Limits| {
         let by = if limits.by == Codec::Host { "host" } else { "GPU" };
         let mut row = vec![by.to_owned(), limits.cores.to_string()];
         row.extend(limits.bounds_by_name().map(|(_, rate)| format!("{:.0}", rate / 1e9)));
@@ -252,9 +229,9 @@ fn table(all: &[Limits], rates: &[Rate]) -> String {
                 format!("{name}: {:.0} %", 100.0 * busy / rate.0 as f64)
             }
         }));
-        table.add_row(row.into_iter().map(|text| Cell::new(text).set_alignment(CellAlignment::Right)));
-    }
-    table.trim_fmt()
+        row
+    };
+    Table { header, rows: all.iter().map(row).collect() }
 }
 
 #[cfg(test)]

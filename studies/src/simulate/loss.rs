@@ -1,17 +1,17 @@
 //! What is left of the goodput when packets are lost.
 
 use clap::Args;
-use comfy_table::{Cell, CellAlignment, Table, presets};
 use serde::Serialize;
 use serde_json::json;
 
 use super::arguments::Source;
 use super::job::{Case, Took, simulate};
 use super::layout::Layout;
-use super::rate::Rate;
 use super::settings::{Keys, Settings};
+use crate::charts::Table;
 use crate::error::{Error, Result};
-use crate::figures::progress::Progress;
+use crate::progress::Progress;
+use crate::units::Rate;
 
 /// `thc simulate loss`
 #[derive(Args)]
@@ -89,28 +89,25 @@ impl LossArgs {
             let all = json!({ "settings": settings, "points": all });
             return serde_json::to_string_pretty(&all).map_err(Error::Event);
         }
-        Ok(table(&all))
+        Ok(table(&all).to_text())
     }
 }
 
-fn table(all: &[Lossy]) -> String {
-    let mut table = Table::new();
-    table.load_preset(presets::NOTHING);
-    table.set_header(["layout", "workers", "link", "loss", "ms", "goodput", "lost", "repeats", "time-outs"]);
-    for point in all {
+fn table(all: &[Lossy]) -> Table {
+    let header = ["layout", "workers", "link", "loss", "ms", "goodput", "lost", "repeats", "time-outs"];
+    let row = |point: &Lossy| {
         let Lossy { case, loss, seconds, goodput, repeats, took } = point;
-        let numbers = [
+        vec![
+            case.layout.name().to_owned(),
+            case.workers.to_string(),
+            case.rate.name(),
             format!("{} %", loss * 100.0),
             format!("{:.3}", seconds * 1e3),
             format!("{:.1} %", goodput * 100.0),
             took.lost.to_string(),
             format!("{repeats:.2}"),
             took.timeouts.to_string(),
-        ];
-        let mut row =
-            vec![Cell::new(case.layout.name()), Cell::new(case.workers), Cell::new(case.rate.name())];
-        row.extend(numbers.map(|number| Cell::new(number).set_alignment(CellAlignment::Right)));
-        table.add_row(row);
-    }
-    table.trim_fmt()
+        ]
+    };
+    Table::new(&header, all.iter().map(row))
 }

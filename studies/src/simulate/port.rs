@@ -59,10 +59,6 @@ impl PacketIo for Port {
         self.io.reads_ecn()
     }
 
-    fn send_run(&mut self, to: Peer, contents: &[u8], segment: usize) -> io::Result<()> {
-        self.send_run_with(to, contents, segment, 0)
-    }
-
     fn send_run_with(&mut self, to: Peer, contents: &[u8], segment: usize, ecn: u8) -> io::Result<()> {
         self.spent += self.send * contents.len().div_ceil(segment.max(1)) as u32;
         self.leaving.push(Leaving { after: self.spent, to, contents: contents.to_vec(), segment, ecn });

@@ -2,15 +2,15 @@
 //! each time while it collects a RESULT (docs/switch.md, "Bandwidth, by arithmetic").
 
 use clap::{Args, ValueEnum};
-use comfy_table::{Cell, CellAlignment, Table, presets};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use super::arguments::Source;
 use super::layout::Layout;
-use super::rate::Rate;
 use super::settings::Keys;
+use crate::charts::Table;
 use crate::error::{Error, Result};
+use crate::units::Rate;
 
 /// Bytes of indices of DATA of 1024 coordinates in 4 bits, and of their lanes in words of 4 bytes.
 const INDICES: u32 = 512;
@@ -195,14 +195,12 @@ impl RecirculationArgs {
             return serde_json::to_string_pretty(&json!({ "settings": settings, "needs": needs }))
                 .map_err(Error::Event);
         }
-        Ok(table(&needs))
+        Ok(table(&needs).to_markdown())
     }
 }
 
-fn table(needs: &[Need]) -> String {
-    let mut table = Table::new();
-    table.load_preset(presets::ASCII_MARKDOWN);
-    table.set_header([
+fn table(needs: &[Need]) -> Table {
+    let header = [
         "chip",
         "workers",
         "passes a slot",
@@ -213,10 +211,10 @@ fn table(needs: &[Need]) -> String {
         "loopback Tb/s",
         "link at most, Gb/s",
         "round trip, µs",
-    ]);
-    for need in needs {
+    ];
+    let row = |need: &Need| {
         let chip = if need.chip == Chip::Tofino { "Tofino" } else { "Tofino 2" };
-        let row = [
+        vec![
             chip.to_owned(),
             need.workers.to_string(),
             need.passes.to_string(),
@@ -227,10 +225,9 @@ fn table(needs: &[Need]) -> String {
             format!("{:.2}", need.loopback),
             format!("{:.0}", need.link),
             format!("{:.1}", need.round_trip),
-        ];
-        table.add_row(row.into_iter().map(|text| Cell::new(text).set_alignment(CellAlignment::Right)));
-    }
-    table.trim_fmt()
+        ]
+    };
+    Table::new(&header, needs.iter().map(row))
 }
 
 #[cfg(test)]

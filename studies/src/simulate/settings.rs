@@ -10,9 +10,9 @@ use thc_worker::Computed;
 
 use super::error::value_error;
 use super::layout::{Layout, SwitchKind};
-use super::rate::Rate;
 use super::recirculation::Chip;
 use crate::error::{Error, Result};
+use crate::units::Rate;
 
 /// A key of a server's job.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

@@ -5,10 +5,10 @@ use serde::Serialize;
 use super::error::too_many_workers;
 use super::job::{Case, Took, simulate};
 use super::layout::Layout;
-use super::rate::Rate;
 use super::settings::Settings;
 use crate::error::Result;
-use crate::figures::progress::Progress;
+use crate::progress::Progress;
+use crate::units::Rate;
 
 /// What is a multiple of all blocks that are usual, and of the cores' pieces of work.
 const GRAIN: u64 = 1 << 16;

@@ -2,70 +2,48 @@
 //! workers, one of each number; there is never a second session; and who does not know a session's secrets cannot end
 //! one whose workers are alive.
 
+use self::parties::{COOKIE, JOB, Server, static_job};
 use arbitrary::Unstructured;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
-use thc_protocol::aggregator::{Endpoint, JobConfig};
-use thc_protocol::session::{Action, JoinEvent, Joiner, Registry, StaticJob};
-use thc_protocol::wire::{Form, HEADER_LEN, Header, Join, Kind, Leave, Table, Tables, Welcome};
+use thc_protocol::aggregator::JobConfig;
+use thc_protocol::session::{JoinEvent, Registry, StaticJob};
+use thc_protocol::wire::{HEADER_LEN, Header, Join, Kind, Leave, Welcome};
 use thc_protocol::{Cookie, JobId, Round, SlotId, TableId, WorkerId};
 
-const JOB: JobId = JobId(7);
-const COOKIE: Cookie = Cookie(0x1CED_CAFE);
+#[allow(dead_code, clippy::unwrap_used, reason = "the protocol's tests use all of it")]
+#[path = "../../../protocol/tests/sessions/parties.rs"]
+mod parties;
 
 pub fn run(data: &[u8]) {
     let _ = history(&mut Unstructured::new(data));
 }
 
 fn job(workers: u8, quorum: u8) -> StaticJob {
-    let table = Table {
-        id: TableId(3),
-        bits: 4,
-        form: Form::USUAL,
-        granularity: 30,
-        fraction: 0.03125,
-        t_p: 2.153_874_694_061_457_3,
-        values: [0, 1, 3, 4, 6, 8, 9, 11, 13, 15, 17, 19, 22, 25, 28, 30],
-    };
-    let welcome = Welcome {
-        data_slots: 64,
-        norm_slots: 16,
-        quorum,
-        deadline: Duration::from_millis(25),
-        job_seed: 0xABCD,
-        ..Welcome::new(workers, Tables::one(table))
-    };
+    let welcome = Welcome { quorum, ..static_job(workers).welcome };
     StaticJob::new(JobConfig::from_welcome(JOB, COOKIE, &welcome), welcome)
 }
 
-/// A worker's process.
+/// A worker's process, and the session that it is in, by its own account.
 struct Process {
-    joiner: Joiner,
-    at: SocketAddr,
+    party: parties::Process,
     nonce: u64,
-    /// The session that it is in, by its own account.
     session: Option<Cookie>,
-    leaving: bool,
 }
 
 impl Process {
     fn new(worker: u8, life: u16, now: Duration) -> Process {
-        let nonce = (u64::from(worker) << 32 | u64::from(life)) + 1;
-        let at = SocketAddr::from((Ipv4Addr::new(10, 0, 0, worker), 4000 + life));
-        let joiner = Joiner::new(JOB, WorkerId(worker), COOKIE, nonce, 5, now);
-        Process { joiner, at, nonce, session: None, leaving: false }
+        let party = parties::Process::with_definitions(worker, life, 5, now);
+        Process { party, nonce: parties::nonce(worker, life), session: None }
     }
 }
 
 struct World {
     now: Duration,
-    registry: Registry,
+    server: Server,
     job: StaticJob,
-    /// What the aggregator has.
-    installed: Option<(Cookie, Vec<(WorkerId, Endpoint)>)>,
     processes: Vec<Process>,
     lives: u16,
-    cookies: u32,
     /// Packets that were sent at some time, to come again.
     heard: Vec<(SocketAddr, Vec<u8>)>,
     /// Whether nobody but strangers has done anything since the session began.
@@ -80,12 +58,10 @@ fn history(input: &mut Unstructured<'_>) -> arbitrary::Result<()> {
     let job = job(workers, quorum);
     let mut world = World {
         now: Duration::ZERO,
-        registry: Registry::new([job.clone()]),
+        server: Server::with_job(job.clone(), 1000),
         job,
-        installed: None,
         processes: (0..workers).map(|worker| Process::new(worker, 0, Duration::ZERO)).collect(),
         lives: 0,
-        cookies: 1000,
         heard: Vec::new(),
         calm: false,
         sending: input.arbitrary()?,
@@ -93,7 +69,7 @@ fn history(input: &mut Unstructured<'_>) -> arbitrary::Result<()> {
     if input.ratio(3, 4)? {
         world.everybody_joins();
         world.calm = true;
-        assert!(world.installed.is_some(), "all have joined");
+        assert!(world.server.installed.is_some(), "all have joined");
     }
     while !input.is_empty() {
         world.take_step(input)?;
@@ -114,20 +90,19 @@ impl World {
             }
             1 => {
                 self.calm = false;
-                self.processes[worker].leaving = true;
-                self.processes[worker].joiner.leave(self.now);
+                self.processes[worker].party.joiner.leave(self.now);
             }
             2 => {
                 // A new address.
                 self.calm = false;
-                self.processes[worker].at.set_port(5000 + input.int_in_range(0..=3u16)?);
+                self.processes[worker].party.address.set_port(5000 + input.int_in_range(0..=3u16)?);
             }
             3 if input.ratio(1, 2)? => {
                 self.calm = false;
-                self.registry = Registry::new([self.job.clone()]);
-                self.installed = None;
+                self.server.registry = Registry::new([self.job.clone()]);
+                self.server.installed = None;
             }
-            4 => self.processes[worker].joiner.resume(self.now),
+            4 => self.processes[worker].party.joiner.resume(self.now),
             5 => {
                 // One from earlier.
                 if !self.heard.is_empty() {
@@ -148,10 +123,9 @@ impl World {
 
     /// What a process wants to send goes to the server, and so do the answers back.
     fn poll(&mut self, worker: usize, lost: bool) {
-        let mut buffer = [0xEE; 128];
-        let process = &mut self.processes[worker];
-        let Some(packet) = process.joiner.poll(self.now, &mut buffer).map(<[u8]>::to_vec) else { return };
-        let from = process.at;
+        let party = &mut self.processes[worker].party;
+        let Some(packet) = party.poll(self.now) else { return };
+        let from = party.address;
         if self.heard.len() == 16 {
             self.heard.remove(0);
         }
@@ -204,69 +178,35 @@ impl World {
         Ok(())
     }
 
+    /// The session that the aggregator has.
+    fn session(&self) -> Option<Cookie> {
+        self.server.installed.as_ref().map(|installed| installed.0)
+    }
+
     fn at_server(&mut self, from: SocketAddr, packet: &[u8], honest: bool) {
-        let cookies = &mut self.cookies;
-        let random = || {
-            *cookies += 1;
-            *cookies
-        };
-        let session = self.installed.as_ref().map(|installed| installed.0);
-        let sends: Vec<bool> = self
-            .processes
-            .iter()
-            .map(|process| self.sending && session.is_some() && process.session == session)
-            .collect();
-        let alive = |_, worker: WorkerId| {
-            sends.get(usize::from(worker.0)).is_some_and(|sends| *sends).then_some(Duration::from_millis(10))
-        };
-        let calm = self.calm;
-        let before = self.installed.as_ref().map(|installed| installed.0);
-        let actions = self.registry.handle(self.now, from, packet, alive, random);
-        // At most a packet to each, and what changes.
-        assert!(actions.len() <= 2 * self.processes.len() + 3, "{actions:?}");
-        for action in actions {
-            match action {
-                Action::Install(config, members) => {
-                    assert!(self.installed.is_none(), "a second session");
-                    assert_eq!(members.len(), usize::from(self.job.config.workers));
-                    for (place, (worker, _)) in members.iter().enumerate() {
-                        assert_eq!(usize::from(worker.0), place);
-                    }
-                    assert!(config.cookie != Cookie(0) && config.cookie != COOKIE);
-                    assert_eq!(JobConfig { cookie: COOKIE, ..config.clone() }, self.job.config);
-                    self.installed = Some((config.cookie, members));
-                }
-                Action::Move(_, worker, at) => {
-                    let (_, members) = self.installed.as_mut().expect("a member of a session moves");
-                    members[usize::from(worker.0)].1 = at;
-                }
-                Action::Remove(_) => assert!(self.installed.take().is_some(), "nothing to remove"),
-                Action::Send(to, packet) => self.answer(to, &packet),
-                Action::Tell(..) => panic!("nobody comes or goes"),
-                Action::RootDiffers(..) | Action::RootRefuses(..) => panic!("there is no root"),
-            }
+        let before = self.session();
+        let alive = |process: &&Process| self.sending && before.is_some() && process.session == before;
+        let alive = self.processes.iter().filter(alive);
+        self.server.alive = alive.map(|process| (process.party.worker, Duration::from_millis(10))).collect();
+        let answers = self.server.take(self.now, from, packet);
+        // At most a packet to each.
+        assert!(answers.len() <= 2 * self.processes.len() + 3, "{answers:?}");
+        for (to, packet) in answers {
+            self.answer(to, &packet);
         }
-        if !honest && calm {
-            let after = self.installed.as_ref().map(|installed| installed.0);
-            assert_eq!(before, after, "a stranger has ended a session");
-            let (_, members) = self.installed.as_ref().expect("it runs");
+        if !honest && self.calm {
+            assert_eq!(before, self.session(), "a stranger has ended a session");
+            let (_, members) = self.server.installed.as_ref().expect("it runs");
             for (process, (_, at)) in self.processes.iter().zip(members) {
-                assert_eq!(process.at, at.addr, "a stranger has a member's place");
+                assert_eq!(process.party.address, at.addr, "a stranger has a member's place");
             }
         }
     }
 
     fn answer(&mut self, to: SocketAddr, packet: &[u8]) {
-        let (header, payload) = Header::parse(packet).expect("what is sent is a packet");
-        if header.kind == Kind::Welcome {
-            let welcome = Welcome::parse(payload).expect("a WELCOME is one");
-            let installed = self.installed.as_ref().map(|installed| installed.0);
-            assert_eq!(Some(welcome.session), installed, "WELCOME goes out for what is installed");
-            assert_eq!(header.cookie, welcome.session);
-        }
-        let now = self.now;
-        for process in self.processes.iter_mut().filter(|process| process.at == to) {
-            match process.joiner.handle(now, packet) {
+        for process in self.processes.iter_mut().filter(|process| process.party.address == to) {
+            process.party.take(self.now, packet);
+            match process.party.events.pop() {
                 Some(JoinEvent::Welcome(welcome, _)) => {
                     assert_eq!(welcome.nonce, process.nonce);
                     process.session = Some(welcome.session);
@@ -297,12 +237,12 @@ impl World {
         }
         for _ in 0..60 {
             self.everybody_joins();
-            let session = self.installed.as_ref().map(|installed| installed.0);
+            let session = self.session();
             if session.is_some() && self.processes.iter().all(|process| process.session == session) {
                 return;
             }
             self.now += Duration::from_millis(100);
         }
-        panic!("no session after 6 s: {:?}", self.registry);
+        panic!("no session after 6 s: {:?}", self.server.registry);
     }
 }

@@ -1,7 +1,8 @@
 //! The controller's rows for what is configured: what its book would say, and what follows from that for a target.
 
 use serde_json::{Value, json};
-use thc_controller::{Book, Options, TargetConfig, Wanted, plan, tables};
+use thc_controller::{Book, Options, TargetConfig, Wanted, plan};
+use thc_p4::rows::Member;
 use thc_protocol::aggregator::Level;
 use thc_protocol::wire::Form;
 use thc_tests::traffic::frame::Mac;
@@ -88,7 +89,7 @@ pub fn expected_rows(target: &TargetConfig, plant: &Plant) -> Wanted {
     for placed in &plant.jobs {
         for (&worker, member) in placed.members.iter().filter(|(_, member)| member.endpoint.ingress == 0) {
             let (job, at) = (placed.config.job.0, member.endpoint.addr);
-            wanted.row(&target.schema, &tables::Member { job, worker, ingress_port: 0, at }).unwrap();
+            wanted.row(&target.schema, &Member { job, worker, ingress_port: 0, at }).unwrap();
         }
     }
     wanted

@@ -31,7 +31,7 @@ pub fn plant(case: Case) -> Plant {
 }
 
 /// The length of a queue that marks packets.
-fn marking(case: Case) -> u64 {
+fn marking_depth(case: Case) -> u64 {
     if case.name == "tofino" { 1024 } else { 466 }
 }
 
@@ -71,7 +71,7 @@ pub fn trace(
     stations.push(([0x02, 0xBB, 0, 0, 0, 7], 3));
     let mut site = Site::new(case, program, &stations, seed);
     // Of their own, so that traffic is that of a chip without queues.
-    let (mut lengths, marking) = (Rng::with_seed(seed), marking(case));
+    let (mut lengths, marking) = (Rng::with_seed(seed), marking_depth(case));
     let depths = [0, 0, 0, marking - 1, marking, (1 << 19) - 1];
     let (mut outcomes, mut malformed) = (BTreeMap::new(), 0);
     plant.configure_model();

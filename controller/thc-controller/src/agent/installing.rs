@@ -6,11 +6,11 @@ use crate::error::ControllerError;
 use crate::program::Lookups;
 use crate::schema::Schema;
 use crate::state::Answer;
-use crate::tables::LookupBytes;
 use crate::target::{Target, Written};
 use crate::wanted::{Wanted, insertions};
 use p4runtime_proto::v1::Update;
 use std::collections::{BTreeSet, VecDeque};
+use thc_p4::rows::LookupBytes;
 use thc_protocol::JobId;
 
 /// Rows of a part: whoever comes meanwhile waits for one.

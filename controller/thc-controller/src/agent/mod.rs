@@ -18,7 +18,6 @@ use crate::error::{ControllerError, NOT_PRIMARY};
 use crate::events::About;
 use crate::live::Heard;
 use crate::state::{AgentCommand, ControllerState};
-use crate::tables::Mac;
 use crate::target::{Event, Target};
 use crate::wanted::Wanted;
 use installing::Installations;
@@ -30,6 +29,7 @@ use std::time::{Duration, Instant};
 use thc_options::credit::Room;
 use thc_protocol::JobId;
 use thc_protocol::session::Registry;
+use thc_transport::frame::Mac;
 use tokio::sync::{mpsc, watch};
 
 /// How often it is looked what is due.

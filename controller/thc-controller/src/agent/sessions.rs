@@ -5,7 +5,6 @@ use crate::book::{Job, Member};
 use crate::error::ControllerError;
 use crate::events::About;
 use crate::live::Heard;
-use crate::tables::Mac;
 use crate::target::Target;
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -15,6 +14,7 @@ use thc_protocol::session::{Action, Happening};
 use thc_protocol::wire::{Header, Kind};
 use thc_protocol::{JobId, WorkerId};
 use thc_transport::frame::Datagram;
+use thc_transport::frame::Mac;
 
 /// How many workers' and roots' Ethernet addresses are kept: far more than all jobs have.
 const MAX_ADDRESSES: usize = 1 << 14;

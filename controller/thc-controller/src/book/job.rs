@@ -3,11 +3,11 @@
 use super::{ports, senders};
 use crate::counted::JobCounted;
 use crate::spec::{Hidden, Spec};
-use crate::tables::Mac;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use thc_options::credit::{Taken, fills};
+use thc_transport::frame::Mac;
 
 /// A member of a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]

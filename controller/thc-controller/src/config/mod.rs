@@ -12,7 +12,6 @@ use crate::program::{Passes, Program};
 use crate::roles::Roles;
 use crate::schema::Schema;
 use crate::section::JobSection;
-use crate::tables::Mac;
 use p4runtime_proto::config::P4Info;
 use p4runtime_proto::p4info;
 use sha2::{Digest, Sha256};
@@ -25,6 +24,7 @@ use thc_control_proto::DEFAULT_PORT;
 use thc_options::Interval;
 use thc_options::credit::{DEFAULT_MEMBERS, Room};
 use thc_tls::CertificateFiles;
+use thc_transport::frame::Mac;
 
 /// UDP port of the aggregator, fixed in the switch program (`THC_UDP_PORT`), the default of thc-ps.
 const UDP_PORT: u16 = 9000;

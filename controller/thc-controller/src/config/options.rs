@@ -38,13 +38,13 @@ pub struct ControllerOptions {
     /// Where jobs are kept over restarts. Default: nowhere.
     pub state: Option<PathBuf>,
     /// Certificates for the service.
-    pub tls: Option<TlsOptions>,
+    pub tls: Option<AccessOptions>,
 }
 
-/// A server's certificates, PEM files.
+/// A service's certificates, PEM files, and who may do what by theirs.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct TlsOptions {
+pub struct AccessOptions {
     /// The certificate and those that lead to its authority.
     pub cert: PathBuf,
     /// Its private key.

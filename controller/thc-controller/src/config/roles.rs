@@ -1,11 +1,11 @@
 //! Roles, as they are written.
 
-use super::options::TlsOptions;
+use super::options::AccessOptions;
 use super::value;
 use crate::error::ControllerError;
 use crate::roles::{Roles, Subject};
 
-fn subjects(tls: &TlsOptions, key: &str, texts: &[String]) -> Result<Vec<Subject>, ControllerError> {
+fn subjects(tls: &AccessOptions, key: &str, texts: &[String]) -> Result<Vec<Subject>, ControllerError> {
     let key = format!("controller.tls.{key}");
     if tls.client_ca.is_none() {
         let mend = "give client_ca as well: roles are of clients' certificates";
@@ -31,7 +31,7 @@ fn subjects(tls: &TlsOptions, key: &str, texts: &[String]) -> Result<Vec<Subject
 ///
 /// # Errors
 /// [`ControllerError::Value`]: something that names nobody, or roles that contradict each other.
-pub fn read(tls: &TlsOptions) -> Result<Roles, ControllerError> {
+pub fn read(tls: &AccessOptions) -> Result<Roles, ControllerError> {
     let of = |key, texts: &Option<Vec<String>>| {
         texts.as_deref().map(|texts| subjects(tls, key, texts)).transpose()
     };

@@ -10,9 +10,9 @@ use crate::refusal::Refusal;
 use crate::section::{JobSection, lasting_keys};
 use crate::spec::{ShareServers, Spec};
 use crate::state::TargetHandle;
-use crate::tables::{Rack as RackRow, Row};
 use thc_control_proto::v1;
 use thc_options::{PolicyName, merge};
+use thc_p4::rows::{Rack as RackRow, Row};
 
 fn put_down(book: &mut Book, asked: &JobSection, homes: &Homes) -> Result<(), Refusal> {
     if book.jobs.contains_key(asked.name()) {

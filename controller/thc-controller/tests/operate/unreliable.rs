@@ -66,7 +66,7 @@ fn lock(state: &Mutex<State>) -> MutexGuard<'_, State> {
     state.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-fn lost() -> Status {
+fn lost_error() -> Status {
     Status::unavailable("lost on the way")
 }
 
@@ -108,12 +108,12 @@ impl Service {
     ) -> Result<Response<T>, Status> {
         match self.step(name) {
             Course::On => work.await,
-            Course::Lost => Err(lost()),
+            Course::Lost => Err(lost_error()),
             // Until whoever waits has gone.
             Course::Silent => std::future::pending().await,
             Course::Unanswered => {
                 let _ = work.await;
-                Err(lost())
+                Err(lost_error())
             }
         }
     }
@@ -165,7 +165,7 @@ impl P4Runtime for Service {
         match self.step("stream") {
             Course::On => {}
             Course::Silent => std::future::pending().await,
-            Course::Lost | Course::Unanswered => return Err(lost()),
+            Course::Lost | Course::Unanswered => return Err(lost_error()),
         }
         let mut from = request.into_inner();
         let (sender, receiver) = mpsc::channel(64);

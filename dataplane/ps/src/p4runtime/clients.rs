@@ -8,7 +8,8 @@ use p4runtime_proto::rpc;
 use p4runtime_proto::v1::{
     MasterArbitrationUpdate, PacketIn, StreamMessageResponse, Uint128, stream_message_response,
 };
-use thc_transport::frame::{Datagram, Mac, address_of_number, mac_of};
+use thc_p4::rows::address_of_number;
+use thc_transport::frame::{Datagram, Mac, mac_of};
 use tokio::sync::{Notify, mpsc};
 use tonic::{Code, Status};
 

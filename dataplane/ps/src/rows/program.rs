@@ -6,6 +6,7 @@ use std::sync::LazyLock;
 use p4runtime_proto::bytes::decode;
 use p4runtime_proto::config::{P4Info, action_ref, match_field};
 use p4runtime_proto::p4info::{self, P4InfoError};
+use thc_p4::rows::Row;
 use thc_protocol::wire::Form;
 
 use super::entry::Entry;
@@ -298,6 +299,16 @@ impl Program {
         let params = self.actions.get(&entry.action).map_or(&[][..], |action| &action.params);
         let place = params.iter().position(|param| param.name == name);
         place.and_then(|place| entry.params.get(place)).copied().unwrap_or(0)
+    }
+
+    /// The number of a row's table, and its key, in the order of the table's fields.
+    #[must_use]
+    pub fn place<R: Row>(&self, row: &R) -> (u32, Vec<u128>) {
+        let values = row.key();
+        let value =
+            |field: &Field| values.iter().find(|(name, _)| *name == field.name).map_or(0, |(_, v)| *v);
+        let table = self.tables.iter().find(|(_, table)| table.name == R::TABLE);
+        table.map_or((0, Vec::new()), |(&id, table)| (id, table.fields.iter().map(value).collect()))
     }
 
     /// An entry of an action with these parameters by name; others are 0.

@@ -2,16 +2,16 @@
 
 use std::net::SocketAddr;
 
+use thc_p4::rows::{self, Address, ControlPlane, Job, JobTable, Member, Row};
 use thc_protocol::aggregator::{Endpoint, JobConfig, Lookup};
 use thc_protocol::wire::Kind;
 use thc_protocol::{JobId, TableId, WorkerId};
-use thc_transport::frame::address_number;
 
 use super::program::Program;
 use super::store::{MulticastGroup, Replica, RowChange};
 
 /// The port of a switch that copies leave through; a server has none.
-const PORT: u32 = 1;
+const PORT: u16 = 1;
 
 /// Makes changes of rows.
 #[derive(Clone, Copy, Debug)]
@@ -24,25 +24,23 @@ impl Default for StaticRows {
 }
 
 impl StaticRows {
+    fn row(self, row: &impl Row) -> RowChange {
+        let (table, key) = self.0.place(row);
+        let (action, values) = row.action();
+        RowChange::Row(table, key, Some(self.0.entry(action, &values)))
+    }
+
     /// JOIN, LEAVE and POSITION are the control plane's.
     #[must_use]
     pub fn control_plane(self) -> Vec<RowChange> {
-        let row = |kind: Kind| {
-            let entry = self.0.entry("to_control", &[("port", PORT.into())]);
-            RowChange::Row(self.0.known.control_plane, vec![(kind as u8).into()], Some(entry))
-        };
-        vec![row(Kind::Join), row(Kind::Leave), row(Kind::Position)]
+        let kinds = [Kind::Join, Kind::Leave, Kind::Position];
+        kinds.map(|kind| self.row(&ControlPlane { kind: kind as u8, port: PORT })).to_vec()
     }
 
     /// A lookup table.
     #[must_use]
     pub fn table(self, id: TableId, table: &Lookup) -> RowChange {
-        let values = [
-            ("values", u128::from_be_bytes(table.values)),
-            ("width", table.form.width().into()),
-            ("lane", table.form.code().into()),
-        ];
-        RowChange::Row(self.0.known.lookup, vec![id.0.into()], Some(self.0.entry("set_values", &values)))
+        self.row(&rows::Lookup { table: id.0, values: table.values, form: table.form })
     }
 
     /// A session of the `index`th job.
@@ -54,40 +52,41 @@ impl StaticRows {
         config: &JobConfig,
         members: &[(WorkerId, Endpoint)],
     ) -> Vec<RowChange> {
-        let job = u128::from(config.job.0);
-        let group = u32::from(index) + 1;
+        let job = config.job.0;
+        let group = index + 1;
         let mut changes = Vec::with_capacity(2 * members.len() + 4);
-        for table in &config.tables {
-            let entry = self.0.entry("allow_table", &[]);
-            changes.push(RowChange::Row(self.0.known.job_tables, vec![job, table.0.into()], Some(entry)));
-        }
+        let tables = config.tables.iter();
+        changes.extend(tables.map(|table| self.row(&JobTable { job, table: table.0, on_chip: None })));
         changes.extend(members.iter().flat_map(|&(worker, at)| self.member(config.job, worker, at.addr)));
-        let replica = |worker: WorkerId| Replica { port: PORT, port_bytes: None, instance: worker.0.into() };
+        let replica =
+            |worker: WorkerId| Replica { port: PORT.into(), port_bytes: None, instance: worker.0.into() };
         let replicas = members.iter().map(|&(worker, _)| replica(worker)).collect();
-        changes.push(RowChange::Group(group, Some(MulticastGroup { replicas, metadata: Vec::new() })));
-        let values = [
-            ("index", index.into()),
-            ("cookie", config.cookie.0.into()),
-            ("epoch", epoch.into()),
-            ("workers", config.workers.into()),
-            ("quorum", config.quorum.into()),
-            ("skip", config.skip.into()),
-            ("data_slots", config.data_slots.into()),
-            ("norm_slots", config.norm_slots.into()),
-            ("group", group.into()),
-        ];
-        changes.push(RowChange::Row(self.0.known.jobs, vec![job], Some(self.0.entry("set_job", &values))));
+        let copies = MulticastGroup { replicas, metadata: Vec::new() };
+        changes.push(RowChange::Group(group.into(), Some(copies)));
+        changes.push(self.row(&Job {
+            job,
+            index,
+            cookie: config.cookie.0,
+            epoch,
+            workers: config.workers,
+            quorum: config.quorum,
+            skip: config.skip,
+            data_base: 0,
+            data_slots: config.data_slots,
+            norm_base: 0,
+            norm_slots: config.norm_slots,
+            group,
+        }));
         changes
     }
 
     /// A member is at this address.
     #[must_use]
     pub fn member(self, job: JobId, worker: WorkerId, at: SocketAddr) -> [RowChange; 2] {
-        let key = vec![job.0.into(), worker.0.into()];
-        let values = [("address", address_number(at.ip())), ("udp_port", at.port().into())];
+        let (job, worker) = (job.0, worker.0);
         [
-            RowChange::Row(self.0.known.members, key.clone(), Some(self.0.entry("set_member", &values))),
-            RowChange::Row(self.0.known.addresses, key, Some(self.0.entry("set_address", &values))),
+            self.row(&Member { job, worker, ingress_port: 0, at }),
+            self.row(&Address { job, worker, mac: [0; 6], at }),
         ]
     }
 

@@ -3,10 +3,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 
+use thc_p4::rows::address_of_number;
 use thc_protocol::aggregator::{Aggregator, ConfigError, Endpoint, JobConfig, Kernels, Level, Lookup};
 use thc_protocol::wire::Form;
 use thc_protocol::{Cookie, JobId, TableId, WorkerId};
-use thc_transport::frame::address_of_number;
 
 use super::entry::Entry;
 use super::program::Program;

@@ -1,7 +1,7 @@
 //! A server without jobs, the rows of a job, and its workers.
 
 use std::net::SocketAddr;
-use thc_transport::frame::address_number;
+use thc_p4::rows::address_number;
 
 use p4runtime_proto::v1::entity;
 use thc_protocol::TableId;

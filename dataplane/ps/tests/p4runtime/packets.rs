@@ -1,7 +1,7 @@
 //! Frames of the controller.
 
 use std::net::SocketAddr;
-use thc_transport::frame::address_number;
+use thc_p4::rows::address_number;
 
 use p4runtime_proto::v1::stream_message_response;
 use tonic::Code;

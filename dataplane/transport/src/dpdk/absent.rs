@@ -72,7 +72,7 @@ impl PacketIo for DpdkIo {
         match self.0 {}
     }
 
-    fn send_run(&mut self, _: Peer, _: &[u8], _: usize) -> io::Result<()> {
+    fn send_run_with(&mut self, _: Peer, _: &[u8], _: usize, _: u8) -> io::Result<()> {
         match self.0 {}
     }
 

@@ -287,10 +287,6 @@ impl PacketIo for DpdkIo {
         true
     }
 
-    fn send_run(&mut self, to: Peer, contents: &[u8], segment: usize) -> io::Result<()> {
-        self.tx.send_run(to, contents, segment, 0)
-    }
-
     fn send_run_with(&mut self, to: Peer, contents: &[u8], segment: usize, ecn: u8) -> io::Result<()> {
         self.tx.send_run(to, contents, segment, ecn)
     }

@@ -254,7 +254,7 @@ impl Raw {
         assert_eq!(self.tx.burst(&mut batch), 1);
     }
 
-    fn received(&mut self) -> Vec<Vec<u8>> {
+    fn receive_all(&mut self) -> Vec<Vec<u8>> {
         let mut batch = Batch::new();
         self.rx.burst(&mut batch);
         batch.packets().iter().map(Mbuf::data).map(<[u8]>::to_vec).collect()
@@ -296,7 +296,7 @@ fn foreign_frames_are_counted_and_nothing_more() {
         (1, 1, 2, 1, 1)
     );
     // Its announcement of itself, and nothing in answer.
-    let sent = raw.received();
+    let sent = raw.receive_all();
     assert_eq!(sent.len(), 1);
     assert_eq!(Arp::parse(&sent[0]).unwrap().sender, (mac(1), *end(1, 9000).ip()));
 }

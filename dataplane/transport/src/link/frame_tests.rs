@@ -29,7 +29,7 @@ fn datagram(payload: &[u8], checksums: Checksums) -> Vec<u8> {
     [headers.as_slice(), payload].concat()
 }
 
-fn parsed(frame: &[u8]) -> Result<(Peer, &[u8]), Foreign> {
+fn parse_local(frame: &[u8]) -> Result<(Peer, &[u8]), Foreign> {
     addresses(parse(frame, &local(), (false, false)))
 }
 
@@ -63,14 +63,14 @@ fn what_is_written_is_read() {
         let payload: Vec<u8> = (0..len).map(|i| i as u8).collect();
         for checksums in [Checksums::Software, Checksums::None] {
             let mut frame = datagram(&payload, checksums);
-            assert_eq!(parsed(&frame), Ok((them().into(), payload.as_slice())));
+            assert_eq!(parse_local(&frame), Ok((them().into(), payload.as_slice())));
             // Ethernet pads short frames.
             frame.extend([0xaa; 46]);
-            assert_eq!(parsed(&frame), Ok((them().into(), payload.as_slice())));
+            assert_eq!(parse_local(&frame), Ok((them().into(), payload.as_slice())));
         }
         // What the device is to finish is not right yet, unless it says so.
         let frame = datagram(&payload, Checksums::Device);
-        assert_eq!(parsed(&frame), Err(Foreign::IpHeader));
+        assert_eq!(parse_local(&frame), Err(Foreign::IpHeader));
         assert_eq!(addresses(parse(&frame, &local(), (true, true))), Ok((them().into(), payload.as_slice())));
         assert_eq!(parse(&frame, &local(), (true, false)), Err(Foreign::Udp));
         let careless = Local { checksums: false, ..local() };
@@ -157,7 +157,7 @@ fn every_other_frame_has_its_name() {
     for (number, (change, expected)) in cases.into_iter().enumerate() {
         let mut frame = datagram(&[7; 32], Checksums::Software);
         change(&mut frame);
-        assert_eq!(parsed(&frame), Err(expected), "case {number}");
+        assert_eq!(parse_local(&frame), Err(expected), "case {number}");
         counts.count(expected);
     }
     let FrameCounts { truncated, other_host, vlan, ethertype, ip_header, ip_options, fragments, .. } = counts;
@@ -178,7 +178,7 @@ fn an_echo_is_answered_to_its_sender() {
     let sum = !fold(sum_of_bytes(&frame[34..]));
     frame[36..38].copy_from_slice(&sum.to_be_bytes());
     seal(&mut frame);
-    assert_eq!(parsed(&frame), Err(Foreign::Echo));
+    assert_eq!(parse_local(&frame), Err(Foreign::Echo));
     let asked = frame.clone();
     answer_echo(&mut frame);
     assert_eq!((&frame[..6], &frame[6..12]), (&asked[6..12], &asked[..6]));
@@ -192,7 +192,7 @@ fn an_echo_is_answered_to_its_sender() {
 fn arp_is_read_as_it_is_written() {
     let asks = Arp { asks: true, sender: (THEIRS, *them().ip()), target: (MacAddr([0; 6]), *us().ip()) };
     let frame = asks.emit();
-    assert_eq!(parsed(&frame), Err(Foreign::Arp));
+    assert_eq!(parse_local(&frame), Err(Foreign::Arp));
     assert_eq!((Arp::parse(&frame), &frame[..6]), (Some(asks), &[0xff; 6][..]));
     let answers = Arp { asks: false, sender: (OURS, *us().ip()), target: (THEIRS, *them().ip()) };
     let mut frame = answers.emit();
@@ -201,7 +201,7 @@ fn arp_is_read_as_it_is_written() {
     assert_eq!(Arp::parse(&frame), None);
     frame[15] = 6;
     assert_eq!(Arp::parse(&frame[..41]), None);
-    assert_eq!(parsed(&asks.emit()[..41]), Err(Foreign::Truncated));
+    assert_eq!(parse_local(&asks.emit()[..41]), Err(Foreign::Truncated));
 }
 
 proptest! {
@@ -249,6 +249,6 @@ proptest! {
         prop_assume!(!(6..12).contains(&at));
         frame[at] ^= flip;
         prop_assume!(frame[40..42] != [0, 0]);
-        prop_assert!(parsed(&frame).is_err(), "byte {}", at);
+        prop_assert!(parse_local(&frame).is_err(), "byte {}", at);
     }
 }

@@ -34,28 +34,36 @@ struct Answers {
     segment: usize,
 }
 
-/// What the aggregator says, in runs of equal lengths, and whether the last one is closed.
+/// What the aggregator sends.
 #[derive(Default)]
-struct Said(Vec<Answers>, bool);
+struct Outbox {
+    /// Packets of equal lengths that follow each other are one run.
+    runs: Vec<Answers>,
+    /// Whether nothing is added to the last one.
+    is_closed: bool,
+}
 
-impl Said {
+impl Outbox {
     /// What came in one piece is answered: as thc-ps does, a run ends there if it is nearly full.
     fn end_piece(&mut self) {
-        self.1 = self.0.last().is_some_and(|last| last.packets.len() >= RUN * 7 / 8 * last.segment);
+        self.is_closed =
+            self.runs.last().is_some_and(|last| last.packets.len() >= RUN * 7 / 8 * last.segment);
     }
 }
 
-impl Sink for Said {
+impl Sink for Outbox {
     fn unicast(&mut self, _: Endpoint, _: Ecn, packet: &[u8]) {
-        match self.0.last_mut() {
+        match self.runs.last_mut() {
             Some(last)
-                if !self.1 && last.segment == packet.len() && last.packets.len() < RUN * packet.len() =>
+                if !self.is_closed
+                    && last.segment == packet.len()
+                    && last.packets.len() < RUN * packet.len() =>
             {
                 last.packets.extend_from_slice(packet);
             }
-            _ => self.0.push(Answers { packets: packet.to_vec(), segment: packet.len() }),
+            _ => self.runs.push(Answers { packets: packet.to_vec(), segment: packet.len() }),
         }
-        self.1 = false;
+        self.is_closed = false;
     }
 
     fn multicast(&mut self, _: JobId, members: &[Endpoint], ecn: Ecn, packet: &[u8]) {
@@ -67,7 +75,7 @@ impl Sink for Said {
 struct Server {
     aggregator: Aggregator<Scalar>,
     worker: Endpoint,
-    said: Said,
+    outbox: Outbox,
 }
 
 impl Server {
@@ -82,11 +90,11 @@ impl Server {
         aggregator.install_job(config).unwrap();
         let worker = Endpoint::udp(worker);
         aggregator.set_member(JOB, WorkerId(0), worker).unwrap();
-        Server { aggregator, worker, said: Said::default() }
+        Server { aggregator, worker, outbox: Outbox::default() }
     }
 
     fn handle(&mut self, packet: &[u8]) {
-        self.aggregator.handle(self.worker, packet, &mut self.said);
+        self.aggregator.handle(self.worker, packet, &mut self.outbox);
     }
 }
 
@@ -172,26 +180,26 @@ impl Net {
         let Net { servers, sent, bytes, udp, .. } = self;
         if let Some((worker, ports)) = udp {
             for (server, socket) in servers.iter_mut().zip(ports) {
-                server.said.0.clear();
+                server.outbox.runs.clear();
                 while let (1.., runs) = socket.recv_all_runs().unwrap() {
                     for run in runs {
                         run.datagrams().for_each(|packet| server.handle(packet));
-                        server.said.end_piece();
+                        server.outbox.end_piece();
                     }
                 }
-                for answers in &server.said.0 {
+                for answers in &server.outbox.runs {
                     socket.send_run(worker.local(), &answers.packets, answers.segment).unwrap();
                 }
             }
             return;
         }
         let server = &mut servers[0];
-        server.said.0.clear();
+        server.outbox.runs.clear();
         let mut rest = bytes.as_slice();
         for (len, segment) in sent.drain(..) {
             let (run, behind) = rest.split_at(len);
             run.chunks(segment).for_each(|packet| server.handle(packet));
-            server.said.end_piece();
+            server.outbox.end_piece();
             rest = behind;
         }
         bytes.clear();
@@ -210,7 +218,7 @@ impl PacketIo for Net {
             return Ok(got);
         }
         let mut got = 0;
-        for Answers { packets, segment } in self.servers[0].said.0.drain(..) {
+        for Answers { packets, segment } in self.servers[0].outbox.runs.drain(..) {
             got += packets.len() / segment;
             let packets = Arc::new(packets);
             let run = Run { from: PS, at: None, ecn: 0, contents: &packets, segment, memory: Some(&packets) };
@@ -223,10 +231,10 @@ impl PacketIo for Net {
         Ok(got)
     }
 
-    fn send_run(&mut self, to: Peer, contents: &[u8], segment: usize) -> io::Result<()> {
+    fn send_run_with(&mut self, to: Peer, contents: &[u8], segment: usize, ecn: u8) -> io::Result<()> {
         self.packets += (contents.len() / segment) as u64;
         if let Some((worker, _)) = &mut self.udp {
-            return worker.send_run(to, contents, segment);
+            return worker.send_run_with(to, contents, segment, ecn);
         }
         self.sent.push((contents.len(), segment));
         self.bytes.extend_from_slice(contents);

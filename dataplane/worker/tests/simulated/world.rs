@@ -20,7 +20,7 @@ pub fn ps_addr() -> SocketAddr {
 
 /// The last byte of an address.
 pub fn host_of(at: SocketAddr) -> u8 {
-    thc_transport::frame::address_number(at.ip()) as u8
+    thc_p4::rows::address_number(at.ip()) as u8
 }
 
 /// Where a share of the server is.

@@ -9,10 +9,11 @@ use super::report::{self, Entry};
 use super::run::Training;
 use super::scheme::Scheme;
 use super::workload::{Times, blocks};
+use crate::charts::write;
 use crate::error::{Error, Result};
-use crate::figures::progress::Progress;
+use crate::progress::Progress;
 use crate::simulate::error::value_error;
-use crate::simulate::rate::Rate;
+use crate::units::Rate;
 
 /// `thc simulate row`
 #[derive(Args)]
@@ -129,8 +130,7 @@ impl RowArgs {
             .map(|((rate, blocks, training), outcome)| Entry::new(*rate, *blocks, training, outcome))
             .collect();
         if let Some(path) = &self.svg {
-            let file = |source| Error::File { path: path.clone(), source };
-            std::fs::write(path, report::svg(&entries)?).map_err(file)?;
+            write(path, &report::svg(&entries)?)?;
         }
         if self.json {
             return serde_json::to_string_pretty(&entries).map_err(Error::Event);

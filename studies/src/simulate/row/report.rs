@@ -1,15 +1,13 @@
 //! What was simulated, beside what the paper published.
 
-use plotters::style::RGBColor;
 use serde::Serialize;
 
 use super::run::{Outcome, Training};
 use super::scheme::Scheme;
 use super::workload::Times;
+use crate::charts::{Axis, COLOURS, Chart, Mark, Series, Table, short};
 use crate::error::Result;
-use crate::figures::chart::{Axis, Chart, Mark, Scale, Series};
-use crate::figures::figure::{Table, short};
-use crate::simulate::rate::Rate;
+use crate::units::Rate;
 
 /// A training and what came of it.
 #[derive(Clone, Debug, Serialize)]
@@ -84,8 +82,7 @@ pub fn text(entries: &[Entry]) -> String {
             format!("{:.1}", entry.outcome.bits),
         ]
     };
-    let table = Table { header: header.map(str::to_owned).to_vec(), rows: entries.iter().map(row).collect() }
-        .to_text();
+    let table = Table::new(&header, entries.iter().map(row)).to_text();
     if entries.iter().any(|entry| entry.times == Times::Stragglers) {
         return table
             + "Published, with stragglers: 4 bit 125.6 % and AQGB 118.0 % more rounds than 32 bit (Fig. 13).\n";
@@ -95,29 +92,15 @@ pub fn text(entries: &[Entry]) -> String {
 
 /// The first stage's ratio over time.
 pub fn svg(entries: &[Entry]) -> Result<String> {
-    let colours =
-        [RGBColor(30, 120, 200), RGBColor(200, 60, 20), RGBColor(20, 150, 60), RGBColor(120, 60, 180)];
-    let series = entries.iter().zip(colours.iter().cycle()).map(|(entry, color)| Series {
-        name: entry.outcome.scheme.name().to_owned(),
-        color: *color,
-        mark: Some(Mark::Circle),
-        dashed: false,
-        line: false,
-        points: entry.outcome.ratios.clone(),
+    let series = entries.iter().zip(COLOURS.into_iter().cycle()).map(|(entry, color)| {
+        Series::dots(entry.outcome.scheme.name(), color, Mark::Circle, entry.outcome.ratios.clone())
     });
     let seconds = entries.iter().map(|entry| entry.seconds).fold(1.0, f64::max);
-    let ticks = |most: f64| (0..=10).map(|i| most * f64::from(i) / 10.0).collect();
-    let axis = |label: &str, most: f64| Axis {
-        label: label.to_owned(),
-        range: (0.0, most),
-        scale: Scale::Linear,
-        ticks: ticks(most),
-    };
     let chart = Chart {
         title: "Quantization ratio of the first stage".to_owned(),
         subtitle: "one worker; a point for each block that it sends".to_owned(),
-        x: axis("seconds", seconds),
-        y: axis("ratio", 1.0),
+        x: Axis::linear("seconds", [0.0, seconds].into_iter()),
+        y: Axis::linear("ratio", [0.0, 1.0].into_iter()),
         series: series.collect(),
         notes: Vec::new(),
         names: 160,

@@ -19,9 +19,9 @@ use jobs::Job;
 use process::Process;
 use std::net::SocketAddr;
 use std::time::Duration;
+use thc_p4::rows::address_number;
 use thc_protocol::aggregator::Kernels;
 use thc_support::{SimConfig, SimNet};
-use thc_transport::frame::address_number;
 
 /// How long all may take to be members and to end another all-reduce when nothing happens any more.
 const PATIENCE: Duration = Duration::from_secs(120);

@@ -11,13 +11,13 @@ use std::collections::VecDeque;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
 use thc_codec::definitions;
+use thc_p4::rows::address_number;
 use thc_protocol::session::{JoinEvent, Joiner, Joiners};
 use thc_protocol::wire::{Mode, Welcome};
 use thc_protocol::worker::CallError;
 use thc_protocol::{Cookie, JobId, WorkerId};
 use thc_support::{SimIo, SimNet};
 use thc_transport::PacketIo;
-use thc_transport::frame::address_number;
 use thc_worker::{Borrowed, CallOptions, Engine, EngineConfig, WorkerError};
 
 /// Packets that a receive buffer holds, at least.

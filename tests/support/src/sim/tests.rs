@@ -36,7 +36,7 @@ fn collect(net: &SimNet, endpoints: &mut [SimIo]) -> Vec<Delivery> {
 }
 
 /// A datagram that names itself.
-fn numbered(number: u32, len: usize) -> Vec<u8> {
+fn make_datagram(number: u32, len: usize) -> Vec<u8> {
     let mut payload = number.to_be_bytes().repeat(len.div_ceil(4).max(1));
     payload.truncate(len.max(4));
     payload
@@ -46,7 +46,7 @@ fn number_of(payload: &[u8]) -> u32 {
     u32::from_be_bytes(payload[..4].try_into().unwrap())
 }
 
-fn accounted(stats: &SimStats) -> u64 {
+fn count_outcomes(stats: &SimStats) -> u64 {
     stats.delivered
         + stats.lost
         + stats.partitioned
@@ -66,7 +66,7 @@ fn random_traffic(config: SimConfig, traffic_seed: u64) -> (Vec<Delivery>, Vec<D
         let from = rng.usize(0..4);
         // The fifth address is nobody's.
         let to = peer(rng.u8(1..=5));
-        let payload = numbered(number, rng.usize(4..300));
+        let payload = make_datagram(number, rng.usize(4..300));
         endpoints[from].send_run(to, &payload, payload.len()).unwrap();
         sent.push((net.now(), to, peer(from as u8 + 1), payload));
         if rng.u8(..) < 40 {
@@ -139,7 +139,7 @@ proptest! {
         let stats = net.stats();
         prop_assert_eq!(stats.sent, sent.len() as u64);
         prop_assert_eq!(net.in_flight(), 0);
-        prop_assert_eq!(stats.sent + stats.duplicated, accounted(&stats));
+        prop_assert_eq!(stats.sent + stats.duplicated, count_outcomes(&stats));
         prop_assert_eq!(stats.delivered, trace.len() as u64);
         let mut times = HashMap::new();
         for (at, to, from, payload) in &trace {
@@ -174,7 +174,7 @@ fn stream(net: &SimNet, count: u32, len: usize) -> Vec<Vec<u8>> {
     let mut receivers = [net.endpoint(peer(2))];
     let mut arrived = Vec::new();
     for number in 0..count {
-        let payload = numbered(number, len);
+        let payload = make_datagram(number, len);
         sender.send_run(peer(2), &payload, payload.len()).unwrap();
         if number % 10 == 9 {
             net.advance_to(net.now() + Duration::from_micros(1));
@@ -216,7 +216,7 @@ fn rates_are_those_configured() {
         let damaged = arrived
             .iter()
             .enumerate()
-            .filter(|(number, payload)| **payload != numbered(*number as u32, 8))
+            .filter(|(number, payload)| **payload != make_datagram(*number as u32, 8))
             .count();
         assert_eq!(arrived.len() as u64, total);
         assert!(fits(damaged as u64, total, rate), "damaged {rate}: {damaged}");
@@ -461,7 +461,7 @@ fn endpoints_of_a_host_share_its_wires() {
     assert_eq!(other.recv_burst(&mut |from, _| assert_eq!(from, at(1, 1))).unwrap(), 1);
     net.take_arrivals(&mut found);
     assert_eq!(found, [at(1, 2), at(2, 1), at(2, 1), at(3, 1)]);
-    assert_eq!(accounted(&net.stats()), net.stats().sent);
+    assert_eq!(count_outcomes(&net.stats()), net.stats().sent);
     drop(other);
     one.send_run(at(1, 2), &payload, payload.len()).unwrap();
     assert_eq!(net.stats().unreachable, 1);

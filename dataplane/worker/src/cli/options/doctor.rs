@@ -62,7 +62,7 @@ impl DoctorFlags {
             Some(IoName::Dpdk) => keys.dpdk.config(own).map(Backend::Dpdk),
             io => backend(io, own, &keys.dpdk, &keys.xdp),
         };
-        let cookie = cookie(keys.cookie.as_deref())?;
+        let cookie = cookie(keys.cookie.as_ref())?;
         Ok(Visit {
             known: Known { cookie: cookie.is_some(), worker: keys.worker.is_some() },
             config: keys.group(

@@ -5,7 +5,7 @@ mod group;
 mod texts;
 
 use self::doctor::DoctorFlags;
-use self::texts::{cookie, parse, size};
+use self::texts::{cookie, parse};
 use super::doctor::Visit;
 use super::spans::Spans;
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
@@ -13,6 +13,7 @@ use serde::{Deserialize, Serialize};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
+use thc_options::{Secret, Size};
 use thc_protocol::MAX_WORKERS;
 use thc_ps::ServerConfig;
 use thc_transport::{CaptureConfig, DpdkOptions, IoName, XdpOptions};
@@ -153,7 +154,7 @@ struct Keys {
     worker: Option<u8>,
     /// The job's cookie, the same as at the parameter server
     #[arg(long, value_name = "0x…", env = "THC_COOKIE", hide_env_values = true, help_heading = "Group")]
-    cookie: Option<String>,
+    cookie: Option<Secret>,
     /// Address and port to send from [default: 0.0.0.0:0]
     #[arg(long, value_name = "ADDRESS:PORT", help_heading = "Group")]
     bind: Option<String>,
@@ -320,7 +321,7 @@ impl Flags {
             if usize::from(worker) >= MAX_WORKERS {
                 return Err(format!("worker is {worker}: a job's workers are 0 to {}", MAX_WORKERS - 1));
             }
-            let cookie = cookie(keys.cookie.as_deref())?;
+            let cookie = cookie(keys.cookie.as_ref())?;
             (worker, cookie.ok_or("cookie is missing: give the job's cookie by --cookie or THC_COOKIE")?)
         };
         let group = keys.group(worker, cookie, io)?;
@@ -332,7 +333,7 @@ impl Flags {
         }
         let limit = match &keys.pcap_limit {
             None => CaptureConfig::DEFAULT_LIMIT,
-            Some(text) => size("pcap_limit", text)?,
+            Some(text) => parse::<Size>("pcap_limit", text)?.0 as u64,
         };
         let capture = keys.pcap.map(|path| CaptureConfig { path, limit });
         let address = |text: &String| {

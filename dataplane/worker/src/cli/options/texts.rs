@@ -1,11 +1,11 @@
 //! Values as they are written: each error names the key.
 
 use super::LONGEST;
-use bytesize::ByteSize;
 use std::fmt::Display;
 use std::net::{IpAddr, SocketAddr};
 use std::str::FromStr;
 use std::time::Duration;
+use thc_options::Secret;
 
 pub(super) fn parse<T: FromStr<Err: Display>>(key: &str, text: &str) -> Result<T, String> {
     text.parse().map_err(|e| format!("{key} = {text:?}: {e}"))
@@ -22,21 +22,12 @@ pub(super) fn time(key: &str, text: Option<&str>, default: Duration) -> Result<D
     }
 }
 
-pub(super) fn size(key: &str, text: &str) -> Result<u64, String> {
-    let size: ByteSize = text
-        .parse()
-        .map_err(|_| format!("{key} = {text:?} is not a size: write it like 100MiB or 8388608"))?;
-    Ok(size.as_u64())
-}
-
 /// The cookie is not repeated in messages: it is a secret.
-pub(super) fn cookie(text: Option<&str>) -> Result<Option<u32>, String> {
-    let Some(text) = text.map(str::trim) else { return Ok(None) };
-    let number = match text.strip_prefix("0x").or_else(|| text.strip_prefix("0X")) {
-        Some(digits) => u32::from_str_radix(digits, 16),
-        None => text.parse(),
+pub(super) fn cookie(secret: Option<&Secret>) -> Result<Option<u32>, String> {
+    let number = |secret: &Secret| {
+        secret.cookie().ok_or("cookie is not a 32-bit number: write it like 0x1234abcd".to_owned())
     };
-    number.map(Some).map_err(|_| "cookie is not a 32-bit number: write it like 0x1234abcd".into())
+    secret.map(number).transpose()
 }
 
 pub(super) fn resolve(key: &str, text: &str) -> Result<SocketAddr, String> {

@@ -1,8 +1,8 @@
 //! What a figure is: pictures, a table, an explanation and all numbers.
 
-use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
+use comfy_table::{CellAlignment, presets};
 use serde_json::Value;
 
 use crate::error::{Error, Result};
@@ -14,6 +14,24 @@ pub struct Picture {
     pub name: String,
     /// The SVG document.
     pub svg: String,
+}
+
+/// Several charts, each `size` pixels large, as one SVG document with so many columns.
+pub fn tile(charts: &[String], columns: u32, size: (u32, u32)) -> String {
+    let columns = columns.min(charts.len() as u32).max(1);
+    let rows = (charts.len() as u32).div_ceil(columns);
+    let (width, height) = (size.0 * columns, size.1 * rows);
+    let mut svg = format!(
+        "<svg width=\"{width}\" height=\"{height}\" viewBox=\"0 0 {width} {height}\" xmlns=\"http://www.w3.org/2000/svg\">\n"
+    );
+    for (place, chart) in (0u32..).zip(charts) {
+        let (x, y) = (place % columns * size.0, place / columns * size.1);
+        // A document inside another has no XML declaration, but a place.
+        let inner = chart.find("<svg").map_or("", |at| &chart[at..]);
+        svg += &inner.replacen("<svg", &format!("<svg x=\"{x}\" y=\"{y}\""), 1);
+        svg.push('\n');
+    }
+    svg + "</svg>\n"
 }
 
 /// Numbers to read next to the pictures.
@@ -43,23 +61,32 @@ pub struct Figure {
 }
 
 impl Table {
-    /// The table as aligned text, the first column to the left and others to the right.
+    /// A table with these titles; each row has as many cells.
+    pub fn new(header: &[&str], rows: impl IntoIterator<Item = Vec<String>>) -> Self {
+        Self { header: header.iter().map(ToString::to_string).collect(), rows: rows.into_iter().collect() }
+    }
+
+    /// The table as aligned text.
     pub fn to_text(&self) -> String {
-        let rows: Vec<&Vec<String>> = std::iter::once(&self.header).chain(&self.rows).collect();
-        let width =
-            |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or_default();
-        let widths: Vec<usize> = (0..self.header.len()).map(width).collect();
-        let mut text = String::new();
-        for row in rows {
-            let mut line = String::new();
-            for (i, (cell, width)) in row.iter().zip(&widths).enumerate() {
-                let _ =
-                    if i == 0 { write!(line, "{cell:<width$}") } else { write!(line, "  {cell:>width$}") };
-            }
-            text.push_str(line.trim_end());
-            text.push('\n');
-        }
-        text
+        let table = self.align(presets::NOTHING);
+        table
+            .lines()
+            .map(|line| format!("{}\n", line.strip_prefix(' ').unwrap_or(&line).trim_end()))
+            .collect()
+    }
+
+    /// The table as Markdown, aligned.
+    pub fn to_markdown(&self) -> String {
+        self.align(presets::ASCII_MARKDOWN).to_string()
+    }
+
+    /// The first column to the left and others to the right.
+    fn align(&self, preset: &str) -> comfy_table::Table {
+        let mut table = comfy_table::Table::new();
+        table.load_preset(preset).set_header(&self.header).add_rows(&self.rows);
+        let numbers = table.column_iter_mut().skip(1);
+        numbers.for_each(|column| column.set_cell_alignment(CellAlignment::Right));
+        table
     }
 }
 
@@ -77,7 +104,8 @@ impl Figure {
 }
 
 /// Writes a file and returns its path.
-pub fn write(path: PathBuf, text: &str) -> Result<PathBuf> {
+pub fn write(path: impl Into<PathBuf>, text: &str) -> Result<PathBuf> {
+    let path = path.into();
     match std::fs::write(&path, text) {
         Ok(()) => Ok(path),
         Err(source) => Err(Error::File { path, source }),
@@ -110,9 +138,9 @@ mod tests {
 
     #[test]
     fn tables_are_aligned_and_files_written() {
-        let row = |cells: [&str; 2]| cells.map(str::to_owned).to_vec();
-        let table = Table { header: row(["scheme", "NMSE"]), rows: vec![row(["THC", "0.01"])] };
+        let table = Table::new(&["scheme", "NMSE"], [vec!["THC".to_owned(), "0.01".to_owned()]]);
         assert_eq!(table.to_text(), "scheme  NMSE\nTHC     0.01\n");
+        assert_eq!(table.to_markdown(), "| scheme | NMSE |\n|--------|------|\n| THC    | 0.01 |");
         let folder = tempfile::tempdir().unwrap();
         let figure = Figure {
             name: "f".to_owned(),

@@ -7,9 +7,10 @@ use plotters::element::{PathElement, Text};
 use plotters::style::text_anchor::{HPos, Pos, VPos};
 use plotters::style::{BLACK, Color, RGBColor, TRANSPARENT, WHITE};
 
-use super::chart::{Axis, Drawn, Mark, draw_title, font, mark};
+use super::axis::Axis;
+use super::chart::{Drawn, Mark, draw_title, font, mark, render};
 use super::figure::short;
-use crate::error::{Error, Result};
+use crate::error::Result;
 
 /// One kind of measurement.
 #[derive(Clone, Debug)]
@@ -55,16 +56,14 @@ const LINE: u32 = 22;
 const LINES: u32 = 2;
 
 impl DotPlot {
+    /// Pixels that all rows need.
+    pub fn height(&self) -> u32 {
+        62 + LINE * LINES + 60 + ROW * self.rows.len() as u32
+    }
+
     /// The plot as an SVG document `width` pixels wide. `name` is for errors.
     pub fn svg(&self, name: &str, width: u32) -> Result<String> {
-        let mut svg = String::new();
-        let height = 62 + LINE * LINES + 60 + ROW * self.rows.len() as u32;
-        match self.draw(SVGBackend::with_string(&mut svg, (width, height))) {
-            Ok(()) => Ok(svg),
-            Err(reason) => {
-                Err(Error::Plot { path: format!("{name}.svg").into(), reason: reason.to_string() })
-            }
-        }
+        render(name, (width, self.height()), |backend| self.draw(backend))
     }
 
     fn draw(&self, backend: SVGBackend<'_>) -> Drawn {

@@ -3,17 +3,27 @@
 use plotters::backend::SVGBackend;
 use plotters::chart::ChartBuilder;
 use plotters::coord::Shift;
-use plotters::coord::ranged1d::{KeyPointHint, NoDefaultFormatting, Ranged, ValueFormatter};
 use plotters::drawing::{DrawingArea, IntoDrawingArea};
 use plotters::element::{Circle, PathElement, Polygon, Text};
 use plotters::style::text_anchor::{HPos, Pos, VPos};
 use plotters::style::{BLACK, Color, IntoFont, RGBColor, ShapeStyle, TRANSPARENT, TextStyle, WHITE};
 
+use super::axis::Axis;
 use crate::error::{Error, Result};
 
 type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
 pub(super) type Drawn = std::result::Result<(), Box<dyn std::error::Error>>;
 
+pub const BLUE: RGBColor = RGBColor(30, 120, 200);
+pub const RED: RGBColor = RGBColor(200, 60, 20);
+pub const GREEN: RGBColor = RGBColor(20, 150, 60);
+pub const PURPLE: RGBColor = RGBColor(120, 60, 180);
+pub const ORANGE: RGBColor = RGBColor(220, 140, 0);
+/// Colours of lines that are told apart by nothing else.
+pub const COLOURS: [RGBColor; 8] =
+    [BLUE, RED, GREEN, PURPLE, ORANGE, RGBColor(90, 180, 190), RGBColor(200, 60, 140), RGBColor(40, 40, 40)];
+/// Colour of what others are compared with.
+pub const GREY: RGBColor = RGBColor(120, 120, 120);
 /// Colour of values that others published.
 pub const PUBLISHED: RGBColor = RGBColor(20, 20, 20);
 
@@ -35,28 +45,6 @@ pub enum Mark {
     Diamond,
     /// A star with five points, for published values.
     Star,
-}
-
-/// How values are spread over an axis.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Scale {
-    /// Evenly.
-    Linear,
-    /// By their logarithms.
-    Log,
-}
-
-/// One axis.
-#[derive(Clone, Debug)]
-pub struct Axis {
-    /// What and in which unit.
-    pub label: String,
-    /// Ends.
-    pub range: (f64, f64),
-    /// Spread.
-    pub scale: Scale,
-    /// Where numbers stand.
-    pub ticks: Vec<f64>,
 }
 
 /// One line, or points alone.
@@ -93,58 +81,6 @@ pub struct Chart {
     pub notes: Vec<(f64, f64, String)>,
     /// Width of the column of names, in pixels.
     pub names: u32,
-}
-
-impl Axis {
-    /// A logarithmic axis that holds `values` (positive ones), from decade to decade or a part of one.
-    pub fn log(label: &str, values: impl Iterator<Item = f64>) -> Self {
-        let (low, high) = values
-            .filter(|v| *v > 0.0 && v.is_finite())
-            .fold((f64::INFINITY, 0.0_f64), |(low, high), v| (low.min(v), high.max(v)));
-        let (low, high) = if low <= high { (low / 1.25, high * 1.25) } else { (0.1, 10.0) };
-        let decades = high.log10() - low.log10();
-        let steps: &[f64] = if decades > 3.5 { &[1.0] } else { &[1.0, 2.0, 5.0] };
-        let ticks = (low.log10().floor() as i32..=high.log10().ceil() as i32)
-            .flat_map(|decade| steps.iter().map(move |step| step * 10_f64.powi(decade)))
-            .filter(|tick| (low..=high).contains(tick))
-            .collect();
-        Self { label: label.to_owned(), range: (low, high), scale: Scale::Log, ticks }
-    }
-
-    /// Where a value lies, 0 and 1 at the ends.
-    fn place(&self, value: f64) -> f64 {
-        let scaled = |v: f64| if self.scale == Scale::Log { v.log10() } else { v };
-        let [low, high, value] = [self.range.0, self.range.1, value].map(scaled);
-        (value - low) / (high - low)
-    }
-
-    /// Whether a value lies between the ends.
-    pub fn shows(&self, value: f64) -> bool {
-        (-1e-9..=1.0 + 1e-9).contains(&self.place(value))
-    }
-}
-
-impl Ranged for Axis {
-    type FormatOption = NoDefaultFormatting;
-    type ValueType = f64;
-
-    fn map(&self, value: &f64, limit: (i32, i32)) -> i32 {
-        limit.0 + (self.place(*value) * f64::from(limit.1 - limit.0)).round() as i32
-    }
-
-    fn key_points<Hint: KeyPointHint>(&self, hint: Hint) -> Vec<f64> {
-        if hint.weight().allow_light_points() { Vec::new() } else { self.ticks.clone() }
-    }
-
-    fn range(&self) -> std::ops::Range<f64> {
-        self.range.0..self.range.1
-    }
-}
-
-impl ValueFormatter<f64> for Axis {
-    fn format(value: &f64) -> String {
-        format!("{}", (value * 1e9).round() / 1e9)
-    }
 }
 
 /// Text in the charts' font, `size` in pixels.
@@ -185,6 +121,18 @@ pub(super) fn mark(area: &Area<'_>, shape: Mark, at: (i32, i32), size: i32, colo
     Ok(())
 }
 
+/// Draws an SVG document of the given size in pixels. `name` is for errors.
+pub(super) fn render(
+    name: &str,
+    size: (u32, u32),
+    draw: impl FnOnce(SVGBackend<'_>) -> Drawn,
+) -> Result<String> {
+    let mut svg = String::new();
+    draw(SVGBackend::with_string(&mut svg, size))
+        .map_err(|reason| Error::Plot { path: format!("{name}.svg").into(), reason: reason.to_string() })?;
+    Ok(svg)
+}
+
 /// Title and subtitle at the top of an area; returns what is left.
 pub(super) fn draw_title<'a>(
     area: &Area<'a>,
@@ -208,16 +156,22 @@ fn spread(heights: &mut [i32], gap: i32, range: (i32, i32)) {
     }
 }
 
+impl Series {
+    /// A line without marks; other looks are fields of it.
+    pub fn new(name: impl Into<String>, color: RGBColor, points: Vec<(f64, f64)>) -> Self {
+        Self { name: name.into(), color, mark: None, dashed: false, line: true, points }
+    }
+
+    /// Marks without a line.
+    pub fn dots(name: impl Into<String>, color: RGBColor, mark: Mark, points: Vec<(f64, f64)>) -> Self {
+        Self { mark: Some(mark), line: false, ..Self::new(name, color, points) }
+    }
+}
+
 impl Chart {
     /// The chart as an SVG document of the given size in pixels. `name` is for errors.
     pub fn svg(&self, name: &str, size: (u32, u32)) -> Result<String> {
-        let mut svg = String::new();
-        match self.draw(SVGBackend::with_string(&mut svg, size)) {
-            Ok(()) => Ok(svg),
-            Err(reason) => {
-                Err(Error::Plot { path: format!("{name}.svg").into(), reason: reason.to_string() })
-            }
-        }
+        render(name, size, |backend| self.draw(backend))
     }
 
     fn draw(&self, backend: SVGBackend<'_>) -> Drawn {
@@ -325,19 +279,8 @@ fn stroke(area: &Area<'_>, pixels: &[(i32, i32)], style: ShapeStyle, dashed: boo
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
+    use super::super::axis::Scale;
     use super::*;
-
-    #[test]
-    fn ticks_are_round_numbers() {
-        let axis = Axis::log("", [0.004, 30.0].into_iter());
-        assert_eq!(axis.ticks, [0.01, 0.1, 1.0, 10.0]);
-        let texts: Vec<String> = axis.ticks.iter().map(Axis::format).collect();
-        assert_eq!(texts, ["0.01", "0.1", "1", "10"]);
-        let narrow = Axis::log("", [0.04, 0.6].into_iter());
-        let texts: Vec<String> = narrow.ticks.iter().map(Axis::format).collect();
-        assert_eq!(texts, ["0.05", "0.1", "0.2", "0.5"]);
-        assert_eq!(Axis::log("", std::iter::empty()).ticks.len(), 7);
-    }
 
     #[test]
     fn names_do_not_overlap() {

@@ -1,4 +1,4 @@
-//! Table `passes`: the port through which a packet goes to its next pass.
+//! Ways of packets through a switch: tables `passes` and `loopback_ports`.
 
 use super::Row;
 
@@ -13,7 +13,7 @@ pub struct PassCells {
     pub first: u32,
 }
 
-/// A pass's port.
+/// Table `passes`: the port through which a packet goes to its next pass.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Pass {
     /// Key: number of the next pass. If passes have their own cells, also 0, and 255 for norms.
@@ -40,5 +40,24 @@ impl Row for Pass {
                 ("set_pass", vec![port, ("queue", cells.queue.into()), ("first_cell", cells.first.into())])
             }
         }
+    }
+}
+
+/// Table `loopback_ports`: a port by which packets come back from a pass.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LoopbackPort {
+    /// Key: the port.
+    pub port: u16,
+}
+
+impl Row for LoopbackPort {
+    const TABLE: &'static str = "loopback_ports";
+
+    fn key(&self) -> Vec<(&'static str, u128)> {
+        vec![("port", self.port.into())]
+    }
+
+    fn action(&self) -> (&'static str, Vec<(&'static str, u128)>) {
+        ("own_pass", Vec::new())
     }
 }
