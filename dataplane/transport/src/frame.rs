@@ -56,7 +56,7 @@ impl<'a> Datagram<'a> {
         }
         let word = |at: usize| u16::from_be_bytes([headers[at], headers[at + 1]]);
         if word(12) != 0x0800 || headers[14] != 0x45 || headers[23] != UDP || word(20) & 0x3fff != 0 {
-            return Err("the frame is no UDP over IPv4 or IPv6 without options and fragments");
+            return Err("the frame is not UDP over IPv4 or IPv6 without options and fragments");
         }
         if fold(sum_of_bytes(&headers[ETHERNET_LEN..ETHERNET_LEN + 20])) != 0xffff {
             return Err("the frame's IPv4 checksum is wrong");
@@ -84,7 +84,7 @@ impl<'a> Datagram<'a> {
         };
         let word = |at: usize| u16::from_be_bytes([headers[at], headers[at + 1]]);
         if headers[14] >> 4 != 6 || headers[20] != UDP {
-            return Err("the frame is no UDP over IPv6 without extensions");
+            return Err("the frame is not UDP over IPv6 without extensions");
         }
         let peer = |at: usize, port: usize| {
             let address: [u8; 16] = std::array::from_fn(|i| headers[at + i]);

@@ -23,7 +23,7 @@ pub fn device(host: &Host, config: &XdpConfig) -> Check {
     if host.number(&format!("{folder}/type")).is_some_and(|kind| kind != ETHERNET) {
         return Check::wrong(
             NAME,
-            format!("{name} is no Ethernet"),
+            format!("{name} is not an Ethernet interface"),
             "use an interface with a hardware address, or --io udp",
         );
     }
