@@ -555,7 +555,7 @@ mod tests {
         assert!(refused("8, 8", 2, "").contains("rack is 2, and the last of 2 is 1"));
         assert!(refused("8", 0, "root = \"host\"").contains("10.0.0.1:9000"));
         assert!(refused("8", 0, "root_mac = \"1\"").contains("root_mac"));
-        assert!(JobSection::parse("racks = [\"x\"]").unwrap_err().to_string().contains("no rack"));
+        assert!(JobSection::parse("racks = [\"x\"]").unwrap_err().to_string().contains("not a rack"));
     }
 
     #[test]

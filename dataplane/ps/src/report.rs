@@ -179,7 +179,7 @@ mod tests {
         );
         assert!(
             greet("granularity = 20\nfraction = 0.3\nlane = 16\nquorum = 3\npolicy = \"best-effort\"")
-                .ends_with("g=20 p=3.0000e-1, 1024 slots, quorum 3, 16-bit lanes, best-effort after 200ms")
+                .ends_with("g=20 p=0.3, 1024 slots, quorum 3, 16-bit lanes, best-effort after 200ms")
         );
     }
 
