@@ -78,7 +78,7 @@ fn what_makes_no_sense_is_a_line_and_exit_status_2() {
     for (args, says) in [
         (&["--workers", "1"][..], "one worker has nobody to share a server with"),
         (&["--workers", "65"], "65 is not in 1..=64"),
-        (&["--size", "64MB"], "write a size like"),
+        (&["--size", "64 megs"], "write a size like"),
         (&["--size", "3"], "write a size like"),
         (&["--rate", "fast"], "write a rate like"),
         (&["--place", "moon"], "moon"),
