@@ -4,11 +4,13 @@
 //! and how long they are, and asks for norms, packed indices, error feedback and means. It never looks at a
 //! number.
 
+mod coder;
 mod numbers;
 mod raw;
 
 pub use numbers::{CallKeys, Estimate, Numbers};
 
+use coder::{Coder, T_P};
 use raw::add_feedback;
 pub(super) use raw::{raw_factor, raw_word, read_raw, write_raw};
 
@@ -19,16 +21,13 @@ use thc_codec::block::Block;
 use thc_codec::error::CodecError;
 use thc_codec::packing::unpack;
 use thc_codec::partition::Partition;
-use thc_codec::quantizer::{self, Quantizer};
+use thc_codec::quantizer;
 use thc_codec::rounding::Source;
 use thc_codec::signs::{self, SignKey};
 use thc_codec::table::LookupTable;
 use thc_codec::{aggregate, norm, rht};
-use thc_protocol::wire::{Choice, FEATURE_ROOT, Form, Norm, RAW_WORDS, Table, Welcome};
+use thc_protocol::wire::{Choice, FEATURE_ROOT, Form, Norm, RAW_WORDS, Welcome};
 use thc_protocol::{Lane, Rank, TableId, WorkerId};
-
-/// t_p of usable tables: with it every norm gives a normal range for every d, and estimates whose norm is finite (P5).
-const T_P: std::ops::RangeInclusive<f64> = 1.0 / 65536.0..=38.0;
 
 /// Most coordinates of a DATA packet.
 pub(super) const PACKET: usize = 1024;
@@ -45,14 +44,6 @@ pub(super) struct Compressor {
     job_seed: u64,
     /// The source of this worker's roundings.
     roundings: Source,
-}
-
-/// A table of the job, and what quantizes onto it.
-struct Coder {
-    id: TableId,
-    table: LookupTable,
-    quantizer: Quantizer,
-    form: Form,
 }
 
 /// A partition, how it travels, and the largest norm of its workers, f32 bits.
@@ -76,50 +67,6 @@ impl Measured {
     /// Where they are with all padding.
     pub fn padded_range(&self) -> Range<usize> {
         self.start..self.start + self.part.padded
-    }
-}
-
-impl Coder {
-    fn new(told: &Table, workers: u16) -> Result<Coder, WorkerError> {
-        let unusable = |reason: String| WorkerError::Unusable { reason };
-        let &Table { id, bits, form, granularity, fraction, t_p, values } = told;
-        let identity: Vec<u8> = (0..=u8::MAX).collect();
-        let values = if form.is_identity() { &identity[..] } else { &values[..1 << bits.min(4)] };
-        let unused = if form.is_identity() { &told.values[..] } else { &told.values[values.len()..] };
-        if unused.iter().any(|&value| value != 0) {
-            let last = values.len() - 1;
-            return Err(unusable(format!(
-                "table {id} of {bits} bits has values behind its last index, {last}"
-            )));
-        }
-        let table = LookupTable::with_threshold(values, fraction, t_p)
-            .map_err(|error| unusable(format!("table {id}: {error}")))?;
-        if table.granularity() != granularity {
-            return Err(unusable(format!(
-                "table {id} ends with {}, but its granularity is {granularity}",
-                table.granularity(),
-            )));
-        }
-        let sum = u32::from(workers) * u32::from(granularity);
-        if workers == 0 || sum > form.max_sum() {
-            return Err(unusable(format!(
-                "{workers} workers with granularity {granularity} overflow the {}-bit lanes of table {id}",
-                form.sums()
-            )));
-        }
-        if !T_P.contains(&t_p) {
-            return Err(unusable(format!(
-                "t_p = {t_p:e} of p = {fraction}: norms leave room from {:e} to {} (P5)",
-                T_P.start(),
-                T_P.end()
-            )));
-        }
-        Coder::of_table(id, table, form).map_err(|error| unusable(format!("table {id}: {error}")))
-    }
-
-    fn of_table(id: TableId, table: LookupTable, form: Form) -> Result<Coder, CodecError> {
-        let quantizer = Quantizer::new(&table).with_width(form.width())?;
-        Ok(Coder { id, table, quantizer, form })
     }
 }
 
@@ -508,7 +455,7 @@ mod tests {
     use super::*;
     use thc_codec::partition::MIN_PARTITION;
     use thc_codec::rht;
-    use thc_protocol::wire::{Norm, Tables};
+    use thc_protocol::wire::{Norm, Table, Tables};
     use thc_protocol::worker::PacketId;
     use thc_support::wire_table;
 
