@@ -150,10 +150,10 @@ mod tests {
     #[test]
     fn what_is_no_plan_is_said() {
         for (text, said) in [
-            ("", "no table"),
-            ("0", "no table"),
-            ("256", "no table"),
-            ("four", "no table"),
+            ("", "not a table"),
+            ("0", "not a table"),
+            ("256", "not a table"),
+            ("four", "not a table"),
             ("1,2", "behind a span without a length"),
             ("1:0", "at least 1"),
             ("1:x", "at least 1"),

@@ -351,8 +351,8 @@ mod tests {
             (npy("'<f4'", false, "(4294967296, 4294967296)", &[]), "is more than memory can hold"),
             (npy("'<f4'", false, "(9223372036854775807,)", &[]), "is more than memory can hold"),
             (npy("'<f4'", false, "(3, 0)", &[]), "no coordinates"),
-            (npy("'<f4'", false, "'x'", &[0; 8]), "no usable .npy file"),
-            (npy("'<f4'", false, "(-1,)", &[0; 8]), "no usable .npy file"),
+            (npy("'<f4'", false, "'x'", &[0; 8]), "not a usable .npy file"),
+            (npy("'<f4'", false, "(-1,)", &[0; 8]), "not a usable .npy file"),
             (npy("\n'<f4'", false, "(4294967296, 4294967296)", &[0; 8]), "more than memory can hold"),
             (npy(&"{".repeat(40), false, "(2,)", &[0; 8]), "brackets in brackets"),
         ] {
