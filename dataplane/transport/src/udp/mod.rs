@@ -256,10 +256,6 @@ impl PacketIo for UdpIo {
         self.sources.as_ref().and_then(|sources| sources.find(peer))
     }
 
-    fn send_run(&mut self, to: Peer, contents: &[u8], segment: usize) -> io::Result<()> {
-        self.send_run_with(to, contents, segment, 0)
-    }
-
     fn send_run_with(&mut self, to: Peer, contents: &[u8], segment: usize, ecn: u8) -> io::Result<()> {
         check_segment(segment)?;
         if to.port() == 0 {

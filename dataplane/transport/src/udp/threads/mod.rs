@@ -209,10 +209,6 @@ impl PacketIo for UdpThreads {
         self.threads[number].bell.ring(Sleep::ForLetters);
     }
 
-    fn send_run(&mut self, to: Peer, contents: &[u8], segment: usize) -> io::Result<()> {
-        self.send_run_with(to, contents, segment, 0)
-    }
-
     fn send_run_with(&mut self, to: Peer, contents: &[u8], segment: usize, ecn: u8) -> io::Result<()> {
         check_segment(segment)?;
         if contents.is_empty() {
