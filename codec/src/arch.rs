@@ -47,7 +47,7 @@ macro_rules! kernels {
             use crate::isa::{Isa, InstructionSet};
             #[allow(unused_imports)]
             use crate::{
-                arguments::{Compressing, Estimating, Fed, Lattice, Power},
+                arguments::{Compressing, Estimating, Fed, Power},
                 grid::{Bounds, Grid},
                 rounding::Rounding,
                 signs::Signs,
@@ -101,12 +101,6 @@ kernels! {
     block {
         compress(how: &Compressing<'_>, x: &[f32], fed: Fed<'_>, next: [&[f32]; 2], work: &mut [f32], out: &mut [u8]);
         decompress(how: &Estimating<'_>, next: &[f32], out: &mut [f32]);
-    }
-    lattice {
-        codes(lattice: &Lattice, x: &[f32], rounding: Rounding, first: u64, out: &mut [u16]);
-        values(lattice: &Lattice, codes: &[u16], out: &mut [f32]);
-        spread(lattice: &Lattice, x: &[f32]) -> f64;
-        draw(x: &[f32], scale: f32, rounding: Rounding, first: u32, out: &mut Vec<u32>);
     }
     norm {
         squares(x: &[f32]) -> f64;

@@ -18,9 +18,6 @@ pub enum Power {
     One,
 }
 
-/// 2^24, the number of different uniforms that a coordinate's random word gives.
-pub(crate) const UNIFORMS: f32 = 16_777_216.0;
-
 /// Sums with a range of their own.
 pub const GROUP: usize = 64;
 
@@ -71,18 +68,4 @@ impl Estimating<'_> {
         let (from, count) = (at / coordinates * stride + within * bytes, count.min(coordinates - within));
         (count, &self.sums[from..from + count * bytes])
     }
-}
-
-/// dom(δ, b) and what is derived from it.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Lattice {
-    pub(crate) delta: f32,
-    pub(crate) per: f32,
-    /// 2^(b−1).
-    pub(crate) half: i32,
-    /// −half as a float.
-    pub(crate) lo: f32,
-    /// half − 1 as a float.
-    pub(crate) hi: f32,
-    pub(crate) bits: u8,
 }

@@ -4,11 +4,16 @@ use std::sync::atomic::{AtomicU8, Ordering};
 
 /// Instruction sets with kernels; those of one architecture in ascending order of preference.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(crate) enum InstructionSet {
+pub enum InstructionSet {
+    /// Plain Rust.
     Scalar,
+    /// AVX2 with FMA.
     Avx2,
+    /// AVX-512 F, BW, DQ and VL, with all of `Avx2` and BMI2.
     Avx512,
+    /// AVX-512 VBMI, with all of `Avx512`.
     Avx512Vbmi,
+    /// NEON of 64-bit ARM, little endian.
     Neon,
 }
 
@@ -110,7 +115,11 @@ impl Isa {
         }
     }
 
-    pub(crate) fn level(self) -> InstructionSet {
+    /// Its instruction set, for kernels that are chosen by it. The processor has all that the variant names, so a kernel with these target
+    /// features may be called.
+    #[inline]
+    #[must_use]
+    pub fn level(self) -> InstructionSet {
         self.0
     }
 }

@@ -17,6 +17,9 @@
 //!
 //! [`block`] has steps 2, 3 and 5 for one block that fits the first cache, without leaving it.
 //!
+//! A crate with kernels of its own chooses them by [`isa::Isa::level`], draws from [`rounding::Rounding`]'s stream by its
+//! [key](rounding::Rounding::key) and [`rounding::MULTIPLIERS`], and adds up in the order of [`norm`] with [`norm::PARTIAL_SUMS`] and [`norm::reduce`].
+//!
 //! The functions in the private `scalar` module define every result; vector kernels reproduce
 //! them bit for bit, so workers on different processors stay in step.
 #![deny(unsafe_code)]
@@ -34,12 +37,10 @@ pub mod feedback;
 mod grid;
 pub mod isa;
 pub mod lanes;
-pub mod lattice;
 pub mod norm;
 pub mod packing;
 pub mod partition;
 pub mod peak;
-pub mod positions;
 pub mod quantizer;
 pub mod requantize;
 pub mod rht;
@@ -47,7 +48,6 @@ pub mod rounding;
 mod scalar;
 pub mod scales;
 pub mod signs;
-pub mod sparsify;
 pub mod sums;
 pub mod table;
 

@@ -7,6 +7,7 @@
 
 use crate::arch;
 use crate::isa::Isa;
+pub use crate::scalar::norm::{PARTIAL_SUMS, reduce};
 
 /// Euclidean norm of `x`. Infinite or NaN if any coordinate is.
 #[must_use]

@@ -42,8 +42,8 @@ use crate::signs::{GOLDEN_GAMMA, derive, derive_call};
 /// Keeps the rounding stream apart from the signs even if both were given the same seed.
 const DOMAIN: u64 = 0x524F_554E_4449_4E47;
 
-/// Multipliers of the three rounds of the mixer.
-pub(crate) const MUL: [u32; 3] = [0xED5A_D4BB, 0xAC4C_1B51, 0x3184_8BAB];
+/// Multipliers of the three rounds of the mixer, for vector code that computes words.
+pub const MULTIPLIERS: [u32; 3] = [0xED5A_D4BB, 0xAC4C_1B51, 0x3184_8BAB];
 
 /// Random access to the rounding stream of one worker, call and partition.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -121,14 +121,21 @@ impl Rounding {
         u32::from_ne_bytes([leading.rotate_right(1); 4])
     }
 
+    /// k0 and k1 of the stream, for vector code that computes its words.
+    #[inline]
+    #[must_use]
+    pub const fn key(self) -> [u32; 2] {
+        [self.k0, self.k1]
+    }
+
     /// The 32 random bits of word `i` (taken modulo 2^32).
     #[inline]
     #[must_use]
     pub const fn word(self, i: u64) -> u32 {
         let x = (i as u32).wrapping_add(self.k0);
-        let x = (x ^ (x >> 17)).wrapping_mul(MUL[0]);
-        let x = (x ^ (x >> 11)).wrapping_add(self.k1).wrapping_mul(MUL[1]);
-        let x = (x ^ (x >> 15)).wrapping_mul(MUL[2]);
+        let x = (x ^ (x >> 17)).wrapping_mul(MULTIPLIERS[0]);
+        let x = (x ^ (x >> 11)).wrapping_add(self.k1).wrapping_mul(MULTIPLIERS[1]);
+        let x = (x ^ (x >> 15)).wrapping_mul(MULTIPLIERS[2]);
         x ^ (x >> 14)
     }
 

@@ -2,7 +2,6 @@
 
 pub(crate) mod aggregate;
 pub(crate) mod block;
-pub(crate) mod lattice;
 pub(crate) mod norm;
 pub(crate) mod pack;
 pub(crate) mod peak;

@@ -11,13 +11,13 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 use thc_bench::{is_measuring, median, seconds};
-use thc_codec::lattice::Lattice;
 use thc_codec::packing::packed_len;
 use thc_codec::rounding::Rounding;
-use thc_codec::sparsify::sparsify;
 use thc_model::payload::{self, Encoding};
 use thc_model::shard::{Applied, PushHead, Shard};
 use thc_model::{Client, ClientConfig, JobConfig, ModelBits, Pull, Push, Server, ServerConfig, Spec};
+use thc_model_codec::lattice::Lattice;
+use thc_model_codec::sparsify::sparsify;
 
 const SECRET: &str = "a secret for benchmarks";
 

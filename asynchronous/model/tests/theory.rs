@@ -9,12 +9,12 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use quadratic::{Quadratic, minus, square};
-use thc_codec::lattice::Lattice;
-use thc_codec::sparsify::l1;
 use thc_codec::{norm, rounding::Rounding};
 use thc_model::payload;
 use thc_model::shard::{Applied, PushHead, Shard, Stamp};
 use thc_model::{ModelBits, Push, Spec};
+use thc_model_codec::lattice::Lattice;
+use thc_model_codec::sparsify::l1;
 
 /// L of its f_i.
 fn smoothness(problem: &Quadratic) -> f64 {

@@ -2,7 +2,6 @@
 
 pub(super) mod aggregate;
 pub(super) mod block;
-pub(super) mod lattice;
 pub(super) mod norm;
 pub(super) mod pack;
 pub(super) mod peak {

@@ -9,10 +9,10 @@ macro_rules! kernels {
         #[target_feature(enable = $features)]
         pub(crate) fn squares(x: &[f32]) -> f64 {
             let mut sums = zero();
-            let chunks = x.chunks_exact(LANES);
+            let chunks = x.chunks_exact(PARTIAL_SUMS);
             let tail = chunks.remainder();
             for x in chunks {
-                $crate::arch::prefetch::ahead::<LANES>(x.as_ptr());
+                $crate::arch::prefetch::ahead::<PARTIAL_SUMS>(x.as_ptr());
                 add_squares(&mut sums, load(x));
             }
             let mut lanes = store(sums);
@@ -23,11 +23,11 @@ macro_rules! kernels {
         #[target_feature(enable = $features)]
         pub(crate) fn squares_sum(x: &[f32], e: &[f32]) -> f64 {
             let mut sums = zero();
-            let (xs, es) = (x.chunks_exact(LANES), e.chunks_exact(LANES));
+            let (xs, es) = (x.chunks_exact(PARTIAL_SUMS), e.chunks_exact(PARTIAL_SUMS));
             let (x_tail, e_tail) = (xs.remainder(), es.remainder());
             for (x, e) in xs.zip(es) {
-                $crate::arch::prefetch::ahead::<LANES>(x.as_ptr());
-                $crate::arch::prefetch::ahead::<LANES>(e.as_ptr());
+                $crate::arch::prefetch::ahead::<PARTIAL_SUMS>(x.as_ptr());
+                $crate::arch::prefetch::ahead::<PARTIAL_SUMS>(e.as_ptr());
                 add_squares(&mut sums, add(load(x), load(e)));
             }
             let mut lanes = store(sums);

@@ -5,9 +5,9 @@
 
 use proptest::prelude::*;
 
-use super::{aggregate, block, lattice, norm, pack, quantize, requantize, rht, scales};
+use super::{aggregate, block, norm, pack, quantize, requantize, rht, scales};
 use crate::arguments::Power;
-use crate::arguments::{Compressing, Estimating, Fed, Lattice};
+use crate::arguments::{Compressing, Estimating, Fed};
 use crate::grid::Bounds;
 use crate::isa::Isa;
 use crate::quantizer::Quantizer;
@@ -249,32 +249,6 @@ fn check_aggregate(isa: Isa, len: usize, seed: u64, offset: usize) {
     assert_eq!(want, got.get(), "raw_add");
 }
 
-fn check_lattice(isa: Isa, on: &Lattice, x: &[f32], first: u64, offset: usize) {
-    let rounding = Rounding::new(first ^ 77, 3, 2);
-    let mut moved = Misaligned::new(x, offset);
-    let mut want = vec![0xEEEE; x.len()];
-    scalar::lattice::codes(on, x, rounding, first, &mut want);
-    let mut got = Misaligned::new(&vec![0xDDDD; x.len()], offset + 1);
-    lattice::codes(isa, on, moved.get(), rounding, first, got.get());
-    assert_eq!(want, got.get(), "codes of {} bits", on.bits());
-
-    let mut floats = vec![7.0; x.len()];
-    scalar::lattice::values(on, &want, &mut floats);
-    let mut out = Misaligned::new(&vec![8.0; x.len()], offset);
-    lattice::values(isa, on, got.get(), out.get());
-    assert_eq!(bits(&floats), bits(out.get()), "values of {} bits", on.bits());
-
-    let (want, got) = (scalar::lattice::spread(on, x), lattice::spread(isa, on, moved.get()));
-    assert_eq!(want.to_bits(), got.to_bits(), "spread of {} bits", on.bits());
-
-    for scale in [0.0, 1e3, 16_777_216.0, f32::MAX] {
-        let (mut want, mut got) = (vec![1], vec![1]);
-        scalar::lattice::draw(x, scale, rounding, first as u32, &mut want);
-        lattice::draw(isa, moved.get(), scale, rounding, first as u32, &mut got);
-        assert_eq!(want, got);
-    }
-}
-
 fn check_pack(isa: Isa, groups: usize, seed: u64, offset: usize) {
     type Pack = fn(&[u8], &mut [u8]);
     type Dispatched = fn(Isa, &[u8], &mut [u8]);
@@ -470,25 +444,6 @@ macro_rules! suite {
             }
 
             #[test]
-            fn lattice_of_every_width_tail_and_alignment() {
-                let Some(isa) = isa() else { return };
-                for bits in 2..=16 {
-                    let on = Lattice::with_max(0.9, bits).unwrap();
-                    for len in 0..70 {
-                        check_lattice(isa, &on, &floats(len, 3), 5, len % 16);
-                    }
-                    for offset in 0..16 {
-                        check_lattice(isa, &on, &floats(333, 4), u64::MAX - 100, offset);
-                    }
-                    // Multiples themselves, halves, and scales at the ends of what there is.
-                    let grid: Vec<f32> = (-200..=200).map(|i| i as f32 / 2.0).collect();
-                    for delta in [0.0, f32::MIN_POSITIVE, 0.5, 1.0, 2e37] {
-                        check_lattice(isa, &Lattice::new(delta, bits).unwrap(), &grid, 1, 3);
-                    }
-                }
-            }
-
-            #[test]
             fn dequantize_every_tail_and_alignment() {
                 let Some(isa) = isa() else { return };
                 for len in 0..70 {
@@ -555,8 +510,6 @@ macro_rules! suite {
                         check_norm(isa, &x, &x, offset);
                         check_aggregate(isa, raw.len(), first, offset);
                         check_dequantize(isa, raw.len(), first, offset);
-                        let on = Lattice::new(width.abs(), 2 + (first % 15) as u8).unwrap();
-                        check_lattice(isa, &on, &x, first, offset);
                     }
                 }
 

@@ -1,11 +1,12 @@
 //! Scalar norms. See `crate::norm` for the definition of the order of additions.
 
 /// Number of partial sums: four vectors of eight doubles.
-pub(crate) const LANES: usize = 32;
+pub const PARTIAL_SUMS: usize = 32;
 
 /// Adds partial sums pairwise, halves onto halves.
-pub(crate) fn reduce(mut lanes: [f64; LANES]) -> f64 {
-    let mut width = LANES / 2;
+#[must_use]
+pub fn reduce(mut lanes: [f64; PARTIAL_SUMS]) -> f64 {
+    let mut width = PARTIAL_SUMS / 2;
     while width > 0 {
         for i in 0..width {
             lanes[i] += lanes[i + width];
@@ -15,9 +16,9 @@ pub(crate) fn reduce(mut lanes: [f64; LANES]) -> f64 {
     lanes[0]
 }
 
-/// Adds the squares of `x`, which begins at a multiple of [`LANES`].
-pub(crate) fn add_squares(lanes: &mut [f64; LANES], x: &[f32]) {
-    for chunk in x.chunks(LANES) {
+/// Adds the squares of `x`, which begins at a multiple of [`PARTIAL_SUMS`].
+pub(crate) fn add_squares(lanes: &mut [f64; PARTIAL_SUMS], x: &[f32]) {
+    for chunk in x.chunks(PARTIAL_SUMS) {
         for (lane, v) in lanes.iter_mut().zip(chunk) {
             *lane += f64::from(*v) * f64::from(*v);
         }
@@ -25,8 +26,8 @@ pub(crate) fn add_squares(lanes: &mut [f64; LANES], x: &[f32]) {
 }
 
 /// Adds the squares of `x + e`, each sum rounded to `f32` as the transform will see it.
-pub(crate) fn add_squares_sum(lanes: &mut [f64; LANES], x: &[f32], e: &[f32]) {
-    for (x, e) in x.chunks(LANES).zip(e.chunks(LANES)) {
+pub(crate) fn add_squares_sum(lanes: &mut [f64; PARTIAL_SUMS], x: &[f32], e: &[f32]) {
+    for (x, e) in x.chunks(PARTIAL_SUMS).zip(e.chunks(PARTIAL_SUMS)) {
         for ((lane, a), b) in lanes.iter_mut().zip(x).zip(e) {
             let v = f64::from(a + b);
             *lane += v * v;
@@ -36,14 +37,14 @@ pub(crate) fn add_squares_sum(lanes: &mut [f64; LANES], x: &[f32], e: &[f32]) {
 
 /// Sum of squares of `x`.
 pub(crate) fn squares(x: &[f32]) -> f64 {
-    let mut lanes = [0.0; LANES];
+    let mut lanes = [0.0; PARTIAL_SUMS];
     add_squares(&mut lanes, x);
     reduce(lanes)
 }
 
 /// Sum of squares of `x + e`.
 pub(crate) fn squares_sum(x: &[f32], e: &[f32]) -> f64 {
-    let mut lanes = [0.0; LANES];
+    let mut lanes = [0.0; PARTIAL_SUMS];
     add_squares_sum(&mut lanes, x, e);
     reduce(lanes)
 }

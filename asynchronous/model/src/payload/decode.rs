@@ -2,9 +2,9 @@
 
 use std::ops::Range;
 
-use thc_codec::lattice::Lattice;
 use thc_codec::packing::packed_len;
-use thc_codec::positions;
+use thc_model_codec::lattice::Lattice;
+use thc_model_codec::positions;
 
 use super::{Broken, FLOATS, FROZEN, LATTICE, LATTICE_SPARSE, PART, PIECES, SIGNS_SPARSE, take_floats};
 

@@ -2,11 +2,12 @@
 
 use std::ops::Range;
 
-use thc_codec::lattice::Lattice;
 use thc_codec::packing::packed_len;
 use thc_codec::rounding::Rounding;
-use thc_codec::sparsify::sparsify;
-use thc_codec::{CodecError, norm, positions};
+use thc_codec::{CodecError, norm};
+use thc_model_codec::lattice::Lattice;
+use thc_model_codec::positions;
+use thc_model_codec::sparsify::sparsify;
 
 use super::{
     Encoding, FLOATS, FROZEN, Form, LATTICE, LATTICE_SPARSE, PART, PIECES, Piece, Roundings, SIGNS_SPARSE,

@@ -11,8 +11,8 @@
 //! 6 frozen, in a pull   nothing: the receiver has these coordinates already, and they never change
 //! ```
 //!
-//! The first byte says which; positions are those of [`thc_codec::positions`], codes those of
-//! [`thc_codec::lattice`]. What Lemma 2 keeps has one magnitude, so form 3 has all of it: Q_(δ,b) of it with
+//! The first byte says which; positions are those of [`thc_model_codec::positions`], codes those of
+//! [`thc_model_codec::lattice`]. What Lemma 2 keeps has one magnitude, so form 3 has all of it: Q_(δ,b) of it with
 //! δ = ‖β‖∞/(2^(b−1) − 1) would be that magnitude again, whatever b is.
 
 mod decode;

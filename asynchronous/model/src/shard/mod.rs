@@ -25,8 +25,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::{Duration, Instant};
 
-use thc_codec::lattice::Lattice;
 use thc_codec::norm;
+use thc_model_codec::lattice::Lattice;
 
 use crate::counters::Reason;
 use crate::optimizer::freshness;

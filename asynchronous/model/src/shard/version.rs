@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 
 use thc_codec::CodecError;
-use thc_codec::lattice::{BITS, Lattice};
 use thc_codec::norm;
+use thc_model_codec::lattice::{BITS, Lattice};
 
 use super::Numbers;
 use crate::payload::{self, Encoding, Piece, Roundings};

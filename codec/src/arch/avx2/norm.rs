@@ -3,7 +3,7 @@
 use std::arch::x86_64::*;
 
 use crate::arch::norms;
-use crate::scalar::norm::{self as scalar, LANES};
+use crate::scalar::norm::{self as scalar, PARTIAL_SUMS};
 
 /// The partial sums as vectors.
 type Sums = [__m256d; 8];
@@ -49,8 +49,8 @@ fn zero() -> Sums {
 
 #[target_feature(enable = "avx2,fma")]
 #[inline]
-fn store(sums: Sums) -> [f64; LANES] {
-    let mut lanes = [0.0; LANES];
+fn store(sums: Sums) -> [f64; PARTIAL_SUMS] {
+    let mut lanes = [0.0; PARTIAL_SUMS];
     for (lanes, sum) in lanes.chunks_exact_mut(4).zip(sums) {
         // SAFETY: the chunk has four doubles.
         unsafe { _mm256_storeu_pd(lanes.as_mut_ptr(), sum) };

@@ -5,7 +5,7 @@ use std::arch::x86_64::*;
 use crate::arch::groups::{COMPLETE, GROUP, LARGE, SMALL, split, word};
 use crate::arch::quantizers;
 use crate::grid::{Bounds, DRAW, Grid, ONE};
-use crate::rounding::{MUL, Rounding};
+use crate::rounding::{MULTIPLIERS, Rounding};
 use crate::scalar::quantize as scalar;
 
 /// Coordinates per vector.
@@ -82,12 +82,12 @@ fn counter(at: u64, rounding: Rounding) -> __m256i {
 #[inline]
 fn words(c: &Constants, x: __m256i) -> __m256i {
     let x = _mm256_xor_si256(x, _mm256_srli_epi32::<17>(x));
-    let x = _mm256_mullo_epi32(x, _mm256_set1_epi32(MUL[0] as i32));
+    let x = _mm256_mullo_epi32(x, _mm256_set1_epi32(MULTIPLIERS[0] as i32));
     let x = _mm256_xor_si256(x, _mm256_srli_epi32::<11>(x));
     let x = _mm256_add_epi32(x, c.k1);
-    let x = _mm256_mullo_epi32(x, _mm256_set1_epi32(MUL[1] as i32));
+    let x = _mm256_mullo_epi32(x, _mm256_set1_epi32(MULTIPLIERS[1] as i32));
     let x = _mm256_xor_si256(x, _mm256_srli_epi32::<15>(x));
-    let x = _mm256_mullo_epi32(x, _mm256_set1_epi32(MUL[2] as i32));
+    let x = _mm256_mullo_epi32(x, _mm256_set1_epi32(MULTIPLIERS[2] as i32));
     _mm256_xor_si256(_mm256_xor_si256(x, c.stratum), _mm256_srli_epi32::<14>(x))
 }
 

@@ -3,7 +3,7 @@
 use std::arch::x86_64::*;
 
 use crate::arch::norms;
-use crate::scalar::norm::{self as scalar, LANES};
+use crate::scalar::norm::{self as scalar, PARTIAL_SUMS};
 
 /// The partial sums as vectors.
 type Sums = [__m512d; 4];
@@ -24,7 +24,7 @@ fn add_squares(sums: &mut Sums, v: Chunk) {
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
 #[inline]
 fn load(x: &[f32]) -> Chunk {
-    assert!(x.len() == LANES);
+    assert!(x.len() == PARTIAL_SUMS);
     let p = x.as_ptr();
     // SAFETY: x has 32 floats.
     unsafe {
@@ -54,8 +54,8 @@ fn zero() -> Sums {
 
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
 #[inline]
-fn store(sums: Sums) -> [f64; LANES] {
-    let mut lanes = [0.0; LANES];
+fn store(sums: Sums) -> [f64; PARTIAL_SUMS] {
+    let mut lanes = [0.0; PARTIAL_SUMS];
     for (lanes, sum) in lanes.chunks_exact_mut(8).zip(sums) {
         // SAFETY: the chunk has eight doubles.
         unsafe { _mm512_storeu_pd(lanes.as_mut_ptr(), sum) };

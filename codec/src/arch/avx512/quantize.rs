@@ -5,7 +5,7 @@ use std::arch::x86_64::*;
 use crate::arch::groups::{COMPLETE, GROUP, LARGE, SMALL, split, word};
 use crate::arch::quantizers;
 use crate::grid::{Bounds, DRAW, FEW, Grid, ONE};
-use crate::rounding::{MUL, Rounding};
+use crate::rounding::{MULTIPLIERS, Rounding};
 use crate::scalar::quantize as scalar;
 
 /// Coordinates per vector.
@@ -69,7 +69,7 @@ fn constants(grid: &Grid, span: &Bounds, rounding: Rounding) -> Constants {
         lower,
         k1: _mm512_set1_epi32(rounding.k1 as i32),
         stratum: _mm512_set1_epi32(rounding.stratum as i32),
-        mul: MUL.map(|m| _mm512_set1_epi32(m as i32)),
+        mul: MULTIPLIERS.map(|m| _mm512_set1_epi32(m as i32)),
         step,
         lo,
     }

@@ -3,7 +3,7 @@
 use std::arch::aarch64::*;
 
 use crate::arch::norms;
-use crate::scalar::norm::{self as scalar, LANES};
+use crate::scalar::norm::{self as scalar, PARTIAL_SUMS};
 
 /// The partial sums as vectors.
 type Sums = [float64x2_t; 16];
@@ -50,8 +50,8 @@ fn zero() -> Sums {
 
 #[target_feature(enable = "neon")]
 #[inline]
-fn store(sums: Sums) -> [f64; LANES] {
-    let mut lanes = [0.0; LANES];
+fn store(sums: Sums) -> [f64; PARTIAL_SUMS] {
+    let mut lanes = [0.0; PARTIAL_SUMS];
     for (lanes, sum) in lanes.chunks_exact_mut(2).zip(sums) {
         // SAFETY: the chunk has two doubles.
         unsafe { vst1q_f64(lanes.as_mut_ptr(), sum) };

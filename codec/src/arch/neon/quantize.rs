@@ -6,7 +6,7 @@ use std::arch::aarch64::*;
 use crate::arch::groups::{COMPLETE, GROUP, LARGE, SMALL, split, word};
 use crate::arch::quantizers;
 use crate::grid::{Bounds, DRAW, Grid, ONE};
-use crate::rounding::{MUL, Rounding};
+use crate::rounding::{MULTIPLIERS, Rounding};
 use crate::scalar::quantize as scalar;
 
 /// Coordinates per vector.
@@ -69,10 +69,10 @@ fn counter(at: u64, rounding: Rounding) -> uint32x4_t {
 #[target_feature(enable = "neon")]
 #[inline]
 fn words(c: &Constants, x: uint32x4_t) -> uint32x4_t {
-    let x = vmulq_n_u32(veorq_u32(x, vshrq_n_u32::<17>(x)), MUL[0]);
+    let x = vmulq_n_u32(veorq_u32(x, vshrq_n_u32::<17>(x)), MULTIPLIERS[0]);
     let x = vaddq_u32(veorq_u32(x, vshrq_n_u32::<11>(x)), c.k1);
-    let x = vmulq_n_u32(x, MUL[1]);
-    let x = vmulq_n_u32(veorq_u32(x, vshrq_n_u32::<15>(x)), MUL[2]);
+    let x = vmulq_n_u32(x, MULTIPLIERS[1]);
+    let x = vmulq_n_u32(veorq_u32(x, vshrq_n_u32::<15>(x)), MULTIPLIERS[2]);
     veorq_u32(veorq_u32(x, c.stratum), vshrq_n_u32::<14>(x))
 }
 

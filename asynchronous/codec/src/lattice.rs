@@ -17,12 +17,14 @@
 //! Codes are packed at their width, the first in the most significant bits. The variance of one coordinate is
 //! f (1 − f) δ² for f = q − k; [`Lattice::variance`] adds it up, which is what condition (2) of the paper asks for.
 
+use thc_codec::CodecError;
+use thc_codec::isa::Isa;
+use thc_codec::norm;
+use thc_codec::packing::packed_len;
+use thc_codec::rounding::Rounding;
+
 use crate::arch;
-pub use crate::arguments::Lattice;
-use crate::error::CodecError;
-use crate::isa::Isa;
-use crate::norm;
-use crate::rounding::Rounding;
+pub use crate::domain::Lattice;
 
 /// Fewest and most bits per coordinate.
 pub const BITS: std::ops::RangeInclusive<u8> = 2..=16;
@@ -107,11 +109,11 @@ impl Lattice {
         codes: &mut [u16],
     ) -> Result<(), CodecError> {
         CodecError::check_len("codes", x.len(), codes.len())?;
-        arch::lattice::codes(Isa::current(), self, x, rounding, first, codes);
+        arch::codes(Isa::current(), self, x, rounding, first, codes);
         Ok(())
     }
 
-    /// Rounds and packs. `packed` must have [`packed_len`](crate::packing::packed_len) bytes.
+    /// Rounds and packs. `packed` must have [`packed_len`] bytes.
     ///
     /// # Errors
     /// [`CodecError::Length`].
@@ -122,25 +124,25 @@ impl Lattice {
         first: u64,
         packed: &mut [u8],
     ) -> Result<(), CodecError> {
-        let expected = crate::packing::packed_len(self.bits, x.len());
+        let expected = packed_len(self.bits, x.len());
         CodecError::check_len("packed codes", expected, packed.len())?;
         let isa = Isa::current();
         let mut codes = [0; BLOCK];
         let bytes = BLOCK / 8 * usize::from(self.bits);
         for (i, (x, packed)) in x.chunks(BLOCK).zip(packed.chunks_mut(bytes)).enumerate() {
             let codes = &mut codes[..x.len()];
-            arch::lattice::codes(isa, self, x, rounding, first.wrapping_add((i * BLOCK) as u64), codes);
+            arch::codes(isa, self, x, rounding, first.wrapping_add((i * BLOCK) as u64), codes);
             pack(self.bits, codes, packed);
         }
         Ok(())
     }
 
-    /// Packs codes of [`Self::round`]. `packed` must have [`packed_len`](crate::packing::packed_len) bytes.
+    /// Packs codes of [`Self::round`]. `packed` must have [`packed_len`] bytes.
     ///
     /// # Errors
     /// [`CodecError::Length`].
     pub fn pack(&self, codes: &[u16], packed: &mut [u8]) -> Result<(), CodecError> {
-        let expected = crate::packing::packed_len(self.bits, codes.len());
+        let expected = packed_len(self.bits, codes.len());
         CodecError::check_len("packed codes", expected, packed.len())?;
         pack(self.bits, codes, packed);
         Ok(())
@@ -151,7 +153,7 @@ impl Lattice {
     /// # Errors
     /// [`CodecError::Length`].
     pub fn dequantize(&self, packed: &[u8], out: &mut [f32]) -> Result<(), CodecError> {
-        let expected = crate::packing::packed_len(self.bits, out.len());
+        let expected = packed_len(self.bits, out.len());
         CodecError::check_len("packed codes", expected, packed.len())?;
         let isa = Isa::current();
         let mut codes = [0; BLOCK];
@@ -159,7 +161,7 @@ impl Lattice {
         for (packed, out) in packed.chunks(bytes).zip(out.chunks_mut(BLOCK)) {
             let codes = &mut codes[..out.len()];
             unpack(self.bits, packed, codes);
-            arch::lattice::values(isa, self, codes, out);
+            arch::values(isa, self, codes, out);
         }
         Ok(())
     }
@@ -169,13 +171,13 @@ impl Lattice {
     /// Terms are `f32`; they go into 32 partial sums of `f64`, like those of [`norm`].
     #[must_use]
     pub fn variance(&self, x: &[f32]) -> f64 {
-        arch::lattice::spread(Isa::current(), self, x) * f64::from(self.delta) * f64::from(self.delta)
+        arch::spread(Isa::current(), self, x) * f64::from(self.delta) * f64::from(self.delta)
     }
 }
 
 /// Packs codes of 2 to 16 bits, most significant bit first; unused bits of the last byte are 0.
 ///
-/// Other than [`crate::packing::pack`] for indices of a table, which have one byte each. `out` must have
+/// Other than [`thc_codec::packing::pack`] for indices of a table, which have one byte each. `out` must have
 /// `packed_len(bits, codes.len())` bytes.
 pub(crate) fn pack(bits: u8, codes: &[u16], out: &mut [u8]) {
     match bits {
@@ -274,9 +276,8 @@ fn unpack_long<const B: usize>(packed: &[u8], codes: &mut [u16]) {
 #[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
-    use crate::packing::packed_len;
-    use crate::signs::mix;
     use proptest::prelude::*;
+    use thc_codec::signs::mix;
 
     fn vector(len: usize, seed: u64) -> Vec<f32> {
         (0..len as u64).map(|i| (mix(seed ^ mix(i)) >> 40) as f32 / (1 << 23) as f32 - 1.0).collect()

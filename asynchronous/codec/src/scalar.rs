@@ -1,8 +1,9 @@
-//! Scalar rounding onto a lattice. `crate::lattice` and `crate::sparsify` document the arithmetic.
+//! The definition of every result, in plain Rust. `crate::lattice` and `crate::sparsify` document the arithmetic.
 
-use super::norm::{LANES, reduce};
-use crate::arguments::{Lattice, UNIFORMS};
-use crate::rounding::Rounding;
+use thc_codec::norm::{PARTIAL_SUMS, reduce};
+use thc_codec::rounding::Rounding;
+
+use crate::domain::{Lattice, UNIFORMS};
 
 /// The position of `x` on the lattice: the multiple below it, and its distance above that, in [0, 1].
 #[inline(always)]
@@ -34,9 +35,9 @@ pub(crate) fn values(lattice: &Lattice, codes: &[u16], out: &mut [f32]) {
     }
 }
 
-/// Adds f (1 − f) of `x`, which begins at a multiple of [`LANES`].
-pub(crate) fn add_spread(lanes: &mut [f64; LANES], lattice: &Lattice, x: &[f32]) {
-    for chunk in x.chunks(LANES) {
+/// Adds f (1 − f) of `x`, which begins at a multiple of [`PARTIAL_SUMS`].
+pub(crate) fn add_spread(lanes: &mut [f64; PARTIAL_SUMS], lattice: &Lattice, x: &[f32]) {
+    for chunk in x.chunks(PARTIAL_SUMS) {
         for (lane, x) in lanes.iter_mut().zip(chunk) {
             let (_, above) = place(lattice, *x);
             *lane += f64::from(above * (1.0 - above));
@@ -46,7 +47,7 @@ pub(crate) fn add_spread(lanes: &mut [f64; LANES], lattice: &Lattice, x: &[f32])
 
 /// Sum of f (1 − f), in steps squared.
 pub(crate) fn spread(lattice: &Lattice, x: &[f32]) -> f64 {
-    let mut lanes = [0.0; LANES];
+    let mut lanes = [0.0; PARTIAL_SUMS];
     add_spread(&mut lanes, lattice, x);
     reduce(lanes)
 }

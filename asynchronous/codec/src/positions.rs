@@ -12,7 +12,7 @@
 //!   Rice:  g = position − previous − 1 (the first: g = position); ⌊g / 2^k⌋ ones, a zero, the low k bits of g
 //! ```
 
-use crate::error::CodecError;
+use thc_codec::CodecError;
 
 /// Marks the plain form.
 const PLAIN: u8 = 255;
@@ -214,8 +214,8 @@ impl BitReader<'_> {
 #[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
-    use crate::signs::mix;
     use proptest::prelude::*;
+    use thc_codec::signs::mix;
 
     fn round_trip(positions: &[u32], dimension: usize) -> usize {
         let mut bytes = vec![0xAB];

@@ -2,10 +2,11 @@
 
 use std::arch::aarch64::*;
 
-use crate::arguments::{Lattice, UNIFORMS};
-use crate::rounding::{MUL, Rounding};
-use crate::scalar::lattice as scalar;
-use crate::scalar::norm::{LANES as SUMS, reduce};
+use thc_codec::norm::{PARTIAL_SUMS, reduce};
+use thc_codec::rounding::{MULTIPLIERS, Rounding};
+
+use crate::domain::{Lattice, UNIFORMS};
+use crate::scalar;
 
 /// Coordinates per vector.
 const LANES: usize = 4;
@@ -16,17 +17,17 @@ const LANES: usize = 4;
 fn counter(first: u32, rounding: Rounding) -> uint32x4_t {
     // SAFETY: the array has four words.
     let iota = unsafe { vld1q_u32([0, 1, 2, 3].as_ptr()) };
-    vaddq_u32(iota, vdupq_n_u32(first.wrapping_add(rounding.k0)))
+    vaddq_u32(iota, vdupq_n_u32(first.wrapping_add(rounding.key()[0])))
 }
 
 /// The top 24 bits of `Rounding::word` of four coordinates whose index + k0 is given, as floats.
 #[target_feature(enable = "neon")]
 #[inline]
 fn uniforms(rounding: Rounding, x: uint32x4_t) -> float32x4_t {
-    let x = vmulq_n_u32(veorq_u32(x, vshrq_n_u32::<17>(x)), MUL[0]);
-    let x = vaddq_u32(veorq_u32(x, vshrq_n_u32::<11>(x)), vdupq_n_u32(rounding.k1));
-    let x = vmulq_n_u32(x, MUL[1]);
-    let x = vmulq_n_u32(veorq_u32(x, vshrq_n_u32::<15>(x)), MUL[2]);
+    let x = vmulq_n_u32(veorq_u32(x, vshrq_n_u32::<17>(x)), MULTIPLIERS[0]);
+    let x = vaddq_u32(veorq_u32(x, vshrq_n_u32::<11>(x)), vdupq_n_u32(rounding.key()[1]));
+    let x = vmulq_n_u32(x, MULTIPLIERS[1]);
+    let x = vmulq_n_u32(veorq_u32(x, vshrq_n_u32::<15>(x)), MULTIPLIERS[2]);
     vcvtq_f32_u32(vshrq_n_u32::<8>(veorq_u32(x, vshrq_n_u32::<14>(x))))
 }
 
@@ -80,8 +81,8 @@ pub(crate) fn values(lattice: &Lattice, codes: &[u16], out: &mut [f32]) {
 #[target_feature(enable = "neon")]
 pub(crate) fn spread(lattice: &Lattice, x: &[f32]) -> f64 {
     let one = vdupq_n_f32(1.0);
-    let mut sums = [vdupq_n_f64(0.0); SUMS / 2];
-    let chunks = x.chunks_exact(SUMS);
+    let mut sums = [vdupq_n_f64(0.0); PARTIAL_SUMS / 2];
+    let chunks = x.chunks_exact(PARTIAL_SUMS);
     let tail = chunks.remainder();
     for chunk in chunks {
         for (sums, x) in sums.chunks_exact_mut(2).zip(chunk.chunks_exact(LANES)) {
@@ -92,7 +93,7 @@ pub(crate) fn spread(lattice: &Lattice, x: &[f32]) -> f64 {
             sums[1] = vaddq_f64(sums[1], vcvt_high_f64_f32(term));
         }
     }
-    let mut lanes = [0.0; SUMS];
+    let mut lanes = [0.0; PARTIAL_SUMS];
     for (lanes, sum) in lanes.chunks_exact_mut(2).zip(sums) {
         // SAFETY: the chunk has two doubles.
         unsafe { vst1q_f64(lanes.as_mut_ptr(), sum) };

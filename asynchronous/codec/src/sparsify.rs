@@ -10,13 +10,13 @@
 //! value = ± ‖α‖₁ / φ               in f64, rounded to f32
 //! ```
 
+use thc_codec::CodecError;
+use thc_codec::isa::Isa;
+use thc_codec::norm::{self, PARTIAL_SUMS, reduce};
+use thc_codec::rounding::Rounding;
+
 use crate::arch;
-use crate::arguments::UNIFORMS;
-use crate::error::CodecError;
-use crate::isa::Isa;
-use crate::norm;
-use crate::rounding::Rounding;
-use crate::scalar::norm::{LANES, reduce};
+use crate::domain::UNIFORMS;
 
 /// What is left of a vector: β of Lemma 2.
 #[derive(Debug, Clone, PartialEq, Default)]
@@ -32,8 +32,8 @@ pub struct Sparse {
 /// ‖x‖₁, added up as [`norm`] adds squares.
 #[must_use]
 pub fn l1(x: &[f32]) -> f64 {
-    let mut lanes = [0.0; LANES];
-    let chunks = x.chunks_exact(LANES);
+    let mut lanes = [0.0; PARTIAL_SUMS];
+    let chunks = x.chunks_exact(PARTIAL_SUMS);
     let tail = chunks.remainder();
     for chunk in chunks {
         for (lane, x) in lanes.iter_mut().zip(chunk) {
@@ -70,7 +70,7 @@ pub fn sparsify(x: &[f32], budget: Option<f32>, rounding: Rounding) -> Result<Sp
     let budget = budget.map_or(most, |budget| f64::from(budget).min(most));
     let scale = (budget * f64::from(UNIFORMS) / sum).min(f64::from(f32::MAX)) as f32;
     let mut positions = Vec::with_capacity((1.2 * budget) as usize + 16);
-    arch::lattice::draw(Isa::current(), x, scale, rounding, 0, &mut positions);
+    arch::draw(Isa::current(), x, scale, rounding, 0, &mut positions);
     let negative = positions.iter().map(|i| x[*i as usize].is_sign_negative()).collect();
     let magnitude = (sum / budget).min(f64::from(f32::MAX)) as f32;
     Ok(Sparse { magnitude, positions, negative })
@@ -80,8 +80,8 @@ pub fn sparsify(x: &[f32], budget: Option<f32>, rounding: Rounding) -> Result<Sp
 #[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
-    use crate::signs::mix;
     use proptest::prelude::*;
+    use thc_codec::signs::mix;
 
     fn vector(len: usize, seed: u64) -> Vec<f32> {
         // Magnitudes over some decades, as gradients have.

@@ -2,10 +2,11 @@
 
 use std::arch::x86_64::*;
 
-use crate::arguments::{Lattice, UNIFORMS};
-use crate::rounding::{MUL, Rounding};
-use crate::scalar::lattice as scalar;
-use crate::scalar::norm::{LANES as SUMS, reduce};
+use thc_codec::norm::{PARTIAL_SUMS, reduce};
+use thc_codec::rounding::{MULTIPLIERS, Rounding};
+
+use crate::domain::{Lattice, UNIFORMS};
+use crate::scalar;
 
 /// Coordinates per vector.
 const LANES: usize = 16;
@@ -34,7 +35,7 @@ fn constants(lattice: &Lattice) -> Constants {
 #[inline]
 fn counter(first: u32, rounding: Rounding) -> __m512i {
     let iota = _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
-    _mm512_add_epi32(iota, _mm512_set1_epi32(first.wrapping_add(rounding.k0) as i32))
+    _mm512_add_epi32(iota, _mm512_set1_epi32(first.wrapping_add(rounding.key()[0]) as i32))
 }
 
 /// The top 24 bits of `Rounding::word` of 16 coordinates whose index + k0 is given, as floats.
@@ -42,12 +43,12 @@ fn counter(first: u32, rounding: Rounding) -> __m512i {
 #[inline]
 fn uniforms(rounding: Rounding, x: __m512i) -> __m512 {
     let x = _mm512_xor_si512(x, _mm512_srli_epi32::<17>(x));
-    let x = _mm512_mullo_epi32(x, _mm512_set1_epi32(MUL[0] as i32));
+    let x = _mm512_mullo_epi32(x, _mm512_set1_epi32(MULTIPLIERS[0] as i32));
     let x = _mm512_xor_si512(x, _mm512_srli_epi32::<11>(x));
-    let x = _mm512_add_epi32(x, _mm512_set1_epi32(rounding.k1 as i32));
-    let x = _mm512_mullo_epi32(x, _mm512_set1_epi32(MUL[1] as i32));
+    let x = _mm512_add_epi32(x, _mm512_set1_epi32(rounding.key()[1] as i32));
+    let x = _mm512_mullo_epi32(x, _mm512_set1_epi32(MULTIPLIERS[1] as i32));
     let x = _mm512_xor_si512(x, _mm512_srli_epi32::<15>(x));
-    let x = _mm512_mullo_epi32(x, _mm512_set1_epi32(MUL[2] as i32));
+    let x = _mm512_mullo_epi32(x, _mm512_set1_epi32(MULTIPLIERS[2] as i32));
     let x = _mm512_xor_si512(x, _mm512_srli_epi32::<14>(x));
     _mm512_cvtepi32_ps(_mm512_srli_epi32::<8>(x))
 }
@@ -102,8 +103,8 @@ pub(crate) fn values(lattice: &Lattice, codes: &[u16], out: &mut [f32]) {
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
 pub(crate) fn spread(lattice: &Lattice, x: &[f32]) -> f64 {
     let (c, one) = (constants(lattice), _mm512_set1_ps(1.0));
-    let mut sums = [_mm512_setzero_pd(); SUMS / 8];
-    let chunks = x.chunks_exact(SUMS);
+    let mut sums = [_mm512_setzero_pd(); PARTIAL_SUMS / 8];
+    let chunks = x.chunks_exact(PARTIAL_SUMS);
     let tail = chunks.remainder();
     for chunk in chunks {
         for (sums, x) in sums.chunks_exact_mut(2).zip(chunk.chunks_exact(LANES)) {
@@ -114,7 +115,7 @@ pub(crate) fn spread(lattice: &Lattice, x: &[f32]) -> f64 {
             sums[1] = _mm512_add_pd(sums[1], _mm512_cvtps_pd(_mm512_extractf32x8_ps::<1>(term)));
         }
     }
-    let mut lanes = [0.0; SUMS];
+    let mut lanes = [0.0; PARTIAL_SUMS];
     for (lanes, sum) in lanes.chunks_exact_mut(8).zip(sums) {
         // SAFETY: the chunk has eight doubles.
         unsafe { _mm512_storeu_pd(lanes.as_mut_ptr(), sum) };

@@ -2,10 +2,11 @@
 
 use std::arch::x86_64::*;
 
-use crate::arguments::{Lattice, UNIFORMS};
-use crate::rounding::{MUL, Rounding};
-use crate::scalar::lattice as scalar;
-use crate::scalar::norm::{LANES as SUMS, reduce};
+use thc_codec::norm::{PARTIAL_SUMS, reduce};
+use thc_codec::rounding::{MULTIPLIERS, Rounding};
+
+use crate::domain::{Lattice, UNIFORMS};
+use crate::scalar;
 
 /// Coordinates per vector.
 const LANES: usize = 8;
@@ -33,7 +34,7 @@ fn constants(lattice: &Lattice) -> Constants {
 fn counter(first: u32, rounding: Rounding) -> __m256i {
     _mm256_add_epi32(
         _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7),
-        _mm256_set1_epi32(first.wrapping_add(rounding.k0) as i32),
+        _mm256_set1_epi32(first.wrapping_add(rounding.key()[0]) as i32),
     )
 }
 
@@ -42,12 +43,12 @@ fn counter(first: u32, rounding: Rounding) -> __m256i {
 #[inline]
 fn uniforms(rounding: Rounding, x: __m256i) -> __m256 {
     let x = _mm256_xor_si256(x, _mm256_srli_epi32::<17>(x));
-    let x = _mm256_mullo_epi32(x, _mm256_set1_epi32(MUL[0] as i32));
+    let x = _mm256_mullo_epi32(x, _mm256_set1_epi32(MULTIPLIERS[0] as i32));
     let x = _mm256_xor_si256(x, _mm256_srli_epi32::<11>(x));
-    let x = _mm256_add_epi32(x, _mm256_set1_epi32(rounding.k1 as i32));
-    let x = _mm256_mullo_epi32(x, _mm256_set1_epi32(MUL[1] as i32));
+    let x = _mm256_add_epi32(x, _mm256_set1_epi32(rounding.key()[1] as i32));
+    let x = _mm256_mullo_epi32(x, _mm256_set1_epi32(MULTIPLIERS[1] as i32));
     let x = _mm256_xor_si256(x, _mm256_srli_epi32::<15>(x));
-    let x = _mm256_mullo_epi32(x, _mm256_set1_epi32(MUL[2] as i32));
+    let x = _mm256_mullo_epi32(x, _mm256_set1_epi32(MULTIPLIERS[2] as i32));
     let x = _mm256_xor_si256(x, _mm256_srli_epi32::<14>(x));
     _mm256_cvtepi32_ps(_mm256_srli_epi32::<8>(x))
 }
@@ -103,8 +104,8 @@ pub(crate) fn values(lattice: &Lattice, codes: &[u16], out: &mut [f32]) {
 #[target_feature(enable = "avx2,fma")]
 pub(crate) fn spread(lattice: &Lattice, x: &[f32]) -> f64 {
     let (c, one) = (constants(lattice), _mm256_set1_ps(1.0));
-    let mut sums = [_mm256_setzero_pd(); SUMS / 4];
-    let chunks = x.chunks_exact(SUMS);
+    let mut sums = [_mm256_setzero_pd(); PARTIAL_SUMS / 4];
+    let chunks = x.chunks_exact(PARTIAL_SUMS);
     let tail = chunks.remainder();
     for chunk in chunks {
         for (sums, x) in sums.chunks_exact_mut(2).zip(chunk.chunks_exact(LANES)) {
@@ -115,7 +116,7 @@ pub(crate) fn spread(lattice: &Lattice, x: &[f32]) -> f64 {
             sums[1] = _mm256_add_pd(sums[1], _mm256_cvtps_pd(_mm256_extractf128_ps::<1>(term)));
         }
     }
-    let mut lanes = [0.0; SUMS];
+    let mut lanes = [0.0; PARTIAL_SUMS];
     for (lanes, sum) in lanes.chunks_exact_mut(4).zip(sums) {
         // SAFETY: the chunk has four doubles.
         unsafe { _mm256_storeu_pd(lanes.as_mut_ptr(), sum) };
