@@ -6,9 +6,8 @@ use std::process::ExitCode;
 use clap::{Args, Parser, Subcommand};
 use thc_demo::cli;
 use thc_demo::demo::processes;
+use thc_model_study::{AsyncArgs, run_worker};
 
-use crate::asynchronous;
-use crate::asynchronous::arguments::{AsyncArgs, ORDER};
 use crate::bench::{self, BenchArgs};
 use crate::error::{Error, Result};
 use crate::figures::arguments::FiguresArgs;
@@ -69,9 +68,7 @@ fn execute(command: Subcommands) -> Result<()> {
         Subcommands::Async(args) => args.run(),
         Subcommands::AsyncWorker(args) => {
             processes::tie_to_parent(args.parent)?;
-            let order = std::env::var(ORDER).unwrap_or_default();
-            let order: asynchronous::Order = serde_json::from_str(&order).map_err(Error::Event)?;
-            asynchronous::work(&order)
+            run_worker()
         }
         Subcommands::Figures(args) => {
             let made = args.run()?;

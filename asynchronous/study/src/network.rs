@@ -4,7 +4,7 @@ use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use rand_distr::StandardNormal;
 
-use super::data::Digits;
+use crate::data::Digits;
 
 /// Pixels of an image.
 const INPUT: usize = 64;

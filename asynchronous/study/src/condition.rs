@@ -13,9 +13,10 @@ use thc_model::payload;
 use thc_model::shard::{Applied, PullAnswer, PushHead, Shard};
 use thc_model::{ModelBits, Push, Spec};
 
-use super::data::Digits;
-use super::problem::{Problem, Setting, Source, nonsmooth};
-use crate::error::{Error, Result};
+use crate::data::Digits;
+use crate::method::Method;
+use crate::problem::{Problem, Setting, Source, nonsmooth};
+use thc_demo::error::{Error, Result};
 
 /// The values of Table 1, right.
 const MUS: [f32; 10] = [0.005, 0.01, 0.05, 0.1, 0.5, 2.0, 10.0, 50.0, 150.0, 800.0];
@@ -173,7 +174,7 @@ pub fn study(source: Source, scale: f64, seed: u64, epochs: u64, rate: Option<f3
     let digits = if source == Source::Digits { Some(Digits::dump(folder.path())?) } else { None };
     let problem = Problem::load(&Setting { source, scale, seed, digits })?;
     let run = Run { problem: &problem, source, seed };
-    let rate = rate.unwrap_or(super::Method::rate(source));
+    let rate = rate.unwrap_or(Method::rate(source));
     let m = u64::from(problem.epoch(source).get());
     let sample = |shard: &Shard| -> Result<Option<Step>> {
         let stamp = shard.stamp();

@@ -1,10 +1,12 @@
-//! Everything that this crate draws: line charts, dot plots, several of them as one picture, and pages of figures.
+//! What studies draw and print: line charts, dot plots, several of them as one picture, tables, pages of figures, and the
+//! [units] in which they count.
 
 mod axis;
 mod chart;
 mod dots;
 mod figure;
 mod page;
+pub mod units;
 
 pub use axis::{Axis, Scale};
 pub use chart::{BLUE, COLOURS, Chart, GREEN, GREY, Mark, ORANGE, PUBLISHED, PURPLE, RED, Series};

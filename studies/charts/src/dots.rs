@@ -7,10 +7,10 @@ use plotters::element::{PathElement, Text};
 use plotters::style::text_anchor::{HPos, Pos, VPos};
 use plotters::style::{BLACK, Color, RGBColor, TRANSPARENT, WHITE};
 
-use super::axis::Axis;
-use super::chart::{Drawn, Mark, draw_title, font, mark, render};
-use super::figure::short;
-use crate::error::Result;
+use crate::axis::Axis;
+use crate::chart::{Drawn, Mark, draw_title, font, mark, render};
+use crate::figure::short;
+use thc_demo::error::Result;
 
 /// One kind of measurement.
 #[derive(Clone, Debug)]

@@ -8,16 +8,21 @@ use plotters::element::{Circle, PathElement, Polygon, Text};
 use plotters::style::text_anchor::{HPos, Pos, VPos};
 use plotters::style::{BLACK, Color, IntoFont, RGBColor, ShapeStyle, TRANSPARENT, TextStyle, WHITE};
 
-use super::axis::Axis;
-use crate::error::{Error, Result};
+use crate::axis::Axis;
+use thc_demo::error::{Error, Result};
 
 type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
 pub(super) type Drawn = std::result::Result<(), Box<dyn std::error::Error>>;
 
+/// Blue.
 pub const BLUE: RGBColor = RGBColor(30, 120, 200);
+/// Red.
 pub const RED: RGBColor = RGBColor(200, 60, 20);
+/// Green.
 pub const GREEN: RGBColor = RGBColor(20, 150, 60);
+/// Purple.
 pub const PURPLE: RGBColor = RGBColor(120, 60, 180);
+/// Orange.
 pub const ORANGE: RGBColor = RGBColor(220, 140, 0);
 /// Colours of lines that are told apart by nothing else.
 pub const COLOURS: [RGBColor; 8] =
@@ -279,8 +284,8 @@ fn stroke(area: &Area<'_>, pixels: &[(i32, i32)], style: ShapeStyle, dashed: boo
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
-    use super::super::axis::Scale;
     use super::*;
+    use crate::axis::Scale;
 
     #[test]
     fn names_do_not_overlap() {

@@ -1,9 +1,9 @@
 //! Figs. 2, 3 and 5 of the paper as SVG documents.
 
-use super::condition::{Step, Study};
-use super::report::{Comparison, Outcome, Point};
-use crate::charts::{Axis, COLOURS, Chart, DotPlot, Kind, Mark, Row, Series, tile};
-use crate::error::Result;
+use crate::condition::{Step, Study};
+use crate::report::{Comparison, Outcome, Point};
+use thc_charts::{Axis, COLOURS, Chart, DotPlot, Kind, Mark, Row, Series, tile};
+use thc_demo::error::Result;
 
 /// Part of a method's row: its name and value.
 type Part<'a> = (&'a str, fn(&Outcome) -> f64);

@@ -8,15 +8,15 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use rand::{RngCore, SeedableRng};
 use thc_model::{JobConfig, Server, ServerConfig};
 
-use super::chart::draw_comparison;
-use super::data::Digits;
-use super::method::Method;
-use super::problem::{Setting, Source};
-use super::report::{Comparison, Outcome};
-use super::worker::{Event, Order};
-use crate::charts::write;
-use crate::error::{Error, Result};
+use crate::chart::draw_comparison;
+use crate::data::Digits;
+use crate::method::Method;
+use crate::problem::{Setting, Source};
+use crate::report::{Comparison, Outcome};
+use crate::worker::{Event, ORDER, Order};
+use thc_charts::write;
 use thc_demo::demo::processes::{Children, Message};
+use thc_demo::error::{Error, Result};
 
 /// What is compared.
 #[derive(Clone, Debug)]
@@ -131,7 +131,7 @@ fn one(
         let mut command = Command::new(&program);
         // In its environment and not among its arguments, which everybody can list.
         command.args(["async-worker", "--parent", &std::process::id().to_string()]);
-        command.env(super::arguments::ORDER, order);
+        command.env(ORDER, order);
         children.start(format!("worker {worker}"), &mut command)?;
     }
     let mut events: Vec<Vec<Event>> = vec![Vec::new(); usize::from(plan.workers)];

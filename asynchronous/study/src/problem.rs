@@ -7,9 +7,9 @@ use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
 use thc_model::Prox;
 
-use super::data::{Digits, RCV1, REAL_SIM, Sparse};
-use super::network;
-use crate::error::Result;
+use crate::data::{Digits, RCV1, REAL_SIM, Sparse};
+use crate::network;
+use thc_demo::error::Result;
 
 /// A problem of the paper.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ValueEnum)]

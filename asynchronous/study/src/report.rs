@@ -4,11 +4,11 @@ use std::fmt;
 
 use serde::Serialize;
 
-use super::method::Method;
-use super::problem::Source;
-use super::run::Plan;
-use super::worker::Event;
-use crate::error::{Error, Result};
+use crate::method::Method;
+use crate::problem::Source;
+use crate::run::Plan;
+use crate::worker::Event;
+use thc_demo::error::{Error, Result};
 
 /// A snapshot of a run.
 #[derive(Clone, Debug, Serialize)]

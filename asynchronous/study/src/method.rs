@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use thc_model::payload::Encoding;
 use thc_model::{ModelBits, Push};
 
-use super::problem::Source;
+use crate::problem::Source;
 
 /// A method, by what it does with the model and with gradients.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ValueEnum)]

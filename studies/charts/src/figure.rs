@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use comfy_table::{CellAlignment, presets};
 use serde_json::Value;
 
-use crate::error::{Error, Result};
+use thc_demo::error::{Error, Result};
 
 /// One picture.
 #[derive(Clone, Debug)]

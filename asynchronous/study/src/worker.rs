@@ -9,12 +9,15 @@ use serde::{Deserialize, Serialize};
 use thc_model::{Client, ClientConfig, ClientStats, Pull, Spec};
 use thc_worker::{CallOptions, Group, GroupConfig, Mode};
 
-use super::method::Method;
-use super::problem::{Problem, Setting, nonsmooth};
-use crate::error::{Error, Result};
+use crate::method::Method;
+use crate::problem::{Problem, Setting, nonsmooth};
+use thc_demo::error::{Error, Result};
 
 /// Factor of the loss in the all-reduce.
 const LOSS: f32 = 1.0 / 64.0;
+
+/// The environment variable that holds a worker's order, secrets included.
+pub(crate) const ORDER: &str = "THC_ASYNC_ORDER";
 
 /// What a worker is to do.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -98,8 +101,17 @@ struct Clocks {
     slept: Duration,
 }
 
+/// A worker process of `thc async demo`: does what its environment orders.
+///
+/// # Errors
+/// Whatever keeps it from the end of its training.
+pub fn run_worker() -> Result<()> {
+    let order = std::env::var(ORDER).unwrap_or_default();
+    run(&serde_json::from_str(&order).map_err(Error::Event)?)
+}
+
 /// Trains until the last epoch, or the target.
-pub fn run(order: &Order) -> Result<()> {
+fn run(order: &Order) -> Result<()> {
     let problem = Problem::load(&order.setting)?;
     let (d, n) = (problem.coordinates(), problem.samples());
     let source = order.setting.source;

@@ -3,7 +3,7 @@
 //! A model server, a parameter server for each epoch's full-batch gradient, and worker processes, one of them slow, train
 //! the same problem by each method in turn; reported are curves, transmitted bits, where the time goes.
 
-pub mod arguments;
+mod arguments;
 mod chart;
 mod condition;
 mod data;
@@ -14,5 +14,5 @@ mod report;
 mod run;
 mod worker;
 
-use method::Method;
-pub use worker::{Order, run as work};
+pub use arguments::AsyncArgs;
+pub use worker::run_worker;

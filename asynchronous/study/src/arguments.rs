@@ -5,17 +5,14 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueEnum};
 
-use super::chart::draw_study;
-use super::condition::study;
-use super::method::Method;
-use super::problem::Source;
-use super::run::{Plan, compare};
-use crate::charts::write;
-use crate::error::{Error, Result};
-use crate::units::{positive, share};
-
-/// The environment variable that holds a worker's order, secrets included.
-pub(crate) const ORDER: &str = "THC_ASYNC_ORDER";
+use crate::chart::draw_study;
+use crate::condition::study;
+use crate::method::Method;
+use crate::problem::Source;
+use crate::run::{Plan, compare};
+use thc_charts::units::{positive, share};
+use thc_charts::write;
+use thc_demo::error::{Error, Result};
 
 /// `thc async`
 #[derive(Args)]
@@ -121,7 +118,10 @@ fn rate(text: &str) -> std::result::Result<f32, String> {
 
 impl AsyncArgs {
     /// Does it, and prints what was found.
-    pub(crate) fn run(self) -> Result<()> {
+    ///
+    /// # Errors
+    /// Whatever keeps it from an answer.
+    pub fn run(self) -> Result<()> {
         let (text, json, as_json) = match self.which {
             Which::Demo(args) => {
                 let json = args.data.json;

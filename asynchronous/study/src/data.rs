@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
-use crate::error::{Error, Result};
+use thc_demo::error::{Error, Result};
 
 /// Rows of a sparse matrix with a label of ±1 each.
 #[derive(Debug, Clone, PartialEq)]

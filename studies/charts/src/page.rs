@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use super::figure::{Figure, Table};
+use crate::figure::{Figure, Table};
 
 const STYLE: &str = "\
 body{font:16px/1.55 system-ui,sans-serif;color:#1a1a1a;background:#fff;max-width:68rem;margin:2rem auto;padding:0 1rem}\
@@ -71,8 +71,8 @@ pub fn html(title: &str, about: &str, figures: &[Figure], command: &str) -> Stri
 
 #[cfg(test)]
 mod tests {
-    use super::super::figure::Picture;
     use super::*;
+    use crate::figure::Picture;
 
     #[test]
     fn the_page_holds_everything_and_refers_to_nothing() {
