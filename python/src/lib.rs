@@ -6,11 +6,11 @@
 #![forbid(unsafe_code)]
 
 mod adapt;
+mod asynchronous;
 mod collective;
 mod errors;
 mod file;
 mod group;
-mod model;
 mod options;
 mod packed;
 mod process;
@@ -42,13 +42,13 @@ mod _native {
         adapt_solve, adapt_thc_bytes, adapt_thc_nmse, lookup_table, tfp_add, tfp_narrow, tfp_put, tfp_take,
     };
     #[pymodule_export]
+    use super::asynchronous::{Model, ModelServer, default_shard};
+    #[pymodule_export]
     use super::collective::{Collective, CollectiveCall};
     #[pymodule_export]
     use super::file::read_config;
     #[pymodule_export]
     use super::group::{Group, Handle};
-    #[pymodule_export]
-    use super::model::{Model, ModelServer, default_shard};
     #[pymodule_export]
     use super::packed::{Memory, Packed};
     #[pymodule_export]

@@ -14,9 +14,9 @@ that FSDP2 shards: :func:`wrap_sharded`, their replicas: :func:`replicate`; repl
 # First: others import what an older torch does not have.
 import thc.torch.release
 
+from thc.asynchronous.optimizer import AsynchronousSGD, coordinates, tensors
 from thc.torch import backend
 from thc.torch.adapt_options import Adapt
-from thc.torch.asynchronous import AsynchronousSGD, coordinates, tensors
 from thc.torch.checkpoint import Checkpoint
 from thc.torch.collective import CollectiveGroup
 from thc.torch.digests import check_replicas

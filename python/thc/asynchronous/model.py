@@ -1,4 +1,4 @@
-"""Asynchronous training: a server holds the model, workers pull it and push gradients, nobody waits for anybody."""
+"""A worker's side of a model that is trained asynchronously, and a server of models in this process."""
 
 from __future__ import annotations
 

@@ -11,11 +11,10 @@ import numpy as np
 import torch
 from torch.optim import Optimizer
 
-import thc.asynchronous
-from thc.asynchronous import Asynchronous, Pulled, Pushed, Vector
+from thc.asynchronous.flat import Flat
+from thc.asynchronous.model import Asynchronous, Pulled, Pushed, Tensor, Vector
 from thc.errors import ConfigError, ModelEmptyError, ThcError
 from thc.group import Group
-from thc.torch.flat import Flat
 
 __all__ = ["AsynchronousSGD", "coordinates", "tensors"]
 
@@ -293,7 +292,7 @@ def tensors(
     bits: int | None = None,
     push_bits: int | None = None,
     exact: Callable[[str, torch.Tensor], bool] | None = None,
-) -> list[thc.asynchronous.Tensor]:
+) -> list[Tensor]:
     """The tensors of a module's model, in the order of ``module.parameters()``: each has scales of its own. Frozen parameters
     are neither sent nor rounded. ``exact`` says of a name and parameter whether it travels as floats both ways; without it
     those with fewer than two dimensions do, which are norms and biases. The others have ``bits`` when pulled and
@@ -304,9 +303,9 @@ def tensors(
         if parameter.numel() == 0:
             continue
         if not parameter.requires_grad:
-            found.append(thc.asynchronous.Tensor(parameter.numel(), bits=0))
+            found.append(Tensor(parameter.numel(), bits=0))
         elif chosen(name, parameter):
-            found.append(thc.asynchronous.Tensor(parameter.numel(), bits=32, push_bits=32))
+            found.append(Tensor(parameter.numel(), bits=32, push_bits=32))
         else:
-            found.append(thc.asynchronous.Tensor(parameter.numel(), bits=bits, push_bits=push_bits))
+            found.append(Tensor(parameter.numel(), bits=bits, push_bits=push_bits))
     return found

@@ -1,0 +1,8 @@
+"""Asynchronous training: a server holds the model, workers pull it and push gradients, nobody waits for anybody.
+
+Its optimizer for PyTorch is ``thc.torch.AsynchronousSGD``; without PyTorch, :class:`Asynchronous` trains any vector.
+"""
+
+from thc.asynchronous.model import Asynchronous, ModelServer, Pulled, Pushed, Schedule, Tensor
+
+__all__ = ["Asynchronous", "ModelServer", "Pulled", "Pushed", "Schedule", "Tensor"]
