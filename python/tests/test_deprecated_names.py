@@ -1,5 +1,8 @@
 """Names of the previous version: each warns, names the new one, and does the same."""
 
+import importlib
+import sys
+
 import pytest
 
 from thc.adapt import ThresholdTable
@@ -26,6 +29,14 @@ def test_an_old_field_is_the_new_one():
     pushed = Pushed(accepted_shards=3, delay=0, refused=[])
     with pytest.warns(DeprecationWarning, match="use accepted_shards"):
         assert pushed.taken == 3
+
+
+def test_the_optimizers_old_module_is_the_new_one(monkeypatch):
+    torch = pytest.importorskip("thc.torch")
+    monkeypatch.delitem(sys.modules, "thc.torch.asynchronous", raising=False)
+    with pytest.warns(DeprecationWarning, match="thc.torch.asynchronous is deprecated: use thc.torch"):
+        old = importlib.import_module("thc.torch.asynchronous")
+    assert (old.AsynchronousSGD, old.coordinates, old.tensors) == (torch.AsynchronousSGD, torch.coordinates, torch.tensors)
 
 
 def test_old_names_in_torch():
