@@ -1,41 +1,41 @@
-# Everything a developer does, by name; `make` alone lists the targets.
+# The targets for developers. `make` without a target lists them.
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test check fuzz soak soak-async hostile kills kills-async awaits systemd site wheels deb bench bench-torch bench-allreduce bench-async bench-adapt disturbed p4 p4-front p4-tofino lint deps toolchain packages guest-kernel dpdk fmt clippy
 
 SHELL := /bin/sh
 
-# rustup installs cargo here, but not every shell looks there.
+# rustup installs cargo in this folder, which is not on the PATH of every shell.
 export PATH := $(PATH):$(or $(CARGO_HOME),$(HOME)/.cargo)/bin
 
-# Absolute and exported, so that all benchmarks and this file agree on where results lie.
+# The path is absolute and exported, so that all benchmarks and this file use the same folder for results.
 ifndef CARGO_TARGET_DIR
 export CARGO_TARGET_DIR := $(CURDIR)/target
 endif
 
 # Arguments for `thc demo`: make demo ARGS="--steps 100 --plot loss.svg"
 ARGS ?=
-# What aggregates in the demo: make demo SWITCH=bmv2
+# The switch that aggregates in the demo: make demo SWITCH=bmv2
 SWITCH ?=
-# What carries the demo's packets: make demo IO=dpdk, or IO=xdp
+# The demo's transport: make demo IO=dpdk, or IO=xdp
 IO ?= udp
-# Benchmarks to run, by name: make bench BENCH=codec
+# The names of the benchmarks to run: make bench BENCH=codec
 BENCH ?= *
-# When a run of tests that hangs is ended; single tests end earlier (.config/nextest.toml).
+# The time after which a run of tests that hangs is ended. Single tests end earlier (.config/nextest.toml).
 TEST_TIMEOUT ?= 40m
 
-# `timeout` ends all that it started, but must stay in the foreground for Ctrl-C to reach tests on a terminal.
+# `timeout` ends all processes that it started, but must stay in the foreground for Ctrl-C to reach tests on a terminal.
 BOUNDED := bounded=; if command -v timeout >/dev/null; then \
     if [ -t 0 ]; then bounded='timeout --foreground $(TEST_TIMEOUT)'; \
     else bounded='timeout -k 30 $(TEST_TIMEOUT)'; fi; fi
 
-# Debian packages that tests use. Where they can't be installed, the tests that need them say that they were not run.
+# Debian packages that tests use. If they cannot be installed, the tests that need them report that they were not run.
 TEST_PACKAGES := libdpdk-dev libclang-dev pkg-config iproute2 ethtool tshark valgrind chromium fonts-dejavu-core \
     user-mode-linux kmod qemu-system-x86 python3-numpy python3-sklearn dpkg-dev
-# Those that benchmarks use besides: the package has dpdk-testpmd.
+# A further package for benchmarks, which has dpdk-testpmd.
 bench: TEST_PACKAGES += dpdk-dev
 
-# What to build in on this machine.
+# The optional features that this machine supports.
 FEATURES = $$(.ci/features)
 CLIPPY = cargo clippy --workspace --all-targets $(FEATURES) -- -D warnings
 comma := ,
@@ -50,15 +50,15 @@ demo: toolchain $(filter dpdk,$(IO)) ## Build, then train a small model through 
 	    $(if $(filter dpdk,$(IO)),--features thc-demo/dpdk$(comma)thc-ps/dpdk)
 	@"$(CARGO_TARGET_DIR)"/demo/thc demo --io $(IO) $(if $(SWITCH),--switch $(SWITCH)) $(ARGS)
 
-# Parts of `make test` that are no test of Rust write here what they could not run, a line each.
+# Parts of `make test` outside Rust's tests write a line here for each check that they could not run.
 export THC_NOT_RUN := $(CARGO_TARGET_DIR)/not-run.txt
 
 check: deps fmt clippy ## The quick half of `make test`: formatting, clippy, all tests but those of whole systems and of Python
 	if cargo nextest --version >/dev/null 2>&1; then nextest='nextest run'; else nextest='test --tests'; fi; \
 	cargo $$nextest --workspace --exclude thc-tests $(FEATURES)
 
-# Tests wait for one another more than they compute, so compilers share the cores with them, and yield to them. Clippy begins when
-# nextest has looked at what is built, for which both need the same lock.
+# Tests wait more than they compute, so compilers share the cores with them, at a lower priority. Clippy begins when nextest has
+# checked that everything is built, since both need the same lock.
 test: deps packages guest-kernel fmt ## Formatting, clippy, all tests, doc tests (THC_REQUIRE=all: what cannot run here is an error)
 	@mkdir -p "$(CARGO_TARGET_DIR)" && : >"$$THC_NOT_RUN"
 	@for release in newest oldest; do .ci/torch-environment $$release ahead; done >"$(CARGO_TARGET_DIR)/torch-ahead.log" 2>&1 &
@@ -142,7 +142,7 @@ systemd: toolchain packages ## Boot systemd in a kernel or a container of its ow
 	cargo build --release --package thc-ps --package thc-controller --package thc-model --package thc-worker --bins
 	tests/systemd/run "$(CARGO_TARGET_DIR)/release"
 
-# Where the compilers for Tofino leave what is not kept.
+# The folder for output of the compilers for Tofino that is not kept.
 TOFINO_OUT := $(CARGO_TARGET_DIR)/tofino
 
 p4: ## Compile the switch programs with p4c and note the hashes of their sources
@@ -157,17 +157,17 @@ p4: ## Compile the switch programs with p4c and note the hashes of their sources
 	    echo 'p4: not compiled for Tofino: p4c-barefoot not found (p4c built with -DENABLE_TOFINO=ON has it);'; \
 	    echo '    p4/build/tofino keeps what was compiled last.'; fi
 
-# What the compiler's front end makes of the program for a chip, which tests run: its dump of that pass. With --pp it ends there.
+# The compiler's front end dumps the program for a chip after its last pass, and tests run that program. With --pp the compiler ends there.
 P4_FRONT = cd p4 && rm -f "$(TOFINO_OUT)"/front/*.p4 && p4c-barefoot --std p4-16 --target $(1) --arch $(2) -D__TARGET_TOFINO__=$(3) \
     --Wdisable --top4 FrontEndLast --dump "$(TOFINO_OUT)/front" --pp /dev/null -o "$(TOFINO_OUT)/front" tna/thc.p4 && \
     sed -e '/^\#include/d' -e 's/^ \{16,\}/            /' "$(TOFINO_OUT)"/front/*FrontEndLast.p4 >build/tofino/$(1).p4
 
-p4-front: # What the compiler's front end makes of the programs for Tofino and Tofino 2: seconds
+p4-front: # Compile the programs for Tofino and Tofino 2 with the front end alone, in seconds
 	@mkdir -p p4/build/tofino "$(TOFINO_OUT)/front"
 	$(call P4_FRONT,tofino,tna,1)
 	$(call P4_FRONT,tofino2,t2na,2)
 
-p4-tofino: p4-front # Compile for Tofino and Tofino 2, minutes, and keep what the compiler says of the fit
+p4-tofino: p4-front # Compile for Tofino and Tofino 2, in minutes, and keep the compiler's report on the fit
 	@mkdir -p p4/build/tofino "$(TOFINO_OUT)"
 	cd p4 && p4c-barefoot --std p4-16 --target tofino --arch tna -D__TARGET_TOFINO__=1 -g --verbose \
 	    --p4runtime-force-std-externs --p4runtime-files build/tofino/tofino.p4info.txtpb -o "$(TOFINO_OUT)/tofino" tna/thc.p4
@@ -224,7 +224,7 @@ packages:
 	{ apt-get update -q && DEBIAN_FRONTEND=noninteractive apt-get install -q -y --no-install-recommends $$missing; } || \
 	    echo "deps: could not install$$missing; the tests that need them are not run"
 
-# The kernel of the machine with an emulated card, unpacked and not installed.
+# The kernel of the machine with an emulated card, which is unpacked and not installed.
 guest-kernel:
 	@command -v apt-get >/dev/null || exit 0; \
 	[ ! -e "$(CARGO_TARGET_DIR)/guest-kernel/boot" ] || exit 0; \
@@ -243,7 +243,7 @@ dpdk:
 	    echo 'deps: DPDK is missing; on Debian: sudo apt-get install libdpdk-dev libclang-dev pkg-config' >&2; exit 1; \
 	fi
 
-# What a build needs: cargo, new enough, and a linker.
+# A build needs cargo in a supported version, and a linker.
 toolchain:
 	@command -v cargo >/dev/null || { \
 	    echo 'deps: cargo not found; install the Rust toolchain, for example with rustup:' >&2; \

@@ -1,5 +1,5 @@
 # Prints the results of all benchmarks as one table: awk -f bench-table.awk target/bench/*.json
-# Each file is a pretty-printed array of {"name", "ratio", "better", "aim", "floor", "detail"}, one key a line.
+# Each file is a pretty-printed array of {"name", "ratio", "better", "aim", "floor", "detail"}, with one key per line.
 
 function text(line) {
     sub(/^[^:]*: "/, "", line)
@@ -43,7 +43,7 @@ BEGIN {
 
 END {
     if (!results) { print "no results found"; exit 1 }
-    # A missed floor is a missed aim too.
+    # A result that misses its floor also misses its aim.
     printf "%d results: %d aims missed, %d floors missed\n", results, aims, floors
     printf "files:"
     for (i = 1; i < ARGC; i++) printf " %s", ARGV[i]

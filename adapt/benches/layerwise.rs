@@ -1,9 +1,10 @@
-//! The choice for 1,000 layers of 8 choices each: the paper's dynamic program and the exact solver.
+//! Times the paper's dynamic program and the exact solver on 1,000 layers of 8 choices each.
 //!
-//! Sizes are spread over five decades, errors fall by about four with every bit. Yardsticks are times in the names: what a
-//! training loop would notice. Before anything is timed, the program's answer is compared with the exact one.
+//! Sizes are spread over five decades, and errors fall by a factor of about four with every bit. The names contain the
+//! yardsticks, which are times that a training loop would notice. The benchmark compares the program's answer with the
+//! exact one before it times anything.
 //!
-//! Results go to `bench/adapt.json` in the target directory. Without `--bench` there is one turn and nothing is written.
+//! Results go to `bench/adapt.json` in the target directory. Without `--bench` there is one turn, and nothing is written.
 #![allow(clippy::unwrap_used, reason = "a benchmark")]
 
 use serde_json::json;
@@ -36,7 +37,7 @@ fn main() {
     let (mut of_steps, mut of_exact, mut lost, mut gap) = (Vec::new(), Vec::new(), 0.0f64, 0.0f64);
     for turn in 0..turns {
         let problem = problem(turn);
-        // The bound is that of 4 bits for all.
+        // The bound is the error of 4 bits for all layers.
         let uniform = problem.price(&[3; LAYERS]).unwrap();
         let started = Instant::now();
         let stepped = discrete(&problem, uniform.error, STEPS).unwrap();

@@ -1,9 +1,9 @@
-//! Critical regimes (Agarwal et al., Accordion, MLSys 2021): while a layer's gradient changes fast it is compressed little,
-//! else much. The choices are the default from which [`layerwise`](crate::layerwise) takes its bound (L-GreCo, section 5.3).
+//! Critical regimes (Agarwal et al., Accordion, MLSys 2021): a layer is compressed little while its gradient changes fast,
+//! and much otherwise. [`layerwise`](crate::layerwise) takes its bound from these choices (L-GreCo, section 5.3).
 
 use crate::error::{AdaptError, check};
 
-/// The norms of the last look, by layer.
+/// The norms at the last look, by layer.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Accordion {
     eta: f64,
@@ -11,7 +11,7 @@ pub struct Accordion {
 }
 
 impl Accordion {
-    /// A layer is critical if its norm has changed by at least the share `eta` since the last look.
+    /// Creates a policy by which a layer is critical if its norm has changed by at least the share `eta` since the last look.
     ///
     /// # Errors
     /// [`AdaptError::Value`] if `eta` is negative or not finite.
@@ -19,8 +19,8 @@ impl Accordion {
         Ok(Self { eta: check("η", || "Accordion".to_owned(), eta)?, before: None })
     }
 
-    /// Which layers are critical, from the norms of the gradients accumulated since the last look. At the first all are. Call it
-    /// once an epoch; after a change of the learning rate [`Self::restart`].
+    /// Returns which layers are critical, from the norms of the gradients accumulated since the last look. At the first look
+    /// all layers are. Call this once an epoch, and call [`Self::restart`] after a change of the learning rate.
     ///
     /// # Errors
     /// [`AdaptError::Count`] for another number of layers than before, [`AdaptError::Value`] for a bad norm.
@@ -46,7 +46,7 @@ impl Accordion {
         Ok(critical)
     }
 
-    /// All layers are critical at the next look.
+    /// Makes all layers critical at the next look.
     pub fn restart(&mut self) {
         self.before = None;
     }

@@ -1,8 +1,9 @@
-//! What a byte costs in time (L-GreCo, section 4, "Optimizing for time"): the first buckets' communication hides behind
-//! the backward pass, the last one's does not, so the same byte costs more there.
+//! The time that a byte costs (L-GreCo, section 4, "Optimizing for time"). The communication of the first buckets hides
+//! behind the backward pass and that of the last one does not, so a byte of the last bucket costs more time.
 //!
-//! A step takes the seconds from the start of its first synchronisation to the end of its last. A linear model is fitted to these over the
-//! bytes of all buckets; its coefficient of a bucket is T(b), and cost(ℓ, c) = bytes(ℓ, c) · T(bucket of ℓ).
+//! The seconds of a step last from the start of its first synchronisation to the end of its last one. A linear model
+//! explains these seconds by the bytes of all buckets. Its coefficient of a bucket is T(b), and
+//! cost(ℓ, c) = bytes(ℓ, c) · T(bucket of ℓ).
 
 use crate::error::{AdaptError, check};
 
@@ -11,18 +12,19 @@ use crate::error::{AdaptError, check};
 pub struct Fit {
     /// T(b), by bucket: seconds per byte, at least 0.
     pub slopes: Vec<f64>,
-    /// Seconds without any byte.
+    /// Seconds of a step without any bytes.
     pub intercept: f64,
-    /// R²: the share of the variance of seconds that the model accounts for, up to 1.
+    /// R²: the share of the variance of seconds that the model explains, up to 1.
     pub score: f64,
 }
 
-/// By how much of its variance a column is made stiffer, so that two that always went together share what they cost.
+/// The share of its variance that regularizes a column, so that two buckets whose bytes always change together share
+/// their cost.
 const RIDGE: f64 = 1e-9;
 
-/// The model of least squares through steps, each with the bytes of all its buckets and its seconds. Coefficients below zero, which only
-/// noise can give, are left out. A bucket that always had as many bytes gets none either; if none ever changed, all bytes cost the same and
-/// a step without any takes no time, which is the best guess.
+/// Fits the model to steps by least squares. Each step has the bytes of all its buckets and its seconds. The model leaves
+/// out coefficients below zero, which only noise causes, and buckets whose bytes never changed. If no bucket's bytes ever
+/// changed, all bytes cost the same and a step without any takes no time, which is the best guess.
 ///
 /// # Errors
 /// [`AdaptError::Count`] without steps or for steps of different numbers of buckets, [`AdaptError::Value`] for a number that is negative or
@@ -62,7 +64,7 @@ pub fn fit(steps: &[(Vec<f64>, f64)]) -> Result<Fit, AdaptError> {
             score: 0.0,
         });
     }
-    // Columns of length 1 around their means.
+    // Columns of length 1, centered on their means.
     let column = |b: usize, bytes: &[f64]| (bytes[b] - means[b]) / spreads[b];
     let mut slopes = vec![0.0; buckets];
     while !varied.is_empty() {
@@ -118,7 +120,7 @@ fn solve(mut matrix: Vec<Vec<f64>>, mut right: Vec<f64>) -> Vec<f64> {
 mod tests {
     use super::*;
 
-    /// Steps of four buckets, each now of more and now of fewer bytes, in some order without a pattern.
+    /// Steps of four buckets, whose bytes vary without a pattern.
     fn steps(number: u32, seconds: impl Fn(&[f64], u32) -> f64) -> Vec<(Vec<f64>, f64)> {
         let bytes =
             |i: u32, b: u32| 1e6 * (1.0 + f64::from((i * 7919 + b * 104_729 + i * i * 31 * (b + 1)) % 17));
@@ -146,7 +148,7 @@ mod tests {
 
     #[test]
     fn what_hides_costs_nothing() {
-        // The first three are over before the last one begins.
+        // The first three end before the last one begins.
         let found = fit(&steps(60, |bytes, i| 0.01 + 8e-9 * bytes[3] + 1e-6 * f64::from(i % 5))).unwrap();
         assert!((found.slopes[3] / 8e-9 - 1.0).abs() < 1e-3, "{found:?}");
         assert!(found.slopes[..3].iter().all(|slope| (0.0..1e-12).contains(slope)), "{found:?}");

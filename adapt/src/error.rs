@@ -1,57 +1,57 @@
-//! The one error type of the crate.
+//! The error type of the crate.
 
-/// What can be wrong with measurements.
+/// An error in measurements or parameters.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum AdaptError {
-    /// Rows of a table that belong together have different lengths, or there are none.
-    #[error("{what}: {actual} where {expected} are needed")]
+    /// Rows of a table that belong together have different lengths, or the table has no rows.
+    #[error("{what}: got {actual}, {expected} are needed")]
     Count {
         /// What is counted.
         what: &'static str,
-        /// How many there are.
+        /// The actual number.
         actual: usize,
-        /// How many there must be.
+        /// The number that is needed.
         expected: usize,
     },
     /// A cost, an error, a norm or a time that is negative or not finite.
     #[error("{what} of {whose} is {value}: it must be finite and not negative")]
     Value {
-        /// Which number.
+        /// The name of the number.
         what: &'static str,
-        /// What the number belongs to.
+        /// The thing to which the number belongs.
         whose: String,
-        /// As given.
+        /// The given value.
         value: f64,
     },
-    /// No assignment keeps the bound.
+    /// No assignment stays within the bound.
     #[error(
-        "the least error that there is, {least:e}, is above the bound of {bound:e}: allow more, or offer finer choices"
+        "the least possible error, {least:e}, is above the bound of {bound:e}: allow a larger error, or offer finer choices"
     )]
     Infeasible {
-        /// Sum of the layers' least errors.
+        /// The sum of the layers' least errors.
         least: f64,
-        /// The bound asked for.
+        /// The requested bound.
         bound: f64,
     },
-    /// A default that is none of the choices.
-    #[error("choice {choice} of layer {layer} is none of the {choices} that there are")]
+    /// A default is none of the choices.
+    #[error("choice {choice} of layer {layer} does not exist: a layer has {choices} choices, from 0 on")]
     Choice {
-        /// Layer.
+        /// The layer.
         layer: usize,
-        /// As given.
+        /// The given value.
         choice: usize,
-        /// How many choices a layer has.
+        /// The number of choices of a layer.
         choices: usize,
     },
-    /// A parameter out of its range.
+    /// A parameter is out of its range.
     #[error("{what} is {value}: it must be {range}")]
     Parameter {
-        /// Which.
+        /// The name of the parameter.
         what: &'static str,
-        /// As given.
+        /// The given value.
         value: f64,
-        /// What it may be.
+        /// The allowed range.
         range: &'static str,
     },
 }

@@ -1,15 +1,15 @@
-//! How much of a gradient is sent so that it is there in time: AQGB's control of the quantization ratio (section 4.3).
+//! AQGB's control of the quantization ratio, by which gradients arrive in time (section 4.3).
 //!
-//! A ratio is the size after quantization over the size before (Eq. 3): 1 sends everything. Sizes are bytes before quantization, times
-//! seconds from now, bandwidths bytes a second.
+//! A ratio is the size after quantization divided by the size before (Eq. 3): a ratio of 1 sends everything. Sizes are bytes
+//! before quantization, times are seconds from now, and bandwidths are bytes a second.
 
-/// The least ratio that the paper sends, 4 bits of 32.
+/// The least ratio in the paper, which sends 4 bits of 32.
 pub const LEAST: f64 = 0.125;
 
-/// Which ratios may be chosen.
+/// The range of ratios.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct RatioLimits {
-    /// q̄: never less.
+    /// q̄, the least ratio.
     least: f64,
 }
 
@@ -20,7 +20,7 @@ impl Default for RatioLimits {
 }
 
 impl RatioLimits {
-    /// One that never sends less than `least` of a gradient, above 0 and up to 1; otherwise `None`.
+    /// Creates a range that never sends less than the share `least` of a gradient. `None` unless `least` is above 0 and at most 1.
     #[must_use]
     pub fn new(least: f64) -> Option<Self> {
         (least > 0.0 && least <= 1.0).then_some(Self { least })
@@ -32,14 +32,14 @@ impl RatioLimits {
         self.least
     }
 
-    /// What fits: `bandwidth · left / size`.
+    /// The ratio that fits: `bandwidth · left / size`.
     fn fits(size: f64, bandwidth: f64, left: f64) -> f64 {
         if size > 0.0 { bandwidth.max(0.0) * left.max(0.0) / size } else { 1.0 }
     }
 
-    /// The first stage: everything that was produced and is not delivered, `size`, shall be there when the next block is
-    /// produced, `left` from now; `None` after the last block, when it shall be there as soon as possible. At least q̄,
-    /// at most 1 (section 4.3.1).
+    /// The ratio of the first stage. Everything that was produced and is not delivered yet, `size`, should arrive by the time
+    /// when the next block is produced, `left` from now. After the last block `left` is `None`, and everything should
+    /// arrive as soon as possible. The ratio is at least q̄ and at most 1 (section 4.3.1).
     #[must_use]
     pub fn first(&self, size: f64, bandwidth: f64, left: Option<f64>) -> f64 {
         match left {
@@ -48,8 +48,9 @@ impl RatioLimits {
         }
     }
 
-    /// The second stage: of what the first one left of a block, `size`, so much is sent that it is there when the next forward pass
-    /// needs the block, `left` from now. `None`: less than q̄ fits, so that it would make that pass wait (section 4.3.2).
+    /// The ratio of the second stage. Of the rest of a block after the first stage, `size`, so much is sent that it arrives by the
+    /// time when the next forward pass needs the block, `left` from now. `None` if less than q̄ fits, so that the pass would
+    /// have to wait (section 4.3.2).
     #[must_use]
     pub fn second(&self, size: f64, bandwidth: f64, left: f64) -> Option<f64> {
         let ratio = Self::fits(size, bandwidth, left);
@@ -57,23 +58,23 @@ impl RatioLimits {
     }
 }
 
-/// Bits of a number of `bits` that a ratio stands for: ⌈q · bits⌉, at least 1 (section 4.4).
+/// The bits that a ratio sends of a number of `bits`: ⌈q · bits⌉, at least 1 (section 4.4).
 #[must_use]
 pub fn bits(ratio: f64, bits: u32) -> u32 {
-    // What a product of two decimals is above the whole number that it means is no bit.
+    // A product of two decimals may lie slightly above the whole number that it represents, which must not add a bit.
     ((ratio * f64::from(bits) - 1e-9).ceil() as u32).clamp(1, bits.max(1))
 }
 
-/// Bandwidth as transfers have shown it: the mean of the last ones, the later the heavier. It follows a link that changes within two
-/// steps.
+/// A link's bandwidth, as a mean of its transfers in which later transfers have more weight. It follows a change of the
+/// link within two steps.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Bandwidth(Option<f64>);
 
-/// What the latest transfer counts.
+/// The weight of the latest transfer.
 const LATEST: f64 = 0.7;
 
 impl Bandwidth {
-    /// So many bytes took so many seconds. What took no time says nothing.
+    /// Records a transfer of this many bytes in this many seconds. A transfer that took no time is ignored.
     pub fn note(&mut self, bytes: f64, seconds: f64) {
         if bytes > 0.0 && seconds > 0.0 {
             let seen = bytes / seconds;
@@ -81,7 +82,7 @@ impl Bandwidth {
         }
     }
 
-    /// Bytes a second, if anything has been sent.
+    /// The bandwidth in bytes a second. `None` before the first transfer.
     #[must_use]
     pub fn get(&self) -> Option<f64> {
         self.0
@@ -93,15 +94,15 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// The example of the paper's Fig. 5(a): g_4 shall be there when g_3 is produced.
+    /// The example of the paper's Fig. 5(a): g_4 should arrive by the time when g_3 is produced.
     #[test]
     fn the_first_stage_ends_when_the_next_block_comes() {
         let control = RatioLimits::default();
         assert_eq!(control.first(100.0, 50.0, Some(1.0)), 0.5);
-        // More has come than can be sent, and everything is late.
+        // More was produced than can be sent, so everything is late.
         assert_eq!(control.first(1000.0, 50.0, Some(1.0)), LEAST);
         assert_eq!(control.first(100.0, 50.0, Some(-1.0)), LEAST);
-        // There is time for all of it.
+        // There is time for everything.
         assert_eq!(control.first(100.0, 50.0, Some(9.0)), 1.0);
         // The last block.
         assert_eq!(control.first(100.0, 50.0, None), LEAST);
@@ -137,7 +138,7 @@ mod tests {
     }
 
     proptest! {
-        /// What is sent by a ratio above the least is there in time, and more would not be.
+        /// Whatever a ratio above the least sends arrives in time, and more would not.
         #[test]
         fn what_is_chosen_is_there_in_time(size in 1.0..1e9, bandwidth in 1.0..1e9, left in 0.0..100.0) {
             let control = RatioLimits::new(0.1).unwrap_or_default();

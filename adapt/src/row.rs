@@ -1,35 +1,36 @@
-//! How well communication is hidden behind computing (AQGB, section 3): ROW, and beside it the time that workers wait and OSF.
+//! Measures of how well communication is hidden behind computing (AQGB, section 3): ROW, OSF and the time that workers wait.
 
-/// What a worker's step was made of, in seconds.
+/// The parts of a worker's step, in seconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Overlap {
-    /// Computing.
+    /// Time of computing.
     pub computing: f64,
-    /// From the first byte of the step's gradients to the last (T_update: pauses in between count).
+    /// Time from the first byte of the step's gradients to the last one, including pauses (T_update).
     pub updating: f64,
-    /// The part of that time in which it also computed.
+    /// The part of that time in which the worker also computed.
     pub updating_hidden: f64,
-    /// Computing while gradients travelled (T_overlap).
+    /// Time of computing while gradients travelled (T_overlap).
     pub hidden: f64,
-    /// Waiting for gradients with nothing to compute (T_wait).
+    /// Time of waiting for gradients with nothing to compute (T_wait).
     pub waiting: f64,
 }
 
 impl Overlap {
-    /// T_overlap / T_wait (Eq. 1): infinite if it never waited, NaN if nothing travelled either.
+    /// T_overlap / T_wait (Eq. 1). The result is infinite if the worker never waited, and NaN if nothing travelled either.
     #[must_use]
     pub fn row(&self) -> f64 {
         self.hidden / self.waiting
     }
 
-    /// T_comp / (T_comp + T_update − T_overlap) (section 3.1), with the overlap of computing and T_update. NaN of an empty step.
+    /// T_comp / (T_comp + T_update − T_overlap) (section 3.1), where T_overlap is the part of T_update in which the worker
+    /// computed. The result is NaN for an empty step.
     #[must_use]
     pub fn osf(&self) -> f64 {
         self.computing / (self.computing + self.updating - self.updating_hidden)
     }
 }
 
-/// ROW of a group: the shortest overlap over the longest wait (Eq. 2). `None` of nobody.
+/// ROW of a group: the shortest overlap divided by the longest wait (Eq. 2). `None` for a group without workers.
 #[must_use]
 pub fn group(workers: &[Overlap]) -> Option<f64> {
     let hidden = workers.iter().map(|worker| worker.hidden).reduce(f64::min)?;

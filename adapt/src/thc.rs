@@ -1,34 +1,34 @@
-//! What THC with a lookup table costs and loses, in closed form.
+//! The cost and the error of THC with a lookup table, in closed form.
 //!
-//! After the rotation a layer's coordinates are close to normal (paper, section 4.2), so what a table loses of them does
-//! not depend on the layer: its error is ‖x‖² times a number of the table's. A table of errors so costs one norm per
-//! layer, and no compression is tried.
+//! After the rotation a layer's coordinates are close to normal (paper, section 4.2), so the share that a table loses of
+//! them does not depend on the layer: its error is ‖x‖² times a constant of the table. Therefore a table of errors needs
+//! one norm per layer, and no trial compression.
 //!
-//! Where it fails: partitions of few non-zero coordinates are not normal after the rotation (a single one becomes ±‖x‖/√d
-//! everywhere); with workers of different norms the range is the largest one's, and the others' steps are coarser than
-//! they need be; padding takes a share of the last partition's error away, at most 1023 of its
-//! coordinates.
+//! The model has limits. Partitions of few non-zero coordinates are not normal after the rotation (a single one becomes
+//! ±‖x‖/√d everywhere). If norms differ between workers, the range follows from the largest norm, so that the steps of
+//! other workers are coarser than necessary. Padding, at most 1023 coordinates, carries a share of the last
+//! partition's error away.
 
 use crate::error::{AdaptError, check};
 use thc_codec::partition;
 use thc_codec::table::LookupTable;
 
-/// IPv4, UDP and THC headers of a packet, bytes.
+/// Bytes of a packet's IPv4, UDP and THC headers.
 const HEADERS: f64 = 20.0 + 8.0 + 20.0;
-/// Payload of NORM and NORM_RESULT, bytes.
+/// Bytes of the payload of NORM and NORM_RESULT.
 const NORM: f64 = 20.0;
-/// Payload of a RESULT, bytes.
+/// Bytes of the payload of a RESULT.
 const RESULT: f64 = 1024.0;
-/// Coordinates of a RAW.
+/// Coordinates of a RAW packet.
 const RAW: f64 = 256.0;
 
-/// Bytes that a worker sends and receives for a tensor, headers from IPv4 on included.
+/// The bytes that a worker sends and receives for a tensor, headers from IPv4 on included.
 ///
-/// `index_bits` is what an index takes on the wire, `lane_bits` what a sum takes; a packet has 1024 coordinates, of 16-bit sums 512. `block`
-/// is log₂ of a full partition.
+/// `index_bits` and `lane_bits` are the bits of an index and of a sum on the wire. A packet has 1024 coordinates, or 512
+/// with sums of 16 bits. `block` is log₂ of a full partition.
 ///
 /// # Errors
-/// [`AdaptError::Parameter`] for an index of other than 1, 2, 3, 4 or 8 bits, and a sum of other than 4, 8 or 16.
+/// [`AdaptError::Parameter`] unless an index has 1, 2, 3, 4 or 8 bits and a sum has 4, 8 or 16.
 pub fn bytes(coordinates: usize, index_bits: u8, lane_bits: u8, block: u8) -> Result<f64, AdaptError> {
     if ![1, 2, 3, 4, 8].contains(&index_bits) {
         let value = f64::from(index_bits);
@@ -45,8 +45,8 @@ pub fn bytes(coordinates: usize, index_bits: u8, lane_bits: u8, block: u8) -> Re
     Ok(total.sum())
 }
 
-/// Bytes that a worker sends and receives for a tensor as 32-bit integers (P32), headers included. `block` is log₂ of a
-/// full partition.
+/// The bytes that a worker sends and receives for a tensor as 32-bit integers (P32), headers included. `block` is log₂ of
+/// a full partition.
 #[must_use]
 pub fn raw_bytes(coordinates: usize, block: u8) -> f64 {
     let packets = |part: partition::Partition| (part.padded as f64 / RAW).ceil();
@@ -55,29 +55,32 @@ pub fn raw_bytes(coordinates: usize, block: u8) -> f64 {
         .sum()
 }
 
-/// Mean squared error of the mean of `workers` gradients of equal norm, over the square of that norm.
+/// The mean squared error of the mean of `workers` gradients of equal norm, divided by the square of that norm.
 ///
-/// What rounding loses is independent between workers and falls with their number; what truncation loses they lose alike where
-/// their gradients agree, so it stays. For gradients that have nothing in common it falls, too, and this is an upper bound.
+/// Errors of rounding are independent between workers, so they fall with the number of workers. Errors of truncation are
+/// the same on all workers where their gradients agree, so they stay. Between unrelated gradients errors of truncation
+/// fall too, and this function is an upper bound.
 #[must_use]
 pub fn nmse(table: &LookupTable, workers: u8) -> f64 {
     table.quantization_error() / f64::from(workers.max(1)) + table.truncation_error()
 }
 
-/// What a table leaves of one worker's gradient: the squared norm of what it rounds and cuts off, over that of the gradient.
+/// The residual ω that a table leaves of one worker's gradient: the squared norm of its rounding and truncation errors,
+/// divided by that of the gradient.
 ///
-/// Error feedback adds what was left to the next gradient. With gradients that have nothing in common ‖e‖² goes to ω(‖x‖² + ‖e‖²),
-/// so to ω / (1 − ω) gradients, and from ω = 1 on it grows from step to step without end. So a policy must not choose a table
-/// that leaves more than half: up to there what waits is no more than one gradient, and a worker whose norm is √½ of
-/// the largest, of which the range is, and so loses twice as much of its own, is still below 1. Tables of one bit chosen for 3
-/// workers or more leave more (for 10 or more, above 1), since what they round is averaged over workers, but error
-/// feedback is each worker's own; those of two bits and more never do.
+/// Error feedback adds the residual to the next gradient. With unrelated gradients ‖e‖² becomes ω(‖x‖² + ‖e‖²) in each step.
+/// It converges to ω / (1 − ω) gradients, and from ω = 1 on it grows without end. A policy should choose no table with ω
+/// above one half: up to there error feedback is no more than one gradient. A worker whose norm is √½ of the largest one
+/// loses twice as much of its own gradient, because the largest norm decides the range, and is still below 1. Tables of
+/// one bit chosen for 3 workers or more leave more (for 10 or more, above 1), because averaging over workers reduces
+/// errors of rounding but not each worker's own error feedback. Tables of two bits and more never do.
 #[must_use]
 pub fn residual(table: &LookupTable) -> f64 {
     nmse(table, 1)
 }
 
-/// The errors of one layer, squared L2 norms, by choice of table: one row of a [`Problem`](crate::layerwise::Problem).
+/// The errors of one layer by choice of table, as squared L2 norms. They are one row of a
+/// [`Problem`](crate::layerwise::Problem).
 ///
 /// # Errors
 /// [`AdaptError::Value`] for a norm that is negative or not finite.
@@ -96,7 +99,7 @@ mod tests {
     use thc_codec::rounding::Rounding;
     use thc_codec::signs::{SignKey, mix};
 
-    /// A log-normal gradient, or a normal one, of a layer whose scale varies along it.
+    /// A log-normal or normal gradient of a layer whose scale varies along it.
     fn gradient(len: usize, seed: u64, log_normal: bool) -> Vec<f32> {
         let uniform = |i: u64| ((mix(seed.wrapping_add(i)) >> 11) as f64 + 0.5) / (1u64 << 53) as f64;
         let normal =
@@ -110,7 +113,7 @@ mod tests {
         (0..len as u64).map(value).collect()
     }
 
-    /// ‖x − mean of the workers' estimates‖² / ‖x‖², all workers with the same gradient.
+    /// ‖x − mean of the workers' estimates‖² / ‖x‖², where all workers have the same gradient.
     fn sampled_nmse(table: &LookupTable, x: &[f32], workers: u8, seed: u64) -> f64 {
         let key = SignKey { job_seed: seed, call: 1, partition: 0 };
         let quantizer = Quantizer::new(table);
@@ -150,7 +153,7 @@ mod tests {
         }
     }
 
-    /// ‖e‖² / ‖x‖² after so many steps of error feedback, each of another gradient of one norm.
+    /// ‖e‖² / ‖x‖² after `steps` steps of error feedback, each with another gradient of the same norm.
     fn fed_back(table: &LookupTable, steps: u64) -> f64 {
         let quantizer = Quantizer::new(table);
         let d = 1 << 12;
@@ -162,7 +165,7 @@ mod tests {
             let key = SignKey { job_seed: 5, call: step, partition: 0 };
             let range = table.t_p() as f32 * rht::scale(d) * norm::l2(&sum);
             rht::forward(&mut sum, key).unwrap();
-            // What is left stands in its place.
+            // The residual replaces the gradient in the buffer.
             quantizer.quantize(&mut sum, range, &Rounding::new(9, step, 0), 0, &mut vec![0; d]).unwrap();
             rht::inverse(&mut sum, key).unwrap();
             kept = sum;
@@ -171,7 +174,7 @@ mod tests {
         ratio
     }
 
-    /// What a table leaves to error feedback grows without end, or stays as foretold: and that is what the limit tells apart.
+    /// Error feedback either grows without end or stays as predicted, which is what the limit distinguishes.
     #[test]
     fn tables_that_leave_too_much_are_told_from_others() {
         let best = |bits, lane, workers| thc_codec::table::choose(bits, lane, workers).unwrap().table;
@@ -193,7 +196,7 @@ mod tests {
         let table = LookupTable::solve(1, 1, 0.25).unwrap();
         let mut x = vec![0.0; 1 << 14];
         x[77] = 1.0;
-        // ±1/√d everywhere: always as far from the values of the table.
+        // ±1/√d everywhere: all coordinates have the same distance from the values of the table.
         let ratio = sampled_nmse(&table, &x, 1, 3) / nmse(&table, 1);
         assert!(!(0.95..1.05).contains(&ratio), "{ratio}");
     }

@@ -1,17 +1,19 @@
-//! From which size on compression pays (SlimGC, section 3.3): the communication threshold table.
+//! The communication threshold table, which gives the size from which on compression pays (SlimGC, section 3.3).
 //!
-//! During the warm-up every even step synchronises compressed, every odd one raw (Algorithm 1). Per size of tensor the table has
-//! three times: t_c raw, t_c^q compressed, t_p^q compressing and decompressing. The threshold is the smallest
-//! size whose gain t_c / (t_c^q + t_p^q) is above 1 (Algorithm 2, line 1); smaller tensors are sent raw.
+//! During the warm-up every even step synchronises compressed tensors, and every odd one raw tensors (Algorithm 1). For each
+//! size of tensor the table has three times: t_c of sending it raw, t_c^q of sending it compressed, and t_p^q of compressing
+//! and decompressing it. The threshold is the smallest size whose gain t_c / (t_c^q + t_p^q) is above 1 (Algorithm 2, line
+//! 1). Smaller tensors are sent raw.
 //!
-//! Times are noisy, and a threshold that follows their noise is worth little. So, other than the paper: times are medians, not averages,
-//! which one late packet moves; a size pays only if no larger one does not, for a gain grows with size; and where a threshold was
-//! known before, a size stays on its side of it unless its gain is outside 1 ± 0.1.
+//! Times are noisy, and a threshold must not follow their noise. Therefore this table differs from the paper in three ways.
+//! Times are medians, since one late packet moves an average. A size pays only if all larger sizes do, since the gain
+//! grows with the size. And if there was a threshold before, a size stays on its side of that threshold unless its gain is
+//! outside 1 ± 0.1.
 
 use crate::error::{AdaptError, check};
 use std::collections::BTreeMap;
 
-/// By how much a gain must be off 1 to move a size to the other side of the threshold.
+/// How far from 1 a gain must be to move a size to the other side of the threshold.
 const MARGIN: f64 = 0.1;
 
 /// Times of one kind, in increasing order.
@@ -30,8 +32,8 @@ impl Times {
     }
 }
 
-/// The smallest size that pays and of which no larger one does not; `rows` by increasing size. `before` is the threshold known
-/// before, `u64::MAX` if nothing paid.
+/// The smallest size from which on all sizes pay. `rows` are sorted by size. `before` is the earlier threshold, or
+/// `u64::MAX` if nothing paid.
 fn smallest(rows: &[Row], before: Option<u64>) -> Option<u64> {
     let pays = |row: &&Row| {
         let least = match before {
@@ -44,10 +46,10 @@ fn smallest(rows: &[Row], before: Option<u64>) -> Option<u64> {
     rows.iter().rev().take_while(pays).last().map(|row| row.size)
 }
 
-/// One line of the table: medians in seconds.
+/// One line of the table, with medians in seconds.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Row {
-    /// Coordinates of the tensors.
+    /// The number of coordinates of the tensors.
     pub size: u64,
     /// t_c.
     pub raw: f64,
@@ -72,7 +74,7 @@ pub struct Timings {
 }
 
 impl Timings {
-    /// A raw synchronisation of a tensor took so many seconds.
+    /// Records a raw synchronisation of a tensor, which took this many seconds.
     ///
     /// # Errors
     /// [`AdaptError::Value`] for a time that is negative or not finite.
@@ -82,7 +84,7 @@ impl Timings {
         Ok(())
     }
 
-    /// A compressed one took so many seconds on the network and so many of computing.
+    /// Records a compressed synchronisation of a tensor, with its seconds on the network and those of computing.
     ///
     /// # Errors
     /// As [`Self::record_raw`].
@@ -95,7 +97,7 @@ impl Timings {
         Ok(())
     }
 
-    /// The lines of the sizes that were seen both ways, by increasing size.
+    /// The lines of the sizes that were sent both raw and compressed, by increasing size.
     pub fn rows(&self) -> impl Iterator<Item = Row> {
         self.sizes.iter().filter_map(|(&size, [raw, compressed, processing])| {
             Some(Row {
@@ -107,15 +109,15 @@ impl Timings {
         })
     }
 
-    /// The smallest size from which on gains are above 1; `None` if compression does not pay. `before` is the threshold known
-    /// before, `u64::MAX` if nothing paid.
+    /// The smallest size from which on gains are above 1. `None` if compression does not pay. `before` is the earlier
+    /// threshold, or `u64::MAX` if nothing paid.
     #[must_use]
     pub fn threshold(&self, before: Option<u64>) -> Option<u64> {
         smallest(&self.rows().collect::<Vec<_>>(), before)
     }
 
-    /// The threshold of a group: its members' times, line by line the slowest member's, for nobody goes on before that one. All
-    /// members come to the same, whatever the order of the tables, if they have the same `before`.
+    /// The threshold of a group. Each line has the times of the slowest member, for whom all others wait. All members with the
+    /// same `before` compute the same threshold, whatever the order of the tables.
     #[must_use]
     pub fn common_threshold(tables: &[Timings], before: Option<u64>) -> Option<u64> {
         let mut slowest: BTreeMap<u64, (Row, usize)> = BTreeMap::new();
@@ -130,8 +132,8 @@ impl Timings {
         smallest(&known_to_all.map(|(row, _)| *row).collect::<Vec<_>>(), before)
     }
 
-    /// Whether the link is another than when the table was made: the raw time of a size is off by more than `share`.
-    /// Then it is time for another warm-up.
+    /// Whether the link has changed since the table was made, so that another warm-up is due: whether the raw time of a size
+    /// differs by more than `share`.
     #[must_use]
     pub fn link_changed(&self, size: u64, seconds: f64, share: f64) -> bool {
         let known = self.sizes.get(&size).and_then(|times| times[0].median());
@@ -190,7 +192,7 @@ mod tests {
         assert_eq!(Timings::common_threshold(&tables, None), Some(40));
         assert_eq!(Timings::common_threshold(&[slow, fast], None), Some(40));
         assert_eq!(Timings::common_threshold(&[figure_6()], None), Some(22));
-        // A size that one has not seen is no ground to agree on.
+        // Members cannot agree on a size that one of them has not measured.
         assert_eq!(Timings::common_threshold(&[figure_6(), Timings::default()], None), None);
         assert_eq!(Timings::common_threshold(&[], None), None);
     }
@@ -211,14 +213,14 @@ mod tests {
             table.record_raw(10, 0.0285).unwrap();
             table.record_compressed(10, 0.0243, 0.0063).unwrap();
         }
-        // A raw one of the smallest size waits for a time-out.
+        // A raw tensor of the smallest size waits for a time-out.
         table.record_raw(10, 0.3).unwrap();
         assert_eq!(table.threshold(None), Some(22));
     }
 
     #[test]
     fn a_small_size_that_pays_by_chance_is_none() {
-        // As measured at 1 Gb/s on a busy machine: 256 coordinates seemed to gain, 1024 and 4096 not.
+        // Measured at 1 Gb/s on a busy machine: 256 coordinates seemed to gain, but 1024 and 4096 did not.
         let table = with_gains(&[(256, 1.22), (1024, 0.54), (4096, 0.75), (16_384, 1.46), (65_536, 3.9)]);
         assert_eq!(table.threshold(None), Some(16_384));
     }

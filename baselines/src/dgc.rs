@@ -1,4 +1,4 @@
-//! DGC: TopK of a gradient that is accumulated with momentum.
+//! DGC, which applies TopK to a gradient that is accumulated with momentum.
 
 use super::check_len;
 use super::sparse::Sparse;
@@ -6,24 +6,24 @@ use super::top_k::dense;
 use super::{Bits, Message, Participant, Properties, Result, Scheme, ServerSide, WorkerSide};
 use thc_codec::CodecError;
 
-/// Deep Gradient Compression (Lin, Han, Mao, Wang, Dally, ICLR 2018), as far as it bears on the mean
-/// of gradients.
+/// The part of Deep Gradient Compression (Lin, Han, Mao, Wang, Dally, ICLR 2018) that concerns the
+/// mean of gradients.
 ///
 /// Each worker keeps a velocity u and an accumulation v, both zero at first: u ← m·u + gradient,
-/// v ← v + u. The largest of v are sent, and both u and v become zero there (momentum correction and
-/// factor masking). With m = 0 that is error feedback; with m > 0 what is sent in the long run is the
-/// momentum update, so DGC's result replaces the optimizer's momentum and is no mean of gradients
-/// after the first round. Left out, because they act on training and not on the mean of one round:
-/// gradient clipping and the warm-up of the ratio; thresholds by sampling are replaced by exact
-/// selection.
+/// v ← v + u. The worker sends the largest coordinates of v, and both u and v become zero there
+/// (momentum correction and factor masking). With m = 0 this is error feedback. With m > 0 workers
+/// send the momentum update in the long run, so DGC's result replaces the optimizer's momentum and
+/// is not a mean of gradients after the first round. Gradient clipping and the warm-up of the ratio
+/// are left out, because they act on training and not on the mean of one round. Exact selection
+/// replaces thresholds by sampling.
 ///
 /// The paper's workers exchange sparse gradients among themselves. Here a server adds them, sends the
-/// largest of the sum and keeps the rest for its next sum, as in the THC authors' code.
+/// largest coordinates of the sum and keeps the rest for its next sum, as in the THC authors' code.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Dgc {
-    /// Share of the coordinates that is sent, in each direction.
+    /// The share of the coordinates that is sent in each direction.
     pub ratio: f64,
-    /// Momentum m, from 0 to below 1; 0.9 is usual.
+    /// The momentum m, from 0 to below 1; 0.9 is usual.
     pub momentum: f32,
 }
 
@@ -108,7 +108,7 @@ impl WorkerSide for DgcWorker {
 
 struct DgcServer {
     sparse: Sparse,
-    /// What the sums of earlier rounds still hold.
+    /// The rest of the sums of earlier rounds.
     kept: Vec<f32>,
 }
 

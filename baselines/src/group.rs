@@ -11,7 +11,7 @@ pub struct Group {
     dimension: usize,
 }
 
-/// What an all-reduce gave, and what it took.
+/// The result of an all-reduce, and its traffic.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Estimate {
     /// The estimate of the mean gradient, the same for every worker.
@@ -23,7 +23,7 @@ pub struct Estimate {
 }
 
 impl Group {
-    /// A group for a tensor of `dimension` coordinates. `seed` decides everything random.
+    /// Creates a group for a tensor of `dimension` coordinates. `seed` determines all random numbers.
     pub fn new(scheme: &dyn Scheme, dimension: usize, workers: u32, seed: u64) -> Result<Self> {
         let worker = |i| scheme.worker(Participant::worker(dimension, workers, i, seed));
         Ok(Self {
@@ -33,7 +33,7 @@ impl Group {
         })
     }
 
-    /// One all-reduce of one gradient per worker. All must be finite.
+    /// Runs one all-reduce of one gradient per worker. All gradients must be finite.
     pub fn allreduce(&mut self, gradients: &[&[f32]]) -> Result<Estimate> {
         check_len("the list of gradients", self.workers.len(), gradients.len())?;
         for (worker, gradient) in gradients.iter().enumerate() {
@@ -66,7 +66,7 @@ impl Group {
         })
     }
 
-    /// What each worker has not sent yet, for schemes with error feedback.
+    /// The error feedback of each worker, for schemes that have it.
     pub fn feedback(&self) -> impl Iterator<Item = Option<&[f32]>> {
         self.workers.iter().map(|worker| worker.feedback())
     }

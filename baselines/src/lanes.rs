@@ -1,4 +1,4 @@
-//! Sums of table values in lanes: what the server does for uniform THC and for THC.
+//! Sums of table values in lanes, which the server of uniform THC and of THC computes.
 
 use super::check_len;
 use super::message::Writer;
@@ -7,22 +7,22 @@ use thc_codec::CodecError;
 use thc_codec::partition::{self, BLOCKS, Partition};
 use thc_codec::table::LookupTable;
 
-/// The main stage of both: indices up, sums of the table's values down, for all partitions of a tensor.
+/// The main stage of both schemes: indices up and sums of the table's values down, for all partitions of a tensor.
 #[derive(Debug, Clone)]
 pub(crate) struct Lanes {
-    /// How the tensor is cut.
+    /// The partitions of the tensor.
     pub partitions: Vec<Partition>,
     values: Vec<u8>,
     bits: u32,
-    /// Bits of a sum: 8, or 16 where g·n exceeds 255, as on the wire.
+    /// The bits of a sum: 8, or 16 if g·n exceeds 255, as on the wire.
     width: u32,
-    /// Coordinates with padding.
+    /// The number of coordinates including padding.
     padded: usize,
 }
 
 impl Lanes {
-    /// For `workers` workers and a tensor of `dimension` coordinates. Padding, if `padding`, completes
-    /// partitions to powers of two, for the transform.
+    /// Creates the lanes for `workers` workers and a tensor of `dimension` coordinates. With `padding`, zeros
+    /// complete partitions to powers of two, for the transform.
     pub fn new(table: &LookupTable, dimension: usize, workers: u32, padding: bool) -> Result<Self> {
         let largest = u64::from(table.granularity()) * u64::from(workers);
         let width = match largest {
@@ -48,7 +48,7 @@ impl Lanes {
         u64::from(self.width) * self.padded as u64
     }
 
-    /// A worker's message, from the indices of all partitions in order.
+    /// Returns a worker's message from the indices of all partitions in order.
     pub fn encode(&self, indices: &[u8]) -> Result<Message> {
         check_len("indices", self.padded, indices.len())?;
         let mut writer = Writer::new(self.bits_up());
@@ -56,13 +56,13 @@ impl Lanes {
         Ok(writer.finish())
     }
 
-    /// The server's message: the sums of the values that the workers' indices stand for.
+    /// Returns the server's message, which has the sums of the values of the workers' indices.
     pub fn aggregate(&self, messages: &[Message]) -> Result<Message> {
         let mut sums = vec![0_u16; self.padded];
         for message in messages {
             let mut reader = message.read(self.bits_up())?;
             for sum in &mut sums {
-                // Messages of more workers than the lane was made for wrap, as in a switch.
+                // The sums of more workers than the lane was made for wrap, as in a switch.
                 *sum = sum.wrapping_add(u16::from(self.values[reader.take(self.bits) as usize]));
             }
         }
@@ -83,7 +83,7 @@ impl Lanes {
     }
 }
 
-/// A part of `x`, completed by zeros.
+/// A part of `x`, padded with zeros.
 pub(crate) fn pad(x: &[f32], part: &Partition) -> Vec<f32> {
     let mut out = x[part.offset..part.offset + part.len].to_vec();
     out.resize(part.padded, 0.0);

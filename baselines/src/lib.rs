@@ -1,12 +1,12 @@
-//! What others do to shrink gradients, to compare THC with: eleven schemes behind one trait.
+//! Eleven other schemes that compress gradients, behind one trait, to compare THC with.
 //!
-//! Each scheme is what its paper describes for one tensor and n workers around a parameter server,
-//! with what the server does in real systems: most decode what workers send, add, and compress the
-//! mean again for the way down, which costs time and error a second time (THC paper, section
-//! 2.1). Messages are real encodings, so the bits that a scheme is charged with are those of the
-//! bytes that its own decoder reads. All code is plain Rust, for experiments and not for speed.
+//! Each scheme follows its paper for one tensor and n workers around a parameter server, and the
+//! server does what servers of real systems do: most decode the workers' messages, add them up, and
+//! compress the mean again for the way down, which costs time and adds an error a second time (THC
+//! paper, section 2.1). Messages are real encodings, so a scheme is charged with the bits that its
+//! own decoder reads. All code is plain Rust, for experiments and not for speed.
 //!
-//! [`Group`] runs all-reduces; workers and servers are separate objects that only see messages:
+//! [`Group`] runs all-reduces. Workers and servers are separate objects that exchange only messages:
 //!
 //! 1. workers [`announce`](WorkerSide::announce) something small (a norm, a range), and the server
 //!    [`agree`](ServerSide::agree)s on one answer for all; empty for most schemes;
@@ -55,22 +55,22 @@ use thc_codec::signs::{GOLDEN_GAMMA, mix};
 
 type Result<T> = std::result::Result<T, CodecError>;
 
-/// What can be said of a scheme without running it.
+/// The properties of a scheme.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Properties {
-    /// The estimate's mean over the workers' and the server's coins is the mean of the gradients, so
-    /// averaging over workers makes the error smaller.
+    /// The expectation of the estimate over the workers' and the server's random numbers is the mean of
+    /// the gradients, so averaging over workers makes the error smaller.
     pub unbiased: bool,
-    /// Decompressing the aggregate gives the mean of what decompressing each message alone gives
-    /// (THC paper, definitions 1 and 3): the server adds without decompressing.
+    /// Decompressing the aggregate gives the mean of the decompressed messages (THC paper, definitions
+    /// 1 and 3), so the server adds without decompressing.
     pub homomorphic: bool,
-    /// Workers keep what was not sent and add it to the next gradient.
+    /// Workers keep the part of a gradient that was not sent, and add it to the next gradient.
     pub error_feedback: bool,
     /// The server compresses the mean again, with an error of its own.
     pub recompressed: bool,
 }
 
-/// Bits of one all-reduce of one tensor, both stages.
+/// The bits of one all-reduce of one tensor in both stages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Bits {
     /// From one worker to the server.
@@ -79,21 +79,21 @@ pub struct Bits {
     pub down: u64,
 }
 
-/// Who takes part: the tensor and the workers of one [`WorkerSide`] or [`ServerSide`], and its randomness.
+/// The tensor, the number of workers and the seeds of one [`WorkerSide`] or [`ServerSide`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Participant {
-    /// Coordinates of the tensor, at least 1.
+    /// The number of coordinates of the tensor, at least 1.
     pub dimension: usize,
-    /// Workers n, at least 1.
+    /// The number n of workers, at least 1.
     pub workers: u32,
-    /// The same for all workers.
+    /// The seed that all workers share.
     pub shared_seed: u64,
-    /// Each worker's and the server's own.
+    /// The seed that each worker and the server has for itself.
     pub private_seed: u64,
 }
 
 impl Participant {
-    /// One worker, whose private seed follows from `seed` and its number.
+    /// A worker, whose private seed follows from `seed` and its number.
     #[must_use]
     pub fn worker(dimension: usize, workers: u32, worker: u32, seed: u64) -> Self {
         let private_seed = mix(seed.wrapping_add(GOLDEN_GAMMA.wrapping_mul(u64::from(worker) + 2)));
@@ -107,7 +107,7 @@ impl Participant {
         Self { dimension, workers, shared_seed: seed, private_seed }
     }
 
-    /// An error unless there is at least one coordinate and one worker.
+    /// Checks that there is at least one coordinate and one worker.
     fn check(&self) -> Result<()> {
         if self.workers == 0 {
             return Err(CodecError::EmptySum);
@@ -125,50 +125,50 @@ impl Participant {
 
 /// A compression scheme with its parameters.
 pub trait Scheme: Send + Sync {
-    /// Name and parameters, as in a legend.
+    /// The name and the parameters, as a legend shows them.
     fn name(&self) -> String;
 
-    /// The paper that it comes from.
+    /// The paper that describes the scheme.
     fn source(&self) -> &'static str;
 
-    /// Bias, homomorphism and the like.
+    /// Whether the scheme is unbiased, homomorphic and so on.
     fn properties(&self) -> Properties;
 
-    /// What one all-reduce takes for a tensor of `dimension` coordinates, `workers` of them. Errors
+    /// The bits of one all-reduce of a tensor of `dimension` coordinates by `workers` workers. Errors
     /// are those of [`worker`](Self::worker) and [`server`](Self::server).
     fn bits(&self, dimension: usize, workers: u32) -> Result<Bits>;
 
-    /// A worker without error feedback yet. An error if the scheme's parameters are wrong.
+    /// Creates a worker with empty error feedback. Fails if the scheme's parameters are wrong.
     fn worker(&self, participant: Participant) -> Result<Box<dyn WorkerSide>>;
 
-    /// The parameter server. An error if the scheme's parameters are wrong.
+    /// Creates the parameter server. Fails if the scheme's parameters are wrong.
     fn server(&self, participant: Participant) -> Result<Box<dyn ServerSide>>;
 }
 
 /// One worker's side of a scheme.
 pub trait WorkerSide {
-    /// The message of the preliminary stage. `gradient` is finite and as long as the tensor.
+    /// Returns the message of the preliminary stage. `gradient` is finite and as long as the tensor.
     fn announce(&mut self, gradient: &[f32]) -> Result<Message> {
         let _ = gradient;
         Ok(Message::default())
     }
 
-    /// The message of the main stage, for the gradient that was announced. `agreed` is the server's
-    /// answer to the announcements. Updates the error feedback and moves on to the next call's random
-    /// numbers.
+    /// Returns the message of the main stage, for the gradient that was announced. `agreed` is the
+    /// server's answer to the announcements. Updates the error feedback, and moves on to the random
+    /// numbers of the next call.
     fn compress(&mut self, gradient: &[f32], agreed: &Message) -> Result<Message>;
 
-    /// The estimate of the mean of `count` workers' gradients, from the server's `result` of the
+    /// Returns the estimate of the mean of `count` workers' gradients, from the server's `result` of the
     /// call that was compressed last.
     fn decompress(&self, result: &Message, count: u32) -> Result<Vec<f32>>;
 
-    /// Takes from the result what the next call needs.
+    /// Takes the state for the next call from the result.
     fn learn(&mut self, result: &Message, count: u32) -> Result<()> {
         let _ = (result, count);
         Ok(())
     }
 
-    /// What this worker has not sent yet, one per coordinate, if the scheme has error feedback.
+    /// The error feedback of this worker, one value per coordinate, if the scheme has any.
     fn feedback(&self) -> Option<&[f32]> {
         None
     }
@@ -176,13 +176,13 @@ pub trait WorkerSide {
 
 /// The parameter server's side of a scheme.
 pub trait ServerSide {
-    /// The answer to the announcements of all workers.
+    /// Returns the answer to the announcements of all workers.
     fn agree(&mut self, announcements: &[Message]) -> Result<Message> {
         let _ = announcements;
         Ok(Message::default())
     }
 
-    /// The result for all workers, from the messages of some or all of them, at least one.
+    /// Returns the result for all workers, from the messages of at least one of them.
     fn aggregate(&mut self, messages: &[Message]) -> Result<Message>;
 }
 
@@ -191,13 +191,13 @@ fn check_len(what: &'static str, expected: usize, actual: usize) -> Result<()> {
     if expected == actual { Ok(()) } else { Err(CodecError::Length { what, expected, actual }) }
 }
 
-/// `gradient` plus `feedback`, as every scheme with error feedback begins.
+/// `gradient` plus `feedback`, with which every scheme with error feedback begins.
 fn with_feedback(gradient: &[f32], feedback: &[f32]) -> Result<Vec<f32>> {
     check_len("gradient", feedback.len(), gradient.len())?;
     Ok(gradient.iter().zip(feedback).map(|(g, e)| g + e).collect())
 }
 
-/// Bits of a number from 0 to `largest`.
+/// The number of bits of a number from 0 to `largest`.
 fn width(largest: u64) -> u32 {
     u64::BITS - largest.leading_zeros()
 }

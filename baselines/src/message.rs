@@ -1,10 +1,10 @@
-//! Messages of whole bits: what a scheme is charged for is what its decoder reads.
+//! Messages that count bits, so that a scheme is charged with what its decoder reads.
 
 use super::Result;
 use thc_codec::CodecError;
 
-/// An encoded message. Bits are in order, most significant first; the last byte is filled with
-/// zeros that are not counted.
+/// An encoded message. Its bits are in order, the most significant first. Zeros fill the last byte,
+/// and do not count.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Message {
     bytes: Vec<u8>,
@@ -12,8 +12,8 @@ pub struct Message {
 }
 
 impl Message {
-    /// The message of so many bits that came as these bytes. An error if there are fewer or more bytes than that takes.
-    pub fn of_bytes(bytes: Vec<u8>, bits: u64) -> Result<Self> {
+    /// Creates a message of `bits` bits from received bytes. Fails unless the bytes are as many as that needs.
+    pub fn from_bytes(bytes: Vec<u8>, bits: u64) -> Result<Self> {
         if bytes.len() as u64 != bits.div_ceil(8) {
             let reason = format!("it has {} bytes, {bits} bits are due", bytes.len());
             return Err(CodecError::Message { reason });
@@ -21,7 +21,7 @@ impl Message {
         Ok(Self { bytes, bits })
     }
 
-    /// Length in bits.
+    /// The length in bits.
     #[must_use]
     pub fn bits(&self) -> u64 {
         self.bits
@@ -33,8 +33,8 @@ impl Message {
         &self.bytes
     }
 
-    /// A reader from the beginning. An error unless the message has `expected` bits, so reading that
-    /// many needs no further checks.
+    /// Returns a reader that starts at the beginning. Fails unless the message has `expected` bits, so
+    /// reading that many needs no further checks.
     pub(crate) fn read(&self, expected: u64) -> Result<Reader<'_>> {
         if self.bits != expected {
             let reason = format!("it has {} bits, {expected} are due", self.bits);
@@ -43,14 +43,14 @@ impl Message {
         Ok(Reader { bytes: &self.bytes, at: 0, buffer: 0, filled: 0 })
     }
 
-    /// Messages of nothing but `f32`s.
-    pub(crate) fn of_floats(values: &[f32]) -> Self {
+    /// Messages that consist of `f32`s.
+    pub(crate) fn from_floats(values: &[f32]) -> Self {
         let mut writer = Writer::new(32 * values.len() as u64);
         values.iter().for_each(|v| writer.put_f32(*v));
         writer.finish()
     }
 
-    /// The `f32`s of a message that holds exactly `count`.
+    /// Returns the `f32`s of a message that has exactly `count` of them.
     pub(crate) fn floats(&self, count: usize) -> Result<Vec<f32>> {
         let mut reader = self.read(32 * count as u64)?;
         Ok((0..count).map(|_| reader.take_f32()).collect())
@@ -60,14 +60,14 @@ impl Message {
 /// Writes a message.
 pub(crate) struct Writer {
     bytes: Vec<u8>,
-    /// The last `filled` bits, fewer than 32 between calls, are not in `bytes` yet.
+    /// The last `filled` bits, fewer than 32 between calls, which are not in `bytes` yet.
     buffer: u64,
     filled: u32,
     bits: u64,
 }
 
 impl Writer {
-    /// `bits` is a hint of the final length.
+    /// Creates a writer. `bits` is a hint of the final length.
     pub fn new(bits: u64) -> Self {
         Self { bytes: Vec::with_capacity((bits / 8 + 8) as usize), buffer: 0, filled: 0, bits: 0 }
     }
@@ -101,7 +101,7 @@ impl Writer {
     }
 }
 
-/// Reads a message; past its end come zeros.
+/// Reads a message. Beyond its end it reads zeros.
 pub(crate) struct Reader<'a> {
     bytes: &'a [u8],
     at: usize,
@@ -110,7 +110,7 @@ pub(crate) struct Reader<'a> {
 }
 
 impl Reader<'_> {
-    /// The next `width` bits, at most 32.
+    /// Reads the next `width` bits, at most 32.
     #[inline]
     pub fn take(&mut self, width: u32) -> u32 {
         if self.filled < width {
@@ -126,7 +126,7 @@ impl Reader<'_> {
         ((self.buffer >> self.filled) & ((1_u64 << width) - 1)) as u32
     }
 
-    /// The next 32 bits.
+    /// Reads the next 32 bits.
     #[inline]
     pub fn take_f32(&mut self) -> f32 {
         f32::from_bits(self.take(32))
@@ -171,7 +171,7 @@ mod tests {
         #[test]
         fn floats_come_back(values: Vec<u32>) {
             let values: Vec<f32> = values.into_iter().map(f32::from_bits).collect();
-            let back = Message::of_floats(&values).floats(values.len()).unwrap();
+            let back = Message::from_floats(&values).floats(values.len()).unwrap();
             prop_assert!(values.iter().zip(&back).all(|(a, b)| a.to_bits() == b.to_bits()));
         }
     }

@@ -1,4 +1,4 @@
-//! 1-bit SGD: one sign per coordinate, each decoded to the mean of its side.
+//! 1-bit SGD, which sends one sign per coordinate and decodes it to the mean of its side.
 
 use super::message::Writer;
 use super::{Bits, Message, Participant, Properties, Result, Scheme, ServerSide, WorkerSide, with_feedback};
@@ -6,16 +6,16 @@ use thc_codec::CodecError;
 
 /// 1-bit SGD with error feedback (Seide, Fu, Droppo, Li, Yu, Interspeech 2014).
 ///
-/// Of gradient plus error feedback only the signs are sent, and per column two values that they stand
-/// for: the means of the coordinates from 0 up, and of those below. The server decodes, averages, and
-/// quantizes the mean in the same way, with error feedback of its own ("double quantization").
+/// A worker sends only the signs of gradient plus error feedback, and two values per column to which the
+/// signs are decoded: the means of the coordinates from 0 up, and of those below. The server decodes,
+/// averages, and quantizes the mean in the same way, with error feedback of its own ("double quantization").
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct OneBit {
-    /// Coordinates of a column, which has its own two values; `None`: the tensor is one column.
+    /// The number of coordinates of a column, which has its own two values. `None`: the tensor is one column.
     pub column: Option<usize>,
 }
 
-/// How both directions are quantized.
+/// The quantizer of both directions.
 #[derive(Debug, Clone, Copy)]
 struct Code {
     column: usize,
@@ -27,7 +27,7 @@ impl Code {
         self.dimension as u64 + 64 * self.dimension.div_ceil(self.column) as u64
     }
 
-    /// Encodes `x` and leaves what was lost in its participant.
+    /// Encodes `x` and replaces it by the error.
     fn encode(&self, x: &mut [f32]) -> Message {
         let mut writer = Writer::new(self.bits());
         for column in x.chunks_mut(self.column) {
@@ -130,7 +130,7 @@ impl WorkerSide for OneBitWorker {
 
 struct OneBitServer {
     code: Code,
-    /// What the means of earlier rounds lost.
+    /// The errors of the means of earlier rounds.
     feedback: Vec<f32>,
 }
 

@@ -1,4 +1,4 @@
-//! PowerSGD: a matrix of low rank instead of the gradient.
+//! PowerSGD, which sends a matrix of low rank instead of the gradient.
 
 use super::{Bits, Message, Participant, Properties, Result, Scheme, ServerSide, WorkerSide, with_feedback};
 use thc_codec::CodecError;
@@ -6,14 +6,14 @@ use thc_codec::rounding::Rounding;
 
 /// PowerSGD (Vogels, Karimireddy, Jaggi, NeurIPS 2019) with error feedback and warm start.
 ///
-/// The tensor, gradient plus error feedback, is seen as a matrix M of about as many rows as columns, row
-/// after row, padded with zeros (the paper takes the shape of each layer, which often has more structure).
-/// One step of power iteration per round: P = M·Q is averaged over workers and made orthonormal, then
-/// Q = Mᵀ·P is averaged; the estimate is P·Qᵀ, and the next round begins with that Q. Both averages are
+/// The tensor, gradient plus error feedback, becomes a matrix M with about as many rows as columns, row
+/// after row, padded with zeros (the paper uses the shape of each layer, which often has more structure).
+/// A round is one step of power iteration: P = M·Q is averaged over workers and made orthonormal, then
+/// Q = Mᵀ·P is averaged. The estimate is P·Qᵀ, and the next round begins with this Q. Both averages are
 /// sums of floats, so the server needs no decompression.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PowerSgd {
-    /// Rank r, at least 1.
+    /// The rank r, at least 1.
     pub rank: usize,
 }
 
@@ -63,7 +63,7 @@ impl Scheme for PowerSgd {
     fn worker(&self, participant: Participant) -> Result<Box<dyn WorkerSide>> {
         participant.check()?;
         let shape = self.shape(participant.dimension)?;
-        // Any start does that is the same for all workers and has full rank; uniform on [-0.5, 0.5).
+        // Any start of full rank that is the same for all workers will do. This one is uniform on [-0.5, 0.5).
         let random = Rounding::new(participant.shared_seed, 0, 0);
         let q = (0..shape.columns * shape.rank).map(|i| random.uniform(i as u64) - 0.5).collect();
         Ok(Box::new(PowerWorker { shape, p: Vec::new(), q, feedback: vec![0.0; participant.dimension] }))
@@ -108,7 +108,7 @@ impl Shape {
         m
     }
 
-    /// Makes the columns of `p` orthonormal (Gram-Schmidt, twice for accuracy); a column that depends
+    /// Makes the columns of `p` orthonormal (by Gram-Schmidt, twice for accuracy). A column that depends
     /// on earlier ones becomes zero.
     fn orthonormalise(&self, p: &mut [f32]) {
         for column in 0..self.rank {
@@ -140,7 +140,7 @@ struct PowerWorker {
 }
 
 impl PowerWorker {
-    fn q_of(&self, result: &Message, count: u32) -> Result<Vec<f32>> {
+    fn solve_q(&self, result: &Message, count: u32) -> Result<Vec<f32>> {
         let mut q = result.floats(self.shape.columns * self.shape.rank)?;
         q.iter_mut().for_each(|v| *v /= count as f32);
         Ok(q)
@@ -150,7 +150,7 @@ impl PowerWorker {
 impl WorkerSide for PowerWorker {
     fn announce(&mut self, gradient: &[f32]) -> Result<Message> {
         let m = with_feedback(gradient, &self.feedback)?;
-        Ok(Message::of_floats(&self.shape.times(&m, &self.q)))
+        Ok(Message::from_floats(&self.shape.times(&m, &self.q)))
     }
 
     fn compress(&mut self, gradient: &[f32], agreed: &Message) -> Result<Message> {
@@ -162,16 +162,16 @@ impl WorkerSide for PowerWorker {
             *m -= sent;
         }
         self.feedback = m;
-        Ok(Message::of_floats(&q))
+        Ok(Message::from_floats(&q))
     }
 
     fn decompress(&self, result: &Message, count: u32) -> Result<Vec<f32>> {
-        Ok(self.shape.product(&self.p, &self.q_of(result, count)?))
+        Ok(self.shape.product(&self.p, &self.solve_q(result, count)?))
     }
 
     fn learn(&mut self, result: &Message, count: u32) -> Result<()> {
-        let q = self.q_of(result, count)?;
-        // All gradients zero: a zero Q would stay zero for ever.
+        let q = self.solve_q(result, count)?;
+        // If all gradients are zero, Q keeps its value, since a zero Q would stay zero for ever.
         if q.iter().any(|v| *v != 0.0) {
             self.q = q;
         }
@@ -192,11 +192,11 @@ fn sum(messages: &[Message], count: usize) -> Result<Message> {
     for message in messages {
         sum.iter_mut().zip(message.floats(count)?).for_each(|(s, v)| *s += v);
     }
-    Ok(Message::of_floats(&sum))
+    Ok(Message::from_floats(&sum))
 }
 
 impl ServerSide for PowerServer {
-    /// The sum of all P; its length is lost when it is made orthonormal.
+    /// The sum of all P, which has the same columns as their mean after it is made orthonormal.
     fn agree(&mut self, announcements: &[Message]) -> Result<Message> {
         sum(announcements, self.shape.rows * self.shape.rank)
     }
@@ -231,7 +231,7 @@ mod tests {
         for (x, m) in x.iter().zip(&mean) {
             assert!((x - m).abs() < 1e-3, "{x} {m}");
         }
-        // A rank above that of the matrix changes nothing, and zeros do no harm.
+        // A rank above that of the matrix changes nothing, and zeros cause no error.
         let mut group = Group::new(&PowerSgd { rank: 4 }, 900, 1, 1).unwrap();
         assert_eq!(group.allreduce(&[&[0.0; 900]]).unwrap().mean, [0.0; 900]);
         let mean = group.allreduce(&[&x]).unwrap().mean;
@@ -240,7 +240,7 @@ mod tests {
 
     #[test]
     fn warm_start_improves_the_subspace() {
-        // Without error feedback in play: the same matrix, its feedback taken back, round after round.
+        // The same matrix in every round, without the effect of error feedback, which is subtracted.
         let x: Vec<f32> = (0..1024).map(|k| ((k * k) as f32 * 0.01).sin() + (k % 32) as f32 * 0.1).collect();
         let scheme = PowerSgd { rank: 1 };
         let mut worker = scheme.worker(Participant::worker(1024, 1, 0, 5)).unwrap();

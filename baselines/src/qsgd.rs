@@ -1,4 +1,4 @@
-//! QSGD: stochastic rounding to a few levels between 0 and the Euclidean norm.
+//! QSGD, which rounds stochastically to a few levels between 0 and the Euclidean norm.
 
 use super::check_len;
 use super::message::{Reader, Writer};
@@ -8,23 +8,23 @@ use thc_codec::rounding::Rounding;
 
 /// QSGD (Alistarh, Grubic, Li, Tomioka, Vojnović, NeurIPS 2017).
 ///
-/// In buckets of consecutive coordinates, v becomes ‖bucket‖₂·sign(v)·k/s with k one of the two
-/// levels around s·|v|/‖bucket‖₂, at random so that the mean is v. A coordinate takes a sign and a level of
-/// fixed width, a bucket an `f32` for its norm (the paper also has an Elias code, shorter
-/// where most levels are 0). Norms are each worker's own, so the server must decode; it
-/// quantizes the mean again, with more levels and a random stream of its own, as a parameter
-/// server with a wider way down does (THC paper, section 8.4).
+/// In buckets of consecutive coordinates, v becomes ‖bucket‖₂·sign(v)·k/s, where k is one of the two
+/// levels around s·|v|/‖bucket‖₂, chosen at random so that the mean is v. A coordinate takes a sign and a
+/// level of fixed width, and a bucket an `f32` for its norm (the paper also has an Elias code, which is
+/// shorter if most levels are 0). Each worker has its own norms, so the server must decode. It quantizes
+/// the mean again, with more levels and a random stream of its own, like a parameter server with a wider
+/// way down (THC paper, section 8.4).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Qsgd {
-    /// Levels s above 0 on the way up: 7 makes 4 bits.
+    /// The number s of levels above 0 on the way up: 7 makes 4 bits.
     pub levels: u32,
-    /// Levels on the way down: 127 makes 8 bits.
+    /// The number of levels on the way down: 127 makes 8 bits.
     pub down_levels: u32,
-    /// Coordinates that share a norm, 512 in the paper's experiments; `None`: all.
+    /// The number of coordinates that share a norm, 512 in the paper's experiments. `None`: all of them.
     pub bucket: Option<usize>,
 }
 
-/// How one direction is quantized.
+/// The quantizer of one direction.
 #[derive(Debug, Clone, Copy)]
 struct Code {
     levels: u32,

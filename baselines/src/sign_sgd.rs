@@ -1,4 +1,4 @@
-//! signSGD: one sign per coordinate, and the majority's sign back.
+//! signSGD, which sends one sign per coordinate up and the majority's sign down.
 
 use super::check_len;
 use super::message::Writer;
@@ -7,11 +7,11 @@ use thc_codec::rounding::Rounding;
 
 /// signSGD with majority vote (Bernstein, Wang, Azizzadenesheli, Anandkumar, ICML 2018).
 ///
-/// The paper sends signs alone and leaves the length of the step to the learning rate. To be an estimate
-/// of the mean gradient, the signs need a scale: here each worker sends the mean magnitude
-/// ‖x‖₁/d, which is the best scale for its own signs (Karimireddy, Rebjock, Stich, Jaggi, ICML 2019),
-/// and the server sends the mean of these. Zero counts as positive. Where as many workers say plus as
-/// minus, the server tosses a coin, because one bit has no room for a zero.
+/// The paper sends only signs, and the learning rate determines the length of the step. As an estimate of the
+/// mean gradient, signs need a scale: here each worker sends the mean magnitude ‖x‖₁/d, which is the best scale
+/// for its own signs (Karimireddy, Rebjock, Stich, Jaggi, ICML 2019), and the server sends the mean of these.
+/// Zero counts as positive. If as many workers have plus as minus, the server chooses at random, because one
+/// bit cannot encode a zero.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SignSgd;
 

@@ -4,11 +4,11 @@ use super::message::Writer;
 use super::{Message, Result, width};
 use thc_codec::CodecError;
 
-/// Which of the coordinates of a tensor are sent, and how.
+/// The number of coordinates of a tensor that are sent, and their encoding.
 ///
-/// A message is `kept` pairs of a position, ⌈log2 d⌉ bits, and an `f32`. Real systems often
-/// spend 32 bits on a position; where more than about one in 20 coordinates is sent, a bitmap of d bits would
-/// be shorter still.
+/// A message consists of `kept` pairs of a position, ⌈log2 d⌉ bits, and an `f32`. Real systems often
+/// use 32 bits for a position. If more than about one in 20 coordinates is sent, a bitmap of d bits would
+/// be even shorter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Sparse {
     dimension: usize,
@@ -29,18 +29,18 @@ impl Sparse {
         width(self.dimension as u64 - 1)
     }
 
-    /// Length of a message.
+    /// The length of a message in bits.
     pub fn bits(&self) -> u64 {
         self.kept as u64 * u64::from(self.position_bits() + 32)
     }
 
-    /// Positions of the coordinates of `x` that are largest in magnitude, in ascending order. Of equal
-    /// ones, the first.
+    /// The positions of the coordinates of `x` that are largest in magnitude, in ascending order. Of equal
+    /// coordinates the first are chosen.
     pub fn largest(&self, x: &[f32]) -> Vec<usize> {
         if self.kept >= x.len() {
             return (0..x.len()).collect();
         }
-        // Bits of magnitudes are in their order. Of equal ones the first has the larger key.
+        // The bits of magnitudes are in the same order as these. Of equal magnitudes the first has the larger key.
         let key = |(i, v): (usize, &f32)| u64::from(v.abs().to_bits()) << 32 | u64::from(u32::MAX - i as u32);
         let mut keys: Vec<u64> = x.iter().enumerate().map(key).collect();
         keys.select_nth_unstable_by(self.kept - 1, |a, b| b.cmp(a));
@@ -51,7 +51,7 @@ impl Sparse {
         positions
     }
 
-    /// A message of the coordinates of `x` at `positions`, as many as are kept.
+    /// Returns the message of the coordinates of `x` at `positions`, which must be `kept` positions.
     pub fn encode(&self, x: &[f32], positions: &[usize]) -> Message {
         let mut writer = Writer::new(self.bits());
         let bits = self.position_bits();

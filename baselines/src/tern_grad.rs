@@ -1,4 +1,4 @@
-//! TernGrad: −s, 0 or s for each coordinate, s the largest magnitude.
+//! TernGrad, which sends −s, 0 or s for each coordinate, where s is the largest magnitude.
 
 use super::check_len;
 use super::message::Writer;
@@ -8,16 +8,16 @@ use thc_codec::rounding::Rounding;
 
 /// TernGrad (Wen, Xu, Yan, Wu, Wang, Chen, Li, NeurIPS 2017) with scaler sharing.
 ///
-/// The scale s of a layer is the largest magnitude that any worker has in it, known to all after the
-/// preliminary stage; a coordinate g becomes sign(g)·s with probability |g|/s, else 0. Since all use the
-/// same scale, the server adds ternary digits and sends sums of n + 1 to n digits: it needs no
-/// decompression and makes no further error (the paper's parameter localisation and scaler sharing).
+/// The scale s of a layer is the largest magnitude that any worker has in it, which all workers know after
+/// the preliminary stage. A coordinate g becomes sign(g)·s with probability |g|/s, and 0 otherwise. Since all
+/// workers use the same scale, the server adds ternary digits and sends their sums, without decompression and
+/// without a further error (the paper's parameter localisation and scaler sharing).
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct TernGrad {
-    /// Coordinates of a layer, with a scale of its own; `None`: the tensor is one layer.
+    /// The number of coordinates of a layer, which has a scale of its own. `None`: the tensor is one layer.
     pub layer: Option<usize>,
-    /// Clip to this many standard deviations of a layer first: 2.5 in the paper, which makes it
-    /// biased; `None` does not clip.
+    /// Clip to this many standard deviations of a layer first. The paper uses 2.5, which makes the
+    /// scheme biased. `None` does not clip.
     pub clip: Option<f32>,
 }
 
@@ -35,7 +35,7 @@ impl TernGrad {
     }
 }
 
-/// Bits of a sum of ternary digits 0, 1, 2 of `workers` workers.
+/// The bits of a sum of the ternary digits 0, 1, 2 of `workers` workers.
 fn sum_width(workers: u32) -> u32 {
     width(2 * u64::from(workers))
 }
@@ -108,7 +108,7 @@ fn bound(layer: &[f32], clip: Option<f32>) -> f32 {
 impl WorkerSide for TernGradWorker {
     fn announce(&mut self, gradient: &[f32]) -> Result<Message> {
         let bounds: Vec<f32> = gradient.chunks(self.layer).map(|layer| bound(layer, self.clip)).collect();
-        Ok(Message::of_floats(&bounds))
+        Ok(Message::from_floats(&bounds))
     }
 
     fn compress(&mut self, gradient: &[f32], agreed: &Message) -> Result<Message> {
@@ -161,7 +161,7 @@ impl ServerSide for TernGradServer {
             let bounds = message.floats(self.layers)?;
             scales.iter_mut().zip(bounds).for_each(|(s, b)| *s = s.max(b));
         }
-        Ok(Message::of_floats(&scales))
+        Ok(Message::from_floats(&scales))
     }
 
     fn aggregate(&mut self, messages: &[Message]) -> Result<Message> {

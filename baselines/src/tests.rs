@@ -186,7 +186,7 @@ fn messages_of_other_lengths_are_errors() {
         let message = worker.compress(&x, &agreed).unwrap();
         let result = server.aggregate(std::slice::from_ref(&message)).unwrap();
         assert!(worker.decompress(&result, 1).is_ok());
-        let wrong = Message::of_floats(&[1.0; 5]);
+        let wrong = Message::from_floats(&[1.0; 5]);
         let name = scheme.name();
         assert!(server.aggregate(&[message, wrong.clone()]).is_err(), "{name}");
         assert!(worker.decompress(&wrong, 1).is_err(), "{name}");

@@ -1,4 +1,4 @@
-//! TFP: the first bits of a floating-point number, as AQGB sends gradients.
+//! TFP, which sends the first bits of floating-point numbers, as in AQGB.
 
 use std::ops::Range;
 
@@ -7,7 +7,7 @@ use super::{Bits, Message, Participant, Properties, Result, Scheme, ServerSide, 
 use thc_codec::CodecError;
 use thc_codec::rounding::Rounding;
 
-/// The layout of the numbers that are truncated.
+/// The format of the numbers that are truncated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Format {
     /// IEEE 754 single precision: sign, 8 bits of exponent, 23 of mantissa.
@@ -19,7 +19,7 @@ pub enum Format {
 }
 
 impl Format {
-    /// Bits of a number.
+    /// The number of bits of a number.
     #[must_use]
     pub const fn bits(self) -> u32 {
         1 + self.exponent() + self.mantissa()
@@ -50,7 +50,7 @@ impl Format {
         match self {
             Self::F32 => 0x7F7F_FFFF,
             Self::F16 => 0x7BFF,
-            // All ones but the last: the one with all ones is not a number, and there are no infinities.
+            // All bits are ones except the last. The pattern of all ones is not a number, and there are no infinities.
             Self::F8 => 0x7E,
         }
     }
@@ -59,7 +59,7 @@ impl Format {
     fn floor(self, magnitude: f64) -> u32 {
         let least = 1 - self.bias();
         let power = (exponent_of(magnitude)).max(least);
-        // In units of the last bit, exactly: a double has more bits of mantissa.
+        // The value in units of the last bit is exact, since a double has more bits of mantissa.
         let units = (magnitude * exp2(self.mantissa() as i32 - power)) as u64;
         let above = (power - least) as u64;
         (units + (above << self.mantissa())).min(u64::from(self.largest())) as u32
@@ -84,46 +84,47 @@ fn exp2(power: i32) -> f64 {
     f64::from_bits(((power + 1023) as u64) << 52)
 }
 
-/// TFP of the paper on AQGB (Luo et al., Future Generation Computer Systems 2025, section 4.4), between peers: every worker sends the
-/// first `bits` bits of each number to all others, which add them up themselves.
+/// TFP of the paper on AQGB (Luo et al., Future Generation Computer Systems 2025, section 4.4). It works between peers: every worker
+/// sends the first `bits` bits of each number to all other workers, and each of these adds them up.
 ///
-/// With `random`, a number becomes one of the two of so many bits around it, at random so that the mean is the number (Eq. 5). Without,
-/// it is cut off, and what is cut off is error feedback. For few bits the numbers are first taken to a narrower format, whose first bits say more: there
-/// each partition is multiplied by the power of two by which its largest number just fits, and takes 16 bits more for that (the paper
-/// does not say how numbers come into the range of a narrow format; gradients are below the smallest of [`Format::F8`]).
+/// With `random`, a number is rounded at random to one of the two neighbours that have `bits` bits, so that the mean is the number
+/// (Eq. 5). Otherwise it is truncated, and the rest is error feedback. For few bits the numbers are first converted to a narrower
+/// format, whose first bits carry more information. For this each partition is multiplied by the largest power of two with which its
+/// largest number fits, which takes 16 further bits. (The paper does not say how numbers come into the range of a narrow format.
+/// Gradients are below the smallest number of [`Format::F8`].)
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Tfp {
-    /// k: at least 2, at most those of the format.
+    /// k, from 2 to the bits of the format.
     pub bits: u32,
-    /// What numbers are taken to first, towards zero.
+    /// The format to which numbers are converted first, by rounding towards zero.
     pub format: Format,
-    /// Numbers of a partition p, which is never cut into packets.
+    /// The number p of numbers of a partition, which one packet carries as a whole.
     pub partition: usize,
-    /// Whether it rounds at random.
+    /// Whether numbers are rounded at random.
     pub random: bool,
 }
 
-/// A partition's power of two is sent as so much more than it is.
+/// The offset that is added to a partition's power of two when it is sent.
 const SCALE: i32 = 1 << 15;
-/// Sent for a partition with a number that is infinite or NaN: all of it becomes NaN.
+/// The code of a partition with an infinity or a NaN, all of which becomes NaN.
 const NOT_FINITE: u32 = 0xFFFF;
-/// Numbers of a partition of [`Tfp::narrow`].
+/// The number of numbers of a partition of [`Tfp::narrow`].
 const PARTITION: usize = 512;
 
 impl Tfp {
-    /// Few bits, as AQGB sends them: those of [`Format::F8`], at random, up to 8, and those of [`Format::F16`], cut off, up to 16.
-    /// The paper converts "when the targeted level of quantization is small, e.g., 4 or 2" and does not say from where on.
+    /// AQGB's scheme for few bits: up to 8 bits of [`Format::F8`], rounded at random, and up to 16 bits of [`Format::F16`], truncated.
+    /// The paper converts "when the targeted level of quantization is small, e.g., 4 or 2", and names no limit.
     #[must_use]
     pub const fn narrow(bits: u32) -> Self {
         let format = if bits <= Format::F8.bits() { Format::F8 } else { Format::F16 };
         Self { bits, format, partition: PARTITION, random: matches!(format, Format::F8) }
     }
 
-    /// The message of any numbers, rounded by the random numbers of this seed and round. What a partition with an infinity or
-    /// a NaN becomes is NaN.
+    /// Returns the message of any numbers, rounded by the random numbers of this seed and round. All numbers of a partition with an
+    /// infinity or a NaN become NaN.
     ///
     /// # Errors
-    /// [`CodecError::Parameter`] if the scheme has no such bits.
+    /// [`CodecError::Parameter`] if the scheme does not support the number of bits.
     pub fn message(&self, x: &[f32], seed: u64, round: u64) -> Result<Message> {
         self.check()?;
         Ok(self.encode(x, Rounding::new(seed, round, 0)))
@@ -132,11 +133,11 @@ impl Tfp {
     /// Adds the numbers of a message.
     ///
     /// # Errors
-    /// As [`Self::message`], and [`CodecError::Message`] if it is of another length.
+    /// As [`Self::message`], and [`CodecError::Message`] if the message has another length.
     pub fn add(&self, bytes: &[u8], sum: &mut [f32]) -> Result<()> {
         self.check()?;
         let bits = self.length(sum.len());
-        let message = Message::of_bytes(bytes.to_vec(), bits)?;
+        let message = Message::from_bytes(bytes.to_vec(), bits)?;
         self.decode(&mut message.read(bits)?, sum.len(), |i, v| sum[i] = (f64::from(sum[i]) + v) as f32);
         Ok(())
     }
@@ -156,23 +157,23 @@ impl Tfp {
         self.format != Format::F32
     }
 
-    /// Bits of a tensor.
+    /// The bits of a tensor's message.
     fn length(&self, dimension: usize) -> u64 {
         let scales = if self.is_scaled() { dimension.div_ceil(self.partition) } else { 0 };
         16 * scales as u64 + u64::from(self.bits) * dimension as u64
     }
 
-    /// Bits of a pattern that are cut off.
+    /// The number of bits of a pattern that are cut off.
     fn cut(&self) -> u32 {
         self.format.bits() - self.bits
     }
 
-    /// The largest number of so many bits.
+    /// The largest number with these bits.
     fn largest_value(&self) -> f64 {
         self.format.value(self.format.largest() >> self.cut() << self.cut())
     }
 
-    /// The power of two that a partition is multiplied by.
+    /// The power of two by which a partition is multiplied.
     fn scale(&self, partition: &[f32]) -> i32 {
         let largest = partition.iter().fold(0.0, |most: f64, v| most.max(f64::from(v.abs())));
         if !self.is_scaled() || largest == 0.0 {
@@ -182,7 +183,7 @@ impl Tfp {
         if largest * exp2(scale) > self.largest_value() { scale - 1 } else { scale }
     }
 
-    /// One of the two codes around a magnitude (Eq. 5), or the one below; without the sign.
+    /// The code of a magnitude without the sign: one of the two codes around it (Eq. 5), or the one below.
     fn code(&self, magnitude: f64, draw: Option<f32>) -> u32 {
         let below = self.format.floor(magnitude) >> self.cut();
         let above = below + 1;
@@ -196,7 +197,7 @@ impl Tfp {
         }
     }
 
-    /// The message of numbers, which are finite if their format is not scaled.
+    /// Returns the message of numbers, which must be finite if their format is not scaled.
     fn encode(&self, x: &[f32], rounding: Rounding) -> Message {
         let mut writer = Writer::new(self.length(x.len()));
         let mut i = 0;
@@ -222,7 +223,7 @@ impl Tfp {
         let mut unit = 1.0;
         for i in 0..dimension {
             if self.is_scaled() && i % self.partition == 0 {
-                // No message of our own has a power that is none of a double's.
+                // Messages of this encoder only have powers of doubles.
                 unit = match reader.take(16) {
                     NOT_FINITE => f64::NAN,
                     scale => exp2((SCALE - scale as i32).clamp(-1000, 1000)),
@@ -235,7 +236,7 @@ impl Tfp {
         }
     }
 
-    /// The coordinates of each packet of at most `limit` bits: as many successive partitions as fit, and one at least.
+    /// The coordinates of each packet of at most `limit` bits, which has as many consecutive partitions as fit, and at least one.
     #[must_use]
     pub fn packets(&self, dimension: usize, limit: u64) -> Vec<Range<usize>> {
         let partition = self.partition.max(1);
@@ -245,11 +246,11 @@ impl Tfp {
     }
 }
 
-/// The bits `first` to `first + bits` of numbers in [`Format::F32`], most significant first: the first stage sends those from 0 on, the
-/// second the next ones. At most 32 in all.
+/// Takes the bits `first` to `first + bits` of numbers in [`Format::F32`], the most significant first. The first stage sends the bits
+/// from 0 on, and the second stage the next ones. There are at most 32 in all.
 ///
 /// # Errors
-/// [`CodecError::Parameter`] if they are no bits of such a number.
+/// [`CodecError::Parameter`] if these bits do not exist.
 pub fn take(x: &[f32], first: u32, bits: u32) -> Result<Message> {
     let low = bits_below(first, bits)?;
     let mut writer = Writer::new(u64::from(bits) * x.len() as u64);
@@ -259,10 +260,10 @@ pub fn take(x: &[f32], first: u32, bits: u32) -> Result<Message> {
     Ok(writer.finish())
 }
 
-/// Puts what [`take`] took into numbers whose bits from `first` on are zeros.
+/// Puts the bits that [`take`] took into numbers whose bits from `first` on are zeros.
 ///
 /// # Errors
-/// As [`take`], and [`CodecError::Message`] if the message is of another length.
+/// As [`take`], and [`CodecError::Message`] if the message has another length.
 pub fn put(message: &Message, first: u32, bits: u32, x: &mut [f32]) -> Result<()> {
     let low = bits_below(first, bits)?;
     let mut reader = message.read(u64::from(bits) * x.len() as u64)?;
@@ -272,7 +273,7 @@ pub fn put(message: &Message, first: u32, bits: u32, x: &mut [f32]) -> Result<()
     Ok(())
 }
 
-/// Bits below those from `first` on.
+/// The number of bits below the taken ones.
 fn bits_below(first: u32, bits: u32) -> Result<u32> {
     match first.checked_add(bits).and_then(|end| 32_u32.checked_sub(end)) {
         Some(low) if bits > 0 => Ok(low),
@@ -300,7 +301,7 @@ impl Scheme for Tfp {
     }
 
     fn properties(&self) -> Properties {
-        // Nothing is added on the way, so what each worker adds up is the sum of what it decodes.
+        // Each worker adds up the numbers that it decodes, since nothing is added on the way.
         Properties {
             unbiased: self.random,
             homomorphic: true,
@@ -309,7 +310,7 @@ impl Scheme for Tfp {
         }
     }
 
-    /// There is no server: what comes down are all workers' messages, its own among them.
+    /// There is no server: each worker receives the messages of all workers, including its own.
     fn bits(&self, dimension: usize, workers: u32) -> Result<Bits> {
         self.check()?;
         let up = self.length(dimension);
@@ -367,7 +368,7 @@ impl WorkerSide for TfpWorker {
     }
 }
 
-/// Hands every message to all.
+/// Passes every message to all workers.
 struct Broadcast {
     bits: u64,
 }

@@ -1,4 +1,4 @@
-//! THC itself, by the same kernels that the worker library uses.
+//! THC itself, with the same kernels as the worker library.
 
 use super::lanes::{Lanes, pad};
 use super::{Bits, Message, Participant, Properties, Result, Scheme, ServerSide, WorkerSide, with_feedback};
@@ -12,20 +12,20 @@ use thc_codec::table::LookupTable;
 
 /// THC (Li et al., NSDI 2024, Algorithm 3): transform, truncation, optimal table, error feedback.
 ///
-/// The server looks up and adds. Indices are charged with b bits, sums with 8 bits or, where g·n exceeds
-/// 255, with 16.
+/// The server looks up and adds. An index counts b bits. A sum counts 8 bits, or 16 if g·n exceeds
+/// 255.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Thc {
     table: LookupTable,
 }
 
 impl Thc {
-    /// The optimal table for bit budget b, granularity g and fraction p.
+    /// Creates the scheme with the optimal table for bit budget b, granularity g and fraction p.
     pub fn new(bits: u8, granularity: u16, fraction: f64) -> Result<Self> {
         Ok(Self { table: LookupTable::solve(bits, granularity, fraction)? })
     }
 
-    /// A given table, one with a finite threshold (not [`LookupTable::uniform`]).
+    /// Creates the scheme with a given table, which must have a finite threshold (unlike [`LookupTable::uniform`]).
     #[must_use]
     pub fn with_table(table: LookupTable) -> Self {
         Self { table }
@@ -102,7 +102,7 @@ impl WorkerSide for ThcWorker {
     fn announce(&mut self, gradient: &[f32]) -> Result<Message> {
         let x = with_feedback(gradient, &self.feedback)?;
         let norm = |p: &Partition| norm::l2(&x[p.offset..p.offset + p.len]);
-        Ok(Message::of_floats(&self.lanes.partitions.iter().map(norm).collect::<Vec<f32>>()))
+        Ok(Message::from_floats(&self.lanes.partitions.iter().map(norm).collect::<Vec<f32>>()))
     }
 
     fn compress(&mut self, gradient: &[f32], agreed: &Message) -> Result<Message> {
@@ -118,7 +118,7 @@ impl WorkerSide for ThcWorker {
             indices.resize(start + part.len(), 0);
             let key = self.key(self.call, p);
             let out = &mut self.feedback[p.offset..p.offset + p.len];
-            // All workers have zeros, or numbers too small for a range.
+            // The numbers of all workers are zeros, or too small for a range.
             if range == 0.0 {
                 out.copy_from_slice(&part[..p.len]);
                 continue;
@@ -166,7 +166,7 @@ impl ServerSide for ThcServer {
             let own = message.floats(norms.len())?;
             norms.iter_mut().zip(own).for_each(|(norm, own)| *norm = norm.max(own));
         }
-        Ok(Message::of_floats(&norms))
+        Ok(Message::from_floats(&norms))
     }
 
     fn aggregate(&mut self, messages: &[Message]) -> Result<Message> {

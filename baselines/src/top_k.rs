@@ -1,23 +1,23 @@
-//! TopK: only the coordinates of largest magnitude are sent.
+//! TopK, which sends only the coordinates of largest magnitude.
 
 use super::sparse::Sparse;
 use super::{Bits, Message, Participant, Properties, Result, Scheme, ServerSide, WorkerSide, with_feedback};
 
 /// TopK with error feedback (Stich, Cordonnier, Jaggi: Sparsified SGD with Memory, NeurIPS 2018).
 ///
-/// Every worker sends the `ratio` of its coordinates that are largest in magnitude, error feedback
-/// included, and keeps the rest. The server adds and again sends only the largest of the sum,
-/// as the parameter server in the THC authors' code does; what it drops there is lost.
+/// Every worker adds its error feedback, sends the share `ratio` of its coordinates that are largest in
+/// magnitude, and keeps the rest. The server adds up and again sends only the largest coordinates of the
+/// sum, like the parameter server in the THC authors' code. The other coordinates of the sum are lost.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct TopK {
-    /// Share of the coordinates that a worker sends.
+    /// The share of the coordinates that a worker sends.
     pub ratio: f64,
-    /// Share of the coordinates that the server sends.
+    /// The share of the coordinates that the server sends.
     pub down: f64,
 }
 
 impl TopK {
-    /// As many in each direction.
+    /// Creates the scheme with the same share in each direction.
     #[must_use]
     pub const fn symmetric(ratio: f64) -> Self {
         Self { ratio, down: ratio }
@@ -90,7 +90,7 @@ impl WorkerSide for TopKWorker {
     }
 }
 
-/// The mean that a sparse sum over `count` workers stands for.
+/// The mean that a sparse sum over `count` workers represents.
 pub(crate) fn dense(sparse: Sparse, dimension: usize, result: &Message, count: u32) -> Result<Vec<f32>> {
     let mut mean = vec![0.0; dimension];
     sparse.add(result, &mut mean)?;

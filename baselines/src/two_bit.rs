@@ -1,4 +1,4 @@
-//! 2-bit compression: −t, 0 or t once that much has accumulated.
+//! 2-bit compression, which sends −t, 0 or t once a coordinate has accumulated the threshold t.
 
 use super::message::Writer;
 use super::{Bits, Message, Participant, Properties, Result, Scheme, ServerSide, WorkerSide, with_feedback};
@@ -7,17 +7,17 @@ use thc_codec::CodecError;
 /// 2-bit compression with a threshold, as in MXNet's key-value store (version 1.0 on), after Strom:
 /// Scalable Distributed DNN Training Using Commodity GPU Cloud Computing, Interspeech 2015.
 ///
-/// A coordinate of gradient plus error feedback that has reached the threshold t is sent as t,
-/// one at or below −t as −t, others as 0; error feedback keeps the difference. The way down is
-/// not compressed: the server decodes, adds and sends floats. (With one threshold for all it could
-/// add digits, so the scheme counts as homomorphic; MXNet does not use that.)
+/// A coordinate of gradient plus error feedback that has reached the threshold t is sent as t, one at or
+/// below −t as −t, and others as 0. Error feedback keeps the difference. The way down is not compressed:
+/// the server decodes, adds and sends floats. (With one threshold for all workers it could add digits, so
+/// the scheme counts as homomorphic, which MXNet does not use.)
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct TwoBit {
-    /// The threshold t, in the unit of the gradient. Fixed for a training; users tune it.
+    /// The threshold t, in the unit of the gradient. Users tune it, and it is fixed during a training.
     pub threshold: f32,
 }
 
-/// Codes of the digits, those of MXNet.
+/// The codes of the digits, which are MXNet's.
 const PLUS: u32 = 0b11;
 const MINUS: u32 = 0b10;
 const ZERO: u32 = 0b00;
@@ -115,7 +115,7 @@ impl ServerSide for TwoBitServer {
                 }
             }
         }
-        Ok(Message::of_floats(&sum))
+        Ok(Message::from_floats(&sum))
     }
 }
 

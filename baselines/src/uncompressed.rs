@@ -1,9 +1,9 @@
-//! No compression: 32-bit floats both ways.
+//! The scheme without compression: 32-bit floats in both directions.
 
 use super::check_len;
 use super::{Bits, Message, Participant, Properties, Result, Scheme, ServerSide, WorkerSide};
 
-/// The exact mean, up to `f32` rounding of the sum.
+/// The mean, which is exact up to the rounding of the sum in `f32`.
 #[derive(Debug, Clone, Copy)]
 pub struct Uncompressed;
 
@@ -43,7 +43,7 @@ struct Floats {
 impl WorkerSide for Floats {
     fn compress(&mut self, gradient: &[f32], _: &Message) -> Result<Message> {
         check_len("gradient", self.dimension, gradient.len())?;
-        Ok(Message::of_floats(gradient))
+        Ok(Message::from_floats(gradient))
     }
 
     fn decompress(&self, result: &Message, count: u32) -> Result<Vec<f32>> {
@@ -53,7 +53,7 @@ impl WorkerSide for Floats {
     }
 }
 
-/// Adds up messages of `f32`s, in the order of the workers.
+/// Adds up messages of `f32`s in the order of the workers.
 struct FloatSum {
     dimension: usize,
 }
@@ -65,6 +65,6 @@ impl ServerSide for FloatSum {
             let values = message.floats(self.dimension)?;
             sum.iter_mut().zip(values).for_each(|(s, v)| *s += v);
         }
-        Ok(Message::of_floats(&sum))
+        Ok(Message::from_floats(&sum))
     }
 }

@@ -1,4 +1,4 @@
-//! Uniform THC: the same equidistant values for all workers.
+//! Uniform THC, which quantizes to the same equidistant values on all workers.
 
 use super::check_len;
 use super::lanes::{Lanes, pad};
@@ -12,14 +12,14 @@ use thc_codec::table::LookupTable;
 
 /// Uniform THC (Li et al., NSDI 2024, Algorithm 1), with or without the transform.
 ///
-/// The workers agree on the smallest and the largest coordinate that any of them has, per partition, and
-/// round stochastically to 2^b equidistant values between. Nothing is truncated, so it is
-/// unbiased and needs no error feedback. With the transform, extremes are those of rotated coordinates.
+/// The workers agree on the smallest and the largest coordinate of each partition among all of them, and
+/// round stochastically to 2^b equidistant values between these. Nothing is truncated, so the scheme is
+/// unbiased and needs no error feedback. With the transform, the extremes are those of rotated coordinates.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct UniformThc {
-    /// Bit budget b, 1 to 8.
+    /// The bit budget b, 1 to 8.
     pub bits: u8,
-    /// Whether gradients are rotated by the randomized Hadamard transform first.
+    /// Whether the randomized Hadamard transform rotates gradients first.
     pub rotated: bool,
 }
 
@@ -71,7 +71,7 @@ struct UniformWorker {
     quantizer: Quantizer,
     rotated: bool,
     participant: Participant,
-    /// Agreed (m, M) of every partition.
+    /// The agreed (m, M) of every partition.
     ranges: Vec<(f32, f32)>,
     call: u64,
 }
@@ -81,7 +81,7 @@ impl UniformWorker {
         SignKey { job_seed: self.participant.shared_seed, call, partition }
     }
 
-    /// The partitions of a gradient as they are quantized.
+    /// The partitions of a gradient, in the form in which they are quantized.
     fn parts(&self, gradient: &[f32]) -> Result<Vec<Vec<f32>>> {
         check_len("gradient", self.participant.dimension, gradient.len())?;
         let part = |p: &thc_codec::partition::Partition| {
@@ -103,11 +103,11 @@ impl WorkerSide for UniformWorker {
     fn announce(&mut self, gradient: &[f32]) -> Result<Message> {
         let mut ends = Vec::new();
         for part in self.parts(gradient)? {
-            // Finite gradients have extremes; the transform of finite ones may overflow.
+            // Finite gradients have extremes, but the transform of finite gradients may overflow.
             let (lo, hi) = norm::min_max(&part).unwrap_or((f32::NAN, f32::NAN));
             ends.extend([lo, hi]);
         }
-        Ok(Message::of_floats(&ends))
+        Ok(Message::from_floats(&ends))
     }
 
     fn compress(&mut self, gradient: &[f32], agreed: &Message) -> Result<Message> {
@@ -164,7 +164,7 @@ impl ServerSide for UniformServer {
                 ends[1] = ends[1].max(own[1]);
             }
         }
-        Ok(Message::of_floats(&ends))
+        Ok(Message::from_floats(&ends))
     }
 
     fn aggregate(&mut self, messages: &[Message]) -> Result<Message> {

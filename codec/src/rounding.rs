@@ -64,7 +64,7 @@ impl Source {
     /// The source of a worker whose roundings are stratified with those of its job's other workers, by its
     /// number in the job. Groups of 256 workers share a stream.
     #[must_use]
-    pub const fn of_worker(job_seed: u64, worker: u16) -> Source {
+    pub const fn for_worker(job_seed: u64, worker: u16) -> Source {
         let [group, place] = worker.to_be_bytes();
         let seed = job_seed.wrapping_add((group as u64 + 1).wrapping_mul(GOLDEN_GAMMA));
         Source { seed, stratum: Rounding::stratum(place) }

@@ -1,5 +1,5 @@
-//! Finds DPDK by pkg-config, makes bindings to it, and compiles wrappers of its inline functions.
-//! Does nothing without the feature `dpdk`.
+//! Finds DPDK by pkg-config, generates bindings to it, and compiles wrappers of its inline functions.
+//! Without the feature `dpdk` this script does nothing.
 
 #[cfg(feature = "dpdk")]
 mod bind {
@@ -7,7 +7,7 @@ mod bind {
     use std::error::Error;
     use std::path::{Path, PathBuf};
 
-    /// The oldest DPDK whose API the bindings are used with.
+    /// The oldest version of DPDK whose API the bindings support.
     const OLDEST: &str = "22.11";
 
     /// Functions that `thc-dpdk` calls.
@@ -73,7 +73,7 @@ mod bind {
         "eth_number",
     ];
 
-    /// Types that are only passed on. What lies where in an mbuf is asked of the compiler (wrapper.h).
+    /// Types that Rust only passes on. The C compiler computes where the fields of an mbuf lie (wrapper.h).
     const OPAQUE: &[&str] = &[
         "rte_mbuf",
         "rte_mempool",
@@ -102,8 +102,8 @@ mod bind {
         println!("cargo:rerun-if-changed=build.rs");
         let library = probe()?;
         let out = PathBuf::from(env::var("OUT_DIR")?);
-        // The flags that pkg-config's crate does not model: DPDK's inline functions need the
-        // instruction set that the library was built for.
+        // Flags that the crate `pkg-config` does not model: DPDK's inline functions need the instruction set for which
+        // the library was built.
         let mut flags = vec!["-include".to_owned(), "rte_config.h".to_owned()];
         flags.extend(library.include_paths.iter().map(|path| format!("-I{}", path.display())));
         match env::var("CARGO_CFG_TARGET_ARCH")?.as_str() {
@@ -137,7 +137,7 @@ mod bind {
         }
         builder.generate()?.write_to_file(out.join("bindings.rs"))?;
         compile(&inline, &flags)?;
-        // Virtual devices that pairs of rings are made with; other drivers are loaded when DPDK starts.
+        // The driver of virtual devices that consist of rings. DPDK loads all other drivers when it starts.
         println!("cargo:rustc-link-lib=rte_net_ring");
         Ok(())
     }

@@ -21,7 +21,7 @@ use crate::nmse::{Experiment, Vectors};
 use crate::sweep;
 use crate::table::TableReport;
 
-/// The text that every Debian machine has.
+/// A text that every Debian machine has.
 const TEXT: &str = "/usr/share/common-licenses/GPL-3";
 
 #[derive(Parser)]
@@ -74,19 +74,19 @@ enum Subcommands {
     /// The exact run of the demo
     #[command(hide = true)]
     DemoExact(ChildArgs),
-    /// The parameter server of the demo, or its controller: becomes the program given
+    /// The parameter server of the demo, or its controller: this process becomes the given program
     #[command(hide = true)]
     DemoServer(ServerArgs),
 }
 
-/// What the program thc-studies takes.
+/// The arguments of the program thc-studies.
 #[derive(Args)]
 struct StudyArgs {
     #[arg(trailing_var_arg = true, allow_hyphen_values = true, hide = true)]
     arguments: Vec<OsString>,
 }
 
-/// Switches that the demo can run.
+/// The switches that the demo can run.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum SwitchName {
     /// The p4lang project's software switch; needs root, for network namespaces
@@ -275,12 +275,12 @@ fn loss(text: &str) -> std::result::Result<f64, String> {
     }
 }
 
-/// Parses the arguments, does what they ask, and reports an error as one line.
+/// Parses the arguments, runs the command, and reports an error as one line.
 pub fn main() -> ExitCode {
     finish(Cli::try_parse().map(|cli| execute(cli.command)))
 }
 
-/// The exit status of what was done, once its arguments were read; an error as one line.
+/// Runs the command and returns its exit status. An error becomes one line.
 pub fn finish(done: std::result::Result<Result<()>, clap::Error>) -> ExitCode {
     match done {
         Ok(Ok(())) => ExitCode::SUCCESS,
@@ -292,14 +292,14 @@ pub fn finish(done: std::result::Result<Result<()>, clap::Error>) -> ExitCode {
     }
 }
 
-/// Becomes the program thc-studies.
+/// Replaces this process by the program thc-studies.
 fn study(command: &str, args: &StudyArgs) -> Result<()> {
     let program = server::find("thc-studies")?;
     let source = Command::new(&program).arg(command).args(&args.arguments).exec();
     Err(Error::Start { name: program.display().to_string(), source })
 }
 
-/// Shows help as it is, and anything else as one line.
+/// Prints help unchanged, and any other message as one line.
 fn refuse(error: &clap::Error) -> ExitCode {
     let shown = matches!(
         error.kind(),
@@ -308,7 +308,7 @@ fn refuse(error: &clap::Error) -> ExitCode {
             | ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand
     );
     if shown {
-        // A reader that closes the pipe early has seen enough.
+        // A reader that closes the pipe early needs no more text.
         let _ = error.print();
         return ExitCode::from(if error.use_stderr() { 2 } else { 0 });
     }

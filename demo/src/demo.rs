@@ -16,6 +16,7 @@ pub mod processes;
 pub mod progress;
 pub mod report;
 pub mod run;
+pub mod run_result;
 pub mod server;
 pub mod shared;
 pub mod switch;

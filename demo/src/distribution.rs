@@ -6,7 +6,7 @@ use rand_chacha::ChaCha8Rng;
 use rand_distr::{Distribution as _, LogNormal, StandardNormal, Uniform};
 use serde::Serialize;
 
-/// What coordinates are drawn from, independently.
+/// The distribution from which coordinates are drawn independently.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ValueEnum)]
 #[serde(rename_all = "lowercase")]
 pub enum Distribution {
@@ -19,7 +19,7 @@ pub enum Distribution {
 }
 
 impl Distribution {
-    /// A vector of `length` coordinates, a function of `seed` and `stream` alone.
+    /// Draws a vector of `length` coordinates, which depends only on `seed` and `stream`.
     pub fn sample(self, length: usize, seed: u64, stream: u64) -> Vec<f32> {
         let mut random = ChaCha8Rng::seed_from_u64(seed);
         random.set_stream(stream);

@@ -1,11 +1,11 @@
-//! Everything that can go wrong, each one line.
+//! The errors of `thc`, each of which prints as one line.
 
 use std::path::PathBuf;
 
 /// The result of this crate's functions.
 pub type Result<T> = std::result::Result<T, Error>;
 
-/// What went wrong, with the values needed to mend it.
+/// An error, with the values that are needed to resolve it.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// A file cannot be read or written.
@@ -13,32 +13,32 @@ pub enum Error {
     File {
         /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         source: std::io::Error,
     },
-    /// Arguments, or a file that they name, ask for what cannot be.
+    /// The arguments, or a file that they name, ask for something impossible.
     #[error("{0}")]
     Usage(String),
-    /// Something did not work, in one line that names it and the way out.
+    /// A failure, as one line that names its cause and what to do.
     #[error("{0}")]
     Failure(String),
-    /// A file that says nothing usable about layers.
+    /// A file has no usable measurements of layers.
     #[error("{}: {reason}", path.display())]
     Profile {
         /// The file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The problem with the file.
         reason: String,
     },
-    /// Layers' measurements that no choice fits.
+    /// No choice fits the measurements of the layers.
     #[error(transparent)]
     Adapt(#[from] thc_adapt::AdaptError),
     /// The plot cannot be drawn.
     #[error("cannot draw the plot {}: {reason}", path.display())]
     Plot {
-        /// The file asked for.
+        /// The requested file.
         path: PathBuf,
-        /// Why.
+        /// The reason.
         reason: String,
     },
     /// The codec refuses parameters.
@@ -50,10 +50,10 @@ pub enum Error {
     /// The all-reduce failed.
     #[error(transparent)]
     Worker(Box<thc_worker::WorkerError>),
-    /// There can be no hosts.
-    #[error("no hosts for the workers: {reason} (network namespaces take root, iproute2 and ethtool)")]
+    /// Virtual hosts cannot be created.
+    #[error("no hosts for the workers: {reason} (network namespaces need root, iproute2 and ethtool)")]
     NoNetwork {
-        /// What the system said.
+        /// The system's error.
         reason: String,
     },
     /// A line between processes is not an event.
@@ -64,57 +64,57 @@ pub enum Error {
     /// Standard output is closed.
     #[error("cannot write to standard output: {0}")]
     Output(std::io::Error),
-    /// The system refused something about processes, signals or sockets.
-    #[error("the system refused: {0}")]
+    /// A system call for processes, signals or sockets failed.
+    #[error("a system call failed: {0}")]
     Process(std::io::Error),
-    /// The parent is gone before the child began.
+    /// The parent had ended before the child began.
     #[error("this subcommand belongs to `thc demo` and ends with it; run `thc demo`")]
     Orphaned,
-    /// Built without what `--controller` needs.
+    /// The program was built without the feature that `--controller` needs.
     #[error(
-        "this build knows no controller: run make demo ARGS=--controller, or build thc-demo with its default features"
+        "this build has no controller: run make demo ARGS=--controller, or build thc-demo with its default features"
     )]
     NoController,
     /// A program cannot be started.
     #[error("cannot start {name}: {source}")]
     Start {
-        /// What it is.
+        /// The program's name.
         name: String,
-        /// What the system said.
+        /// The system's error.
         source: std::io::Error,
     },
-    /// A child ended early without an error.
+    /// A child ended too early, without an error.
     #[error("{name} ended before its work was done")]
     Silent {
-        /// Which child.
+        /// The child's name.
         name: String,
     },
-    /// Nothing happens.
+    /// No process makes progress.
     #[error("no process has made progress for {seconds} s")]
     Stalled {
-        /// How long.
+        /// The time without progress.
         seconds: u64,
     },
-    /// Ctrl-C or a request to end.
+    /// The user interrupted the program, or a signal asked it to end.
     #[error("interrupted")]
     Interrupted,
 }
 
 impl Error {
-    /// What another part reports.
+    /// An error that another module reports.
     pub fn failure(reason: impl std::fmt::Display) -> Self {
         Self::Failure(reason.to_string())
     }
 
-    /// One worker cannot have servers beside workers; `instead` says how to ask for one server.
+    /// One worker alone cannot share a server with others. `instead` says how to ask for one server.
     pub fn one_worker(instead: &str) -> Self {
         Self::Usage(format!(
-            "one worker has nobody to share a server with: use --workers 2 or more, or one server ({instead})"
+            "one worker has no other worker to share a server with: use --workers 2 or more, or one server ({instead})"
         ))
     }
 
-    /// The exit status of a command that ends with this error: 2 if its arguments are wrong, 130 if it
-    /// was interrupted, 1 otherwise.
+    /// The exit status of a command that ends with this error: 2 for wrong arguments, 130 for an
+    /// interruption, 1 otherwise.
     pub fn exit_status(&self) -> u8 {
         match self {
             Self::Usage(_) | Self::Codec(_) | Self::Job(_) => 2,

@@ -1,7 +1,7 @@
-//! n workers and the aggregator model in one process: real packets, no network.
+//! n workers and the aggregator model in one process, which exchange real packets without a network.
 //!
-//! Each worker does what `thc-worker` does for one all-reduce (P4, P5), the packets go
-//! straight into [`thc_protocol::aggregator::Aggregator`], and the RESULTs are decoded.
+//! Each worker does what `thc-worker` does for one all-reduce (P4, P5). Its packets go straight to
+//! [`thc_protocol::aggregator::Aggregator`], and the RESULTs are decoded.
 
 use std::net::{Ipv4Addr, SocketAddr};
 
@@ -23,7 +23,7 @@ const COOKIE: Cookie = Cookie(0x7463_6801);
 const SLOTS: u32 = 64;
 const MEMORY: usize = 1 << 20;
 
-/// A job of n workers on an aggregator model, all in this process.
+/// A job of n workers and an aggregator model, all in this process.
 pub struct Loopback {
     aggregator: Aggregator,
     table: LookupTable,
@@ -38,7 +38,7 @@ pub struct Loopback {
     answer: LastAnswer,
 }
 
-/// The last packet that went to all members.
+/// The last packet that the aggregator sent to all members.
 #[derive(Default)]
 struct LastAnswer(Vec<u8>);
 
@@ -56,8 +56,8 @@ fn endpoint(worker: u8) -> Endpoint {
 }
 
 impl Loopback {
-    /// A job with `table` (at most 4 bits) and lanes just wide enough. `seed` decides the shared signs
-    /// and the workers' private roundings.
+    /// Creates a job with `table` (at most 4 bits) and the narrowest lanes that fit. `seed` decides the shared
+    /// signs and the workers' private roundings.
     pub fn new(table: &LookupTable, workers: u8, seed: u64) -> Result<Self> {
         if table.bits() > 4 {
             let bits = table.bits();
@@ -93,17 +93,17 @@ impl Loopback {
         })
     }
 
-    /// The same with full partitions of 2^`block`.
-    pub fn with_block(self, block: u8) -> Self {
+    /// Changes the size of full partitions to 2^`block`.
+    pub(crate) fn with_block(self, block: u8) -> Self {
         Self { block, ..self }
     }
 
-    /// Width of the sums: 8 bits unless n·g needs 16.
+    /// The bits of a sum: 8, or 16 if n·g needs them.
     pub fn lane(&self) -> Lane {
         self.lane
     }
 
-    /// One all-reduce: the workers' vectors, all of one length, to the estimate of their mean.
+    /// Runs one all-reduce of the workers' vectors, which must have the same length. Returns the estimate of their mean.
     pub fn allreduce(&mut self, vectors: &[&[f32]]) -> Result<Vec<f32>> {
         let length = vectors.first().map_or(0, |vector| vector.len());
         if vectors.len() != usize::from(self.workers) || vectors.iter().any(|v| v.len() != length) {
@@ -159,7 +159,8 @@ impl Loopback {
         Ok(rht::inverse_into(&mut rotated, mean, key)?)
     }
 
-    /// The norm stage of one partition: the largest norm of all workers. Told are the tensor's length from it on, and its partitions.
+    /// Runs the norm stage of one partition, and returns the largest norm of all workers. Each NORM also carries the tensor's
+    /// length from the partition on, and its partitions.
     fn largest_norm(&mut self, parts: &[&[f32]], (length, partitions): (usize, u32)) -> Result<f32> {
         let seq = self.norms;
         self.norms += 1;
@@ -180,7 +181,7 @@ impl Loopback {
         Ok(f32::from_bits(value))
     }
 
-    /// All workers' packed indices to the sums as they are on the wire.
+    /// Sends all workers' packed indices, and returns the sums in their form on the wire.
     fn sums(&mut self, packed: &[Vec<u8>]) -> Result<Vec<u8>> {
         let bytes = Form::new(4, self.lane).unwrap_or(Form::USUAL).data_len();
         let packets = packed.first().map_or(0, Vec::len) / bytes;
@@ -197,7 +198,7 @@ impl Loopback {
         Ok(sums)
     }
 
-    /// One packet into the aggregator.
+    /// Passes one packet to the aggregator.
     fn send(&mut self, kind: Kind, worker: u8, seq: u32, payload: &[u8]) -> Result<()> {
         let header = Header {
             table: if kind == Kind::Data { TABLE } else { TableId(0) },
@@ -216,7 +217,7 @@ impl Loopback {
         }
     }
 
-    /// The answer that all members got, which must be of this kind and of all workers.
+    /// The answer that all members received, which must have this kind and include all workers.
     fn result(&self, kind: Kind) -> Result<(Header, &[u8])> {
         match Header::parse(&self.answer.0) {
             Ok((header, payload))
@@ -250,7 +251,7 @@ mod tests {
             let packed: Vec<Vec<u8>> = (0..workers)
                 .map(|w| (0..2048u32).map(|i| (i * 37 + u32::from(w) * 101) as u8).collect())
                 .collect();
-            // Three times round the slots, to see that nothing stays from the last use.
+            // The test uses all slots three times, to show that nothing stays from earlier uses.
             for _ in 0..48 {
                 let sums = loopback.sums(&packed).unwrap();
                 for coordinate in 0..4096 {
@@ -277,7 +278,7 @@ mod tests {
             let vectors: Vec<Vec<f32>> = (0..4).map(|w| Distribution::Normal.sample(length, 9, w)).collect();
             let vectors: Vec<&[f32]> = vectors.iter().map(Vec::as_slice).collect();
             let mut loopback = Loopback::new(&table, 4, 2).unwrap();
-            // The mean over many all-reduces is near the exact mean, truncation aside.
+            // Apart from truncation, the mean of many all-reduces is close to the exact mean.
             let trials = 400;
             let mut average = vec![0.0f64; length];
             for _ in 0..trials {

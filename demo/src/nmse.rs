@@ -1,5 +1,4 @@
-//! `thc nmse`: the error of the mean that n workers get, measured and predicted (paper,
-//! Appendix D.4).
+//! `thc nmse`: the error of the mean of n workers, measured and predicted (paper, Appendix D.4).
 
 use std::f64::consts::PI;
 use std::fmt;
@@ -12,13 +11,13 @@ use crate::distribution::Distribution;
 use crate::error::Result;
 use crate::loopback::Loopback;
 
-/// Which vectors the workers hold.
+/// The relation between the workers' vectors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Vectors {
-    /// All workers the same one, as in the paper.
+    /// All workers hold the same vector, as in the paper.
     Copies,
-    /// Each worker its own.
+    /// Each worker holds its own vector.
     Independent,
 }
 
@@ -35,9 +34,9 @@ pub struct Experiment {
     pub workers: u8,
     /// Coordinates d of a vector.
     pub dimension: usize,
-    /// What vectors are drawn from.
+    /// The distribution of the coordinates.
     pub distribution: Distribution,
-    /// Which vectors the workers hold.
+    /// The relation between the workers' vectors.
     pub vectors: Vectors,
     /// Repetitions, each with new vectors, signs and roundings.
     pub trials: u32,
@@ -47,7 +46,7 @@ pub struct Experiment {
     pub seed: u64,
 }
 
-/// What an experiment found.
+/// The results of an experiment.
 #[derive(Clone, Debug, Serialize)]
 pub struct Findings {
     /// The experiment.
@@ -57,18 +56,18 @@ pub struct Findings {
     pub lane: u8,
     /// Mean over the trials of ‖estimate − mean‖² / ‖mean‖².
     pub nmse: f64,
-    /// Standard error of that mean; none for a single trial.
+    /// Standard error of that mean; `None` for a single trial.
     pub standard_error: Option<f64>,
-    /// What [`theory`] predicts.
+    /// The prediction of [`theory`].
     pub theory: f64,
-    /// The table's share from rounding.
+    /// The table's error from rounding.
     pub quantization_error: f64,
-    /// The table's share from truncation.
+    /// The table's error from truncation.
     pub truncation_error: f64,
 }
 
 impl Experiment {
-    /// Runs the trials through codec and aggregator model.
+    /// Runs the trials with the codec and the aggregator model.
     pub fn run(&self) -> Result<Findings> {
         let table = LookupTable::solve(self.bits, self.granularity, self.fraction)?;
         let mut loopback = Loopback::new(&table, self.workers, self.seed)?.with_block(self.block);
@@ -135,14 +134,14 @@ pub fn theory(table: &LookupTable, workers: u8, cosine: f64) -> f64 {
 /// [−t_p, t_p] cuts off: by Mehler's formula Σ cₖ²·cosineᵏ, cₖ the coefficients of τ in normalised
 /// Hermite polynomials. τ is odd, so even ones vanish.
 fn truncation_covariance(table: &LookupTable, cosine: f64) -> f64 {
-    // Exact, where the series would converge slowly.
+    // The exact value, where the series would converge slowly.
     if cosine == 1.0 {
         return table.truncation_error();
     }
     const DEGREES: usize = 200;
     const STEPS: usize = 20_000;
     let threshold = table.t_p();
-    // Beyond 12 more standard deviations nothing is left.
+    // Beyond 12 more standard deviations the rest is negligible.
     let step = 12.0 / STEPS as f64;
     let mut coefficients = [0.0f64; DEGREES];
     for i in 0..STEPS {
@@ -227,7 +226,7 @@ mod tests {
             for workers in [4, 10] {
                 let mut experiment = experiment(PARAMETERS[0], workers, Vectors::Independent);
                 experiment.distribution = distribution;
-                // Short log-normal vectors have rather different norms; theory has equal ones.
+                // Norms of short log-normal vectors differ much, while the theory assumes equal norms.
                 if distribution == Distribution::Lognormal {
                     experiment.dimension = 1 << 19;
                     experiment.trials = 4;

@@ -1,4 +1,4 @@
-//! `thc table sweep`: how long it takes to solve thousands of tables.
+//! `thc table sweep`: the time to solve thousands of tables.
 
 use std::fmt;
 use std::time::Instant;
@@ -16,22 +16,22 @@ const FRACTIONS: u32 = 40;
 const SMALLEST_FRACTION: f64 = 1.0 / 4096.0;
 const LARGEST_FRACTION: f64 = 1.0 / 8.0;
 
-/// What a sweep took.
+/// The results of a sweep.
 #[derive(Clone, Debug, Serialize)]
 pub struct Sweep {
-    /// Optimal tables found.
+    /// The number of optimal tables.
     pub tables: u32,
-    /// Wall clock on one thread.
+    /// Wall-clock time on one thread.
     pub seconds: f64,
-    /// Tables of each bit budget.
+    /// The number of tables of each bit budget.
     pub of_bits: Vec<(u8, u32)>,
-    /// Least quantization + truncation error among all, with its (b, g, p).
+    /// The least sum of quantization and truncation error of all tables.
     pub least_error: f64,
-    /// Where it was found.
+    /// The parameters (b, g, p) of that table.
     pub least_at: (u8, u16, f64),
 }
 
-/// The fraction number `i`.
+/// The `i`-th fraction.
 fn fraction(i: u32) -> f64 {
     let part = f64::from(i) / f64::from(FRACTIONS - 1);
     SMALLEST_FRACTION * (LARGEST_FRACTION / SMALLEST_FRACTION).powf(part)

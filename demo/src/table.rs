@@ -8,7 +8,7 @@ use thc_ps::Fraction;
 
 use crate::error::Result;
 
-/// A table as it is shown.
+/// A table, as the command prints it.
 #[derive(Clone, Debug, Serialize)]
 pub struct TableReport {
     /// Bit budget b.
@@ -25,37 +25,38 @@ pub struct TableReport {
     pub quantization_error: f64,
     /// Mean squared error from truncation.
     pub truncation_error: f64,
-    /// What the table was chosen for.
+    /// The circumstances for which the table was chosen.
     #[serde(flatten)]
     pub chosen: Option<Chosen>,
 }
 
-/// The circumstances that a table was chosen for.
+/// The circumstances for which a table is chosen.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct Chosen {
     /// Workers n.
     pub workers: u32,
     /// Bits of a summed coordinate.
     pub lane: u8,
-    /// quantization_error / n + truncation_error, the least possible.
+    /// The least possible quantization_error / n + truncation_error.
     pub expected_nmse: f64,
 }
 
 impl TableReport {
-    /// The optimal table for given b, g and p.
+    /// Computes the optimal table for given b, g and p.
     pub fn solve(bits: u8, granularity: u16, fraction: f64) -> Result<Self> {
         let table = LookupTable::solve(bits, granularity, fraction)?;
         Ok(Self::describe(&table, None))
     }
 
-    /// The best granularity and fraction for `workers` workers whose sums fit `lane` bits.
+    /// Chooses the best granularity and fraction for `workers` workers whose sums fit `lane` bits.
     pub fn choose(bits: u8, lane: u8, workers: u32) -> Result<Self> {
         let choice = choose(bits, lane, workers)?;
         let chosen = Chosen { workers, lane, expected_nmse: choice.expected_nmse };
         Ok(Self::describe(&choice.table, Some(chosen)))
     }
 
-    /// All points of the finest grid for `workers` workers whose sums fit `lane` bits: for sums that travel without a server.
+    /// Makes a table of all points of the finest grid for `workers` workers whose sums fit `lane` bits, for sums that travel
+    /// without a server.
     pub fn complete(lane: u8, workers: u32) -> Result<Self> {
         let choice = choose_complete(lane, workers)?;
         let chosen = Chosen { workers, lane, expected_nmse: choice.expected_nmse };

@@ -362,7 +362,7 @@ fn servers_beside_the_workers_change_nothing() {
         ("--colocated --controller", "--colocated does not go with --controller"),
         ("--colocated --switch bmv2", "--colocated does not go with --switch"),
         ("--colocated --io dpdk", "--colocated does not go with --io dpdk"),
-        ("--colocated --workers 1", "one worker has nobody to share a server with"),
+        ("--colocated --workers 1", "one worker has no other worker to share a server with"),
     ] {
         let output = demo(folder.path(), wrong);
         let said = String::from_utf8_lossy(&output.stderr).into_owned();

@@ -215,7 +215,7 @@ pub fn tfp_put(
 ) -> PyResult<()> {
     let array = array.as_slice_mut()?;
     py.detach(|| {
-        let message = Message::of_bytes(taken.to_vec(), u64::from(bits) * array.len() as u64)?;
+        let message = Message::from_bytes(taken.to_vec(), u64::from(bits) * array.len() as u64)?;
         tfp::put(&message, first, bits, array)
     })
     .map_err(|error| tfp_failed(py, &error))

@@ -55,12 +55,16 @@ impl Reserved {
 fn value(keyword: &Keyword, value: &Bound<'_, PyAny>) -> PyResult<Value> {
     if keyword.is_list {
         let items: Vec<Bound<'_, PyAny>> = value.extract()?;
-        return items.iter().map(|item| one(keyword, item)).collect::<PyResult<Vec<_>>>().map(Value::from);
+        return items
+            .iter()
+            .map(|item| convert_value(keyword, item))
+            .collect::<PyResult<Vec<_>>>()
+            .map(Value::from);
     }
-    one(keyword, value)
+    convert_value(keyword, value)
 }
 
-fn one(keyword: &Keyword, value: &Bound<'_, PyAny>) -> PyResult<Value> {
+fn convert_value(keyword: &Keyword, value: &Bound<'_, PyAny>) -> PyResult<Value> {
     let text = || value.extract::<String>().map(Value::from);
     match keyword.kind {
         Kind::Number => value.extract::<u64>().map(Value::from),

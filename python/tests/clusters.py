@@ -40,7 +40,7 @@ def render(*arguments: object) -> list[dict[str, Any]]:
     return [each for each in yaml.safe_load_all(done.stdout) if each]
 
 
-def of_kind(resources: list[dict[str, Any]], kind: str) -> dict[str, dict[str, Any]]:
+def resources_of_kind(resources: list[dict[str, Any]], kind: str) -> dict[str, dict[str, Any]]:
     """By name."""
     return {each["metadata"]["name"]: each for each in resources if each["kind"] == kind}
 
@@ -51,13 +51,13 @@ import json, sys, yaml
 import kubeflow_trainer_api.models as trainer
 from cloudcoil.models.prometheus_operator import v1 as monitoring
 
-def through(resource):
+def round_trip(resource):
     if resource["kind"] == "ClusterTrainingRuntime":
         return trainer.TrainerV1alpha1ClusterTrainingRuntime.from_dict(resource).to_dict()
     model = getattr(monitoring, resource["kind"]).model_validate(resource)
     return json.loads(model.model_dump_json(by_alias=True, exclude_none=True))
 
-json.dump([through(each) for each in yaml.safe_load_all(sys.stdin) if each], sys.stdout)
+json.dump([round_trip(each) for each in yaml.safe_load_all(sys.stdin) if each], sys.stdout)
 """
 
 

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from clusters import CHART, PACKAGING, helm, of_kind, render, through_models, tool, until_connected
+from clusters import CHART, PACKAGING, helm, resources_of_kind, render, through_models, tool, until_connected
 from conftest import needs
 from patience import HANG
 from servers import REPOSITORY, Process, program
@@ -92,7 +92,7 @@ def test_what_cannot_be_is_refused(values: str, says: str) -> None:
 
 def secrets(resources: list[dict[str, Any]], folder: Path) -> None:
     """The certificates as pods have them: a folder for each Secret."""
-    made = of_kind(resources, "Secret")
+    made = resources_of_kind(resources, "Secret")
     for of in CERTIFICATES:
         (folder / of).mkdir()
         for file, content in made[f"thc-{of}-tls"]["data"].items():
@@ -115,7 +115,7 @@ def get(url: str) -> tuple[int, str]:
         return error.code, error.read().decode()
 
 
-def of_role(folder: Path) -> dict[str, str]:
+def role_environment(folder: Path) -> dict[str, str]:
     files = {"CA": "ca.crt", "CERT": "tls.crt", "KEY": "tls.key"}
     return os.environ | {f"THC_CONTROLLER_{name}": str(folder / file) for name, file in files.items()}
 
@@ -129,11 +129,11 @@ def test_the_programs_run_with_what_it_renders(tmp_path: Path) -> None:
         "--set-json", 'controller.jobs=[{"name": "train", "workers": 2, "tables": [{"bits": 2}]}]',
     )  # fmt: skip
     secrets(resources, tmp_path)
-    (container,) = of_kind(resources, "Deployment")["thc-ps-ps1"]["spec"]["template"]["spec"]["containers"]
+    (container,) = resources_of_kind(resources, "Deployment")["thc-ps-ps1"]["spec"]["template"]["spec"]["containers"]
     # The kernel chooses the UDP port.
     words = [re.sub("^--listen=.*", "--listen=127.0.0.1:0", word) for word in container["command"]]
     command = [word.replace("0.0.0.0", "127.0.0.1").replace("/etc/thc/tls", f"{tmp_path}/ps") for word in words]
-    config = of_kind(resources, "ConfigMap")["thc-controller"]["data"]["thc-controller.toml"]
+    config = resources_of_kind(resources, "ConfigMap")["thc-controller"]["data"]["thc-controller.toml"]
     for old, new in (
         ("0.0.0.0:970[01]", "127.0.0.1:0"),
         ("https://ps1.thc-ps.default.svc:", "https://localhost:"),
@@ -157,7 +157,7 @@ def test_the_programs_run_with_what_it_renders(tmp_path: Path) -> None:
 
         def ask(role: str, *words: str) -> subprocess.CompletedProcess[str]:
             whole = [str(program("thc-controller")), "--controller", f"localhost:{pair[0][1]}", *words]
-            return subprocess.run(whole, env=of_role(tmp_path / role), capture_output=True, text=True, timeout=HANG)
+            return subprocess.run(whole, env=role_environment(tmp_path / role), capture_output=True, text=True, timeout=HANG)
 
         until_connected(lambda: ask("operator", "target", "list", "--json"))
         # A worker may join, and make nothing.
@@ -174,7 +174,7 @@ def test_the_programs_run_with_what_it_renders(tmp_path: Path) -> None:
         workers = [
             subprocess.Popen(
                 [str(program("thc-worker")), "--ps", url, "--coordinates", "5000", "--json"],
-                env=of_role(tmp_path / "worker"), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                env=role_environment(tmp_path / "worker"), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
             )
             for _ in range(2)
         ]  # fmt: skip
@@ -232,10 +232,10 @@ def test_an_upgrade_keeps_secrets_and_makes_all_certificates_or_none(tmp_path: P
     import yaml
 
     values = ("--set", f"{ONE},model.enabled=true")
-    there = of_kind(render(*values), "Secret")
+    there = resources_of_kind(render(*values), "Secret")
     assert set(there) == {f"thc-{of}-tls" for of in CERTIFICATES} | {"thc-model"}
     # Two installations have nothing in common.
-    assert of_kind(render(*values), "Secret")["thc-ps-tls"]["data"] != there["thc-ps-tls"]["data"]
+    assert resources_of_kind(render(*values), "Secret")["thc-ps-tls"]["data"] != there["thc-ps-tls"]["data"]
 
     # As an installation leaves them.
     for each in there.values():
@@ -254,7 +254,7 @@ def test_an_upgrade_keeps_secrets_and_makes_all_certificates_or_none(tmp_path: P
 
     done = upgrade(there)
     assert done.returncode == 0, done.stderr
-    kept = of_kind([each for each in yaml.safe_load_all(done.stdout) if each], "Secret")
+    kept = resources_of_kind([each for each in yaml.safe_load_all(done.stdout) if each], "Secret")
     assert {name: each["data"] for name, each in kept.items()} == {name: each["data"] for name, each in there.items()}
     some = {name: each for name, each in there.items() if name != "thc-worker-tls"}
     done = upgrade(some)
@@ -266,11 +266,11 @@ def test_servers_without_a_controller_run_with_their_secrets(
     example: str, name: str, says: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     resources = render("--values", PACKAGING / "helm" / "examples" / f"{example}.yaml")
-    (deployment,) = of_kind(resources, "Deployment").values()
+    (deployment,) = resources_of_kind(resources, "Deployment").values()
     (container,) = deployment["spec"]["template"]["spec"]["containers"]
     (variable,) = container["env"]
     key = variable["valueFrom"]["secretKeyRef"]
-    secret = of_kind(resources, "Secret")[key["name"]]["data"][key["key"]]
+    secret = resources_of_kind(resources, "Secret")[key["name"]]["data"][key["key"]]
     monkeypatch.setenv(variable["name"], base64.b64decode(secret).decode())
     command = [re.sub(r"0\.0\.0\.0:\d+", "127.0.0.1:0", word) for word in container["command"]]
     command = [word.replace("/var/lib/thc-model", str(tmp_path)) for word in command]
@@ -281,7 +281,7 @@ def test_servers_without_a_controller_run_with_their_secrets(
 
 def test_a_job_without_a_controller_has_a_cookie_of_its_own() -> None:
     def cookie() -> int:
-        made = of_kind(render("--set", f"controller.enabled=false,{ONE}"), "Secret")
+        made = resources_of_kind(render("--set", f"controller.enabled=false,{ONE}"), "Secret")
         return int(base64.b64decode(made["thc-ps-cookie"]["data"]["cookie"]), 16)
 
     found = {cookie() for _ in range(3)}

@@ -95,7 +95,7 @@ def test_integers_of_64_bits() -> None:
 
     assert np.array_equal(join_pair(pair(a).plus(pair(b))), a + b)
     assert np.array_equal(join_pair(pair(a).times(pair(b))), a * b)
-    assert np.array_equal(join_pair(pair(a).right(27)), a >> np.uint64(27))
+    assert np.array_equal(join_pair(pair(a).shift_right(27)), a >> np.uint64(27))
     low = np.uint64(0xFFFF_FFFF)
     assert np.array_equal(join_pair(product(pair(a).low, pair(b).low)), (a & low) * (b & low))
     # SplitMix64's first output from the seed 1234567, as its author's reference has it.
@@ -129,7 +129,7 @@ def test_transform_indices_and_estimates_are_the_vectors(golden: Any) -> None:
     signs = keys.signs(run)
     assert join_pair(signs)[0] == hexadecimal(golden["sign_key"])
     x = jnp.asarray(floats_of(golden["vector"]))[None]
-    norm = floats.of_bits(floats.norm_bits(x).astype(jnp.uint32))
+    norm = floats.from_bits(floats.norm_bits(x).astype(jnp.uint32))
     assert_bits(norm, floats_of([golden["norm"]]), "norm")
     rotated = jax.jit(transform.forward)(signs, x)
     assert_bits(rotated[0], floats_of(golden["rotated"]), "rotated")

@@ -58,8 +58,8 @@ class Row:
         return cls(
             computing=step[1] - step[0] - waiting,
             updating=updating,
-            updating_hidden=updating - _common(update, waits),
-            hidden=_length(travels) - _common(travels, waits),
+            updating_hidden=updating - _overlap(update, waits),
+            hidden=_length(travels) - _overlap(travels, waits),
             waited=waiting,
         )
 
@@ -82,7 +82,7 @@ def _length(spans: Iterable[Span]) -> float:
     return sum(end - start for start, end in spans)
 
 
-def _common(ones: Iterable[Span], others: Sequence[Span]) -> float:
+def _overlap(ones: Iterable[Span], others: Sequence[Span]) -> float:
     """What two such unions have in common."""
     return sum(max(0.0, min(end, to) - max(start, begin)) for start, end in ones for begin, to in others)
 

@@ -125,10 +125,10 @@ class Stats:
             f"  compression {self.compression:.2f} s, sending and receiving {self.network:.2f} s, "
             f"waiting {self.waiting:.2f} s, round trip {1e3 * self.round_trip:.2f} ms\n"
             f"  packets sent again {self.retransmissions}, lost {self.lost}; compressed by {self.device}: {self.why}"
-            f"{self._of_training()}"
+            f"{self._training_text()}"
         )
 
-    def _of_training(self) -> str:
+    def _training_text(self) -> str:
         if not self.computing:
             return ""
         return (

@@ -76,7 +76,7 @@ fn two_jobs_at_the_same_time_have_a_mean_each() {
 #[test]
 fn what_makes_no_sense_is_a_line_and_exit_status_2() {
     for (args, says) in [
-        (&["--workers", "1"][..], "one worker has nobody to share a server with"),
+        (&["--workers", "1"][..], "one worker has no other worker to share a server with"),
         (&["--workers", "65"], "65 is not in 1..=64"),
         (&["--size", "64 megs"], "write a size like"),
         (&["--size", "3"], "write a size like"),

@@ -64,7 +64,7 @@ pub fn bmv2(program: &str) -> Result<PathBuf, String> {
     found.ok_or_else(|| format!("{program} not found"))
 }
 
-/// A free port for a server, over UDP and TCP; see [`thc_netns::ports::free`].
+/// A free port for a server, over UDP and TCP; see [`thc_netns::ports::find_free`].
 #[must_use]
 pub fn free_port() -> u16 {
     free_ports(1)
@@ -73,7 +73,7 @@ pub fn free_port() -> u16 {
 /// The first of so many in a row.
 #[must_use]
 pub fn free_ports(count: u16) -> u16 {
-    thc_netns::ports::free(count).unwrap()
+    thc_netns::ports::find_free(count).unwrap()
 }
 
 /// Flags by which several BMv2 do not meet at one socket of notifications, which those with nanomsg have.

@@ -1,5 +1,5 @@
 -- Wireshark dissector for THC (docs/protocol.md; rules are cited as P1, P2, ...).
--- How to install and use it: docs/wireshark.md.
+-- docs/wireshark.md explains how to install and use it.
 
 local thc = Proto("thc", "Tensor Homomorphic Compression")
 
@@ -7,7 +7,7 @@ local HEADER = 20 -- P1
 local VERSION = 2
 local NOBODY = 255
 
--- P2: name, direction, and the payload's length; DATA and RESULT have one for each form that there is.
+-- P2: name, direction, and the payload's length. DATA and RESULT have a length for each form.
 local kinds = {
     [0x01] = { name = "NORM", up = true, lengths = { 20 } },
     [0x02] = { name = "DATA", up = true, lengths = { 512, 64, 128, 192, 256, 384, 1024 } },
@@ -143,7 +143,7 @@ local f = {
     boundary_question = ProtoField.uint16("thc.boundary.question", "Question"),
     boundary_calls = ProtoField.uint32("thc.boundary.calls", "Calls"),
     ask_nonce = ProtoField.uint64("thc.ask.nonce", "Nonce asked for", base.HEX),
-    -- What several packets together say; in brackets in the display.
+    -- Fields that follow from several packets, which the display shows in brackets.
     seq = ProtoField.uint64("thc.seq", "Sequence number", base.DEC, nil, nil, "round x slots + slot (P8), once WELCOME was seen"),
     members = ProtoField.string("thc.bitmap", "Workers"),
     retransmission = ProtoField.bool("thc.retransmission", "Sent again"),
@@ -175,12 +175,12 @@ for _, info in pairs(e) do
     table.insert(thc.experts, info)
 end
 
--- Port 9000 is thc-ps's usual one; its shards have those behind it (P21).
+-- Port 9000 is the default of thc-ps, and its shards have the ports after it (P21).
 thc.prefs.ports = Pref.range("UDP ports", "9000-9063", "Ports of parameter servers", 65535)
 thc.prefs.heuristic = Pref.bool("Recognise packets on other ports", true, "By version, kind and the length that belongs to the kind")
 thc.prefs.sequences = Pref.bool("Follow sequences", true, "Mark what is sent again and which packet answers which")
 
--- What was learnt on the first pass; a new file starts afresh.
+-- The results of the first pass, which a new file clears.
 local slots -- by session: how many data and norm slots (P23)
 local sent -- by packet: the frame in which it was sent first, and its time
 local facts -- by frame: what to show about it
@@ -234,14 +234,14 @@ local function norm(tvb, tree)
 end
 
 -- P23
--- Bytes of a WELCOME's list of shares, filled up to a multiple of 8, of its rows, and of their addresses.
+-- The bytes of a WELCOME's list of shares, padded to a multiple of 8, of its rows, and of their addresses.
 local function list_of_shares(tvb)
     local ipv6 = bit.band(tvb(88, 4):uint(), 32) ~= 0
     local row_len = ipv6 and 18 or 8
     return 8 * math.ceil(tvb(92, 1):uint() * row_len / 8), row_len, ipv6 and 16 or 4
 end
 
--- A lookup table beside the first, with the same fields.
+-- A further lookup table, with the same fields as the first one.
 local function further_table(tvb, tree)
     tree:add(f.welcome_table, tvb(0, 1))
     tree:add(f.welcome_bits, tvb(1, 1))
@@ -309,7 +309,7 @@ local function welcome(tvb, tree, header)
         tvb(21, 1):uint(), tvb(22, 2):uint(), tvb(4, 4):uint())
 end
 
--- Payloads by kind; each returns what the info column says.
+-- The payloads by kind. Each function returns the text of the info column.
 local payloads = {
     [0x01] = norm,
     [0x11] = norm,
@@ -387,7 +387,7 @@ local payloads = {
     end,
 }
 
--- Whether a packet is as long as its kind says. Behind WELCOME's fixed part are lists, whose counts are in it (P23).
+-- Whether a packet has the length of its kind. WELCOME's fixed part has the counts of the lists that follow it (P23).
 local function fits(kind, tvb)
     local length, more = tvb:reported_len() - HEADER, 0
     if kind.lists and tvb:captured_len() > HEADER + 93 then
@@ -401,8 +401,8 @@ local function fits(kind, tvb)
     return false
 end
 
--- Notes on the first pass what a packet of a slot repeats or answers. A worker is known by its endpoint: results
--- name nobody.
+-- Notes on the first pass which packet of a slot a packet repeats or answers. A worker is identified by its endpoint, since
+-- results name no worker.
 local function follow(header, kind, pinfo)
     local asked = kind.up and header.kind or kind.answers
     if not asked or asked >= 0x20 then
@@ -438,7 +438,7 @@ local function show(fact, tvb, tree)
         add(f.first_frame, fact.first)
         tree:add_proto_expert_info(e.again)
     end
-    -- Known on the second pass only: tshark needs -2 for it.
+    -- This is known only on the second pass, for which tshark needs -2.
     if fact.sent and fact.sent.response then
         add(f.response_in, fact.sent.response)
     end
@@ -536,7 +536,7 @@ function thc.dissector(tvb, pinfo, root)
     end
     local said
     if tvb:captured_len() == length then
-        -- A range of no bytes has no tvb.
+        -- An empty range has no tvb.
         said = payloads[header.kind](length > HEADER and tvb(HEADER) or nil, tree, header)
     end
     local session = slots[header.job .. "/" .. header.cookie]
@@ -565,7 +565,7 @@ function thc.dissector(tvb, pinfo, root)
     return tvb:captured_len()
 end
 
--- Nothing else has this version, kind, matching length and a plausible number of workers by chance.
+-- No other protocol has this version, kind, matching length and a plausible number of workers by chance.
 local function recognised(tvb, pinfo, root)
     if not thc.prefs.heuristic or tvb:captured_len() < HEADER or tvb(0, 1):uint() ~= VERSION then
         return false

@@ -1,21 +1,22 @@
-//! The paper's dynamic program (Algorithm 1): errors are counted in D steps of the bound.
+//! The paper's dynamic program (Algorithm 1), which divides the bound into D steps and counts errors in these.
 //!
-//! An error is rounded up to whole steps, so what is found keeps the bound. It takes time of layers · D · choices, and
-//! 2 · layers · D bytes.
+//! Errors are rounded up to whole steps, so the assignment stays within the bound. The program takes time proportional to
+//! layers · D · choices, and 2 · layers · D bytes.
 
 use super::{Assignment, Problem, frontier};
 use crate::error::AdaptError;
 
-/// D of the paper.
+/// The paper's D.
 pub const STEPS: usize = 10_000;
-/// More would take memory, 2 bytes for each layer and step, and gain nothing.
+/// The largest number of steps. More would take memory, 2 bytes for each layer and step, and gain nothing.
 pub const MOST_STEPS: usize = 1_000_000;
 
-/// The assignment of the least cost whose errors, each rounded up to a multiple of `bound` / `steps`, sum up to at most `bound`.
+/// Finds the assignment of the least cost whose errors, each rounded up to a multiple of `bound` / `steps`, sum up to at
+/// most `bound`.
 ///
 /// # Errors
-/// [`AdaptError::Infeasible`] if there is none, which may be the rounding's fault when `bound` is within a step for each
-/// layer of the least error that there is; [`AdaptError::Parameter`] for no steps or more than [`MOST_STEPS`].
+/// [`AdaptError::Infeasible`] if there is none, for which rounding may be the cause if `bound` is less than one step for each
+/// layer above the least possible error; [`AdaptError::Parameter`] for no steps or more than [`MOST_STEPS`].
 pub fn discrete(problem: &Problem, bound: f64, steps: usize) -> Result<Assignment, AdaptError> {
     if !(1..=MOST_STEPS).contains(&steps) {
         let value = steps as f64;
@@ -27,11 +28,11 @@ pub fn discrete(problem: &Problem, bound: f64, steps: usize) -> Result<Assignmen
         if error == 0.0 {
             return 0;
         }
-        // More than all steps is never taken.
+        // A choice that takes more than all steps is never made.
         let whole = (error / bound * steps as f64).ceil();
         if whole.is_finite() && whole <= steps as f64 { whole as usize } else { width }
     };
-    // Least cost of the layers so far by the steps that they take exactly, and the choice that it took.
+    // The least cost of the layers so far, by the exact number of steps that they take, and the choice that led to it.
     let mut cost = vec![f64::INFINITY; width];
     cost[0] = 0.0;
     let mut next = vec![f64::INFINITY; width];

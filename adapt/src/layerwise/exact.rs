@@ -1,28 +1,28 @@
-//! The best assignment, without steps: the Pareto frontier of cost and error, layer by layer.
+//! The best assignment without steps, from the Pareto frontier of cost and error, layer by layer.
 //!
-//! A partial assignment is dropped if another of the same layers costs and loses no more, or if it cannot lead to less than the
-//! best known: its cost and error, with the multiplier of the mixed problem ([`frontier::relax`]), and the least of the
-//! layers to come, bound from below what it leads to. For models of many layers these bounds are so close that few
-//! partial assignments are left. Should there be too many, those with the worst bounds go, and the answer says what that may
-//! have lost.
+//! A partial assignment is dropped if another one of the same layers has no larger cost and error, or if it cannot lead to a
+//! lower cost than the best known assignment. A lower bound of the cost to which it leads follows from its cost and error,
+//! the multiplier of the mixed problem ([`frontier::relax`]), and the least cost of the remaining layers. For models of many
+//! layers these bounds are so tight that few partial assignments remain. If too many remain, those with the worst bounds
+//! are dropped, and the answer says how far it may be from the best one.
 
 use super::{Assignment, Problem, frontier};
 use crate::error::AdaptError;
 
-/// Partial assignments kept at once: a few first, for a good assignment to measure the others by.
+/// Partial assignments that are kept at a time: first a few, which give a good assignment as a bound for the others.
 const MOST: [usize; 2] = [32, 512];
 
 #[derive(Clone, Copy)]
 struct State {
     error: f64,
     cost: f64,
-    /// The state that it extends by `choice`, in the layer before.
+    /// The state of the layer before that this state extends by `choice`.
     parent: u32,
     choice: u16,
 }
 
-/// The assignment of the least cost whose errors sum up to at most `bound`, with the proof of how good it is in
-/// [`Assignment::least_cost`]. The sum of the errors may exceed `bound` by rounding, in the last digits only.
+/// Finds the assignment of the least cost whose errors sum up to at most `bound`. [`Assignment::least_cost`] bounds how far
+/// the assignment may be from the best one. The sum of the errors may exceed `bound` in the last digits, by rounding.
 ///
 /// # Errors
 /// [`AdaptError::Infeasible`] if there is none, [`AdaptError::Value`] for a bound that is negative or not finite.
@@ -46,16 +46,16 @@ pub fn exact(problem: &Problem, bound: f64) -> Result<Assignment, AdaptError> {
     Ok(best)
 }
 
-/// What is the same for all partial assignments.
+/// The data that all partial assignments have in common.
 struct Search<'a> {
     problem: &'a Problem,
     bound: f64,
     price: f64,
-    /// Layers in the order in which they are added: those first that can cost the most.
+    /// Layers in the order in which they are added, beginning with those that can cost the most.
     order: Vec<usize>,
     /// The efficient choices of each layer.
     efficient: Vec<Vec<usize>>,
-    /// For the layers from each place of the order on, the least of cost + price · error, and the least error.
+    /// For the layers from each position of the order on, the least cost + price · error, and the least error.
     to_come: Vec<f64>,
     least_error: Vec<f64>,
 }
@@ -84,8 +84,8 @@ impl<'a> Search<'a> {
         Self { problem, bound, price, order, efficient, to_come, least_error }
     }
 
-    /// The best assignment that costs less than `known`, if one is found with at most `most` partial ones at once; and the
-    /// least that those lead to which were given up, infinite if none were.
+    /// Finds the best assignment that costs less than `known`, with at most `most` partial assignments at a time. Also returns
+    /// the least cost to which the dropped partial assignments may lead, which is infinite if none was dropped.
     fn run(&self, most: usize, known: f64) -> (Option<Vec<usize>>, f64) {
         let slack = 1e-12 * known.abs();
         let room = self.bound * (1.0 + 1e-12);

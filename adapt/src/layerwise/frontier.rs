@@ -1,8 +1,8 @@
-//! Each layer's choices that are worth a thought, and the problem with choices mixed at will, whose answer is a bound.
+//! The efficient choices of each layer, and the relaxed problem, in which choices may be mixed and whose answer is a bound.
 
 use super::Problem;
 
-/// The choices of one layer that no other beats in both cost and error, by increasing error.
+/// The choices of one layer to which no other choice is superior in both cost and error, by increasing error.
 pub fn efficient(problem: &Problem, layer: usize) -> Vec<usize> {
     let (costs, errors) = (problem.costs(layer), problem.errors(layer));
     let mut order: Vec<usize> = (0..problem.choices()).collect();
@@ -34,18 +34,18 @@ fn hull(problem: &Problem, layer: usize) -> Vec<usize> {
     kept
 }
 
-/// The answer with choices mixed.
+/// The answer of the relaxed problem.
 pub struct Relaxed {
-    /// What an error is worth there, cost per error: the multiplier of the bound.
+    /// The multiplier of the bound: the cost that a unit of error saves.
     pub price: f64,
-    /// No assignment costs less.
+    /// A lower bound of the cost of all assignments.
     pub least_cost: f64,
     /// An assignment within the bound.
     pub choices: Vec<usize>,
 }
 
-/// Solves the mixed problem: from the least errors on, the steps along the hulls that save the most cost per error are taken
-/// first, as long as the bound allows.
+/// Solves the relaxed problem. Beginning with the least errors, it takes the steps along the hulls that save the most cost
+/// per error first, as long as the bound allows.
 pub fn relax(problem: &Problem, bound: f64) -> Relaxed {
     struct Step {
         layer: usize,
@@ -72,7 +72,7 @@ pub fn relax(problem: &Problem, bound: f64) -> Relaxed {
             });
         }
     }
-    // Ratios fall along a hull, so its steps come in their order; ties in the order of layers.
+    // Ratios fall along a hull, so the order keeps its steps in sequence. Layers break ties.
     steps.sort_by(|a, b| (b.saved * a.error).total_cmp(&(a.saved * b.error)));
     let mut choices: Vec<usize> = hulls.iter().map(|hull| hull[0]).collect();
     let (mut price, mut least_cost, mut open) = (0.0, None, error);
@@ -85,7 +85,7 @@ pub fn relax(problem: &Problem, bound: f64) -> Relaxed {
             price = step.saved / step.error;
             least_cost = Some(cost - price * room.max(0.0));
         }
-        // A step that does not fit is left out, and so are those beyond it; cheaper ones may still fit.
+        // A step that does not fit is left out with the steps beyond it. Cheaper steps of other layers may still fit.
         if error + step.error <= bound && choices[step.layer] == step.from {
             error += step.error;
             choices[step.layer] = step.to;

@@ -1,8 +1,8 @@
-//! For each layer one of several compressions: the least cost at a bounded error (L-GreCo, sections 3 and 4).
+//! The choice of a compression for each layer, with the least cost at a bounded error (L-GreCo, sections 3 and 4).
 //!
-//! Minimise Σ cost(ℓ, c_ℓ) subject to Σ error(ℓ, c_ℓ) ≤ E. Costs are bytes, or seconds; errors are squared L2 norms of what
-//! compression loses of a layer, which add up over layers. [`discrete`] is the paper's dynamic program over D steps of
-//! error; [`exact`] needs no steps, and says how far its answer can be from the best.
+//! The problem is to minimise Σ cost(ℓ, c_ℓ) subject to Σ error(ℓ, c_ℓ) ≤ E. Costs are bytes or seconds. The error of a layer is
+//! the squared L2 norm of what compression loses of it, which adds up over layers. [`discrete`] is the paper's dynamic
+//! program over D steps of error. [`exact`] needs no steps, and says how far its answer can be from the best one.
 
 mod discrete;
 mod exact;
@@ -13,7 +13,7 @@ pub use exact::exact;
 
 use crate::error::{AdaptError, check};
 
-/// Most choices of a layer: solvers keep one in 16 bits.
+/// The largest number of choices of a layer, since solvers keep a choice in 16 bits.
 const MOST_CHOICES: usize = 1 << 15;
 
 /// Costs and errors of all choices of all layers.
@@ -33,16 +33,16 @@ pub struct Assignment {
     pub cost: f64,
     /// Sum of the errors.
     pub error: f64,
-    /// No assignment within the bound costs less than this: the assignment is the best if it is `cost`.
+    /// A lower bound of the cost of all assignments within the bound. If it equals `cost`, the assignment is the best one.
     pub least_cost: f64,
 }
 
 impl Problem {
-    /// A problem from one row per layer: the cost and the error of each choice. Every layer has equally many.
+    /// Creates a problem from one row per layer, with the cost and the error of each choice. All layers have equally many.
     ///
     /// # Errors
-    /// [`AdaptError::Count`] without layers or choices, for more than 2^15 choices or for rows of other lengths, [`AdaptError::Value`] for a number
-    /// that is negative or not finite.
+    /// [`AdaptError::Count`] without layers or choices, for more than 2^15 choices or for rows of different lengths;
+    /// [`AdaptError::Value`] for a number that is negative or not finite.
     pub fn new(costs: &[Vec<f64>], errors: &[Vec<f64>]) -> Result<Self, AdaptError> {
         let count = |what, actual, expected| {
             if actual == expected { Ok(()) } else { Err(AdaptError::Count { what, actual, expected }) }
@@ -66,34 +66,34 @@ impl Problem {
         Ok(problem)
     }
 
-    /// How many layers.
+    /// The number of layers.
     #[must_use]
     pub fn layers(&self) -> usize {
         self.costs.len() / self.choices
     }
 
-    /// How many choices each layer has.
+    /// The number of choices of each layer.
     #[must_use]
     pub fn choices(&self) -> usize {
         self.choices
     }
 
-    /// Costs of one layer's choices.
+    /// The costs of one layer's choices.
     #[must_use]
     pub fn costs(&self, layer: usize) -> &[f64] {
         &self.costs[layer * self.choices..(layer + 1) * self.choices]
     }
 
-    /// Errors of one layer's choices.
+    /// The errors of one layer's choices.
     #[must_use]
     pub fn errors(&self, layer: usize) -> &[f64] {
         &self.errors[layer * self.choices..(layer + 1) * self.choices]
     }
 
-    /// What an assignment costs and loses: with the default choices its error is the bound E (Algorithm 1, line 2).
+    /// Computes the cost and error of an assignment. The error of the default choices is the bound E (Algorithm 1, line 2).
     ///
     /// # Errors
-    /// [`AdaptError::Count`] for another number of layers, [`AdaptError::Choice`] for one that is none.
+    /// [`AdaptError::Count`] for another number of layers, [`AdaptError::Choice`] for a choice that does not exist.
     pub fn price(&self, choices: &[usize]) -> Result<Assignment, AdaptError> {
         if choices.len() != self.layers() {
             let (actual, expected) = (choices.len(), self.layers());
@@ -112,7 +112,7 @@ impl Problem {
         Assignment { cost: sum(Self::costs), error: sum(Self::errors), choices, least_cost }
     }
 
-    /// Checks that some assignment keeps the bound.
+    /// Checks that some assignment stays within the bound.
     fn feasible(&self, bound: f64) -> Result<(), AdaptError> {
         check("the bound", || "all errors".to_owned(), bound)?;
         let least = (0..self.layers())
@@ -128,7 +128,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// The least cost by trying all.
+    /// The least cost, by trying all assignments.
     fn brute_force(problem: &Problem, bound: f64) -> Option<f64> {
         let (layers, choices) = (problem.layers(), problem.choices());
         let mut best: Option<f64> = None;
@@ -176,7 +176,7 @@ mod tests {
                 prop_assert!(found.cost >= best.unwrap() - 1e-9);
                 prop_assert!(found.least_cost <= best.unwrap() + 1e-9);
             }
-            // What fits with a step to spare for each layer is found.
+            // An assignment that leaves a step of error for each layer is found.
             let spare = bound * (1.0 - (problem.layers() + 1) as f64 / STEPS as f64);
             if let Some(within) = brute_force(&problem, spare) {
                 prop_assert!(found.unwrap().cost <= within + 1e-9);

@@ -125,7 +125,7 @@ pub fn decode(bytes: &[u8], count: usize, dimension: usize) -> Result<(Vec<u32>,
         let position = if k == PLAIN {
             u64::from(reader.take(plain_bits(dimension)).ok_or_else(short)?)
         } else {
-            let ones = reader.ones(dimension as u64 >> k).ok_or_else(short)?;
+            let ones = reader.read_unary(dimension as u64 >> k).ok_or_else(short)?;
             next + (ones << k | u64::from(reader.take(u32::from(k)).ok_or_else(short)?))
         };
         if position < next || position >= dimension as u64 {
@@ -192,7 +192,7 @@ impl BitReader<'_> {
     }
 
     /// How many ones come before the next zero, at most `most`; the zero is consumed.
-    fn ones(&mut self, most: u64) -> Option<u64> {
+    fn read_unary(&mut self, most: u64) -> Option<u64> {
         let mut ones = 0;
         loop {
             let (word, there) = self.window();

@@ -1,4 +1,4 @@
-//! What an administrator does to the models of a job: see, keep, put back, delete, export and import them.
+//! An administrator's connection to a job's servers: it lists, keeps, restores, deletes, exports and imports models.
 
 use std::future::Future;
 use std::path::PathBuf;
@@ -19,29 +19,29 @@ use crate::spec::Spec;
 use crate::store::{self, Kept};
 use crate::wire::{ADMIN, Command, Frame, SMALL, kind};
 
-/// Longest description of a job's models.
+/// The longest description of a job's models.
 const LONGEST: usize = 1 << 26;
 
 /// A model on one server.
 #[derive(Clone, Debug, Deserialize)]
 pub struct ModelInfo {
-    /// Its name.
+    /// The model's name.
     pub name: String,
-    /// What it is.
+    /// The model's specification.
     pub spec: Spec,
-    /// Pushes that its slowest and its quickest shard have taken.
+    /// The numbers of pushes that its slowest and its quickest shard have taken.
     pub version: (u64, u64),
-    /// States that can be restored, oldest first.
+    /// The states that can be restored, the oldest first.
     #[serde(rename = "kept")]
     pub kept_states: Vec<Kept>,
-    /// Where each shard is.
+    /// The progress of each shard.
     pub shards: Vec<Value>,
 }
 
-/// A state as it comes from a server: whole, and with its digest.
+/// A complete state with its digest, as a server sends it.
 pub(crate) type Sealed = Vec<u8>;
 
-/// One server, for whoever knows a job's secret.
+/// A connection to one server, for which the job's secret is needed.
 pub(crate) struct Remote {
     config: ClientConfig,
     introduced: Introduction,
@@ -94,7 +94,7 @@ impl Remote {
         Ok(streams.into_iter().map(|(stream, _)| stream).collect())
     }
 
-    /// The state of a shard, unless it is the one that is `known`.
+    /// The state of a shard. `None` if it is the `known` one.
     pub async fn state(
         &self,
         stream: &mut Stream,
@@ -150,14 +150,14 @@ async fn with_timeout<T>(
     tokio::time::timeout(timeout, work).await.unwrap_or_else(|_| Err(Failure::Lost("no answer".to_owned())))
 }
 
-/// The servers of a job, as an administrator uses them.
+/// An administrator's connections to all servers of a job.
 pub struct Admin {
     runtime: Runtime,
     servers: Vec<Remote>,
 }
 
 impl Admin {
-    /// Connects to all servers that `config` names; its worker's number counts for nothing.
+    /// Connects to all servers that `config` names. The worker's number in it is ignored.
     ///
     /// # Errors
     /// [`ModelError::Unreachable`], [`ModelError::Secret`].
@@ -190,7 +190,7 @@ impl Admin {
         answers.iter().filter_map(|answer| answer["number"].as_u64()).collect()
     }
 
-    /// Keeps the state of a model: its number on each server.
+    /// Keeps the state of a model. Returns the number of the kept state on each server.
     ///
     /// # Errors
     /// [`ModelError::Refused`] if there is no such model, or the server keeps nothing.
@@ -198,7 +198,7 @@ impl Admin {
         self.on_all(&Command::Checkpoint { model: model.to_owned() }).map(|answers| Self::numbers(&answers))
     }
 
-    /// Puts a kept state, or the newest, in the place of a model's: its number on each server.
+    /// Replaces the state of a model by a kept one, or by the newest. Returns the number of that state on each server.
     ///
     /// # Errors
     /// [`ModelError::Refused`] if there is none.
@@ -207,7 +207,7 @@ impl Admin {
         self.on_all(&command).map(|answers| Self::numbers(&answers))
     }
 
-    /// Deletes a model, its files and what was kept of it.
+    /// Deletes a model, its files and its kept states.
     ///
     /// # Errors
     /// [`ModelError::Refused`] if there is none.
@@ -215,7 +215,7 @@ impl Admin {
         self.on_all(&Command::Delete { model: model.to_owned() }).map(drop)
     }
 
-    /// All of a model, with what its optimizer keeps.
+    /// Reads a whole model, with the vectors of its optimizer.
     ///
     /// # Errors
     /// [`ModelError::Config`] if there is no such model, if servers are missing or in another order than that of its workers,
@@ -247,7 +247,7 @@ impl Admin {
         Archive::join(parts)
     }
 
-    /// Makes a model of what was exported, cut over these servers, however many there were before.
+    /// Creates a model from an exported one, cut over these servers, whose number may differ from the earlier one.
     ///
     /// # Errors
     /// [`ModelError::Config`] if the model exists and has a value already.

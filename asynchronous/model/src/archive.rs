@@ -1,8 +1,8 @@
-//! A whole model in one file: what it is, and its vectors, however its servers and shards had cut it.
+//! A whole model in one file: its specification and its vectors, independent of the servers and shards that held it.
 //!
 //! ```text
-//! "THCMODLX", length of the JSON u32, {"spec", "epoch", "step", "version", "phase"}, then x, snapshot, full-batch gradient, y,
-//! mean, m and s, as far as the spec has them, f32 each; SHA-256 of all of this
+//! "THCMODLX", length of the JSON u32, {"spec", "epoch", "step", "version", "phase"}, then those of x, snapshot, full-batch
+//! gradient, y, mean, m and s that the spec has, f32 each; SHA-256 of all of this
 //! ```
 
 use std::collections::BTreeMap;
@@ -28,7 +28,7 @@ struct Head {
     phase: u8,
 }
 
-/// See the module.
+/// A whole model: its specification, its progress and its vectors.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Archive {
     head: Head,
@@ -40,7 +40,7 @@ fn wrong(what: &str) -> ModelError {
 }
 
 impl Archive {
-    /// What the model is.
+    /// The model's specification.
     #[must_use]
     pub fn spec(&self) -> &Spec {
         &self.head.spec
@@ -102,7 +102,8 @@ impl Archive {
         Ok(Self { head, vectors })
     }
 
-    /// For so many servers: of each its part, and the states of its shards. Workers' pushes are numbered anew.
+    /// Cuts the model over `servers` servers. Returns the part of each server and the states of its shards, in which the
+    /// numbers of workers' pushes begin anew.
     pub(crate) fn cut(&self, servers: usize) -> Result<Vec<(Spec, Vec<State>)>, ModelError> {
         let Head { spec, epoch, step, version, phase } = &self.head;
         let (epoch, step, version) = (*epoch, *step, *version);
@@ -142,7 +143,7 @@ impl Archive {
         Ok(parts)
     }
 
-    /// Writes it, or only x as a NumPy array if the file's name ends in `.npy`.
+    /// Writes the model, or only x as a NumPy array if the file's name ends in `.npy`.
     ///
     /// # Errors
     /// [`ModelError::State`].
@@ -152,7 +153,7 @@ impl Archive {
         std::fs::write(path, bytes).map_err(|error| state_error(path, error.to_string()))
     }
 
-    /// Reads what [`Self::write`] wrote.
+    /// Reads a file that [`Self::write`] wrote.
     ///
     /// # Errors
     /// [`ModelError::State`].

@@ -88,7 +88,7 @@ pub struct Flags {
     secret_file: Option<PathBuf>,
 }
 
-/// What an administrator does.
+/// The commands of an administrator.
 #[derive(clap::Subcommand, Debug)]
 pub enum Command {
     /// List the models of a job
@@ -148,7 +148,7 @@ pub enum Command {
 }
 
 impl Command {
-    /// Where its models are.
+    /// The server of the models.
     pub fn servers(&self) -> &Servers {
         match self {
             Self::Models { servers }
@@ -162,7 +162,7 @@ impl Command {
     }
 }
 
-/// Where models are, and how they may be touched.
+/// The servers of the models, and the job's secret.
 #[derive(clap::Args, Debug)]
 pub struct Servers {
     /// A server; may be repeated, in the order in which workers name the servers
@@ -186,7 +186,7 @@ pub struct Servers {
 }
 
 impl Servers {
-    /// As an administrator's connection takes it.
+    /// The configuration of an administrator's connection.
     pub fn config(&self) -> Result<ClientConfig, ModelError> {
         let secret = match (&self.secret_file, &self.secret) {
             (Some(path), _) => secret_of(path.clone())?,
@@ -213,13 +213,13 @@ fn secret_of(path: PathBuf) -> Result<Secret, ModelError> {
 }
 
 impl Flags {
-    /// The server whose spare this one is, if it is a spare.
+    /// The server for which this one is the spare, if it is a spare.
     pub fn follow(&self) -> Option<FollowConfig> {
         let server = self.follow.clone()?;
         Some(FollowConfig { server, every: Duration::from_secs(1), takeover: self.takeover })
     }
 
-    /// File and flags together.
+    /// The configuration from the file and the flags.
     pub fn options(mut self) -> Result<ServerOptions, ModelError> {
         let file = match &self.config {
             Some(path) => ServerOptions::read(path)?,

@@ -1,4 +1,4 @@
-//! What an administrator does, on the command line.
+//! The commands of an administrator.
 
 use std::process::ExitCode;
 
@@ -7,7 +7,7 @@ use thc_model::{Admin, Archive, ModelError, ModelInfo};
 
 use crate::cli::Command;
 
-/// Does it, and prints what came of it: 0, 2 if it makes no sense, 1 if it fails.
+/// Runs the command and prints its outcome. Returns the exit status: 0, 2 for wrong arguments, 1 for a failure.
 pub fn run(command: &Command) -> ExitCode {
     match obey(command) {
         Ok(text) => {
@@ -25,7 +25,7 @@ pub fn run(command: &Command) -> ExitCode {
 fn obey(command: &Command) -> Result<String, ModelError> {
     let servers = command.servers();
     let config = servers.config()?;
-    // What can be wrong without a server is told without one.
+    // Errors that need no server are reported before connecting.
     let archive = match command {
         Command::Import { file, .. } => Some(Archive::read(file)?),
         _ => None,

@@ -1,4 +1,4 @@
-//! What a server is told: flags, a file, and what they come to.
+//! The configuration of a server, from flags and a file.
 
 use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
@@ -11,26 +11,26 @@ use crate::error::ModelError;
 use crate::proof::Secret;
 use crate::wire::is_name;
 
-/// Least memory of a server.
+/// The least memory of a server.
 const LEAST_MEMORY: u64 = 1 << 20;
 
 /// New connections of an address in a second, beyond which none is slower than the limit.
 const MOST_RATE: u32 = 1_000_000;
 
-/// A job: who may come, and how much it may hold.
+/// A job: its workers' secret and networks, and its limits.
 #[derive(Clone, Debug)]
 pub struct JobConfig {
     /// Letters, digits, `.`, `_` and `-`.
     pub name: String,
-    /// What its workers know.
+    /// The secret of the job's workers.
     pub secret: Secret,
-    /// Most models.
+    /// The largest number of models.
     pub max_models: usize,
-    /// Most coordinates of all its models together; each takes 4 to 20 bytes here.
+    /// The largest number of coordinates of all models together, each of which takes 4 to 20 bytes on the server.
     pub max_coordinates: u64,
-    /// Most connections at a time; `None`: the server's.
+    /// The largest number of connections at a time. `None`: the server's limit.
     pub connections: Option<usize>,
-    /// Where workers may come from; nothing: from anywhere.
+    /// The networks of workers. Empty allows all.
     pub allow: Vec<Network>,
     /// How many states of a model are kept beside its last one.
     pub keep: usize,
@@ -46,7 +46,7 @@ pub struct Network {
 }
 
 impl Network {
-    /// Whether an address is one of these.
+    /// Whether an address belongs to this network.
     #[must_use]
     pub fn contains(&self, address: IpAddr) -> bool {
         match (self.address, address.to_canonical()) {
@@ -147,7 +147,7 @@ impl JobConfig {
 }
 
 impl ServerConfig {
-    /// Whether it makes sense.
+    /// Checks the configuration.
     ///
     /// # Errors
     /// [`ModelError::Config`], which names the key.
@@ -328,7 +328,7 @@ impl ServerOptions {
         })
     }
 
-    /// With the command line's over them.
+    /// Returns these options, overridden by those of the command line.
     #[must_use]
     pub fn with_flags(mut self, flags: Self, job: JobOptions) -> Self {
         let Self {
@@ -358,7 +358,7 @@ impl ServerOptions {
         self
     }
 
-    /// What they come to.
+    /// Makes the configuration from these options.
     ///
     /// # Errors
     /// [`ModelError::Config`], which names the key.

@@ -1,4 +1,4 @@
-//! What a server counts.
+//! The counters of a server.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -6,7 +6,7 @@ use serde::Serialize;
 
 macro_rules! reasons {
     ($($(#[$doc:meta])* $name:ident = $code:literal, $key:literal, $message:literal;)*) => {
-        /// Why a server refuses something.
+        /// The reason for a refusal.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         #[repr(u8)]
         pub enum Reason {
@@ -17,13 +17,13 @@ macro_rules! reasons {
             /// All of them, in the order of their codes from 1.
             pub const ALL: [Reason; [$($code),*].len()] = [$(Self::$name),*];
 
-            /// Its name in statistics.
+            /// The reason's name in statistics.
             #[must_use]
             pub fn key(self) -> &'static str {
                 match self { $(Self::$name => $key,)* }
             }
 
-            /// What a worker is told.
+            /// The message for a worker.
             #[must_use]
             pub fn message(self) -> &'static str {
                 match self { $(Self::$name => $message,)* }
@@ -107,7 +107,7 @@ impl Counters {
         add(&self.refused[reason as usize - 1], 1);
     }
 
-    /// How often something was refused for this reason.
+    /// The number of refusals for this reason.
     #[must_use]
     pub fn refusal_count(&self, reason: Reason) -> u64 {
         get(&self.refused[reason as usize - 1])
@@ -144,20 +144,20 @@ fn get(counter: &AtomicU64) -> u64 {
     counter.load(Ordering::Relaxed)
 }
 
-/// Totals of a server.
+/// The totals of a server.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct ServerStats {
     /// What never got as far as a job: handshakes and introductions.
     pub refused: std::collections::BTreeMap<&'static str, u64>,
     /// Bytes of memory that models and workers' requests may take, as counted.
     pub memory: u64,
-    /// Most of these.
+    /// The largest number of these bytes.
     pub most_memory: u64,
     /// The jobs by name.
     pub jobs: std::collections::BTreeMap<String, JobStats>,
 }
 
-/// Totals of a job.
+/// The totals of a job.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct JobStats {
     /// Connections of workers, all that ever were.

@@ -1,19 +1,19 @@
-//! The one error type of the crate.
+//! The error type of the crate.
 
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// What can go wrong, with the way out.
+/// An error, whose message says what to do.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ModelError {
-    /// A [`Spec`](crate::Spec) that makes no sense.
+    /// A [`Spec`](crate::Spec) is invalid.
     #[error("model: {0}")]
     Spec(String),
-    /// A configuration that makes no sense.
+    /// A configuration is invalid.
     #[error("{0}")]
     Config(String),
-    /// A configuration file that cannot be read.
+    /// A configuration file cannot be read.
     #[error("cannot read {}: {reason}", path.display())]
     Read {
         /// Which.
@@ -21,7 +21,7 @@ pub enum ModelError {
         /// Why.
         reason: String,
     },
-    /// The address cannot be listened on, or no socket can be opened.
+    /// The server cannot listen on the address, or no socket can be opened.
     #[error("cannot use {address}: {reason}")]
     Socket {
         /// Which address.
@@ -29,12 +29,12 @@ pub enum ModelError {
         /// Why.
         reason: String,
     },
-    /// A file of the state that cannot be read or written.
+    /// A file of the state cannot be read or written.
     #[error("state {}: {reason}", path.display())]
     State {
         /// Which file.
         path: PathBuf,
-        /// What is wrong, and the way out.
+        /// The problem, and what to do.
         reason: String,
     },
     /// No server answers.
@@ -42,7 +42,7 @@ pub enum ModelError {
     Unreachable {
         /// Which server.
         server: String,
-        /// How long it was tried.
+        /// How long the worker has tried.
         waited: Duration,
         /// The last failure.
         reason: String,
@@ -57,31 +57,31 @@ pub enum ModelError {
         /// Which job.
         job: String,
     },
-    /// The server refuses what was asked.
+    /// The server refuses a request.
     #[error("model server {server}: {reason}")]
     Refused {
         /// Which server.
         server: String,
-        /// What it says.
+        /// The server's reason.
         reason: String,
     },
-    /// What was passed to a function does not fit the model.
+    /// A vector that was passed to a function does not fit the model.
     #[error("{what} has {actual} coordinates, the model has {expected}")]
     Length {
-        /// What was passed.
+        /// The vector.
         what: &'static str,
-        /// Length it must have.
+        /// The length that it must have.
         expected: usize,
-        /// Length it has.
+        /// Its actual length.
         actual: usize,
     },
-    /// A vector that cannot be encoded.
+    /// A vector cannot be encoded.
     #[error(transparent)]
     Codec(#[from] thc_codec::CodecError),
-    /// Nobody has given the model its first value, or a server has restarted and keeps no state.
+    /// No worker has given the model its first value, or a server that keeps no state has restarted.
     #[error("the model, or the part of it on one server, has no value: one worker must initialise it")]
     Empty,
-    /// The program runs out of something.
+    /// The system lacks a resource.
     #[error("{0}")]
     System(#[from] std::io::Error),
 }

@@ -1,4 +1,4 @@
-//! A spare: it copies the models of a server into its own state folder, and takes over when that server is gone.
+//! A spare, which copies the models of a server to its own state folder, and takes over when that server is gone.
 //!
 //! The copy has for each shard the state of a moment, at most `every` and a copying old. Taking over is starting as a server
 //! does after a crash, from these files, in the next *term*: workers tell the term to every server they come to, and a server
@@ -19,21 +19,21 @@ use crate::shard::Stamp;
 use crate::spec::Spec;
 use crate::store::{self, Folder};
 
-/// What a spare is told.
+/// The settings of a spare.
 #[derive(Clone, Debug)]
 pub struct FollowConfig {
     /// `host:port` of the server.
     pub server: String,
-    /// How often what has changed is copied.
+    /// How often changed shards are copied.
     pub every: Duration,
-    /// How long the server must be gone.
+    /// How long the server must be gone before the spare takes over.
     pub takeover: Duration,
 }
 
-/// Why a spare follows no more.
+/// The reason for which a spare stops following.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Followed {
-    /// It was told to stop.
+    /// The program was asked to stop.
     Stopped,
     /// The server is gone: the state folder has its models, and the term after its own.
     Alone,
@@ -44,7 +44,7 @@ struct Copy {
     spec: Spec,
     folder: Folder,
     streams: Vec<Stream>,
-    /// What the files have.
+    /// The versions in the files.
     known: Vec<Option<(Stamp, u8)>>,
 }
 
@@ -55,7 +55,7 @@ struct Source {
 }
 
 impl Source {
-    /// Copies what has changed: how many shards.
+    /// Copies changed shards, and returns their number.
     async fn copy(&mut self, state: &Path, job: &str) -> Result<usize, ModelError> {
         let models = self.remote.models().await?;
         let gone = |name: &String| !models.iter().any(|model| model.name == *name);
@@ -148,7 +148,7 @@ fn failed_pause(heard: Instant, began: Instant) -> bool {
     heard < began
 }
 
-/// One round of one job: the server's term.
+/// Copies one job once. Returns the server's term.
 async fn round(
     follow: &FollowConfig,
     job: &JobConfig,

@@ -18,7 +18,7 @@ use crate::spec::Spec;
 use crate::store::{Folder, Kept};
 use crate::wire::ADMIN;
 
-/// What a model is told to be, and what is kept of it.
+/// A model's specification and its kept states.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Description {
     name: String,
@@ -152,7 +152,7 @@ impl Job {
         lock(&self.models).get(name).cloned()
     }
 
-    /// Tells one life of the job's models from the next.
+    /// A number that distinguishes incarnations of the job's models.
     pub fn incarnation(&self) -> u64 {
         self.incarnation.load(Ordering::Acquire)
     }
@@ -161,7 +161,7 @@ impl Job {
         lock(&self.models).iter().map(|(name, model)| (name.clone(), Arc::clone(model))).collect()
     }
 
-    /// A worker has come; its older connection goes.
+    /// Registers a worker, and ends its older connection.
     ///
     /// # Errors
     /// [`Reason::Full`] if the job has its connections already.
@@ -180,7 +180,7 @@ impl Job {
         Ok(())
     }
 
-    /// A connection has ended: nobody waits for its worker, unless that has come again.
+    /// Ends waiting for a worker whose connection has ended, unless the worker has reconnected.
     pub fn leave(&self, worker: u16, number: u64) {
         let mut holders = lock(&self.holders);
         if holders.get(&worker).is_none_or(|(holder, _)| *holder != number) {
@@ -191,7 +191,7 @@ impl Job {
         self.release(worker);
     }
 
-    /// Nobody waits for a worker any longer.
+    /// Ends waiting for a worker.
     pub fn release(&self, worker: u16) {
         for (_, model) in self.models() {
             for shared in &model.shards {
@@ -203,7 +203,7 @@ impl Job {
         }
     }
 
-    /// All models, as an administrator sees them.
+    /// Describes all models for an administrator.
     pub fn describe(&self) -> Vec<Description> {
         let one = |(name, model): (String, Arc<Model>)| Description {
             name,
@@ -266,7 +266,7 @@ impl Job {
             })?,
         };
         if !folder.kept_states().iter().any(|kept| kept.number == number) {
-            // Says which there are.
+            // This fails with a message that lists the kept states.
             folder.rollback(number)?;
         }
         model.retire();
@@ -340,7 +340,7 @@ fn check_spec(name: &str, model: Arc<Model>, spec: &Spec) -> Result<Arc<Model>, 
     Err((Reason::Spec, format!("model {name} is configured otherwise: {differs}")))
 }
 
-/// Which field of two specs differs first.
+/// The first field in which two specs differ.
 fn difference(a: &Spec, b: &Spec) -> String {
     // By way of text, which has floats in their shortest form.
     let fields = |spec: &Spec| -> serde_json::Map<String, serde_json::Value> {

@@ -1,14 +1,14 @@
 //! Asynchronous training with double quantization: a server that holds the model, and its client.
 //!
-//! Workers pull the model in low precision and push gradients in low precision; nobody waits for anybody
-//! (Yu, Wu, Huang: Double Quantization for Communication-Efficient Distributed Optimization; "the paper" here).
-//! `docs/asynchronous.md` tells the whole of it. The parts:
+//! Workers pull the model and push gradients in low precision, and do not wait for each other (Yu, Wu, Huang: Double
+//! Quantization for Communication-Efficient Distributed Optimization; "the paper" here). `docs/asynchronous.md`
+//! describes the method and the programs. The crate has these parts:
 //!
-//! - [`Spec`]: what a model is and by which rule it moves;
-//! - [`payload`]: vectors as they travel;
-//! - [`shard`]: a range of coordinates and its clock, without I/O: what a pull and a push do;
-//! - [`Server`]: shards behind QUIC, kept in files;
-//! - [`Client`]: what a worker holds: pull, push, snapshots, and the way back after a server's death.
+//! - [`Spec`] describes a model and the rule of its steps;
+//! - [`payload`] encodes vectors;
+//! - [`shard`] has a range of coordinates with its clock, and carries out pulls and pushes without I/O;
+//! - [`Server`] serves shards over QUIC, and keeps them in files;
+//! - [`Client`] is a worker's connection, which pulls, pushes, reads snapshots, and reconnects after a server's death.
 //!
 //! ```no_run
 //! use thc_model::{Client, ClientConfig, Pull, Push, Spec};

@@ -1,4 +1,4 @@
-//! Locks of what stays whole even if a thread panics.
+//! Locks of data that stay valid even if a thread panics.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 

@@ -18,9 +18,9 @@ use clap::error::ErrorKind;
 use signal_hook::consts::{SIGINT, SIGTERM};
 use thc_model::{FollowConfig, Followed, Server, ServerConfig, follow};
 
-/// How often signals are looked at.
+/// How often signals are checked.
 const TICK: Duration = Duration::from_millis(50);
-/// Exit status: what was asked makes no sense.
+/// The exit status for wrong arguments.
 const USAGE: u8 = 2;
 
 fn main() -> ExitCode {
@@ -62,7 +62,7 @@ fn run(
 ) -> anyhow::Result<()> {
     let stop = Arc::new(AtomicBool::new(false));
     for signal in [SIGINT, SIGTERM] {
-        // The second one ends the process at once, should the first get stuck.
+        // A second signal ends the process at once, in case the first one has no effect.
         signal_hook::flag::register_conditional_shutdown(signal, 1, Arc::clone(&stop))
             .and_then(|_| signal_hook::flag::register(signal, Arc::clone(&stop)))
             .context("cannot handle signals")?;
@@ -98,7 +98,7 @@ fn run(
     Ok(())
 }
 
-/// Prints a line; nobody may be listening, which is no reason to stop.
+/// Prints a line. A closed standard output is no reason to stop.
 fn print(line: &str) {
     let mut out = std::io::stdout().lock();
     let _ = writeln!(out, "{line}").and_then(|()| out.flush());

@@ -1,4 +1,4 @@
-//! The server's memory: models, and what a worker's requests may take, are counted before they are let in.
+//! The server's memory. Models and workers' requests reserve it before they are admitted.
 
 use std::path::Path;
 use std::sync::{Arc, Mutex};
@@ -15,14 +15,14 @@ pub(crate) const STREAM_WINDOW: u32 = 1 << 20;
 /// The window of a connection, each way.
 pub(crate) const WINDOW: u32 = 8 << 20;
 
-/// How much there is, and how much of it is reserved.
+/// The server's memory, and its reserved part.
 #[derive(Debug)]
 pub(crate) struct Memory {
     most: u64,
     reserved: Mutex<u64>,
 }
 
-/// A part of it, until this is dropped.
+/// A reserved part of the memory, which is released on drop.
 #[derive(Debug)]
 pub(crate) struct Reservation {
     memory: Arc<Memory>,
@@ -34,15 +34,15 @@ impl Memory {
         Arc::new(Self { most, reserved: Mutex::default() })
     }
 
-    /// Bytes that are reserved, and most that may be.
+    /// The reserved bytes, and the limit.
     pub fn usage(&self) -> (u64, u64) {
         (*lock(&self.reserved), self.most)
     }
 
-    /// Takes so many bytes for `what`.
+    /// Reserves `bytes` bytes for `what`.
     ///
     /// # Errors
-    /// One line that says who has them.
+    /// A line that says how the memory is used.
     pub fn reserve(self: &Arc<Self>, bytes: u64, what: &str) -> Result<Reservation, String> {
         let mut reserved = lock(&self.reserved);
         let sum = reserved.saturating_add(bytes);

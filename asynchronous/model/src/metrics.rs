@@ -1,4 +1,4 @@
-//! What Prometheus reads.
+//! The server's metrics.
 
 use std::fmt;
 use std::io;
@@ -8,7 +8,7 @@ use std::sync::Arc;
 use thc_metrics::{DescriptorEncoder, MetricsServer, counters, gauges};
 use thc_model::{JobStats, Server, ServerStats, ShardStats};
 
-/// Answers with what the server counts.
+/// Serves the server's counters.
 pub fn serve(at: SocketAddr, server: Arc<Server>) -> io::Result<MetricsServer> {
     let make = move || {
         let stats = server.stats();

@@ -1,4 +1,4 @@
-//! A model that many tasks use, and when it is written to files.
+//! A model that many tasks use, and its files.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -18,7 +18,7 @@ use crate::store::{self, Folder};
 #[derive(Debug)]
 pub(crate) struct SharedShard {
     shard: Mutex<Shard>,
-    /// Rung at every change.
+    /// Notified at every change.
     pub changed: Notify,
     /// Held while its file is written, so that an older state never replaces a newer one.
     file: Mutex<()>,
@@ -53,7 +53,7 @@ impl SharedShard {
     }
 }
 
-/// A model and where it is kept.
+/// A model and its folder.
 #[derive(Debug)]
 pub(crate) struct Model {
     pub spec: Arc<Spec>,
@@ -125,7 +125,7 @@ impl Model {
         self.folder.is_none() || self.shards[number].durable_epoch.load(Ordering::Acquire) >= epoch
     }
 
-    /// A value or a gradient came.
+    /// Notes that a value or a gradient has arrived.
     pub fn count_value(&self, number: usize) {
         self.shards[number].values.fetch_add(1, Ordering::AcqRel);
     }

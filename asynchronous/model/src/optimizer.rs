@@ -1,4 +1,4 @@
-//! By which rule the server steps, and how its rate changes with the version.
+//! The rule of the server's steps, and the schedule of its rate.
 
 use serde::{Deserialize, Serialize};
 
@@ -37,7 +37,7 @@ impl Optimizer {
         }
     }
 
-    /// What of it makes no sense.
+    /// The first invalid setting, as a message.
     pub(crate) fn fault(self) -> Option<&'static str> {
         let share = |beta: f32| (0.0..1.0).contains(&beta);
         match self {
@@ -53,11 +53,11 @@ impl Optimizer {
     }
 }
 
-/// How the rate falls.
+/// The shape in which the rate falls.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Decay {
-    /// It does not.
+    /// The rate does not fall.
     #[default]
     Constant,
     /// Along a straight line.
@@ -102,7 +102,7 @@ impl Schedule {
         (floor + (1.0 - floor) * left) as f32
     }
 
-    /// What of it makes no sense.
+    /// The first invalid setting, as a message.
     pub(crate) fn fault(&self) -> Option<&'static str> {
         if !(0.0..=1.0).contains(&self.floor) {
             return Some("schedule: floor must be 0 to 1");

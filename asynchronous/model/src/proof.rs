@@ -1,4 +1,4 @@
-//! Who is who: TLS with a certificate of the moment, and a proof that both ends know the job's secret.
+//! Authentication: TLS with a temporary certificate, and a proof that both ends know the job's secret.
 //!
 //! The server makes a key and a self-signed certificate when it starts; nobody has to hand files around, and a
 //! restarted server needs none. What a certificate authority would vouch for, the job's secret does: both ends
@@ -20,7 +20,7 @@ use serde::Deserialize;
 use crate::error::ModelError;
 use crate::wire::ALPN;
 
-/// Fewest characters of a secret.
+/// The least number of characters of a secret.
 const SHORTEST: usize = 16;
 /// Label of the exported key.
 const LABEL: &[u8] = b"EXPORTER-thc-model-1";
@@ -36,7 +36,7 @@ pub struct Secret(String);
 pub struct TooShort;
 
 impl Secret {
-    /// Whether it is long enough.
+    /// Checks that the secret is long enough.
     ///
     /// # Errors
     /// [`TooShort`].
@@ -97,7 +97,7 @@ fn message(role: Role, key: &[u8]) -> Vec<u8> {
     [role, key].concat()
 }
 
-/// What `role` sends.
+/// The proof that `role` sends.
 pub(crate) fn prove(
     role: Role,
     secret: &Secret,
@@ -109,7 +109,7 @@ pub(crate) fn prove(
     hmac::sign(&secret.key(), &message(role, &key)).as_ref().try_into().ok()
 }
 
-/// Whether `role` knows the secret.
+/// Checks the proof of `role`.
 pub(crate) fn verify(
     role: Role,
     secret: &Secret,

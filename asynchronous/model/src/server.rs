@@ -1,4 +1,4 @@
-//! The server: shards behind QUIC.
+//! The server of shards over QUIC.
 
 use std::net::SocketAddr;
 use std::num::NonZeroU32;
@@ -130,13 +130,13 @@ impl Server {
         Ok(Self { runtime: Some(runtime), endpoint, registry, local, stop, keeper: Some(keeper) })
     }
 
-    /// Where it listens.
+    /// The address on which the server listens.
     #[must_use]
     pub fn local(&self) -> SocketAddr {
         self.local
     }
 
-    /// Totals since the start.
+    /// The totals since the start.
     #[must_use]
     pub fn stats(&self) -> ServerStats {
         self.registry.stats()
@@ -156,7 +156,7 @@ impl Server {
         self.stop.store(true, Ordering::Relaxed);
         if let Some(runtime) = self.runtime.take() {
             self.endpoint.close(0_u32.into(), b"the server stops");
-            // So that workers hear of it.
+            // Wait until workers have received the close.
             let _ = runtime.block_on(async {
                 tokio::time::timeout(Duration::from_millis(200), self.endpoint.wait_idle()).await
             });
@@ -180,7 +180,7 @@ impl Drop for Server {
     }
 }
 
-/// Writes what has changed, every `durable`.
+/// Writes changed shards at intervals of `durable`.
 fn keep(registry: &Registry, stop: &AtomicBool, durable: Duration) {
     let mut due = Instant::now() + durable;
     let mut failing = false;

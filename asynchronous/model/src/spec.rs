@@ -1,4 +1,4 @@
-//! What a model is, and by which rule it moves.
+//! The specification of a model and of the rule of its steps.
 
 use std::num::NonZeroU32;
 
@@ -138,7 +138,7 @@ impl Spec {
         Self { corrected: true, epoch: Some(epoch), ..Self::sgd(coordinates, rate) }
     }
 
-    /// Whether it makes sense.
+    /// Checks the specification.
     ///
     /// # Errors
     /// [`ModelError::Spec`], which names the field.
@@ -260,7 +260,7 @@ impl Spec {
         tensors::blocks(&self.tensors, &(before + range.start as u64..before + range.end as u64))
     }
 
-    /// How many shards it has.
+    /// The number of shards.
     #[must_use]
     pub fn shards(&self) -> usize {
         self.coordinates.div_ceil(u64::from(self.shard)) as usize
@@ -273,7 +273,7 @@ impl Spec {
         from as usize..(from + u64::from(self.shard)).min(self.coordinates) as usize
     }
 
-    /// Whether there are snapshots.
+    /// Whether the model has snapshots.
     pub(crate) fn snapshots(&self) -> bool {
         self.epoch.is_some()
     }

@@ -24,7 +24,7 @@ const ADDRESSES: usize = 4096;
 /// How often buckets that are full again are forgotten, if there are too many.
 const SWEEP: Duration = Duration::from_secs(1);
 
-/// See the module.
+/// The connections that have not shown a job's secret yet, and their limits.
 #[derive(Debug)]
 pub(crate) struct Strangers {
     /// Connections by address.
@@ -33,12 +33,12 @@ pub(crate) struct Strangers {
     rate: Option<Mutex<Rate>>,
 }
 
-/// Why there is no place.
+/// The reason for refusing a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum NoPlace {
-    /// There are too many, in all or from this address.
+    /// There are too many such connections, in all or from this address.
     Full,
-    /// This address has made too many in a short time.
+    /// This address has made too many connections in a short time.
     Rate,
 }
 

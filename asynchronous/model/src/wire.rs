@@ -1,5 +1,5 @@
-//! Frames: what is said over a stream. The only place of this crate that knows the byte order (little endian), besides
-//! the vectors of [`crate::payload`] and the files of [`crate::store`], which have the same.
+//! The frames on a stream. Only this module, the vectors of [`crate::payload`] and the files of [`crate::store`] know the
+//! byte order, which is little endian.
 //!
 //! A frame is its length (u32, of all that follows), a kind (u8) and a body. A connection has one stream for HELLO, OPEN,
 //! STATS, LEAVE and COMMAND, and one for each shard that begins with ATTACH. Every request has one answer, in order.
@@ -188,10 +188,10 @@ impl<'a> Body<'a> {
     }
 }
 
-/// Why no frame came.
+/// The reason for which no frame arrived.
 #[derive(Debug)]
 pub(crate) enum NoFrame {
-    /// The stream ended, or its connection.
+    /// The stream or its connection ended.
     Ended(String),
     /// The peer announced a frame longer than any that is due.
     TooLong(usize),

@@ -397,7 +397,7 @@ pub(super) unsafe fn transform<V: Vector, const R: usize, const WIDE: bool>(
                 let mut at = at;
                 while at < then {
                     leaf::<V, R>(x.add(at), true, scale, minus);
-                    closer(next, at, leaf_len);
+                    prefetch_piece(next, at, leaf_len);
                     at += leaf_len;
                 }
             }
@@ -407,7 +407,7 @@ pub(super) unsafe fn transform<V: Vector, const R: usize, const WIDE: bool>(
                 while leaf_at < then {
                     leaf::<V, R>(x.add(leaf_at), false, scale, minus);
                     if source.is_none() {
-                        closer(next, leaf_at, leaf_len);
+                        prefetch_piece(next, leaf_at, leaf_len);
                     }
                     if !std::ptr::eq(out, x) {
                         // The last pass writes there.
@@ -434,7 +434,7 @@ pub(super) unsafe fn transform<V: Vector, const R: usize, const WIDE: bool>(
 
 /// Brings `len` floats from `at` on of each slice closer, as far as there are so many.
 #[inline(always)]
-fn closer(next: [&[f32]; 2], at: usize, len: usize) {
+fn prefetch_piece(next: [&[f32]; 2], at: usize, len: usize) {
     for memory in next {
         if let Some(part) = memory.get(at..at + len) {
             prefetch::to_second(part.as_ptr(), len);

@@ -12,7 +12,7 @@ macro_rules! kernels {
             let chunks = x.chunks_exact(PARTIAL_SUMS);
             let tail = chunks.remainder();
             for x in chunks {
-                $crate::arch::prefetch::ahead::<PARTIAL_SUMS>(x.as_ptr());
+                $crate::arch::prefetch::prefetch_ahead::<PARTIAL_SUMS>(x.as_ptr());
                 add_squares(&mut sums, load(x));
             }
             let mut lanes = store(sums);
@@ -26,8 +26,8 @@ macro_rules! kernels {
             let (xs, es) = (x.chunks_exact(PARTIAL_SUMS), e.chunks_exact(PARTIAL_SUMS));
             let (x_tail, e_tail) = (xs.remainder(), es.remainder());
             for (x, e) in xs.zip(es) {
-                $crate::arch::prefetch::ahead::<PARTIAL_SUMS>(x.as_ptr());
-                $crate::arch::prefetch::ahead::<PARTIAL_SUMS>(e.as_ptr());
+                $crate::arch::prefetch::prefetch_ahead::<PARTIAL_SUMS>(x.as_ptr());
+                $crate::arch::prefetch::prefetch_ahead::<PARTIAL_SUMS>(e.as_ptr());
                 add_squares(&mut sums, add(load(x), load(e)));
             }
             let mut lanes = store(sums);

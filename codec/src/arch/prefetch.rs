@@ -35,7 +35,7 @@ const AHEAD: usize = 1024;
 /// Prefetches what comes [`AHEAD`] coordinates after these `N`, in this tensor or in what follows it.
 #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 #[inline(always)]
-pub(super) fn ahead<const N: usize>(from: *const f32) {
+pub(super) fn prefetch_ahead<const N: usize>(from: *const f32) {
     to_second(from.wrapping_add(AHEAD), N);
 }
 

@@ -5,7 +5,7 @@ use crate::rounding::Rounding;
 
 /// Quantizes one coordinate: its index and its value's residual.
 #[inline(always)]
-fn one(grid: &Grid, span: &Bounds, x: f32, draw: u32) -> (u8, f32) {
+fn quantize_one(grid: &Grid, span: &Bounds, x: f32, draw: u32) -> (u8, f32) {
     let q = x.mul_add(span.scale, span.bias);
     // Comparisons, not `clamp`: they send NaN to the lower end.
     let q = if q > 0.0 { q } else { 0.0 };
@@ -28,7 +28,7 @@ pub(crate) fn indices(
 ) {
     for (i, (x, out)) in x.iter_mut().zip(out).enumerate() {
         let draw = rounding.draw(first.wrapping_add(i as u64));
-        (*out, *x) = one(grid, span, *x, draw);
+        (*out, *x) = quantize_one(grid, span, *x, draw);
     }
 }
 
@@ -43,8 +43,8 @@ pub(crate) fn packed4(
 ) {
     for (i, (pair, out)) in x.chunks_exact_mut(2).zip(out).enumerate() {
         let i = first.wrapping_add(2 * i as u64);
-        let (high, r0) = one(grid, span, pair[0], rounding.draw(i));
-        let (low, r1) = one(grid, span, pair[1], rounding.draw(i.wrapping_add(1)));
+        let (high, r0) = quantize_one(grid, span, pair[0], rounding.draw(i));
+        let (low, r1) = quantize_one(grid, span, pair[1], rounding.draw(i.wrapping_add(1)));
         pair.copy_from_slice(&[r0, r1]);
         *out = high << 4 | low;
     }

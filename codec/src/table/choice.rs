@@ -33,7 +33,7 @@ pub struct ChosenTable {
     pub table: LookupTable,
     /// Expected squared error of the mean over all workers relative to the squared norm, before
     /// error feedback, if all workers have equally large, independently rounded gradients. Stratified
-    /// rounding ([`Source::of_worker`](crate::rounding::Source::of_worker)) reduces the rounding's part by up
+    /// rounding ([`Source::for_worker`](crate::rounding::Source::for_worker)) reduces the rounding's part by up
     /// to half.
     pub expected_nmse: f64,
 }

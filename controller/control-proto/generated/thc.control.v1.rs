@@ -2,10 +2,10 @@
 #[derive(serde::Serialize)]
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct Job {
-    /// As asked for, with everything filled in but cookie and seed.
+    /// The job's section, with all defaults filled in except cookie and seed.
     #[prost(string, tag = "9")]
     pub section: ::prost::alloc::string::String,
-    /// The lookup table in use.
+    /// The first lookup table.
     #[prost(uint32, tag = "2")]
     pub table: u32,
     #[prost(message, repeated, tag = "3")]
@@ -13,16 +13,16 @@ pub struct Job {
     /// Seconds since 1970.
     #[prost(uint64, tag = "4")]
     pub created: u64,
-    /// Those beside it, in the order of the spec's.
+    /// The other lookup tables, in the order of the section.
     #[prost(uint32, repeated, tag = "5")]
     pub tables: ::prost::alloc::vec::Vec<u32>,
-    /// What it becomes when its next session begins; empty if nothing.
+    /// The section that takes effect when the next session begins; empty if nothing changes.
     #[prost(string, tag = "10")]
     pub next: ::prost::alloc::string::String,
-    /// What becomes of it when its session is over: "change" or "delete"; empty if nothing.
+    /// The change that takes effect when the session ends: "change" or "delete"; empty if none.
     #[prost(string, tag = "7")]
     pub pending: ::prost::alloc::string::String,
-    /// Who declared it: "file" or "apply"; empty if `job create` made it.
+    /// The origin of its declaration: "file" or "apply"; empty if `job create` made it.
     #[prost(string, tag = "8")]
     pub declared: ::prost::alloc::string::String,
 }
@@ -48,16 +48,16 @@ pub struct JobPlace {
     /// Whether the session runs.
     #[prost(bool, tag = "7")]
     pub running: bool,
-    /// Sessions begun since the job was made.
+    /// The number of sessions since the job was created.
     #[prost(uint32, tag = "8")]
     pub sessions: u32,
-    /// Workers of the session that runs; 0 if none does.
+    /// The number of workers of the running session; 0 if none runs.
     #[prost(uint32, tag = "9")]
     pub members: u32,
-    /// Which of the job's sessions that is, modulo 2^16, where members come and go.
+    /// The number of the running session, modulo 2^16, in jobs whose members come and go.
     #[prost(uint32, tag = "10")]
     pub epoch: u32,
-    /// Of those, the numbers in the job of its workers, in the order of their numbers in the session.
+    /// The numbers in the job of that session's workers, in the order of their numbers in the session.
     #[prost(uint32, repeated, tag = "11")]
     pub seats: ::prost::alloc::vec::Vec<u32>,
     /// The most data packets that a worker may have outstanding; 0 for no bound.
@@ -92,14 +92,14 @@ pub struct GetJobRequest {
     #[prost(bool, tag = "2")]
     pub reads_sections: bool,
 }
-/// What is not given stays as it is. Of a job whose members come and go: times count at once, all else when its next session begins, which
-/// is at the next boundary of one that runs. Another job is changed while nobody is in it.
+/// Missing keys stay unchanged. In a job whose members come and go, times take effect at once, and all other keys when the next session
+/// begins, which is at the next boundary of a running session. A job with fixed members changes only while no worker is in it.
 #[derive(serde::Serialize)]
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct UpdateJobRequest {
     #[prost(string, tag = "1")]
     pub name: ::prost::alloc::string::String,
-    /// The keys that change, without the name. Empty lists of tables and spares take those away.
+    /// The keys that change, without the name. Empty lists of tables and spares remove those.
     #[prost(string, tag = "12")]
     pub section: ::prost::alloc::string::String,
 }
@@ -118,10 +118,10 @@ pub struct ApplyJobsRequest {
     /// \[[job]\] sections.
     #[prost(string, optional, tag = "4")]
     pub sections: ::core::option::Option<::prost::alloc::string::String>,
-    /// Jobs that were applied earlier and are none of these are deleted.
+    /// Whether jobs that were applied earlier and are not among these are deleted.
     #[prost(bool, tag = "2")]
     pub prune: bool,
-    /// Nothing is changed.
+    /// Whether nothing is changed, and only the changes are returned.
     #[prost(bool, tag = "3")]
     pub plan_only: bool,
 }
@@ -131,7 +131,7 @@ pub struct ApplyJobsResponse {
     #[prost(message, repeated, tag = "1")]
     pub changes: ::prost::alloc::vec::Vec<JobChange>,
 }
-/// What becomes of one job.
+/// The change of one job.
 #[derive(serde::Serialize)]
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct JobChange {
@@ -139,13 +139,13 @@ pub struct JobChange {
     pub job: ::prost::alloc::string::String,
     #[prost(enumeration = "job_change::Kind", tag = "2")]
     pub kind: i32,
-    /// What differs, such as "workers: 2 -> 4".
+    /// The differences, such as "workers: 2 -> 4".
     #[prost(string, repeated, tag = "3")]
     pub differences: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
-    /// When: "now", "at its next boundary", "when its session is over".
+    /// The time of the change: "now", "at its next boundary", "when its session is over".
     #[prost(string, tag = "4")]
     pub when: ::prost::alloc::string::String,
-    /// Why it was not done; empty if it was.
+    /// The reason for which the change failed; empty if it did not.
     #[prost(string, tag = "5")]
     pub error: ::prost::alloc::string::String,
 }
@@ -230,7 +230,7 @@ pub struct InstallTableRequest {
     pub granularity: ::core::option::Option<u32>,
     #[prost(string, optional, tag = "3")]
     pub fraction: ::core::option::Option<::prost::alloc::string::String>,
-    /// For how many workers the best table is chosen if granularity and fraction are not given.
+    /// The number of workers for which the best table is chosen, if granularity and fraction are not given.
     #[prost(uint32, optional, tag = "4")]
     pub workers: ::core::option::Option<u32>,
 }
@@ -248,13 +248,13 @@ pub struct Table {
     /// T\[0\] to T\[15\].
     #[prost(bytes = "vec", tag = "5")]
     pub values: ::prost::alloc::vec::Vec<u8>,
-    /// Jobs that use it, by name.
+    /// The names of the jobs that use the table.
     #[prost(string, repeated, tag = "6")]
     pub jobs: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
-    /// Whether it was installed by itself and stays without a job.
+    /// Whether the table was installed explicitly, and stays if no job uses it.
     #[prost(bool, tag = "7")]
     pub installed: bool,
-    /// Bits of an index and of a sum in packets that name it.
+    /// Bits of an index and of a sum in packets that name the table.
     #[prost(uint32, tag = "8")]
     pub width: u32,
     #[prost(uint32, tag = "9")]
@@ -290,42 +290,42 @@ pub struct Target {
     pub address: ::prost::alloc::string::String,
     #[prost(bool, tag = "3")]
     pub connected: bool,
-    /// What went wrong last, while not connected.
+    /// The last error, while the target is not connected.
     #[prost(string, tag = "4")]
     pub error: ::prost::alloc::string::String,
-    /// Where workers send.
+    /// The address to which workers send.
     #[prost(string, tag = "5")]
     pub aggregator: ::prost::alloc::string::String,
     #[prost(uint32, tag = "6")]
     pub data_slots: u32,
     #[prost(uint32, tag = "7")]
     pub data_slots_used: u32,
-    /// Whether no job and no session begins there.
+    /// Whether the target is drained, so that no job and no session begins on it.
     #[prost(bool, tag = "8")]
     pub drained: bool,
-    /// What it has room for, and what jobs take of that.
+    /// The target's resources, and their use by jobs.
     #[prost(message, repeated, tag = "9")]
     pub uses: ::prost::alloc::vec::Vec<Use>,
-    /// Seconds since its rows were compared with what was written; absent if they were not.
+    /// Seconds since the target's rows were last compared with what was written; absent if they never were.
     #[prost(double, optional, tag = "10")]
     pub compared: ::core::option::Option<f64>,
-    /// Where they differed then, and still do.
+    /// The differences that were found then and still exist.
     #[prost(message, repeated, tag = "11")]
     pub differences: ::prost::alloc::vec::Vec<Difference>,
-    /// How often differences were repaired since the controller started.
+    /// The number of repairs since the controller started.
     #[prost(uint64, tag = "12")]
     pub repairs: u64,
-    /// Requests to it by kind since it was connected.
+    /// Requests to the target by kind since the connection began.
     #[prost(message, repeated, tag = "13")]
     pub requests: ::prost::alloc::vec::Vec<Requests>,
-    /// The election id by which this controller is its primary one.
+    /// The election id with which this controller is the target's primary one.
     #[prost(uint64, tag = "14")]
     pub election_id: u64,
 }
 #[derive(serde::Serialize)]
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct Use {
-    /// "data slots", "norm slots", "jobs", "tables", or "rows of" a table.
+    /// The resource: "data slots", "norm slots", "jobs", "tables", or "rows of" a table.
     #[prost(string, tag = "1")]
     pub what: ::prost::alloc::string::String,
     #[prost(uint32, tag = "2")]
@@ -361,16 +361,16 @@ pub struct ReadRowsResponse {
     #[prost(message, repeated, tag = "1")]
     pub rows: ::prost::alloc::vec::Vec<Row>,
 }
-/// A row or group of a target, in the names of its program.
+/// A row or group of a target, with the names of its program.
 #[derive(serde::Serialize)]
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct Row {
     #[prost(string, tag = "1")]
     pub table: ::prost::alloc::string::String,
-    /// Such as "job=1 worker=0"; "default" of a table's default.
+    /// The key, such as "job=1 worker=0"; "default" for a table's default.
     #[prost(string, tag = "2")]
     pub key: ::prost::alloc::string::String,
-    /// Such as "set_member(...)".
+    /// The action, such as "set_member(...)".
     #[prost(string, tag = "3")]
     pub action: ::prost::alloc::string::String,
 }
@@ -393,12 +393,12 @@ pub struct CompareTargetResponse {
 #[derive(serde::Serialize)]
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct Difference {
-    /// "missing", "foreign" or "changed".
+    /// The kind of difference: "missing", "foreign" or "changed".
     #[prost(string, tag = "1")]
     pub kind: ::prost::alloc::string::String,
     #[prost(message, optional, tag = "2")]
     pub row: ::core::option::Option<Row>,
-    /// What it should be, of one that was changed.
+    /// The action that a changed row should have.
     #[prost(string, tag = "3")]
     pub wanted: ::prost::alloc::string::String,
 }
@@ -413,34 +413,34 @@ pub struct DrainTargetRequest {
 #[derive(serde::Serialize)]
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct DrainTargetResponse {
-    /// Jobs whose sessions run there still.
+    /// The jobs whose sessions still run on the target.
     #[prost(string, repeated, tag = "1")]
     pub running: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
 }
 #[derive(serde::Serialize)]
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct ListEventsRequest {
-    /// Of this job and target only; empty is all.
+    /// Selects events of this job and target. Empty selects all.
     #[prost(string, tag = "1")]
     pub job: ::prost::alloc::string::String,
     #[prost(string, tag = "2")]
     pub target: ::prost::alloc::string::String,
-    /// Those after this number.
+    /// Selects events after this number.
     #[prost(uint64, tag = "3")]
     pub after: u64,
 }
 #[derive(serde::Serialize)]
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct ListEventsResponse {
-    /// The oldest first.
+    /// The events, the oldest first.
     #[prost(message, repeated, tag = "1")]
     pub events: ::prost::alloc::vec::Vec<Event>,
 }
-/// Something that has happened.
+/// An event.
 #[derive(serde::Serialize)]
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct Event {
-    /// Goes up by one from event to event, since the controller started.
+    /// The event's number, which grows by one from event to event since the controller started.
     #[prost(uint64, tag = "1")]
     pub number: u64,
     /// Seconds since 1970.
@@ -452,14 +452,14 @@ pub struct Event {
     pub target: ::prost::alloc::string::String,
     #[prost(string, tag = "5")]
     pub job: ::prost::alloc::string::String,
-    /// What, and why.
+    /// What happened, and why.
     #[prost(string, tag = "6")]
     pub what: ::prost::alloc::string::String,
 }
 #[derive(serde::Serialize)]
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct ReadCountersRequest {
-    /// A job's name; empty is all.
+    /// The name of a job. Empty selects all.
     #[prost(string, tag = "1")]
     pub job: ::prost::alloc::string::String,
 }
@@ -478,7 +478,7 @@ pub struct JobCounters {
     pub job: ::prost::alloc::string::String,
     #[prost(string, tag = "2")]
     pub target: ::prost::alloc::string::String,
-    /// Results sent to all, and again to single workers.
+    /// Results sent to all workers, and results sent again to single workers.
     #[prost(uint64, tag = "3")]
     pub results: u64,
     #[prost(uint64, tag = "4")]
@@ -515,13 +515,13 @@ pub struct WorkerCounters {
     pub mismatch: u64,
     #[prost(message, repeated, tag = "11")]
     pub drops: ::prost::alloc::vec::Vec<Drop>,
-    /// Seconds since a packet of it was counted last; absent if none was.
+    /// Seconds since a packet of the worker was last counted; absent if none was.
     #[prost(double, optional, tag = "12")]
     pub silent: ::core::option::Option<f64>,
-    /// As reported by the worker.
+    /// The worker's own report.
     #[prost(message, optional, tag = "13")]
     pub report: ::core::option::Option<WorkerReport>,
-    /// Packets in sums of the session that runs; 0 if none does.
+    /// Packets in sums of the running session; 0 if none runs.
     #[prost(uint64, tag = "14")]
     pub in_session: u64,
 }
@@ -534,7 +534,7 @@ pub struct Drop {
     #[prost(uint64, tag = "2")]
     pub packets: u64,
 }
-/// Packets of no job.
+/// Packets that belong to no job.
 #[derive(serde::Serialize)]
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct TargetCounters {
@@ -560,16 +560,16 @@ pub struct DiagnoseResponse {
 pub struct Finding {
     #[prost(enumeration = "finding::Severity", tag = "1")]
     pub severity: i32,
-    /// What is so.
+    /// The finding.
     #[prost(string, tag = "2")]
     pub what: ::prost::alloc::string::String,
-    /// What to do; empty if nothing.
+    /// The remedy; empty if none is needed.
     #[prost(string, tag = "3")]
     pub mend: ::prost::alloc::string::String,
-    /// The worker it is about.
+    /// The worker that the finding concerns.
     #[prost(uint32, optional, tag = "4")]
     pub worker: ::core::option::Option<u32>,
-    /// Since when it is so, in seconds since 1970; 0 if that is not known.
+    /// When the finding began, in seconds since 1970; 0 if that is not known.
     #[prost(uint64, tag = "5")]
     pub since: u64,
 }
@@ -620,17 +620,17 @@ pub mod finding {
 pub struct JoinRequest {
     #[prost(string, tag = "1")]
     pub job: ::prost::alloc::string::String,
-    /// The worker's number; the controller gives one if absent.
+    /// The worker's number. If it is absent, the controller chooses one.
     #[prost(uint32, optional, tag = "2")]
     pub rank: ::core::option::Option<u32>,
-    /// Tells incarnations of a worker apart; a worker that asks again with the same gets the same number.
+    /// A token that distinguishes incarnations of a worker. A worker that asks again with the same token gets the same number.
     #[prost(fixed64, tag = "3")]
     pub token: u64,
 }
 #[derive(serde::Serialize)]
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct JoinResponse {
-    /// Where to send JOIN: the aggregator's address and port.
+    /// The aggregator's address and port, to which the worker sends JOIN.
     #[prost(string, tag = "1")]
     pub aggregator: ::prost::alloc::string::String,
     #[prost(uint32, tag = "2")]
@@ -649,7 +649,7 @@ pub struct JoinResponse {
     pub granularity: u32,
     #[prost(uint32, tag = "9")]
     pub data_slots: u32,
-    /// Packets that a worker may have under way.
+    /// The number of packets that a worker may have under way.
     #[prost(uint32, tag = "10")]
     pub window: u32,
     #[prost(string, tag = "11")]
@@ -661,7 +661,7 @@ pub struct WorkerReport {
     /// Completed all-reduces.
     #[prost(uint64, tag = "1")]
     pub calls: u64,
-    /// Packets sent for the first time and again.
+    /// Packets sent for the first time, and packets sent again.
     #[prost(uint64, tag = "2")]
     pub packets: u64,
     #[prost(uint64, tag = "3")]
@@ -669,7 +669,7 @@ pub struct WorkerReport {
     /// Smoothed round-trip time in microseconds; 0 if unknown.
     #[prost(uint32, tag = "4")]
     pub round_trip_us: u32,
-    /// Times that this worker was told that it lags.
+    /// How often this worker was told that it lags.
     #[prost(uint64, tag = "5")]
     pub stragglers: u64,
 }
@@ -779,7 +779,7 @@ pub mod control_client {
             self.inner = self.inner.max_encoding_message_size(limit);
             self
         }
-        /// Makes a job on all its targets, or on none.
+        /// Creates a job on all its targets, or on none.
         pub async fn create_job(
             &mut self,
             request: impl tonic::IntoRequest<super::CreateJobRequest>,
@@ -846,7 +846,7 @@ pub mod control_client {
                 .insert(GrpcMethod::new("thc.control.v1.Control", "GetJob"));
             self.inner.unary(req, path, codec).await
         }
-        /// Changes what may change while a job is there.
+        /// Changes the keys of a job that may change while it exists.
         pub async fn update_job(
             &mut self,
             request: impl tonic::IntoRequest<super::UpdateJobRequest>,
@@ -868,7 +868,7 @@ pub mod control_client {
                 .insert(GrpcMethod::new("thc.control.v1.Control", "UpdateJob"));
             self.inner.unary(req, path, codec).await
         }
-        /// Ends a job's session and takes its rows away.
+        /// Ends a job's session and removes its rows.
         pub async fn delete_job(
             &mut self,
             request: impl tonic::IntoRequest<super::DeleteJobRequest>,
@@ -893,7 +893,7 @@ pub mod control_client {
                 .insert(GrpcMethod::new("thc.control.v1.Control", "DeleteJob"));
             self.inner.unary(req, path, codec).await
         }
-        /// Makes jobs what is declared, and says what that changes; or only says it.
+        /// Makes jobs match their declarations, and returns the changes; or only returns the changes.
         pub async fn apply_jobs(
             &mut self,
             request: impl tonic::IntoRequest<super::ApplyJobsRequest>,
@@ -918,7 +918,7 @@ pub mod control_client {
                 .insert(GrpcMethod::new("thc.control.v1.Control", "ApplyJobs"));
             self.inner.unary(req, path, codec).await
         }
-        /// Ends the session of a job, which stays: its workers join anew.
+        /// Ends the session of a job. The job stays, and its workers join anew.
         pub async fn end_session(
             &mut self,
             request: impl tonic::IntoRequest<super::EndSessionRequest>,
@@ -943,7 +943,7 @@ pub mod control_client {
                 .insert(GrpcMethod::new("thc.control.v1.Control", "EndSession"));
             self.inner.unary(req, path, codec).await
         }
-        /// Takes a worker's number from it, and ends the session that it is in.
+        /// Removes a worker from its number, and ends its session.
         pub async fn evict_worker(
             &mut self,
             request: impl tonic::IntoRequest<super::EvictWorkerRequest>,
@@ -968,7 +968,7 @@ pub mod control_client {
                 .insert(GrpcMethod::new("thc.control.v1.Control", "EvictWorker"));
             self.inner.unary(req, path, codec).await
         }
-        /// Solves a lookup table and installs it on all targets, for jobs to come.
+        /// Solves a lookup table and installs it on all targets, for future jobs.
         pub async fn install_table(
             &mut self,
             request: impl tonic::IntoRequest<super::InstallTableRequest>,
@@ -1014,7 +1014,7 @@ pub mod control_client {
                 .insert(GrpcMethod::new("thc.control.v1.Control", "ListTables"));
             self.inner.unary(req, path, codec).await
         }
-        /// Takes away a table that no job uses.
+        /// Deletes a table that no job uses.
         pub async fn delete_table(
             &mut self,
             request: impl tonic::IntoRequest<super::DeleteTableRequest>,
@@ -1063,7 +1063,7 @@ pub mod control_client {
                 .insert(GrpcMethod::new("thc.control.v1.Control", "ListTargets"));
             self.inner.unary(req, path, codec).await
         }
-        /// The rows and groups that a target holds now.
+        /// Reads the rows and groups that a target holds now.
         pub async fn read_rows(
             &mut self,
             request: impl tonic::IntoRequest<super::ReadRowsRequest>,
@@ -1088,7 +1088,7 @@ pub mod control_client {
                 .insert(GrpcMethod::new("thc.control.v1.Control", "ReadRows"));
             self.inner.unary(req, path, codec).await
         }
-        /// Where these differ from what was written; repairs that if it is asked to.
+        /// Compares these with what the controller has written, and repairs differences on request.
         pub async fn compare_target(
             &mut self,
             request: impl tonic::IntoRequest<super::CompareTargetRequest>,
@@ -1113,7 +1113,7 @@ pub mod control_client {
                 .insert(GrpcMethod::new("thc.control.v1.Control", "CompareTarget"));
             self.inner.unary(req, path, codec).await
         }
-        /// Begins or ends draining: no job and no session begins on a target that is drained.
+        /// Begins or ends draining. No job and no session begins on a drained target.
         pub async fn drain_target(
             &mut self,
             request: impl tonic::IntoRequest<super::DrainTargetRequest>,
@@ -1138,7 +1138,7 @@ pub mod control_client {
                 .insert(GrpcMethod::new("thc.control.v1.Control", "DrainTarget"));
             self.inner.unary(req, path, codec).await
         }
-        /// What has happened of late.
+        /// Lists recent events.
         pub async fn list_events(
             &mut self,
             request: impl tonic::IntoRequest<super::ListEventsRequest>,
@@ -1163,7 +1163,7 @@ pub mod control_client {
                 .insert(GrpcMethod::new("thc.control.v1.Control", "ListEvents"));
             self.inner.unary(req, path, codec).await
         }
-        /// Counters as read from the targets last.
+        /// Returns the counters that were read from the targets last.
         pub async fn read_counters(
             &mut self,
             request: impl tonic::IntoRequest<super::ReadCountersRequest>,
@@ -1188,7 +1188,7 @@ pub mod control_client {
                 .insert(GrpcMethod::new("thc.control.v1.Control", "ReadCounters"));
             self.inner.unary(req, path, codec).await
         }
-        /// Why no traffic flows, and which worker is slow.
+        /// Finds out why no traffic flows, and which worker is slow.
         pub async fn diagnose(
             &mut self,
             request: impl tonic::IntoRequest<super::DiagnoseRequest>,
@@ -1213,7 +1213,7 @@ pub mod control_client {
                 .insert(GrpcMethod::new("thc.control.v1.Control", "Diagnose"));
             self.inner.unary(req, path, codec).await
         }
-        /// A worker asks for its place in a job.
+        /// Gives a worker its number in a job.
         pub async fn join(
             &mut self,
             request: impl tonic::IntoRequest<super::JoinRequest>,
@@ -1235,7 +1235,7 @@ pub mod control_client {
                 .insert(GrpcMethod::new("thc.control.v1.Control", "Join"));
             self.inner.unary(req, path, codec).await
         }
-        /// A worker tells how it fares.
+        /// Takes a worker's report on its progress.
         pub async fn report(
             &mut self,
             request: impl tonic::IntoRequest<super::ReportRequest>,
@@ -1272,7 +1272,7 @@ pub mod control_server {
     /// Generated trait containing gRPC methods that should be implemented for use with ControlServer.
     #[async_trait]
     pub trait Control: std::marker::Send + std::marker::Sync + 'static {
-        /// Makes a job on all its targets, or on none.
+        /// Creates a job on all its targets, or on none.
         async fn create_job(
             &self,
             request: tonic::Request<super::CreateJobRequest>,
@@ -1288,12 +1288,12 @@ pub mod control_server {
             &self,
             request: tonic::Request<super::GetJobRequest>,
         ) -> std::result::Result<tonic::Response<super::Job>, tonic::Status>;
-        /// Changes what may change while a job is there.
+        /// Changes the keys of a job that may change while it exists.
         async fn update_job(
             &self,
             request: tonic::Request<super::UpdateJobRequest>,
         ) -> std::result::Result<tonic::Response<super::Job>, tonic::Status>;
-        /// Ends a job's session and takes its rows away.
+        /// Ends a job's session and removes its rows.
         async fn delete_job(
             &self,
             request: tonic::Request<super::DeleteJobRequest>,
@@ -1301,7 +1301,7 @@ pub mod control_server {
             tonic::Response<super::DeleteJobResponse>,
             tonic::Status,
         >;
-        /// Makes jobs what is declared, and says what that changes; or only says it.
+        /// Makes jobs match their declarations, and returns the changes; or only returns the changes.
         async fn apply_jobs(
             &self,
             request: tonic::Request<super::ApplyJobsRequest>,
@@ -1309,7 +1309,7 @@ pub mod control_server {
             tonic::Response<super::ApplyJobsResponse>,
             tonic::Status,
         >;
-        /// Ends the session of a job, which stays: its workers join anew.
+        /// Ends the session of a job. The job stays, and its workers join anew.
         async fn end_session(
             &self,
             request: tonic::Request<super::EndSessionRequest>,
@@ -1317,7 +1317,7 @@ pub mod control_server {
             tonic::Response<super::EndSessionResponse>,
             tonic::Status,
         >;
-        /// Takes a worker's number from it, and ends the session that it is in.
+        /// Removes a worker from its number, and ends its session.
         async fn evict_worker(
             &self,
             request: tonic::Request<super::EvictWorkerRequest>,
@@ -1325,7 +1325,7 @@ pub mod control_server {
             tonic::Response<super::EvictWorkerResponse>,
             tonic::Status,
         >;
-        /// Solves a lookup table and installs it on all targets, for jobs to come.
+        /// Solves a lookup table and installs it on all targets, for future jobs.
         async fn install_table(
             &self,
             request: tonic::Request<super::InstallTableRequest>,
@@ -1337,7 +1337,7 @@ pub mod control_server {
             tonic::Response<super::ListTablesResponse>,
             tonic::Status,
         >;
-        /// Takes away a table that no job uses.
+        /// Deletes a table that no job uses.
         async fn delete_table(
             &self,
             request: tonic::Request<super::DeleteTableRequest>,
@@ -1352,7 +1352,7 @@ pub mod control_server {
             tonic::Response<super::ListTargetsResponse>,
             tonic::Status,
         >;
-        /// The rows and groups that a target holds now.
+        /// Reads the rows and groups that a target holds now.
         async fn read_rows(
             &self,
             request: tonic::Request<super::ReadRowsRequest>,
@@ -1360,7 +1360,7 @@ pub mod control_server {
             tonic::Response<super::ReadRowsResponse>,
             tonic::Status,
         >;
-        /// Where these differ from what was written; repairs that if it is asked to.
+        /// Compares these with what the controller has written, and repairs differences on request.
         async fn compare_target(
             &self,
             request: tonic::Request<super::CompareTargetRequest>,
@@ -1368,7 +1368,7 @@ pub mod control_server {
             tonic::Response<super::CompareTargetResponse>,
             tonic::Status,
         >;
-        /// Begins or ends draining: no job and no session begins on a target that is drained.
+        /// Begins or ends draining. No job and no session begins on a drained target.
         async fn drain_target(
             &self,
             request: tonic::Request<super::DrainTargetRequest>,
@@ -1376,7 +1376,7 @@ pub mod control_server {
             tonic::Response<super::DrainTargetResponse>,
             tonic::Status,
         >;
-        /// What has happened of late.
+        /// Lists recent events.
         async fn list_events(
             &self,
             request: tonic::Request<super::ListEventsRequest>,
@@ -1384,7 +1384,7 @@ pub mod control_server {
             tonic::Response<super::ListEventsResponse>,
             tonic::Status,
         >;
-        /// Counters as read from the targets last.
+        /// Returns the counters that were read from the targets last.
         async fn read_counters(
             &self,
             request: tonic::Request<super::ReadCountersRequest>,
@@ -1392,7 +1392,7 @@ pub mod control_server {
             tonic::Response<super::ReadCountersResponse>,
             tonic::Status,
         >;
-        /// Why no traffic flows, and which worker is slow.
+        /// Finds out why no traffic flows, and which worker is slow.
         async fn diagnose(
             &self,
             request: tonic::Request<super::DiagnoseRequest>,
@@ -1400,12 +1400,12 @@ pub mod control_server {
             tonic::Response<super::DiagnoseResponse>,
             tonic::Status,
         >;
-        /// A worker asks for its place in a job.
+        /// Gives a worker its number in a job.
         async fn join(
             &self,
             request: tonic::Request<super::JoinRequest>,
         ) -> std::result::Result<tonic::Response<super::JoinResponse>, tonic::Status>;
-        /// A worker tells how it fares.
+        /// Takes a worker's report on its progress.
         async fn report(
             &self,
             request: tonic::Request<super::ReportRequest>,

@@ -1,6 +1,6 @@
-//! What thc-controller is asked and answers, over gRPC: [`v1`].
+//! The requests and answers of thc-controller's gRPC service ([`v1`]).
 //!
-//! Operators' tools use jobs, tables, counters and diagnosis; workers use
+//! Operators' tools use jobs, tables, counters and diagnosis. Workers use
 //! [`join`](v1::control_client::ControlClient::join) and [`report`](v1::control_client::ControlClient::report).
 #![forbid(unsafe_code)]
 
@@ -11,5 +11,5 @@ mod generated {
 
 pub use generated::thc::control::v1;
 
-/// The port of the controller unless told otherwise.
+/// The default port of the controller.
 pub const DEFAULT_PORT: u16 = 9700;

@@ -51,7 +51,7 @@ impl Daemon {
         let handle = |config| TargetHandle { config, commands: mpsc::channel(1).0 };
         let targets = self.config.targets.into_iter().map(handle).collect();
         let desk = Desk::new(Arc::new(ControllerState::new(book, targets)));
-        desk.check(&self.config.jobs).map_err(impossible)?;
+        desk.check(&self.config.jobs).map_err(refusal_error)?;
         Ok(kept)
     }
 
@@ -218,9 +218,9 @@ async fn serve(shared: &Arc<ControllerState>, queues: Queues, mut stop: watch::R
 
 /// Makes jobs what the configuration says.
 async fn apply_configured(desk: &Desk, jobs: &[JobSection]) -> Result<(), ControllerError> {
-    desk.apply_configured(jobs).await.map_err(impossible)
+    desk.apply_configured(jobs).await.map_err(refusal_error)
 }
 
-fn impossible(refusal: Refusal) -> ControllerError {
+fn refusal_error(refusal: Refusal) -> ControllerError {
     ControllerError::Value { key: "job".to_owned(), value: "impossible".to_owned(), mend: refusal.message }
 }

@@ -47,7 +47,7 @@ pub fn target_rows(target: &TargetConfig, book: &Book) -> Result<Wanted, Control
 ///
 /// # Errors
 /// As [`target_rows`].
-pub fn target_rows_except(
+pub(crate) fn target_rows_except(
     target: &TargetConfig,
     book: &Book,
     but: &Exclusions,

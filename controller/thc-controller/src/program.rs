@@ -125,7 +125,7 @@ impl Program {
     /// for each request, so many requests for one cell cost far more. Software servers answer for the
     /// requested cells only.
     #[must_use]
-    pub fn has_whole_counters(&self) -> bool {
+    pub(crate) fn has_whole_counters(&self) -> bool {
         matches!(self.lookups, Lookups::Bytes { .. })
     }
 

@@ -28,9 +28,9 @@ mod tests {
     use super::*;
 
     /// Pass, whether it collects, and queue, of a port.
-    fn of_port(rows: &[Pass], port: u16) -> Vec<(u8, bool, u8)> {
-        let of_port = rows.iter().filter(|row| row.port == port);
-        of_port
+    fn port_queues(rows: &[Pass], port: u16) -> Vec<(u8, bool, u8)> {
+        let port_queues = rows.iter().filter(|row| row.port == port);
+        port_queues
             .map(|row| {
                 let cells = row.cells.as_ref().unwrap();
                 (row.pass, cells.collect, cells.queue)
@@ -42,8 +42,8 @@ mod tests {
     fn later_passes_have_higher_queues() {
         let passes = [(0, 68, 0), (1, 69, 0), (2, 69, 64), (3, 68, 64), (255, 68, 8192)];
         let rows = rows(&passes, 8);
-        assert_eq!(of_port(&rows, 68), [(0, false, 0), (3, false, 1), (0, true, 2), (255, false, 3)]);
-        assert_eq!(of_port(&rows, 69), [(1, false, 0), (2, false, 1), (2, true, 2), (1, true, 3)]);
+        assert_eq!(port_queues(&rows, 68), [(0, false, 0), (3, false, 1), (0, true, 2), (255, false, 3)]);
+        assert_eq!(port_queues(&rows, 69), [(1, false, 0), (2, false, 1), (2, true, 2), (1, true, 3)]);
         let firsts = |row: &Pass| {
             passes.iter().any(|pass| (pass.0, pass.2) == (row.pass, row.cells.as_ref().unwrap().first))
         };
@@ -58,7 +58,7 @@ mod tests {
         for queues in [1, 3, 8, 32, 128] {
             let rows = rows(&passes, queues);
             assert_eq!(rows.len(), 32);
-            let numbers: Vec<u8> = of_port(&rows, 68).iter().map(|row| row.2).collect();
+            let numbers: Vec<u8> = port_queues(&rows, 68).iter().map(|row| row.2).collect();
             assert!(
                 numbers.is_sorted() && numbers.windows(2).all(|pair| pair[1] - pair[0] <= 1),
                 "{numbers:?}"

@@ -174,7 +174,7 @@ impl Rates {
     /// each of the last samples while sums were made. Being last once means little, since some worker always
     /// is.
     #[must_use]
-    pub fn slow(&self, job: &str, target: &str, members: u32, behind: u64) -> Option<u32> {
+    pub fn slowest_worker(&self, job: &str, target: &str, members: u32, behind: u64) -> Option<u32> {
         if self.samples.len() <= WINDOW {
             return None;
         }
@@ -297,7 +297,7 @@ mod tests {
             for second in 0..6 {
                 rates.sample(start + Duration::from_secs(second), &counters(&seconds(second)));
             }
-            rates.slow("j", "t", 2, 64)
+            rates.slowest_worker("j", "t", 2, 64)
         };
         assert_eq!(slow(&|second| [1000 * second + 128, 1000 * second]), Some(1));
         assert_eq!(slow(&|second| [1000 * second + 20, 1000 * second]), None, "a little");
@@ -313,7 +313,7 @@ mod tests {
             let all = counters(&[1000 * second + 20, 1000 * second, 0, 0]);
             rates.sample(start + Duration::from_secs(second), &all);
         }
-        assert_eq!(rates.slow("j", "t", 2, 64), None);
+        assert_eq!(rates.slowest_worker("j", "t", 2, 64), None);
     }
 
     /// What was wrong more than a minute ago, or before this controller looked, is no more said to be.

@@ -108,7 +108,7 @@ impl JobSection {
 
     /// With the name that follows from its number if it has none.
     #[must_use]
-    pub fn with_default_name(mut self) -> JobSection {
+    pub(crate) fn with_default_name(mut self) -> JobSection {
         self.name = self.name.or_else(|| self.options.job.map(|number| format!("job-{number}")));
         self
     }

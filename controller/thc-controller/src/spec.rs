@@ -141,6 +141,16 @@ impl ShareServers {
 }
 
 impl Spec {
+    /// How many hosts send to one of the job's targets: `workers`, and the root above a rack.
+    pub(crate) fn senders(&self, workers: u8) -> u32 {
+        u32::from(workers) + u32::from(self.rack.is_some())
+    }
+
+    /// The number of UDP ports over which consecutive slots are spread, on targets of `shards` ports each.
+    pub(crate) fn ports(&self, shards: u8) -> usize {
+        usize::from(shards) * self.servers.len().max(1)
+    }
+
     /// Checks a request and fills in the rest. `number` is the job's number unless the request has one;
     /// `shared` says where its servers are, if it names any.
     ///

@@ -132,13 +132,13 @@ impl Wanted {
 
     /// Whether this lookup table is among them.
     #[must_use]
-    pub fn has_lookup(&self, lookup: &LookupBytes) -> bool {
+    pub(crate) fn has_lookup(&self, lookup: &LookupBytes) -> bool {
         self.lookups.get(&lookup.number) == Some(lookup)
     }
 
     /// Whether there are rows of the lookup table of bytes that has this number.
     #[must_use]
-    pub fn has_rows_of_lookup(&self, lookup: u8, schema: &Schema) -> bool {
+    pub(crate) fn has_rows_of_lookup(&self, lookup: u8, schema: &Schema) -> bool {
         let has = |table: &Table| {
             rows(&self.entries, table.id()).any(|(key, _)| number(key, 0) == Some(lookup.into()))
         };
@@ -152,7 +152,7 @@ impl Wanted {
 
     /// Whether there are rows of this table.
     #[must_use]
-    pub fn has_rows_of(&self, table: u32) -> bool {
+    pub(crate) fn has_rows_of(&self, table: u32) -> bool {
         self.entries.keys().any(|(of, _)| *of == table)
     }
 
@@ -170,7 +170,11 @@ impl Wanted {
     ///
     /// # Errors
     /// [`ControllerError::P4Info`] if the program has no such tables.
-    pub fn disturbed_jobs(&self, held: &Wanted, schema: &Schema) -> Result<BTreeSet<u16>, ControllerError> {
+    pub(crate) fn disturbed_jobs(
+        &self,
+        held: &Wanted,
+        schema: &Schema,
+    ) -> Result<BTreeSet<u16>, ControllerError> {
         let (mine, theirs) =
             (self.without_shared_lookups(held, schema)?, held.without_shared_lookups(self, schema)?);
         disturbed_jobs(&mine, &theirs, schema)
@@ -221,7 +225,7 @@ impl Wanted {
     }
 
     /// All entries, without those of lookup tables of bytes unless they were read.
-    pub fn all_entries(&self) -> impl Iterator<Item = &TableEntry> {
+    pub(crate) fn all_entries(&self) -> impl Iterator<Item = &TableEntry> {
         self.entries.values().chain(self.defaults.values())
     }
 
@@ -234,7 +238,7 @@ impl Wanted {
     ///
     /// # Errors
     /// [`ControllerError::P4Info`] if the program has no such tables.
-    pub fn different_entries(
+    pub(crate) fn different_entries(
         &self,
         held: &Wanted,
         schema: &Schema,
@@ -256,7 +260,7 @@ impl Wanted {
     ///
     /// # Errors
     /// [`ControllerError::P4Info`] if the program has no jobs.
-    pub fn different_groups<'a>(
+    pub(crate) fn different_groups<'a>(
         &'a self,
         held: &'a Wanted,
         schema: &Schema,

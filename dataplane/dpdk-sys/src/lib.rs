@@ -1,7 +1,7 @@
-//! Bindings to the DPDK that is installed. See the README for why they exist.
+//! Bindings to the installed DPDK. The README explains why this crate exists.
 //!
-//! Empty without the feature `dpdk`. Names and meanings are DPDK's; nothing here is safe to call without
-//! its documentation, and `thc-dpdk` is the only user.
+//! The crate is empty without the feature `dpdk`. Names and meanings are DPDK's, and its documentation says what
+//! each function requires of its caller. `thc-dpdk` is the only user.
 #![no_std]
 #![cfg(feature = "dpdk")]
 #![allow(missing_docs, non_camel_case_types, non_upper_case_globals, non_snake_case)]

@@ -1,5 +1,5 @@
-/* What bindgen reads: DPDK's headers, and the constants that C expresses as macros or offsets.
- * Offsets and flags come from the compiler, so that they fit whatever DPDK is installed. */
+/* The input of bindgen: DPDK's headers, and the constants that C expresses as macros or offsets.
+* The compiler computes offsets and flags, so they fit every version of DPDK. */
 #include <stddef.h>
 
 #include <rte_dev.h>
@@ -15,7 +15,7 @@
 #include <rte_ring.h>
 #include <rte_version.h>
 
-/* Where fields lie in struct rte_mbuf. */
+/* Offsets of the fields of struct rte_mbuf. */
 enum mbuf_offset {
 	MBUF_BUF_ADDR = offsetof(struct rte_mbuf, buf_addr),
 	MBUF_DATA_OFF = offsetof(struct rte_mbuf, data_off),
@@ -36,7 +36,7 @@ enum mbuf_flag {
 	FLAG_RX_L4_CKSUM_GOOD = RTE_MBUF_F_RX_L4_CKSUM_GOOD,
 	FLAG_RX_IP_CKSUM_MASK = RTE_MBUF_F_RX_IP_CKSUM_MASK,
 	FLAG_RX_IP_CKSUM_GOOD = RTE_MBUF_F_RX_IP_CKSUM_GOOD,
-	/* Its buffer is another packet's, or somebody else's. */
+	/* The packet's buffer belongs to another packet or to the application. */
 	FLAG_INDIRECT = RTE_MBUF_F_INDIRECT,
 	FLAG_EXTERNAL = RTE_MBUF_F_EXTERNAL,
 	FLAG_TX_IPV4 = RTE_MBUF_F_TX_IPV4,
@@ -44,7 +44,7 @@ enum mbuf_flag {
 	FLAG_TX_UDP_CKSUM = RTE_MBUF_F_TX_UDP_CKSUM,
 };
 
-/* What a device can do, and what RSS hashes. */
+/* Capabilities of a device, and the fields that RSS hashes. */
 enum eth_offload {
 	OFFLOAD_RX_IPV4_CKSUM = RTE_ETH_RX_OFFLOAD_IPV4_CKSUM,
 	OFFLOAD_RX_UDP_CKSUM = RTE_ETH_RX_OFFLOAD_UDP_CKSUM,
@@ -52,7 +52,7 @@ enum eth_offload {
 	OFFLOAD_TX_UDP_CKSUM = RTE_ETH_TX_OFFLOAD_UDP_CKSUM,
 	OFFLOAD_TX_MULTI_SEGS = RTE_ETH_TX_OFFLOAD_MULTI_SEGS,
 	RSS_NONFRAG_IPV4_UDP = RTE_ETH_RSS_NONFRAG_IPV4_UDP,
-	/* Makes all of them 64 bits wide, as the fields are that they go into. */
+	/* Makes all constants 64 bits wide, like the fields to which they are assigned. */
 	OFFLOAD_WIDEST = 1ULL << 62,
 };
 
@@ -66,9 +66,9 @@ enum eth_number {
 /* rte_errno lies in thread-local storage, behind a macro. */
 static inline int thc_errno(void) { return rte_errno; }
 
-/* rte_pktmbuf_pool_create, but for ordinary pages: DPDK keeps each packet within a page then, so that all of them begin at
- * the same places of their pages and compete for a few sets of the caches. Where devices see the addresses that the
- * process sees, a packet may as well lie across two pages. */
+/* Like rte_pktmbuf_pool_create, except with ordinary pages: DPDK then keeps each packet within a page, so that all packets
+* begin at the same offsets of their pages and compete for a few sets of the caches. Where devices use the addresses that
+* the process uses, a packet may lie across two pages. */
 static inline struct rte_mempool *thc_pool_create(const char *name, unsigned int packets, unsigned int cache, uint16_t room)
 {
 	struct rte_pktmbuf_pool_private private = { .mbuf_data_room_size = room };
@@ -95,7 +95,7 @@ static inline struct rte_mempool *thc_pool_create(const char *name, unsigned int
 	return pool;
 }
 
-/* Fields that lie in other places, or in bit fields, depending on DPDK's version. */
+/* Fields that lie at different offsets or in bit fields, depending on the version of DPDK. */
 static inline int thc_link_up(const struct rte_eth_link *link) { return link->link_status; }
 static inline uint32_t thc_link_speed(const struct rte_eth_link *link) { return link->link_speed; }
 static inline void thc_mbuf_tx_offload(struct rte_mbuf *m, uint64_t flags, uint16_t l2_len, uint16_t l3_len)

@@ -1,4 +1,4 @@
-//! Packets on their way, several at a time.
+//! Several packets that go to or come from a device together.
 
 use std::mem::MaybeUninit;
 use std::ptr::NonNull;
@@ -7,17 +7,17 @@ use dpdk_sys::rte_mbuf;
 
 use crate::mbuf::Mbuf;
 
-/// Packets that go to or come from a device in one call.
+/// The largest number of packets that go to or come from a device in one call.
 pub const BURST: usize = 64;
 
-/// Up to [`BURST`] packets in order. Those left are freed when it is dropped.
+/// Up to [`BURST`] packets in order. A batch frees its packets when it is dropped.
 pub struct Batch {
     /// The first `len` are owned mbufs.
     raw: [MaybeUninit<NonNull<rte_mbuf>>; BURST],
     len: usize,
 }
 
-// SAFETY: it owns its packets, and those may be on any thread.
+// SAFETY: a batch owns its packets, and any thread may own packets.
 unsafe impl Send for Batch {}
 
 impl Default for Batch {
@@ -33,31 +33,31 @@ impl Batch {
         Batch::default()
     }
 
-    /// How many packets it holds.
+    /// The number of packets in the batch.
     #[inline]
     #[must_use]
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// Whether it holds none.
+    /// Whether the batch has no packets.
     #[inline]
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// Whether it has no room.
+    /// Whether the batch has no room for another packet.
     #[inline]
     #[must_use]
     pub fn is_full(&self) -> bool {
         self.len == BURST
     }
 
-    /// Appends a packet; gives it back if there is no room.
+    /// Appends a packet.
     ///
     /// # Errors
-    /// The packet itself.
+    /// The packet itself, if the batch is full.
     #[inline]
     pub fn push(&mut self, packet: Mbuf) -> Result<(), Mbuf> {
         match self.raw.get_mut(self.len) {
@@ -74,11 +74,11 @@ impl Batch {
     #[inline]
     pub fn pop(&mut self) -> Option<Mbuf> {
         self.len = self.len.checked_sub(1)?;
-        // SAFETY: entries below the old `len` are owned mbufs, and this one is not counted any more.
+        // SAFETY: entries below the old `len` are owned mbufs, and `len` no longer counts this one.
         Some(unsafe { Mbuf::from_raw(self.raw[self.len].assume_init()) })
     }
 
-    /// Takes the last packet and asks the processor to have at hand what the next ones need.
+    /// Takes the last packet, and prefetches what the next ones need.
     #[inline]
     pub fn pop_ahead(&mut self) -> Option<Mbuf> {
         let packet = self.pop()?;
@@ -105,19 +105,19 @@ impl Batch {
     pub fn clear(&mut self) {
         let len = std::mem::take(&mut self.len);
         if len > 0 {
-            // SAFETY: the first `len` entries are owned mbufs, and they are not counted any more.
+            // SAFETY: the first `len` entries were owned mbufs, and `len` no longer counts them.
             unsafe { dpdk_sys::rte_pktmbuf_free_bulk(self.raw.as_mut_ptr().cast(), len as u32) }
         }
     }
 
-    /// Hands every packet to `f`, in order, along with those behind it. Those that `f` gives back stay.
+    /// Hands every packet to `f`, in order, along with the packets behind it. Packets that `f` returns stay in the batch.
     #[inline]
     pub fn sift(&mut self, mut f: impl FnMut(Mbuf, &[Mbuf]) -> Option<Mbuf>) {
-        // Nothing counts as ours while `f` runs: should it panic, packets are leaked and not freed twice.
+        // The batch counts no packet while `f` runs: if `f` panics, packets are leaked instead of freed twice.
         let (len, mut kept) = (std::mem::take(&mut self.len), 0);
         for at in 0..len {
             let (first, rest) = self.raw[at..len].split_at(1);
-            // SAFETY: entries below the old `len` are owned mbufs. This one is `f`'s now, those behind it are ours still.
+            // SAFETY: entries below the old `len` are owned mbufs. `f` owns this one now; the batch still owns those behind it.
             let (packet, rest) = unsafe {
                 let rest = std::slice::from_raw_parts(rest.as_ptr().cast::<Mbuf>(), rest.len());
                 (Mbuf::from_raw(first[0].assume_init()), rest)
@@ -130,7 +130,7 @@ impl Batch {
         self.len = kept;
     }
 
-    /// Lets `write` fill the free entries; it returns how many of them, from the front, are owned mbufs now.
+    /// Lets `write` fill the free entries. `write` returns how many of them, from the front, have become owned mbufs.
     #[inline]
     pub(crate) fn extend_raw(
         &mut self,
@@ -141,13 +141,13 @@ impl Batch {
         added
     }
 
-    /// The entries as DPDK's functions want them.
+    /// The entries in the form that DPDK's functions take.
     #[inline]
     pub(crate) fn as_raw(&mut self) -> *mut *mut rte_mbuf {
         self.raw.as_mut_ptr().cast()
     }
 
-    /// Forgets the first `count` packets, which belong to somebody else now; the others move to the front.
+    /// Forgets the first `count` packets, which have a new owner, and moves the others to the front.
     #[inline]
     pub(crate) fn remove_front(&mut self, count: usize) {
         debug_assert!(count <= self.len);

@@ -1,4 +1,4 @@
-//! A device in use, which a port and its queues keep alive.
+//! An open device, which a port and its queues keep alive.
 
 use std::collections::BTreeSet;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -7,14 +7,14 @@ use dpdk_sys as ffi;
 
 use crate::pool::Mempool;
 
-/// What a port and its queues keep alive.
+/// The device that a port and its queues keep open.
 pub(crate) struct OpenDevice {
     pub id: u16,
     pub name: String,
-    /// The device that [`ffi::rte_dev_remove`] takes.
+    /// The device for [`ffi::rte_dev_remove`].
     pub device: *mut ffi::rte_device,
     pub started: bool,
-    /// Packets in the device's rings come from these; dropped after the port is closed.
+    /// The pools of the packets in the device's rings. They must outlive the open port.
     pub _pools: Vec<Mempool>,
 }
 
@@ -24,10 +24,11 @@ unsafe impl Send for OpenDevice {}
 // SAFETY: as above.
 unsafe impl Sync for OpenDevice {}
 
-/// Devices come and go one at a time: DPDK's lists of them are not made for more. Holds the names in use.
+/// The names of the open devices. The lock makes threads open and close devices one after the other, since DPDK's lists
+/// of devices allow no more.
 static CONTROL: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
 
-/// Nobody else opens or closes a device as long as this lives.
+/// No other thread opens or closes a device as long as this guard lives.
 pub(crate) fn control() -> MutexGuard<'static, BTreeSet<String>> {
     CONTROL.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -35,8 +36,8 @@ pub(crate) fn control() -> MutexGuard<'static, BTreeSet<String>> {
 impl Drop for OpenDevice {
     fn drop(&mut self) {
         let mut names = control();
-        // SAFETY: the port is ours until it is closed; no queue is left to use it. The device is DPDK's record of it, valid
-        // until it is removed here.
+        // SAFETY: the port is ours until it is closed, and no queue is left that could use it. `device` is DPDK's record
+        // of the device, which stays valid until this function removes it.
         unsafe {
             if self.started {
                 ffi::rte_eth_dev_stop(self.id);

@@ -1,4 +1,4 @@
-//! DPDK's environment abstraction layer: memory and drivers, once per process.
+//! DPDK's environment abstraction layer: the memory and drivers of a process.
 
 use std::ffi::{CString, c_char};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -6,28 +6,28 @@ use std::{fs, thread};
 
 use crate::error::{DpdkError, errno, text};
 
-/// How DPDK is started. What is not here follows: memory is private to the process (`--in-memory`, or
-/// `--no-shconf` without hugepages), there is no telemetry socket, and no core gets a thread of DPDK's own.
+/// The settings with which DPDK starts. The other settings are fixed: memory is private to the process
+/// (`--in-memory`, or `--no-shconf` without hugepages), DPDK opens no telemetry socket, and starts no threads on cores.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EalConfig {
-    /// Take memory from hugepages.
+    /// Whether memory comes from hugepages.
     pub hugepages: bool,
-    /// MiB set aside, for all pools and rings of the process.
+    /// Memory for all pools and rings of the process, in MiB.
     pub memory: u32,
-    /// PCI addresses of the devices that DPDK may touch; it leaves all others alone.
+    /// PCI addresses of the devices that DPDK may use. It leaves all other devices alone.
     pub pci: Vec<String>,
-    /// Further arguments, which win over ours.
+    /// Further arguments, which take precedence over the ones that this crate gives.
     pub arguments: Vec<String>,
 }
 
-/// Proof that DPDK runs.
+/// A token that proves that DPDK runs in this process.
 #[derive(Debug)]
 pub struct Eal(());
 
 enum State {
     Untouched,
     Running(EalConfig),
-    /// It cannot be tried again in this process.
+    /// The start failed, and DPDK allows no second attempt in a process.
     Failed(String, String),
 }
 
@@ -39,8 +39,8 @@ fn state() -> MutexGuard<'static, State> {
 }
 
 impl Eal {
-    /// Starts DPDK, or finds it running with the same settings; `memory` of the first call counts, and its
-    /// PCI devices must include those of later ones.
+    /// Starts DPDK, unless it runs already with the same settings. The first call's `memory` holds for all later
+    /// calls, and its PCI devices must include theirs.
     ///
     /// # Errors
     /// [`DpdkError::Hugepages`], [`DpdkError::Hidden`], [`DpdkError::Permission`], [`DpdkError::Eal`], [`DpdkError::Differs`],
@@ -62,16 +62,16 @@ impl Eal {
                 CString::new(argument.as_str()).map_err(|_| DpdkError::Text { text: argument.clone() })?;
             words.push(word);
         }
-        // rte_eal_init pins the thread that calls it, so a thread of its own calls it.
+        // rte_eal_init pins the calling thread to a core, so a separate thread calls it.
         let result = thread::scope(|scope| {
             let body = move || {
-                // DPDK keeps pointers into its arguments, so they are never freed: once per process.
+                // DPDK keeps pointers to its arguments, so they are never freed. That happens once per process.
                 let mut words: Vec<*mut c_char> = words.into_iter().map(CString::into_raw).collect();
                 let count = words.len() as i32;
                 words.push(std::ptr::null_mut());
                 let words = words.leak();
-                // SAFETY: `words` is an array of `count` strings that end with zero, and a null behind them; all are
-                // writable, leaked and used by nobody else. Nobody calls this a second time: see STATE.
+                // SAFETY: `words` is an array of `count` strings that end with zero, followed by a null pointer. All
+                // strings are writable, leaked, and used by nothing else. STATE keeps this from running a second time.
                 let started = unsafe { dpdk_sys::rte_eal_init(count, words.as_mut_ptr()) };
                 if started < 0 { Err(errno()) } else { Ok(()) }
             };
@@ -95,7 +95,7 @@ impl Eal {
     /// DPDK's name and version.
     #[must_use]
     pub fn version() -> String {
-        // SAFETY: returns a static string that ends with zero.
+        // SAFETY: the function returns a static string that ends with zero.
         let version = unsafe { std::ffi::CStr::from_ptr(dpdk_sys::rte_version()) };
         version.to_string_lossy().into_owned()
     }
@@ -119,10 +119,10 @@ impl EalConfig {
     fn command_line(&self) -> Vec<String> {
         let mut line: Vec<String> =
             ["thc", "--no-telemetry", "--log-level=warning"].map(str::to_owned).into();
-        // Memif has two false alarms: that it cannot share with secondary processes, which there are none, and every
-        // try to reach a server that is not there yet, which `DpdkError::NoServer` says better.
+        // Memif logs two errors that are none: that it cannot share memory with secondary processes, of which there are
+        // none, and each attempt to reach a server that has not started yet, which `DpdkError::NoServer` explains better.
         line.push("--log-level=pmd.net.memif:critical".to_owned());
-        // Both leave no files behind; the first is not to be had without hugepages.
+        // Neither option leaves files behind. The first one needs hugepages.
         line.push(if self.hugepages { "--in-memory" } else { "--no-shconf" }.to_owned());
         let given = |names: &[&str]| {
             let same = |argument: &String, name: &str| {
@@ -132,7 +132,7 @@ impl EalConfig {
             };
             self.arguments.iter().any(|argument| names.iter().any(|name| same(argument, name)))
         };
-        // One logical core, and no thread for it but the one that starts DPDK: our threads register themselves.
+        // One logical core, which the thread that starts DPDK has. All other threads register themselves.
         if !given(&["-l", "-c", "--lcores"]) {
             line.push(format!("--lcores=0@{}", first_core()));
         }
@@ -152,7 +152,7 @@ impl EalConfig {
         line
     }
 
-    /// DPDK's own message for this is hard to read.
+    /// Checks for free hugepages, since DPDK's own message is hard to understand.
     fn check_hugepages(&self) -> Result<(), DpdkError> {
         if !self.hugepages || self.arguments.iter().any(|argument| argument == "--no-huge") {
             return Ok(());
@@ -185,10 +185,10 @@ fn free_hugepages() -> u64 {
     kib >> 10
 }
 
-/// The first core that this process may use.
+/// The first core on which this process may run.
 fn first_core() -> usize {
     let mut set = crate::thread::no_cores();
-    // SAFETY: `set` is a cpu_set_t of the size given, which the kernel fills in.
+    // SAFETY: `set` is a cpu_set_t of the given size, which the kernel fills in.
     let failed = unsafe { libc::sched_getaffinity(0, size_of::<libc::cpu_set_t>(), &raw mut set) } != 0;
     // SAFETY: `core` is below the number of bits of `set`.
     let may = |core: usize| unsafe { libc::CPU_ISSET(core, &set) };

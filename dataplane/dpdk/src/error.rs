@@ -1,19 +1,19 @@
-//! What DPDK refuses, and what to do about it.
+//! Failures of DPDK, and what a user can do about them.
 
 use std::ffi::CStr;
 
 /// A failure of DPDK or of a device.
 #[derive(Debug, thiserror::Error)]
 pub enum DpdkError {
-    /// The environment did not start.
+    /// DPDK's environment did not start.
     #[error("DPDK did not start: {cause}; its messages above say more. Arguments: {arguments}")]
     Eal {
-        /// What DPDK says.
+        /// DPDK's message.
         cause: String,
-        /// What it was started with.
+        /// The arguments with which it was started.
         arguments: String,
     },
-    /// Not root, or a file that root alone may open.
+    /// The process is not root, or may not open a file that DPDK needs.
     #[error("DPDK needs rights that this process lacks: run it as root, or grant what docs/dpdk.md lists")]
     Permission,
     /// Too few free hugepages.
@@ -27,7 +27,7 @@ pub enum DpdkError {
         /// MiB.
         free: u64,
     },
-    /// DPDK would end the process over this.
+    /// A file that DPDK needs is hidden from the process, in which case DPDK would end the process.
     #[error(
         "{file} is hidden from this process, and DPDK reads it for hugepages: let it see all of /proc \
          (ProcSubset=all in a systemd unit), or turn hugepages off (--dpdk-hugepages=false)"
@@ -39,10 +39,10 @@ pub enum DpdkError {
     /// DPDK runs once per process.
     #[error("DPDK runs in this process already with other {what}: use the same, or another process")]
     Differs {
-        /// What is different.
+        /// The kind of setting that differs.
         what: &'static str,
     },
-    /// An argument with a zero byte in it.
+    /// An argument contains a zero byte.
     #[error("{text:?} has a zero byte in it")]
     Text {
         /// The argument.
@@ -54,12 +54,12 @@ pub enum DpdkError {
          process has the rights (root, or those of docs/dpdk.md)"
     )]
     Device {
-        /// As given.
+        /// The device, as the configuration names it.
         device: String,
-        /// What DPDK says.
+        /// DPDK's message.
         cause: String,
     },
-    /// A device is open in this process.
+    /// A device is already open in this process.
     #[error("device {device} is in use in this process: give each endpoint devices of its own")]
     InUse {
         /// The device.
@@ -81,7 +81,7 @@ pub enum DpdkError {
         device: String,
         /// The setting.
         what: &'static str,
-        /// What DPDK says.
+        /// DPDK's message.
         cause: String,
     },
     /// A device has too few queues.
@@ -89,9 +89,9 @@ pub enum DpdkError {
     Queues {
         /// The device.
         device: String,
-        /// As asked.
+        /// The number that was requested.
         queues: u16,
-        /// What it has.
+        /// The number that the device has.
         max: u16,
     },
     /// A device cannot tell UDP ports apart.
@@ -102,7 +102,7 @@ pub enum DpdkError {
     NoSteering {
         /// The device.
         device: String,
-        /// As asked.
+        /// The number that was requested.
         queues: u16,
     },
     /// The MTU is beyond what the device can carry.
@@ -112,25 +112,25 @@ pub enum DpdkError {
     Mtu {
         /// The device.
         device: String,
-        /// As asked.
+        /// The requested MTU.
         mtu: u16,
-        /// What it can.
+        /// The largest MTU that the device supports.
         max: u16,
     },
-    /// No memory for packets.
+    /// DPDK has too little memory for packets.
     #[error("cannot make a pool of {packets} packets: {cause}; give DPDK more memory or use fewer")]
     Pool {
-        /// As asked.
+        /// The number that was requested.
         packets: u32,
-        /// What DPDK says.
+        /// DPDK's message.
         cause: String,
     },
 }
 
-/// DPDK's text for an error number, given as it comes: positive or negative.
+/// DPDK's text for an error number, which may be positive or negative.
 pub(crate) fn text(errno: i32) -> String {
-    // SAFETY: `rte_strerror` takes any number and returns a string that ends with zero and lives until
-    // the next call on this thread; it is copied at once.
+    // SAFETY: `rte_strerror` takes any number. It returns a string that ends with zero and stays valid until the next
+    // call on this thread, and this function copies it at once.
     let text = unsafe { CStr::from_ptr(dpdk_sys::rte_strerror(errno.saturating_abs())) };
     text.to_string_lossy().into_owned()
 }
@@ -138,8 +138,8 @@ pub(crate) fn text(errno: i32) -> String {
 /// Why DPDK does not open a device.
 pub(crate) fn open_failure_text(errno: i32) -> String {
     match errno.saturating_abs() {
-        // No bus knows a driver by this name.
-        libc::EFAULT => "no driver that is installed here has this name".to_owned(),
+        // No bus has a driver of this name.
+        libc::EFAULT => "no installed driver has this name".to_owned(),
         errno => text(errno),
     }
 }

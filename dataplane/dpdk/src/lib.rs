@@ -1,17 +1,17 @@
-//! A safe view of DPDK, as far as THC needs it.
+//! A safe interface to the part of DPDK that THC needs.
 //!
-//! | noun | is |
+//! | type | what it is |
 //! |-|-|
-//! | [`Eal`] | DPDK's environment: memory, drivers; once per process |
-//! | [`Mempool`] | where packet buffers come from |
-//! | [`Mbuf`] | one packet, owned |
-//! | [`SharedMbuf`] | a payload that several packets end with |
-//! | [`Batch`] | up to [`BURST`] packets on their way in or out |
-//! | [`Port`] | a device, started, with its queues |
+//! | [`Eal`] | DPDK's environment, with its memory and drivers; a process starts it once |
+//! | [`Mempool`] | a pool of packet buffers |
+//! | [`Mbuf`] | an owned packet |
+//! | [`SharedMbuf`] | a payload with which several packets end |
+//! | [`Batch`] | up to [`BURST`] packets that go to or come from a device |
+//! | [`Port`] | a started device with its queues |
 //! | [`RxQueue`], [`TxQueue`] | one queue, for one thread at a time |
 //!
-//! Everything owned is freed on drop. Queues, packets and pools may move to another thread; a queue is used by one at a
-//! time because its methods take `&mut self`. Without the feature `dpdk` the crate is empty.
+//! All of these free what they own when they are dropped. Queues, packets and pools may move to another thread. One
+//! thread at a time uses a queue, because its methods take `&mut self`. Without the feature `dpdk` the crate is empty.
 #![cfg(feature = "dpdk")]
 
 mod batch;

@@ -6,20 +6,20 @@ use std::ptr::NonNull;
 
 use dpdk_sys::rte_mbuf;
 
-/// A packet, owned: nobody else changes it, and it goes back to its pool when dropped.
+/// An owned packet, which returns to its pool when it is dropped.
 ///
-/// Usually one segment. There may be several references to it ([`Mbuf::share`]), and a chain's last segment may be shared
-/// with other packets ([`SharedMbuf`]); what is shared is never written.
+/// A packet usually is one segment. There may be several references to a packet ([`Mbuf::share`]), and the last segment
+/// of a chain may be shared with other packets ([`SharedMbuf`]). Shared segments are never written.
 #[repr(transparent)]
 pub struct Mbuf(NonNull<rte_mbuf>);
 
-// SAFETY: an mbuf is plain memory, its owner may be any thread, and its reference count is atomic.
+// SAFETY: an mbuf is plain memory, any thread may own it, and its reference count is atomic.
 unsafe impl Send for Mbuf {}
-// SAFETY: `&Mbuf` only reads what nobody writes.
+// SAFETY: `&Mbuf` only reads memory that no other thread writes.
 unsafe impl Sync for Mbuf {}
 
-/// Points to a field of a live mbuf. The C compiler told its place (wrapper.h), so the pointer is aligned and within
-/// the mbuf, and the type is the field's.
+/// Points to a field of a live mbuf. The C compiler computes the field's offset (wrapper.h), so the pointer is aligned
+/// and within the mbuf, and its type is the field's.
 macro_rules! field {
     ($raw:expr, $offset:ident: $type:ty) => {
         $raw.as_ptr().wrapping_byte_add(dpdk_sys::$offset as usize).cast::<$type>()
@@ -28,7 +28,7 @@ macro_rules! field {
 
 impl Mbuf {
     /// # Safety
-    /// `raw` is a live mbuf, the first of its chain, and this reference to it is the caller's to give away.
+    /// `raw` must be a live mbuf and the first of its chain, and the caller must own the reference that it passes.
     #[inline]
     pub(crate) unsafe fn from_raw(raw: NonNull<rte_mbuf>) -> Mbuf {
         Mbuf(raw)
@@ -44,7 +44,7 @@ impl Mbuf {
         unsafe { field.read() }
     }
 
-    /// Bytes of the whole packet.
+    /// The number of bytes of the whole packet.
     #[inline]
     #[must_use]
     pub fn len(&self) -> usize {
@@ -52,41 +52,41 @@ impl Mbuf {
         unsafe { field!(self.0, MBUF_PKT_LEN: u32).read() as usize }
     }
 
-    /// Whether it has no bytes.
+    /// Whether the packet has no bytes.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Segments.
+    /// The number of segments.
     #[inline]
     #[must_use]
     pub fn segments(&self) -> usize {
         usize::from(self.u16(field!(self.0, MBUF_NB_SEGS: u16)))
     }
 
-    /// References to its first segment.
+    /// The number of references to the packet's first segment.
     #[inline]
     #[must_use]
     pub fn references(&self) -> u16 {
         let count = field!(self.0, MBUF_REFCNT: std::sync::atomic::AtomicU16);
-        // SAFETY: the count is a live, aligned u16 that DPDK changes atomically too. Whoever finds itself alone may write,
-        // after all that others have read before they gave up their references.
+        // SAFETY: the count is a live, aligned u16, which DPDK changes atomically too. The holder of the only reference may
+        // write, and acquire ordering puts its writes after everything that others read before they gave up theirs.
         unsafe { (*count).load(std::sync::atomic::Ordering::Acquire) }
     }
 
-    /// The bytes of the first segment: all of them, unless the packet has several.
+    /// The bytes of the first segment, which are all bytes of the packet unless it has several segments.
     #[inline]
     #[must_use]
     pub fn data(&self) -> &[u8] {
         let len = usize::from(self.u16(field!(self.0, MBUF_DATA_LEN: u16)));
-        // SAFETY: DPDK keeps data_len bytes from `start` on within the buffer, and nobody writes them while we own or
+        // SAFETY: DPDK keeps data_len bytes from `start` on within the buffer, and no thread writes them while we own or
         // share the segment.
         unsafe { std::slice::from_raw_parts(self.start(), len) }
     }
 
-    /// The whole packet in one piece, put together in `scratch` if it has several segments; `None` if it is longer
-    /// than `scratch` then.
+    /// The whole packet in one piece, which is copied to `scratch` if the packet has several segments. `None` if such a
+    /// packet is longer than `scratch`.
     #[must_use]
     pub fn contiguous<'a>(&'a self, scratch: &'a mut [u8]) -> Option<&'a [u8]> {
         if self.segments() <= 1 {
@@ -94,16 +94,16 @@ impl Mbuf {
         }
         let len = self.len();
         let room = scratch.get_mut(..len)?;
-        // SAFETY: the mbuf is live, `room` is `len` bytes long; the result points to `len` bytes in `room` or, if they
-        // lie in one segment, there. It is null if the chain is shorter than it says.
+        // SAFETY: the mbuf is live, and `room` is `len` bytes long. The result points to `len` bytes in `room`, or in a
+        // segment that has all of them. It is null if the chain is shorter than its length says.
         unsafe {
             let at = dpdk_sys::rte_pktmbuf_read(self.0.as_ptr(), 0, len as u32, room.as_mut_ptr().cast());
             (!at.is_null()).then(|| std::slice::from_raw_parts(at.cast(), len))
         }
     }
 
-    /// Appends `len` bytes, whatever they held before; `None` if they do not fit, or if the packet is not one
-    /// segment of ours alone.
+    /// Appends `len` bytes, whose contents are unspecified. `None` if they do not fit, if the packet has several
+    /// segments, or if there are other references to it.
     #[inline]
     pub fn append(&mut self, len: usize) -> Option<&mut [u8]> {
         let data_len = field!(self.0, MBUF_DATA_LEN: u16);
@@ -113,8 +113,8 @@ impl Mbuf {
         if self.segments() != 1 || self.references() != 1 || len > size.saturating_sub(offset + used) {
             return None;
         }
-        // SAFETY: offset + used + len is within the buffer, which is ours alone; the lengths fit their fields because
-        // the buffer's length fits u16. Buffers come from zeroed or earlier written memory.
+        // SAFETY: offset + used + len is within the buffer, to which this is the only reference. The lengths fit their
+        // fields because the buffer's length fits u16. The memory of buffers is initialized: DPDK zeroes it at first.
         unsafe {
             data_len.write((used + len) as u16);
             field!(self.0, MBUF_PKT_LEN: u32).write((used + len) as u32);
@@ -122,14 +122,14 @@ impl Mbuf {
         }
     }
 
-    /// The bytes of the first segment, to be changed; `None` if others have a reference to it.
+    /// The bytes of the first segment, for writing. `None` if there are other references to it.
     #[inline]
     pub fn data_mut(&mut self) -> Option<&mut [u8]> {
         if self.references() != 1 {
             return None;
         }
         let len = usize::from(self.u16(field!(self.0, MBUF_DATA_LEN: u16)));
-        // SAFETY: as in `data`, and the segment is ours alone.
+        // SAFETY: as in `data`, and there is no other reference to the segment.
         Some(unsafe { std::slice::from_raw_parts_mut(self.start(), len) })
     }
 
@@ -139,7 +139,7 @@ impl Mbuf {
         unsafe { field!(self.0, MBUF_BUF_ADDR: *mut u8).read().add(offset) }
     }
 
-    /// Whether the device has checked the IPv4 header and the UDP checksum and found both right.
+    /// Whether the device has checked the IPv4 header and the UDP checksum and found both correct.
     #[inline]
     #[must_use]
     pub fn checksums_good(&self) -> (bool, bool) {
@@ -151,12 +151,12 @@ impl Mbuf {
         )
     }
 
-    /// Makes it an empty packet again; whether it is one segment of ours alone, otherwise it stays as it is.
+    /// Empties the packet. Returns false, and changes nothing, if the packet has several segments or other references.
     #[inline]
     pub fn clear(&mut self) -> bool {
         let alone = self.segments() == 1 && self.references() == 1;
         if alone {
-            // SAFETY: see `field!`; the segment is ours alone.
+            // SAFETY: see `field!`; there is no other reference to the segment.
             unsafe {
                 field!(self.0, MBUF_DATA_LEN: u16).write(0);
                 field!(self.0, MBUF_PKT_LEN: u32).write(0);
@@ -165,8 +165,8 @@ impl Mbuf {
         alone
     }
 
-    /// Makes a packet that was received an empty one, as if it came from its pool; whether that can be done: not if it has
-    /// several segments, or if others have a reference to it or to its buffer.
+    /// Empties a received packet, as if it had just come from its pool. Returns false, and changes nothing, if the packet
+    /// has several segments, or if there are other references to it or to its buffer.
     #[inline]
     pub fn renew(&mut self) -> bool {
         // SAFETY: see `field!`.
@@ -176,7 +176,7 @@ impl Mbuf {
             return false;
         }
         let headroom = self.u16(field!(self.0, MBUF_BUF_LEN: u16)).min(dpdk_sys::MBUF_HEADROOM as u16);
-        // SAFETY: see `field!`; the segment and its buffer are ours alone, and the offset lies within that.
+        // SAFETY: see `field!`; there is no other reference to the segment or its buffer, and the offset lies within that.
         unsafe {
             field!(self.0, MBUF_DATA_OFF: u16).write(headroom);
             field!(self.0, MBUF_OL_FLAGS: u64).write(0);
@@ -184,7 +184,8 @@ impl Mbuf {
         true
     }
 
-    /// Has an empty packet of ours alone begin `bytes` later in its buffer; whether there is room for that.
+    /// Makes an empty packet begin `bytes` later in its buffer. There must be no other reference to it. Returns false if
+    /// the buffer has no room for that.
     #[inline]
     pub fn indent(&mut self, bytes: u16) -> bool {
         let offset = field!(self.0, MBUF_DATA_OFF: u16);
@@ -192,43 +193,43 @@ impl Mbuf {
         let later = self.u16(offset).saturating_add(bytes);
         let may = self.is_empty() && self.segments() == 1 && self.references() == 1 && later <= size;
         if may {
-            // SAFETY: see `field!`; the segment is ours alone, and the offset stays within its buffer.
+            // SAFETY: see `field!`; there is no other reference to the segment, and the offset stays within its buffer.
             unsafe { offset.write(later) };
         }
         may
     }
 
-    /// Another reference to the same packet, so that it can be given away and kept. As long as there are two, nobody
-    /// writes it. `None` if it has several segments.
+    /// Returns another reference to the same packet, so that the packet can be both sent and kept. As long as there are
+    /// two references, neither allows writing. `None` if the packet has several segments.
     #[inline]
     #[must_use]
     pub fn share(&self) -> Option<Mbuf> {
         if self.segments() != 1 || self.references() == u16::MAX / 2 {
             return None;
         }
-        // SAFETY: a live mbuf, to which a reference is counted for the new handle. All that writes asks for a count of 1.
+        // SAFETY: a live mbuf, whose count includes the new handle's reference. Every method that writes requires a count of 1.
         unsafe { dpdk_sys::rte_mbuf_refcnt_update(self.0.as_ptr(), 1) };
         Some(Mbuf(self.0))
     }
 
-    /// Has the device fill in IPv4 and UDP checksums of an Ethernet frame without options. The UDP checksum field must
-    /// hold the sum of the pseudo header. Not for packets that others have a reference to.
+    /// Makes the device fill in the IPv4 and UDP checksums of an Ethernet frame without options. The UDP checksum field
+    /// must hold the sum of the pseudo header, and there must be no other reference to the packet.
     pub fn offload_checksums(&mut self) {
         if self.references() != 1 {
             return;
         }
         let flags = dpdk_sys::FLAG_TX_IPV4 | dpdk_sys::FLAG_TX_IP_CKSUM | dpdk_sys::FLAG_TX_UDP_CKSUM;
-        // SAFETY: writes fields of a live mbuf that is ours.
+        // SAFETY: this writes fields of a live mbuf that is ours.
         unsafe { dpdk_sys::thc_mbuf_tx_offload(self.0.as_ptr(), flags, 14, 20) }
     }
 
-    /// Asks the processor to have the first bytes at hand soon. The packet's own record must be at hand.
+    /// Prefetches the first bytes. DPDK's record of the packet must be in the cache.
     #[inline]
     pub fn prefetch(&self) {
         prefetch(self.start());
     }
 
-    /// The same for `len` bytes from the first one on.
+    /// Prefetches `len` bytes from the first one on.
     #[inline]
     pub fn prefetch_many(&self, len: usize) {
         let start = self.start();
@@ -239,7 +240,7 @@ impl Mbuf {
         }
     }
 
-    /// The same for DPDK's record of the packet, which has its place and length.
+    /// Prefetches DPDK's record of the packet, which holds its position and length.
     #[inline]
     pub fn prefetch_record(&self) {
         prefetch(self.0.as_ptr().cast());
@@ -247,7 +248,7 @@ impl Mbuf {
     }
 }
 
-/// Bytes that processors fetch together.
+/// Bytes of a cache line.
 const CACHE_LINE: usize = 64;
 
 #[inline]
@@ -265,7 +266,7 @@ fn prefetch(at: *const u8) {
 impl Drop for Mbuf {
     #[inline]
     fn drop(&mut self) {
-        // SAFETY: this reference is ours to give up; segments that others refer to stay.
+        // SAFETY: this handle owns the reference that it gives up. Segments with other references stay.
         unsafe { dpdk_sys::rte_pktmbuf_free(self.0.as_ptr()) }
     }
 }
@@ -276,16 +277,16 @@ impl fmt::Debug for Mbuf {
     }
 }
 
-/// A payload that several packets end with: each has headers of its own, and all refer to the same bytes.
+/// A payload with which several packets end. Each packet has headers of its own, and all refer to the same bytes.
 #[derive(Debug)]
 pub struct SharedMbuf {
     payload: Mbuf,
-    /// References counted in the payload already for packets that are still to come.
+    /// References that the payload's count already includes, for packets that do not exist yet.
     spare: u16,
 }
 
 impl SharedMbuf {
-    /// Shares a packet's bytes; `None` if it is not one segment of ours alone.
+    /// Shares a packet's bytes. `None` if the packet has several segments or other references.
     #[must_use]
     pub fn new(payload: Mbuf) -> Option<SharedMbuf> {
         (payload.segments() == 1 && payload.references() == 1).then_some(SharedMbuf { payload, spare: 0 })
@@ -297,9 +298,10 @@ impl SharedMbuf {
         self.payload.data()
     }
 
-    /// Says that so many packets more will end with it: counting them at once is cheaper than one by one.
+    /// Announces that this many more packets will end with the payload. Counting their references at once is cheaper than
+    /// one after the other.
     pub fn expect(&mut self, packets: u16) {
-        // All references must fit the count, which is 16 bits wide.
+        // All references must fit the count, which has 16 bits.
         let most = u16::MAX / 2 - self.payload.references().min(u16::MAX / 2);
         let packets = packets.min(most);
         self.spare += packets;
@@ -308,16 +310,16 @@ impl SharedMbuf {
 
     fn count(&self, packets: i16) {
         if packets != 0 {
-            // SAFETY: the payload is a live mbuf. More references are taken by whoever has one; `spare` ones are given up
-            // by whoever took them.
+            // SAFETY: the payload is a live mbuf. The holder of a reference may take more of them, and `spare` says how many
+            // taken references it may give up.
             unsafe { dpdk_sys::rte_mbuf_refcnt_update(self.payload.0.as_ptr(), packets) };
         }
     }
 
-    /// Puts the payload behind `head`; gives `head` back if it is not one segment of ours alone.
+    /// Appends the payload to `head`.
     ///
     /// # Errors
-    /// `head` itself.
+    /// `head` itself, if it has several segments or other references.
     #[inline]
     pub fn append_to(&mut self, head: Mbuf) -> Result<Mbuf, Mbuf> {
         if head.segments() != 1 || head.references() != 1 {
@@ -332,8 +334,8 @@ impl SharedMbuf {
         self.spare -= 1;
         let (first, payload) = (head.0, self.payload.0);
         let whole = head.len() + self.payload.len();
-        // SAFETY: both are live single segments, the first one ours alone. The payload's `next` is null and stays so, as
-        // every chain's last must; the chain has the reference to it that `spare` is one less by.
+        // SAFETY: both are live single segments, and there is no other reference to the first one. The payload's `next` is
+        // null and stays null, as that of a chain's last segment must. The chain takes over one of the `spare` references.
         unsafe {
             field!(first, MBUF_NEXT: *mut rte_mbuf).write(payload.as_ptr());
             field!(first, MBUF_NB_SEGS: u16).write(2);
@@ -346,7 +348,7 @@ impl SharedMbuf {
 impl Drop for SharedMbuf {
     #[inline]
     fn drop(&mut self) {
-        // Our own reference stays, until `payload` is dropped.
+        // Our own reference stays until `payload` is dropped.
         self.count(-(self.spare as i16));
     }
 }

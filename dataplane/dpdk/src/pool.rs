@@ -1,4 +1,4 @@
-//! Where packet buffers come from.
+//! Pools of packet buffers.
 
 use std::ffi::CString;
 use std::ptr::NonNull;
@@ -10,12 +10,12 @@ use crate::error::{DpdkError, errno, text};
 use crate::mbuf::Mbuf;
 use crate::{Eal, thread};
 
-/// Packets that each thread keeps to itself, at most: as many as DPDK allows. What does not fit goes through a ring of all
-/// packets and comes back when no cache knows it any more.
+/// The largest number of packets in a thread's own cache, which is what DPDK allows. Further packets go through a ring
+/// of all packets, and have left the processor's caches when they come back.
 const CACHE: u32 = 512;
 
-/// A pool of packet buffers. Clones are the same pool; its memory goes when the last is gone and all packets have
-/// come back.
+/// A pool of packet buffers. Clones refer to the same pool. Its memory is freed when the last clone is dropped and all
+/// packets have come back.
 #[derive(Clone, Debug)]
 pub struct Mempool(Arc<Inner>);
 
@@ -25,14 +25,14 @@ struct Inner {
     packets: u32,
 }
 
-// SAFETY: rte_mempool is made for use by several threads at once: its ring takes producers and consumers, and caches
-// belong to registered threads.
+// SAFETY: several threads may use an rte_mempool at once: its ring allows many producers and consumers, and each
+// registered thread has a cache of its own.
 unsafe impl Send for Inner {}
 // SAFETY: as above.
 unsafe impl Sync for Inner {}
 
 impl Mempool {
-    /// A pool of `packets` buffers that hold frames of `frame` bytes in one piece.
+    /// Creates a pool of `packets` buffers that hold frames of `frame` bytes in one piece.
     ///
     /// # Errors
     /// [`DpdkError::Pool`] if there is not enough memory.
@@ -41,11 +41,12 @@ impl Mempool {
         Mempool::with_room(eal, packets, room)
     }
 
-    /// A pool of `packets` short buffers of `len` bytes, for what goes in front of a [`SharedMbuf`](crate::SharedMbuf).
+    /// Creates a pool of `packets` short buffers of `len` bytes, for the headers in front of a
+    /// [`SharedMbuf`](crate::SharedMbuf).
     ///
     /// # Errors
     /// [`DpdkError::Pool`] if there is not enough memory.
-    pub fn of_heads(eal: &Eal, packets: u32, len: u16) -> Result<Mempool, DpdkError> {
+    pub fn for_heads(eal: &Eal, packets: u32, len: u16) -> Result<Mempool, DpdkError> {
         Mempool::with_room(eal, packets, dpdk_sys::MBUF_HEADROOM as u16 + len)
     }
 
@@ -53,9 +54,9 @@ impl Mempool {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
         let name = format!("thc_pool_{}", NUMBER.fetch_add(1, Ordering::Relaxed));
         let name = CString::new(name).map_err(|error| DpdkError::Text { text: error.to_string() })?;
-        // DPDK wants one and a half caches to fit.
+        // DPDK requires that a pool holds one and a half caches.
         let cache = CACHE.min(packets / 2);
-        // SAFETY: DPDK runs (there is an `Eal`), and `name` ends with zero and is copied.
+        // SAFETY: DPDK runs (there is an `Eal`), and it copies `name`, which ends with zero.
         let raw = unsafe { dpdk_sys::thc_pool_create(name.as_ptr(), packets, cache, room) };
         match NonNull::new(raw) {
             Some(raw) => Ok(Mempool(Arc::new(Inner { raw, packets }))),
@@ -63,26 +64,27 @@ impl Mempool {
         }
     }
 
-    /// How many packets it has in all.
+    /// The number of packets of the pool.
     #[must_use]
     pub fn packets(&self) -> u32 {
         self.0.packets
     }
 
-    /// How many are free, those in threads' caches included. Slow, and only exact while nobody uses the pool.
+    /// The number of free packets, including those in the caches of threads. This is slow, and exact only while no thread
+    /// uses the pool.
     #[must_use]
     pub fn available(&self) -> u32 {
         // SAFETY: the pool lives as long as `self`.
         unsafe { dpdk_sys::rte_mempool_avail_count(self.raw()) }
     }
 
-    /// Fills `batch` up with empty packets, all of them or none. Whether there were enough.
+    /// Fills all of `batch` with empty packets. Returns false, and adds none, if the pool has too few.
     #[inline]
     pub fn fill(&self, batch: &mut Batch) -> bool {
         thread::register();
         batch.extend_raw(|free| {
-            // SAFETY: the pool lives as long as `self`, and `free` has room for `free.len()` pointers, which are all
-            // written if and only if 0 is returned. Packets from the pool are nobody else's.
+            // SAFETY: the pool lives as long as `self`, and `free` has room for `free.len()` pointers, all of which the call
+            // writes if and only if it returns 0. Packets from the pool have no other owner.
             let failed = unsafe {
                 dpdk_sys::rte_pktmbuf_alloc_bulk(self.raw(), free.as_mut_ptr().cast(), free.len() as u32)
             };
@@ -91,14 +93,14 @@ impl Mempool {
         batch.len() == BURST
     }
 
-    /// One empty packet.
+    /// Takes one empty packet.
     #[must_use]
     pub fn take(&self) -> Option<Mbuf> {
         thread::register();
         let mut raw = std::ptr::null_mut();
         // SAFETY: as in `fill`, for one packet.
         let failed = unsafe { dpdk_sys::rte_pktmbuf_alloc_bulk(self.raw(), &raw mut raw, 1) };
-        // SAFETY: the pool gave this packet to us alone.
+        // SAFETY: a packet from the pool has no other owner.
         (failed == 0).then(|| NonNull::new(raw).map(|raw| unsafe { Mbuf::from_raw(raw) })).flatten()
     }
 
@@ -112,11 +114,14 @@ impl Drop for Inner {
         // SAFETY: the pool still exists.
         let available = unsafe { dpdk_sys::rte_mempool_avail_count(self.raw.as_ptr()) };
         if available == self.packets {
-            // SAFETY: nobody holds a handle to the pool any more, and no packet of it is out.
+            // SAFETY: there is no handle to the pool any more, and all of its packets have come back.
             unsafe { dpdk_sys::rte_mempool_free(self.raw.as_ptr()) }
         } else {
-            // Freeing it would pull the memory from under packets that are still used.
-            tracing::warn!("{} packets never came back: their pool is kept", self.packets - available);
+            // Freeing the pool would free the memory of packets that are still in use.
+            tracing::warn!(
+                "{} packets never came back, so the memory of their pool is not freed",
+                self.packets - available
+            );
         }
     }
 }

@@ -1,4 +1,4 @@
-//! A device, opened and started.
+//! A device that is open and started.
 
 use std::ffi::{CStr, CString};
 use std::sync::Arc;
@@ -11,51 +11,51 @@ use crate::queue::{RxQueue, TxQueue};
 use crate::steering::{self, Steering};
 use crate::{Eal, Mempool, memif};
 
-/// What a port is opened with.
+/// The settings of a port.
 #[derive(Clone, Debug)]
 pub struct PortConfig {
-    /// The device: a virtual one with its arguments, a PCI address, or the name of one that exists.
+    /// The device: a virtual device with its arguments, a PCI address, or the name of an existing device.
     pub device: String,
-    /// Descriptors of each ring; a device may round them.
+    /// The number of descriptors of each ring, which a device may round.
     pub descriptors: u16,
-    /// Largest IPv4 packet in bytes.
+    /// The largest IPv4 packet in bytes.
     pub mtu: u16,
-    /// MAC address to set.
+    /// The MAC address to set.
     pub mac: Option<[u8; 6]>,
-    /// Have the device fill in and check IPv4 and UDP checksums, where it can do all of that.
+    /// Whether the device should fill in and check IPv4 and UDP checksums, if it can do all of that.
     pub checksums: bool,
-    /// UDP port of the first queue; queue q has the port q behind it.
+    /// The UDP port of the first queue. Queue q has this port plus q.
     pub first_udp_port: u16,
 }
 
-/// What a port turned out to be.
+/// The properties of an open port.
 #[derive(Clone, Debug)]
 pub struct PortInfo {
     /// The device's name.
     pub name: String,
-    /// Its driver.
+    /// The name of the device's driver.
     pub driver: String,
-    /// Its MAC address.
+    /// The device's MAC address.
     pub mac: [u8; 6],
-    /// Largest IPv4 packet.
+    /// The largest IPv4 packet in bytes.
     pub mtu: u16,
-    /// Queue pairs in use.
+    /// The number of queue pairs in use.
     pub queues: u16,
     /// How UDP ports find their queues.
     pub steering: Steering,
-    /// Whether it fills in checksums.
+    /// Whether the device fills in checksums.
     pub tx_checksum: bool,
-    /// Whether it checks checksums.
+    /// Whether the device checks checksums.
     pub rx_checksum: bool,
-    /// Whether it sends packets of several segments.
+    /// Whether the device sends packets of several segments.
     pub multi_segment: bool,
-    /// Descriptors of each receive ring.
+    /// The number of descriptors of each receive ring.
     pub rx_descriptors: u16,
-    /// NUMA node, if it has one.
+    /// The device's NUMA node, if it has one.
     pub numa: Option<u32>,
 }
 
-/// A device's own counters, as far as it has them.
+/// Counters that a device keeps itself. A counter that it lacks stays 0.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PortStats {
     /// Packets received.
@@ -64,7 +64,7 @@ pub struct PortStats {
     pub sent: u64,
     /// Packets dropped because a receive ring was full.
     pub missed: u64,
-    /// Packets dropped because they were broken.
+    /// Packets dropped because they were damaged.
     pub receive_errors: u64,
     /// Packets dropped because there was no buffer for them.
     pub no_buffer: u64,
@@ -72,7 +72,7 @@ pub struct PortStats {
     pub send_errors: u64,
 }
 
-/// A device in use. It is stopped and closed when the port and all its queues are dropped.
+/// A started device. It is stopped and closed when the port and all its queues are dropped.
 pub struct Port {
     shared: Arc<OpenDevice>,
     info: PortInfo,
@@ -119,7 +119,7 @@ impl Port {
         Ok((Port { shared, info }, queues))
     }
 
-    /// What it turned out to be.
+    /// The properties of the port.
     #[must_use]
     pub fn info(&self) -> &PortInfo {
         &self.info
@@ -139,17 +139,17 @@ impl Port {
         }
     }
 
-    /// Makes a memif client try again to reach its server, which was not there or has gone; whether it found it. Other
-    /// devices find their links by themselves. Only for a port with one queue, of which `rx` and `tx` are the halves, so
-    /// that nobody uses it meanwhile; otherwise nothing happens.
+    /// Makes a memif client try again to reach its server, if that has not started or has ended. Returns whether the
+    /// client reached it. Other devices find their links by themselves. `rx` and `tx` must be the halves of the port's
+    /// only queue, so that no thread uses it meanwhile. For a port with several queues this does nothing.
     pub fn reconnect(&self, rx: &mut RxQueue, tx: &mut TxQueue) -> bool {
         let ours = |port: &Arc<OpenDevice>| Arc::ptr_eq(port, &self.shared);
         if self.info.queues != 1 || self.info.driver != memif::DRIVER || !ours(&rx.port) || !ours(&tx.port) {
             return false;
         }
         let _alone = control();
-        // SAFETY: the port is open, and its only queue is borrowed here, so nobody polls it while it is stopped. Queues
-        // stay set up.
+        // SAFETY: the port is open, and its only queue is borrowed here, so no thread polls it while it is stopped. Its
+        // queues stay configured.
         let started = unsafe {
             ffi::rte_eth_dev_stop(self.shared.id);
             ffi::rte_eth_dev_start(self.shared.id) == 0
@@ -158,7 +158,7 @@ impl Port {
         started
     }
 
-    /// The device's counters.
+    /// The counters that the device keeps.
     #[must_use]
     pub fn stats(&self) -> PortStats {
         let mut stats = ffi::rte_eth_stats::default();
@@ -177,14 +177,14 @@ impl Port {
     }
 }
 
-/// The port of a device, which is made if it does not exist.
+/// Finds the port of a device, and creates the device if it does not exist.
 fn find(name: &str, device: &str) -> Result<u16, DpdkError> {
     let c_string = |s: &str| CString::new(s).map_err(|_| DpdkError::Text { text: s.to_owned() });
     let (c_name, c_device) = (c_string(name)?, c_string(device)?);
     let mut id = u16::MAX;
     memif::remove_stale_socket(device);
     let failed = |cause| DpdkError::Device { device: device.to_owned(), cause };
-    // SAFETY: strings end with zero and are copied; `id` is written. CONTROL is held by the caller.
+    // SAFETY: DPDK copies the strings, which end with zero, and writes `id`. The caller holds CONTROL.
     unsafe {
         if ffi::rte_eth_dev_get_port_by_name(c_name.as_ptr(), &raw mut id) == 0 {
             return Ok(id);
@@ -194,7 +194,7 @@ fn find(name: &str, device: &str) -> Result<u16, DpdkError> {
             return Err(failed(open_failure_text(result)));
         }
         if ffi::rte_eth_dev_get_port_by_name(c_name.as_ptr(), &raw mut id) != 0 {
-            return Err(failed("its driver made no network port".to_owned()));
+            return Err(failed("its driver created no network port".to_owned()));
         }
     }
     Ok(id)
@@ -208,7 +208,7 @@ fn driver_of(info: &ffi::rte_eth_dev_info) -> String {
     unsafe { CStr::from_ptr(info.driver_name) }.to_string_lossy().into_owned()
 }
 
-/// A port that is being set up.
+/// A port that is being configured.
 struct Setup<'a> {
     name: &'a str,
     id: u16,
@@ -263,7 +263,7 @@ impl Setup<'_> {
         conf.txmode.offloads |= segments;
         let bits = steering::bits_for(queues);
         let mut key = steering::key(bits).to_vec();
-        // 0 is what devices say that leave the usual length to DPDK.
+        // Devices report 0 if they leave the length to DPDK.
         let key_len = if info.hash_key_size == 0 { key.len() } else { usize::from(info.hash_key_size) };
         let hashes = queues > 1
             && info.flow_type_rss_offloads & ffi::RSS_NONFRAG_IPV4_UDP != 0
@@ -278,14 +278,14 @@ impl Setup<'_> {
             conf.rx_adv_conf.rss_conf.rss_hf = ffi::RSS_NONFRAG_IPV4_UDP;
         }
         let (mut rx_ring, mut tx_ring) = (config.descriptors, config.descriptors);
-        // SAFETY: the port exists and is ours; DPDK copies what is pointed to, and `key` lives for the call. Pools live
-        // as long as the port (`OpenDevice`).
+        // SAFETY: the port exists and is ours. DPDK copies what the pointers refer to, and `key` lives during the call.
+        // Pools live as long as the port (`OpenDevice`).
         unsafe {
             let result = ffi::rte_eth_dev_configure(self.id, queues, queues, &raw const conf);
             self.check("queues and offloads", result)?;
             let result = ffi::rte_eth_dev_adjust_nb_rx_tx_desc(self.id, &raw mut rx_ring, &raw mut tx_ring);
             self.check("descriptors", result)?;
-            // The device's own node, where packets should lie too.
+            // The device's own NUMA node, where packets should lie too.
             let node = ffi::rte_eth_dev_socket_id(self.id).cast_unsigned();
             for (queue, pool) in (0..queues).zip(pools) {
                 let rx =
@@ -328,7 +328,7 @@ impl Setup<'_> {
         self.check("it to run", result)
     }
 
-    /// A device that keeps the address it has must at least let frames for another one through.
+    /// Sets the MAC address. A device that keeps its own address must at least pass frames for the other one.
     fn set_mac(&self, mac: [u8; 6]) -> Result<[u8; 6], DpdkError> {
         let mut address = ffi::rte_ether_addr { addr_bytes: mac };
         // SAFETY: the port is started; `address` is copied.

@@ -1,4 +1,5 @@
-//! Two ports joined by rings in memory, for tests and benchmarks: what one sends the other receives, uncopied.
+//! Two ports that rings in memory connect, for tests and benchmarks. Each port receives what the other one sends,
+//! without a copy.
 
 use std::ffi::CString;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -6,7 +7,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use crate::Eal;
 use crate::error::{DpdkError, errno, text};
 
-/// The two ends. Their names open as devices, once each.
+/// The two ends of a pair of rings. Each name can be opened as a device, once.
 #[derive(Clone, Debug)]
 pub struct RingPair {
     /// The device names.
@@ -14,7 +15,8 @@ pub struct RingPair {
 }
 
 impl RingPair {
-    /// A pair whose rings hold `size` packets each way (a power of two). The rings stay until the process ends.
+    /// Creates a pair whose rings hold `size` packets in each direction, a power of two. The rings stay until the process
+    /// ends.
     ///
     /// # Errors
     /// [`DpdkError::Device`].
@@ -22,8 +24,8 @@ impl RingPair {
         RingPair::with_queues(eal, size, 1)
     }
 
-    /// The same with so many rings each way, which are the queues of the two ports. Such a port does not look at packets:
-    /// what goes into a queue at one end comes out of that queue at the other.
+    /// Creates a pair with `queues` rings in each direction, which are the queues of the two ports. Such a port does not
+    /// look at packets: a packet that enters a queue at one end leaves the same queue at the other end.
     ///
     /// # Errors
     /// [`DpdkError::Device`].
@@ -41,8 +43,8 @@ impl RingPair {
             let name = format!("thc_ring_{number}_{direction}_{queue}");
             let c_name = c_string(&name)?;
             let flags = dpdk_sys::RING_SP_ENQ | dpdk_sys::RING_SC_DEQ;
-            // SAFETY: DPDK runs, the name ends with zero and is copied. Each direction has one producer and one consumer:
-            // a queue's methods take `&mut self`.
+            // SAFETY: DPDK runs, and it copies the name, which ends with zero. Each direction has one producer and one
+            // consumer, since a queue's methods take `&mut self`.
             *ring = unsafe { dpdk_sys::rte_ring_create(c_name.as_ptr(), size, -1, flags) };
             if ring.is_null() {
                 return Err(failed(&name));
@@ -54,8 +56,8 @@ impl RingPair {
             let c_name = c_string(&short)?;
             let [receive, send] = [end, 1 - end].map(|direction| rings[direction].as_ptr().cast_mut());
             let queues = u32::from(queues);
-            // SAFETY: the name is copied, and so are the arrays of `queues` rings each, which are only read; the rings are
-            // never freed.
+            // SAFETY: DPDK copies the name and the arrays of `queues` rings each, and only reads them. The rings are never
+            // freed.
             let port =
                 unsafe { dpdk_sys::rte_eth_from_rings(c_name.as_ptr(), receive, queues, send, queues, 0) };
             if port < 0 {

@@ -1,4 +1,4 @@
-//! How packets find the queue of their UDP port: by rules, or by a hash that takes in nothing but that port.
+//! How packets find the queue of their UDP port: by rules, or by a hash of that port alone.
 
 use dpdk_sys as ffi;
 use std::ptr;
@@ -10,24 +10,24 @@ pub enum Steering {
     OneQueue,
     /// By rules for the destination port (rte_flow).
     Flow,
-    /// By a hash of the destination port alone (RSS).
+    /// By a hash of the destination port (RSS).
     Rss,
 }
 
-/// Length of the hash key that every device with RSS takes.
+/// Length of the hash key, which every device with RSS supports.
 pub(crate) const KEY_LEN: usize = 40;
-/// Entries of the largest indirection table that is filled in.
+/// Entries of the largest indirection table that this crate fills in.
 pub(crate) const MAX_RETA: u16 = 2048;
 
-/// What is hashed for UDP over IPv4: two addresses and two ports.
+/// Bits that RSS hashes for UDP over IPv4: two addresses and two ports.
 const HASHED_BITS: usize = 96;
 
-/// Bits of the port that tell `queues` consecutive ports apart.
+/// The number of bits that distinguish `queues` consecutive ports.
 pub(crate) fn bits_for(queues: u16) -> u32 {
     queues.max(1).next_power_of_two().trailing_zeros()
 }
 
-/// A Toeplitz key with a single bit set.
+/// Makes a Toeplitz key with a single bit set.
 ///
 /// Input bit i contributes key bits i … i + 31 to the hash. With key bit k alone, it contributes 2^(31 − k + i), if
 /// k − 31 ≤ i ≤ k. With k = 95 + 31 − (bits − 1) only the last `bits` of the 96 input bits, which are the lowest
@@ -39,7 +39,7 @@ pub(crate) fn key(bits: u32) -> [u8; KEY_LEN] {
     key
 }
 
-/// The queue of each hash value modulo 2^bits, if queue q has port `first` + q.
+/// The queue of a hash value modulo 2^bits, if queue q has the port `first` + q.
 pub(crate) fn queue_of(hash: u32, bits: u32, first: u16, queues: u16) -> u16 {
     let bits = bits.max(1);
     let low = hash.reverse_bits() >> (32 - bits);
@@ -47,9 +47,9 @@ pub(crate) fn queue_of(hash: u32, bits: u32, first: u16, queues: u16) -> u16 {
     if queue < u32::from(queues) { queue as u16 } else { 0 }
 }
 
-/// Whether the device took a rule for each queue. Rules of a failed try are removed.
+/// Gives the device a rule for each queue. Returns false, and removes the rules, if it refuses one.
 ///
-/// Most drivers conclude from the pattern that UDP is meant; some want the protocol named in the IPv4 header as well.
+/// Most drivers conclude from the pattern that UDP is meant. Some require the protocol in the IPv4 header as well.
 pub(crate) fn install_rules(port: u16, first: u16, queues: u16) -> bool {
     [false, true].into_iter().any(|named| {
         let installed = (0..queues).all(|queue| install_rule(port, first.wrapping_add(queue), queue, named));
@@ -67,7 +67,7 @@ fn install_rule(port: u16, udp_port: u16, queue: u16, named: bool) -> bool {
     attributes.set_ingress(1);
     let mut ip_spec = ffi::rte_flow_item_ipv4::default();
     let mut ip_mask = ffi::rte_flow_item_ipv4::default();
-    // SAFETY: both are items of ours, of which one field is written.
+    // SAFETY: both items are ours, and one field of each is written.
     unsafe {
         ffi::thc_flow_protocol(&raw mut ip_spec, libc::IPPROTO_UDP as u8);
         ffi::thc_flow_protocol(&raw mut ip_mask, u8::MAX);
@@ -95,7 +95,7 @@ fn install_rule(port: u16, udp_port: u16, queue: u16, named: bool) -> bool {
         ffi::rte_flow_action { type_: ffi::RTE_FLOW_ACTION_TYPE_END, conf: ptr::null() },
     ];
     let mut error = ffi::rte_flow_error::default();
-    // SAFETY: pattern and actions end with END, and what they point to lives for the calls; the device copies it.
+    // SAFETY: pattern and actions end with END, and what they point to lives during the calls. The device copies it.
     unsafe {
         ffi::rte_flow_validate(
             port,
@@ -115,7 +115,7 @@ fn install_rule(port: u16, udp_port: u16, queue: u16, named: bool) -> bool {
     }
 }
 
-/// Fills the indirection table so that each port's hash leads to its queue. Whether the device took it.
+/// Fills the indirection table so that each port's hash leads to its queue. Returns whether the device accepted it.
 pub(crate) fn fill_table(port: u16, entries: u16, bits: u32, first: u16, queues: u16) -> bool {
     let group = ffi::ETH_RETA_GROUP as usize;
     let mut table = [ffi::rte_eth_rss_reta_entry64::default(); MAX_RETA as usize / 64];
@@ -124,7 +124,7 @@ pub(crate) fn fill_table(port: u16, entries: u16, bits: u32, first: u16, queues:
         part.mask |= 1 << (hash % group);
         part.reta[hash % group] = queue_of(hash as u32, bits, first, queues);
     }
-    // SAFETY: the table has `entries` entries, checked to be at most MAX_RETA by the caller.
+    // SAFETY: the table has `entries` entries, which the caller has checked to be at most MAX_RETA.
     unsafe { ffi::rte_eth_dev_rss_reta_update(port, table.as_mut_ptr(), entries) == 0 }
 }
 

@@ -4,18 +4,18 @@ use std::cell::Cell;
 
 use crate::error::{errno, text};
 
-/// A thread with a number of DPDK's, by which pools find the thread's cache. Given back when the thread ends.
+/// A thread's number in DPDK, by which pools find the thread's cache. It is released when the thread ends.
 struct Registration {
     registered: bool,
 }
 
 impl Registration {
     fn new() -> Self {
-        // SAFETY: callable on any thread once DPDK runs; callers hold a queue or a pool, which exist only then.
+        // SAFETY: any thread may call this once DPDK runs. Callers hold a queue or a pool, which exist only then.
         let registered = unsafe { dpdk_sys::rte_thread_register() } == 0;
         if !registered {
             tracing::warn!(
-                "DPDK knows too many threads ({}): this one works without caches, slower",
+                "DPDK supports no more threads ({}), so this thread is slower because its pools have no cache",
                 text(errno())
             );
         }
@@ -37,7 +37,7 @@ thread_local! {
     static REGISTRATION: Registration = Registration::new();
 }
 
-/// Makes this thread known to DPDK, the first time. Cheap enough for every burst.
+/// Registers this thread with DPDK, unless it has been registered. The check is cheap enough for every burst.
 #[inline]
 pub(crate) fn register() {
     if !KNOWN.get() {
@@ -48,12 +48,12 @@ pub(crate) fn register() {
 #[cold]
 fn first() {
     KNOWN.set(true);
-    // While the thread ends there is nothing to register any more.
+    // A thread that ends needs no registration.
     let _ = REGISTRATION.try_with(|_| ());
 }
 
 /// An empty set of cores.
 pub(crate) fn no_cores() -> libc::cpu_set_t {
-    // SAFETY: a cpu_set_t is an array of integers, for which zeros are a value.
+    // SAFETY: a cpu_set_t is an array of integers, for which zero is a valid value.
     unsafe { std::mem::zeroed() }
 }

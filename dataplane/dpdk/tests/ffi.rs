@@ -1,4 +1,5 @@
-//! Everything that crosses into DPDK, on virtual devices inside one process, in ordinary pages: no rights needed.
+//! Tests of everything that crosses into DPDK, on virtual devices inside one process. They use ordinary pages, so they
+//! need no privileges.
 //!
 //! The last test runs the others under valgrind.
 #![cfg(feature = "dpdk")]
@@ -39,7 +40,7 @@ fn port_config(device: &str) -> PortConfig {
 
 type Ends = [(Port, RxQueue, TxQueue); 2];
 
-/// Two ports joined by rings.
+/// Two ports that rings connect.
 fn joined_ports(pool: &Mempool) -> Ends {
     let pair = RingPair::new(eal(), 1024).unwrap();
     pair.names.map(|name| {
@@ -76,7 +77,7 @@ fn dpdk_starts_once_and_only_with_the_same_settings() {
     }
     let huge = Eal::start(&EalConfig { hugepages: true, ..config() });
     assert!(matches!(huge, Err(DpdkError::Differs { what: "hugepages" })));
-    // Larger and smaller memory is no difference: pools tell when it does not suffice.
+    // Another amount of memory is no difference: pools report when the memory does not suffice.
     Eal::start(&EalConfig { memory: 1, ..config() }).unwrap();
 }
 
@@ -124,7 +125,7 @@ fn packets_grow_to_their_room_and_no_further() {
 fn a_shared_payload_lives_as_long_as_a_packet_ends_with_it() {
     let pool = pool(256);
     let mut shared = SharedMbuf::new(packet(&pool, b"payload")).unwrap();
-    // Two are announced, three come.
+    // Two are announced, and three come.
     shared.expect(2);
     let mut chains: Vec<Mbuf> =
         (0..3u8).map(|i| shared.append_to(packet(&pool, &[i, b':'])).unwrap()).collect();
@@ -143,7 +144,7 @@ fn a_shared_payload_lives_as_long_as_a_packet_ends_with_it() {
     assert!(SharedMbuf::new(chain).is_none());
     assert_eq!(pool.available(), 253);
     let mut other = SharedMbuf::new(packet(&pool, b"more")).unwrap();
-    // Five are announced, none comes.
+    // Five are announced, and none comes.
     other.expect(5);
     let chain = other.append_to(chains.pop().unwrap()).unwrap_err();
     assert_eq!((chain.len(), other.data()), (9, b"more".as_slice()));
@@ -298,7 +299,7 @@ fn devices_that_cannot_be_opened_are_named() {
         assert!(error.to_string().contains(&format!("device {device}: ")), "{error}");
     }
     assert!(matches!(open("net_null\0", one, 1500), DpdkError::Text { .. }));
-    // Nothing of a failed try is left behind.
+    // A failed attempt leaves nothing behind.
     let (port, _queues) = Port::open(eal(), &port_config("net_null0"), one).unwrap();
     assert_eq!(port.info().name, "net_null0");
 
@@ -372,7 +373,7 @@ fn threads_use_pools_and_queues_in_turn() {
     assert_eq!(pool.available(), 4096);
 }
 
-/// Ten million packets, a third of them ending with a shared payload, and every one comes back.
+/// Of ten million packets, a third of which end with a shared payload, every one comes back.
 #[test]
 fn nothing_leaks_in_ten_million_packets() {
     let rounds = if under_valgrind() { 200 } else { 10_000_000 / BURST };
@@ -408,7 +409,7 @@ fn under_valgrind() -> bool {
     std::env::var_os("THC_UNDER_VALGRIND").is_some()
 }
 
-/// Every test of this file again, one at a time, with each read and write of memory checked, DPDK's included.
+/// Runs every test of this file again, one at a time, and checks each access to memory, including DPDK's.
 #[test]
 fn clean_under_valgrind() {
     if under_valgrind() {
@@ -421,7 +422,7 @@ fn clean_under_valgrind() {
     let run = Command::new("valgrind")
         .args(["--quiet", "--error-exitcode=99", "--leak-check=full"])
         .args(["--show-leak-kinds=definite", "--errors-for-leak-kinds=definite"])
-        // DPDK's own, at its start; the file says which.
+        // DPDK's own errors at its start, which the file lists.
         .arg(concat!("--suppressions=", env!("CARGO_MANIFEST_DIR"), "/tests/valgrind.supp"))
         .arg(std::env::current_exe().unwrap())
         .arg("--test-threads=1")

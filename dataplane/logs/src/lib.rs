@@ -1,7 +1,7 @@
-//! What THC's programs write on stderr while they run: lines for people, or JSON objects for whoever collects logs.
+//! Events that THC's programs write on stderr: lines of text for people, or JSON objects for log collectors.
 //!
-//! Each event is one line. As JSON it has `timestamp` (RFC 3339, UTC), `level`, `message`, `target` (the module), and the event's own
-//! fields. `RUST_LOG` says which events there are (`info` unless told otherwise).
+//! Each event is one line. As JSON, an event has `timestamp` (RFC 3339, UTC), `level`, `message`, `target` (the module),
+//! and fields of its own. The environment variable `RUST_LOG` selects the events; its default is `info`.
 #![forbid(unsafe_code)]
 
 use clap::{Args, ValueEnum};
@@ -9,17 +9,17 @@ use std::fmt::Display;
 use std::io::IsTerminal;
 use tracing_subscriber::EnvFilter;
 
-/// How events are written.
+/// The form in which events are written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum LogFormat {
-    /// Lines for people.
+    /// Lines of text for people.
     #[default]
     Text,
     /// One JSON object per line.
     Json,
 }
 
-/// The flag that says it, the same in all programs.
+/// The flag that chooses the form of events, which is the same in all programs.
 #[derive(Args, Clone, Copy, Debug, Default)]
 pub struct LogFlags {
     /// Write events on stderr as lines of text, or each as a JSON object
@@ -28,7 +28,7 @@ pub struct LogFlags {
 }
 
 impl LogFlags {
-    /// Writes events from now on. Once in a process.
+    /// Starts to write events. A process calls this once.
     pub fn start(&self) {
         let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("info"));
         let lines = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
@@ -42,7 +42,7 @@ impl LogFlags {
         }
     }
 
-    /// Writes a line that is no event as text, such as statistics.
+    /// Writes a line that is not an event in the text form, such as statistics.
     pub fn line(&self, line: impl Display) {
         match self.log_format {
             LogFormat::Text => eprintln!("{line}"),
@@ -50,7 +50,7 @@ impl LogFlags {
         }
     }
 
-    /// Writes why a program ends.
+    /// Writes the reason for which a program ends.
     pub fn failure(&self, program: &str, error: impl Display) {
         match self.log_format {
             LogFormat::Text => eprintln!("{program}: {error}"),

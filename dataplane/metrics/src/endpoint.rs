@@ -1,4 +1,4 @@
-//! A server of nothing but `/metrics`, on a thread of its own.
+//! A server that answers only `/metrics`, on a thread of its own.
 
 use std::fmt;
 use std::io;
@@ -13,14 +13,14 @@ use axum::response::{IntoResponse, Response};
 use axum::{Router, routing::get};
 use tokio::sync::oneshot;
 
-/// What an answer is, for HTTP.
+/// The content type of an answer.
 pub const HTTP_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
-/// Whoever asks again within this time gets the same text: what is asked of the threads that handle packets is bounded,
-/// however many ask.
+/// Requests within this time get the same text, so that the work of the threads that handle packets is bounded, however
+/// many clients ask.
 const AGE: Duration = Duration::from_millis(200);
 
-/// Answers Prometheus until it is dropped.
+/// A server of `/metrics`, which answers until it is dropped.
 #[derive(Debug)]
 pub struct MetricsServer {
     local: SocketAddr,
@@ -36,10 +36,11 @@ struct Source<F> {
 }
 
 impl MetricsServer {
-    /// Listens and answers `GET /metrics` with what `make` makes. `make` is called on the endpoint's thread.
+    /// Listens and answers `GET /metrics` with the text that `make` returns. The endpoint's thread calls `make`.
     ///
     /// # Errors
-    /// The address is in use or not this machine's, or no thread can be started; the message names the address and the way out.
+    /// An error if the address is in use or is not an address of this machine, or if no thread can be started. The message
+    /// names the address and what to do.
     pub fn serve<F>(address: SocketAddr, make: F) -> io::Result<MetricsServer>
     where
         F: Fn() -> Result<String, fmt::Error> + Send + Sync + 'static,
@@ -69,7 +70,7 @@ impl MetricsServer {
         let (stop, stopped) = oneshot::channel();
         let serve = async move {
             let listener = tokio::net::TcpListener::from_std(listener)?;
-            // Nobody's connection may keep the program from ending.
+            // No connection may keep the program from ending.
             tokio::select! {
                 ended = axum::serve(listener, app) => ended,
                 _ = stopped => Ok(()),
@@ -77,13 +78,13 @@ impl MetricsServer {
         };
         let thread = thread::Builder::new().name("thc-metrics".to_owned()).spawn(move || {
             if let Err(error) = runtime.block_on(serve) {
-                tracing::error!("/metrics ended: {error}");
+                tracing::error!("the server of /metrics has ended: {error}");
             }
         })?;
         Ok(MetricsServer { local, stop: Some(stop), thread: Some(thread) })
     }
 
-    /// Where it listens.
+    /// The address on which the server listens.
     #[must_use]
     pub fn local(&self) -> SocketAddr {
         self.local
@@ -96,14 +97,14 @@ impl Drop for MetricsServer {
         if let Some(thread) = self.thread.take()
             && thread.join().is_err()
         {
-            tracing::error!("the thread of /metrics panicked");
+            tracing::error!("the thread that serves /metrics has panicked");
         }
     }
 }
 
 impl<F: Fn() -> Result<String, fmt::Error>> Source<F> {
     fn text(&self) -> Result<String, fmt::Error> {
-        // What a panic left is whole: the text is put there in one piece.
+        // The text is whole even after a panic, since it is stored in one piece.
         let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some((made, text)) = &*last
             && made.elapsed() < AGE

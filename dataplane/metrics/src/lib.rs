@@ -1,7 +1,7 @@
-//! Statistics for Prometheus: OpenMetrics text, and a server of it for programs that have none.
+//! Statistics for Prometheus: OpenMetrics text, and a server that provides it for programs that have no HTTP server.
 //!
-//! Programs make the text from what they count anyway, when somebody asks. Labels are the same everywhere: `thc_job` (Prometheus
-//! has a `job` of its own), `worker`, `shard`, `event`, `reason`.
+//! Programs write the text from their counters when a client asks for it. All programs use the same labels: `thc_job`
+//! (since Prometheus sets a label `job` itself), `worker`, `shard`, `event` and `reason`.
 #![forbid(unsafe_code)]
 
 mod endpoint;

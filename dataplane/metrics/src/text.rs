@@ -1,4 +1,4 @@
-//! Metrics as text.
+//! Metrics as OpenMetrics text.
 
 use std::fmt;
 
@@ -11,13 +11,13 @@ use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::registry::Registry;
 
-/// Names and values of a sample's labels.
+/// The names and values of a sample's labels.
 pub type Labels<const N: usize> = [(&'static str, String); N];
 
-/// What `write` writes by [`counters`] and [`gauges`], as OpenMetrics text; names get `prefix` and `_` in front.
+/// Returns what `write` writes by [`counters`] and [`gauges`], as OpenMetrics text. All names begin with `prefix` and `_`.
 ///
 /// # Errors
-/// Those of `write`: writing to memory has none.
+/// The errors of `write`. Writing to memory cannot fail.
 pub fn text(
     prefix: &str,
     write: impl Fn(&mut DescriptorEncoder<'_>) -> fmt::Result + Send + Sync + 'static,
@@ -46,10 +46,10 @@ where
     }
 }
 
-/// A counter with its rows. Its samples' names end in `_total`.
+/// Writes a counter with its samples, whose names end in `_total`.
 ///
 /// # Errors
-/// None but those of the encoder.
+/// The encoder's errors.
 pub fn counters<const N: usize, V: EncodeCounterValue>(
     encoder: &mut DescriptorEncoder<'_>,
     name: &str,
@@ -63,10 +63,10 @@ pub fn counters<const N: usize, V: EncodeCounterValue>(
     Ok(())
 }
 
-/// A gauge with its rows.
+/// Writes a gauge with its samples.
 ///
 /// # Errors
-/// None but those of the encoder.
+/// The encoder's errors.
 pub fn gauges<const N: usize, V: EncodeGaugeValue>(
     encoder: &mut DescriptorEncoder<'_>,
     name: &str,

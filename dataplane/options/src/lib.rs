@@ -8,6 +8,7 @@ mod error;
 mod job;
 mod keywords;
 mod merge;
+mod number;
 mod options;
 mod p4runtime;
 mod rack_size;
@@ -36,6 +37,7 @@ use std::thread;
 use std::time::Duration;
 
 use bytesize::ByteSize;
+use number::number;
 use racks::Standing;
 use tables::Known;
 use thc_codec::partition::DEFAULT_BLOCK;
@@ -288,22 +290,6 @@ fn http(text: &str) -> Result<SocketAddr, ConfigError> {
         value: format!("{text:?}"),
         mend: "give an address and a port, such as 127.0.0.1:9100".to_owned(),
     })
-}
-
-/// A key that is a number in a range.
-fn number(
-    section: Section,
-    key: &'static str,
-    given: Option<u64>,
-    default: u64,
-    range: std::ops::RangeInclusive<u64>,
-) -> Result<u64, ConfigError> {
-    let value = given.unwrap_or(default);
-    if range.contains(&value) {
-        return Ok(value);
-    }
-    let mend = format!("use {} to {}", range.start(), range.end());
-    Err(ConfigError::Value { section, key, value: value.to_string(), mend })
 }
 
 fn slots(section: Section, key: &'static str, given: Option<u64>, default: u64) -> Result<u32, ConfigError> {

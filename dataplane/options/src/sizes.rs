@@ -8,8 +8,9 @@ use thc_protocol::aggregator::JobConfig;
 use thc_protocol::session::Sizes;
 use thc_protocol::wire::{Members, Table, Tables, Welcome};
 
+use crate::number::number;
 use crate::tables::Known;
-use crate::{ConfigError, Interval, JobOptions, Section, TableOptions, number};
+use crate::{ConfigError, Interval, JobOptions, Section, TableOptions};
 
 /// The default time of silence after which a member is gone.
 const DEFAULT_GONE_AFTER: Duration = Duration::from_secs(3);

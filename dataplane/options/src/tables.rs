@@ -13,7 +13,7 @@ use thc_protocol::{Lane, TableId};
 
 use crate::error::{ConfigError, Section};
 use crate::merge::set;
-use crate::number;
+use crate::number::number;
 use crate::text::Fraction;
 
 const DEFAULT_BITS: u64 = 4;

@@ -131,9 +131,9 @@ impl Control {
         let (watch, liveness) = (&self.watch, &self.shared.liveness);
         let actions = self.registry.handle(
             now,
-            packet.from(),
+            packet.source(),
             packet.bytes(),
-            |job, worker| watch.ago(liveness, job, worker, now),
+            |job, worker| watch.silence(liveness, job, worker, now),
             cookie::random,
         );
         // Of a rack: what its root says is of nobody here.
@@ -149,7 +149,7 @@ impl Control {
         if removed && header.kind == Kind::Refused && self.lines.allow(now) {
             tracing::info!("job {}: re-forming, because the root's session is over", header.job);
         }
-        self.note(now, &header, packet.from(), removed);
+        self.note(now, &header, packet.source(), removed);
         self.act(now, actions, packet);
         if let Some(view) = self.views.get(&header.job) {
             self.shared.show(header.job, *view);
@@ -159,7 +159,7 @@ impl Control {
     /// Sends what is due to the root, if this server is a rack, and to members that come and go.
     fn poll(&mut self, now: Duration) {
         let (watch, liveness) = (&self.watch, &self.shared.liveness);
-        let alive = |job, worker| watch.ago(liveness, job, worker, now);
+        let alive = |job, worker| watch.silence(liveness, job, worker, now);
         for action in self.registry.poll(now, alive, cookie::random) {
             match action {
                 Action::Send(to, bytes) => self.send(now, None, to, bytes),
@@ -187,7 +187,7 @@ impl Control {
             for action in sends {
                 if let Action::Send(to, bytes) = action {
                     // Others are answered where they asked: the shards know.
-                    let from = packet.destination().filter(|_| to == packet.from());
+                    let from = packet.destination().filter(|_| to == packet.source());
                     self.send(now, from, to, bytes);
                 }
             }

@@ -35,7 +35,7 @@ impl ControlPacket {
 
     /// Who sent it.
     #[must_use]
-    pub fn from(&self) -> Peer {
+    pub fn source(&self) -> Peer {
         self.from
     }
 

@@ -227,7 +227,7 @@ mod tests {
     }
 
     /// In which order these runs, a worker's each, are handled.
-    fn seen(all: &[(u8, Vec<u8>)]) -> Vec<(u8, u32, u16)> {
+    fn result_heads(all: &[(u8, Vec<u8>)]) -> Vec<(u8, u32, u16)> {
         let mut runs = [None; RUNS];
         for (place, (worker, contents)) in runs.iter_mut().zip(all) {
             let from = Peer::from(([127, 0, 0, 1], u16::from(*worker)));
@@ -258,7 +258,7 @@ mod tests {
             &[(4, 8, 0), (4, 8, 1)],
             &[(5, 7, 0), (5, 7, 1)],
         ];
-        assert_eq!(seen(&all), expected.concat());
+        assert_eq!(result_heads(&all), expected.concat());
     }
 
     #[test]
@@ -276,6 +276,6 @@ mod tests {
             &[(2, 7, 0), (2, 7, 1), (2, 7, 2), (2, 7, 3)],
             &[(3, 7, 4), (3, 7, 5)],
         ];
-        assert_eq!(seen(&all), expected.concat());
+        assert_eq!(result_heads(&all), expected.concat());
     }
 }

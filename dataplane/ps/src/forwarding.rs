@@ -134,7 +134,7 @@ impl Forwarding {
             index: view.index,
             view: SessionView {
                 running: true,
-                joined: view.let_in(),
+                joined: view.admitted_workers(),
                 begun: self.sessions_begun(view.index),
             },
         }

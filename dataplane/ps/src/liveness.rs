@@ -84,7 +84,13 @@ impl Watch {
 
     /// At most how long ago a worker was last heard; `None` if never.
     #[must_use]
-    pub fn ago(&self, liveness: &Liveness, job: JobId, worker: WorkerId, now: Duration) -> Option<Duration> {
+    pub fn silence(
+        &self,
+        liveness: &Liveness,
+        job: JobId,
+        worker: WorkerId,
+        now: Duration,
+    ) -> Option<Duration> {
         let job = liveness.jobs.iter().position(|&known| known == job)?;
         let worker = Some(usize::from(worker.0)).filter(|&worker| worker < MAX_WORKERS)?;
         let (_, heard) = self.seen.get(job * MAX_WORKERS + worker)?;
@@ -102,17 +108,17 @@ mod tests {
         let mut watch = Watch::new(&liveness);
         let seconds = Duration::from_secs;
         watch.refresh(&liveness, seconds(1));
-        assert_eq!(watch.ago(&liveness, JobId(9), WorkerId(3), seconds(2)), None);
+        assert_eq!(watch.silence(&liveness, JobId(9), WorkerId(3), seconds(2)), None);
         liveness.publish(1, 1, WorkerId(3), 5);
         watch.refresh(&liveness, seconds(3));
         watch.refresh(&liveness, seconds(4));
         // After the look at 1 s, less the time that it may have taken to be published.
-        assert_eq!(watch.ago(&liveness, JobId(9), WorkerId(3), seconds(5)), Some(seconds(4) + PUBLISH));
+        assert_eq!(watch.silence(&liveness, JobId(9), WorkerId(3), seconds(5)), Some(seconds(4) + PUBLISH));
         liveness.publish(0, 1, WorkerId(3), 1);
         watch.refresh(&liveness, seconds(6));
-        assert_eq!(watch.ago(&liveness, JobId(9), WorkerId(3), seconds(6)), Some(seconds(2) + PUBLISH));
-        assert_eq!(watch.ago(&liveness, JobId(7), WorkerId(3), seconds(6)), None);
-        assert_eq!(watch.ago(&liveness, JobId(8), WorkerId(3), seconds(6)), None);
-        assert_eq!(watch.ago(&liveness, JobId(9), WorkerId(200), seconds(6)), None);
+        assert_eq!(watch.silence(&liveness, JobId(9), WorkerId(3), seconds(6)), Some(seconds(2) + PUBLISH));
+        assert_eq!(watch.silence(&liveness, JobId(7), WorkerId(3), seconds(6)), None);
+        assert_eq!(watch.silence(&liveness, JobId(8), WorkerId(3), seconds(6)), None);
+        assert_eq!(watch.silence(&liveness, JobId(9), WorkerId(200), seconds(6)), None);
     }
 }

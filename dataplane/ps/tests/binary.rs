@@ -470,7 +470,7 @@ fn a_hangup_has_certificates_read() {
     for (more, says) in [
         (
             vec!["--p4runtime-cert", &cert, "--p4runtime-key", &key],
-            "certificates of P4Runtime: read again, and the same",
+            "certificates of P4Runtime: the files were read again and have not changed",
         ),
         (vec![], ""),
     ] {

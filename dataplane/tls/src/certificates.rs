@@ -1,4 +1,4 @@
-//! What a service shows, and whom it lets in, as its files say now.
+//! The certificates of a service and the authorities that it trusts, as its files contain them now.
 
 use crate::read::{CertificateError, Contents, Parsed};
 use rustls::server::WebPkiClientVerifier;
@@ -11,24 +11,24 @@ use thc_options::CertificateFiles;
 use tokio::sync::Notify;
 use x509_parser::prelude::{FromDer, X509Certificate};
 
-/// How often it is looked whether the files have changed.
+/// How often the files are checked for changes.
 pub const PERIOD: Duration = Duration::from_secs(2);
 
-/// Whether clients must show a certificate, where there are authorities of these.
+/// Whether clients must present a certificate, where authorities for clients are configured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Clients {
-    /// Nobody without one is let in.
+    /// A client without a certificate is refused.
     Certified,
-    /// Whoever has none is let in, and has shown nothing.
+    /// A client without a certificate is admitted as an unknown client.
     Any,
 }
 
-/// What has come of reading the files again.
+/// The outcome of reading the files again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refreshed {
-    /// They are as they were.
+    /// The files are the same as before.
     Same,
-    /// The next connection uses what is in them now.
+    /// The files have changed, and the next connection uses their new contents.
     Changed,
 }
 
@@ -36,13 +36,13 @@ struct Current {
     contents: Contents,
     config: Arc<ServerConfig>,
     not_after: Option<u64>,
-    /// What is wrong with the files at present, as it was said last.
+    /// The problem with the files that was reported last; empty if there is none.
     complaint: String,
 }
 
 /// A service's certificates.
 pub struct Certificates {
-    /// What they are for, as messages about them say.
+    /// The owner of the certificates, as messages name it.
     what: &'static str,
     files: CertificateFiles,
     protocol: &'static [u8],
@@ -98,17 +98,19 @@ fn config(
     Ok(config)
 }
 
-/// When a certificate is over, in seconds since 1970.
+/// When a certificate expires, in seconds since 1970.
 fn not_after(parsed: &Parsed) -> Option<u64> {
     let (_, first) = X509Certificate::from_der(parsed.chain.first()?).ok()?;
     u64::try_from(first.validity().not_after.timestamp()).ok()
 }
 
 impl Certificates {
-    /// Reads the files. `what` is whose they are, such as "the service"; `protocol` is what is spoken inside (ALPN), such as `h2`.
+    /// Reads the files. `what` names their owner in messages, such as "the service". `protocol` is the application protocol
+    /// (ALPN), such as `h2`.
     ///
     /// # Errors
-    /// A file that cannot be read or is not what it should be, or a certificate that is not the key's.
+    /// [`CertificateError`] if a file cannot be read or has other contents than it should have, or if the certificate does not belong
+    /// to the key.
     pub fn open(
         what: &'static str,
         files: CertificateFiles,
@@ -126,7 +128,7 @@ impl Certificates {
     }
 
     fn current(&self) -> MutexGuard<'_, Current> {
-        // What is in it is changed at once, or not at all.
+        // The contents change as a whole, so they are valid even after a panic.
         self.current.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -136,7 +138,7 @@ impl Certificates {
         Arc::clone(&self.current().config)
     }
 
-    /// When the certificate is over, in seconds since 1970, if it says so.
+    /// When the certificate expires, in seconds since 1970, if that is known.
     #[must_use]
     pub fn not_after(&self) -> Option<u64> {
         self.current().not_after
@@ -146,14 +148,15 @@ impl Certificates {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
         if self.not_after().is_some_and(|end| end <= now) {
             tracing::warn!(
-                "certificate of {}: it has expired; put a new one at {}: it is read by itself",
+                "certificate of {}: it has expired; write a new one to {}, which is read automatically",
                 self.what,
                 self.files.cert.display()
             );
         }
     }
 
-    /// Reads the files again. What was read last stays if they are unusable, also while one of them is new and another is not yet.
+    /// Reads the files again. The certificates that were read last stay in use if the files are unusable, for example while
+    /// only one of them has been replaced.
     ///
     /// # Errors
     /// As [`Certificates::open`].
@@ -171,12 +174,12 @@ impl Certificates {
         Ok(Refreshed::Changed)
     }
 
-    /// Has the files read soon by whoever [watches](Certificates::watch) them, and what comes of it said.
+    /// Makes the task that [watches](Certificates::watch) the files read them soon and report the outcome.
     pub fn ask(&self) {
         self.asked.notify_one();
     }
 
-    /// Reads the files again and again, until this is dropped, and says what comes of it.
+    /// Reads the files again and again until this future is dropped, and reports each outcome.
     pub async fn watch(self: Arc<Certificates>) -> Infallible {
         loop {
             let asked = tokio::select! {
@@ -184,20 +187,24 @@ impl Certificates {
                 () = tokio::time::sleep(PERIOD) => false,
             };
             let read = Arc::clone(&self);
-            // A disk may take its time.
+            // Reading a disk may block.
             let Ok(refreshed) = tokio::task::spawn_blocking(move || read.refresh()).await else { continue };
             let what = self.what;
             match refreshed {
-                Ok(Refreshed::Changed) => tracing::info!("certificates of {what}: read again, and new"),
+                Ok(Refreshed::Changed) => {
+                    tracing::info!("certificates of {what}: the files were read again and have changed")
+                }
                 Ok(Refreshed::Same) if asked => {
-                    tracing::info!("certificates of {what}: read again, and the same");
+                    tracing::info!("certificates of {what}: the files were read again and have not changed");
                 }
                 Ok(Refreshed::Same) => {}
                 Err(error) => {
                     let text = error.to_string();
                     let mut current = self.current();
                     if asked || text != current.complaint {
-                        tracing::warn!("certificates of {what}: {text}; those read before are still used");
+                        tracing::warn!(
+                            "certificates of {what}: {text}; the certificates that were read before stay in use"
+                        );
                         current.complaint = text;
                     }
                 }

@@ -1,4 +1,4 @@
-//! Connections that have shown their certificates.
+//! TLS handshakes of new connections.
 
 use crate::certificates::Certificates;
 use std::io;
@@ -13,15 +13,15 @@ use tokio_rustls::server::TlsStream;
 use tokio_stream::wrappers::ReceiverStream;
 use tokio_stream::{Stream, StreamExt};
 
-/// How long somebody may take to show a certificate.
+/// How long a handshake may take.
 const HANDSHAKE: Duration = Duration::from_secs(10);
-/// Connections that are at it at a time; further ones wait.
+/// The largest number of handshakes at a time. Further connections wait.
 const MOST: usize = 256;
-/// Connections that may wait to be served.
+/// The largest number of connections that wait to be served after their handshakes.
 const ROOM: usize = 16;
 
-/// Lets connections show who they are, each by itself, and hands on those that have; with the certificates that there are when each
-/// begins. It ends when nobody takes them any more. The task that does it runs on the current runtime.
+/// Performs the handshakes of connections, each with the certificates that are current when it begins, and passes on the
+/// connections that succeed. The task runs on the current runtime, and ends when the receiver of connections is dropped.
 pub fn handshakes<S>(
     connections: impl Stream<Item = io::Result<S>> + Send + 'static,
     certificates: Arc<Certificates>,
@@ -49,8 +49,8 @@ where
                         shaking.spawn(async move {
                             match tokio::time::timeout(HANDSHAKE, acceptor.accept(stream)).await {
                                 Ok(Ok(stream)) => drop(sender.send(Ok(stream)).await),
-                                Ok(Err(error)) => tracing::debug!("a client is not let in: {error}"),
-                                Err(_) => tracing::debug!("a client has not shown who it is in time"),
+                                Ok(Err(error)) => tracing::debug!("a client's handshake failed: {error}"),
+                                Err(_) => tracing::debug!("a client did not complete its handshake in time"),
                             }
                         });
                     }

@@ -1,9 +1,9 @@
-//! Certificates of THC's services: read from PEM files, and read again when these change or somebody says so, so that nobody has to
-//! restart a service whose certificate is about to expire. Connections that are open go on as they are.
+//! Certificates of THC's services. A service reads them from PEM files, and reads the files again when they change or on
+//! request, so that a certificate can be replaced without a restart. Open connections are not affected.
 //!
-//! * [`CertificateFiles`]: where the certificates are;
-//! * [`Certificates`]: what was read of them last, for the next connection;
-//! * [`handshakes`]: connections that have shown who they are.
+//! * [`CertificateFiles`]: the paths of the files;
+//! * [`Certificates`]: the certificates that were read last, for the next connection;
+//! * [`handshakes`]: connections whose handshakes have succeeded.
 #![forbid(unsafe_code)]
 
 mod certificates;
@@ -14,5 +14,5 @@ pub use certificates::{Certificates, Clients, PERIOD, Refreshed};
 pub use connections::handshakes;
 pub use read::CertificateError;
 pub use thc_options::CertificateFiles;
-/// A connection with certificates, as [`handshakes`] gives it.
+/// A TLS connection, as [`handshakes`] returns it.
 pub use tokio_rustls::server::TlsStream;

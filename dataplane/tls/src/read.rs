@@ -15,32 +15,32 @@ pub enum CertificateError {
     Read {
         /// The file.
         path: PathBuf,
-        /// Why.
+        /// The reason.
         cause: io::Error,
     },
-    /// A file is not what it should be.
+    /// A file has other contents than it should have.
     #[error("{}: {message}; give a PEM file with {what}", path.display())]
     Pem {
         /// The file.
         path: PathBuf,
-        /// What is wrong.
+        /// The problem.
         message: String,
-        /// What it should have.
+        /// What the file should contain.
         what: &'static str,
     },
-    /// Certificate and key do not belong together, or are of a kind that is not supported.
+    /// The certificate does not belong to the key, or their kind is not supported.
     #[error("{} and {}: {message}; give a certificate and its own private key", cert.display(), key.display())]
     Pair {
         /// The certificate's file.
         cert: PathBuf,
-        /// The key's.
+        /// The key's file.
         key: PathBuf,
-        /// What is wrong.
+        /// The problem.
         message: String,
     },
 }
 
-/// The files' bytes, to see whether they have changed.
+/// The bytes of the files, by which changes are noticed.
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) struct Contents {
     cert: Vec<u8>,
@@ -48,7 +48,7 @@ pub(crate) struct Contents {
     client_ca: Option<Vec<u8>>,
 }
 
-/// What is in the files.
+/// The parsed contents of the files.
 pub(crate) struct Parsed {
     pub chain: Vec<CertificateDer<'static>>,
     pub key: PrivateKeyDer<'static>,
@@ -83,7 +83,7 @@ impl Contents {
         })
     }
 
-    /// Parses what was read from these files.
+    /// Parses the bytes that were read from these files.
     pub(crate) fn parse(&self, files: &CertificateFiles) -> Result<Parsed, CertificateError> {
         let key = PrivateKeyDer::from_pem_slice(&self.key).map_err(|error| CertificateError::Pem {
             path: files.key.clone(),

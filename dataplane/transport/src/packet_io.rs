@@ -40,7 +40,7 @@ pub trait PacketIo {
     /// # Errors
     /// As [`recv_burst`](Self::recv_burst).
     fn recv_runs(&mut self, f: &mut impl FnMut(Run<'_>)) -> io::Result<usize> {
-        self.recv_burst_at(&mut |origin, datagram| f(Run::of_one(origin, datagram)))
+        self.recv_burst_at(&mut |origin, datagram| f(Run::single(origin, datagram)))
     }
 
     /// Whether it tells the ECN bits of what it receives.

@@ -25,7 +25,7 @@ pub struct Run<'a> {
 impl<'a> Run<'a> {
     /// A run of one datagram.
     #[must_use]
-    pub fn of_one(origin: Origin, datagram: &'a [u8]) -> Run<'a> {
+    pub fn single(origin: Origin, datagram: &'a [u8]) -> Run<'a> {
         let Origin { from, at, ecn } = origin;
         Run { from, at, ecn, contents: datagram, segment: datagram.len().max(1), memory: None }
     }

@@ -1,8 +1,9 @@
-//! A network of its own, for a demo or a test: one namespace per host, a veth device in each, and a bridge or a switch
-//! in between.
+//! Networks of virtual hosts for demos and tests: each host is a network namespace with a veth device, and a bridge or a
+//! switch connects the hosts.
 //!
-//! Nothing of it touches the machine's own interfaces, its names carry the process id, and it is removed when its
-//! value is dropped. Networks that a killed process left behind go when the next one is made. It takes root.
+//! A network does not touch the machine's own interfaces. Its names contain the process id, and dropping its value
+//! removes it. The next network that is created removes those that killed processes left behind. Creating a network
+//! requires root.
 #![forbid(unsafe_code)]
 
 pub mod ports;
@@ -13,11 +14,11 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// Where `ip netns` keeps what it has named.
+/// The folder in which `ip netns` keeps named namespaces.
 const NAMED: &str = "/run/netns";
-/// What all names begin with.
+/// The beginning of all names.
 const PREFIX: &str = "thc";
-/// Networks that this process has made.
+/// The number of networks that this process has created.
 static NETWORKS: AtomicU32 = AtomicU32::new(0);
 /// Length of the hosts' common network prefix.
 pub const PREFIX_LEN: u8 = 24;
@@ -29,28 +30,29 @@ pub struct Network {
     bridge: Option<Namespace>,
 }
 
-/// A host: a namespace with the one interface `eth0`.
+/// A host: a namespace with the interface `eth0`.
 #[derive(Debug)]
 pub struct Host {
     namespace: Namespace,
-    /// The address that is its own. The kernel has it only between [`Host::assign`] and [`Host::release`].
+    /// The host's IPv4 address. The kernel has it only between [`Host::assign`] and [`Host::release`].
     pub address: Ipv4Addr,
-    /// The IPv6 address that is its own. The kernel has it after [`Host::assign_v6`].
+    /// The host's IPv6 address. The kernel has it after [`Host::assign_v6`].
     pub address_v6: Ipv6Addr,
-    /// The hardware address of its interface.
+    /// The hardware address of the host's interface.
     pub mac: String,
-    /// The other end of its cable, in this process's namespace: a switch's port. Empty if it is a bridge's.
+    /// The interface at the other end of the host's cable, which is a switch's port in this process's namespace. Empty if
+    /// that end belongs to a bridge.
     pub port: String,
 }
 
-/// What a queue has carried since it was made.
+/// The traffic of a queue since it was created.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Queue {
     /// Bytes from the Ethernet header on.
     pub bytes: u64,
-    /// Packets that left it.
+    /// Packets that left the queue.
     pub packets: u64,
-    /// Packets that found it full.
+    /// Packets that found the queue full.
     pub dropped: u64,
 }
 
@@ -73,21 +75,22 @@ impl Queue {
 }
 
 impl Network {
-    /// So many hosts, whose interfaces are up, without addresses, and without offloads: what is sent is what a cable
-    /// would carry, checksums filled in, no runs in one piece.
+    /// Creates a network of `hosts` hosts on a bridge. Their interfaces are up and have no addresses. Offloads are off, so
+    /// that packets are what a cable would carry, with their checksums and one by one.
     ///
     /// # Errors
-    /// Why there can be none, for `not run: …`.
+    /// The reason for which there can be no network, as text for `not run: …`.
     pub fn star(hosts: u8) -> Result<Network, String> {
         let network = Network::lan(hosts)?;
         network.hosts.iter().try_for_each(Host::without_offloads)?;
         Ok(network)
     }
 
-    /// The same with offloads as they are: runs of packets in one piece, as most NICs take them.
+    /// Creates a network like [`Network::star`] whose offloads stay on, so that runs of packets travel in one piece, as most NICs
+    /// accept them.
     ///
     /// # Errors
-    /// Why there can be none, for `not run: …`.
+    /// The reason for which there can be no network, as text for `not run: …`.
     pub fn lan(hosts: u8) -> Result<Network, String> {
         sweep();
         let number = NETWORKS.fetch_add(1, Ordering::Relaxed);
@@ -107,17 +110,17 @@ impl Network {
         Ok(network)
     }
 
-    /// So many hosts, each on a cable whose other end is for a port of a switch that this process runs itself.
+    /// Creates `hosts` hosts, each on a cable whose other end is a port for a switch that this process runs itself.
     ///
     /// # Errors
-    /// Why there can be none, for `not run: …`.
+    /// The reason for which there can be no network, as text for `not run: …`.
     pub fn with_cables(hosts: u8) -> Result<Network, String> {
         sweep();
         let number = NETWORKS.fetch_add(1, Ordering::Relaxed);
         let mut network = Network { hosts: Vec::new(), bridge: None };
         for host in 1..=hosts {
             let namespace = Namespace::new(name(number, &host.to_string()))?;
-            // An interface's name has 15 letters at most. It goes with the namespace at the other end.
+            // An interface's name has at most 15 letters. The interface disappears with the namespace at the other end.
             let port = format!("t{}n{number}p{host}", std::process::id());
             let words = cable(host, &port, &namespace);
             run("ip", &words.split(' ').collect::<Vec<_>>())?;
@@ -132,10 +135,11 @@ impl Network {
         Ok(network)
     }
 
-    /// Bounds the `n`-th host's cable to so many bits a second, each way, with a queue of 2 MB as a small switch has.
+    /// Limits the `n`-th host's cable to `bits` bits a second in each direction, with a queue of 2 MB, like that of a small
+    /// switch.
     ///
     /// # Errors
-    /// What `tc` says.
+    /// The message of `tc`.
     pub fn shape(&self, n: usize, bits: u64) -> Result<(), String> {
         // A run of packets in one piece has 64 KiB, and must fit the bucket.
         let burst = if bits > 5_000_000_000 { "1mb" } else { "256kb" };
@@ -147,11 +151,11 @@ impl Network {
         Ok(())
     }
 
-    /// The same with a queue of so many packets of `length` bytes, Ethernet's header included, and nothing sent in a burst but a
-    /// few of them.
+    /// Limits the `n`-th host's cable like [`Network::shape`], with a queue of `packets` packets of `length` bytes, Ethernet
+    /// headers included, and with bursts of only a few packets.
     ///
     /// # Errors
-    /// What `tc` says.
+    /// The message of `tc`.
     pub fn shape_shallow(&self, n: usize, bits: u64, packets: u32, length: u32) -> Result<(), String> {
         let shape = format!("root tbf rate {bits}bit burst {} limit {}", 8 * length, packets * length);
         for (namespace, device) in self.ends(n) {
@@ -161,10 +165,10 @@ impl Network {
         Ok(())
     }
 
-    /// What the queues at the two ends of the `n`-th host's cable have carried: the host's own, and the bridge's towards it.
+    /// The traffic of the queues at the two ends of the `n`-th host's cable: the host's own, and the bridge's towards it.
     ///
     /// # Errors
-    /// What `tc` says.
+    /// The message of `tc`.
     pub fn queues(&self, n: usize) -> Result<Vec<Queue>, String> {
         self.ends(n).map(|(namespace, device)| Queue::read(&namespace, &device)).collect()
     }
@@ -184,14 +188,14 @@ impl Network {
     /// The `n`-th host.
     ///
     /// # Panics
-    /// If there are fewer.
+    /// If there are fewer hosts.
     #[must_use]
     pub fn host(&self, n: usize) -> &Host {
         &self.hosts[n]
     }
 }
 
-/// Makes a host's cable: one end is its `eth0`.
+/// Creates a host's cable, one end of which is the host's `eth0`.
 fn cable(host: u8, port: &str, namespace: &Namespace) -> String {
     format!("link add {port} type veth peer name eth0 address {} netns {}", mac(host), namespace.0)
 }
@@ -217,7 +221,7 @@ impl Host {
         self.namespace.run("ethtool", "-K eth0 tx off rx off gso off gro off tso off")
     }
 
-    /// A command that runs on this host, in its own process.
+    /// A command that runs a program on this host.
     #[must_use]
     pub fn command(&self, program: &Path) -> Command {
         let mut command = Command::new("ip");
@@ -228,31 +232,31 @@ impl Host {
     /// Gives the kernel this host's address.
     ///
     /// # Errors
-    /// What `ip` says.
+    /// The message of `ip`.
     pub fn assign(&self) -> Result<(), String> {
         self.namespace.ip(&format!("addr add {}/{PREFIX_LEN} dev eth0", self.address))
     }
 
-    /// Gives the kernel this host's IPv6 address, which others can reach at once.
+    /// Gives the kernel this host's IPv6 address, which other hosts can reach at once.
     ///
     /// # Errors
-    /// What `ip` says.
+    /// The message of `ip`.
     pub fn assign_v6(&self) -> Result<(), String> {
         self.namespace.ip(&format!("-6 addr add {}/64 dev eth0 nodad", self.address_v6))
     }
 
-    /// Takes it from the kernel, for who answers to it past the kernel.
+    /// Takes the addresses from the kernel, for a program that answers to them without the kernel.
     ///
     /// # Errors
-    /// What `ip` says.
+    /// The message of `ip`.
     pub fn release(&self) -> Result<(), String> {
         self.namespace.ip("addr flush dev eth0")
     }
 
-    /// Runs `ip` with these words on this host.
+    /// Runs `ip` with these arguments on this host.
     ///
     /// # Errors
-    /// What `ip` says.
+    /// The message of `ip`.
     pub fn ip(&self, words: &str) -> Result<(), String> {
         self.namespace.ip(words)
     }
@@ -283,7 +287,7 @@ impl Namespace {
 
 impl Drop for Namespace {
     fn drop(&mut self) {
-        // Whatever still runs in it keeps it alive without a name; there is nobody to tell.
+        // Processes that still run in the namespace keep it alive without a name. There is no caller to report that to.
         let _ = run("ip", &["netns", "del", &self.0]);
     }
 }

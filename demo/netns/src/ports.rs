@@ -1,7 +1,8 @@
-//! Ports for servers that are told which one to listen on.
+//! Free ports for servers that need to be given one.
 //!
-//! A port that the kernel chose is free only until it chooses it again, for any connection of any process. So these lie
-//! below those that it chooses from, and processes that ask here never get the same one.
+//! A port that the kernel chose is free only until the kernel chooses it again, for any connection of any process. The
+//! ports of this module therefore lie below the kernel's range, and two processes that use this module never get the same
+//! one.
 
 use std::collections::hash_map::RandomState;
 use std::fs;
@@ -12,23 +13,23 @@ use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixListener};
 use std::sync::Mutex;
 
-/// The first port to try; below are those of well-known services.
+/// The lowest port to try. Those of well-known services lie below it.
 const FIRST: u16 = 10_000;
-/// The first that the kernel chooses from, where it does not say.
+/// The lowest port of the kernel's range, if the kernel does not report it.
 const CHOSEN: u16 = 32_768;
-/// How many places are tried.
+/// The number of random ranges that are tried.
 const TRIES: usize = 1000;
 
-/// What this process has: the names go with it, however it ends.
+/// Names that reserve this process's ports. The kernel removes them when the process ends.
 static HELD: Mutex<Vec<UnixListener>> = Mutex::new(Vec::new());
 
-/// The first of `count` ports in a row that are free on all addresses, over UDP and TCP. As long as this process lives, no
-/// other one gets them here.
+/// Finds `count` consecutive ports that are free on all addresses, over UDP and TCP, and returns the first one. As long
+/// as this process lives, this function gives the ports to no other process.
 ///
 /// # Errors
-/// If there are none.
-pub fn free(count: u16) -> io::Result<u16> {
-    let end = chosen_from().max(FIRST + 1000).saturating_sub(count);
+/// An error if there are none.
+pub fn find_free(count: u16) -> io::Result<u16> {
+    let end = first_ephemeral_port().max(FIRST + 1000).saturating_sub(count);
     for _ in 0..if end > FIRST { TRIES } else { 0 } {
         let random = RandomState::new().hash_one(count);
         let first = FIRST + (random % u64::from(end - FIRST)) as u16;
@@ -43,7 +44,7 @@ pub fn free(count: u16) -> io::Result<u16> {
     ))
 }
 
-/// Holds a port against others who ask here, if it is free.
+/// Reserves a port for this process, if the port is free.
 fn hold(port: u16) -> io::Result<UnixListener> {
     let held = UnixListener::bind_addr(&SocketAddr::from_abstract_name(format!("thc-port-{port}"))?)?;
     UdpSocket::bind((Ipv4Addr::UNSPECIFIED, port))?;
@@ -51,8 +52,8 @@ fn hold(port: u16) -> io::Result<UnixListener> {
     Ok(held)
 }
 
-/// Where the ports begin that the kernel chooses from.
-fn chosen_from() -> u16 {
+/// The lowest port from which the kernel chooses.
+fn first_ephemeral_port() -> u16 {
     let range = fs::read_to_string("/proc/sys/net/ipv4/ip_local_port_range").unwrap_or_default();
     range.split_whitespace().next().and_then(|first| first.parse().ok()).unwrap_or(CHOSEN)
 }
@@ -64,16 +65,16 @@ mod tests {
 
     #[test]
     fn more_than_there_are_is_an_error() {
-        assert!(free(u16::MAX).is_err());
+        assert!(find_free(u16::MAX).is_err());
     }
 
     #[test]
     fn nobody_gets_a_port_twice_and_all_are_free_and_not_the_kernels() -> io::Result<()> {
-        let firsts = (0..200).map(|_| free(3)).collect::<io::Result<Vec<_>>>()?;
+        let firsts = (0..200).map(|_| find_free(3)).collect::<io::Result<Vec<_>>>()?;
         let all: HashSet<u16> = firsts.iter().flat_map(|&first| first..first + 3).collect();
         assert_eq!(all.len(), 600);
         for port in all {
-            assert!((FIRST..chosen_from()).contains(&port));
+            assert!((FIRST..first_ephemeral_port()).contains(&port));
             assert!(hold(port).is_err(), "{port} is held");
             TcpListener::bind(("127.0.0.1", port))?;
             UdpSocket::bind(("127.0.0.1", port))?;

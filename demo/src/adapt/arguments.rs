@@ -1,4 +1,4 @@
-//! The arguments of `thc adapt`, and what they ask for.
+//! The command `thc adapt` and its arguments.
 
 use std::path::PathBuf;
 
@@ -16,10 +16,10 @@ const RAW: &str = "raw";
 const FORMS: [(u8, u8); 12] =
     [(1, 4), (1, 8), (2, 4), (2, 8), (3, 4), (3, 8), (4, 8), (1, 16), (2, 16), (3, 16), (4, 16), (8, 16)];
 
-/// What a layer may get.
+/// A compression that a layer may get.
 struct Choice {
     name: String,
-    /// Index and sum bits, and the error over the squared norm; nothing for RAW.
+    /// The bits of an index and of a sum, and the error relative to the squared norm. `None` for RAW.
     table: Option<(u8, u8, f64)>,
 }
 
@@ -46,14 +46,14 @@ pub struct AdaptArgs {
     /// Workers whose gradients are averaged
     #[arg(short = 'n', long, default_value_t = 4, value_parser = clap::value_parser!(u8).range(1..=64))]
     workers: u8,
-    /// What a layer may get: tables, by the bits of an index and of a sum, like 2/4, or of an index alone, like 4; and
-    /// raw, 32-bit integers [default: raw and all tables that fit this many workers]
+    /// Choices of a layer: tables, by the bits of an index and of a sum, like 2/4, or of an index alone, like 4; and raw,
+    /// which sends 32-bit integers [default: raw and all tables that fit this many workers]
     #[arg(long, value_name = "TABLE", value_delimiter = ',')]
     choices: Vec<String>,
-    /// The choice whose loss, if all layers had it, is the bound
+    /// The choice whose error, if all layers had it, is the bound
     #[arg(long, value_name = "TABLE", default_value = "4")]
     default: String,
-    /// Lose at most this in total, as a squared L2 norm, instead of what the default loses
+    /// Allow this total error, as a squared L2 norm, instead of that of the default choice
     #[arg(long, value_name = "ERROR")]
     bound: Option<f64>,
     /// Steps in which the dynamic program counts errors
@@ -74,7 +74,7 @@ impl AdaptArgs {
     /// Reads the file and chooses.
     ///
     /// # Errors
-    /// What cannot be read, and what cannot be chosen.
+    /// An error if the file cannot be read, or if no choice is possible.
     pub fn run(&self) -> Result<Report> {
         let profile = Profile::read(&self.file)?;
         let choices = if profile.choices.is_empty() {
@@ -136,18 +136,18 @@ impl AdaptArgs {
         })
     }
 
-    /// What a layer may get.
+    /// A compression that a layer may get.
     fn tables(&self) -> Result<Vec<Choice>> {
         let raw = || Choice { name: RAW.to_owned(), table: None };
         if self.choices.is_empty() {
-            // Wider sums than needed give hardly a better table.
+            // A table is hardly better with wider sums than necessary.
             let fits = |&(bits, lane): &(u8, u8)| self.table(bits, lane).ok();
             return Ok(FORMS.iter().filter_map(fits).chain([raw()]).collect());
         }
         self.choices.iter().map(|name| if name == RAW { Ok(raw()) } else { self.find(name) }).collect()
     }
 
-    /// The table of that name; of a width alone the one with the narrowest sums from 8 bits on.
+    /// The table of this name. For a width alone this is the table with the narrowest sums of at least 8 bits.
     fn find(&self, name: &str) -> Result<Choice> {
         let unknown = || {
             Error::Usage(format!(

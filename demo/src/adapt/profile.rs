@@ -1,4 +1,4 @@
-//! What is known of a model's layers: gradients in an `.npz` file, or a profile in TOML or JSON.
+//! Measurements of a model's layers: gradients in an `.npz` file, or a profile in TOML or JSON.
 
 use std::fs::File;
 use std::io::{BufReader, Read};
@@ -13,7 +13,7 @@ use crate::error::{Error, Result};
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Profile {
-    /// Names of the choices, if layers have costs and errors of their own.
+    /// The names of the choices, if layers have costs and errors of their own.
     #[serde(default)]
     pub choices: Vec<String>,
     /// The layers.
@@ -25,23 +25,23 @@ pub struct Profile {
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Layer {
-    /// Its name.
+    /// The layer's name.
     pub name: String,
-    /// Coordinates.
+    /// The number of its coordinates.
     pub size: usize,
-    /// L2 norm of its gradient; what THC loses of it follows.
+    /// The L2 norm of its gradient, from which THC's errors follow.
     pub norm: Option<f64>,
-    /// For other compressors: what each choice costs, in bytes or seconds.
+    /// For other compressors, the cost of each choice, in bytes or seconds.
     pub costs: Option<Vec<f64>>,
-    /// And loses, a squared L2 norm.
+    /// For other compressors, the error of each choice, as a squared L2 norm.
     pub errors: Option<Vec<f64>>,
 }
 
 impl Profile {
-    /// Reads a file of one of the three kinds, told by its name.
+    /// Reads a file of one of the three kinds, which the extension of its name tells apart.
     ///
     /// # Errors
-    /// [`Error::Profile`] for what cannot be used, [`Error::File`] for what cannot be read.
+    /// [`Error::Profile`] for unusable contents, [`Error::File`] for a file that cannot be read.
     pub fn read(path: &Path) -> Result<Self> {
         let wrong = |reason: String| Error::Profile { path: path.to_owned(), reason };
         let failed = |source| Error::File { path: path.to_owned(), source };
@@ -84,7 +84,7 @@ impl Profile {
     }
 }
 
-/// A layer for each array of an `.npz` file, as `numpy.savez` and `numpy.savez_compressed` write it.
+/// Reads a layer for each array of an `.npz` file, as `numpy.savez` and `numpy.savez_compressed` write it.
 fn gradients(path: &Path) -> Result<Vec<Layer>> {
     let wrong = |reason: String| Error::Profile { path: path.to_owned(), reason };
     let file = File::open(path).map_err(|source| Error::File { path: path.to_owned(), source })?;
@@ -101,7 +101,7 @@ fn gradients(path: &Path) -> Result<Vec<Layer>> {
     Ok(layers)
 }
 
-/// Coordinates and squared norm of an array.
+/// The number of coordinates and the squared norm of an array.
 fn square(member: impl Read) -> std::result::Result<(usize, f64), String> {
     let array = NpyFile::new(BufReader::new(member)).map_err(|error| error.to_string())?;
     let width = match array.dtype() {
@@ -122,6 +122,6 @@ fn square(member: impl Read) -> std::result::Result<(usize, f64), String> {
     match width {
         4 => sum::<f32>(array),
         8 => sum::<f64>(array),
-        _ => Err("it is not of f32 or f64".to_owned()),
+        _ => Err("its type is neither f32 nor f64".to_owned()),
     }
 }

@@ -1,4 +1,4 @@
-//! What was chosen, as a table and as JSON.
+//! The chosen compressions, as a table and as JSON.
 
 use std::fmt;
 
@@ -10,37 +10,37 @@ use serde::Serialize;
 pub struct Row {
     /// The layer's name.
     pub layer: String,
-    /// Its size.
+    /// The layer's number of coordinates.
     pub coordinates: usize,
-    /// The norm of its gradient, if it was given.
+    /// The norm of its gradient, if the input has it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub norm: Option<f64>,
-    /// What it gets.
+    /// The choice for the layer.
     pub choice: String,
-    /// What that loses, a squared L2 norm.
+    /// The error of the choice, as a squared L2 norm.
     pub error: f64,
-    /// What that costs: bytes up and down, or what the profile says.
+    /// The cost of the choice: bytes up and down, or the profile's unit.
     pub cost: f64,
-    /// Its share of all costs.
+    /// The layer's share of all costs.
     pub share: f64,
 }
 
-/// All choices.
+/// The choices for all layers.
 #[derive(Debug, Serialize)]
 pub struct Report {
-    /// One for each layer.
+    /// One row for each layer.
     pub rows: Vec<Row>,
-    /// The choice for all that it is compared with.
+    /// The choice for all layers with which this assignment is compared.
     pub default: Option<String>,
-    /// What that costs.
+    /// The cost of that choice for all layers.
     pub default_cost: Option<f64>,
-    /// Sum of the costs.
+    /// The sum of the costs.
     pub cost: f64,
-    /// Sum of the errors.
+    /// The sum of the errors.
     pub error: f64,
-    /// What it may be.
+    /// The bound on the sum of the errors.
     pub bound: f64,
-    /// No choices within the bound cost less.
+    /// A lower bound of the cost of all assignments within the bound.
     pub least_cost: f64,
 }
 

@@ -1,5 +1,5 @@
-//! The demo's controller: it makes the job in the parameter server, tells the workers where that is, and shows
-//! the run on a page.
+//! The demo's controller, which creates the job in the parameter server, gives the workers the server's address, and
+//! shows the run on a page.
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -10,28 +10,28 @@ use crate::error::{Error, Result};
 
 /// Name of the controller's program.
 pub const PROGRAM: &str = "thc-controller";
-/// What the controller calls the job.
+/// The job's name at the controller.
 pub const JOB: &str = "demo";
-/// As many slots as a server has without a controller.
+/// The number of slots that a server has without a controller.
 const SLOTS: u32 = 1024;
 
-/// Where a controller that runs can be asked and looked at.
+/// The addresses of a running controller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Addresses {
-    /// Commands and workers ask here.
+    /// The address for commands and workers.
     pub listen: SocketAddr,
-    /// The status page.
+    /// The address of the status page.
     pub page: SocketAddr,
 }
 
 impl Addresses {
-    /// Where workers join.
+    /// The address at which workers join.
     pub fn url(&self) -> String {
         format!("thc://{}/{JOB}", self.listen)
     }
 }
 
-/// How to look at it, for people.
+/// Text that tells users how to watch the run.
 impl fmt::Display for Addresses {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Addresses { listen, page } = self;
@@ -45,7 +45,7 @@ impl fmt::Display for Addresses {
     }
 }
 
-/// Writes the configuration of a controller for one parameter server and the job, and says how to start it.
+/// Writes the configuration of a controller for one parameter server and the job, and returns the command that starts it.
 pub fn arguments(folder: &Path, job: &Job, p4runtime: SocketAddr, server: SocketAddr) -> Result<Vec<String>> {
     let path = folder.join("thc-controller.toml");
     let text = format!(
@@ -64,7 +64,7 @@ pub fn arguments(folder: &Path, job: &Job, p4runtime: SocketAddr, server: Socket
     Ok(words.map(str::to_owned).to_vec())
 }
 
-/// Listens to what a controller says of itself, line by line, until it is ready.
+/// Reads a controller's output line by line until the controller is ready.
 pub fn ready() -> impl FnMut(&str) -> Option<Addresses> {
     let mut page = None;
     move |line| {

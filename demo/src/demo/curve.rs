@@ -1,4 +1,4 @@
-//! The loss curve of one run, for a line of text and for an SVG file.
+//! Loss curves as a line of text and as an SVG file.
 
 use std::path::Path;
 
@@ -18,8 +18,8 @@ fn mean(values: &[f32]) -> f32 {
     (values.iter().map(|&v| f64::from(v)).sum::<f64>() / values.len() as f64) as f32
 }
 
-/// `losses` averaged into at most `points` equal stretches: (last step of the stretch,
-/// counted from 1, its mean).
+/// Averages `losses` over at most `points` equal stretches. Returns the last step of each stretch,
+/// counted from 1, and its mean.
 pub fn thin(losses: &[f32], points: usize) -> Vec<(usize, f32)> {
     let points = points.min(losses.len());
     (0..points)
@@ -28,8 +28,8 @@ pub fn thin(losses: &[f32], points: usize) -> Vec<(usize, f32)> {
         .collect()
 }
 
-/// One character per stretch of the curve, all curves of `range` on the same scale.
-pub fn sparkline(losses: &[f32], width: usize, range: (f32, f32)) -> String {
+/// Draws the curve with one character per stretch. Curves with the same `range` have the same scale.
+pub(crate) fn sparkline(losses: &[f32], width: usize, range: (f32, f32)) -> String {
     let (low, high) = range;
     let height = |loss: f32| {
         let part = if high > low { (loss - low) / (high - low) } else { 0.0 };
@@ -38,7 +38,7 @@ pub fn sparkline(losses: &[f32], width: usize, range: (f32, f32)) -> String {
     thin(losses, width).iter().map(|&(_, loss)| BLOCKS[height(loss)]).collect()
 }
 
-/// Lowest and highest point of several curves averaged to `width` points.
+/// The lowest and the highest point of several curves, averaged to `width` points.
 pub fn range(curves: &[&[f32]], width: usize) -> (f32, f32) {
     curves
         .iter()

@@ -1,4 +1,4 @@
-//! How far the averaged gradient of a step is from the exact mean of the workers' gradients.
+//! The error of a step's averaged gradient relative to the exact mean of the workers' gradients.
 
 use std::path::Path;
 
@@ -12,16 +12,15 @@ use crate::error::Result;
 pub struct ErrorSample {
     /// The step.
     pub step: u32,
-    /// NMSE of the gradient that was applied. It carries the error feedback, that is what
-    /// earlier steps lost, and so is farther from this step's mean than compression
-    /// alone would put it.
+    /// NMSE of the gradient that was applied. It includes error feedback, which is what earlier steps
+    /// lost, so its distance from this step's mean is larger than that of compression alone.
     pub applied: f64,
     /// NMSE of an all-reduce of the same gradients without error feedback.
     pub without_feedback: f64,
 }
 
 impl ErrorSample {
-    /// Reads what `workers` workers wrote in `step`; removes the files unless `keep`.
+    /// Measures the files that `workers` workers wrote in `step`, and removes them unless `keep`.
     pub fn measure(folder: &Path, step: u32, workers: u8, keep: bool) -> Result<Self> {
         let own: Vec<_> =
             (0..workers).map(|worker| gradient_file::worker_path(folder, step, worker)).collect();
@@ -42,7 +41,7 @@ impl ErrorSample {
         };
         if !keep {
             for path in own.iter().chain([&applied, &alone]) {
-                // Left-overs go with the temporary folder.
+                // The temporary folder's removal takes remaining files with it.
                 let _ = std::fs::remove_file(path);
             }
         }

@@ -1,4 +1,4 @@
-//! What a child process tells the demo: JSON lines on its standard output.
+//! Events that child processes report to the demo as JSON lines on their standard output.
 
 use std::io::Write;
 
@@ -7,7 +7,7 @@ use thc_ps::ServerStats;
 
 use crate::error::{Error, Result};
 
-/// Seconds that a worker spent, by what it did.
+/// The seconds that a worker spent, by activity.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Times {
     /// Forward, backward and optimizer.
@@ -20,8 +20,8 @@ pub struct Times {
     pub waiting: f64,
 }
 
-/// What a worker sent and received in the all-reduces of the training (not in those that
-/// measure it). Bytes count from the IP header on.
+/// The traffic of a worker in the all-reduces of the training, without those that measure errors.
+/// Bytes count from the IP header on.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Traffic {
     /// Coordinates all-reduced.
@@ -50,7 +50,7 @@ impl Traffic {
     }
 }
 
-/// What the parameter server counted, the measuring all-reduces included.
+/// The parameter server's counters, which include the all-reduces that measure errors.
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 pub struct Server {
     /// Slots completed, each answered by one result to all workers.
@@ -63,7 +63,7 @@ pub struct Server {
 
 impl Server {
     /// The totals of a server, or of a share of one.
-    pub fn from_totals(totals: &ServerStats) -> Self {
+    pub(crate) fn from_totals(totals: &ServerStats) -> Self {
         let dropped: u64 =
             totals.jobs.iter().flat_map(|job| &job.members).map(|member| member.drop_count()).sum();
         Self {
@@ -81,16 +81,16 @@ impl Server {
     }
 }
 
-/// What a run ended with.
+/// The outcome of a run.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Outcome {
     /// Loss on the held-out part of the text, nats per character.
     pub held_out: f32,
     /// Digest of the final parameters' bits; equal on all workers if they stayed in step.
     pub digest: String,
-    /// Where the time went.
+    /// The time by activity.
     pub times: Times,
-    /// Network use; none in the exact run.
+    /// Network traffic; `None` in the exact run.
     pub traffic: Option<Traffic>,
     /// Totals of the share of the server that was beside the worker.
     pub server: Option<Server>,

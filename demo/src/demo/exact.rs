@@ -1,5 +1,5 @@
-//! The run to compare with: one process computes all workers' gradients on the same
-//! batches and takes their exact mean.
+//! The run for comparison, in which one process computes all workers' gradients on the same batches
+//! and takes their exact mean.
 
 use std::thread;
 use std::time::Instant;
@@ -48,7 +48,7 @@ impl GradientSource for ExactMean<'_> {
     }
 }
 
-/// The mean of the gradients and of their losses, in f64, in the first one's place.
+/// Replaces the first gradient and its loss by the means of all, which are computed in f64.
 fn mean(mut gradients: Vec<Gradient>) -> Gradient {
     let count = gradients.len() as f64;
     let mut first = gradients.remove(0);

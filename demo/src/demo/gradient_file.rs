@@ -17,7 +17,7 @@ pub fn applied_path(folder: &Path, step: u32) -> PathBuf {
 }
 
 /// The file of the mean of the same gradients compressed without error feedback.
-pub fn uncorrected_path(folder: &Path, step: u32) -> PathBuf {
+pub(crate) fn uncorrected_path(folder: &Path, step: u32) -> PathBuf {
     folder.join(format!("step-{step:06}-without-feedback.npy"))
 }
 

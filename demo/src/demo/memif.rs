@@ -1,4 +1,4 @@
-//! DPDK without a NIC: the demo's processes joined by shared memory, one net_memif link per worker.
+//! DPDK without a NIC: shared memory connects the demo's processes, by one net_memif link per worker.
 
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
 use std::path::Path;
@@ -8,12 +8,12 @@ use thc_transport::{Backend, DpdkConfig};
 
 use crate::error::{Error, Result};
 
-/// The server's address. Nobody but the demo's own processes is on these links.
+/// The server's address. Only the demo's own processes use these links.
 const SERVER: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::new(10, 84, 72, 1), 9000);
-/// Worker 0's address; the others follow.
+/// The address of worker 0. Those of the other workers follow.
 const FIRST_WORKER: u8 = 10;
 
-/// All links of a demo. They meet at a socket in a folder that only this user may enter.
+/// All links of a demo. The processes connect through a socket in a folder that only this user may enter.
 #[derive(Debug)]
 pub struct Links {
     folder: tempfile::TempDir,
@@ -22,19 +22,19 @@ pub struct Links {
 /// A worker's end of its link.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Link {
-    /// The device, as DPDK's environment layer takes it.
+    /// The device, in the form of DPDK's environment layer.
     pub device: String,
     /// The worker's address.
     pub address: Ipv4Addr,
 }
 
 impl Links {
-    /// A folder for the socket.
+    /// Creates the folder for the socket.
     pub fn new() -> Result<Self> {
         Ok(Self { folder: tempfile::tempdir().map_err(Error::Process)? })
     }
 
-    /// Where the socket is.
+    /// The folder of the socket.
     pub fn folder(&self) -> &Path {
         self.folder.path()
     }
@@ -49,8 +49,8 @@ impl Links {
         SERVER.into()
     }
 
-    /// The server's flags: a device for each worker, memory without hugepages.
-    pub fn server_arguments(&self, workers: u8) -> Vec<String> {
+    /// The server's flags, which give it a device for each worker and memory without hugepages.
+    pub(crate) fn server_arguments(&self, workers: u8) -> Vec<String> {
         let mut arguments: Vec<String> =
             ["--io", "dpdk", "--dpdk-hugepages=false"].map(String::from).to_vec();
         for worker in 0..workers {
@@ -67,7 +67,7 @@ impl Links {
 }
 
 impl Link {
-    /// What the worker's group is opened on.
+    /// The settings with which the worker's group opens its device.
     pub fn backend(&self) -> Backend {
         let mut config = DpdkConfig::new(self.address);
         config.devices = vec![self.device.clone()];

@@ -1,7 +1,7 @@
-//! The model that the demo trains: a character-level language model after Bengio et al.
-//! (2003) with a residual layer. A context of characters is embedded, concatenated, and
-//! two layers predict the next character. No recurrence, so one matrix product per layer,
-//! and few enough operations that their derivatives stand here too.
+//! The model that the demo trains: a character-level language model after Bengio et al. (2003) with
+//! a residual layer. Embeddings of a context of characters are concatenated, and two layers predict
+//! the next character. Without recurrence each layer is one matrix product, and there are so few
+//! operations that this file also has their derivatives.
 
 use ndarray::{Array2, ArrayView2, Axis, Zip};
 use rand::SeedableRng;
@@ -14,11 +14,11 @@ use super::text::Batch;
 /// Sizes of the model, equal on every worker.
 #[derive(Clone, Copy, Debug)]
 pub struct Shape {
-    /// Different characters.
+    /// The number of different characters.
     pub vocabulary: usize,
-    /// Characters seen before the one to predict.
+    /// The number of characters before the one to predict.
     pub context: usize,
-    /// Numbers per embedded character.
+    /// The number of coordinates of an embedded character.
     pub embedding: usize,
     /// Width of the two hidden layers.
     pub hidden: usize,
@@ -26,7 +26,7 @@ pub struct Shape {
 
 /// The usual width of the hidden layers.
 pub const WIDE: usize = 480;
-/// A width for about 45,000 parameters, for an aggregator that takes milliseconds for a packet.
+/// A width for about 45,000 parameters, for an aggregator that needs milliseconds per packet.
 pub const NARROW: usize = 64;
 
 impl Shape {
@@ -59,12 +59,12 @@ struct Parts<T> {
     biases: [T; 3],
 }
 
-/// What the layers compute for a batch; a row is an example.
+/// The outputs of the layers for a batch, with an example in each row.
 struct Activations {
     input: Array2<f32>,
     first: Array2<f32>,
     second: Array2<f32>,
-    /// The sum of both layers, which predicts.
+    /// The sum of both layers, from which the prediction is made.
     sum: Array2<f32>,
     /// Probabilities of the next character.
     probabilities: Array2<f32>,
@@ -98,7 +98,7 @@ impl Shape {
 }
 
 impl Model {
-    /// Initial parameters are a function of `shape` and `seed` alone.
+    /// Creates a model whose initial parameters depend only on `shape` and `seed`.
     pub fn new(shape: Shape, seed: u64, learning_rate: f64) -> Self {
         let Shape { context, embedding, hidden, .. } = shape;
         let mut random = ChaCha8Rng::seed_from_u64(seed);
@@ -116,7 +116,7 @@ impl Model {
         Self { shape, parameters, optimizer }
     }
 
-    /// The number of parameters, that is coordinates of a gradient.
+    /// The number of parameters, which is the number of coordinates of a gradient.
     pub fn coordinates(&self) -> usize {
         self.parameters.len()
     }
@@ -163,12 +163,12 @@ impl Model {
         right.count() as f32 / batch.targets.len() as f32
     }
 
-    /// Coordinates of each of its tensors, in the order of the gradient: the embedding, three weights, their biases.
+    /// The number of coordinates of each tensor, in the order of the gradient: the embedding, three weights, their biases.
     pub fn tensors(&self) -> Vec<usize> {
         self.shape.parts().map(|(rows, columns)| rows * columns).to_vec()
     }
 
-    /// Takes another worker's parameters; the optimizer's moments stay.
+    /// Replaces the parameters by another worker's. The optimizer's moments stay.
     pub fn take(&mut self, other: &Self) {
         self.parameters.copy_from_slice(&other.parameters);
     }
@@ -178,12 +178,12 @@ impl Model {
         &self.parameters
     }
 
-    /// The same, to be moved by another optimizer than its own.
+    /// All parameters, for an optimizer other than the model's own.
     pub fn parameters_mut(&mut self) -> &mut [f32] {
         &mut self.parameters
     }
 
-    /// Loss and gradient of `batch` at the present parameters.
+    /// Computes the loss and the gradient of `batch` at the current parameters.
     pub fn gradient(&self, batch: &Batch) -> Gradient {
         let Activations { input, first, second, sum, mut probabilities, loss } = self.forward(batch);
         let Parts { embedding, weights: [w1, w2, w3], .. } = self.shape.cut(&self.parameters);
@@ -191,7 +191,7 @@ impl Model {
             row[target as usize] -= 1.0;
         }
         let behind_output = probabilities / batch.targets.len() as f32;
-        // A unit that is off passes nothing back.
+        // An inactive unit passes no gradient back.
         let passed = |mut behind: Array2<f32>, unit: &Array2<f32>| {
             Zip::from(&mut behind).and(unit).for_each(|b, &u| *b = if u > 0.0 { *b } else { 0.0 });
             behind
@@ -219,7 +219,7 @@ impl Model {
         Gradient { loss, coordinates }
     }
 
-    /// One optimizer step along `gradient.coordinates`, whatever has been made of them.
+    /// Takes one optimizer step along `gradient.coordinates`, which may be an average.
     pub fn update(&mut self, gradient: &Gradient) {
         self.optimizer.step(&mut self.parameters, &gradient.coordinates);
     }
@@ -229,7 +229,7 @@ impl Model {
         self.optimizer.rate = rate;
     }
 
-    /// Characters the model sees before the one to predict.
+    /// The number of characters before the one to predict.
     pub fn context(&self) -> usize {
         self.shape.context
     }

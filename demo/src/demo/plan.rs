@@ -1,5 +1,5 @@
-//! What a demo run does: the same for the exact run and for every worker process, handed to
-//! child processes as one JSON argument.
+//! The plan of a demo run, which the exact run and every worker process have in common. Child
+//! processes receive it as one JSON argument.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -9,18 +9,18 @@ use serde::{Deserialize, Serialize};
 use super::memif::Link;
 use super::server::Share;
 
-/// How many steps of a run have their gradients kept for measuring the error.
+/// The number of steps of a run whose gradients are kept to measure the error.
 const SAMPLES: u32 = 10;
 
-/// Everything that determines the training, so that two runs of one plan differ only in how
-/// gradients are averaged.
+/// Everything that determines the training, so that two runs of one plan differ only in the way in
+/// which gradients are averaged.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Plan {
     /// The text to learn.
     pub text: PathBuf,
-    /// Workers, each with its own batches.
+    /// The number of workers, each of which has its own batches.
     pub workers: u8,
-    /// Optimizer steps.
+    /// The number of optimizer steps.
     pub steps: u32,
     /// Rows per worker and step.
     pub batch: usize,
@@ -28,45 +28,45 @@ pub struct Plan {
     pub hidden: usize,
     /// Seed of initial parameters and batches.
     pub seed: u64,
-    /// First step size; it falls linearly to a tenth.
+    /// The first step size, which falls linearly to a tenth.
     pub learning_rate: f64,
 }
 
 impl Plan {
-    /// Step size of `step`.
+    /// The step size of `step`.
     pub fn rate(&self, step: u32) -> f64 {
         self.learning_rate * (1.0 - 0.9 * f64::from(step) / f64::from(self.steps))
     }
 
-    /// Whether the gradients of `step` are measured: about ten steps, evenly spread, and the
-    /// first among them.
+    /// Whether the gradients of `step` are measured. About ten evenly spread steps are, including the
+    /// first one.
     pub fn samples(&self, step: u32) -> bool {
         step.is_multiple_of(self.steps.div_ceil(SAMPLES))
     }
 }
 
-/// A worker process: the plan and where its parameter server is.
+/// The plan of a worker process, with the address of its parameter server.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct WorkerPlan {
-    /// What all workers do.
+    /// The plan of all workers.
     pub plan: Plan,
     /// This worker's number.
     pub worker: u8,
-    /// The parameter server.
+    /// The parameter server's address.
     pub server: SocketAddr,
-    /// The share of the server that is beside this worker; else the server is a process of its own.
+    /// The share of the server that runs beside this worker. `None` if the server is a process of its own.
     pub share: Option<Share>,
-    /// The job at a controller, which knows the rest; else everything is told here.
+    /// The job's URL at a controller, which provides all other settings. `None` if this plan has them.
     pub controller: Option<String>,
-    /// The way there over DPDK; else by kernel sockets, or through an interface.
+    /// The link to the server over DPDK. `None` for kernel sockets and for an interface.
     pub link: Option<Link>,
-    /// The interface that it goes through, by AF_XDP.
+    /// The interface that the worker uses by AF_XDP.
     pub interface: Option<String>,
-    /// Whether the aggregator takes milliseconds for a packet.
+    /// Whether the aggregator needs milliseconds per packet.
     pub slow: bool,
-    /// Whether what quantization loses is kept for the next step.
+    /// Whether the worker keeps error feedback for the next step.
     pub feedback: bool,
-    /// Where gradients of sampled steps go.
+    /// The folder for gradients of sampled steps.
     pub samples: PathBuf,
 }
 

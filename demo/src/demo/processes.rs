@@ -1,8 +1,8 @@
-//! The demo's child processes: started, listened to, and always ended.
+//! The demo's child processes, which the demo starts, reads and always ends.
 //!
-//! A child is in its own process group, so that Ctrl-C reaches the demo alone, which then
-//! ends its children in order. Should the demo itself be killed, the kernel ends them:
-//! every child asks for that before it does anything else ([`tie_to_parent`]).
+//! A child is in a process group of its own, so that Ctrl-C reaches only the demo, which then ends
+//! its children in order. If the demo itself is killed, the kernel ends the children, because every
+//! child requests that before it does anything else ([`tie_to_parent`]).
 
 use std::collections::VecDeque;
 use std::io::{BufRead, BufReader, Read};
@@ -18,17 +18,17 @@ use rustix::process::{Pid, Signal};
 
 use crate::error::{Error, Result};
 
-/// How long a child asked to end may take before it is killed.
+/// How long a child may take to end on request before it is killed.
 const GRACE: Duration = Duration::from_secs(2);
 
-/// Silence of all children together that ends the demo with an error.
+/// How long all children may be silent before the demo ends with an error.
 const STALL: Duration = Duration::from_secs(90);
 
-/// Lines of a child's standard error that are kept.
+/// The number of lines of a child's standard error that are kept.
 const KEPT_LINES: usize = 20;
 
-/// Asks the kernel to end this process when its parent ends; does so itself if `parent`
-/// is gone already.
+/// Asks the kernel to end this process when its parent ends. Ends it at once if `parent` has ended
+/// already.
 pub fn tie_to_parent(parent: u32) -> Result<()> {
     rustix::process::set_parent_process_death_signal(Some(Signal::TERM))
         .map_err(|errno| Error::Process(errno.into()))?;
@@ -39,11 +39,11 @@ pub fn tie_to_parent(parent: u32) -> Result<()> {
     Ok(())
 }
 
-/// What a child did.
+/// An event of a child.
 pub enum Message {
-    /// It wrote a line to its standard output.
+    /// The child wrote a line to its standard output.
     Line(String),
-    /// It closed its standard output: it has ended or is about to.
+    /// The child closed its standard output, so it has ended or is about to end.
     Closed,
 }
 
@@ -54,7 +54,7 @@ struct Running {
     ended: Option<ExitStatus>,
 }
 
-/// All children of one demo. Dropping it ends them.
+/// All children of one demo. Dropping the value ends them.
 pub struct Children {
     running: Vec<Running>,
     messages: Receiver<(usize, Message)>,
@@ -63,13 +63,13 @@ pub struct Children {
 }
 
 impl Children {
-    /// No children yet; `interrupted` is watched while waiting for messages.
+    /// Creates an empty set of children. Waiting for messages ends when `interrupted` becomes true.
     pub fn new(interrupted: Arc<AtomicBool>) -> Self {
         let (sender, messages) = channel();
         Self { running: Vec::new(), messages, sender, interrupted }
     }
 
-    /// Starts a child and returns its number. `name` is what messages call it.
+    /// Starts a child and returns its number. Messages use `name` for the child.
     pub fn start(&mut self, name: String, command: &mut Command) -> Result<usize> {
         let number = self.running.len();
         let mut child = command
@@ -88,7 +88,7 @@ impl Children {
                         return;
                     }
                 }
-                // The receiver may be gone at the end of the demo.
+                // The receiver may have been dropped at the end of the demo.
                 let _ = sender.send((number, Message::Closed));
             });
         }
@@ -108,8 +108,8 @@ impl Children {
         Ok(number)
     }
 
-    /// The next message of any child. Fails when the demo is interrupted, when a child
-    /// ends with an error, or when all have been silent for long.
+    /// Returns the next message of any child. Fails if the demo is interrupted, if a child ends with an
+    /// error, or if all children have been silent for too long.
     pub fn message(&mut self) -> Result<(usize, Message)> {
         let asked = Instant::now();
         loop {
@@ -129,7 +129,7 @@ impl Children {
         }
     }
 
-    /// Fails if child `number` has ended with an error, or the demo is to end.
+    /// Fails if child `number` has ended with an error, or if the demo is interrupted.
     pub fn check(&mut self, number: usize) -> Result<()> {
         if self.interrupted.load(Ordering::Relaxed) {
             return Err(Error::Interrupted);
@@ -147,24 +147,25 @@ impl Children {
         Ok(())
     }
 
-    /// Waits until a child that has said all it will say has ended; fails if it did so
-    /// with an error.
+    /// Waits for the end of a child that has closed its output. Fails if the child ends with an error.
     pub fn finish(&mut self, number: usize) -> Result<()> {
         let asked = Instant::now();
         while self.running[number].ended.is_none() {
             self.check(number)?;
             if asked.elapsed() > GRACE {
                 let name = &self.running[number].name;
-                return Err(Error::Failure(format!("{name} is done but does not end")));
+                return Err(Error::Failure(format!(
+                    "{name} has finished its work but its process does not end"
+                )));
             }
             thread::sleep(Duration::from_millis(5));
         }
         Ok(())
     }
 
-    /// Asks a child to end and waits. Returns the lines it wrote meanwhile; messages of other
-    /// children in that time are lost. Fails if it had to be killed or ended with an error; a program that
-    /// knows no better than to die of being asked has ended well.
+    /// Asks a child to end, and waits for its end. Returns the lines that the child wrote meanwhile. Messages of
+    /// other children in that time are lost. Fails if the child had to be killed or ended with an error. A program
+    /// that the signal itself ends has not failed.
     pub fn stop(&mut self, number: usize) -> Result<Vec<String>> {
         self.running[number].ask();
         self.running[number].end(Instant::now() + GRACE);
@@ -184,7 +185,7 @@ impl Children {
         }
     }
 
-    /// The name a child was started with.
+    /// The name with which a child was started.
     pub fn name(&self, number: usize) -> &str {
         &self.running[number].name
     }
@@ -206,19 +207,19 @@ impl Running {
     /// Sends SIGTERM unless the child has ended and was waited for.
     fn ask(&mut self) {
         if self.ended.is_none() && matches!(self.child.try_wait(), Ok(None)) {
-            // It may end by itself just now; then there is nobody to ask.
+            // The signal fails if the child has just ended by itself.
             let _ = rustix::process::kill_process(Pid::from_child(&self.child), Signal::TERM);
         }
     }
 
-    /// Waits until `deadline`, then kills; in any case the child is waited for.
+    /// Waits until `deadline`, then kills the child. In both cases its exit status is collected.
     fn end(&mut self, deadline: Instant) {
         while self.ended.is_none() {
             match self.child.try_wait() {
                 Ok(Some(status)) => self.ended = Some(status),
                 Ok(None) if Instant::now() < deadline => thread::sleep(Duration::from_millis(5)),
                 Ok(None) | Err(_) => {
-                    // Only a process that is gone can't be killed.
+                    // Killing fails only if the process has ended.
                     let _ = self.child.kill();
                     self.ended = self.child.wait().ok();
                     return;
@@ -228,11 +229,11 @@ impl Running {
     }
 
     fn failure(&self, status: ExitStatus) -> Error {
-        // Its last words may still be in the pipe.
+        // The child's last lines may still be in the pipe.
         thread::sleep(Duration::from_millis(50));
         let kept = self.complaints.lock().unwrap_or_else(PoisonError::into_inner);
         let last = kept.iter().rev().find(|line| !line.trim().is_empty());
-        let complaint = last.map_or("it said nothing", |line| line.trim_start_matches("thc: "));
+        let complaint = last.map_or("it wrote no message", |line| line.trim_start_matches("thc: "));
         Error::Failure(format!("{} ended with {status}: {complaint}", self.name))
     }
 }

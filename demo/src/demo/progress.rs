@@ -1,10 +1,10 @@
-//! The demo's progress: a bar on a terminal, a line every tenth elsewhere.
+//! The demo's progress: a bar on a terminal, and elsewhere a line for every tenth of the run.
 
 use std::io::IsTerminal;
 
 use indicatif::{ProgressBar, ProgressStyle};
 
-/// Shows how far one run is, on standard error.
+/// Shows the progress of one run on standard error.
 pub struct Progress {
     name: &'static str,
     steps: u32,
@@ -13,12 +13,12 @@ pub struct Progress {
 }
 
 impl Progress {
-    /// `quiet` shows nothing.
+    /// Starts the display. With `quiet` nothing is shown.
     pub fn new(name: &'static str, steps: u32, quiet: bool) -> Self {
         let terminal = std::io::stderr().is_terminal();
         let bar = (terminal && !quiet).then(|| {
             let style = ProgressStyle::with_template(
-                "{prefix:>6} {wide_bar} {pos}/{len} steps  {msg}  {elapsed} gone, {eta} to go",
+                "{prefix:>6} {wide_bar} {pos}/{len} steps  {msg}  {elapsed} elapsed, {eta} left",
             );
             let bar = ProgressBar::new(u64::from(steps)).with_prefix(name);
             bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
@@ -27,7 +27,7 @@ impl Progress {
         Self { name, steps, lines: bar.is_none() && !quiet, bar }
     }
 
-    /// `step` (from 0) is done with this training loss.
+    /// Reports that `step`, counted from 0, has ended with this training loss.
     pub fn step(&self, step: u32, loss: f32) {
         if let Some(bar) = &self.bar {
             bar.set_message(format!("loss {loss:.3}"));

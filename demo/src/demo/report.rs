@@ -1,4 +1,4 @@
-//! What the demo found out, as a table and as JSON.
+//! The demo's report, as a table and as JSON.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -9,26 +9,13 @@ use super::curve;
 use super::error_sample::ErrorSample;
 use super::event::{Server, Times, Traffic};
 use super::plan::Plan;
-use super::run::Heard;
+use super::run_result::{Run, RunResult};
 
 /// Characters of a sparkline.
 const WIDTH: usize = 60;
 
 /// Rows of the loss table.
 const ROWS: usize = 8;
-
-/// One of the two runs.
-#[derive(Clone, Debug, Serialize)]
-pub struct Run {
-    /// Training loss of every step, mean of the workers, nats per character.
-    pub losses: Vec<f32>,
-    /// Mean of the last twentieth of them.
-    pub final_loss: f32,
-    /// Loss on the held-out part of the text.
-    pub held_out_loss: f32,
-    /// Wall clock from the first step to the last, seconds.
-    pub seconds: f64,
-}
 
 /// The whole demo.
 #[derive(Clone, Debug, Serialize)]
@@ -55,17 +42,17 @@ pub struct Report {
     pub nmse: f64,
     /// Mean NMSE without error feedback.
     pub nmse_without_feedback: f64,
-    /// All workers together.
+    /// The traffic of all workers together.
     pub traffic: Traffic,
     /// Bytes to the server per coordinate and worker, headers from IP on included.
     pub bytes_per_coordinate_up: f64,
-    /// The same from the server.
+    /// Bytes from the server per coordinate and worker.
     pub bytes_per_coordinate_down: f64,
-    /// Seconds per worker (mean), by what it did.
+    /// Seconds per worker by activity, mean of all workers.
     pub times: Times,
     /// The parameter server's totals; a switch's are in its counters.
     pub server: Option<Server>,
-    /// Digest of the model that all workers ended with.
+    /// The digest of the final model of all workers.
     pub digest: String,
 }
 
@@ -75,10 +62,10 @@ fn mean(values: impl ExactSizeIterator<Item = f64>) -> f64 {
 }
 
 impl Report {
-    /// Puts the findings of both runs together. `thc` is what was heard from the workers, `server` the totals of
-    /// their server if it was one, `feedback` whether there was error feedback.
-    pub fn new(plan: &Plan, feedback: bool, server: Option<Server>, thc: Heard, exact: Run) -> Self {
-        let Heard { parameters, run: thc, errors, outcomes } = thc;
+    /// Makes the report of both runs. `thc` is what the workers reported, `server` the totals of their server if
+    /// a program was the server, and `feedback` says whether the workers kept error feedback.
+    pub fn new(plan: &Plan, feedback: bool, server: Option<Server>, thc: RunResult, exact: Run) -> Self {
+        let RunResult { parameters, run: thc, errors, outcomes } = thc;
         let mut traffic = Traffic::default();
         for one in outcomes.iter().filter_map(|outcome| outcome.traffic) {
             traffic.add(&one);

@@ -1,4 +1,4 @@
-//! The demo from start to end: both runs, their child processes, and the report.
+//! The whole demo: both runs, their child processes, and the report.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
@@ -21,13 +21,14 @@ use super::memif::Links;
 use super::plan::{Plan, WorkerPlan};
 use super::processes::{Children, Message};
 use super::progress::Progress;
-use super::report::{Report, Run};
+use super::report::Report;
+use super::run_result::{Run, RunResult};
 use super::server::{self, Job, Share};
 use super::switch::{self, Site};
 use super::text::Text;
 use crate::error::{Error, Result};
 
-/// What `thc demo` was asked for.
+/// The options of `thc demo`.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// The training.
@@ -40,23 +41,23 @@ pub struct Options {
     pub loss: f64,
     /// Whether workers keep error feedback.
     pub feedback: bool,
-    /// Whether a controller makes the job.
+    /// Whether a controller creates the job.
     pub controller: bool,
-    /// Whether each worker's process has a share of the server.
+    /// Whether each worker's process serves a share of the slots.
     pub colocated: bool,
-    /// Whether the aggregator is a switch, BMv2.
+    /// Whether the aggregator is the switch BMv2.
     pub switch: bool,
-    /// Where to draw the loss curves.
+    /// The file for the plot of the loss curves.
     pub plot: Option<PathBuf>,
-    /// Where to keep the sampled gradients.
+    /// The folder in which sampled gradients are kept.
     pub save_gradients: Option<PathBuf>,
-    /// No progress, nothing but the report.
+    /// Whether only the report is printed, without progress.
     pub quiet: bool,
 }
 
-/// Runs the demo. All child processes have ended when this returns, however it returns.
+/// Runs the demo. All child processes have ended when this function returns, also if it fails.
 pub fn run(options: &Options) -> Result<Report> {
-    // A wrong text, an unusable plot file or a missing backend is found out before anything is started.
+    // A wrong text, an unusable plot file or a missing backend must fail before any process starts.
     if options.io == IoName::Dpdk && !cfg!(feature = "dpdk") {
         let text = "this program was built without DPDK; run `make demo IO=dpdk`, or build it with --features dpdk, which needs \
                     libdpdk-dev and libclang-dev (see docs/dpdk.md)";
@@ -119,33 +120,21 @@ pub fn run(options: &Options) -> Result<Report> {
     Ok(Report::new(&options.plan, options.feedback, totals, thc, exact.run))
 }
 
-/// What was heard from the processes of one run.
-pub struct Heard {
-    /// Coordinates of a gradient.
-    pub parameters: usize,
-    /// Losses and time.
-    pub run: Run,
-    /// Errors of the sampled steps.
-    pub errors: Vec<ErrorSample>,
-    /// What each process ended with.
-    pub outcomes: Vec<Outcome>,
-}
-
-/// Where the shares are, one beside each worker of this machine.
+/// The addresses of the shares, one beside each worker of this machine.
 fn shares(job: &Job) -> Result<Share> {
-    let first = ports::free(job.workers.into()).map_err(Error::Process)?;
+    let first = ports::find_free(job.workers.into()).map_err(Error::Process)?;
     let at = (first..).take(job.workers.into()).map(|port| SocketAddr::from((Ipv4Addr::LOCALHOST, port)));
     Ok(Share { job: *job, at: at.collect() })
 }
 
-/// The run through THC: a parameter server, perhaps a controller, and a process per worker; or workers alone that have a
-/// share of the server each.
+/// Runs the training through THC, with a parameter server, possibly a controller, and a process per worker; or with
+/// workers that serve a share of the slots each.
 fn run_compressed(
     options: &Options,
     samples: &Path,
     folder: &Path,
     interrupted: Arc<AtomicBool>,
-) -> Result<(Heard, Option<Server>)> {
+) -> Result<(RunResult, Option<Server>)> {
     let plan = &options.plan;
     if options.controller && !cfg!(feature = "controller") {
         return Err(Error::NoController);
@@ -156,11 +145,13 @@ fn run_compressed(
     let links = (options.io == IoName::Dpdk).then(Links::new).transpose()?;
     if let (Some(links), false) = (&links, options.quiet) {
         let folder = links.folder().display();
-        eprintln!("DPDK without a NIC: one net_memif link of shared memory per worker, meeting in {folder}");
+        eprintln!(
+            "DPDK without a NIC: one net_memif link of shared memory per worker, with its socket in {folder}"
+        );
     }
     let hosts = (options.io == IoName::Xdp).then(|| Hosts::new(plan.workers)).transpose()?;
     if hosts.is_some() && !options.quiet {
-        eprintln!("AF_XDP without a NIC: a network namespace for each process, joined by virtual cables");
+        eprintln!("AF_XDP without a NIC: a network namespace for each process, connected by virtual cables");
     }
     let job = Job {
         workers: plan.workers,
@@ -179,7 +170,7 @@ fn run_compressed(
             let at = at.ok_or_else(|| Error::one_worker("without --colocated"))?;
             if !options.quiet {
                 let last = at.port() + u16::from(plan.workers) - 1;
-                eprintln!("a share of the server beside each worker, {at} to {last}");
+                eprintln!("each worker serves a share of the slots, at {at} to {last}");
             }
             (at, None)
         }
@@ -254,7 +245,7 @@ fn run_compressed(
     let sampled = Some((samples, options.save_gradients.is_some()));
     let heard = listen(&mut children, plan, &workers, &servers, &progress, sampled)?;
     let mut totals = Vec::new();
-    // The parameter server last: it has the totals.
+    // The parameter server ends last, because it reports the totals.
     for &server in servers.iter().rev() {
         totals = children.stop(server)?;
     }
@@ -265,7 +256,7 @@ fn run_compressed(
     });
     let totals = totals.as_ref().map(Server::from_totals).or(beside);
     if totals.is_none() && site.is_none() {
-        let text = "thc-ps ended without telling its totals (are all programs of the same build?)";
+        let text = "thc-ps ended without reporting its totals (are all programs of the same build?)";
         return Err(Error::Failure(text.to_owned()));
     }
     if let Some((worker, other)) =
@@ -279,8 +270,8 @@ fn run_compressed(
     Ok((heard, totals))
 }
 
-/// The run with exact averaging, in one process.
-fn exact(options: &Options, interrupted: Arc<AtomicBool>) -> Result<Heard> {
+/// Runs the training with exact averaging, in one process.
+fn exact(options: &Options, interrupted: Arc<AtomicBool>) -> Result<RunResult> {
     let mut children = Children::new(interrupted);
     let order = serde_json::to_string(&options.plan).map_err(Error::Event)?;
     let mut command = trainer("demo-exact")?;
@@ -290,7 +281,7 @@ fn exact(options: &Options, interrupted: Arc<AtomicBool>) -> Result<Heard> {
     listen(&mut children, &options.plan, &[only], &[], &progress, None)
 }
 
-/// Waits until a child says what `find` looks for. All that have been started must go on.
+/// Waits until a child writes a line in which `find` finds something. Meanwhile no child may end.
 fn hear<T>(children: &mut Children, mut find: impl FnMut(&str) -> Option<T>) -> Result<T> {
     loop {
         match children.message()? {
@@ -307,17 +298,17 @@ fn hear<T>(children: &mut Children, mut find: impl FnMut(&str) -> Option<T>) -> 
     }
 }
 
-/// This program again, with a hidden subcommand that ends when this process does.
+/// A command that starts this program again with a hidden subcommand. Its process ends when this one does.
 fn this_program(subcommand: &str) -> Result<Command> {
     let mut command = Command::new(std::env::current_exe().map_err(Error::Process)?);
     command.arg(subcommand).arg("--parent").arg(std::process::id().to_string());
     Ok(command)
 }
 
-/// A child that trains.
+/// A command that starts a training child.
 fn trainer(subcommand: &str) -> Result<Command> {
     let mut command = this_program(subcommand)?;
-    // One thread each for the matrix products: the processes already fill the processor.
+    // Each process computes matrix products on one thread, because the processes together use all cores.
     command.env("RAYON_NUM_THREADS", "1");
     // Every tensor operation allocates its result. Above its thresholds glibc gets and returns
     // that memory by system calls and page faults, which took half of a worker's processor time.
@@ -327,8 +318,8 @@ fn trainer(subcommand: &str) -> Result<Command> {
     Ok(command)
 }
 
-/// Listens until every one of `trainers` has reported its outcome and ended. `sampled` is where their
-/// gradients lie and whether they are kept.
+/// Reads events until each of `trainers` has reported its outcome and ended. `sampled` is the folder of
+/// their gradients, and whether these are kept.
 fn listen(
     children: &mut Children,
     plan: &Plan,
@@ -336,7 +327,7 @@ fn listen(
     servers: &[usize],
     progress: &Progress,
     sampled: Option<(&Path, bool)>,
-) -> Result<Heard> {
+) -> Result<RunResult> {
     let steps = plan.steps as usize;
     let mut parameters = 0;
     let mut sums = vec![(0.0f64, 0usize); steps];
@@ -391,7 +382,7 @@ fn listen(
     let losses: Vec<f32> = sums.iter().map(|&(sum, count)| (sum / count as f64) as f32).collect();
     let outcomes: Vec<Outcome> = outcomes.into_iter().flatten().collect();
     let held_out = outcomes.iter().map(|o| f64::from(o.held_out)).sum::<f64>() / outcomes.len() as f64;
-    Ok(Heard {
+    Ok(RunResult {
         parameters,
         run: Run { final_loss: final_loss(&losses), losses, held_out_loss: held_out as f32, seconds },
         errors,

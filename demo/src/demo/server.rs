@@ -1,4 +1,4 @@
-//! The demo's parameter server: where its program and the controller's are, and how it is started.
+//! The demo's parameter server: the programs of server and controller, and how they are started.
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -17,12 +17,12 @@ pub const PROGRAM: &str = "thc-ps";
 /// The job number that the demo uses.
 pub const JOB: u16 = 1;
 
-/// A program beside this one. When this program was started by cargo, which builds only the package
-/// asked for, the other is built first, in the same profile, so that the demo never runs an old one.
+/// Finds a program in the folder of this one. If cargo started this program, cargo has built only its
+/// package, so the other program is built first, in the same profile, and the demo never runs an old one.
 pub fn find(name: &'static str) -> Result<PathBuf> {
     let own = std::env::current_exe().map_err(Error::Process)?;
     let folder = own.parent().unwrap_or(Path::new("."));
-    // Test programs lie in `deps`, one level below.
+    // Test programs are in the folder `deps`, one level below.
     let folder = if folder.ends_with("deps") { folder.parent().unwrap_or(folder) } else { folder };
     let program = folder.join(name);
     if let (Some(cargo), Some(package)) = (std::env::var_os("CARGO"), std::env::var_os("CARGO_MANIFEST_DIR"))
@@ -36,7 +36,7 @@ pub fn find(name: &'static str) -> Result<PathBuf> {
     Err(Error::Failure(format!("{program} does not exist; build it with: cargo build --release -p {name}")))
 }
 
-/// Builds a program of a package of the same name into `folder`, which is `<target>/<profile>`.
+/// Builds a program of the package of the same name into `folder`, which is `<target>/<profile>`.
 fn build(name: &'static str, cargo: &Path, package: &Path, folder: &Path) -> Result<()> {
     let (Some(target), Some(profile)) = (folder.parent(), folder.file_name()) else {
         return Ok(());
@@ -63,36 +63,37 @@ fn build(name: &'static str, cargo: &Path, package: &Path, folder: &Path) -> Res
     Err(Error::Failure(format!("cannot build {name}: {}", first.unwrap_or("cargo gave no reason"))))
 }
 
-/// The environment variable that carries the job's cookie, to `thc-ps` as to workers.
+/// The environment variable that carries the job's cookie to `thc-ps` and to workers.
 const COOKIE: &str = "THC_COOKIE";
 
-/// What the demo asks of its parameter server.
+/// The job that the demo's parameter server serves.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub struct Job {
-    /// Workers.
+    /// The number of workers.
     pub workers: u8,
-    /// Bit budget b; the server chooses the best table for it.
+    /// The bit budget b, for which the server chooses the best table.
     pub bits: u8,
-    /// Seed of the shared signs, from which workers derive their roundings.
+    /// The seed of the shared signs, from which workers also derive their roundings.
     pub seed: u64,
-    /// Share of the packets to lose, in each direction.
+    /// The share of packets to lose, in each direction.
     pub loss: f64,
-    /// The job's secret, which is on no command line.
+    /// The job's secret, which no command line contains.
     #[serde(skip)]
     pub cookie: u32,
 }
 
-/// The part of the server that is in a worker's process.
+/// The share of the server that runs in a worker's process.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Share {
     /// The job.
     pub job: Job,
-    /// Where all shares are, by worker.
+    /// The addresses of all shares, by worker.
     pub at: Vec<SocketAddr>,
 }
 
 impl Share {
-    /// How long it stays for workers that have not left: a worker that is done should end within the demo's patience.
+    /// How long a share waits at its end for workers that have not left. It is shorter than the time in which the demo
+    /// expects a worker to end.
     pub const LINGER: Duration = Duration::from_millis(1500);
 
     /// Serves worker `worker`'s share of the slots, until it is dropped.
@@ -124,8 +125,8 @@ impl Share {
 }
 
 impl Job {
-    /// The command line of a parameter server for this job alone, at this address or else on a free port of the loopback
-    /// interface, with flags that say what carries its packets.
+    /// The command line of a parameter server for this job alone, at this address or on a free port of the loopback
+    /// interface, with flags for its transport.
     pub fn arguments(&self, listen: Option<SocketAddr>, carrier: Vec<String>) -> Vec<String> {
         let mut arguments = vec!["--json".to_owned()];
         let mut pair = |name: &str, value: String| arguments.extend([name.to_owned(), value]);
@@ -139,8 +140,8 @@ impl Job {
         arguments
     }
 
-    /// The command line of a parameter server whose jobs a controller makes.
-    pub fn arguments_for_controller(&self) -> Vec<String> {
+    /// The command line of a parameter server whose jobs a controller creates.
+    pub(crate) fn arguments_for_controller(&self) -> Vec<String> {
         let mut arguments =
             ["--json", "--listen", "127.0.0.1:0", "--p4runtime", "127.0.0.1:0"].map(str::to_owned).to_vec();
         arguments.extend(self.faults());
@@ -156,23 +157,23 @@ impl Job {
     }
 
     /// Puts the secret into a child's environment.
-    pub fn hand_cookie<'a>(&self, command: &'a mut Command) -> &'a mut Command {
+    pub(crate) fn hand_cookie<'a>(&self, command: &'a mut Command) -> &'a mut Command {
         command.env(COOKIE, self.cookie.to_string())
     }
 }
 
-/// The secret that [`Job::hand_cookie`] left.
-pub fn cookie_from_environment() -> Result<u32> {
+/// Reads the secret that [`Job::hand_cookie`] stored.
+pub(crate) fn cookie_from_environment() -> Result<u32> {
     std::env::var(COOKIE).ok().and_then(|text| text.parse().ok()).ok_or(Error::Orphaned)
 }
 
-/// The address in a server's `ready` line, if the line is one.
+/// The address in a server's `ready` line. `None` for any other line.
 pub fn ready(line: &str) -> Option<SocketAddr> {
     line.strip_prefix("ready ")?.trim().parse().ok()
 }
 
-/// Listens for the address of P4Runtime and that for workers, line by line.
-pub fn ready_for_controller() -> impl FnMut(&str) -> Option<(SocketAddr, SocketAddr)> {
+/// Reads lines until both the address of P4Runtime and that for workers have appeared.
+pub(crate) fn ready_for_controller() -> impl FnMut(&str) -> Option<(SocketAddr, SocketAddr)> {
     let mut p4runtime = None;
     move |line| {
         if let Some(address) = line.strip_prefix("p4runtime ") {

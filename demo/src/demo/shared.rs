@@ -1,4 +1,4 @@
-//! A worker of the demo: its own gradient, all-reduced with the other workers' through THC.
+//! A worker of the demo, which all-reduces its own gradient with the other workers' through THC.
 
 use std::time::Instant;
 
@@ -15,13 +15,13 @@ use super::training::{GradientSource, train};
 use super::{server, switch};
 use crate::error::{Error, Result};
 
-/// The gradient's name for error feedback.
+/// The key of the gradient's error feedback.
 const TENSOR: u64 = 1;
 
-/// The worker whose averaged gradients are written down; all have the same.
+/// The worker that writes the averaged gradients to files. All workers have the same ones.
 const WRITER: u8 = 0;
 
-/// The group's mean of this worker's and the others' gradients.
+/// Averages this worker's gradient with the other workers'.
 pub struct SharedMean<'a> {
     order: &'a WorkerPlan,
     group: Group,
@@ -31,7 +31,7 @@ pub struct SharedMean<'a> {
 }
 
 impl SharedMean<'_> {
-    /// The all-reduce of the training, accounted for.
+    /// The all-reduce of the training, with its time and traffic.
     fn reduce(&mut self, coordinates: &mut [f32]) -> Result<()> {
         let before = self.group.stats()?;
         let started = Instant::now();
@@ -47,7 +47,7 @@ impl SharedMean<'_> {
         let waiting = (after.waiting - before.waiting).as_secs_f64();
         self.times.compression += compression;
         self.times.waiting += waiting;
-        // The system calls and what is done to packets around them.
+        // System calls, and the work on packets around them.
         self.times.communication += (seconds - compression - waiting).max(0.0);
         self.traffic.add(&Traffic {
             coordinates: coordinates as u64,
@@ -60,8 +60,8 @@ impl SharedMean<'_> {
         });
     }
 
-    /// Writes down what the error of this step is measured from, except the applied gradient: the
-    /// own gradient, and the mean that an all-reduce without error feedback gives.
+    /// Writes the files from which the error of this step is measured, except the applied gradient: this
+    /// worker's own gradient, and the mean that an all-reduce without error feedback gives.
     fn sample(&self, step: u32, own: &[f32]) -> Result<()> {
         let WorkerPlan { worker, samples, .. } = self.order;
         gradient_file::write(&gradient_file::worker_path(samples, step, *worker), own)?;
@@ -104,8 +104,8 @@ impl GradientSource for SharedMean<'_> {
     }
 }
 
-/// The child process of one worker. The job's cookie comes from the controller, or else from the environment, where
-/// other users of the machine don't see it.
+/// Runs the child process of one worker. The job's cookie comes from the controller, or from the environment, where
+/// other users of the machine do not see it.
 pub fn run(order: &WorkerPlan) -> Result<()> {
     let io = match (&order.link, &order.interface) {
         (Some(link), _) => link.backend(),
@@ -141,7 +141,7 @@ pub fn run(order: &WorkerPlan) -> Result<()> {
     trained
 }
 
-/// The controller that knows the job, asked for this number.
+/// The URL of the job at the controller, with this worker's number.
 #[cfg(feature = "controller")]
 fn controller(url: &str, worker: u8) -> Result<Controller> {
     let mut controller = Controller::new(url.parse().map_err(|_| Error::Orphaned)?);

@@ -1,5 +1,5 @@
-//! The demo through BMv2: every worker on a host of its own, a network namespace, behind a port of the switch;
-//! thc-controller loads the program and makes the job.
+//! The demo through BMv2. Every worker runs on a host of its own, which is a network namespace at a port of the switch.
+//! thc-controller loads the program and creates the job.
 
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4, TcpStream};
 use std::path::{Path, PathBuf};
@@ -13,17 +13,17 @@ use super::hosts;
 use super::server::{self, Job};
 use crate::error::{Error, Result};
 
-/// The switch's program.
+/// The name of BMv2's program.
 pub const PROGRAM: &str = "simple_switch_grpc";
-/// What p4c made of `p4/v1model`.
+/// The compiled switch program, which p4c made from `p4/v1model`.
 const SWITCH_PROGRAM: &[u8] = thc_p4::BMV2;
 /// The aggregator's address among the hosts.
 const OWN: SocketAddr = SocketAddr::V4(SocketAddrV4::new(Ipv4Addr::new(10, 77, 0, 254), 9000));
-/// How long the switch may take to be ready.
+/// How long the switch may take to become ready.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// BMv2 takes milliseconds for a packet: how long a worker waits at least until it sends one again.
-pub const MIN_RTO: Duration = Duration::from_millis(500);
-/// So few that the switch's queues hold all windows.
+/// The shortest time after which a worker repeats a packet, since BMv2 needs milliseconds per packet.
+pub(crate) const MIN_RTO: Duration = Duration::from_millis(500);
+/// The number of slots, which is so small that the switch's queues hold all windows.
 const SLOTS: u32 = 64;
 
 /// A switch with a port for each worker.
@@ -46,11 +46,11 @@ fn find() -> Result<PathBuf> {
 }
 
 fn free_port() -> Result<u16> {
-    ports::free(1).map_err(Error::Process)
+    ports::find_free(1).map_err(Error::Process)
 }
 
 impl Site {
-    /// Hosts and cables; they go with the value. This takes root.
+    /// Creates the hosts and cables, which requires root. Dropping the value removes them.
     pub fn new(workers: u8) -> Result<Self> {
         let program = find()?;
         let network = Network::with_cables(workers).map_err(|reason| Error::NoNetwork { reason })?;
@@ -60,18 +60,18 @@ impl Site {
         Ok(Self { program, network, p4runtime: SocketAddr::from(([127, 0, 0, 1], free_port()?)) })
     }
 
-    /// Where workers reach the aggregator.
+    /// The address at which workers reach the aggregator.
     pub fn address(&self) -> SocketAddr {
         OWN
     }
 
-    /// The switch, with nothing loaded yet.
+    /// The command that starts the switch without a program.
     pub fn arguments(&self, folder: &Path) -> Result<Vec<String>> {
         let notifications = format!("ipc://{}", folder.join("notifications.ipc").display());
         let mut words: Vec<String> = vec![self.program.display().to_string(), "--no-p4".into()];
         let thrift = free_port()?.to_string();
         words.extend(["--log-level", "error", "--thrift-port", &thrift].map(str::to_owned));
-        // Without nanomsg, BMv2 has no notifications.
+        // A BMv2 without nanomsg has no notifications.
         let help = Command::new(&self.program).arg("--help").output();
         let help = help.map(|said| [said.stdout, said.stderr].concat()).unwrap_or_default();
         if String::from_utf8_lossy(&help).contains("--notifications-addr") {
@@ -85,7 +85,7 @@ impl Site {
         Ok(words)
     }
 
-    /// Waits until the switch can be asked, as long as `lives` says that it is there.
+    /// Waits until the switch answers. Fails when `lives` says that its process has ended.
     pub fn wait(&self, mut lives: impl FnMut() -> Result<()>) -> Result<()> {
         let started = Instant::now();
         while TcpStream::connect(self.p4runtime).is_err() {
@@ -98,7 +98,7 @@ impl Site {
         Ok(())
     }
 
-    /// Writes the configuration of a controller for the switch and the job, and says how to start it.
+    /// Writes the configuration of a controller for the switch and the job, and returns the command that starts it.
     pub fn controller(&self, folder: &Path, job: &Job) -> Result<Vec<String>> {
         let write = |name: &str, bytes: &[u8]| {
             let path = folder.join(name);
@@ -129,7 +129,7 @@ impl Site {
         Ok(words.map(str::to_owned).to_vec())
     }
 
-    /// The same command on a worker's host.
+    /// Makes a command run on a worker's host.
     pub fn on_host(&self, worker: u8, command: &Command) -> Command {
         hosts::wrap(self.network.host(usize::from(worker)), command)
     }

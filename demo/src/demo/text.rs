@@ -1,4 +1,4 @@
-//! The training text: any bytes, numbered by a vocabulary of those that occur.
+//! The training text, which may be any bytes. A vocabulary numbers the bytes that occur.
 
 use std::path::{Path, PathBuf};
 
@@ -7,14 +7,14 @@ use rand_chacha::ChaCha8Rng;
 
 use crate::error::{Error, Result};
 
-/// The part of a text that is kept from training and measures what was learned.
+/// The share of a text that is not used for training and measures what was learned.
 const HELD_OUT: usize = 10;
 
-/// The shortest text that gives a training and a held-out part worth the name.
+/// The shortest text that has a meaningful training part and held-out part.
 pub const SHORTEST: usize = 2048;
 
-/// One batch of a character model: `contexts` is `batch × context` characters row by
-/// row, `targets` the character that follows each row.
+/// A batch of a character model: `contexts` has `batch × context` characters row by row, and
+/// `targets` the character that follows each row.
 pub struct Batch {
     /// Characters as vocabulary numbers, `targets.len() × context`.
     pub contexts: Vec<u32>,
@@ -26,12 +26,12 @@ pub struct Batch {
 pub struct Text {
     characters: Vec<u32>,
     training: usize,
-    /// How many different characters there are.
+    /// The number of different characters.
     pub vocabulary: usize,
 }
 
 impl Text {
-    /// Reads `path` as bytes; any bytes are fine, none are decoded.
+    /// Reads `path` as bytes, without decoding them.
     pub fn read(path: &Path) -> Result<Self> {
         let bytes = std::fs::read(path).map_err(|error| {
             Error::Failure(format!(
@@ -72,12 +72,12 @@ impl Text {
         })
     }
 
-    /// Length in characters, training and held-out part together.
+    /// The length in characters of both parts together.
     pub fn len(&self) -> usize {
         self.characters.len()
     }
 
-    /// True for a text without characters (which [`Text::read`] never returns).
+    /// Whether the text has no characters, which is false for every text that [`Text::read`] returns.
     pub fn is_empty(&self) -> bool {
         self.characters.is_empty()
     }
@@ -92,8 +92,8 @@ impl Text {
         Batch { contexts, targets }
     }
 
-    /// The batch of `worker` in `step`: random places of the training part, a function of
-    /// its arguments alone, so that every run of the same seed sees the same batches.
+    /// The batch of `worker` in `step`, from random positions of the training part. It depends only on
+    /// the arguments, so that every run of the same seed has the same batches.
     pub fn batch(&self, seed: u64, step: u32, worker: u8, batch: usize, context: usize) -> Batch {
         let mut random = ChaCha8Rng::seed_from_u64(seed);
         random.set_stream(u64::from(step) << 8 | u64::from(worker));
@@ -101,7 +101,7 @@ impl Text {
         self.gather((0..batch).map(|_| random.random_range(context..training)), context)
     }
 
-    /// At most `most` evenly spread places of the held-out part.
+    /// A batch of at most `most` evenly spread positions of the held-out part.
     pub fn held_out(&self, most: usize, context: usize) -> Batch {
         let first = self.training.max(context);
         let stride = (self.len() - first).div_ceil(most).max(1);

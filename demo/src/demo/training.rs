@@ -1,4 +1,4 @@
-//! The training loop, the same whatever averages the gradients.
+//! The training loop, which is the same for all ways of averaging gradients.
 
 use std::time::Instant;
 
@@ -8,28 +8,28 @@ use super::plan::Plan;
 use super::text::Text;
 use crate::error::Result;
 
-/// Places of the held-out part that the final loss is taken over, at most.
+/// The largest number of positions of the held-out part over which the final loss is averaged.
 const HELD_OUT: usize = 2048;
 
-/// Where a step's averaged gradient comes from: the exact mean of all workers computed in
-/// this process ([`super::exact::ExactMean`]), or this worker's own gradient all-reduced with the others
+/// A source of averaged gradients: the exact mean of all workers, computed in this process
+/// ([`super::exact::ExactMean`]), or an all-reduce of this worker's own gradient with the others'
 /// ([`super::shared::SharedMean`]).
 pub trait GradientSource {
-    /// The gradient that `model` is updated with in `step`; its loss is that of the
-    /// batches this process computed.
+    /// Returns the gradient with which `step` updates `model`. Its loss is that of the batches that
+    /// this process computed.
     fn gradient(&mut self, model: &Model, text: &Text, step: u32) -> Result<Gradient>;
 
-    /// Seconds spent in [`GradientSource::gradient`] so far, and network use if there is a network.
-    /// What the error is measured with is in neither.
+    /// The seconds spent in [`GradientSource::gradient`] so far, and the traffic if there is a network.
+    /// Neither includes the measurement of errors.
     fn account(&self) -> (Times, Option<Traffic>);
 
-    /// Totals of the share of the server in this process, if there is one.
+    /// The totals of the server's share in this process, if there is one.
     fn server(&self) -> Option<Server> {
         None
     }
 }
 
-/// Trains as `plan` says and tells every step on standard output.
+/// Trains by `plan`, and reports every step on standard output.
 pub fn train(plan: &Plan, source: &mut dyn GradientSource) -> Result<()> {
     let text = Text::read(&plan.text)?;
     let shape = Shape::demo(text.vocabulary, plan.hidden);

@@ -15,7 +15,7 @@ from jax import lax
 
 from thc.jax.pairs import product as whole_product
 
-__all__ = ["LARGEST_NORM", "NOT_FINITE", "bits", "fma", "norm_bits", "of_bits", "quotient", "ranges", "round_product"]
+__all__ = ["LARGEST_NORM", "NOT_FINITE", "bits", "fma", "from_bits", "norm_bits", "quotient", "ranges", "round_product"]
 
 _LARGEST = np.float32(np.finfo(np.float32).max)
 
@@ -34,7 +34,7 @@ def bits(x: jax.Array) -> jax.Array:
     return lax.bitcast_convert_type(x, jnp.uint32)
 
 
-def of_bits(x: jax.Array) -> jax.Array:
+def from_bits(x: jax.Array) -> jax.Array:
     """The f32 of bits."""
     return lax.bitcast_convert_type(x, jnp.float32)
 
@@ -47,7 +47,7 @@ def round_product(product: jax.Array) -> jax.Array:
 
 def _halves(x: jax.Array) -> tuple[jax.Array, jax.Array]:
     """A number as a sum of two with at most 12 bits each."""
-    high = of_bits((bits(x) + jnp.uint32(0x800)) & jnp.uint32(0xFFFF_F000))
+    high = from_bits((bits(x) + jnp.uint32(0x800)) & jnp.uint32(0xFFFF_F000))
     return high, x - high
 
 
@@ -81,7 +81,7 @@ def _odd_sum(a: jax.Array, b: jax.Array) -> jax.Array:
     word = bits(s)
     away = (lost > 0) == (s > 0)
     odd = jnp.where(away, word + 1, word - 1)
-    return of_bits(jnp.where((lost != 0) & (word & 1 == 0), odd, word))
+    return from_bits(jnp.where((lost != 0) & (word & 1 == 0), odd, word))
 
 
 def fma(a: jax.Array, b: jax.Array, c: jax.Array) -> jax.Array:
@@ -95,7 +95,7 @@ def fma(a: jax.Array, b: jax.Array, c: jax.Array) -> jax.Array:
 
 def _power(exponent: jax.Array) -> jax.Array:
     """2^e, from -126 to 127."""
-    return of_bits(((exponent + 127) << 23).astype(jnp.uint32))
+    return from_bits(((exponent + 127) << 23).astype(jnp.uint32))
 
 
 def _add_columns(total: jax.Array, lost: jax.Array) -> tuple[jax.Array, jax.Array]:
@@ -166,4 +166,4 @@ def ranges(norms: jax.Array, t_p: float, size: int) -> jax.Array:
     # ℓ = mantissa · 2^(e - 150), the factor 2^(power - 53) and M = head · 2^53, or 2^52 of a short one; a head of 2^24 carries into
     # the exponent by itself.
     exponent = (word >> 23).astype(jnp.int32) - 150 + (power - 53) + jnp.where(short, 52, 53) + 150
-    return of_bits(((exponent - 1) << 23).astype(jnp.uint32) + head)
+    return from_bits(((exponent - 1) << 23).astype(jnp.uint32) + head)

@@ -12,7 +12,7 @@ import numpy as np
 from jax import lax
 
 from thc import _native
-from thc.jax.floats import fma, of_bits, quotient, ranges, round_product
+from thc.jax.floats import fma, from_bits, quotient, ranges, round_product
 
 __all__ = ["Affine", "Grid"]
 
@@ -66,7 +66,7 @@ class Grid:
         scale = lax.min(np.float32(g) / width, _LARGEST)
         return Affine(-m, scale, round_product(m * scale), quotient(width, g), quotient(width, g * self.ranks))
 
-    def _of_cell(self, q: jax.Array) -> tuple[jax.Array, ...]:
+    def _cell_bounds(self, q: jax.Array) -> tuple[jax.Array, ...]:
         """T[z] and T[z + 1], slope and start of the greatest z with T[z] ≤ ⌊q⌋, which is that with T[z] ≤ q."""
         values = self.values
         if len(values) == values[-1] + 1:
@@ -87,8 +87,8 @@ class Grid:
         # Comparisons send NaN to the lower end.
         q = jnp.where(q > 0, q, np.float32(0))
         q = jnp.where(q < self.granularity, q, np.float32(self.granularity))
-        low, high, slope, start = self._of_cell(q)
-        up = of_bits(draws | jnp.uint32(0x3F80_0000)) < fma(q, slope, start)
+        low, high, slope, start = self._cell_bounds(q)
+        up = from_bits(draws | jnp.uint32(0x3F80_0000)) < fma(q, slope, start)
         value = jnp.where(up, high, low)
         return value.astype(jnp.uint32), v - (round_product(value * step) + lo)
 
@@ -98,7 +98,7 @@ class Grid:
 
 
 def _cell(values: tuple[int, ...], z: int) -> tuple[np.float32, ...]:
-    """What :meth:`Grid._of_cell` finds for an index."""
+    """What :meth:`Grid._cell_bounds` finds for an index."""
     if z == len(values) - 1:
         return np.float32(values[z]), np.float32(0), np.float32(0), np.float32(0)
     slope = np.float32(1 / (values[z + 1] - values[z]))

@@ -12,7 +12,7 @@ from jax import lax
 
 from thc.group import Group
 from thc.jax.cut import cut, join
-from thc.jax.floats import LARGEST_NORM, norm_bits, of_bits
+from thc.jax.floats import LARGEST_NORM, norm_bits, from_bits
 from thc.jax.grid import Affine, Grid
 from thc.jax.lanes import lane_bits, pack, packed_length, unpack
 from thc.jax.options import Options
@@ -154,7 +154,7 @@ class _Call:
         whole = x if feedback is None else x + feedback
         rows = [run.rows(whole) for run in self._runs]
         norms, failed = self._norms(rows)
-        affine = [self._grid.affine(of_bits(each.astype(jnp.uint32)), run.size) for run, each in zip(self._runs, norms)]
+        affine = [self._grid.affine(from_bits(each.astype(jnp.uint32)), run.size) for run, each in zip(self._runs, norms)]
         lanes, lost = self._compress(rows, affine)
         sums = lax.psum(lanes, self._axis)
         mean = self._decompress(sums, affine, norms)

@@ -21,13 +21,13 @@ class Pair(NamedTuple):
 
     @classmethod
     def split(cls, number: int) -> Pair:
-        """A number that is known, modulo 2^64."""
+        """Makes a pair of a constant number, modulo 2^64."""
         number &= _MASK
         return cls(jnp.uint32(np.uint32(number >> 32)), jnp.uint32(np.uint32(number & 0xFFFF_FFFF)))
 
     @classmethod
-    def small(cls, low: jax.Array) -> Pair:
-        """Numbers below 2^32."""
+    def from_low(cls, low: jax.Array) -> Pair:
+        """Makes pairs of numbers below 2^32."""
         low = low.astype(jnp.uint32)
         return cls(jnp.zeros_like(low), low)
 
@@ -40,8 +40,8 @@ class Pair(NamedTuple):
         """The exclusive or."""
         return Pair(self.high ^ other.high, self.low ^ other.low)
 
-    def right(self, by: int) -> Pair:
-        """Shifted right by 1 to 31, zeros coming in."""
+    def shift_right(self, by: int) -> Pair:
+        """Shifts right by 1 to 31 bits, and fills with zeros."""
         return Pair(self.high >> by, (self.low >> by) | (self.high << (32 - by)))
 
     def times(self, other: Pair) -> Pair:
@@ -68,9 +68,9 @@ _MUL = (0xBF58_476D_1CE4_E5B9, 0x94D0_49BB_1331_11EB)
 
 def mix(z: Pair) -> Pair:
     """P29's, of SplitMix64."""
-    z = z.xor(z.right(30)).times(Pair.split(_MUL[0]))
-    z = z.xor(z.right(27)).times(Pair.split(_MUL[1]))
-    return z.xor(z.right(31))
+    z = z.xor(z.shift_right(30)).times(Pair.split(_MUL[0]))
+    z = z.xor(z.shift_right(27)).times(Pair.split(_MUL[1]))
+    return z.xor(z.shift_right(31))
 
 
 def derive(seed: Pair, number: Pair) -> Pair:

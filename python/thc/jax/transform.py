@@ -10,7 +10,7 @@ import numpy as np
 from jax import lax
 
 from thc.jax.cut import Run
-from thc.jax.floats import bits, of_bits, round_product
+from thc.jax.floats import bits, from_bits, round_product
 from thc.jax.pairs import GAMMA, Pair, derive, mix
 
 __all__ = ["Keys", "draws", "forward", "inverse"]
@@ -27,7 +27,7 @@ class Keys:
     def __init__(self, seed: int, call: Pair, rank: jax.Array) -> None:
         self._signs = derive(mix(Pair.split(seed + GAMMA)), call)
         # thc-worker's seed of roundings: seed + (⌊rank / 256⌋ + 1) · G.
-        own = Pair.small(rank // 256 + 1).times(Pair.split(GAMMA)).plus(Pair.split(seed)).xor(Pair.split(_DOMAIN))
+        own = Pair.from_low(rank // 256 + 1).times(Pair.split(GAMMA)).plus(Pair.split(seed)).xor(Pair.split(_DOMAIN))
         self._roundings = derive(mix(own.plus(Pair.split(GAMMA))), call)
         self.stratum = _stratum(rank)
         """By which words of roundings are changed."""
@@ -52,7 +52,7 @@ def _stratum(rank: jax.Array) -> jax.Array:
 
 
 def _partitions(run: Run) -> Pair:
-    return Pair.small(lax.iota(jnp.uint32, run.count) + np.uint32(run.first))
+    return Pair.from_low(lax.iota(jnp.uint32, run.count) + np.uint32(run.first))
 
 
 def _column(key: Pair) -> Pair:
@@ -62,12 +62,12 @@ def _column(key: Pair) -> Pair:
 def _flip(key: Pair, x: jax.Array) -> jax.Array:
     """Negates the coordinates that signs say."""
     rows, size = x.shape
-    steps = Pair.small(lax.iota(jnp.uint32, -(-size // 64)) + 1).times(Pair.split(GAMMA))
+    steps = Pair.from_low(lax.iota(jnp.uint32, -(-size // 64)) + 1).times(Pair.split(GAMMA))
     # Compiled by itself, or a compiler has a word computed for each of its coordinates.
     words = lax.optimization_barrier(mix(_column(key).plus(steps)))
     halves = jnp.stack([words.low, words.high], axis=2)[..., None]
     flips = (halves >> lax.iota(jnp.uint32, 32)) << 31
-    return of_bits(bits(x) ^ flips.reshape(rows, -1)[:, :size])
+    return from_bits(bits(x) ^ flips.reshape(rows, -1)[:, :size])
 
 
 def draws(key: Pair, size: int, stratum: jax.Array | int) -> jax.Array:

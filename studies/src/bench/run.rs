@@ -160,7 +160,7 @@ impl Site {
 
     /// A port for so many servers in a row, one on each host.
     fn port(&self, servers: u16, usual: u16) -> Result<u16> {
-        if self.0.is_some() { Ok(usual) } else { ports::free(servers).map_err(Error::Process) }
+        if self.0.is_some() { Ok(usual) } else { ports::find_free(servers).map_err(Error::Process) }
     }
 
     /// Where these servers are: on the same port of each host, or on ports in a row of the loopback interface.

@@ -16,9 +16,7 @@ pub const PAPER: Paper = Paper {
 const SIMULATED: &str = "the paper's simulator, built anew: ResNet-50 on 16 workers, 200 s, 2.5 Gb/s where nothing else is said; q̄ is 0.125, \
                          4 of 32 bits; sizes and times of blocks are those of Table 1";
 const PAGE: &str = "simulate.md";
-const SLOWEST: &str = "in each round all wait for the slowest of 16 workers, which takes 1.63 s in the mean where a worker's whole round is drawn from the paper's \
-                       distribution, so 122 rounds are the most. Tested: where the time of each block's pass is drawn by itself (--times pieces), of which the \
-                       paper may be read as well, they are 127 with 4 bits and 121 with AQGB";
+const SLOWEST: &str = "in each round all workers wait for the slowest of 16. It takes 1.63 s in the mean if a worker's whole round is drawn from the paper's distribution, so at most 122 rounds are possible. The paper may also mean that the time of each block's pass is drawn separately. A test of this (--times pieces) gives 127 rounds with 4 bits and 121 with AQGB";
 const SMALL: &str = "a character model on a text in place of ResNet-50 on CIFAR-10; four workers";
 
 /// Its tables and figures.
@@ -28,11 +26,10 @@ pub const ENTRIES: [Entry; 16] = [
         2,
         "",
         "Training loss under QSGD and TFP of fixed bits, without error feedback",
-        "fewer bits learn slower; TFP as QSGD; curves without numbers",
+        "training with fewer bits learns more slowly; TFP learns like QSGD; curves without numbers",
         Status::Scaled { how: SMALL, study: BITS },
     )
-    .with_reason("the order is the paper's: few bits learn slower, and TFP learns as QSGD of as many bits or better. With SGD in place of Adam \
-         QSGD of 2 bits diverges. The paper's curves have no numbers"),
+    .with_reason("the order is the paper's: training with few bits learns more slowly, and TFP learns as well as QSGD with the same number of bits, or better. With SGD in place of Adam, QSGD with 2 bits diverges. The paper's curves have no numbers"),
     Entry::figure(3, "", "An example of the metric ROW", "", Status::Drawing),
     Entry::figure(4, "", "Broadcasting in two stages", "", Status::Drawing),
     Entry::figure(5, "", "Examples of both stages", "", Status::Drawing),
@@ -71,15 +68,14 @@ pub const ENTRIES: [Entry; 16] = [
         11,
         "",
         "Convergence and accuracy, 8 workers",
-        "AQGB nearly as without quantization, 4-bit QSGD below",
+        "AQGB converges almost as without quantization, and 4-bit QSGD less well",
         Status::Scaled {
             how: "a character model in four blocks of the sizes of Table 1, 8 workers, with the bits for which AQGB finds time in thc simulate row; first as \
                   many rounds for all, then as many as each has in 200 s",
             study: ADAPTED,
         },
     )
-    .with_reason("the order is the paper's: after as many rounds AQGB is nearly at exact means and 4-bit QSGD below, and after 200 s AQGB is first. With 8 workers in place of 16 a link of \
-         2.5 Gb/s leaves AQGB time for 17.6 bits"),
+    .with_reason("the order is the paper's. After the same number of rounds AQGB is close to exact means and 4-bit QSGD is worse, and after 200 s AQGB is the best. With 8 workers instead of 16, a link of 2.5 Gb/s leaves AQGB time for 17.6 bits"),
     Entry::figure(
         12,
         "",
@@ -95,9 +91,7 @@ pub const ENTRIES: [Entry; 16] = [
         },
     )
     .with_reason(
-        "AQGB's use of bandwidth rises to 79 % at 6 Gb/s before it falls to 71, since it sends more bits where there is time: 6.4 of 32 at \
-         2 Gb/s, 30.6 at 10. In the paper it falls throughout. Tested: with q̄ = 0.375, which the paper has in Figure 9, it falls from 85 over 80 and 76 to 71 %, but for 80 \
-         at 8 Gb/s",
+        "AQGB's use of the bandwidth rises to 79 % at 6 Gb/s before it falls to 71 %, since AQGB sends more bits when there is time for them: 6.4 of 32 at 2 Gb/s, and 30.6 at 10. In the paper the use falls throughout. In a test with q̄ = 0.375, the paper's value in Figure 9, it falls from 85 through 80 and 76 to 71 %, except for 80 % at 8 Gb/s",
     ),
     Entry::figure(
         13,
@@ -114,14 +108,13 @@ pub const ENTRIES: [Entry; 16] = [
         },
     )
     .with_reason(
-        "read as 125.6 and 118.0 % more rounds, the paper has 88 and 85 of 39. The tail decides, and the paper gives its picture only: a \
-         heavier one brings fewer rounds",
+        "if the percentages are those of additional rounds, the paper has 88 and 85 rounds where it has 39 without quantization. The tail of the distribution decides, of which the paper has only a picture: a heavier tail gives fewer rounds",
     ),
     Entry::figure(
         14,
         "",
         "By the number of blocks, not split and 3 to 6",
-        "few more rounds, clearly larger ROW; a picture without numbers",
+        "more blocks give few more rounds and a clearly larger ROW; a picture without numbers",
         Status::Elsewhere {
             how: SIMULATED,
             command: "thc simulate row --scheme aqgb --blocks 1,3,4,5,6",
@@ -129,7 +122,7 @@ pub const ENTRIES: [Entry; 16] = [
             page: PAGE,
         },
     )
-    .with_reason("none that numbers show; the times of 5 and 6 blocks are a choice of this project, for the paper gives none"),
+    .with_reason("none that numbers show. This project chose the times of 5 and 6 blocks, since the paper gives none"),
     Entry::table(1, "The blocks of ResNet-50", "", Status::Drawing),
     Entry::table(
         2,
@@ -138,7 +131,6 @@ pub const ENTRIES: [Entry; 16] = [
         Status::Scaled { how: "as Figure 11", study: ADAPTED },
     )
     .with_reason(
-        "as Figure 11: after as many rounds AQGB loses 0.01 nats and 4-bit QSGD 0.07 beside exact means. The part of the speed-up that is more rounds in the same time is Figure 10: 3.2 times for 4 bits (published 3.33) and 3.1 \
-         for AQGB (3.26)",
+        "as in Figure 11, after the same number of rounds AQGB loses 0.01 nats and 4-bit QSGD 0.07 compared with exact means. Figure 10 has the part of the speed-up that comes from more rounds in the same time: 3.2 times for 4 bits (published 3.33) and 3.1 times for AQGB (published 3.26)",
     ),
 ];

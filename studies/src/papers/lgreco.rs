@@ -27,7 +27,7 @@ pub const ENTRIES: [Entry; 13] = [
         1,
         "",
         "Ranks that are chosen for PowerSGD on Transformer-XL",
-        "ranks above and below the uniform one, by layer; a picture without numbers",
+        "ranks of layers lie above and below the uniform rank; a picture without numbers",
         Status::Elsewhere {
             how: TRANSFORMER,
             command: ADAPT,
@@ -35,7 +35,7 @@ pub const ENTRIES: [Entry; 13] = [
             page: PAGE,
         },
     )
-    .with_reason("another model; the choices spread over the range as in the paper"),
+    .with_reason("the model is another one. The choices spread over the range as in the paper"),
     Entry::figure(
         2,
         "",
@@ -43,7 +43,7 @@ pub const ENTRIES: [Entry; 13] = [
         "better perplexity and shorter steps than uniform ranks; a picture without numbers",
         Status::Computed { how: MODEL, sheet: SPEED },
     )
-    .with_reason("the paper's figure has no numbers; perplexity beside bits is Table 3, the time of a step is computed here. Published ratios are those of Table 4"),
+    .with_reason("the paper's figure has no numbers. Table 3 has perplexity and bits, and this figure computes the time of a step. The published ratios are those of Table 4"),
     Entry::figure(
         3,
         "",
@@ -51,10 +51,7 @@ pub const ENTRIES: [Entry; 13] = [
         "up to 2.4 times uniform compression",
         Status::Computed { how: MODEL, sheet: SPEED },
     )
-    .with_reason("the order is the paper's, but for k-means and Accordion, which are close to each other: 1.52 times for L-GreCo where the paper has 2.08 (Table 4), 2.02 with \
-         Accordion where it has 2.44. Uniform ranks are nearer to L-GreCo here, since their step is 64 % link; how fast the cloud's links were in a step (\"up to 10 Gb/s\") is \
-         not known. Slower ones were tested (the second table): at 3 Gb/s L-GreCo with Accordion is at 2.42, but L-GreCo alone \
-         cannot pass 1.67, its 23.5 over 14.1, however slow links are: so bytes alone do not explain its 2.08")
+    .with_reason("the order is the paper's except for k-means and Accordion, which are close to each other. L-GreCo is 1.52 times as fast, where the paper has 2.08 (Table 4), and 2.02 times with Accordion, where the paper has 2.44. Uniform ranks are nearer to L-GreCo here, since their step spends 64 % of its time on the link. The actual speed of the cloud's links (\"up to 10 Gb/s\") is not known. Slower links were tested (the second table). At 3 Gb/s L-GreCo with Accordion reaches 2.42, but L-GreCo alone cannot exceed 1.67, the ratio of 23.5 to 14.1, however slow the links are. So bytes alone do not explain its 2.08")
     .with_parts(&[Part::Sheet(LINKS)]),
     Entry::figure(
         4,
@@ -63,7 +60,7 @@ pub const ENTRIES: [Entry; 13] = [
         "up to 25 % above uniform compression",
         Status::Computed { how: MODEL, sheet: SPEED },
     )
-    .with_reason("the order is the paper's: 1.17 times for L-GreCo where the paper has 1.31, 1.21 with Accordion where it has 1.25"),
+    .with_reason("the order is the paper's. L-GreCo is 1.17 times as fast, where the paper has 1.31, and 1.21 times with Accordion, where the paper has 1.25"),
     Entry::figure(
         5,
         "",
@@ -71,8 +68,7 @@ pub const ENTRIES: [Entry; 13] = [
         "compression takes less than 10 % of a step",
         Status::Computed { how: MODEL, sheet: SPEED },
     )
-    .with_reason("three products with rank 32 and four passes over the memory take 3 % of a step: the orthogonalization and launches are not in it, which is \
-         why the paper may have more; it gives no number"),
+    .with_reason("three products with rank 32 and four passes over the memory take 3 % of a step. This does not include the orthogonalization and launches of kernels, for which the paper, which gives no number, may have more"),
     Entry::figure(
         6,
         "a",
@@ -86,9 +82,7 @@ pub const ENTRIES: [Entry; 13] = [
         },
     )
     .with_reason(
-        "ranks 4 to 16 of small matrices leave less to compress than ranks 8 to 64 of large ones. Ours loses accuracy with both together \
-         (11.4 % perplexity), the paper's does not: with so few steps Accordion takes the larger loss early. Over uniform the gain is 1.44, \
-         1.37 and 2.14 times, in the paper 1.67, 1.70 and 2.62",
+        "ranks 4 to 16 of small matrices leave less to compress than ranks 8 to 64 of large ones. Here both together lose accuracy (11.4 % of perplexity), which they do not in the paper, because in so few steps Accordion chooses the stronger compression early. The gain over uniform ranks is 1.44, 1.37 and 2.14 times, and in the paper 1.67, 1.70 and 2.62",
     ),
     Entry::figure(
         6,
@@ -97,8 +91,7 @@ pub const ENTRIES: [Entry; 13] = [
         "L-GreCo sends half of Accordion's last bucket",
         Status::Scaled { how: CHARACTERS, study: CHOICES },
     )
-    .with_reason("what is sent in all: with L-GreCo 0.8 (QSGD), 0.46 (TopK) and 0.7 (PowerSGD) of uniform parameters' bits, with k-means 0.8, 0.65 and 0.74; the table is by model, since four tensors have no \
-         buckets. That L-GreCo compresses the last bucket the most is in the throughput of Table 4"),
+    .with_reason("the table shows the bits of the whole model, since four tensors have no buckets. L-GreCo sends 0.8 (QSGD), 0.46 (TopK) and 0.7 (PowerSGD) of the bits of uniform parameters, and k-means 0.8, 0.65 and 0.74. The throughput in Table 4 includes the effect that L-GreCo compresses the last bucket the most"),
     Entry::figure(
         7,
         "a",
@@ -116,11 +109,10 @@ pub const ENTRIES: [Entry; 13] = [
         7,
         "b",
         "What a bucket's bytes cost in time",
-        "nearly the same for all buckets; the regression's score is close to 1",
+        "the slopes are nearly the same for all buckets, and the regression's score is close to 1",
         Status::Computed { how: "the regression of objective=\"time\" over 200 steps of Transformer-XL's buckets with ratios drawn at random", sheet: BUCKETS },
     )
-    .with_reason("the score is the paper's. Slopes grow from the first bucket to the last, twice as much: early buckets hide behind the backward pass, and the more so the more \
-         there is left of it. In the paper they are nearly the same, where links are slow enough that nothing hides"),
+    .with_reason("the score is the paper's. Slopes double from the first bucket to the last one, because early buckets hide behind the rest of the backward pass. In the paper slopes are nearly the same, as they are if links are so slow that nothing hides"),
     Entry::table(
         1,
         "What choosing costs, as a share of training",
@@ -133,10 +125,7 @@ pub const ENTRIES: [Entry; 13] = [
             page: PAGE,
         },
     )
-    .with_reason("computed, within a factor of three for TopK (0.62 and 0.25 % where the paper has 0.38 and 0.33) and for PowerSGD on Transformer-XL (0.21, published 0.56), and three to ten \
-         times smaller for the others, where memory and operations alone are not what takes time. The paper's errors take nearly all of it, ours half: a core needs as long for the \
-         program as a GPU for the errors. Measured, choosing every 40 steps takes 3.2 % (QSGD), 7.8 % (TopK) and 2.1 % (PowerSGD) of the transformer's small training on a busy CPU \
-         (python/bench/run adapt --parts tables --tasks transformer --seeds 1 --steps 120): its epochs have 40 steps, the paper's hundreds and thousands")
+    .with_reason("the computed shares are within a factor of three for TopK (0.62 and 0.25 %, published 0.38 and 0.33) and for PowerSGD on Transformer-XL (0.21 %, published 0.56). For the others they are three to ten times smaller, since memory and operations are not all that takes time. In the paper measuring the errors takes nearly all of the time, and here half of it: a core takes as long for the dynamic program as a GPU for the errors. In a measurement, choosing every 40 steps takes 3.2 % (QSGD), 7.8 % (TopK) and 2.1 % (PowerSGD) of the transformer's small training on a busy CPU (python/bench/run adapt --parts tables --tasks transformer --seeds 1 --steps 120), whose epochs have 40 steps, while the paper's have hundreds or thousands")
     .with_parts(&[Part::Sheet(OVERHEAD)]),
     Entry::table(
         2,
@@ -150,8 +139,7 @@ pub const ENTRIES: [Entry; 13] = [
         },
     )
     .with_reason(
-        "TopK of 1 % does not recover within these few steps, with uniform ratios either, so its 4.20 is no success; PowerSGD's matrices are \
-         too small for rank 4 to be a tight default",
+        "TopK with 1 % does not recover within these few steps, nor does it with uniform ratios, so its ratio of 4.20 is not a success. PowerSGD's matrices are so small that rank 4 is a generous default",
     ),
     Entry::table(
         3,
@@ -164,7 +152,7 @@ pub const ENTRIES: [Entry; 13] = [
             page: PAGE,
         },
     )
-    .with_reason("300 steps: what compression delays is not made up for at the end, as it is in a training to convergence"),
+    .with_reason("in 300 steps a training does not make up for the delay that compression causes, as it does in a training to convergence"),
     Entry::table(
         4,
         "L-GreCo beside Accordion, k-means and both, PowerSGD on Transformer-XL",
@@ -176,7 +164,6 @@ pub const ENTRIES: [Entry; 13] = [
             page: PAGE,
         },
     )
-    .with_reason("as Figure 6a for ratios. k-means, and TopK over all tensors at once (global TopK), by the character model: L-GreCo sends fewer bits than k-means with every scheme; global TopK sends \
-         as many as uniform ratios by tensor and learns as they do. Throughput as in Figures 3 and 4")
+    .with_reason("ratios differ as in Figure 6a, and throughput as in Figures 3 and 4. k-means and global TopK (over all tensors at once) were run with the character model: L-GreCo sends fewer bits than k-means with every scheme, and global TopK sends as many bits as uniform ratios for each tensor and learns as well")
     .with_parts(&[Part::Study(CHOICES), Part::Sheet(SPEED)]),
 ];

@@ -313,12 +313,15 @@ impl Report<'_> {
     pub fn markdown(&self, figures: &[Vec<Figure>], pictures: &str) -> String {
         let mut text = format!(
             "# The papers' evaluations\n\n<!-- Made by {}; edit studies/src/papers instead. -->\n\n\
-             `thc papers` lists every table and figure of the five papers that this project implements, with what the paper found, what this code \
-             gives, and why the two differ. {}.\n\nNone is rerun in full: no GPU, no data set that needs a download and no network of the papers is at hand. \
-             “Scaled down” says what is smaller; “computed” is arithmetic or a simulation with the layers of the real models. What `thc papers` measures itself is training by many workers in one process, with real messages of \
-             each scheme: {} seeds, ± is the standard deviation over them, and accuracy is that of guessing the next character of a text. \
-             Gradients of real architectures come from {SCRIPT}. A scheme has the same parameters in all figures, but for those that a figure varies or makes equal in bits; THC's g and p are those that \
-             the paper gives for each of its sections.\n\n```sh\n{}\n```\n",
+             `thc papers` lists every table and figure of the five papers that this project implements, with the paper's result, \
+             the result of this code, and the reasons for differences. {}.\n\n\
+             No entry is rerun in full, because that would need GPUs, data sets to download and the networks of the papers. \
+             “Scaled down” says what is smaller than in the paper. “Computed” is arithmetic or a simulation with the layers of \
+             the real models. `thc papers` itself measures trainings by many workers in one process, which exchange real messages of each \
+             scheme. Its trainings have {} seeds, ± is the standard deviation over them, and accuracy is that of predicting the next \
+             character of a text. {SCRIPT} computes gradients of real architectures. A scheme has the same parameters in all figures, \
+             except those that a figure varies or chooses for equal bits. THC's g and p are those that the paper gives for each of its \
+             sections.\n\n```sh\n{}\n```\n",
             self.command,
             self.counts(),
             self.seeds,

@@ -178,7 +178,7 @@ impl WorkerSide for Worker {
             }
             fields.end(&mut bytes);
         }
-        Message::of_bytes(bytes, self.bits)
+        Message::from_bytes(bytes, self.bits)
     }
 
     fn decompress(&self, result: &Message, count: u32) -> Result<Vec<f32>> {
@@ -204,7 +204,7 @@ struct Gathered;
 impl ServerSide for Gathered {
     fn aggregate(&mut self, messages: &[Message]) -> Result<Message> {
         let bytes = messages.iter().flat_map(|message| message.bytes().iter().copied()).collect();
-        Message::of_bytes(bytes, messages.iter().map(Message::bits).sum())
+        Message::from_bytes(bytes, messages.iter().map(Message::bits).sum())
     }
 }
 

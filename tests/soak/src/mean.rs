@@ -102,7 +102,7 @@ impl Numbers {
                     rht::forward(&mut rotated, key).unwrap();
                 }
             }
-            let rounding = Source::of_worker(self.seed, worker).rounding(call, part.index);
+            let rounding = Source::for_worker(self.seed, worker).rounding(call, part.index);
             self.quantizer.quantize(&mut rotated, range, &rounding, 0, &mut indices).unwrap();
             let values = self.table.values();
             sums.iter_mut().zip(&indices).for_each(|(sum, z)| *sum += u32::from(values[usize::from(*z)]));

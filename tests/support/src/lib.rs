@@ -1,5 +1,5 @@
-//! What tests of several crates share: [`sim`], a network in memory with virtual time and seeded faults, [`openmetrics`], a strict
-//! reader of what the programs answer Prometheus, and [`wire_table`].
+//! Support for the tests of several crates: [`sim`], a network in memory with virtual time and seeded faults;
+//! [`openmetrics`], a strict parser of the metrics that programs serve; and [`wire_table`].
 #![forbid(unsafe_code)]
 
 pub mod openmetrics;

@@ -1,4 +1,4 @@
-//! Reads OpenMetrics text as strictly as its specification asks, for tests: what is wrong is a panic.
+//! A strict parser of OpenMetrics text for tests, which panics on text that violates the specification.
 #![allow(clippy::unwrap_used)]
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -11,13 +11,13 @@ pub type Labels = BTreeMap<String, String>;
 pub struct Family {
     /// Counter or gauge.
     pub kind: String,
-    /// What it is.
+    /// The help text.
     pub help: String,
     /// Labels and values.
     pub samples: Vec<(Labels, f64)>,
 }
 
-/// All families by name. Panics with the line that is wrong.
+/// Parses all families by name. Panics with the line that is wrong.
 pub fn parse(text: &str) -> BTreeMap<String, Family> {
     let mut families: BTreeMap<String, Family> = BTreeMap::new();
     let mut current = String::new();

@@ -19,34 +19,34 @@ use crate::shard::Stamp;
 use crate::spec::Spec;
 use crate::wire::{Body, Frame, SMALL, VERSION, kind, read_frame};
 
-/// How often a server hears of a worker that computes.
+/// How often a worker that computes sends a sign of life.
 const KEEP_ALIVE: Duration = Duration::from_secs(2);
-/// How long saying so may take.
+/// How long sending LEAVE may take.
 const PARTING: Duration = Duration::from_secs(2);
-/// And closing.
+/// How long closing a connection may take.
 const CLOSING: Duration = Duration::from_millis(100);
 /// How long an attempt to connect may take.
 const ATTEMPT: Duration = Duration::from_secs(5);
-/// Why a connection is given up whose server's port is closed.
+/// The reason for giving up a connection whose server's port is closed.
 const VACANT: &str = "nobody listens at its port";
-/// How long the next address of a server waits for the one before.
+/// The delay between attempts to connect to the addresses of a server.
 const STAGGER: Duration = Duration::from_millis(250);
 
-/// Why a request has no answer.
+/// The reason for which a request has no answer.
 #[derive(Debug)]
 pub(crate) enum Failure {
-    /// The connection: another may do.
+    /// The connection failed. Another connection may succeed.
     Lost(String),
-    /// The secret.
+    /// The secret is wrong.
     Secret,
-    /// The server says no.
+    /// The server refuses the request.
     Refused(String),
-    /// This machine.
+    /// This machine failed.
     Own(ModelError),
 }
 
 impl Failure {
-    /// Whether trying again is of no use.
+    /// Whether a further attempt would fail too.
     pub fn is_final(&self) -> bool {
         !matches!(self, Self::Lost(_))
     }
@@ -72,18 +72,18 @@ impl fmt::Display for Failure {
     }
 }
 
-/// Why a connection ended, if it did.
+/// The reason for which a connection has ended, if it has.
 fn close_failure(connection: &Connection, otherwise: String) -> Failure {
     let close = match connection.close_reason() {
         Some(ConnectionError::ApplicationClosed(close)) => close,
-        // By the task that watches the server's port.
+        // The task that watches the server's port has closed the connection.
         Some(ConnectionError::LocallyClosed) => return Failure::Lost(VACANT.to_owned()),
         _ => return Failure::Lost(otherwise),
     };
     let code = u8::try_from(close.error_code.into_inner()).unwrap_or(0);
     match Reason::from_code(code) {
         Some(Reason::Proof) => Failure::Secret,
-        // What a worker may survive by coming again.
+        // Failures after which the worker may reconnect.
         None | Some(Reason::Silent | Reason::RolledBack | Reason::Superseded) => {
             Failure::Lost(format!("it closed the connection: {}", String::from_utf8_lossy(&close.reason)))
         }
@@ -100,7 +100,7 @@ pub(crate) struct Stream {
     receive: RecvStream,
 }
 
-/// Where a shard is when a worker comes.
+/// The progress of a shard when a worker attaches.
 #[derive(Clone, Copy)]
 pub(crate) struct Attached {
     pub stamp: Stamp,
@@ -119,7 +119,7 @@ impl Stream {
         sent.map_err(|error| close_failure(&self.connection, error.to_string()))
     }
 
-    /// Kind and body of the next answer.
+    /// Receives the kind and the body of the next answer.
     pub async fn receive(&mut self, longest: usize) -> Result<Vec<u8>, Failure> {
         let mut buffer = Vec::new();
         match read_frame(&mut self.receive, longest, &mut buffer).await {
@@ -134,7 +134,7 @@ impl Stream {
     }
 }
 
-/// What one shard is asked in a call, and what it answered.
+/// The requests of a call to one shard, and their answers.
 #[derive(Default)]
 pub(super) struct Exchange {
     pub frames: Vec<(Vec<u8>, Option<Vec<u8>>)>,
@@ -162,7 +162,7 @@ pub(crate) struct Link {
     connection: Connection,
     pub control: Stream,
     pub incarnation: u64,
-    /// The server's number among those that have held the models one after the other.
+    /// The server's term: its number among the servers that have held the models one after the other.
     pub term: u64,
     endpoint: Endpoint,
 }
@@ -206,8 +206,8 @@ impl Link {
         Ok((Self { connection, control, incarnation, term, endpoint }, streams))
     }
 
-    /// Tells the server that the worker leaves, so that nobody waits for it: by a request, because the packet
-    /// that closes a connection is sent once and may be lost.
+    /// Tells the server by a request that the worker leaves, so that no other worker waits for it. The packet that closes a
+    /// connection would be sent only once, and may be lost.
     pub async fn leave(mut self) {
         let farewell = Frame::new(kind::LEAVE).finish();
         let _ = tokio::time::timeout(PARTING, self.control.request(&farewell, SMALL)).await;
@@ -215,7 +215,7 @@ impl Link {
         let _ = tokio::time::timeout(CLOSING, self.endpoint.wait_idle()).await;
     }
 
-    /// Whether it ended because the model was deleted: coming again would make it anew.
+    /// Whether the connection ended because the model was deleted. A reconnecting worker would create the model anew.
     pub fn is_deleted(&self) -> bool {
         let reason = self.connection.close_reason();
         matches!(reason, Some(ConnectionError::ApplicationClosed(close))
@@ -302,7 +302,7 @@ async fn reach_at(address: SocketAddr) -> Result<(Endpoint, Connection), Failure
     }
 }
 
-/// Ends a connection as soon as nobody listens at its server's port any more.
+/// Ends a connection as soon as no process listens at its server's port any more.
 async fn watch(connection: Connection, server: SocketAddr) {
     tokio::select! {
         () = probe::wait_for_refusal(server, probe::INTERVAL) => connection.close(0_u32.into(), VACANT.as_bytes()),
@@ -310,7 +310,8 @@ async fn watch(connection: Connection, server: SocketAddr) {
     }
 }
 
-/// Why there is no connection. A server that refuses one says nothing more, since that would cost it a handshake.
+/// The reason for which there is no connection. A server that refuses a connection gives no reason, since that would cost
+/// it a handshake.
 fn connect_failure_text(error: &ConnectionError) -> String {
     match error {
         ConnectionError::ConnectionClosed(close) if close.error_code == TransportErrorCode::CONNECTION_REFUSED => {

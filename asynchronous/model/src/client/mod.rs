@@ -1,4 +1,4 @@
-//! What a worker holds: pull, push, snapshots, and the way back after a server's death.
+//! A worker's client, which pulls, pushes, reads snapshots, and reconnects after a server's death.
 
 pub(crate) mod link;
 mod links;
@@ -25,24 +25,24 @@ use crate::wire::{Frame, kind, pulled};
 
 /// Pauses between attempts to reach a server.
 const PAUSE: Duration = Duration::from_millis(50);
-/// Keeps roundings of pushes apart from those of pulls.
+/// Distinguishes the roundings of pushes from those of pulls.
 const DOMAIN: u64 = 0x7075_7368_6573_2121;
 
-/// A shard, as its worker sees it.
+/// A worker's view of a shard.
 #[derive(Debug)]
 struct ShardView {
     server: usize,
-    /// Within its server.
+    /// The shard's number on its server.
     number: u32,
-    /// Within the whole.
+    /// The shard's coordinates in the whole model.
     range: Range<usize>,
     /// The last pull, and the server's incarnation then.
     stamp: Option<(u64, Stamp)>,
     /// The pull before that.
     before: Option<(u64, Stamp)>,
-    /// What has one scale in pushes; nothing: all of it.
+    /// The blocks that have a scale of their own in pushes. Empty if the shard has one scale.
     blocks: Vec<Block>,
-    /// What pushes may change.
+    /// The coordinates that pushes may change.
     moving: Vec<Range<usize>>,
     /// Whether the values of frozen tensors are here.
     complete: bool,
@@ -50,13 +50,13 @@ struct ShardView {
     seen: Option<(u64, u64)>,
     /// Epoch of the snapshot that is held.
     snapshot: Option<u64>,
-    /// What the last pull found.
+    /// The state that the last pull found.
     found: Option<ShardState>,
     /// The number of the last push.
     sequence: u64,
 }
 
-/// See the module.
+/// A worker's connections to the servers of a model.
 pub struct Client {
     runtime: Runtime,
     config: ClientConfig,
@@ -76,7 +76,7 @@ pub struct Client {
 }
 
 impl Client {
-    /// Connects to the servers and opens the model; the first worker to come makes it.
+    /// Connects to the servers and opens the model, which the first worker creates.
     ///
     /// # Errors
     /// [`ModelError::Spec`], [`ModelError::Config`]; [`ModelError::Unreachable`] if a server does not answer in time;
@@ -170,7 +170,7 @@ impl Client {
         self.views.iter().all(|view| view.snapshot == Some(first)).then_some(first)
     }
 
-    /// What a server counts, as JSON.
+    /// A server's counters as JSON.
     ///
     /// # Errors
     /// As [`Self::pull`].
@@ -191,8 +191,8 @@ impl Client {
         if actual == expected { Ok(()) } else { Err(ModelError::Length { what, expected, actual }) }
     }
 
-    /// Gives its first value to every shard that has none: whether there was one. A server that has lost its part of the
-    /// model gets it again by this, and the other parts stay what they are.
+    /// Gives a value to every shard that has none. Returns whether there was such a shard. A server that has lost its part of
+    /// the model gets it again by this call, while all other parts stay unchanged.
     ///
     /// # Errors
     /// As [`Self::pull`]; coordinates that are not finite.
@@ -204,7 +204,7 @@ impl Client {
         Ok(taken)
     }
 
-    /// Gives the full-batch gradient at the snapshot of an epoch. If it has one, nothing happens: whether it was
+    /// Gives the full-batch gradient at the snapshot of an epoch, unless the epoch has one already. Returns whether it was
     /// missing.
     ///
     /// # Errors
@@ -280,7 +280,7 @@ impl Client {
     /// [`Self::push`] and then [`Self::pull`], in one round trip.
     ///
     /// # Errors
-    /// As those.
+    /// The errors of both.
     pub fn push_pull(
         &mut self,
         gradient: &[f32],
@@ -308,7 +308,7 @@ impl Client {
         Ok((pushed.in_order(), pulled))
     }
 
-    /// Brings the values of frozen tensors, once: whether it did.
+    /// Fetches the values of frozen tensors, once. Returns whether it did so now.
     fn complete(&mut self) -> Result<bool, ModelError> {
         let missing = |view: &ShardView| !view.complete && matches!(view.found, Some(ShardState::Running(_)));
         if !self.views.iter().any(missing) {

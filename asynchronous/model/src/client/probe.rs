@@ -1,4 +1,4 @@
-//! Whether anybody listens at a server's port.
+//! A probe that notices when no process listens at a server's port.
 //!
 //! QUIC knows a server that was killed only by its silence, and a silence must last long to be no false alarm. The server's kernel
 //! knows at once: to a packet for a port that no socket has it answers "port unreachable" (ICMP), which a connected socket reports
@@ -12,7 +12,7 @@ use std::time::Duration;
 use tokio::net::UdpSocket;
 use tokio::time::interval;
 
-/// How often a worker asks.
+/// How often a worker sends a probe.
 pub(super) const INTERVAL: Duration = Duration::from_millis(500);
 
 /// An address of this machine from which that of the server can be reached, with any port.

@@ -1,4 +1,4 @@
-//! What a client asks, and what it is answered.
+//! The requests of a client, and their answers.
 
 use crate::counters::Reason;
 use crate::payload::{Encoding, Size};
@@ -7,7 +7,7 @@ use crate::shard::Stamp;
 use std::ops::Range;
 use std::time::Duration;
 
-/// Where a worker's model is, and who the worker is.
+/// The servers and the job of a worker's model, and the worker's identity.
 #[derive(Clone, Debug)]
 pub struct ClientConfig {
     /// `host:port` of each server; the model is cut over them in this order, which all workers must give alike.
@@ -16,7 +16,7 @@ pub struct ClientConfig {
     pub job: String,
     /// The job's secret.
     pub secret: Secret,
-    /// This worker's number. Two processes with one number push each other out.
+    /// This worker's number. Of two processes with the same number, the later one ends the other's connection.
     pub worker: u16,
     /// How long a call may go without an answer before it fails; servers may restart meanwhile.
     pub timeout: Duration,
@@ -24,19 +24,19 @@ pub struct ClientConfig {
     pub seed: u64,
 }
 
-/// How a model is pulled.
+/// The options of a pull.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Pull {
     /// Wait, up to seconds, while all that is missing is the epoch's gradient.
     pub patient: bool,
 }
 
-/// How a gradient is pushed.
+/// The options of a push.
 #[derive(Clone, Copy, Debug)]
 pub struct Push<'a> {
-    /// Its form.
+    /// The encoding of the gradient.
     pub encoding: Encoding,
-    /// Factor of the model's rate.
+    /// The factor of the model's rate.
     pub scale: f32,
     /// The coordinates that are in the step, in order and apart from each other; `None`: all. The others stay what they
     /// are, also if the model has a proximal step, which moves those without a gradient as well.
@@ -48,10 +48,10 @@ pub struct Push<'a> {
     pub behind: bool,
 }
 
-/// Where a shard is, as a pull found it.
+/// The state of a shard that a pull found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ShardState {
-    /// It has no value.
+    /// The shard has no value.
     Empty,
     /// It waits for the full-batch gradient of this epoch; what was pulled before stays.
     Waiting(u64),
@@ -59,25 +59,25 @@ pub enum ShardState {
     Running(Stamp),
 }
 
-/// What a pull found.
+/// The result of a pull.
 #[derive(Clone, Debug, Default)]
 pub struct Pulled {
     /// The state of each shard.
     pub shards: Vec<ShardState>,
 }
 
-/// What became of a push.
+/// The outcome of a push.
 #[derive(Clone, Debug, Default)]
 pub struct Pushed {
-    /// How many shards accepted it.
+    /// The number of shards that accepted the push.
     pub accepted_shards: usize,
     /// The longest delay among these.
     pub delay: u64,
-    /// Shards that refused it, and why.
+    /// The shards that refused the push, with their reasons.
     pub refused: Vec<(usize, Reason)>,
 }
 
-/// Totals of a worker.
+/// The totals of a worker.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ClientStats {
     /// Pulls of a shard.
@@ -88,11 +88,11 @@ pub struct ClientStats {
     pub pushes: u64,
     /// Pushes of a shard that were not.
     pub refused: u64,
-    /// What pulls took.
+    /// Bytes of pulls.
     pub pulled: Size,
-    /// What pushes took.
+    /// Bytes of pushes.
     pub pushed: Size,
-    /// What snapshots, initial values and epochs' gradients took.
+    /// Bytes of snapshots, initial values and epochs' gradients.
     pub whole: Size,
     /// Sum and largest of the delays of pushes taken.
     pub delays: u64,

@@ -1,4 +1,5 @@
-//! Vectors as they travel: floats, a lattice, two sparse forms, and any of these of some coordinates only. Little endian.
+//! The encodings of vectors on the network: floats, a lattice, two sparse forms, and any of these for some coordinates only.
+//! All numbers are little endian.
 //!
 //! ```text
 //! 0 floats              d × f32
@@ -35,7 +36,7 @@ const PART: u8 = 4;
 const PIECES: u8 = 5;
 const FROZEN: u8 = 6;
 
-/// How a gradient is encoded.
+/// The encoding of a gradient.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Encoding {
     /// Floats, all of them.
@@ -109,7 +110,7 @@ pub enum Form<'a> {
     Pieces(&'a [Piece]),
 }
 
-/// What a vector took.
+/// The size of an encoded vector.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Size {
     /// Bits as written here.
@@ -118,7 +119,7 @@ pub struct Size {
     pub paper: u64,
 }
 
-/// Why a payload is refused.
+/// The reason for refusing a payload.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum Broken {
     /// It has not the length, or not the form, that it should have.

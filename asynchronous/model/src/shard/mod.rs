@@ -38,14 +38,14 @@ use reservations::Reservations;
 pub use state::{Numbers, Phase, State};
 pub use version::Version;
 
-/// What a pull is answered.
+/// The answer to a pull.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PullAnswer {
     /// No value yet.
     Empty,
     /// The epoch's gradient is missing.
     Waiting {
-        /// Which epoch.
+        /// The epoch.
         epoch: u64,
     },
     /// A vector was written.
@@ -78,12 +78,12 @@ pub struct PushHead {
     pub scale: f32,
 }
 
-/// What a push is answered.
+/// The answer to a push.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Applied {
-    /// It was taken.
+    /// The push was taken.
     Taken {
-        /// After it.
+        /// The state after the push.
         stamp: Stamp,
         /// Steps between its pull and itself.
         delay: u64,
@@ -92,13 +92,13 @@ pub enum Applied {
     },
     /// It had been taken before.
     Repeated,
-    /// It is refused.
+    /// The push is refused.
     Refused(Reason),
     /// It must wait until something changes, or until then.
     Wait(Instant),
 }
 
-/// See the module.
+/// A range of coordinates with its own clock.
 #[derive(Debug)]
 pub struct Shard {
     spec: Arc<Spec>,
@@ -106,9 +106,9 @@ pub struct Shard {
     state: State,
     reservations: Reservations,
     buffers: Buffers,
-    /// What has one scale in pulls; nothing: all of it.
+    /// The blocks that have a scale of their own in pulls. Empty if the shard has one scale.
     blocks: Arc<[Block]>,
-    /// What pushes may change.
+    /// The coordinates that pushes may change.
     moving: Vec<Range<usize>>,
     /// Precision of the last pull.
     bits: Arc<AtomicU8>,
@@ -153,13 +153,13 @@ impl Shard {
         }
     }
 
-    /// What survives a restart.
+    /// The state that survives a restart.
     #[must_use]
     pub fn state(&self) -> &State {
         &self.state
     }
 
-    /// Which state it is in.
+    /// The stamp of the current state.
     #[must_use]
     pub fn stamp(&self) -> Stamp {
         self.state.stamp()

@@ -1,4 +1,4 @@
-//! Which versions workers hold, and whom a push must wait for: the bound τ on delays.
+//! Workers' reservations of versions, which decide for whom a push must wait so that delays stay within the bound τ.
 
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};

@@ -1,4 +1,4 @@
-//! What of a shard survives a restart.
+//! The state of a shard that survives a restart.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::Stamp;
 use crate::spec::Spec;
 
-/// What a shard can do next.
+/// The phase of a shard, which decides what it can do next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Phase {
     /// It has no value.

@@ -45,7 +45,7 @@ impl Agent {
             self.show_compared(&found, false);
             return Ok(found);
         }
-        self.tell_of(&found, repair);
+        self.report_differences(&found, repair);
         if repair {
             self.end_sessions_that_cannot_go_on(&held)?;
             self.held = Some(held);
@@ -56,7 +56,7 @@ impl Agent {
     }
 
     /// What is left as it is, is told once.
-    fn tell_of(&self, found: &[v1::Difference], repair: bool) {
+    fn report_differences(&self, found: &[v1::Difference], repair: bool) {
         let name = &self.config.name;
         let known = self.shared.views().get(name).is_some_and(|view| view.differences == found);
         if known && !repair {

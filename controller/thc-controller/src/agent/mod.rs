@@ -5,9 +5,11 @@
 //! agent begins anew with [`Agent::take_over`], which makes the target what the book says.
 
 mod compare;
+mod installations;
 mod installing;
 mod jobs;
 mod readings;
+mod refused_job;
 mod rows;
 mod sessions;
 
@@ -20,8 +22,8 @@ use crate::live::Heard;
 use crate::state::{AgentCommand, ControllerState};
 use crate::target::{Event, Target};
 use crate::wanted::Wanted;
-use installing::Installations;
-use rows::RefusedJob;
+use installations::Installations;
+use refused_job::RefusedJob;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -41,6 +43,9 @@ const RETRY: Duration = Duration::from_secs(1);
 const FIRST_RETRY: Duration = Duration::from_millis(50);
 /// Different complaints of one target that the log gets.
 const MAX_COMPLAINTS: usize = 8;
+
+/// Packets to workers and roots, each with its address.
+type Packets = Vec<(SocketAddr, Vec<u8>)>;
 
 /// A job that the registry has: its name, and the serial number that distinguishes it from others of that
 /// name.
@@ -378,7 +383,7 @@ impl Agent {
     async fn sync_and_send(
         &mut self,
         target: &mut Target,
-        mut packets: sessions::Packets,
+        mut packets: Packets,
     ) -> Result<(), ControllerError> {
         if let Some(held) = self.held.take()
             && self.plan_installations(&held, target.schema())?

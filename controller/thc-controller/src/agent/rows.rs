@@ -1,7 +1,7 @@
 //! An agent's rows on its target, and what the target refuses of them.
 
-use super::Agent;
-use super::sessions::Packets;
+use super::refused_job::RefusedJob;
+use super::{Agent, Packets};
 use crate::book::Job;
 use crate::error::ControllerError;
 use crate::events::About;
@@ -17,16 +17,6 @@ use thc_protocol::wire::Header;
 const HOLD_OFF: Duration = Duration::from_secs(5);
 /// How often rows are tried without those that were refused.
 const ROUNDS: usize = 32;
-
-/// A job of which the target has refused rows.
-#[derive(Debug)]
-pub(super) struct RefusedJob {
-    why: String,
-    /// Until when nobody who joins it is answered.
-    pub(super) until: Instant,
-    /// Whether its members know.
-    told: bool,
-}
 
 impl Agent {
     /// Makes the book's decisions take effect: first in its file, then on the target. Returns those of the

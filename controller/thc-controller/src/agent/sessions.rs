@@ -1,6 +1,6 @@
 //! What an agent's registry decides about sessions, done.
 
-use super::Agent;
+use super::{Agent, Packets};
 use crate::book::{Job, Member};
 use crate::error::ControllerError;
 use crate::events::About;
@@ -18,9 +18,6 @@ use thc_transport::frame::Mac;
 
 /// How many workers' and roots' Ethernet addresses are kept: far more than all jobs have.
 const MAX_ADDRESSES: usize = 1 << 14;
-
-/// Packets to workers and roots.
-pub(super) type Packets = Vec<(SocketAddr, Vec<u8>)>;
 
 impl Agent {
     /// Takes a frame of the control plane.

@@ -42,7 +42,7 @@ impl Book {
     ///
     /// # Errors
     /// Those of the change.
-    pub fn try_change<T, E>(
+    pub(crate) fn try_change<T, E>(
         &self,
         change: impl FnOnce(&mut Book) -> Result<T, E>,
     ) -> Result<(Book, T, Arc<Before>), E> {
@@ -63,7 +63,7 @@ impl Book {
 
     /// Undoes a change that cannot be kept. Sessions that have begun or ended meanwhile stay so, and other
     /// changes remain.
-    pub fn take_back(&mut self, before: &Before) {
+    pub(crate) fn take_back(&mut self, before: &Before) {
         for (&id, table) in &before.tables {
             if !self.tables.contains_key(&id) {
                 self.insert(id, table.clone());

@@ -1,6 +1,5 @@
 //! A job as it is kept: its sessions, its places on targets.
 
-use super::{ports, senders};
 use crate::counted::JobCounted;
 use crate::spec::{Hidden, Spec};
 use serde::{Deserialize, Serialize};
@@ -206,12 +205,12 @@ impl Next {
 
     /// Whether it has a place on this target.
     #[must_use]
-    pub fn is_on(&self, target: &str) -> bool {
+    pub(crate) fn is_on(&self, target: &str) -> bool {
         self.targets.iter().any(|name| name == target)
     }
 
     /// Its lookup tables, for so many workers.
-    pub fn tables_of(&self, workers: u8) -> impl Iterator<Item = u8> {
+    pub(crate) fn tables_of(&self, workers: u8) -> impl Iterator<Item = u8> {
         self.tables.ids_for(&self.spec, workers)
     }
 }
@@ -258,7 +257,7 @@ impl Job {
     }
 
     /// The tables of a session of so many workers: the job's tables if sizes do not differ.
-    pub fn tables_of(&self, workers: u8) -> impl Iterator<Item = u8> {
+    pub(crate) fn tables_of(&self, workers: u8) -> impl Iterator<Item = u8> {
         ids_for_size(&self.spec, self.table, &self.more, &self.sizes, workers)
     }
 
@@ -274,7 +273,7 @@ impl Job {
         let place = self.places.get(target)?;
         let taken = |spec: &Spec, workers: u8, credit: u32| {
             let credit = if credit == 0 { spec.data_slots / 2 } else { credit };
-            Taken { senders: senders(spec, workers), each: fills(credit, ports(spec, shards)) }
+            Taken { senders: spec.senders(workers), each: fills(credit, spec.ports(shards)) }
         };
         let next = self.next.as_ref().map_or(&self.spec, |next| &next.spec);
         let to_come = place.credit.map(|credit| taken(next, next.workers, credit));
@@ -285,7 +284,7 @@ impl Job {
 
     /// The running session, and its target: of several, the one on which it began.
     #[must_use]
-    pub fn running_session(&self) -> Option<(&str, &Session)> {
+    pub(crate) fn running_session(&self) -> Option<(&str, &Session)> {
         let mut running = self.targets.iter().map(|target| (target.as_str(), self.places.get(target)));
         running.find_map(|(target, place)| Some((target, place?.session.as_ref()?)))
     }

@@ -24,20 +24,10 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 use thc_options::credit::Room;
-use thc_protocol::wire::Table as Told;
+use thc_protocol::wire::Table as WireTable;
 
 /// Fewer packets under way than that are worth a warning.
 const FEW: u32 = 16;
-
-/// Who sends to a target: workers, and of a rack its root.
-fn senders(spec: &Spec, workers: u8) -> u32 {
-    u32::from(workers) + u32::from(spec.rack.is_some())
-}
-
-/// Among how many ports the packets of slots in a row are.
-fn ports(spec: &Spec, shards: u8) -> usize {
-    usize::from(shards) * spec.servers.len().max(1)
-}
 
 /// All of it.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
@@ -96,7 +86,7 @@ impl Book {
     ///
     /// # Errors
     /// [`ControllerError::StandsBy`].
-    pub fn may_change(&self) -> Result<(), ControllerError> {
+    pub(crate) fn may_change(&self) -> Result<(), ControllerError> {
         self.store.may_write()
     }
 
@@ -110,7 +100,7 @@ impl Book {
 
     /// The lowest number on the wire that no job has, from 1.
     #[must_use]
-    pub fn free_number(&self) -> u16 {
+    pub(crate) fn free_number(&self) -> u16 {
         let taken: BTreeSet<u16> = self.other_jobs("").map(|job| job.spec.number).collect();
         (1..=u16::MAX).find(|number| !taken.contains(number)).unwrap_or(0)
     }
@@ -191,7 +181,7 @@ impl Book {
 
     /// A target that has come back may hold another number of packets: running sessions keep their credit,
     /// others get a new one.
-    pub fn forget_credit(&mut self, target: &str) {
+    pub(crate) fn forget_credit(&mut self, target: &str) {
         let places = self.jobs.values_mut().filter_map(|job| job.places.get_mut(target));
         places.filter(|place| place.session.is_none()).for_each(|place| place.credit = None);
     }
@@ -208,7 +198,7 @@ impl Book {
             let Some(job) = self.jobs.get(name) else { continue };
             let spec = job.next.as_ref().map_or(&job.spec, |next| &next.spec);
             let credit =
-                room.credit(there, senders(spec, spec.workers), spec.data_slots / 2, ports(spec, shards));
+                room.credit(there, spec.senders(spec.workers), spec.data_slots / 2, spec.ports(shards));
             if credit < FEW.min(spec.data_slots / 2) {
                 tracing::warn!(
                     "job {name}: target {target} holds {} packets for all jobs, so each of its workers may have {credit} under way, \
@@ -330,7 +320,7 @@ impl Book {
     }
 
     /// A job's place on a target.
-    pub fn place_mut(&mut self, job: &str, target: &str) -> Option<&mut Placement> {
+    pub(crate) fn place_mut(&mut self, job: &str, target: &str) -> Option<&mut Placement> {
         self.jobs.get_mut(job)?.places.get_mut(target)
     }
 }
@@ -343,7 +333,7 @@ pub fn fits(
     job: &str,
     target: &str,
     forms: Option<Forms>,
-    table: &Told,
+    table: &WireTable,
     rack: Option<&Rack>,
 ) -> Result<(), Refusal> {
     // Of a table that racks cannot have, thc-ps's checks have said so.

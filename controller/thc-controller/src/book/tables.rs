@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 use thc_control_proto::v1;
 use thc_options::Fraction;
-use thc_protocol::wire::{Form, Table as Told};
+use thc_protocol::wire::{Form, Table as WireTable};
 
 /// A lookup table.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -42,14 +42,14 @@ pub(super) fn form_bits(form: Form) -> (u8, u8) {
 }
 
 impl Table {
-    fn new(told: &Told) -> Table {
-        let &Told { bits, granularity, fraction, values, form, .. } = told;
+    fn new(wire: &WireTable) -> Table {
+        let &WireTable { bits, granularity, fraction, values, form, .. } = wire;
         Table { bits, granularity, fraction, values, installed: false, form: form_bits(form), number: None }
     }
 
-    pub(super) fn is(&self, told: &Told) -> bool {
+    pub(super) fn matches(&self, wire: &WireTable) -> bool {
         (self.bits, self.values, self.fraction, self.form())
-            == (told.bits, told.values, told.fraction, told.form)
+            == (wire.bits, wire.values, wire.fraction, wire.form)
     }
 
     /// The form of packets that name it.
@@ -74,20 +74,20 @@ impl Book {
         let setup = spec.setup(None).map_err(|error| Refusal::invalid(error.to_string()))?;
         let room = rooms.iter().map(|(_, capacity)| capacity.tables).min().unwrap_or(255);
         let mut more: Vec<u8> = Vec::new();
-        for told in setup.welcome.tables.iter() {
+        for wire in setup.welcome.tables.iter() {
             for (target, capacity) in rooms {
-                fits(name, target, capacity.forms, told, spec.rack.as_ref())?;
+                fits(name, target, capacity.forms, wire, spec.rack.as_ref())?;
             }
             // The root has its tables under these numbers.
             let id = if spec.rack.is_some() {
-                self.rack_table(name, told, room)?
+                self.rack_table(name, wire, room)?
             } else {
-                self.table(told, room)?
+                self.table(wire, room)?
             };
             if more.contains(&id) {
                 let text = format!(
                     "job {name}: two of its tables are the same, of {} bits in {}: leave one out",
-                    told.bits, told.form
+                    wire.bits, wire.form
                 );
                 return Err(Refusal::invalid(text));
             }
@@ -106,8 +106,8 @@ impl Book {
     ///
     /// # Errors
     /// No number is free.
-    pub fn table(&mut self, told: &Told, room: u32) -> Result<u8, Refusal> {
-        if let Some((&id, _)) = self.tables.iter().find(|(_, table)| table.is(told)) {
+    pub fn table(&mut self, wire: &WireTable, room: u32) -> Result<u8, Refusal> {
+        if let Some((&id, _)) = self.tables.iter().find(|(_, table)| table.matches(wire)) {
             return Ok(id);
         }
         let reserved = self.reserved_tables();
@@ -116,14 +116,14 @@ impl Book {
         let free = (1..=u8::MAX).find(|id| !taken(id));
         let fits = self.tables.len() + reserved.len() < room as usize;
         let id = free.filter(|_| fits).ok_or_else(|| full(room))?;
-        self.insert(id, Table::new(told));
+        self.insert(id, Table::new(wire));
         Ok(id)
     }
 
     /// A table's number in programs that number lookup tables themselves: the least that was free, so that no
     /// more numbers are used than there are tables.
     #[must_use]
-    pub fn number_of_table(&self, id: u8) -> u8 {
+    pub(crate) fn number_of_table(&self, id: u8) -> u8 {
         self.tables.get(&id).and_then(|table| table.number).unwrap_or(id.wrapping_sub(1))
     }
 
@@ -134,10 +134,10 @@ impl Book {
     }
 
     /// This table under the number that it has.
-    fn rack_table(&mut self, job: &str, told: &Told, room: u32) -> Result<u8, Refusal> {
-        let id = told.id.0;
+    fn rack_table(&mut self, job: &str, wire: &WireTable, room: u32) -> Result<u8, Refusal> {
+        let id = wire.id.0;
         match self.tables.get(&id) {
-            Some(table) if !table.is(told) => {
+            Some(table) if !table.matches(wire) => {
                 let text = format!(
                     "job {job}: lookup table {id} is another one already: give the job another number, here and at its root"
                 );
@@ -146,21 +146,21 @@ impl Book {
             Some(_) => Ok(id),
             None if self.tables.len() >= room as usize => Err(full(room)),
             None => {
-                self.insert(id, Table::new(told));
+                self.insert(id, Table::new(wire));
                 Ok(id)
             }
         }
     }
 
     /// Forgets tables that are neither used nor installed.
-    pub fn drop_unused_tables(&mut self) {
+    pub(crate) fn drop_unused_tables(&mut self) {
         let used: BTreeSet<u8> = self.jobs.values().flat_map(Job::tables).collect();
         self.tables.retain(|id, table| table.installed || used.contains(id));
     }
 
     /// A table as it is shown.
     #[must_use]
-    pub fn shown_table(&self, id: u8) -> Option<v1::Table> {
+    pub(crate) fn shown_table(&self, id: u8) -> Option<v1::Table> {
         let table = self.tables.get(&id)?;
         let jobs = self
             .jobs

@@ -1,7 +1,8 @@
 //! `apply`: jobs as a file declares them.
 
 use super::connection::Connection;
-use super::{Failure, ask, print, print_json};
+use super::failure::Failure;
+use super::terminal::{ask, print, print_json};
 use clap::Args;
 use std::path::PathBuf;
 use thc_control_proto::v1::job_change::Kind;

@@ -1,6 +1,6 @@
 //! To the controller that runs, and its refusals as lines for people.
 
-use super::Failure;
+use super::failure::Failure;
 use clap::Args;
 use std::error::Error;
 use std::io::ErrorKind;

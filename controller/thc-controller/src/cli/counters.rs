@@ -1,9 +1,10 @@
 //! `counters`: packets, bytes and drops of each worker.
 
 use super::connection::Connection;
+use super::failure::Failure;
 use super::grid::Grid;
+use super::terminal::{print, print_json};
 use super::watch::watch;
-use super::{Failure, print, print_json};
 use bytesize::ByteSize;
 use clap::Args;
 use std::cell::RefCell;

@@ -1,6 +1,7 @@
 //! `run`: the controller itself.
 
-use super::{Failure, print};
+use super::failure::Failure;
+use super::terminal::print;
 use clap::Args;
 use std::fs;
 use std::io::IsTerminal;

@@ -1,7 +1,8 @@
 //! `diagnose`: what is wrong, and the mend.
 
 use super::connection::Connection;
-use super::{Failure, print, print_json};
+use super::failure::Failure;
+use super::terminal::{print, print_json};
 use clap::Args;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use thc_control_proto::v1::finding::Severity;

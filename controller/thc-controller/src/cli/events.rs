@@ -1,7 +1,8 @@
 //! `events`: what has happened of late, and why.
 
 use super::connection::Connection;
-use super::{Failure, print, print_json};
+use super::failure::Failure;
+use super::terminal::{print, print_json};
 use clap::Args;
 use std::time::{Duration, UNIX_EPOCH};
 use thc_control_proto::v1::{Event, ListEventsRequest};

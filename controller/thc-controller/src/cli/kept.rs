@@ -1,6 +1,7 @@
 //! `backup` and `restore`: the file of jobs.
 
-use super::{Failure, print};
+use super::failure::Failure;
+use super::terminal::print;
 use clap::Args;
 use std::path::PathBuf;
 use thc_controller::{back_up, restore as put_back};

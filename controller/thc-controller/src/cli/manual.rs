@@ -1,7 +1,8 @@
 //! Completions and manual pages, from the flags themselves.
 
-use super::{Failure, Flags, print};
-use clap::{Args, CommandFactory};
+use super::failure::Failure;
+use super::terminal::print;
+use clap::{Args, Command};
 use clap_complete::Shell;
 use std::path::PathBuf;
 
@@ -38,16 +39,15 @@ pub struct ManFlags {
     out: Option<PathBuf>,
 }
 
-/// Prints completions.
-pub fn completions(flags: &CompletionFlags) -> Result<(), Failure> {
+/// Prints completions of `command`, the whole command line.
+pub fn completions(flags: &CompletionFlags, command: &mut Command) -> Result<(), Failure> {
     let mut text = Vec::new();
-    clap_complete::generate(flags.shell, &mut Flags::command(), "thc-controller", &mut text);
+    clap_complete::generate(flags.shell, command, "thc-controller", &mut text);
     print(&String::from_utf8_lossy(&text))
 }
 
-/// Prints or writes manual pages.
-pub fn man(flags: &ManFlags) -> Result<(), Failure> {
-    let command = Flags::command();
+/// Prints or writes manual pages of `command`, the whole command line.
+pub fn man(flags: &ManFlags, command: Command) -> Result<(), Failure> {
     let Some(folder) = &flags.out else {
         let mut text = Vec::new();
         clap_mangen::Man::new(command).render(&mut text)?;

@@ -6,6 +6,7 @@ mod counters;
 mod daemon;
 mod diagnose;
 mod events;
+mod failure;
 mod grid;
 mod job;
 mod kept;
@@ -13,14 +14,13 @@ mod manual;
 mod session;
 mod table;
 mod target;
+mod terminal;
 mod watch;
 
 use clap::error::ErrorKind;
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand};
 use connection::{Connection, Remote};
-use serde::Serialize;
-use std::fmt::Display;
-use std::io::{IsTerminal, Write};
+use failure::Failure;
 use std::process::ExitCode;
 
 const EXAMPLES: &str = "\
@@ -95,31 +95,6 @@ enum Command {
     Man(manual::ManFlags),
 }
 
-/// Why a command ends early.
-#[derive(Debug)]
-struct Failure {
-    status: u8,
-    message: String,
-}
-
-impl Failure {
-    /// What was asked makes no sense.
-    fn usage(message: impl Display) -> Failure {
-        Failure { status: 2, message: message.to_string() }
-    }
-
-    /// It did not work.
-    fn error(message: impl Display) -> Failure {
-        Failure { status: 1, message: message.to_string() }
-    }
-}
-
-impl From<std::io::Error> for Failure {
-    fn from(error: std::io::Error) -> Failure {
-        Failure::error(error)
-    }
-}
-
 /// Runs what the command line asks for.
 pub fn main() -> ExitCode {
     let flags = match Flags::try_parse() {
@@ -152,8 +127,8 @@ fn run(flags: Flags) -> Result<u8, Failure> {
     // These need no controller.
     let command = match flags.command {
         Command::Run(flags) => return daemon::run(&flags).map(|()| 0),
-        Command::Completions(flags) => return manual::completions(&flags).map(|()| 0),
-        Command::Man(flags) => return manual::man(&flags).map(|()| 0),
+        Command::Completions(flags) => return manual::completions(&flags, &mut Flags::command()).map(|()| 0),
+        Command::Man(flags) => return manual::man(&flags, Flags::command()).map(|()| 0),
         Command::Backup(flags) => return kept::backup(&flags).map(|()| 0),
         Command::Restore(flags) => return kept::restore(&flags).map(|()| 0),
         other => other,
@@ -185,41 +160,12 @@ fn run(flags: Flags) -> Result<u8, Failure> {
     })
 }
 
-/// Asks whether to go on. Whoever cannot answer is told what to give instead.
-fn ask(question: &str, instead: &str) -> Result<(), Failure> {
-    if !std::io::stdin().is_terminal() {
-        return Err(Failure::error(format!("there is no terminal to confirm this on: {instead}")));
-    }
-    print(&format!("{question} [y/N] "))?;
-    let mut answer = String::new();
-    std::io::stdin().read_line(&mut answer)?;
-    match answer.trim() {
-        "y" | "yes" | "Y" => Ok(()),
-        _ => Err(Failure::error("nothing was changed")),
-    }
-}
-
-/// Prints text on stdout. A reader that has gone, such as `head`, is no failure.
-fn print(text: &str) -> Result<(), Failure> {
-    let mut out = std::io::stdout().lock();
-    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
-        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => Err(error.into()),
-        _ => Ok(()),
-    }
-}
-
-/// Prints a message as JSON.
-fn print_json(message: &impl Serialize) -> Result<(), Failure> {
-    let text = serde_json::to_string_pretty(message).map_err(Failure::error)?;
-    print(&format!("{text}\n"))
-}
-
 #[cfg(test)]
 mod tests {
-    use clap::CommandFactory;
+    use super::*;
 
     #[test]
     fn flags_do_not_contradict_each_other() {
-        super::Flags::command().debug_assert();
+        Flags::command().debug_assert();
     }
 }

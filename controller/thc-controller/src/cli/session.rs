@@ -1,7 +1,8 @@
 //! `session` and `worker`: what an operator ends.
 
 use super::connection::Connection;
-use super::{Failure, print, print_json};
+use super::failure::Failure;
+use super::terminal::{print, print_json};
 use clap::Subcommand;
 use thc_control_proto::v1::{EndSessionRequest, EvictWorkerRequest};
 

@@ -1,8 +1,9 @@
 //! `table`: install, list, delete.
 
 use super::connection::Connection;
+use super::failure::Failure;
 use super::grid::{Grid, short};
-use super::{Failure, print, print_json};
+use super::terminal::{print, print_json};
 use clap::{ArgGroup, Args, Subcommand};
 use thc_control_proto::v1::{DeleteTableRequest, InstallTableRequest, ListTablesRequest, Table};
 

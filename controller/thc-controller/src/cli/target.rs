@@ -1,8 +1,9 @@
 //! `target`: the switches and software parameter servers.
 
 use super::connection::Connection;
+use super::failure::Failure;
 use super::grid::Grid;
-use super::{Failure, print, print_json};
+use super::terminal::{print, print_json};
 use clap::{Args, Subcommand};
 use std::fmt::Write;
 use thc_control_proto::v1::{

@@ -1,6 +1,7 @@
 //! Again and again, until Ctrl-C.
 
-use super::{Failure, print};
+use super::failure::Failure;
+use super::terminal::print;
 use std::fmt::Display;
 use std::future::Future;
 use std::io::IsTerminal;

@@ -243,7 +243,9 @@ impl Desk {
         let slow = |target: &str| {
             let place = job.places.iter().find(|place| place.target == target)?;
             let behind = (slots / 64).max(2);
-            waits_for_all(&section).then(|| rates.slow(name, target, place.members, behind)).flatten()
+            waits_for_all(&section)
+                .then(|| rates.slowest_worker(name, target, place.members, behind))
+                .flatten()
         };
         let refused: Vec<(String, String)> = {
             let views = self.shared.views();

@@ -76,7 +76,7 @@ fn means(pattern: &str, job: &str) -> bool {
 
 impl Roles {
     /// What a URI says after the prefix.
-    fn of_uri<'a>(&self, part: &'a Subject) -> Option<&'a str> {
+    fn name_in_uri<'a>(&self, part: &'a Subject) -> Option<&'a str> {
         match (part, &self.uris) {
             (Subject::Uri(uri), Some(prefix)) => uri.strip_prefix(prefix.as_str())?.strip_prefix('/'),
             _ => None,
@@ -107,11 +107,11 @@ impl Roles {
             }
     }
 
-    fn has(&self, caller: &Caller, role: Role<'_>) -> bool {
+    fn has_role(&self, caller: &Caller, role: Role<'_>) -> bool {
         let named = self.configured_subjects(role);
         caller.parts().iter().any(|part| {
             named.contains(&part)
-                || self.of_uri(part).is_some_and(|said| match role {
+                || self.name_in_uri(part).is_some_and(|said| match role {
                     Role::Reader => said == "reader",
                     Role::Operator => said == "operator",
                     Role::Trainer(job) => said.strip_prefix("trainer/").is_some_and(|name| means(name, job)),
@@ -135,7 +135,7 @@ impl Roles {
         if *caller == Caller::Local || !self.is_restricted(roles[0]) {
             return Ok(());
         }
-        if roles.iter().any(|role| self.has(caller, *role)) {
+        if roles.iter().any(|role| self.has_role(caller, *role)) {
             return Ok(());
         }
         Err(self.refusal(caller, act, roles))

@@ -1,8 +1,11 @@
 //! The connection to one switch: P4Runtime as its primary controller.
 
 mod status;
+mod written;
 
-use status::{explain, mend, read_refusal, refuses_updates, silence};
+pub use written::{RefusedUpdate, Written};
+
+use status::{advice, explain, read_refusal, refuses_updates, silence};
 
 use crate::config::TargetConfig;
 use crate::error::{ControllerError, causes};
@@ -54,27 +57,6 @@ pub enum Event {
     Closed,
 }
 
-/// An update that a switch has refused, and why.
-#[derive(Clone, Debug, PartialEq)]
-pub struct RefusedUpdate {
-    /// What was to be done.
-    pub update: Update,
-    /// What the switch says.
-    pub why: String,
-}
-
-/// What became of updates.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Written {
-    /// All were made.
-    All,
-    /// These updates were refused. The others of their request were made, those of later requests were not
-    /// tried.
-    But(Vec<RefusedUpdate>),
-    /// Some were refused, and the switch does not say which: its answer.
-    NotAll(String),
-}
-
 /// Requests of one kind that were answered.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Requests {
@@ -117,7 +99,7 @@ impl Target {
             target: config.name.clone(),
             address: config.address.clone(),
             message: causes(error),
-            mend: mend(config, error),
+            mend: advice(config, error),
         };
         let mut endpoint = Endpoint::from_shared(config.address.clone())
             .map_err(|error| failed(&error))?

@@ -1,6 +1,6 @@
 //! What a target's errors mean.
 
-use super::{RefusedUpdate, Written};
+use super::written::{RefusedUpdate, Written};
 use crate::config::TargetConfig;
 use crate::error::{ControllerError, has_io};
 use p4runtime_proto::rpc::Status;
@@ -46,7 +46,7 @@ pub(super) fn read_refusal(status: &tonic::Status, updates: Vec<Update>) -> Writ
 }
 
 /// What to do about a target that cannot be reached.
-pub(super) fn mend(config: &TargetConfig, error: &(dyn std::error::Error + 'static)) -> &'static str {
+pub(super) fn advice(config: &TargetConfig, error: &(dyn std::error::Error + 'static)) -> &'static str {
     if has_io(error, |kind| kind == std::io::ErrorKind::ConnectionRefused) {
         "is the switch running?"
     } else if config.address.starts_with("https://") {

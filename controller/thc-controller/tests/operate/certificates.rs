@@ -50,7 +50,7 @@ async fn an_expired_certificate_is_replaced_without_a_restart() {
         ended.err.lines().count() == 1 && ended.err.contains("the certificate that it shows"),
         "{ended:?}"
     );
-    assert!(controller.log().contains("it has expired; put a new one at"), "{}", controller.log());
+    assert!(controller.log().contains("it has expired; write a new one to"), "{}", controller.log());
     open.list_targets(ListTargetsRequest {}).await.unwrap();
 
     // A certificate without its key is not taken, and that is said.
@@ -59,7 +59,9 @@ async fn an_expired_certificate_is_replaced_without_a_restart() {
     let new_key = fs::read(controller.folder().join("service-key.pem")).unwrap();
     fs::write(controller.folder().join("service-key.pem"), key).unwrap();
     hang_up(&controller);
-    controller.wait_until("half", |controller| controller.log().contains("those read before are still used"));
+    controller.wait_until("half", |controller| {
+        controller.log().contains("the certificates that were read before stay in use")
+    });
     assert!(refused(&controller));
     fs::write(controller.folder().join("service-key.pem"), new_key).unwrap();
 
@@ -69,7 +71,9 @@ async fn an_expired_certificate_is_replaced_without_a_restart() {
     open.list_targets(ListTargetsRequest {}).await.unwrap();
     controller.wait_until("the same", |controller| {
         hang_up(controller);
-        controller.log().contains("certificates of the service: read again, and the same")
+        controller
+            .log()
+            .contains("certificates of the service: the files were read again and have not changed")
     });
     let (_, metrics) = controller.get("/metrics");
     assert!(metrics.contains("thc_certificate_expiry_timestamp_seconds "), "{metrics}");

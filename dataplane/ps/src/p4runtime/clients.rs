@@ -66,7 +66,7 @@ impl PacketsIn {
     /// the packet is lost; JOINs are repeated.
     pub fn packet(&self, packet: &ControlPacket) {
         let own = self.0.own_place();
-        let from = packet.from();
+        let from = packet.source();
         let datagram = Datagram { from: (mac_of(from.ip()), from), to: own, ecn: 0, payload: packet.bytes() };
         let message = PacketIn { payload: datagram.frame(), metadata: Vec::new() };
         if !self.0.to_primary(stream_message_response::Update::Packet(message)) {

@@ -12,7 +12,7 @@ use super::clients::check_role;
 use super::counters::{Query, Readings};
 use super::device::Device;
 use super::entries::{default_entity, group_entity, key_of, no_clones, row_entity, table_of};
-use super::refusal::{Refusal, of_batch, refuse};
+use super::refusal::{Refusal, batch_status, refuse};
 use super::write::not_there;
 use crate::rows::{Entry, Key, Store};
 
@@ -81,7 +81,7 @@ impl Device {
                 }
             }
             if chunks.flush().await
-                && let Err(status) = of_batch(&results)
+                && let Err(status) = batch_status(&results)
             {
                 let _ = chunks.sender.send(Err(status)).await;
             }

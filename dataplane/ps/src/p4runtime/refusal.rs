@@ -50,7 +50,7 @@ const DETAILS: usize = 5 << 10;
 ///
 /// # Errors
 /// The status.
-pub fn of_batch(results: &[Result<(), Refusal>]) -> Result<(), Status> {
+pub fn batch_status(results: &[Result<(), Refusal>]) -> Result<(), Status> {
     let failed = results.iter().filter(|result| result.is_err()).count();
     if failed == 0 {
         return Ok(());

@@ -7,7 +7,7 @@ use tonic::{Code, Status};
 use super::counters::{Query, Readings};
 use super::device::{Device, check_running, refuse_stopping};
 use super::entries::{group_change, table_change};
-use super::refusal::{Refusal, of_batch, refuse};
+use super::refusal::{Refusal, batch_status, refuse};
 use crate::forwarding::Forwarding;
 use crate::rows::RowChange;
 
@@ -54,7 +54,7 @@ impl Device {
             for result in results.iter_mut().filter(|result| result.is_ok()) {
                 *result = refuse(Code::Aborted, "rolled back because of another update");
             }
-            return of_batch(&results);
+            return batch_status(&results);
         }
         drop(before);
         if !forwarding.commit() {
@@ -67,7 +67,7 @@ impl Device {
                 state.counters.set(self.program, &now, query, &data);
             }
         }
-        of_batch(&results)
+        batch_status(&results)
     }
 
     fn update(

@@ -59,7 +59,7 @@ fn a_session_is_what_its_rows_say() {
     assert_eq!(view.tables[&3], USUAL);
     let job = &view.jobs[&JOB];
     assert_eq!(job.config, config(2));
-    assert_eq!((job.index, job.epoch, job.let_in()), (2, 1, 0b11));
+    assert_eq!((job.index, job.epoch, job.admitted_workers()), (2, 1, 0b11));
     let member = |worker| MemberView {
         from: Some(endpoint(worker).addr),
         to: Some(endpoint(worker).addr),
@@ -169,7 +169,7 @@ fn members_addresses_and_groups_are_apart() {
     let job = view(&store).jobs.remove(&JOB).unwrap();
     assert_eq!(job.members[0], MemberView { from: None, to: Some(endpoint(0).addr), copies: false });
     assert_eq!(job.members[1], MemberView { from: Some(endpoint(1).addr), to: None, copies: true });
-    assert_eq!(job.let_in(), 0b10);
+    assert_eq!(job.admitted_workers(), 0b10);
 }
 
 #[test]

@@ -49,7 +49,7 @@ impl JobView {
 
     /// One bit per worker whose packets are let in.
     #[must_use]
-    pub fn let_in(&self) -> u64 {
+    pub fn admitted_workers(&self) -> u64 {
         let members = (0u8..).map(WorkerId).zip(&self.members);
         members.filter(|(_, member)| member.from.is_some()).map(|(worker, _)| worker.bit()).sum()
     }

@@ -40,7 +40,7 @@ impl Xdp {
     pub fn open(config: &XdpConfig, listen: Peer, ports: u16) -> Result<Self, TransportError> {
         config.check()?;
         let (device, ports) = (config.device.as_str(), ports.max(1));
-        let refused = |step| move |cause| XdpError::of_step(device, step, cause);
+        let refused = |step| move |cause| XdpError::from_step(device, step, cause);
         let mut netlink = Netlink::open().map_err(refused("ask the kernel"))?;
         let interface = find(&mut netlink, device)?;
         let address = {
@@ -126,7 +126,7 @@ fn open_queue(interface: u32, number: u32, config: &XdpConfig) -> Result<Queue, 
 
 /// The interface of this name, if it can be used.
 fn find(netlink: &mut Netlink, device: &str) -> Result<Interface, XdpError> {
-    let all = netlink.interfaces().map_err(|cause| XdpError::of_step(device, "list interfaces", cause))?;
+    let all = netlink.interfaces().map_err(|cause| XdpError::from_step(device, "list interfaces", cause))?;
     let name = device.to_owned();
     let Some(interface) = all.iter().find(|interface| interface.name == device) else {
         let there: Vec<&str> = all
@@ -153,7 +153,7 @@ fn own_address(netlink: &mut Netlink, interface: &Interface, asked: Ipv4Addr) ->
     let device = interface.name.clone();
     let addresses = netlink
         .addresses(interface.index)
-        .map_err(|cause| XdpError::of_step(&device, "list addresses", cause))?;
+        .map_err(|cause| XdpError::from_step(&device, "list addresses", cause))?;
     match addresses.first() {
         None => Err(XdpError::NoAddress { device }),
         Some(&first) if asked.is_unspecified() => Ok(first),
@@ -210,6 +210,6 @@ fn attach(program: &Program, config: &XdpConfig, interface: &Interface) -> Resul
             XdpError::Mtu { device, mtu: interface.mtu }
         }
         Some(libc::EOPNOTSUPP | libc::EINVAL) if config.zero_copy => XdpError::NoZeroCopy { device },
-        _ => XdpError::of_step(&device, "attach an XDP program", cause),
+        _ => XdpError::from_step(&device, "attach an XDP program", cause),
     })
 }

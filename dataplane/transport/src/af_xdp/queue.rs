@@ -86,7 +86,7 @@ impl Queue {
     pub fn open(interface: u32, queue: u32, config: &XdpConfig) -> Result<Queue, XdpError> {
         let device = config.device.as_str();
         let refused =
-            |step: &'static str| move |cause: io::Error| XdpError::of_queue(device, queue, step, cause);
+            |step: &'static str| move |cause: io::Error| XdpError::from_queue(device, queue, step, cause);
         let inner = |error: xdp::error::Error| io::Error::other(error.to_string());
         let length = config.descriptors;
         let most = length as usize;
@@ -105,10 +105,10 @@ impl Queue {
         };
         let rings = rings.build().map_err(inner).map_err(refused("plan rings"))?;
         let mut socket = XdpSocketBuilder::new()
-            .map_err(|error| XdpError::of_socket(device, queue, config.zero_copy, error))?;
+            .map_err(|error| XdpError::from_socket(device, queue, config.zero_copy, error))?;
         let (rings, mut flags) = socket
             .build_wakable_rings(&umem, rings)
-            .map_err(|error| XdpError::of_socket(device, queue, config.zero_copy, error))?;
+            .map_err(|error| XdpError::from_socket(device, queue, config.zero_copy, error))?;
         if config.zero_copy {
             flags.force_zerocopy();
         } else {
@@ -127,7 +127,7 @@ impl Queue {
         debug_assert_eq!(filled, most);
         let socket = socket
             .bind(xdp::nic::NicIndex::new(interface), queue, flags)
-            .map_err(|error| XdpError::of_socket(device, queue, config.zero_copy, error))?;
+            .map_err(|error| XdpError::from_socket(device, queue, config.zero_copy, error))?;
         Ok(Queue {
             received: Burst(VecDeque::with_capacity(BURST)),
             sending: Burst(VecDeque::with_capacity(BURST)),

@@ -53,7 +53,7 @@ impl Dpdk {
         let pools: Vec<Mempool> =
             (0..queues).map(|_| Mempool::new(eal, packets, frame)).collect::<Result<_, _>>()?;
         let heads: Vec<Mempool> = (0..queues)
-            .map(|_| Mempool::of_heads(eal, config.heads(), HEADERS_LEN as u16))
+            .map(|_| Mempool::for_heads(eal, config.heads(), HEADERS_LEN as u16))
             .collect::<Result<_, _>>()?;
         let mut ports = Vec::new();
         let mut by_queue: Vec<Vec<(RxQueue, TxQueue)>> = pools.iter().map(|_| Vec::new()).collect();

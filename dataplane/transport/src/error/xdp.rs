@@ -148,7 +148,7 @@ pub enum XdpError {
 
 impl XdpError {
     /// The error of a step that concerns the interface.
-    pub(crate) fn of_step(device: &str, step: &'static str, cause: io::Error) -> XdpError {
+    pub(crate) fn from_step(device: &str, step: &'static str, cause: io::Error) -> XdpError {
         let device = device.to_owned();
         match cause.raw_os_error() {
             Some(libc::EPERM | libc::EACCES) => XdpError::NotPermitted { device, step },
@@ -157,16 +157,16 @@ impl XdpError {
     }
 
     /// The error of a step that concerns one of its queues.
-    pub(crate) fn of_queue(device: &str, queue: u32, step: &'static str, cause: io::Error) -> XdpError {
+    pub(crate) fn from_queue(device: &str, queue: u32, step: &'static str, cause: io::Error) -> XdpError {
         match cause.raw_os_error() {
             Some(libc::EAFNOSUPPORT | libc::ESOCKTNOSUPPORT) => XdpError::NoSockets,
             Some(libc::ENOBUFS | libc::ENOMEM) => XdpError::Memory { device: device.to_owned(), queue },
-            _ => XdpError::of_step(device, step, cause),
+            _ => XdpError::from_step(device, step, cause),
         }
     }
 
     /// The error of a queue's socket; `zero_copy` says of which kind.
-    pub(crate) fn of_socket(
+    pub(crate) fn from_socket(
         device: &str,
         queue: u32,
         zero_copy: bool,
@@ -176,20 +176,20 @@ impl XdpError {
         let device_name = device.to_owned();
         match error {
             SocketError::SocketCreation(cause) => {
-                XdpError::of_queue(device, queue, "open an AF_XDP socket", cause)
+                XdpError::from_queue(device, queue, "open an AF_XDP socket", cause)
             }
             SocketError::Bind(cause) => match cause.raw_os_error() {
                 Some(libc::EBUSY) => XdpError::QueueTaken { device: device_name, queue },
                 Some(libc::EOPNOTSUPP | libc::EINVAL | libc::EPROTONOSUPPORT) if zero_copy => {
                     XdpError::NoZeroCopy { device: device_name }
                 }
-                _ => XdpError::of_queue(device, queue, "bind an AF_XDP socket", cause),
+                _ => XdpError::from_queue(device, queue, "bind an AF_XDP socket", cause),
             },
             SocketError::SetSockOpt { inner, .. } => {
-                XdpError::of_queue(device, queue, "set up an AF_XDP socket", inner)
+                XdpError::from_queue(device, queue, "set up an AF_XDP socket", inner)
             }
             SocketError::GetSockOpt { inner, .. } | SocketError::RingMap { inner, .. } => {
-                XdpError::of_queue(device, queue, "map the rings of an AF_XDP socket", inner)
+                XdpError::from_queue(device, queue, "map the rings of an AF_XDP socket", inner)
             }
         }
     }

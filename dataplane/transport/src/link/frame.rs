@@ -71,9 +71,9 @@ pub(super) fn address_at(bytes: &[u8], at: usize) -> Ipv4Addr {
 /// What else the frame is.
 #[inline(always)]
 pub fn parse<'a>(frame: &'a [u8], local: &Local, good: (bool, bool)) -> Result<(Origin, &'a [u8]), Foreign> {
-    let Some(headers) = frame.first_chunk::<HEADERS_LEN>() else { return Err(short(frame, local)) };
+    let Some(headers) = frame.first_chunk::<HEADERS_LEN>() else { return Err(classify_short(frame, local)) };
     if headers[12..14] != IPV4 || headers[..6] != local.mac.0 {
-        return Err(unusual(headers, local));
+        return Err(classify_unusual(headers, local));
     }
     let ip = &headers[ETHERNET_LEN..];
     // Version 4, five words of header; no fragment (but "don't fragment" may be set).
@@ -112,10 +112,10 @@ pub fn parse<'a>(frame: &'a [u8], local: &Local, good: (bool, bool)) -> Result<(
 
 /// A frame shorter than the headers of a datagram.
 #[cold]
-fn short(frame: &[u8], local: &Local) -> Foreign {
+fn classify_short(frame: &[u8], local: &Local) -> Foreign {
     match frame.first_chunk::<ETHERNET_LEN>() {
         None => Foreign::Truncated,
-        Some(ethernet) => match unusual(ethernet, local) {
+        Some(ethernet) => match classify_unusual(ethernet, local) {
             Foreign::Arp if frame.len() < ARP_LEN => Foreign::Truncated,
             Foreign::Protocol => Foreign::Truncated,
             other => other,
@@ -125,7 +125,7 @@ fn short(frame: &[u8], local: &Local) -> Foreign {
 
 /// Neither IPv4 nor to our hardware address. `frame` has an Ethernet header at least.
 #[cold]
-fn unusual(frame: &[u8], local: &Local) -> Foreign {
+fn classify_unusual(frame: &[u8], local: &Local) -> Foreign {
     let (to, kind) = (&frame[..6], [frame[12], frame[13]]);
     if to != local.mac.0.as_slice() && to[0] & 1 == 0 {
         return Foreign::OtherHost;

@@ -8,21 +8,21 @@ use proptest::{collection::vec, prelude::*};
 const OURS: MacAddr = MacAddr([2, 0, 0, 0, 0, 1]);
 const THEIRS: MacAddr = MacAddr([2, 0, 0, 0, 0, 2]);
 
-fn us() -> SocketAddrV4 {
+fn own_address() -> SocketAddrV4 {
     "10.0.0.1:9000".parse().unwrap()
 }
 
-fn them() -> SocketAddrV4 {
+fn peer_address() -> SocketAddrV4 {
     "10.0.0.2:50000".parse().unwrap()
 }
 
 fn local() -> Local {
-    Local { mac: OURS, peer: us(), checksums: true }
+    Local { mac: OURS, peer: own_address(), checksums: true }
 }
 
 fn datagram(payload: &[u8], checksums: Checksums) -> Vec<u8> {
     let mut headers = [0xee; HEADERS_LEN];
-    let mut template = Template::new((THEIRS, OURS), them(), us(), checksums);
+    let mut template = Template::new((THEIRS, OURS), peer_address(), own_address(), checksums);
     // Of another length before.
     template.write(&mut headers, 5, 77, 0);
     template.write(&mut headers, payload.len(), sum_of_bytes(payload), 0);
@@ -63,20 +63,23 @@ fn what_is_written_is_read() {
         let payload: Vec<u8> = (0..len).map(|i| i as u8).collect();
         for checksums in [Checksums::Software, Checksums::None] {
             let mut frame = datagram(&payload, checksums);
-            assert_eq!(parse_local(&frame), Ok((them().into(), payload.as_slice())));
+            assert_eq!(parse_local(&frame), Ok((peer_address().into(), payload.as_slice())));
             // Ethernet pads short frames.
             frame.extend([0xaa; 46]);
-            assert_eq!(parse_local(&frame), Ok((them().into(), payload.as_slice())));
+            assert_eq!(parse_local(&frame), Ok((peer_address().into(), payload.as_slice())));
         }
         // What the device is to finish is not right yet, unless it says so.
         let frame = datagram(&payload, Checksums::Device);
         assert_eq!(parse_local(&frame), Err(Foreign::IpHeader));
-        assert_eq!(addresses(parse(&frame, &local(), (true, true))), Ok((them().into(), payload.as_slice())));
+        assert_eq!(
+            addresses(parse(&frame, &local(), (true, true))),
+            Ok((peer_address().into(), payload.as_slice()))
+        );
         assert_eq!(parse(&frame, &local(), (true, false)), Err(Foreign::Udp));
         let careless = Local { checksums: false, ..local() };
         assert_eq!(
             addresses(parse(&frame, &careless, (true, false))),
-            Ok((them().into(), payload.as_slice()))
+            Ok((peer_address().into(), payload.as_slice()))
         );
     }
 }
@@ -84,13 +87,13 @@ fn what_is_written_is_read() {
 /// P46: whatever the length before and the bits before, header checksums are right with the new ones.
 #[test]
 fn the_bits_of_congestion_go_out_and_come_in() {
-    let mut template = Template::new((THEIRS, OURS), them(), us(), Checksums::Software);
+    let mut template = Template::new((THEIRS, OURS), peer_address(), own_address(), Checksums::Software);
     for ecn in [0, 2, 2, 3, 1, 0, 3] {
         for payload in [&b"a"[..], b"bcd"] {
             let mut headers = [0xee; HEADERS_LEN];
             template.write(&mut headers, payload.len(), sum_of_bytes(payload), ecn);
             let frame = [&headers[..], payload].concat();
-            let expected = Origin { ecn, ..Peer::from(them()).into() };
+            let expected = Origin { ecn, ..Peer::from(peer_address()).into() };
             assert_eq!(parse(&frame, &local(), (false, false)), Ok((expected, payload)));
         }
     }
@@ -190,11 +193,16 @@ fn an_echo_is_answered_to_its_sender() {
 
 #[test]
 fn arp_is_read_as_it_is_written() {
-    let asks = Arp { asks: true, sender: (THEIRS, *them().ip()), target: (MacAddr([0; 6]), *us().ip()) };
+    let asks = Arp {
+        asks: true,
+        sender: (THEIRS, *peer_address().ip()),
+        target: (MacAddr([0; 6]), *own_address().ip()),
+    };
     let frame = asks.emit();
     assert_eq!(parse_local(&frame), Err(Foreign::Arp));
     assert_eq!((Arp::parse(&frame), &frame[..6]), (Some(asks), &[0xff; 6][..]));
-    let answers = Arp { asks: false, sender: (OURS, *us().ip()), target: (THEIRS, *them().ip()) };
+    let answers =
+        Arp { asks: false, sender: (OURS, *own_address().ip()), target: (THEIRS, *peer_address().ip()) };
     let mut frame = answers.emit();
     assert_eq!((Arp::parse(&frame), &frame[..6]), (Some(answers), &THEIRS.0[..]));
     frame[21] = 3;

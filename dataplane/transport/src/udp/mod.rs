@@ -117,8 +117,8 @@ impl UdpIo {
 
     /// Whether runs are handed to the kernel in one piece: configured, and not refused by the
     /// kernel or a device so far.
-    #[must_use]
-    pub fn segments_runs(&self) -> bool {
+    #[cfg(test)]
+    pub(crate) fn segments_runs(&self) -> bool {
         self.gso && self.socket.state.max_gso_segments() > 1
     }
 

@@ -223,7 +223,7 @@ impl PacketIo for Net {
             let packets = Arc::new(packets);
             let run = Run { from: PS, at: None, ecn: 0, contents: &packets, segment, memory: Some(&packets) };
             match self.way {
-                Way::OneByOne => run.datagrams().for_each(|packet| f(Run::of_one(run.origin(), packet))),
+                Way::OneByOne => run.datagrams().for_each(|packet| f(Run::single(run.origin(), packet))),
                 _ => f(run),
             }
         }

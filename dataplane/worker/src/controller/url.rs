@@ -27,7 +27,7 @@ impl ControllerUrl {
 
     /// Whether the connection is encrypted.
     #[must_use]
-    pub fn is_encrypted(&self) -> bool {
+    pub(crate) fn is_encrypted(&self) -> bool {
         self.tls
     }
 

@@ -56,7 +56,7 @@ struct Other {
 }
 
 fn rounding(worker: u8, call: u64, partition: u32) -> Rounding {
-    Source::of_worker(42, worker.into()).rounding(call, partition)
+    Source::for_worker(42, worker.into()).rounding(call, partition)
 }
 
 impl Other {
@@ -130,7 +130,7 @@ impl Other {
         let key = SignKey { job_seed: 42, call: call.number(), partition: at.part.index };
         let signs = mix((call.keys().signs ^ u64::from(at.part.index)).wrapping_add(GOLDEN_GAMMA));
         assert_eq!(signs, key.signs().key());
-        let own = Source::of_worker(42, self.worker.into());
+        let own = Source::for_worker(42, self.worker.into());
         assert_eq!(
             (call.keys().roundings, call.keys().stratum),
             (own.derive_call(call.number()), own.stratum())

@@ -122,7 +122,7 @@ impl Reference {
             let mut x = self.add_errors(worker, part, inputs);
             x.resize(d, 0.0);
             rht::forward(&mut x, key).unwrap();
-            let rounding = Source::of_worker(self.seed, worker as u16).rounding(call, part.index);
+            let rounding = Source::for_worker(self.seed, worker as u16).rounding(call, part.index);
             let mut indices = vec![0; d];
             quantizer.quantize(&mut x, range, &rounding, 0, &mut indices).unwrap();
             sums.iter_mut().zip(indices).for_each(|(sum, z)| *sum += u32::from(values[usize::from(z)]));

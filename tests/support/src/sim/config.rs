@@ -8,11 +8,11 @@ use thc_transport::{FaultRates, TransportError};
 /// nothing lost, unlimited bandwidth.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct SimConfig {
-    /// Seed of everything random; the same seed and the same calls give the same trace.
+    /// The seed of all random numbers. The same seed and the same calls give the same trace.
     pub seed: u64,
-    /// Time from leaving the sender to reaching the receiver's last hop.
+    /// The time from leaving the sender to reaching the receiver's last hop.
     pub latency: Duration,
-    /// Up to this much is added to the latency, uniformly. It never reorders a link by itself.
+    /// The largest time that is added to the latency, with a uniform distribution. Jitter alone never reorders a link.
     pub jitter: Duration,
     /// Probability that a datagram vanishes.
     pub loss: f64,
@@ -20,27 +20,29 @@ pub struct SimConfig {
     pub duplicate: f64,
     /// Probability that a datagram arrives once more, long after: within [`Self::late_by`].
     pub late: f64,
-    /// How long after, at most.
+    /// The longest delay of such a late copy.
     pub late_by: Duration,
     /// Probability that a datagram is held back so that later ones overtake it.
     pub reorder: f64,
     /// Probability that bits of a datagram flip (a burst within 15 bits, which the UDP checksum
     /// always detects).
     pub corrupt: f64,
-    /// Bits per second of each endpoint, out of it and into it; `None` is unlimited. A datagram
-    /// counts its payload and [`IPV4_UDP_HEADER_LEN`](thc_transport::IPV4_UDP_HEADER_LEN).
+    /// Bits per second of each endpoint, in each direction. `None` is unlimited. A datagram has the
+    /// length of its payload and [`IPV4_UDP_HEADER_LEN`](thc_transport::IPV4_UDP_HEADER_LEN).
     pub bandwidth: Option<u64>,
-    /// Bytes that a datagram takes on a wire beyond that: 38 on Ethernet, from preamble to gap.
+    /// Bytes that a datagram takes on a wire beyond that length: 38 on Ethernet, from preamble to gap.
     pub framing: usize,
-    /// How many datagrams may wait for one endpoint, on its last hop and unread; further ones
-    /// are dropped.
+    /// The largest number of datagrams that wait for one endpoint, on its last hop or unread. Further
+    /// ones are dropped.
     pub queue_packets: usize,
-    /// How many datagrams may wait to leave a host ([`SimNet::set_host`](super::SimNet::set_host)); `None` is any number.
+    /// The largest number of datagrams that wait to leave a host ([`SimNet::set_host`](super::SimNet::set_host)). `None` is
+    /// any number.
     pub leaving_packets: Option<usize>,
-    /// From how many waiting datagrams on a further one is marked (ECN), if it may be; `None` marks nothing.
+    /// The number of waiting datagrams from which on a queue marks a further one (ECN), if that may be marked. `None` marks
+    /// nothing.
     pub mark_packets: Option<usize>,
-    /// Whether datagrams carry a checksum and corrupted ones are dropped. Without, they are
-    /// delivered as they are.
+    /// Whether datagrams carry a checksum, so that corrupted ones are dropped. Without a checksum they
+    /// are delivered as they are.
     pub checksums: bool,
 }
 
@@ -67,7 +69,7 @@ impl Default for SimConfig {
 }
 
 impl SimConfig {
-    /// What applies to every link that has no settings of its own.
+    /// The settings of every link that has none of its own.
     #[must_use]
     pub fn link(&self) -> LinkConfig {
         LinkConfig {
@@ -83,7 +85,7 @@ impl SimConfig {
     }
 }
 
-/// How one direction between two endpoints behaves.
+/// The settings of one direction between two endpoints.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct LinkConfig {
     /// As [`SimConfig::latency`].
@@ -108,7 +110,7 @@ impl LinkConfig {
     /// Checks that every rate is a probability.
     ///
     /// # Errors
-    /// [`TransportError::Probability`] for the first that isn't.
+    /// [`TransportError::Probability`] for the first rate that is not.
     pub fn validate(&self) -> Result<(), TransportError> {
         FaultRates { loss: self.loss, duplicate: self.duplicate, reorder: self.reorder }.validate()?;
         for (name, value) in [("corrupt", self.corrupt), ("late", self.late)] {

@@ -18,11 +18,10 @@ pub struct SimIo {
 }
 
 impl SimNet {
-    /// Adds an endpoint.
+    /// Adds an endpoint, which is removed when its handle is dropped.
     ///
-    /// An existing endpoint with this address is taken over as by a restarted process: what
-    /// waited for it is gone, and its handle neither receives nor sends any more. Dropping the
-    /// handle removes the endpoint.
+    /// An existing endpoint with this address is taken over, as by a restarted process: datagrams
+    /// that waited for it are lost, and its handle neither receives nor sends any more.
     #[must_use]
     pub fn endpoint(&self, peer: Peer) -> SimIo {
         let generation = self.state.borrow_mut().attach(peer);
@@ -51,7 +50,7 @@ impl PacketIo for SimIo {
         if let Some(endpoint) = self.net.state.borrow_mut().endpoint(self.local, self.generation) {
             endpoint.read(BURST, &mut self.burst);
         }
-        // The network is not borrowed any more: `f` may use other endpoints.
+        // The network is not borrowed any more, so `f` may use other endpoints.
         let received = self.burst.len();
         for (origin, payload) in self.burst.drain(..) {
             f(origin, &payload);
@@ -59,7 +58,8 @@ impl PacketIo for SimIo {
         Ok(received)
     }
 
-    /// As a kernel merges them: datagrams of one origin and one length that follow each other, and one shorter one behind them.
+    /// Merges datagrams like a kernel: those of one origin and one length that follow each other, and one shorter datagram
+    /// behind them.
     fn recv_runs(&mut self, f: &mut impl FnMut(Run<'_>)) -> io::Result<usize> {
         let (mut run, mut of) = (Arc::new(Vec::new()), None);
         let mut segment = 1;

@@ -1,5 +1,5 @@
-//! A network in memory for tests: single-threaded, in virtual time, its faults drawn from a seed,
-//! so that every run with the same seed and the same calls is the same run.
+//! A network in memory for tests. It is single-threaded and runs in virtual time, and draws its
+//! faults from a seed, so that the same seed and the same calls always give the same run.
 //!
 //! ```
 //! use std::time::Duration;

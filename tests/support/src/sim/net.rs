@@ -6,50 +6,50 @@ use thc_transport::Peer;
 
 use super::{LinkConfig, SimConfig, state::NetState, stats::SimStats};
 
-/// A simulated network. Clones are handles of the same network; it lives in one thread.
+/// A simulated network. Clones are handles of the same network, which lives in one thread.
 #[derive(Clone)]
 pub struct SimNet {
     pub(super) state: Rc<RefCell<NetState>>,
 }
 
 impl SimNet {
-    /// A network without endpoints at time 0. Rates outside 0 to 1 act as the nearer bound.
+    /// Creates a network without endpoints at time 0. Rates outside 0 to 1 act as the nearer bound.
     #[must_use]
     pub fn new(config: SimConfig) -> Self {
         Self { state: Rc::new(RefCell::new(NetState::new(config))) }
     }
 
-    /// Virtual time since the network was made.
+    /// The virtual time since the network was created.
     #[must_use]
     pub fn now(&self) -> Duration {
         self.state.borrow().now
     }
 
-    /// When the next event is due, if datagrams are under way.
+    /// The time of the next event, if datagrams are under way.
     #[must_use]
     pub fn next_event(&self) -> Option<Duration> {
         self.state.borrow().next_event()
     }
 
-    /// Moves time to the next event and carries out all that are due then: datagrams reach a
-    /// receiver's last hop or its queue. Returns the new time, or `None` if nothing is under way.
+    /// Moves time to the next event and carries out all events of that time, at which datagrams reach
+    /// a receiver's last hop or its queue. Returns the new time, or `None` if nothing is under way.
     pub fn advance_to_next(&self) -> Option<Duration> {
         self.state.borrow_mut().advance_to_next()
     }
 
-    /// Moves time to `time` and carries out all events until then. An earlier `time` than now
-    /// changes nothing.
+    /// Moves time to `time` and carries out all events until then. A `time` in the past changes
+    /// nothing.
     pub fn advance_to(&self, time: Duration) {
         self.state.borrow_mut().advance_to(time);
     }
 
-    /// Datagrams under way, copies included.
+    /// The number of datagrams under way, copies included.
     #[must_use]
     pub fn in_flight(&self) -> usize {
         self.state.borrow().in_flight()
     }
 
-    /// What applies to datagrams from `from` to `to`.
+    /// The settings for datagrams from `from` to `to`.
     #[must_use]
     pub fn link(&self, from: Peer, to: Peer) -> LinkConfig {
         self.state.borrow().link(from, to)
@@ -71,21 +71,21 @@ impl SimNet {
         self.set_link(from, to, LinkConfig { loss, ..link });
     }
 
-    /// Gives an endpoint a bandwidth of its own, in bits per second out of it and into it. It
-    /// outlives a restart of the endpoint.
+    /// Gives an endpoint a bandwidth of its own, in bits per second in each direction. A restart of
+    /// the endpoint keeps the bandwidth.
     pub fn set_bandwidth(&self, peer: Peer, bandwidth: Option<u64>) {
         self.state.borrow_mut().set_bandwidth(peer, bandwidth);
     }
 
-    /// Makes an address a host: all endpoints with it share one wire of so many bits per second out of it and one into it
-    /// (`None`: without bound), in place of a bandwidth of their own; what they send each other crosses neither, takes no
-    /// time and meets no faults.
+    /// Makes an address a host. All endpoints with this address share one wire out of the host and one into it, each of
+    /// `bandwidth` bits per second (`None` is unlimited), instead of having a bandwidth of their own. Datagrams between them
+    /// cross neither wire, take no time and meet no faults.
     pub fn set_host(&self, address: impl Into<IpAddr>, bandwidth: Option<u64>) {
         self.state.borrow_mut().set_host(address.into(), bandwidth);
     }
 
-    /// Moves to `found` the endpoints that had nothing to read and to which something has come, since this was asked last, in the
-    /// order in which it came. The first time it only begins to look.
+    /// Moves to `found` the endpoints that had nothing to read and have received a datagram since the last call, in the order
+    /// of arrival. The first call only begins to record these endpoints.
     pub fn take_arrivals(&self, found: &mut Vec<Peer>) {
         found.append(self.state.borrow_mut().arrivals.get_or_insert_default());
     }
@@ -101,7 +101,7 @@ impl SimNet {
         self.state.borrow_mut().partitioned.remove(&peer);
     }
 
-    /// Counters since the network was made.
+    /// The counters since the network was created.
     #[must_use]
     pub fn stats(&self) -> SimStats {
         self.state.borrow().stats

@@ -1,4 +1,4 @@
-//! The state of a simulated network: what is under way, and what happens to it.
+//! The state of a simulated network, and what happens to datagrams under way.
 
 use std::{
     cmp::{Ordering, Reverse},
@@ -12,20 +12,20 @@ use thc_transport::{IPV4_UDP_HEADER_LEN, IoStats, Origin, Peer};
 
 use super::{LinkConfig, SimConfig, SimStats};
 
-/// A held-back datagram arrives this many times its link's latency and jitter later, at most.
+/// The longest delay of a held-back datagram, in units of its link's latency and jitter.
 const MAX_HOLD: u32 = 4;
 /// ECN's codepoint of a datagram that a queue has marked.
 const CONGESTED: u8 = 3;
 /// The shortest hold, so that reordering also works on a link without latency.
 const MIN_HOLD: Duration = Duration::from_micros(1);
 
-/// Everything a [`SimNet`](super::SimNet) knows.
+/// The state behind the handles of a [`SimNet`](super::SimNet).
 pub(super) struct NetState {
     config: SimConfig,
     rng: Rng,
     pub now: Duration,
     events: BinaryHeap<Reverse<Event>>,
-    /// Events scheduled so far; keeps those of the same time in order.
+    /// The number of events scheduled so far, which keeps those of the same time in order.
     scheduled: u64,
     attached: u64,
     endpoints: HashMap<Peer, SimPort>,
@@ -33,17 +33,17 @@ pub(super) struct NetState {
     hosts: HashMap<IpAddr, Host>,
     links: HashMap<(Peer, Peer), Link>,
     pub partitioned: HashSet<Peer>,
-    /// Endpoints whose inbox was empty and is not any more, if somebody wants to know.
+    /// Endpoints whose inbox was empty and no longer is, if the network records them.
     pub arrivals: Option<Vec<Peer>>,
     pub stats: SimStats,
 }
 
-/// A host: its endpoints share a wire each way, and reach each other without it.
+/// A host, whose endpoints share a wire in each direction and reach each other without it.
 struct Host {
     bandwidth: Option<u64>,
     uplink: Wire,
     downlink: Wire,
-    /// When those on the way out will have left.
+    /// The times at which the datagrams on their way out will have left.
     leaving: VecDeque<Duration>,
 }
 
@@ -51,7 +51,7 @@ struct Host {
 #[derive(Default)]
 struct Link {
     settings: Option<LinkConfig>,
-    /// When the latest datagram that was not held back arrives; no later one arrives before it.
+    /// The arrival of the latest datagram that was not held back. No later datagram arrives before it.
     latest: Duration,
 }
 
@@ -77,7 +77,7 @@ struct Datagram {
     to: Peer,
     ecn: u8,
     payload: Vec<u8>,
-    /// Whether no bit of it has been flipped on the way.
+    /// Whether no bit of the datagram has been flipped on the way.
     intact: bool,
 }
 
@@ -116,8 +116,8 @@ impl PartialEq for Event {
 impl Eq for Event {}
 
 impl Wire {
-    /// Puts `length` bytes, all headers included, on the wire at `now` or when it is free; returns
-    /// when the last bit has left.
+    /// Puts `length` bytes, all headers included, on the wire at `now` or when the wire is free. Returns
+    /// the time at which the last bit has left.
     fn carry(&mut self, now: Duration, length: usize, bandwidth: Option<u64>) -> Duration {
         let Some(bandwidth) = bandwidth else {
             return now;
@@ -315,7 +315,7 @@ impl NetState {
             let later = self.part_of(spread.saturating_mul(MAX_HOLD));
             self.launch(copy(), &link, arrives.saturating_add(later));
         }
-        // No die is cast where there is none, so that seeds keep their traces.
+        // No random number is drawn for a rate of zero, so that seeds keep their traces.
         if link.late > 0.0 && self.chance(link.late) {
             self.stats.duplicated += 1;
             let later = self.part_of(link.late_by);
@@ -340,7 +340,7 @@ impl NetState {
         self.schedule(self.now, Stage::Deliver(generation), datagram);
     }
 
-    /// Puts one copy of a datagram on its way, maybe corrupted.
+    /// Sends one copy of a datagram, which may be corrupted.
     fn launch(&mut self, mut datagram: Datagram, link: &LinkConfig, arrives: Duration) {
         if self.chance(link.corrupt) {
             self.stats.corrupted += 1;
@@ -349,8 +349,8 @@ impl NetState {
         self.schedule(arrives, Stage::Arrive, datagram);
     }
 
-    /// Flips a burst of bits, within 15 bits, which no UDP checksum misses: a real network has the link layer's CRC for
-    /// longer ones. So the datagram need not have a checksum to be known as corrupted.
+    /// Flips a burst of bits within 15 bits, which every UDP checksum detects; on a real network the link layer's CRC detects
+    /// longer bursts. So the simulation can treat a datagram without a checksum as corrupted.
     fn corrupt(&mut self, datagram: &mut Datagram) {
         let pattern = self.rng.u16(0..0x8000) | 1;
         let bits = datagram.payload.len() * 8;
@@ -433,7 +433,7 @@ impl NetState {
         self.rng.f64() < probability
     }
 
-    /// A uniform part of `whole`.
+    /// A uniformly distributed part of `whole`.
     fn part_of(&mut self, whole: Duration) -> Duration {
         let nanos = u64::try_from(whole.as_nanos()).unwrap_or(u64::MAX);
         Duration::from_nanos(self.rng.u64(0..=nanos))

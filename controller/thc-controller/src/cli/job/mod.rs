@@ -5,7 +5,8 @@ mod text;
 use text::{description, list_text};
 
 use super::connection::Connection;
-use super::{Failure, print, print_json};
+use super::failure::Failure;
+use super::terminal::{ask, print, print_json};
 use clap::builder::{OsStr, Resettable};
 use clap::{Arg, Args, Subcommand, ValueEnum};
 use serde_json::Value;
@@ -114,7 +115,7 @@ enum Awaited {
 
 impl Awaited {
     /// Whether a job that is there is so.
-    fn is(self, job: &Job) -> bool {
+    fn matches(self, job: &Job) -> bool {
         let runs = job.places.iter().any(|place| place.running);
         match self {
             Awaited::Running => runs,
@@ -272,7 +273,7 @@ async fn wait(flags: &WaitFlags, connection: Connection) -> Result<(), Failure> 
     loop {
         let asked = request_of(flags.name.clone());
         let so = match connection.client().get_job(asked).await {
-            Ok(job) => flags.state.is(job.get_ref()),
+            Ok(job) => flags.state.matches(job.get_ref()),
             Err(status) if status.code() == Code::NotFound && matches!(flags.state, Awaited::Deleted) => true,
             Err(status) => return Err(status.into()),
         };
@@ -315,10 +316,7 @@ pub async fn run(command: Command, connection: Connection, json: bool) -> Result
             };
             if let Some(place) = job.places.iter().find(|place| place.running) {
                 let what = format!("job {name} runs with {} workers on {}", place.members, place.target);
-                super::ask(
-                    &format!("{what}. End its session and delete it?"),
-                    &format!("{what}: give --yes"),
-                )?;
+                ask(&format!("{what}. End its session and delete it?"), &format!("{what}: give --yes"))?;
             }
             let answer = client.delete_job(DeleteJobRequest { name: name.clone() }).await?.into_inner();
             if json { print_json(&answer) } else { print(&format!("job {name} deleted\n")) }

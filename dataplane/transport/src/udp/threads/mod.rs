@@ -8,75 +8,33 @@
 
 mod counters;
 mod network_thread;
+mod thread_handle;
 
 use std::{
     collections::HashMap,
     io,
     num::NonZeroUsize,
     sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
-        mpsc::{Receiver, RecvTimeoutError, Sender, SyncSender, sync_channel},
+        atomic::Ordering,
+        mpsc::{Receiver, RecvTimeoutError, sync_channel},
     },
-    thread::JoinHandle,
     time::{Duration, Instant},
 };
 
 use super::{
     SEND_PATIENCE, UdpConfig, UdpIo,
-    bell::{Bell, Sleep},
-    burst::Burst,
+    bell::Sleep,
     recv_capacity,
     socket::{SocketGroup, UdpSocket},
     steering,
 };
 use crate::{Handler, IoStats, PacketIo, Peer, Run, TransportError, packet_io::check_segment};
-use counters::Counters;
 use network_thread::NetworkThread;
-
-/// Bursts that a thread may have handed over, beside the one into which it receives.
-const BURSTS: usize = 4;
-/// Runs that may wait for a thread to send them.
-const LETTERS: usize = 64;
-
-/// A run on its way out.
-struct Letter {
-    to: Peer,
-    segment: usize,
-    ecn: u8,
-    contents: Vec<u8>,
-}
-
-/// What a thread has to tell.
-enum Arrival {
-    /// Its number, and what it has received.
-    Burst(usize, Box<Burst>),
-    /// Its number: its handler has news.
-    News(usize),
-    /// Why it could not send or receive.
-    Failed(io::Error),
-}
-
-/// A thread, as it is seen from outside.
-struct Outside {
-    letters: SyncSender<Letter>,
-    /// Memory of sent letters, and what of it is here. The memory that came last is used first, since it is
-    /// in a cache.
-    sent: Receiver<Vec<u8>>,
-    spare: Vec<Vec<u8>>,
-    /// Memory to receive into.
-    free: SyncSender<Box<Burst>>,
-    bell: Bell,
-    handlers: Sender<Option<Box<dyn Handler>>>,
-    /// Whether [`Arrival::News`] is under way.
-    news: Arc<AtomicBool>,
-    counters: Arc<Counters>,
-    thread: JoinHandle<()>,
-}
+use thread_handle::{Arrival, BURSTS, Letter, ThreadHandle};
 
 /// Packet I/O over several kernel UDP sockets of one port, each with a thread of its own.
 pub struct UdpThreads {
-    threads: Vec<Outside>,
+    threads: Vec<ThreadHandle>,
     arrivals: Receiver<Arrival>,
     /// What [`PacketIo::wait`] has found.
     next: Option<Arrival>,
@@ -261,7 +219,7 @@ impl PacketIo for UdpThreads {
 impl Drop for UdpThreads {
     /// What is to be sent is sent.
     fn drop(&mut self) {
-        for Outside { letters, bell, thread, .. } in self.threads.drain(..) {
+        for ThreadHandle { letters, bell, thread, .. } in self.threads.drain(..) {
             drop(letters);
             bell.ring(Sleep::ForLetters);
             // A panic there has been told.

@@ -11,7 +11,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-use super::{Arrival, BURSTS, Counters, LETTERS, Letter, Outside};
+use super::{
+    counters::Counters,
+    thread_handle::{Arrival, BURSTS, LETTERS, Letter, ThreadHandle},
+};
 use crate::{
     Handled, Handler, PacketIo, TransportError, UdpIo,
     udp::{
@@ -57,7 +60,7 @@ impl NetworkThread {
         io: UdpIo,
         arrived: SyncSender<Arrival>,
         start: Instant,
-    ) -> io::Result<Outside> {
+    ) -> io::Result<ThreadHandle> {
         let (bell, sleeper) = bell::hang()?;
         let (to_send, letters) = sync_channel(LETTERS);
         let (sent, sent_by_now) = sync_channel(LETTERS);
@@ -92,7 +95,7 @@ impl NetworkThread {
         let thread = thread.spawn(move || own.work())?;
         let spare = Vec::with_capacity(LETTERS);
         let (letters, sent, free, handlers) = (to_send, sent_by_now, freed, to_handle);
-        Ok(Outside { letters, sent, spare, free, bell, handlers, news, counters, thread })
+        Ok(ThreadHandle { letters, sent, spare, free, bell, handlers, news, counters, thread })
     }
 
     fn work(mut self) {

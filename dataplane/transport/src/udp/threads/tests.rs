@@ -1,7 +1,7 @@
 #![allow(clippy::unwrap_used)]
 
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
-use std::sync::mpsc::channel;
+use std::sync::mpsc::{Sender, channel};
 
 use super::*;
 use crate::{Handled, RunSender};

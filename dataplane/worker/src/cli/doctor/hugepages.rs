@@ -14,7 +14,7 @@ pub fn required_bytes(config: &DpdkConfig) -> u64 {
 }
 
 /// Free bytes below a folder of page sizes, and how they come about.
-fn free(host: &Host, folder: &str) -> (u64, Vec<String>) {
+fn free_memory(host: &Host, folder: &str) -> (u64, Vec<String>) {
     let mut bytes = 0;
     let mut parts = Vec::new();
     for name in host.names(folder) {
@@ -47,7 +47,7 @@ pub fn check(host: &Host, config: &DpdkConfig, devices: &[Device]) -> Vec<Check>
     }
     let needed = required_bytes(config);
     let wanted = needed.div_ceil(2 * MIB);
-    let (bytes, parts) = free(host, "/sys/kernel/mm/hugepages");
+    let (bytes, parts) = free_memory(host, "/sys/kernel/mm/hugepages");
     let without = if nics { "" } else { ", or do without: --dpdk-hugepages=false" };
     let found = if parts.is_empty() { "none".to_owned() } else { parts.join(", ") };
     let reserve = |more: u64| {
@@ -67,7 +67,7 @@ pub fn check(host: &Host, config: &DpdkConfig, devices: &[Device]) -> Vec<Check>
                 continue;
             };
             let folder = format!("/sys/devices/system/node/node{node}/hugepages");
-            let (bytes, _) = free(host, &folder);
+            let (bytes, _) = free_memory(host, &folder);
             if bytes < needed {
                 checks.push(Check::warning(
                     NAME,

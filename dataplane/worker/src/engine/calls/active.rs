@@ -294,7 +294,7 @@ impl Active {
     }
 
     /// So many packets from this one on, one partition after the other.
-    pub fn from(&self, first: PacketId, count: usize) -> impl Iterator<Item = PacketId> {
+    pub fn places_from(&self, first: PacketId, count: usize) -> impl Iterator<Item = PacketId> {
         let parts = (first.partition..).zip(&self.parts[first.partition as usize..]);
         let all = parts.flat_map(move |(partition, at)| {
             let per_packet = self.groups[self.group_of[partition as usize] as usize].per_packet();

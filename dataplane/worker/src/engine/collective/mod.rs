@@ -124,7 +124,7 @@ impl CollectiveCall {
     }
 
     /// The groups of a piece, where its tensor begins.
-    fn of_piece(&self, piece: usize, x: usize) -> Result<(&[Group], &[usize]), CodecError> {
+    fn piece_groups(&self, piece: usize, x: usize) -> Result<(&[Group], &[usize]), CodecError> {
         let groups = self.pieces.get(piece).cloned().unwrap_or_default();
         CodecError::check_len("the piece", self.length.saturating_sub(piece * PIECE).min(PIECE), x)?;
         Ok((&self.groups[groups.clone()], &self.words[groups]))
@@ -357,7 +357,7 @@ impl Collective {
     /// # Errors
     /// If `x` is not as long as the piece.
     pub fn compress(&self, call: &CollectiveCall, piece: usize, x: &[f32]) -> Result<Vec<i32>, WorkerError> {
-        let (groups, counts) = call.of_piece(piece, x.len())?;
+        let (groups, counts) = call.piece_groups(piece, x.len())?;
         let mut words = vec![0; counts.iter().sum()];
         let mut rest: &mut [u32] = bytemuck::cast_slice_mut(&mut words);
         let before = call.feedback.as_ref().map(|fed| &*fed.before[piece]);
@@ -390,7 +390,7 @@ impl Collective {
         sums: &[i32],
         x: &mut [f32],
     ) -> Result<(), WorkerError> {
-        let (groups, counts) = call.of_piece(piece, x.len())?;
+        let (groups, counts) = call.piece_groups(piece, x.len())?;
         CodecError::check_len("sums", counts.iter().sum(), sums.len())?;
         let (mut rest, mut x): (&[u32], _) = (bytemuck::cast_slice(sums), x);
         let shares = groups.iter().zip(counts).map(|(group, &words)| {

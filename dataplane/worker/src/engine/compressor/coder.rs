@@ -53,10 +53,10 @@ impl Coder {
                 T_P.end()
             )));
         }
-        Coder::of_table(id, table, form).map_err(|error| unusable(format!("table {id}: {error}")))
+        Coder::from_table(id, table, form).map_err(|error| unusable(format!("table {id}: {error}")))
     }
 
-    pub(super) fn of_table(id: TableId, table: LookupTable, form: Form) -> Result<Coder, CodecError> {
+    pub(super) fn from_table(id: TableId, table: LookupTable, form: Form) -> Result<Coder, CodecError> {
         let quantizer = Quantizer::new(&table).with_width(form.width())?;
         Ok(Coder { id, table, quantizer, form })
     }

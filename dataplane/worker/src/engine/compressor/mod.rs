@@ -125,7 +125,7 @@ impl Compressor {
                 );
                 return Err(WorkerError::Unusable { reason });
             }
-            Ok(Coder::of_table(id, table, form)?)
+            Ok(Coder::from_table(id, table, form)?)
         });
         Ok(Compressor {
             coders: coders.collect::<Result<_, _>>()?,
@@ -445,7 +445,7 @@ impl Compressor {
 /// The key of a worker's roundings. The roundings of the job's workers are stratified, unless this one has
 /// its own seed.
 fn roundings(job_seed: u64, rank: Rank, seed: Option<u64>) -> Source {
-    seed.map_or_else(|| Source::of_worker(job_seed, rank.0), Source::independent)
+    seed.map_or_else(|| Source::for_worker(job_seed, rank.0), Source::independent)
 }
 
 #[cfg(test)]

@@ -223,7 +223,9 @@ impl<I: PacketIo> Engine<I> {
                 (Some(x), _) => {
                     let mut words = vec![0; dealt.count * len];
                     let begin = active.groups[group].range.start;
-                    for (at, payload) in active.from(place, dealt.count).zip(words.chunks_exact_mut(len)) {
+                    for (at, payload) in
+                        active.places_from(place, dealt.count).zip(words.chunks_exact_mut(len))
+                    {
                         let measured = &active.parts[at.partition as usize];
                         let scale = self.compressor.raw_scale(measured.norm);
                         let x = &x[measured.place(begin)];
@@ -265,7 +267,7 @@ impl<I: PacketIo> Engine<I> {
         let state = &mut active.groups[group];
         let lanes = state.form.is_some_and(|form| !form.is_packed() && !form.is_told());
         if !lanes {
-            let places: Vec<PacketId> = active.from(dealt.first, dealt.count).collect();
+            let places: Vec<PacketId> = active.places_from(dealt.first, dealt.count).collect();
             let mut events = CallEvents { calls, compressor, memory, received: None };
             for (number, (place, sums)) in
                 places.into_iter().zip(sums.bytes.chunks_exact(sum_len)).enumerate()

@@ -1,0 +1,24 @@
+//! Keys that are numbers in a range.
+
+use std::ops::RangeInclusive;
+
+use crate::error::{ConfigError, Section};
+
+/// The value of a key that is a number, or its default.
+///
+/// # Errors
+/// [`ConfigError::Value`] if the number is outside `range`.
+pub(crate) fn number(
+    section: Section,
+    key: &'static str,
+    given: Option<u64>,
+    default: u64,
+    range: RangeInclusive<u64>,
+) -> Result<u64, ConfigError> {
+    let value = given.unwrap_or(default);
+    if range.contains(&value) {
+        return Ok(value);
+    }
+    let mend = format!("use {} to {}", range.start(), range.end());
+    Err(ConfigError::Value { section, key, value: value.to_string(), mend })
+}
