@@ -5,7 +5,7 @@ use std::time::Duration;
 use thc_protocol::wire::{FLAG_MARK, Header, Kind};
 use thc_protocol::{Lane, Policy};
 use thc_support::{SimConfig, SimNet, SimStats};
-use thc_worker::{Borrowed, CallOptions, Stats};
+use thc_worker::{Borrowed, Call, Stats};
 
 /// What the link carries in bits a second, and how many packets its queue holds.
 const RATE: u64 = 1_000_000_000;
@@ -62,7 +62,7 @@ fn share(jobs: u8, seed: u64, mark: Option<usize>) -> Shared {
             busy |= world.ps.serve() > 0;
             for (w, engine) in world.engines.iter_mut().enumerate() {
                 let call = *calls[j][w]
-                    .get_or_insert_with(|| engine.submit(CallOptions::default(), None, LEN, None).unwrap());
+                    .get_or_insert_with(|| engine.submit(LEN, Call::default()).unwrap());
                 busy |= engine.step(&mut Borrowed::new(call, &mut data[j][w]));
                 if let Some(outcome) = engine.take_outcome(call) {
                     outcome.unwrap();
@@ -142,7 +142,7 @@ fn a_straggler_makes_no_marks() {
         let numbers: Vec<u64> = world
             .engines
             .iter_mut()
-            .map(|engine| engine.submit(CallOptions::default(), None, 20_000, None).unwrap())
+            .map(|engine| engine.submit(20_000, Call::default()).unwrap())
             .collect();
         let late = net.now() + Duration::from_millis(5);
         let mut done = [false; 2];
@@ -179,7 +179,7 @@ fn forged_marks_change_no_sum() {
             }));
         }
         let mut data = gradients(2, 60_000, 5);
-        let outcomes = world.allreduce(&mut data, &[CallOptions::default(); 2], |_, _| {});
+        let outcomes = world.allreduce(&mut data, &[Call::default(); 2], |_, _| {});
         assert!(outcomes.iter().all(Result::is_ok), "{outcomes:?}");
         let stats: Vec<Stats> = world.engines.iter().map(|engine| engine.stats()).collect();
         (data, stats)

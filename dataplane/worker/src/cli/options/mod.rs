@@ -1,4 +1,4 @@
-//! Flags and the TOML file, checked together into a [`Plan`].
+//! Flags and the TOML file, checked together into a [`RunConfig`].
 
 mod doctor;
 mod group;
@@ -91,7 +91,7 @@ enum Subcommands {
 #[derive(Debug)]
 pub enum Order {
     /// A run.
-    Run(Box<Plan>),
+    Run(Box<RunConfig>),
     /// A look at the host.
     Doctor(Box<Visit>),
 }
@@ -260,7 +260,7 @@ pub enum Source {
 
 /// Everything that a run needs, checked.
 #[derive(Clone, Debug)]
-pub struct Plan {
+pub struct RunConfig {
     /// The group to join.
     pub group: GroupConfig,
     /// The share of the server to run beside it, if any.
@@ -303,11 +303,11 @@ impl Flags {
     pub fn order(mut self) -> Result<Order, String> {
         match self.command.take() {
             Some(Subcommands::Doctor(flags)) => Ok(Order::Doctor(Box::new(flags.visit()?))),
-            None => Ok(Order::Run(Box::new(self.plan()?))),
+            None => Ok(Order::Run(Box::new(self.run_config()?))),
         }
     }
 
-    fn plan(self) -> Result<Plan, String> {
+    fn run_config(self) -> Result<RunConfig, String> {
         let keys = self.keys.merge_file(self.config.as_deref())?;
         let io = thc_transport::backend(keys.io, keys.bind()?.ip(), &keys.dpdk, &keys.xdp);
         let io = io.map_err(|e| e.to_string())?;
@@ -366,7 +366,7 @@ impl Flags {
         if repeat == 0 {
             return Err("repeat is 0: give at least 1".into());
         }
-        Ok(Plan {
+        Ok(RunConfig {
             group,
             share,
             http,
