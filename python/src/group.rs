@@ -1,7 +1,7 @@
 //! A worker's membership in a job, and calls under way.
 
 use crate::errors;
-use crate::options::{Secret, Time, address, backend, faults, parse};
+use crate::options::{Time, address, backend, cookie, faults, parse, secret};
 use crate::packed::{self, PackedTensor};
 use crate::process::OwnedByProcess;
 use numpy::{PyArrayDyn, PyArrayMethods};
@@ -12,6 +12,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::Duration;
 use thc_protocol::TableId;
 use thc_protocol::wire::{Form, Table};
+use thc_ps::Secret;
 use thc_worker::{Call, Choice, Controller, ControllerUrl, GroupConfig, Mode, Plan, Span, WorkerError};
 
 /// A worker's membership in a job.
@@ -158,7 +159,7 @@ impl Group {
         ps: &str,
         job: Option<u16>,
         worker: Option<u8>,
-        cookie: Option<Secret>,
+        #[pyo3(from_py_with = secret)] cookie: Option<Secret>,
         bind: Option<&str>,
         join_timeout: Option<Time>,
         timeout: Option<Time>,
@@ -196,7 +197,7 @@ impl Group {
                 job: job.unwrap_or(defaults.job),
                 worker: worker.unwrap_or(defaults.worker),
                 workers: world.unwrap_or(defaults.workers),
-                cookie: cookie.map_or(Ok(defaults.cookie), |cookie| cookie.cookie())?,
+                cookie: cookie.map_or(Ok(defaults.cookie), |secret| self::cookie(&secret))?,
                 bind,
                 join_timeout: time("join_timeout", join_timeout, defaults.join_timeout)?,
                 timeout: time("timeout", timeout, defaults.timeout)?,
@@ -283,12 +284,11 @@ impl Group {
                 let handle = Handle { inner: Mutex::new(Some(handle)), spare: Arc::clone(&self.spare) };
                 Ok(Some(Bound::new(py, handle)?.into_any()))
             }
-            Operand::Packed(_) if wait => {
-                Err(errors::config(py, "a packed tensor takes its indices while it is reduced: give wait=False"))
-            }
-            Operand::Packed(tensor) => {
-                Ok(Some(Bound::new(py, tensor.start(self, py, call)?)?.into_any()))
-            }
+            Operand::Packed(_) if wait => Err(errors::config(
+                py,
+                "a packed tensor takes its indices while it is reduced: give wait=False",
+            )),
+            Operand::Packed(tensor) => Ok(Some(Bound::new(py, tensor.start(self, py, call)?)?.into_any())),
         }
     }
 

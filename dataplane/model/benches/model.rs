@@ -17,7 +17,9 @@ use thc_codec::rounding::Rounding;
 use thc_codec::sparsify::sparsify;
 use thc_model::payload::{self, Encoding};
 use thc_model::shard::{Applied, PushHead, Shard};
-use thc_model::{Client, ClientConfig, JobConfig, ModelBits, Pull, Push, Server, ServerConfig, Spec};
+use thc_model::{
+    Client, ClientConfig, ModelBits, ModelJobConfig, ModelServer, ModelServerConfig, Pull, Push, Spec,
+};
 
 const SECRET: &str = "a secret for benchmarks";
 
@@ -133,10 +135,10 @@ fn steps(len: usize, turns: usize, figures: &mut Vec<Figure>) {
 }
 
 fn streams(len: usize, turns: usize, figures: &mut Vec<Figure>) {
-    let server = Server::start(ServerConfig {
+    let server = ModelServer::start(ModelServerConfig {
         listen: ([127, 0, 0, 1], 0).into(),
-        jobs: vec![JobConfig::new("train", SECRET.into())],
-        ..ServerConfig::default()
+        jobs: vec![ModelJobConfig::new("train", SECRET.into())],
+        ..ModelServerConfig::default()
     })
     .unwrap();
     let first = vector(len);

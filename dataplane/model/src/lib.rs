@@ -7,7 +7,7 @@
 //! - [`Spec`]: what a model is and by which rule it moves;
 //! - [`payload`]: vectors as they travel;
 //! - [`shard`]: a range of coordinates and its clock, without I/O: what a pull and a push do;
-//! - [`Server`]: shards behind QUIC, kept in files;
+//! - [`ModelServer`]: shards behind QUIC, kept in files;
 //! - [`Client`]: what a worker holds: pull, push, snapshots, and the way back after a server's death.
 //!
 //! ```no_run
@@ -59,13 +59,14 @@ mod wire;
 pub use admin::{Admin, ModelInfo};
 pub use archive::Archive;
 pub use client::{Client, ClientConfig, ClientStats, Pull, Pulled, Push, Pushed, ShardState};
-pub use config::{JobConfig, JobOptions, ServerConfig, ServerOptions};
-pub use counters::{Counters, JobStats, Reason, ServerStats, ShardStats};
+pub use config::{ModelJobConfig, ModelJobOptions, ModelServerConfig, ModelServerOptions};
+pub use counters::{Counters, ModelJobStats, ModelServerStats, Reason, ShardStats};
 pub use error::ModelError;
 pub use follow::{FollowConfig, Followed, follow};
 pub use optimizer::{Decay, Optimizer, Schedule, freshness};
-pub use proof::{Secret, TooShort};
-pub use server::Server;
+pub use proof::TooShort;
+pub use server::ModelServer;
 pub use spec::{ModelBits, Prox, Spec, default_shard};
 pub use store::Kept;
 pub use tensors::{BLOCK, Block, EXACT, FROZEN, Tensor};
+pub use thc_values::Secret;

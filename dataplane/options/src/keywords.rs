@@ -4,9 +4,9 @@
 use std::any::TypeId;
 
 use clap::{ArgAction, Args, Command};
+use thc_values::{Fraction, Interval, Secret};
 
 use crate::job::JobOptions;
-use crate::text::{Fraction, Interval, Secret};
 
 /// What a value of a key looks like.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use rand::{RngCore, SeedableRng};
-use thc_model::{JobConfig, Server, ServerConfig};
+use thc_model::{ModelJobConfig, ModelServer, ModelServerConfig};
 
 use super::chart::draw_comparison;
 use super::data::Digits;
@@ -85,11 +85,11 @@ fn one(
 ) -> Result<Outcome> {
     let mut random = rand_chacha::ChaCha8Rng::from_os_rng();
     let secret = format!("{:016x}{:016x}", random.next_u64(), random.next_u64());
-    let server = Server::start(ServerConfig {
+    let server = ModelServer::start(ModelServerConfig {
         listen: ([127, 0, 0, 1], 0).into(),
-        jobs: vec![JobConfig::new("train", secret.as_str().into())],
+        jobs: vec![ModelJobConfig::new("train", secret.as_str().into())],
         threads: 2,
-        ..ServerConfig::default()
+        ..ModelServerConfig::default()
     })
     .map_err(Error::failure)?;
     let cookie = random.next_u32() | 1;

@@ -18,6 +18,7 @@ use tokio::runtime::Runtime;
 
 use crate::error::ModelError;
 use crate::payload;
+use crate::proof;
 use crate::shard::Stamp;
 use crate::spec::Spec;
 use crate::tensors::{self, Block, FROZEN};
@@ -82,7 +83,7 @@ impl Client {
     /// [`ModelError::Spec`], [`ModelError::Config`]; [`ModelError::Unreachable`] if a server does not answer in time;
     /// [`ModelError::Secret`]; [`ModelError::Refused`] if the model is configured otherwise, or is too large.
     pub fn open(config: ClientConfig, model: &str, spec: Spec) -> Result<Self, ModelError> {
-        if let Err(error) = config.secret.check() {
+        if let Err(error) = proof::check(&config.secret) {
             return Err(ModelError::Config(error.to_string()));
         }
         for (what, name) in [("job", config.job.as_str()), ("model", model)] {

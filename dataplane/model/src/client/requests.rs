@@ -2,10 +2,10 @@
 
 use crate::counters::Reason;
 use crate::payload::{Encoding, Size};
-use crate::proof::Secret;
 use crate::shard::Stamp;
 use std::ops::Range;
 use std::time::Duration;
+use thc_values::Secret;
 
 /// Where a worker's model is, and who the worker is.
 #[derive(Clone, Debug)]

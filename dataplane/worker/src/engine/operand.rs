@@ -21,11 +21,8 @@ pub trait Operand: sealed::Sealed {
 
     /// Hands it to the engine.
     #[doc(hidden)]
-    fn submit<I: PacketIo>(
-        self,
-        engine: &mut Engine<I>,
-        call: Call<'_>,
-    ) -> Result<Self::Handle, WorkerError>;
+    fn submit<I: PacketIo>(self, engine: &mut Engine<I>, call: Call<'_>)
+    -> Result<Self::Handle, WorkerError>;
 }
 
 impl Operand for Vec<f32> {

@@ -67,9 +67,7 @@ fn run(
     mut meddle: impl FnMut(&mut World, usize, Duration),
 ) -> (Vec<Result<Vec<f32>, WorkerError>>, Duration) {
     let mut data = gradients(usize::from(WORKERS), LEN, 1);
-    let submit = |(i, engine): (usize, &mut thc_worker::Engine<_>)| {
-        engine.submit(LEN, options()[i]).unwrap()
-    };
+    let submit = |(i, engine): (usize, &mut thc_worker::Engine<_>)| engine.submit(LEN, options()[i]).unwrap();
     let numbers: Vec<u64> = world.engines.iter_mut().enumerate().map(submit).collect();
     let mut outcomes: Vec<Option<Result<(), WorkerError>>> = vec![None; numbers.len()];
     let (mut first, mut most) = (None, None);

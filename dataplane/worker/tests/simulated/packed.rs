@@ -13,8 +13,8 @@ use thc_protocol::worker::{CallError, SessionError};
 use thc_protocol::{Lane, Policy, TableId};
 use thc_support::{SimConfig, SimIo, wire_table};
 use thc_worker::{
-    Borrowed, Call, Engine, Estimate, Finished, Loan, Numbers, Packed, PackedLayout, PackedPart, PackedTensor, Plan, Span,
-    WorkerError,
+    Borrowed, Call, Engine, Estimate, Finished, Loan, Numbers, Packed, PackedLayout, PackedPart,
+    PackedTensor, Plan, Span, WorkerError,
 };
 
 const WORKERS: u8 = 3;
@@ -241,7 +241,11 @@ fn run(faults: SimConfig, others: &[u8], calls: &[Vec<Vec<f32>>]) -> (Vec<Vec<f3
         for (w, engine) in world.engines.iter_mut().enumerate() {
             match &mut other[w] {
                 Some(other) => other.submit(engine, data[w].clone()).unwrap(),
-                None => numbers[w] = engine.submit(length, Call { plan: Plan::Spans(&plan()), feedback: Some(KEY) }).unwrap(),
+                None => {
+                    numbers[w] = engine
+                        .submit(length, Call { plan: Plan::Spans(&plan()), feedback: Some(KEY) })
+                        .unwrap()
+                }
             }
         }
         let mut turns = 0;
@@ -327,7 +331,9 @@ fn a_nan_fails_the_call_alike_and_the_session_goes_on() {
         }
         other.submit(&mut world.engines[1], data[1].clone()).unwrap();
         for w in [0, 2] {
-            world.engines[w].submit(length, Call { plan: Plan::Spans(&plan()), feedback: Some(KEY) }).unwrap();
+            world.engines[w]
+                .submit(length, Call { plan: Plan::Spans(&plan()), feedback: Some(KEY) })
+                .unwrap();
         }
         let mut outcomes: [Option<Result<(), WorkerError>>; 3] = [None, None, None];
         while outcomes.iter().any(Option::is_none) {
@@ -397,7 +403,11 @@ fn another_key_is_another_collective() {
     let mut lent = data.clone();
     let numbers: Vec<u64> = [0, 2]
         .into_iter()
-        .map(|w| world.engines[w].submit(length, Call { plan: Plan::Spans(&plan()), feedback: Some(KEY + 1) }).unwrap())
+        .map(|w| {
+            world.engines[w]
+                .submit(length, Call { plan: Plan::Spans(&plan()), feedback: Some(KEY + 1) })
+                .unwrap()
+        })
         .collect();
     for _ in 0..2000 {
         world.turn(|w, engine| {

@@ -34,7 +34,9 @@ fn blocks_of_every_size_give_as_good_a_mean() {
             let mean = exact_mean(&data);
             let mut out = data.clone();
             let feedback = (mode == Mode::Compressed).then_some(1);
-            for outcome in world.allreduce(&mut out, &[Call { plan: Plan::Whole(mode), feedback }; 3], |_, _| {}) {
+            for outcome in
+                world.allreduce(&mut out, &[Call { plan: Plan::Whole(mode), feedback }; 3], |_, _| {})
+            {
                 outcome.unwrap();
             }
             assert!(out.iter().all(|o| o == &out[0]), "bit-identical on all workers");

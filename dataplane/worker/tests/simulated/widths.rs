@@ -322,8 +322,10 @@ fn plans_that_make_no_sense_are_errors_in_one_line() {
     let mut world = World::new(job(&tables(), Policy::Reliable), quiet());
     let engine = &mut world.engines[0];
     let mut said = |lengths: &[usize], choices: &[Choice]| {
-        let error =
-            engine.submit(10, Call { plan: Plan::Spans(&spans(lengths, choices)), feedback: None }).unwrap_err().to_string();
+        let error = engine
+            .submit(10, Call { plan: Plan::Spans(&spans(lengths, choices)), feedback: None })
+            .unwrap_err()
+            .to_string();
         assert!(!error.contains('\n'));
         error
     };

@@ -277,8 +277,7 @@ impl World {
         at: impl FnMut(u64, &mut Ps),
     ) -> Vec<Result<(), WorkerError>> {
         let calls = self.engines.iter_mut().zip(data.iter()).zip(calls);
-        let numbers =
-            calls.map(|((engine, data), &call)| engine.submit(data.len(), call)).collect();
+        let numbers = calls.map(|((engine, data), &call)| engine.submit(data.len(), call)).collect();
         self.reduce(data, numbers, at)
     }
 
