@@ -6,10 +6,10 @@ mod lookup;
 mod passes;
 mod switch;
 
-pub use jobs::{Address, Job, JobTable, Member, Rack, Root};
-pub use lookup::{Lookup, LookupBytes};
-pub use passes::{LoopbackPort, Pass, PassCells};
-pub use switch::{ControlPlane, ControlPort, OwnAddress, OwnArp, Source, Station, StationAction};
+pub use jobs::{AddressRow, JobRow, JobTableRow, MemberRow, RackRow, RootRow};
+pub use lookup::{LookupRow, LookupBytes};
+pub use passes::{LoopbackPortRow, PassRow, PassCells};
+pub use switch::{ControlPlaneRow, ControlPortRow, OwnAddressRow, OwnArpRow, SourceRow, StationRow, StationAction};
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 

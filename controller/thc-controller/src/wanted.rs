@@ -9,7 +9,7 @@ use p4runtime_proto::v1::{
 };
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use thc_p4::rows::{Address, Job, JobTable, LookupBytes, Member, Rack, Root, Row};
+use thc_p4::rows::{AddressRow, JobRow, JobTableRow, LookupBytes, MemberRow, RackRow, RootRow, Row};
 
 /// The group of all ports; jobs' groups are below.
 pub const FLOOD: u16 = 4096;
@@ -74,7 +74,7 @@ pub enum Owner {
 
 /// Tables whose keys begin with a job's number.
 const OF_JOBS: [&str; 6] =
-    [Job::TABLE, JobTable::TABLE, Member::TABLE, Address::TABLE, Rack::TABLE, Root::TABLE];
+    [JobRow::TABLE, JobTableRow::TABLE, MemberRow::TABLE, AddressRow::TABLE, RackRow::TABLE, RootRow::TABLE];
 
 /// What the entry of an update belongs to.
 #[must_use]
@@ -161,7 +161,7 @@ impl Wanted {
     /// # Errors
     /// [`ControllerError::P4Info`] if the program has no jobs.
     pub fn sessions(&self, schema: &Schema) -> Result<BTreeSet<u16>, ControllerError> {
-        let jobs = schema.table(Job::TABLE)?;
+        let jobs = schema.table(JobRow::TABLE)?;
         Ok(rows(&self.entries, jobs).filter_map(|(key, _)| number(key, 0)).collect())
     }
 
@@ -278,7 +278,7 @@ impl Wanted {
     /// # Errors
     /// [`ControllerError::P4Info`] if the program has no jobs.
     pub fn changes(&self, held: &Wanted, schema: &Schema) -> Result<Changes, ControllerError> {
-        let jobs = schema.table(Job::TABLE)?;
+        let jobs = schema.table(JobRow::TABLE)?;
         let ours = groups_of_jobs(schema)?;
         let (mine, theirs) =
             (self.without_shared_lookups(held, schema)?, held.without_shared_lookups(self, schema)?);
@@ -328,7 +328,7 @@ impl Wanted {
 
 /// The groups that are jobs': one more than a job's index.
 fn groups_of_jobs(schema: &Schema) -> Result<std::ops::RangeInclusive<u32>, ControllerError> {
-    Ok(1..=u32::try_from(schema.info().table(Job::TABLE)?.size).unwrap_or(0))
+    Ok(1..=u32::try_from(schema.info().table(JobRow::TABLE)?.size).unwrap_or(0))
 }
 
 /// Only what is compared: a switch may add statistics.
@@ -349,7 +349,7 @@ fn disturbed_jobs(
     theirs: &Entries,
     schema: &Schema,
 ) -> Result<BTreeSet<u16>, ControllerError> {
-    let may = schema.table(JobTable::TABLE)?;
+    let may = schema.table(JobTableRow::TABLE)?;
     // By the first field of their keys, which says whose values they are.
     let mut changed: BTreeSet<&[u8]> = BTreeSet::new();
     for lookup in schema.lookups().map(Table::id) {
@@ -445,13 +445,13 @@ fn group(kind: update::Type, number: u32, group: &Group) -> Update {
 mod tests {
     use super::*;
     use p4runtime_proto::p4info;
-    use thc_p4::rows::Lookup;
+    use thc_p4::rows::LookupRow;
     use thc_protocol::wire::Form;
 
     fn rows(schema: &Schema, values: Option<[u8; 16]>, epoch: u32) -> Wanted {
         let mut rows = Wanted::default();
         for job in [258, 3] {
-            let row = Job {
+            let row = JobRow {
                 job,
                 index: 0,
                 cookie: 1,
@@ -466,12 +466,12 @@ mod tests {
                 group: 1,
             };
             rows.row(schema, &row).unwrap();
-            rows.row(schema, &JobTable { job, table: if job == 258 { 7 } else { 8 }, on_chip: None })
+            rows.row(schema, &JobTableRow { job, table: if job == 258 { 7 } else { 8 }, on_chip: None })
                 .unwrap();
         }
-        rows.row(schema, &Lookup { table: 8, values: [8; 16], form: Form::USUAL }).unwrap();
+        rows.row(schema, &LookupRow { table: 8, values: [8; 16], form: Form::USUAL }).unwrap();
         if let Some(values) = values {
-            rows.row(schema, &Lookup { table: 7, values, form: Form::USUAL }).unwrap();
+            rows.row(schema, &LookupRow { table: 7, values, form: Form::USUAL }).unwrap();
         }
         rows
     }
@@ -521,7 +521,7 @@ mod tests {
             let mut rows = Wanted::default();
             for &job in jobs {
                 let on_chip = Some((u8::from(job > 2), false));
-                rows.row(&schema, &JobTable { job, table: 7, on_chip }).unwrap();
+                rows.row(&schema, &JobTableRow { job, table: 7, on_chip }).unwrap();
             }
             for number in [0, 1] {
                 let values = [number * values; 16];

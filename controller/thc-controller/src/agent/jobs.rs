@@ -9,7 +9,7 @@ use crate::spec::Spec;
 use crate::wanted::Wanted;
 use std::sync::Arc;
 use thc_options::JobSetup;
-use thc_p4::rows::{ControlPlane, Row};
+use thc_p4::rows::{ControlPlaneRow, Row};
 use thc_protocol::aggregator::JobConfig;
 use thc_protocol::session::{Action, SessionMember, StaticJob};
 use thc_protocol::wire::{Table, Tables, Welcome};
@@ -24,7 +24,7 @@ impl Agent {
     /// A target without this controller's first rows was restarted; one without sessions may have none.
     pub(super) fn end_sessions_that_cannot_go_on(&mut self, held: &Wanted) -> Result<(), ControllerError> {
         let schema = &self.config.schema;
-        let restarted = !held.has_rows_of(schema.table(ControlPlane::TABLE)?);
+        let restarted = !held.has_rows_of(schema.table(ControlPlaneRow::TABLE)?);
         let sessions = held.sessions(schema)?;
         let mut book = self.shared.book();
         let wanted = match plan::target_rows(&self.config, &book) {

@@ -12,7 +12,7 @@ use crate::spec::{ShareServers, Spec};
 use crate::state::TargetHandle;
 use thc_control_proto::v1;
 use thc_options::{PolicyName, merge};
-use thc_p4::rows::{Rack as RackRow, Row};
+use thc_p4::rows::{RackRow, Row};
 
 fn put_down(book: &mut Book, asked: &JobSection, homes: &Homes) -> Result<(), Refusal> {
     if book.jobs.contains_key(asked.name()) {
