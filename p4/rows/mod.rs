@@ -7,9 +7,11 @@ mod passes;
 mod switch;
 
 pub use jobs::{AddressRow, JobRow, JobTableRow, MemberRow, RackRow, RootRow};
-pub use lookup::{LookupRow, LookupBytes};
-pub use passes::{LoopbackPortRow, PassRow, PassCells};
-pub use switch::{ControlPlaneRow, ControlPortRow, OwnAddressRow, OwnArpRow, SourceRow, StationRow, StationAction};
+pub use lookup::{LookupBytes, LookupRow};
+pub use passes::{LoopbackPortRow, PassCells, PassRow};
+pub use switch::{
+    ControlPlaneRow, ControlPortRow, OwnAddressRow, OwnArpRow, SourceRow, StationAction, StationRow,
+};
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 

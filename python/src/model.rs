@@ -62,7 +62,7 @@ impl Model {
 
 /// How a gradient is pushed.
 #[derive(FromPyObject)]
-struct Form {
+struct PushForm {
     bits: u8,
     sparse: bool,
     /// If it is made sparse.
@@ -77,8 +77,8 @@ struct Form {
     behind: bool,
 }
 
-fn with_push<T>(form: Form, work: impl FnOnce(Push<'_>) -> T) -> T {
-    let Form { bits, sparse, budget, scale, spans, tensors, behind } = form;
+fn with_push<T>(form: PushForm, work: impl FnOnce(Push<'_>) -> T) -> T {
+    let PushForm { bits, sparse, budget, scale, spans, tensors, behind } = form;
     let encoding = match (bits, sparse) {
         // The library refuses 32 bits here: what is made sparse has no floats.
         (bits, true) => Encoding::Sparse { bits, budget },
@@ -177,7 +177,7 @@ impl Model {
         &self,
         py: Python<'py>,
         gradient: PyReadonlyArrayDyn<'py, f32>,
-        form: Form,
+        form: PushForm,
     ) -> PyResult<Fate> {
         let data = gradient.as_slice()?;
         with_push(form, |how| self.with_client(py, |client| client.push(data, how))).map(fate)
@@ -188,7 +188,7 @@ impl Model {
         &self,
         py: Python<'py>,
         gradient: PyReadonlyArrayDyn<'py, f32>,
-        form: Form,
+        form: PushForm,
         array: &Bound<'py, PyArrayDyn<f32>>,
     ) -> PyResult<(Fate, Found)> {
         let data = gradient.as_slice()?;

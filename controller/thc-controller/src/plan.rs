@@ -1,17 +1,18 @@
 //! From what the controller remembers to the rows and groups that a target should hold.
 
-use crate::book::{Book, Job, Placement, Session, Table};
+use crate::book::{Book, BookTable, Job, Placement, Session};
 use crate::config::TargetConfig;
 use crate::error::ControllerError;
 use crate::program::{Lookups, Passes, snake};
 use crate::queues;
-use crate::rack::Rack;
-use crate::wanted::{FLOOD, Group, Wanted};
+use crate::rack::RackPlace;
+use crate::wanted::{Copies, FLOOD, Wanted};
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use thc_p4::rows::{
-    AddressRow, ControlPlaneRow, ControlPortRow, JobRow, JobTableRow, LookupRow, LookupBytes, LoopbackPortRow, MemberRow,
-    OwnAddressRow, OwnArpRow, PassRow, RackRow, RootRow, Row, SourceRow, StationRow, StationAction,
+    AddressRow, ControlPlaneRow, ControlPortRow, JobRow, JobTableRow, LookupBytes, LookupRow,
+    LoopbackPortRow, MemberRow, OwnAddressRow, OwnArpRow, PassRow, RackRow, RootRow, Row, SourceRow,
+    StationAction, StationRow,
 };
 use thc_protocol::Lane;
 use thc_protocol::aggregator::Shard;
@@ -72,7 +73,7 @@ pub fn target_rows_except(
             wanted.row(schema, &ControlPortRow { port, rate: target.control_rate })?;
         }
     }
-    wanted.group(FLOOD, Group(ports.into_iter().map(|port| (port, 0)).collect()));
+    wanted.group(FLOOD, Copies(ports.into_iter().map(|port| (port, 0)).collect()));
     let rack = book.jobs.values().any(|job| job.spec.rack.is_some() && job.places.contains_key(&target.name));
     let of_roots = if rack { &OF_ROOTS[..] } else { &[] };
     let changing = |job: &Job| job.spec.members.is_some() && job.places.contains_key(&target.name);
@@ -111,7 +112,7 @@ pub fn target_rows_except(
                 continue;
             }
             for table in job.tables_of(workers) {
-                let form = book.tables.get(&table).map(Table::form).unwrap_or_default();
+                let form = book.tables.get(&table).map(BookTable::form).unwrap_or_default();
                 let on_chip = match target.program.lookups {
                     Lookups::Row => None,
                     Lookups::Bytes { .. } => Some((book.number_of_table(table), on_chip(form).1)),
@@ -119,7 +120,7 @@ pub fn target_rows_except(
                 wanted.row(schema, &JobTableRow { job: job.spec.number, table, on_chip })?;
             }
             match &place.session {
-                None => wanted.group(place.group, Group::default()),
+                None => wanted.group(place.group, Copies::default()),
                 Some(session) => self::session(target, &mut wanted, job, place, session)?,
             }
         }
@@ -141,7 +142,7 @@ fn lookup(
     wanted: &mut Wanted,
     id: u8,
     number: u8,
-    row: &Table,
+    row: &BookTable,
 ) -> Result<(), ControllerError> {
     let (schema, values) = (&target.schema, row.values);
     let Lookups::Bytes { room, bits } = &target.program.lookups else {
@@ -177,7 +178,7 @@ fn session(
         copies.push((port, u16::from(worker)));
     }
     copies.sort_unstable();
-    wanted.group(place.group, Group(copies));
+    wanted.group(place.group, Copies(copies));
     if let Some(rack) = &job.spec.rack {
         rows_of_rack(target, wanted, job, rack, session.root_ports.max(1))?;
     }
@@ -205,7 +206,7 @@ fn rows_of_rack(
     target: &TargetConfig,
     wanted: &mut Wanted,
     job: &Job,
-    rack: &Rack,
+    rack: &RackPlace,
     ports: u8,
 ) -> Result<(), ControllerError> {
     let (schema, number) = (&target.schema, job.spec.number);

@@ -2,7 +2,7 @@
 //! left, the higher the queue's number. A port that serves higher queues first finishes packets before it
 //! begins others, so an overloaded port loses only packets that have been through no pass yet.
 
-use thc_p4::rows::{PassRow, PassCells};
+use thc_p4::rows::{PassCells, PassRow};
 
 /// The rows of `passes`: of those that add, with their ports and first cells and in their order, the norms' last; and of those that
 /// collect. A port has so many queues.

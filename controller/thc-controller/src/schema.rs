@@ -179,7 +179,7 @@ impl Schema {
 mod tests {
     use super::*;
     use p4runtime_proto::p4info;
-    use thc_p4::rows::{JobRow, JobTableRow, LookupRow, StationRow, StationAction};
+    use thc_p4::rows::{JobRow, JobTableRow, LookupRow, StationAction, StationRow};
     use thc_protocol::wire::Form;
 
     fn schema() -> Schema {
@@ -235,8 +235,9 @@ mod tests {
 
     #[test]
     fn a_program_without_the_table_is_named() {
-        let error =
-            Schema::new(P4Info::default()).entry(&JobTableRow { job: 1, table: 0, on_chip: None }).unwrap_err();
+        let error = Schema::new(P4Info::default())
+            .entry(&JobTableRow { job: 1, table: 0, on_chip: None })
+            .unwrap_err();
         assert!(error.to_string().contains("job_tables"), "{error}");
     }
 }

@@ -16,7 +16,7 @@ pub const FLOOD: u16 = 4096;
 
 /// A multicast group: port and instance of each copy.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Group(pub Vec<(u16, u16)>);
+pub struct Copies(pub Vec<(u16, u16)>);
 
 /// Table and key of an entry.
 type Key = (u32, Vec<(u32, Vec<u8>)>);
@@ -29,7 +29,7 @@ pub type Difference<T> = (Option<T>, Option<T>);
 /// The changes from what a switch holds to what it should hold. Each part is made after those before it, so
 /// that packets find either all of a session or nothing.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Changes {
+pub struct SwitchChanges {
     /// Rows of `jobs` that go, or change.
     pub withdrawn: Vec<Update>,
     /// Everything else, but groups that go.
@@ -39,7 +39,7 @@ pub struct Changes {
     pub entered: Vec<Update>,
 }
 
-impl Changes {
+impl SwitchChanges {
     /// How many.
     #[must_use]
     pub fn len(&self) -> usize {
@@ -107,7 +107,7 @@ pub struct Wanted {
     /// thousands, and creating or removing a job changes none.
     lookups: BTreeMap<u8, LookupBytes>,
     defaults: BTreeMap<u32, TableEntry>,
-    groups: BTreeMap<u32, Group>,
+    groups: BTreeMap<u32, Copies>,
 }
 
 impl Wanted {
@@ -146,7 +146,7 @@ impl Wanted {
     }
 
     /// Adds a group.
-    pub fn group(&mut self, number: u16, group: Group) {
+    pub fn group(&mut self, number: u16, group: Copies) {
         self.groups.insert(number.into(), group);
     }
 
@@ -212,7 +212,7 @@ impl Wanted {
                 })) => {
                     let mut copies: Vec<(u16, u16)> = group.replicas.iter().map(copy).collect();
                     copies.sort_unstable();
-                    held.groups.insert(group.multicast_group_id, Group(copies));
+                    held.groups.insert(group.multicast_group_id, Copies(copies));
                 }
                 _ => {}
             }
@@ -226,7 +226,7 @@ impl Wanted {
     }
 
     /// All groups.
-    pub fn groups(&self) -> impl Iterator<Item = (u32, &Group)> {
+    pub fn groups(&self) -> impl Iterator<Item = (u32, &Copies)> {
         self.groups.iter().map(|(&number, group)| (number, group))
     }
 
@@ -260,7 +260,7 @@ impl Wanted {
         &'a self,
         held: &'a Wanted,
         schema: &Schema,
-    ) -> Result<Vec<(u32, Difference<&'a Group>)>, ControllerError> {
+    ) -> Result<Vec<(u32, Difference<&'a Copies>)>, ControllerError> {
         let ours = groups_of_jobs(schema)?;
         let here = self.groups.iter().filter(|(number, group)| held.groups.get(number) != Some(*group));
         let here = here.map(|(number, group)| (*number, (Some(group), held.groups.get(number))));
@@ -277,7 +277,7 @@ impl Wanted {
     ///
     /// # Errors
     /// [`ControllerError::P4Info`] if the program has no jobs.
-    pub fn changes(&self, held: &Wanted, schema: &Schema) -> Result<Changes, ControllerError> {
+    pub fn changes(&self, held: &Wanted, schema: &Schema) -> Result<SwitchChanges, ControllerError> {
         let jobs = schema.table(JobRow::TABLE)?;
         let ours = groups_of_jobs(schema)?;
         let (mine, theirs) =
@@ -285,8 +285,8 @@ impl Wanted {
         let disturbed = disturbed_jobs(&mine, &theirs, schema)?;
         let goes = |key: &Key| key.0 == jobs && number(key, 0).is_some_and(|job| disturbed.contains(&job));
         let changed = |(key, entry): &(&Key, &TableEntry)| mine.get(*key) != Some(*entry);
-        let mut changes = Changes::default();
-        let Changes { withdrawn, others, entered } = &mut changes;
+        let mut changes = SwitchChanges::default();
+        let SwitchChanges { withdrawn, others, entered } = &mut changes;
         for (key, entry) in theirs.iter().filter(|row| changed(row) || goes(row.0)) {
             if key.0 == jobs {
                 withdrawn.push(table(update::Type::Delete, entry));
@@ -423,7 +423,7 @@ fn table(kind: update::Type, entry: &TableEntry) -> Update {
     Update { r#type: kind.into(), entity: Some(Entity { entity: Some(entity) }) }
 }
 
-fn group(kind: update::Type, number: u32, group: &Group) -> Update {
+fn group(kind: update::Type, number: u32, group: &Copies) -> Update {
     let replicas = group
         .0
         .iter()
@@ -500,8 +500,8 @@ mod tests {
         let info = p4info::parse(include_bytes!("../../../p4/build/thc.p4info.txtpb")).unwrap();
         let schema = Schema::new(info);
         let mut all = rows(&schema, Some([1; 16]), 5);
-        all.group(3, Group::default());
-        all.group(FLOOD, Group::default());
+        all.group(3, Copies::default());
+        all.group(FLOOD, Copies::default());
         let changes = all.changes(&Wanted::default(), &schema).unwrap();
         let owners = |updates: &[Update]| updates.iter().map(|u| owner(u, &schema)).collect::<Vec<_>>();
         assert_eq!(owners(&changes.entered), [Owner::Job(258), Owner::Job(3)]);

@@ -16,7 +16,7 @@ use thc_codec::packing::packed_len;
 use thc_codec::rounding::Rounding;
 use thc_codec::sparsify::sparsify;
 use thc_model::payload::{self, Encoding};
-use thc_model::shard::{Applied, PushHead, Shard};
+use thc_model::shard::{Applied, ModelShard, PushHead};
 use thc_model::{
     Client, ClientConfig, ModelBits, ModelJobConfig, ModelServer, ModelServerConfig, Pull, Push, Spec,
 };
@@ -108,10 +108,10 @@ fn quantizers(len: usize, turns: usize, figures: &mut Vec<Figure>) {
 /// A step of a shard by itself, and one while a pull reads the version before it.
 fn steps(len: usize, turns: usize, figures: &mut Vec<Figure>) {
     let spec = Spec { bits: ModelBits::Fixed(8), ..Spec::sgd(len as u64, 1e-3) };
-    let mut shard = Shard::new(Arc::new(spec), 0, Duration::from_secs(30));
+    let mut shard = ModelShard::new(Arc::new(spec), 0, Duration::from_secs(30));
     let (x, now) = (vector(len), Instant::now());
     assert!(shard.initialise(&x));
-    let step = |shard: &mut Shard| {
+    let step = |shard: &mut ModelShard| {
         let head = PushHead { sequence: shard.sequence(0) + 1, stamp: shard.stamp(), scale: 1.0 };
         assert!(matches!(shard.push(0, &head, black_box(&x), now), Applied::Taken { .. }));
     };

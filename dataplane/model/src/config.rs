@@ -31,7 +31,7 @@ pub struct ModelJobConfig {
     /// Most connections at a time; `None`: the server's.
     pub connections: Option<usize>,
     /// Where workers may come from; nothing: from anywhere.
-    pub allow: Vec<Network>,
+    pub allow: Vec<Subnet>,
     /// How many states of a model are kept beside its last one.
     pub keep: usize,
     /// How often one is kept.
@@ -40,12 +40,12 @@ pub struct ModelJobConfig {
 
 /// Addresses that begin alike, as in `10.1.0.0/16`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Network {
+pub struct Subnet {
     address: IpAddr,
     bits: u32,
 }
 
-impl Network {
+impl Subnet {
     /// Whether an address is one of these.
     #[must_use]
     pub fn contains(&self, address: IpAddr) -> bool {
@@ -61,7 +61,7 @@ impl Network {
     }
 }
 
-impl std::str::FromStr for Network {
+impl std::str::FromStr for Subnet {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
@@ -75,7 +75,7 @@ impl std::str::FromStr for Network {
     }
 }
 
-impl<'de> Deserialize<'de> for Network {
+impl<'de> Deserialize<'de> for Subnet {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
         String::deserialize(from)?.parse().map_err(serde::de::Error::custom)
     }
@@ -276,7 +276,7 @@ pub struct ModelJobOptions {
     /// Accept workers only from this network, such as 10.1.0.0/16; may be repeated [default: from anywhere]
     #[arg(long, value_name = "NETWORK", help_heading = "Job")]
     #[serde(default)]
-    pub allow: Vec<Network>,
+    pub allow: Vec<Subnet>,
     /// How many earlier states of a model are kept [default: 4]
     #[arg(long, value_name = "NUMBER", help_heading = "Job")]
     #[serde(default)]

@@ -68,5 +68,5 @@ pub use proof::TooShort;
 pub use server::ModelServer;
 pub use spec::{ModelBits, Prox, Spec, default_shard};
 pub use store::Kept;
-pub use tensors::{BLOCK, Block, EXACT, FROZEN, Tensor};
+pub use tensors::{BLOCK, EXACT, FROZEN, Tensor, TensorBlock};
 pub use thc_values::Secret;

@@ -53,14 +53,14 @@ fn endpoint_config(config: &ModelServerConfig) -> EndpointConfig {
     let key = hmac::Key::new(hmac::HMAC_SHA256, secrets.concat().as_bytes());
     let mut endpoint = EndpointConfig::new(Arc::new(key));
     datagrams::accept_longest(&mut endpoint);
-    endpoint.cid_generator(|| Box::new(Numbers(SystemRandom::new())));
+    endpoint.cid_generator(|| Box::new(ConnectionIds(SystemRandom::new())));
     endpoint
 }
 
 /// Numbers of connections that, unlike quinn's usual ones, do not tell which life of a server they are of.
-struct Numbers(SystemRandom);
+struct ConnectionIds(SystemRandom);
 
-impl ConnectionIdGenerator for Numbers {
+impl ConnectionIdGenerator for ConnectionIds {
     fn generate_cid(&mut self) -> ConnectionId {
         let mut number = [0; 8];
         // Without random numbers there would be no TLS either.

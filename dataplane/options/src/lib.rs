@@ -19,7 +19,7 @@ mod tls;
 
 pub use error::{ConfigError, Section};
 pub use job::{JobOptions, PolicyName};
-pub use keywords::{Keyword, Kind};
+pub use keywords::{Keyword, KeywordKind};
 pub use merge::{merge, set};
 pub use options::ServerOptions;
 pub use p4runtime::{P4RuntimeConfig, P4RuntimeOptions};

@@ -8,7 +8,7 @@ use serde::Serialize;
 use super::curve;
 use super::error_sample::ErrorSample;
 use super::event::{Server, Times, Traffic};
-use super::plan::Plan;
+use super::plan::DemoPlan;
 use super::run::Heard;
 
 /// Characters of a sparkline.
@@ -77,7 +77,7 @@ fn mean(values: impl ExactSizeIterator<Item = f64>) -> f64 {
 impl Report {
     /// Puts the findings of both runs together. `thc` is what was heard from the workers, `server` the totals of
     /// their server if it was one, `feedback` whether there was error feedback.
-    pub fn new(plan: &Plan, feedback: bool, server: Option<Server>, thc: Heard, exact: Run) -> Self {
+    pub fn new(plan: &DemoPlan, feedback: bool, server: Option<Server>, thc: Heard, exact: Run) -> Self {
         let Heard { parameters, run: thc, errors, outcomes } = thc;
         let mut traffic = Traffic::default();
         for one in outcomes.iter().filter_map(|outcome| outcome.traffic) {

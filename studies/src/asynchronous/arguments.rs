@@ -9,7 +9,7 @@ use super::chart::draw_study;
 use super::condition::study;
 use super::method::Method;
 use super::problem::Source;
-use super::run::{Plan, compare};
+use super::run::{ComparisonPlan, compare};
 use crate::charts::write;
 use crate::error::{Error, Result};
 use crate::units::{positive, share};
@@ -143,7 +143,7 @@ impl AsyncArgs {
 }
 
 impl DemoArgs {
-    fn plan(self) -> Result<Plan> {
+    fn plan(self) -> Result<ComparisonPlan> {
         let Data { data: source, scale, seed, json } = self.data;
         if self.delay.is_some_and(|delay| delay < u32::from(self.workers) - 1) {
             let (workers, least) = (self.workers, self.workers - 1);
@@ -158,7 +158,7 @@ impl DemoArgs {
         } else {
             self.methods
         };
-        Ok(Plan {
+        Ok(ComparisonPlan {
             source,
             methods,
             workers: self.workers,

@@ -20,7 +20,7 @@ use thc_demo::demo::processes::{Children, Message};
 
 /// What is compared.
 #[derive(Clone, Debug)]
-pub struct Plan {
+pub struct ComparisonPlan {
     pub source: Source,
     pub methods: Vec<Method>,
     pub workers: u8,
@@ -40,7 +40,7 @@ pub struct Plan {
 }
 
 /// Runs all methods.
-pub fn compare(plan: &Plan) -> Result<Comparison> {
+pub fn compare(plan: &ComparisonPlan) -> Result<Comparison> {
     let interrupted = Arc::new(AtomicBool::new(false));
     for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
         signal_hook::flag::register(signal, Arc::clone(&interrupted)).map_err(Error::Process)?;
@@ -77,7 +77,7 @@ pub fn compare(plan: &Plan) -> Result<Comparison> {
 
 /// One method, from the first value to the last epoch.
 fn one(
-    plan: &Plan,
+    plan: &ComparisonPlan,
     setting: &Setting,
     method: Method,
     rate: f32,

@@ -5,7 +5,7 @@ use crate::book::{Job, Placement, fits};
 use crate::error::ControllerError;
 use crate::events::About;
 use crate::plan;
-use crate::spec::Spec;
+use crate::spec::JobSpec;
 use crate::wanted::Wanted;
 use std::sync::Arc;
 use thc_options::JobSetup;
@@ -169,7 +169,7 @@ impl Agent {
 
     /// What the registry is told of a job with this spec, present or future; `None` if nobody can join it
     /// here, which is logged.
-    fn static_job(&mut self, job: &Job, spec: &Spec) -> Option<StaticJob> {
+    fn static_job(&mut self, job: &Job, spec: &JobSpec) -> Option<StaticJob> {
         let name = &spec.name;
         let dealt = match (spec.is_shared(), self.shared.deal(&spec.servers, &spec.spares)) {
             (false, _) => None,

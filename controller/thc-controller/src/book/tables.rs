@@ -4,16 +4,16 @@ use super::job::{Job, TableIds};
 use super::{Book, fits};
 use crate::capacity::Capacity;
 use crate::refusal::Refusal;
-use crate::spec::Spec;
+use crate::spec::JobSpec;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 use thc_control_proto::v1;
 use thc_options::Fraction;
-use thc_protocol::wire::{Form, Table as Told};
+use thc_protocol::wire::{Form, Table};
 
 /// A lookup table.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Table {
+pub struct BookTable {
     /// b.
     pub bits: u8,
     /// g.
@@ -41,13 +41,21 @@ pub(super) fn form_bits(form: Form) -> (u8, u8) {
     (form.width(), form.sums())
 }
 
-impl Table {
-    fn new(told: &Told) -> Table {
-        let &Told { bits, granularity, fraction, values, form, .. } = told;
-        Table { bits, granularity, fraction, values, installed: false, form: form_bits(form), number: None }
+impl BookTable {
+    fn new(told: &Table) -> BookTable {
+        let &Table { bits, granularity, fraction, values, form, .. } = told;
+        BookTable {
+            bits,
+            granularity,
+            fraction,
+            values,
+            installed: false,
+            form: form_bits(form),
+            number: None,
+        }
     }
 
-    pub(super) fn is(&self, told: &Told) -> bool {
+    pub(super) fn is(&self, told: &Table) -> bool {
         (self.bits, self.values, self.fraction, self.form())
             == (told.bits, told.values, told.fraction, told.form)
     }
@@ -67,7 +75,7 @@ pub(super) fn full(room: u32) -> Refusal {
 impl Book {
     pub(super) fn tables_for(
         &mut self,
-        spec: &Spec,
+        spec: &JobSpec,
         rooms: &[(String, Capacity)],
     ) -> Result<TableIds, Refusal> {
         let name = &spec.name;
@@ -106,7 +114,7 @@ impl Book {
     ///
     /// # Errors
     /// No number is free.
-    pub fn table(&mut self, told: &Told, room: u32) -> Result<u8, Refusal> {
+    pub fn table(&mut self, told: &Table, room: u32) -> Result<u8, Refusal> {
         if let Some((&id, _)) = self.tables.iter().find(|(_, table)| table.is(told)) {
             return Ok(id);
         }
@@ -116,7 +124,7 @@ impl Book {
         let free = (1..=u8::MAX).find(|id| !taken(id));
         let fits = self.tables.len() + reserved.len() < room as usize;
         let id = free.filter(|_| fits).ok_or_else(|| full(room))?;
-        self.insert(id, Table::new(told));
+        self.insert(id, BookTable::new(told));
         Ok(id)
     }
 
@@ -127,14 +135,14 @@ impl Book {
         self.tables.get(&id).and_then(|table| table.number).unwrap_or(id.wrapping_sub(1))
     }
 
-    pub(super) fn insert(&mut self, id: u8, table: Table) {
+    pub(super) fn insert(&mut self, id: u8, table: BookTable) {
         let taken: BTreeSet<u8> = self.tables.keys().map(|&id| self.number_of_table(id)).collect();
         let number = (0..=u8::MAX).find(|number| !taken.contains(number)).unwrap_or(u8::MAX);
-        self.tables.insert(id, Table { number: Some(number), ..table });
+        self.tables.insert(id, BookTable { number: Some(number), ..table });
     }
 
     /// This table under the number that it has.
-    fn rack_table(&mut self, job: &str, told: &Told, room: u32) -> Result<u8, Refusal> {
+    fn rack_table(&mut self, job: &str, told: &Table, room: u32) -> Result<u8, Refusal> {
         let id = told.id.0;
         match self.tables.get(&id) {
             Some(table) if !table.is(told) => {
@@ -146,7 +154,7 @@ impl Book {
             Some(_) => Ok(id),
             None if self.tables.len() >= room as usize => Err(full(room)),
             None => {
-                self.insert(id, Table::new(told));
+                self.insert(id, BookTable::new(told));
                 Ok(id)
             }
         }

@@ -21,7 +21,7 @@ use crate::payload;
 use crate::proof;
 use crate::shard::Stamp;
 use crate::spec::Spec;
-use crate::tensors::{self, Block, FROZEN};
+use crate::tensors::{self, FROZEN, TensorBlock};
 use crate::wire::{Frame, kind, pulled};
 
 /// Pauses between attempts to reach a server.
@@ -42,7 +42,7 @@ struct ShardView {
     /// The pull before that.
     before: Option<(u64, Stamp)>,
     /// What has one scale in pushes; nothing: all of it.
-    blocks: Vec<Block>,
+    blocks: Vec<TensorBlock>,
     /// What pushes may change.
     moving: Vec<Range<usize>>,
     /// Whether the values of frozen tensors are here.
@@ -468,7 +468,7 @@ impl Client {
 }
 
 /// What pushes may change of a shard.
-fn unfrozen_ranges(blocks: &[Block], length: usize) -> Vec<Range<usize>> {
+fn unfrozen_ranges(blocks: &[TensorBlock], length: usize) -> Vec<Range<usize>> {
     if blocks.is_empty() {
         return std::iter::once(0..length).collect();
     }

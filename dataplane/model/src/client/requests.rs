@@ -1,7 +1,7 @@
 //! What a client asks, and what it is answered.
 
 use crate::counters::Reason;
-use crate::payload::{Encoding, Size};
+use crate::payload::{Encoding, VectorSize};
 use crate::shard::Stamp;
 use std::ops::Range;
 use std::time::Duration;
@@ -89,11 +89,11 @@ pub struct ClientStats {
     /// Pushes of a shard that were not.
     pub refused: u64,
     /// What pulls took.
-    pub pulled: Size,
+    pub pulled: VectorSize,
     /// What pushes took.
-    pub pushed: Size,
+    pub pushed: VectorSize,
     /// What snapshots, initial values and epochs' gradients took.
-    pub whole: Size,
+    pub whole: VectorSize,
     /// Sum and largest of the delays of pushes taken.
     pub delays: u64,
     /// The largest of them.

@@ -3,7 +3,7 @@
 use super::capture;
 use super::colocated;
 use super::metrics::RunMetrics;
-use super::options::{RunConfig, Source};
+use super::options::{RunConfig, TensorSource};
 use super::output::Output;
 use super::tensors::{self, Tensor};
 use indicatif::{ProgressBar, ProgressStyle};
@@ -29,16 +29,18 @@ struct Work {
 pub fn run(config: &RunConfig) -> anyhow::Result<()> {
     // What can go wrong on this host goes wrong before anybody waits for this worker.
     let mut input = match &config.source {
-        Source::File { input, .. } => tensors::read(input)?,
-        Source::MadeUp(_) => Vec::new(),
+        TensorSource::File { input, .. } => tensors::read(input)?,
+        TensorSource::MadeUp(_) => Vec::new(),
     };
     let output = match &config.source {
-        Source::File { output: Some(output), .. } => Some(Output::check(output, input.len())?),
+        TensorSource::File { output: Some(output), .. } => Some(Output::check(output, input.len())?),
         _ => None,
     };
     let mut work = match config.source {
-        Source::MadeUp(count) => vec![Work::new(1, tensors::room(count)?, count)?],
-        Source::File { .. } => input.iter_mut().map(Work::from_tensor).collect::<anyhow::Result<_>>()?,
+        TensorSource::MadeUp(count) => vec![Work::new(1, tensors::room(count)?, count)?],
+        TensorSource::File { .. } => {
+            input.iter_mut().map(Work::from_tensor).collect::<anyhow::Result<_>>()?
+        }
     };
     let mut joining = config.group.clone();
     joining.capture = config.capture.as_ref().map(capture::open).transpose()?;
@@ -59,7 +61,7 @@ pub fn run(config: &RunConfig) -> anyhow::Result<()> {
             work.spans = Some(spans.plan(work.coordinates, &tables).map_err(anyhow::Error::msg)?);
         }
     }
-    if let Source::MadeUp(count) = config.source {
+    if let TensorSource::MadeUp(count) = config.source {
         make_up(&mut work[0].data, count, worker);
     }
     let bar = progress(config.repeat);

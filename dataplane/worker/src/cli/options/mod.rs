@@ -251,7 +251,7 @@ impl Keys {
 
 /// What to reduce.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Source {
+pub enum TensorSource {
     /// The tensors of a file; the mean goes to another, if any.
     File { input: PathBuf, output: Option<PathBuf> },
     /// So many made-up coordinates.
@@ -272,7 +272,7 @@ pub struct RunConfig {
     /// Whether to begin again in a new session when another worker has restarted.
     pub rejoin: bool,
     /// What to reduce.
-    pub source: Source,
+    pub source: TensorSource,
     /// How often.
     pub repeat: u32,
     /// How coordinates travel.
@@ -342,7 +342,7 @@ impl Flags {
         };
         let http = keys.http.as_ref().map(address).transpose()?;
         let source = match (keys.input, keys.coordinates) {
-            (Some(input), None) => Source::File { input, output: keys.output },
+            (Some(input), None) => TensorSource::File { input, output: keys.output },
             (None, Some(_)) if keys.output.is_some() => {
                 return Err("output needs input: nobody has use for the mean of made-up coordinates".into());
             }
@@ -352,7 +352,7 @@ impl Flags {
                     "coordinates is {count}: one all-reduce has {MOST_COORDINATES} at most, give fewer and --repeat"
                 ));
             }
-            (None, Some(count)) => Source::MadeUp(count as usize),
+            (None, Some(count)) => TensorSource::MadeUp(count as usize),
             (Some(_), Some(_)) => {
                 return Err("input and coordinates exclude each other: give one of them".into());
             }

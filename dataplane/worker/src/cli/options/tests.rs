@@ -20,7 +20,7 @@ fn flags_win_over_the_file() {
     assert_eq!(config.group.job, 6);
     assert_eq!(config.group.ps.port(), 7000);
     assert_eq!(config.group.timeout, Duration::from_secs(3));
-    assert_eq!(config.source, Source::MadeUp(10));
+    assert_eq!(config.source, TensorSource::MadeUp(10));
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! A call under way.
 
-use super::{Outcome, Owned, Shelf, cut};
+use super::{MeanSender, Owned, Shelf, cut};
 use crate::Span;
 use crate::engine::compressor::{Compressor, Measured};
 use crate::engine::loan::{Bytes, Held, Sums};
@@ -115,7 +115,7 @@ pub(in crate::engine) struct Active {
     /// Who makes its indices, if it is not this engine.
     pub remote: Option<Remote>,
     /// Where it goes when it is over, if it is owned; what is lent has [`super::super::Engine::take_outcome`].
-    pub(super) outcome: Option<Outcome>,
+    pub(super) outcome: Option<MeanSender>,
 }
 
 impl Active {

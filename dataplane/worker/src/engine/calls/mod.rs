@@ -59,11 +59,11 @@ pub(super) fn cut(plan: &[Span], block: u8) -> Vec<(Choice, Partition)> {
 /// A tensor that the engine owns until the call is over, and the handle that gets it back.
 pub(super) struct Owned {
     pub data: Vec<f32>,
-    pub outcome: Outcome,
+    pub outcome: MeanSender,
 }
 
 /// Where the mean of such a tensor goes.
-type Outcome = Sender<Result<Vec<f32>, WorkerError>>;
+type MeanSender = Sender<Result<Vec<f32>, WorkerError>>;
 
 /// Memory for packed indices and results, kept for later groups.
 #[derive(Debug, Default)]
@@ -130,7 +130,7 @@ impl Shelf {
 enum Unheeded {
     /// Whether it has.
     Packed(Box<dyn Fn() -> bool + Send>),
-    Handle(Outcome),
+    Handle(MeanSender),
     Ticket(u64),
 }
 
