@@ -32,8 +32,8 @@ impl Times {
 
 /// The smallest size that pays and of which no larger one does not; `rows` by increasing size. `before` is the threshold known
 /// before, `u64::MAX` if nothing paid.
-fn smallest(rows: &[Row], before: Option<u64>) -> Option<u64> {
-    let pays = |row: &&Row| {
+fn smallest(rows: &[ThresholdRow], before: Option<u64>) -> Option<u64> {
+    let pays = |row: &&ThresholdRow| {
         let least = match before {
             None => 1.0,
             Some(before) if row.size >= before => 1.0 - MARGIN,
@@ -46,7 +46,7 @@ fn smallest(rows: &[Row], before: Option<u64>) -> Option<u64> {
 
 /// One line of the table: medians in seconds.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Row {
+pub struct ThresholdRow {
     /// Coordinates of the tensors.
     pub size: u64,
     /// t_c.
@@ -57,7 +57,7 @@ pub struct Row {
     pub processing: f64,
 }
 
-impl Row {
+impl ThresholdRow {
     /// t_c / (t_c^q + t_p^q): above 1 compression pays.
     #[must_use]
     pub fn gain(&self) -> f64 {
@@ -96,9 +96,9 @@ impl Timings {
     }
 
     /// The lines of the sizes that were seen both ways, by increasing size.
-    pub fn rows(&self) -> impl Iterator<Item = Row> {
+    pub fn rows(&self) -> impl Iterator<Item = ThresholdRow> {
         self.sizes.iter().filter_map(|(&size, [raw, compressed, processing])| {
-            Some(Row {
+            Some(ThresholdRow {
                 size,
                 raw: raw.median()?,
                 compressed: compressed.median()?,
@@ -118,7 +118,7 @@ impl Timings {
     /// members come to the same, whatever the order of the tables, if they have the same `before`.
     #[must_use]
     pub fn common_threshold(tables: &[Timings], before: Option<u64>) -> Option<u64> {
-        let mut slowest: BTreeMap<u64, (Row, usize)> = BTreeMap::new();
+        let mut slowest: BTreeMap<u64, (ThresholdRow, usize)> = BTreeMap::new();
         for row in tables.iter().flat_map(Timings::rows) {
             let (all, seen) = slowest.entry(row.size).or_insert((row, 0));
             all.raw = all.raw.max(row.raw);
