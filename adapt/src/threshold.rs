@@ -34,8 +34,8 @@ impl Times {
 
 /// The smallest size from which on all sizes pay. `rows` are sorted by size. `before` is the earlier threshold, or
 /// `u64::MAX` if nothing paid.
-fn smallest(rows: &[Row], before: Option<u64>) -> Option<u64> {
-    let pays = |row: &&Row| {
+fn smallest(rows: &[ThresholdRow], before: Option<u64>) -> Option<u64> {
+    let pays = |row: &&ThresholdRow| {
         let least = match before {
             None => 1.0,
             Some(before) if row.size >= before => 1.0 - MARGIN,
@@ -48,7 +48,7 @@ fn smallest(rows: &[Row], before: Option<u64>) -> Option<u64> {
 
 /// One line of the table, with medians in seconds.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Row {
+pub struct ThresholdRow {
     /// The number of coordinates of the tensors.
     pub size: u64,
     /// t_c.
@@ -59,7 +59,7 @@ pub struct Row {
     pub processing: f64,
 }
 
-impl Row {
+impl ThresholdRow {
     /// t_c / (t_c^q + t_p^q): above 1 compression pays.
     #[must_use]
     pub fn gain(&self) -> f64 {
@@ -98,9 +98,9 @@ impl Timings {
     }
 
     /// The lines of the sizes that were sent both raw and compressed, by increasing size.
-    pub fn rows(&self) -> impl Iterator<Item = Row> {
+    pub fn rows(&self) -> impl Iterator<Item = ThresholdRow> {
         self.sizes.iter().filter_map(|(&size, [raw, compressed, processing])| {
-            Some(Row {
+            Some(ThresholdRow {
                 size,
                 raw: raw.median()?,
                 compressed: compressed.median()?,
@@ -120,7 +120,7 @@ impl Timings {
     /// same `before` compute the same threshold, whatever the order of the tables.
     #[must_use]
     pub fn common_threshold(tables: &[Timings], before: Option<u64>) -> Option<u64> {
-        let mut slowest: BTreeMap<u64, (Row, usize)> = BTreeMap::new();
+        let mut slowest: BTreeMap<u64, (ThresholdRow, usize)> = BTreeMap::new();
         for row in tables.iter().flat_map(Timings::rows) {
             let (all, seen) = slowest.entry(row.size).or_insert((row, 0));
             all.raw = all.raw.max(row.raw);

@@ -5,7 +5,7 @@ use super::{Message, Participant, Result, Scheme, ServerSide, WorkerSide};
 use thc_codec::CodecError;
 
 /// n workers and a parameter server that all-reduce one tensor, round after round.
-pub struct Group {
+pub struct SchemeGroup {
     workers: Vec<Box<dyn WorkerSide>>,
     server: Box<dyn ServerSide>,
     dimension: usize,
@@ -13,7 +13,7 @@ pub struct Group {
 
 /// The result of an all-reduce, and its traffic.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Estimate {
+pub struct MeanEstimate {
     /// The estimate of the mean gradient, the same for every worker.
     pub mean: Vec<f32>,
     /// Bits per coordinate from one worker to the server, both stages, averaged over workers.
@@ -22,7 +22,7 @@ pub struct Estimate {
     pub bits_down: f64,
 }
 
-impl Group {
+impl SchemeGroup {
     /// Creates a group for a tensor of `dimension` coordinates. `seed` determines all random numbers.
     pub fn new(scheme: &dyn Scheme, dimension: usize, workers: u32, seed: u64) -> Result<Self> {
         let worker = |i| scheme.worker(Participant::worker(dimension, workers, i, seed));
@@ -34,7 +34,7 @@ impl Group {
     }
 
     /// Runs one all-reduce of one gradient per worker. All gradients must be finite.
-    pub fn allreduce(&mut self, gradients: &[&[f32]]) -> Result<Estimate> {
+    pub fn allreduce(&mut self, gradients: &[&[f32]]) -> Result<MeanEstimate> {
         check_len("the list of gradients", self.workers.len(), gradients.len())?;
         for (worker, gradient) in gradients.iter().enumerate() {
             check_len("gradient", self.dimension, gradient.len())?;
@@ -59,7 +59,7 @@ impl Group {
         }
         let up: u64 = announcements.iter().chain(&messages).map(Message::bits).sum();
         let coordinates = self.dimension as f64;
-        Ok(Estimate {
+        Ok(MeanEstimate {
             mean,
             bits_up: up as f64 / (messages.len() as f64 * coordinates),
             bits_down: (agreed.bits() + result.bits()) as f64 / coordinates,
@@ -80,16 +80,16 @@ mod tests {
 
     #[test]
     fn bad_input_is_an_error() {
-        let mut group = Group::new(&Uncompressed, 2, 2, 1).unwrap();
+        let mut group = SchemeGroup::new(&Uncompressed, 2, 2, 1).unwrap();
         assert!(group.allreduce(&[&[1.0, 2.0]]).is_err());
         assert!(group.allreduce(&[&[1.0, 2.0], &[1.0]]).is_err());
         assert!(matches!(
             group.allreduce(&[&[1.0, 2.0], &[1.0, f32::NAN]]),
             Err(CodecError::NotFinite { worker: 1, coordinate: 1, .. })
         ));
-        assert!(Group::new(&Uncompressed, 0, 2, 1).is_err());
-        assert!(Group::new(&Uncompressed, 2, 0, 1).is_err());
+        assert!(SchemeGroup::new(&Uncompressed, 0, 2, 1).is_err());
+        assert!(SchemeGroup::new(&Uncompressed, 2, 0, 1).is_err());
         let mean = group.allreduce(&[&[1.0, 2.0], &[3.0, -2.0]]).unwrap();
-        assert_eq!(mean, Estimate { mean: vec![2.0, 0.0], bits_up: 32.0, bits_down: 32.0 });
+        assert_eq!(mean, MeanEstimate { mean: vec![2.0, 0.0], bits_up: 32.0, bits_down: 32.0 });
     }
 }

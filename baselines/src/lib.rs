@@ -6,7 +6,7 @@
 //! paper, section 2.1). Messages are real encodings, so a scheme is charged with the bits that its
 //! own decoder reads. All code is plain Rust, for experiments and not for speed.
 //!
-//! [`Group`] runs all-reduces. Workers and servers are separate objects that exchange only messages:
+//! [`SchemeGroup`] runs all-reduces. Workers and servers are separate objects that exchange only messages:
 //!
 //! 1. workers [`announce`](WorkerSide::announce) something small (a norm, a range), and the server
 //!    [`agree`](ServerSide::agree)s on one answer for all; empty for most schemes;
@@ -36,7 +36,7 @@ mod uniform_thc;
 mod tests;
 
 pub use dgc::Dgc;
-pub use group::{Estimate, Group};
+pub use group::{MeanEstimate, SchemeGroup};
 pub use message::Message;
 pub use one_bit::OneBit;
 pub use power_sgd::PowerSgd;

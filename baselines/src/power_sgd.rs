@@ -209,7 +209,7 @@ impl ServerSide for PowerServer {
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
-    use super::super::Group;
+    use super::super::SchemeGroup;
     use super::*;
 
     #[test]
@@ -226,13 +226,13 @@ mod tests {
         // 30 rows, 30 columns, rank 2.
         let at = |i: usize, j: usize| (i as f32).sin() * (j as f32 + 1.0) + (i as f32).cos();
         let x: Vec<f32> = (0..900).map(|k| at(k / 30, k % 30)).collect();
-        let mut group = Group::new(&PowerSgd { rank: 2 }, 900, 3, 1).unwrap();
+        let mut group = SchemeGroup::new(&PowerSgd { rank: 2 }, 900, 3, 1).unwrap();
         let mean = group.allreduce(&[&x[..]; 3]).unwrap().mean;
         for (x, m) in x.iter().zip(&mean) {
             assert!((x - m).abs() < 1e-3, "{x} {m}");
         }
         // A rank above that of the matrix changes nothing, and zeros cause no error.
-        let mut group = Group::new(&PowerSgd { rank: 4 }, 900, 1, 1).unwrap();
+        let mut group = SchemeGroup::new(&PowerSgd { rank: 4 }, 900, 1, 1).unwrap();
         assert_eq!(group.allreduce(&[&[0.0; 900]]).unwrap().mean, [0.0; 900]);
         let mean = group.allreduce(&[&x]).unwrap().mean;
         assert!(x.iter().zip(&mean).all(|(x, m)| (x - m).abs() < 1e-3));

@@ -99,12 +99,12 @@ impl ServerSide for Majority {
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
-    use super::super::Group;
+    use super::super::SchemeGroup;
     use super::*;
 
     #[test]
     fn the_majority_decides() {
-        let mut group = Group::new(&SignSgd, 3, 3, 1).unwrap();
+        let mut group = SchemeGroup::new(&SignSgd, 3, 3, 1).unwrap();
         let found = group.allreduce(&[&[1.0, -1.0, 0.0], &[-5.0, -1.0, 3.0], &[2.0, 1.0, 1.0]]).unwrap();
         // Mean magnitudes 2/3, 9/3 and 4/3.
         let scale = 5.0 / 3.0;
@@ -117,7 +117,7 @@ mod tests {
     #[test]
     fn ties_are_tossed() {
         let d = 4096;
-        let mut group = Group::new(&SignSgd, d, 2, 1).unwrap();
+        let mut group = SchemeGroup::new(&SignSgd, d, 2, 1).unwrap();
         let mean = group.allreduce(&[&vec![1.0; d], &vec![-1.0; d]]).unwrap().mean;
         let plus = mean.iter().filter(|v| **v == 1.0).count();
         assert!(mean.iter().all(|v| v.abs() == 1.0) && plus.abs_diff(d / 2) < 5 * 32, "{plus}");

@@ -181,7 +181,7 @@ impl ServerSide for TernGradServer {
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
-    use super::super::Group;
+    use super::super::SchemeGroup;
     use super::*;
 
     #[test]
@@ -197,7 +197,7 @@ mod tests {
     #[test]
     fn each_layer_has_the_scale_of_its_largest_coordinate() {
         let scheme = TernGrad { layer: Some(2), clip: None };
-        let mut group = Group::new(&scheme, 4, 2, 1).unwrap();
+        let mut group = SchemeGroup::new(&scheme, 4, 2, 1).unwrap();
         let found = group.allreduce(&[&[1.0, -1.0, 0.0, 8.0], &[-1.0, -1.0, 0.0, 8.0]]).unwrap();
         assert_eq!(found.mean, [0.0, -1.0, 0.0, 8.0]);
         let small = group.allreduce(&[&[0.0, 0.0, 0.0, 0.0], &[0.0, 0.0, 2.0, 2.0]]).unwrap();
@@ -211,7 +211,7 @@ mod tests {
         let sum: f64 = x.iter().map(|v| f64::from(v.abs())).sum();
         let squares: f64 = x.iter().map(|v| f64::from(*v).powi(2)).sum();
         let expected = (f64::from(bound(&x, None)) * sum / squares - 1.0) / 4.0;
-        let mut group = Group::new(&TernGrad { layer: None, clip: None }, x.len(), 4, 3).unwrap();
+        let mut group = SchemeGroup::new(&TernGrad { layer: None, clip: None }, x.len(), 4, 3).unwrap();
         let rounds = 50;
         let mut error = 0.0;
         for _ in 0..rounds {

@@ -74,7 +74,7 @@ fn bits_are_those_of_the_messages() {
             };
             let gradients: Vec<Vec<f32>> = (0..u64::from(n)).map(|i| gradient(d, i)).collect();
             let slices: Vec<&[f32]> = gradients.iter().map(Vec::as_slice).collect();
-            let found = Group::new(scheme.as_ref(), d, n, 1).unwrap().allreduce(&slices).unwrap();
+            let found = SchemeGroup::new(scheme.as_ref(), d, n, 1).unwrap().allreduce(&slices).unwrap();
             let name = scheme.name();
             assert_eq!(found.mean.len(), d, "{name}");
             assert_eq!((found.bits_up * d as f64).round() as u64, bits.up, "{name} {d} {n}");
@@ -95,7 +95,8 @@ fn unbiased_is_what_says_so() {
         let mut sum = vec![0.0_f64; d];
         let mut single = 0.0;
         for seed in 0..rounds {
-            let found = Group::new(scheme.as_ref(), d, n, seed).unwrap().allreduce(&slices).unwrap().mean;
+            let found =
+                SchemeGroup::new(scheme.as_ref(), d, n, seed).unwrap().allreduce(&slices).unwrap().mean;
             for ((sum, found), truth) in sum.iter_mut().zip(found).zip(&truth) {
                 *sum += f64::from(found) / rounds as f64;
                 single += (f64::from(found) - truth).powi(2) / rounds as f64;
@@ -122,7 +123,7 @@ fn copies_average_out_independent_rounding_only() {
     let error = |scheme: &dyn Scheme, n: u32| {
         let slices = vec![x.as_slice(); n as usize];
         let one = |seed| {
-            let found = Group::new(scheme, x.len(), n, seed).unwrap().allreduce(&slices).unwrap().mean;
+            let found = SchemeGroup::new(scheme, x.len(), n, seed).unwrap().allreduce(&slices).unwrap().mean;
             x.iter().zip(found).map(|(x, f)| f64::from(x - f).powi(2)).sum::<f64>()
         };
         (0..8).map(one).sum::<f64>() / 8.0 / squares(&x)
@@ -247,7 +248,7 @@ proptest! {
         let sparse: [Box<dyn Scheme>; 2] =
             [Box::new(TopK::symmetric(ratio)), Box::new(Dgc { ratio, momentum: 0.9 })];
         for scheme in sparse {
-            let mut group = Group::new(scheme.as_ref(), d, 2, seed).unwrap();
+            let mut group = SchemeGroup::new(scheme.as_ref(), d, 2, seed).unwrap();
             let mean = group.allreduce(&[&x, &x]).unwrap().mean;
             let kept = ((ratio * d as f64) as usize).max(1);
             let mut magnitudes: Vec<f32> = x.iter().map(|v| v.abs()).collect();

@@ -392,7 +392,7 @@ impl ServerSide for Broadcast {
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
-    use super::super::Group;
+    use super::super::SchemeGroup;
     use super::*;
     use proptest::prelude::*;
 
@@ -403,14 +403,16 @@ mod tests {
     /// Fig. 7: T(3.6, 12) is 3.5 with probability 0.6, otherwise 3.75.
     #[test]
     fn the_papers_example() {
-        let cut = Group::new(&tfp(12, Format::F32, false), 1, 1, 1).unwrap().allreduce(&[&[3.6]]).unwrap();
+        let cut =
+            SchemeGroup::new(&tfp(12, Format::F32, false), 1, 1, 1).unwrap().allreduce(&[&[3.6]]).unwrap();
         assert_eq!(cut.mean, [3.5]);
         let scheme = tfp(12, Format::F32, true);
         assert_eq!([0.39, 0.41].map(|draw| scheme.code(3.6, Some(draw)) << 20), [0x4070_0000, 0x4060_0000]);
         assert_eq!((f32::from_bits(0x4060_0000), f32::from_bits(0x4070_0000)), (3.5, 3.75));
         let rounds = 4000;
         let up = (0..rounds).filter(|seed| {
-            let found = Group::new(&scheme, 1, 1, *seed).unwrap().allreduce(&[&[-3.6]]).unwrap().mean[0];
+            let found =
+                SchemeGroup::new(&scheme, 1, 1, *seed).unwrap().allreduce(&[&[-3.6]]).unwrap().mean[0];
             assert!(found == -3.5 || found == -3.75);
             found == -3.75
         });
@@ -439,7 +441,7 @@ mod tests {
         let x: Vec<f32> = (0..4096).map(|i| ((i * 2_654_435_761_u64 % 1000) as f32 - 499.5) * 1e-6).collect();
         let error = |format| {
             let scheme = Tfp { partition: 512, ..tfp(4, format, true) };
-            let found = Group::new(&scheme, x.len(), 1, 3).unwrap().allreduce(&[&x]).unwrap().mean;
+            let found = SchemeGroup::new(&scheme, x.len(), 1, 3).unwrap().allreduce(&[&x]).unwrap().mean;
             let square = |v: f32| f64::from(v).powi(2);
             x.iter().zip(found).map(|(x, f)| square(x - f)).sum::<f64>()
                 / x.iter().map(|x| square(*x)).sum::<f64>()
@@ -516,7 +518,7 @@ mod tests {
             let x: Vec<f32> = x.into_iter().filter(|v| v.is_finite()).collect();
             prop_assume!(!x.is_empty());
             let scheme = tfp(bits, Format::F32, false);
-            let found = Group::new(&scheme, x.len(), 1, 1).unwrap().allreduce(&[&x]).unwrap().mean;
+            let found = SchemeGroup::new(&scheme, x.len(), 1, 1).unwrap().allreduce(&[&x]).unwrap().mean;
             let mask = u32::MAX << (32 - bits);
             for (x, found) in x.iter().zip(found) {
                 let cut = f32::from_bits(x.to_bits() & mask);
@@ -541,7 +543,7 @@ mod tests {
         fn rounding_stays_between_neighbours(x in prop::collection::vec(-1e3f32..1e3, 1..40), bits in 2u32..=8, seed: u64) {
             for format in [Format::F16, Format::F8] {
                 let scheme = tfp(bits, format, true);
-                let found = Group::new(&scheme, x.len(), 1, seed).unwrap().allreduce(&[&x]).unwrap().mean;
+                let found = SchemeGroup::new(&scheme, x.len(), 1, seed).unwrap().allreduce(&[&x]).unwrap().mean;
                 for (x, found) in x.chunks(4).zip(found.chunks(4)) {
                     let unit = exp2(scheme.scale(x));
                     for (x, found) in x.iter().zip(found) {

@@ -177,7 +177,7 @@ impl ServerSide for ThcServer {
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
-    use super::super::Group;
+    use super::super::SchemeGroup;
     use super::*;
 
     #[test]
@@ -195,7 +195,7 @@ mod tests {
     fn zeros_stay_zeros_and_copies_follow_theory() {
         let scheme = Thc::new(4, 30, 1.0 / 32.0).unwrap();
         let d = 1 << 15;
-        let mut group = Group::new(&scheme, d, 4, 1).unwrap();
+        let mut group = SchemeGroup::new(&scheme, d, 4, 1).unwrap();
         let zeros = vec![0.0; d];
         assert_eq!(group.allreduce(&[&zeros[..]; 4]).unwrap().mean, zeros);
         let table = scheme.table();
@@ -204,7 +204,7 @@ mod tests {
         let squares: f64 = x.iter().map(|v| f64::from(*v).powi(2)).sum();
         let mut error = 0.0;
         for seed in 0..10 {
-            let mean = Group::new(&scheme, d, 4, seed).unwrap().allreduce(&[&x[..]; 4]).unwrap().mean;
+            let mean = SchemeGroup::new(&scheme, d, 4, seed).unwrap().allreduce(&[&x[..]; 4]).unwrap().mean;
             error += x.iter().zip(mean).map(|(x, m)| f64::from(x - m).powi(2)).sum::<f64>();
         }
         let found = error / 10.0 / squares;

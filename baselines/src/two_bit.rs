@@ -122,14 +122,14 @@ impl ServerSide for TwoBitServer {
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
-    use super::super::Group;
+    use super::super::SchemeGroup;
     use super::*;
 
     #[test]
     fn what_has_accumulated_is_sent() {
         let scheme = TwoBit { threshold: 1.0 };
         assert_eq!(scheme.bits(3, 4).unwrap(), Bits { up: 6, down: 96 });
-        let mut group = Group::new(&scheme, 3, 1, 1).unwrap();
+        let mut group = SchemeGroup::new(&scheme, 3, 1, 1).unwrap();
         let mut round = |x: [f32; 3]| group.allreduce(&[&x]).unwrap().mean;
         assert_eq!(round([0.6, -1.0, 2.5]), [0.0, -1.0, 1.0]);
         assert_eq!(round([0.6, 0.0, 0.0]), [1.0, 0.0, 1.0]);

@@ -175,7 +175,7 @@ impl ServerSide for UniformServer {
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
-    use super::super::Group;
+    use super::super::SchemeGroup;
     use super::*;
 
     #[test]
@@ -195,7 +195,7 @@ mod tests {
     #[test]
     fn equidistant_values_are_kept() {
         let x: Vec<f32> = (0..16).map(|i| i as f32 - 4.0).collect();
-        let mut group = Group::new(&UniformThc { bits: 4, rotated: false }, 16, 3, 1).unwrap();
+        let mut group = SchemeGroup::new(&UniformThc { bits: 4, rotated: false }, 16, 3, 1).unwrap();
         assert_eq!(group.allreduce(&[&x[..]; 3]).unwrap().mean, x);
         let constant = [2.5; 16];
         assert_eq!(group.allreduce(&[&constant[..]; 3]).unwrap().mean, constant);

@@ -13,7 +13,7 @@ use thc_ps::Fraction;
 use thc_transport::IoName;
 
 use crate::adapt::AdaptArgs;
-use crate::demo::plan::{Plan, WorkerPlan};
+use crate::demo::plan::{DemoPlan, WorkerPlan};
 use crate::demo::{exact, model, processes, run, server, shared};
 use crate::distribution::Distribution;
 use crate::error::{Error, Result};
@@ -358,7 +358,7 @@ fn execute(command: Subcommands) -> Result<()> {
         Subcommands::Async(args) => study("async", &args),
         Subcommands::Figures(args) => study("figures", &args),
         Subcommands::Demo(args) => {
-            let plan = Plan {
+            let plan = DemoPlan {
                 text: args.text,
                 workers: args.workers,
                 steps: args.steps.unwrap_or(if args.switch.is_some() { 60 } else { 400 }),
@@ -389,7 +389,7 @@ fn execute(command: Subcommands) -> Result<()> {
         }
         Subcommands::DemoExact(args) => {
             processes::tie_to_parent(args.parent)?;
-            let order: Plan = serde_json::from_str(&args.order).map_err(Error::Event)?;
+            let order: DemoPlan = serde_json::from_str(&args.order).map_err(Error::Event)?;
             exact::run(&order)
         }
         Subcommands::DemoServer(args) => {

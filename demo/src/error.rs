@@ -46,7 +46,7 @@ pub enum Error {
     Codec(#[from] thc_codec::CodecError),
     /// The aggregator model refuses a job.
     #[error(transparent)]
-    Job(#[from] thc_protocol::aggregator::ConfigError),
+    Job(#[from] thc_protocol::aggregator::JobConfigError),
     /// The all-reduce failed.
     #[error(transparent)]
     Worker(Box<thc_worker::WorkerError>),

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 
 /// Table `jobs`: a job's session, and where its slots lie.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Job {
+pub struct JobRow {
     /// Key: the job's number.
     pub job: u16,
     /// Selects the job's counters.
@@ -32,7 +32,7 @@ pub struct Job {
     pub group: u16,
 }
 
-impl Row for Job {
+impl Row for JobRow {
     const TABLE: &'static str = "jobs";
 
     fn key(&self) -> Vec<(&'static str, u128)> {
@@ -59,7 +59,7 @@ impl Row for Job {
 
 /// Table `job_tables`: a job may use a lookup table (P7).
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct JobTable {
+pub struct JobTableRow {
     /// Key: the job's number.
     pub job: u16,
     /// Key: the lookup table's id.
@@ -68,7 +68,7 @@ pub struct JobTable {
     pub on_chip: Option<(u8, bool)>,
 }
 
-impl Row for JobTable {
+impl Row for JobTableRow {
     const TABLE: &'static str = "job_tables";
 
     fn key(&self) -> Vec<(&'static str, u128)> {
@@ -83,7 +83,7 @@ impl Row for JobTable {
 
 /// Table `members`: from where a worker's packets must come (P7).
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Member {
+pub struct MemberRow {
     /// Key: the job's number.
     pub job: u16,
     /// Key: the worker's number.
@@ -94,7 +94,7 @@ pub struct Member {
     pub at: SocketAddr,
 }
 
-impl Row for Member {
+impl Row for MemberRow {
     const TABLE: &'static str = "members";
 
     fn key(&self) -> Vec<(&'static str, u128)> {
@@ -113,7 +113,7 @@ impl Row for Member {
 
 /// Table `addresses`: where a worker's copies of RESULTs go.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Address {
+pub struct AddressRow {
     /// Key: the job's number.
     pub job: u16,
     /// Key: the worker's number, which is the replica's instance in the job's group.
@@ -124,7 +124,7 @@ pub struct Address {
     pub at: SocketAddr,
 }
 
-impl Row for Address {
+impl Row for AddressRow {
     const TABLE: &'static str = "addresses";
 
     fn key(&self) -> Vec<(&'static str, u128)> {
@@ -143,7 +143,7 @@ impl Row for Address {
 
 /// Table `racks`: a job in which the switch is a rack (P34).
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Rack {
+pub struct RackRow {
     /// Key: the job's number.
     pub job: u16,
     /// Its number among the racks.
@@ -154,7 +154,7 @@ pub struct Rack {
     pub port: u16,
 }
 
-impl Row for Rack {
+impl Row for RackRow {
     const TABLE: &'static str = "racks";
 
     fn key(&self) -> Vec<(&'static str, u128)> {
@@ -170,7 +170,7 @@ impl Row for Rack {
 
 /// Table `roots`: the root's UDP port for the 64 slots of a block (P21).
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Root {
+pub struct RootRow {
     /// Key: the job's number.
     pub job: u16,
     /// Key: a slot's number divided by 64.
@@ -181,7 +181,7 @@ pub struct Root {
     pub at: SocketAddr,
 }
 
-impl Row for Root {
+impl Row for RootRow {
     const TABLE: &'static str = "roots";
 
     fn key(&self) -> Vec<(&'static str, u128)> {

@@ -5,7 +5,7 @@ use thc_protocol::wire::Form;
 
 /// Table `lookup`: a lookup table T (P6).
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Lookup {
+pub struct LookupRow {
     /// Key: its id.
     pub table: u8,
     /// T\[0\] to T\[15\].
@@ -14,7 +14,7 @@ pub struct Lookup {
     pub form: Form,
 }
 
-impl Row for Lookup {
+impl Row for LookupRow {
     const TABLE: &'static str = "lookup";
 
     fn key(&self) -> Vec<(&'static str, u128)> {

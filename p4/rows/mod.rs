@@ -6,10 +6,12 @@ mod lookup;
 mod passes;
 mod switch;
 
-pub use jobs::{Address, Job, JobTable, Member, Rack, Root};
-pub use lookup::{Lookup, LookupBytes};
-pub use passes::{LoopbackPort, Pass, PassCells};
-pub use switch::{ControlPlane, ControlPort, OwnAddress, OwnArp, Source, Station, StationAction};
+pub use jobs::{AddressRow, JobRow, JobTableRow, MemberRow, RackRow, RootRow};
+pub use lookup::{LookupBytes, LookupRow};
+pub use passes::{LoopbackPortRow, PassCells, PassRow};
+pub use switch::{
+    ControlPlaneRow, ControlPortRow, OwnAddressRow, OwnArpRow, SourceRow, StationAction, StationRow,
+};
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 

@@ -15,7 +15,7 @@ pub struct PassCells {
 
 /// Table `passes`: the port through which a packet goes to its next pass.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Pass {
+pub struct PassRow {
     /// Key: number of the next pass. If passes have their own cells, also 0, and 255 for norms.
     pub pass: u8,
     /// The port.
@@ -24,7 +24,7 @@ pub struct Pass {
     pub cells: Option<PassCells>,
 }
 
-impl Row for Pass {
+impl Row for PassRow {
     const TABLE: &'static str = "passes";
 
     fn key(&self) -> Vec<(&'static str, u128)> {
@@ -45,12 +45,12 @@ impl Row for Pass {
 
 /// Table `loopback_ports`: a port by which packets come back from a pass.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct LoopbackPort {
+pub struct LoopbackPortRow {
     /// Key: the port.
     pub port: u16,
 }
 
-impl Row for LoopbackPort {
+impl Row for LoopbackPortRow {
     const TABLE: &'static str = "loopback_ports";
 
     fn key(&self) -> Vec<(&'static str, u128)> {

@@ -5,14 +5,14 @@ use std::net::IpAddr;
 
 /// Table `own_address`: packets to this address are for the aggregator itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct OwnAddress {
+pub struct OwnAddressRow {
     /// Key: the Ethernet address.
     pub mac: [u8; 6],
     /// Key: the IP address.
     pub address: IpAddr,
 }
 
-impl Row for OwnAddress {
+impl Row for OwnAddressRow {
     const TABLE: &'static str = "own_address";
 
     fn key(&self) -> Vec<(&'static str, u128)> {
@@ -26,14 +26,14 @@ impl Row for OwnAddress {
 
 /// Table `own_arp`: an address whose ARP requests the switch answers itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct OwnArp {
+pub struct OwnArpRow {
     /// Key: the IP address.
     pub address: IpAddr,
     /// The answer.
     pub mac: [u8; 6],
 }
 
-impl Row for OwnArp {
+impl Row for OwnArpRow {
     const TABLE: &'static str = "own_arp";
 
     fn key(&self) -> Vec<(&'static str, u128)> {
@@ -47,14 +47,14 @@ impl Row for OwnArp {
 
 /// Table `source`: the aggregator's own addresses, which answers come from; the table's default, it has no other rows.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Source {
+pub struct SourceRow {
     /// The Ethernet address.
     pub mac: [u8; 6],
     /// The IP address.
     pub address: IpAddr,
 }
 
-impl Row for Source {
+impl Row for SourceRow {
     const TABLE: &'static str = "source";
 
     fn key(&self) -> Vec<(&'static str, u128)> {
@@ -79,14 +79,14 @@ pub enum StationAction {
 
 /// Table `stations`: where frames for others go, by Ethernet address.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Station {
+pub struct StationRow {
     /// Key: its Ethernet address; `None` is the table's default.
     pub mac: Option<[u8; 6]>,
     /// What is done.
     pub action: StationAction,
 }
 
-impl Row for Station {
+impl Row for StationRow {
     const TABLE: &'static str = "stations";
 
     fn key(&self) -> Vec<(&'static str, u128)> {
@@ -104,14 +104,14 @@ impl Row for Station {
 
 /// Table `control_plane`: a kind of packets that go to the controller.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ControlPlane {
+pub struct ControlPlaneRow {
     /// Key: the kind's number (P2).
     pub kind: u8,
     /// The controller's port.
     pub port: u16,
 }
 
-impl Row for ControlPlane {
+impl Row for ControlPlaneRow {
     const TABLE: &'static str = "control_plane";
 
     fn key(&self) -> Vec<(&'static str, u128)> {
@@ -125,14 +125,14 @@ impl Row for ControlPlane {
 
 /// Table `control_ports`: how often the control plane may be asked through a port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ControlPort {
+pub struct ControlPortRow {
     /// Key: the port.
     pub port: u16,
     /// Packets a second.
     pub rate: u32,
 }
 
-impl Row for ControlPort {
+impl Row for ControlPortRow {
     const TABLE: &'static str = "control_ports";
 
     fn key(&self) -> Vec<(&'static str, u128)> {

@@ -1,4 +1,4 @@
-//! Asynchronous training: [`thc_model::Client`] and [`thc_model::Server`] as Python classes.
+//! Asynchronous training: [`thc_model::Client`] and [`thc_model::ModelServer`] as Python classes.
 
 use crate::errors;
 use crate::options::Time;
@@ -9,7 +9,9 @@ use pyo3::types::PyDict;
 use std::path::PathBuf;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use thc_model::payload::Encoding;
-use thc_model::{Client, ClientConfig, JobConfig, ModelError, Pull, Push, ServerConfig, ShardState, Spec};
+use thc_model::{
+    Client, ClientConfig, ModelError, ModelJobConfig, ModelServerConfig, Pull, Push, ShardState, Spec,
+};
 
 /// What a pull found: whether a shard runs, the epoch that all wait for, whether a shard is empty, versions and epochs of those
 /// that run, the epochs that others wait for.
@@ -60,7 +62,7 @@ impl Model {
 
 /// How a gradient is pushed.
 #[derive(FromPyObject)]
-struct Form {
+struct PushForm {
     bits: u8,
     sparse: bool,
     /// If it is made sparse.
@@ -75,8 +77,8 @@ struct Form {
     behind: bool,
 }
 
-fn with_push<T>(form: Form, work: impl FnOnce(Push<'_>) -> T) -> T {
-    let Form { bits, sparse, budget, scale, spans, tensors, behind } = form;
+fn with_push<T>(form: PushForm, work: impl FnOnce(Push<'_>) -> T) -> T {
+    let PushForm { bits, sparse, budget, scale, spans, tensors, behind } = form;
     let encoding = match (bits, sparse) {
         // The library refuses 32 bits here: what is made sparse has no floats.
         (bits, true) => Encoding::Sparse { bits, budget },
@@ -175,7 +177,7 @@ impl Model {
         &self,
         py: Python<'py>,
         gradient: PyReadonlyArrayDyn<'py, f32>,
-        form: Form,
+        form: PushForm,
     ) -> PyResult<Fate> {
         let data = gradient.as_slice()?;
         with_push(form, |how| self.with_client(py, |client| client.push(data, how))).map(fate)
@@ -186,7 +188,7 @@ impl Model {
         &self,
         py: Python<'py>,
         gradient: PyReadonlyArrayDyn<'py, f32>,
-        form: Form,
+        form: PushForm,
         array: &Bound<'py, PyArrayDyn<f32>>,
     ) -> PyResult<(Fate, Found)> {
         let data = gradient.as_slice()?;
@@ -236,7 +238,7 @@ impl Model {
 /// A model server in this process.
 #[pyclass(module = "thc._native", frozen)]
 pub struct ModelServer {
-    inner: Mutex<Option<OwnedByProcess<thc_model::Server>>>,
+    inner: Mutex<Option<OwnedByProcess<thc_model::ModelServer>>>,
     address: String,
 }
 
@@ -255,12 +257,12 @@ impl ModelServer {
         threads: Option<usize>,
         lease: Option<Time>,
     ) -> PyResult<Self> {
-        let defaults = ServerConfig::default();
+        let defaults = ModelServerConfig::default();
         let prepared = || {
             let time = |key: &str, time: Option<Time>, usual| time.map_or(Ok(usual), |time| time.read(key));
-            Ok(ServerConfig {
+            Ok(ModelServerConfig {
                 listen: crate::options::parse("listen", listen)?,
-                jobs: vec![JobConfig::new(job, secret.into())],
+                jobs: vec![ModelJobConfig::new(job, secret.into())],
                 state,
                 durable: time("durable", durable, defaults.durable)?,
                 threads: threads.unwrap_or(defaults.threads),
@@ -270,7 +272,7 @@ impl ModelServer {
         };
         let config = prepared().map_err(|message: String| errors::config(py, &message))?;
         let server =
-            py.detach(|| thc_model::Server::start(config)).map_err(|error| errors::model(py, &error))?;
+            py.detach(|| thc_model::ModelServer::start(config)).map_err(|error| errors::model(py, &error))?;
         let address = server.local().to_string();
         Ok(Self { inner: Mutex::new(Some(OwnedByProcess::new(server))), address })
     }
@@ -283,7 +285,8 @@ impl ModelServer {
 
     /// Totals, as JSON.
     fn stats_json(&self, py: Python<'_>) -> PyResult<String> {
-        let stats = lock(&self.inner).as_ref().and_then(OwnedByProcess::get).map(thc_model::Server::stats);
+        let stats =
+            lock(&self.inner).as_ref().and_then(OwnedByProcess::get).map(thc_model::ModelServer::stats);
         let stats = stats.ok_or_else(|| errors::closed_error(py, "model server"))?;
         serde_json::to_string(&stats).map_err(|error| errors::config(py, &error.to_string()))
     }

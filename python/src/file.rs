@@ -1,11 +1,12 @@
 //! A group's settings from a TOML file.
 
 use crate::errors;
-use crate::options::{Secret, Time};
+use crate::options::{Time, cookie};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use serde::Deserialize;
 use std::path::PathBuf;
+use thc_ps::Secret;
 use thc_transport::{DpdkOptions, IoName, XdpOptions};
 
 /// The keys of a group, as `thc-worker` has them.
@@ -80,8 +81,8 @@ pub fn read_config(py: Python<'_>, path: PathBuf) -> PyResult<Bound<'_, PyDict>>
             found.set_item(name, py.import("json")?.call_method1("loads", (json,))?)?;
         }
     }
-    if let Some(cookie) = keys.cookie {
-        found.set_item("cookie", cookie.cookie().map_err(wrong)?)?;
+    if let Some(secret) = keys.cookie {
+        found.set_item("cookie", cookie(&secret).map_err(wrong)?)?;
     }
     for (key, time) in [
         ("join_timeout", keys.join_timeout),

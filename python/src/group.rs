@@ -1,10 +1,10 @@
 //! A worker's membership in a job, and calls under way.
 
 use crate::errors;
-use crate::options::{Secret, Time, address, backend, faults, parse};
-use crate::packed::{self, Memory, Packed};
+use crate::options::{Time, address, backend, cookie, faults, parse, secret};
+use crate::packed::{self, PackedTensor};
 use crate::process::OwnedByProcess;
-use numpy::{PyArrayDyn, PyArrayMethods, PyReadonlyArray1, PyReadonlyArrayDyn, PyReadwriteArrayDyn};
+use numpy::{PyArrayDyn, PyArrayMethods};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
 use std::path::PathBuf;
@@ -12,7 +12,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::Duration;
 use thc_protocol::TableId;
 use thc_protocol::wire::{Form, Table};
-use thc_worker::{CallOptions, Choice, Controller, ControllerUrl, GroupConfig, Mode, Span, WorkerError};
+use thc_ps::Secret;
+use thc_worker::{Call, Choice, Controller, ControllerUrl, GroupConfig, Mode, Plan, Span, WorkerError};
 
 /// A worker's membership in a job.
 #[pyclass(module = "thc._native", frozen)]
@@ -61,13 +62,21 @@ fn membership(found: thc_worker::Membership) -> (u16, u8, u8, bool) {
     (found.epoch, found.workers, found.number, found.newcomers)
 }
 
-fn options(mode: &str, feedback: Option<u64>) -> Result<CallOptions, String> {
-    let mode = match mode {
-        "compressed" => Mode::Compressed,
-        "raw" => Mode::Raw,
-        other => return Err(format!("mode = {other:?}: write \"compressed\" or \"raw\"")),
-    };
-    Ok(CallOptions { mode, feedback })
+fn mode(text: &str) -> Result<Mode, String> {
+    match text {
+        "compressed" => Ok(Mode::Compressed),
+        "raw" => Ok(Mode::Raw),
+        other => Err(format!("mode = {other:?}: write \"compressed\" or \"raw\"")),
+    }
+}
+
+/// What a call works on.
+#[derive(FromPyObject)]
+enum Operand<'py> {
+    /// An array of the host.
+    Array(Bound<'py, PyArrayDyn<f32>>),
+    /// A tensor that Python compresses.
+    Packed(PyRef<'py, PackedTensor>),
 }
 
 pub(crate) fn spans(plan: Vec<(usize, Option<u8>)>) -> Vec<Span> {
@@ -150,7 +159,7 @@ impl Group {
         ps: &str,
         job: Option<u16>,
         worker: Option<u8>,
-        cookie: Option<Secret>,
+        #[pyo3(from_py_with = secret)] cookie: Option<Secret>,
         bind: Option<&str>,
         join_timeout: Option<Time>,
         timeout: Option<Time>,
@@ -188,7 +197,7 @@ impl Group {
                 job: job.unwrap_or(defaults.job),
                 worker: worker.unwrap_or(defaults.worker),
                 workers: world.unwrap_or(defaults.workers),
-                cookie: cookie.map_or(Ok(defaults.cookie), |cookie| cookie.cookie())?,
+                cookie: cookie.map_or(Ok(defaults.cookie), |secret| self::cookie(&secret))?,
                 bind,
                 join_timeout: time("join_timeout", join_timeout, defaults.join_timeout)?,
                 timeout: time("timeout", timeout, defaults.timeout)?,
@@ -243,62 +252,44 @@ impl Group {
         Ok(self.work_with(py, thc_worker::Group::boundary)?.map(membership))
     }
 
-    /// Replaces the array, which must be contiguous, by the mean over all workers.
-    #[pyo3(signature = (array, mode, feedback))]
-    fn allreduce(
+    /// Starts an all-reduce. Of an array, which must be contiguous, it waits for the mean, which replaces the
+    /// array; or, if it is not to wait, it works on a copy, and the handle's `wait` writes the mean. Of a tensor that
+    /// Python compresses it returns what takes the indices. The plan has the length of each span and the number of one
+    /// of the job's tables, or None for RAW; it takes the place of the mode.
+    #[pyo3(signature = (operand, *, mode="compressed", plan=None, feedback=None, wait=true))]
+    fn call<'py>(
         &self,
-        py: Python<'_>,
-        mut array: PyReadwriteArrayDyn<'_, f32>,
+        py: Python<'py>,
+        operand: Operand<'py>,
         mode: &str,
+        plan: Option<Vec<(usize, Option<u8>)>>,
         feedback: Option<u64>,
-    ) -> PyResult<()> {
-        let options = options(mode, feedback).map_err(|message| errors::config(py, &message))?;
-        let data = array.as_slice_mut()?;
-        self.work_with(py, |group| group.allreduce_with(data, options))
-    }
-
-    /// Starts an all-reduce of a copy of the array; the handle's `wait` writes the mean to `out`.
-    #[pyo3(signature = (array, mode, feedback))]
-    fn allreduce_async(
-        &self,
-        py: Python<'_>,
-        array: PyReadonlyArrayDyn<'_, f32>,
-        mode: &str,
-        feedback: Option<u64>,
-    ) -> PyResult<Handle> {
-        let options = options(mode, feedback).map_err(|message| errors::config(py, &message))?;
-        let data = array.as_slice()?;
-        let handle = self.work_with(py, |group| group.allreduce_async(self.spare.copy(data), options))?;
-        Ok(Handle { inner: Mutex::new(Some(handle)), spare: Arc::clone(&self.spare) })
-    }
-
-    /// [`Self::allreduce`] as a plan chooses: lengths of spans, each with the number of one of the job's tables, or None for RAW.
-    #[pyo3(signature = (array, plan, feedback))]
-    fn allreduce_plan(
-        &self,
-        py: Python<'_>,
-        mut array: PyReadwriteArrayDyn<'_, f32>,
-        plan: Vec<(usize, Option<u8>)>,
-        feedback: Option<u64>,
-    ) -> PyResult<()> {
-        let (plan, data) = (spans(plan), array.as_slice_mut()?);
-        self.work_with(py, |group| group.allreduce_plan(data, &plan, feedback))
-    }
-
-    /// [`Self::allreduce_async`] as a plan chooses.
-    #[pyo3(signature = (array, plan, feedback))]
-    fn allreduce_plan_async(
-        &self,
-        py: Python<'_>,
-        array: PyReadonlyArrayDyn<'_, f32>,
-        plan: Vec<(usize, Option<u8>)>,
-        feedback: Option<u64>,
-    ) -> PyResult<Handle> {
-        let (plan, data) = (spans(plan), array.as_slice()?);
-        let begin =
-            |group: &thc_worker::Group| group.allreduce_plan_async(self.spare.copy(data), &plan, feedback);
-        let handle = self.work_with(py, begin)?;
-        Ok(Handle { inner: Mutex::new(Some(handle)), spare: Arc::clone(&self.spare) })
+        wait: bool,
+    ) -> PyResult<Option<Bound<'py, PyAny>>> {
+        let plan = plan.map(spans);
+        let whole = || self::mode(mode).map(Plan::Whole).map_err(|message| errors::config(py, &message));
+        let plan = plan.as_deref().map_or_else(whole, |spans| Ok(Plan::Spans(spans)))?;
+        let call = Call { plan, feedback };
+        match operand {
+            Operand::Array(array) if wait => {
+                let mut array = array.try_readwrite()?;
+                let data = array.as_slice_mut()?;
+                self.work_with(py, |group| group.call(data, call))?;
+                Ok(None)
+            }
+            Operand::Array(array) => {
+                let array = array.try_readonly()?;
+                let data = array.as_slice()?;
+                let handle = self.work_with(py, |group| group.start(self.spare.copy(data), call))?;
+                let handle = Handle { inner: Mutex::new(Some(handle)), spare: Arc::clone(&self.spare) };
+                Ok(Some(Bound::new(py, handle)?.into_any()))
+            }
+            Operand::Packed(_) if wait => Err(errors::config(
+                py,
+                "a packed tensor takes its indices while it is reduced: give wait=False",
+            )),
+            Operand::Packed(tensor) => Ok(Some(Bound::new(py, tensor.start(self, py, call)?)?.into_any())),
+        }
     }
 
     /// Has all calls of the session fail, whoever waits for them.
@@ -309,28 +300,15 @@ impl Group {
         })
     }
 
-    /// How `allreduce_packed` cuts a tensor of this plan, in pieces of 2^`piece` coordinates.
+    /// How a `PackedTensor` of this plan is cut, in pieces of 2^`piece` coordinates.
     fn packed_layout<'py>(
         &self,
         py: Python<'py>,
         plan: Vec<(usize, Option<u8>)>,
         piece: u8,
     ) -> PyResult<packed::Tables<'py>> {
-        packed::layout(self, py, plan, piece)
-    }
-
-    /// Starts a call whose indices Python makes.
-    #[pyo3(signature = (plan, feedback, piece, norms, sums))]
-    fn allreduce_packed(
-        &self,
-        py: Python<'_>,
-        plan: Vec<(usize, Option<u8>)>,
-        feedback: Option<u64>,
-        piece: u8,
-        norms: PyReadonlyArray1<'_, f32>,
-        sums: Vec<PyRef<'_, Memory>>,
-    ) -> PyResult<Packed> {
-        packed::start(self, py, plan, feedback, piece, norms, sums)
+        let plan = spans(plan);
+        packed::tables(py, &self.work_with(py, |group| group.packed_layout(&plan, piece))?)
     }
 
     /// Totals since the group was joined, by the names of `thc_worker::Stats`; times in seconds.

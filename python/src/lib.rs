@@ -50,7 +50,7 @@ mod _native {
     #[pymodule_export]
     use super::group::{Group, Handle};
     #[pymodule_export]
-    use super::packed::{Memory, Packed};
+    use super::packed::{Memory, Packed, PackedTensor};
     #[pymodule_export]
     use super::scales::{scales_derive, scales_learn};
     #[pymodule_export]

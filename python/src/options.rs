@@ -1,17 +1,18 @@
 //! Values as users write them: times, cookies, addresses, faults.
 
-use pyo3::FromPyObject;
-use serde::{Deserialize, Serialize};
+use pyo3::prelude::*;
+use serde::Deserialize;
 use std::fmt::Display;
 use std::net::{IpAddr, SocketAddr};
 use std::str::FromStr;
 use std::time::Duration;
+use thc_ps::{Interval, Secret};
 use thc_transport::{
     Backend, DpdkOptions, FaultRates, IoName, LossyConfig, TransportError, XdpOptions, resolve,
 };
 
 /// A time: seconds, or text with a unit like "200ms".
-#[derive(Clone, Debug, Deserialize, Serialize, FromPyObject)]
+#[derive(Clone, Debug, Deserialize, FromPyObject)]
 #[serde(untagged)]
 pub enum Time {
     /// Seconds.
@@ -27,38 +28,26 @@ impl Time {
         let time = match self {
             Time::Seconds(seconds) => Duration::try_from_secs_f64(*seconds)
                 .map_err(|_| format!("{key} = {seconds} is not a time: {mend}"))?,
-            Time::Text(text) => humantime::parse_duration(text)
-                .map_err(|error| format!("{key} = {text:?}: {error}; {mend}"))?,
+            Time::Text(text) => {
+                text.parse::<Interval>().map_err(|_| format!("{key} = {text:?} is not a time: {mend}"))?.0
+            }
         };
         if time.is_zero() { Err(format!("{key} is 0: {mend}")) } else { Ok(time) }
     }
 }
 
-/// A secret number, as such or as text like "0x1234abcd". It has no `Debug`, and no message shows it.
-#[derive(Clone, Deserialize, Serialize, FromPyObject)]
-#[serde(untagged)]
-pub enum Secret {
-    /// As a number.
-    Number(u64),
-    /// As text.
-    Text(String),
+/// Reads a secret: a number, or text like "0x1234abcd".
+pub fn secret(value: &Bound<'_, PyAny>) -> PyResult<Option<Secret>> {
+    if value.is_none() {
+        return Ok(None);
+    }
+    let number = value.extract::<u64>().map(Secret::from);
+    number.or_else(|_| value.extract::<&str>().map(Secret::from)).map(Some)
 }
 
-impl Secret {
-    /// The number.
-    pub fn number(&self, key: &str) -> Result<u64, String> {
-        let number = match self {
-            Secret::Number(number) => Some(*number),
-            Secret::Text(text) => text.parse().ok().and_then(|secret: thc_ps::Secret| secret.number()),
-        };
-        number.ok_or_else(|| format!("{key} is not a number: write it like 0x1234abcd"))
-    }
-
-    /// A cookie, which has 32 bits.
-    pub fn cookie(&self) -> Result<u32, String> {
-        u32::try_from(self.number("cookie")?)
-            .map_err(|_| "cookie is not a 32-bit number: write it like 0x1234abcd".to_owned())
-    }
+/// A cookie, which has 32 bits. No message shows it.
+pub fn cookie(secret: &Secret) -> Result<u32, String> {
+    secret.cookie().ok_or_else(|| "cookie is not a 32-bit number: write it like 0x1234abcd".to_owned())
 }
 
 /// Reads text, and names the key if it cannot.

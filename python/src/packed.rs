@@ -4,13 +4,13 @@
 //! library, until it gives it back. So nothing here needs to trust that two do not touch it at once.
 
 use crate::errors;
-use crate::group::{Group, spans};
+use crate::group::Group;
 use numpy::{PyArray1, PyArray2, PyArrayMethods, PyReadonlyArray1};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use std::sync::{Arc, Mutex, PoisonError};
-use thc_worker::{Choice, Loan, PackedCall, PackedLayout};
+use thc_worker::{Call, Choice, Loan, PackedLayout};
 
 /// Memory begins at a multiple of this, as what is to be pinned must.
 const PAGE: usize = 4096;
@@ -112,6 +112,42 @@ impl Memory {
     }
 }
 
+/// A tensor whose norms, indices and mean are computed in Python: its coordinates, log₂ of those of a piece, the norm of
+/// each partition, and memory for the sums of each piece.
+#[pyclass(module = "thc._native", frozen)]
+pub struct PackedTensor {
+    length: usize,
+    piece: u8,
+    norms: Vec<f32>,
+    sums: Vec<Py<Memory>>,
+}
+
+#[pymethods]
+impl PackedTensor {
+    #[new]
+    #[pyo3(signature = (length, piece, norms, sums))]
+    fn new(
+        length: usize,
+        piece: u8,
+        norms: PyReadonlyArray1<'_, f32>,
+        sums: Vec<Py<Memory>>,
+    ) -> PyResult<PackedTensor> {
+        Ok(PackedTensor { length, piece, norms: norms.as_slice()?.to_vec(), sums })
+    }
+}
+
+impl PackedTensor {
+    /// Starts its call.
+    pub fn start(&self, group: &Group, py: Python<'_>, call: Call<'_>) -> PyResult<Packed> {
+        let PackedTensor { length, piece, ref norms, ref sums } = *self;
+        let sums = sums.iter().map(|memory| memory.get().lend()).collect::<PyResult<_>>()?;
+        let tensor = thc_worker::PackedTensor { length, piece, norms, sums };
+        let packed = group.work_with(py, |group| group.start(tensor, call))?;
+        let (number, keys) = (packed.number(), packed.keys());
+        Ok(Packed { inner: Mutex::new(packed), number, keys })
+    }
+}
+
 /// A packed call under way.
 #[pyclass(module = "thc._native", frozen)]
 pub struct Packed {
@@ -193,20 +229,9 @@ impl Packed {
 /// Two arrays of numbers.
 pub type Tables<'py> = (Bound<'py, PyArray2<i64>>, Bound<'py, PyArray2<i64>>);
 
-/// How `allreduce_packed` cuts a tensor: a row for each partition (number, first coordinate, coordinates, with padding,
+/// How a tensor is cut: a row for each partition (number, first coordinate, coordinates, with padding,
 /// table or 0 for RAW, piece), and one for each piece (first and past the last partition, bytes of indices, bytes of sums,
 /// packets).
-pub fn layout<'py>(
-    group: &Group,
-    py: Python<'py>,
-    plan: Vec<(usize, Option<u8>)>,
-    piece: u8,
-) -> PyResult<Tables<'py>> {
-    let plan = spans(plan);
-    tables(py, &group.work_with(py, |group| group.packed_layout(&plan, piece))?)
-}
-
-/// How a tensor is cut, as [`layout`] tells it.
 pub fn tables<'py>(py: Python<'py>, layout: &PackedLayout) -> PyResult<Tables<'py>> {
     let parts: Vec<i64> = (layout.parts.iter())
         .flat_map(|at| {
@@ -224,24 +249,4 @@ pub fn tables<'py>(py: Python<'py>, layout: &PackedLayout) -> PyResult<Tables<'p
         PyArray1::from_vec(py, parts).reshape([layout.parts.len(), 6])?,
         PyArray1::from_vec(py, pieces).reshape([layout.pieces.len(), 5])?,
     ))
-}
-
-/// Starts a call whose indices Python makes.
-pub fn start(
-    group: &Group,
-    py: Python<'_>,
-    plan: Vec<(usize, Option<u8>)>,
-    feedback: Option<u64>,
-    piece: u8,
-    norms: PyReadonlyArray1<'_, f32>,
-    sums: Vec<PyRef<'_, Memory>>,
-) -> PyResult<Packed> {
-    let plan = spans(plan);
-    let norms = norms.as_slice()?;
-    let sums: Vec<Box<dyn Loan>> = sums.iter().map(|memory| memory.lend()).collect::<PyResult<_>>()?;
-    let packed = group.work_with(py, |group| {
-        group.allreduce_packed(PackedCall { plan: &plan, feedback, piece, norms, sums })
-    })?;
-    let (number, keys) = (packed.number(), packed.keys());
-    Ok(Packed { inner: Mutex::new(packed), number, keys })
 }

@@ -9,7 +9,7 @@ use pyo3::types::PyDict;
 use serde_json::Value;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
-use thc_ps::{Interval, JobOptions, Keyword, Kind, ServerOptions, Size, TableOptions, set};
+use thc_ps::{Interval, JobOptions, Keyword, KeywordKind, ServerOptions, Size, TableOptions, set};
 
 /// A software parameter server with one job.
 #[pyclass(module = "thc._native", frozen)]
@@ -67,15 +67,15 @@ fn value(keyword: &Keyword, value: &Bound<'_, PyAny>) -> PyResult<Value> {
 fn convert_value(keyword: &Keyword, value: &Bound<'_, PyAny>) -> PyResult<Value> {
     let text = || value.extract::<String>().map(Value::from);
     match keyword.kind {
-        Kind::Number => value.extract::<u64>().map(Value::from),
-        Kind::Secret => value.extract::<u64>().map(Value::from).or_else(|_| text()),
-        Kind::Fraction => value.extract::<f64>().map(Value::from).or_else(|_| text()),
-        Kind::Time => {
+        KeywordKind::Number => value.extract::<u64>().map(Value::from),
+        KeywordKind::Secret => value.extract::<u64>().map(Value::from).or_else(|_| text()),
+        KeywordKind::Fraction => value.extract::<f64>().map(Value::from).or_else(|_| text()),
+        KeywordKind::Time => {
             let time = value.extract::<Time>()?.read(&keyword.name);
             let time = time.map_err(|message| errors::config(value.py(), &message))?;
             Ok(Interval(time).to_string().into())
         }
-        Kind::Text => match value.extract::<String>() {
+        KeywordKind::Text => match value.extract::<String>() {
             // Keys with values are a table of them, such as bits=2,lane=4.
             Ok(text) if text.contains('=') => {
                 let table: Result<TableOptions, String> = text.parse();

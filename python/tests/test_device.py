@@ -31,6 +31,7 @@ if not CUDA:
     os.environ.setdefault("TRITON_INTERPRET", "1")
 
 import thc  # noqa: E402
+from thc import _native  # noqa: E402
 from thc.torch.device import DeviceCodec, plain  # noqa: E402
 
 torch.set_num_threads(1)
@@ -344,12 +345,19 @@ def test_memory_that_is_in_use_is_not_given_twice(pair: Any) -> None:
     native = both.groups[1]._native
     call.submit()
     norms = np.ones(cut.partitions, dtype=np.float32)
+
+    def packed(norms: Any, wait: bool = False) -> Any:
+        tensor = _native.PackedTensor(5000, cut.piece, norms, call._pages.sums)
+        return native.call(tensor, plan=cut.plan, feedback=7, wait=wait)
+
+    with pytest.raises(thc.ConfigError, match="give wait=False"):
+        packed(norms, wait=True)
     with pytest.raises(ValueError, match="in use by a call"):
-        native.allreduce_packed(cut.plan, 7, cut.piece, norms, call._pages.sums)
+        packed(norms)
     call.feed()
     call.finish()
     with pytest.raises(thc.ConfigError, match="ask for its layout"):
-        native.allreduce_packed(cut.plan, 7, cut.piece, norms[1:], call._pages.sums)
+        packed(norms[1:])
     codec.allreduce(gradient(5000, 1).to(DEVICE), 7)
 
 

@@ -1,6 +1,6 @@
 from collections.abc import Sequence
 from os import PathLike
-from typing import Any, final
+from typing import Any, Literal, final, overload
 
 import numpy as np
 import numpy.typing as npt
@@ -39,14 +39,36 @@ class Group:
     def seat(self) -> int: ...
     def membership(self) -> tuple[int, int, int, bool]: ...
     def boundary(self) -> tuple[int, int, int, bool] | None: ...
-    def allreduce(self, array: npt.NDArray[np.float32], mode: str, feedback: int | None) -> None: ...
-    def allreduce_async(self, array: npt.NDArray[np.float32], mode: str, feedback: int | None) -> Handle: ...
-    def allreduce_plan(
-        self, array: npt.NDArray[np.float32], plan: list[tuple[int, int | None]], feedback: int | None
+    @overload
+    def call(
+        self,
+        operand: npt.NDArray[np.float32],
+        *,
+        mode: str = "compressed",
+        plan: list[tuple[int, int | None]] | None = None,
+        feedback: int | None = None,
+        wait: Literal[True] = True,
     ) -> None: ...
-    def allreduce_plan_async(
-        self, array: npt.NDArray[np.float32], plan: list[tuple[int, int | None]], feedback: int | None
+    @overload
+    def call(
+        self,
+        operand: npt.NDArray[np.float32],
+        *,
+        mode: str = "compressed",
+        plan: list[tuple[int, int | None]] | None = None,
+        feedback: int | None = None,
+        wait: Literal[False],
     ) -> Handle: ...
+    @overload
+    def call(
+        self,
+        operand: PackedTensor,
+        *,
+        mode: str = "compressed",
+        plan: list[tuple[int, int | None]] | None = None,
+        feedback: int | None = None,
+        wait: Literal[False],
+    ) -> Packed: ...
     def stats(self) -> dict[str, Any]: ...
     def parameters(self) -> dict[str, Any]: ...
     def find_server(self, patience: float | str) -> bool: ...
@@ -56,18 +78,9 @@ class Group:
     def restore_feedback(self, key: int, length: int, saved: bytes) -> None: ...
     def reset_feedback(self, key: int) -> None: ...
     def close(self) -> None: ...
-
     def packed_layout(
         self, plan: list[tuple[int, int | None]], piece: int
     ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]: ...
-    def allreduce_packed(
-        self,
-        plan: list[tuple[int, int | None]],
-        feedback: int | None,
-        piece: int,
-        norms: npt.NDArray[np.float32],
-        sums: list[Memory],
-    ) -> Packed: ...
 
 @final
 class Memory:
@@ -80,6 +93,10 @@ class Memory:
     def free(self) -> bool: ...
     @property
     def __array_interface__(self) -> dict[str, Any]: ...
+
+@final
+class PackedTensor:
+    def __new__(cls, length: int, piece: int, norms: npt.NDArray[np.float32], sums: list[Memory]) -> PackedTensor: ...
 
 @final
 class Packed:

@@ -337,10 +337,8 @@ class Group:
         group must :meth:`rejoin`. Whatever it raises, error feedback is as before the call.
         """
         data = as_f32(array)
-        if plan is None:
-            self._native.allreduce(data, mode, feedback_key(feedback))
-        else:
-            self._native.allreduce_plan(data, spans_of(plan), feedback_key(feedback))
+        spans = None if plan is None else spans_of(plan)
+        self._native.call(data, mode=mode, plan=spans, feedback=feedback_key(feedback))
         if data is not array:
             array[...] = data
         return array
@@ -355,9 +353,9 @@ class Group:
         """Starts an all-reduce of a copy of the array; several may be under way, and they complete in their
         order. The handle's ``wait`` writes the mean into the array."""
         data = as_f32(array)
-        if plan is not None:
-            return Handle(self._native.allreduce_plan_async(data, spans_of(plan), feedback_key(feedback)), array, data)
-        return Handle(self._native.allreduce_async(data, mode, feedback_key(feedback)), array, data)
+        spans = None if plan is None else spans_of(plan)
+        native = self._native.call(data, mode=mode, plan=spans, feedback=feedback_key(feedback), wait=False)
+        return Handle(native, array, data)
 
     def stats(self) -> Stats:
         """Totals since the group was joined."""

@@ -18,7 +18,7 @@ use thc_protocol::session::{JoinEvent, Joiner, Joiners};
 use thc_protocol::wire::{Form, Header, Kind, MAX_PACKET, Mode, Norm, Table, Tables, Welcome};
 use thc_protocol::{Cookie, Ecn, JobId, TableId, WorkerId};
 use thc_transport::{IoStats, PacketIo, Peer};
-use thc_worker::{Borrowed, CallOptions, Engine, EngineConfig};
+use thc_worker::{Borrowed, Call, Engine, EngineConfig, Plan};
 
 const JOB: JobId = JobId(0x0102);
 const CONFIGURED: Cookie = Cookie(0x0BAD_CAFE);
@@ -28,7 +28,7 @@ const PS: SocketAddr = SocketAddr::V4(SocketAddrV4::new(Ipv4Addr::new(10, 0, 0, 
 /// The vectors as they are in `tests/vectors/all_reduce.json`.
 #[must_use]
 pub fn text() -> String {
-    let narrow = Plan {
+    let narrow = SessionCase {
         workers: 2,
         lane: 8,
         table: LookupTable::solve(4, 30, 1.0 / 32.0).unwrap(),
@@ -36,31 +36,31 @@ pub fn text() -> String {
         block: 10,
         calls: vec![
             // The last partition is zero on both, so it has no data; the next call's seqs go on.
-            Call { mode: Mode::Compressed, key: 0, length: 2058, ends: 2048, nan: false },
-            Call { mode: Mode::Compressed, key: 7, length: 300, ends: 300, nan: false },
-            Call { mode: Mode::Raw, key: 0, length: 300, ends: 300, nan: false },
-            Call { mode: Mode::Compressed, key: 0, length: 5, ends: 5, nan: true },
-            Call { mode: Mode::Compressed, key: 0xFFFF_FFFF_0000_0000, length: 5, ends: 5, nan: false },
+            CallCase { mode: Mode::Compressed, key: 0, length: 2058, ends: 2048, nan: false },
+            CallCase { mode: Mode::Compressed, key: 7, length: 300, ends: 300, nan: false },
+            CallCase { mode: Mode::Raw, key: 0, length: 300, ends: 300, nan: false },
+            CallCase { mode: Mode::Compressed, key: 0, length: 5, ends: 5, nan: true },
+            CallCase { mode: Mode::Compressed, key: 0xFFFF_FFFF_0000_0000, length: 5, ends: 5, nan: false },
         ],
     };
-    let wide = Plan {
+    let wide = SessionCase {
         workers: 3,
         lane: 16,
         table: LookupTable::solve(4, 200, 1.0 / 512.0).unwrap(),
         job_seed: u64::MAX,
         block: 20,
         calls: vec![
-            Call { mode: Mode::Compressed, key: 1, length: 600, ends: 600, nan: false },
-            Call { mode: Mode::Raw, key: 0, length: 3, ends: 3, nan: false },
+            CallCase { mode: Mode::Compressed, key: 1, length: 600, ends: 600, nan: false },
+            CallCase { mode: Mode::Raw, key: 0, length: 3, ends: 3, nan: false },
         ],
     };
-    let of = |bits: u8, granularity, lane, workers| Plan {
+    let of = |bits: u8, granularity, lane, workers| SessionCase {
         workers,
         lane,
         table: LookupTable::solve(bits, granularity, 0.25).unwrap(),
         job_seed: u64::from(bits),
         block: 10,
-        calls: vec![Call { mode: Mode::Compressed, key: 0, length: 1030, ends: 1030, nan: false }],
+        calls: vec![CallCase { mode: Mode::Compressed, key: 0, length: 1030, ends: 1030, nan: false }],
     };
     let one = of(1, 5, 4, 3);
     let two = of(2, 7, 4, 2);
@@ -91,18 +91,18 @@ pub fn text() -> String {
 }
 
 /// One session to record.
-struct Plan {
+struct SessionCase {
     workers: u8,
     /// What sums go down in, as WELCOME says it.
     lane: u8,
     table: LookupTable,
     job_seed: u64,
     block: u8,
-    calls: Vec<Call>,
+    calls: Vec<CallCase>,
 }
 
 /// One all-reduce to record. Coordinates from `ends` on are zero.
-struct Call {
+struct CallCase {
     mode: Mode,
     key: u64,
     length: usize,
@@ -111,7 +111,7 @@ struct Call {
     nan: bool,
 }
 
-impl Call {
+impl CallCase {
     fn gradient(&self, worker: u8) -> Vec<f32> {
         let mut x = crate::gradient(self.length, u64::from(worker) + 10 * self.length as u64);
         x[self.ends..].fill(0.0);
@@ -190,7 +190,7 @@ fn nonce(worker: u8) -> u64 {
 }
 
 impl Session {
-    fn begin(plan: &Plan) -> Session {
+    fn begin(plan: &SessionCase) -> Session {
         let form = Form::with_code(plan.table.bits(), plan.lane).unwrap();
         let table = Table { id: TableId(3), ..wire_table(form, &plan.table) };
         let welcome = Welcome {
@@ -212,7 +212,7 @@ impl Session {
         session
     }
 
-    fn admit(&mut self, plan: &Plan, worker: u8) {
+    fn admit(&mut self, plan: &SessionCase, worker: u8) {
         let header = Header::new(Kind::Welcome, plan.workers, JOB, WorkerId(worker), SESSION);
         let body = Welcome { nonce: nonce(worker), ..self.welcome }.to_bytes();
         let mut buffer = [0; MAX_PACKET];
@@ -238,7 +238,7 @@ impl Session {
         self.workers.push((engine, mail));
     }
 
-    fn run(mut self, plan: &Plan) -> Value {
+    fn run(mut self, plan: &SessionCase) -> Value {
         let calls: Vec<Value> = plan
             .calls
             .iter()
@@ -255,9 +255,9 @@ impl Session {
     }
 
     /// One all-reduce on every worker, in turns.
-    fn call(&mut self, plan: &Plan, number: u64, call: &Call) -> Value {
+    fn call(&mut self, plan: &SessionCase, number: u64, call: &CallCase) -> Value {
         // Only a call with error feedback has a key, and a tensor's first has none to add (P3).
-        let options = CallOptions { mode: call.mode, feedback: (call.key != 0).then_some(call.key) };
+        let options = Call { plan: Plan::Whole(call.mode), feedback: (call.key != 0).then_some(call.key) };
         let gradients: Vec<Vec<f32>> = (0..plan.workers).map(|worker| call.gradient(worker)).collect();
         let mut data = gradients.clone();
         let mut up = vec![Vec::new(); data.len()];
@@ -268,7 +268,7 @@ impl Session {
             let mut answers = Down::default();
             for (worker, (engine, mail)) in self.workers.iter_mut().enumerate() {
                 let id = *submitted[worker]
-                    .get_or_insert_with(|| engine.submit(options, None, data[worker].len(), None).unwrap());
+                    .get_or_insert_with(|| engine.submit(data[worker].len(), options).unwrap());
                 assert_eq!(id, number);
                 while engine.step(&mut Borrowed::new(id, &mut data[worker])) {}
                 if let Some(outcome) = engine.take_outcome(id) {
@@ -308,7 +308,7 @@ impl Session {
 }
 
 /// What each partition goes through (P29 to P31).
-fn partitions(plan: &Plan, call: u64, gradients: &[Vec<f32>], down: &[Vec<u8>]) -> Value {
+fn partitions(plan: &SessionCase, call: u64, gradients: &[Vec<f32>], down: &[Vec<u8>]) -> Value {
     let maxima = down.iter().filter_map(|packet| {
         let (header, payload) = Header::parse(packet).unwrap();
         (header.kind == Kind::NormResult).then(|| Norm::parse(payload).unwrap().value)

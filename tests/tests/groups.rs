@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use thc_codec::feedback::ErrorFeedback;
 use thc_ps::{JobOptions, Server, ServerOptions};
 use thc_tests::{COOKIE_NUMBER, WorkerProcess, gradient};
-use thc_worker::{CallOptions, Group, GroupConfig, Mode, WorkerError};
+use thc_worker::{Call, Group, GroupConfig, Mode, Plan, WorkerError};
 
 fn server_jobs(jobs: &[(u16, u64)]) -> Vec<JobOptions> {
     let job = jobs.iter().map(|&(job, workers)| JobOptions {
@@ -96,8 +96,8 @@ fn several_tensors_in_flight_complete_in_order() {
         let handles: Vec<_> = (0u64..)
             .zip(lengths)
             .map(|(i, n)| {
-                let options = CallOptions { mode: Mode::Compressed, feedback: Some(i) };
-                group.allreduce_async(gradient(n, i * 10 + u64::from(w)), options).unwrap()
+                let options = Call { feedback: Some(i), ..Call::default() };
+                group.start(gradient(n, i * 10 + u64::from(w)), options).unwrap()
             })
             .collect();
         handles.into_iter().map(|h| h.wait().unwrap()).collect::<Vec<_>>()
@@ -120,7 +120,7 @@ fn mixed_modes_on_one_group() {
         for round in 0..6 {
             let mut data = gradient(40_000, round * 2 + u64::from(w));
             let mode = if round % 2 == 0 { Mode::Raw } else { Mode::Compressed };
-            group.allreduce_with(&mut data, CallOptions { mode, feedback: None }).unwrap();
+            group.call(&mut data, Call { plan: Plan::Whole(mode), feedback: None }).unwrap();
             out.push(data);
         }
         out
@@ -214,9 +214,9 @@ fn a_worker_that_restarts_ends_the_session_and_all_join_anew() {
 fn error_feedback_can_be_saved_and_restored() {
     let server = server(&[(1, 2)]);
     on_all(server.local(), 1, 2, |w, group| {
-        let options = CallOptions { mode: Mode::Compressed, feedback: Some(77) };
+        let options = Call { feedback: Some(77), ..Call::default() };
         let mut data = gradient(5_000, u64::from(w));
-        group.allreduce_with(&mut data, options).unwrap();
+        group.call(&mut data, options).unwrap();
         let saved = group.save_feedback().unwrap();
         assert_eq!(saved.len(), 1);
         group.reset_feedback(77).unwrap();
@@ -226,7 +226,7 @@ fn error_feedback_can_be_saved_and_restored() {
         let error = group.restore_feedback(77, 4_999, &saved[0].1).unwrap_err();
         assert!(error.to_string().contains("4999"), "{error}");
         let mut short = vec![1.0; 10];
-        let error = group.allreduce_with(&mut short, options).unwrap_err();
+        let error = group.call(&mut short, options).unwrap_err();
         assert!(matches!(error, WorkerError::FeedbackLength { before: 5_000, now: 10, .. }), "{error}");
     });
 }

@@ -14,8 +14,8 @@ use thc_bench::{is_measuring, median, seconds};
 use thc_codec::packing::packed_len;
 use thc_codec::rounding::Rounding;
 use thc_model::payload::{self, Encoding};
-use thc_model::shard::{Applied, PushHead, Shard};
-use thc_model::{Client, ClientConfig, JobConfig, ModelBits, Pull, Push, Server, ServerConfig, Spec};
+use thc_model::shard::{Applied, PushHead, ModelShard};
+use thc_model::{Client, ClientConfig, ModelJobConfig, ModelBits, Pull, Push, ModelServer, ModelServerConfig, Spec};
 use thc_model_codec::lattice::Lattice;
 use thc_model_codec::sparsify::sparsify;
 
@@ -106,10 +106,10 @@ fn quantizers(len: usize, turns: usize, figures: &mut Vec<Figure>) {
 /// A step of a shard by itself, and one while a pull reads the version before it.
 fn steps(len: usize, turns: usize, figures: &mut Vec<Figure>) {
     let spec = Spec { bits: ModelBits::Fixed(8), ..Spec::sgd(len as u64, 1e-3) };
-    let mut shard = Shard::new(Arc::new(spec), 0, Duration::from_secs(30));
+    let mut shard = ModelShard::new(Arc::new(spec), 0, Duration::from_secs(30));
     let (x, now) = (vector(len), Instant::now());
     assert!(shard.initialise(&x));
-    let step = |shard: &mut Shard| {
+    let step = |shard: &mut ModelShard| {
         let head = PushHead { sequence: shard.sequence(0) + 1, stamp: shard.stamp(), scale: 1.0 };
         assert!(matches!(shard.push(0, &head, black_box(&x), now), Applied::Taken { .. }));
     };
@@ -133,10 +133,10 @@ fn steps(len: usize, turns: usize, figures: &mut Vec<Figure>) {
 }
 
 fn streams(len: usize, turns: usize, figures: &mut Vec<Figure>) {
-    let server = Server::start(ServerConfig {
+    let server = ModelServer::start(ModelServerConfig {
         listen: ([127, 0, 0, 1], 0).into(),
-        jobs: vec![JobConfig::new("train", SECRET.into())],
-        ..ServerConfig::default()
+        jobs: vec![ModelJobConfig::new("train", SECRET.into())],
+        ..ModelServerConfig::default()
     })
     .unwrap();
     let first = vector(len);

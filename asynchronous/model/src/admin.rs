@@ -14,6 +14,7 @@ use crate::client::ClientConfig;
 use crate::client::link::{Failure, Introduction, Stream, attach, introduce, nonsense};
 use crate::error::ModelError;
 use crate::memory;
+use crate::proof;
 use crate::shard::{Stamp, State};
 use crate::spec::Spec;
 use crate::store::{self, Kept};
@@ -162,7 +163,7 @@ impl Admin {
     /// # Errors
     /// [`ModelError::Unreachable`], [`ModelError::Secret`].
     pub fn connect(config: &ClientConfig) -> Result<Self, ModelError> {
-        if let Err(error) = config.secret.check() {
+        if let Err(error) = proof::check(&config.secret) {
             return Err(ModelError::Config(error.to_string()));
         }
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;

@@ -6,7 +6,8 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use clap::Parser;
-use thc_model::{ClientConfig, FollowConfig, JobOptions, ModelError, Secret, ServerOptions};
+use thc_model::{ClientConfig, FollowConfig, ModelError, ModelJobOptions, ModelServerOptions, Secret};
+use thc_values::Interval;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -66,8 +67,8 @@ pub struct Flags {
     #[arg(long, short, value_name = "PATH")]
     pub config: Option<PathBuf>,
     /// Print the totals at this interval, as a line of JSON on stderr
-    #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration)]
-    pub stats_interval: Option<Duration>,
+    #[arg(long, value_name = "TIME")]
+    pub stats_interval: Option<Interval>,
     /// Serve /metrics for Prometheus at this address [default: not at all]
     #[arg(long, value_name = "ADDRESS:PORT")]
     pub metrics: Option<SocketAddr>,
@@ -77,12 +78,12 @@ pub struct Flags {
     #[arg(long, value_name = "HOST:PORT", help_heading = "Spare")]
     follow: Option<String>,
     /// How long the server must be gone before its spare takes over
-    #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration, default_value = "5s", help_heading = "Spare")]
-    takeover: Duration,
+    #[arg(long, value_name = "TIME", default_value = "5s", help_heading = "Spare")]
+    takeover: Interval,
     #[command(flatten)]
-    server: ServerOptions,
+    server: ModelServerOptions,
     #[command(flatten)]
-    job: JobOptions,
+    job: ModelJobOptions,
     /// Read the secret from this file, which keeps it out of process lists
     #[arg(long, value_name = "PATH", conflicts_with = "secret", help_heading = "Job")]
     secret_file: Option<PathBuf>,
@@ -178,8 +179,8 @@ pub struct Servers {
     #[arg(long, value_name = "PATH", conflicts_with = "secret")]
     secret_file: Option<PathBuf>,
     /// How long to wait for an answer
-    #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration, default_value = "30s")]
-    timeout: Duration,
+    #[arg(long, value_name = "TIME", default_value = "30s")]
+    timeout: Interval,
     /// Print JSON
     #[arg(long)]
     pub json: bool,
@@ -200,7 +201,7 @@ impl Servers {
             servers: self.servers.clone(),
             job: self.job.clone(),
             secret,
-            timeout: self.timeout,
+            timeout: self.timeout.0,
             ..ClientConfig::default()
         })
     }
@@ -216,14 +217,14 @@ impl Flags {
     /// The server for which this one is the spare, if it is a spare.
     pub fn follow(&self) -> Option<FollowConfig> {
         let server = self.follow.clone()?;
-        Some(FollowConfig { server, every: Duration::from_secs(1), takeover: self.takeover })
+        Some(FollowConfig { server, every: Duration::from_secs(1), takeover: self.takeover.0 })
     }
 
     /// The configuration from the file and the flags.
-    pub fn options(mut self) -> Result<ServerOptions, ModelError> {
+    pub fn options(mut self) -> Result<ModelServerOptions, ModelError> {
         let file = match &self.config {
-            Some(path) => ServerOptions::read(path)?,
-            None => ServerOptions::default(),
+            Some(path) => ModelServerOptions::read(path)?,
+            None => ModelServerOptions::default(),
         };
         if let Some(path) = self.secret_file {
             self.job.secret = Some(secret_of(path)?);

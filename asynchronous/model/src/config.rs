@@ -4,11 +4,11 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use bytesize::ByteSize;
 use serde::{Deserialize, Deserializer};
+use thc_values::{Interval, Secret, Size};
 
 use crate::error::ModelError;
-use crate::proof::Secret;
+use crate::proof;
 use crate::wire::is_name;
 
 /// The least memory of a server.
@@ -19,7 +19,7 @@ const MOST_RATE: u32 = 1_000_000;
 
 /// A job: its workers' secret and networks, and its limits.
 #[derive(Clone, Debug)]
-pub struct JobConfig {
+pub struct ModelJobConfig {
     /// Letters, digits, `.`, `_` and `-`.
     pub name: String,
     /// The secret of the job's workers.
@@ -31,7 +31,7 @@ pub struct JobConfig {
     /// The largest number of connections at a time. `None`: the server's limit.
     pub connections: Option<usize>,
     /// The networks of workers. Empty allows all.
-    pub allow: Vec<Network>,
+    pub allow: Vec<Subnet>,
     /// How many states of a model are kept beside its last one.
     pub keep: usize,
     /// How often one is kept.
@@ -40,12 +40,12 @@ pub struct JobConfig {
 
 /// Addresses that begin alike, as in `10.1.0.0/16`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Network {
+pub struct Subnet {
     address: IpAddr,
     bits: u32,
 }
 
-impl Network {
+impl Subnet {
     /// Whether an address belongs to this network.
     #[must_use]
     pub fn contains(&self, address: IpAddr) -> bool {
@@ -61,7 +61,7 @@ impl Network {
     }
 }
 
-impl std::str::FromStr for Network {
+impl std::str::FromStr for Subnet {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
@@ -75,7 +75,7 @@ impl std::str::FromStr for Network {
     }
 }
 
-impl<'de> Deserialize<'de> for Network {
+impl<'de> Deserialize<'de> for Subnet {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
         String::deserialize(from)?.parse().map_err(serde::de::Error::custom)
     }
@@ -83,11 +83,11 @@ impl<'de> Deserialize<'de> for Network {
 
 /// A server.
 #[derive(Clone, Debug)]
-pub struct ServerConfig {
+pub struct ModelServerConfig {
     /// UDP address and port.
     pub listen: SocketAddr,
     /// The jobs, each with its name.
-    pub jobs: Vec<JobConfig>,
+    pub jobs: Vec<ModelJobConfig>,
     /// Folder of state files; `None`: nothing survives.
     pub state: Option<PathBuf>,
     /// Longest time between a push and its place in a file.
@@ -106,7 +106,7 @@ pub struct ServerConfig {
     pub patience: Duration,
 }
 
-impl Default for ServerConfig {
+impl Default for ModelServerConfig {
     fn default() -> Self {
         Self {
             listen: SocketAddr::from(([127, 0, 0, 1], 9100)),
@@ -123,7 +123,7 @@ impl Default for ServerConfig {
     }
 }
 
-impl JobConfig {
+impl ModelJobConfig {
     /// A job with the usual limits: 64 models, 2^28 coordinates; a state kept every ten minutes, the last four of them.
     #[must_use]
     pub fn new(name: &str, secret: Secret) -> Self {
@@ -146,7 +146,7 @@ impl JobConfig {
     }
 }
 
-impl ServerConfig {
+impl ModelServerConfig {
     /// Checks the configuration.
     ///
     /// # Errors
@@ -166,7 +166,7 @@ impl ServerConfig {
             if self.jobs[..i].iter().any(|other| other.name == job.name) {
                 return wrong(format!("job {} is there twice", job.name));
             }
-            if let Err(error) = job.secret.check() {
+            if let Err(error) = proof::check(&job.secret) {
                 return wrong(format!("job {}: {error} (--secret, THC_MODEL_SECRET or secret)", job.name));
             }
             if job.max_models == 0 || job.max_coordinates == 0 || job.connections == Some(0) {
@@ -189,7 +189,7 @@ impl ServerConfig {
             return wrong(format!("connection_rate must be at most {MOST_RATE}, or 0 for any number"));
         }
         if self.memory < LEAST_MEMORY {
-            return wrong(format!("memory must be at least {}", ByteSize(LEAST_MEMORY)));
+            return wrong(format!("memory must be at least {}", Size(LEAST_MEMORY as usize)));
         }
         for (key, time) in [("durable", self.durable), ("lease", self.lease), ("patience", self.patience)] {
             if time < Duration::from_millis(10) {
@@ -200,43 +200,21 @@ impl ServerConfig {
     }
 }
 
-fn time<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Duration>, D::Error> {
-    let text = String::deserialize(from)?;
-    humantime::parse_duration(&text)
-        .map(Some)
-        .map_err(|_| serde::de::Error::custom(format!("{text:?} is not a time: write one like \"500ms\"")))
-}
-
-/// Bytes like 1000000, "64Mi" or "1G".
-fn bytes(text: &str) -> Result<u64, String> {
-    text.parse::<ByteSize>()
-        .map(|size| size.0)
-        .map_err(|_| "give a number like 1000000000 or 48Gi".to_owned())
-}
-
-/// A number of them, or text.
-fn memory<'de, D: Deserializer<'de>>(from: D) -> Result<Option<u64>, D::Error> {
-    #[derive(Deserialize)]
-    #[serde(untagged)]
-    enum Amount {
-        Number(u64),
-        Text(String),
-    }
-    match Amount::deserialize(from)? {
-        Amount::Number(number) => Ok(Some(number)),
-        Amount::Text(text) => bytes(&text).map(Some).map_err(serde::de::Error::custom),
-    }
+/// A secret of a file is text. Of a number the file would keep the value and not the digits, and workers have these.
+fn secret<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Secret>, D::Error> {
+    String::deserialize(from).map(|text| Some(text.as_str().into()))
 }
 
 /// Coordinates like 1000000, "64Mi" or "1G".
 pub(crate) fn count(text: &str) -> Result<u64, String> {
-    text.parse::<ByteSize>().map(|size| size.0).map_err(|_| "give a number like 1000000 or 64Mi".to_owned())
+    let count = text.parse::<Size>().map(|count| count.0 as u64);
+    count.map_err(|_| "give a number like 1000000 or 64Mi".to_owned())
 }
 
 /// Keys of a server, each optional: a file's, or those of the command line, which win.
 #[derive(Clone, Debug, Default, Deserialize, clap::Args)]
 #[serde(deny_unknown_fields)]
-pub struct ServerOptions {
+pub struct ModelServerOptions {
     /// UDP address and port to listen on [default: 127.0.0.1:9100]
     #[arg(long, value_name = "ADDRESS:PORT", help_heading = "Server")]
     pub listen: Option<SocketAddr>,
@@ -245,9 +223,8 @@ pub struct ServerOptions {
     pub state: Option<PathBuf>,
     /// How often to write what has changed; a killed server forgets at most the pushes of this time and of one save
     /// [default: 1s]
-    #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration, help_heading = "Server")]
-    #[serde(default, deserialize_with = "time")]
-    pub durable: Option<Duration>,
+    #[arg(long, value_name = "TIME", help_heading = "Server")]
+    pub durable: Option<Interval>,
     /// Threads that serve [default: one per core, at most 16]
     #[arg(long, value_name = "NUMBER", help_heading = "Server")]
     pub threads: Option<usize>,
@@ -258,34 +235,31 @@ pub struct ServerOptions {
     #[arg(long, value_name = "NUMBER", help_heading = "Server")]
     pub connection_rate: Option<u32>,
     /// Most memory that models and workers' requests may take, such as 48Gi [default: 3/4 of the machine's]
-    #[arg(long, value_name = "BYTES", value_parser = bytes, help_heading = "Server")]
-    #[serde(default, deserialize_with = "memory")]
-    pub memory: Option<u64>,
+    #[arg(long, value_name = "BYTES", help_heading = "Server")]
+    pub memory: Option<Size>,
     /// How long a worker may take from pull to push while others wait for it [default: 30s]
-    #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration, help_heading = "Server")]
-    #[serde(default, deserialize_with = "time")]
-    pub lease: Option<Duration>,
+    #[arg(long, value_name = "TIME", help_heading = "Server")]
+    pub lease: Option<Interval>,
     /// How long a peer may take to finish a request [default: 30s]
-    #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration, help_heading = "Server")]
-    #[serde(default, deserialize_with = "time")]
-    pub patience: Option<Duration>,
+    #[arg(long, value_name = "TIME", help_heading = "Server")]
+    pub patience: Option<Interval>,
     /// Jobs of a file.
     #[arg(skip)]
     #[serde(default, rename = "job")]
-    pub jobs: Vec<JobOptions>,
+    pub jobs: Vec<ModelJobOptions>,
 }
 
 /// Keys of a job.
 #[derive(Clone, Debug, Default, Deserialize, clap::Args)]
 #[serde(deny_unknown_fields)]
-pub struct JobOptions {
+pub struct ModelJobOptions {
     /// Name of the job
     #[arg(long = "job", value_name = "NAME", help_heading = "Job")]
     #[serde(default)]
     pub name: Option<String>,
     /// The secret that its workers must know, 16 characters or more
     #[arg(long, env = "THC_MODEL_SECRET", hide_env_values = true, value_name = "TEXT", help_heading = "Job")]
-    #[serde(default)]
+    #[serde(default, deserialize_with = "secret")]
     pub secret: Option<Secret>,
     /// Most models [default: 64]
     #[arg(long, value_name = "NUMBER", help_heading = "Job")]
@@ -302,18 +276,17 @@ pub struct JobOptions {
     /// Accept workers only from this network, such as 10.1.0.0/16; may be repeated [default: from anywhere]
     #[arg(long, value_name = "NETWORK", help_heading = "Job")]
     #[serde(default)]
-    pub allow: Vec<Network>,
+    pub allow: Vec<Subnet>,
     /// How many earlier states of a model are kept [default: 4]
     #[arg(long, value_name = "NUMBER", help_heading = "Job")]
     #[serde(default)]
     pub keep: Option<usize>,
     /// How often a state is kept [default: 10min]
-    #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration, help_heading = "Job")]
-    #[serde(default, deserialize_with = "time")]
-    pub keep_every: Option<Duration>,
+    #[arg(long, value_name = "TIME", help_heading = "Job")]
+    pub keep_every: Option<Interval>,
 }
 
-impl ServerOptions {
+impl ModelServerOptions {
     /// Reads the options of a file.
     ///
     /// # Errors
@@ -330,7 +303,7 @@ impl ServerOptions {
 
     /// Returns these options, overridden by those of the command line.
     #[must_use]
-    pub fn with_flags(mut self, flags: Self, job: JobOptions) -> Self {
+    pub fn with_flags(mut self, flags: Self, job: ModelJobOptions) -> Self {
         let Self {
             listen,
             state,
@@ -362,11 +335,11 @@ impl ServerOptions {
     ///
     /// # Errors
     /// [`ModelError::Config`], which names the key.
-    pub fn validate(&self) -> Result<ServerConfig, ModelError> {
-        let defaults = ServerConfig::default();
+    pub fn validate(&self) -> Result<ModelServerConfig, ModelError> {
+        let defaults = ModelServerConfig::default();
         let jobs = self.jobs.iter().map(|job| {
-            let defaults = JobConfig::new("", Secret::default());
-            JobConfig {
+            let defaults = ModelJobConfig::new("", Secret::default());
+            ModelJobConfig {
                 name: job.name.clone().unwrap_or_default(),
                 secret: job.secret.clone().unwrap_or_default(),
                 max_models: job.max_models.unwrap_or(defaults.max_models),
@@ -374,20 +347,20 @@ impl ServerOptions {
                 connections: job.connections,
                 allow: job.allow.clone(),
                 keep: job.keep.unwrap_or(defaults.keep),
-                keep_every: job.keep_every.unwrap_or(defaults.keep_every),
+                keep_every: job.keep_every.map_or(defaults.keep_every, |time| time.0),
             }
         });
-        let config = ServerConfig {
+        let config = ModelServerConfig {
             listen: self.listen.unwrap_or(defaults.listen),
             jobs: jobs.collect(),
             state: self.state.clone(),
-            durable: self.durable.unwrap_or(defaults.durable),
+            durable: self.durable.map_or(defaults.durable, |time| time.0),
             threads: self.threads.unwrap_or(defaults.threads),
             connections: self.connections.unwrap_or(defaults.connections),
             connection_rate: self.connection_rate.unwrap_or(defaults.connection_rate),
-            memory: self.memory.unwrap_or(defaults.memory),
-            lease: self.lease.unwrap_or(defaults.lease),
-            patience: self.patience.unwrap_or(defaults.patience),
+            memory: self.memory.map_or(defaults.memory, |size| size.0 as u64),
+            lease: self.lease.map_or(defaults.lease, |time| time.0),
+            patience: self.patience.map_or(defaults.patience, |time| time.0),
         };
         config.validate()?;
         Ok(config)

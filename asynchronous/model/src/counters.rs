@@ -113,8 +113,8 @@ impl Counters {
         get(&self.refused[reason as usize - 1])
     }
 
-    pub(crate) fn read(&self) -> JobStats {
-        JobStats {
+    pub(crate) fn read(&self) -> ModelJobStats {
+        ModelJobStats {
             connections: get(&self.connections),
             pulls: get(&self.pulls),
             flags: get(&self.flags),
@@ -146,7 +146,7 @@ fn get(counter: &AtomicU64) -> u64 {
 
 /// The totals of a server.
 #[derive(Clone, Debug, Default, Serialize)]
-pub struct ServerStats {
+pub struct ModelServerStats {
     /// What never got as far as a job: handshakes and introductions.
     pub refused: std::collections::BTreeMap<&'static str, u64>,
     /// Bytes of memory that models and workers' requests may take, as counted.
@@ -154,12 +154,12 @@ pub struct ServerStats {
     /// The largest number of these bytes.
     pub most_memory: u64,
     /// The jobs by name.
-    pub jobs: std::collections::BTreeMap<String, JobStats>,
+    pub jobs: std::collections::BTreeMap<String, ModelJobStats>,
 }
 
 /// The totals of a job.
 #[derive(Clone, Debug, Default, Serialize)]
-pub struct JobStats {
+pub struct ModelJobStats {
     /// Connections of workers, all that ever were.
     pub connections: u64,
     /// Pulls answered, of one shard each.

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use crate::admin::Remote;
 use crate::client::ClientConfig;
 use crate::client::link::Stream;
-use crate::config::{JobConfig, ServerConfig};
+use crate::config::{ModelJobConfig, ModelServerConfig};
 use crate::error::ModelError;
 use crate::shard::Stamp;
 use crate::spec::Spec;
@@ -94,7 +94,7 @@ impl Source {
 /// [`ModelError::Secret`].
 pub fn follow(
     follow: &FollowConfig,
-    config: &ServerConfig,
+    config: &ModelServerConfig,
     stop: &AtomicBool,
     mut on_complete: impl FnMut(),
 ) -> Result<Followed, ModelError> {
@@ -151,7 +151,7 @@ fn failed_pause(heard: Instant, began: Instant) -> bool {
 /// Copies one job once. Returns the server's term.
 async fn round(
     follow: &FollowConfig,
-    job: &JobConfig,
+    job: &ModelJobConfig,
     source: &mut Option<Source>,
     state: &Path,
     term: u64,

@@ -6,13 +6,16 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use quinn::{Connection, Endpoint};
+use thc_values::Secret;
 
 use crate::counters::Reason;
 use crate::payload;
-use crate::proof::{self, Role, Secret};
+use crate::proof::{self, Role};
 use crate::shard::Stamp;
 use crate::wire::{Body, Frame, VERSION, kind, pushed, read_frame};
-use crate::{Client, ClientConfig, JobConfig, ModelBits, Pull, Push, Server, ServerConfig, Spec};
+use crate::{
+    Client, ClientConfig, ModelBits, ModelJobConfig, ModelServer, ModelServerConfig, Pull, Push, Spec,
+};
 
 const SECRET: &str = "a secret for tests";
 const LEN: usize = 1000;
@@ -24,19 +27,19 @@ fn spec() -> Spec {
     Spec { bits: ModelBits::Fixed(32), workers: 8, ..Spec::sgd(LEN as u64, 1.0) }
 }
 
-fn server() -> Server {
-    let config = ServerConfig {
+fn server() -> ModelServer {
+    let config = ModelServerConfig {
         listen: ([127, 0, 0, 1], 0).into(),
-        jobs: vec![JobConfig::new("train", SECRET.into())],
+        jobs: vec![ModelJobConfig::new("train", SECRET.into())],
         threads: 2,
         connections: 40,
         patience: Duration::from_millis(300),
-        ..ServerConfig::default()
+        ..ModelServerConfig::default()
     };
-    Server::start(config).unwrap()
+    ModelServer::start(config).unwrap()
 }
 
-fn honest(server: &Server) -> Client {
+fn honest(server: &ModelServer) -> Client {
     let config = ClientConfig {
         servers: vec![server.local().to_string()],
         secret: SECRET.into(),
@@ -48,7 +51,7 @@ fn honest(server: &Server) -> Client {
     client
 }
 
-fn client_of(server: &Server, job: &str, timeout: Duration) -> Result<Client, crate::ModelError> {
+fn client_of(server: &ModelServer, job: &str, timeout: Duration) -> Result<Client, crate::ModelError> {
     let config = ClientConfig {
         servers: vec![server.local().to_string()],
         job: job.to_owned(),
@@ -75,11 +78,11 @@ struct Peer {
 }
 
 impl Peer {
-    async fn connect(server: &Server) -> Result<Self, String> {
+    async fn connect(server: &ModelServer) -> Result<Self, String> {
         Self::connect_from([127, 0, 0, 1], server).await
     }
 
-    async fn connect_from(address: [u8; 4], server: &Server) -> Result<Self, String> {
+    async fn connect_from(address: [u8; 4], server: &ModelServer) -> Result<Self, String> {
         let mut endpoint = Endpoint::client((address, 0).into()).unwrap();
         let config = quinn::ClientConfig::new(Arc::new(proof::of_worker().unwrap()));
         endpoint.set_default_client_config(config);
@@ -105,7 +108,7 @@ impl Peer {
     }
 
     /// One that knows the secret.
-    async fn insider(server: &Server, worker: u16) -> (Self, u64) {
+    async fn insider(server: &ModelServer, worker: u16) -> (Self, u64) {
         let peer = Self::connect(server).await.unwrap();
         let welcome = peer.say(&peer.hello(SECRET, worker)).await.unwrap();
         assert_eq!(welcome[0], kind::WELCOME);
@@ -316,14 +319,14 @@ fn strangers_of_one_address_take_no_more_than_their_share() {
 
 #[test]
 fn an_address_makes_so_many_connections_a_second_and_is_told_why_not_more() {
-    let config = ServerConfig {
+    let config = ModelServerConfig {
         listen: ([127, 0, 0, 1], 0).into(),
-        jobs: vec![JobConfig::new("train", SECRET.into())],
+        jobs: vec![ModelJobConfig::new("train", SECRET.into())],
         // A bucket that fills again within the test would make it one of the clock.
         connection_rate: 1,
-        ..ServerConfig::default()
+        ..ModelServerConfig::default()
     };
-    let server = Server::start(config).unwrap();
+    let server = ModelServer::start(config).unwrap();
     let runtime = tokio::runtime::Runtime::new().unwrap();
     runtime.block_on(async {
         let until = Instant::now() + HANG;
@@ -354,13 +357,13 @@ fn an_address_makes_so_many_connections_a_second_and_is_told_why_not_more() {
 
 #[test]
 fn a_job_takes_no_places_of_another() {
-    let config = ServerConfig {
+    let config = ModelServerConfig {
         listen: ([127, 0, 0, 1], 0).into(),
-        jobs: ["train", "other"].map(|name| JobConfig::new(name, SECRET.into())).into(),
+        jobs: ["train", "other"].map(|name| ModelJobConfig::new(name, SECRET.into())).into(),
         connections: 8,
-        ..ServerConfig::default()
+        ..ModelServerConfig::default()
     };
-    let server = Server::start(config).unwrap();
+    let server = ModelServer::start(config).unwrap();
     let runtime = tokio::runtime::Runtime::new().unwrap();
     let mut held = Vec::new();
     runtime.block_on(async {
@@ -400,13 +403,13 @@ fn what_a_stranger_sends_is_bounded_by_four_kibibytes() {
 
 #[test]
 fn memory_is_counted_and_bounded() {
-    let config = ServerConfig {
+    let config = ModelServerConfig {
         listen: ([127, 0, 0, 1], 0).into(),
-        jobs: vec![JobConfig::new("train", SECRET.into())],
+        jobs: vec![ModelJobConfig::new("train", SECRET.into())],
         memory: 16 << 20,
-        ..ServerConfig::default()
+        ..ModelServerConfig::default()
     };
-    let server = Server::start(config).unwrap();
+    let server = ModelServer::start(config).unwrap();
     let spec = Spec { bits: ModelBits::Fixed(32), shard: 1 << 20, ..Spec::sgd(400_000, 1.0) };
     let open = |worker: u16, name: &str| {
         let config = ClientConfig {

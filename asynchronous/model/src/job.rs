@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 
 use serde::Serialize;
 
-use crate::config::{JobConfig, ServerConfig};
-use crate::counters::{Counters, JobStats, Reason};
+use crate::config::{ModelJobConfig, ModelServerConfig};
+use crate::counters::{Counters, ModelJobStats, Reason};
 use crate::error::ModelError;
 use crate::lock::lock;
 use crate::memory::{self, Memory};
@@ -32,7 +32,7 @@ pub(crate) struct Description {
 /// A job.
 #[derive(Debug)]
 pub(crate) struct Job {
-    pub config: JobConfig,
+    pub config: ModelJobConfig,
     pub counters: Counters,
     models: Mutex<BTreeMap<String, Arc<Model>>>,
     /// Models whose files cannot be read.
@@ -60,8 +60,8 @@ fn on_disk(error: ModelError) -> (Reason, String) {
 impl Job {
     /// Its models, from their files. One whose files cannot be read keeps nothing else down: who opens it is told.
     pub fn read(
-        config: &JobConfig,
-        server: &ServerConfig,
+        config: &ModelJobConfig,
+        server: &ModelServerConfig,
         memory: &Arc<Memory>,
         incarnation: u64,
     ) -> Result<Self, ModelError> {
@@ -319,9 +319,9 @@ impl Job {
         }
     }
 
-    pub fn stats(&self) -> JobStats {
+    pub fn stats(&self) -> ModelJobStats {
         let models = self.models().into_iter().map(|(name, model)| (name, model.stats())).collect();
-        JobStats { models, ..self.counters.read() }
+        ModelJobStats { models, ..self.counters.read() }
     }
 }
 
@@ -363,9 +363,9 @@ mod tests {
     /// Whoever makes a model holds up nobody who has one.
     #[test]
     fn models_are_served_while_another_is_made() {
-        let config = ServerConfig {
-            jobs: vec![JobConfig::new("train", "a secret for tests".into())],
-            ..ServerConfig::default()
+        let config = ModelServerConfig {
+            jobs: vec![ModelJobConfig::new("train", "a secret for tests".into())],
+            ..ModelServerConfig::default()
         };
         let registry = Registry::read(&config, 1).unwrap();
         let job = &registry.jobs["train"];

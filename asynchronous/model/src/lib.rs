@@ -7,7 +7,7 @@
 //! - [`Spec`] describes a model and the rule of its steps;
 //! - [`payload`] encodes vectors;
 //! - [`shard`] has a range of coordinates with its clock, and carries out pulls and pushes without I/O;
-//! - [`Server`] serves shards over QUIC, and keeps them in files;
+//! - [`ModelServer`] serves shards over QUIC, and keeps them in files;
 //! - [`Client`] is a worker's connection, which pulls, pushes, reads snapshots, and reconnects after a server's death.
 //!
 //! ```no_run
@@ -59,13 +59,14 @@ mod wire;
 pub use admin::{Admin, ModelInfo};
 pub use archive::Archive;
 pub use client::{Client, ClientConfig, ClientStats, Pull, Pulled, Push, Pushed, ShardState};
-pub use config::{JobConfig, JobOptions, ServerConfig, ServerOptions};
-pub use counters::{Counters, JobStats, Reason, ServerStats, ShardStats};
+pub use config::{ModelJobConfig, ModelJobOptions, ModelServerConfig, ModelServerOptions};
+pub use counters::{Counters, ModelJobStats, ModelServerStats, Reason, ShardStats};
 pub use error::ModelError;
 pub use follow::{FollowConfig, Followed, follow};
 pub use optimizer::{Decay, Optimizer, Schedule, freshness};
-pub use proof::{Secret, TooShort};
-pub use server::Server;
+pub use proof::TooShort;
+pub use server::ModelServer;
 pub use spec::{ModelBits, Prox, Spec, default_shard};
 pub use store::Kept;
-pub use tensors::{BLOCK, Block, EXACT, FROZEN, Tensor};
+pub use tensors::{BLOCK, EXACT, FROZEN, Tensor, TensorBlock};
+pub use thc_values::Secret;

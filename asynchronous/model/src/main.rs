@@ -16,7 +16,7 @@ use anyhow::Context;
 use clap::Parser;
 use clap::error::ErrorKind;
 use signal_hook::consts::{SIGINT, SIGTERM};
-use thc_model::{FollowConfig, Followed, Server, ServerConfig, follow};
+use thc_model::{FollowConfig, Followed, ModelServer, ModelServerConfig, follow};
 
 /// How often signals are checked.
 const TICK: Duration = Duration::from_millis(50);
@@ -36,7 +36,8 @@ fn main() -> ExitCode {
         return commands::run(command);
     }
     let logs = flags.logs;
-    let (interval, metrics, follow) = (flags.stats_interval, flags.metrics, flags.follow());
+    let (interval, metrics, follow) =
+        (flags.stats_interval.map(|time| time.0), flags.metrics, flags.follow());
     let config = match flags.options().and_then(|options| options.validate()) {
         Ok(config) => config,
         Err(error) => {
@@ -55,7 +56,7 @@ fn main() -> ExitCode {
 }
 
 fn run(
-    config: ServerConfig,
+    config: ModelServerConfig,
     interval: Option<Duration>,
     metrics: Option<SocketAddr>,
     followed: Option<FollowConfig>,
@@ -75,7 +76,7 @@ fn run(
             Followed::Alone => {}
         }
     }
-    let server = Arc::new(Server::start(config)?);
+    let server = Arc::new(ModelServer::start(config)?);
     let endpoint = metrics.map(|at| metrics::serve(at, Arc::clone(&server))).transpose()?;
     if let Some(endpoint) = &endpoint {
         print(&format!("metrics http://{}/metrics", endpoint.local()));

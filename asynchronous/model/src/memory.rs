@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 
-use bytesize::ByteSize;
+use thc_values::Size;
 
 use crate::lock::lock;
 use crate::payload;
@@ -47,7 +47,7 @@ impl Memory {
         let mut reserved = lock(&self.reserved);
         let sum = reserved.saturating_add(bytes);
         if sum > self.most {
-            let [bytes, reserved, most] = [bytes, *reserved, self.most].map(ByteSize);
+            let [bytes, reserved, most] = [bytes, *reserved, self.most].map(|bytes| Size(bytes as usize));
             return Err(format!(
                 "{what} may take {bytes} of the server's memory, beside {reserved} that models and workers have, above its {most} (--memory)"
             ));

@@ -6,10 +6,10 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use thc_metrics::{DescriptorEncoder, MetricsServer, counters, gauges};
-use thc_model::{JobStats, Server, ServerStats, ShardStats};
+use thc_model::{ModelJobStats, ModelServer, ModelServerStats, ShardStats};
 
 /// Serves the server's counters.
-pub fn serve(at: SocketAddr, server: Arc<Server>) -> io::Result<MetricsServer> {
+pub fn serve(at: SocketAddr, server: Arc<ModelServer>) -> io::Result<MetricsServer> {
     let make = move || {
         let stats = server.stats();
         thc_metrics::text("thc_model", move |encoder| write(encoder, &stats))
@@ -17,7 +17,7 @@ pub fn serve(at: SocketAddr, server: Arc<Server>) -> io::Result<MetricsServer> {
     MetricsServer::serve(at, make)
 }
 
-fn write(encoder: &mut DescriptorEncoder<'_>, stats: &ServerStats) -> fmt::Result {
+fn write(encoder: &mut DescriptorEncoder<'_>, stats: &ModelServerStats) -> fmt::Result {
     let memory = "Bytes that models and workers' requests may take";
     gauges(encoder, "memory_bytes", memory, [([], stats.memory as f64)])?;
     gauges(encoder, "memory_limit_bytes", "Most of these", [([], stats.most_memory as f64)])?;
@@ -35,7 +35,7 @@ fn write(encoder: &mut DescriptorEncoder<'_>, stats: &ServerStats) -> fmt::Resul
         "Requests and connections refused; without a job, before it was known",
         rows,
     )?;
-    let each = |value: fn(&JobStats) -> u64| {
+    let each = |value: fn(&ModelJobStats) -> u64| {
         stats.jobs.iter().map(move |(job, stats)| ([("thc_job", job.clone())], value(stats)))
     };
     counters(encoder, "connections", "Connections of workers that ever were", each(|job| job.connections))?;
@@ -48,7 +48,7 @@ fn write(encoder: &mut DescriptorEncoder<'_>, stats: &ServerStats) -> fmt::Resul
     models(encoder, stats)
 }
 
-fn models(encoder: &mut DescriptorEncoder<'_>, stats: &ServerStats) -> fmt::Result {
+fn models(encoder: &mut DescriptorEncoder<'_>, stats: &ModelServerStats) -> fmt::Result {
     let each = |value: fn(&[ShardStats]) -> u64| {
         stats.jobs.iter().flat_map(move |(job, stats)| {
             stats.models.iter().map(move |(model, shards)| {

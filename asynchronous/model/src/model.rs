@@ -10,14 +10,14 @@ use crate::counters::{Reason, ShardStats};
 use crate::error::ModelError;
 use crate::lock::lock;
 use crate::memory::{self, Memory, Reservation};
-use crate::shard::{Phase, Shard, Stamp, State};
+use crate::shard::{ModelShard, Phase, Stamp, State};
 use crate::spec::Spec;
 use crate::store::{self, Folder};
 
 /// A shard that many tasks use.
 #[derive(Debug)]
 pub(crate) struct SharedShard {
-    shard: Mutex<Shard>,
+    shard: Mutex<ModelShard>,
     /// Notified at every change.
     pub changed: Notify,
     /// Held while its file is written, so that an older state never replaces a newer one.
@@ -31,7 +31,7 @@ pub(crate) struct SharedShard {
 }
 
 impl SharedShard {
-    fn new(shard: Shard) -> Self {
+    fn new(shard: ModelShard) -> Self {
         let Stamp { version, epoch, .. } = shard.stamp();
         Self {
             shard: Mutex::new(shard),
@@ -48,7 +48,7 @@ impl SharedShard {
     ///
     /// # Errors
     /// [`Reason::Broken`] after a panic of whoever had it: its state may be half changed, so nobody gets it again, and no file.
-    pub fn enter(&self) -> Result<MutexGuard<'_, Shard>, Reason> {
+    pub fn enter(&self) -> Result<MutexGuard<'_, ModelShard>, Reason> {
         self.shard.lock().map_err(|_| Reason::Broken)
     }
 }
@@ -76,8 +76,8 @@ impl Model {
         states.resize_with(spec.shards(), || None);
         let shards = states.into_iter().zip(0..).map(|(state, number)| {
             SharedShard::new(match state {
-                Some(state) => Shard::resume(Arc::clone(&spec), number, lease, state),
-                None => Shard::new(Arc::clone(&spec), number, lease),
+                Some(state) => ModelShard::resume(Arc::clone(&spec), number, lease, state),
+                None => ModelShard::new(Arc::clone(&spec), number, lease),
             })
         });
         let shards = shards.collect();

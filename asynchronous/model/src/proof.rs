@@ -8,14 +8,13 @@
 //! proof he was sent, which is why they have at least 16 characters.
 
 use std::fmt;
-use std::str::FromStr;
 use std::sync::Arc;
 
 use ring::hmac;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
 use rustls::{DigitallySignedStruct, SignatureScheme};
-use serde::Deserialize;
+use thc_values::Secret;
 
 use crate::error::ModelError;
 use crate::wire::ALPN;
@@ -25,53 +24,26 @@ const SHORTEST: usize = 16;
 /// Label of the exported key.
 const LABEL: &[u8] = b"EXPORTER-thc-model-1";
 
-/// What all workers of a job know, and nobody else. It is never shown.
-#[derive(Clone, PartialEq, Eq, Default, Deserialize)]
-#[serde(transparent)]
-pub struct Secret(String);
-
 /// A secret that somebody could find by trying.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the secret has fewer than {SHORTEST} characters, which can be found by trying: take a longer one")]
 pub struct TooShort;
 
-impl Secret {
-    /// Checks that the secret is long enough.
-    ///
-    /// # Errors
-    /// [`TooShort`].
-    pub fn check(&self) -> Result<(), TooShort> {
-        if self.0.chars().count() >= SHORTEST { Ok(()) } else { Err(TooShort) }
-    }
-
-    /// A number in hexadecimal that is made of the secret and does not tell it.
-    pub(crate) fn derive_hex(&self, what: &str) -> String {
-        hmac::sign(&self.key(), what.as_bytes()).as_ref().iter().map(|byte| format!("{byte:02x}")).collect()
-    }
-
-    fn key(&self) -> hmac::Key {
-        hmac::Key::new(hmac::HMAC_SHA256, self.0.as_bytes())
-    }
+/// Checks that a secret is long enough.
+///
+/// # Errors
+/// [`TooShort`].
+pub(crate) fn check(secret: &Secret) -> Result<(), TooShort> {
+    if secret.expose().chars().count() >= SHORTEST { Ok(()) } else { Err(TooShort) }
 }
 
-impl From<&str> for Secret {
-    fn from(text: &str) -> Self {
-        Self(text.trim().to_owned())
-    }
+/// A number in hexadecimal that is made of the secret and does not tell it.
+pub(crate) fn derive_hex(secret: &Secret, what: &str) -> String {
+    hmac::sign(&key(secret), what.as_bytes()).as_ref().iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-impl FromStr for Secret {
-    type Err = std::convert::Infallible;
-
-    fn from_str(text: &str) -> Result<Self, Self::Err> {
-        Ok(text.into())
-    }
-}
-
-impl fmt::Debug for Secret {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Secret(…)")
-    }
+fn key(secret: &Secret) -> hmac::Key {
+    hmac::Key::new(hmac::HMAC_SHA256, secret.expose().as_bytes())
 }
 
 /// An end of a connection.
@@ -106,7 +78,7 @@ pub(crate) fn prove(
     worker: u16,
 ) -> Option<[u8; 32]> {
     let key = export_key(connection, job, worker)?;
-    hmac::sign(&secret.key(), &message(role, &key)).as_ref().try_into().ok()
+    hmac::sign(&self::key(secret), &message(role, &key)).as_ref().try_into().ok()
 }
 
 /// Checks the proof of `role`.
@@ -119,7 +91,7 @@ pub(crate) fn verify(
     proof: &[u8],
 ) -> bool {
     export_key(connection, job, worker)
-        .is_some_and(|key| hmac::verify(&secret.key(), &message(role, &key), proof).is_ok())
+        .is_some_and(|key| hmac::verify(&self::key(secret), &message(role, &key), proof).is_ok())
 }
 
 fn tls_failed(error: impl fmt::Display) -> ModelError {
@@ -199,10 +171,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn secrets_are_long_and_not_shown() {
-        let secret = Secret::from("  sixteen letters!\n");
-        assert_eq!(secret.check(), Ok(()));
-        assert_eq!(format!("{secret:?}"), "Secret(…)");
-        assert_eq!(Secret::from("fifteen letters").check(), Err(TooShort));
+    fn secrets_are_long() {
+        assert_eq!(check(&Secret::from("  sixteen letters!\n")), Ok(()));
+        assert_eq!(check(&Secret::from("fifteen letters\n")), Err(TooShort));
     }
 }

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use crate::config::ServerConfig;
-use crate::counters::{Counters, Reason, ServerStats, add};
+use crate::config::ModelServerConfig;
+use crate::counters::{Counters, ModelServerStats, Reason, add};
 use crate::error::ModelError;
 use crate::job::Job;
 use crate::memory::Memory;
@@ -25,7 +25,7 @@ pub(crate) struct Registry {
 
 impl Registry {
     /// With what the files have.
-    pub fn read(config: &ServerConfig, incarnation: u64) -> Result<Self, ModelError> {
+    pub fn read(config: &ModelServerConfig, incarnation: u64) -> Result<Self, ModelError> {
         let memory = Memory::new(config.memory);
         let mut jobs = BTreeMap::new();
         for job in &config.jobs {
@@ -71,9 +71,9 @@ impl Registry {
         self.superseded.load(Ordering::Acquire)
     }
 
-    pub fn stats(&self) -> ServerStats {
+    pub fn stats(&self) -> ModelServerStats {
         let (memory, most_memory) = self.memory.usage();
-        ServerStats {
+        ModelServerStats {
             memory,
             most_memory,
             refused: self.counters.read().refused,
@@ -86,15 +86,15 @@ impl Registry {
 #[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
-    use crate::{JobConfig, Spec};
+    use crate::{ModelJobConfig, Spec};
 
     #[test]
     fn a_shard_that_panicked_is_given_to_nobody_and_not_written() {
         let folder = tempfile::tempdir().unwrap();
-        let config = ServerConfig {
-            jobs: vec![JobConfig::new("train", "a secret for tests".into())],
+        let config = ModelServerConfig {
+            jobs: vec![ModelJobConfig::new("train", "a secret for tests".into())],
             state: Some(folder.path().to_owned()),
-            ..ServerConfig::default()
+            ..ModelServerConfig::default()
         };
         let registry = Registry::read(&config, 1).unwrap();
         let model = registry.jobs["train"].open("m", Spec { shard: 16, ..Spec::sgd(32, 1.0) }).unwrap();

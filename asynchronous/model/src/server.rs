@@ -14,8 +14,8 @@ use ring::hmac;
 use ring::rand::{SecureRandom, SystemRandom};
 use tokio::runtime::Runtime;
 
-use crate::config::ServerConfig;
-use crate::counters::{Reason, ServerStats};
+use crate::config::ModelServerConfig;
+use crate::counters::{ModelServerStats, Reason};
 use crate::error::ModelError;
 use crate::memory::{STREAM_WINDOW, WINDOW};
 use crate::registry::Registry;
@@ -47,20 +47,20 @@ pub(crate) fn transport() -> TransportConfig {
 
 /// The key of stateless resets comes from the jobs' secrets and not from chance: a restarted server can tell workers of
 /// the one before that their connections are gone, at their next packet and not after a silence.
-fn endpoint_config(config: &ServerConfig) -> EndpointConfig {
+fn endpoint_config(config: &ModelServerConfig) -> EndpointConfig {
     let secrets: Vec<String> =
-        config.jobs.iter().map(|job| job.secret.derive_hex("thc-model reset")).collect();
+        config.jobs.iter().map(|job| proof::derive_hex(&job.secret, "thc-model reset")).collect();
     let key = hmac::Key::new(hmac::HMAC_SHA256, secrets.concat().as_bytes());
     let mut endpoint = EndpointConfig::new(Arc::new(key));
     datagrams::accept_longest(&mut endpoint);
-    endpoint.cid_generator(|| Box::new(Numbers(SystemRandom::new())));
+    endpoint.cid_generator(|| Box::new(ConnectionIds(SystemRandom::new())));
     endpoint
 }
 
 /// Numbers of connections that, unlike quinn's usual ones, do not tell which life of a server they are of.
-struct Numbers(SystemRandom);
+struct ConnectionIds(SystemRandom);
 
-impl ConnectionIdGenerator for Numbers {
+impl ConnectionIdGenerator for ConnectionIds {
     fn generate_cid(&mut self) -> ConnectionId {
         let mut number = [0; 8];
         // Without random numbers there would be no TLS either.
@@ -78,7 +78,7 @@ impl ConnectionIdGenerator for Numbers {
 }
 
 /// A server that runs. Dropping it stops it, after everything was written.
-pub struct Server {
+pub struct ModelServer {
     runtime: Option<Runtime>,
     endpoint: Endpoint,
     registry: Arc<Registry>,
@@ -87,13 +87,13 @@ pub struct Server {
     keeper: Option<JoinHandle<()>>,
 }
 
-impl Server {
+impl ModelServer {
     /// Reads the state, listens, and serves until it is dropped.
     ///
     /// # Errors
     /// [`ModelError::Config`]; [`ModelError::State`] if the state cannot be read; [`ModelError::Socket`] if the address
     /// cannot be listened on.
-    pub fn start(config: ServerConfig) -> Result<Self, ModelError> {
+    pub fn start(config: ModelServerConfig) -> Result<Self, ModelError> {
         config.validate()?;
         let mut incarnation = [0; 8];
         SystemRandom::new()
@@ -138,7 +138,7 @@ impl Server {
 
     /// The totals since the start.
     #[must_use]
-    pub fn stats(&self) -> ServerStats {
+    pub fn stats(&self) -> ModelServerStats {
         self.registry.stats()
     }
 
@@ -146,7 +146,7 @@ impl Server {
     ///
     /// # Errors
     /// [`ModelError::State`] if something could not be written.
-    pub fn shutdown(mut self) -> Result<ServerStats, ModelError> {
+    pub fn shutdown(mut self) -> Result<ModelServerStats, ModelError> {
         self.end();
         self.registry.save()?;
         Ok(self.registry.stats())
@@ -169,7 +169,7 @@ impl Server {
     }
 }
 
-impl Drop for Server {
+impl Drop for ModelServer {
     fn drop(&mut self) {
         if self.runtime.is_some() {
             self.end();

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::ModelError;
 use crate::optimizer::{Optimizer, Schedule};
-use crate::tensors::{self, Block, EXACT, FROZEN, MAX_TENSORS, Tensor};
+use crate::tensors::{self, EXACT, FROZEN, MAX_TENSORS, Tensor, TensorBlock};
 
 /// Coordinates of a shard unless a [`Spec`] says otherwise: 1 MiB, less than a millisecond under its lock. A worker encodes
 /// one shard while the one before is on its way, so a smaller one is sooner there, and a larger one has fewer frames.
@@ -254,7 +254,7 @@ impl Spec {
 
     /// What of shard `number` has one scale; nothing: all of it.
     #[must_use]
-    pub fn blocks(&self, number: usize) -> Vec<Block> {
+    pub fn blocks(&self, number: usize) -> Vec<TensorBlock> {
         let before = self.part.map_or(0, |(from, _)| from);
         let range = self.range(number);
         tensors::blocks(&self.tensors, &(before + range.start as u64..before + range.end as u64))

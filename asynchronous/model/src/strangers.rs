@@ -30,7 +30,7 @@ pub(crate) struct Strangers {
     /// Connections by address.
     there: Mutex<BTreeMap<IpAddr, usize>>,
     /// `None`: an address may make as many as it likes.
-    rate: Option<Mutex<Rate>>,
+    rate: Option<Mutex<Buckets>>,
 }
 
 /// The reason for refusing a connection.
@@ -44,7 +44,7 @@ pub(crate) enum NoPlace {
 
 /// New connections of each address: buckets of tokens, each kept as the time at which it will be full again.
 #[derive(Debug)]
-struct Rate {
+struct Buckets {
     /// The time in which one more is allowed.
     each: Duration,
     full: BTreeMap<IpAddr, Instant>,
@@ -52,7 +52,7 @@ struct Rate {
     swept: Option<Instant>,
 }
 
-impl Rate {
+impl Buckets {
     /// A limit of so many a second.
     fn new(rate: NonZeroU32) -> Self {
         Self { each: Duration::from_secs(1) / rate.get(), full: BTreeMap::new(), swept: None }
@@ -104,7 +104,7 @@ fn known_as(address: IpAddr) -> IpAddr {
 impl Strangers {
     /// A count of no connections yet; an address may make so many new ones in a second.
     pub fn new(rate: Option<NonZeroU32>) -> Arc<Self> {
-        Arc::new(Self { there: Mutex::default(), rate: rate.map(|rate| Mutex::new(Rate::new(rate))) })
+        Arc::new(Self { there: Mutex::default(), rate: rate.map(|rate| Mutex::new(Buckets::new(rate))) })
     }
 
     /// How many there are, and of them from this address.
@@ -117,7 +117,7 @@ impl Strangers {
     pub fn doubts(&self, now: Instant, address: IpAddr) -> bool {
         let (all, of_one) = self.count(address);
         // Who forges an address must not use up what whoever has it may do.
-        let lacks = |rate: &Mutex<Rate>| lock(rate).lacks(now, known_as(address));
+        let lacks = |rate: &Mutex<Buckets>| lock(rate).lacks(now, known_as(address));
         let half = Duration::from_secs(BURST.into()) / 2;
         all >= EASY || of_one >= EASY_OF_ONE || self.rate.as_ref().is_some_and(|rate| lacks(rate) > half)
     }
@@ -186,7 +186,7 @@ mod tests {
 
     #[test]
     fn an_address_makes_a_burst_of_connections_and_then_so_many_a_second() {
-        let mut rate = Rate::new(NonZeroU32::new(10).unwrap());
+        let mut rate = Buckets::new(NonZeroU32::new(10).unwrap());
         let (one, other) = (IpAddr::from([10, 0, 0, 1]), IpAddr::from([10, 0, 0, 2]));
         let began = Instant::now();
         // One each millisecond, for ten seconds.
@@ -201,7 +201,7 @@ mod tests {
 
     #[test]
     fn addresses_without_end_take_bounded_memory_and_harm_none_that_is_known() {
-        let mut rate = Rate::new(NonZeroU32::new(10).unwrap());
+        let mut rate = Buckets::new(NonZeroU32::new(10).unwrap());
         let now = Instant::now();
         let known = IpAddr::from([127, 0, 0, 1]);
         assert!(rate.take(now, known));

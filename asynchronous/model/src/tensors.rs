@@ -40,7 +40,7 @@ impl From<Tensor> for (u64, u8) {
 
 /// What of a tensor has one scale.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Block {
+pub struct TensorBlock {
     /// Which coordinates.
     pub range: Range<usize>,
     /// The tensor's number.
@@ -52,7 +52,7 @@ pub struct Block {
 /// The blocks of the coordinates in `range` of a model, counted from the beginning of `range`. A block ends where its
 /// tensor does, [`BLOCK`] coordinates after another began, and at the ends of `range`.
 #[must_use]
-pub fn blocks(tensors: &[Tensor], range: &Range<u64>) -> Vec<Block> {
+pub fn blocks(tensors: &[Tensor], range: &Range<u64>) -> Vec<TensorBlock> {
     let mut blocks = Vec::new();
     let mut begin = 0;
     for (number, tensor) in tensors.iter().enumerate() {
@@ -64,7 +64,7 @@ pub fn blocks(tensors: &[Tensor], range: &Range<u64>) -> Vec<Block> {
         while at < to {
             let end = at.saturating_add(size).min(to);
             let range = (at - range.start) as usize..(end - range.start) as usize;
-            blocks.push(Block { range, tensor: number, bits: tensor.bits });
+            blocks.push(TensorBlock { range, tensor: number, bits: tensor.bits });
             at = end;
         }
     }

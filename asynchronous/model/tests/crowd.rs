@@ -48,7 +48,7 @@ fn sixty_four_workers() {
     }
 }
 
-fn server_of(running: &[thc_model::Server]) -> thc_model::JobStats {
+fn server_of(running: &[thc_model::ModelServer]) -> thc_model::ModelJobStats {
     running[0].stats().jobs["train"].clone()
 }
 
@@ -95,11 +95,13 @@ fn nobody_waits_for_a_slow_worker_until_the_bound() {
 
 #[test]
 fn several_models_and_jobs_share_a_server() {
-    let config = thc_model::ServerConfig {
-        jobs: ["train", "other"].map(|name| thc_model::JobConfig::new(name, setup::SECRET.into())).into(),
+    let config = thc_model::ModelServerConfig {
+        jobs: ["train", "other"]
+            .map(|name| thc_model::ModelJobConfig::new(name, setup::SECRET.into()))
+            .into(),
         ..setup::server_config(None)
     };
-    let running = [thc_model::Server::start(config).unwrap()];
+    let running = [thc_model::ModelServer::start(config).unwrap()];
     for job in ["train", "other"] {
         for number in 0..4_u32 {
             let config = thc_model::ClientConfig { job: job.to_owned(), ..setup::config(&running, 0) };

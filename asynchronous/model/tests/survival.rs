@@ -285,14 +285,14 @@ fn one_of_two_servers_that_restarts_empty_freezes_nothing() {
 #[test]
 fn a_server_without_state_forgets_and_says_so() {
     let address = free_address();
-    let config = || thc_model::ServerConfig { listen: address, ..setup::server_config(None) };
-    let running = [thc_model::Server::start(config()).unwrap()];
+    let config = || thc_model::ModelServerConfig { listen: address, ..setup::server_config(None) };
+    let running = [thc_model::ModelServer::start(config()).unwrap()];
     let mut client = setup::client(&running, 0, "m", Spec::sgd(100, 1.0));
     client.initialise(&[1.0; 100]).unwrap();
     let mut x = vec![0.0; 100];
     client.pull(&mut x, Pull::default()).unwrap();
     drop(running);
-    let _running = thc_model::Server::start(config()).unwrap();
+    let _running = thc_model::ModelServer::start(config()).unwrap();
     assert_eq!(client.pull(&mut x, Pull::default()).unwrap().shards, [ShardState::Empty]);
     assert!(client.initialise(&[1.0; 100]).unwrap());
 }

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use quadratic::{Quadratic, minus, square};
 use thc_codec::{norm, rounding::Rounding};
 use thc_model::payload;
-use thc_model::shard::{Applied, PushHead, Shard, Stamp};
+use thc_model::shard::{Applied, ModelShard, PushHead, Stamp};
 use thc_model::{ModelBits, Push, Spec};
 use thc_model_codec::lattice::Lattice;
 use thc_model_codec::sparsify::l1;
@@ -49,7 +49,7 @@ fn train(mu: f32, push: Push, mut see: impl FnMut(&[(Vec<f32>, f64)], f64)) {
     };
     spec.validate().unwrap();
     let now = Instant::now();
-    let mut shard = Shard::new(Arc::new(spec), 0, Duration::from_secs(60));
+    let mut shard = ModelShard::new(Arc::new(spec), 0, Duration::from_secs(60));
     shard.initialise(&[0.5; D]);
     let mut random = fastrand::Rng::with_seed(11);
     let mut tightest = 0.0_f64;
@@ -57,7 +57,7 @@ fn train(mu: f32, push: Push, mut see: impl FnMut(&[(Vec<f32>, f64)], f64)) {
         let snapshot = shard.state().snapshot.clone();
         let full = problem.full(&snapshot);
         assert!(shard.begin(epoch, &full));
-        let pull = |shard: &mut Shard, worker: u16, tightest: &mut f64| {
+        let pull = |shard: &mut ModelShard, worker: u16, tightest: &mut f64| {
             let exact = shard.state().x.clone();
             let mut bytes = Vec::new();
             shard.pull(worker, None, None, now, &mut bytes).unwrap();

@@ -9,7 +9,7 @@ use crate::chart::draw_study;
 use crate::condition::study;
 use crate::method::Method;
 use crate::problem::Source;
-use crate::run::{Plan, compare};
+use crate::run::{ComparisonPlan, compare};
 use thc_charts::units::{positive, share};
 use thc_charts::write;
 use thc_demo::error::{Error, Result};
@@ -143,7 +143,7 @@ impl AsyncArgs {
 }
 
 impl DemoArgs {
-    fn plan(self) -> Result<Plan> {
+    fn plan(self) -> Result<ComparisonPlan> {
         let Data { data: source, scale, seed, json } = self.data;
         if self.delay.is_some_and(|delay| delay < u32::from(self.workers) - 1) {
             let (workers, least) = (self.workers, self.workers - 1);
@@ -158,7 +158,7 @@ impl DemoArgs {
         } else {
             self.methods
         };
-        Ok(Plan {
+        Ok(ComparisonPlan {
             source,
             methods,
             workers: self.workers,

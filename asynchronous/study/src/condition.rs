@@ -10,7 +10,7 @@ use rand_chacha::ChaCha8Rng;
 use serde::Serialize;
 use thc_codec::rounding::Rounding;
 use thc_model::payload;
-use thc_model::shard::{Applied, PullAnswer, PushHead, Shard};
+use thc_model::shard::{Applied, ModelShard, PullAnswer, PushHead};
 use thc_model::{ModelBits, Push, Spec};
 
 use crate::data::Digits;
@@ -97,7 +97,7 @@ impl Run<'_> {
         bits: ModelBits,
         rate: f32,
         epochs: u64,
-        mut see: impl FnMut(&Shard, u64) -> Result<bool>,
+        mut see: impl FnMut(&ModelShard, u64) -> Result<bool>,
     ) -> Result<()> {
         let (problem, d, n) = (self.problem, self.problem.coordinates(), self.problem.samples());
         let m = problem.epoch(self.source);
@@ -109,7 +109,7 @@ impl Run<'_> {
             ..Spec::asylpg(d as u64, rate, m)
         };
         spec.validate().map_err(Error::failure)?;
-        let mut shard = Shard::new(Arc::new(spec), 0, Duration::from_secs(3600));
+        let mut shard = ModelShard::new(Arc::new(spec), 0, Duration::from_secs(3600));
         shard.initialise(&problem.start(self.seed));
         let mut random = ChaCha8Rng::seed_from_u64(self.seed);
         let push = Push::bits(self.source.bits());
@@ -176,7 +176,7 @@ pub fn study(source: Source, scale: f64, seed: u64, epochs: u64, rate: Option<f3
     let run = Run { problem: &problem, source, seed };
     let rate = rate.unwrap_or(Method::rate(source));
     let m = u64::from(problem.epoch(source).get());
-    let sample = |shard: &Shard| -> Result<Option<Step>> {
+    let sample = |shard: &ModelShard| -> Result<Option<Step>> {
         let stamp = shard.stamp();
         // At the snapshot itself, which is step 0, no lattice keeps the condition.
         if stamp.step == 0 || !(stamp.step - 1).is_multiple_of((m / 10).max(1)) {

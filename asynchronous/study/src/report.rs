@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use crate::method::Method;
 use crate::problem::Source;
-use crate::run::Plan;
+use crate::run::ComparisonPlan;
 use crate::worker::Event;
 use thc_demo::error::{Error, Result};
 
@@ -64,7 +64,7 @@ pub struct Outcome {
 
 impl Outcome {
     pub(super) fn new(
-        plan: &Plan,
+        plan: &ComparisonPlan,
         method: Method,
         rate: f32,
         events: &[Vec<Event>],
@@ -178,8 +178,8 @@ pub struct Comparison {
 }
 
 impl Comparison {
-    pub(super) fn new(plan: &Plan, outcomes: Vec<Outcome>) -> Self {
-        let Plan { source, scale, workers, slow, delay, seed, target, .. } = *plan;
+    pub(super) fn new(plan: &ComparisonPlan, outcomes: Vec<Outcome>) -> Self {
+        let ComparisonPlan { source, scale, workers, slow, delay, seed, target, .. } = *plan;
         Self { source, scale, workers, slow, delay, seed, target, rates: plan.rates.clone(), outcomes }
     }
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use rand::{RngCore, SeedableRng};
-use thc_model::{JobConfig, Server, ServerConfig};
+use thc_model::{ModelJobConfig, ModelServer, ModelServerConfig};
 
 use crate::chart::draw_comparison;
 use crate::data::Digits;
@@ -20,7 +20,7 @@ use thc_demo::error::{Error, Result};
 
 /// What is compared.
 #[derive(Clone, Debug)]
-pub struct Plan {
+pub struct ComparisonPlan {
     pub source: Source,
     pub methods: Vec<Method>,
     pub workers: u8,
@@ -40,7 +40,7 @@ pub struct Plan {
 }
 
 /// Runs all methods.
-pub fn compare(plan: &Plan) -> Result<Comparison> {
+pub fn compare(plan: &ComparisonPlan) -> Result<Comparison> {
     let interrupted = Arc::new(AtomicBool::new(false));
     for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
         signal_hook::flag::register(signal, Arc::clone(&interrupted)).map_err(Error::Process)?;
@@ -77,7 +77,7 @@ pub fn compare(plan: &Plan) -> Result<Comparison> {
 
 /// One method, from the first value to the last epoch.
 fn one(
-    plan: &Plan,
+    plan: &ComparisonPlan,
     setting: &Setting,
     method: Method,
     rate: f32,
@@ -85,11 +85,11 @@ fn one(
 ) -> Result<Outcome> {
     let mut random = rand_chacha::ChaCha8Rng::from_os_rng();
     let secret = format!("{:016x}{:016x}", random.next_u64(), random.next_u64());
-    let server = Server::start(ServerConfig {
+    let server = ModelServer::start(ModelServerConfig {
         listen: ([127, 0, 0, 1], 0).into(),
-        jobs: vec![JobConfig::new("train", secret.as_str().into())],
+        jobs: vec![ModelJobConfig::new("train", secret.as_str().into())],
         threads: 2,
-        ..ServerConfig::default()
+        ..ModelServerConfig::default()
     })
     .map_err(Error::failure)?;
     let cookie = random.next_u32() | 1;

@@ -7,7 +7,7 @@ use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use serde::{Deserialize, Serialize};
 use thc_model::{Client, ClientConfig, ClientStats, Pull, Spec};
-use thc_worker::{CallOptions, Group, GroupConfig, Mode};
+use thc_worker::{Call, Group, GroupConfig, Mode, Plan};
 
 use crate::method::Method;
 use crate::problem::{Problem, Setting, nonsmooth};
@@ -149,7 +149,7 @@ fn run(order: &Order) -> Result<()> {
     let part = n * usize::from(order.worker) / usize::from(order.workers)
         ..n * (usize::from(order.worker) + 1) / usize::from(order.workers);
     let share = f32::from(order.workers) / n as f32;
-    let raw = CallOptions { mode: Mode::Raw, feedback: None };
+    let raw = Call { plan: Plan::Whole(Mode::Raw), feedback: None };
     let zero = Duration::ZERO;
     let mut clocks =
         Clocks { began: Instant::now(), computing: zero, epochs: zero, waited: zero, slept: zero };
@@ -166,7 +166,7 @@ fn run(order: &Order) -> Result<()> {
             // The loss goes along, in the magnitude of a gradient: integers share one scale.
             full.push(loss * LOSS);
             full.iter_mut().for_each(|g| *g *= share);
-            group.allreduce_with(&mut full, raw)?;
+            group.call(&mut full, raw)?;
             let loss = full.pop().map_or(f64::NAN, |loss| f64::from(loss / LOSS));
             let loss = loss + nonsmooth(&source.prox(), &snapshot);
             let last = epoch >= order.epochs || order.target.is_some_and(|target| loss <= target);

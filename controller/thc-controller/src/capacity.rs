@@ -48,7 +48,7 @@ impl fmt::Display for Forms {
 
 /// Rows of a program's tables, or of a job in them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Rows {
+pub struct RowCounts {
     /// Rows of `members`.
     pub members: u32,
     /// Rows of `addresses`.
@@ -59,11 +59,11 @@ pub struct Rows {
     pub roots: u32,
 }
 
-impl Rows {
+impl RowCounts {
     /// The counts with the tables' names.
     #[must_use]
     pub fn counts_by_name(&self) -> [(&'static str, u32); 4] {
-        let Rows { members, addresses, job_tables, roots } = *self;
+        let RowCounts { members, addresses, job_tables, roots } = *self;
         [("members", members), ("addresses", addresses), ("job_tables", job_tables), ("roots", roots)]
     }
 }
@@ -80,7 +80,7 @@ pub struct Capacity {
     /// Lookup tables at a time.
     pub tables: u32,
     /// Rows of its tables for jobs.
-    pub rows: Rows,
+    pub rows: RowCounts,
     /// The packets that it supports, if known: a connected target says so.
     pub forms: Option<Forms>,
     /// The packets that it can hold, if that is bounded and known: a connected thc-ps says so.

@@ -2,7 +2,7 @@
 
 use crate::error::ControllerError;
 use crate::schema::Schema;
-use crate::wanted::{Group, Wanted};
+use crate::wanted::{Copies, Wanted};
 use p4runtime_proto::bytes::decode;
 use p4runtime_proto::v1::{TableEntry, field_match, table_action};
 use thc_control_proto::v1;
@@ -49,7 +49,7 @@ fn describe_row(entry: &TableEntry, schema: &Schema) -> v1::Row {
     }
 }
 
-fn group_row(number: u32, group: &Group) -> v1::Row {
+fn group_row(number: u32, group: &Copies) -> v1::Row {
     let copies = group.0.iter().map(|(port, instance)| format!("{port}/{instance}"));
     v1::Row {
         table: GROUPS.to_owned(),

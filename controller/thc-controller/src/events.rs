@@ -9,7 +9,7 @@ const KEPT: usize = 1000;
 
 /// The history, from the oldest on.
 #[derive(Debug, Default)]
-pub struct Events {
+pub struct EventLog {
     kept: VecDeque<v1::Event>,
     number: u64,
 }
@@ -23,7 +23,7 @@ pub struct About<'a> {
     pub job: &'a str,
 }
 
-impl Events {
+impl EventLog {
     /// Takes one, in place of the oldest if there are too many.
     pub fn push(&mut self, warning: bool, about: About<'_>, what: &str) {
         self.number += 1;
@@ -57,7 +57,7 @@ mod tests {
 
     #[test]
     fn the_newest_are_kept_and_found_by_what_they_are_about() {
-        let mut events = Events::default();
+        let mut events = EventLog::default();
         for number in 0..KEPT + 5 {
             let job = if number % 2 == 0 { "even" } else { "odd" };
             events.push(false, About { job, target: "ps1" }, &number.to_string());

@@ -51,7 +51,7 @@ pub use book::{Book, back_up, restore};
 pub use config::{Config, Options, TargetConfig, declared_jobs};
 pub use daemon::Daemon;
 pub use error::{ControllerError, has_io};
-pub use program::Program;
+pub use program::ProgramShape;
 pub use section::{CHANGEABLE, JobSection};
 pub use socket::known_paths;
 pub use wanted::Wanted;

@@ -12,7 +12,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 use thc_control_proto::v1::control_server::ControlServer;
-use thc_tls::{CertificateFiles, Certificates, Clients};
+use thc_tls::{CertificateFiles, Certificates, ClientCertificates};
 use tokio::net::{TcpListener, UnixListener};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
@@ -51,7 +51,10 @@ pub fn certificates(files: &CertificateFiles) -> Result<[Arc<Certificates>; 2], 
         })
     };
     // Probes of the page have no certificates; what is not theirs to see asks for one by roles.
-    Ok([open("the service", b"h2", Clients::Certified)?, open("the page", b"http/1.1", Clients::Any)?])
+    Ok([
+        open("the service", b"h2", ClientCertificates::Certified)?,
+        open("the page", b"http/1.1", ClientCertificates::Any)?,
+    ])
 }
 
 /// The warning if strangers may use the service. `tls` says whether clients need certificates, if it has any.

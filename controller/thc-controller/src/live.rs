@@ -31,7 +31,7 @@ pub struct Heard {
 
 /// A target.
 #[derive(Clone, Debug, Default)]
-pub struct View {
+pub struct TargetView {
     /// Whether it is there and this controller is its primary one.
     pub connected: bool,
     /// The packets that it does, as it has said.

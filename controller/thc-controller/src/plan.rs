@@ -1,17 +1,18 @@
 //! From what the controller remembers to the rows and groups that a target should hold.
 
-use crate::book::{Book, Job, Placement, Session, Table};
+use crate::book::{Book, BookTable, Job, Placement, Session};
 use crate::config::TargetConfig;
 use crate::error::ControllerError;
 use crate::program::{Lookups, Passes, snake};
 use crate::queues;
-use crate::rack::Rack;
-use crate::wanted::{FLOOD, Group, Wanted};
+use crate::rack::RackPlace;
+use crate::wanted::{Copies, FLOOD, Wanted};
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use thc_p4::rows::{
-    Address, ControlPlane, ControlPort, Job as JobRow, JobTable, Lookup, LookupBytes, LoopbackPort, Member,
-    OwnAddress, OwnArp, Pass, Rack as RackRow, Root, Row, Source, Station, StationAction,
+    AddressRow, ControlPlaneRow, ControlPortRow, JobRow, JobTableRow, LookupBytes, LookupRow,
+    LoopbackPortRow, MemberRow, OwnAddressRow, OwnArpRow, PassRow, RackRow, RootRow, Row, SourceRow,
+    StationAction, StationRow,
 };
 use thc_protocol::Lane;
 use thc_protocol::aggregator::Shard;
@@ -54,36 +55,36 @@ pub(crate) fn target_rows_except(
 ) -> Result<Wanted, ControllerError> {
     let schema = &target.schema;
     let mut wanted = Wanted::default();
-    wanted.row(schema, &OwnAddress { mac: target.mac, address: target.at.ip() })?;
+    wanted.row(schema, &OwnAddressRow { mac: target.mac, address: target.at.ip() })?;
     if target.at.is_ipv4() {
-        wanted.row(schema, &OwnArp { address: target.at.ip(), mac: target.mac })?;
+        wanted.row(schema, &OwnArpRow { address: target.at.ip(), mac: target.mac })?;
     }
     // What is for the aggregator but unknown to it must not be flooded.
-    wanted.row(schema, &Station { mac: Some(target.mac), action: StationAction::Drop })?;
-    wanted.row(schema, &Station { mac: None, action: StationAction::Flood(FLOOD) })?;
+    wanted.row(schema, &StationRow { mac: Some(target.mac), action: StationAction::Drop })?;
+    wanted.row(schema, &StationRow { mac: None, action: StationAction::Flood(FLOOD) })?;
     for &(mac, port) in &target.stations {
-        wanted.row(schema, &Station { mac: Some(mac), action: StationAction::Port(port) })?;
+        wanted.row(schema, &StationRow { mac: Some(mac), action: StationAction::Port(port) })?;
     }
     let mut ports: Vec<u16> = target.stations.iter().map(|&(_, port)| port).collect();
     ports.sort_unstable();
     ports.dedup();
-    if target.control_rate > 0 && schema.table(ControlPort::TABLE).is_ok() {
+    if target.control_rate > 0 && schema.table(ControlPortRow::TABLE).is_ok() {
         for &port in &ports {
-            wanted.row(schema, &ControlPort { port, rate: target.control_rate })?;
+            wanted.row(schema, &ControlPortRow { port, rate: target.control_rate })?;
         }
     }
-    wanted.group(FLOOD, Group(ports.into_iter().map(|port| (port, 0)).collect()));
+    wanted.group(FLOOD, Copies(ports.into_iter().map(|port| (port, 0)).collect()));
     let rack = book.jobs.values().any(|job| job.spec.rack.is_some() && job.places.contains_key(&target.name));
     let of_roots = if rack { &OF_ROOTS[..] } else { &[] };
     let changing = |job: &Job| job.spec.members.is_some() && job.places.contains_key(&target.name);
     let of_members = if book.jobs.values().any(changing) { &[Kind::Position][..] } else { &[] };
     for &kind in [Kind::Join, Kind::Leave].iter().chain(of_members).chain(of_roots) {
-        wanted.row(schema, &ControlPlane { kind: kind as u8, port: target.cpu_port })?;
+        wanted.row(schema, &ControlPlaneRow { kind: kind as u8, port: target.cpu_port })?;
     }
     match target.program.passes {
         Passes::Ports { later } => {
             for (pass, port) in (1..=later).zip(snake(&target.pass_ports)) {
-                wanted.row(schema, &Pass { pass, port, cells: None })?;
+                wanted.row(schema, &PassRow { pass, port, cells: None })?;
             }
         }
         Passes::Cells { .. } => {
@@ -93,11 +94,11 @@ pub(crate) fn target_rows_except(
         }
     }
     if target.program.source {
-        wanted.row(schema, &Source { mac: target.mac, address: target.at.ip() })?;
+        wanted.row(schema, &SourceRow { mac: target.mac, address: target.at.ip() })?;
     }
     if target.program.loopback {
         for &port in &target.pass_ports {
-            wanted.row(schema, &LoopbackPort { port })?;
+            wanted.row(schema, &LoopbackPortRow { port })?;
         }
     }
     let there = |table: &u8| !but.tables.contains(table) && !but.coming.contains(table);
@@ -111,15 +112,15 @@ pub(crate) fn target_rows_except(
                 continue;
             }
             for table in job.tables_of(workers) {
-                let form = book.tables.get(&table).map(Table::form).unwrap_or_default();
+                let form = book.tables.get(&table).map(BookTable::form).unwrap_or_default();
                 let on_chip = match target.program.lookups {
                     Lookups::Row => None,
                     Lookups::Bytes { .. } => Some((book.number_of_table(table), on_chip(form).1)),
                 };
-                wanted.row(schema, &JobTable { job: job.spec.number, table, on_chip })?;
+                wanted.row(schema, &JobTableRow { job: job.spec.number, table, on_chip })?;
             }
             match &place.session {
-                None => wanted.group(place.group, Group::default()),
+                None => wanted.group(place.group, Copies::default()),
                 Some(session) => self::session(target, &mut wanted, job, place, session)?,
             }
         }
@@ -141,11 +142,11 @@ fn lookup(
     wanted: &mut Wanted,
     id: u8,
     number: u8,
-    row: &Table,
+    row: &BookTable,
 ) -> Result<(), ControllerError> {
     let (schema, values) = (&target.schema, row.values);
     let Lookups::Bytes { room, bits } = &target.program.lookups else {
-        return wanted.row(schema, &Lookup { table: id, values, form: row.form() });
+        return wanted.row(schema, &LookupRow { table: id, values, form: row.form() });
     };
     let (form, _) = on_chip(row.form());
     let lanes = 8 / u32::from(form.width()) * u32::from(form.lane().bits());
@@ -172,12 +173,12 @@ fn session(
     let mut copies = Vec::with_capacity(session.members.len());
     for (&worker, member) in &session.members {
         let (at, port) = (member.at, member.port);
-        wanted.row(schema, &Member { job: number, worker, ingress_port: port, at })?;
-        wanted.row(schema, &Address { job: number, worker, mac: member.mac, at })?;
+        wanted.row(schema, &MemberRow { job: number, worker, ingress_port: port, at })?;
+        wanted.row(schema, &AddressRow { job: number, worker, mac: member.mac, at })?;
         copies.push((port, u16::from(worker)));
     }
     copies.sort_unstable();
-    wanted.group(place.group, Group(copies));
+    wanted.group(place.group, Copies(copies));
     if let Some(rack) = &job.spec.rack {
         rows_of_rack(target, wanted, job, rack, session.root_ports.max(1))?;
     }
@@ -205,7 +206,7 @@ fn rows_of_rack(
     target: &TargetConfig,
     wanted: &mut Wanted,
     job: &Job,
-    rack: &Rack,
+    rack: &RackPlace,
     ports: u8,
 ) -> Result<(), ControllerError> {
     let (schema, number) = (&target.schema, job.spec.number);
@@ -216,12 +217,12 @@ fn rows_of_rack(
     let at = |place: u8| SocketAddr::from((rack.root.ip(), rack.root.port().wrapping_add(place.into())));
     for place in 0..ports {
         let worker = FIRST_ROOT + place;
-        wanted.row(schema, &Address { job: number, worker, mac: rack.mac, at: at(place) })?;
+        wanted.row(schema, &AddressRow { job: number, worker, mac: rack.mac, at: at(place) })?;
     }
     let blocks = job.spec.data_slots.max(job.spec.norm_slots).div_ceil(Shard::BLOCK.into());
     for block in 0..blocks as u16 {
         let place = (block % u16::from(ports)) as u8;
-        wanted.row(schema, &Root { job: number, block, receiver: FIRST_ROOT + place, at: at(place) })?;
+        wanted.row(schema, &RootRow { job: number, block, receiver: FIRST_ROOT + place, at: at(place) })?;
     }
     Ok(())
 }

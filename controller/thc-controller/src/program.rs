@@ -1,6 +1,6 @@
 //! What a switch program requires of its rows beyond what all programs do, as its P4Info shows.
 
-use crate::capacity::{Capacity, Forms, Rows, WORKER_BITS};
+use crate::capacity::{Capacity, Forms, RowCounts, WORKER_BITS};
 use p4runtime_proto::config::P4Info;
 use p4runtime_proto::p4info::P4InfoError;
 use std::collections::BTreeMap;
@@ -45,7 +45,7 @@ pub enum Lookups {
 
 /// A program's shape.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Program {
+pub struct ProgramShape {
     /// How packets go on.
     pub passes: Passes,
     /// Where lookup tables go.
@@ -55,7 +55,7 @@ pub struct Program {
     /// Whether a table tells the ports by which packets come back.
     pub loopback: bool,
     /// How many rows its tables have for jobs.
-    pub rows: Rows,
+    pub rows: RowCounts,
     data_slots: u32,
     norm_slots: u32,
     jobs: u32,
@@ -67,12 +67,12 @@ fn size(size: i64) -> u32 {
     u32::try_from(size).unwrap_or(0)
 }
 
-impl Program {
+impl ProgramShape {
     /// The program that this P4Info describes.
     ///
     /// # Errors
     /// [`P4InfoError::Missing`] if it is not THC's.
-    pub fn from_p4info(info: &P4Info) -> Result<Program, P4InfoError> {
+    pub fn from_p4info(info: &P4Info) -> Result<ProgramShape, P4InfoError> {
         let counted = size(info.counter("packets")?.size) >> WORKER_BITS;
         let jobs = counted.min(size(info.table("jobs")?.size));
         let rows = size(info.table("passes")?.size).max(1);
@@ -101,11 +101,11 @@ impl Program {
             Lookups::Row => size(info.table("lookup")?.size).min(255),
             Lookups::Bytes { room, .. } => (*room).into(),
         };
-        Ok(Program {
+        Ok(ProgramShape {
             passes,
             source: info.table("source").is_ok(),
             loopback: info.table("loopback_ports").is_ok(),
-            rows: Rows {
+            rows: RowCounts {
                 members: size(info.table("members")?.size),
                 addresses: size(info.table("addresses")?.size),
                 job_tables: size(info.table("job_tables")?.size),
@@ -213,8 +213,8 @@ mod tests {
     use super::*;
     use p4runtime_proto::p4info::parse;
 
-    fn program(text: &str) -> Program {
-        Program::from_p4info(&parse(text.as_bytes()).unwrap()).unwrap()
+    fn program(text: &str) -> ProgramShape {
+        ProgramShape::from_p4info(&parse(text.as_bytes()).unwrap()).unwrap()
     }
 
     #[test]

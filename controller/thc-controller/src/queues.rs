@@ -2,12 +2,12 @@
 //! left, the higher the queue's number. A port that serves higher queues first finishes packets before it
 //! begins others, so an overloaded port loses only packets that have been through no pass yet.
 
-use thc_p4::rows::{Pass, PassCells};
+use thc_p4::rows::{PassCells, PassRow};
 
 /// The rows of `passes`: of those that add, with their ports and first cells and in their order, the norms' last; and of those that
 /// collect. A port has so many queues.
 #[must_use]
-pub fn rows(passes: &[(u8, u16, u32)], queues: u8) -> Vec<Pass> {
+pub fn rows(passes: &[(u8, u16, u32)], queues: u8) -> Vec<PassRow> {
     let Some((norms, data)) = passes.split_last() else { return Vec::new() };
     // In the order in which a packet goes through them. The last pass that adds also has a RESULT's last words.
     let adding = data.iter().map(|pass| (pass, false));
@@ -17,7 +17,7 @@ pub fn rows(passes: &[(u8, u16, u32)], queues: u8) -> Vec<Pass> {
         let same_port = |rows: &[(&(u8, u16, u32), bool)]| rows.iter().filter(|row| row.0.1 == port).count();
         let (before, count) = (same_port(&all[..at]), same_port(&all));
         let queue = before * count.min(queues.into()) / count;
-        Pass { pass, port, cells: Some(PassCells { collect, queue: queue as u8, first: first_cell }) }
+        PassRow { pass, port, cells: Some(PassCells { collect, queue: queue as u8, first: first_cell }) }
     };
     all.iter().enumerate().map(row).collect()
 }
@@ -28,7 +28,7 @@ mod tests {
     use super::*;
 
     /// Pass, whether it collects, and queue, of a port.
-    fn port_queues(rows: &[Pass], port: u16) -> Vec<(u8, bool, u8)> {
+    fn port_queues(rows: &[PassRow], port: u16) -> Vec<(u8, bool, u8)> {
         let port_queues = rows.iter().filter(|row| row.port == port);
         port_queues
             .map(|row| {

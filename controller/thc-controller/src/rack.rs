@@ -13,7 +13,7 @@ use thc_transport::frame::Mac;
 
 /// Which rack a job's target is, and where the root is.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Rack {
+pub struct RackPlace {
     /// Its number.
     pub number: u8,
     /// Workers of each rack, and how many of them complete a sum.
@@ -24,12 +24,12 @@ pub struct Rack {
     pub mac: Mac,
 }
 
-impl Rack {
+impl RackPlace {
     /// The rack that a section asks for. Whether the racks make sense is for thc-ps's own checks.
     ///
     /// # Errors
     /// What cannot be read.
-    pub fn from_section(asked: &JobSection) -> Result<Option<Rack>, Refusal> {
+    pub fn from_section(asked: &JobSection) -> Result<Option<RackPlace>, Refusal> {
         let (Some(number), Some(racks), Some(root), Some(address)) =
             (asked.rack, &asked.options.racks, &asked.root, &asked.root_mac)
         else {
@@ -41,7 +41,7 @@ impl Rack {
         let at: SocketAddrV4 = root.parse().map_err(|_| {
             wrong(format!("root is {root:?}: give an IPv4 address and a port, such as 10.0.0.1:9000"))
         })?;
-        Ok(Some(Rack {
+        Ok(Some(RackPlace {
             number: small(number.into()),
             sizes: racks.iter().map(|size| (small(size.workers), small(size.quorum))).collect(),
             root: at.into(),

@@ -21,7 +21,7 @@ type Key = (String, String, u32);
 
 /// Per second.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Rate {
+pub struct Throughput {
     /// Packets.
     pub packets: f64,
     /// Bytes of frames.
@@ -149,7 +149,7 @@ impl Rates {
         }
     }
 
-    fn rate(&self, key: &Key) -> Option<Rate> {
+    fn rate(&self, key: &Key) -> Option<Throughput> {
         let newest = self.samples.back()?;
         let now = newest.workers.get(key)?;
         // A job that is new was not there in older samples; one on a target that was restarted counts from zero.
@@ -161,12 +161,15 @@ impl Rates {
             return None;
         }
         let per_second = |now: u64, old: u64| (now - old) as f64 / seconds;
-        Some(Rate { packets: per_second(now.packets, old.packets), bytes: per_second(now.bytes, old.bytes) })
+        Some(Throughput {
+            packets: per_second(now.packets, old.packets),
+            bytes: per_second(now.bytes, old.bytes),
+        })
     }
 
     /// A worker's, if it was seen twice.
     #[must_use]
-    pub fn worker(&self, job: &str, target: &str, worker: u32) -> Option<Rate> {
+    pub fn worker(&self, job: &str, target: &str, worker: u32) -> Option<Throughput> {
         self.rate(&(job.to_owned(), target.to_owned(), worker))
     }
 
@@ -272,19 +275,19 @@ mod tests {
         assert_eq!(rates.worker("j", "t", 0), None);
         for second in 1..10 {
             rates.sample(at(second), &counters(&[100 * second, 300 * second]));
-            assert_eq!(rates.worker("j", "t", 0), Some(Rate { packets: 100.0, bytes: 1000.0 }));
+            assert_eq!(rates.worker("j", "t", 0), Some(Throughput { packets: 100.0, bytes: 1000.0 }));
         }
         assert_eq!(rates.past_rates("j").last(), Some(&400.0));
         // It stands still, and after the window nothing is left of what was before.
         for second in 10..20 {
             rates.sample(at(second), &counters(&[900, 2700]));
         }
-        assert_eq!(rates.worker("j", "t", 1), Some(Rate::default()));
+        assert_eq!(rates.worker("j", "t", 1), Some(Throughput::default()));
         // The target was restarted.
         rates.sample(at(20), &counters(&[50, 50]));
         assert_eq!(rates.worker("j", "t", 0), None);
         rates.sample(at(21), &counters(&[80, 50]));
-        assert_eq!(rates.worker("j", "t", 0), Some(Rate { packets: 30.0, bytes: 300.0 }));
+        assert_eq!(rates.worker("j", "t", 0), Some(Throughput { packets: 30.0, bytes: 300.0 }));
         rates.sample(at(22), &ReadCountersResponse::default());
         assert_eq!((rates.worker("j", "t", 0), rates.past_rates("j").len()), (None, 0));
     }

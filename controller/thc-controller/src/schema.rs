@@ -179,7 +179,7 @@ impl Schema {
 mod tests {
     use super::*;
     use p4runtime_proto::p4info;
-    use thc_p4::rows::{Job, JobTable, Lookup, Station, StationAction};
+    use thc_p4::rows::{JobRow, JobTableRow, LookupRow, StationAction, StationRow};
     use thc_protocol::wire::Form;
 
     fn schema() -> Schema {
@@ -189,7 +189,7 @@ mod tests {
     #[test]
     fn rows_become_entries_with_the_programs_numbers() {
         let schema = schema();
-        let entry = schema.entry(&JobTable { job: 258, table: 0, on_chip: None }).unwrap();
+        let entry = schema.entry(&JobTableRow { job: 258, table: 0, on_chip: None }).unwrap();
         assert_eq!(entry.table_id >> 24, 2);
         let values: Vec<_> =
             entry.r#match.iter().map(|field| field.field_match_type.clone().unwrap()).collect();
@@ -198,14 +198,14 @@ mod tests {
         assert_eq!(values, [exact(&[1, 2]), exact(&[0])]);
         assert!(!entry.is_default_action);
 
-        let entry = schema.entry(&Station { mac: None, action: StationAction::Flood(100) }).unwrap();
+        let entry = schema.entry(&StationRow { mac: None, action: StationAction::Flood(100) }).unwrap();
         assert!(entry.is_default_action && entry.r#match.is_empty());
     }
 
     #[test]
     fn every_parameter_of_an_action_is_given() {
         let schema = schema();
-        let job = Job {
+        let job = JobRow {
             job: 1,
             index: 2,
             cookie: 3,
@@ -226,7 +226,7 @@ mod tests {
         let wanted = &schema.info().action("set_job").unwrap().params;
         assert!(action.params.iter().map(|p| p.param_id).eq(wanted.iter().map(|p| p.id)));
 
-        let entry = schema.entry(&Lookup { table: 1, values: [0; 16], form: Form::USUAL }).unwrap();
+        let entry = schema.entry(&LookupRow { table: 1, values: [0; 16], form: Form::USUAL }).unwrap();
         let Some(table_action::Type::Action(action)) = entry.action.unwrap().r#type else {
             panic!("no action");
         };
@@ -235,8 +235,9 @@ mod tests {
 
     #[test]
     fn a_program_without_the_table_is_named() {
-        let error =
-            Schema::new(P4Info::default()).entry(&JobTable { job: 1, table: 0, on_chip: None }).unwrap_err();
+        let error = Schema::new(P4Info::default())
+            .entry(&JobTableRow { job: 1, table: 0, on_chip: None })
+            .unwrap_err();
         assert!(error.to_string().contains("job_tables"), "{error}");
     }
 }

@@ -1,7 +1,7 @@
 //! What a job is made of, as it is asked for, kept and handed to targets.
 
-use crate::capacity::Rows;
-use crate::rack::Rack;
+use crate::capacity::RowCounts;
+use crate::rack::RackPlace;
 use crate::refusal::Refusal;
 use crate::section::{JobSection, lasting_keys};
 use serde::{Deserialize, Serialize};
@@ -38,7 +38,7 @@ impl<T> fmt::Debug for Hidden<T> {
 
 /// A job with everything filled in.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Spec {
+pub struct JobSpec {
     /// What operators and workers call it.
     pub name: String,
     /// Its number on the wire.
@@ -82,10 +82,10 @@ pub struct Spec {
     pub one_table: bool,
     /// How many workers its sessions may have, if its members come and go; `workers` is the most.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub members: Option<Members>,
+    pub members: Option<MemberSizes>,
     /// Which rack its target is; `None` if the target's sums are results.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub rack: Option<Rack>,
+    pub rack: Option<RackPlace>,
     /// All keys that thc-ps has as well, with those above filled in; `None` in older books.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     options: Option<JobOptions>,
@@ -93,7 +93,7 @@ pub struct Spec {
 
 /// The sizes of a job whose members come and go (P42).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Members {
+pub struct MemberSizes {
     /// The fewest workers of a session.
     pub least: u8,
     /// A member that is silent for so long is gone, in milliseconds.
@@ -140,7 +140,7 @@ impl ShareServers {
     }
 }
 
-impl Spec {
+impl JobSpec {
     /// How many hosts send to one of the job's targets: `workers`, and the root above a rack.
     pub(crate) fn senders(&self, workers: u8) -> u32 {
         u32::from(workers) + u32::from(self.rack.is_some())
@@ -160,7 +160,7 @@ impl Spec {
         asked: &JobSection,
         number: u16,
         shared: Option<&ShareServers>,
-    ) -> Result<Spec, Refusal> {
+    ) -> Result<JobSpec, Refusal> {
         let name = asked.name();
         let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
         if name.is_empty() || name.len() > MAX_NAME || !name.chars().all(plain) {
@@ -175,7 +175,7 @@ impl Spec {
                 format!("job {name}: bits is {bits}: give 1 to 4, which is what switches have tables for");
             return Err(Refusal::invalid(text));
         }
-        let rack = Rack::from_section(asked)?;
+        let rack = RackPlace::from_section(asked)?;
         let changing = options.min_workers.is_some() || options.max_workers.is_some();
         if rack.is_some() && (changing || !asked.spares().is_empty()) {
             let what = if changing { "min_workers and max_workers" } else { "spares" };
@@ -193,12 +193,12 @@ impl Spec {
             .map_err(|error| Refusal::invalid(format!("job {name}: {error}")))?;
         let (config, welcome) = (&setup.config, &setup.welcome);
         let table = welcome.tables.first();
-        let members = setup.sizes.as_ref().map(|sizes| Members {
+        let members = setup.sizes.as_ref().map(|sizes| MemberSizes {
             least: sizes.min_workers(),
             gone_after_ms: sizes.gone_after.as_millis() as u32,
             gather_ms: sizes.gather.as_millis() as u32,
         });
-        let mut spec = Spec {
+        let mut spec = JobSpec {
             name: name.to_owned(),
             number: config.job.0,
             cookie: Hidden(config.cookie.0),
@@ -240,7 +240,7 @@ impl Spec {
             max_workers: self.members.map(|_| self.workers.into()),
             gone_after: self.members.map(|members| milliseconds(members.gone_after_ms)),
             gather: self.members.map(|members| milliseconds(members.gather_ms)),
-            racks: self.rack.as_ref().map(Rack::sizes),
+            racks: self.rack.as_ref().map(RackPlace::sizes),
             cookie: Some(u64::from(self.cookie.0).into()),
             seed: self.seed.map(|seed| seed.0.into()),
             bits: Some(self.bits.into()),
@@ -280,7 +280,7 @@ impl Spec {
             spares: Some(self.spares.clone()).filter(|spares| !spares.is_empty()),
             rack: self.rack.as_ref().map(|rack| rack.number.into()),
             root: self.rack.as_ref().map(|rack| rack.root.to_string()),
-            root_mac: self.rack.as_ref().map(Rack::mac_text),
+            root_mac: self.rack.as_ref().map(RackPlace::mac_text),
             options: self.options(),
         }
     }
@@ -302,9 +302,9 @@ impl Spec {
     /// Whether it can become this job at a boundary of a session, whose workers keep what they were told when
     /// they joined.
     #[must_use]
-    pub fn may_become(&self, next: &Spec) -> bool {
+    pub fn may_become(&self, next: &JobSpec) -> bool {
         // One server alone is named here only where it has spares, which may come and go.
-        let shares = |spec: &Spec| if spec.servers.len() > 1 { spec.servers.clone() } else { Vec::new() };
+        let shares = |spec: &JobSpec| if spec.servers.len() > 1 { spec.servers.clone() } else { Vec::new() };
         lasting_keys(&self.options()) == lasting_keys(&next.options())
             && self.rack == next.rack
             && shares(self) == shares(next)
@@ -314,17 +314,22 @@ impl Spec {
     #[must_use]
     pub fn may_skip(&self) -> bool {
         JobConfig::may_skip(self.policy().into(), self.quorum, self.workers)
-            || self.rack.as_ref().is_some_and(Rack::by_quorum)
+            || self.rack.as_ref().is_some_and(RackPlace::by_quorum)
     }
 
     /// The most rows that it has in a target's tables. A root cannot use more ports than there are blocks of
     /// slots.
     #[must_use]
-    pub fn rows(&self) -> Rows {
+    pub fn rows(&self) -> RowCounts {
         let workers = u32::from(self.workers);
         let blocks = self.data_slots.max(self.norm_slots).div_ceil(Shard::BLOCK.into());
         let roots = if self.rack.is_some() { blocks } else { 0 };
-        Rows { members: workers, addresses: workers + roots, job_tables: 1 + self.tables.len() as u32, roots }
+        RowCounts {
+            members: workers,
+            addresses: workers + roots,
+            job_tables: 1 + self.tables.len() as u32,
+            roots,
+        }
     }
 
     /// Whether each of its targets has a share of its slots, or is a spare for those that have.
@@ -380,7 +385,7 @@ fn slots(shared: Option<&ShareServers>) -> u32 {
 fn validate_options(
     options: JobOptions,
     shared: Option<&ShareServers>,
-    rack: Option<&Rack>,
+    rack: Option<&RackPlace>,
 ) -> Result<JobSetup, thc_options::ConfigError> {
     let lanes: Vec<Option<u64>> = options.tables.iter().flatten().map(|table| table.lane).collect();
     let mut server = ServerOptions { job: vec![options], ..ServerOptions::default() };
@@ -433,8 +438,8 @@ mod tests {
         JobSection::parse(&format!("name = \"train\"\n{text}")).unwrap()
     }
 
-    fn spec(text: &str) -> Result<Spec, String> {
-        Spec::from_request(&section(text), 7, None).map_err(|refusal| refusal.message)
+    fn spec(text: &str) -> Result<JobSpec, String> {
+        JobSpec::from_request(&section(text), 7, None).map_err(|refusal| refusal.message)
     }
 
     #[test]
@@ -473,7 +478,7 @@ mod tests {
             assert!(refused.contains(says), "{text}: {refused}");
         }
         let named = JobSection { name: Some("a b".to_owned()), ..section("workers = 4") };
-        assert!(Spec::from_request(&named, 1, None).unwrap_err().message.contains("a b"));
+        assert!(JobSpec::from_request(&named, 1, None).unwrap_err().message.contains("a b"));
         for (text, says) in
             [("policy = \"some\"", "best-effort"), ("fraction = \"x\"", "fraction"), ("wrkers = 1", "wrkers")]
         {
@@ -492,9 +497,9 @@ mod tests {
         ] {
             let spec = spec(text).unwrap();
             let mut kept = serde_json::to_value(&spec).unwrap();
-            assert_eq!(serde_json::from_value::<Spec>(kept.clone()).unwrap(), spec, "{text}");
+            assert_eq!(serde_json::from_value::<JobSpec>(kept.clone()).unwrap(), spec, "{text}");
             kept.as_object_mut().unwrap().remove("options").unwrap();
-            let before: Spec = serde_json::from_value(kept).unwrap();
+            let before: JobSpec = serde_json::from_value(kept).unwrap();
             assert_eq!(before.section(Vec::new()), spec.section(Vec::new()), "{text}");
             assert_eq!(format!("{:?}", before.setup(None)), format!("{:?}", spec.setup(None)), "{text}");
             assert!(before.may_become(&spec), "{text}");
@@ -508,7 +513,7 @@ mod tests {
             let spec = spec(text).unwrap();
             let section = JobSection::parse(&spec.section(Vec::new()).to_toml().unwrap()).unwrap();
             assert_eq!(section, spec.section(Vec::new()), "{text}");
-            let again = Spec::from_request(&section, 9, None).unwrap();
+            let again = JobSpec::from_request(&section, 9, None).unwrap();
             assert_eq!((again.section(Vec::new()), again.number), (section, spec.number), "{text}");
         }
     }
@@ -521,7 +526,7 @@ mod tests {
             let mut asked = JobSection { servers, ..section("workers = 4") };
             change(&mut asked.options);
             let shared = ShareServers { at: at(count), spares: 0, shards: 1 };
-            Spec::from_request(&asked, 7, Some(&shared))
+            JobSpec::from_request(&asked, 7, Some(&shared))
                 .map(|spec| (spec.setup(Some(&shared)).unwrap(), spec))
         };
         for (count, slots) in [(2, 256), (4, 512), (8, 1024), (16, 1024)] {
@@ -534,7 +539,7 @@ mod tests {
         assert!(gap.contains("data_slots is 256") && gap.contains("at least 512"), "{gap}");
         assert!(refused(2, |s| s.quorum = Some(3)).contains("all workers in every sum"));
         let shared = ShareServers { at: vec![at(1)[0]; 2], spares: 0, shards: 1 };
-        let overlap = Spec::from_request(&section("workers = 4"), 1, Some(&shared)).unwrap_err().message;
+        let overlap = JobSpec::from_request(&section("workers = 4"), 1, Some(&shared)).unwrap_err().message;
         assert!(overlap.contains("shares 0 and 1 overlap"), "{overlap}");
     }
 
@@ -552,7 +557,7 @@ mod tests {
         let setup = spec.setup(None).unwrap();
         let told = setup.root.unwrap().welcome.rack.unwrap();
         assert_eq!((told.workers, told.quorum, setup.welcome.tables.first().id.0), (12, 11, 7));
-        assert_eq!(Spec::from_request(&shown, 7, None).unwrap().rack, spec.rack);
+        assert_eq!(JobSpec::from_request(&shown, 7, None).unwrap().rack, spec.rack);
         // 160 workers need lanes of 16 bits above, and 8 do below.
         let spec = rack(&["8"; 20].join(", "), 0, "").unwrap();
         let setup = spec.setup(None).unwrap();

@@ -3,9 +3,9 @@
 use crate::book::Book;
 use crate::config::TargetConfig;
 use crate::error::ControllerError;
-use crate::events::{About, Events};
+use crate::events::{About, EventLog};
 use crate::finding_times::FindingTimes;
-use crate::live::View;
+use crate::live::TargetView;
 use crate::rates::Rates;
 use crate::refusal::Refusal;
 use crate::spec::ShareServers;
@@ -66,10 +66,10 @@ pub struct TargetHandle {
 #[derive(Debug)]
 pub struct ControllerState {
     book: Mutex<Book>,
-    views: Mutex<BTreeMap<String, View>>,
+    views: Mutex<BTreeMap<String, TargetView>>,
     reports: Mutex<BTreeMap<(String, u8), WorkerReport>>,
     rates: Mutex<Rates>,
-    events: Mutex<Events>,
+    events: Mutex<EventLog>,
     finding_times: Mutex<FindingTimes>,
     /// The targets, in the order of the configuration.
     pub targets: Vec<TargetHandle>,
@@ -107,7 +107,8 @@ impl ControllerState {
     /// The state of a controller with this book and these targets.
     #[must_use]
     pub fn new(book: Book, targets: Vec<TargetHandle>) -> ControllerState {
-        let views = targets.iter().map(|target| (target.config.name.clone(), View::default())).collect();
+        let views =
+            targets.iter().map(|target| (target.config.name.clone(), TargetView::default())).collect();
         ControllerState {
             book: Mutex::new(book),
             views: Mutex::new(views),
@@ -155,7 +156,7 @@ impl ControllerState {
     }
 
     /// What was seen of the targets last, by name.
-    pub fn views(&self) -> MutexGuard<'_, BTreeMap<String, View>> {
+    pub fn views(&self) -> MutexGuard<'_, BTreeMap<String, TargetView>> {
         lock(&self.views)
     }
 
@@ -170,7 +171,7 @@ impl ControllerState {
     }
 
     /// What has happened of late.
-    pub fn events(&self) -> MutexGuard<'_, Events> {
+    pub fn events(&self) -> MutexGuard<'_, EventLog> {
         lock(&self.events)
     }
 

@@ -9,14 +9,14 @@ use p4runtime_proto::v1::{
 };
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use thc_p4::rows::{Address, Job, JobTable, LookupBytes, Member, Rack, Root, Row};
+use thc_p4::rows::{AddressRow, JobRow, JobTableRow, LookupBytes, MemberRow, RackRow, RootRow, Row};
 
 /// The group of all ports; jobs' groups are below.
 pub const FLOOD: u16 = 4096;
 
 /// A multicast group: port and instance of each copy.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Group(pub Vec<(u16, u16)>);
+pub struct Copies(pub Vec<(u16, u16)>);
 
 /// Table and key of an entry.
 type Key = (u32, Vec<(u32, Vec<u8>)>);
@@ -29,7 +29,7 @@ pub type Difference<T> = (Option<T>, Option<T>);
 /// The changes from what a switch holds to what it should hold. Each part is made after those before it, so
 /// that packets find either all of a session or nothing.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Changes {
+pub struct SwitchChanges {
     /// Rows of `jobs` that go, or change.
     pub withdrawn: Vec<Update>,
     /// Everything else, but groups that go.
@@ -39,7 +39,7 @@ pub struct Changes {
     pub entered: Vec<Update>,
 }
 
-impl Changes {
+impl SwitchChanges {
     /// How many.
     #[must_use]
     pub fn len(&self) -> usize {
@@ -74,7 +74,7 @@ pub enum Owner {
 
 /// Tables whose keys begin with a job's number.
 const OF_JOBS: [&str; 6] =
-    [Job::TABLE, JobTable::TABLE, Member::TABLE, Address::TABLE, Rack::TABLE, Root::TABLE];
+    [JobRow::TABLE, JobTableRow::TABLE, MemberRow::TABLE, AddressRow::TABLE, RackRow::TABLE, RootRow::TABLE];
 
 /// What the entry of an update belongs to.
 #[must_use]
@@ -107,7 +107,7 @@ pub struct Wanted {
     /// thousands, and creating or removing a job changes none.
     lookups: BTreeMap<u8, LookupBytes>,
     defaults: BTreeMap<u32, TableEntry>,
-    groups: BTreeMap<u32, Group>,
+    groups: BTreeMap<u32, Copies>,
 }
 
 impl Wanted {
@@ -146,7 +146,7 @@ impl Wanted {
     }
 
     /// Adds a group.
-    pub fn group(&mut self, number: u16, group: Group) {
+    pub fn group(&mut self, number: u16, group: Copies) {
         self.groups.insert(number.into(), group);
     }
 
@@ -161,7 +161,7 @@ impl Wanted {
     /// # Errors
     /// [`ControllerError::P4Info`] if the program has no jobs.
     pub fn sessions(&self, schema: &Schema) -> Result<BTreeSet<u16>, ControllerError> {
-        let jobs = schema.table(Job::TABLE)?;
+        let jobs = schema.table(JobRow::TABLE)?;
         Ok(rows(&self.entries, jobs).filter_map(|(key, _)| number(key, 0)).collect())
     }
 
@@ -216,7 +216,7 @@ impl Wanted {
                 })) => {
                     let mut copies: Vec<(u16, u16)> = group.replicas.iter().map(copy).collect();
                     copies.sort_unstable();
-                    held.groups.insert(group.multicast_group_id, Group(copies));
+                    held.groups.insert(group.multicast_group_id, Copies(copies));
                 }
                 _ => {}
             }
@@ -230,7 +230,7 @@ impl Wanted {
     }
 
     /// All groups.
-    pub fn groups(&self) -> impl Iterator<Item = (u32, &Group)> {
+    pub fn groups(&self) -> impl Iterator<Item = (u32, &Copies)> {
         self.groups.iter().map(|(&number, group)| (number, group))
     }
 
@@ -264,7 +264,7 @@ impl Wanted {
         &'a self,
         held: &'a Wanted,
         schema: &Schema,
-    ) -> Result<Vec<(u32, Difference<&'a Group>)>, ControllerError> {
+    ) -> Result<Vec<(u32, Difference<&'a Copies>)>, ControllerError> {
         let ours = groups_of_jobs(schema)?;
         let here = self.groups.iter().filter(|(number, group)| held.groups.get(number) != Some(*group));
         let here = here.map(|(number, group)| (*number, (Some(group), held.groups.get(number))));
@@ -281,16 +281,16 @@ impl Wanted {
     ///
     /// # Errors
     /// [`ControllerError::P4Info`] if the program has no jobs.
-    pub fn changes(&self, held: &Wanted, schema: &Schema) -> Result<Changes, ControllerError> {
-        let jobs = schema.table(Job::TABLE)?;
+    pub fn changes(&self, held: &Wanted, schema: &Schema) -> Result<SwitchChanges, ControllerError> {
+        let jobs = schema.table(JobRow::TABLE)?;
         let ours = groups_of_jobs(schema)?;
         let (mine, theirs) =
             (self.without_shared_lookups(held, schema)?, held.without_shared_lookups(self, schema)?);
         let disturbed = disturbed_jobs(&mine, &theirs, schema)?;
         let goes = |key: &Key| key.0 == jobs && number(key, 0).is_some_and(|job| disturbed.contains(&job));
         let changed = |(key, entry): &(&Key, &TableEntry)| mine.get(*key) != Some(*entry);
-        let mut changes = Changes::default();
-        let Changes { withdrawn, others, entered } = &mut changes;
+        let mut changes = SwitchChanges::default();
+        let SwitchChanges { withdrawn, others, entered } = &mut changes;
         for (key, entry) in theirs.iter().filter(|row| changed(row) || goes(row.0)) {
             if key.0 == jobs {
                 withdrawn.push(table(update::Type::Delete, entry));
@@ -332,7 +332,7 @@ impl Wanted {
 
 /// The groups that are jobs': one more than a job's index.
 fn groups_of_jobs(schema: &Schema) -> Result<std::ops::RangeInclusive<u32>, ControllerError> {
-    Ok(1..=u32::try_from(schema.info().table(Job::TABLE)?.size).unwrap_or(0))
+    Ok(1..=u32::try_from(schema.info().table(JobRow::TABLE)?.size).unwrap_or(0))
 }
 
 /// Only what is compared: a switch may add statistics.
@@ -353,7 +353,7 @@ fn disturbed_jobs(
     theirs: &Entries,
     schema: &Schema,
 ) -> Result<BTreeSet<u16>, ControllerError> {
-    let may = schema.table(JobTable::TABLE)?;
+    let may = schema.table(JobTableRow::TABLE)?;
     // By the first field of their keys, which says whose values they are.
     let mut changed: BTreeSet<&[u8]> = BTreeSet::new();
     for lookup in schema.lookups().map(Table::id) {
@@ -427,7 +427,7 @@ fn table(kind: update::Type, entry: &TableEntry) -> Update {
     Update { r#type: kind.into(), entity: Some(Entity { entity: Some(entity) }) }
 }
 
-fn group(kind: update::Type, number: u32, group: &Group) -> Update {
+fn group(kind: update::Type, number: u32, group: &Copies) -> Update {
     let replicas = group
         .0
         .iter()
@@ -449,13 +449,13 @@ fn group(kind: update::Type, number: u32, group: &Group) -> Update {
 mod tests {
     use super::*;
     use p4runtime_proto::p4info;
-    use thc_p4::rows::Lookup;
+    use thc_p4::rows::LookupRow;
     use thc_protocol::wire::Form;
 
     fn rows(schema: &Schema, values: Option<[u8; 16]>, epoch: u32) -> Wanted {
         let mut rows = Wanted::default();
         for job in [258, 3] {
-            let row = Job {
+            let row = JobRow {
                 job,
                 index: 0,
                 cookie: 1,
@@ -470,12 +470,12 @@ mod tests {
                 group: 1,
             };
             rows.row(schema, &row).unwrap();
-            rows.row(schema, &JobTable { job, table: if job == 258 { 7 } else { 8 }, on_chip: None })
+            rows.row(schema, &JobTableRow { job, table: if job == 258 { 7 } else { 8 }, on_chip: None })
                 .unwrap();
         }
-        rows.row(schema, &Lookup { table: 8, values: [8; 16], form: Form::USUAL }).unwrap();
+        rows.row(schema, &LookupRow { table: 8, values: [8; 16], form: Form::USUAL }).unwrap();
         if let Some(values) = values {
-            rows.row(schema, &Lookup { table: 7, values, form: Form::USUAL }).unwrap();
+            rows.row(schema, &LookupRow { table: 7, values, form: Form::USUAL }).unwrap();
         }
         rows
     }
@@ -504,8 +504,8 @@ mod tests {
         let info = p4info::parse(include_bytes!("../../../p4/build/thc.p4info.txtpb")).unwrap();
         let schema = Schema::new(info);
         let mut all = rows(&schema, Some([1; 16]), 5);
-        all.group(3, Group::default());
-        all.group(FLOOD, Group::default());
+        all.group(3, Copies::default());
+        all.group(FLOOD, Copies::default());
         let changes = all.changes(&Wanted::default(), &schema).unwrap();
         let owners = |updates: &[Update]| updates.iter().map(|u| owner(u, &schema)).collect::<Vec<_>>();
         assert_eq!(owners(&changes.entered), [Owner::Job(258), Owner::Job(3)]);
@@ -525,7 +525,7 @@ mod tests {
             let mut rows = Wanted::default();
             for &job in jobs {
                 let on_chip = Some((u8::from(job > 2), false));
-                rows.row(&schema, &JobTable { job, table: 7, on_chip }).unwrap();
+                rows.row(&schema, &JobTableRow { job, table: 7, on_chip }).unwrap();
             }
             for number in [0, 1] {
                 let values = [number * values; 16];

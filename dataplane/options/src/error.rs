@@ -5,7 +5,7 @@ use std::io;
 use std::path::PathBuf;
 
 use thc_codec::CodecError;
-use thc_protocol::aggregator::ConfigError as JobError;
+use thc_protocol::aggregator::JobConfigError;
 use thc_protocol::wire::{SharesError, TablesError};
 use thc_transport::TransportError;
 
@@ -159,7 +159,7 @@ pub enum ConfigError {
     Tables(#[from] TablesError),
     /// The job's numbers do not fit together in a way not named above.
     #[error(transparent)]
-    Job(#[from] JobError),
+    Job(#[from] JobConfigError),
     /// Two different tables under one id.
     #[error(
         "jobs {first} and {second} have different lookup tables under the same id {table}: give one of them a key table with another number from 1 to 255"

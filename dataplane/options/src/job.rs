@@ -5,10 +5,10 @@ use std::fmt;
 use clap::{Args, ValueEnum};
 use serde::{Deserialize, Serialize};
 use thc_protocol::Policy;
+use thc_values::{Fraction, Interval, Secret};
 
 use crate::rack_size::RackSize;
 use crate::tables::TableOptions;
-use crate::text::{Fraction, Interval, Secret};
 
 /// The keys of a job. This is the one place where they are named: files, flags, the controller's messages, Python's
 /// keywords and their documentation follow from it.

@@ -4,13 +4,13 @@
 use std::any::TypeId;
 
 use clap::{ArgAction, Args, Command};
+use thc_values::{Fraction, Interval, Secret};
 
 use crate::job::JobOptions;
-use crate::text::{Fraction, Interval, Secret};
 
 /// What a value of a key looks like.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum KeywordKind {
     /// A whole number.
     Number,
     /// A number that nobody else may know, or text such as `0x1234abcd`.
@@ -31,7 +31,7 @@ pub struct Keyword {
     /// As a key of a file.
     pub key: String,
     /// What its value, or each of its values, looks like.
-    pub kind: Kind,
+    pub kind: KeywordKind,
     /// Whether it has any number of values.
     pub is_list: bool,
     /// What it is for, in a sentence or two.
@@ -46,12 +46,12 @@ impl JobOptions {
         let keywords = command.get_arguments().filter_map(|arg| {
             let value = arg.get_value_parser().type_id();
             let kinds = [
-                (TypeId::of::<u64>(), Kind::Number),
-                (TypeId::of::<Secret>(), Kind::Secret),
-                (TypeId::of::<Fraction>(), Kind::Fraction),
-                (TypeId::of::<Interval>(), Kind::Time),
+                (TypeId::of::<u64>(), KeywordKind::Number),
+                (TypeId::of::<Secret>(), KeywordKind::Secret),
+                (TypeId::of::<Fraction>(), KeywordKind::Fraction),
+                (TypeId::of::<Interval>(), KeywordKind::Time),
             ];
-            let kind = kinds.iter().find(|(id, _)| value == *id).map_or(Kind::Text, |(_, kind)| *kind);
+            let kind = kinds.iter().find(|(id, _)| value == *id).map_or(KeywordKind::Text, |(_, kind)| *kind);
             let values: Vec<String> =
                 arg.get_possible_values().iter().map(|value| value.get_name().to_owned()).collect();
             let values = if values.is_empty() { String::new() } else { format!(": {}", values.join(" or ")) };

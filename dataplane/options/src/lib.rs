@@ -16,18 +16,17 @@ mod racks;
 mod shares;
 mod sizes;
 mod tables;
-mod text;
 mod tls;
 
 pub use error::{ConfigError, Section};
 pub use job::{JobOptions, PolicyName};
-pub use keywords::{Keyword, Kind};
+pub use keywords::{Keyword, KeywordKind};
 pub use merge::{merge, set};
 pub use options::ServerOptions;
 pub use p4runtime::{P4RuntimeConfig, P4RuntimeOptions};
 pub use rack_size::RackSize;
 pub use tables::{TableOptions, wire_table};
-pub use text::{Fraction, Interval, Secret, Size};
+pub use thc_values::{Fraction, Interval, Secret, Size};
 pub use tls::{CertificateFiles, TlsOptions};
 
 use std::net::SocketAddr;
@@ -36,7 +35,6 @@ use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
-use bytesize::ByteSize;
 use number::number;
 use racks::Standing;
 use tables::Known;
@@ -243,7 +241,7 @@ impl ServerOptions {
         let needs: usize =
             config.jobs.iter().flat_map(|job| own().map(|shard| job.config.memory(shard))).sum();
         if needs > config.memory_limit {
-            let words = |bytes: usize| ByteSize::b(bytes as u64).to_string();
+            let words = |bytes: usize| Size(bytes).to_string();
             return Err(ConfigError::Memory { needs: words(needs), limit: words(config.memory_limit) });
         }
         Ok(config)
@@ -383,7 +381,7 @@ impl JobOptions {
         let norm_slots = slots(section, "norm_slots", self.norm_slots, default_norm_slots(block))?;
         let deadline = self.deadline.map_or(DEFAULT_DEADLINE, |Interval(time)| time);
         if deadline < Duration::from_millis(1) || deadline > MAX_DEADLINE {
-            let value = humantime::format_duration(deadline).to_string();
+            let value = Interval(deadline).to_string();
             let mend = "use 1ms to 1h".to_owned();
             return Err(ConfigError::Value { section, key: "deadline", value, mend });
         }

@@ -3,6 +3,10 @@
 use std::fmt;
 use std::str::FromStr;
 
+use thc_values::textual;
+
+textual!(RackSize, "workers of a rack, like 8 or \"7/8\"", ToString::to_string);
+
 /// Workers of a rack, and how many of them complete a sum.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RackSize {

@@ -34,7 +34,7 @@ impl JobOptions {
             (_, None, None) => {
                 for (key, given) in [("gone_after", self.gone_after), ("gather", self.gather)] {
                     if let Some(Interval(time)) = given {
-                        let value = humantime::format_duration(time).to_string();
+                        let value = Interval(time).to_string();
                         let mend =
                             "only a job whose members come and go has it: give min_workers and max_workers"
                                 .to_owned();
@@ -62,8 +62,7 @@ impl JobOptions {
         let time = |key, given: Option<Interval>, default| {
             let time = given.map_or(default, |Interval(time)| time);
             if time < Duration::from_millis(100) || time > Duration::from_secs(3600) {
-                let (value, mend) =
-                    (humantime::format_duration(time).to_string(), "use 100ms to 1h".to_owned());
+                let (value, mend) = (Interval(time).to_string(), "use 100ms to 1h".to_owned());
                 return Err(ConfigError::Value { section, key, value, mend });
             }
             Ok(time)

@@ -10,11 +10,11 @@ use thc_codec::table::{LookupTable, MAX_GRANULARITY, choose};
 use thc_protocol::aggregator::{Lookup, Racks};
 use thc_protocol::wire::{Form, MAX_TABLES, Table};
 use thc_protocol::{Lane, TableId};
+use thc_values::Fraction;
 
 use crate::error::{ConfigError, Section};
 use crate::merge::set;
 use crate::number::number;
-use crate::text::Fraction;
 
 const DEFAULT_BITS: u64 = 4;
 /// Ids of tables have a byte, and 0 is RAW's (P1).

@@ -5,7 +5,7 @@
 use std::fmt::Write;
 use std::path::Path;
 
-use thc_options::{JobOptions, Keyword, Kind};
+use thc_options::{JobOptions, Keyword, KeywordKind};
 
 const HEAD: &str = "\
 \"\"\"The keys of a job, as :class:`thc.Server` takes them.
@@ -32,10 +32,10 @@ const WIDTH: usize = 120;
 
 fn annotation(keyword: &Keyword) -> String {
     let one = match keyword.kind {
-        Kind::Number => "int",
-        Kind::Secret => "int | str",
-        Kind::Fraction | Kind::Time => "float | str",
-        Kind::Text => "str",
+        KeywordKind::Number => "int",
+        KeywordKind::Secret => "int | str",
+        KeywordKind::Fraction | KeywordKind::Time => "float | str",
+        KeywordKind::Text => "str",
     };
     if keyword.is_list { format!("Sequence[{one}]") } else { one.to_owned() }
 }

@@ -60,7 +60,7 @@ pub enum PsError {
     Thread(io::Error),
     /// A lookup table or job is inconsistent, which validated configurations never are.
     #[error(transparent)]
-    Job(#[from] thc_protocol::aggregator::ConfigError),
+    Job(#[from] thc_protocol::aggregator::JobConfigError),
     /// A shard's port is of no use any more.
     #[error("shard {shard} stopped: {cause}")]
     Receive {

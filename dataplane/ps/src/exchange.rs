@@ -10,7 +10,7 @@ use thc_transport::{Answers, CapturedIo, DpdkIo, DpdkTx, LossyIo, Origin, Packet
 use crate::outbox::{Outbox, SendFailure};
 
 /// What handles packets: answers go to `sink`.
-pub trait Handler {
+pub trait PacketHandler {
     /// One packet.
     fn handle(&mut self, origin: Origin, packet: &[u8], sink: &mut impl Sink);
 
@@ -35,7 +35,7 @@ pub trait Exchange: PacketIo + Sized {
     fn exchange(
         &mut self,
         outbox: &mut Outbox,
-        handler: &mut impl Handler,
+        handler: &mut impl PacketHandler,
         failed: &mut impl FnMut(SendFailure),
     ) -> io::Result<usize> {
         let packets = self.recv_burst_at(&mut |origin, packet| handler.handle(origin, packet, outbox))?;
@@ -50,7 +50,7 @@ impl Exchange for UdpIo {
     fn exchange(
         &mut self,
         outbox: &mut Outbox,
-        handler: &mut impl Handler,
+        handler: &mut impl PacketHandler,
         failed: &mut impl FnMut(SendFailure),
     ) -> io::Result<usize> {
         let packets = {
@@ -79,7 +79,7 @@ const RUNS: usize = 32;
 /// packets take turns, so that a slot stays in the first-level cache until all of its packets have been
 /// added. No run overtakes an earlier one of its sender. Otherwise sums would be completed in another order
 /// than their packets were sent in, and workers would take the late ones for lost.
-fn handle_runs(runs: &[Option<Run<'_>>; RUNS], handler: &mut impl Handler, outbox: &mut Outbox) {
+fn handle_runs(runs: &[Option<Run<'_>>; RUNS], handler: &mut impl PacketHandler, outbox: &mut Outbox) {
     let alike =
         |a: &Run<'_>, b: &Run<'_>| a.segment == b.segment && Header::name_one_slot(a.contents, b.contents);
     let mut taken = 0_u32;
@@ -111,7 +111,7 @@ fn handle_runs(runs: &[Option<Run<'_>>; RUNS], handler: &mut impl Handler, outbo
 const _: () = assert!(RUNS <= u32::BITS as usize);
 
 /// Handles the first packet of each run, then the second of each, and so on.
-fn take_turns(runs: &[&Run<'_>], handler: &mut impl Handler, sink: &mut impl Sink) {
+fn take_turns(runs: &[&Run<'_>], handler: &mut impl PacketHandler, sink: &mut impl Sink) {
     // Of packets for one slot, one tells of it.
     let one = |number| runs.iter().find_map(|run| run.datagram(number));
     (0..AHEAD).filter_map(one).for_each(|packet| handler.expect(packet));
@@ -137,7 +137,7 @@ impl Exchange for DpdkIo {
     fn exchange(
         &mut self,
         _: &mut Outbox,
-        handler: &mut impl Handler,
+        handler: &mut impl PacketHandler,
         failed: &mut impl FnMut(SendFailure),
     ) -> io::Result<usize> {
         Ok(self.answer_burst(&mut AtDevice { handler, failed }))
@@ -149,7 +149,7 @@ struct AtDevice<'a, H, F> {
     failed: &'a mut F,
 }
 
-impl<H: Handler, F: FnMut(SendFailure)> Answers for AtDevice<'_, H, F> {
+impl<H: PacketHandler, F: FnMut(SendFailure)> Answers for AtDevice<'_, H, F> {
     #[inline]
     fn answer(&mut self, origin: Origin, packet: &[u8], tx: &mut DpdkTx) {
         self.handler.handle(origin, packet, &mut Direct { tx, failed: self.failed });
@@ -196,7 +196,7 @@ mod tests {
     #[derive(Default)]
     struct Seen(Vec<(u8, u32, u16)>);
 
-    impl Handler for Seen {
+    impl PacketHandler for Seen {
         fn handle(&mut self, origin: Origin, packet: &[u8], _: &mut impl Sink) {
             let head = Header::parse(packet).map(|(header, _)| header);
             let head = head.ok().filter(|header| u16::from(header.worker.0) == origin.from.port());

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use thc_protocol::JobId;
-use thc_protocol::aggregator::{ConfigError, Level};
+use thc_protocol::aggregator::{JobConfigError, Level};
 
 use crate::rows::{Held, JobView, Levels, Program, RowChange, Store, Used, View, check, control_kinds};
 use crate::shards::Shards;
@@ -102,8 +102,8 @@ impl Forwarding {
     /// Checks whether the rows are consistent; the error names `job` if memory is short.
     ///
     /// # Errors
-    /// The first [`ConfigError`].
-    pub fn check(&self, job: Option<JobId>) -> Result<(), ConfigError> {
+    /// The first [`JobConfigError`].
+    pub fn check(&self, job: Option<JobId>) -> Result<(), JobConfigError> {
         let held = Held {
             memory: (self.memory_limit, self.shards.count()),
             told: &self.told,

@@ -11,7 +11,7 @@ use tonic::Status;
 use crate::forwarding::SharedForwarding;
 use crate::kernels::Simd;
 use crate::p4runtime::Device;
-use crate::shard::Command;
+use crate::shard::ShardCommand;
 use crate::shards::Shards;
 use crate::state::ServerState;
 
@@ -31,7 +31,7 @@ impl Rows {
         // It ends with the last sender of commands.
         std::thread::spawn(move || {
             while let Ok(command) = received.recv() {
-                if let Command::Follow(changes, done) = command {
+                if let ShardCommand::Follow(changes, done) = command {
                     let mut aggregator = followed.lock().unwrap_or_else(PoisonError::into_inner);
                     let outcome = changes.apply(&mut *aggregator);
                     drop(aggregator);

@@ -53,14 +53,14 @@ mod state;
 mod stats;
 
 pub use error::PsError;
-pub use exchange::{Exchange, Handler};
+pub use exchange::{Exchange, PacketHandler};
 pub use kernels::Simd;
 pub use outbox::{Outbox, SendFailure};
 pub use ports::Reserved;
 pub use server::Server;
 pub use stats::{ControlStats, JobStats, NetworkStats, ServerStats, WorkerStats};
 pub use thc_options::{
-    CertificateFiles, ConfigError, DEFAULT_LISTEN, Fraction, Interval, JobOptions, JobSetup, Keyword, Kind,
-    P4RuntimeConfig, P4RuntimeOptions, PolicyName, RackSize, Secret, Section, ServerConfig, ServerOptions,
-    Size, TableOptions, TlsOptions, cookie, merge, set,
+    CertificateFiles, ConfigError, DEFAULT_LISTEN, Fraction, Interval, JobOptions, JobSetup, Keyword,
+    KeywordKind, P4RuntimeConfig, P4RuntimeOptions, PolicyName, RackSize, Secret, Section, ServerConfig,
+    ServerOptions, Size, TableOptions, TlsOptions, cookie, merge, set,
 };

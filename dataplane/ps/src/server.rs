@@ -20,7 +20,7 @@ use crate::forwarding::SharedForwarding;
 use crate::p4runtime::{Certificates, Listener, Service};
 use crate::ports::{Ports, Reserved};
 use crate::rows::StaticRows;
-use crate::shard::{Command, ShardIo, ShardThread};
+use crate::shard::{ShardCommand, ShardIo, ShardThread};
 use crate::shards::Shards;
 use crate::state::{ServerState, ShardReport};
 use crate::stats::{JobSummary, ServerStats};
@@ -41,7 +41,7 @@ pub struct Server {
     config: ServerConfig,
     local: Peer,
     shared: Arc<ServerState>,
-    commands: Vec<Sender<Command>>,
+    commands: Vec<Sender<ShardCommand>>,
     forwarding: Option<SharedForwarding>,
     p4runtime: Option<SocketAddr>,
     certificates: Option<Arc<Certificates>>,

@@ -10,17 +10,17 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use crossbeam_channel::{Receiver, Sender};
-use thc_protocol::aggregator::{Aggregator, ConfigError, Endpoint, JobCounters, Sink};
+use thc_protocol::aggregator::{Aggregator, Endpoint, JobConfigError, JobCounters, Sink};
 use thc_protocol::{Ecn, JobId, WorkerId};
 use thc_transport::{CapturedIo, DpdkIo, FrameCounts, LossyIo, Origin, Peer, UdpIo, XdpIo};
 
 use crate::control_port::ControlPort;
 use crate::error::PsError;
-use crate::exchange::{Exchange, Handler};
+use crate::exchange::{Exchange, PacketHandler};
 use crate::kernels::Simd;
 use crate::liveness::{PUBLISH, count_admitted};
 use crate::outbox::{Outbox, SendFailure};
-use crate::rows::Changes;
+use crate::rows::ViewChanges;
 use crate::state::{ServerState, ShardReport};
 
 /// How long an idle shard sleeps if something happened lately, and so how long a command waits at most.
@@ -33,9 +33,9 @@ const COMPLAIN: Duration = Duration::from_secs(10);
 
 /// What the control thread or the server asks of a shard.
 #[derive(Debug)]
-pub enum Command {
+pub enum ShardCommand {
     /// Change tables and jobs, all before the next packet; the answer says whether that worked.
-    Follow(Arc<Changes>, Sender<Result<(), ConfigError>>),
+    Follow(Arc<ViewChanges>, Sender<Result<(), JobConfigError>>),
     /// Send a packet of the control plane, from this address of the host if one is given.
     Send(Option<IpAddr>, Peer, Vec<u8>),
     /// Have everything to a peer leave from this address from now on.
@@ -110,7 +110,7 @@ pub struct ShardThread<T> {
     /// Its slots, tables installed.
     pub aggregator: Aggregator<Simd>,
     /// What it is asked.
-    pub commands: Receiver<Command>,
+    pub commands: Receiver<ShardCommand>,
     /// Where control packets go; only the first shard has one.
     pub control: Option<ControlPort>,
     /// Spin instead of sleeping when idle.
@@ -126,7 +126,7 @@ struct Sorter<'a> {
     dropped: &'a mut u64,
 }
 
-impl Handler for Sorter<'_> {
+impl PacketHandler for Sorter<'_> {
     #[inline]
     fn handle(&mut self, origin: Origin, packet: &[u8], sink: &mut impl Sink) {
         let Origin { from, at, ecn } = origin;
@@ -237,12 +237,12 @@ impl<T: ShardIo> State<T> {
             any = true;
             // Whoever asked may be gone by now, and an answer to nobody is no loss.
             match command {
-                Command::Follow(changes, done) => {
+                ShardCommand::Follow(changes, done) => {
                     let _ = done.send(self.follow(&changes));
                 }
-                Command::Send(from, to, packet) => self.send(from, to, &packet),
-                Command::AnswerFrom(from, to) => drop(self.thread.io.answer_from(to, Some(from))),
-                Command::Report(to) => {
+                ShardCommand::Send(from, to, packet) => self.send(from, to, &packet),
+                ShardCommand::AnswerFrom(from, to) => drop(self.thread.io.answer_from(to, Some(from))),
+                ShardCommand::Report(to) => {
                     let _ = to.send(self.report());
                 }
             }
@@ -250,7 +250,7 @@ impl<T: ShardIo> State<T> {
         any
     }
 
-    fn follow(&mut self, changes: &Changes) -> Result<(), ConfigError> {
+    fn follow(&mut self, changes: &ViewChanges) -> Result<(), JobConfigError> {
         for &job in &changes.gone {
             self.keep_counters(job);
             self.indices.remove(&job);

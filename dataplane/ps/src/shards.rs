@@ -10,8 +10,8 @@ use thc_protocol::wire::{Header, Kind};
 use thc_transport::Peer;
 
 use crate::error::PsError;
-use crate::rows::Changes;
-use crate::shard::Command;
+use crate::rows::ViewChanges;
+use crate::shard::ShardCommand;
 use crate::state::{ServerState, ShardReport};
 
 /// How long a shard may take to follow a command before that is logged, or to report before its last report
@@ -26,14 +26,14 @@ fn lets_in(packet: &[u8]) -> bool {
 /// Where commands go.
 #[derive(Clone, Debug)]
 pub struct Shards {
-    commands: Vec<Sender<Command>>,
+    commands: Vec<Sender<ShardCommand>>,
     shared: Arc<ServerState>,
 }
 
 impl Shards {
     /// The shards of a server.
     #[must_use]
-    pub fn new(commands: Vec<Sender<Command>>, shared: Arc<ServerState>) -> Shards {
+    pub fn new(commands: Vec<Sender<ShardCommand>>, shared: Arc<ServerState>) -> Shards {
         Shards { commands, shared }
     }
 
@@ -51,11 +51,11 @@ impl Shards {
     /// Gives changes to every shard and waits until all have followed. Returns whether all did; if not, the
     /// server is about to stop.
     #[must_use]
-    pub fn follow(&self, changes: Changes) -> bool {
+    pub fn follow(&self, changes: ViewChanges) -> bool {
         let changes = Arc::new(changes);
         let (done, answers) = bounded(self.commands.len());
         for shard in &self.commands {
-            if shard.send(Command::Follow(Arc::clone(&changes), done.clone())).is_err() {
+            if shard.send(ShardCommand::Follow(Arc::clone(&changes), done.clone())).is_err() {
                 return false;
             }
         }
@@ -85,12 +85,12 @@ impl Shards {
     pub fn send(&self, from: Option<IpAddr>, to: Peer, packet: Vec<u8>) {
         if let Some(from) = from.filter(|_| lets_in(&packet)) {
             for shard in &self.commands {
-                let _ = shard.send(Command::AnswerFrom(from, to));
+                let _ = shard.send(ShardCommand::AnswerFrom(from, to));
             }
         }
         if let Some(first) = self.commands.first() {
             // A shard that is gone has ended the server.
-            let _ = first.send(Command::Send(from, to, packet));
+            let _ = first.send(ShardCommand::Send(from, to, packet));
         }
     }
 
@@ -98,12 +98,15 @@ impl Shards {
     #[must_use]
     pub fn try_send(&self, from: Option<IpAddr>, to: Peer, packet: Vec<u8>) -> bool {
         if let Some(from) = from.filter(|_| lets_in(&packet)) {
-            let told = |shard: &Sender<Command>| shard.try_send(Command::AnswerFrom(from, to)).is_ok();
+            let told =
+                |shard: &Sender<ShardCommand>| shard.try_send(ShardCommand::AnswerFrom(from, to)).is_ok();
             if !self.commands.iter().all(told) {
                 return false;
             }
         }
-        self.commands.first().is_some_and(|first| first.try_send(Command::Send(from, to, packet)).is_ok())
+        self.commands
+            .first()
+            .is_some_and(|first| first.try_send(ShardCommand::Send(from, to, packet)).is_ok())
     }
 
     /// Counters of all shards up to now.
@@ -114,7 +117,7 @@ impl Shards {
             .iter()
             .map(|shard| {
                 let (sender, report) = bounded(1);
-                shard.send_timeout(Command::Report(sender), PATIENCE).ok().map(|()| report)
+                shard.send_timeout(ShardCommand::Report(sender), PATIENCE).ok().map(|()| report)
             })
             .collect();
         let mut reports: Vec<Option<ShardReport>> = asked

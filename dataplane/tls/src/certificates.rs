@@ -16,7 +16,7 @@ pub const PERIOD: Duration = Duration::from_secs(2);
 
 /// Whether clients must present a certificate, where authorities for clients are configured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Clients {
+pub enum ClientCertificates {
     /// A client without a certificate is refused.
     Certified,
     /// A client without a certificate is admitted as an unknown client.
@@ -46,7 +46,7 @@ pub struct Certificates {
     what: &'static str,
     files: CertificateFiles,
     protocol: &'static [u8],
-    clients: Clients,
+    clients: ClientCertificates,
     current: Mutex<Current>,
     asked: Notify,
 }
@@ -61,7 +61,7 @@ fn config(
     files: &CertificateFiles,
     parsed: Parsed,
     protocol: &[u8],
-    clients: Clients,
+    clients: ClientCertificates,
 ) -> Result<ServerConfig, CertificateError> {
     let pair = |message: String| CertificateError::Pair {
         cert: files.cert.clone(),
@@ -85,8 +85,8 @@ fn config(
             }
             let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider);
             let verifier = match clients {
-                Clients::Certified => verifier,
-                Clients::Any => verifier.allow_unauthenticated(),
+                ClientCertificates::Certified => verifier,
+                ClientCertificates::Any => verifier.allow_unauthenticated(),
             };
             builder.with_client_cert_verifier(verifier.build().map_err(|error| wrong(error.to_string()))?)
         }
@@ -115,7 +115,7 @@ impl Certificates {
         what: &'static str,
         files: CertificateFiles,
         protocol: &'static [u8],
-        clients: Clients,
+        clients: ClientCertificates,
     ) -> Result<Certificates, CertificateError> {
         let contents = Contents::read(&files)?;
         let parsed = contents.parse(&files)?;

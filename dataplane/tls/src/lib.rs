@@ -10,7 +10,7 @@ mod certificates;
 mod connections;
 mod read;
 
-pub use certificates::{Certificates, Clients, PERIOD, Refreshed};
+pub use certificates::{Certificates, ClientCertificates, PERIOD, Refreshed};
 pub use connections::handshakes;
 pub use read::CertificateError;
 pub use thc_options::CertificateFiles;

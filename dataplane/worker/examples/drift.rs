@@ -12,10 +12,9 @@
 mod world;
 
 use std::time::Duration;
-use thc_protocol::wire::Mode;
 use thc_protocol::{Lane, Policy};
 use thc_support::SimConfig;
-use thc_worker::CallOptions;
+use thc_worker::Call;
 use world::{World, exact_mean, gradients, static_job};
 
 const WORKERS: usize = 4;
@@ -41,7 +40,7 @@ fn run(loss: f64) {
     let network = SimConfig { seed: 7, latency: Duration::from_micros(20), loss, ..SimConfig::default() };
     let mut world =
         World::new(static_job(WORKERS as u8, Lane::Bits8, WORKERS as u8, Policy::BestEffort), network);
-    let options = CallOptions { mode: Mode::Compressed, feedback: Some(1) };
+    let options = Call { feedback: Some(1), ..Call::default() };
     // What all gradients have in common, and the noise of each.
     let signal = gradients(1, COORDINATES, 1).remove(0);
     let mut totals = vec![vec![0.0_f64; COORDINATES]; WORKERS];

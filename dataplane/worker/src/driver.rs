@@ -4,7 +4,7 @@
 //! one fails with an error that says so, so that nobody waits for ever or goes on with an inconsistent state.
 
 use crate::engine::{Borrowed, Engine};
-use crate::{CallOptions, Span, WorkerError};
+use crate::{Call, WorkerError};
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -53,27 +53,9 @@ impl<I: PacketIo> Driver<I> {
     }
 
     /// Replaces `data` by the mean, with the engine driven on this thread until it is there.
-    pub fn allreduce(&self, data: &mut [f32], options: CallOptions) -> Result<(), WorkerError> {
-        self.reduce(data, |engine, length| engine.submit(options, None, length, None))
-    }
-
-    /// The same, span by span.
-    pub fn allreduce_plan(
-        &self,
-        data: &mut [f32],
-        plan: &[Span],
-        feedback: Option<u64>,
-    ) -> Result<(), WorkerError> {
-        self.reduce(data, |engine, length| engine.submit_plan(plan, feedback, None, length, None))
-    }
-
-    fn reduce(
-        &self,
-        data: &mut [f32],
-        submit: impl FnOnce(&mut Engine<I>, usize) -> Result<u64, WorkerError>,
-    ) -> Result<(), WorkerError> {
+    pub fn call(&self, data: &mut [f32], call: Call<'_>) -> Result<(), WorkerError> {
         self.with_engine(|engine| {
-            let number = submit(engine, data.len())?;
+            let number = engine.submit(data.len(), call)?;
             loop {
                 engine.run(&mut Borrowed::new(number, data), || self.giving_up.load(Ordering::SeqCst));
                 self.heed(engine);
@@ -174,8 +156,7 @@ impl<I: PacketIo> Driver<I> {
 #[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
-    use crate::{CallOptions, EngineConfig};
-    use crossbeam_channel::bounded;
+    use crate::EngineConfig;
     use std::io;
     use std::net::{Ipv4Addr, SocketAddr};
     use std::sync::Arc;
@@ -251,25 +232,20 @@ mod tests {
         let driver = driver(&panics);
         let mut waiting = Vec::new();
         for _ in 0..3 {
-            let (sender, receiver) = bounded(1);
-            driver
-                .with_engine(|engine| {
-                    engine.submit(CallOptions::default(), Some(vec![1.0; 5000]), 0, Some(sender))
-                })
-                .unwrap();
-            waiting.push(receiver);
+            let start = |engine: &mut Engine<Faulty>| engine.start(vec![1.0; 5000], Call::default());
+            waiting.push(driver.with_engine(start).unwrap());
         }
         let background = {
             let driver = Arc::clone(&driver);
             std::thread::spawn(move || driver.run_background())
         };
-        assert!(waiting[0].try_recv().is_err(), "the call is under way");
+        assert!(!waiting[0].is_done(), "the call is under way");
         panics.store(true, Ordering::SeqCst);
-        for receiver in waiting {
-            names_the_bug(receiver.recv().unwrap());
+        for handle in waiting {
+            names_the_bug(handle.wait());
         }
         background.join().unwrap();
-        names_the_bug(driver.allreduce(&mut [1.0; 10], CallOptions::default()));
+        names_the_bug(driver.call(&mut [1.0; 10], Call::default()));
         names_the_bug(driver.with_engine(|engine| Ok(engine.stats())));
         names_the_bug(driver.with_engine(|engine| engine.feedback()).map(|kept| kept.to_bytes()));
     }
@@ -278,17 +254,13 @@ mod tests {
     fn a_panic_of_a_caller_reaches_the_calls_of_others_and_ends_the_background_thread() {
         let panics = Arc::new(AtomicBool::new(false));
         let driver = driver(&panics);
-        let (sender, receiver) = bounded(1);
-        driver
-            .with_engine(|engine| {
-                engine.submit(CallOptions::default(), Some(vec![1.0; 5000]), 0, Some(sender))
-            })
-            .unwrap();
+        let start = |engine: &mut Engine<Faulty>| engine.start(vec![1.0; 5000], Call::default());
+        let handle = driver.with_engine(start).unwrap();
         panics.store(true, Ordering::SeqCst);
-        names_the_bug(driver.allreduce(&mut [1.0; 10], CallOptions::default()));
-        names_the_bug(receiver.recv().unwrap());
+        names_the_bug(driver.call(&mut [1.0; 10], Call::default()));
+        names_the_bug(handle.wait());
         driver.run_background();
-        names_the_bug(driver.allreduce(&mut [1.0; 10], CallOptions::default()));
+        names_the_bug(driver.call(&mut [1.0; 10], Call::default()));
         assert_eq!(driver.foreground.load(Ordering::SeqCst), 0);
     }
 }

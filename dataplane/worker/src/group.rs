@@ -5,8 +5,7 @@ use crate::driver::{Driver, IDLE};
 use crate::engine::{Borrowed, Engine, EngineConfig, Membership, NAP, RestoredFeedback};
 use crate::probe::{ProbeAnswer, ask};
 use crate::random::random;
-use crate::{AnyIo, CallOptions, GroupConfig, Packed, PackedCall, PackedLayout, Span, Stats, WorkerError};
-use crossbeam_channel::{Receiver, bounded};
+use crate::{AnyIo, Call, GroupConfig, Operand, PackedLayout, Span, Stats, WorkerError};
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -112,114 +111,66 @@ impl Group {
     /// for, and does not wait itself. To the other workers, this one just stops sending.
     pub fn give_up(&self) {
         self.driver.give_up();
-        if let Some(thread) = &self.background {
-            thread.thread().unpark();
-        }
+        self.wake();
     }
 
-    /// Replaces `data` by the mean over all workers, compressed, without error feedback.
+    /// Replaces `data` by the mean over all workers, compressed, without error feedback: [`Self::call`] with
+    /// what is usual.
     ///
     /// # Errors
-    /// See [`Self::allreduce_with`].
+    /// See [`Self::call`].
     pub fn allreduce(&self, data: &mut [f32]) -> Result<(), WorkerError> {
-        self.allreduce_with(data, CallOptions::default())
+        self.call(data, Call::default())
     }
 
-    /// Replaces `data` by the mean over all workers. All workers must call with the same length, mode and key,
-    /// in the same order.
+    /// Replaces `data` by the mean over all workers, as `call` says. All workers must call with the same length
+    /// and the same [`Call`], in the same order.
     ///
     /// # Errors
     /// [`WorkerError::Call`]: failed on every worker alike, `data` is unchanged, the group goes on.
-    /// [`WorkerError::Session`]: the group must [`Self::rejoin`]; `data` may be partly overwritten. Error feedback is as
-    /// before the call in either case. [`WorkerError::Panicked`]: the group is unusable.
-    pub fn allreduce_with(&self, data: &mut [f32], options: CallOptions) -> Result<(), WorkerError> {
-        let result = self.driver.allreduce(data, options);
-        if let Some(thread) = &self.background {
-            thread.thread().unpark();
-        }
+    /// [`WorkerError::Session`]: the group must [`Self::rejoin`]; `data` may be partly overwritten.
+    /// [`WorkerError::Plan`], [`WorkerError::EmptySpan`] and [`WorkerError::NoTable`] if the plan does not fit
+    /// this tensor or this job. Error feedback is as before the call in all these cases.
+    /// [`WorkerError::Panicked`]: the group is unusable.
+    pub fn call(&self, data: &mut [f32], call: Call<'_>) -> Result<(), WorkerError> {
+        let result = self.driver.call(data, call);
+        self.wake();
         result
     }
 
-    /// Starts an all-reduce of `data` and returns at once; several may be under way. They complete in the
-    /// order in which they were started.
+    /// Starts an all-reduce of `operand` and returns at once; several may be under way. They complete in the
+    /// order in which they were started. The operand is
+    ///
+    /// - a `Vec<f32>`: [`Handle::wait`](crate::Handle::wait) returns the mean in its memory; or
+    /// - a [`PackedTensor`](crate::PackedTensor), whose norms, indices and means are computed elsewhere, such as
+    ///   on a GPU. Norms come with it; [`Packed::numbers`](crate::Packed::numbers) returns the parameters of
+    ///   compression; then [`Packed::send`](crate::Packed::send) takes indices and
+    ///   [`Packed::receive`](crate::Packed::receive) returns sums, piece by piece. The results must be those that
+    ///   the codec defines (P28 to P32), so that in one call some workers may compute elsewhere and others not.
+    ///   Error feedback is the caller's. A [`Packed`](crate::Packed) that is dropped before all its indices were
+    ///   sent ends the session.
     ///
     /// # Errors
-    /// Errors of the call itself; later ones come from [`Handle::wait`].
-    pub fn allreduce_async(&self, data: Vec<f32>, options: CallOptions) -> Result<Handle, WorkerError> {
-        let (sender, receiver) = bounded(1);
-        let result = self.driver.with_engine(|engine| engine.submit(options, Some(data), 0, Some(sender)));
-        if let Some(thread) = &self.background {
-            thread.thread().unpark();
-        }
-        result.map(|_| Handle { receiver })
-    }
-
-    /// Replaces `data` by the mean over all workers, span by span as `plan` chooses: spans follow each other
-    /// from the first coordinate on, and make up all of `data`. Error feedback is kept under `feedback`, if
-    /// given, and survives a change of plans; a span that travels as [`Choice::Raw`](crate::Choice) includes
-    /// it and leaves none. All workers must call with the same plan, which is checked. A span is padded to
-    /// whole packets by fewer than 1024 coordinates, so it should be longer than that.
-    ///
-    /// # Errors
-    /// As [`Self::allreduce_with`]; [`WorkerError::Plan`], [`WorkerError::EmptySpan`] and
-    /// [`WorkerError::NoTable`] if the plan does not fit this tensor or this job.
-    pub fn allreduce_plan(
-        &self,
-        data: &mut [f32],
-        plan: &[Span],
-        feedback: Option<u64>,
-    ) -> Result<(), WorkerError> {
-        let result = self.driver.allreduce_plan(data, plan, feedback);
-        if let Some(thread) = &self.background {
-            thread.thread().unpark();
-        }
+    /// What is wrong with the call itself; later errors, as of [`Self::call`], come from the handle.
+    pub fn start<O: Operand>(&self, operand: O, call: Call<'_>) -> Result<O::Handle, WorkerError> {
+        let result = self.driver.with_engine(|engine| engine.start(operand, call));
+        self.wake();
         result
     }
 
-    /// Like [`Self::allreduce_plan`], but takes ownership of `data` and returns at once, like
-    /// [`Self::allreduce_async`].
-    ///
-    /// # Errors
-    /// As [`Self::allreduce_async`].
-    pub fn allreduce_plan_async(
-        &self,
-        data: Vec<f32>,
-        plan: &[Span],
-        feedback: Option<u64>,
-    ) -> Result<Handle, WorkerError> {
-        let (sender, receiver) = bounded(1);
-        let submit =
-            |engine: &mut Engine<AnyIo>| engine.submit_plan(plan, feedback, Some(data), 0, Some(sender));
-        let result = self.driver.with_engine(submit);
+    /// Has the background thread look at once at what is to be done.
+    fn wake(&self) {
         if let Some(thread) = &self.background {
             thread.thread().unpark();
         }
-        result.map(|_| Handle { receiver })
     }
 
-    /// How [`Self::allreduce_packed`] cuts a tensor of this plan into partitions and pieces of 2^`piece` coordinates.
+    /// How a [`PackedTensor`](crate::PackedTensor) of this plan is cut into partitions and pieces of 2^`piece` coordinates.
     ///
     /// # Errors
     /// What is wrong with the plan.
     pub fn packed_layout(&self, plan: &[Span], piece: u8) -> Result<PackedLayout, WorkerError> {
         self.driver.with_engine(|engine| engine.packed_layout(plan, piece))
-    }
-
-    /// Starts an all-reduce whose norms, indices and means are computed elsewhere, such as on a GPU. Norms
-    /// come with the call; [`Packed::numbers`] returns the parameters of compression; then [`Packed::send`]
-    /// takes indices and [`Packed::receive`] returns sums, piece by piece. The results must be those that the
-    /// codec defines (P28 to P32), so that in one call some workers may compute elsewhere and others not.
-    /// Error feedback is the caller's. A [`Packed`] that is dropped before all its indices were sent ends the
-    /// session.
-    ///
-    /// # Errors
-    /// What is wrong with the call itself; the rest comes from the [`Packed`].
-    pub fn allreduce_packed(&self, call: PackedCall<'_>) -> Result<Packed, WorkerError> {
-        let result = self.driver.with_engine(|engine| engine.submit_packed(call));
-        if let Some(thread) = &self.background {
-            thread.thread().unpark();
-        }
-        result
     }
 
     /// This worker's number, which the controller gave if there is one.
@@ -358,28 +309,6 @@ impl Drop for Group {
             }
             Ok(())
         });
-    }
-}
-
-/// An all-reduce under way.
-#[derive(Debug)]
-pub struct Handle {
-    receiver: Receiver<Result<Vec<f32>, WorkerError>>,
-}
-
-impl Handle {
-    /// Waits for the mean.
-    ///
-    /// # Errors
-    /// As [`Group::allreduce_with`].
-    pub fn wait(self) -> Result<Vec<f32>, WorkerError> {
-        self.receiver.recv().unwrap_or(Err(WorkerError::Closed))
-    }
-
-    /// Whether [`Self::wait`] would return at once.
-    #[must_use]
-    pub fn is_done(&self) -> bool {
-        !self.receiver.is_empty()
     }
 }
 

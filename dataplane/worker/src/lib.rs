@@ -10,7 +10,9 @@
 //! # Ok::<(), thc_worker::WorkerError>(())
 //! ```
 //!
-//! [`Group`] is what users call. Underneath, [`Engine`] ties `thc-protocol`'s state machine, `thc-codec`'s
+//! [`Group`] is what users call: [`Group::allreduce`] for the usual case, [`Group::call`] with a [`Call`] that says
+//! how the coordinates travel, [`Group::start`] for several all-reduces at a time and for tensors that a GPU
+//! compresses. Underneath, [`Engine`] ties `thc-protocol`'s state machine, `thc-codec`'s
 //! kernels and a [`thc_transport::PacketIo`] together without threads, so that the same code runs on
 //! sockets and in a simulated network.
 //!
@@ -18,6 +20,7 @@
 //! program `thc-worker`; `dpdk`, devices beside kernel UDP. The library needs none of them.
 #![forbid(unsafe_code)]
 
+mod call;
 mod config;
 #[cfg(feature = "controller")]
 mod controller;
@@ -34,37 +37,19 @@ mod random;
 mod seat;
 mod stats;
 
+pub use call::{Call, Plan, Span};
 pub use config::GroupConfig;
 pub use controller::Controller;
 #[cfg(feature = "controller")]
 pub use controller::ControllerUrl;
 pub use engine::{
     Borrowed, CallKeys, Collective, CollectiveCall, CollectiveConfig, Engine, EngineConfig, Estimate,
-    Finished, KeptFeedback, Loan, Membership, Numbers, Packed, PackedCall, PackedLayout, PackedPart, Piece,
-    RestoredFeedback,
+    Finished, Handle, KeptFeedback, Loan, Membership, Numbers, Operand, Packed, PackedLayout, PackedPart,
+    PackedTensor, Piece, RestoredFeedback,
 };
 pub use error::WorkerError;
-pub use group::{Group, Handle};
+pub use group::Group;
 pub use io::AnyIo;
 pub use probe::{Probe, ProbeAnswer, probe};
 pub use stats::{Computed, Stats};
 pub use thc_protocol::wire::{Choice, Mode};
-
-/// A piece of a tensor, and how it travels: as indices of one of the job's tables, or RAW.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Span {
-    /// Coordinates, at least 1.
-    pub length: usize,
-    /// How they travel.
-    pub choice: Choice,
-}
-
-/// How one all-reduce is done.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct CallOptions {
-    /// Compressed (the default) or as 32-bit integers.
-    pub mode: Mode,
-    /// Error feedback is kept under this key between calls (Algorithm 3); `None`: none is. All workers
-    /// must give the same key for the same tensor; it is checked. Only for compressed calls.
-    pub feedback: Option<u64>,
-}

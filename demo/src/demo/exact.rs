@@ -6,14 +6,14 @@ use std::time::Instant;
 
 use super::event::{Times, Traffic};
 use super::model::{Gradient, Model};
-use super::plan::Plan;
+use super::plan::DemoPlan;
 use super::text::Text;
 use super::training::{GradientSource, train};
 use crate::error::Result;
 
 /// Averages all workers' gradients in this process, in f64.
 pub struct ExactMean<'a> {
-    plan: &'a Plan,
+    plan: &'a DemoPlan,
     times: Times,
 }
 
@@ -62,6 +62,6 @@ fn mean(mut gradients: Vec<Gradient>) -> Gradient {
 }
 
 /// The child process of the exact run.
-pub fn run(plan: &Plan) -> Result<()> {
+pub fn run(plan: &DemoPlan) -> Result<()> {
     train(plan, &mut ExactMean { plan, times: Times::default() })
 }

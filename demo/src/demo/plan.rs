@@ -15,7 +15,7 @@ const SAMPLES: u32 = 10;
 /// Everything that determines the training, so that two runs of one plan differ only in the way in
 /// which gradients are averaged.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Plan {
+pub struct DemoPlan {
     /// The text to learn.
     pub text: PathBuf,
     /// The number of workers, each of which has its own batches.
@@ -32,7 +32,7 @@ pub struct Plan {
     pub learning_rate: f64,
 }
 
-impl Plan {
+impl DemoPlan {
     /// The step size of `step`.
     pub fn rate(&self, step: u32) -> f64 {
         self.learning_rate * (1.0 - 0.9 * f64::from(step) / f64::from(self.steps))
@@ -49,7 +49,7 @@ impl Plan {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct WorkerPlan {
     /// The plan of all workers.
-    pub plan: Plan,
+    pub plan: DemoPlan,
     /// This worker's number.
     pub worker: u8,
     /// The parameter server's address.
@@ -77,7 +77,7 @@ mod tests {
     #[test]
     fn about_ten_steps_are_sampled() {
         for (steps, expected) in [(1, 1), (5, 5), (10, 10), (11, 6), (400, 10), (399, 10)] {
-            let plan = Plan {
+            let plan = DemoPlan {
                 text: PathBuf::new(),
                 workers: 4,
                 steps,

@@ -8,7 +8,7 @@ use serde::Serialize;
 use super::curve;
 use super::error_sample::ErrorSample;
 use super::event::{Server, Times, Traffic};
-use super::plan::Plan;
+use super::plan::DemoPlan;
 use super::run_result::{Run, RunResult};
 
 /// Characters of a sparkline.
@@ -64,7 +64,7 @@ fn mean(values: impl ExactSizeIterator<Item = f64>) -> f64 {
 impl Report {
     /// Makes the report of both runs. `thc` is what the workers reported, `server` the totals of their server if
     /// a program was the server, and `feedback` says whether the workers kept error feedback.
-    pub fn new(plan: &Plan, feedback: bool, server: Option<Server>, thc: RunResult, exact: Run) -> Self {
+    pub fn new(plan: &DemoPlan, feedback: bool, server: Option<Server>, thc: RunResult, exact: Run) -> Self {
         let RunResult { parameters, run: thc, errors, outcomes } = thc;
         let mut traffic = Traffic::default();
         for one in outcomes.iter().filter_map(|outcome| outcome.traffic) {

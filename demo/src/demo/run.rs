@@ -18,7 +18,7 @@ use super::error_sample::ErrorSample;
 use super::event::{Event, Outcome, Server};
 use super::hosts::{self, Hosts};
 use super::memif::Links;
-use super::plan::{Plan, WorkerPlan};
+use super::plan::{DemoPlan, WorkerPlan};
 use super::processes::{Children, Message};
 use super::progress::Progress;
 use super::report::Report;
@@ -32,7 +32,7 @@ use crate::error::{Error, Result};
 #[derive(Clone, Debug)]
 pub struct Options {
     /// The training.
-    pub plan: Plan,
+    pub plan: DemoPlan,
     /// Bit budget b of the compression.
     pub bits: u8,
     /// What carries the packets.
@@ -322,7 +322,7 @@ fn trainer(subcommand: &str) -> Result<Command> {
 /// their gradients, and whether these are kept.
 fn listen(
     children: &mut Children,
-    plan: &Plan,
+    plan: &DemoPlan,
     trainers: &[usize],
     servers: &[usize],
     progress: &Progress,

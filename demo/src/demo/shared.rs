@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use thc_transport::{Backend, XdpConfig};
-use thc_worker::{CallOptions, Controller, Group, GroupConfig, Mode, Stats};
+use thc_worker::{Call, Controller, Group, GroupConfig, Stats};
 
 use super::event::{Event, Server, Times, Traffic};
 use super::gradient_file;
@@ -35,8 +35,8 @@ impl SharedMean<'_> {
     fn reduce(&mut self, coordinates: &mut [f32]) -> Result<()> {
         let before = self.group.stats()?;
         let started = Instant::now();
-        let options = CallOptions { mode: Mode::Compressed, feedback: self.order.feedback.then_some(TENSOR) };
-        self.group.allreduce_with(coordinates, options)?;
+        let call = Call { feedback: self.order.feedback.then_some(TENSOR), ..Call::default() };
+        self.group.call(coordinates, call)?;
         let seconds = started.elapsed().as_secs_f64();
         self.account_for(&before, &self.group.stats()?, seconds, coordinates.len());
         Ok(())

@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use super::event::{Event, Outcome, Server, Times, Traffic};
 use super::model::{Gradient, Model, Shape};
-use super::plan::Plan;
+use super::plan::DemoPlan;
 use super::text::Text;
 use crate::error::Result;
 
@@ -30,7 +30,7 @@ pub trait GradientSource {
 }
 
 /// Trains by `plan`, and reports every step on standard output.
-pub fn train(plan: &Plan, source: &mut dyn GradientSource) -> Result<()> {
+pub fn train(plan: &DemoPlan, source: &mut dyn GradientSource) -> Result<()> {
     let text = Text::read(&plan.text)?;
     let shape = Shape::demo(text.vocabulary, plan.hidden);
     let mut model = Model::new(shape, plan.seed, plan.learning_rate);

@@ -1,7 +1,7 @@
 //! A job as an aggregator is told of it, and what it must hold to.
 
 use super::Lookup;
-use super::error::ConfigError;
+use super::error::JobConfigError;
 use super::level::Level;
 use crate::wire::Welcome;
 use crate::{Cookie, JobId, MAX_WORKERS, Policy, TableId};
@@ -67,19 +67,19 @@ impl JobConfig {
     /// Checks the numbers, tables aside.
     ///
     /// # Errors
-    /// The [`ConfigError`] of the first wrong number.
-    pub fn check(&self) -> Result<(), ConfigError> {
+    /// The [`JobConfigError`] of the first wrong number.
+    pub fn check(&self) -> Result<(), JobConfigError> {
         let job = self.job;
         if self.workers == 0 || usize::from(self.workers) > MAX_WORKERS {
-            return Err(ConfigError::Workers { job, workers: self.workers });
+            return Err(JobConfigError::Workers { job, workers: self.workers });
         }
         if self.quorum == 0 || self.quorum > self.workers {
-            return Err(ConfigError::Quorum { job, quorum: self.quorum, workers: self.workers });
+            return Err(JobConfigError::Quorum { job, quorum: self.quorum, workers: self.workers });
         }
         self.level.check(job, self.workers)?;
         for (what, slots) in [("data", self.data_slots), ("norm", self.norm_slots)] {
             if !(2..=65536).contains(&slots) || slots % 2 != 0 {
-                return Err(ConfigError::Slots { job, what, slots });
+                return Err(JobConfigError::Slots { job, what, slots });
             }
         }
         Ok(())
@@ -88,19 +88,19 @@ impl JobConfig {
     /// Checks that the sum of n values of a table fits its lanes (P6), on every level (P34).
     ///
     /// # Errors
-    /// [`ConfigError::LaneOverflow`], [`ConfigError::RackLanes`].
-    pub fn check_sum(&self, table: &Lookup) -> Result<(), ConfigError> {
+    /// [`JobConfigError::LaneOverflow`], [`JobConfigError::RackLanes`].
+    pub fn check_sum(&self, table: &Lookup) -> Result<(), JobConfigError> {
         let (granularity, form) = (table.granularity(), table.form);
         let fits = |workers: u16, bits: u8| {
             let sum = u32::from(workers) * u32::from(granularity);
             let (job, max) = (self.job, (1 << bits) - 1);
-            let overflow = ConfigError::LaneOverflow { job, workers, granularity, sum, bits, max };
+            let overflow = JobConfigError::LaneOverflow { job, workers, granularity, sum, bits, max };
             if sum > max { Err(overflow) } else { Ok(()) }
         };
         let Some(racks) = self.level.racks() else { return fits(self.workers.into(), form.sums()) };
         fits(racks.total, form.sums())?;
         if self.level.lookup(table).is_none() {
-            return Err(ConfigError::RackLanes { job: self.job, form: table.form });
+            return Err(JobConfigError::RackLanes { job: self.job, form: table.form });
         }
         fits(racks.largest.into(), racks.sums(table).bits())
     }

@@ -5,7 +5,7 @@ use crate::{JobId, TableId, WorkerId};
 
 /// Why a configuration is refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum ConfigError {
+pub enum JobConfigError {
     /// n out of range.
     #[error("job {job}: {workers} workers; a job has 1 to 64")]
     Workers {

@@ -2,7 +2,7 @@
 
 use super::Lookup;
 use super::endpoint::Endpoint;
-use super::error::ConfigError;
+use super::error::JobConfigError;
 use super::shard::Shard;
 use crate::{JobId, Lane, MAX_WORKERS, SlotId, WorkerId};
 use std::net::SocketAddr;
@@ -58,7 +58,7 @@ impl Level {
         Some(Lookup { form, ..*table })
     }
 
-    pub(super) fn check(&self, job: JobId, workers: u8) -> Result<(), ConfigError> {
+    pub(super) fn check(&self, job: JobId, workers: u8) -> Result<(), JobConfigError> {
         let most = MAX_WORKERS as u8;
         let Some(&Racks { count, largest, total }) = self.racks() else { return Ok(()) };
         let fits = (1..=most).contains(&count)
@@ -68,7 +68,7 @@ impl Level {
                 Level::Rack { rack, .. } => rack.0 < count && workers <= largest,
                 _ => workers == count,
             };
-        if fits { Ok(()) } else { Err(ConfigError::Racks { job, racks: count, largest, total }) }
+        if fits { Ok(()) } else { Err(JobConfigError::Racks { job, racks: count, largest, total }) }
     }
 }
 

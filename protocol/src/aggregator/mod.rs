@@ -21,7 +21,7 @@ mod slot;
 pub use config::JobConfig;
 pub use counters::{DropReason, Event, GlobalCounters, JobCounters, WorkerCounters};
 pub use endpoint::Endpoint;
-pub use error::ConfigError;
+pub use error::JobConfigError;
 pub use kernels::{Kernels, Scalar};
 pub use level::{Level, Racks};
 pub use lookup::{Lookup, TableError};

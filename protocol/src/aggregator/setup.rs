@@ -3,7 +3,7 @@
 use super::admission::Admissions;
 use super::config::JobConfig;
 use super::endpoint::Endpoint;
-use super::error::ConfigError;
+use super::error::JobConfigError;
 use super::job::{Job, UNUSED};
 use super::kernels::Kernels;
 use super::lookup::Lookup;
@@ -14,13 +14,13 @@ impl<K: Kernels> Aggregator<K> {
     /// Installs a lookup table (P6).
     ///
     /// # Errors
-    /// [`ConfigError::TableInUse`] if a job uses another table under this id.
-    pub fn install_table(&mut self, id: TableId, table: Lookup) -> Result<(), ConfigError> {
+    /// [`JobConfigError::TableInUse`] if a job uses another table under this id.
+    pub fn install_table(&mut self, id: TableId, table: Lookup) -> Result<(), JobConfigError> {
         let cell = &mut self.tables[usize::from(id.0)];
         if *cell != Some(table)
             && let Some(job) = self.jobs.iter().flatten().find(|job| job.config.tables.contains(&id))
         {
-            return Err(ConfigError::TableInUse { table: id, job: job.config.job });
+            return Err(JobConfigError::TableInUse { table: id, job: job.config.job });
         }
         *cell = Some(table);
         Ok(())
@@ -29,10 +29,10 @@ impl<K: Kernels> Aggregator<K> {
     /// Removes a lookup table.
     ///
     /// # Errors
-    /// [`ConfigError::TableInUse`] if a job uses it.
-    pub fn remove_table(&mut self, id: TableId) -> Result<(), ConfigError> {
+    /// [`JobConfigError::TableInUse`] if a job uses it.
+    pub fn remove_table(&mut self, id: TableId) -> Result<(), JobConfigError> {
         if let Some(job) = self.jobs.iter().flatten().find(|job| job.config.tables.contains(&id)) {
-            return Err(ConfigError::TableInUse { table: id, job: job.config.job });
+            return Err(JobConfigError::TableInUse { table: id, job: job.config.job });
         }
         self.tables[usize::from(id.0)] = None;
         Ok(())
@@ -42,13 +42,13 @@ impl<K: Kernels> Aggregator<K> {
     /// slots stay the same, and are emptied otherwise (P24). Members below n and counters stay in any case.
     ///
     /// # Errors
-    /// [`ConfigError`] if the numbers do not fit together, a table is missing, has changed since the job used
+    /// [`JobConfigError`] if the numbers do not fit together, a table is missing, has changed since the job used
     /// it or n·g overflows the lane (P6), or the slots need more memory than is allowed.
-    pub fn install_job(&mut self, config: JobConfig) -> Result<(), ConfigError> {
+    pub fn install_job(&mut self, config: JobConfig) -> Result<(), JobConfigError> {
         config.check()?;
         self.admissions = Admissions::NONE;
         for &id in &config.tables {
-            let table = self.table(id).ok_or(ConfigError::NoTable { table: id, job: config.job })?;
+            let table = self.table(id).ok_or(JobConfigError::NoTable { table: id, job: config.job })?;
             config.check_sum(table)?;
         }
         let place = self.index[usize::from(config.job.0)];
@@ -58,7 +58,7 @@ impl<K: Kernels> Aggregator<K> {
         {
             for &id in &config.tables {
                 if self.tables[usize::from(id.0)].is_some_and(|table| job.used_otherwise(id, &table)) {
-                    return Err(ConfigError::TableChanged { table: id, job: config.job });
+                    return Err(JobConfigError::TableChanged { table: id, job: config.job });
                 }
             }
             job.set_tables(&config, &self.tables);
@@ -70,7 +70,7 @@ impl<K: Kernels> Aggregator<K> {
         let needs = config.memory(self.shard);
         if others + needs > self.memory_limit {
             let free = self.memory_limit.saturating_sub(others);
-            return Err(ConfigError::Memory { job: config.job, needs, free });
+            return Err(JobConfigError::Memory { job: config.job, needs, free });
         }
         let place = if place == UNUSED {
             match self.jobs.iter().position(Option::is_none) {
@@ -103,8 +103,8 @@ impl<K: Kernels> Aggregator<K> {
     /// Sets where a member of a job sends from and is sent to.
     ///
     /// # Errors
-    /// [`ConfigError::NoJob`], or [`ConfigError::NoSuchWorker`] beyond the job's n.
-    pub fn set_member(&mut self, job: JobId, worker: WorkerId, at: Endpoint) -> Result<(), ConfigError> {
+    /// [`JobConfigError::NoJob`], or [`JobConfigError::NoSuchWorker`] beyond the job's n.
+    pub fn set_member(&mut self, job: JobId, worker: WorkerId, at: Endpoint) -> Result<(), JobConfigError> {
         self.job_with(job, worker)?.set_member(worker, Some(at));
         Ok(())
     }
@@ -114,22 +114,22 @@ impl<K: Kernels> Aggregator<K> {
     /// or [`Self::remove_member`] of that worker replaces this.
     ///
     /// # Errors
-    /// [`ConfigError::NoJob`], or [`ConfigError::NoSuchWorker`] beyond the job's n.
+    /// [`JobConfigError::NoJob`], or [`JobConfigError::NoSuchWorker`] beyond the job's n.
     pub fn set_receiver(
         &mut self,
         job: JobId,
         worker: WorkerId,
         to: Option<Endpoint>,
         copies: bool,
-    ) -> Result<(), ConfigError> {
+    ) -> Result<(), JobConfigError> {
         self.job_with(job, worker)?.set_receiver(worker, to, copies);
         Ok(())
     }
 
-    fn job_with(&mut self, job: JobId, worker: WorkerId) -> Result<&mut Job, ConfigError> {
-        let job_ref = self.job_mut(job).ok_or(ConfigError::NoJob { job })?;
+    fn job_with(&mut self, job: JobId, worker: WorkerId) -> Result<&mut Job, JobConfigError> {
+        let job_ref = self.job_mut(job).ok_or(JobConfigError::NoJob { job })?;
         if worker.0 >= job_ref.config.workers {
-            return Err(ConfigError::NoSuchWorker { job, worker, workers: job_ref.config.workers });
+            return Err(JobConfigError::NoSuchWorker { job, worker, workers: job_ref.config.workers });
         }
         Ok(job_ref)
     }

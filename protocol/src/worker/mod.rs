@@ -68,7 +68,7 @@ pub trait Events {
 
 /// Counts of a worker.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct WorkerStats {
+pub struct ProtocolStats {
     /// The norm stream.
     pub norm: StreamStats,
     /// The data stream.
@@ -107,7 +107,7 @@ pub struct Worker {
     failure: Option<SessionError>,
     /// Where a NORM of this worker was refused (P14).
     refused: Option<(SlotId, Round)>,
-    stats: WorkerStats,
+    stats: ProtocolStats,
 }
 
 impl Worker {
@@ -149,7 +149,7 @@ impl Worker {
             missing_racks: 0,
             failure: None,
             refused: None,
-            stats: WorkerStats::default(),
+            stats: ProtocolStats::default(),
         }
     }
 
@@ -172,8 +172,8 @@ impl Worker {
 
     /// Counts so far.
     #[must_use]
-    pub fn stats(&self) -> WorkerStats {
-        let own = WorkerStats { norm: self.norm.stats(), data: self.data.stats(), ..self.stats };
+    pub fn stats(&self) -> ProtocolStats {
+        let own = ProtocolStats { norm: self.norm.stats(), data: self.data.stats(), ..self.stats };
         self.reports().iter().fold(own, |all, report| all.plus(report.stats))
     }
 

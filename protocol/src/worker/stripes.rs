@@ -12,7 +12,7 @@
 use super::call::Call;
 use super::stream::{PacketId, StreamStats, Tx};
 use super::stripe::Stripe;
-use super::{Parameters, RUN, Worker, WorkerStats};
+use super::{Parameters, ProtocolStats, RUN, Worker};
 use crate::aggregator::Shard;
 use crate::wire::{Header, Kind, Mode};
 use crate::{Round, SlotId, WorkerId};
@@ -89,7 +89,7 @@ pub struct StripeReport {
     /// Results with a mark.
     pub marks: u64,
     /// Counts.
-    pub stats: WorkerStats,
+    pub stats: ProtocolStats,
 }
 
 /// What a worker knows of its stripes.
@@ -291,9 +291,9 @@ impl StreamStats {
     }
 }
 
-impl WorkerStats {
-    pub(super) fn plus(self, other: WorkerStats) -> WorkerStats {
-        WorkerStats {
+impl ProtocolStats {
+    pub(super) fn plus(self, other: ProtocolStats) -> ProtocolStats {
+        ProtocolStats {
             norm: self.norm.plus(other.norm),
             data: self.data.plus(other.data),
             stragglers: self.stragglers + other.stragglers,

@@ -2,7 +2,7 @@
 
 use super::setup::{JOB, Setup, TABLE, To, USUAL, VALUES, config, endpoint, lookup, wide};
 use thc_protocol::aggregator::{
-    Aggregator, ConfigError, DropReason, Event, JobConfig, Lookup, Outcome, Shard, TableError,
+    Aggregator, DropReason, Event, JobConfig, JobConfigError, Lookup, Outcome, Shard, TableError,
 };
 use thc_protocol::wire::{Form, Kind};
 use thc_protocol::{Cookie, JobId, Lane, SlotId, TableId, WorkerId};
@@ -19,17 +19,17 @@ fn numbers_out_of_range_are_refused() {
     let good = config(4);
     for workers in [0, 65, 255] {
         let bad = JobConfig { workers, quorum: 1, ..good.clone() };
-        assert_eq!(it.install_job(bad), Err(ConfigError::Workers { job: JOB, workers }));
+        assert_eq!(it.install_job(bad), Err(JobConfigError::Workers { job: JOB, workers }));
     }
     for quorum in [0, 5, 255] {
         let bad = JobConfig { quorum, ..good.clone() };
-        assert_eq!(it.install_job(bad), Err(ConfigError::Quorum { job: JOB, quorum, workers: 4 }));
+        assert_eq!(it.install_job(bad), Err(JobConfigError::Quorum { job: JOB, quorum, workers: 4 }));
     }
     for slots in [0, 1, 3, 65535, 65537, 65538, u32::MAX] {
         let bad = JobConfig { data_slots: slots, ..good.clone() };
-        assert_eq!(it.install_job(bad), Err(ConfigError::Slots { job: JOB, what: "data", slots }));
+        assert_eq!(it.install_job(bad), Err(JobConfigError::Slots { job: JOB, what: "data", slots }));
         let bad = JobConfig { norm_slots: slots, ..good.clone() };
-        assert_eq!(it.install_job(bad), Err(ConfigError::Slots { job: JOB, what: "norm", slots }));
+        assert_eq!(it.install_job(bad), Err(JobConfigError::Slots { job: JOB, what: "norm", slots }));
     }
     assert_eq!(it.jobs().count(), 0);
     for (data_slots, norm_slots) in [(2, 2), (4096, 65536)] {
@@ -45,7 +45,7 @@ fn sums_must_fit_the_lane() {
     assert_eq!(it.install_job(config(8)), Ok(()));
     let error = it.install_job(config(9)).unwrap_err();
     let expected =
-        ConfigError::LaneOverflow { job: JOB, workers: 9, granularity: 30, sum: 270, bits: 8, max: 255 };
+        JobConfigError::LaneOverflow { job: JOB, workers: 9, granularity: 30, sum: 270, bits: 8, max: 255 };
     assert_eq!(error, expected);
     assert!(error.to_string().contains("270") && error.to_string().contains("wider"));
     // The job that was there stays.
@@ -61,11 +61,11 @@ fn sums_must_fit_the_lane() {
     it.install_table(TableId(11), half).unwrap();
     let of_half = |workers| JobConfig { tables: vec![TableId(11)], ..config(workers) };
     assert_eq!(it.install_job(of_half(5)), Ok(()));
-    assert!(matches!(it.install_job(of_half(6)), Err(ConfigError::LaneOverflow { sum: 18, max: 15, .. })));
+    assert!(matches!(it.install_job(of_half(6)), Err(JobConfigError::LaneOverflow { sum: 18, max: 15, .. })));
     // Every table counts, and 255 · 64 still fits 16 bits.
     it.install_table(TableId(9), lookup([255; 16])).unwrap();
     let two = JobConfig { tables: vec![TABLE, TableId(9)], ..config(2) };
-    assert!(matches!(it.install_job(two), Err(ConfigError::LaneOverflow { granularity: 255, .. })));
+    assert!(matches!(it.install_job(two), Err(JobConfigError::LaneOverflow { granularity: 255, .. })));
     it.install_table(TableId(12), Lookup { form: Form::new(8, Lane::Bits16).unwrap(), values: [0; 16] })
         .unwrap();
     assert_eq!(it.install_job(of_wide(&[TableId(10), TableId(12)])), Ok(()));
@@ -76,14 +76,14 @@ fn tables_are_installed_first_and_fixed_while_in_use() {
     let mut it = empty();
     let other = TableId(4);
     let bad = JobConfig { tables: vec![TABLE, other], ..config(2) };
-    assert_eq!(it.install_job(bad), Err(ConfigError::NoTable { table: other, job: JOB }));
+    assert_eq!(it.install_job(bad), Err(JobConfigError::NoTable { table: other, job: JOB }));
     it.install_job(config(2)).unwrap();
     assert_eq!(
         it.install_table(TABLE, lookup([9; 16])),
-        Err(ConfigError::TableInUse { table: TABLE, job: JOB })
+        Err(JobConfigError::TableInUse { table: TABLE, job: JOB })
     );
     assert_eq!(it.install_table(TABLE, USUAL), Ok(()));
-    assert_eq!(it.remove_table(TABLE), Err(ConfigError::TableInUse { table: TABLE, job: JOB }));
+    assert_eq!(it.remove_table(TABLE), Err(JobConfigError::TableInUse { table: TABLE, job: JOB }));
     assert_eq!(it.table(TABLE), Some(&USUAL));
     assert_eq!(it.install_table(other, lookup([1; 16])), Ok(()));
     assert_eq!(it.install_table(other, lookup([2; 16])), Ok(()));
@@ -97,10 +97,10 @@ fn tables_are_installed_first_and_fixed_while_in_use() {
 #[test]
 fn members_must_be_of_the_job() {
     let mut it = empty();
-    assert_eq!(it.set_member(JOB, WorkerId(0), endpoint(0)), Err(ConfigError::NoJob { job: JOB }));
+    assert_eq!(it.set_member(JOB, WorkerId(0), endpoint(0)), Err(JobConfigError::NoJob { job: JOB }));
     it.install_job(config(3)).unwrap();
     let error = it.set_member(JOB, WorkerId(3), endpoint(0)).unwrap_err();
-    assert_eq!(error, ConfigError::NoSuchWorker { job: JOB, worker: WorkerId(3), workers: 3 });
+    assert_eq!(error, JobConfigError::NoSuchWorker { job: JOB, worker: WorkerId(3), workers: 3 });
     assert!(error.to_string().contains("0 to 2"));
     assert!(it.set_member(JOB, WorkerId(255), endpoint(0)).is_err());
     it.remove_member(JOB, WorkerId(255));
@@ -192,11 +192,11 @@ fn the_memory_limit_holds_for_all_jobs_together() {
         it.install_job(JobConfig { job: JobId(job), ..config(2) }).unwrap();
     }
     let error = it.install_job(JobConfig { job: JobId(3), ..config(2) }).unwrap_err();
-    assert_eq!(error, ConfigError::Memory { job: JobId(3), needs: size, free: 0 });
+    assert_eq!(error, JobConfigError::Memory { job: JobId(3), needs: size, free: 0 });
     // A job that is replaced frees its own; one that grows too far stays as it was.
     it.install_job(JobConfig { job: JobId(1), cookie: Cookie(5), ..config(2) }).unwrap();
     let big = JobConfig { job: JobId(1), data_slots: 65536, ..config(2) };
-    assert!(matches!(it.install_job(big), Err(ConfigError::Memory { free, .. }) if free == size));
+    assert!(matches!(it.install_job(big), Err(JobConfigError::Memory { free, .. }) if free == size));
     assert!(it.remove_job(JobId(0)));
     it.install_job(JobConfig { job: JobId(3), ..config(2) }).unwrap();
     let mut jobs: Vec<u16> = it.jobs().map(|job| job.job.0).collect();
@@ -231,7 +231,7 @@ fn a_table_comes_back_to_a_job_as_it_was() {
     it.data(0, 0, 1, 15);
     it.aggregator.install_job(without.clone()).unwrap();
     it.aggregator.install_table(TABLE, lookup([0, 7, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0])).unwrap();
-    let changed = Err(ConfigError::TableChanged { table: TABLE, job: JOB });
+    let changed = Err(JobConfigError::TableChanged { table: TABLE, job: JOB });
     assert_eq!(it.aggregator.install_job(config(2)), changed);
     let dropped = it.packet(it.header(Kind::Data, 1, 0, 1), &[0; 512]).0;
     assert_eq!(dropped, Outcome::Dropped(DropReason::Table));
@@ -337,7 +337,7 @@ fn receivers_may_differ_from_members() {
     assert_eq!(it.data(2, 6, 0, 1).1, []);
     assert_eq!(
         it.aggregator.set_receiver(JOB, WorkerId(3), None, false),
-        Err(ConfigError::NoSuchWorker { job: JOB, worker: WorkerId(3), workers: 3 })
+        Err(JobConfigError::NoSuchWorker { job: JOB, worker: WorkerId(3), workers: 3 })
     );
 }
 

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use thc_codec::buffer::Buffer;
 use thc_codec::signs::SignKey;
 use thc_ps::{Server, ServerOptions};
-use thc_worker::{CallOptions, Group, GroupConfig};
+use thc_worker::{Call, Group, GroupConfig};
 
 use crate::error::{Error, Result};
 
@@ -138,7 +138,7 @@ fn work(part: &WorkerPart, lines: impl Iterator<Item = String>) -> Result<()> {
         sum / f64::from(part.workers)
     };
     let exact: Vec<f64> = (0..CHECKED.min(part.coordinates)).map(mean).collect();
-    let options = CallOptions { feedback: part.feedback.then_some(KEY), ..CallOptions::default() };
+    let call = Call { feedback: part.feedback.then_some(KEY), ..Call::default() };
     // Where a cache line begins, as torch's tensors do.
     let mut data = Buffer::from(&original[..]);
     say(&json!({}))?;
@@ -150,7 +150,7 @@ fn work(part: &WorkerPart, lines: impl Iterator<Item = String>) -> Result<()> {
             }
             "cpu" => json!({ "cpu": cpu() }),
             "check" => judge(&data, &exact),
-            _ => reduce(&group, part.calls, &mut data, options)?,
+            _ => reduce(&group, part.calls, &mut data, call)?,
         };
         say(&answer)?;
     }
@@ -159,12 +159,12 @@ fn work(part: &WorkerPart, lines: impl Iterator<Item = String>) -> Result<()> {
 }
 
 /// Reduces `data` so many times in a row. What that took.
-fn reduce(group: &Group, calls: u32, data: &mut [f32], options: CallOptions) -> Result<Value> {
+fn reduce(group: &Group, calls: u32, data: &mut [f32], call: Call<'_>) -> Result<Value> {
     let before = group.stats().map_err(failure)?;
     let began = clock(ClockId::Monotonic);
     let mut ends = Vec::new();
     for _ in 0..calls {
-        group.allreduce_with(data, options).map_err(failure)?;
+        group.call(data, call).map_err(failure)?;
         ends.push(clock(ClockId::Monotonic));
     }
     let ended = clock(ClockId::Monotonic);

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand};
 
 use super::gradients::Saved;
-use super::run::{Made, Plan, run};
+use super::run::{FigurePlan, Made, run};
 use crate::error::Result;
 use crate::progress::Progress;
 
@@ -90,7 +90,7 @@ impl FiguresArgs {
             Some(Which::Nmse(options)) => (options, "nmse", false),
         };
         let command = options.command(which);
-        let plan = Plan {
+        let plan = FigurePlan {
             trials: options.trials,
             seed: options.seed,
             dimension: if options.quick { 1 << 16 } else { options.dimension as usize },

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use super::catalogue::{self, Entry};
 use super::gradients::Source;
 use super::measure::{Measured, Setting, measure};
-use super::run::Plan;
+use super::run::FigurePlan;
 use crate::charts::{Axis, DotPlot, Figure, Kind, Mark, PUBLISHED, Picture, RGBColor, Row, Table, short};
 use crate::error::Result;
 use thc_demo::distribution::Distribution;
@@ -30,7 +30,7 @@ fn kind(name: &str, mark: Mark, (r, g, b): (u8, u8, u8)) -> Kind {
 }
 
 /// Measures everything that the figure shows.
-fn columns(plan: &Plan, trials: u32) -> Result<Vec<Column>> {
+fn columns(plan: &FigurePlan, trials: u32) -> Result<Vec<Column>> {
     let setting = |vectors, rounds| Setting { workers: WORKERS, vectors, rounds };
     let drawn =
         |dimension| Source::Drawn { distribution: Distribution::Lognormal, dimension, seed: plan.seed };
@@ -94,7 +94,7 @@ fn columns(plan: &Plan, trials: u32) -> Result<Vec<Column>> {
 }
 
 /// Makes the figure.
-pub fn figure(plan: &Plan) -> Result<Figure> {
+pub fn figure(plan: &FigurePlan) -> Result<Figure> {
     let trials = plan.trials(20);
     let columns = columns(plan, trials)?;
     // For labels only: parameters that depend on the vectors do not show.
@@ -146,7 +146,7 @@ pub fn figure(plan: &Plan) -> Result<Figure> {
     })
 }
 
-fn numbers(plan: &Plan, columns: &[Column], entries: &[Entry]) -> Value {
+fn numbers(plan: &FigurePlan, columns: &[Column], entries: &[Entry]) -> Value {
     let scheme = |(i, entry): (usize, &Entry)| {
         let properties = entry.scheme.properties();
         let mut object = json!({

@@ -9,7 +9,7 @@ use rand_distr::{Distribution, Gamma, StandardNormal, StudentT};
 use serde_json::json;
 
 use super::measure::Summary;
-use super::run::Plan;
+use super::run::FigurePlan;
 use crate::charts::{Axis, Chart, Figure, Mark, PUBLISHED, Picture, RGBColor, Scale, Series, Table, short};
 use crate::error::Result;
 
@@ -115,7 +115,7 @@ struct Point {
 }
 
 /// Makes the figure.
-pub fn figure(plan: &Plan) -> Result<Figure> {
+pub fn figure(plan: &FigurePlan) -> Result<Figure> {
     let trials = plan.trials(8);
     let cases: Vec<(Family, f64)> = Family::ALL
         .into_iter()
@@ -169,7 +169,12 @@ pub fn figure(plan: &Plan) -> Result<Figure> {
     })
 }
 
-fn picture(plan: &Plan, trials: u32, points: &[Point], saved: &[(u32, (f64, f64, f64))]) -> Result<Picture> {
+fn picture(
+    plan: &FigurePlan,
+    trials: u32,
+    points: &[Point],
+    saved: &[(u32, (f64, f64, f64))],
+) -> Result<Picture> {
     let mut series = Vec::new();
     let mut notes = Vec::new();
     for family in Family::ALL {

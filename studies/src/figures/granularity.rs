@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use super::run::Plan;
+use super::run::FigurePlan;
 use crate::charts::{Axis, Chart, Figure, Mark, Picture, RGBColor, Scale, Series, Table, short};
 use crate::error::Result;
 use thc_demo::distribution::Distribution;
@@ -30,7 +30,7 @@ fn granularities(bits: u8, quick: bool) -> Vec<u16> {
 }
 
 /// Makes the figure.
-pub fn figure(plan: &Plan) -> Result<Figure> {
+pub fn figure(plan: &FigurePlan) -> Result<Figure> {
     let trials = plan.trials(20);
     // Theory is for long vectors: few coordinates are truncated of short ones.
     let dimension = (plan.dimension / 16).max(1 << 14);

@@ -1,7 +1,7 @@
 //! The error of all schemes on the same vectors.
 
 use serde::Serialize;
-use thc_baselines::Group;
+use thc_baselines::SchemeGroup;
 use thc_codec::signs::mix;
 
 use super::catalogue::{self, Entry};
@@ -83,7 +83,7 @@ fn rms(vectors: &[Vec<f32>]) -> f32 {
 
 fn one(entry: &Entry, setting: &Setting, vectors: &[Vec<f32>], truth: &[f64], seed: u64) -> Result<Measured> {
     let all: Vec<&[f32]> = vectors.iter().map(Vec::as_slice).cycle().take(setting.workers as usize).collect();
-    let mut group = Group::new(entry.scheme.as_ref(), truth.len(), setting.workers, seed)?;
+    let mut group = SchemeGroup::new(entry.scheme.as_ref(), truth.len(), setting.workers, seed)?;
     let mut sum = vec![0.0_f64; truth.len()];
     let (mut bits_up, mut bits_down) = (0.0, 0.0);
     for _ in 0..setting.rounds {

@@ -14,7 +14,7 @@ const ABOUT: &str = "Errors of compressed all-reduces: THC and what others do. â
                      Compression (NSDI 2024).";
 
 /// What to measure.
-pub struct Plan {
+pub struct FigurePlan {
     /// Repetitions; `None`: as many as each figure needs.
     pub trials: Option<u32>,
     /// Seed of everything random.
@@ -29,7 +29,7 @@ pub struct Plan {
     pub progress: Progress,
 }
 
-impl Plan {
+impl FigurePlan {
     /// Repetitions where `usual` are enough.
     pub fn trials(&self, usual: u32) -> u32 {
         self.trials.unwrap_or(if self.quick { 2 } else { usual })
@@ -45,7 +45,7 @@ pub struct Made {
 }
 
 /// The figures about the error of the mean.
-pub fn nmse(plan: &Plan) -> Result<Vec<Figure>> {
+pub fn nmse(plan: &FigurePlan) -> Result<Vec<Figure>> {
     Ok(vec![
         comparison::figure(plan)?,
         distributions::figure(plan)?,
@@ -56,7 +56,7 @@ pub fn nmse(plan: &Plan) -> Result<Vec<Figure>> {
 
 /// Makes the figures and writes them into `folder`, which is made if need be; `command` tells how to make
 /// them again, and `page` whether to put all into one page.
-pub fn run(plan: &Plan, folder: PathBuf, command: &str, with_page: bool) -> Result<Made> {
+pub fn run(plan: &FigurePlan, folder: PathBuf, command: &str, with_page: bool) -> Result<Made> {
     std::fs::create_dir_all(&folder).map_err(|source| Error::File { path: folder.clone(), source })?;
     let mut figures = nmse(plan)?;
     let mut files = Vec::new();

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use super::catalogue::{self, Entry};
 use super::gradients::Source;
 use super::measure::{Measured, Setting, measure};
-use super::run::Plan;
+use super::run::FigurePlan;
 use crate::charts::{Axis, Chart, Figure, Picture, Scale, Series, Table, short};
 use crate::error::Result;
 use thc_demo::distribution::Distribution;
@@ -25,7 +25,7 @@ struct Panel {
     measured: Vec<Vec<Option<Measured>>>,
 }
 
-fn panels(plan: &Plan) -> Result<Vec<Panel>> {
+fn panels(plan: &FigurePlan) -> Result<Vec<Panel>> {
     let all_numbers: &[u32] = if plan.quick { &[1, 4, 16] } else { &[1, 2, 4, 8, 16, 32, 64] };
     let dimension = plan.dimension / 4;
     let trials = plan.trials(4);
@@ -135,7 +135,7 @@ impl Panel {
 }
 
 /// Makes the figure.
-pub fn figure(plan: &Plan) -> Result<Figure> {
+pub fn figure(plan: &FigurePlan) -> Result<Figure> {
     let panels = panels(plan)?;
     let entries = catalogue::entries(1, 1.0)?;
     let mut numbers = json!({

@@ -1,7 +1,7 @@
 //! Which parameters of a scheme each tensor of a model gets: the same for all, by L-GreCo, or by CGX's k-means.
 
 use thc_adapt::layerwise::{Problem, exact};
-use thc_baselines::Group;
+use thc_baselines::SchemeGroup;
 use thc_codec::signs::mix;
 
 use super::schemes::Named;
@@ -98,7 +98,7 @@ impl Policy {
             for choice in &choices {
                 let scheme = choice.of_length(piece.len()).scheme()?;
                 let bits = scheme.bits(piece.len(), workers.into())?;
-                let mut alone = Group::new(scheme.as_ref(), piece.len(), 1, mix(seed ^ number as u64))?;
+                let mut alone = SchemeGroup::new(scheme.as_ref(), piece.len(), 1, mix(seed ^ number as u64))?;
                 let mean = alone.allreduce(&[piece])?.mean;
                 cost.push((bits.up + bits.down) as f64);
                 error.push(mean.iter().zip(*piece).map(|(a, b)| f64::from(a - b).powi(2)).sum());

@@ -82,13 +82,13 @@ impl WorkerSide for Worker {
 #[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
-    use thc_baselines::{Group, UniformThc};
+    use thc_baselines::{SchemeGroup, UniformThc};
 
     #[test]
     fn what_a_message_left_out_comes_with_later_ones() {
         let scheme = WithFeedback(UniformThc { bits: 2, rotated: true });
         let gradient: Vec<f32> = (0..1024).map(|i| (i as f32 * 0.37).sin()).collect();
-        let mut group = Group::new(&scheme, gradient.len(), 1, 3).unwrap();
+        let mut group = SchemeGroup::new(&scheme, gradient.len(), 1, 3).unwrap();
         let mut sum = vec![0.0_f32; gradient.len()];
         for _ in 0..50 {
             sum.iter_mut().zip(group.allreduce(&[&gradient]).unwrap().mean).for_each(|(sum, x)| *sum += x);

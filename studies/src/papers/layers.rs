@@ -1,6 +1,6 @@
 //! What schemes make of the gradients of real architectures: errors, bits, choices by tensor, and how gradients are distributed.
 
-use thc_baselines::Group;
+use thc_baselines::SchemeGroup;
 use thc_codec::signs::mix;
 
 use super::choice::{Family, Policy};
@@ -79,7 +79,8 @@ impl Averaged {
         let mean =
             |i: usize| pieces.iter().map(|piece| f64::from(piece[i])).sum::<f64>() / pieces.len() as f64;
         let made = scheme.of_length(length).scheme()?;
-        let estimate = Group::new(made.as_ref(), length, pieces.len() as u32, seed)?.allreduce(pieces)?;
+        let estimate =
+            SchemeGroup::new(made.as_ref(), length, pieces.len() as u32, seed)?.allreduce(pieces)?;
         let all = estimate.mean.iter().enumerate();
         let (lost, square) = all.fold((0.0, 0.0), |(lost, square), (i, found)| {
             let mean = mean(i);

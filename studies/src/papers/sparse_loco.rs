@@ -212,7 +212,7 @@ impl ServerSide for Gathered {
 #[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
-    use thc_baselines::Group;
+    use thc_baselines::SchemeGroup;
 
     #[test]
     fn the_largest_are_sent_and_the_rest_is_kept() {
@@ -221,7 +221,7 @@ mod tests {
         let gradient: Vec<f32> = (0..length)
             .map(|i| if i % 50 == 0 { 2.0 } else { 0.01 } * (1.0 - 2.0 * (i % 2) as f32))
             .collect();
-        let mut group = Group::new(&scheme, length, 2, 1).unwrap();
+        let mut group = SchemeGroup::new(&scheme, length, 2, 1).unwrap();
         let found = group.allreduce(&[&gradient, &gradient]).unwrap();
         let bits = Scheme::bits(&scheme, length, 2).unwrap();
         assert_eq!((found.bits_up * length as f64).round() as u64, bits.up);

@@ -8,7 +8,7 @@ use thc_protocol::{Ecn, JobId};
 use thc_ps::Simd;
 use thc_support::SimIo;
 use thc_transport::{Origin, PacketIo, Peer};
-use thc_worker::{Borrowed, CallOptions, Computed, Engine};
+use thc_worker::{Borrowed, Call, Computed, Engine};
 
 use super::port::{Leaving, Port};
 use super::settings::Costs;
@@ -110,8 +110,8 @@ impl Party {
 
     pub fn turn(&mut self, now: Duration) -> Result<Turn> {
         if self.call.is_none() && !self.is_done() && now >= self.next {
-            let options = CallOptions { feedback: self.feedback.then_some(KEY), ..CallOptions::default() };
-            let call = self.engine.submit(options, None, self.data.len(), None);
+            let call = Call { feedback: self.feedback.then_some(KEY), ..Call::default() };
+            let call = self.engine.submit(self.data.len(), call);
             self.call = Some(call.map_err(Error::failure)?);
             self.began.push(now);
         }

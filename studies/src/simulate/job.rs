@@ -7,7 +7,7 @@ use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use serde::Serialize;
 use thc_codec::signs::SignKey;
-use thc_protocol::aggregator::{Aggregator, ConfigError, Endpoint, Shard};
+use thc_protocol::aggregator::{Aggregator, Endpoint, JobConfigError, Shard};
 use thc_protocol::session::{JoinEvent, Joiner, Joiners};
 use thc_protocol::wire::{Header, Kind, Welcome};
 use thc_protocol::{Cookie, WorkerId};
@@ -310,7 +310,7 @@ fn aggregators(
     net: &SimNet,
 ) -> Result<Vec<SimAggregator>> {
     let Aggregating { at: base, up, setup, members, is_p4, .. } = aggregating;
-    let refuse = |error: ConfigError| job_error(case.workers, error);
+    let refuse = |error: JobConfigError| job_error(case.workers, error);
     let costs = &settings.costs;
     // Packets of other forms take as many passes, and are taken for as long.
     let chip = settings.chip;

@@ -5,7 +5,6 @@ use crate::ledger::Ledger;
 use crate::mean::{Input, Output};
 use crate::plan::{COOKIE, CallPlan, JOB, KEYS};
 use crate::server::address;
-use crossbeam_channel::{Receiver, TryRecvError, bounded};
 use fastrand::Rng;
 use std::collections::VecDeque;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -18,7 +17,7 @@ use thc_protocol::worker::CallError;
 use thc_protocol::{Cookie, WorkerId};
 use thc_support::{SimIo, SimNet};
 use thc_transport::PacketIo;
-use thc_worker::{Borrowed, CallOptions, Engine, EngineConfig, WorkerError};
+use thc_worker::{Borrowed, Call, Engine, EngineConfig, Handle, Plan, WorkerError};
 
 /// Packets that a receive buffer holds, at least.
 const CAPACITY: usize = 4096;
@@ -30,16 +29,14 @@ struct Flight {
     plan: CallPlan,
     /// Its number in the session.
     call: u64,
-    /// Its number at the engine, which counts through all sessions.
-    number: u64,
     data: Data,
 }
 
 enum Data {
-    /// Lent to every step.
-    Lent(Vec<f32>),
+    /// Lent to every step. The number is the engine's, which counts through all sessions.
+    Lent { number: u64, data: Vec<f32> },
     /// The engine's until it is done.
-    Owned(Receiver<Result<Vec<f32>, WorkerError>>),
+    Owned(Option<Handle>),
 }
 
 /// Where a process is in its life.
@@ -255,7 +252,7 @@ impl Party {
         }
         let mut busy = false;
         while now >= self.busy_until && self.flights.len() < self.most {
-            let lends = self.flights.iter().any(|flight| matches!(flight.data, Data::Lent(_)));
+            let lends = self.flights.iter().any(|flight| matches!(flight.data, Data::Lent { .. }));
             if !self.submit(lends, ledger) {
                 break;
             }
@@ -264,7 +261,7 @@ impl Party {
         }
         let engine = self.engine.as_mut().expect("a member has an engine");
         let lent = self.flights.iter_mut().find_map(|flight| match &mut flight.data {
-            Data::Lent(data) => Some((flight.number, data)),
+            Data::Lent { number, data } => Some((*number, data)),
             Data::Owned(_) => None,
         });
         busy |= match lent {
@@ -284,17 +281,16 @@ impl Party {
         }
         let x = plan.tensor(session, call, self.number);
         let error = plan.key.map(|key| self.errors[key].clone());
-        let options = CallOptions { mode: plan.mode, feedback: plan.key.map(|key| key as u64) };
+        let options = Call { plan: Plan::Whole(plan.mode), feedback: plan.key.map(|key| key as u64) };
         let input = Input { x: x.clone(), error };
-        let (number, data) = if lends || self.rng.bool() {
-            let (sender, receiver) = bounded(1);
-            (engine.submit(options, Some(x), 0, Some(sender)), Data::Owned(receiver))
+        let data = if lends || self.rng.bool() {
+            Data::Owned(Some(engine.start(x, options).unwrap()))
         } else {
-            (engine.submit(options, None, x.len(), None), Data::Lent(x))
+            Data::Lent { number: engine.submit(x.len(), options).unwrap(), data: x }
         };
         ledger.note_submit(session, call, self.number, &plan, input);
         self.next_call += 1;
-        self.flights.push_back(Flight { plan, call, number: number.unwrap(), data });
+        self.flights.push_back(Flight { plan, call, data });
         true
     }
 
@@ -304,14 +300,10 @@ impl Party {
         while let Some(flight) = self.flights.front_mut() {
             let engine = self.engine.as_mut().unwrap();
             let outcome = match &mut flight.data {
-                Data::Lent(data) => {
-                    engine.take_outcome(flight.number).map(|outcome| outcome.map(|()| std::mem::take(data)))
+                Data::Lent { number, data } => {
+                    engine.take_outcome(*number).map(|outcome| outcome.map(|()| std::mem::take(data)))
                 }
-                Data::Owned(receiver) => match receiver.try_recv() {
-                    Ok(outcome) => Some(outcome),
-                    Err(TryRecvError::Empty) => None,
-                    Err(TryRecvError::Disconnected) => panic!("a call without an outcome"),
-                },
+                Data::Owned(handle) => handle.take_if(|handle| handle.is_done()).map(Handle::wait),
             };
             let Some(outcome) = outcome else { break };
             let flight = self.flights.pop_front().unwrap();

@@ -21,7 +21,7 @@ use thc_control_proto::v1::{
     CreateJobRequest, DeleteJobRequest, DiagnoseRequest, GetJobRequest, InstallTableRequest, Job,
     ListTablesRequest, ReadCountersRequest, ReadCountersResponse, Table,
 };
-use thc_controller::{JobSection, Program};
+use thc_controller::{JobSection, ProgramShape};
 use thc_tests::{COOKIE, Network, WorkerProcess, binary, bmv2, free_port, switch_command, write_gradient};
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::mpsc;
@@ -428,7 +428,7 @@ impl Site {
 
     /// Jobs that there is room for at a time.
     pub fn room(&self) -> usize {
-        let room = Program::from_p4info(&info()).unwrap().capacity(&[]).jobs as usize;
+        let room = ProgramShape::from_p4info(&info()).unwrap().capacity(&[]).jobs as usize;
         if room < 64 {
             println!("not run: 64 jobs: the program has room for {room}");
         }

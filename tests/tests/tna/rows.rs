@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 use thc_controller::{Book, Options, TargetConfig, Wanted, plan};
-use thc_p4::rows::Member;
+use thc_p4::rows::MemberRow;
 use thc_protocol::aggregator::Level;
 use thc_protocol::wire::Form;
 use thc_tests::traffic::frame::Mac;
@@ -89,7 +89,7 @@ pub fn expected_rows(target: &TargetConfig, plant: &Plant) -> Wanted {
     for placed in &plant.jobs {
         for (&worker, member) in placed.members.iter().filter(|(_, member)| member.endpoint.ingress == 0) {
             let (job, at) = (placed.config.job.0, member.endpoint.addr);
-            wanted.row(&target.schema, &Member { job, worker, ingress_port: 0, at }).unwrap();
+            wanted.row(&target.schema, &MemberRow { job, worker, ingress_port: 0, at }).unwrap();
         }
     }
     wanted

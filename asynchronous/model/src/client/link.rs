@@ -365,16 +365,16 @@ mod tests {
     use std::thread::JoinHandle;
 
     use super::*;
-    use crate::{JobConfig, Server, ServerConfig};
+    use crate::{ModelJobConfig, ModelServer, ModelServerConfig};
 
     #[test]
     fn any_address_of_a_server_will_do() {
-        let config = ServerConfig {
+        let config = ModelServerConfig {
             listen: ([127, 0, 0, 1], 0).into(),
-            jobs: vec![JobConfig::new("train", "a secret for tests".into())],
-            ..ServerConfig::default()
+            jobs: vec![ModelJobConfig::new("train", "a secret for tests".into())],
+            ..ModelServerConfig::default()
         };
-        let server = Server::start(config).unwrap();
+        let server = ModelServer::start(config).unwrap();
         // Nobody listens at the first one, and it does not say so.
         let dead = UdpSocket::bind("127.0.0.1:0").unwrap();
         let addresses = vec![dead.local_addr().unwrap(), server.local()];
@@ -435,12 +435,12 @@ mod tests {
 
     #[test]
     fn a_closed_port_is_noticed_before_a_silence_counts() {
-        let config = ServerConfig {
+        let config = ModelServerConfig {
             listen: ([127, 0, 0, 1], 0).into(),
-            jobs: vec![JobConfig::new("train", "a secret for tests".into())],
-            ..ServerConfig::default()
+            jobs: vec![ModelJobConfig::new("train", "a secret for tests".into())],
+            ..ModelServerConfig::default()
         };
-        let server = Server::start(config).unwrap();
+        let server = ModelServer::start(config).unwrap();
         let relay = Relay::new(server.local());
         let runtime = tokio::runtime::Runtime::new().unwrap();
         let (_endpoint, connection) = runtime.block_on(reach_one(vec![relay.address])).unwrap();

@@ -18,9 +18,10 @@ use tokio::runtime::Runtime;
 
 use crate::error::ModelError;
 use crate::payload;
+use crate::proof;
 use crate::shard::Stamp;
 use crate::spec::Spec;
-use crate::tensors::{self, Block, FROZEN};
+use crate::tensors::{self, FROZEN, TensorBlock};
 use crate::wire::{Frame, kind, pulled};
 
 /// Pauses between attempts to reach a server.
@@ -41,7 +42,7 @@ struct ShardView {
     /// The pull before that.
     before: Option<(u64, Stamp)>,
     /// The blocks that have a scale of their own in pushes. Empty if the shard has one scale.
-    blocks: Vec<Block>,
+    blocks: Vec<TensorBlock>,
     /// The coordinates that pushes may change.
     moving: Vec<Range<usize>>,
     /// Whether the values of frozen tensors are here.
@@ -82,7 +83,7 @@ impl Client {
     /// [`ModelError::Spec`], [`ModelError::Config`]; [`ModelError::Unreachable`] if a server does not answer in time;
     /// [`ModelError::Secret`]; [`ModelError::Refused`] if the model is configured otherwise, or is too large.
     pub fn open(config: ClientConfig, model: &str, spec: Spec) -> Result<Self, ModelError> {
-        if let Err(error) = config.secret.check() {
+        if let Err(error) = proof::check(&config.secret) {
             return Err(ModelError::Config(error.to_string()));
         }
         for (what, name) in [("job", config.job.as_str()), ("model", model)] {
@@ -467,7 +468,7 @@ impl Client {
 }
 
 /// What pushes may change of a shard.
-fn unfrozen_ranges(blocks: &[Block], length: usize) -> Vec<Range<usize>> {
+fn unfrozen_ranges(blocks: &[TensorBlock], length: usize) -> Vec<Range<usize>> {
     if blocks.is_empty() {
         return std::iter::once(0..length).collect();
     }

@@ -11,16 +11,16 @@ use super::link::Exchange;
 use super::{Client, DOMAIN, Push, Pushed, ShardState, ShardView};
 use crate::counters::Reason;
 use crate::error::ModelError;
-use crate::payload::{self, Encoding, Form, Piece, Roundings};
-use crate::tensors::{Block, EXACT, clip, intersection};
+use crate::payload::{self, Encoding, Roundings, VectorForm, VectorPiece};
+use crate::tensors::{EXACT, TensorBlock, clip, intersection};
 use crate::wire::{Frame, kind, pushed};
 
 /// The form of each block of the coordinates in `spans`; `None`: one for all.
-fn pieces(blocks: &[Block], spans: &[Range<usize>], how: Push) -> Option<Vec<Piece>> {
+fn pieces(blocks: &[TensorBlock], spans: &[Range<usize>], how: Push) -> Option<Vec<VectorPiece>> {
     if blocks.is_empty() || (how.encoding == Encoding::Full && how.tensors.is_none()) {
         return None;
     }
-    let mut pieces: Vec<Piece> = Vec::new();
+    let mut pieces: Vec<VectorPiece> = Vec::new();
     for span in spans {
         let first = blocks.partition_point(|block| block.range.end <= span.start);
         for block in blocks[first..].iter().take_while(|block| block.range.start < span.end) {
@@ -35,7 +35,7 @@ fn pieces(blocks: &[Block], spans: &[Range<usize>], how: Push) -> Option<Vec<Pie
                 Some(last) if encoding == Encoding::Full && last.encoding == Some(Encoding::Full) => {
                     last.length += length;
                 }
-                _ => pieces.push(Piece { length, encoding: Some(encoding) }),
+                _ => pieces.push(VectorPiece { length, encoding: Some(encoding) }),
             }
         }
     }
@@ -102,14 +102,14 @@ impl Client {
         let (own, out) = (&gradient[view.range.clone()], frame.tail());
         let spans = view.pushed_spans(how);
         let pieces = pieces(&view.blocks, &spans, how);
-        let form = pieces.as_deref().map_or(Form::Whole(how.encoding), Form::Pieces);
+        let form = pieces.as_deref().map_or(VectorForm::Whole(how.encoding), VectorForm::Pieces);
         let whole = 0..own.len();
         let size = match form {
             _ if spans != std::slice::from_ref(&whole) => {
                 payload::encode_part(own, &spans, form, roundings, out)?
             }
-            Form::Whole(encoding) => payload::encode(own, encoding, roundings.piece(0), out)?,
-            Form::Pieces(pieces) => payload::encode_pieces(own, pieces, roundings, out)?,
+            VectorForm::Whole(encoding) => payload::encode(own, encoding, roundings.piece(0), out)?,
+            VectorForm::Pieces(pieces) => payload::encode_pieces(own, pieces, roundings, out)?,
         };
         view.sequence = sequence;
         self.stats.pushed.bits += size.bits;

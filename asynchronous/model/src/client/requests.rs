@@ -1,11 +1,11 @@
 //! The requests of a client, and their answers.
 
 use crate::counters::Reason;
-use crate::payload::{Encoding, Size};
-use crate::proof::Secret;
+use crate::payload::{Encoding, VectorSize};
 use crate::shard::Stamp;
 use std::ops::Range;
 use std::time::Duration;
+use thc_values::Secret;
 
 /// The servers and the job of a worker's model, and the worker's identity.
 #[derive(Clone, Debug)]
@@ -89,11 +89,11 @@ pub struct ClientStats {
     /// Pushes of a shard that were not.
     pub refused: u64,
     /// Bytes of pulls.
-    pub pulled: Size,
+    pub pulled: VectorSize,
     /// Bytes of pushes.
-    pub pushed: Size,
+    pub pushed: VectorSize,
     /// Bytes of snapshots, initial values and epochs' gradients.
-    pub whole: Size,
+    pub whole: VectorSize,
     /// Sum and largest of the delays of pushes taken.
     pub delays: u64,
     /// The largest of them.

@@ -10,16 +10,16 @@ use thc_model_codec::positions;
 use thc_model_codec::sparsify::sparsify;
 
 use super::{
-    Encoding, FLOATS, FROZEN, Form, LATTICE, LATTICE_SPARSE, PART, PIECES, Piece, Roundings, SIGNS_SPARSE,
-    Size, max_len, put_floats,
+    Encoding, FLOATS, FROZEN, LATTICE, LATTICE_SPARSE, PART, PIECES, Roundings, SIGNS_SPARSE, VectorForm,
+    VectorPiece, VectorSize, max_len, put_floats,
 };
 
 /// Appends `x` as floats.
-pub fn encode_full(x: &[f32], out: &mut Vec<u8>) -> Size {
+pub fn encode_full(x: &[f32], out: &mut Vec<u8>) -> VectorSize {
     out.push(FLOATS);
     put_floats(x, out);
     let bits = 32 * x.len() as u64;
-    Size { bits: bits + 8, paper: bits }
+    VectorSize { bits: bits + 8, paper: bits }
 }
 
 /// Appends `x` on a lattice.
@@ -31,7 +31,7 @@ pub fn encode_on(
     lattice: &Lattice,
     rounding: Rounding,
     out: &mut Vec<u8>,
-) -> Result<Size, CodecError> {
+) -> Result<VectorSize, CodecError> {
     let before = out.len();
     out.push(LATTICE);
     out.push(lattice.bits());
@@ -40,7 +40,7 @@ pub fn encode_on(
     out.resize(from + packed_len(lattice.bits(), x.len()), 0);
     lattice.quantize(x, rounding, 0, &mut out[from..])?;
     let paper = 32 + u64::from(lattice.bits()) * x.len() as u64;
-    Ok(Size { bits: 8 * (out.len() - before) as u64, paper })
+    Ok(VectorSize { bits: 8 * (out.len() - before) as u64, paper })
 }
 
 /// Appends the codes of `x` that are not those of zero, if that is shorter than all of them.
@@ -49,7 +49,7 @@ fn encode_shortest(
     lattice: &Lattice,
     rounding: Rounding,
     out: &mut Vec<u8>,
-) -> Result<Size, CodecError> {
+) -> Result<VectorSize, CodecError> {
     let (bits, zero, before) = (lattice.bits(), lattice.zero(), out.len());
     let mut codes = vec![0; x.len()];
     lattice.round(x, rounding, 0, &mut codes)?;
@@ -79,7 +79,7 @@ fn encode_shortest(
     out.resize(from + packed_len(bits, codes.len()), 0);
     lattice.pack(&codes, &mut out[from..])?;
     let paper = 32 + u64::from(bits) * x.len() as u64;
-    Ok(Size { bits: 8 * (out.len() - before) as u64, paper })
+    Ok(VectorSize { bits: 8 * (out.len() - before) as u64, paper })
 }
 
 /// Appends `x` in the form of `encoding`.
@@ -91,7 +91,7 @@ pub fn encode(
     encoding: Encoding,
     rounding: Rounding,
     out: &mut Vec<u8>,
-) -> Result<Size, CodecError> {
+) -> Result<VectorSize, CodecError> {
     match encoding {
         Encoding::Full => {
             let max = norm::max_abs(x);
@@ -117,7 +117,7 @@ pub fn encode(
             }));
             let count = sparse.positions.len() as u64;
             let paper = 32 + count * u64::from(positions::plain_bits(x.len()) + u32::from(bits));
-            Ok(Size { bits: 8 * (out.len() - before) as u64, paper })
+            Ok(VectorSize { bits: 8 * (out.len() - before) as u64, paper })
         }
     }
 }
@@ -128,10 +128,10 @@ pub fn encode(
 /// As [`encode`].
 pub fn encode_pieces(
     x: &[f32],
-    pieces: &[Piece],
+    pieces: &[VectorPiece],
     roundings: Roundings,
     out: &mut Vec<u8>,
-) -> Result<Size, CodecError> {
+) -> Result<VectorSize, CodecError> {
     let before = out.len();
     out.push(PIECES);
     out.extend((pieces.len() as u32).to_le_bytes());
@@ -149,7 +149,7 @@ pub fn encode_pieces(
         out.truncate(before);
         return Ok(encode_full(x, out));
     }
-    Ok(Size { bits: 8 * (out.len() - before) as u64, paper })
+    Ok(VectorSize { bits: 8 * (out.len() - before) as u64, paper })
 }
 
 /// Appends the coordinates of `x` in `spans`, which are in order and apart from each other.
@@ -159,10 +159,10 @@ pub fn encode_pieces(
 pub fn encode_part(
     x: &[f32],
     spans: &[Range<usize>],
-    form: Form<'_>,
+    form: VectorForm<'_>,
     roundings: Roundings,
     out: &mut Vec<u8>,
-) -> Result<Size, CodecError> {
+) -> Result<VectorSize, CodecError> {
     let before = out.len();
     out.push(PART);
     out.extend((spans.len() as u32).to_le_bytes());
@@ -173,8 +173,8 @@ pub fn encode_part(
     let chosen: Vec<f32> = spans.iter().flat_map(|span| &x[span.clone()]).copied().collect();
     let size = match form {
         _ if chosen.is_empty() => encode_full(&chosen, out),
-        Form::Whole(encoding) => encode(&chosen, encoding, roundings.piece(0), out)?,
-        Form::Pieces(pieces) => encode_pieces(&chosen, pieces, roundings, out)?,
+        VectorForm::Whole(encoding) => encode(&chosen, encoding, roundings.piece(0), out)?,
+        VectorForm::Pieces(pieces) => encode_pieces(&chosen, pieces, roundings, out)?,
     };
-    Ok(Size { bits: 8 * (out.len() - before) as u64, ..size })
+    Ok(VectorSize { bits: 8 * (out.len() - before) as u64, ..size })
 }

@@ -74,7 +74,7 @@ impl Encoding {
 
 /// A part of a vector that has a form, and so a scale, of its own.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Piece {
+pub struct VectorPiece {
     /// How many coordinates.
     pub length: usize,
     /// The form; `None` if the receiver has them already.
@@ -103,16 +103,16 @@ impl Roundings {
 
 /// The form of a vector.
 #[derive(Clone, Copy, Debug)]
-pub enum Form<'a> {
+pub enum VectorForm<'a> {
     /// One for all of it.
     Whole(Encoding),
     /// One for each piece.
-    Pieces(&'a [Piece]),
+    Pieces(&'a [VectorPiece]),
 }
 
 /// The size of an encoded vector.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Size {
+pub struct VectorSize {
     /// Bits as written here.
     pub bits: u64,
     /// Bits as the paper counts them: 32 d; 32 + b d; 32 + n (⌈log₂ d⌉ + b).

@@ -25,12 +25,15 @@ fn sizes_by_hand() {
     x[7] = -2.0;
     x[500] = 2.0;
     let size = |how| encode(&x, how, rounding(), &mut Vec::new()).unwrap();
-    assert_eq!(size(Encoding::Full), Size { bits: 8 + 32_000, paper: 32_000 });
-    assert_eq!(size(Encoding::Dense { bits: 8 }), Size { bits: 48 + 8000, paper: 8032 });
+    assert_eq!(size(Encoding::Full), VectorSize { bits: 8 + 32_000, paper: 32_000 });
+    assert_eq!(size(Encoding::Dense { bits: 8 }), VectorSize { bits: 48 + 8000, paper: 8032 });
     // Head 10 bytes; positions 1 + 3 bytes (10 bits each); 2 bytes.
-    assert_eq!(size(Encoding::Shortest { bits: 8 }), Size { bits: 8 * 16, paper: 8032 });
+    assert_eq!(size(Encoding::Shortest { bits: 8 }), VectorSize { bits: 8 * 16, paper: 8032 });
     // Head 9; positions 1 + 3; signs 1.
-    assert_eq!(size(Encoding::Sparse { bits: 8, budget: None }), Size { bits: 8 * 14, paper: 32 + 2 * 18 });
+    assert_eq!(
+        size(Encoding::Sparse { bits: 8, budget: None }),
+        VectorSize { bits: 8 * 14, paper: 32 + 2 * 18 }
+    );
 }
 
 #[test]
@@ -114,7 +117,7 @@ fn a_part_is_some_coordinates_alone() {
     for spans in [vec![], vec![0..1], vec![3..40, 40..41, 99..100], vec![0..100]] {
         for how in HOW {
             let (mut bytes, mut alone) = (Vec::new(), Vec::new());
-            let size = encode_part(&x, &spans, Form::Whole(how), ROUNDINGS, &mut bytes).unwrap();
+            let size = encode_part(&x, &spans, VectorForm::Whole(how), ROUNDINGS, &mut bytes).unwrap();
             assert_eq!(size.bits, 8 * bytes.len() as u64);
             let chosen: Vec<f32> = spans.iter().flat_map(|span| &x[span.clone()]).copied().collect();
             let mut out = vec![9.0; 100];
@@ -158,10 +161,10 @@ fn each_piece_has_a_scale_of_its_own() {
     let x: Vec<f32> = (0..100).map(|i| (i as f32).sin() * if i < 50 { 0.01 } else { 1000.0 }).collect();
     let dense = Some(Encoding::Dense { bits: 8 });
     let pieces = [(50, dense), (30, dense), (10, Some(Encoding::Full)), (10, None)];
-    let pieces = pieces.map(|(length, encoding)| Piece { length, encoding });
+    let pieces = pieces.map(|(length, encoding)| VectorPiece { length, encoding });
     let mut bytes = Vec::new();
     let size = encode_pieces(&x, &pieces, ROUNDINGS, &mut bytes).unwrap();
-    assert_eq!(size, Size { bits: 8 * (5 + 4 * 4 + 2 * 6 + 80 + 41 + 1), paper: 64 + 640 + 320 });
+    assert_eq!(size, VectorSize { bits: 8 * (5 + 4 * 4 + 2 * 6 + 80 + 41 + 1), paper: 64 + 640 + 320 });
     assert_eq!(size.bits, 8 * bytes.len() as u64);
     let mut out = vec![9.0; 100];
     decode(&bytes, &mut out).unwrap();
@@ -177,7 +180,7 @@ fn each_piece_has_a_scale_of_its_own() {
     // What a push leaves out is not in it: nothing of it is frozen.
     assert!(decode_push(&bytes, &mut out).is_err());
     // Pieces of one coordinate would be longer than floats.
-    let ones = vec![Piece { length: 1, encoding: dense }; 100];
+    let ones = vec![VectorPiece { length: 1, encoding: dense }; 100];
     bytes.clear();
     encode_pieces(&x, &ones, ROUNDINGS, &mut bytes).unwrap();
     assert_eq!(bytes.len(), 401);

@@ -4,7 +4,7 @@ use super::{Answer, Close, HOLD, Served, Session, heavy, refusal, require_field}
 use crate::counters::{Reason, add};
 use crate::model::{Model, SharedShard};
 use crate::payload;
-use crate::shard::{Applied, Phase, PullAnswer, PushHead, Shard};
+use crate::shard::{Applied, ModelShard, Phase, PullAnswer, PushHead};
 use crate::step::LARGEST;
 use crate::store;
 use crate::wire::{Body, Frame, kind, pulled, pushed};
@@ -28,7 +28,7 @@ impl ShardRequests<'_> {
         self.model.spec.range(self.number).len()
     }
 
-    pub(super) fn enter(&self) -> Served<MutexGuard<'_, Shard>> {
+    pub(super) fn enter(&self) -> Served<MutexGuard<'_, ModelShard>> {
         self.own_shard().enter().map_err(|reason| Some(Close(reason)))
     }
 
@@ -277,7 +277,7 @@ impl ShardRequests<'_> {
             Err(payload::Broken::NotFinite) => return Ok(refusal(Reason::NotFinite)),
             Err(payload::Broken::Shape(_)) => return Err(Some(Close(Reason::Malformed))),
         }
-        if kind == kind::INIT && !Shard::holds(&vector) {
+        if kind == kind::INIT && !ModelShard::holds(&vector) {
             return Ok(Err((
                 Reason::Range,
                 format!("a value is above {LARGEST:e}, the most that a model holds"),

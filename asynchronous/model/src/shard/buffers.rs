@@ -7,7 +7,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use super::Numbers;
+use super::SharedVector;
 use crate::spec::Spec;
 
 /// Coordinates of a piece: those of all vectors of a step fit a first-level cache together.
@@ -23,7 +23,7 @@ pub(crate) fn buffer_limit(spec: &Spec) -> usize {
 #[derive(Debug)]
 pub(super) struct Buffers {
     /// Some may still be read.
-    given_up: Vec<Numbers>,
+    given_up: Vec<SharedVector>,
     most: usize,
     /// How many were allocated.
     #[cfg(test)]
@@ -42,7 +42,7 @@ impl Buffers {
     }
 
     /// Memory that nobody reads.
-    fn take(&mut self, len: usize) -> Numbers {
+    fn take(&mut self, len: usize) -> SharedVector {
         let free = self.given_up.iter_mut().position(|numbers| Arc::get_mut(numbers).is_some());
         if let Some(free) = free {
             return self.given_up.swap_remove(free);
@@ -55,7 +55,7 @@ impl Buffers {
     }
 
     /// Opens a vector for writing. [`Writing::end`] must follow, and [`Self::give_up`] with what it returns.
-    pub fn open<'a>(&mut self, place: &'a mut Numbers) -> Writing<'a> {
+    pub fn open<'a>(&mut self, place: &'a mut SharedVector) -> Writing<'a> {
         let shared = !place.is_empty() && Arc::get_mut(place).is_none();
         let old = shared.then(|| {
             let next = self.take(place.len());
@@ -65,7 +65,7 @@ impl Buffers {
     }
 
     /// Keeps the memory of old numbers, rather of those that nobody reads any more.
-    pub fn give_up(&mut self, old: Option<Numbers>) {
+    pub fn give_up(&mut self, old: Option<SharedVector>) {
         let Some(old) = old else { return };
         if self.given_up.len() == self.most {
             let read = self.given_up.iter_mut().position(|numbers| Arc::get_mut(numbers).is_none());
@@ -81,9 +81,9 @@ impl Buffers {
 /// A vector that is being written, from its beginning to its end.
 #[derive(Debug)]
 pub(super) struct Writing<'a> {
-    place: &'a mut Numbers,
+    place: &'a mut SharedVector,
     /// The numbers before, if others have them.
-    old: Option<Numbers>,
+    old: Option<SharedVector>,
     /// How many of them are in place already.
     copied: usize,
 }
@@ -104,7 +104,7 @@ impl Writing<'_> {
     }
 
     /// Takes over what is left of the old numbers, and returns them.
-    pub fn end(mut self) -> Option<Numbers> {
+    pub fn end(mut self) -> Option<SharedVector> {
         let len = self.place.len();
         self.piece(len..len);
         self.old

@@ -32,10 +32,10 @@ use crate::counters::Reason;
 use crate::optimizer::freshness;
 use crate::spec::Spec;
 use crate::step::{LARGEST, Proximal, Rule, couple, theta};
-use crate::tensors::{self, Block, FROZEN};
+use crate::tensors::{self, FROZEN, TensorBlock};
 use buffers::{Buffers, pieces};
 use reservations::Reservations;
-pub use state::{Numbers, Phase, State};
+pub use state::{Phase, SharedVector, State};
 pub use version::Version;
 
 /// The answer to a pull.
@@ -100,14 +100,14 @@ pub enum Applied {
 
 /// A range of coordinates with its own clock.
 #[derive(Debug)]
-pub struct Shard {
+pub struct ModelShard {
     spec: Arc<Spec>,
     number: u32,
     state: State,
     reservations: Reservations,
     buffers: Buffers,
     /// The blocks that have a scale of their own in pulls. Empty if the shard has one scale.
-    blocks: Arc<[Block]>,
+    blocks: Arc<[TensorBlock]>,
     /// The coordinates that pushes may change.
     moving: Vec<Range<usize>>,
     /// Precision of the last pull.
@@ -118,7 +118,7 @@ pub struct Shard {
     pub(crate) longest: u64,
 }
 
-impl Shard {
+impl ModelShard {
     /// An empty shard.
     #[must_use]
     pub fn new(spec: Arc<Spec>, number: u32, lease: Duration) -> Self {

@@ -30,7 +30,7 @@ impl Phase {
 }
 
 /// Numbers that may be shared.
-pub type Numbers = Arc<Vec<f32>>;
+pub type SharedVector = Arc<Vec<f32>>;
 
 /// Everything of a shard that survives a restart. A clone shares the numbers.
 #[derive(Clone, Debug, PartialEq)]
@@ -44,19 +44,19 @@ pub struct State {
     /// Pushes taken in all.
     pub version: u64,
     /// x.
-    pub x: Numbers,
+    pub x: SharedVector,
     /// x̃; empty if the model has no epochs.
-    pub snapshot: Numbers,
+    pub snapshot: SharedVector,
     /// ∇f(x̃); empty without correction.
-    pub gradient: Numbers,
+    pub gradient: SharedVector,
     /// y of Algorithm 3; empty without momentum.
-    pub y: Numbers,
+    pub y: SharedVector,
     /// Mean of x over the epoch; empty without momentum.
-    pub mean: Numbers,
+    pub mean: SharedVector,
     /// m of the optimizer; empty for SGD.
-    pub first: Numbers,
+    pub first: SharedVector,
     /// s of Adam; empty for others.
-    pub second: Numbers,
+    pub second: SharedVector,
     /// The last push of each worker, by number.
     pub sequences: BTreeMap<u16, u64>,
 }
@@ -64,7 +64,7 @@ pub struct State {
 impl State {
     /// All vectors, in the order of a state file.
     #[must_use]
-    pub fn vectors(&self) -> [&Numbers; 7] {
+    pub fn vectors(&self) -> [&SharedVector; 7] {
         [&self.x, &self.snapshot, &self.gradient, &self.y, &self.mean, &self.first, &self.second]
     }
 

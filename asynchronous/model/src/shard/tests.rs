@@ -9,22 +9,22 @@ use std::num::NonZeroU32;
 
 const LEASE: Duration = Duration::from_secs(10);
 
-fn shard(spec: &Spec) -> Shard {
-    let mut shard = Shard::new(Arc::new(spec.clone()), 0, LEASE);
+fn shard(spec: &Spec) -> ModelShard {
+    let mut shard = ModelShard::new(Arc::new(spec.clone()), 0, LEASE);
     let x: Vec<f32> = (0..spec.coordinates).map(|i| (i as f32).sin()).collect();
     assert!(shard.initialise(&x));
     assert!(!shard.initialise(&x));
     shard
 }
 
-fn pull(shard: &mut Shard, worker: u16, now: Instant) -> Stamp {
+fn pull(shard: &mut ModelShard, worker: u16, now: Instant) -> Stamp {
     match shard.pull(worker, None, None, now, &mut Vec::new()).unwrap() {
         PullAnswer::Running(stamp) | PullAnswer::Snapshot(stamp) | PullAnswer::Unchanged(stamp) => stamp,
         other => panic!("{other:?}"),
     }
 }
 
-fn push(shard: &mut Shard, worker: u16, stamp: Stamp, now: Instant) -> Applied {
+fn push(shard: &mut ModelShard, worker: u16, stamp: Stamp, now: Instant) -> Applied {
     let sequence = shard.sequence(worker) + 1;
     let zeta = vec![0.125; shard.state().x.len()];
     shard.push(worker, &PushHead { sequence, stamp, scale: 1.0 }, &zeta, now)
@@ -75,7 +75,7 @@ fn repeated_and_impossible_pushes_change_nothing() {
     let future = PushHead { sequence: 2, stamp: Stamp { version: 5, ..stamp }, scale: 1.0 };
     assert_eq!(shard.push(3, &future, &[1.0; 20], now), Applied::Refused(Reason::Future));
     assert_eq!(shard.state(), &after);
-    let mut empty = Shard::new(Arc::new(Spec::sgd(20, 0.5)), 0, LEASE);
+    let mut empty = ModelShard::new(Arc::new(Spec::sgd(20, 0.5)), 0, LEASE);
     assert_eq!(empty.push(3, &head, &[1.0; 20], now), Applied::Refused(Reason::Empty));
 }
 
@@ -102,7 +102,7 @@ fn a_step_out_of_range_changes_nothing() {
         let head = PushHead { sequence: 1, stamp, scale: 1.0 };
         assert!(matches!(shard.push(0, &head, &[0.5; 20], now), Applied::Taken { .. }));
     }
-    let mut empty = Shard::new(Arc::new(Spec::sgd(20, 0.5)), 0, LEASE);
+    let mut empty = ModelShard::new(Arc::new(Spec::sgd(20, 0.5)), 0, LEASE);
     assert!(!empty.initialise(&[f32::MAX; 20]) && empty.state().phase == Phase::Empty);
 }
 

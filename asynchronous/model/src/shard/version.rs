@@ -7,18 +7,18 @@ use thc_codec::CodecError;
 use thc_codec::norm;
 use thc_model_codec::lattice::{BITS, Lattice};
 
-use super::Numbers;
-use crate::payload::{self, Encoding, Piece, Roundings};
+use super::SharedVector;
+use crate::payload::{self, Encoding, Roundings, VectorPiece};
 use crate::spec::{ModelBits, Spec};
-use crate::tensors::{Block, EXACT, FROZEN};
+use crate::tensors::{EXACT, FROZEN, TensorBlock};
 
 /// One version for one worker. It needs no lock, whatever the shard does meanwhile.
 #[derive(Debug)]
 pub struct Version {
-    pub(super) x: Numbers,
-    pub(super) snapshot: Numbers,
+    pub(super) x: SharedVector,
+    pub(super) snapshot: SharedVector,
     pub(super) spec: Arc<Spec>,
-    pub(super) blocks: Arc<[Block]>,
+    pub(super) blocks: Arc<[TensorBlock]>,
     /// The weight of μ.
     pub(super) weight: f32,
     /// The round of the rounding.
@@ -43,7 +43,7 @@ impl Version {
             };
             lattice.map_or(EXACT, |lattice| lattice.bits())
         } else {
-            let pieces: Vec<Piece> = self.blocks.iter().map(piece).collect();
+            let pieces: Vec<VectorPiece> = self.blocks.iter().map(piece).collect();
             payload::encode_pieces(&self.x, &pieces, roundings, out)?;
             self.blocks
                 .iter()
@@ -76,13 +76,13 @@ impl Version {
     }
 }
 
-fn piece(block: &Block) -> Piece {
+fn piece(block: &TensorBlock) -> VectorPiece {
     let encoding = match block.bits {
         FROZEN => None,
         EXACT => Some(Encoding::Full),
         bits => Some(Encoding::Dense { bits }),
     };
-    Piece { length: block.range.len(), encoding }
+    VectorPiece { length: block.range.len(), encoding }
 }
 
 /// ‖x − x̃‖², 0 without snapshots.

@@ -4,25 +4,25 @@
 use std::path::Path;
 use std::time::Duration;
 
-use thc_model::{Client, ClientConfig, JobConfig, Server, ServerConfig, Spec};
+use thc_model::{Client, ClientConfig, ModelJobConfig, ModelServer, ModelServerConfig, Spec};
 
 pub const SECRET: &str = "a secret for tests";
 
-pub fn server_config(state: Option<&Path>) -> ServerConfig {
-    ServerConfig {
+pub fn server_config(state: Option<&Path>) -> ModelServerConfig {
+    ModelServerConfig {
         listen: ([127, 0, 0, 1], 0).into(),
-        jobs: vec![JobConfig::new("train", SECRET.into())],
+        jobs: vec![ModelJobConfig::new("train", SECRET.into())],
         state: state.map(Path::to_owned),
         threads: 2,
-        ..ServerConfig::default()
+        ..ModelServerConfig::default()
     }
 }
 
-pub fn server(state: Option<&Path>) -> Server {
-    Server::start(server_config(state)).unwrap()
+pub fn server(state: Option<&Path>) -> ModelServer {
+    ModelServer::start(server_config(state)).unwrap()
 }
 
-pub fn config(servers: &[Server], worker: u16) -> ClientConfig {
+pub fn config(servers: &[ModelServer], worker: u16) -> ClientConfig {
     ClientConfig {
         servers: servers.iter().map(|server| server.local().to_string()).collect(),
         secret: SECRET.into(),
@@ -32,6 +32,6 @@ pub fn config(servers: &[Server], worker: u16) -> ClientConfig {
     }
 }
 
-pub fn client(servers: &[Server], worker: u16, model: &str, spec: Spec) -> Client {
+pub fn client(servers: &[ModelServer], worker: u16, model: &str, spec: Spec) -> Client {
     Client::open(config(servers, worker), model, spec).unwrap()
 }

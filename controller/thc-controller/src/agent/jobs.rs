@@ -5,11 +5,11 @@ use crate::book::{Job, Placement, fits};
 use crate::error::ControllerError;
 use crate::events::About;
 use crate::plan;
-use crate::spec::Spec;
+use crate::spec::JobSpec;
 use crate::wanted::Wanted;
 use std::sync::Arc;
 use thc_options::JobSetup;
-use thc_p4::rows::{ControlPlane, Row};
+use thc_p4::rows::{ControlPlaneRow, Row};
 use thc_protocol::aggregator::JobConfig;
 use thc_protocol::session::{Action, SessionMember, StaticJob};
 use thc_protocol::wire::{Table, Tables, Welcome};
@@ -24,7 +24,7 @@ impl Agent {
     /// A target without this controller's first rows was restarted; one without sessions may have none.
     pub(super) fn end_sessions_that_cannot_go_on(&mut self, held: &Wanted) -> Result<(), ControllerError> {
         let schema = &self.config.schema;
-        let restarted = !held.has_rows_of(schema.table(ControlPlane::TABLE)?);
+        let restarted = !held.has_rows_of(schema.table(ControlPlaneRow::TABLE)?);
         let sessions = held.sessions(schema)?;
         let mut book = self.shared.book();
         let wanted = match plan::target_rows(&self.config, &book) {
@@ -169,7 +169,7 @@ impl Agent {
 
     /// What the registry is told of a job with this spec, present or future; `None` if nobody can join it
     /// here, which is logged.
-    fn static_job(&mut self, job: &Job, spec: &Spec) -> Option<StaticJob> {
+    fn static_job(&mut self, job: &Job, spec: &JobSpec) -> Option<StaticJob> {
         let name = &spec.name;
         let dealt = match (spec.is_shared(), self.shared.deal(&spec.servers, &spec.spares)) {
             (false, _) => None,

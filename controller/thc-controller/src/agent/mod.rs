@@ -20,7 +20,7 @@ use crate::error::{ControllerError, NOT_PRIMARY};
 use crate::events::About;
 use crate::live::Heard;
 use crate::state::{AgentCommand, ControllerState};
-use crate::target::{Event, Target};
+use crate::target::{SwitchEvent, Target};
 use crate::wanted::Wanted;
 use installations::Installations;
 use refused_job::RefusedJob;
@@ -203,9 +203,9 @@ impl Agent {
         loop {
             tokio::select! {
                 event = target.event() => match event {
-                    Event::Packet(frame) if primary => self.packet(&mut target, &frame).await?,
-                    Event::Packet(_) => {}
-                    Event::Primary(now) => {
+                    SwitchEvent::Packet(frame) if primary => self.packet(&mut target, &frame).await?,
+                    SwitchEvent::Packet(_) => {}
+                    SwitchEvent::Primary(now) => {
                         if now && !primary {
                             self.take_over(&mut target).await?;
                         } else if !now {
@@ -213,8 +213,8 @@ impl Agent {
                         }
                         primary = now;
                     }
-                    Event::Vacant(highest) => target.claim(highest).await?,
-                    Event::Closed => return Err(ControllerError::Closed { target: target.name().to_owned() }),
+                    SwitchEvent::Vacant(highest) => target.claim(highest).await?,
+                    SwitchEvent::Closed => return Err(ControllerError::Closed { target: target.name().to_owned() }),
                 },
                 Some(command) = commands.recv() => if primary {
                     self.obey(&mut target, command).await;

@@ -7,7 +7,7 @@ use crate::error::ControllerError;
 use crate::events::About;
 use crate::plan::{self, Exclusions};
 use crate::target::{RefusedUpdate, Target, Written};
-use crate::wanted::{Changes, Owner, Wanted, owner};
+use crate::wanted::{Owner, SwitchChanges, Wanted, owner};
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 use thc_protocol::JobId;
@@ -201,7 +201,11 @@ impl Agent {
 }
 
 /// Each part when those before it are made.
-async fn write(target: &mut Target, changes: Changes, careful: bool) -> Result<Written, ControllerError> {
+async fn write(
+    target: &mut Target,
+    changes: SwitchChanges,
+    careful: bool,
+) -> Result<Written, ControllerError> {
     for part in [changes.withdrawn, changes.others, changes.entered] {
         match target.write(part, careful).await? {
             Written::All => {}

@@ -2,7 +2,7 @@
 
 use super::Book;
 use super::job::Job;
-use super::tables::Table;
+use super::tables::BookTable;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ pub struct Before {
     /// The jobs as they were; `None` for a job that was not there.
     jobs: BTreeMap<String, Option<Job>>,
     /// Lookup tables that these jobs had, and those that are gone.
-    tables: BTreeMap<u8, Table>,
+    tables: BTreeMap<u8, BookTable>,
     /// Tables that have stayed since then without a job.
     installed: BTreeSet<u8>,
 }

@@ -1,7 +1,7 @@
 //! A job as it is kept: its sessions, its places on targets.
 
 use crate::counted::JobCounted;
-use crate::spec::{Hidden, Spec};
+use crate::spec::{Hidden, JobSpec};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -102,7 +102,7 @@ pub struct Given {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Job {
     /// What it is.
-    pub spec: Spec,
+    pub spec: JobSpec,
     /// Tells jobs of one name or number apart that follow each other.
     pub serial: u64,
     /// Its first lookup table.
@@ -166,7 +166,7 @@ pub enum Pending {
     /// It becomes this.
     Change {
         /// What it is then.
-        spec: Box<Spec>,
+        spec: Box<JobSpec>,
         /// Where.
         targets: Vec<String>,
     },
@@ -189,7 +189,7 @@ impl Pending {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Next {
     /// What it is then.
-    pub spec: Spec,
+    pub spec: JobSpec,
     pub(super) tables: TableIds,
     pub(super) targets: Vec<String>,
     /// The target whose session says when that is.
@@ -228,13 +228,13 @@ impl TableIds {
         [self.first].into_iter().chain(self.more.iter().copied()).chain(self.sizes.iter().copied())
     }
 
-    pub(super) fn ids_for(&self, spec: &Spec, workers: u8) -> impl Iterator<Item = u8> {
+    pub(super) fn ids_for(&self, spec: &JobSpec, workers: u8) -> impl Iterator<Item = u8> {
         ids_for_size(spec, self.first, &self.more, &self.sizes, workers)
     }
 }
 
 fn ids_for_size<'a>(
-    spec: &Spec,
+    spec: &JobSpec,
     first: u8,
     more: &'a [u8],
     sizes: &[u8],
@@ -271,7 +271,7 @@ impl Job {
     /// How much of a target's room it takes: that of its session or that of the next one, whichever is more.
     pub(super) fn taken_room(&self, target: &str, shards: u8) -> Option<Taken> {
         let place = self.places.get(target)?;
-        let taken = |spec: &Spec, workers: u8, credit: u32| {
+        let taken = |spec: &JobSpec, workers: u8, credit: u32| {
             let credit = if credit == 0 { spec.data_slots / 2 } else { credit };
             Taken { senders: spec.senders(workers), each: fills(credit, spec.ports(shards)) }
         };

@@ -10,14 +10,14 @@ pub use backup::{back_up, restore};
 pub use before::Before;
 use job::TableIds;
 pub use job::{Declared, Given, Job, Member, Next, Pending, Placement, Session};
-pub use tables::Table;
+pub use tables::BookTable;
 
 use crate::book_file::{BookFile, Content};
 use crate::capacity::{Capacity, Forms};
 use crate::error::ControllerError;
-use crate::rack::Rack;
+use crate::rack::RackPlace;
 use crate::refusal::Refusal;
-use crate::spec::{Hidden, Spec};
+use crate::spec::{Hidden, JobSpec};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -35,7 +35,7 @@ pub struct Book {
     /// The jobs by name.
     pub jobs: BTreeMap<String, Job>,
     /// The tables by number on the wire, from 1.
-    pub tables: BTreeMap<u8, Table>,
+    pub tables: BTreeMap<u8, BookTable>,
     /// Targets on which no job and no session begins.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub drained: BTreeSet<String>,
@@ -109,7 +109,7 @@ impl Book {
     ///
     /// # Errors
     /// A job with the name or number exists, or there is no room.
-    pub fn add(&mut self, spec: Spec, rooms: &[(String, Capacity)]) -> Result<(), Refusal> {
+    pub fn add(&mut self, spec: JobSpec, rooms: &[(String, Capacity)]) -> Result<(), Refusal> {
         let name = spec.name.clone();
         if self.jobs.contains_key(&name) {
             return Err(Refusal::exists(format!(
@@ -154,7 +154,7 @@ impl Book {
     ///
     /// # Errors
     /// There is no room for its tables, or on a target on which it was not before.
-    pub fn change(&mut self, name: &str, spec: Spec, rooms: &[(String, Capacity)]) -> Result<(), Refusal> {
+    pub fn change(&mut self, name: &str, spec: JobSpec, rooms: &[(String, Capacity)]) -> Result<(), Refusal> {
         let tables = self.tables_for(&spec, rooms)?;
         let mut new = BTreeMap::new();
         for (target, capacity) in rooms {
@@ -233,7 +233,7 @@ impl Book {
     }
 
     /// Whether a target's tables have rows for a job beside all others, whatever those are to become.
-    fn check_rows(&self, target: &str, capacity: &Capacity, spec: &Spec) -> Result<(), Refusal> {
+    fn check_rows(&self, target: &str, capacity: &Capacity, spec: &JobSpec) -> Result<(), Refusal> {
         // By name: whatever it is, was, or is to become.
         let mut others: BTreeMap<&str, Vec<u32>> = BTreeMap::new();
         for job in self.other_jobs(&spec.name).filter(|job| job.places.contains_key(target)) {
@@ -260,8 +260,8 @@ impl Book {
     }
 
     /// A place for a job among the others of a target.
-    fn place(&self, target: &str, capacity: &Capacity, spec: &Spec) -> Result<Placement, Refusal> {
-        let others: Vec<(&Spec, &Placement)> = self
+    fn place(&self, target: &str, capacity: &Capacity, spec: &JobSpec) -> Result<Placement, Refusal> {
+        let others: Vec<(&JobSpec, &Placement)> = self
             .other_jobs(&spec.name)
             .filter_map(|job| Some((&job.spec, job.places.get(target)?)))
             .collect();
@@ -334,7 +334,7 @@ pub fn fits(
     target: &str,
     forms: Option<Forms>,
     table: &WireTable,
-    rack: Option<&Rack>,
+    rack: Option<&RackPlace>,
 ) -> Result<(), Refusal> {
     // Of a table that racks cannot have, thc-ps's checks have said so.
     let form = rack.and_then(|rack| rack.form(table)).unwrap_or(table.form);
@@ -363,10 +363,10 @@ fn gap(mut taken: Vec<(u32, u32)>, wanted: u32, all: u32) -> Option<u32> {
 #[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
-    use crate::capacity::Rows;
+    use crate::capacity::RowCounts;
     use crate::section::JobSection;
 
-    const ROWS: Rows = Rows { members: 1024, addresses: 1024, job_tables: 1024, roots: 256 };
+    const ROWS: RowCounts = RowCounts { members: 1024, addresses: 1024, job_tables: 1024, roots: 256 };
     const ROOM: Capacity = Capacity {
         data_slots: 1024,
         norm_slots: 256,
@@ -377,15 +377,15 @@ mod tests {
         room: None,
     };
 
-    fn spec(name: &str, book: &Book, slots: u32) -> Spec {
+    fn spec(name: &str, book: &Book, slots: u32) -> JobSpec {
         let asked = JobSection::parse(&format!(
             "name = {name:?}\nworkers = 4\ndata_slots = {slots}\nnorm_slots = 16"
         ));
         let asked = asked.unwrap();
-        Spec::from_request(&asked, book.free_number(), None).unwrap()
+        JobSpec::from_request(&asked, book.free_number(), None).unwrap()
     }
 
-    fn resize_section(spec: &Spec, workers: u64) -> JobSection {
+    fn resize_section(spec: &JobSpec, workers: u64) -> JobSection {
         let mut section = spec.to_section(Vec::new());
         let options = &mut section.options;
         (options.workers, options.quorum) = (Some(workers), None);
@@ -420,7 +420,7 @@ mod tests {
     #[test]
     fn there_are_rows_for_all() {
         let mut book = Book::default();
-        let rooms = [("s1".to_owned(), Capacity { rows: Rows { members: 12, ..ROWS }, ..ROOM })];
+        let rooms = [("s1".to_owned(), Capacity { rows: RowCounts { members: 12, ..ROWS }, ..ROOM })];
         for name in ["a", "b", "c"] {
             book.add(spec(name, &book, 16), &rooms).unwrap();
         }
@@ -430,7 +430,7 @@ mod tests {
         book.remove("a").unwrap();
         // One that grows has what it had before.
         let grown =
-            |workers| Spec::from_request(&resize_section(&book.jobs["b"].spec, workers), 2, None).unwrap();
+            |workers| JobSpec::from_request(&resize_section(&book.jobs["b"].spec, workers), 2, None).unwrap();
         let (fits, more) = (grown(8), grown(9));
         assert!(book.change("b", more, &rooms).is_err());
         book.change("b", fits, &rooms).unwrap();
@@ -445,9 +445,15 @@ mod tests {
             ("has no 16 data slots in a row free of its 31", Capacity { data_slots: 31, ..ROOM }),
             ("has no 16 norm slots in a row free of its 31", Capacity { norm_slots: 31, ..ROOM }),
             ("has its 1 jobs", Capacity { jobs: 1, ..ROOM }),
-            ("rows of its table members free", Capacity { rows: Rows { members: 7, ..ROWS }, ..ROOM }),
-            ("rows of its table addresses free", Capacity { rows: Rows { addresses: 7, ..ROWS }, ..ROOM }),
-            ("rows of its table job_tables free", Capacity { rows: Rows { job_tables: 1, ..ROWS }, ..ROOM }),
+            ("rows of its table members free", Capacity { rows: RowCounts { members: 7, ..ROWS }, ..ROOM }),
+            (
+                "rows of its table addresses free",
+                Capacity { rows: RowCounts { addresses: 7, ..ROWS }, ..ROOM },
+            ),
+            (
+                "rows of its table job_tables free",
+                Capacity { rows: RowCounts { job_tables: 1, ..ROWS }, ..ROOM },
+            ),
         ] {
             let (mut book, rooms) = (Book::default(), [("s1".to_owned(), room)]);
             book.add(spec("a", &book, 16), &rooms).unwrap();
@@ -472,7 +478,7 @@ mod tests {
             book.remove("a").unwrap();
             let mut asked = resize_section(&spec("b", book, 16), 9);
             asked.options.job = Some(2);
-            let other = Spec::from_request(&asked, 2, None).unwrap();
+            let other = JobSpec::from_request(&asked, 2, None).unwrap();
             book.change("b", other, &[("s1".to_owned(), ROOM), ("s2".to_owned(), ROOM)])
         };
         let (mut book, (), made) = book.try_change(change).unwrap();
@@ -493,7 +499,7 @@ mod tests {
         let of = |name: &str, book: &Book, workers| {
             let text = format!("name = {name:?}\nworkers = {workers}\ndata_slots = 256\nnorm_slots = 16");
             let asked = JobSection::parse(&text).unwrap();
-            Spec::from_request(&asked, book.free_number(), None).unwrap()
+            JobSpec::from_request(&asked, book.free_number(), None).unwrap()
         };
         let mut book = Book::default();
         book.add(of("a", &book, 4), &rooms).unwrap();

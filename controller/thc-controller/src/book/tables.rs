@@ -4,7 +4,7 @@ use super::job::{Job, TableIds};
 use super::{Book, fits};
 use crate::capacity::Capacity;
 use crate::refusal::Refusal;
-use crate::spec::Spec;
+use crate::spec::JobSpec;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 use thc_control_proto::v1;
@@ -13,7 +13,7 @@ use thc_protocol::wire::{Form, Table as WireTable};
 
 /// A lookup table.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Table {
+pub struct BookTable {
     /// b.
     pub bits: u8,
     /// g.
@@ -41,10 +41,10 @@ pub(super) fn form_bits(form: Form) -> (u8, u8) {
     (form.width(), form.sums())
 }
 
-impl Table {
-    fn new(wire: &WireTable) -> Table {
+impl BookTable {
+    fn new(wire: &WireTable) -> BookTable {
         let &WireTable { bits, granularity, fraction, values, form, .. } = wire;
-        Table { bits, granularity, fraction, values, installed: false, form: form_bits(form), number: None }
+        BookTable { bits, granularity, fraction, values, installed: false, form: form_bits(form), number: None }
     }
 
     pub(super) fn matches(&self, wire: &WireTable) -> bool {
@@ -67,7 +67,7 @@ pub(super) fn full(room: u32) -> Refusal {
 impl Book {
     pub(super) fn tables_for(
         &mut self,
-        spec: &Spec,
+        spec: &JobSpec,
         rooms: &[(String, Capacity)],
     ) -> Result<TableIds, Refusal> {
         let name = &spec.name;
@@ -116,7 +116,7 @@ impl Book {
         let free = (1..=u8::MAX).find(|id| !taken(id));
         let fits = self.tables.len() + reserved.len() < room as usize;
         let id = free.filter(|_| fits).ok_or_else(|| full(room))?;
-        self.insert(id, Table::new(wire));
+        self.insert(id, BookTable::new(wire));
         Ok(id)
     }
 
@@ -127,10 +127,10 @@ impl Book {
         self.tables.get(&id).and_then(|table| table.number).unwrap_or(id.wrapping_sub(1))
     }
 
-    pub(super) fn insert(&mut self, id: u8, table: Table) {
+    pub(super) fn insert(&mut self, id: u8, table: BookTable) {
         let taken: BTreeSet<u8> = self.tables.keys().map(|&id| self.number_of_table(id)).collect();
         let number = (0..=u8::MAX).find(|number| !taken.contains(number)).unwrap_or(u8::MAX);
-        self.tables.insert(id, Table { number: Some(number), ..table });
+        self.tables.insert(id, BookTable { number: Some(number), ..table });
     }
 
     /// This table under the number that it has.
@@ -146,7 +146,7 @@ impl Book {
             Some(_) => Ok(id),
             None if self.tables.len() >= room as usize => Err(full(room)),
             None => {
-                self.insert(id, Table::new(wire));
+                self.insert(id, BookTable::new(wire));
                 Ok(id)
             }
         }

@@ -64,21 +64,21 @@ enum Command {
     Run(daemon::RunFlags),
     /// Create, list, show and delete jobs
     #[command(subcommand)]
-    Job(job::Command),
+    Job(job::JobCommand),
     /// Make jobs match a file: show what changes, ask, and change it
     Apply(apply::ApplyFlags),
     /// End sessions
     #[command(subcommand)]
-    Session(session::Session),
+    Session(session::SessionCommand),
     /// Remove workers from a job
     #[command(subcommand)]
-    Worker(session::Worker),
+    Worker(session::WorkerCommand),
     /// Install, list and delete lookup tables
     #[command(subcommand)]
-    Table(table::Command),
+    Table(table::TableCommand),
     /// Show, compare and drain the targets: switches and software parameter servers
     #[command(subcommand)]
-    Target(target::Command),
+    Target(target::TargetCommand),
     /// Show packets, bytes and drops of each worker
     Counters(counters::CounterFlags),
     /// Report why no traffic flows, and which worker is slow

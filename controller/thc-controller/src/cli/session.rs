@@ -8,7 +8,7 @@ use thc_control_proto::v1::{EndSessionRequest, EvictWorkerRequest};
 
 /// What can be done with sessions.
 #[derive(Debug, Subcommand)]
-pub enum Session {
+pub enum SessionCommand {
     /// End the session of a job and keep the job: its workers are told, and join anew or fail
     End {
         /// The job's name
@@ -18,7 +18,7 @@ pub enum Session {
 
 /// What can be done with workers.
 #[derive(Debug, Subcommand)]
-pub enum Worker {
+pub enum WorkerCommand {
     /// Take a worker's number away and end the session; the controller no longer admits that process
     Evict {
         /// The job's name
@@ -36,15 +36,15 @@ fn end_text(job: &str, targets: &[String]) -> String {
 }
 
 /// Ends a session.
-pub async fn session(command: Session, connection: Connection, json: bool) -> Result<(), Failure> {
-    let Session::End { job } = command;
+pub async fn session(command: SessionCommand, connection: Connection, json: bool) -> Result<(), Failure> {
+    let SessionCommand::End { job } = command;
     let answer = connection.client().end_session(EndSessionRequest { job: job.clone() }).await?.into_inner();
     if json { print_json(&answer) } else { print(&end_text(&job, &answer.targets)) }
 }
 
 /// Sends a worker away.
-pub async fn worker(command: Worker, connection: Connection, json: bool) -> Result<(), Failure> {
-    let Worker::Evict { job, worker } = command;
+pub async fn worker(command: WorkerCommand, connection: Connection, json: bool) -> Result<(), Failure> {
+    let WorkerCommand::Evict { job, worker } = command;
     let asked = EvictWorkerRequest { job: job.clone(), worker };
     let answer = connection.client().evict_worker(asked).await?.into_inner();
     if json {

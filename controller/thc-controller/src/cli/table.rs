@@ -17,7 +17,7 @@ Jobs bring their own tables; a table that is installed here stays on the targets
 
 /// What can be done with lookup tables.
 #[derive(Subcommand, Debug)]
-pub enum Command {
+pub enum TableCommand {
     /// Solve a table and install it on all targets
     #[command(after_help = INSTALL)]
     Install(InstallFlags),
@@ -49,19 +49,19 @@ pub struct InstallFlags {
 }
 
 /// Does it.
-pub async fn run(command: Command, connection: Connection, json: bool) -> Result<(), Failure> {
+pub async fn run(command: TableCommand, connection: Connection, json: bool) -> Result<(), Failure> {
     let mut client = connection.client();
     match command {
-        Command::Install(InstallFlags { bits, granularity, fraction, workers }) => {
+        TableCommand::Install(InstallFlags { bits, granularity, fraction, workers }) => {
             let request = InstallTableRequest { bits, granularity, fraction, workers };
             let table = client.install_table(request).await?.into_inner();
             if json { print_json(&table) } else { print(&list_text(&[table])) }
         }
-        Command::List => {
+        TableCommand::List => {
             let list = client.list_tables(ListTablesRequest {}).await?.into_inner();
             if json { print_json(&list) } else { print(&list_text(&list.tables)) }
         }
-        Command::Delete { id } => {
+        TableCommand::Delete { id } => {
             let answer = client.delete_table(DeleteTableRequest { id }).await?.into_inner();
             if json { print_json(&answer) } else { print(&format!("table {id} deleted\n")) }
         }

@@ -12,7 +12,7 @@ use thc_control_proto::v1::{
 
 /// What can be asked of targets; which there are is in the configuration.
 #[derive(Clone, Debug, Subcommand)]
-pub enum Command {
+pub enum TargetCommand {
     /// List all targets, and why one is away
     List,
     /// Show one target: how much of it jobs use, when its rows were last compared, how fast it answers
@@ -47,14 +47,14 @@ pub struct DiffFlags {
 }
 
 /// Does it; the exit status.
-pub async fn run(command: Command, connection: Connection, json: bool) -> Result<u8, Failure> {
+pub async fn run(command: TargetCommand, connection: Connection, json: bool) -> Result<u8, Failure> {
     let mut client = connection.client();
     match command {
-        Command::List => {
+        TargetCommand::List => {
             let list = client.list_targets(ListTargetsRequest {}).await?.into_inner();
             if json { print_json(&list)? } else { print(&list_text(&list.targets))? }
         }
-        Command::Show(NameFlags { name }) => {
+        TargetCommand::Show(NameFlags { name }) => {
             let list = client.list_targets(ListTargetsRequest {}).await?.into_inner();
             let target = list.targets.iter().find(|target| target.name == name);
             let target = target.ok_or_else(|| {
@@ -62,7 +62,7 @@ pub async fn run(command: Command, connection: Connection, json: bool) -> Result
             })?;
             if json { print_json(target)? } else { print(&description(target))? }
         }
-        Command::Rows(NameFlags { name }) => {
+        TargetCommand::Rows(NameFlags { name }) => {
             let answer = client.read_rows(ReadRowsRequest { target: name }).await?.into_inner();
             if json {
                 print_json(&answer)?;
@@ -72,7 +72,7 @@ pub async fn run(command: Command, connection: Connection, json: bool) -> Result
                 print(&grid.to_string())?;
             }
         }
-        Command::Diff(DiffFlags { name, repair }) => {
+        TargetCommand::Diff(DiffFlags { name, repair }) => {
             let asked = CompareTargetRequest { target: name.clone(), repair };
             let answer = client.compare_target(asked).await?.into_inner();
             if json {
@@ -90,8 +90,8 @@ pub async fn run(command: Command, connection: Connection, json: bool) -> Result
             }
             return Ok(u8::from(!answer.differences.is_empty() && !answer.repaired));
         }
-        Command::Drain(NameFlags { name }) => drain(name, true, connection, json).await?,
-        Command::Undrain(NameFlags { name }) => drain(name, false, connection, json).await?,
+        TargetCommand::Drain(NameFlags { name }) => drain(name, true, connection, json).await?,
+        TargetCommand::Undrain(NameFlags { name }) => drain(name, false, connection, json).await?,
     }
     Ok(0)
 }

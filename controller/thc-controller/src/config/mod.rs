@@ -8,7 +8,7 @@ pub use options::{ControllerOptions, ForeignRows, Options, TargetOptions};
 use crate::capacity::Capacity;
 use crate::device_config;
 use crate::error::{ControllerError, value};
-use crate::program::{Passes, Program};
+use crate::program::{Passes, ProgramShape};
 use crate::roles::Roles;
 use crate::schema::Schema;
 use crate::section::JobSection;
@@ -95,7 +95,7 @@ pub struct TargetConfig {
     /// The program's names and numbers.
     pub schema: Schema,
     /// What the program asks of its rows.
-    pub program: Program,
+    pub program: ProgramShape,
     /// What it has room for.
     pub capacity: Capacity,
     /// What the target shall load, and a number that tells it from others.
@@ -332,7 +332,7 @@ impl TargetOptions {
         if patience.is_zero() {
             return Err(value("target.patience", "0s", "give the time that an answer may take, such as 20s"));
         }
-        let program = Program::from_p4info(&info)?;
+        let program = ProgramShape::from_p4info(&info)?;
         if self.ip.is_ipv6() && (loads.is_some() || program.source) {
             return Err(value("target.ip", self.ip, "switches speak IPv4: give the switch's IPv4 address"));
         }

@@ -6,7 +6,7 @@ use crate::capacity::Capacity;
 use crate::events::About;
 use crate::refusal::Refusal;
 use crate::section::JobSection;
-use crate::spec::Spec;
+use crate::spec::JobSpec;
 use futures_util::future::join_all;
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -25,7 +25,7 @@ struct Step {
     /// What it was asked to be, of one that is new.
     asked: JobSection,
     /// What it becomes, and where.
-    becomes: Option<(Spec, Vec<(String, Capacity)>)>,
+    becomes: Option<(JobSpec, Vec<(String, Capacity)>)>,
 }
 
 /// What is asked for, with what the job has already where that would be chosen.
@@ -43,7 +43,7 @@ fn fill(job: &Job, asked: &JobSection) -> JobSection {
 }
 
 /// What differs between two specs, key by key as they are shown; secrets are not.
-fn differences(is: (&Spec, Vec<String>), shall: (&Spec, Vec<String>)) -> Vec<String> {
+fn differences(is: (&JobSpec, Vec<String>), shall: (&JobSpec, Vec<String>)) -> Vec<String> {
     let mut found = Vec::new();
     if is.0.cookie != shall.0.cookie {
         found.push("cookie: another".to_owned());
@@ -51,7 +51,7 @@ fn differences(is: (&Spec, Vec<String>), shall: (&Spec, Vec<String>)) -> Vec<Str
     if is.0.seed != shall.0.seed {
         found.push("seed: another".to_owned());
     }
-    let json = |(spec, targets): (&Spec, Vec<String>)| serde_json::to_value(spec.to_section(targets));
+    let json = |(spec, targets): (&JobSpec, Vec<String>)| serde_json::to_value(spec.to_section(targets));
     let (Ok(is), Ok(shall)) = (json(is), json(shall)) else { return found };
     for (key, shall) in shall.as_object().into_iter().flatten() {
         let is = &is[key];
@@ -160,12 +160,13 @@ impl Desk {
         let Some(job) = job else {
             let homes = self.homes(asked)?;
             let number = self.shared.book().free_number();
-            Spec::from_request(&homes.assign_server(asked), number, homes.shared.as_ref())?;
+            JobSpec::from_request(&homes.assign_server(asked), number, homes.shared.as_ref())?;
             return Ok(step(Kind::Create, Vec::new(), NOW, None));
         };
         let next = fill(&job, asked);
         let homes = self.homes(&next)?;
-        let spec = Spec::from_request(&homes.assign_server(&next), job.spec.number, homes.shared.as_ref())?;
+        let spec =
+            JobSpec::from_request(&homes.assign_server(&next), job.spec.number, homes.shared.as_ref())?;
         let targets: Vec<String> = homes.rooms.iter().map(|(name, _)| name.clone()).collect();
         let is = match (job.pending.as_deref(), &job.next) {
             (Some(Pending::Change { spec, targets }), _) => (&**spec, targets.clone()),

@@ -5,14 +5,14 @@ use super::{Desk, no_job, write_refusal};
 use crate::book::{Book, Job, Session};
 use crate::capacity::Capacity;
 use crate::events::About;
-use crate::rack::Rack;
+use crate::rack::RackPlace;
 use crate::refusal::Refusal;
 use crate::section::{JobSection, lasting_keys};
-use crate::spec::{ShareServers, Spec};
+use crate::spec::{JobSpec, ShareServers};
 use crate::state::TargetHandle;
 use thc_control_proto::v1;
 use thc_options::{PolicyName, merge};
-use thc_p4::rows::{Rack as RackRow, Row};
+use thc_p4::rows::{RackRow, Row};
 
 fn put_down(book: &mut Book, asked: &JobSection, homes: &Homes) -> Result<(), Refusal> {
     if book.jobs.contains_key(asked.name()) {
@@ -20,7 +20,7 @@ fn put_down(book: &mut Book, asked: &JobSection, homes: &Homes) -> Result<(), Re
         return Err(Refusal::exists(text));
     }
     let number = book.free_number();
-    let spec = Spec::from_request(&homes.assign_server(asked), number, homes.shared.as_ref())?;
+    let spec = JobSpec::from_request(&homes.assign_server(asked), number, homes.shared.as_ref())?;
     book.add(spec, &homes.rooms)
 }
 
@@ -129,7 +129,7 @@ impl Desk {
         let homes = if servers.is_empty() { &asked.targets } else { servers };
         if servers.is_empty() && spares.is_empty() {
             let rooms = self.rooms(&asked.targets)?;
-            if let Some(rack) = Rack::from_section(asked)? {
+            if let Some(rack) = RackPlace::from_section(asked)? {
                 self.can_be_rack(name, &rack, &rooms)?;
             }
             return Ok(Homes { rooms, shared: None, only: None });
@@ -169,7 +169,7 @@ impl Desk {
     }
 
     /// Whether the one target of a rack can be one.
-    fn can_be_rack(&self, job: &str, rack: &Rack, rooms: &[(String, Capacity)]) -> Result<(), Refusal> {
+    fn can_be_rack(&self, job: &str, rack: &RackPlace, rooms: &[(String, Capacity)]) -> Result<(), Refusal> {
         let refuse = |what: String| Err(Refusal::invalid(format!("job {job}: {what}")));
         let [(only, _)] = rooms else {
             return refuse(format!("a rack is one target, these are {}: name one", rooms.len()));
@@ -286,7 +286,8 @@ impl Desk {
         let job = self.shared.book().jobs.get(name).cloned().ok_or_else(|| no_job(name))?;
         let next = apply_change(&job, asked)?;
         let homes = self.homes(&next)?;
-        let spec = Spec::from_request(&homes.assign_server(&next), job.spec.number, homes.shared.as_ref())?;
+        let spec =
+            JobSpec::from_request(&homes.assign_server(&next), job.spec.number, homes.shared.as_ref())?;
         self.change_to(&job, spec, &homes.rooms, true).await?;
         self.job(name)
     }
@@ -298,7 +299,7 @@ impl Desk {
     pub(super) async fn change_to(
         &self,
         job: &Job,
-        spec: Spec,
+        spec: JobSpec,
         rooms: &[(String, Capacity)],
         there: bool,
     ) -> Result<(), Refusal> {

@@ -2,7 +2,7 @@
 
 use super::{ALIVE, Desk, PROMISE, no_job};
 use crate::book::{Given, seconds};
-use crate::live::View;
+use crate::live::TargetView;
 use crate::refusal::Refusal;
 use thc_control_proto::v1;
 
@@ -17,7 +17,7 @@ impl Desk {
         let mut book = self.shared.book();
         let heard = {
             let views = self.shared.views();
-            let of_job = |view: &View| {
+            let of_job = |view: &TargetView| {
                 let here = view
                     .heard
                     .iter()

@@ -12,7 +12,7 @@ pub(crate) use jobs::waits_for_all;
 use crate::book::{Before, Book, seconds};
 use crate::diagnose::{self, Seen};
 use crate::error::ControllerError;
-use crate::live::{CARRIER, View};
+use crate::live::{CARRIER, TargetView};
 use crate::refusal::Refusal;
 use crate::section::JobSection;
 use crate::state::ControllerState;
@@ -249,8 +249,9 @@ impl Desk {
         };
         let refused: Vec<(String, String)> = {
             let views = self.shared.views();
-            let why =
-                |(target, view): (&String, &View)| Some((target.clone(), view.refused.get(name)?.clone()));
+            let why = |(target, view): (&String, &TargetView)| {
+                Some((target.clone(), view.refused.get(name)?.clone()))
+            };
             views.iter().filter_map(why).collect()
         };
         let (recent, targets) = (rates.recent(&counters), self.targets());

@@ -4,7 +4,7 @@ use super::Desk;
 use crate::book::{Book, Job};
 use crate::config::TargetConfig;
 use crate::events::About;
-use crate::live::View;
+use crate::live::TargetView;
 use crate::refusal::Refusal;
 use crate::state::AgentCommand;
 use thc_control_proto::v1;
@@ -27,7 +27,7 @@ fn uses(book: &Book, config: &TargetConfig) -> Vec<v1::Use> {
     uses.into_iter().map(|(what, used, all)| v1::Use { what, used, all }).collect()
 }
 
-fn target_message(book: &Book, config: &TargetConfig, view: Option<&View>) -> v1::Target {
+fn target_message(book: &Book, config: &TargetConfig, view: Option<&TargetView>) -> v1::Target {
     let uses = uses(book, config);
     let requests = view.map(|view| view.requests.clone()).unwrap_or_default();
     let requests = requests.into_iter().map(|(request, of)| v1::Requests {

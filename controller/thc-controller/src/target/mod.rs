@@ -46,7 +46,7 @@ const FEW_UPDATES: usize = 16;
 
 /// What a switch says by itself.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Event {
+pub enum SwitchEvent {
     /// A packet for the control plane, from Ethernet on.
     Packet(Vec<u8>),
     /// Whether this controller is the primary one.
@@ -141,8 +141,8 @@ impl Target {
             stream,
         };
         match target.event().await {
-            Event::Primary(primary) => Ok((target, primary)),
-            Event::Vacant(highest) => {
+            SwitchEvent::Primary(primary) => Ok((target, primary)),
+            SwitchEvent::Vacant(highest) => {
                 target.claim(highest).await?;
                 Ok((target, false))
             }
@@ -175,19 +175,19 @@ impl Target {
     }
 
     /// Waits for what the switch says next.
-    pub async fn event(&mut self) -> Event {
+    pub async fn event(&mut self) -> SwitchEvent {
         loop {
-            let Ok(Some(message)) = self.stream.message().await else { return Event::Closed };
+            let Ok(Some(message)) = self.stream.message().await else { return SwitchEvent::Closed };
             match message.update {
                 Some(stream_message_response::Update::Packet(packet)) => {
-                    return Event::Packet(packet.payload);
+                    return SwitchEvent::Packet(packet.payload);
                 }
                 Some(stream_message_response::Update::Arbitration(update)) => {
                     let code = update.status.map_or(0, |status| status.code);
                     if code == Code::NotFound as i32 {
-                        return Event::Vacant(update.election_id.map_or(0, |id| id.low));
+                        return SwitchEvent::Vacant(update.election_id.map_or(0, |id| id.low));
                     }
-                    return Event::Primary(code == Code::Ok as i32);
+                    return SwitchEvent::Primary(code == Code::Ok as i32);
                 }
                 Some(stream_message_response::Update::Error(error)) => {
                     tracing::warn!(target = self.name, "a message was refused: {}", error.message);

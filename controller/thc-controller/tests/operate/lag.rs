@@ -3,7 +3,7 @@
 use crate::aggregator;
 use crate::controller::Controller;
 use thc_support::openmetrics::parse;
-use thc_worker::{CallOptions, Group, GroupConfig};
+use thc_worker::{Call, Group, GroupConfig};
 
 fn join(controller: &Controller, rank: u8) -> Group {
     let mut asked =
@@ -55,7 +55,7 @@ fn the_lag_is_that_of_the_session() {
     reduce(&first);
     // A call of one of them alone: its packet waits in a slot for the other's.
     let [ahead, behind] = first;
-    let waiting = ahead.allreduce_async(vec![1.0; 20_000], CallOptions::default()).unwrap();
+    let waiting = ahead.start(vec![1.0; 20_000], Call::default()).unwrap();
     controller.wait_until("ahead", |controller| {
         read_lag(controller).is_some_and(|(lag, sums)| lag[0] == 0.0 && lag[1] >= 1.0 && sums[0] > sums[1])
     });

@@ -3,7 +3,7 @@
 use thc_protocol::aggregator::{Aggregator, Endpoint, JobConfig, Kernels, Lookup, Outcome, Shard, Sink};
 use thc_protocol::wire::{Form, Header, Kind};
 use thc_protocol::{Cookie, Ecn, JobId, Round, SlotId, TableId, WorkerId};
-use thc_ps::{Handler, Simd};
+use thc_ps::{PacketHandler, Simd};
 use thc_transport::Origin;
 
 pub const JOB: JobId = JobId(1);
@@ -45,7 +45,7 @@ pub struct AtPort {
     pub handled: usize,
 }
 
-impl Handler for AtPort {
+impl PacketHandler for AtPort {
     #[inline]
     fn handle(&mut self, Origin { from, ecn, .. }: Origin, packet: &[u8], sink: &mut impl Sink) {
         let outcome = self.aggregator.handle_with(Endpoint::udp(from), Ecn::of_bits(ecn), packet, sink);

@@ -24,7 +24,7 @@ use crate::shards::Shards;
 const MAX_STREAMS: usize = 16;
 
 /// Where messages to a controller go.
-pub type Sink = mpsc::Sender<Result<StreamMessageResponse, Status>>;
+pub type ClientSender = mpsc::Sender<Result<StreamMessageResponse, Status>>;
 
 /// All controllers.
 #[derive(Debug)]
@@ -46,7 +46,7 @@ struct Inner {
 
 #[derive(Debug)]
 struct Stream {
-    sink: Sink,
+    sink: ClientSender,
     /// Ends it, because its controller does not read.
     end: Arc<Notify>,
 }
@@ -114,7 +114,7 @@ impl Clients {
     }
 
     /// A controller comes.
-    pub fn enter(&self, sink: Sink) -> Result<(ClientId, Arc<Notify>), Refusal> {
+    pub fn enter(&self, sink: ClientSender) -> Result<(ClientId, Arc<Notify>), Refusal> {
         let mut inner = self.lock();
         if inner.streams.len() >= MAX_STREAMS {
             return refuse(

@@ -10,7 +10,7 @@ use tonic::Code;
 use super::refusal::{Refusal, refuse};
 use crate::kinds::kind_bit;
 use crate::rows::{
-    Entry, Field, Key, MatchTable, MulticastGroup, Program, Replica, RowChange, Store, lookup,
+    Entry, Key, MatchTable, MulticastGroup, Program, ProgramField, Replica, RowChange, Store, lookup,
 };
 
 /// Metadata that a controller may leave with an entry.
@@ -141,7 +141,7 @@ pub fn key_of(table: &MatchTable, fields: &[FieldMatch]) -> Result<Key, Refusal>
         let Some(place) = table.fields.iter().position(|known| known.id == field.field_id) else {
             return refuse(Code::InvalidArgument, format!("{} has no field {}", table.name, field.field_id));
         };
-        let Field { name, bits, .. } = &table.fields[place];
+        let ProgramField { name, bits, .. } = &table.fields[place];
         let Some(field_match::FieldMatchType::Exact(exact)) = &field.field_match_type else {
             return refuse(
                 Code::InvalidArgument,
@@ -201,13 +201,13 @@ fn entry_of(
 }
 
 /// Values are not shown: one of them is a job's cookie.
-fn params_of(action: &str, known: &[Field], given: &[action::Param]) -> Result<Vec<u128>, Refusal> {
+fn params_of(action: &str, known: &[ProgramField], given: &[action::Param]) -> Result<Vec<u128>, Refusal> {
     let wrong = |what: String| refuse(Code::InvalidArgument, format!("{action}: {what}"));
     if let Some(extra) = given.iter().find(|given| !known.iter().any(|known| known.id == given.param_id)) {
         return wrong(format!("there is no parameter {}", extra.param_id));
     }
     let mut values = Vec::with_capacity(known.len());
-    for Field { id, name, bits } in known {
+    for ProgramField { id, name, bits } in known {
         let mut found = given.iter().filter(|given| given.param_id == *id);
         match (found.next(), found.next()) {
             (Some(param), None) => match decode(&param.value, *bits) {

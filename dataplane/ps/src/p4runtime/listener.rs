@@ -19,7 +19,7 @@ use super::service::Service;
 use crate::error::PsError;
 use crate::state::ServerState;
 use thc_options::P4RuntimeConfig;
-use thc_tls::{Certificates, Clients};
+use thc_tls::{Certificates, ClientCertificates};
 
 /// The largest message taken: a pipeline configuration with BMv2's JSON.
 const MAX_MESSAGE: usize = 8 << 20;
@@ -63,10 +63,9 @@ impl Listener {
                 "P4Runtime listens on {local} without {lacks}: whoever reaches it can change and see all jobs"
             );
         }
-        let certificates = config
-            .tls
-            .as_ref()
-            .map(|tls| Certificates::open("P4Runtime", tls.clone(), b"h2", Clients::Certified).map(Arc::new));
+        let certificates = config.tls.as_ref().map(|tls| {
+            Certificates::open("P4Runtime", tls.clone(), b"h2", ClientCertificates::Certified).map(Arc::new)
+        });
         let certificates =
             certificates.transpose().map_err(|error| PsError::Certificates { message: error.to_string() })?;
         Ok(Listener { listener, local, certificates })

@@ -4,7 +4,7 @@ use p4runtime_proto::rpc;
 use p4runtime_proto::v1::Error;
 use prost::Message;
 use prost_types::Any;
-use thc_protocol::aggregator::ConfigError;
+use thc_protocol::aggregator::JobConfigError;
 use tonic::{Code, Status};
 
 /// The space of an error's `code`.
@@ -30,11 +30,13 @@ impl From<Refusal> for Status {
     }
 }
 
-impl From<ConfigError> for Refusal {
-    fn from(error: ConfigError) -> Refusal {
+impl From<JobConfigError> for Refusal {
+    fn from(error: JobConfigError) -> Refusal {
         let code = match error {
-            ConfigError::Memory { .. } => Code::ResourceExhausted,
-            ConfigError::TableInUse { .. } | ConfigError::TableChanged { .. } => Code::FailedPrecondition,
+            JobConfigError::Memory { .. } => Code::ResourceExhausted,
+            JobConfigError::TableInUse { .. } | JobConfigError::TableChanged { .. } => {
+                Code::FailedPrecondition
+            }
             _ => Code::InvalidArgument,
         };
         Refusal { code, message: error.to_string() }

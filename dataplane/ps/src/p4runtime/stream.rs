@@ -13,7 +13,7 @@ use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Code, Status, Streaming};
 
 use super::arbitration::ClientId;
-use super::clients::Sink;
+use super::clients::ClientSender;
 use super::device::{Device, check_running};
 use super::refusal::{Refusal, refuse};
 
@@ -53,7 +53,12 @@ impl Device {
     ///
     /// # Errors
     /// What the stream is ended for.
-    fn message(&self, client: ClientId, message: StreamMessageRequest, sink: &Sink) -> Result<(), Refusal> {
+    fn message(
+        &self,
+        client: ClientId,
+        message: StreamMessageRequest,
+        sink: &ClientSender,
+    ) -> Result<(), Refusal> {
         use stream_message_request::Update;
         let (refusal, details) = match message.update {
             Some(Update::Arbitration(update)) => return self.clients.arbitrate(client, &update),

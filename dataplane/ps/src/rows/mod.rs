@@ -10,7 +10,9 @@ mod view;
 mod tests;
 
 pub use entry::Entry;
-pub use program::{Counter, CounterKind, Field, MatchTable, Program, set_addresses, set_forms, set_room};
+pub use program::{
+    Counter, CounterKind, MatchTable, Program, ProgramField, set_addresses, set_forms, set_room,
+};
 pub use statics::StaticRows;
 pub use store::{Key, MulticastGroup, Replica, RowChange, Store};
-pub use view::{Changes, Held, JobView, Levels, Used, View, check, control_kinds, lookup};
+pub use view::{Held, JobView, Levels, Used, View, ViewChanges, check, control_kinds, lookup};

@@ -52,7 +52,7 @@ pub struct Known {
 
 /// A field of a key or a parameter of an action.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Field {
+pub struct ProgramField {
     /// Its number.
     pub id: u32,
     /// Its name.
@@ -67,7 +67,7 @@ pub struct MatchTable {
     /// Its name.
     pub name: String,
     /// Its key.
-    pub fields: Vec<Field>,
+    pub fields: Vec<ProgramField>,
     /// Actions, and where they may be.
     pub actions: Vec<ActionUse>,
     /// Whether its default action is fixed.
@@ -95,7 +95,7 @@ pub struct ActionInfo {
     /// Its name.
     pub name: String,
     /// Its parameters.
-    pub params: Vec<Field>,
+    pub params: Vec<ProgramField>,
 }
 
 /// A counter.
@@ -180,8 +180,11 @@ impl Program {
         let mut actions = BTreeMap::new();
         for action in &info.actions {
             let params = action.params.iter();
-            let params =
-                params.map(|p| Field { id: p.id, name: p.name.clone(), bits: p.bitwidth.max(0) as u32 });
+            let params = params.map(|p| ProgramField {
+                id: p.id,
+                name: p.name.clone(),
+                bits: p.bitwidth.max(0) as u32,
+            });
             actions
                 .insert(action.id(), ActionInfo { name: action.name().to_owned(), params: params.collect() });
         }
@@ -193,7 +196,7 @@ impl Program {
                 {
                     return Err(missing("exact match for", &field.name));
                 }
-                fields.push(Field {
+                fields.push(ProgramField {
                     id: field.id,
                     name: field.name.clone(),
                     bits: field.bitwidth.max(0) as u32,
@@ -208,7 +211,7 @@ impl Program {
             let call = table.initial_default_action.as_ref();
             let action = call.map_or(table.const_default_action_id, |call| call.action_id);
             let params = actions.get(&action).map_or(&[][..], |action| &action.params);
-            let argument = |param: &Field| {
+            let argument = |param: &ProgramField| {
                 let given = call?.arguments.iter().find(|argument| argument.param_id == param.id)?;
                 decode(&given.value, param.bits)
             };
@@ -306,7 +309,7 @@ impl Program {
     pub fn place<R: Row>(&self, row: &R) -> (u32, Vec<u128>) {
         let values = row.key();
         let value =
-            |field: &Field| values.iter().find(|(name, _)| *name == field.name).map_or(0, |(_, v)| *v);
+            |field: &ProgramField| values.iter().find(|(name, _)| *name == field.name).map_or(0, |(_, v)| *v);
         let table = self.tables.iter().find(|(_, table)| table.name == R::TABLE);
         table.map_or((0, Vec::new()), |(&id, table)| (id, table.fields.iter().map(value).collect()))
     }
@@ -316,7 +319,7 @@ impl Program {
     pub fn entry(&self, action: &str, values: &[(&str, u128)]) -> Entry {
         let Some((id, action)) = self.action(action) else { return Entry::default() };
         let value =
-            |param: &Field| values.iter().find(|(name, _)| *name == param.name).map_or(0, |(_, v)| *v);
+            |param: &ProgramField| values.iter().find(|(name, _)| *name == param.name).map_or(0, |(_, v)| *v);
         Entry { action: id, params: action.params.iter().map(value).collect(), ..Entry::default() }
     }
 }
@@ -336,7 +339,7 @@ mod tests {
         );
         let jobs = &program.tables[&program.known.jobs];
         assert_eq!((jobs.name.as_str(), jobs.const_default), ("jobs", true));
-        assert_eq!(jobs.fields, [Field { id: 1, name: "job".into(), bits: 16 }]);
+        assert_eq!(jobs.fields, [ProgramField { id: 1, name: "job".into(), bits: 16 }]);
         let passes = program.tables.values().find(|table| table.name == "passes").unwrap();
         assert_eq!((passes.const_default, &passes.default.params[..]), (false, &[510][..]));
         let job = program.entry("set_job", &[("cookie", 7), ("group", 9)]);

@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 
-use thc_p4::rows::{self, Address, ControlPlane, Job, JobTable, Member, Row};
+use thc_p4::rows::{self, AddressRow, ControlPlaneRow, JobRow, JobTableRow, MemberRow, Row};
 use thc_protocol::aggregator::{Endpoint, JobConfig, Lookup};
 use thc_protocol::wire::Kind;
 use thc_protocol::{JobId, TableId, WorkerId};
@@ -34,13 +34,13 @@ impl StaticRows {
     #[must_use]
     pub fn control_plane(self) -> Vec<RowChange> {
         let kinds = [Kind::Join, Kind::Leave, Kind::Position];
-        kinds.map(|kind| self.row(&ControlPlane { kind: kind as u8, port: PORT })).to_vec()
+        kinds.map(|kind| self.row(&ControlPlaneRow { kind: kind as u8, port: PORT })).to_vec()
     }
 
     /// A lookup table.
     #[must_use]
     pub fn table(self, id: TableId, table: &Lookup) -> RowChange {
-        self.row(&rows::Lookup { table: id.0, values: table.values, form: table.form })
+        self.row(&rows::LookupRow { table: id.0, values: table.values, form: table.form })
     }
 
     /// A session of the `index`th job.
@@ -56,14 +56,14 @@ impl StaticRows {
         let group = index + 1;
         let mut changes = Vec::with_capacity(2 * members.len() + 4);
         let tables = config.tables.iter();
-        changes.extend(tables.map(|table| self.row(&JobTable { job, table: table.0, on_chip: None })));
+        changes.extend(tables.map(|table| self.row(&JobTableRow { job, table: table.0, on_chip: None })));
         changes.extend(members.iter().flat_map(|&(worker, at)| self.member(config.job, worker, at.addr)));
         let replica =
             |worker: WorkerId| Replica { port: PORT.into(), port_bytes: None, instance: worker.0.into() };
         let replicas = members.iter().map(|&(worker, _)| replica(worker)).collect();
         let copies = MulticastGroup { replicas, metadata: Vec::new() };
         changes.push(RowChange::Group(group.into(), Some(copies)));
-        changes.push(self.row(&Job {
+        changes.push(self.row(&JobRow {
             job,
             index,
             cookie: config.cookie.0,
@@ -85,8 +85,8 @@ impl StaticRows {
     pub fn member(self, job: JobId, worker: WorkerId, at: SocketAddr) -> [RowChange; 2] {
         let (job, worker) = (job.0, worker.0);
         [
-            self.row(&Member { job, worker, ingress_port: 0, at }),
-            self.row(&Address { job, worker, mac: [0; 6], at }),
+            self.row(&MemberRow { job, worker, ingress_port: 0, at }),
+            self.row(&AddressRow { job, worker, mac: [0; 6], at }),
         ]
     }
 

@@ -5,7 +5,7 @@ use super::view::MemberView;
 use super::*;
 use crate::kinds::kind_bit;
 use std::collections::{BTreeMap, BTreeSet};
-use thc_protocol::aggregator::{ConfigError, Endpoint, JobConfig, Lookup};
+use thc_protocol::aggregator::{Endpoint, JobConfig, JobConfigError, Lookup};
 use thc_protocol::wire::Form;
 use thc_protocol::{Cookie, JobId, Lane, TableId, WorkerId};
 
@@ -41,7 +41,7 @@ fn view(store: &Store) -> View {
     View::new(Program::get(), store, &BTreeMap::new())
 }
 
-fn changes(from: &View, to: &View) -> Changes {
+fn changes(from: &View, to: &View) -> ViewChanges {
     from.changes_to(to, &BTreeSet::new())
 }
 
@@ -126,7 +126,7 @@ fn tables_come_and_go_under_a_job() {
     used.follow(&changes(&View::default(), &told), &told);
     let mut other = USUAL;
     other.values[15] = 40;
-    let refused = Err(ConfigError::TableInUse { table: TableId(3), job: JOB });
+    let refused = Err(JobConfigError::TableInUse { table: TableId(3), job: JOB });
     let none = BTreeSet::new();
     let checked = |store: &Store, renewed: &BTreeSet<JobId>| {
         let held = Held { memory: (1 << 20, 1), told: &told, used: &used, renewed };
@@ -198,11 +198,11 @@ fn rows_must_fit_together() {
     assert_eq!(checked(&store, limit), Ok(()));
     let needs = config(2).memory_of_all(3);
     assert_eq!(checked(&store, needs), Ok(()));
-    assert_eq!(checked(&store, needs - 1), Err(ConfigError::Memory { job: JOB, needs, free: needs - 1 }));
+    assert_eq!(checked(&store, needs - 1), Err(JobConfigError::Memory { job: JOB, needs, free: needs - 1 }));
     let large = Lookup { values: [200; 16], ..USUAL };
     store.exchange(StaticRows::default().table(TableId(3), &large));
     let error = checked(&store, limit).unwrap_err();
-    assert!(matches!(error, ConfigError::LaneOverflow { sum: 400, .. }), "{error}");
+    assert!(matches!(error, JobConfigError::LaneOverflow { sum: 400, .. }), "{error}");
     // In wider lanes it fits.
     let wide = Lookup { form: Form::new(4, Lane::Bits16).unwrap(), ..large };
     store.exchange(StaticRows::default().table(TableId(3), &wide));
@@ -211,7 +211,7 @@ fn rows_must_fit_together() {
         program.entry("set_job", &[("workers", 2), ("quorum", 3), ("data_slots", 2), ("norm_slots", 2)]);
     store.exchange(row(tables().jobs, &[9], Some(entry)));
     let error = checked(&store, limit).unwrap_err();
-    assert!(matches!(error, ConfigError::Quorum { job: JobId(9), quorum: 3, .. }), "{error}");
+    assert!(matches!(error, JobConfigError::Quorum { job: JobId(9), quorum: 3, .. }), "{error}");
 }
 
 #[test]

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 
 use thc_p4::rows::address_of_number;
-use thc_protocol::aggregator::{Aggregator, ConfigError, Endpoint, JobConfig, Kernels, Level, Lookup};
+use thc_protocol::aggregator::{Aggregator, Endpoint, JobConfig, JobConfigError, Kernels, Level, Lookup};
 use thc_protocol::wire::Form;
 use thc_protocol::{Cookie, JobId, TableId, WorkerId};
 
@@ -66,7 +66,7 @@ pub struct View {
 
 /// What turns one view into another, in the order in which it is done.
 #[derive(Clone, Debug, Default)]
-pub struct Changes {
+pub struct ViewChanges {
     /// Jobs that go, or come back below with empty slots.
     pub gone: Vec<JobId>,
     /// Tables that come, or have other values.
@@ -84,7 +84,7 @@ pub struct Used(BTreeMap<JobId, BTreeMap<u8, Lookup>>);
 
 impl Used {
     /// Follows the shards, which have made these changes and hold `view` now.
-    pub fn follow(&mut self, changes: &Changes, view: &View) {
+    pub fn follow(&mut self, changes: &ViewChanges, view: &View) {
         for job in &changes.gone {
             self.0.remove(job);
         }
@@ -107,19 +107,19 @@ impl Used {
     }
 }
 
-impl Changes {
+impl ViewChanges {
     /// Whether there is nothing to do.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        let Changes { gone, tables, jobs, unused } = self;
+        let ViewChanges { gone, tables, jobs, unused } = self;
         gone.is_empty() && tables.is_empty() && jobs.is_empty() && unused.is_empty()
     }
 
     /// Makes the changes in an aggregator in the state from which they were computed.
     ///
     /// # Errors
-    /// The first [`ConfigError`]; checked rows cause none.
-    pub fn apply<K: Kernels>(&self, aggregator: &mut Aggregator<K>) -> Result<(), ConfigError> {
+    /// The first [`JobConfigError`]; checked rows cause none.
+    pub fn apply<K: Kernels>(&self, aggregator: &mut Aggregator<K>) -> Result<(), JobConfigError> {
         // What goes makes room for what comes.
         for &job in &self.gone {
             aggregator.remove_job(job);
@@ -177,8 +177,8 @@ impl View {
 
     /// The changes from this to `new`. Slots of the jobs in `renewed` are emptied in any case.
     #[must_use]
-    pub fn changes_to(&self, new: &View, renewed: &BTreeSet<JobId>) -> Changes {
-        let mut changes = Changes::default();
+    pub fn changes_to(&self, new: &View, renewed: &BTreeSet<JobId>) -> ViewChanges {
+        let mut changes = ViewChanges::default();
         changes
             .unused
             .extend(self.tables.keys().filter(|id| !new.tables.contains_key(id)).map(|&id| TableId(id)));
@@ -218,14 +218,14 @@ pub struct Held<'a> {
 /// changes under a job that keeps its slots. The error names `job` if memory is short.
 ///
 /// # Errors
-/// The first [`ConfigError`].
+/// The first [`JobConfigError`].
 pub fn check(
     program: &Program,
     store: &Store,
     levels: &Levels,
     held: &Held<'_>,
     job: Option<JobId>,
-) -> Result<(), ConfigError> {
+) -> Result<(), JobConfigError> {
     let (memory, shards) = held.memory;
     let mut needs = BTreeMap::new();
     for (key, row) in store.rows(program.known.jobs) {
@@ -236,7 +236,7 @@ pub fn check(
         if told.is_some_and(|told| told.epoch == epoch && told.config.same_slots(&config))
             && let Some(table) = held.used.broken_table(program, store, config.job)
         {
-            return Err(ConfigError::TableInUse { table, job: config.job });
+            return Err(JobConfigError::TableInUse { table, job: config.job });
         }
         for &TableId(table) in &config.tables {
             let row = store.row(program.known.lookup, &[table.into()]);
@@ -250,7 +250,11 @@ pub fn check(
         let named = job.filter(|job| needs.contains_key(job)).or(needs.keys().last().copied());
         let job = named.unwrap_or(JobId(0));
         let needed = needs.get(&job).copied().unwrap_or(0);
-        return Err(ConfigError::Memory { job, needs: needed, free: memory.saturating_sub(total - needed) });
+        return Err(JobConfigError::Memory {
+            job,
+            needs: needed,
+            free: memory.saturating_sub(total - needed),
+        });
     }
     Ok(())
 }

@@ -135,7 +135,7 @@ impl SocketMap {
 
 /// A program that the kernel has checked.
 #[derive(Debug)]
-pub struct Program(OwnedFd);
+pub struct BpfProgram(OwnedFd);
 
 /// A program on an interface, until this is dropped.
 #[derive(Debug)]
@@ -143,9 +143,9 @@ pub struct Attachment {
     _link: OwnedFd,
 }
 
-impl Program {
+impl BpfProgram {
     /// Loads a program. The error has the verifier's message, if the verifier refuses it.
-    pub fn load(instructions: &[Instruction]) -> io::Result<Program> {
+    pub fn load(instructions: &[Instruction]) -> io::Result<BpfProgram> {
         let mut log = [0u8; LOG];
         let mut attributes = ProgramLoad {
             kind: XDP_PROGRAM,
@@ -163,13 +163,13 @@ impl Program {
         };
         // SAFETY: the first fields of a program's loading; the slices are as long as they say, the licence ends in zero.
         match unsafe { open(PROGRAM_LOAD, &mut attributes) } {
-            Ok(descriptor) => return Ok(Program(descriptor)),
+            Ok(descriptor) => return Ok(BpfProgram(descriptor)),
             Err(error) if error.raw_os_error() == Some(libc::EPERM) => return Err(error),
             Err(_) => {}
         }
         (attributes.log_level, attributes.log_size, attributes.log) = (1, LOG as u32, address(&raw mut log));
         // SAFETY: as before, and the log has the size that is said.
-        unsafe { open(PROGRAM_LOAD, &mut attributes) }.map(Program).map_err(|error| {
+        unsafe { open(PROGRAM_LOAD, &mut attributes) }.map(BpfProgram).map_err(|error| {
             let said = log.split(|&byte| byte == 0).next().unwrap_or_default();
             let said = String::from_utf8_lossy(said);
             io::Error::new(error.kind(), format!("{error} {}", said.trim()))

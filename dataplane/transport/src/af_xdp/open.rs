@@ -5,7 +5,7 @@ use std::os::fd::AsFd;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use super::bpf::{self, Attachment, Program, SocketMap};
+use super::bpf::{self, Attachment, BpfProgram, SocketMap};
 use super::io::XdpIo;
 use super::netlink::{Interface, Netlink};
 use super::queue::{FRAME, Queue};
@@ -74,7 +74,7 @@ impl Xdp {
             open.push(queue);
         }
         let code = program::assemble(sockets.descriptor(), address, first.port(), ports.len() as u16);
-        let program = Program::load(&code).map_err(refused("load an XDP program"))?;
+        let program = BpfProgram::load(&code).map_err(refused("load an XDP program"))?;
         let attachment = attach(&program, config, &interface)?;
         let shared = Shared {
             mtu: FRAME.saturating_sub(ETHERNET_LEN).min(interface.mtu as usize),
@@ -196,7 +196,7 @@ fn reserve_from(first: Peer, count: u16) -> Result<Vec<UdpSocket>, TransportErro
 }
 
 /// Attaches the program where the configuration wants it.
-fn attach(program: &Program, config: &XdpConfig, interface: &Interface) -> Result<Attachment, XdpError> {
+fn attach(program: &BpfProgram, config: &XdpConfig, interface: &Interface) -> Result<Attachment, XdpError> {
     let flags = match (config.generic, config.zero_copy) {
         (true, _) => bpf::GENERIC,
         (false, true) => bpf::NATIVE,

@@ -2,7 +2,7 @@
 use std::io;
 use std::net::{Ipv4Addr, SocketAddrV4};
 
-use super::super::bpf::{Program, SocketMap};
+use super::super::bpf::{BpfProgram, SocketMap};
 use super::*;
 use crate::Peer;
 use crate::frame::{Datagram, mac_of};
@@ -134,7 +134,7 @@ fn every_port_is_told_from_the_others() {
 #[test]
 fn the_kernel_takes_it() {
     let loaded =
-        SocketMap::new(4).and_then(|map| Program::load(&assemble(map.descriptor(), OWN, FIRST, PORTS)));
+        SocketMap::new(4).and_then(|map| BpfProgram::load(&assemble(map.descriptor(), OWN, FIRST, PORTS)));
     let program = match loaded {
         Ok(program) => program,
         Err(error) if matches!(error.raw_os_error(), Some(libc::EPERM | libc::ENOSYS)) => {
@@ -160,6 +160,6 @@ fn what_the_verifier_refuses_is_an_error_with_its_words() {
         println!("not run: bpf(2) makes no maps here");
         return;
     }
-    let error = Program::load(&[instruction(code::EXIT, 0, 0, 0, 0)]).unwrap_err().to_string();
+    let error = BpfProgram::load(&[instruction(code::EXIT, 0, 0, 0, 0)]).unwrap_err().to_string();
     assert!(error.contains("R0"), "{error}");
 }

@@ -29,7 +29,7 @@ use thc_protocol::session::{Joiner, Joiners};
 use thc_protocol::wire::{Form, HEADER_LEN, Header, Kind, MAX_PACKET, RESULT_LEN, Table, Tables, Welcome};
 use thc_protocol::{Cookie, TableId, WorkerId};
 use thc_support::wire_table;
-use thc_worker::{Borrowed, CallOptions, Engine, EngineConfig};
+use thc_worker::{Borrowed, Call, Engine, EngineConfig};
 
 /// Coordinates of the tensor, of a block, and of a packet.
 const D: usize = 1 << 21;
@@ -114,7 +114,7 @@ impl Rig {
         self.data.copy_from_slice(x);
         let (paused, packets) = (self.engine.io_mut().paused, self.engine.io_mut().packets());
         let (network, began) = (of_network(), thread_time());
-        let call = self.engine.submit(CallOptions::default(), None, D, None).unwrap();
+        let call = self.engine.submit(D, Call::default()).unwrap();
         let outcome = loop {
             self.engine.run(&mut Borrowed::new(call, &mut self.data), || false);
             if let Some(outcome) = self.engine.take_outcome(call) {

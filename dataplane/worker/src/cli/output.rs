@@ -1,7 +1,7 @@
 //! The file for the mean: checked before anything is reduced, and replaced as a whole, so that an earlier
 //! good one is never cut short.
 
-use super::tensors::{self, Format, Tensor};
+use super::tensors::{self, FileFormat, Tensor};
 use anyhow::{Context, anyhow, ensure};
 use std::fs::{File, OpenOptions, Permissions};
 use std::io::{BufWriter, Write};
@@ -16,7 +16,7 @@ const MODE: u32 = 0o644;
 #[derive(Debug)]
 pub struct Output {
     path: PathBuf,
-    format: Format,
+    format: FileFormat,
     /// The file to be replaced, links resolved. `None` for what can only be written into: a pipe, a device.
     file: Option<PathBuf>,
 }
@@ -28,7 +28,7 @@ impl Output {
     }
 
     fn find(path: &Path, tensors: usize) -> anyhow::Result<Output> {
-        let format = Format::from_path(path);
+        let format = FileFormat::from_path(path);
         format.takes(tensors)?;
         let ends_in_slash = path.as_os_str().as_encoded_bytes().ends_with(b"/");
         ensure!(!path.is_dir() && !ends_in_slash, "it is a folder: name a file in it");
@@ -84,7 +84,7 @@ fn temporary(folder: &Path) -> anyhow::Result<NamedTempFile> {
         .map_err(|error| anyhow!("cannot create a file in {}: {error}", folder.display()))
 }
 
-fn fill(format: Format, out: &mut impl Write, tensors: &[Tensor]) -> anyhow::Result<()> {
+fn fill(format: FileFormat, out: &mut impl Write, tensors: &[Tensor]) -> anyhow::Result<()> {
     tensors::write(format, out, tensors)?;
     Ok(out.flush()?)
 }

@@ -3,7 +3,7 @@
 use super::capture;
 use super::colocated;
 use super::metrics::RunMetrics;
-use super::options::{Plan, Source};
+use super::options::{RunConfig, TensorSource};
 use super::output::Output;
 use super::tensors::{self, Tensor};
 use indicatif::{ProgressBar, ProgressStyle};
@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use thc_codec::signs::SignKey;
 use thc_protocol::worker::SessionError;
 use thc_ps::Server;
-use thc_worker::{CallOptions, Group, Mode, Span, Stats, WorkerError};
+use thc_worker::{Call, Group, Mode, Plan, Span, Stats, WorkerError};
 
 /// A tensor to reduce, and room for its mean.
 struct Work {
@@ -22,56 +22,58 @@ struct Work {
     coordinates: usize,
     mean: Vec<f32>,
     /// As what it travels, if it is given.
-    plan: Option<Vec<Span>>,
+    spans: Option<Vec<Span>>,
 }
 
-/// Carries out a plan.
-pub fn run(plan: &Plan) -> anyhow::Result<()> {
+/// Does a run.
+pub fn run(config: &RunConfig) -> anyhow::Result<()> {
     // What can go wrong on this host goes wrong before anybody waits for this worker.
-    let mut input = match &plan.source {
-        Source::File { input, .. } => tensors::read(input)?,
-        Source::MadeUp(_) => Vec::new(),
+    let mut input = match &config.source {
+        TensorSource::File { input, .. } => tensors::read(input)?,
+        TensorSource::MadeUp(_) => Vec::new(),
     };
-    let output = match &plan.source {
-        Source::File { output: Some(output), .. } => Some(Output::check(output, input.len())?),
+    let output = match &config.source {
+        TensorSource::File { output: Some(output), .. } => Some(Output::check(output, input.len())?),
         _ => None,
     };
-    let mut work = match plan.source {
-        Source::MadeUp(count) => vec![Work::new(1, tensors::room(count)?, count)?],
-        Source::File { .. } => input.iter_mut().map(Work::from_tensor).collect::<anyhow::Result<_>>()?,
+    let mut work = match config.source {
+        TensorSource::MadeUp(count) => vec![Work::new(1, tensors::room(count)?, count)?],
+        TensorSource::File { .. } => {
+            input.iter_mut().map(Work::from_tensor).collect::<anyhow::Result<_>>()?
+        }
     };
-    let mut config = plan.group.clone();
-    config.capture = plan.capture.as_ref().map(capture::open).transpose()?;
+    let mut joining = config.group.clone();
+    joining.capture = config.capture.as_ref().map(capture::open).transpose()?;
     let metrics = RunMetrics::default();
-    let _endpoint = plan.http.map(|at| metrics.serve(at)).transpose()?;
-    let share = plan.share.clone().map(Server::start).transpose()?;
-    let group = Group::join(config)?;
+    let _endpoint = config.http.map(|at| metrics.serve(at)).transpose()?;
+    let share = config.share.clone().map(Server::start).transpose()?;
+    let group = Group::join(joining)?;
     let workers = group.parameters()?.all_workers();
     let (job, worker) = (group.job(), group.worker());
     metrics.set_worker(job, worker);
-    match &plan.group.controller {
+    match &config.group.controller {
         Some(controller) => tracing::info!("joined {} as worker {worker} of {workers}", controller.url),
         None => tracing::info!("joined job {job} as worker {worker} of {workers}"),
     }
-    if let Some(spans) = &plan.spans {
+    if let Some(spans) = &config.spans {
         let tables = group.parameters()?.tables;
         for work in &mut work {
-            work.plan = Some(spans.plan(work.coordinates, &tables).map_err(anyhow::Error::msg)?);
+            work.spans = Some(spans.plan(work.coordinates, &tables).map_err(anyhow::Error::msg)?);
         }
     }
-    if let Source::MadeUp(count) = plan.source {
+    if let TensorSource::MadeUp(count) = config.source {
         make_up(&mut work[0].data, count, worker);
     }
-    let bar = progress(plan.repeat);
+    let bar = progress(config.repeat);
     let times = loop {
-        let end = match reduce(&group, plan, &mut work, (&bar, &metrics)) {
+        let end = match reduce(&group, config, &mut work, (&bar, &metrics)) {
             Ok(times) => break times,
             Err(end) => end,
         };
         match end.downcast_ref() {
             Some(WorkerError::Session(
                 why @ (SessionError::Reforming { .. } | SessionError::Changed { .. }),
-            )) if plan.rejoin => {
+            )) if config.rejoin => {
                 tracing::warn!("{why}; joining anew and beginning again");
                 work.iter().try_for_each(|work| group.reset_feedback(work.key))?;
                 group.rejoin()?;
@@ -88,12 +90,12 @@ pub fn run(plan: &Plan) -> anyhow::Result<()> {
     let stats = group.stats()?;
     drop(group);
     share.into_iter().for_each(colocated::close);
-    report(plan, (job, worker, workers), coordinates, &times, &stats)
+    report(config, (job, worker, workers), coordinates, &times, &stats)
 }
 
 impl Work {
     fn new(key: u64, data: Vec<f32>, coordinates: usize) -> anyhow::Result<Work> {
-        Ok(Work { key, data, coordinates, mean: tensors::room(coordinates)?, plan: None })
+        Ok(Work { key, data, coordinates, mean: tensors::room(coordinates)?, spans: None })
     }
 
     /// Takes the coordinates of a tensor.
@@ -116,31 +118,25 @@ impl Work {
 /// All repetitions: how long each took. The last one's means stay in `work`.
 fn reduce(
     group: &Group,
-    plan: &Plan,
+    config: &RunConfig,
     work: &mut [Work],
     (bar, metrics): (&ProgressBar, &RunMetrics),
 ) -> anyhow::Result<Vec<Duration>> {
     bar.reset();
     let mut times = Vec::new();
-    for _ in 0..plan.repeat {
+    for _ in 0..config.repeat {
         // Whoever waits may join between any two.
         group.boundary()?;
         work.iter_mut().try_for_each(Work::fill)?;
         metrics.note_begin();
         let started = Instant::now();
-        if let [Work { key, mean, plan: spans, .. }] = work {
-            let CallOptions { feedback, .. } = options(plan, *key);
-            match spans {
-                Some(spans) => group.allreduce_plan(mean, spans, feedback)?,
-                None => group.allreduce_with(mean, options(plan, *key))?,
-            }
+        if let [work] = work {
+            let call = call(config, work.key, work.spans.as_deref());
+            group.call(&mut work.mean, call)?;
         } else {
-            let start = |Work { key, mean, plan: spans, .. }: &mut Work| {
-                let (mean, options) = (std::mem::take(mean), options(plan, *key));
-                match spans {
-                    Some(spans) => group.allreduce_plan_async(mean, spans, options.feedback),
-                    None => group.allreduce_async(mean, options),
-                }
+            let start = |work: &mut Work| {
+                let mean = std::mem::take(&mut work.mean);
+                group.start(mean, call(config, work.key, work.spans.as_deref()))
             };
             let handles: Result<Vec<_>, _> = work.iter_mut().map(start).collect();
             for (work, handle) in work.iter_mut().zip(handles?) {
@@ -150,19 +146,19 @@ fn reduce(
         times.push(started.elapsed());
         metrics.set_stats(group.stats()?);
         bar.inc(1);
-        if plan.each {
-            tell(plan, &times, work)?;
+        if config.each {
+            tell(config, &times, work)?;
         }
     }
     Ok(times)
 }
 
 /// A line about the last all-reduce. Whoever reads along learns at once that it is done.
-fn tell(plan: &Plan, times: &[Duration], work: &[Work]) -> anyhow::Result<()> {
+fn tell(config: &RunConfig, times: &[Duration], work: &[Work]) -> anyhow::Result<()> {
     let number = times.len() - 1;
     let seconds = times.last().map_or(0.0, Duration::as_secs_f64);
     let checksum = format!("{:016x}", checksum(work.iter().flat_map(|work| &work.mean)));
-    let line = match plan.json {
+    let line = match config.json {
         true => json!({ "all_reduce": number, "seconds": seconds, "checksum": checksum }).to_string(),
         false => format!("all-reduce {number}: {:.2} ms, mean {checksum}", seconds * 1e3),
     };
@@ -178,8 +174,10 @@ fn checksum<'a>(values: impl Iterator<Item = &'a f32>) -> u64 {
     })
 }
 
-fn options(plan: &Plan, key: u64) -> CallOptions {
-    CallOptions { mode: plan.mode, feedback: plan.error_feedback.then_some(key) }
+/// The all-reduce of a tensor, span by span if that is told.
+fn call<'a>(config: &RunConfig, key: u64, spans: Option<&'a [Span]>) -> Call<'a> {
+    let plan = spans.map_or(Plan::Whole(config.mode), Plan::Spans);
+    Call { plan, feedback: config.error_feedback.then_some(key) }
 }
 
 /// FNV-1a: the same name is the same tensor on every worker.
@@ -203,7 +201,7 @@ fn progress(repeat: u32) -> ProgressBar {
 }
 
 fn report(
-    plan: &Plan,
+    config: &RunConfig,
     (job, worker, workers): (u16, u8, u16),
     coordinates: usize,
     times: &[Duration],
@@ -215,14 +213,14 @@ fn report(
     let reduced = stats.coordinates.max(1) as f64;
     let (up, down) = (stats.bytes_up as f64 / reduced, stats.bytes_down as f64 / reduced);
     let mut out = std::io::stdout().lock();
-    if plan.json {
+    if config.json {
         let report = json!({
             "job": job,
             "worker": worker,
             "workers": workers,
-            "mode": if plan.mode == Mode::Raw { "raw" } else { "thc" },
+            "mode": if config.mode == Mode::Raw { "raw" } else { "thc" },
             "coordinates": coordinates,
-            "repeat": plan.repeat,
+            "repeat": config.repeat,
             "seconds": times.iter().map(Duration::as_secs_f64).collect::<Vec<_>>(),
             "median_seconds": median,
             "bytes_per_coordinate_up": up,
@@ -232,7 +230,7 @@ fn report(
         writeln!(out, "{report}")?;
         return Ok(());
     }
-    writeln!(out, "{} coordinates averaged over {workers} workers, {} times", coordinates, plan.repeat)?;
+    writeln!(out, "{} coordinates averaged over {workers} workers, {} times", coordinates, config.repeat)?;
     writeln!(out, "  time            median {:.2} ms, best {:.2} ms", median * 1e3, sorted[0] * 1e3)?;
     writeln!(out, "  bytes           {up:.3} up, {down:.3} down per coordinate (f32: 4)")?;
     writeln!(

@@ -21,7 +21,7 @@ pub struct Tensor {
 
 /// How a file's name says what is in it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Format {
+pub enum FileFormat {
     /// NumPy's, one tensor.
     Npy,
     /// Any number of tensors.
@@ -30,19 +30,19 @@ pub enum Format {
     Raw,
 }
 
-impl Format {
+impl FileFormat {
     /// The format of a file of this name.
-    pub fn from_path(path: &Path) -> Format {
+    pub fn from_path(path: &Path) -> FileFormat {
         match path.extension().and_then(|e| e.to_str()) {
-            Some("npy") => Format::Npy,
-            Some("safetensors") => Format::Safetensors,
-            _ => Format::Raw,
+            Some("npy") => FileFormat::Npy,
+            Some("safetensors") => FileFormat::Safetensors,
+            _ => FileFormat::Raw,
         }
     }
 
     /// Whether so many tensors fit into one file.
     pub fn takes(self, tensors: usize) -> anyhow::Result<()> {
-        let fits = self == Format::Safetensors || tensors == 1;
+        let fits = self == FileFormat::Safetensors || tensors == 1;
         ensure!(fits, "{tensors} tensors do not fit into one file of this format: name it .safetensors");
         Ok(())
     }
@@ -72,12 +72,14 @@ pub fn read(path: &Path) -> anyhow::Result<Vec<Tensor>> {
 /// All tensors of a file with these contents, in the order of their names.
 pub fn decode(path: &Path, bytes: &[u8]) -> anyhow::Result<Vec<Tensor>> {
     let shown = path.display();
-    let tensors = match Format::from_path(path) {
-        Format::Npy => vec![read_npy(bytes).with_context(|| format!("{shown} is not a usable .npy file"))?],
-        Format::Safetensors => {
+    let tensors = match FileFormat::from_path(path) {
+        FileFormat::Npy => {
+            vec![read_npy(bytes).with_context(|| format!("{shown} is not a usable .npy file"))?]
+        }
+        FileFormat::Safetensors => {
             read_safetensors(bytes).with_context(|| format!("{shown} is not a usable .safetensors file"))?
         }
-        Format::Raw => {
+        FileFormat::Raw => {
             ensure!(
                 bytes.len().is_multiple_of(4),
                 "{shown} has {} bytes, which is not a whole number of f32: is it cut short?",
@@ -227,12 +229,12 @@ fn read_safetensors(bytes: &[u8]) -> anyhow::Result<Vec<Tensor>> {
 }
 
 /// Writes tensors in a format.
-pub fn write(format: Format, out: &mut impl Write, tensors: &[Tensor]) -> anyhow::Result<()> {
+pub fn write(format: FileFormat, out: &mut impl Write, tensors: &[Tensor]) -> anyhow::Result<()> {
     format.takes(tensors.len())?;
     match format {
-        Format::Npy => tensors.iter().try_for_each(|tensor| write_npy(out, tensor)),
-        Format::Safetensors => write_safetensors(out, tensors),
-        Format::Raw => {
+        FileFormat::Npy => tensors.iter().try_for_each(|tensor| write_npy(out, tensor)),
+        FileFormat::Safetensors => write_safetensors(out, tensors),
+        FileFormat::Raw => {
             let mut values = tensors.iter().flat_map(|tensor| &tensor.data);
             Ok(values.try_for_each(|value| out.write_all(&value.to_le_bytes()))?)
         }
@@ -271,7 +273,7 @@ mod tests {
 
     fn write(path: &Path, tensors: &[Tensor]) -> anyhow::Result<()> {
         let mut bytes = Vec::new();
-        super::write(Format::from_path(path), &mut bytes, tensors)?;
+        super::write(FileFormat::from_path(path), &mut bytes, tensors)?;
         Ok(std::fs::write(path, bytes)?)
     }
 

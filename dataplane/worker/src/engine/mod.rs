@@ -14,6 +14,7 @@ mod link;
 mod loan;
 mod members;
 mod memory;
+mod operand;
 mod packed;
 mod remote;
 mod stripes;
@@ -28,11 +29,12 @@ pub use feedback::{KeptFeedback, RestoredFeedback};
 pub use loan::Loan;
 pub use members::Membership;
 pub use memory::Borrowed;
-pub use packed::{Packed, PackedCall, PackedLayout, PackedPart, Piece};
+pub use operand::{Handle, Operand};
+pub use packed::{Packed, PackedLayout, PackedPart, PackedTensor, Piece};
 pub use remote::Finished;
 
-use crate::{CallOptions, Computed, Span, Stats, WorkerError};
-use calls::{Active, Calls, Outcome, group_len};
+use crate::{Call, Computed, Stats, WorkerError};
+use calls::{Active, Calls, Owned, group_len};
 use compressor::{Compressor, Measured};
 use feedback::Feedback;
 use link::Link;
@@ -44,7 +46,7 @@ use std::time::Duration;
 use stripes::Stripes;
 use thc_codec::table::LookupTable;
 use thc_protocol::session::Joiners;
-use thc_protocol::wire::{Choice, Mode, RESULT_LEN, Welcome};
+use thc_protocol::wire::{RESULT_LEN, Welcome};
 use thc_protocol::worker::{CallError, CallSpec, Parameters, PartSpec, SessionError, Worker};
 use thc_protocol::{TableId, WorkerId};
 use thc_transport::PacketIo;
@@ -307,49 +309,41 @@ impl<I: PacketIo> Engine<I> {
         Ok(())
     }
 
-    /// Starts an all-reduce of `length` coordinates and returns its number. With `owned` the engine has the
-    /// data and returns it through `outcome`; otherwise the data is lent to every [`Self::step`] until the
-    /// call is done.
+    /// Starts an all-reduce of `length` coordinates, which are lent to every [`Self::step`] until it is done,
+    /// and returns its number; [`Self::take_outcome`] tells how it ended.
     ///
     /// # Errors
     /// What is wrong with the call, or the session's end.
-    pub fn submit(
-        &mut self,
-        options: CallOptions,
-        owned: Option<Vec<f32>>,
-        length: usize,
-        outcome: Outcome,
-    ) -> Result<u64, WorkerError> {
-        let length = owned.as_ref().map_or(length, Vec::len);
-        let (choice, feedback) = match options.mode {
-            Mode::Compressed => (self.compressor.usual(), options.feedback),
-            Mode::Raw => (Choice::Raw, None),
-        };
-        self.submit_plan(&[Span { length, choice }], feedback, owned, length, outcome)
+    pub fn submit(&mut self, length: usize, call: Call<'_>) -> Result<u64, WorkerError> {
+        self.submit_tensor(length, call, None)
     }
 
-    /// As [`Self::submit`], with the choice of each span of the tensor and the key of its error feedback. A
-    /// span that travels RAW includes its error feedback and leaves none.
+    /// Starts an all-reduce of what the engine has until it is over, and returns the caller's end of it.
     ///
     /// # Errors
     /// As [`Self::submit`].
-    pub fn submit_plan(
+    pub fn start<O: Operand>(&mut self, operand: O, call: Call<'_>) -> Result<O::Handle, WorkerError> {
+        operand.submit(self, call)
+    }
+
+    fn submit_tensor(
         &mut self,
-        plan: &[Span],
-        feedback: Option<u64>,
-        owned: Option<Vec<f32>>,
         length: usize,
-        outcome: Outcome,
+        call: Call<'_>,
+        owned: Option<Owned>,
     ) -> Result<u64, WorkerError> {
         self.ready_for_calls()?;
-        let length = owned.as_ref().map_or(length, Vec::len);
-        self.compressor.check_plan(plan, length)?;
+        let (plan, feedback) = (call.spans(length, self.compressor.usual()), call.key());
+        self.compressor.check_plan(&plan, length)?;
         if let Some(key) = feedback {
             self.feedback_is_free(key)?;
             let prepared = self.feedback.prepare(key, length);
             prepared.map_err(|before| WorkerError::FeedbackLength { key, before, now: length })?;
         }
-        let mut active = Active::new(plan, &self.compressor, self.group_len(), owned, outcome);
+        let mut active = Active::new(&plan, &self.compressor, self.group_len());
+        if let Some(owned) = owned {
+            active.own(owned);
+        }
         if let Some(key) = feedback {
             active.keep(key, self.feedback.take(length), self.worker.parameters().may_lose());
         }
@@ -385,8 +379,8 @@ impl<I: PacketIo> Engine<I> {
         }
     }
 
-    /// Does one piece of work, or one for each thread; `lent` is the data of the call that was submitted
-    /// without `owned`. Returns whether there was anything to do.
+    /// Does one piece of work, or one for each thread; `lent` is the data of a call from
+    /// [`Self::submit`]. Returns whether there was anything to do.
     pub fn step(&mut self, lent: &mut Borrowed<'_>) -> bool {
         if self.failed.is_some() {
             return false;

@@ -10,7 +10,7 @@ use super::calls::{Active, Calls, GROUP, Out};
 use super::compressor::{CallKeys, Compressor, Measured, Numbers};
 use super::loan::{Bytes, Loan, Sums};
 use super::remote::{Finished, News, Remote};
-use crate::{Span, WorkerError};
+use crate::{Call, Span, WorkerError};
 use crossbeam_channel::{Receiver, Sender, TryRecvError, unbounded};
 use std::ops::Range;
 use thc_codec::partition::Partition;
@@ -58,7 +58,7 @@ fn piece_of(log: u8) -> usize {
 impl PackedLayout {
     /// How a call of this plan, which is one, is cut.
     pub(super) fn new(plan: &[Span], compressor: &Compressor, piece: u8) -> PackedLayout {
-        PackedLayout::from_call(&Active::new(plan, compressor, piece_of(piece), None, None))
+        PackedLayout::from_call(&Active::new(plan, compressor, piece_of(piece)))
     }
 
     fn from_call(active: &Active) -> PackedLayout {
@@ -121,7 +121,7 @@ impl Packed {
     /// Call it first, and once.
     ///
     /// # Errors
-    /// As [`Group::allreduce_with`](crate::Group::allreduce_with).
+    /// As [`Group::call`](crate::Group::call).
     pub fn numbers(&mut self) -> Result<Vec<Numbers>, WorkerError> {
         match self.next()? {
             Some(News::Norms(numbers)) => Ok(numbers),
@@ -138,7 +138,7 @@ impl Packed {
     /// Waits for the results of another piece; `None` when all are in and the call is over.
     ///
     /// # Errors
-    /// As [`Group::allreduce_with`](crate::Group::allreduce_with).
+    /// As [`Group::call`](crate::Group::call).
     pub fn receive(&mut self) -> Result<Option<Finished>, WorkerError> {
         loop {
             match self.next()? {
@@ -150,12 +150,11 @@ impl Packed {
     }
 }
 
-/// What a packed call is made of.
-pub struct PackedCall<'a> {
-    /// The tensor's spans.
-    pub plan: &'a [Span],
-    /// The key of its error feedback, which the caller keeps: it goes into NORM, so that it is checked.
-    pub feedback: Option<u64>,
+/// A tensor whose norms, indices and mean are computed elsewhere. The key of its error feedback, which the
+/// caller keeps, goes into NORM, so that it is checked.
+pub struct PackedTensor<'a> {
+    /// Its coordinates.
+    pub length: usize,
     /// log₂ of the coordinates of a piece, at least those of a full partition.
     pub piece: u8,
     /// The norm of each partition with its error feedback: ‖x‖, for RAW max |x|; NaN if it is not finite.
@@ -177,15 +176,16 @@ impl<I: PacketIo> Engine<I> {
 
     /// Starts a call whose indices are computed elsewhere. Another thread must drive the engine until it is
     /// over.
-    ///
-    /// # Errors
-    /// What is wrong with the call, or the session's end.
-    pub fn submit_packed(&mut self, call: PackedCall<'_>) -> Result<Packed, WorkerError> {
+    pub(super) fn submit_packed(
+        &mut self,
+        tensor: PackedTensor<'_>,
+        call: Call<'_>,
+    ) -> Result<Packed, WorkerError> {
         self.ready_for_calls()?;
-        let PackedCall { plan, feedback, piece, norms, sums } = call;
-        let length = plan.iter().fold(0_usize, |sum, span| sum.saturating_add(span.length));
-        self.compressor.check_plan(plan, length)?;
-        let mut active = Active::new(plan, &self.compressor, piece_of(piece), None, None);
+        let PackedTensor { length, piece, norms, sums } = tensor;
+        let plan = call.spans(length, self.compressor.usual());
+        self.compressor.check_plan(&plan, length)?;
+        let mut active = Active::new(&plan, &self.compressor, piece_of(piece));
         let layout = PackedLayout::from_call(&active);
         let memory = |what, expected, actual| Err(WorkerError::PackedMemory { what, expected, actual });
         if norms.len() != layout.parts.len() {
@@ -206,7 +206,7 @@ impl<I: PacketIo> Engine<I> {
             at.norm = self.compressor.encode_norm(*norm);
         }
         (active.asked, active.measured) = (active.groups.len(), active.groups.len());
-        active.key = feedback;
+        active.key = call.key();
         let (pieces, taken) = unbounded();
         let (told, news) = unbounded();
         active.remote = Some(Remote { pieces: taken, news: told });

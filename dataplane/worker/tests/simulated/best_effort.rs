@@ -3,9 +3,9 @@
 use crate::world::{
     LEN, World, exact_mean, gradients, host_of, hostile, nmse, quiet, saved_feedback, static_job,
 };
-use thc_protocol::wire::{Kind, Mode};
+use thc_protocol::wire::Kind;
 use thc_protocol::{Lane, Policy};
-use thc_worker::CallOptions;
+use thc_worker::Call;
 
 #[test]
 fn what_best_effort_gives_up_returns_to_the_error_feedback() {
@@ -17,7 +17,7 @@ fn what_best_effort_gives_up_returns_to_the_error_feedback() {
         let slot = u16::from_be_bytes([packet[16], packet[17]]);
         packet[1] != Kind::Data as u8 || !(slot == 2 || slot == 5 || slot == 9 && host_of(from) == 2)
     });
-    let options = CallOptions { mode: Mode::Compressed, feedback: Some(1) };
+    let options = Call { feedback: Some(1), ..Call::default() };
     for outcome in world.allreduce(&mut out, &[options; 2], |_, _| {}) {
         outcome.unwrap();
     }
@@ -48,7 +48,7 @@ fn best_effort_goes_on_without_lost_packets() {
     let data = gradients(4, LEN, 3);
     let mean = exact_mean(&data);
     let mut out = data.clone();
-    for outcome in world.allreduce(&mut out, &[CallOptions::default(); 4], |_, _| {}) {
+    for outcome in world.allreduce(&mut out, &[Call::default(); 4], |_, _| {}) {
         outcome.unwrap();
     }
     for (engine, out) in world.engines.iter().zip(&out) {

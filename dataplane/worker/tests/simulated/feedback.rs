@@ -1,16 +1,15 @@
 //! Error feedback: what it is good for, and that it is that before a call or that after it.
 
 use crate::world::{LEN, World, exact_mean, gradients, nmse, quiet, saved_feedback, static_job};
-use thc_protocol::wire::Mode;
 use thc_protocol::{Lane, Policy};
-use thc_worker::{CallOptions, RestoredFeedback, WorkerError};
+use thc_worker::{Call, RestoredFeedback, WorkerError};
 
 #[test]
 fn error_feedback_makes_up_for_what_was_lost() {
     let mut world = World::new(static_job(2, Lane::Bits8, 2, Policy::Reliable), quiet());
     let data = gradients(2, 4096, 8);
     let mean = exact_mean(&data);
-    let options = CallOptions { mode: Mode::Compressed, feedback: Some(1) };
+    let options = Call { feedback: Some(1), ..Call::default() };
     let mut sum = vec![0f64; 4096];
     let rounds = 30;
     for _ in 0..rounds {
@@ -32,7 +31,7 @@ fn a_session_that_ends_in_the_middle_leaves_the_feedback_of_all_partitions_alone
     let mut succeeded = 0;
     for turn in (1..70).step_by(3) {
         let mut world = World::new(static_job(2, Lane::Bits8, 2, Policy::Reliable), quiet());
-        let options = CallOptions { mode: Mode::Compressed, feedback: Some(5) };
+        let options = Call { feedback: Some(5), ..Call::default() };
         let mut data = gradients(2, LEN, 1);
         for outcome in world.allreduce(&mut data, &[options; 2], |_, _| {}) {
             outcome.unwrap();
@@ -66,7 +65,7 @@ fn a_session_that_ends_in_the_middle_leaves_the_feedback_of_all_partitions_alone
 
 #[test]
 fn error_feedback_saved_with_blocks_of_one_size_is_that_of_another() {
-    let options = CallOptions { mode: Mode::Compressed, feedback: Some(1) };
+    let options = Call { feedback: Some(1), ..Call::default() };
     let world = |block| {
         let mut job = static_job(2, Lane::Bits8, 2, Policy::Reliable);
         job.welcome.block = block;
@@ -105,7 +104,7 @@ fn error_feedback_saved_with_blocks_of_one_size_is_that_of_another() {
 #[test]
 fn what_is_saved_is_what_was_kept_when_it_was_asked_for_whatever_calls_do_meanwhile() {
     let mut world = World::new(static_job(2, Lane::Bits8, 2, Policy::Reliable), quiet());
-    let options = CallOptions { mode: Mode::Compressed, feedback: Some(1) };
+    let options = Call { feedback: Some(1), ..Call::default() };
     let call = |world: &mut World, seed| {
         for outcome in world.allreduce(&mut gradients(2, 5000, seed), &[options; 2], |_, _| {}) {
             outcome.unwrap();
@@ -125,14 +124,14 @@ fn what_is_saved_is_what_was_kept_when_it_was_asked_for_whatever_calls_do_meanwh
 #[test]
 fn error_feedback_in_use_is_neither_saved_nor_restored_nor_reset() {
     let mut world = World::new(static_job(2, Lane::Bits8, 2, Policy::Reliable), quiet());
-    let options = CallOptions { mode: Mode::Compressed, feedback: Some(1) };
+    let options = Call { feedback: Some(1), ..Call::default() };
     let mut data = gradients(2, 5000, 1);
     for outcome in world.allreduce(&mut data, &[options; 2], |_, _| {}) {
         outcome.unwrap();
     }
     let engine = &mut world.engines[0];
     let before = saved_feedback(engine);
-    engine.submit(options, Some(vec![1.0; 5000]), 0, None).unwrap();
+    engine.start(vec![1.0; 5000], options).unwrap();
     let busy = |result: Result<(), WorkerError>| {
         let Err(error @ WorkerError::FeedbackBusy { key: 1 }) = result else { panic!("{result:?}") };
         assert!(error.to_string().contains("wait for its handle"));
@@ -141,7 +140,7 @@ fn error_feedback_in_use_is_neither_saved_nor_restored_nor_reset() {
     busy(engine.feedback().map(drop));
     busy(engine.put_feedback(1, restored()));
     busy(engine.reset_feedback(1));
-    busy(engine.submit(options, Some(vec![1.0; 5000]), 0, None).map(drop));
+    busy(engine.start(vec![1.0; 5000], options).map(drop));
     // Another tensor's is free.
     engine.put_feedback(2, restored()).unwrap();
     engine.reset_feedback(2).unwrap();

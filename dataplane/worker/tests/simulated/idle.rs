@@ -6,7 +6,7 @@ use std::time::Duration;
 use thc_protocol::wire::Kind;
 use thc_protocol::{Lane, Policy};
 use thc_transport::PacketIo;
-use thc_worker::{Borrowed, CallOptions};
+use thc_worker::{Borrowed, Call};
 
 /// One worker has begun a call when the server is started again. The other sends nothing of it: it has not come to that call, or its
 /// data are being computed elsewhere. `disturb` is called every 500 ms. How long it takes until the session runs again.
@@ -14,9 +14,9 @@ fn resumption(begun: bool, mut disturb: impl FnMut(&mut World)) -> Duration {
     let mut world = World::new(static_job(2, Lane::Bits8, 2, Policy::Reliable), quiet());
     let session = world.ps.registry.session(JOB).unwrap().0;
     let mut data = gradients(1, 5000, 1).swap_remove(0);
-    let number = world.engines[0].submit(CallOptions::default(), None, 5000, None).unwrap();
+    let number = world.engines[0].submit(5000, Call::default()).unwrap();
     if begun {
-        world.engines[1].submit(CallOptions::default(), None, 5000, None).unwrap();
+        world.engines[1].submit(5000, Call::default()).unwrap();
     }
     let mut turns = |world: &mut World, until: Duration, done: &dyn Fn(&World) -> bool| {
         while world.net.now() < until && !done(world) {

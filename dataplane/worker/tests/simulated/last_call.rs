@@ -8,7 +8,7 @@ use thc_protocol::session::StaticJob;
 use thc_protocol::wire::{Kind, Members, Shares};
 use thc_protocol::{Lane, Policy};
 use thc_support::SimConfig;
-use thc_worker::{Borrowed, CallOptions, WorkerError};
+use thc_worker::{Borrowed, Call, WorkerError};
 
 const WORKERS: u8 = 4;
 /// All packets of a call are in the window, so that most workers may have finished it when one has not.
@@ -35,8 +35,8 @@ fn job(shares: u8, spares: u8) -> StaticJob {
     job
 }
 
-fn options() -> [CallOptions; WORKERS as usize] {
-    [CallOptions { feedback: Some(5), ..CallOptions::default() }; WORKERS as usize]
+fn options() -> [Call; WORKERS as usize] {
+    [Call { feedback: Some(5), ..Call::default() }; WORKERS as usize]
 }
 
 /// What an undisturbed run gives.
@@ -67,9 +67,7 @@ fn run(
     mut meddle: impl FnMut(&mut World, usize, Duration),
 ) -> (Vec<Result<Vec<f32>, WorkerError>>, Duration) {
     let mut data = gradients(usize::from(WORKERS), LEN, 1);
-    let submit = |(i, engine): (usize, &mut thc_worker::Engine<_>)| {
-        engine.submit(options()[i], None, LEN, None).unwrap()
-    };
+    let submit = |(i, engine): (usize, &mut thc_worker::Engine<_>)| engine.submit(LEN, options()[i]).unwrap();
     let numbers: Vec<u64> = world.engines.iter_mut().enumerate().map(submit).collect();
     let mut outcomes: Vec<Option<Result<(), WorkerError>>> = vec![None; numbers.len()];
     let (mut first, mut most) = (None, None);

@@ -5,7 +5,7 @@ use std::time::Duration;
 use thc_protocol::wire::{FLAG_MARK, Header, Kind};
 use thc_protocol::{Lane, Policy};
 use thc_support::{SimConfig, SimNet, SimStats};
-use thc_worker::{Borrowed, CallOptions, Stats};
+use thc_worker::{Borrowed, Call, Stats};
 
 /// What the link carries in bits a second, and how many packets its queue holds.
 const RATE: u64 = 1_000_000_000;
@@ -61,8 +61,7 @@ fn share(jobs: u8, seed: u64, mark: Option<usize>) -> Shared {
         for (j, world) in worlds.iter_mut().enumerate() {
             busy |= world.ps.serve() > 0;
             for (w, engine) in world.engines.iter_mut().enumerate() {
-                let call = *calls[j][w]
-                    .get_or_insert_with(|| engine.submit(CallOptions::default(), None, LEN, None).unwrap());
+                let call = *calls[j][w].get_or_insert_with(|| engine.submit(LEN, Call::default()).unwrap());
                 busy |= engine.step(&mut Borrowed::new(call, &mut data[j][w]));
                 if let Some(outcome) = engine.take_outcome(call) {
                     outcome.unwrap();
@@ -139,11 +138,8 @@ fn a_straggler_makes_no_marks() {
     let mut world = World::one_of_several(&net, static_job(2, Lane::Bits8, 2, Policy::Reliable), 0, 1);
     for call in 0..5 {
         let mut data = gradients(2, 20_000, call);
-        let numbers: Vec<u64> = world
-            .engines
-            .iter_mut()
-            .map(|engine| engine.submit(CallOptions::default(), None, 20_000, None).unwrap())
-            .collect();
+        let numbers: Vec<u64> =
+            world.engines.iter_mut().map(|engine| engine.submit(20_000, Call::default()).unwrap()).collect();
         let late = net.now() + Duration::from_millis(5);
         let mut done = [false; 2];
         while done != [true; 2] {
@@ -179,7 +175,7 @@ fn forged_marks_change_no_sum() {
             }));
         }
         let mut data = gradients(2, 60_000, 5);
-        let outcomes = world.allreduce(&mut data, &[CallOptions::default(); 2], |_, _| {});
+        let outcomes = world.allreduce(&mut data, &[Call::default(); 2], |_, _| {});
         assert!(outcomes.iter().all(Result::is_ok), "{outcomes:?}");
         let stats: Vec<Stats> = world.engines.iter().map(|engine| engine.stats()).collect();
         (data, stats)

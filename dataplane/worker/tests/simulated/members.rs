@@ -17,11 +17,11 @@ use thc_protocol::{Lane, Policy, TableId, WorkerId};
 use thc_support::{SimConfig, SimIo, SimNet, wire_table};
 use thc_transport::PacketIo;
 use thc_worker::{
-    Borrowed, CallOptions, Engine, EngineConfig, Loan, Membership, PackedCall, Span, WorkerError,
+    Borrowed, Call, Engine, EngineConfig, Loan, Membership, Mode, PackedTensor, Plan, Span, WorkerError,
 };
 
 const LEN: usize = 200_000;
-const FEEDBACK: CallOptions = CallOptions { mode: thc_worker::Mode::Compressed, feedback: Some(9) };
+const FEEDBACK: Call = Call { plan: Plan::Whole(Mode::Compressed), feedback: Some(9) };
 
 /// The table of sessions of so many workers.
 fn table(workers: u8) -> Table {
@@ -132,7 +132,7 @@ impl Party {
 
     fn call(&mut self, process: usize, data: Vec<f32>) {
         let process = &mut self.processes[process];
-        let number = process.engine.as_mut().unwrap().submit(FEEDBACK, None, data.len(), None).unwrap();
+        let number = process.engine.as_mut().unwrap().submit(data.len(), FEEDBACK).unwrap();
         process.call = Some((number, data));
     }
 
@@ -538,15 +538,14 @@ fn no_call_comes_before_one_that_was_begun_before_it_and_must_be_begun_again() {
         let sums = layout.pieces.iter().map(|piece| Box::new(vec![0_u8; piece.sums]) as Box<dyn Loan>);
         let norms = vec![1.0; layout.parts.len()];
         let sums = sums.collect();
-        engine.submit_packed(PackedCall { plan: &plan, feedback: None, piece: 13, norms: &norms, sums })
+        let tensor = PackedTensor { length: 8192, piece: 13, norms: &norms, sums };
+        engine.start(tensor, Call { plan: Plan::Spans(&plan), feedback: None })
     };
     // A call whose indices somebody else makes, and one behind it; another member has begun only the first.
     let engine = party.processes[all[0]].engine.as_mut().unwrap();
     let mut first = packed(engine).unwrap();
-    let (sender, receiver) = crossbeam_channel::bounded(1);
-    engine.submit(FEEDBACK, Some(vec![1.0; 8192]), 0, Some(sender)).unwrap();
-    let (sender, dropped) = crossbeam_channel::bounded(1);
-    engine.submit(CallOptions::default(), Some(vec![1.0; 8192]), 0, Some(sender)).unwrap();
+    let second = engine.start(vec![1.0; 8192], FEEDBACK).unwrap();
+    let dropped = engine.start(vec![1.0; 8192], Call::default()).unwrap();
     let other = packed(party.processes[all[1]].engine.as_mut().unwrap()).unwrap();
     party.kill(2);
     let left = &all[..2];
@@ -556,9 +555,10 @@ fn no_call_comes_before_one_that_was_begun_before_it_and_must_be_begun_again() {
     let engine = party.processes[all[0]].engine.as_mut().unwrap();
     assert!(changed(&packed(engine).err().unwrap()));
     assert!(changed(&first.receive().err().unwrap()));
-    assert!(changed(&engine.submit(FEEDBACK, Some(vec![1.0; 10]), 0, None).unwrap_err()));
-    assert!(changed(&receiver.try_recv().unwrap().unwrap_err()));
-    assert!(changed(&engine.submit(FEEDBACK, Some(vec![1.0; 10]), 0, None).unwrap_err()));
+    assert!(changed(&engine.start(vec![1.0; 10], FEEDBACK).unwrap_err()));
+    assert!(second.is_done());
+    assert!(changed(&second.wait().unwrap_err()));
+    assert!(changed(&engine.start(vec![1.0; 10], FEEDBACK).unwrap_err()));
     drop(dropped);
     assert_eq!(engine.pending_calls(), 0);
     packed(engine).unwrap();

@@ -4,7 +4,7 @@ use crate::world::{JOB, Tamper, World, gradients, host_of, quiet, saved_feedback
 use thc_protocol::wire::{HEADER_LEN, Kind, Mode};
 use thc_protocol::worker::CallError;
 use thc_protocol::{Lane, Policy, WorkerId};
-use thc_worker::{CallOptions, WorkerError};
+use thc_worker::{Call, Plan, WorkerError};
 
 #[test]
 fn nan_fails_everywhere_and_the_next_call_succeeds() {
@@ -12,13 +12,13 @@ fn nan_fails_everywhere_and_the_next_call_succeeds() {
     let mut data = gradients(3, 10_000, 1);
     data[1][9_000] = f32::NAN;
     let before = data.clone();
-    for outcome in world.allreduce(&mut data, &[CallOptions::default(); 3], |_, _| {}) {
+    for outcome in world.allreduce(&mut data, &[Call::default(); 3], |_, _| {}) {
         let Err(WorkerError::Call(CallError::NonFinite { worker })) = outcome else { panic!("{outcome:?}") };
         assert_eq!(worker, WorkerId(1).into());
     }
     assert_eq!(data[0], before[0], "a failed call leaves the data alone");
     let mut data = gradients(3, 10_000, 2);
-    for outcome in world.allreduce(&mut data, &[CallOptions::default(); 3], |_, _| {}) {
+    for outcome in world.allreduce(&mut data, &[Call::default(); 3], |_, _| {}) {
         outcome.unwrap();
     }
 }
@@ -45,7 +45,7 @@ fn a_norm_that_no_worker_may_send_fails_its_call_everywhere_and_the_next_succeed
             u32::MAX,
         ] {
             let mut world = World::new(static_job(3, Lane::Bits8, 3, Policy::Reliable), quiet());
-            let options = CallOptions { mode, feedback: (mode == Mode::Compressed).then_some(1) };
+            let options = Call { plan: Plan::Whole(mode), feedback: (mode == Mode::Compressed).then_some(1) };
             let mut data = gradients(3, 10_000, 1);
             for outcome in world.allreduce(&mut data, &[options; 3], |_, _| {}) {
                 outcome.unwrap();
@@ -96,7 +96,7 @@ fn a_norm_damaged_on_its_way_to_one_worker_is_asked_for_again() {
             })
         });
         let mut data = gradients(3, 10_000, 1);
-        for outcome in world.allreduce(&mut data, &[CallOptions::default(); 3], |_, _| {}) {
+        for outcome in world.allreduce(&mut data, &[Call::default(); 3], |_, _| {}) {
             outcome.unwrap();
         }
         data
@@ -118,7 +118,7 @@ fn a_maximum_below_a_workers_own_norm_ends_the_session() {
             bytes.copy_from_slice(&50f32.to_bits().to_be_bytes());
         }
     }));
-    let outcomes = world.allreduce(&mut data, &[CallOptions::default(); 2], |_, _| {});
+    let outcomes = world.allreduce(&mut data, &[Call::default(); 2], |_, _| {});
     let text = outcomes[1].as_ref().expect_err("it sent a larger norm").to_string();
     assert!(text.contains("own"), "{text}");
     assert!(matches!(outcomes[1], Err(WorkerError::Session(_))));

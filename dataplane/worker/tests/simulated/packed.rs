@@ -13,8 +13,8 @@ use thc_protocol::worker::{CallError, SessionError};
 use thc_protocol::{Lane, Policy, TableId};
 use thc_support::{SimConfig, SimIo, wire_table};
 use thc_worker::{
-    Borrowed, Engine, Estimate, Finished, Loan, Numbers, Packed, PackedCall, PackedLayout, PackedPart, Span,
-    WorkerError,
+    Borrowed, Call, Engine, Estimate, Finished, Loan, Numbers, Packed, PackedLayout, PackedPart,
+    PackedTensor, Plan, Span, WorkerError,
 };
 
 const WORKERS: u8 = 3;
@@ -85,8 +85,8 @@ impl Other {
             .collect();
         let loans = |piece: &thc_worker::Piece| Box::new(vec![0xEE_u8; piece.sums]) as Box<dyn Loan>;
         let sums = self.layout.pieces.iter().map(loans).collect();
-        let call = PackedCall { plan: &plan(), feedback: Some(KEY), piece: PIECE, norms: &norms, sums };
-        self.call = Some(engine.submit_packed(call)?);
+        let tensor = PackedTensor { length: x.len(), piece: PIECE, norms: &norms, sums };
+        self.call = Some(engine.start(tensor, Call { plan: Plan::Spans(&plan()), feedback: Some(KEY) })?);
         (self.x, self.has_numbers, self.outcome) = (x, false, None);
         Ok(())
     }
@@ -241,7 +241,11 @@ fn run(faults: SimConfig, others: &[u8], calls: &[Vec<Vec<f32>>]) -> (Vec<Vec<f3
         for (w, engine) in world.engines.iter_mut().enumerate() {
             match &mut other[w] {
                 Some(other) => other.submit(engine, data[w].clone()).unwrap(),
-                None => numbers[w] = engine.submit_plan(&plan(), Some(KEY), None, length, None).unwrap(),
+                None => {
+                    numbers[w] = engine
+                        .submit(length, Call { plan: Plan::Spans(&plan()), feedback: Some(KEY) })
+                        .unwrap()
+                }
             }
         }
         let mut turns = 0;
@@ -327,7 +331,9 @@ fn a_nan_fails_the_call_alike_and_the_session_goes_on() {
         }
         other.submit(&mut world.engines[1], data[1].clone()).unwrap();
         for w in [0, 2] {
-            world.engines[w].submit_plan(&plan(), Some(KEY), None, length, None).unwrap();
+            world.engines[w]
+                .submit(length, Call { plan: Plan::Spans(&plan()), feedback: Some(KEY) })
+                .unwrap();
         }
         let mut outcomes: [Option<Result<(), WorkerError>>; 3] = [None, None, None];
         while outcomes.iter().any(Option::is_none) {
@@ -359,6 +365,7 @@ fn a_nan_fails_the_call_alike_and_the_session_goes_on() {
 
 #[test]
 fn memory_that_does_not_fit_is_refused_and_a_call_given_up_ends_the_session() {
+    let length = plan().iter().map(|span| span.length).sum();
     let mut world = World::new(job(), quiet());
     let engine = &mut world.engines[0];
     let layout = engine.packed_layout(&plan(), PIECE).unwrap();
@@ -367,7 +374,8 @@ fn memory_that_does_not_fit_is_refused_and_a_call_given_up_ends_the_session() {
         layout.pieces.iter().map(|piece| Box::new(vec![0_u8; piece.sums - less]) as Box<dyn Loan>).collect()
     };
     let mut submit = |norms: &[f32], sums| {
-        engine.submit_packed(PackedCall { plan: &plan(), feedback: None, piece: PIECE, norms, sums })
+        let tensor = PackedTensor { length, piece: PIECE, norms, sums };
+        engine.start(tensor, Call { plan: Plan::Spans(&plan()), feedback: None })
     };
     for (norms, sums) in [(&norms[1..], loans(0)), (&norms[..], loans(1)), (&norms[..], Vec::new())] {
         let refused = submit(norms, sums).err().unwrap();
@@ -379,8 +387,8 @@ fn memory_that_does_not_fit_is_refused_and_a_call_given_up_ends_the_session() {
     assert!(matches!(call.numbers(), Err(WorkerError::PackedMemory { actual: 3, .. })));
     assert!(engine.failure().is_some());
     let engine = &mut world.engines[1];
-    let call = PackedCall { plan: &plan(), feedback: None, piece: PIECE, norms: &norms, sums: loans(0) };
-    drop(engine.submit_packed(call).unwrap());
+    let tensor = PackedTensor { length, piece: PIECE, norms: &norms, sums: loans(0) };
+    drop(engine.start(tensor, Call { plan: Plan::Spans(&plan()), feedback: None }).unwrap());
     engine.step(&mut Borrowed::empty());
     assert!(matches!(engine.failure(), Some(WorkerError::Abandoned)), "{:?}", engine.failure());
 }
@@ -395,7 +403,11 @@ fn another_key_is_another_collective() {
     let mut lent = data.clone();
     let numbers: Vec<u64> = [0, 2]
         .into_iter()
-        .map(|w| world.engines[w].submit_plan(&plan(), Some(KEY + 1), None, length, None).unwrap())
+        .map(|w| {
+            world.engines[w]
+                .submit(length, Call { plan: Plan::Spans(&plan()), feedback: Some(KEY + 1) })
+                .unwrap()
+        })
         .collect();
     for _ in 0..2000 {
         world.turn(|w, engine| {

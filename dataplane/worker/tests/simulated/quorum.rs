@@ -3,16 +3,16 @@
 use crate::world::{World, gradients, quiet, saved_feedback, static_job};
 use thc_protocol::wire::Mode;
 use thc_protocol::{Lane, Policy};
-use thc_worker::{Borrowed, CallOptions};
+use thc_worker::{Borrowed, Call, Plan};
 
 const LEN: usize = 5000;
-const OPTIONS: CallOptions = CallOptions { mode: Mode::Compressed, feedback: Some(1) };
+const OPTIONS: Call = Call { plan: Plan::Whole(Mode::Compressed), feedback: Some(1) };
 
 /// One all-reduce on these workers, while the others do what they have to do anyway.
 fn reduce(world: &mut World, workers: &[usize], data: &mut [Vec<f32>]) {
     let mut numbers = vec![None; world.engines.len()];
     for &i in workers {
-        numbers[i] = Some(world.engines[i].submit(OPTIONS, None, LEN, None).unwrap());
+        numbers[i] = Some(world.engines[i].submit(LEN, OPTIONS).unwrap());
     }
     let mut turns = 0;
     while numbers.iter().any(Option::is_some) {

@@ -5,7 +5,7 @@ use thc_protocol::wire::Mode;
 use thc_protocol::worker::SessionError;
 use thc_protocol::{Lane, Policy};
 use thc_support::SimConfig;
-use thc_worker::{CallOptions, WorkerError};
+use thc_worker::{Call, Plan, WorkerError};
 
 #[test]
 fn all_workers_get_the_same_mean() {
@@ -14,7 +14,7 @@ fn all_workers_get_the_same_mean() {
         let data = gradients(4, LEN, 3);
         let mean = exact_mean(&data);
         let mut out = data.clone();
-        for outcome in world.allreduce(&mut out, &[CallOptions::default(); 4], |_, _| {}) {
+        for outcome in world.allreduce(&mut out, &[Call::default(); 4], |_, _| {}) {
             outcome.unwrap();
         }
         assert!(out.iter().all(|o| o == &out[0]), "bit-identical on all workers");
@@ -34,7 +34,9 @@ fn blocks_of_every_size_give_as_good_a_mean() {
             let mean = exact_mean(&data);
             let mut out = data.clone();
             let feedback = (mode == Mode::Compressed).then_some(1);
-            for outcome in world.allreduce(&mut out, &[CallOptions { mode, feedback }; 3], |_, _| {}) {
+            for outcome in
+                world.allreduce(&mut out, &[Call { plan: Plan::Whole(mode), feedback }; 3], |_, _| {})
+            {
                 outcome.unwrap();
             }
             assert!(out.iter().all(|o| o == &out[0]), "bit-identical on all workers");
@@ -54,7 +56,7 @@ fn raw_is_exact_to_f32() {
     let data = gradients(3, 5000, 3);
     let mean = exact_mean(&data);
     let mut out = data.clone();
-    let options = CallOptions { mode: Mode::Raw, feedback: None };
+    let options = Call { plan: Plan::Whole(Mode::Raw), feedback: None };
     for outcome in world.allreduce(&mut out, &[options; 3], |_, _| {}) {
         outcome.unwrap();
     }
@@ -71,7 +73,7 @@ fn run_three(block: u8, config: SimConfig, restarts: &[u64]) -> Vec<Vec<f32>> {
     let mut results = Vec::new();
     for call in 0..3 {
         let mut out = gradients(4, LEN, call);
-        let options = CallOptions { mode: Mode::Compressed, feedback: Some(5) };
+        let options = Call { feedback: Some(5), ..Call::default() };
         let outcomes = world.allreduce(&mut out, &[options; 4], |turn, ps| {
             if restarts.contains(&turn) {
                 ps.restart();
@@ -104,7 +106,7 @@ fn threads_change_no_bit() {
         job.config.data_slots = 4096;
         job.welcome.data_slots = 4096;
         let mut world = World::with_threads(job, quiet(), threads);
-        let options = CallOptions { mode: Mode::Compressed, feedback: Some(5) };
+        let options = Call { feedback: Some(5), ..Call::default() };
         let mut results = Vec::new();
         for call in 0..2 {
             let mut out = gradients(2, 3_000_000, call);
@@ -135,7 +137,7 @@ fn a_restarted_parameter_server_changes_no_bit() {
 fn different_lengths_are_an_error_that_shows_both() {
     let mut world = World::new(static_job(2, Lane::Bits8, 2, Policy::Reliable), quiet());
     let mut data = vec![vec![1.0; 5000], vec![1.0; 6000]];
-    for outcome in world.allreduce(&mut data, &[CallOptions::default(); 2], |_, _| {}) {
+    for outcome in world.allreduce(&mut data, &[Call::default(); 2], |_, _| {}) {
         let Err(error @ WorkerError::Session(SessionError::Mismatch { .. })) = outcome else {
             panic!("{outcome:?}")
         };
@@ -148,7 +150,7 @@ fn different_lengths_are_an_error_that_shows_both() {
 fn zero_gradients_need_no_data() {
     let mut world = World::new(static_job(2, Lane::Bits8, 2, Policy::Reliable), quiet());
     let mut data = vec![vec![0.0; 3000]; 2];
-    let options = CallOptions { mode: Mode::Compressed, feedback: Some(1) };
+    let options = Call { feedback: Some(1), ..Call::default() };
     for outcome in world.allreduce(&mut data, &[options; 2], |_, _| {}) {
         outcome.unwrap();
     }

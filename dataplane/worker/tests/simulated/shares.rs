@@ -12,7 +12,7 @@ use thc_protocol::wire::{Kind, Members, Shares};
 use thc_protocol::worker::SessionError;
 use thc_protocol::{Lane, Policy};
 use thc_support::SimConfig;
-use thc_worker::{CallOptions, WorkerError};
+use thc_worker::{Call, WorkerError};
 
 const WORKERS: u8 = 4;
 /// Every share has several blocks of slots of a call.
@@ -37,7 +37,7 @@ fn world(shares: u8, faults: SimConfig) -> World {
 
 /// Two all-reduces with error feedback; the means of the second.
 fn means(mut world: World) -> Vec<Vec<f32>> {
-    let options = [CallOptions { feedback: Some(5), ..CallOptions::default() }; WORKERS as usize];
+    let options = [Call { feedback: Some(5), ..Call::default() }; WORKERS as usize];
     let mut data = Vec::new();
     for call in 0..2 {
         data = gradients(usize::from(WORKERS), LEN, call);
@@ -95,7 +95,7 @@ fn the_first_share_may_be_killed_and_started_again_too() {
     let one = means(world(1, quiet()));
     let mut world = world(3, quiet());
     let came = count_data(&mut world.ps);
-    let options = [CallOptions { feedback: Some(5), ..CallOptions::default() }; WORKERS as usize];
+    let options = [Call { feedback: Some(5), ..Call::default() }; WORKERS as usize];
     let (mut data, mut killed) = (Vec::new(), false);
     for call in 0..2 {
         data = gradients(usize::from(WORKERS), LEN, call);
@@ -163,7 +163,7 @@ fn a_share_that_comes_back_has_its_slots_again() {
         counted.set(counted.get() + u32::from(is_data && !gone.get()));
         !gone.get()
     });
-    let options = [CallOptions { feedback: Some(5), ..CallOptions::default() }; WORKERS as usize];
+    let options = [Call { feedback: Some(5), ..Call::default() }; WORKERS as usize];
     let mut back_at = None;
     for call in 0..30 {
         if call == 3 {
@@ -209,7 +209,7 @@ fn shares_that_all_stay_away_are_named() {
     dies_after(&mut world.ps, 50);
     world.others.iter_mut().for_each(|share| dies_after(share, 50));
     let mut data = gradients(usize::from(WORKERS), LEN, 0);
-    let outcomes = world.allreduce(&mut data, &[CallOptions::default(); WORKERS as usize], |_, _| {});
+    let outcomes = world.allreduce(&mut data, &[Call::default(); WORKERS as usize], |_, _| {});
     for outcome in outcomes {
         let Err(WorkerError::Session(SessionError::ShareSilent { share, at, waited })) = outcome else {
             panic!("{outcome:?}");
@@ -240,7 +240,7 @@ fn best_effort_calls(world: &mut World, until: Duration) -> Vec<(Duration, f64, 
         let data = gradients(usize::from(WORKERS), STEP_LEN, calls.len() as u64);
         let mean = exact_mean(&data);
         let mut out = data.clone();
-        let outcomes = world.allreduce(&mut out, &[CallOptions::default(); WORKERS as usize], |_, _| {});
+        let outcomes = world.allreduce(&mut out, &[Call::default(); WORKERS as usize], |_, _| {});
         outcomes.into_iter().for_each(|outcome| outcome.unwrap());
         let error = out.iter().map(|out| nmse(&mean, out)).fold(0.0, f64::max);
         let lost = world.engines.iter().map(|engine| engine.stats().lost_coordinates).sum();

@@ -14,7 +14,7 @@ use thc_protocol::wire::{Choice, Form, Table, Tables};
 use thc_protocol::worker::SessionError;
 use thc_protocol::{Lane, Policy, TableId};
 use thc_support::{SimConfig, wire_table};
-use thc_worker::{Span, WorkerError};
+use thc_worker::{Call, Plan, Span, WorkerError};
 
 const WORKERS: u8 = 3;
 
@@ -187,16 +187,17 @@ fn run(job: StaticJob, network: SimConfig, threads: usize, plans: &[Vec<Span>]) 
     let mut reference = Reference::new(&job, length);
     let mut world = World::with_threads(job, network, threads);
     let joining = world.engines[0].stats().bytes_down;
-    for (call, plan) in plans.iter().enumerate() {
-        let data = gradients(WORKERS.into(), length, call as u64 + 1);
-        let mean = reference.mean(call as u64, plan, &data);
+    for (number, plan) in plans.iter().enumerate() {
+        let data = gradients(WORKERS.into(), length, number as u64 + 1);
+        let mean = reference.mean(number as u64, plan, &data);
         let mut out = data.clone();
-        for outcome in world.allreduce_plan(&mut out, &[&plan[..]; WORKERS as usize], Some(7)) {
+        let call = Call { plan: Plan::Spans(plan), feedback: Some(7) };
+        for outcome in world.allreduce(&mut out, &[call; WORKERS as usize], |_, _| {}) {
             outcome.unwrap();
         }
         for out in &out {
             let wrong = bits(&mean).iter().zip(bits(out)).position(|(a, b)| *a != b);
-            assert_eq!(wrong, None, "call {call} as {plan:?}");
+            assert_eq!(wrong, None, "call {number} as {plan:?}");
         }
     }
     (world, joining)
@@ -243,7 +244,8 @@ fn a_table_gives_the_same_mean_in_every_form() {
             let mut world = World::new(job(&[same], Policy::Reliable), quiet());
             let mut data = gradients(WORKERS.into(), 9000, 3);
             let plan = spans(&[9000], &[Choice::Table(TableId(5))]);
-            for outcome in world.allreduce_plan(&mut data, &[&plan[..]; WORKERS as usize], None) {
+            let call = Call { plan: Plan::Spans(&plan), feedback: None };
+            for outcome in world.allreduce(&mut data, &[call; WORKERS as usize], |_, _| {}) {
                 outcome.unwrap();
             }
             means.push(bits(&data[0]));
@@ -303,7 +305,8 @@ fn what_is_lost_returns_to_error_feedback() {
     let (mut total, mut last) = (vec![0f64; mean.len()], 0.0);
     for call in 1..=24 {
         let mut out = data.clone();
-        for outcome in world.allreduce_plan(&mut out, &[&plan[..]; WORKERS as usize], Some(7)) {
+        let call = Call { plan: Plan::Spans(&plan), feedback: Some(7) };
+        for outcome in world.allreduce(&mut out, &[call; WORKERS as usize], |_, _| {}) {
             outcome.unwrap();
         }
         total.iter_mut().zip(&out[0]).for_each(|(sum, x)| *sum += f64::from(*x));
@@ -319,8 +322,10 @@ fn plans_that_make_no_sense_are_errors_in_one_line() {
     let mut world = World::new(job(&tables(), Policy::Reliable), quiet());
     let engine = &mut world.engines[0];
     let mut said = |lengths: &[usize], choices: &[Choice]| {
-        let error =
-            engine.submit_plan(&spans(lengths, choices), None, None, 10, None).unwrap_err().to_string();
+        let error = engine
+            .submit(10, Call { plan: Plan::Spans(&spans(lengths, choices)), feedback: None })
+            .unwrap_err()
+            .to_string();
         assert!(!error.contains('\n'));
         error
     };
@@ -357,7 +362,8 @@ fn different_plans_are_a_mismatch() {
         let length = plan.iter().map(|span| span.length).sum();
         let mut data = gradients(WORKERS.into(), length, 1);
         let (begin, plan) = (world.net.now(), &plan[..]);
-        for outcome in world.allreduce_plan(&mut data, &[plan, plan, &other[..]], None) {
+        let calls = [plan, plan, &other[..]].map(|plan| Call { plan: Plan::Spans(plan), feedback: None });
+        for outcome in world.allreduce(&mut data, &calls, |_, _| {}) {
             let error = outcome.unwrap_err();
             assert!(
                 matches!(error, WorkerError::Session(SessionError::Mismatch { .. })),

@@ -9,7 +9,7 @@ use thc_protocol::wire::{Form, Table, Tables, Welcome};
 use thc_protocol::{Cookie, Ecn, JobId, Lane, Policy, TableId, WorkerId};
 use thc_support::{SimConfig, SimIo, SimNet, wire_table};
 use thc_transport::{Origin, PacketIo};
-use thc_worker::{Borrowed, CallOptions, Engine, EngineConfig, Span, WorkerError};
+use thc_worker::{Borrowed, Call, Engine, EngineConfig, WorkerError};
 
 pub const JOB: JobId = JobId(7);
 pub const COOKIE: Cookie = Cookie(0xC00C1E);
@@ -273,28 +273,12 @@ impl World {
     pub fn allreduce(
         &mut self,
         data: &mut [Vec<f32>],
-        options: &[CallOptions],
+        calls: &[Call<'_>],
         at: impl FnMut(u64, &mut Ps),
     ) -> Vec<Result<(), WorkerError>> {
-        let calls = self.engines.iter_mut().zip(data.iter()).zip(options);
-        let numbers =
-            calls.map(|((engine, data), &options)| engine.submit(options, None, data.len(), None)).collect();
+        let calls = self.engines.iter_mut().zip(data.iter()).zip(calls);
+        let numbers = calls.map(|((engine, data), &call)| engine.submit(data.len(), call)).collect();
         self.reduce(data, numbers, at)
-    }
-
-    /// The same with each worker's plan.
-    pub fn allreduce_plan(
-        &mut self,
-        data: &mut [Vec<f32>],
-        plans: &[&[Span]],
-        feedback: Option<u64>,
-    ) -> Vec<Result<(), WorkerError>> {
-        let calls = self.engines.iter_mut().zip(data.iter()).zip(plans);
-        let submit = |((engine, data), plan): ((&mut Engine<SimIo>, &Vec<f32>), &&[Span])| {
-            engine.submit_plan(plan, feedback, None, data.len(), None)
-        };
-        let numbers = calls.map(submit).collect();
-        self.reduce(data, numbers, |_, _| {})
     }
 
     fn reduce(

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from thc import _native
 from thc.torch.device.cut import Cut
 from thc.torch.device.numbers import Numbers
 
@@ -68,7 +69,8 @@ class Call:
             self._measured.synchronize()
         native, cut, pages = self._codec.group._native, self._cut, self._pages
         norms = self._numbers.norms(*self._norms)
-        self._packed = native.allreduce_packed(cut.plan, self._feedback, cut.piece, norms, pages.sums)
+        tensor = _native.PackedTensor(self._x.numel(), cut.piece, norms, pages.sums)
+        self._packed = native.call(tensor, plan=cut.plan, feedback=self._feedback, wait=False)
 
     def feed(self) -> None:
         """Has the indices made, and hands them to the network. On any thread; what goes wrong :meth:`finish` tells."""

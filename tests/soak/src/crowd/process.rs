@@ -5,7 +5,6 @@ use super::host::address;
 use super::jobs::{Counts, Job};
 use crate::mean::{Input, Output};
 use crate::plan::{COOKIE, CallPlan, KEYS};
-use crossbeam_channel::{Receiver, TryRecvError, bounded};
 use fastrand::Rng;
 use std::collections::VecDeque;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -18,7 +17,7 @@ use thc_protocol::worker::CallError;
 use thc_protocol::{Cookie, JobId, WorkerId};
 use thc_support::{SimIo, SimNet};
 use thc_transport::PacketIo;
-use thc_worker::{Borrowed, CallOptions, Engine, EngineConfig, WorkerError};
+use thc_worker::{Borrowed, Call, Engine, EngineConfig, Handle, Plan, WorkerError};
 
 /// Packets that a receive buffer holds, at least.
 const CAPACITY: usize = 1024;
@@ -33,7 +32,8 @@ struct Flight {
     key: Option<usize>,
     /// Whether it tells how far its members are.
     tells: bool,
-    data: Receiver<Result<Vec<f32>, WorkerError>>,
+    /// Until its outcome is taken.
+    handle: Option<Handle>,
 }
 
 enum Stage {
@@ -357,23 +357,19 @@ impl Process {
         let tells = place.is_none();
         let error = key.map(|key| self.errors[key].clone());
         book.note_submit(self.nonce, self.made, place, mode, Input { x: x.clone(), error });
-        let (sender, data) = bounded(1);
-        let options = CallOptions { mode, feedback: key.map(|key| key as u64) };
+        let options = Call { plan: Plan::Whole(mode), feedback: key.map(|key| key as u64) };
         let engine = self.engine.as_mut().expect("a member has an engine");
-        engine.submit(options, Some(x), 0, Some(sender)).expect("the session goes on");
-        self.flights.push_back(Flight { call: self.made, key, tells, data });
+        let handle = Some(engine.start(x, options).expect("the session goes on"));
+        self.flights.push_back(Flight { call: self.made, key, tells, handle });
         self.made += 1;
     }
 
     /// Takes what has ended, and checks it.
     fn collect(&mut self, book: &mut Book) -> bool {
         let mut any = false;
-        while let Some(flight) = self.flights.front() {
-            let outcome = match flight.data.try_recv() {
-                Ok(outcome) => outcome,
-                Err(TryRecvError::Empty) => break,
-                Err(TryRecvError::Disconnected) => panic!("a call without an outcome"),
-            };
+        while let Some(flight) = self.flights.front_mut() {
+            let done = flight.handle.take_if(|handle| handle.is_done());
+            let Some(outcome) = done.map(Handle::wait) else { break };
             if matches!(outcome, Err(WorkerError::Session(_) | WorkerError::Join(_))) {
                 // The session is over, and all further calls with it.
                 self.flights.clear();

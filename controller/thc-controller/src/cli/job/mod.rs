@@ -55,7 +55,7 @@ const LOOK: Duration = Duration::from_millis(250);
 
 /// What can be done with jobs.
 #[derive(Subcommand, Debug)]
-pub enum Command {
+pub enum JobCommand {
     /// Create a job on all its targets, or on none
     #[command(after_help = CREATE)]
     Create(Box<CreateFlags>),
@@ -292,11 +292,11 @@ async fn wait(flags: &WaitFlags, connection: Connection) -> Result<(), Failure> 
 }
 
 /// Does it.
-pub async fn run(command: Command, connection: Connection, json: bool) -> Result<(), Failure> {
+pub async fn run(command: JobCommand, connection: Connection, json: bool) -> Result<(), Failure> {
     let mut client = connection.client();
     match command {
-        Command::Create(flags) => show(client.create_job(flags.request()?).await?.into_inner(), json),
-        Command::List => {
+        JobCommand::Create(flags) => show(client.create_job(flags.request()?).await?.into_inner(), json),
+        JobCommand::List => {
             let list = client.list_jobs(ListJobsRequest { reads_sections: true }).await?.into_inner();
             let jobs = list.jobs.into_iter().map(check_version).collect::<Result<Vec<Job>, _>>()?;
             if json {
@@ -306,10 +306,12 @@ pub async fn run(command: Command, connection: Connection, json: bool) -> Result
                 print(&list_text(&jobs))
             }
         }
-        Command::Show(NameFlags { name }) => show(client.get_job(request_of(name)).await?.into_inner(), json),
-        Command::Update(flags) => show(client.update_job(flags.request()?).await?.into_inner(), json),
-        Command::Wait(flags) => wait(&flags, connection).await,
-        Command::Delete(DeleteFlags { name, yes }) => {
+        JobCommand::Show(NameFlags { name }) => {
+            show(client.get_job(request_of(name)).await?.into_inner(), json)
+        }
+        JobCommand::Update(flags) => show(client.update_job(flags.request()?).await?.into_inner(), json),
+        JobCommand::Wait(flags) => wait(&flags, connection).await,
+        JobCommand::Delete(DeleteFlags { name, yes }) => {
             let job = match yes {
                 true => Job::default(),
                 false => client.get_job(request_of(name.clone())).await?.into_inner(),

@@ -3,6 +3,7 @@
 use super::check::Check;
 use super::device::Device;
 use super::host::{Host, format_list, list};
+use thc_options::Interval;
 use thc_transport::{DpdkConfig, Idle};
 
 /// Whether the cores of this process are on the nodes of what it sends through.
@@ -76,10 +77,7 @@ pub fn check_isolation(host: &Host, config: Option<&DpdkConfig>) -> Check {
         }
         Idle::BackOff(nap) => Check::ok(
             NAME,
-            format!(
-                "{count}; polling pauses for up to {} while nothing comes",
-                humantime::format_duration(nap)
-            ),
+            format!("{count}; polling pauses for up to {} while nothing comes", Interval(nap)),
         ),
     }
 }

@@ -4,6 +4,7 @@ use super::check::Check;
 use super::link;
 use std::net::{TcpStream, ToSocketAddrs};
 use std::time::Duration;
+use thc_options::Interval;
 use thc_protocol::wire::RefuseReason;
 use thc_transport::Backend;
 use thc_worker::{Controller, GroupConfig, Probe, ProbeAnswer, WorkerError, probe};
@@ -121,7 +122,7 @@ fn server(
         ),
         Ok(Probe { answer: None, asked, .. }) => Check::wrong(
             NAME,
-            format!("{ps} does not answer ({asked} probes in {})", humantime::format_duration(patience)),
+            format!("{ps} does not answer ({asked} probes in {})", Interval(patience)),
             "is thc-ps up, and does its --listen have this address and port? Do firewalls pass UDP both ways?",
         ),
         Ok(Probe { answer: Some(answer), asked, answered, best, .. }) => {

@@ -1,10 +1,11 @@
 //! Flags of `thc-worker doctor`, and the visit that they ask for.
 
 use super::Keys;
-use super::texts::cookie;
+use super::texts::{cookie, parse};
 use crate::cli::doctor::{Known, Visit};
 use std::path::PathBuf;
 use std::time::Duration;
+use thc_options::Interval;
 use thc_transport::{Backend, IoName, backend};
 
 const DOCTOR: &str = "\
@@ -52,9 +53,7 @@ impl DoctorFlags {
         // Of a run it is how long others may be late, and what its file says of that is not meant here.
         let patience = match self.keys.patience.take() {
             None => ANSWER,
-            Some(text) => humantime::parse_duration(&text).map_err(|error| {
-                format!("patience = {text:?}: {error}; write a time like 200ms or 10s, or 0s")
-            })?,
+            Some(text) => parse::<Interval>("patience", &text)?.0,
         };
         let keys = self.keys.merge_file(self.config.as_deref())?;
         let own = keys.bind()?.ip();

@@ -1,4 +1,4 @@
-//! Flags and the TOML file, checked together into a [`Plan`].
+//! Flags and the TOML file, checked together into a [`RunConfig`].
 
 mod doctor;
 mod group;
@@ -91,7 +91,7 @@ enum Subcommands {
 #[derive(Debug)]
 pub enum Order {
     /// A run.
-    Run(Box<Plan>),
+    Run(Box<RunConfig>),
     /// A look at the host.
     Doctor(Box<Visit>),
 }
@@ -251,7 +251,7 @@ impl Keys {
 
 /// What to reduce.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Source {
+pub enum TensorSource {
     /// The tensors of a file; the mean goes to another, if any.
     File { input: PathBuf, output: Option<PathBuf> },
     /// So many made-up coordinates.
@@ -260,7 +260,7 @@ pub enum Source {
 
 /// Everything that a run needs, checked.
 #[derive(Clone, Debug)]
-pub struct Plan {
+pub struct RunConfig {
     /// The group to join.
     pub group: GroupConfig,
     /// The share of the server to run beside it, if any.
@@ -272,7 +272,7 @@ pub struct Plan {
     /// Whether to begin again in a new session when another worker has restarted.
     pub rejoin: bool,
     /// What to reduce.
-    pub source: Source,
+    pub source: TensorSource,
     /// How often.
     pub repeat: u32,
     /// How coordinates travel.
@@ -303,11 +303,11 @@ impl Flags {
     pub fn order(mut self) -> Result<Order, String> {
         match self.command.take() {
             Some(Subcommands::Doctor(flags)) => Ok(Order::Doctor(Box::new(flags.visit()?))),
-            None => Ok(Order::Run(Box::new(self.plan()?))),
+            None => Ok(Order::Run(Box::new(self.run_config()?))),
         }
     }
 
-    fn plan(self) -> Result<Plan, String> {
+    fn run_config(self) -> Result<RunConfig, String> {
         let keys = self.keys.merge_file(self.config.as_deref())?;
         let io = thc_transport::backend(keys.io, keys.bind()?.ip(), &keys.dpdk, &keys.xdp);
         let io = io.map_err(|e| e.to_string())?;
@@ -342,7 +342,7 @@ impl Flags {
         };
         let http = keys.http.as_ref().map(address).transpose()?;
         let source = match (keys.input, keys.coordinates) {
-            (Some(input), None) => Source::File { input, output: keys.output },
+            (Some(input), None) => TensorSource::File { input, output: keys.output },
             (None, Some(_)) if keys.output.is_some() => {
                 return Err("output needs input: nobody has use for the mean of made-up coordinates".into());
             }
@@ -352,7 +352,7 @@ impl Flags {
                     "coordinates is {count}: one all-reduce has {MOST_COORDINATES} at most, give fewer and --repeat"
                 ));
             }
-            (None, Some(count)) => Source::MadeUp(count as usize),
+            (None, Some(count)) => TensorSource::MadeUp(count as usize),
             (Some(_), Some(_)) => {
                 return Err("input and coordinates exclude each other: give one of them".into());
             }
@@ -366,7 +366,7 @@ impl Flags {
         if repeat == 0 {
             return Err("repeat is 0: give at least 1".into());
         }
-        Ok(Plan {
+        Ok(RunConfig {
             group,
             share,
             http,

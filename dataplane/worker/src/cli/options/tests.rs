@@ -2,9 +2,9 @@ use super::*;
 use std::io::Write;
 use thc_transport::Backend;
 
-fn plan(args: &[&str]) -> Result<Plan, String> {
+fn config(args: &[&str]) -> Result<RunConfig, String> {
     let all = ["thc-worker", "--worker", "1", "--cookie", "0x10"].iter().chain(args);
-    Flags::try_parse_from(all).map_err(|e| e.to_string())?.plan()
+    Flags::try_parse_from(all).map_err(|e| e.to_string())?.run_config()
 }
 
 fn file(text: &str) -> tempfile::NamedTempFile {
@@ -16,11 +16,11 @@ fn file(text: &str) -> tempfile::NamedTempFile {
 #[test]
 fn flags_win_over_the_file() {
     let file = file("job = 5\nps = \"127.0.0.1:7000\"\ntimeout = \"3s\"\ncoordinates = 10");
-    let plan = plan(&["--config", file.path().to_str().unwrap(), "--job", "6"]).unwrap();
-    assert_eq!(plan.group.job, 6);
-    assert_eq!(plan.group.ps.port(), 7000);
-    assert_eq!(plan.group.timeout, Duration::from_secs(3));
-    assert_eq!(plan.source, Source::MadeUp(10));
+    let config = config(&["--config", file.path().to_str().unwrap(), "--job", "6"]).unwrap();
+    assert_eq!(config.group.job, 6);
+    assert_eq!(config.group.ps.port(), 7000);
+    assert_eq!(config.group.timeout, Duration::from_secs(3));
+    assert_eq!(config.source, TensorSource::MadeUp(10));
 }
 
 #[test]
@@ -83,7 +83,7 @@ fn errors_name_the_key() {
         (&["--coordinates", "9", "--config", "/"], "/: Is a directory"),
         (&["--coordinates", "9", "--config", "/nowhere/at/all"], "No such file"),
     ] {
-        let error = plan(args).unwrap_err();
+        let error = config(args).unwrap_err();
         assert!(error.contains(says), "{args:?}: {error}");
     }
 }
@@ -104,7 +104,7 @@ fn numbers_out_of_range_are_refused() {
         let flags = ["thc-worker", "--cookie", "1"].iter().chain(args);
         let flags = flags.chain(if args[0].contains("coord") { &[][..] } else { &["--coordinates", "9"] });
         let error =
-            Flags::try_parse_from(flags).map_err(|e| e.to_string()).and_then(Flags::plan).unwrap_err();
+            Flags::try_parse_from(flags).map_err(|e| e.to_string()).and_then(Flags::config).unwrap_err();
         assert!(error.contains(says), "{args:?}: {error}");
     }
 }
@@ -119,16 +119,16 @@ fn empty_paths_in_a_file_are_refused() {
     ] {
         let mut file = tempfile::NamedTempFile::new().unwrap();
         writeln!(file, "{keys}").unwrap();
-        let error = plan(&["--config", file.path().to_str().unwrap()]).unwrap_err();
+        let error = config(&["--config", file.path().to_str().unwrap()]).unwrap_err();
         assert!(error.contains(says), "{keys}: {error}");
     }
 }
 
 #[test]
 fn capture_and_backend() {
-    let plan = plan(&["--coordinates", "9", "--pcap", "a.pcap", "--pcap-limit", "2MiB"]).unwrap();
-    assert_eq!(plan.capture, Some(CaptureConfig { path: "a.pcap".into(), limit: 2 << 20 }));
-    assert_eq!(plan.group.io, Backend::Udp);
+    let config = config(&["--coordinates", "9", "--pcap", "a.pcap", "--pcap-limit", "2MiB"]).unwrap();
+    assert_eq!(config.capture, Some(CaptureConfig { path: "a.pcap".into(), limit: 2 << 20 }));
+    assert_eq!(config.group.io, Backend::Udp);
 }
 
 #[test]
@@ -142,7 +142,7 @@ fn errors_about_dpdk_name_the_key() {
         (&["--pcap-limit", "much", "--io", "udp"], "pcap_limit = \"much\""),
     ] {
         let args = [&device[..], more].concat();
-        let error = plan(&args).unwrap_err();
+        let error = config(&args).unwrap_err();
         assert!(error.contains(says), "{args:?}: {error}");
     }
 }
@@ -156,16 +156,16 @@ fn a_file_has_a_dpdk_section() {
     )
     .unwrap();
     let path = file.path().to_str().unwrap().to_owned();
-    match plan(&["--config", &path, "--dpdk-idle", "busy"]) {
-        Ok(plan) => {
-            let Backend::Dpdk(dpdk) = plan.group.io else { panic!("{plan:?}") };
+    match config(&["--config", &path, "--dpdk-idle", "busy"]) {
+        Ok(config) => {
+            let Backend::Dpdk(dpdk) = config.group.io else { panic!("{config:?}") };
             assert_eq!((dpdk.prefix, dpdk.hugepages), (8, false));
             assert_eq!(dpdk.idle, thc_transport::Idle::BusyPoll);
         }
         Err(error) => assert!(!cfg!(feature = "dpdk") && error.contains("libdpdk-dev"), "{error}"),
     }
     writeln!(file, "devics = []").unwrap();
-    let error = plan(&["--config", &path]).unwrap_err();
+    let error = config(&["--config", &path]).unwrap_err();
     assert!(error.contains("line 7") && error.contains("devics"), "{error}");
 }
 
@@ -173,13 +173,13 @@ fn a_file_has_a_dpdk_section() {
 fn unknown_keys_are_refused_with_their_line() {
     let mut file = tempfile::NamedTempFile::new().unwrap();
     writeln!(file, "job = 5\nworkr = 3").unwrap();
-    let error = plan(&["--config", file.path().to_str().unwrap()]).unwrap_err();
+    let error = config(&["--config", file.path().to_str().unwrap()]).unwrap_err();
     assert!(error.contains("line 2") && error.contains("workr"), "{error}");
 }
 
 #[test]
 fn a_wrong_cookie_is_not_shown() {
     let flags = ["thc-worker", "--worker", "1", "--cookie", "secret77", "--coordinates", "1"];
-    let error = Flags::try_parse_from(flags).unwrap().plan().unwrap_err();
+    let error = Flags::try_parse_from(flags).unwrap().run_config().unwrap_err();
     assert!(error.contains("cookie") && !error.contains("secret77"), "{error}");
 }

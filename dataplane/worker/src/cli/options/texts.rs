@@ -5,7 +5,7 @@ use std::fmt::Display;
 use std::net::{IpAddr, SocketAddr};
 use std::str::FromStr;
 use std::time::Duration;
-use thc_options::Secret;
+use thc_options::{Interval, Secret};
 
 pub(super) fn parse<T: FromStr<Err: Display>>(key: &str, text: &str) -> Result<T, String> {
     text.parse().map_err(|e| format!("{key} = {text:?}: {e}"))
@@ -13,9 +13,7 @@ pub(super) fn parse<T: FromStr<Err: Display>>(key: &str, text: &str) -> Result<T
 
 pub(super) fn time(key: &str, text: Option<&str>, default: Duration) -> Result<Duration, String> {
     let Some(text) = text else { return Ok(default) };
-    let time = humantime::parse_duration(text)
-        .map_err(|e| format!("{key} = {text:?}: {e}; write a time like 200ms or 10s"))?;
-    match time {
+    match parse::<Interval>(key, text)?.0 {
         Duration::ZERO => Err(format!("{key} is 0: give a time like 200ms or 10s")),
         time if time > LONGEST => Err(format!("{key} = {text:?}: a year is the longest")),
         time => Ok(time),

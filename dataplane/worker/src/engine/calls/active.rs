@@ -1,6 +1,6 @@
 //! A call under way.
 
-use super::{Outcome, Shelf, cut};
+use super::{MeanSender, Owned, Shelf, cut};
 use crate::Span;
 use crate::engine::compressor::{Compressor, Measured};
 use crate::engine::loan::{Bytes, Held, Sums};
@@ -114,18 +114,13 @@ pub(in crate::engine) struct Active {
     pub error: Option<CallError>,
     /// Who makes its indices, if it is not this engine.
     pub remote: Option<Remote>,
-    pub(super) outcome: Outcome,
+    /// Where it goes when it is over, if it is owned; what is lent has [`super::super::Engine::take_outcome`].
+    pub(super) outcome: Option<MeanSender>,
 }
 
 impl Active {
     /// A call whose plan the job can carry out, in groups of so many coordinates or of one partition.
-    pub fn new(
-        plan: &[Span],
-        compressor: &Compressor,
-        window: usize,
-        owned: Option<Vec<f32>>,
-        outcome: Outcome,
-    ) -> Active {
+    pub fn new(plan: &[Span], compressor: &Compressor, window: usize) -> Active {
         let length = plan.iter().map(|span| span.length).sum();
         let window = window.max(1 << compressor.block);
         let mut parts: Vec<Measured> = Vec::new();
@@ -176,7 +171,7 @@ impl Active {
             key: None,
             feedback: None,
             length,
-            owned,
+            owned: None,
             left: Vec::new(),
             open: groups.len(),
             lost: 0,
@@ -193,8 +188,13 @@ impl Active {
             to_feed_back: VecDeque::new(),
             error: None,
             remote: None,
-            outcome,
+            outcome: None,
         }
+    }
+
+    /// Takes the tensor over from the caller.
+    pub fn own(&mut self, Owned { data, outcome }: Owned) {
+        (self.owned, self.outcome) = (Some(data), Some(outcome));
     }
 
     /// Keeps error feedback under `key`, to be written to `left`.
@@ -216,7 +216,8 @@ impl Active {
     pub fn restart(mut self, plan: &[Span], compressor: &Compressor, window: usize, holds: bool) -> Active {
         // Until all of it is copied, nothing of it has changed.
         let (ticket, copied) = (self.ticket, self.copied);
-        let mut again = Active::new(plan, compressor, window, self.owned.take(), self.outcome.take());
+        let mut again = Active::new(plan, compressor, window);
+        (again.owned, again.outcome) = (self.owned.take(), self.outcome.take());
         (again.ticket, again.inputs, again.copied, again.stale) = (ticket, self.inputs, copied, copied);
         match self.feedback {
             Some(key) => again.keep(key, self.left, holds),

@@ -56,8 +56,14 @@ pub(super) fn cut(plan: &[Span], block: u8) -> Vec<(Choice, Partition)> {
     parts
 }
 
-/// Where the outcome of a call goes: a handle, or [`super::Engine::take_outcome`].
-pub type Outcome = Option<Sender<Result<Vec<f32>, WorkerError>>>;
+/// A tensor that the engine owns until the call is over, and the handle that gets it back.
+pub(super) struct Owned {
+    pub data: Vec<f32>,
+    pub outcome: MeanSender,
+}
+
+/// Where the mean of such a tensor goes.
+type MeanSender = Sender<Result<Vec<f32>, WorkerError>>;
 
 /// Memory for packed indices and results, kept for later groups.
 #[derive(Debug, Default)]
@@ -124,7 +130,7 @@ impl Shelf {
 enum Unheeded {
     /// Whether it has.
     Packed(Box<dyn Fn() -> bool + Send>),
-    Handle(Sender<Result<Vec<f32>, WorkerError>>),
+    Handle(MeanSender),
     Ticket(u64),
 }
 

@@ -267,7 +267,7 @@ impl Collective {
     /// A call of a plan that fits a tensor of this length; its norms are not measured yet.
     fn start(&self, plan: &[Span], length: usize, key: Option<u64>, fed: Option<Fed>) -> CollectiveCall {
         let number = self.calls.fetch_add(1, Ordering::Relaxed);
-        let Active { parts, groups, .. } = Active::new(plan, &self.compressor, GROUP, None, None);
+        let Active { parts, groups, .. } = Active::new(plan, &self.compressor, GROUP);
         let groups: Vec<_> =
             groups.into_iter().map(|group| Group { parts: group.parts, range: group.range }).collect();
         let mut pieces = vec![0..0; length.div_ceil(PIECE)];
@@ -290,7 +290,7 @@ impl Collective {
     }
 
     /// Begins the call of a tensor that is measured, compressed and finished elsewhere. `norms` are those of
-    /// its partitions ([`PackedCall`](crate::PackedCall)); the caller keeps its error feedback, and
+    /// its partitions ([`PackedTensor`](crate::PackedTensor)); the caller keeps its error feedback, and
     /// `feedback` only names it. Settle and end it like other calls; in between, [`Self::keys`] and
     /// [`Self::numbers`] return the parameters to compute with.
     ///
