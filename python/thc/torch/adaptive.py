@@ -18,11 +18,15 @@ import numpy as np
 import torch
 
 from thc import adapt
-from thc.errors import ConfigError
+from thc.errors import ConfigError, MismatchError
 from thc.group import Group
+from thc.row import Span
 from thc.torch.adapt_options import Adapt
+from thc.torch.bucket import Bucket, Calls
 from thc.torch.exchange import exchange, tells
-from thc.torch.layout import Layout
+from thc.torch.flight import Flight
+from thc.torch.layout import Layout, Segment
+from thc.torch.part import Part
 from thc.torch.peers import Peers
 from thc.torch.plan import Plan
 from thc.torch.prices import Prices
@@ -43,8 +47,12 @@ SETTLE = 2
 """First steps that are not timed: DDP makes its final buckets after the first."""
 
 
-class Adaptive:
-    """The state of one hook's adaptation. All methods run on the sequencer of the group's pipeline."""
+class Adaptive(Part):
+    """The part of an engine that chooses how each tensor travels, and makes the calls of its buckets. All methods run on the sequencer of the
+    group's pipeline."""
+
+    name = "adapt"
+    one_call = True
 
     def __init__(self, options: Adapt, group: Group, names: Mapping[str, int], excluded: Iterable[str], rank: int, first: int) -> None:
         job = group.job
@@ -88,6 +96,8 @@ class Adaptive:
         """By layout, bytes and seconds when it was first timed."""
         self._bucket: dict[str, int] = {}
         """By parameter, the layout that it travels in."""
+        self._apart: dict[tuple[int, str], Layout] = {}
+        """The layouts of a bucket's parameters, each by itself."""
         self._begin(first)
 
     def _read_fixed(self, fixed: Mapping[str, int | str]) -> dict[str, int | None]:
@@ -142,16 +152,24 @@ class Adaptive:
             self._next += LOOKS
 
     def restart(self, step: int) -> None:
-        """Begins with all defaults, as after a time without the server: on all ranks alike."""
+        """Begins with all defaults."""
         self._choice = self._defaults()
         self._squares.clear()
         self._before = None
         self._begin(step)
 
-    def begin_step(self, step: int) -> None:
-        """Before a step's first bucket. Agrees with the others when it is time; raises what a call raises."""
-        if step < self._next:
-            return
+    def begin_bucket(self, bucket: Bucket, step: int) -> None:
+        if not bucket.refines:
+            bucket.sender = self
+
+    def begin_calls(self, bucket: Bucket, step: int) -> None:
+        for segment in bucket.layout.segments:
+            self._bucket[segment.name] = bucket.layout.key
+        if bucket.index == 0 and step >= self._next:
+            self._begin_step(step)
+
+    def _begin_step(self, step: int) -> None:
+        """Agrees with the others, since it is time; raises what a call raises."""
         started = time.perf_counter()
         if not self._measured:
             self._agree_threshold()
@@ -231,15 +249,9 @@ class Adaptive:
         """Whether this rank looks at the gradients of a step: rank 0, in the last ones before a choice."""
         return self._rank == 0 and self.options.layerwise and step >= self._next - LOOKS
 
-    def times(self, step: int) -> bool:
-        """Whether this step's calls are timed: then each must be alone. In the warm-up, and, to notice another link, in the last steps
-        before a choice."""
+    def is_timed(self, step: int) -> bool:
+        # In the warm-up, and, to notice another link, in the last steps before a choice.
         return self.is_warming_up or (self.options.threshold and not self._probes and step >= self._next - LOOKS)
-
-    def place(self, layout: Layout) -> None:
-        """A bucket's parameters travel together."""
-        for segment in layout.segments:
-            self._bucket[segment.name] = layout.key
 
     def look(self, segments: Sequence[Any], data: torch.Tensor) -> None:
         """Takes the norms of a bucket's gradients."""
@@ -264,15 +276,52 @@ class Adaptive:
         """A bucket's call, which was alone, took so long."""
         self._clocks.setdefault(layout.key, []).append(seconds)
 
-    def note_travel(self, layout: Layout, began: float, landed: float) -> None:
-        """A bucket was on its way from then to then."""
-        if self._probes and self.prices is not None:
-            self.prices.note_travel(layout.key, self._carried.get(layout.key, 0.0), began, landed)
+    def note_travel(self, bucket: Bucket, span: Span, finite: bool) -> None:
+        if self._probes and self.prices is not None and not bucket.refines:
+            self.prices.note_travel(bucket.layout.key, self._carried.get(bucket.layout.key, 0.0), *span)
 
-    def end_step(self) -> None:
-        """All buckets of a step have landed."""
+    def note_error(self, error: BaseException) -> None:
+        if isinstance(error, MismatchError):
+            error.args = (f"{error}; with adapt, also if ranks have different plans: load checkpoints of one step on all",)
+
+    def end_step(self, buckets: Sequence[Bucket], goes_on: bool) -> list[Bucket]:
         if self._probes and self.prices is not None:
             self.prices.end_step()
+        return []
+
+    # Calls.
+
+    @property
+    def is_trial(self) -> bool:
+        return self.is_warming_up
+
+    def send(self, calls: Calls, flight: Flight, bucket: Bucket, data: torch.Tensor, step: int, wait: bool) -> None:
+        layout = bucket.layout
+        if self.measures(step):
+            self.look(layout.segments, data)
+        spans = self.spans(layout, step)
+        if self.is_warming_up:
+            for segment in layout.segments:
+                self._send_alone(calls, flight, layout, segment, data, step)
+            return
+        started = time.perf_counter()
+        calls.call(flight, data, wait, feedback=calls.key(layout), plan=spans)
+        if wait and self.is_timed(step):
+            self.bucket_took(layout, time.perf_counter() - started)
+
+    def _send_alone(self, calls: Calls, flight: Flight, layout: Layout, segment: Segment, data: torch.Tensor, step: int) -> None:
+        """Has one gradient of a bucket travel in a call of its own, and times it."""
+        if not segment.length:
+            return
+        place = (layout.key, segment.name)
+        if place not in self._apart:
+            self._apart[place] = Layout(f"{layout.scope}.alone", [Segment(segment.name, 0, segment.length, True)])
+        key, choice = calls.key(self._apart[place]), self.single_choice(segment.name, step)
+        computed, started = self._group.stats().compression, time.perf_counter()
+        calls.call(flight, data[segment.slice], True, feedback=key, plan=[(segment.length, choice)])
+        seconds = time.perf_counter() - started
+        if not self.never(segment.name):
+            self.took(step, segment.length, choice == RAW, seconds, min(seconds, self._group.stats().compression - computed))
 
     # Agreements.
 

@@ -9,10 +9,10 @@ from typing import Any, Protocol
 
 import torch
 
-from thc.torch.deadlines import Width
+from thc.torch.flight import Flight
 from thc.torch.layout import Layout
 
-__all__ = ["Bucket", "Promise", "is_finite"]
+__all__ = ["Bucket", "Calls", "Promise", "Sender", "is_finite"]
 
 
 def is_finite(buffer: torch.Tensor) -> bool:
@@ -28,9 +28,30 @@ class Promise(Protocol):
         """Fulfils it, or says why it cannot be. Called once."""
 
 
+class Calls(Protocol):
+    """What makes the calls of buckets."""
+
+    def call(self, flight: Flight, data: torch.Tensor, wait: bool, **options: Any) -> None:
+        """Begins a call, in place; with ``wait`` it is over on return. Options are those of :meth:`thc.Group.allreduce`."""
+
+    def key(self, layout: Layout) -> int | None:
+        """The key of a layout's error feedback; nothing without error feedback."""
+
+
+class Sender(Protocol):
+    """Decides in which calls a bucket travels."""
+
+    @property
+    def is_trial(self) -> bool:
+        """Whether the calls only try out how buckets could travel, so that the mean's accuracy shows nothing."""
+
+    def send(self, calls: Calls, flight: Flight, bucket: Bucket, data: torch.Tensor, step: int, wait: bool) -> None:
+        """Makes the calls. ``data`` is the bucket where it is compressed."""
+
+
 @dataclass
 class Bucket:
-    """What DDP handed over, and what it waits for."""
+    """Gradients that are averaged together, and what waits for their mean."""
 
     index: int
     is_last: bool
@@ -48,15 +69,19 @@ class Bucket:
 
     computed: float | None = None
     """Seconds that this step had computed when it was there."""
-    width: Width | None = None
-    """How it travels, if that is decided for each bucket."""
+    sender: Sender | None = None
+    """What decides how the bucket travels, where a part of the engine does."""
     refines: bool = False
-    """Whether it adds what error feedback has kept of an earlier one: it begins as zeros."""
+    """Whether it is one of a step that follows a backward pass. It adds what error feedback has kept of an earlier one, so it begins as zeros."""
     plain: bool = False
     """Whether it goes through the process group although the server is there, as all ranks know."""
     mean: Callable[[Callable[[], None] | None], None] | None = None
     """If it is on its way through the process group already: waits for its mean and puts it into the buffer. What it is given is called now
     and then meanwhile."""
+    has_ended: bool = False
+    """Whether nothing is written into the buffer any more."""
+    doomed: BaseException | None = None
+    """Why it fails although nothing was wrong with it."""
     released: bool = False
     """Whether training has it, or has heard why not."""
 
@@ -87,7 +112,7 @@ class Bucket:
             self.buffer[segment.slice].copy_(parameter.grad.detach().reshape(-1))
 
     def release(self, error: BaseException | None = None) -> None:
-        """Lets DDP go on, with the buffer as it is or with an error."""
+        """Lets training go on, with the buffer as it is or with an error."""
         self.copy = None
         if self.released:
             return

@@ -7,10 +7,10 @@ from collections.abc import Iterator
 from typing import Any
 
 import torch
-import torch.distributed as dist
 
 from thc.errors import ConfigError, ReplicasError
 from thc.group import Group
+from thc.torch.gathering import gather_numbers
 from thc.torch.members import tell
 
 __all__ = ["DigestOf", "check_replicas"]
@@ -60,7 +60,10 @@ def check_replicas(model: torch.nn.Module, *, process_group: Any = None, group: 
         process_group = getattr(model, "process_group", None)
 
     def gather(numbers: list[int]) -> dict[int, list[int]]:
-        return tell(group, numbers) if group is not None else dict(enumerate(_gather(numbers, process_group)))
+        if group is not None:
+            return tell(group, numbers)
+        found = gather_numbers([number - (number >> 63 << 64) for number in numbers], process_group)
+        return {rank: [number & WORD for number in theirs] for rank, theirs in enumerate(found)}
 
     each = [(name, digest(parameter)) for name, parameter in _tensors_by_name(model)]
     mine = 0
@@ -76,15 +79,6 @@ def check_replicas(model: torch.nn.Module, *, process_group: Any = None, group: 
     good = next((every[rank] for rank in every if rank not in ranks), [])
     differ = [name for at, (name, _) in enumerate(each) if any(good and every[rank][at] != good[at] for rank in ranks if rank in every)]
     raise ReplicasError(ranks, differ, when)
-
-
-def _gather(numbers: list[int], process_group: Any) -> list[list[int]]:
-    mine = torch.tensor([number - (number >> 63 << 64) for number in numbers], dtype=torch.int64)
-    if dist.get_backend(process_group) == "nccl":
-        mine = mine.cuda()
-    found = [torch.empty_like(mine) for _ in range(dist.get_world_size(process_group))]
-    dist.all_gather(found, mine, group=process_group)
-    return [[number & WORD for number in theirs.tolist()] for theirs in found]
 
 
 class DigestOf:

@@ -13,11 +13,12 @@ import torch.distributed as dist
 from thc import environment, errors
 from thc.group import Group
 from thc.host import this_host
-from thc.torch.tables import tables_for
+from thc.torch.gathering import Gather
 from thc.torch.peers import time_out
+from thc.torch.tables import tables_for
 from thc.torch.way import collective, take_way
 
-__all__ = ["LOCAL_OPTIONS", "Gather", "begin_alike", "further_job", "join", "of_environment", "scope_of", "threads_of"]
+__all__ = ["LOCAL_OPTIONS", "begin_alike", "further_job", "join", "of_environment", "scope_of", "threads_of"]
 
 LOCAL_OPTIONS = frozenset("address port cookie server colocated".split())
 """Options of :meth:`thc.Group.local` alone: who gives one wants servers of the ranks' own."""
@@ -32,18 +33,6 @@ _scopes: weakref.WeakKeyDictionary[Group, itertools.count[int]] = weakref.WeakKe
 def scope_of(group: Group) -> int:
     """A number for who comes next to share a group, in the same order on all ranks: their keys of error feedback must differ."""
     return next(_scopes.setdefault(group, itertools.count()))
-
-
-class Gather:
-    """Hands what each rank says to all, by a collective that torch offers to everybody."""
-
-    def __init__(self, process_group: Any) -> None:
-        self._group = process_group
-
-    def gather(self, value: str) -> list[str]:
-        every: list[Any] = [None] * dist.get_world_size(self._group)
-        dist.all_gather_object(every, value, group=self._group)
-        return every
 
 
 def join(process_group: Any, group: Group | None, options: dict[str, Any], further: int = 0, adapts: bool = False) -> Group:

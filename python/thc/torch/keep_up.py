@@ -14,7 +14,7 @@ from torch.nn.parallel import DistributedDataParallel
 from thc.errors import ConfigError, SessionError
 from thc.host import HostGroup
 from thc.torch.hook import Hook
-from thc.torch.joining import Gather
+from thc.torch.gathering import Gather
 from thc.torch.members import pack_state, unpack_state
 from thc.torch.pace import PERIOD, Meetings, Pace
 from thc.torch.peers import time_out
@@ -42,7 +42,7 @@ class KeepUp:
         self._model, self._optimizer, self._scheduler = model, optimizer, scheduler
         self._hook, self._meetings = hook, meetings
         self._pace = Pace(hook.group, meetings)
-        hook.keep_pace(self._pace)
+        hook.engine.keep_pace(self._pace)
         self._group = model.process_group
         self._quorum = hook.group.job.quorum
         self._patience = time_out(model.process_group).total_seconds()
@@ -120,7 +120,8 @@ class KeepUp:
         self._meetings.arrive()
         tensors = [] if self._optimizer is None else tensors_of(self._optimizer)
         sees = hook.group.find_server()
-        told = hook.tell([hook.steps, was_behind, sees, finished, len(tensors)])
+        mine = [hook.steps, was_behind, sees, finished, len(tensors)]
+        told: list[list[int]] = hook.engine.ask(lambda: hook.peers.gather(mine))
         steps = [row[0] for row in told]
         ranks = range(len(told))
         source = max(ranks, key=lambda rank: (not told[rank][1], steps[rank], -rank))
@@ -134,7 +135,7 @@ class KeepUp:
                 soon = time.monotonic() < self._returned + 2 * self._pause
                 self._pause = min(LONGEST, 2 * self._pause) if soon else PAUSE
                 self._returned = time.monotonic()
-            hook.meet(newest, all(row[2] for row in told), was_behind)
+            hook.engine.meet(newest, all(row[2] for row in told), was_behind)
         self._meetings.end()
         self._has_stopped = False
         return all(row[3] for row in told)

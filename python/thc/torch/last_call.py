@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from thc import errors
 from thc.group import Group
 from thc.torch.bucket import Bucket
+from thc.torch.carrier import Carrier
 from thc.torch.clock import Clock
 from thc.torch.exchange import exchange_halves, join_halves, tells
+from thc.torch.part import Part
 from thc.torch.rails import RailGroup
-from thc.torch.refining import Refining
-from thc.torch.scales import Scales
 
 __all__ = ["LastCall"]
 
@@ -22,12 +22,10 @@ def _micros(seconds: float) -> int:
 
 
 class LastCall:
-    """Tells the other ranks what this one waited, how it scales, and what it would refine."""
+    """Tells the other ranks what this one waited, how it scales, and what the engine's parts have to tell."""
 
-    def __init__(
-        self, group: Group, rank: int, clock: Clock, scales: Callable[[], Scales | None], refining: Refining | None
-    ) -> None:
-        self._group, self._rank, self._clock, self._scales, self._refining = group, rank, clock, scales, refining
+    def __init__(self, group: Group, rank: int, clock: Clock, carrier: Carrier, parts: Sequence[Part]) -> None:
+        self._group, self._rank, self._clock, self._carrier, self._parts = group, rank, clock, carrier, parts
         self.tells = tells(group)
         """Whether it can tell anything: otherwise an empty call ends a step."""
         self._alike = group.rail_ranks if isinstance(group, RailGroup) else range(group.workers)
@@ -36,11 +34,11 @@ class LastCall:
     def make(self, step: int, buckets: Sequence[Bucket]) -> list[int] | None:
         """Makes the call. Returns all ranks' counts of steps, modulo 65536, if they differ. Raises what a call raises, and
         :exc:`~thc.ScalesError` if ranks have different scales."""
-        refining, scales = self._refining, self._scales()
-        last = self._clock.last
+        scales, last = self._carrier.scales, self._clock.last
         mine = [_micros(last.hidden), _micros(last.waited), 0 if scales is None else scales.digest]
-        if refining is not None:
-            mine += refining.row(buckets)
+        told = [part.row(buckets) for part in self._parts]
+        for numbers in told:
+            mine += numbers
         # The step comes last, in 16 bits: for up to 51 ranks all of it fits into one packet.
         halves = [half for number in mine for half in (number >> 16, number & 0xFFFF)] + [step & 0xFFFF]
         answers = exchange_halves(self._group, self._rank, halves)
@@ -49,6 +47,8 @@ class LastCall:
             raise errors.ScalesError()
         if all(row[0] + row[1] > 0 for row in rows):
             self._group.training.note_comparison((row[0] / 1e6, row[1] / 1e6) for row in rows)
-        if refining is not None:
-            refining.agree([row[3:] for row in rows], buckets)
+        at = 3
+        for part, numbers in zip(self._parts, told):
+            part.agree([row[at : at + len(numbers)] for row in rows], buckets)
+            at += len(numbers)
         return None if len(set(steps)) == 1 else steps

@@ -11,7 +11,7 @@ from thc import errors
 from thc.group import Group
 from thc.host import Listener, Speaker, this_host
 from thc.line import Door
-from thc.torch.joining import Gather
+from thc.torch.gathering import Gather
 from thc.torch.store import shared_store
 
 __all__ = ["Hosts", "one_stream"]

@@ -12,7 +12,7 @@ from thc.torch.adapt_options import Adapt
 from thc.torch.exchange import tells
 from thc.torch.refining import Refine
 
-__all__ = ["DEVICES", "POWER", "Options", "noise_of"]
+__all__ = ["DEVICES", "POWER", "Options", "check_shares", "noise_of"]
 
 DEVICES = ("auto", "host", "triton", "torch")
 """Where gradients may be compressed."""
@@ -30,16 +30,16 @@ _WHY_NOT_REFINE = {
 class Options:
     """See :func:`thc.torch.hook`."""
 
-    warmup: int
-    min_size: int
-    exclude: Sequence[str]
-    uncompressed: str
     feedback: bool
-    nonfinite: str
     fallback: bool
-    adapt: Adapt | None
-    in_flight: int
-    device: str
+    warmup: int = 0
+    min_size: int = 0
+    exclude: Sequence[str] = ()
+    uncompressed: str = "raw"
+    nonfinite: str = "nan"
+    in_flight: int = 3
+    device: str = "auto"
+    adapt: Adapt | None = None
     refine: Refine | None = None
     scales: float = 0.0
     """The power of coordinates' sizes that they are divided by before they are compressed; 0: they are not."""
@@ -71,6 +71,14 @@ class Options:
                 raise errors.ConfigError('refine sends what is not compressed in the same call: leave uncompressed="process-group" out')
         if self.nonfinite not in ("nan", "zero"):
             raise errors.ConfigError(f'nonfinite is {self.nonfinite!r}: write "nan" or "zero"')
+
+
+def check_shares(adapt: Any, refine: Any, uncompressed: str, only_if_faster: bool | int) -> None:
+    """Refuses options that need whole parameters, where each rank of a host has a share of the host's mean."""
+    through_peers = 'uncompressed="process-group"', uncompressed == "process-group"
+    for option, wrong in (("adapt", adapt), ("refine", refine), through_peers, ("only_if_faster", only_if_faster)):
+        if wrong:
+            raise errors.ConfigError(f"rails and {option}: a rank averages shares of parameters, not whole ones: leave one of them out")
 
 
 def noise_of(group: Group, feedback: bool | None, scales: bool | float | None, chooses: bool) -> dict[str, Any]:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import functools
 import logging
-import types
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -12,9 +10,14 @@ import torch
 
 from thc import errors
 from thc.group import Group
-from thc.torch.averaging import Averaging, Piece
 from thc.torch.clock import StepClock
+from thc.torch.device.choice import ON_CPU
+from thc.torch.engine import Adapter, Engine
 from thc.torch.joining import begin_alike, join, scope_of
+from thc.torch.optimizer_step import replace_step
+from thc.torch.options import Options
+from thc.torch.peers import Peers
+from thc.torch.piece import Piece
 from thc.torch.way import falls_back
 
 __all__ = ["Outer", "nesterov", "outer"]
@@ -57,24 +60,23 @@ class _Part:
                 at += p.numel()
 
 
-class Outer:
+class Outer(Adapter):
     """The outer loop of a model; made by :func:`outer`."""
 
     def __init__(
         self,
+        engine: Engine,
+        clock: StepClock,
         model: torch.nn.Module,
         optimizer: torch.optim.Optimizer,
-        group: Group,
         every: int,
         make: MakeOptimizer,
         parts: int,
         delay: int,
         mode: str,
-        averaging: Averaging,
-        clock: StepClock,
     ) -> None:
-        self.group = group
-        self._averaging, self._clock = averaging, clock
+        super().__init__(engine)
+        self._clock = clock
         self.steps = 0
         """Inner steps so far."""
         self.rounds = 0
@@ -82,7 +84,7 @@ class Outer:
         self.skipped = 0
         """Differences that were not finite on some rank, and were left out on all."""
         self.every, self.delay = every, delay
-        scope = f"outer{scope_of(group)}"
+        scope = f"outer{scope_of(self.group)}"
         self._optimizer = optimizer
         parameters = [p for p in model.parameters() if p.requires_grad]
         self._parts = [
@@ -117,16 +119,11 @@ class Outer:
             if part.piece.under_way:
                 self._receive(part)
 
-    @property
-    def fallback_active(self) -> bool:
-        """Whether the parameter server has been lost and means come from the process group."""
-        return self._averaging.fallback_active
-
     def resume(self) -> bool:
         """After the parameter server was lost and is back: takes in what is under way, joins anew and goes on through it. All ranks call it
         between the same steps; returns, alike on all, whether it worked."""
         self.finish()
-        return self._averaging.resume()
+        return super().resume()
 
     def agree(self) -> None:
         """Gives all ranks the same parameters, the mean of theirs, as at the end of training or before an evaluation. The outer
@@ -144,7 +141,7 @@ class Outer:
             self._receive(part)
         part.sent = part.read()
         torch.sub(part.agreed.detach(), part.sent, out=part.difference)
-        self._averaging.begin([part.piece])
+        self.engine.begin([part.piece])
         part.due = self.steps + self.delay
 
     def _receive(self, part: _Part) -> None:
@@ -260,18 +257,16 @@ def outer(
     group = join(process_group, group, options)
     begin_alike(model, process_group)
     clock = StepClock()
-    averaging = Averaging(group, process_group, feedback=mode != "raw", fallback=falls_back(group, fallback), clock=clock)
-    made = Outer(model, optimizer, group, every, outer, parts, delay, mode, averaging, clock)
-    inner = optimizer.step
+    kept = Options(feedback=mode != "raw", fallback=falls_back(group, fallback), device="host")
+    engine = Engine(group, kept, Peers(process_group), clock, ON_CPU)
+    made = Outer(engine, clock, model, optimizer, every, outer, parts, delay, mode)
 
-    @functools.wraps(inner)
-    def step(_self: Any, *args: Any, **kwargs: Any) -> Any:
+    def step(*args: Any, **kwargs: Any) -> Any:
         result = inner(*args, **kwargs)
         made.step()
         return result
 
-    # A bound method, since schedulers ask the step whose it is.
-    optimizer.step = types.MethodType(step, optimizer)
+    inner = replace_step(optimizer, step)
     return made
 
 

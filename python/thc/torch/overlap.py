@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import functools
-import logging
 import time
-import types
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -16,98 +13,61 @@ from torch.nn.parallel import DistributedDataParallel
 from thc import errors
 from thc.group import Group
 from thc.torch.adapt_options import Adapt
-from thc.torch.averaging import Averaging, Piece
+from thc.torch.adaptive import Adaptive
 from thc.torch.clock import StepClock
+from thc.torch.device.choice import ON_CPU
+from thc.torch.engine import Adapter, Engine
+from thc.torch.gradients import cut_gradients
 from thc.torch.joining import begin_alike, join, scope_of
-from thc.torch.plan import Plan
-from thc.torch.refining import Refine, Refining
-from thc.torch.trial import Trial
+from thc.torch.later import Later
+from thc.torch.optimizer_step import replace_step
+from thc.torch.options import Options
+from thc.torch.peers import Peers
+from thc.torch.refining import Refine, Refining, check_alike
+from thc.torch.trial import LocalOptimizer, Trial
 from thc.torch.way import falls_back
 
 __all__ = ["Overlap", "overlap"]
 
-log = logging.getLogger("thc.torch")
-
-BUCKET = 1 << 22
-"""Coordinates that travel in one call, about."""
-
 MakeOptimizer = Callable[[list[dict[str, Any]]], torch.optim.Optimizer]
 
 
-class _Bucket:
-    """Gradients of some neighbouring parameters, in one piece of f32 on the CPU."""
-
-    def __init__(self, scope: str, parameters: list[torch.nn.Parameter], names: Mapping[torch.nn.Parameter, str]) -> None:
-        self.parameters = parameters
-        length = sum(p.numel() for p in parameters)
-        self.flat = torch.empty(length, pin_memory=any(p.device.type == "cuda" for p in parameters))
-        self.pieces = [piece.view_as(p) for piece, p in zip(self.flat.split([p.numel() for p in parameters]), parameters)]
-        self.piece = Piece(scope, self.flat, compressed=True, names={names[p]: p.numel() for p in parameters})
-
-    def fill(self, factor: float, finite: bool) -> bool:
-        """Takes the gradients of this step times a factor; of a parameter that has none, zero. Whether they are finite."""
-        for piece, p in zip(self.pieces, self.parameters):
-            if p.grad is None:
-                piece.zero_()
-            else:
-                piece.copy_(p.grad)
-        if factor != 1.0:
-            self.flat.mul_(factor)
-        if not finite:
-            # All ranks hear of one whose gradients are not finite, and leave the step out.
-            self.flat[0] = float("nan")
-        return bool(torch.isfinite(self.flat.sum()))
-
-
-class _Other:
-    """An optimizer of local updates, for the same groups of parameters and with no state in common."""
-
-    def __init__(self, optimizer: torch.optim.Optimizer, make: MakeOptimizer) -> None:
-        self._optimizer = optimizer
-        self._own = make([dict(each) for each in optimizer.param_groups])
-
-    def step(self, rate: float | None) -> None:
-        for mine, theirs in zip(self._own.param_groups, self._optimizer.param_groups):
-            mine["lr"] = theirs["lr"] if rate is None else rate
-        self._own.step()
-
-    def state_dict(self) -> dict[str, Any]:
-        found: dict[str, Any] = self._own.state_dict()
-        return found
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        self._own.load_state_dict(state)
-
-
-class Overlap:
+class Overlap(Adapter):
     """The model backup of a model in training; made by :func:`overlap`."""
 
     def __init__(
         self,
-        group: Group,
-        optimizer: torch.optim.Optimizer,
-        local: Trial | _Other | None,
-        rate: float | None,
-        averaging: Averaging,
+        engine: Engine,
         clock: StepClock,
+        optimizer: torch.optim.Optimizer,
+        local: Trial | LocalOptimizer | None,
+        rate: float | None,
         names: Mapping[torch.nn.Parameter, str],
     ) -> None:
-        self.group = group
-        self._averaging, self._clock = averaging, clock
+        """``names`` are those of the optimizer's parameters, in their order."""
+        super().__init__(engine)
+        self.refining: Refining | None = None
+        """With ``refine``: how the last step's means travelled and what of them was refined."""
         self.steps = 0
         """Steps begun."""
         self.skipped = 0
         """Steps whose gradients were not finite on some rank: their global update was left out on all."""
         self.waited = 0.0
         """Seconds for which steps had to wait for a mean: what was not hidden."""
+        self._clock = clock
         self._optimizer, self._update = optimizer, optimizer.step
         self._local, self._rate = local, rate
-        self._parameters = [p for each in optimizer.param_groups for p in each["params"] if p.requires_grad]
-        scope = f"overlap{scope_of(group)}"
-        self._buckets = [_Bucket(f"{scope}.{number}", cut, names) for number, cut in enumerate(_cut(self._parameters))]
+        self._parameters = list(names)
+        self._pieces = cut_gradients(f"overlap{scope_of(self.group)}", self._parameters, names)
+        self._later = Later(clock, self._pieces)
         self._common = [p.detach().clone() for p in self._parameters]
         """The backup: what all ranks have in common, as of the last mean that has come."""
         self._under_way = False
+
+    def refine(self, options: Refine, adaptive: Adaptive | None) -> None:
+        """Has means refined from now on."""
+        self.refining = Refining(options, 0, self.group, self._later, adaptive, behind=True)
+        self.engine.parts.append(self.refining)
 
     def step(self, factor: float = 1.0, finite: bool = True) -> None:
         """What ``optimizer.step`` does now: sends this step's gradients, takes in the mean of the step before, and goes on from there by
@@ -117,38 +77,23 @@ class Overlap:
             self._take_in()
         else:
             self._begin_from_the_model()
-        for bucket, own in zip(self._buckets, self._of_buckets(mine)):
-            for p, gradient in zip(bucket.parameters, own):
-                p.grad = gradient
+        for p, gradient in zip(self._parameters, mine):
+            p.grad = gradient
+        for piece in self._pieces:
             # From gradients that are not finite there is no going on.
-            finite = bucket.fill(factor, finite) and finite
-        self._averaging.begin([bucket.piece for bucket in self._buckets])
+            finite = piece.fill(factor, finite) and finite
+        self._later.begin()
+        self.engine.begin(self._pieces)
         self._under_way = True
         self.steps += 1
         if finite:
             self._local_update(factor)
 
-    @property
-    def plans(self) -> Sequence[Plan]:
-        """All choices so far, with ``adapt``."""
-        adaptive = self._averaging.adaptive
-        return () if adaptive is None else tuple(adaptive.plans)
-
-    @property
-    def refining(self) -> Refining | None:
-        """With ``refine``: how the last step's means travelled and what of them was refined."""
-        return self._averaging.refining
-
-    @property
-    def fallback_active(self) -> bool:
-        """Whether the parameter server has been lost and means come from the process group."""
-        return self._averaging.fallback_active
-
     def resume(self) -> bool:
         """After the parameter server was lost and is back: settles, joins anew and goes on compressed. All ranks call it between the same
         steps; returns, alike on all, whether it worked."""
         self.settle()
-        return self._averaging.resume()
+        return super().resume()
 
     def settle(self) -> None:
         """Takes in what is under way and gives all ranks the common parameters, as before an evaluation, a checkpoint, or the end. All
@@ -167,15 +112,22 @@ class Overlap:
         feedback by parameter, with ``adapt`` the choices, the state of ``loc_optimizer``. It settles, so all ranks call it between the
         same steps."""
         self.settle()
-        state = {"steps": self.steps, **self._averaging.state_dict()}
-        return state | {"local": self._local.state_dict()} if isinstance(self._local, _Other) else state
+        state = self.engine.state_dict()
+        averaged, state["steps"] = state["steps"], self.steps
+        if "adapt" in state:
+            # Choices go by the engine's steps.
+            state["averaged"] = averaged
+        return state | {"local": self._local.state_dict()} if isinstance(self._local, LocalOptimizer) else state
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Goes on where :meth:`state_dict` was called; all ranks, with checkpoints of one step, and before model and optimizer load theirs."""
         self.settle()
         self.steps = int(state["steps"])
-        self._averaging.load_state_dict(state)
-        if isinstance(self._local, _Other) and "local" in state:
+        mine = {key: state[key] for key in ("feedback", "adapt") if key in state}
+        if any(part.name in state for part in self.engine.parts):
+            mine["steps"] = state["averaged"]
+        self.engine.load_state_dict(mine)
+        if isinstance(self._local, LocalOptimizer) and "local" in state:
             self._local.load_state_dict(state["local"])
 
     def _begin_from_the_model(self) -> None:
@@ -184,22 +136,15 @@ class Overlap:
             for p, common in zip(self._parameters, self._common):
                 common.copy_(p)
 
-    def _of_buckets(self, gradients: Sequence[torch.Tensor | None]) -> list[list[torch.Tensor | None]]:
-        found, at = [], 0
-        for bucket in self._buckets:
-            found.append(list(gradients[at : at + len(bucket.parameters)]))
-            at += len(bucket.parameters)
-        return found
-
     def _take_in(self) -> None:
         """The global update of the step before: the optimizer's, of the common parameters by the mean."""
         self._under_way = False
-        self._averaging.note_need()
+        self._later.note_need()
         started = time.perf_counter()
         with self._clock.measure_wait():
-            for bucket in self._buckets:
-                bucket.piece.arrive()
-            finite = all([bucket.piece.wait() for bucket in self._buckets])
+            for piece in self._pieces:
+                piece.arrive()
+            finite = all([piece.wait() for piece in self._pieces])
         self.waited += time.perf_counter() - started
         if (row := self._clock.end_optimizer_step()) is not None:
             self.group.training.step(row)
@@ -209,9 +154,8 @@ class Overlap:
         if not finite:
             self.skipped += 1
             return
-        for bucket in self._buckets:
-            for p, piece in zip(bucket.parameters, bucket.pieces):
-                p.grad = piece.to(device=p.device, dtype=p.dtype)
+        for piece in self._pieces:
+            piece.give()
         self._update()
         with torch.no_grad():
             for p, common in zip(self._parameters, self._common):
@@ -290,40 +234,38 @@ def overlap(
     begin_alike(model, process_group)
     if isinstance(model, DistributedDataParallel):
         model.register_comm_hook(None, _keep_own)
-    local: Trial | _Other | None = None
+    local: Trial | LocalOptimizer | None = None
     if backup:
-        local = Trial(optimizer, optimizer.step) if loc_optimizer is None else _Other(optimizer, loc_optimizer)
-    clock = StepClock()
+        local = Trial(optimizer, optimizer.step) if loc_optimizer is None else LocalOptimizer(optimizer, loc_optimizer)
     names = _names_of(model, parameters)
-    averaging = Averaging(
-        group,
-        process_group,
-        feedback=feedback,
-        fallback=falls_back(group, fallback, refining is not None),
-        clock=clock,
-        adapt=adapting,
-        refine=refining,
-        names={names[p]: p.numel() for p in parameters},
-    )
-    made = Overlap(group, optimizer, local, loc_lr, averaging, clock, names)
+    clock = StepClock()
+    kept = Options(feedback=feedback, fallback=falls_back(group, fallback, refining is not None), adapt=adapting, refine=refining, device="host")
+    peers = Peers(process_group)
+    engine = Engine(group, kept, peers, clock, ON_CPU)
+    check_alike(refining, peers)
+    adaptive = None
+    if adapting is not None:
+        adaptive = Adaptive.create(adapting, group, peers, {name: p.numel() for p, name in names.items()})
+        engine.parts.append(adaptive)
+    made = Overlap(engine, clock, optimizer, local, loc_lr, names)
+    if refining is not None:
+        made.refine(refining, adaptive)
 
-    @functools.wraps(optimizer.step)
-    def step(self: Any, closure: Callable[[], Any] | None = None) -> Any:
+    def step(closure: Callable[[], Any] | None = None) -> Any:
         loss = None
         if closure is not None:
             with torch.enable_grad():
                 loss = closure()
         # What a GradScaler leaves there: see _step_supports_amp_scaling. The update by the mean knows nothing of it.
-        left = {key: self.__dict__.pop(key) for key in ("grad_scale", "found_inf") if key in self.__dict__}
+        left = {key: optimizer.__dict__.pop(key) for key in ("grad_scale", "found_inf") if key in optimizer.__dict__}
         scale, found = left.get("grad_scale"), left.get("found_inf")
         try:
             made.step(1.0 if scale is None else 1.0 / float(scale), found is None or not float(found))
         finally:
-            self.__dict__.update(left)
+            optimizer.__dict__.update(left)
         return loss
 
-    # A bound method, since schedulers ask the step whose it is.
-    optimizer.step = types.MethodType(step, optimizer)
+    replace_step(optimizer, step)
     # A GradScaler would not call the step of a rank whose gradients overflow, and the others would wait for it.
     optimizer._step_supports_amp_scaling = True
     return made
@@ -340,16 +282,3 @@ def _keep_own(_: Any, bucket):  # type: ignore[no-untyped-def] # DDP compares an
     done: torch.futures.Future[torch.Tensor] = torch.futures.Future()
     done.set_result(bucket.buffer())
     return done
-
-
-def _cut(parameters: list[torch.nn.Parameter]) -> list[list[torch.nn.Parameter]]:
-    """Neighbours together, until there are enough for a call."""
-    cut: list[list[torch.nn.Parameter]] = [[]]
-    done = 0
-    for p in parameters:
-        if cut[-1] and done + p.numel() > BUCKET:
-            cut.append([])
-            done = 0
-        cut[-1].append(p)
-        done += p.numel()
-    return cut

@@ -1,88 +1,102 @@
-"""A bucket on its way through the pipeline."""
+"""A bucket on its way: where it goes, its calls, and its mean's arrival."""
 
 from __future__ import annotations
 
 import time
-from typing import Any, Protocol
+from typing import Any
 
+import torch
+
+from thc import errors
+from thc.torch.agreement import LOST, Route
 from thc.torch.bucket import Bucket
-from thc.torch.compressor import Compressor, Flight
+from thc.torch.compressor import Compressor
+from thc.torch.flight import Flight
+from thc.torch.pipeline import Pipeline
+from thc.torch.steps import Steps
 
 __all__ = ["Passage"]
 
 
-class Owner(Protocol):
-    """What knows the step that buckets are part of. All methods are called on the sequencer; :meth:`fail` must not raise."""
-
-    def room(self, bucket: Bucket) -> int:
-        """How many buckets may be under way when this one begins, itself among them."""
-
-    def begin(self, passage: Passage) -> None:
-        """Sends a bucket on its way."""
-
-    def end(self, passage: Passage) -> None:
-        """What comes of a bucket that has been on its way."""
-
-    def fail(self, passage: Passage, error: BaseException) -> None:
-        """Something went wrong with it that nothing can be done about."""
-
-
 class Passage:
-    """A bucket on its way through the pipeline."""
+    """The work of a pipeline that averages a bucket as part of a step."""
 
-    def __init__(self, owner: Owner, bucket: Bucket) -> None:
-        self._owner, self.bucket = owner, bucket
-        self.compressor: Compressor | None = None
-        self.fetched: Any = None
-        self.flight: Flight | None = None
-        self.began = self.landed = 0.0
+    def __init__(self, pipeline: Pipeline, steps: Steps, bucket: Bucket) -> None:
+        self._pipeline, self._steps, self._bucket = pipeline, steps, bucket
+        self._compressor: Compressor | None = None
+        self._fetched: Any = None
+        self._flight: Flight | None = None
+        self._began = self._landed = 0.0
         """When its calls began and were over."""
-        self.over = False
+        self._is_over = False
         """Whether its calls were over when they had been submitted."""
-        self.finite = True
-        self.error: BaseException | None = None
-        self.has_ended = False
-        self.doomed: BaseException | None = None
-        """Why it fails although nothing was wrong with it."""
+        self._finite = True
+        self._error: BaseException | None = None
 
     def room(self) -> int:
         try:
-            return self._owner.room(self.bucket)
+            return self._steps.room(self._bucket)
         except BaseException:
             # To begin will fail for the same reason, and there it is told.
             return 1
 
     def begin(self) -> bool:
         try:
-            self._owner.begin(self)
+            self._begin()
         except BaseException as error:
-            self.error = error
+            self._error = error
             return False
-        if self.over:
+        if self._is_over:
             self.wait()
-        return self.flight is not None and not self.over
+        return self._flight is not None and not self._is_over
+
+    def _begin(self) -> None:
+        bucket, steps = self._bucket, self._steps
+        if bucket.buffer.device.type == "cuda":
+            # A thread begins with the first GPU, whichever this process has.
+            torch.cuda.set_device(bucket.buffer.device)
+        route = steps.begin(bucket)
+        if route is Route.PEERS or (route is Route.THC and bucket.foreign):
+            self._began = time.perf_counter()
+            steps.average_by_peers(bucket)
+            self._landed = time.perf_counter()
+        elif route is Route.THC:
+            self._compressor = steps.begin_calls(bucket)
+            self._fetched = self._compressor.fetch(bucket)
+            self._began = time.perf_counter()
+            # The sequencer itself works on a bucket that nothing comes after: that saves copies and waking other threads.
+            wait = steps.is_alone(bucket) and not self._compressor.queues
+            self._flight = self._compressor.submit(bucket, self._fetched, steps.number, wait)
+            self._is_over = wait
+        elif route is Route.HOLD and not bucket.foreign:
+            lost = steps.error if isinstance(steps.error, LOST) else errors.GivenUpError("another rank has lost the parameter server")
+            compressor = steps.compressor(bucket)
+            found = compressor.stand_in(bucket, lost)
+            if found is not None:
+                self._compressor = compressor
+                self._fetched, self._flight = found
 
     def wait(self) -> None:
-        assert self.compressor is not None and self.flight is not None
+        assert self._compressor is not None and self._flight is not None
         try:
-            self.finite = self.compressor.store(self.bucket, self.fetched, self.flight)
+            self._finite = self._compressor.store(self._bucket, self._fetched, self._flight)
         except BaseException as error:
-            self.error = error
-        self.landed = time.perf_counter()
+            self._error = error
+        self._landed = time.perf_counter()
 
     def end(self) -> None:
-        self.fetched = self.flight = None
-        if self.doomed is not None:
-            self.release(self.doomed)
+        self._fetched = self._flight = None
+        bucket = self._bucket
+        if bucket.doomed is not None:
+            bucket.release(bucket.doomed)
             return
         try:
-            self._owner.end(self)
+            span = (self._began, self._landed) if self._landed else None
+            further = self._steps.end(bucket, self._error, self._finite, span)
         except BaseException as error:
-            self._owner.fail(self, error)
+            self._steps.fail(bucket, error)
+        else:
+            self._pipeline.put_next([Passage(self._pipeline, self._steps, each) for each in further])
 
     def give_up(self, error: BaseException) -> None:
-        self.release(error)
-
-    def release(self, error: BaseException | None = None) -> None:
-        """Lets DDP go on."""
-        self.bucket.release(error)
+        self._bucket.release(error)

@@ -14,8 +14,9 @@ import torch.distributed as dist
 from torch.distributed.constants import default_pg_timeout
 
 from thc import errors
+from thc.torch.gathering import Gathering, begin_gather, gather_numbers
 
-__all__ = ["Gathering", "Peers", "time_out", "wait_for"]
+__all__ = ["Peers", "time_out", "wait_for"]
 
 PATIENCE = 0.2
 """Seconds that are waited for others before anything else is done."""
@@ -119,7 +120,7 @@ class Peers:
     def gathering_apart(self) -> Callable[[list[int]], list[list[int]]]:
         """Gathers every rank's numbers, on any thread, whatever else is under way. A collective, and so is each gathering."""
         group = self._made("gloo")
-        return lambda numbers: self._begin_gather(numbers, group).numbers()
+        return lambda numbers: gather_numbers(numbers, group)
 
     def gather_bytes(self, mine: bytes) -> list[bytes]:
         """Every rank's bytes, as many of each."""
@@ -137,26 +138,4 @@ class Peers:
 
     def begin_gather(self, numbers: list[int]) -> Gathering:
         """The same, without waiting for the others. Those that are begun complete in that order."""
-        return self._begin_gather(numbers, self._control)
-
-    def _begin_gather(self, numbers: list[int], group: Any) -> Gathering:
-        mine = torch.tensor(numbers, dtype=torch.int64)
-        every = [torch.empty_like(mine) for _ in range(self.size)]
-        return Gathering(dist.all_gather(every, mine, group=group, async_op=True), every)
-
-
-class Gathering:
-    """Numbers of all ranks, on their way."""
-
-    def __init__(self, work: Any, every: list[torch.Tensor]) -> None:
-        self._work = work
-        self._every = every
-
-    def is_complete(self) -> bool:
-        """Whether they have come, or never will."""
-        return bool(self._work.is_completed())
-
-    def numbers(self) -> list[list[int]]:
-        """Waits for them."""
-        self._work.wait()
-        return [theirs.tolist() for theirs in self._every]
+        return begin_gather(numbers, self._control)

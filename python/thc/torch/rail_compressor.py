@@ -12,7 +12,8 @@ import torch
 
 from thc import errors
 from thc.torch.bucket import Bucket
-from thc.torch.compressor import Flight, HostCompressor, Over
+from thc.torch.compressor import HostCompressor
+from thc.torch.flight import Flight, Over
 from thc.torch.layout import Layout, share_of, shares_of
 from thc.torch.peers import wait_for
 from thc.torch.rails import RailGroup

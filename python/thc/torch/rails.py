@@ -24,7 +24,7 @@ from thc.row import Training
 from thc.stats import Job, Stats, Table
 from thc.torch.exchange import tells
 from thc.torch.host_ranks import HostRanks
-from thc.torch.joining import Gather
+from thc.torch.gathering import Gather
 from thc.torch.one_stream import Hosts
 from thc.torch.peers import time_out
 

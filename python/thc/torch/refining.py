@@ -10,12 +10,15 @@ import torch
 
 from thc import adapt, errors
 from thc.group import Group
+from thc.row import Span
 from thc.torch.adaptive import Adaptive
-from thc.torch.bucket import Bucket
+from thc.torch.arrival import Arrival, Further
+from thc.torch.bucket import Bucket, Calls
 from thc.torch.deadlines import Deadlines, Refinement, Width
 from thc.torch.exchange import tells
+from thc.torch.flight import Flight
+from thc.torch.part import Part
 from thc.torch.peers import Peers
-from thc.torch.updates import Arrival, Further
 
 __all__ = ["Consumer", "Refine", "Refining", "check_alike"]
 
@@ -92,12 +95,36 @@ def widths_of(group: Group) -> list[Width]:
     return [found[0], *sorted([*found[1:], Width("raw", "raw", 1.0)], key=lambda width: width.share)]
 
 
-class Refining:
-    """The state of one hook's refinement. All methods run on the sequencer of the group's pipeline."""
+@dataclass(frozen=True)
+class _OneWidth:
+    """Sends a bucket by one table."""
 
-    def __init__(self, options: Refine, group: Group, consumer: Consumer, adaptive: Adaptive | None = None, behind: bool = False) -> None:
-        """With ``adaptive`` that decides how buckets travel at first; ``behind`` says that means are needed a step later, so that
-        there is no hurry with them."""
+    width: Width
+    is_trial = False
+
+    def send(self, calls: Calls, flight: Flight, bucket: Bucket, data: torch.Tensor, step: int, wait: bool) -> None:
+        # What refines a bucket goes as a whole, since of what travels exactly nothing is left.
+        spans: list[tuple[int, int | str]] = []
+        for segment in bucket.layout.segments:
+            if not segment.length:
+                continue
+            choice = "raw" if segment.exact and not bucket.refines else self.width.choice
+            length = segment.length + (spans.pop()[0] if spans and spans[-1][1] == choice else 0)
+            spans.append((length, choice))
+        calls.call(flight, data, wait, feedback=calls.key(bucket.layout), plan=spans)
+
+
+class Refining(Part):
+    """The part of an engine that refines means. All methods run on the sequencer of the group's pipeline."""
+
+    one_call = True
+    has_further_steps = True
+
+    def __init__(
+        self, options: Refine, warmup: int, group: Group, consumer: Consumer, adaptive: Adaptive | None = None, behind: bool = False
+    ) -> None:
+        """After ``warmup`` steps. With ``adaptive`` that decides how buckets travel at first; ``behind`` says that means are needed a step later,
+        so that there is no hurry with them."""
         if not tells(group):
             job = group.job
             raise errors.ConfigError(
@@ -108,7 +135,7 @@ class Refining:
         least = self._default.share if options.least is None else options.least
         self.deadlines = Deadlines(sorted([self._default, *others], key=lambda width: width.share), least, options.calls)
         self.updates = consumer
-        self._adaptive, self._behind = adaptive, behind
+        self._warmup, self._adaptive, self._behind = warmup, adaptive, behind
         self._keys: list[int] = []
         self._buffers: dict[tuple[int, int], torch.Tensor] = {}
         self.widths: list[str] = []
@@ -118,17 +145,23 @@ class Refining:
         self.calls = 0
         """Further calls so far."""
 
-    def width(self, bucket: Bucket) -> Width | None:
-        """How a bucket travels at first; nothing if that is not decided here."""
-        if self._adaptive is not None:
-            return None
-        first = self.deadlines.first
-        return first[bucket.index] if bucket.index < len(first) else self._default
+    def begin_bucket(self, bucket: Bucket, step: int) -> None:
+        if self._adaptive is None and not bucket.refines and step >= self._warmup:
+            first = self.deadlines.first
+            bucket.sender = _OneWidth(first[bucket.index] if bucket.index < len(first) else self._default)
+
+    def note_travel(self, bucket: Bucket, span: Span, finite: bool) -> None:
+        self.deadlines.note_carriage(4.0 * bucket.layout.length * self.share(bucket), span)
+        if bucket.refines and not finite:
+            bucket.buffer.zero_()
+
+    def note_confirmation(self, seconds: float) -> None:
+        self.deadlines.note_confirmation(seconds)
 
     def share(self, bucket: Bucket) -> float:
         """What a link carries of a bucket that travels, of 4 bytes for each coordinate."""
-        if bucket.width is not None:
-            return bucket.width.share
+        if isinstance(bucket.sender, _OneWidth):
+            return bucket.sender.width.share
         return 1.0 if self._adaptive is None else self._adaptive.share(bucket.layout)
 
     @property
@@ -137,7 +170,6 @@ class Refining:
         return self._adaptive is None and not self._behind
 
     def row(self, buckets: Sequence[Bucket]) -> list[int]:
-        """What this rank tells the others at the end of a step."""
         keys = [bucket.layout.key for bucket in buckets]
         if keys != self._keys:
             self.deadlines.forget()
@@ -151,10 +183,17 @@ class Refining:
         return self.deadlines.row(len(buckets))
 
     def agree(self, rows: Sequence[Sequence[int]], buckets: Sequence[Bucket]) -> None:
-        """What all ranks have told."""
         sizes = [bucket.layout.length for bucket in buckets]
         shares = None if self._decides else [self.share(bucket) for bucket in buckets]
         self.deadlines.agree(rows, sizes, shares, self._behind)
+
+    def end_step(self, buckets: Sequence[Bucket], goes_on: bool) -> list[Bucket]:
+        if goes_on:
+            return self.begin(buckets)
+        # This step's means are all that there is.
+        self.refined = []
+        self.updates.announce()
+        return []
 
     def begin(self, buckets: Sequence[Bucket]) -> list[Bucket]:
         """The further calls of a step whose means are there: buckets to be added to them. Tells training of them."""
@@ -173,23 +212,17 @@ class Refining:
             refined[each.bucket].calls.append((buffer, arrival))
             last = at + 1 == len(self.refined)
             found.append(
-                Bucket(at, last, buffer, bucket.parameters, bucket.layout, arrival, None, width=each.width, refines=True)
+                Bucket(at, last, buffer, bucket.parameters, bucket.layout, arrival, None, sender=_OneWidth(each.width), refines=True)
             )
         self.updates.announce()
         return found
 
     def _name(self, bucket: Bucket) -> str:
-        if bucket.width is not None:
-            return bucket.width.name
+        if isinstance(bucket.sender, _OneWidth):
+            return bucket.sender.width.name
         return "raw" if self.share(bucket) >= 1.0 else "adapt"
 
-    def pause(self) -> None:
-        """This step's means are all that there is."""
-        self.refined = []
-        self.updates.announce()
-
-    def restart(self) -> None:
-        """Begins anew, as after a time without the server: on all ranks alike."""
+    def restart(self, step: int) -> None:
         self.deadlines.forget()
 
     def _buffer(self, each: Refinement, bucket: Bucket) -> torch.Tensor:

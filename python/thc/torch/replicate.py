@@ -10,28 +10,18 @@ import torch.distributed as dist
 
 from thc import environment, errors
 from thc.group import Group
-from thc.torch.board import Board
+from thc.torch.arrival import Arrival
 from thc.torch.bucket import Bucket
-from thc.torch.carrier import Carrier
-from thc.torch.clock import Clock
-from thc.torch.device.choice import Choice
-from thc.torch.joining import Gather, begin_alike, join, scope_of
+from thc.torch.engine import Adapter, Engine
+from thc.torch.gathering import gather_objects
+from thc.torch.joining import begin_alike, join, scope_of
 from thc.torch.layout import Layout, Segment
 from thc.torch.options import Options, noise_of
-from thc.torch.passage import Passage
 from thc.torch.peers import Peers
-from thc.torch.pipeline import pipeline_of
 from thc.torch.shard import Part, Shard
-from thc.torch.steps import Steps
-from thc.torch.store import shared_store
-from thc.torch.updates import Arrival
 from thc.torch.way import falls_back
 
 __all__ = ["Replicas", "replicate"]
-
-PATIENCE = 10.0
-"""Seconds that the board may take to answer."""
-
 
 class _Travelling:
     """Gradients whose mean nobody waits for before the end of the backward pass."""
@@ -40,26 +30,14 @@ class _Travelling:
         self.parts, self.bucket, self.arrival = parts, bucket, arrival
 
 
-class Replicas:
+class Replicas(Adapter):
     """The same shard on several ranks, each with its own data; made by :func:`replicate`."""
 
-    def __init__(self, group: Group, process_group: Any, options: Options) -> None:
-        self.group = group
-        """This shard's group: its statistics, its server."""
+    def __init__(self, engine: Engine) -> None:
+        super().__init__(engine)
         self.skipped = False
         """Whether a gradient since the last look at it was not finite on some replica; the same on all of them."""
-        peers = Peers(process_group)
-        board = Board(shared_store(peers.rank, Gather(process_group), PATIENCE)) if options.fallback else None
-        self._options = options
-        self._carrier = Carrier(group, options, peers, None)
-        self._pipeline = pipeline_of(group)
-        self._steps = Steps(
-            group, options, peers, board, None, self._carrier.choose, Clock(), None, self._pipeline.put_next,
-            lambda: self._carrier.compressor.scales,
-        )  # fmt: skip
-        if board is not None:
-            self._pipeline.when_idle(self._steps)
-        self._scope = f"replica{scope_of(group)}"
+        self._scope = f"replica{scope_of(self.group)}"
         self._shards: list[Shard] = []
         self._stream: Any = None
         self._travelling: list[_Travelling] = []
@@ -68,26 +46,6 @@ class Replicas:
         self._copies: dict[tuple[int, int], torch.Tensor] = {}
         self._pass = -1
         """Torch's number of the backward pass whose end delivers what is under way."""
-
-    @property
-    def fallback_active(self) -> bool:
-        """Whether the parameter server has been lost and gradients go through the process group."""
-        return self._steps.agreement.fallback_active
-
-    @property
-    def error(self) -> BaseException | None:
-        """Why the parameter server counts as lost, or what ended the work."""
-        return self._steps.error
-
-    @property
-    def device(self) -> Choice | None:
-        """Where gradients are compressed, and why there; nothing before the first of them."""
-        return self._carrier.choice
-
-    def resume(self) -> bool:
-        """After the parameter server was lost and is back: joins anew and goes on compressed. All replicas must call this between the same
-        backward passes; returns, alike on all, whether it worked."""
-        return bool(self._pipeline.ask(self._steps.resume))
 
     def take(self, module: Any, names: dict[int, str]) -> None:
         """Averages a module's gradients from now on; ``names`` are those of the model's parameters."""
@@ -139,16 +97,16 @@ class Replicas:
         if flat.device.type == "cuda":
             bucket.ready = torch.cuda.Event()
             bucket.ready.record(torch.cuda.current_stream(flat.device))
-        if self._options.fallback and not self.fallback_active:
+        if self.engine.fallback.is_enabled and not self.fallback_active:
             key = (layout.key, self._index)
             if key not in self._copies or self._copies[key].dtype != flat.dtype:
                 self._copies[key] = torch.empty_like(flat)
             bucket.copy = self._copies[key].copy_(flat)
             if bucket.ready is not None:
                 bucket.ready.record(torch.cuda.current_stream(flat.device))
-        self._steps.clock.note_production()
+        self.engine.clock.note_production()
         self._index = 0 if is_last else self._index + 1
-        self._pipeline.put(Passage(self._steps, bucket))
+        self.engine.put(bucket)
         return _Travelling(parts, bucket, arrival)
 
     def _wait(self, travelling: _Travelling) -> None:
@@ -156,7 +114,7 @@ class Replicas:
         try:
             travelling.arrival.wait()
         finally:
-            self.skipped = self.skipped or self._steps.skipped
+            self.skipped = self.skipped or self.engine.steps.skipped
         bucket = travelling.bucket
         if bucket.buffer.device.type == "cuda":
             current = torch.cuda.current_stream(bucket.buffer.device)
@@ -194,27 +152,14 @@ class Replicas:
 
     def state_dict(self) -> dict[str, Any]:
         """For a checkpoint, on every rank its own: this rank's scales or error feedback by parameter, each as FSDP has sharded it."""
-
-        def save() -> dict[str, Any]:
-            compressor = self._carrier.compressor
-            state: dict[str, Any] = {"feedback": compressor.feedback.save()}
-            if compressor.scales is not None:
-                state["scales"] = compressor.scales.state_dict()
-            return state
-
-        found: dict[str, Any] = self._pipeline.ask(save)
-        return found
+        state = self.engine.state_dict()
+        # Nothing in it depends on steps.
+        del state["steps"]
+        return state
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Goes on where :meth:`state_dict` was called: on the same rank of as many, with the same model."""
-
-        def load() -> None:
-            compressor = self._carrier.compressor
-            compressor.feedback.load(state["feedback"])
-            if compressor.scales is not None:
-                compressor.scales.load_state_dict(state.get("scales"))
-
-        self._pipeline.ask(load)
+        self.engine.load_state_dict(state)
 
 
 def replicate(
@@ -269,14 +214,8 @@ def replicate(
     group = join(process_group, group, options, further=further)
     begin_alike(model, process_group)
     names = {id(p): name for name, p in model.named_parameters()}
-    made = Replicas(
-        group,
-        process_group,
-        Options(
-            warmup=0, min_size=0, exclude=(), uncompressed="raw", **noise_of(group, feedback, scales, False), nonfinite="nan",
-            fallback=falls_back(group, fallback), adapt=None, in_flight=in_flight, device=device,
-        ),
-    )  # fmt: skip
+    kept = Options(**noise_of(group, feedback, scales, False), fallback=falls_back(group, fallback), in_flight=in_flight, device=device)
+    made = Replicas(Engine(group, kept, Peers(process_group)))
     for module in modules:
         made.take(module, names)
     return made
@@ -284,6 +223,5 @@ def replicate(
 
 def _number_of(process_group: Any) -> int:
     """This process group's place among those of all ranks, in the order of their first ranks."""
-    every: list[Any] = [None] * dist.get_world_size()
-    dist.all_gather_object(every, min(dist.get_process_group_ranks(process_group)))
+    every = gather_objects(min(dist.get_process_group_ranks(process_group)), None)
     return sorted(set(every)).index(every[dist.get_rank()])

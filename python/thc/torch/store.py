@@ -12,7 +12,7 @@ import torch.distributed as dist
 
 from thc.errors import ConfigError
 from thc.rendezvous import own_address
-from thc.torch.joining import Gather
+from thc.torch.gathering import Gather
 
 __all__ = ["shared_store"]
 

@@ -12,6 +12,7 @@ import torch.distributed as dist
 
 from thc.errors import ConfigError
 from thc.group import Group
+from thc.torch.gathering import gather_numbers
 from thc.torch.wrap import _hooks
 
 __all__ = ["broadcast_tensors", "sync_parameters", "tensors_of"]
@@ -59,7 +60,7 @@ def sync_parameters(
     if progress.calls % every:
         return False
     total = group.stats().lost
-    losses = _gather(total - progress.lost, process_group)
+    losses = [lost for (lost,) in gather_numbers([total - progress.lost], process_group)]
     progress.lost = total
     if not any(losses):
         return False
@@ -72,15 +73,6 @@ def sync_parameters(
     with torch.no_grad():
         broadcast_tensors(tensors, source, process_group)
     return True
-
-
-def _gather(number: int, process_group: Any) -> list[int]:
-    mine = torch.tensor([number], dtype=torch.int64)
-    if dist.get_backend(process_group) == "nccl":
-        mine = mine.cuda()
-    found = [torch.empty_like(mine) for _ in range(dist.get_world_size(process_group))]
-    dist.all_gather(found, mine, group=process_group)
-    return [int(theirs.item()) for theirs in found]
 
 
 def tensors_of(optimizer: torch.optim.Optimizer) -> list[torch.Tensor]:

@@ -1,4 +1,4 @@
-"""What an optimizer would make of parameters, without it remembering."""
+"""Updates of parameters that only this rank makes: what an optimizer would make of them, without it remembering, or another one."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-__all__ = ["Trial"]
+__all__ = ["LocalOptimizer", "Trial"]
 
 
 HOOKS = ("_optimizer_step_pre_hooks", "_optimizer_step_post_hooks")
@@ -55,3 +55,24 @@ class Trial:
         if held is None or held.shape != value.shape or held.dtype != value.dtype or held.device != value.device:
             held = self._copies[p, key] = torch.empty_like(value)
         return held.copy_(value)
+
+
+class LocalOptimizer:
+    """Another optimizer for the same groups of parameters, with no state in common."""
+
+    def __init__(self, optimizer: torch.optim.Optimizer, make: Callable[[list[dict[str, Any]]], torch.optim.Optimizer]) -> None:
+        self._optimizer = optimizer
+        self._own = make([dict(each) for each in optimizer.param_groups])
+
+    def step(self, rate: float | None) -> None:
+        """Updates parameters by their gradients, at the first optimizer's learning rate or another one."""
+        for mine, theirs in zip(self._own.param_groups, self._optimizer.param_groups):
+            mine["lr"] = theirs["lr"] if rate is None else rate
+        self._own.step()
+
+    def state_dict(self) -> dict[str, Any]:
+        found: dict[str, Any] = self._own.state_dict()
+        return found
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self._own.load_state_dict(state)

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import functools
-import threading
-import types
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
 import torch
 
+from thc.torch.arrival import Further
 from thc.torch.clock import Clock
 from thc.torch.layout import Layout
+from thc.torch.optimizer_step import replace_step
 
-__all__ = ["Arrival", "Further", "Refined", "Updates"]
+__all__ = ["Refined", "Updates"]
 
 PROBES = 16
 """Coordinates of a parameter that tell what a program did to its gradient before the optimizer's step."""
@@ -25,50 +25,12 @@ def _probes(size: int, device: torch.device) -> torch.Tensor:
     return torch.linspace(0, size - 1, PROBES).long().to(device)
 
 
-class Arrival:
-    """Something that will be there, or has failed. In the place of a future."""
-
-    def __init__(self) -> None:
-        self._set = threading.Event()
-        self._error: BaseException | None = None
-
-    def set_result(self, error: BaseException | None) -> None:
-        self._error = error
-        self._set.set()
-
-    def is_there(self) -> bool:
-        """Whether :meth:`wait` returns at once."""
-        return self._set.is_set()
-
-    def wait(self) -> None:
-        """Raises what went wrong."""
-        self._set.wait()
-        if self._error is not None:
-            raise self._error
-
-
 class Averaged(Protocol):
     """A bucket with its mean."""
 
     buffer: torch.Tensor
     parameters: list[torch.nn.Parameter]
     layout: Layout
-
-
-class Further:
-    """What refines a bucket's mean."""
-
-    def __init__(self) -> None:
-        self.calls: list[tuple[torch.Tensor, Arrival]] = []
-        """What is added to the mean, and when it is there."""
-
-    def wait(self) -> None:
-        """Until all of it is there."""
-        for _, arrival in self.calls:
-            arrival.wait()
-
-    def is_there(self) -> bool:
-        return all(arrival.is_there() for _, arrival in self.calls)
 
 
 class Refined(Further):
@@ -171,18 +133,16 @@ class Updates:
         module.register_forward_hook(settles)
 
     def _take_over(self, optimizer: torch.optim.Optimizer) -> None:
-        @functools.wraps(optimizer.step)
-        def step(_self: Any, closure: Callable[[], Any] | None = None) -> Any:
+        def step(closure: Callable[[], Any] | None = None) -> Any:
             loss = None
             if closure is not None:
                 with torch.enable_grad():
                     loss = closure()
             # A GradScaler leaves these there for the step alone; see _step_supports_amp_scaling.
-            self.step(at_once="found_inf" in _self.__dict__)
+            self.step(at_once="found_inf" in optimizer.__dict__)
             return loss
 
-        # A bound method, since schedulers ask the step whose it is.
-        optimizer.step = types.MethodType(step, optimizer)
+        replace_step(optimizer, step)
         # A copy of an optimizer has neither this step nor what follows: torch copies parameters, settings and state alone.
         optimizer.register_state_dict_pre_hook(lambda _: self.settle())
 

@@ -18,7 +18,7 @@ import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
 
 from thc import errors
-from thc.torch.joining import Gather
+from thc.torch.gathering import Gather
 from thc.torch.wrap import hook_of, wrap
 
 __all__ = ["Measured", "Worth", "worth_it"]

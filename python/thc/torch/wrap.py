@@ -17,9 +17,11 @@ from thc.group import Group
 from thc.torch.tables import tables_for
 from thc.torch.collective import CollectiveGroup
 from thc.torch.digests import DigestOf
-from thc.torch.joining import LOCAL_OPTIONS, Gather, further_job, of_environment, threads_of
-from thc.torch.hook import Hook, check_shares, hook
+from thc.torch.gathering import Gather
+from thc.torch.hook import Hook, hook
+from thc.torch.joining import LOCAL_OPTIONS, further_job, of_environment, threads_of
 from thc.torch.one_stream import Hosts, one_stream
+from thc.torch.options import check_shares
 from thc.torch.peers import time_out
 from thc.torch.rails import hosts_of, rails
 from thc.torch.way import COLLECTIVE_OPTIONS, collective, take_way

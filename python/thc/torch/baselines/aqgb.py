@@ -18,7 +18,8 @@ from thc.row import Training
 from thc.torch.clock import Clock
 from thc.torch.layout import Layout, Segment
 from thc.torch.peers import Peers
-from thc.torch.updates import Arrival, Refined, Updates
+from thc.torch.arrival import Arrival
+from thc.torch.updates import Refined, Updates
 
 __all__ = ["AqgbHook"]
 
