@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import os
 import weakref
+from collections.abc import Mapping
 from typing import Any
 
 import torch
@@ -14,14 +15,12 @@ from thc import environment, errors
 from thc.group import Group
 from thc.host import this_host
 from thc.torch.gathering import Gather
+from thc.torch.option_types import LocalOptions
 from thc.torch.peers import time_out
 from thc.torch.tables import tables_for
 from thc.torch.way import collective, take_way
 
-__all__ = ["LOCAL_OPTIONS", "begin_alike", "further_job", "join", "of_environment", "scope_of", "threads_of"]
-
-LOCAL_OPTIONS = frozenset("address port cookie server colocated".split())
-"""Options of :meth:`thc.Group.local` alone: who gives one wants servers of the ranks' own."""
+__all__ = ["begin_alike", "further_job", "join", "of_environment", "scope_of", "threads_of"]
 
 of_environment: weakref.WeakValueDictionary[int | tuple[int, int], Group] = weakref.WeakValueDictionary()
 """The group that the environment names, by this process's rank, and one of a further job by the rank and how much higher its number is:
@@ -35,7 +34,7 @@ def scope_of(group: Group) -> int:
     return next(_scopes.setdefault(group, itertools.count()))
 
 
-def join(process_group: Any, group: Group | None, options: dict[str, Any], further: int = 0, adapts: bool = False) -> Group:
+def join(process_group: Any, group: Group | None, options: Mapping[str, Any], further: int = 0, adapts: bool = False) -> Group:
     """The ``group`` that is given, or one of these ranks that ``options`` describe; all of them are its workers. Where the environment
     names a job it is that one, or one whose number is so much ``further``. Servers of the ranks' own have tables of several widths if
     the job ``adapts``. With ``over="process-group"`` among the options there is no server: the process group itself adds up."""
@@ -52,7 +51,7 @@ def join(process_group: Any, group: Group | None, options: dict[str, Any], furth
         shared = threads_of(process_group)
         told = environment.keys() if environment.is_configured() else {}
         options = {**({} if "threads" in told else shared), **options}
-    if group is None and environment.is_configured() and not LOCAL_OPTIONS & options.keys():
+    if group is None and environment.is_configured() and not LocalOptions.__annotations__.keys() & options.keys():
         key = (rank, further) if further else rank
         group = of_environment.get(key)
         if group is None or group.closed:

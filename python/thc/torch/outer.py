@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -19,6 +19,11 @@ from thc.torch.options import Options
 from thc.torch.peers import Peers
 from thc.torch.piece import Piece
 from thc.torch.way import falls_back
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+    from thc.torch.option_types import JoinOptions
 
 __all__ = ["Outer", "nesterov", "outer"]
 
@@ -213,7 +218,7 @@ def outer(
     fallback: bool | None = None,
     group: Group | None = None,
     process_group: Any = None,
-    **options: Any,
+    **options: Unpack[JoinOptions],
 ) -> Outer:
     """Trains ranks by themselves and averages what they have learnt every so many steps: DiLoCo's outer loop, for slow links.
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 import torch.distributed as dist
@@ -26,6 +26,11 @@ from thc.torch.peers import Peers
 from thc.torch.refining import Refine, Refining, check_alike
 from thc.torch.trial import LocalOptimizer, Trial
 from thc.torch.way import falls_back
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+    from thc.torch.option_types import JoinOptions
 
 __all__ = ["Overlap", "overlap"]
 
@@ -185,7 +190,7 @@ def overlap(
     fallback: bool | None = None,
     group: Group | None = None,
     process_group: Any = None,
-    **options: Any,
+    **options: Unpack[JoinOptions],
 ) -> Overlap:
     """Hides the averaging of gradients behind the next step, by SlimGC's model backup; all ranks call it alike.
 

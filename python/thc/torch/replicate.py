@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 import torch.distributed as dist
@@ -20,6 +20,11 @@ from thc.torch.options import Options, noise_of
 from thc.torch.peers import Peers
 from thc.torch.shard import Part, Shard
 from thc.torch.way import falls_back
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+    from thc.torch.option_types import JoinOptions
 
 __all__ = ["Replicas", "replicate"]
 
@@ -172,7 +177,7 @@ def replicate(
     fallback: bool | None = None,
     device: str = "auto",
     in_flight: int = 3,
-    **options: Any,
+    **options: Unpack[JoinOptions],
 ) -> Replicas:
     """Averages a model that FSDP2 has sharded over its replicas, through THC; all ranks call it alike.
 

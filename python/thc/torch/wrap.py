@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import weakref
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 import torch.distributed as dist
@@ -19,28 +19,22 @@ from thc.torch.collective import CollectiveGroup
 from thc.torch.digests import DigestOf
 from thc.torch.gathering import Gather
 from thc.torch.hook import Hook, hook
-from thc.torch.joining import LOCAL_OPTIONS, further_job, of_environment, threads_of
+from thc.torch.joining import further_job, of_environment, threads_of
 from thc.torch.one_stream import Hosts, one_stream
+from thc.torch.option_types import GroupOptions, LaneOptions, LocalOptions, WrapOptions
 from thc.torch.options import check_shares
 from thc.torch.peers import time_out
 from thc.torch.rails import hosts_of, rails
-from thc.torch.way import COLLECTIVE_OPTIONS, collective, take_way
+from thc.torch.way import collective, take_way
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
 
 __all__ = ["hook_of", "wrap"]
 
 _hooks: weakref.WeakKeyDictionary[torch.nn.Module, Hook] = weakref.WeakKeyDictionary()
 
-_GROUP_OPTIONS = frozenset(
-    (
-        "bind join_timeout timeout patience min_rto seed threads network_threads recv_buffer send_buffer inject inject_seed io dpdk xdp "
-        "controller_ca controller_cert controller_key"
-    ).split()
-)
-
-
-def wrap(
-    ddp: DistributedDataParallel, group: Group | None = None, **options: Any
-) -> DistributedDataParallel:
+def wrap(ddp: DistributedDataParallel, group: Group | None = None, **options: Unpack[WrapOptions]) -> DistributedDataParallel:
     """Makes a DDP model average its gradients through THC, and returns it. All ranks must do it alike.
 
     Without a ``group`` it joins one: that of the environment if ``THC_PS`` or ``THC_CONFIG`` is set
@@ -69,40 +63,45 @@ def wrap(
         elif hasattr(ddp, "sharding_strategy"):
             way = ": shard with torch.distributed.fsdp.fully_shard, whose replicas thc.torch.replicate averages"
         raise TypeError(f"wrap takes a DistributedDataParallel model, not {type(ddp).__name__}{way}")
-    joining = {key: options.pop(key) for key in _GROUP_OPTIONS & options.keys()}
-    embedded = {key: options.pop(key) for key in LOCAL_OPTIONS & options.keys()}
+    given: dict[str, Any] = {**options}
+    joining = _take(given, GroupOptions)
+    embedded = _take(given, LocalOptions)
     if group is not None and (joining or embedded):
-        given = ", ".join(sorted({**joining, **embedded}))
-        raise ConfigError(f"{given}: these are options of a group, and one was given: give them to it")
-    choice = options.pop("one_stream_per_host", None)
-    on_rails = options.pop("rails", "auto")
+        raise ConfigError(f"{', '.join(sorted({**joining, **embedded}))}: these are options of a group, and one was given: give them to it")
+    choice = given.pop("one_stream_per_host", None)
+    on_rails = given.pop("rails", "auto")
     if on_rails not in (True, False, "auto"):
         raise ConfigError(f'rails is {on_rails!r}: write True, False or "auto"')
     if on_rails is True and choice:
         raise ConfigError("rails and one_stream_per_host: the ranks of a host are workers of several jobs, or of one: leave one of them out")
     if on_rails is True:
-        check_shares(options.get("adapt"), options.get("refine"), options.get("uncompressed", "raw"), options.get("only_if_faster", False))
-    every = options.pop("check_replicas", None)
+        check_shares(given.get("adapt"), given.get("refine"), given.get("uncompressed", "raw"), given.get("only_if_faster", False))
+    every = given.pop("check_replicas", None)
     digest = None if every is None else DigestOf(every)
-    adapts = bool(options.get("adapt") or options.get("refine"))
-    if take_way(options) == "process-group":
+    adapts = bool(given.get("adapt") or given.get("refine"))
+    if take_way(given) == "process-group":
         if on_rails is True:
             raise ConfigError('rails: a process group that adds up has no jobs: leave over="process-group" out')
-        lanes = {key: options.pop(key) for key in COLLECTIVE_OPTIONS & options.keys()}
+        lanes = _take(given, LaneOptions)
         group = _collective(ddp, group, choice, {**embedded, **joining, **lanes}, adapts)
     elif group is None:
         if on_rails == "auto":
-            on_rails = "auto" if choice is None and _gpus_compress(ddp, options, embedded) else False
+            on_rails = "auto" if choice is None and _gpus_compress(ddp, given, embedded) else False
         group = _join_group(ddp, choice, on_rails, adapts, embedded, joining)
     elif choice is not None or on_rails is True:
         raise ConfigError(f"{'rails' if choice is None else 'one_stream_per_host'}: this is an option of joining, and a group was given: leave it out")
-    made = hook(group, ddp, _process_group(ddp), **options)
+    made = hook(group, ddp, _process_group(ddp), **given)
     ddp.register_comm_hook(made.state, made.fn)
     _hooks[ddp] = made
     if digest is not None:
         made.compares = True
         ddp.register_forward_pre_hook(lambda model, _: digest.before_forward(model, made.begun))
     return ddp
+
+
+def _take(options: dict[str, Any], kind: type) -> dict[str, Any]:
+    """Takes those of a kind out of the options."""
+    return {key: options.pop(key) for key in kind.__annotations__.keys() & options.keys()}
 
 
 def _collective(
