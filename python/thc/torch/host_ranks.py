@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from datetime import timedelta
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 import torch.distributed as dist
 
 from thc import errors
+from thc.torch.gathering import gather_numbers
 from thc.torch.peers import wait_for
 
 __all__ = ["HostRanks"]
+
+T = TypeVar("T")
 
 
 class HostRanks:
@@ -90,9 +93,7 @@ class HostRanks:
 
     def verdicts(self, mine: int) -> list[int]:
         """What each rank of the host says of a bucket. On the thread that stores means, in their order."""
-        found = [torch.zeros(1, dtype=torch.int64) for _ in self.ranks]
-        self._run_checked(lambda: dist.all_gather(found, torch.tensor([mine]), group=self._verdicts))
-        return [int(each.item()) for each in found]
+        return [verdict for (verdict,) in self._run_checked(lambda: gather_numbers([mine], self._verdicts))]
 
     def _group_for(self, device: torch.device) -> Any:
         if self._gpus is None:
@@ -107,9 +108,9 @@ class HostRanks:
 
         self._run_checked(work)
 
-    def _run_checked(self, work: Callable[[], Any]) -> None:
+    def _run_checked(self, work: Callable[[], T]) -> T:
         try:
-            work()
+            return work()
         except RuntimeError as error:
             raise errors.NetworkError(f"a rank of this host is gone, or does not answer: {error}") from error
 

@@ -20,7 +20,7 @@ from thc.torch.peers import time_out
 from thc.torch.tables import tables_for
 from thc.torch.way import collective, take_way
 
-__all__ = ["begin_alike", "further_job", "join", "of_environment", "scope_of", "threads_of"]
+__all__ = ["begin_alike", "fill_in", "further_job", "join", "of_environment", "scope_of", "threads_of"]
 
 of_environment: weakref.WeakValueDictionary[int | tuple[int, int], Group] = weakref.WeakValueDictionary()
 """The group that the environment names, by this process's rank, and one of a further job by the rank and how much higher its number is:
@@ -44,13 +44,8 @@ def join(process_group: Any, group: Group | None, options: Mapping[str, Any], fu
     ranks, rank = dist.get_world_size(process_group), dist.get_rank(process_group)
     if group is not None and options:
         raise errors.ConfigError(f"{', '.join(sorted(options))}: these are options of a group, and one was given: give them to it")
-    if group is None and "patience" not in {**(environment.keys() if environment.is_configured() else {}), **options}:
-        # A rank that is late holds up a collective of the process group as long.
-        options = {"patience": time_out(process_group).total_seconds(), **options}
     if group is None:
-        shared = threads_of(process_group)
-        told = environment.keys() if environment.is_configured() else {}
-        options = {**({} if "threads" in told else shared), **options}
+        options = fill_in(process_group, options, environment.keys() if environment.is_configured() else {})
     if group is None and environment.is_configured() and not LocalOptions.__annotations__.keys() & options.keys():
         key = (rank, further) if further else rank
         group = of_environment.get(key)
@@ -63,6 +58,13 @@ def join(process_group: Any, group: Group | None, options: Mapping[str, Any], fu
     if group.workers != ranks:
         raise errors.ConfigError(f"there are {ranks} ranks, but the THC job has {group.workers} workers: they must be the same processes")
     return group
+
+
+def fill_in(process_group: Any, options: Mapping[str, Any], told: Mapping[str, Any]) -> dict[str, Any]:
+    """Options of a group, with what its ranks find out about others that are not in them nor ``told`` elsewhere. A collective."""
+    # A rank that is late holds up a collective of the process group as long.
+    found = {"patience": time_out(process_group).total_seconds(), **threads_of(process_group)}
+    return {**{key: value for key, value in found.items() if key not in told}, **options}
 
 
 def further_job(further: int) -> dict[str, Any]:

@@ -19,11 +19,10 @@ from thc.torch.collective import CollectiveGroup
 from thc.torch.digests import DigestOf
 from thc.torch.gathering import Gather
 from thc.torch.hook import Hook, hook
-from thc.torch.joining import further_job, of_environment, threads_of
+from thc.torch.joining import fill_in, further_job, of_environment
 from thc.torch.one_stream import Hosts, one_stream
 from thc.torch.option_types import GroupOptions, LaneOptions, LocalOptions, WrapOptions
 from thc.torch.options import check_shares
-from thc.torch.peers import time_out
 from thc.torch.rails import hosts_of, rails
 from thc.torch.way import collective, take_way
 
@@ -132,22 +131,18 @@ def _join_group(
     """The group that a model's ranks join."""
     rank, ranks = dist.get_rank(ddp.process_group), dist.get_world_size(ddp.process_group)
     configured = environment.is_configured() and not embedded
-    told = {**(environment.keys() if configured else {}), **joining}
-    if "patience" not in told:
-        # A rank that is late holds up a collective of the process group as long.
-        joining = {"patience": time_out(ddp.process_group).total_seconds(), **joining}
     if configured and (found := of_environment.get(rank)) is not None and not found.closed:
         return found
-    shared = threads_of(_process_group(ddp))
-    if "threads" not in told:
-        joining = {**shared, **joining}
+    told = environment.keys() if configured else {}
+    all_threads = "threads" not in {**told, **joining}
+    joining = fill_in(_process_group(ddp), joining, told)
 
     def join(worker: int, hosts: Hosts, store: Any) -> Group:
         return join_as(worker, len(hosts.ranks), store)
 
     def join_as(worker: int, workers: int, store: Any) -> Group:
         given = joining
-        if workers < ranks and "threads" not in told:
+        if workers < ranks and all_threads:
             # One rank compresses for all of its host.
             given = {**joining, "threads": max(1, len(os.sched_getaffinity(0)) - 1)}
         if configured:
