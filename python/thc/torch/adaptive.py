@@ -26,7 +26,7 @@ from thc.torch.bucket import Bucket, Calls
 from thc.torch.exchange import exchange, tells
 from thc.torch.flight import Flight
 from thc.torch.layout import Layout, Segment
-from thc.torch.part import Part
+from thc.torch.part import EnginePart
 from thc.torch.peers import Peers
 from thc.torch.plan import Plan
 from thc.torch.prices import Prices
@@ -47,7 +47,7 @@ SETTLE = 2
 """First steps that are not timed: DDP makes its final buckets after the first."""
 
 
-class Adaptive(Part):
+class Adaptive(EnginePart):
     """The part of an engine that chooses how each tensor travels, and makes the calls of its buckets. All methods run on the sequencer of the
     group's pipeline."""
 

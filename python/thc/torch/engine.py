@@ -7,7 +7,7 @@ An adapter makes buckets of what its framework hands over and puts them into its
   group.
 - :class:`Steps` knows which buckets a step has, and ends it as the ``Agreement`` of all ranks wishes.
 - :class:`Fallback` is what ranks do when the server is lost, and when it is back.
-- A :class:`Part` chooses how buckets travel, where the engine has been given one: ``adapt`` or ``refine``.
+- A :class:`EnginePart` chooses how buckets travel, where the engine has been given one: ``adapt`` or ``refine``.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from thc.torch.device.choice import Choice
 from thc.torch.fallback import Fallback
 from thc.torch.options import Options
 from thc.torch.pace import Pace
-from thc.torch.part import Part
+from thc.torch.part import EnginePart
 from thc.torch.passage import Passage
 from thc.torch.peers import Peers
 from thc.torch.piece import Piece
@@ -41,7 +41,7 @@ class Engine:
         """``clock`` takes the times of steps; a ``choice`` of the host has all buckets compressed there, whatever comes."""
         self.group, self.options, self.peers = group, options, peers
         self.clock = clock or Clock()
-        self.parts: list[Part] = []
+        self.parts: list[EnginePart] = []
         """What chooses how buckets travel; complete before the first bucket comes, and the same on all ranks."""
         self.fallback = Fallback(group, options, peers)
         self.carrier = Carrier(group, options, peers, self.fallback.idle, choice)

@@ -10,7 +10,7 @@ from thc.torch.bucket import Bucket
 from thc.torch.carrier import Carrier
 from thc.torch.clock import Clock
 from thc.torch.exchange import exchange_halves, join_halves, tells
-from thc.torch.part import Part
+from thc.torch.part import EnginePart
 from thc.torch.rails import RailGroup
 
 __all__ = ["LastCall"]
@@ -24,7 +24,7 @@ def _micros(seconds: float) -> int:
 class LastCall:
     """Tells the other ranks what this one waited, how it scales, and what the engine's parts have to tell."""
 
-    def __init__(self, group: Group, rank: int, clock: Clock, carrier: Carrier, parts: Sequence[Part]) -> None:
+    def __init__(self, group: Group, rank: int, clock: Clock, carrier: Carrier, parts: Sequence[EnginePart]) -> None:
         self._group, self._rank, self._clock, self._carrier, self._parts = group, rank, clock, carrier, parts
         self.tells = tells(group)
         """Whether it can tell anything: otherwise an empty call ends a step."""

@@ -9,10 +9,10 @@ from thc.row import Span
 from thc.torch.bucket import Bucket
 from thc.torch.plan import Plan
 
-__all__ = ["Part"]
+__all__ = ["EnginePart"]
 
 
-class Part:
+class EnginePart:
     """A part of an engine; ``adapt`` and ``refine`` are the two that there are. All ranks have the same parts in the same order.
 
     The engine's sequencer calls all methods, in this order: for each bucket :meth:`begin_bucket`, :meth:`begin_calls` unless the bucket goes

@@ -17,7 +17,7 @@ from thc.torch.bucket import Bucket, Calls
 from thc.torch.deadlines import Deadlines, Refinement, Width
 from thc.torch.exchange import tells
 from thc.torch.flight import Flight
-from thc.torch.part import Part
+from thc.torch.part import EnginePart
 from thc.torch.peers import Peers
 
 __all__ = ["Consumer", "Refine", "Refining", "check_alike"]
@@ -114,7 +114,7 @@ class _OneWidth:
         calls.call(flight, data, wait, feedback=calls.key(bucket.layout), plan=spans)
 
 
-class Refining(Part):
+class Refining(EnginePart):
     """The part of an engine that refines means. All methods run on the sequencer of the group's pipeline."""
 
     one_call = True

@@ -19,7 +19,7 @@ from thc.torch.fallback import Fallback
 from thc.torch.last_call import LastCall
 from thc.torch.options import Options
 from thc.torch.pace import Pace
-from thc.torch.part import Part
+from thc.torch.part import EnginePart
 
 __all__ = ["Steps"]
 
@@ -29,7 +29,7 @@ log = logging.getLogger("thc.torch")
 class Steps:
     """Does what the agreement wishes. All methods are the sequencer's."""
 
-    def __init__(self, options: Options, fallback: Fallback, carrier: Carrier, clock: Clock, parts: Sequence[Part]) -> None:
+    def __init__(self, options: Options, fallback: Fallback, carrier: Carrier, clock: Clock, parts: Sequence[EnginePart]) -> None:
         self._options, self._fallback, self._carrier, self._parts = options, fallback, carrier, parts
         self._group, self._peers = fallback.group, fallback.peers
         self.clock = clock
