@@ -23,7 +23,7 @@ from rig import (
     server_of_all,
     wrap_model,
 )
-from thc.torch.comparing import EACH, SETTLE
+from thc.torch.ddp.comparing import EACH, SETTLE
 
 torch.set_num_threads(1)
 

@@ -34,9 +34,9 @@ from rig import (
     wrap_model,
 )
 from servers import ParameterServer
-from thc.torch.bucket import Bucket
-from thc.torch.delivery import Delivery, Verdict
-from thc.torch.layout import Layout, Segment
+from thc.torch.engine.bucket import Bucket
+from thc.torch.ddp.delivery import Delivery, Verdict
+from thc.torch.compression.layout import Layout, Segment
 
 CUDA = torch.cuda.is_available()
 DEVICE = torch.device("cuda", RANK % torch.cuda.device_count()) if CUDA else torch.device("cpu")

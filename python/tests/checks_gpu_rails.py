@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-import thc.torch.rails
+import thc.torch.hosts.rails
 import torch
 from checks_gpu import CUDA, DEVICE, SIZES, delay, use_stream
 from rig import RANK, SIZE, Weights, error_of, exact_mean, gradients, same_everywhere, wrap_model
@@ -14,7 +14,7 @@ HALF = SIZE // 2
 
 def on_rails(dtype: torch.dtype = torch.float32, **options: Any) -> tuple[Any, Any]:
     """Every second rank is on the other host, so that a host's GPUs are not neighbours."""
-    thc.torch.rails.this_host = lambda: f"host {RANK % 2}"  # type: ignore[attr-defined]
+    thc.torch.hosts.rails.this_host = lambda: f"host {RANK % 2}"  # type: ignore[attr-defined]
     model, hook = wrap_model(Weights(SIZES, dtype).to(DEVICE), rails=True, **options)
     assert hook.group.rail.workers == 2 and len(hook.group.host_ranks.ranks) == HALF
     return model, hook

@@ -28,7 +28,7 @@ from rig import (
     wrap_model,
 )
 from servers import COOKIE
-from thc.torch.gathering import Gather
+from thc.torch.ranks.gathering import Gather
 
 
 def check_average() -> None:

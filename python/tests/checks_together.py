@@ -15,7 +15,7 @@ import torch.distributed as dist
 from checks_training import batch, loss_of, network
 from rig import RANK, SIZE, ddp, everywhere, loses, join, same_everywhere, server_of_all
 from thc import adapt
-from thc.torch.deadlines import Refinement
+from thc.torch.refine.deadlines import Refinement
 
 TABLES = ["bits=2,lane=8", "bits=8,lane=16"]
 ADAPT = {"threshold": False, "every": 6}
@@ -79,7 +79,7 @@ def check_a_mean_behind_the_step_is_refined() -> None:
 
 def check_pieces_that_are_there_before_the_step_is_over_are_refined() -> None:
     """Each piece is told of further calls when the last one of the step is there: on all ranks alike, however early the first ones are."""
-    module = sys.modules["thc.torch.gradients"]
+    module = sys.modules["thc.torch.loops.gradients"]
     usual, module.PIECE = module.PIECE, 3_000
     try:
         model = network()

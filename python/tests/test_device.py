@@ -314,7 +314,7 @@ def test_memory_is_used_again(pair: Any, kernels: str) -> None:
 
 def test_choice_of_device(monkeypatch: pytest.MonkeyPatch) -> None:
     from thc.torch.device import choice
-    from thc.torch.options import Options
+    from thc.torch.engine.options import Options
 
     def options(device: str, **more: Any) -> Options:
         return Options(feedback=True, fallback=True, device=device, **more)

@@ -25,7 +25,7 @@ from thc.arguments import Array, Plan, as_f32, feedback_key, spans_of
 from thc.group import Group, Handle, _open
 from thc.row import Training
 from thc.stats import Job, Stats, Table
-from thc.torch.gathering import gather_objects
+from thc.torch.ranks.gathering import gather_objects
 
 __all__ = ["CollectiveGroup"]
 

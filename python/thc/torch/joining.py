@@ -14,10 +14,10 @@ import torch.distributed as dist
 from thc import environment, errors
 from thc.group import Group
 from thc.host import this_host
-from thc.torch.gathering import Gather
+from thc.torch.ranks.gathering import Gather
 from thc.torch.option_types import LocalOptions
-from thc.torch.peers import time_out
-from thc.torch.tables import tables_for
+from thc.torch.ranks.peers import time_out
+from thc.torch.adapt.tables import tables_for
 from thc.torch.way import collective, take_way
 
 __all__ = ["begin_alike", "fill_in", "further_job", "join", "of_environment", "scope_of", "threads_of"]

@@ -10,8 +10,8 @@ if TYPE_CHECKING:
     import torch
 
     from thc.job_options import JobOptions
-    from thc.torch.adapt_options import Adapt
-    from thc.torch.refining import Refine
+    from thc.torch.adapt.options import Adapt
+    from thc.torch.refine.refining import Refine
 
 __all__ = ["GroupOptions", "HookOptions", "JoinOptions", "LaneOptions", "LocalOptions", "WrapOptions"]
 

@@ -11,7 +11,7 @@ from thc.errors import ConfigError
 from thc.group import Group
 from thc.torch.collective import CollectiveGroup
 from thc.torch.option_types import LaneOptions
-from thc.torch.tables import lanes_for
+from thc.torch.adapt.tables import lanes_for
 
 __all__ = ["collective", "falls_back", "take_way"]
 

@@ -18,8 +18,8 @@ import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
 
 from thc import errors
-from thc.torch.gathering import Gather
-from thc.torch.wrap import hook_of, wrap
+from thc.torch.ranks.gathering import Gather
+from thc.torch.ddp.wrap import hook_of, wrap
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack

@@ -17,7 +17,7 @@ from thc.torch.backend.options import Options
 from thc.torch.backend.staging import Staging
 from thc.torch.backend.work import SumWork
 from thc.torch.collective import CollectiveGroup
-from thc.torch.pipeline import Pipeline
+from thc.torch.engine.pipeline import Pipeline
 
 __all__ = ["DTYPES", "Sums"]
 

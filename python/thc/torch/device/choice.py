@@ -12,7 +12,7 @@ from thc import errors
 from thc.group import Group
 from thc.host import HostGroup
 from thc.torch.collective import CollectiveGroup
-from thc.torch.options import Options
+from thc.torch.engine.options import Options
 
 __all__ = ["ON_CPU", "Choice", "choose"]
 

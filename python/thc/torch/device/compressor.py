@@ -9,14 +9,14 @@ from typing import Any
 import torch
 
 from thc.group import Group
-from thc.torch.bucket import Bucket
-from thc.torch.compressor import HostCompressor
+from thc.torch.engine.bucket import Bucket
+from thc.torch.compression.compressor import HostCompressor
 from thc.torch.device.call import Call
 from thc.torch.device.codec import DeviceCodec
-from thc.torch.feedback import FeedbackStore
-from thc.torch.flight import Flight
-from thc.torch.options import Options
-from thc.torch.peers import Peers
+from thc.torch.compression.feedback import FeedbackStore
+from thc.torch.compression.flight import Flight
+from thc.torch.engine.options import Options
+from thc.torch.ranks.peers import Peers
 
 __all__ = ["DeviceCompressor"]
 
