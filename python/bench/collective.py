@@ -155,7 +155,7 @@ def _call(way: str, groups: list[Any]) -> Callable[[Any], None]:
         return _recompressing_ring
     if way == "shares":
         import thc
-        from thc.torch.joining import Gather
+        from thc.torch.ranks.gathering import Gather
 
         group = thc.Group.local(dist.get_rank(), ranks, store=Gather(None), threads=1)
     else:

@@ -68,7 +68,7 @@ def check_measured_and_agreed() -> None:
     assert same((adaptive.threshold, hook.plan.choices(), [(r.error, r.cost) for r in hook.plan.rows]))
     # Each gradient was timed by itself, though several travel in one bucket.
     assert {row.size for row in adaptive.table.rows()} == set(SIZES)
-    assert any(len(layout.segments) > 1 for layout in hook._layouts.values())
+    assert any(len(layout.segments) > 1 for layout in hook._buckets.layouts.values())
     assert 0 < adaptive.seconds < 60
     # What an embedded server has to choose from.
     names = [table.name for table in adaptive.tables]
@@ -96,7 +96,7 @@ def check_only_what_pays_is_compressed() -> None:
     small, large = [s for s in sizes if s < adaptive.threshold], [s for s in sizes if s >= adaptive.threshold]
     assert small and large, sizes
     # A small gradient is exact now, but for what had been left out of it before, also in one bucket with a large one, which is not.
-    together = [{segment.length >= adaptive.threshold for segment in layout.segments} for layout in hook._layouts.values()]
+    together = [{segment.length >= adaptive.threshold for segment in layout.segments} for layout in hook._buckets.layouts.values()]
     assert {True, False} in together, together
     means, wanted = backward(model, gradients(50)), exact_mean(50)
     for index, name in enumerate(f"weights.{i}" for i in range(len(SIZES))):

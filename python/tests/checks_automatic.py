@@ -30,7 +30,7 @@ from rig import (
     wrap_model,
 )
 from servers import ParameterServer
-from thc.torch import scout
+from thc.torch.ranks import scout
 
 SIZES = (40_000, 500)
 

@@ -16,7 +16,7 @@ from rig import (
     same_everywhere,
 )
 from thc.torch.baselines import QSGD, LayerwiseHook, PowerSGD, TopK
-from thc.torch.joining import Gather
+from thc.torch.ranks.gathering import Gather
 
 SHAPES = ((40, 30), (64, 96), (700,), (16, 8, 3, 3))
 SCALES = (1.0, 0.05, 0.3, 2.0)

@@ -11,7 +11,7 @@ import torch
 from checks_training import loss_of, network
 from rig import RANK, SIZE, Weights, _made, backward, ddp, error_of, exact_mean, gradients, same_everywhere
 from thc.torch import CollectiveGroup
-from thc.torch.joining import Gather
+from thc.torch.ranks.gathering import Gather
 
 SEED = 77
 LENGTHS = (1, 1000, 1024, 70_000, (1 << 20) + 5000)

@@ -14,7 +14,7 @@ from rig import RANK, SIZE, Weights, backward, ddp, error_of, everywhere, gradie
 from test_device import CUDA, KERNELS  # it has Triton interpreted where there is no GPU
 from thc.torch import CollectiveGroup
 from thc.torch.device.lanes import LanesCodec
-from thc.torch.joining import Gather
+from thc.torch.ranks.gathering import Gather
 
 SIZES = (9_000, 300, 12_000, 7_000)
 SMALL = {"bucket_cap_mb": 0.03}

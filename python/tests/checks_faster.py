@@ -23,7 +23,7 @@ from rig import (
     server_of_all,
     wrap_model,
 )
-from thc.torch.comparing import EACH, SETTLE
+from thc.torch.ddp.comparing import EACH, SETTLE
 
 torch.set_num_threads(1)
 
@@ -58,7 +58,7 @@ def check_the_slower_way_is_left() -> None:
     """If compression is slow on a rank, all do without from then on; if the process group is, all compress."""
     for options in ({}, {"fallback": False}, {"over": "process-group"}):
         model, hook = wrap_model(Weights(SIZES), scales=True, only_if_faster=True, **options)
-        hook._carrier.compressor.submit = late(hook._carrier.compressor.submit, 0)
+        hook.engine.carrier.compressor.submit = late(hook.engine.carrier.compressor.submit, 0)
         errors = [step(model, number) for number in range(STEPS)]
         # After the first step, which scales have exact, those of the way that it took.
         for number, error in enumerate(errors[1:], 1):
@@ -84,12 +84,12 @@ def check_the_slower_way_is_left() -> None:
 def check_they_are_compared_again() -> None:
     every = SETTLE + 4 * EACH
     model, hook = wrap_model(Weights(SIZES), scales=True, only_if_faster=every)
-    fast = hook._carrier.compressor.submit
-    hook._carrier.compressor.submit = late(fast, 0)
+    fast = hook.engine.carrier.compressor.submit
+    hook.engine.carrier.compressor.submit = late(fast, 0)
     for number in range(STEPS + 1):
         step(model, number)
     assert hook.comparison is not None and not hook.comparison.compresses
-    hook._carrier.compressor.submit = fast
+    hook.engine.carrier.compressor.submit = fast
     hook.peers.begin_mean = late(hook.peers.begin_mean, 0)
     for number in range(STEPS + 1, every + STEPS + 1):
         step(model, number)
@@ -117,7 +117,7 @@ def check_a_server_that_is_lost() -> None:
         address, server = server_of_all()
         group = join(address, timeout=1.5)
         model, hook = wrap_model(Weights(SIZES), group=group, scales=True, only_if_faster=True)
-        hook._carrier.compressor.submit = late(hook._carrier.compressor.submit, 0)
+        hook.engine.carrier.compressor.submit = late(hook.engine.carrier.compressor.submit, 0)
         for number in range(lost):
             step(model, number)
         if server is not None:

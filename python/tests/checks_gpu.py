@@ -34,9 +34,9 @@ from rig import (
     wrap_model,
 )
 from servers import ParameterServer
-from thc.torch.bucket import Bucket
-from thc.torch.delivery import Delivery, Verdict
-from thc.torch.layout import Layout, Segment
+from thc.torch.engine.bucket import Bucket
+from thc.torch.ddp.delivery import Delivery, Verdict
+from thc.torch.compression.layout import Layout, Segment
 
 CUDA = torch.cuda.is_available()
 DEVICE = torch.device("cuda", RANK % torch.cuda.device_count()) if CUDA else torch.device("cpu")
@@ -256,7 +256,7 @@ def places(model: Any, hook: thc.torch.Hook) -> dict[str, Callable[[], Any]]:
         "the stream of training": current_held_up,
         "a stream beside it": beside,
     }
-    chosen = hook._carrier.compressor
+    chosen = hook.engine.carrier.compressor
     codec = getattr(chosen, "_codec", None)
     if codec is not None:
         found["the codec's stream"] = lambda: stream_held_up(codec.stream)
@@ -293,7 +293,7 @@ def held_up_everywhere(where: str, dtype: torch.dtype = torch.float32, make: Cal
         assert same_bits(got, want), (where, name, options)
         assert same_everywhere([each.cpu() for each in got]), (where, name)
     assert hook.steps == host.steps
-    if (codec := getattr(hook._carrier.compressor, "_codec", None)) is not None:
+    if (codec := getattr(hook.engine.carrier.compressor, "_codec", None)) is not None:
         held_up(codec.stream)
     mine, theirs = hook.state_dict()["feedback"], host.state_dict()["feedback"]
     assert mine.keys() == theirs.keys() and all(torch.equal(mine[name], theirs[name]) for name in mine), (where, options)
@@ -362,7 +362,7 @@ def check_doubles_go_through_the_process_group() -> None:
         assert error_of([mean.cpu() for mean in means], exact_mean(step, sizes, torch.float64)) < 1e-25, step
     if CUDA:
         # Each rank's threads are on its own GPU; a thread begins with the first.
-        assert hook._pipeline.ask(torch.cuda.current_device) == DEVICE.index
+        assert hook.engine.ask(torch.cuda.current_device) == DEVICE.index
     hook.group.close()
 
 
@@ -371,10 +371,10 @@ def check_flags_and_numbers_of_ranks() -> None:
     _, hook = wrap_model(Weights((100,)).to(DEVICE))
     peers = hook.peers
     for flag in range(SIZE):
-        assert hook._pipeline.ask(lambda flag=flag: peers.any(RANK == flag, lambda: None))
-    assert not hook._pipeline.ask(lambda: peers.any(False, lambda: None))
-    assert hook._pipeline.ask(lambda: peers.gather([RANK, 5])) == [[rank, 5] for rank in range(SIZE)]
-    assert hook._pipeline.ask(lambda: peers.gather_bytes(bytes([RANK]))) == [bytes([rank]) for rank in range(SIZE)]
+        assert hook.engine.ask(lambda flag=flag: peers.any(RANK == flag, lambda: None))
+    assert not hook.engine.ask(lambda: peers.any(False, lambda: None))
+    assert hook.engine.ask(lambda: peers.gather([RANK, 5])) == [[rank, 5] for rank in range(SIZE)]
+    assert hook.engine.ask(lambda: peers.gather_bytes(bytes([RANK]))) == [bytes([rank]) for rank in range(SIZE)]
     hook.group.close()
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-import thc.torch.rails
+import thc.torch.hosts.rails
 import torch
 from checks_gpu import CUDA, DEVICE, SIZES, delay, use_stream
 from rig import RANK, SIZE, Weights, error_of, exact_mean, gradients, same_everywhere, wrap_model
@@ -14,7 +14,7 @@ HALF = SIZE // 2
 
 def on_rails(dtype: torch.dtype = torch.float32, **options: Any) -> tuple[Any, Any]:
     """Every second rank is on the other host, so that a host's GPUs are not neighbours."""
-    thc.torch.rails.this_host = lambda: f"host {RANK % 2}"  # type: ignore[attr-defined]
+    thc.torch.hosts.rails.this_host = lambda: f"host {RANK % 2}"  # type: ignore[attr-defined]
     model, hook = wrap_model(Weights(SIZES, dtype).to(DEVICE), rails=True, **options)
     assert hook.group.rail.workers == 2 and len(hook.group.host_ranks.ranks) == HALF
     return model, hook
@@ -33,9 +33,9 @@ def check_a_share_on_each_gpu() -> None:
     for dtype in (torch.float32, torch.bfloat16, torch.float16):
         model, hook = on_rails(dtype)
         for step in range(3):
-            if hook._of_shares._stream is not None:
+            if hook.engine.carrier.shares._stream is not None:
                 # The means are read behind what holds this stream up.
-                with use_stream(hook._of_shares._stream):
+                with use_stream(hook.engine.carrier.shares._stream):
                     delay()
             found = [mean.cpu() for mean in means(model, step, dtype)]
             assert same_everywhere(found) and error_of(found, exact_mean(step, SIZES, dtype)) < 0.1

@@ -28,7 +28,7 @@ from rig import (
     wrap_model,
 )
 from servers import COOKIE
-from thc.torch.joining import Gather
+from thc.torch.ranks.gathering import Gather
 
 
 def check_average() -> None:
@@ -223,7 +223,7 @@ def check_error_feedback_survives_rebuilt_buckets() -> None:
     for step in range(4):
         books.step(model, step, [2, 0, 3, 1])
         books.balance(hook)
-    layouts = {tuple(segment.name for segment in layout.segments) for layout in hook._layouts.values()}
+    layouts = {tuple(segment.name for segment in layout.segments) for layout in hook._buckets.layouts.values()}
     assert len(layouts) > len(SIZES) - 1, "DDP has not rebuilt its buckets, so this shows nothing"
 
 

@@ -12,7 +12,7 @@ import thc.torch
 import torch
 from rig import RANK, SIZE, ddp, everywhere, same_everywhere, server_of_all
 from servers import ParameterServer
-from thc.torch import scout
+from thc.torch.ranks import scout
 
 QUORUM = SIZE - 1
 SLOTS = 64

@@ -7,7 +7,7 @@ import thc
 import thc.torch
 import torch
 from rig import RANK, SIZE, wrap_model, Weights
-from thc.torch.members import tell
+from thc.torch.replicas.members import tell
 
 
 def _group() -> thc.Group:

@@ -62,9 +62,9 @@ def check_it_is_slimgcs_definition() -> None:
         train(model, optimizer, step, step + 1)
         # Staleness is one: the mean of the step before moves the common parameters, that of this step will at the next.
         arrive()
-        loop._buckets[0].piece.wait()
-        mean = loop._buckets[0].flat.clone()
-        loop._buckets[0].piece._arrival = Come()
+        loop._pieces[0].wait()
+        mean = loop._pieces[0].numbers.clone()
+        loop._pieces[0]._arrival = Come()
         exact = torch.cat([own[name].reshape(-1) for name in names])
         dist.all_reduce(exact)
         assert rig.is_compressed(rig.error_of([mean], [exact / SIZE])) or step
@@ -117,7 +117,7 @@ def check_a_local_update_is_the_optimizers_and_leaves_no_trace() -> None:
         model, alone = network(), network()
         optimizer, reference = make(model.parameters()), make(alone.parameters())
         loop = loop_of(model, optimizer)
-        loop._averaging.begin = lambda pieces: [setattr(piece, "_arrival", Come()) for piece in pieces]
+        loop.engine.begin = lambda pieces: [setattr(piece, "_arrival", Come()) for piece in pieces]
         for step in range(8):
             for net, own in ((model, optimizer), (alone, reference)):
                 own.zero_grad()
@@ -335,7 +335,7 @@ def check_a_checkpoint_has_error_feedback() -> None:
         dist.all_reduce(own)
         kept = second.state_dict()
         assert kept["steps"] == (6 if loaded else 1)
-        mean = second._buckets[0].flat.double()
+        mean = second._pieces[0].numbers.double()
         gap = float((mean + over_ranks(kept["feedback"]) - over_ranks(saved["feedback"]) - own / SIZE).norm() / own.norm() * SIZE)
         assert gap < 1e-3 if loaded else gap > 0.02, (loaded, gap)
         for (name, p), q in zip(again.named_parameters(), parameters.values()):

@@ -28,7 +28,7 @@ from rig import (
     wrap_model,
 )
 from servers import COOKIE, ParameterServer
-from thc.torch.rails import RailGroup
+from thc.torch.hosts.rails import RailGroup
 
 HOSTS: list[int] = json.loads(os.environ["THC_TEST_HOSTS"])
 LOCAL = [rank for rank, host in enumerate(HOSTS) if host == HOSTS[RANK]]

@@ -26,7 +26,7 @@ from rig import (
     server_of_all,
 )
 from thc import adapt
-from thc.torch.deadlines import Refinement
+from thc.torch.refine.deadlines import Refinement
 
 TABLES = ["bits=8,lane=16"]
 LAYER = 280_000

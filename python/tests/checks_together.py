@@ -15,7 +15,7 @@ import torch.distributed as dist
 from checks_training import batch, loss_of, network
 from rig import RANK, SIZE, ddp, everywhere, loses, join, same_everywhere, server_of_all
 from thc import adapt
-from thc.torch.deadlines import Refinement
+from thc.torch.refine.deadlines import Refinement
 
 TABLES = ["bits=2,lane=8", "bits=8,lane=16"]
 ADAPT = {"threshold": False, "every": 6}
@@ -65,9 +65,9 @@ def check_a_mean_behind_the_step_is_refined() -> None:
         train(model, optimizer, 0, 1)
         exact = torch.cat([p.grad.reshape(-1) for p in model.parameters()]).double()
         dist.all_reduce(exact)
-        loop._averaging.note_need()
-        loop._buckets[0].piece.wait()
-        lost = (loop._buckets[0].flat.double() - exact / SIZE).norm() ** 2 / (exact / SIZE).norm() ** 2
+        loop._later.note_need()
+        loop._pieces[0].wait()
+        lost = (loop._pieces[0].numbers.double() - exact / SIZE).norm() ** 2 / (exact / SIZE).norm() ** 2
         assert len(loop.refining.refined) == len(second)
         if factor == 0:
             assert lost < 1e-10, lost
@@ -79,33 +79,33 @@ def check_a_mean_behind_the_step_is_refined() -> None:
 
 def check_pieces_that_are_there_before_the_step_is_over_are_refined() -> None:
     """Each piece is told of further calls when the last one of the step is there: on all ranks alike, however early the first ones are."""
-    module = sys.modules["thc.torch.overlap"]
-    usual, module.BUCKET = module.BUCKET, 3_000
+    module = sys.modules["thc.torch.loops.gradients"]
+    usual, module.PIECE = module.PIECE, 3_000
     try:
         model = network()
         optimizer = torch.optim.SGD(model.parameters(), 0.05, momentum=0.9)
         loop = loop_of(model, optimizer, refine={"calls": 1})
     finally:
-        module.BUCKET = usual
-    assert len(loop._buckets) > 1
-    decide(loop.refining, *[(bucket, 0, "4/8") for bucket in range(len(loop._buckets))])
-    end = loop._averaging._steps._end_step
+        module.PIECE = usual
+    assert len(loop._pieces) > 1
+    decide(loop.refining, *[(bucket, 0, "4/8") for bucket in range(len(loop._pieces))])
+    end = loop.engine.steps._end_step
 
-    def late(refines: bool) -> None:
+    def end_late(last: Any) -> Any:
         # Training waits for the first pieces already.
-        time.sleep(0.0 if refines else 0.02)
-        end(refines)
+        time.sleep(0.0 if last.refines else 0.02)
+        return end(last)
 
-    loop._averaging._steps._end_step = late
+    loop.engine.steps._end_step = end_late
     added = []
-    for bucket in loop._buckets:
-        wait = bucket.piece.wait
+    for piece in loop._pieces:
+        wait = piece.wait
 
-        def count(piece: Any = bucket.piece, wait: Any = wait) -> bool:
-            added.append(piece._further is not None)
+        def count(piece: Any = piece, wait: Any = wait) -> bool:
+            added.append(piece.further is not None)
             return wait()
 
-        bucket.piece.wait = count
+        piece.wait = count
     train(model, optimizer, 0, 6)
     loop.settle()
     assert added and all(added), added

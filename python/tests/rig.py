@@ -13,7 +13,7 @@ import torch
 import torch.distributed as dist
 from patience import HANG
 from servers import COOKIE, ParameterServer
-from thc.torch import scout
+from thc.torch.ranks import scout
 from torch.nn.parallel import DistributedDataParallel
 
 # Most checks that lose a server look at what follows, while it is still there.

@@ -12,7 +12,7 @@ from conftest import needs
 needs("torch")
 
 from thc import errors  # noqa: E402
-from thc.torch.agreement import Agreement, Route, Wish  # noqa: E402
+from thc.torch.engine.agreement import Agreement, Route, Wish  # noqa: E402
 
 END, CONFIRM = "end", "confirm"
 STEPS = 2

@@ -13,9 +13,9 @@ from conftest import needs
 needs("torch")
 
 import torch  # noqa: E402
-from thc.torch.bucket import Bucket  # noqa: E402
-from thc.torch.delivery import Delivery, Verdict  # noqa: E402
-from thc.torch.layout import Layout, Segment  # noqa: E402
+from thc.torch.engine.bucket import Bucket  # noqa: E402
+from thc.torch.ddp.delivery import Delivery, Verdict  # noqa: E402
+from thc.torch.compression.layout import Layout, Segment  # noqa: E402
 
 
 def bucket(delivery: Delivery, buffer: torch.Tensor) -> Bucket:

@@ -315,11 +315,10 @@ def test_memory_is_used_again(pair: Any, kernels: str) -> None:
 
 def test_choice_of_device(monkeypatch: pytest.MonkeyPatch) -> None:
     from thc.torch.device import choice
-    from thc.torch.options import Options
+    from thc.torch.engine.options import Options
 
     def options(device: str, **more: Any) -> Options:
-        usual = {"warmup": 0, "min_size": 0, "exclude": (), "uncompressed": "raw", "feedback": True, "nonfinite": "nan", "fallback": True}
-        return Options(**{**usual, "adapt": None, "in_flight": 3, "device": device, **more})
+        return Options(feedback=True, fallback=True, device=device, **more)
 
     with thc.Server(1, COOKIE) as server, thc.Group(server.address, 1, 0, COOKIE) as group:
         on_cpu, on_gpu = torch.device("cpu"), torch.device("cuda:0")

@@ -45,7 +45,7 @@ def test_lanes(crews: Crews, check: str) -> None:
 
 
 def test_which_ranks_are_on_which_host() -> None:
-    from thc.torch.one_stream import Hosts
+    from thc.torch.hosts.one_stream import Hosts
 
     hosts = Hosts.from_names(["b", "a", "b", "c", "a", "b"])
     assert hosts.ranks == [[0, 2, 5], [1, 4], [3]] and hosts.of_rank(4) == 1 and hosts.pays()

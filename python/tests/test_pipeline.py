@@ -11,7 +11,7 @@ from patience import HANG
 
 needs("torch")
 
-from thc.torch.pipeline import Pipeline  # noqa: E402
+from thc.torch.engine.pipeline import Pipeline  # noqa: E402
 
 
 class Piece:

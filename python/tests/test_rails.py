@@ -29,7 +29,7 @@ def test_ranks(crews: Crews, module: str, check: str) -> None:
 
 
 def test_shares_of_a_bucket() -> None:
-    from thc.torch.layout import Layout, Segment, share_of, shares_of
+    from thc.torch.compression.layout import Layout, Segment, share_of, shares_of
 
     layout = Layout("s", [Segment("a", 0, 70, True), Segment("m", 70, 60, True, rows=6), Segment("b", 130, 3, False)])
     for count in (1, 2, 3, 7, 200):

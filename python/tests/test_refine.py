@@ -8,7 +8,7 @@ from crew import names, run
 
 needs("torch")
 
-from thc.torch.deadlines import Deadlines, Width
+from thc.torch.refine.deadlines import Deadlines, Width
 
 WIDTHS = [Width("2/4", 3, 0.125), Width("4/8", 1, 0.25), Width("8/16", 2, 0.5), Width("raw", "raw", 1.0)]
 SIZES = [1_000_000] * 4

@@ -13,7 +13,7 @@ needs("torch")
 import numpy as np  # noqa: E402
 import torch  # noqa: E402
 from thc import ConfigError, _native  # noqa: E402
-from thc.torch.scales import derive_on_device, learn_on_device  # noqa: E402
+from thc.torch.compression.scales import derive_on_device, learn_on_device  # noqa: E402
 
 LENGTHS = [*range(140), 1000, 4097, 65_536, 300_007]
 POWERS = (0.5, 0.75, 1.0)

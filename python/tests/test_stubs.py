@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import importlib.util
+import inspect
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 from patience import HANG
@@ -43,3 +45,32 @@ def test_a_users_program_is_checked_against_the_package(tmp_path: Path) -> None:
     bad.write_text("import thc\ng = thc.Group('host:1', jobs=3)\ng.allreduce('text')\n")
     with pytest.raises(AssertionError, match="jobs"):
         run("mypy", "--strict", "--cache-dir", str(tmp_path / "cache"), "bad.py", folder=tmp_path)
+
+
+def test_options_of_wrap_are_checked_in_a_users_program(tmp_path: Path) -> None:
+    if importlib.util.find_spec("torch") is None:
+        pytest.skip("not run: Python has no torch (pip install torch)")
+    program = tmp_path / "program.py"
+    text = "import thc.torch\nfrom torch.nn.parallel import DistributedDataParallel\n\n\ndef train(model: DistributedDataParallel) -> None:\n    thc.torch.wrap(model, {})\n"
+    check = ("mypy", "--strict", "--cache-dir", str(tmp_path / "cache"), "program.py")
+    program.write_text(text.format('exclude=["*.bias"], rails=False, server={"quorum": 7}, timeout=20, check_replicas=100'))
+    run(*check, folder=tmp_path)
+    for wrong, what in (("excludes=[]", "excludes"), ("min_size='small'", "min_size"), ("rails=3", "rails")):
+        program.write_text(text.format(wrong))
+        with pytest.raises(AssertionError, match=what):
+            run(*check, folder=tmp_path)
+
+
+def test_types_of_options_have_the_names_of_their_functions() -> None:
+    if importlib.util.find_spec("torch") is None:
+        pytest.skip("not run: Python has no torch (pip install torch)")
+    import thc.torch
+    from thc.torch.option_types import GroupOptions, HookOptions, LaneOptions, LocalOptions
+
+    def keywords(function: Any) -> set[str]:
+        return {name for name, each in inspect.signature(function).parameters.items() if each.kind is each.KEYWORD_ONLY}
+
+    assert HookOptions.__annotations__.keys() == keywords(thc.torch.hook)
+    assert GroupOptions.__annotations__.keys() == keywords(thc.Group) - {"world"}
+    assert LocalOptions.__annotations__.keys() == keywords(thc.Group.local) - {"store"}
+    assert LaneOptions.__annotations__.keys() == keywords(thc.torch.CollectiveGroup) - {"ranks", "seed", "threads", "timeout"}

@@ -14,7 +14,7 @@ import torch.distributed as dist
 from torch import nn
 from torchft import DistributedDataParallel, Manager, Optimizer
 
-from thc.torch.digests import digest
+from thc.torch.replicas.digests import digest
 from thc.torchft import ProcessGroupTHC
 
 

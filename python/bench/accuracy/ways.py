@@ -15,9 +15,9 @@ from accuracy.emulated import Emulated
 from accuracy.quorum import Late
 from thc import _native
 from thc.arguments import feedback_key
-from thc.torch.layout import Layout, Segment
-from thc.torch.options import POWER
-from thc.torch.scales import Scales
+from thc.torch.compression.layout import Layout, Segment
+from thc.torch.engine.options import POWER
+from thc.torch.compression.scales import Scales
 
 BLOCK = 13
 RAW = None

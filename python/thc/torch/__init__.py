@@ -16,23 +16,23 @@ import thc.torch.release
 
 from thc.asynchronous.optimizer import AsynchronousSGD, coordinates, tensors
 from thc.torch import backend
-from thc.torch.adapt_options import Adapt
-from thc.torch.checkpoint import Checkpoint
+from thc.torch.adapt.options import Adapt
+from thc.torch.ddp.checkpoint import Checkpoint
 from thc.torch.collective import CollectiveGroup
-from thc.torch.digests import check_replicas
-from thc.torch.hook import Hook, hook
-from thc.torch.keep_up import KeepUp, keep_up
-from thc.torch.members import catch_up
-from thc.torch.outer import Outer, nesterov, outer
-from thc.torch.overlap import Overlap, overlap
-from thc.torch.plan import Plan, PlanRow
-from thc.torch.plot import plot_plan
-from thc.torch.refining import Refine
-from thc.torch.replicate import Replicas, replicate
-from thc.torch.sharded import sharded, wrap_sharded
-from thc.torch.synchronize import sync_parameters
+from thc.torch.replicas.digests import check_replicas
+from thc.torch.ddp.hook import Hook, hook
+from thc.torch.replicas.keep_up import KeepUp, keep_up
+from thc.torch.replicas.members import catch_up
+from thc.torch.loops.outer import Outer, nesterov, outer
+from thc.torch.loops.overlap import Overlap, overlap
+from thc.torch.adapt.plan import Plan, PlanRow
+from thc.torch.adapt.plot import plot_plan
+from thc.torch.refine.refining import Refine
+from thc.torch.sharding.replicate import Replicas, replicate
+from thc.torch.sharding.sharded import sharded, wrap_sharded
+from thc.torch.replicas.synchronize import sync_parameters
 from thc.torch.worth import Worth, worth_it
-from thc.torch.wrap import hook_of, wrap
+from thc.torch.ddp.wrap import hook_of, wrap
 
 __all__ = [
     "Adapt",

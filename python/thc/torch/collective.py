@@ -25,6 +25,7 @@ from thc.arguments import Array, Plan, as_f32, feedback_key, spans_of
 from thc.group import Group, Handle, _open
 from thc.row import Training
 from thc.stats import Job, Stats, Table
+from thc.torch.ranks.gathering import gather_objects
 
 __all__ = ["CollectiveGroup"]
 
@@ -139,8 +140,7 @@ class CollectiveGroup(Group):
         self._norms, self._words = made[:2]
         self._device_words = made[2] if on_gpus else None
         """What adds up words that are on a GPU."""
-        every: list[Any] = [None] * self.workers
-        dist.all_gather_object(every, (mine, next(_seeds) if seed is None else seed), group=self._norms)
+        every = gather_objects((mine, next(_seeds) if seed is None else seed), self._norms)
         for rank, theirs in enumerate(every):
             if theirs[0] != mine:
                 raise errors.ConfigError(f"lane, tables and block are {mine} here and {theirs[0]} on rank {rank}: give all ranks the same")

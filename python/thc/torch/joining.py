@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import os
 import weakref
+from collections.abc import Mapping
 from typing import Any
 
 import torch
@@ -13,14 +14,13 @@ import torch.distributed as dist
 from thc import environment, errors
 from thc.group import Group
 from thc.host import this_host
-from thc.torch.tables import tables_for
-from thc.torch.peers import time_out
+from thc.torch.ranks.gathering import Gather
+from thc.torch.option_types import LocalOptions
+from thc.torch.ranks.peers import time_out
+from thc.torch.adapt.tables import tables_for
 from thc.torch.way import collective, take_way
 
-__all__ = ["LOCAL_OPTIONS", "Gather", "begin_alike", "further_job", "join", "of_environment", "scope_of", "threads_of"]
-
-LOCAL_OPTIONS = frozenset("address port cookie server colocated".split())
-"""Options of :meth:`thc.Group.local` alone: who gives one wants servers of the ranks' own."""
+__all__ = ["begin_alike", "fill_in", "further_job", "join", "of_environment", "scope_of", "threads_of"]
 
 of_environment: weakref.WeakValueDictionary[int | tuple[int, int], Group] = weakref.WeakValueDictionary()
 """The group that the environment names, by this process's rank, and one of a further job by the rank and how much higher its number is:
@@ -34,19 +34,7 @@ def scope_of(group: Group) -> int:
     return next(_scopes.setdefault(group, itertools.count()))
 
 
-class Gather:
-    """Hands what each rank says to all, by a collective that torch offers to everybody."""
-
-    def __init__(self, process_group: Any) -> None:
-        self._group = process_group
-
-    def gather(self, value: str) -> list[str]:
-        every: list[Any] = [None] * dist.get_world_size(self._group)
-        dist.all_gather_object(every, value, group=self._group)
-        return every
-
-
-def join(process_group: Any, group: Group | None, options: dict[str, Any], further: int = 0, adapts: bool = False) -> Group:
+def join(process_group: Any, group: Group | None, options: Mapping[str, Any], further: int = 0, adapts: bool = False) -> Group:
     """The ``group`` that is given, or one of these ranks that ``options`` describe; all of them are its workers. Where the environment
     names a job it is that one, or one whose number is so much ``further``. Servers of the ranks' own have tables of several widths if
     the job ``adapts``. With ``over="process-group"`` among the options there is no server: the process group itself adds up."""
@@ -56,14 +44,9 @@ def join(process_group: Any, group: Group | None, options: dict[str, Any], furth
     ranks, rank = dist.get_world_size(process_group), dist.get_rank(process_group)
     if group is not None and options:
         raise errors.ConfigError(f"{', '.join(sorted(options))}: these are options of a group, and one was given: give them to it")
-    if group is None and "patience" not in {**(environment.keys() if environment.is_configured() else {}), **options}:
-        # A rank that is late holds up a collective of the process group as long.
-        options = {"patience": time_out(process_group).total_seconds(), **options}
     if group is None:
-        shared = threads_of(process_group)
-        told = environment.keys() if environment.is_configured() else {}
-        options = {**({} if "threads" in told else shared), **options}
-    if group is None and environment.is_configured() and not LOCAL_OPTIONS & options.keys():
+        options = fill_in(process_group, options, environment.keys() if environment.is_configured() else {})
+    if group is None and environment.is_configured() and not LocalOptions.__annotations__.keys() & options.keys():
         key = (rank, further) if further else rank
         group = of_environment.get(key)
         if group is None or group.closed:
@@ -75,6 +58,13 @@ def join(process_group: Any, group: Group | None, options: dict[str, Any], furth
     if group.workers != ranks:
         raise errors.ConfigError(f"there are {ranks} ranks, but the THC job has {group.workers} workers: they must be the same processes")
     return group
+
+
+def fill_in(process_group: Any, options: Mapping[str, Any], told: Mapping[str, Any]) -> dict[str, Any]:
+    """Options of a group, with what its ranks find out about others that are not in them nor ``told`` elsewhere. A collective."""
+    # A rank that is late holds up a collective of the process group as long.
+    found = {"patience": time_out(process_group).total_seconds(), **threads_of(process_group)}
+    return {**{key: value for key, value in found.items() if key not in told}, **options}
 
 
 def further_job(further: int) -> dict[str, Any]:

@@ -9,13 +9,13 @@ import torch.distributed as dist
 
 from thc.errors import ConfigError
 from thc.group import Group
-from thc.torch.tables import lanes_for
 from thc.torch.collective import CollectiveGroup
+from thc.torch.option_types import LaneOptions
+from thc.torch.adapt.tables import lanes_for
 
-__all__ = ["COLLECTIVE_OPTIONS", "collective", "falls_back", "take_way"]
+__all__ = ["collective", "falls_back", "take_way"]
 
-COLLECTIVE_OPTIONS = frozenset("lane bits tables block".split())
-"""Options of :class:`thc.torch.CollectiveGroup` alone."""
+_LANE_OPTIONS = LaneOptions.__annotations__.keys()
 
 _COMPUTING = frozenset(("seed", "threads"))
 """Options of every group."""
@@ -26,7 +26,7 @@ def take_way(options: dict[str, Any]) -> str:
     way: str = options.pop("over", "server")
     if way not in ("server", "process-group"):
         raise ConfigError(f'over is {way!r}: write "server" or "process-group"')
-    given = sorted(COLLECTIVE_OPTIONS & options.keys())
+    given = sorted(_LANE_OPTIONS & options.keys())
     if way == "server" and given:
         raise ConfigError(f'{", ".join(given)}: these are options of over="process-group"; a server has its own, server={{...}}')
     return way
@@ -36,7 +36,7 @@ def collective(
     process_group: Any, group: Group | None, options: Mapping[str, Any], adapts: bool, ranks: Sequence[int] | None = None
 ) -> CollectiveGroup:
     """The group whose sums a process group, or so many of its ranks, adds up, by options of groups. With ``adapts`` it has further lanes to choose from."""
-    others = sorted(options.keys() - COLLECTIVE_OPTIONS - _COMPUTING)
+    others = sorted(options.keys() - _LANE_OPTIONS - _COMPUTING)
     if group is not None or others:
         raise ConfigError(f'{", ".join(others) or "group"}: over="process-group" has no parameter server and nothing to join: leave it out')
     if adapts:

@@ -10,7 +10,7 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -18,8 +18,13 @@ import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
 
 from thc import errors
-from thc.torch.joining import Gather
-from thc.torch.wrap import hook_of, wrap
+from thc.torch.ranks.gathering import Gather
+from thc.torch.ddp.wrap import hook_of, wrap
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+    from thc.torch.option_types import WrapOptions
 
 __all__ = ["Measured", "Worth", "worth_it"]
 
@@ -288,7 +293,7 @@ def worth_it(
     optimizer: torch.optim.Optimizer | None = None,
     seconds: float = 60.0,
     process_group: Any = None,
-    **options: Any,
+    **options: Unpack[WrapOptions],
 ) -> Worth:
     """Measures on this cluster whether THC makes a step faster, in about a minute, before anything is changed; all ranks call it alike.
 
@@ -333,7 +338,7 @@ def worth_it(
 
         progress.begin("what the link carries")
         gigabits = _link(process_group, coordinates, device, gather)
-        rows = [_measure(name, line, make, ddp, trial, gather, progress) for name, line, make in _ways(options)]
+        rows = [_measure(name, line, make, ddp, trial, gather, progress) for name, line, make in _ways({**options})]
     finally:
         kept.restore()
     progress.end()

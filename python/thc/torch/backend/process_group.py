@@ -109,9 +109,8 @@ class ThcProcessGroup(dist.ProcessGroup):
         self._beneath.abort()
 
     def _close(self) -> None:
-        sums, self._sums = self._sums, None
-        if sums is not None:
-            sums.close()
+        # Its threads end when what is under way is over.
+        self._sums = None
 
 
 _COLLECTIVES = (

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import queue
-import threading
+import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
@@ -19,6 +17,7 @@ from thc.torch.backend.options import Options
 from thc.torch.backend.staging import Staging
 from thc.torch.backend.work import SumWork
 from thc.torch.collective import CollectiveGroup
+from thc.torch.engine.pipeline import Pipeline
 
 __all__ = ["DTYPES", "Sums"]
 
@@ -41,56 +40,116 @@ class _Lanes(CollectiveGroup):
         return self._made
 
 
-@dataclass
-class _Call:
-    """One all-reduce."""
+class _Feedback:
+    """Which calls share error feedback. All methods are the sequencer's."""
 
-    staging: Staging
-    work: SumWork
-    mean: bool
-    key: int | None
-    told: torch.Tensor
-    """What this rank calls."""
-    headers: list[torch.Tensor]
-    """What each does."""
-    telling: Any
-    """The collective that brings them."""
+    def __init__(self, lanes: CollectiveGroup) -> None:
+        self._lanes = lanes
+        self._kept: dict[int, tuple[int, SumWork]] = {}
+        """By key: the length of what is kept, and the last call that uses it."""
+
+    def prepare(self, key: int, length: int, work: SumWork) -> None:
+        """Before a call: no other one uses its key, and what is kept there is as long."""
+        if key in self._kept:
+            kept, last = self._kept[key]
+            last.over.wait()
+            if kept != length:
+                self._lanes.reset_feedback(key)
+        self._kept[key] = (length, work)
+
+
+class _Call:
+    """One all-reduce, as work of a pipeline: the sequencer compares what ranks call, brings the tensor to the host and begins the sum; the store
+    thread waits for the sum and stores it."""
+
+    def __init__(self, tensor: torch.Tensor, mean: bool, key: int | None, lanes: CollectiveGroup, feedback: _Feedback, telling: Any) -> None:
+        self.work = SumWork(tensor)
+        self._staging = Staging(tensor)
+        self._mean, self._key, self._lanes, self._feedback = mean, key, lanes, feedback
+        self._told = torch.tensor([tensor.numel(), DTYPES.index(tensor.dtype), int(mean)])
+        """What this rank calls."""
+        self._headers = [torch.empty_like(self._told) for _ in range(lanes.workers)]
+        """What each does."""
+        self._telling = telling.allgather([self._headers], [self._told])
+        """The collective that brings them."""
+        self._handle: Any = None
+
+    def room(self) -> int:
+        return sys.maxsize
+
+    def begin(self) -> bool:
+        try:
+            self._compare()
+            host = self._staging.fetch()
+            if self._key is not None:
+                self._feedback.prepare(self._key, host.size, self.work)
+            self._handle = self._lanes.allreduce_async(host, feedback=self._key)
+        except BaseException as error:  # told by wait
+            self.work.fail(error)
+        return self._handle is not None
+
+    def wait(self) -> None:
+        try:
+            factor = 1.0 if self._mean else float(self._lanes.workers)
+            try:
+                self._handle.wait()
+            except (errors.NonFiniteError, errors.NormError):
+                # Known to all ranks: as the exact sum would be, but everywhere.
+                factor = float("nan")
+            self._staging.store(factor, self.work.finish)
+        except BaseException as error:  # told by wait
+            self.work.fail(error)
+
+    def end(self) -> None:
+        pass
+
+    def give_up(self, error: BaseException) -> None:
+        self.work.fail(error)
+
+    def _compare(self) -> None:
+        """Raises unless all ranks call the same."""
+        try:
+            self._telling.wait()
+        except RuntimeError as error:
+            raise errors.NetworkError(
+                f"not all ranks have called this all-reduce of {_describe(self._told)}: see that they have, and with tensors that are "
+                f"compressed on all of them or on none ({error})"
+            ) from error
+        for other, theirs in enumerate(self._headers):
+            if not torch.equal(self._told, theirs):
+                raise errors.MismatchError(
+                    f"this rank calls an all-reduce of {_describe(self._told)} and rank {other} one of {_describe(theirs)}: ranks make the same "
+                    "calls in the same order, of tensors of the same length and type"
+                )
 
 
 class Sums:
     """Adds up tensors compressed. All ranks of the process group make it, and all its calls, alike and in the same order.
 
-    A call goes through three hands: the caller tells the other ranks what it calls; one thread brings tensors to the host and begins calls;
-    another waits for the sums and stores them. So an all-reduce returns at once, and several are under way.
+    The caller tells the other ranks what it calls, and a pipeline does the rest. So an all-reduce returns at once, and several are under way.
     """
 
     def __init__(self, process_group: Any, store: Any, timeout: timedelta, options: Options) -> None:
-        rank, self._size = process_group.rank(), process_group.size()
+        rank, size = process_group.rank(), process_group.size()
 
         def group(name: str) -> Any:
-            return gloo_group(dist.PrefixStore(name, store), rank, self._size, timeout)
+            return gloo_group(dist.PrefixStore(name, store), rank, size, timeout)
 
         # Calls may be told while norms of earlier ones travel, and these beside words: in groups of their own they cannot meet.
         self._telling = group("calls")
         carriers = [group("norms"), group("words")]
         self._groups = [self._telling, *carriers]
         self._lanes = _Lanes(process_group, carriers, options)
-        self._feedback, self._calls = options.feedback, 0
-        self._begins: queue.SimpleQueue[_Call | None] = queue.SimpleQueue()
-        ends: queue.SimpleQueue[tuple[_Call, Any] | None] = queue.SimpleQueue()
-        # The threads have what they need and not this object, so that it goes when nobody has it.
-        for name, work in (("thc-begin", (_begin_all, self._begins, ends, self._lanes)), ("thc-end", (_end_all, ends, self._size))):
-            threading.Thread(target=work[0], args=work[1:], name=name, daemon=True).start()
+        self._cycle, self._calls = options.feedback, 0
+        self._feedback = _Feedback(self._lanes)
+        self._pipeline = Pipeline()
 
     def add_up(self, tensor: torch.Tensor, mean: bool) -> SumWork:
         """Begins to replace a tensor by the sum over all ranks, or by the mean."""
-        told = torch.tensor([tensor.numel(), DTYPES.index(tensor.dtype), int(mean)])
-        headers = [torch.empty_like(told) for _ in range(self._size)]
-        telling = self._telling.allgather([headers], [told])
-        key = self._calls % self._feedback if self._feedback else None
+        key = self._calls % self._cycle if self._cycle else None
         self._calls += 1
-        call = _Call(Staging(tensor), SumWork(tensor), mean, key, told, headers, telling)
-        self._begins.put(call)
+        call = _Call(tensor, mean, key, self._lanes, self._feedback, self._telling)
+        self._pipeline.put(call)
         return call.work
 
     def stats(self) -> Stats:
@@ -102,73 +161,7 @@ class Sums:
         for group in self._groups:
             group.abort()
 
-    def close(self) -> None:
-        """Ends the threads when what is under way is over."""
-        self._begins.put(None)
-
-    def __del__(self) -> None:
-        if hasattr(self, "_begins"):
-            self.close()
-
-
-def _begin_all(begins: Any, ends: Any, lanes: CollectiveGroup) -> None:
-    """Begins calls, one after the other."""
-    kept: dict[int, tuple[int, SumWork]] = {}
-    """Error feedback by key: its length, and the last call that uses it."""
-    while (call := begins.get()) is not None:
-        try:
-            _compare(call)
-            host = call.staging.fetch()
-            if call.key is not None:
-                length, last = kept.get(call.key, (host.size, None))
-                if last is not None:
-                    last.over.wait()
-                if length != host.size:
-                    lanes.reset_feedback(call.key)
-                kept[call.key] = (host.size, call.work)
-            ends.put((call, lanes.allreduce_async(host, feedback=call.key)))
-        except BaseException as error:  # told by wait
-            call.work.fail(error)
-        # What was called shall not live until the next call comes.
-        del call
-    ends.put(None)
-    lanes.close()
-
-
-def _compare(call: _Call) -> None:
-    """Raises unless all ranks call the same."""
-    try:
-        call.telling.wait()
-    except RuntimeError as error:
-        raise errors.NetworkError(
-            f"not all ranks have called this all-reduce of {_describe(call.told)}: see that they have, and with tensors that are "
-            f"compressed on all of them or on none ({error})"
-        ) from error
-    for other, theirs in enumerate(call.headers):
-        if not torch.equal(call.told, theirs):
-            raise errors.MismatchError(
-                f"this rank calls an all-reduce of {_describe(call.told)} and rank {other} one of {_describe(theirs)}: ranks make the same calls "
-                "in the same order, of tensors of the same length and type"
-            )
-
 
 def _describe(header: torch.Tensor) -> str:
     length, dtype, mean = header.tolist()
     return f"{length} {DTYPES[dtype]} by {'AVG' if mean else 'SUM'}"
-
-
-def _end_all(ends: Any, size: int) -> None:
-    """Waits for calls, one after the other, and stores their sums."""
-    while (found := ends.get()) is not None:
-        call, handle = found
-        try:
-            factor = 1.0 if call.mean else float(size)
-            try:
-                handle.wait()
-            except (errors.NonFiniteError, errors.NormError):
-                # Known to all ranks: as the exact sum would be, but everywhere.
-                factor = float("nan")
-            call.staging.store(factor, call.work.finish)
-        except BaseException as error:  # told by wait
-            call.work.fail(error)
-        del found, call, handle

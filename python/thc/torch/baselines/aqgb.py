@@ -15,10 +15,11 @@ import torch
 from thc import _native, adapt
 from thc.errors import ConfigError
 from thc.row import Training
-from thc.torch.clock import Clock
-from thc.torch.layout import Layout, Segment
-from thc.torch.peers import Peers
-from thc.torch.updates import Arrival, Refined, Updates
+from thc.torch.engine.clock import Clock
+from thc.torch.compression.layout import Layout, Segment
+from thc.torch.ranks.peers import Peers
+from thc.torch.engine.arrival import Arrival
+from thc.torch.refine.updates import Refined, Updates
 
 __all__ = ["AqgbHook"]
 

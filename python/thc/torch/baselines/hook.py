@@ -15,7 +15,7 @@ from thc.deprecation import OldName
 from thc.errors import ConfigError
 from thc.group import Group
 from thc.torch.baselines.families import Carrier, Family
-from thc.torch.plan import Plan
+from thc.torch.adapt.plan import Plan
 
 __all__ = ["LayerwiseHook"]
 

@@ -12,9 +12,9 @@ from thc import errors
 from thc.group import Group
 from thc.host import HostGroup
 from thc.torch.collective import CollectiveGroup
-from thc.torch.options import Options
+from thc.torch.engine.options import Options
 
-__all__ = ["Choice", "choose"]
+__all__ = ["ON_CPU", "Choice", "choose"]
 
 
 @dataclass(frozen=True)
@@ -27,6 +27,10 @@ class Choice:
     why: str
     kernels: ModuleType | None = None
     """What computes, if it is not the library."""
+
+
+ON_CPU = Choice("host", "gradients are on the CPU")
+"""Where those compress that copy gradients to the CPU themselves."""
 
 
 def _obstacle(group: Group, device: torch.device, options: Options) -> str:
@@ -61,7 +65,7 @@ def choose(group: Group, device: torch.device, options: Options) -> Choice:
     if wanted == "host":
         return Choice("host", 'device is "host"')
     if wanted == "auto" and device.type == "cpu":
-        return Choice("host", "gradients are on the CPU")
+        return ON_CPU
     where = wanted if wanted != "auto" else "triton" if device.type == "cuda" else "torch"
     obstacle, kernels = _obstacle(group, device, options), None
     if not obstacle:

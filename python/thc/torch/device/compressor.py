@@ -9,13 +9,14 @@ from typing import Any
 import torch
 
 from thc.group import Group
-from thc.torch.bucket import Bucket
-from thc.torch.compressor import Flight, HostCompressor
+from thc.torch.engine.bucket import Bucket
+from thc.torch.compression.compressor import HostCompressor
 from thc.torch.device.call import Call
 from thc.torch.device.codec import DeviceCodec
-from thc.torch.feedback import FeedbackStore
-from thc.torch.options import Options
-from thc.torch.peers import Peers
+from thc.torch.compression.feedback import FeedbackStore
+from thc.torch.compression.flight import Flight
+from thc.torch.engine.options import Options
+from thc.torch.ranks.peers import Peers
 
 __all__ = ["DeviceCompressor"]
 
@@ -59,7 +60,7 @@ class DeviceCompressor(HostCompressor):
     store thread has the mean computed."""
 
     def __init__(self, group: Group, options: Options, peers: Peers, codec: DeviceCodec) -> None:
-        super().__init__(group, options, peers, None)
+        super().__init__(group, options, peers)
         self._codec = codec
         self.feedback = FeedbackStore(codec.feedback)
         self._feeder = _Feeder()
@@ -83,7 +84,7 @@ class DeviceCompressor(HostCompressor):
                 fetched.fill_(float("nan"))
         return finite
 
-    def _call(self, flight: Flight, data: torch.Tensor, wait: bool, **options: Any) -> None:
+    def call(self, flight: Flight, data: torch.Tensor, wait: bool, **options: Any) -> None:
         def begin() -> _Landing:
             call = self._codec.begin(data, **options)
             call.submit()

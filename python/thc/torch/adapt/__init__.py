@@ -1,0 +1,1 @@
+"""The part of an engine that chooses how each tensor travels."""

@@ -1,0 +1,490 @@
+"""What a hook with ``adapt`` decides while it trains: which tensors are compressed at all, and with which table.
+
+Ranks agree through the job itself, by all-reduces of 32-bit integers that carry whole numbers without error. So an agreement is one
+more call in the order of calls: it is lost, repeated and given up like any other, and all ranks that have it have the same.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import math
+import struct
+import time
+import zlib
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+
+from thc import adapt
+from thc.errors import ConfigError, MismatchError
+from thc.group import Group
+from thc.row import Span
+from thc.torch.adapt.options import Adapt
+from thc.torch.engine.bucket import Bucket, Calls
+from thc.torch.ranks.exchange import exchange, tells
+from thc.torch.compression.flight import Flight
+from thc.torch.compression.layout import Layout, Segment
+from thc.torch.engine.part import EnginePart
+from thc.torch.ranks.peers import Peers
+from thc.torch.adapt.plan import Plan
+from thc.torch.adapt.prices import Prices
+from thc.torch.adapt.tables import Table, find_table, tables_of_job
+
+__all__ = ["Adaptive"]
+
+RAW = "raw"
+_NEVER = 0xFFFF_FFFF
+"""The threshold when compression never pays."""
+_TICK = 1e-7
+"""Seconds; times are told in these."""
+SHORTEST = 4096
+"""Coordinates of a span; shorter ones would be padding for the most part."""
+LOOKS = 8
+"""Steps whose gradients a choice goes by."""
+SETTLE = 2
+"""First steps that are not timed: DDP makes its final buckets after the first."""
+
+
+class Adaptive(EnginePart):
+    """The part of an engine that chooses how each tensor travels, and makes the calls of its buckets. All methods run on the sequencer of the
+    group's pipeline."""
+
+    name = "adapt"
+    one_call = True
+
+    def __init__(self, options: Adapt, group: Group, names: Mapping[str, int], excluded: Iterable[str], rank: int, first: int) -> None:
+        job = group.job
+        if not tells(group):
+            raise ConfigError(
+                f"adapt needs a job that loses nothing, for all ranks must choose alike: this one is {job.policy} with a quorum "
+                f"of {job.quorum} of {job.workers}"
+            )
+        self.options = options
+        self._group, self._rank = group, rank
+        self._sizes = dict(names)
+        self._excluded = frozenset(excluded)
+        self._block = job.block
+        self.tables = tables_of_job(group, options)
+        self._default = 0 if options.default is None else find_table(self.tables, options.default, "default")
+        self._fixed = self._read_fixed(options.fixed)
+        self.threshold = 0
+        """Gradients of fewer coordinates are not compressed."""
+        self._before: int | None = None
+        """The threshold agreed on last."""
+        timed = options.objective == "time" and options.layerwise and len(self.tables) > 1
+        self.prices = Prices(len(self.tables)) if timed else None
+        self._price: dict[str, float] = {}
+        """By parameter, what a byte costs, if that was measured."""
+        self._carried: dict[int, float] = {}
+        """By layout, the bytes of its last call."""
+        self._shares: dict[int, float] = {}
+        """By layout, what the way that carries more had of 4 bytes for each coordinate in its last call."""
+        self.table = adapt.ThresholdTable()
+        """Times of this rank."""
+        self.plans: list[Plan] = []
+        self.seconds = 0.0
+        """What all of it has taken on this rank, in time of the sequencer."""
+        self._choice = self._defaults()
+        self._spans: dict[int, list[tuple[int, int | str]]] = {}
+        """By layout, until the next choice."""
+        self._squares: dict[str, list[float]] = {}
+        self._clocks: dict[int, list[float]] = {}
+        """By layout, seconds of the calls that were timed since the last choice."""
+        self._usual: dict[int, tuple[float, float]] = {}
+        """By layout, bytes and seconds when it was first timed."""
+        self._bucket: dict[str, int] = {}
+        """By parameter, the layout that it travels in."""
+        self._apart: dict[tuple[int, str], Layout] = {}
+        """The layouts of a bucket's parameters, each by itself."""
+        self._begin(first)
+
+    def _read_fixed(self, fixed: Mapping[str, int | str]) -> dict[str, int | None]:
+        """By parameter: the number of its table, or nothing for raw."""
+        found: dict[str, int | None] = {}
+        for pattern, choice in fixed.items():
+            names = fnmatch.filter(self._sizes, pattern)
+            if not names:
+                raise ConfigError(f"adapt: fixed names {pattern}, which is not a parameter of this model: see model.named_parameters()")
+            number = None if choice == RAW else find_table(self.tables, choice, "fixed")
+            found.update(dict.fromkeys(names, number))
+        return found
+
+    def _defaults(self) -> dict[str, int]:
+        """Where nothing was measured: the default, and what is fixed."""
+        fixed = {name: number for name, number in self._fixed.items() if number is not None}
+        return dict.fromkeys(self._sizes, self._default) | fixed
+
+    @staticmethod
+    def create(
+        options: Adapt, group: Group, peers: Peers, names: Mapping[str, int], excluded: Iterable[str] = (), first: int = 0
+    ) -> Adaptive:
+        """On all ranks; raises unless they have the same parameters and options."""
+        made = Adaptive(options, group, names, excluded, peers.rank, first)
+        text = repr((sorted(made._sizes.items()), sorted(made._excluded), options))
+        prints = [each for each, in peers.gather([zlib.crc32(text.encode())])]
+        other = next((rank for rank, each in enumerate(prints) if each != prints[0]), None)
+        if other is not None:
+            raise ConfigError(
+                f"adapt: rank {other} has another model, or other options, than rank 0: all ranks choose for the same parameters"
+            )
+        return made
+
+    # Phases: two steps to settle; the warm-up, both ways in turn; for the objective "time" the steps that tell prices; then choices each
+    # `every` steps.
+
+    def _begin(self, step: int) -> None:
+        self._from = step
+        self.table = adapt.ThresholdTable()
+        self._clocks.clear()
+        self._usual.clear()
+        self.threshold = 0
+        self._spans.clear()
+        self._price.clear()
+        self._measured = not self.options.threshold
+        self._probes = False
+        self._probed = self.prices is None
+        self._next = step + SETTLE
+        if self.options.threshold:
+            self._next += self.options.warmup
+        elif self._probed:
+            self._next += LOOKS
+
+    def restart(self, step: int) -> None:
+        """Begins with all defaults."""
+        self._choice = self._defaults()
+        self._squares.clear()
+        self._before = None
+        self._begin(step)
+
+    def begin_bucket(self, bucket: Bucket, step: int) -> None:
+        if not bucket.refines:
+            bucket.sender = self
+
+    def begin_calls(self, bucket: Bucket, step: int) -> None:
+        for segment in bucket.layout.segments:
+            self._bucket[segment.name] = bucket.layout.key
+        if bucket.index == 0 and step >= self._next:
+            self._begin_step(step)
+
+    def _begin_step(self, step: int) -> None:
+        """Agrees with the others, since it is time; raises what a call raises."""
+        started = time.perf_counter()
+        if not self._measured:
+            self._agree_threshold()
+            self._measured = True
+        if self.prices is not None and not self._probed:
+            self._probed = self._probes = True
+            self.prices.begin()
+            self._next = step + Prices.steps(len(set(self._bucket.values())))
+            return
+        self._probes = False
+        self._choose(step, started)
+        self._next = step + self.options.every
+        self.seconds += time.perf_counter() - started
+
+    @property
+    def is_warming_up(self) -> bool:
+        """Whether both ways are being timed: then each gradient travels by itself."""
+        return not self._measured
+
+    def single_choice(self, name: str, step: int) -> int | str:
+        """How a gradient travels that does so by itself: the id of its table or "raw"."""
+        raw = (step - self._from) % 2 == 0  # SlimGC counts steps from 1: the odd ones
+        return RAW if raw or self.never(name) else self.tables[self._choice[name]].id
+
+    def spans(self, layout: Layout, step: int) -> list[tuple[int, int | str]]:
+        """How a bucket travels in this step: coordinates, and the id of their table or "raw"."""
+        if self._probes and self.prices is not None:
+            drawn = self.prices.draw(layout.key, step)
+            fixed = self._defaults()
+            spans = self._cut(layout, lambda name: fixed[name] if name in self._fixed else drawn)
+        elif self.is_warming_up:
+            spans = [(segment.length, self.single_choice(segment.name, step)) for segment in layout.segments]
+        else:
+            if layout.key not in self._spans:
+                self._spans[layout.key] = self._cut(layout, self._choice.__getitem__)
+            spans = self._spans[layout.key]
+        of: dict[int | str, Table] = {table.id: table for table in self.tables}
+        self._carried[layout.key] = sum(self._bytes(length, of.get(choice)) for length, choice in spans)
+        wide = {choice: max(table.bits, table.lane) / 32 for choice, table in of.items()}
+        self._shares[layout.key] = sum(length * wide.get(choice, 1.0) for length, choice in spans) / layout.length
+        return spans
+
+    def share(self, layout: Layout) -> float:
+        """What a link carries of a bucket of this layout, of 4 bytes for each coordinate, as it has travelled last."""
+        return self._shares.get(layout.key, 1.0)
+
+    def _cut(self, layout: Layout, choice_of: Callable[[str], int]) -> list[tuple[int, int | str]]:
+        runs: list[tuple[int, int | None]] = []
+
+        def add(length: int, choice: int | None) -> None:
+            if runs and runs[-1][1] == choice:
+                length += runs.pop()[0]
+            runs.append((length, choice))
+
+        for segment in layout.segments:
+            add(segment.length, None if self._is_raw(segment.name) else choice_of(segment.name))
+        # Each span is padded to whole packets: a short one goes along with the better neighbour that is compressed, too.
+        while True:
+            short = [at for at, (length, choice) in enumerate(runs) if length < SHORTEST and choice is not None]
+            for at in short:
+                beside = [i for i in (at - 1, at + 1) if 0 <= i < len(runs) and runs[i][1] is not None]
+                if beside:
+                    break
+            else:
+                return [(length, RAW if choice is None else self.tables[choice].id) for length, choice in runs]
+            better = min(beside, key=lambda i: self.tables[runs[i][1] or 0].nmse)
+            joined = [(length, runs[better][1] if i == at else choice) for i, (length, choice) in enumerate(runs)]
+            runs.clear()
+            for length, choice in joined:
+                add(length, choice)
+
+    def never(self, name: str) -> bool:
+        """Whether a parameter always travels raw."""
+        return name in self._excluded or (name in self._fixed and self._fixed[name] is None)
+
+    def measures(self, step: int) -> bool:
+        """Whether this rank looks at the gradients of a step: rank 0, in the last ones before a choice."""
+        return self._rank == 0 and self.options.layerwise and step >= self._next - LOOKS
+
+    def is_timed(self, step: int) -> bool:
+        # In the warm-up, and, to notice another link, in the last steps before a choice.
+        return self.is_warming_up or (self.options.threshold and not self._probes and step >= self._next - LOOKS)
+
+    def look(self, segments: Sequence[Any], data: torch.Tensor) -> None:
+        """Takes the norms of a bucket's gradients."""
+        started = time.perf_counter()
+        for segment in segments:
+            part = data[segment.slice]
+            square = float(torch.dot(part, part))
+            if math.isfinite(square):
+                self._squares.setdefault(segment.name, []).append(square)
+        self.seconds += time.perf_counter() - started
+
+    def took(self, step: int, size: int, raw: bool, seconds: float, processing: float) -> None:
+        """In the warm-up a gradient's call took so long, of which so much computing."""
+        if step < self._from + SETTLE:
+            return
+        if raw:
+            self.table.record_raw(size, seconds)
+        else:
+            self.table.record_compressed(size, max(0.0, seconds - processing), processing)
+
+    def bucket_took(self, layout: Layout, seconds: float) -> None:
+        """A bucket's call, which was alone, took so long."""
+        self._clocks.setdefault(layout.key, []).append(seconds)
+
+    def note_travel(self, bucket: Bucket, span: Span, finite: bool) -> None:
+        if self._probes and self.prices is not None and not bucket.refines:
+            self.prices.note_travel(bucket.layout.key, self._carried.get(bucket.layout.key, 0.0), *span)
+
+    def note_error(self, error: BaseException) -> None:
+        if isinstance(error, MismatchError):
+            error.args = (f"{error}; with adapt, also if ranks have different plans: load checkpoints of one step on all",)
+
+    def end_step(self, buckets: Sequence[Bucket], goes_on: bool) -> list[Bucket]:
+        if self._probes and self.prices is not None:
+            self.prices.end_step()
+        return []
+
+    # Calls.
+
+    @property
+    def is_trial(self) -> bool:
+        return self.is_warming_up
+
+    def send(self, calls: Calls, flight: Flight, bucket: Bucket, data: torch.Tensor, step: int, wait: bool) -> None:
+        layout = bucket.layout
+        if self.measures(step):
+            self.look(layout.segments, data)
+        spans = self.spans(layout, step)
+        if self.is_warming_up:
+            for segment in layout.segments:
+                self._send_alone(calls, flight, layout, segment, data, step)
+            return
+        started = time.perf_counter()
+        calls.call(flight, data, wait, feedback=calls.key(layout), plan=spans)
+        if wait and self.is_timed(step):
+            self.bucket_took(layout, time.perf_counter() - started)
+
+    def _send_alone(self, calls: Calls, flight: Flight, layout: Layout, segment: Segment, data: torch.Tensor, step: int) -> None:
+        """Has one gradient of a bucket travel in a call of its own, and times it."""
+        if not segment.length:
+            return
+        place = (layout.key, segment.name)
+        if place not in self._apart:
+            self._apart[place] = Layout(f"{layout.scope}.alone", [Segment(segment.name, 0, segment.length, True)])
+        key, choice = calls.key(self._apart[place]), self.single_choice(segment.name, step)
+        computed, started = self._group.stats().compression, time.perf_counter()
+        calls.call(flight, data[segment.slice], True, feedback=key, plan=[(segment.length, choice)])
+        seconds = time.perf_counter() - started
+        if not self.never(segment.name):
+            self.took(step, segment.length, choice == RAW, seconds, min(seconds, self._group.stats().compression - computed))
+
+    # Agreements.
+
+    def _exchange(self, mine: Sequence[int]) -> list[list[int]]:
+        return exchange(self._group, self._rank, mine)
+
+    def _agree_threshold(self) -> None:
+        rows = self.table.rows()
+        numbers = []
+        for row in rows:
+            numbers += [row.size, _ticks(row.raw), _ticks(row.compressed), _ticks(row.processing)]
+        tables = []
+        for theirs in self._exchange(numbers or [0]):
+            table = adapt.ThresholdTable()
+            for at in range(0, 4 * len(rows), 4):
+                size, raw, compressed, processing = theirs[at : at + 4]
+                table.record_raw(size, raw * _TICK)
+                table.record_compressed(size, compressed * _TICK, processing * _TICK)
+            tables.append(table)
+        agreed = adapt.ThresholdTable.common_threshold(tables, self._before)
+        self.threshold = self._before = _NEVER if agreed is None else agreed
+
+    def _link_changed(self) -> bool:
+        """Whether the bucket that takes the most time takes another time than when it was first timed."""
+        changed = False
+        longest = max(self._clocks, key=lambda key: sum(self._clocks[key]), default=None)
+        for key, times in self._clocks.items():
+            if len(times) < 4:
+                continue
+            carried, now = self._carried[key], float(np.median(times))
+            usual, before = self._usual.setdefault(key, (carried, now))
+            # With fewer bytes it may take as long as before, and needs no less than its share of that.
+            share = carried / usual if usual else 1.0
+            most, least = before * max(1.0, share), before * min(1.0, share)
+            if key == longest:
+                changed = now > (1 + self.options.changed) * most or now < (1 - self.options.changed) * least
+        return changed
+
+    def _choose(self, step: int, started: float) -> None:
+        names = list(self._sizes)
+        layerwise = self.options.layerwise and len(self.tables) > 1
+        squares = [float(np.mean(self._squares[name])) if name in self._squares else 0.0 for name in names]
+        choices = [self._choice[name] for name in names]
+        if self.prices is not None and not self._price:
+            slopes = self.prices.of_buckets()
+            self._price = {name: slopes[key] for name, key in self._bucket.items() if key in slopes}
+        if self._rank == 0 and layerwise and any(squares):
+            choices = self._solve(names, squares)
+        own = [int(self._link_changed()), self.threshold if self._rank == 0 else 0]
+        for choice, square in zip(choices, squares):
+            own += [choice, struct.unpack("<I", struct.pack("<f", min(square, 3e38)))[0]] if self._rank == 0 else [0, 0]
+        told = self._exchange(own)
+        first = told[0]
+        self._choice = {name: first[2 + 2 * at] for at, name in enumerate(names)}
+        self._spans.clear()
+        squares = [struct.unpack("<f", struct.pack("<I", first[3 + 2 * at]))[0] for at in range(len(names))]
+        self._squares.clear()
+        self._clocks.clear()
+        self.plans.append(self._plan(step, names, squares, time.perf_counter() - started))
+        if self.options.threshold and any(theirs[0] for theirs in told):
+            self._begin(step)
+
+    def _columns(self, names: Sequence[str], squares: Sequence[float]) -> tuple[list[list[float]], list[list[float]]]:
+        costs = [[self._bytes(self._sizes[name], table) for table in self.tables] for name in names]
+        weights = squares
+        if self.options.measure == "update":
+            weights = [float(self._sizes[name]) if square else 0.0 for name, square in zip(names, squares)]
+        errors = [[weight * table.nmse for table in self.tables] for weight in weights]
+        return costs, errors
+
+    def _bytes(self, length: int, table: Table | None) -> float:
+        """A layer's part of its bucket's bytes; without a table, raw."""
+        if self._group.sums_in_lanes:
+            return adapt.lane_bytes(length, None if table is None else table.lane, self._group.workers)
+        whole = 1 << 20
+        if table is None:
+            return adapt.thc_bytes(whole, None, block=self._block) * length / whole
+        return adapt.thc_bytes(whole, table.bits, lane=table.lane, block=self._block) * length / whole
+
+    def _prices(self, names: Sequence[str]) -> list[float]:
+        """What a byte of each layer costs: 1, or the seconds that it adds to a step in its bucket."""
+        most = max(self._price.values(), default=0.0)
+        if not most:
+            return [1.0] * len(names)
+        # Where nothing was measured, or all hides behind the backward pass, it still costs something.
+        return [max(self._price.get(name, most), most / 100) for name in names]
+
+    def _is_raw(self, name: str) -> bool:
+        return self.never(name) or self._sizes[name] < self.threshold
+
+    def _solve(self, names: Sequence[str], squares: Sequence[float]) -> list[int]:
+        included = [at for at, name in enumerate(names) if not self._is_raw(name) and name not in self._fixed]
+        defaults = self._defaults()
+        choices = [defaults[name] for name in names]
+        if not included:
+            return choices
+        costs, errors = self._columns([names[at] for at in included], [squares[at] for at in included])
+        prices = self._prices([names[at] for at in included])
+        costs = [[price * cost for cost in row] for price, row in zip(prices, costs)]
+        uniform = adapt.price(costs, errors, [self._default] * len(included))
+        found = uniform
+        try:
+            found = adapt.layerwise(costs, errors, uniform.error * (1 + 1e-9), exact=self.options.exact)
+        except ConfigError:
+            pass  # the default fits exactly, but not in steps
+        for at, choice in zip(included, found.choices if found.cost < uniform.cost else uniform.choices):
+            choices[at] = choice
+        return choices
+
+    def _plan(self, step: int, names: Sequence[str], squares: Sequence[float], seconds: float) -> Plan:
+        costs, errors = self._columns(names, squares)
+        raw = [self._is_raw(name) for name in names]
+        def column(of: list[list[float]], otherwise: Callable[[int], float]) -> list[float]:
+            return [otherwise(at) if raw[at] else row[self._choice[names[at]]] for at, row in enumerate(of)]
+        if self.threshold == _NEVER:
+            why = "compression does not pay on this link: all raw"
+        else:
+            why = f"gradients of fewer than {self.threshold} coordinates raw" if self.threshold else ""
+        return Plan.from_columns(
+            step,
+            [(name, self._sizes[name]) for name in names],
+            [RAW if raw[at] else self.tables[self._choice[name]].name for at, name in enumerate(names)],
+            column(errors, lambda at: 0.0),
+            column(costs, lambda at: self._bytes(self._sizes[names[at]], None)),
+            uniform=sum(column([[row[self._default]] * len(row) for row in costs], lambda at: self._bytes(self._sizes[names[at]], None))),
+            bound=sum(column([[row[self._default]] * len(row) for row in errors], lambda at: 0.0)),
+            seconds=seconds,
+            why=why,
+        )
+
+    # Checkpoints.
+
+    def state_dict(self) -> dict[str, Any]:
+        """Choices, threshold and plans."""
+        return {
+            "choices": {name: self.tables[number].name for name, number in self._choice.items()},
+            "threshold": self.threshold,
+            "measured": self._measured and self._probed and not self._probes,
+            "prices": dict(self._price),
+            "next": self._next,
+            "plans": [plan.as_dict() for plan in self.plans],
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any], step: int) -> None:
+        """Goes on with these choices; a layer or table that is not there any more has the default."""
+        numbers = {table.name: number for number, table in enumerate(self.tables)}
+        unknown = sorted(set(state["choices"]) - set(self._sizes))
+        if unknown:
+            raise ConfigError(f"adapt: the checkpoint has a choice for {unknown[0]}, which is not a parameter of this model")
+        self.plans = [Plan.from_dict(plan) for plan in state["plans"]]
+        self._choice = self._defaults()
+        for name, table in state["choices"].items():
+            self._choice[name] = numbers.get(table, self._default)
+        self._spans.clear()
+        if state["measured"]:
+            self._measured, self.threshold = True, int(state["threshold"])
+            self._price = dict(state.get("prices", {}))
+            self._probed, self._probes = True, False
+            self._before = self.threshold if self.options.threshold else None
+            self._next = max(int(state["next"]), step)
+        else:
+            self._begin(step)
+
+
+def _ticks(seconds: float) -> int:
+    return min(0xFFFF_FFFE, round(seconds / _TICK))

@@ -1,0 +1,1 @@
+"""How buckets are compressed and travel, and how their means come back."""

@@ -1,0 +1,208 @@
+"""What travels of a bucket, and how its mean comes back: the stages of one bucket, as the pipeline runs them."""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+import torch
+
+from thc import errors
+from thc.group import Group
+from thc.torch.compression.accuracy import Accuracy
+from thc.torch.engine.bucket import Bucket
+from thc.torch.compression.feedback import FeedbackStore
+from thc.torch.compression.flight import Flight, Over
+from thc.torch.compression.layout import Layout, scatter
+from thc.torch.engine.options import Options
+from thc.torch.ranks.peers import Peers
+from thc.torch.compression.scales import Scales
+
+__all__ = ["Compressor", "HostCompressor"]
+
+
+class Compressor(Protocol):
+    """How buckets travel. All ranks have the same ones and give them the same buckets in the same order.
+
+    A bucket goes through :meth:`fetch` and :meth:`submit` on the pipeline's sequencer and through :meth:`store` on its store thread, where
+    that of an earlier bucket may still be running while the sequencer fetches a later one.
+    """
+
+    queues: bool
+    """Whether :meth:`store` must be called for one bucket after the other, on the store thread alone."""
+
+    def must_be_alone(self, bucket: Bucket) -> bool:
+        """Whether nothing else may be under way when the bucket is fetched and submitted."""
+
+    def fetch(self, bucket: Bucket) -> Any:
+        """Brings the bucket to where it is compressed; the buffer stays as it is."""
+
+    def submit(self, bucket: Bucket, fetched: Any, step: int, wait: bool) -> Flight:
+        """Begins the bucket's calls. With ``wait`` they are over on return, which saves copies. Errors of calls are for :meth:`store`
+        to tell."""
+
+    def store(self, bucket: Bucket, fetched: Any, flight: Flight) -> bool:
+        """Waits for the calls, and puts the mean into the bucket's buffer: NaNs if some rank's gradients were not finite. Whether all
+        were. Raises what a call raised."""
+
+    def stand_in(self, bucket: Bucket, error: errors.ThcError) -> tuple[Any, Flight] | None:
+        """In place of :meth:`fetch` and :meth:`submit` on a rank that has lost the server: what others wait for, without a call; :meth:`store` raises
+        the error. Nothing where a bucket needs nobody."""
+
+    def gather(self, end: int | None = None) -> None:
+        """On the sequencer: completes the buffers of buckets up to this one, exclusive, or of all that have been stored."""
+
+    def first_apart(self) -> int | None:
+        """The first bucket that has been stored and waits for :meth:`gather`."""
+
+
+class HostCompressor:
+    """On the CPU, by the library."""
+
+    queues = False
+
+    def __init__(self, group: Group, options: Options, peers: Peers) -> None:
+        self._group, self._options, self._peers = group, options, peers
+        self.feedback = FeedbackStore(group)
+        self.scales = Scales(options.scales, group.workers) if options.scales else None
+        self._accuracy = Accuracy(options.check_accuracy, group) if options.check_accuracy is not None else None
+        self._fetching: Any = None
+        self._storing: Any = None
+
+    def must_be_alone(self, bucket: Bucket) -> bool:
+        if self.scales is not None and not self.scales.is_settled(bucket.layout):
+            return True
+        return bool(self._options.feedback) and not self.feedback.is_settled(bucket.layout)
+
+    # Between the bucket's memory and what the library works on.
+
+    def fetch(self, bucket: Bucket) -> torch.Tensor:
+        """The bucket as f32 on the CPU: itself if it is that."""
+        buffer = bucket.buffer
+        if buffer.device.type == "cpu" and buffer.dtype == torch.float32:
+            return buffer
+        staging = bucket.layout.staging(buffer.device)
+        if bucket.ready is None:
+            staging.copy_(buffer)
+            return staging
+        with torch.cuda.device(buffer.device):
+            self._fetching = self._fetching or torch.cuda.Stream()
+            with torch.cuda.stream(self._fetching):
+                self._fetching.wait_event(bucket.ready)
+                staging.copy_(buffer, non_blocking=True)
+                buffer.record_stream(self._fetching)
+            self._fetching.synchronize()
+        return staging
+
+    def store(self, bucket: Bucket, fetched: torch.Tensor, flight: Flight) -> bool:
+        finite = flight.land()
+        if not finite:
+            fetched.fill_(float("nan"))
+        if fetched is bucket.buffer:
+            return finite
+        if bucket.ready is None:
+            bucket.buffer.copy_(fetched)
+            return finite
+        with torch.cuda.device(bucket.buffer.device):
+            # Not the stream of fetching: a later bucket may be on it.
+            self._storing = self._storing or torch.cuda.Stream()
+            with torch.cuda.stream(self._storing):
+                bucket.buffer.copy_(fetched, non_blocking=True)
+            # The staging memory is used again, by the next step at the earliest.
+            self._storing.synchronize()
+        return finite
+
+    def stand_in(self, bucket: Bucket, error: errors.ThcError) -> tuple[Any, Flight] | None:
+        return None
+
+    def gather(self, end: int | None = None) -> None:
+        pass
+
+    def first_apart(self) -> int | None:
+        return None
+
+    # Calls.
+
+    def submit(self, bucket: Bucket, fetched: torch.Tensor, step: int, wait: bool) -> Flight:
+        flight, layout = Flight(), bucket.layout
+        exact = self._exactly(flight, bucket, fetched, step)
+        if step < self._options.warmup or not layout.kept:
+            self._submit_uncompressed(flight, fetched, wait)
+        elif bucket.sender is not None:
+            bucket.sender.send(self, flight, bucket, fetched, step, wait)
+        else:
+            self._submit_compressed(flight, layout, fetched, wait)
+        if exact is not None and self._accuracy is not None:
+            accuracy, beside = self._accuracy, exact
+            flight.afterwards.append(lambda: accuracy.compare(layout, step, fetched, beside))
+        return flight
+
+    def _exactly(self, flight: Flight, bucket: Bucket, fetched: torch.Tensor, step: int) -> torch.Tensor | None:
+        """Begins the call of a bucket's exact mean, if it is to be checked."""
+        if self._accuracy is None or not self._accuracy.is_due(step, bucket.index):
+            return None
+        if step < self._options.warmup or (bucket.sender is not None and bucket.sender.is_trial):
+            return None
+        exact = fetched.detach().to(torch.float32, copy=True)
+        self.call(flight, exact, False, plan=self._accuracy.plan(bucket.layout))
+        return exact
+
+    def call(self, flight: Flight, data: torch.Tensor, wait: bool, **options: Any) -> None:
+        work = self._group.allreduce if wait else self._group.allreduce_async
+        flight.call(lambda: work(data.numpy(), **options), wait)
+
+    def _submit_uncompressed(self, flight: Flight, data: torch.Tensor, wait: bool) -> None:
+        if self._options.uncompressed == "raw":
+            self.call(flight, data, wait, mode="raw")
+            return
+        self._peers.mean(data)
+        if not bool(torch.isfinite(data.sum())):
+            flight.handles.append(Over(errors.NonFiniteError("not finite on some rank")))
+
+    def _submit_compressed(self, flight: Flight, layout: Layout, data: torch.Tensor, wait: bool) -> None:
+        key = self.key(layout)
+        if not layout.aside:
+            self._send(flight, layout, data, wait, key)
+            return
+        aside = torch.cat([data[place] for place in layout.aside])
+        self._submit_uncompressed(flight, aside, wait=False)
+        if layout.gathers:
+            kept = torch.cat([data[place] for place in layout.kept])
+            self._send(flight, layout, kept, wait, key)
+            flight.afterwards.append(lambda: scatter(kept, data, layout.kept))
+        else:
+            for place in layout.aside:
+                data[place] = 0.0
+            self._send(flight, layout, data, wait, key)
+        flight.afterwards.append(lambda: scatter(aside, data, layout.aside))
+
+    def _send(self, flight: Flight, layout: Layout, data: torch.Tensor, wait: bool, key: int | None) -> None:
+        """What is compressed of a bucket, each coordinate by its scale."""
+        scales = self.scales
+        if scales is None:
+            self.call(flight, data, wait, feedback=key)
+            return
+        scales.settle(layout, data.device)
+        whole = data if data.dtype == torch.float32 else data.float()
+        rows, told = scales.rows(layout), None
+        if rows:
+            told = rows.tell(whole)
+            self.call(flight, told, wait, mode="raw")
+        scale = scales.apply(layout, whole)
+        choice: int | str = "raw" if scale is None else self._group.tables[0].id
+        self.call(flight, whole, wait, plan=layout.spans(choice))
+
+        def restore() -> None:
+            if rows and told is not None:
+                rows.clear(told, whole)
+            scales.learn(layout, whole)
+            if whole is not data:
+                data.copy_(whole)
+
+        flight.afterwards.append(restore)
+
+    def key(self, layout: Layout) -> int | None:
+        """Under which the bucket's error feedback is kept."""
+        if not self._options.feedback:
+            return None
+        self.feedback.settle(layout)
+        return layout.key

@@ -1,0 +1,289 @@
+"""The communication hook: what happens to a bucket of gradients."""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import torch
+import torch.distributed as dist
+
+from thc import errors
+from thc.group import Group
+from thc.torch.adapt.options import Adapt
+from thc.torch.adapt.adaptive import Adaptive
+from thc.torch.ddp.comparing import Comparing, Comparison
+from thc.torch.ddp.buckets import Buckets, check_one_device
+from thc.torch.ddp.delivery import Delivery, Verdict
+from thc.torch.engine.engine import Adapter, Engine
+from thc.torch.joining import scope_of
+from thc.torch.loops.optimizer_step import replace_step
+from thc.torch.engine.options import Options, check_shares, noise_of
+from thc.torch.ranks.peers import Peers
+from thc.torch.adapt.plan import Plan
+from thc.torch.hosts.rails import RailGroup
+from thc.torch.refine.refining import Refine, Refining, check_alike
+from thc.torch.refine.updates import Updates
+from thc.torch.way import falls_back
+
+__all__ = ["Hook", "hook"]
+
+
+class Hook(Adapter):
+    """A communication hook of DDP. ``ddp.register_comm_hook(hook.state, hook.fn)`` registers it; :func:`thc.torch.wrap`
+    does so itself."""
+
+    def __init__(
+        self, group: Group, model: torch.nn.Module | None, process_group: Any, options: Options
+    ) -> None:
+        _check(group, model, process_group, options)
+        self.peers = peers = Peers(process_group)
+        """Process groups of this hook's own."""
+        for rank, (in_flight,) in enumerate(peers.gather([options.in_flight])):
+            if in_flight != options.in_flight:
+                raise errors.ConfigError(f"in_flight is {options.in_flight}, but {in_flight} on rank {rank}: give all ranks the same")
+        check_alike(options.refine, peers)
+        self._comparing = None
+        if options.only_if_faster:
+            self._comparing = Comparing(peers.gathering_apart(), options.only_if_faster, peers.rank)
+        self._plain = False
+        """Whether the backward pass under way goes through the process group although the server is there."""
+        self._buckets = Buckets(model, options, f"hook{scope_of(group)}")
+        self.compares = False
+        """Whether ranks compare their parameters now and then."""
+        self.begun = 0
+        """Backward passes whose last bucket has come."""
+        self._verdict = Verdict()
+        super().__init__(Engine(group, options, peers))
+        self.adaptive: Adaptive | None = None
+        """With ``adapt``: its threshold, the times of this rank's warm-up, the seconds that it took."""
+        self.refining: Refining | None = None
+        """With ``refine``: how the last step's buckets travelled and what of them was refined."""
+        self._updates: Updates | None = None
+        module: Any = getattr(model, "module", model)
+        if options.adapt is not None:
+            sizes = {name: p.numel() for name, p in module.named_parameters() if p.requires_grad}
+            raw = [name for name, size in sizes.items() if not self._buckets.compresses(name, size)]
+            self.adaptive = Adaptive.create(options.adapt, group, peers, sizes, raw, options.warmup)
+            self.engine.parts.append(self.adaptive)
+        if options.refine is not None:
+            self._updates = Updates(options.refine.optimizer, module, self.engine.clock)
+            self.refining = Refining(options.refine, options.warmup, group, self._updates, self.adaptive)
+            self.engine.parts.append(self.refining)
+
+    @property
+    def options(self) -> Options:
+        """What the hook was made with."""
+        return self.engine.options
+
+    @property
+    def steps(self) -> int:
+        """Backward passes that have been averaged."""
+        return self.engine.steps.number
+
+    @property
+    def skipped(self) -> bool:
+        """Whether the last step's gradients were not finite on some rank; the same on all ranks. To be asked before gradients are zeroed."""
+        return self.engine.steps.is_skipped()
+
+    @property
+    def plan(self) -> Plan | None:
+        """What each layer gets now; printed, a table. Nothing before the first choice, and without ``adapt``."""
+        return self.plans[-1] if self.plans else None
+
+    @property
+    def accuracy(self) -> Mapping[str, float]:
+        """With ``check_accuracy``: the NMSE of each parameter's mean when it was looked at last."""
+        return types.MappingProxyType(self.group.nmse)
+
+    @property
+    def comparison(self) -> Comparison | None:
+        """With ``only_if_faster``: what steps have taken, and what came of it; the same on all ranks. Nothing before it is known."""
+        return None if self._comparing is None else self._comparing.last
+
+    def settle(self) -> None:
+        """With ``refine``: makes the updates that have been put off until the next forward pass, as before parameters are looked at. What
+        makes ``state_dict`` of model and optimizer does so itself."""
+        if self._updates is not None:
+            self._updates.settle()
+
+    @property
+    def state(self) -> Hook:
+        """The first argument of ``register_comm_hook``."""
+        return self
+
+    @property
+    def fn(self) -> Callable[[Hook, Any], torch.futures.Future[torch.Tensor]]:
+        """The second argument of ``register_comm_hook``."""
+        return thc_hook
+
+    # What DDP calls, on a thread of autograd.
+
+    def start(self, bucket: Any) -> torch.futures.Future[torch.Tensor]:
+        """Takes a bucket and returns a future of its mean."""
+        if bucket.index() == 0:
+            self._verdict.begin()
+        delivery = Delivery(bucket.buffer(), self._verdict, bucket.is_last())
+        try:
+            self._start(bucket, delivery)
+        except Exception as error:
+            # Raised from here it would leave DDP half-way, for good.
+            delivery.set_result(error)
+        return delivery.future
+
+    def _start(self, given: Any, delivery: Delivery) -> None:
+        engine = self.engine
+        if given.index() == 0:
+            self._plain = self._comparing is not None and not self.fallback_active and self._comparing.next()
+        keeps = engine.fallback.is_enabled and not self.fallback_active and not self._plain
+        bucket = self._buckets.make(given, delivery, keeps, any(part.one_call for part in engine.parts))
+        bucket.plain = self._plain
+        engine.clock.note_production()
+        bucket.computed = engine.clock.compute_time()
+        self.begun += int(bucket.is_last)
+        if self._plain or (self.fallback_active and not any(part.has_further_steps for part in engine.parts)):
+            # On DDP's own process group and thread, where its collectives and those of the model, such as SyncBatchNorm's, are in one
+            # order on all ranks: two communicators of NCCL may wait for each other for good. All ranks have agreed on it before the last
+            # backward pass was over, or compare alike; where a step follows the backward pass that may be after it.
+            bucket.mean = self.peers.begin_mean(bucket.buffer, self.peers.given)
+        engine.put(bucket)
+
+    # What users call, between steps.
+
+    def adapt_anew(self) -> None:
+        """With ``adapt``: all defaults from the next step on, and another warm-up, as after a change of the network. All ranks must
+        call this between the same steps."""
+        adaptive = self.adaptive
+        if adaptive is None:
+            raise errors.ConfigError("this hook does not adapt: make it with adapt=True")
+        self.engine.ask(lambda: adaptive.restart(self.steps))
+
+    def guard(self, optimizer: torch.optim.Optimizer) -> torch.optim.Optimizer:
+        """Makes ``optimizer.step`` do nothing after a backward pass whose gradients were not finite on some
+        rank. Returns the optimizer. Not needed with a ``GradScaler``, which does the same."""
+        self.engine.steps.looks = True
+        unguarded = replace_step(optimizer, lambda *args, **kwargs: None if self.skipped else unguarded(*args, **kwargs))
+        return optimizer
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Hook:
+        # A DistributedDataParallel that is copied lists its hook, which averages nothing of the copy's.
+        return self
+
+    def state_dict(self) -> dict[str, Any]:
+        """For a checkpoint, on every rank its own: steps, error feedback by parameter, and with ``adapt`` the choices."""
+        return self.engine.state_dict()
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Goes on where :meth:`state_dict` was called, also if buckets are others now. All ranks call it between the same steps, each
+        with its own; if one does not, the next ``backward`` raises :exc:`thc.ConfigError` on all, in a job that loses nothing."""
+        self.engine.load_state_dict(state)
+
+    @property
+    def is_alike(self) -> bool:
+        """Whether :meth:`state_dict` is the same on all ranks."""
+        return self.engine.is_alike
+
+    def reset_feedback(self) -> None:
+        """Forgets all error feedback, as for a new training run."""
+        self.engine.reset_feedback()
+
+
+def _check(group: Group, model: torch.nn.Module | None, process_group: Any, options: Options) -> None:
+    """Refuses what does not go together."""
+    ranks = dist.get_world_size(process_group)
+    if ranks != group.workers:
+        raise errors.ConfigError(
+            f"the process group has {ranks} ranks, but the THC job {group.workers} workers: "
+            "they must be the same processes"
+        )
+    for option, wanted in (("exclude", options.exclude), ("adapt", options.adapt), ("refine", options.refine)):
+        if wanted and model is None:
+            raise errors.ConfigError(f"{option} names parameters: give the hook the model, too")
+    if isinstance(group, RailGroup):
+        check_shares(options.adapt, options.refine, options.uncompressed, options.only_if_faster)
+    if options.adapt is not None and options.uncompressed != "raw":
+        raise errors.ConfigError('adapt sends what is not compressed in the same call: leave uncompressed="process-group" out')
+    check_one_device({str(p.device) for p in model.parameters() if p.requires_grad} if model is not None else set())
+
+
+def thc_hook(state, bucket):  # type: ignore[no-untyped-def] # DDP compares annotations with classes, not text
+    """The function that DDP calls."""
+    return state.start(bucket)
+
+
+def hook(
+    group: Group,
+    model: torch.nn.Module | None = None,
+    process_group: Any = None,
+    *,
+    warmup: int = 0,
+    min_size: int = 0,
+    exclude: Sequence[str] = (),
+    uncompressed: str = "raw",
+    feedback: bool | None = None,
+    scales: bool | float | None = None,
+    nonfinite: str = "nan",
+    fallback: bool | None = None,
+    adapt: Adapt | Mapping[str, Any] | bool | None = None,
+    in_flight: int = 3,
+    device: str = "auto",
+    refine: Refine | Mapping[str, Any] | torch.optim.Optimizer | None = None,
+    check_accuracy: int | None = None,
+    only_if_faster: bool | int = False,
+) -> Hook:
+    """A communication hook for ``DistributedDataParallel``; all ranks must make it, in the same order.
+
+    ``model`` is the DDP object or the module in it: with it, parameters have their names in
+    ``exclude`` and in checkpoints. ``process_group`` is the one that DDP has. Options:
+
+    - ``warmup``: so many first steps are averaged without compression.
+    - ``min_size``: parameters of fewer coordinates are not compressed.
+    - ``exclude``: nor are those with these names, or names that match, like ``"*.bias"``.
+    - ``uncompressed``: how what is not compressed travels: ``"raw"``, through the parameter server as
+      32-bit integers, or ``"process-group"``.
+    - ``scales``: whether each coordinate is divided by its usual size before it is compressed, and the mean multiplied by that:
+      then the error of compression is in proportion to each coordinate, as Adam needs it, parameters do not mix in a block, the first
+      step travels uncompressed, and rows of embeddings without gradient stay exactly zero. It is so by default where all ranks are sure to have
+      the same means (reliable, no quorum), and without ``adapt`` and ``refine``. 0.5, 0.75 (as ``True``) and 1.0 are the power of sizes.
+    - ``feedback``: whether what compression loses is added to the next step's gradients, as in the THC paper. By default where there are
+      no scales; ``feedback=True`` is the paper's way.
+    - ``nonfinite``: what DDP gets if some rank's gradient has a NaN or an infinity: ``"nan"``, NaNs in that bucket on
+      all ranks, as without the hook and as a ``GradScaler`` needs it; or ``"zero"``, zeros everywhere. Either way
+      :attr:`Hook.skipped` tells, and :meth:`Hook.guard` makes an optimizer skip such steps.
+    - ``fallback``: whether training goes on through the process group when the parameter server is lost, as it does by default where
+      there is a server. It costs one packet each way per step.
+    - ``adapt``: ``True``, or a :class:`thc.torch.Adapt` (or its options as a dictionary): whether and how each tensor is compressed
+      is chosen while training, on all ranks alike. :attr:`Hook.plan` shows it.
+    - ``device``: where gradients are compressed; the bits are the same. ``"auto"``: those on a GPU there, by kernels in Triton, if
+      Triton is installed, and those on another device that is not the CPU by torch's plain operations; otherwise on the host, by
+      the library. Or ``"host"``, ``"triton"``, ``"torch"``. Ranks may differ. :attr:`Hook.device` and :meth:`thc.Group.stats` tell
+      what it came to, and why.
+    - ``refine``: the model's optimizer, or a :class:`thc.torch.Refine`: gradients travel in two stages. What the first one's compression
+      has lost follows in further calls while the next forward pass has not come to the layers in question, whose update waits for
+      it. How wide each bucket travels at first, and what is refined, follows from when buckets are produced and needed, and
+      from the bandwidth. Needs ``feedback`` and ``fallback``.
+    - ``check_accuracy``: every so many steps one bucket in turn is averaged exactly, too, which costs that step what the bucket takes
+      as 32-bit integers. The NMSE of each parameter's mean is in :attr:`Hook.accuracy`, :attr:`thc.Stats.nmse` and metrics; over 0.1
+      there is a warning that names the parameter. Off by default.
+    - ``only_if_faster``: after the first steps twelve take turns with compression and without, through the process group. If those without are
+      shorter, gradients travel without from then on, as if there were no hook. A number: compared again every so many steps.
+      :attr:`Hook.comparison` tells. Off by default, for which way a step goes follows from times, and so results do.
+    - ``in_flight``: so many buckets are under way at once: while one is copied, another is compressed and a third on the network.
+    """
+    options = Options(
+        warmup=warmup,
+        min_size=min_size,
+        exclude=(exclude,) if isinstance(exclude, str) else tuple(exclude),
+        uncompressed=uncompressed,
+        **noise_of(group, feedback, scales, bool(adapt or refine)),
+        nonfinite=nonfinite,
+        fallback=falls_back(group, fallback, refine is not None),
+        adapt=Adapt.read(adapt),
+        in_flight=in_flight,
+        device=device,
+        refine=Refine.read(refine),
+        check_accuracy=check_accuracy,
+        only_if_faster=only_if_faster,
+    )
+    return Hook(group, model, process_group, options)

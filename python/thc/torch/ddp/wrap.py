@@ -1,0 +1,198 @@
+"""The one line to change."""
+
+from __future__ import annotations
+
+import os
+import weakref
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import torch
+import torch.distributed as dist
+from torch.nn.parallel import DistributedDataParallel
+
+from thc import environment
+from thc.errors import ConfigError
+from thc.group import Group
+from thc.torch.adapt.tables import tables_for
+from thc.torch.collective import CollectiveGroup
+from thc.torch.replicas.digests import DigestOf
+from thc.torch.ranks.gathering import Gather
+from thc.torch.ddp.hook import Hook, hook
+from thc.torch.joining import fill_in, further_job, of_environment
+from thc.torch.hosts.one_stream import Hosts, one_stream
+from thc.torch.option_types import GroupOptions, LaneOptions, LocalOptions, WrapOptions
+from thc.torch.engine.options import check_shares
+from thc.torch.hosts.rails import hosts_of, rails
+from thc.torch.way import collective, take_way
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+__all__ = ["hook_of", "wrap"]
+
+_hooks: weakref.WeakKeyDictionary[torch.nn.Module, Hook] = weakref.WeakKeyDictionary()
+
+def wrap(ddp: DistributedDataParallel, group: Group | None = None, **options: Unpack[WrapOptions]) -> DistributedDataParallel:
+    """Makes a DDP model average its gradients through THC, and returns it. All ranks must do it alike.
+
+    Without a ``group`` it joins one: that of the environment if ``THC_PS`` or ``THC_CONFIG`` is set
+    (:meth:`thc.Group.from_env`), otherwise one whose parameter server the ranks run themselves (:meth:`thc.Group.local`):
+    a share of it on each host, or rank 0 all of it where all ranks are on one.
+    ``options`` are those of :func:`thc.torch.hook`, and without a ``group`` also those of
+    :class:`thc.Group`, ``server={...}`` for the options of an embedded :class:`thc.Server`, and ``address``, ``port``,
+    ``cookie``, ``colocated`` of :meth:`thc.Group.local`. With ``adapt`` or ``refine`` embedded servers have tables of several widths to choose from.
+    With ``over="process-group"`` there is no server at all: the model's own process group adds the compressed values up, in lanes of
+    ``lane`` bits (8); ``bits``, ``tables``, ``block`` are as for :class:`thc.torch.CollectiveGroup`. Between hosts with several ranks
+    only the first rank of each sends lanes, as below.
+    With ``one_stream_per_host`` the ranks of a host add up in shared memory and one of them sends and receives for all: each host is
+    one worker of the job. ``"auto"``, the default, does so where several hosts have more than one rank; a server that the environment
+    names has to have as many workers as there are hosts then, so there it is off unless it is ``True``.
+    With ``rails=True`` each rank of a host is a worker of a job of its own, with those that have the same place on the other hosts: the ranks of a host
+    reduce-scatter a bucket, each takes its share to the other hosts, and they all-gather the means. A server that the environment names has such jobs
+    under consecutive numbers, each with a worker for each host. ``"auto"``, the default, does so in place of ``one_stream_per_host`` where
+    several hosts with as many ranks each have gradients on GPUs, and NCCL.
+    With ``check_replicas=100`` the ranks compare their parameters, by a digest, after every hundredth step, and all raise
+    :class:`thc.ReplicasError` if they differ. :func:`hook_of` finds the hook.
+    """
+    if not isinstance(ddp, DistributedDataParallel):
+        way = ""
+        if hasattr(ddp, "set_all_reduce_hook"):
+            way = ": the replicas of a sharded model are averaged by thc.torch.replicate"
+        elif hasattr(ddp, "sharding_strategy"):
+            way = ": shard with torch.distributed.fsdp.fully_shard, whose replicas thc.torch.replicate averages"
+        raise TypeError(f"wrap takes a DistributedDataParallel model, not {type(ddp).__name__}{way}")
+    given: dict[str, Any] = {**options}
+    joining = _take(given, GroupOptions)
+    embedded = _take(given, LocalOptions)
+    if group is not None and (joining or embedded):
+        raise ConfigError(f"{', '.join(sorted({**joining, **embedded}))}: these are options of a group, and one was given: give them to it")
+    choice = given.pop("one_stream_per_host", None)
+    on_rails = given.pop("rails", "auto")
+    if on_rails not in (True, False, "auto"):
+        raise ConfigError(f'rails is {on_rails!r}: write True, False or "auto"')
+    if on_rails is True and choice:
+        raise ConfigError("rails and one_stream_per_host: the ranks of a host are workers of several jobs, or of one: leave one of them out")
+    if on_rails is True:
+        check_shares(given.get("adapt"), given.get("refine"), given.get("uncompressed", "raw"), given.get("only_if_faster", False))
+    every = given.pop("check_replicas", None)
+    digest = None if every is None else DigestOf(every)
+    adapts = bool(given.get("adapt") or given.get("refine"))
+    if take_way(given) == "process-group":
+        if on_rails is True:
+            raise ConfigError('rails: a process group that adds up has no jobs: leave over="process-group" out')
+        lanes = _take(given, LaneOptions)
+        group = _collective(ddp, group, choice, {**embedded, **joining, **lanes}, adapts)
+    elif group is None:
+        if on_rails == "auto":
+            on_rails = "auto" if choice is None and _gpus_compress(ddp, given, embedded) else False
+        group = _join_group(ddp, choice, on_rails, adapts, embedded, joining)
+    elif choice is not None or on_rails is True:
+        raise ConfigError(f"{'rails' if choice is None else 'one_stream_per_host'}: this is an option of joining, and a group was given: leave it out")
+    made = hook(group, ddp, _process_group(ddp), **given)
+    ddp.register_comm_hook(made.state, made.fn)
+    _hooks[ddp] = made
+    if digest is not None:
+        made.compares = True
+        ddp.register_forward_pre_hook(lambda model, _: digest.before_forward(model, made.begun))
+    return ddp
+
+
+def _take(options: dict[str, Any], kind: type) -> dict[str, Any]:
+    """Takes those of a kind out of the options."""
+    return {key: options.pop(key) for key in kind.__annotations__.keys() & options.keys()}
+
+
+def _collective(
+    ddp: DistributedDataParallel, group: Group | None, choice: bool | str | None, options: dict[str, Any], adapts: bool
+) -> Group:
+    """The group whose sums a model's process group adds up; of hosts with several ranks, that of their first ranks."""
+    process_group = _process_group(ddp)
+
+    def join(_: int, hosts: Hosts, __: Any) -> Group:
+        return collective(process_group, None, options, adapts, [each[0] for each in hosts.ranks])
+
+    if group is None:
+        aside = partial(CollectiveGroup.stand_aside, process_group)
+        made = one_stream("auto" if choice is None else choice, process_group, dist.get_rank(process_group), None, join, aside)
+        if made is not None:
+            return made
+    return collective(process_group, group, options, adapts)
+
+
+def _join_group(
+    ddp: DistributedDataParallel,
+    choice: bool | str | None,
+    on_rails: bool | str,
+    adapts: bool,
+    embedded: dict[str, Any],
+    joining: dict[str, Any],
+) -> Group:
+    """The group that a model's ranks join."""
+    rank, ranks = dist.get_rank(ddp.process_group), dist.get_world_size(ddp.process_group)
+    configured = environment.is_configured() and not embedded
+    if configured and (found := of_environment.get(rank)) is not None and not found.closed:
+        return found
+    told = environment.keys() if configured else {}
+    all_threads = "threads" not in {**told, **joining}
+    joining = fill_in(_process_group(ddp), joining, told)
+
+    def join(worker: int, hosts: Hosts, store: Any) -> Group:
+        return join_as(worker, len(hosts.ranks), store)
+
+    def join_as(worker: int, workers: int, store: Any) -> Group:
+        given = joining
+        if workers < ranks and all_threads:
+            # One rank compresses for all of its host.
+            given = {**joining, "threads": max(1, len(os.sched_getaffinity(0)) - 1)}
+        if configured:
+            return Group.from_env(worker=worker, world=workers, **given)
+        if adapts:
+            embedded["server"] = {"tables": tables_for(workers), **(embedded.get("server") or {})}
+        return Group.local(worker, workers, store=store, **embedded, **given)
+
+    def join_rail(host: int, hosts: int, place: int, store: Any) -> Group:
+        if configured:
+            return Group.from_env(**{"worker": host, "world": hosts, **further_job(place), **joining})
+        # A host has a share of the server of each rail.
+        port = {"port": embedded["port"] + place} if embedded.get("port") else {}
+        return Group.local(host, hosts, store=store, **{**embedded, **port}, **joining)
+
+    hosts = hosts_of(_process_group(ddp)) if on_rails else None
+    if hosts is not None and (configured or hosts.pays()) and (on_rails is True or hosts.is_even):
+        made: Group = rails(_process_group(ddp), hosts, join_rail)
+        if configured:
+            of_environment[rank] = made
+        return made
+    if choice is None:
+        # A server that somebody else has configured has as many workers as there are ranks, unless we are told.
+        choice = False if configured else "auto"
+    made = one_stream(choice, _process_group(ddp), rank, embedded.get("address"), join) or join_as(rank, ranks, Gather(_process_group(ddp)))
+    if configured:
+        of_environment[rank] = made
+    return made
+
+
+def _gpus_compress(ddp: DistributedDataParallel, options: dict[str, Any], embedded: dict[str, Any]) -> bool:
+    """Whether the ranks of a host had better be workers of several jobs, unless told otherwise: each compresses on a GPU of its own, and
+    nothing is asked for that needs whole parameters, or a server that waits for nobody."""
+    if environment.is_configured() or "colocated" in embedded or {"quorum", "policy"} & (embedded.get("server") or {}).keys():
+        return False
+    if options.get("adapt") or options.get("refine") or options.get("uncompressed") == "process-group" or options.get("device") == "host":
+        return False
+    if options.get("only_if_faster"):
+        return False
+    return "nccl" in str(dist.get_backend(ddp.process_group)) and all(p.device.type == "cuda" for p in ddp.parameters())
+
+
+def _process_group(ddp: DistributedDataParallel) -> Any:
+    """The process group of a DDP model, or nothing if it is the default one."""
+    return None if ddp.process_group is dist.group.WORLD else ddp.process_group
+
+
+def hook_of(ddp: torch.nn.Module) -> Hook:
+    """The hook of a model that :func:`wrap` was called with."""
+    found = _hooks.get(ddp)
+    if found is None:
+        raise ConfigError("this model has no THC hook: call thc.torch.wrap with it first")
+    return found

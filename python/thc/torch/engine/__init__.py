@@ -1,0 +1,1 @@
+"""The engine: what averages buckets in steps that all ranks have alike."""

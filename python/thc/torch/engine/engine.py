@@ -1,0 +1,183 @@
+"""The engine that averages gradients: everything that DDP's hook, :func:`overlap`, :func:`outer` and :func:`replicate` have in common.
+
+An adapter makes buckets of what its framework hands over and puts them into its engine, which has them travel in steps that all ranks have alike:
+
+- A :class:`Pipeline` does the work of all engines of a group, several buckets at a time, on threads of its own.
+- A :class:`Passage` takes one bucket through it: to a :class:`Compressor`, which the :class:`Carrier` chooses by where the bucket is, or to the process
+  group.
+- :class:`Steps` knows which buckets a step has, and ends it as the ``Agreement`` of all ranks wishes.
+- :class:`Fallback` is what ranks do when the server is lost, and when it is back.
+- A :class:`EnginePart` chooses how buckets travel, where the engine has been given one: ``adapt`` or ``refine``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from thc.group import Group
+from thc.torch.engine.bucket import Bucket
+from thc.torch.compression.carrier import Carrier
+from thc.torch.engine.clock import Clock
+from thc.torch.device.choice import Choice
+from thc.torch.engine.fallback import Fallback
+from thc.torch.engine.options import Options
+from thc.torch.ranks.pace import Pace
+from thc.torch.engine.part import EnginePart
+from thc.torch.engine.passage import Passage
+from thc.torch.ranks.peers import Peers
+from thc.torch.engine.piece import Piece
+from thc.torch.engine.pipeline import pipeline_of
+from thc.torch.adapt.plan import Plan
+from thc.torch.engine.steps import Steps
+
+__all__ = ["Adapter", "Engine"]
+
+
+class Engine:
+    """Averages buckets on a group's pipeline, and through the process group when the server is lost. All ranks make it, and all its calls, alike."""
+
+    def __init__(self, group: Group, options: Options, peers: Peers, clock: Clock | None = None, choice: Choice | None = None) -> None:
+        """``clock`` takes the times of steps; a ``choice`` of the host has all buckets compressed there, whatever comes."""
+        self.group, self.options, self.peers = group, options, peers
+        self.clock = clock or Clock()
+        self.parts: list[EnginePart] = []
+        """What chooses how buckets travel; complete before the first bucket comes, and the same on all ranks."""
+        self.fallback = Fallback(group, options, peers)
+        self.carrier = Carrier(group, options, peers, self.fallback.idle, choice)
+        self.steps = Steps(options, self.fallback, self.carrier, self.clock, self.parts)
+        self._pipeline = pipeline_of(group)
+        if self.fallback.is_enabled:
+            self._pipeline.when_idle(self.fallback)
+
+    # Buckets.
+
+    def put(self, bucket: Bucket) -> None:
+        """Has a bucket averaged after all that was put before it."""
+        self._pipeline.put(Passage(self._pipeline, self.steps, bucket))
+
+    def begin(self, pieces: Sequence[Piece]) -> None:
+        """Has pieces averaged: a step of its own, and all ranks have all of it or none."""
+        for index, piece in enumerate(pieces):
+            # Copies are kept also while the server is lost: it may be taken back at the end of a step that is still under way.
+            self.put(piece.bucket(index, index + 1 == len(pieces), self.fallback.is_enabled))
+
+    def ask(self, work: Callable[[], Any]) -> Any:
+        """Does work on the sequencer, after all that was put before, and returns what it returns or raises."""
+        return self._pipeline.ask(work)
+
+    # What all ranks know alike.
+
+    @property
+    def fallback_active(self) -> bool:
+        """Whether the parameter server has been lost and buckets go through the process group."""
+        return self.steps.agreement.fallback_active
+
+    @property
+    def error(self) -> BaseException | None:
+        """Why the parameter server counts as lost, or what ended the work."""
+        return self.fallback.error
+
+    @property
+    def plans(self) -> Sequence[Plan]:
+        """All choices of its parts so far."""
+        return tuple(plan for part in self.parts for plan in part.plans)
+
+    def resume(self) -> bool:
+        """After the server was lost and is back: joins anew. All ranks call it between the same steps; whether it worked, alike on all."""
+        return bool(self.ask(self.steps.resume))
+
+    # Checkpoints.
+
+    def state_dict(self) -> dict[str, Any]:
+        """This rank's steps, error feedback and scales by parameter, and what its parts have to keep. Between steps."""
+
+        def save() -> dict[str, Any]:
+            compressor = self.carrier.compressor
+            state: dict[str, Any] = {"steps": self.steps.number, "feedback": compressor.feedback.save()}
+            if compressor.scales is not None:
+                state["scales"] = compressor.scales.state_dict()
+            return state | {part.name: part.state_dict() for part in self.parts if part.name}
+
+        found: dict[str, Any] = self.ask(save)
+        return found
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Goes on where :meth:`state_dict` was called. Without ``steps`` those are left as they are. Between steps."""
+
+        def load() -> None:
+            step = int(state.get("steps", self.steps.number))
+            for part in self.parts:
+                if part.name in state:
+                    part.load_state_dict(state[part.name], step)
+            compressor = self.carrier.compressor
+            compressor.feedback.load(state["feedback"])
+            if compressor.scales is not None:
+                compressor.scales.load_state_dict(state.get("scales"))
+            # What ranks agree on when the server is lost counts on by itself: they have done the same steps together, whatever they load.
+            self.steps.number = step
+
+        self.ask(load)
+
+    @property
+    def is_alike(self) -> bool:
+        """Whether :meth:`state_dict` is the same on all ranks."""
+        return not self.options.feedback and self.carrier.shares is None
+
+    def reset_feedback(self) -> None:
+        """Forgets all error feedback."""
+        self.ask(self.carrier.compressor.feedback.reset)
+
+    # Ranks that need not have every mean.
+
+    def keep_pace(self, pace: Pace) -> None:
+        """From now on a step may go without its mean, as ``pace`` notes."""
+        self.ask(lambda: self.steps.keep_pace(pace))
+
+    def meet(self, step: int, sees_server: bool, behind: bool) -> None:
+        """All ranks go on alike after this step, in a new session if all have seen the server. What compression has lost of a rank that
+        was ``behind`` is of other parameters, and forgotten."""
+
+        def work() -> None:
+            self.steps.meet(step, sees_server)
+            if behind:
+                self.carrier.compressor.feedback.reset()
+
+        self.ask(work)
+
+
+class Adapter:
+    """What averages through an engine."""
+
+    def __init__(self, engine: Engine) -> None:
+        self.engine = engine
+
+    @property
+    def group(self) -> Group:
+        """The group: its statistics, its server."""
+        return self.engine.group
+
+    @property
+    def fallback_active(self) -> bool:
+        """Whether the parameter server has been lost and means come from the process group."""
+        return self.engine.fallback_active
+
+    @property
+    def error(self) -> BaseException | None:
+        """Why the parameter server counts as lost, or what ended the work."""
+        return self.engine.error
+
+    @property
+    def device(self) -> Choice | None:
+        """Where gradients are compressed, and why there; nothing before the first of them."""
+        return self.engine.carrier.choice
+
+    @property
+    def plans(self) -> Sequence[Plan]:
+        """All choices so far, with ``adapt``."""
+        return self.engine.plans
+
+    def resume(self) -> bool:
+        """After the parameter server was lost and is back: joins anew and goes on compressed. All ranks must
+        call this between the same steps; returns, alike on all, whether it worked."""
+        return self.engine.resume()

@@ -1,0 +1,142 @@
+"""What ranks do when they lose the server, and when it is back: they agree on it through the process group."""
+
+from __future__ import annotations
+
+import time
+import weakref
+
+from thc import errors
+from thc.group import Group
+from thc.torch.engine.agreement import Agreement
+from thc.torch.ranks.board import Board
+from thc.torch.ranks.gathering import Gather, Gathering
+from thc.torch.ranks.lookout import Lookout
+from thc.torch.engine.options import Options
+from thc.torch.ranks.peers import Peers
+from thc.torch.ranks.scout import Scout
+from thc.torch.ranks.store import shared_store
+
+__all__ = ["Fallback"]
+
+PATIENCE = 10.0
+"""Seconds that the board may take to answer."""
+
+_sessions: weakref.WeakKeyDictionary[Group, int] = weakref.WeakKeyDictionary()
+"""How often all ranks of a group have joined anew, by whichever of its engines."""
+
+
+class Fallback:
+    """This rank's side of the agreement, with what carries questions and answers. All methods are the sequencer's.
+
+    Making one is a collective where training falls back to the process group.
+    """
+
+    def __init__(self, group: Group, options: Options, peers: Peers) -> None:
+        self.group, self.peers, self._options = group, peers, options
+        self.is_enabled = options.fallback
+        """Whether training goes on through the process group when the server is lost."""
+        self.agreement = self._new_agreement()
+        self.error: BaseException | None = None
+        """Why the parameter server counts as lost, or what ended the work."""
+        self.board = Board(shared_store(peers.rank, Gather(peers.given), PATIENCE)) if self.is_enabled else None
+        self._lookout = None if self.board is None else Lookout(group, self.board)
+        self._gathering: Gathering | None = None
+        self._session = _sessions.get(group, 0)
+        self._scout = Scout(group)
+        self._sightings: Gathering | None = None
+        """Which ranks had seen the server again at the end of the last step."""
+
+    def _new_agreement(self) -> Agreement:
+        options = self._options
+        return Agreement(fallback=self.is_enabled, depth=options.in_flight, holds_all=options.nonfinite == "zero")
+
+    def disable(self) -> None:
+        """From now on ranks agree on a loss when they meet, and in no step."""
+        self.is_enabled = False
+        self.agreement = self._new_agreement()
+
+    # While steps go on.
+
+    def note_progress(self) -> None:
+        """A step goes on."""
+        if self._lookout is not None and not self.agreement.fallback_active:
+            self._lookout.progress()
+
+    def rest(self) -> None:
+        """A step is over, or this rank knows itself that something is wrong."""
+        if self._lookout is not None:
+            self._lookout.rest()
+
+    def idle(self) -> None:
+        """Answers a rank that has lost the server, if there is one."""
+        if self.board is not None and not self.agreement.fallback_active:
+            self.board.tell(self.agreement.steps)
+
+    # After a loss.
+
+    def lose(self, error: BaseException) -> None:
+        """A call has failed in a way that means that the server is lost."""
+        self.error = error
+        self.agreement.lose()
+
+    def some_rank_lost_it(self) -> bool:
+        """Whether some rank has lost the server. A collective."""
+        return self.peers.any(self.agreement.lost, meanwhile=self.idle)
+
+    def gather(self, row: list[int]) -> list[list[int]] | None:
+        """All ranks' rows; nothing if some rank turns out to have completed the step. A rank's may be that of a step that it left
+        that way."""
+        if self._gathering is None:
+            self._gathering = self.peers.begin_gather(row)
+        pause = 0.001
+        while self.board is not None and row[0] >= 0 and not self._gathering.is_complete():
+            if self.board.ask(row[0]):
+                return None
+            time.sleep(pause)
+            pause = min(2 * pause, 0.1)
+        rows, self._gathering = self._gathering.numbers(), None
+        return rows
+
+    def begin(self) -> None:
+        """All ranks go on without the server, and look for it in the background."""
+        self._scout.begin()
+
+    # The server's return.
+
+    def all_see_server(self) -> bool:
+        """At the end of a step without the server, after which all ranks are at the same place: whether all have seen it. What they have seen travels
+        during the next step, so this waits for nobody; after a look that was in vain :meth:`look_again` begins the next."""
+        sightings, self._sightings = self._sightings, None
+        return sightings is not None and self.agreement.all_tell(sightings.numbers())
+
+    def look_again(self) -> None:
+        """Tells the other ranks what this one has seen by now."""
+        self._sightings = self.peers.begin_gather(self.agreement.join_row(self._scout.sees_server))
+
+    def _join(self) -> bool:
+        """Joins anew, unless another engine of this group has led all ranks into another session than this one's."""
+        if _sessions.get(self.group, 0) == self._session:
+            try:
+                self.group.rejoin()
+            except errors.ThcError as error:
+                self.error = error
+                return False
+        if self.group.workers != self.peers.size:
+            self.error = errors.ChangedError(f"the job has {self.group.workers} workers now, and there are {self.peers.size} ranks")
+            return False
+        return True
+
+    def rejoin(self) -> bool:
+        """Joins anew; whether all ranks have, and so go on with the server."""
+        joined, works = self._join(), None
+        while works is None:
+            rows = self.gather(self.agreement.join_row(joined))
+            works = None if rows is None else self.agreement.finish_rejoining(rows)
+        if works:
+            self._session = _sessions[self.group] = max(_sessions.get(self.group, 0), self._session + 1)
+            self._scout.end()
+            # All ranks have made it; what it says is old.
+            self._sightings = None
+            if self.board is not None:
+                self.board.begin_anew()
+        return works

@@ -1,0 +1,103 @@
+"""How a hook works."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from thc import errors
+from thc.group import Group
+from thc.torch.adapt.options import Adapt
+from thc.torch.ranks.exchange import tells
+from thc.torch.refine.refining import Refine
+
+__all__ = ["DEVICES", "POWER", "Options", "check_shares", "noise_of"]
+
+DEVICES = ("auto", "host", "triton", "torch")
+"""Where gradients may be compressed."""
+
+POWER = 0.75
+"""The power of coordinates' sizes that is their scale."""
+
+_WHY_NOT_REFINE = {
+    "feedback=False": "what is refined is what error feedback keeps: leave feedback=False out",
+    "fallback=False": "ranks agree on it in the call that ends a step: leave fallback=False out",
+}
+
+
+@dataclass(frozen=True)
+class Options:
+    """See :func:`thc.torch.hook`."""
+
+    feedback: bool
+    fallback: bool
+    warmup: int = 0
+    min_size: int = 0
+    exclude: Sequence[str] = ()
+    uncompressed: str = "raw"
+    nonfinite: str = "nan"
+    in_flight: int = 3
+    device: str = "auto"
+    adapt: Adapt | None = None
+    refine: Refine | None = None
+    scales: float = 0.0
+    """The power of coordinates' sizes that they are divided by before they are compressed; 0: they are not."""
+    check_accuracy: int | None = None
+    """Every how many steps a bucket's mean is compared with the exact one."""
+    only_if_faster: bool | int = False
+    """Whether, or after how many steps again, steps are compared with such without compression."""
+
+    def __post_init__(self) -> None:
+        if self.warmup < 0:
+            raise errors.ConfigError(f"warmup is {self.warmup}: give a number of steps, 0 or more")
+        if self.in_flight < 1:
+            raise errors.ConfigError(f"in_flight is {self.in_flight}: give a number of buckets, at least 1")
+        if self.device not in DEVICES:
+            raise errors.ConfigError(f"device is {self.device!r}: write {', '.join(map(repr, DEVICES[:-1]))} or {DEVICES[-1]!r}")
+        if self.uncompressed not in ("raw", "process-group"):
+            raise errors.ConfigError(
+                f'uncompressed is {self.uncompressed!r}: write "raw" or "process-group"'
+            )
+        if self.only_if_faster and (self.adapt is not None or self.refine is not None):
+            raise errors.ConfigError("only_if_faster compares whole steps, and adapt and refine make each step another one: leave one of them out")
+        if self.refine is not None:
+            for option, wrong in (("feedback=False", not self.feedback), ("fallback=False", not self.fallback)):
+                if wrong:
+                    raise errors.ConfigError(f"refine and {option}: {_WHY_NOT_REFINE[option]}")
+            if self.check_accuracy is not None:
+                raise errors.ConfigError("refine and check_accuracy: what compression loses follows later, so the first mean is not what trains")
+            if self.uncompressed != "raw":
+                raise errors.ConfigError('refine sends what is not compressed in the same call: leave uncompressed="process-group" out')
+        if self.nonfinite not in ("nan", "zero"):
+            raise errors.ConfigError(f'nonfinite is {self.nonfinite!r}: write "nan" or "zero"')
+
+
+def check_shares(adapt: Any, refine: Any, uncompressed: str, only_if_faster: bool | int) -> None:
+    """Refuses options that need whole parameters, where each rank of a host has a share of the host's mean."""
+    through_peers = 'uncompressed="process-group"', uncompressed == "process-group"
+    for option, wrong in (("adapt", adapt), ("refine", refine), through_peers, ("only_if_faster", only_if_faster)):
+        if wrong:
+            raise errors.ConfigError(f"rails and {option}: a rank averages shares of parameters, not whole ones: leave one of them out")
+
+
+def noise_of(group: Group, feedback: bool | None, scales: bool | float | None, chooses: bool) -> dict[str, Any]:
+    """What is done about the error of compression, where it is not said: coordinates are divided by their scales where all ranks are sure
+    to have the same means, so that their scales are the same, too; else error feedback returns what was lost. ``chooses``: with
+    `adapt` or `refine`, which judge by the gradients' own errors."""
+    why = ""
+    if chooses:
+        why = "adapt and refine judge by the errors of gradients as they are"
+    elif not tells(group):
+        why = "ranks of a job that may lose packets, or does not wait for all, have different means, so they would have different scales"
+    elif feedback:
+        why = "what is kept of one step would be of other scales than the next"
+    if scales is None:
+        power = 0.0 if why else POWER
+    else:
+        power = POWER if scales is True else float(scales)
+    if power not in (0.0, 0.5, 0.75, 1.0):
+        raise errors.ConfigError(f"scales is {scales!r}: write True or False, or the power of sizes, 0.5, 0.75 or 1.0")
+    if power and why:
+        raise errors.ConfigError(f"scales={scales!r} {'and feedback=True' if feedback else ''}: {why}: leave scales out".replace(" :", ":"))
+    return {"scales": power, "feedback": not power and (scales is None) if feedback is None else feedback}

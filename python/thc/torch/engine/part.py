@@ -1,0 +1,71 @@
+"""What an engine can be given besides its options: parts that decide how buckets travel, each asked at fixed points of a step."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from thc.row import Span
+from thc.torch.engine.bucket import Bucket
+from thc.torch.adapt.plan import Plan
+
+__all__ = ["EnginePart"]
+
+
+class EnginePart:
+    """A part of an engine; ``adapt`` and ``refine`` are the two that there are. All ranks have the same parts in the same order.
+
+    The engine's sequencer calls all methods, in this order: for each bucket :meth:`begin_bucket`, :meth:`begin_calls` unless the bucket goes
+    through the process group, :meth:`note_travel` or :meth:`note_error`; then for the step :meth:`row` and :meth:`agree` in the call that ends it, and
+    :meth:`end_step`. A method that a part leaves out does nothing.
+    """
+
+    name: str = ""
+    """The key of the part's state in checkpoints; empty if it has none."""
+    one_call: bool = False
+    """Whether what is not compressed of a bucket travels in the same call with what is."""
+    has_further_steps: bool = False
+    """Whether each backward pass is followed by a step of buckets that :meth:`end_step` has returned."""
+    plans: Sequence[Plan] = ()
+    """All choices so far."""
+
+    def is_timed(self, step: int) -> bool:
+        """Whether this step's calls are timed, and so made one by one."""
+        return False
+
+    def begin_bucket(self, bucket: Bucket, step: int) -> None:
+        """A bucket has come, whose ``sender`` the part may set. ``step`` is the number of backward passes before this one."""
+
+    def begin_calls(self, bucket: Bucket, step: int) -> None:
+        """A bucket is about to travel through the job. The part may make calls of its own before the first bucket of a step; raises what they raise."""
+
+    def note_travel(self, bucket: Bucket, span: Span, finite: bool) -> None:
+        """A bucket has travelled in that time, with numbers that were finite on all ranks or not."""
+
+    def note_error(self, error: BaseException) -> None:
+        """A bucket's call has failed with an error that training will get."""
+
+    def note_confirmation(self, seconds: float) -> None:
+        """An empty call, which confirms a bucket of a further step, took so long."""
+
+    def row(self, buckets: Sequence[Bucket]) -> list[int]:
+        """What this rank tells the others when a step ends: numbers of 32 bits, as many on all ranks."""
+        return []
+
+    def agree(self, rows: Sequence[Sequence[int]], buckets: Sequence[Bucket]) -> None:
+        """The rows of all ranks have come."""
+
+    def end_step(self, buckets: Sequence[Bucket], goes_on: bool) -> list[Bucket]:
+        """A backward pass is over, with these buckets; training goes on after this. Returns the buckets of the step that follows, which may only be
+        some if ``goes_on``: otherwise a rank may not know what the others have decided."""
+        return []
+
+    def restart(self, step: int) -> None:
+        """The server is back after it was lost: the part begins anew, on all ranks alike."""
+
+    def state_dict(self) -> dict[str, Any]:
+        """The part's state, for a checkpoint."""
+        return {}
+
+    def load_state_dict(self, state: Mapping[str, Any], step: int) -> None:
+        """Goes on where :meth:`state_dict` was called, after that step."""

@@ -1,0 +1,406 @@
+"""An engine's steps, as the sequencer sees them: buckets begin and end, ranks agree, a step is over."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Sequence
+
+import torch
+
+from thc import errors
+from thc.row import Span
+from thc.torch.engine.agreement import LOST, Agreement, Route, Wish
+from thc.torch.engine.bucket import Bucket, is_finite
+from thc.torch.compression.carrier import Carrier
+from thc.torch.engine.clock import Clock
+from thc.torch.compression.compressor import Compressor
+from thc.torch.engine.fallback import Fallback
+from thc.torch.engine.last_call import LastCall
+from thc.torch.engine.options import Options
+from thc.torch.ranks.pace import Pace
+from thc.torch.engine.part import EnginePart
+
+__all__ = ["Steps"]
+
+log = logging.getLogger("thc.torch")
+
+
+class Steps:
+    """Does what the agreement wishes. All methods are the sequencer's."""
+
+    def __init__(self, options: Options, fallback: Fallback, carrier: Carrier, clock: Clock, parts: Sequence[EnginePart]) -> None:
+        self._options, self._fallback, self._carrier, self._parts = options, fallback, carrier, parts
+        self._group, self._peers = fallback.group, fallback.peers
+        self.clock = clock
+        self.number = 0
+        """Backward passes that are over."""
+        self._last_call = LastCall(self._group, self._peers.rank, clock, carrier, parts)
+        self.skipped = False
+        """Whether the last step's gradients were not finite on some rank, as far as anybody has looked."""
+        self.looks = options.nonfinite == "zero"
+        """Whether means of the process group are looked at at once; it is a pass over them, which costs as much as some hooks gain."""
+        self._unlooked: list[torch.Tensor] = []
+        self._used: Compressor | None = None
+        """What buckets have been given to."""
+        self.pace: Pace | None = None
+        """The pace of a rank that need not have every mean."""
+        # Of the step under way.
+        self._held: list[Bucket] = []
+        """Buckets that training does not have yet."""
+        self._buckets: list[Bucket] = []
+        self._further: list[Bucket] = []
+        """The buckets of the step that follows."""
+        self._nonfinite = False
+        self._apart: list[int] | None = None
+        """Ranks' counts of steps, if they differ."""
+
+    @property
+    def agreement(self) -> Agreement:
+        """What all ranks agree on."""
+        return self._fallback.agreement
+
+    @property
+    def error(self) -> BaseException | None:
+        """Why the parameter server counts as lost, or what ended the work."""
+        return self._fallback.error
+
+    def _needs_peers(self, bucket: Bucket) -> bool:
+        """Whether a bucket, or part of it, goes through the process group also while the server is there."""
+        if bucket.foreign:
+            return True
+        layout = bucket.layout
+        uncompressed = self.number < self._options.warmup or not layout.kept or bool(layout.aside)
+        return uncompressed and self._options.uncompressed == "process-group"
+
+    def _is_timed(self) -> bool:
+        """Whether this step's calls are timed, and so made one by one."""
+        return any(part.is_timed(self.number) for part in self._parts)
+
+    # The way of a bucket.
+
+    def room(self, bucket: Bucket) -> int:
+        """How many buckets may be under way when this one begins, itself among them."""
+        agreement = self.agreement
+        alone = (
+            # Ranks agree on a plan, and what an aborted backward pass has left is cleared away.
+            bucket.index == 0
+            # Collectives of the process group: by then all ranks must know whether they have lost the server.
+            or agreement.fallback_active
+            or agreement.lost
+            or bucket.plain
+            or self._needs_peers(bucket)
+            or self._is_timed()
+            # Each is given to training as soon as all ranks have it.
+            or bucket.refines
+            or self._carrier.choose(bucket).must_be_alone(bucket)
+        )
+        return 1 if alone else self._options.in_flight
+
+    def is_alone(self, bucket: Bucket) -> bool:
+        """Whether nothing else is under way while a bucket that has begun is."""
+        return bucket.is_last or self._options.in_flight == 1 or self._is_timed()
+
+    def begin(self, bucket: Bucket) -> Route:
+        """A bucket begins. Returns where it goes."""
+        self._fallback.note_progress()
+        if bucket.index == 0:
+            # A backward pass may have ended half-way.
+            self._held.clear()
+            self._begin_step()
+        self._held.append(bucket)
+        self._buckets.append(bucket)
+        if bucket.refines:
+            bucket.buffer.zero_()
+        for part in self._parts:
+            part.begin_bucket(bucket, self.number)
+        route = Route.PEERS if bucket.plain else self.agreement.route(bucket.index, self._needs_peers(bucket))
+        if route is Route.COMPARE:
+            # A rank that lacks the last answer of the step before waits for one of us to say that there was one.
+            route = self.agreement.route_compared(self._fallback.some_rank_lost_it())
+            if route is Route.HOLD and self.error is None:
+                self._fallback.error = errors.SilentError("another rank has lost the parameter server")
+        return route
+
+    def begin_calls(self, bucket: Bucket) -> Compressor:
+        """A bucket is about to travel through the job. Returns what takes it."""
+        for part in self._parts:
+            part.begin_calls(bucket, self.number)
+        return self.compressor(bucket)
+
+    def compressor(self, bucket: Bucket) -> Compressor:
+        """What takes a bucket to the others."""
+        self._used = self._carrier.choose(bucket)
+        return self._used
+
+    def average_by_peers(self, bucket: Bucket) -> None:
+        """Averages a bucket through the process group."""
+        on_gpu = bucket.ready is not None
+        if bucket.mean is not None:
+            # A rank that lacks the last answer of the step before waits for one of us to say that there was one.
+            bucket.mean(self._fallback.idle if self._fallback.board is not None and bucket.plain else None)
+        else:
+            if on_gpu:
+                bucket.ready.synchronize()
+            self._peers.mean(bucket.buffer)
+        if on_gpu:
+            torch.cuda.current_stream(bucket.buffer.device).synchronize()
+        if bucket.plain and not self.looks:
+            self._unlooked.append(bucket.buffer)
+        elif not is_finite(bucket.buffer):
+            self._nonfinite = True
+
+    def end(self, bucket: Bucket, error: BaseException | None, finite: bool, span: Span | None) -> list[Bucket]:
+        """A bucket has been on its way, in that time if it went anywhere. Returns buckets that come next."""
+        self._fallback.note_progress()
+        if isinstance(error, LOST) and self.pace is not None:
+            self.pace.miss(bucket, error)
+        elif isinstance(error, LOST) and self._fallback.is_enabled:
+            self._fallback.lose(error)
+        elif error is not None:
+            for part in self._parts:
+                part.note_error(error)
+            raise error
+        if not finite:
+            self._nonfinite = True
+        if span is not None:
+            self.clock.note_travel(*span)
+            for part in self._parts:
+                part.note_travel(bucket, span, finite)
+        bucket.has_ended = True
+        if bucket.is_last and not bucket.plain and not self._fallback.is_enabled and self._carrier.scales is not None and not self._end_call():
+            # With a fall-back ranks compare their scales when they agree on the step's end.
+            raise self.error or errors.SessionError("the parameter server is lost")
+        if bucket.is_last and not bucket.plain and self.pace is not None and not self.agreement.fallback_active:
+            try:
+                self.pace.end_step(self._nonfinite)
+            except LOST as lost:
+                self.pace.lose(lost)
+        self._release(bucket)
+        if not bucket.is_last:
+            return []
+        self._gather_shares()
+        return self._end_step(bucket)
+
+    def _release(self, bucket: Bucket) -> None:
+        """Lets training have the buckets that all ranks have, now that this one is complete."""
+        if bucket.plain:
+            # Complete on all ranks or on none.
+            kept = 0 if self._options.nonfinite == "zero" else bucket.index + 1
+        else:
+            kept = self.agreement.complete(bucket.index)
+        if bucket.is_last:
+            # When training goes on the step is over.
+            kept = min(kept, bucket.index)
+        if bucket.refines and not bucket.is_last and not self.agreement.lost:
+            kept = self._confirm()
+        apart = None if self._used is None else self._used.first_apart()
+        while self._held and self._held[0].index < (kept if apart is None else min(kept, apart)):
+            self._held.pop(0).release()
+
+    def _gather_shares(self) -> None:
+        """Completes all buckets of a step."""
+        try:
+            if self._used is not None:
+                self._used.gather()
+        except LOST as error:
+            if not self._fallback.is_enabled:
+                raise
+            self._fallback.lose(error)
+
+    def _confirm(self) -> int:
+        """Makes sure that all ranks have what is complete here. Returns the first bucket that some rank may still lack."""
+        began = time.perf_counter()
+        if not self._empty_call():
+            self.agreement.lose()
+            return self.agreement.kept
+        for part in self._parts:
+            part.note_confirmation(time.perf_counter() - began)
+        return self.agreement.confirm()
+
+    def fail(self, bucket: Bucket, error: BaseException) -> None:
+        """Something went wrong with a bucket that nothing can be done about: training shall hear of it. Must not raise."""
+        self._fallback.rest()
+        self._fallback.error = error
+        bucket.has_ended = True
+        held, self._held = self._held, []
+        for waiting in held:
+            if waiting.has_ended:
+                waiting.release(error)
+            else:
+                # Its buffer is still being written.
+                waiting.doomed = error
+        bucket.release(error)
+        self._begin_step()
+
+    def is_skipped(self) -> bool:
+        """As :attr:`skipped`, between steps, when all has been looked at."""
+        unlooked, self._unlooked = self._unlooked, []
+        self.skipped = self.skipped or not all(map(is_finite, unlooked))
+        return self.skipped
+
+    # The end of a step.
+
+    def _begin_step(self) -> None:
+        self.agreement.begin_step()
+        self._unlooked = []
+        self._buckets.clear()
+        self._nonfinite = False
+
+    def _agree(self) -> None:
+        """Does what has to be done before a step is over."""
+        agreement = self.agreement
+        while agreement.wish is not Wish.NOTHING:
+            if agreement.wish is Wish.END:
+                agreement.end_step(self._end_call())
+            elif agreement.wish is Wish.GATHER:
+                rows = self._fallback.gather(agreement.row)
+                if rows is None:
+                    agreement.complete_elsewhere()
+                else:
+                    agreement.compare_rows(rows)
+            else:
+                self._repeat()
+
+    def _conclude(self) -> None:
+        """Ends a step: all ranks have the same of it."""
+        self.agreement.finish()
+        try:
+            self._agree()
+        except RuntimeError as error:
+            if self.agreement.lost:
+                raise errors.SessionError(f"{self.error}; and the process group fails, too: {error}") from error
+            raise
+
+    def _end_step(self, last: Bucket) -> list[Bucket]:
+        """Ends a step with its last bucket. Returns the buckets of the one that follows."""
+        refines, was_lost = last.refines, self.agreement.fallback_active
+        if last.plain:
+            self.agreement.pass_step()
+        else:
+            self._conclude()
+        self._fallback.rest()
+        apart, self._apart = self._apart, None
+        if apart is not None:
+            told = ", ".join(f"{number} on rank {rank}" for rank, number in enumerate(apart))
+            raise errors.ConfigError(
+                f"ranks count different steps, modulo 65536: {told}. Each rank saves and loads its own checkpoint of the hook, and all of the "
+                "same step: call load_state_dict on all ranks"
+            )
+        if not refines:
+            self._end_backward()
+        if was_lost:
+            self._look_for_server()
+        held, self._held = self._held, []
+        for bucket in held:
+            bucket.release()
+        if refines or was_lost or self.agreement.fallback_active or not any(part.has_further_steps for part in self._parts):
+            return []
+        return self._begin_further()
+
+    def _end_backward(self) -> None:
+        if self._nonfinite and self._options.nonfinite == "zero":
+            for bucket in self._held:
+                with bucket.on_stream():
+                    bucket.buffer.zero_()
+        self.skipped, self._nonfinite = self._nonfinite, False
+        self.number += 1
+        if (row := self.clock.end_step()) is not None:
+            self._group.training.step(row)
+        # Parts tell training what follows, before it goes on. A rank that has not heard what the others decided makes no further call, so theirs
+        # fail, and all agree on none.
+        goes_on = not (self.agreement.fallback_active or self.agreement.lost or self.skipped or self.number <= self._options.warmup)
+        self._further = [bucket for part in self._parts for bucket in part.end_step(self._buckets, goes_on)]
+
+    def _begin_further(self) -> list[Bucket]:
+        """The step that follows each backward pass as long as the server is there. Returns its buckets; without any it is over at once."""
+        further, self._further = self._further, []
+        if not further:
+            self._begin_step()
+            self.agreement.pause()
+            if self.agreement.lost:
+                self._conclude()
+        return further
+
+    def _empty_call(self) -> bool:
+        """A call of one packet each way. Whether there was an answer."""
+        try:
+            self._group.allreduce(torch.zeros(1).numpy())
+        except LOST as error:
+            self._fallback.error = error
+            return False
+        return True
+
+    def _end_call(self) -> bool:
+        """The call that ends a step. Whether there was an answer."""
+        if not self._last_call.tells or (self._buckets and self._buckets[0].refines):
+            return self._empty_call()
+        try:
+            self._apart = self._last_call.make(self.number, self._buckets)
+        except LOST as error:
+            self._fallback.error = error
+            return False
+        return True
+
+    def _repeat(self) -> None:
+        """Averages through the process group what some rank lacks of this step."""
+        for bucket in self._held:
+            if bucket.index >= self.agreement.first:
+                bucket.restore()
+                # What refines is left out on all ranks.
+                if not bucket.refines:
+                    self.average_by_peers(bucket)
+        step = self.number
+        self.agreement.finish_repetition()
+        self._fallback.begin()
+        if self._peers.rank == 0:
+            log.warning(
+                "the parameter server is lost (%s): from step %d on, gradients go uncompressed through the "
+                "process group",
+                self.error,
+                step,
+            )
+
+    # The server's return.
+
+    def _look_for_server(self) -> None:
+        """At the end of a step without the server: takes it back once all ranks have seen it."""
+        if self._fallback.all_see_server():
+            if self.resume():
+                if self._peers.rank == 0:
+                    log.warning("the parameter server is back: from step %d on, gradients go through it again", self.number)
+                return
+            # It answers, and yet not all could join.
+            self._fallback.begin()
+        self._fallback.look_again()
+
+    def resume(self) -> bool:
+        """Joins anew; whether all ranks have, and so go on with the server."""
+        works = self._fallback.rejoin()
+        if works:
+            if self.pace is not None:
+                self.pace.begin_anew()
+            for part in self._parts:
+                part.restart(self.number)
+            if (scales := self._carrier.scales) is not None:
+                # A rank may have seen a mean that others have not.
+                scales.reset()
+            self._fallback.error = None
+        return works
+
+    def keep_pace(self, pace: Pace) -> None:
+        """From now on a step may go without its mean: ranks agree when they meet."""
+        self.pace = pace
+        self._fallback.disable()
+
+    def meet(self, step: int, sees_server: bool) -> None:
+        """All ranks are between two steps, and alike from now on: after this step, and with the server if all have seen it."""
+        self.number = self.agreement.steps = step
+        assert self.pace is not None
+        self.pace.begin_anew()
+        if sees_server and self.resume():
+            return
+        self.agreement.fallback_active = True
+        self._fallback.begin()
+        if self._peers.rank == 0:
+            log.warning("the parameter server is lost: from step %d on, gradients go uncompressed through the process group", step)

@@ -1,0 +1,154 @@
+"""Buckets of hosts with several ranks: each rank takes a share of the host's mean to the other hosts."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+from collections import deque
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from thc import errors
+from thc.torch.engine.bucket import Bucket
+from thc.torch.compression.compressor import HostCompressor
+from thc.torch.compression.flight import Flight, Over
+from thc.torch.compression.layout import Layout, share_of, shares_of
+from thc.torch.ranks.peers import wait_for
+from thc.torch.hosts.rails import RailGroup
+from thc.torch.engine.agreement import LOST
+
+__all__ = ["RailCompressor"]
+
+FINE, NOT_FINITE, LOST_IT, FAILED = range(4)
+"""What a rank says of its share."""
+
+
+@dataclasses.dataclass
+class _Share:
+    """This rank's share of a bucket, on its way."""
+
+    of: Bucket
+    bucket: Bucket
+    """The share as a bucket of its own."""
+    fetched: Any = None
+
+
+class RailCompressor:
+    """Sums a bucket inside the host, has another compressor average this rank's share over the hosts, and brings the shares together.
+
+    The ranks of a host make the same collectives in the same order, whatever happens to one of them: for each bucket a reduce-scatter when it
+    is begun, a verdict when its share is there, and where all say that theirs is, an all-gather. Reduce-scatters and all-gathers use one
+    communicator, so they come from one thread, the sequencer, in an order that no timing changes: the all-gather of a bucket comes just before
+    the reduce-scatter of the one that may begin when it is complete, or at the end of the step. A rank that has lost its server goes on to take
+    part until the step's end: so nobody of its host waits for it in vain, and all of them know after the bucket in question.
+
+    An answer proves what agreement.py wants: whoever has a bucket knows that all ranks of all hosts have begun it, since each share is made of
+    what all ranks of each host have, and all ranks of this host say that they have theirs.
+    """
+
+    queues = True
+
+    def __init__(self, group: RailGroup, inner: Callable[[], HostCompressor], depth: int, meanwhile: Callable[[], None]) -> None:
+        """``inner`` averages shares; ``depth`` is how many buckets may be under way at once. While others are waited for, ``meanwhile`` is
+        called now and then."""
+        self._ranks, self._inner, self._depth, self._meanwhile = group.host_ranks, inner, depth, meanwhile
+        self._shares: dict[int, tuple[list[slice], Layout]] = {}
+        """By layout: the shares of all ranks of the host, and what is in this rank's."""
+        self._landed: deque[_Share] = deque()
+        """Shares that are there on all ranks of the host, and not together yet. The store thread appends them."""
+        self._stream: Any = None
+
+    def _split(self, layout: Layout) -> tuple[list[slice], Layout]:
+        found = self._shares.get(layout.key)
+        if found is None:
+            shares = shares_of(layout, len(self._ranks.ranks))
+            found = self._shares[layout.key] = (shares, share_of(layout, shares[self._ranks.place]))
+        return found
+
+    def _share(self, bucket: Bucket) -> _Share:
+        """The share of a bucket, whose numbers are not there yet."""
+        layout = self._split(bucket.layout)[1]
+        return _Share(bucket, dataclasses.replace(bucket, layout=layout, copy=None, ready=None))
+
+    def must_be_alone(self, bucket: Bucket) -> bool:
+        share = self._share(bucket).bucket
+        return bool(share.layout.length) and self._inner().must_be_alone(share)
+
+    def _on_stream(self, device: torch.device) -> Any:
+        """Where, on a GPU, that happens which ranks of a host do together."""
+        if device.type != "cuda":
+            return contextlib.nullcontext()
+        self._stream = self._stream or torch.cuda.Stream(device)
+        return torch.cuda.stream(self._stream)
+
+    def fetch(self, bucket: Bucket) -> _Share:
+        if self._landed and self._landed[0].of.index >= bucket.index:
+            # A backward pass has ended half-way.
+            self._landed.clear()
+        self.gather(bucket.index - self._depth + 1)
+        share, shares = self._share(bucket), self._split(bucket.layout)[0]
+        with self._on_stream(bucket.buffer.device):
+            if bucket.ready is not None:
+                self._stream.wait_event(bucket.ready)
+                bucket.buffer.record_stream(self._stream)
+                bucket.stream = self._stream
+            share.bucket.buffer = self._ranks.reduce_scatter(bucket.buffer, shares, self._meanwhile)
+            if bucket.ready is not None:
+                share.bucket.ready = torch.cuda.Event()
+                share.bucket.ready.record(self._stream)
+        if share.bucket.ready is not None:
+            # The host would wait for it anyhow, with the norms; and a rank that is not there may want an answer of this thread's first.
+            wait_for(share.bucket.ready.query, self._meanwhile)
+        return share
+
+    def submit(self, bucket: Bucket, fetched: _Share, step: int, wait: bool) -> Flight:
+        share = fetched.bucket
+        if not share.layout.length:
+            return Flight()
+        fetched.fetched = self._inner().fetch(share)
+        return self._inner().submit(share, fetched.fetched, step, wait=False)
+
+    def stand_in(self, bucket: Bucket, error: errors.ThcError) -> tuple[_Share, Flight]:
+        return self.fetch(bucket), Flight([Over(error)])
+
+    def store(self, bucket: Bucket, fetched: _Share, flight: Flight) -> bool:
+        verdict, failed = FINE, None
+        try:
+            if fetched.fetched is None:
+                flight.land()
+            elif not self._inner().store(fetched.bucket, fetched.fetched, flight):
+                verdict = NOT_FINITE
+        except BaseException as error:
+            verdict, failed = LOST_IT if isinstance(error, LOST) else FAILED, error
+        try:
+            told = self._ranks.verdicts(verdict)
+        except errors.NetworkError as error:
+            raise failed or error
+        if failed is not None:
+            raise failed
+        for ill, kind, what in ((FAILED, errors.SessionError, "could not average its share"), (LOST_IT, errors.GivenUpError, "has lost its parameter server")):
+            if ill in told:
+                raise kind(f"rank {self._ranks.ranks[told.index(ill)]} of this host {what}")
+        if NOT_FINITE in told:
+            with bucket.on_stream():
+                bucket.buffer.fill_(float("nan"))
+            return False
+        fetched.fetched = None
+        self._landed.append(fetched)
+        return True
+
+    def first_apart(self) -> int | None:
+        landed = self._landed
+        return landed[0].of.index if landed else None
+
+    def gather(self, end: int | None = None) -> None:
+        while self._landed and (end is None or self._landed[0].of.index < end):
+            share = self._landed.popleft()
+            buffer, part = share.of.buffer, share.bucket
+            with self._on_stream(buffer.device):
+                if part.stream is not None:
+                    self._stream.wait_stream(part.stream)
+                    part.buffer.record_stream(self._stream)
+                self._ranks.all_gather(part.buffer, buffer, self._split(share.of.layout)[0], self._meanwhile)

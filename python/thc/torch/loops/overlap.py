@@ -1,0 +1,289 @@
+"""Nothing waits for a mean: training goes on from a local update while the global one travels (SlimGC, section 3.5)."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import torch
+import torch.distributed as dist
+from torch.nn.parallel import DistributedDataParallel
+
+from thc import errors
+from thc.group import Group
+from thc.torch.adapt.options import Adapt
+from thc.torch.adapt.adaptive import Adaptive
+from thc.torch.engine.clock import StepClock
+from thc.torch.device.choice import ON_CPU
+from thc.torch.engine.engine import Adapter, Engine
+from thc.torch.loops.gradients import cut_gradients
+from thc.torch.joining import begin_alike, join, scope_of
+from thc.torch.refine.later import Later
+from thc.torch.loops.optimizer_step import replace_step
+from thc.torch.engine.options import Options
+from thc.torch.ranks.peers import Peers
+from thc.torch.refine.refining import Refine, Refining, check_alike
+from thc.torch.loops.trial import LocalOptimizer, Trial
+from thc.torch.way import falls_back
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+    from thc.torch.option_types import JoinOptions
+
+__all__ = ["Overlap", "overlap"]
+
+MakeOptimizer = Callable[[list[dict[str, Any]]], torch.optim.Optimizer]
+
+
+class Overlap(Adapter):
+    """The model backup of a model in training; made by :func:`overlap`."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        clock: StepClock,
+        optimizer: torch.optim.Optimizer,
+        local: Trial | LocalOptimizer | None,
+        rate: float | None,
+        names: Mapping[torch.nn.Parameter, str],
+    ) -> None:
+        """``names`` are those of the optimizer's parameters, in their order."""
+        super().__init__(engine)
+        self.refining: Refining | None = None
+        """With ``refine``: how the last step's means travelled and what of them was refined."""
+        self.steps = 0
+        """Steps begun."""
+        self.skipped = 0
+        """Steps whose gradients were not finite on some rank: their global update was left out on all."""
+        self.waited = 0.0
+        """Seconds for which steps had to wait for a mean: what was not hidden."""
+        self._clock = clock
+        self._optimizer, self._update = optimizer, optimizer.step
+        self._local, self._rate = local, rate
+        self._parameters = list(names)
+        self._pieces = cut_gradients(f"overlap{scope_of(self.group)}", self._parameters, names)
+        self._later = Later(clock, self._pieces)
+        self._common = [p.detach().clone() for p in self._parameters]
+        """The backup: what all ranks have in common, as of the last mean that has come."""
+        self._under_way = False
+
+    def refine(self, options: Refine, adaptive: Adaptive | None) -> None:
+        """Has means refined from now on."""
+        self.refining = Refining(options, 0, self.group, self._later, adaptive, behind=True)
+        self.engine.parts.append(self.refining)
+
+    def step(self, factor: float = 1.0, finite: bool = True) -> None:
+        """What ``optimizer.step`` does now: sends this step's gradients, takes in the mean of the step before, and goes on from there by
+        this rank's own gradients."""
+        mine = [p.grad for p in self._parameters]
+        if self._under_way:
+            self._take_in()
+        else:
+            self._begin_from_the_model()
+        for p, gradient in zip(self._parameters, mine):
+            p.grad = gradient
+        for piece in self._pieces:
+            # From gradients that are not finite there is no going on.
+            finite = piece.fill(factor, finite) and finite
+        self._later.begin()
+        self.engine.begin(self._pieces)
+        self._under_way = True
+        self.steps += 1
+        if finite:
+            self._local_update(factor)
+
+    def resume(self) -> bool:
+        """After the parameter server was lost and is back: settles, joins anew and goes on compressed. All ranks call it between the same
+        steps; returns, alike on all, whether it worked."""
+        self.settle()
+        return super().resume()
+
+    def settle(self) -> None:
+        """Takes in what is under way and gives all ranks the common parameters, as before an evaluation, a checkpoint, or the end. All
+        ranks call it between the same steps."""
+        if not self._under_way:
+            return
+        mine = [p.grad for p in self._parameters]
+        self._take_in()
+        with torch.no_grad():
+            for p, common, gradient in zip(self._parameters, self._common, mine):
+                p.copy_(common)
+                p.grad = gradient
+
+    def state_dict(self) -> dict[str, Any]:
+        """For a checkpoint, on every rank its own, beside those of model and optimizer, which are taken after this one: this rank's error
+        feedback by parameter, with ``adapt`` the choices, the state of ``loc_optimizer``. It settles, so all ranks call it between the
+        same steps."""
+        self.settle()
+        state = self.engine.state_dict()
+        averaged, state["steps"] = state["steps"], self.steps
+        if "adapt" in state:
+            # Choices go by the engine's steps.
+            state["averaged"] = averaged
+        return state | {"local": self._local.state_dict()} if isinstance(self._local, LocalOptimizer) else state
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Goes on where :meth:`state_dict` was called; all ranks, with checkpoints of one step, and before model and optimizer load theirs."""
+        self.settle()
+        self.steps = int(state["steps"])
+        mine = {key: state[key] for key in ("feedback", "adapt") if key in state}
+        if any(part.name in state for part in self.engine.parts):
+            mine["steps"] = state["averaged"]
+        self.engine.load_state_dict(mine)
+        if isinstance(self._local, LocalOptimizer) and "local" in state:
+            self._local.load_state_dict(state["local"])
+
+    def _begin_from_the_model(self) -> None:
+        """Nothing is under way, so the model has the common parameters, perhaps from a checkpoint."""
+        with torch.no_grad():
+            for p, common in zip(self._parameters, self._common):
+                common.copy_(p)
+
+    def _take_in(self) -> None:
+        """The global update of the step before: the optimizer's, of the common parameters by the mean."""
+        self._under_way = False
+        self._later.note_need()
+        started = time.perf_counter()
+        with self._clock.measure_wait():
+            for piece in self._pieces:
+                piece.arrive()
+            finite = all([piece.wait() for piece in self._pieces])
+        self.waited += time.perf_counter() - started
+        if (row := self._clock.end_optimizer_step()) is not None:
+            self.group.training.step(row)
+        with torch.no_grad():
+            for p, common in zip(self._parameters, self._common):
+                p.copy_(common)
+        if not finite:
+            self.skipped += 1
+            return
+        for piece in self._pieces:
+            piece.give()
+        self._update()
+        with torch.no_grad():
+            for p, common in zip(self._parameters, self._common):
+                common.copy_(p)
+
+    def _local_update(self, factor: float) -> None:
+        """The local update: where the next step computes its gradients."""
+        if self._local is None:
+            return
+        if factor != 1.0:
+            for p in self._parameters:
+                if p.grad is not None:
+                    p.grad.mul_(factor)
+        self._local.step(self._rate)
+
+
+def overlap(
+    model: torch.nn.Module,
+    optimizer: torch.optim.Optimizer,
+    backup: bool = True,
+    *,
+    loc_lr: float | None = None,
+    loc_optimizer: MakeOptimizer | None = None,
+    adapt: Adapt | Mapping[str, Any] | bool | None = None,
+    refine: Mapping[str, Any] | bool | None = None,
+    feedback: bool = True,
+    fallback: bool | None = None,
+    group: Group | None = None,
+    process_group: Any = None,
+    **options: Unpack[JoinOptions],
+) -> Overlap:
+    """Hides the averaging of gradients behind the next step, by SlimGC's model backup; all ranks call it alike.
+
+    ``optimizer.step`` then starts to average this step's gradients and does not wait: the next step computes its gradients at
+
+        w' = w - loc_lr · g,    with g this rank's own gradient of this step,
+
+    or, with momentum and the like, at what the optimizer would make of w by g in its present state, while the mean travels. When it has come, at the next ``optimizer.step``, the optimizer updates the common parameters w
+    by it: they are kept aside, are the same on all ranks bit for bit, and are exactly one step behind. ``settle()`` puts
+    them into the model, as before an evaluation or a checkpoint::
+
+        loop = thc.torch.overlap(model, optimizer)
+        for batch in batches:
+            loss(model, batch).backward()
+            optimizer.step()
+            optimizer.zero_grad()
+        loop.settle()
+
+    ``loc_lr`` is the rate of the local update (the optimizer's own by default), ``loc_optimizer`` makes an optimizer for it, with a state of
+    its own, from a list of parameter groups. ``backup=False`` leaves the local update out: gradients are computed at parameters one step old.
+
+    ``adapt`` chooses how each parameter travels, as for :func:`thc.torch.wrap`, from the tables that the job has. With ``refine``, ``True`` or
+    the options ``calls`` and ``least`` of :class:`thc.torch.Refine`, what the means have lost to compression follows in further
+    calls, as many as the rest of the step has time for, and is in the same update.
+
+    ``model`` is a plain module or one of DistributedDataParallel, which then averages nothing itself. Gradients may be accumulated
+    and clipped before the step (each rank its own), schedulers work, and so does a ``GradScaler``: a step whose gradients are
+    not finite on some rank is left out on all, and :attr:`Overlap.skipped` counts it. Hooks of the optimizer's step are called by the update by
+    the mean, not by the local one. When the server is lost training goes on through the
+    process group, as with :func:`thc.torch.wrap`; with ``fallback=False`` it raises from ``optimizer.step``. It
+    takes memory for the backup, the optimizer's state once more and two gradients (one without ``fallback``), and with ``refine`` one for each further call. Groups and ``options`` as for :func:`thc.torch.wrap`.
+    """
+    if isinstance(model, DistributedDataParallel):
+        if process_group is None and model.process_group is not dist.group.WORLD:
+            process_group = model.process_group
+    parameters = [p for each in optimizer.param_groups for p in each["params"] if p.requires_grad]
+    if loc_lr is not None and loc_lr < 0:
+        raise errors.ConfigError(f"loc_lr is {loc_lr}: give a learning rate of at least 0")
+    if any(p.dtype == torch.float64 for p in parameters):
+        raise errors.ConfigError("the optimizer has parameters of f64, which THC would average as f32: use thc.torch.wrap, which sends them otherwise")
+    adapting = Adapt.read(adapt)
+    refining = None
+    if refine is not None and refine is not False:
+        refining = Refine.read({"optimizer": optimizer, **(refine if isinstance(refine, Mapping) else {})})
+    group = join(process_group, group, options, adapts=adapting is not None or refining is not None)
+    begin_alike(model, process_group)
+    if isinstance(model, DistributedDataParallel):
+        model.register_comm_hook(None, _keep_own)
+    local: Trial | LocalOptimizer | None = None
+    if backup:
+        local = Trial(optimizer, optimizer.step) if loc_optimizer is None else LocalOptimizer(optimizer, loc_optimizer)
+    names = _names_of(model, parameters)
+    clock = StepClock()
+    kept = Options(feedback=feedback, fallback=falls_back(group, fallback, refining is not None), adapt=adapting, refine=refining, device="host")
+    peers = Peers(process_group)
+    engine = Engine(group, kept, peers, clock, ON_CPU)
+    check_alike(refining, peers)
+    adaptive = None
+    if adapting is not None:
+        adaptive = Adaptive.create(adapting, group, peers, {name: p.numel() for p, name in names.items()})
+        engine.parts.append(adaptive)
+    made = Overlap(engine, clock, optimizer, local, loc_lr, names)
+    if refining is not None:
+        made.refine(refining, adaptive)
+
+    def step(closure: Callable[[], Any] | None = None) -> Any:
+        loss = None
+        if closure is not None:
+            with torch.enable_grad():
+                loss = closure()
+        # What a GradScaler leaves there: see _step_supports_amp_scaling. The update by the mean knows nothing of it.
+        left = {key: optimizer.__dict__.pop(key) for key in ("grad_scale", "found_inf") if key in optimizer.__dict__}
+        scale, found = left.get("grad_scale"), left.get("found_inf")
+        try:
+            made.step(1.0 if scale is None else 1.0 / float(scale), found is None or not float(found))
+        finally:
+            optimizer.__dict__.update(left)
+        return loss
+
+    replace_step(optimizer, step)
+    # A GradScaler would not call the step of a rank whose gradients overflow, and the others would wait for it.
+    optimizer._step_supports_amp_scaling = True
+    return made
+
+
+def _names_of(model: torch.nn.Module, parameters: Sequence[torch.nn.Parameter]) -> dict[torch.nn.Parameter, str]:
+    """As the model calls its parameters; those of the optimizer that it does not know, by number."""
+    known = {p: name for name, p in getattr(model, "module", model).named_parameters()}
+    return {p: known.get(p, f"p{number}") for number, p in enumerate(parameters)}
+
+
+def _keep_own(_: Any, bucket):  # type: ignore[no-untyped-def] # DDP compares annotations with classes, not text
+    """A communication hook that leaves each rank its own gradients."""
+    done: torch.futures.Future[torch.Tensor] = torch.futures.Future()
+    done.set_result(bucket.buffer())
+    return done

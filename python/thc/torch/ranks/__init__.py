@@ -1,0 +1,1 @@
+"""What ranks tell each other, and how they notice that the server is lost or back."""

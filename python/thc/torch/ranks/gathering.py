@@ -1,0 +1,58 @@
+"""What the ranks of a process group tell each other: numbers, or anything that can be written down. Each is a collective of theirs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+import torch.distributed as dist
+
+__all__ = ["Gather", "Gathering", "begin_gather", "gather_numbers", "gather_objects"]
+
+
+class Gathering:
+    """Numbers of all ranks, on their way."""
+
+    def __init__(self, work: Any, every: list[torch.Tensor]) -> None:
+        self._work = work
+        self._every = every
+
+    def is_complete(self) -> bool:
+        """Whether they have come, or never will."""
+        return bool(self._work.is_completed())
+
+    def numbers(self) -> list[list[int]]:
+        """Waits for them."""
+        self._work.wait()
+        return [theirs.tolist() for theirs in self._every]
+
+
+def begin_gather(numbers: list[int], process_group: Any) -> Gathering:
+    """Has every rank's numbers on their way, from -2^63 to 2^63 - 1 and as many on all ranks, without waiting for the others."""
+    mine = torch.tensor(numbers, dtype=torch.int64)
+    if dist.get_backend(process_group) == "nccl":
+        mine = mine.cuda()
+    every = [torch.empty_like(mine) for _ in range(dist.get_world_size(process_group))]
+    return Gathering(dist.all_gather(every, mine, group=process_group, async_op=True), every)
+
+
+def gather_numbers(numbers: list[int], process_group: Any) -> list[list[int]]:
+    """Every rank's numbers; see :func:`begin_gather`."""
+    return begin_gather(numbers, process_group).numbers()
+
+
+def gather_objects(value: Any, process_group: Any) -> list[Any]:
+    """What every rank has, by pickle."""
+    every: list[Any] = [None] * dist.get_world_size(process_group)
+    dist.all_gather_object(every, value, group=process_group)
+    return every
+
+
+class Gather:
+    """Hands what each rank says to all: a :class:`thc.rendezvous.Gather` of a process group."""
+
+    def __init__(self, process_group: Any) -> None:
+        self._group = process_group
+
+    def gather(self, value: str) -> list[str]:
+        return gather_objects(value, self._group)

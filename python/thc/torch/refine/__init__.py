@@ -1,0 +1,1 @@
+"""The part of an engine that refines means by further calls."""

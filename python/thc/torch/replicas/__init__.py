@@ -1,0 +1,1 @@
+"""Ranks that have the same parameters, and stay so."""

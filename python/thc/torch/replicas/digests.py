@@ -1,0 +1,98 @@
+"""Whether all ranks have the same parameters, bit for bit: compared by a digest of each parameter."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+
+from thc.errors import ConfigError, ReplicasError
+from thc.group import Group
+from thc.torch.ranks.gathering import gather_numbers
+from thc.torch.replicas.members import tell
+
+__all__ = ["DigestOf", "check_replicas"]
+
+CHUNK = 1 << 20
+"""Elements that are digested together."""
+
+# Odd multipliers of SplitMix64, as signed numbers; integer arithmetic wraps alike on every device.
+GOLDEN = 0x9E3779B97F4A7C15 - (1 << 64)
+MIX = 0xBF58476D1CE4E5B9 - (1 << 64)
+
+WORD = (1 << 64) - 1
+
+_WHOLE = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
+
+
+def digest(tensor: torch.Tensor) -> int:
+    """64 bits that depend on every bit of a tensor and on where it is. A single element that differs always shows."""
+    flat = tensor.detach().contiguous().reshape(-1)
+    if flat.is_complex():
+        flat = torch.view_as_real(flat).reshape(-1)
+    words = flat.view(torch.uint8 if flat.dtype == torch.bool else _WHOLE[flat.element_size()])
+    found = torch.zeros((), dtype=torch.int64, device=tensor.device)
+    for first in range(0, len(words), CHUNK):
+        part = words[first : first + CHUNK].to(torch.int64)
+        at = torch.arange(first + 1, first + 1 + len(part), dtype=torch.int64, device=tensor.device)
+        weights = at * GOLDEN
+        weights = (weights ^ (weights >> 29)) * MIX | 1
+        found += (part * weights).sum()
+    return int(found.item())
+
+
+def _tensors_by_name(model: torch.nn.Module) -> Iterator[tuple[str, torch.Tensor]]:
+    module = model.module if isinstance(model, torch.nn.parallel.DistributedDataParallel) else model
+    yield from module.named_parameters()
+
+
+def check_replicas(model: torch.nn.Module, *, process_group: Any = None, group: Group | None = None, when: str = "") -> None:
+    """Compares the parameters of ``model`` on all ranks, bit for bit; all ranks must call it at the same place, between steps.
+
+    It costs a pass over the parameters and one gathering of 8 bytes a rank. ``process_group`` is that of the model if it is one of
+    ``DistributedDataParallel``, else the default one. With ``group``, a :class:`thc.Group` whose members come and go, these tell each other
+    through it, and ranks are their seats. Raises :class:`thc.ReplicasError`, on all ranks, which names the ranks that
+    differ from the most; ``when`` is put into its text.
+    """
+    if process_group is None:
+        process_group = getattr(model, "process_group", None)
+
+    def gather(numbers: list[int]) -> dict[int, list[int]]:
+        if group is not None:
+            return tell(group, numbers)
+        found = gather_numbers([number - (number >> 63 << 64) for number in numbers], process_group)
+        return {rank: [number & WORD for number in theirs] for rank, theirs in enumerate(found)}
+
+    each = [(name, digest(parameter)) for name, parameter in _tensors_by_name(model)]
+    mine = 0
+    for _, one in each:
+        mine = (mine * 3 + one) & WORD
+    first = gather([mine])
+    usual, _ = Counter(found for (found,) in first.values()).most_common(1)[0]
+    ranks = [rank for rank, (found,) in first.items() if found != usual]
+    if not ranks:
+        return
+    every = gather([one & WORD for _, one in each])
+    # Somebody may be gone since.
+    good = next((every[rank] for rank in every if rank not in ranks), [])
+    differ = [name for at, (name, _) in enumerate(each) if any(good and every[rank][at] != good[at] for rank in ranks if rank in every)]
+    raise ReplicasError(ranks, differ, when)
+
+
+class DigestOf:
+    """Compares a model's replicas before the forward pass that follows every so many steps."""
+
+    def __init__(self, every: int) -> None:
+        if every < 1:
+            raise ConfigError(f"check_replicas is {every}: give a number of steps, at least 1")
+        self.every = every
+        self._next = every
+
+    def before_forward(self, model: torch.nn.Module, steps: int) -> None:
+        """``steps`` backward passes have been averaged so far."""
+        if steps < self._next or not model.training or not torch.is_grad_enabled():
+            return
+        self._next = steps - steps % self.every + self.every
+        check_replicas(model, when=f" after step {steps}")

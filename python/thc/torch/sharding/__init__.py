@@ -1,0 +1,1 @@
+"""Models that FSDP2 has sharded, and their replicas."""
