@@ -41,8 +41,10 @@ pub fn secret(value: &Bound<'_, PyAny>) -> PyResult<Option<Secret>> {
     if value.is_none() {
         return Ok(None);
     }
-    let number = value.extract::<u64>().map(Secret::from);
-    number.or_else(|_| value.extract::<&str>().map(Secret::from)).map(Some)
+    if let Ok(number) = value.extract::<u64>() {
+        return Ok(Some(number.into()));
+    }
+    Ok(Some(value.extract::<String>()?.as_str().into()))
 }
 
 /// A cookie, which has 32 bits. No message shows it.

@@ -35,7 +35,7 @@ fn job(shares: u8, spares: u8) -> StaticJob {
     job
 }
 
-fn options() -> [Call; WORKERS as usize] {
+fn options() -> [Call<'static>; WORKERS as usize] {
     [Call { feedback: Some(5), ..Call::default() }; WORKERS as usize]
 }
 

@@ -21,7 +21,7 @@ use thc_worker::{
 };
 
 const LEN: usize = 200_000;
-const FEEDBACK: Call = Call { plan: Plan::Whole(Mode::Compressed), feedback: Some(9) };
+const FEEDBACK: Call<'static> = Call { plan: Plan::Whole(Mode::Compressed), feedback: Some(9) };
 
 /// The table of sessions of so many workers.
 fn table(workers: u8) -> Table {

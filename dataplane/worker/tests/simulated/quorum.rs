@@ -6,7 +6,7 @@ use thc_protocol::{Lane, Policy};
 use thc_worker::{Borrowed, Call, Plan};
 
 const LEN: usize = 5000;
-const OPTIONS: Call = Call { plan: Plan::Whole(Mode::Compressed), feedback: Some(1) };
+const OPTIONS: Call<'static> = Call { plan: Plan::Whole(Mode::Compressed), feedback: Some(1) };
 
 /// One all-reduce on these workers, while the others do what they have to do anyway.
 fn reduce(world: &mut World, workers: &[usize], data: &mut [Vec<f32>]) {

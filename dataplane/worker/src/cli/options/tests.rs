@@ -104,7 +104,7 @@ fn numbers_out_of_range_are_refused() {
         let flags = ["thc-worker", "--cookie", "1"].iter().chain(args);
         let flags = flags.chain(if args[0].contains("coord") { &[][..] } else { &["--coordinates", "9"] });
         let error =
-            Flags::try_parse_from(flags).map_err(|e| e.to_string()).and_then(Flags::config).unwrap_err();
+            Flags::try_parse_from(flags).map_err(|e| e.to_string()).and_then(Flags::run_config).unwrap_err();
         assert!(error.contains(says), "{args:?}: {error}");
     }
 }
