@@ -46,7 +46,7 @@ mod _native {
     #[pymodule_export]
     use super::file::read_config;
     #[pymodule_export]
-    use super::group::{Group, Handle};
+    use super::group::{Group, Handle, group_metrics};
     #[pymodule_export]
     use super::model::{Model, ModelServer, default_shard};
     #[pymodule_export]

@@ -47,7 +47,7 @@ pub use error::WorkerError;
 pub use group::{Group, Handle};
 pub use io::AnyIo;
 pub use probe::{Probe, ProbeAnswer, probe};
-pub use stats::{Computed, Stats};
+pub use stats::{Computed, METRICS, Metric, MetricKind, Quantity, Stats};
 pub use thc_protocol::wire::{Choice, Mode};
 
 /// A piece of a tensor, and how it travels: as indices of one of the job's tables, or RAW.
