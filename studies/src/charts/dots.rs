@@ -7,8 +7,8 @@ use plotters::element::{PathElement, Text};
 use plotters::style::text_anchor::{HPos, Pos, VPos};
 use plotters::style::{BLACK, Color, RGBColor, TRANSPARENT, WHITE};
 
-use super::axis::Axis;
-use super::chart::{Drawn, Mark, draw_title, font, mark, render};
+use thc_demo::charts::{Axis, Drawn, Mark, draw_title, font, mark, render};
+
 use super::figure::short;
 use crate::error::Result;
 

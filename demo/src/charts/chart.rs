@@ -11,13 +11,20 @@ use plotters::style::{BLACK, Color, IntoFont, RGBColor, ShapeStyle, TRANSPARENT,
 use super::axis::Axis;
 use crate::error::{Error, Result};
 
-type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
-pub(super) type Drawn = std::result::Result<(), Box<dyn std::error::Error>>;
+/// Where something is drawn, by pixels.
+pub type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
+/// What drawing gives: nothing, or why it failed.
+pub type Drawn = std::result::Result<(), Box<dyn std::error::Error>>;
 
+/// Blue.
 pub const BLUE: RGBColor = RGBColor(30, 120, 200);
+/// Red.
 pub const RED: RGBColor = RGBColor(200, 60, 20);
+/// Green.
 pub const GREEN: RGBColor = RGBColor(20, 150, 60);
+/// Purple.
 pub const PURPLE: RGBColor = RGBColor(120, 60, 180);
+/// Orange.
 pub const ORANGE: RGBColor = RGBColor(220, 140, 0);
 /// Colours of lines that are told apart by nothing else.
 pub const COLOURS: [RGBColor; 8] =
@@ -84,12 +91,12 @@ pub struct Chart {
 }
 
 /// Text in the charts' font, `size` in pixels.
-pub(super) fn font(size: u32, color: RGBColor) -> TextStyle<'static> {
+pub fn font(size: u32, color: RGBColor) -> TextStyle<'static> {
     ("sans-serif", size).into_font().color(&color)
 }
 
 /// Draws a mark with its centre at a pixel.
-pub(super) fn mark(area: &Area<'_>, shape: Mark, at: (i32, i32), size: i32, color: RGBColor) -> Drawn {
+pub fn mark(area: &Area<'_>, shape: Mark, at: (i32, i32), size: i32, color: RGBColor) -> Drawn {
     let (x, y) = at;
     let corners = |points: &[(i32, i32)]| Polygon::new(points.to_vec(), color.filled());
     match shape {
@@ -122,11 +129,7 @@ pub(super) fn mark(area: &Area<'_>, shape: Mark, at: (i32, i32), size: i32, colo
 }
 
 /// Draws an SVG document of the given size in pixels. `name` is for errors.
-pub(super) fn render(
-    name: &str,
-    size: (u32, u32),
-    draw: impl FnOnce(SVGBackend<'_>) -> Drawn,
-) -> Result<String> {
+pub fn render(name: &str, size: (u32, u32), draw: impl FnOnce(SVGBackend<'_>) -> Drawn) -> Result<String> {
     let mut svg = String::new();
     draw(SVGBackend::with_string(&mut svg, size))
         .map_err(|reason| Error::Plot { path: format!("{name}.svg").into(), reason: reason.to_string() })?;
@@ -134,7 +137,7 @@ pub(super) fn render(
 }
 
 /// Title and subtitle at the top of an area; returns what is left.
-pub(super) fn draw_title<'a>(
+pub fn draw_title<'a>(
     area: &Area<'a>,
     title: &str,
     subtitle: &str,
