@@ -1,6 +1,7 @@
 //! The program `thc`: the demo, lookup tables, the error of the mean, a compression for each layer.
 
 mod adapt;
+pub mod charts;
 pub mod cli;
 pub mod demo;
 pub mod distribution;

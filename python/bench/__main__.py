@@ -76,9 +76,6 @@ def main() -> int:
     parser.add_argument("--only", choices=("pace", "training", "memory"), help="only this part of the plan")
     arguments = parser.parse_args()
 
-    import plot
-    import report
-
     if arguments.report:
         results = json.loads(arguments.report.read_text())
     else:
@@ -86,6 +83,9 @@ def main() -> int:
         if measured is None:
             return 0
         results = measured
+    import plot
+    import report
+
     arguments.out.mkdir(parents=True, exist_ok=True)
     (arguments.out / "results.json").write_text(json.dumps(results, indent=1) + "\n")
     table = report.markdown(results)

@@ -8,6 +8,7 @@ Every mean and every replica, of each step on each rank that did it, must have t
 from __future__ import annotations
 
 import argparse
+import importlib.util
 import json
 import random
 import subprocess
@@ -326,11 +327,11 @@ def main(words: list[str]) -> int:
     arguments.out.mkdir(parents=True, exist_ok=True)
     (arguments.out / "results.json").write_text(json.dumps(results) + "\n")
     print(summary(results))
-    try:
-        import plot_disturbed
-    except ImportError as missing:
-        print(f"no picture: {missing} (pip install matplotlib)")
+    if importlib.util.find_spec("matplotlib") is None:
+        print("no picture: Python has no matplotlib (pip install matplotlib)")
     else:
+        import plot_disturbed
+
         plot_disturbed.draw(results, arguments.out / "disturbed.svg")
         print(f"results: {arguments.out}/results.json, disturbed.svg")
     return 0 if right(results) else 1

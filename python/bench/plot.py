@@ -7,10 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from matplotlib import pyplot, ticker
-
-from pictures import begin, save
 from report import NAMES
+from thc.torch.plot import picture
 
 # Told apart by people who see colours differently, and in print by the dashes.
 STYLES = {
@@ -40,53 +38,53 @@ def draw(results: dict[str, Any], path: Path, model: str = "heavy") -> None:
     if not runs:
         return
     target = results["targets"][model]
-    figure, axes = begin(4.8 * len(links), 3.3 * len(counts) + 0.8, len(counts), len(links), sharey=True)
-    for line, count in enumerate(counts):
-        for column, link in enumerate(links):
-            panel = axes[line][column]
-            if not any((r["workers"], r["link"]) == (count, link) for r in runs):
-                panel.remove()
-                continue
-            for method, (color, dashes) in STYLES.items():
-                for run in [r for r in runs if (r["workers"], r["link"], r["method"]) == (count, link, method)]:
-                    times, losses = [p[1] for p in run["points"]], [p[2] for p in run["points"]]
-                    panel.plot(times, losses, color=color, linestyle=dashes, linewidth=1.8, label=NAMES[method].replace("**", "").replace("`", ""))
-            panel.axhline(target, color="#bbbbbb", linewidth=0.8, zorder=0)
-            panel.set_title(f"{count} processes, {link}", fontsize=10)
-            panel.set_xlim(left=0)
-            panel.set_xlabel("seconds of training")
-            if not any(other.get_ylabel() for other in axes[line][:column] if other.figure):
-                panel.tick_params(labelleft=True)
-                panel.set_ylabel("held-out loss, nats per byte")
-    # All curves to their ends, but of their beginnings, which are alike, only what the eye can tell apart from there.
-    losses = [p[2] for r in runs for p in r["points"]]
-    highest = min(max(losses), target + 2.5 * max(0.1, target - min(losses)))
-    pyplot.setp([panel for panel in axes.flat if panel.figure], ylim=(min(losses) - 0.02, highest))
-    handles: dict[str, Any] = {}
-    for panel in figure.axes:
-        handles.update(zip(*reversed(panel.get_legend_handles_labels())))
-    # Five names fit under two panels.
-    columns = min(5 * len(links) // 2, len(handles))
-    lines = -(-len(handles) // columns)
-    figure.legend(handles.values(), handles.keys(), loc="lower center", ncol=columns, frameon=False)
-    save(figure, path, (0.1 + 0.25 * lines) / figure.get_figheight())
+    with picture(path, 4.8 * len(links), 3.3 * len(counts) + 0.8, len(counts), len(links), sharey=True) as (figure, axes):
+        for line, count in enumerate(counts):
+            for column, link in enumerate(links):
+                panel = axes[line][column]
+                if not any((r["workers"], r["link"]) == (count, link) for r in runs):
+                    panel.remove()
+                    continue
+                for method, (color, dashes) in STYLES.items():
+                    for run in [r for r in runs if (r["workers"], r["link"], r["method"]) == (count, link, method)]:
+                        times, losses = [p[1] for p in run["points"]], [p[2] for p in run["points"]]
+                        panel.plot(times, losses, color=color, linestyle=dashes, linewidth=1.8, label=NAMES[method].replace("**", "").replace("`", ""))
+                panel.axhline(target, color="#bbbbbb", linewidth=0.8, zorder=0)
+                panel.set_title(f"{count} processes, {link}", fontsize=10)
+                panel.set_xlim(left=0)
+                panel.set_xlabel("seconds of training")
+                if not any(other.get_ylabel() for other in axes[line][:column] if other.figure):
+                    panel.tick_params(labelleft=True)
+                    panel.set_ylabel("held-out loss, nats per byte")
+        # All curves to their ends, but of their beginnings, which are alike, only what the eye can tell apart from there.
+        losses = [p[2] for r in runs for p in r["points"]]
+        highest = min(max(losses), target + 2.5 * max(0.1, target - min(losses)))
+        for panel in figure.axes:
+            panel.set_ylim(min(losses) - 0.02, highest)
+        handles: dict[str, Any] = {}
+        for panel in figure.axes:
+            handles.update(zip(*reversed(panel.get_legend_handles_labels())))
+        # Five names fit under two panels.
+        columns = min(5 * len(links) // 2, len(handles))
+        figure.legend(handles.values(), handles.keys(), loc="outside lower center", ncol=columns, frameon=False)
 
 
 def curves(panels: Sequence[tuple[str, Sequence[tuple[str, tuple[str, Any], Sequence[Sequence[Sequence[float]]]]]]], path: Path, label: str) -> None:
     """A panel for each title with a line for each name and style: the mean of its runs' points (seconds, loss), and each run thin."""
-    figure, axes = begin(4.8 * len(panels), 4.1, columns=len(panels))
-    for panel, (title, lines) in zip(axes[0], panels):
-        for name, (color, dashes), runs in lines:
-            times = np.linspace(0, min(run[-1][0] for run in runs), 65)
-            losses = [np.interp(times, *np.array(run).T) for run in runs]
-            for loss in losses if len(losses) > 1 else []:
-                panel.plot(times, loss, color=color, linestyle=dashes, linewidth=0.5, alpha=0.5)
-            panel.plot(times, np.mean(losses, axis=0), color=color, linestyle=dashes, linewidth=1.8, label=name)
-        panel.set_title(title, fontsize=10)
-        panel.set(xlabel="seconds of training", ylabel=label, yscale="log", xlim=(0, None))
-        panel.yaxis.set_major_locator(ticker.LogLocator(subs=(1, 2, 3, 5)))
-        panel.yaxis.set_major_formatter("{x:g}")
-        panel.yaxis.set_minor_formatter(ticker.NullFormatter())
-    handles = dict(zip(*reversed(axes[0][0].get_legend_handles_labels())))
-    figure.legend(handles.values(), handles.keys(), loc="lower center", ncol=3, frameon=False)
-    save(figure, path, 0.15)
+    from matplotlib import ticker
+
+    with picture(path, 4.8 * len(panels), 4.1, columns=len(panels)) as (figure, axes):
+        for panel, (title, lines) in zip(axes[0], panels):
+            for name, (color, dashes), runs in lines:
+                times = np.linspace(0, min(run[-1][0] for run in runs), 65)
+                losses = [np.interp(times, *np.array(run).T) for run in runs]
+                for loss in losses if len(losses) > 1 else []:
+                    panel.plot(times, loss, color=color, linestyle=dashes, linewidth=0.5, alpha=0.5)
+                panel.plot(times, np.mean(losses, axis=0), color=color, linestyle=dashes, linewidth=1.8, label=name)
+            panel.set_title(title, fontsize=10)
+            panel.set(xlabel="seconds of training", ylabel=label, yscale="log", xlim=(0, None))
+            panel.yaxis.set_major_locator(ticker.LogLocator(subs=(1, 2, 3, 5)))
+            panel.yaxis.set_major_formatter("{x:g}")
+            panel.yaxis.set_minor_formatter(ticker.NullFormatter())
+        handles = dict(zip(*reversed(axes[0][0].get_legend_handles_labels())))
+        figure.legend(handles.values(), handles.keys(), loc="outside lower center", ncol=3, frameon=False)

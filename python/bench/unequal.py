@@ -280,18 +280,17 @@ def time_to_loss(points: list[tuple[float, float]], target: float) -> float | No
 
 
 def draw(path: Path, arguments: argparse.Namespace, best: list[dict[str, Any]]) -> None:
-    from pictures import begin, save
+    from thc.torch.plot import picture
 
-    figure, ((panel,),) = begin(6.4, 3.8)
-    for found, style in zip(best, ["-", "--", "-", "--"]):
-        colour = "#d55e00" if found["method"].startswith("sync") else "#0072b2"
-        panel.plot(*zip(*found["points"]), style, color=colour, label=f"{METHODS[found['method']]}, η {found['rate']}")
-    panel.axhline(arguments.target, color="#bbbbbb", linewidth=0.8, zorder=0)
-    panel.set(xlabel="seconds of training", ylabel="loss", xlim=(0, arguments.seconds))
-    if arguments.model == "resnet":
-        panel.set_yscale("log")
-    panel.legend(frameon=False)
-    save(figure, path)
+    with picture(path, 6.4, 3.8) as (_, ((panel,),)):
+        for found, style in zip(best, ["-", "--", "-", "--"]):
+            colour = "#d55e00" if found["method"].startswith("sync") else "#0072b2"
+            panel.plot(*zip(*found["points"]), style, color=colour, label=f"{METHODS[found['method']]}, η {found['rate']}")
+        panel.axhline(arguments.target, color="#bbbbbb", linewidth=0.8, zorder=0)
+        panel.set(xlabel="seconds of training", ylabel="loss", xlim=(0, arguments.seconds))
+        if arguments.model == "resnet":
+            panel.set_yscale("log")
+        panel.legend(frameon=False)
 
 
 def main() -> None:

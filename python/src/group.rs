@@ -13,7 +13,9 @@ use std::time::Duration;
 use thc_protocol::TableId;
 use thc_protocol::wire::{Form, Table};
 use thc_ps::Secret;
-use thc_worker::{Call, Choice, Controller, ControllerUrl, GroupConfig, Mode, Plan, Span, WorkerError};
+use thc_worker::{
+    Call, Choice, Controller, ControllerUrl, GroupConfig, METRICS, Mode, Plan, Quantity, Span, WorkerError,
+};
 
 /// A worker's membership in a job.
 #[pyclass(module = "thc._native", frozen)]
@@ -144,6 +146,12 @@ impl Group {
         // The last reference may be this one, if the group is closed meanwhile: it goes inside, too.
         py.detach(move || work(&group)).map_err(|error| errors::worker(py, &error))
     }
+}
+
+/// The field of `Stats`, the name at Prometheus, the kind and the meaning of each total of a group.
+#[pyfunction]
+pub fn group_metrics() -> Vec<(&'static str, &'static str, &'static str, &'static str)> {
+    METRICS.iter().map(|metric| (metric.field, metric.name, metric.kind.as_str(), metric.help)).collect()
 }
 
 #[pymethods]
@@ -315,31 +323,12 @@ impl Group {
     fn stats<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let stats = self.work_with(py, thc_worker::Group::stats)?;
         let found = PyDict::new(py);
-        macro_rules! counts {
-            ($($key:ident),*) => { $(found.set_item(stringify!($key), stats.$key)?;)* };
+        for metric in METRICS {
+            match (metric.read)(&stats) {
+                Quantity::Count(count) => found.set_item(metric.field, count)?,
+                Quantity::Seconds(seconds) => found.set_item(metric.field, seconds)?,
+            }
         }
-        macro_rules! seconds {
-            ($($key:ident),*) => { $(found.set_item(stringify!($key), stats.$key.as_secs_f64())?;)* };
-        }
-        counts!(
-            calls,
-            failed,
-            coordinates,
-            bytes_up,
-            bytes_down,
-            packets_up,
-            packets_down,
-            retransmissions,
-            timeouts,
-            nudged,
-            stragglers,
-            lost,
-            lost_coordinates,
-            window,
-            decreases,
-            marks
-        );
-        seconds!(compression, network, waiting, round_trip, shortest_round_trip);
         Ok(found)
     }
 

@@ -48,7 +48,7 @@ mod _native {
     #[pymodule_export]
     use super::file::read_config;
     #[pymodule_export]
-    use super::group::{Group, Handle};
+    use super::group::{Group, Handle, group_metrics};
     #[pymodule_export]
     use super::packed::{Memory, Packed, PackedTensor};
     #[pymodule_export]

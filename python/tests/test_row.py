@@ -67,6 +67,12 @@ def test_prometheus_hears_of_it() -> None:
     assert "ROW 2.00, of the group 1.00; OSF 0.80" in stats.summary(2)
     for line in ("thc_training_row{%s} 2", "thc_training_group_row{%s} 1", "thc_training_waited_seconds_total{%s} 0.2"):
         assert line % 'thc_job="1",worker="0"' in text, text
+    # Whatever the library counts, under its names.
+    counted = thc._native.group_metrics()
+    assert {field for field, *_ in counted} <= set(vars(stats)) and {"window", "network", "lost"} <= {field for field, *_ in counted}
+    for field, name, kind, _ in counted:
+        sample = f'thc_group_{name}{"_total" if kind == "counter" else ""}{{thc_job="1",worker="0"}} '
+        assert float(text.partition(sample)[2].partition("\n")[0]) >= 0 and f"# TYPE thc_group_{name} {kind}\n" in text, (name, text)
     # As OpenMetrics wants it: every line a comment or a sample, and an end.
     assert text.endswith("# EOF\n")
     assert all(re.fullmatch(r"# (TYPE|HELP) \S+ .+|# EOF|\w+\{[^}]*\} (\+Inf|NaN|[-+.e\d]+)", line) for line in text.splitlines())

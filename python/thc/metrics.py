@@ -6,6 +6,7 @@ import threading
 from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
+from thc import _native
 from thc.errors import ConfigError
 from thc.group import Group, _open
 from thc.row import Training
@@ -16,18 +17,17 @@ __all__ = ["Metrics", "serve_metrics"]
 TYPE = "application/openmetrics-text; version=1.0.0; charset=utf-8"
 
 Read = Callable[[Stats, Training], float]
+Family = tuple[str, str, str, Read]
+"""Name, kind, meaning, and how its value is read."""
 
-_METRICS: list[tuple[str, str, str, Read]] = [
-    ("thc_group_calls", "counter", "all-reduces that succeeded", lambda stats, _: stats.calls),
-    ("thc_group_sent_bytes", "counter", "bytes sent", lambda stats, _: stats.bytes_up),
-    ("thc_group_received_bytes", "counter", "bytes received", lambda stats, _: stats.bytes_down),
-    ("thc_group_compression_seconds", "counter", "compressing", lambda stats, _: stats.compression),
-    ("thc_group_repeated_packets", "counter", "packets sent again because a result did not come", lambda stats, _: stats.retransmissions),
-    ("thc_group_round_trip_seconds", "gauge", "smoothed round-trip time of packets", lambda stats, _: stats.round_trip),
-    ("thc_group_shortest_round_trip_seconds", "gauge", "the shortest of the recent ones", lambda stats, _: stats.shortest_round_trip),
-    ("thc_group_window_packets", "gauge", "data packets that may be outstanding now", lambda stats, _: stats.window),
-    ("thc_group_window_decreases", "counter", "how often congestion made the window smaller", lambda stats, _: stats.decreases),
-    ("thc_group_marked_results", "counter", "results that told of congestion, or met it", lambda stats, _: stats.marks),
+
+def _reader(field: str) -> Read:
+    return lambda stats, _: getattr(stats, field)
+
+
+# What a group counts has the names and texts of the library, whose program thc-worker exports the same.
+_FAMILIES: list[Family] = [
+    *((f"thc_group_{name}", kind, what, _reader(field)) for field, name, kind, what in _native.group_metrics()),
     ("thc_training_steps", "counter", "steps that were measured", lambda _, training: training.steps),
     ("thc_training_computing_seconds", "counter", "steps without waiting", lambda stats, _: stats.computing),
     ("thc_training_hidden_seconds", "counter", "computing while gradients travelled (T_overlap)", lambda stats, _: stats.hidden),
@@ -47,10 +47,11 @@ def text() -> str:
 
 
 def _lines(groups: list[tuple[Group, Stats]]) -> Iterator[str]:
-    for name, kind, what, read in _METRICS:
+    for name, kind, what, read in _FAMILIES:
         yield f"# TYPE {name} {kind}\n# HELP {name} {what}\n"
         for group, stats in groups:
-            value = f"{float(read(stats, group.training)):.9g}".replace("inf", "+Inf").replace("nan", "NaN")
+            # All digits: a rate is a difference of two large numbers.
+            value = repr(float(read(stats, group.training))).replace("inf", "+Inf").replace("nan", "NaN")
             yield f'{name}{"_total" if kind == "counter" else ""}{{thc_job="{group.job_number}",worker="{group.worker}"}} {value}\n'
     if any(stats.nmse for _, stats in groups):
         yield "# TYPE thc_training_nmse gauge\n# HELP thc_training_nmse error of a parameter's mean over its size, squared, when it was checked last\n"

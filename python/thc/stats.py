@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 
+from thc import _native
 from thc.deprecation import OldName
 from thc.row import Row
 
 __all__ = ["Job", "Stats"]
+
+_LATEST = {"device", "why", "nmse", *(name for name, _, kind, _ in _native.group_metrics() if kind == "gauge")}
+"""Fields of :class:`Stats` that are no totals."""
 
 
 @dataclass(frozen=True)
@@ -137,40 +141,9 @@ class Stats:
         )
 
     def __sub__(self, earlier: Stats) -> Stats:
-        """What happened since ``earlier``; ``round_trip`` is the later one's."""
-        return Stats(
-            calls=self.calls - earlier.calls,
-            failed=self.failed - earlier.failed,
-            coordinates=self.coordinates - earlier.coordinates,
-            bytes_up=self.bytes_up - earlier.bytes_up,
-            bytes_down=self.bytes_down - earlier.bytes_down,
-            packets_up=self.packets_up - earlier.packets_up,
-            packets_down=self.packets_down - earlier.packets_down,
-            retransmissions=self.retransmissions - earlier.retransmissions,
-            timeouts=self.timeouts - earlier.timeouts,
-            nudged=self.nudged - earlier.nudged,
-            stragglers=self.stragglers - earlier.stragglers,
-            lost=self.lost - earlier.lost,
-            lost_coordinates=self.lost_coordinates - earlier.lost_coordinates,
-            compression=self.compression - earlier.compression,
-            network=self.network - earlier.network,
-            waiting=self.waiting - earlier.waiting,
-            round_trip=self.round_trip,
-            shortest_round_trip=self.shortest_round_trip,
-            window=self.window,
-            decreases=self.decreases - earlier.decreases,
-            marks=self.marks - earlier.marks,
-            device=self.device,
-            why=self.why,
-            computing=self.computing - earlier.computing,
-            updating=self.updating - earlier.updating,
-            updating_hidden=self.updating_hidden - earlier.updating_hidden,
-            hidden=self.hidden - earlier.hidden,
-            waited=self.waited - earlier.waited,
-            group_hidden=self.group_hidden - earlier.group_hidden,
-            group_waited=self.group_waited - earlier.group_waited,
-            nmse=self.nmse,
-        )
+        """What happened since ``earlier``; what is no total, such as ``round_trip``, is the later one's."""
+        values = ((each.name, getattr(self, each.name), getattr(earlier, each.name)) for each in fields(self))
+        return Stats(**{name: later if name in _LATEST else later - before for name, later, before in values})
 
 
 @dataclass(frozen=True)

@@ -51,5 +51,5 @@ pub use error::WorkerError;
 pub use group::Group;
 pub use io::AnyIo;
 pub use probe::{Probe, ProbeAnswer, probe};
-pub use stats::{Computed, Stats};
+pub use stats::{Computed, METRICS, Metric, MetricKind, Quantity, Stats};
 pub use thc_protocol::wire::{Choice, Mode};

@@ -2,8 +2,7 @@
 
 use std::path::Path;
 
-use plotters::prelude::*;
-
+use crate::charts::{Axis, Chart, GREY, RED, Series};
 use crate::error::{Error, Result};
 
 const BLOCKS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
@@ -48,32 +47,23 @@ pub fn range(curves: &[&[f32]], width: usize) -> (f32, f32) {
 
 /// Draws the two runs' curves into an SVG file.
 pub fn plot(path: &Path, thc: &[f32], exact: &[f32]) -> Result<()> {
-    draw(path, thc, exact).map_err(|reason| Error::Plot { path: path.to_owned(), reason: reason.to_string() })
-}
-
-fn draw(path: &Path, thc: &[f32], exact: &[f32]) -> std::result::Result<(), Box<dyn std::error::Error>> {
-    let width = 200;
-    let (_, high) = range(&[thc, exact], width);
-    let root = SVGBackend::new(path, (800, 480)).into_drawing_area();
-    root.fill(&WHITE)?;
-    let mut chart = ChartBuilder::on(&root)
-        .caption("Training loss, nats per character", ("sans-serif", 20))
-        .margin(12)
-        .x_label_area_size(36)
-        .y_label_area_size(44)
-        .build_cartesian_2d(0..thc.len().max(exact.len()), 0f32..high * 1.05)?;
-    chart.configure_mesh().x_desc("step").light_line_style(WHITE).draw()?;
-    let runs = [("exact mean", exact, RGBColor(120, 120, 120), 4), ("THC", thc, RGBColor(200, 60, 20), 2)];
-    for (name, losses, color, stroke) in runs {
-        let style = color.stroke_width(stroke);
-        chart
-            .draw_series(LineSeries::new(thin(losses, width), style))?
-            .label(name)
-            .legend(move |(x, y)| PathElement::new([(x, y), (x + 20, y)], style));
-    }
-    chart.configure_series_labels().background_style(WHITE).border_style(BLACK.mix(0.3)).draw()?;
-    root.present()?;
-    Ok(())
+    let series = [("exact mean", GREY, exact), ("THC", RED, thc)].map(|(name, color, losses)| {
+        let points = thin(losses, 200).into_iter().map(|(step, loss)| (step as f64, f64::from(loss)));
+        Series::new(name, color, points.collect())
+    });
+    let points = || series.iter().flat_map(|series| &series.points);
+    let chart = Chart {
+        title: "Training loss".to_owned(),
+        subtitle: "The mean of all workers".to_owned(),
+        x: Axis::linear("step", points().map(|(step, _)| *step).chain([0.0])),
+        y: Axis::linear("nats per character", points().map(|(_, loss)| *loss).chain([0.0])),
+        series: series.to_vec(),
+        notes: Vec::new(),
+        names: 130,
+    };
+    let svg = chart.svg("loss", (800, 480))?;
+    std::fs::write(path, svg)
+        .map_err(|source| Error::Plot { path: path.to_owned(), reason: source.to_string() })
 }
 
 #[cfg(test)]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+import importlib.util
 import statistics
 from pathlib import Path
 from typing import Any
@@ -94,31 +95,28 @@ def write(runs: list[Run], folder: Path) -> str:
 
 def draw(runs: list[Run], folder: Path) -> list[str]:
     """For each task the loss over steps of exact means, and what ways add to it in the mean of their seeds."""
-    try:
-        from pictures import begin, save
-    except ImportError:
+    if importlib.util.find_spec("matplotlib") is None:
         print("not run: pictures: there is no matplotlib")
         return []
+    from thc.torch.plot import picture
 
     made = []
     for task, steps in dict.fromkeys((run["task"], run["steps"]) for run in runs):
         mine = [run for run in runs if (run["task"], run["steps"]) == (task, steps)]
-        figure, ((losses, differences),) = begin(9, 3.2, columns=2)
-        for run in mine:
-            if run["way"] == "exact":
-                losses.plot(_smooth(run["losses"]), color="#444444", lw=0.8)
-        for number, (way, ranks) in enumerate(dict.fromkeys((run["way"], run["ranks"]) for run in mine if run["way"] != "exact")):
-            pairs = [(run, exact) for run in mine if (run["way"], run["ranks"]) == (way, ranks) and (exact := _exact(runs, run)) is not None]
-            every = [[own - other for own, other in zip(_smooth(run["losses"]), _smooth(exact["losses"]))] for run, exact in pairs]
-            if every:
-                label = f"{way}, {ranks} ranks" + (f", {len(every)} seeds" if len(every) > 1 else "")
-                differences.plot([statistics.mean(column) for column in zip(*every)], label=label, color=f"C{number}", lw=1)
-        losses.set(title=f"{task}: exact means, each seed", xlabel="step", ylabel="training loss")
-        differences.set(title="loss above that of exact means", xlabel="step")
-        differences.axhline(0, color="#444444", lw=0.8)
-        if differences.get_legend_handles_labels()[0]:
-            differences.legend(fontsize=7)
-        name = f"{task}-{steps}.svg"
-        save(figure, folder / name)
-        made.append(name)
+        made.append(f"{task}-{steps}.svg")
+        with picture(folder / made[-1], 9, 3.2, columns=2) as (_, ((losses, differences),)):
+            for run in mine:
+                if run["way"] == "exact":
+                    losses.plot(_smooth(run["losses"]), color="#444444", lw=0.8)
+            for number, (way, ranks) in enumerate(dict.fromkeys((run["way"], run["ranks"]) for run in mine if run["way"] != "exact")):
+                pairs = [(run, exact) for run in mine if (run["way"], run["ranks"]) == (way, ranks) and (exact := _exact(runs, run)) is not None]
+                every = [[own - other for own, other in zip(_smooth(run["losses"]), _smooth(exact["losses"]))] for run, exact in pairs]
+                if every:
+                    label = f"{way}, {ranks} ranks" + (f", {len(every)} seeds" if len(every) > 1 else "")
+                    differences.plot([statistics.mean(column) for column in zip(*every)], label=label, color=f"C{number}", lw=1)
+            losses.set(title=f"{task}: exact means, each seed", xlabel="step", ylabel="training loss")
+            differences.set(title="loss above that of exact means", xlabel="step")
+            differences.axhline(0, color="#444444", lw=0.8)
+            if differences.get_legend_handles_labels()[0]:
+                differences.legend(fontsize=7)
     return made

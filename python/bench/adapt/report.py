@@ -8,8 +8,9 @@ from typing import Any
 
 from adapt.tasks import TASKS
 from adapt.verdict import AIMS, LIMIT, percent, score_loss, verdict
-from pictures import begin, save
 from report import table
+from thc.torch import Plan, plot_plan
+from thc.torch.plot import picture
 
 BEGIN, END = "<!-- measured: begin -->", "<!-- measured: end -->"
 #: The paper's Tables 2 and 3: ratios of L-GreCo over uniform, by family; convolutional nets, then transformers.
@@ -201,19 +202,18 @@ def _draw_dynamics(results: dict[str, Any], path: Path) -> bool:
     own = [run for run in results["runs"].values() if run["part"] == "dynamics"]
     if not own:
         return False
-    figure, axes = begin(6, 3)
     styles = {"uniform": ("#444444", "-"), "Accordion": ("#0072b2", (0, (4, 1.5))), "L-GreCo": ("#d55e00", "-"),
               "L-GreCo + Accordion": ("#e69f00", (0, (1, 1.2)))}
-    for run in own:
-        colour, dashes = styles[run["name"]]
-        points = _ratios(run) if "plans" in run else [(20, run["ratio"]), (run["points"][-1][0], run["ratio"])]
-        axes[0][0].step([p[0] for p in points], [p[1] for p in points], where="post", color=colour, linestyle=dashes, linewidth=1.7,
-                        label=f"{run['name']} (all in all {run['ratio']:.1f})")
-    axes[0][0].set_ylim(bottom=0)
-    axes[0][0].set_xlabel("step")
-    axes[0][0].set_ylabel("times fewer bytes")
-    axes[0][0].legend(frameon=False)
-    save(figure, path)
+    with picture(path, 6, 3) as (_, ((panel,),)):
+        for run in own:
+            colour, dashes = styles[run["name"]]
+            points = _ratios(run) if "plans" in run else [(20, run["ratio"]), (run["points"][-1][0], run["ratio"])]
+            panel.step([p[0] for p in points], [p[1] for p in points], where="post", color=colour, linestyle=dashes, linewidth=1.7,
+                       label=f"{run['name']} (all in all {run['ratio']:.1f})")
+        panel.set_ylim(bottom=0)
+        panel.set_xlabel("step")
+        panel.set_ylabel("times fewer bytes")
+        panel.legend(frameon=False)
     return True
 
 
@@ -221,8 +221,6 @@ def _draw_choices(results: dict[str, Any], path: Path) -> bool:
     run = next((r for r in results["runs"].values() if r.get("name") == "L-GreCo" and "plans" in r), None)
     if run is None:
         return False
-    from thc.torch import Plan, plot_plan
-
     plans = [Plan.from_dict(plan) for plan in run["plans"]]
     # Vectors have no rank.
     matrices = [i for i, row in enumerate(plans[0].rows) if any(p.rows[i].error > 0 for p in plans)]
@@ -235,13 +233,12 @@ def _draw_sensitivity(results: dict[str, Any], path: Path) -> bool:
     if not found:
         return False
     steps = sorted({point["step"] for point in found["points"]})
-    figure, axes = begin(4 * len(steps), 3, columns=len(steps))
-    for panel, when in zip(axes[0], steps):
-        for point, (mark, colour) in zip([p for p in found["points"] if p["step"] == when], (("o", "#d55e00"), ("s", "#0072b2"), ("^", "#009e73"))):
-            panel.plot(point["errors"], point["changes"], mark, color=colour, markersize=4, label=f"rank {point['rank']}: {point['correlation']:.2f}")
-        panel.set_title(f"after {when} steps", fontsize=9)
-        panel.set_xlabel("squared error of the layer")
-        panel.set_ylabel("change of the loss")
-        panel.legend(frameon=False)
-    save(figure, path)
+    with picture(path, 4 * len(steps), 3, columns=len(steps)) as (_, axes):
+        for panel, when in zip(axes[0], steps):
+            for point, (mark, colour) in zip([p for p in found["points"] if p["step"] == when], (("o", "#d55e00"), ("s", "#0072b2"), ("^", "#009e73"))):
+                panel.plot(point["errors"], point["changes"], mark, color=colour, markersize=4, label=f"rank {point['rank']}: {point['correlation']:.2f}")
+            panel.set_title(f"after {when} steps", fontsize=9)
+            panel.set_xlabel("squared error of the layer")
+            panel.set_ylabel("change of the loss")
+            panel.legend(frameon=False)
     return True

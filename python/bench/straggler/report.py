@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import statistics
 from pathlib import Path
 from typing import Any
@@ -145,11 +146,11 @@ def table(found: dict[str, Any]) -> str:
 
 def draw(found: dict[str, Any], path: Path) -> None:
     """A panel for each model: the mean over seeds of each way, and each seed's line, thin."""
-    try:
-        from plot import curves
-    except ImportError:
+    if importlib.util.find_spec("matplotlib") is None:
         print("not run: the picture: Python has no matplotlib (pip install matplotlib)")
         return
+    from plot import curves
+
     styles = {"sync": ("#d55e00", "-"), "quorum": ("#d55e00", (0, (4, 2))), "outer": ("#000000", (0, (3, 1, 1, 1))), "averaging": ("#999999", "-"), "async": ("#0072b2", "-")}
     panels = []
     for model in dict.fromkeys(run["model"] for run in found["runs"]):

@@ -7,9 +7,8 @@ use plotters::element::{PathElement, Text};
 use plotters::style::text_anchor::{HPos, Pos, VPos};
 use plotters::style::{BLACK, Color, RGBColor, TRANSPARENT, WHITE};
 
-use crate::axis::Axis;
-use crate::chart::{Drawn, Mark, draw_title, font, mark, render};
 use crate::figure::short;
+use thc_demo::charts::{Axis, Drawn, Mark, draw_title, font, mark, render};
 use thc_demo::error::Result;
 
 /// One kind of measurement.

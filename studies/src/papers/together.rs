@@ -1,4 +1,4 @@
-//! Rows that none of the papers has: the schemes together.
+//! Experiments that none of the papers has: their schemes together.
 
 use super::entry::{Entry, Paper, Status};
 use super::layers::CHOSEN;

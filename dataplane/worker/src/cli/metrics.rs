@@ -1,4 +1,4 @@
-//! The metrics of a running worker for Prometheus, under the same names as in the Python package.
+//! The metrics of a running worker for Prometheus: the totals of its group, as the Python package exports them, and the age of a call.
 
 use std::fmt;
 use std::io;
@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use thc_metrics::{DescriptorEncoder, Labels, MetricsServer, counters, gauges};
-use thc_worker::Stats;
+use thc_worker::{METRICS, MetricKind, Stats};
 
 /// The last state that the run has reported. Readers get that, and never wait for an all-reduce.
 #[derive(Clone, Debug, Default)]
@@ -61,44 +61,16 @@ fn write(encoder: &mut DescriptorEncoder<'_>, state: &State) -> fmt::Result {
     let labels = || -> Option<Labels<2>> {
         state.of.map(|(job, worker)| [("thc_job", job.to_string()), ("worker", worker.to_string())])
     };
-    let s = &state.stats;
-    for (name, help, value) in [
-        ("calls", "All-reduces that succeeded", s.calls),
-        ("failed_calls", "All-reduces that failed on all workers alike", s.failed),
-        ("coordinates", "Coordinates of those that succeeded", s.coordinates),
-        ("sent_bytes", "Bytes sent, from the IPv4 header upwards", s.bytes_up),
-        ("received_bytes", "Bytes received, likewise", s.bytes_down),
-        ("sent_packets", "Packets sent", s.packets_up),
-        ("received_packets", "Packets received", s.packets_down),
-        ("repeated_packets", "Packets sent again because a result did not come", s.retransmissions),
-        ("nudged_packets", "Packets sent again because another worker waited for them", s.nudged),
-        ("timeouts", "Time-outs", s.timeouts),
-        ("stragglers", "How often a quorum had gone on without this worker", s.stragglers),
-        ("lost_packets", "Packets whose coordinates counted as zero", s.lost),
-        ("lost_coordinates", "Those coordinates, of all-reduces that succeeded", s.lost_coordinates),
-        ("window_decreases", "How often congestion made the window smaller", s.decreases),
-        ("marked_results", "Results that told of congestion, or met it", s.marks),
-    ] {
-        counters(encoder, name, help, labels().map(|labels| (labels, value)))?;
-    }
-    for (name, help, time) in [
-        ("compression_seconds", "Compressing and decompressing", s.compression),
-        ("network_seconds", "In system calls that send and receive", s.network),
-        ("waiting_seconds", "Waiting for packets with nothing else to do", s.waiting),
-    ] {
-        counters(encoder, name, help, labels().map(|labels| (labels, time.as_secs_f64())))?;
+    for metric in METRICS {
+        let row = labels().map(|labels| (labels, (metric.read)(&state.stats).as_f64()));
+        match metric.kind {
+            MetricKind::Counter => counters(encoder, metric.name, metric.help, row)?,
+            MetricKind::Gauge => gauges(encoder, metric.name, metric.help, row)?,
+        }
     }
     let call = state.began.map_or(Duration::ZERO, |began| began.elapsed());
-    for (name, help, time) in [
-        ("round_trip_seconds", "Smoothed round-trip time of packets", s.round_trip),
-        ("shortest_round_trip_seconds", "The shortest of the recent ones", s.shortest_round_trip),
-        ("call_seconds", "How long the all-reduce that is under way has taken so far", call),
-    ] {
-        gauges(encoder, name, help, labels().map(|labels| (labels, time.as_secs_f64())))?;
-    }
-    let window = labels().map(|labels| (labels, s.window as f64));
-    gauges(encoder, "window_packets", "Data packets that may be outstanding now", window)?;
-    Ok(())
+    let help = "How long the all-reduce that is under way has taken so far";
+    gauges(encoder, "call_seconds", help, labels().map(|labels| (labels, call.as_secs_f64())))
 }
 
 #[cfg(test)]

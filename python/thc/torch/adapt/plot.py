@@ -1,9 +1,10 @@
-"""Choices over training, as a picture."""
+"""Choices over training as a picture, and how the pictures of this package and of its benchmarks begin and are saved."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 from thc.errors import ConfigError
@@ -24,22 +25,37 @@ def plot_plan(plans: Any, path: str | os.PathLike[str]) -> None:
     plans = list(getattr(plans, "plans", plans))
     if not plans:
         raise ConfigError("there is no plan to plot yet: the first choice comes some steps after the start, with adapt=True")
+    layers = len(plans[0].rows)
+    ratios = {"height_ratios": [max(3, layers), 4]}
+    with picture(path, 7, 1.8 + 0.16 * layers, rows=2, font=8, sharex=True, gridspec_kw=ratios) as (_, ((upper,), (lower,))):
+        _draw(upper, lower, plans)
+
+
+@contextmanager
+def picture(
+    path: str | os.PathLike[str], width: float, height: float, rows: int = 1, columns: int = 1, font: int = 10, **options: Any
+) -> Iterator[tuple[Any, Any]]:
+    """A picture of so many inches and its panels, by row and column; at the end it is written, the same numbers as the same file.
+
+    Needs matplotlib, whose own settings stay as they are.
+    """
     try:
         import matplotlib
     except ImportError as error:
-        raise ConfigError("plot_plan needs matplotlib (pip install matplotlib)") from error
+        raise ConfigError("pictures need matplotlib (pip install matplotlib)") from error
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
-    with matplotlib.rc_context({"font.size": 8, "svg.fonttype": "none", "svg.hashsalt": "thc"}):
-        figure = Figure(figsize=(7, 1.8 + 0.16 * len(plans[0].rows)))
+    with matplotlib.rc_context({"font.size": font, "svg.fonttype": "none", "svg.hashsalt": "thc"}):
+        figure = Figure(figsize=(width, height), layout="constrained")
         FigureCanvasAgg(figure)
-        _draw(figure, plans)
-        svg = os.fspath(path).endswith(".svg")
-        figure.savefig(path, dpi=120, metadata={"Date": None} if svg else None)
+        yield figure, figure.subplots(rows, columns, squeeze=False, **options)
+        for panel in figure.axes:
+            panel.spines[["top", "right"]].set_visible(False)
+        figure.savefig(path, dpi=120, metadata={"Date": None} if os.fspath(path).endswith(".svg") else None)
 
 
-def _draw(figure: Any, plans: Sequence[Plan]) -> None:
+def _draw(upper: Any, lower: Any, plans: Sequence[Plan]) -> None:
     layers = [row.layer for row in plans[0].rows]
     costs: dict[str, float] = {}
     for plan in plans:
@@ -49,7 +65,6 @@ def _draw(figure: Any, plans: Sequence[Plan]) -> None:
     colours = {choice: _COLOURS[at * (len(_COLOURS) - 1) // max(1, len(order) - 1)] for at, choice in enumerate(order)}
     ends = [plan.step for plan in plans[1:]]
     ends.append(plans[-1].step + max(1, plans[-1].step - (plans[-2].step if len(plans) > 1 else 0)))
-    upper, lower = figure.subplots(2, 1, sharex=True, gridspec_kw={"height_ratios": [max(3, len(layers)), 4]})
     for plan, end in zip(plans, ends):
         chosen = plan.choices()
         for at, layer in enumerate(layers):
@@ -63,6 +78,3 @@ def _draw(figure: Any, plans: Sequence[Plan]) -> None:
     lower.set_ylim(bottom=0)
     lower.set_ylabel("× fewer bytes")
     lower.set_xlabel("step")
-    for panel in (upper, lower):
-        panel.spines[["top", "right"]].set_visible(False)
-    figure.tight_layout()

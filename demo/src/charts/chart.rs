@@ -8,11 +8,13 @@ use plotters::element::{Circle, PathElement, Polygon, Text};
 use plotters::style::text_anchor::{HPos, Pos, VPos};
 use plotters::style::{BLACK, Color, IntoFont, RGBColor, ShapeStyle, TRANSPARENT, TextStyle, WHITE};
 
-use crate::axis::Axis;
-use thc_demo::error::{Error, Result};
+use super::axis::Axis;
+use crate::error::{Error, Result};
 
-type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
-pub(super) type Drawn = std::result::Result<(), Box<dyn std::error::Error>>;
+/// Where something is drawn, by pixels.
+pub type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
+/// What drawing gives: nothing, or why it failed.
+pub type Drawn = std::result::Result<(), Box<dyn std::error::Error>>;
 
 /// Blue.
 pub const BLUE: RGBColor = RGBColor(30, 120, 200);
@@ -89,12 +91,12 @@ pub struct Chart {
 }
 
 /// Text in the charts' font, `size` in pixels.
-pub(super) fn font(size: u32, color: RGBColor) -> TextStyle<'static> {
+pub fn font(size: u32, color: RGBColor) -> TextStyle<'static> {
     ("sans-serif", size).into_font().color(&color)
 }
 
 /// Draws a mark with its centre at a pixel.
-pub(super) fn mark(area: &Area<'_>, shape: Mark, at: (i32, i32), size: i32, color: RGBColor) -> Drawn {
+pub fn mark(area: &Area<'_>, shape: Mark, at: (i32, i32), size: i32, color: RGBColor) -> Drawn {
     let (x, y) = at;
     let corners = |points: &[(i32, i32)]| Polygon::new(points.to_vec(), color.filled());
     match shape {
@@ -127,11 +129,7 @@ pub(super) fn mark(area: &Area<'_>, shape: Mark, at: (i32, i32), size: i32, colo
 }
 
 /// Draws an SVG document of the given size in pixels. `name` is for errors.
-pub(super) fn render(
-    name: &str,
-    size: (u32, u32),
-    draw: impl FnOnce(SVGBackend<'_>) -> Drawn,
-) -> Result<String> {
+pub fn render(name: &str, size: (u32, u32), draw: impl FnOnce(SVGBackend<'_>) -> Drawn) -> Result<String> {
     let mut svg = String::new();
     draw(SVGBackend::with_string(&mut svg, size))
         .map_err(|reason| Error::Plot { path: format!("{name}.svg").into(), reason: reason.to_string() })?;
@@ -139,7 +137,7 @@ pub(super) fn render(
 }
 
 /// Title and subtitle at the top of an area; returns what is left.
-pub(super) fn draw_title<'a>(
+pub fn draw_title<'a>(
     area: &Area<'a>,
     title: &str,
     subtitle: &str,
@@ -284,8 +282,8 @@ fn stroke(area: &Area<'_>, pixels: &[(i32, i32)], style: ShapeStyle, dashed: boo
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
+    use super::super::axis::Scale;
     use super::*;
-    use crate::axis::Scale;
 
     #[test]
     fn names_do_not_overlap() {
