@@ -1,6 +1,7 @@
 //! A call under way.
 
-use super::{Outcome, Shelf, cut};
+use super::cut::cut;
+use super::shelf::{Outcome, Shelf};
 use crate::Span;
 use crate::engine::compressor::{Compressor, Measured};
 use crate::engine::loan::{Bytes, Held, Sums};
