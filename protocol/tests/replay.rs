@@ -2,11 +2,6 @@
 //! panics, none holds more than before, and what is dropped changes nothing (P7).
 #![allow(missing_docs, clippy::unwrap_used)]
 
-#[allow(dead_code, reason = "simulations use all of it")]
-#[path = "simulation/rng.rs"]
-mod rng;
-
-use self::rng::Rng;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
 use thc_protocol::aggregator::{
@@ -20,6 +15,7 @@ use thc_protocol::wire::{
 };
 use thc_protocol::worker::{CallError, CallSpec, Events, PacketId, Parameters, PartSpec, Tx, Worker};
 use thc_protocol::{Cookie, Ecn, JobId, Policy, Round, SlotId, TableId, WorkerId};
+use thc_support::random::Rng;
 
 const PACKETS: u64 = 200_000;
 const JOB: JobId = JobId(3);

@@ -8,6 +8,7 @@ mod arguments;
 mod calibrate;
 mod chart;
 mod check;
+mod cluster;
 mod cores;
 mod error;
 mod job;
@@ -20,7 +21,6 @@ mod ring;
 pub(crate) mod row;
 mod settings;
 mod study;
-mod world;
 
 pub use arguments::SimulateArgs;
 pub(crate) use job::{Case, simulate};

@@ -125,10 +125,11 @@ class Table:
 
     def residual(self, x, m, indices):
         """What indices do not send of transformed coordinates, for error feedback."""
-        step = np.float32(2.0 * float(m) / self.granularity)
-        return x - (self.values[indices].astype(np.float32) * step + (-m))
+        unit = np.float32(2.0 * float(m) / self.granularity)
+        return x - (self.values[indices].astype(np.float32) * unit + (-m))
 
     def step(self, m, count):
+        """The distance of two sums of so many workers that differ by one (P31)."""
         return np.float32(2.0 * float(m) / (self.granularity * count))
 
     def estimates(self, sums, m, count):

@@ -10,12 +10,9 @@ import numpy as np
 
 import numerics
 import wire
+from members import Member, SessionError
 
-RETRY = 0.2  # between JOINs (P22)
-IN_USE_RETRY, IN_USE_FOR = 0.06, 4.0  # while the number is in use, by one who may be gone (P22, P24)
-LEAVE_RETRY = 0.05
-LEAVE_FOR, STAY_FOR = 1.0, 5.0  # without BYE, where the server has the session and where it does not say so (P25)
-SERVED_FOR = 0.25  # for which its saying so counts
+KEEP_ALIVE = 2.0  # after which a worker that waits for nothing introduces itself again (P24)
 FIRST_TIMEOUT, LAST_TIMEOUT = 0.03, 0.5
 NUDGE_AFTER = 3  # repetitions of a packet (P20)
 OUTSTANDING = 128  # packets whose results fit the socket's buffer; a job's credit may be less (P23)
@@ -26,13 +23,17 @@ LENGTHS = {
     wire.NUDGE: 12,
     wire.MISMATCH: 40,
     wire.STRAGGLER: 8,
-    wire.ASK: 8,
 }
 THRESHOLDS = (2.0**-16, 38.0)  # t_p from, to (P5)
 
 
-class SessionError(Exception):
-    """The session cannot begin, or is over."""
+class NextSession(Exception):
+    """Another session has begun in place of the one at hand (P43)."""
+
+
+def milliseconds():
+    """The clock of control packets."""
+    return time.monotonic_ns() // 1_000_000
 
 
 class CallError(Exception):
@@ -78,119 +79,93 @@ class Stream:
 class Worker:
     """One worker of a job."""
 
-    def __init__(self, ps, job, number, cookie, seed=None):
-        self.ps, self.job, self.number, self.cookie = ps, job, number, cookie
-        self.nonce = random.SystemRandom().getrandbits(64)
-        self.attempt = random.SystemRandom().getrandbits(32)
-        self.rng = np.random.default_rng([number, seed] if seed is not None else None)
+    def __init__(self, ps, job, seat, cookie, seed=None, wants=0):
+        self.ps, self.job = ps, job
+        system = random.SystemRandom()
+        nonce, attempt = system.getrandbits(64), system.getrandbits(32)
+        self.member = Member(job, seat, cookie, nonce, attempt, milliseconds(), wants)
+        self.rng = np.random.default_rng([seat, seed] if seed is not None else None)
         self.socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
         self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4 << 20)
         self.socket.bind(("", 0))
-        self.welcome = None
-        self.workers = 0
-        self.calls = 0
         self.heard = 0.0
-        self.next_join = 0.0
-        self.repeated = self.answered = 0
+        self.repeated = self.answered = self.sessions = 0
+
+    @property
+    def welcome(self):
+        return self.member.welcome
+
+    @property
+    def workers(self):
+        return self.member.workers
 
     # ---- beginning and end
 
     def join(self, patience=60):
         """P22, P23: returns when all workers are there."""
-        began = time.monotonic()
-        end = began + patience
-        joined = None
+        end = time.monotonic() + patience
         while self.welcome is None:
-            now = time.monotonic()
-            if now > end:
+            joined = self.member.joined
+            if time.monotonic() > end:
                 said = "no parameter server answers" if joined is None else f"workers {joined:#b} are here alone"
                 raise SessionError(said)
-            self._introduce(now)
-            for header, payload in self._receive(self.next_join - now):
-                if header.kind == wire.PENDING and header.cookie == self.cookie:
-                    joined = wire.parse_pending(payload)
-                elif header.kind == wire.WELCOME:
-                    self._take_welcome(header, payload)
-                elif header.kind == wire.REFUSED and (header.cookie, header.round) == (self.cookie, self.attempt):
-                    reason, worker = wire.parse_refused(payload)
-                    if reason != wire.IN_USE or now > began + IN_USE_FOR:
-                        raise SessionError(f"refused for reason {reason} because of worker {worker}")
-                    self.next_join = min(self.next_join, now + IN_USE_RETRY)
+            for header, payload in self._receive(LAST_TIMEOUT):
+                if header.kind & wire.CONTROL:
+                    self.member.take(milliseconds(), header, payload)
+        self._begin_session()
+
+    def _begin_session(self):
+        """A session begins, with nothing in it yet."""
         w = self.welcome
+        if w.features:
+            raise SessionError("this worker knows no features but those of members")
+        if w.rack:
+            raise SessionError("this worker knows no racks")
+        if w.shares:
+            raise SessionError("this worker knows one server, not shares")
         if w.policy != 0 or w.quorum != self.workers:
             raise SessionError("this worker does reliable jobs with full quorum only")
         t_p = w.tables[0].t_p
         if not THRESHOLDS[0] <= t_p <= THRESHOLDS[1]:
             raise SessionError(f"t_p = {t_p} leads out of the range of P5")
+        self.number = self.member.number
         self.told = w.tables[0]
         self.table = numerics.Table(self.told.all_values(), self.told.t_p)
         self.norms, self.data = Stream(w.norm_slots), Stream(w.data_slots, w.credit)
+        self.heard = time.monotonic()
+        self.sessions += 1
 
-    def _introduce(self, now):
-        if now >= self.next_join:
-            self.next_join = now + RETRY
-            claim = (self.welcome.session, self.welcome.fingerprint) if self.welcome else (0, 0)
-            header = wire.Header(wire.JOIN, self.job, self.number, self.cookie, round=self.attempt)
-            self._send(header.packet(wire.join_payload(self.nonce, *claim)), 0)
-
-    def _take_welcome(self, header, payload):
-        welcome = wire.Welcome.parse(payload)
-        if welcome is None or welcome.nonce != self.nonce:
-            return
-        if self.welcome and welcome.session != self.welcome.session:
-            raise SessionError("the session has ended: all workers must join anew")
-        if welcome.features:
-            raise SessionError("this worker knows no features")
-        if welcome.min_workers != welcome.max_workers:
-            raise SessionError("this worker knows sessions of one size (P42)")
-        if welcome.shares:
-            raise SessionError("this worker knows one server, not shares")
-        if self.welcome and welcome.fingerprint != self.welcome.fingerprint:
-            self._is_another_job(welcome)
-        self.welcome, self.workers = welcome, header.num_workers
-
-    def _is_another_job(self, now):
-        """P24: the session is over, because the job is configured otherwise than it was."""
-        own = ("session", "nonce", "fingerprint")
-
-        def flat(welcome):
-            return vars(welcome) | vars(welcome.tables[0])
-
-        was, is_ = flat(self.welcome), flat(now)
-        differ = [name for name in is_ if name not in own and was[name] != is_[name]]
-        raise SessionError(f"the job is configured otherwise than it was: {', '.join(differ)}")
-
-    def _take_ask(self, payload):
-        """P24: somebody wants this worker's number, and whoever does not answer loses it."""
-        if wire.parse_ask(payload) == self.nonce:
-            self.next_join = 0.0
-            self._introduce(time.monotonic())
+    def boundary(self, patience=30):
+        """P43: a place between calls at which others may join. All members call it at the same places."""
+        try:
+            self._wait_while(lambda: self.member.must_wait(milliseconds()), patience)
+        except NextSession:
+            self._begin_session()
 
     def leave(self):
         """P25; answers those who still wait."""
-        began = time.monotonic()
-        served, end = -SERVED_FOR, began + STAY_FOR
-        header = wire.Header(wire.LEAVE, self.job, self.number, self.welcome.session)
-        while True:
+        self.member.leave(milliseconds())
+        while not self.member.left:
+            for header, payload in self._receive(LAST_TIMEOUT):
+                if header.kind & wire.CONTROL:
+                    self.member.take(milliseconds(), header, payload)
+                elif header.kind == wire.NUDGE and header.cookie == self.welcome.session:
+                    self._answer(header, payload)
+                    self.member.stay(milliseconds())
+
+    def _wait_while(self, waits, patience):
+        """Answers others, with nothing outstanding of its own."""
+        while waits():
+            silence = self.member.silence(milliseconds())
+            if silence > 1000 * patience:
+                raise SessionError(f"the server has said nothing for {patience} s of how the session goes on (P43)")
             now = time.monotonic()
-            if now >= (began + LEAVE_FOR if now - served < SERVED_FOR else end):
-                return
-            self._send(header.packet(wire.leave_payload(self.nonce)), 0)
-            again = time.monotonic() + LEAVE_RETRY
-            while time.monotonic() < again:
-                for answer, payload in self._receive(again - time.monotonic()):
-                    if answer.cookie != self.welcome.session:
-                        continue
-                    if answer.kind == wire.BYE:
-                        return
-                    if answer.kind == wire.NUDGE:
-                        self._answer(answer, payload)
-                        end = time.monotonic() + STAY_FOR
-                    elif answer.kind == wire.PENDING:
-                        served = time.monotonic()
-                    elif answer.kind == wire.ASK and wire.parse_ask(payload) == self.nonce:
-                        served = -SERVED_FOR
-                        self._introduce(time.monotonic())
+            if now - self.heard > KEEP_ALIVE:
+                self.member.claim(milliseconds())
+                self.heard = now
+            for header, payload in self._receive(LAST_TIMEOUT):
+                self.heard = time.monotonic()
+                self._handle(self.data, header, payload)
 
     # ---- packets
 
@@ -199,7 +174,15 @@ class Worker:
         self.socket.sendto(packet, (self.ps[0], self.ps[1] + slot // 64 % shards))
 
     def _receive(self, patience):
-        """The packets of this job that come within some seconds, as many as are there."""
+        """Sends the control packets that are due. Then the packets of this job that come within some seconds, as many
+        as are there."""
+        now = milliseconds()
+        for packet in self.member.poll(now):
+            self._send(packet, 0)
+        if self.member.left:
+            return
+        due = self.member.deadline()
+        patience = patience if due is None else min(patience, (due - now) / 1000)
         ready, _, _ = select.select([self.socket], [], [], max(0.0, patience))
         while ready:
             try:
@@ -210,7 +193,10 @@ class Worker:
             if source[0] != self.ps[0] or not 0 <= source[1] - self.ps[1] < shards:
                 continue
             parsed = wire.parse(packet)
-            if parsed and parsed[0].job == self.job:
+            if not parsed or parsed[0].job != self.job:
+                continue
+            # The control plane is at the base port (P21).
+            if not parsed[0].kind & wire.CONTROL or source[1] == self.ps[1]:
                 yield parsed
 
     def _header(self, kind, seq, slots, table):
@@ -267,31 +253,23 @@ class Worker:
                 self.repeated += 1
                 if nudging and now - self.heard > 2 * LAST_TIMEOUT:
                     # The server may have lost its state (P20, P24).
-                    self._introduce(now)
+                    self.member.claim(milliseconds())
             soonest = min(soonest, sent.at + wait)
         return soonest
 
     def _handle(self, stream, header, payload):
         """Takes one packet; returns what was sent if it is the first result of that."""
-        if header.kind == wire.WELCOME:
-            self._take_welcome(header, payload)
-            return None
-        if header.kind == wire.DESCRIPTION and header.cookie == self.cookie:
-            description = wire.Welcome.parse(payload)
-            if description and description.nonce == self.nonce:
-                self._is_another_job(description)
+        if header.kind & wire.CONTROL:
+            if self.member.take(milliseconds(), header, payload):
+                raise NextSession
             return None
         if header.cookie != self.welcome.session:
             return None
-        if header.kind == wire.REFUSED and wire.parse_refused(payload)[0] == wire.REFORMING:
-            raise SessionError(f"worker {payload[1]} has restarted: all workers must join anew")
         if len(payload) != (self.told.result_length() if header.kind == wire.RESULT else LENGTHS.get(header.kind)):
             return None
-        if header.kind == wire.ASK:
-            self._take_ask(payload)
-        elif not self._expects(header):
+        if not self._expects(header):
             return None
-        elif header.kind == wire.NUDGE:
+        if header.kind == wire.NUDGE:
             self._answer(header, payload)
         elif header.kind == wire.STRAGGLER:
             # With full quorum the others wait for this worker before they go on (P18).
@@ -341,9 +319,27 @@ class Worker:
     # ---- all-reduces
 
     def all_reduce(self, x, mode=wire.COMPRESSED, key=0, patience=30):
-        """The mean of x (f32) over all workers."""
+        """The mean of x (f32) over all workers. Where members come and go, over those of the session in which the call
+        ends: a call that was begun and not finished begins again in the next session (P43)."""
         x = np.ascontiguousarray(x, np.float32)
-        call, self.calls = self.calls, self.calls + 1
+        while True:
+            self.member.begin_call(milliseconds())
+            calls = self.member.begun
+            try:
+                try:
+                    mean, failed = self._reduce(x, calls - 1, mode, key, patience), None
+                except CallError as error:
+                    mean, failed = None, error
+                self.member.have_results(milliseconds(), calls)
+                self._wait_while(lambda: self.member.finished < calls, patience)
+            except NextSession:
+                self._begin_session()
+                continue
+            if failed:
+                raise failed
+            return mean
+
+    def _reduce(self, x, call, mode, key, patience):
         parts = numerics.cut(len(x), self.welcome.block)
         maxima = self._maxima(x, parts, call, mode, key, patience)
         packets = self._raw if mode == wire.UNCOMPRESSED else self._compress

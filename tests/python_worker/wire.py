@@ -16,6 +16,7 @@ DESCRIPTION, ASK, BOUNDARY = 0x35, 0x36, 0x37
 CONTROL = 0x20  # the bit of a kind that the control plane answers
 FLAG_NUDGE, FLAG_ROOT = 1, 2
 IN_USE, REFORMING = 4, 5  # reasons of REFUSED (P24)
+GO_ON, HOLD, FINISH, ASK_CALLS, STOP = range(5)  # what BOUNDARY says (P43)
 COMPRESSED, UNCOMPRESSED = 0, 1
 SMALLEST, LARGEST = 0x0D800000, 0x7C800000  # P5: bits of 2^-100 and 2^122
 
@@ -248,6 +249,11 @@ def join_payload(nonce, session, fingerprint=0, definitions=0):
 def parse_ask(payload):
     """The nonce of the incarnation asked (P24)."""
     return int.from_bytes(payload, "big")
+
+
+def position_payload(nonce, finished, begun, stand, question):
+    """What a member says of its calls, and what it does (P43)."""
+    return struct.pack(">QIIBxH", nonce, finished, begun, stand, question)
 
 
 def parse_position(payload):

@@ -336,7 +336,7 @@ fn partitions(plan: &SessionCase, call: u64, gradients: &[Vec<f32>], down: &[Vec
     partition::split(gradients[0].len(), plan.block).zip(maxima).map(describe).collect()
 }
 
-fn hex(bytes: &[u8]) -> String {
+pub(crate) fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 

@@ -14,8 +14,10 @@ use thc_bench::{is_measuring, median, seconds};
 use thc_codec::packing::packed_len;
 use thc_codec::rounding::Rounding;
 use thc_model::payload::{self, Encoding};
-use thc_model::shard::{Applied, PushHead, ModelShard};
-use thc_model::{Client, ClientConfig, ModelJobConfig, ModelBits, Pull, Push, ModelServer, ModelServerConfig, Spec};
+use thc_model::shard::{Applied, ModelShard, PushHead};
+use thc_model::{
+    Client, ClientConfig, ModelBits, ModelJobConfig, ModelServer, ModelServerConfig, Pull, Push, Spec,
+};
 use thc_model_codec::lattice::Lattice;
 use thc_model_codec::sparsify::sparsify;
 

@@ -44,7 +44,7 @@ mod tests {
         let rows = rows(&passes, 8);
         assert_eq!(port_queues(&rows, 68), [(0, false, 0), (3, false, 1), (0, true, 2), (255, false, 3)]);
         assert_eq!(port_queues(&rows, 69), [(1, false, 0), (2, false, 1), (2, true, 2), (1, true, 3)]);
-        let firsts = |row: &Pass| {
+        let firsts = |row: &PassRow| {
             passes.iter().any(|pass| (pass.0, pass.2) == (row.pass, row.cells.as_ref().unwrap().first))
         };
         assert!(rows.iter().all(firsts));

@@ -1,6 +1,5 @@
 //! What an aggregator counts: per job and worker packets, bytes, events and drop reasons (P7).
 
-use super::Outcome;
 use crate::{MAX_WORKERS, WorkerId};
 
 /// Why a packet was dropped without effect, in the order of P7.
@@ -125,6 +124,17 @@ impl GlobalCounters {
         }
         Outcome::Dropped(reason)
     }
+}
+
+/// How a packet ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// It changed a slot or was answered: see the event.
+    Handled(Event),
+    /// It came from the root, and all members of this rack have it now (P36).
+    Passed,
+    /// It was dropped and changed nothing.
+    Dropped(DropReason),
 }
 
 /// Counters of one worker of a job.

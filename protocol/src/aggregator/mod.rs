@@ -16,16 +16,18 @@ mod lookup;
 mod relay;
 mod setup;
 mod shard;
+mod sink;
 mod slot;
 
 pub use config::JobConfig;
-pub use counters::{DropReason, Event, GlobalCounters, JobCounters, WorkerCounters};
+pub use counters::{DropReason, Event, GlobalCounters, JobCounters, Outcome, WorkerCounters};
 pub use endpoint::Endpoint;
 pub use error::JobConfigError;
 pub use kernels::{Kernels, Scalar};
 pub use level::{Level, Racks};
 pub use lookup::{Lookup, TableError};
 pub use shard::Shard;
+pub use sink::Sink;
 pub use slot::SlotView;
 
 use crate::wire::{
@@ -35,31 +37,10 @@ use crate::wire::{
 use crate::{Ecn, JobId, Round, SlotId, TableId, WorkerId};
 use admission::{Admission, Admissions};
 use job::{Job, Receivers, UNUSED};
-use level::port_of;
-use relay::rack_mismatch;
+use level::{port_of, rack_mismatch};
 use slot::SlotState;
 use std::marker::PhantomData;
 use std::ops::Range;
-
-/// Where an aggregator's packets go.
-pub trait Sink {
-    /// One packet to one member, to leave with these bits (P46).
-    fn unicast(&mut self, to: Endpoint, ecn: Ecn, packet: &[u8]);
-    /// One packet to each member of a job that gets copies. `members` is never empty and stays the same for a
-    /// job until its membership is changed.
-    fn multicast(&mut self, job: JobId, members: &[Endpoint], ecn: Ecn, packet: &[u8]);
-}
-
-/// How a packet ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Outcome {
-    /// It changed a slot or was answered: see the event.
-    Handled(Event),
-    /// It came from the root, and all members of this rack have it now (P36).
-    Passed,
-    /// It was dropped and changed nothing.
-    Dropped(DropReason),
-}
 
 /// An aggregator's whole state.
 pub struct Aggregator<K: Kernels = Scalar> {

@@ -1,31 +1,11 @@
-//! What passes between levels: from the root through a rack to its members (P36), and MISMATCH of a rack through its root (P37).
+//! What passes between levels: from the root through a rack to its members (P36), and MISMATCH of a rack
+//! through its root (P37).
 
 use super::job::Job;
 use super::level::port_of;
 use super::{Aggregator, DropReason, Endpoint, Event, Kernels, Level, Outcome, Sink};
-use crate::wire::{FLAG_MARK, FLAG_ROOT, Form, Header, Kind, MAX_PACKET, MISMATCH_LEN, NORM_LEN};
+use crate::wire::{FLAG_MARK, FLAG_ROOT, Form, Header, Kind, MAX_PACKET};
 use crate::{Ecn, WorkerId};
-
-/// P35: a rack's MISMATCH goes to the root, which tells all.
-#[cold]
-pub(super) fn rack_mismatch(
-    level: &Level,
-    header: &Header,
-    held: &[u8; NORM_LEN],
-    refused: &[u8; NORM_LEN],
-    sink: &mut impl Sink,
-) {
-    let Level::Rack { racks, rack, root, ports } = *level else { return };
-    let mut packet = [0; MAX_PACKET];
-    let mut body = [0; MISMATCH_LEN];
-    body[..NORM_LEN].copy_from_slice(held);
-    body[NORM_LEN..].copy_from_slice(refused);
-    let count = u16::from(header.worker.0) + 1;
-    let kind = Kind::Mismatch;
-    let header = Header { kind, flags: 0, num_workers: racks.count, worker: rack, count, ..*header };
-    let packet = header.emit_packet(&mut packet, &body);
-    sink.unicast(port_of(root, ports, header.slot), Ecn::NotEct, packet);
-}
 
 /// Kinds of packets whose slots a packet of a root's can be about.
 fn concerned_kinds(kind: Kind) -> &'static [Kind] {

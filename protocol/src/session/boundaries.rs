@@ -46,7 +46,7 @@ impl JobState {
     fn boundary(&self, seat: u8, member: &Member, what: What, calls: u32) -> Action {
         let session = self.session.unwrap_or(Cookie(0));
         let (because_of, question, num_workers) =
-            self.roster.as_ref().map_or((WorkerId::NONE, 0, 0), |r| (r.because_of, r.question, r.size));
+            self.seating.roster().map_or((WorkerId::NONE, 0, 0), |r| (r.because_of, r.question, r.size));
         let header = Header { num_workers, ..self.header(Kind::Boundary, WorkerId(seat), session) };
         let body = Boundary { what, because_of, question, calls }.to_bytes();
         packet(member.present.addr, &header, &body)
@@ -54,7 +54,7 @@ impl JobState {
 
     /// What each member that is not where it should be is to do.
     pub(super) fn tell_all(&self) -> Vec<Action> {
-        let Some(roster) = &self.roster else { return Vec::new() };
+        let Some(roster) = self.seating.roster() else { return Vec::new() };
         let told = roster.members.iter().filter_map(|(&seat, member)| {
             let (what, calls) = roster.pending_notice(member)?;
             Some(self.boundary(seat, member, what, calls))
@@ -71,7 +71,7 @@ impl JobState {
         calls: Option<u32>,
     ) -> Vec<Action> {
         let job = self.job.config.job;
-        let Some(roster) = &mut self.roster else { return Vec::new() };
+        let Some(roster) = self.seating.roster_mut() else { return Vec::new() };
         if roster.members.remove(&seat).is_none() {
             return Vec::new();
         }
@@ -107,7 +107,7 @@ impl JobState {
         if self.member_by_nonce(seat, from, position.nonce).is_none() {
             return vec![self.refuse_reforming(seat, from, header.cookie, WorkerId::NONE)];
         }
-        let Some(roster) = &mut self.roster else { return Vec::new() };
+        let Some(roster) = self.seating.roster_mut() else { return Vec::new() };
         let Some(member) = roster.members.get_mut(&seat.0) else { return Vec::new() };
         if header.cookie != session {
             // Who never takes this WELCOME, because it knows of a session that this server has forgotten, is as good as gone.
@@ -172,7 +172,7 @@ impl JobState {
     /// The members, with those who wait for as long as there is room.
     fn let_in(&mut self, now: Duration, random: &mut impl FnMut() -> u32) -> Vec<Action> {
         let most = self.next_of_members().map_or(self.job.config.workers, |next| next.config.workers);
-        let Some(roster) = &self.roster else { return Vec::new() };
+        let Some(roster) = self.seating.roster() else { return Vec::new() };
         let mut seats: Vec<(u8, Present)> =
             roster.members.iter().map(|(&seat, m)| (seat, m.present)).collect();
         let room = usize::from(most).saturating_sub(seats.len());
@@ -190,7 +190,7 @@ impl JobState {
     /// All remaining members have finished the same calls: the next session begins with them, if they are
     /// enough.
     fn go_on(&mut self, now: Duration, random: &mut impl FnMut() -> u32) -> Vec<Action> {
-        let Some(roster) = &self.roster else { return Vec::new() };
+        let Some(roster) = self.seating.roster() else { return Vec::new() };
         let seats: Vec<(u8, Present)> = roster.members.iter().map(|(&seat, m)| (seat, m.present)).collect();
         let because_of = roster.because_of;
         let fewer =

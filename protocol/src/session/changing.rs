@@ -3,18 +3,15 @@
 use super::action::{Action, Happening};
 use super::job::{Ended, JobState, fresh, packet, refusal};
 use super::present::{Claim, Present};
-use super::roster::{Member, Phase, Roster, Waiting};
+use super::roster::{Member, Phase};
 use super::static_job::StaticJob;
 use crate::aggregator::{Endpoint, JobConfig};
 use crate::wire::{Header, Join, Kind, Leave, Members, Pending, RefuseReason, Welcome};
 use crate::{Cookie, WorkerId};
 use std::net::SocketAddr;
+use std::ops::ControlFlow;
 use std::time::Duration;
 
-/// A worker that waits and repeats no JOIN for so long is forgotten.
-const FORGET: Duration = Duration::from_secs(3);
-/// Nobody else can take the seat of a waiting worker that has asked within this time.
-const ASKING: Duration = Duration::from_secs(1);
 /// How often members are told what to do until they do it.
 const TELL: Duration = Duration::from_millis(100);
 /// How long members have to answer a server that has heard nobody for a while.
@@ -31,7 +28,7 @@ impl JobState {
 
     /// The same of those who are members.
     pub(super) fn next_of_members(&self) -> Option<&StaticJob> {
-        self.next_fits(self.roster.as_ref()?.members.keys().copied())
+        self.next_fits(self.seating.roster()?.members.keys().copied())
     }
 
     /// WELCOME to a member that has not heard of the session.
@@ -43,7 +40,7 @@ impl JobState {
     pub(super) fn welcome_member(&self, seat: u8, member: &Member) -> Action {
         let session = self.session.unwrap_or(Cookie(0));
         let (config, welcome) = self.shape();
-        let epoch = self.roster.as_ref().map_or(0, |roster| roster.epoch);
+        let epoch = self.seating.roster().map_or(0, |roster| roster.epoch);
         let members = Members { number: member.number, epoch, ..welcome.members.unwrap_or_default() };
         let body =
             Welcome { session, nonce: member.present.nonce, members: Some(members), ..*welcome }.to_bytes();
@@ -63,109 +60,104 @@ impl JobState {
         random: &mut impl FnMut() -> u32,
     ) -> Vec<Action> {
         let worker = header.worker;
-        let refuse_for = |reason, about| vec![refusal(from, header, reason, about)];
-        let claims = join.session != Cookie(0);
         let Some(sizes) = self.job.sizes.clone() else { return Vec::new() };
         if header.num_workers != 0 && sizes.size(header.num_workers).is_none() {
-            return refuse_for(RefuseReason::Size, worker);
+            return vec![refusal(from, header, RefuseReason::Size, worker)];
         }
-        if self.ended.as_ref().is_some_and(|ended| claims && ended.session == join.session) {
-            return vec![self.refuse_reforming(worker, from, join.session, WorkerId::NONE)];
+        if let Some(answer) = self.answer_other_session(from, worker, join) {
+            return vec![answer];
         }
-        let mut actions = Vec::new();
-        let session = self.session;
-        if session.is_some_and(|session| claims && join.session != session) {
-            return match self.member_by_nonce(worker, from, join.nonce) {
-                // Its WELCOME to the session that runs was lost.
-                Some(member) => vec![self.welcome_member(worker.0, &member)],
-                None => vec![self.refuse_reforming(worker, from, join.session, WorkerId::NONE)],
-            };
-        }
-        let Some(roster) = &mut self.roster else { return Vec::new() };
-        if let Some(member) = roster.members.get_mut(&worker.0) {
-            let same = member.present.nonce == join.nonce;
-            let moved = member.present.addr != from;
-            if moved {
-                let packets = alive(member.number).map(|ago| now.saturating_sub(ago));
-                let claim = member.present.claim(now, packets);
-                if claim != Claim::Granted {
-                    let member = *member;
-                    if let Some(session) = session.filter(|_| claim == Claim::Ask) {
-                        actions.push(self.ask(worker, session, &member.present));
-                    }
-                    if !same {
-                        actions.extend(refuse_for(RefuseReason::WorkerInUse, worker));
-                    }
-                    if !same && !claims && header.num_workers != 0 {
-                        // A whole world that is started anew needs all members to be gone, not only those whose seats it has.
-                        actions.extend(self.ask_members(now, &alive).1);
-                    }
-                    return actions;
-                }
-            }
-            if same {
-                (member.present.heard, member.present.addr) = (now, from);
-                let member = *member;
-                if moved {
-                    actions.push(Action::Move(header.job, member.number, Endpoint::udp(from)));
-                }
-                actions.push(self.welcome_member(worker.0, &member));
-                return actions;
-            }
-            // A new process in the place of one that is gone.
-            actions.extend(self.drop_member(now, worker.0, Happening::Gone, None));
-        } else if claims && session.is_some() {
-            return vec![self.refuse_reforming(worker, from, join.session, WorkerId::NONE)];
-        }
-        let Some(roster) = &mut self.roster else { return actions };
-        roster.waiting.retain(|_, waiting| now.saturating_sub(waiting.present.heard) <= FORGET);
-        let mut arrival = Present::from_join(now, from, header, join);
-        if let Some(Waiting { present, .. }) = roster.waiting.get(&worker.0) {
-            let takes = !claims || present.session != Cookie(0);
-            if present.nonce != join.nonce
-                && present.addr != from
-                && now.saturating_sub(present.heard) < ASKING
-                && takes
-            {
-                actions.extend(refuse_for(RefuseReason::WorkerInUse, worker));
-                return actions;
-            }
-            if present.nonce == join.nonce {
-                arrival.since = present.since;
-            }
-        }
-        let theirs = roster.present().find(|&(seat, present)| {
-            let both = (join.definitions, present.definitions);
-            seat != worker.0 && both.0 != 0 && both.1 != 0 && both.0 != both.1
-        });
-        if let Some((other, _)) = theirs {
-            actions.extend(refuse_for(RefuseReason::Definitions, WorkerId(other)));
+        let mut actions = match self.join_seat(now, from, (header, join), &alive) {
+            ControlFlow::Continue(actions) => actions,
+            ControlFlow::Break(answer) => return answer,
+        };
+        if let Some(refused) = self.join_waiting_list(now, from, (header, join)) {
+            actions.push(refused);
             return actions;
         }
-        let (workers, epoch) = (header.num_workers, header.slot.0);
-        roster.waiting.insert(worker.0, Waiting { present: arrival, workers, epoch });
         actions.extend(self.admit_waiting(now, &alive, random));
-        if self.roster.as_ref().is_some_and(|roster| roster.waiting.contains_key(&worker.0)) {
+        if self.seating.roster().is_some_and(|roster| roster.waiting.contains_key(&worker.0)) {
             let body = Pending { joined: self.joined_workers() }.to_bytes();
             actions.push(packet(from, &self.header(Kind::Pending, worker, header.cookie), &body));
         }
         actions
     }
 
+    /// The answer to a claim of a session that has ended, or of another than the one that runs.
+    fn answer_other_session(&self, from: SocketAddr, worker: WorkerId, join: &Join) -> Option<Action> {
+        if join.session == Cookie(0) {
+            return None;
+        }
+        let over = || Some(self.refuse_reforming(worker, from, join.session, WorkerId::NONE));
+        if self.ended.as_ref().is_some_and(|ended| ended.session == join.session) {
+            return over();
+        }
+        self.session.filter(|session| *session != join.session)?;
+        match self.member_by_nonce(worker, from, join.nonce) {
+            // Its WELCOME to the session that runs was lost.
+            Some(member) => Some(self.welcome_member(worker.0, &member)),
+            None => over(),
+        }
+    }
+
+    /// A JOIN for a member's seat, or a claim of the session that runs: the answer, or the actions that let
+    /// the JOIN wait.
+    fn join_seat(
+        &mut self,
+        now: Duration,
+        from: SocketAddr,
+        (header, join): (&Header, &Join),
+        alive: impl Fn(WorkerId) -> Option<Duration>,
+    ) -> ControlFlow<Vec<Action>, Vec<Action>> {
+        let (worker, claims) = (header.worker, join.session != Cookie(0));
+        let member = self.seating.roster().and_then(|roster| roster.members.get(&worker.0)).copied();
+        let Some(member) = member else {
+            if claims && self.session.is_some() {
+                let over = self.refuse_reforming(worker, from, join.session, WorkerId::NONE);
+                return ControlFlow::Break(vec![over]);
+            }
+            return ControlFlow::Continue(Vec::new());
+        };
+        let same = member.present.nonce == join.nonce;
+        let packets = alive(member.number).map(|ago| now.saturating_sub(ago));
+        if let Some(mut answer) = self.defend_seat(now, from, (header, join), packets) {
+            if !same && !claims && header.num_workers != 0 {
+                // A whole world that is started anew needs all members to be gone, not only those whose seats it has.
+                answer.extend(self.ask_members(now, &alive).1);
+            }
+            return ControlFlow::Break(answer);
+        }
+        if !same {
+            // A new process in the place of one that is gone.
+            return ControlFlow::Continue(self.drop_member(now, worker.0, Happening::Gone, None));
+        }
+        let mut actions = Vec::new();
+        if member.present.addr != from {
+            actions.push(Action::Move(header.job, member.number, Endpoint::udp(from)));
+        }
+        let roster = self.seating.roster_mut();
+        if let Some(member) = roster.and_then(|roster| roster.members.get_mut(&worker.0)) {
+            (member.present.heard, member.present.addr) = (now, from);
+            let member = *member;
+            actions.push(self.welcome_member(worker.0, &member));
+        }
+        ControlFlow::Break(actions)
+    }
+
     pub(super) fn member_by_nonce(&self, seat: WorkerId, from: SocketAddr, nonce: u64) -> Option<Member> {
-        let member = self.roster.as_ref()?.members.get(&seat.0)?;
+        let member = self.seating.roster()?.members.get(&seat.0)?;
         (member.present.nonce == nonce && member.present.addr == from).then_some(*member)
     }
 
     /// Sends ASK to the members that have not been asked often enough; returns whether no member runs any
     /// more.
-    fn ask_members(
+    pub(super) fn ask_members(
         &mut self,
         now: Duration,
         alive: impl Fn(WorkerId) -> Option<Duration>,
     ) -> (bool, Vec<Action>) {
         let (mut gone, mut asks) = (true, Vec::new());
-        for (&seat, member) in self.roster.iter_mut().flat_map(|roster| &mut roster.members) {
+        for (&seat, member) in self.seating.roster_mut().into_iter().flat_map(|roster| &mut roster.members) {
             let packets = alive(member.number).map(|ago| now.saturating_sub(ago));
             let claim = member.present.claim(now, packets);
             gone &= claim == Claim::Granted;
@@ -175,107 +167,6 @@ impl JobState {
         }
         let session = self.session.unwrap_or(Cookie(0));
         (gone, asks.iter().map(|(seat, present)| self.ask(*seat, session, present)).collect())
-    }
-
-    /// Whatever can be done now for those who wait.
-    fn admit_waiting(
-        &mut self,
-        now: Duration,
-        alive: impl Fn(WorkerId) -> Option<Duration>,
-        random: &mut impl FnMut() -> u32,
-    ) -> Vec<Action> {
-        let claimed = |roster: &Roster| roster.waiting.values().any(|w| w.present.session != Cookie(0));
-        if self.session.is_none() && !self.roster.as_ref().is_some_and(claimed) {
-            self.take_next();
-        }
-        let changes = self.next_of_members().is_some();
-        let Some(sizes) = self.job.sizes.clone() else { return Vec::new() };
-        let Some(roster) = &mut self.roster else { return Vec::new() };
-        // A whole world that has been started anew: whoever was in an earlier one is not in it.
-        let wanted = roster
-            .waiting
-            .values()
-            .filter(|w| w.workers != 0 && w.present.session == Cookie(0))
-            .map(|w| w.workers);
-        let whole =
-            wanted.clone().find(|&n| wanted.clone().filter(|&other| other == n).count() == usize::from(n));
-        let mut actions = Vec::new();
-        if let Some(n) = whole {
-            let all = roster.waiting.iter().filter(|(_, w)| w.workers == n && w.present.session == Cookie(0));
-            let all: Vec<(u8, Present)> = all.map(|(&seat, w)| (seat, w.present)).collect();
-            // Members who still run are not ended by it, whosever seats they have (P24).
-            let (gone, asks) = self.ask_members(now, &alive);
-            actions.extend(asks);
-            if gone {
-                let mut actions =
-                    self.end_roster(WorkerId::NONE, all.iter().map(|(seat, _)| *seat).collect());
-                actions.extend(self.begin(now, all, None, random));
-                return actions;
-            }
-        }
-        let Some(roster) = &mut self.roster else { return actions };
-        if self.session.is_some() {
-            let comes = roster.waiting.iter().find(|(_, w)| w.workers == 0).map(|(&seat, _)| WorkerId(seat));
-            let room = roster.workers() < sizes.max_workers();
-            let turned = match (comes.filter(|_| room).or(changes.then_some(WorkerId::NONE)), roster.phase) {
-                (Some(because_of), Phase::Steady) => {
-                    roster.because_of = because_of;
-                    roster.turn_to(now, Phase::Asking);
-                    true
-                }
-                (None, Phase::Asking | Phase::Stopping(_)) if comes.is_none() => {
-                    roster.turn_to(now, Phase::Steady);
-                    false
-                }
-                _ => false,
-            };
-            if turned {
-                actions.extend(self.tell_all());
-            }
-            return actions;
-        }
-        // The server has forgotten a session, and all its members claim it.
-        let claimed = roster.waiting.values().find(|w| w.present.session != Cookie(0)).copied();
-        if let Some(Waiting { present: Present { session, .. }, workers, epoch }) = claimed {
-            let same = |w: &Waiting| (w.present.session, w.workers, w.epoch) == (session, workers, epoch);
-            let all: Vec<(u8, Present)> =
-                roster.waiting.iter().filter(|(_, w)| same(w)).map(|(&seat, w)| (seat, w.present)).collect();
-            if all.len() == usize::from(workers) {
-                roster.epoch = epoch;
-                return self.begin(now, all, Some(session), random);
-            }
-            let since = all.iter().map(|(_, present)| present.since).min().unwrap_or(now);
-            if now.saturating_sub(since) < sizes.gone_after {
-                return Vec::new();
-            }
-            // Somebody is gone, and with the server's slots what they have put into sums.
-            self.ended = Some(Ended { session, because_of: WorkerId::NONE, members: Vec::new() });
-            let turned = all
-                .iter()
-                .map(|(seat, present)| {
-                    self.refuse_reforming(WorkerId(*seat), present.addr, session, WorkerId::NONE)
-                })
-                .collect();
-            if let Some(roster) = &mut self.roster {
-                for (seat, _) in &all {
-                    roster.waiting.remove(seat);
-                }
-            }
-            return turned;
-        }
-        let free: Vec<(u8, Present)> = roster
-            .waiting
-            .iter()
-            .filter(|(_, w)| w.workers == 0)
-            .map(|(&seat, w)| (seat, w.present))
-            .collect();
-        let latest = free.iter().map(|(_, present)| present.since).max().unwrap_or(now);
-        let complete = free.len() == usize::from(sizes.max_workers());
-        // A server that has just started may have forgotten a session, whose members say so within that time.
-        let settled = roster.since.is_some_and(|since| now.saturating_sub(since) >= FORGET);
-        let gathered = now.saturating_sub(latest) >= sizes.gather;
-        let enough = free.len() >= usize::from(sizes.min_workers()) && gathered && settled;
-        if complete || enough { self.begin(now, free, None, random) } else { Vec::new() }
     }
 
     /// A session of these workers begins or goes on. Earlier members that are not among them have been told.
@@ -296,7 +187,7 @@ impl JobState {
         let session = goes_on.unwrap_or_else(|| fresh(self.job.config.cookie, random));
         let ran = self.session.replace(session).is_some();
         self.ended = None;
-        let Some(roster) = &mut self.roster else { return Vec::new() };
+        let Some(roster) = self.seating.roster_mut() else { return Vec::new() };
         roster.epoch = if goes_on.is_some() { roster.epoch } else { roster.epoch.wrapping_add(1) };
         roster.phase = Phase::Steady;
         if goes_on.is_none() {
@@ -326,7 +217,7 @@ impl JobState {
     pub(super) fn end_roster(&mut self, because_of: WorkerId, taken: Vec<u8>) -> Vec<Action> {
         let Some(session) = self.session.take() else { return Vec::new() };
         self.ended = Some(Ended { session, because_of, members: Vec::new() });
-        let Some(roster) = &mut self.roster else { return Vec::new() };
+        let Some(roster) = self.seating.roster_mut() else { return Vec::new() };
         roster.phase = Phase::Steady;
         let members = std::mem::take(&mut roster.members);
         let mut actions = vec![Action::Remove(self.job.config.job)];
@@ -346,7 +237,7 @@ impl JobState {
     ) -> Vec<Action> {
         let bye = packet(from, &self.header(Kind::Bye, header.worker, header.cookie), &[]);
         let seat = header.worker.0;
-        let Some(roster) = &mut self.roster else { return Vec::new() };
+        let Some(roster) = self.seating.roster_mut() else { return Vec::new() };
         if roster.waiting.get(&seat).is_some_and(|w| w.present.nonce == leave.nonce && w.present.addr == from)
         {
             roster.waiting.remove(&seat);
@@ -374,7 +265,7 @@ impl JobState {
         random: &mut impl FnMut() -> u32,
     ) -> Vec<Action> {
         let Some(sizes) = self.job.sizes.clone() else { return Vec::new() };
-        let Some(roster) = &mut self.roster else { return Vec::new() };
+        let Some(roster) = self.seating.roster_mut() else { return Vec::new() };
         roster.since.get_or_insert(now);
         let mut actions = Vec::new();
         if let Some(session) = self.session {
@@ -415,8 +306,8 @@ impl JobState {
                 actions.extend(self.drop_member(now, seat, Happening::Gone, None));
             }
         }
-        if let Some(roster) = &mut self.roster {
-            roster.waiting.retain(|_, waiting| now.saturating_sub(waiting.present.heard) <= FORGET);
+        if let Some(roster) = self.seating.roster_mut() {
+            roster.waiting.retain(|_, waiting| !waiting.present.is_forgotten(now));
         }
         actions.extend(self.admit_waiting(now, &alive, random));
         actions

@@ -3,14 +3,12 @@
 use super::action::Action;
 use super::job::{JobState, packet, refusal};
 use super::present::Present;
+use super::seating::Seating;
 use crate::aggregator::{Endpoint, JobConfig};
 use crate::wire::{Header, Join, Kind, Pending, RefuseReason};
 use crate::{Cookie, WorkerId};
 use std::net::SocketAddr;
 use std::time::Duration;
-
-/// A claim that is not repeated for so long is forgotten.
-const FORGET: Duration = Duration::from_secs(3);
 
 impl JobState {
     /// A JOIN with the job's cookie and, if it claims a session, with the fingerprint of this job. Its
@@ -40,26 +38,23 @@ impl JobState {
                 _ => refuse(RefuseReason::WorkerInUse),
             };
         }
-        self.claims.resize(self.present.len(), None);
-        for claim in &mut self.claims {
-            if claim.is_some_and(|claim| now.saturating_sub(claim.heard) > FORGET) {
-                *claim = None;
-            }
-        }
+        let Seating::Follower(claims) = &mut self.seating else { return Vec::new() };
+        claims.resize(self.present.len(), None);
+        claims.iter_mut().for_each(|claim| *claim = claim.filter(|claim| !claim.is_forgotten(now)));
         let same = |claim: &Present| claim.session == join.session;
-        if self.claims[place].is_some_and(|claim| same(&claim) && claim.nonce != join.nonce) {
+        if claims[place].is_some_and(|claim| same(&claim) && claim.nonce != join.nonce) {
             return refuse(RefuseReason::WorkerInUse);
         }
-        self.claims[place] = Some(Present::from_join(now, from, header, join));
+        claims[place] = Some(Present::from_join(now, from, header, join));
         let workers = if self.job.sizes.is_some() { header.num_workers } else { self.job.config.workers };
-        if self.claims.iter().flatten().filter(|claim| same(claim)).count() < usize::from(workers) {
-            let claims = (0u8..).map(WorkerId).zip(&self.claims);
+        if claims.iter().flatten().filter(|claim| same(claim)).count() < usize::from(workers) {
+            let claims = (0u8..).map(WorkerId).zip(&*claims);
             let joined = claims.filter(|(_, claim)| claim.as_ref().is_some_and(same));
             let body = Pending { joined: joined.map(|(worker, _)| worker.bit()).sum() }.to_bytes();
             return vec![packet(from, &self.header(Kind::Pending, worker, header.cookie), &body)];
         }
         // All members of one session are here: it begins, or goes on, with empty slots, in place of what ran before.
-        self.present = std::mem::take(&mut self.claims);
+        self.present = std::mem::take(claims);
         for claim in &mut self.present {
             *claim = claim.filter(same);
         }

@@ -1,8 +1,9 @@
 //! A job as the registry keeps it: who is here, and what they are told.
 
 use super::action::Action;
-use super::present::Present;
+use super::present::{Claim, Present};
 use super::roster::Roster;
+use super::seating::Seating;
 use super::static_job::StaticJob;
 use super::upper::Upper;
 use crate::aggregator::JobConfig;
@@ -14,23 +15,18 @@ use std::time::Duration;
 #[derive(Debug)]
 pub(super) struct JobState {
     pub(super) job: StaticJob,
-    /// Whether workers bring their session along from the first share.
-    pub(super) follows: bool,
+    /// By which policy it has members, and what that policy knows of them.
+    pub(super) seating: Seating,
     /// Cookie of the session that runs.
     pub(super) session: Option<Cookie>,
+    /// By seat, who is here; where members come and go, that is the roster.
     pub(super) present: Vec<Option<Present>>,
-    /// At a share that is not the first: the workers that claim a session that does not run here.
-    pub(super) claims: Vec<Option<Present>>,
     /// By worker, the nonce of the incarnation that was replaced last, and when.
     pub(super) replaced: Vec<Option<(u64, Duration)>>,
     /// The session that a worker's restart has ended, and the members that are to be told.
     pub(super) ended: Option<Ended>,
     /// The session that all have left.
     pub(super) left: Option<Cookie>,
-    /// Towards the root, at a rack.
-    pub(super) upper: Option<Upper>,
-    /// The members of a job whose members come and go; then nobody is in `present`.
-    pub(super) roster: Option<Roster>,
     /// What it becomes when its next session begins.
     pub(super) next: Option<StaticJob>,
 }
@@ -117,7 +113,7 @@ impl JobState {
         let bits = |present: &[Option<Present>]| {
             (0u8..).zip(present).filter(|(_, p)| p.is_some()).fold(0, |bits, (w, _)| bits | WorkerId(w).bit())
         };
-        bits(&self.present) | bits(&self.claims) | self.roster.as_ref().map_or(0, Roster::seats)
+        bits(&self.present) | bits(self.seating.claims()) | self.seating.roster().map_or(0, Roster::seats)
     }
 
     pub(super) fn welcome(&self, worker: WorkerId, session: Cookie, present: &Present) -> Action {
@@ -129,9 +125,9 @@ impl JobState {
         };
         let welcome = self.welcome_of(workers);
         let members = welcome.members.map(|members| Members { number: WorkerId(number), ..members });
-        let credit = self.upper.as_ref().map_or(welcome.credit, |upper| upper.credit(welcome.credit));
+        let credit = self.seating.upper().map_or(welcome.credit, |upper| upper.credit(welcome.credit));
         // A rack tells marks only if its root does, too (P46).
-        let marks = welcome.marks && self.upper.as_ref().is_none_or(Upper::tells_marks);
+        let marks = welcome.marks && self.seating.upper().is_none_or(Upper::tells_marks);
         let body = Welcome { session, nonce: present.nonce, members, marks, credit, ..*welcome }.to_bytes();
         let header = Header { num_workers: workers, ..self.header(Kind::Welcome, worker, session) };
         packet(present.addr, &header, &body)
@@ -170,29 +166,64 @@ impl JobState {
     pub(super) fn members(&self) -> impl Iterator<Item = (WorkerId, &Present)> {
         let fixed = (0u8..).map(WorkerId).zip(&self.present);
         let fixed = fixed.filter_map(|(worker, present)| Some((worker, present.as_ref()?)));
-        fixed.chain(self.roster.iter().flat_map(Roster::members))
+        fixed.chain(self.seating.roster().into_iter().flat_map(Roster::members))
     }
 
     /// Whether somebody who is here sends from there.
     pub(super) fn knows(&self, from: SocketAddr) -> bool {
         self.present.iter().flatten().any(|p| p.addr == from)
-            || self.roster.as_ref().is_some_and(|roster| roster.knows(from))
+            || self.seating.roster().is_some_and(|roster| roster.knows(from))
     }
 
     /// The first worker here, not `worker` itself, whose build computes other numbers (P26).
     pub(super) fn disagrees(&self, worker: WorkerId, definitions: u64) -> Option<WorkerId> {
-        let mut others = (0u8..).map(WorkerId).zip(&self.present);
-        let (other, _) = others.find(|(other, present)| {
-            let theirs = present.map_or(0, |present| present.definitions);
-            *other != worker && definitions != 0 && theirs != 0 && theirs != definitions
+        let seated = (0u8..).zip(&self.present).filter_map(|(seat, present)| Some((seat, present.as_ref()?)));
+        let mut here = seated.chain(self.seating.roster().into_iter().flat_map(Roster::present));
+        let (other, _) = here.find(|&(seat, present)| {
+            let theirs = present.definitions;
+            seat != worker.0 && definitions != 0 && theirs != 0 && theirs != definitions
         })?;
-        Some(other)
+        Some(WorkerId(other))
+    }
+
+    fn member_mut(&mut self, seat: WorkerId) -> Option<&mut Present> {
+        match &mut self.seating {
+            Seating::Changing(roster) => roster.members.get_mut(&seat.0).map(|member| &mut member.present),
+            _ => self.present.get_mut(usize::from(seat.0))?.as_mut(),
+        }
+    }
+
+    /// A JOIN for a member's seat from another address than the member's: the member is asked before its seat,
+    /// or what is sent to it, goes elsewhere (P24). Returns the answer; `None` if the JOIN may have the seat.
+    /// `packets` says when the member's last packet to the aggregator came.
+    pub(super) fn defend_seat(
+        &mut self,
+        now: Duration,
+        from: SocketAddr,
+        (header, join): (&Header, &Join),
+        packets: Option<Duration>,
+    ) -> Option<Vec<Action>> {
+        let worker = header.worker;
+        // Nobody else can send from the address of a member that runs.
+        let member = self.member_mut(worker).filter(|member| member.addr != from)?;
+        let (claim, member) = (member.claim(now, packets), *member);
+        if claim == Claim::Granted {
+            return None;
+        }
+        let mut actions = Vec::new();
+        if let Some(session) = self.session.filter(|_| claim == Claim::Ask) {
+            actions.push(self.ask(worker, session, &member));
+        }
+        if member.nonce != join.nonce {
+            actions.push(refusal(from, header, RefuseReason::WorkerInUse, worker));
+        }
+        Some(actions)
     }
 
     /// The shape of the session that runs, or the largest.
     pub(super) fn shape(&self) -> (&JobConfig, &Welcome) {
         let sizes = self.job.sizes.as_deref();
-        let workers = self.roster.as_ref().map_or(0, |roster| roster.size);
+        let workers = self.seating.roster().map_or(0, |roster| roster.size);
         let found = sizes.and_then(|sizes| sizes.size(workers));
         found.map_or((&self.job.config, &self.job.welcome), |(config, welcome)| (config, welcome))
     }
@@ -209,7 +240,7 @@ impl JobState {
         self.job = next;
         let most = usize::from(self.job.config.workers);
         self.replaced.resize(most, None);
-        if self.roster.is_none() {
+        if self.seating.roster().is_none() {
             self.present.resize(most, None);
         }
     }

@@ -1,12 +1,17 @@
 //! How workers of a static job find each other (P22–P26): [`Joiner`] is the worker's side, [`Joiners`] its
 //! side towards all shares of a server, [`Registry`] the parameter server's side. Neither does I/O or reads a
 //! clock.
+//!
+//! A job has its members by one of four policies, fixed, rack, follower and changing; `seating` has the table
+//! of what each makes of an event.
 
 mod action;
 mod boundaries;
 mod changing;
+mod fixed;
 mod follower;
 mod guesses;
+mod halt;
 mod job;
 mod joiner;
 mod joiners;
@@ -14,10 +19,13 @@ mod present;
 mod rack;
 mod registry;
 mod roster;
+mod seating;
 mod static_job;
 mod upper;
+mod waiting;
 
 pub use action::{Action, Happening};
+pub use halt::Halt;
 pub use joiner::{JoinError, JoinEvent, Joiner};
 pub use joiners::Joiners;
 pub use registry::{Registry, SessionMember};

@@ -5,6 +5,10 @@ use crate::{Cookie, Round};
 use std::net::SocketAddr;
 use std::time::Duration;
 
+/// Whoever waits for a session and has sent no JOIN for so long is forgotten.
+pub(super) const FORGET: Duration = Duration::from_secs(3);
+/// Nobody else can take the seat of a waiting worker that has asked within this time.
+const ASKING: Duration = Duration::from_secs(1);
 /// How long a member is asked before its number goes to somebody else, and how often.
 const ASK_FOR: Duration = Duration::from_millis(500);
 const ASK_EVERY: Duration = Duration::from_millis(50);
@@ -45,6 +49,19 @@ impl Present {
             left: false,
             asked: Asked::default(),
         }
+    }
+
+    /// Whether it waits no more, for it has sent no JOIN for so long.
+    pub fn is_forgotten(&self, now: Duration) -> bool {
+        now.saturating_sub(self.heard) > FORGET
+    }
+
+    /// Whether this worker, which waits for a session, keeps its seat from another that asks for it now.
+    pub fn keeps_seat(&self, now: Duration, other: &Present) -> bool {
+        // Who was in the session that is to go on is no stranger.
+        let known = other.session != Cookie(0) && self.session == Cookie(0);
+        let another = self.nonce != other.nonce && self.addr != other.addr;
+        another && !known && now.saturating_sub(self.heard) < ASKING
     }
 }
 

@@ -32,7 +32,7 @@ impl JobState {
         let members: Vec<Present> = self.present.iter().flatten().copied().collect();
         let pending =
             Header { flags: FLAG_ROOT, ..self.header(Kind::Pending, worker, self.job.config.cookie) };
-        let Some(upper) = &mut self.upper else { return Vec::new() };
+        let Some(upper) = self.seating.upper_mut() else { return Vec::new() };
         let nonce = nonce(&members);
         // This JOIN says it as well.
         upper.ending = None;
@@ -56,7 +56,7 @@ impl JobState {
 
     /// What is due to the root.
     pub(super) fn poll_root(&mut self, now: Duration) -> Vec<Action> {
-        let Some(Upper { root, joiner, ending, .. }) = &mut self.upper else { return Vec::new() };
+        let Some(Upper { root, joiner, ending, .. }) = self.seating.upper_mut() else { return Vec::new() };
         let (at, mut buffer) = (root.at, [0; 128]);
         let mut actions = Vec::new();
         if let Some((packet, left, next)) = ending.as_mut().filter(|(.., next)| *next <= now) {
@@ -80,7 +80,7 @@ impl JobState {
 
     /// Takes a control packet that the root has sent.
     pub(super) fn handle_root(&mut self, now: Duration, from: SocketAddr, bytes: &[u8]) -> Vec<Action> {
-        let Some(upper) = self.upper.as_mut().filter(|upper| upper.root.at == from) else {
+        let Some(upper) = self.seating.upper_mut().filter(|upper| upper.root.at == from) else {
             return Vec::new();
         };
         let answers = |kind| matches!(kind, Kind::Pending | Kind::Refused | Kind::Description);
@@ -124,7 +124,7 @@ impl JobState {
 
     /// The root has let this rack in: the session begins, or goes on, for its members too.
     fn handle_welcome(&mut self, says: &Welcome) -> Vec<Action> {
-        let Some(upper) = &mut self.upper else { return Vec::new() };
+        let Some(upper) = self.seating.upper_mut() else { return Vec::new() };
         let expected = Welcome { shards: says.shards, ..upper.root.welcome };
         if let Some(change) = Change::compare(&expected, says) {
             return self.differs(change);
@@ -151,7 +151,7 @@ impl JobState {
 
     /// The root's session is over, and so is this one; workers that claim it are turned away.
     fn dissolve(&mut self) -> Vec<Action> {
-        if let Some(upper) = &mut self.upper {
+        if let Some(upper) = self.seating.upper_mut() {
             upper.forget();
         }
         let Some(session) = self.session else { return self.turn_away_claims() };
@@ -174,7 +174,7 @@ impl JobState {
 
     /// Nobody can join, for the root does not let this rack in.
     fn refuse_all(&mut self, reason: RefuseReason) -> Vec<Action> {
-        if let Some(upper) = &mut self.upper {
+        if let Some(upper) = self.seating.upper_mut() {
             upper.forget();
         }
         let cookie = self.job.config.cookie;
@@ -193,7 +193,7 @@ impl JobState {
 
     /// All members have left, and so has the rack: BYE to all.
     fn close(&mut self) -> Vec<Action> {
-        if let Some(upper) = &mut self.upper {
+        if let Some(upper) = self.seating.upper_mut() {
             upper.forget();
         }
         let Some(session) = self.session.take() else { return Vec::new() };
@@ -207,7 +207,7 @@ impl JobState {
 
     /// All members have left: the rack leaves its root before they get BYE. Returns whether it can.
     pub(super) fn leave_root(&mut self, now: Duration) -> bool {
-        let Some(Upper { joiner: Some((_, joiner)), .. }) = &mut self.upper else { return false };
+        let Some(Upper { joiner: Some((_, joiner)), .. }) = self.seating.upper_mut() else { return false };
         joiner.leave(now);
         true
     }

@@ -212,19 +212,8 @@ impl Worker {
         self.count_norm(place.call, events);
     }
 
-    /// The others have gone on by quorum without this worker's norm: nothing of the partition is sent, and its mean is not known.
-    fn norm_left_out(&mut self, place: PacketId, events: &mut impl Events) {
-        let Some(call) = self.calls.get_mut((place.call - self.first_call) as usize) else { return };
-        let part = &mut call.parts[place.partition as usize];
-        self.stats.left_out += u64::from(part.packets);
-        call.withheld |= Norm::non_finite_worker(part.norm).is_some();
-        (part.norm, part.silent) = (0, true);
-        events.left_out(place.call, place.partition);
-        self.count_norm(place.call, events);
-    }
-
     /// One more norm of a call is known, or never will be.
-    fn count_norm(&mut self, number: u64, events: &mut impl Events) {
+    pub(super) fn count_norm(&mut self, number: u64, events: &mut impl Events) {
         let workers = self.params.all_workers();
         let Some(call) = self.calls.get_mut((number - self.first_call) as usize) else { return };
         call.norms_in += 1;
@@ -265,28 +254,6 @@ impl Worker {
         self.first_call += 1;
         self.norm_call = self.norm_call.saturating_sub(1);
         self.data_call = self.data_call.saturating_sub(1);
-    }
-
-    fn straggler(&mut self, now: Duration, header: &Header, about: Straggler, events: &mut impl Events) {
-        self.stats.stragglers += 1;
-        let (slot, round, current) = (header.slot, header.round, about.current);
-        let overtaken = SessionError::Overtaken { slot, round, current };
-        if about.kind == Kind::Norm && self.params.by_quorum() {
-            if let Finish::First(place) = self.norm.give_up(now, slot, round) {
-                self.norm_left_out(place, events);
-            }
-        } else if about.kind == Kind::Norm {
-            if self.norm.outstanding_packet(slot, round).is_some() {
-                self.fail(overtaken);
-            }
-        } else if self.params.may_lose() {
-            if let Finish::First(place) = self.data.give_up(now, slot, round) {
-                events.packet_lost(place, self.data.kept_payload(slot, round));
-                self.data_done(place, 1);
-            }
-        } else if self.data.outstanding_packet(slot, round).is_some() {
-            self.fail(overtaken);
-        }
     }
 
     pub(super) fn handle_nudge(&mut self, now: Duration, header: &Header, nudge: Nudge, tx: &mut impl Tx) {

@@ -3,30 +3,36 @@
 
 mod answers;
 mod call;
+mod deal;
 mod error;
+mod loss;
 mod parameters;
 mod racks;
 mod rtt;
+mod stats;
 mod stream;
 mod stripe;
 mod stripes;
+mod takeover;
 
 pub use call::{CallSpec, PartSpec};
+pub use deal::{Dealt, StripeReport};
 pub use error::{CallError, OfRacks, SessionError, Who, Workers};
 pub use parameters::Parameters;
 pub use rtt::Rtt;
-pub use stream::{PacketId, StreamStats, Tx};
+pub use stats::{StreamStats, WorkerStats};
+pub use stream::{PacketId, Tx};
 pub use stripe::Stripe;
-pub use stripes::{Dealt, StripeReport};
+pub use takeover::{SharePorts, Takeover};
 
 use crate::aggregator::Shard;
 use crate::wire::{HEADER_LEN, Header, Kind, Mode, NORM_LEN, RAW_LEN};
 use crate::{Policy, Round, SlotId, TableId};
 use call::Call;
+use deal::Stripes;
 use std::collections::VecDeque;
 use std::time::Duration;
 use stream::Stream;
-use stripes::Stripes;
 
 /// The longest run of packets: as many as a kernel takes in one piece. With several shards, no run leaves a
 /// shard's block of slots.
@@ -66,23 +72,6 @@ pub trait Events {
     fn call_failed(&mut self, call: u64, error: CallError);
 }
 
-/// Counts of a worker.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct ProtocolStats {
-    /// The norm stream.
-    pub norm: StreamStats,
-    /// The data stream.
-    pub data: StreamStats,
-    /// STRAGGLER packets received.
-    pub stragglers: u64,
-    /// Packets sent again because another worker waited for them.
-    pub nudged: u64,
-    /// Packets of partitions with which the others went on without this worker ([`Events::left_out`]).
-    pub left_out: u64,
-    /// Packets received that were none of this session's.
-    pub foreign: u64,
-}
-
 /// A worker's protocol state.
 #[derive(Debug)]
 pub struct Worker {
@@ -107,7 +96,7 @@ pub struct Worker {
     failure: Option<SessionError>,
     /// Where a NORM of this worker was refused (P14).
     refused: Option<(SlotId, Round)>,
-    stats: ProtocolStats,
+    stats: WorkerStats,
 }
 
 impl Worker {
@@ -149,7 +138,7 @@ impl Worker {
             missing_racks: 0,
             failure: None,
             refused: None,
-            stats: ProtocolStats::default(),
+            stats: WorkerStats::default(),
         }
     }
 
@@ -172,8 +161,8 @@ impl Worker {
 
     /// Counts so far.
     #[must_use]
-    pub fn stats(&self) -> ProtocolStats {
-        let own = ProtocolStats { norm: self.norm.stats(), data: self.data.stats(), ..self.stats };
+    pub fn stats(&self) -> WorkerStats {
+        let own = WorkerStats { norm: self.norm.stats(), data: self.data.stats(), ..self.stats };
         self.reports().iter().fold(own, |all, report| all.plus(report.stats))
     }
 
@@ -434,14 +423,9 @@ impl Worker {
             None => self.norm.note_elsewhere(self.data.rtt().shortest(), self.data.rtt().answer()),
         }
         self.norm.repeat(now, tx);
-        if self.params.policy == Policy::Reliable {
-            self.data.repeat(now, tx);
-        } else {
-            while let Some((place, slot, round)) = self.data.give_up_older(now, self.params.deadline) {
-                events.packet_lost(place, self.data.kept_payload(slot, round));
-                self.data_done(place, 1);
-            }
-            self.data.ask_again(now, self.params.deadline / 4, tx);
+        match self.params.policy {
+            Policy::Reliable => self.data.repeat(now, tx),
+            Policy::BestEffort => self.give_up_overdue(now, events, tx),
         }
         let waited = self.stall_time(now);
         if waited >= self.params.timeout {

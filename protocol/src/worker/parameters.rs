@@ -105,16 +105,6 @@ impl Parameters {
         Rank(self.rack.map_or(0, |rack| rack.first.0) + u16::from(self.worker.0))
     }
 
-    /// Whether a packet may be given up, or come too late for its sum.
-    #[must_use]
-    pub fn may_lose(&self) -> bool {
-        self.policy == Policy::BestEffort || self.by_quorum()
-    }
-
-    pub(super) fn by_quorum(&self) -> bool {
-        self.all_quorum() < self.all_workers()
-    }
-
     /// Whether a packet of the session may come to this worker in this form (P47): from its aggregator, or
     /// with ROOT from the root, with a count of members and a named worker that are possible there.
     pub(super) fn expects(&self, header: &Header) -> bool {

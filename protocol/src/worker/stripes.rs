@@ -10,9 +10,10 @@
 //! one stripe.
 
 use super::call::Call;
-use super::stream::{PacketId, StreamStats, Tx};
+use super::deal::{Dealt, StripeReport, Stripes};
+use super::stream::{PacketId, Tx};
 use super::stripe::Stripe;
-use super::{Parameters, ProtocolStats, RUN, Worker};
+use super::{Parameters, RUN, Worker, WorkerStats};
 use crate::aggregator::Shard;
 use crate::wire::{Header, Kind, Mode};
 use crate::{Round, SlotId, WorkerId};
@@ -43,63 +44,6 @@ impl Parameters {
             None
         }
     }
-}
-
-/// Numbered data packets in a row that a stripe is to send.
-#[derive(Clone, Copy, Debug)]
-pub struct Dealt {
-    /// What the first carries; the others carry what follows in the call.
-    pub first: PacketId,
-    /// The seq of the first.
-    pub seq: u64,
-    /// How many there are, at most 64.
-    pub count: usize,
-    /// The number of the stripe that has their slots.
-    pub stripe: u8,
-    ring: u8,
-    /// Without round and slot.
-    header: Header,
-}
-
-/// How a stripe is, as far as it concerns the worker as a whole.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct StripeReport {
-    /// Whether packets are outstanding, and the shard of the first.
-    pub busy: bool,
-    /// The shard of the eldest.
-    pub waits_at: Option<u8>,
-    /// Time-outs in a row, and whether NUDGE has brought nothing (P20).
-    pub timeouts: u32,
-    /// See [`Worker::unanswered_shards`].
-    pub deaf: bool,
-    /// When the aggregator was heard last, and when something was finished or first sent.
-    pub heard: Duration,
-    /// See [`Worker::waiting_for`].
-    pub progress: Duration,
-    /// Workers that the latest NUDGE has shown to be missing.
-    pub missing: u64,
-    /// Round trips of its packets, and answers that waited for nobody (P40).
-    pub smoothed: Option<Duration>,
-    /// The shortest of the recent ones.
-    pub shortest: Option<Duration>,
-    /// See P40.
-    pub answer: Option<Duration>,
-    /// Packets that may be outstanding, and how often congestion has made them fewer.
-    pub window: (u64, u64),
-    /// Results with a mark.
-    pub marks: u64,
-    /// Counts.
-    pub stats: ProtocolStats,
-}
-
-/// What a worker knows of its stripes.
-#[derive(Debug)]
-pub(super) struct Stripes {
-    /// The next seq.
-    next: u64,
-    /// Packets dealt out that are not known to be finished.
-    open: u64,
-    reports: Vec<StripeReport>,
 }
 
 impl Worker {
@@ -277,29 +221,5 @@ fn finish(call: &mut Call, dealt: &Dealt) {
         }
         left -= count;
         (partition, packet) = (partition + 1, 0);
-    }
-}
-
-impl StreamStats {
-    fn plus(self, other: StreamStats) -> StreamStats {
-        StreamStats {
-            sent: self.sent + other.sent,
-            repeated: self.repeated + other.repeated,
-            timeouts: self.timeouts + other.timeouts,
-            given_up: self.given_up + other.given_up,
-        }
-    }
-}
-
-impl ProtocolStats {
-    pub(super) fn plus(self, other: ProtocolStats) -> ProtocolStats {
-        ProtocolStats {
-            norm: self.norm.plus(other.norm),
-            data: self.data.plus(other.data),
-            stragglers: self.stragglers + other.stragglers,
-            nudged: self.nudged + other.nudged,
-            left_out: self.left_out + other.left_out,
-            foreign: self.foreign + other.foreign,
-        }
     }
 }

@@ -1,6 +1,5 @@
 //! Members that come and go (P42, P43): what the server makes of any order of packets.
 
-use super::parties::{COOKIE, JOB, ms, static_job};
 use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
@@ -11,6 +10,7 @@ use thc_protocol::wire::{
     Welcome, What,
 };
 use thc_protocol::{Cookie, Round, SlotId, WorkerId};
+use thc_support::parties::{COOKIE, JOB, ms, static_job};
 
 const GONE_AFTER: Duration = ms(1500);
 

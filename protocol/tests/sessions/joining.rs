@@ -1,10 +1,10 @@
 //! P22, P23: joining, and being refused.
 
-use super::parties::{COOKIE, JOB, Process, Server, address, exchange, ms, session, static_job};
 use std::time::Duration;
 use thc_protocol::session::{JoinError, JoinEvent, Joiner, Registry};
 use thc_protocol::wire::{Header, Join, Kind, Members, RefuseReason, Refused, Welcome};
 use thc_protocol::{Cookie, JobId, WorkerId};
+use thc_support::parties::{COOKIE, JOB, Process, Server, address, exchange, ms, session, static_job};
 
 #[test]
 fn all_are_welcomed_when_the_last_has_joined() {

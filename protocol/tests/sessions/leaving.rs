@@ -1,9 +1,9 @@
 //! P25: leaving.
 
-use super::parties::{JOB, Process, Server, address, exchange, ms, session};
 use std::time::Duration;
 use thc_protocol::session::JoinEvent;
 use thc_protocol::wire::{Header, Kind, Leave};
+use thc_support::parties::{JOB, Process, Server, address, exchange, ms, session};
 
 #[test]
 fn the_last_to_leave_sets_all_free() {

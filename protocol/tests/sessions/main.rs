@@ -4,11 +4,7 @@
 mod changing;
 mod joining;
 mod leaving;
-mod parties;
 mod restarting;
-#[allow(dead_code, reason = "simulations of groups use all of it")]
-#[path = "../simulation/rng.rs"]
-mod rng;
 mod shares;
 mod simulation;
 mod usurping;

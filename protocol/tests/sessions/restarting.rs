@@ -1,9 +1,9 @@
 //! P24: restarts of the parameter server and of workers.
 
-use super::parties::{JOB, Process, Server, address, exchange, ms, session, static_job, usurp};
 use thc_protocol::session::JoinEvent;
 use thc_protocol::wire::{Header, Kind, RefuseReason, Refused};
 use thc_protocol::{Cookie, WorkerId};
+use thc_support::parties::{JOB, Process, Server, address, exchange, ms, session, static_job, usurp};
 
 #[test]
 fn a_restarted_server_goes_on_with_the_session_that_all_claim() {
@@ -109,7 +109,7 @@ fn a_restarted_worker_ends_the_session_for_all() {
         fresh.joiner = thc_protocol::session::Joiner::new(
             JOB,
             WorkerId(1),
-            super::parties::COOKIE,
+            thc_support::parties::COOKIE,
             777 + u64::from(process),
             0,
             start,
@@ -144,7 +144,7 @@ fn a_restarted_worker_ends_the_session_for_all() {
             *joiner = thc_protocol::session::Joiner::new(
                 JOB,
                 WorkerId(worker),
-                super::parties::COOKIE,
+                thc_support::parties::COOKIE,
                 900 + u64::from(process),
                 0,
                 when,
@@ -181,7 +181,7 @@ fn a_lost_notice_of_re_forming_comes_again_until_its_receiver_has_joined() {
     // It has joined anew: only the other is told again.
     let mut anew = Process::new(0, 0, ms(2550));
     anew.joiner =
-        thc_protocol::session::Joiner::new(JOB, WorkerId(0), super::parties::COOKIE, 31, 0, ms(2550));
+        thc_protocol::session::Joiner::new(JOB, WorkerId(0), thc_support::parties::COOKIE, 31, 0, ms(2550));
     let packet = anew.poll(ms(2550)).unwrap();
     server.take(ms(2550), anew.address, &packet);
     let packet = fresh.poll(ms(2600)).unwrap();
@@ -200,7 +200,7 @@ fn a_notice_counts_only_in_the_session_it_is_about() {
         header.emit_packet(&mut buffer, &body).to_vec()
     };
     processes[0].events.clear();
-    for cookie in [Cookie(0), Cookie(session.0 ^ 1), super::parties::COOKIE] {
+    for cookie in [Cookie(0), Cookie(session.0 ^ 1), thc_support::parties::COOKIE] {
         processes[0].take(ms(1), &notice(cookie));
     }
     assert_eq!(processes[0].events, []);

@@ -1,11 +1,11 @@
 //! A job whose slots several servers share: its session is the first one's (P24).
 
-use super::parties::{COOKIE, JOB, Packets, Server, address, ms, static_job};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
 use thc_protocol::session::{JoinError, JoinEvent, Joiner, Joiners, Registry, StaticJob};
 use thc_protocol::wire::{Field, Header, Kind, RefuseReason, Shares, Welcome};
 use thc_protocol::{Cookie, WorkerId};
+use thc_support::parties::{COOKIE, JOB, Packets, Server, address, ms, static_job};
 
 const SHARES: usize = 3;
 
@@ -41,19 +41,20 @@ impl ShareMember {
     }
 }
 
-struct World {
+/// A server of several shares and its workers, with a network that takes no time.
+struct SharedServer {
     now: Duration,
     servers: Vec<Server>,
     workers: Vec<ShareMember>,
 }
 
-impl World {
-    fn new(workers: u8) -> World {
+impl SharedServer {
+    fn new(workers: u8) -> SharedServer {
         let job = job(workers);
         let mut servers = vec![Server::with_job(job.clone(), 1000)];
         servers.resize_with(SHARES, || Server::follower(job.clone()));
         let workers = (0..workers).map(|worker| ShareMember::new(worker, 0, Duration::ZERO)).collect();
-        World { now: Duration::ZERO, servers, workers }
+        SharedServer { now: Duration::ZERO, servers, workers }
     }
 
     /// Everything that is due is sent and arrives at once, but what `lost` says of worker and share.
@@ -96,96 +97,98 @@ impl World {
 
 #[test]
 fn a_session_of_the_first_share_is_brought_to_the_others() {
-    let mut world = World::new(3);
-    world.run(ms(250));
-    let sessions = world.sessions();
+    let mut shared = SharedServer::new(3);
+    shared.run(ms(250));
+    let sessions = shared.sessions();
     assert!(sessions[0].is_some() && sessions.iter().all(|session| *session == sessions[0]), "{sessions:?}");
-    for worker in &world.workers {
+    for worker in &shared.workers {
         let Some(JoinEvent::Welcome(welcome, 3)) = worker.events.last() else {
             panic!("{:?}", worker.events)
         };
         assert_eq!(welcome.shares.as_slice(), [share_address(0), share_address(1), share_address(2)]);
     }
-    for server in &world.servers {
+    for server in &shared.servers {
         let members: Vec<_> = server.installed.as_ref().unwrap().1.iter().map(|(_, at)| at.addr).collect();
-        assert_eq!(members, world.workers.iter().map(|worker| worker.at).collect::<Vec<_>>());
+        assert_eq!(members, shared.workers.iter().map(|worker| worker.at).collect::<Vec<_>>());
     }
     // All leave every share.
-    let now = world.now;
-    world.workers.iter_mut().for_each(|worker| worker.joiners.leave(now));
-    world.run(ms(100));
-    assert_eq!(world.sessions(), [None; SHARES]);
-    assert!(world.workers.iter().all(|worker| worker.joiners.has_left()));
+    let now = shared.now;
+    shared.workers.iter_mut().for_each(|worker| worker.joiners.leave(now));
+    shared.run(ms(100));
+    assert_eq!(shared.sessions(), [None; SHARES]);
+    assert!(shared.workers.iter().all(|worker| worker.joiners.has_left()));
 }
 
 #[test]
 fn a_worker_is_welcome_when_every_share_says_so() {
-    let mut world = World::new(2);
+    let mut shared = SharedServer::new(2);
     for _ in 0..100 {
-        world.exchange(|worker, share| worker == 1 && share == 2);
+        shared.exchange(|worker, share| worker == 1 && share == 2);
     }
-    assert_eq!(world.sessions()[2], None);
-    assert!(world.workers.iter().all(|worker| worker.session().is_none()));
+    assert_eq!(shared.sessions()[2], None);
+    assert!(shared.workers.iter().all(|worker| worker.session().is_none()));
     // The share says who is missing, to whom it can.
-    let error = world.workers[0].joiners.timeout_error(world.now, ms(900)).unwrap();
+    let error = shared.workers[0].joiners.timeout_error(shared.now, ms(900)).unwrap();
     assert!(matches!(error, JoinError::ShareMissing { share: 2, missing: 0b10, .. }), "{error:?}");
-    let error = world.workers[1].joiners.timeout_error(world.now, ms(900)).unwrap();
+    let error = shared.workers[1].joiners.timeout_error(shared.now, ms(900)).unwrap();
     assert_eq!(
         error.to_string(),
         "share 2 of the parameter server, at 10.2.0.2:9000, does not answer: check that it runs there and that this \
          host reaches it (waited 1 s)"
     );
-    world.run(ms(250));
-    assert!(world.workers.iter().all(|worker| worker.session().is_some()));
+    shared.run(ms(250));
+    assert!(shared.workers.iter().all(|worker| worker.session().is_some()));
 }
 
 #[test]
 fn a_worker_that_restarts_takes_all_shares_to_a_new_session() {
-    let mut world = World::new(3);
-    world.run(ms(250));
-    let before = world.sessions()[0];
-    let old = std::mem::replace(&mut world.workers[1], ShareMember::new(1, 0, world.now));
+    let mut shared = SharedServer::new(3);
+    shared.run(ms(250));
+    let before = shared.sessions()[0];
+    let old = std::mem::replace(&mut shared.workers[1], ShareMember::new(1, 0, shared.now));
     // From the same address, so that nobody is asked (P24), with another nonce.
-    world.workers[1].joiners = Joiners::new(Joiner::new(JOB, WorkerId(1), COOKIE, 77, 0, world.now));
-    world.run(ms(20));
+    shared.workers[1].joiners = Joiners::new(Joiner::new(JOB, WorkerId(1), COOKIE, 77, 0, shared.now));
+    shared.run(ms(20));
     for worker in [0, 2] {
         let reforming = JoinEvent::Reforming(WorkerId(1));
-        assert!(world.workers[worker].events.contains(&reforming), "{:?}", world.workers[worker].events);
-        world.workers[worker] = ShareMember::new(worker as u8, 0, world.now);
-        world.workers[worker].joiners =
-            Joiners::new(Joiner::new(JOB, WorkerId(worker as u8), COOKIE, 77 + worker as u64, 0, world.now));
+        assert!(shared.workers[worker].events.contains(&reforming), "{:?}", shared.workers[worker].events);
+        shared.workers[worker] = ShareMember::new(worker as u8, 0, shared.now);
+        shared.workers[worker].joiners =
+            Joiners::new(Joiner::new(JOB, WorkerId(worker as u8), COOKIE, 77 + worker as u64, 0, shared.now));
     }
-    world.run(ms(500));
-    let after = world.sessions();
+    shared.run(ms(500));
+    let after = shared.sessions();
     assert!(after[0] != before && after.iter().all(|session| *session == after[0]), "{before:?} {after:?}");
-    assert!(world.workers.iter().all(|worker| worker.session() == after[0]));
+    assert!(shared.workers.iter().all(|worker| worker.session() == after[0]));
     // A JOIN of the old session that was long under way changes nothing.
     let mut stale = old.joiners;
-    stale.resume(world.now);
+    stale.resume(shared.now);
     let mut buffer = [0; 64];
-    while let Some((share, packet)) = stale.poll(world.now, &mut buffer) {
+    while let Some((share, packet)) = stale.poll(shared.now, &mut buffer) {
         let packet = packet.to_vec();
-        let answers = world.servers[share].take(world.now, old.at, &packet);
+        let answers = shared.servers[share].take(shared.now, old.at, &packet);
         assert!(share == 0 || answers.iter().all(|(_, a)| a[1] == Kind::Pending as u8), "{answers:?}");
     }
-    assert_eq!(world.sessions(), after);
+    assert_eq!(shared.sessions(), after);
 }
 
 #[test]
 fn a_share_that_restarts_takes_the_session_up_again() {
-    let mut world = World::new(3);
-    world.run(ms(250));
-    let session = world.sessions();
+    let mut shared = SharedServer::new(3);
+    shared.run(ms(250));
+    let session = shared.sessions();
     for share in [2, 0] {
         let job = job(3);
         let registry = if share == 0 { Registry::new([job.clone()]) } else { Registry::follower([job]) };
-        world.servers[share].registry = registry;
-        world.servers[share].installed = None;
-        let now = world.now;
-        world.workers.iter_mut().for_each(|worker| worker.joiners.resume(now));
-        world.run(ms(250));
-        assert_eq!(world.sessions(), session);
-        assert!(world.workers.iter().all(|w| !w.events.iter().any(|e| matches!(e, JoinEvent::Reforming(_)))));
+        shared.servers[share].registry = registry;
+        shared.servers[share].installed = None;
+        let now = shared.now;
+        shared.workers.iter_mut().for_each(|worker| worker.joiners.resume(now));
+        shared.run(ms(250));
+        assert_eq!(shared.sessions(), session);
+        assert!(
+            shared.workers.iter().all(|w| !w.events.iter().any(|e| matches!(e, JoinEvent::Reforming(_))))
+        );
     }
 }
 
@@ -204,12 +207,12 @@ fn a_share_that_is_not_the_first_begins_no_session() {
 
 #[test]
 fn a_share_with_another_job_is_named() {
-    let mut world = World::new(2);
+    let mut shared = SharedServer::new(2);
     let mut other = job(2);
     other.welcome.job_seed += 1;
-    world.servers[1].registry = Registry::follower([other]);
-    world.run(ms(50));
-    let Some(JoinEvent::Failed(error)) = world.workers[0].events.last() else { panic!() };
+    shared.servers[1].registry = Registry::follower([other]);
+    shared.run(ms(50));
+    let Some(JoinEvent::Failed(error)) = shared.workers[0].events.last() else { panic!() };
     assert!(matches!(error, JoinError::ShareDiffers { share: 1, change, .. } if change.field == Field::Seed));
     assert_eq!(
         error.to_string(),
@@ -220,38 +223,38 @@ fn a_share_with_another_job_is_named() {
 
 #[test]
 fn a_claim_with_another_fingerprint_is_told_what_the_job_is_by_every_share() {
-    let mut world = World::new(2);
-    world.run(ms(250));
-    let before = world.sessions();
+    let mut shared = SharedServer::new(2);
+    shared.run(ms(250));
+    let before = shared.sessions();
     let mut buffer = [0; 64];
-    world.workers[0].joiners.resume(world.now);
+    shared.workers[0].joiners.resume(shared.now);
     let mut answered = 0;
-    while let Some((share, packet)) = world.workers[0].joiners.poll(world.now, &mut buffer) {
+    while let Some((share, packet)) = shared.workers[0].joiners.poll(shared.now, &mut buffer) {
         let mut packet = packet.to_vec();
         packet[20 + 16] ^= 1;
-        let answers = world.servers[share].take(world.now, world.workers[0].at, &packet);
+        let answers = shared.servers[share].take(shared.now, shared.workers[0].at, &packet);
         assert_eq!(answers.len(), 1, "share {share}");
         assert_eq!(answers[0].1[1], Kind::Description as u8, "share {share}");
         answered += 1;
     }
-    assert_eq!((answered, world.sessions()), (SHARES, before));
+    assert_eq!((answered, shared.sessions()), (SHARES, before));
 }
 
 #[test]
 fn a_stranger_with_the_number_of_a_member_is_refused() {
-    let mut world = World::new(2);
-    world.run(ms(250));
-    let session = world.sessions()[1].unwrap();
+    let mut shared = SharedServer::new(2);
+    shared.run(ms(250));
+    let session = shared.sessions()[1].unwrap();
     let welcome = Welcome { session, nonce: 99, ..job(2).welcome };
-    let mut stranger = Joiner::new(JOB, WorkerId(0), COOKIE, 99, 0, world.now);
+    let mut stranger = Joiner::new(JOB, WorkerId(0), COOKIE, 99, 0, shared.now);
     let header = Header::new(Kind::Welcome, 2, JOB, WorkerId(0), session);
     let mut packet = [0; 1044];
-    assert!(stranger.handle(world.now, header.emit_packet(&mut packet, &welcome.to_bytes())).is_some());
-    let mut elsewhere = stranger.for_other_share(world.now);
+    assert!(stranger.handle(shared.now, header.emit_packet(&mut packet, &welcome.to_bytes())).is_some());
+    let mut elsewhere = stranger.for_other_share(shared.now);
     let mut buffer = [0; 64];
-    let join = elsewhere.poll(world.now, &mut buffer).unwrap().to_vec();
-    let before = world.servers[1].installed.clone();
-    let answers = world.servers[1].take(world.now, address(9, 9), &join);
+    let join = elsewhere.poll(shared.now, &mut buffer).unwrap().to_vec();
+    let before = shared.servers[1].installed.clone();
+    let answers = shared.servers[1].take(shared.now, address(9, 9), &join);
     assert_eq!((answers[0].1[1], answers[0].1[20]), (Kind::Refused as u8, RefuseReason::WorkerInUse as u8));
-    assert_eq!(world.servers[1].installed, before);
+    assert_eq!(shared.servers[1].installed, before);
 }

@@ -1,13 +1,13 @@
 //! Small random histories: lost, late and doubled packets, restarts of server and workers.
 
-use super::parties::{Process, Server, ms, static_job};
-use super::rng::{Rng, for_seeds};
-use std::cmp::Reverse;
-use std::collections::{BTreeMap, BinaryHeap};
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::time::Duration;
 use thc_protocol::Cookie;
 use thc_protocol::session::JoinEvent;
+use thc_support::Agenda;
+use thc_support::parties::{Process, Server, ms, static_job};
+use thc_support::random::{Rng, for_seeds};
 
 /// What a worker's application does: it joins, and joins anew when the session is over.
 struct Member {
@@ -19,36 +19,35 @@ struct Member {
     unheard: Option<Duration>,
 }
 
-/// A packet under way: when it arrives, an order number, whence or whither (the other is the server), bytes.
-type Flight = (Duration, u64, Option<SocketAddr>, Option<SocketAddr>, Vec<u8>);
+/// A packet under way: whence or whither (the other is the server), bytes.
+type Flight = (Option<SocketAddr>, Option<SocketAddr>, Vec<u8>);
 
-struct World {
+/// Workers that join a server over a faulty network.
+struct Gathering {
     rng: Rng,
     now: Duration,
     server: Server,
     members: Vec<Member>,
-    queue: BinaryHeap<Reverse<Flight>>,
-    sent: u64,
+    agenda: Agenda<Flight>,
     faults: bool,
     /// Which incarnations a session is of.
     nonces: BTreeMap<u32, Vec<u16>>,
 }
 
-impl World {
-    fn new(seed: u64, workers: u8) -> World {
+impl Gathering {
+    fn new(seed: u64, workers: u8) -> Gathering {
         let member = |worker| Member {
             process: Process::new(worker, 0, ms(0)),
             session: None,
             incarnation: 0,
             unheard: None,
         };
-        World {
+        Gathering {
             rng: Rng(seed),
             now: ms(0),
             server: Server::new(workers),
             members: (0..workers).map(member).collect(),
-            queue: BinaryHeap::new(),
-            sent: 0,
+            agenda: Agenda::default(),
             faults: true,
             nonces: BTreeMap::new(),
         }
@@ -60,8 +59,7 @@ impl World {
         for _ in 0..copies {
             let slow = self.faults && self.rng.below(10) == 0;
             let delay = ms(1 + self.rng.below(if slow { 3000 } else { 20 }));
-            self.sent += 1;
-            self.queue.push(Reverse((self.now + delay, self.sent, from, to, bytes.to_vec())));
+            self.agenda.add(self.now + delay, (from, to, bytes.to_vec()));
         }
     }
 
@@ -90,8 +88,7 @@ impl World {
     /// Everything that happens within the next 10 ms.
     fn step(&mut self) {
         self.now += ms(10);
-        while self.queue.peek().is_some_and(|Reverse((at, ..))| *at <= self.now) {
-            let Some(Reverse((_, _, from, to, bytes))) = self.queue.pop() else { break };
+        while let Some((from, to, bytes)) = self.agenda.pop_due(self.now) {
             match (from, to) {
                 (Some(from), _) => self.at_server(from, &bytes),
                 (_, Some(to)) => self.at_worker(to, &bytes),
@@ -186,41 +183,41 @@ impl World {
 fn whatever_happens_all_end_up_in_one_session() {
     for_seeds("sessions", 1000, |seed| {
         let workers = 1 + (seed % 4) as u8;
-        let mut world = World::new(seed * 7919, workers);
-        world.run(ms(2000));
-        for _ in 0..world.rng.below(5) {
-            match world.rng.below(4) {
+        let mut gathering = Gathering::new(seed * 7919, workers);
+        gathering.run(ms(2000));
+        for _ in 0..gathering.rng.below(5) {
+            match gathering.rng.below(4) {
                 0 => {
-                    let cookies = 1_000_000 + world.rng.below(1 << 30) as u32;
-                    world.server = Server::with_job(static_job(workers), cookies);
+                    let cookies = 1_000_000 + gathering.rng.below(1 << 30) as u32;
+                    gathering.server = Server::with_job(static_job(workers), cookies);
                 }
                 1 => {
-                    let worker = world.rng.below(u64::from(workers)) as usize;
-                    let moved = world.rng.below(2) == 0;
-                    world.rejoin(worker, moved);
+                    let worker = gathering.rng.below(u64::from(workers)) as usize;
+                    let moved = gathering.rng.below(2) == 0;
+                    gathering.rejoin(worker, moved);
                 }
                 2 => {
                     // A member moves without restarting.
-                    let worker = world.rng.below(u64::from(workers)) as usize;
-                    let port = 20_000 + world.rng.below(10_000) as u16;
-                    let address = &mut world.members[worker].process.address;
+                    let worker = gathering.rng.below(u64::from(workers)) as usize;
+                    let port = 20_000 + gathering.rng.below(10_000) as u16;
+                    let address = &mut gathering.members[worker].process.address;
                     *address = SocketAddr::from((address.ip(), port));
                 }
                 _ => {}
             }
-            let pause = ms(world.rng.below(6000));
-            world.run(pause);
+            let pause = ms(gathering.rng.below(6000));
+            gathering.run(pause);
         }
         // The network heals, and what is still under way has arrived after 3 s.
-        world.faults = false;
-        world.run(ms(12_000));
-        assert!(world.is_settled(), "not settled: {:?}", world.server.registry);
+        gathering.faults = false;
+        gathering.run(ms(12_000));
+        assert!(gathering.is_settled(), "not settled: {:?}", gathering.server.registry);
         // From here on nothing disturbs the session; a restart of the server is survived.
-        let session = world.server.installed.clone().unwrap().0;
-        world.run(ms(1000));
-        world.server = Server::with_job(static_job(workers), 77);
-        world.run(ms(3000));
-        assert!(world.is_settled());
-        assert_eq!(world.server.installed.clone().unwrap().0, session);
+        let session = gathering.server.installed.clone().unwrap().0;
+        gathering.run(ms(1000));
+        gathering.server = Server::with_job(static_job(workers), 77);
+        gathering.run(ms(3000));
+        assert!(gathering.is_settled());
+        assert_eq!(gathering.server.installed.clone().unwrap().0, session);
     });
 }

@@ -1,11 +1,13 @@
 //! P24: a number changes hands only when its owner has not answered.
 
-use super::parties::{JOB, Packets, Process, Server, address, exchange, ms, session, static_job, usurp};
 use thc_protocol::session::{JoinError, JoinEvent};
 use thc_protocol::wire::{
     Ask, Field, Form, Header, Join, Kind, Leave, RefuseReason, Refused, Table, Tables, Welcome,
 };
 use thc_protocol::{Cookie, Policy, WorkerId};
+use thc_support::parties::{
+    JOB, Packets, Process, Server, address, exchange, ms, session, static_job, usurp,
+};
 
 fn kinds(packets: &Packets) -> Vec<(std::net::SocketAddr, Kind)> {
     packets.iter().map(|(to, bytes)| (*to, Header::parse(bytes).unwrap().0.kind)).collect()
@@ -122,7 +124,7 @@ fn who_knows_nonce_and_cookies_must_also_send_from_the_members_address_to_leave(
             vec![]
         );
         assert_eq!(
-            server.take(ms(9), address(worker, 0), &leave(super::parties::COOKIE, worker, nonce)),
+            server.take(ms(9), address(worker, 0), &leave(thc_support::parties::COOKIE, worker, nonce)),
             vec![]
         );
     }
@@ -260,7 +262,7 @@ fn builds_that_compute_other_numbers_do_not_join_one_job() {
         process.joiner = thc_protocol::session::Joiner::new(
             JOB,
             WorkerId(worker),
-            super::parties::COOKIE,
+            thc_support::parties::COOKIE,
             u64::from(worker) + 1,
             definitions,
             ms(0),

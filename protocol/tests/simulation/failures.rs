@@ -1,13 +1,13 @@
 //! How calls and sessions fail: NaN, different calls, crashed workers, a silent aggregator.
 
 use crate::plan::{CallPlan, JobPlan};
-use crate::rng::{Rng, for_seeds};
 use crate::scenario::{job, manners, micros, ms, network, patience};
-use crate::world::{Network, Restarts, World};
+use crate::scene::{Network, Restarts, Scene};
 use std::time::Duration;
 use thc_protocol::WorkerId;
 use thc_protocol::wire::Norm;
 use thc_protocol::worker::{CallError, SessionError, Who};
+use thc_support::random::{Rng, for_seeds};
 
 /// A network that loses at most one packet in ten, so that time-outs mean something.
 fn fair_network(rng: &mut Rng) -> Network {
@@ -41,10 +41,10 @@ fn a_nan_fails_its_call_on_all_workers_alike_and_no_other() {
         let place = rng.below(plan.calls.len() as u64 + 1) as usize;
         plan.calls.insert(place, bad);
         let manners = manners(&mut rng, &plan);
-        let mut world = World::new(seed, 1, network, Restarts::default());
-        world.add_job(&plan, manners, &[]);
-        world.run(patience(&world), ms(50));
-        for client in &world.clients {
+        let mut scene = Scene::new(seed, 1, network, Restarts::default());
+        scene.add_job(&plan, manners, &[]);
+        scene.run(patience(&scene), ms(50));
+        for client in &scene.clients {
             assert_eq!(client.worker.failure(), None);
             for (number, call) in (0u64..).zip(&plan.calls) {
                 let expected = call.non_finite().map(|worker| CallError::NonFinite { worker });
@@ -90,10 +90,10 @@ fn different_calls_fail_every_worker_and_nothing_of_them_is_summed() {
         let odd = rng.below(u64::from(plan.config.workers)) as u8;
         let other = differ(&mut rng, &plan, at);
         let manners = manners(&mut rng, &plan);
-        let mut world = World::new(seed, 1, network, Restarts::default());
-        world.add_job(&plan, manners, &[(odd, other.clone())]);
-        world.run(patience(&world), ms(50));
-        for client in &world.clients {
+        let mut scene = Scene::new(seed, 1, network, Restarts::default());
+        scene.add_job(&plan, manners, &[(odd, other.clone())]);
+        scene.run(patience(&scene), ms(50));
+        for client in &scene.clients {
             let own = &client.truth.plan.calls;
             let Some(SessionError::Mismatch { mine, who, slot, refused }) = client.worker.failure() else {
                 panic!("worker {}: {:?}", client.number, client.worker.failure());
@@ -127,12 +127,12 @@ fn a_crashed_worker_is_named_by_all_others_in_time() {
         let plan = impatient_job(&mut rng);
         let dead = rng.below(u64::from(plan.config.workers)) as usize;
         let manners = manners(&mut rng, &plan);
-        let mut world = World::new(seed, 1, network, Restarts::default());
-        world.add_job(&plan, manners, &[]);
+        let mut scene = Scene::new(seed, 1, network, Restarts::default());
+        scene.add_job(&plan, manners, &[]);
         let at = micros(rng.below(rng.clone().pick(&[1_000, 20_000, 200_000])));
-        world.crash_at(dead, at);
-        world.run(patience(&world) + plan.timeout * 2, ms(50));
-        for client in world.clients.iter().filter(|client| !client.crashed) {
+        scene.crash_at(dead, at);
+        scene.run(patience(&scene) + plan.timeout * 2, ms(50));
+        for client in scene.clients.iter().filter(|client| !client.crashed) {
             let Some(failure) = client.worker.failure() else {
                 assert_eq!(client.worker.pending_calls(), 0);
                 continue;
@@ -161,10 +161,10 @@ fn a_silent_aggregator_is_said_to_be_silent() {
         let manners = manners(&mut rng, &plan);
         let at = micros(rng.pick(&[0, 500, 5_000, 50_000]));
         let restarts = Restarts { at: vec![at], outage: Duration::from_secs(10_000), ..Restarts::default() };
-        let mut world = World::new(seed, 1, network, restarts);
-        world.add_job(&plan, manners, &[]);
-        world.run(patience(&world) + plan.timeout * 2, ms(50));
-        for client in &world.clients {
+        let mut scene = Scene::new(seed, 1, network, restarts);
+        scene.add_job(&plan, manners, &[]);
+        scene.run(patience(&scene) + plan.timeout * 2, ms(50));
+        for client in &scene.clients {
             match client.worker.failure() {
                 None => assert_eq!(client.worker.pending_calls(), 0),
                 Some(SessionError::Silent { waited }) => {
@@ -191,10 +191,10 @@ fn undetected_corruption_ends_every_call_or_session() {
             plan.policy = thc_protocol::Policy::BestEffort;
         }
         let manners = manners(&mut rng, &plan);
-        let mut world = World::new(seed, 1, network, Restarts::default());
-        world.add_job(&plan, manners, &[]);
-        world.run(patience(&world) + plan.timeout * 4, ms(50));
-        for client in &world.clients {
+        let mut scene = Scene::new(seed, 1, network, Restarts::default());
+        scene.add_job(&plan, manners, &[]);
+        scene.run(patience(&scene) + plan.timeout * 4, ms(50));
+        for client in &scene.clients {
             assert!(client.worker.failure().is_some() || client.worker.pending_calls() == 0);
         }
     });

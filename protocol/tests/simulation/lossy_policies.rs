@@ -2,13 +2,13 @@
 
 use crate::client::Manner;
 use crate::plan::{CallPlan, JobPlan};
-use crate::rng::{Rng, for_seeds};
 use crate::scenario::{job, manners, micros, ms, network, patience, restarts};
-use crate::world::{Network, Restarts, World};
+use crate::scene::{Network, Restarts, Scene};
 use std::time::Duration;
 use thc_protocol::wire::Norm;
 use thc_protocol::worker::CallError;
 use thc_protocol::{Policy, WorkerId};
+use thc_support::random::{Rng, for_seeds};
 
 fn quorum_job(rng: &mut Rng, nan: f64) -> JobPlan {
     loop {
@@ -32,10 +32,10 @@ fn best_effort_ends_in_time_whatever_is_lost() {
         plan.deadline = ms(rng.pick(&[1, 10, 100]));
         let restarts = restarts(&mut rng, 3);
         let manners = manners(&mut rng, &plan);
-        let mut world = World::new(seed, rng.pick(&[1, 2]), network, restarts);
-        world.add_job(&plan, manners, &[]);
-        world.run(patience(&world) + deadlines(&world), ms(50));
-        for client in &world.clients {
+        let mut scene = Scene::new(seed, rng.pick(&[1, 2]), network, restarts);
+        scene.add_job(&plan, manners, &[]);
+        scene.run(patience(&scene) + deadlines(&scene), ms(50));
+        for client in &scene.clients {
             assert_eq!(client.worker.failure(), None);
             results += client.record.results.len();
             lost += client.record.lost.len();
@@ -46,7 +46,7 @@ fn best_effort_ends_in_time_whatever_is_lost() {
 }
 
 /// The time that best-effort may take if every packet is lost: a deadline for every window.
-fn deadlines(world: &World) -> Duration {
+fn deadlines(scene: &Scene) -> Duration {
     let of = |plan: &JobPlan, limit: Option<u64>| {
         let window = limit.unwrap_or(u64::MAX).min(u64::from(plan.config.data_slots / 2)) as u32;
         plan.calls
@@ -55,7 +55,7 @@ fn deadlines(world: &World) -> Duration {
             .map(|packets| plan.deadline * (packets / window + 2))
             .sum()
     };
-    world.clients.iter().map(|client| of(&client.truth.plan, client.manner.limit)).max().unwrap_or_default()
+    scene.clients.iter().map(|client| of(&client.truth.plan, client.manner.limit)).max().unwrap_or_default()
 }
 
 #[test]
@@ -69,11 +69,11 @@ fn best_effort_data_are_given_up_at_the_deadline_and_not_before() {
     let network = Network { delay: micros(100), ..Network::default() };
     let restarts =
         Restarts { at: vec![micros(250)], outage: Duration::from_secs(100), ..Restarts::default() };
-    let mut world = World::new(0, 1, network, restarts);
+    let mut scene = Scene::new(0, 1, network, restarts);
     let slow = Manner { compute: vec![ms(1)], ..Manner::prompt(1) };
-    world.add_job(&plan, vec![slow.clone(), slow], &[]);
-    world.run(Duration::from_secs(1), Duration::ZERO);
-    for client in &world.clients {
+    scene.add_job(&plan, vec![slow.clone(), slow], &[]);
+    scene.run(Duration::from_secs(1), Duration::ZERO);
+    for client in &scene.clients {
         assert_eq!((client.record.lost.len(), client.worker.stats().data.given_up), (10, 10));
         // Each was asked for again at each quarter of the deadline.
         assert_eq!(client.worker.stats().data.repeated, 30);
@@ -92,10 +92,10 @@ fn without_loss_best_effort_loses_nothing() {
         let manners = manners(&mut rng, &plan);
         let network =
             Network { delay: micros(50), jitter: micros(5), wire_time: micros(1), ..Network::default() };
-        let mut world = World::new(seed, 1, network, Restarts::default());
-        world.add_job(&plan, manners, &[]);
-        world.run(patience(&world), Duration::ZERO);
-        for client in &world.clients {
+        let mut scene = Scene::new(seed, 1, network, Restarts::default());
+        scene.add_job(&plan, manners, &[]);
+        scene.run(patience(&scene), Duration::ZERO);
+        for client in &scene.clients {
             assert_eq!(client.worker.failure(), None);
             let stats = client.worker.stats().data;
             assert_eq!(client.record.lost.len(), 0);
@@ -115,10 +115,10 @@ fn a_quorum_goes_on_and_its_sums_are_of_exactly_those_it_counts() {
             plan.policy = Policy::BestEffort;
         }
         let manners = manners(&mut rng, &plan);
-        let mut world = World::new(seed, rng.pick(&[1, 2]), network, Restarts::default());
-        world.add_job(&plan, manners, &[]);
-        world.run(patience(&world) + deadlines(&world), ms(50));
-        for client in &world.clients {
+        let mut scene = Scene::new(seed, rng.pick(&[1, 2]), network, Restarts::default());
+        scene.add_job(&plan, manners, &[]);
+        scene.run(patience(&scene) + deadlines(&scene), ms(50));
+        for client in &scene.clients {
             assert_eq!(client.worker.failure(), None);
             partial += client.record.lost.len();
             left_out += client.record.left_out.len();
@@ -137,14 +137,14 @@ fn a_quorum_goes_on_without_crashed_workers() {
         // So many that nobody is left behind, and the living are a quorum.
         plan.config.norm_slots = 256;
         let manners = manners(&mut rng, &plan);
-        let mut world = World::new(seed, 1, network, Restarts::default());
-        world.add_job(&plan, manners, &[]);
+        let mut scene = Scene::new(seed, 1, network, Restarts::default());
+        scene.add_job(&plan, manners, &[]);
         for dead in 0..plan.config.workers - plan.config.quorum {
             let at = micros(rng.pick(&[0, 300, 2_000, 30_000]));
-            world.crash_at(usize::from(dead), at);
+            scene.crash_at(usize::from(dead), at);
         }
-        world.run(patience(&world), ms(50));
-        for client in world.clients.iter().filter(|client| !client.crashed) {
+        scene.run(patience(&scene), ms(50));
+        for client in scene.clients.iter().filter(|client| !client.crashed) {
             assert_eq!(client.worker.failure(), None);
         }
     });
@@ -164,13 +164,13 @@ fn a_nan_that_comes_after_the_quorum_fails_the_call_on_its_own_worker_and_spoils
             plan.calls = (0..3).map(|_| CallPlan::random(&mut rng, 3u8, 40, 0.0)).collect();
             plan.calls[1].norms[2][0] = Norm::non_finite(WorkerId(2));
             let network = Network { delay: micros(20), ..Network::default() };
-            let mut world = World::new(seed, 1, network, Restarts::default());
+            let mut scene = Scene::new(seed, 1, network, Restarts::default());
             let mut manners = vec![Manner { flight: 3, ..Manner::prompt(3) }; 3];
             manners[2].start = micros(rng.pick(&[200, 1_000]));
             manners[2].latency = micros(rng.pick(&[0, 100]));
-            world.add_job(&plan, manners, &[]);
-            world.run(Duration::from_secs(20), ms(50));
-            for client in &world.clients {
+            scene.add_job(&plan, manners, &[]);
+            scene.run(Duration::from_secs(20), ms(50));
+            for client in &scene.clients {
                 assert_eq!(client.worker.failure(), None);
                 let error = CallError::NonFinite { worker: WorkerId(2).into() };
                 match client.record.failed.get(&1) {

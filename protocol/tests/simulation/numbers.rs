@@ -2,11 +2,11 @@
 
 use crate::client::Manner;
 use crate::plan::{CallPlan, JobPlan};
-use crate::rng::Rng;
 use crate::scenario::micros;
-use crate::world::{Network, Restarts, World};
+use crate::scene::{Network, Restarts, Scene};
 use std::time::Duration;
 use thc_protocol::Lane;
+use thc_support::random::Rng;
 
 /// 100 Gbit/s: 1 KB in some 100 ns; 20 µs one way.
 const FAST: Network = Network {
@@ -35,16 +35,16 @@ fn plan(workers: u8, calls: usize, partitions: usize, packets: u32) -> JobPlan {
 
 /// Runs it; returns the time, packets sent once and packets repeated.
 fn run(plan: &JobPlan, manners: Vec<Manner>, network: Network) -> (Duration, u64, u64) {
-    let mut world = World::new(1, 1, network, Restarts::default());
-    world.add_job(plan, manners, &[]);
-    world.run(Duration::from_secs(60), Duration::ZERO);
-    let stats = world.clients.iter().map(|client| client.worker.stats());
+    let mut scene = Scene::new(1, 1, network, Restarts::default());
+    scene.add_job(plan, manners, &[]);
+    scene.run(Duration::from_secs(60), Duration::ZERO);
+    let stats = scene.clients.iter().map(|client| client.worker.stats());
     let (mut sent, mut repeated) = (0, 0);
     for stats in stats {
         sent += stats.norm.sent + stats.data.sent;
         repeated += stats.norm.repeated + stats.data.repeated;
     }
-    (world.now, sent, repeated)
+    (scene.now, sent, repeated)
 }
 
 #[test]
@@ -94,10 +94,10 @@ fn a_restart_in_the_middle_costs_three_time_outs_at_most() {
     let mut slowest = Duration::ZERO;
     for at in (5..8000).step_by(401) {
         let restarts = Restarts { at_result: vec![at], ..Restarts::default() };
-        let mut world = World::new(at, 1, FAST, restarts);
-        world.add_job(&plan, vec![Manner::prompt(1); 4], &[]);
-        world.run(Duration::from_secs(10), Duration::ZERO);
-        slowest = slowest.max(world.now);
+        let mut scene = Scene::new(at, 1, FAST, restarts);
+        scene.add_job(&plan, vec![Manner::prompt(1); 4], &[]);
+        scene.run(Duration::from_secs(10), Duration::ZERO);
+        slowest = slowest.max(scene.now);
     }
     println!("slowest with one restart: {slowest:?}");
     // 20 + 40 + 80 ms, and what the rest takes.

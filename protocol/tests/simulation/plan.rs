@@ -1,6 +1,5 @@
 //! What the workers of a job reduce, and what must come out.
 
-use crate::rng::Rng;
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::rc::Rc;
@@ -9,6 +8,7 @@ use thc_protocol::aggregator::{JobConfig, Kernels, Level, Lookup, Racks, Scalar}
 use thc_protocol::wire::{Choice, Form, Norm, Rack, Table, Tables};
 use thc_protocol::worker::{PacketId, Parameters, PartSpec};
 use thc_protocol::{Cookie, JobId, Lane, Policy, Rank, TableId, WorkerId};
+use thc_support::random::Rng;
 
 /// One all-reduce as each worker calls it.
 #[derive(Clone, Debug)]

@@ -2,13 +2,13 @@
 
 use crate::client::Manner;
 use crate::plan::{CallPlan, JobPlan};
-use crate::rng::{Rng, for_seeds};
 use crate::scenario::{micros, ms, network};
+use crate::scene::Network;
 use crate::tree::{Node, Tree};
-use crate::world::Network;
 use std::time::Duration;
 use thc_protocol::worker::{CallError, SessionError, Who};
 use thc_protocol::{Policy, Rank, WorkerId};
+use thc_support::random::{Rng, for_seeds};
 
 /// A job of a few racks.
 fn job(rng: &mut Rng, nan: f64) -> JobPlan {

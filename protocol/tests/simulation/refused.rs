@@ -4,7 +4,7 @@
 use crate::client::Manner;
 use crate::plan::{CallPlan, JobPlan};
 use crate::scenario::{micros, ms};
-use crate::world::{Network, Restarts, World};
+use crate::scene::{Network, Restarts, Scene};
 use std::time::Duration;
 use thc_protocol::wire::Norm;
 use thc_protocol::worker::{CallError, SessionError, Who};
@@ -57,19 +57,19 @@ impl Case {
     }
 
     /// Runs it with each subset of the first packets lost; `others` sees other calls than the rest.
-    fn each_loss(&self, others: &[(u8, JobPlan)], check: impl Fn(&World)) {
+    fn each_loss(&self, others: &[(u8, JobPlan)], check: impl Fn(&Scene)) {
         for lost in 0..1 << PACKETS {
             let network = Network { delay: micros(30), ..Network::default() };
-            let mut world = World::new(1, 1, network, Restarts::default());
-            world.lost = lost;
+            let mut scene = Scene::new(1, 1, network, Restarts::default());
+            scene.lost = lost;
             let mut manners = vec![Manner::prompt(2); usize::from(self.plan.config.workers)];
             manners[usize::from(self.odd)].start = self.start;
-            world.add_job(&self.plan, manners, others);
-            world.run(self.plan.timeout * 3, ms(10));
+            scene.add_job(&self.plan, manners, others);
+            scene.run(self.plan.timeout * 3, ms(10));
             let late =
-                world.clients.iter().find(|client| client.ended.is_none_or(|at| at > self.plan.timeout));
+                scene.clients.iter().find(|client| client.ended.is_none_or(|at| at > self.plan.timeout));
             assert!(late.is_none(), "lost {lost:b}: worker {} ended late", late.unwrap().number);
-            check(&world);
+            check(&scene);
         }
     }
 }
@@ -80,13 +80,13 @@ fn calls_that_differ_end_on_all_workers_whatever_is_lost_first() {
         for at in 0..2 {
             let mut other = case.plan.clone();
             other.calls[at].key = 9;
-            case.each_loss(&[(case.odd, other)], |world| {
-                for client in &world.clients {
+            case.each_loss(&[(case.odd, other)], |scene| {
+                for client in &scene.clients {
                     let Some(SessionError::Mismatch { who, slot, refused, .. }) = client.worker.failure()
                     else {
                         panic!(
                             "lost {:b}: worker {} ends with {:?}",
-                            world.lost,
+                            scene.lost,
                             client.number,
                             client.worker.failure()
                         );
@@ -106,14 +106,14 @@ fn a_norm_that_is_not_finite_fails_its_call_on_all_workers_whatever_is_lost_firs
         for at in 0..2 {
             let usual = case.plan.calls.clone();
             case.plan.calls[at].norms[usize::from(case.odd)][0] = Norm::non_finite(WorkerId(case.odd));
-            case.each_loss(&[], |world| {
-                for client in &world.clients {
-                    assert_eq!(client.worker.failure(), None, "lost {:b}", world.lost);
+            case.each_loss(&[], |scene| {
+                for client in &scene.clients {
+                    assert_eq!(client.worker.failure(), None, "lost {:b}", scene.lost);
                     assert_eq!(client.worker.pending_calls(), 0);
                     let error = CallError::NonFinite { worker: WorkerId(case.odd).into() };
                     let failed: Vec<_> =
                         client.record.failed.iter().map(|(call, error)| (*call, *error)).collect();
-                    assert_eq!(failed, [(at as u64, error)], "lost {:b}", world.lost);
+                    assert_eq!(failed, [(at as u64, error)], "lost {:b}", scene.lost);
                 }
             });
             case.plan.calls = usual;

@@ -1,12 +1,12 @@
 //! `reliable` with full quorum always ends with the exact sums.
 
-use crate::rng::{Rng, for_seeds};
-use crate::scenario::{job, manners, ms, network, patience, restarts, world};
-use crate::world::{Network, Restarts, World};
+use crate::scenario::{job, manners, ms, network, patience, restarts, scene};
+use crate::scene::{Network, Restarts, Scene};
 use std::time::Duration;
+use thc_support::random::{Rng, for_seeds};
 
-fn all_ended(world: &World) {
-    for client in &world.clients {
+fn all_ended(scene: &Scene) {
+    for client in &scene.clients {
         assert_eq!(client.worker.failure(), None);
         assert!(client.ended.is_some());
     }
@@ -19,12 +19,12 @@ fn sums_are_exact_whatever_the_network_does() {
         let mut rng = Rng::new(seed);
         let network = network(&mut rng);
         let jobs = rng.pick(&[1, 1, 3]);
-        let mut world = world(&mut rng, seed, jobs, 0.05, network, Restarts::default());
-        world.run(patience(&world), ms(50));
-        all_ended(&world);
+        let mut scene = scene(&mut rng, seed, jobs, 0.05, network, Restarts::default());
+        scene.run(patience(&scene), ms(50));
+        all_ended(&scene);
         // P18: without restarts nobody is ever that far ahead.
-        assert_eq!((world.too_far, world.mixed), (0, 0));
-        slowest = slowest.max(world.now);
+        assert_eq!((scene.too_far, scene.mixed), (0, 0));
+        slowest = slowest.max(scene.now);
     });
     println!("slowest trace: {slowest:?}");
 }
@@ -39,11 +39,11 @@ fn sums_are_exact_whenever_the_aggregator_forgets() {
         let network = Network { loss: network.loss.min(0.1), ..network };
         let restarts = restarts(&mut rng, 4);
         let jobs = rng.pick(&[1, 1, 2]);
-        let mut world = world(&mut rng, seed, jobs, 0.05, network, restarts);
-        world.run(patience(&world), ms(50));
-        all_ended(&world);
-        assert_eq!(world.mixed, 0);
-        slowest = slowest.max(world.now);
+        let mut scene = scene(&mut rng, seed, jobs, 0.05, network, restarts);
+        scene.run(patience(&scene), ms(50));
+        all_ended(&scene);
+        assert_eq!(scene.mixed, 0);
+        slowest = slowest.max(scene.now);
     });
     println!("slowest trace: {slowest:?}");
 }
@@ -63,13 +63,13 @@ fn sums_are_exact_when_packets_outlive_a_restart() {
         plan.config.data_slots = rng.pick(&[2, 4, 6]);
         plan.config.norm_slots = 2;
         let manners = manners(&mut rng, &plan);
-        let mut world = World::new(seed, 1, network, restarts);
-        world.add_job(&plan, manners, &[]);
-        world.run(patience(&world), ms(50));
-        all_ended(&world);
-        assert_eq!(world.mixed, 0);
-        too_far += world.too_far;
-        slowest = slowest.max(world.now);
+        let mut scene = Scene::new(seed, 1, network, restarts);
+        scene.add_job(&plan, manners, &[]);
+        scene.run(patience(&scene), ms(50));
+        all_ended(&scene);
+        assert_eq!(scene.mixed, 0);
+        too_far += scene.too_far;
+        slowest = slowest.max(scene.now);
     });
     println!("slowest trace: {slowest:?}, {too_far} packets dropped as too far ahead");
     assert!(too_far > 0, "no trace has such a packet");
@@ -86,7 +86,7 @@ fn sums_are_exact_whoever_is_striped() {
         let forgets = rng.chance(0.5);
         let restarts = if forgets { restarts(&mut rng, 4) } else { Restarts::default() };
         let shards = rng.pick(&[1, 2, 2, 3, 4]);
-        let mut world = World::new(seed, shards, network, restarts);
+        let mut scene = Scene::new(seed, shards, network, restarts);
         let mut plan = job(&mut rng, 5, 0.05);
         plan.config.data_slots = 128 * u32::from(shards) * rng.pick(&[1, 1, 2]);
         // That is counted in slots.
@@ -96,13 +96,13 @@ fn sums_are_exact_whoever_is_striped() {
         let mut manners = manners(&mut rng, &plan);
         manners.iter_mut().for_each(|manner| manner.stripes = rng.between(0, shards.into()) as u8);
         let expected: Vec<bool> = manners.iter().map(|manner| manner.stripes > 0).collect();
-        world.add_job(&plan, manners, &[]);
-        let striped: Vec<bool> = world.clients.iter().map(|client| client.striped.is_some()).collect();
+        scene.add_job(&plan, manners, &[]);
+        let striped: Vec<bool> = scene.clients.iter().map(|client| client.striped.is_some()).collect();
         assert_eq!(striped, expected);
-        world.run(patience(&world), ms(50));
-        all_ended(&world);
-        assert_eq!((world.mixed, if forgets { 0 } else { world.too_far }), (0, 0));
-        slowest = slowest.max(world.now);
+        scene.run(patience(&scene), ms(50));
+        all_ended(&scene);
+        assert_eq!((scene.mixed, if forgets { 0 } else { scene.too_far }), (0, 0));
+        slowest = slowest.max(scene.now);
     });
     println!("slowest trace: {slowest:?}");
 }

@@ -2,10 +2,10 @@
 
 use crate::client::{Client, Manner};
 use crate::plan::{CallPlan, JobPlan};
-use crate::rng::Rng;
-use crate::world::{Network, Restarts, World};
+use crate::scene::{Network, Restarts, Scene};
 use std::time::Duration;
 use thc_protocol::Lane;
+use thc_support::random::Rng;
 
 pub fn ms(milliseconds: u64) -> Duration {
     Duration::from_millis(milliseconds)
@@ -76,10 +76,10 @@ pub fn manners(rng: &mut Rng, plan: &JobPlan) -> Vec<Manner> {
         .collect()
 }
 
-/// A world of `jobs` random jobs.
-pub fn world(rng: &mut Rng, seed: u64, jobs: u16, nan: f64, network: Network, restarts: Restarts) -> World {
+/// A scene of `jobs` random jobs.
+pub fn scene(rng: &mut Rng, seed: u64, jobs: u16, nan: f64, network: Network, restarts: Restarts) -> Scene {
     let shards = rng.pick(&[1, 1, 2, 3]);
-    let mut world = World::new(seed, shards, network, restarts);
+    let mut scene = Scene::new(seed, shards, network, restarts);
     for number in 0..jobs {
         let mut plan = job(rng, number * 257, nan);
         if rng.chance(0.2) {
@@ -87,13 +87,13 @@ pub fn world(rng: &mut Rng, seed: u64, jobs: u16, nan: f64, network: Network, re
             plan.calls.insert(place, CallPlan::empty(plan.config.workers));
         }
         let manners = manners(rng, &plan);
-        world.add_job(&plan, manners, &[]);
+        scene.add_job(&plan, manners, &[]);
     }
-    world
+    scene
 }
 
 /// How long the slowest job may take: some time-outs for every window of its packets, and no more.
-pub fn patience(world: &World) -> Duration {
+pub fn patience(scene: &Scene) -> Duration {
     let of = |client: &Client| {
         let plan = &client.truth.plan;
         let norms: u64 = plan.calls.iter().map(|call| call.packets.len() as u64).sum();
@@ -102,5 +102,5 @@ pub fn patience(world: &World) -> Duration {
         let windows = 2 * norms / u64::from(plan.config.norm_slots) + data / window;
         plan.max_rto * (windows as u32 * 3 + plan.calls.len() as u32 * 10 + 50)
     };
-    world.clients.iter().map(of).max().unwrap_or_default()
+    scene.clients.iter().map(of).max().unwrap_or_default()
 }

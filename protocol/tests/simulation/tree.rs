@@ -2,16 +2,16 @@
 
 use crate::client::{Client, Manner, Outbox};
 use crate::plan::{JobPlan, Truth};
-use crate::rng::Rng;
-use crate::world::{Answers, Network};
-use std::cmp::Reverse;
-use std::collections::{BinaryHeap, HashMap};
+use crate::scene::{Answers, Network};
+use std::collections::HashMap;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::rc::Rc;
 use std::time::Duration;
 use thc_protocol::WorkerId;
 use thc_protocol::aggregator::{Aggregator, DropReason, Endpoint, JobConfig, Level, Lookup, Outcome, Shard};
 use thc_protocol::wire::{Header, Kind, Table};
+use thc_support::Agenda;
+use thc_support::random::Rng;
 
 /// Who has lost all that it held.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -20,7 +20,7 @@ pub enum Node {
     Rack(usize),
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Debug)]
 enum Event {
     /// To a rack, from a member or the root; to the root.
     At {
@@ -53,8 +53,7 @@ pub struct Tree {
     root: Aggregator,
     racks: Vec<Aggregator>,
     pub now: Duration,
-    queue: BinaryHeap<Reverse<(Duration, u64, Event)>>,
-    order: u64,
+    agenda: Agenda<Event>,
     /// What each node hears from when on.
     deaf: HashMap<Node, Duration>,
     outage: Duration,
@@ -90,8 +89,7 @@ impl Tree {
             root: aggregator(racks.count, racks.count, Level::Root(racks), members),
             racks: Vec::new(),
             now: Duration::ZERO,
-            queue: BinaryHeap::new(),
-            order: 0,
+            agenda: Agenda::default(),
             deaf: HashMap::new(),
             outage: Duration::ZERO,
             copies: HashMap::new(),
@@ -129,8 +127,7 @@ impl Tree {
     }
 
     fn schedule(&mut self, at: Duration, event: Event) {
-        self.order += 1;
-        self.queue.push(Reverse((at.max(self.now), self.order, event)));
+        self.agenda.add(at.max(self.now), event);
     }
 
     fn wake(&mut self, client: usize, at: Duration) {
@@ -147,7 +144,7 @@ impl Tree {
     pub fn run(&mut self, limit: Duration) {
         let mut left = self.clients.iter().filter(|client| client.ended.is_none()).count();
         while left > 0 {
-            let Some(Reverse((at, _, event))) = self.queue.pop() else { panic!("nothing moves any more") };
+            let Some((at, event)) = self.agenda.pop() else { panic!("nothing moves any more") };
             assert!(at <= limit, "not through after {limit:?}: {}", self.describe());
             self.now = at;
             if self.handle(event) {

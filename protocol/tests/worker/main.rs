@@ -8,3 +8,4 @@ mod repeating;
 mod runs;
 mod sending;
 mod stripes;
+mod takeover;

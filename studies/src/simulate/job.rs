@@ -17,13 +17,13 @@ use thc_transport::Peer;
 use thc_worker::{Engine, EngineConfig};
 
 use super::actor::{PacketCosts, Party, SimAggregator};
+use super::cluster::Cluster;
 use super::cores::Cores;
 use super::error::{job_error, too_many_workers};
 use super::layout::{Layout, SwitchKind};
 use super::port::Port;
 use super::ring::Ring;
 use super::settings::{Settings, nanos};
-use super::world::World;
 use crate::error::{Error, Result};
 use crate::units::Rate;
 
@@ -162,7 +162,7 @@ fn worker_at(rank: u16) -> Peer {
 }
 
 /// Where servers are, their links, and what they are told.
-fn plan(settings: &Settings, case: &Case, world: &World) -> Result<Plan> {
+fn plan(settings: &Settings, case: &Case, cluster: &Cluster) -> Result<Plan> {
     let n = case.workers;
     let server = |host: u16| SocketAddr::from((address(host), SERVER_PORT));
     let all: Vec<Peer> = (0..n).map(worker_at).collect();
@@ -187,10 +187,10 @@ fn plan(settings: &Settings, case: &Case, world: &World) -> Result<Plan> {
             let aggregators = (0..n).map(share).collect();
             Ok(Plan { aggregators, groups: vec![n] })
         }
-        Layout::Racks => racks(settings, case, world),
+        Layout::Racks => racks(settings, case, cluster),
         layout => {
             let rate = (layout == Layout::Server).then_some(case.rate.0);
-            world.host(address(n), rate);
+            cluster.host(address(n), rate);
             let is_p4 = layout == Layout::Switch && settings.switch == SwitchKind::P4;
             Ok(Plan { aggregators: vec![one(server(n), "", is_p4, n)?], groups: vec![n] })
         }
@@ -198,7 +198,7 @@ fn plan(settings: &Settings, case: &Case, world: &World) -> Result<Plan> {
 }
 
 /// Racks of so many workers, the last maybe smaller, and their root.
-fn racks(settings: &Settings, case: &Case, world: &World) -> Result<Plan> {
+fn racks(settings: &Settings, case: &Case, cluster: &Cluster) -> Result<Plan> {
     let (n, rack) = (case.workers, settings.rack);
     let count = n.div_ceil(rack);
     let groups: Vec<u16> = (0..count).map(|number| rack.min(n - number * rack)).collect();
@@ -210,8 +210,8 @@ fn racks(settings: &Settings, case: &Case, world: &World) -> Result<Plan> {
     let root = SocketAddr::from((address(root_host), SERVER_PORT));
     let mut aggregators = Vec::new();
     for number in 0..count {
-        world.host(address(down(number)), None);
-        world.host(address(up(number)), Some(settings.uplink.unwrap_or(case.rate).0));
+        cluster.host(address(down(number)), None);
+        cluster.host(address(up(number)), Some(settings.uplink.unwrap_or(case.rate).0));
         let at = SocketAddr::from((address(down(number)), SERVER_PORT));
         let own = format!("listen = \"{at}\"\nrack = {number}\nroot = \"{root}\"\n");
         let first = number * rack;
@@ -224,7 +224,7 @@ fn racks(settings: &Settings, case: &Case, world: &World) -> Result<Plan> {
             host: down(number),
         });
     }
-    world.host(address(root_host), None);
+    cluster.host(address(root_host), None);
     aggregators.push(Aggregating {
         at: root,
         up: None,
@@ -271,12 +271,12 @@ pub fn simulate(settings: &Settings, case: &Case) -> Result<Took> {
         ..SimConfig::default()
     });
     let n = case.workers;
-    let mut world = World::new(net.clone(), nanos(settings.costs.wake_us * 1e3));
-    (0..n).for_each(|host| world.host(address(host), Some(case.rate.0)));
-    let plan = plan(settings, case, &world)?;
-    let shared = (settings.shared_cores > 0).then(|| world.cores(settings.shared_cores.into()));
+    let mut cluster = Cluster::new(net.clone(), nanos(settings.costs.wake_us * 1e3));
+    (0..n).for_each(|host| cluster.host(address(host), Some(case.rate.0)));
+    let plan = plan(settings, case, &cluster)?;
+    let shared = (settings.shared_cores > 0).then(|| cluster.cores(settings.shared_cores.into()));
     let own: Vec<usize> =
-        (0..n).map(|_| shared.unwrap_or_else(|| world.cores(settings.cores.into()))).collect();
+        (0..n).map(|_| shared.unwrap_or_else(|| cluster.cores(settings.cores.into()))).collect();
     let mut parties = Vec::new();
     let mut first = 0;
     for (aggregator, &size) in plan.aggregators.iter().zip(&plan.groups) {
@@ -286,20 +286,20 @@ pub fn simulate(settings: &Settings, case: &Case) -> Result<Took> {
     for aggregator in &plan.aggregators {
         let cores = match (own.get(usize::from(aggregator.host)), shared) {
             // One thing after the other in a pipe.
-            _ if aggregator.is_p4 => world.cores(1),
+            _ if aggregator.is_p4 => cluster.cores(1),
             (Some(own), _) => *own,
             (None, Some(shared)) => shared,
-            (None, None) => world.cores(settings.cores.into()),
+            (None, None) => cluster.cores(settings.cores.into()),
         };
         for aggregator in aggregators(settings, case, aggregator, &net)? {
-            world.add_aggregator(aggregator, cores);
+            cluster.add_aggregator(aggregator, cores);
         }
     }
     for (party, cores) in parties.into_iter().zip(own) {
-        world.add_party(party, cores);
+        cluster.add_party(party, cores);
     }
-    world.run()?;
-    report(settings, case, &world)
+    cluster.run()?;
+    report(settings, case, &cluster)
 }
 
 /// An aggregator's shards.
@@ -389,8 +389,8 @@ fn group(
     Ok(parties)
 }
 
-fn report(settings: &Settings, case: &Case, world: &World) -> Result<Took> {
-    let parties: Vec<&Party> = world.parties().collect();
+fn report(settings: &Settings, case: &Case, cluster: &Cluster) -> Result<Took> {
+    let parties: Vec<&Party> = cluster.parties().collect();
     let latest =
         |of: &dyn Fn(&Party) -> Duration| parties.iter().map(|party| of(party)).max().unwrap_or_default();
     let rounds = (0..settings.rounds as usize).map(|round| {
@@ -413,12 +413,12 @@ fn report(settings: &Settings, case: &Case, world: &World) -> Result<Took> {
     let norm: f64 = exact.iter().map(|mean| mean * mean).sum();
     Ok(Took {
         rounds: rounds.collect(),
-        packets: world.packets(),
-        lost: world.lost_packets(),
+        packets: cluster.packets(),
+        lost: cluster.lost_packets(),
         repeated: parties.iter().map(|party| party.repetitions()).sum(),
         timeouts: parties.iter().map(|party| party.timeouts()).sum(),
-        dropped: world.dropped_packets(),
-        events: world.events(),
+        dropped: cluster.dropped_packets(),
+        events: cluster.events(),
         nmse: (norm > 0.0).then_some(error / norm),
     })
 }

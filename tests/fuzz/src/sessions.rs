@@ -2,7 +2,6 @@
 //! workers, one of each number; there is never a second session; and who does not know a session's secrets cannot end
 //! one whose workers are alive.
 
-use self::parties::{COOKIE, JOB, Server, static_job};
 use arbitrary::Unstructured;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
@@ -10,13 +9,10 @@ use thc_protocol::aggregator::JobConfig;
 use thc_protocol::session::{JoinEvent, Registry, StaticJob};
 use thc_protocol::wire::{HEADER_LEN, Header, Join, Kind, Leave, Welcome};
 use thc_protocol::{Cookie, JobId, Round, SlotId, TableId, WorkerId};
-
-#[allow(dead_code, clippy::unwrap_used, reason = "the protocol's tests use all of it")]
-#[path = "../../../protocol/tests/sessions/parties.rs"]
-mod parties;
+use thc_support::parties::{self, COOKIE, JOB, Server, static_job};
 
 pub fn run(data: &[u8]) {
-    let _ = history(&mut Unstructured::new(data));
+    let _ = run_history(&mut Unstructured::new(data));
 }
 
 fn job(workers: u8, quorum: u8) -> StaticJob {
@@ -38,7 +34,7 @@ impl Process {
     }
 }
 
-struct World {
+struct History {
     now: Duration,
     server: Server,
     job: StaticJob,
@@ -52,11 +48,11 @@ struct World {
     sending: bool,
 }
 
-fn history(input: &mut Unstructured<'_>) -> arbitrary::Result<()> {
+fn run_history(input: &mut Unstructured<'_>) -> arbitrary::Result<()> {
     let workers = input.int_in_range(1..=3)?;
     let quorum = if input.ratio(1, 4)? { input.int_in_range(1..=workers)? } else { workers };
     let job = job(workers, quorum);
-    let mut world = World {
+    let mut history = History {
         now: Duration::ZERO,
         server: Server::with_job(job.clone(), 1000),
         job,
@@ -67,18 +63,18 @@ fn history(input: &mut Unstructured<'_>) -> arbitrary::Result<()> {
         sending: input.arbitrary()?,
     };
     if input.ratio(3, 4)? {
-        world.everybody_joins();
-        world.calm = true;
-        assert!(world.server.installed.is_some(), "all have joined");
+        history.everybody_joins();
+        history.calm = true;
+        assert!(history.server.installed.is_some(), "all have joined");
     }
     while !input.is_empty() {
-        world.take_step(input)?;
+        history.take_step(input)?;
     }
-    world.settle();
+    history.settle();
     Ok(())
 }
 
-impl World {
+impl History {
     fn take_step(&mut self, input: &mut Unstructured<'_>) -> arbitrary::Result<()> {
         let worker = input.choose_index(self.processes.len())?;
         match input.int_in_range(0..=15u8)? {

@@ -15,9 +15,9 @@ mod party;
 mod plan;
 mod server;
 mod stranger;
-mod world;
+mod trace;
 
-pub use world::{Report, World};
+pub use trace::{Report, Trace};
 
 use thc_protocol::aggregator::Scalar;
 use thc_ps::Simd;
@@ -35,9 +35,9 @@ const LEFT: i64 = 1 << 20;
 pub fn run(seed: u64, goal: u64) -> Report {
     weigh(seed, || {
         if seed.is_multiple_of(4) {
-            World::<Scalar>::new(seed).run(goal)
+            Trace::<Scalar>::new(seed).run(goal)
         } else {
-            World::<Simd>::new(seed).run(goal)
+            Trace::<Simd>::new(seed).run(goal)
         }
     })
 }

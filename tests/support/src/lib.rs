@@ -1,10 +1,15 @@
-//! Support for the tests of several crates: [`sim`], a network in memory with virtual time and seeded faults;
-//! [`openmetrics`], a strict parser of the metrics that programs serve; and [`wire_table`].
+//! Support for the tests of several crates: [`sim`], a network in memory with virtual time and seeded faults; [`agenda`], events
+//! in virtual time; [`parties`], a registry and workers that join it; [`random`], seeded numbers; [`openmetrics`], a strict parser
+//! of the metrics that programs serve; and [`wire_table`].
 #![forbid(unsafe_code)]
 
+pub mod agenda;
 pub mod openmetrics;
+pub mod parties;
+pub mod random;
 pub mod sim;
 
 pub use thc_options::wire_table;
 
+pub use agenda::Agenda;
 pub use sim::{LinkConfig, SimConfig, SimIo, SimNet, SimStats};

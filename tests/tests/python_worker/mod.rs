@@ -4,10 +4,11 @@
 
 mod asked;
 
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::time::Duration;
-use thc_tests::{COOKIE, Finished, Ps, WorkerProcess, write_gradients};
+use std::time::{Duration, Instant};
+use thc_tests::{COOKIE, Finished, Ps, WorkerProcess, free_port, write_gradients};
 
 const LENGTH: usize = 200_000;
 const FAULTS: [&str; 6] = ["--inject-loss", "0.02", "--inject-duplicate", "0.01", "--inject-reorder", "0.01"];
@@ -182,15 +183,45 @@ fn a_killed_and_restarted_server_changes_no_bit() {
     let flags = ["--repeat", "100"];
     let running =
         vec![start_python(python, &ps, 0, &inputs[0], &flags), start_real(&ps, 1, &inputs[1], &flags)];
-    while !ps.log().contains("session formed") {
-        std::thread::sleep(Duration::from_millis(2));
-    }
+    wait_for(&ps, "session formed", 1);
     for pause in [100, 300] {
         std::thread::sleep(Duration::from_millis(pause));
         ps.kill_and_restart();
     }
     all_equal(running, &inputs, 0.025);
     assert!(ps.log().contains("goes on after a restart"), "{}", ps.log());
+}
+
+/// Waits until the server has said something so often.
+fn wait_for(ps: &Ps, said: &str, times: usize) {
+    let started = Instant::now();
+    while ps.log().matches(said).count() < times {
+        assert!(started.elapsed() < thc_tests::HANG, "{said}: {}", ps.log());
+        std::thread::sleep(Duration::from_millis(2));
+    }
+}
+
+/// P42, P43: another worker comes and leaves, comes again and is killed; those who stay go on with the same bits.
+#[test]
+fn others_come_and_go_beside_it() {
+    let Some(python) = python() else { return };
+    let sizes = ["--min-workers", "1", "--max-workers", "3", "--gone-after", "1500ms", "--gather", "500ms"];
+    let ps = Ps::listen_at(SocketAddr::from(([127, 0, 0, 1], free_port())), &sizes);
+    let dir = tempfile::tempdir().unwrap();
+    let inputs = write_gradients(dir.path(), 3, LENGTH);
+    let flags = ["--repeat", "150"];
+    let stay = vec![start_python(python, &ps, 0, &inputs[0], &flags), start_real(&ps, 1, &inputs[1], &flags)];
+    wait_for(&ps, "session formed, 2 workers", 1);
+    let left = start_real(&ps, 2, &inputs[2], &["--repeat", "2"]).finish();
+    assert_eq!(left.code, Some(0), "{left:?}");
+    let dies = start_real(&ps, 2, &inputs[2], &["--repeat", "100000"]);
+    wait_for(&ps, "worker 2 is let in", 2);
+    drop(dies);
+    let ends = all_equal(stay, &inputs[..2], 0.05);
+    let log = ps.log();
+    assert!(log.contains("worker 2 has left") && log.contains("worker 2 is gone"), "{log}");
+    // Of two, of three, of two again, of three, of two.
+    assert_eq!(ends[0].json()["sessions"], 5, "{log}");
 }
 
 /// The session cannot go on with other numbers (P24), and both say why.
@@ -202,9 +233,7 @@ fn a_server_restarted_with_another_table_ends_the_session() {
     let inputs = write_gradients(dir.path(), 2, LENGTH);
     let flags = ["--repeat", "100000"];
     let running = [start_python(python, &ps, 0, &inputs[0], &flags), start_real(&ps, 1, &inputs[1], &flags)];
-    while !ps.log().contains("session formed") {
-        std::thread::sleep(Duration::from_millis(2));
-    }
+    wait_for(&ps, "session formed", 1);
     std::thread::sleep(Duration::from_millis(300));
     ps.kill();
     let other = ["--granularity", "20", "--fraction", "1/32"];

@@ -44,7 +44,15 @@ pub(super) fn form_bits(form: Form) -> (u8, u8) {
 impl BookTable {
     fn new(wire: &WireTable) -> BookTable {
         let &WireTable { bits, granularity, fraction, values, form, .. } = wire;
-        BookTable { bits, granularity, fraction, values, installed: false, form: form_bits(form), number: None }
+        BookTable {
+            bits,
+            granularity,
+            fraction,
+            values,
+            installed: false,
+            form: form_bits(form),
+            number: None,
+        }
     }
 
     pub(super) fn matches(&self, wire: &WireTable) -> bool {

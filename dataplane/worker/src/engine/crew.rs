@@ -9,7 +9,6 @@ use super::compressor::Compressor;
 use super::loan::Bytes;
 use super::memory::{Borrowed, CallMemory, Memory, Pieces};
 use super::task::{Fed, Task, Work};
-use crate::WorkerError;
 use crossbeam_channel::{Receiver, Sender, unbounded};
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -26,19 +25,6 @@ const EACH: usize = 2;
 const EXCHANGES: u32 = 8;
 /// How long the engine's thread waits for a helper before it looks for packets again.
 const GLANCE: Duration = Duration::from_micros(30);
-
-/// Threads beside the engine's, if there are to be any.
-pub(super) fn pool(threads: usize) -> Result<Option<Arc<rayon::ThreadPool>>, WorkerError> {
-    if threads <= 1 {
-        return Ok(None);
-    }
-    let built = rayon::ThreadPoolBuilder::new()
-        .num_threads(threads - 1)
-        .thread_name(|i| format!("thc-codec-{i}"))
-        .build()
-        .map_err(|error| WorkerError::Io(format!("cannot start {threads} threads: {error}")))?;
-    Ok(Some(Arc::new(built)))
-}
 
 /// A task that was done: what came of it, or the panic that ended it.
 pub(super) type Done<'d> = (Task<'d>, Result<Result<(), CodecError>, Box<dyn Any + Send>>);

@@ -1,179 +1,30 @@
-//! The way to the parameter server: addresses of its shards (P21), errors, time spent sending.
+//! The way to the parameter server: packets go to the ports that [`SharePorts`] names, and errors and the time
+//! spent in sending are noted.
 
-use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
-use thc_protocol::aggregator::Shard;
 use thc_protocol::wire::{Header, MAX_PACKET, Welcome};
-use thc_protocol::worker::Tx;
+use thc_protocol::worker::{SharePorts, Takeover, Tx};
 use thc_protocol::{Ecn, SlotId};
 use thc_transport::PacketIo;
 
 /// Most packets that are answered within one burst; further NUDGEs are asked for again.
 const REPLIES: usize = 64;
 
-/// A share that is silent for so long, even to packets that it must answer, loses its slots to the next one.
-const PATIENCE: Duration = Duration::from_secs(1);
-/// The time after which a share that has lost its slots is asked whether it is back.
-const ASK_AFTER: Duration = Duration::from_secs(2);
-
-/// One of the servers that the slots are dealt to.
-#[derive(Clone, Copy, Debug)]
-struct Share {
-    /// When anything came from there last.
-    heard: Duration,
-    /// The share to which packets for its slots are sent: itself, or a later one that has taken them over,
-    server: usize,
-    /// and since when.
-    since: Duration,
-    /// When it is to be asked whether it is back.
-    ask: Option<Duration>,
-}
-
-/// The ports of a parameter server, of all its shares together, and which share serves which slots (P21).
-#[derive(Clone, Debug)]
-pub(super) struct Ports {
-    /// Share by share.
-    all: Vec<SocketAddr>,
-    /// The place of each among those.
-    places: HashMap<SocketAddr, usize>,
-    shares: Vec<Share>,
-    /// Ports of each, and how many ports have slots at home: not those of spares.
-    shards: usize,
-    homes: usize,
-    /// Who was heard last: packets come in runs.
-    last: usize,
-    /// How often the server of a share has changed.
-    changes: u32,
-}
-
-impl Ports {
-    /// The ports of a server whose first share is at `ps`.
-    pub fn new(ps: SocketAddr, welcome: &Welcome) -> Ports {
-        let all = welcome.shares.ports(ps, welcome.shards);
-        let share = |server| Share { heard: Duration::ZERO, server, since: Duration::ZERO, ask: None };
-        let shares: Vec<_> = (0..usize::from(welcome.shares.servers())).map(share).collect();
-        Ports {
-            shards: all.len() / shares.len(),
-            homes: usize::from(welcome.all_shards()),
-            // Of an address that stands twice, the first place.
-            places: all.iter().enumerate().rev().map(|(place, &at)| (at, place)).collect(),
-            all,
-            shares,
-            last: 0,
-            changes: 0,
-        }
-    }
-
-    /// All of them, share by share.
-    pub fn addresses(&self) -> &[SocketAddr] {
-        &self.all
-    }
-
-    /// Where packets of a shard go.
-    pub fn address(&self, shard: u8) -> SocketAddr {
-        let shard = usize::from(shard) % self.all.len();
-        self.all[self.shares[shard / self.shards].server * self.shards + shard % self.shards]
-    }
-
-    /// Where a share has its control plane.
-    pub fn base(&self, share: usize) -> SocketAddr {
-        self.all[share * self.shards]
-    }
-
-    /// The port from which a packet with this source comes, if it is the parameter server's.
-    pub fn find(&mut self, from: SocketAddr) -> Option<usize> {
-        if self.all[self.last] != from {
-            self.last = *self.places.get(&from)?;
-        }
-        Some(self.last)
-    }
-
-    /// The share that has a port, and whether control packets come from there.
-    pub fn share(&self, port: usize) -> (usize, bool) {
-        (port / self.shards, port.is_multiple_of(self.shards))
-    }
-
-    /// The share that serves a shard now; `None` of one server.
-    pub fn server(&self, shard: usize) -> Option<usize> {
-        (self.shares.len() > 1).then(|| self.shares[shard / self.shards % self.shares.len()].server)
-    }
-
-    /// Whether a shard's slots are at this share now.
-    pub fn is_served_by(&self, shard: u8, share: usize) -> bool {
-        self.shares[usize::from(shard) / self.shards % self.shares.len()].server == share
-    }
-
-    /// How many shares there are.
-    pub fn shares(&self) -> usize {
-        self.shares.len()
-    }
-
-    /// How often it has changed where slots are.
-    pub fn changes(&self) -> u32 {
-        self.changes
-    }
-
-    /// Something has come from a share.
-    pub fn note_heard(&mut self, now: Duration, share: usize) {
-        let heard = &mut self.shares[share].heard;
-        *heard = now.max(*heard);
-    }
-
-    /// Nothing answers for a shard: if the share that serves it has been silent for long enough, the next one
-    /// serves it from now on (P21).
-    pub fn take_over(&mut self, now: Duration, shard: u8, waited: Duration) {
-        let home = usize::from(shard) / self.shards % self.shares.len();
-        let Share { server, since, .. } = self.shares[home];
-        let silent = now.saturating_sub(self.shares[server].heard.max(since)).min(waited);
-        if self.shares.len() > 1 && silent >= PATIENCE {
-            self.serve(now, home, (server + 1) % self.shares.len());
-        }
-    }
-
-    /// A share has reported that a worker waits there for a slot, so that worker was not answered elsewhere
-    /// (P21).
-    pub fn follow(&mut self, now: Duration, slot: SlotId, share: usize) {
-        let home = usize::from(Shard::index_of(slot, self.homes as u8)) / self.shards;
-        if self.shares[home].server != share {
-            self.serve(now, home, share);
-        }
-    }
-
-    fn serve(&mut self, now: Duration, home: usize, by: usize) {
-        let (home_at, by_at) = (self.base(home), self.base(by));
-        self.changes += 1;
-        if by == home {
-            tracing::info!("share {home} at {home_at} serves its slots again");
-        } else {
-            tracing::warn!(
-                "share {home} at {home_at} does not answer: share {by} at {by_at} serves its slots"
-            );
-        }
-        let ask = (by != home).then_some(now + ASK_AFTER);
-        self.shares[home] = Share { server: by, since: now, ask, ..self.shares[home] };
-    }
-
-    /// A share has welcomed this worker: it is back.
-    pub fn note_welcome(&mut self, now: Duration, share: usize) {
-        if self.shares[share].server != share {
-            self.serve(now, share, share);
-        }
-    }
-
-    /// A share that has lost its slots and is to be asked now whether it is back. It is asked until it
-    /// answers.
-    pub fn due_for_asking(&mut self, now: Duration) -> Option<usize> {
-        let share = self.shares.iter().position(|share| share.ask.is_some_and(|at| at <= now))?;
-        self.shares[share].ask = None;
-        Some(share)
+/// Tells the operator that a share's slots are served elsewhere from now on, or at home again.
+pub(super) fn report_takeover(takeover: Takeover) {
+    let Takeover { home, home_at, by, by_at } = takeover;
+    if by == home {
+        tracing::info!("share {home} at {home_at} serves its slots again");
+    } else {
+        tracing::warn!("share {home} at {home_at} does not answer: share {by} at {by_at} serves its slots");
     }
 }
 
 /// The link and its bookkeeping.
 #[derive(Debug)]
 pub(super) struct Link {
-    pub ps: Ports,
+    pub ps: SharePorts,
     /// What data packets leave with (P46).
     pub data: Ecn,
     /// Time spent in sending.
@@ -186,7 +37,7 @@ pub(super) struct Link {
 impl Link {
     pub fn new(ps: SocketAddr, welcome: &Welcome) -> Link {
         Link {
-            ps: Ports::new(ps, welcome),
+            ps: SharePorts::new(ps, welcome),
             data: if welcome.marks { Ecn::Ect0 } else { Ecn::NotEct },
             time: Duration::ZERO,
             replies: Replies::default(),

@@ -2,68 +2,15 @@
 
 use super::compressor::Compressor;
 use super::link::Link;
+use super::membership::{Changing, Membership};
 use super::{Engine, number, parameters};
 use crate::{Span, WorkerError};
 use std::sync::Arc;
 use std::time::Duration;
 use thc_protocol::WorkerId;
-use thc_protocol::wire::{Boundary, Choice, Position, Stand, Welcome, What};
+use thc_protocol::wire::{Boundary, Choice, Welcome};
 use thc_protocol::worker::{CallError, Parameters, SessionError, Worker};
 use thc_transport::PacketIo;
-
-/// Who takes part in a session.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Membership {
-    /// Sessions of the job so far, modulo 2^16; the same on all members.
-    pub epoch: u16,
-    /// How many workers take part.
-    pub workers: u8,
-    /// This worker's number among them, from 0 without gaps.
-    pub number: u8,
-    /// Whether workers were let in as the session began (P43), or all began anew: the same on all members.
-    /// New workers lack what the others know.
-    pub newcomers: bool,
-}
-
-/// What this worker was told of a change.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Told {
-    Nothing,
-    /// The message was older than what this worker knows: a restarted server must learn with which number it
-    /// goes on.
-    Forgotten,
-    /// Stop at the next boundary, or at the first one with so many calls, once that is known.
-    Stop(Option<u64>),
-    /// To finish so many calls and no more.
-    Hold(u64),
-}
-
-/// A session whose members may change.
-#[derive(Debug)]
-pub(super) struct Changing {
-    membership: Membership,
-    told: Told,
-    /// The number of that, counted in the session modulo 2^16.
-    question: u16,
-    /// Whether the program has stopped at a boundary.
-    stopped: bool,
-    /// When it was last told something while it holds or has stopped.
-    heard: Duration,
-}
-
-impl Changing {
-    /// `None` for a job whose members do not change.
-    pub fn from_welcome(welcome: &Welcome) -> Option<Changing> {
-        let members = welcome.members.filter(|_| welcome.min_workers < welcome.max_workers)?;
-        let membership = Membership {
-            epoch: members.epoch,
-            workers: welcome.quorum,
-            number: members.number.0,
-            newcomers: true,
-        };
-        Some(Changing { membership, told: Told::Nothing, question: 0, stopped: false, heard: Duration::ZERO })
-    }
-}
 
 impl<I: PacketIo> Engine<I> {
     /// Who takes part in the session.
@@ -99,73 +46,39 @@ impl<I: PacketIo> Engine<I> {
         }
         let begun = self.calls.begun_calls();
         let Some(changing) = &mut self.members else { return false };
-        changing.stopped = match changing.told {
-            Told::Nothing | Told::Forgotten | Told::Hold(_) => false,
-            Told::Stop(from) => from.is_none_or(|from| begun >= from),
-        };
-        let waits = changing.stopped || matches!(changing.told, Told::Hold(_));
+        let waits = changing.halt.stop_at_boundary(begun);
         self.tell_position();
         waits
     }
 
     /// Does what a BOUNDARY says.
     pub(super) fn obey(&mut self, now: Duration, boundary: Boundary) {
-        let (finished, begun) = (self.calls.first(), self.calls.begun_calls());
+        let calls = self.calls_so_far();
         let Some(changing) = &mut self.members else { return };
-        changing.heard = now;
-        if (changing.question.wrapping_sub(boundary.question) as i16) > 0 {
-            // It has come late, or its server does not know what was asked before.
-            if changing.told == Told::Nothing {
-                changing.told = Told::Forgotten;
-            }
-            self.tell_position();
-            return self.joiners.repeat_position(now);
-        }
-        changing.question = boundary.question;
-        // Calls travel modulo 2^32.
-        let whole =
-            |calls: u32| begun.saturating_add_signed(i64::from(calls.wrapping_sub(begun as u32) as i32));
-        let held = matches!(changing.told, Told::Hold(_));
-        changing.told = match boundary.what {
-            What::GoOn => Told::Nothing,
-            What::Hold => Told::Hold(finished),
-            What::Finish => Told::Hold(whole(boundary.calls).max(finished)),
-            What::Ask => Told::Stop(None),
-            What::Stop => Told::Stop(Some(whole(boundary.calls))),
-        };
-        if boundary.what == What::Hold && !held {
+        if changing.halt.obey(now, &boundary, calls) {
             let (seat, job) = (boundary.because_of, self.config.job);
             tracing::warn!("worker {seat} of job {job} is gone: the others go on without it");
         }
-        changing.stopped &= matches!(changing.told, Told::Stop(_));
-        self.calls.limit = match changing.told {
-            Told::Hold(calls) => Some(calls),
-            Told::Nothing | Told::Forgotten | Told::Stop(_) => None,
-        };
+        self.calls.limit = changing.halt.limit();
         self.tell_position();
         self.joiners.repeat_position(now);
     }
 
+    /// Calls of the session that are finished, and that are begun.
+    fn calls_so_far(&self) -> (u64, u64) {
+        (self.calls.first(), self.calls.begun_calls())
+    }
+
     /// The error, if this worker was told to hold, or has stopped, and nothing has followed.
     pub(super) fn silence_error(&self, now: Duration) -> Option<SessionError> {
-        let changing = self.members.as_ref()?;
-        let waits = changing.stopped || matches!(changing.told, Told::Hold(_));
-        let waited = now.saturating_sub(changing.heard);
-        (waits && waited >= self.config.timeout).then_some(SessionError::Silent { waited })
+        let waited = self.members.as_ref()?.halt.waited(now)?;
+        (waited >= self.config.timeout).then_some(SessionError::Silent { waited })
     }
 
     /// Says how far this worker is, as long as that is asked.
     pub(super) fn tell_position(&mut self) {
         let Some(changing) = &self.members else { return };
-        let stand = match (changing.told, changing.stopped) {
-            (Told::Nothing, _) => None,
-            (Told::Hold(_), _) => Some(Stand::Holding),
-            (Told::Stop(_), true) => Some(Stand::Stopped),
-            (Told::Stop(_) | Told::Forgotten, _) => Some(Stand::Running),
-        };
-        let (finished, begun) = (self.calls.first() as u32, self.calls.begun_calls() as u32);
-        let question = changing.question;
-        let position = stand.map(|stand| Position { nonce: 0, finished, begun, stand, question });
+        let position = changing.halt.position(self.calls_so_far());
         self.joiners.set_position(self.io.now(), self.worker.parameters().cookie, position);
     }
 
@@ -195,7 +108,7 @@ impl<I: PacketIo> Engine<I> {
         self.fold_stats();
         let usual = self.compressor.usual();
         // All have stopped for those who wait; where somebody is gone they hold.
-        let lets_in = self.members.as_ref().is_some_and(|changing| changing.stopped);
+        let lets_in = self.members.as_ref().is_some_and(|changing| changing.halt.has_stopped());
         let untold = self.changed.is_some_and(|changed| changed.newcomers);
         if let Err(error) = self.begin(&welcome, workers) {
             return self.fail(error);

@@ -13,9 +13,11 @@ mod feedback;
 mod link;
 mod loan;
 mod members;
+mod membership;
 mod memory;
 mod operand;
 mod packed;
+mod pool;
 mod remote;
 mod stripes;
 mod task;
@@ -27,7 +29,7 @@ pub use compressor::{CallKeys, Estimate, Numbers};
 pub use config::EngineConfig;
 pub use feedback::{KeptFeedback, RestoredFeedback};
 pub use loan::Loan;
-pub use members::Membership;
+pub use membership::Membership;
 pub use memory::Borrowed;
 pub use operand::{Handle, Operand};
 pub use packed::{Packed, PackedLayout, PackedPart, PackedTensor, Piece};
@@ -38,7 +40,7 @@ use calls::{Active, Calls, Owned, group_len};
 use compressor::{Compressor, Measured};
 use feedback::Feedback;
 use link::Link;
-use members::Changing;
+use membership::Changing;
 use memory::Memory;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -122,7 +124,7 @@ impl<I: PacketIo> Engine<I> {
             joiners,
             stripes: None,
             compressor: Arc::new(compressor),
-            pool: crew::pool(config.threads)?,
+            pool: pool::pool(config.threads)?,
             calls: Calls::default(),
             ready: 0,
             ahead: 0,

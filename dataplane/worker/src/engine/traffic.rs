@@ -2,7 +2,7 @@
 
 use super::calls::{CallEvents, Out};
 use super::compressor::write_raw;
-use super::link::Link;
+use super::link::{Link, report_takeover};
 use super::memory::Memory;
 use super::{Engine, REPORT};
 use crate::WorkerError;
@@ -49,7 +49,7 @@ impl<I: PacketIo> Engine<I> {
             self.joiners.resume(now);
         }
         for (shard, waited) in self.worker.unanswered_shards(now) {
-            self.link.ps.take_over(now, shard, waited);
+            self.link.ps.take_over(now, shard, waited).into_iter().for_each(report_takeover);
         }
         if let Some(share) = self.link.ps.due_for_asking(now) {
             self.joiners.resume_at(now, share);
@@ -108,7 +108,7 @@ impl<I: PacketIo> Engine<I> {
                         && let Ok((header, _)) = Header::parse(packet)
                         && worker.is_of_session(&header)
                     {
-                        ps.follow(now, header.slot, share);
+                        ps.follow(now, header.slot, share).into_iter().for_each(report_takeover);
                     }
                     if stripes.as_mut().is_some_and(|stripes| stripes.pass_on(worker, ecn, packet)) {
                         continue;
@@ -131,7 +131,7 @@ impl<I: PacketIo> Engine<I> {
                         event => control = event,
                     }
                     if !was && joiners.has_joined(share) {
-                        ps.note_welcome(now, share);
+                        ps.note_welcome(now, share).into_iter().for_each(report_takeover);
                     }
                 }
             }

@@ -7,6 +7,7 @@ use thc_protocol::aggregator::{Aggregator, Endpoint, JobConfig, Scalar, Shard, S
 use thc_protocol::session::{Action, JoinEvent, Joiner, Joiners, Registry, StaticJob};
 use thc_protocol::wire::{Form, Table, Tables, Welcome};
 use thc_protocol::{Cookie, Ecn, JobId, Lane, Policy, TableId, WorkerId};
+pub use thc_support::random::seeds;
 use thc_support::{SimConfig, SimIo, SimNet, wire_table};
 use thc_transport::{Origin, PacketIo};
 use thc_worker::{Borrowed, Call, Engine, EngineConfig, WorkerError};
@@ -372,13 +373,4 @@ pub const LEN: usize = 100_000;
 /// All error feedback of a worker.
 pub fn saved_feedback(engine: &Engine<SimIo>) -> Vec<(u64, Vec<u8>)> {
     engine.feedback().unwrap().to_bytes()
-}
-
-/// `count` seeds (`THC_TRACES` times as many if that is set), or `THC_SEED` alone.
-pub fn seeds(count: u64) -> std::ops::Range<u64> {
-    let number = |name: &str| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
-    match number("THC_SEED") {
-        Some(seed) => seed..seed + 1,
-        None => 0..count * number("THC_TRACES").unwrap_or(1),
-    }
 }

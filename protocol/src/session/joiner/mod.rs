@@ -38,6 +38,16 @@ enum State {
     Left,
 }
 
+/// What a joiner sends by time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Timer {
+    Position,
+    /// JOIN while it leaves: the server has lost the session.
+    Claim,
+    Join,
+    Leave,
+}
+
 /// How a worker leaves (P25).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Leaving {
@@ -274,51 +284,55 @@ impl Joiner {
         })
     }
 
+    /// When each packet is due, in the order in which they are sent.
+    fn timers(&self) -> [(Timer, Option<Duration>); 4] {
+        let leaving = if let State::Leaving(leaving) = self.state { Some(leaving) } else { None };
+        [
+            (Timer::Position, self.position.map(|(_, next)| next)),
+            (Timer::Claim, leaving.and_then(|leaving| leaving.claim)),
+            (Timer::Join, (self.state == State::Joining).then_some(self.next)),
+            (Timer::Leave, leaving.map(|_| self.next)),
+        ]
+    }
+
     /// When [`Self::poll`] has something to send.
     #[must_use]
     pub fn deadline(&self) -> Option<Duration> {
-        let own = match self.state {
-            State::Joining => Some(self.next),
-            State::Leaving(leaving) => Some(leaving.claim.map_or(self.next, |at| at.min(self.next))),
-            State::Joined | State::Left => None,
-        };
-        own.into_iter().chain(self.position.map(|(_, next)| next)).min()
+        self.timers().into_iter().filter_map(|(_, at)| at).min()
     }
 
     /// The packet that is due, written to `buffer`.
     pub fn poll<'a>(&mut self, now: Duration, buffer: &'a mut [u8]) -> Option<&'a [u8]> {
-        if let Some((position, next)) = self.position.as_mut().filter(|(_, next)| *next <= now) {
-            *next = now + POSITION_RETRY;
-            let body = position.to_bytes();
-            let header = self.header(Kind::Position, self.session());
-            return Some(header.emit_packet(buffer, &body));
-        }
-        if let State::Leaving(leaving) = &mut self.state
-            && leaving.claim.is_some_and(|at| at <= now)
-        {
-            (leaving.claim, leaving.claimed) = (None, now);
-            return Some(self.join(buffer));
-        }
-        if now < self.next {
-            return None;
-        }
-        match self.state {
-            State::Joining => {
+        let due = |(timer, at): (Timer, Option<Duration>)| at.filter(|at| *at <= now).map(|_| timer);
+        match self.timers().into_iter().find_map(due)? {
+            Timer::Position => {
+                let (position, next) = self.position.as_mut()?;
+                *next = now + POSITION_RETRY;
+                let body = position.to_bytes();
+                let header = self.header(Kind::Position, self.session());
+                Some(header.emit_packet(buffer, &body))
+            }
+            Timer::Claim => {
+                if let State::Leaving(leaving) = &mut self.state {
+                    (leaving.claim, leaving.claimed) = (None, now);
+                }
+                Some(self.join(buffer))
+            }
+            Timer::Join => {
                 self.next = now + RETRY;
                 Some(self.join(buffer))
             }
-            State::Leaving(leaving) if leaving.is_over(now) => {
+            Timer::Leave if matches!(self.state, State::Leaving(leaving) if leaving.is_over(now)) => {
                 self.state = State::Left;
                 None
             }
-            State::Leaving(_) => {
+            Timer::Leave => {
                 self.next = now + LEAVE_RETRY;
                 let body = Leave { nonce: self.nonce }.to_bytes();
                 let header =
                     Header { round: Round(self.finished), ..self.header(Kind::Leave, self.session()) };
                 Some(header.emit_packet(buffer, &body))
             }
-            State::Joined | State::Left => None,
         }
     }
 

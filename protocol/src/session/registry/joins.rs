@@ -5,6 +5,7 @@ use crate::aggregator::Level;
 use crate::session::action::Action;
 use crate::session::job::{JobState, packet, refusal};
 use crate::session::present::Present;
+use crate::session::seating::Seating;
 use crate::wire::{Header, Join, Kind, Leave, Pending, RefuseReason};
 use crate::{Cookie, JobId, WorkerId};
 use std::net::SocketAddr;
@@ -40,18 +41,20 @@ impl Registry {
         if usize::from(header.worker.0) >= usize::from(state.job.config.workers) {
             return vec![state.answer_outsider(from, header, &join)];
         }
-        if state.follows {
-            return state.follow(now, from, header, &join);
-        }
         let job = header.job;
-        if state.roster.is_some() {
-            return state.join_roster(now, from, (header, &join), |worker| alive(job, worker), &mut random);
+        match &state.seating {
+            Seating::Follower(_) => state.follow(now, from, header, &join),
+            Seating::Changing(_) => {
+                state.join_roster(now, from, (header, &join), |worker| alive(job, worker), &mut random)
+            }
+            Seating::Fixed if join.ends && matches!(state.job.config.level, Level::Root(_)) => {
+                state.ended_below(header.worker, from, &join)
+            }
+            Seating::Fixed | Seating::Rack(_) => {
+                let packets = || alive(job, header.worker).map(|ago| now.saturating_sub(ago));
+                state.join_fixed(now, from, (header, &join), packets, &mut random)
+            }
         }
-        if join.ends && matches!(state.job.config.level, Level::Root(_)) {
-            return state.ended_below(header.worker, from, &join);
-        }
-        let packets = || alive(job, header.worker).map(|ago| now.saturating_sub(ago));
-        state.join_fixed(now, from, (header, &join), packets, &mut random)
     }
 
     pub(super) fn leave(
@@ -64,7 +67,7 @@ impl Registry {
         let bye =
             |state: &JobState, worker, to| packet(to, &state.header(Kind::Bye, worker, header.cookie), &[]);
         let Some(state) = self.jobs.get_mut(&header.job) else { return Vec::new() };
-        if state.roster.is_some() {
+        if state.seating.roster().is_some() {
             return state.leave_roster(now, from, header, leave);
         }
         let known = |p: &&mut Present| p.nonce == leave.nonce;

@@ -1,6 +1,5 @@
 //! The parameter server's side of static jobs: who is here, and when a session begins (P22–P25).
 
-mod fixed;
 mod joins;
 
 use super::action::Action;
@@ -8,6 +7,7 @@ use super::guesses::Guesses;
 use super::job::JobState;
 use super::present::{Asked, Present};
 use super::roster::Roster;
+use super::seating::Seating;
 use super::static_job::{Sizes, StaticJob};
 use super::upper::Upper;
 use crate::wire::{Header, Join, Kind, Leave, Position};
@@ -68,25 +68,17 @@ impl Registry {
     }
 
     fn put(&mut self, job: StaticJob, follows: bool) {
-        let fixed = job.sizes.is_none() || follows;
-        let present = vec![None; if fixed { usize::from(job.config.workers) } else { 0 }];
-        let replaced = vec![None; usize::from(job.config.workers)];
-        let claims = Vec::new();
-        let upper = job.root.map(Upper::new);
-        let roster = job.sizes.as_ref().filter(|_| !follows).map(|_| Roster::new());
-        let state = JobState {
-            follows,
-            session: None,
-            present,
-            claims,
-            replaced,
-            ended: None,
-            left: None,
-            job,
-            upper,
-            roster,
-            next: None,
+        let seating = match (follows, &job.sizes, job.root) {
+            (true, ..) => Seating::Follower(Vec::new()),
+            (false, Some(_), _) => Seating::Changing(Roster::new()),
+            (false, None, Some(root)) => Seating::Rack(Upper::new(root)),
+            (false, None, None) => Seating::Fixed,
         };
+        let most = usize::from(job.config.workers);
+        let present = vec![None; if seating.roster().is_some() { 0 } else { most }];
+        let replaced = vec![None; most];
+        let state =
+            JobState { seating, session: None, present, replaced, ended: None, left: None, job, next: None };
         self.jobs.insert(state.job.config.job, state);
     }
 
@@ -101,7 +93,7 @@ impl Registry {
             *now = Arc::new(Sizes { gone_after, gather, ..(**now).clone() });
         }
         state.next = Some(job);
-        if state.session.is_none() && state.roster.is_none() {
+        if state.session.is_none() && state.seating.roster().is_none() {
             state.take_next();
         }
     }
@@ -130,7 +122,10 @@ impl Registry {
 
     /// Nobody could be heard until now, so the silence of members says nothing about them (P42).
     pub fn listen_anew(&mut self, now: Duration) {
-        self.jobs.values_mut().filter_map(|state| state.roster.as_mut()).for_each(|r| r.listen_anew(now));
+        self.jobs
+            .values_mut()
+            .filter_map(|state| state.seating.roster_mut())
+            .for_each(|r| r.listen_anew(now));
     }
 
     /// Removes a job. Its members are told that their session is over; when they join anew, they learn that
@@ -164,7 +159,7 @@ impl Registry {
     /// jobs.
     #[must_use]
     pub fn epoch(&self, job: JobId) -> u16 {
-        self.jobs.get(&job).and_then(|state| state.roster.as_ref()).map_or(0, Roster::epoch)
+        self.jobs.get(&job).and_then(|state| state.seating.roster()).map_or(0, Roster::epoch)
     }
 
     /// Resumes a session that ran before this registry was made, the `epoch`-th if members come and go. If
@@ -191,7 +186,7 @@ impl Registry {
         };
         let sizes = state.job.sizes.as_ref();
         let fits = sizes.is_none_or(|sizes| sizes.size(members.len() as u8).is_some());
-        if let Some(roster) = &mut state.roster {
+        if let Some(roster) = state.seating.roster_mut() {
             roster.note_epoch(epoch);
             let within = |member: &SessionMember| member.worker.0 < state.job.config.workers && !member.left;
             if session == Cookie(0) || !fits || !members.iter().all(within) {
@@ -237,7 +232,7 @@ impl Registry {
     pub fn knows(&self, from: SocketAddr) -> bool {
         self.jobs
             .values()
-            .any(|state| state.knows(from) || state.claims.iter().flatten().any(|p| p.addr == from))
+            .any(|state| state.knows(from) || state.seating.claims().iter().flatten().any(|p| p.addr == from))
     }
 
     /// Workers present in a job and whether its session runs.
@@ -259,7 +254,7 @@ impl Registry {
         let Ok((header, payload)) = Header::parse(bytes) else { return Vec::new() };
         match header.kind {
             Kind::Position => {
-                let state = self.jobs.get_mut(&header.job).filter(|state| state.roster.is_some());
+                let state = self.jobs.get_mut(&header.job).filter(|state| state.seating.roster().is_some());
                 match (state, Position::parse(payload)) {
                     (Some(state), Some(position)) => {
                         let mut random = random;

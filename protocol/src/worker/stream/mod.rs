@@ -4,6 +4,8 @@
 //! contiguous piece of memory; or with whoever sends them ([`Tx::pack`]). Outstanding packets form a list in the
 //! order of their last transmission; there is one timer for all.
 
+mod loss;
+mod queue;
 mod repeat;
 mod ring;
 mod room;
@@ -14,28 +16,16 @@ pub use ring::PacketId;
 pub use tx::Tx;
 
 use super::rtt::Rtt;
+use super::stats::StreamStats;
 use super::stripe::Stripe;
 use crate::wire::{HEADER_LEN, Header};
 use crate::{Round, SlotId, aggregator::Shard};
-use repeat::{Doubted, Queue, Recovery};
+use queue::{Doubted, Queue, Recovery};
 use ring::{Entry, Ring, State, Trouble};
 use std::collections::BinaryHeap;
 use std::ops::Range;
 use std::time::Duration;
 use window::Window;
-
-/// Counts of a stream.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct StreamStats {
-    /// Packets sent for the first time.
-    pub sent: u64,
-    /// Packets sent again.
-    pub repeated: u64,
-    /// Time-outs.
-    pub timeouts: u64,
-    /// Packets given up.
-    pub given_up: u64,
-}
 
 /// What [`Stream::finish`] made of a result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -327,21 +317,6 @@ impl Stream {
         (entry.state == State::Outstanding).then_some(entry.place)
     }
 
-    /// A sum for (slot, round) exists. If this worker's packet has not been sent yet, it will come too late.
-    pub fn foresee(&mut self, slot: SlotId, round: Round) {
-        if self.find(slot, round).is_none()
-            && let Some(foreseen) = self.foreseen.get_mut(usize::from(slot.0))
-        {
-            *foreseen = Some(round);
-        }
-    }
-
-    /// Whether (slot, round) was sent when its sum was there already.
-    #[must_use]
-    pub fn was_late(&self, slot: SlotId, round: Round) -> bool {
-        self.find(slot, round).is_some_and(|index| self.entries[index].late)
-    }
-
     /// The payload that was sent to (slot, round), if it is still kept, and here.
     #[must_use]
     pub fn kept_payload(&self, slot: SlotId, round: Round) -> Option<&[u8]> {
@@ -389,16 +364,6 @@ impl Stream {
         (first, places.zip(first.packet..).take_while(|&pair| follows(pair)).count())
     }
 
-    /// A STRAGGLER for (slot, round) has come: gives that packet up, which then counts as finished.
-    pub fn give_up(&mut self, now: Duration, slot: SlotId, round: Round) -> Finish {
-        let Some(index) = self.find(slot, round) else { return Finish::Nothing };
-        if self.entries[index].state != State::Outstanding {
-            return Finish::Nothing;
-        }
-        self.stats.given_up += 1;
-        Finish::First(self.answer(now, index, false))
-    }
-
     /// The shard of the outstanding packet whose first transmission is the oldest.
     #[must_use]
     pub fn waits_at(&self) -> Option<u8> {
@@ -408,28 +373,6 @@ impl Stream {
     /// The outstanding packet whose first transmission is the oldest.
     fn eldest(&self) -> Option<usize> {
         self.is_busy().then_some((self.base % self.slots) as usize)
-    }
-
-    /// Gives up one packet whose first transmission was `age` or longer ago, the oldest first.
-    pub fn give_up_older(&mut self, now: Duration, age: Duration) -> Option<(PacketId, SlotId, Round)> {
-        let index = self.eldest()?;
-        let entry = self.entries[index];
-        if self.trouble(index).first + age > now {
-            return None;
-        }
-        self.stats.given_up += 1;
-        self.close(now, index, index);
-        let (slot, round) = self.address(entry.seq);
-        Some((entry.place, slot, round))
-    }
-
-    /// When a packet is to be given up at this age, or asked for again at a quarter of it.
-    #[must_use]
-    pub fn ask_or_give_up_at(&self, age: Duration) -> Option<Duration> {
-        let eldest = self.trouble(self.eldest()?).first + age;
-        let heads = self.queues.iter().filter_map(|queue| self.entries.get(queue.head as usize));
-        let head = heads.map(Entry::send_time).min()? + age / 4;
-        [Some(eldest), Some(head), self.doubted_until(), self.settled_at()].into_iter().flatten().min()
     }
 
     /// Packets that are linked to each other are finished.

@@ -1,8 +1,7 @@
 //! The state of a simulated network, and what happens to datagrams under way.
 
 use std::{
-    cmp::{Ordering, Reverse},
-    collections::{BinaryHeap, HashMap, HashSet, VecDeque},
+    collections::{HashMap, HashSet, VecDeque},
     net::IpAddr,
     time::Duration,
 };
@@ -11,6 +10,7 @@ use fastrand::Rng;
 use thc_transport::{IPV4_UDP_HEADER_LEN, IoStats, Origin, Peer};
 
 use super::{LinkConfig, SimConfig, SimStats};
+use crate::agenda::Agenda;
 
 /// The longest delay of a held-back datagram, in units of its link's latency and jitter.
 const MAX_HOLD: u32 = 4;
@@ -24,9 +24,7 @@ pub(super) struct NetState {
     config: SimConfig,
     rng: Rng,
     pub now: Duration,
-    events: BinaryHeap<Reverse<Event>>,
-    /// The number of events scheduled so far, which keeps those of the same time in order.
-    scheduled: u64,
+    events: Agenda<(Stage, Datagram)>,
     attached: u64,
     endpoints: HashMap<Peer, SimPort>,
     bandwidths: HashMap<Peer, Option<u64>>,
@@ -88,33 +86,6 @@ enum Stage {
     Deliver(u64),
 }
 
-struct Event {
-    at: Duration,
-    order: u64,
-    stage: Stage,
-    datagram: Datagram,
-}
-
-impl Ord for Event {
-    fn cmp(&self, other: &Self) -> Ordering {
-        (self.at, self.order).cmp(&(other.at, other.order))
-    }
-}
-
-impl PartialOrd for Event {
-    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl PartialEq for Event {
-    fn eq(&self, other: &Self) -> bool {
-        self.cmp(other) == Ordering::Equal
-    }
-}
-
-impl Eq for Event {}
-
 impl Wire {
     /// Puts `length` bytes, all headers included, on the wire at `now` or when the wire is free. Returns
     /// the time at which the last bit has left.
@@ -157,8 +128,7 @@ impl NetState {
             config,
             rng: Rng::with_seed(config.seed),
             now: Duration::ZERO,
-            events: BinaryHeap::new(),
-            scheduled: 0,
+            events: Agenda::default(),
             attached: 0,
             endpoints: HashMap::new(),
             bandwidths: HashMap::new(),
@@ -235,7 +205,7 @@ impl NetState {
     }
 
     pub fn next_event(&self) -> Option<Duration> {
-        self.events.peek().map(|Reverse(event)| event.at)
+        self.events.next_at()
     }
 
     pub fn advance_to_next(&mut self) -> Option<Duration> {
@@ -246,11 +216,11 @@ impl NetState {
 
     pub fn advance_to(&mut self, time: Duration) {
         while self.next_event().is_some_and(|due| due <= time) {
-            if let Some(Reverse(event)) = self.events.pop() {
-                self.now = self.now.max(event.at);
-                match event.stage {
-                    Stage::Arrive => self.arrive(event.datagram),
-                    Stage::Deliver(generation) => self.deliver(event.datagram, generation),
+            if let Some((at, (stage, datagram))) = self.events.pop() {
+                self.now = self.now.max(at);
+                match stage {
+                    Stage::Arrive => self.arrive(datagram),
+                    Stage::Deliver(generation) => self.deliver(datagram, generation),
                 }
             }
         }
@@ -367,8 +337,7 @@ impl NetState {
     }
 
     fn schedule(&mut self, at: Duration, stage: Stage, datagram: Datagram) {
-        self.scheduled += 1;
-        self.events.push(Reverse(Event { at, order: self.scheduled, stage, datagram }));
+        self.events.add(at, (stage, datagram));
     }
 
     fn arrive(&mut self, mut datagram: Datagram) {

@@ -1,6 +1,6 @@
 //! Flags of `thc-worker doctor`, and the visit that they ask for.
 
-use super::Keys;
+use super::keys::Keys;
 use super::texts::{cookie, parse};
 use crate::cli::doctor::{Known, Visit};
 use std::path::PathBuf;

@@ -1,7 +1,8 @@
 //! What the keys say of a group and of a share of its server.
 
+use super::MOST_THREADS;
+use super::keys::Keys;
 use super::texts::{parse, resolve, time};
-use super::{Keys, MOST_THREADS};
 use crate::cli::colocated;
 use std::net::SocketAddr;
 use thc_protocol::MAX_WORKERS;

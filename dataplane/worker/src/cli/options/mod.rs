@@ -2,21 +2,21 @@
 
 mod doctor;
 mod group;
+mod keys;
 mod texts;
 
 use self::doctor::DoctorFlags;
+use self::keys::{Keys, Travel};
 use self::texts::{cookie, parse};
 use super::doctor::Visit;
 use super::spans::Spans;
-use clap::{CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
-use serde::{Deserialize, Serialize};
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
-use std::time::Duration;
-use thc_options::{Secret, Size};
+use std::path::PathBuf;
+use thc_options::Size;
 use thc_protocol::MAX_WORKERS;
 use thc_ps::ServerConfig;
-use thc_transport::{CaptureConfig, DpdkOptions, IoName, XdpOptions};
+use thc_transport::CaptureConfig;
 use thc_worker::{ControllerUrl, GroupConfig, Mode};
 
 const EXAMPLES: &str = "\
@@ -100,155 +100,6 @@ pub enum Order {
 const MOST_COORDINATES: u64 = u32::MAX as u64;
 /// More than any machine has cores for.
 const MOST_THREADS: usize = 1024;
-/// The longest of all times, a year: further sums of times stay representable.
-const LONGEST: Duration = Duration::from_secs(365 * 24 * 60 * 60);
-
-/// How coordinates travel.
-#[derive(Clone, Copy, Debug, Serialize, Deserialize, PartialEq, Eq, ValueEnum)]
-#[serde(rename_all = "lowercase")]
-enum Travel {
-    /// Compressed: 4 bits up, 8 or 16 down
-    Thc,
-    /// As 32-bit integers
-    Raw,
-}
-
-/// Every key, as written; a file and flags have the same.
-#[derive(Clone, Debug, Default, Serialize, Deserialize, clap::Args)]
-#[serde(deny_unknown_fields, default)]
-struct Keys {
-    /// The parameter server, such as ps:9000 or [fd00::1]:9000; or thc://CONTROLLER:PORT/JOB, a job of a controller,
-    /// which supplies the server, the job's number, the cookie and, unless --worker gives it, this worker's number
-    /// [default: 127.0.0.1:9000]
-    #[arg(long, value_name = "HOST:PORT", help_heading = "Group")]
-    ps: Option<String>,
-    /// Run without a dedicated server: each of the first workers serves a share of the slots, at these addresses. Give
-    /// every worker the same list; worker 0 has the first address
-    #[arg(long, value_name = "ADDRESS:PORT,…", value_delimiter = ',', help_heading = "Group")]
-    colocated: Option<Vec<String>>,
-    /// How many workers the job has, with --colocated [default: one for each address]
-    #[arg(long, value_name = "NUMBER", help_heading = "Group")]
-    workers: Option<u8>,
-    /// Bits per sum that colocated servers send down, 5 to 8, the same on all workers: fewer bits take fewer bytes, and
-    /// the table is coarser [default: as many as the sums of the best table for 8 bits need]
-    #[arg(long, value_name = "BITS", help_heading = "Group")]
-    lane: Option<u8>,
-    /// 4: colocated servers send sums down in 4 bits, the same on all workers: three quarters of the bytes that 7 bits
-    /// take, and an additional error [default: whole sums, in the bits of --lane]
-    #[arg(long, value_name = "BITS", help_heading = "Group")]
-    down: Option<u8>,
-    /// PEM file with the authority of the controller's certificate, for thcs://
-    #[arg(long, value_name = "FILE", env = "THC_CONTROLLER_CA", help_heading = "Group")]
-    controller_ca: Option<PathBuf>,
-    /// PEM file with this worker's certificate for the controller
-    #[arg(long, value_name = "FILE", env = "THC_CONTROLLER_CERT", help_heading = "Group")]
-    controller_cert: Option<PathBuf>,
-    /// PEM file with the private key of --controller-cert
-    #[arg(long, value_name = "FILE", env = "THC_CONTROLLER_KEY", help_heading = "Group")]
-    controller_key: Option<PathBuf>,
-    /// The job's number [default: 1]
-    #[arg(long, value_name = "NUMBER", help_heading = "Group")]
-    job: Option<u16>,
-    /// This worker's number, 0 to workers - 1
-    #[arg(long, value_name = "NUMBER", env = "THC_WORKER", help_heading = "Group")]
-    worker: Option<u8>,
-    /// The job's cookie, the same as at the parameter server
-    #[arg(long, value_name = "0x…", env = "THC_COOKIE", hide_env_values = true, help_heading = "Group")]
-    cookie: Option<Secret>,
-    /// Address and port to send from [default: 0.0.0.0:0]
-    #[arg(long, value_name = "ADDRESS:PORT", help_heading = "Group")]
-    bind: Option<String>,
-    /// How long to wait for the other workers [default: 60s]
-    #[arg(long, value_name = "TIME", help_heading = "Group")]
-    join_timeout: Option<String>,
-    /// How long an all-reduce may make no progress before it fails [default: 60s]
-    #[arg(long, value_name = "TIME", help_heading = "Group")]
-    timeout: Option<String>,
-    /// Longer time-out, which applies while the parameter server answers and only other workers are late [default: that
-    /// of --timeout]
-    #[arg(long, value_name = "TIME", help_heading = "Group")]
-    patience: Option<String>,
-    /// When another worker restarts, join a new session with it and start again, instead of failing [default: false]
-    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true",
-          help_heading = "Group")]
-    rejoin: Option<bool>,
-    /// Shortest retransmission time-out [default: 20ms]
-    #[arg(long, value_name = "TIME", help_heading = "Group")]
-    min_rto: Option<String>,
-    /// Seed of this worker's rounding [default: derived from the job's seed and the worker's number]
-    #[arg(long, value_name = "NUMBER", help_heading = "Group")]
-    seed: Option<u64>,
-    /// Threads that compute [default: one fewer than there are cores, at least 1]
-    #[arg(long, value_name = "NUMBER", help_heading = "Group")]
-    threads: Option<usize>,
-    /// Threads for packets, each with a socket and slots of its own, in addition to those that compute; kernel UDP only
-    /// [default: 0]
-    #[arg(long, value_name = "NUMBER", help_heading = "Group")]
-    network_threads: Option<usize>,
-    /// Backend that carries the packets [default: udp]
-    #[arg(long, value_enum, value_name = "BACKEND", help_heading = "Group")]
-    io: Option<IoName>,
-    /// Serve metrics to Prometheus at http://ADDRESS:PORT/metrics while this worker runs; anyone who can reach the
-    /// address can read them [default: nowhere]
-    #[arg(long, value_name = "ADDRESS:PORT", help_heading = "Group")]
-    http: Option<String>,
-    /// Write all packets, sent and received, to this pcap file, which then contains the cookie
-    #[arg(long, value_name = "FILE", help_heading = "Group")]
-    pcap: Option<PathBuf>,
-    /// Largest size of the pcap file; further packets are not written [default: 1GiB]
-    #[arg(long, value_name = "BYTES", help_heading = "Group")]
-    pcap_limit: Option<String>,
-    /// The `[dpdk]` section.
-    #[command(flatten)]
-    dpdk: DpdkOptions,
-    /// The `[xdp]` section.
-    #[command(flatten)]
-    xdp: XdpOptions,
-    /// Faults to inject into this worker's packets, for tests: loss=0.01,duplicate=0.01,reorder=0.01
-    #[arg(long, value_name = "FAULTS", hide = true)]
-    inject: Option<String>,
-    /// Seed of the injected faults
-    #[arg(long, value_name = "NUMBER", hide = true)]
-    inject_seed: Option<u64>,
-
-    /// Tensors to reduce: .npy, .safetensors, or raw little-endian f32 under any other name
-    #[arg(long, value_name = "FILE", help_heading = "Work")]
-    input: Option<PathBuf>,
-    /// Where to write the mean, in the input's format
-    #[arg(long, value_name = "FILE", requires = "input", help_heading = "Work")]
-    output: Option<PathBuf>,
-    /// Reduce this many made-up coordinates instead of a file
-    #[arg(long, value_name = "NUMBER", conflicts_with = "input", help_heading = "Work")]
-    coordinates: Option<u64>,
-    /// How many times to reduce the same tensors [default: 1]
-    #[arg(long, value_name = "NUMBER", help_heading = "Work")]
-    repeat: Option<u32>,
-    /// How coordinates travel [default: thc]
-    #[arg(long, value_enum, help_heading = "Work")]
-    mode: Option<Travel>,
-    /// How each tensor travels, the same on all workers: by a table of the job, named by its number or its form, such
-    /// as 2/8 (bits up and down), or raw; or as several such spans in order, each with its length as :COORDINATES, the
-    /// last for the rest [default: by the job's first table]
-    #[arg(
-        long,
-        value_name = "TABLE|FORM|raw[:COORDINATES],…",
-        conflicts_with = "mode",
-        help_heading = "Work"
-    )]
-    plan: Option<String>,
-    /// Keep error feedback between repetitions
-    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true", help_heading = "Work")]
-    error_feedback: Option<bool>,
-}
-
-impl Keys {
-    /// These keys, and those of a file, if there is one, where these are absent.
-    fn merge_file(self, path: Option<&Path>) -> Result<Keys, String> {
-        let Some(path) = path else { return Ok(self) };
-        thc_options::merge(&read(path)?, &self).map_err(|error| format!("{}: {error}", path.display()))
-    }
-}
-
 /// What to reduce.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TensorSource {
@@ -381,14 +232,6 @@ impl Flags {
             each: self.each,
         })
     }
-}
-
-fn read(path: &Path) -> Result<Keys, String> {
-    let text = std::fs::read_to_string(path).map_err(|e| format!("{}: {e}", path.display()))?;
-    toml::from_str(&text).map_err(|e| {
-        let line = e.span().map_or(1, |span| 1 + text[..span.start.min(text.len())].matches('\n').count());
-        format!("{}: line {line}: {}", path.display(), e.message())
-    })
 }
 
 #[cfg(test)]

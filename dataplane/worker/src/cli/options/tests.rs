@@ -1,5 +1,6 @@
 use super::*;
 use std::io::Write;
+use std::time::Duration;
 use thc_transport::Backend;
 
 fn config(args: &[&str]) -> Result<RunConfig, String> {

@@ -1,11 +1,13 @@
 //! Values as they are written: each error names the key.
 
-use super::LONGEST;
 use std::fmt::Display;
 use std::net::{IpAddr, SocketAddr};
 use std::str::FromStr;
 use std::time::Duration;
 use thc_options::{Interval, Secret};
+
+/// The longest of all times, a year: further sums of times stay representable.
+const LONGEST: Duration = Duration::from_secs(365 * 24 * 60 * 60);
 
 pub(super) fn parse<T: FromStr<Err: Display>>(key: &str, text: &str) -> Result<T, String> {
     text.parse().map_err(|e| format!("{key} = {text:?}: {e}"))

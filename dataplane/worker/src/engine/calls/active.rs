@@ -1,6 +1,7 @@
 //! A call under way.
 
-use super::{MeanSender, Owned, Shelf, cut};
+use super::cut::cut;
+use super::shelf::{MeanSender, Owned, Shelf};
 use crate::Span;
 use crate::engine::compressor::{Compressor, Measured};
 use crate::engine::loan::{Bytes, Held, Sums};

@@ -1,130 +1,20 @@
 //! Calls under way: how far each is, and each group of its partitions.
 
 mod active;
+mod cut;
 mod events;
+mod shelf;
 
 pub(super) use active::{Active, Out, PartitionGroup};
+pub(super) use cut::{GROUP, group_len};
 pub(super) use events::CallEvents;
+use shelf::MeanSender;
+pub(super) use shelf::{Owned, Shelf};
 
-use super::compressor::PACKET;
-use super::loan::{Bytes, Sums};
-use crate::{Span, WorkerError};
-use crossbeam_channel::{Sender, TrySendError};
+use crate::WorkerError;
+use crossbeam_channel::TrySendError;
 use std::collections::VecDeque;
-use std::sync::Arc;
-use thc_codec::buffer::Buffer;
 use thc_codec::error::CodecError;
-use thc_codec::partition::{self, MAX_PARTITION, Partition};
-use thc_protocol::wire::Choice;
-
-/// Coordinates that are computed in one go if partitions are smaller: a hundred microseconds or less, and 64
-/// packets of 8-bit lanes, as many as go to the kernel in one piece. No group lies across a multiple of it,
-/// or of a larger partition's size.
-pub(super) const GROUP: usize = 1 << 16;
-
-/// RESULTs that a kernel takes in one piece at most: 64 KiB with its headers.
-const RESULTS: usize = 62;
-
-/// Coordinates of a group, in a job with partitions of 2^`block` whose server has so many ports. With one
-/// port these are as many whole partitions as have RESULTs that come in one piece; each of several ports has
-/// 64 slots in a row.
-pub(super) fn group_len(block: u8, ports: u8) -> usize {
-    let partition = 1 << block;
-    if ports > 1 || partition > GROUP / 4 {
-        return GROUP.max(partition);
-    }
-    RESULTS * PACKET / partition * partition
-}
-
-/// A tensor as its spans cut it (P4): each partition, and how it travels.
-pub(super) fn cut(plan: &[Span], block: u8) -> Vec<(Choice, Partition)> {
-    let mut parts = Vec::new();
-    let mut begin = 0;
-    for &Span { length, choice } in plan {
-        let end = begin + length;
-        while begin < end {
-            // No partition lies across a multiple of the largest.
-            let piece = (MAX_PARTITION - begin % MAX_PARTITION).min(end - begin);
-            let number = parts.len() as u32;
-            parts.extend(partition::split(piece, block).map(|part| {
-                let moved = Partition { index: number + part.index, offset: begin + part.offset, ..part };
-                (choice, moved)
-            }));
-            begin += piece;
-        }
-    }
-    parts
-}
-
-/// A tensor that the engine owns until the call is over, and the handle that gets it back.
-pub(super) struct Owned {
-    pub data: Vec<f32>,
-    pub outcome: MeanSender,
-}
-
-/// Where the mean of such a tensor goes.
-type MeanSender = Sender<Result<Vec<f32>, WorkerError>>;
-
-/// Memory for packed indices and results, kept for later groups.
-#[derive(Debug, Default)]
-pub(super) struct Shelf {
-    packed: Vec<Vec<u8>>,
-    sums: Vec<(Vec<u8>, Vec<u16>)>,
-    work: Vec<Buffer>,
-    inputs: Vec<Vec<f32>>,
-}
-
-impl Shelf {
-    /// A buffer of so many bytes.
-    pub fn packed_buffer(&mut self, bytes: usize) -> Vec<u8> {
-        let mut packed = self.packed.pop().unwrap_or_default();
-        packed.resize(bytes, 0);
-        packed
-    }
-
-    /// Memory for so many results of so many bytes.
-    pub fn sums(&mut self, packets: usize, len: usize) -> Sums {
-        let (mut bytes, mut counts) = self.sums.pop().unwrap_or_default();
-        bytes.resize(packets * len, 0);
-        counts.clear();
-        counts.resize(packets, 0);
-        Sums { bytes: Bytes::Own(bytes), counts }
-    }
-
-    /// Work memory of at least so many coordinates.
-    pub fn work(&mut self, coordinates: usize) -> Buffer {
-        let fits = self.work.iter().position(|buffer| buffer.len() >= coordinates);
-        fits.map_or_else(|| Buffer::zeroed(coordinates), |at| self.work.swap_remove(at))
-    }
-
-    /// Memory for a copy of a tensor.
-    pub fn inputs(&mut self, length: usize) -> Vec<f32> {
-        let Some(mut inputs) = self.inputs.pop() else { return vec![0.0; length] };
-        inputs.resize(length, 0.0);
-        inputs
-    }
-
-    pub fn take_packed(&mut self, packed: Bytes) {
-        match packed {
-            Bytes::Own(packed) => self.packed.push(packed),
-            // Whoever has it last gives it back.
-            Bytes::Shared(packed) => self.packed.extend(Arc::try_unwrap(packed)),
-            Bytes::Lent(_) => {}
-        }
-    }
-
-    pub fn take_sums(&mut self, Sums { bytes, counts }: Sums) {
-        if let Bytes::Own(bytes) = bytes {
-            self.sums.push((bytes, counts));
-        }
-    }
-
-    pub fn take_work(&mut self, work: Buffer) {
-        if !work.is_empty() {
-            self.work.push(work);
-        }
-    }
-}
 
 /// A call whose caller may not have its error yet.
 enum Unheeded {
@@ -245,7 +135,7 @@ impl Calls {
 
     pub fn deliver(&mut self, mut active: Active) {
         if let Some(inputs) = active.inputs.take() {
-            self.shelf.inputs.push(inputs);
+            self.shelf.take_inputs(inputs);
         }
         let result = active.error.map_or(Ok(()), |error| Err(WorkerError::Call(error)));
         if let Some(remote) = active.remote {

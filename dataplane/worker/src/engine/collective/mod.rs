@@ -18,8 +18,9 @@
 
 mod feedback;
 mod groups;
+mod piece;
 
-use groups::{Scratch, Share, chunk, take};
+use piece::{Group, PIECE, Scratch, Share, chunk, take};
 
 use super::calls::{Active, GROUP};
 use super::compressor::{CallKeys, Compressor, Estimate, Measured, Numbers};
@@ -34,7 +35,6 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use thc_codec::buffer::Buffer;
 use thc_codec::error::CodecError;
 use thc_codec::lanes::Lanes;
-use thc_codec::partition::MAX_PARTITION;
 use thc_codec::signs::mix;
 use thc_codec::table::LookupTable;
 use thc_protocol::wire::{Choice, Form, Norm};
@@ -76,16 +76,6 @@ pub struct Collective {
 struct Kept {
     feedback: Feedback,
     busy: HashSet<u64>,
-}
-
-/// Coordinates of a piece, the last one of a tensor aside.
-pub const PIECE: usize = MAX_PARTITION;
-
-/// Neighbouring partitions that are computed together.
-struct Group {
-    parts: Range<usize>,
-    /// Coordinates of the tensor.
-    range: Range<usize>,
 }
 
 /// An all-reduce under way.
@@ -164,7 +154,7 @@ impl Collective {
             formed.push((id, table, form));
         }
         let compressor = Compressor::without_session(formed, (Rank(rank), ranks), block, job_seed, seed)?;
-        let pool = super::crew::pool(threads + usize::from(threads > 1))?;
+        let pool = super::pool::pool(threads + usize::from(threads > 1))?;
         Ok(Collective {
             compressor,
             lanes,

@@ -5,22 +5,22 @@
 //! number.
 
 mod coder;
+mod measured;
 mod numbers;
 mod raw;
 
+pub(super) use measured::Measured;
 pub use numbers::{CallKeys, Estimate, Numbers};
 
 use coder::{Coder, T_P};
-use raw::add_feedback;
+use raw::{add_feedback, exponent, power_of_two, write_words};
 pub(super) use raw::{raw_factor, raw_word, read_raw, write_raw};
 
 use super::loan::Held;
 use crate::{Span, WorkerError};
-use std::ops::Range;
 use thc_codec::block::Block;
 use thc_codec::error::CodecError;
 use thc_codec::packing::unpack;
-use thc_codec::partition::Partition;
 use thc_codec::quantizer;
 use thc_codec::rounding::Source;
 use thc_codec::signs::{self, SignKey};
@@ -44,30 +44,6 @@ pub(super) struct Compressor {
     job_seed: u64,
     /// The source of this worker's roundings.
     roundings: Source,
-}
-
-/// A partition, how it travels, and the largest norm of its workers, f32 bits.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Measured {
-    pub part: Partition,
-    /// Where it begins among the padded coordinates of its group.
-    pub start: usize,
-    pub choice: Choice,
-    pub norm: u32,
-    /// Whether the others went on without it: then all of it stays in the error feedback.
-    pub left_out: bool,
-}
-
-impl Measured {
-    /// Where its coordinates are in the group that begins at `offset` of the tensor.
-    pub fn place(&self, offset: usize) -> Range<usize> {
-        self.part.offset - offset..self.part.offset - offset + self.part.len
-    }
-
-    /// Where they are with all padding.
-    pub fn padded_range(&self) -> Range<usize> {
-        self.start..self.start + self.part.padded
-    }
 }
 
 impl Compressor {
@@ -440,6 +416,25 @@ impl Compressor {
             stratum: self.roundings.stratum(),
         }
     }
+
+    /// s of P5: the power of two by which coordinates are multiplied, from the maximum's f32 bits.
+    pub fn raw_scale(&self, norm: u32) -> f64 {
+        power_of_two(self.raw_bits() - exponent(norm))
+    }
+
+    /// The largest magnitude of one worker's integers, 2^(30 − ⌈log₂ n⌉): n of them add up to 2^30 at most.
+    pub fn raw_limit(&self) -> f64 {
+        power_of_two(self.raw_bits())
+    }
+
+    /// All packets of a partition that goes RAW with its error feedback.
+    pub fn write_raw_with(&self, at: &Measured, x: &[f32], kept: &[f32], words: &mut [u8]) {
+        write_words(add_feedback(x, kept), self.raw_scale(at.norm), self.raw_limit(), words);
+    }
+
+    fn raw_bits(&self) -> i32 {
+        30 - (u16::BITS - (self.workers.max(1) - 1).leading_zeros()) as i32
+    }
 }
 
 /// The key of a worker's roundings. The roundings of the job's workers are stratified, unless this one has
@@ -453,7 +448,7 @@ fn roundings(job_seed: u64, rank: Rank, seed: Option<u64>) -> Source {
 mod tests {
     use super::raw::{exponent, power_of_two};
     use super::*;
-    use thc_codec::partition::MIN_PARTITION;
+    use thc_codec::partition::{MIN_PARTITION, Partition};
     use thc_codec::rht;
     use thc_protocol::wire::{Norm, Table, Tables};
     use thc_protocol::worker::PacketId;

@@ -1,29 +1,7 @@
 //! RAW: integers on a scale that all workers share (P32).
 
-use super::{Compressor, Measured};
 use thc_protocol::wire::RAW_WORDS;
 use thc_protocol::worker::PacketId;
-
-impl Compressor {
-    /// s of P5: the power of two by which coordinates are multiplied, from the maximum's f32 bits.
-    pub fn raw_scale(&self, norm: u32) -> f64 {
-        power_of_two(self.raw_bits() - exponent(norm))
-    }
-
-    /// The largest magnitude of one worker's integers, 2^(30 − ⌈log₂ n⌉): n of them add up to 2^30 at most.
-    pub fn raw_limit(&self) -> f64 {
-        power_of_two(self.raw_bits())
-    }
-
-    /// All packets of a partition that goes RAW with its error feedback.
-    pub fn write_raw_with(&self, at: &Measured, x: &[f32], kept: &[f32], words: &mut [u8]) {
-        write_words(add_feedback(x, kept), self.raw_scale(at.norm), self.raw_limit(), words);
-    }
-
-    fn raw_bits(&self) -> i32 {
-        30 - (u16::BITS - (self.workers.max(1) - 1).leading_zeros()) as i32
-    }
-}
 
 /// The least e with value < 2^e, for a finite positive f32 given by its bits.
 pub(super) fn exponent(bits: u32) -> i32 {
@@ -48,7 +26,7 @@ pub(in crate::engine) fn write_raw(x: &[f32], at: PacketId, scale: f64, limit: f
     write_words(x.get(first..).unwrap_or(&[]).iter().copied(), scale, limit, payload);
 }
 
-fn write_words(x: impl IntoIterator<Item = f32>, scale: f64, limit: f64, words: &mut [u8]) {
+pub(super) fn write_words(x: impl IntoIterator<Item = f32>, scale: f64, limit: f64, words: &mut [u8]) {
     let mut values = x.into_iter();
     for word in words.chunks_exact_mut(4) {
         let value = values.next().map_or(0, |value| raw_word(value, scale, limit));

@@ -1,7 +1,6 @@
 //! A stripe on its network thread.
 
-use super::{Batch, News, Order, data_header};
-use crate::engine::link::Ports;
+use super::batch::{Batch, News, Order, data_header};
 use crate::engine::stripes::report::Shared;
 use crossbeam_channel::{Receiver, Sender};
 use std::collections::VecDeque;
@@ -9,7 +8,7 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 use thc_protocol::wire::{HEADER_LEN, Header, Kind};
-use thc_protocol::worker::{CallError, Events, PacketId, SessionError, Stripe, Tx, Worker};
+use thc_protocol::worker::{CallError, Events, PacketId, SessionError, SharePorts, Stripe, Tx, Worker};
 use thc_protocol::{Ecn, WorkerId};
 use thc_transport::{Handled, Handler, Run, RunSender};
 
@@ -73,7 +72,7 @@ impl Batches {
 /// Sends data of a stripe by its thread's socket.
 struct StripeTx<'a> {
     io: &'a mut dyn RunSender,
-    ports: &'a Ports,
+    ports: &'a SharePorts,
     ecn: Ecn,
     error: &'a mut Option<io::Error>,
 }
@@ -90,7 +89,7 @@ impl Tx for StripeTx<'_> {
 pub(super) struct StripeHandler {
     worker: Worker,
     stripe: Stripe,
-    ports: Ports,
+    ports: SharePorts,
     /// What data packets leave with (P46).
     ecn: Ecn,
     orders: Receiver<Order>,
@@ -115,7 +114,7 @@ impl StripeHandler {
     pub fn new(
         worker: Worker,
         stripe: Stripe,
-        (ports, ecn): (Ports, Ecn),
+        (ports, ecn): (SharePorts, Ecn),
         (orders, news): (Receiver<Order>, Sender<News>),
         shared: Arc<Shared>,
     ) -> StripeHandler {

@@ -4,119 +4,24 @@
 //! are in. It keeps what stripes have in common: joining, norms, the order of calls, time-outs of the
 //! session. Only indices that are no longer written and counters are shared.
 
+mod batch;
 mod handler;
 mod report;
+
+pub(super) use batch::Stripes;
 
 use super::Engine;
 use super::calls::{CallEvents, Out};
 use super::compressor::write_raw;
-use super::link::Ports;
-use super::loan::Sums;
 use super::memory::Memory;
-use crossbeam_channel::{Receiver, Sender, unbounded};
+use batch::{Batch, News, Order, Outside};
+use crossbeam_channel::unbounded;
 use handler::StripeHandler;
 use report::Shared;
 use std::sync::Arc;
 use std::time::Duration;
-use thc_protocol::Ecn;
-use thc_protocol::wire::{Header, Kind, Nudge, Straggler};
-use thc_protocol::worker::{Dealt, Events as _, PacketId, SessionError, Stripe, Worker};
+use thc_protocol::worker::{Events as _, PacketId, Stripe, Worker};
 use thc_transport::{Handler, PacketIo};
-
-/// Packets that may wait to be handed on to a stripe; further ones are dropped. Packets rarely come to
-/// another stripe's thread.
-const PASSED_ON: usize = 1024;
-
-/// Packets that a stripe sends, and their results.
-struct Batch {
-    dealt: Dealt,
-    /// Their group in the call, and the place of the first in it.
-    group: usize,
-    place: usize,
-    /// Their payloads, from `begin` on, each of `len` bytes.
-    indices: Arc<Vec<u8>>,
-    begin: usize,
-    len: usize,
-    /// Results as they are on the wire, each of `sum_len` bytes.
-    sums: Sums,
-    sum_len: usize,
-    /// Packets that have been sent once, and that lack results.
-    sent: usize,
-    left: usize,
-}
-
-/// What a stripe is told.
-enum Order {
-    Send(Batch),
-    /// A packet from the server that came to another thread.
-    Packet(Ecn, Vec<u8>),
-    /// Where shards are now.
-    Ports(Ports),
-    /// The session is over: others' NUDGEs are still answered.
-    Stop,
-}
-
-/// What a stripe tells.
-enum News {
-    Finished(Batch),
-    Failed(SessionError),
-}
-
-/// A stripe, as the engine sees it.
-struct Outside {
-    orders: Sender<Order>,
-    shared: Arc<Shared>,
-    /// Whether it has orders that it may not know of.
-    woken: bool,
-}
-
-/// All stripes of a session.
-pub(super) struct Stripes {
-    stripes: Vec<Outside>,
-    news: Receiver<News>,
-    /// [`Ports::changes`] that they know of.
-    changes: u32,
-}
-
-impl Stripes {
-    fn order(&mut self, stripe: usize, order: Order) {
-        // A stripe that is gone has told why.
-        let _ = self.stripes[stripe].orders.send(order);
-        self.stripes[stripe].woken = true;
-    }
-
-    pub fn wake(&mut self, io: &mut impl PacketIo) {
-        for (number, stripe) in self.stripes.iter_mut().enumerate() {
-            if std::mem::take(&mut stripe.woken) {
-                io.wake_handler(number);
-            }
-        }
-    }
-
-    /// Hands on what is a stripe's affair. Whether it is.
-    pub fn pass_on(&mut self, worker: &Worker, ecn: Ecn, packet: &[u8]) -> bool {
-        let Some((header, _)) = data_header(packet).filter(|(header, _)| worker.is_of_session(header)) else {
-            return false;
-        };
-        let Some(stripe) = worker.stripe_of(header.slot) else { return false };
-        if self.stripes[stripe].orders.len() < PASSED_ON {
-            self.order(stripe, Order::Packet(ecn, packet.to_vec()));
-        }
-        true
-    }
-}
-
-/// The header and payload of a packet that is about a data slot.
-fn data_header(packet: &[u8]) -> Option<(Header, &[u8])> {
-    let (header, payload) = Header::parse(packet).ok()?;
-    let is_data = match header.kind {
-        Kind::Result | Kind::RawResult => true,
-        Kind::Nudge => Nudge::parse(payload)?.kind != Kind::Norm,
-        Kind::Straggler => Straggler::parse(payload)?.kind != Kind::Norm,
-        _ => false,
-    };
-    is_data.then_some((header, payload))
-}
 
 impl<I: PacketIo> Engine<I> {
     /// Leaves a new session's data to the interface's threads, if it has any and the session allows it.

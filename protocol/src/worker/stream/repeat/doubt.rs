@@ -1,13 +1,10 @@
 //! Which worker asks for a packet that seems to be lost, and when the others look again (P20, P40).
 
-use super::super::ring::{Doubt, Entry, Trouble};
+use super::super::ring::{Doubt, Trouble};
 use super::super::{Stream, Tx};
 use super::MAX_TRIES;
 use crate::wire::FLAG_NUDGE;
 use std::time::Duration;
-
-/// Under `best-effort`, the number of unanswered packets with NUDGE in a row that losses do not explain.
-const ASKS: u32 = 3;
 
 impl Stream {
     /// There is a sign that a packet was lost. If it was already doubted, what was done about it gets its
@@ -55,33 +52,5 @@ impl Stream {
             false => Duration::MAX,
         };
         self.list(index);
-    }
-
-    /// Repeats packets that results have overtaken, and packets that were last sent `age` or longer ago, so
-    /// that `best-effort` asks before it gives up. The first repeated packet to a shard asks whether anybody
-    /// is there (P21).
-    pub fn ask_again(&mut self, now: Duration, age: Duration, tx: &mut impl Tx) {
-        self.repeat_overtaken(now, tx);
-        let due = |entry: &Entry| entry.send_time() < now && entry.send_time() + age <= now;
-        for shard in 0..self.queues.len() {
-            let mut flags = FLAG_NUDGE;
-            while self.entries.get(self.queues[shard].head as usize).is_some_and(due) {
-                self.resend(now, self.queues[shard].head as usize, flags, tx);
-                if flags != 0 {
-                    let queue = &mut self.queues[shard];
-                    if queue.asked == 0 {
-                        queue.asked_at = now;
-                    }
-                    queue.asked += 1;
-                }
-                flags = 0;
-            }
-        }
-    }
-
-    /// Shards that have not answered NUDGE so often that losses do not explain it, and since when (P21).
-    pub fn unanswered_shards(&self) -> impl Iterator<Item = (u8, Duration)> {
-        let asked = (0u8..).zip(&self.queues).filter(|(_, queue)| queue.asked >= ASKS);
-        asked.map(|(shard, queue)| (shard, queue.asked_at))
     }
 }

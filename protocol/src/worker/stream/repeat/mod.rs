@@ -8,10 +8,9 @@
 //! for that, and repeat only what it does not bring: a result that they alone have lost (P40).
 
 mod doubt;
-mod queue;
+mod order;
 
-pub(super) use queue::Queue;
-
+use super::queue::{Queue, Recovery, Timer};
 use super::ring::{Doubt, Entry, PacketId, State, Trouble};
 use super::{Stream, Tx};
 use crate::aggregator::Shard;
@@ -38,33 +37,6 @@ const NUDGE_AFTER: u32 = 3;
 /// below the round-trip time would repeat every packet and never be corrected by a sample; all must
 /// not, or a lossy network would be waited for at the longest time-out while results do come.
 const KEPT_DOUBLINGS: u32 = 1;
-
-/// What follows a time-out (P20).
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Recovery {
-    /// The next seq to repeat.
-    cursor: u64,
-    /// The first seq that was not yet sent at the time-out.
-    end: u64,
-    /// How many may be repeated,
-    budget: u32,
-    /// but not before this time: if nothing was lost, the result of a packet that was not repeated comes
-    /// first.
-    not_before: Duration,
-}
-
-/// When a packet that seems to be lost is looked at again, of which seq it is.
-pub(super) type Doubted = Reverse<(Duration, u64)>;
-
-impl Recovery {
-    fn has_more(&self) -> bool {
-        self.budget > 0 && self.cursor < self.end
-    }
-
-    fn is_due(&self, now: Duration) -> bool {
-        self.has_more() && now >= self.not_before
-    }
-}
 
 impl Stream {
     /// The aggregator has answered an outstanding packet for good, with a mark or without (P46).
@@ -328,7 +300,7 @@ impl Stream {
 
     /// Lost by order: results have come for packets that were sent after these. All workers send in the same
     /// order, so every worker in such a result had sent these before.
-    fn repeat_overtaken(&mut self, now: Duration, tx: &mut impl Tx) {
+    pub(super) fn repeat_overtaken(&mut self, now: Duration, tx: &mut impl Tx) {
         if let Some(network) = &mut self.network {
             network.tick(now, &self.rtt);
         }
@@ -367,10 +339,10 @@ impl Stream {
     /// [`Self::deadline`] has passed.
     pub fn repeat(&mut self, now: Duration, tx: &mut impl Tx) {
         self.repeat_overtaken(now, tx);
-        if self.is_busy() && self.probe.is_some_and(|at| at <= now) {
+        if self.is_due(Timer::Probe, now) {
             self.probe(now, tx);
         }
-        if self.timeout().is_some_and(|timeout| timeout <= now) {
+        if self.is_due(Timer::Timeout, now) {
             self.timeouts += 1;
             self.last_timeout = self.order;
             self.nudging |= self.timeouts >= NUDGE_AFTER;
@@ -379,7 +351,9 @@ impl Stream {
             self.recoveries += 1;
             self.recovery = Some(Recovery { cursor: self.base, end: self.next, budget: 1, not_before: now });
         }
-        while let Some(recovery) = self.recovery.as_mut().filter(|recovery| recovery.is_due(now)) {
+        while self.is_due(Timer::Recovery, now)
+            && let Some(recovery) = &mut self.recovery
+        {
             let index = (recovery.cursor % self.slots) as usize;
             let open = self.entries[index].state == State::Outstanding;
             recovery.cursor += 1;
@@ -409,7 +383,7 @@ impl Stream {
     }
 
     /// Sends a packet again, with these flags and whatever time-outs add.
-    fn resend(&mut self, now: Duration, index: usize, flags: u8, tx: &mut impl Tx) {
+    pub(super) fn resend(&mut self, now: Duration, index: usize, flags: u8, tx: &mut impl Tx) {
         self.requeue(now, index);
         let flags = if self.nudging { flags | FLAG_NUDGE } else { flags };
         self.transmit(index, flags, tx);
@@ -441,19 +415,32 @@ impl Stream {
         }
     }
 
+    /// When this is due, while anything is outstanding.
+    pub(super) fn due_at(&self, timer: Timer) -> Option<Duration> {
+        if !self.is_busy() {
+            return None;
+        }
+        match timer {
+            Timer::Timeout => Some(self.since + self.rtt.timeout(self.timeouts)),
+            Timer::Recovery => self.recovery.filter(Recovery::has_more).map(|recovery| recovery.not_before),
+            Timer::Probe => self.probe,
+            Timer::Doubted => self.doubted.peek().map(|Reverse((at, _))| *at),
+            Timer::Settled => self.settled_at(),
+        }
+    }
+
+    fn is_due(&self, timer: Timer, now: Duration) -> bool {
+        self.due_at(timer).is_some_and(|at| at <= now)
+    }
+
     /// When [`Self::repeat`] has something to do, if anything is outstanding.
     #[must_use]
     pub fn deadline(&self) -> Option<Duration> {
-        let timeout = self.timeout()?;
-        let recovery = self.recovery.filter(Recovery::has_more).map(|recovery| recovery.not_before);
-        [Some(timeout), recovery, self.probe, self.doubted_until(), self.settled_at()]
-            .into_iter()
-            .flatten()
-            .min()
+        Timer::ALL.into_iter().filter_map(|timer| self.due_at(timer)).min()
     }
 
     /// When packets before the last results will be lost, if no later ones come.
-    pub(super) fn settled_at(&self) -> Option<Duration> {
+    fn settled_at(&self) -> Option<Duration> {
         let waits = |queue: &&Queue| {
             let number = self.entries[(queue.checked % self.slots) as usize].number;
             self.is_unchecked(queue.checked) && number < queue.answered
@@ -465,16 +452,6 @@ impl Stream {
     /// When more may be sent, if sending is paced (P41).
     pub fn opens_at(&self) -> Option<Duration> {
         self.network.as_ref().and_then(|network| network.opens_at(&self.rtt))
-    }
-
-    /// When a doubted packet is to be looked at again.
-    pub(super) fn doubted_until(&self) -> Option<Duration> {
-        self.doubted.peek().map(|Reverse((at, _))| *at)
-    }
-
-    /// When the time-out strikes, if anything is outstanding.
-    fn timeout(&self) -> Option<Duration> {
-        self.is_busy().then(|| self.since + self.rtt.timeout(self.timeouts))
     }
 
     /// Whether packets with NUDGE have been sent and nothing has come for a time-out.

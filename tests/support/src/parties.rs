@@ -1,4 +1,5 @@
 //! A registry, workers that join, and what passes between them.
+#![allow(clippy::unwrap_used, reason = "only tests use it")]
 
 use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -8,16 +9,22 @@ use thc_protocol::session::{Action, JoinEvent, Joiner, Registry, StaticJob};
 use thc_protocol::wire::{Form, Header, Kind, Table, Tables, Welcome};
 use thc_protocol::{Cookie, JobId, TableId, WorkerId};
 
+/// The job.
 pub const JOB: JobId = JobId(42);
+/// With which workers join it.
 pub const COOKIE: Cookie = Cookie(0x1CED_CAFE);
 
 /// Packets and where they go.
 pub type Packets = Vec<(SocketAddr, Vec<u8>)>;
 
+/// So many milliseconds.
+#[must_use]
 pub const fn ms(milliseconds: u64) -> Duration {
     Duration::from_millis(milliseconds)
 }
 
+/// A job of so many workers.
+#[must_use]
 pub fn static_job(workers: u8) -> StaticJob {
     let table = Table {
         id: TableId(3),
@@ -40,44 +47,55 @@ pub fn static_job(workers: u8) -> StaticJob {
 }
 
 /// The address of a worker's process.
+#[must_use]
 pub fn address(worker: u8, process: u16) -> SocketAddr {
     SocketAddr::from((Ipv4Addr::new(10, 1, 0, worker), 6000 + process))
 }
 
 /// The nonce of a worker's process.
+#[must_use]
 pub fn nonce(worker: u8, process: u16) -> u64 {
     (u64::from(worker) << 32 | u64::from(process)) + 1
 }
 
 /// A parameter server's control plane.
 pub struct Server {
+    /// Its sessions.
     pub registry: Registry,
     /// The session installed: its cookie and members.
     pub installed: Option<(Cookie, Vec<(WorkerId, Endpoint)>)>,
     /// How long ago each member's last data packet came.
     pub alive: BTreeMap<u8, Duration>,
+    /// The last random number that it drew.
     pub cookies: u32,
     /// It has another share than the first, whose next session takes the place of the last.
     pub follows: bool,
 }
 
 impl Server {
+    /// The server of a job of so many workers.
+    #[must_use]
     pub fn new(workers: u8) -> Server {
         Server::with_job(static_job(workers), 1000)
     }
 
     /// `cookies` is where its random numbers begin.
+    #[must_use]
     pub fn with_job(job: StaticJob, cookies: u32) -> Server {
         let registry = Registry::new([job]);
         Server { registry, installed: None, alive: BTreeMap::new(), cookies, follows: false }
     }
 
     /// The same for a share that is not the first.
+    #[must_use]
     pub fn follower(job: StaticJob) -> Server {
         Server { registry: Registry::follower([job.clone()]), follows: true, ..Server::with_job(job, 1000) }
     }
 
     /// Takes a packet; returns what is sent.
+    ///
+    /// # Panics
+    /// If what the registry wants done does not fit what it wanted before.
     pub fn take(&mut self, now: Duration, from: SocketAddr, bytes: &[u8]) -> Vec<(SocketAddr, Vec<u8>)> {
         let alive = self.alive.clone();
         let cookies = &mut self.cookies;
@@ -144,33 +162,44 @@ pub fn usurp(mut now: Duration, server: &mut Server, process: &mut Process) -> O
 
 /// A worker's process.
 pub struct Process {
+    /// The worker's number.
     pub worker: u8,
+    /// Where it sends from.
     pub address: SocketAddr,
+    /// Its side of joining.
     pub joiner: Joiner,
+    /// What has come of joining.
     pub events: Vec<JoinEvent>,
 }
 
 impl Process {
+    /// The so many-th process of a worker, which begins to join.
+    #[must_use]
     pub fn new(worker: u8, process: u16, now: Duration) -> Process {
         Process::with_definitions(worker, process, 0, now)
     }
 
+    /// The same with definitions (P26).
+    #[must_use]
     pub fn with_definitions(worker: u8, process: u16, definitions: u64, now: Duration) -> Process {
         let nonce = nonce(worker, process);
         let joiner = Joiner::new(JOB, WorkerId(worker), COOKIE, nonce, definitions, now);
         Process { worker, address: address(worker, process), joiner, events: Vec::new() }
     }
 
+    /// The packet that is due.
     pub fn poll(&mut self, now: Duration) -> Option<Vec<u8>> {
         let mut buffer = [0xEE; 64];
         self.joiner.poll(now, &mut buffer).map(<[u8]>::to_vec)
     }
 
+    /// Takes a packet of the server.
     pub fn take(&mut self, now: Duration, bytes: &[u8]) {
         self.events.extend(self.joiner.handle(now, bytes));
     }
 
     /// The latest session it was welcomed to.
+    #[must_use]
     pub fn session(&self) -> Option<Cookie> {
         self.events.iter().rev().find_map(|event| match event {
             JoinEvent::Welcome(welcome, _) => Some(welcome.session),
@@ -193,6 +222,10 @@ pub fn exchange(now: Duration, server: &mut Server, processes: &mut [Process]) {
 }
 
 /// A session of `n` workers that all have joined at time 0.
+///
+/// # Panics
+/// If they do not get it.
+#[must_use]
 pub fn session(n: u8) -> (Server, Vec<Process>) {
     let mut server = Server::new(n);
     let mut processes: Vec<Process> = (0..n).map(|worker| Process::new(worker, 0, Duration::ZERO)).collect();

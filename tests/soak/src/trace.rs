@@ -60,7 +60,7 @@ pub struct Report {
 }
 
 /// A job in virtual time.
-pub struct World<K: Kernels> {
+pub struct Trace<K: Kernels> {
     seed: u64,
     rng: Rng,
     net: SimNet,
@@ -74,10 +74,10 @@ pub struct World<K: Kernels> {
     pace: Pace,
 }
 
-impl<K: Kernels> World<K> {
-    /// The world of a seed.
+impl<K: Kernels> Trace<K> {
+    /// The trace of a seed.
     #[must_use]
-    pub fn new(seed: u64) -> World<K> {
+    pub fn new(seed: u64) -> Trace<K> {
         let mut rng = Rng::with_seed(seed ^ 0x50A7_1E55);
         let network = network(&mut rng, seed);
         let sound = network.loss + network.corrupt <= 0.002 && network.late == 0.0;
@@ -91,7 +91,7 @@ impl<K: Kernels> World<K> {
         }
         let stranger = net.endpoint(SocketAddr::from((Ipv4Addr::new(10, 9, 0, 1), 6000)));
         let (ledger, report) = (Ledger::default(), Report::default());
-        World {
+        Trace {
             seed,
             rng,
             net,

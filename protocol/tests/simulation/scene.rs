@@ -2,15 +2,15 @@
 
 use crate::client::{Client, Manner, Outbox};
 use crate::plan::{JobPlan, Truth};
-use crate::rng::Rng;
-use std::cmp::Reverse;
-use std::collections::{BinaryHeap, HashMap};
+use std::collections::HashMap;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::rc::Rc;
 use std::time::Duration;
 use thc_protocol::aggregator::{Aggregator, DropReason, Endpoint, JobConfig, Lookup, Outcome, Shard, Sink};
 use thc_protocol::wire::{Header, Kind, Table};
 use thc_protocol::{Ecn, JobId, WorkerId};
+use thc_support::Agenda;
+use thc_support::random::Rng;
 
 /// What the network does to packets. Chances are per packet and direction.
 #[derive(Clone, Copy, Debug, Default)]
@@ -67,7 +67,7 @@ pub struct Restarts {
     pub outage: Duration,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Debug)]
 enum Event {
     Up { client: usize, shard: u8, packet: Rc<[u8]> },
     Down { client: usize, packet: Rc<[u8]> },
@@ -89,15 +89,14 @@ impl Sink for Answers {
     }
 }
 
-pub struct World {
+pub struct Scene {
     pub rng: Rng,
     pub network: Network,
     pub restarts: Restarts,
     pub clients: Vec<Client>,
     pub shards: Vec<Aggregator>,
     pub now: Duration,
-    queue: BinaryHeap<Reverse<(Duration, u64, Event)>>,
-    order: u64,
+    agenda: Agenda<Event>,
     places: HashMap<Endpoint, usize>,
     deaf_until: Duration,
     results: u64,
@@ -119,17 +118,16 @@ fn endpoint(job: u16, worker: u8) -> Endpoint {
     Endpoint::udp(SocketAddr::from((Ipv4Addr::new(10, (job >> 8) as u8, job as u8, worker), 4000)))
 }
 
-impl World {
-    pub fn new(seed: u64, shards: u8, network: Network, restarts: Restarts) -> World {
+impl Scene {
+    pub fn new(seed: u64, shards: u8, network: Network, restarts: Restarts) -> Scene {
         let shards = (0..shards).map(|index| Aggregator::new(Shard { index, count: shards }, 1 << 28));
-        let mut world = World {
+        let mut scene = Scene {
             rng: Rng::new(seed ^ 0x57AB_1E00),
             network,
             clients: Vec::new(),
             shards: shards.collect(),
             now: Duration::ZERO,
-            queue: BinaryHeap::new(),
-            order: 0,
+            agenda: Agenda::default(),
             places: HashMap::new(),
             deaf_until: Duration::ZERO,
             results: 0,
@@ -142,10 +140,10 @@ impl World {
             mixed: 0,
             restarts,
         };
-        for at in world.restarts.at.clone() {
-            world.schedule(at, Event::Forget);
+        for at in scene.restarts.at.clone() {
+            scene.schedule(at, Event::Forget);
         }
-        world
+        scene
     }
 
     /// Adds a job; `manners` has one entry per worker, `others` the workers that see other calls.
@@ -181,8 +179,7 @@ impl World {
     }
 
     fn schedule(&mut self, at: Duration, event: Event) {
-        self.order += 1;
-        self.queue.push(Reverse((at.max(self.now), self.order, event)));
+        self.agenda.add(at.max(self.now), event);
     }
 
     fn wake(&mut self, client: usize, at: Duration) {
@@ -198,7 +195,7 @@ impl World {
     /// If that takes longer than `limit`: somebody waits for ever.
     pub fn run(&mut self, limit: Duration, after: Duration) {
         let mut end = None;
-        while let Some(Reverse((at, _, event))) = self.queue.pop() {
+        while let Some((at, event)) = self.agenda.pop() {
             if end.is_some_and(|end| at > end) {
                 return;
             }

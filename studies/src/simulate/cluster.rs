@@ -3,12 +3,11 @@
 //! Three things make time pass: packets on links, computing, and waiting. Each actor takes its turns on a core of its host, one
 //! after the other; what it sends leaves when that much of its turn is over.
 
-use std::cmp::Reverse;
-use std::collections::{BinaryHeap, HashMap};
+use std::collections::HashMap;
 use std::net::Ipv4Addr;
 use std::time::Duration;
 
-use thc_support::SimNet;
+use thc_support::{Agenda, SimNet};
 
 use thc_transport::Peer;
 
@@ -35,49 +34,21 @@ struct Placed {
     planned: Option<Duration>,
 }
 
-/// What waits for its time, in the order in which it was planned where times are the same.
-struct Event<T> {
-    at: Duration,
-    order: u64,
-    what: T,
-}
-
-impl<T> PartialEq for Event<T> {
-    fn eq(&self, other: &Self) -> bool {
-        (self.at, self.order) == (other.at, other.order)
-    }
-}
-
-impl<T> Eq for Event<T> {}
-
-impl<T> PartialOrd for Event<T> {
-    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl<T> Ord for Event<T> {
-    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
-        (self.at, self.order).cmp(&(other.at, other.order))
-    }
-}
-
-/// Everything that there is.
-pub struct World {
+/// All hosts with their actors, and the network between them.
+pub struct Cluster {
     net: SimNet,
     cores: Vec<Cores>,
     actors: Vec<Placed>,
     by_address: HashMap<Peer, usize>,
-    wakes: BinaryHeap<Reverse<Event<usize>>>,
-    departures: BinaryHeap<Reverse<Event<(usize, Packets)>>>,
-    order: u64,
+    wakes: Agenda<usize>,
+    departures: Agenda<(usize, Packets)>,
     /// How long after a packet came somebody who waited for it runs.
     wake: Duration,
     events: u64,
     open: usize,
 }
 
-impl World {
+impl Cluster {
     /// Nobody, on this network.
     pub fn new(net: SimNet, wake: Duration) -> Self {
         net.take_arrivals(&mut Vec::new());
@@ -86,9 +57,8 @@ impl World {
             cores: Vec::new(),
             actors: Vec::new(),
             by_address: HashMap::new(),
-            wakes: BinaryHeap::new(),
-            departures: BinaryHeap::new(),
-            order: 0,
+            wakes: Agenda::default(),
+            departures: Agenda::default(),
             wake,
             events: 0,
             open: 0,
@@ -159,11 +129,6 @@ impl World {
         stats.lost + stats.overflowed
     }
 
-    fn next_order(&mut self) -> u64 {
-        self.order += 1;
-        self.order
-    }
-
     /// Has an actor take a turn at `at`, unless it takes one before.
     fn plan(&mut self, number: usize, at: Duration) {
         let placed = &mut self.actors[number];
@@ -172,8 +137,7 @@ impl World {
             return;
         }
         placed.planned = Some(at);
-        let order = self.next_order();
-        self.wakes.push(Reverse(Event { at, order, what: number }));
+        self.wakes.add(at, number);
     }
 
     /// Until all workers have done everything.
@@ -184,9 +148,9 @@ impl World {
         let mut arrivals = Vec::new();
         while self.open > 0 {
             self.events += 1;
-            let departure = self.departures.peek().map(|Reverse(event)| event.at);
+            let departure = self.departures.next_at();
             let network = self.net.next_event();
-            let wake = self.wakes.peek().map(|Reverse(event)| event.at);
+            let wake = self.wakes.next_at();
             let now = [departure, network, wake].into_iter().flatten().min();
             let Some(now) = now.filter(|now| *now < PATIENCE) else {
                 return Err(Error::Failure(format!(
@@ -196,7 +160,7 @@ impl World {
             };
             if departure == Some(now) {
                 self.net.advance_to(now);
-                if let Some(Reverse(Event { what: (number, packets), .. })) = self.departures.pop() {
+                if let Some((_, (number, packets))) = self.departures.pop() {
                     let sent = match &mut self.actors[number].actor {
                         Actor::Party(party) => party.leave(&packets),
                         Actor::Aggregator(aggregator) => aggregator.leave(&packets),
@@ -205,7 +169,7 @@ impl World {
                 }
             } else if network == Some(now) {
                 self.net.advance_to(now);
-            } else if let Some(Reverse(Event { what: number, .. })) = self.wakes.pop() {
+            } else if let Some((_, number)) = self.wakes.pop() {
                 self.net.advance_to(now);
                 self.turn(number, now)?;
             }
@@ -246,8 +210,7 @@ impl World {
         self.open -= usize::from(done);
         self.cores[cores].occupy(core, until);
         for Outgoing { after, what } in leaving {
-            let order = self.next_order();
-            self.departures.push(Reverse(Event { at: now + after, order, what: (number, what) }));
+            self.departures.add(now + after, (number, what));
         }
         if again {
             self.plan(number, until);

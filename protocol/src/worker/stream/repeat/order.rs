@@ -3,42 +3,10 @@
 use crate::SlotId;
 use crate::aggregator::Shard;
 use crate::worker::stream::Stream;
+use crate::worker::stream::queue::Queue;
 use crate::worker::stream::ring::NIL;
 use std::cmp::Reverse;
 use std::time::Duration;
-
-/// What is outstanding at one shard. Another shard may be ahead or behind, which says nothing of losses here.
-#[derive(Clone, Copy, Debug)]
-pub(in crate::worker::stream) struct Queue {
-    /// Entries by last transmission, oldest first.
-    pub head: u32,
-    pub tail: u32,
-    /// Packets sent so far.
-    pub sent: u64,
-    /// The highest of them with a result, and since when that is so.
-    pub answered: u64,
-    pub answered_at: Duration,
-    /// Below that seq all are finished, or known to be overtaken.
-    pub checked: u64,
-    /// Under `best-effort`, the number of unanswered packets with NUDGE, and when the first of them was sent.
-    pub(super) asked: u32,
-    pub(super) asked_at: Duration,
-}
-
-impl Default for Queue {
-    fn default() -> Queue {
-        Queue {
-            head: NIL,
-            tail: NIL,
-            sent: 0,
-            answered: 0,
-            answered_at: Duration::ZERO,
-            checked: 0,
-            asked: 0,
-            asked_at: Duration::ZERO,
-        }
-    }
-}
 
 impl Stream {
     /// Sees to it that a packet is looked at when it is due.

@@ -1,22 +1,18 @@
 //! JOINs of jobs whose members are fixed: who is let in, and when a session begins or goes on (P22, P24).
 
+use super::action::Action;
+use super::job::{JobState, fresh, packet, refusal};
+use super::present::Present;
 use crate::aggregator::{Endpoint, JobConfig};
-use crate::session::action::Action;
-use crate::session::job::{JobState, fresh, packet, refusal};
-use crate::session::present::{Claim, Present};
 use crate::wire::{Header, Join, Kind, Pending, RefuseReason, Refused};
 use crate::{Cookie, WorkerId};
 use std::net::SocketAddr;
 use std::ops::ControlFlow;
 use std::time::Duration;
 
-/// A worker that has sent no JOIN for so long before the session begins is forgotten.
-const FORGET: Duration = Duration::from_secs(3);
 /// For how long JOINs of a worker's replaced incarnation are taken for delayed packets. Not for ever: nonces
 /// have no order, and the earlier incarnation may have come later.
 const STALE: Duration = Duration::from_secs(3);
-/// Before the session begins, nobody else can take the number of a worker that has asked within this time.
-const ASKING: Duration = Duration::from_secs(1);
 /// For how long members that claim a session wait for one whose place has been taken without a claim.
 const CLAIMING: Duration = Duration::from_secs(1);
 
@@ -33,13 +29,14 @@ impl JobState {
         if !claims || join.fingerprint == self.welcome_of(header.num_workers).fingerprint() {
             return None;
         }
-        let next = self.next.as_ref().filter(|_| self.follows).and_then(|next| next.sizes.as_deref());
+        let next =
+            self.next.as_ref().filter(|_| self.seating.follows()).and_then(|next| next.sizes.as_deref());
         let next = next.and_then(|sizes| sizes.size(header.num_workers));
         if next.is_some_and(|(_, welcome)| welcome.fingerprint() == join.fingerprint) {
             self.take_next();
             return None;
         }
-        if self.follows && self.job.sizes.is_some() && self.session == Some(join.session) {
+        if self.seating.follows() && self.job.sizes.is_some() && self.session == Some(join.session) {
             // It was let in before the job changed, and hears of that from the first share.
             return Some(Vec::new());
         }
@@ -57,7 +54,10 @@ impl JobState {
             let body = Refused { reason: RefuseReason::WorkerOutOfRange, worker }.to_bytes();
             return packet(from, &answer, &body);
         }
-        match self.disagrees(worker, join.definitions) {
+        // P22: where members come and go, a probe is not compared with them.
+        let other =
+            if self.seating.roster().is_some() { None } else { self.disagrees(worker, join.definitions) };
+        match other {
             Some(other) => refusal(from, header, RefuseReason::Definitions, other),
             None => self.description(from, header, join),
         }
@@ -127,29 +127,16 @@ impl JobState {
             )]);
         }
         let mut actions = Vec::new();
-        let packets = packets();
         let same = self.present[place].is_some_and(|member| member.nonce == join.nonce);
-        // Nobody else can send from the address of a member that runs.
-        let claim = match &mut self.present[place] {
-            Some(member) if member.addr != from => member.claim(now, packets),
-            _ => Claim::Granted,
-        };
-        if claim != Claim::Granted {
-            // P24: the member is asked before its number, or what is sent to it, goes elsewhere.
-            if let Some(member) = self.present[place].filter(|_| claim == Claim::Ask) {
-                actions.push(self.ask(worker, session, &member));
-            }
-            if !same {
-                actions.push(refusal(from, header, RefuseReason::WorkerInUse, worker));
-            }
-            return ControlFlow::Break(actions);
+        if let Some(answer) = self.defend_seat(now, from, (header, join), packets()) {
+            return ControlFlow::Break(answer);
         }
         if same {
             if self.present[place].is_some_and(|member| member.addr != from) {
                 actions.push(Action::Move(header.job, worker, Endpoint::udp(from)));
             }
             self.present[place] = Some(arrival);
-            if let Some(upper) = self.upper.as_mut().filter(|_| claims) {
+            if let Some(upper) = self.seating.upper_mut().filter(|_| claims) {
                 upper.resume(now);
             }
             actions.push(self.welcome(worker, session, &arrival));
@@ -158,7 +145,7 @@ impl JobState {
         // P24: a new incarnation of this worker ends the session for all.
         self.admit(place, arrival);
         self.end(session, worker);
-        if let Some(upper) = &mut self.upper {
+        if let Some(upper) = self.seating.upper_mut() {
             upper.end(now);
         }
         actions.push(Action::Remove(header.job));
@@ -183,17 +170,10 @@ impl JobState {
             )]);
         }
         for member in &mut self.present {
-            if member.is_some_and(|p| now.saturating_sub(p.heard) > FORGET) {
-                *member = None;
-            }
+            *member = member.filter(|member| !member.is_forgotten(now));
         }
-        if let Some(member) = self.present[usize::from(worker.0)]
-            && member.nonce != join.nonce
-            && member.addr != from
-            && now.saturating_sub(member.heard) < ASKING
-            // Who was in the session that is to go on is no stranger.
-            && (!claims || member.session != Cookie(0))
-        {
+        let before = &self.present[usize::from(worker.0)];
+        if before.is_some_and(|before| before.keeps_seat(now, &arrival)) {
             return ControlFlow::Break(vec![refusal(from, header, RefuseReason::WorkerInUse, worker)]);
         }
         ControlFlow::Continue(Vec::new())
@@ -236,7 +216,7 @@ impl JobState {
             // Who still claims a session would only fail in a new one, and end it by joining anew.
             return self.turn_away_claims();
         }
-        if self.upper.is_some() {
+        if self.seating.upper().is_some() {
             return self.join_root(now, worker, from, claim.unwrap_or(Cookie(0)));
         }
         let session = claim.unwrap_or_else(|| fresh(self.job.config.cookie, random));

@@ -1,0 +1,52 @@
+//! Where a worker joins: the place that the controller gives it.
+
+use super::{Controller, client};
+use crate::WorkerError;
+use crate::seat::Seat;
+use std::time::{Duration, Instant};
+use thc_control_proto::v1::JoinRequest;
+use tonic::Code;
+
+/// Between two questions to a controller or target that is not there yet.
+const RETRY: Duration = Duration::from_millis(500);
+
+impl Controller {
+    /// Asks where to join. Waits for a controller that is not there yet.
+    ///
+    /// # Errors
+    /// [`WorkerError::Controller`] if it refuses, or is not there in time.
+    pub(crate) fn find_seat(&self, patience: Duration) -> Result<Seat, WorkerError> {
+        let end = Instant::now() + patience;
+        let request =
+            JoinRequest { job: self.url.job().to_owned(), rank: self.rank.map(u32::from), token: self.token };
+        let place = loop {
+            match client::ask(self, request.clone()) {
+                Ok(place) => break place,
+                Err(status) => {
+                    let passing = status.code() == Code::Unavailable;
+                    if !passing || Instant::now() + RETRY > end {
+                        return Err(self.controller_error(&status));
+                    }
+                    tracing::debug!("{}: {}; asking again", self.url, status.message());
+                    std::thread::sleep(RETRY);
+                }
+            }
+        };
+        let wrong = |what: &str| WorkerError::Controller {
+            url: self.url.to_string(),
+            message: format!("it answers with a {what} that cannot be: bring both to one version"),
+        };
+        let seat = Seat {
+            ps: place.aggregator.parse().map_err(|_| wrong("server"))?,
+            job: u16::try_from(place.job).map_err(|_| wrong("job"))?,
+            worker: u8::try_from(place.worker).map_err(|_| wrong("worker"))?,
+            cookie: place.cookie,
+        };
+        tracing::info!("{}: worker {} of {} at {}", self.url, place.worker, place.workers, place.aggregator);
+        Ok(seat)
+    }
+
+    fn controller_error(&self, status: &tonic::Status) -> WorkerError {
+        WorkerError::Controller { url: self.url.to_string(), message: client::words(status) }
+    }
+}

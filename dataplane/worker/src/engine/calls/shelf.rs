@@ -1,0 +1,81 @@
+//! Memory that calls leave to later ones, and tensors that the engine owns.
+
+use crate::WorkerError;
+use crate::engine::loan::{Bytes, Sums};
+use crossbeam_channel::Sender;
+use std::sync::Arc;
+use thc_codec::buffer::Buffer;
+
+/// Where the mean of a tensor goes that the engine owns.
+pub(super) type MeanSender = Sender<Result<Vec<f32>, WorkerError>>;
+
+/// A tensor that the engine owns until the call is over, and the handle that gets it back.
+pub(in crate::engine) struct Owned {
+    pub data: Vec<f32>,
+    pub outcome: MeanSender,
+}
+
+/// Memory for packed indices and results, kept for later groups.
+#[derive(Debug, Default)]
+pub(in crate::engine) struct Shelf {
+    packed: Vec<Vec<u8>>,
+    sums: Vec<(Vec<u8>, Vec<u16>)>,
+    work: Vec<Buffer>,
+    inputs: Vec<Vec<f32>>,
+}
+
+impl Shelf {
+    /// A buffer of so many bytes.
+    pub fn packed_buffer(&mut self, bytes: usize) -> Vec<u8> {
+        let mut packed = self.packed.pop().unwrap_or_default();
+        packed.resize(bytes, 0);
+        packed
+    }
+
+    /// Memory for so many results of so many bytes.
+    pub fn sums(&mut self, packets: usize, len: usize) -> Sums {
+        let (mut bytes, mut counts) = self.sums.pop().unwrap_or_default();
+        bytes.resize(packets * len, 0);
+        counts.clear();
+        counts.resize(packets, 0);
+        Sums { bytes: Bytes::Own(bytes), counts }
+    }
+
+    /// Work memory of at least so many coordinates.
+    pub fn work(&mut self, coordinates: usize) -> Buffer {
+        let fits = self.work.iter().position(|buffer| buffer.len() >= coordinates);
+        fits.map_or_else(|| Buffer::zeroed(coordinates), |at| self.work.swap_remove(at))
+    }
+
+    /// Memory for a copy of a tensor.
+    pub fn inputs(&mut self, length: usize) -> Vec<f32> {
+        let Some(mut inputs) = self.inputs.pop() else { return vec![0.0; length] };
+        inputs.resize(length, 0.0);
+        inputs
+    }
+
+    pub fn take_packed(&mut self, packed: Bytes) {
+        match packed {
+            Bytes::Own(packed) => self.packed.push(packed),
+            // Whoever has it last gives it back.
+            Bytes::Shared(packed) => self.packed.extend(Arc::try_unwrap(packed)),
+            Bytes::Lent(_) => {}
+        }
+    }
+
+    pub fn take_sums(&mut self, Sums { bytes, counts }: Sums) {
+        if let Bytes::Own(bytes) = bytes {
+            self.sums.push((bytes, counts));
+        }
+    }
+
+    pub fn take_inputs(&mut self, inputs: Vec<f32>) {
+        self.inputs.push(inputs);
+    }
+
+    pub fn take_work(&mut self, work: Buffer) {
+        if !work.is_empty() {
+            self.work.push(work);
+        }
+    }
+}

@@ -1,0 +1,29 @@
+//! Partitions with their norms.
+
+use std::ops::Range;
+use thc_codec::partition::Partition;
+use thc_protocol::wire::Choice;
+
+/// A partition, how it travels, and the largest norm of its workers, f32 bits.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::engine) struct Measured {
+    pub part: Partition,
+    /// Where it begins among the padded coordinates of its group.
+    pub start: usize,
+    pub choice: Choice,
+    pub norm: u32,
+    /// Whether the others went on without it: then all of it stays in the error feedback.
+    pub left_out: bool,
+}
+
+impl Measured {
+    /// Where its coordinates are in the group that begins at `offset` of the tensor.
+    pub fn place(&self, offset: usize) -> Range<usize> {
+        self.part.offset - offset..self.part.offset - offset + self.part.len
+    }
+
+    /// Where they are with all padding.
+    pub fn padded_range(&self) -> Range<usize> {
+        self.start..self.start + self.part.padded
+    }
+}

@@ -1,0 +1,92 @@
+//! Packets that are given up, and packets that come too late for their sums (P48): `best-effort`, and quorums
+//! below n. A `reliable` job with full quorum needs none of it.
+
+use super::queue::Timer;
+use super::ring::{Entry, PacketId, State};
+use super::{Finish, Stream, Tx};
+use crate::wire::FLAG_NUDGE;
+use crate::{Round, SlotId};
+use std::time::Duration;
+
+/// Under `best-effort`, the number of unanswered packets with NUDGE in a row that losses do not explain.
+const ASKS: u32 = 3;
+
+impl Stream {
+    /// A sum for (slot, round) exists. If this worker's packet has not been sent yet, it will come too late.
+    pub fn foresee(&mut self, slot: SlotId, round: Round) {
+        if self.find(slot, round).is_none()
+            && let Some(foreseen) = self.foreseen.get_mut(usize::from(slot.0))
+        {
+            *foreseen = Some(round);
+        }
+    }
+
+    /// Whether (slot, round) was sent when its sum was there already.
+    #[must_use]
+    pub fn was_late(&self, slot: SlotId, round: Round) -> bool {
+        self.find(slot, round).is_some_and(|index| self.entries[index].late)
+    }
+
+    /// A STRAGGLER for (slot, round) has come: gives that packet up, which then counts as finished.
+    pub fn give_up(&mut self, now: Duration, slot: SlotId, round: Round) -> Finish {
+        let Some(index) = self.find(slot, round) else { return Finish::Nothing };
+        if self.entries[index].state != State::Outstanding {
+            return Finish::Nothing;
+        }
+        self.stats.given_up += 1;
+        Finish::First(self.answer(now, index, false))
+    }
+
+    /// Gives up one packet whose first transmission was `age` or longer ago, the oldest first.
+    pub fn give_up_older(&mut self, now: Duration, age: Duration) -> Option<(PacketId, SlotId, Round)> {
+        let index = self.eldest()?;
+        let entry = self.entries[index];
+        if self.trouble(index).first + age > now {
+            return None;
+        }
+        self.stats.given_up += 1;
+        self.close(now, index, index);
+        let (slot, round) = self.address(entry.seq);
+        Some((entry.place, slot, round))
+    }
+
+    /// When a packet is to be given up at this age, or asked for again at a quarter of it.
+    #[must_use]
+    pub fn ask_or_give_up_at(&self, age: Duration) -> Option<Duration> {
+        let eldest = self.trouble(self.eldest()?).first + age;
+        let heads = self.queues.iter().filter_map(|queue| self.entries.get(queue.head as usize));
+        let head = heads.map(Entry::send_time).min()? + age / 4;
+        [Some(eldest), Some(head), self.due_at(Timer::Doubted), self.due_at(Timer::Settled)]
+            .into_iter()
+            .flatten()
+            .min()
+    }
+
+    /// Repeats packets that results have overtaken, and packets that were last sent `age` or longer ago, so
+    /// that `best-effort` asks before it gives up. The first repeated packet to a shard asks whether anybody
+    /// is there (P21).
+    pub fn ask_again(&mut self, now: Duration, age: Duration, tx: &mut impl Tx) {
+        self.repeat_overtaken(now, tx);
+        let due = |entry: &Entry| entry.send_time() < now && entry.send_time() + age <= now;
+        for shard in 0..self.queues.len() {
+            let mut flags = FLAG_NUDGE;
+            while self.entries.get(self.queues[shard].head as usize).is_some_and(due) {
+                self.resend(now, self.queues[shard].head as usize, flags, tx);
+                if flags != 0 {
+                    let queue = &mut self.queues[shard];
+                    if queue.asked == 0 {
+                        queue.asked_at = now;
+                    }
+                    queue.asked += 1;
+                }
+                flags = 0;
+            }
+        }
+    }
+
+    /// Shards that have not answered NUDGE so often that losses do not explain it, and since when (P21).
+    pub fn unanswered_shards(&self) -> impl Iterator<Item = (u8, Duration)> {
+        let asked = (0u8..).zip(&self.queues).filter(|(_, queue)| queue.asked >= ASKS);
+        asked.map(|(shard, queue)| (shard, queue.asked_at))
+    }
+}
