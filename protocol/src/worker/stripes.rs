@@ -13,7 +13,7 @@ use super::call::Call;
 use super::deal::{Dealt, StripeReport, Stripes};
 use super::stream::{PacketId, Tx};
 use super::stripe::Stripe;
-use super::{Parameters, RUN, Worker, WorkerStats};
+use super::{Parameters, RUN, Worker};
 use crate::aggregator::Shard;
 use crate::wire::{Header, Kind, Mode};
 use crate::{Round, SlotId, WorkerId};

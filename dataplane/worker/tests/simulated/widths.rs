@@ -303,14 +303,14 @@ fn what_is_lost_returns_to_error_feedback() {
     let data = gradients(WORKERS.into(), 12 * 4096, 5);
     let mean = crate::world::exact_mean(&data);
     let (mut total, mut last) = (vec![0f64; mean.len()], 0.0);
-    for call in 1..=24 {
+    for number in 1..=24 {
         let mut out = data.clone();
         let call = Call { plan: Plan::Spans(&plan), feedback: Some(7) };
         for outcome in world.allreduce(&mut out, &[call; WORKERS as usize], |_, _| {}) {
             outcome.unwrap();
         }
         total.iter_mut().zip(&out[0]).for_each(|(sum, x)| *sum += f64::from(*x));
-        last = total.iter().zip(&mean).map(|(sum, x)| (sum / f64::from(call) - f64::from(*x)).powi(2)).sum();
+        last = total.iter().zip(&mean).map(|(sum, x)| (sum / f64::from(number) - f64::from(*x)).powi(2)).sum();
     }
     assert!(world.engines.iter().map(|engine| engine.stats().lost).sum::<u64>() > 0);
     let norm: f64 = mean.iter().map(|x| f64::from(*x).powi(2)).sum();
