@@ -1,6 +1,6 @@
 //! What stripes are dealt, and how they are.
 
-use super::stats::WorkerStats;
+use super::stats::ProtocolStats;
 use super::stream::PacketId;
 use crate::wire::Header;
 use std::time::Duration;
@@ -49,7 +49,7 @@ pub struct StripeReport {
     /// Results with a mark.
     pub marks: u64,
     /// Counts.
-    pub stats: WorkerStats,
+    pub stats: ProtocolStats,
 }
 
 /// What a worker knows of its stripes.

@@ -20,7 +20,7 @@ pub use deal::{Dealt, StripeReport};
 pub use error::{CallError, OfRacks, SessionError, Who, Workers};
 pub use parameters::Parameters;
 pub use rtt::Rtt;
-pub use stats::{StreamStats, WorkerStats};
+pub use stats::{ProtocolStats, StreamStats};
 pub use stream::{PacketId, Tx};
 pub use stripe::Stripe;
 pub use takeover::{SharePorts, Takeover};
@@ -96,7 +96,7 @@ pub struct Worker {
     failure: Option<SessionError>,
     /// Where a NORM of this worker was refused (P14).
     refused: Option<(SlotId, Round)>,
-    stats: WorkerStats,
+    stats: ProtocolStats,
 }
 
 impl Worker {
@@ -138,7 +138,7 @@ impl Worker {
             missing_racks: 0,
             failure: None,
             refused: None,
-            stats: WorkerStats::default(),
+            stats: ProtocolStats::default(),
         }
     }
 
@@ -161,8 +161,8 @@ impl Worker {
 
     /// Counts so far.
     #[must_use]
-    pub fn stats(&self) -> WorkerStats {
-        let own = WorkerStats { norm: self.norm.stats(), data: self.data.stats(), ..self.stats };
+    pub fn stats(&self) -> ProtocolStats {
+        let own = ProtocolStats { norm: self.norm.stats(), data: self.data.stats(), ..self.stats };
         self.reports().iter().fold(own, |all, report| all.plus(report.stats))
     }
 

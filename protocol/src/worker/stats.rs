@@ -15,7 +15,7 @@ pub struct StreamStats {
 
 /// Counts of a worker.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct WorkerStats {
+pub struct ProtocolStats {
     /// The norm stream.
     pub norm: StreamStats,
     /// The data stream.
@@ -41,9 +41,9 @@ impl StreamStats {
     }
 }
 
-impl WorkerStats {
-    pub(super) fn plus(self, other: WorkerStats) -> WorkerStats {
-        WorkerStats {
+impl ProtocolStats {
+    pub(super) fn plus(self, other: ProtocolStats) -> ProtocolStats {
+        ProtocolStats {
             norm: self.norm.plus(other.norm),
             data: self.data.plus(other.data),
             stragglers: self.stragglers + other.stragglers,

@@ -310,7 +310,8 @@ fn what_is_lost_returns_to_error_feedback() {
             outcome.unwrap();
         }
         total.iter_mut().zip(&out[0]).for_each(|(sum, x)| *sum += f64::from(*x));
-        last = total.iter().zip(&mean).map(|(sum, x)| (sum / f64::from(number) - f64::from(*x)).powi(2)).sum();
+        last =
+            total.iter().zip(&mean).map(|(sum, x)| (sum / f64::from(number) - f64::from(*x)).powi(2)).sum();
     }
     assert!(world.engines.iter().map(|engine| engine.stats().lost).sum::<u64>() > 0);
     let norm: f64 = mean.iter().map(|x| f64::from(*x).powi(2)).sum();

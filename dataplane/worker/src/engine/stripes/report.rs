@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
-use thc_protocol::worker::{StreamStats, StripeReport, WorkerStats};
+use thc_protocol::worker::{ProtocolStats, StreamStats, StripeReport};
 
 /// No time.
 const NONE: u64 = u64::MAX;
@@ -37,7 +37,7 @@ impl Shared {
     pub fn write(&self, report: &StripeReport) {
         let StripeReport { busy, waits_at, timeouts, deaf, heard, progress, missing, .. } = *report;
         let StripeReport { smoothed, shortest, answer, window, marks, stats, .. } = *report;
-        let WorkerStats { data: StreamStats { sent, repeated, timeouts: all_timeouts, .. }, .. } = stats;
+        let ProtocolStats { data: StreamStats { sent, repeated, timeouts: all_timeouts, .. }, .. } = stats;
         let time = |time: Option<Duration>| time.map_or(NONE, |time| time.as_nanos() as u64);
         let words = [
             heard.as_nanos() as u64,
@@ -81,12 +81,12 @@ impl Shared {
             answer: time(answer),
             window: (packets, decreases),
             marks,
-            stats: WorkerStats {
+            stats: ProtocolStats {
                 data: StreamStats { sent, repeated, timeouts, given_up: 0 },
                 stragglers,
                 nudged,
                 foreign,
-                ..WorkerStats::default()
+                ..ProtocolStats::default()
             },
         }
     }
@@ -126,12 +126,12 @@ mod tests {
             answer: at(5),
             window: (6, 7),
             marks: 8,
-            stats: WorkerStats {
+            stats: ProtocolStats {
                 data: StreamStats { sent: 9, repeated: 10, timeouts: 11, given_up: 0 },
                 stragglers: 12,
                 nudged: 13,
                 foreign: 14,
-                ..WorkerStats::default()
+                ..ProtocolStats::default()
             },
         };
         shared.write(&report);
