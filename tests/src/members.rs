@@ -9,7 +9,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 use thc_codec::table::LookupTable;
-use thc_options::wire_table;
+use thc_job::wire_table;
 use thc_protocol::aggregator::JobConfig;
 use thc_protocol::session::{Action, Halt, JoinEvent, Joiner, Registry, Sizes, StaticJob};
 use thc_protocol::wire::{Form, Kind, Members, Table, Tables, Welcome};

@@ -9,7 +9,7 @@ use std::path::Path;
 
 /// The crates of the product that have several files.
 const PRODUCT: &str = "adapt asynchronous/codec asynchronous/model codec controller/thc-controller dataplane/dpdk dataplane/metrics \
-    dataplane/options dataplane/ps dataplane/tls dataplane/transport dataplane/values dataplane/worker protocol";
+    dataplane/options dataplane/ps dataplane/tls dataplane/transport dataplane/values dataplane/worker job protocol";
 
 /// A module's path in its crate, or that of something in it.
 type Name = Vec<String>;

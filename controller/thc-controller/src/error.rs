@@ -43,7 +43,7 @@ pub enum ControllerError {
     },
     /// A job that cannot be.
     #[error(transparent)]
-    Job(#[from] thc_options::ConfigError),
+    Job(#[from] thc_job::ConfigError),
     /// The P4Info is unusable.
     #[error(transparent)]
     P4Info(#[from] P4InfoError),

@@ -5,7 +5,7 @@ use crate::refusal::Refusal;
 use crate::section::JobSection;
 use serde::{Deserialize, Serialize};
 use std::net::{SocketAddr, SocketAddrV4};
-use thc_options::RackSize;
+use thc_job::RackSize;
 use thc_protocol::WorkerId;
 use thc_protocol::aggregator::{Endpoint, Level, Racks};
 use thc_protocol::wire::{Form, Table};

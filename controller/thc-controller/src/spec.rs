@@ -9,12 +9,14 @@ use std::fmt;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
-use thc_options::{
-    Fraction, Interval, JobOptions, JobSetup, PolicyName, Secret, ServerOptions, TableOptions, cookie,
+use thc_job::{
+    ConfigError, Fraction, Interval, JobOptions, JobSetup, PolicyName, Secret, ServerPlace, TableOptions,
+    cookie, rack_number, root_address, share_addresses,
 };
 use thc_protocol::Policy;
 use thc_protocol::aggregator::{JobConfig, Shard};
-use thc_protocol::wire::{BLOCKS, Form, Table, Tables};
+use thc_protocol::wire::{BLOCKS, Form, Shares, Table, Tables};
+use thc_transport::resolve;
 
 /// Longest name of a job.
 const MAX_NAME: usize = 63;
@@ -265,8 +267,8 @@ impl JobSpec {
     /// The job in the form for an aggregator and its workers, still without the table's number.
     ///
     /// # Errors
-    /// [`thc_options::ConfigError`], if the spec was not made by [`Self::from_request`].
-    pub fn setup(&self, shared: Option<&ShareServers>) -> Result<JobSetup, thc_options::ConfigError> {
+    /// [`ConfigError`], if the spec was not made by [`Self::from_request`].
+    pub fn setup(&self, shared: Option<&ShareServers>) -> Result<JobSetup, ConfigError> {
         validate_options(self.options(), shared, self.rack.as_ref())
     }
 
@@ -386,22 +388,9 @@ fn validate_options(
     options: JobOptions,
     shared: Option<&ShareServers>,
     rack: Option<&RackPlace>,
-) -> Result<JobSetup, thc_options::ConfigError> {
+) -> Result<JobSetup, ConfigError> {
     let lanes: Vec<Option<u64>> = options.tables.iter().flatten().map(|table| table.lane).collect();
-    let mut server = ServerOptions { job: vec![options], ..ServerOptions::default() };
-    if let Some(shared) = shared {
-        let mut at: Vec<String> = shared.at.iter().map(ToString::to_string).collect();
-        server.share = Some(format!("0/{}", at.len()));
-        server.spares = Some(at.split_off(shared.homes())).filter(|spares| !spares.is_empty());
-        (server.shares, server.shards) = (Some(at), Some(shared.shards.into()));
-    }
-    if let Some(rack) = rack {
-        // Where it listens is the target's affair.
-        (server.listen, server.shards) = (Some("127.0.0.1:0".to_owned()), Some(1));
-        (server.rack, server.root) = (Some(rack.number.into()), Some(rack.root.to_string()));
-    }
-    let mut config = server.validate()?;
-    let mut setup = config.jobs.pop().ok_or(thc_options::ConfigError::NoJob)?;
+    let mut setup = options.validate(&server_place(shared, rack)?)?;
     if rack.is_some() {
         return Ok(setup);
     }
@@ -412,6 +401,25 @@ fn validate_options(
         }
     }
     Ok(setup)
+}
+
+/// Where the job's target stands, by the checks that a server's own options go through. How many ports a target has
+/// that has all slots is its agent's affair.
+fn server_place(shared: Option<&ShareServers>, rack: Option<&RackPlace>) -> Result<ServerPlace, ConfigError> {
+    let usable = |text: &str| resolve(text).ok();
+    let mut place = ServerPlace::alone(1);
+    if let Some(shared) = shared {
+        let texts: Vec<String> = shared.at.iter().map(ToString::to_string).collect();
+        let (homes, spares) = texts.split_at(shared.homes());
+        place.shards = shared.shards;
+        place.shares = Shares::new(&share_addresses(homes, spares, usable)?, shared.shards)?;
+        place.spares = shared.spares;
+    }
+    if let Some(rack) = rack {
+        let number = rack_number(rack.number.into(), shared.is_some())?;
+        place.rack = Some((number, root_address(&rack.root.to_string(), usable)?));
+    }
+    Ok(place)
 }
 
 /// Every aggregator has the usual form: fewer bits of the first table travel in it as they are.

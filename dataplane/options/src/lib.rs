@@ -1,31 +1,18 @@
-//! A server's settings: as they are written ([`ServerOptions`]) and as they are used ([`ServerConfig`]). All
-//! defaults are here. A controller uses the same options for its jobs without linking a server.
+//! A server's settings: as they are written ([`ServerOptions`]) and as they are used ([`ServerConfig`]). All defaults of a
+//! server are here; its jobs are those of thc-job.
 #![forbid(unsafe_code)]
 
-pub mod cookie;
-pub mod credit;
-mod error;
-mod job;
-mod keywords;
-mod merge;
-mod number;
 mod options;
 mod p4runtime;
-mod rack_size;
-mod racks;
-mod shares;
-mod sizes;
-mod tables;
+mod place;
 mod tls;
 
-pub use error::{ConfigError, Section};
-pub use job::{JobOptions, PolicyName};
-pub use keywords::{Keyword, KeywordKind};
-pub use merge::{merge, set};
 pub use options::ServerOptions;
 pub use p4runtime::{P4RuntimeConfig, P4RuntimeOptions};
-pub use rack_size::RackSize;
-pub use tables::{TableOptions, wire_table};
+pub use thc_job::{
+    ConfigError, JobOptions, JobSetup, Keyword, KeywordKind, PolicyName, RackSize, Section, TableOptions,
+    cookie, credit, merge, set, wire_table,
+};
 pub use thc_values::{Fraction, Interval, Secret, Size};
 pub use tls::{CertificateFiles, TlsOptions};
 
@@ -33,17 +20,10 @@ use std::net::SocketAddr;
 use std::num::NonZero;
 use std::sync::Arc;
 use std::thread;
-use std::time::Duration;
 
-use number::number;
-use racks::Standing;
-use tables::Known;
-use thc_codec::partition::DEFAULT_BLOCK;
-use thc_codec::signs::mix;
-use thc_protocol::aggregator::{JobConfig, Shard};
-use thc_protocol::session::{Root, Sizes, StaticJob};
-use thc_protocol::wire::{BLOCKS, HEADER_LEN, MAX_PACKET, Members, Shares, Tables, Welcome};
-use thc_protocol::{Cookie, JobId, MAX_WORKERS, Policy};
+use thc_job::{ServerPlace, number, validate_jobs};
+use thc_protocol::aggregator::Shard;
+use thc_protocol::wire::Shares;
 use thc_transport::{Backend, CaptureConfig, IoName, LossyConfig, backend, is_link_local};
 
 /// Where a server listens unless told otherwise.
@@ -55,15 +35,11 @@ pub const DEFAULT_RECV_BUFFER: usize = 16 << 20;
 /// Bytes of its send buffer.
 pub const DEFAULT_SEND_BUFFER: usize = 4 << 20;
 const DEFAULT_MEMORY_LIMIT: usize = 1 << 30;
-const DEFAULT_DATA_SLOTS: u64 = 1024;
-const DEFAULT_DEADLINE: Duration = Duration::from_millis(200);
 
 /// More shards than that find no slots (P21).
 const MAX_SHARDS: u64 = 64;
 /// The smallest buffer that holds a whole run of packets.
 const MIN_BUFFER: usize = 64 << 10;
-/// What WELCOME can say (P23), rounded down.
-const MAX_DEADLINE: Duration = Duration::from_secs(3600);
 
 /// A checked configuration: [`ServerOptions::validate`] makes it.
 #[derive(Clone, Debug)]
@@ -105,29 +81,6 @@ pub struct ServerConfig {
     pub faults: Option<LossyConfig>,
 }
 
-/// A checked job.
-#[derive(Clone, Debug)]
-#[non_exhaustive]
-pub struct JobSetup {
-    /// Its shape, with the cookie that workers join with.
-    pub config: JobConfig,
-    /// What its workers are told, but for session and nonce.
-    pub welcome: Welcome,
-    /// The root, if this server is a rack of the job.
-    pub root: Option<Root>,
-    /// Sessions of other sizes, if members come and go; `config` and `welcome` are of the largest.
-    pub sizes: Option<Arc<Sizes>>,
-}
-
-impl JobSetup {
-    /// The job as the session registry takes it.
-    #[must_use]
-    pub fn to_static(&self) -> StaticJob {
-        let sizes = self.sizes.clone();
-        StaticJob { config: self.config.clone(), welcome: self.welcome, root: self.root, sizes }
-    }
-}
-
 /// Shards on a machine with so many usable cores. The kernel needs as many again for its work on packets, and
 /// other programs should have some: with more shards than free cores, shards wait for each other.
 fn default_shards(cores: usize) -> u64 {
@@ -156,7 +109,8 @@ impl ServerOptions {
                 .to_owned();
             ConfigError::Value { section, key: "listen", value: format!("{listen_text:?}"), mend }
         })?;
-        let io = backend(self.io, listen.ip(), &self.dpdk, &self.xdp)?;
+        let io = backend(self.io, listen.ip(), &self.dpdk, &self.xdp)
+            .map_err(|error| ConfigError::Io(error.into()))?;
         if let Backend::Dpdk(dpdk) = &io {
             if listen.ip().is_unspecified() {
                 listen.set_ip(dpdk.address.into());
@@ -176,8 +130,8 @@ impl ServerOptions {
             Backend::Udp => default_shards(thread::available_parallelism().map_or(1, NonZero::get)),
         };
         // Beside a worker, one thread is enough for a share of the slots.
-        let standing = self.standing(listen)?;
-        let alone = shares.is_empty() && matches!(standing, Standing::Top);
+        let rack = self.rack_place(listen)?;
+        let alone = shares.is_empty() && rack.is_none();
         let default = if alone || !pin.is_empty() { default } else { 1 };
         let shards = number(section, "shards", self.shards, default, 1..=MAX_SHARDS)? as u8;
         let shares = match shares.is_empty() {
@@ -228,15 +182,7 @@ impl ServerOptions {
         if self.job.is_empty() && config.p4runtime.is_none() {
             return Err(ConfigError::NoJob);
         }
-        let mut known = Known::new();
-        for (section, job) in self.job.iter().enumerate() {
-            let setup = job.validate(section + 1, shards, (shares, spares), standing, &mut known)?;
-            let number = setup.config.job;
-            if config.jobs.iter().any(|other| other.config.job == number) {
-                return Err(ConfigError::Duplicate { job: number.0 });
-            }
-            config.jobs.push(setup);
-        }
+        config.jobs = validate_jobs(&self.job, &ServerPlace { shards, shares, spares, rack })?;
         let own = || config.slices();
         let needs: usize =
             config.jobs.iter().flat_map(|job| own().map(|shard| job.config.memory(shard))).sum();
@@ -288,177 +234,6 @@ fn http(text: &str) -> Result<SocketAddr, ConfigError> {
         value: format!("{text:?}"),
         mend: "give an address and a port, such as 127.0.0.1:9100".to_owned(),
     })
-}
-
-fn slots(section: Section, key: &'static str, given: Option<u64>, default: u64) -> Result<u32, ConfigError> {
-    let value = number(section, key, given, default, 2..=65536)?;
-    if value % 2 != 0 {
-        let mend = format!("use an even number, such as {}", value + 1);
-        return Err(ConfigError::Value { section, key, value: value.to_string(), mend });
-    }
-    Ok(value as u32)
-}
-
-impl JobOptions {
-    fn validate(
-        &self,
-        section: usize,
-        shards: u8,
-        (shares, spares): (Shares, u8),
-        standing: Standing,
-        known: &mut Known,
-    ) -> Result<JobSetup, ConfigError> {
-        let missing = |section, key, mend| ConfigError::Missing { section, key, mend };
-        let section = Section::Nth(section);
-        let job = self.job.ok_or_else(|| missing(section, "job", "give the job a number, 0 to 65535"))?;
-        let job = number(section, "job", Some(job), 0, 0..=u64::from(u16::MAX))? as u16;
-        let section = Section::Job(job);
-        let layout = self.layout(job, standing, shares != Shares::NONE)?;
-        let come_and_go = self.range(section)?;
-        let (workers, all_workers) = match &layout {
-            Some(layout) => {
-                if let Some(most) = self.max_workers.or(self.min_workers) {
-                    let mend = "members of racks do not come and go, leave min_workers and max_workers out"
-                        .to_owned();
-                    let key = "max_workers";
-                    return Err(ConfigError::Value { section, key, value: most.to_string(), mend });
-                }
-                (layout.members(standing).0, layout.racks.total)
-            }
-            None if come_and_go.is_some() => {
-                come_and_go.map_or((0, 0), |sizes| (sizes.most, sizes.most.into()))
-            }
-            None => {
-                let workers = self.workers.or(self.max_workers).ok_or_else(|| {
-                    missing(section, "workers", "say how many workers the job has, 1 to 64")
-                })?;
-                let workers = number(section, "workers", Some(workers), 0, 1..=MAX_WORKERS as u64)?;
-                (workers as u8, workers as u16)
-            }
-        };
-        let cookie = self
-            .cookie
-            .as_ref()
-            .ok_or_else(|| missing(section, "cookie", "give a secret number that the workers give too"))?;
-        let range = "from 1 to 0xffffffff";
-        let cookie = cookie.cookie().filter(|&number| number != 0).ok_or(ConfigError::Secret {
-            section,
-            key: "cookie",
-            range,
-        })?;
-        let seed = match &self.seed {
-            None => default_seed(cookie, job),
-            Some(seed) => seed.number().ok_or(ConfigError::Secret {
-                section,
-                key: "seed",
-                range: "from 0 to 0xffffffffffffffff",
-            })?,
-        };
-        let all = u64::from(workers);
-        let quorum = match &layout {
-            Some(layout) => layout.members(standing).1,
-            None => number(section, "quorum", self.quorum, all, 1..=all)? as u8,
-        };
-        if shares != Shares::NONE && u64::from(quorum) < all {
-            let mend = "shares of a server need all workers in every sum, leave quorum out".to_owned();
-            return Err(ConfigError::Value { section, key: "quorum", value: quorum.to_string(), mend });
-        }
-        let homes = shares.servers() - spares;
-        let default = default_data_slots(shards * homes);
-        let data_slots = slots(section, "data_slots", self.data_slots, default)?;
-        let least = u32::from(Shard::BLOCK) * u32::from(shards) * u32::from(homes);
-        if shares != Shares::NONE && data_slots < least {
-            let mend = format!("with {homes} shares give at least {least}, or some have none");
-            return Err(ConfigError::Value {
-                section,
-                key: "data_slots",
-                value: data_slots.to_string(),
-                mend,
-            });
-        }
-        let blocks = u64::from(*BLOCKS.start())..=u64::from(*BLOCKS.end());
-        let block = number(section, "block", self.block, DEFAULT_BLOCK.into(), blocks)? as u8;
-        let norm_slots = slots(section, "norm_slots", self.norm_slots, default_norm_slots(block))?;
-        let deadline = self.deadline.map_or(DEFAULT_DEADLINE, |Interval(time)| time);
-        if deadline < Duration::from_millis(1) || deadline > MAX_DEADLINE {
-            let value = Interval(deadline).to_string();
-            let mend = "use 1ms to 1h".to_owned();
-            return Err(ConfigError::Value { section, key: "deadline", value, mend });
-        }
-        let policy = Policy::from(self.policy.unwrap_or_default());
-        let first = TableOptions {
-            table: self.table,
-            bits: self.bits,
-            granularity: self.granularity,
-            fraction: self.fraction,
-            lane: self.lane,
-            down: self.down,
-        };
-        let tables = {
-            let racks = layout.as_ref().map(|layout| &layout.racks);
-            // Of shares, links bound what comes down; what is alone may be on a switch's place, or on the loopback.
-            first.job_tables(
-                self.tables.as_deref().unwrap_or_default(),
-                job,
-                all_workers,
-                racks,
-                shares != Shares::NONE,
-                known,
-            )?
-        };
-        let welcome = Welcome {
-            data_slots,
-            norm_slots,
-            quorum,
-            policy,
-            shards,
-            deadline,
-            job_seed: seed,
-            block,
-            shares,
-            members: (spares > 0).then_some(Members { spares, ..Members::default() }),
-            ..Welcome::new(workers, Tables::new(&tables)?)
-        };
-        let mut config = JobConfig::from_welcome(JobId(job), Cookie(cookie), &welcome);
-        if let Some(layout) = &layout {
-            config.skip |= layout.by_quorum();
-            config.level = layout.level(standing);
-        }
-        config.check()?;
-        let (welcome, root) = match &layout {
-            Some(layout) => layout.welcome(standing, &welcome),
-            None => (welcome, None),
-        };
-        let length = welcome.to_bytes().len();
-        if length > MAX_PACKET - HEADER_LEN {
-            let value = format!("a list of {} beside {} shares", tables.len() - 1, shares.servers());
-            let mend = "WELCOME has no room for so many, leave some out".to_owned();
-            return Err(ConfigError::Value { section, key: "tables", value, mend });
-        }
-        let sizes = come_and_go.map(|sizes| sizes.sizes((&config, &welcome), &first, known)).transpose()?;
-        // The largest is what the job is told by where no session runs.
-        let welcome =
-            sizes.as_ref().and_then(|sizes| sizes.shapes.last()).map_or(welcome, |(_, welcome)| *welcome);
-        Ok(JobSetup { config, welcome, root, sizes })
-    }
-}
-
-/// Default number of data slots: the window has at least two blocks for each port.
-fn default_data_slots(ports: u8) -> u64 {
-    DEFAULT_DATA_SLOTS
-        .max(4 * u64::from(Shard::BLOCK) * u64::from(ports.saturating_sub(1)).next_power_of_two())
-}
-
-/// Default number of norm slots: the norms of 4 Mi coordinates fit their window, so that those of even the
-/// smallest blocks wait for few round trips. At most as many as a switch has.
-fn default_norm_slots(block: u8) -> u64 {
-    (1 << (23 - block.min(23))).clamp(64, 1024)
-}
-
-/// Default seed of the signs. It must be the same after a restart in the middle of a session (P24), so it is
-/// not random but the finalizer of SplitMix64 over cookie and job number.
-fn default_seed(cookie: u32, job: u16) -> u64 {
-    mix((u64::from(cookie) << 16 | u64::from(job)).wrapping_add(0x9E37_79B9_7F4A_7C15))
 }
 
 #[cfg(test)]

@@ -6,12 +6,10 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use serde::{Deserialize, Serialize};
+use thc_job::{ConfigError, JobOptions, merge};
 use thc_transport::{DpdkOptions, IoName, LossyConfig, XdpOptions};
 use thc_values::{Interval, Size};
 
-use crate::error::ConfigError;
-use crate::job::JobOptions;
-use crate::merge::merge;
 use crate::p4runtime::P4RuntimeOptions;
 use crate::tls::TlsOptions;
 

@@ -4,8 +4,8 @@ use std::net::SocketAddr;
 
 use clap::Args;
 use serde::{Deserialize, Serialize};
+use thc_job::{ConfigError, Section};
 
-use crate::error::{ConfigError, Section};
 use crate::tls::{CertificateFiles, TlsOptions};
 
 /// Where P4Runtime listens unless told otherwise: BMv2's usual port, reachable from this machine alone.

@@ -1,10 +1,11 @@
 #![allow(clippy::unwrap_used)]
 
 use super::*;
-use thc_codec::CodecError;
+use std::time::Duration;
 use thc_codec::table::choose;
+use thc_job::DEFAULT_DEADLINE;
 use thc_protocol::wire::Form;
-use thc_protocol::{Lane, TableId};
+use thc_protocol::{Cookie, JobId, Lane, Policy, TableId};
 
 const EXAMPLE: &str = include_str!("../../ps/thc-ps.example.toml");
 /// The smallest file that is complete.
@@ -221,48 +222,9 @@ fn left_out_keys_get_defaults() {
     assert_eq!((job.config.tables.clone(), table.id), (vec![TableId(1)], TableId(1)));
 }
 
-#[test]
-fn norm_slots_follow_the_block() {
-    for (block, slots) in [(20, 64), (17, 64), (16, 128), (13, 1024), (10, 1024)] {
-        let config = check(&job(&format!("block = {block}"))).unwrap();
-        assert_eq!((config.jobs[0].welcome.block, config.jobs[0].config.norm_slots), (block, slots));
-        let told = check(&job(&format!("block = {block}\nnorm_slots = 6"))).unwrap();
-        assert_eq!((told.jobs[0].welcome.norm_slots, told.jobs[0].config.norm_slots), (6, 6));
-    }
-}
-
 /// A job that does not say how many workers it has.
 fn job_without_workers(more: &str) -> String {
     format!("{}{more}\n", SMALL.replace("workers = 4\n", ""))
-}
-
-#[test]
-fn sessions_of_each_size_have_a_table_of_their_own() {
-    let config = check(&job_without_workers("min_workers = 3\nmax_workers = 17")).unwrap();
-    let job = &config.jobs[0];
-    assert_eq!((job.config.workers, job.welcome.min_workers, job.welcome.max_workers), (17, 3, 17));
-    let sizes = job.sizes.as_ref().unwrap();
-    assert_eq!((sizes.min_workers(), sizes.max_workers()), (3, 17));
-    assert_eq!((sizes.gone_after, sizes.gather), (Duration::from_secs(3), Duration::from_secs(1)));
-    let mut tables = std::collections::BTreeMap::new();
-    for (workers, (shape, welcome)) in (3u8..).zip(&sizes.shapes) {
-        let table = welcome.tables.first();
-        assert_eq!((shape.workers, shape.quorum, welcome.quorum), (workers, workers, workers));
-        assert_eq!(shape.tables, [table.id]);
-        assert!(
-            u16::from(workers) * table.granularity <= 255 && table.form == job.welcome.tables.first().form
-        );
-        // A number is one table.
-        assert_eq!(*tables.entry(table.id.0).or_insert(table.values), table.values);
-        let alone = check(&SMALL.replace("workers = 4", &format!("workers = {workers}"))).unwrap();
-        assert_eq!(alone.jobs[0].welcome.tables.first().values, table.values);
-    }
-    assert!(tables.len() > 5 && sizes.size(17).unwrap().1 == job.welcome && sizes.size(2).is_none());
-    // One number says both; a table that is given is that of all.
-    assert!(check(&job_without_workers("min_workers = 4\nmax_workers = 4")).unwrap().jobs[0].sizes.is_none());
-    let one = check(&job_without_workers("max_workers = 4\ngranularity = 30\nfraction = 0.03125")).unwrap();
-    let shapes = &one.jobs[0].sizes.as_ref().unwrap().shapes;
-    assert!(shapes.len() == 4 && shapes.iter().all(|(_, welcome)| welcome.tables == shapes[0].1.tables));
 }
 
 #[test]
@@ -280,14 +242,6 @@ fn numbers_may_be_text() {
     }
     let seeded = check(&job("seed = \"0xffffffffffffffff\"")).unwrap();
     assert_eq!(seeded.jobs[0].welcome.job_seed, u64::MAX);
-}
-
-#[test]
-fn the_default_seed_depends_on_cookie_and_job_alone() {
-    let seed = |text: &str| check(text).unwrap().jobs[0].welcome.job_seed;
-    assert_eq!(seed(SMALL), seed(&job("data_slots = 8\nquorum = 2")));
-    assert_ne!(seed(SMALL), seed(&SMALL.replace("0x77", "0x78")));
-    assert_ne!(seed(SMALL), seed(&SMALL.replace("job = 1", "job = 2")));
 }
 
 #[test]
@@ -485,149 +439,6 @@ fn cookies_never_show() {
 fn an_unreadable_file_is_named() {
     let error = ServerOptions::read(std::path::Path::new("/no/such/thc-ps.toml")).unwrap_err().to_string();
     assert!(error.starts_with("cannot read /no/such/thc-ps.toml: "), "{error}");
-}
-
-#[test]
-fn a_broken_table_choice_tells_why() {
-    let odd = ConfigError::Table { job: 3, cause: CodecError::EmptySum };
-    assert!(odd.to_string().starts_with("job 3: no lookup table: "));
-}
-
-/// P44: shares pack to what their tables need, others to what they are told.
-#[test]
-fn shares_pack_their_sums() {
-    let shares = "share = \"0/2\"\nshares = [\"127.0.0.1:7001\", \"127.0.0.1:7002\"]\n";
-    let forms = |head: &str, keys: &str| {
-        let config = check(&format!("{head}{}", job(keys))).unwrap();
-        config.jobs[0].welcome.tables.iter().map(|table| table.form.to_string()).collect::<Vec<_>>().join(" ")
-    };
-    let table = "granularity = 30\nfraction = 0.03125\ntables = [{ bits = 8 }, { bits = 2, granularity = 3, fraction = 0.1 }]";
-    assert_eq!(forms(shares, table), "4/7 8/10 2/5");
-    assert_eq!(forms("", table), "4/8 8/16 2/8");
-    assert_eq!(forms(shares, &format!("lane = 8\n{table}")), "4/8 8/10 2/5");
-    assert_eq!(forms("", &format!("lane = 7\n{table}")), "4/7 8/16 2/8");
-    let refused = check(&job("lane = 6\ngranularity = 30\nfraction = 0.1")).unwrap_err();
-    assert!(refused.contains("does not fit lanes of 6 bits, which hold 63"), "{refused}");
-}
-
-#[test]
-fn sums_are_told_in_4_bits_where_a_job_says_so() {
-    let shares = "share = \"0/2\"\nshares = [\"127.0.0.1:7001\", \"127.0.0.1:7002\"]\n";
-    let forms = |head: &str, keys: &str| {
-        let config = check(&format!("{head}{}", job(keys))).unwrap();
-        config.jobs[0]
-            .welcome
-            .tables
-            .iter()
-            .map(|table| table.form.to_string())
-            .collect::<Vec<_>>()
-            .join(", ")
-    };
-    let tables = "tables = [{ bits = 8 }, { bits = 2, lane = 4, granularity = 3, fraction = 0.1 }]";
-    for head in ["", shares] {
-        assert_eq!(forms(head, &format!("down = 4\n{tables}")), "4/8 told in 4, 8/16 told in 4, 2/4");
-    }
-    assert_eq!(forms("", "tables = [{ bits = 2, down = 4 }]"), "4/8, 2/8 told in 4");
-    // Sums of as many bits as ever: the table does not become another one.
-    let table = |keys: &str| *check(&job(keys)).unwrap().jobs[0].welcome.tables.first();
-    let (told, whole) = (table("down = 4"), table(""));
-    assert_eq!((told.values, told.t_p), (whole.values, whole.t_p));
-    for (keys, says) in [
-        ("down = 5", "job 1: down is 5: use 4, or leave it out and give lane"),
-        (
-            "down = 4\nlane = 4\nbits = 1\ngranularity = 1\nfraction = 0.1",
-            "job 1: down is 4: sums in lanes of 4 bits have 4 bits already, leave it out",
-        ),
-    ] {
-        let error = check(&job(keys)).unwrap_err();
-        assert!(error.contains(says) && !error.contains('\n'), "{keys}: {error}");
-    }
-    // Of sessions of each size; and of racks not.
-    let sizes = check(&job_without_workers("min_workers = 3\nmax_workers = 4\ndown = 4")).unwrap().jobs[0]
-        .sizes
-        .clone()
-        .unwrap();
-    assert!(sizes.shapes.iter().all(|(_, welcome)| welcome.tables.first().form.is_told()));
-    let error = check(&job_without_workers("racks = [2, 2]\ndown = 4")).unwrap_err();
-    assert!(error.contains("job 1: down is 4: racks pass whole sums on, leave it out"), "{error}");
-}
-
-#[test]
-fn a_job_may_have_tables_of_every_width() {
-    let config = check(&job(
-        "tables = [{ bits = 1 }, { bits = 2, lane = 16 }, { bits = 8 }, { bits = 3, table = 255 }]",
-    ))
-    .unwrap();
-    let told = &config.jobs[0];
-    let rows: Vec<_> = told.welcome.tables.iter().map(|t| (t.id.0, t.bits, t.form.to_string())).collect();
-    let expected = [(1, 4, "4/8"), (254, 1, "1/8"), (253, 2, "2/16"), (252, 8, "8/16"), (255, 3, "3/8")];
-    assert_eq!(rows, expected.map(|(id, bits, form)| (id, bits, form.to_owned())));
-    assert_eq!(told.config.tables, [1, 254, 253, 252, 255].map(TableId));
-    let eight = &told.welcome.tables[3];
-    assert_eq!((eight.granularity, eight.values, eight.fraction < 0.01), (255, [0; 16], true));
-    // Two jobs share what is the same table, and take other numbers for what is not.
-    let two = format!(
-        "{}[[job]]\njob = 2\ncookie = 7\nworkers = 4\ntables = [{{ bits = 3 }}, {{ bits = 1 }}]\n",
-        job("tables = [{ bits = 1 }]")
-    );
-    let ids = |job: &JobSetup| job.welcome.tables.iter().map(|t| t.id.0).collect::<Vec<_>>();
-    assert_eq!(
-        check(&two).unwrap().jobs.iter().map(ids).collect::<Vec<_>>(),
-        [vec![1, 255], vec![2, 254, 255]]
-    );
-    // As a flag; and what is no table.
-    let flag: TableOptions = "bits=2, lane=4,granularity=3,fraction=1/8,table=7".parse().unwrap();
-    assert_eq!((flag.bits, flag.lane, flag.granularity, flag.table), (Some(2), Some(4), Some(3), Some(7)));
-    for wrong in ["2", "bits=x", "width=3", "fraction=2"] {
-        assert!(wrong.parse::<TableOptions>().is_err(), "{wrong}");
-    }
-    for (text, says) in [
-        ("tables = [{ bits = 5 }]", "job 1: bits is 5: indices have 1, 2, 3, 4 or 8 bits"),
-        ("tables = [{ bits = 8, lane = 8 }]", "job 1: lane is 8: bits = 8 needs lane = 16"),
-        ("tables = [{ bits = 2, lane = 17 }]", "job 1: lane is 17: use 4 to 16"),
-        ("tables = [{ table = 1 }]", "job 1: table is 1: two of its tables have this number"),
-        (
-            "tables = [{ bits = 3, lane = 4 }]",
-            "job 1: the sums of 4 workers with bits = 3 do not fit lanes of 4 bits: use lane = 8",
-        ),
-        (
-            "tables = [{ bits = 2, lane = 4, granularity = 4, fraction = 0.1 }]",
-            "= 16 does not fit lanes of 4 bits, which hold 15: use a granularity of at most 3, or lane = 8",
-        ),
-        ("tables = [{ wide = 2 }]", "unknown field"),
-    ] {
-        let error = check(&job(text)).unwrap_err();
-        assert!(error.contains(says) && !error.contains('\n'), "{text}: {error}");
-    }
-    let many = format!("tables = [{}]", ["{ bits = 1 }"; 16].join(", "));
-    assert!(check(&job(&many)).unwrap_err().contains("at most 16 tables"));
-}
-
-/// P24: a session that outlives a restart names its table by id, so it must not depend on other jobs.
-#[test]
-fn a_table_keeps_its_id_when_another_job_goes() {
-    let job = |number: u16, more: &str| format!("[[job]]\njob = {number}\nworkers = 4\ncookie = 7\n{more}\n");
-    let (first, second) = (job(1, "granularity = 30\nfraction = 0.1"), job(2, ""));
-    let both = check(&format!("{first}{second}")).unwrap();
-    let alone = check(&second).unwrap();
-    assert_eq!(both.jobs[1].welcome, alone.jobs[0].welcome);
-    assert_eq!(both.jobs[1].config, alone.jobs[0].config);
-    let ids = |text: &str| {
-        let config = check(text)?;
-        assert!(config.jobs.iter().all(|job| job.config.tables == [job.welcome.tables.first().id]));
-        Ok::<_, String>(config.jobs.iter().map(|job| job.welcome.tables.first().id.0).collect::<Vec<u8>>())
-    };
-    assert_eq!(ids(&format!("{}{}{}", job(0, ""), job(255, ""), job(65535, ""))), Ok(vec![255, 255, 255]));
-    let far = job(256, "");
-    assert_eq!(
-        ids(&format!("{first}{far}")),
-        Err("jobs 1 and 256 have different lookup tables under the same id 1: give one of them a key table with another number from 1 to 255".to_owned())
-    );
-    assert_eq!(ids(&format!("{first}{}", job(256, "table = 9"))), Ok(vec![1, 9]));
-    for wrong in [0, 256] {
-        let error = ids(&job(1, &format!("table = {wrong}"))).unwrap_err();
-        assert_eq!(error, format!("job 1: table is {wrong}: use 1 to 255"));
-    }
 }
 
 mod flags {

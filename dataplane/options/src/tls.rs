@@ -5,8 +5,7 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use serde::{Deserialize, Serialize};
-
-use crate::error::{ConfigError, Section};
+use thc_job::{ConfigError, Section};
 
 /// The keys of the `[p4runtime.tls]` section, PEM files.
 #[derive(Args, Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]

@@ -8,7 +8,7 @@ use crate::plan;
 use crate::spec::JobSpec;
 use crate::wanted::Wanted;
 use std::sync::Arc;
-use thc_options::JobSetup;
+use thc_job::JobSetup;
 use thc_p4::rows::{ControlPlaneRow, Row};
 use thc_protocol::aggregator::JobConfig;
 use thc_protocol::session::{Action, SessionMember, StaticJob};

@@ -44,8 +44,7 @@ impl Agent {
         let heard = &self.heard;
         let alive = |job, worker: WorkerId| heard.get(&(job, worker.0)).map(|heard| heard.since.elapsed());
         let now = self.started.elapsed();
-        let mut actions =
-            self.registry.handle(now, from, datagram.payload, alive, thc_options::cookie::random);
+        let mut actions = self.registry.handle(now, from, datagram.payload, alive, thc_job::cookie::random);
         if self.registry.knows(from) && self.has_cookie(&header) {
             self.keep_address(from, mac);
         }
@@ -92,7 +91,7 @@ impl Agent {
             let Heard { at, .. } = heard.get(&(job, worker.0))?;
             Some(listened?.saturating_duration_since(*at))
         };
-        self.registry.poll(self.started.elapsed(), alive, thc_options::cookie::random)
+        self.registry.poll(self.started.elapsed(), alive, thc_job::cookie::random)
     }
 
     /// Does what the registry says: rows first, since workers send as soon as they are welcomed. `asker` is

@@ -5,7 +5,7 @@ use crate::spec::{Hidden, JobSpec};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
-use thc_options::credit::{Taken, fills};
+use thc_job::credit::{Taken, fills};
 use thc_transport::frame::Mac;
 
 /// A member of a session.

@@ -23,7 +23,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
-use thc_options::credit::Room;
+use thc_job::credit::Room;
 use thc_protocol::wire::Table as WireTable;
 
 /// Fewer packets under way than that are worth a warning.

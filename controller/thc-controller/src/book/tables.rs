@@ -8,7 +8,7 @@ use crate::spec::JobSpec;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 use thc_control_proto::v1;
-use thc_options::Fraction;
+use thc_job::Fraction;
 use thc_protocol::wire::{Form, Table as WireTable};
 
 /// A lookup table.

@@ -21,8 +21,8 @@ use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 use std::time::Duration;
 use thc_control_proto::DEFAULT_PORT;
-use thc_options::Interval;
-use thc_options::credit::{DEFAULT_MEMBERS, Room};
+use thc_job::Interval;
+use thc_job::credit::{DEFAULT_MEMBERS, Room};
 use thc_tls::CertificateFiles;
 use thc_transport::frame::Mac;
 

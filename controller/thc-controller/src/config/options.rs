@@ -5,7 +5,7 @@ use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
-use thc_options::Interval;
+use thc_job::Interval;
 
 /// A configuration as it is written in a file.
 #[derive(Clone, Debug, Deserialize)]

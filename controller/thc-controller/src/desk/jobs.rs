@@ -11,7 +11,7 @@ use crate::section::{JobSection, lasting_keys};
 use crate::spec::{JobSpec, ShareServers};
 use crate::state::TargetHandle;
 use thc_control_proto::v1;
-use thc_options::{PolicyName, merge};
+use thc_job::{PolicyName, merge};
 use thc_p4::rows::{RackRow, Row};
 
 fn put_down(book: &mut Book, asked: &JobSection, homes: &Homes) -> Result<(), Refusal> {

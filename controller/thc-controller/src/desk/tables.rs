@@ -4,7 +4,7 @@ use super::{Desk, LANE_BITS};
 use crate::refusal::Refusal;
 use thc_codec::table::{LookupTable, choose};
 use thc_control_proto::v1;
-use thc_options::{Fraction, wire_table};
+use thc_job::{Fraction, wire_table};
 use thc_protocol::wire::Form;
 
 fn no_table(id: u8) -> Refusal {

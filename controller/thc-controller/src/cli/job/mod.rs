@@ -15,7 +15,7 @@ use thc_control_proto::v1::{
     CreateJobRequest, DeleteJobRequest, GetJobRequest, Job, ListJobsRequest, UpdateJobRequest,
 };
 use thc_controller::{CHANGEABLE, JobSection};
-use thc_options::{Interval, JobOptions};
+use thc_job::{Interval, JobOptions};
 use tonic::Code;
 
 const CREATE: &str = "\

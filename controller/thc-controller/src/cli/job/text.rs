@@ -5,7 +5,7 @@ use std::fmt::Write;
 use std::time::{Duration, UNIX_EPOCH};
 use thc_control_proto::v1::{Job, JobPlace};
 use thc_controller::JobSection;
-use thc_options::{Fraction, Interval, PolicyName};
+use thc_job::{Fraction, Interval, PolicyName};
 
 /// What a job does on a target.
 fn state(place: &JobPlace) -> &'static str {

@@ -1,5 +1,6 @@
-//! What can be wrong with a configuration.
+//! What can be wrong with a configuration, of a job or of a server that has jobs.
 
+use std::error::Error;
 use std::fmt;
 use std::io;
 use std::path::PathBuf;
@@ -7,7 +8,6 @@ use std::path::PathBuf;
 use thc_codec::CodecError;
 use thc_protocol::aggregator::JobConfigError;
 use thc_protocol::wire::{SharesError, TablesError};
-use thc_transport::TransportError;
 
 /// Where in a configuration something is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -89,7 +89,7 @@ pub enum ConfigError {
     },
     /// The settings of the network backend are wrong, or this program has no backend of that name.
     #[error(transparent)]
-    Io(#[from] TransportError),
+    Io(Box<dyn Error + Send + Sync>),
     /// The list of shares is not sound.
     #[error("shares: {0}")]
     Shares(#[from] SharesError),

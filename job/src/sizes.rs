@@ -7,10 +7,12 @@ use thc_protocol::MAX_WORKERS;
 use thc_protocol::aggregator::JobConfig;
 use thc_protocol::session::Sizes;
 use thc_protocol::wire::{Members, Table, Tables, Welcome};
+use thc_values::Interval;
 
+use crate::error::{ConfigError, Section};
+use crate::job::JobOptions;
 use crate::number::number;
-use crate::tables::Known;
-use crate::{ConfigError, Interval, JobOptions, Section, TableOptions};
+use crate::tables::{Known, TableOptions};
 
 /// The default time of silence after which a member is gone.
 const DEFAULT_GONE_AFTER: Duration = Duration::from_secs(3);

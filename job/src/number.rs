@@ -8,7 +8,7 @@ use crate::error::{ConfigError, Section};
 ///
 /// # Errors
 /// [`ConfigError::Value`] if the number is outside `range`.
-pub(crate) fn number(
+pub fn number(
     section: Section,
     key: &'static str,
     given: Option<u64>,
@@ -21,4 +21,22 @@ pub(crate) fn number(
     }
     let mend = format!("use {} to {}", range.start(), range.end());
     Err(ConfigError::Value { section, key, value: value.to_string(), mend })
+}
+
+/// A number of slots: even, since a slot has two places.
+///
+/// # Errors
+/// [`ConfigError::Value`].
+pub(crate) fn slots(
+    section: Section,
+    key: &'static str,
+    given: Option<u64>,
+    default: u64,
+) -> Result<u32, ConfigError> {
+    let value = number(section, key, given, default, 2..=65536)?;
+    if value % 2 != 0 {
+        let mend = format!("use an even number, such as {}", value + 1);
+        return Err(ConfigError::Value { section, key, value: value.to_string(), mend });
+    }
+    Ok(value as u32)
 }
