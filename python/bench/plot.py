@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 from report import NAMES
-from thc.torch.plot import picture
+from thc.torch.adapt.plot import picture
 
 # Told apart by people who see colours differently, and in print by the dashes.
 STYLES = {

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from thc.torch.plot import picture
+from thc.torch.adapt.plot import picture
 
 
 def draw(results: dict[str, Any], path: Path) -> None:

@@ -280,7 +280,7 @@ def time_to_loss(points: list[tuple[float, float]], target: float) -> float | No
 
 
 def draw(path: Path, arguments: argparse.Namespace, best: list[dict[str, Any]]) -> None:
-    from thc.torch.plot import picture
+    from thc.torch.adapt.plot import picture
 
     with picture(path, 6.4, 3.8) as (_, ((panel,),)):
         for found, style in zip(best, ["-", "--", "-", "--"]):

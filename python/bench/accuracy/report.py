@@ -98,7 +98,7 @@ def draw(runs: list[Run], folder: Path) -> list[str]:
     if importlib.util.find_spec("matplotlib") is None:
         print("not run: pictures: there is no matplotlib")
         return []
-    from thc.torch.plot import picture
+    from thc.torch.adapt.plot import picture
 
     made = []
     for task, steps in dict.fromkeys((run["task"], run["steps"]) for run in runs):

@@ -10,7 +10,7 @@ from adapt.tasks import TASKS
 from adapt.verdict import AIMS, LIMIT, percent, score_loss, verdict
 from report import table
 from thc.torch import Plan, plot_plan
-from thc.torch.plot import picture
+from thc.torch.adapt.plot import picture
 
 BEGIN, END = "<!-- measured: begin -->", "<!-- measured: end -->"
 #: The paper's Tables 2 and 3: ratios of L-GreCo over uniform, by family; convolutional nets, then transformers.
