@@ -1,6 +1,6 @@
-//! Prints vectors (P33): those of whole sessions by `cargo run -p thc-tests --example vectors
-//! >tests/vectors/all_reduce.json`, and those of members that come and go by `cargo run -p thc-tests --example
-//! vectors members >tests/vectors/members.json`.
+//! Prints vectors (P33). `cargo run -p thc-tests --example vectors` prints those of whole sessions, which are kept in
+//! tests/vectors/all_reduce.json; with the argument `members` it prints those of members that come and go, which are kept in
+//! tests/vectors/members.json.
 
 use std::process::ExitCode;
 

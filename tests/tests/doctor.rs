@@ -129,7 +129,8 @@ fn a_driver_that_is_not_there() {
     is(&doctor(None, "server", &all).0, "wrong", "not asked, because the devices cannot be opened");
     let end = run("thc-worker", &[&["doctor"], &all[..]].concat());
     let text = String::from_utf8(end.stdout).unwrap();
-    let says = "wrong    device       cannot open device net_afpacket0,iface=lo: no driver that is installed here has this name";
+    let says =
+        "wrong    device       cannot open device net_afpacket0,iface=lo: no installed driver has this name";
     assert!(text.contains(says), "{text}");
 }
 

@@ -192,7 +192,7 @@ impl Certificates {
             let what = self.what;
             match refreshed {
                 Ok(Refreshed::Changed) => {
-                    tracing::info!("certificates of {what}: the files were read again and have changed")
+                    tracing::info!("certificates of {what}: the files were read again and have changed");
                 }
                 Ok(Refreshed::Same) if asked => {
                     tracing::info!("certificates of {what}: the files were read again and have not changed");

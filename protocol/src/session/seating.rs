@@ -18,6 +18,7 @@ use super::roster::Roster;
 use super::upper::Upper;
 
 /// A policy of membership, with what only that policy knows.
+#[allow(clippy::large_enum_variant, reason = "one per job")]
 #[derive(Debug)]
 pub(super) enum Seating {
     /// A session has every seat of the job, and ends when one of its workers restarts (P24).

@@ -244,7 +244,7 @@ fn run(faults: SimConfig, others: &[u8], calls: &[Vec<Vec<f32>>]) -> (Vec<Vec<f3
                 None => {
                     numbers[w] = engine
                         .submit(length, Call { plan: Plan::Spans(&plan()), feedback: Some(KEY) })
-                        .unwrap()
+                        .unwrap();
                 }
             }
         }
