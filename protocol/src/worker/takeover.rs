@@ -18,9 +18,9 @@ const ASK_AFTER: Duration = Duration::from_secs(2);
 struct Share {
     /// When anything came from there last.
     heard: Duration,
-    /// The share to which packets for its slots are sent: itself, or a later one that has taken them over,
+    /// The share to which packets for its slots are sent: itself, or a later one that has taken them over.
     server: usize,
-    /// and since when.
+    /// When that share began to serve them.
     since: Duration,
     /// When it is to be asked whether it is back.
     ask: Option<Duration>,
@@ -82,6 +82,7 @@ impl SharePorts {
     }
 
     /// Where packets of a shard go.
+    #[inline]
     #[must_use]
     pub fn address(&self, shard: u8) -> SocketAddr {
         let shard = usize::from(shard) % self.all.len();
@@ -95,6 +96,7 @@ impl SharePorts {
     }
 
     /// The port from which a packet with this source comes, if it is the parameter server's.
+    #[inline]
     pub fn find(&mut self, from: SocketAddr) -> Option<usize> {
         if self.all[self.last] != from {
             self.last = *self.places.get(&from)?;
@@ -103,18 +105,21 @@ impl SharePorts {
     }
 
     /// The share that has a port, and whether control packets come from there.
+    #[inline]
     #[must_use]
     pub fn share(&self, port: usize) -> (usize, bool) {
         (port / self.shards, port.is_multiple_of(self.shards))
     }
 
     /// The share that serves a shard now; `None` of one server.
+    #[inline]
     #[must_use]
     pub fn server(&self, shard: usize) -> Option<usize> {
         (self.shares.len() > 1).then(|| self.shares[shard / self.shards % self.shares.len()].server)
     }
 
     /// Whether a shard's slots are at this share now.
+    #[inline]
     #[must_use]
     pub fn is_served_by(&self, shard: u8, share: usize) -> bool {
         self.shares[usize::from(shard) / self.shards % self.shares.len()].server == share
@@ -133,6 +138,7 @@ impl SharePorts {
     }
 
     /// Something has come from a share.
+    #[inline]
     pub fn note_heard(&mut self, now: Duration, share: usize) {
         let heard = &mut self.shares[share].heard;
         *heard = now.max(*heard);
