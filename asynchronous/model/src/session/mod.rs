@@ -1,7 +1,9 @@
 //! A worker's connection, at the server.
 
+mod answer;
 mod requests;
 
+use answer::{Close, Served, require_field};
 use requests::ShardRequests;
 
 use std::collections::BTreeSet;
@@ -25,40 +27,17 @@ use crate::shard::Phase;
 use crate::spec::{MAX_SHARDS, MAX_WORKERS, Spec};
 use crate::strangers::Stranger;
 use crate::wire::{
-    ADMIN, Body, Command, Frame, LONGEST_OPEN, NoFrame, SMALL, VERSION, is_name, kind, pulled, read_body,
+    ADMIN, Body, Command, Frame, LONGEST_OPEN, SMALL, VERSION, is_name, kind, pulled, read_body,
     read_frame, read_length,
 };
 
 /// How long a handshake and an introduction may take.
 const INTRODUCTION: Duration = Duration::from_secs(5);
-/// How long an answer to a patient pull is held back while the epoch's gradient is missing.
-const HOLD: Duration = Duration::from_secs(5);
-/// From so many coordinates on, work is kept off the threads that wait for packets.
-const HEAVY: usize = 1 << 15;
 /// Most streams of a connection: one for each shard of a model, and the first.
 const STREAMS: u32 = MAX_SHARDS as u32 + 1;
 
 /// Numbers of connections.
 static NUMBER: AtomicU64 = AtomicU64::new(1);
-
-/// Why a connection ends.
-struct Close(Reason);
-
-/// `Err(None)`: the peer has gone; `Err(Some)`: its connection is closed because of this.
-type Served<T> = Result<T, Option<Close>>;
-
-fn require_field<T>(value: Option<T>) -> Served<T> {
-    value.ok_or(Some(Close(Reason::Malformed)))
-}
-
-impl From<NoFrame> for Option<Close> {
-    fn from(no_frame: NoFrame) -> Self {
-        match no_frame {
-            NoFrame::Ended(_) => None,
-            NoFrame::TooLong(_) => Some(Close(Reason::Malformed)),
-        }
-    }
-}
 
 /// Serves a peer until it goes. `stranger` is its place until it has shown the secret.
 pub(crate) async fn serve(
@@ -299,7 +278,13 @@ impl Session {
         if !lock(attached).insert((name, number)) {
             return Err(Some(Close(Reason::Malformed)));
         }
-        let requests = ShardRequests { session: self, model: &model, number: number as usize };
+        let requests = ShardRequests {
+            job: &self.job,
+            worker: self.worker,
+            incarnation: self.incarnation,
+            model: &model,
+            number: number as usize,
+        };
         let what = format!("worker {} with shard {number}", self.worker);
         let more = memory::window(requests.length());
         let before = self.window.fetch_add(more, Ordering::Relaxed);
@@ -372,16 +357,4 @@ fn obey(job: &Job, command: Command) -> Result<serde_json::Value, ModelError> {
         Command::Rollback { model, to } => job.rollback(&model, to).map(number),
         Command::Delete { model } => job.delete(&model).map(|()| serde_json::json!({})),
     }
-}
-
-/// Work that takes a while, so that other connections of this thread are served meanwhile.
-fn heavy<T>(coordinates: usize, work: impl FnOnce() -> T) -> T {
-    if coordinates < HEAVY { work() } else { tokio::task::block_in_place(work) }
-}
-
-/// An answer, or a refusal that the stream survives.
-type Answer = Result<Frame, (Reason, String)>;
-
-fn refusal(reason: Reason) -> Answer {
-    Err((reason, reason.message().to_owned()))
 }

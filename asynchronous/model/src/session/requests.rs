@@ -1,7 +1,8 @@
 //! Requests of one shard.
 
-use super::{Answer, Close, HOLD, Served, Session, heavy, refusal, require_field};
+use super::answer::{Answer, Close, Served, refusal, require_field};
 use crate::counters::{Reason, add};
+use crate::job::Job;
 use crate::model::{Model, SharedShard};
 use crate::payload;
 use crate::shard::{Applied, ModelShard, Phase, PullAnswer, PushHead};
@@ -9,12 +10,25 @@ use crate::step::LARGEST;
 use crate::store;
 use crate::wire::{Body, Frame, kind, pulled, pushed};
 use std::sync::{Arc, MutexGuard};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 use tokio::time::timeout;
+
+/// How long an answer to a patient pull is held back while the epoch's gradient is missing.
+const HOLD: Duration = Duration::from_secs(5);
+/// From so many coordinates on, work is kept off the threads that wait for packets.
+const HEAVY: usize = 1 << 15;
+
+/// Work that takes a while, so that other connections of this thread are served meanwhile.
+fn heavy<T>(coordinates: usize, work: impl FnOnce() -> T) -> T {
+    if coordinates < HEAVY { work() } else { tokio::task::block_in_place(work) }
+}
 
 /// A shard, as one worker uses it.
 pub(super) struct ShardRequests<'a> {
-    pub(super) session: &'a Session,
+    pub(super) job: &'a Job,
+    pub(super) worker: u16,
+    /// The incarnation of the job's models when the worker came.
+    pub(super) incarnation: u64,
     pub(super) model: &'a Arc<Model>,
     pub(super) number: usize,
 }
@@ -38,7 +52,7 @@ impl ShardRequests<'_> {
         let saved = tokio::task::spawn_blocking(move || model.save(number)).await;
         match saved {
             Ok(Ok(written)) => {
-                add(&self.session.job.counters.saves, u64::from(written));
+                add(&self.job.counters.saves, u64::from(written));
                 Ok(())
             }
             Ok(Err(error)) => {
@@ -55,16 +69,16 @@ impl ShardRequests<'_> {
         let stamp = require_field(body.stamp())?;
         let snapshot = require_field(body.u64())?;
         require_field(body.end())?;
-        let known = (known == self.session.incarnation).then_some(stamp);
+        let known = (known == self.incarnation).then_some(stamp);
         let snapshot = snapshot.checked_sub(1);
         let deadline = Instant::now() + HOLD;
-        let counters = &self.session.job.counters;
+        let counters = &self.job.counters;
         loop {
             let changed = self.own_shard().changed.notified();
             tokio::pin!(changed);
             changed.as_mut().enable();
             let now = Instant::now();
-            let (answer, version) = self.enter()?.reserve(self.session.worker, known, snapshot, now);
+            let (answer, version) = self.enter()?.reserve(self.worker, known, snapshot, now);
             let (code, stamp) = match answer {
                 PullAnswer::Empty => (pulled::EMPTY, Default::default()),
                 PullAnswer::Waiting { epoch } => {
@@ -107,7 +121,7 @@ impl ShardRequests<'_> {
     }
 
     pub(super) async fn push(&self, mut body: Body<'_>) -> Served<Answer> {
-        let counters = &self.session.job.counters;
+        let counters = &self.job.counters;
         let sequence = require_field(body.u64())?;
         let incarnation = require_field(body.u64())?;
         let stamp = require_field(body.stamp())?;
@@ -133,10 +147,10 @@ impl ShardRequests<'_> {
         if !self.enter()?.moves(&spans) {
             return Err(Some(Close(Reason::Malformed)));
         }
-        if incarnation != self.session.incarnation {
+        if incarnation != self.incarnation {
             // It may have been taken before the restart, and kept.
             let shard = self.enter()?;
-            if sequence <= shard.sequence(self.session.worker) {
+            if sequence <= shard.sequence(self.worker) {
                 add(&counters.repeated, 1);
                 return reply(pushed::REPEATED, shard.stamp(), 0);
             }
@@ -152,7 +166,7 @@ impl ShardRequests<'_> {
             let now = Instant::now();
             let applied = heavy(self.length(), || {
                 Ok::<_, Option<Close>>(self.enter()?.push_part(
-                    self.session.worker,
+                    self.worker,
                     &head,
                     &zeta,
                     &spans,
@@ -209,7 +223,7 @@ impl ShardRequests<'_> {
                 frame
             });
             if let Some(frame) = frame {
-                add(&self.session.job.counters.snapshots, 1);
+                add(&self.job.counters.snapshots, 1);
                 return Ok(Ok(frame));
             }
             let now = Instant::now();

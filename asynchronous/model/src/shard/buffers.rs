@@ -7,7 +7,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use super::SharedVector;
+use super::state::SharedVector;
 use crate::spec::Spec;
 
 /// Coordinates of a piece: those of all vectors of a step fit a first-level cache together.

@@ -35,7 +35,7 @@ use crate::step::{LARGEST, Proximal, Rule, couple, theta};
 use crate::tensors::{self, FROZEN, TensorBlock};
 use buffers::{Buffers, pieces};
 use reservations::Reservations;
-pub use state::{Phase, SharedVector, State};
+pub use state::{Phase, SharedVector, Stamp, State};
 pub use version::Version;
 
 /// The answer to a pull.
@@ -54,17 +54,6 @@ pub enum PullAnswer {
     Unchanged(Stamp),
     /// The vector is the snapshot, which the worker has.
     Snapshot(Stamp),
-}
-
-/// Which state of a shard a vector is of.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Stamp {
-    /// Epochs completed.
-    pub epoch: u64,
-    /// Pushes taken in this epoch.
-    pub step: u64,
-    /// Pushes taken in all.
-    pub version: u64,
 }
 
 /// A push, all but its vector.

@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::Stamp;
 use crate::spec::Spec;
 
 /// The phase of a shard, which decides what it can do next.
@@ -27,6 +26,17 @@ impl Phase {
             Self::Running => 2,
         }
     }
+}
+
+/// Which state of a shard a vector is of.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Stamp {
+    /// Epochs completed.
+    pub epoch: u64,
+    /// Pushes taken in this epoch.
+    pub step: u64,
+    /// Pushes taken in all.
+    pub version: u64,
 }
 
 /// Numbers that may be shared.

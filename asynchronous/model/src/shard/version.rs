@@ -7,7 +7,7 @@ use thc_codec::CodecError;
 use thc_codec::norm;
 use thc_model_codec::lattice::{BITS, Lattice};
 
-use super::SharedVector;
+use super::state::SharedVector;
 use crate::payload::{self, Encoding, Roundings, VectorPiece};
 use crate::spec::{ModelBits, Spec};
 use crate::tensors::{EXACT, FROZEN, TensorBlock};

@@ -9,6 +9,7 @@ mod collective;
 mod compressor;
 mod config;
 mod crew;
+mod dealing;
 mod feedback;
 mod link;
 mod loan;

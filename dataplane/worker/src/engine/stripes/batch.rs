@@ -14,7 +14,7 @@ use thc_transport::PacketIo;
 const PASSED_ON: usize = 1024;
 
 /// Packets that a stripe sends, and their results.
-pub(super) struct Batch {
+pub(in crate::engine) struct Batch {
     pub dealt: Dealt,
     /// Their group in the call, and the place of the first in it.
     pub group: usize,
@@ -32,7 +32,7 @@ pub(super) struct Batch {
 }
 
 /// What a stripe is told.
-pub(super) enum Order {
+pub(in crate::engine) enum Order {
     Send(Batch),
     /// A packet from the server that came to another thread.
     Packet(Ecn, Vec<u8>),
@@ -43,13 +43,13 @@ pub(super) enum Order {
 }
 
 /// What a stripe tells.
-pub(super) enum News {
+pub(in crate::engine) enum News {
     Finished(Batch),
     Failed(SessionError),
 }
 
 /// A stripe, as the engine sees it.
-pub(super) struct Outside {
+pub(in crate::engine) struct Outside {
     pub orders: Sender<Order>,
     pub shared: Arc<Shared>,
     /// Whether it has orders that it may not know of.
@@ -58,14 +58,14 @@ pub(super) struct Outside {
 
 /// All stripes of a session.
 pub(in crate::engine) struct Stripes {
-    pub(super) stripes: Vec<Outside>,
-    pub(super) news: Receiver<News>,
+    pub(in crate::engine) stripes: Vec<Outside>,
+    pub(in crate::engine) news: Receiver<News>,
     /// [`SharePorts::changes`] that they know of.
-    pub(super) changes: u32,
+    pub(in crate::engine) changes: u32,
 }
 
 impl Stripes {
-    pub(super) fn order(&mut self, stripe: usize, order: Order) {
+    pub(in crate::engine) fn order(&mut self, stripe: usize, order: Order) {
         // A stripe that is gone has told why.
         let _ = self.stripes[stripe].orders.send(order);
         self.stripes[stripe].woken = true;

@@ -86,7 +86,7 @@ impl Tx for StripeTx<'_> {
     }
 }
 
-pub(super) struct StripeHandler {
+pub(in crate::engine) struct StripeHandler {
     worker: Worker,
     stripe: Stripe,
     ports: SharePorts,

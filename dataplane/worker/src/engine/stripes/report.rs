@@ -14,7 +14,7 @@ const SHARD: u32 = 8;
 const TIMEOUTS: u32 = 32;
 
 /// A [`StripeReport`] in words, and when each share was heard last.
-pub(super) struct Shared {
+pub(in crate::engine) struct Shared {
     /// Whether it waits for anything is written last and read first, so that a reader that sees it waiting
     /// also sees since when.
     state: AtomicU64,
