@@ -2,7 +2,7 @@
 
 use std::future::Future;
 use std::path::PathBuf;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use futures_util::future::try_join_all;
 use serde::Deserialize;
@@ -53,8 +53,7 @@ impl Remote {
     pub async fn connect(mut config: ClientConfig, server: &str, term: u64) -> Result<Self, ModelError> {
         config.worker = ADMIN | (std::process::id() as u16 & 0xFF);
         config.servers = vec![server.to_owned()];
-        let introduced = with_timeout(config.timeout, introduce(&config, server, term)).await;
-        let introduced = introduced.map_err(|failure| as_error(&config, failure))?;
+        let introduced = answer_of(&config, introduce(&config, server, term)).await?;
         Ok(Self { config, introduced })
     }
 
@@ -66,9 +65,7 @@ impl Remote {
     async fn execute(&mut self, command: &Command) -> Result<Value, ModelError> {
         let text = serde_json::to_vec(command).map_err(|error| ModelError::Config(error.to_string()))?;
         let request = Frame::new(kind::COMMAND).raw(&text).finish();
-        let answer =
-            with_timeout(self.config.timeout, self.introduced.control.request(&request, LONGEST)).await;
-        let answer = answer.map_err(|failure| as_error(&self.config, failure))?;
+        let answer = answer_of(&self.config, self.introduced.control.request(&request, LONGEST)).await?;
         let refused = |reason: String| as_error(&self.config, Failure::Refused(reason));
         match answer.as_slice() {
             [kind::COUNTED, text @ ..] => {
@@ -89,9 +86,7 @@ impl Remote {
     pub async fn attach(&self, model: &str, shards: usize) -> Result<Vec<Stream>, ModelError> {
         let connection = &self.introduced.connection;
         let all = try_join_all((0..shards as u32).map(|number| attach(connection, model, number)));
-        let streams = with_timeout(self.config.timeout, all)
-            .await
-            .map_err(|failure| as_error(&self.config, failure))?;
+        let streams = answer_of(&self.config, all).await?;
         Ok(streams.into_iter().map(|(stream, _)| stream).collect())
     }
 
@@ -105,8 +100,8 @@ impl Remote {
         let (stamp, phase) = known.unwrap_or_default();
         let request = Frame::new(kind::STATE).u8(u8::from(known.is_some())).stamp(stamp).u8(phase).finish();
         let longest = 64 + memory::of_state(spec, spec.range(stream.number as usize).len());
-        let answer = with_timeout(self.config.timeout, stream.request(&request, longest)).await;
-        match answer.map_err(|failure| as_error(&self.config, failure))?.as_slice() {
+        let answer = answer_of(&self.config, stream.request(&request, longest)).await?;
+        match answer.as_slice() {
             [kind::STATED] => Ok(None),
             [kind::STATED, sealed @ ..] => Ok(Some(sealed.to_vec())),
             _ => Err(as_error(&self.config, nonsense())),
@@ -116,9 +111,8 @@ impl Remote {
     async fn create(&mut self, model: &str, spec: &Spec) -> Result<(), ModelError> {
         let text = serde_json::to_vec(spec).map_err(|error| ModelError::Config(error.to_string()))?;
         let request = Frame::new(kind::OPEN).name(model).raw(&text).finish();
-        let answer =
-            with_timeout(self.config.timeout, self.introduced.control.request(&request, SMALL)).await;
-        match answer.map_err(|failure| as_error(&self.config, failure))?.as_slice() {
+        let answer = answer_of(&self.config, self.introduced.control.request(&request, SMALL)).await?;
+        match answer.as_slice() {
             [kind::OPENED, ..] => Ok(()),
             [kind::REFUSED, _, text @ ..] => {
                 Err(as_error(&self.config, Failure::Refused(String::from_utf8_lossy(text).into_owned())))
@@ -129,8 +123,8 @@ impl Remote {
 
     async fn restore(&self, stream: &mut Stream, state: &State) -> Result<bool, ModelError> {
         let request = Frame::new(kind::RESTORE).raw(&store::seal(store::encode(state))).finish();
-        let answer = with_timeout(self.config.timeout, stream.request(&request, SMALL)).await;
-        match answer.map_err(|failure| as_error(&self.config, failure))?.as_slice() {
+        let answer = answer_of(&self.config, stream.request(&request, SMALL)).await?;
+        match answer.as_slice() {
             [kind::DONE, taken, ..] => Ok(*taken == 1),
             [kind::REFUSED, _, text @ ..] => {
                 Err(as_error(&self.config, Failure::Refused(String::from_utf8_lossy(text).into_owned())))
@@ -140,15 +134,20 @@ impl Remote {
     }
 }
 
+/// What a server refuses, or answers against the protocol.
 fn as_error(config: &ClientConfig, failure: Failure) -> ModelError {
-    failure.into_error(&config.servers[0], &config.job, config.timeout)
+    failure.into_error(&config.servers[0], &config.job, Duration::ZERO)
 }
 
-async fn with_timeout<T>(
-    timeout: Duration,
+/// Waits for an answer, for as long as `config` says.
+async fn answer_of<T>(
+    config: &ClientConfig,
     work: impl Future<Output = Result<T, Failure>>,
-) -> Result<T, Failure> {
-    tokio::time::timeout(timeout, work).await.unwrap_or_else(|_| Err(Failure::Lost("no answer".to_owned())))
+) -> Result<T, ModelError> {
+    let began = Instant::now();
+    let answer = tokio::time::timeout(config.timeout, work).await;
+    let answer = answer.unwrap_or_else(|_| Err(Failure::Lost("no answer".to_owned())));
+    answer.map_err(|failure| failure.into_error(&config.servers[0], &config.job, began.elapsed()))
 }
 
 /// An administrator's connections to all servers of a job.

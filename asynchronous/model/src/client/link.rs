@@ -25,6 +25,8 @@ const KEEP_ALIVE: Duration = Duration::from_secs(2);
 const PARTING: Duration = Duration::from_secs(2);
 /// How long closing a connection may take.
 const CLOSING: Duration = Duration::from_millis(100);
+/// How much later than a stream's end the end of its connection may come.
+const LAG: Duration = Duration::from_secs(1);
 /// How long an attempt to connect may take.
 const ATTEMPT: Duration = Duration::from_secs(5);
 /// The reason for giving up a connection whose server's port is closed.
@@ -72,13 +74,14 @@ impl fmt::Display for Failure {
     }
 }
 
-/// The reason for which a connection has ended, if it has.
-fn close_failure(connection: &Connection, otherwise: String) -> Failure {
-    let close = match connection.close_reason() {
-        Some(ConnectionError::ApplicationClosed(close)) => close,
+/// The reason for which a stream has ended: that of its connection's end, which may come a little later.
+async fn close_failure(connection: &Connection, otherwise: String) -> Failure {
+    let close = match tokio::time::timeout(LAG, connection.closed()).await {
+        Ok(ConnectionError::ApplicationClosed(close)) => close,
         // The task that watches the server's port has closed the connection.
-        Some(ConnectionError::LocallyClosed) => return Failure::Lost(VACANT.to_owned()),
-        _ => return Failure::Lost(otherwise),
+        Ok(ConnectionError::LocallyClosed) => return Failure::Lost(VACANT.to_owned()),
+        Ok(error) => return Failure::Lost(format!("its connection was lost: {error}")),
+        Err(_) => return Failure::Lost(otherwise),
     };
     let code = u8::try_from(close.error_code.into_inner()).unwrap_or(0);
     match Reason::from_code(code) {
@@ -109,14 +112,17 @@ pub(crate) struct Attached {
 
 impl Stream {
     async fn open(connection: &Connection, number: u32) -> Result<Self, Failure> {
-        let opened = connection.open_bi().await;
-        let (send, receive) = opened.map_err(|error| close_failure(connection, error.to_string()))?;
-        Ok(Self { number, connection: connection.clone(), send, receive })
+        match connection.open_bi().await {
+            Ok((send, receive)) => Ok(Self { number, connection: connection.clone(), send, receive }),
+            Err(error) => Err(close_failure(connection, error.to_string()).await),
+        }
     }
 
     pub async fn send(&mut self, frame: &[u8]) -> Result<(), Failure> {
-        let sent = self.send.write_all(frame).await;
-        sent.map_err(|error| close_failure(&self.connection, error.to_string()))
+        match self.send.write_all(frame).await {
+            Ok(()) => Ok(()),
+            Err(error) => Err(close_failure(&self.connection, error.to_string()).await),
+        }
     }
 
     /// Receives the kind and the body of the next answer.
@@ -124,7 +130,7 @@ impl Stream {
         let mut buffer = Vec::new();
         match read_frame(&mut self.receive, longest, &mut buffer).await {
             Ok(_) => Ok(buffer),
-            Err(error) => Err(close_failure(&self.connection, error.to_string())),
+            Err(error) => Err(close_failure(&self.connection, error.to_string()).await),
         }
     }
 
@@ -448,7 +454,7 @@ mod tests {
         drop(relay);
         let reason = runtime.block_on(connection.closed());
         assert_eq!(reason, ConnectionError::LocallyClosed);
-        assert_eq!(close_failure(&connection, String::new()).to_string(), VACANT);
+        assert_eq!(runtime.block_on(close_failure(&connection, String::new())).to_string(), VACANT);
         // And a port that is closed already costs no time-out.
         let gone = UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
         let error = runtime.block_on(reach_one(vec![gone])).err().unwrap();
