@@ -93,7 +93,7 @@ def check_pieces_that_are_there_before_the_step_is_over_are_refined() -> None:
 
     def end_late(last: Any) -> Any:
         # Training waits for the first pieces already.
-        time.sleep(0.0 if last.refines else 0.02)
+        time.sleep(0.0 if last.is_further else 0.02)
         return end(last)
 
     loop.engine.steps._end_step = end_late

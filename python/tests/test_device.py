@@ -317,8 +317,8 @@ def test_choice_of_device(monkeypatch: pytest.MonkeyPatch) -> None:
     from thc.torch.device import choice
     from thc.torch.engine.options import Options
 
-    def options(device: str, **more: Any) -> Options:
-        return Options(feedback=True, fallback=True, device=device, **more)
+    def options(device: str) -> Options:
+        return Options(feedback=True, fallback=True, device=device)
 
     with thc.Server(1, COOKIE) as server, thc.Group(server.address, 1, 0, COOKIE) as group:
         on_cpu, on_gpu = torch.device("cpu"), torch.device("cuda:0")
@@ -332,7 +332,7 @@ def test_choice_of_device(monkeypatch: pytest.MonkeyPatch) -> None:
         assert (found.where, found.why) == ("host", "Triton cannot be imported")
         with pytest.raises(thc.ConfigError, match="Triton cannot be imported: leave device out"):
             choice.choose(group, on_gpu, options("triton"))
-        assert "adapt" in choice.choose(group, on_gpu, options("auto", adapt=object())).why
+        assert choice.choose(group, on_gpu, options("auto"), ["adapt measures"]).why == "adapt measures"
     with thc.Server(1, COOKIE, policy="best-effort") as server, thc.Group(server.address, 1, 0, COOKIE) as group:
         assert "may lose packets" in choice.choose(group, on_gpu, options("auto")).why
 

@@ -53,6 +53,7 @@ class Adaptive(EnginePart):
 
     name = "adapt"
     one_call = True
+    host_reason = "adapt measures and times what the host does"
 
     def __init__(self, options: Adapt, group: Group, names: Mapping[str, int], excluded: Iterable[str], rank: int, first: int) -> None:
         job = group.job
@@ -159,7 +160,7 @@ class Adaptive(EnginePart):
         self._begin(step)
 
     def begin_bucket(self, bucket: Bucket, step: int) -> None:
-        if not bucket.refines:
+        if not bucket.is_further:
             bucket.sender = self
 
     def begin_calls(self, bucket: Bucket, step: int) -> None:
@@ -277,7 +278,7 @@ class Adaptive(EnginePart):
         self._clocks.setdefault(layout.key, []).append(seconds)
 
     def note_travel(self, bucket: Bucket, span: Span, finite: bool) -> None:
-        if self._probes and self.prices is not None and not bucket.refines:
+        if self._probes and self.prices is not None and not bucket.is_further:
             self.prices.note_travel(bucket.layout.key, self._carried.get(bucket.layout.key, 0.0), *span)
 
     def note_error(self, error: BaseException) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from thc.group import Group
 from thc.torch.engine.bucket import Bucket
@@ -14,6 +14,7 @@ from thc.torch.device.codec import DeviceCodec
 from thc.torch.device.compressor import DeviceCompressor
 from thc.torch.device.lanes import LanesCodec
 from thc.torch.engine.options import Options
+from thc.torch.engine.part import EnginePart
 from thc.torch.ranks.peers import Peers
 from thc.torch.hosts.rail_compressor import RailCompressor
 from thc.torch.hosts.rails import RailGroup
@@ -27,10 +28,13 @@ log = logging.getLogger("thc.torch")
 class Carrier:
     """The compressor of a group. Before the first bucket it is the host's, which has what a checkpoint brings."""
 
-    def __init__(self, group: Group, options: Options, peers: Peers, meanwhile: Callable[[], None], choice: Choice | None = None) -> None:
+    def __init__(
+        self, group: Group, options: Options, peers: Peers, meanwhile: Callable[[], None], choice: Choice | None = None, parts: Sequence[EnginePart] = ()
+    ) -> None:
         """While ranks of this host are waited for, ``meanwhile`` is called now and then. With a ``choice`` of the host that is where buckets are
-        compressed, whatever comes."""
+        compressed, whatever comes; ``parts`` may have reasons for it, too."""
         self._group, self._options, self._peers = group.rail if isinstance(group, RailGroup) else group, options, peers
+        self._parts = parts
         self.compressor = HostCompressor(self._group, options, peers)
         """What compresses buckets, or this rank's shares of them."""
         self.shares = RailCompressor(group, lambda: self.compressor, options.in_flight, meanwhile) if isinstance(group, RailGroup) else None
@@ -47,7 +51,7 @@ class Carrier:
         """What takes a bucket to the others. The first one decides for all: they are on one device."""
         if self.choice is None:
             device = bucket.buffer.device
-            made = self._check_alike(choose(self._group, device, self._options))
+            made = self._check_alike(choose(self._group, device, self._options, [part.host_reason for part in self._parts if part.host_reason]))
             if made.kernels is not None:
                 where = LanesCodec if isinstance(self._group, CollectiveGroup) else DeviceCodec
                 before = self.compressor

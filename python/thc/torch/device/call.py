@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import threading
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 
 from thc import _native
+from thc.torch.device.context import DeviceContext
 from thc.torch.device.cut import Cut
 from thc.torch.device.numbers import Numbers
-
-if TYPE_CHECKING:
-    from thc.torch.device.codec import DeviceCodec
 
 __all__ = ["Call"]
 
@@ -24,7 +22,7 @@ class Call:
     norms, and for the indices of each piece.
     """
 
-    def __init__(self, codec: DeviceCodec, cut: Cut, x: torch.Tensor, feedback: int | None, ready: Any) -> None:
+    def __init__(self, codec: DeviceContext, cut: Cut, x: torch.Tensor, feedback: int | None, ready: Any) -> None:
         self._codec = codec
         self._cut = cut
         self._x = x

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+from collections.abc import Sequence
 from dataclasses import dataclass
 from types import ModuleType
 
@@ -33,17 +34,15 @@ ON_CPU = Choice("host", "gradients are on the CPU")
 """Where those compress that copy gradients to the CPU themselves."""
 
 
-def _obstacle(group: Group, device: torch.device, options: Options) -> str:
+def _obstacle(group: Group, device: torch.device, options: Options, reasons: Sequence[str]) -> str:
     """Why only the library can do what a job and options ask for, if so."""
     job = group.job
     if isinstance(group, HostGroup):
         return "the ranks of a host add up in its memory (one_stream_per_host)"
     if isinstance(group, CollectiveGroup) and group.words_on(device) is None:
         return "the process group adds nothing up on a GPU: initialize it with NCCL"
-    if options.adapt is not None:
-        return "adapt measures and times what the host does"
-    if options.refine is not None:
-        return "refine decides how wide each bucket travels"
+    if reasons:
+        return reasons[0]
     if options.feedback and (job.policy != "reliable" or job.quorum < job.workers):
         return "the job may lose packets, and then the library keeps what error feedback is made of until results are in"
     return ""
@@ -59,15 +58,15 @@ def _kernels(where: str, device: torch.device) -> tuple[ModuleType | None, str]:
     return (None, obstacle) if obstacle else (found, "")
 
 
-def choose(group: Group, device: torch.device, options: Options) -> Choice:
-    """Where buckets on a device are compressed. Raises :exc:`thc.ConfigError` if that is asked for and impossible."""
+def choose(group: Group, device: torch.device, options: Options, reasons: Sequence[str] = ()) -> Choice:
+    """Where buckets on a device are compressed; ``reasons`` are those of an engine's parts for the host. Raises :exc:`thc.ConfigError` if that is asked for and impossible."""
     wanted = options.device
     if wanted == "host":
         return Choice("host", 'device is "host"')
     if wanted == "auto" and device.type == "cpu":
         return ON_CPU
     where = wanted if wanted != "auto" else "triton" if device.type == "cuda" else "torch"
-    obstacle, kernels = _obstacle(group, device, options), None
+    obstacle, kernels = _obstacle(group, device, options, reasons), None
     if not obstacle:
         kernels, obstacle = _kernels(where, device)
     if kernels is not None:

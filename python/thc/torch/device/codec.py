@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 from types import ModuleType
 from typing import Any
 
@@ -10,9 +9,8 @@ import torch
 
 from thc.group import Group
 from thc.torch.device.call import Call
+from thc.torch.device.context import DeviceContext
 from thc.torch.device.cut import Cut, sizes_of
-from thc.torch.device.feedback import DeviceFeedback
-from thc.torch.device.tables import Grid
 
 __all__ = ["DeviceCodec"]
 
@@ -20,32 +18,18 @@ PIECE = 20
 """log2 of the coordinates that are copied between device and host at a time."""
 
 
-class DeviceCodec:
-    """Averages tensors of one device through a group.
-
-    ``kernels`` computes: :mod:`thc.torch.device.compiled` or :mod:`thc.torch.device.plain`. What other ranks compute with, a
-    CPU or another device, makes no difference: the bits are the same.
-    """
+class DeviceCodec(DeviceContext):
+    """Averages tensors of one device through a group."""
 
     calls: type[Call] = Call
     """What is begun."""
 
     def __init__(self, group: Group, device: torch.device, kernels: ModuleType, piece: int = PIECE) -> None:
-        self.group = group
-        self.device = device
-        self.kernels: Any = kernels
+        super().__init__(group, device, kernels)
         self._piece = piece
         self._tables = group.tables
         self._sizes = sizes_of(self._tables)
-        self._grids: dict[int, Grid | None] = {0: None, **{table.id: Grid.from_table(table, device) for table in self._tables}}
         self._cuts: dict[tuple[tuple[int, int | None], ...], Cut] = {}
-        self.stream: Any = torch.cuda.Stream(device) if device.type == "cuda" else None
-        """Where everything happens, beside what the rest of the process does on the device."""
-        self.feedback = DeviceFeedback(device, self.on_stream)
-
-    def on_stream(self) -> Any:
-        """Has what follows in a ``with`` block go to the codec's stream, and to its device."""
-        return contextlib.nullcontext() if self.stream is None else torch.cuda.stream(self.stream)
 
     def cut(self, plan: tuple[tuple[int, int | None], ...]) -> Cut:
         """How a plan cuts a tensor."""
@@ -53,10 +37,6 @@ class DeviceCodec:
         if found is None:
             found = self._cuts[plan] = Cut(self.group._native, self._sizes, list(plan), self._piece)
         return found
-
-    def grid(self, table: int) -> Grid | None:
-        """A table of the job on the device; none of RAW."""
-        return self._grids[table]
 
     def begin(
         self,

@@ -7,7 +7,7 @@ An adapter makes buckets of what its framework hands over and puts them into its
   group.
 - :class:`Steps` knows which buckets a step has, and ends it as the ``Agreement`` of all ranks wishes.
 - :class:`Fallback` is what ranks do when the server is lost, and when it is back.
-- A :class:`EnginePart` chooses how buckets travel, where the engine has been given one: ``adapt`` or ``refine``.
+- An :class:`EnginePart` chooses how buckets travel, or what a step goes without, where the engine has been given one.
 """
 
 from __future__ import annotations
@@ -22,7 +22,6 @@ from thc.torch.engine.clock import Clock
 from thc.torch.device.choice import Choice
 from thc.torch.engine.fallback import Fallback
 from thc.torch.engine.options import Options
-from thc.torch.ranks.pace import Pace
 from thc.torch.engine.part import EnginePart
 from thc.torch.engine.passage import Passage
 from thc.torch.ranks.peers import Peers
@@ -44,7 +43,7 @@ class Engine:
         self.parts: list[EnginePart] = []
         """What chooses how buckets travel; complete before the first bucket comes, and the same on all ranks."""
         self.fallback = Fallback(group, options, peers)
-        self.carrier = Carrier(group, options, peers, self.fallback.idle, choice)
+        self.carrier = Carrier(group, options, peers, self.fallback.idle, choice, self.parts)
         self.steps = Steps(options, self.fallback, self.carrier, self.clock, self.parts)
         self._pipeline = pipeline_of(group)
         if self.fallback.is_enabled:
@@ -130,9 +129,14 @@ class Engine:
 
     # Ranks that need not have every mean.
 
-    def keep_pace(self, pace: Pace) -> None:
-        """From now on a step may go without its mean, as ``pace`` notes."""
-        self.ask(lambda: self.steps.keep_pace(pace))
+    def forgo_means(self, part: EnginePart) -> None:
+        """From now on a step may go without its mean, as this part sees to: ranks agree when they meet."""
+
+        def work() -> None:
+            self.parts.append(part)
+            self.fallback.disable()
+
+        self.ask(work)
 
     def meet(self, step: int, sees_server: bool, behind: bool) -> None:
         """All ranks go on alike after this step, in a new session if all have seen the server. What compression has lost of a rank that

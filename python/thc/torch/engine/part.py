@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from thc.errors import ThcError
 from thc.row import Span
 from thc.torch.engine.bucket import Bucket
 from thc.torch.adapt.plan import Plan
@@ -13,11 +14,11 @@ __all__ = ["EnginePart"]
 
 
 class EnginePart:
-    """A part of an engine; ``adapt`` and ``refine`` are the two that there are. All ranks have the same parts in the same order.
+    """A part of an engine: ``adapt``, ``refine``, and the pace of :func:`thc.torch.keep_up`. All ranks have the same parts in the same order.
 
     The engine's sequencer calls all methods, in this order: for each bucket :meth:`begin_bucket`, :meth:`begin_calls` unless the bucket goes
-    through the process group, :meth:`note_travel` or :meth:`note_error`; then for the step :meth:`row` and :meth:`agree` in the call that ends it, and
-    :meth:`end_step`. A method that a part leaves out does nothing.
+    through the process group, :meth:`note_travel`, :meth:`forgo_mean` or :meth:`note_error`; then for the step :meth:`end_calls`, :meth:`row` and :meth:`agree` in the call
+    that ends it, and :meth:`end_step`. A method that a part leaves out does nothing.
     """
 
     name: str = ""
@@ -26,6 +27,8 @@ class EnginePart:
     """Whether what is not compressed of a bucket travels in the same call with what is."""
     has_further_steps: bool = False
     """Whether each backward pass is followed by a step of buckets that :meth:`end_step` has returned."""
+    host_reason: str = ""
+    """Why buckets are compressed on the host wherever gradients are, if the part needs that."""
     plans: Sequence[Plan] = ()
     """All choices so far."""
 
@@ -42,11 +45,19 @@ class EnginePart:
     def note_travel(self, bucket: Bucket, span: Span, finite: bool) -> None:
         """A bucket has travelled in that time, with numbers that were finite on all ranks or not."""
 
+    def forgo_mean(self, bucket: Bucket, error: ThcError) -> bool:
+        """The parameter server was lost before a bucket had its mean. Whether the step goes on without, which the part then sees to on all ranks."""
+        return False
+
     def note_error(self, error: BaseException) -> None:
         """A bucket's call has failed with an error that training will get."""
 
     def note_confirmation(self, seconds: float) -> None:
         """An empty call, which confirms a bucket of a further step, took so long."""
+
+    def end_calls(self, nonfinite: bool) -> None:
+        """All buckets of a step have travelled through the job, with numbers that were not finite on this rank or without. The part may make calls
+        of its own."""
 
     def row(self, buckets: Sequence[Bucket]) -> list[int]:
         """What this rank tells the others when a step ends: numbers of 32 bits, as many on all ranks."""

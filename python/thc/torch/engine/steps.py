@@ -18,7 +18,6 @@ from thc.torch.compression.compressor import Compressor
 from thc.torch.engine.fallback import Fallback
 from thc.torch.engine.last_call import LastCall
 from thc.torch.engine.options import Options
-from thc.torch.ranks.pace import Pace
 from thc.torch.engine.part import EnginePart
 
 __all__ = ["Steps"]
@@ -43,8 +42,6 @@ class Steps:
         self._unlooked: list[torch.Tensor] = []
         self._used: Compressor | None = None
         """What buckets have been given to."""
-        self.pace: Pace | None = None
-        """The pace of a rank that need not have every mean."""
         # Of the step under way.
         self._held: list[Bucket] = []
         """Buckets that training does not have yet."""
@@ -92,7 +89,7 @@ class Steps:
             or self._needs_peers(bucket)
             or self._is_timed()
             # Each is given to training as soon as all ranks have it.
-            or bucket.refines
+            or bucket.is_further
             or self._carrier.choose(bucket).must_be_alone(bucket)
         )
         return 1 if alone else self._options.in_flight
@@ -110,7 +107,7 @@ class Steps:
             self._begin_step()
         self._held.append(bucket)
         self._buckets.append(bucket)
-        if bucket.refines:
+        if bucket.is_further:
             bucket.buffer.zero_()
         for part in self._parts:
             part.begin_bucket(bucket, self.number)
@@ -153,14 +150,8 @@ class Steps:
     def end(self, bucket: Bucket, error: BaseException | None, finite: bool, span: Span | None) -> list[Bucket]:
         """A bucket has been on its way, in that time if it went anywhere. Returns buckets that come next."""
         self._fallback.note_progress()
-        if isinstance(error, LOST) and self.pace is not None:
-            self.pace.miss(bucket, error)
-        elif isinstance(error, LOST) and self._fallback.is_enabled:
-            self._fallback.lose(error)
-        elif error is not None:
-            for part in self._parts:
-                part.note_error(error)
-            raise error
+        if error is not None:
+            self._handle_error(bucket, error)
         if not finite:
             self._nonfinite = True
         if span is not None:
@@ -171,16 +162,26 @@ class Steps:
         if bucket.is_last and not bucket.plain and not self._fallback.is_enabled and self._carrier.scales is not None and not self._end_call():
             # With a fall-back ranks compare their scales when they agree on the step's end.
             raise self.error or errors.SessionError("the parameter server is lost")
-        if bucket.is_last and not bucket.plain and self.pace is not None and not self.agreement.fallback_active:
-            try:
-                self.pace.end_step(self._nonfinite)
-            except LOST as lost:
-                self.pace.lose(lost)
+        if bucket.is_last and not bucket.plain and not self.agreement.fallback_active:
+            for part in self._parts:
+                part.end_calls(self._nonfinite)
         self._release(bucket)
         if not bucket.is_last:
             return []
         self._gather_shares()
         return self._end_step(bucket)
+
+    def _handle_error(self, bucket: Bucket, error: BaseException) -> None:
+        """Goes on after a bucket's call has failed, or raises the error."""
+        if isinstance(error, LOST):
+            if any(part.forgo_mean(bucket, error) for part in self._parts):
+                return
+            if self._fallback.is_enabled:
+                self._fallback.lose(error)
+                return
+        for part in self._parts:
+            part.note_error(error)
+        raise error
 
     def _release(self, bucket: Bucket) -> None:
         """Lets training have the buckets that all ranks have, now that this one is complete."""
@@ -192,7 +193,7 @@ class Steps:
         if bucket.is_last:
             # When training goes on the step is over.
             kept = min(kept, bucket.index)
-        if bucket.refines and not bucket.is_last and not self.agreement.lost:
+        if bucket.is_further and not bucket.is_last and not self.agreement.lost:
             kept = self._confirm()
         apart = None if self._used is None else self._used.first_apart()
         while self._held and self._held[0].index < (kept if apart is None else min(kept, apart)):
@@ -274,7 +275,7 @@ class Steps:
 
     def _end_step(self, last: Bucket) -> list[Bucket]:
         """Ends a step with its last bucket. Returns the buckets of the one that follows."""
-        refines, was_lost = last.refines, self.agreement.fallback_active
+        further, was_lost = last.is_further, self.agreement.fallback_active
         if last.plain:
             self.agreement.pass_step()
         else:
@@ -287,14 +288,14 @@ class Steps:
                 f"ranks count different steps, modulo 65536: {told}. Each rank saves and loads its own checkpoint of the hook, and all of the "
                 "same step: call load_state_dict on all ranks"
             )
-        if not refines:
+        if not further:
             self._end_backward()
         if was_lost:
             self._look_for_server()
         held, self._held = self._held, []
         for bucket in held:
             bucket.release()
-        if refines or was_lost or self.agreement.fallback_active or not any(part.has_further_steps for part in self._parts):
+        if further or was_lost or self.agreement.fallback_active or not any(part.has_further_steps for part in self._parts):
             return []
         return self._begin_further()
 
@@ -333,7 +334,7 @@ class Steps:
 
     def _end_call(self) -> bool:
         """The call that ends a step. Whether there was an answer."""
-        if not self._last_call.tells or (self._buckets and self._buckets[0].refines):
+        if not self._last_call.tells or (self._buckets and self._buckets[0].is_further):
             return self._empty_call()
         try:
             self._apart = self._last_call.make(self.number, self._buckets)
@@ -347,8 +348,8 @@ class Steps:
         for bucket in self._held:
             if bucket.index >= self.agreement.first:
                 bucket.restore()
-                # What refines is left out on all ranks.
-                if not bucket.refines:
+                # Buckets of a further step are left out on all ranks.
+                if not bucket.is_further:
                     self.average_by_peers(bucket)
         step = self.number
         self.agreement.finish_repetition()
@@ -378,8 +379,6 @@ class Steps:
         """Joins anew; whether all ranks have, and so go on with the server."""
         works = self._fallback.rejoin()
         if works:
-            if self.pace is not None:
-                self.pace.begin_anew()
             for part in self._parts:
                 part.restart(self.number)
             if (scales := self._carrier.scales) is not None:
@@ -388,16 +387,9 @@ class Steps:
             self._fallback.error = None
         return works
 
-    def keep_pace(self, pace: Pace) -> None:
-        """From now on a step may go without its mean: ranks agree when they meet."""
-        self.pace = pace
-        self._fallback.disable()
-
     def meet(self, step: int, sees_server: bool) -> None:
         """All ranks are between two steps, and alike from now on: after this step, and with the server if all have seen it."""
         self.number = self.agreement.steps = step
-        assert self.pace is not None
-        self.pace.begin_anew()
         if sees_server and self.resume():
             return
         self.agreement.fallback_active = True

@@ -108,7 +108,7 @@ class _OneWidth:
         for segment in bucket.layout.segments:
             if not segment.length:
                 continue
-            choice = "raw" if segment.exact and not bucket.refines else self.width.choice
+            choice = "raw" if segment.exact and not bucket.is_further else self.width.choice
             length = segment.length + (spans.pop()[0] if spans and spans[-1][1] == choice else 0)
             spans.append((length, choice))
         calls.call(flight, data, wait, feedback=calls.key(bucket.layout), plan=spans)
@@ -119,6 +119,7 @@ class Refining(EnginePart):
 
     one_call = True
     has_further_steps = True
+    host_reason = "refine decides how wide each bucket travels"
 
     def __init__(
         self, options: Refine, warmup: int, group: Group, consumer: Consumer, adaptive: Adaptive | None = None, behind: bool = False
@@ -146,13 +147,13 @@ class Refining(EnginePart):
         """Further calls so far."""
 
     def begin_bucket(self, bucket: Bucket, step: int) -> None:
-        if self._adaptive is None and not bucket.refines and step >= self._warmup:
+        if self._adaptive is None and not bucket.is_further and step >= self._warmup:
             first = self.deadlines.first
             bucket.sender = _OneWidth(first[bucket.index] if bucket.index < len(first) else self._default)
 
     def note_travel(self, bucket: Bucket, span: Span, finite: bool) -> None:
         self.deadlines.note_carriage(4.0 * bucket.layout.length * self.share(bucket), span)
-        if bucket.refines and not finite:
+        if bucket.is_further and not finite:
             bucket.buffer.zero_()
 
     def note_confirmation(self, seconds: float) -> None:
@@ -212,7 +213,7 @@ class Refining(EnginePart):
             refined[each.bucket].calls.append((buffer, arrival))
             last = at + 1 == len(self.refined)
             found.append(
-                Bucket(at, last, buffer, bucket.parameters, bucket.layout, arrival, None, sender=_OneWidth(each.width), refines=True)
+                Bucket(at, last, buffer, bucket.parameters, bucket.layout, arrival, None, sender=_OneWidth(each.width), is_further=True)
             )
         self.updates.announce()
         return found

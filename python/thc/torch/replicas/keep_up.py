@@ -16,7 +16,7 @@ from thc.host import HostGroup
 from thc.torch.ddp.hook import Hook
 from thc.torch.ranks.gathering import Gather
 from thc.torch.replicas.members import pack_state, unpack_state
-from thc.torch.ranks.pace import PERIOD, Meetings, Pace
+from thc.torch.replicas.pace import PERIOD, Meetings, Pace
 from thc.torch.ranks.peers import time_out
 from thc.torch.hosts.rails import RailGroup
 from thc.torch.ranks.store import shared_store
@@ -42,7 +42,7 @@ class KeepUp:
         self._model, self._optimizer, self._scheduler = model, optimizer, scheduler
         self._hook, self._meetings = hook, meetings
         self._pace = Pace(hook.group, meetings)
-        hook.engine.keep_pace(self._pace)
+        hook.engine.forgo_means(self._pace)
         self._group = model.process_group
         self._quorum = hook.group.job.quorum
         self._patience = time_out(model.process_group).total_seconds()
@@ -135,6 +135,7 @@ class KeepUp:
                 soon = time.monotonic() < self._returned + 2 * self._pause
                 self._pause = min(LONGEST, 2 * self._pause) if soon else PAUSE
                 self._returned = time.monotonic()
+            hook.engine.ask(pace.begin_anew)
             hook.engine.meet(newest, all(row[2] for row in told), was_behind)
         self._meetings.end()
         self._has_stopped = False

@@ -10,7 +10,9 @@ import torch.distributed as dist
 
 from thc import errors
 from thc.group import Group
+from thc.torch.engine.agreement import LOST
 from thc.torch.engine.bucket import Bucket
+from thc.torch.engine.part import EnginePart
 
 __all__ = ["Meetings", "Pace"]
 
@@ -61,8 +63,8 @@ class Meetings:
         self._round += 1
 
 
-class Pace:
-    """What a hook's sequencer sees of this. In a job with a quorum a rank that comes too late has no mean, and is behind until it
+class Pace(EnginePart):
+    """What an engine sees of this. In a job with a quorum a rank that comes too late has no mean, and is behind until it
     gets the others' parameters.
 
     A step ends with a call of two numbers: whether some rank waits to be met, and whether gradients were not finite. Whoever has its result
@@ -75,6 +77,9 @@ class Pace:
         """Why the parameter server counts as lost, if it does."""
         self.begin_anew()
 
+    def restart(self, step: int) -> None:
+        self.begin_anew()
+
     def begin_anew(self) -> None:
         """All have met, and are alike."""
         self.behind = self.is_due = False
@@ -82,22 +87,24 @@ class Pace:
         self.error = None
         self._lost = self._group.stats().lost
 
-    def lose(self, error: errors.ThcError) -> None:
-        """The parameter server is lost here."""
+    def _lose(self, error: errors.ThcError) -> None:
         self.behind, self.error = True, error
 
-    def miss(self, bucket: Bucket, error: errors.ThcError) -> None:
-        """So a bucket has no mean here."""
-        self.lose(error)
+    def forgo_mean(self, bucket: Bucket, error: errors.ThcError) -> bool:
+        self._lose(error)
         with bucket.on_stream():
             bucket.buffer.zero_()
+        return True
 
-    def end_step(self, nonfinite: bool) -> None:
-        """All buckets of a step are over. Raises what a call raises."""
+    def end_calls(self, nonfinite: bool) -> None:
         if self.error is not None:
             return
         call = np.array([self._meetings.is_wanted(), nonfinite], np.float32)
-        self._group.allreduce(call, mode="raw")
+        try:
+            self._group.allreduce(call, mode="raw")
+        except LOST as error:
+            self._lose(error)
+            return
         lost, self._lost = self._lost, self._group.stats().lost
         self.behind |= self._lost > lost
         self.is_due = bool(call[0] > 0)
