@@ -95,7 +95,8 @@ fn read(path: &Path) -> File {
             continue;
         }
         if token == "use" && (is_word(next) || ["::", "{"].contains(&next)) {
-            let (passed_on, before) = (at > 0 && ["pub", ")"].contains(&&*tokens[at - 1]), file.imports.len());
+            let (passed_on, before) =
+                (at > 0 && ["pub", ")"].contains(&&*tokens[at - 1]), file.imports.len());
             at += 1 + expand(&tokens[at + 1..], &[], &mut file.imports);
             if passed_on {
                 file.passed_on.extend(file.imports[before..].iter().map(|(_, path)| path.clone()));
@@ -104,7 +105,10 @@ fn read(path: &Path) -> File {
             && is_word(next)
         {
             file.defines.insert(next.to_owned());
-        } else if is_word(token) && next == "::" && !(at > 1 && tokens[at - 2] == "(" && tokens[at - 1] == "in") {
+        } else if is_word(token)
+            && next == "::"
+            && !(at > 1 && tokens[at - 2] == "(" && tokens[at - 1] == "in")
+        {
             // Where an item can be seen from, `pub(in …)`, is no use.
             let mut path = vec![token.to_owned()];
             while tokens[at + 1] == "::" && is_word(&tokens[at + 2]) {
@@ -186,7 +190,9 @@ fn files_of_the_product_use_one_another_in_one_direction() {
         files.retain(|module, _| !tests.iter().any(|test| module.starts_with(test)));
         for (module, file) in &files {
             let paths = file.imports.iter().map(|(_, path)| path).chain(&file.paths);
-            for (path, passed_on) in paths.map(|path| (absolute(&files, module, path), file.passed_on.contains(path))) {
+            for (path, passed_on) in
+                paths.map(|path| (absolute(&files, module, path), file.passed_on.contains(path)))
+            {
                 let used = path.map(|path| resolve(&files, &path, 0)).into_iter().flatten();
                 let used = used.filter(|to| !(passed_on && to.starts_with(module)));
                 edges.extend(used.map(|to| (module.clone(), to)));

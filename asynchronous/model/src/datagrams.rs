@@ -9,6 +9,8 @@ use socket2::{Domain, Protocol, Socket, Type};
 /// The longest datagram that a path is searched for (RFC 8899), in bytes: it fits jumbo frames, and the ten of them that
 /// quinn gives to one send call fit the 65,507 bytes that the kernel takes.
 const LONGEST: u16 = 6500;
+/// Bytes that may be on their way before anything is acknowledged: ten datagrams, as RFC 9002 (section 7.2) recommends, of the longest.
+pub(crate) const INITIAL_WINDOW: u64 = 10 * LONGEST as u64;
 /// What the kernel is asked to keep of a socket each way, in bytes: it grants what `net.core.rmem_max` and `wmem_max` allow.
 const BUFFER: usize = 4 << 20;
 

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use quinn::{
     ConnectionId, ConnectionIdGenerator, Endpoint, EndpointConfig, IdleTimeout, TransportConfig, VarInt,
+    congestion::CubicConfig,
 };
 use ring::hmac;
 use ring::rand::{SecureRandom, SystemRandom};
@@ -32,6 +33,10 @@ const TICK: Duration = Duration::from_millis(20);
 
 /// Memory that a peer may take up is bounded by this: windows, streams before it is known, idle time.
 pub(crate) fn transport() -> TransportConfig {
+    // With quinn's own, for datagrams of 1,200 bytes, two longer ones that look for the path's MTU fill the window, and quinn then sends no
+    // CONNECTION_CLOSE: the peer gets no reason.
+    let mut congestion = CubicConfig::default();
+    congestion.initial_window(datagrams::INITIAL_WINDOW);
     let mut transport = TransportConfig::default();
     transport
         .max_concurrent_bidi_streams(VarInt::from_u32(1))
@@ -41,7 +46,8 @@ pub(crate) fn transport() -> TransportConfig {
         .receive_window(VarInt::from_u32(WINDOW))
         .send_window(u64::from(WINDOW))
         .max_idle_timeout(IdleTimeout::try_from(SILENCE).ok())
-        .mtu_discovery_config(Some(datagrams::mtu_discovery()));
+        .mtu_discovery_config(Some(datagrams::mtu_discovery()))
+        .congestion_controller_factory(Arc::new(congestion));
     transport
 }
 

@@ -27,8 +27,8 @@ use crate::shard::Phase;
 use crate::spec::{MAX_SHARDS, MAX_WORKERS, Spec};
 use crate::strangers::Stranger;
 use crate::wire::{
-    ADMIN, Body, Command, Frame, LONGEST_OPEN, SMALL, VERSION, is_name, kind, pulled, read_body,
-    read_frame, read_length,
+    ADMIN, Body, Command, Frame, LONGEST_OPEN, SMALL, VERSION, is_name, kind, pulled, read_body, read_frame,
+    read_length,
 };
 
 /// How long a handshake and an introduction may take.

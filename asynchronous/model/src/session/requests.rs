@@ -165,13 +165,7 @@ impl ShardRequests<'_> {
             changed.as_mut().enable();
             let now = Instant::now();
             let applied = heavy(self.length(), || {
-                Ok::<_, Option<Close>>(self.enter()?.push_part(
-                    self.worker,
-                    &head,
-                    &zeta,
-                    &spans,
-                    now,
-                ))
+                Ok::<_, Option<Close>>(self.enter()?.push_part(self.worker, &head, &zeta, &spans, now))
             })?;
             match applied {
                 Applied::Taken { stamp, delay, ended } => {
