@@ -56,7 +56,8 @@ def test_a_replica_is_killed_and_another_comes(tmp_path: Path) -> None:
     try:
         first.wait(together)
         second.wait(together)
-        second.process.kill()
+        (tmp_path / "kill-second").touch()
+        second.process.wait(HANG)
         steps = len(first.steps())
         first.wait(lambda replica: sum(members == 1 for _, members, _, _ in replica.steps()[steps:]) >= 3)
         third = Replica("third", address, tmp_path)

@@ -1,8 +1,10 @@
 """One replica that torchft's manager runs: `torchft_replica.py NAME LIGHTHOUSE FOLDER`. Writes a line for each step into FOLDER/NAME, and ends at the
-step that FOLDER/end names."""
+step that FOLDER/end names; FOLDER/kill-NAME has it die within a backward pass, while others wait for its gradients."""
 
 from __future__ import annotations
 
+import os
+import signal
 import sys
 import time
 from datetime import timedelta
@@ -25,6 +27,13 @@ def main() -> None:
     store = dist.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
     network = nn.Sequential(nn.Linear(64, 1200), nn.ReLU(), nn.Linear(1200, 10))
 
+    def die_if_told(gradient: torch.Tensor) -> None:
+        if (folder / f"kill-{name}").exists():
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    # Of the gradients that backward computes last.
+    network[0].weight.register_hook(die_if_told)
+
     def state() -> dict[str, Any]:
         return {"model": network.state_dict(), "optimizer": optimizer.state_dict()}
 
@@ -37,7 +46,8 @@ def main() -> None:
         pg=group, load_state_dict=load, state_dict=state, min_replica_size=1, replica_id=name, store_addr="127.0.0.1", store_port=store.port,
         rank=0, world_size=1, lighthouse_addr=lighthouse, hostname="127.0.0.1", timeout=timedelta(seconds=30), quorum_timeout=timedelta(seconds=120),
     )  # fmt: skip
-    model = DistributedDataParallel(manager, network)
+    # Three buckets, one of which is compressed.
+    model = DistributedDataParallel(manager, network, bucket_cap_mb=0.1)
     optimizer = Optimizer(manager, torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9))
     labels = torch.nn.functional.one_hot(torch.arange(64) % 10, 10).float()
     with (folder / name).open("w") as report:

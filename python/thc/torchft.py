@@ -13,13 +13,18 @@ a GPU. Nothing else has to run (docs/backend.md).
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
-from thc.errors import ConfigError
+import torch
+import torch.distributed as dist
+
+from thc.errors import ConfigError, ThcError
 
 try:
     from torchft.process_group import ProcessGroupWrapper
+    from torchft.work import _DummyWork
 except ImportError as error:
     raise ConfigError(f"thc.torchft needs torchft ({error}): pip install torchft") from error
 
@@ -30,20 +35,91 @@ from thc.torch.backend.process_group import ThcProcessGroup
 __all__ = ["ProcessGroupTHC"]
 
 
+class _ManagedWork(dist._Work):
+    """An all-reduce whose error is the group's and fails the step. When a work itself fails, torchft 0.2 ends the process in place of the step."""
+
+    def __init__(self, work: Any, tensors: list[torch.Tensor], note_error: Callable[[Exception], None]) -> None:
+        super().__init__()
+        self._work, self._tensors, self._note_error = work, tensors, note_error
+        self._failed = False
+        self._future = work.get_future().then(self._values)
+
+    def _fail(self, error: Exception) -> None:
+        self._failed = True
+        self._note_error(error)
+        _spoil(self._tensors)
+
+    def _values(self, fulfilled: Any) -> Any:
+        try:
+            return fulfilled.value()
+        except Exception as error:  # the group has it
+            self._fail(error)
+            return self._tensors
+
+    def wait(self, timeout: timedelta | None = None) -> bool:
+        """Waits until the call is over. Whether it succeeded."""
+        try:
+            self._work.wait(timeout) if timeout else self._work.wait()
+        except Exception as error:  # the group has it
+            self._fail(error)
+            if timeout:
+                return False
+        # torchft takes a future whose work is over for one that is fulfilled.
+        self._future.wait()
+        return not self._failed
+
+    def get_future(self) -> Any:
+        return self._future
+
+    def is_completed(self) -> bool:
+        return bool(self._future.done())
+
+    def synchronize(self) -> None:
+        self.wait()
+
+
+def _spoil(tensors: list[torch.Tensor]) -> None:
+    """Nobody shall take for a sum what is half of one."""
+    with torch.no_grad():
+        for tensor in tensors:
+            tensor.fill_(float("nan"))
+
+
 class ProcessGroupTHC(ProcessGroupWrapper):
     """A process group that is made anew whenever the quorum changes: ``configure`` has the store and the ranks of the members there are.
 
     ``options`` say what is compressed, and how; all replicas give the same. ``timeout`` is how long a collective waits for a replica that is
-    late. A replica that is gone fails the step: the manager does not commit it, and the next one has the members that are left.
+    late. A replica that is gone fails the step: the manager does not commit it, and the next one has the members that are left. An
+    all-reduce that fails raises nothing and leaves NaN; :meth:`errored` has its error, where the manager looks for it, and later ones are left out.
     Without error feedback, the default, nothing of a replica that has gone is missing, and one that comes needs nothing but the manager's own state.
     """
 
     def __init__(self, timeout: timedelta = timedelta(seconds=60), options: thc.torch.backend.Options | None = None) -> None:
         super().__init__(timeout)
         self._options = options or thc.torch.backend.Options()
+        self._error: Exception | None = None
 
     def _create_pg(self, store: Any, rank: int, world_size: int) -> Any:
+        self._error = None
         return ThcProcessGroup(store, rank, world_size, self._timeout, self._options)
+
+    def allreduce(self, tensors: list[torch.Tensor], opts: Any) -> Any:
+        if self._error is None:
+            try:
+                return _ManagedWork(super().allreduce(tensors, opts), tensors, self._note_error)
+            except ConfigError:
+                raise
+            except (ThcError, RuntimeError) as error:
+                self._note_error(error)
+        _spoil(tensors)
+        return _DummyWork(tensors)
+
+    def _note_error(self, error: Exception) -> None:
+        self._error = self._error or error
+
+    def errored(self) -> Exception | None:
+        """Why an all-reduce has failed since the members last changed, if one has."""
+        return self._error
 
     def shutdown(self) -> None:
         group = self._pg
