@@ -13,7 +13,6 @@ a GPU. Nothing else has to run (docs/backend.md).
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
@@ -38,15 +37,16 @@ __all__ = ["ProcessGroupTHC"]
 class _ManagedWork(dist._Work):
     """An all-reduce whose error is the group's and fails the step. When a work itself fails, torchft 0.2 ends the process in place of the step."""
 
-    def __init__(self, work: Any, tensors: list[torch.Tensor], note_error: Callable[[Exception], None]) -> None:
+    def __init__(self, work: Any, tensors: list[torch.Tensor], errors: list[Exception]) -> None:
+        """``errors`` are those of the group as it was when the call was made: one that fails late says nothing of other members."""
         super().__init__()
-        self._work, self._tensors, self._note_error = work, tensors, note_error
+        self._work, self._tensors, self._errors = work, tensors, errors
         self._failed = False
         self._future = work.get_future().then(self._values)
 
     def _fail(self, error: Exception) -> None:
         self._failed = True
-        self._note_error(error)
+        self._errors.append(error)
         _spoil(self._tensors)
 
     def _values(self, fulfilled: Any) -> Any:
@@ -82,7 +82,7 @@ def _spoil(tensors: list[torch.Tensor]) -> None:
     """Nobody shall take for a sum what is half of one."""
     with torch.no_grad():
         for tensor in tensors:
-            tensor.fill_(float("nan"))
+            tensor.fill_(float("nan") if tensor.is_floating_point() or tensor.is_complex() else 0)
 
 
 class ProcessGroupTHC(ProcessGroupWrapper):
@@ -90,36 +90,34 @@ class ProcessGroupTHC(ProcessGroupWrapper):
 
     ``options`` say what is compressed, and how; all replicas give the same. ``timeout`` is how long a collective waits for a replica that is
     late. A replica that is gone fails the step: the manager does not commit it, and the next one has the members that are left. An
-    all-reduce that fails raises nothing and leaves NaN; :meth:`errored` has its error, where the manager looks for it, and later ones are left out.
+    all-reduce that fails raises nothing and leaves NaN (zeros in integers); :meth:`errored` has its error, where the manager looks for
+    it, and later ones are left out.
     Without error feedback, the default, nothing of a replica that has gone is missing, and one that comes needs nothing but the manager's own state.
     """
 
     def __init__(self, timeout: timedelta = timedelta(seconds=60), options: thc.torch.backend.Options | None = None) -> None:
         super().__init__(timeout)
         self._options = options or thc.torch.backend.Options()
-        self._error: Exception | None = None
+        self._errors: list[Exception] = []
 
     def _create_pg(self, store: Any, rank: int, world_size: int) -> Any:
-        self._error = None
+        self._errors = []
         return ThcProcessGroup(store, rank, world_size, self._timeout, self._options)
 
     def allreduce(self, tensors: list[torch.Tensor], opts: Any) -> Any:
-        if self._error is None:
+        if not self._errors:
             try:
-                return _ManagedWork(super().allreduce(tensors, opts), tensors, self._note_error)
+                return _ManagedWork(super().allreduce(tensors, opts), tensors, self._errors)
             except ConfigError:
                 raise
             except (ThcError, RuntimeError) as error:
-                self._note_error(error)
+                self._errors.append(error)
         _spoil(tensors)
         return _DummyWork(tensors)
 
-    def _note_error(self, error: Exception) -> None:
-        self._error = self._error or error
-
     def errored(self) -> Exception | None:
         """Why an all-reduce has failed since the members last changed, if one has."""
-        return self._error
+        return self._errors[0] if self._errors else None
 
     def shutdown(self) -> None:
         group = self._pg

@@ -59,7 +59,8 @@ def _kernels(where: str, device: torch.device) -> tuple[ModuleType | None, str]:
 
 
 def choose(group: Group, device: torch.device, options: Options, reasons: Sequence[str] = ()) -> Choice:
-    """Where buckets on a device are compressed; ``reasons`` are those of an engine's parts for the host. Raises :exc:`thc.ConfigError` if that is asked for and impossible."""
+    """Where buckets on a device are compressed; ``reasons`` are those of an engine's parts for the host. Raises
+    :exc:`thc.ConfigError` if that is asked for and impossible."""
     wanted = options.device
     if wanted == "host":
         return Choice("host", 'device is "host"')
