@@ -46,7 +46,7 @@ def main() -> None:
         pg=group, load_state_dict=load, state_dict=state, min_replica_size=1, replica_id=name, store_addr="127.0.0.1", store_port=store.port,
         rank=0, world_size=1, lighthouse_addr=lighthouse, hostname="127.0.0.1", timeout=timedelta(seconds=30), quorum_timeout=timedelta(seconds=120),
     )  # fmt: skip
-    # Three buckets, one of which is compressed.
+    # Buckets of at most about 100 kB and one tensor larger than that.
     model = DistributedDataParallel(manager, network, bucket_cap_mb=0.1)
     optimizer = Optimizer(manager, torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9))
     labels = torch.nn.functional.one_hot(torch.arange(64) % 10, 10).float()
