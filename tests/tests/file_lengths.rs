@@ -19,7 +19,7 @@ const ENDINGS: [&str; 8] = ["rs", "py", "pyi", "p4", "proto", "lua", "c", "h"];
 const LEFT_OUT: [&str; 6] = ["tests", "build", "generated", "target", "__pycache__", "node_modules"];
 
 /// Lines of a file without those of modules and items that only tests have.
-fn length(text: &str) -> usize {
+pub(crate) fn length(text: &str) -> usize {
     let (mut lines, mut count) = (text.lines(), 0);
     while let Some(line) = lines.next() {
         if !line.trim_start().starts_with("#[cfg(test)]") {

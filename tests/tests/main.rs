@@ -4,6 +4,7 @@
 mod addresses;
 mod bmv2_network;
 mod bmv2_trace;
+mod budgets;
 mod circles;
 mod controller;
 mod debian;
