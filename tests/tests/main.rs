@@ -27,6 +27,7 @@ mod python_worker;
 mod racks;
 mod shares;
 mod tna;
+mod v1model;
 mod vectors;
 mod wireshark;
 mod xdp_processes;

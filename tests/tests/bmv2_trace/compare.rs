@@ -1,7 +1,6 @@
 //! Model against switch: frames, registers, counters.
 
-use super::switch::Switch;
-use super::{PASSES, WORDS};
+use super::{PASSES, Readings, WORDS};
 use std::collections::BTreeMap;
 use thc_protocol::aggregator::{DropReason, Event, Level, Lookup};
 use thc_protocol::wire::Kind;
@@ -45,7 +44,7 @@ fn hex(frame: &[u8]) -> String {
 }
 
 /// Slots: round, seen, complete and values of every slot that is not empty.
-pub fn registers(seed: u64, plant: &Plant, switch: &Switch) -> usize {
+pub fn registers(seed: u64, plant: &Plant, switch: &impl Readings) -> usize {
     let names = |stage: &str, registers: &[&str]| -> Vec<String> {
         registers.iter().map(|register| format!("SwitchIngress.{stage}.{register}")).collect()
     };
@@ -115,7 +114,7 @@ pub fn registers(seed: u64, plant: &Plant, switch: &Switch) -> usize {
     compared
 }
 
-pub fn counters(seed: u64, plant: &Plant, switch: &Switch, malformed: u64) {
+pub fn counters(seed: u64, plant: &Plant, switch: &impl Readings, malformed: u64) {
     let mut cells = Vec::new();
     let mut expected = Vec::new();
     let mut labels = Vec::new();

@@ -1,6 +1,7 @@
 //! The order of P7's checks, which the program asks one after the other (that for Tofino finds it in a table: tests/tests/tna):
 //! packets with every set of faults.
 
+use super::Readings;
 use super::switch::Switch;
 use super::{compare, rows};
 use std::time::{Duration, Instant};

@@ -1,5 +1,6 @@
 //! Packets that BMv2 loses between two passes (docs/switch.md, "A packet lost between passes").
 
+use super::Readings;
 use super::compare::passes;
 use super::rows;
 use super::switch::Switch;

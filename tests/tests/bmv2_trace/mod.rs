@@ -5,7 +5,7 @@
 //! test says that it was not run. `THC_BMV2_PACKETS` sets the number of packets, `THC_BMV2_SEED` the seed.
 #![allow(clippy::unwrap_used)]
 
-mod compare;
+pub mod compare;
 mod faults;
 mod loss;
 mod pcap;
@@ -31,7 +31,16 @@ use thc_tests::traffic::{change, frame, jobs, random, tables};
 const SEGMENT: usize = 500;
 /// The passes of a packet, and the words of a pass.
 const PASSES: usize = 8;
-const WORDS: usize = 32;
+pub const WORDS: usize = 32;
+
+/// What a switch with the program holds and has counted.
+pub trait Readings {
+    /// Whole registers, in the order asked for.
+    fn registers(&self, names: &[String]) -> Vec<Vec<u64>>;
+
+    /// Counters as (packets, bytes), in the order asked for.
+    fn counters(&self, cells: &[(&str, usize)]) -> Vec<(u64, u64)>;
+}
 
 fn number(variable: &str, default: u64) -> u64 {
     std::env::var(variable).map_or(default, |text| text.parse().unwrap())

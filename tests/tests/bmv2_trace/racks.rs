@@ -1,6 +1,7 @@
 //! The switch as a rack (P34 to P36): random packets of its members and of its root, one after the other, into BMv2 and into the
 //! model; and real `thc-worker` processes in a rack that is a switch and in one that is a thc-ps, below a thc-ps.
 
+use super::Readings;
 use super::switch::Switch;
 use super::workers::{Ending, Host};
 use super::{compare, number, rows};

@@ -1,5 +1,6 @@
 //! A running BMv2 with the compiled program, and its command line.
 
+use super::Readings;
 use super::pcap::{Input, Output};
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -106,9 +107,10 @@ impl Switch {
     pub fn take(&mut self) -> BTreeMap<u16, Vec<Vec<u8>>> {
         self.outputs.iter_mut().map(|(&port, output)| (port, output.take())).collect()
     }
+}
 
-    /// Whole registers, in the order asked for.
-    pub fn registers(&self, names: &[String]) -> Vec<Vec<u64>> {
+impl Readings for Switch {
+    fn registers(&self, names: &[String]) -> Vec<Vec<u64>> {
         let commands: Vec<String> = names.iter().map(|name| format!("register_read {name}")).collect();
         let printed = self.commands(&commands);
         let read = |name: &String| {
@@ -119,8 +121,7 @@ impl Switch {
         names.iter().map(read).collect()
     }
 
-    /// Counters as (packets, bytes), in the order asked for.
-    pub fn counters(&self, cells: &[(&str, usize)]) -> Vec<(u64, u64)> {
+    fn counters(&self, cells: &[(&str, usize)]) -> Vec<(u64, u64)> {
         let commands: Vec<String> =
             cells.iter().map(|(name, index)| format!("counter_read {name} {index}")).collect();
         let printed = self.commands(&commands);

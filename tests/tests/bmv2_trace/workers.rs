@@ -2,6 +2,7 @@
 //! loopback into frames and back. And it is their control plane: it answers JOIN by the code of thc-ps and writes
 //! the session into the switch's tables.
 
+use super::Readings;
 use super::rows;
 use super::switch::Switch;
 use std::collections::BTreeMap;

@@ -10,9 +10,9 @@ mod many;
 mod mutants;
 mod queues;
 mod racks;
-mod rows;
+pub mod rows;
 mod strays;
-mod trace;
+pub mod trace;
 
 use std::path::{Path, PathBuf};
 use thc_controller::{TargetConfig, Wanted};
@@ -104,7 +104,7 @@ fn trim(frame: &mut Vec<u8>) {
 }
 
 /// What goes in, and what should and what does come out: the beginnings.
-fn describe_difference(port: u16, frame: &[u8], expected: &Frames, got: &Frames) -> String {
+pub fn describe_difference(port: u16, frame: &[u8], expected: &Frames, got: &Frames) -> String {
     let shown = |frame: &[u8]| {
         let hex: String =
             frame[..frame.len().min(CARRIER + 60)].iter().map(|byte| format!("{byte:02x}")).collect();

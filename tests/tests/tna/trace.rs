@@ -17,7 +17,7 @@ pub const PACKETS: usize = 1500;
 const SEGMENT: usize = 100;
 
 /// Four lookup tables, as many as the chips have room for.
-pub fn plant(case: Case) -> Plant {
+pub(super) fn plant(case: Case) -> Plant {
     let mut plant = Plant::new(&[Kind::Join, Kind::Leave]);
     // A cut of DATA shows only in the pass that lacks its indices (docs/switch.md).
     plant.cuts = false;
@@ -59,7 +59,7 @@ pub fn stations(plant: &Plant) -> Vec<(Mac, u16)> {
 }
 
 /// How often packets had which fate; or what differs first.
-pub fn trace(
+pub(super) fn trace(
     case: Case,
     program: &str,
     seed: u64,
