@@ -26,6 +26,7 @@ from thc.group import Group, Handle, _open
 from thc.row import Training
 from thc.stats import Job, Stats, Table
 from thc.torch.ranks.gathering import gather_objects
+from thc.torch.ranks.own_groups import OwnGroups, backend_on, borrow
 
 __all__ = ["CollectiveGroup"]
 
@@ -36,16 +37,6 @@ WORD = 4
 """Bytes of a word."""
 PIECE = 1 << 20
 """Coordinates that are added up at a time: the words of one piece are made while those of another travel."""
-
-
-def _groups(process_group: Any, ranks: Sequence[int] | None, backends: Sequence[str]) -> list[Any]:
-    """Process groups of our own of some ranks, or of all, of a process group."""
-    if ranks is None and process_group in (None, dist.group.WORLD):
-        return [dist.new_group(backend=backend) for backend in backends]
-    ranks = range(dist.get_world_size(process_group)) if ranks is None else ranks
-    if process_group is not None:
-        ranks = [dist.get_global_rank(process_group, rank) for rank in ranks]
-    return [dist.new_group(list(ranks), backend=backend, use_local_synchronization=True) for backend in backends]
 
 
 _OF_SOME = ("gloo", "gloo")
@@ -117,7 +108,6 @@ class CollectiveGroup(Group):
         block: int = 13,
         seed: int | None = None,
         threads: int | None = None,
-        timeout: float | None = None,
     ) -> None:
         self._server = None
         self._pid = os.getpid()
@@ -135,6 +125,7 @@ class CollectiveGroup(Group):
         given = [{"bits": bits}] if bits is not None else list(tables or [])
         told = [(each.get("bits"), each.get("lane"), each.get("granularity"), each.get("fraction")) for each in given]
         mine = (lane, repr(told), block)
+        self._own: OwnGroups | None = None
         # The norms of one call may be on their way beside the words of another: in groups of their own they cannot meet.
         made = self._make_groups(process_group, ranks, (*_OF_SOME, "nccl") if on_gpus else _OF_SOME)
         self._norms, self._words = made[:2]
@@ -162,6 +153,8 @@ class CollectiveGroup(Group):
         threading.Thread(target=_feed, args=(self._calls,), name="thc-collective", daemon=True).start()
         self._totals = dict.fromkeys(("calls", "failed", "coordinates", "bytes"), 0)
         self._closed = False
+        self._under_way = 0
+        """Calls that have not been waited for."""
         _open.add(self)
 
     def _place(self, process_group: Any, ranks: Sequence[int] | None) -> tuple[int, int, bool]:
@@ -169,18 +162,19 @@ class CollectiveGroup(Group):
         rank = dist.get_rank(process_group)
         if ranks is not None:
             return ranks.index(rank), len(ranks), False
-        on_gpus = torch.cuda.is_available() and "nccl" in str(dist.get_backend(process_group))
+        on_gpus = backend_on(process_group, "cuda") == "nccl"
         return rank, dist.get_world_size(process_group), on_gpus
 
     def _make_groups(self, process_group: Any, ranks: Sequence[int] | None, backends: Sequence[str]) -> list[Any]:
         """What carries norms and words, in process groups of these backends."""
-        return _groups(process_group, ranks, backends)
+        self._own = borrow(process_group, backends, ranks)
+        return self._own.groups
 
     @staticmethod
     def stand_aside(process_group: Any) -> None:
         """What a rank of the process group does while others make a group of theirs: torch's names of process groups contain how many
         a rank has made, so that ranks which have not made as many would wait for each other for ever in the next."""
-        _groups(process_group, [dist.get_rank(process_group)], _OF_SOME)
+        borrow(process_group, _OF_SOME, [dist.get_rank(process_group)])
 
     @property
     def job(self) -> Job:
@@ -226,6 +220,7 @@ class CollectiveGroup(Group):
         under.call, norms = self._codec.begin(data, spans, key)
         under.norms = torch.from_numpy(norms)
         under.work = dist.all_reduce(under.norms, op=dist.ReduceOp.MAX, group=self._norms, async_op=True)
+        self._under_way += 1
         self._calls.put(under)
         return under
 
@@ -251,6 +246,7 @@ class CollectiveGroup(Group):
             raise errors.ClosedError("this handle has been waited for")
         assert under.call is not None
         under.waited, call = True, under.call
+        self._under_way -= 1
         sent = under.norms.numel() if under.norms is not None else 0
         try:
             piece = 0
@@ -281,6 +277,8 @@ class CollectiveGroup(Group):
 
     def count_failure(self) -> None:
         """Counts a call that failed."""
+        if self._own is not None:
+            self._own.spoil()
         self._totals["failed"] += 1
 
     def note(self, coordinates: int, words: int) -> None:
@@ -312,6 +310,8 @@ class CollectiveGroup(Group):
         _open.discard(self)
         self._closed = True
         self._calls.put(None)
+        if self._own is not None and self._under_way == 0:
+            self._own.close()
 
     def __del__(self) -> None:
         if hasattr(self, "_calls"):

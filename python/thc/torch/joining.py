@@ -16,7 +16,7 @@ from thc.group import Group
 from thc.host import this_host
 from thc.torch.ranks.gathering import Gather
 from thc.torch.option_types import LocalOptions
-from thc.torch.ranks.peers import time_out
+from thc.torch.ranks.own_groups import time_out
 from thc.torch.adapt.tables import tables_for
 from thc.torch.way import collective, take_way
 

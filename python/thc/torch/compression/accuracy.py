@@ -12,7 +12,6 @@ from typing import Any
 
 import torch
 
-from thc.errors import ConfigError
 from thc.group import Group
 from thc.torch.compression.layout import Layout
 
@@ -28,17 +27,16 @@ class Accuracy:
     """Measures the accuracy of a hook, every so many steps as its option ``check_accuracy`` says."""
 
     def __init__(self, every: int, group: Group) -> None:
-        if isinstance(every, bool) or not isinstance(every, int) or every < 1:
-            raise ConfigError(f"check_accuracy is {every!r}: give a number of steps, at least 1")
         self._every, self._group = every, group
-        self._buckets = self._last = 0
+        self._buckets, self._latest = 1, 0
         self._warned: set[str] = set()
 
     def is_due(self, step: int, index: int) -> bool:
         """Whether this bucket of this step is looked at; the same on all ranks, which have the same buckets."""
-        if index == 0:
-            self._buckets, self._last = max(self._last, 1), 0
-        self._last = max(self._last, index + 1)
+        if index <= self._latest:
+            # A step begins, not always with the first bucket: that one may travel another way.
+            self._buckets = self._latest + 1
+        self._latest = index
         return step % self._every == 0 and index == step // self._every % self._buckets
 
     def plan(self, layout: Layout) -> list[tuple[int, str]]:

@@ -9,7 +9,7 @@ import torch
 from thc import errors
 from thc.group import Group
 from thc.torch.compression.accuracy import Accuracy
-from thc.torch.engine.bucket import Bucket
+from thc.torch.engine.bucket import Bucket, is_finite
 from thc.torch.compression.feedback import FeedbackStore
 from thc.torch.compression.flight import Flight, Over
 from thc.torch.compression.layout import Layout, scatter
@@ -155,7 +155,7 @@ class HostCompressor:
             self.call(flight, data, wait, mode="raw")
             return
         self._peers.mean(data)
-        if not bool(torch.isfinite(data.sum())):
+        if not is_finite(data):
             flight.handles.append(Over(errors.NonFiniteError("not finite on some rank")))
 
     def _submit_compressed(self, flight: Flight, layout: Layout, data: torch.Tensor, wait: bool) -> None:

@@ -35,6 +35,13 @@ class Segment:
     """Travels in one call with what is compressed, and is not."""
     rows: int = 1
     """Rows of a matrix; 1 of anything else."""
+    order: str = ""
+    """The order of its coordinates, if it is not the usual one: what is kept of a parameter is of no use in another order."""
+
+    @property
+    def key(self) -> str:
+        """The name under which something is kept of it."""
+        return self.name + self.order
 
     @property
     def slice(self) -> slice:
@@ -72,7 +79,7 @@ class Layout:
         self.kept_length = sum(segment.length for segment in kept)
         self.gathers = bool(kept) and (self.length - self.kept_length) > GATHER_FROM * self.length
         """Whether the compressed coordinates are sent without gaps."""
-        parts = [self.scope, str(self.gathers), *(f"{s.name}:{s.length}" for s in self.segments)]
+        parts = [self.scope, str(self.gathers), *(f"{s.key}:{s.length}" for s in self.segments)]
         key = feedback_key("|".join(parts))
         assert key is not None
         self.key = key
@@ -88,9 +95,9 @@ class Layout:
         places = []
         at = 0
         for segment in self.segments:
-            if segment.compressed:
+            if segment.compressed and segment.length:
                 start = at if self.gathers else segment.offset
-                places.append((segment.name, slice(start, start + segment.length)))
+                places.append((segment.key, slice(start, start + segment.length)))
                 at += segment.length
         return places
 
@@ -99,7 +106,7 @@ class Layout:
         ones share theirs with their neighbours."""
         spans: list[tuple[int, int | str]] = []
         shared = False
-        lengths = [segment.length for segment in self.segments if segment.compressed or not self.gathers]
+        lengths = [segment.length for segment in self.segments if segment.length and (segment.compressed or not self.gathers)]
         for length in lengths:
             small = -length % PACKET > PADDING * length
             if small and shared:
@@ -158,5 +165,5 @@ def share_of(layout: Layout, share: slice) -> Layout:
         if stop - start < segment.length:
             name, width = f"{name}[{first}:{last}]", segment.length // rows
             rows = (last - first) // width if first % width == last % width == 0 else 1
-        segments.append(Segment(name, start - share.start, stop - start, segment.compressed, segment.exact, rows))
+        segments.append(Segment(name, start - share.start, stop - start, segment.compressed, segment.exact, rows, segment.order))
     return Layout(f"{layout.scope}.{share.start}", segments)

@@ -34,7 +34,7 @@ class Rows:
     """The rows of a layout: which of its parameters are sparse, as the first mean shows."""
 
     def __init__(self, layout: Layout, ranks: int, sparse: Sequence[str]) -> None:
-        rows = {segment.name: segment.rows for segment in layout.segments}
+        rows = {segment.key: segment.rows for segment in layout.segments}
         self._of = [_Sparse(place, rows[name]) for name, place in layout.feedback_places() if name in sparse]
         self._ranks, self._digit = ranks, ranks.bit_length()
         self._each = BITS // self._digit
@@ -69,7 +69,7 @@ class Rows:
     @staticmethod
     def sparse(layout: Layout, mean: torch.Tensor) -> list[str]:
         """The parameters many of whose rows had no gradient in an exact mean."""
-        rows = {segment.name: segment.rows for segment in layout.segments}
+        rows = {segment.key: segment.rows for segment in layout.segments}
         found = []
         for name, place in layout.feedback_places():
             if rows[name] > 1:

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import fnmatch
+import logging
 import weakref
 from typing import Any
 
 import torch
 
 from thc import errors
-from thc.torch.engine.bucket import Bucket, Promise
+from thc.torch.engine.bucket import Bucket, Promise, is_dense
 from thc.torch.compression.layout import Layout, Segment
 from thc.torch.engine.options import Options
+from thc.torch.names import named_parameters
+
+log = logging.getLogger("thc.torch")
 
 __all__ = ["Buckets", "check_one_device"]
 
@@ -24,15 +28,24 @@ class Buckets:
         ddp = isinstance(model, torch.nn.parallel.DistributedDataParallel)
         module: Any = getattr(model, "module", None) if ddp else model
         self._ddp = weakref.ref(model) if isinstance(model, torch.nn.parallel.DistributedDataParallel) else None
-        self._names = {} if module is None else {id(parameter): name for name, parameter in module.named_parameters()}
+        self._names = {} if module is None else {id(parameter): name for name, parameter in named_parameters(module).items()}
+        self._known = frozenset(self._names.values())
+        """The names of the model's parameters; none where it was not told."""
+        for pattern in options.exclude if module is not None else ():
+            if not any(fnmatch.fnmatchcase(name, pattern) for name in self._names.values()):
+                text = f"exclude has {pattern!r}, and no parameter of the model matches that; they have names like {', '.join(list(self._names.values())[:3])}"
+                if not set(pattern) & set("*?["):
+                    raise errors.ConfigError(text)
+                # A pattern may be meant for many models.
+                log.warning("%s", text)
         self.layouts: dict[tuple[int, ...], Layout] = {}
         """By the identities of a bucket's parameters."""
         self._copies: dict[int, torch.Tensor] = {}
         self._devices: set[str] = set()
         """Where buckets have come from."""
 
-    def make(self, given: Any, promise: Promise, keeps: bool, one_call: bool) -> Bucket:
-        """The bucket that DDP has given to the hook. With ``keeps`` its gradients can be restored; with ``one_call`` what is not compressed travels
+    def make(self, given: Any, index: int, is_last: bool, promise: Promise, keeps: bool, one_call: bool) -> Bucket:
+        """The bucket that DDP has given to the hook, of this number. With ``keeps`` its gradients can be restored; with ``one_call`` what is not compressed travels
         in the same call with what is."""
         buffer, parameters = given.buffer(), given.parameters()
         self._devices.add(str(buffer.device))
@@ -41,15 +54,26 @@ class Buckets:
         copy = None
         if keeps and not (self._keeps_gradients and Bucket.keeps_gradients(parameters, buffer)):
             copy = self._copy(given.index(), buffer)
-        bucket = Bucket(given.index(), given.is_last(), buffer, parameters, layout, promise, copy)
-        if buffer.device.type == "cuda":
-            bucket.ready = torch.cuda.Event()
-            bucket.ready.record(torch.cuda.current_stream(buffer.device))
-        return bucket
+        return _with_event(Bucket(index, is_last, buffer, parameters, layout, promise, copy))
+
+    def end(self, index: int, promise: Promise) -> Bucket:
+        """A bucket of a single number, which ends a step whose last bucket DDP may have left out."""
+        layout = Layout(f"{self._scope}.end", [Segment("end", 0, 1, False)])
+        return _with_event(Bucket(index, True, torch.zeros(1, device=next(iter(self._devices))), [], layout, promise, None))
 
     def compresses(self, name: str, size: int) -> bool:
         """Whether the options let a parameter be compressed."""
         return size >= self._options.min_size and not any(fnmatch.fnmatchcase(name, pattern) for pattern in self._options.exclude)
+
+    def without_strangers(self, state: dict[str, Any]) -> dict[str, Any]:
+        """A checkpoint's state without what belongs to no parameter of the model."""
+        if not self._known:
+            return state
+        # What is kept in another order than the usual one says so behind the name, and a part of a parameter where it begins and ends.
+        strange = sorted(key for key in state["feedback"] if key.partition(" ")[0].partition("[")[0] not in self._known)
+        if strange:
+            log.warning("the checkpoint has error feedback of %s, which the model does not have: it is left out", ", ".join(strange))
+        return {**state, "feedback": {key: kept for key, kept in state["feedback"].items() if key not in strange}}
 
     @property
     def _keeps_gradients(self) -> bool:
@@ -81,14 +105,24 @@ class Buckets:
                 name = self._names.setdefault(id(parameter), f"p{len(self._names)}")
                 length = gradient.numel()
                 exact = not self.compresses(name, length)
-                rows = parameter.shape[0] if parameter.dim() == 2 else 1
-                segments.append(Segment(name, offset, length, one_call or not exact, exact, rows))
+                plain = parameter.is_contiguous() or not is_dense(parameter)
+                rows = parameter.shape[0] if parameter.dim() == 2 and plain and length else 1
+                order = "" if plain else f" in the order of strides {tuple(parameter.stride())}"
+                segments.append(Segment(name, offset, length, one_call or not exact, exact, rows, order))
                 offset += length
             # DDP makes other buckets: what was for the old ones may go.
             for old in self.layouts.values():
                 old.forget_staging()
             layout = self.layouts[identity] = Layout(self._scope, segments)
         return layout
+
+
+def _with_event(bucket: Bucket) -> Bucket:
+    """The bucket, with the event after which its gradients are there."""
+    if bucket.buffer.device.type == "cuda":
+        bucket.ready = torch.cuda.Event()
+        bucket.ready.record(torch.cuda.current_stream(bucket.buffer.device))
+    return bucket
 
 
 def check_one_device(devices: set[str]) -> None:

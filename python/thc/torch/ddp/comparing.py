@@ -8,8 +8,6 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from thc.errors import ConfigError
-
 __all__ = ["Comparing", "Comparison"]
 
 log = logging.getLogger("thc.torch")
@@ -46,8 +44,6 @@ class Comparing:
 
     def __init__(self, gather: Callable[[list[int]], list[list[int]]], every: bool | int, rank: int) -> None:
         """``gather``: every rank's numbers, of numbers of this one. ``every``: so many steps from one comparison to the next; ``True``: one."""
-        if every is not True and (not isinstance(every, int) or every < SETTLE + 4 * EACH):
-            raise ConfigError(f"only_if_faster is {every!r}: write True, or after how many steps to compare again, at least {SETTLE + 4 * EACH}")
         self._gather, self._every, self._rank = gather, 0 if every is True else every, rank
         self.last: Comparison | None = None
         self._step = 0

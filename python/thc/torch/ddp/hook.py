@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+import inspect
 import types
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -16,18 +18,23 @@ from thc.torch.adapt.adaptive import Adaptive
 from thc.torch.ddp.comparing import Comparing, Comparison
 from thc.torch.ddp.buckets import Buckets, check_one_device
 from thc.torch.ddp.delivery import Delivery, Verdict
+from thc.torch.ddp.passes import Passes
+from thc.torch.engine.arrival import Arrival
+from thc.torch.engine.bucket import Bucket
 from thc.torch.engine.engine import Adapter, Engine
 from thc.torch.joining import scope_of
 from thc.torch.loops.optimizer_step import replace_step
 from thc.torch.engine.options import Options, check_shares, noise_of
+from thc.torch.ranks.alike import compare_options
 from thc.torch.ranks.peers import Peers
 from thc.torch.adapt.plan import Plan
+from thc.torch.names import named_parameters
 from thc.torch.hosts.rails import RailGroup
 from thc.torch.refine.refining import Refine, Refining, check_alike
 from thc.torch.refine.updates import Updates
 from thc.torch.way import falls_back
 
-__all__ = ["Hook", "hook"]
+__all__ = ["Hook", "check_options", "hook"]
 
 
 class Hook(Adapter):
@@ -38,11 +45,9 @@ class Hook(Adapter):
         self, group: Group, model: torch.nn.Module | None, process_group: Any, options: Options
     ) -> None:
         _check(group, model, process_group, options)
+        compare_options({each.name: getattr(options, each.name) for each in dataclasses.fields(options) if each.name != "refine"}, process_group)
         self.peers = peers = Peers(process_group)
         """Process groups of this hook's own."""
-        for rank, (in_flight,) in enumerate(peers.gather([options.in_flight])):
-            if in_flight != options.in_flight:
-                raise errors.ConfigError(f"in_flight is {options.in_flight}, but {in_flight} on rank {rank}: give all ranks the same")
         check_alike(options.refine, peers)
         self._comparing = None
         if options.only_if_faster:
@@ -50,11 +55,14 @@ class Hook(Adapter):
         self._plain = False
         """Whether the backward pass under way goes through the process group although the server is there."""
         self._buckets = Buckets(model, options, f"hook{scope_of(group)}")
+        self._closed = False
+        self.owns_group = False
+        """Whether the group is this hook's alone."""
         self.compares = False
         """Whether ranks compare their parameters now and then."""
         self.begun = 0
         """Backward passes whose last bucket has come."""
-        self._verdict = Verdict()
+        self._passes, self._verdict = Passes(model), Verdict()
         super().__init__(Engine(group, options, peers))
         self.adaptive: Adaptive | None = None
         """With ``adapt``: its threshold, the times of this rank's warm-up, the seconds that it took."""
@@ -63,7 +71,7 @@ class Hook(Adapter):
         self._updates: Updates | None = None
         module: Any = getattr(model, "module", model)
         if options.adapt is not None:
-            sizes = {name: p.numel() for name, p in module.named_parameters() if p.requires_grad}
+            sizes = {name: p.numel() for name, p in named_parameters(module).items() if p.requires_grad}
             raw = [name for name, size in sizes.items() if not self._buckets.compresses(name, size)]
             self.adaptive = Adaptive.create(options.adapt, group, peers, sizes, raw, options.warmup)
             self.engine.parts.append(self.adaptive)
@@ -122,22 +130,42 @@ class Hook(Adapter):
 
     def start(self, bucket: Any) -> torch.futures.Future[torch.Tensor]:
         """Takes a bucket and returns a future of its mean."""
-        if bucket.index() == 0:
+        index, skips = self._passes.number(bucket), self._passes.skips
+        if index == 0:
             self._verdict.begin()
-        delivery = Delivery(bucket.buffer(), self._verdict, bucket.is_last())
+        delivery = Delivery(bucket.buffer(), self._verdict, bucket.is_last(), self._end_pass if skips and index == 0 else None)
         try:
-            self._start(bucket, delivery)
+            if skips and not delivery.in_backward:
+                raise errors.ConfigError("skip_all_reduce_unused_params and DDP.join(): nothing tells where a step ends: leave one of them out")
+            if self._closed:
+                raise errors.ClosedError("this model's hook has been closed: wrap a new DistributedDataParallel")
+            self._start(bucket, index, delivery)
         except Exception as error:
             # Raised from here it would leave DDP half-way, for good.
             delivery.set_result(error)
         return delivery.future
 
-    def _start(self, given: Any, delivery: Delivery) -> None:
+    def _start(self, given: Any, index: int, delivery: Delivery) -> None:
         engine = self.engine
-        if given.index() == 0:
+        if index == 0:
             self._plain = self._comparing is not None and not self.fallback_active and self._comparing.next()
         keeps = engine.fallback.is_enabled and not self.fallback_active and not self._plain
-        bucket = self._buckets.make(given, delivery, keeps, any(part.one_call for part in engine.parts))
+        is_last = given.is_last() and not self._passes.skips
+        bucket = self._buckets.make(given, index, is_last, delivery, keeps, any(part.one_call for part in engine.parts))
+        self._put(bucket)
+
+    def _end_pass(self) -> None:
+        """The backward pass has computed all gradients, and DDP may have left out the last bucket: ends the step."""
+        arrival = Arrival()
+        try:
+            self._put(self._buckets.end(self._passes.end(), arrival))
+            arrival.wait()
+        except Exception as error:
+            # DDP has work of its own to do first.
+            self._verdict.fail(error)
+
+    def _put(self, bucket: Bucket) -> None:
+        engine = self.engine
         bucket.plain = self._plain
         engine.clock.note_production()
         bucket.computed = engine.clock.compute_time()
@@ -159,6 +187,17 @@ class Hook(Adapter):
             raise errors.ConfigError("this hook does not adapt: make it with adapt=True")
         self.engine.ask(lambda: adaptive.restart(self.steps))
 
+    def close(self) -> None:
+        """Averages nothing any more: leaves the job, unless the group was given or others may share it, and lets later hooks have what this one
+        used to talk to the other ranks. A backward pass of the model then raises :exc:`thc.ClosedError`. All ranks call it; again, it does nothing."""
+        if self._closed:
+            return
+        self._closed = True
+        self.engine.ask(lambda: None)
+        self.peers.own.close()
+        if self.owns_group:
+            self.group.close()
+
     def guard(self, optimizer: torch.optim.Optimizer) -> torch.optim.Optimizer:
         """Makes ``optimizer.step`` do nothing after a backward pass whose gradients were not finite on some
         rank. Returns the optimizer. Not needed with a ``GradScaler``, which does the same."""
@@ -170,13 +209,19 @@ class Hook(Adapter):
         # A DistributedDataParallel that is copied lists its hook, which averages nothing of the copy's.
         return self
 
+    def __reduce__(self) -> Any:
+        # One that is pickled does so, too, and what it becomes has none.
+        return type(None), ()
+
     def state_dict(self) -> dict[str, Any]:
         """For a checkpoint, on every rank its own: steps, error feedback by parameter, and with ``adapt`` the choices."""
         return self.engine.state_dict()
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Goes on where :meth:`state_dict` was called, also if buckets are others now. All ranks call it between the same steps, each
-        with its own; if one does not, the next ``backward`` raises :exc:`thc.ConfigError` on all, in a job that loses nothing."""
+        with its own; if one does not, the next ``backward`` raises :exc:`thc.ConfigError` on all, in a job that loses nothing. What it has of
+        parameters that the model does not have is left out, with a warning."""
+        state = self._buckets.without_strangers(state)
         self.engine.load_state_dict(state)
 
     @property
@@ -202,9 +247,30 @@ def _check(group: Group, model: torch.nn.Module | None, process_group: Any, opti
             raise errors.ConfigError(f"{option} names parameters: give the hook the model, too")
     if isinstance(group, RailGroup):
         check_shares(options.adapt, options.refine, options.uncompressed, options.only_if_faster)
+    if getattr(model, "skip_all_reduce_unused_params", False) and (options.adapt is not None or options.refine is not None):
+        raise errors.ConfigError("adapt and refine need all buckets in every step: leave skip_all_reduce_unused_params out")
     if options.adapt is not None and options.uncompressed != "raw":
         raise errors.ConfigError('adapt sends what is not compressed in the same call: leave uncompressed="process-group" out')
     check_one_device({str(p.device) for p in model.parameters() if p.requires_grad} if model is not None else set())
+
+
+def check_options(ddp: torch.nn.Module, given: Mapping[str, Any]) -> None:
+    """Refuses options of a hook for which there is no group yet. What depends on the group's job is left to :func:`hook`."""
+    unknown = sorted(given.keys() - inspect.signature(hook).parameters.keys())
+    if unknown:
+        raise TypeError(f"wrap() got unknown options: {', '.join(unknown)}")
+    options = _read(given, feedback=given.get("feedback") is not False, scales=0.0, fallback=given.get("fallback") is not False)
+    if given.get("scales") not in (None, False, True, 0.5, 0.75, 1.0):
+        raise errors.ConfigError(f"scales is {given['scales']!r}: write True or False, or the power of sizes, 0.5, 0.75 or 1.0")
+    Buckets(ddp, options, "")
+    check_one_device({str(p.device) for p in ddp.parameters() if p.requires_grad})
+
+
+def _read(given: Mapping[str, Any], **noise: Any) -> Options:
+    """Options as they are used."""
+    exclude = given.get("exclude", ())
+    kept = {**given, "exclude": (exclude,) if isinstance(exclude, str) else tuple(exclude), "adapt": Adapt.read(given.get("adapt"))}
+    return Options(**{**kept, "refine": Refine.read(given.get("refine")), **noise})
 
 
 def thc_hook(state, bucket):  # type: ignore[no-untyped-def] # DDP compares annotations with classes, not text
@@ -271,19 +337,18 @@ def hook(
       :attr:`Hook.comparison` tells. Off by default, for which way a step goes follows from times, and so results do.
     - ``in_flight``: so many buckets are under way at once: while one is copied, another is compressed and a third on the network.
     """
-    options = Options(
-        warmup=warmup,
-        min_size=min_size,
-        exclude=(exclude,) if isinstance(exclude, str) else tuple(exclude),
-        uncompressed=uncompressed,
-        **noise_of(group, feedback, scales, bool(adapt or refine)),
-        nonfinite=nonfinite,
-        fallback=falls_back(group, fallback, refine is not None),
-        adapt=Adapt.read(adapt),
-        in_flight=in_flight,
-        device=device,
-        refine=Refine.read(refine),
-        check_accuracy=check_accuracy,
-        only_if_faster=only_if_faster,
-    )
-    return Hook(group, model, process_group, options)
+    given = {
+        "warmup": warmup,
+        "min_size": min_size,
+        "exclude": exclude,
+        "uncompressed": uncompressed,
+        "nonfinite": nonfinite,
+        "adapt": adapt,
+        "in_flight": in_flight,
+        "device": device,
+        "refine": refine,
+        "check_accuracy": check_accuracy,
+        "only_if_faster": only_if_faster,
+    }
+    noise = noise_of(group, feedback, scales, bool(adapt or refine))
+    return Hook(group, model, process_group, _read(given, **noise, fallback=falls_back(group, fallback, refine is not None)))

@@ -18,12 +18,15 @@ from thc.torch.adapt.tables import tables_for
 from thc.torch.collective import CollectiveGroup
 from thc.torch.replicas.digests import DigestOf
 from thc.torch.ranks.gathering import Gather
-from thc.torch.ddp.hook import Hook, hook
+from thc.torch.ddp.hook import Hook, check_options, hook, thc_hook
+from thc.torch.names import unwrapped
+from thc.torch.ranks.alike import compare_options
 from thc.torch.joining import fill_in, further_job, of_environment
 from thc.torch.hosts.one_stream import Hosts, one_stream
 from thc.torch.option_types import GroupOptions, LaneOptions, LocalOptions, WrapOptions
 from thc.torch.engine.options import check_shares
 from thc.torch.hosts.rails import hosts_of, rails
+from thc.torch.ranks.own_groups import backend_on
 from thc.torch.way import collective, take_way
 
 if TYPE_CHECKING:
@@ -55,28 +58,38 @@ def wrap(ddp: DistributedDataParallel, group: Group | None = None, **options: Un
     With ``check_replicas=100`` the ranks compare their parameters, by a digest, after every hundredth step, and all raise
     :class:`thc.ReplicasError` if they differ. :func:`hook_of` finds the hook.
     """
+    if isinstance(unwrapped(ddp), DistributedDataParallel) and unwrapped(ddp) is not ddp:
+        # What torch.compile has made averages as the model in it.
+        wrap(unwrapped(ddp), group, **options)
+        return ddp
     if not isinstance(ddp, DistributedDataParallel):
         way = ""
         if hasattr(ddp, "set_all_reduce_hook"):
             way = ": the replicas of a sharded model are averaged by thc.torch.replicate"
         elif hasattr(ddp, "sharding_strategy"):
             way = ": shard with torch.distributed.fsdp.fully_shard, whose replicas thc.torch.replicate averages"
+        elif isinstance(inner := getattr(ddp, "_forward_module", getattr(ddp, "module", None)), DistributedDataParallel):
+            way = f": give it the {type(inner).__name__} in that, before it is wrapped further"
+        elif isinstance(ddp, torch.nn.Module):
+            way = ": make one of the model first, DistributedDataParallel(model)"
         raise TypeError(f"wrap takes a DistributedDataParallel model, not {type(ddp).__name__}{way}")
     given: dict[str, Any] = {**options}
     joining = _take(given, GroupOptions)
     embedded = _take(given, LocalOptions)
-    if group is not None and (joining or embedded):
-        raise ConfigError(f"{', '.join(sorted({**joining, **embedded}))}: these are options of a group, and one was given: give them to it")
     choice = given.pop("one_stream_per_host", None)
     on_rails = given.pop("rails", "auto")
-    if on_rails not in (True, False, "auto"):
-        raise ConfigError(f'rails is {on_rails!r}: write True, False or "auto"')
-    if on_rails is True and choice:
-        raise ConfigError("rails and one_stream_per_host: the ranks of a host are workers of several jobs, or of one: leave one of them out")
-    if on_rails is True:
-        check_shares(given.get("adapt"), given.get("refine"), given.get("uncompressed", "raw"), given.get("only_if_faster", False))
     every = given.pop("check_replicas", None)
-    digest = None if every is None else DigestOf(every)
+    failed: Exception | None = None
+    try:
+        digest = None if every is None else DigestOf(every)
+        _check(ddp, group, choice, on_rails, {**joining, **embedded}, given)
+    except (ConfigError, TypeError) as error:
+        failed = error
+    configured = "a parameter server in the environment (THC_PS, THC_CONFIG)"
+    compared = {**options, "group": group is not None, configured: environment.is_configured()}
+    compare_options({key: value for key, value in compared.items() if key != "refine"}, _process_group(ddp), failed)
+    joined = group is None and not environment.is_configured()
+    """Whether the group is this model's own."""
     adapts = bool(given.get("adapt") or given.get("refine"))
     if take_way(given) == "process-group":
         if on_rails is True:
@@ -89,13 +102,47 @@ def wrap(ddp: DistributedDataParallel, group: Group | None = None, **options: Un
         group = _join_group(ddp, choice, on_rails, adapts, embedded, joining)
     elif choice is not None or on_rails is True:
         raise ConfigError(f"{'rails' if choice is None else 'one_stream_per_host'}: this is an option of joining, and a group was given: leave it out")
-    made = hook(group, ddp, _process_group(ddp), **given)
-    ddp.register_comm_hook(made.state, made.fn)
+    try:
+        made = hook(group, ddp, _process_group(ddp), **given)
+        ddp.register_comm_hook(made.state, made.fn)
+    except BaseException:
+        if joined:
+            group.close()
+        raise
+    made.owns_group = joined
     _hooks[ddp] = made
     if digest is not None:
-        made.compares = True
-        ddp.register_forward_pre_hook(lambda model, _: digest.before_forward(model, made.begun))
+        made.compares, digest.source = True, made
+        ddp.register_forward_pre_hook(digest)
     return ddp
+
+
+def _check(
+    ddp: DistributedDataParallel, group: Group | None, choice: bool | str | None, on_rails: bool | str, joining: dict[str, Any], given: dict[str, Any]
+) -> None:
+    """Refuses what is wrong before anything is started or joined."""
+    _check_free(ddp)
+    if group is not None and joining:
+        raise ConfigError(f"{', '.join(sorted(joining))}: these are options of a group, and one was given: give them to it")
+    if on_rails not in (True, False, "auto"):
+        raise ConfigError(f'rails is {on_rails!r}: write True, False or "auto"')
+    if on_rails is True and choice:
+        raise ConfigError("rails and one_stream_per_host: the ranks of a host are workers of several jobs, or of one: leave one of them out")
+    if on_rails is True:
+        check_shares(given.get("adapt"), given.get("refine"), given.get("uncompressed", "raw"), given.get("only_if_faster", False))
+    take_way(dict(given))
+    check_options(ddp, {key: value for key, value in given.items() if key not in LaneOptions.__annotations__ and key != "over"})
+
+
+def _check_free(ddp: DistributedDataParallel) -> None:
+    """Refuses a model whose gradients something else averages already."""
+    if ddp in _hooks:
+        raise ConfigError("this model is wrapped already: thc.torch.hook_of finds its hook; make a new DistributedDataParallel for another one")
+    # A copy lists the hook of what it is a copy of, and what was pickled none in its place.
+    if any(fn is not thc_hook for fn, _ in getattr(ddp, "_comm_hooks", ())):
+        raise ConfigError("this model has a communication hook already, and DDP takes one: wrap it instead of registering another")
+    if any(hasattr(p, "_in_backward_optimizers") for p in ddp.parameters()):
+        raise ConfigError("this model has optimizers in its backward pass, for which DDP registers a hook of its own: step them after it")
 
 
 def _take(options: dict[str, Any], kind: type) -> dict[str, Any]:
@@ -182,7 +229,7 @@ def _gpus_compress(ddp: DistributedDataParallel, options: dict[str, Any], embedd
         return False
     if options.get("only_if_faster"):
         return False
-    return "nccl" in str(dist.get_backend(ddp.process_group)) and all(p.device.type == "cuda" for p in ddp.parameters())
+    return backend_on(ddp.process_group, "cuda") == "nccl" and all(p.device.type == "cuda" for p in ddp.parameters())
 
 
 def _process_group(ddp: DistributedDataParallel) -> Any:
@@ -192,7 +239,7 @@ def _process_group(ddp: DistributedDataParallel) -> Any:
 
 def hook_of(ddp: torch.nn.Module) -> Hook:
     """The hook of a model that :func:`wrap` was called with."""
-    found = _hooks.get(ddp)
+    found = _hooks.get(unwrapped(ddp))
     if found is None:
         raise ConfigError("this model has no THC hook: call thc.torch.wrap with it first")
     return found

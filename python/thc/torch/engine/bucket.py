@@ -12,13 +12,28 @@ import torch
 from thc.torch.compression.flight import Flight
 from thc.torch.compression.layout import Layout
 
-__all__ = ["Bucket", "Calls", "Promise", "Sender", "is_finite"]
+__all__ = ["Bucket", "Calls", "Promise", "Sender", "in_shape_of", "is_dense", "is_finite"]
 
 
 def is_finite(buffer: torch.Tensor) -> bool:
-    """Whether all numbers of a tensor are finite, and so is their sum."""
+    """Whether all numbers of a tensor are finite."""
     numbers = buffer.coalesce().values() if buffer.is_sparse else buffer
-    return bool(torch.isfinite(numbers.sum()))
+    # A sum is the fastest look at them. It may overflow where they do not, sooner in f16 than in f32.
+    total = numbers.sum(dtype=torch.float64 if numbers.dtype == torch.float64 else torch.float32)
+    return bool(torch.isfinite(total)) or bool(torch.isfinite(numbers).all())
+
+
+def is_dense(parameter: torch.Tensor) -> bool:
+    """Whether the parameter fills a piece of memory without gaps, in whatever order."""
+    return bool(torch.empty_like(parameter, device="meta").stride() == parameter.stride())
+
+
+def in_shape_of(flat: torch.Tensor, parameter: torch.Tensor) -> torch.Tensor:
+    """A parameter's part of a bucket, in the parameter's shape. DDP has it there in the order in which the parameter is in memory, which
+    for one in channels_last is not that of its coordinates."""
+    if is_dense(parameter):
+        return flat.as_strided(parameter.shape, parameter.stride(), flat.storage_offset())
+    return flat.view(parameter.shape)
 
 
 class Promise(Protocol):
@@ -109,7 +124,7 @@ class Bucket:
             return
         for segment, parameter in zip(self.layout.segments, self.parameters):
             assert parameter.grad is not None
-            self.buffer[segment.slice].copy_(parameter.grad.detach().reshape(-1))
+            in_shape_of(self.buffer[segment.slice], parameter).copy_(parameter.grad.detach())
 
     def release(self, error: BaseException | None = None) -> None:
         """Lets training go on, with the buffer as it is or with an error."""

@@ -38,13 +38,19 @@ class Fallback:
         self.agreement = self._new_agreement()
         self.error: BaseException | None = None
         """Why the parameter server counts as lost, or what ended the work."""
-        self.board = Board(shared_store(peers.rank, Gather(peers.given), PATIENCE)) if self.is_enabled else None
+        self.board = self._make_board() if self.is_enabled else None
         self._lookout = None if self.board is None else Lookout(group, self.board)
         self._gathering: Gathering | None = None
         self._session = _sessions.get(group, 0)
         self._scout = Scout(group)
         self._sightings: Gathering | None = None
         """Which ranks had seen the server again at the end of the last step."""
+
+    def _make_board(self) -> Board:
+        own = self.peers.own
+        if "store" not in own.kept:
+            own.kept["store"] = shared_store(self.peers.rank, Gather(self.peers.given), PATIENCE)
+        return Board(own.kept["store"], own.use)
 
     def _new_agreement(self) -> Agreement:
         options = self._options
@@ -77,6 +83,7 @@ class Fallback:
     def lose(self, error: BaseException) -> None:
         """A call has failed in a way that means that the server is lost."""
         self.error = error
+        self.peers.own.spoil()
         self.agreement.lose()
 
     def some_rank_lost_it(self) -> bool:

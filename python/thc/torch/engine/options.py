@@ -17,6 +17,9 @@ __all__ = ["DEVICES", "POWER", "Options", "check_shares", "noise_of"]
 DEVICES = ("auto", "host", "triton", "torch")
 """Where gradients may be compressed."""
 
+LEAST = 28
+"""Steps from one comparison of ``only_if_faster`` to the next, at least."""
+
 POWER = 0.75
 """The power of coordinates' sizes that is their scale."""
 
@@ -69,6 +72,12 @@ class Options:
                 raise errors.ConfigError("refine and check_accuracy: what compression loses follows later, so the first mean is not what trains")
             if self.uncompressed != "raw":
                 raise errors.ConfigError('refine sends what is not compressed in the same call: leave uncompressed="process-group" out')
+        every = self.check_accuracy
+        if every is not None and (isinstance(every, bool) or not isinstance(every, int) or every < 1):
+            raise errors.ConfigError(f"check_accuracy is {every!r}: give a number of steps, at least 1")
+        again = self.only_if_faster
+        if not isinstance(again, bool) and (not isinstance(again, int) or again < LEAST):
+            raise errors.ConfigError(f"only_if_faster is {again!r}: write True, or after how many steps to compare again, at least {LEAST}")
         if self.nonfinite not in ("nan", "zero"):
             raise errors.ConfigError(f'nonfinite is {self.nonfinite!r}: write "nan" or "zero"')
 

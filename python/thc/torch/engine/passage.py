@@ -60,6 +60,9 @@ class Passage:
             self._began = time.perf_counter()
             steps.average_by_peers(bucket)
             self._landed = time.perf_counter()
+        elif bucket.buffer.numel() == 0:
+            # Parameters of no coordinates have a bucket of their own where their type is another one.
+            return
         elif route is Route.THC:
             self._compressor = steps.begin_calls(bucket)
             self._fetched = self._compressor.fetch(bucket)

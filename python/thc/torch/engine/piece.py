@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import torch
 
 from thc.torch.engine.arrival import Arrival, Further
-from thc.torch.engine.bucket import Bucket
+from thc.torch.engine.bucket import Bucket, is_finite
 from thc.torch.compression.layout import Layout, Segment
 
 __all__ = ["Piece"]
@@ -57,4 +57,4 @@ class Piece:
             further.wait()
             for buffer, _ in further.calls:
                 self.numbers.add_(buffer)
-        return bool(torch.isfinite(self.numbers.sum()))
+        return is_finite(self.numbers)

@@ -222,6 +222,7 @@ class Steps:
     def fail(self, bucket: Bucket, error: BaseException) -> None:
         """Something went wrong with a bucket that nothing can be done about: training shall hear of it. Must not raise."""
         self._fallback.rest()
+        self._peers.own.spoil()
         self._fallback.error = error
         bucket.has_ended = True
         held, self._held = self._held, []

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from datetime import timedelta
 from typing import Any, TypeVar
 
 import torch
@@ -11,6 +10,7 @@ import torch.distributed as dist
 
 from thc import errors
 from thc.torch.ranks.gathering import gather_numbers
+from thc.torch.ranks.own_groups import backend_on, borrow
 from thc.torch.ranks.peers import wait_for
 
 __all__ = ["HostRanks"]
@@ -24,19 +24,15 @@ class HostRanks:
     On the host the sums go over gloo, on GPUs over NCCL. What fails here is a :exc:`thc.NetworkError`.
     """
 
-    def __init__(self, process_group: Any, ranks: Sequence[int], patience: timedelta) -> None:
+    def __init__(self, process_group: Any, ranks: Sequence[int]) -> None:
         """``ranks`` are those of ``process_group`` that are on this host."""
-        every = list(ranks) if process_group is None else [dist.get_global_rank(process_group, rank) for rank in ranks]
-
-        def new_group(backend: str) -> Any:
-            return dist.new_group(every, timeout=patience, backend=backend, use_local_synchronization=True)
-
         self.ranks = list(ranks)
         self.place = self.ranks.index(dist.get_rank(process_group))
         """This rank's number on its host."""
-        self._sums, self._verdicts = new_group("gloo"), new_group("gloo")
-        on_gpus = torch.cuda.is_available() and "nccl" in str(dist.get_backend(process_group))
-        self._gpus = new_group("nccl") if on_gpus else None
+        on_gpus = backend_on(process_group, "cuda") == "nccl"
+        self._own = borrow(process_group, ["gloo", "gloo", *(["nccl"] if on_gpus else [])], ranks)
+        self._sums, self._verdicts = self._own.groups[:2]
+        self._gpus = self._own.groups[2] if on_gpus else None
 
     def reduce_scatter(self, buffer: torch.Tensor, shares: Sequence[slice], meanwhile: Callable[[], None]) -> torch.Tensor:
         """The mean over the host's ranks of this rank's share of a one-dimensional buffer, of which ``shares`` are a partition. On the CPU it is
@@ -112,6 +108,7 @@ class HostRanks:
         try:
             return work()
         except RuntimeError as error:
+            self._own.spoil()
             raise errors.NetworkError(f"a rank of this host is gone, or does not answer: {error}") from error
 
 

@@ -26,7 +26,7 @@ from thc.torch.ranks.exchange import tells
 from thc.torch.hosts.host_ranks import HostRanks
 from thc.torch.ranks.gathering import Gather
 from thc.torch.hosts.one_stream import Hosts
-from thc.torch.ranks.peers import time_out
+from thc.torch.ranks.own_groups import borrow
 
 __all__ = ["RailGroup", "hosts_of", "rails"]
 
@@ -140,9 +140,9 @@ def rails(process_group: Any, hosts: Hosts, join: Callable[[int, int, int, Any],
     place = hosts.ranks[number].index(rank)
     along = [each[place] for each in hosts.ranks]
     every = along if process_group is None else [dist.get_global_rank(process_group, each) for each in along]
-    # Only by this do workers of one rail learn of each other: a rail that cannot be made must not leave the others waiting in a collective. It is not
-    # destroyed, for torch would give the next one of these ranks its name, under which the store has addresses that are gone.
-    meeting = dist.new_group(every, timeout=time_out(process_group), backend="gloo", use_local_synchronization=True)
+    # Only by this do workers of one rail learn of each other: a rail that cannot be made must not leave the others waiting in a collective.
+    own = borrow(process_group, ["gloo"], along)
+    meeting = own.groups[0]
     group, failed = None, None
     try:
         group = join(number, len(hosts.ranks), place, _ByHost(Gather(meeting), every))
@@ -151,6 +151,7 @@ def rails(process_group: Any, hosts: Hosts, join: Callable[[int, int, int, Any],
         if group.workers != len(hosts.ranks):
             raise errors.ConfigError(f"there are {len(hosts.ranks)} hosts, but job {group.job_number} at {group.ps} has {group.workers} workers: rails have one a host")
     except errors.ThcError as error:
+        own.spoil()
         failed = error
     told = Gather(process_group).gather("" if failed is None else f"{type(failed).__name__}: {failed}")
     if failed is not None:
@@ -160,4 +161,4 @@ def rails(process_group: Any, hosts: Hosts, join: Callable[[int, int, int, Any],
     if other is not None:
         group.close()
         raise errors.JoinError(f"rank {other} could not join its rail: {told[other]}")
-    return RailGroup(group, HostRanks(process_group, hosts.ranks[number], time_out(process_group)), hosts, rank)
+    return RailGroup(group, HostRanks(process_group, hosts.ranks[number]), hosts, rank)

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 
 import torch
 
+from thc.torch.engine.bucket import is_finite
 from thc.torch.engine.piece import Piece
 
 __all__ = ["Gradients", "cut_gradients"]
@@ -36,7 +37,7 @@ class Gradients(Piece):
         if not finite:
             # All ranks hear of one whose gradients are not finite, and leave the step out.
             self.numbers[0] = float("nan")
-        return bool(torch.isfinite(self.numbers.sum()))
+        return is_finite(self.numbers)
 
     def give(self) -> None:
         """Makes the mean the gradients of the parameters."""

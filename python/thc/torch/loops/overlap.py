@@ -18,6 +18,7 @@ from thc.torch.engine.clock import StepClock
 from thc.torch.device.choice import ON_CPU
 from thc.torch.engine.engine import Adapter, Engine
 from thc.torch.loops.gradients import cut_gradients
+from thc.torch.names import named_parameters
 from thc.torch.joining import begin_alike, join, scope_of
 from thc.torch.refine.later import Later
 from thc.torch.loops.optimizer_step import replace_step
@@ -278,7 +279,7 @@ def overlap(
 
 def _names_of(model: torch.nn.Module, parameters: Sequence[torch.nn.Parameter]) -> dict[torch.nn.Parameter, str]:
     """As the model calls its parameters; those of the optimizer that it does not know, by number."""
-    known = {p: name for name, p in getattr(model, "module", model).named_parameters()}
+    known = {p: name for name, p in named_parameters(getattr(model, "module", model)).items()}
     return {p: known.get(p, f"p{number}") for number, p in enumerate(parameters)}
 
 

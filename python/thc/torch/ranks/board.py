@@ -17,8 +17,9 @@ class Board:
     asks here, and whoever has nothing else to do answers. A step costs nothing as long as nobody asks.
     """
 
-    def __init__(self, store: Any) -> None:
-        self._store = None if store is None else dist.PrefixStore("board", store)
+    def __init__(self, store: Any, use: int = 0) -> None:
+        """``use`` tells those apart that have a store in common."""
+        self._store = None if store is None else dist.PrefixStore(f"board/{use}", store)
         self._round = 0
         self._asked = self._told = -1
 

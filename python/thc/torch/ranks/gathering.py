@@ -30,7 +30,11 @@ class Gathering:
 def begin_gather(numbers: list[int], process_group: Any) -> Gathering:
     """Has every rank's numbers on their way, from -2^63 to 2^63 - 1 and as many on all ranks, without waiting for the others."""
     mine = torch.tensor(numbers, dtype=torch.int64)
-    if dist.get_backend(process_group) == "nccl":
+    group = dist.group.WORLD if process_group is None else process_group
+    try:
+        group._get_backend(mine.device)
+    except RuntimeError:
+        # It knows no tensors of the CPU.
         mine = mine.cuda()
     every = [torch.empty_like(mine) for _ in range(dist.get_world_size(process_group))]
     return Gathering(dist.all_gather(every, mine, group=process_group, async_op=True), every)

@@ -2,34 +2,22 @@
 
 from __future__ import annotations
 
-import contextlib
 import threading
 import time
 from collections.abc import Callable
-from datetime import timedelta
-from typing import Any, cast
+from typing import Any
 
 import torch
 import torch.distributed as dist
-from torch.distributed.constants import default_pg_timeout
 
 from thc import errors
 from thc.torch.ranks.gathering import Gathering, begin_gather, gather_numbers
+from thc.torch.ranks.own_groups import backend_on, backends_of, borrow
 
-__all__ = ["Peers", "time_out", "wait_for"]
+__all__ = ["Peers", "wait_for"]
 
 PATIENCE = 0.2
 """Seconds that are waited for others before anything else is done."""
-
-
-def time_out(process_group: Any) -> timedelta:
-    """How long the collectives of a process group wait for a rank that is late."""
-    group = dist.group.WORLD if process_group is None else process_group
-    for kind in ("cuda", "cpu"):
-        with contextlib.suppress(Exception):
-            found: timedelta = group._get_backend(torch.device(kind)).options._timeout
-            return found
-    return cast(timedelta, default_pg_timeout)
 
 
 def wait_for(is_complete: Callable[[], bool], meanwhile: Callable[[], None]) -> None:
@@ -51,26 +39,18 @@ class Peers:
     def __init__(self, process_group: Any = None) -> None:
         self.rank: int = dist.get_rank(process_group)
         self.size: int = dist.get_world_size(process_group)
-        backend = dist.get_backend(process_group)
-        if backend == "thc":
+        if dist.get_backend(process_group) == "thc":
             raise errors.ConfigError(
                 'the process group is of the backend "thc", which compresses all-reduces itself: give one of gloo or NCCL '
                 '(dist.new_group(backend="gloo")), or train as with any process group'
             )
         self.given = process_group
         """The process group of the user."""
-        patience = time_out(process_group)
-        ranks: dict[str, Any] = {}
-        if not (process_group is None or process_group is dist.group.WORLD):
-            ranks = {"ranks": [dist.get_global_rank(process_group, rank) for rank in range(self.size)], "use_local_synchronization": True}
-
-        def new_group(backend: str) -> Any:
-            return dist.new_group(timeout=patience, backend=backend, **ranks)
-
-        self._made = new_group
         # A gathering may be under way while tensors are averaged: they must not meet.
-        self._tensors, self._control = new_group(backend), new_group("gloo")
-        self._host = new_group("gloo") if backend == "nccl" else self._tensors
+        on_host = backend_on(process_group, "cpu") is not None
+        self.own = borrow(process_group, [backends_of(process_group), "gloo", *([] if on_host else ["gloo"])])
+        self._tensors, self._control = self.own.groups[:2]
+        self._host = self._tensors if on_host else self.own.groups[2]
         """For tensors of the CPU: another one if those are averaged by something that knows only GPUs."""
 
     def mean(self, tensor: torch.Tensor) -> None:
@@ -87,7 +67,7 @@ class Peers:
         if work.is_sparse and not on_host:
             # NCCL knows none. gloo puts all ranks' coordinates together.
             work, on_host = work.cpu(), True
-        if on_host and dist.get_backend(group) == "nccl":
+        if on_host and backend_on(group, "cpu") is None:
             group = self._host
         work.div_(self.size)
         handle = dist.all_reduce(work, group=group, async_op=True)
@@ -119,8 +99,8 @@ class Peers:
 
     def gathering_apart(self) -> Callable[[list[int]], list[list[int]]]:
         """Gathers every rank's numbers, on any thread, whatever else is under way. A collective, and so is each gathering."""
-        group = self._made("gloo")
-        return lambda numbers: gather_numbers(numbers, group)
+        own = borrow(self.given, ["gloo"])
+        return lambda numbers: gather_numbers(numbers, own.groups[0])
 
     def gather_bytes(self, mine: bytes) -> list[bytes]:
         """Every rank's bytes, as many of each."""

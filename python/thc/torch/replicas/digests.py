@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections import Counter
 from collections.abc import Iterator
 from typing import Any
@@ -10,8 +11,11 @@ import torch
 
 from thc.errors import ConfigError, ReplicasError
 from thc.group import Group
+from thc.torch.names import named_parameters, unwrapped
 from thc.torch.ranks.gathering import gather_numbers
 from thc.torch.replicas.members import tell
+
+log = logging.getLogger("thc.torch")
 
 __all__ = ["DigestOf", "check_replicas"]
 
@@ -44,8 +48,9 @@ def digest(tensor: torch.Tensor) -> int:
 
 
 def _tensors_by_name(model: torch.nn.Module) -> Iterator[tuple[str, torch.Tensor]]:
+    model = unwrapped(model)
     module = model.module if isinstance(model, torch.nn.parallel.DistributedDataParallel) else model
-    yield from module.named_parameters()
+    yield from named_parameters(module).items()
 
 
 def check_replicas(model: torch.nn.Module, *, process_group: Any = None, group: Group | None = None, when: str = "") -> None:
@@ -89,10 +94,28 @@ class DigestOf:
             raise ConfigError(f"check_replicas is {every}: give a number of steps, at least 1")
         self.every = every
         self._next = every
+        self._warned = False
+        self.source: Any = None
+        """What knows how many backward passes have ``begun``: the model's hook."""
+
+    def __call__(self, model: torch.nn.Module, _: Any) -> None:
+        """A forward pass begins."""
+        if self.source is not None:
+            self.before_forward(model, self.source.begun)
+
+    def __reduce__(self) -> Any:
+        # A copy of the model compares nothing, as it has no hook.
+        return DigestOf, (self.every,)
 
     def before_forward(self, model: torch.nn.Module, steps: int) -> None:
         """``steps`` backward passes have been averaged so far."""
         if steps < self._next or not model.training or not torch.is_grad_enabled():
+            return
+        if getattr(getattr(model, "_join_config", None), "enable", False):
+            # Ranks without inputs make no forward pass, and so would not compare. torch does not say when `DDP.join()` is over.
+            if not self._warned:
+                self._warned = True
+                log.warning("from DDP.join() on replicas are not compared after every so many steps: call thc.torch.check_replicas behind it")
             return
         self._next = steps - steps % self.every + self.every
         check_replicas(model, when=f" after step {steps}")

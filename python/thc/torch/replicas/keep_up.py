@@ -17,7 +17,7 @@ from thc.torch.ddp.hook import Hook
 from thc.torch.ranks.gathering import Gather
 from thc.torch.replicas.members import pack_state, unpack_state
 from thc.torch.replicas.pace import PERIOD, Meetings, Pace
-from thc.torch.ranks.peers import time_out
+from thc.torch.ranks.own_groups import time_out
 from thc.torch.hosts.rails import RailGroup
 from thc.torch.ranks.store import shared_store
 from thc.torch.replicas.synchronize import broadcast_tensors, tensors_of

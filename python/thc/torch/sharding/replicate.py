@@ -14,6 +14,7 @@ from thc.torch.engine.arrival import Arrival
 from thc.torch.engine.bucket import Bucket
 from thc.torch.engine.engine import Adapter, Engine
 from thc.torch.ranks.gathering import gather_objects
+from thc.torch.names import named_parameters
 from thc.torch.joining import begin_alike, join, scope_of
 from thc.torch.compression.layout import Layout, Segment
 from thc.torch.engine.options import Options, noise_of
@@ -218,7 +219,7 @@ def replicate(
         further = _number_of(process_group)
     group = join(process_group, group, options, further=further)
     begin_alike(model, process_group)
-    names = {id(p): name for name, p in model.named_parameters()}
+    names = {id(p): name for name, p in named_parameters(model).items()}
     kept = Options(**noise_of(group, feedback, scales, False), fallback=falls_back(group, fallback), in_flight=in_flight, device=device)
     made = Replicas(Engine(group, kept, Peers(process_group)))
     for module in modules:

@@ -1,0 +1,328 @@
+"""Models and options that DDP takes and that a hook once got wrong."""
+
+from __future__ import annotations
+
+import copy
+import io
+import os
+import pickle
+from datetime import timedelta
+from typing import Any
+
+import thc
+import thc.rendezvous
+import thc.torch
+import torch
+import torch.distributed as dist
+from rig import COMPRESSED, RANK, SIZE, Messages, ddp, error_of, everywhere, loses, same_everywhere, wrap_model
+from thc.torch.engine.bucket import is_finite
+from torch.distributed.algorithms._checkpoint.checkpoint_wrapper import checkpoint_wrapper
+from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import bf16_compress_hook
+
+CHANNELS_LAST = torch.channels_last
+
+
+def _exact_gradient(model: torch.nn.Module, loss: torch.Tensor) -> list[torch.Tensor]:
+    """The mean over ranks of a loss's gradients, without DDP."""
+    found = [g.contiguous().clone() for g in torch.autograd.grad(loss, list(model.parameters()))]
+    for g in found:
+        dist.all_reduce(g)
+        g /= SIZE
+    return found
+
+
+def check_a_lost_server_and_channels_last() -> None:
+    torch.manual_seed(0)
+    net = torch.nn.Sequential(torch.nn.Conv2d(16, 64, 3), torch.nn.Conv2d(64, 8, (1, 3))).to(memory_format=CHANNELS_LAST)
+    model, hook = wrap_model(net)
+    torch.manual_seed(RANK)
+    for step in range(4):
+        if step == 2:
+            loses(hook.group, 1)
+        x = torch.randn(2, 16, 12, 12).to(memory_format=CHANNELS_LAST)
+        exact = _exact_gradient(net, net(x).square().sum())
+        model.zero_grad()
+        model(x).square().sum().backward()
+        error = error_of([p.grad.contiguous().reshape(-1) for p in net.parameters()], [g.reshape(-1) for g in exact])
+        assert hook.fallback_active == (step >= 2)
+        assert error < 1e-9 if step >= 2 else error < COMPRESSED[1], (step, error)
+
+
+def check_state_of_another_memory_format() -> None:
+    def made(memory_format: Any) -> tuple[Any, Any]:
+        torch.manual_seed(0)
+        return wrap_model(torch.nn.Conv2d(16, 64, 3, bias=False).to(memory_format=memory_format))
+
+    last, hook = made(CHANNELS_LAST)
+    torch.manual_seed(RANK)
+    x = torch.randn(2, 16, 12, 12)
+    last(x).square().sum().backward()
+    saved = hook.state_dict()
+    (kept,) = saved["feedback"].values()
+    assert kept.any()
+    plain, other = made(torch.contiguous_format)
+    other.load_state_dict(saved)
+    plain(x).square().sum().backward()
+    fresh, _ = made(torch.contiguous_format)
+    fresh(x).square().sum().backward()
+    # What is of no use is left out, and not added to other coordinates.
+    near = error_of([plain.module.weight.grad.reshape(-1)], [fresh.module.weight.grad.reshape(-1)])
+    assert near < 0.02, near
+    again, same = made(CHANNELS_LAST)
+    same.load_state_dict(saved)
+    again(x).square().sum().backward()
+    assert same.state_dict()["feedback"].keys() == saved["feedback"].keys()
+
+
+class _Empty(torch.nn.Module):
+    """With parameters of no coordinates, one of them the only one of its type."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.a, self.none = torch.nn.Parameter(torch.randn(5000)), torch.nn.Parameter(torch.empty(0))
+        self.narrow, self.layer = torch.nn.Parameter(torch.empty(0, dtype=torch.float16)), torch.nn.Linear(10, 0)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return (self.a * x).sum() + self.none.sum() + self.narrow.sum().float() + self.layer(x[:10]).sum()
+
+
+def check_parameters_of_no_coordinates() -> None:
+    for options in ({}, {"scales": None, "feedback": None}, {"over": "process-group"}, {"check_accuracy": 1}):
+        model, hook = wrap_model(_Empty(), **options)
+        for step in range(3):
+            model.zero_grad()
+            model(torch.full((5000,), 1.0 + RANK)).backward()
+            assert torch.allclose(model.module.a.grad.mean(), torch.tensor((1.0 + SIZE) / 2), rtol=1e-2)
+            assert model.module.none.grad is not None and model.module.none.grad.numel() == 0
+        assert hook.state_dict()["steps"] == 3
+
+
+def check_sums_that_overflow_are_finite_numbers() -> None:
+    assert is_finite(torch.ones(70_000, dtype=torch.float16)) and is_finite(torch.full((1000,), 3e38))
+    assert is_finite(torch.full((10,), 1e300, dtype=torch.float64)) and is_finite(torch.zeros(0))
+    for wrong in (float("inf"), float("nan")):
+        assert not is_finite(torch.tensor([1.0, wrong], dtype=torch.float16)) and not is_finite(torch.tensor([1.0, wrong]))
+
+
+class _Half(torch.nn.Module):
+    """Of four layers, uses those that it is told to."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.layers = torch.nn.ModuleList([torch.nn.Linear(400, 400, bias=False) for _ in range(4)])
+
+    def forward(self, x: torch.Tensor, used: tuple[int, ...]) -> torch.Tensor:
+        for at in used:
+            x = self.layers[at](x)
+        return x
+
+
+def check_buckets_that_ddp_leaves_out() -> None:
+    options = {"find_unused_parameters": True, "skip_all_reduce_unused_params": True, "bucket_cap_mb": 0.1}
+    for kept in ({}, {"over": "process-group"}, {"fallback": False}):
+        try:
+            model, hook = wrap_model(_Half(), options, **kept)
+        except TypeError:
+            return "not run: this torch has no skip_all_reduce_unused_params"  # type: ignore[return-value]
+        torch.manual_seed(RANK)
+        for step, used in enumerate([(2, 3), (2, 3), (0, 2), (1,), (2, 3), (2, 3)]):
+            if step == 4 and not kept:
+                loses(hook.group, 2)
+            x = torch.randn(8, 400)
+            alone = model.module(x, used).square().sum() / 400
+            exact = [g.clone() for g in torch.autograd.grad(alone, [model.module.layers[at].weight for at in used])]
+            for g in exact:
+                dist.all_reduce(g)
+                g /= SIZE
+            model.zero_grad()
+            (model(x, used).square().sum() / 400).backward()
+            for at, g in zip(used, exact):
+                error = error_of([model.module.layers[at].weight.grad.reshape(-1)], [g.reshape(-1)])
+                assert error < COMPRESSED[1], (step, at, error)
+            assert all((layer.weight.grad is None) == (at not in used) for at, layer in enumerate(model.module.layers))
+            assert hook.steps == step + 1
+        assert hook.fallback_active == (not kept)
+
+
+def check_what_goes_wrong_where_ddp_leaves_buckets_out() -> None:
+    options = {"find_unused_parameters": True, "skip_all_reduce_unused_params": True, "bucket_cap_mb": 0.1}
+    try:
+        model, hook = wrap_model(_Half(), options, fallback=False)
+    except TypeError:
+        return "not run: this torch has no skip_all_reduce_unused_params"  # type: ignore[return-value]
+    loses(hook.group, 1)
+    for _ in range(2):
+        try:
+            model(torch.randn(8, 400), (2, 3)).sum().backward()
+            raise AssertionError("an error was due")
+        except thc.SilentError:
+            pass
+
+
+def check_comparing_replicas_in_join() -> None:
+    model, hook = wrap_model(torch.nn.Linear(30, 30), check_replicas=2)
+    with model.join():
+        for _ in range(3 + 2 * RANK):
+            model(torch.randn(4, 30)).sum().backward()
+    assert max(everywhere(hook.begun)) >= 3
+    thc.torch.check_replicas(model)
+
+
+def check_process_groups_are_made_once() -> None:
+    made = dist.distributed_c10d._world.group_count
+    counts = []
+    for turn in range(4):
+        model, hook = wrap_model(torch.nn.Linear(30, 30))
+        sums, _ = wrap_model(torch.nn.Linear(30, 30), over="process-group")
+        for each in (model, sums):
+            each(torch.randn(4, 30)).sum().backward()
+        assert same_everywhere([p.grad for p in model.parameters()])
+        hook.close()
+        thc.torch.hook_of(sums).close()
+        counts.append(dist.distributed_c10d._world.group_count)
+    assert made < counts[0] == counts[-1], (made, counts)
+    # A model that is closed averages nothing more, not even with what another uses now.
+    try:
+        model(torch.randn(4, 30)).sum().backward()
+        raise AssertionError("an error was due")
+    except thc.ClosedError:
+        pass
+
+
+def check_process_groups_after_a_loss_are_not_used_again() -> None:
+    spoilt: list[Any] = []
+    for _ in range(3):
+        model, hook = wrap_model(torch.nn.Linear(30, 30))
+        assert not any(mine is other for mine in hook.peers.own.groups for other in spoilt)
+        loses(hook.group, 1)
+        model(torch.randn(4, 30)).sum().backward()
+        assert hook.fallback_active
+        spoilt += hook.peers.own.groups
+        hook.close()
+
+
+def check_time_outs_are_those_of_the_process_group() -> None:
+    cpu, hours = torch.device("cpu"), timedelta(hours=5)
+    process_group = dist.new_group(timeout=hours)
+    group = thc.torch.CollectiveGroup(process_group)
+    _, hook = wrap_model(ddp_options={"process_group": process_group})
+    for each in (*group._own.groups, *hook.peers.own.groups):
+        assert abs(each._get_backend(cpu).options._timeout - hours) < timedelta(seconds=1)
+    group.close()
+
+
+def check_options_that_differ_between_ranks() -> None:
+    cases: list[tuple[dict[str, Any], str]] = [
+        ({"nonfinite": "zero" if RANK else "nan"}, "nonfinite is 'nan' on rank 0 and 'zero' on rank 1: give all ranks the same"),
+        ({"exclude": ["bias"] if RANK else []}, "exclude is () on rank 0 and ('bias') on rank 1"),
+        ({"fallback": False} if RANK else {}, "fallback is not given on rank 0 and False on rank 1"),
+        ({"over": "process-group"} if RANK else {}, "over is not given on rank 0 and 'process-group' on rank 1"),
+        ({"server": {"lane": 8 + RANK}}, "server is {lane: 8} on rank 0 and {lane: 9} on rank 1"),
+    ]
+    for options, text in cases:
+        try:
+            thc.torch.wrap(ddp(torch.nn.Linear(30, 30)), **options)
+            raise AssertionError(options)
+        except thc.ConfigError as error:
+            assert text in str(error), error
+    if RANK == 1:
+        os.environ["THC_PS"] = "127.0.0.1:9"
+    try:
+        thc.torch.wrap(ddp(torch.nn.Linear(30, 30)))
+        raise AssertionError("an error was due")
+    except thc.ConfigError as error:
+        assert "THC_PS" in str(error) and "False on rank 0 and True on rank 1" in str(error), error
+    finally:
+        os.environ.pop("THC_PS", None)
+    # A rank that does not understand its own options does not leave the others waiting.
+    try:
+        thc.torch.wrap(ddp(torch.nn.Linear(30, 30)), **({"nonfinite": "bad"} if RANK == 1 else {}))
+        raise AssertionError("an error was due")
+    except thc.ConfigError as error:
+        assert "nonfinite is 'bad'" in str(error), error
+
+
+def check_wrong_options_start_nothing() -> None:
+    servers: list[Any] = []
+    server, before = thc.rendezvous.Server, thc.rendezvous.Server.__init__
+
+    def counted(self: Any, *args: Any, **options: Any) -> None:
+        servers.append(self)
+        before(self, *args, **options)
+
+    server.__init__ = counted  # type: ignore[method-assign]
+    try:
+        model = ddp(torch.nn.Linear(30, 30))
+        wrong: list[tuple[dict[str, Any], type[Exception], str]] = [
+            ({"nonfinite": "bad"}, thc.ConfigError, "nonfinite is 'bad'"),
+            ({"device": "cuda0"}, thc.ConfigError, "device is 'cuda0'"),
+            ({"scales": 0.3}, thc.ConfigError, "scales is 0.3"),
+            ({"warmupp": 3}, TypeError, "unknown options: warmupp"),
+            ({"exclude": ["head.weight"]}, thc.ConfigError, "exclude has 'head.weight', and no parameter of the model matches"),
+            ({"check_accuracy": 0}, thc.ConfigError, "check_accuracy is 0"),
+            ({"only_if_faster": 3}, thc.ConfigError, "only_if_faster is 3"),
+            ({"check_replicas": 0}, thc.ConfigError, "check_replicas is 0"),
+        ]
+        for options, kind, text in wrong:
+            try:
+                thc.torch.wrap(model, **options)
+                raise AssertionError(options)
+            except kind as error:
+                assert text in str(error), error
+        other = ddp(torch.nn.Linear(30, 30))
+        other.register_comm_hook(None, bf16_compress_hook)
+        wrapped, _ = wrap_model(torch.nn.Linear(30, 30))
+        servers.clear()
+        for taken, text in ((other, "has a communication hook already"), (wrapped, "is wrapped already")):
+            try:
+                thc.torch.wrap(taken)
+                raise AssertionError(text)
+            except thc.ConfigError as error:
+                assert text in str(error), error
+        assert not servers and len(wrapped._comm_hooks) == 1
+    finally:
+        server.__init__ = before  # type: ignore[method-assign]
+
+
+def check_a_wrapped_model_is_pickled_without_its_hook() -> None:
+    model, hook = wrap_model(torch.nn.Linear(30, 30), check_replicas=2)
+    file = io.BytesIO()
+    torch.save(model, file)
+    file.seek(0)
+    for copied in (torch.load(file, weights_only=False), pickle.loads(pickle.dumps(model)), copy.deepcopy(model)):
+        assert torch.equal(copied.module.weight, model.module.weight)
+        again, other = thc.torch.wrap(copied, timeout=20), thc.torch.hook_of(copied)
+        for _ in range(3):
+            again(torch.randn(4, 30)).sum().backward()
+        assert same_everywhere([again.module.weight.grad]) and other is not hook and other.steps == 3 and hook.steps == 0
+        other.close()
+
+
+def check_names_are_those_of_the_model_inside() -> None:
+    net = torch.nn.Sequential(torch.nn.Linear(30, 30), checkpoint_wrapper(torch.nn.Linear(30, 30)))
+    outside = torch.compile(ddp(copy.deepcopy(net)), backend="eager")
+    assert thc.torch.wrap(outside, exclude=["1.weight"], feedback=True, scales=False, timeout=20) is outside
+    inside, hook = wrap_model(torch.compile(net, backend="eager"), exclude=["1.weight"])
+    assert hook is not thc.torch.hook_of(outside)
+    states = []
+    for model in (outside, inside):
+        torch.manual_seed(RANK)
+        x = torch.randn(4, 30)
+        alone = torch.autograd.grad(model(x).square().sum(), list(model.parameters()), allow_unused=True)
+        model(x).square().sum().backward()
+        exact = alone[2].clone()
+        dist.all_reduce(exact)
+        assert error_of([list(model.parameters())[2].grad.reshape(-1)], [exact.reshape(-1) / SIZE]) < 1e-9
+        states.append(thc.torch.hook_of(model).state_dict())
+    assert set(states[0]["feedback"]) == set(states[1]["feedback"]) == {"0.weight", "0.bias", "1.bias"}
+    other, hook = wrap_model(torch.nn.Sequential(torch.nn.Linear(30, 30)))
+    with Messages() as messages:
+        hook.load_state_dict(states[0])
+    assert any("1.bias" in line and "does not have" in line for line in messages.lines), messages.lines
+    other(torch.randn(4, 30)).sum().backward()
+    assert set(hook.state_dict()["feedback"]) == {"0.weight", "0.bias"}
+    try:
+        thc.torch.wrap(torch.nn.Linear(3, 3))  # type: ignore[arg-type]
+    except TypeError as error:
+        assert "DistributedDataParallel(model)" in str(error)
