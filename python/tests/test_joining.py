@@ -70,12 +70,13 @@ def run_ranks(script: str, environment: dict[str, str], workers: int = 2) -> lis
 MEAN = "print(g.allreduce(np.full(9, float(g.worker), np.float32), mode='raw')[0], g.worker); g.close()"
 
 
-def test_ranks_of_a_host_divide_its_cores(monkeypatch: pytest.MonkeyPatch) -> None:
-    from thc import environment
+def test_ranks_of_a_host_divide_its_cores(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    from thc import cores, environment
 
-    def threads(cores: int, machine: int, ranks: str | None) -> int | None:
-        monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(cores)))
-        monkeypatch.setattr(os, "cpu_count", lambda: machine)
+    monkeypatch.setattr(cores, "_CGROUPS", tmp_path)
+
+    def threads(count: int, parent: int, ranks: str | None) -> int | None:
+        monkeypatch.setattr(os, "sched_getaffinity", lambda pid: set(range(parent if pid else count)))
         monkeypatch.delenv("LOCAL_WORLD_SIZE", raising=False)
         if ranks is not None:
             monkeypatch.setenv("LOCAL_WORLD_SIZE", ranks)
@@ -83,8 +84,21 @@ def test_ranks_of_a_host_divide_its_cores(monkeypatch: pytest.MonkeyPatch) -> No
 
     assert threads(96, 96, None) is None and threads(96, 96, "1") is None, "the library's own default"
     assert threads(96, 96, "8") == 11 and threads(96, 96, "96") == 1
-    assert threads(12, 96, "8") is None, "each has cores of its own"
-    assert threads(32, 96, "8") == 3, "a container of 32 that all ranks share"
+    assert threads(12, 96, "8") == 11, "each has cores of its own"
+    assert threads(32, 32, "4") == 7, "a job that has 32 of a larger machine's cores, which all ranks share"
+
+    def threads_among(mine: set[int], others: list[set[int]]) -> int | None:
+        monkeypatch.setattr(os, "sched_getaffinity", lambda _: mine)
+        return cores.threads_of_rank([mine, *others])
+
+    assert threads_among(set(range(96)), []) is None
+    assert threads_among(set(range(32)), [set(range(32))] * 3) == 7 and threads_among({0, 1, 2, 3}, [{4, 5, 6, 7}]) == 3
+    # A container's quota is of 16 cores, whatever it sees of the machine.
+    (tmp_path / "cpu.max").write_text("1600000 100000\n")
+    assert threads(192, 192, "8") == 1 and threads_among(set(range(192)), [set(range(192))]) == 7
+    assert threads_among(set(range(12)), [set(range(12, 24))]) == 7
+    assert cores.available_cores() == 12
+    (tmp_path / "cpu.max").write_text("max 100000\n")
     # 8 ranks on 96 cores: 11 threads each, the caller's among them, and the group's own.
     threads(96, 96, "8")
     with thc.Server(1, COOKIE) as server:

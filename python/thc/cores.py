@@ -8,7 +8,7 @@ import os
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
-__all__ = ["available_cores", "is_bound", "threads_of_rank"]
+__all__ = ["available_cores", "is_bound", "threads_by_count", "threads_of_rank"]
 
 _CGROUPS = Path("/sys/fs/cgroup")
 
@@ -59,13 +59,20 @@ def is_bound() -> bool:
 
 def threads_of_rank(ranks: Sequence[Iterable[int]]) -> int | None:
     """Threads that compute by default, the caller's among them, where these are the cores of the ranks of this host, this one's among them. Ranks
-    divide cores that they have in common, and all of them a quota. Nothing if this one is alone, which takes the library's default."""
+    divide the cores that they have in common, and all of them a quota. Nothing if this one is alone, which takes the library's default."""
     if len(ranks) < 2:
         return None
     mine = os.sched_getaffinity(0)
-    sharing = sum(not mine.isdisjoint(each) for each in ranks)
-    # A quota is that of a whole container.
-    total = available_cores() if sharing > 1 else len(mine)
-    if sharing == 1 and (quota := _quota()) is not None:
-        total = max(1, min(total, int(quota) // len(ranks)))
-    return max(1, total // max(1, sharing) - 1)
+    sharing = max(1, sum(not mine.isdisjoint(each) for each in ranks))
+    return _threads(len(mine) / sharing, len(ranks))
+
+
+def threads_by_count(ranks: int) -> int | None:
+    """The same where nobody knows more than how many ranks there are. A rank that has fewer cores than the process that started it has them alone."""
+    return None if ranks < 2 else _threads(len(os.sched_getaffinity(0)) / (1 if is_bound() else ranks), ranks)
+
+
+def _threads(cores: float, ranks: int) -> int:
+    """Threads of a rank that has so many cores, and with the others of its host a quota."""
+    quota = _quota()
+    return max(1, int(cores if quota is None else min(cores, quota / ranks)) - 1)

@@ -7,6 +7,7 @@ import os
 from typing import Any
 
 from thc import _native
+from thc.cores import threads_by_count
 from thc.errors import ConfigError
 
 __all__ = ["fill_worker", "is_configured", "keys", "number", "threads", "world_size"]
@@ -82,11 +83,7 @@ def world_size() -> int | None:
     return _integer("WORLD_SIZE", os.environ["WORLD_SIZE"]) if "WORLD_SIZE" in os.environ else None
 
 
-def threads(ranks: int | None = None) -> int | None:
-    """Threads that compute by default, the caller's among them, where so many ranks of a host do (by default ``LOCAL_WORLD_SIZE``): they divide
-    the cores among them, unless each is bound to cores of its own. Nothing if there is one alone, which takes the library's default."""
-    ranks = number("LOCAL_WORLD_SIZE", ranks, 1)
-    cores = len(os.sched_getaffinity(0))
-    if ranks < 2 or cores * ranks <= (os.cpu_count() or 1):
-        return None
-    return max(1, cores // ranks - 1)
+def threads() -> int | None:
+    """Threads that compute by default, the caller's among them, where torchrun has started several ranks on this host (``LOCAL_WORLD_SIZE``): they
+    divide its cores, unless each is bound to cores of its own. Nothing if there is one alone, which takes the library's default."""
+    return threads_by_count(number("LOCAL_WORLD_SIZE", None, 1))

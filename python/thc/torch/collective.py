@@ -21,6 +21,7 @@ import torch
 import torch.distributed as dist
 
 from thc import _native, environment, errors
+from thc.cores import available_cores
 from thc.arguments import Array, Plan, as_f32, feedback_key, spans_of
 from thc.group import Group, Handle, _open
 from thc.row import Training
@@ -144,7 +145,7 @@ class CollectiveGroup(Group):
             # That of the first rank is everybody's.
             job_seed=every[0][1],
             seed=None,
-            threads=threads or environment.threads() or max(1, len(os.sched_getaffinity(0)) - 1),
+            threads=threads or environment.threads() or max(1, available_cores() - 1),
         )
         # What a group does with error feedback alone.
         self._native = self._codec  # type: ignore[assignment]

@@ -12,9 +12,10 @@ import torch
 import torch.distributed as dist
 
 from thc import environment, errors
+from thc.cores import threads_of_rank
 from thc.group import Group
 from thc.host import this_host
-from thc.torch.ranks.gathering import Gather
+from thc.torch.ranks.gathering import Gather, gather_objects
 from thc.torch.option_types import LocalOptions
 from thc.torch.ranks.own_groups import time_out
 from thc.torch.adapt.tables import tables_for
@@ -81,12 +82,9 @@ def further_job(further: int) -> dict[str, Any]:
 
 
 def threads_of(process_group: Any) -> dict[str, int]:
-    """The option ``threads`` where no launcher has told how many ranks a host has, as ``torch.multiprocessing.spawn`` does not: they count
-    themselves. A collective, if it is not set."""
-    if "LOCAL_WORLD_SIZE" in os.environ:
-        return {}
-    host = this_host()
-    found = environment.threads(Gather(process_group).gather(host).count(host))
+    """The option ``threads``, where several ranks are on this host: they tell each other which cores they have. A collective."""
+    every = gather_objects((this_host(), sorted(os.sched_getaffinity(0))), process_group)
+    found = threads_of_rank([cores for host, cores in every if host == this_host()])
     return {} if found is None else {"threads": found}
 
 

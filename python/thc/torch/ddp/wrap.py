@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import weakref
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -12,6 +11,7 @@ import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
 
 from thc import environment
+from thc.cores import available_cores
 from thc.errors import ConfigError
 from thc.group import Group
 from thc.torch.adapt.tables import tables_for
@@ -191,7 +191,7 @@ def _join_group(
         given = joining
         if workers < ranks and all_threads:
             # One rank compresses for all of its host.
-            given = {**joining, "threads": max(1, len(os.sched_getaffinity(0)) - 1)}
+            given = {**joining, "threads": max(1, available_cores() - 1)}
         if configured:
             return Group.from_env(worker=worker, world=workers, **given)
         if adapts:
