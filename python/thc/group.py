@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
-import atexit
-import contextlib
 import json
 import os
-import sys
-import weakref
 from collections.abc import Mapping
-from types import TracebackType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -17,33 +12,14 @@ import numpy.typing as npt
 
 from thc import _native, environment, rendezvous
 from thc.arguments import Array, Plan, as_f32, feedback_key, spans_of
-from thc.errors import ConfigError, ThcError
+from thc.base_group import BaseGroup, Pending, _open
+from thc.errors import ConfigError
 from thc.interfaces import bind_option
 from thc.row import Training
 from thc.server import Server
 from thc.stats import Job, Stats, Table
 
 __all__ = ["Group", "Handle", "Membership", "Plan"]
-
-LINGER = 10.0
-"""Seconds that an embedded parameter server waits at its end for workers that have not left yet."""
-
-HASTE = 0.5
-"""The same if this process ends by an exception."""
-
-_open: weakref.WeakSet[Group] = weakref.WeakSet()
-
-
-@atexit.register
-def _close_all() -> None:
-    # After an exception nobody shall wait for calls on other threads, which may never end, nor for workers that wait for this one.
-    failed = getattr(sys, "last_value", None) is not None
-    for group in list(_open):
-        if failed:
-            with contextlib.suppress(ThcError):
-                group.give_up()
-        group._leave(HASTE if failed else LINGER)
-
 
 def _section(keys: Mapping[str, Any] | None) -> str | None:
     """A section of a file as JSON. A key that is not given is null in what a file was read to."""
@@ -64,7 +40,7 @@ class Membership(NamedTuple):
     boundary on all members; that somebody is gone may be told at different ones."""
 
 
-class Handle:
+class Handle(Pending):
     """An all-reduce under way, from :meth:`Group.allreduce_async`."""
 
     def __init__(self, native: _native.Handle, array: Array, data: npt.NDArray[np.float32]) -> None:
@@ -87,7 +63,7 @@ class Handle:
         return self._array
 
 
-class Group:
+class Group(BaseGroup):
     """This process's membership in a job; making one returns when all its workers are there.
 
     ``ps`` is the parameter server as ``"host:port"``, ``job`` the job's number (1), ``worker`` this worker's
@@ -118,9 +94,6 @@ class Group:
 
     Raises :exc:`~thc.JoinError` if the group cannot be joined, :exc:`~thc.ConfigError` for wrong options.
     """
-
-    sums_in_lanes = False
-    """Whether something else adds up, in lanes, than a parameter server: a process group."""
 
     def __init__(
         self,
@@ -197,11 +170,8 @@ class Group:
         self.job_number: int = told["job"]
         self.worker: int = told["worker"]
         self.workers: int = told["workers"]
-        self.compresses_on = ("host", "arrays of the CPU")
-        self.nmse: dict[str, float] = {}
-        """What compresses, and why: a hook of :mod:`thc.torch` may have found it better on a GPU. :meth:`stats` repeats it."""
+        self.nmse = {}
         self.training = Training()
-        """What the steps of models were made of whose gradients this group averages, as hooks of :mod:`thc.torch` measure it."""
         _open.add(self)
 
     @classmethod
@@ -291,11 +261,6 @@ class Group:
             raise
         group._server = meeting.server
         return group
-
-    @property
-    def closed(self) -> bool:
-        """Whether :meth:`close` has been called."""
-        return self not in _open
 
     @property
     def server(self) -> Server | None:
@@ -402,38 +367,9 @@ class Group:
         now = self.membership
         self.worker, self.workers = now.worker, now.workers
 
-    def save_feedback(self) -> dict[int, bytes]:
-        """All error feedback of this worker, for a checkpoint: key to bytes.
-
-        Raises :exc:`~thc.FeedbackBusyError` while a call that keeps any is under way: wait for its handle first.
-        """
-        return self._native.save_feedback()
-
-    def restore_feedback(self, saved: dict[int, bytes]) -> None:
-        """Restores what :meth:`save_feedback` returned.
-
-        Raises :exc:`~thc.FeedbackStateError` if something in it is damaged, :exc:`~thc.FeedbackBusyError` if an array
-        under a key of it is being reduced.
-        """
-        for key, state in saved.items():
-            # The number of coordinates is the third field of its header.
-            self._native.restore_feedback(key, int.from_bytes(state[8:16], "little"), state)
-
-    def reset_feedback(self, key: int | str | None = None) -> None:
-        """Forgets the error feedback under this key, or all.
-
-        Raises :exc:`~thc.FeedbackBusyError` while it is in use by a call.
-        """
-        keys = self.save_feedback() if key is None else [key]
-        for each in keys:
-            number = feedback_key(each)
-            assert number is not None
-            self._native.reset_feedback(number)
-
-    def close(self) -> None:
-        """Leaves the job. An embedded parameter server stops when all have left, ten seconds later at most, and at once where the
-        process ends by an exception. Again, it does nothing."""
-        self._leave(LINGER)
+    @property
+    def _library(self) -> Any:
+        return self._native
 
     def _leave(self, linger: float) -> None:
         _open.discard(self)
@@ -447,14 +383,6 @@ class Group:
         # Without this the server might stop before the group has left. After a failed __init__ there is nothing.
         if hasattr(self, "_native"):
             self.close()
-
-    def __enter__(self) -> Group:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     def __repr__(self) -> str:
         return f"<thc.Group worker {self.worker} of {self.workers}, job {self.job_number} at {self.ps}>"

@@ -17,7 +17,8 @@ import numpy.typing as npt
 
 from thc import errors
 from thc.arguments import Array, Plan, as_f32
-from thc.group import Group, Handle, _open
+from thc.base_group import BaseGroup, Pending, _open
+from thc.group import Group, Handle
 from thc.line import Line
 from thc.row import Training
 from thc.segment import Pool, Segment
@@ -97,7 +98,7 @@ class HostGroup(Group):
 class Speaker(HostGroup):
     """On the first rank of a host: it has the host's ``group``, and a line to each of the others."""
 
-    def __init__(self, group: Group, rank: int, ranks: int, lines: dict[int, Line]) -> None:
+    def __init__(self, group: BaseGroup, rank: int, ranks: int, lines: dict[int, Line]) -> None:
         super().__init__(rank, ranks, group.workers, group.ps, group.job_number)
         self.group = group
         """The host's membership in the job."""
@@ -246,7 +247,7 @@ class Speaker(HostGroup):
 class _Spoken(Handle):
     """A speaker's call under way."""
 
-    def __init__(self, speaker: Speaker, call: int, inner: Handle, total: Segment, array: Array) -> None:
+    def __init__(self, speaker: Speaker, call: int, inner: Pending, total: Segment, array: Array) -> None:
         self._speaker, self._call, self._inner, self._total, self._array = speaker, call, inner, total, array
 
     def done(self) -> bool:

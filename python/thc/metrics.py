@@ -8,7 +8,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 from thc import _native
 from thc.errors import ConfigError
-from thc.group import Group, _open
+from thc.base_group import BaseGroup, open_groups
 from thc.row import Training
 from thc.stats import Stats
 
@@ -42,11 +42,11 @@ _FAMILIES: list[Family] = [
 
 def text() -> str:
     """All open groups, as OpenMetrics."""
-    groups = [(group, group.stats()) for group in list(_open)]
+    groups = [(group, group.stats()) for group in open_groups()]
     return "".join(_lines(groups))
 
 
-def _lines(groups: list[tuple[Group, Stats]]) -> Iterator[str]:
+def _lines(groups: list[tuple[BaseGroup, Stats]]) -> Iterator[str]:
     for name, kind, what, read in _FAMILIES:
         yield f"# TYPE {name} {kind}\n# HELP {name} {what}\n"
         for group, stats in groups:

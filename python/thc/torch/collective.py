@@ -23,7 +23,7 @@ import torch.distributed as dist
 from thc import _native, environment, errors
 from thc.cores import available_cores
 from thc.arguments import Array, Plan, as_f32, feedback_key, spans_of
-from thc.group import Group, Handle, _open
+from thc.base_group import BaseGroup, Pending, _open
 from thc.row import Training
 from thc.stats import Job, Stats, Table
 from thc.torch.ranks.gathering import gather_objects
@@ -44,7 +44,7 @@ _OF_SOME = ("gloo", "gloo")
 """The backends of what carries norms and words between some ranks of a process group."""
 
 
-class _Under(Handle):
+class _Under(Pending):
     """A call under way."""
 
     def __init__(self, group: CollectiveGroup, array: Array, data: npt.NDArray[np.float32]) -> None:
@@ -80,7 +80,7 @@ def _feed(calls: queue.SimpleQueue[_Under | None]) -> None:
         del under
 
 
-class CollectiveGroup(Group):
+class CollectiveGroup(BaseGroup):
     """All ranks of a process group, as a :class:`thc.Group` whose sums the process group adds up. All ranks make it together, and its
     calls alike and in the same order; ``allreduce_async`` works on the array itself, which nobody may touch until the handle has been
     waited for.
@@ -110,12 +110,9 @@ class CollectiveGroup(Group):
         seed: int | None = None,
         threads: int | None = None,
     ) -> None:
-        self._server = None
-        self._pid = os.getpid()
         self.worker, self.workers, on_gpus = self._place(process_group, ranks)
         self.ps, self.job_number = "the process group", 0
         self.training = Training()
-        self.compresses_on = ("host", "arrays of the CPU")
         self.nmse = {}
         if not 4 <= lane <= 16:
             raise errors.ConfigError(f"lane is {lane}: sums have lanes of 4 to 16 bits")
@@ -147,8 +144,6 @@ class CollectiveGroup(Group):
             seed=None,
             threads=threads or environment.threads() or max(1, available_cores() - 1),
         )
-        # What a group does with error feedback alone.
-        self._native = self._codec  # type: ignore[assignment]
         self._lane, self._block = lane, block
         self._calls: queue.SimpleQueue[_Under | None] = queue.SimpleQueue()
         threading.Thread(target=_feed, args=(self._calls,), name="thc-collective", daemon=True).start()
@@ -206,7 +201,7 @@ class CollectiveGroup(Group):
 
     def allreduce_async(
         self, array: Array, mode: str = "compressed", feedback: int | str | None = None, plan: Plan | None = None
-    ) -> Handle:
+    ) -> Pending:
         if self._closed:
             raise errors.ClosedError("the group has been closed")
         if mode not in ("compressed", "raw"):
@@ -301,8 +296,13 @@ class CollectiveGroup(Group):
     def rejoin(self) -> None:
         raise errors.ConfigError("sums that the process group adds up have no session to join anew: make the process group anew")
 
-    def save_feedback(self) -> dict[int, bytes]:
-        return self._codec.save_feedback()
+    def find_server(self, patience: float | str = 0.3) -> bool:
+        """There is no server that could be lost."""
+        return True
+
+    @property
+    def _library(self) -> Any:
+        return self._codec
 
     def give_up(self) -> None:
         raise errors.ConfigError("sums that the process group adds up have no session to give up: abort the process group")

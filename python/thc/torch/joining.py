@@ -13,33 +13,38 @@ import torch.distributed as dist
 
 from thc import environment, errors
 from thc.cores import threads_of_rank
+from thc.base_group import BaseGroup
 from thc.group import Group
 from thc.host import this_host
 from thc.torch.ranks.gathering import Gather, gather_objects
 from thc.torch.option_types import LocalOptions
+from thc.torch.ranks.lone import LoneGroup
 from thc.torch.ranks.own_groups import time_out
 from thc.torch.adapt.tables import tables_for
 from thc.torch.way import collective, take_way
 
 __all__ = ["begin_alike", "fill_in", "further_job", "join", "of_environment", "scope_of", "threads_of"]
 
-of_environment: weakref.WeakValueDictionary[int | tuple[int, int], Group] = weakref.WeakValueDictionary()
+of_environment: weakref.WeakValueDictionary[int | tuple[int, int], BaseGroup] = weakref.WeakValueDictionary()
 """The group that the environment names, by this process's rank, and one of a further job by the rank and how much higher its number is:
 each can be joined only once, so models share it."""
 
-_scopes: weakref.WeakKeyDictionary[Group, itertools.count[int]] = weakref.WeakKeyDictionary()
+_scopes: weakref.WeakKeyDictionary[BaseGroup, itertools.count[int]] = weakref.WeakKeyDictionary()
 
 
-def scope_of(group: Group) -> int:
+def scope_of(group: BaseGroup) -> int:
     """A number for who comes next to share a group, in the same order on all ranks: their keys of error feedback must differ."""
     return next(_scopes.setdefault(group, itertools.count()))
 
 
-def join(process_group: Any, group: Group | None, options: Mapping[str, Any], further: int = 0, adapts: bool = False) -> Group:
+def join(process_group: Any, group: BaseGroup | None, options: Mapping[str, Any], further: int = 0, adapts: bool = False) -> BaseGroup:
     """The ``group`` that is given, or one of these ranks that ``options`` describe; all of them are its workers. Where the environment
     names a job it is that one, or one whose number is so much ``further``. Servers of the ranks' own have tables of several widths if
     the job ``adapts``. With ``over="process-group"`` among the options there is no server: the process group itself adds up."""
     options = dict(options)
+    if group is None and not adapts and dist.get_world_size(process_group) == 1:
+        take_way(options)
+        return LoneGroup()
     if take_way(options) == "process-group":
         return collective(process_group, group, options, adapts)
     ranks, rank = dist.get_world_size(process_group), dist.get_rank(process_group)
@@ -75,7 +80,7 @@ def further_job(further: int) -> dict[str, Any]:
     keys = environment.keys()
     if str(keys.get("ps", "")).startswith(("thc://", "thcs://")):
         raise errors.ConfigError(
-            f"THC_PS is {keys['ps']}, which names one job, and these ranks need {further + 1} or more: join each with thc.Group, and give it as group"
+            f"THC_PS is {keys['ps']}, which names one job, and these ranks need {further + 1} or more: join each with thc.BaseGroup, and give it as group"
         )
     job = keys.get("job")
     return {"job": (1 if job is None else int(job)) + further}

@@ -8,8 +8,9 @@ from typing import Any
 import torch.distributed as dist
 
 from thc.errors import ConfigError
-from thc.group import Group
+from thc.base_group import BaseGroup
 from thc.torch.collective import CollectiveGroup
+from thc.torch.ranks.lone import LoneGroup
 from thc.torch.option_types import LaneOptions
 from thc.torch.adapt.tables import lanes_for
 
@@ -33,7 +34,7 @@ def take_way(options: dict[str, Any]) -> str:
 
 
 def collective(
-    process_group: Any, group: Group | None, options: Mapping[str, Any], adapts: bool, ranks: Sequence[int] | None = None
+    process_group: Any, group: BaseGroup | None, options: Mapping[str, Any], adapts: bool, ranks: Sequence[int] | None = None
 ) -> CollectiveGroup:
     """The group whose sums a process group, or so many of its ranks, adds up, by options of groups. With ``adapts`` it has further lanes to choose from."""
     others = sorted(options.keys() - _LANE_OPTIONS - _COMPUTING)
@@ -44,10 +45,12 @@ def collective(
     return CollectiveGroup(process_group, ranks=ranks, **options)
 
 
-def falls_back(group: Group, fallback: bool | None, refines: bool = False) -> bool:
+def falls_back(group: BaseGroup, fallback: bool | None, refines: bool = False) -> bool:
     """Whether training shall go on through the process group when the server is lost: by default where there is one."""
     if refines and group.sums_in_lanes:
         raise ConfigError('refine: over="process-group" has sums of one width, and no call in which ranks agree: leave it out')
+    if isinstance(group, LoneGroup):
+        return False
     if fallback and group.sums_in_lanes:
         raise ConfigError('fallback: over="process-group" has no server that could be lost: leave it out')
     return not group.sums_in_lanes if fallback is None else fallback

@@ -19,7 +19,7 @@ import torch
 
 from thc import adapt
 from thc.errors import ConfigError, MismatchError
-from thc.group import Group
+from thc.base_group import BaseGroup
 from thc.row import Span
 from thc.torch.adapt.options import Adapt
 from thc.torch.engine.bucket import Bucket, Calls
@@ -55,7 +55,7 @@ class Adaptive(EnginePart):
     one_call = True
     host_reason = "adapt measures and times what the host does"
 
-    def __init__(self, options: Adapt, group: Group, names: Mapping[str, int], excluded: Iterable[str], rank: int, first: int) -> None:
+    def __init__(self, options: Adapt, group: BaseGroup, names: Mapping[str, int], excluded: Iterable[str], rank: int, first: int) -> None:
         job = group.job
         if not tells(group):
             raise ConfigError(
@@ -119,7 +119,7 @@ class Adaptive(EnginePart):
 
     @staticmethod
     def create(
-        options: Adapt, group: Group, peers: Peers, names: Mapping[str, int], excluded: Iterable[str] = (), first: int = 0
+        options: Adapt, group: BaseGroup, peers: Peers, names: Mapping[str, int], excluded: Iterable[str] = (), first: int = 0
     ) -> Adaptive:
         """On all ranks; raises unless they have the same parameters and options."""
         made = Adaptive(options, group, names, excluded, peers.rank, first)

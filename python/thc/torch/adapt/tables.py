@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from thc import adapt
 from thc.errors import ConfigError
-from thc.group import Group
+from thc.base_group import BaseGroup
 from thc.torch.adapt.options import Adapt
 
 __all__ = ["Table", "find_table", "lanes_for", "tables_for", "tables_of_job"]
@@ -44,7 +44,7 @@ def lanes_for(workers: int, lane: int) -> list[dict[str, int]]:
     return [{"lane": each} for each in (4, 5, 6, 10, 16) if each != lane and workers < 1 << each]
 
 
-def tables_of_job(group: Group, options: Adapt) -> list[Table]:
+def tables_of_job(group: BaseGroup, options: Adapt) -> list[Table]:
     """The job's tables that a policy may use; its first is the first. Of the others those are left out whose error feedback would
     grow, or nearly so: that makes tables look good which round coarsely, for what they lose is averaged over ranks, but each rank's
     error feedback is its own."""

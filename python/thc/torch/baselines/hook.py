@@ -13,7 +13,7 @@ import torch.distributed as dist
 from thc import adapt
 from thc.deprecation import OldName
 from thc.errors import ConfigError
-from thc.group import Group
+from thc.base_group import BaseGroup
 from thc.torch.baselines.families import Carrier, Family
 from thc.torch.adapt.plan import Plan
 
@@ -48,7 +48,7 @@ class ProcessGroupCarrier:
 class ThcCarrier(ProcessGroupCarrier):
     """Means through a job of THC: as 32-bit integers, or compressed once more."""
 
-    def __init__(self, group: Group, mode: str, process_group: Any = None) -> None:
+    def __init__(self, group: BaseGroup, mode: str, process_group: Any = None) -> None:
         super().__init__(process_group)
         self._thc, self._mode = group, mode
 
@@ -85,7 +85,7 @@ class LayerwiseHook:
         layerwise: bool = True,
         exact: bool = False,
         warmup: int = 0,
-        group: Group | None = None,
+        group: BaseGroup | None = None,
         mode: str = "raw",
     ) -> None:
         if every < 0:

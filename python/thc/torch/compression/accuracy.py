@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from thc.group import Group
+from thc.base_group import BaseGroup
 from thc.torch.compression.layout import Layout
 
 __all__ = ["Accuracy"]
@@ -26,7 +26,7 @@ BOUND = 0.1
 class Accuracy:
     """Measures the accuracy of a hook, every so many steps as its option ``check_accuracy`` says."""
 
-    def __init__(self, every: int, group: Group) -> None:
+    def __init__(self, every: int, group: BaseGroup) -> None:
         self._every, self._group = every, group
         self._buckets, self._latest = 1, 0
         self._warned: set[str] = set()

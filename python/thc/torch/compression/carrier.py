@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Sequence
 
-from thc.group import Group
+from thc.base_group import BaseGroup
 from thc.torch.engine.bucket import Bucket
 from thc.torch.collective import CollectiveGroup
 from thc.torch.compression.compressor import Compressor, HostCompressor
@@ -29,7 +29,7 @@ class Carrier:
     """The compressor of a group. Before the first bucket it is the host's, which has what a checkpoint brings."""
 
     def __init__(
-        self, group: Group, options: Options, peers: Peers, meanwhile: Callable[[], None], choice: Choice | None = None, parts: Sequence[EnginePart] = ()
+        self, group: BaseGroup, options: Options, peers: Peers, meanwhile: Callable[[], None], choice: Choice | None = None, parts: Sequence[EnginePart] = ()
     ) -> None:
         """While ranks of this host are waited for, ``meanwhile`` is called now and then. With a ``choice`` of the host that is where buckets are
         compressed, whatever comes; ``parts`` may have reasons for it, too."""

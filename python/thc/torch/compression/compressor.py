@@ -7,7 +7,7 @@ from typing import Any, Protocol
 import torch
 
 from thc import errors
-from thc.group import Group
+from thc.base_group import BaseGroup
 from thc.torch.compression.accuracy import Accuracy
 from thc.torch.engine.bucket import Bucket, is_finite
 from thc.torch.compression.feedback import FeedbackStore
@@ -60,7 +60,7 @@ class HostCompressor:
 
     queues = False
 
-    def __init__(self, group: Group, options: Options, peers: Peers) -> None:
+    def __init__(self, group: BaseGroup, options: Options, peers: Peers) -> None:
         self._group, self._options, self._peers = group, options, peers
         self.feedback = FeedbackStore(group)
         self.scales = Scales(options.scales, group.workers) if options.scales else None

@@ -12,7 +12,7 @@ import torch
 import torch.distributed as dist
 
 from thc import errors
-from thc.group import Group
+from thc.base_group import BaseGroup
 from thc.torch.adapt.options import Adapt
 from thc.torch.adapt.adaptive import Adaptive
 from thc.torch.ddp.comparing import Comparing, Comparison
@@ -26,6 +26,7 @@ from thc.torch.joining import scope_of
 from thc.torch.loops.optimizer_step import replace_step
 from thc.torch.engine.options import Options, check_shares, noise_of
 from thc.torch.ranks.alike import compare_options
+from thc.torch.ranks.lone import LoneGroup
 from thc.torch.ranks.peers import Peers
 from thc.torch.adapt.plan import Plan
 from thc.torch.names import named_parameters
@@ -42,7 +43,7 @@ class Hook(Adapter):
     does so itself."""
 
     def __init__(
-        self, group: Group, model: torch.nn.Module | None, process_group: Any, options: Options
+        self, group: BaseGroup, model: torch.nn.Module | None, process_group: Any, options: Options
     ) -> None:
         _check(group, model, process_group, options)
         compare_options({each.name: getattr(options, each.name) for each in dataclasses.fields(options) if each.name != "refine"}, process_group)
@@ -148,7 +149,7 @@ class Hook(Adapter):
     def _start(self, given: Any, index: int, delivery: Delivery) -> None:
         engine = self.engine
         if index == 0:
-            self._plain = self._comparing is not None and not self.fallback_active and self._comparing.next()
+            self._plain = isinstance(self.group, LoneGroup) or self._comparing is not None and not self.fallback_active and self._comparing.next()
         keeps = engine.fallback.is_enabled and not self.fallback_active and not self._plain
         is_last = given.is_last() and not self._passes.skips
         bucket = self._buckets.make(given, index, is_last, delivery, keeps, any(part.one_call for part in engine.parts))
@@ -234,7 +235,7 @@ class Hook(Adapter):
         self.engine.reset_feedback()
 
 
-def _check(group: Group, model: torch.nn.Module | None, process_group: Any, options: Options) -> None:
+def _check(group: BaseGroup, model: torch.nn.Module | None, process_group: Any, options: Options) -> None:
     """Refuses what does not go together."""
     ranks = dist.get_world_size(process_group)
     if ranks != group.workers:
@@ -279,7 +280,7 @@ def thc_hook(state, bucket):  # type: ignore[no-untyped-def] # DDP compares anno
 
 
 def hook(
-    group: Group,
+    group: BaseGroup,
     model: torch.nn.Module | None = None,
     process_group: Any = None,
     *,

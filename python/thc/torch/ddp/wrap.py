@@ -13,6 +13,7 @@ from torch.nn.parallel import DistributedDataParallel
 from thc import environment
 from thc.cores import available_cores
 from thc.errors import ConfigError
+from thc.base_group import BaseGroup
 from thc.group import Group
 from thc.torch.adapt.tables import tables_for
 from thc.torch.collective import CollectiveGroup
@@ -21,6 +22,7 @@ from thc.torch.ranks.gathering import Gather
 from thc.torch.ddp.hook import Hook, check_options, hook, thc_hook
 from thc.torch.names import unwrapped
 from thc.torch.ranks.alike import compare_options
+from thc.torch.ranks.lone import LoneGroup
 from thc.torch.joining import fill_in, further_job, of_environment
 from thc.torch.hosts.one_stream import Hosts, one_stream
 from thc.torch.option_types import GroupOptions, LaneOptions, LocalOptions, WrapOptions
@@ -36,7 +38,7 @@ __all__ = ["hook_of", "wrap"]
 
 _hooks: weakref.WeakKeyDictionary[torch.nn.Module, Hook] = weakref.WeakKeyDictionary()
 
-def wrap(ddp: DistributedDataParallel, group: Group | None = None, **options: Unpack[WrapOptions]) -> DistributedDataParallel:
+def wrap(ddp: DistributedDataParallel, group: BaseGroup | None = None, **options: Unpack[WrapOptions]) -> DistributedDataParallel:
     """Makes a DDP model average its gradients through THC, and returns it. All ranks must do it alike.
 
     Without a ``group`` it joins one: that of the environment if ``THC_PS`` or ``THC_CONFIG`` is set
@@ -55,6 +57,7 @@ def wrap(ddp: DistributedDataParallel, group: Group | None = None, **options: Un
     reduce-scatter a bucket, each takes its share to the other hosts, and they all-gather the means. A server that the environment names has such jobs
     under consecutive numbers, each with a worker for each host. ``"auto"``, the default, does so in place of ``one_stream_per_host`` where
     several hosts with as many ranks each have gradients on GPUs, and NCCL.
+    One rank alone starts no server, joins nothing and keeps its gradients as they are, bit for bit.
     With ``check_replicas=100`` the ranks compare their parameters, by a digest, after every hundredth step, and all raise
     :class:`thc.ReplicasError` if they differ. :func:`hook_of` finds the hook.
     """
@@ -91,7 +94,13 @@ def wrap(ddp: DistributedDataParallel, group: Group | None = None, **options: Un
     joined = group is None and not environment.is_configured()
     """Whether the group is this model's own."""
     adapts = bool(given.get("adapt") or given.get("refine"))
-    if take_way(given) == "process-group":
+    if group is None and dist.get_world_size(_process_group(ddp)) == 1:
+        # As without a hook: there is nothing that could be chosen or compared.
+        take_way(given)
+        _take(given, LaneOptions)
+        given = {key: value for key, value in given.items() if key not in ("adapt", "refine", "check_accuracy", "only_if_faster")}
+        group = LoneGroup()
+    elif take_way(given) == "process-group":
         if on_rails is True:
             raise ConfigError('rails: a process group that adds up has no jobs: leave over="process-group" out')
         lanes = _take(given, LaneOptions)
@@ -118,7 +127,7 @@ def wrap(ddp: DistributedDataParallel, group: Group | None = None, **options: Un
 
 
 def _check(
-    ddp: DistributedDataParallel, group: Group | None, choice: bool | str | None, on_rails: bool | str, joining: dict[str, Any], given: dict[str, Any]
+    ddp: DistributedDataParallel, group: BaseGroup | None, choice: bool | str | None, on_rails: bool | str, joining: dict[str, Any], given: dict[str, Any]
 ) -> None:
     """Refuses what is wrong before anything is started or joined."""
     _check_free(ddp)
@@ -151,12 +160,12 @@ def _take(options: dict[str, Any], kind: type) -> dict[str, Any]:
 
 
 def _collective(
-    ddp: DistributedDataParallel, group: Group | None, choice: bool | str | None, options: dict[str, Any], adapts: bool
-) -> Group:
+    ddp: DistributedDataParallel, group: BaseGroup | None, choice: bool | str | None, options: dict[str, Any], adapts: bool
+) -> BaseGroup:
     """The group whose sums a model's process group adds up; of hosts with several ranks, that of their first ranks."""
     process_group = _process_group(ddp)
 
-    def join(_: int, hosts: Hosts, __: Any) -> Group:
+    def join(_: int, hosts: Hosts, __: Any) -> BaseGroup:
         return collective(process_group, None, options, adapts, [each[0] for each in hosts.ranks])
 
     if group is None:
@@ -174,7 +183,7 @@ def _join_group(
     adapts: bool,
     embedded: dict[str, Any],
     joining: dict[str, Any],
-) -> Group:
+) -> BaseGroup:
     """The group that a model's ranks join."""
     rank, ranks = dist.get_rank(ddp.process_group), dist.get_world_size(ddp.process_group)
     configured = environment.is_configured() and not embedded
@@ -184,10 +193,10 @@ def _join_group(
     all_threads = "threads" not in {**told, **joining}
     joining = fill_in(_process_group(ddp), joining, told)
 
-    def join(worker: int, hosts: Hosts, store: Any) -> Group:
+    def join(worker: int, hosts: Hosts, store: Any) -> BaseGroup:
         return join_as(worker, len(hosts.ranks), store)
 
-    def join_as(worker: int, workers: int, store: Any) -> Group:
+    def join_as(worker: int, workers: int, store: Any) -> BaseGroup:
         given = joining
         if workers < ranks and all_threads:
             # One rank compresses for all of its host.
@@ -198,7 +207,7 @@ def _join_group(
             embedded["server"] = {"tables": tables_for(workers), **(embedded.get("server") or {})}
         return Group.local(worker, workers, store=store, **embedded, **given)
 
-    def join_rail(host: int, hosts: int, place: int, store: Any) -> Group:
+    def join_rail(host: int, hosts: int, place: int, store: Any) -> BaseGroup:
         if configured:
             return Group.from_env(**{"worker": host, "world": hosts, **further_job(place), **joining})
         # A host has a share of the server of each rail.
@@ -207,7 +216,7 @@ def _join_group(
 
     hosts = hosts_of(_process_group(ddp)) if on_rails else None
     if hosts is not None and (configured or hosts.pays()) and (on_rails is True or hosts.is_even):
-        made: Group = rails(_process_group(ddp), hosts, join_rail)
+        made: BaseGroup = rails(_process_group(ddp), hosts, join_rail)
         if configured:
             of_environment[rank] = made
         return made

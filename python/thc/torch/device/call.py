@@ -65,7 +65,7 @@ class Call:
         """Sends the norms. Ranks must submit their calls in the same order."""
         if self._measured is not None:
             self._measured.synchronize()
-        native, cut, pages = self._codec.group._native, self._cut, self._pages
+        native, cut, pages = self._codec.group._library, self._cut, self._pages
         norms = self._numbers.norms(*self._norms)
         tensor = _native.PackedTensor(self._x.numel(), cut.piece, norms, pages.sums)
         self._packed = native.call(tensor, plan=cut.plan, feedback=self._feedback, wait=False)

@@ -10,10 +10,11 @@ from types import ModuleType
 import torch
 
 from thc import errors
-from thc.group import Group
+from thc.base_group import BaseGroup
 from thc.host import HostGroup
 from thc.torch.collective import CollectiveGroup
 from thc.torch.engine.options import Options
+from thc.torch.ranks.lone import LoneGroup
 
 __all__ = ["ON_CPU", "Choice", "choose"]
 
@@ -34,7 +35,7 @@ ON_CPU = Choice("host", "gradients are on the CPU")
 """Where those compress that copy gradients to the CPU themselves."""
 
 
-def _obstacle(group: Group, device: torch.device, options: Options, reasons: Sequence[str]) -> str:
+def _obstacle(group: BaseGroup, device: torch.device, options: Options, reasons: Sequence[str]) -> str:
     """Why only the library can do what a job and options ask for, if so."""
     job = group.job
     if isinstance(group, HostGroup):
@@ -58,10 +59,12 @@ def _kernels(where: str, device: torch.device) -> tuple[ModuleType | None, str]:
     return (None, obstacle) if obstacle else (found, "")
 
 
-def choose(group: Group, device: torch.device, options: Options, reasons: Sequence[str] = ()) -> Choice:
+def choose(group: BaseGroup, device: torch.device, options: Options, reasons: Sequence[str] = ()) -> Choice:
     """Where buckets on a device are compressed; ``reasons`` are those of an engine's parts for the host. Raises
     :exc:`thc.ConfigError` if that is asked for and impossible."""
     wanted = options.device
+    if isinstance(group, LoneGroup):
+        return Choice("host", "one rank has nothing to compress")
     if wanted == "host":
         return Choice("host", 'device is "host"')
     if wanted == "auto" and device.type == "cpu":

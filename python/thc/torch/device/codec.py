@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from thc.group import Group
+from thc.base_group import BaseGroup
 from thc.torch.device.call import Call
 from thc.torch.device.context import DeviceContext
 from thc.torch.device.cut import Cut, sizes_of
@@ -24,7 +24,7 @@ class DeviceCodec(DeviceContext):
     calls: type[Call] = Call
     """What is begun."""
 
-    def __init__(self, group: Group, device: torch.device, kernels: ModuleType, piece: int = PIECE) -> None:
+    def __init__(self, group: BaseGroup, device: torch.device, kernels: ModuleType, piece: int = PIECE) -> None:
         super().__init__(group, device, kernels)
         self._piece = piece
         self._tables = group.tables
@@ -35,7 +35,7 @@ class DeviceCodec(DeviceContext):
         """How a plan cuts a tensor."""
         found = self._cuts.get(plan)
         if found is None:
-            found = self._cuts[plan] = Cut(self.group._native, self._sizes, list(plan), self._piece)
+            found = self._cuts[plan] = Cut(self.group._library, self._sizes, list(plan), self._piece)
         return found
 
     def begin(

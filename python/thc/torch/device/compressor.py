@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from thc.group import Group
+from thc.base_group import BaseGroup
 from thc.torch.engine.bucket import Bucket
 from thc.torch.compression.compressor import HostCompressor
 from thc.torch.device.call import Call
@@ -59,7 +59,7 @@ class DeviceCompressor(HostCompressor):
     indices and sums. Norms of a bucket are taken when it is begun, on the sequencer; its indices follow from a thread of their own; the
     store thread has the mean computed."""
 
-    def __init__(self, group: Group, options: Options, peers: Peers, codec: DeviceCodec) -> None:
+    def __init__(self, group: BaseGroup, options: Options, peers: Peers, codec: DeviceCodec) -> None:
         super().__init__(group, options, peers)
         self._codec = codec
         self.feedback = FeedbackStore(codec.feedback)

@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from thc.group import Group
+from thc.base_group import BaseGroup
 from thc.torch.device.feedback import DeviceFeedback
 from thc.torch.device.tables import Grid
 
@@ -22,7 +22,7 @@ class DeviceContext:
     CPU or another device, makes no difference: the bits are the same.
     """
 
-    def __init__(self, group: Group, device: torch.device, kernels: ModuleType) -> None:
+    def __init__(self, group: BaseGroup, device: torch.device, kernels: ModuleType) -> None:
         self.group = group
         self.device = device
         self.kernels: Any = kernels

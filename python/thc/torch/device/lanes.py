@@ -11,7 +11,7 @@ import torch
 import torch.distributed as dist
 
 from thc import errors
-from thc.group import Group
+from thc.base_group import BaseGroup
 from thc.torch.collective import WORD, CollectiveGroup
 from thc.torch.device.call import Call
 from thc.torch.device.codec import DeviceCodec
@@ -139,7 +139,7 @@ class LanesCodec(DeviceCodec):
 
     calls = _LanesCall
 
-    def __init__(self, group: Group, device: torch.device, kernels: ModuleType) -> None:
+    def __init__(self, group: BaseGroup, device: torch.device, kernels: ModuleType) -> None:
         super().__init__(group, device, kernels, PIECE)
         assert isinstance(group, CollectiveGroup), "only sums in lanes need no server"
         self.collective = group

@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from thc.group import Group
+from thc.base_group import BaseGroup
 from thc.torch.engine.bucket import Bucket
 from thc.torch.compression.carrier import Carrier
 from thc.torch.engine.clock import Clock
@@ -36,7 +36,7 @@ __all__ = ["Adapter", "Engine"]
 class Engine:
     """Averages buckets on a group's pipeline, and through the process group when the server is lost. All ranks make it, and all its calls, alike."""
 
-    def __init__(self, group: Group, options: Options, peers: Peers, clock: Clock | None = None, choice: Choice | None = None) -> None:
+    def __init__(self, group: BaseGroup, options: Options, peers: Peers, clock: Clock | None = None, choice: Choice | None = None) -> None:
         """``clock`` takes the times of steps; a ``choice`` of the host has all buckets compressed there, whatever comes."""
         self.group, self.options, self.peers = group, options, peers
         self.clock = clock or Clock()
@@ -157,7 +157,7 @@ class Adapter:
         self.engine = engine
 
     @property
-    def group(self) -> Group:
+    def group(self) -> BaseGroup:
         """The group: its statistics, its server."""
         return self.engine.group
 

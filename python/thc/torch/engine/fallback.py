@@ -6,7 +6,7 @@ import time
 import weakref
 
 from thc import errors
-from thc.group import Group
+from thc.base_group import BaseGroup
 from thc.torch.engine.agreement import Agreement
 from thc.torch.ranks.board import Board
 from thc.torch.ranks.gathering import Gather, Gathering
@@ -21,7 +21,7 @@ __all__ = ["Fallback"]
 PATIENCE = 10.0
 """Seconds that the board may take to answer."""
 
-_sessions: weakref.WeakKeyDictionary[Group, int] = weakref.WeakKeyDictionary()
+_sessions: weakref.WeakKeyDictionary[BaseGroup, int] = weakref.WeakKeyDictionary()
 """How often all ranks of a group have joined anew, by whichever of its engines."""
 
 
@@ -31,7 +31,7 @@ class Fallback:
     Making one is a collective where training falls back to the process group.
     """
 
-    def __init__(self, group: Group, options: Options, peers: Peers) -> None:
+    def __init__(self, group: BaseGroup, options: Options, peers: Peers) -> None:
         self.group, self.peers, self._options = group, peers, options
         self.is_enabled = options.fallback
         """Whether training goes on through the process group when the server is lost."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from thc import errors
-from thc.group import Group
+from thc.base_group import BaseGroup
 from thc.torch.engine.bucket import Bucket
 from thc.torch.compression.carrier import Carrier
 from thc.torch.engine.clock import Clock
@@ -24,7 +24,7 @@ def _micros(seconds: float) -> int:
 class LastCall:
     """Tells the other ranks what this one waited, how it scales, and what the engine's parts have to tell."""
 
-    def __init__(self, group: Group, rank: int, clock: Clock, carrier: Carrier, parts: Sequence[EnginePart]) -> None:
+    def __init__(self, group: BaseGroup, rank: int, clock: Clock, carrier: Carrier, parts: Sequence[EnginePart]) -> None:
         self._group, self._rank, self._clock, self._carrier, self._parts = group, rank, clock, carrier, parts
         self.tells = tells(group)
         """Whether it can tell anything: otherwise an empty call ends a step."""

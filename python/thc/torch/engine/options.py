@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from thc import errors
-from thc.group import Group
+from thc.base_group import BaseGroup
 from thc.torch.adapt.options import Adapt
 from thc.torch.ranks.exchange import tells
+from thc.torch.ranks.lone import LoneGroup
 from thc.torch.refine.refining import Refine
 
 __all__ = ["DEVICES", "POWER", "Options", "check_shares", "noise_of"]
@@ -90,10 +91,12 @@ def check_shares(adapt: Any, refine: Any, uncompressed: str, only_if_faster: boo
             raise errors.ConfigError(f"rails and {option}: a rank averages shares of parameters, not whole ones: leave one of them out")
 
 
-def noise_of(group: Group, feedback: bool | None, scales: bool | float | None, chooses: bool) -> dict[str, Any]:
+def noise_of(group: BaseGroup, feedback: bool | None, scales: bool | float | None, chooses: bool) -> dict[str, Any]:
     """What is done about the error of compression, where it is not said: coordinates are divided by their scales where all ranks are sure
     to have the same means, so that their scales are the same, too; else error feedback returns what was lost. ``chooses``: with
     `adapt` or `refine`, which judge by the gradients' own errors."""
+    if isinstance(group, LoneGroup):
+        return {"scales": 0.0, "feedback": False}
     why = ""
     if chooses:
         why = "adapt and refine judge by the errors of gradients as they are"

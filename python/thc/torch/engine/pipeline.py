@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Protocol
 
 from thc import errors
-from thc.group import Group
+from thc.base_group import BaseGroup
 
 __all__ = ["Pipeline", "Work", "looking_around", "pipeline_of"]
 
@@ -28,7 +28,7 @@ log = logging.getLogger("thc.torch")
 IDLE = 0.5
 """Seconds without work after which a sequencer looks around."""
 
-_pipelines: weakref.WeakKeyDictionary[Group, Pipeline] = weakref.WeakKeyDictionary()
+_pipelines: weakref.WeakKeyDictionary[BaseGroup, Pipeline] = weakref.WeakKeyDictionary()
 
 _looking_around = threading.Lock()
 
@@ -257,7 +257,7 @@ class Pipeline:
         self._stages.events.put(None)
 
 
-def pipeline_of(group: Group) -> Pipeline:
+def pipeline_of(group: BaseGroup) -> Pipeline:
     """The pipeline of a group."""
     found = _pipelines.get(group)
     if found is None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from thc import errors
-from thc.group import Group
+from thc.base_group import BaseGroup
 from thc.host import Listener, Speaker, this_host
 from thc.line import Door
 from thc.torch.ranks.gathering import Gather
@@ -51,9 +51,9 @@ def one_stream(
     process_group: Any,
     rank: int,
     address: str | None,
-    join: Callable[[int, Hosts, Any], Group],
+    join: Callable[[int, Hosts, Any], BaseGroup],
     aside: Callable[[], None] | None = None,
-) -> Group | None:
+) -> BaseGroup | None:
     """A group of all ranks in which each host is one worker, or nothing if each rank shall be one. A collective.
 
     ``join(host, hosts, store)`` joins the job for a host, on its first rank; through ``store`` these learn of each other. Where

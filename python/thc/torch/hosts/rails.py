@@ -18,9 +18,10 @@ import torch.distributed as dist
 
 from thc import errors
 from thc.arguments import Array, Plan
-from thc.group import Group, Handle, _open
+from thc.base_group import BaseGroup, Pending, _open
 from thc.host import this_host
 from thc.row import Training
+from thc.server import Server
 from thc.stats import Job, Stats, Table
 from thc.torch.ranks.exchange import tells
 from thc.torch.hosts.host_ranks import HostRanks
@@ -31,15 +32,14 @@ from thc.torch.ranks.own_groups import borrow
 __all__ = ["RailGroup", "hosts_of", "rails"]
 
 
-class RailGroup(Group):
+class RailGroup(BaseGroup):
     """All ranks of a process group, in which the ranks with the same place on their hosts are the workers of a job, one a host.
 
     :func:`thc.torch.wrap` makes it with ``rails=True``. Hooks average buckets through it; of its own calls it takes those in which ranks tell each
     other numbers, ``mode="raw"``.
     """
 
-    def __init__(self, rail: Group, ranks: HostRanks, hosts: Hosts, rank: int) -> None:
-        self._server = rail.server
+    def __init__(self, rail: BaseGroup, ranks: HostRanks, hosts: Hosts, rank: int) -> None:
         self._pid = os.getpid()
         self.rail = rail
         """This rank's membership in its job, whose workers are the hosts."""
@@ -52,6 +52,10 @@ class RailGroup(Group):
         self.training = Training()
         self.nmse = rail.nmse
         _open.add(self)
+
+    @property
+    def server(self) -> Server | None:
+        return self.rail.server
 
     @property
     def job(self) -> Job:
@@ -74,7 +78,7 @@ class RailGroup(Group):
 
     def allreduce_async(
         self, array: Array, mode: str = "compressed", feedback: int | str | None = None, plan: Plan | None = None
-    ) -> Handle:
+    ) -> Pending:
         raise errors.ConfigError("a group of rails averages buckets of gradients: use the rail that this rank is on, group.rail")
 
     def stats(self) -> Stats:
@@ -87,14 +91,12 @@ class RailGroup(Group):
     def rejoin(self) -> None:
         self.rail.rejoin()
 
-    def save_feedback(self) -> dict[int, bytes]:
-        return self.rail.save_feedback()
+    def find_server(self, patience: float | str = 0.3) -> bool:
+        return self.rail.find_server(patience)
 
-    def restore_feedback(self, saved: dict[int, bytes]) -> None:
-        self.rail.restore_feedback(saved)
-
-    def reset_feedback(self, key: int | str | None = None) -> None:
-        self.rail.reset_feedback(key)
+    @property
+    def _library(self) -> Any:
+        return self.rail._library
 
     def _leave(self, linger: float) -> None:
         _open.discard(self)
@@ -125,7 +127,7 @@ def hosts_of(process_group: Any) -> Hosts:
     return Hosts.from_names(Gather(process_group).gather(this_host()))
 
 
-def rails(process_group: Any, hosts: Hosts, join: Callable[[int, int, int, Any], Group]) -> RailGroup:
+def rails(process_group: Any, hosts: Hosts, join: Callable[[int, int, int, Any], BaseGroup]) -> RailGroup:
     """A group of all ranks in which the k-th ranks of all hosts are the workers of the k-th job. A collective.
 
     ``join(host, hosts, k, store)`` joins that job; through ``store`` its workers learn of each other.

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from thc import errors
-from thc.group import Group
+from thc.base_group import BaseGroup
 from thc.torch.engine.clock import StepClock
 from thc.torch.device.choice import ON_CPU
 from thc.torch.engine.engine import Adapter, Engine
@@ -216,7 +216,7 @@ def outer(
     delay: int | None = None,
     mode: str = "compressed",
     fallback: bool | None = None,
-    group: Group | None = None,
+    group: BaseGroup | None = None,
     process_group: Any = None,
     **options: Unpack[JoinOptions],
 ) -> Outer:

@@ -11,7 +11,7 @@ import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
 
 from thc import errors
-from thc.group import Group
+from thc.base_group import BaseGroup
 from thc.torch.adapt.options import Adapt
 from thc.torch.adapt.adaptive import Adaptive
 from thc.torch.engine.clock import StepClock
@@ -189,7 +189,7 @@ def overlap(
     refine: Mapping[str, Any] | bool | None = None,
     feedback: bool = True,
     fallback: bool | None = None,
-    group: Group | None = None,
+    group: BaseGroup | None = None,
     process_group: Any = None,
     **options: Unpack[JoinOptions],
 ) -> Overlap:

@@ -6,25 +6,25 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from thc.group import Group
+from thc.base_group import BaseGroup
 
 __all__ = ["exchange", "exchange_halves", "join_halves", "tells"]
 
 
-def tells(group: Group) -> bool:
+def tells(group: BaseGroup) -> bool:
     """Whether ranks can tell each other something that way: the job loses nothing, and waits for all."""
     job = group.job
     return job.policy == "reliable" and job.quorum >= job.workers
 
 
-def exchange(group: Group, rank: int, mine: Sequence[int]) -> list[list[int]]:
+def exchange(group: BaseGroup, rank: int, mine: Sequence[int]) -> list[list[int]]:
     """Every rank's numbers, of 32 bits each, and as many on each rank. It is a call in the order of calls: lost, repeated and given up like
     any other, and all ranks that have it have the same. Raises what a call raises."""
     halves = [half for number in mine for half in (number >> 16, number & 0xFFFF)]
     return [join_halves(row) for row in exchange_halves(group, rank, halves)]
 
 
-def exchange_halves(group: Group, rank: int, mine: Sequence[int]) -> list[list[int]]:
+def exchange_halves(group: BaseGroup, rank: int, mine: Sequence[int]) -> list[list[int]]:
     """The same with numbers of 16 bits, which the mean of an all-reduce in 32-bit integers keeps exactly."""
     size = group.workers
     box = np.zeros((size, len(mine)), dtype=np.float32)

@@ -6,7 +6,7 @@ import threading
 import time
 import weakref
 
-from thc.group import Group
+from thc.base_group import BaseGroup
 from thc.torch.ranks.board import Board
 from thc.torch.engine.pipeline import looking_around
 
@@ -25,7 +25,7 @@ class Lookout:
     of the process group. The sequencer is in a call meanwhile, so this has a thread of its own.
     """
 
-    def __init__(self, group: Group, board: Board) -> None:
+    def __init__(self, group: BaseGroup, board: Board) -> None:
         self._group, self._board = group, board
         self._since: float | None = None
         threading.Thread(target=_watch, args=(weakref.ref(self),), name="thc-lookout", daemon=True).start()

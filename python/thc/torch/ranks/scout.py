@@ -7,7 +7,7 @@ import time
 import weakref
 
 from thc import errors
-from thc.group import Group
+from thc.base_group import BaseGroup
 
 __all__ = ["Scout"]
 
@@ -23,7 +23,7 @@ class Scout:
     """Asks for the server of a group from a loss on until it is taken back. A server that is lost again soon is asked for less and less
     often: each loss costs a step the group's time-out."""
 
-    def __init__(self, group: Group) -> None:
+    def __init__(self, group: BaseGroup) -> None:
         self._group = group
         self._period, self._back = PERIOD, -STEADY
         self._over: threading.Event | None = None

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 import torch
 
 from thc import adapt, errors
-from thc.group import Group
+from thc.base_group import BaseGroup
 from thc.row import Span
 from thc.torch.adapt.adaptive import Adaptive
 from thc.torch.engine.arrival import Arrival, Further
@@ -81,7 +81,7 @@ class Consumer(Protocol):
         """No more of this step will be refined."""
 
 
-def widths_of(group: Group) -> list[Width]:
+def widths_of(group: BaseGroup) -> list[Width]:
     """In which ways a bucket may travel, the job's first table first, then the others, narrowest first."""
     first, *others = group.tables
     workers = group.job.workers
@@ -122,7 +122,7 @@ class Refining(EnginePart):
     host_reason = "refine decides how wide each bucket travels"
 
     def __init__(
-        self, options: Refine, warmup: int, group: Group, consumer: Consumer, adaptive: Adaptive | None = None, behind: bool = False
+        self, options: Refine, warmup: int, group: BaseGroup, consumer: Consumer, adaptive: Adaptive | None = None, behind: bool = False
     ) -> None:
         """After ``warmup`` steps. With ``adaptive`` that decides how buckets travel at first; ``behind`` says that means are needed a step later,
         so that there is no hurry with them."""

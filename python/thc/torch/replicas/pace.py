@@ -9,7 +9,7 @@ import numpy as np
 import torch.distributed as dist
 
 from thc import errors
-from thc.group import Group
+from thc.base_group import BaseGroup
 from thc.torch.engine.agreement import LOST
 from thc.torch.engine.bucket import Bucket
 from thc.torch.engine.part import EnginePart
@@ -71,7 +71,7 @@ class Pace(EnginePart):
     has the same as all others who have one. So all of these stop after the same step; and whoever has none is behind and stops, too.
     """
 
-    def __init__(self, group: Group, meetings: Meetings) -> None:
+    def __init__(self, group: BaseGroup, meetings: Meetings) -> None:
         self._group, self._meetings = group, meetings
         self.error: errors.ThcError | None = None
         """Why the parameter server counts as lost, if it does."""

@@ -11,7 +11,7 @@ import torch
 import torch.distributed as dist
 
 from thc.errors import ConfigError
-from thc.group import Group
+from thc.base_group import BaseGroup
 from thc.torch.ranks.gathering import gather_numbers
 from thc.torch.ddp.wrap import _hooks
 
@@ -34,7 +34,7 @@ def sync_parameters(
     model: torch.nn.Module,
     every: int = 1,
     *,
-    group: Group | None = None,
+    group: BaseGroup | None = None,
     process_group: Any = None,
     optimizer: torch.optim.Optimizer | None = None,
 ) -> bool:

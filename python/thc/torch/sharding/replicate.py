@@ -9,7 +9,7 @@ import torch
 import torch.distributed as dist
 
 from thc import environment, errors
-from thc.group import Group
+from thc.base_group import BaseGroup
 from thc.torch.engine.arrival import Arrival
 from thc.torch.engine.bucket import Bucket
 from thc.torch.engine.engine import Adapter, Engine
@@ -171,7 +171,7 @@ class Replicas(Adapter):
 def replicate(
     model: torch.nn.Module,
     process_group: Any,
-    group: Group | None = None,
+    group: BaseGroup | None = None,
     *,
     feedback: bool | None = None,
     scales: bool | float | None = None,

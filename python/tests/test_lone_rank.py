@@ -1,0 +1,88 @@
+"""What all kinds of groups can do, and the group of a rank that is alone."""
+
+from __future__ import annotations
+
+import inspect
+import subprocess
+import sys
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from conftest import needs
+from crew import free_port
+
+needs("torch")
+
+import thc  # noqa: E402
+import thc.torch  # noqa: E402
+from thc.base_group import BaseGroup  # noqa: E402
+from thc.torch.hosts.rails import RailGroup  # noqa: E402
+from thc.torch.ranks.lone import LoneGroup  # noqa: E402
+from thc.torch.ranks.scout import Scout  # noqa: E402
+
+
+@pytest.mark.parametrize("kind", [thc.Group, RailGroup, thc.torch.CollectiveGroup, LoneGroup])
+def test_each_kind_of_group_can_do_all(kind: type) -> None:
+    assert issubclass(kind, BaseGroup) and not inspect.isabstract(kind)
+
+
+class _Rail:
+    """A rail whose server comes back."""
+
+    server = ps = job_number = None
+    sums_in_lanes = False
+    nmse: dict[str, float] = {}
+
+    def __init__(self) -> None:
+        self.asked = 0
+
+    def find_server(self, patience: float | str) -> bool:
+        self.asked += 1
+        return self.asked > 1
+
+    def _leave(self, linger: float) -> None:
+        pass
+
+
+def test_ranks_on_rails_see_that_their_server_is_back() -> None:
+    rail: Any = _Rail()
+    group = RailGroup(rail, SimpleNamespace(place=0), SimpleNamespace(ranks=[[0], [1]]), 0)  # type: ignore[arg-type]
+    scout = Scout(group)
+    scout.look()
+    assert not scout.sees_server
+    scout.look()
+    assert scout.sees_server and rail.asked == 2
+
+
+SCRIPT = """
+import os, sys, torch, torch.nn as nn, torch.distributed as dist, thc, thc.torch
+from torch.nn.parallel import DistributedDataParallel as DDP
+dist.init_process_group("gloo", init_method="tcp://127.0.0.1:PORT", rank=0, world_size=1)
+OPTIONS = dict(OPTIONS)
+servers = []
+made = thc.Server.__init__
+thc.Server.__init__ = lambda self, *a, **o: (servers.append(self), made(self, *a, **o))[1]
+torch.manual_seed(0)
+net = nn.Linear(300, 300)
+model = thc.torch.wrap(DDP(net), **OPTIONS)
+hook = thc.torch.hook_of(model)
+for step in range(3):
+    x = torch.randn(4, 300)
+    exact = torch.autograd.grad(net(x).square().sum(), net.weight)[0]
+    model.zero_grad()
+    model(x).square().sum().backward()
+    assert torch.equal(net.weight.grad, exact), (net.weight.grad - exact).norm()
+model.zero_grad()
+model(torch.full((1, 300), float("inf"))).sum().backward()
+assert hook.skipped and hook.steps == 4 and not hook.fallback_active and not servers and hook.group.server is None
+hook.load_state_dict(hook.state_dict())
+print(hook.group.stats().calls, hook.device)
+"""
+
+
+@pytest.mark.parametrize("options", ["", "over='process-group', lane=8", "fallback=True, scales=True", "adapt=True", "nonfinite='nan', only_if_faster=True"])
+def test_one_rank_averages_exactly_and_starts_no_server(options: str) -> None:
+    script = SCRIPT.replace("PORT", str(free_port())).replace("dict(OPTIONS)", f"dict({options})")
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr

@@ -1,0 +1,90 @@
+"""The group of a rank that is alone: it has the mean already."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+from thc.arguments import Array, Plan, as_f32
+from thc.base_group import BaseGroup, Pending, _open
+from thc.errors import ClosedError
+from thc.row import Training
+from thc.stats import Job, Stats, Table
+
+__all__ = ["LoneGroup"]
+
+
+class _Over(Pending):
+    """A call that was over when it began."""
+
+    def __init__(self, array: Array) -> None:
+        self._array = array
+
+    def done(self) -> bool:
+        return True
+
+    def wait(self) -> Array:
+        return self._array
+
+
+class LoneGroup(BaseGroup):
+    """One rank, whose gradients stay what they are: nothing is compressed, and there is no server."""
+
+    def __init__(self) -> None:
+        self.worker, self.workers = 0, 1
+        self.ps, self.job_number = "this rank alone", 0
+        self.training = Training()
+        self.nmse = {}
+        self._calls = self._coordinates = 0
+        _open.add(self)
+
+    @property
+    def job(self) -> Job:
+        return Job(
+            workers=1, quorum=1, policy="reliable", deadline=0.0, bits=32, granularity=1, lane=32, down=32, slots=0, norm_slots=0, block=13, shards=1
+        )
+
+    @property
+    def tables(self) -> list[Table]:
+        return []
+
+    def allreduce(self, array: Array, mode: str = "compressed", feedback: int | str | None = None, plan: Plan | None = None) -> Array:
+        if self.closed:
+            raise ClosedError("the group has been closed")
+        self._calls += 1
+        self._coordinates += as_f32(array).size
+        return array
+
+    def allreduce_async(self, array: Array, mode: str = "compressed", feedback: int | str | None = None, plan: Plan | None = None) -> Pending:
+        return _Over(self.allreduce(array, mode, feedback, plan))
+
+    def stats(self) -> Stats:
+        known = {"calls": self._calls, "coordinates": self._coordinates}
+        rest = {each.name: 0 for each in dataclasses.fields(Stats) if each.default is each.default_factory and each.name not in known}
+        device, why = self.compresses_on
+        return Stats(**known, **rest, device=device, why=why, **self.training.totals(), nmse=dict(self.nmse))
+
+    def give_up(self) -> None:
+        """There is nobody to give up."""
+
+    def find_server(self, patience: float | str = 0.3) -> bool:
+        return True
+
+    def rejoin(self) -> None:
+        """There is nothing to join."""
+
+    @property
+    def _library(self) -> Any:
+        return self
+
+    def save_feedback(self) -> dict[int, bytes]:
+        return {}
+
+    def restore_feedback(self, saved: dict[int, bytes]) -> None:
+        """Nothing is lost here that could be added later."""
+
+    def reset_feedback(self, key: int | str | None = None) -> None:
+        """There is none."""
+
+    def _leave(self, linger: float) -> None:
+        _open.discard(self)
