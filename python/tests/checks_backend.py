@@ -24,7 +24,8 @@ LENGTH = 70_000
 
 
 def options(**given: Any) -> Any:
-    return thc.torch.backend.Options(**given)
+    """Those of a group that compresses all that is large enough, not gradients alone."""
+    return thc.torch.backend.Options(**{"everywhere": 1, **given})
 
 
 def group(ranks: list[int] | None = None, **given: Any) -> Any:
@@ -503,6 +504,39 @@ def check_a_rank_that_does_not_call_is_an_error_in_time() -> str | None:
     return None
 
 
+def check_only_gradients_are_compressed_by_default() -> str | None:
+    if not HAS:
+        return OLD
+    on = dist.new_group(backend="thc", pg_options=options(everywhere=0))
+    # As averaging of parameters has it: what is equal everywhere stays what it is.
+    equal = numbers(7) if RANK == 0 else torch.empty(LENGTH)
+    dist.broadcast(equal, 0)
+    mean = equal / SIZE
+    dist.all_reduce(mean, group=on)
+    assert torch.allclose(mean, equal, rtol=1e-6) and on.stats() is None
+
+    class AddUp(torch.autograd.Function):
+        @staticmethod
+        def forward(_: Any, x: torch.Tensor) -> torch.Tensor:
+            return x.clone()
+
+        @staticmethod
+        def backward(_: Any, gradient: torch.Tensor) -> torch.Tensor:
+            found = gradient.clone()
+            dist.all_reduce(found, group=on)
+            return found
+
+    x = torch.zeros(LENGTH, requires_grad=True)
+    AddUp.apply(x).backward(numbers(RANK))
+    assert on.stats().calls == 1
+    with thc.torch.backend.exact():
+        AddUp.apply(x).backward(numbers(RANK))
+        everywhere = group()
+        dist.all_reduce(mean, group=everywhere)
+    assert on.stats().calls == 1 and everywhere.stats() is None
+    return None
+
+
 def check_options() -> str | None:
     if not HAS:
         return OLD
@@ -534,7 +568,7 @@ def check_options() -> str | None:
     try:
         made = options(feedback=0)
         assert (made.lane, made.feedback, made.smallest) == (12, 0, 65536) and "lane=12" in repr(made)
-        on = dist.new_group(backend="thc")
+        on = dist.new_group(backend="thc", pg_options=options())
     finally:
         del os.environ["THC_BACKEND_LANE"], os.environ["THC_BACKEND_FEEDBACK"]
     tensor = numbers(0)

@@ -40,4 +40,4 @@ def test_deepspeed(check: str) -> None:
     needs_deepspeed = importlib.util.find_spec("deepspeed") is None or shutil.which("ninja") is None
     if needs_deepspeed:
         pytest.skip("not run: DeepSpeed over the backend thc: Python has no deepspeed (pip install deepspeed ninja, DS_ACCELERATOR=cpu)")
-    run("checks_deepspeed", 2, THC_TEST_BACKEND="thc", DS_ACCELERATOR="cpu").verify(check)
+    run("checks_deepspeed", 2, THC_TEST_BACKEND="thc", THC_BACKEND_EVERYWHERE="1", DS_ACCELERATOR="cpu").verify(check)

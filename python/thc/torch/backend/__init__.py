@@ -6,8 +6,9 @@
 
     dist.init_process_group("thc")
 
-Sums and means of large dense floats become sums in lanes (:class:`thc.torch.CollectiveGroup`) that gloo adds up. Everything else is done by
-gloo, or by NCCL on a GPU, as if this backend were not there. :class:`Options` says what counts as large (docs/backend.md).
+Sums and means of large dense floats in a backward pass become sums in lanes (:class:`thc.torch.CollectiveGroup`) that gloo adds up. Everything else is done by
+gloo, or by NCCL on a GPU, as if this backend were not there. Elsewhere all-reduces are exact, unless ``Options(everywhere=1)`` says otherwise; with :func:`exact` they are
+so anyhow. :class:`Options` says what counts as large (docs/backend.md).
 """
 
 from __future__ import annotations
@@ -17,9 +18,10 @@ from typing import Any
 import torch.distributed as dist
 
 from thc.errors import ConfigError
+from thc.torch.backend.exact import exact
 from thc.torch.backend.options import Options
 
-__all__ = ["NAME", "Options", "register"]
+__all__ = ["NAME", "Options", "exact", "register"]
 
 NAME = "thc"
 

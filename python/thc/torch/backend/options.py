@@ -12,12 +12,12 @@ from thc.errors import ConfigError
 
 __all__ = ["VARIABLES", "Options"]
 
-VARIABLES = {name: f"THC_BACKEND_{name.upper()}" for name in ("lane", "bits", "block", "smallest", "feedback")}
+VARIABLES = {name: f"THC_BACKEND_{name.upper()}" for name in ("lane", "bits", "block", "smallest", "feedback", "everywhere")}
 """The environment variable of each option."""
 
-_DEFAULTS = {"lane": 8, "bits": None, "block": 13, "smallest": 1 << 16, "feedback": 0}
+_DEFAULTS = {"lane": 8, "bits": None, "block": 13, "smallest": 1 << 16, "feedback": 0, "everywhere": 0}
 
-_BOUNDS = {"lane": (4, 16), "bits": (1, 8), "block": (10, 20), "smallest": (1, None), "feedback": (0, 1 << 20)}
+_BOUNDS = {"lane": (4, 16), "bits": (1, 8), "block": (10, 20), "smallest": (1, None), "feedback": (0, 1 << 20), "everywhere": (0, 1)}
 
 
 def _base() -> Any:
@@ -42,6 +42,8 @@ class Options(_Base):
     - ``smallest`` (``THC_BACKEND_SMALLEST``): tensors of fewer coordinates travel as they are (65536).
     - ``feedback`` (``THC_BACKEND_FEEDBACK``): 0, or how many compressed all-reduces a step has (0). Then what compression loses of the k-th
       of a step is added to the k-th of the next.
+    - ``everywhere`` (``THC_BACKEND_EVERYWHERE``): 1 compresses all-reduces outside of backward passes, too (0). They may be of parameters or
+      activations, which do not bear what gradients do.
     - ``timeout``: of a group that a device mesh makes; ``init_process_group`` and ``new_group`` have an argument of their own.
     """
 
@@ -50,6 +52,7 @@ class Options(_Base):
     block: int
     smallest: int
     feedback: int
+    everywhere: int
 
     def __init__(
         self,
@@ -59,6 +62,7 @@ class Options(_Base):
         block: int | None = None,
         smallest: int | None = None,
         feedback: int | None = None,
+        everywhere: int | None = None,
         timeout: timedelta | None = None,
     ) -> None:
         if _Base is object:
@@ -67,7 +71,7 @@ class Options(_Base):
             super().__init__("thc")
         else:
             super().__init__("thc", timeout)
-        given = {"lane": lane, "bits": bits, "block": block, "smallest": smallest, "feedback": feedback}
+        given = {"lane": lane, "bits": bits, "block": block, "smallest": smallest, "feedback": feedback, "everywhere": everywhere}
         for name, value in given.items():
             setattr(self, name, _check(name, value))
 

@@ -12,6 +12,7 @@ import torch.distributed as dist
 from thc import environment
 from thc.errors import ConfigError
 from thc.stats import Stats
+from thc.torch.backend.exact import exact
 from thc.torch.backend.beneath import register_backends
 from thc.torch.backend.options import VARIABLES, Options
 from thc.torch.backend.sums import DTYPES, Sums
@@ -69,6 +70,8 @@ class ThcProcessGroup(dist.ProcessGroup):
             and tensor.device.type in ("cpu", "cuda")
             and (op == dist.ReduceOp.SUM or op == dist.ReduceOp.AVG)
             and self.size() > 1
+            and (bool(self._compression.everywhere) or _in_backward())
+            and not exact.depth
         )
 
     def allreduce(self, tensors: Any, opts: Any = None, timeout: timedelta | None = None, *, op: Any = None) -> Any:
@@ -111,6 +114,12 @@ class ThcProcessGroup(dist.ProcessGroup):
     def _close(self) -> None:
         # Its threads end when what is under way is over.
         self._sums = None
+
+
+def _in_backward() -> bool:
+    """Whether this thread is in a backward pass, which is where gradients are added up."""
+    found: int = torch._C._current_graph_task_id()
+    return found != -1
 
 
 _COLLECTIVES = (
