@@ -21,13 +21,13 @@ const ROOMS: &[(&str, &str, usize)] = &[
     ("model server", "asynchronous/codec asynchronous/model", 9_900),
     ("p4", "p4", 4_600),
     ("controller", "controller", 14_300),
-    ("python", "python/src python/thc", 20_200),
+    ("python", "python/src python/thc", 21_500),
     ("testbed", "demo studies baselines asynchronous/study tools python/bench", 31_500),
     ("packaging", "packaging", 3_200),
 ];
 
 /// The maximum of test lines: those of the folder `tests`, of the crates' own folders `tests`, and those inline.
-const TESTS: usize = 79_500;
+const TESTS: usize = 80_500;
 
 /// The maximum of words in `PAGES` and the pages of `docs`.
 const WORDS: usize = 145_500;
