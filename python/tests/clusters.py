@@ -48,12 +48,9 @@ def resources_of_kind(resources: list[dict[str, Any]], kind: str) -> dict[str, d
 # Reads resources as YAML, makes models of them and back, and prints what is left of each: an unknown field is not.
 THROUGH_MODELS = """
 import json, sys, yaml
-import kubeflow_trainer_api.models as trainer
 from cloudcoil.models.prometheus_operator import v1 as monitoring
 
 def round_trip(resource):
-    if resource["kind"] == "ClusterTrainingRuntime":
-        return trainer.TrainerV1alpha1ClusterTrainingRuntime.from_dict(resource).to_dict()
     model = getattr(monitoring, resource["kind"]).model_validate(resource)
     return json.loads(model.model_dump_json(by_alias=True, exclude_none=True))
 
