@@ -1,4 +1,4 @@
-//! Eleven other schemes that compress gradients, behind one trait, to compare THC with.
+//! Other schemes that compress gradients, behind one trait, to compare THC with.
 //!
 //! Each scheme follows its paper for one tensor and n workers around a parameter server, and the
 //! server does what servers of real systems do: most decode the workers' messages, add them up, and
@@ -19,16 +19,12 @@ mod dgc;
 mod group;
 mod lanes;
 mod message;
-mod one_bit;
-mod power_sgd;
 mod qsgd;
-mod sign_sgd;
 mod sparse;
 mod tern_grad;
 pub mod tfp;
 mod thc;
 mod top_k;
-mod two_bit;
 mod uncompressed;
 mod uniform_thc;
 
@@ -38,15 +34,11 @@ mod tests;
 pub use dgc::Dgc;
 pub use group::{MeanEstimate, SchemeGroup};
 pub use message::Message;
-pub use one_bit::OneBit;
-pub use power_sgd::PowerSgd;
 pub use qsgd::Qsgd;
-pub use sign_sgd::SignSgd;
 pub use tern_grad::TernGrad;
 pub use tfp::Tfp;
 pub use thc::Thc;
 pub use top_k::TopK;
-pub use two_bit::TwoBit;
 pub use uncompressed::Uncompressed;
 pub use uniform_thc::UniformThc;
 

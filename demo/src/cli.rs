@@ -12,7 +12,6 @@ use serde::Serialize;
 use thc_ps::Fraction;
 use thc_transport::IoName;
 
-use crate::adapt::AdaptArgs;
 use crate::demo::plan::{DemoPlan, WorkerPlan};
 use crate::demo::{exact, model, processes, run, server, shared};
 use crate::distribution::Distribution;
@@ -51,12 +50,7 @@ enum Subcommands {
     Table(TableArgs),
     /// Measure the error of the mean with the real codec and the aggregator model, and compare it with theory
     Nmse(NmseArgs),
-    /// Draw the error of THC and of other schemes: SVG files, numbers, and one page with all of them
-    #[command(disable_help_flag = true)]
-    Figures(StudyArgs),
-    /// Choose each layer's compression from its gradient: the fewest bytes at a bounded error
-    Adapt(AdaptArgs),
-    /// Compare every table and figure of the five papers with what this code gives
+    /// Measure errors beside other schemes, and what docs/papers.md compares with the papers
     #[command(disable_help_flag = true)]
     Papers(StudyArgs),
     /// Measure an all-reduce between real processes on links of a given rate, beside others
@@ -105,8 +99,7 @@ enum SwitchName {
                         thc demo --switch bmv2                          (a P4 switch adds up)\n  \
                         thc demo --controller                           (same result, with a status page)\n  \
                         thc demo --colocated                            (same result, without a dedicated server)\n  \
-                        thc demo --text book.txt --json > report.json\n  \
-                        thc demo --save-gradients gradients/     (.npy files, for error studies)")]
+                        thc demo --text book.txt --json > report.json")]
 struct DemoArgs {
     /// Worker processes
     #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u8).range(1..=16))]
@@ -146,9 +139,6 @@ struct DemoArgs {
     /// Draw both loss curves into this SVG file
     #[arg(long, value_name = "FILE")]
     plot: Option<PathBuf>,
-    /// Keep the gradients of sampled steps in this folder, as .npy files
-    #[arg(long, value_name = "DIR")]
-    save_gradients: Option<PathBuf>,
     /// Print the report as JSON, and no progress
     #[arg(long)]
     json: bool,
@@ -336,7 +326,6 @@ fn execute(command: Subcommands) -> Result<()> {
             print(&sweep::run()?, json)
         }
         Subcommands::Table(args) => print(&table(&args)?, args.json),
-        Subcommands::Adapt(args) => print(&args.run()?, args.json),
         Subcommands::Nmse(args) => {
             let experiment = Experiment {
                 bits: args.bits,
@@ -356,7 +345,6 @@ fn execute(command: Subcommands) -> Result<()> {
         Subcommands::Papers(args) => study("papers", &args),
         Subcommands::Simulate(args) => study("simulate", &args),
         Subcommands::Async(args) => study("async", &args),
-        Subcommands::Figures(args) => study("figures", &args),
         Subcommands::Demo(args) => {
             let plan = DemoPlan {
                 text: args.text,
@@ -377,7 +365,6 @@ fn execute(command: Subcommands) -> Result<()> {
                 loss: args.loss,
                 feedback: !args.no_feedback,
                 plot: args.plot,
-                save_gradients: args.save_gradients,
                 quiet: args.json,
             };
             print(&run::run(&options)?, args.json)

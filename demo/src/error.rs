@@ -22,7 +22,7 @@ pub enum Error {
     /// A failure, as one line that names its cause and what to do.
     #[error("{0}")]
     Failure(String),
-    /// A file has no usable measurements of layers.
+    /// A file has no usable gradients.
     #[error("{}: {reason}", path.display())]
     Profile {
         /// The file.
@@ -30,9 +30,6 @@ pub enum Error {
         /// The problem with the file.
         reason: String,
     },
-    /// No choice fits the measurements of the layers.
-    #[error(transparent)]
-    Adapt(#[from] thc_adapt::AdaptError),
     /// The plot cannot be drawn.
     #[error("cannot draw the plot {}: {reason}", path.display())]
     Plot {

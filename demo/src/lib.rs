@@ -1,6 +1,5 @@
-//! The program `thc`: the demo, lookup tables, the error of the mean, a compression for each layer.
+//! The program `thc`: the demo, lookup tables, the error of the mean.
 
-mod adapt;
 pub mod charts;
 pub mod cli;
 pub mod demo;

@@ -5,7 +5,6 @@
 use std::os::unix::fs::PermissionsExt;
 use std::process::{Command, Output};
 
-use npyz::WriterBuilder;
 use serde_json::Value;
 
 fn thc(arguments: &str) -> Output {
@@ -176,7 +175,7 @@ fn an_unusable_plot_file_is_found_out_at_once() {
 
 #[test]
 fn help_teaches_by_examples() {
-    for arguments in ["--help", "demo --help", "table --help", "nmse --help", "adapt --help"] {
+    for arguments in ["--help", "demo --help", "table --help", "nmse --help"] {
         let output = thc(arguments);
         let text = String::from_utf8(output.stdout).unwrap();
         assert!(output.status.success() && text.contains("Examples:"), "thc {arguments}: {text}");
@@ -209,117 +208,4 @@ fn hidden_subcommands_refuse_to_run_alone() {
     let output = thc("demo-worker --parent 1 {}");
     assert_eq!(output.status.code(), Some(1));
     assert!(String::from_utf8(output.stderr).unwrap().contains("thc demo"));
-}
-
-/// Layers of very different sizes and norms.
-const PROFILE: &str = r#"
-[[layer]]
-name = "small and loud"
-size = 2000
-norm = 3.0
-
-[[layer]]
-name = "large and quiet"
-size = 400000
-norm = 0.3
-
-[[layer]]
-name = "middling"
-size = 30000
-norm = 1.0
-"#;
-
-/// Arrays as `numpy.savez` stores them.
-fn npz(path: &std::path::Path, arrays: &[(&str, Vec<f32>)]) {
-    let mut archive = zip::ZipWriter::new(std::fs::File::create(path).unwrap());
-    for (name, values) in arrays {
-        archive.start_file(format!("{name}.npy"), zip::write::SimpleFileOptions::default()).unwrap();
-        let mut npy = Vec::new();
-        let mut writer = npyz::WriteOptions::new()
-            .default_dtype()
-            .shape(&[values.len() as u64])
-            .writer(&mut npy)
-            .begin_nd()
-            .unwrap();
-        writer.extend(values.iter().copied()).unwrap();
-        writer.finish().unwrap();
-        std::io::Write::write_all(&mut archive, &npy).unwrap();
-    }
-    archive.finish().unwrap();
-}
-
-#[test]
-fn layers_get_choices_from_profiles_and_gradients() {
-    let folder = tempfile::tempdir().unwrap();
-    let profile = folder.path().join("profile.toml");
-    std::fs::write(&profile, PROFILE).unwrap();
-    let found = json(&format!("adapt {} -n 4 --json", profile.display()));
-    let (cost, default) = (found["cost"].as_f64().unwrap(), found["default_cost"].as_f64().unwrap());
-    assert!(cost < 0.9 * default, "{cost} {default}");
-    assert!(found["error"].as_f64().unwrap() <= found["bound"].as_f64().unwrap());
-    let bits = |at: usize| found["rows"][at]["choice"].as_str().unwrap()[..1].parse::<u8>().unwrap();
-    assert!(bits(0) > bits(1), "{found}");
-    let exact = json(&format!("adapt {} -n 4 --exact --json", profile.display()));
-    assert_near(&exact["cost"], exact["least_cost"].as_f64().unwrap(), 1e-6 * cost);
-    assert!(exact["cost"].as_f64().unwrap() <= cost);
-    let text = String::from_utf8(thc(&format!("adapt {} --default 3", profile.display())).stdout).unwrap();
-    assert!(text.contains("large and quiet") && text.contains("with 3/8 for all"), "{text}");
-
-    // The same from gradients of those norms.
-    let gradients = folder.path().join("gradients.npz");
-    let array = |size: usize, norm: f32| vec![norm / (size as f32).sqrt(); size];
-    let arrays = [("a", array(2000, 3.0)), ("b", array(400_000, 0.3)), ("c", array(30_000, 1.0))];
-    npz(&gradients, &arrays);
-    let same = json(&format!("adapt {} -n 4 --json", gradients.display()));
-    assert_near(&same["cost"], cost, 0.0);
-    assert_near(&same["rows"][1]["norm"], 0.3, 1e-4);
-
-    // Another compressor's costs and errors.
-    let ranks = folder.path().join("ranks.json");
-    let text = r#"{"choices": ["rank 1", "rank 4"], "layer": [
-        {"name": "x", "size": 100, "costs": [10, 40], "errors": [5, 1]},
-        {"name": "y", "size": 100, "costs": [10, 40], "errors": [2, 1]}]}"#;
-    std::fs::write(&ranks, text).unwrap();
-    let found = json(&format!("adapt {} --bound 3.1 --json", ranks.display()));
-    assert_eq!(
-        (&found["rows"][0]["choice"], &found["rows"][1]["choice"]),
-        (&"rank 4".into(), &"rank 1".into())
-    );
-}
-
-#[test]
-fn layers_that_cannot_be_chosen_for_are_one_clear_line() {
-    let folder = tempfile::tempdir().unwrap();
-    let write = |name: &str, text: &str| {
-        let path = folder.path().join(name);
-        std::fs::write(&path, text).unwrap();
-        path.display().to_string()
-    };
-    let good = write("good.toml", PROFILE);
-    let nan = folder.path().join("nan.npz");
-    npz(&nan, &[("w", vec![1.0, f32::NAN])]);
-    for (arguments, status, expected) in [
-        ("missing.npz".to_owned(), 1, "missing.npz"),
-        (write("a.txt", "x"), 1, ".npz"),
-        (write("b.npz", "no zip"), 1, "no .npz file"),
-        (nan.display().to_string(), 1, "\"w\": it has a NaN"),
-        (write("c.toml", "[[layer]]\nname = 'x'\nsize = 3\nnorms = 1.0"), 1, "line 4"),
-        (write("d.toml", "[[layer]]\nname = 'x'\nsize = 3"), 1, "layer \"x\" needs its norm"),
-        (write("e.json", "{\"layer\": []}"), 1, "no layers"),
-        (write("f.toml", "[[layer]]\nname = 'x'\nsize = 3\nnorm = -1.0"), 1, "layer \"x\" has a norm of -1"),
-        (format!("{good} --choices 2,5"), 2, "\"5\""),
-        (format!("{good} --choices 8/8"), 2, "\"8/8\""),
-        (format!("{good} --choices 3/4"), 2, "4 workers with bit budget 3 overflow"),
-        (format!("{good} --choices 2,3,raw"), 2, "none of the choices 2/8, 3/8, raw"),
-        (format!("{good} --choices 2,3 --default 3 --bound 1e-9"), 1, "above the bound"),
-        (format!("{good} --workers 65"), 2, "--workers"),
-        (format!("{good} --exact --steps 5"), 2, "--steps"),
-        (format!("{good} --steps 0"), 1, "number of steps"),
-    ] {
-        let output = thc(&format!("adapt {arguments}"));
-        let errors = String::from_utf8(output.stderr).unwrap();
-        assert_eq!(output.status.code(), Some(status), "thc adapt {arguments}: {errors}");
-        assert_eq!(errors.lines().count(), 1, "{errors}");
-        assert!(errors.starts_with("thc: ") && errors.contains(expected), "{arguments}: {errors}");
-    }
 }

@@ -8,7 +8,7 @@
 - :class:`ThresholdTable`: from which size on compression pays (SlimGC, section 3.3).
 - :class:`Bandwidth`, :func:`first_ratio`, :func:`second_ratio`: how much of a gradient is there in time (AQGB, section 4.3).
 
-``thc.torch.wrap(model, adapt=True)`` uses them while it trains, and ``thc adapt`` on the command line.
+``thc.torch.wrap(model, adapt=True)`` uses them while it trains.
 """
 
 from __future__ import annotations

@@ -1,6 +1,5 @@
 //! The command line of `thc-studies`: those commands of `thc` that only measure.
 
-use std::io::Write;
 use std::process::ExitCode;
 
 use clap::{Args, Parser, Subcommand};
@@ -9,8 +8,7 @@ use thc_demo::demo::processes;
 use thc_model_study::{AsyncArgs, run_worker};
 
 use crate::bench::{self, BenchArgs};
-use crate::error::{Error, Result};
-use crate::figures::arguments::FiguresArgs;
+use crate::error::Result;
 use crate::papers::arguments::PapersArgs;
 use crate::simulate::SimulateArgs;
 
@@ -19,7 +17,7 @@ use crate::simulate::SimulateArgs;
     name = "thc",
     bin_name = "thc",
     version,
-    about = "Studies of THC: figures, benchmarks of processes, simulations",
+    about = "Studies of THC: errors beside other schemes, benchmarks of processes, simulations",
     after_help = "The program thc has the same commands, and more: thc --help"
 )]
 struct Cli {
@@ -29,9 +27,7 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Subcommands {
-    /// Draw the error of THC and of other schemes: SVG files, numbers, and one page with all of them
-    Figures(FiguresArgs),
-    /// Compare every table and figure of the five papers with what this code gives
+    /// Measure errors beside other schemes, and what docs/papers.md compares with the papers
     Papers(Box<PapersArgs>),
     /// Measure an all-reduce between real processes on links of a given rate, beside others
     Bench(BenchArgs),
@@ -69,10 +65,6 @@ fn execute(command: Subcommands) -> Result<()> {
         Subcommands::AsyncWorker(args) => {
             processes::tie_to_parent(args.parent)?;
             run_worker()
-        }
-        Subcommands::Figures(args) => {
-            let made = args.run()?;
-            writeln!(std::io::stdout(), "{made}").map_err(Error::Output)
         }
     }
 }

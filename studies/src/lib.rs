@@ -2,7 +2,6 @@
 
 pub mod bench;
 pub mod cli;
-pub mod figures;
 mod papers;
 mod progress;
 mod simulate;

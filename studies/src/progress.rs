@@ -11,23 +11,15 @@ use crate::error::Result;
 /// A bar on a terminal, one line per figure elsewhere, on standard error.
 pub struct Progress {
     quiet: bool,
-    /// How many jobs are done at the same time; all cores' where nothing is said.
-    threads: Option<usize>,
 }
 
 impl Progress {
     /// `quiet` shows nothing.
     pub fn new(quiet: bool) -> Self {
-        Self { quiet, threads: None }
+        Self { quiet }
     }
 
-    /// With so many jobs at the same time.
-    #[must_use]
-    pub fn with_threads(self, threads: usize) -> Self {
-        Self { threads: Some(threads.max(1)), ..self }
-    }
-
-    /// Does `jobs` jobs on all cores, or as many as were asked for, and returns what they gave, in their order, or the first error.
+    /// Does `jobs` jobs on all cores, and returns what they gave, in their order, or the first error.
     pub fn parallel<T: Send>(
         &self,
         name: &str,
@@ -50,8 +42,7 @@ impl Progress {
                 bar.inc(1);
             }
         };
-        let cores = || std::thread::available_parallelism().map_or(1, usize::from);
-        let threads = self.threads.unwrap_or_else(cores).min(jobs);
+        let threads = std::thread::available_parallelism().map_or(1, usize::from).min(jobs);
         std::thread::scope(|scope| {
             for _ in 1..threads {
                 scope.spawn(work);

@@ -5,24 +5,18 @@
 
 mod actor;
 mod arguments;
-mod calibrate;
 mod chart;
-mod check;
 mod cluster;
 mod cores;
 mod error;
 mod job;
 mod layout;
-mod limits;
 mod loss;
 mod port;
 mod recirculation;
 mod ring;
-pub(crate) mod row;
+pub mod row;
 mod settings;
 mod study;
 
 pub use arguments::SimulateArgs;
-pub(crate) use job::{Case, simulate};
-pub(crate) use layout::Layout;
-pub(crate) use settings::Keys;

@@ -1,85 +1,52 @@
-//! `thc papers` as users call it: all entries on one page, the same numbers again, and clear errors.
+//! `thc papers` as users call it: the same numbers again, and clear errors.
 
 #![allow(clippy::unwrap_used)]
 
 use std::path::Path;
 use std::process::{Command, Output};
 
-fn thc(arguments: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_thc-studies")).arg("papers").args(arguments).output().unwrap()
-}
+use serde_json::Value;
 
-fn document(arguments: &[&str], out: &Path) -> String {
-    let output = thc(&[arguments, &["--quick", "--out", out.to_str().unwrap()]].concat());
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    std::fs::read_to_string(out.join("papers.md")).unwrap()
-}
-
-#[test]
-fn all_papers_are_on_one_page_and_a_run_that_was_ended_goes_on() {
-    let folder = tempfile::tempdir().unwrap();
-    let out = folder.path().join("new/folder");
-    let text = document(&[], &out);
-    for paper in ["thc", "lgreco", "slimgc", "aqgb", "double-quantization", "together"] {
-        assert!(text.contains(&format!("\n## {paper}\n")), "{paper}");
-    }
-    let page = std::fs::read_to_string(out.join("index.html")).unwrap();
-    for name in
-        ["thc-claim-1", "lgreco-table-4", "slimgc-figure-14", "aqgb-table-2", "double-quantization-table-1"]
-    {
-        assert!(
-            page.contains(&format!("id=\"{name}\"")) && text.contains(&format!("id=\"{name}\"")),
-            "{name}"
-        );
-    }
-    assert!(page.contains("<svg") && out.join("thc-workers.svg").exists());
-    // What is gone is made again, and comes to the same, on one core as on all.
-    for gone in ["thc-uniform-1-1", "thc-round-1", "double-rates-1"] {
-        std::fs::remove_file(out.join(format!("trainings/{gone}.json"))).unwrap();
-    }
-    assert_eq!(document(&["--jobs", "1"], &out), text);
+fn thc(gradients: &Path, out: &Path) -> Output {
+    let mut thc = Command::new(env!("CARGO_BIN_EXE_thc-studies"));
+    thc.args(["papers", "--quick", "--gradients"]).arg(gradients).arg("--out").arg(out).output().unwrap()
 }
 
 /// A matrix and a bias of a model with two workers, as python/bench/gradients.py writes them.
-fn gradients(folder: &Path, size: f32) {
+fn gradients(folder: &Path) {
     std::fs::create_dir_all(folder.join("small")).unwrap();
-    let index = format!(
-        r#"{{"seed": 1, "models": [{{"name": "Small", "folder": "small", "workers": 2, "sha256": "{size}",
-            "tensors": [{{"name": "matrix", "shape": [64, 32]}}, {{"name": "bias", "shape": [40]}}]}}]}}"#
-    );
+    let index = r#"{"seed": 1, "models": [{"name": "Small", "folder": "small", "workers": 2, "sha256": "1",
+            "tensors": [{"name": "matrix", "shape": [64, 32]}, {"name": "bias", "shape": [40]}]}]}"#;
     std::fs::write(folder.join("index.json"), index).unwrap();
     for (number, name) in ["seen", "worker-0", "worker-1"].into_iter().enumerate() {
-        let value = |i: usize| {
-            size * ((i + 9 * number) as f32 * 0.7).sin() * if i.is_multiple_of(64) { 30.0 } else { 1.0 }
-        };
+        let value =
+            |i: usize| ((i + 9 * number) as f32 * 0.7).sin() * if i.is_multiple_of(64) { 30.0 } else { 1.0 };
         let bytes: Vec<u8> = (0..64 * 32 + 40).flat_map(|i| value(i).to_le_bytes()).collect();
         std::fs::write(folder.join(format!("small/{name}.f32")), bytes).unwrap();
     }
 }
 
 #[test]
-fn gradients_of_architectures_are_measured_where_they_are_given() {
+fn gradients_are_measured_and_the_numbers_are_the_same_again() {
     let folder = tempfile::tempdir().unwrap();
-    let (out, saved) = (folder.path().join("out"), folder.path().join("gradients"));
-    let table = ["--paper", "together", "--table", "4"];
-    let without = document(&table, &out);
-    assert!(without.contains("python/bench/gradients.py") && !without.contains("Small"), "{without}");
-    gradients(&saved, 1.0);
-    let given = [&table[..], &["--gradients", saved.to_str().unwrap()]].concat();
-    let text = document(&given, &out);
+    let (out, saved) = (folder.path().join("new/folder"), folder.path().join("gradients"));
+    gradients(&saved);
+    let measure = || -> Value {
+        let output = thc(&saved, &out);
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        serde_json::from_str(&std::fs::read_to_string(out.join("gradients.json")).unwrap()).unwrap()
+    };
+    let numbers = measure();
     for row in ["Small, QSGD, uniform", "Small, TopK, L-GreCo", "Small, THC, k-means"] {
-        assert!(text.contains(row), "{row}: {text}");
+        assert!(numbers["choices"][row]["bits up"].is_number(), "{row}: {numbers}");
     }
-    // Other gradients are another measurement; the same ones are not.
-    let path = out.join("trainings/layers-chosen-1.json");
-    let kept = std::fs::read_to_string(&path).unwrap();
-    document(&given, &out);
-    assert_eq!(std::fs::read_to_string(&path).unwrap(), kept);
-    gradients(&saved, 2.0);
-    document(&given, &out);
-    assert_ne!(std::fs::read_to_string(&path).unwrap(), kept);
+    let errors = &numbers["errors"]["Small, as one vector"];
+    assert!(errors["THC"].as_f64() < errors["TernGrad"].as_f64(), "{errors}");
+    assert!(out.join("aqgb.json").is_file() && out.join("nmse.json").is_file());
+    assert_eq!(measure(), numbers);
+
     std::fs::remove_file(saved.join("index.json")).unwrap();
-    let output = thc(&given);
+    let output = thc(&saved, &out);
     let says = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(
         output.status.code() == Some(1) && says.contains("index.json") && says.lines().count() == 1,
@@ -87,28 +54,80 @@ fn gradients_of_architectures_are_measured_where_they_are_given() {
     );
 }
 
+const DOCS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs");
+
+/// All numbers at the end of `path`: keys of objects, in which a leading `*` stands for any beginning.
+fn numbers(value: &Value, path: &[&str], found: &mut Vec<f64>) {
+    let Some((key, rest)) = path.split_first() else {
+        found.extend(value.as_f64());
+        return;
+    };
+    for (name, inner) in value.as_object().into_iter().flatten() {
+        let fits = key.strip_prefix('*').map_or(name == key, |end| name.ends_with(end));
+        if fits {
+            numbers(inner, rest, found);
+        }
+    }
+}
+
+/// What a reference on the page stands for: `FILE;KEY;…`, or the least or largest of several: `min;FILE;KEY;…`.
+fn referenced(reference: &str) -> f64 {
+    let (pick, path): (fn(f64, f64) -> f64, &str) = match reference.split_once(';') {
+        Some(("min", rest)) => (f64::min, rest),
+        Some(("max", rest)) => (f64::max, rest),
+        _ => (|_, _| f64::NAN, reference),
+    };
+    let (file, keys) = path.split_once(';').unwrap();
+    let text = std::fs::read_to_string(format!("{DOCS}/papers/{file}.json")).unwrap();
+    let mut found = Vec::new();
+    let keys: Vec<&str> = keys.split(';').collect();
+    numbers(&serde_json::from_str(&text).unwrap(), &keys, &mut found);
+    found.into_iter().reduce(pick).unwrap_or_else(|| panic!("{reference}: no such number"))
+}
+
+/// Every decimal number in a column "ours" is followed by its reference, and is that number rounded.
+fn check(page: &str) -> Result<usize, String> {
+    let (mut checked, mut column) = (0, None);
+    for line in page.lines() {
+        let cells: Vec<&str> = line.split('|').collect();
+        if let Some(at) = cells.iter().position(|cell| cell.trim() == "ours") {
+            column = Some(at);
+        } else if !line.starts_with('|') {
+            column = None;
+        } else if let Some(cell) = column.and_then(|at| cells.get(at)) {
+            let mut rest = *cell;
+            while let Some(at) = rest.find(|c: char| c.is_ascii_digit()) {
+                let end =
+                    rest[at..].find(|c: char| !c.is_ascii_digit() && c != '.').map_or(rest.len(), |n| at + n);
+                let (number, after) = (rest[at..end].trim_end_matches('.'), &rest[end..]);
+                rest = after;
+                if let Some((reference, after)) =
+                    after.strip_prefix("<!--").and_then(|text| text.split_once("-->"))
+                {
+                    let digits = number.split_once('.').map_or(0, |(_, digits)| digits.len());
+                    let found = format!("{:.digits$}", referenced(reference));
+                    if found != number {
+                        return Err(format!("{reference} is {found}, and the page has {number}"));
+                    }
+                    checked += 1;
+                    rest = after;
+                } else if number.contains('.') && !cell.contains("](") {
+                    return Err(format!("{number} has no reference: {cell}"));
+                }
+            }
+        }
+    }
+    Ok(checked)
+}
+
 #[test]
-fn one_figure_the_list_and_what_there_is_not() {
-    let folder = tempfile::tempdir().unwrap();
-    let text = document(&["--paper", "thc", "--figure", "14"], folder.path());
-    assert!(text.contains("thc Figure 14") && !text.contains("Figure 10"), "{text}");
-    let claim = document(&["--paper", "thc", "--claim", "1"], folder.path());
-    assert!(claim.contains("thc Claim 1") && claim.contains("6320"), "{claim}");
-    let list = String::from_utf8(thc(&["--list"]).stdout).unwrap();
-    assert!(
-        list.contains("Figure 2a")
-            && list.contains("computed")
-            && list.contains("scaled down")
-            && list.lines().count() > 70,
-        "{list}"
-    );
-    for (arguments, says) in [
-        (&["--paper", "nobody"][..], "double-quantization (6 figures, 1 tables, 1 claims)"),
-        (&["--paper", "thc", "--figure", "99"], "no such paper, figure, table or claim"),
-        (&["--figure", "3"], "--paper"),
-    ] {
-        let output = thc(arguments);
-        let text = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert!(output.status.code() == Some(2) && text.contains(says), "{arguments:?}: {text}");
+fn the_page_has_the_numbers_of_the_files() {
+    let page = std::fs::read_to_string(format!("{DOCS}/papers.md")).unwrap();
+    let checked = check(&page).unwrap();
+    assert!(checked > 40, "{checked}");
+    let reference = "<!--nmse;granularity;b = 2;g = 30-->";
+    for other in [format!("9{reference}"), String::new()] {
+        let wrong = page.replacen(reference, &other, 1);
+        assert!(wrong != page && check(&wrong).is_err());
     }
 }

@@ -20,8 +20,8 @@ pub struct ErrorSample {
 }
 
 impl ErrorSample {
-    /// Measures the files that `workers` workers wrote in `step`, and removes them unless `keep`.
-    pub fn measure(folder: &Path, step: u32, workers: u8, keep: bool) -> Result<Self> {
+    /// Measures the files that `workers` workers wrote in `step`, and removes them.
+    pub fn measure(folder: &Path, step: u32, workers: u8) -> Result<Self> {
         let own: Vec<_> =
             (0..workers).map(|worker| gradient_file::worker_path(folder, step, worker)).collect();
         let applied = gradient_file::applied_path(folder, step);
@@ -39,11 +39,9 @@ impl ErrorSample {
             applied: nmse(&mean, &gradient_file::read(&applied)?),
             without_feedback: nmse(&mean, &gradient_file::read(&alone)?),
         };
-        if !keep {
-            for path in own.iter().chain([&applied, &alone]) {
-                // The temporary folder's removal takes remaining files with it.
-                let _ = std::fs::remove_file(path);
-            }
+        for path in own.iter().chain([&applied, &alone]) {
+            // The temporary folder's removal takes remaining files with it.
+            let _ = std::fs::remove_file(path);
         }
         Ok(sample)
     }
@@ -73,10 +71,9 @@ mod tests {
         gradient_file::write(&gradient_file::worker_path(at, 2, 1), &[5.0, 2.0]).unwrap();
         gradient_file::write(&gradient_file::applied_path(at, 2), &[4.0, 2.0]).unwrap();
         gradient_file::write(&gradient_file::uncorrected_path(at, 2), &[4.0, 1.0]).unwrap();
-        let sample = ErrorSample::measure(at, 2, 2, true).unwrap();
+        let sample = ErrorSample::measure(at, 2, 2).unwrap();
         assert_eq!((sample.applied, sample.without_feedback), (1.0 / 17.0, 0.0));
-        ErrorSample::measure(at, 2, 2, false).unwrap();
         assert_eq!(std::fs::read_dir(at).unwrap().count(), 0);
-        assert!(ErrorSample::measure(at, 2, 2, false).is_err());
+        assert!(ErrorSample::measure(at, 2, 2).is_err());
     }
 }

@@ -49,8 +49,6 @@ pub struct Options {
     pub switch: bool,
     /// The file for the plot of the loss curves.
     pub plot: Option<PathBuf>,
-    /// The folder in which sampled gradients are kept.
-    pub save_gradients: Option<PathBuf>,
     /// Whether only the report is printed, without progress.
     pub quiet: bool,
 }
@@ -109,10 +107,7 @@ pub fn run(options: &Options) -> Result<Report> {
         signal_hook::flag::register(signal, Arc::clone(&interrupted)).map_err(Error::Process)?;
     }
     let temporary = tempfile::tempdir().map_err(Error::Process)?;
-    let samples = options.save_gradients.as_deref().unwrap_or(temporary.path());
-    std::fs::create_dir_all(samples).map_err(|source| Error::File { path: samples.to_owned(), source })?;
-
-    let (thc, totals) = run_compressed(options, samples, temporary.path(), Arc::clone(&interrupted))?;
+    let (thc, totals) = run_compressed(options, temporary.path(), Arc::clone(&interrupted))?;
     let exact = exact(options, interrupted)?;
     if let Some(path) = &options.plot {
         plot(path, &thc.run.losses, &exact.run.losses)?;
@@ -131,7 +126,6 @@ fn shares(job: &Job) -> Result<Share> {
 /// workers that serve a share of the slots each.
 fn run_compressed(
     options: &Options,
-    samples: &Path,
     folder: &Path,
     interrupted: Arc<AtomicBool>,
 ) -> Result<(RunResult, Option<Server>)> {
@@ -228,7 +222,7 @@ fn run_compressed(
             interface: hosts.as_ref().map(|_| hosts::INTERFACE.to_owned()),
             slow: site.is_some(),
             feedback: options.feedback,
-            samples: samples.to_owned(),
+            samples: folder.to_owned(),
         };
         let order = serde_json::to_string(&order).map_err(Error::Event)?;
         let mut command = trainer("demo-worker")?;
@@ -242,8 +236,7 @@ fn run_compressed(
         workers.push(children.start(format!("worker {worker}"), &mut command)?);
     }
     let progress = Progress::new("THC", plan.steps, options.quiet);
-    let sampled = Some((samples, options.save_gradients.is_some()));
-    let heard = listen(&mut children, plan, &workers, &servers, &progress, sampled)?;
+    let heard = listen(&mut children, plan, &workers, &servers, &progress, Some(folder))?;
     let mut totals = Vec::new();
     // The parameter server ends last, because it reports the totals.
     for &server in servers.iter().rev() {
@@ -318,15 +311,14 @@ fn trainer(subcommand: &str) -> Result<Command> {
     Ok(command)
 }
 
-/// Reads events until each of `trainers` has reported its outcome and ended. `sampled` is the folder of
-/// their gradients, and whether these are kept.
+/// Reads events until each of `trainers` has reported its outcome and ended. `sampled` is the folder of their gradients.
 fn listen(
     children: &mut Children,
     plan: &DemoPlan,
     trainers: &[usize],
     servers: &[usize],
     progress: &Progress,
-    sampled: Option<(&Path, bool)>,
+    sampled: Option<&Path>,
 ) -> Result<RunResult> {
     let steps = plan.steps as usize;
     let mut parameters = 0;
@@ -369,8 +361,8 @@ fn listen(
             Event::Sample { step } => {
                 let Some(count) = samples.get_mut(step as usize) else { continue };
                 *count += 1;
-                if let (true, Some((folder, keep))) = (*count == trainers.len(), sampled) {
-                    errors.push(ErrorSample::measure(folder, step, plan.workers, keep)?);
+                if let (true, Some(folder)) = (*count == trainers.len(), sampled) {
+                    errors.push(ErrorSample::measure(folder, step, plan.workers)?);
                 }
             }
             Event::Done(outcome) => outcomes[trainer] = Some(outcome),

@@ -1,20 +1,10 @@
-//! What a figure is: pictures, a table, an explanation and all numbers.
+//! Tables, several charts as one picture, files.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use comfy_table::{CellAlignment, presets};
-use serde_json::Value;
 
 use thc_demo::error::{Error, Result};
-
-/// One picture.
-#[derive(Clone, Debug)]
-pub struct Picture {
-    /// File name without ending.
-    pub name: String,
-    /// The SVG document.
-    pub svg: String,
-}
 
 /// Several charts, each `size` pixels large, as one SVG document with so many columns.
 pub fn tile(charts: &[String], columns: u32, size: (u32, u32)) -> String {
@@ -43,23 +33,6 @@ pub struct Table {
     pub rows: Vec<Vec<String>>,
 }
 
-/// A figure.
-#[derive(Clone, Debug)]
-pub struct Figure {
-    /// File name without ending of its numbers.
-    pub name: String,
-    /// Title.
-    pub title: String,
-    /// What it shows and what follows, in paragraphs of plain text.
-    pub text: Vec<String>,
-    /// Its pictures.
-    pub pictures: Vec<Picture>,
-    /// Its table.
-    pub table: Table,
-    /// Everything measured, with parameters and seeds.
-    pub numbers: Value,
-}
-
 impl Table {
     /// A table with these titles; each row has as many cells.
     pub fn new(header: &[&str], rows: impl IntoIterator<Item = Vec<String>>) -> Self {
@@ -75,7 +48,7 @@ impl Table {
             .collect()
     }
 
-    /// The table as Markdown, aligned.
+    /// The table as Markdown.
     pub fn to_markdown(&self) -> String {
         self.align(presets::ASCII_MARKDOWN).to_string()
     }
@@ -87,19 +60,6 @@ impl Table {
         let numbers = table.column_iter_mut().skip(1);
         numbers.for_each(|column| column.set_cell_alignment(CellAlignment::Right));
         table
-    }
-}
-
-impl Figure {
-    /// Writes pictures and numbers into `folder` and returns the files' paths.
-    pub fn save(&self, folder: &Path) -> Result<Vec<PathBuf>> {
-        let mut paths = Vec::new();
-        for picture in &self.pictures {
-            paths.push(write(folder.join(format!("{}.svg", picture.name)), &picture.svg)?);
-        }
-        let numbers = serde_json::to_string_pretty(&self.numbers).map_err(Error::Event)?;
-        paths.push(write(folder.join(format!("{}.json", self.name)), &numbers)?);
-        Ok(paths)
     }
 }
 
@@ -140,19 +100,9 @@ mod tests {
     fn tables_are_aligned_and_files_written() {
         let table = Table::new(&["scheme", "NMSE"], [vec!["THC".to_owned(), "0.01".to_owned()]]);
         assert_eq!(table.to_text(), "scheme  NMSE\nTHC     0.01\n");
-        assert_eq!(table.to_markdown(), "| scheme | NMSE |\n|--------|------|\n| THC    | 0.01 |");
         let folder = tempfile::tempdir().unwrap();
-        let figure = Figure {
-            name: "f".to_owned(),
-            title: String::new(),
-            text: Vec::new(),
-            pictures: vec![Picture { name: "p".to_owned(), svg: "<svg/>".to_owned() }],
-            table,
-            numbers: serde_json::json!({ "a": 1 }),
-        };
-        let paths = figure.save(folder.path()).unwrap();
-        assert_eq!(paths, [folder.path().join("p.svg"), folder.path().join("f.json")]);
-        assert_eq!(std::fs::read_to_string(&paths[0]).unwrap(), "<svg/>");
-        assert!(figure.save(&folder.path().join("missing")).is_err());
+        let path = write(folder.path().join("a.txt"), "text").unwrap();
+        assert_eq!(std::fs::read_to_string(path).unwrap(), "text");
+        assert!(write(folder.path().join("missing/a.txt"), "text").is_err());
     }
 }

@@ -14,8 +14,6 @@ pub enum Family {
     Qsgd,
     /// TopK of 1/100 to 1/3.
     TopK,
-    /// PowerSGD of rank 1 to 8.
-    PowerSgd,
     /// THC of 2 to 5 bits up; sums have 8 bits whatever is chosen.
     Thc,
 }
@@ -42,7 +40,6 @@ impl Family {
         match self {
             Self::Qsgd => "QSGD",
             Self::TopK => "TopK",
-            Self::PowerSgd => "PowerSGD",
             Self::Thc => "THC",
         }
     }
@@ -52,10 +49,7 @@ impl Family {
         let thc = |bits, granularity| Named::Thc { bits, granularity, inverse: 32 };
         match self {
             Self::Qsgd => (2..=8).map(|bits| Named::Qsgd { up: bits, down: bits }).collect(),
-            Self::TopK => {
-                [100, 50, 20, 10, 5, 3].map(|inverse| Named::TopK { inverse, down: inverse }).to_vec()
-            }
-            Self::PowerSgd => [1, 2, 4, 8].map(|rank| Named::PowerSgd { rank }).to_vec(),
+            Self::TopK => [100, 50, 20, 10, 5, 3].map(|inverse| Named::TopK { inverse }).to_vec(),
             Self::Thc => vec![thc(2, 10), thc(3, 20), thc(4, 30), thc(5, 60)],
         }
     }
@@ -64,8 +58,7 @@ impl Family {
     pub fn usual(self) -> Named {
         match self {
             Self::Qsgd => Named::Qsgd { up: 4, down: 4 },
-            Self::TopK => Named::TopK { inverse: 10, down: 10 },
-            Self::PowerSgd => Named::PowerSgd { rank: 4 },
+            Self::TopK => Named::TopK { inverse: 10 },
             Self::Thc => Named::THC,
         }
     }
@@ -96,7 +89,7 @@ impl Policy {
         for (number, piece) in pieces.iter().enumerate() {
             let (mut cost, mut error) = (Vec::new(), Vec::new());
             for choice in &choices {
-                let scheme = choice.of_length(piece.len()).scheme()?;
+                let scheme = choice.scheme()?;
                 let bits = scheme.bits(piece.len(), workers.into())?;
                 let mut alone = SchemeGroup::new(scheme.as_ref(), piece.len(), 1, mix(seed ^ number as u64))?;
                 let mean = alone.allreduce(&[piece])?.mean;
@@ -186,12 +179,12 @@ mod tests {
                 .iter()
                 .zip(&views)
                 .map(|(choice, piece)| {
-                    let bits = choice.of_length(piece.len()).scheme().unwrap().bits(piece.len(), 4).unwrap();
+                    let bits = choice.scheme().unwrap().bits(piece.len(), 4).unwrap();
                     bits.up + bits.down
                 })
                 .sum()
         };
-        for family in [Family::Qsgd, Family::TopK, Family::PowerSgd, Family::Thc] {
+        for family in [Family::Qsgd, Family::TopK, Family::Thc] {
             let [uniform, chosen] = [Policy::Uniform, Policy::LGreco].map(|policy| bits(family, policy));
             assert!(chosen <= uniform, "{family:?}: {chosen} {uniform}");
         }

@@ -14,8 +14,6 @@ pub const SCRIPT: &str = "python/bench/gradients.py --out DIR";
 #[derive(Debug)]
 pub struct Gradients {
     folder: PathBuf,
-    /// The index as it was written, which has the SHA-256 of every file: another text stands for other gradients.
-    pub identity: String,
     /// The models.
     pub models: Vec<Model>,
 }
@@ -87,7 +85,7 @@ impl Gradients {
                 return Err(wrong(format!("the tensor {:?} of {:?} is empty", empty.name, model.name)));
             }
         }
-        Ok(Self { folder: folder.to_owned(), identity: text, models })
+        Ok(Self { folder: folder.to_owned(), models })
     }
 
     /// The gradients of a model's workers.

@@ -4,61 +4,10 @@ use thc_baselines::SchemeGroup;
 use thc_codec::signs::mix;
 
 use super::choice::{Family, Policy};
-use super::costs::{QSGD, TOP_K};
 use super::gradients::{Gradient, Gradients};
 use super::schemes::Named;
-use super::sheet::{Line, Make, Sheet};
+use super::sheet::Sheet;
 use crate::error::Result;
-
-/// L-GreCo's choices on real layers.
-pub const CHOSEN: Sheet = Sheet {
-    name: "layers-chosen",
-    random: false,
-    columns: &["bits up", "bits down", "NMSE", "times fewer bits than uniform", "its NMSE over uniform's"],
-    digits: 3,
-    drawn: &[3, 4],
-    axis: "beside uniform parameters",
-    make: Make::Measured(compare_choices),
-};
-/// THC, Fig. 2b.
-pub const ERRORS: Sheet = Sheet {
-    name: "layers-errors",
-    random: false,
-    columns: &[
-        "TernGrad",
-        "TopK 1/10",
-        "DGC 10 %",
-        "QSGD, 4 and 8 bits",
-        "THC",
-        "uniform THC",
-        "not rotated",
-    ],
-    digits: 3,
-    drawn: &[],
-    axis: "",
-    make: Make::Measured(errors),
-};
-/// SlimGC, Fig. 5.
-pub const VALUES: Sheet = Sheet {
-    name: "layers-values",
-    random: false,
-    columns: &[
-        "gradients, millions",
-        "tensors",
-        "zero, %",
-        "median / rms",
-        "99 % / rms",
-        "largest / rms",
-        "rms of tensors, largest / least tenth",
-        "from normal",
-        "from Laplace",
-        "from log-normal",
-    ],
-    digits: 3,
-    drawn: &[7, 8, 9],
-    axis: "largest distance between distributions of magnitudes (Kolmogorov, Smirnov); 0 is the same",
-    make: Make::Measured(values),
-};
 
 /// Bytes below which tensors are averaged exactly: biases and normalizations.
 const SMALL: usize = 1500;
@@ -78,7 +27,7 @@ impl Averaged {
         let length = pieces[0].len();
         let mean =
             |i: usize| pieces.iter().map(|piece| f64::from(piece[i])).sum::<f64>() / pieces.len() as f64;
-        let made = scheme.of_length(length).scheme()?;
+        let made = scheme.scheme()?;
         let estimate =
             SchemeGroup::new(made.as_ref(), length, pieces.len() as u32, seed)?.allreduce(pieces)?;
         let all = estimate.mean.iter().enumerate();
@@ -110,8 +59,9 @@ impl Averaged {
     }
 }
 
-fn compare_choices(gradients: &Gradients, seed: u64) -> Result<Vec<Line>> {
-    let mut lines = Vec::new();
+/// L-GreCo's and k-means' parameters by tensor, beside uniform ones.
+pub fn choices(gradients: &Gradients, seed: u64) -> Result<Sheet> {
+    let mut rows = Vec::new();
     for model in &gradients.models {
         let (seen, workers) = (gradients.seen_gradient(model)?, gradients.workers(model)?);
         let coordinates = seen.coordinates.len() as f64;
@@ -139,18 +89,39 @@ fn compare_choices(gradients: &Gradients, seed: u64) -> Result<Vec<Line>> {
                     found.nmse() / beside.nmse(),
                 ];
                 let label = format!("{}, {}, {}", model.name, family.name(), policy.label());
-                lines.push(Line::full(label, values));
+                rows.push((label, values.to_vec()));
                 usual.get_or_insert(found);
             }
         }
     }
-    Ok(lines)
+    Ok(Sheet {
+        name: "choices",
+        title: "parameters by tensor",
+        columns: &[
+            "bits up",
+            "bits down",
+            "NMSE",
+            "times fewer bits than uniform",
+            "its NMSE over uniform's",
+        ],
+        rows,
+    })
 }
 
-fn errors(gradients: &Gradients, seed: u64) -> Result<Vec<Line>> {
-    let uniform = |rotated| Named::Uniform { rotated, feedback: false };
-    let schemes = [Named::TernGrad, TOP_K, Named::Dgc, QSGD, Named::THC, uniform(true), uniform(false)];
-    let mut lines = Vec::new();
+/// The error of the mean, tensor by tensor and with all tensors as one vector (THC, Fig. 2b).
+pub fn errors(gradients: &Gradients, seed: u64) -> Result<Sheet> {
+    let uniform = |rotated| Named::Uniform { rotated };
+    let (top_k, qsgd) = (Named::TopK { inverse: 10 }, Named::Qsgd { up: 4, down: 8 });
+    let schemes = [
+        Named::TernGrad { clipped: true },
+        top_k,
+        Named::Dgc,
+        qsgd,
+        Named::THC,
+        uniform(true),
+        uniform(false),
+    ];
+    let mut rows = Vec::new();
     for model in &gradients.models {
         let workers = gradients.workers(model)?;
         let (mut apart, mut whole) = (Vec::new(), Vec::new());
@@ -160,16 +131,28 @@ fn errors(gradients: &Gradients, seed: u64) -> Result<Vec<Line>> {
             let all: Vec<&[f32]> = workers.iter().map(|worker| &worker.coordinates[..]).collect();
             whole.push(Averaged::measure(scheme, &all, seed)?.nmse());
         }
-        lines.push(Line::full(format!("{}, each tensor by itself", model.name), apart));
-        lines.push(Line::full(format!("{}, as one vector", model.name), whole));
+        rows.push((format!("{}, each tensor by itself", model.name), apart));
+        rows.push((format!("{}, as one vector", model.name), whole));
     }
-    let published = vec![Some(6.95), Some(0.46), None, None, None, None, None];
-    lines.push(Line { label: "published".to_owned(), values: published });
-    Ok(lines)
+    Ok(Sheet {
+        name: "errors",
+        title: "NMSE of the mean of four workers",
+        columns: &[
+            "TernGrad",
+            "TopK 1/10",
+            "DGC 10 %",
+            "QSGD, 4 and 8 bits",
+            "THC",
+            "uniform THC",
+            "not rotated",
+        ],
+        rows,
+    })
 }
 
-fn values(gradients: &Gradients, _: u64) -> Result<Vec<Line>> {
-    let mut lines = Vec::new();
+/// How the magnitudes of one worker's gradient are distributed (SlimGC, Fig. 5).
+pub fn values(gradients: &Gradients, _: u64) -> Result<Sheet> {
+    let mut rows = Vec::new();
     for model in &gradients.models {
         let worker = gradients.workers(model)?.swap_remove(0);
         let count = worker.coordinates.len() as f64;
@@ -195,9 +178,25 @@ fn values(gradients: &Gradients, _: u64) -> Result<Vec<Line>> {
         let shape = [median / all, at(0.99) / all, at(1.0) / all, spread];
         let numbers = [count / 1e6, worker.lengths.len() as f64, zero];
         let row = numbers.into_iter().chain(shape).chain(distances);
-        lines.push(Line::full(model.name.clone(), row));
+        rows.push((model.name.clone(), row.collect()));
     }
-    Ok(lines)
+    Ok(Sheet {
+        name: "values",
+        title: "magnitudes",
+        columns: &[
+            "gradients, millions",
+            "tensors",
+            "zero, %",
+            "median / rms",
+            "99 % / rms",
+            "largest / rms",
+            "rms of tensors, largest / least tenth",
+            "from normal",
+            "from Laplace",
+            "from log-normal",
+        ],
+        rows,
+    })
 }
 
 /// A law of magnitudes, fitted by its moments.
@@ -286,19 +285,19 @@ mod tests {
             size * ((i + 7 * file) as f32 * 0.7).sin()
         });
         let gradients = Gradients::open(folder.path()).unwrap();
-        let lines = compare_choices(&gradients, 1).unwrap();
-        assert_eq!(lines.len(), 9);
-        for three in lines.chunks(3) {
-            let value = |row: usize, column: usize| three[row].values[column].unwrap();
+        let rows = choices(&gradients, 1).unwrap().rows;
+        assert_eq!(rows.len(), 9);
+        for three in rows.chunks(3) {
+            let value = |row: usize, column: usize| three[row].1[column];
             assert_eq!((value(0, 3), value(0, 4)), (1.0, 1.0), "{three:?}");
             // There is one tensor to choose for, so that there is nothing to gain without a loss.
             assert!(value(1, 3) >= 1.0 && value(1, 2) > 0.0, "{three:?}");
         }
-        let of = |line: &Line, column: usize| line.values[column].unwrap();
-        let found = errors(&gradients, 1).unwrap();
+        let of = |row: &(String, Vec<f64>), column: usize| row.1[column];
+        let found = errors(&gradients, 1).unwrap().rows;
         // THC in one vector loses less than TernGrad; small values beside large ones lose more in one vector than apart.
         assert!(of(&found[1], 4) < of(&found[1], 0), "{found:?}");
-        let shape = values(&gradients, 1).unwrap();
+        let shape = values(&gradients, 1).unwrap().rows;
         assert!((of(&shape[0], 0) - 0.002_088).abs() < 1e-9 && of(&shape[0], 1) == 2.0, "{shape:?}");
         assert!(of(&shape[0], 6) > 100.0 && of(&shape[0], 5) > of(&shape[0], 3), "{shape:?}");
     }

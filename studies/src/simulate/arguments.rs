@@ -7,9 +7,6 @@ use std::time::Instant;
 use clap::{Args, Subcommand};
 use serde_json::json;
 
-use super::calibrate::{CalibrateArgs, calibrate};
-use super::check::CheckArgs;
-use super::limits::LimitsArgs;
 use super::loss::LossArgs;
 use super::recirculation::RecirculationArgs;
 use super::row::RowArgs;
@@ -29,12 +26,9 @@ use crate::progress::Progress;
                   for -; flags override the\nfile. studies/thc-simulate.example.toml has all keys.\n\n\
                   Examples:\n  \
                   thc simulate                                       who wins where: 16 Mi coordinates, four rates\n  \
-                  thc simulate calibrate > here.toml                 what computing and packets cost on this machine\n  \
-                  thc simulate --config here.toml --html page.html   with those: tables and curves on one page\n  \
                   thc simulate --workers 4,64 --rate 25gbit --layout switch,ring-fp32 --coordinates 350000000\n  \
                   thc simulate --workers 16 --compute-ms 50 --stragglers 0.05 --slowdown 3 --rounds 20\n  \
-                  sudo thc simulate check --config here.toml         against `thc bench allreduce` on this machine\n\n\
-                  docs/simulate.md says what is simulated, how well it agrees with measurements, and what it leaves out."
+                  docs/measuring.md says what is simulated."
 )]
 pub struct SimulateArgs {
     #[command(subcommand)]
@@ -45,12 +39,6 @@ pub struct SimulateArgs {
 
 #[derive(Subcommand)]
 enum What {
-    /// Measure what computing and packets cost on this machine, and print it as a file of settings
-    Calibrate(CalibrateArgs),
-    /// Compare simulated times with real processes on links of a given rate (thc bench allreduce; as root)
-    Check(CheckArgs),
-    /// Show which resource of a host is full first, by its cores and by the rate of its link
-    Limits(Box<LimitsArgs>),
     /// Show how much goodput is left when packets are lost, by number of workers
     Loss(Box<LossArgs>),
     /// Show what the loopback ports of a P4 switch carry, and what workers get for it
@@ -62,7 +50,7 @@ enum What {
 /// Where settings come from.
 #[derive(Args, Clone, Debug)]
 pub struct Source {
-    /// A file of settings, such as `thc simulate calibrate` prints; may be repeated, later files override earlier ones
+    /// A file of settings; may be repeated, later files override earlier ones
     #[arg(long, value_name = "FILE")]
     config: Vec<PathBuf>,
     #[command(flatten)]
@@ -90,18 +78,12 @@ struct Curves {
     /// Draw the curves, a chart for each rate, into this SVG file
     #[arg(long, value_name = "FILE")]
     svg: Option<PathBuf>,
-    /// Write a self-contained page with curves, table and numbers
-    #[arg(long, value_name = "FILE")]
-    html: Option<PathBuf>,
 }
 
 impl SimulateArgs {
     /// Does it, and prints what was found.
     pub fn run(&self) -> Result<()> {
         let text = match &self.what {
-            Some(What::Calibrate(args)) => calibrate(args)?,
-            Some(What::Check(args)) => return args.run(),
-            Some(What::Limits(args)) => args.run()?,
             Some(What::Loss(args)) => args.run()?,
             Some(What::Recirculation(args)) => args.run()?,
             Some(What::Row(args)) => args.run()?,
@@ -118,10 +100,6 @@ impl Curves {
         let points = study::run(&settings, &Progress::new(self.json))?;
         if let Some(path) = &self.svg {
             write(path, &chart::svg(&points)?)?;
-        }
-        if let Some(path) = &self.html {
-            let words: Vec<String> = std::env::args().skip(1).collect();
-            write(path, &chart::page(&settings, &points, &format!("thc {}", words.join(" ")))?)?;
         }
         if self.json {
             let all = json!({ "settings": settings, "points": points });

@@ -1,21 +1,13 @@
 //! One page of curves: who wins where.
 
-use serde_json::json;
-
 use super::layout::Layout;
-use super::settings::Settings;
 use super::study::{Point, winners};
 use crate::charts::{
-    Axis, BLUE, Chart, Figure, GREEN, GREY, Mark, ORANGE, PURPLE, Picture, RED, RGBColor, Scale, Series,
-    Table, html, short, tile,
+    Axis, BLUE, Chart, GREEN, GREY, Mark, ORANGE, PURPLE, RED, RGBColor, Scale, Series, Table, short, tile,
 };
 use crate::error::Result;
 use crate::units::Rate;
 
-const TITLE: &str = "THC in Rust: simulated all-reduces";
-const ABOUT: &str = "The time of one all-reduce by number of workers, for every rate of the hosts' links: THC by where the \
-                     aggregator is, and rings. THC's packets are those of the real protocol, computed by the real codec, in \
-                     virtual time; rings are the schedule of their messages on the same links.";
 /// Pixels of one chart.
 const SIZE: (u32, u32) = (620, 430);
 /// Charts beside each other.
@@ -101,21 +93,4 @@ pub fn table(points: &[Point]) -> Table {
         [name].into_iter().chain(layouts.iter().map(cell)).chain([best.name().to_owned()]).collect()
     };
     Table { header, rows: winners(points).into_iter().map(row).collect() }
-}
-
-/// The page, which needs nothing else.
-pub fn page(settings: &Settings, points: &[Point], command: &str) -> Result<String> {
-    let figure = Figure {
-        name: "simulate".to_owned(),
-        title: "Who wins where".to_owned(),
-        text: vec![
-            "Of tensors longer than a stretch, the stretch is simulated packet by packet; for each coordinate more, time grows as \
-             it did over its second half. A dash: an aggregator takes 64 workers, and racks are for more than fit one."
-                .to_owned(),
-        ],
-        pictures: vec![Picture { name: "simulate".to_owned(), svg: svg(points)? }],
-        table: table(points),
-        numbers: json!({ "settings": settings, "points": points }),
-    };
-    Ok(html(TITLE, ABOUT, &[figure], command))
 }

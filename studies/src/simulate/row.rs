@@ -12,7 +12,6 @@ mod scheme;
 mod workload;
 
 pub use arguments::RowArgs;
-pub(crate) use run::Training;
-pub(crate) use scheme::Scheme;
-pub(crate) use thc_adapt::ratio::RatioLimits;
-pub(crate) use workload::{Times, blocks};
+pub use run::Training;
+pub use scheme::Scheme;
+pub use workload::{Times, blocks};

@@ -197,40 +197,40 @@ keys! {
         #[arg(long, value_name = "NUMBER", help_heading = "Settings")]
         threads: u16 = 1,
         /// Norm of a coordinate [default: 0.12]
-        #[arg(long, value_name = "NANOSECONDS", help_heading = "Costs, of one core; `thc simulate calibrate` measures them")]
+        #[arg(long, value_name = "NANOSECONDS", help_heading = "Costs, of one core")]
         norm_ns: f64 = 0.12,
         /// Compressing a coordinate [default: 0.3]
-        #[arg(long, value_name = "NANOSECONDS", help_heading = "Costs, of one core; `thc simulate calibrate` measures them")]
+        #[arg(long, value_name = "NANOSECONDS", help_heading = "Costs, of one core")]
         compress_ns: f64 = 0.3,
         /// Extra for a coordinate whose residual goes to error feedback [default: 0.3]
-        #[arg(long, value_name = "NANOSECONDS", help_heading = "Costs, of one core; `thc simulate calibrate` measures them")]
+        #[arg(long, value_name = "NANOSECONDS", help_heading = "Costs, of one core")]
         feedback_ns: f64 = 0.3,
         /// Turning a coordinate's sum into its mean [default: 0.27]
-        #[arg(long, value_name = "NANOSECONDS", help_heading = "Costs, of one core; `thc simulate calibrate` measures them")]
+        #[arg(long, value_name = "NANOSECONDS", help_heading = "Costs, of one core")]
         decompress_ns: f64 = 0.27,
         /// Sending a packet, at a worker [default: 120]
-        #[arg(long, value_name = "NANOSECONDS", help_heading = "Costs, of one core; `thc simulate calibrate` measures them")]
+        #[arg(long, value_name = "NANOSECONDS", help_heading = "Costs, of one core")]
         send_ns: f64 = 120.0,
         /// Receiving a packet, at a worker [default: 250]
-        #[arg(long, value_name = "NANOSECONDS", help_heading = "Costs, of one core; `thc simulate calibrate` measures them")]
+        #[arg(long, value_name = "NANOSECONDS", help_heading = "Costs, of one core")]
         receive_ns: f64 = 250.0,
         /// Receiving, checking and adding a packet, at a server [default: 150]
-        #[arg(long, value_name = "NANOSECONDS", help_heading = "Costs, of one core; `thc simulate calibrate` measures them")]
+        #[arg(long, value_name = "NANOSECONDS", help_heading = "Costs, of one core")]
         server_receive_ns: f64 = 150.0,
         /// Sending a copy of a RESULT, at a server [default: 150]
-        #[arg(long, value_name = "NANOSECONDS", help_heading = "Costs, of one core; `thc simulate calibrate` measures them")]
+        #[arg(long, value_name = "NANOSECONDS", help_heading = "Costs, of one core")]
         server_send_ns: f64 = 150.0,
         /// Waking up a sleeping receiver of a packet [default: 10]
-        #[arg(long, value_name = "MICROSECONDS", help_heading = "Costs, of one core; `thc simulate calibrate` measures them")]
+        #[arg(long, value_name = "MICROSECONDS", help_heading = "Costs, of one core")]
         wake_us: f64 = 10.0,
         /// Sending a byte of a ring by TCP, and receiving one [default: 0.2]
-        #[arg(long, value_name = "NANOSECONDS", help_heading = "Costs, of one core; `thc simulate calibrate` measures them")]
+        #[arg(long, value_name = "NANOSECONDS", help_heading = "Costs, of one core")]
         tcp_byte_ns: f64 = 0.2,
         /// Adding a coordinate, in a ring of f32 [default: 0.25]
-        #[arg(long, value_name = "NANOSECONDS", help_heading = "Costs, of one core; `thc simulate calibrate` measures them")]
+        #[arg(long, value_name = "NANOSECONDS", help_heading = "Costs, of one core")]
         add_ns: f64 = 0.25,
         /// Unpacking, adding and quantizing a coordinate, in a ring of int8 [default: 0.5]
-        #[arg(long, value_name = "NANOSECONDS", help_heading = "Costs, of one core; `thc simulate calibrate` measures them")]
+        #[arg(long, value_name = "NANOSECONDS", help_heading = "Costs, of one core")]
         requantize_ns: f64 = 0.5,
     }
 }

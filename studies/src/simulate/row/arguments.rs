@@ -1,7 +1,5 @@
 //! The command line of `thc simulate row`.
 
-use std::path::PathBuf;
-
 use clap::{Args, ValueEnum};
 use thc_adapt::ratio::{LEAST, RatioLimits};
 
@@ -9,7 +7,6 @@ use super::report::{self, Entry};
 use super::run::Training;
 use super::scheme::Scheme;
 use super::workload::{Times, blocks};
-use crate::charts::write;
 use crate::error::{Error, Result};
 use crate::progress::Progress;
 use crate::simulate::error::value_error;
@@ -19,15 +16,13 @@ use crate::units::Rate;
 #[derive(Args)]
 #[command(
     after_help = "AQGB's discrete-event simulator (its section 5): ResNet-50 in blocks (Table 1), workers on links that flows share \
-                  max-min\nfair, each computing 1.5 s an iteration. Next to 32 bits, 4 bits and AQGB, which go from everybody to \
-                  everybody, THC through\nan aggregator at the switch's place, in one stage and in two. The paper's figures \
-                  stand beside these.\n\n\
+                  max-min\nfair, each computing 1.5 s an iteration. The paper's figures stand beside these.\n\n\
                   Examples:\n  \
                   thc simulate row                                        Fig. 10: 200 s at 2.5 Gb/s\n  \
                   thc simulate row --rate 2gbit,4gbit,6gbit,8gbit,10gbit  Fig. 12\n  \
                   thc simulate row --times stragglers                     Fig. 13\n  \
                   thc simulate row --scheme aqgb --blocks 1,3,4,5,6       Fig. 14\n  \
-                  thc simulate row --workers 8 --scheme aqgb --steps 0:2.5gbit,60:1gbit,120:5gbit --svg ratio.svg   Fig. 9"
+                  thc simulate row --workers 8 --scheme aqgb --steps 0:2.5gbit,60:1gbit,120:5gbit --json   Fig. 9"
 )]
 pub struct RowArgs {
     /// How gradients travel; several are simulated one after the other, as are several of all lists below [default:
@@ -61,9 +56,6 @@ pub struct RowArgs {
     /// Print JSON
     #[arg(long)]
     json: bool,
-    /// Draw the first stage's ratio over time into this SVG file
-    #[arg(long, value_name = "FILE")]
-    svg: Option<PathBuf>,
 }
 
 /// What links carry: a rate, if it is one, and from each of these seconds on so much.
@@ -129,9 +121,6 @@ impl RowArgs {
             .zip(outcomes)
             .map(|((rate, blocks, training), outcome)| Entry::new(*rate, *blocks, training, outcome))
             .collect();
-        if let Some(path) = &self.svg {
-            write(path, &report::svg(&entries)?)?;
-        }
         if self.json {
             return serde_json::to_string_pretty(&entries).map_err(Error::Event);
         }

@@ -5,8 +5,7 @@ use serde::Serialize;
 use super::run::{Outcome, Training};
 use super::scheme::Scheme;
 use super::workload::Times;
-use crate::charts::{Axis, COLOURS, Chart, Mark, Series, Table, short};
-use crate::error::Result;
+use crate::charts::{Table, short};
 use crate::units::Rate;
 
 /// A training and what came of it.
@@ -88,22 +87,4 @@ pub fn text(entries: &[Entry]) -> String {
             + "Published, with stragglers: 4 bit 125.6 % and AQGB 118.0 % more rounds than 32 bit (Fig. 13).\n";
     }
     table
-}
-
-/// The first stage's ratio over time.
-pub fn svg(entries: &[Entry]) -> Result<String> {
-    let series = entries.iter().zip(COLOURS.into_iter().cycle()).map(|(entry, color)| {
-        Series::dots(entry.outcome.scheme.name(), color, Mark::Circle, entry.outcome.ratios.clone())
-    });
-    let seconds = entries.iter().map(|entry| entry.seconds).fold(1.0, f64::max);
-    let chart = Chart {
-        title: "Quantization ratio of the first stage".to_owned(),
-        subtitle: "one worker; a point for each block that it sends".to_owned(),
-        x: Axis::linear("seconds", [0.0, seconds].into_iter()),
-        y: Axis::linear("ratio", [0.0, 1.0].into_iter()),
-        series: series.collect(),
-        notes: Vec::new(),
-        names: 160,
-    };
-    chart.svg("row", (980, 420))
 }

@@ -44,13 +44,10 @@ pub struct Outcome {
     pub row: Option<f64>,
     /// OSF of a worker, in the mean.
     pub osf: f64,
-    /// Bits sent of each 32-bit number, both stages, in the mean; of THC on the busier direction.
+    /// Bits sent of each 32-bit number, both stages, in the mean.
     pub bits: f64,
     /// The first stage's ratio over time: (seconds, ratio), one for each block of the first worker.
     pub ratios: Vec<(f64, f64)>,
-    /// What the first sender has sent of each block, both stages, as a part of its size: by iteration.
-    #[serde(skip)]
-    pub delivered: Vec<Vec<f64>>,
 }
 
 /// A block's gradient of one iteration, at whoever sends it. Bytes are before quantization.
@@ -62,15 +59,12 @@ struct Gradient {
     /// What has not been decided yet of the second stage.
     second: f64,
     produced: bool,
-    calls: u32,
-    /// A call that has begun goes on.
-    calling: bool,
     done: bool,
     /// Bytes that were sent.
     sent: f64,
 }
 
-/// Whoever sends: a worker to all others, or all together through an aggregator.
+/// What a worker sends to all others.
 struct Sender {
     gradients: Vec<Gradient>,
     iteration: u64,
@@ -105,7 +99,6 @@ struct State<'a> {
     overlaps: Vec<Vec<Overlap>>,
     carried: f64,
     ratios: Vec<(f64, f64)>,
-    delivered: Vec<Vec<f64>>,
 }
 
 impl Training {
@@ -138,16 +131,11 @@ impl Training {
                 rng,
             }
         };
-        let senders = if self.scheme.is_broadcast() { m } else { 1 };
         let sender = |number: usize| Sender {
             gradients: vec![Gradient { done: true, ..Gradient::default() }; n],
             iteration: 0,
-            // Up from the sender, down to all others; through an aggregator all links carry the same at the same time.
-            links: if senders == 1 {
-                vec![0]
-            } else {
-                [number].into_iter().chain((0..m).filter(|to| *to != number).map(|to| m + to)).collect()
-            },
+            // Up from the sender, down to all others.
+            links: [number].into_iter().chain((0..m).filter(|to| *to != number).map(|to| m + to)).collect(),
             now: None,
             rate: 0.0,
             sent: 0.0,
@@ -156,11 +144,10 @@ impl Training {
             training: self,
             now: 0.0,
             workers: (0..m).map(worker).collect(),
-            senders: (0..senders).map(sender).collect(),
+            senders: (0..m).map(sender).collect(),
             overlaps: Vec::new(),
             carried: 0.0,
             ratios: Vec::new(),
-            delivered: Vec::new(),
         };
         while state.now < self.seconds {
             state.settle();
@@ -191,7 +178,7 @@ impl State<'_> {
                 break;
             }
         }
-        let links = if self.senders.len() == 1 { 1 } else { 2 * self.workers.len() };
+        let links = 2 * self.workers.len();
         let flows: Vec<Vec<usize>> = self
             .senders
             .iter()
@@ -221,25 +208,11 @@ impl State<'_> {
         true
     }
 
-    /// A gradient is there: it is sent, through an aggregator once all have it.
+    /// A gradient is there and is sent.
     fn produce(&mut self, w: usize, block: usize, iteration: u64) {
-        let n = self.blocks();
         let size = self.training.blocks[block].parameters * WORD;
-        let through = !self.training.scheme.is_broadcast();
-        let all_have = self.workers.iter().all(|worker| {
-            (worker.iteration, worker.piece) >= (iteration, 2 * n - block) && worker.iteration >= iteration
-        });
-        if through && !all_have {
-            return;
-        }
-        let number = if through { 0 } else { w };
-        let sender = &mut self.senders[number];
+        let sender = &mut self.senders[w];
         if sender.iteration != iteration + 1 {
-            if number == 0 && sender.iteration > 0 {
-                let blocks = sender.gradients.iter().zip(&self.training.blocks);
-                let parts = blocks.map(|(gradient, block)| gradient.sent / (block.parameters * WORD));
-                self.delivered.push(parts.collect());
-            }
             // The first of an iteration: whatever was left of the one before is of no use any more.
             sender.iteration = iteration + 1;
             sender.gradients.fill(Gradient::default());
@@ -302,8 +275,7 @@ impl State<'_> {
         for s in 0..self.senders.len() {
             let sender = &self.senders[s];
             let bandwidth =
-                if sender.rate > 0.0 { sender.rate } else { capacity / self.senders.len().max(2) as f64 };
-            let bandwidth = if self.senders.len() == 1 { capacity } else { bandwidth };
+                if sender.rate > 0.0 { sender.rate } else { capacity / self.senders.len() as f64 };
             let before = sender.now;
             // The last that came is needed first.
             let waiting = (0..n).find(|block| sender.gradients[*block].first > CRUMB);
@@ -313,13 +285,7 @@ impl State<'_> {
                     sender.gradients.iter().position(|gradient| gradient.produced).filter(|next| *next > 0);
                 let left = next.map(|next| self.next_block(s, next - 1) - self.now);
                 let scheme = self.training.scheme;
-                let mut ratio = scheme.first(&self.training.control, undelivered, bandwidth, left);
-                // A call has one table.
-                if let Some((_, same, _)) = before.filter(|(of, _, second)| *of == block && !second)
-                    && !scheme.is_broadcast()
-                {
-                    ratio = same;
-                }
+                let ratio = scheme.first(&self.training.control, undelivered, bandwidth, left);
                 if s == 0 && before.is_none_or(|(of, _, second)| of != block || second) {
                     self.ratios.push((self.now, ratio));
                 }
@@ -345,10 +311,7 @@ impl State<'_> {
                 (next..2 * n - block).map(|piece| self.training.piece_seconds(piece, MEAN)).sum::<f64>();
             at + usual
         };
-        if self.senders.len() > 1 {
-            return of(&self.workers[s]);
-        }
-        self.workers.iter().map(of).fold(self.now, f64::max)
+        of(&self.workers[s])
     }
 
     fn choose_second(&mut self, s: usize, bandwidth: f64) {
@@ -365,21 +328,14 @@ impl State<'_> {
                 workers.map(|worker| self.expected_mean(worker, block, iteration)).fold(self.now, f64::max);
             let Training { scheme, control, .. } = self.training;
             let size = if gradient.second > CRUMB { gradient.second } else { gradient.left_out };
-            let ratio = if gradient.calling {
-                scheme.second(control, 0.0, bandwidth, 1.0, 0)
-            } else if size > CRUMB {
-                scheme.second(control, size, bandwidth, needed - self.now, gradient.calls)
-            } else {
-                None
-            };
+            let ratio =
+                (size > CRUMB).then(|| scheme.second(control, size, bandwidth, needed - self.now)).flatten();
             let of = &mut self.senders[s].gradients[block];
             match ratio {
                 Some(ratio) => {
-                    if !of.calling && of.second <= CRUMB {
+                    if of.second <= CRUMB {
                         of.second = of.left_out;
                     }
-                    // A call of THC goes on once it has begun.
-                    of.calling = !scheme.is_broadcast();
                     self.senders[s].now = Some((block, ratio, true));
                     return;
                 }
@@ -404,7 +360,7 @@ impl State<'_> {
         let step = step.max(INSTANT);
         let sending: Vec<bool> = self.senders.iter().map(|sender| sender.now.is_some()).collect();
         for (w, worker) in self.workers.iter_mut().enumerate() {
-            let own = sending[if sending.len() == 1 { 0 } else { w }];
+            let own = sending[w];
             let computes = worker.ends.is_some();
             if computes {
                 worker.computed_since += step;
@@ -424,7 +380,7 @@ impl State<'_> {
                 worker.began_update = None;
             }
         }
-        let receivers = if self.senders.len() == 1 { 1.0 } else { (self.workers.len() - 1) as f64 };
+        let receivers = (self.workers.len() - 1) as f64;
         for sender in &mut self.senders {
             let Some((block, ratio, second)) = sender.now else { continue };
             let bytes = sender.rate * step;
@@ -437,20 +393,13 @@ impl State<'_> {
                 gradient.second -= original;
                 if gradient.second <= CRUMB {
                     gradient.second = 0.0;
-                    gradient.calls += 1;
-                    gradient.calling = false;
-                    // What AQGB has gone through is decided; a call of THC leaves a residual of the same size.
-                    if self.training.scheme.is_broadcast() {
-                        gradient.left_out = 0.0;
-                    }
+                    gradient.left_out = 0.0;
                 }
             } else {
                 gradient.first -= original;
-                gradient.left_out += match self.training.scheme {
-                    Scheme::Aqgb => original * (1.0 - ratio),
-                    Scheme::ThcTwoStage => original,
-                    _ => 0.0,
-                };
+                if self.training.scheme == Scheme::Aqgb {
+                    gradient.left_out += original * (1.0 - ratio);
+                }
                 if gradient.first <= CRUMB {
                     gradient.first = 0.0;
                 }
@@ -479,7 +428,6 @@ impl State<'_> {
             .zip(self.training.rates.iter().skip(1).map(|(from, _)| *from).chain([self.training.seconds]))
             .map(|((from, rate), to)| (to.min(self.training.seconds) - from).max(0.0) * rate / 8.0)
             .sum();
-        let links = if self.senders.len() == 1 { 1.0 } else { m as f64 };
         let sent: f64 =
             self.senders.iter().map(|sender| sender.sent).sum::<f64>() / self.senders.len() as f64;
         let parameters: f64 = self.training.blocks.iter().map(|block| block.parameters).sum();
@@ -487,12 +435,11 @@ impl State<'_> {
             scheme: self.training.scheme,
             rounds,
             waiting: all().map(|overlap| overlap.waiting).sum::<f64>() / count / MEAN,
-            utilization: self.carried / links / capacity,
+            utilization: self.carried / m as f64 / capacity,
             row: rows.get(rows.len() / 2).copied(),
             osf: all().map(Overlap::osf).filter(|osf| osf.is_finite()).sum::<f64>() / count,
             bits: sent * 8.0 / parameters / rounds.max(1) as f64,
             ratios: self.ratios,
-            delivered: self.delivered,
         }
     }
 }
@@ -542,17 +489,6 @@ mod tests {
         assert!(pieces.rounds >= fixed.rounds, "{pieces:?} {fixed:?}");
         let slow = Training { times: Times::Stragglers, ..training(Scheme::Fixed4) }.run();
         assert!(slow.rounds < fixed.rounds && slow.waiting > fixed.waiting, "{slow:?}");
-    }
-
-    /// Through an aggregator a worker's link carries one sum, not fifteen gradients; what is left of the time refines.
-    #[test]
-    fn an_aggregator_leaves_time_to_refine() {
-        let [fixed, one, two] =
-            [Scheme::Fixed4, Scheme::Thc, Scheme::ThcTwoStage].map(|scheme| training(scheme).run());
-        // Most of what they wait for is whoever computes longest.
-        assert!(one.rounds + 1 >= fixed.rounds && two.rounds + 1 >= one.rounds);
-        assert!(one.utilization < 0.3 * fixed.utilization && two.utilization < fixed.utilization);
-        assert!(two.bits > 1.5 * one.bits, "{} {}", one.bits, two.bits);
     }
 
     /// A link that becomes slow is answered by smaller ratios within two rounds, and back.
