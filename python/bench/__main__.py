@@ -20,10 +20,6 @@ def main() -> int:
         from adapt import command
 
         return command.main(sys.argv[2:])
-    if sys.argv[1:2] == ["changing"]:
-        from changing import main as changing
-
-        return changing(sys.argv[2:])
     if sys.argv[1:2] == ["accuracy"]:
         from accuracy.command import main as accuracy
 
@@ -32,26 +28,6 @@ def main() -> int:
         from collective import main as collective
 
         return collective(sys.argv[2:])
-    if sys.argv[1:2] == ["accelerator"]:
-        from accelerator.command import main as accelerator
-
-        return accelerator(sys.argv[2:])
-    if sys.argv[1:2] == ["hosts"]:
-        from hosts import main as hosts
-
-        return hosts(sys.argv[2:])
-    if sys.argv[1:2] == ["policies"]:
-        from policies import main as policies
-
-        return policies(sys.argv[2:])
-    if sys.argv[1:2] == ["disturbed"]:
-        from disturbed import main as disturbed
-
-        return disturbed(sys.argv[2:])
-    if sys.argv[1:2] == ["straggler"]:
-        from straggler.command import main as straggler
-
-        return straggler(sys.argv[2:])
     if sys.argv[1:2] == ["device"]:
         from device.command import main as device
 
@@ -63,7 +39,6 @@ def main() -> int:
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="2 processes, 1 and 10 Gb/s, few steps: 2 to 3 minutes")
     parser.add_argument("--out", type=Path, default=Path("target/bench-torch"), help="folder for results")
-    parser.add_argument("--docs", type=Path, help="also put table and plot into this folder's pytorch-measured.md")
     parser.add_argument("--report", type=Path, metavar="JSON", help="only make table and plot of results measured before")
     parser.add_argument("--limit", type=float, default=40, help="minutes after which to end, with the results so far")
     parser.add_argument("--ps-rate", type=float, metavar="GBIT",
@@ -94,12 +69,6 @@ def main() -> int:
     plot.draw(results, arguments.out / "loss.svg")
     print(table)
     print(f"results: {arguments.out}/results.json, results.md, loss.png, loss.svg")
-    if arguments.docs:
-        picture = arguments.docs / "pytorch-loss.svg"
-        plot.draw(results, picture)
-        shown = f"![Held-out loss over seconds of training]({picture.name})\n\n" if picture.exists() else ""
-        report.insert(shown + table, arguments.docs / "pytorch-measured.md")
-        print(f"{arguments.docs}/pytorch-measured.md and pytorch-loss.svg have them too")
     return 0
 
 

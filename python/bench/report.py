@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import statistics
-from pathlib import Path
 from typing import Any
 
 NAMES = {
@@ -23,7 +22,6 @@ NAMES = {
     "thc-together": "**THC**, `overlap`, `adapt`, `refine`",
     "aqgb": "AQGB, peers",
 }
-BEGIN, END = "<!-- measured: begin -->", "<!-- measured: end -->"
 
 
 class Results:
@@ -279,13 +277,3 @@ def markdown(raw: dict[str, Any]) -> str:
     if raw["not_run"]:
         lines += ["### Not run", "", *(f"- {miss['part']}: {miss['why']}" for miss in raw["not_run"]), ""]
     return "\n".join(lines)
-
-
-def insert(text: str, page: Path) -> None:
-    """Puts the tables between the marks of a page."""
-    old = page.read_text()
-    before, begin, rest = old.partition(BEGIN)
-    _, end, after = rest.partition(END)
-    if not begin or not end:
-        raise SystemExit(f"{page} has no lines {BEGIN} and {END}")
-    page.write_text(f"{before}{BEGIN}\n\n{text.strip()}\n\n{END}{after}")

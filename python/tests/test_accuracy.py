@@ -1,8 +1,7 @@
-"""The short forms of `python/bench/run accuracy`, `collective` and `accelerator`."""
+"""The short forms of `python/bench/run accuracy` and `collective`."""
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import subprocess
 import sys
@@ -44,27 +43,3 @@ def test_ways_without_a_server_are_compared_on_links(tmp_path: Path) -> None:
     (part,) = json.loads((tmp_path / "results.json").read_text())["parts"]
     assert set(part["seconds"]) == {"f32", "lanes8", "int8", "shares"} and part["nmse"]["f32"] < 1e-12
     assert all(1e-6 < part["nmse"][way] < 0.05 for way in ("lanes8", "int8", "shares")), part["nmse"]
-
-
-def test_an_accelerator_is_stood_in_for(tmp_path: Path) -> None:
-    said = bench("accelerator", "--quick", "--ways", "bf16,thc-faster", "--out", str(tmp_path))
-    if "not run: " in said:
-        pytest.skip(said[said.index("not run: ") :].splitlines()[0])
-    assert said.startswith("stand-in for an accelerator") and "no hook (gloo)" in said
-    (part,) = json.loads((tmp_path / "results.json").read_text())["parts"]
-    assert part["parameters"] == 25_557_032 and set(part["ways"]) == {"bf16", "thc-faster"}
-    for name, way in part["ways"].items():
-        # Nobody is done before the accelerator.
-        assert min(*way["own"]["seconds"], *way["base"]["seconds"]) >= part["computing"], name
-        assert (way["compresses"] is not None) == (name == "thc-faster")
-
-
-def test_shapes_are_those_of_the_models() -> None:
-    found = importlib.util.spec_from_file_location("shapes", REPOSITORY / "python" / "bench" / "accelerator" / "shapes.py")
-    assert found is not None and found.loader is not None
-    shapes = sys.modules["shapes"] = importlib.util.module_from_spec(found)
-    found.loader.exec_module(shapes)
-    # As torchvision and Hugging Face count them; BERT-Large with the head that guesses masked words.
-    assert [make(1).parameters for make in shapes.MODELS.values()] == [25_557_032, 335_174_458, 124_439_808]
-    whole, part = shapes.bert(1), shapes.bert(8)
-    assert abs(part.seconds / part.parameters / (whole.seconds / whole.parameters) - 1) < 0.05

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from servers import REPOSITORY
 
-PARTS = ["", "adapt", "changing", "accuracy", "collective", "accelerator", "hosts", "policies", "disturbed", "device", "straggler"]
+PARTS = ["", "adapt", "accuracy", "collective", "device"]
 COMMANDS = [
     *[f"python/bench/run {part} --help" for part in PARTS],
     "python/bench/unequal --help",
