@@ -47,8 +47,10 @@ fn ratios_of_a_changing_link() -> Result<Value> {
     Ok(json!({ "2.5 Gb/s": mean(0.0, 60.0), "1 Gb/s": mean(60.0, 120.0), "5 Gb/s": mean(120.0, 200.0) }))
 }
 
-/// Figures 9, 10, 12, 13 and 14.
-pub fn figures() -> Result<Value> {
+/// Figures 9, 10, 12, 13 and 14; `quick` simulates a tenth of the time.
+pub fn figures(quick: bool) -> Result<Value> {
+    let measure =
+        |training: Training| measure(if quick { Training { seconds: 20.0, ..training } } else { training });
     let by_scheme = |gbit, count, times| -> Result<Value> {
         let row =
             |scheme: &Scheme| Ok((scheme.name().to_owned(), measure(training(*scheme, gbit, count, times)?)));

@@ -36,6 +36,8 @@ pub struct PapersArgs {
 impl PapersArgs {
     /// Measures, prints tables, and writes a JSON file for each source.
     pub fn run(self) -> Result<()> {
+        std::fs::create_dir_all(&self.out)
+            .map_err(|source| Error::File { path: self.out.clone(), source })?;
         let mut out = std::io::stdout();
         let mut print = |text: &dyn std::fmt::Display| writeln!(out, "{text}").map_err(Error::Output);
         let keep = |name: &str, numbers: &Value| {
@@ -59,6 +61,6 @@ impl PapersArgs {
             numbers[sheet.name] = sheet.json();
         }
         print(&keep("nmse.json", &numbers)?.display())?;
-        print(&keep("aqgb.json", &aqgb::figures()?)?.display())
+        print(&keep("aqgb.json", &aqgb::figures(self.quick)?)?.display())
     }
 }
