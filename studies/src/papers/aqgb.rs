@@ -34,23 +34,29 @@ fn measure(training: Training) -> Value {
 }
 
 /// The mean ratio of the first stage while 8 workers' links carry 2.5, then 1, then 5 Gb/s, from 5 s after each change on.
-fn ratios_of_a_changing_link() -> Result<Value> {
+fn ratios_of_a_changing_link(quick: bool) -> Result<Value> {
+    let scale = if quick { 0.1 } else { 1.0 };
     let control = RatioLimits::new(0.375).ok_or_else(|| Error::failure("the least ratio is no share"))?;
-    let rates = vec![(0.0, 2.5e9), (60.0, 1e9), (120.0, 5e9)];
+    let rates = vec![(0.0, 2.5e9), (60.0 * scale, 1e9), (120.0 * scale, 5e9)];
     let steady = training(Scheme::Aqgb, 2.5, 4, Times::Uniform)?;
-    let outcome = Training { workers: 8, rates, control, ..steady }.run();
+    let outcome = Training { workers: 8, rates, control, seconds: 200.0 * scale, ..steady }.run();
     let mean = |from: f64, to: f64| {
-        let here =
-            || outcome.ratios.iter().filter(|(at, _)| (from + 5.0..to).contains(at)).map(|(_, ratio)| ratio);
+        let here = || {
+            outcome
+                .ratios
+                .iter()
+                .filter(|(at, _)| (scale * (from + 5.0)..scale * to).contains(at))
+                .map(|(_, ratio)| ratio)
+        };
         here().sum::<f64>() / here().count() as f64
     };
     Ok(json!({ "2.5 Gb/s": mean(0.0, 60.0), "1 Gb/s": mean(60.0, 120.0), "5 Gb/s": mean(120.0, 200.0) }))
 }
 
-/// Figures 9, 10, 12, 13 and 14; `quick` simulates a tenth of the time.
+/// Figures 9, 10, 12, 13 and 14; `quick` simulates a tenth of the time or less.
 pub fn figures(quick: bool) -> Result<Value> {
     let measure =
-        |training: Training| measure(if quick { Training { seconds: 20.0, ..training } } else { training });
+        |training: Training| measure(if quick { Training { seconds: 4.0, ..training } } else { training });
     let by_scheme = |gbit, count, times| -> Result<Value> {
         let row =
             |scheme: &Scheme| Ok((scheme.name().to_owned(), measure(training(*scheme, gbit, count, times)?)));
@@ -64,7 +70,7 @@ pub fn figures(quick: bool) -> Result<Value> {
     Ok(json!({
         "command": "thc papers",
         "seeds": SEEDS,
-        "Figure 9": ratios_of_a_changing_link()?,
+        "Figure 9": ratios_of_a_changing_link(quick)?,
         "Figure 10": by_scheme(2.5, 4, Times::Uniform)?,
         "Figure 12": rates.into_iter().collect::<Result<Map<_, _>>>()?,
         "Figure 13": by_scheme(2.5, 4, Times::Stragglers)?,
