@@ -105,7 +105,7 @@ bench: toolchain packages ## Run all benchmarks; results in target/bench/*.json 
 	exit $$status
 
 bench-torch: toolchain ## Train with PyTorch on shaped links: THC, gloo, torch's hooks (20 to 25 minutes; ARGS=--quick: 3)
-	python/bench/run $(ARGS)
+	testbed/bench-torch/run $(ARGS)
 
 bench-allreduce: toolchain ## One all-reduce of 64 MiB by 4 workers on links of 1 Gb/s, colocated, against gloo (ARGS=--help)
 	@case '$(or $(ARGS),gloo)' in *gloo*) [ -n "$$THC_PYTHON" ] || .ci/torch-environment newest ahead ;; esac
@@ -113,10 +113,10 @@ bench-allreduce: toolchain ## One all-reduce of 64 MiB by 4 workers on links of 
 	    cargo run --quiet --release --package thc-studies -- bench allreduce $(if $(ARGS),$(ARGS),--against gloo)
 
 bench-async: toolchain ## Train with PyTorch, one worker 4 times slower: synchronous THC against asynchronous (ARGS=--help)
-	python/bench/unequal $(ARGS)
+	testbed/bench-torch/unequal $(ARGS)
 
 bench-adapt: toolchain ## L-GreCo against uniform compression: QSGD, TopK, PowerSGD, THC, on two small models (15 minutes; ARGS=--help)
-	python/bench/run adapt $(ARGS)
+	testbed/bench-torch/run adapt $(ARGS)
 
 hostile: toolchain ## 5 million hostile packets at a running job: same bits, goodput against noise (4 minutes; ARGS=--help)
 	cargo build --release --package thc-ps --package thc-worker --bins

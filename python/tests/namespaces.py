@@ -3,7 +3,7 @@
 import sys
 from pathlib import Path
 
-sys.path.append(str(Path(__file__).resolve().parents[1] / "bench"))
+sys.path.append(str(Path(__file__).resolve().parents[2] / "testbed" / "bench-torch"))
 
 from links import Network, NotPossible  # noqa: E402
 

@@ -1,4 +1,4 @@
-"""The short forms of `python/bench/run accuracy` and `collective`."""
+"""The short forms of `testbed/bench-torch/run accuracy` and `collective`."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ needs("torch")
 
 
 def bench(*words: str) -> str:
-    done = subprocess.run([sys.executable, str(REPOSITORY / "python" / "bench"), *words], text=True, capture_output=True, timeout=HANG)
+    done = subprocess.run([sys.executable, str(REPOSITORY / "testbed" / "bench-torch"), *words], text=True, capture_output=True, timeout=HANG)
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-3000:]
     return done.stdout
 

@@ -385,7 +385,7 @@ def test_the_compiler_takes_kernels_and_contracts_nothing(tmp_path: Path) -> Non
         from device import static
         print(json.dumps([each.as_dict() for each in static.compile_all(("compress, 2^13", "decompress, 2^13", "norms"))]))
     """
-    bench = Path(__file__).resolve().parents[1] / "bench"
+    bench = Path(__file__).resolve().parents[2] / "testbed" / "bench-torch"
     # Where this process has `thc` from, and no interpreter.
     path = os.pathsep.join([str(bench), str(Path(thc.__file__).parents[1]), os.environ.get("PYTHONPATH", "")])
     variables = {"PYTHONPATH": path, "TRITON_INTERPRET": "0", "TRITON_CACHE_DIR": str(tmp_path)}

@@ -18,7 +18,7 @@ needs("torch", "transformers", "sklearn")
 
 def test_files_are_what_the_index_says(tmp_path: Path) -> None:
     # The smallest model after two steps.
-    command = [sys.executable, "python/bench/gradients.py", "--models", "vit", "--steps", "2", "--out", str(tmp_path)]
+    command = [sys.executable, "testbed/bench-torch/gradients.py", "--models", "vit", "--steps", "2", "--out", str(tmp_path)]
     done = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, timeout=HANG)
     assert done.returncode == 0, done.stderr
     (model,) = json.loads((tmp_path / "index.json").read_text())["models"]

@@ -12,9 +12,9 @@ from servers import REPOSITORY
 
 PARTS = ["", "adapt", "accuracy", "collective", "device"]
 COMMANDS = [
-    *[f"python/bench/run {part} --help" for part in PARTS],
-    "python/bench/unequal --help",
-    f"{sys.executable} -S python/bench/gradients.py --help",
+    *[f"testbed/bench-torch/run {part} --help" for part in PARTS],
+    "testbed/bench-torch/unequal --help",
+    f"{sys.executable} -S testbed/bench-torch/gradients.py --help",
     "python/tests/run --help",
     "python/tests/run --gpu --help",
 ]

@@ -11,7 +11,7 @@ from servers import REPOSITORY
 
 
 def _verdict() -> Any:
-    path = REPOSITORY / "python" / "bench" / "adapt" / "verdict.py"
+    path = REPOSITORY / "testbed" / "bench-torch" / "adapt" / "verdict.py"
     spec = importlib.util.spec_from_file_location("verdict", path)
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)

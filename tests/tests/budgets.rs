@@ -22,7 +22,7 @@ const ROOMS: &[(&str, &str, usize)] = &[
     ("p4", "p4", 4_600),
     ("controller", "controller", 14_300),
     ("python", "python/src python/thc", 21_500),
-    ("testbed", "testbed demo studies baselines asynchronous/study tools python/bench", 22_500),
+    ("testbed", "testbed asynchronous/study", 22_500),
     ("packaging", "packaging", 2_050),
 ];
 

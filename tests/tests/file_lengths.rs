@@ -8,13 +8,13 @@ const MOST: usize = 500;
 
 /// What is longer, and why.
 const EXCEPTIONS: [(&str, &str); 1] = [(
-    "tools/wireshark/thc.lua",
+    "testbed/wireshark/thc.lua",
     "Wireshark takes a dissector as one file, which users copy to where it looks",
 )];
 
 /// Where sources lie that are no tests, and what in there counts for nothing.
 const SOURCES: &str =
-    "adapt asynchronous baselines codec controller dataplane demo p4 protocol python studies tools";
+    "adapt asynchronous codec controller dataplane p4 protocol python testbed";
 const ENDINGS: [&str; 8] = ["rs", "py", "pyi", "p4", "proto", "lua", "c", "h"];
 const LEFT_OUT: [&str; 6] = ["tests", "build", "generated", "target", "__pycache__", "node_modules"];
 

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-const DISSECTOR: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../tools/wireshark/thc.lua");
+const DISSECTOR: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../testbed/wireshark/thc.lua");
 
 /// Whether tshark can be run; says so if not.
 pub fn is_here() -> bool {

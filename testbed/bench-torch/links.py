@@ -20,7 +20,7 @@ import sys
 import time
 from pathlib import Path
 
-# With the process's id behind it, what demo/netns begins names with too: either removes what a killed process has left.
+# With the process's id behind it, what testbed/netns begins names with too: either removes what a killed process has left.
 PREFIX = "thc"
 SUBNET = "10.76.0"
 PROBE_PORT = 5201

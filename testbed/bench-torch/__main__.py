@@ -1,6 +1,6 @@
 """Training with THC against gloo and torch's own hooks, on links of several rates.
 
-Run it by `make bench-torch`; by hand: `python3 python/bench --help`.
+Run it by `make bench-torch`; by hand: `python3 testbed/bench-torch --help`.
 """
 
 from __future__ import annotations

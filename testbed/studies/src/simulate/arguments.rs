@@ -23,7 +23,7 @@ use crate::progress::Progress;
     after_help = "Workers are thc-worker's engine with the real codec, aggregators are the protocol's own, and packets are real; the \
                   clock,\nlinks, cores and a switch's passes are virtual. The same settings give the same figures. A ring \
                   is the schedule of\nits messages on the same links and cores. Keys of a file are the flags' names with _ \
-                  for -; flags override the\nfile. studies/thc-simulate.example.toml has all keys.\n\n\
+                  for -; flags override the\nfile. testbed/studies/thc-simulate.example.toml has all keys.\n\n\
                   Examples:\n  \
                   thc simulate                                       who wins where: 16 Mi coordinates, four rates\n  \
                   thc simulate --workers 4,64 --rate 25gbit --layout switch,ring-fp32 --coordinates 350000000\n  \

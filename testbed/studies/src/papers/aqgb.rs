@@ -85,7 +85,7 @@ mod tests {
 
     #[test]
     fn the_numbers_are_those_of_the_page() {
-        let known = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/papers/aqgb.json");
+        let known = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/papers/aqgb.json");
         let known: Value = serde_json::from_str(&std::fs::read_to_string(known).unwrap()).unwrap();
         let measured = measure(training(Scheme::Aqgb, 2.5, 4, Times::Uniform).unwrap());
         for (key, value) in measured.as_object().unwrap() {

@@ -1,4 +1,4 @@
-//! Gradients of real architectures, tensor by tensor, as `python/bench/gradients.py` saves them: `index.json`, and for each model a folder
+//! Gradients of real architectures, tensor by tensor, as `testbed/bench-torch/gradients.py` saves them: `index.json`, and for each model a folder
 //! with a file for each worker and one with the sum of what was seen before.
 
 use std::path::{Path, PathBuf};
@@ -8,7 +8,7 @@ use serde::Deserialize;
 use crate::error::{Error, Result};
 
 /// What makes them.
-pub const SCRIPT: &str = "python/bench/gradients.py --out DIR";
+pub const SCRIPT: &str = "testbed/bench-torch/gradients.py --out DIR";
 
 /// A folder of gradients.
 #[derive(Debug)]

@@ -12,7 +12,7 @@ fn thc(gradients: &Path, out: &Path) -> Output {
     thc.args(["papers", "--quick", "--gradients"]).arg(gradients).arg("--out").arg(out).output().unwrap()
 }
 
-/// A matrix and a bias of a model with two workers, as python/bench/gradients.py writes them.
+/// A matrix and a bias of a model with two workers, as testbed/bench-torch/gradients.py writes them.
 fn gradients(folder: &Path) {
     std::fs::create_dir_all(folder.join("small")).unwrap();
     let index = r#"{"seed": 1, "models": [{"name": "Small", "folder": "small", "workers": 2, "sha256": "1",
@@ -54,7 +54,7 @@ fn gradients_are_measured_and_the_numbers_are_the_same_again() {
     );
 }
 
-const DOCS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs");
+const DOCS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs");
 
 /// All numbers at the end of `path`: keys of objects, in which a leading `*` stands for any beginning.
 fn numbers(value: &Value, path: &[&str], found: &mut Vec<f64>) {

@@ -1,7 +1,7 @@
 """Workers of unequal speed: synchronous THC against the asynchronous optimizer, to the same loss.
 
     make bench-async                                     # both models, some minutes each
-    target/python-venv-newest/bin/python python/bench/unequal.py --model transformer --rates 0.2,0.5 --seconds 60
+    target/python-venv-newest/bin/python testbed/bench-torch/unequal.py --model transformer --rates 0.2,0.5 --seconds 60
 
 Every gradient takes `--pace` seconds at least, on the last worker `--slow` times as many: what is computed is computed, the
 rest is slept, so that several workers fit on few cores and their pace does not depend on who else uses them. Each method is

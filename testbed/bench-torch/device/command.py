@@ -1,6 +1,6 @@
 """Compression on a GPU: static figures of its kernels, which need none, and times, which do.
 
-python/bench/run device; by hand: python3 python/bench device --help
+testbed/bench-torch/run device; by hand: python3 testbed/bench-torch device --help
 """
 
 from __future__ import annotations

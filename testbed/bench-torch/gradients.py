@@ -1,7 +1,7 @@
 """Gradients of real architectures, tensor by tensor, for `thc papers --gradients DIR`: models of torchvision and transformers with random
 weights, trained for some steps on data that packages ship.
 
-    target/python-venv-newest/bin/python python/bench/gradients.py --out DIR        # 40 s of a core; --models, --steps, --seed
+    target/python-venv-newest/bin/python testbed/bench-torch/gradients.py --out DIR        # 40 s of a core; --models, --steps, --seed
 
 Each worker's gradient is that of its own batch, by the same weights, after the last step. The sum of the means of the last half of the steps
 is kept beside them: a layer-wise scheme chooses by gradients that it has seen. torchvision's models are left out where it is not installed.

@@ -16,10 +16,10 @@ use crate::error::{Error, Result};
 #[command(after_help = "docs/papers.md compares these numbers with what the papers published.\n\n\
                         Examples:\n  \
                         thc papers --out docs/papers\n  \
-                        target/python-venv-newest/bin/python python/bench/gradients.py --out gradients\n  \
+                        target/python-venv-newest/bin/python testbed/bench-torch/gradients.py --out gradients\n  \
                         thc papers --gradients gradients --out docs/papers")]
 pub struct PapersArgs {
-    /// Also measure gradients of real architectures; python/bench/gradients.py makes such a folder
+    /// Also measure gradients of real architectures; testbed/bench-torch/gradients.py makes such a folder
     #[arg(long, value_name = "DIR")]
     gradients: Option<PathBuf>,
     /// Folder for the JSON files

@@ -1,6 +1,6 @@
 """Per-layer compression against uniform: the tables and figures of L-GreCo's paper in small, on models and data that packages ship.
 
-Run it by `make bench-adapt`; by hand: `python3 python/bench adapt --help`. Parts can be run one by one: results of others stay.
+Run it by `make bench-adapt`; by hand: `python3 testbed/bench-torch adapt --help`. Parts can be run one by one: results of others stay.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def key(run: dict[str, Any]) -> str:
 
 def main(argv: list[str]) -> int:
     parser = argparse.ArgumentParser(prog="bench adapt", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter,
-                                     epilog="example: python3 python/bench adapt --parts tables --families TopK --seeds 1")
+                                     epilog="example: python3 testbed/bench-torch adapt --parts tables --families TopK --seeds 1")
     parser.add_argument("--parts", type=among(PARTS), default=list(PARTS), help=f"some of {','.join(PARTS)}")
     parser.add_argument("--families", type=among(FAMILIES), default=list(FAMILIES), help=f"some of {','.join(FAMILIES)}")
     parser.add_argument("--tasks", type=among(TASKS), default=list(TASKS), help=f"some of {','.join(TASKS)}")
