@@ -198,9 +198,9 @@ fn studies_are_commands_of_a_program_beside_this_one() {
     let program = folder.path().join("thc-studies");
     std::fs::write(&program, "#!/bin/sh\necho \"$@\"\nexit 2\n").unwrap();
     std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).unwrap();
-    let output = study(&["simulate", "check", "--help", "--workers", "4"]);
+    let output = study(&["simulate", "loss", "--help", "--workers", "4"]);
     assert_eq!(output.status.code(), Some(2));
-    assert_eq!(String::from_utf8(output.stdout).unwrap(), "simulate check --help --workers 4\n");
+    assert_eq!(String::from_utf8(output.stdout).unwrap(), "simulate loss --help --workers 4\n");
 }
 
 #[test]
