@@ -1,13 +1,11 @@
 //! The policies of [`thc_adapt`]: pure functions of measurements.
 
 use crate::errors;
-use numpy::{PyReadonlyArray1, PyReadonlyArray2, PyReadwriteArray1};
+use numpy::PyReadonlyArray2;
 use pyo3::prelude::*;
-use pyo3::types::PyBytes;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use thc_adapt::layerwise::{Assignment, Problem, STEPS, discrete, exact};
-use thc_adapt::{AdaptError, accordion, buckets, ratio, thc, threshold};
-use thc_baselines::{Message, tfp};
+use thc_adapt::{AdaptError, accordion, buckets, thc, threshold};
 use thc_codec::CodecError;
 use thc_codec::table::{LookupTable, choose, choose_complete};
 
@@ -131,122 +129,6 @@ pub fn adapt_thc_bytes(
 #[pyo3(signature = (steps))]
 pub fn adapt_fit(py: Python<'_>, steps: Vec<(Vec<f64>, f64)>) -> PyResult<(Vec<f64>, f64, f64)> {
     config_error(py, buckets::fit(&steps)).map(|fit| (fit.slopes, fit.intercept, fit.score))
-}
-
-fn control(py: Python<'_>, least: f64) -> PyResult<ratio::RatioLimits> {
-    ratio::RatioLimits::new(least)
-        .ok_or_else(|| errors::config(py, &format!("least is {least}: give a share above 0 and up to 1")))
-}
-
-/// AQGB's first ratio; without `left`, for the last block.
-#[pyfunction]
-#[pyo3(signature = (least, size, bandwidth, left))]
-pub fn adapt_ratio_first(
-    py: Python<'_>,
-    least: f64,
-    size: f64,
-    bandwidth: f64,
-    left: Option<f64>,
-) -> PyResult<f64> {
-    control(py, least).map(|control| control.first(size, bandwidth, left))
-}
-
-/// AQGB's second ratio.
-#[pyfunction]
-#[pyo3(signature = (least, size, bandwidth, left))]
-pub fn adapt_ratio_second(
-    py: Python<'_>,
-    least: f64,
-    size: f64,
-    bandwidth: f64,
-    left: f64,
-) -> PyResult<Option<f64>> {
-    control(py, least).map(|control| control.second(size, bandwidth, left))
-}
-
-/// Bandwidth as transfers have shown it.
-#[pyclass(module = "thc._native", frozen)]
-#[derive(Default)]
-pub struct Bandwidth(Mutex<ratio::Bandwidth>);
-
-#[pymethods]
-impl Bandwidth {
-    #[new]
-    fn new() -> Self {
-        Self::default()
-    }
-
-    fn note(&self, bytes: f64, seconds: f64) {
-        lock(&self.0).note(bytes, seconds);
-    }
-
-    fn get(&self) -> Option<f64> {
-        lock(&self.0).get()
-    }
-}
-
-fn tfp_failed(py: Python<'_>, error: &CodecError) -> PyErr {
-    errors::config(py, &error.to_string())
-}
-
-/// TFP: some bits of each number, in one row.
-#[pyfunction]
-#[pyo3(signature = (array, first, bits))]
-pub fn tfp_take(
-    py: Python<'_>,
-    array: PyReadonlyArray1<'_, f32>,
-    first: u32,
-    bits: u32,
-) -> PyResult<Py<PyBytes>> {
-    let array = array.as_slice()?;
-    let taken = py.detach(|| tfp::take(array, first, bits));
-    taken.map(|message| PyBytes::new(py, message.bytes()).unbind()).map_err(|error| tfp_failed(py, &error))
-}
-
-/// Puts them into numbers that have zeros there.
-#[pyfunction]
-#[pyo3(signature = (taken, first, bits, array))]
-pub fn tfp_put(
-    py: Python<'_>,
-    taken: &[u8],
-    first: u32,
-    bits: u32,
-    mut array: PyReadwriteArray1<'_, f32>,
-) -> PyResult<()> {
-    let array = array.as_slice_mut()?;
-    py.detach(|| {
-        let message = Message::from_bytes(taken.to_vec(), u64::from(bits) * array.len() as u64)?;
-        tfp::put(&message, first, bits, array)
-    })
-    .map_err(|error| tfp_failed(py, &error))
-}
-
-/// TFP in few bits, of a narrow format.
-#[pyfunction]
-#[pyo3(signature = (array, bits, seed, round))]
-pub fn tfp_narrow(
-    py: Python<'_>,
-    array: PyReadonlyArray1<'_, f32>,
-    bits: u32,
-    seed: u64,
-    round: u64,
-) -> PyResult<Py<PyBytes>> {
-    let array = array.as_slice()?;
-    let message = py.detach(|| tfp::Tfp::narrow(bits).message(array, seed, round));
-    message.map(|message| PyBytes::new(py, message.bytes()).unbind()).map_err(|error| tfp_failed(py, &error))
-}
-
-/// Adds what that sent.
-#[pyfunction]
-#[pyo3(signature = (message, bits, array))]
-pub fn tfp_add(
-    py: Python<'_>,
-    message: &[u8],
-    bits: u32,
-    mut array: PyReadwriteArray1<'_, f32>,
-) -> PyResult<()> {
-    let array = array.as_slice_mut()?;
-    py.detach(|| tfp::Tfp::narrow(bits).add(message, array)).map_err(|error| tfp_failed(py, &error))
 }
 
 /// Critical regimes.

@@ -59,11 +59,6 @@ impl Spare {
     }
 }
 
-/// As Python's `Membership` has it.
-fn membership(found: thc_worker::Membership) -> (u16, u8, u8, bool) {
-    (found.epoch, found.workers, found.number, found.newcomers)
-}
-
 fn mode(text: &str) -> Result<Mode, String> {
     match text {
         "compressed" => Ok(Mode::Compressed),
@@ -160,7 +155,7 @@ impl Group {
     #[pyo3(signature = (*, ps, job=None, worker=None, cookie=None, bind=None, join_timeout=None, timeout=None, patience=None,
                         min_rto=None, seed=None, threads=None, network_threads=None, recv_buffer=None, send_buffer=None, inject=None,
                         inject_seed=None, controller_ca=None, controller_cert=None, controller_key=None, io=None,
-                        dpdk=None, xdp=None, world=None))]
+                        dpdk=None, xdp=None))]
     #[allow(clippy::too_many_arguments, reason = "keywords in Python")]
     fn new(
         py: Python<'_>,
@@ -186,7 +181,6 @@ impl Group {
         io: Option<&str>,
         dpdk: Option<&str>,
         xdp: Option<&str>,
-        world: Option<u8>,
     ) -> PyResult<Self> {
         let defaults = GroupConfig::default();
         let time = |key: &str, time: Option<Time>, default: Duration| {
@@ -204,7 +198,6 @@ impl Group {
                 controller,
                 job: job.unwrap_or(defaults.job),
                 worker: worker.unwrap_or(defaults.worker),
-                workers: world.unwrap_or(defaults.workers),
                 cookie: cookie.map_or(Ok(defaults.cookie), |secret| self::cookie(&secret))?,
                 bind,
                 join_timeout: time("join_timeout", join_timeout, defaults.join_timeout)?,
@@ -243,21 +236,6 @@ impl Group {
     #[getter]
     fn workers(&self, py: Python<'_>) -> u16 {
         self.work_with(py, |group| Ok(group.parameters()?.all_workers())).unwrap_or(self.workers)
-    }
-
-    /// This worker's number in the job.
-    fn seat(&self, py: Python<'_>) -> PyResult<u8> {
-        Ok(self.work_with(py, thc_worker::Group::seat)?.0)
-    }
-
-    /// Epoch, workers, this worker's number, and whether workers were let in.
-    fn membership(&self, py: Python<'_>) -> PyResult<(u16, u8, u8, bool)> {
-        Ok(membership(self.work_with(py, thc_worker::Group::membership)?))
-    }
-
-    /// A place at which others may join; the membership if it has changed.
-    fn boundary(&self, py: Python<'_>) -> PyResult<Option<(u16, u8, u8, bool)>> {
-        Ok(self.work_with(py, thc_worker::Group::boundary)?.map(membership))
     }
 
     /// Starts an all-reduce. Of an array, which must be contiguous, it waits for the mean, which replaces the

@@ -38,8 +38,8 @@ mod _native {
 
     #[pymodule_export]
     use super::adapt::{
-        Accordion, Bandwidth, ThresholdTable, adapt_fit, adapt_price, adapt_ratio_first, adapt_ratio_second,
-        adapt_solve, adapt_thc_bytes, adapt_thc_nmse, lookup_table, tfp_add, tfp_narrow, tfp_put, tfp_take,
+        Accordion, ThresholdTable, adapt_fit, adapt_price, adapt_solve, adapt_thc_bytes, adapt_thc_nmse,
+        lookup_table,
     };
     #[pymodule_export]
     use super::asynchronous::{Model, ModelServer, default_shard};

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import namespaces  # noqa: F401 - after it the modules of testbed/bench-torch are found
 import rig
 import thc
 import torch
@@ -15,7 +16,7 @@ from rig import (
     everywhere,
     same_everywhere,
 )
-from thc.torch.baselines import QSGD, LayerwiseHook, PowerSGD, TopK
+from baselines import QSGD, LayerwiseHook, PowerSGD, TopK
 from thc.torch.ranks.gathering import Gather
 
 SHAPES = ((40, 30), (64, 96), (700,), (16, 8, 3, 3))

@@ -165,7 +165,6 @@ def check_wrap_refuses_what_needs_a_server() -> None:
         {"over": "process-group", "timeout": 3},
         {"over": "process-group", "server": {}},
         {"over": "process-group", "fallback": True},
-        {"over": "process-group", "refine": torch.optim.SGD([torch.nn.Parameter(torch.zeros(1))], 0.1)},
         {"lane": 8},
     ):
         try:
@@ -216,7 +215,7 @@ def check_the_other_ways_to_train_need_no_server() -> None:
         for each, saved in zip((loop, model, optimizer), state):
             each.load_state_dict(saved)
         assert same_everywhere(list(model.parameters())) or isinstance(loop, thc.torch.Outer)
-    for options in ({"timeout": 3}, {"fallback": True}, {"refine": True}, {"group": loop.group}, {"lane": 30}):
+    for options in ({"timeout": 3}, {"fallback": True}, {"group": loop.group}, {"lane": 30}):
         model = network()
         try:
             thc.torch.overlap(model, torch.optim.SGD(model.parameters(), 0.1), over="process-group", **options)

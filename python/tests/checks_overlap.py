@@ -6,6 +6,7 @@ import functools
 import time
 from typing import Any
 
+import pytest
 import rig
 import thc
 import thc.torch
@@ -267,7 +268,7 @@ def check_a_lost_server_raises_without_fallback() -> None:
     group.close()
 
 
-def check_what_is_hidden_is_measured() -> None:
+def check_waiting_is_measured() -> None:
     model = network()
     optimizer = torch.optim.SGD(model.parameters(), 0.05)
     loop = loop_of(model, optimizer)
@@ -276,9 +277,9 @@ def check_what_is_hidden_is_measured() -> None:
         time.sleep(0.03)  # what a larger model would compute
     loop.settle()
     training = loop.group.training
-    assert training.steps == 5 and training.total.hidden > 0
+    assert training.steps == 5 and training.computing > 0
     # Waiting before the first step has an end is none of a step's.
-    assert 0 <= training.total.waited <= loop.waited + 1e-6
+    assert 0 <= training.waited <= loop.waited + 1e-6
 
 
 def check_checkpoint() -> None:
@@ -374,3 +375,22 @@ def check_mistakes_are_told() -> None:
             assert says in str(error), error
         else:
             raise AssertionError(f"{options} were taken")
+
+
+def check_a_backup_adapts() -> None:
+    """Choices are those of the ranks together, the plan names the model's parameters, and it learns."""
+    model = ddp(network())
+    optimizer = torch.optim.SGD(model.parameters(), 0.05, momentum=0.9)
+    adapting = {"threshold": False, "every": 6}
+    loop = loop_of(model, optimizer, adapt=adapting, server={"tables": ["bits=2,lane=8", "bits=8,lane=16"]})
+    before = loss(model.module)
+    train(model, optimizer, 0, 40)
+    loop.settle()
+    chosen = {row.layer: row.choice for row in loop.plans[-1].rows}
+    assert set(chosen) == {name for name, _ in model.module.named_parameters()}
+    every: list[Any] = [None] * SIZE
+    dist.all_gather_object(every, chosen)
+    assert all(each == chosen for each in every)
+    assert loss(model.module) < 0.5 * before and same_everywhere(list(model.parameters()))
+    with pytest.raises(thc.ConfigError, match="every is 0"):
+        thc.torch.overlap(network(), optimizer, adapt={"every": 0})

@@ -247,7 +247,6 @@ def check_a_server_of_the_environment() -> None:
 def check_mistakes_are_told() -> None:
     for wrong, says in (
         ({"rails": "yes"}, 'True, False or "auto"'),
-        ({"rails": True, "one_stream_per_host": True}, "one of them"),
         ({"rails": True, "over": "process-group"}, "leave over="),
         ({"rails": True, "adapt": True}, "rails and adapt"),
         ({"rails": True, "uncompressed": "process-group"}, "rails and uncompressed"),

@@ -14,7 +14,7 @@ needs("torch")
 from thc import errors  # noqa: E402
 from thc.torch.engine.agreement import Agreement, Route, Wish  # noqa: E402
 
-END, CONFIRM = "end", "confirm"
+END = "end"
 STEPS = 2
 
 
@@ -41,8 +41,6 @@ class Rank:
         """By step and bucket, where the mean is from."""
         self.trained = 0
         """Backward passes that are over."""
-        self.further: int | None = None
-        """In a step that refines, its buckets; none if the rank has not heard how many there are."""
 
     def clone(self) -> Rank:
         twin = copy.copy(self)
@@ -59,11 +57,9 @@ class Rank:
 
 class World:
     """Ranks, the server between them, their process group and their board. ``peers`` are the buckets that go through the process
-    group anyway; with ``barrier`` each forward pass begins with a collective, as DDP's does. With ``refine`` each backward pass is
-    followed by a step of so many buckets, each given to training when a call has told that all have it."""
+    group anyway; with ``barrier`` each forward pass begins with a collective, as DDP's does."""
 
-    def __init__(self, ranks: int, buckets: int, depth: int, peers: frozenset[int], barrier: bool, refine: int | None = None) -> None:
-        self.refine = refine
+    def __init__(self, ranks: int, buckets: int, depth: int, peers: frozenset[int], barrier: bool) -> None:
         self.ranks = [Rank(depth) for _ in range(ranks)]
         self.buckets, self.depth, self.peers, self.barrier = buckets, depth, peers, barrier
         self.asked = False
@@ -87,37 +83,19 @@ class World:
             rank.blocked = ("forward", rank.trained)
 
     def is_over(self, at: int) -> bool:
-        return self.ranks[at].trained == STEPS and self.ranks[at].further is None
-
-    def _count(self, at: int) -> int:
-        further = self.ranks[at].further
-        return self.buckets if further is None else further
+        return self.ranks[at].trained == STEPS
 
     def _step_over(self, at: int) -> None:
         rank = self.ranks[at]
         agreement = rank.agreement
         rank.begun = 0
-        if rank.further is not None:
-            rank.further = None
-        else:
-            rank.trained += 1
-            if self.refine is not None and not agreement.fallback_active:
-                rank.further = 0 if agreement.lost else self.refine
-                if not rank.further:
-                    agreement.begin_step()
-                    agreement.pause()
-                    if agreement.lost:
-                        agreement.finish()
-                        self._grant(at)
-                    else:
-                        self._step_over(at)
-                return
+        rank.trained += 1
         self._forward(at)
 
     def _room(self, at: int) -> int:
         rank = self.ranks[at]
         agreement = rank.agreement
-        alone = rank.begun == 0 or agreement.lost or agreement.fallback_active or rank.begun in self.peers or rank.further is not None
+        alone = rank.begun == 0 or agreement.lost or agreement.fallback_active or rank.begun in self.peers
         return 1 if alone else self.depth
 
     def _begin(self, at: int) -> None:
@@ -126,14 +104,14 @@ class World:
         rank.begun += 1
         if bucket == 0:
             rank.agreement.begin_step()
-        self._take(at, bucket, rank.agreement.route(bucket, rank.further is None and bucket in self.peers))
+        self._take(at, bucket, rank.agreement.route(bucket, bucket in self.peers))
 
     def _take(self, at: int, bucket: int, route: Route) -> None:
         rank = self.ranks[at]
         step = rank.agreement.steps
         if route is Route.COMPARE:
             rank.blocked = ("compare", step, bucket)
-        elif route is Route.PEERS or (route is Route.THC and rank.further is None and bucket in self.peers):
+        elif route is Route.PEERS or (route is Route.THC and bucket in self.peers):
             rank.blocked = ("mean", step, bucket)
         elif route is Route.THC:
             rank.calls.append((step, bucket))
@@ -143,9 +121,7 @@ class World:
     def _bucket_ended(self, at: int, bucket: int) -> None:
         rank = self.ranks[at]
         rank.agreement.complete(bucket)
-        if bucket < self._count(at) - 1 and rank.further is not None and not rank.agreement.lost:
-            rank.calls.append((rank.agreement.steps, CONFIRM))
-        if bucket == self._count(at) - 1:
+        if bucket == self.buckets - 1:
             rank.agreement.finish()
             self._grant(at)
 
@@ -159,7 +135,7 @@ class World:
             if rank.gathered == len(rank.gathers):
                 rank.gathers.append(agreement.row)
         elif agreement.wish is Wish.REPEAT:
-            rank.todo = list(range(agreement.first, self._count(at)))
+            rank.todo = list(range(agreement.first, self.buckets))
             self._repeat(at)
         else:
             self._step_over(at)
@@ -168,13 +144,6 @@ class World:
         rank = self.ranks[at]
         if rank.todo:
             assert rank.todo[0] >= rank.agreement.kept, "its gradients are given up"
-            if rank.further is not None:
-                # Left out, on all ranks.
-                for bucket in rank.todo:
-                    rank.where.pop((rank.agreement.steps, bucket), None)
-                rank.todo.clear()
-                self._repeat(at)
-                return
             rank.blocked = ("mean", rank.agreement.steps, rank.todo[0])
         else:
             rank.agreement.finish_repetition()
@@ -204,7 +173,7 @@ class World:
                 elif not self.asked or rank.agreement.steps + 1 in self.told:
                     found.append(("ask", at))
             elif rank.agreement.wish is Wish.NOTHING and not self.is_over(at):
-                if rank.begun < self._count(at) and under_way < self._room(at):
+                if rank.begun < self.buckets and under_way < self._room(at):
                     found.append(("begin", at))
             elif self.is_over(at) and self.asked and rank.agreement.steps not in self.told:
                 found.append(("tell", at))
@@ -229,10 +198,7 @@ class World:
             rank.answered += 1
             if kind == "fail" and bucket != END:
                 rank.agreement.lose()
-            if bucket == CONFIRM:
-                if kind == "answer":
-                    rank.agreement.confirm()
-            elif bucket == END:
+            if bucket == END:
                 rank.agreement.end_step(kind == "answer")
                 self._grant(at)
             else:
@@ -245,7 +211,7 @@ class World:
                 rank.agreement.complete_elsewhere()
                 self._grant(at)
         elif kind == "tell":
-            self.told |= {rank.agreement.steps, rank.agreement.steps - 1}
+            self.told |= {rank.agreement.steps}
         elif kind == "gather":
             rows = [other.gathers[rank.gathered] for other in self.ranks]
             rank.gathered += 1
@@ -271,7 +237,7 @@ class World:
         assert all(self.is_over(at) for at in range(len(self.ranks))), "they wait for each other"
         first = self.ranks[0]
         for rank in self.ranks:
-            assert rank.where == first.where and (len(rank.where) == STEPS * self.buckets or self.refine)
+            assert rank.where == first.where and len(rank.where) == STEPS * self.buckets
             assert rank.agreement.fallback_active == first.agreement.fallback_active
 
 
@@ -303,27 +269,6 @@ def explore(world: World) -> int:
 )
 def test_every_order_of_events(ranks: int, buckets: int, depth: int, peers: tuple[int, ...], barrier: bool) -> None:
     assert explore(World(ranks, buckets, depth, frozenset(peers), barrier)) > 100
-
-
-@pytest.mark.parametrize("barrier", [False, True])
-@pytest.mark.parametrize(("ranks", "buckets", "refine"), [(2, 1, 0), (2, 1, 1), (2, 2, 2), (2, 1, 3), (3, 1, 1)])
-def test_every_order_of_events_with_refinements(ranks: int, buckets: int, refine: int, barrier: bool) -> None:
-    assert explore(World(ranks, buckets, 2, frozenset(), barrier, refine)) > 100
-
-
-def test_a_refinement_must_not_be_used_before_all_have_it() -> None:
-    """What the test above would find."""
-
-    class Hasty(Agreement):
-        def complete(self, index: int) -> int:
-            super().complete(index)
-            return self.confirm()
-
-    world = World(2, 1, 1, frozenset(), False, 2)
-    for rank in world.ranks:
-        rank.agreement.__class__ = Hasty
-    with pytest.raises((AssertionError, errors.LeftBehindError)):
-        explore(world)
 
 
 @pytest.mark.parametrize("barrier", [False, True])

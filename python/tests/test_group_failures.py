@@ -260,5 +260,5 @@ def test_keys_of_a_job_are_those_of_the_server_program() -> None:
         thc.Server(2, COOKIE, hope=1)  # type: ignore[call-arg]
     with pytest.raises(TypeError):
         thc.Server(2, COOKIE, slots="many")  # type: ignore[arg-type]
-    with thc.Server(None, COOKIE, min_workers=1, max_workers=2, gather=0.5, tables=["bits=2"], policy=None) as server:
+    with thc.Server(2, COOKIE, slots=512, deadline=0.5, tables=["bits=2"], policy=None) as server:
         assert server.stats()["jobs"]

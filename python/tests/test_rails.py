@@ -1,21 +1,30 @@
-"""A job for each local rank, in real processes, several of them in each of two network namespaces; checks of `checks_rails.py`."""
+"""Several ranks on a host, in real processes in network namespaces: a job for each local rank, or a worker a rank; checks of `checks_rails*.py`."""
 
 from __future__ import annotations
 
+import json
 
 import pytest
 from conftest import RELEASE, needs
-from crew import Crews, names
-from test_one_stream import crew
+from crew import Crews, Report, names, run
+from namespaces import Network, NotPossible
 
 needs("torch")
 
-CREWS = {"checks_rails": (0, 0, 1, 1), "checks_rails_many": (0, 1, 1, 0, 1, 0, 0, 1)}
+CREWS = {"checks_rails": (0, 0, 1, 1), "checks_rails_many": (0, 1, 1, 0, 1, 0, 0, 1), "checks_rails_uneven": (0, 1, 0)}
 """The host of each rank, by what they check."""
 # Where both the newest PyTorch and the oldest are run, each does a part.
 if RELEASE is not None:
-    part = "checks_rails" if RELEASE == "oldest" else "checks_rails_many"
-    CREWS = {part: CREWS[part]}
+    parts = ["checks_rails"] if RELEASE == "oldest" else ["checks_rails_many", "checks_rails_uneven"]
+    CREWS = {part: CREWS[part] for part in parts}
+
+
+def crew(module: str, hosts: tuple[int, ...], **variables: str) -> Report:
+    try:
+        with Network(len(set(hosts))) as network:
+            return run(module, len(hosts), network=network, hosts=hosts, THC_TEST_HOSTS=json.dumps(hosts), **variables)
+    except NotPossible as why:
+        pytest.skip(f"not run: several ranks on a host: {why}")
 
 
 @pytest.fixture(scope="module")
@@ -45,7 +54,16 @@ def test_shares_of_a_bucket() -> None:
     assert [part.segments[0].rows for part in parts] == [13, 14, 13] and parts[1].segments[0].name == "m[1300:2700]"
 
 
+def test_which_ranks_are_on_which_host() -> None:
+    from thc.torch.hosts.hosts import Hosts
+
+    hosts = Hosts.from_names(["b", "a", "b", "c", "a", "b"])
+    assert hosts.ranks == [[0, 2, 5], [1, 4], [3]] and hosts.of_rank(4) == 1 and hosts.pays()
+    assert not Hosts.from_names(["a"] * 4).pays() and not Hosts.from_names(["a", "b"]).pays()
+    assert len(Hosts.from_names([f"host{rank // 8}" for rank in range(512)]).ranks) == 64
+
+
 def test_a_rank_is_killed() -> None:
-    report = crew("checks_one_stream_killed", (0, 0, 1, 1), THC_TEST_KILLED="2", THC_TEST_RAILS="1")
+    report = crew("checks_rails_killed", (0, 0, 1, 1), THC_TEST_KILLED="2")
     said = {rank: text for (_, rank), (_, text) in report.ended.items()}
     assert said == dict.fromkeys({0, 1, 3}, ""), (said, report.logs)

@@ -71,6 +71,6 @@ def test_types_of_options_have_the_names_of_their_functions() -> None:
         return {name for name, each in inspect.signature(function).parameters.items() if each.kind is each.KEYWORD_ONLY}
 
     assert HookOptions.__annotations__.keys() == keywords(thc.torch.hook)
-    assert GroupOptions.__annotations__.keys() == keywords(thc.Group) - {"world"}
+    assert GroupOptions.__annotations__.keys() == keywords(thc.Group)
     assert LocalOptions.__annotations__.keys() == keywords(thc.Group.local) - {"store"}
-    assert LaneOptions.__annotations__.keys() == keywords(thc.torch.CollectiveGroup) - {"ranks", "seed", "threads", "timeout"}
+    assert LaneOptions.__annotations__.keys() == keywords(thc.torch.CollectiveGroup) - {"seed", "threads", "timeout"}

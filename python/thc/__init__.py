@@ -8,24 +8,22 @@ from thc.arguments import Plan
 from thc.asynchronous import Asynchronous, ModelServer, Pulled, Pushed, Schedule, Tensor
 from thc.errors import *  # noqa: F403 - the names are listed there
 from thc.errors import __all__ as _errors
-from thc.group import Group, Handle, Membership
+from thc.group import Group, Handle
 from thc.metrics import Metrics, serve_metrics
-from thc.row import Row, Training
 from thc.server import Server
 from thc.stats import Job, Stats, Table
+from thc.training import Training
 
 __all__ = [
     "Asynchronous",
     "Group",
     "Handle",
     "Job",
-    "Membership",
     "Metrics",
     "ModelServer",
     "Plan",
     "Pulled",
     "Pushed",
-    "Row",
     "Schedule",
     "Server",
     "Stats",

@@ -6,7 +6,6 @@
 - :class:`Accordion`: which layers are in a critical regime (Agarwal et al., MLSys 2021).
 - :func:`fit`: what a byte costs in time, by bucket.
 - :class:`ThresholdTable`: from which size on compression pays (SlimGC, section 3.3).
-- :class:`Bandwidth`, :func:`first_ratio`, :func:`second_ratio`: how much of a gradient is there in time (AQGB, section 4.3).
 
 ``thc.torch.wrap(model, adapt=True)`` uses them while it trains.
 """
@@ -20,21 +19,17 @@ import numpy as np
 import numpy.typing as npt
 
 from thc import _native
-from thc.deprecation import OldName
 
 __all__ = [
     "Accordion",
     "Assignment",
-    "Bandwidth",
     "Fit",
     "TableError",
     "ThresholdRow",
     "ThresholdTable",
-    "first_ratio",
     "fit",
     "layerwise",
     "price",
-    "second_ratio",
     "lane_bytes",
     "thc_bytes",
     "thc_error",
@@ -195,40 +190,3 @@ class ThresholdTable:
     def common_threshold(tables: Sequence[ThresholdTable], before: int | None = None) -> int | None:
         """The threshold of a group: row by row its slowest member's times."""
         return _native.ThresholdTable.common_threshold([table._native for table in tables], before)
-
-    raw = OldName("record_raw")
-    compressed = OldName("record_compressed")
-    changed = OldName("link_changed")
-    agreed = OldName("common_threshold")
-
-
-LEAST = 0.125
-"""The least ratio that AQGB sends, 4 bits of 32."""
-
-
-class Bandwidth:
-    """Bandwidth as transfers have shown it: the mean of the last ones, the later the heavier. It follows a link that changes within two
-    steps."""
-
-    def __init__(self) -> None:
-        self._native = _native.Bandwidth()
-
-    def note(self, size: float, seconds: float) -> None:
-        """So many bytes took so long. What took no time says nothing."""
-        self._native.note(size, seconds)
-
-    def get(self) -> float | None:
-        """Bytes a second, if anything has been sent."""
-        return self._native.get()
-
-
-def first_ratio(size: float, bandwidth: float, left: float | None, *, least: float = LEAST) -> float:
-    """How much of ``size`` bytes is sent in the first stage, so that it is there when the next block is produced, ``left`` seconds from
-    now (``None``: nothing is). At least ``least``."""
-    return _native.adapt_ratio_first(least, size, bandwidth, left)
-
-
-def second_ratio(size: float, bandwidth: float, left: float, *, least: float = LEAST) -> float | None:
-    """How much of the ``size`` bytes that the first stage left is there when they are needed, ``left`` seconds from now; ``None`` if
-    that is less than ``least``."""
-    return _native.adapt_ratio_second(least, size, bandwidth, left)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -15,29 +15,15 @@ from thc.arguments import Array, Plan, as_f32, feedback_key, spans_of
 from thc.base_group import BaseGroup, Pending, _open
 from thc.errors import ConfigError
 from thc.interfaces import bind_option
-from thc.row import Training
+from thc.training import Training
 from thc.server import Server
 from thc.stats import Job, Stats, Table
 
-__all__ = ["Group", "Handle", "Membership", "Plan"]
+__all__ = ["Group", "Handle", "Plan"]
 
 def _section(keys: Mapping[str, Any] | None) -> str | None:
     """A section of a file as JSON. A key that is not given is null in what a file was read to."""
     return None if keys is None else json.dumps({k: v for k, v in keys.items() if v is not None})
-
-
-class Membership(NamedTuple):
-    """Who takes part in a session."""
-
-    epoch: int
-    """Sessions of the job so far, modulo 2^16; the same on all members."""
-    workers: int
-    """How many workers take part."""
-    worker: int
-    """This worker's number among them, from 0 without gaps."""
-    newcomers: bool
-    """Whether workers were let in, or all began anew, since this was last told: they lack what the others know. Told at the same
-    boundary on all members; that somebody is gone may be told at different ones."""
 
 
 class Handle(Pending):
@@ -85,8 +71,6 @@ class Group(BaseGroup):
       so that runs repeat bit for bit and errors of workers cancel (half of the mean's variance, docs/protocol.md, P31).
     - ``inject``, ``inject_seed``: faults for tests, like ``"loss=0.01"``.
     - ``controller_ca``, ``controller_cert``, ``controller_key``: PEM files for a controller's ``thcs://``.
-    - ``world``: in a job whose members come and go, how many workers the session must have: it begins as soon as so many are there who
-      all say that. Without it workers join whatever session there is, at its next :meth:`boundary`.
     - ``io="dpdk"``: past the kernel, if the package was built with DPDK; ``dpdk`` then holds the keys of the ``[dpdk]``
       section, like ``{"devices": ["net_af_packet0,iface=eth1"], "address": "10.0.0.2/24"}``.
     - ``io="xdp"``: past most of the kernel, on one of its interfaces; ``xdp`` then holds the keys of the ``[xdp]`` section, like
@@ -120,7 +104,6 @@ class Group(BaseGroup):
         io: str | None = None,
         dpdk: Mapping[str, Any] | None = None,
         xdp: Mapping[str, Any] | None = None,
-        world: int | None = None,
     ) -> None:
         self._server: Server | None = None
         self._pid = os.getpid()
@@ -136,8 +119,6 @@ class Group(BaseGroup):
                 raise ConfigError("cookie is missing: give the job's cookie, or set THC_COOKIE")
         if job is not None and not 0 <= job < 1 << 16:
             raise ConfigError(f"job is {job}: jobs have the numbers 0 to 65535")
-        if world is not None and not 0 <= world <= 64:
-            raise ConfigError(f"world is {world}: a session has 1 to 64 workers, or 0 for any")
         if worker is not None and not 0 <= worker < 64:
             raise ConfigError(f"worker is {worker}: workers have the numbers 0 to 63")
         self._native = _native.Group(
@@ -163,7 +144,6 @@ class Group(BaseGroup):
             io=io,
             dpdk=_section(dpdk),
             xdp=_section(xdp),
-            world=world,
         )
         self.ps = ps
         told = self._native.parameters()
@@ -195,9 +175,6 @@ class Group(BaseGroup):
         if "ps" not in keys:
             raise ConfigError("THC_PS is not set: set it to the parameter server's host:port")
         environment.fill_worker(keys)
-        size = environment.world_size()
-        if size is not None and size <= 64:
-            keys.setdefault("world", size)
         group = cls(**{**keys, **bind_option(keys["ps"], keys)})
         wanted = None if "worker" in options else environment.world_size()
         if wanted is not None and wanted != group.workers:
@@ -327,30 +304,6 @@ class Group(BaseGroup):
         device, why = self.compresses_on
         return Stats(**self._native.stats(), device=device, why=why, **self.training.totals(), nmse=dict(self.nmse))
 
-    @property
-    def membership(self) -> Membership:
-        """Who takes part in the session now: in a job whose members come and go, it changes between calls."""
-        return Membership(*self._native.membership())
-
-    @property
-    def seat(self) -> int:
-        """This worker's number in the job: it stays while :attr:`worker`, its number in the session, changes with the members."""
-        return self._native.seat()
-
-    def boundary(self) -> Membership | None:
-        """A place between calls at which workers that wait may join; all members must call it at the same places of their programs.
-
-        It costs nothing while nobody waits. Returns the membership if it has changed since the last time, else nothing. If it says that there
-        are newcomers, they need what the others know, such as the parameters, before gradients are averaged again:
-        :func:`thc.torch.catch_up`. A worker that is gone needs no boundary: a call under way is done again by those who are left, and this tells of it later.
-        """
-        found = self._native.boundary()
-        if found is None:
-            return None
-        changed = Membership(*found)
-        self.worker, self.workers = changed.worker, changed.workers
-        return changed
-
     def give_up(self) -> None:
         """Gives the session up: all calls under way, on whatever threads, and all later ones raise :exc:`~thc.GivenUpError` until
         :meth:`rejoin`. It waits for nothing."""
@@ -364,8 +317,6 @@ class Group(BaseGroup):
     def rejoin(self) -> None:
         """Joins anew after the session has ended, as all workers must. Error feedback and totals stay."""
         self._native.rejoin()
-        now = self.membership
-        self.worker, self.workers = now.worker, now.workers
 
     @property
     def _library(self) -> Any:

@@ -9,7 +9,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from thc import _native
 from thc.errors import ConfigError
 from thc.base_group import BaseGroup, open_groups
-from thc.row import Training
+from thc.training import Training
 from thc.stats import Stats
 
 __all__ = ["Metrics", "serve_metrics"]
@@ -30,13 +30,7 @@ _FAMILIES: list[Family] = [
     *((f"thc_group_{name}", kind, what, _reader(field)) for field, name, kind, what in _native.group_metrics()),
     ("thc_training_steps", "counter", "steps that were measured", lambda _, training: training.steps),
     ("thc_training_computing_seconds", "counter", "steps without waiting", lambda stats, _: stats.computing),
-    ("thc_training_hidden_seconds", "counter", "computing while gradients travelled (T_overlap)", lambda stats, _: stats.hidden),
-    ("thc_training_waited_seconds", "counter", "waiting for gradients (T_wait)", lambda stats, _: stats.waited),
-    ("thc_training_group_hidden_seconds", "counter", "the shortest overlap of a worker", lambda stats, _: stats.group_hidden),
-    ("thc_training_group_waited_seconds", "counter", "the longest wait of a worker", lambda stats, _: stats.group_waited),
-    ("thc_training_row", "gauge", "T_overlap / T_wait of the last step", lambda _, training: training.last.row),
-    ("thc_training_group_row", "gauge", "that of the group (AQGB, Eq. 2)", lambda _, training: training.group_last),
-    ("thc_training_osf", "gauge", "T_comp / (T_comp + T_update - T_overlap) of the last step", lambda _, training: training.last.osf),
+    ("thc_training_waited_seconds", "counter", "waiting for gradients", lambda stats, _: stats.waited),
 ]
 
 

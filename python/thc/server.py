@@ -23,12 +23,12 @@ class Server:
     ``workers`` is how many the job has, ``cookie`` the secret with which they join. ``options`` are the other keys of
     a job, which :class:`thc.job_options.JobOptions` explains. The rest are keys of ``thc-ps`` in the same units: buffers
     and ``memory_limit`` in bytes. With ``shares``, the addresses of as many servers, this server has the slots of number
-    ``share`` alone. Where members come and go, ``workers`` is None. ``inject`` is for tests: ``"loss=0.01"``.
+    ``share`` alone. ``inject`` is for tests: ``"loss=0.01"``.
     """
 
     def __init__(
         self,
-        workers: int | None,
+        workers: int,
         cookie: int | str,
         *,
         job: int = 1,

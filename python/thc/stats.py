@@ -6,8 +6,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 
 from thc import _native
-from thc.deprecation import OldName
-from thc.row import Row
 
 __all__ = ["Job", "Stats"]
 
@@ -69,35 +67,10 @@ class Stats:
     computing: float = 0.0
     """Seconds of training steps that were not spent waiting for gradients. This and what follows are of hooks of
     :mod:`thc.torch`."""
-    updating: float = 0.0
-    """Seconds from the first byte of a step's gradients to the last (T_update)."""
-    updating_hidden: float = 0.0
-    """The part of these seconds in which it also computed."""
-    hidden: float = 0.0
-    """Seconds of computing while gradients travelled (T_overlap)."""
     waited: float = 0.0
-    """Seconds that steps waited for gradients (T_wait)."""
-    group_hidden: float = 0.0
-    """The sum over steps of the shortest overlap of a worker."""
-    group_waited: float = 0.0
-    """The sum over steps of the longest wait of a worker."""
+    """Seconds that steps waited for gradients."""
     nmse: Mapping[str, float] = field(default_factory=dict)
     """With ``check_accuracy``: of each parameter's mean, when it was compared with the exact one last."""
-
-    @property
-    def training(self) -> Row:
-        """What the steps were made of, with ``row`` and ``osf`` of this worker."""
-        return Row(self.computing, self.updating, self.updating_hidden, self.hidden, self.waited)
-
-    @property
-    def row(self) -> float:
-        """T_overlap / T_wait: AQGB's measure of what is hidden."""
-        return self.training.row
-
-    @property
-    def group_row(self) -> float:
-        """The ROW of the group: the shortest overlaps over the longest waits."""
-        return Row(hidden=self.group_hidden, waited=self.group_waited).row
 
     @property
     def communication(self) -> float:
@@ -114,8 +87,6 @@ class Stats:
         at this worker and in both directions: 2·(n − 1)/n · 4 bytes per coordinate, each way."""
         ring = 2 * 2 * (workers - 1) / max(workers, 1) * 4 * self.coordinates
         return round(ring) - self.bytes
-
-    saved = OldName("saved_bytes")
 
     def summary(self, workers: int) -> str:
         """All that matters, in a few lines for people."""
@@ -135,10 +106,7 @@ class Stats:
     def _training_text(self) -> str:
         if not self.computing:
             return ""
-        return (
-            f"\n  steps computed {self.computing:.2f} s, {self.hidden:.2f} s of it while gradients travelled, and waited for them "
-            f"{self.waited:.2f} s: ROW {self.row:.2f}, of the group {self.group_row:.2f}; OSF {self.training.osf:.2f}"
-        )
+        return f"\n  steps computed {self.computing:.2f} s and waited for gradients {self.waited:.2f} s"
 
     def __sub__(self, earlier: Stats) -> Stats:
         """What happened since ``earlier``; what is no total, such as ``round_trip``, is the later one's."""

@@ -25,19 +25,13 @@ METHODS = {
     "thc-raw": "THC's server, nothing compressed",
     "thc-outer": "THC every 8 steps, DiLoCo's outer loop",
     "thc-backup": "THC behind the next step, SlimGC's model backup",
-    "thc-refine": "THC in two stages, AQGB's control",
-    "thc-together": "THC behind the next step, each tensor's compression chosen, in two stages",
-    "aqgb": "AQGB between peers, by gloo's all-gather",
 }
 
 #: Those that are measured when asked for by name.
-BY_NAME = ("bf16", "thc-lanes", "thc-raw", "thc-outer", "thc-backup", "thc-refine", "thc-together", "aqgb")
+BY_NAME = ("bf16", "thc-lanes", "thc-raw", "thc-outer", "thc-backup")
 
 #: The job of the server that a method uses.
-JOBS = {"thc": 1, "thc-best-effort": 2, "thc-adapt": 3, "thc-raw": 4, "thc-outer": 5, "thc-backup": 6, "thc-refine": 7, "thc-together": 8}
-
-#: What a method gives the model backup besides.
-OVERLAPPED: dict[str, dict[str, Any]] = {"thc-backup": {}, "thc-together": {"adapt": {"every": 40}, "refine": True}}
+JOBS = {"thc": 1, "thc-best-effort": 2, "thc-adapt": 3, "thc-raw": 4, "thc-outer": 5, "thc-backup": 6}
 
 #: What a method gives the hook besides.
 OPTIONS: dict[str, dict[str, Any]] = {"thc-raw": {"exclude": ["*"]}, "thc-adapt": {"adapt": {"every": 40}}}
@@ -70,8 +64,8 @@ class Averaging:
         if method == "thc-outer":
             outer = thc.torch.outer(module, optimizer, every=8, parts=4, group=self.group(method))
             return outer, outer.agree
-        if method in OVERLAPPED:
-            loop = thc.torch.overlap(module, optimizer, group=self.group(method), **OVERLAPPED[method])
+        if method == "thc-backup":
+            loop = thc.torch.overlap(module, optimizer, group=self.group(method))
             return loop, loop.settle
         return None
 
@@ -89,17 +83,11 @@ class Averaging:
         elif method in JOBS:
             import thc.torch
 
-            refine = {"refine": optimizer} if method == "thc-refine" else {}
-            thc.torch.wrap(ddp, self.group(method), **OPTIONS.get(method, {}), **refine)
+            thc.torch.wrap(ddp, self.group(method), **OPTIONS.get(method, {}))
         elif method == "thc-lanes":
             import thc.torch
 
             thc.torch.wrap(ddp, over="process-group")
-        elif method == "aqgb":
-            from thc.torch.baselines import AqgbHook
-
-            hook = AqgbHook(ddp, optimizer)
-            ddp.register_comm_hook(hook.state, hook.fn)
         elif method != "gloo":
             raise ValueError(f"no method {method!r}: one of {', '.join(METHODS)}")
 

@@ -24,9 +24,6 @@ STYLES = {
     "thc-raw": ("#cc79a7", (0, (1, 1.2))),
     "thc-outer": ("#000000", (0, (3, 1, 1, 1))),
     "thc-backup": ("#8c510a", (0, (6, 1))),
-    "thc-refine": ("#01665e", "solid"),
-    "thc-together": ("#c51b7d", "solid"),
-    "aqgb": ("#9970ab", (0, (4, 2))),
 }
 
 

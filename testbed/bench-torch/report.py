@@ -18,9 +18,6 @@ NAMES = {
     "thc-raw": "THC's server, nothing compressed",
     "thc-outer": "**THC**, `outer` every 8 steps",
     "thc-backup": "**THC**, `overlap`",
-    "thc-refine": "**THC**, `refine`",
-    "thc-together": "**THC**, `overlap`, `adapt`, `refine`",
-    "aqgb": "AQGB, peers",
 }
 
 

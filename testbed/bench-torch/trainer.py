@@ -174,43 +174,6 @@ class Trainer:
         return {"points": points, "losses": losses, "in_step": bool(low == high), "adapt": adapted,
                 "stats": {k: v - before.get(k, 0) for k, v in after.items()}}
 
-    def follow(self, model: str, method: str, batch: int, steps: int, seed: int) -> dict[str, Any]:
-        """Goes on training for some steps, and what each was like: time, how wide buckets travelled, what was refined, ROW."""
-        import thc.torch
-
-        key = (model, f"{method} of {batch}, {seed}")
-        if key not in self.paced:
-            shape = dataclasses.replace(SHAPES[model], batch=batch)
-            self.paced[key] = Run(self.averaging, self.text, method, shape, seed, 2)
-        run, told = self.paced[key], []
-        # The hook, or what is around the optimizer: both tell of themselves alike.
-        made = thc.torch.hook_of(run.ddp) if method in JOBS and isinstance(run.ddp, DistributedDataParallel) else run.loop
-        refining = getattr(made, "refining", None)
-        training = None if made is None else made.group.training
-        dist.barrier()
-        for _ in range(steps):
-            started = time.perf_counter()
-            run.step()
-            row = float("nan") if training is None else training.group_last
-            told.append({
-                "seconds": time.perf_counter() - started,
-                "row": row if math.isfinite(row) else None,
-                "osf": float("nan") if training is None else training.last.osf,
-                "hidden": 0.0 if training is None else training.last.hidden,
-                "waited": 0.0 if training is None else training.last.waited,
-                "widths": [] if refining is None else refining.widths,
-                "refined": [] if refining is None else [f"{each.bucket}:{each.width.name}" for each in refining.refined],
-                "bandwidth": 0.0 if refining is None else refining.deadlines.bandwidth,
-            })
-        if run.agree is not None:
-            run.agree()
-        loss = run.held_out()
-        digest = torch.tensor([sum(float(p.detach().double().sum()) for p in run.ddp.parameters())], dtype=torch.float64)
-        low, high = digest.clone(), digest.clone()
-        dist.all_reduce(low, dist.ReduceOp.MIN)
-        dist.all_reduce(high, dist.ReduceOp.MAX)
-        return {"steps": told, "loss": loss, "in_step": bool(low == high)}
-
     def thresholds(self, sizes: list[int], rounds: int) -> dict[str, Any]:
         """SlimGC's warm-up on tensors of these sizes: even rounds compressed, odd ones raw; the table and the threshold of all."""
         from thc import adapt

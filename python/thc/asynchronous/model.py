@@ -14,7 +14,6 @@ import numpy as np
 import numpy.typing as npt
 
 from thc import _native
-from thc.deprecation import OldName
 from thc.errors import ConfigError
 
 __all__ = ["Asynchronous", "ModelServer", "Pulled", "Pushed", "Schedule", "Tensor"]
@@ -51,8 +50,6 @@ class Pushed:
     """The most steps that others made between its pull and itself."""
     refused: list[tuple[int, str]]
     """Shards that refused it, and why: ``epoch``, ``late``, ``incarnation``, …"""
-
-    taken = OldName("accepted_shards")
 
 
 @dataclass(frozen=True)

@@ -7,8 +7,8 @@
 That is the one line to change: from then on ``backward`` averages gradients at 4 bits per coordinate. For the
 choice of group, several models, checkpoints: :func:`wrap`, :func:`hook`, :class:`Hook`. For workers of unequal
 speed: :class:`AsynchronousSGD`. Whether it pays on a cluster: :func:`worth_it`; not to wait for a rank that is late: :func:`keep_up`. To have each tensor's compression chosen while training: ``wrap(model, adapt=True)``,
-:class:`Adapt`, :func:`plot_plan`; in two stages: ``wrap(model, refine=optimizer)``, :class:`Refine`; models
-that FSDP2 shards: :func:`wrap_sharded`, their replicas: :func:`replicate`; replicas whose ranks come and go without a restart: :func:`catch_up`; no step waits for a mean: :func:`overlap`; fewer, larger steps over slow links: :func:`outer`; a backend of ``torch.distributed`` for what wraps nothing, such as native HSDP: :mod:`thc.torch.backend`; other families of compression: :mod:`thc.torch.baselines`.
+:class:`Adapt`, :func:`plot_plan`; models
+that FSDP2 shards: :func:`wrap_sharded`, their replicas: :func:`replicate`; no step waits for a mean: :func:`overlap`; fewer, larger steps over slow links: :func:`outer`; a backend of ``torch.distributed`` for what wraps nothing, such as native HSDP: :mod:`thc.torch.backend`.
 """
 
 # First: others import what an older torch does not have.
@@ -22,16 +22,14 @@ from thc.torch.collective import CollectiveGroup
 from thc.torch.replicas.digests import check_replicas
 from thc.torch.ddp.hook import Hook, hook
 from thc.torch.replicas.keep_up import KeepUp, keep_up
-from thc.torch.replicas.members import catch_up
 from thc.torch.loops.outer import Outer, nesterov, outer
 from thc.torch.loops.overlap import Overlap, overlap
 from thc.torch.adapt.plan import Plan, PlanRow
 from thc.torch.adapt.plot import plot_plan
-from thc.torch.refine.refining import Refine
 from thc.torch.sharding.replicate import Replicas, replicate
-from thc.torch.sharding.sharded import sharded, wrap_sharded
+from thc.torch.sharding.sharded import wrap_sharded
 from thc.torch.replicas.synchronize import sync_parameters
-from thc.torch.worth import Worth, worth_it
+from thc.torch.worth import worth_it
 from thc.torch.ddp.wrap import hook_of, wrap
 
 __all__ = [
@@ -45,11 +43,8 @@ __all__ = [
     "Overlap",
     "Plan",
     "PlanRow",
-    "Refine",
     "Replicas",
-    "Worth",
     "backend",
-    "catch_up",
     "check_replicas",
     "coordinates",
     "hook",
@@ -60,7 +55,6 @@ __all__ = [
     "overlap",
     "plot_plan",
     "replicate",
-    "sharded",
     "sync_parameters",
     "tensors",
     "worth_it",

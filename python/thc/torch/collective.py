@@ -24,7 +24,7 @@ from thc import _native, environment, errors
 from thc.cores import available_cores
 from thc.arguments import Array, Plan, as_f32, feedback_key, spans_of
 from thc.base_group import BaseGroup, Pending, _open
-from thc.row import Training
+from thc.training import Training
 from thc.stats import Job, Stats, Table
 from thc.torch.ranks.gathering import gather_objects
 from thc.torch.ranks.own_groups import OwnGroups, backend_on, borrow
@@ -40,8 +40,8 @@ PIECE = 1 << 20
 """Coordinates that are added up at a time: the words of one piece are made while those of another travel."""
 
 
-_OF_SOME = ("gloo", "gloo")
-"""The backends of what carries norms and words between some ranks of a process group."""
+_BACKENDS = ("gloo", "gloo")
+"""Those of what carries norms and words."""
 
 
 class _Under(Pending):
@@ -87,7 +87,6 @@ class CollectiveGroup(BaseGroup):
 
     - ``process_group``: whose ranks these are; what carries the sums is a process group of its own, of the same backend, or of gloo where
       that knows no tensors of the CPU.
-    - ``ranks``: those of the process group whose sums these are, by default all. The others call :meth:`stand_aside` in the meantime.
     - ``lane``: bits of a coordinate's sum on the way, 4 to 16 (8). A ring carries 2·(n − 1)/n of it each way.
     - ``bits``: of an index; by default every point of the grid that the lane has room for has one, since it is sums that travel and not
       indices. Or ``tables``, for a plan to choose from: dictionaries with
@@ -102,7 +101,6 @@ class CollectiveGroup(BaseGroup):
         self,
         process_group: Any = None,
         *,
-        ranks: Sequence[int] | None = None,
         lane: int = 8,
         bits: int | None = None,
         tables: Sequence[dict[str, Any]] | None = None,
@@ -110,7 +108,7 @@ class CollectiveGroup(BaseGroup):
         seed: int | None = None,
         threads: int | None = None,
     ) -> None:
-        self.worker, self.workers, on_gpus = self._place(process_group, ranks)
+        self.worker, self.workers, on_gpus = self._place(process_group)
         self.ps, self.job_number = "the process group", 0
         self.training = Training()
         self.nmse = {}
@@ -125,7 +123,7 @@ class CollectiveGroup(BaseGroup):
         mine = (lane, repr(told), block)
         self._own: OwnGroups | None = None
         # The norms of one call may be on their way beside the words of another: in groups of their own they cannot meet.
-        made = self._make_groups(process_group, ranks, (*_OF_SOME, "nccl") if on_gpus else _OF_SOME)
+        made = self._make_groups(process_group, (*_BACKENDS, "nccl") if on_gpus else _BACKENDS)
         self._norms, self._words = made[:2]
         self._device_words = made[2] if on_gpus else None
         """What adds up words that are on a GPU."""
@@ -153,24 +151,14 @@ class CollectiveGroup(BaseGroup):
         """Calls that have not been waited for."""
         _open.add(self)
 
-    def _place(self, process_group: Any, ranks: Sequence[int] | None) -> tuple[int, int, bool]:
+    def _place(self, process_group: Any) -> tuple[int, int, bool]:
         """This rank's number, how many there are, and whether NCCL can add words up."""
-        rank = dist.get_rank(process_group)
-        if ranks is not None:
-            return ranks.index(rank), len(ranks), False
-        on_gpus = backend_on(process_group, "cuda") == "nccl"
-        return rank, dist.get_world_size(process_group), on_gpus
+        return dist.get_rank(process_group), dist.get_world_size(process_group), backend_on(process_group, "cuda") == "nccl"
 
-    def _make_groups(self, process_group: Any, ranks: Sequence[int] | None, backends: Sequence[str]) -> list[Any]:
+    def _make_groups(self, process_group: Any, backends: Sequence[str]) -> list[Any]:
         """What carries norms and words, in process groups of these backends."""
-        self._own = borrow(process_group, backends, ranks)
+        self._own = borrow(process_group, backends)
         return self._own.groups
-
-    @staticmethod
-    def stand_aside(process_group: Any) -> None:
-        """What a rank of the process group does while others make a group of theirs: torch's names of process groups contain how many
-        a rank has made, so that ranks which have not made as many would wait for each other for ever in the next."""
-        borrow(process_group, _OF_SOME, [dist.get_rank(process_group)])
 
     @property
     def job(self) -> Job:

@@ -15,7 +15,7 @@ from thc import environment, errors
 from thc.cores import threads_of_rank
 from thc.base_group import BaseGroup
 from thc.group import Group
-from thc.host import this_host
+from thc.torch.hosts.hosts import this_host
 from thc.torch.ranks.gathering import Gather, gather_objects
 from thc.torch.option_types import LocalOptions
 from thc.torch.ranks.lone import LoneGroup
@@ -56,7 +56,7 @@ def join(process_group: Any, group: BaseGroup | None, options: Mapping[str, Any]
         key = (rank, further) if further else rank
         group = of_environment.get(key)
         if group is None or group.closed:
-            group = of_environment[key] = Group.from_env(**{"worker": rank, "world": ranks, **further_job(further), **options})
+            group = of_environment[key] = Group.from_env(**{"worker": rank, **further_job(further), **options})
     if group is None:
         if adapts:
             options = {**options, "server": {"tables": tables_for(ranks), **(options.get("server") or {})}}

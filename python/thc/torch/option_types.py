@@ -11,7 +11,6 @@ if TYPE_CHECKING:
 
     from thc.job_options import JobOptions
     from thc.torch.adapt.options import Adapt
-    from thc.torch.refine.refining import Refine
 
 __all__ = ["GroupOptions", "HookOptions", "JoinOptions", "LaneOptions", "LocalOptions", "WrapOptions"]
 
@@ -78,7 +77,6 @@ class HookOptions(TypedDict, total=False):
     adapt: Adapt | Mapping[str, Any] | bool | None
     in_flight: int
     device: str
-    refine: Refine | Mapping[str, Any] | torch.optim.Optimizer | None
     check_accuracy: int | None
     only_if_faster: bool | int
 
@@ -86,6 +84,5 @@ class HookOptions(TypedDict, total=False):
 class WrapOptions(HookOptions, JoinOptions, total=False):
     """Options of :func:`thc.torch.wrap`, explained there."""
 
-    one_stream_per_host: bool | Literal["auto"] | None
     rails: bool | Literal["auto"]
     check_replicas: int | None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import torch.distributed as dist
@@ -33,22 +33,18 @@ def take_way(options: dict[str, Any]) -> str:
     return way
 
 
-def collective(
-    process_group: Any, group: BaseGroup | None, options: Mapping[str, Any], adapts: bool, ranks: Sequence[int] | None = None
-) -> CollectiveGroup:
-    """The group whose sums a process group, or so many of its ranks, adds up, by options of groups. With ``adapts`` it has further lanes to choose from."""
+def collective(process_group: Any, group: BaseGroup | None, options: Mapping[str, Any], adapts: bool) -> CollectiveGroup:
+    """The group whose sums a process group adds up, by options of groups. With ``adapts`` it has further lanes to choose from."""
     others = sorted(options.keys() - _LANE_OPTIONS - _COMPUTING)
     if group is not None or others:
         raise ConfigError(f'{", ".join(others) or "group"}: over="process-group" has no parameter server and nothing to join: leave it out')
     if adapts:
-        options = {"tables": [{}, *lanes_for(dist.get_world_size(process_group) if ranks is None else len(ranks), options.get("lane", 8))], **options}
-    return CollectiveGroup(process_group, ranks=ranks, **options)
+        options = {"tables": [{}, *lanes_for(dist.get_world_size(process_group), options.get("lane", 8))], **options}
+    return CollectiveGroup(process_group, **options)
 
 
-def falls_back(group: BaseGroup, fallback: bool | None, refines: bool = False) -> bool:
+def falls_back(group: BaseGroup, fallback: bool | None) -> bool:
     """Whether training shall go on through the process group when the server is lost: by default where there is one."""
-    if refines and group.sums_in_lanes:
-        raise ConfigError('refine: over="process-group" has sums of one width, and no call in which ranks agree: leave it out')
     if isinstance(group, LoneGroup):
         return False
     if fallback and group.sums_in_lanes:

@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 from thc import adapt
-from thc.torch.baselines import QSGD, PowerSGD, TopK
+from baselines import QSGD, PowerSGD, TopK
 from torch import Tensor, nn
 
 from adapt.tasks import TASKS

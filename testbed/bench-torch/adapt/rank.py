@@ -14,7 +14,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 import torch  # noqa: E402
 import torch.distributed as dist  # noqa: E402
 from adapt.tasks import TASKS  # noqa: E402
-from thc.torch.baselines import QSGD, LayerwiseHook, PowerSGD, TopK  # noqa: E402
+from baselines import QSGD, LayerwiseHook, PowerSGD, TopK  # noqa: E402
 from torch.nn.parallel import DistributedDataParallel  # noqa: E402
 
 FAMILIES: dict[str, Any] = {"QSGD": QSGD, "TopK": TopK, "PowerSGD": PowerSGD}

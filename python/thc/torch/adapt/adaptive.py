@@ -20,7 +20,7 @@ import torch
 from thc import adapt
 from thc.errors import ConfigError, MismatchError
 from thc.base_group import BaseGroup
-from thc.row import Span
+from thc.torch.engine.clock import Span
 from thc.torch.adapt.options import Adapt
 from thc.torch.engine.bucket import Bucket, Calls
 from thc.torch.ranks.exchange import exchange, tells
@@ -160,8 +160,7 @@ class Adaptive(EnginePart):
         self._begin(step)
 
     def begin_bucket(self, bucket: Bucket, step: int) -> None:
-        if not bucket.is_further:
-            bucket.sender = self
+        bucket.sender = self
 
     def begin_calls(self, bucket: Bucket, step: int) -> None:
         for segment in bucket.layout.segments:
@@ -278,17 +277,16 @@ class Adaptive(EnginePart):
         self._clocks.setdefault(layout.key, []).append(seconds)
 
     def note_travel(self, bucket: Bucket, span: Span, finite: bool) -> None:
-        if self._probes and self.prices is not None and not bucket.is_further:
+        if self._probes and self.prices is not None:
             self.prices.note_travel(bucket.layout.key, self._carried.get(bucket.layout.key, 0.0), *span)
 
     def note_error(self, error: BaseException) -> None:
         if isinstance(error, MismatchError):
             error.args = (f"{error}; with adapt, also if ranks have different plans: load checkpoints of one step on all",)
 
-    def end_step(self, buckets: Sequence[Bucket], goes_on: bool) -> list[Bucket]:
+    def end_step(self, buckets: Sequence[Bucket]) -> None:
         if self._probes and self.prices is not None:
             self.prices.end_step()
-        return []
 
     # Calls.
 

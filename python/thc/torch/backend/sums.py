@@ -32,11 +32,11 @@ class _Lanes(CollectiveGroup):
         self._made = list(made)
         super().__init__(process_group, lane=options.lane, bits=options.bits, block=options.block)
 
-    def _place(self, process_group: Any, ranks: Sequence[int] | None) -> tuple[int, int, bool]:
+    def _place(self, process_group: Any) -> tuple[int, int, bool]:
         # torch's list of process groups need not have it.
         return process_group.rank(), process_group.size(), False
 
-    def _make_groups(self, process_group: Any, ranks: Sequence[int] | None, backends: Sequence[str]) -> list[Any]:
+    def _make_groups(self, process_group: Any, backends: Sequence[str]) -> list[Any]:
         return self._made
 
 

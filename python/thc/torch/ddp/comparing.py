@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-__all__ = ["Comparing", "Comparison"]
+__all__ = ["STEPS", "Comparing", "Comparison"]
 
 log = logging.getLogger("thc.torch")
 
@@ -16,6 +16,8 @@ SETTLE = 4
 """First steps that are not compared: DDP makes its final buckets, and there are no scales yet."""
 EACH = 6
 """Steps of each way that are compared, in turn. One more before them: connections are made in it."""
+STEPS = SETTLE + 2 + 2 * EACH
+"""Steps until the first bucket of the next one ends a comparison."""
 
 
 @dataclass(frozen=True)
@@ -57,7 +59,7 @@ class Comparing:
     def next(self) -> bool:
         """A backward pass has its first bucket. Whether it goes through the process group as it is. Once in a comparison the ranks tell each other."""
         now = time.perf_counter()
-        first, over = SETTLE + 2, SETTLE + 2 + 2 * EACH
+        first, over = SETTLE + 2, STEPS
         if first < self._step <= over:
             self._seconds[self._plain].append(now - self._began)
         if self._step == over:

@@ -31,8 +31,6 @@ from thc.torch.ranks.peers import Peers
 from thc.torch.adapt.plan import Plan
 from thc.torch.names import named_parameters
 from thc.torch.hosts.rails import RailGroup
-from thc.torch.refine.refining import Refine, Refining, check_alike
-from thc.torch.refine.updates import Updates
 from thc.torch.way import falls_back
 
 __all__ = ["Hook", "check_options", "hook"]
@@ -46,10 +44,9 @@ class Hook(Adapter):
         self, group: BaseGroup, model: torch.nn.Module | None, process_group: Any, options: Options
     ) -> None:
         _check(group, model, process_group, options)
-        compare_options({each.name: getattr(options, each.name) for each in dataclasses.fields(options) if each.name != "refine"}, process_group)
+        compare_options({each.name: getattr(options, each.name) for each in dataclasses.fields(options)}, process_group)
         self.peers = peers = Peers(process_group)
         """Process groups of this hook's own."""
-        check_alike(options.refine, peers)
         self._comparing = None
         if options.only_if_faster:
             self._comparing = Comparing(peers.gathering_apart(), options.only_if_faster, peers.rank)
@@ -67,19 +64,12 @@ class Hook(Adapter):
         super().__init__(Engine(group, options, peers))
         self.adaptive: Adaptive | None = None
         """With ``adapt``: its threshold, the times of this rank's warm-up, the seconds that it took."""
-        self.refining: Refining | None = None
-        """With ``refine``: how the last step's buckets travelled and what of them was refined."""
-        self._updates: Updates | None = None
         module: Any = getattr(model, "module", model)
         if options.adapt is not None:
             sizes = {name: p.numel() for name, p in named_parameters(module).items() if p.requires_grad}
             raw = [name for name, size in sizes.items() if not self._buckets.compresses(name, size)]
             self.adaptive = Adaptive.create(options.adapt, group, peers, sizes, raw, options.warmup)
             self.engine.parts.append(self.adaptive)
-        if options.refine is not None:
-            self._updates = Updates(options.refine.optimizer, module, self.engine.clock)
-            self.refining = Refining(options.refine, options.warmup, group, self._updates, self.adaptive)
-            self.engine.parts.append(self.refining)
 
     @property
     def options(self) -> Options:
@@ -110,12 +100,6 @@ class Hook(Adapter):
     def comparison(self) -> Comparison | None:
         """With ``only_if_faster``: what steps have taken, and what came of it; the same on all ranks. Nothing before it is known."""
         return None if self._comparing is None else self._comparing.last
-
-    def settle(self) -> None:
-        """With ``refine``: makes the updates that have been put off until the next forward pass, as before parameters are looked at. What
-        makes ``state_dict`` of model and optimizer does so itself."""
-        if self._updates is not None:
-            self._updates.settle()
 
     @property
     def state(self) -> Hook:
@@ -169,9 +153,8 @@ class Hook(Adapter):
         engine = self.engine
         bucket.plain = self._plain
         engine.clock.note_production()
-        bucket.computed = engine.clock.compute_time()
         self.begun += int(bucket.is_last)
-        if self._plain or (self.fallback_active and not any(part.has_further_steps for part in engine.parts)):
+        if self._plain or self.fallback_active:
             # On DDP's own process group and thread, where its collectives and those of the model, such as SyncBatchNorm's, are in one
             # order on all ranks: two communicators of NCCL may wait for each other for good. All ranks have agreed on it before the last
             # backward pass was over, or compare alike; where a step follows the backward pass that may be after it.
@@ -243,13 +226,13 @@ def _check(group: BaseGroup, model: torch.nn.Module | None, process_group: Any, 
             f"the process group has {ranks} ranks, but the THC job {group.workers} workers: "
             "they must be the same processes"
         )
-    for option, wanted in (("exclude", options.exclude), ("adapt", options.adapt), ("refine", options.refine)):
+    for option, wanted in (("exclude", options.exclude), ("adapt", options.adapt)):
         if wanted and model is None:
             raise errors.ConfigError(f"{option} names parameters: give the hook the model, too")
     if isinstance(group, RailGroup):
-        check_shares(options.adapt, options.refine, options.uncompressed, options.only_if_faster)
-    if getattr(model, "skip_all_reduce_unused_params", False) and (options.adapt is not None or options.refine is not None):
-        raise errors.ConfigError("adapt and refine need all buckets in every step: leave skip_all_reduce_unused_params out")
+        check_shares(options.adapt, options.uncompressed, options.only_if_faster)
+    if getattr(model, "skip_all_reduce_unused_params", False) and options.adapt is not None:
+        raise errors.ConfigError("adapt needs all buckets in every step: leave skip_all_reduce_unused_params out")
     if options.adapt is not None and options.uncompressed != "raw":
         raise errors.ConfigError('adapt sends what is not compressed in the same call: leave uncompressed="process-group" out')
     check_one_device({str(p.device) for p in model.parameters() if p.requires_grad} if model is not None else set())
@@ -271,7 +254,7 @@ def _read(given: Mapping[str, Any], **noise: Any) -> Options:
     """Options as they are used."""
     exclude = given.get("exclude", ())
     kept = {**given, "exclude": (exclude,) if isinstance(exclude, str) else tuple(exclude), "adapt": Adapt.read(given.get("adapt"))}
-    return Options(**{**kept, "refine": Refine.read(given.get("refine")), **noise})
+    return Options(**{**kept, **noise})
 
 
 def thc_hook(state, bucket):  # type: ignore[no-untyped-def] # DDP compares annotations with classes, not text
@@ -295,7 +278,6 @@ def hook(
     adapt: Adapt | Mapping[str, Any] | bool | None = None,
     in_flight: int = 3,
     device: str = "auto",
-    refine: Refine | Mapping[str, Any] | torch.optim.Optimizer | None = None,
     check_accuracy: int | None = None,
     only_if_faster: bool | int = False,
 ) -> Hook:
@@ -312,7 +294,7 @@ def hook(
     - ``scales``: whether each coordinate is divided by its usual size before it is compressed, and the mean multiplied by that:
       then the error of compression is in proportion to each coordinate, as Adam needs it, parameters do not mix in a block, the first
       step travels uncompressed, and rows of embeddings without gradient stay exactly zero. It is so by default where all ranks are sure to have
-      the same means (reliable, no quorum), and without ``adapt`` and ``refine``. 0.5, 0.75 (as ``True``) and 1.0 are the power of sizes.
+      the same means (reliable, no quorum), and without ``adapt``. 0.5, 0.75 (as ``True``) and 1.0 are the power of sizes.
     - ``feedback``: whether what compression loses is added to the next step's gradients, as in the THC paper. By default where there are
       no scales; ``feedback=True`` is the paper's way.
     - ``nonfinite``: what DDP gets if some rank's gradient has a NaN or an infinity: ``"nan"``, NaNs in that bucket on
@@ -326,10 +308,6 @@ def hook(
       Triton is installed, and those on another device that is not the CPU by torch's plain operations; otherwise on the host, by
       the library. Or ``"host"``, ``"triton"``, ``"torch"``. Ranks may differ. :attr:`Hook.device` and :meth:`thc.Group.stats` tell
       what it came to, and why.
-    - ``refine``: the model's optimizer, or a :class:`thc.torch.Refine`: gradients travel in two stages. What the first one's compression
-      has lost follows in further calls while the next forward pass has not come to the layers in question, whose update waits for
-      it. How wide each bucket travels at first, and what is refined, follows from when buckets are produced and needed, and
-      from the bandwidth. Needs ``feedback`` and ``fallback``.
     - ``check_accuracy``: every so many steps one bucket in turn is averaged exactly, too, which costs that step what the bucket takes
       as 32-bit integers. The NMSE of each parameter's mean is in :attr:`Hook.accuracy`, :attr:`thc.Stats.nmse` and metrics; over 0.1
       there is a warning that names the parameter. Off by default.
@@ -347,9 +325,8 @@ def hook(
         "adapt": adapt,
         "in_flight": in_flight,
         "device": device,
-        "refine": refine,
         "check_accuracy": check_accuracy,
         "only_if_faster": only_if_faster,
     }
-    noise = noise_of(group, feedback, scales, bool(adapt or refine))
-    return Hook(group, model, process_group, _read(given, **noise, fallback=falls_back(group, fallback, refine is not None)))
+    noise = noise_of(group, feedback, scales, bool(adapt))
+    return Hook(group, model, process_group, _read(given, **noise, fallback=falls_back(group, fallback)))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import weakref
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -11,12 +10,10 @@ import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
 
 from thc import environment
-from thc.cores import available_cores
 from thc.errors import ConfigError
 from thc.base_group import BaseGroup
 from thc.group import Group
 from thc.torch.adapt.tables import tables_for
-from thc.torch.collective import CollectiveGroup
 from thc.torch.replicas.digests import DigestOf
 from thc.torch.ranks.gathering import Gather
 from thc.torch.ddp.hook import Hook, check_options, hook, thc_hook
@@ -24,7 +21,6 @@ from thc.torch.names import unwrapped
 from thc.torch.ranks.alike import compare_options
 from thc.torch.ranks.lone import LoneGroup
 from thc.torch.joining import fill_in, further_job, of_environment
-from thc.torch.hosts.one_stream import Hosts, one_stream
 from thc.torch.option_types import GroupOptions, LaneOptions, LocalOptions, WrapOptions
 from thc.torch.engine.options import check_shares
 from thc.torch.hosts.rails import hosts_of, rails
@@ -46,17 +42,13 @@ def wrap(ddp: DistributedDataParallel, group: BaseGroup | None = None, **options
     a share of it on each host, or rank 0 all of it where all ranks are on one.
     ``options`` are those of :func:`thc.torch.hook`, and without a ``group`` also those of
     :class:`thc.Group`, ``server={...}`` for the options of an embedded :class:`thc.Server`, and ``address``, ``port``,
-    ``cookie``, ``colocated`` of :meth:`thc.Group.local`. With ``adapt`` or ``refine`` embedded servers have tables of several widths to choose from.
+    ``cookie``, ``colocated`` of :meth:`thc.Group.local`. With ``adapt`` embedded servers have tables of several widths to choose from.
     With ``over="process-group"`` there is no server at all: the model's own process group adds the compressed values up, in lanes of
-    ``lane`` bits (8); ``bits``, ``tables``, ``block`` are as for :class:`thc.torch.CollectiveGroup`. Between hosts with several ranks
-    only the first rank of each sends lanes, as below.
-    With ``one_stream_per_host`` the ranks of a host add up in shared memory and one of them sends and receives for all: each host is
-    one worker of the job. ``"auto"``, the default, does so where several hosts have more than one rank; a server that the environment
-    names has to have as many workers as there are hosts then, so there it is off unless it is ``True``.
+    ``lane`` bits (8); ``bits``, ``tables``, ``block`` are as for :class:`thc.torch.CollectiveGroup`.
     With ``rails=True`` each rank of a host is a worker of a job of its own, with those that have the same place on the other hosts: the ranks of a host
     reduce-scatter a bucket, each takes its share to the other hosts, and they all-gather the means. A server that the environment names has such jobs
-    under consecutive numbers, each with a worker for each host. ``"auto"``, the default, does so in place of ``one_stream_per_host`` where
-    several hosts with as many ranks each have gradients on GPUs, and NCCL.
+    under consecutive numbers, each with a worker for each host. ``"auto"``, the default, does so where
+    several hosts with as many ranks each have gradients on GPUs, and NCCL; on CPUs it is gloo that adds up inside a host.
     One rank alone starts no server, joins nothing and keeps its gradients as they are, bit for bit.
     With ``check_replicas=100`` the ranks compare their parameters, by a digest, after every hundredth step, and all raise
     :class:`thc.ReplicasError` if they differ. :func:`hook_of` finds the hook.
@@ -79,38 +71,37 @@ def wrap(ddp: DistributedDataParallel, group: BaseGroup | None = None, **options
     given: dict[str, Any] = {**options}
     joining = _take(given, GroupOptions)
     embedded = _take(given, LocalOptions)
-    choice = given.pop("one_stream_per_host", None)
     on_rails = given.pop("rails", "auto")
     every = given.pop("check_replicas", None)
     failed: Exception | None = None
     try:
         digest = None if every is None else DigestOf(every)
-        _check(ddp, group, choice, on_rails, {**joining, **embedded}, given)
+        _check(ddp, group, on_rails, {**joining, **embedded}, given)
     except (ConfigError, TypeError) as error:
         failed = error
     configured = "a parameter server in the environment (THC_PS, THC_CONFIG)"
     compared = {**options, "group": group is not None, configured: environment.is_configured()}
-    compare_options({key: value for key, value in compared.items() if key != "refine"}, _process_group(ddp), failed)
+    compare_options(compared, _process_group(ddp), failed)
     joined = group is None and not environment.is_configured()
     """Whether the group is this model's own."""
-    adapts = bool(given.get("adapt") or given.get("refine"))
+    adapts = bool(given.get("adapt"))
     if group is None and dist.get_world_size(_process_group(ddp)) == 1:
         # As without a hook: there is nothing that could be chosen or compared.
         take_way(given)
         _take(given, LaneOptions)
-        given = {key: value for key, value in given.items() if key not in ("adapt", "refine", "check_accuracy", "only_if_faster")}
+        given = {key: value for key, value in given.items() if key not in ("adapt", "check_accuracy", "only_if_faster")}
         group = LoneGroup()
     elif take_way(given) == "process-group":
         if on_rails is True:
             raise ConfigError('rails: a process group that adds up has no jobs: leave over="process-group" out')
         lanes = _take(given, LaneOptions)
-        group = _collective(ddp, group, choice, {**embedded, **joining, **lanes}, adapts)
+        group = collective(_process_group(ddp), group, {**embedded, **joining, **lanes}, adapts)
     elif group is None:
         if on_rails == "auto":
-            on_rails = "auto" if choice is None and _gpus_compress(ddp, given, embedded) else False
-        group = _join_group(ddp, choice, on_rails, adapts, embedded, joining)
-    elif choice is not None or on_rails is True:
-        raise ConfigError(f"{'rails' if choice is None else 'one_stream_per_host'}: this is an option of joining, and a group was given: leave it out")
+            on_rails = "auto" if _gpus_compress(ddp, given, embedded) else False
+        group = _join_group(ddp, on_rails, adapts, embedded, joining)
+    elif on_rails is True:
+        raise ConfigError("rails: this is an option of joining, and a group was given: leave it out")
     try:
         made = hook(group, ddp, _process_group(ddp), **given)
         ddp.register_comm_hook(made.state, made.fn)
@@ -126,19 +117,15 @@ def wrap(ddp: DistributedDataParallel, group: BaseGroup | None = None, **options
     return ddp
 
 
-def _check(
-    ddp: DistributedDataParallel, group: BaseGroup | None, choice: bool | str | None, on_rails: bool | str, joining: dict[str, Any], given: dict[str, Any]
-) -> None:
+def _check(ddp: DistributedDataParallel, group: BaseGroup | None, on_rails: bool | str, joining: dict[str, Any], given: dict[str, Any]) -> None:
     """Refuses what is wrong before anything is started or joined."""
     _check_free(ddp)
     if group is not None and joining:
         raise ConfigError(f"{', '.join(sorted(joining))}: these are options of a group, and one was given: give them to it")
     if on_rails not in (True, False, "auto"):
         raise ConfigError(f'rails is {on_rails!r}: write True, False or "auto"')
-    if on_rails is True and choice:
-        raise ConfigError("rails and one_stream_per_host: the ranks of a host are workers of several jobs, or of one: leave one of them out")
     if on_rails is True:
-        check_shares(given.get("adapt"), given.get("refine"), given.get("uncompressed", "raw"), given.get("only_if_faster", False))
+        check_shares(given.get("adapt"), given.get("uncompressed", "raw"), given.get("only_if_faster", False))
     take_way(dict(given))
     check_options(ddp, {key: value for key, value in given.items() if key not in LaneOptions.__annotations__ and key != "over"})
 
@@ -159,26 +146,8 @@ def _take(options: dict[str, Any], kind: type) -> dict[str, Any]:
     return {key: options.pop(key) for key in kind.__annotations__.keys() & options.keys()}
 
 
-def _collective(
-    ddp: DistributedDataParallel, group: BaseGroup | None, choice: bool | str | None, options: dict[str, Any], adapts: bool
-) -> BaseGroup:
-    """The group whose sums a model's process group adds up; of hosts with several ranks, that of their first ranks."""
-    process_group = _process_group(ddp)
-
-    def join(_: int, hosts: Hosts, __: Any) -> BaseGroup:
-        return collective(process_group, None, options, adapts, [each[0] for each in hosts.ranks])
-
-    if group is None:
-        aside = partial(CollectiveGroup.stand_aside, process_group)
-        made = one_stream("auto" if choice is None else choice, process_group, dist.get_rank(process_group), None, join, aside)
-        if made is not None:
-            return made
-    return collective(process_group, group, options, adapts)
-
-
 def _join_group(
     ddp: DistributedDataParallel,
-    choice: bool | str | None,
     on_rails: bool | str,
     adapts: bool,
     embedded: dict[str, Any],
@@ -190,40 +159,25 @@ def _join_group(
     if configured and (found := of_environment.get(rank)) is not None and not found.closed:
         return found
     told = environment.keys() if configured else {}
-    all_threads = "threads" not in {**told, **joining}
     joining = fill_in(_process_group(ddp), joining, told)
-
-    def join(worker: int, hosts: Hosts, store: Any) -> BaseGroup:
-        return join_as(worker, len(hosts.ranks), store)
-
-    def join_as(worker: int, workers: int, store: Any) -> BaseGroup:
-        given = joining
-        if workers < ranks and all_threads:
-            # One rank compresses for all of its host.
-            given = {**joining, "threads": max(1, available_cores() - 1)}
-        if configured:
-            return Group.from_env(worker=worker, world=workers, **given)
-        if adapts:
-            embedded["server"] = {"tables": tables_for(workers), **(embedded.get("server") or {})}
-        return Group.local(worker, workers, store=store, **embedded, **given)
 
     def join_rail(host: int, hosts: int, place: int, store: Any) -> BaseGroup:
         if configured:
-            return Group.from_env(**{"worker": host, "world": hosts, **further_job(place), **joining})
+            return Group.from_env(**{"worker": host, **further_job(place), **joining})
         # A host has a share of the server of each rail.
         port = {"port": embedded["port"] + place} if embedded.get("port") else {}
         return Group.local(host, hosts, store=store, **{**embedded, **port}, **joining)
 
     hosts = hosts_of(_process_group(ddp)) if on_rails else None
+    made: BaseGroup
     if hosts is not None and (configured or hosts.pays()) and (on_rails is True or hosts.is_even):
-        made: BaseGroup = rails(_process_group(ddp), hosts, join_rail)
-        if configured:
-            of_environment[rank] = made
-        return made
-    if choice is None:
-        # A server that somebody else has configured has as many workers as there are ranks, unless we are told.
-        choice = False if configured else "auto"
-    made = one_stream(choice, _process_group(ddp), rank, embedded.get("address"), join) or join_as(rank, ranks, Gather(_process_group(ddp)))
+        made = rails(_process_group(ddp), hosts, join_rail)
+    elif configured:
+        made = Group.from_env(worker=rank, **joining)
+    else:
+        if adapts:
+            embedded["server"] = {"tables": tables_for(ranks), **(embedded.get("server") or {})}
+        made = Group.local(rank, ranks, store=Gather(_process_group(ddp)), **embedded, **joining)
     if configured:
         of_environment[rank] = made
     return made
@@ -234,7 +188,7 @@ def _gpus_compress(ddp: DistributedDataParallel, options: dict[str, Any], embedd
     nothing is asked for that needs whole parameters, or a server that waits for nobody."""
     if environment.is_configured() or "colocated" in embedded or {"quorum", "policy"} & (embedded.get("server") or {}).keys():
         return False
-    if options.get("adapt") or options.get("refine") or options.get("uncompressed") == "process-group" or options.get("device") == "host":
+    if options.get("adapt") or options.get("uncompressed") == "process-group" or options.get("device") == "host":
         return False
     if options.get("only_if_faster"):
         return False

@@ -11,7 +11,6 @@ import torch
 
 from thc import errors
 from thc.base_group import BaseGroup
-from thc.host import HostGroup
 from thc.torch.collective import CollectiveGroup
 from thc.torch.engine.options import Options
 from thc.torch.ranks.lone import LoneGroup
@@ -38,8 +37,6 @@ ON_CPU = Choice("host", "gradients are on the CPU")
 def _obstacle(group: BaseGroup, device: torch.device, options: Options, reasons: Sequence[str]) -> str:
     """Why only the library can do what a job and options ask for, if so."""
     job = group.job
-    if isinstance(group, HostGroup):
-        return "the ranks of a host add up in its memory (one_stream_per_host)"
     if isinstance(group, CollectiveGroup) and group.words_on(device) is None:
         return "the process group adds nothing up on a GPU: initialize it with NCCL"
     if reasons:

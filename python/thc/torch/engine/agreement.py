@@ -112,17 +112,6 @@ class Agreement:
                 self.kept = max(self.kept, self.done - margin)
         return self.kept
 
-    def confirm(self) -> int:
-        """A call has been answered that each rank began when it had all complete buckets: so all have them. Returns the first bucket that
-        must be kept."""
-        self.kept = max(self.kept, self.done)
-        return self.kept
-
-    def pause(self) -> None:
-        """A step of no bucket: over at once, unless this rank has lost the server, for then others may have had one of several."""
-        if not self.lost:
-            self._advance()
-
     # The end of a step.
 
     def finish(self) -> None:

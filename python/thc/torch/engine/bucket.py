@@ -82,12 +82,8 @@ class Bucket:
     stream: Any = None
     """On a GPU: the stream on which the mean is written there, if the host does not wait for that."""
 
-    computed: float | None = None
-    """Seconds that this step had computed when it was there."""
     sender: Sender | None = None
     """What decides how the bucket travels, where a part of the engine does."""
-    is_further: bool = False
-    """Whether it is one of a step that follows a backward pass. It adds what error feedback has kept of an earlier one, so it begins as zeros."""
     plain: bool = False
     """Whether it goes through the process group although the server is there, as all ranks know."""
     mean: Callable[[Callable[[], None] | None], None] | None = None
@@ -112,9 +108,6 @@ class Bucket:
 
     def restore(self) -> None:
         """Puts this rank's gradients back into the buffer, which a call that failed may have overwritten."""
-        if self.is_further:
-            self.buffer.zero_()
-            return
         if self.ready is not None:
             self.ready.synchronize()
         if self.stream is not None:

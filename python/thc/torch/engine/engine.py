@@ -39,7 +39,7 @@ class Engine:
     def __init__(self, group: BaseGroup, options: Options, peers: Peers, clock: Clock | None = None, choice: Choice | None = None) -> None:
         """``clock`` takes the times of steps; a ``choice`` of the host has all buckets compressed there, whatever comes."""
         self.group, self.options, self.peers = group, options, peers
-        self.clock = clock or Clock()
+        self.clock = clock or Clock(group.training)
         self.parts: list[EnginePart] = []
         """What chooses how buckets travel; complete before the first bucket comes, and the same on all ranks."""
         self.fallback = Fallback(group, options, peers)

@@ -11,7 +11,6 @@ from thc.base_group import BaseGroup
 from thc.torch.adapt.options import Adapt
 from thc.torch.ranks.exchange import tells
 from thc.torch.ranks.lone import LoneGroup
-from thc.torch.refine.refining import Refine
 
 __all__ = ["DEVICES", "POWER", "Options", "check_shares", "noise_of"]
 
@@ -23,12 +22,6 @@ LEAST = 28
 
 POWER = 0.75
 """The power of coordinates' sizes that is their scale."""
-
-_WHY_NOT_REFINE = {
-    "feedback=False": "what is refined is what error feedback keeps: leave feedback=False out",
-    "fallback=False": "ranks agree on it in the call that ends a step: leave fallback=False out",
-}
-
 
 @dataclass(frozen=True)
 class Options:
@@ -44,7 +37,6 @@ class Options:
     in_flight: int = 3
     device: str = "auto"
     adapt: Adapt | None = None
-    refine: Refine | None = None
     scales: float = 0.0
     """The power of coordinates' sizes that they are divided by before they are compressed; 0: they are not."""
     check_accuracy: int | None = None
@@ -63,16 +55,8 @@ class Options:
             raise errors.ConfigError(
                 f'uncompressed is {self.uncompressed!r}: write "raw" or "process-group"'
             )
-        if self.only_if_faster and (self.adapt is not None or self.refine is not None):
-            raise errors.ConfigError("only_if_faster compares whole steps, and adapt and refine make each step another one: leave one of them out")
-        if self.refine is not None:
-            for option, wrong in (("feedback=False", not self.feedback), ("fallback=False", not self.fallback)):
-                if wrong:
-                    raise errors.ConfigError(f"refine and {option}: {_WHY_NOT_REFINE[option]}")
-            if self.check_accuracy is not None:
-                raise errors.ConfigError("refine and check_accuracy: what compression loses follows later, so the first mean is not what trains")
-            if self.uncompressed != "raw":
-                raise errors.ConfigError('refine sends what is not compressed in the same call: leave uncompressed="process-group" out')
+        if self.only_if_faster and self.adapt is not None:
+            raise errors.ConfigError("only_if_faster compares whole steps, and adapt makes each step another one: leave one of them out")
         every = self.check_accuracy
         if every is not None and (isinstance(every, bool) or not isinstance(every, int) or every < 1):
             raise errors.ConfigError(f"check_accuracy is {every!r}: give a number of steps, at least 1")
@@ -83,10 +67,10 @@ class Options:
             raise errors.ConfigError(f'nonfinite is {self.nonfinite!r}: write "nan" or "zero"')
 
 
-def check_shares(adapt: Any, refine: Any, uncompressed: str, only_if_faster: bool | int) -> None:
+def check_shares(adapt: Any, uncompressed: str, only_if_faster: bool | int) -> None:
     """Refuses options that need whole parameters, where each rank of a host has a share of the host's mean."""
     through_peers = 'uncompressed="process-group"', uncompressed == "process-group"
-    for option, wrong in (("adapt", adapt), ("refine", refine), through_peers, ("only_if_faster", only_if_faster)):
+    for option, wrong in (("adapt", adapt), through_peers, ("only_if_faster", only_if_faster)):
         if wrong:
             raise errors.ConfigError(f"rails and {option}: a rank averages shares of parameters, not whole ones: leave one of them out")
 
@@ -94,12 +78,12 @@ def check_shares(adapt: Any, refine: Any, uncompressed: str, only_if_faster: boo
 def noise_of(group: BaseGroup, feedback: bool | None, scales: bool | float | None, chooses: bool) -> dict[str, Any]:
     """What is done about the error of compression, where it is not said: coordinates are divided by their scales where all ranks are sure
     to have the same means, so that their scales are the same, too; else error feedback returns what was lost. ``chooses``: with
-    `adapt` or `refine`, which judge by the gradients' own errors."""
+    `adapt`, which judges by the gradients' own errors."""
     if isinstance(group, LoneGroup):
         return {"scales": 0.0, "feedback": False}
     why = ""
     if chooses:
-        why = "adapt and refine judge by the errors of gradients as they are"
+        why = "adapt judges by the errors of gradients as they are"
     elif not tells(group):
         why = "ranks of a job that may lose packets, or does not wait for all, have different means, so they would have different scales"
     elif feedback:

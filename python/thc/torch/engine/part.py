@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from thc.errors import ThcError
-from thc.row import Span
+from thc.torch.engine.clock import Span
 from thc.torch.engine.bucket import Bucket
 from thc.torch.adapt.plan import Plan
 
@@ -14,7 +14,7 @@ __all__ = ["EnginePart"]
 
 
 class EnginePart:
-    """A part of an engine: ``adapt``, ``refine``, and the pace of :func:`thc.torch.keep_up`. All ranks have the same parts in the same order.
+    """A part of an engine: ``adapt``, and the pace of :func:`thc.torch.keep_up`. All ranks have the same parts in the same order.
 
     The engine's sequencer calls all methods, in this order: for each bucket :meth:`begin_bucket`, :meth:`begin_calls` unless the bucket goes
     through the process group, :meth:`note_travel`, :meth:`forgo_mean` or :meth:`note_error`; then for the step :meth:`end_calls`, :meth:`row` and :meth:`agree` in the call
@@ -25,8 +25,6 @@ class EnginePart:
     """The key of the part's state in checkpoints; empty if it has none."""
     one_call: bool = False
     """Whether what is not compressed of a bucket travels in the same call with what is."""
-    has_further_steps: bool = False
-    """Whether each backward pass is followed by a step of buckets that :meth:`end_step` has returned."""
     host_reason: str = ""
     """Why buckets are compressed on the host wherever gradients are, if the part needs that."""
     plans: Sequence[Plan] = ()
@@ -52,9 +50,6 @@ class EnginePart:
     def note_error(self, error: BaseException) -> None:
         """A bucket's call has failed with an error that training will get."""
 
-    def note_confirmation(self, seconds: float) -> None:
-        """An empty call, which confirms a bucket of a further step, took so long."""
-
     def end_calls(self, nonfinite: bool) -> None:
         """All buckets of a step have travelled through the job, with numbers that were not finite on this rank or without. The part may make calls
         of its own."""
@@ -66,10 +61,8 @@ class EnginePart:
     def agree(self, rows: Sequence[Sequence[int]], buckets: Sequence[Bucket]) -> None:
         """The rows of all ranks have come."""
 
-    def end_step(self, buckets: Sequence[Bucket], goes_on: bool) -> list[Bucket]:
-        """A backward pass is over, with these buckets; training goes on after this. Returns the buckets of the step that follows, which may only be
-        some if ``goes_on``: otherwise a rank may not know what the others have decided."""
-        return []
+    def end_step(self, buckets: Sequence[Bucket]) -> None:
+        """A backward pass is over, with these buckets; training goes on after this."""
 
     def restart(self, step: int) -> None:
         """The server is back after it was lost: the part begins anew, on all ranks alike."""

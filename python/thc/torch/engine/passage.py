@@ -95,11 +95,9 @@ class Passage:
             return
         try:
             span = (self._began, self._landed) if self._landed else None
-            further = self._steps.end(bucket, self._error, self._finite, span)
+            self._steps.end(bucket, self._error, self._finite, span)
         except BaseException as error:
             self._steps.fail(bucket, error)
-        else:
-            self._pipeline.put_next([Passage(self._pipeline, self._steps, each) for each in further])
 
     def give_up(self, error: BaseException) -> None:
         self._bucket.release(error)

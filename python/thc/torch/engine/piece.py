@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import torch
 
-from thc.torch.engine.arrival import Arrival, Further
+from thc.torch.engine.arrival import Arrival
 from thc.torch.engine.bucket import Bucket, is_finite
 from thc.torch.compression.layout import Layout, Segment
 
@@ -24,8 +24,6 @@ class Piece:
             segments.append(Segment(part, at, length, compressed))
             at += length
         self.layout = Layout(name, segments)
-        self.further: Further | None = None
-        """What refines the mean that is under way; a part of the engine says so."""
         self._copy: torch.Tensor | None = None
         self._arrival: Arrival | None = None
 
@@ -38,23 +36,12 @@ class Piece:
         """The piece as a bucket of the step that begins; ``keeps`` a copy of the numbers, from which the bucket can be restored."""
         if keeps:
             self._copy = self.numbers.clone() if self._copy is None else self._copy.copy_(self.numbers)
-        self._arrival, self.further = Arrival(), None
+        self._arrival = Arrival()
         return Bucket(index, is_last, self.numbers, [], self.layout, self._arrival, self._copy)
-
-    def arrive(self) -> None:
-        """Waits until the mean that this rank has asked for is there, which may still be refined: what of a step is refined is known when
-        its last piece is there."""
-        if self._arrival is not None:
-            self._arrival.wait()
 
     def wait(self) -> bool:
         """Waits until the mean is in place. Whether all ranks' numbers were finite; if not, there is nothing of use. Raises what went wrong."""
         arrival, self._arrival = self._arrival, None
         assert arrival is not None, "nothing was asked for"
         arrival.wait()
-        further, self.further = self.further, None
-        if further is not None:
-            further.wait()
-            for buffer, _ in further.calls:
-                self.numbers.add_(buffer)
         return is_finite(self.numbers)

@@ -15,7 +15,7 @@ import queue
 import threading
 import weakref
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from typing import Any, Protocol
 
 from thc import errors
@@ -238,10 +238,6 @@ class Pipeline:
     def put(self, work: Work) -> None:
         """Appends work. Raises :exc:`thc.PanickedError` if the pipeline has failed."""
         self._stages.put(work)
-
-    def put_next(self, works: Sequence[Work]) -> None:
-        """On the sequencer: has work done before anything else that waits, and so in the same place on all ranks."""
-        self._stages.waiting.extendleft(reversed(works))
 
     def ask(self, work: Callable[[], Any]) -> Any:
         """Does work after all that was put before, and returns what it returns or raises."""

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import logging
-import time
 from collections.abc import Sequence
 
 import torch
 
 from thc import errors
-from thc.row import Span
 from thc.torch.engine.agreement import LOST, Agreement, Route, Wish
 from thc.torch.engine.bucket import Bucket, is_finite
 from thc.torch.compression.carrier import Carrier
-from thc.torch.engine.clock import Clock
+from thc.torch.engine.clock import Clock, Span
 from thc.torch.compression.compressor import Compressor
 from thc.torch.engine.fallback import Fallback
 from thc.torch.engine.last_call import LastCall
@@ -34,7 +32,7 @@ class Steps:
         self.clock = clock
         self.number = 0
         """Backward passes that are over."""
-        self._last_call = LastCall(self._group, self._peers.rank, clock, carrier, parts)
+        self._last_call = LastCall(self._group, self._peers.rank, carrier, parts)
         self.skipped = False
         """Whether the last step's gradients were not finite on some rank, as far as anybody has looked."""
         self.looks = options.nonfinite == "zero"
@@ -46,8 +44,6 @@ class Steps:
         self._held: list[Bucket] = []
         """Buckets that training does not have yet."""
         self._buckets: list[Bucket] = []
-        self._further: list[Bucket] = []
-        """The buckets of the step that follows."""
         self._nonfinite = False
         self._apart: list[int] | None = None
         """Ranks' counts of steps, if they differ."""
@@ -88,8 +84,6 @@ class Steps:
             or bucket.plain
             or self._needs_peers(bucket)
             or self._is_timed()
-            # Each is given to training as soon as all ranks have it.
-            or bucket.is_further
             or self._carrier.choose(bucket).must_be_alone(bucket)
         )
         return 1 if alone else self._options.in_flight
@@ -107,8 +101,6 @@ class Steps:
             self._begin_step()
         self._held.append(bucket)
         self._buckets.append(bucket)
-        if bucket.is_further:
-            bucket.buffer.zero_()
         for part in self._parts:
             part.begin_bucket(bucket, self.number)
         route = Route.PEERS if bucket.plain else self.agreement.route(bucket.index, self._needs_peers(bucket))
@@ -147,15 +139,14 @@ class Steps:
         elif not is_finite(bucket.buffer):
             self._nonfinite = True
 
-    def end(self, bucket: Bucket, error: BaseException | None, finite: bool, span: Span | None) -> list[Bucket]:
-        """A bucket has been on its way, in that time if it went anywhere. Returns buckets that come next."""
+    def end(self, bucket: Bucket, error: BaseException | None, finite: bool, span: Span | None) -> None:
+        """A bucket has been on its way, in that time if it went anywhere."""
         self._fallback.note_progress()
         if error is not None:
             self._handle_error(bucket, error)
         if not finite:
             self._nonfinite = True
         if span is not None:
-            self.clock.note_travel(*span)
             for part in self._parts:
                 part.note_travel(bucket, span, finite)
         bucket.has_ended = True
@@ -166,10 +157,9 @@ class Steps:
             for part in self._parts:
                 part.end_calls(self._nonfinite)
         self._release(bucket)
-        if not bucket.is_last:
-            return []
-        self._gather_shares()
-        return self._end_step(bucket)
+        if bucket.is_last:
+            self._gather_shares()
+            self._end_step(bucket)
 
     def _handle_error(self, bucket: Bucket, error: BaseException) -> None:
         """Goes on after a bucket's call has failed, or raises the error."""
@@ -193,8 +183,6 @@ class Steps:
         if bucket.is_last:
             # When training goes on the step is over.
             kept = min(kept, bucket.index)
-        if bucket.is_further and not bucket.is_last and not self.agreement.lost:
-            kept = self._confirm()
         apart = None if self._used is None else self._used.first_apart()
         while self._held and self._held[0].index < (kept if apart is None else min(kept, apart)):
             self._held.pop(0).release()
@@ -208,16 +196,6 @@ class Steps:
             if not self._fallback.is_enabled:
                 raise
             self._fallback.lose(error)
-
-    def _confirm(self) -> int:
-        """Makes sure that all ranks have what is complete here. Returns the first bucket that some rank may still lack."""
-        began = time.perf_counter()
-        if not self._empty_call():
-            self.agreement.lose()
-            return self.agreement.kept
-        for part in self._parts:
-            part.note_confirmation(time.perf_counter() - began)
-        return self.agreement.confirm()
 
     def fail(self, bucket: Bucket, error: BaseException) -> None:
         """Something went wrong with a bucket that nothing can be done about: training shall hear of it. Must not raise."""
@@ -274,9 +252,9 @@ class Steps:
                 raise errors.SessionError(f"{self.error}; and the process group fails, too: {error}") from error
             raise
 
-    def _end_step(self, last: Bucket) -> list[Bucket]:
-        """Ends a step with its last bucket. Returns the buckets of the one that follows."""
-        further, was_lost = last.is_further, self.agreement.fallback_active
+    def _end_step(self, last: Bucket) -> None:
+        """Ends a step with its last bucket."""
+        was_lost = self.agreement.fallback_active
         if last.plain:
             self.agreement.pass_step()
         else:
@@ -289,16 +267,12 @@ class Steps:
                 f"ranks count different steps, modulo 65536: {told}. Each rank saves and loads its own checkpoint of the hook, and all of the "
                 "same step: call load_state_dict on all ranks"
             )
-        if not further:
-            self._end_backward()
+        self._end_backward()
         if was_lost:
             self._look_for_server()
         held, self._held = self._held, []
         for bucket in held:
             bucket.release()
-        if further or was_lost or self.agreement.fallback_active or not any(part.has_further_steps for part in self._parts):
-            return []
-        return self._begin_further()
 
     def _end_backward(self) -> None:
         if self._nonfinite and self._options.nonfinite == "zero":
@@ -307,22 +281,9 @@ class Steps:
                     bucket.buffer.zero_()
         self.skipped, self._nonfinite = self._nonfinite, False
         self.number += 1
-        if (row := self.clock.end_step()) is not None:
-            self._group.training.step(row)
-        # Parts tell training what follows, before it goes on. A rank that has not heard what the others decided makes no further call, so theirs
-        # fail, and all agree on none.
-        goes_on = not (self.agreement.fallback_active or self.agreement.lost or self.skipped or self.number <= self._options.warmup)
-        self._further = [bucket for part in self._parts for bucket in part.end_step(self._buckets, goes_on)]
-
-    def _begin_further(self) -> list[Bucket]:
-        """The step that follows each backward pass as long as the server is there. Returns its buckets; without any it is over at once."""
-        further, self._further = self._further, []
-        if not further:
-            self._begin_step()
-            self.agreement.pause()
-            if self.agreement.lost:
-                self._conclude()
-        return further
+        self.clock.end_step()
+        for part in self._parts:
+            part.end_step(self._buckets)
 
     def _empty_call(self) -> bool:
         """A call of one packet each way. Whether there was an answer."""
@@ -335,7 +296,7 @@ class Steps:
 
     def _end_call(self) -> bool:
         """The call that ends a step. Whether there was an answer."""
-        if not self._last_call.tells or (self._buckets and self._buckets[0].is_further):
+        if not self._last_call.tells:
             return self._empty_call()
         try:
             self._apart = self._last_call.make(self.number, self._buckets)
@@ -349,9 +310,7 @@ class Steps:
         for bucket in self._held:
             if bucket.index >= self.agreement.first:
                 bucket.restore()
-                # Buckets of a further step are left out on all ranks.
-                if not bucket.is_further:
-                    self.average_by_peers(bucket)
+                self.average_by_peers(bucket)
         step = self.number
         self.agreement.finish_repetition()
         self._fallback.begin()

@@ -1,8 +1,8 @@
-"""Hosts with several GPUs: each local rank has a job of its own over the hosts, a *rail*.
+"""Hosts with several ranks: each local rank has a job of its own over the hosts, a *rail*.
 
 A bucket is summed inside the host first, so that each of its ranks has the host's mean of a share; that share travels in the job of the
-ranks which have the same one, and inside the host the shares come together again. Between hosts a coordinate travels once, as with one stream per host,
-but all GPUs of a host compress, and nothing of it passes through the memory of one process.
+ranks which have the same one, and inside the host the shares come together again. Between hosts a coordinate travels once,
+all GPUs of a host compress, and nothing of it passes through the memory of one process.
 """
 
 from __future__ import annotations
@@ -19,14 +19,13 @@ import torch.distributed as dist
 from thc import errors
 from thc.arguments import Array, Plan
 from thc.base_group import BaseGroup, Pending, _open
-from thc.host import this_host
-from thc.row import Training
+from thc.training import Training
 from thc.server import Server
 from thc.stats import Job, Stats, Table
 from thc.torch.ranks.exchange import tells
 from thc.torch.hosts.host_ranks import HostRanks
 from thc.torch.ranks.gathering import Gather
-from thc.torch.hosts.one_stream import Hosts
+from thc.torch.hosts.hosts import Hosts, this_host
 from thc.torch.ranks.own_groups import borrow
 
 __all__ = ["RailGroup", "hosts_of", "rails"]
@@ -136,7 +135,7 @@ def rails(process_group: Any, hosts: Hosts, join: Callable[[int, int, int, Any],
     if not hosts.is_even:
         raise errors.ConfigError(
             f"rails: hosts have {', '.join(str(len(each)) for each in hosts.ranks)} ranks, and a rail needs one of each host: give all hosts as many, "
-            "or use one_stream_per_host=True"
+            "or leave rails out: then each rank is a worker"
         )
     number = hosts.of_rank(rank)
     place = hosts.ranks[number].index(rank)

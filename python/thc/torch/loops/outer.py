@@ -113,9 +113,9 @@ class Outer(Adapter):
                 self._send(part)
                 if self.delay == 0:
                     self._receive(part)
-        # ROW of a period: differences travel for longer than an inner step.
-        if self.steps % self.every == 0 and (row := self._clock.end_optimizer_step()) is not None:
-            self.group.training.step(row)
+        # A step of the outer loop: differences travel for longer than an inner one.
+        if self.steps % self.every == 0:
+            self._clock.end_optimizer_step()
 
     def finish(self) -> None:
         """Waits for what is under way and takes it in. All ranks call it between the same steps; so do :meth:`state_dict` and
@@ -261,7 +261,7 @@ def outer(
         raise errors.ConfigError(f"delay is {delay}: give 0 to {every} steps, since a part is sent again after {every}")
     group = join(process_group, group, options)
     begin_alike(model, process_group)
-    clock = StepClock()
+    clock = StepClock(group.training)
     kept = Options(feedback=mode != "raw", fallback=falls_back(group, fallback), device="host")
     engine = Engine(group, kept, Peers(process_group), clock, ON_CPU)
     made = Outer(engine, clock, model, optimizer, every, outer, parts, delay, mode)

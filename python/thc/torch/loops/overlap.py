@@ -20,11 +20,9 @@ from thc.torch.engine.engine import Adapter, Engine
 from thc.torch.loops.gradients import cut_gradients
 from thc.torch.names import named_parameters
 from thc.torch.joining import begin_alike, join, scope_of
-from thc.torch.refine.later import Later
 from thc.torch.loops.optimizer_step import replace_step
 from thc.torch.engine.options import Options
 from thc.torch.ranks.peers import Peers
-from thc.torch.refine.refining import Refine, Refining, check_alike
 from thc.torch.loops.trial import LocalOptimizer, Trial
 from thc.torch.way import falls_back
 
@@ -52,8 +50,6 @@ class Overlap(Adapter):
     ) -> None:
         """``names`` are those of the optimizer's parameters, in their order."""
         super().__init__(engine)
-        self.refining: Refining | None = None
-        """With ``refine``: how the last step's means travelled and what of them was refined."""
         self.steps = 0
         """Steps begun."""
         self.skipped = 0
@@ -65,15 +61,9 @@ class Overlap(Adapter):
         self._local, self._rate = local, rate
         self._parameters = list(names)
         self._pieces = cut_gradients(f"overlap{scope_of(self.group)}", self._parameters, names)
-        self._later = Later(clock, self._pieces)
         self._common = [p.detach().clone() for p in self._parameters]
         """The backup: what all ranks have in common, as of the last mean that has come."""
         self._under_way = False
-
-    def refine(self, options: Refine, adaptive: Adaptive | None) -> None:
-        """Has means refined from now on."""
-        self.refining = Refining(options, 0, self.group, self._later, adaptive, behind=True)
-        self.engine.parts.append(self.refining)
 
     def step(self, factor: float = 1.0, finite: bool = True) -> None:
         """What ``optimizer.step`` does now: sends this step's gradients, takes in the mean of the step before, and goes on from there by
@@ -88,7 +78,6 @@ class Overlap(Adapter):
         for piece in self._pieces:
             # From gradients that are not finite there is no going on.
             finite = piece.fill(factor, finite) and finite
-        self._later.begin()
         self.engine.begin(self._pieces)
         self._under_way = True
         self.steps += 1
@@ -145,15 +134,11 @@ class Overlap(Adapter):
     def _take_in(self) -> None:
         """The global update of the step before: the optimizer's, of the common parameters by the mean."""
         self._under_way = False
-        self._later.note_need()
         started = time.perf_counter()
         with self._clock.measure_wait():
-            for piece in self._pieces:
-                piece.arrive()
             finite = all([piece.wait() for piece in self._pieces])
         self.waited += time.perf_counter() - started
-        if (row := self._clock.end_optimizer_step()) is not None:
-            self.group.training.step(row)
+        self._clock.end_optimizer_step()
         with torch.no_grad():
             for p, common in zip(self._parameters, self._common):
                 p.copy_(common)
@@ -186,7 +171,6 @@ def overlap(
     loc_lr: float | None = None,
     loc_optimizer: MakeOptimizer | None = None,
     adapt: Adapt | Mapping[str, Any] | bool | None = None,
-    refine: Mapping[str, Any] | bool | None = None,
     feedback: bool = True,
     fallback: bool | None = None,
     group: BaseGroup | None = None,
@@ -213,16 +197,14 @@ def overlap(
     ``loc_lr`` is the rate of the local update (the optimizer's own by default), ``loc_optimizer`` makes an optimizer for it, with a state of
     its own, from a list of parameter groups. ``backup=False`` leaves the local update out: gradients are computed at parameters one step old.
 
-    ``adapt`` chooses how each parameter travels, as for :func:`thc.torch.wrap`, from the tables that the job has. With ``refine``, ``True`` or
-    the options ``calls`` and ``least`` of :class:`thc.torch.Refine`, what the means have lost to compression follows in further
-    calls, as many as the rest of the step has time for, and is in the same update.
+    ``adapt`` chooses how each parameter travels, as for :func:`thc.torch.wrap`, from the tables that the job has.
 
     ``model`` is a plain module or one of DistributedDataParallel, which then averages nothing itself. Gradients may be accumulated
     and clipped before the step (each rank its own), schedulers work, and so does a ``GradScaler``: a step whose gradients are
     not finite on some rank is left out on all, and :attr:`Overlap.skipped` counts it. Hooks of the optimizer's step are called by the update by
     the mean, not by the local one. When the server is lost training goes on through the
     process group, as with :func:`thc.torch.wrap`; with ``fallback=False`` it raises from ``optimizer.step``. It
-    takes memory for the backup, the optimizer's state once more and two gradients (one without ``fallback``), and with ``refine`` one for each further call. Groups and ``options`` as for :func:`thc.torch.wrap`.
+    takes memory for the backup, the optimizer's state once more and two gradients (one without ``fallback``). Groups and ``options`` as for :func:`thc.torch.wrap`.
     """
     if isinstance(model, DistributedDataParallel):
         if process_group is None and model.process_group is not dist.group.WORLD:
@@ -233,10 +215,7 @@ def overlap(
     if any(p.dtype == torch.float64 for p in parameters):
         raise errors.ConfigError("the optimizer has parameters of f64, which THC would average as f32: use thc.torch.wrap, which sends them otherwise")
     adapting = Adapt.read(adapt)
-    refining = None
-    if refine is not None and refine is not False:
-        refining = Refine.read({"optimizer": optimizer, **(refine if isinstance(refine, Mapping) else {})})
-    group = join(process_group, group, options, adapts=adapting is not None or refining is not None)
+    group = join(process_group, group, options, adapts=adapting is not None)
     begin_alike(model, process_group)
     if isinstance(model, DistributedDataParallel):
         model.register_comm_hook(None, _keep_own)
@@ -244,18 +223,13 @@ def overlap(
     if backup:
         local = Trial(optimizer, optimizer.step) if loc_optimizer is None else LocalOptimizer(optimizer, loc_optimizer)
     names = _names_of(model, parameters)
-    clock = StepClock()
-    kept = Options(feedback=feedback, fallback=falls_back(group, fallback, refining is not None), adapt=adapting, refine=refining, device="host")
+    clock = StepClock(group.training)
+    kept = Options(feedback=feedback, fallback=falls_back(group, fallback), adapt=adapting, device="host")
     peers = Peers(process_group)
     engine = Engine(group, kept, peers, clock, ON_CPU)
-    check_alike(refining, peers)
-    adaptive = None
     if adapting is not None:
-        adaptive = Adaptive.create(adapting, group, peers, {name: p.numel() for p, name in names.items()})
-        engine.parts.append(adaptive)
+        engine.parts.append(Adaptive.create(adapting, group, peers, {name: p.numel() for p, name in names.items()}))
     made = Overlap(engine, clock, optimizer, local, loc_lr, names)
-    if refining is not None:
-        made.refine(refining, adaptive)
 
     def step(closure: Callable[[], Any] | None = None) -> Any:
         loss = None

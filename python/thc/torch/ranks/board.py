@@ -37,9 +37,7 @@ class Board:
     def tell(self, step: int) -> None:
         """Tells that all up to this step, exclusive, are complete here, if somebody has asked."""
         if step > self._told and step > 0 and self._add("asked", 0) > 0:
-            # Who refines may be two ahead of one that has lost the server: what follows a backward pass may be nothing.
-            for each in (step - 1, step - 2):
-                self._add(f"completed/{each}", 1)
+            self._add(f"completed/{step - 1}", 1)
             self._told = step
 
     def begin_anew(self) -> None:

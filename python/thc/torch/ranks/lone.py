@@ -8,7 +8,7 @@ from typing import Any
 from thc.arguments import Array, Plan, as_f32
 from thc.base_group import BaseGroup, Pending, _open
 from thc.errors import ClosedError
-from thc.row import Training
+from thc.training import Training
 from thc.stats import Job, Stats, Table
 
 __all__ = ["LoneGroup"]

@@ -10,10 +10,8 @@ from typing import Any
 import torch
 
 from thc.errors import ConfigError, ReplicasError
-from thc.group import Group
 from thc.torch.names import named_parameters, unwrapped
 from thc.torch.ranks.gathering import gather_numbers
-from thc.torch.replicas.members import tell
 
 log = logging.getLogger("thc.torch")
 
@@ -53,36 +51,32 @@ def _tensors_by_name(model: torch.nn.Module) -> Iterator[tuple[str, torch.Tensor
     yield from named_parameters(module).items()
 
 
-def check_replicas(model: torch.nn.Module, *, process_group: Any = None, group: Group | None = None, when: str = "") -> None:
+def check_replicas(model: torch.nn.Module, *, process_group: Any = None, when: str = "") -> None:
     """Compares the parameters of ``model`` on all ranks, bit for bit; all ranks must call it at the same place, between steps.
 
     It costs a pass over the parameters and one gathering of 8 bytes a rank. ``process_group`` is that of the model if it is one of
-    ``DistributedDataParallel``, else the default one. With ``group``, a :class:`thc.Group` whose members come and go, these tell each other
-    through it, and ranks are their seats. Raises :class:`thc.ReplicasError`, on all ranks, which names the ranks that
-    differ from the most; ``when`` is put into its text.
+    ``DistributedDataParallel``, else the default one. Raises :class:`thc.ReplicasError`, on all ranks, which names
+    the ranks that differ from the most; ``when`` is put into its text.
     """
     if process_group is None:
         process_group = getattr(model, "process_group", None)
 
-    def gather(numbers: list[int]) -> dict[int, list[int]]:
-        if group is not None:
-            return tell(group, numbers)
+    def gather(numbers: list[int]) -> list[list[int]]:
         found = gather_numbers([number - (number >> 63 << 64) for number in numbers], process_group)
-        return {rank: [number & WORD for number in theirs] for rank, theirs in enumerate(found)}
+        return [[number & WORD for number in theirs] for theirs in found]
 
     each = [(name, digest(parameter)) for name, parameter in _tensors_by_name(model)]
     mine = 0
     for _, one in each:
         mine = (mine * 3 + one) & WORD
     first = gather([mine])
-    usual, _ = Counter(found for (found,) in first.values()).most_common(1)[0]
-    ranks = [rank for rank, (found,) in first.items() if found != usual]
+    usual, _ = Counter(found for (found,) in first).most_common(1)[0]
+    ranks = [rank for rank, (found,) in enumerate(first) if found != usual]
     if not ranks:
         return
     every = gather([one & WORD for _, one in each])
-    # Somebody may be gone since.
-    good = next((every[rank] for rank in every if rank not in ranks), [])
-    differ = [name for at, (name, _) in enumerate(each) if any(good and every[rank][at] != good[at] for rank in ranks if rank in every)]
+    good = next(found for rank, found in enumerate(every) if rank not in ranks)
+    differ = [name for at, (name, _) in enumerate(each) if any(every[rank][at] != good[at] for rank in ranks)]
     raise ReplicasError(ranks, differ, when)
 
 

@@ -12,10 +12,9 @@ import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
 
 from thc.errors import ConfigError, SessionError
-from thc.host import HostGroup
 from thc.torch.ddp.hook import Hook
 from thc.torch.ranks.gathering import Gather
-from thc.torch.replicas.members import pack_state, unpack_state
+from thc.torch.replicas.packing import pack_state, unpack_state
 from thc.torch.replicas.pace import PERIOD, Meetings, Pace
 from thc.torch.ranks.own_groups import time_out
 from thc.torch.hosts.rails import RailGroup
@@ -200,8 +199,6 @@ def keep_up(model: DistributedDataParallel, optimizer: torch.optim.Optimizer | N
             f"the job waits for all of its {job.workers} workers, so nobody is skipped: give it a quorum, wrap(model, server={{'quorum': {max(1, job.workers - 1)}}}); "
             "a quorum has one server, and no shares"
         )
-    if isinstance(hook.group, HostGroup):
-        raise ConfigError("the ranks of a host are one worker here, which waits for all of them: wrap(model, one_stream_per_host=False)")
     buffers = next(model.module.buffers(), None) is not None
     for wrong, what, way in (
         (model.find_unused_parameters, "find_unused_parameters=True", "find_unused_parameters=False"),

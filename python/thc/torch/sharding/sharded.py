@@ -7,7 +7,6 @@ ranks know, and whose words are added up where the chunk belongs: one lane a coo
 from __future__ import annotations
 
 import inspect
-import warnings
 from typing import Any
 
 import numpy as np
@@ -18,7 +17,7 @@ from thc import _native, errors
 from thc.arguments import feedback_key
 from thc.torch.collective import PIECE, CollectiveGroup
 
-__all__ = ["ReduceScatter", "sharded", "wrap_sharded"]
+__all__ = ["ReduceScatter", "wrap_sharded"]
 
 
 class _Groups:
@@ -123,9 +122,3 @@ def wrap_sharded(model: torch.nn.Module, *, feedback: bool = False, **options: A
     for name, module in modules:
         module.set_custom_reduce_scatter(ReduceScatter(groups, name or type(model).__name__, feedback))
     return model
-
-
-def sharded(model: torch.nn.Module, **options: Any) -> torch.nn.Module:
-    """The old name of :func:`wrap_sharded`."""
-    warnings.warn("thc.torch.sharded is deprecated: use thc.torch.wrap_sharded", DeprecationWarning, stacklevel=2)
-    return wrap_sharded(model, **options)

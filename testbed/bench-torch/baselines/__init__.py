@@ -5,12 +5,9 @@ What L-GreCo's paper compares: QSGD, TopK with error feedback, PowerSGD; uniform
 
     hook = LayerwiseHook(PowerSGD(), ddp, default=4, every=100)
     ddp.register_comm_hook(hook.state, hook.fn)
-
-And AQGB as its paper has it, :class:`AqgbHook`: peers that broadcast the first bits of their gradients, and more of them while there is time.
 """
 
-from thc.torch.baselines.aqgb import AqgbHook
-from thc.torch.baselines.families import QSGD, Family, PowerSGD, TopK
-from thc.torch.baselines.hook import LayerwiseHook
+from baselines.families import QSGD, Family, PowerSGD, TopK
+from baselines.hook import LayerwiseHook
 
-__all__ = ["QSGD", "AqgbHook", "Family", "LayerwiseHook", "PowerSGD", "TopK"]
+__all__ = ["QSGD", "Family", "LayerwiseHook", "PowerSGD", "TopK"]

@@ -11,10 +11,9 @@ import torch
 import torch.distributed as dist
 
 from thc import adapt
-from thc.deprecation import OldName
 from thc.errors import ConfigError
 from thc.base_group import BaseGroup
-from thc.torch.baselines.families import Carrier, Family
+from baselines.families import Carrier, Family
 from thc.torch.adapt.plan import Plan
 
 __all__ = ["LayerwiseHook"]
@@ -144,8 +143,6 @@ class LayerwiseHook:
     def layer_parameters(self) -> Mapping[str, float]:
         """Each layer's parameter, the same on all ranks."""
         return self._chosen
-
-    chosen = OldName("layer_parameters")
 
     def reduce(self, bucket: Any) -> torch.futures.Future[torch.Tensor]:
         """Averages a bucket, one after the other: callbacks that wait for further calls would hang on gloo (pytorch issue 48478)."""

@@ -1,9 +1,7 @@
-"""A rank is killed in the middle: ``THC_TEST_KILLED`` says which. The others must end with an error, soon; also with ``THC_TEST_RAILS``, where each local
-rank has a job of its own."""
+"""A rank is killed in the middle: ``THC_TEST_KILLED`` says which. The others must end with an error, soon."""
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import time
@@ -12,13 +10,11 @@ import thc
 from patience import HANG
 from rig import RANK, Weights, backward, gradients, wrap_model
 
-HOSTS: list[int] = json.loads(os.environ["THC_TEST_HOSTS"])
 KILLED = int(os.environ["THC_TEST_KILLED"])
-RAILS = "THC_TEST_RAILS" in os.environ
 
 
 def check_the_others_end_with_an_error() -> None:
-    model, hook = wrap_model(Weights((300_000, 200_000)), timeout=3, patience=3, **({"rails": True} if RAILS else {}))
+    model, hook = wrap_model(Weights((300_000, 200_000)), timeout=3, patience=3, rails=True)
     for step in range(2):  # In the second one DDP makes other buckets, by a collective of its own.
         backward(model, gradients(step, sizes=(300_000, 200_000)))
     began = time.monotonic()
@@ -27,12 +23,10 @@ def check_the_others_end_with_an_error() -> None:
     try:
         backward(model, gradients(2, sizes=(300_000, 200_000)))
     except (RuntimeError, thc.ThcError) as error:
-        told = str(error)
+        assert str(error)
     else:
         raise AssertionError("the step went on without a rank")
     assert time.monotonic() - began < HANG / 5
-    if HOSTS[RANK] == HOSTS[KILLED] and not RAILS:
-        assert f"rank {KILLED}" in told and "ended or left" in told, told
 
 
 def close() -> None:

@@ -1,1 +1,0 @@
-"""The part of an engine that refines means by further calls."""
