@@ -12,25 +12,10 @@ pub struct Message {
 }
 
 impl Message {
-    /// Creates a message of `bits` bits from received bytes. Fails unless the bytes are as many as that needs.
-    pub fn from_bytes(bytes: Vec<u8>, bits: u64) -> Result<Self> {
-        if bytes.len() as u64 != bits.div_ceil(8) {
-            let reason = format!("it has {} bytes, {bits} bits are due", bytes.len());
-            return Err(CodecError::Message { reason });
-        }
-        Ok(Self { bytes, bits })
-    }
-
     /// The length in bits.
     #[must_use]
     pub fn bits(&self) -> u64 {
         self.bits
-    }
-
-    /// The bits, in whole bytes.
-    #[must_use]
-    pub fn bytes(&self) -> &[u8] {
-        &self.bytes
     }
 
     /// Returns a reader that starts at the beginning. Fails unless the message has `expected` bits, so
@@ -147,7 +132,7 @@ mod tests {
         writer.put(0xABC, 12);
         writer.put(0b11, 2);
         let message = writer.finish();
-        assert_eq!((message.bits(), message.bytes()), (18, &[0xBA, 0xBC, 0xC0][..]));
+        assert_eq!((message.bits(), &message.bytes[..]), (18, &[0xBA, 0xBC, 0xC0][..]));
         assert_eq!(Message::default(), Writer::new(9).finish());
         assert!(matches!(message.read(17), Err(CodecError::Message { .. })));
         assert!(message.floats(1).is_err());
@@ -161,7 +146,7 @@ mod tests {
             fields.iter().for_each(|(value, width)| writer.put(low(*value, *width), *width));
             let message = writer.finish();
             let bits: u64 = fields.iter().map(|(_, width)| u64::from(*width)).sum();
-            prop_assert_eq!((message.bits(), message.bytes().len() as u64), (bits, bits.div_ceil(8)));
+            prop_assert_eq!((message.bits(), message.bytes.len() as u64), (bits, bits.div_ceil(8)));
             let mut reader = message.read(bits).unwrap();
             for (value, width) in fields {
                 prop_assert_eq!(reader.take(width), low(value, width));
