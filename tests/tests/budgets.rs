@@ -22,15 +22,15 @@ const ROOMS: &[(&str, &str, usize)] = &[
     ("p4", "p4", 4_600),
     ("controller", "controller", 14_300),
     ("python", "python/src python/thc", 16_500),
-    ("testbed", "testbed asynchronous/study", 22_500),
+    ("testbed", "testbed asynchronous/study", 22_000),
     ("packaging", "packaging", 1_500),
 ];
 
 /// The maximum of test lines: those of the folder `tests`, of the crates' own folders `tests`, and those inline.
-const TESTS: usize = 80_000;
+const TESTS: usize = 77_000;
 
 /// The maximum of words in `PAGES` and the pages of `docs`.
-const WORDS: usize = 101_000;
+const WORDS: usize = 99_000;
 const PAGES: &str = "README.md CONTRIBUTING.md CHANGELOG.md";
 
 /// Endings of files whose lines count. In `packaging` all files do.
