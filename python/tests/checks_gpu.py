@@ -14,6 +14,7 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+import plain  # noqa: F401 - device="torch"
 import rig
 import thc
 import thc.torch

@@ -6,6 +6,7 @@ import io
 import logging
 from typing import Any
 
+import plain  # noqa: F401 - device="torch"
 import rig
 import thc
 import thc.torch

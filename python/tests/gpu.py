@@ -52,7 +52,7 @@ def main() -> int:
     if program() is None:
         print("thc-ps is not built: cargo build -p thc-ps, or name it by THC_PS_PROGRAM")
         return 1
-    kernels = "Triton" if importlib.util.find_spec("triton") else "no Triton: gradients are compressed by plain operations of torch"
+    kernels = "Triton" if importlib.util.find_spec("triton") else "no Triton: the tests' plain operations of torch compress"
     where = f"{gpus} x {torch.cuda.get_device_name(0)}, CUDA {torch.version.cuda}" if gpus else "dry, on the CPU"
     print(f"{where}; torch {torch.__version__}; {kernels}", flush=True)
     failed, not_run = 0, []

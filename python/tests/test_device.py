@@ -32,7 +32,8 @@ if not CUDA:
 
 import thc  # noqa: E402
 from thc import _native  # noqa: E402
-from thc.torch.device import DeviceCodec, plain  # noqa: E402
+import plain  # noqa: E402
+from thc.torch.device import DeviceCodec  # noqa: E402
 
 torch.set_num_threads(1)
 
@@ -325,6 +326,8 @@ def test_choice_of_device(monkeypatch: pytest.MonkeyPatch) -> None:
         assert choice.choose(group, on_cpu, options("auto")).where == "host"
         assert choice.choose(group, on_cpu, options("torch")).kernels is plain
         assert choice.choose(group, on_gpu, options("host")).where == "host"
+        found = choice.choose(group, torch.device("xpu:0"), options("auto"))
+        assert (found.where, found.why) == ("host", "there are no kernels for gradients on xpu:0")
         monkeypatch.setattr(choice, "_kernels", lambda where, device: (plain, "") if where == "triton" else (None, "none"))
         assert choice.choose(group, on_gpu, options("auto")).where == "triton"
         monkeypatch.setattr(choice, "_kernels", lambda where, device: (None, "Triton cannot be imported"))

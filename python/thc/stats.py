@@ -60,7 +60,7 @@ class Stats:
     marks: int
     """Results that told of congestion, or met it (ECN)."""
     device: str = "host"
-    """What compresses: ``"host"``, the library; or on the gradients' device, ``"triton"`` or ``"torch"``, whose time is in none of
+    """What compresses: ``"host"``, the library; or on the gradients' device, ``"triton"``, whose time is in none of
     these numbers."""
     why: str = ""
     """Why that."""

@@ -1,6 +1,6 @@
 """Compression on the device that has the gradients: only indices and sums cross to the host and back.
 
-``compiled`` has the kernels in Triton, which needs that; ``plain`` does the same by operations that torch has everywhere.
+``compiled`` has the kernels, which are Triton's.
 """
 
 from thc.torch.device.choice import Choice

@@ -12,7 +12,7 @@ import torch
 from thc import errors
 from thc.base_group import BaseGroup
 from thc.torch.collective import CollectiveGroup
-from thc.torch.engine.options import Options
+from thc.torch.engine.options import KERNELS, Options
 from thc.torch.ranks.lone import LoneGroup
 
 __all__ = ["ON_CPU", "Choice", "choose"]
@@ -23,8 +23,7 @@ class Choice:
     """What ``device`` of :func:`thc.torch.hook` has come to for a device."""
 
     where: str
-    """``"host"``, ``"triton"`` or ``"torch"``: by the library on the CPU, or where the gradients are, by kernels in Triton or by
-    plain operations of torch."""
+    """``"host"`` or ``"triton"``: by the library on the CPU, or where the gradients are, by kernels in Triton."""
     why: str
     kernels: ModuleType | None = None
     """What computes, if it is not the library."""
@@ -49,7 +48,7 @@ def _obstacle(group: BaseGroup, device: torch.device, options: Options, reasons:
 def _kernels(where: str, device: torch.device) -> tuple[ModuleType | None, str]:
     """What computes so, or why it cannot."""
     try:
-        found = importlib.import_module("thc.torch.device." + {"triton": "compiled", "torch": "plain"}[where])
+        found = importlib.import_module(KERNELS[where])
     except ImportError as error:
         return None, f"Triton cannot be imported ({error})"
     obstacle: str = found.obstacle(device)
@@ -66,7 +65,9 @@ def choose(group: BaseGroup, device: torch.device, options: Options, reasons: Se
         return Choice("host", 'device is "host"')
     if wanted == "auto" and device.type == "cpu":
         return ON_CPU
-    where = wanted if wanted != "auto" else "triton" if device.type == "cuda" else "torch"
+    if wanted == "auto" and device.type != "cuda":
+        return Choice("host", f"there are no kernels for gradients on {device}")
+    where = "triton" if wanted == "auto" else wanted
     obstacle, kernels = _obstacle(group, device, options, reasons), None
     if not obstacle:
         kernels, obstacle = _kernels(where, device)

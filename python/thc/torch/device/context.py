@@ -18,7 +18,7 @@ __all__ = ["DeviceContext"]
 class DeviceContext:
     """A device as one group's calls use it.
 
-    ``kernels`` computes: :mod:`thc.torch.device.compiled` or :mod:`thc.torch.device.plain`. What other ranks compute with, a
+    ``kernels`` computes, as :mod:`thc.torch.device.compiled` does. What other ranks compute with, a
     CPU or another device, makes no difference: the bits are the same.
     """
 

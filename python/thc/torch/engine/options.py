@@ -12,10 +12,10 @@ from thc.torch.adapt.options import Adapt
 from thc.torch.ranks.exchange import tells
 from thc.torch.ranks.lone import LoneGroup
 
-__all__ = ["DEVICES", "POWER", "Options", "check_shares", "noise_of"]
+__all__ = ["KERNELS", "POWER", "Options", "check_shares", "noise_of"]
 
-DEVICES = ("auto", "host", "triton", "torch")
-"""Where gradients may be compressed."""
+KERNELS = {"triton": "thc.torch.device.compiled"}
+"""What compresses gradients where they are, by the name of the option ``device``: the name of a module. Tests add one."""
 
 LEAST = 28
 """Steps from one comparison of ``only_if_faster`` to the next, at least."""
@@ -49,8 +49,8 @@ class Options:
             raise errors.ConfigError(f"warmup is {self.warmup}: give a number of steps, 0 or more")
         if self.in_flight < 1:
             raise errors.ConfigError(f"in_flight is {self.in_flight}: give a number of buckets, at least 1")
-        if self.device not in DEVICES:
-            raise errors.ConfigError(f"device is {self.device!r}: write {', '.join(map(repr, DEVICES[:-1]))} or {DEVICES[-1]!r}")
+        if self.device not in ("auto", "host", *KERNELS):
+            raise errors.ConfigError(f"device is {self.device!r}: write 'auto', 'host' or 'triton'")
         if self.uncompressed not in ("raw", "process-group"):
             raise errors.ConfigError(
                 f'uncompressed is {self.uncompressed!r}: write "raw" or "process-group"'

@@ -1,4 +1,4 @@
-"""The codec in operations that every device of torch has, for those without Triton: the same bits, in many passes."""
+"""The codec in plain operations of torch: the same bits as the kernels in Triton, in many passes. Importing it makes it ``device="torch"``."""
 
 from __future__ import annotations
 
@@ -9,10 +9,13 @@ import torch
 from thc.torch.device.cut import RAW_WORDS, Run
 from thc.torch.device.numbers import Numbers
 from thc.torch.device.tables import Grid
+from thc.torch.engine.options import KERNELS
 
 __all__ = ["NAME", "compress", "decompress", "norms", "obstacle", "pack"]
 
 NAME = "torch"
+
+KERNELS[NAME] = "plain"
 
 WORD = 0xFFFF_FFFF
 
