@@ -6,6 +6,8 @@ import copy
 import io
 import os
 import pickle
+import shutil
+import tempfile
 from datetime import timedelta
 from typing import Any
 
@@ -14,6 +16,7 @@ import thc.rendezvous
 import thc.torch
 import torch
 import torch.distributed as dist
+import torch.distributed.checkpoint as dcp
 from rig import COMPRESSED, RANK, SIZE, Messages, ddp, error_of, everywhere, loses, same_everywhere, wrap_model
 from thc.torch.engine.bucket import is_finite
 from torch.distributed.algorithms._checkpoint.checkpoint_wrapper import checkpoint_wrapper
@@ -326,3 +329,45 @@ def check_names_are_those_of_the_model_inside() -> None:
         thc.torch.wrap(torch.nn.Linear(3, 3))  # type: ignore[arg-type]
     except TypeError as error:
         assert "DistributedDataParallel(model)" in str(error)
+
+
+def check_distributed_checkpoints_give_each_rank_its_own() -> None:
+    def made() -> tuple[Any, Any]:
+        torch.manual_seed(0)
+        return wrap_model(torch.nn.Linear(300, 300))
+
+    def step(model: Any, number: int) -> None:
+        model(torch.randn(8, 300, generator=torch.Generator().manual_seed(9 * number + RANK))).sum().backward()
+
+    box = [tempfile.mkdtemp(prefix="thc-dcp-") if RANK == 0 else None]
+    dist.broadcast_object_list(box)
+    folder = str(box[0])
+    model, hook = made()
+    for number in range(5):
+        step(model, number)
+    mine = copy.deepcopy(hook.state_dict())
+    assert mine["feedback"]["weight"].any()
+    dcp.save({"thc": thc.torch.Checkpoint(model)}, checkpoint_id=f"{folder}/whole")
+    for begun in (0, 1):
+        other, loaded = made()
+        for number in range(begun):
+            step(other, number)
+        dcp.load({"thc": thc.torch.Checkpoint(other)}, checkpoint_id=f"{folder}/whole")
+        state = loaded.state_dict()
+        assert state["steps"] == 5 and all(torch.equal(state["feedback"][name], kept) for name, kept in mine["feedback"].items())
+        step(other, 5)
+        assert loaded.steps == 6 and not loaded.fallback_active
+    # One of all ranks' equal names is kept there: that is refused when it is read.
+    dcp.save({"thc": hook}, checkpoint_id=f"{folder}/hook")
+    other, loaded = made()
+    step(other, 0)
+    try:
+        dcp.load({"thc": loaded}, checkpoint_id=f"{folder}/hook")
+        failed = False
+    except Exception as error:
+        failed = True
+        assert "thc.torch.Checkpoint(model)" in str(error), error
+    assert sum(everywhere(failed)) == SIZE - 1
+    dist.barrier()
+    if RANK == 0:
+        shutil.rmtree(folder)

@@ -68,7 +68,7 @@ def check_a_state_of_all_ranks() -> None:
         assert same(hook.state_dict(), other.state_dict()) and other.steps == 3
         means = backward(again, gradients(3, sizes=(3000, 500)))
         assert same_everywhere(means)
-        box[0]["ranks"], box[0]["states"] = 5, []
+        box[0]["ranks"], box[0]["states"] = 5, {}
         fresh, third = wrap_model(Weights((3000, 500)), **options)
         thc.torch.Checkpoint(fresh).load_state_dict(box[0])
         assert third.steps == 0

@@ -304,12 +304,14 @@ def test_a_host_tells_the_others_why_its_share_does_not_start() -> None:
 
     store = Store()
     thc.rendezvous._groups = iter([0, 0])  # type: ignore[assignment]
-    # Of the network for documentation, which no host has.
-    join = lambda rank, at: thc.Group.local(rank, 2, store=store, address=at)  # noqa: E731
-    found = outcomes(lambda: join(0, "127.0.0.1"), lambda: join(1, "192.0.2.77"))
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as taken:
+        taken.bind(("127.0.0.2", 0))
+        port = taken.getsockname()[1]
+        join = lambda rank, at: thc.Group.local(rank, 2, store=store, address=at, port=port)  # noqa: E731
+        found = outcomes(lambda: join(0, "127.0.0.1"), lambda: join(1, "127.0.0.2"))
     thc.rendezvous._groups = itertools.count()
     assert [type(error) for error in found] == [thc.ServerError] * 2
-    assert "rank 1" in str(found[0]) and "192.0.2.77" in str(found[0])
+    assert "rank 1" in str(found[0]) and f"127.0.0.2:{port}" in str(found[0])
 
 
 def test_rank_0_tells_the_others_why_its_server_does_not_start(jobs: ParameterServer) -> None:
@@ -344,8 +346,9 @@ def test_interfaces_are_those_of_nccl_and_gloo(monkeypatch: pytest.MonkeyPatch) 
     from thc import interfaces
 
     addresses = {"lo": "127.0.0.1", "eth0": "10.0.0.1", "eth1": "10.0.1.1", "ib0": "10.1.0.1", "bare": None}
-    monkeypatch.setattr(interfaces, "_address", addresses.get)
-    monkeypatch.setattr(interfaces.socket, "if_nameindex", lambda: list(enumerate(addresses)))
+    ipv6 = {"eth0": "2001:db8::5", "six": "2001:db8:1::6", "lo": "::1"}
+    monkeypatch.setattr(interfaces, "_address", lambda name, six=False: (ipv6 if six else addresses).get(name))
+    monkeypatch.setattr(interfaces.socket, "if_nameindex", lambda: list(enumerate([*addresses, "six"])))
 
     def chosen_interface(usual: str | None = None, **variables: str) -> str | None:
         for name in interfaces.VARIABLES:
@@ -363,7 +366,7 @@ def test_interfaces_are_those_of_nccl_and_gloo(monkeypatch: pytest.MonkeyPatch) 
     for variables, says in (
         ({"NCCL_SOCKET_IFNAME": "mlx5"}, "NCCL_SOCKET_IFNAME is 'mlx5', and this host has no such interface: it has bare, eth0"),
         ({"GLOO_SOCKET_IFNAME": "eth"}, "GLOO_SOCKET_IFNAME is 'eth', and this host has no such interface"),
-        ({"NCCL_SOCKET_IFNAME": "bare"}, "bare has no IPv4 address"),
+        ({"NCCL_SOCKET_IFNAME": "bare"}, "bare has no usable address"),
     ):
         with pytest.raises(thc.ConfigError, match=says):
             chosen_interface(**variables)
@@ -371,6 +374,15 @@ def test_interfaces_are_those_of_nccl_and_gloo(monkeypatch: pytest.MonkeyPatch) 
     assert interfaces.bind_option("10.0.0.7:9000", {}) == {"bind": "10.1.0.1:0"}
     for ps, options in (("127.0.0.1:9000", {}), ("10.0.0.7:9000", {"bind": "10.0.0.1:0"}), ("10.0.0.7:9000", {"io": "dpdk"})):
         assert interfaces.bind_option(ps, options) == {}
+    # An address is of the server's family.
+    monkeypatch.setenv("NCCL_SOCKET_IFNAME", "=eth0")
+    assert interfaces.bind_option("[2001:db8::9]:9000", {}) == {"bind": "[2001:db8::5]:0"} and interfaces.bind_option("10.0.0.7:9000", {}) == {"bind": "10.0.0.1:0"}
+    assert interfaces.bind_option("[::1]:9000", {}) == interfaces.bind_option("localhost:9000", {}) == {}
+    monkeypatch.setenv("NCCL_SOCKET_IFNAME", "=six")
+    assert interfaces.chosen_address() == "2001:db8:1::6"
+    with pytest.raises(thc.ConfigError, match="six has no IPv4 address"):
+        interfaces.bind_option("10.0.0.7:9000", {})
+    monkeypatch.setenv("NCCL_SOCKET_IFNAME", "ib0")
     monkeypatch.setenv("THC_ADDRESS", "10.9.9.9")
     assert interfaces.bind_option("10.0.0.7:9000", {}) == {}
 
@@ -386,3 +398,46 @@ def test_ranks_use_the_interface_that_is_chosen(monkeypatch: pytest.MonkeyPatch)
 
 SELF = "type('Store', (), {'gather': lambda self, value: [value]})()"
 """A store of one rank."""
+
+
+def test_an_address_that_is_none_of_the_hosts() -> None:
+    """As behind NAT: the server listens on all addresses, and others hear of that one."""
+    from thc import rendezvous
+
+    meeting = rendezvous.meet(0, 1, Store(), "203.0.113.7", None, 5, None, {})
+    assert meeting.server is not None
+    host, _, port = meeting.server.address.rpartition(":")
+    assert host == "0.0.0.0" and meeting.ps == f"203.0.113.7:{port}"
+    meeting.server.close()
+    store = Store()
+    rendezvous._groups = itertools.count(100)
+    count = iter([100, 100])
+    rendezvous._groups = count  # type: ignore[assignment]
+    try:
+        met = run_together(*[lambda r=r: rendezvous.meet(r, 2, store, f"203.0.113.{7 + r}", None, 5, None, {}) for r in range(2)])
+    finally:
+        rendezvous._groups = itertools.count(200)
+    assert met[0].ps == met[1].ps and met[0].ps.startswith("203.0.113.7:") and all(each.server for each in met)
+    for each in met:
+        assert each.server.address.startswith("0.0.0.0:")
+        each.server.close()
+
+
+def test_ranks_without_a_master_address(monkeypatch: pytest.MonkeyPatch) -> None:
+    from thc import interfaces, rendezvous
+
+    for name in ("MASTER_ADDR", "THC_ADDRESS", *interfaces.VARIABLES):
+        monkeypatch.delenv(name, raising=False)
+    assert rendezvous.addresses_among(["a", "a"], [("10.0.0.1", True)] * 2) == ["127.0.0.1"] * 2, "one host needs no other address"
+    assert rendezvous.addresses_among(["a", "b"], [("10.0.0.1", True), ("10.0.0.2", True)]) == ["10.0.0.1", "10.0.0.2"]
+    with pytest.raises(thc.ConfigError, match="on 2 hosts, and rank 1 has no address for the others, but 127.0.0.1: set MASTER_ADDR"):
+        rendezvous.addresses_among(["a", "b"], [("10.0.0.1", True), ("127.0.0.1", True)])
+
+
+def test_a_port_that_this_process_has_itself() -> None:
+    group = thc.Group.local(0, 1, store=Store(), port=0, cookie=5, address="127.0.0.1")
+    port = int(group.ps.rpartition(":")[2])
+    with pytest.raises(thc.ServerError, match="It is this process itself.*close.*or give this one another port"):
+        thc.Group.local(0, 1, store=Store(), port=port, cookie=5, address="127.0.0.1")
+    group.close()
+    thc.Group.local(0, 1, store=Store(), port=port, cookie=5, address="127.0.0.1").close()

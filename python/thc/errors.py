@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 __all__ = [
     "ChangedError",
     "ClosedError",
@@ -97,30 +99,30 @@ class JoinError(ThcError):
 class JoinRefusedError(JoinError):
     """The parameter server says no: unknown job, wrong cookie, worker number taken or out of range."""
 
-    reason: str
+    reason: str = ""
     """Why, in its words."""
 
 
 class JoinSilentError(JoinError):
     """No parameter server answers."""
 
-    waited: float
+    waited: float = 0.0
     """Seconds."""
 
 
 class JoinMissingError(JoinError):
     """The parameter server is there, but not all workers came."""
 
-    missing: list[int]
+    missing: Sequence[int] = ()
     """The workers that did not."""
-    waited: float
+    waited: float = 0.0
     """Seconds."""
 
 
 class ControllerError(JoinError):
     """The controller refuses, or is not there."""
 
-    url: str
+    url: str = ""
     """The job at the controller."""
 
 
@@ -128,7 +130,7 @@ class NonFiniteError(ThcError):
     """A worker's array holds a NaN or an infinity. The call failed on all workers alike, the array is
     unchanged, and the group goes on."""
 
-    worker: int
+    worker: int = 0
     """The worker whose array it is, the highest number if there are several."""
 
 
@@ -136,9 +138,9 @@ class NormError(ThcError):
     """The largest norm of an array's part is none that a worker may send, so a packet was damaged on the way. The call
     failed on all workers alike, the array is unchanged, and the group goes on."""
 
-    partition: int
+    partition: int = 0
     """Which part."""
-    value: int
+    value: int = 0
     """The bits that came."""
 
 
@@ -153,23 +155,23 @@ class SessionError(ThcError):
 class MismatchError(SessionError):
     """The workers called different all-reduces: another length, mode, key or order."""
 
-    worker: int
+    worker: int = 0
     """The worker whose call differed from that of the others."""
 
 
 class MissingError(SessionError):
     """The parameter server answers, but some workers do not send."""
 
-    missing: list[int]
+    missing: Sequence[int] = ()
     """The workers that do not."""
-    waited: float
+    waited: float = 0.0
     """Seconds without progress."""
 
 
 class SilentError(SessionError):
     """The parameter server does not answer any more."""
 
-    waited: float
+    waited: float = 0.0
     """Seconds without an answer."""
 
 
@@ -188,7 +190,7 @@ class ChangedError(SessionError):
 class NormLostError(SessionError):
     """The largest norm came back below this worker's own, so a packet was damaged on the way."""
 
-    partition: int
+    partition: int = 0
     """Which part of the array."""
 
 
@@ -214,20 +216,20 @@ class PlanError(ThcError, ValueError):
 class TooLongError(ThcError, ValueError):
     """The array has 2^32 coordinates or more."""
 
-    length: int
+    length: int = 0
 
 
 class FeedbackError(ThcError, ValueError):
     """Something about a key of error feedback."""
 
-    key: int
+    key: int = 0
 
 
 class FeedbackLengthError(FeedbackError):
     """An array under this key had another length before."""
 
-    before: int
-    now: int
+    before: int = 0
+    now: int = 0
 
 
 class FeedbackBusyError(FeedbackError):

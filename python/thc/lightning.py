@@ -19,7 +19,11 @@ from thc.errors import ConfigError
 try:
     from lightning.pytorch.strategies import DDPStrategy, StrategyRegistry
 except ImportError as error:
-    raise ConfigError(f"thc.lightning needs lightning ({error}): pip install lightning") from error
+    try:
+        # The same, under its older name.
+        from pytorch_lightning.strategies import DDPStrategy, StrategyRegistry
+    except ImportError:
+        raise ConfigError(f"thc.lightning needs lightning ({error}): pip install lightning") from error
 
 import thc.torch as thc_torch
 
@@ -44,7 +48,8 @@ class THCStrategy(DDPStrategy):
     @property
     def hook(self) -> thc_torch.Hook | None:
         """The hook of the model, while it is trained by several ranks."""
-        return None if self._checkpoint is None else self._checkpoint.hook
+        hook = None if self._checkpoint is None else self._checkpoint.hook
+        return hook if isinstance(hook, thc_torch.Hook) else None
 
     def configure_ddp(self) -> None:
         super().configure_ddp()

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import socket
 import threading
 from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 from thc import _native
+from thc.environment import number as number_of
 from thc.errors import ConfigError
 from thc.base_group import BaseGroup, open_groups
 from thc.training import Training
@@ -71,11 +73,16 @@ class _Handler(BaseHTTPRequestHandler):
         """Says nothing: training's output is no place for it."""
 
 
+class _OverIpv6(ThreadingHTTPServer):
+    address_family = socket.AF_INET6
+
+
 class Metrics:
     """Answers Prometheus; made by :func:`serve_metrics`."""
 
     def __init__(self, host: str, port: int) -> None:
-        self._server = ThreadingHTTPServer((host, port), _Handler)
+        kind = _OverIpv6 if ":" in host else ThreadingHTTPServer
+        self._server = kind((host, port), _Handler)
         self._server.daemon_threads = True
         threading.Thread(target=self._server.serve_forever, name="thc-metrics", daemon=True).start()
 
@@ -83,7 +90,8 @@ class Metrics:
     def address(self) -> str:
         """Where it listens, as host:port."""
         host, port = self._server.server_address[:2]
-        return f"{host if isinstance(host, str) else host.decode()}:{port}"
+        text = host if isinstance(host, str) else host.decode()
+        return f"[{text}]:{port}" if ":" in text else f"{text}:{port}"
 
     def close(self) -> None:
         """Answers no more."""
@@ -93,11 +101,13 @@ class Metrics:
 
 def serve_metrics(address: str) -> Metrics:
     """Has this process answer Prometheus at ``http://ADDRESS/metrics``, such as ``"127.0.0.1:9702"``, on a thread, for all its groups: what
-    they sent, and how training's steps hide it. Several ranks of a host take a port each; port 0 is any free one."""
+    they sent, and how training's steps hide it. The ranks of a host take neighbouring ports: that one, and the next for each further ``LOCAL_RANK``; port
+    0 is any free one."""
     host, _, port = address.rpartition(":")
     if not host or not port.isdecimal() or int(port) > 65535:
         raise ConfigError(f"address is {address!r}: write host:port, like 127.0.0.1:9702")
     try:
-        return Metrics(host, int(port))
+        number = int(port) + (number_of("LOCAL_RANK", None, 0) if int(port) else 0)
+        return Metrics(host.strip("[]"), number)
     except OSError as error:
         raise ConfigError(f"cannot answer Prometheus at {address}: {error.strerror or error}") from error

@@ -8,16 +8,18 @@ import json
 import os
 import secrets
 import socket
+import weakref
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
 from thc import _native
 from thc.errors import ConfigError, ServerError, ThcError
-from thc.interfaces import chosen_address
+from thc.interfaces import chosen_address, is_loopback
 from thc.server import Server
+from thc.this_host import this_host
 
-__all__ = ["Gather", "Meeting", "Store", "meet", "own_address"]
+__all__ = ["Gather", "Meeting", "Store", "addresses_among", "data_address", "meet"]
 
 _groups = itertools.count()
 """Every rank makes its local groups in the same order: so the count tells them apart."""
@@ -67,9 +69,9 @@ def meet(
     if "lane" not in options and world_size * 15 > 255:
         # More workers than lanes of 8 bits can add up.
         options = {**options, "lane": 16}
-    master = os.environ.get("MASTER_ADDR", "127.0.0.1")
     address = address or os.environ.get("THC_ADDRESS")
     if store is None:
+        master = os.environ.get("MASTER_ADDR", "127.0.0.1")
         if colocated:
             raise ConfigError("colocated servers need a store, by which the hosts learn of each other: give store=")
         port = port if port is not None else _derived_port(index)
@@ -77,11 +79,11 @@ def meet(
         if rank > 0:
             return Meeting(_end(address or master, port), job, cookie, None)
         own = address or own_address(master)
-        return _start(world_size, _end(own, port), job, cookie, options)
+        return _start(world_size, own, port, job, cookie, options)
     ranks = _Ranks(store, index, rank, world_size)
-    met = ranks.tell(lambda: {"address": address or _data_address(master), "cookie": cookie or secrets.randbits(32)})
+    met = ranks.tell(lambda: {"address": data_address(address), "cookie": cookie or secrets.randbits(32), "host": this_host()})
     cookie = met[0]["cookie"]
-    addresses = [each["address"] for each in met]
+    addresses = addresses_among([each["host"] for each in met], [each["address"] for each in met])
     hosts = [first for first, each in enumerate(addresses) if each not in addresses[:first]]
     quorum = options.get("quorum")
     possible = len(hosts) > 1 and (quorum is None or quorum == world_size)
@@ -91,20 +93,19 @@ def meet(
         why = "all ranks are on one host" if len(hosts) < 2 else f"quorum is {quorum} of {world_size}"
         raise ConfigError(f"the servers cannot be colocated: {why}")
     if not colocated:
-        listen = _end(addresses[0], port or 0)
         meetings: list[Meeting] = []
 
         def start() -> dict[str, Any]:
             if rank == 0:
-                meetings.append(_start(world_size, listen, job, cookie, options))
+                meetings.append(_start(world_size, addresses[0], port or 0, job, cookie, options))
             return {"ps": meetings[0].ps} if meetings else {}
 
         return _await_servers(ranks.tell(start)[0]["ps"], job, cookie, meetings)
-    return _start_colocated(ranks, hosts, _end(addresses[rank], port or 0), job, cookie, options)
+    return _start_colocated(ranks, hosts, addresses[rank], port or 0, job, cookie, options)
 
 
 def _start_colocated(
-    ranks: _Ranks, hosts: list[int], listen: str, job: int, cookie: int | str, options: dict[str, Any]
+    ranks: _Ranks, hosts: list[int], address: str, port: int, job: int, cookie: int | str, options: dict[str, Any]
 ) -> Meeting:
     """The first rank of each host serves a share of the slots."""
     ports: list[_native.Reserved] = []
@@ -112,17 +113,18 @@ def _start_colocated(
     def reserve() -> dict[str, Any]:
         if ranks.rank in hosts:
             buffers = {key: options[key] for key in ("recv_buffer", "send_buffer") if options.get(key)}
-            ports.append(_native.Reserved(options.get("listen", listen), **buffers))
-        return {"share": ports[0].address} if ports else {}
+            ports.append(_native.Reserved(options.get("listen") or _listen_at(address, port), **buffers))
+        return {"share": _announce(address, ports[0].address)} if ports else {}
 
     shares = [each["share"] for each in ranks.tell(reserve) if "share" in each]
     meetings: list[Meeting] = []
 
     def start() -> dict[str, Any]:
         if ports:
-            share = {"share": hosts.index(ranks.rank), "shares": shares, "reserved": ports[0], "shards": 1}
-            address = ports[0].address
-            meetings.append(_start(ranks.size, address, job, cookie, {**options, **share, "listen": address}))
+            place = hosts.index(ranks.rank)
+            share: dict[str, Any] = {"share": place, "shares": shares, "reserved": ports[0], "shards": 1}
+            server = Server(ranks.size, cookie, **{**options, **share, "listen": ports[0].address, "job": job})
+            meetings.append(Meeting(shares[place], job, cookie, server))
         return {}
 
     ranks.tell(start)
@@ -164,10 +166,45 @@ class _Ranks:
         return [self._store.get(f"{prefix}/{rank}").decode() for rank in range(self.size)]
 
 
-def _start(world_size: int, listen: str, job: int, cookie: int | str, options: dict[str, Any]) -> Meeting:
-    options = {"listen": listen, **options, "job": job}
-    server = Server(world_size, cookie, **options)
-    return Meeting(server.address, job, cookie, server)
+def _start(world_size: int, address: str, port: int, job: int, cookie: int | str, options: dict[str, Any]) -> Meeting:
+    """Starts a server that others reach at an address."""
+    listen = options.get("listen") or _listen_at(address, port)
+    try:
+        server = Server(world_size, cookie, **{**options, "listen": listen, "job": job})
+    except ServerError as error:
+        if "is in use" in str(error) and any(served.address.endswith(f":{port}") for served in _served):
+            raise ServerError(
+                f"{error}. It is this process itself: a model that was wrapped before has its server there; close its hook, thc.torch.hook_of(model).close(), "
+                "or give this one another port"
+            ) from error
+        raise
+    _served.add(server)
+    return Meeting(_announce(address, server.address), job, cookie, server)
+
+
+_served: weakref.WeakSet[Server] = weakref.WeakSet()
+"""Servers that this process has started for ranks."""
+
+
+def _listen_at(address: str, port: int) -> str:
+    """Where a server listens that others reach at an address: there, or on all of the host's addresses if that is none of them, as behind NAT."""
+    bare = address.strip("[]")
+    try:
+        family, _, _, _, end = socket.getaddrinfo(bare, 0, type=socket.SOCK_DGRAM)[0]
+        with socket.socket(family, socket.SOCK_DGRAM) as probe:
+            probe.bind(end)
+    except socket.gaierror:
+        # The server says what is wrong with it.
+        pass
+    except OSError:
+        return f"[::]:{port}" if ":" in bare else f"0.0.0.0:{port}"
+    return _end(bare, port)
+
+
+def _announce(address: str, listening: str) -> str:
+    """What others are told of a server that listens somewhere."""
+    host, _, port = listening.rpartition(":")
+    return _end(address, int(port)) if host in ("0.0.0.0", "[::]") else listening
 
 
 def _derived_port(index: int) -> int:
@@ -202,16 +239,40 @@ def _source_towards(host: str) -> str:
         return found
 
 
-def _data_address(master: str) -> str:
-    """This host's address for gradients: of the interface that NCCL or gloo is told to use, or else on the way to the master."""
+def data_address(given: str | None = None) -> tuple[str, bool]:
+    """This host's address for gradients, and whether it is only a guess: one that is ``given``, or of the interface that NCCL or gloo is told to use, or else on the way to the master; of the default route
+    where nobody has named one."""
+    if given := given or os.environ.get("THC_ADDRESS"):
+        return given, False
+    master = os.environ.get("MASTER_ADDR")
     try:
-        usual = own_address(master)
-    except ConfigError:
+        usual = own_address(master) if master else _source_towards("192.0.2.1")
+    except (ConfigError, OSError):
         # There need not be a way to the master from everywhere.
-        if (chosen := chosen_address()) is None:
+        if (chosen := chosen_address()) is not None:
+            return chosen, False
+        if master:
             raise
-        return chosen
-    return chosen_address(usual) or usual
+        return "127.0.0.1", True
+    chosen = chosen_address(usual)
+    return chosen or usual, chosen is None and not master
+
+
+def addresses_among(hosts: list[str], found: list[tuple[str, bool]]) -> list[str]:
+    """The addresses at which ranks reach each other, by what tells their hosts apart and what each has found for its own. Raises
+    :exc:`~thc.ConfigError` where a rank has none for other hosts."""
+    addresses = [address for address, _ in found]
+    if len(set(hosts)) == 1:
+        return ["127.0.0.1" if guessed else address for address, guessed in found]
+    if not any(guessed for _, guessed in found):
+        return addresses
+    alone = next((rank for rank, address in enumerate(addresses) if is_loopback(address)), None)
+    if alone is not None:
+        raise ConfigError(
+            f"the ranks are on {len(set(hosts))} hosts, and rank {alone} has no address for the others, but {addresses[alone]}: set MASTER_ADDR on all "
+            "ranks, or THC_ADDRESS on each host to the address at which the others reach it"
+        )
+    return addresses
 
 
 def own_address(master: str) -> str:
@@ -220,8 +281,7 @@ def own_address(master: str) -> str:
     try:
         own = _source_towards(master)
         # Debian gives a host's own name the address 127.0.1.1.
-        loopback = own == "::1" or own.startswith("127.")
-        if loopback and several_hosts and master not in ("127.0.0.1", "::1", "localhost"):
+        if is_loopback(own) and several_hosts and not is_loopback(master):
             own = _source_towards("2001:db8::1" if own == "::1" else "192.0.2.1")
     except OSError as error:
         raise ConfigError(f"MASTER_ADDR {master!r}: {error}; set THC_ADDRESS to this host's address") from error

@@ -30,7 +30,7 @@ from thc.torch.sharding.replicate import Replicas, replicate
 from thc.torch.sharding.sharded import wrap_sharded
 from thc.torch.replicas.synchronize import sync_parameters
 from thc.torch.worth import worth_it
-from thc.torch.ddp.wrap import hook_of, wrap
+from thc.torch.ddp.wrap import hook_of, is_wrapped, wrap
 
 __all__ = [
     "Adapt",
@@ -49,6 +49,7 @@ __all__ = [
     "coordinates",
     "hook",
     "hook_of",
+    "is_wrapped",
     "keep_up",
     "nesterov",
     "outer",

@@ -15,7 +15,7 @@ from thc import environment, errors
 from thc.cores import threads_of_rank
 from thc.base_group import BaseGroup
 from thc.group import Group
-from thc.torch.hosts.hosts import this_host
+from thc.this_host import this_host
 from thc.torch.ranks.gathering import Gather, gather_objects
 from thc.torch.option_types import LocalOptions
 from thc.torch.ranks.lone import LoneGroup

@@ -65,6 +65,15 @@ class Buckets:
         """Whether the options let a parameter be compressed."""
         return size >= self._options.min_size and not any(fnmatch.fnmatchcase(name, pattern) for pattern in self._options.exclude)
 
+    def blank_feedback(self) -> dict[str, torch.Tensor]:
+        """Zeros for each parameter that is compressed, under the names of error feedback."""
+        module: Any = None if self._ddp is None else self._ddp()
+        found = {}
+        for name, parameter in named_parameters(module.module).items() if module is not None else ():
+            if parameter.requires_grad and parameter.numel() and self.compresses(name, parameter.numel()):
+                found[name + _order_of(parameter)] = torch.zeros(parameter.numel())
+        return found
+
     def without_strangers(self, state: dict[str, Any]) -> dict[str, Any]:
         """A checkpoint's state without what belongs to no parameter of the model."""
         if not self._known:
@@ -105,9 +114,8 @@ class Buckets:
                 name = self._names.setdefault(id(parameter), f"p{len(self._names)}")
                 length = gradient.numel()
                 exact = not self.compresses(name, length)
-                plain = parameter.is_contiguous() or not is_dense(parameter)
-                rows = parameter.shape[0] if parameter.dim() == 2 and plain and length else 1
-                order = "" if plain else f" in the order of strides {tuple(parameter.stride())}"
+                order = _order_of(parameter)
+                rows = parameter.shape[0] if parameter.dim() == 2 and not order and length else 1
                 segments.append(Segment(name, offset, length, one_call or not exact, exact, rows, order))
                 offset += length
             # DDP makes other buckets: what was for the old ones may go.
@@ -115,6 +123,12 @@ class Buckets:
                 old.forget_staging()
             layout = self.layouts[identity] = Layout(self._scope, segments)
         return layout
+
+
+def _order_of(parameter: torch.Tensor) -> str:
+    """The order of a parameter's coordinates in a bucket, if it is not the usual one."""
+    plain = parameter.is_contiguous() or not is_dense(parameter)
+    return "" if plain else f" in the order of strides {tuple(parameter.stride())}"
 
 
 def _with_event(bucket: Bucket) -> Bucket:

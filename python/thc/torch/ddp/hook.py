@@ -178,6 +178,7 @@ class Hook(Adapter):
             return
         self._closed = True
         self.engine.ask(lambda: None)
+        self.engine.fallback.departures.leave()
         self.peers.own.close()
         if self.owns_group:
             self.group.close()
@@ -198,8 +199,13 @@ class Hook(Adapter):
         return type(None), ()
 
     def state_dict(self) -> dict[str, Any]:
-        """For a checkpoint, on every rank its own: steps, error feedback by parameter, and with ``adapt`` the choices."""
-        return self.engine.state_dict()
+        """For a checkpoint, on every rank its own: steps, error feedback by parameter, and with ``adapt`` the choices. For what writes one checkpoint
+        of all ranks, as ``torch.distributed.checkpoint`` does, there is :class:`thc.torch.Checkpoint`."""
+        return self.engine.own_state()
+
+    def blank_feedback(self) -> dict[str, torch.Tensor]:
+        """Error feedback as a checkpoint has it, of zeros; nothing where a rank has shares of parameters."""
+        return self._buckets.blank_feedback() if self.options.feedback and self.engine.carrier.shares is None else {}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Goes on where :meth:`state_dict` was called, also if buckets are others now. All ranks call it between the same steps, each

@@ -30,7 +30,7 @@ from thc.torch.way import collective, take_way
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
-__all__ = ["hook_of", "wrap"]
+__all__ = ["hook_of", "is_wrapped", "wrap"]
 
 _hooks: weakref.WeakKeyDictionary[torch.nn.Module, Hook] = weakref.WeakKeyDictionary()
 
@@ -198,6 +198,11 @@ def _gpus_compress(ddp: DistributedDataParallel, options: dict[str, Any], embedd
 def _process_group(ddp: DistributedDataParallel) -> Any:
     """The process group of a DDP model, or nothing if it is the default one."""
     return None if ddp.process_group is dist.group.WORLD else ddp.process_group
+
+
+def is_wrapped(ddp: torch.nn.Module) -> bool:
+    """Whether :func:`wrap` was called with a model."""
+    return unwrapped(ddp) in _hooks
 
 
 def hook_of(ddp: torch.nn.Module) -> Hook:

@@ -15,7 +15,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+import torch.distributed as dist
+
 from thc.base_group import BaseGroup
+from thc.errors import ConfigError
 from thc.torch.engine.bucket import Bucket
 from thc.torch.compression.carrier import Carrier
 from thc.torch.engine.clock import Clock
@@ -101,8 +104,18 @@ class Engine:
         found: dict[str, Any] = self.ask(save)
         return found
 
+    def own_state(self) -> dict[str, Any]:
+        """The same, with the rank whose state it is where ranks have different ones."""
+        return self.state_dict() | ({} if self.is_alike else {"rank": dist.get_rank()})
+
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Goes on where :meth:`state_dict` was called. Without ``steps`` those are left as they are. Between steps."""
+        rank = int(state.get("rank", dist.get_rank()))
+        if rank != dist.get_rank():
+            raise ConfigError(
+                f"this is the state of rank {rank}, and rank {dist.get_rank()} has one of its own: what keeps one of equal names, as "
+                "torch.distributed.checkpoint does, saves and loads thc.torch.Checkpoint(model)"
+            )
 
         def load() -> None:
             step = int(state.get("steps", self.steps.number))

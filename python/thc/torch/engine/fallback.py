@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import time
 import weakref
+from typing import Any
 
 from thc import errors
 from thc.base_group import BaseGroup
 from thc.torch.engine.agreement import Agreement
 from thc.torch.ranks.board import Board
+from thc.torch.ranks.departures import Departures
 from thc.torch.ranks.gathering import Gather, Gathering
 from thc.torch.ranks.lookout import Lookout
 from thc.torch.engine.options import Options
@@ -28,7 +30,7 @@ _sessions: weakref.WeakKeyDictionary[BaseGroup, int] = weakref.WeakKeyDictionary
 class Fallback:
     """This rank's side of the agreement, with what carries questions and answers. All methods are the sequencer's.
 
-    Making one is a collective where training falls back to the process group.
+    Making one is a collective.
     """
 
     def __init__(self, group: BaseGroup, options: Options, peers: Peers) -> None:
@@ -38,19 +40,21 @@ class Fallback:
         self.agreement = self._new_agreement()
         self.error: BaseException | None = None
         """Why the parameter server counts as lost, or what ended the work."""
-        self.board = self._make_board() if self.is_enabled else None
-        self._lookout = None if self.board is None else Lookout(group, self.board)
+        own, store = peers.own, self._shared_store()
+        self.board = Board(store, own.use) if self.is_enabled else None
+        self.departures = Departures(store, own.use, peers.rank, peers.size)
+        self._lookout = Lookout(group, self.board, self.departures)
         self._gathering: Gathering | None = None
         self._session = _sessions.get(group, 0)
         self._scout = Scout(group)
         self._sightings: Gathering | None = None
         """Which ranks had seen the server again at the end of the last step."""
 
-    def _make_board(self) -> Board:
-        own = self.peers.own
-        if "store" not in own.kept:
-            own.kept["store"] = shared_store(self.peers.rank, Gather(self.peers.given), PATIENCE)
-        return Board(own.kept["store"], own.use)
+    def _shared_store(self) -> Any:
+        kept = self.peers.own.kept
+        if "store" not in kept:
+            kept["store"] = None if self.peers.size == 1 else shared_store(self.peers.rank, Gather(self.peers.given), PATIENCE)
+        return kept["store"]
 
     def _new_agreement(self) -> Agreement:
         options = self._options
@@ -65,13 +69,12 @@ class Fallback:
 
     def note_progress(self) -> None:
         """A step goes on."""
-        if self._lookout is not None and not self.agreement.fallback_active:
+        if not self.agreement.fallback_active:
             self._lookout.progress()
 
     def rest(self) -> None:
         """A step is over, or this rank knows itself that something is wrong."""
-        if self._lookout is not None:
-            self._lookout.rest()
+        self._lookout.rest()
 
     def idle(self) -> None:
         """Answers a rank that has lost the server, if there is one."""
@@ -96,9 +99,12 @@ class Fallback:
         if self._gathering is None:
             self._gathering = self.peers.begin_gather(row)
         pause = 0.001
+        self.departures.check()
         while self.board is not None and row[0] >= 0 and not self._gathering.is_complete():
             if self.board.ask(row[0]):
                 return None
+            if self.departures.look():
+                self.departures.check()
             time.sleep(pause)
             pause = min(2 * pause, 0.1)
         rows, self._gathering = self._gathering.numbers(), None

@@ -164,6 +164,8 @@ class Steps:
     def _handle_error(self, bucket: Bucket, error: BaseException) -> None:
         """Goes on after a bucket's call has failed, or raises the error."""
         if isinstance(error, LOST):
+            # It will not come to the process group either.
+            self._fallback.departures.check()
             if any(part.forgo_mean(bucket, error) for part in self._parts):
                 return
             if self._fallback.is_enabled:

@@ -25,7 +25,8 @@ from thc.stats import Job, Stats, Table
 from thc.torch.ranks.exchange import tells
 from thc.torch.hosts.host_ranks import HostRanks
 from thc.torch.ranks.gathering import Gather
-from thc.torch.hosts.hosts import Hosts, this_host
+from thc.this_host import this_host
+from thc.torch.hosts.hosts import Hosts
 from thc.torch.ranks.own_groups import borrow
 
 __all__ = ["RailGroup", "hosts_of", "rails"]

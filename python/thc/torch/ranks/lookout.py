@@ -8,25 +8,26 @@ import weakref
 
 from thc.base_group import BaseGroup
 from thc.torch.ranks.board import Board
+from thc.torch.ranks.departures import Departures
 from thc.torch.engine.pipeline import looking_around
 
 __all__ = ["Lookout"]
 
-PERIOD = 1.0
+PERIOD = 0.5
 """Seconds between two looks."""
 PATIENCE = 2.0
 """Seconds without progress after which there is anything to look for."""
 
 
 class Lookout:
-    """Gives the session up when another rank asks the others to agree that the server is lost.
+    """Gives the session up when another rank asks the others to agree that the server is lost, or has left.
 
     The server may still answer this rank, which then waits for the other one for as long as for a rank that computes: the time-out
     of the process group. The sequencer is in a call meanwhile, so this has a thread of its own.
     """
 
-    def __init__(self, group: BaseGroup, board: Board) -> None:
-        self._group, self._board = group, board
+    def __init__(self, group: BaseGroup, board: Board | None, departures: Departures) -> None:
+        self._group, self._board, self._departures = group, board, departures
         self._since: float | None = None
         threading.Thread(target=_watch, args=(weakref.ref(self),), name="thc-lookout", daemon=True).start()
 
@@ -41,7 +42,9 @@ class Lookout:
     def look(self) -> None:
         """Gives the session up if there is reason to."""
         since = self._since
-        if since is not None and time.monotonic() - since > PATIENCE and self._board.is_asked():
+        if since is None or (waited := time.monotonic() - since) < PERIOD:
+            return
+        if self._departures.look() or (self._board is not None and waited > PATIENCE and self._board.is_asked()):
             self._since = None
             self._group.give_up()
 

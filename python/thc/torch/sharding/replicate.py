@@ -156,9 +156,15 @@ class Replicas(Adapter):
             for part, piece in zip(mean.parts, mean.bucket.buffer.split([part.size for part in mean.parts])):
                 writes(part, piece)
 
+    @property
+    def is_alike(self) -> bool:
+        """Whether :meth:`state_dict` is the same on all ranks: each has its own shard."""
+        return False
+
     def state_dict(self) -> dict[str, Any]:
-        """For a checkpoint, on every rank its own: this rank's scales or error feedback by parameter, each as FSDP has sharded it."""
-        state = self.engine.state_dict()
+        """For a checkpoint, on every rank its own: this rank's error feedback by parameter, each as FSDP has sharded it. For
+        ``torch.distributed.checkpoint`` there is :class:`thc.torch.Checkpoint`, which takes what :func:`replicate` has returned."""
+        state = self.engine.state_dict() | {"rank": dist.get_rank()}
         # Nothing in it depends on steps.
         del state["steps"]
         return state
