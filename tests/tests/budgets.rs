@@ -21,7 +21,7 @@ const ROOMS: &[(&str, &str, usize)] = &[
     ("model server", "asynchronous/codec asynchronous/model", 9_900),
     ("p4", "p4", 4_600),
     ("controller", "controller", 14_300),
-    ("python", "python/src python/thc", 16_300),
+    ("python", "python/src python/thc", 16_600),
     ("testbed", "testbed asynchronous/study", 22_000),
     ("packaging", "packaging", 1_500),
 ];
