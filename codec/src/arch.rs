@@ -16,8 +16,6 @@ mod avx512vbmi;
 #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 mod blocks;
 #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
-mod each_alone;
-#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 mod groups;
 #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 mod hadamard;
@@ -47,7 +45,7 @@ macro_rules! kernels {
             use crate::isa::{Isa, InstructionSet};
             #[allow(unused_imports)]
             use crate::{
-                arguments::{Compressing, Estimating, Fed, Power},
+                arguments::{Compressing, Estimating, Fed},
                 grid::{Bounds, Grid},
                 rounding::Rounding,
                 signs::Signs,
@@ -121,12 +119,6 @@ kernels! {
         restore8(key: Signs, told: &[u8], lanes: &mut [u8]);
         tell16(key: Signs, lanes: &mut [u8]);
         restore16(key: Signs, told: &[u8], lanes: &mut [u8]);
-    }
-    scales {
-        learn(known: &mut [f32], mean: &[f32], kept: f32, fresh: f32);
-        restore_and_learn(known: &mut [f32], mean: &mut [f32], scale: &[f32], kept: f32, fresh: f32);
-        derive(squares: &[f32], usual: f32, floor: f32, power: Power, scales: &mut [f32]);
-        halve_thrice(x: &[f32], out: &mut [f32]);
     }
     peak {
         run(rounds: u32) -> f32;

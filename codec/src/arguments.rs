@@ -7,17 +7,6 @@ use crate::signs::Signs;
 /// Operations in a round of [`peak::run`](crate::peak::run): enough that none waits for another's result, few enough for 16 registers.
 pub const OPERATIONS: usize = 12;
 
-/// Which power of a coordinate's usual size is its scale.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Power {
-    /// The error of the whole parameter is least.
-    Half,
-    /// Between the others.
-    ThreeQuarters,
-    /// The error follows each coordinate's size.
-    One,
-}
-
 /// Sums with a range of their own.
 pub const GROUP: usize = 64;
 

@@ -13,8 +13,6 @@
 //! Where sums travel in fewer bits than their lanes have, [`sums`] packs and unpacks them between 4 and 5, or [`requantize`] rounds
 //! them again.
 //!
-//! [`scales`] are what coordinates are divided by before all that, and means multiplied by after it.
-//!
 //! [`block`] has steps 2, 3 and 5 for one block that fits the first cache, without leaving it.
 //!
 //! A crate with kernels of its own chooses them by [`isa::Isa::level`], draws from [`rounding::Rounding`]'s stream by its
@@ -46,7 +44,6 @@ pub mod requantize;
 pub mod rht;
 pub mod rounding;
 mod scalar;
-pub mod scales;
 pub mod signs;
 pub mod sums;
 pub mod table;

@@ -8,4 +8,3 @@ pub(crate) mod peak;
 pub(crate) mod quantize;
 pub(crate) mod requantize;
 pub(crate) mod rht;
-pub(crate) mod scales;

@@ -14,7 +14,6 @@ mod group;
 mod options;
 mod packed;
 mod process;
-mod scales;
 mod server;
 
 use pyo3::prelude::*;
@@ -51,8 +50,6 @@ mod _native {
     use super::group::{Group, Handle, group_metrics};
     #[pymodule_export]
     use super::packed::{Memory, Packed, PackedTensor};
-    #[pymodule_export]
-    use super::scales::{scales_derive, scales_learn};
     #[pymodule_export]
     use super::server::{Reserved, Server};
 

@@ -206,8 +206,6 @@ def check_the_hook_in_lanes_is_the_same_bit_for_bit() -> None:
             want, got = (backward(model, gradients(step, sizes=SIZES)) for model in made)
             assert same_everywhere(got) and all(torch.equal(a, b) for a, b in zip(want, got)), (where, step)
         assert [hook.device.where for hook in hooks] == ["host", where]
-        mine, theirs = (hook.state_dict()["scales"]["squares"] for hook in hooks)
-        assert mine.keys() == theirs.keys() and all(torch.equal(mine[name], theirs[name]) for name in mine)
 
 
 def check_lanes_are_on_the_host_where_one_rank_has_them_there() -> None:

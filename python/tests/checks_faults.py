@@ -90,7 +90,7 @@ class _Empty(torch.nn.Module):
 
 
 def check_parameters_of_no_coordinates() -> None:
-    for options in ({}, {"scales": None, "feedback": None}, {"over": "process-group"}, {"check_accuracy": 1}):
+    for options in ({}, {"feedback": None}, {"over": "process-group"}, {"check_accuracy": 1}):
         model, hook = wrap_model(_Empty(), **options)
         for step in range(3):
             model.zero_grad()
@@ -260,7 +260,6 @@ def check_wrong_options_start_nothing() -> None:
         wrong: list[tuple[dict[str, Any], type[Exception], str]] = [
             ({"nonfinite": "bad"}, thc.ConfigError, "nonfinite is 'bad'"),
             ({"device": "cuda0"}, thc.ConfigError, "device is 'cuda0'"),
-            ({"scales": 0.3}, thc.ConfigError, "scales is 0.3"),
             ({"warmupp": 3}, TypeError, "unknown options: warmupp"),
             ({"exclude": ["head.weight"]}, thc.ConfigError, "exclude has 'head.weight', and no parameter of the model matches"),
             ({"check_accuracy": 0}, thc.ConfigError, "check_accuracy is 0"),
@@ -305,7 +304,7 @@ def check_a_wrapped_model_is_pickled_without_its_hook() -> None:
 def check_names_are_those_of_the_model_inside() -> None:
     net = torch.nn.Sequential(torch.nn.Linear(30, 30), checkpoint_wrapper(torch.nn.Linear(30, 30)))
     outside = torch.compile(ddp(copy.deepcopy(net)), backend="eager")
-    assert thc.torch.wrap(outside, exclude=["1.weight"], feedback=True, scales=False, timeout=20) is outside
+    assert thc.torch.wrap(outside, exclude=["1.weight"], feedback=True, timeout=20) is outside
     inside, hook = wrap_model(torch.compile(net, backend="eager"), exclude=["1.weight"])
     assert hook is not thc.torch.hook_of(outside)
     states = []

@@ -429,7 +429,7 @@ def check_a_backward_pass_that_breaks_off() -> str | None:
 
 
 def check_the_loss_is_that_of_native_hsdp() -> str | None:
-    """With scales, the default, and AdamW, in f32 and with gradients reduced in bf16."""
+    """With AdamW, in f32 and with gradients reduced in bf16."""
     if fsdp() is None:
         return OLD
     from torch.distributed.fsdp import MixedPrecisionPolicy

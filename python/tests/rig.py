@@ -66,9 +66,9 @@ _made: list[Any] = []
 
 def wrap_model(model: torch.nn.Module | None = None, ddp_options: dict[str, Any] | None = None, **options: Any) -> Any:
     """A DDP model with the hook, in a group of its own unless one is given; and the hook. What most checks look at shows best the paper's
-    way, by the first step's error and by error feedback; scales, the default, have checks of their own."""
-    if not options.keys() & {"scales", "adapt"} and options.setdefault("feedback", True) is not None:
-        options["scales"] = False
+    way, by the first step's error and by error feedback."""
+    if "adapt" not in options:
+        options.setdefault("feedback", True)
     if not options.keys() & {"group", "over"}:
         options = {"timeout": 20, "join_timeout": 20, **options}
     made = thc.torch.wrap(ddp(model or Weights(), **(ddp_options or {})), **options)

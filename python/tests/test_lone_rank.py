@@ -81,7 +81,7 @@ print(hook.group.stats().calls, hook.device)
 """
 
 
-@pytest.mark.parametrize("options", ["", "over='process-group', lane=8", "fallback=True, scales=True", "adapt=True", "nonfinite='nan', only_if_faster=True"])
+@pytest.mark.parametrize("options", ["", "over='process-group', lane=8", "fallback=True, feedback=False", "adapt=True", "nonfinite='nan', only_if_faster=True"])
 def test_one_rank_averages_exactly_and_starts_no_server(options: str) -> None:
     script = SCRIPT.replace("PORT", str(free_port())).replace("dict(OPTIONS)", f"dict({options})")
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)

@@ -36,7 +36,6 @@ __all__ = [
     "PlanError",
     "ReformingError",
     "ReplicasError",
-    "ScalesError",
     "ServerError",
     "SessionError",
     "SilentError",
@@ -75,16 +74,6 @@ class ReplicasError(ThcError):
         super().__init__(
             f"the parameters of {which} from those of the others{where}{when}: "
             "load one checkpoint on all ranks, or call thc.torch.sync_parameters"
-        )
-
-
-class ScalesError(ThcError):
-    """Ranks have different scales, so that the step's means are wrong."""
-
-    def __init__(self) -> None:
-        super().__init__(
-            "the ranks scale their gradients differently, so this step's means are wrong: load the hook's state of one step on all ranks, or "
-            "on none; or wrap with scales=False"
         )
 
 

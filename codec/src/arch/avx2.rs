@@ -17,8 +17,3 @@ pub(super) mod peak {
 pub(super) mod quantize;
 pub(super) mod requantize;
 pub(super) mod rht;
-pub(super) mod scales {
-    //! Scales.
-
-    crate::arch::each_alone::scales!("avx2,fma");
-}

@@ -5,8 +5,7 @@
 
 use proptest::prelude::*;
 
-use super::{aggregate, block, norm, pack, quantize, requantize, rht, scales};
-use crate::arguments::Power;
+use super::{aggregate, block, norm, pack, quantize, requantize, rht};
 use crate::arguments::{Compressing, Estimating, Fed};
 use crate::grid::Bounds;
 use crate::isa::Isa;
@@ -302,37 +301,6 @@ fn check_requantize(isa: Isa, groups: usize, seed: u64, offset: usize) {
     assert_eq!(back, lanes.get(), "restore16");
 }
 
-fn check_scales(isa: Isa, x: &[f32], offset: usize) {
-    let squares: Vec<f32> = floats(x.len(), 9).iter().map(|v| v * v).collect();
-    let scale: Vec<f32> = floats(x.len(), 10).iter().map(|v| v.abs() + 1e-3).collect();
-    let (mut known, mut moved, mut mean) =
-        (Misaligned::new(&squares, offset), Misaligned::new(x, 3), Misaligned::new(x, 5));
-
-    let mut want = squares.clone();
-    scalar::scales::learn(&mut want, x, 0.9, 0.1);
-    scales::learn(isa, known.get(), moved.get(), 0.9, 0.1);
-    assert_eq!(bits(&want), bits(known.get()), "learn");
-
-    let mut restored = x.to_vec();
-    scalar::scales::restore_and_learn(&mut want, &mut restored, &scale, 0.75, 0.25);
-    scales::restore_and_learn(isa, known.get(), mean.get(), &scale, 0.75, 0.25);
-    assert_eq!(bits(&want), bits(known.get()), "restore_and_learn: squares");
-    assert_eq!(bits(&restored), bits(mean.get()), "restore_and_learn: mean");
-
-    for power in [Power::Half, Power::ThreeQuarters, Power::One] {
-        let mut want = vec![7.0; x.len()];
-        scalar::scales::derive(&squares, 0.3, 0.01, power, &mut want);
-        scales::derive(isa, &squares, 0.3, 0.01, power, moved.get());
-        assert_eq!(bits(&want), bits(moved.get()), "derive by {power:?}");
-    }
-    if x.len() >= 8 {
-        let (mut want, mut got) = (vec![7.0; x.len()], vec![7.0; x.len()]);
-        scalar::scales::halve_thrice(x, &mut want);
-        scales::halve_thrice(isa, x, &mut got);
-        assert_eq!(bits(&want), bits(&got), "halve_thrice");
-    }
-}
-
 /// Tables at the edges of what vector kernels distinguish: few values, one word of cells, all.
 fn tables() -> Vec<LookupTable> {
     let solve = |b, g| LookupTable::solve(b, g, 1.0 / 32.0).unwrap();
@@ -481,17 +449,6 @@ macro_rules! suite {
                         check_requantize(isa, groups, groups as u64 * 37 + offset as u64, offset);
                     }
                 }
-            }
-
-            #[test]
-            fn scales_of_every_tail_and_alignment() {
-                let Some(isa) = isa() else { return };
-                for len in 0..140 {
-                    for offset in 0..16 {
-                        check_scales(isa, &floats(len, len as u64), offset);
-                    }
-                }
-                check_scales(isa, &floats(70_001, 7), 1);
             }
 
             proptest! {

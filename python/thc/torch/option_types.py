@@ -71,7 +71,6 @@ class HookOptions(TypedDict, total=False):
     exclude: Sequence[str]
     uncompressed: str
     feedback: bool | None
-    scales: bool | float | None
     nonfinite: str
     fallback: bool | None
     adapt: Adapt | Mapping[str, Any] | bool | None

@@ -20,7 +20,7 @@ from arguments import among, number, several
 NAMES = ("gpt2", "gpt2-sgd", "gpt2-sgd-fast", "bert", "tuning", "lstm", "vit", "resnet", "recommender")
 """Of tasks.py, which needs torch."""
 WAYS = (
-    "exact", "thc", "independent", "paper", "plain", "wide", "thc5", "thc8", "lanes6", "lanes8", "nearest", "decayed", "ef21",
+    "exact", "thc", "independent", "paper", "whole", "wide", "thc5", "thc8", "lanes6", "lanes8", "nearest", "decayed", "ef21",
     "late0", "late1", "late2", "late3", "late0-kept", "late1-kept", "late2-kept", "late3-kept",
 )
 """Of ways.py, likewise."""

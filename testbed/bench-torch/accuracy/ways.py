@@ -1,7 +1,7 @@
 """Ways to average: exactly, or through THC as the ranks of a job do it, all of them in one process.
 
 Each rank has the codec that it would have, and what the aggregator adds up is added up here: the same indices, table values, sums and means as through a
-server with this seed (docs/without-a-server.md). Scales are those of a hook.
+server with this seed (docs/without-a-server.md), in the blocks that a hook's gradients have.
 """
 
 from __future__ import annotations
@@ -16,11 +16,8 @@ from accuracy.quorum import Late
 from thc import _native
 from thc.arguments import feedback_key
 from thc.torch.compression.layout import Layout, Segment
-from thc.torch.engine.options import POWER
-from thc.torch.compression.scales import Scales
 
 BLOCK = 13
-RAW = None
 
 
 class Way(Protocol):
@@ -45,11 +42,11 @@ class Exact:
 
 
 class Thc:
-    """``bits`` of an index and ``lane`` of a sum as in a job's table; ``scales`` and ``feedback`` as in :func:`thc.torch.hook`. With ``independent`` each rank
+    """``bits`` of an index and ``lane`` of a sum as in a job's table; ``feedback`` as in :func:`thc.torch.hook`. With ``whole`` blocks go over the borders of parameters. With ``independent`` each rank
     rounds by a seed of its own, as in the paper."""
 
     def __init__(
-        self, model: torch.nn.Module, ranks: int, *, bits: int | None = 4, lane: int = 8, scales: bool = True, feedback: bool = False,
+        self, model: torch.nn.Module, ranks: int, *, bits: int | None = 4, lane: int = 8, whole: bool = False, feedback: bool = False,
         independent: bool = False, seed: int = 0,
     ) -> None:  # fmt: skip
         self._codecs = [
@@ -61,13 +58,12 @@ class Thc:
         ]  # fmt: skip
         segments, offset = [], 0
         for name, parameter in model.named_parameters():
-            rows = parameter.shape[0] if parameter.dim() == 2 else 1
-            segments.append(Segment(name, offset, parameter.numel(), True, False, rows))
+            segments.append(Segment(name, offset, parameter.numel(), True))
             offset += parameter.numel()
         self._layout = Layout("accuracy", segments)
-        self._scales = Scales(POWER, ranks) if scales else None
         self._feedback = feedback_key("accuracy") if feedback else None
-        self._table = self._codecs[0].tables()[0]["id"]
+        table = self._codecs[0].tables()[0]["id"]
+        self._plan = [(self._layout.length, table)] if whole else self._layout.spans(table)
         self._sent = self._coordinates = 0.0
         self._width = bits or lane
 
@@ -92,42 +88,27 @@ class Thc:
             codec.end(call)
         for length, choice in plan:
             padded = -(-length // 1024) * 1024
-            self._sent += padded * (32 if choice is RAW else self._width)
+            self._sent += padded * self._width
         return data[0]
 
     def mean(self, gradients: list[torch.Tensor]) -> torch.Tensor:
-        layout, scales = self._layout, self._scales
-        self._coordinates += layout.length
-        if scales is None:
-            return self._reduce(gradients, [(layout.length, self._table)])
-        scales.settle(layout, gradients[0].device)
-        rows, told = scales.rows(layout), None
-        if rows:
-            every = [rows.tell(gradient) for gradient in gradients]
-            told = self._reduce(every, [(every[0].numel(), RAW)])
-        scale = None
-        for gradient in gradients:
-            scale = scales.apply(layout, gradient)
-        mean = self._reduce(gradients, [(length, RAW if choice == "raw" else choice) for length, choice in layout.spans("raw" if scale is None else self._table)])
-        if rows and told is not None:
-            rows.clear(told, mean)
-        scales.learn(layout, mean)
-        return mean
+        self._coordinates += self._layout.length
+        return self._reduce(gradients, self._plan)
 
 
 WAYS: dict[str, dict[str, Any] | None] = {
     "exact": None,
     "thc": {},
     "independent": {"independent": True},
-    "paper": {"scales": False, "feedback": True, "independent": True},
-    "plain": {"scales": False},
+    "paper": {"whole": True, "feedback": True, "independent": True},
+    "whole": {"whole": True},
     "wide": {"lane": 16},
     "thc5": {"bits": 5},
     "thc8": {"bits": 8, "lane": 16},
     "lanes6": {"bits": None, "lane": 6},
     "lanes8": {"bits": None, "lane": 8},
 }
-"""By name: exact means; the default; with independent roundings; the THC paper's way; neither scales nor feedback; the default with sums of 16 bits;
+"""By name: exact means; the default; with independent roundings; the THC paper's way; blocks over the borders of parameters; the default with sums of 16 bits;
 5 and 8 bits; and
 sums through a process group with lanes of 6 and 8 bits."""
 
@@ -136,7 +117,7 @@ EMULATED: dict[str, dict[str, Any]] = {
     "decayed": {"kept": 0.5},
     "ef21": {"differences": True},
 }
-"""By name, of 4 bits and without scales: nearest rounding with error feedback, random rounding with half of it, EF21."""
+"""By name, of 4 bits and in blocks over the borders of parameters: nearest rounding with error feedback, random rounding with half of it, EF21."""
 
 
 LATE: dict[str, dict[str, Any]] = {

@@ -8,12 +8,15 @@ one bucket that travels as f32 does.
 from __future__ import annotations
 
 import logging
+import re
 from typing import Any
 
 import torch
 
 from thc.base_group import BaseGroup
+from thc.errors import ConfigError
 from thc.torch.compression.layout import Layout
+from thc.torch.ranks.exchange import tells
 
 __all__ = ["Accuracy"]
 
@@ -27,6 +30,8 @@ class Accuracy:
     """Measures the accuracy of a hook, every so many steps as its option ``check_accuracy`` says."""
 
     def __init__(self, every: int, group: BaseGroup) -> None:
+        if not tells(group):
+            raise ConfigError("check_accuracy: a job that may lose packets, or does not wait for all ranks, has no exact mean to compare with: leave it out")
         self._every, self._group = every, group
         self._buckets, self._latest = 1, 0
         self._warned: set[str] = set()
@@ -56,8 +61,6 @@ class Accuracy:
             self._group.nmse[name] = nmse
             if nmse > BOUND and name not in self._warned:
                 self._warned.add(name)
-                log.warning(
-                    "the mean of %s had an NMSE of %.3g in step %d, more than %g: exclude=[%r] sends it exactly, scales=True "
-                    "(the default where it can be) gives each coordinate an error in proportion, more bits give all less",
-                    name, nmse, step, BOUND, name,
-                )  # fmt: skip
+                # A rail has parts of parameters, named after the parameter and the part's place.
+                parameter = re.sub(r"\[\d+:\d+\]$", "", name)
+                log.warning("the mean of %s had an NMSE of %.3g in step %d, more than %g: exclude=[%r] sends it exactly", name, nmse, step, BOUND, parameter)

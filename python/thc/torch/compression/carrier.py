@@ -18,7 +18,6 @@ from thc.torch.engine.part import EnginePart
 from thc.torch.ranks.peers import Peers
 from thc.torch.hosts.rail_compressor import RailCompressor
 from thc.torch.hosts.rails import RailGroup
-from thc.torch.compression.scales import Scales
 
 __all__ = ["Carrier"]
 
@@ -42,11 +41,6 @@ class Carrier:
         self.choice = choice
         """Where gradients are compressed, and why there."""
 
-    @property
-    def scales(self) -> Scales | None:
-        """The scales of coordinates, if they have any."""
-        return self.compressor.scales
-
     def choose(self, bucket: Bucket) -> Compressor:
         """What takes a bucket to the others. The first one decides for all: they are on one device."""
         if self.choice is None:
@@ -57,7 +51,6 @@ class Carrier:
                 before = self.compressor
                 self.compressor = DeviceCompressor(self._group, self._options, self._peers, where(self._group, device, made.kernels))
                 self.compressor.feedback.load(before.feedback.save())
-                self.compressor.scales = before.scales
             self.choice = made
             self._group.compresses_on = (made.where, made.why)
             log.info("gradients on %s are compressed by %s: %s", device, made.where, made.why)

@@ -15,7 +15,6 @@ from thc.torch.compression.flight import Flight, Over
 from thc.torch.compression.layout import Layout, scatter
 from thc.torch.engine.options import Options
 from thc.torch.ranks.peers import Peers
-from thc.torch.compression.scales import Scales
 
 __all__ = ["Compressor", "HostCompressor"]
 
@@ -63,14 +62,11 @@ class HostCompressor:
     def __init__(self, group: BaseGroup, options: Options, peers: Peers) -> None:
         self._group, self._options, self._peers = group, options, peers
         self.feedback = FeedbackStore(group)
-        self.scales = Scales(options.scales, group.workers) if options.scales else None
         self._accuracy = Accuracy(options.check_accuracy, group) if options.check_accuracy is not None else None
         self._fetching: Any = None
         self._storing: Any = None
 
     def must_be_alone(self, bucket: Bucket) -> bool:
-        if self.scales is not None and not self.scales.is_settled(bucket.layout):
-            return True
         return bool(self._options.feedback) and not self.feedback.is_settled(bucket.layout)
 
     # Between the bucket's memory and what the library works on.
@@ -176,29 +172,7 @@ class HostCompressor:
         flight.afterwards.append(lambda: scatter(aside, data, layout.aside))
 
     def _send(self, flight: Flight, layout: Layout, data: torch.Tensor, wait: bool, key: int | None) -> None:
-        """What is compressed of a bucket, each coordinate by its scale."""
-        scales = self.scales
-        if scales is None:
-            self.call(flight, data, wait, feedback=key)
-            return
-        scales.settle(layout, data.device)
-        whole = data if data.dtype == torch.float32 else data.float()
-        rows, told = scales.rows(layout), None
-        if rows:
-            told = rows.tell(whole)
-            self.call(flight, told, wait, mode="raw")
-        scale = scales.apply(layout, whole)
-        choice: int | str = "raw" if scale is None else self._group.tables[0].id
-        self.call(flight, whole, wait, plan=layout.spans(choice))
-
-        def restore() -> None:
-            if rows and told is not None:
-                rows.clear(told, whole)
-            scales.learn(layout, whole)
-            if whole is not data:
-                data.copy_(whole)
-
-        flight.afterwards.append(restore)
+        self.call(flight, data, wait, feedback=key, plan=layout.spans(self._group.tables[0].id))
 
     def key(self, layout: Layout) -> int | None:
         """Under which the bucket's error feedback is kept."""

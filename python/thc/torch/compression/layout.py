@@ -17,10 +17,9 @@ GATHER_FROM = 0.5
 place, which copies less and sends a few zeros."""
 
 
-PACKET = 1024
-"""Coordinates of a packet."""
-PADDING = 0.02
-"""The share of a parameter that padding to whole packets may add if it is to have blocks of its own."""
+SMALL, OF_BUCKET = 256, 1000
+"""A parameter shares a block with its neighbours if it has fewer than SMALL coordinates, a quarter of the smallest block, and less than a
+thousandth of its bucket's. So padding cannot make a bucket of many tiny parameters many times as long."""
 
 
 @dataclass(frozen=True)
@@ -33,8 +32,6 @@ class Segment:
     compressed: bool
     exact: bool = False
     """Travels in one call with what is compressed, and is not."""
-    rows: int = 1
-    """Rows of a matrix; 1 of anything else."""
     order: str = ""
     """The order of its coordinates, if it is not the usual one: what is kept of a parameter is of no use in another order."""
 
@@ -102,18 +99,20 @@ class Layout:
         return places
 
     def spans(self, choice: int | str) -> list[tuple[int, int | str]]:
-        """A plan of the compressed call whose blocks mix no large parameter with another. A span is padded to whole packets, so small
-        ones share theirs with their neighbours."""
+        """A plan of the compressed call in which each parameter has blocks of its own, so that it gets an error in proportion to its own
+        gradient. Only tiny ones that follow each other share a block."""
         spans: list[tuple[int, int | str]] = []
         shared = False
-        lengths = [segment.length for segment in self.segments if segment.length and (segment.compressed or not self.gathers)]
-        for length in lengths:
-            small = -length % PACKET > PADDING * length
-            if small and shared:
+        for segment in self.segments:
+            length = segment.length
+            if not length or (self.gathers and not segment.compressed):
+                continue
+            is_tiny = length < SMALL and OF_BUCKET * length < self.sent_length
+            if is_tiny and shared:
                 spans[-1] = (spans[-1][0] + length, choice)
             else:
                 spans.append((length, choice))
-            shared = small
+            shared = is_tiny
         return spans
 
     def staging(self, device: Any) -> torch.Tensor:
@@ -139,17 +138,8 @@ def scatter(source: torch.Tensor, target: torch.Tensor, places: Sequence[slice])
 
 
 def shares_of(layout: Layout, count: int) -> list[slice]:
-    """Divides a bucket among so many ranks, evenly, but between rows of a matrix where there is one nearby: a row without a gradient is known
-    as such where it is whole."""
-    cuts = [0]
-    for number in range(1, count):
-        at = layout.length * number // count
-        for segment in layout.segments:
-            if segment.rows > 1 and segment.offset <= at < segment.offset + segment.length:
-                width = segment.length // segment.rows
-                near = segment.offset + round((at - segment.offset) / width) * width
-                at = near if abs(near - at) * 8 * count <= layout.length else at
-        cuts.append(max(at, cuts[-1]))
+    """Divides a bucket among so many ranks, evenly."""
+    cuts = [layout.length * number // count for number in range(count)]
     return [slice(start, stop) for start, stop in zip(cuts, [*cuts[1:], layout.length])]
 
 
@@ -161,9 +151,6 @@ def share_of(layout: Layout, share: slice) -> Layout:
         if start >= stop:
             continue
         first, last = start - segment.offset, stop - segment.offset
-        name, rows = segment.name, segment.rows
-        if stop - start < segment.length:
-            name, width = f"{name}[{first}:{last}]", segment.length // rows
-            rows = (last - first) // width if first % width == last % width == 0 else 1
-        segments.append(Segment(name, start - share.start, stop - start, segment.compressed, segment.exact, rows, segment.order))
+        name = segment.name if stop - start == segment.length else f"{segment.name}[{first}:{last}]"
+        segments.append(Segment(name, start - share.start, stop - start, segment.compressed, segment.exact, segment.order))
     return Layout(f"{layout.scope}.{share.start}", segments)

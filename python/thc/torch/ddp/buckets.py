@@ -114,9 +114,7 @@ class Buckets:
                 name = self._names.setdefault(id(parameter), f"p{len(self._names)}")
                 length = gradient.numel()
                 exact = not self.compresses(name, length)
-                order = _order_of(parameter)
-                rows = parameter.shape[0] if parameter.dim() == 2 and not order and length else 1
-                segments.append(Segment(name, offset, length, one_call or not exact, exact, rows, order))
+                segments.append(Segment(name, offset, length, one_call or not exact, exact, _order_of(parameter)))
                 offset += length
             # DDP makes other buckets: what was for the old ones may go.
             for old in self.layouts.values():

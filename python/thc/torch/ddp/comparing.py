@@ -13,7 +13,7 @@ __all__ = ["STEPS", "Comparing", "Comparison"]
 log = logging.getLogger("thc.torch")
 
 SETTLE = 4
-"""First steps that are not compared: DDP makes its final buckets, and there are no scales yet."""
+"""First steps that are not compared: DDP makes its final buckets."""
 EACH = 6
 """Steps of each way that are compared, in turn. One more before them: connections are made in it."""
 STEPS = SETTLE + 2 + 2 * EACH

@@ -24,7 +24,7 @@ from thc.torch.engine.bucket import Bucket
 from thc.torch.engine.engine import Adapter, Engine
 from thc.torch.joining import scope_of
 from thc.torch.loops.optimizer_step import replace_step
-from thc.torch.engine.options import Options, check_shares, noise_of
+from thc.torch.engine.options import Options, check_shares, feeds_back
 from thc.torch.ranks.alike import compare_options
 from thc.torch.ranks.lone import LoneGroup
 from thc.torch.ranks.peers import Peers
@@ -232,7 +232,7 @@ def _check(group: BaseGroup, model: torch.nn.Module | None, process_group: Any, 
             f"the process group has {ranks} ranks, but the THC job {group.workers} workers: "
             "they must be the same processes"
         )
-    for option, wanted in (("exclude", options.exclude), ("adapt", options.adapt)):
+    for option, wanted in (("exclude", options.exclude), ("adapt", options.adapt), ("check_accuracy", options.check_accuracy)):
         if wanted and model is None:
             raise errors.ConfigError(f"{option} names parameters: give the hook the model, too")
     if isinstance(group, RailGroup):
@@ -249,9 +249,7 @@ def check_options(ddp: torch.nn.Module, given: Mapping[str, Any]) -> None:
     unknown = sorted(given.keys() - inspect.signature(hook).parameters.keys())
     if unknown:
         raise TypeError(f"wrap() got unknown options: {', '.join(unknown)}")
-    options = _read(given, feedback=given.get("feedback") is not False, scales=0.0, fallback=given.get("fallback") is not False)
-    if given.get("scales") not in (None, False, True, 0.5, 0.75, 1.0):
-        raise errors.ConfigError(f"scales is {given['scales']!r}: write True or False, or the power of sizes, 0.5, 0.75 or 1.0")
+    options = _read(given, feedback=given.get("feedback") is not False, fallback=given.get("fallback") is not False)
     Buckets(ddp, options, "")
     check_one_device({str(p.device) for p in ddp.parameters() if p.requires_grad})
 
@@ -278,7 +276,6 @@ def hook(
     exclude: Sequence[str] = (),
     uncompressed: str = "raw",
     feedback: bool | None = None,
-    scales: bool | float | None = None,
     nonfinite: str = "nan",
     fallback: bool | None = None,
     adapt: Adapt | Mapping[str, Any] | bool | None = None,
@@ -297,12 +294,8 @@ def hook(
     - ``exclude``: nor are those with these names, or names that match, like ``"*.bias"``.
     - ``uncompressed``: how what is not compressed travels: ``"raw"``, through the parameter server as
       32-bit integers, or ``"process-group"``.
-    - ``scales``: whether each coordinate is divided by its usual size before it is compressed, and the mean multiplied by that:
-      then the error of compression is in proportion to each coordinate, as Adam needs it, parameters do not mix in a block, the first
-      step travels uncompressed, and rows of embeddings without gradient stay exactly zero. It is so by default where all ranks are sure to have
-      the same means (reliable, no quorum), and without ``adapt``. 0.5, 0.75 (as ``True``) and 1.0 are the power of sizes.
-    - ``feedback``: whether what compression loses is added to the next step's gradients, as in the THC paper. By default where there are
-      no scales; ``feedback=True`` is the paper's way.
+    - ``feedback``: whether what compression loses is added to the next step's gradients, as in the THC paper. By default it is with ``adapt``,
+      which chooses fewer bits, and where packets or ranks may be missing from a mean.
     - ``nonfinite``: what DDP gets if some rank's gradient has a NaN or an infinity: ``"nan"``, NaNs in that bucket on
       all ranks, as without the hook and as a ``GradScaler`` needs it; or ``"zero"``, zeros everywhere. Either way
       :attr:`Hook.skipped` tells, and :meth:`Hook.guard` makes an optimizer skip such steps.
@@ -333,5 +326,5 @@ def hook(
         "check_accuracy": check_accuracy,
         "only_if_faster": only_if_faster,
     }
-    noise = noise_of(group, feedback, scales, bool(adapt))
-    return Hook(group, model, process_group, _read(given, **noise, fallback=falls_back(group, fallback)))
+    feeds = feeds_back(group, feedback, bool(adapt))
+    return Hook(group, model, process_group, _read(given, feedback=feeds, fallback=falls_back(group, fallback)))

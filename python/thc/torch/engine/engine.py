@@ -92,13 +92,10 @@ class Engine:
     # Checkpoints.
 
     def state_dict(self) -> dict[str, Any]:
-        """This rank's steps, error feedback and scales by parameter, and what its parts have to keep. Between steps."""
+        """This rank's steps, error feedback by parameter, and what its parts have to keep. Between steps."""
 
         def save() -> dict[str, Any]:
-            compressor = self.carrier.compressor
-            state: dict[str, Any] = {"steps": self.steps.number, "feedback": compressor.feedback.save()}
-            if compressor.scales is not None:
-                state["scales"] = compressor.scales.state_dict()
+            state: dict[str, Any] = {"steps": self.steps.number, "feedback": self.carrier.compressor.feedback.save()}
             return state | {part.name: part.state_dict() for part in self.parts if part.name}
 
         found: dict[str, Any] = self.ask(save)
@@ -122,10 +119,7 @@ class Engine:
             for part in self.parts:
                 if part.name in state:
                     part.load_state_dict(state[part.name], step)
-            compressor = self.carrier.compressor
-            compressor.feedback.load(state["feedback"])
-            if compressor.scales is not None:
-                compressor.scales.load_state_dict(state.get("scales"))
+            self.carrier.compressor.feedback.load(state["feedback"])
             # What ranks agree on when the server is lost counts on by itself: they have done the same steps together, whatever they load.
             self.steps.number = step
 
@@ -134,7 +128,7 @@ class Engine:
     @property
     def is_alike(self) -> bool:
         """Whether :meth:`state_dict` is the same on all ranks."""
-        return not self.options.feedback and self.carrier.shares is None
+        return not self.options.feedback
 
     def reset_feedback(self) -> None:
         """Forgets all error feedback."""

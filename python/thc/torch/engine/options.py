@@ -12,7 +12,7 @@ from thc.torch.adapt.options import Adapt
 from thc.torch.ranks.exchange import tells
 from thc.torch.ranks.lone import LoneGroup
 
-__all__ = ["KERNELS", "POWER", "Options", "check_shares", "noise_of"]
+__all__ = ["KERNELS", "Options", "check_shares", "feeds_back"]
 
 KERNELS = {"triton": "thc.torch.device.compiled"}
 """What compresses gradients where they are, by the name of the option ``device``: the name of a module. Tests add one."""
@@ -20,8 +20,6 @@ KERNELS = {"triton": "thc.torch.device.compiled"}
 LEAST = 28
 """Steps from one comparison of ``only_if_faster`` to the next, at least."""
 
-POWER = 0.75
-"""The power of coordinates' sizes that is their scale."""
 
 @dataclass(frozen=True)
 class Options:
@@ -37,8 +35,6 @@ class Options:
     in_flight: int = 3
     device: str = "auto"
     adapt: Adapt | None = None
-    scales: float = 0.0
-    """The power of coordinates' sizes that they are divided by before they are compressed; 0: they are not."""
     check_accuracy: int | None = None
     """Every how many steps a bucket's mean is compared with the exact one."""
     only_if_faster: bool | int = False
@@ -75,25 +71,9 @@ def check_shares(adapt: Any, uncompressed: str, only_if_faster: bool | int) -> N
             raise errors.ConfigError(f"rails and {option}: a rank averages shares of parameters, not whole ones: leave one of them out")
 
 
-def noise_of(group: BaseGroup, feedback: bool | None, scales: bool | float | None, chooses: bool) -> dict[str, Any]:
-    """What is done about the error of compression, where it is not said: coordinates are divided by their scales where all ranks are sure
-    to have the same means, so that their scales are the same, too; else error feedback returns what was lost. ``chooses``: with
-    `adapt`, which judges by the gradients' own errors."""
+def feeds_back(group: BaseGroup, feedback: bool | None, chooses: bool) -> bool:
+    """Whether there is error feedback, where it is not said: with `adapt`, which chooses fewer bits (``chooses``), and in jobs that may lose packets or
+    do not wait for all ranks. With 4 bits and nothing missing, training is better without (docs/measuring.md)."""
     if isinstance(group, LoneGroup):
-        return {"scales": 0.0, "feedback": False}
-    why = ""
-    if chooses:
-        why = "adapt judges by the errors of gradients as they are"
-    elif not tells(group):
-        why = "ranks of a job that may lose packets, or does not wait for all, have different means, so they would have different scales"
-    elif feedback:
-        why = "what is kept of one step would be of other scales than the next"
-    if scales is None:
-        power = 0.0 if why else POWER
-    else:
-        power = POWER if scales is True else float(scales)
-    if power not in (0.0, 0.5, 0.75, 1.0):
-        raise errors.ConfigError(f"scales is {scales!r}: write True or False, or the power of sizes, 0.5, 0.75 or 1.0")
-    if power and why:
-        raise errors.ConfigError(f"scales={scales!r} {'and feedback=True' if feedback else ''}: {why}: leave scales out".replace(" :", ":"))
-    return {"scales": power, "feedback": not power and (scales is None) if feedback is None else feedback}
+        return False
+    return chooses or not tells(group) if feedback is None else feedback

@@ -32,7 +32,7 @@ class Steps:
         self.clock = clock
         self.number = 0
         """Backward passes that are over."""
-        self._last_call = LastCall(self._group, self._peers.rank, carrier, parts)
+        self._last_call = LastCall(self._group, self._peers.rank, parts)
         self.skipped = False
         """Whether the last step's gradients were not finite on some rank, as far as anybody has looked."""
         self.looks = options.nonfinite == "zero"
@@ -150,9 +150,6 @@ class Steps:
             for part in self._parts:
                 part.note_travel(bucket, span, finite)
         bucket.has_ended = True
-        if bucket.is_last and not bucket.plain and not self._fallback.is_enabled and self._carrier.scales is not None and not self._end_call():
-            # With a fall-back ranks compare their scales when they agree on the step's end.
-            raise self.error or errors.SessionError("the parameter server is lost")
         if bucket.is_last and not bucket.plain and not self.agreement.fallback_active:
             for part in self._parts:
                 part.end_calls(self._nonfinite)
@@ -343,9 +340,6 @@ class Steps:
         if works:
             for part in self._parts:
                 part.restart(self.number)
-            if (scales := self._carrier.scales) is not None:
-                # A rank may have seen a mean that others have not.
-                scales.reset()
             self._fallback.error = None
         return works
 

@@ -17,7 +17,7 @@ from thc.torch.ranks.gathering import gather_objects
 from thc.torch.names import named_parameters
 from thc.torch.joining import begin_alike, join, scope_of
 from thc.torch.compression.layout import Layout, Segment
-from thc.torch.engine.options import Options, noise_of
+from thc.torch.engine.options import Options, feeds_back
 from thc.torch.ranks.peers import Peers
 from thc.torch.sharding.shard import Part, Shard
 from thc.torch.way import falls_back
@@ -180,7 +180,6 @@ def replicate(
     group: BaseGroup | None = None,
     *,
     feedback: bool | None = None,
-    scales: bool | float | None = None,
     fallback: bool | None = None,
     device: str = "auto",
     in_flight: int = 3,
@@ -201,7 +200,7 @@ def replicate(
     FSDP sums a module's gradients over its shards as always, and each shard's part is then averaged by a group of its own:
     ``group``, or one of the parameter server that the environment names (``THC_PS``, ``THC_CONFIG``), or one whose server these ranks run themselves (``options`` as for
     :meth:`thc.Group.local`). The environment names the job of the first shard, and the k-th process group, in the order of their first ranks, has the job
-    whose number is k higher. ``feedback``, ``scales``, ``fallback``, ``device`` and ``in_flight`` are as for
+    whose number is k higher. ``feedback``, ``fallback``, ``device`` and ``in_flight`` are as for
     :func:`thc.torch.hook`. A gradient that is not finite becomes NaN on all replicas, and :attr:`Replicas.skipped` tells. f64 gradients go through
     the process group.
 
@@ -226,7 +225,7 @@ def replicate(
     group = join(process_group, group, options, further=further)
     begin_alike(model, process_group)
     names = {id(p): name for name, p in named_parameters(model).items()}
-    kept = Options(**noise_of(group, feedback, scales, False), fallback=falls_back(group, fallback), in_flight=in_flight, device=device)
+    kept = Options(feedback=feeds_back(group, feedback, False), fallback=falls_back(group, fallback), in_flight=in_flight, device=device)
     made = Replicas(Engine(group, kept, Peers(process_group)))
     for module in modules:
         made.take(module, names)

@@ -1,0 +1,294 @@
+"""Each parameter has blocks of its own: what errors come to, above all where a gradient is zero at first, and what stays exact."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import plain  # noqa: F401 - device="torch"
+import rig
+import thc
+import thc.torch
+import torch
+import torch.distributed as dist
+from rig import (
+    COMPRESSED,
+    RANK,
+    SIZE,
+    Messages,
+    Weights,
+    backward,
+    ddp,
+    error_of,
+    everywhere,
+    join,
+    same_everywhere,
+    server_of_all,
+    wrap_model,
+)
+from thc import metrics
+from torch import nn
+
+torch.set_num_threads(1)
+
+SIZES = (200_000, 700, 100, 60_000, 300, 90_000)
+"""Large parameters, and small ones between them."""
+SIZE_OF = (1.0, 30.0, 1e-3, 1e-4, 0.01, 0.3)
+"""How large their gradients are."""
+EXACT = 1e-5
+"""Error of what travels as it is: 32-bit integers, of parameters that are packed together."""
+BOUND = COMPRESSED[1]
+
+
+def gradients(step: int, rank: int = RANK) -> list[torch.Tensor]:
+    """Coordinates of each parameter are of very different sizes, too, which stay."""
+    steady = torch.Generator().manual_seed(7)
+    generator = torch.Generator().manual_seed(1000 * step + rank)
+    found = []
+    for length, size in zip(SIZES, SIZE_OF):
+        own = torch.exp(1.5 * torch.randn(length, generator=steady))
+        found.append(size * own * (0.5 + torch.randn(length, generator=generator)))
+    return found
+
+
+def mean_of(step: int) -> list[torch.Tensor]:
+    every = [gradients(step, rank) for rank in range(SIZE)]
+    return [torch.stack([g.double() for g in column]).mean(0) for column in zip(*every)]
+
+
+def errors(means: list[torch.Tensor], step: int) -> list[float]:
+    return [error_of([mean], [exact]) for mean, exact in zip(means, mean_of(step))]
+
+
+def check_no_parameter_sets_the_error_of_another() -> None:
+    for options in ({}, {"feedback": True}, {"over": "process-group"}, {"exclude": "*.1"}):
+        model, hook = wrap_model(Weights(SIZES), **{"feedback": False, **options})
+        for step in range(4):
+            means = backward(model, gradients(step), [2, 0, 3, 5, 1, 4])
+            found = errors(means, step)
+            # What error feedback returns is of the step before.
+            assert max(found) < (2 if "feedback" in options else 1) * BOUND, (options, step, found)
+            assert same_everywhere(means)
+        assert bool(hook.state_dict()["feedback"]) == ("feedback" in options)
+
+
+def check_feedback_is_the_default_where_it_is_needed() -> None:
+    assert not wrap_model(Weights((3_000,)), feedback=None)[1].options.feedback
+    for options in ({"adapt": True}, {"server": {"policy": "best-effort"}}):
+        assert wrap_model(Weights((3_000,)), **{"feedback": None, **options})[1].options.feedback
+
+
+# Gradients that are zero at first.
+
+
+class Adapted(nn.Module):
+    """A frozen matrix beside a low-rank one, as in LoRA: A has no gradient until B is not zero."""
+
+    def __init__(self, width: int, rank: int = 4) -> None:
+        super().__init__()
+        self.frozen = nn.Linear(width, width, bias=False).requires_grad_(False)
+        self.a = nn.Parameter(torch.randn(rank, width) / width**0.5)
+        self.b = nn.Parameter(torch.zeros(width, rank))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.tanh(self.frozen(x) + (x @ self.a.T) @ self.b.T)
+
+
+class Gated(nn.Module):
+    """A block whose gate and shift are zero at first, as in ReZero and adaLN-zero, and an output layer that is."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.inner, self.out = nn.Linear(width, width), nn.Linear(width, width)
+        self.gate, self.shift = nn.Parameter(torch.zeros(1)), nn.Parameter(torch.zeros(width))
+        nn.init.zeros_(self.out.weight)
+        nn.init.zeros_(self.out.bias)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x + self.gate * torch.tanh(self.inner(x) + self.shift) + self.out(x) * self.shift
+
+
+def exact_means(model: nn.Module, loss: torch.Tensor) -> list[torch.Tensor]:
+    """What process groups would make of the gradients."""
+    found = []
+    parameters = [p for p in model.parameters() if p.requires_grad]
+    for gradient in torch.autograd.grad(loss, parameters, allow_unused=True, materialize_grads=True):
+        mean = gradient.clone()
+        dist.all_reduce(mean)
+        found.append(mean / SIZE)
+    return found
+
+
+def _train(net: nn.Module, width: int, steps: int, **options: Any) -> None:
+    """Every parameter's mean has a small error in every step, and is zero where the exact one is."""
+    torch.manual_seed(0)
+    model, _ = wrap_model(net, **{"feedback": False, "server": {"seed": 5}, **options})
+    trained = [p for p in net.parameters() if p.requires_grad]
+    optimizer = torch.optim.AdamW(trained, 1e-3)
+    for step in range(steps):
+        generator = torch.Generator().manual_seed(SIZE * step + RANK)
+        x, y = torch.randn(2, 32, width, generator=generator)
+        want = exact_means(net, (net(x) - y).square().mean())
+        optimizer.zero_grad()
+        (model(x) - y).square().mean().backward()
+        for index, (parameter, exact) in enumerate(zip(trained, want)):
+            assert parameter.grad is not None
+            if exact.any():
+                error = error_of([parameter.grad], [exact])
+                assert error < BOUND, (options, width, step, index, error)
+            else:
+                assert not parameter.grad.any(), (options, width, step, index)
+        optimizer.step()
+
+
+def check_lora_from_its_first_steps() -> None:
+    """A's gradient is zero in the first step, and a millionth of B's in the next ones."""
+    for width in (320, 256):
+        torch.manual_seed(0)
+        _train(nn.Sequential(*[Adapted(width) for _ in range(6)]), width, 12)
+    torch.manual_seed(0)
+    _train(nn.Sequential(*[Adapted(320) for _ in range(3)]), 320, 4, device="torch")
+
+
+def check_gates_that_are_zero_at_first() -> None:
+    torch.manual_seed(0)
+    _train(nn.Sequential(*[Gated(96) for _ in range(3)]), 96, 12)
+
+
+class Branches(nn.Module):
+    """Branches of equal shape, of which each rank uses another one."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.branches = nn.ModuleList([nn.Linear(64, 64) for _ in range(4)])
+
+    def forward(self, x: torch.Tensor, which: int) -> torch.Tensor:
+        return self.branches[which](x)
+
+
+def check_branches_that_are_used_late() -> None:
+    """Each parameter's error is small when it is used for the first time, and its mean zero while nobody uses it."""
+    torch.manual_seed(0)
+    net = Branches()
+    model = thc.torch.wrap(ddp(net, find_unused_parameters=True), timeout=20, join_timeout=20)
+    rig._made.append(thc.torch.hook_of(model).group)
+    optimizer = torch.optim.AdamW(net.parameters(), 1e-3)
+    for step in range(24):
+        x = torch.randn(16, 64, generator=torch.Generator().manual_seed(100 * step + RANK))
+        which = (step // 3 + RANK) % 4
+        want = exact_means(net, net(x, which).square().mean())
+        optimizer.zero_grad()
+        model(x, which).square().mean().backward()
+        for (name, parameter), exact in zip(net.named_parameters(), want):
+            mean = torch.zeros_like(exact) if parameter.grad is None else parameter.grad
+            assert error_of([mean], [exact]) < BOUND if exact.any() else not mean.any(), (step, name)
+        optimizer.step()
+
+
+# What else holds.
+
+
+def check_a_step_that_is_not_finite() -> None:
+    model, hook = wrap_model(Weights(SIZES), feedback=False)
+    bad = gradients(0)
+    for gradient in bad:
+        gradient[5] = float("nan") if RANK == 0 else 1.0
+    backward(model, bad)
+    assert hook.skipped
+    means = backward(model, gradients(1))
+    assert max(errors(means, 1)) < BOUND and same_everywhere(means)
+
+
+def check_what_is_left_out_stays_exact() -> None:
+    for options in ({"exclude": "*.0"}, {"min_size": 1000}, {"exclude": ["*.0", "*.5"], "uncompressed": "process-group"}):
+        model, hook = wrap_model(Weights(SIZES), feedback=False, **options)
+        for step in range(3):
+            means = backward(model, gradients(step))
+            for name, error in zip([f"weights.{index}" for index in range(len(SIZES))], errors(means, step)):
+                exact = not hook._buckets.compresses(name, means[int(name[-1])].numel())
+                assert error < 1e-4 if exact else 2e-4 < error < BOUND, (options, step, name, error)
+
+
+def check_half_precision_and_devices() -> None:
+    """Where gradients are compressed makes no bit of difference, f16 comes out as accurate as it is."""
+    host, _ = wrap_model(Weights(SIZES), feedback=False, server={"seed": 77})
+    device, hook = wrap_model(Weights(SIZES), feedback=False, server={"seed": 77}, device="torch")
+    half, _ = wrap_model(Weights(SIZES, torch.float16), feedback=False)
+    for step in range(3):
+        mine = gradients(step)
+        means, others = backward(host, mine), backward(device, mine)
+        assert all(torch.equal(a, b) for a, b in zip(means, others)), step
+        short = backward(half, [g.half() for g in mine])
+        assert short[0].dtype == torch.float16 and same_everywhere(short)
+        assert error_of([short[0]], [mean_of(step)[0]]) < BOUND
+    assert hook.device is not None and hook.device.where != "host"
+
+
+def opposed(step: int) -> list[torch.Tensor]:
+    """Gradients of which those of one parameter nearly cancel."""
+    mine = gradients(step)
+    same = gradients(step, SIZE)[3]
+    mine[3] = 1e-3 * mine[3] + (1 if RANK % 2 else -1) * same if RANK < SIZE // 2 * 2 else 1e-3 * mine[3]
+    return mine
+
+
+def check_the_guard_tells_what_compression_does_to_each_parameter() -> None:
+    """Of each bucket in its turn, what the exact mean says itself; and it names who is swamped, and what helps."""
+    with Messages() as messages:
+        for options in ({}, {"device": "torch"}, {"exclude": ["*.3"]}, {"over": "process-group"}):
+            messages.lines.clear()
+            model, hook = wrap_model(Weights(SIZES), ddp_options={"bucket_cap_mb": 25}, feedback=False, check_accuracy=2, **options)
+            for step in range(4):
+                before = dict(hook.accuracy)
+                mine = opposed(step)
+                means = backward(model, mine)
+                exact = []
+                for gradient in mine:
+                    total = gradient.double()
+                    dist.all_reduce(total)
+                    exact.append(total / SIZE)
+                assert step % 2 == 0 or hook.accuracy == before, step
+                if step % 2 == 0:
+                    assert set(hook.accuracy) == {f"weights.{index}" for index in range(len(SIZES))}
+                    for index, (mean, want) in enumerate(zip(means, exact)):
+                        nmse, error = hook.accuracy[f"weights.{index}"], error_of([mean], [want])
+                        assert abs(nmse - error) < 1e-3 * error + 1e-8, (options, step, index, nmse, error)
+            told = [line for line in messages.lines if "NMSE" in line]
+            assert len(told) == ("exclude" not in options), told
+            assert all("exclude=['weights.3'] sends it exactly" in line for line in told), told
+            assert hook.group.stats().nmse == hook.accuracy
+            assert 'thc_training_nmse{thc_job=' in metrics.text() and 'parameter="weights.0"' in metrics.text()
+        model, hook = wrap_model(Weights(SIZES), ddp_options={"bucket_cap_mb": 0.3}, feedback=False, check_accuracy=1)
+        for step in range(8):
+            backward(model, gradients(step))
+        assert len(hook.accuracy) == len(SIZES) and max(hook.accuracy.values()) < BOUND, hook.accuracy
+    for options, why in [({"check_accuracy": wrong}, "check_accuracy") for wrong in (0, -1, True, "often")] + [
+        ({"check_accuracy": 1, "server": {"policy": "best-effort"}}, "no exact mean")
+    ]:
+        try:
+            wrap_model(Weights((3_000,)), **options)
+            raise AssertionError(options)
+        except thc.ConfigError as error:
+            assert why in str(error)
+
+
+def check_a_loss_and_a_server_that_is_back() -> None:
+    address, server = server_of_all()
+    group = join(address, timeout=1.5)
+    model, hook = wrap_model(Weights(SIZES), group=group, feedback=False)
+    for step in range(2):
+        backward(model, gradients(step))
+    if server is not None:
+        server.kill()
+    means = backward(model, gradients(2))
+    assert all(everywhere(hook.fallback_active)) and max(errors(means, 2)) < 1e-9
+    if server is not None:
+        from servers import ParameterServer
+
+        server = ParameterServer({"workers": SIZE}, listen=address)
+    rig.dist.barrier()
+    assert hook.resume()
+    means = backward(model, gradients(3))
+    assert 1e-4 < max(errors(means, 3)) < BOUND and same_everywhere(means)
+    group.close()
+    if server is not None:
+        server.kill()
