@@ -54,13 +54,6 @@ class EnginePart:
         """All buckets of a step have travelled through the job, with numbers that were not finite on this rank or without. The part may make calls
         of its own."""
 
-    def row(self, buckets: Sequence[Bucket]) -> list[int]:
-        """What this rank tells the others when a step ends: numbers of 32 bits, as many on all ranks."""
-        return []
-
-    def agree(self, rows: Sequence[Sequence[int]], buckets: Sequence[Bucket]) -> None:
-        """The rows of all ranks have come."""
-
     def end_step(self, buckets: Sequence[Bucket]) -> None:
         """A backward pass is over, with these buckets; training goes on after this."""
 

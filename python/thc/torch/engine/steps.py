@@ -32,7 +32,7 @@ class Steps:
         self.clock = clock
         self.number = 0
         """Backward passes that are over."""
-        self._last_call = LastCall(self._group, self._peers.rank, parts)
+        self._last_call = LastCall(self._group, self._peers.rank)
         self.skipped = False
         """Whether the last step's gradients were not finite on some rank, as far as anybody has looked."""
         self.looks = options.nonfinite == "zero"
@@ -298,7 +298,7 @@ class Steps:
         if not self._last_call.tells:
             return self._empty_call()
         try:
-            self._apart = self._last_call.make(self.number, self._buckets)
+            self._apart = self._last_call.make(self.number)
         except LOST as error:
             self._fallback.error = error
             return False
