@@ -2,11 +2,10 @@
 //! sends to a port goes to its host.
 
 use super::switch::Switch;
-use std::collections::HashMap;
 use std::io::ErrorKind;
 use std::net::{SocketAddr, SocketAddrV4, UdpSocket};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Bytes of Ethernet, IPv4 and UDP in front of a datagram's payload.
 const HEADERS: usize = 14 + 20 + 8;
@@ -33,9 +32,8 @@ pub struct Site {
     own: SocketAddrV4,
     /// The aggregator's Ethernet address.
     own_mac: Mac,
-    /// By port minus one.
-    hosts: Vec<SocketAddrV4>,
-    ports: HashMap<SocketAddrV4, u16>,
+    /// By port minus one: the host, and when it sent last.
+    hosts: Vec<(SocketAddrV4, Instant)>,
     max_hosts: usize,
     /// The port of the controller.
     cpu_port: u16,
@@ -53,14 +51,13 @@ impl Cable {
     pub fn bind(own: SocketAddrV4, own_mac: Mac, max_hosts: usize, cpu_port: u16) -> std::io::Result<Cable> {
         let socket = UdpSocket::bind(own)?;
         socket.set_read_timeout(Some(TICK))?;
-        let (hosts, ports) = (Vec::new(), HashMap::new());
+        let hosts = Vec::new();
         Ok(Cable(Arc::new(Mutex::new(Site {
             switch: None,
             socket,
             own,
             own_mac,
             hosts,
-            ports,
             max_hosts,
             cpu_port,
         }))))
@@ -107,18 +104,24 @@ impl Site {
     }
 
     fn from_host(&mut self, from: SocketAddrV4, payload: &[u8], to_controller: &impl Fn(Vec<u8>)) {
-        let next = self.hosts.len() as u16 + 1;
-        let known = self.ports.get(&from).copied();
-        let Some(port) = known.or_else(|| (usize::from(next) <= self.max_hosts).then_some(next)) else {
-            return;
-        };
-        if port == next {
-            self.hosts.push(from);
-            self.ports.insert(from, port);
-        }
+        let port = self.port_of(from);
         let own = SocketAddrV4::new(*self.own.ip(), THC_PORT);
         let frame = frame((mac_of(port), from), (self.own_mac, own), payload);
         self.enter(port, &frame, to_controller);
+    }
+
+    /// The port of a host. A new one takes the port of the host that has been silent for longest when no port is free.
+    fn port_of(&mut self, host: SocketAddrV4) -> u16 {
+        let known = self.hosts.iter().position(|(known, _)| *known == host);
+        let silent = || (0..self.hosts.len()).min_by_key(|&place| self.hosts[place].1);
+        let free = (self.hosts.len() < self.max_hosts).then_some(self.hosts.len());
+        let place = known.or(free).or_else(silent).unwrap_or(0);
+        let entry = (host, Instant::now());
+        match self.hosts.get_mut(place) {
+            Some(old) => *old = entry,
+            None => self.hosts.push(entry),
+        }
+        place as u16 + 1
     }
 
     /// A frame of the controller's.
@@ -134,7 +137,7 @@ impl Site {
             for frame in frames {
                 if port == self.cpu_port {
                     to_controller(frame);
-                } else if let Some(host) = self.hosts.get(usize::from(port).wrapping_sub(1))
+                } else if let Some((host, _)) = self.hosts.get(usize::from(port).wrapping_sub(1))
                     && frame.len() > HEADERS
                 {
                     // As on any network, a datagram may get lost.

@@ -26,7 +26,7 @@ struct Flags {
     /// The address of the P4Runtime server
     #[arg(long, default_value = "127.0.0.1:9559")]
     p4runtime: SocketAddr,
-    /// The largest number of hosts
+    /// The largest number of hosts; a further one takes the port of the one that has been silent for longest
     #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u8).range(1..=64))]
     hosts: u8,
     /// The port of the controller

@@ -5,6 +5,7 @@ mod faults;
 mod loss;
 mod racks;
 mod trace;
+mod workers;
 
 use super::bmv2_trace::Readings;
 use super::tna::{describe_difference, rows};
