@@ -325,7 +325,7 @@ def check_mistakes_are_told() -> None:
     expect_error(thc.ConfigError, "choices is empty", lambda: adaptive_model({"choices": []}))
     expect_error(thc.ConfigError, "fixed names gone.*", lambda: adaptive_model({"fixed": {"gone.*": 4}}))
     expect_error(thc.ConfigError, "process-group", lambda: adaptive_model(True, uncompressed="process-group"))
-    expect_error(thc.ConfigError, f"rank {SIZE - 1} has", lambda: adaptive_model({"every": 5 + (RANK == SIZE - 1)}))
+    expect_error(thc.ConfigError, f"on rank {SIZE - 1}: give all ranks the same", lambda: adaptive_model({"every": 5 + (RANK == SIZE - 1)}))
     other = torch.nn.ParameterDict({f"r{RANK}": torch.nn.Parameter(torch.zeros(100))})
     expect_error(thc.ConfigError, "rank 1 has another model", lambda: adaptive_model(True, other))
     expect_error(thc.ConfigError, "no plan to plot", lambda: thc.torch.plot_plan(hook, "x.svg"))
