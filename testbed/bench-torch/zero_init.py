@@ -30,7 +30,8 @@ Examples = tuple[torch.Tensor, ...]
 
 
 def generator(seed: int, step: int) -> torch.Generator:
-    return torch.Generator().manual_seed((seed << 32) + step)
+    # torch's generator on a CPU takes the low 32 bits of a seed.
+    return torch.Generator().manual_seed((seed * 0x9E37_79B1 + step) & 0xFFFF_FFFF)
 
 
 @dataclass(frozen=True)
@@ -71,9 +72,9 @@ def lora(width: int) -> Task:
         return nn.Sequential(*layers)
 
     def examples(seed: int, step: int, rank: int) -> Examples:
-        x, y = torch.randn(2, 32, width, generator=generator(seed, 100 * step + rank))
-        # Something of it can be learnt.
-        return x, 0.3 * y + 0.5 * x.roll(1, 1)
+        x, noise = torch.randn(2, 32, width, generator=generator(seed, 100 * step + rank))
+        u, v = torch.randn(2, width, generator=torch.Generator().manual_seed(2))
+        return x, 0.1 * noise + torch.tanh(0.2 * torch.outer(x @ u / 10, v))
 
     return Task(build, examples, lambda model, step, rank, found: (model(found[0]) - found[1]).square().mean())
 
@@ -82,12 +83,12 @@ TOKENS, LENGTH = 64, 32
 
 
 def words(seed: int, step: int, rank: int) -> Examples:
-    """Sequences of a fixed random walk over tokens, the next of which depends on the last two."""
-    table = torch.randint(0, TOKENS, (TOKENS, TOKENS, 3), generator=torch.Generator().manual_seed(11))
+    """Sequences of a random walk over tokens, each of which three may follow."""
+    table = torch.randint(0, TOKENS, (TOKENS, 3), generator=torch.Generator().manual_seed(11))
     source = generator(seed, 100 * step + rank)
     found = torch.randint(0, TOKENS, (16, LENGTH + 1), generator=source)
-    for at in range(2, LENGTH + 1):
-        found[:, at] = table[found[:, at - 2], found[:, at - 1]].gather(1, torch.randint(0, 3, (16, 1), generator=source))[:, 0]
+    for at in range(1, LENGTH + 1):
+        found[:, at] = table[found[:, at - 1]].gather(1, torch.randint(0, 3, (16, 1), generator=source))[:, 0]
     return (found,)
 
 
