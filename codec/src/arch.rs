@@ -114,12 +114,6 @@ kernels! {
         widen3(packed: &[u8], out: &mut [u8]);
         spread4(packed: &[u8], out: &mut [u8]);
     }
-    requantize {
-        tell8(key: Signs, lanes: &mut [u8]);
-        restore8(key: Signs, told: &[u8], lanes: &mut [u8]);
-        tell16(key: Signs, lanes: &mut [u8]);
-        restore16(key: Signs, told: &[u8], lanes: &mut [u8]);
-    }
     peak {
         run(rounds: u32) -> f32;
     }

@@ -7,16 +7,6 @@ use crate::signs::Signs;
 /// Operations in a round of [`peak::run`](crate::peak::run): enough that none waits for another's result, few enough for 16 registers.
 pub const OPERATIONS: usize = 12;
 
-/// Sums with a range of their own.
-pub const GROUP: usize = 64;
-
-/// Bytes in which a group of sums from lanes of 8 or 16 bits is told: its least sum, D, and 4 bits for each
-/// sum.
-#[must_use]
-pub const fn told_len(lane_bits: u8) -> usize {
-    2 * lane_bits as usize / 8 + GROUP / 2
-}
-
 /// Where error feedback is, before and after.
 pub(crate) enum Fed<'a> {
     Without,

@@ -10,8 +10,7 @@
 //! 4. [`aggregate`] is what a parameter server does with the packed indices of every worker;
 //! 5. [`quantizer::dequantize8`] and [`rht::inverse`] turn the sums into the mean gradient.
 //!
-//! Where sums travel in fewer bits than their lanes have, [`sums`] packs and unpacks them between 4 and 5, or [`requantize`] rounds
-//! them again.
+//! Where sums travel in fewer bits than their lanes have, [`sums`] packs and unpacks them between 4 and 5.
 //!
 //! [`block`] has steps 2, 3 and 5 for one block that fits the first cache, without leaving it.
 //!
@@ -40,7 +39,6 @@ pub mod packing;
 pub mod partition;
 pub mod peak;
 pub mod quantizer;
-pub mod requantize;
 pub mod rht;
 pub mod rounding;
 mod scalar;

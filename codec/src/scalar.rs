@@ -6,5 +6,4 @@ pub(crate) mod norm;
 pub(crate) mod pack;
 pub(crate) mod peak;
 pub(crate) mod quantize;
-pub(crate) mod requantize;
 pub(crate) mod rht;

@@ -60,11 +60,6 @@ pub struct JobOptions {
     /// with shares the fewest, but at least 5 or 9, that workers × granularity fits]
     #[arg(long, value_name = "BITS", help_heading = "Job")]
     pub lane: Option<u64>,
-    /// 4: send summed coordinates down in 4 bits, with a range for every 64 of them: three quarters of the bytes that 7
-    /// bits take, and an error of up to a thirtieth of that range, evenly to both sides [default: whole sums, in the
-    /// bits of lane]
-    #[arg(long, value_name = "BITS", help_heading = "Job")]
-    pub down: Option<u64>,
     /// A further lookup table that workers may choose for a tensor, such as bits=2 or
     /// bits=2,lane=4,granularity=5,fraction=1/32, with its number as table=7; may be repeated
     #[arg(long, value_name = "TABLE", help_heading = "Job")]

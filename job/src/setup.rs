@@ -165,7 +165,6 @@ impl JobOptions {
             granularity: self.granularity,
             fraction: self.fraction,
             lane: self.lane,
-            down: self.down,
         };
         let tables = {
             let racks = layout.as_ref().map(|layout| &layout.racks);

@@ -34,8 +34,6 @@ pub struct TableOptions {
     pub fraction: Option<Fraction>,
     /// Bits per sum.
     pub lane: Option<u64>,
-    /// 4: sums are told in so many bits (P45).
-    pub down: Option<u64>,
 }
 
 impl FromStr for TableOptions {
@@ -79,10 +77,8 @@ impl TableOptions {
         }
         let mut tables: Vec<Table> = Vec::with_capacity(1 + more.len());
         for options in [self].into_iter().chain(more) {
-            // What the job says of the way down holds for all of its tables that it can hold for.
-            let down = options.down.or(self.down.filter(|_| options.lane != Some(4)));
-            let mut table = TableOptions { down, ..options.clone() }.solve(job, workers, racks)?;
-            if packs && options.lane.is_none() && !table.form.is_told() {
+            let mut table = options.solve(job, workers, racks)?;
+            if packs && options.lane.is_none() {
                 table.form = narrowest(&table, workers);
             }
             let lookup = Lookup::from(&table);
@@ -159,19 +155,6 @@ impl TableOptions {
         if racks.is_some() && (form.lane() == Lane::Bits4 || form.is_packed()) {
             return Err(value("lane", lane, "racks need lanes of 8 or 16 bits"));
         }
-        let form = match self.down {
-            None => form,
-            Some(down @ 4) if racks.is_some() => {
-                return Err(value("down", down, "racks pass whole sums on, leave it out"));
-            }
-            Some(down @ 4) => {
-                let told = form.with_told_sums();
-                told.ok_or_else(|| {
-                    value("down", down, "sums in lanes of 4 bits have 4 bits already, leave it out")
-                })?
-            }
-            Some(down) => return Err(value("down", down, "use 4, or leave it out and give lane")),
-        };
         Ok(wire_table(form, &self.lookup(job, workers, racks, bits, form)?))
     }
 

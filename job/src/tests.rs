@@ -112,42 +112,6 @@ fn shares_pack_their_sums() {
 }
 
 #[test]
-fn sums_are_told_in_4_bits_where_a_job_says_so() {
-    let (alone, share) = (ServerPlace::alone(1), share());
-    let forms = |place: &ServerPlace, keys: &str| {
-        let jobs = check_at(&job(keys), place).unwrap();
-        jobs[0].welcome.tables.iter().map(|table| table.form.to_string()).collect::<Vec<_>>().join(", ")
-    };
-    let tables = "tables = [{ bits = 8 }, { bits = 2, lane = 4, granularity = 3, fraction = 0.1 }]";
-    for place in [alone, share] {
-        assert_eq!(forms(&place, &format!("down = 4\n{tables}")), "4/8 told in 4, 8/16 told in 4, 2/4");
-    }
-    assert_eq!(forms(&alone, "tables = [{ bits = 2, down = 4 }]"), "4/8, 2/8 told in 4");
-    // Sums of as many bits as ever: the table does not become another one.
-    let table = |keys: &str| *check(&job(keys)).unwrap()[0].welcome.tables.first();
-    let (told, whole) = (table("down = 4"), table(""));
-    assert_eq!((told.values, told.t_p), (whole.values, whole.t_p));
-    for (keys, says) in [
-        ("down = 5", "job 1: down is 5: use 4, or leave it out and give lane"),
-        (
-            "down = 4\nlane = 4\nbits = 1\ngranularity = 1\nfraction = 0.1",
-            "job 1: down is 4: sums in lanes of 4 bits have 4 bits already, leave it out",
-        ),
-    ] {
-        let error = check(&job(keys)).unwrap_err();
-        assert!(error.contains(says) && !error.contains('\n'), "{keys}: {error}");
-    }
-    // Of sessions of each size; and of racks not.
-    let sizes = check(&job_without_workers("min_workers = 3\nmax_workers = 4\ndown = 4")).unwrap()[0]
-        .sizes
-        .clone()
-        .unwrap();
-    assert!(sizes.shapes.iter().all(|(_, welcome)| welcome.tables.first().form.is_told()));
-    let error = check(&job_without_workers("racks = [2, 2]\ndown = 4")).unwrap_err();
-    assert!(error.contains("job 1: down is 4: racks pass whole sums on, leave it out"), "{error}");
-}
-
-#[test]
 fn a_job_may_have_tables_of_every_width() {
     let jobs = check(&job(
         "tables = [{ bits = 1 }, { bits = 2, lane = 16 }, { bits = 8 }, { bits = 3, table = 255 }]",

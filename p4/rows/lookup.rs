@@ -24,7 +24,7 @@ impl Row for LookupRow {
     fn action(&self) -> (&'static str, Vec<(&'static str, u128)>) {
         let values = u128::from_be_bytes(self.values);
         let form = self.form;
-        ("set_values", vec![("values", values), ("width", form.width().into()), ("lane", form.code().into())])
+        ("set_values", vec![("values", values), ("width", form.width().into()), ("lane", form.sums().into())])
     }
 }
 

@@ -418,21 +418,8 @@ fn forms_are_those_of_p2() {
     assert_eq!(packed(4, 7), Some((8, 1024, 896)));
     assert_eq!(packed(2, 9), Some((16, 512, 576)));
     assert_eq!(packed(8, 10), Some((16, 512, 640)));
-    // P45.
-    let told = |width, code| {
-        let form = Form::with_code(width, code)?;
-        assert_eq!((form.code(), form.is_told(), form.in_racks(Lane::Bits8)), (code, true, None));
-        Some((form.lane().bits(), form.max_sum(), form.coordinates(), form.lanes_len(), form.result_len()))
-    };
-    assert_eq!(told(4, 72), Some((8, 255, 1024, 1024, 544)));
-    assert_eq!(told(2, 80), Some((16, 65535, 512, 1024, 288)));
-    assert_eq!(told(8, 80), Some((16, 65535, 512, 1024, 288)));
-    for (width, code) in [(4, 68), (4, 71), (4, 79), (4, 17), (4, 64), (8, 72), (4, 136), (4, 255)] {
-        assert_eq!(Form::with_code(width, code), None, "{code}");
-    }
     for form in Form::ALL {
         assert_eq!(Form::with_sums(form.width(), form.sums()), Some(form));
-        assert_eq!(Form::with_code(form.width(), form.code()), Some(form));
         assert_eq!((form.is_packed(), form.lanes_len()), (false, form.result_len()));
     }
     for (width, sums) in [(4, 3), (4, 17), (8, 7), (8, 8), (5, 8)] {

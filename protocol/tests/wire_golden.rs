@@ -63,7 +63,7 @@ fn table(of: &Value) -> Table {
     Table {
         id: TableId(number(of, "table")),
         bits: number(of, "bits"),
-        form: Form::with_code(number(of, "width"), number(of, "lane")).unwrap(),
+        form: Form::with_sums(number(of, "width"), number(of, "lane")).unwrap(),
         granularity: number(of, "granularity"),
         fraction: of["fraction"].as_f64().unwrap(),
         t_p: of["t_p"].as_f64().unwrap(),
@@ -234,7 +234,7 @@ fn every_packet_of_the_vectors_parses_and_is_emitted_byte_for_byte() {
         let (parsed, payload) = Header::parse(&bytes).unwrap();
         assert_eq!(parsed, header, "{name}");
         let number = |name: &str, default: u64| packet[name].as_u64().unwrap_or(default) as u8;
-        let form = Form::with_code(number("width", 4), number("lane", 8)).unwrap();
+        let form = Form::with_sums(number("width", 4), number("lane", 8)).unwrap();
         let form = match Lane::from_bits(number("sums", 0)).and_then(|sums| form.in_racks(sums)) {
             Some((rack, _)) if packet["level"] == "rack" => rack,
             Some((_, root)) => root,

@@ -81,11 +81,6 @@ pub(crate) fn spans(plan: Vec<(usize, Option<u8>)>) -> Vec<Span> {
     plan.into_iter().map(|(length, table)| Span { length, choice: choice(table) }).collect()
 }
 
-/// Bits per sum on the way down: P45, P44, or the lane's.
-fn lane_down(form: Form) -> u8 {
-    if form.is_told() { 4 } else { form.sums() }
-}
-
 /// A table of the job.
 fn table<'py>(py: Python<'py>, table: &Table) -> PyResult<Bound<'py, PyDict>> {
     let found = PyDict::new(py);
@@ -93,7 +88,7 @@ fn table<'py>(py: Python<'py>, table: &Table) -> PyResult<Bound<'py, PyDict>> {
     found.set_item("bits", table.bits)?;
     found.set_item("width", table.form.width())?;
     found.set_item("lane", table.form.lane().bits())?;
-    found.set_item("down", lane_down(table.form))?;
+    found.set_item("down", table.form.sums())?;
     found.set_item("granularity", table.granularity)?;
     found.set_item("fraction", table.fraction)?;
     let values =
@@ -327,7 +322,7 @@ impl Group {
         found.set_item("norm_slots", parameters.norm_slots)?;
         let told = parameters.tables.first();
         found.set_item("lane", told.form.lane().bits())?;
-        found.set_item("down", lane_down(told.form))?;
+        found.set_item("down", told.form.sums())?;
         let tables: PyResult<Vec<_>> = parameters.tables.iter().map(|table| self::table(py, table)).collect();
         found.set_item("tables", tables?)?;
         found.set_item("policy", policy)?;

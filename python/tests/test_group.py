@@ -241,30 +241,6 @@ def test_statistics(pair: list[thc.Group]) -> None:
     assert stats.saved_bytes(2) == 8 * (1 << 16) - stats.bytes
 
 
-def test_sums_told_in_4_bits() -> None:
-    def means(**more: Any) -> tuple[list[np.ndarray], int]:
-        server = thc.Server(2, COOKIE, granularity=60, fraction="1/128", **more)
-        join = [lambda w=w: thc.Group(server.address, 1, w, COOKIE, timeout=10, join_timeout=10) for w in range(2)]
-        groups = run_together(*join)
-        mine = arrays(length=1 << 16)
-        run_together(*[lambda g=g, a=a: g.allreduce(a) for g, a in zip(groups, mine)])
-        down = groups[0].stats().bytes_down
-        job = groups[0].job
-        assert (job.lane, job.down) == (8, more.get("down", 8)) and groups[0].tables[0].down == job.down
-        run_together(*[group.close for group in groups])
-        server.close()
-        return mine, down
-
-    exact = np.mean(arrays(length=1 << 16), axis=0)
-    (whole, usual), (told, fewer) = means(), means(down=4)
-    assert told[0].tobytes() == told[1].tobytes()
-    # 544 instead of 1024 bytes for 1024 sums, and 48 of headers; 0.009 more error.
-    assert fewer < 0.62 * usual
-    assert error_of(whole[0], exact) < error_of(told[0], exact) < error_of(whole[0], exact) + 0.012
-    with pytest.raises(thc.ConfigError, match="down is 5: use 4"):
-        thc.Server(2, COOKIE, down=5)
-
-
 def test_what_the_server_said(pair: list[thc.Group]) -> None:
     job = pair[0].job
     assert (job.workers, job.quorum, job.policy, job.bits, job.lane) == (2, 2, "reliable", 4, 8)

@@ -49,11 +49,6 @@ class JobOptions(TypedDict, total=False):
     """Bits per summed coordinate sent down, 4 to 16; workers × granularity must fit [default: 8, or 16 with bits =
     8; with shares the fewest, but at least 5 or 9, that workers × granularity fits]"""
 
-    down: int | None
-    """4: send summed coordinates down in 4 bits, with a range for every 64 of them: three quarters of the bytes that
-    7 bits take, and an error of up to a thirtieth of that range, evenly to both sides [default: whole sums, in
-    the bits of lane]"""
-
     tables: Sequence[str] | None
     """A further lookup table that workers may choose for a tensor, such as bits=2 or
     bits=2,lane=4,granularity=5,fraction=1/32, with its number as table=7; may be repeated"""

@@ -127,8 +127,7 @@ class Table:
     lane: int
     """Bits in which a coordinate's sum is added."""
     down: int
-    """Bits per sum on the way down: those of the lane, fewer where sums need fewer, or 4 where they are told with a range of their own
-    (``down=4``)."""
+    """Bits per sum on the way down: those of the lane, or fewer where sums need fewer."""
     granularity: int
     """Its largest value."""
     fraction: float
@@ -156,8 +155,7 @@ class Job:
     lane: int
     """Bits in which a coordinate's sum is added."""
     down: int
-    """Bits per sum on the way down: those of the lane, fewer where sums need fewer, or 4 where they are told with a range of their own
-    (``down=4``)."""
+    """Bits per sum on the way down: those of the lane, or fewer where sums need fewer."""
     slots: int
     """Slots for coordinates; half as many packets may be under way."""
     norm_slots: int

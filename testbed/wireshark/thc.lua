@@ -13,7 +13,7 @@ local kinds = {
     [0x02] = { name = "DATA", up = true, lengths = { 512, 64, 128, 192, 256, 384, 1024 } },
     [0x03] = { name = "RAW", up = true, lengths = { 1024 } },
     [0x11] = { name = "NORM_RESULT", answers = 0x01, lengths = { 20 } },
-    [0x12] = { name = "RESULT", answers = 0x02, lengths = { 1024, 512, 576, 640, 704, 768, 832, 896, 960, 544, 288 } },
+    [0x12] = { name = "RESULT", answers = 0x02, lengths = { 1024, 512, 576, 640, 704, 768, 832, 896, 960 } },
     [0x13] = { name = "RAW_RESULT", answers = 0x03, lengths = { 1024 } },
     [0x14] = { name = "STRAGGLER", lengths = { 8 } },
     [0x15] = { name = "MISMATCH", lengths = { 40 } },
@@ -69,7 +69,7 @@ local f = {
     count = ProtoField.uint16("thc.count", "Workers in the sum"),
     -- P2
     indices = ProtoField.bytes("thc.data.indices", "Indices, 4 bits each"),
-    sums = ProtoField.bytes("thc.result.sums", "Sums, in as many bits each as WELCOME says, or told in 4 (P45)"),
+    sums = ProtoField.bytes("thc.result.sums", "Sums, in as many bits each as WELCOME says"),
     integers = ProtoField.bytes("thc.raw.integers", "Integers, 32 bits each"),
     -- P3
     norm_tag = ProtoField.uint32("thc.norm.tag", "Tag", base.HEX),
@@ -99,7 +99,7 @@ local f = {
     welcome_data_slots = ProtoField.uint32("thc.welcome.data_slots", "Data slots"),
     welcome_norm_slots = ProtoField.uint32("thc.welcome.norm_slots", "Norm slots"),
     welcome_quorum = ProtoField.uint8("thc.welcome.quorum", "Quorum"),
-    welcome_lane = ProtoField.uint8("thc.welcome.lane", "Bits of a sum, or 64 and bits of a lane whose sums are told in 4"),
+    welcome_lane = ProtoField.uint8("thc.welcome.lane", "Bits of a sum"),
     welcome_policy = ProtoField.uint8("thc.welcome.policy", "Policy", base.DEC, policies),
     welcome_shards = ProtoField.uint8("thc.welcome.shards", "Shards"),
     welcome_deadline = ProtoField.uint32("thc.welcome.deadline", "Best-effort deadline (microseconds)"),

@@ -149,44 +149,6 @@ def unpack(payload, width):
     return bits.astype(np.int64) @ (1 << np.arange(width - 1, -1, -1))
 
 
-TOLD = 64  # what a lane has besides its bits if sums are told in 4 (P45)
-
-
-def sums(payload, lane, header):
-    """RESULT's payload (P2, P44): at any width it is the same, but for sums that are told (P45)."""
-    return unpack(payload, lane) if lane < TOLD else restore(payload, lane - TOLD, header)
-
-
-def draws(count, lane, header):
-    """The random numbers that go into telling these sums (P45)."""
-    key = sign_key((1 << 32) + header.job, header.round, header.slot)
-    words = sign_words(key, 0, count * lane // 64).astype("<u8")
-    return words.view(np.uint8 if lane == 8 else "<u2").astype(np.int64).reshape(-1, 64)
-
-
-def tell(values, lane, header):
-    """The payload of a RESULT with this header that tells these sums in 4 bits each (P45)."""
-    groups = np.asarray(values).reshape(-1, 64)
-    lo = groups.min(axis=1, keepdims=True)
-    d = np.maximum(1, -(-(groups.max(axis=1, keepdims=True) - lo) // 15))
-    v = draws(groups.size, lane, header) * 2 * d >> lane
-    z = (groups - lo + v // 2) // d
-    dtype = np.uint8 if lane == 8 else ">u2"
-    parts = zip(lo.astype(dtype), d.astype(dtype), (z[:, ::2] << 4 | z[:, 1::2]).astype(np.uint8))
-    return b"".join(field.tobytes() for part in parts for field in part)
-
-
-def restore(payload, lane, header):
-    """What a worker takes for the sums that were told (P45)."""
-    dtype, width = (np.uint8, 1) if lane == 8 else (">u2", 2)
-    rows = np.frombuffer(payload, np.uint8).reshape(-1, 2 * width + 32)
-    lo, d = np.ascontiguousarray(rows[:, : 2 * width]).view(dtype).astype(np.int64).T[:, :, None]
-    d = np.clip(d, 1, 17 if lane == 8 else 4369)
-    z = np.stack((rows[:, 2 * width :] >> 4, rows[:, 2 * width :] & 15), axis=2).reshape(-1, 64).astype(np.int64)
-    v = draws(z.size, lane, header) * 2 * d >> lane
-    return np.clip(lo + z * d + (d - v >> 1), 0, (1 << lane) - 1).ravel()
-
-
 def raw_exponent(maximum, workers):
     """s of P5."""
     e = math.frexp(maximum)[1]

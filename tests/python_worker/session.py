@@ -404,7 +404,7 @@ class Worker:
             index, first = place
             offset, length, d = parts[index]
             m = self.table.range(maxima[index], d)
-            sums = numerics.sums(payload, self.told.lane, header)
+            sums = numerics.unpack(payload, self.told.lane)
             estimates[index][first : first + per_packet] = self.table.estimates(sums, m, header.count)
             missing[index] -= 1
             if missing[index] == 0:

@@ -152,13 +152,11 @@ class Table:
 
     def coordinates(self):
         """Of one packet (P2)."""
-        return 512 if self.lane % 64 > 8 else 1024
+        return 512 if self.lane > 8 else 1024
 
     def result_length(self):
-        """Of a RESULT's payload (P2, P44, P45)."""
-        if self.lane < 64:
-            return self.coordinates() * self.lane // 8
-        return self.coordinates() // 64 * (32 + 2 * (self.lane - 64) // 8)
+        """Of a RESULT's payload (P2, P44)."""
+        return self.coordinates() * self.lane // 8
 
 
 @dataclass(frozen=True)

@@ -93,39 +93,6 @@ fn packed_sums_change_no_bit_whatever_is_lost() {
     assert!(means(&inputs, &flags) == eight);
 }
 
-/// P45: one server, shares beside the workers, loss, and shares that are killed all tell the same of the same sums.
-#[test]
-fn sums_told_in_4_bits_are_the_same_whoever_tells_them() {
-    let dir = tempfile::tempdir().unwrap();
-    let inputs = write_gradients(dir.path(), WORKERS, 700_001);
-    let table = table();
-    let told = [&["--down", "4"][..], &table.each_ref().map(String::as_str)].concat();
-    let faults = ["--inject-loss", "0.01", "--inject-duplicate", "0.01", "--inject-reorder", "0.01"];
-    let of_server = |flags: &[&str]| {
-        let ps = Ps::start(WORKERS, &[&told[..], flags].concat());
-        means(&inputs, &["--ps", &ps.addr.to_string()])
-    };
-    let one = of_server(&[]);
-    assert!(one.iter().all(|mean| *mean == one[0]) && one[0] != reference(&inputs));
-    assert!(of_server(&faults) == one);
-    let (at, workers) = (list(&places(3)), WORKERS.to_string());
-    let flags = ["--colocated", &at, "--workers", &workers, "--down", "4", "--inject", "loss=0.01"];
-    assert!(means(&inputs, &flags) == one);
-    // One is killed and forgets, another for good.
-    let places = places(3);
-    let at = list(&places);
-    let start = |(share, &place): (usize, &SocketAddr)| {
-        let share = format!("{share}/3");
-        Ps::start_on(None, place, WORKERS, &[&["--share", &share, "--shares", &at], &told[..]].concat())
-    };
-    let mut servers: Vec<Ps> = places.iter().enumerate().map(start).collect();
-    let workers = start_workers(&inputs, &places, &[]);
-    servers[2].kill_and_restart();
-    servers[1].kill();
-    let ends: Vec<Finished> = workers.into_iter().map(Followed::finish).collect();
-    assert!(read(&inputs, &ends) == one);
-}
-
 #[test]
 fn servers_beside_the_workers_change_no_bit_whatever_is_lost() {
     let dir = tempfile::tempdir().unwrap();

@@ -15,5 +15,4 @@ pub(super) mod peak {
     }
 }
 pub(super) mod quantize;
-pub(super) mod requantize;
 pub(super) mod rht;

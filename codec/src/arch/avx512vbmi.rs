@@ -2,4 +2,4 @@
 //! from it are those of `avx512`.
 
 pub(super) mod aggregate;
-pub(super) use super::avx512::{block, norm, pack, peak, quantize, requantize, rht};
+pub(super) use super::avx512::{block, norm, pack, peak, quantize, rht};

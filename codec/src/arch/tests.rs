@@ -5,7 +5,7 @@
 
 use proptest::prelude::*;
 
-use super::{aggregate, block, norm, pack, quantize, requantize, rht};
+use super::{aggregate, block, norm, pack, quantize, rht};
 use crate::arguments::{Compressing, Estimating, Fed};
 use crate::grid::Bounds;
 use crate::isa::Isa;
@@ -269,38 +269,6 @@ fn check_pack(isa: Isa, groups: usize, seed: u64, offset: usize) {
     }
 }
 
-fn check_requantize(isa: Isa, groups: usize, seed: u64, offset: usize) {
-    type Tell = fn(Signs, &mut [u8]);
-    type Restore = fn(Signs, &[u8], &mut [u8]);
-    let (key, d) = (signs(seed), seed % 16);
-    let of = |lane: usize, tell: Tell, restore: Restore| {
-        // Ranges from nothing to all.
-        let random = bytes(64 * lane * groups, seed);
-        let input: Vec<u8> = random.iter().map(|byte| (u64::from(*byte) * (d + 1) / 16) as u8).collect();
-        let mut told = input.clone();
-        tell(key, &mut told);
-        told.truncate((32 + 2 * lane) * groups);
-        let mut back = vec![1; input.len()];
-        restore(key, &told, &mut back);
-        (input, told, back)
-    };
-    let (input, told, back) = of(1, scalar::requantize::tell8, scalar::requantize::restore8);
-    let (mut got, mut lanes) =
-        (Misaligned::new(&input, offset), Misaligned::new(&vec![2; back.len()], offset));
-    requantize::tell8(isa, key, got.get());
-    assert_eq!(told, got.get()[..told.len()], "tell8");
-    requantize::restore8(isa, key, &got.get()[..told.len()], lanes.get());
-    assert_eq!(back, lanes.get(), "restore8");
-
-    let (input, told, back) = of(2, scalar::requantize::tell16, scalar::requantize::restore16);
-    let (mut got, mut lanes) =
-        (Misaligned::new(&input, offset), Misaligned::new(&vec![2; back.len()], offset));
-    requantize::tell16(isa, key, got.get());
-    assert_eq!(told, got.get()[..told.len()], "tell16");
-    requantize::restore16(isa, key, &got.get()[..told.len()], lanes.get());
-    assert_eq!(back, lanes.get(), "restore16");
-}
-
 /// Tables at the edges of what vector kernels distinguish: few values, one word of cells, all.
 fn tables() -> Vec<LookupTable> {
     let solve = |b, g| LookupTable::solve(b, g, 1.0 / 32.0).unwrap();
@@ -437,16 +405,6 @@ macro_rules! suite {
                 for groups in 0..40 {
                     for offset in [0, 1, 7, 31, 63] {
                         check_pack(isa, groups, groups as u64 * 31, offset);
-                    }
-                }
-            }
-
-            #[test]
-            fn requantize_every_length_range_and_alignment() {
-                let Some(isa) = isa() else { return };
-                for groups in 0..20 {
-                    for offset in [0, 1, 7, 31, 63] {
-                        check_requantize(isa, groups, groups as u64 * 37 + offset as u64, offset);
                     }
                 }
             }

@@ -151,10 +151,6 @@ impl JobSection {
         };
         let key = |key: &str| format!("job {name}: {key}");
         let tables = self.options.tables.as_deref().unwrap_or_default();
-        if let Some(down) = self.options.down.or_else(|| tables.iter().find_map(|table| table.down)) {
-            let mend = "a controller's jobs send whole sums down, as switches do; leave it out";
-            return Err(value(&key("down"), down, mend));
-        }
         if let Some(lane) = self.options.lane.filter(|lane| *lane != 8) {
             let mend = "the switch program adds in lanes of 8 bits; leave it out";
             return Err(value(&key("lane"), lane, mend));

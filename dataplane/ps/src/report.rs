@@ -42,7 +42,7 @@ fn describe(job: &JobSetup) -> String {
     if config.quorum < config.workers {
         let _ = write!(text, "quorum {}, ", config.quorum);
     }
-    if first.form.code() != 8 {
+    if first.form.sums() != 8 {
         let _ = write!(text, "{}, ", lanes(first.form));
     }
     for (i, table) in welcome.tables[1..].iter().enumerate() {
@@ -60,8 +60,7 @@ fn describe(job: &JobSetup) -> String {
 
 /// What sums go down in.
 fn lanes(form: Form) -> String {
-    let told = if form.is_told() { " told in 4" } else { "" };
-    format!("{}-bit lanes{told}", form.sums())
+    format!("{}-bit lanes", form.sums())
 }
 
 fn bytes(count: u64) -> String {

@@ -1,7 +1,7 @@
 //! The arithmetic of slots: look up and add. [`Scalar`] defines the answers.
 
 use crate::Lane;
-use crate::wire::{Form, Header, TOGETHER, finalize};
+use crate::wire::Form;
 
 /// Arithmetic on the lanes of one slot, in wire order.
 pub trait Kernels {
@@ -11,10 +11,9 @@ pub trait Kernels {
     fn lookup(form: Form, add: bool, lanes: &mut [u8], table: &[u8; 16], packed: &[u8]);
     /// RAW joins a slot: big-endian i32 words are added, wrapping. Equal lengths.
     fn raw_add(lanes: &mut [u8], words: &[u8]);
-    /// A slot whose sums travel in fewer bits is complete: converts its lanes to what travels (P44, P45),
-    /// [`Form::result_len`] bytes at their front. The bytes after that are then meaningless. `result` is the
-    /// RESULT's header.
-    fn pack(form: Form, result: &Header, lanes: &mut [u8]);
+    /// A slot whose sums travel in fewer bits is complete: converts its lanes to what travels (P44),
+    /// [`Form::result_len`] bytes at their front. The bytes after that are then meaningless.
+    fn pack(form: Form, lanes: &mut [u8]);
     /// This memory of a slot is about to be used, so it may be prefetched. Nothing else changes.
     fn expect(_memory: &[u8]) {}
 }
@@ -28,45 +27,6 @@ fn index(packed: &[u8], width: usize, i: usize) -> u8 {
     let (byte, bit) = (i * width / 8, i * width % 8);
     let two = u16::from_be_bytes([packed[byte], packed.get(byte + 1).copied().unwrap_or(0)]);
     (two << bit >> (16 - width)) as u8
-}
-
-/// The word with this index among the random words that both ends draw for a RESULT (P45, P29).
-fn draw(result: &Header, i: u64) -> u64 {
-    const STEP: u64 = 0x9E37_79B9_7F4A_7C15;
-    let next = |key: u64, part: u64| finalize(key.wrapping_add(STEP)) ^ part;
-    let key = next(next(1 << 32 | u64::from(result.job.0), result.round.0.into()), result.slot.0.into());
-    let key = finalize(key.wrapping_add(STEP));
-    finalize(key.wrapping_add((i + 1).wrapping_mul(STEP)))
-}
-
-/// P45.
-fn tell(form: Form, result: &Header, lanes: &mut [u8]) {
-    let (bits, bytes) = (u64::from(form.lane().bits()), usize::from(form.lane().bits() / 8));
-    let sum = |lane: &[u8]| lane.iter().fold(0, |sum, &byte| sum << 8 | u64::from(byte));
-    let mut to = 0;
-    for group in 0..lanes.len() / (TOGETHER * bytes) {
-        let mut sums = [0; TOGETHER];
-        let from = lanes[group * TOGETHER * bytes..].chunks_exact(bytes);
-        sums.iter_mut().zip(from).for_each(|(to, lane)| *to = sum(lane));
-        let (lo, hi) = sums.iter().fold((u64::MAX, 0), |(lo, hi), &sum| (lo.min(sum), hi.max(sum)));
-        let d = (hi - lo).div_ceil(15).max(1);
-        for value in [lo, d] {
-            lanes[to..to + bytes].copy_from_slice(&value.to_be_bytes()[8 - bytes..]);
-            to += bytes;
-        }
-        for (i, sum) in (0u64..).zip(sums) {
-            let at = ((group * TOGETHER) as u64 + i) * bits;
-            let r = draw(result, at / 64) >> (at % 64) & ((1 << bits) - 1);
-            let z = ((sum - lo + ((r * d) >> bits)) / d) as u8;
-            match i % 2 {
-                0 => lanes[to] = z << 4,
-                _ => {
-                    lanes[to] |= z;
-                    to += 1;
-                }
-            }
-        }
-    }
 }
 
 impl Kernels for Scalar {
@@ -113,10 +73,7 @@ impl Kernels for Scalar {
         }
     }
 
-    fn pack(form: Form, result: &Header, lanes: &mut [u8]) {
-        if form.is_told() {
-            return tell(form, result, lanes);
-        }
+    fn pack(form: Form, lanes: &mut [u8]) {
         let (bits, wide) = (u32::from(form.sums()), usize::from(form.lane() == Lane::Bits16));
         // Bits that have not made a byte yet. What is written is never ahead of what has been read.
         let (mut open, mut count, mut to) = (0u32, 0, 0);

@@ -377,7 +377,7 @@ impl Job {
                 let result = Header { kind: pass.result, flags, worker: WorkerId::NONE, count, ..answer };
                 result.emit(packet);
                 if pass.answer_len < pass.slot_len {
-                    K::pack(pass.table.form, &result, &mut packet[HEADER_LEN..]);
+                    K::pack(pass.table.form, &mut packet[HEADER_LEN..]);
                 }
                 receivers.answer_all(answered, packet.get(..pass.answer_len).unwrap_or(packet), sink);
             }

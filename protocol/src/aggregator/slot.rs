@@ -39,7 +39,7 @@ pub struct SlotView<'a> {
     /// Whether a packet of its sum met congestion (P46).
     pub mark: bool,
     /// Its lanes (1024 bytes, of which 4-bit lanes take the first half) or its NORM payload (20 bytes), in
-    /// wire order. In a complete slot with sums in fewer bits (P44, P45), what travels is in front, and the
+    /// wire order. In a complete slot with sums in fewer bits (P44), what travels is in front, and the
     /// rest is meaningless.
     pub values: &'a [u8],
 }

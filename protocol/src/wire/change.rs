@@ -130,7 +130,7 @@ fn fields(w: &Welcome) -> [(Field, u64); 27] {
     [
         (Field::Workers, w.max_workers.into()),
         (Field::Quorum, w.quorum.into()),
-        (Field::Lane, table.form.code().into()),
+        (Field::Lane, table.form.sums().into()),
         (Field::Policy, u64::from(w.policy == Policy::BestEffort)),
         (Field::Deadline, w.deadline.as_micros() as u64),
         (Field::DataSlots, w.data_slots.into()),

@@ -3,9 +3,6 @@
 use crate::Lane;
 use std::fmt;
 
-/// Sums that are told with a range of their own (P45).
-pub(crate) const TOGETHER: usize = 64;
-
 /// Bits per index upstream and per sum downstream. Indices follow each other, most significant bit first, the
 /// first in the most significant bits of the first byte. So do sums of 4 bits; wider sums are big endian.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -14,19 +11,8 @@ pub struct Form {
     lane: Lane,
     /// Whether a packet has as many coordinates as one with lanes of 16 bits, although these have 8 (P34).
     short: bool,
-    down: Down,
-}
-
-/// How sums travel.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-enum Down {
-    /// As the lanes that they are added in.
-    #[default]
-    Lanes,
-    /// In so many bits fewer than lanes have (P44).
-    Packed(u8),
-    /// Told in 4 bits each (P45).
-    Told,
+    /// Bits by which sums are narrower on their way down than the lanes that they are added in (P44).
+    packed: u8,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -44,17 +30,17 @@ enum Width {
 
 impl Form {
     /// 4-bit indices and 8-bit lanes.
-    pub const USUAL: Form = Form { width: Width::Four, lane: Lane::Bits8, short: false, down: Down::Lanes };
+    pub const USUAL: Form = Form { width: Width::Four, lane: Lane::Bits8, short: false, packed: 0 };
 
     /// Every form whose sums travel in the lanes in which they are added, by width and then by lane.
     pub const ALL: [Form; 13] = {
         let widths = [Width::One, Width::Two, Width::Three, Width::Four];
         let lanes = [Lane::Bits4, Lane::Bits8, Lane::Bits16];
         // The last is the only one of its width: 255 fits no narrower lane of two workers.
-        let mut all = [Form { width: Width::Eight, lane: Lane::Bits16, short: false, down: Down::Lanes }; 13];
+        let mut all = [Form { width: Width::Eight, lane: Lane::Bits16, short: false, packed: 0 }; 13];
         let mut i = 0;
         while i < 12 {
-            all[i] = Form { width: widths[i / 3], lane: lanes[i % 3], short: false, down: Down::Lanes };
+            all[i] = Form { width: widths[i / 3], lane: lanes[i % 3], short: false, packed: 0 };
             i += 1;
         }
         all
@@ -72,7 +58,7 @@ impl Form {
             (8, Lane::Bits16) => Width::Eight,
             _ => return None,
         };
-        Some(Form { width, lane, short: false, down: Down::Lanes })
+        Some(Form { width, lane, short: false, packed: 0 })
     }
 
     /// The form of indices of `width` bits, and of sums that go down in `sums` bits each, 4 to 16; they are added in the narrowest
@@ -82,33 +68,8 @@ impl Form {
         let Some(lane) = Lane::narrowest(sums) else { return None };
         match Form::new(width, lane) {
             Some(form) if lane.bits() == sums => Some(form),
-            Some(form) => Some(Form { down: Down::Packed(lane.bits() - sums), ..form }),
+            Some(form) => Some(Form { packed: lane.bits() - sums, ..form }),
             None => None,
-        }
-    }
-
-    /// The form of indices of `width` bits and of a lane as it is in WELCOME and in rows: bits, or [`Self::TOLD`] and bits.
-    #[must_use]
-    pub const fn with_code(width: u8, code: u8) -> Option<Form> {
-        match (code, Form::with_sums(width, code % Form::TOLD)) {
-            (0..Form::TOLD, form) => form,
-            (Form::TOLD..=u8::MAX, Some(form)) if form.lane.bits() + Form::TOLD == code => {
-                form.with_told_sums()
-            }
-            _ => None,
-        }
-    }
-
-    /// Added to the lane's bits in [`Self::code`] if sums are told in 4 bits (P45).
-    pub const TOLD: u8 = 64;
-
-    /// The same with sums told in 4 bits (P45); `None` for lanes of 4 bits, whose sums are no wider.
-    #[must_use]
-    pub const fn with_told_sums(self) -> Option<Form> {
-        match self.lane {
-            Lane::Bits4 => None,
-            _ if self.short => None,
-            _ => Some(Form { down: Down::Told, ..self }),
         }
     }
 
@@ -126,7 +87,7 @@ impl Form {
             5..=8 => Width::Eight,
             _ => return None,
         };
-        Some(Form { width, lane, short: false, down: Down::Lanes })
+        Some(Form { width, lane, short: false, packed: 0 })
     }
 
     /// The forms in which a table of this form travels if workers are in racks whose sums have lanes of
@@ -134,7 +95,7 @@ impl Form {
     /// up. `None` if sums would be narrower than 8 bits or than an index, or wider than the root's.
     #[must_use]
     pub const fn in_racks(self, sums: Lane) -> Option<(Form, Form)> {
-        if !matches!(self.down, Down::Lanes) {
+        if self.is_packed() {
             return None;
         }
         let (up, short) = match (sums, self.lane) {
@@ -143,8 +104,8 @@ impl Form {
             (Lane::Bits16, Lane::Bits16) => (Width::Sixteen, false),
             _ => return None,
         };
-        let below = Form { width: self.width, lane: sums, short, down: Down::Lanes };
-        Some((below, Form { width: up, lane: self.lane, short: false, down: Down::Lanes }))
+        let below = Form { width: self.width, lane: sums, short, packed: 0 };
+        Some((below, Form { width: up, lane: self.lane, short: false, packed: 0 }))
     }
 
     /// Bits per index.
@@ -161,24 +122,11 @@ impl Form {
         self.lane
     }
 
-    /// Bits that a sum may need. Where sums are told (P45), only 4 of them travel.
+    /// Bits of a sum on its way down.
     #[inline]
     #[must_use]
     pub const fn sums(self) -> u8 {
-        match self.down {
-            Down::Packed(spare) => self.lane.bits() - spare,
-            Down::Lanes | Down::Told => self.lane.bits(),
-        }
-    }
-
-    /// The lane as it is in WELCOME and in rows.
-    #[inline]
-    #[must_use]
-    pub const fn code(self) -> u8 {
-        match self.down {
-            Down::Told => Form::TOLD + self.lane.bits(),
-            _ => self.sums(),
-        }
+        self.lane.bits() - self.packed
     }
 
     /// The largest sum that fits these.
@@ -191,14 +139,7 @@ impl Form {
     #[inline]
     #[must_use]
     pub const fn is_packed(self) -> bool {
-        matches!(self.down, Down::Packed(_))
-    }
-
-    /// Whether sums are told in 4 bits (P45).
-    #[inline]
-    #[must_use]
-    pub const fn is_told(self) -> bool {
-        matches!(self.down, Down::Told)
+        self.packed > 0
     }
 
     /// Coordinates in one DATA packet and its RESULT.
@@ -222,10 +163,7 @@ impl Form {
     #[inline]
     #[must_use]
     pub const fn result_len(self) -> usize {
-        match self.down {
-            Down::Told => self.coordinates() / TOGETHER * (2 * self.lane.bits() as usize / 8 + TOGETHER / 2),
-            _ => self.coordinates() * self.sums() as usize / 8,
-        }
+        self.coordinates() * self.sums() as usize / 8
     }
 
     /// Bytes of a packet's lanes.
@@ -245,7 +183,6 @@ impl Form {
 
 impl fmt::Display for Form {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}/{}", self.width(), self.sums())?;
-        if self.is_told() { f.write_str(" told in 4") } else { Ok(()) }
+        write!(f, "{}/{}", self.width(), self.sums())
     }
 }

@@ -23,7 +23,6 @@ mod welcome;
 pub use boundary::{BOUNDARY_LEN, Boundary, POSITION_LEN, Position, Stand, What};
 pub use change::{Change, Field};
 pub use form::Form;
-pub(crate) use form::TOGETHER;
 pub use header::{BEFORE_ROUND, FLAG_MARK, FLAG_NUDGE, FLAG_ROOT, HEADER_LEN, Header, HeaderError, VERSION};
 pub use join::{ASK_LEN, Ask, JOIN_LEN, Join, LEAVE_LEN, Leave, PENDING_LEN, Pending};
 pub use kind::Kind;

@@ -32,7 +32,7 @@ pub struct Table {
 
 impl Table {
     fn emit(&self, row: &mut [u8]) {
-        row[..4].copy_from_slice(&[self.id.0, self.bits, self.form.width(), self.form.code()]);
+        row[..4].copy_from_slice(&[self.id.0, self.bits, self.form.width(), self.form.sums()]);
         put(row, 4, &self.granularity.to_be_bytes());
         put(row, 6, &[0; 2]);
         put(row, 8, &self.fraction.to_bits().to_be_bytes());

@@ -11,7 +11,7 @@ pub enum WelcomeError {
     /// Its length does not match its counts, or its fingerprint is wrong: it was damaged, or is something
     /// else.
     Damaged,
-    /// A table travels in a form that this version does not know (P2, P44, P45).
+    /// A table travels in a form that this version does not know (P2, P44).
     Form {
         /// The table.
         id: TableId,

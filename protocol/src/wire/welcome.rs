@@ -194,7 +194,7 @@ impl Welcome {
         put(&mut out, 4, &self.data_slots.to_be_bytes());
         put(&mut out, 8, &self.norm_slots.to_be_bytes());
         out[12] = self.quorum;
-        out[13] = first.form.code();
+        out[13] = first.form.sums();
         out[14] = match self.policy {
             Policy::Reliable => 0,
             Policy::BestEffort => 1,
@@ -265,7 +265,7 @@ impl Welcome {
 }
 
 fn table_form(id: u8, width: u8, lane: u8) -> Result<Form, WelcomeError> {
-    Form::with_code(width, lane).ok_or(WelcomeError::Form { id: TableId(id), width, lane })
+    Form::with_sums(width, lane).ok_or(WelcomeError::Form { id: TableId(id), width, lane })
 }
 
 fn parse_table(row: &[u8]) -> Result<Table, WelcomeError> {

@@ -125,8 +125,8 @@ impl Plant {
                     true => values.iter_mut().zip(0u8..).for_each(|(value, place)| *value = place * 4),
                     false => Random::new(input.arbitrary::<u16>()?.into()).fill(&mut values),
                 }
-                // And of what travels in fewer bits (P44, P45).
-                let fewer = [7, 72, 80].map(|lane| Form::with_code(4, lane)).into_iter().flatten();
+                // And of what travels in fewer bits (P44).
+                let fewer = [7, 9].map(|lane| Form::with_sums(4, lane)).into_iter().flatten();
                 let forms: Vec<Form> = Form::ALL.into_iter().chain(fewer).collect();
                 let form = *input.choose(&forms)?;
                 if form.is_identity() {
@@ -505,8 +505,8 @@ impl Given {
                     Lane::Bits8 => self.sums.iter().map(|&sum| sum as u8).collect(),
                     Lane::Bits16 => self.sums.iter().flat_map(|&sum| (sum as u16).to_be_bytes()).collect(),
                 };
-                if form.is_packed() || form.is_told() {
-                    Scalar::pack(form, result, &mut lanes);
+                if form.is_packed() {
+                    Scalar::pack(form, &mut lanes);
                     lanes.truncate(form.result_len());
                 }
                 lanes

@@ -158,21 +158,6 @@ fn with_packed_sums_both_have_the_same_mean() {
     }
 }
 
-/// P45: of lanes of 8 and of 16 bits.
-#[test]
-fn with_sums_told_in_4_bits_both_have_the_same_mean() {
-    let Some(python) = python() else { return };
-    for (lane, table) in [("8", ["120", "1/64"]), ("16", ["200", "1/512"])] {
-        let table = ["--down", "4", "--lane", lane, "--granularity", table[0], "--fraction", table[1]];
-        let ps = Ps::start(2, &table);
-        let dir = tempfile::tempdir().unwrap();
-        let inputs = write_gradients(dir.path(), 2, LENGTH);
-        let running =
-            vec![start_python(python, &ps, 0, &inputs[0], &[]), start_real(&ps, 1, &inputs[1], &[])];
-        all_equal(running, &inputs, 0.035);
-    }
-}
-
 /// The session goes on (P24), and what was lost is sent again because somebody waits for it (P17, P20).
 #[test]
 fn a_killed_and_restarted_server_changes_no_bit() {

@@ -75,7 +75,7 @@ fn decode(packet: &[u8]) -> Fields {
     let fits = |form: Form| header.kind.payload_len(form) == payload.len();
     let sums = [Lane::Bits8, Lane::Bits16];
     let racks = Form::ALL.into_iter().flat_map(|form| sums.map(|sums| form.in_racks(sums))).flatten();
-    let all = (4..=80).flat_map(|lane| [4, 8].map(|width| Form::with_code(width, lane))).flatten();
+    let all = (4..=16).flat_map(|lane| [4, 8].map(|width| Form::with_sums(width, lane))).flatten();
     let all = all.chain(Form::ALL);
     let mut forms = all.chain(racks.flat_map(|(rack, root)| [rack, root]));
     assert!(lists || forms.any(fits), "{header:?} with {} bytes", payload.len());
@@ -155,7 +155,7 @@ fn decode(packet: &[u8]) -> Fields {
                 ("thc.welcome.data_slots", n(welcome.data_slots)),
                 ("thc.welcome.norm_slots", n(welcome.norm_slots)),
                 ("thc.welcome.quorum", n(welcome.quorum)),
-                ("thc.welcome.lane", n(first.form.code())),
+                ("thc.welcome.lane", n(first.form.sums())),
                 ("thc.welcome.policy", n(u8::from(welcome.policy == Policy::BestEffort))),
                 ("thc.welcome.shards", n(welcome.shards)),
                 ("thc.welcome.deadline", n(welcome.deadline.as_micros() as u64)),
@@ -306,9 +306,8 @@ fn uncompressed_and_wide_lanes_are_decoded() {
     }
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("ps.pcap");
-    // The second and third are packed (P44), the last two told in 4 bits (P45).
-    let ways = [&["--lane", "16"][..], &["--lane", "5"], &["--lane", "11"]];
-    for lane in ways.into_iter().chain([&["--down", "4"][..], &["--down", "4", "--lane", "16"]]) {
+    // The second and third are packed (P44).
+    for lane in [&["--lane", "16"][..], &["--lane", "5"], &["--lane", "11"]] {
         let ps = Ps::start(1, &[&["--pcap", file.to_str().unwrap()], lane].concat());
         for mode in ["raw", "thc"] {
             let end = WorkerProcess::start(ps.addr, 0, &["--coordinates", "5000", "--mode", mode]).finish();

@@ -283,7 +283,7 @@ fn config(program: &Program, store: &Store, levels: &Levels, job: u128, row: &En
 #[must_use]
 pub fn lookup(program: &Program, entry: &Entry) -> Option<Lookup> {
     let number = |name| u8::try_from(program.param(entry, name)).ok();
-    let form = Form::with_code(number("width")?, number("lane")?)?;
+    let form = Form::with_sums(number("width")?, number("lane")?)?;
     Some(Lookup { form, values: program.param(entry, "values").to_be_bytes() })
 }
 

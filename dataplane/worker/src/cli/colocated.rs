@@ -10,7 +10,7 @@ const LINGER: Duration = Duration::from_secs(10);
 
 /// The checked configuration of a worker's share; `None` if there are fewer shares than its number. `at` has
 /// the addresses of all shares, one beside each of the first workers; `lane` is the width of their sums in
-/// bits, and `down` the bits in which sums are told, if not the default.
+/// bits, if not the default.
 ///
 /// # Errors
 /// A line that says what is wrong.
@@ -18,7 +18,7 @@ pub fn plan(
     group: &GroupConfig,
     at: &[SocketAddr],
     workers: u8,
-    (lane, down): (Option<u8>, Option<u8>),
+    lane: Option<u8>,
 ) -> Result<Option<ServerConfig>, String> {
     let share = usize::from(group.worker);
     let options = ServerOptions {
@@ -29,7 +29,6 @@ pub fn plan(
             cookie: Some(u64::from(group.cookie).into()),
             workers: Some(workers.into()),
             lane: lane.map(Into::into),
-            down: down.map(Into::into),
             ..JobOptions::default()
         }],
         ..ServerOptions::default()

@@ -159,7 +159,7 @@ impl<I: PacketIo> Engine<I> {
         let Some((active, shelf)) = calls.get_with_shelf(dealt.first.call) else { return };
         shelf.take_packed(Bytes::Shared(indices));
         let state = &mut active.groups[group];
-        let lanes = state.form.is_some_and(|form| !form.is_packed() && !form.is_told());
+        let lanes = state.form.is_some_and(|form| !form.is_packed());
         if !lanes {
             let places: Vec<PacketId> = active.places_from(dealt.first, dealt.count).collect();
             let mut events = CallEvents { calls, compressor, memory, received: None };

@@ -31,14 +31,14 @@ fn table(id: u8, bits: u8, form: Form) -> Table {
 /// Every form that sums of three workers fit, each with as many bits as it carries, and one with fewer.
 fn tables() -> Vec<Table> {
     let fits = |form: &Form| u32::from(WORKERS) * ((1 << form.width()) - 1) <= form.max_sum();
-    // And some whose sums are packed (P44), or told in 4 bits (P45).
-    let more = [(4, 6), (8, 10), (4, 72), (8, 80)];
-    let more = more.into_iter().filter_map(|(width, lane)| Form::with_code(width, lane));
+    // And some whose sums are packed (P44).
+    let more = [(4, 6), (8, 10)];
+    let more = more.into_iter().filter_map(|(width, lane)| Form::with_sums(width, lane));
     let all = Form::ALL.into_iter().filter(|form| form.width() != 3 || form.lane() == Lane::Bits8);
     let forms = all.chain(more).filter(fits);
     let mut all: Vec<Table> = (10..).zip(forms).map(|(id, form)| table(id, form.width(), form)).collect();
     all.push(table(99, 3, Form::USUAL));
-    assert_eq!(all.len(), 15);
+    assert_eq!(all.len(), 13);
     all
 }
 
@@ -130,12 +130,6 @@ impl Reference {
             self.errors[worker][place.clone()].copy_from_slice(&x[..part.len]);
         }
         assert!(sums.iter().all(|&sum| sum <= told.form.lane().max_sum()));
-        for packet in sums.chunks_mut(told.form.coordinates()) {
-            if told.form.is_told() {
-                tell(told.form, (self.seq / self.slots, self.seq % self.slots), packet);
-            }
-            self.seq += 1;
-        }
         let step =
             (2.0 * f64::from(range) / f64::from(u32::from(told.granularity) * inputs.len() as u32)) as f32;
         let mut estimate: Vec<f32> = sums.iter().map(|&sum| sum as f32 * step + -range).collect();
@@ -155,24 +149,6 @@ impl Reference {
             let sum: i64 = all.iter().map(|x| (f64::from(x[i]) * scale).round_ties_even() as i64).sum();
             mean[at] = (sum as f64 * factor) as f32;
             self.errors.iter_mut().for_each(|error| error[at] = 0.0);
-        }
-    }
-}
-
-/// What the sums of one packet are taken for when they are told in 4 bits (P45).
-fn tell(form: Form, (round, slot): (u64, u64), sums: &mut [u32]) {
-    let bits = u32::from(form.lane().bits());
-    let key = SignKey { job_seed: (1 << 32) + u64::from(JOB.0), call: round, partition: slot as u32 }.signs();
-    for (group, sums) in (0u32..).zip(sums.chunks_mut(64)) {
-        let lo = *sums.iter().min().unwrap();
-        let d = (sums.iter().max().unwrap() - lo).div_ceil(15).max(1);
-        for (i, sum) in (0u32..).zip(sums) {
-            let at = (64 * group + i) * bits;
-            let r = key.word((at / 64).into()) >> (at % 64) & ((1 << bits) - 1);
-            let v = (r * 2 * u64::from(d)) >> bits;
-            let z = (u64::from(*sum - lo) + v / 2) / u64::from(d);
-            let told = i64::from(lo) + (z * u64::from(d)) as i64 + (i64::from(d) - v as i64).div_euclid(2);
-            *sum = told.clamp(0, (1 << bits) - 1) as u32;
         }
     }
 }

@@ -206,7 +206,7 @@ fn create_flag(arg: Arg) -> Arg {
         "racks" => arg.requires_all(["rack", "root", "root_mac"]),
         "job" => arg.long("number"),
         // The controller numbers tables, and switches send whole sums in lanes of 8 bits.
-        "table" | "lane" | "down" => arg.hide(true),
+        "table" | "lane" => arg.hide(true),
         _ => arg,
     }
 }

@@ -70,13 +70,12 @@ impl Keys {
     /// Where the shares are, of colocated servers; none of another server.
     pub(super) fn shares(&self) -> Result<Vec<SocketAddr>, String> {
         let Some(list) = &self.colocated else {
-            return match (self.workers, self.lane, self.down) {
-                (Some(_), ..) => {
+            return match (self.workers, self.lane) {
+                (Some(_), _) => {
                     Err("workers needs colocated: a server knows how many workers a job has".into())
                 }
-                (_, Some(_), _) => Err("lane needs colocated: a server has the lanes of its job".into()),
-                (.., Some(_)) => Err("down needs colocated: a server knows what its job sends down".into()),
-                (None, None, None) => Ok(Vec::new()),
+                (_, Some(_)) => Err("lane needs colocated: a server has the lanes of its job".into()),
+                (None, None) => Ok(Vec::new()),
             };
         };
         if self.ps.is_some() {
@@ -103,7 +102,7 @@ impl Keys {
         if group.worker >= workers {
             return Err(format!("worker is {}: the job's workers are 0 to {}", group.worker, workers - 1));
         }
-        colocated::plan(group, &at, workers, (self.lane, self.down))
+        colocated::plan(group, &at, workers, self.lane)
     }
 
     /// The controller, if `ps` names one.

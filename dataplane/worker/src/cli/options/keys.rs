@@ -36,10 +36,6 @@ pub(super) struct Keys {
     /// the table is coarser [default: as many as the sums of the best table for 8 bits need]
     #[arg(long, value_name = "BITS", help_heading = "Group")]
     pub(super) lane: Option<u8>,
-    /// 4: colocated servers send sums down in 4 bits, the same on all workers: three quarters of the bytes that 7 bits
-    /// take, and an additional error [default: whole sums, in the bits of --lane]
-    #[arg(long, value_name = "BITS", help_heading = "Group")]
-    pub(super) down: Option<u8>,
     /// PEM file with the authority of the controller's certificate, for thcs://
     #[arg(long, value_name = "FILE", env = "THC_CONTROLLER_CA", help_heading = "Group")]
     pub(super) controller_ca: Option<PathBuf>,

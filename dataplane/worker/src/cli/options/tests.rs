@@ -59,7 +59,6 @@ fn errors_name_the_key() {
         (&["--coordinates", "9", "--ps", ""], "ps = \"\""),
         (&["--coordinates", "9", "--workers", "3"], "workers needs colocated"),
         (&["--coordinates", "9", "--lane", "7"], "lane needs colocated"),
-        (&["--coordinates", "9", "--down", "4"], "down needs colocated"),
         (&["--coordinates", "9", "--ps", "127.0.0.1:1", "--colocated", "127.0.0.1:1"], "exclude each other"),
         (&["--coordinates", "9", "--colocated", "127.0.0.1:1,nowhere"], "colocated = \"nowhere\""),
         (&["--coordinates", "9", "--colocated", "127.0.0.1:1"], "worker is 1: the job's workers are 0 to 0"),

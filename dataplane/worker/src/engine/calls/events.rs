@@ -6,7 +6,6 @@ use crate::engine::compressor::{Compressor, Measured, read_raw};
 use crate::engine::loan::{Held, Sums};
 use crate::engine::memory::Memory;
 use std::sync::Arc;
-use thc_codec::requantize;
 use thc_codec::sums::unpack_sums;
 use thc_protocol::wire::{Choice, HEADER_LEN, Header, RAW_WORDS};
 use thc_protocol::worker::{CallError, Events, PacketId};
@@ -42,11 +41,6 @@ impl CallEvents<'_, '_> {
             // P44.
             (Some(_), Some(form)) if form.is_packed() => {
                 unpack_sums(form.lane().bits(), form.sums(), sums, bytes)
-            }
-            // P45.
-            (Some(result), Some(form)) if form.is_told() => {
-                let key = requantize::key(result.job.0, result.round.0, result.slot.0);
-                requantize::restore(form.lane().bits(), key, sums, bytes)
             }
             _ => {
                 bytes.copy_from_slice(sums);
@@ -149,7 +143,7 @@ impl Events for CallEvents<'_, '_> {
         let Some((active, shelf)) = self.calls.get_with_shelf(place.call) else { return };
         let Some((group, packet)) = active.find(place) else { return };
         let state = &active.groups[group];
-        if !state.form.is_some_and(|form| form.lanes_len() == len && !form.is_packed() && !form.is_told()) {
+        if !state.form.is_some_and(|form| form.lanes_len() == len && !form.is_packed()) {
             for (payload, i) in payloads().zip(0..) {
                 let result = Header { slot: SlotId(first.slot.0 + i), ..*first };
                 self.result(PacketId { packet: place.packet + u32::from(i), ..place }, &result, payload);
