@@ -42,7 +42,7 @@ comma := ,
 
 help: ## List these targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
-	@echo 'Variables: ARGS (for thc demo, bench-torch, bench-allreduce, bench-async and bench-adapt), IO=dpdk, IO=xdp and SWITCH=bmv2 (for demo), BENCH (a benchmark by name), TIME, TARGET, JOBS (fuzz), COUNT, SEED, TRACE, JOBS, OF (soak), COUNT (kills, kills-async, soak-async), TEST_TIMEOUT, CARGO_TARGET_DIR.'
+	@echo 'Variables: ARGS (for thc demo, bench-torch, bench-allreduce, bench-async and bench-adapt), IO=dpdk, IO=xdp and SWITCH=bmv2 (for demo), BENCH (a benchmark by name), TIME, TARGET, JOBS (fuzz), COUNT, SEED, TRACE, JOBS (soak), COUNT (kills, kills-async, soak-async), TEST_TIMEOUT, CARGO_TARGET_DIR.'
 
 demo: toolchain $(filter dpdk,$(IO)) ## Build, then train a small model through THC and compare with exact averaging
 	cargo build --profile demo --package thc-demo --package thc-ps --bins \
@@ -91,10 +91,10 @@ test: deps packages guest-kernel fmt ## Formatting, clippy, all tests, doc tests
 fuzz: toolchain ## Feed every fuzz target with made-up inputs, guided by coverage (TIME=60s each, TARGET=one, JOBS=processes)
 	tests/fuzz/run
 
-soak: toolchain ## Jobs in virtual time in which everything goes wrong (COUNT=1000000 all-reduces, SEED=first, TRACE=1000 each, JOBS, OF=fixed|changing)
+soak: toolchain ## Jobs in virtual time in which everything goes wrong (COUNT=1000000 all-reduces, SEED=first, TRACE=1000 each, JOBS)
 	cargo build --release --package thc-soak
 	"$(CARGO_TARGET_DIR)"/release/thc-soak $(if $(COUNT),--count $(COUNT)) $(if $(SEED),--seed $(SEED)) \
-	    $(if $(TRACE),--trace $(TRACE)) $(if $(JOBS),--jobs $(JOBS)) $(if $(OF),--of $(OF))
+	    $(if $(TRACE),--trace $(TRACE)) $(if $(JOBS),--jobs $(JOBS))
 
 bench: toolchain packages ## Run all benchmarks; results in target/bench/*.json and as one table
 	@rm -f "$(CARGO_TARGET_DIR)"/bench/*.json

@@ -24,18 +24,6 @@ pub struct JobOptions {
     /// How many workers the job has, 1 to 64; with racks, their sizes give it
     #[arg(long, value_name = "NUMBER", help_heading = "Job")]
     pub workers: Option<u64>,
-    /// Fewest workers of a session, instead of workers: members may come and go [default: 1]
-    #[arg(long, value_name = "NUMBER", help_heading = "Job")]
-    pub min_workers: Option<u64>,
-    /// Most workers of a session, instead of workers
-    #[arg(long, value_name = "NUMBER", help_heading = "Job")]
-    pub max_workers: Option<u64>,
-    /// How long a member may be silent before the others go on without it [default: 3s]
-    #[arg(long, value_name = "TIME", help_heading = "Job")]
-    pub gone_after: Option<Interval>,
-    /// How long the first session waits for one more worker before it begins with fewer than the most [default: 1s]
-    #[arg(long, value_name = "TIME", help_heading = "Job")]
-    pub gather: Option<Interval>,
     /// How many workers complete a sum [default: all]
     #[arg(long, value_name = "NUMBER", help_heading = "Job")]
     pub quorum: Option<u64>,

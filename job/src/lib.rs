@@ -14,7 +14,6 @@ mod place;
 mod rack_size;
 mod racks;
 mod setup;
-mod sizes;
 mod tables;
 
 pub use error::{ConfigError, Section};

@@ -14,8 +14,6 @@ pub struct ServerPlace {
     pub shards: u8,
     /// Where the servers of all shares are; none for a server that has all slots.
     pub shares: Shares,
-    /// How many of them, the last ones, are spares.
-    pub spares: u8,
     /// Which rack it is, and where its root is; `None` for a server that is alone or the root of racks.
     pub rack: Option<(u8, SocketAddr)>,
 }
@@ -24,7 +22,7 @@ impl ServerPlace {
     /// That of a server that has all slots behind so many ports and is no rack.
     #[must_use]
     pub const fn alone(shards: u8) -> ServerPlace {
-        ServerPlace { shards, shares: Shares::NONE, spares: 0, rack: None }
+        ServerPlace { shards, shares: Shares::NONE, rack: None }
     }
 
     /// Whether other servers have slots, too.
@@ -38,40 +36,24 @@ impl ServerPlace {
     }
 }
 
-/// The addresses of the servers of all shares, and of their spares after them. `resolve` looks a name up, or reads an
-/// address.
+/// The addresses of the servers of all shares. `resolve` looks a name up, or reads an address.
 ///
 /// # Errors
-/// The keys `shares` and `spares`: a name without an address, or a spare that is there already.
+/// The key `shares`: a name without an address.
 pub fn share_addresses(
     shares: &[String],
-    spares: &[String],
     resolve: impl Fn(&str) -> Option<SocketAddr>,
 ) -> Result<Vec<SocketAddr>, ConfigError> {
-    let section = Section::Server;
-    if shares.is_empty() {
-        let mend = "name the addresses of the servers that the spares stand by for, such as h0:9000";
-        return Err(ConfigError::Missing { section, key: "shares", mend });
-    }
-    let resolve = |key: &'static str, text: &String| {
+    let address = |text: &String| {
         resolve(text).ok_or_else(|| ConfigError::Value {
-            section,
-            key,
+            section: Section::Server,
+            key: "shares",
             value: format!("{text:?}"),
             mend: "write addresses (no link-local ones) or names with ports, such as 10.0.0.1:9000 or [fd00::1]:9000"
                 .to_owned(),
         })
     };
-    let mut at = shares.iter().map(|text| resolve("shares", text)).collect::<Result<Vec<_>, _>>()?;
-    for text in spares {
-        let spare = resolve("spares", text)?;
-        if at.contains(&spare) {
-            let (value, mend) = (text.clone(), "a server cannot be its own spare, name another".to_owned());
-            return Err(ConfigError::Value { section, key: "spares", value, mend });
-        }
-        at.push(spare);
-    }
-    Ok(at)
+    shares.iter().map(address).collect()
 }
 
 /// The number of a rack, which cannot have a share of the slots as well.

@@ -115,8 +115,7 @@ impl Layout {
             first: Rank(first),
             layout: rack_layout(&self.sizes),
         };
-        let (min_workers, max_workers) = (members, members);
-        Welcome { quorum, min_workers, max_workers, features, rack: Some(rack), ..*welcome }
+        Welcome { quorum, workers: members, features, rack: Some(rack), ..*welcome }
     }
 
     /// What members are told, and what the root must say if this is a rack.

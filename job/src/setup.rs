@@ -1,13 +1,12 @@
 //! A job as it is checked, and the checks.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use thc_codec::partition::DEFAULT_BLOCK;
 use thc_codec::signs::mix;
 use thc_protocol::aggregator::{JobConfig, Shard};
-use thc_protocol::session::{Root, Sizes, StaticJob};
-use thc_protocol::wire::{BLOCKS, HEADER_LEN, MAX_PACKET, Members, Tables, Welcome};
+use thc_protocol::session::{Root, StaticJob};
+use thc_protocol::wire::{BLOCKS, HEADER_LEN, MAX_PACKET, Tables, Welcome};
 use thc_protocol::{Cookie, JobId, MAX_WORKERS, Policy};
 use thc_values::Interval;
 
@@ -33,16 +32,13 @@ pub struct JobSetup {
     pub welcome: Welcome,
     /// The root, if this server is a rack of the job.
     pub root: Option<Root>,
-    /// Sessions of other sizes, if members come and go; `config` and `welcome` are of the largest.
-    pub sizes: Option<Arc<Sizes>>,
 }
 
 impl JobSetup {
     /// The job as the session registry takes it.
     #[must_use]
     pub fn to_static(&self) -> StaticJob {
-        let sizes = self.sizes.clone();
-        StaticJob { config: self.config.clone(), welcome: self.welcome, root: self.root, sizes }
+        StaticJob { config: self.config.clone(), welcome: self.welcome, root: self.root }
     }
 }
 
@@ -80,29 +76,17 @@ impl JobOptions {
         place: &ServerPlace,
         known: &mut Known,
     ) -> Result<JobSetup, ConfigError> {
-        let &ServerPlace { shards, shares, spares, .. } = place;
+        let &ServerPlace { shards, shares, .. } = place;
         let missing = |section, key, mend| ConfigError::Missing { section, key, mend };
         let section = Section::Nth(section);
         let job = self.job.ok_or_else(|| missing(section, "job", "give the job a number, 0 to 65535"))?;
         let job = number(section, "job", Some(job), 0, 0..=u64::from(u16::MAX))? as u16;
         let section = Section::Job(job);
         let layout = self.layout(job, place)?;
-        let come_and_go = self.range(section)?;
         let (workers, all_workers) = match &layout {
-            Some(layout) => {
-                if let Some(most) = self.max_workers.or(self.min_workers) {
-                    let mend = "members of racks do not come and go, leave min_workers and max_workers out"
-                        .to_owned();
-                    let key = "max_workers";
-                    return Err(ConfigError::Value { section, key, value: most.to_string(), mend });
-                }
-                (layout.members(place.rack_number()).0, layout.racks.total)
-            }
-            None if come_and_go.is_some() => {
-                come_and_go.map_or((0, 0), |sizes| (sizes.most, sizes.most.into()))
-            }
+            Some(layout) => (layout.members(place.rack_number()).0, layout.racks.total),
             None => {
-                let workers = self.workers.or(self.max_workers).ok_or_else(|| {
+                let workers = self.workers.ok_or_else(|| {
                     missing(section, "workers", "say how many workers the job has, 1 to 64")
                 })?;
                 let workers = number(section, "workers", Some(workers), 0, 1..=MAX_WORKERS as u64)?;
@@ -136,12 +120,12 @@ impl JobOptions {
             let mend = "shares of a server need all workers in every sum, leave quorum out".to_owned();
             return Err(ConfigError::Value { section, key: "quorum", value: quorum.to_string(), mend });
         }
-        let homes = shares.servers() - spares;
-        let default = default_data_slots(shards * homes);
+        let servers = shares.servers();
+        let default = default_data_slots(shards * servers);
         let data_slots = slots(section, "data_slots", self.data_slots, default)?;
-        let least = u32::from(Shard::BLOCK) * u32::from(shards) * u32::from(homes);
+        let least = u32::from(Shard::BLOCK) * u32::from(shards) * u32::from(servers);
         if place.is_share() && data_slots < least {
-            let mend = format!("with {homes} shares give at least {least}, or some have none");
+            let mend = format!("with {servers} shares give at least {least}, or some have none");
             return Err(ConfigError::Value {
                 section,
                 key: "data_slots",
@@ -188,7 +172,6 @@ impl JobOptions {
             job_seed: seed,
             block,
             shares,
-            members: (spares > 0).then_some(Members { spares, ..Members::default() }),
             ..Welcome::new(workers, Tables::new(&tables)?)
         };
         let mut config = JobConfig::from_welcome(JobId(job), Cookie(cookie), &welcome);
@@ -207,11 +190,7 @@ impl JobOptions {
             let mend = "WELCOME has no room for so many, leave some out".to_owned();
             return Err(ConfigError::Value { section, key: "tables", value, mend });
         }
-        let sizes = come_and_go.map(|sizes| sizes.sizes((&config, &welcome), &first, known)).transpose()?;
-        // The largest is what the job is told by where no session runs.
-        let welcome =
-            sizes.as_ref().and_then(|sizes| sizes.shapes.last()).map_or(welcome, |(_, welcome)| *welcome);
-        Ok(JobSetup { config, welcome, root, sizes })
+        Ok(JobSetup { config, welcome, root })
     }
 }
 

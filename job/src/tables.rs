@@ -105,31 +105,6 @@ impl TableOptions {
         Ok(tables)
     }
 
-    /// The first table of a job for so many workers, where [`Self::job_tables`] has made `usual` for the
-    /// largest number: with the number of `usual` if it is the same table, otherwise with a free number.
-    pub fn table_for(
-        &self,
-        job: u16,
-        workers: u8,
-        rest: &[Table],
-        usual: &Table,
-        known: &mut Known,
-    ) -> Result<Table, ConfigError> {
-        let table = self.solve(job, workers.into(), None)?;
-        let (lookup, own) = (Lookup::from(&table), |id: u8| rest.iter().any(|table| table.id.0 == id));
-        if lookup == Lookup::from(usual) {
-            return Ok(Table { id: usual.id, ..table });
-        }
-        let same = known.iter().find(|(id, (_, held))| *held == lookup && !own(**id)).map(|(&id, _)| id);
-        let id = same.or_else(|| (1..=MAX_TABLE as u8).rev().find(|id| !known.contains_key(id)));
-        let Some(id) = id else {
-            let mend = "sessions of each size need a table, and all numbers are taken: give granularity and fraction";
-            return Err(ConfigError::Missing { section: Section::Job(job), key: "granularity", mend });
-        };
-        known.insert(id, (job, lookup));
-        Ok(Table { id: TableId(id), ..table })
-    }
-
     /// The table as told, or the best for so many workers; without a number.
     fn solve(&self, job: u16, workers: u16, racks: Option<&Racks>) -> Result<Table, ConfigError> {
         let section = Section::Job(job);

@@ -2,7 +2,6 @@
 
 use super::*;
 use serde::Deserialize;
-use std::time::Duration;
 use thc_codec::CodecError;
 use thc_protocol::TableId;
 use thc_protocol::wire::Shares;
@@ -36,11 +35,6 @@ fn job(more: &str) -> String {
     format!("{SMALL}{more}\n")
 }
 
-/// A job that does not say how many workers it has.
-fn job_without_workers(more: &str) -> String {
-    format!("{}{more}\n", SMALL.replace("workers = 4\n", ""))
-}
-
 #[test]
 fn norm_slots_follow_the_block() {
     for (block, slots) in [(20, 64), (17, 64), (16, 128), (13, 1024), (10, 1024)] {
@@ -49,35 +43,6 @@ fn norm_slots_follow_the_block() {
         let told = check(&job(&format!("block = {block}\nnorm_slots = 6"))).unwrap();
         assert_eq!((told[0].welcome.norm_slots, told[0].config.norm_slots), (6, 6));
     }
-}
-
-#[test]
-fn sessions_of_each_size_have_a_table_of_their_own() {
-    let jobs = check(&job_without_workers("min_workers = 3\nmax_workers = 17")).unwrap();
-    let job = &jobs[0];
-    assert_eq!((job.config.workers, job.welcome.min_workers, job.welcome.max_workers), (17, 3, 17));
-    let sizes = job.sizes.as_ref().unwrap();
-    assert_eq!((sizes.min_workers(), sizes.max_workers()), (3, 17));
-    assert_eq!((sizes.gone_after, sizes.gather), (Duration::from_secs(3), Duration::from_secs(1)));
-    let mut tables = std::collections::BTreeMap::new();
-    for (workers, (shape, welcome)) in (3u8..).zip(&sizes.shapes) {
-        let table = welcome.tables.first();
-        assert_eq!((shape.workers, shape.quorum, welcome.quorum), (workers, workers, workers));
-        assert_eq!(shape.tables, [table.id]);
-        assert!(
-            u16::from(workers) * table.granularity <= 255 && table.form == job.welcome.tables.first().form
-        );
-        // A number is one table.
-        assert_eq!(*tables.entry(table.id.0).or_insert(table.values), table.values);
-        let alone = check(&SMALL.replace("workers = 4", &format!("workers = {workers}"))).unwrap();
-        assert_eq!(alone[0].welcome.tables.first().values, table.values);
-    }
-    assert!(tables.len() > 5 && sizes.size(17).unwrap().1 == job.welcome && sizes.size(2).is_none());
-    // One number says both; a table that is given is that of all.
-    assert!(check(&job_without_workers("min_workers = 4\nmax_workers = 4")).unwrap()[0].sizes.is_none());
-    let one = check(&job_without_workers("max_workers = 4\ngranularity = 30\nfraction = 0.03125")).unwrap();
-    let shapes = &one[0].sizes.as_ref().unwrap().shapes;
-    assert!(shapes.len() == 4 && shapes.iter().all(|(_, welcome)| welcome.tables == shapes[0].1.tables));
 }
 
 #[test]

@@ -9,9 +9,9 @@ use thc_protocol::aggregator::{
 };
 use thc_protocol::session::{Action, Joiner, Registry, StaticJob};
 use thc_protocol::wire::{
-    Ask, Boundary, Choice, FLAG_MARK, FLAG_NUDGE, Form, HEADER_LEN, Header, JOIN_LEN, Join, Kind, Leave,
-    MAX_PACKET, Mismatch, Norm, Nudge, Pending, Position, RefuseReason, Refused, Stand, Straggler, Table,
-    Tables, VERSION, Welcome, What,
+    Ask, Choice, FLAG_MARK, FLAG_NUDGE, Form, HEADER_LEN, Header, JOIN_LEN, Join, Kind, Leave,
+    MAX_PACKET, Mismatch, Norm, Nudge, Pending, RefuseReason, Refused, Straggler, Table,
+    Tables, VERSION, Welcome,
 };
 use thc_protocol::worker::{CallError, CallSpec, Events, PacketId, Parameters, PartSpec, Tx, Worker};
 use thc_protocol::{Cookie, Ecn, JobId, Policy, Round, SlotId, TableId, WorkerId};
@@ -80,20 +80,6 @@ fn valid(rng: &mut Rng, focus: &[Kind], round: u32) -> Vec<u8> {
         Kind::Welcome | Kind::Description => {
             let credit = u32::from(rng.below(4) == 0);
             Welcome { credit, ..welcome(rng.below(6)) }.to_bytes().to_vec()
-        }
-        Kind::Position => {
-            let stand = [Stand::Running, Stand::Holding, Stand::Stopped][rng.below(3) as usize];
-            let (finished, begun) = (rng.below(3) as u32, rng.below(3) as u32);
-            Position { nonce: rng.below(6), finished, begun, stand, question: rng.below(3) as u16 }
-                .to_bytes()
-                .to_vec()
-        }
-        Kind::Boundary => {
-            let what = [What::GoOn, What::Hold, What::Finish, What::Ask, What::Stop][rng.below(5) as usize];
-            let because_of = WorkerId(rng.below(4) as u8);
-            Boundary { what, because_of, question: rng.below(3) as u16, calls: rng.below(3) as u32 }
-                .to_bytes()
-                .to_vec()
         }
         Kind::Ask => Ask { nonce: rng.below(6) }.to_bytes().to_vec(),
         Kind::Pending => Pending { joined: rng.below(8) }.to_bytes().to_vec(),
@@ -459,7 +445,6 @@ fn registry() {
                     installed = true;
                     sessions += 1;
                 }
-                Action::Tell(..) => panic!("nobody comes or goes"),
                 Action::RootDiffers(..) | Action::RootRefuses(..) => panic!("there is no root"),
                 Action::Remove(job) => {
                     assert!(installed && *job == JOB);

@@ -6,8 +6,8 @@ use std::collections::BTreeSet;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::time::Duration;
 use thc_protocol::wire::{
-    Ask, Change, FEATURE_IPV6, FEATURE_MEMBERS, FEATURE_RACKS, Form, HEADER_LEN, Header, HeaderError, Join,
-    Kind, Leave, MAX_PACKET, Members, Mismatch, NORM_LEN, Norm, Nudge, Pending, RAW_LEN, RESULT_LEN, Rack,
+    Ask, Change, FEATURE_IPV6, FEATURE_RACKS, Form, HEADER_LEN, Header, HeaderError, Join,
+    Kind, Leave, MAX_PACKET, Mismatch, NORM_LEN, Norm, Nudge, Pending, RAW_LEN, RESULT_LEN, Rack,
     RefuseReason, Refused, Shares, SharesError, Straggler, Table, Tables, TablesError, VERSION, Welcome,
     WelcomeError,
 };
@@ -128,7 +128,6 @@ prop_compose! {
         block in 10u8..=20,
         shares in any_shares(),
         rack in prop::option::of(any_rack()),
-        members in prop::option::of((0u8..64, any::<u8>(), any::<u16>())),
         marks in any::<bool>(),
     ) -> Welcome {
         Welcome {
@@ -143,17 +142,11 @@ prop_compose! {
             job_seed,
             nonce,
             block,
-            min_workers: 1,
-            max_workers: workers,
+            workers,
             credit: micros,
-            features: micros.rotate_left(7) & !(FEATURE_RACKS | FEATURE_MEMBERS | FEATURE_IPV6),
+            features: micros.rotate_left(7) & !(FEATURE_RACKS | FEATURE_IPV6),
             shares,
             rack,
-            members: members.map(|(number, spares, epoch)| Members {
-                number: WorkerId(number),
-                spares: spares % shares.servers(),
-                epoch,
-            }),
             marks,
         }
     }
@@ -275,9 +268,8 @@ proptest! {
         let bytes = welcome.to_bytes();
         prop_assert_eq!((usize::from(bytes[92]), usize::from(bytes[93])), (shares, tables));
         let unused = if welcome.rack.is_some() { 110 } else { 94 };
-        let members = if welcome.members.is_some() { 114..118 } else { 128..128 };
         prop_assert_eq!(bytes[118], u8::from(welcome.marks));
-        prop_assert!((unused..128).filter(|at| !members.contains(at) && *at != 118).all(|at| bytes[at] == 0));
+        prop_assert!((unused..128).filter(|at| *at != 118).all(|at| bytes[at] == 0));
         let v6 = welcome.shares.as_slice().first().is_some_and(SocketAddr::is_ipv6);
         prop_assert_eq!(u32::from_be_bytes(*bytes[88..].first_chunk().unwrap()) & FEATURE_IPV6 != 0, v6);
         let list = if v6 { (18 * shares).next_multiple_of(8) } else { 8 * shares };
@@ -365,14 +357,12 @@ fn payload_lengths_are_those_of_p2() {
         (Nudge, 12, 12),
         (Join, 32, 32),
         (Leave, 8, 8),
-        (Position, 20, 20),
         (Welcome, 128, 128),
         (Pending, 8, 8),
         (Refused, 4, 4),
         (Bye, 0, 0),
         (Description, 128, 128),
         (Ask, 8, 8),
-        (Boundary, 8, 8),
     ];
     assert_eq!(expected.map(|(kind, ..)| kind), Kind::ALL);
     for (kind, narrow, wide) in expected {
@@ -535,14 +525,12 @@ const GOOD: Welcome = Welcome {
     job_seed: 0,
     nonce: 0,
     block: 20,
-    min_workers: 1,
-    max_workers: 64,
+    workers: 64,
     credit: 0,
     features: 0,
     shares: Shares::NONE,
     rack: None,
     marks: false,
-    members: None,
 };
 
 #[test]
@@ -560,11 +548,8 @@ fn welcomes_with_impossible_numbers_are_refused() {
         Welcome { shards: 0, ..good },
         Welcome { block: 9, ..good },
         Welcome { block: 21, ..good },
-        Welcome { min_workers: 0, ..good },
-        Welcome { min_workers: 65, ..good },
-        Welcome { max_workers: 65, ..good },
-        Welcome { members: Some(Members { spares: 1, ..Members::default() }), ..good },
-        Welcome { members: Some(Members { number: WorkerId(64), ..Members::default() }), ..good },
+        Welcome { workers: 0, ..good },
+        Welcome { workers: 65, ..good },
     ] {
         assert_eq!(Welcome::parse(&bad.to_bytes()), None, "{bad:?}");
     }
@@ -583,7 +568,7 @@ fn seal(mut payload: Vec<u8>) -> Vec<u8> {
         z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
         z ^ (z >> 31)
     };
-    let own = |at: usize| matches!(at, 0..4 | 56..64 | 72..80 | 84..88 | 114 | 116..119);
+    let own = |at: usize| matches!(at, 0..4 | 56..64 | 72..80 | 84..88 | 118);
     let hashed: Vec<u8> = payload.iter().enumerate().map(|(at, &b)| if own(at) { 0 } else { b }).collect();
     let words = hashed.chunks_exact(8).map(|word| u64::from_be_bytes(word.try_into().unwrap()));
     let fingerprint = words.fold(0, |h, word| mix(h ^ word).wrapping_add(1));
@@ -621,23 +606,10 @@ fn what_a_welcome_says_that_is_not_known_is_named() {
         (&[(12, 0)], "quorum 0"),
         (&[(14, 2)], "loss policy 2: this version knows 0 and 1"),
         (&[(15, 0)], "shards 0"),
-        (&[(82, 65)], "most workers 65"),
+        (&[(82, 65)], "workers 65"),
     ] {
         assert!(at(changes).starts_with(says), "{}", at(changes));
     }
-}
-
-#[test]
-fn a_workers_number_and_the_epoch_are_not_part_of_the_fingerprint() {
-    let shares = Shares::new(&["10.0.0.1:9000", "10.0.0.2:9000"].map(|at| at.parse().unwrap()), 1).unwrap();
-    let welcome = |members| Welcome { shares, members: Some(members), ..GOOD };
-    let one = welcome(Members { number: WorkerId(1), spares: 1, epoch: 7 });
-    let other = welcome(Members { number: WorkerId(63), spares: 1, epoch: 65_535 });
-    assert_eq!((one.fingerprint(), Change::compare(&one, &other)), (other.fingerprint(), None));
-    let fewer = welcome(Members { spares: 0, ..Members::default() });
-    assert_eq!(Change::compare(&one, &fewer).unwrap().to_string(), "spares 0 instead of 1");
-    assert!(one.fingerprint() != fewer.fingerprint());
-    assert_eq!((one.all_shards(), fewer.all_shards()), (1, 2));
 }
 
 #[test]

@@ -5,8 +5,8 @@ use serde_json::Value;
 use std::collections::BTreeSet;
 use std::time::Duration;
 use thc_protocol::wire::{
-    Ask, Boundary, Form, HEADER_LEN, Header, Join, Kind, Leave, MAX_PACKET, Members, Mismatch, Norm, Nudge,
-    Pending, Position, Rack, RefuseReason, Refused, Shares, Stand, Straggler, Table, Tables, Welcome, What,
+    Ask, Form, HEADER_LEN, Header, Join, Kind, Leave, MAX_PACKET, Mismatch, Norm, Nudge,
+    Pending, Rack, RefuseReason, Refused, Shares, Straggler, Table, Tables, Welcome,
 };
 use thc_protocol::{Cookie, JobId, Lane, Policy, Rank, Round, SlotId, TableId, WorkerId};
 
@@ -85,8 +85,7 @@ fn welcome(of: &Value) -> Welcome {
         job_seed: number(of, "job_seed"),
         nonce: number(of, "nonce"),
         block: number(of, "block"),
-        min_workers: number(of, "min_workers"),
-        max_workers: number(of, "max_workers"),
+        workers: number(of, "workers"),
         credit: number(of, "credit"),
         features: number::<u32>(of, "features"),
         shares: match of["shares"].as_array() {
@@ -108,14 +107,6 @@ fn welcome(of: &Value) -> Welcome {
             }
         }),
         marks: of["marks"] == true,
-        members: of["members"].is_object().then(|| {
-            let of = &of["members"];
-            Members {
-                number: WorkerId(number(of, "number")),
-                spares: number(of, "spares"),
-                epoch: number(of, "epoch"),
-            }
-        }),
     }
 }
 
@@ -170,29 +161,6 @@ fn body(packet: &Value, kind: Kind, payload: &[u8]) -> Vec<u8> {
             let ask = Ask { nonce: number(&packet["ask"], "nonce") };
             assert_eq!(Ask::parse(payload), Some(ask));
             ask.to_bytes().to_vec()
-        }
-        Kind::Position => {
-            let it = &packet["position"];
-            let stand = [Stand::Running, Stand::Holding, Stand::Stopped][number::<usize>(it, "stand")];
-            let (finished, begun) = (number(it, "finished"), number(it, "begun"));
-            let position = Position {
-                nonce: number(it, "nonce"),
-                finished,
-                begun,
-                stand,
-                question: number(it, "question"),
-            };
-            assert_eq!(Position::parse(payload), Some(position));
-            position.to_bytes().to_vec()
-        }
-        Kind::Boundary => {
-            let it = &packet["boundary"];
-            let all = [What::GoOn, What::Hold, What::Finish, What::Ask, What::Stop];
-            let (what, because_of) = (all[number::<usize>(it, "what")], WorkerId(number(it, "worker")));
-            let boundary =
-                Boundary { what, because_of, question: number(it, "question"), calls: number(it, "calls") };
-            assert_eq!(Boundary::parse(payload), Some(boundary));
-            boundary.to_bytes().to_vec()
         }
         Kind::Welcome | Kind::Description => {
             let welcome = welcome(&packet["welcome"]);

@@ -77,9 +77,6 @@ pub fn worker(py: Python<'_>, error: &WorkerError) -> PyErr {
         WorkerError::Call(CallError::NonFinite { worker }) => {
             exception(py, "NonFiniteError", &message, |d| d.set_item("worker", worker.0))
         }
-        WorkerError::Call(CallError::MembersChanged) => {
-            exception(py, "MembersChangedError", &message, |_| Ok(()))
-        }
         WorkerError::Call(CallError::Norm { partition, value }) => {
             exception(py, "NormError", &message, |d| {
                 d.set_item("partition", partition)?;

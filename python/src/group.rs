@@ -11,7 +11,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::Duration;
 use thc_protocol::TableId;
-use thc_protocol::wire::{Form, Table};
+use thc_protocol::wire::Table;
 use thc_ps::Secret;
 use thc_worker::{
     Call, Choice, Controller, ControllerUrl, GroupConfig, METRICS, Mode, Plan, Quantity, Span, WorkerError,

@@ -13,11 +13,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import pytest
 from conftest import needs
 from crew import free_port
 from patience import HANG
-from servers import COOKIE, program
 
 needs("torch")
 
@@ -113,6 +111,3 @@ def test_a_rank_is_killed_and_another_added(server: str, tmp_path: Path) -> None
         assert max(first) < 45, first
     finally:
         agents.close()
-        if ps is not None:
-            ps.kill()
-            ps.wait()

@@ -21,7 +21,6 @@ __all__ = [
     "JoinRefusedError",
     "JoinSilentError",
     "LeftBehindError",
-    "MembersChangedError",
     "MismatchError",
     "MissingError",
     "ModelEmptyError",
@@ -55,12 +54,6 @@ class ConfigError(ThcError, ValueError):
 
 class ClosedError(ThcError):
     """The group or server has been closed, or was made before a fork."""
-
-
-class MembersChangedError(ThcError):
-    """Workers have come or gone while a call was under way whose indices somebody else computes, such as a GPU, or behind such a call.
-
-    Begin all of them again, in their order: no call is taken in before the errors of all of them were raised."""
 
 
 class ReplicasError(ThcError):

@@ -14,18 +14,6 @@ __all__ = ["JobOptions"]
 class JobOptions(TypedDict, total=False):
     """Keys of a job besides its number, its cookie and its workers. ``None`` leaves a key out."""
 
-    min_workers: int | None
-    """Fewest workers of a session, instead of workers: members may come and go [default: 1]"""
-
-    max_workers: int | None
-    """Most workers of a session, instead of workers"""
-
-    gone_after: float | str | None
-    """How long a member may be silent before the others go on without it [default: 3s]"""
-
-    gather: float | str | None
-    """How long the first session waits for one more worker before it begins with fewer than the most [default: 1s]"""
-
     quorum: int | None
     """How many workers complete a sum [default: all]"""
 

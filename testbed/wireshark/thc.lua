@@ -20,14 +20,12 @@ local kinds = {
     [0x16] = { name = "NUDGE", lengths = { 12 } },
     [0x21] = { name = "JOIN", up = true, lengths = { 32 } },
     [0x22] = { name = "LEAVE", up = true, lengths = { 8 } },
-    [0x23] = { name = "POSITION", up = true, lengths = { 20 } },
     [0x31] = { name = "WELCOME", lengths = { 128 }, lists = true },
     [0x32] = { name = "PENDING", lengths = { 8 } },
     [0x33] = { name = "REFUSED", lengths = { 4 } },
     [0x34] = { name = "BYE", lengths = { 0 } },
     [0x35] = { name = "DESCRIPTION", lengths = { 128 }, lists = true },
     [0x36] = { name = "ASK", lengths = { 8 } },
-    [0x37] = { name = "BOUNDARY", lengths = { 8 } },
 }
 
 local kind_names = {}
@@ -46,10 +44,7 @@ local reasons = {
     [6] = "computes other numbers",
     [7] = "not the first share",
     [8] = "the root does not let the rack in",
-    [9] = "no sessions of so many workers",
 }
-local stands = { [0] = "runs", [1] = "holds", [2] = "has stopped" }
-local whats = { [0] = "go on", [1] = "hold", [2] = "finish", [3] = "say how far you are", [4] = "stop" }
 
 local f = {
     -- P1
@@ -113,8 +108,7 @@ local f = {
     welcome_t_p = ProtoField.double("thc.welcome.t_p", "t_p"),
     welcome_fingerprint = ProtoField.uint64("thc.welcome.fingerprint", "Fingerprint", base.HEX),
     welcome_block = ProtoField.uint8("thc.welcome.block", "Block size (log2 of coordinates)"),
-    welcome_min_workers = ProtoField.uint8("thc.welcome.min_workers", "Least workers"),
-    welcome_max_workers = ProtoField.uint8("thc.welcome.max_workers", "Most workers"),
+    welcome_workers = ProtoField.uint8("thc.welcome.workers", "Workers"),
     welcome_width = ProtoField.uint8("thc.welcome.width", "Bits per index"),
     welcome_credit = ProtoField.uint32("thc.welcome.credit", "Credit (packets, 0 is no bound)"),
     welcome_features = ProtoField.uint32("thc.welcome.features", "Features needed", base.HEX),
@@ -123,9 +117,6 @@ local f = {
     welcome_share_v6 = ProtoField.ipv6("thc.welcome.share_v6", "Share's address"),
     welcome_share_port = ProtoField.uint16("thc.welcome.share.port", "Share's base port"),
     welcome_tables = ProtoField.uint8("thc.welcome.tables", "Further lookup tables"),
-    welcome_number = ProtoField.uint8("thc.welcome.number", "Number in the session"),
-    welcome_spares = ProtoField.uint8("thc.welcome.spares", "Spares, the last of the shares"),
-    welcome_epoch = ProtoField.uint16("thc.welcome.epoch", "Epoch"),
     welcome_marks = ProtoField.bool("thc.welcome.marks", "Marks are told", 8, nil, 0x01, "Workers send data as ECN-capable (P46)"),
     welcome_racks = ProtoField.uint8("thc.welcome.racks", "Racks"),
     welcome_rack = ProtoField.uint8("thc.welcome.rack", "Rack (255: this is the root)"),
@@ -133,15 +124,6 @@ local f = {
     welcome_all_quorum = ProtoField.uint16("thc.welcome.all_quorum", "Quorum of all racks"),
     welcome_first = ProtoField.uint16("thc.welcome.first", "Rank of the rack's worker 0"),
     welcome_layout = ProtoField.uint64("thc.welcome.layout", "Digest of the racks' sizes", base.HEX),
-    position_nonce = ProtoField.uint64("thc.position.nonce", "Nonce", base.HEX),
-    position_finished = ProtoField.uint32("thc.position.finished", "Calls finished"),
-    position_begun = ProtoField.uint32("thc.position.begun", "Calls begun"),
-    position_stand = ProtoField.uint8("thc.position.stand", "It", base.DEC, stands),
-    position_question = ProtoField.uint16("thc.position.question", "Answer to question"),
-    boundary_what = ProtoField.uint8("thc.boundary.what", "What to do", base.DEC, whats),
-    boundary_worker = ProtoField.uint8("thc.boundary.worker", "Because of worker"),
-    boundary_question = ProtoField.uint16("thc.boundary.question", "Question"),
-    boundary_calls = ProtoField.uint32("thc.boundary.calls", "Calls"),
     ask_nonce = ProtoField.uint64("thc.ask.nonce", "Nonce asked for", base.HEX),
     -- Fields that follow from several packets, which the display shows in brackets.
     seq = ProtoField.uint64("thc.seq", "Sequence number", base.DEC, nil, nil, "round x slots + slot (P8), once WELCOME was seen"),
@@ -272,8 +254,7 @@ local function welcome(tvb, tree, header)
     tree:add(f.welcome_t_p, tvb(64, 8))
     tree:add(f.welcome_fingerprint, tvb(72, 8))
     tree:add(f.welcome_block, tvb(80, 1))
-    tree:add(f.welcome_min_workers, tvb(81, 1))
-    tree:add(f.welcome_max_workers, tvb(82, 1))
+    tree:add(f.welcome_workers, tvb(82, 1))
     tree:add(f.welcome_width, tvb(83, 1))
     tree:add(f.welcome_credit, tvb(84, 4))
     tree:add(f.welcome_features, tvb(88, 4))
@@ -284,11 +265,6 @@ local function welcome(tvb, tree, header)
         tree:add(f.welcome_all_quorum, tvb(98, 2))
         tree:add(f.welcome_first, tvb(100, 2))
         tree:add(f.welcome_layout, tvb(102, 8))
-    end
-    if bit.band(tvb(88, 4):uint(), 16) ~= 0 then
-        tree:add(f.welcome_number, tvb(114, 1))
-        tree:add(f.welcome_spares, tvb(115, 1))
-        tree:add(f.welcome_epoch, tvb(116, 2))
     end
     tree:add(f.welcome_marks, tvb(118, 1))
     tree:add(f.welcome_shares, tvb(92, 1))
@@ -366,22 +342,6 @@ local payloads = {
     end,
     [0x34] = function() end,
     [0x35] = welcome,
-    [0x23] = function(tvb, tree)
-        tree:add(f.position_nonce, tvb(0, 8))
-        tree:add(f.position_finished, tvb(8, 4))
-        tree:add(f.position_begun, tvb(12, 4))
-        tree:add(f.position_stand, tvb(16, 1))
-        tree:add(f.position_question, tvb(18, 2))
-        return string.format("%s, %d calls finished, %d begun", stands[tvb(16, 1):uint()] or "?", tvb(8, 4):uint(),
-            tvb(12, 4):uint())
-    end,
-    [0x37] = function(tvb, tree)
-        tree:add(f.boundary_what, tvb(0, 1))
-        tree:add(f.boundary_worker, tvb(1, 1))
-        tree:add(f.boundary_question, tvb(2, 2))
-        tree:add(f.boundary_calls, tvb(4, 4))
-        return string.format("%s, %d calls", whats[tvb(0, 1):uint()] or "?", tvb(4, 4):uint())
-    end,
     [0x36] = function(tvb, tree)
         tree:add(f.ask_nonce, tvb(0, 8))
     end,

@@ -21,24 +21,21 @@ def main():
     parser.add_argument("--mode", choices=["thc", "raw"], default="thc")
     parser.add_argument("--key", type=lambda text: int(text, 0), default=0, help="the tensor's name (P3)")
     parser.add_argument("--repeat", type=int, default=1)
-    parser.add_argument("--workers", type=int, default=0, help="how many the session must have (P42); 0 for any number")
     arguments = parser.parse_args()
     host, port = arguments.ps.rsplit(":", 1)
-    worker = session.Worker((host, int(port)), arguments.job, arguments.worker, arguments.cookie,
-                            wants=arguments.workers)
+    worker = session.Worker((host, int(port)), arguments.job, arguments.worker, arguments.cookie)
     mode = wire.UNCOMPRESSED if arguments.mode == "raw" else wire.COMPRESSED
     try:
         worker.join()
         try:
             for _ in range(arguments.repeat):
-                worker.boundary()
                 mean = worker.all_reduce(np.fromfile(arguments.input, "<f4"), mode, arguments.key)
         finally:
             worker.leave()
     except (session.SessionError, session.CallError) as error:
         sys.exit(f"error: {error}")
     mean.astype("<f4").tofile(arguments.output)
-    print(json.dumps({"repeated": worker.repeated, "answered": worker.answered, "sessions": worker.sessions}))
+    print(json.dumps({"repeated": worker.repeated, "answered": worker.answered}))
 
 
 if __name__ == "__main__":

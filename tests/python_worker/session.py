@@ -10,7 +10,7 @@ import numpy as np
 
 import numerics
 import wire
-from members import Member, SessionError
+from member import Member, SessionError
 
 KEEP_ALIVE = 2.0  # after which a worker that waits for nothing introduces itself again (P24)
 FIRST_TIMEOUT, LAST_TIMEOUT = 0.03, 0.5
@@ -25,10 +25,6 @@ LENGTHS = {
     wire.STRAGGLER: 8,
 }
 THRESHOLDS = (2.0**-16, 38.0)  # t_p from, to (P5)
-
-
-class NextSession(Exception):
-    """Another session has begun in place of the one at hand (P43)."""
 
 
 def milliseconds():
@@ -79,17 +75,17 @@ class Stream:
 class Worker:
     """One worker of a job."""
 
-    def __init__(self, ps, job, seat, cookie, seed=None, wants=0):
+    def __init__(self, ps, job, seat, cookie, seed=None):
         self.ps, self.job = ps, job
         system = random.SystemRandom()
         nonce, attempt = system.getrandbits(64), system.getrandbits(32)
-        self.member = Member(job, seat, cookie, nonce, attempt, milliseconds(), wants)
+        self.member = Member(job, seat, cookie, nonce, attempt, milliseconds())
         self.rng = np.random.default_rng([seat, seed] if seed is not None else None)
         self.socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
         self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4 << 20)
         self.socket.bind(("", 0))
         self.heard = 0.0
-        self.repeated = self.answered = self.sessions = 0
+        self.calls = self.repeated = self.answered = 0
 
     @property
     def welcome(self):
@@ -118,7 +114,7 @@ class Worker:
         """A session begins, with nothing in it yet."""
         w = self.welcome
         if w.features:
-            raise SessionError("this worker knows no features but those of members")
+            raise SessionError("this worker knows no features")
         if w.rack:
             raise SessionError("this worker knows no racks")
         if w.shares:
@@ -128,19 +124,11 @@ class Worker:
         t_p = w.tables[0].t_p
         if not THRESHOLDS[0] <= t_p <= THRESHOLDS[1]:
             raise SessionError(f"t_p = {t_p} leads out of the range of P5")
-        self.number = self.member.number
+        self.number = self.member.seat
         self.told = w.tables[0]
         self.table = numerics.Table(self.told.all_values(), self.told.t_p)
         self.norms, self.data = Stream(w.norm_slots), Stream(w.data_slots, w.credit)
         self.heard = time.monotonic()
-        self.sessions += 1
-
-    def boundary(self, patience=30):
-        """P43: a place between calls at which others may join. All members call it at the same places."""
-        try:
-            self._wait_while(lambda: self.member.must_wait(milliseconds()), patience)
-        except NextSession:
-            self._begin_session()
 
     def leave(self):
         """P25; answers those who still wait."""
@@ -152,20 +140,6 @@ class Worker:
                 elif header.kind == wire.NUDGE and header.cookie == self.welcome.session:
                     self._answer(header, payload)
                     self.member.stay(milliseconds())
-
-    def _wait_while(self, waits, patience):
-        """Answers others, with nothing outstanding of its own."""
-        while waits():
-            silence = self.member.silence(milliseconds())
-            if silence > 1000 * patience:
-                raise SessionError(f"the server has said nothing for {patience} s of how the session goes on (P43)")
-            now = time.monotonic()
-            if now - self.heard > KEEP_ALIVE:
-                self.member.claim(milliseconds())
-                self.heard = now
-            for header, payload in self._receive(LAST_TIMEOUT):
-                self.heard = time.monotonic()
-                self._handle(self.data, header, payload)
 
     # ---- packets
 
@@ -260,8 +234,7 @@ class Worker:
     def _handle(self, stream, header, payload):
         """Takes one packet; returns what was sent if it is the first result of that."""
         if header.kind & wire.CONTROL:
-            if self.member.take(milliseconds(), header, payload):
-                raise NextSession
+            self.member.take(milliseconds(), header, payload)
             return None
         if header.cookie != self.welcome.session:
             return None
@@ -319,25 +292,9 @@ class Worker:
     # ---- all-reduces
 
     def all_reduce(self, x, mode=wire.COMPRESSED, key=0, patience=30):
-        """The mean of x (f32) over all workers. Where members come and go, over those of the session in which the call
-        ends: a call that was begun and not finished begins again in the next session (P43)."""
-        x = np.ascontiguousarray(x, np.float32)
-        while True:
-            self.member.begin_call(milliseconds())
-            calls = self.member.begun
-            try:
-                try:
-                    mean, failed = self._reduce(x, calls - 1, mode, key, patience), None
-                except CallError as error:
-                    mean, failed = None, error
-                self.member.have_results(milliseconds(), calls)
-                self._wait_while(lambda: self.member.finished < calls, patience)
-            except NextSession:
-                self._begin_session()
-                continue
-            if failed:
-                raise failed
-            return mean
+        """The mean of x (f32) over all workers."""
+        self.calls += 1
+        return self._reduce(np.ascontiguousarray(x, np.float32), self.calls - 1, mode, key, patience)
 
     def _reduce(self, x, call, mode, key, patience):
         parts = numerics.cut(len(x), self.welcome.block)

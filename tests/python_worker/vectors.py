@@ -2,14 +2,12 @@
 
 import json
 import sys
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 
 import numerics
 import wire
-from members import Member
 
 
 def floats(text):
@@ -50,10 +48,6 @@ def check_forms(vectors):
             join = packet["join"]
             rest = number(join["fingerprint"]), number(join["definitions"])
             assert wire.join_payload(number(join["nonce"]), join["session"], *rest) == payload
-        if "position" in packet:
-            assert wire.parse_position(payload) == tuple(map(number, packet["position"].values()))
-        if "boundary" in packet:
-            assert wire.parse_boundary(payload) == tuple(map(number, packet["boundary"].values()))
         if "ask" in packet:
             assert wire.parse_ask(payload) == number(packet["ask"]["nonce"])
         if "leave" in packet:
@@ -90,7 +84,7 @@ def check_welcome(fields, payload):
             mine = [f"[{ip}]:{port}" if ":" in ip else f"{ip}:{port}" for ip, port in mine]
         if name == "tables":
             mine = [vars(table) | {"values": list(table.values)} for table in mine]
-        if name in ("rack", "members"):
+        if name == "rack":
             wanted = tuple(map(number, value.values()))
         assert mine == wanted, name
 
@@ -250,54 +244,6 @@ def check_sums(call, ups, down, welcome):
             assert np.array_equal(total, np.frombuffer(payload, ">i4"))
 
 
-def check_history(history):
-    """Does what each worker of a history does (P42, P43), and compares every packet that it sends, and when."""
-    members, at_boundary = {}, set()
-    for event in history["events"]:
-        now, seat = event["at_ms"], event.get("seat")
-        where = f"{history['name']}: {event}"
-        if event.get("program") == "starts":
-            nonce = number(event["nonce"])
-            members[seat] = Member(history["job"], seat, history["cookie"], nonce, 0, now, event["wants"])
-        elif event.get("program") == "dies":
-            del members[seat]
-        elif event.get("program") == "is at a boundary":
-            at_boundary.add(seat)
-        elif "program" in event:
-            act(members[seat], now, event)
-        elif "up" in event:
-            expected = bytes.fromhex(event["up"])
-            mine = next(members[seat].poll(now), None)
-            assert mine is not None, f"nothing is due: {where}"
-            assert without_attempt(mine) == without_attempt(expected), f"{mine.hex()} and {where}"
-        elif "down" in event and event.get("how") != "lost" and seat in members:
-            members[seat].take(now, *wire.parse(bytes.fromhex(event["down"])))
-        # A program waits at a boundary for as long as it must.
-        at_boundary = {seat for seat in at_boundary if seat in members and members[seat].must_wait(now)}
-        late = [seat for seat, member in members.items() if (member.deadline() or now) < now]
-        assert not late, f"seats {late} have sent too little: {where}"
-
-
-def act(member, now, event):
-    """What a program does."""
-    if event["program"] == "begins a call":
-        member.begin_call(now)
-    elif event["program"] == "has all results":
-        member.have_results(now, event["calls"])
-    elif event["program"] == "hears nothing":
-        member.claim(now)
-    elif event["program"] == "leaves":
-        member.leave(now)
-    else:
-        raise AssertionError(event)
-
-
-def without_attempt(packet):
-    """JOIN without the attempt, which each worker chooses itself (P22)."""
-    header, payload = wire.parse(packet)
-    return (replace(header, round=0) if header.kind == wire.JOIN else header), payload
-
-
 def main(root):
     def read(path):
         return json.loads((root / path).read_text())
@@ -306,8 +252,6 @@ def main(root):
     check_numbers(read("codec/golden/codec.json"))
     for session in read("tests/vectors/all_reduce.json")["sessions"]:
         check_session(session)
-    for history in read("tests/vectors/members.json")["histories"]:
-        check_history(history)
     print("vectors: equal")
 
 

@@ -10,13 +10,12 @@ NORM_PAYLOAD = struct.Struct(">IIIHBBI")
 
 NORM, DATA, RAW = 0x01, 0x02, 0x03
 NORM_RESULT, RESULT, RAW_RESULT, STRAGGLER, MISMATCH, NUDGE = 0x11, 0x12, 0x13, 0x14, 0x15, 0x16
-JOIN, LEAVE, POSITION = 0x21, 0x22, 0x23
+JOIN, LEAVE = 0x21, 0x22
 WELCOME, PENDING, REFUSED, BYE = 0x31, 0x32, 0x33, 0x34
-DESCRIPTION, ASK, BOUNDARY = 0x35, 0x36, 0x37
+DESCRIPTION, ASK = 0x35, 0x36
 CONTROL = 0x20  # the bit of a kind that the control plane answers
 FLAG_NUDGE, FLAG_ROOT = 1, 2
 IN_USE, REFORMING = 4, 5  # reasons of REFUSED (P24)
-GO_ON, HOLD, FINISH, ASK_CALLS, STOP = range(5)  # what BOUNDARY says (P43)
 COMPRESSED, UNCOMPRESSED = 0, 1
 SMALLEST, LARGEST = 0x0D800000, 0x7C800000  # P5: bits of 2^-100 and 2^122
 
@@ -174,17 +173,15 @@ class Welcome:
     nonce: int
     fingerprint: int
     block: int
-    min_workers: int
-    max_workers: int
+    workers: int
     credit: int
     features: int
     tables: tuple  # the first is what calls take that name none
     shares: tuple = ()  # of address and base port
     rack: tuple = ()  # with features bit 1, which is not in `features`: racks, this one, workers, quorum of all, rank of the first, layout (P38)
-    members: tuple = ()  # with features bit 4, in the same way: number in the session, spares, epoch (P21, P42)
     marks: int = 0  # bit 0: the aggregator tells marks (P46)
 
-    FORM = struct.Struct(">IIIBBBBIBBHd16sQQdQBBBBIIBBBBHHHQ4xBBHB9x")
+    FORM = struct.Struct(">IIIBBBBIBBHd16sQQdQBxBBIIBBBBHHHQ8xB9x")
     SHARE = struct.Struct(">4sHxx")
     SHARE_V6 = struct.Struct(">16sH")  # with features bit 5, which is not in `features`
 
@@ -196,8 +193,8 @@ class Welcome:
         fixed, lists = payload[: Welcome.FORM.size], payload[Welcome.FORM.size :]
         (
             *begins, lane, policy, shards, deadline, table, bits, granularity, fraction, values, job_seed, nonce, t_p,
-            own, block, least, most, width, credit, features, shares, tables, racks, number, workers,
-            all_quorums, rank, layout, place, spares, epoch, marks,
+            own, block, in_all, width, credit, features, shares, tables, racks, number, workers,
+            all_quorums, rank, layout, marks,
         ) = Welcome.FORM.unpack(fixed)  # fmt: skip
         row = Welcome.SHARE_V6 if features & 32 else Welcome.SHARE
         at = -(-shares * row.size // 8) * 8
@@ -205,11 +202,11 @@ class Welcome:
             return None
         first = Table(table, bits, width, lane, granularity, fraction, t_p, values)
         welcome = Welcome(
-            *begins, policy, shards, deadline, job_seed, nonce, own, block, least, most, credit, features & ~50,
+            *begins, policy, shards, deadline, job_seed, nonce, own, block, in_all, credit, features & ~34,
             (first, *(Table(*row) for row in Table.ROW.iter_unpack(lists[at:]))),
             tuple((str(ipaddress.ip_address(ip)), port) for ip, port in row.iter_unpack(lists[: shares * row.size])),
             (racks, number, workers, all_quorums, rank, layout) if features & 2 else (),
-            (place, spares, epoch) if features & 16 else (), marks,
+            marks,
         )  # fmt: skip
         return welcome if welcome.fingerprint == fingerprint(payload) else None
 
@@ -222,17 +219,17 @@ class Welcome:
         fixed = self.FORM.pack(
             self.session, self.data_slots, self.norm_slots, self.quorum, first.lane, self.policy, self.shards,
             self.deadline, first.table, first.bits, first.granularity, first.fraction, first.values, self.job_seed,
-            self.nonce, first.t_p, self.fingerprint, self.block, self.min_workers, self.max_workers, first.width,
-            self.credit, self.features | (2 if self.rack else 0) | (16 if self.members else 0) | (32 if v6 else 0),
+            self.nonce, first.t_p, self.fingerprint, self.block, self.workers, first.width,
+            self.credit, self.features | (2 if self.rack else 0) | (32 if v6 else 0),
             len(self.shares), len(more),
-            *(self.rack or (0,) * 6), *(self.members or (0,) * 3), self.marks,
+            *(self.rack or (0,) * 6), self.marks,
         )  # fmt: skip
         return fixed + shares + b"".join(table.row() for table in more)
 
 
 def fingerprint(welcome):
     """P23, of a payload."""
-    shared = bytes(4) + welcome[4:56] + bytes(8) + welcome[64:72] + bytes(8) + welcome[80:84] + bytes(4) + welcome[88:114] + bytes(1) + welcome[115:116] + bytes(3) + welcome[119:]
+    shared = bytes(4) + welcome[4:56] + bytes(8) + welcome[64:72] + bytes(8) + welcome[80:84] + bytes(4) + welcome[88:118] + bytes(1) + welcome[119:]
     hashed = 0
     for (word,) in struct.iter_unpack(">Q", shared):
         hashed = (mix(hashed ^ word) + 1) % (1 << 64)
@@ -247,21 +244,6 @@ def join_payload(nonce, session, fingerprint=0, definitions=0):
 def parse_ask(payload):
     """The nonce of the incarnation asked (P24)."""
     return int.from_bytes(payload, "big")
-
-
-def position_payload(nonce, finished, begun, stand, question):
-    """What a member says of its calls, and what it does (P43)."""
-    return struct.pack(">QIIBxH", nonce, finished, begun, stand, question)
-
-
-def parse_position(payload):
-    """Nonce, calls finished, calls begun, what it does, the number of what it answers (P43)."""
-    return struct.unpack(">QIIBxH", payload)
-
-
-def parse_boundary(payload):
-    """What to do, the worker it is about, the number of this question, calls (P43)."""
-    return struct.unpack(">BBHI", payload)
 
 
 def leave_payload(nonce):

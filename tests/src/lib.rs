@@ -10,7 +10,6 @@ pub mod guest;
 pub mod hostile;
 pub mod kills;
 pub mod machine;
-pub mod members;
 pub mod p4;
 pub mod ready;
 pub mod traffic;

@@ -248,7 +248,7 @@ fn who_saves_much_error_feedback_keeps_nobody_waiting_for_the_group() {
                 let mut longest = Duration::ZERO;
                 while !done.load(Ordering::SeqCst) {
                     let began = Instant::now();
-                    group.membership().unwrap();
+                    group.parameters().unwrap();
                     longest = longest.max(began.elapsed());
                     std::thread::sleep(Duration::from_millis(1));
                 }

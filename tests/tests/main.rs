@@ -16,7 +16,6 @@ mod groups;
 mod hostile;
 mod ipv6;
 mod kills;
-mod members;
 mod monitoring;
 mod namespaces;
 mod network_threads;

@@ -3,8 +3,8 @@
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
-use thc_tests::followed::{Followed, Step};
-use thc_tests::{COOKIE, Finished, Ps, WorkerProcess, free_port, write_gradients};
+use thc_tests::followed::Followed;
+use thc_tests::{COOKIE, Finished, Ps, WorkerProcess, write_gradients};
 
 const WORKERS: u8 = 3;
 
@@ -107,41 +107,6 @@ fn a_killed_server_changes_no_bit() {
     let usual = of(["0", "0", "0"], 0);
     assert!(usual[0] == usual[1]);
     assert!(of(["2", "2", "1"], 2) == usual);
-}
-
-/// P42: one is killed, and the others go on; one leaves, and the last goes on alone.
-#[test]
-fn members_come_and_go_at_workers_with_network_threads() {
-    let dir = tempfile::tempdir().unwrap();
-    let inputs = write_gradients(dir.path(), WORKERS, 50_000);
-    let addr = SocketAddr::from(([127, 0, 0, 1], free_port()));
-    let sizes = ["--min-workers", "1", "--max-workers", "3", "--gone-after", "1500ms", "--gather", "2s"];
-    let ps = Ps::listen_at(addr, &[&sizes[..], &["--shards", "2"]].concat());
-    let start = |worker: u8, repeat: &str| {
-        let more = ["--repeat", repeat, "--network-threads", "2"];
-        Followed::start(None, &flags(addr, worker, &inputs[usize::from(worker)], &more))
-    };
-    let (first, second, mut third) = (start(0, "200"), start(1, "150"), start(2, "100000"));
-    third.until_first_step();
-    let mut steps: [Vec<Step>; 2] = Default::default();
-    third.kill();
-    let ends = [&first, &second].map(|worker| worker.errors());
-    for (steps, worker) in steps.iter_mut().zip([&first, &second]) {
-        *steps = worker.steps();
-    }
-    let ends = [first.finish(), second.finish()].map(|end| end.code).into_iter().zip(ends);
-    ends.for_each(|(code, said)| {
-        assert_eq!(code, Some(0), "{said}");
-        assert!(said.contains("one thread does all else of data packets: its members come and go"), "{said}");
-    });
-    let sums =
-        steps.each_ref().map(|steps| steps.iter().map(|step| step.checksum.as_str()).collect::<Vec<_>>());
-    assert_eq!(sums.each_ref().map(Vec::len), [200, 150]);
-    assert!(sums[0][..150] == sums[1][..]);
-    let log = ps.log();
-    for said in ["worker 2 is gone", "worker 1 has left", "session formed, 1 workers"] {
-        assert!(log.contains(said), "{said}: {log}");
-    }
 }
 
 #[test]

@@ -157,25 +157,6 @@ fn start_workers(inputs: &[PathBuf], places: &[SocketAddr], more: &[&str]) -> Ve
 }
 
 #[test]
-fn slots_of_shares_that_are_killed_for_good_go_to_another_and_no_bit_changes() {
-    let dir = tempfile::tempdir().unwrap();
-    let inputs = write_gradients(dir.path(), WORKERS, 3_000_000);
-    let one = reference(&inputs);
-    let places = places(3);
-    let mut servers = shares(&places);
-    let workers = start_workers(&inputs, &places, &[]);
-    // The first share as well: it has let all workers in.
-    for (share, pause) in [(1, 20), (0, 30)] {
-        std::thread::sleep(Duration::from_millis(pause));
-        servers[share].kill();
-    }
-    let ends: Vec<Finished> = workers.into_iter().map(Followed::finish).collect();
-    assert!(read(&inputs, &ends).iter().all(|mean| *mean == one));
-    let moved = |gone: usize| format!("share {gone} at {} does not answer: share", places[gone]);
-    assert!(ends.iter().any(|end| end.err.contains(&moved(0)) && end.err.contains(&moved(1))), "{ends:?}");
-}
-
-#[test]
 fn shares_that_are_all_gone_are_named_within_the_time_out() {
     let dir = tempfile::tempdir().unwrap();
     let inputs = write_gradients(dir.path(), WORKERS, 3_000_000);
@@ -199,36 +180,4 @@ fn a_worker_that_asks_the_wrong_share_is_told() {
     let end = WorkerProcess::start(servers[1].addr, 0, &["--coordinates", "9"]).finish();
     let says = "not the job's first share, where workers join";
     assert!(end.code == Some(1) && end.last_error().contains(says), "{end:?}");
-}
-
-/// A server and its spare, with the table of one that has none.
-fn pair(places: &[SocketAddr]) -> Vec<Ps> {
-    let table = table();
-    let start = |(share, &place): (usize, &SocketAddr)| {
-        let (share, shares, spares) = (format!("{share}/2"), places[0].to_string(), places[1].to_string());
-        let mut flags = vec!["--share", &share, "--shares", &shares, "--spares", &spares];
-        flags.extend(table.iter().map(String::as_str));
-        Ps::start_on(None, place, WORKERS, &flags)
-    };
-    places.iter().enumerate().map(start).collect()
-}
-
-#[test]
-fn a_spare_takes_over_from_a_server_that_is_killed_and_gives_back_and_no_bit_changes() {
-    let dir = tempfile::tempdir().unwrap();
-    let inputs = write_gradients(dir.path(), WORKERS, 6_000_000);
-    let one = reference(&inputs);
-    let places = places(2);
-    let mut servers = pair(&places);
-    let workers = start_workers(&inputs, &places, &[]);
-    servers[0].kill();
-    std::thread::sleep(Duration::from_millis(1500));
-    // It comes back, knows nothing, and has its slots again, two seconds after it lost them; then nobody misses the spare.
-    servers[0].kill_and_restart();
-    std::thread::sleep(Duration::from_millis(3000));
-    servers[1].kill();
-    let ends: Vec<Finished> = workers.into_iter().map(Followed::finish).collect();
-    assert!(read(&inputs, &ends).iter().all(|mean| *mean == one));
-    let moved = format!("share 0 at {} does not answer: share 1", places[0]);
-    assert!(ends.iter().any(|end| end.err.contains(&moved)), "{ends:?}");
 }

@@ -16,9 +16,6 @@ pub struct Job {
     /// The other lookup tables, in the order of the section.
     #[prost(uint32, repeated, tag = "5")]
     pub tables: ::prost::alloc::vec::Vec<u32>,
-    /// The section that takes effect when the next session begins; empty if nothing changes.
-    #[prost(string, tag = "10")]
-    pub next: ::prost::alloc::string::String,
     /// The change that takes effect when the session ends: "change" or "delete"; empty if none.
     #[prost(string, tag = "7")]
     pub pending: ::prost::alloc::string::String,
@@ -54,12 +51,6 @@ pub struct JobPlace {
     /// The number of workers of the running session; 0 if none runs.
     #[prost(uint32, tag = "9")]
     pub members: u32,
-    /// The number of the running session, modulo 2^16, in jobs whose members come and go.
-    #[prost(uint32, tag = "10")]
-    pub epoch: u32,
-    /// The numbers in the job of that session's workers, in the order of their numbers in the session.
-    #[prost(uint32, repeated, tag = "11")]
-    pub seats: ::prost::alloc::vec::Vec<u32>,
     /// The most data packets that a worker may have outstanding; 0 for no bound.
     #[prost(uint32, tag = "12")]
     pub credit: u32,
@@ -92,14 +83,13 @@ pub struct GetJobRequest {
     #[prost(bool, tag = "2")]
     pub reads_sections: bool,
 }
-/// Missing keys stay unchanged. In a job whose members come and go, times take effect at once, and all other keys when the next session
-/// begins, which is at the next boundary of a running session. A job with fixed members changes only while no worker is in it.
+/// Missing keys stay unchanged. A job changes only while no worker is in it.
 #[derive(serde::Serialize)]
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct UpdateJobRequest {
     #[prost(string, tag = "1")]
     pub name: ::prost::alloc::string::String,
-    /// The keys that change, without the name. Empty lists of tables and spares remove those.
+    /// The keys that change, without the name. An empty list of tables removes those.
     #[prost(string, tag = "12")]
     pub section: ::prost::alloc::string::String,
 }
@@ -142,7 +132,7 @@ pub struct JobChange {
     /// The differences, such as "workers: 2 -> 4".
     #[prost(string, repeated, tag = "3")]
     pub differences: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
-    /// The time of the change: "now", "at its next boundary", "when its session is over".
+    /// The time of the change: "now", "when its session is over".
     #[prost(string, tag = "4")]
     pub when: ::prost::alloc::string::String,
     /// The reason for which the change failed; empty if it did not.

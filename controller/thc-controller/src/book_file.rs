@@ -14,8 +14,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// The format in which the file is written. Earlier formats, which have no members that come and go, can be
-/// read.
+/// The format in which the file is written. Earlier formats can be read.
 const FORMAT: u32 = 2;
 /// The first one that was.
 const FIRST_FORMAT: u32 = 1;

@@ -74,10 +74,9 @@ pub fn findings(seen: &Seen<'_>, slow: impl Fn(&str) -> Option<u32>) -> Vec<Find
             found.push(note(None, what, &mend));
         }
     }
-    let least = section.min_workers();
     if !job.places.iter().any(|place| place.running) {
         for place in job.places.iter().filter(|place| place.connected) {
-            found.extend(before_session(place, workers, least));
+            found.extend(before_session(place, workers));
         }
         carrier_findings(recent, &mut found);
         return found;
@@ -91,14 +90,8 @@ pub fn findings(seen: &Seen<'_>, slow: impl Fn(&str) -> Option<u32>) -> Vec<Find
             found.push(note(None, what, "ask again in a second"));
             continue;
         };
-        // Of a session of some of the workers that there may be, the others' numbers are nobody's.
-        let in_session = |worker: &&WorkerCounters| least.is_none() || worker.worker < place.members;
-        let counted = JobCounters {
-            workers: counted.workers.iter().filter(in_session).cloned().collect(),
-            ..counted.clone()
-        };
         let mut of_place = Vec::new();
-        session_findings(&counted, recent, slow(&place.target), &mut of_place);
+        session_findings(counted, recent, slow(&place.target), &mut of_place);
         if job.places.len() > 1 {
             of_place.iter_mut().for_each(|finding| finding.what += &format!(" (at target {})", place.target));
         }
@@ -113,32 +106,14 @@ pub fn findings(seen: &Seen<'_>, slow: impl Fn(&str) -> Option<u32>) -> Vec<Find
     found
 }
 
-/// Who is missing; `least` workers make a session of a job whose members come and go.
-fn before_session(place: &JobPlace, workers: u32, least: Option<u32>) -> Option<Finding> {
+/// Says which workers are missing.
+fn before_session(place: &JobPlace, workers: u32) -> Option<Finding> {
     let joined = place.joined.count_ones();
     if joined == 0 {
         let what = format!("no worker has joined at target {}", place.target);
         let mend =
             "start the workers; if they run, see what they say: a wrong cookie or job is refused at once";
         return Some(note(None, what, mend));
-    }
-    if let Some(least) = least {
-        return match joined < least {
-            true => {
-                let what = format!("waiting for more workers: {joined} of at least {least} have joined");
-                Some(problem(
-                    None,
-                    what,
-                    "start more; the session begins with the fewest when nobody new comes",
-                ))
-            }
-            false => {
-                let what = format!(
-                    "{joined} of at most {workers} workers have joined: the session is about to begin"
-                );
-                Some(note(None, what, "ask again in a second"))
-            }
-        };
     }
     let missing = (0..workers).filter(|worker| place.joined >> worker & 1 == 0);
     let missing: Vec<String> = missing.map(|worker| worker.to_string()).collect();
@@ -366,26 +341,6 @@ mod tests {
     fn nobody_or_some_have_joined() {
         assert!(lines(&find(&job(0, false), &counters(vec![]))).contains("no worker has joined"));
         assert!(lines(&find(&job(1, false), &counters(vec![]))).contains("waiting for worker 1 of 2"));
-    }
-
-    /// Of a job whose members come and go nobody in particular is missing.
-    #[test]
-    fn members_that_come_and_go_are_not_waited_for_by_number() {
-        let sized = |joined, running, members| {
-            let mut job = job(joined, running);
-            job.section = "min_workers = 2\nmax_workers = 8".to_owned();
-            job.places[0].members = members;
-            job
-        };
-        let text = lines(&find(&sized(0b100, false, 0), &counters(vec![])));
-        assert!(text.contains("waiting for more workers: 1 of at least 2 have joined"), "{text}");
-        let text = lines(&find(&sized(0b110, false, 0), &counters(vec![])));
-        assert!(text.contains("2 of at most 8 workers have joined"), "{text}");
-        // Two in the session, and numbers of six more that there may be.
-        let mut all: Vec<_> = (0..2).map(|number| worker(number, 0.1)).collect();
-        all.extend((2..8).map(|number| WorkerCounters { worker: number, ..WorkerCounters::default() }));
-        let found = find(&sized(0b110, true, 2), &counters(all));
-        assert_eq!(lines(&found), "the session runs: 2 workers, 5 results | \n");
     }
 
     #[test]

@@ -76,9 +76,7 @@ pub(crate) fn target_rows_except(
     wanted.group(FLOOD, Copies(ports.into_iter().map(|port| (port, 0)).collect()));
     let rack = book.jobs.values().any(|job| job.spec.rack.is_some() && job.places.contains_key(&target.name));
     let of_roots = if rack { &OF_ROOTS[..] } else { &[] };
-    let changing = |job: &Job| job.spec.members.is_some() && job.places.contains_key(&target.name);
-    let of_members = if book.jobs.values().any(changing) { &[Kind::Position][..] } else { &[] };
-    for &kind in [Kind::Join, Kind::Leave].iter().chain(of_members).chain(of_roots) {
+    for &kind in [Kind::Join, Kind::Leave].iter().chain(of_roots) {
         wanted.row(schema, &ControlPlaneRow { kind: kind as u8, port: target.cpu_port })?;
     }
     match target.program.passes {
@@ -107,11 +105,10 @@ pub(crate) fn target_rows_except(
     }
     for job in book.jobs.values().filter(|job| !but.jobs.contains(&job.spec.number)) {
         if let Some(place) = job.places.get(&target.name) {
-            let workers = place.session.as_ref().map_or(job.spec.workers, |session| session.workers(job));
-            if job.tables_of(workers).any(|table| but.coming.contains(&table)) {
+            if job.tables().any(|table| but.coming.contains(&table)) {
                 continue;
             }
-            for table in job.tables_of(workers) {
+            for table in job.tables() {
                 let form = book.tables.get(&table).map(BookTable::form).unwrap_or_default();
                 let on_chip = match target.program.lookups {
                     Lookups::Row => None,
@@ -189,8 +186,8 @@ fn session(
             index: place.index.into(),
             cookie: session.cookie.0,
             epoch: session.epoch,
-            workers: session.workers(job),
-            quorum: session.workers(job).min(job.spec.quorum),
+            workers: job.spec.workers,
+            quorum: job.spec.quorum,
             skip: job.spec.may_skip(),
             data_base: place.data_base,
             data_slots: job.spec.data_slots,

@@ -184,7 +184,7 @@ impl Rates {
         let mut slow = None;
         let mut foremost_before = None;
         for sample in &self.samples {
-            // Where members come and go, numbers above theirs are nobody's.
+            // Counters of an earlier session with more members may still be there.
             let is_member = |key: &Key| key.0 == job && key.1 == target && key.2 < members;
             let of_job = sample.workers.iter().filter(|(key, _)| is_member(key));
             let of_job: Vec<(u64, u32)> = of_job.map(|(key, counts)| (counts.in_session, key.2)).collect();

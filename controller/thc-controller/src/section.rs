@@ -28,11 +28,6 @@ pub struct JobSection {
     )]
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub servers: Vec<String>,
-    /// Spare targets: when the one of --target, or one of --servers, is silent, workers go on at a spare in the middle
-    /// of an all-reduce
-    #[arg(long, value_name = "NAME,…", value_delimiter = ',', help_heading = "Aggregator")]
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub spares: Option<Vec<String>>,
     /// Which of --racks the job's target is, counted from 0: its sums go up to the root, and results come down
     #[arg(long, value_name = "NUMBER", requires = "racks", help_heading = "Rack")]
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -52,17 +47,7 @@ pub struct JobSection {
 }
 
 /// Keys of thc-ps that `job update` changes; the others of a job stay as they are.
-pub const CHANGEABLE: [&str; 9] = [
-    "workers",
-    "min_workers",
-    "max_workers",
-    "gone_after",
-    "gather",
-    "bits",
-    "granularity",
-    "fraction",
-    "tables",
-];
+pub const CHANGEABLE: [&str; 5] = ["workers", "bits", "granularity", "fraction", "tables"];
 
 /// The keys of thc-ps that are given here and last as long as their job.
 pub(crate) fn lasting_keys(options: &JobOptions) -> serde_json::Map<String, serde_json::Value> {
@@ -119,12 +104,6 @@ impl JobSection {
         JobSection::parse(&job.section).unwrap_or_default()
     }
 
-    /// What it becomes at its next boundary.
-    #[must_use]
-    pub fn next(job: &v1::Job) -> Option<JobSection> {
-        (!job.next.is_empty()).then(|| JobSection::parse(&job.next).unwrap_or_default())
-    }
-
     /// The keys of this section as TOML, secrets included.
     ///
     /// # Errors
@@ -173,30 +152,18 @@ impl JobSection {
         self.name.as_deref().unwrap_or_default()
     }
 
-    /// Targets that stand by.
-    #[must_use]
-    pub fn spares(&self) -> &[String] {
-        self.spares.as_deref().unwrap_or_default()
-    }
-
     /// The racks of which its target is one, if it is.
     fn own_rack(&self) -> Option<RackSize> {
         let rack = usize::try_from(self.rack?).ok()?;
         self.options.racks.as_ref()?.get(rack).copied()
     }
 
-    /// How many workers join its target, at most; 0 if that is not said.
+    /// How many workers join its target; 0 if that is not said.
     #[must_use]
     pub fn workers(&self) -> u32 {
         let rack = self.own_rack().map(|rack| rack.workers);
-        let workers = rack.or(self.options.max_workers).or(self.options.workers).unwrap_or(0);
+        let workers = rack.or(self.options.workers).unwrap_or(0);
         u32::try_from(workers).unwrap_or(u32::MAX)
-    }
-
-    /// The fewest workers of a session, of a job whose members come and go.
-    #[must_use]
-    pub fn min_workers(&self) -> Option<u32> {
-        self.options.min_workers.map(|least| u32::try_from(least).unwrap_or(u32::MAX))
     }
 
     /// How many workers complete a sum.

@@ -3,11 +3,10 @@
 use crate::capacity::RowCounts;
 use crate::rack::RackPlace;
 use crate::refusal::Refusal;
-use crate::section::{JobSection, lasting_keys};
+use crate::section::JobSection;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::net::SocketAddr;
-use std::sync::Arc;
 use std::time::Duration;
 use thc_job::{
     ConfigError, Fraction, Interval, JobOptions, JobSetup, PolicyName, Secret, ServerPlace, TableOptions,
@@ -73,35 +72,18 @@ pub struct JobSpec {
     /// The targets that have a share of its slots each, in order; empty if each target has all slots.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub servers: Vec<String>,
-    /// The targets that stand by for these.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub spares: Vec<String>,
     /// Its lookup tables beside the first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tables: Vec<Further>,
-    /// Whether sessions of all sizes have the first table, because it was given.
+    /// Whether the first table was given, and stays whatever the number of workers.
     #[serde(default)]
     pub one_table: bool,
-    /// How many workers its sessions may have, if its members come and go; `workers` is the most.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub members: Option<MemberSizes>,
     /// Which rack its target is; `None` if the target's sums are results.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rack: Option<RackPlace>,
     /// All keys that thc-ps has as well, with those above filled in; `None` in older books.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     options: Option<JobOptions>,
-}
-
-/// The sizes of a job whose members come and go (P42).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct MemberSizes {
-    /// The fewest workers of a session.
-    pub least: u8,
-    /// A member that is silent for so long is gone, in milliseconds.
-    pub gone_after_ms: u32,
-    /// How long the first session waits for more workers, in milliseconds.
-    pub gather_ms: u32,
 }
 
 /// A lookup table beside a job's first.
@@ -122,8 +104,6 @@ pub struct Further {
 pub struct ShareServers {
     /// The address of each share.
     pub at: Vec<SocketAddr>,
-    /// How many of them, the last ones, stand by.
-    pub spares: u8,
     /// Ports of each.
     pub shards: u8,
 }
@@ -131,14 +111,8 @@ pub struct ShareServers {
 impl ShareServers {
     /// Default number of data slots: two blocks for every port, up to as many as a switch has.
     fn data_slots(&self) -> u32 {
-        (2 * u32::from(Shard::BLOCK) * self.homes() as u32 * u32::from(self.shards))
+        (2 * u32::from(Shard::BLOCK) * self.at.len() as u32 * u32::from(self.shards))
             .clamp(DATA_SLOTS, MOST_DATA_SLOTS)
-    }
-
-    /// How many of them have slots at home.
-    #[must_use]
-    pub fn homes(&self) -> usize {
-        self.at.len() - usize::from(self.spares)
     }
 }
 
@@ -178,14 +152,6 @@ impl JobSpec {
             return Err(Refusal::invalid(text));
         }
         let rack = RackPlace::from_section(asked)?;
-        let changing = options.min_workers.is_some() || options.max_workers.is_some();
-        if rack.is_some() && (changing || !asked.spares().is_empty()) {
-            let what = if changing { "min_workers and max_workers" } else { "spares" };
-            let text = format!(
-                "job {name}: a rack has the same workers as long as it lives, and no spare: leave out {what}"
-            );
-            return Err(Refusal::invalid(text));
-        }
         // The book numbers tables, and first tables have one form.
         (options.table, options.lane) = (None, None);
         options.job = options.job.or(Some(number.into()));
@@ -195,11 +161,6 @@ impl JobSpec {
             .map_err(|error| Refusal::invalid(format!("job {name}: {error}")))?;
         let (config, welcome) = (&setup.config, &setup.welcome);
         let table = welcome.tables.first();
-        let members = setup.sizes.as_ref().map(|sizes| MemberSizes {
-            least: sizes.min_workers(),
-            gone_after_ms: sizes.gone_after.as_millis() as u32,
-            gather_ms: sizes.gather.as_millis() as u32,
-        });
         let mut spec = JobSpec {
             name: name.to_owned(),
             number: config.job.0,
@@ -219,10 +180,8 @@ impl JobSpec {
             best_effort: welcome.policy == Policy::BestEffort,
             deadline_ms: welcome.deadline.as_millis() as u32,
             servers: asked.servers.clone(),
-            spares: asked.spares().to_vec(),
             tables: welcome.tables[1..].iter().map(Further::new).collect(),
             one_table: options.granularity.is_some(),
-            members,
             rack,
             options: None,
         };
@@ -232,22 +191,16 @@ impl JobSpec {
 
     /// The keys that were asked for, and those that were chosen.
     fn fill(&self, asked: JobOptions) -> JobOptions {
-        let fixed = self.rack.is_none() && self.members.is_none();
-        // Where members come and go each number of workers has a table of its own, unless one was asked for.
-        let one_table = self.members.is_none() || self.one_table;
+        let fixed = self.rack.is_none();
         JobOptions {
             job: Some(self.number.into()),
             workers: fixed.then_some(self.workers.into()),
-            min_workers: self.members.map(|members| members.least.into()),
-            max_workers: self.members.map(|_| self.workers.into()),
-            gone_after: self.members.map(|members| milliseconds(members.gone_after_ms)),
-            gather: self.members.map(|members| milliseconds(members.gather_ms)),
             racks: self.rack.as_ref().map(RackPlace::sizes),
             cookie: Some(u64::from(self.cookie.0).into()),
             seed: self.seed.map(|seed| seed.0.into()),
             bits: Some(self.bits.into()),
-            granularity: one_table.then_some(self.granularity.into()),
-            fraction: one_table.then_some(Fraction(self.fraction)),
+            granularity: Some(self.granularity.into()),
+            fraction: Some(Fraction(self.fraction)),
             data_slots: Some(self.data_slots.into()),
             norm_slots: Some(self.norm_slots.into()),
             block: Some(self.block.into()),
@@ -279,7 +232,6 @@ impl JobSpec {
             name: Some(self.name.clone()),
             targets: if self.servers.is_empty() { targets } else { Vec::new() },
             servers: self.servers.clone(),
-            spares: Some(self.spares.clone()).filter(|spares| !spares.is_empty()),
             rack: self.rack.as_ref().map(|rack| rack.number.into()),
             root: self.rack.as_ref().map(|rack| rack.root.to_string()),
             root_mac: self.rack.as_ref().map(RackPlace::mac_text),
@@ -299,17 +251,6 @@ impl JobSpec {
             ..section.options
         };
         JobSection { options, ..section }
-    }
-
-    /// Whether it can become this job at a boundary of a session, whose workers keep what they were told when
-    /// they joined.
-    #[must_use]
-    pub fn may_become(&self, next: &JobSpec) -> bool {
-        // One server alone is named here only where it has spares, which may come and go.
-        let shares = |spec: &JobSpec| if spec.servers.len() > 1 { spec.servers.clone() } else { Vec::new() };
-        lasting_keys(&self.options()) == lasting_keys(&next.options())
-            && self.rack == next.rack
-            && shares(self) == shares(next)
     }
 
     /// Whether its workers may go on without a slot (P9).
@@ -334,7 +275,7 @@ impl JobSpec {
         }
     }
 
-    /// Whether each of its targets has a share of its slots, or is a spare for those that have.
+    /// Whether each of its targets has a share of its slots.
     #[must_use]
     pub fn is_shared(&self) -> bool {
         !self.servers.is_empty()
@@ -395,11 +336,6 @@ fn validate_options(
         return Ok(setup);
     }
     setup.welcome.tables = in_usual_form(setup.welcome.tables, &lanes);
-    if let Some(sizes) = &mut setup.sizes {
-        for (_, welcome) in &mut Arc::make_mut(sizes).shapes {
-            welcome.tables = in_usual_form(welcome.tables, &lanes);
-        }
-    }
     Ok(setup)
 }
 
@@ -410,10 +346,8 @@ fn server_place(shared: Option<&ShareServers>, rack: Option<&RackPlace>) -> Resu
     let mut place = ServerPlace::alone(1);
     if let Some(shared) = shared {
         let texts: Vec<String> = shared.at.iter().map(ToString::to_string).collect();
-        let (homes, spares) = texts.split_at(shared.homes());
         place.shards = shared.shards;
-        place.shares = Shares::new(&share_addresses(homes, spares, usable)?, shared.shards)?;
-        place.spares = shared.spares;
+        place.shares = Shares::new(&share_addresses(&texts, usable)?, shared.shards)?;
     }
     if let Some(rack) = rack {
         let number = rack_number(rack.number.into(), shared.is_some())?;
@@ -500,7 +434,7 @@ mod tests {
     fn what_was_kept_before_is_the_same_job() {
         for text in [
             "workers = 4\nseed = 3\npolicy = \"best-effort\"\ndeadline = \"50ms\"\nquorum = 3",
-            "min_workers = 2\nmax_workers = 6\ngather = \"2s\"\ntables = [{ bits = 2 }, { bits = 8 }]",
+            "workers = 6\ntables = [{ bits = 2 }, { bits = 8 }]",
             "rack = 1\nracks = [8, \"3/4\"]\nroot = \"10.0.0.9:9000\"\nroot_mac = \"02:00:00:00:00:09\"",
         ] {
             let spec = spec(text).unwrap();
@@ -510,14 +444,13 @@ mod tests {
             let before: JobSpec = serde_json::from_value(kept).unwrap();
             assert_eq!(before.section(Vec::new()), spec.section(Vec::new()), "{text}");
             assert_eq!(format!("{:?}", before.setup(None)), format!("{:?}", spec.setup(None)), "{text}");
-            assert!(before.may_become(&spec), "{text}");
         }
     }
 
     /// What a job is shown as makes the same job again, but for its secrets.
     #[test]
     fn a_section_makes_its_job_again() {
-        for text in ["workers = 4\ncookie = 5", "min_workers = 2\nmax_workers = 6\ncookie = \"0x5\""] {
+        for text in ["workers = 4\ncookie = 5", "workers = 6\ncookie = \"0x5\""] {
             let spec = spec(text).unwrap();
             let section = JobSection::parse(&spec.section(Vec::new()).to_toml().unwrap()).unwrap();
             assert_eq!(section, spec.section(Vec::new()), "{text}");
@@ -533,7 +466,7 @@ mod tests {
             let servers = (0..count).map(|i| format!("h{i}")).collect();
             let mut asked = JobSection { servers, ..section("workers = 4") };
             change(&mut asked.options);
-            let shared = ShareServers { at: at(count), spares: 0, shards: 1 };
+            let shared = ShareServers { at: at(count), shards: 1 };
             JobSpec::from_request(&asked, 7, Some(&shared))
                 .map(|spec| (spec.setup(Some(&shared)).unwrap(), spec))
         };
@@ -546,7 +479,7 @@ mod tests {
         let gap = refused(8, |s| s.data_slots = Some(256));
         assert!(gap.contains("data_slots is 256") && gap.contains("at least 512"), "{gap}");
         assert!(refused(2, |s| s.quorum = Some(3)).contains("all workers in every sum"));
-        let shared = ShareServers { at: vec![at(1)[0]; 2], spares: 0, shards: 1 };
+        let shared = ShareServers { at: vec![at(1)[0]; 2], shards: 1 };
         let overlap = JobSpec::from_request(&section("workers = 4"), 1, Some(&shared)).unwrap_err().message;
         assert!(overlap.contains("shares 0 and 1 overlap"), "{overlap}");
     }

@@ -213,12 +213,12 @@ impl ControllerState {
     ///
     /// # Errors
     /// There is no such target, or they have different numbers of ports.
-    pub fn deal(&self, servers: &[String], spares: &[String]) -> Result<ShareServers, ControllerError> {
+    pub fn deal(&self, servers: &[String]) -> Result<ShareServers, ControllerError> {
         let refuse = |value: String, mend: String| {
             Err(ControllerError::Value { key: "servers".to_owned(), value, mend })
         };
-        let mut found: Vec<&TargetConfig> = Vec::with_capacity(servers.len() + spares.len());
-        for name in servers.iter().chain(spares) {
+        let mut found: Vec<&TargetConfig> = Vec::with_capacity(servers.len());
+        for name in servers {
             match self.targets.iter().map(|target| &target.config).find(|config| config.name == *name) {
                 Some(config) => found.push(config),
                 None => return refuse(name.clone(), "there is no [[target]] of this name".to_owned()),
@@ -231,7 +231,7 @@ impl ControllerState {
             return refuse(other.name.clone(), mend);
         }
         let at = found.iter().map(|config| config.at).collect();
-        Ok(ShareServers { at, spares: spares.len() as u8, shards })
+        Ok(ShareServers { at, shards })
     }
 
     /// Writes to these targets what the book says.

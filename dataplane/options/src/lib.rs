@@ -18,7 +18,6 @@ pub use tls::{CertificateFiles, TlsOptions};
 
 use std::net::SocketAddr;
 use std::num::NonZero;
-use std::sync::Arc;
 use std::thread;
 
 use thc_job::{ServerPlace, number, validate_jobs};
@@ -55,8 +54,6 @@ pub struct ServerConfig {
     pub share: u8,
     /// Where all shares are.
     pub shares: Shares,
-    /// How many of them, the last ones, are spares.
-    pub spares: u8,
     /// Bytes, of each port.
     pub recv_buffer: usize,
     /// Bytes, of each port.
@@ -99,7 +96,7 @@ impl ServerOptions {
             Some(IoName::Dpdk | IoName::Xdp) => DEFAULT_DEVICE_LISTEN,
             Some(IoName::Udp) | None => DEFAULT_LISTEN,
         };
-        let (share, shares, spares) = self.shares()?;
+        let (share, shares) = self.shares()?;
         let own = shares.get(usize::from(share)).copied();
         let own_text = own.map(|at| at.to_string());
         let listen_text = self.listen.as_deref().or(own_text.as_deref()).unwrap_or(default);
@@ -165,7 +162,6 @@ impl ServerOptions {
             shards,
             share,
             shares,
-            spares,
             recv_buffer: buffer("recv_buffer", self.recv_buffer, DEFAULT_RECV_BUFFER)?,
             send_buffer: buffer("send_buffer", self.send_buffer, DEFAULT_SEND_BUFFER)?,
             memory_limit: self.memory_limit.map_or(DEFAULT_MEMORY_LIMIT, |Size(bytes)| bytes),
@@ -182,7 +178,7 @@ impl ServerOptions {
         if self.job.is_empty() && config.p4runtime.is_none() {
             return Err(ConfigError::NoJob);
         }
-        config.jobs = validate_jobs(&self.job, &ServerPlace { shards, shares, spares, rack })?;
+        config.jobs = validate_jobs(&self.job, &ServerPlace { shards, shares, rack })?;
         let own = || config.slices();
         let needs: usize =
             config.jobs.iter().flat_map(|job| own().map(|shard| job.config.memory(shard))).sum();
@@ -201,13 +197,10 @@ impl ServerConfig {
     pub fn give_credit(&mut self, room: usize) {
         let senders = |job: &JobSetup| usize::from(job.config.workers) + usize::from(job.root.is_some());
         let all: usize = self.jobs.iter().map(senders).sum();
-        let ports = usize::from(self.shards) * usize::from(self.shares.servers() - self.spares);
+        let ports = usize::from(self.shards) * usize::from(self.shares.servers());
         let credit = credit::largest(room / all.max(1), ports);
         for job in &mut self.jobs {
             job.welcome.credit = credit;
-            if let Some(sizes) = &mut job.sizes {
-                Arc::make_mut(sizes).shapes.iter_mut().for_each(|(_, welcome)| welcome.credit = credit);
-            }
         }
     }
 
@@ -215,9 +208,6 @@ impl ServerConfig {
     pub fn tell_marks(&mut self, marks: bool) {
         for job in &mut self.jobs {
             job.welcome.marks = marks;
-            if let Some(sizes) = &mut job.sizes {
-                Arc::make_mut(sizes).shapes.iter_mut().for_each(|(_, welcome)| welcome.marks = marks);
-            }
         }
     }
 

@@ -32,10 +32,6 @@ pub struct ServerOptions {
     /// Addresses of all shares in order, including this one; the same list on every share
     #[arg(long, value_name = "ADDRESS:PORT,…", value_delimiter = ',', help_heading = "Server")]
     pub shares: Option<Vec<String>>,
-    /// Addresses of spare servers, which have slots only while a share is away; their numbers follow those of the
-    /// shares. Give all servers the same list
-    #[arg(long, value_name = "ADDRESS:PORT,…", value_delimiter = ',', help_heading = "Server")]
-    pub spares: Option<Vec<String>>,
     /// Serve as this rack, counted from 0, below a root: sums of this server's workers go up to the root, and results
     /// come down from it
     #[arg(long, value_name = "NUMBER", help_heading = "Server")]

@@ -1,5 +1,5 @@
-//! The keys that say where a server stands among all servers of its jobs: `share`, `shares` and `spares`, which part of the
-//! slots it has (P21); `rack` and `root`, which rack it is (P34 to P38).
+//! The keys that say where a server stands among all servers of its jobs: `share` and `shares`, which part of the slots it
+//! has (P21); `rack` and `root`, which rack it is (P34 to P38).
 
 use std::net::{SocketAddr, UdpSocket};
 
@@ -8,17 +8,11 @@ use thc_job::{ConfigError, Section, rack_number, root_address, share_addresses};
 use crate::options::ServerOptions;
 
 impl ServerOptions {
-    /// The share's number, where all shares are, and how many of the last ones are spares; 0 and none for a
-    /// server that has all slots.
-    pub(crate) fn shares(&self) -> Result<(u8, Vec<SocketAddr>, u8), ConfigError> {
+    /// The share's number, and where all shares are; 0 and none for a server that has all slots.
+    pub(crate) fn shares(&self) -> Result<(u8, Vec<SocketAddr>), ConfigError> {
         let section = Section::Server;
         let (text, list) = match (&self.share, &self.shares) {
-            (None, None) if self.spares.is_none() => return Ok((0, Vec::new(), 0)),
-            (_, None) if self.spares.is_some() => {
-                let mend = "name the addresses of the servers that the spares stand by for, such as h0:9000";
-                return Err(ConfigError::Missing { section, key: "shares", mend });
-            }
-            (None, None) => return Ok((0, Vec::new(), 0)),
+            (None, None) => return Ok((0, Vec::new())),
             (Some(text), Some(list)) => (text, list),
             (Some(_), None) => {
                 let mend = "name the addresses of all shares, in order, such as h0:9000,h1:9000";
@@ -34,11 +28,8 @@ impl ServerOptions {
             .split_once('/')
             .and_then(|(share, count)| Some((share.parse::<u8>().ok()?, count.parse::<usize>().ok()?)))
             .ok_or_else(|| wrong("write it like 1/4, for the second of four shares".to_owned()))?;
-        let spares = self.spares.as_deref().unwrap_or_default();
-        if count != list.len() + spares.len() {
-            let named = if spares.is_empty() { "shares names" } else { "shares and spares name" };
-            let all = list.len() + spares.len();
-            return Err(wrong(format!("{named} {all} addresses, name one for each share")));
+        if count != list.len() {
+            return Err(wrong(format!("shares names {} addresses, name one for each share", list.len())));
         }
         if usize::from(share) >= count {
             return Err(wrong(format!("the last of {count} shares is {}/{count}", count.saturating_sub(1))));
@@ -48,7 +39,7 @@ impl ServerOptions {
                 "a controller deals the slots of its jobs to servers by itself (servers = …), leave share out".to_owned(),
             ));
         }
-        Ok((share, share_addresses(list, spares, resolve)?, spares.len() as u8))
+        Ok((share, share_addresses(list, resolve)?))
     }
 
     /// Which rack this server is, and where the root is; `listen` is where this server is.

@@ -222,11 +222,6 @@ fn left_out_keys_get_defaults() {
     assert_eq!((job.config.tables.clone(), table.id), (vec![TableId(1)], TableId(1)));
 }
 
-/// A job that does not say how many workers it has.
-fn job_without_workers(more: &str) -> String {
-    format!("{}{more}\n", SMALL.replace("workers = 4\n", ""))
-}
-
 #[test]
 fn numbers_may_be_text() {
     for cookie in ["0x5eed", "24301", "\"0x5eed\"", "\"24301\"", "\"0x0000_5EED\""] {
@@ -291,43 +286,6 @@ fn every_mistake_has_its_message() {
         (
             top("share = \"0/2\"\nshares = [\"127.0.0.1:1\", \"nowhere\"]"),
             "shares is \"nowhere\": write addresses",
-        ),
-        (
-            job("max_workers = 4"),
-            "job 1: workers is 4: give workers, or min_workers and max_workers, not both",
-        ),
-        (
-            job_without_workers("min_workers = 4"),
-            "job 1: max_workers is missing: say how many workers a session has at most",
-        ),
-        (
-            job_without_workers("min_workers = 4\nmax_workers = 3"),
-            "job 1: min_workers is 4: that is more than max_workers, 3: give at most that",
-        ),
-        (job_without_workers("max_workers = 65"), "job 1: max_workers is 65: use 1 to 64"),
-        (
-            job_without_workers("max_workers = 4\nquorum = 3"),
-            "job 1: quorum is 3: where members come and go all must be in every sum, leave quorum out",
-        ),
-        (
-            job("gather = \"2s\""),
-            "job 1: gather is 2s: only a job whose members come and go has it: give min_workers and max_workers",
-        ),
-        (
-            job_without_workers("max_workers = 4\ngone_after = \"1ms\""),
-            "job 1: gone_after is 1ms: use 100ms to 1h",
-        ),
-        (
-            top("share = \"0/2\"\nshares = [\"127.0.0.1:1\"]\nspares = [\"127.0.0.1:1\"]"),
-            "spares is 127.0.0.1:1: a server cannot be its own spare, name another",
-        ),
-        (
-            top("spares = [\"127.0.0.1:1\"]"),
-            "shares is missing: name the addresses of the servers that the spares",
-        ),
-        (
-            top("share = \"0/1\"\nshares = [\"127.0.0.1:1\"]\nspares = [\"127.0.0.1:2\"]"),
-            "share is 0/1: shares and spares name 2 addresses, name one for each share",
         ),
         (
             top("share = \"1/2\"\nshares = [\"127.0.0.1:1\", \"127.0.0.1:2\"]\nlisten = \"127.0.0.1:3\""),

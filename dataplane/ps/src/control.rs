@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, RecvTimeoutError};
-use thc_protocol::session::{Action, Happening, Registry};
+use thc_protocol::session::{Action, Registry};
 use thc_protocol::wire::{Header, Kind, RefuseReason, Refused};
 use thc_protocol::{JobId, MAX_WORKERS, WorkerId};
 use thc_transport::Peer;
@@ -156,11 +156,11 @@ impl Control {
         }
     }
 
-    /// Sends what is due to the root, if this server is a rack, and to members that come and go.
+    /// Does what is due by time: to the root, if this server is a rack, and for sessions that wait at a share.
     fn poll(&mut self, now: Duration) {
         let (watch, liveness) = (&self.watch, &self.shared.liveness);
         let alive = |job, worker| watch.silence(liveness, job, worker, now);
-        for action in self.registry.poll(now, alive, cookie::random) {
+        for action in self.registry.poll(now, alive) {
             match action {
                 Action::Send(to, bytes) => self.send(now, None, to, bytes),
                 action => drop(self.change(now, action, None)),
@@ -231,16 +231,6 @@ impl Control {
             Action::RootRefuses(job, reason) => {
                 if self.lines.allow(now) {
                     tracing::error!("job {job}: the root does not let this rack in: {reason}");
-                }
-                true
-            }
-            Action::Tell(job, worker, happened) => {
-                if self.lines.allow(now) {
-                    match happened {
-                        Happening::Gone => tracing::warn!("job {job}: worker {worker} is gone"),
-                        Happening::Left => tracing::info!("job {job}: worker {worker} has left"),
-                        Happening::Came => tracing::info!("job {job}: worker {worker} is let in"),
-                    }
                 }
                 true
             }

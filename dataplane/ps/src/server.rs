@@ -122,9 +122,7 @@ impl Server {
             let rows = StaticRows::default();
             let mut held = forwarding.lock();
             rows.control_plane().into_iter().for_each(|row| drop(held.exchange(row)));
-            let others = jobs.iter().filter_map(|job| job.sizes.as_ref()).flat_map(|sizes| &sizes.shapes);
-            let others = others.flat_map(|(_, welcome)| welcome.tables.iter());
-            for table in jobs.iter().flat_map(|job| job.welcome.tables.iter()).chain(others) {
+            for table in jobs.iter().flat_map(|job| job.welcome.tables.iter()) {
                 held.exchange(rows.table(table.id, &table.into()));
             }
             // If the shards don't follow, they have failed, and the server says so.

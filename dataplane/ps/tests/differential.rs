@@ -92,10 +92,6 @@ fn step(random: &mut Rng, workers: &[RawWorker], round: u32) -> Step {
         1 => bytes[1] = random.u8(..),
         _ => {}
     }
-    // A NORM that has become a POSITION would be the control plane's as well.
-    if bytes.get(1) == Some(&0x23) && bytes.len() == 40 {
-        bytes[1] = 0x24;
-    }
     // JOIN and LEAVE of the right length would be the control plane's; a mutation can make none.
     assert!(!matches!(bytes.get(1), Some(0x21)) || bytes.len() != 36);
     assert!(!matches!(bytes.get(1), Some(0x22)) || bytes.len() != 28);

@@ -17,10 +17,6 @@ pub struct GroupConfig {
     pub job: u16,
     /// This worker's number, 0 to n − 1. Default 0.
     pub worker: u8,
-    /// How many workers the session must have, in a job whose members come and go: it begins as soon as so
-    /// many workers are there that all ask for this number, and replaces any session that runs without them.
-    /// Default 0: as many as come.
-    pub workers: u8,
     /// The job's cookie, as the parameter server has it. Default 0.
     pub cookie: u32,
     /// What carries the packets. Default: kernel UDP sockets.
@@ -92,7 +88,6 @@ impl Default for GroupConfig {
             ps: SocketAddr::from((Ipv4Addr::LOCALHOST, 9000)),
             job: 1,
             worker: 0,
-            workers: 0,
             cookie: 0,
             io: Backend::Udp,
             bind: SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0)),

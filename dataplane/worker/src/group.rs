@@ -2,7 +2,7 @@
 
 use crate::controller::Reporter;
 use crate::driver::{Driver, IDLE};
-use crate::engine::{Borrowed, Engine, EngineConfig, Membership, NAP, RestoredFeedback};
+use crate::engine::{Engine, EngineConfig, NAP, RestoredFeedback};
 use crate::probe::{ProbeAnswer, ask};
 use crate::random::random;
 use crate::{AnyIo, Call, GroupConfig, Operand, PackedLayout, Span, Stats, WorkerError};
@@ -185,51 +185,6 @@ impl Group {
         self.config.job
     }
 
-    /// The members of the session; in a job whose members come and go they may change with every all-reduce.
-    ///
-    /// # Errors
-    /// [`WorkerError::Panicked`].
-    pub fn membership(&self) -> Result<Membership, WorkerError> {
-        self.driver.with_engine(|engine| Ok(engine.membership()))
-    }
-
-    /// This worker's number in the job, its seat. In a job whose members come and go it stays, while
-    /// [`Membership::number`] changes.
-    ///
-    /// # Errors
-    /// [`WorkerError::Panicked`].
-    pub fn seat(&self) -> Result<WorkerId, WorkerError> {
-        self.driver.with_engine(|engine| Ok(engine.seat()))
-    }
-
-    /// A place in the program, between all-reduces, at which workers that wait may join; all members must call it at the same places.
-    /// It costs nothing while nobody waits. Returns the members if they have changed since the last call.
-    /// With `newcomers` set, there are new workers that need the others' state, such as the parameters,
-    /// before the next all-reduce of gradients; all members learn of them at the same boundary. When a worker
-    /// is gone no boundary is needed: the others repeat the all-reduce under way from the beginning, and the
-    /// next call of this reports the change.
-    ///
-    /// # Errors
-    /// [`WorkerError::Session`] if the session is over; the group must [`Self::rejoin`].
-    pub fn boundary(&self) -> Result<Option<Membership>, WorkerError> {
-        loop {
-            let waits = self.driver.with_engine(|engine| {
-                if let Some(error) = engine.failure() {
-                    return Err(error.clone());
-                }
-                if !engine.stop_at_boundary() {
-                    return Ok(None);
-                }
-                engine.step(&mut Borrowed::empty());
-                engine.wait(NAP);
-                Ok(Some(()))
-            })?;
-            if waits.is_none() {
-                return self.driver.with_engine(|engine| Ok(engine.take_change()));
-            }
-        }
-    }
-
     /// Totals since the group was joined.
     ///
     /// # Errors
@@ -312,20 +267,27 @@ impl Drop for Group {
     }
 }
 
+/// A turn of joining that takes longer is one in which this process was suspended.
+const LONGEST_TURN: Duration = Duration::from_secs(1);
+
 /// Joins through `io` (P22, P23). If the server has shares, it joins all of them (P24).
 fn rendezvous(io: &mut AnyIo, config: &GroupConfig) -> Result<(Joiners, Welcome, u8), WorkerError> {
     let started = io.now();
     let fresh = |now| {
         let (job, worker, cookie) = (JobId(config.job), WorkerId(config.worker), Cookie(config.cookie));
         let joiner = Joiner::new(job, worker, cookie, random(), definitions::digest(), now);
-        Joiners::new(joiner.with_wanted_workers(config.workers))
+        Joiners::new(joiner)
     };
     let mut joiners = fresh(started);
     let mut buffer = [0; 64];
     let mut shown = u64::MAX;
+    // Time in which this process was suspended does not count.
+    let (mut last, mut suspended) = (started, Duration::ZERO);
     loop {
         let now = io.now();
-        if let Some(error) = joiners.timeout_error(now, config.join_timeout) {
+        suspended += now.saturating_sub(last).saturating_sub(LONGEST_TURN);
+        last = now;
+        if let Some(error) = joiners.timeout_error(now.saturating_sub(suspended), config.join_timeout) {
             return Err(error.into());
         }
         let at = |joiners: &Joiners, share| match share {

@@ -41,7 +41,7 @@ impl JobConfig {
     /// The job of this WELCOME, at an aggregator that is not in a tree of racks.
     #[must_use]
     pub fn from_welcome(job: JobId, cookie: Cookie, welcome: &Welcome) -> JobConfig {
-        let &Welcome { quorum, data_slots, norm_slots, policy, max_workers: workers, .. } = welcome;
+        let &Welcome { quorum, data_slots, norm_slots, policy, workers, .. } = welcome;
         let skip = JobConfig::may_skip(policy, quorum, workers);
         let tables = welcome.tables.iter().map(|table| table.id).collect();
         JobConfig { quorum, skip, data_slots, norm_slots, ..JobConfig::new(job, cookie, workers, tables) }

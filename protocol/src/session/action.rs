@@ -20,17 +20,4 @@ pub enum Action {
     RootDiffers(JobId, Change),
     /// Tell the operator of a rack that its root does not let it in.
     RootRefuses(JobId, RefuseReason),
-    /// Tell the operator who has come or gone (P42).
-    Tell(JobId, WorkerId, Happening),
-}
-
-/// What has happened to a worker of a job whose members come and go.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Happening {
-    /// It was silent for too long, or another process has its seat.
-    Gone,
-    /// It has left.
-    Left,
-    /// It is let into the session.
-    Came,
 }

@@ -18,30 +18,13 @@ const CLAIMING: Duration = Duration::from_secs(1);
 
 impl JobState {
     /// The answer to a claim of a session of a differently configured job; `None` if the configurations
-    /// agree, or now do.
-    pub(super) fn answer_other_claim(
-        &mut self,
-        from: SocketAddr,
-        header: &Header,
-        join: &Join,
-    ) -> Option<Vec<Action>> {
+    /// agree.
+    pub(super) fn answer_other_claim(&self, from: SocketAddr, header: &Header, join: &Join) -> Option<Action> {
         let claims = join.session != Cookie(0);
-        if !claims || join.fingerprint == self.welcome_of(header.num_workers).fingerprint() {
+        if !claims || join.fingerprint == self.job.welcome.fingerprint() {
             return None;
         }
-        let next =
-            self.next.as_ref().filter(|_| self.seating.follows()).and_then(|next| next.sizes.as_deref());
-        let next = next.and_then(|sizes| sizes.size(header.num_workers));
-        if next.is_some_and(|(_, welcome)| welcome.fingerprint() == join.fingerprint) {
-            self.take_next();
-            return None;
-        }
-        if self.seating.follows() && self.job.sizes.is_some() && self.session == Some(join.session) {
-            // It was let in before the job changed, and hears of that from the first share.
-            return Some(Vec::new());
-        }
-        let again = self.welcome_again(header.worker, from, join.nonce);
-        Some(vec![again.unwrap_or_else(|| self.description(from, header, join))])
+        Some(self.description(from, header, join))
     }
 
     /// The answer to a JOIN whose number the job does not have: the job's configuration, if that is what it
@@ -54,10 +37,7 @@ impl JobState {
             let body = Refused { reason: RefuseReason::WorkerOutOfRange, worker }.to_bytes();
             return packet(from, &answer, &body);
         }
-        // P22: where members come and go, a probe is not compared with them.
-        let other =
-            if self.seating.roster().is_some() { None } else { self.disagrees(worker, join.definitions) };
-        match other {
+        match self.disagrees(worker, join.definitions) {
             Some(other) => refusal(from, header, RefuseReason::Definitions, other),
             None => self.description(from, header, join),
         }
@@ -78,16 +58,7 @@ impl JobState {
         if self.replaced[place].is_some_and(stale) {
             return Vec::new();
         }
-        let mut arrival = Present::from_join(now, from, header, join);
-        if let Some(member) = self.present[place].filter(|member| member.nonce == join.nonce) {
-            // A JOIN that was long under way takes nothing back.
-            arrival.left = member.left;
-            arrival.since = member.since;
-            arrival.asked = member.asked;
-            if join.session == Cookie(0) {
-                arrival.session = member.session;
-            }
-        }
+        let arrival = self.arrival(now, from, header, join);
         let ways = match self.session {
             Some(session) => self.join_running(session, now, (header, join), arrival, packets),
             None => self.join_waiting(now, (header, join), arrival),
@@ -102,6 +73,49 @@ impl JobState {
         }
         self.admit(place, arrival);
         actions.extend(self.begin_if_complete(now, from, header, random));
+        actions
+    }
+
+    /// Who sends this JOIN, with what is known of it.
+    fn arrival(&self, now: Duration, from: SocketAddr, header: &Header, join: &Join) -> Present {
+        let mut arrival = Present::from_join(now, from, header, join);
+        let member = self.present[usize::from(header.worker.0)];
+        if let Some(member) = member.filter(|member| member.nonce == join.nonce) {
+            // A JOIN that was long under way takes nothing back.
+            arrival.left = member.left;
+            arrival.since = member.since;
+            arrival.asked = member.asked;
+            if join.session == Cookie(0) {
+                arrival.session = member.session;
+            }
+        }
+        arrival
+    }
+
+    /// A JOIN of a member of the session that runs. If it comes from another address, the member is asked first
+    /// whether it still runs at the one that is known. `packets` says when its last packet to the aggregator came.
+    pub(super) fn join_again(
+        &mut self,
+        now: Duration,
+        from: SocketAddr,
+        (header, join): (&Header, &Join),
+        packets: impl FnOnce() -> Option<Duration>,
+    ) -> Vec<Action> {
+        let (worker, place) = (header.worker, usize::from(header.worker.0));
+        let Some(session) = self.session else { return Vec::new() };
+        if let Some(answer) = self.defend_seat(now, from, (header, join), packets()) {
+            return answer;
+        }
+        let arrival = self.arrival(now, from, header, join);
+        let mut actions = Vec::new();
+        if self.present[place].is_some_and(|member| member.addr != from) {
+            actions.push(Action::Move(header.job, worker, Endpoint::udp(from)));
+        }
+        self.present[place] = Some(arrival);
+        if let Some(upper) = self.seating.upper_mut().filter(|_| join.session != Cookie(0)) {
+            upper.resume(now);
+        }
+        actions.push(self.welcome(worker, session, &arrival));
         actions
     }
 
@@ -126,21 +140,11 @@ impl JobState {
                 WorkerId::NONE,
             )]);
         }
-        let mut actions = Vec::new();
-        let same = self.present[place].is_some_and(|member| member.nonce == join.nonce);
+        if self.present[place].is_some_and(|member| member.nonce == join.nonce) {
+            return ControlFlow::Break(self.join_again(now, from, (header, join), packets));
+        }
         if let Some(answer) = self.defend_seat(now, from, (header, join), packets()) {
             return ControlFlow::Break(answer);
-        }
-        if same {
-            if self.present[place].is_some_and(|member| member.addr != from) {
-                actions.push(Action::Move(header.job, worker, Endpoint::udp(from)));
-            }
-            self.present[place] = Some(arrival);
-            if let Some(upper) = self.seating.upper_mut().filter(|_| claims) {
-                upper.resume(now);
-            }
-            actions.push(self.welcome(worker, session, &arrival));
-            return ControlFlow::Break(actions);
         }
         // P24: a new incarnation of this worker ends the session for all.
         self.admit(place, arrival);
@@ -148,8 +152,7 @@ impl JobState {
         if let Some(upper) = self.seating.upper_mut() {
             upper.end(now);
         }
-        actions.push(Action::Remove(header.job));
-        ControlFlow::Continue(actions)
+        ControlFlow::Continue(vec![Action::Remove(header.job)])
     }
 
     /// While no session runs: the answer to the JOIN of a worker that cannot be let in.

@@ -1,24 +1,76 @@
 //! A share other than the first: workers bring it the session into which the first share has let them (P24).
+//! It is like a fixed job that takes the session's cookie from their claims in place of making one.
 
 use super::action::Action;
 use super::job::{JobState, packet, refusal};
-use super::present::Present;
-use super::seating::Seating;
+use super::present::{LISTENED, Present};
 use crate::aggregator::{Endpoint, JobConfig};
 use crate::wire::{Header, Join, Kind, Pending, RefuseReason};
 use crate::{Cookie, WorkerId};
 use std::net::SocketAddr;
 use std::time::Duration;
 
+/// How long the members of a running session must be silent before another session takes its place, and how often
+/// they are asked meanwhile. Fewer ASKs than that may all have been lost.
+const SILENCE: Duration = Duration::from_millis(200);
+const ASK_EVERY: Duration = Duration::from_millis(50);
+const LEAST_ASKS: u32 = 4;
+
+/// The workers that claim a session which does not run at this share.
+#[derive(Debug, Default)]
+pub(super) struct Claims {
+    /// By seat; a claim is forgotten like a worker that waits (P22).
+    by_seat: Vec<Option<Present>>,
+    /// The members of the running session are asked whether they still run, since all of one session claim its
+    /// place.
+    asked: Option<Asked>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Asked {
+    /// The session that is to begin.
+    session: Cookie,
+    /// Since when no member of the running session was heard.
+    since: Duration,
+    last: Duration,
+    times: u32,
+}
+
+impl Claims {
+    /// The claims, by seat.
+    pub fn by_seat(&self) -> &[Option<Present>] {
+        &self.by_seat
+    }
+
+    fn of(&self, session: Cookie) -> impl Iterator<Item = (WorkerId, &Present)> {
+        let claims = (0u8..).map(WorkerId).zip(&self.by_seat);
+        let claims = claims.filter_map(|(worker, claim)| Some((worker, claim.as_ref()?)));
+        claims.filter(move |(_, claim)| claim.session == session)
+    }
+
+    /// Forgets claims that are not repeated any more; there are so many seats.
+    fn forget(&mut self, now: Duration, seats: usize) {
+        self.by_seat.resize(seats, None);
+        self.by_seat.iter_mut().for_each(|claim| *claim = claim.filter(|claim| !claim.is_forgotten(now)));
+    }
+
+    /// The session that is claimed for all seats, if there is one.
+    fn complete(&self) -> Option<Cookie> {
+        let session = self.by_seat.first()?.as_ref()?.session;
+        (self.of(session).count() == self.by_seat.len()).then_some(session)
+    }
+}
+
 impl JobState {
     /// A JOIN with the job's cookie and, if it claims a session, with the fingerprint of this job. Its
     /// session's cookie shows that the first share, which alone assigns numbers, has let this worker in.
+    /// `alive` says when a member's last packet to the aggregator came.
     pub(super) fn follow(
         &mut self,
         now: Duration,
         from: SocketAddr,
-        header: &Header,
-        join: &Join,
+        (header, join): (&Header, &Join),
+        alive: impl Fn(WorkerId) -> Option<Duration>,
     ) -> Vec<Action> {
         let worker = header.worker;
         let place = usize::from(worker.0);
@@ -27,49 +79,77 @@ impl JobState {
             return refuse(RefuseReason::NotFirst);
         }
         if self.session == Some(join.session) {
-            return match self.present[place].as_mut() {
-                Some(member) if member.nonce == join.nonce => {
-                    let moved = member.addr != from;
-                    (member.addr, member.heard) = (from, now);
-                    let member = *member;
-                    let moved = moved.then(|| Action::Move(header.job, worker, Endpoint::udp(from)));
-                    moved.into_iter().chain([self.welcome(worker, join.session, &member)]).collect()
-                }
-                _ => refuse(RefuseReason::WorkerInUse),
+            if self.present[place].is_none_or(|member| member.nonce != join.nonce) {
+                return refuse(RefuseReason::WorkerInUse);
+            }
+            return self.join_again(now, from, (header, join), || alive(worker));
+        }
+        let seats = self.present.len();
+        let Some(claims) = self.seating.claims_mut() else { return Vec::new() };
+        claims.forget(now, seats);
+        let mut arrival = Present::from_join(now, from, header, join);
+        if let Some(before) = &claims.by_seat[place] {
+            if before.keeps_seat(now, &arrival) {
+                return refuse(RefuseReason::WorkerInUse);
+            }
+            if (before.nonce, before.session) == (arrival.nonce, arrival.session) {
+                arrival.since = before.since;
+            }
+        }
+        claims.by_seat[place] = Some(arrival);
+        let body = Pending { joined: claims.of(join.session).map(|(worker, _)| worker.bit()).sum() }.to_bytes();
+        let begun = self.begin_claimed(now, alive);
+        if self.session == Some(join.session) {
+            return begun;
+        }
+        let pending = packet(from, &self.header(Kind::Pending, worker, header.cookie), &body);
+        [pending].into_iter().chain(begun).collect()
+    }
+
+    /// Begins the session that all members claim, with empty slots. One that runs goes on until none of its members
+    /// has been heard for a while, although they are asked: anybody who knows the job's cookie could claim another.
+    pub(super) fn begin_claimed(
+        &mut self,
+        now: Duration,
+        alive: impl Fn(WorkerId) -> Option<Duration>,
+    ) -> Vec<Action> {
+        let (seats, running) = (self.present.len(), self.session);
+        let members: Vec<(WorkerId, Present)> = self.members().map(|(worker, member)| (worker, *member)).collect();
+        let Some(claims) = self.seating.claims_mut() else { return Vec::new() };
+        claims.forget(now, seats);
+        let Some(session) = claims.complete() else {
+            claims.asked = None;
+            return Vec::new();
+        };
+        if let Some(running) = running {
+            let heard = |(worker, member): &(WorkerId, Present)| member.heard.max(alive(*worker).unwrap_or_default());
+            let latest = members.iter().map(heard).max().unwrap_or_default();
+            // After a pause in which this server was suspended, answers may still be waiting to be read.
+            let holds = |asked: &Asked| {
+                let listened = now.saturating_sub(asked.last) <= LISTENED;
+                asked.session == session && latest < asked.since && listened
             };
+            let before = claims.asked.filter(holds);
+            let mut asked = before.unwrap_or(Asked { session, since: now, last: now, times: 0 });
+            let waits = now.saturating_sub(asked.last) < ASK_EVERY;
+            if asked.times < LEAST_ASKS || now.saturating_sub(asked.since) < SILENCE || waits {
+                let mut asks = Vec::new();
+                if asked.times == 0 || !waits {
+                    (asked.last, asked.times) = (now, asked.times + 1);
+                    asks = members;
+                }
+                claims.asked = Some(asked);
+                return asks.iter().map(|(worker, member)| self.ask(*worker, running, member)).collect();
+            }
         }
-        let Seating::Follower(claims) = &mut self.seating else { return Vec::new() };
-        claims.resize(self.present.len(), None);
-        claims.iter_mut().for_each(|claim| *claim = claim.filter(|claim| !claim.is_forgotten(now)));
-        let same = |claim: &Present| claim.session == join.session;
-        if claims[place].is_some_and(|claim| same(&claim) && claim.nonce != join.nonce) {
-            return refuse(RefuseReason::WorkerInUse);
-        }
-        claims[place] = Some(Present::from_join(now, from, header, join));
-        let workers = if self.job.sizes.is_some() { header.num_workers } else { self.job.config.workers };
-        if claims.iter().flatten().filter(|claim| same(claim)).count() < usize::from(workers) {
-            let claims = (0u8..).map(WorkerId).zip(&*claims);
-            let joined = claims.filter(|(_, claim)| claim.as_ref().is_some_and(same));
-            let body = Pending { joined: joined.map(|(worker, _)| worker.bit()).sum() }.to_bytes();
-            return vec![packet(from, &self.header(Kind::Pending, worker, header.cookie), &body)];
-        }
-        // All members of one session are here: it begins, or goes on, with empty slots, in place of what ran before.
-        self.present = std::mem::take(claims);
-        for claim in &mut self.present {
-            *claim = claim.filter(same);
-        }
-        let ran = self.session.replace(join.session).is_some();
+        claims.asked = None;
+        self.present = std::mem::take(&mut claims.by_seat);
+        self.session = Some(session);
         self.ended = None;
-        let config = self.job.sizes.as_ref().and_then(|sizes| sizes.size(workers)).map(|(config, _)| config);
-        let config = config.unwrap_or(&self.job.config).clone();
-        let config = JobConfig { cookie: join.session, ..config };
-        let members = (0u8..).map(WorkerId).zip(&self.present);
-        let members: Vec<(WorkerId, Present)> = members.filter_map(|(seat, m)| Some((seat, (*m)?))).collect();
-        let numbers = (0u8..).map(WorkerId);
-        let endpoints = numbers.zip(members.iter().map(|(_, m)| Endpoint::udp(m.addr))).collect();
-        let welcomes = members.iter().map(|(seat, m)| self.welcome(*seat, join.session, m));
-        // Of another size it may have another table: it cannot take the place of what runs.
-        let ends = (ran && self.job.sizes.is_some()).then_some(Action::Remove(header.job));
-        ends.into_iter().chain([Action::Install(config, endpoints)]).chain(welcomes).collect()
+        let config = JobConfig { cookie: session, ..self.job.config.clone() };
+        let members: Vec<(WorkerId, Present)> = self.members().map(|(worker, member)| (worker, *member)).collect();
+        let endpoints = members.iter().map(|(worker, member)| (*worker, Endpoint::udp(member.addr))).collect();
+        let welcomes = members.iter().map(|(worker, member)| self.welcome(*worker, session, member));
+        [Action::Install(config, endpoints)].into_iter().chain(welcomes).collect()
     }
 }

@@ -1,13 +1,12 @@
 //! A job as the registry keeps it: who is here, and what they are told.
 
 use super::action::Action;
+use super::follower::Claims;
 use super::present::{Claim, Present};
-use super::roster::Roster;
 use super::seating::Seating;
 use super::static_job::StaticJob;
 use super::upper::Upper;
-use crate::aggregator::JobConfig;
-use crate::wire::{Ask, HEADER_LEN, Header, Join, Kind, Members, RefuseReason, Refused, Welcome};
+use crate::wire::{Ask, HEADER_LEN, Header, Join, Kind, RefuseReason, Refused, Welcome};
 use crate::{Cookie, WorkerId};
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -19,7 +18,7 @@ pub(super) struct JobState {
     pub(super) seating: Seating,
     /// Cookie of the session that runs.
     pub(super) session: Option<Cookie>,
-    /// By seat, who is here; where members come and go, that is the roster.
+    /// By seat, who is here.
     pub(super) present: Vec<Option<Present>>,
     /// By worker, the nonce of the incarnation that was replaced last, and when.
     pub(super) replaced: Vec<Option<(u64, Duration)>>,
@@ -27,8 +26,6 @@ pub(super) struct JobState {
     pub(super) ended: Option<Ended>,
     /// The session that all have left.
     pub(super) left: Option<Cookie>,
-    /// What it becomes when its next session begins.
-    pub(super) next: Option<StaticJob>,
 }
 
 #[derive(Debug)]
@@ -113,31 +110,22 @@ impl JobState {
         let bits = |present: &[Option<Present>]| {
             (0u8..).zip(present).filter(|(_, p)| p.is_some()).fold(0, |bits, (w, _)| bits | WorkerId(w).bit())
         };
-        bits(&self.present) | bits(self.seating.claims()) | self.seating.roster().map_or(0, Roster::seats)
+        bits(&self.present) | self.seating.claims().map_or(0, |claims| bits(claims.by_seat()))
     }
 
     pub(super) fn welcome(&self, worker: WorkerId, session: Cookie, present: &Present) -> Action {
-        // A share that follows knows only the members of a session whose size is not fixed.
-        let here = |seats: &[Option<Present>]| seats.iter().flatten().count() as u8;
-        let (workers, number) = match self.job.sizes {
-            None => (self.job.config.workers, worker.0),
-            Some(_) => (here(&self.present), here(&self.present[..usize::from(worker.0)])),
-        };
-        let welcome = self.welcome_of(workers);
-        let members = welcome.members.map(|members| Members { number: WorkerId(number), ..members });
+        let welcome = &self.job.welcome;
         let credit = self.seating.upper().map_or(welcome.credit, |upper| upper.credit(welcome.credit));
         // A rack tells marks only if its root does, too (P46).
         let marks = welcome.marks && self.seating.upper().is_none_or(Upper::tells_marks);
-        let body = Welcome { session, nonce: present.nonce, members, marks, credit, ..*welcome }.to_bytes();
-        let header = Header { num_workers: workers, ..self.header(Kind::Welcome, worker, session) };
-        packet(present.addr, &header, &body)
+        let body = Welcome { session, nonce: present.nonce, marks, credit, ..*welcome }.to_bytes();
+        packet(present.addr, &self.header(Kind::Welcome, worker, session), &body)
     }
 
     /// Describes the job's configuration to a worker that asks, or that claims a session of a differently
     /// configured job (P22, P24).
     pub(super) fn description(&self, to: SocketAddr, asked: &Header, join: &Join) -> Action {
-        let now_is = self.welcome_of(asked.num_workers);
-        let body = Welcome { session: Cookie(0), nonce: join.nonce, ..*now_is }.to_bytes();
+        let body = Welcome { session: Cookie(0), nonce: join.nonce, ..self.job.welcome }.to_bytes();
         let (round, slot) = (asked.round, asked.slot);
         let header = Header { round, slot, ..self.header(Kind::Description, asked.worker, asked.cookie) };
         packet(to, &header, &body)
@@ -164,33 +152,23 @@ impl JobState {
 
     /// The members of the session, by their numbers in the job.
     pub(super) fn members(&self) -> impl Iterator<Item = (WorkerId, &Present)> {
-        let fixed = (0u8..).map(WorkerId).zip(&self.present);
-        let fixed = fixed.filter_map(|(worker, present)| Some((worker, present.as_ref()?)));
-        fixed.chain(self.seating.roster().into_iter().flat_map(Roster::members))
+        let seats = (0u8..).map(WorkerId).zip(&self.present);
+        seats.filter_map(|(worker, present)| Some((worker, present.as_ref()?)))
     }
 
     /// Whether somebody who is here sends from there.
     pub(super) fn knows(&self, from: SocketAddr) -> bool {
-        self.present.iter().flatten().any(|p| p.addr == from)
-            || self.seating.roster().is_some_and(|roster| roster.knows(from))
+        let claims = self.seating.claims().map_or(&[][..], Claims::by_seat);
+        self.present.iter().chain(claims).flatten().any(|p| p.addr == from)
     }
 
     /// The first worker here, not `worker` itself, whose build computes other numbers (P26).
     pub(super) fn disagrees(&self, worker: WorkerId, definitions: u64) -> Option<WorkerId> {
-        let seated = (0u8..).zip(&self.present).filter_map(|(seat, present)| Some((seat, present.as_ref()?)));
-        let mut here = seated.chain(self.seating.roster().into_iter().flat_map(Roster::present));
-        let (other, _) = here.find(|&(seat, present)| {
+        let (other, _) = self.members().find(|&(seat, present)| {
             let theirs = present.definitions;
-            seat != worker.0 && definitions != 0 && theirs != 0 && theirs != definitions
+            seat != worker && definitions != 0 && theirs != 0 && theirs != definitions
         })?;
-        Some(WorkerId(other))
-    }
-
-    fn member_mut(&mut self, seat: WorkerId) -> Option<&mut Present> {
-        match &mut self.seating {
-            Seating::Changing(roster) => roster.members.get_mut(&seat.0).map(|member| &mut member.present),
-            _ => self.present.get_mut(usize::from(seat.0))?.as_mut(),
-        }
+        Some(other)
     }
 
     /// A JOIN for a member's seat from another address than the member's: the member is asked before its seat,
@@ -205,7 +183,8 @@ impl JobState {
     ) -> Option<Vec<Action>> {
         let worker = header.worker;
         // Nobody else can send from the address of a member that runs.
-        let member = self.member_mut(worker).filter(|member| member.addr != from)?;
+        let member = self.present.get_mut(usize::from(worker.0))?.as_mut();
+        let member = member.filter(|member| member.addr != from)?;
         let (claim, member) = (member.claim(now, packets), *member);
         if claim == Claim::Granted {
             return None;
@@ -218,31 +197,6 @@ impl JobState {
             actions.push(refusal(from, header, RefuseReason::WorkerInUse, worker));
         }
         Some(actions)
-    }
-
-    /// The shape of the session that runs, or the largest.
-    pub(super) fn shape(&self) -> (&JobConfig, &Welcome) {
-        let sizes = self.job.sizes.as_deref();
-        let workers = self.seating.roster().map_or(0, |roster| roster.size);
-        let found = sizes.and_then(|sizes| sizes.size(workers));
-        found.map_or((&self.job.config, &self.job.welcome), |(config, welcome)| (config, welcome))
-    }
-
-    /// The WELCOME of a session of so many workers, or the job's if there is none.
-    pub(super) fn welcome_of(&self, workers: u8) -> &Welcome {
-        let found = self.job.sizes.as_deref().and_then(|sizes| sizes.size(workers));
-        found.map_or(&self.job.welcome, |(_, welcome)| welcome)
-    }
-
-    /// The job becomes what it was changed to.
-    pub(super) fn take_next(&mut self) {
-        let Some(next) = self.next.take() else { return };
-        self.job = next;
-        let most = usize::from(self.job.config.workers);
-        self.replaced.resize(most, None);
-        if self.seating.roster().is_none() {
-            self.present.resize(most, None);
-        }
     }
 }
 

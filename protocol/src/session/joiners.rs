@@ -2,8 +2,7 @@
 //! there (P22, P24).
 
 use super::{JoinError, JoinEvent, Joiner};
-use crate::Cookie;
-use crate::wire::{MAX_SHARES, Position, Shares, Welcome};
+use crate::wire::{MAX_SHARES, Shares, Welcome};
 use std::net::SocketAddr;
 use std::time::Duration;
 
@@ -17,15 +16,13 @@ pub struct Joiners {
     shares: Shares,
     /// What the first share said last.
     session: Option<(Welcome, u8)>,
-    /// How many of the shares have slots at home; the rest are spares, for which nobody waits.
-    homes: usize,
 }
 
 impl Joiners {
     /// A worker that is about to join with `first`, at the first share or the only server.
     #[must_use]
     pub fn new(first: Joiner) -> Joiners {
-        Joiners { all: vec![first], welcomed: 0, shares: Shares::NONE, session: None, homes: 1 }
+        Joiners { all: vec![first], welcomed: 0, shares: Shares::NONE, session: None }
     }
 
     /// How many shares are known by now.
@@ -51,36 +48,16 @@ impl Joiners {
         self.all.get(share).is_some_and(Joiner::has_joined)
     }
 
-    /// The same at one share.
+    /// One share may have lost its state: introduces this worker again there.
     pub fn resume_at(&mut self, now: Duration, share: usize) {
         if let Some(joiner) = self.all.get_mut(share) {
             joiner.resume(now);
         }
     }
 
-    /// Sets how far this worker is in `session`, if that is about to change; `None` when it goes on (P43).
-    /// The first share is told.
-    pub fn set_position(&mut self, now: Duration, session: Cookie, position: Option<Position>) {
-        self.all[0].set_position(now, session, position);
-    }
-
-    /// The same again at once, since it was asked for.
-    pub fn repeat_position(&mut self, now: Duration) {
-        self.all[0].repeat_position(now);
-    }
-
-    /// Sets how many calls this worker has finished in the session, modulo 2^32, which it reports when it
-    /// leaves (P43).
-    pub fn set_finished(&mut self, calls: u32) {
-        self.all.iter_mut().for_each(|joiner| joiner.set_finished(calls));
-    }
-
-    /// Begins to leave, with all calls finished: others may still need what it has sent (P25). Silent spares
-    /// are not waited for.
+    /// Begins to leave, with all calls finished: others may still need what it has sent (P25).
     pub fn leave(&mut self, now: Duration) {
-        for (share, joiner) in self.all.iter_mut().enumerate() {
-            if share < self.homes { joiner.leave(now) } else { joiner.quit(now) }
-        }
+        self.all.iter_mut().for_each(|joiner| joiner.leave(now));
     }
 
     /// Begins to leave a session that is over for this worker.
@@ -105,7 +82,6 @@ impl Joiners {
         let late = |(share, joiner): (usize, &Joiner)| Some((share, joiner.timeout_error(now, limit)?));
         self.all
             .iter()
-            .take(self.homes)
             .enumerate()
             .find_map(late)
             .map(|(share, error)| self.locate(share, error))
@@ -158,12 +134,11 @@ impl Joiners {
                         self.all.extend(others);
                         self.welcomed = 0;
                         self.shares = welcome.shares;
-                        self.homes = usize::from(welcome.shares.servers() - welcome.spares());
                     }
                     self.session = Some((welcome, n));
                 }
                 self.welcomed |= 1 << share;
-                let all = u64::MAX >> (MAX_SHARES - self.homes);
+                let all = u64::MAX >> (MAX_SHARES - self.all.len());
                 if self.welcomed & all == all {
                     self.session.map(|(w, n)| JoinEvent::Welcome(w, n))
                 } else {
@@ -176,9 +151,7 @@ impl Joiners {
                 self.has_left().then_some(JoinEvent::Bye)
             }
             // Only the first share decides who is in the session.
-            JoinEvent::Pending(..) | JoinEvent::PendingRacks(..) | JoinEvent::Boundary(_) if share > 0 => {
-                None
-            }
+            JoinEvent::Pending(..) | JoinEvent::PendingRacks(..) if share > 0 => None,
             JoinEvent::Changed(change) if share > 0 && self.welcomed & (1 << share) == 0 => {
                 let at = *self.shares().get(share)?;
                 Some(JoinEvent::Failed(JoinError::ShareDiffers { share, at, change }))

@@ -2,31 +2,25 @@
 //! side towards all shares of a server, [`Registry`] the parameter server's side. Neither does I/O or reads a
 //! clock.
 //!
-//! A job has its members by one of four policies, fixed, rack, follower and changing; `seating` has the table
-//! of what each makes of an event.
+//! A job has its members by one of three policies, fixed, rack and follower; `seating` has the table of what
+//! each makes of an event.
 
 mod action;
-mod boundaries;
-mod changing;
 mod fixed;
 mod follower;
 mod guesses;
-mod halt;
 mod job;
 mod joiner;
 mod joiners;
 mod present;
 mod rack;
 mod registry;
-mod roster;
 mod seating;
 mod static_job;
 mod upper;
-mod waiting;
 
-pub use action::{Action, Happening};
-pub use halt::Halt;
+pub use action::Action;
 pub use joiner::{JoinError, JoinEvent, Joiner};
 pub use joiners::Joiners;
 pub use registry::{Registry, SessionMember};
-pub use static_job::{Root, Sizes, StaticJob};
+pub use static_job::{Root, StaticJob};

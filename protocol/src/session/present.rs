@@ -16,6 +16,8 @@ const ASK_EVERY: Duration = Duration::from_millis(50);
 const SURE: Duration = Duration::from_secs(1);
 /// Fewer ASKs than that may all have been lost.
 const LEAST_ASKS: u32 = 4;
+/// Longer pauses between two ASKs do not count: an aggregator that was suspended has not listened meanwhile.
+pub(super) const LISTENED: Duration = Duration::from_millis(400);
 
 /// A worker that has joined.
 #[derive(Clone, Copy, Debug)]
@@ -71,6 +73,8 @@ pub(super) struct Asked {
     since: Option<Duration>,
     last: Duration,
     times: u32,
+    /// For how long an answer was waited for.
+    waited: Duration,
     sure: Option<Duration>,
 }
 
@@ -98,23 +102,27 @@ impl Present {
             return Claim::Refused;
         }
         let Some(since) = asked.since else {
-            *asked = Asked { since: Some(now), last: now, times: 1, sure: None };
+            *asked = Asked { since: Some(now), last: now, times: 1, ..Asked::default() };
             return Claim::Ask;
         };
         if self.heard > since || packets.is_some_and(|at| at > since) {
             *asked = Asked { sure: Some(now), ..Asked::default() };
             return Claim::Refused;
         }
-        if now.saturating_sub(asked.last) >= SURE {
+        let pause = now.saturating_sub(asked.last);
+        if pause >= SURE {
             // Whoever wanted it then has gone away meanwhile: what was asked so long ago does not count.
-            *asked = Asked { since: Some(now), last: now, times: 1, sure: None };
+            *asked = Asked { since: Some(now), last: now, times: 1, ..Asked::default() };
             return Claim::Ask;
         }
-        if now.saturating_sub(since) >= ASK_FOR && asked.times >= LEAST_ASKS {
-            return Claim::Granted;
-        }
-        if now.saturating_sub(asked.last) < ASK_EVERY {
+        if pause < ASK_EVERY {
             return Claim::Wait;
+        }
+        if pause <= LISTENED {
+            asked.waited += pause;
+        }
+        if asked.waited >= ASK_FOR && asked.times >= LEAST_ASKS && pause <= LISTENED {
+            return Claim::Granted;
         }
         asked.last = now;
         asked.times += 1;

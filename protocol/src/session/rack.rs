@@ -50,7 +50,7 @@ impl JobState {
                 upper.joiner = Some((nonce, joiner));
             }
         }
-        let header = Header { num_workers: upper.root.welcome.max_workers, ..pending };
+        let header = Header { num_workers: upper.root.welcome.workers, ..pending };
         vec![packet(to, &header, &Pending { joined: upper.joined }.to_bytes())]
     }
 
@@ -116,7 +116,7 @@ impl JobState {
                 actions.extend(self.refuse_all(if same { reason } else { RefuseReason::Root }));
                 actions
             }
-            Some(JoinEvent::PendingRacks(..) | JoinEvent::Boundary(_) | JoinEvent::Failed(_)) | None => {
+            Some(JoinEvent::PendingRacks(..) | JoinEvent::Failed(_)) | None => {
                 Vec::new()
             }
         }

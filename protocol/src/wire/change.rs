@@ -27,7 +27,6 @@ pub enum Field {
     Table,
     Seed,
     Block,
-    MinWorkers,
     Features,
     Tables,
     Racks,
@@ -35,7 +34,6 @@ pub enum Field {
     AllQuorum,
     RackNumber,
     RackSizes,
-    Spares,
 }
 
 impl fmt::Display for Field {
@@ -59,7 +57,6 @@ impl fmt::Display for Field {
             Field::Table => "table id",
             Field::Seed => "seed",
             Field::Block => "block size",
-            Field::MinWorkers => "least workers",
             Field::Features => "features",
             Field::Tables => "further tables",
             Field::Racks => "racks",
@@ -67,7 +64,6 @@ impl fmt::Display for Field {
             Field::AllQuorum => "quorum of all racks",
             Field::RackNumber => "number of the rack",
             Field::RackSizes => "sizes of racks",
-            Field::Spares => "spares",
         })
     }
 }
@@ -123,12 +119,12 @@ impl fmt::Display for Change {
 }
 
 /// What an operator chooses comes first, what follows from it later.
-fn fields(w: &Welcome) -> [(Field, u64); 27] {
+fn fields(w: &Welcome) -> [(Field, u64); 25] {
     let table = w.tables.first();
     let of_racks = |value: fn(&super::Rack) -> u64| w.rack.as_ref().map_or(0, value);
     let half = |from: usize| u64::from_be_bytes(super::bytes(&table.values, from));
     [
-        (Field::Workers, w.max_workers.into()),
+        (Field::Workers, w.workers.into()),
         (Field::Quorum, w.quorum.into()),
         (Field::Lane, table.form.sums().into()),
         (Field::Policy, u64::from(w.policy == Policy::BestEffort)),
@@ -146,7 +142,6 @@ fn fields(w: &Welcome) -> [(Field, u64); 27] {
         (Field::Table, table.id.0.into()),
         (Field::Seed, w.job_seed),
         (Field::Block, w.block.into()),
-        (Field::MinWorkers, w.min_workers.into()),
         (Field::Features, w.features.into()),
         (Field::Tables, w.tables.digest_rest()),
         (Field::Racks, of_racks(|rack| rack.racks.into())),
@@ -154,6 +149,5 @@ fn fields(w: &Welcome) -> [(Field, u64); 27] {
         (Field::AllQuorum, of_racks(|rack| rack.quorum.into())),
         (Field::RackNumber, of_racks(|rack| u64::from(rack.rack.0) << 16 | u64::from(rack.first.0))),
         (Field::RackSizes, of_racks(|rack| rack.layout)),
-        (Field::Spares, w.spares().into()),
     ]
 }

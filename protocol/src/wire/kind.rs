@@ -43,8 +43,6 @@ kinds! {
     Join = 0x21,
     /// A worker is done, up, control.
     Leave = 0x22,
-    /// How far a member is, up, control.
-    Position = 0x23,
     /// The session's parameters, down, control.
     Welcome = 0x31,
     /// Not all are here yet, down, control.
@@ -57,8 +55,6 @@ kinds! {
     Description = 0x35,
     /// "Are you still there?", down, control.
     Ask = 0x36,
-    /// Where the session is to end, down, control.
-    Boundary = 0x37,
 }
 
 impl Kind {

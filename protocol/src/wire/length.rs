@@ -1,8 +1,8 @@
 //! How long payloads are (P2).
 
 use super::{
-    ASK_LEN, BOUNDARY_LEN, Form, JOIN_LEN, Kind, LEAVE_LEN, MISMATCH_LEN, NORM_LEN, NUDGE_LEN, PENDING_LEN,
-    POSITION_LEN, RAW_LEN, REFUSED_LEN, STRAGGLER_LEN, WELCOME_LEN,
+    ASK_LEN, Form, JOIN_LEN, Kind, LEAVE_LEN, MISMATCH_LEN, NORM_LEN, NUDGE_LEN, PENDING_LEN,
+    RAW_LEN, REFUSED_LEN, STRAGGLER_LEN, WELCOME_LEN,
 };
 
 impl Kind {
@@ -26,8 +26,6 @@ impl Kind {
             Kind::Refused => REFUSED_LEN,
             Kind::Bye => 0,
             Kind::Ask => ASK_LEN,
-            Kind::Boundary => BOUNDARY_LEN,
-            Kind::Position => POSITION_LEN,
         }
     }
 }

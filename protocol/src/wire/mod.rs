@@ -1,14 +1,12 @@
 //! Packet forms (P1–P3, P22–P25): for each a plain struct, its length, and checked conversions
 //! from and to bytes. Every byte of a packet is written.
 
-mod boundary;
 mod change;
 mod form;
 mod header;
 mod join;
 mod kind;
 mod length;
-mod members;
 mod mismatch;
 mod norm;
 mod nudge;
@@ -20,13 +18,11 @@ mod tables;
 mod unusable;
 mod welcome;
 
-pub use boundary::{BOUNDARY_LEN, Boundary, POSITION_LEN, Position, Stand, What};
 pub use change::{Change, Field};
 pub use form::Form;
 pub use header::{BEFORE_ROUND, FLAG_MARK, FLAG_NUDGE, FLAG_ROOT, HEADER_LEN, Header, HeaderError, VERSION};
 pub use join::{ASK_LEN, Ask, JOIN_LEN, Join, LEAVE_LEN, Leave, PENDING_LEN, Pending};
 pub use kind::Kind;
-pub use members::{FEATURE_MEMBERS, Members};
 pub use mismatch::{MISMATCH_LEN, Mismatch};
 pub(crate) use norm::finalize;
 pub use norm::{Choice, Mode, NORM_LEN, Norm};

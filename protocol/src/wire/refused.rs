@@ -26,8 +26,6 @@ pub enum RefuseReason {
     NotFirst = 7,
     /// The root does not let this rack in, or has another job than it (P38).
     Root = 8,
-    /// The job has no sessions of so many workers (P42).
-    Size = 9,
 }
 
 impl fmt::Display for RefuseReason {
@@ -42,7 +40,6 @@ impl fmt::Display for RefuseReason {
                 "its build computes other numbers than the others': install the same version everywhere"
             }
             RefuseReason::Root => "the rack's root does not let it in; the rack's log says why",
-            RefuseReason::Size => "the job has no sessions of so many workers: see its least and most",
             RefuseReason::NotFirst => "this server is not the job's first share, where workers join",
         })
     }
@@ -71,7 +68,6 @@ impl Refused {
             6 => RefuseReason::Definitions,
             7 => RefuseReason::NotFirst,
             8 => RefuseReason::Root,
-            9 => RefuseReason::Size,
             _ => return None,
         };
         Some(Refused { reason, worker: WorkerId(p[1]) })

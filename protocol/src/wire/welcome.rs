@@ -1,6 +1,5 @@
 //! Payload of WELCOME and DESCRIPTION (P23).
 
-use super::members::{FEATURE_MEMBERS, MEMBERS_OWN, MEMBERS_WORD, Members};
 use super::norm::finalize;
 use super::rack::{FEATURE_RACKS, Rack};
 use super::shares::{FEATURE_IPV6, Shares};
@@ -17,14 +16,15 @@ pub const WELCOME_LEN: usize = 128;
 pub const BLOCKS: RangeInclusive<u8> = 10..=20;
 const _: () = assert!(*BLOCKS.start() == 10 && *BLOCKS.end() == 20 && MAX_WORKERS == 64, "as the errors say");
 /// Not part of the fingerprint: the session, the nonce and the fingerprint itself, and besides
-/// [`MEMBERS_OWN`], [`MARKS_OWN`] and the credit.
+/// [`MARKS_OWN`] and the credit.
 const OWN: [std::ops::Range<usize>; 3] = [0..4, 56..64, 72..80];
 
-/// Where it says that marks are reported, and the bit for that (P46). It is not part of the fingerprint;
-/// [`MEMBERS_WORD`] contains it.
+/// Where it says that marks are reported, the bit for that (P46), and the word that contains it. It is not part
+/// of the fingerprint.
 const MARKS_AT: usize = 118;
 const MARKS: u8 = 1;
-const MARKS_OWN: u64 = 0xff << (8 * (MEMBERS_WORD + 7 - MARKS_AT));
+const MARKS_WORD: usize = 112;
+const MARKS_OWN: u64 = 0xff << (8 * (MARKS_WORD + 7 - MARKS_AT));
 
 /// Everything a worker needs to know of its session.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -51,21 +51,17 @@ pub struct Welcome {
     pub nonce: u64,
     /// log₂ of the coordinates of a full partition (P4), one of [`BLOCKS`].
     pub block: u8,
-    /// Fewest workers of a session.
-    pub min_workers: u8,
-    /// Most workers of a session: n.
-    pub max_workers: u8,
+    /// n.
+    pub workers: u8,
     /// Most data packets that a worker may have outstanding; 0 leaves it to the window (P18).
     pub credit: u32,
-    /// What a worker must understand or else refuse the job, except [`FEATURE_RACKS`], [`FEATURE_MEMBERS`]
-    /// and [`FEATURE_IPV6`], which follow from `rack`, `members` and `shares`.
+    /// What a worker must understand or else refuse the job, except [`FEATURE_RACKS`] and [`FEATURE_IPV6`],
+    /// which follow from `rack` and `shares`.
     pub features: u32,
     /// Where the shares are among which the slots are dealt, unless one server has all slots (P21).
     pub shares: Shares,
     /// Where the member stands, if workers are in racks (P38).
     pub rack: Option<Rack>,
-    /// Spares, and the member's number, if there are spares or members come and go (P42).
-    pub members: Option<Members>,
     /// Whether the aggregator tells congestion marks (P46).
     pub marks: bool,
 }
@@ -88,13 +84,11 @@ impl Welcome {
             job_seed: 0,
             nonce: 0,
             block: *BLOCKS.end(),
-            min_workers: workers,
-            max_workers: workers,
+            workers,
             credit: 0,
             features: 0,
             shares: Shares::NONE,
             rack: None,
-            members: None,
             marks: false,
         }
     }
@@ -129,21 +123,13 @@ impl Welcome {
             let fits = (2..=65536).contains(&slots) && slots.is_multiple_of(2);
             require(fits, what, slots, "even numbers from 2 to 65536")?;
         }
-        require((1..=MAX_WORKERS).contains(&p[82].into()), "most workers", p[82].into(), "1 to 64")?;
-        require((1..=p[82]).contains(&p[12]), "quorum", p[12].into(), "1 to the most workers of a session")?;
-        require(
-            (1..=p[82]).contains(&p[81]),
-            "fewest workers",
-            p[81].into(),
-            "1 to the most workers of a session",
-        )?;
+        require((1..=MAX_WORKERS).contains(&p[82].into()), "workers", p[82].into(), "1 to 64")?;
+        require((1..=p[82]).contains(&p[12]), "quorum", p[12].into(), "1 to the workers of the job")?;
         require(p[14] <= 1, "loss policy", p[14].into(), "0 and 1")?;
         require(p[15] != 0, "shards", p[15].into(), "1 to 64")?;
         require(BLOCKS.contains(&p[80]), "block", p[80].into(), "10 to 20")?;
         let rack = (features & FEATURE_RACKS != 0).then(|| Rack::parse(p));
         require(rack != Some(None), "racks", p[94].into(), "racks whose workers and ranks add up")?;
-        let members = (features & FEATURE_MEMBERS != 0).then(|| Members::parse(p));
-        require(members != Some(None), "number in the session", p[114].into(), "0 to 63")?;
         let first = Table {
             id: TableId(p[20]),
             bits: p[21],
@@ -153,7 +139,7 @@ impl Welcome {
             t_p: f64::from_bits(u64_at(p, 64)),
             values: bytes(p, 32),
         };
-        let welcome = Welcome {
+        Ok(Welcome {
             session: Cookie(u32_at(p, 0)),
             data_slots,
             norm_slots,
@@ -165,22 +151,13 @@ impl Welcome {
             job_seed: u64_at(p, 48),
             nonce: u64_at(p, 56),
             block: p[80],
-            min_workers: p[81],
-            max_workers: p[82],
+            workers: p[82],
             credit: u32_at(p, 84),
-            features: features & !(FEATURE_RACKS | FEATURE_MEMBERS | FEATURE_IPV6),
+            features: features & !(FEATURE_RACKS | FEATURE_IPV6),
             shares: Shares::parse(shares, count, features, p[15]).map_err(WelcomeError::Shares)?,
             rack: rack.flatten(),
-            members: members.flatten(),
             marks: p[MARKS_AT] & MARKS != 0,
-        };
-        require(
-            welcome.spares() < welcome.shares.servers(),
-            "spares",
-            welcome.spares().into(),
-            "fewer than shares",
-        )?;
-        Ok(welcome)
+        })
     }
 
     /// The payload. Deadlines beyond 71 minutes are sent as 71 minutes.
@@ -211,20 +188,15 @@ impl Welcome {
         put(&mut out, 56, &self.nonce.to_be_bytes());
         put(&mut out, 64, &first.t_p.to_bits().to_be_bytes());
         out[80] = self.block;
-        out[81] = self.min_workers;
-        out[82] = self.max_workers;
+        out[82] = self.workers;
         out[83] = first.form.width();
         put(&mut out, 84, &self.credit.to_be_bytes());
         let racks = if self.rack.is_some() { FEATURE_RACKS } else { 0 };
-        let members = if self.members.is_some() { FEATURE_MEMBERS } else { 0 };
-        put(&mut out, 88, &(self.features | racks | members | self.shares.features()).to_be_bytes());
+        put(&mut out, 88, &(self.features | racks | self.shares.features()).to_be_bytes());
         out[92] = shares as u8;
         out[93] = more as u8;
         if let Some(rack) = &self.rack {
             rack.emit(&mut out);
-        }
-        if let Some(members) = &self.members {
-            members.emit(&mut out);
         }
         out[MARKS_AT] = u8::from(self.marks) * MARKS;
         let (to_shares, to_tables) = out[WELCOME_LEN..].split_at_mut(len_of_shares);
@@ -242,25 +214,10 @@ impl Welcome {
         digest(&self.to_bytes())
     }
 
-    /// How many of the shares are spares, the last ones of the list: no slot is at home there (P21).
-    #[must_use]
-    pub fn spares(&self) -> u8 {
-        self.members.map_or(0, |members| members.spares)
-    }
-
-    /// UDP ports over which the slots are spread, of all shares together except spares (P21).
+    /// UDP ports over which the slots are spread, of all shares together (P21).
     #[must_use]
     pub fn all_shards(&self) -> u8 {
-        self.shards.max(1) * self.shares.servers().saturating_sub(self.spares()).max(1)
-    }
-
-    /// Whether it is for an older session than the other, of a job whose members come and go (P42): it has
-    /// come late.
-    #[must_use]
-    pub fn is_before(&self, other: &Welcome) -> bool {
-        let (Some(this), Some(that)) = (self.members, other.members) else { return false };
-        let ahead = this.epoch.wrapping_sub(that.epoch) as i16;
-        self.min_workers < self.max_workers && self.session != other.session && ahead <= 0
+        self.shards.max(1) * self.shares.servers()
     }
 }
 
@@ -297,7 +254,7 @@ fn digest(payload: &[u8]) -> u64 {
             _ if own => 0,
             // Its second half is the credit, which may be another one in a server that is started again (P41).
             80 => u64_at(payload, at) >> 32 << 32,
-            MEMBERS_WORD => u64_at(payload, at) & !(MEMBERS_OWN | MARKS_OWN),
+            MARKS_WORD => u64_at(payload, at) & !MARKS_OWN,
             _ => u64_at(payload, at),
         };
         finalize(hash ^ word).wrapping_add(1)

@@ -28,11 +28,6 @@ pub enum CallError {
         /// The maximum, as it came.
         value: u32,
     },
-    /// P43, for a call whose indices somebody else computes, and for later calls.
-    #[error(
-        "the members of the job have changed: begin this all-reduce again, and those that were begun after it"
-    )]
-    MembersChanged,
 }
 
 /// A session ends; workers must join anew.

@@ -7,23 +7,24 @@ mod deal;
 mod error;
 mod loss;
 mod parameters;
+mod ports;
 mod racks;
 mod rtt;
 mod stats;
 mod stream;
 mod stripe;
 mod stripes;
-mod takeover;
+mod waited;
 
 pub use call::{CallSpec, PartSpec};
 pub use deal::{Dealt, StripeReport};
 pub use error::{CallError, OfRacks, SessionError, Who, Workers};
 pub use parameters::Parameters;
+pub use ports::SharePorts;
 pub use rtt::Rtt;
 pub use stats::{ProtocolStats, StreamStats};
 pub use stream::{PacketId, Tx};
 pub use stripe::Stripe;
-pub use takeover::{SharePorts, Takeover};
 
 use crate::aggregator::Shard;
 use crate::wire::{HEADER_LEN, Header, Kind, Mode, NORM_LEN, RAW_LEN};
@@ -33,6 +34,7 @@ use deal::Stripes;
 use std::collections::VecDeque;
 use std::time::Duration;
 use stream::Stream;
+use waited::Waited;
 
 /// The longest run of packets: as many as a kernel takes in one piece. With several shards, no run leaves a
 /// shard's block of slots.
@@ -88,6 +90,11 @@ pub struct Worker {
     data_call: usize,
     /// When the aggregator was last heard.
     heard: Duration,
+    /// When the last tick was made; for how long something has been outstanding without progress in either stream,
+    /// and for how long the aggregator has been silent.
+    ticked: Duration,
+    stalled: Waited,
+    silent: Waited,
     /// Workers that the latest NUDGE has shown to be missing, by stream.
     missing_norm: u64,
     missing_data: u64,
@@ -133,6 +140,9 @@ impl Worker {
             norm_call: 0,
             data_call: 0,
             heard: now,
+            ticked: now,
+            stalled: Waited::default(),
+            silent: Waited::default(),
             missing_norm: 0,
             missing_data: 0,
             missing_racks: 0,
@@ -217,8 +227,8 @@ impl Worker {
     /// Workers for which the others wait, as an aggregator last reported, and for how long there has been no
     /// progress.
     #[must_use]
-    pub fn waiting_for(&self, now: Duration) -> Option<(u64, Duration)> {
-        let stalled = self.stall_time(now);
+    pub fn waiting_for(&self) -> Option<(u64, Duration)> {
+        let stalled = self.stalled.time();
         (self.missing_workers() != 0 && stalled > Duration::ZERO).then_some((self.missing_workers(), stalled))
     }
 
@@ -229,15 +239,17 @@ impl Worker {
         if data != 0 { data } else { self.missing_norm }
     }
 
-    /// For how long something has been outstanding without progress in either stream.
-    fn stall_time(&self, now: Duration) -> Duration {
+    /// Counts the time since the last tick.
+    fn count_tick(&mut self, now: Duration) {
+        let since = std::mem::replace(&mut self.ticked, now);
         let reports = self.reports();
-        // What is dealt out and not sent yet waits for nobody else.
-        if !self.norm.is_busy() && !self.data.is_busy() && !reports.iter().any(|report| report.busy) {
-            return Duration::ZERO;
-        }
         let own = self.norm.progress().max(self.data.progress());
-        now.saturating_sub(reports.iter().fold(own, |latest, report| latest.max(report.progress)))
+        let progress = reports.iter().fold(own, |latest, report| latest.max(report.progress));
+        // What is dealt out and not sent yet waits for nobody else.
+        let waits = self.norm.is_busy() || self.data.is_busy() || reports.iter().any(|report| report.busy);
+        let heard = self.last_heard();
+        self.stalled.count(since, now, if waits { progress } else { now });
+        self.silent.count(since, now, heard);
     }
 
     /// The shard of the packet that has been waited for longest: of data first, since norms in flight belong
@@ -254,7 +266,7 @@ impl Worker {
         let deaf = [&self.data, &self.norm].into_iter().filter(|s| s.is_deaf()).find_map(Stream::waits_at);
         let given_up =
             self.data.unanswered_shards().map(move |(shard, since)| (shard, now.saturating_sub(since)));
-        let deaf = deaf.map(|shard| (shard, self.stall_time(now)));
+        let deaf = deaf.map(|shard| (shard, self.stalled.time()));
         let stripes = self.reports().iter().filter(|report| report.deaf).filter_map(move |report| {
             report.waits_at.map(|shard| (shard, now.saturating_sub(report.progress)))
         });
@@ -427,9 +439,9 @@ impl Worker {
             Policy::Reliable => self.data.repeat(now, tx),
             Policy::BestEffort => self.give_up_overdue(now, events, tx),
         }
-        let waited = self.stall_time(now);
+        self.count_tick(now);
+        let (waited, silent) = (self.stalled.time(), self.silent.time());
         if waited >= self.params.timeout {
-            let silent = now.saturating_sub(self.last_heard());
             let missing = self.missing_workers() & !self.params.worker.bit();
             // An aggregator that is there has answered who asked, in the second half of the time-out at the latest (P20).
             let heard = silent < (self.params.max_rto * 4).min(waited / 4 * 3);

@@ -56,14 +56,14 @@ pub struct Parameters {
 }
 
 impl Parameters {
-    /// From a WELCOME; `workers` is the header's, and `worker` the seat. Time-outs get their defaults: 30 s for the
+    /// From a WELCOME; `workers` is the header's. Time-outs get their defaults: 30 s for the
     /// session, 20 ms to 1 s for retransmission.
     #[must_use]
     pub fn new(job: JobId, worker: WorkerId, workers: u8, welcome: &Welcome) -> Parameters {
         Parameters {
             job,
             cookie: welcome.session,
-            worker: welcome.members.map_or(worker, |members| members.number),
+            worker,
             workers,
             quorum: welcome.quorum,
             data_slots: welcome.data_slots,

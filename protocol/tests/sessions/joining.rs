@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 use thc_protocol::session::{JoinError, JoinEvent, Joiner, Registry};
-use thc_protocol::wire::{Header, Join, Kind, Members, RefuseReason, Refused, Welcome};
+use thc_protocol::wire::{Header, Join, Kind, RefuseReason, Refused, Welcome};
 use thc_protocol::{Cookie, JobId, WorkerId};
 use thc_support::parties::{COOKIE, JOB, Process, Server, address, exchange, ms, session, static_job};
 
@@ -277,35 +277,4 @@ fn the_session_cookie_is_neither_zero_nor_the_configured_one() {
     let actions = registry.handle(ms(0), address(0, 0), &packet, |_, _| None, || numbers.next().unwrap());
     let thc_protocol::session::Action::Install(config, _) = &actions[0] else { panic!("{actions:?}") };
     assert_eq!(config.cookie, Cookie(17));
-}
-
-#[test]
-fn a_welcome_to_an_earlier_session_that_comes_late_takes_nobody_back() {
-    let welcome = |session: u32, epoch: u16| Welcome {
-        session: Cookie(session),
-        nonce: 5,
-        min_workers: 1,
-        max_workers: 2,
-        members: Some(Members { number: WorkerId(0), epoch, ..Members::default() }),
-        ..static_job(2).welcome
-    };
-    let packet = |welcome: &Welcome| {
-        let mut header = Header::parse(&Process::new(0, 0, ms(0)).poll(ms(0)).unwrap()).unwrap().0;
-        (header.kind, header.num_workers) = (Kind::Welcome, 2);
-        let body = welcome.to_bytes();
-        let mut bytes = vec![0; 20 + body.len()];
-        header.emit_packet(&mut bytes, &body);
-        bytes
-    };
-    // Epochs go round.
-    for (before, after) in [(1, 2), (u16::MAX, 0)] {
-        let mut joiner = Joiner::new(JOB, WorkerId(0), COOKIE, 5, 0, ms(0));
-        let (first, second) = (welcome(11, before), welcome(12, after));
-        assert_eq!(joiner.handle(ms(1), &packet(&first)), Some(JoinEvent::Welcome(first, 2)));
-        joiner.resume(ms(2));
-        assert_eq!(joiner.handle(ms(3), &packet(&second)), Some(JoinEvent::Welcome(second, 2)));
-        joiner.resume(ms(4));
-        assert_eq!(joiner.handle(ms(5), &packet(&first)), None);
-        assert_eq!(joiner.handle(ms(6), &packet(&second)), Some(JoinEvent::Welcome(second, 2)));
-    }
 }

@@ -1,7 +1,6 @@
 //! How sessions begin, go on and end (P22–P25): Joiner and Registry against each other.
 #![allow(missing_docs, clippy::unwrap_used)]
 
-mod changing;
 mod joining;
 mod leaving;
 mod restarting;

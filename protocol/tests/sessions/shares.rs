@@ -3,7 +3,7 @@
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
 use thc_protocol::session::{JoinError, JoinEvent, Joiner, Joiners, Registry, StaticJob};
-use thc_protocol::wire::{Field, Header, Kind, RefuseReason, Shares, Welcome};
+use thc_protocol::wire::{Field, Header, Join, Kind, RefuseReason, Shares, Welcome};
 use thc_protocol::{Cookie, WorkerId};
 use thc_support::parties::{COOKIE, JOB, Packets, Server, address, ms, static_job};
 
@@ -71,6 +71,10 @@ impl SharedServer {
                     self.deliver(share, answers);
                 }
             }
+        }
+        for share in 0..SHARES {
+            let due = self.servers[share].poll(self.now);
+            self.deliver(share, due);
         }
         self.now += ms(10);
     }
@@ -257,4 +261,95 @@ fn a_stranger_with_the_number_of_a_member_is_refused() {
     let answers = shared.servers[1].take(shared.now, address(9, 9), &join);
     assert_eq!((answers[0].1[1], answers[0].1[20]), (Kind::Refused as u8, RefuseReason::WorkerInUse as u8));
     assert_eq!(shared.servers[1].installed, before);
+}
+
+/// A JOIN of somebody who has captured all that can be seen, for the share of this number.
+fn claim(worker: u8, nonce: u64, session: Cookie, workers: u8) -> Vec<u8> {
+    let header = Header::new(Kind::Join, 0, JOB, WorkerId(worker), COOKIE);
+    let fingerprint = job(workers).welcome.fingerprint();
+    let body = Join { nonce, session, fingerprint, ..Join::default() }.to_bytes();
+    let mut packet = [0; 64];
+    header.emit_packet(&mut packet, &body).to_vec()
+}
+
+#[test]
+fn a_captured_nonce_moves_no_member_that_answers_at_any_share() {
+    let mut shared = SharedServer::new(2);
+    shared.run(ms(250));
+    let session = shared.sessions()[0].unwrap();
+    let before: Vec<_> = shared.servers.iter().map(|server| server.installed.clone()).collect();
+    let join = claim(0, 1, session, 2);
+    let (end, stranger, mut asked) = (shared.now + ms(3000), address(9, 9), [0; SHARES]);
+    while shared.now < end {
+        for share in 0..SHARES {
+            let answers = shared.servers[share].take(shared.now, stranger, &join);
+            asked[share] += answers.iter().filter(|(_, packet)| packet[1] == Kind::Ask as u8).count();
+            assert!(answers.iter().all(|(to, _)| *to != stranger), "share {share}: {answers:?}");
+            shared.deliver(share, answers);
+        }
+        shared.exchange(|_, _| false);
+    }
+    assert!(asked.iter().all(|&asked| asked > 0), "{asked:?}");
+    assert!(shared.servers.iter().map(|server| server.installed.clone()).eq(before));
+}
+
+#[test]
+fn a_member_that_does_not_answer_moves_at_every_share() {
+    let mut shared = SharedServer::new(2);
+    shared.run(ms(250));
+    let session = shared.sessions()[0].unwrap();
+    let join = claim(0, 1, session, 2);
+    for share in 0..SHARES {
+        let moved = |server: &Server| server.installed.as_ref().unwrap().1[0].1.addr == address(9, 9);
+        let end = shared.now + ms(2000);
+        while shared.now < end && !moved(&shared.servers[share]) {
+            shared.servers[share].take(shared.now, address(9, 9), &join);
+            shared.now += ms(60);
+        }
+        assert!(moved(&shared.servers[share]), "share {share}");
+    }
+}
+
+#[test]
+fn claims_of_strangers_end_no_session_whose_members_answer() {
+    let mut shared = SharedServer::new(2);
+    shared.run(ms(250));
+    let before = shared.sessions();
+    let end = shared.now + ms(5000);
+    while shared.now < end {
+        for share in 1..SHARES {
+            for worker in 0..2 {
+                let join = claim(worker, 900 + u64::from(worker), Cookie(0xABCDEF), 2);
+                let answers = shared.servers[share].take(shared.now, address(9, 9), &join);
+                shared.deliver(share, answers);
+            }
+        }
+        shared.exchange(|_, _| false);
+    }
+    assert_eq!(shared.sessions(), before);
+}
+
+#[test]
+fn a_share_that_was_suspended_does_not_take_its_members_for_gone() {
+    let mut shared = SharedServer::new(2);
+    shared.run(ms(250));
+    let before = shared.sessions();
+    let claims = |shared: &mut SharedServer| {
+        for worker in 0..2 {
+            let join = claim(worker, 900 + u64::from(worker), Cookie(0xABCDEF), 2);
+            let answers = shared.servers[1].take(shared.now, address(9, 9), &join);
+            // What it asks reaches nobody in time.
+            assert!(answers.iter().all(|(_, packet)| packet[1] != Kind::Welcome as u8));
+        }
+    };
+    // It has asked three times, and is then suspended: the claims are what it reads first.
+    for _ in 0..3 {
+        claims(&mut shared);
+        shared.servers[1].poll(shared.now);
+        shared.now += ms(60);
+    }
+    shared.now += ms(2000);
+    claims(&mut shared);
+    shared.servers[1].poll(shared.now);
+    assert_eq!(shared.sessions(), before);
 }

@@ -142,7 +142,6 @@ impl Gathering {
             }
             JoinEvent::Changed(change) => panic!("nothing changes: {change}"),
             JoinEvent::PendingRacks(..) => panic!("there are no racks"),
-            JoinEvent::Boundary(_) => panic!("nobody comes or goes"),
             JoinEvent::Bye => panic!("nobody leaves"),
         }
     }

@@ -8,4 +8,3 @@ mod repeating;
 mod runs;
 mod sending;
 mod stripes;
-mod takeover;

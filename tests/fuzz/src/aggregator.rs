@@ -462,7 +462,7 @@ impl Ledger {
         if completes {
             assert!(*to_all && Some(answer.kind) == header.kind.result());
             assert_eq!(usize::from(answer.count), given.workers.len());
-            let expected = given.expected_payload(form, &answer);
+            let expected = given.expected_payload(form);
             assert!(expected == body, "the result is the sum of what was let in");
             given.result = Some(bytes.clone());
             return;
@@ -475,7 +475,7 @@ impl Ledger {
                     first if first.is_empty() => first.clone_from(bytes),
                     first => assert!(first == bytes, "every copy of a result is the same"),
                 }
-                assert!(given.expected_payload(form, &answer) == body);
+                assert!(given.expected_payload(form) == body);
             }
             Event::Stale => assert!(!to_all && answer.kind == Kind::Straggler),
             Event::Mismatch => assert!(*to_all && answer.kind == Kind::Mismatch),
@@ -486,7 +486,7 @@ impl Ledger {
 
 impl Given {
     /// The payload of the result, as P2 and P3 have it.
-    fn expected_payload(&self, form: Form, result: &Header) -> Vec<u8> {
+    fn expected_payload(&self, form: Form) -> Vec<u8> {
         match self.kind {
             Kind::Norm => {
                 let mut payload = self.first.clone();

@@ -211,7 +211,6 @@ impl History {
                     JoinEvent::Reforming(_) | JoinEvent::Changed(_) | JoinEvent::Bye | JoinEvent::Failed(_),
                 ) => process.session = None,
                 Some(JoinEvent::PendingRacks(..)) => panic!("there are no racks"),
-                Some(JoinEvent::Boundary(_)) => panic!("nobody comes or goes"),
                 Some(JoinEvent::Pending(..)) | None => {}
             }
         }

@@ -6,7 +6,6 @@
 //! bit; and whenever disturbances cease for a while, all-reduces go on. A trace is a function of its seed.
 #![allow(clippy::unwrap_used)]
 
-mod crowd;
 mod held;
 mod ledger;
 mod mean;
@@ -38,21 +37,6 @@ pub fn run(seed: u64, goal: u64) -> Report {
             Trace::<Scalar>::new(seed).run(goal)
         } else {
             Trace::<Simd>::new(seed).run(goal)
-        }
-    })
-}
-
-/// The same of jobs whose members come and go, on one link.
-///
-/// # Panics
-/// If something does not hold.
-#[must_use]
-pub fn run_changing(seed: u64, goal: u64) -> Report {
-    weigh(seed, || {
-        if seed.is_multiple_of(4) {
-            crowd::Crowd::<Scalar>::new(seed).run(goal)
-        } else {
-            crowd::Crowd::<Simd>::new(seed).run(goal)
         }
     })
 }

@@ -2,7 +2,7 @@
 
 mod summary;
 
-use clap::{Parser, ValueEnum};
+use clap::Parser;
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -11,16 +11,6 @@ use summary::{Total, resident};
 
 /// How often it is said how far things are.
 const TELL: Duration = Duration::from_secs(10);
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum Jobs {
-    /// A job of one number of workers: every even trace
-    Fixed,
-    /// Two to sixteen jobs on one link whose members come and go, with a spare server: every odd trace
-    Changing,
-    /// Both in turns
-    Both,
-}
 
 /// Simulates jobs in which everything goes wrong, and checks every all-reduce.
 #[derive(Parser, Debug)]
@@ -35,9 +25,6 @@ struct Flags {
     /// All-reduces of one trace
     #[arg(long, value_name = "NUMBER", default_value_t = 1000)]
     trace: u64,
-    /// Which jobs to simulate
-    #[arg(long, value_name = "JOBS", default_value = "both")]
-    of: Jobs,
     /// Traces that run at the same time [default: one for each core]
     #[arg(long, value_name = "NUMBER")]
     jobs: Option<usize>,
@@ -53,13 +40,9 @@ struct Flags {
 }
 
 impl Flags {
-    fn kind(&self) -> String {
-        self.of.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default()
-    }
-
     /// How one trace is run alone.
     fn command_line(&self, seed: u64) -> String {
-        format!("thc-soak --of {} --seed {seed} --trace {} --count 1 --jobs 1", self.kind(), self.trace)
+        format!("thc-soak --seed {seed} --trace {} --count 1 --jobs 1", self.trace)
     }
 }
 
@@ -89,14 +72,8 @@ fn main() -> ExitCode {
     let run = |place: usize| {
         while !stop.load(Ordering::Relaxed) {
             let seed = next.fetch_add(1, Ordering::Relaxed);
-            let changing = match flags.of {
-                Jobs::Fixed => false,
-                Jobs::Changing => true,
-                Jobs::Both => !seed.is_multiple_of(2),
-            };
-            let run = if changing { thc_soak::run_changing } else { thc_soak::run };
             *under_way[place].lock().unwrap_or_else(PoisonError::into_inner) = Some((seed, Instant::now()));
-            let report = std::panic::catch_unwind(|| run(seed, flags.trace));
+            let report = std::panic::catch_unwind(|| thc_soak::run(seed, flags.trace));
             *under_way[place].lock().unwrap_or_else(PoisonError::into_inner) = None;
             let Ok(report) = report else {
                 stop.store(true, Ordering::Relaxed);
@@ -149,11 +126,11 @@ fn main() -> ExitCode {
     let (total, _) = total.into_inner().unwrap_or_else(PoisonError::into_inner);
     let elapsed = started.elapsed();
     total
-        .lines(first, elapsed, flags.of != Jobs::Fixed, failed.is_empty())
+        .lines(first, elapsed, failed.is_empty())
         .iter()
         .for_each(|line| say(flags.json, line));
     if flags.json {
-        println!("{}", total.json(first, &flags.kind(), jobs, elapsed, &failed));
+        println!("{}", total.json(first, jobs, elapsed, &failed));
     }
     let bound = flags.memory * jobs as u64;
     let too_much = total.peak_mib() > bound as f64;

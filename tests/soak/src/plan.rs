@@ -50,12 +50,6 @@ impl CallPlan {
         CallPlan { mode, length, key, spoilt_by }
     }
 
-    /// A call that is like all others: nothing but its values tells it from the one before.
-    pub fn like_all_others(workers: u8) -> CallPlan {
-        let (mode, length) = (if workers.is_multiple_of(2) { Mode::Raw } else { Mode::Compressed }, 1024);
-        CallPlan { mode, length, key: None, spoilt_by: None }
-    }
-
     /// The tensor of one worker.
     pub fn tensor(&self, session: Cookie, call: u64, worker: u8) -> Vec<f32> {
         let mut rng = rng(session, call, 1 + u64::from(worker));

@@ -98,7 +98,7 @@ impl<K: Kernels> Server<K> {
         let before = self.registry.session(JOB);
         self.registry = Registry::new([self.job.clone()]);
         if let Some((session, members)) = before {
-            assert!(self.registry.restore(self.net.now(), JOB, (session, 0), &members));
+            assert!(self.registry.restore(self.net.now(), JOB, session, &members));
         }
     }
 
@@ -175,7 +175,6 @@ impl<K: Kernels> Server<K> {
                     });
                 }
                 Action::Send(to, bytes) => sends.push((to, bytes)),
-                Action::Tell(..) => panic!("nobody comes or goes"),
                 Action::RootDiffers(..) | Action::RootRefuses(..) => panic!("there is no root"),
             }
         }

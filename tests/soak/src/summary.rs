@@ -43,14 +43,9 @@ impl Total {
         all.happenings += one.happenings;
         all.sieges += one.sieges;
         all.survived += one.survived;
-        all.jobs += one.jobs;
-        all.falls += one.falls;
-        all.ended += one.ended;
         all.sessions += one.sessions;
         all.packets += one.packets;
         all.repeated += one.repeated;
-        all.killed += one.killed;
-        all.started += one.started;
         all.time += one.time;
         all.steps += one.steps;
         all.held = all.held.max(one.held);
@@ -85,7 +80,7 @@ impl Total {
         )
     }
 
-    pub fn lines(&self, first: u64, elapsed: Duration, changing: bool, well: bool) -> Vec<String> {
+    pub fn lines(&self, first: u64, elapsed: Duration, well: bool) -> Vec<String> {
         let Total { report, traces, before, looks, .. } = self;
         let mut lines = vec![
             format!(
@@ -107,12 +102,6 @@ impl Total {
                 elapsed.as_secs_f64()
             ),
         ];
-        if changing {
-            lines.push(format!(
-                "where members come and go: {} jobs, {} workers started, {} killed, their server or its spare died {} times, sessions ended by an error on {} workers",
-                report.jobs, report.started, report.killed, report.falls, report.ended
-            ));
-        }
         let (sum, count, longest) = report.recovery;
         lines.push(format!(
             "after {count} storms all-reduces went on within {:.0} ms on average, {:.1} s at most",
@@ -132,7 +121,7 @@ impl Total {
         lines
     }
 
-    pub fn json(&self, first: u64, of: &str, jobs: usize, elapsed: Duration, failed: &[u64]) -> Value {
+    pub fn json(&self, first: u64, jobs: usize, elapsed: Duration, failed: &[u64]) -> Value {
         let Total { report, traces, before, looks, .. } = self;
         let (sum, count, longest) = report.recovery;
         let looks: Vec<Value> = looks
@@ -140,7 +129,6 @@ impl Total {
             .map(|(traces, now, most)| json!({"traces": traces, "mib": now, "peak_mib": most}))
             .collect();
         json!({
-            "of": of,
             "first_seed": first,
             "at_a_time": jobs,
             "all_reduces": report.complete,
@@ -149,13 +137,8 @@ impl Total {
             "wrong_sums": failed.is_empty().then_some(0),
             "failed_traces": failed,
             "traces": traces,
-            "jobs": report.jobs,
             "sessions": report.sessions,
-            "sessions_ended_by_an_error": report.ended,
             "happenings": report.happenings,
-            "members_killed": report.killed,
-            "members_started": report.started,
-            "servers_replaced": report.falls,
             "restarts_survived": report.survived,
             "packets": report.packets,
             "repeated_packets": report.repeated,

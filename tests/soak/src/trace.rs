@@ -33,12 +33,6 @@ pub struct Report {
     pub sieges: u64,
     /// Restarts of the server that sessions had to survive, and did.
     pub survived: u64,
-    /// Where members come and go: jobs on the link.
-    pub jobs: u64,
-    /// Where members come and go: times that the server or its spare died.
-    pub falls: u64,
-    /// Where members come and go: sessions that ended for a worker by an error.
-    pub ended: u64,
     /// Sessions that began.
     pub sessions: u64,
     /// Packets that were sent.
@@ -51,10 +45,6 @@ pub struct Report {
     pub held: u64,
     /// Packets that workers sent again.
     pub repeated: u64,
-    /// Where members come and go: processes killed.
-    pub killed: u64,
-    /// Where members come and go: processes started.
-    pub started: u64,
     /// From the end of a storm to the next all-reduce on all workers: the sum of all, their number, the longest.
     pub recovery: (Duration, u64, Duration),
 }

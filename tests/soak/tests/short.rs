@@ -3,37 +3,6 @@
 
 use thc_soak::Report;
 
-/// The same where members come and go.
-fn run_changing_seeds(seeds: std::ops::Range<u64>) {
-    let mut all = Report::default();
-    for seed in seeds.clone() {
-        let one = std::panic::catch_unwind(|| thc_soak::run_changing(seed, 250));
-        let Ok(one) = one else {
-            panic!("again: make soak SEED={seed} TRACE=250 COUNT=1 OF=changing");
-        };
-        all.complete += one.complete;
-        all.happenings += one.happenings;
-        all.sessions += one.sessions;
-        all.falls += one.falls;
-        all.jobs += one.jobs;
-    }
-    println!(
-        "seeds {seeds:?}: {} all-reduces, {} happenings, {} jobs, {} sessions, {} times a server died",
-        all.complete, all.happenings, all.jobs, all.sessions, all.falls
-    );
-    assert!(all.complete >= 250 * (seeds.end - seeds.start));
-}
-
-#[test]
-fn members_come_and_go_and_every_mean_is_exact_first_traces() {
-    run_changing_seeds(0..12);
-}
-
-#[test]
-fn members_come_and_go_and_every_mean_is_exact_more_traces() {
-    run_changing_seeds(12..24);
-}
-
 /// Runs the traces of these seeds and says what came of them.
 fn traces(seeds: std::ops::Range<u64>) {
     let mut all = Report::default();

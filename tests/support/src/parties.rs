@@ -104,8 +104,23 @@ impl Server {
             *cookies
         };
         let age = |_, worker: WorkerId| alive.get(&worker.0).copied();
+        let actions = self.registry.handle(now, from, bytes, age, random);
+        self.act(actions)
+    }
+
+    /// Does what is due by time; returns what is sent.
+    ///
+    /// # Panics
+    /// As [`Self::take`].
+    pub fn poll(&mut self, now: Duration) -> Vec<(SocketAddr, Vec<u8>)> {
+        let alive = self.alive.clone();
+        let actions = self.registry.poll(now, |_, worker: WorkerId| alive.get(&worker.0).copied());
+        self.act(actions)
+    }
+
+    fn act(&mut self, actions: Vec<Action>) -> Vec<(SocketAddr, Vec<u8>)> {
         let mut sent = Vec::new();
-        for action in self.registry.handle(now, from, bytes, age, random) {
+        for action in actions {
             match action {
                 Action::Install(config, members) => {
                     assert!(self.follows || self.installed.is_none(), "a second session");
@@ -118,7 +133,6 @@ impl Server {
                     let members = &mut self.installed.as_mut().unwrap().1;
                     members.iter_mut().find(|member| member.0 == worker).unwrap().1 = at;
                 }
-                Action::Tell(..) => unreachable!("nobody comes or goes"),
                 Action::RootDiffers(..) | Action::RootRefuses(..) => unreachable!("there is no root"),
                 Action::Remove(job) => {
                     assert_eq!(job, JOB);

@@ -103,7 +103,6 @@ impl Host {
                     rows::write(&self.plant, &self.switch);
                 }
                 Action::Move(..) => panic!("no worker moves"),
-                Action::Tell(..) => panic!("nobody comes or goes"),
                 Action::RootDiffers(..) | Action::RootRefuses(..) => panic!("the root has another job"),
             }
         }
@@ -112,7 +111,7 @@ impl Host {
     /// Carries packets until `end`.
     pub fn run(&mut self, end: &AtomicBool) {
         while !end.load(Ordering::Relaxed) {
-            let due = self.registry.poll(self.started.elapsed(), |_, _| None, || 1);
+            let due = self.registry.poll(self.started.elapsed(), |_, _| None);
             self.act(due);
             let mut packet = [0; 2048];
             // As many as are there, so that the socket does not overflow while BMv2 works.

@@ -3,7 +3,6 @@
 #![allow(clippy::unwrap_used, missing_docs)]
 
 mod certificates;
-mod members;
 mod site;
 
 use site::{Kind, Site};

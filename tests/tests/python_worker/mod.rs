@@ -4,11 +4,10 @@
 
 mod asked;
 
-use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
-use thc_tests::{COOKIE, Finished, Ps, WorkerProcess, free_port, write_gradients};
+use thc_tests::{COOKIE, Finished, Ps, WorkerProcess, write_gradients};
 
 const LENGTH: usize = 200_000;
 const FAULTS: [&str; 6] = ["--inject-loss", "0.02", "--inject-duplicate", "0.01", "--inject-reorder", "0.01"];
@@ -184,29 +183,6 @@ fn wait_for(ps: &Ps, said: &str, times: usize) {
         assert!(started.elapsed() < thc_tests::HANG, "{said}: {}", ps.log());
         std::thread::sleep(Duration::from_millis(2));
     }
-}
-
-/// P42, P43: another worker comes and leaves, comes again and is killed; those who stay go on with the same bits.
-#[test]
-fn others_come_and_go_beside_it() {
-    let Some(python) = python() else { return };
-    let sizes = ["--min-workers", "1", "--max-workers", "3", "--gone-after", "1500ms", "--gather", "500ms"];
-    let ps = Ps::listen_at(SocketAddr::from(([127, 0, 0, 1], free_port())), &sizes);
-    let dir = tempfile::tempdir().unwrap();
-    let inputs = write_gradients(dir.path(), 3, LENGTH);
-    let flags = ["--repeat", "150"];
-    let stay = vec![start_python(python, &ps, 0, &inputs[0], &flags), start_real(&ps, 1, &inputs[1], &flags)];
-    wait_for(&ps, "session formed, 2 workers", 1);
-    let left = start_real(&ps, 2, &inputs[2], &["--repeat", "2"]).finish();
-    assert_eq!(left.code, Some(0), "{left:?}");
-    let dies = start_real(&ps, 2, &inputs[2], &["--repeat", "100000"]);
-    wait_for(&ps, "worker 2 is let in", 2);
-    drop(dies);
-    let ends = all_equal(stay, &inputs[..2], 0.05);
-    let log = ps.log();
-    assert!(log.contains("worker 2 has left") && log.contains("worker 2 is gone"), "{log}");
-    // Of two, of three, of two again, of three, of two.
-    assert_eq!(ends[0].json()["sessions"], 5, "{log}");
 }
 
 /// The session cannot go on with other numbers (P24), and both say why.

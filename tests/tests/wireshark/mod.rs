@@ -11,8 +11,8 @@ use std::time::Duration;
 use pcap::Packet;
 use rustix::process::{Pid, Signal, kill_process};
 use thc_protocol::wire::{
-    Ask, Boundary, FLAG_MARK, FLAG_NUDGE, FLAG_ROOT, Form, HEADER_LEN, Header, Join, Kind, Leave, Mismatch,
-    Norm, Nudge, Pending, Position, Refused, Straggler, Welcome,
+    Ask, FLAG_MARK, FLAG_NUDGE, FLAG_ROOT, Form, HEADER_LEN, Header, Join, Kind, Leave, Mismatch,
+    Norm, Nudge, Pending, Refused, Straggler, Welcome,
 };
 use thc_protocol::{Lane, Policy};
 use thc_support::{SimConfig, SimNet};
@@ -132,21 +132,6 @@ fn decode(packet: &[u8]) -> Fields {
             fields.insert("thc.refused.worker", n(refused.worker.0));
         }
         Kind::Ask => fields.extend([("thc.ask.nonce", n(Ask::parse(payload).unwrap().nonce))]),
-        Kind::Position => {
-            let position = Position::parse(payload).unwrap();
-            fields.insert("thc.position.nonce", n(position.nonce));
-            fields.insert("thc.position.finished", n(position.finished));
-            fields.insert("thc.position.begun", n(position.begun));
-            fields.insert("thc.position.stand", n(position.stand as u8));
-            fields.insert("thc.position.question", n(position.question));
-        }
-        Kind::Boundary => {
-            let boundary = Boundary::parse(payload).unwrap();
-            fields.insert("thc.boundary.what", n(boundary.what as u8));
-            fields.insert("thc.boundary.worker", n(boundary.because_of.0));
-            fields.insert("thc.boundary.question", n(boundary.question));
-            fields.insert("thc.boundary.calls", n(boundary.calls));
-        }
         Kind::Welcome | Kind::Description => {
             let welcome = Welcome::parse(payload).unwrap();
             let first = welcome.tables.first();
@@ -169,8 +154,7 @@ fn decode(packet: &[u8]) -> Fields {
                 ("thc.welcome.t_p", Value::Float(first.t_p)),
                 ("thc.welcome.fingerprint", n(welcome.fingerprint())),
                 ("thc.welcome.block", n(welcome.block)),
-                ("thc.welcome.min_workers", n(welcome.min_workers)),
-                ("thc.welcome.max_workers", n(welcome.max_workers)),
+                ("thc.welcome.workers", n(welcome.workers)),
                 ("thc.welcome.credit", n(welcome.credit)),
                 ("thc.welcome.features", n(u32::from_be_bytes(*payload[88..].first_chunk().unwrap()))),
                 ("thc.welcome.marks", n(u8::from(welcome.marks))),
@@ -189,13 +173,6 @@ fn decode(packet: &[u8]) -> Fields {
             ("thc.welcome.all_quorum", n(rack.quorum)),
             ("thc.welcome.first", n(rack.first.0)),
             ("thc.welcome.layout", n(rack.layout)),
-        ]);
-    }
-    if let Some(members) = Welcome::parse(payload).and_then(|welcome| welcome.members) {
-        fields.extend([
-            ("thc.welcome.number", n(members.number.0)),
-            ("thc.welcome.spares", n(members.spares)),
-            ("thc.welcome.epoch", n(members.epoch)),
         ]);
     }
     fields

@@ -52,7 +52,7 @@ impl Agent {
         let id = book.tables.keys().copied().find(|&id| book.number_of_table(id) == number)?;
         let used = book.jobs.values().any(|job| {
             let session = job.places.get(&self.config.name).and_then(|place| place.session.as_ref());
-            session.is_some_and(|session| job.tables_of(session.workers(job)).any(|table| table == id))
+            session.is_some() && job.tables().any(|table| table == id)
         });
         (!used).then_some(id)
     }

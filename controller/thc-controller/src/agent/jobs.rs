@@ -5,14 +5,12 @@ use crate::book::{Job, Placement, fits};
 use crate::error::ControllerError;
 use crate::events::About;
 use crate::plan;
-use crate::spec::JobSpec;
 use crate::wanted::Wanted;
 use std::sync::Arc;
 use thc_job::JobSetup;
 use thc_p4::rows::{ControlPlaneRow, Row};
-use thc_protocol::aggregator::JobConfig;
 use thc_protocol::session::{Action, SessionMember, StaticJob};
-use thc_protocol::wire::{Table, Tables, Welcome};
+use thc_protocol::wire::{Table, Tables};
 use thc_protocol::{Cookie, JobId, TableId, WorkerId};
 
 impl Agent {
@@ -103,47 +101,17 @@ impl Agent {
         for (name, job) in &book.jobs {
             let number = JobId(job.spec.number);
             let Some(place) = job.places.get(&self.config.name) else { continue };
-            let seen = self.known.get(&number).map(|known| known.version);
             let awaits = job.tables().any(|table| coming.contains(&table));
-            if seen == Some(job.version) || awaits {
+            if self.known.contains_key(&number) || awaits {
                 continue;
             }
-            // A spare that is about to be one is that from the beginning.
-            let next = job.next.as_deref().filter(|next| next.is_on(&self.config.name));
-            let is_here = job.targets.contains(&self.config.name);
-            if seen.is_none() {
-                let first = if is_here { self.static_job(job, &job.spec) } else { None };
-                let first = match (first, next) {
-                    (None, Some(next)) if !is_here => self.static_job(job, &next.spec),
-                    (first, _) => first,
-                };
-                let Some(job_here) = first else { continue };
-                let spec = next.filter(|_| !is_here).map_or(&job.spec, |next| &next.spec);
-                match spec.follows_at(&self.config.name) {
-                    true => self.registry.insert_share(job_here),
-                    false => self.registry.insert(job_here),
-                }
-                self.restore(name, number, place);
+            let Some(job_here) = self.static_job(job) else { continue };
+            match job.spec.follows_at(&self.config.name) {
+                true => self.registry.insert_share(job_here),
+                false => self.registry.insert(job_here),
             }
-            let changed = match next {
-                Some(next) if is_here => self.static_job(job, &next.spec),
-                None if seen.is_some() => self.static_job(job, &job.spec),
-                _ => None,
-            };
-            if let Some(changed) = changed {
-                self.registry.change(changed);
-                let runs = self.registry.status(number).is_some_and(|(_, runs)| runs);
-                // Where a session runs, and it begins there, its boundary is waited for.
-                if !runs || (next.is_none() && job.spec.follows_at(&self.config.name)) {
-                    self.registry.settle(number);
-                }
-            }
-            let workers = job.spec.workers.max(job.next.as_ref().map_or(0, |next| next.spec.workers));
-            let (sized, version) = (job.spec.members.is_some(), job.version);
-            if seen.is_some() {
-                self.try_again(job);
-            }
-            let known = Known { name: name.clone(), serial: job.serial, workers, sized, version };
+            self.restore(name, number, place);
+            let known = Known { name: name.clone(), serial: job.serial, workers: job.spec.workers };
             self.known.insert(number, known);
         }
         actions
@@ -157,21 +125,19 @@ impl Agent {
             .iter()
             .map(|(&worker, member)| {
                 self.macs.insert(member.at, member.mac);
-                let worker = WorkerId(member.seat.unwrap_or(worker));
-                SessionMember { worker, nonce: member.nonce, addr: member.at, left: false }
+                SessionMember { worker: WorkerId(worker), nonce: member.nonce, addr: member.at, left: false }
             })
             .collect();
-        let of = (Cookie(session.cookie.0), session.count);
-        if self.registry.restore(self.started.elapsed(), number, of, &members) {
+        if self.registry.restore(self.started.elapsed(), number, Cookie(session.cookie.0), &members) {
             tracing::info!("job {name}: its session of {} workers goes on", members.len());
         }
     }
 
-    /// What the registry is told of a job with this spec, present or future; `None` if nobody can join it
-    /// here, which is logged.
-    fn static_job(&mut self, job: &Job, spec: &JobSpec) -> Option<StaticJob> {
+    /// What the registry is told of a job; `None` if nobody can join it here, which is logged.
+    fn static_job(&mut self, job: &Job) -> Option<StaticJob> {
+        let spec = &job.spec;
         let name = &spec.name;
-        let dealt = match (spec.is_shared(), self.shared.deal(&spec.servers, &spec.spares)) {
+        let dealt = match (spec.is_shared(), self.shared.deal(&spec.servers)) {
             (false, _) => None,
             (true, Ok(dealt)) => Some(dealt),
             (true, Err(error)) => {
@@ -192,83 +158,16 @@ impl Agent {
             tracing::warn!("{}; nobody can join it there", refusal.message);
             return None;
         }
-        let ids = |workers: u8| -> Vec<u8> {
-            match job.next.as_deref().filter(|next| next.spec == *spec) {
-                Some(next) => next.tables_of(workers).collect(),
-                None => job.tables_of(workers).collect(),
-            }
-        };
-        let number =
-            |welcome: &mut Welcome, config: &mut JobConfig, ids: Vec<u8>, most: Option<(u8, Table)>| {
-                let mut tables = welcome.tables.to_vec();
-                // Where there is no room for another, it is that of the most.
-                if let (Some((id, table)), Some(first)) = (most, tables.first_mut())
-                    && ids.first() == Some(&id)
-                {
-                    *first = table;
-                }
-                tables.iter_mut().zip(ids).for_each(|(table, id)| table.id = TableId(id));
-                config.tables = tables.iter().map(|table| table.id).collect();
-                welcome.tables = Tables::new(&tables).unwrap_or(welcome.tables);
-                welcome.shards = self.config.shards;
-            };
-        let most = ids(u8::MAX);
-        let largest = most.first().map(|&id| (id, *setup.welcome.tables.first()));
-        if let Some(sizes) = &mut setup.sizes {
-            for (config, welcome) in &mut Arc::make_mut(sizes).shapes {
-                let ids = ids(config.workers);
-                number(welcome, config, ids, largest);
-            }
-        }
-        let own = ids(setup.config.workers);
-        number(&mut setup.welcome, &mut setup.config, own, largest);
-        let credit = job.credit();
-        let say = |welcome: &mut Welcome| (welcome.credit, welcome.marks) = (credit, self.marks);
-        say(&mut setup.welcome);
-        if let Some(sizes) = &mut setup.sizes {
-            Arc::make_mut(sizes).shapes.iter_mut().for_each(|(_, welcome)| say(welcome));
-        }
+        let mut tables = setup.welcome.tables.to_vec();
+        tables.iter_mut().zip(job.tables()).for_each(|(table, id)| table.id = TableId(id));
+        setup.config.tables = tables.iter().map(|table| table.id).collect();
+        let welcome = &mut setup.welcome;
+        welcome.tables = Tables::new(&tables).unwrap_or(welcome.tables);
+        (welcome.shards, welcome.credit, welcome.marks) = (self.config.shards, job.credit(), self.marks);
         if let Some(rack) = rack {
             self.macs.insert(rack.root, rack.mac);
         }
-        let JobSetup { config, welcome, root, sizes, .. } = setup;
-        Some(StaticJob { config, welcome, root, sizes })
-    }
-
-    /// Notes which jobs' changes are in force, because a session of the changed job has begun here. Returns
-    /// whether there are any.
-    pub(super) fn settle(&mut self) -> bool {
-        let mut settled = Vec::new();
-        {
-            let mut book = self.shared.book();
-            for (&number, known) in &mut self.known {
-                let Some(job) = book.jobs.get(&known.name).filter(|job| job.serial == known.serial) else {
-                    continue;
-                };
-                let here = job.next.as_ref().is_some_and(|next| next.by == self.config.name);
-                if !here || known.version != job.version || self.registry.changes(number) {
-                    continue;
-                }
-                book.settle(&known.name);
-                let job = book.jobs.get(&known.name);
-                known.version = job.map_or(known.version, |job| job.version);
-                known.workers = job.map_or(known.workers, |job| job.spec.workers);
-                tracing::info!("job {}: changed", known.name);
-                settled.extend(job.map(|job| job.targets.clone()));
-            }
-        }
-        let any = !settled.is_empty();
-        for targets in settled {
-            let (shared, own) = (Arc::clone(&self.shared), self.config.name.clone());
-            // Others follow; one that is away does when it is back.
-            tokio::spawn(async move {
-                let others: Vec<String> = shared.targets.iter().map(|t| t.config.name.clone()).collect();
-                let others: Vec<String> = others.into_iter().filter(|name| *name != own).collect();
-                if let Err(refusal) = shared.sync(&others).await {
-                    tracing::debug!("{}: {}", targets.join(", "), refusal.message);
-                }
-            });
-        }
-        any
+        let JobSetup { config, welcome, root, .. } = setup;
+        Some(StaticJob { config, welcome, root })
     }
 }

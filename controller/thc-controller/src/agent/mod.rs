@@ -54,10 +54,6 @@ struct Known {
     name: String,
     serial: u64,
     workers: u8,
-    /// Whether its members come and go.
-    sized: bool,
-    /// The version of what is known.
-    version: u64,
 }
 
 /// An agent.
@@ -356,7 +352,6 @@ impl Agent {
         self.install_all(target).await?;
         // Nobody was heard while there was no connection.
         self.heard.clear();
-        self.registry.listen_anew(self.started.elapsed());
         self.complaints.clear();
         self.retry = FIRST_RETRY;
         let mut views = self.shared.views();
@@ -391,7 +386,6 @@ impl Agent {
             self.held = Some(held);
         }
         let actions = self.align();
-        self.settle();
         packets.extend(self.note(actions).0);
         let packets = self.establish(target, packets).await?;
         self.send(target, packets, None).await?;

@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::time::Instant;
 use thc_protocol::aggregator::{Endpoint, JobConfig, Level};
-use thc_protocol::session::{Action, Happening};
+use thc_protocol::session::Action;
 use thc_protocol::wire::{Header, Kind};
 use thc_protocol::{JobId, WorkerId};
 use thc_transport::frame::Datagram;
@@ -91,7 +91,7 @@ impl Agent {
             let Heard { at, .. } = heard.get(&(job, worker.0))?;
             Some(listened?.saturating_duration_since(*at))
         };
-        self.registry.poll(self.started.elapsed(), alive, thc_job::cookie::random)
+        self.registry.poll(self.started.elapsed(), alive)
     }
 
     /// Does what the registry says: rows first, since workers send as soon as they are welcomed. `asker` is
@@ -102,9 +102,8 @@ impl Agent {
         actions: Vec<Action>,
         asker: Option<(SocketAddr, Mac)>,
     ) -> Result<(), ControllerError> {
-        let settled = self.settle();
         let (mut packets, changed) = self.note(actions);
-        if changed || settled {
+        if changed {
             packets = self.establish(target, packets).await?;
         }
         self.send(target, packets, asker).await
@@ -129,21 +128,6 @@ impl Agent {
                     let name = self.known.get(&job).map_or("", |known| &known.name);
                     let what = format!("job {name}: its root does not let the rack in: {reason}");
                     self.shared.warn(About { target: &self.config.name, job: name }, &what);
-                }
-                Action::Tell(job, worker, happened) => {
-                    let name = self.known.get(&job).map_or("", |known| known.name.as_str());
-                    let about = About { target: &self.config.name, job: name };
-                    match happened {
-                        Happening::Gone => {
-                            self.shared.warn(about, &format!("job {name}: worker {worker} is gone"));
-                        }
-                        Happening::Left => {
-                            self.shared.tell(about, &format!("job {name}: worker {worker} has left"));
-                        }
-                        Happening::Came => {
-                            self.shared.tell(about, &format!("job {name}: worker {worker} is let in"));
-                        }
-                    }
                 }
                 Action::Install(config, members) => {
                     self.install(&config, &members);
@@ -217,21 +201,16 @@ impl Agent {
         let about = About { target: &self.config.name, job: &known.name };
         self.shared.tell(about, &format!("job {}: session of {} workers", known.name, members.len()));
         self.heard.retain(|(job, _), _| *job != config.job);
-        // Seats are in the order of the session's numbers.
         let seats = self.registry.session(config.job).map(|(_, members)| members).unwrap_or_default();
-        let sized = known.sized;
-        let members = members.iter().zip(0..).filter_map(|((worker, at), place): (_, usize)| {
+        let members = members.iter().filter_map(|(worker, at)| {
             let mac = *self.macs.get(&at.addr)?;
-            let known =
-                if sized { seats.get(place) } else { seats.iter().find(|seat| seat.worker == *worker) };
-            let (nonce, seat) = (known?.nonce, sized.then_some(known?.worker.0));
-            Some((worker.0, Member { at: at.addr, mac, port: self.port(mac)?, nonce, seat }))
+            let nonce = seats.iter().find(|seat| seat.worker == *worker)?.nonce;
+            Some((worker.0, Member { at: at.addr, mac, port: self.port(mac)?, nonce }))
         });
         let members = members.collect();
         let ports = if let Level::Rack { ports, .. } = config.level { ports } else { 0 };
-        let of = (ports, self.registry.epoch(config.job));
         let mut book = self.shared.book();
-        book.begin(&known.name, &self.config.name, config.cookie.0, members, of);
+        book.begin(&known.name, &self.config.name, config.cookie.0, members, ports);
         let job = book.jobs.get(&known.name).cloned();
         drop(book);
         job.iter().for_each(|job| self.try_again(job));

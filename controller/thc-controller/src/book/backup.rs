@@ -15,11 +15,7 @@ fn beyond_first_format(book: &Book) -> Option<String> {
         let name = &job.spec.name;
         let sessions = job.places.values().filter_map(|place| place.session.as_ref());
         let mut addresses = sessions.flat_map(|session| session.members.values().map(|member| member.at));
-        if job.spec.members.is_some() || job.next.is_some() {
-            Some(format!("members that come and go, as job {name} has: delete it first"))
-        } else if !job.spec.spares.is_empty() {
-            Some(format!("spares, as job {name} has: delete it first"))
-        } else if job.pending.is_some() {
+        if job.pending.is_some() {
             Some(format!(
                 "changes that wait for a session to end, as that of job {name}: end the session first"
             ))

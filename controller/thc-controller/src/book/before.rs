@@ -83,11 +83,9 @@ impl Book {
                 None => {
                     self.jobs.insert(name.clone(), was.clone());
                 }
-                Some(job) if (&job.spec, &job.next, &job.targets) != (&was.spec, &was.next, &was.targets) => {
-                    job.version = job.version.max(was.version) + 1;
-                    (job.spec, job.next, job.targets) =
-                        (was.spec.clone(), was.next.clone(), was.targets.clone());
-                    (job.table, job.more, job.sizes) = (was.table, was.more.clone(), was.sizes.clone());
+                Some(job) if (&job.spec, &job.targets) != (&was.spec, &was.targets) => {
+                    (job.spec, job.targets) = (was.spec.clone(), was.targets.clone());
+                    (job.table, job.more) = (was.table, was.more.clone());
                     job.places.retain(|target, _| was.places.contains_key(target));
                     for (target, place) in &was.places {
                         job.places.entry(target.clone()).or_insert_with(|| place.clone());

@@ -19,9 +19,6 @@ pub struct Member {
     pub port: u16,
     /// Its incarnation's number.
     pub nonce: u64,
-    /// Its number in the job, if members come and go and it differs from the number in the session (P42).
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub seat: Option<u8>,
 }
 
 /// A session that runs.
@@ -43,22 +40,6 @@ pub struct Session {
     /// How much its workers may have outstanding, as they were told (P41); 0 for no bound.
     #[serde(default)]
     pub credit: u32,
-    /// The session's number in the job, modulo 2^16, if members come and go (P42).
-    #[serde(default)]
-    pub count: u16,
-}
-
-impl Session {
-    /// n: that of the job, unless members come and go.
-    #[must_use]
-    pub fn workers(&self, job: &Job) -> u8 {
-        if job.spec.members.is_some() { self.members.len() as u8 } else { job.spec.workers }
-    }
-
-    /// The numbers in the job of its workers, in the order of their numbers in the session.
-    pub fn seats(&self) -> impl Iterator<Item = u8> {
-        self.members.iter().map(|(&number, member)| member.seat.unwrap_or(number))
-    }
 }
 
 fn is_zero(ports: &u8) -> bool {
@@ -110,15 +91,6 @@ pub struct Job {
     /// The tables beside it, in the order of the specification.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub more: Vec<u8>,
-    /// If members come and go, the first table of sessions of each size, from the fewest workers on.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub sizes: Vec<u8>,
-    /// What it becomes when its next session begins.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub next: Option<Box<Next>>,
-    /// Goes up with each change of what it is.
-    #[serde(default)]
-    pub version: u64,
     /// Its targets, the first preferred.
     pub targets: Vec<String>,
     /// The job's places by target.
@@ -185,80 +157,17 @@ impl Pending {
     }
 }
 
-/// What a job becomes when its next session begins.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Next {
-    /// What it is then.
-    pub spec: JobSpec,
-    pub(super) tables: TableIds,
-    pub(super) targets: Vec<String>,
-    /// The target whose session says when that is.
-    pub by: String,
-}
-
-impl Next {
-    /// Where it is then.
-    #[must_use]
-    pub fn targets(&self) -> &[String] {
-        &self.targets
-    }
-
-    /// Whether it has a place on this target.
-    #[must_use]
-    pub(crate) fn is_on(&self, target: &str) -> bool {
-        self.targets.iter().any(|name| name == target)
-    }
-
-    /// Its lookup tables, for so many workers.
-    pub(crate) fn tables_of(&self, workers: u8) -> impl Iterator<Item = u8> {
-        self.tables.ids_for(&self.spec, workers)
-    }
-}
-
 /// Numbers of a job's lookup tables.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct TableIds {
     pub(super) first: u8,
     pub(super) more: Vec<u8>,
-    pub(super) sizes: Vec<u8>,
-}
-
-impl TableIds {
-    pub(super) fn ids(&self) -> impl Iterator<Item = u8> {
-        [self.first].into_iter().chain(self.more.iter().copied()).chain(self.sizes.iter().copied())
-    }
-
-    pub(super) fn ids_for(&self, spec: &JobSpec, workers: u8) -> impl Iterator<Item = u8> {
-        ids_for_size(spec, self.first, &self.more, &self.sizes, workers)
-    }
-}
-
-fn ids_for_size<'a>(
-    spec: &JobSpec,
-    first: u8,
-    more: &'a [u8],
-    sizes: &[u8],
-    workers: u8,
-) -> impl Iterator<Item = u8> + use<'a> {
-    let least = spec.members.map_or(0, |members| members.least);
-    let first = sizes.get(usize::from(workers.saturating_sub(least))).copied().unwrap_or(first);
-    [first].into_iter().chain(more.iter().copied())
 }
 
 impl Job {
     /// All its lookup tables, the first first.
     pub fn tables(&self) -> impl Iterator<Item = u8> {
-        let next = self.next.iter().flat_map(|next| next.tables.ids());
-        [self.table]
-            .into_iter()
-            .chain(self.more.iter().copied())
-            .chain(self.sizes.iter().copied())
-            .chain(next)
-    }
-
-    /// The tables of a session of so many workers: the job's tables if sizes do not differ.
-    pub(crate) fn tables_of(&self, workers: u8) -> impl Iterator<Item = u8> {
-        ids_for_size(&self.spec, self.table, &self.more, &self.sizes, workers)
+        [self.table].into_iter().chain(self.more.iter().copied())
     }
 
     /// How much each worker of its next session may have outstanding, by its target with the least room; 0
@@ -275,8 +184,7 @@ impl Job {
             let credit = if credit == 0 { spec.data_slots / 2 } else { credit };
             Taken { senders: spec.senders(workers), each: fills(credit, spec.ports(shards)) }
         };
-        let next = self.next.as_ref().map_or(&self.spec, |next| &next.spec);
-        let to_come = place.credit.map(|credit| taken(next, next.workers, credit));
+        let to_come = place.credit.map(|credit| taken(&self.spec, self.spec.workers, credit));
         let session = place.session.as_ref();
         let runs = session.map(|session| taken(&self.spec, session.members.len() as u8, session.credit));
         to_come.into_iter().chain(runs).max_by_key(|taken| taken.senders as usize * taken.each)

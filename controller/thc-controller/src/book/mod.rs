@@ -9,7 +9,7 @@ mod tables;
 pub use backup::{back_up, restore};
 pub use before::Before;
 use job::TableIds;
-pub use job::{Declared, Given, Job, Member, Next, Pending, Placement, Session};
+pub use job::{Declared, Given, Job, Member, Pending, Placement, Session};
 pub use tables::BookTable;
 
 use crate::book_file::{BookFile, Content};
@@ -127,16 +127,13 @@ impl Book {
         for (target, capacity) in rooms {
             places.insert(target.clone(), self.place(target, capacity, &spec)?);
         }
-        let TableIds { first: table, more, sizes } = self.tables_for(&spec, rooms)?;
+        let TableIds { first: table, more } = self.tables_for(&spec, rooms)?;
         self.serial += 1;
         let job = Job {
             spec,
             serial: self.serial,
             table,
             more,
-            sizes,
-            next: None,
-            version: 0,
             targets: rooms.iter().map(|(target, _)| target.clone()).collect(),
             places,
             given: BTreeMap::new(),
@@ -147,35 +144,6 @@ impl Book {
             created: seconds(),
         };
         self.jobs.insert(name, job);
-        Ok(())
-    }
-
-    /// A job whose members come and go becomes this one when its next session begins.
-    ///
-    /// # Errors
-    /// There is no room for its tables, or on a target on which it was not before.
-    pub fn change(&mut self, name: &str, spec: JobSpec, rooms: &[(String, Capacity)]) -> Result<(), Refusal> {
-        let tables = self.tables_for(&spec, rooms)?;
-        let mut new = BTreeMap::new();
-        for (target, capacity) in rooms {
-            if self.jobs.get(name).is_some_and(|job| job.places.contains_key(target)) {
-                self.check_rows(target, capacity, &spec)?;
-            } else {
-                new.insert(target.clone(), self.place(target, capacity, &spec)?);
-            }
-        }
-        let Some(job) = self.jobs.get_mut(name) else { return Ok(()) };
-        job.places.append(&mut new);
-        let by = job.running_session().map(|(target, _)| target).or(job.targets.first().map(String::as_str));
-        let by = by.unwrap_or_default().to_owned();
-        let targets: Vec<String> = rooms.iter().map(|(target, _)| target.clone()).collect();
-        job.version += 1;
-        // It may have other workers.
-        job.places.values_mut().for_each(|place| place.credit = None);
-        // What another change put there before this one.
-        job.places.retain(|target, _| job.targets.contains(target) || targets.contains(target));
-        job.next = Some(Box::new(Next { spec, tables, targets, by }));
-        self.drop_unused_tables();
         Ok(())
     }
 
@@ -196,7 +164,7 @@ impl Book {
             let others = self.jobs.values().filter(|job| job.spec.name != *name);
             let there = others.filter_map(|job| job.taken_room(target, shards));
             let Some(job) = self.jobs.get(name) else { continue };
-            let spec = job.next.as_ref().map_or(&job.spec, |next| &next.spec);
+            let spec = &job.spec;
             let credit =
                 room.credit(there, spec.senders(spec.workers), spec.data_slots / 2, spec.ports(shards));
             if credit < FEW.min(spec.data_slots / 2) {
@@ -213,18 +181,6 @@ impl Book {
         !new.is_empty()
     }
 
-    /// A job has become what it was to become.
-    pub fn settle(&mut self, name: &str) {
-        let Some(job) = self.jobs.get_mut(name) else { return };
-        let Some(next) = job.next.take() else { return };
-        let Next { spec, tables, targets, .. } = *next;
-        job.places.retain(|target, _| targets.contains(target));
-        (job.spec, job.targets) = (spec, targets);
-        (job.table, job.more, job.sizes) = (tables.first, tables.more, tables.sizes);
-        job.version += 1;
-        self.drop_unused_tables();
-    }
-
     /// Takes a job away, and its table if nobody else wants it.
     pub fn remove(&mut self, name: &str) -> Option<Job> {
         let job = self.jobs.remove(name)?;
@@ -237,12 +193,9 @@ impl Book {
         // By name: whatever it is, was, or is to become.
         let mut others: BTreeMap<&str, Vec<u32>> = BTreeMap::new();
         for job in self.other_jobs(&spec.name).filter(|job| job.places.contains_key(target)) {
-            let next = job.next.as_ref().map(|next| &next.spec);
-            for spec in [&job.spec].into_iter().chain(next) {
-                let rows = spec.rows().counts_by_name().map(|(_, rows)| rows);
-                let most = others.entry(&job.spec.name).or_insert_with(|| vec![0; rows.len()]);
-                most.iter_mut().zip(rows).for_each(|(most, rows)| *most = rows.max(*most));
-            }
+            let rows = job.spec.rows().counts_by_name().map(|(_, rows)| rows);
+            let most = others.entry(&job.spec.name).or_insert_with(|| vec![0; rows.len()]);
+            most.iter_mut().zip(rows).for_each(|(most, rows)| *most = rows.max(*most));
         }
         for (place, ((table, wanted), (_, all))) in
             spec.rows().counts_by_name().into_iter().zip(capacity.rows.counts_by_name()).enumerate()
@@ -299,7 +252,7 @@ impl Book {
         target: &str,
         cookie: u32,
         members: BTreeMap<u8, Member>,
-        (root_ports, count): (u8, u16),
+        root_ports: u8,
     ) {
         // Cells of a forgotten book's epochs may still be full: time makes them differ.
         self.epoch = self.epoch.wrapping_add(1).max(seconds() as u32);
@@ -314,7 +267,6 @@ impl Book {
                 root_ports,
                 before: None,
                 credit,
-                count,
             });
         }
     }
@@ -428,14 +380,6 @@ mod tests {
         assert_eq!(refused.code, tonic::Code::ResourceExhausted);
         assert!(refused.message.contains("has 0 of the 12 rows of its table members free"), "{refused:?}");
         book.remove("a").unwrap();
-        // One that grows has what it had before.
-        let grown =
-            |workers| JobSpec::from_request(&resize_section(&book.jobs["b"].spec, workers), 2, None).unwrap();
-        let (fits, more) = (grown(8), grown(9));
-        assert!(book.change("b", more, &rooms).is_err());
-        book.change("b", fits, &rooms).unwrap();
-        // And what it is to become counts as well.
-        assert!(book.add(spec("d", &book, 16), &rooms).is_err());
     }
 
     /// Whatever a target has too little of for one job more, that job is refused by its name, and those that are there stay.
@@ -479,17 +423,16 @@ mod tests {
             let mut asked = resize_section(&spec("b", book, 16), 9);
             asked.options.job = Some(2);
             let other = JobSpec::from_request(&asked, 2, None).unwrap();
-            book.change("b", other, &[("s1".to_owned(), ROOM), ("s2".to_owned(), ROOM)])
+            book.remove("b").unwrap();
+            book.add(other, &[("s1".to_owned(), ROOM), ("s2".to_owned(), ROOM)])
         };
         let (mut book, (), made) = book.try_change(change).unwrap();
-        book.begin("b", "s1", 7, BTreeMap::new(), (0, 0));
         book.take_back(&made);
         assert_eq!(book.jobs.keys().collect::<Vec<_>>(), ["a", "b"]);
         assert_eq!((&book.jobs["a"], &book.tables), (&before.jobs["a"], &before.tables));
         let (is, was) = (&book.jobs["b"], &before.jobs["b"]);
-        assert_eq!((&is.spec, &is.next, &is.targets), (&was.spec, &was.next, &was.targets));
+        assert_eq!((&is.spec, &is.targets), (&was.spec, &was.targets));
         assert_eq!(is.places.keys().collect::<Vec<_>>(), ["s1"]);
-        assert!(is.places["s1"].session.is_some() && is.version > was.version);
     }
 
     /// What may be taken back keeps its slots, numbers and tables until it is known, and what others change meanwhile stays.
@@ -543,15 +486,15 @@ mod tests {
         assert!(book.file().take().unwrap());
         add(&mut book, "a", 16).unwrap();
         let member =
-            Member { at: "10.0.0.1:7".parse().unwrap(), mac: [2; 6], port: 3, nonce: u64::MAX, seat: None };
-        book.begin("a", "s1", 77, BTreeMap::from([(0, member)]), (0, 0));
+            Member { at: "10.0.0.1:7".parse().unwrap(), mac: [2; 6], port: 3, nonce: u64::MAX };
+        book.begin("a", "s1", 77, BTreeMap::from([(0, member)]), 0);
         book.place_mut("a", "s1").unwrap().session.as_mut().unwrap().before = Some(BTreeMap::from([(0, 5)]));
         book.file().write(book.content().unwrap()).unwrap();
         let again = Book::open(Some(&path)).unwrap();
         assert_eq!((&again.jobs, &again.tables), (&book.jobs, &book.tables));
         let before = again.jobs["a"].places["s1"].session.clone().unwrap().epoch;
         let mut again = again;
-        again.begin("a", "s1", 78, BTreeMap::new(), (0, 0));
+        again.begin("a", "s1", 78, BTreeMap::new(), 0);
         assert!(again.jobs["a"].places["s1"].session.clone().unwrap().epoch > before);
     }
 }

@@ -102,12 +102,7 @@ impl Book {
             more.push(id);
         }
         let first = more.remove(0);
-        let mut sizes = Vec::new();
-        for (_, welcome) in setup.sizes.iter().flat_map(|sizes| &sizes.shapes) {
-            // Where there is no room for one, sessions of fewer have the table of the most, whose sums fit as well.
-            sizes.push(self.table(welcome.tables.first(), room).unwrap_or(first));
-        }
-        Ok(TableIds { first, more, sizes })
+        Ok(TableIds { first, more })
     }
 
     /// The number of this table, new or known.

@@ -14,8 +14,7 @@ Example:
     printf '[[job]]\\nname = \"train\"\\nworkers = 4\\n' >jobs.toml
     thc-controller apply -f jobs.toml
 
-The file has [[job]] sections, like the controller's configuration. Jobs that run change at their next boundary or, where that is
-impossible, when their session ends.
+The file has [[job]] sections, like the controller's configuration. Jobs that run change when their session ends.
 
 Exit status: 0 done, or nothing to do; 1 some or all changes were refused; 2 wrong flags or file.";
 

@@ -16,7 +16,6 @@ use thc_control_proto::v1::job_change::Kind;
 /// How often it is looked whether what waits can be done.
 const LOOK: Duration = Duration::from_secs(1);
 const NOW: &str = "now";
-const AT_BOUNDARY: &str = "at its next boundary";
 const AT_END: &str = "when its session is over";
 
 /// What is to be done about one job.
@@ -160,29 +159,22 @@ impl Desk {
         let Some(job) = job else {
             let homes = self.homes(asked)?;
             let number = self.shared.book().free_number();
-            JobSpec::from_request(&homes.assign_server(asked), number, homes.shared.as_ref())?;
+            JobSpec::from_request(asked, number, homes.shared.as_ref())?;
             return Ok(step(Kind::Create, Vec::new(), NOW, None));
         };
         let next = fill(&job, asked);
         let homes = self.homes(&next)?;
-        let spec =
-            JobSpec::from_request(&homes.assign_server(&next), job.spec.number, homes.shared.as_ref())?;
+        let spec = JobSpec::from_request(&next, job.spec.number, homes.shared.as_ref())?;
         let targets: Vec<String> = homes.rooms.iter().map(|(name, _)| name.clone()).collect();
-        let is = match (job.pending.as_deref(), &job.next) {
-            (Some(Pending::Change { spec, targets }), _) => (&**spec, targets.clone()),
-            (_, Some(next)) => (&next.spec, next.targets().to_vec()),
+        let is = match job.pending.as_deref() {
+            Some(Pending::Change { spec, targets }) => (&**spec, targets.clone()),
             _ => (&job.spec, job.targets.clone()),
         };
         let differences = differences(is, (&spec, targets));
         if differences.is_empty() && !matches!(job.pending.as_deref(), Some(Pending::Delete)) {
             return Ok(step(Kind::Unchanged, differences, "", None));
         }
-        let members = job.spec.members.is_some() && spec.members.is_some();
-        let when = match job.running_session() {
-            None => NOW,
-            Some(_) if members && job.spec.may_become(&spec) => AT_BOUNDARY,
-            Some(_) => AT_END,
-        };
+        let when = if job.running_session().is_none() { NOW } else { AT_END };
         Ok(step(Kind::Change, differences, when, Some((spec, homes.rooms))))
     }
 

@@ -2,7 +2,7 @@
 
 use super::targets::drain_advice;
 use super::{Desk, no_job, write_refusal};
-use crate::book::{Book, Job, Session};
+use crate::book::{Book, Job};
 use crate::capacity::Capacity;
 use crate::events::About;
 use crate::rack::RackPlace;
@@ -20,7 +20,7 @@ fn put_down(book: &mut Book, asked: &JobSection, homes: &Homes) -> Result<(), Re
         return Err(Refusal::exists(text));
     }
     let number = book.free_number();
-    let spec = JobSpec::from_request(&homes.assign_server(asked), number, homes.shared.as_ref())?;
+    let spec = JobSpec::from_request(asked, number, homes.shared.as_ref())?;
     book.add(spec, &homes.rooms)
 }
 
@@ -33,46 +33,26 @@ fn apply_change(job: &Job, asked: &JobSection) -> Result<JobSection, Refusal> {
             "job {name}: {key} cannot change: delete the job and create it again"
         )));
     }
-    let spec = job.next.as_ref().map_or(&job.spec, |next| &next.spec);
-    let mut was = spec.section(job.targets.clone());
-    if let [_] = was.servers.as_slice() {
-        was.targets = std::mem::take(&mut was.servers);
-    }
+    let spec = &job.spec;
+    let was = spec.section(job.targets.clone());
     let bits = was.options.bits;
     let mut options =
         merge(&was.options, change).map_err(|error| Refusal::invalid(format!("job {name}: {error}")))?;
     let one_table = spec.one_table || change.granularity.is_some();
-    let resized = change.workers.is_some() || change.min_workers.is_some() || change.max_workers.is_some();
-    let sized = change.workers.is_none() && (spec.members.is_some() || change.max_workers.is_some());
-    if sized {
-        options.workers = None;
-    } else {
-        (options.min_workers, options.max_workers) = (None, None);
-        (options.gone_after, options.gather) = (None, None);
-    }
+    let resized = change.workers.is_some();
     // A table that was chosen for some number of workers is chosen anew for another.
-    if !one_table && (resized || options.bits != bits || spec.members.is_some()) {
+    if !one_table && (resized || options.bits != bits) {
         (options.granularity, options.fraction) = (None, None);
     }
-    options.quorum = options.quorum.filter(|quorum| !resized && !sized && *quorum < spec.workers.into());
-    Ok(JobSection { spares: asked.spares.clone().or(was.spares), options, ..was })
+    options.quorum = options.quorum.filter(|quorum| !resized && *quorum < spec.workers.into());
+    Ok(JobSection { options, ..was })
 }
 
 /// Where a job is to be.
 pub(super) struct Homes {
     pub(super) rooms: Vec<(String, Capacity)>,
-    /// If its slots are dealt to them, or some stand by.
+    /// If its slots are dealt to them.
     pub(super) shared: Option<ShareServers>,
-    /// The one that has all slots, if it alone does and others stand by.
-    only: Option<String>,
-}
-
-impl Homes {
-    /// A job that is asked for, with the one target that others stand by for as its server.
-    pub(super) fn assign_server(&self, asked: &JobSection) -> JobSection {
-        let servers = self.only.clone().map_or_else(|| asked.servers.clone(), |only| vec![only]);
-        JobSection { servers, ..asked.clone() }
-    }
 }
 
 /// Whether every packet of every worker of a job comes into a sum: only then does their number say who is behind.
@@ -125,47 +105,29 @@ impl Desk {
         if asked.rack.is_some() && !servers.is_empty() {
             return refuse("a rack has all slots: leave out servers or rack".to_owned());
         }
-        let spares = asked.spares();
-        let homes = if servers.is_empty() { &asked.targets } else { servers };
-        if servers.is_empty() && spares.is_empty() {
+        if servers.is_empty() {
             let rooms = self.rooms(&asked.targets)?;
             if let Some(rack) = RackPlace::from_section(asked)? {
                 self.can_be_rack(name, &rack, &rooms)?;
             }
-            return Ok(Homes { rooms, shared: None, only: None });
+            return Ok(Homes { rooms, shared: None });
         }
-        if !asked.targets.is_empty() && !servers.is_empty() {
+        if !asked.targets.is_empty() {
             return refuse(
                 "give servers, which have a share each, or targets, which have all of it".to_owned(),
             );
         }
-        let only = match homes.as_slice() {
-            [only] if !spares.is_empty() => Some(only.clone()),
-            [only] => {
-                return refuse(format!("servers names {only} alone: name two or more, or give it as target"));
-            }
-            _ if servers.is_empty() => {
-                return refuse(
-                    "spares stand by for one target, or for servers that have a share each: name that target"
-                        .to_owned(),
-                );
-            }
-            _ => None,
-        };
-        let twice = |&(place, server): &(usize, &String)| homes[..place].contains(server);
-        if let Some((_, server)) = homes.iter().enumerate().find(twice) {
+        if let [only] = servers.as_slice() {
+            return refuse(format!("servers names {only} alone: name two or more, or give it as target"));
+        }
+        let twice = |&(place, server): &(usize, &String)| servers[..place].contains(server);
+        if let Some((_, server)) = servers.iter().enumerate().find(twice) {
             return refuse(format!("servers names {server} twice: each target has one share"));
         }
-        let own =
-            |&(place, spare): &(usize, &String)| homes.contains(spare) || spares[..place].contains(spare);
-        if let Some((_, spare)) = spares.iter().enumerate().find(own) {
-            return refuse(format!("spares names {spare}, which has a place already: name another"));
-        }
-        let all: Vec<String> = homes.iter().chain(spares).cloned().collect();
-        let rooms = self.rooms(&all)?;
-        let shared = self.shared.deal(homes, spares);
+        let rooms = self.rooms(servers)?;
+        let shared = self.shared.deal(servers);
         let shared = shared.map_err(|error| Refusal::invalid(format!("job {name}: {error}")))?;
-        Ok(Homes { rooms, shared: Some(shared), only })
+        Ok(Homes { rooms, shared: Some(shared) })
     }
 
     /// Whether the one target of a rack can be one.
@@ -250,22 +212,10 @@ impl Desk {
                 running: place.session.is_some(),
                 sessions: place.sessions,
                 members: place.session.as_ref().map_or(0, |session| session.members.len() as u32),
-                // Others have it from the one where it began.
-                epoch: place
-                    .session
-                    .as_ref()
-                    .and(job.running_session())
-                    .map_or(0, |(_, begun)| begun.count.into()),
-                seats: place.session.iter().flat_map(Session::seats).map(Into::into).collect(),
                 credit: place.session.as_ref().map_or(job.credit(), |session| session.credit),
             })
         });
         Ok(v1::Job {
-            next: job
-                .next
-                .as_ref()
-                .map_or(Ok(String::new()), |next| next.spec.to_section(Vec::new()).to_toml())
-                .map_err(write_refusal)?,
             section: job.spec.to_section(job.targets.clone()).to_toml().map_err(write_refusal)?,
             table: job.table.into(),
             tables: job.more.iter().map(|&id| id.into()).collect(),
@@ -276,18 +226,17 @@ impl Desk {
         })
     }
 
-    /// Changes a job: one whose members come and go when its next session begins, another one while nobody is in it.
+    /// Changes a job while nobody is in it.
     ///
     /// # Errors
-    /// There is no such job, who is in it has no place in what it is to be, that cannot be, or a target is away or refuses.
+    /// There is no such job, somebody is in it, what is asked cannot be, or a target is away or refuses.
     pub async fn update_job(&self, name: &str, asked: &JobSection) -> Result<v1::Job, Refusal> {
         let _turn = self.shared.turn(name).await;
         self.may_change()?;
         let job = self.shared.book().jobs.get(name).cloned().ok_or_else(|| no_job(name))?;
         let next = apply_change(&job, asked)?;
         let homes = self.homes(&next)?;
-        let spec =
-            JobSpec::from_request(&homes.assign_server(&next), job.spec.number, homes.shared.as_ref())?;
+        let spec = JobSpec::from_request(&next, job.spec.number, homes.shared.as_ref())?;
         self.change_to(&job, spec, &homes.rooms, true).await?;
         self.job(name)
     }
@@ -308,51 +257,18 @@ impl Desk {
         for name in names.iter().filter(|_| there) {
             self.check_connected(name)?;
         }
-        let refuse = |what: String| Err(Refusal::not_now(format!("job {name}: {what}")));
-        let (before, after) = (job.spec.members, spec.members);
-        let lives = before.is_some()
-            && after.is_some()
-            && job.targets.first() == names.first()
-            && job.spec.may_become(&spec);
         if let Some((target, session)) = job.running_session() {
-            let n = session.members.len();
-            let seats: Vec<u8> = session.seats().collect();
-            if before.is_none() {
-                return refuse(format!(
-                    "it runs with {n} workers on {target}, and their number is fixed: change it when they have left, or delete it"
-                ));
-            } else if after.is_none() {
-                return refuse(
-                    "its members come and go: keep min_workers below max_workers until they have left"
-                        .to_owned(),
-                );
-            } else if !lives {
-                return refuse(format!(
-                    "its workers have joined at {}: change that when they have left",
-                    job.targets[0]
-                ));
-            } else if after.is_some_and(|after| n < after.least.into()) {
-                return refuse(format!(
-                    "it runs with {n} workers on {target}: let more join first, or ask for fewer at least"
-                ));
-            } else if let Some(seat) = seats.iter().find(|seat| **seat >= spec.workers) {
-                return refuse(format!(
-                    "worker {seat} is in its session on {target}: with at most {} there are numbers up to {}",
-                    spec.workers,
-                    spec.workers - 1
-                ));
-            }
+            return Err(Refusal::not_now(format!(
+                "job {name}: it runs with {} workers on {target}: change it when they have left, or delete it",
+                session.members.len()
+            )));
         }
         let change = self.change(|book| {
-            if lives {
-                book.change(name, spec, rooms)?;
-            } else {
-                let before = book.remove(name).ok_or_else(|| no_job(name))?;
-                book.add(spec, rooms)?;
-                if let Some(job) = book.jobs.get_mut(name) {
-                    (job.created, job.declared) = (before.created, before.declared);
-                    job.evicted = before.evicted;
-                }
+            let before = book.remove(name).ok_or_else(|| no_job(name))?;
+            book.add(spec, rooms)?;
+            if let Some(job) = book.jobs.get_mut(name) {
+                (job.created, job.declared) = (before.created, before.declared);
+                job.evicted = before.evicted;
             }
             if let Some(job) = book.jobs.get_mut(name) {
                 job.pending = None;

@@ -26,10 +26,7 @@ impl Desk {
             };
             views.get(&target).map(of_job).unwrap_or_default()
         };
-        // Where members come and go, packets do not tell whose seat theirs is.
-        let joined = self.shared.views().get(&target).and_then(|view| view.joined.get(&asked.job).copied());
         let job = book.jobs.get_mut(&asked.job).ok_or_else(|| no_job(&asked.job))?;
-        let joined = joined.filter(|_| job.spec.members.is_some());
         if let Some(pending) = job.pending.as_deref().filter(|_| job.running_session().is_none()) {
             let text = format!("job {} is about to {}: ask again in a moment", asked.job, pending.name());
             return Err(Refusal::unavailable(text));
@@ -56,11 +53,7 @@ impl Desk {
                 let free = |worker: &u8| {
                     let promised =
                         job.given.get(worker).is_some_and(|given| now.saturating_sub(given.asked) < PROMISE);
-                    let here = match joined {
-                        Some(seats) => seats >> worker & 1 == 1,
-                        None => heard.contains(worker),
-                    };
-                    !promised && !here
+                    !promised && !heard.contains(worker)
                 };
                 own.or_else(|| (0..workers).find(free)).ok_or_else(|| {
                     Refusal::full(format!(

@@ -161,10 +161,7 @@ impl Desk {
                 let Some(counted) = view.jobs.get(job_name) else { continue };
                 let members = job.places.get(target).and_then(|place| place.session.as_ref());
                 let workers = (0u8..).zip(&counted.workers).map(|(worker, c)| {
-                    // Packets have numbers of the session, and workers report under those of the job.
-                    let seat = members.and_then(|session| session.members.get(&worker)?.seat);
-                    let (key, reported_as) =
-                        ((job_name.clone(), worker), (job_name.clone(), seat.unwrap_or(worker)));
+                    let key = (job_name.clone(), worker);
                     let event = |event: Event| c.events[event as usize];
                     let drops = DropReason::ALL.iter().zip(c.drops).filter(|(_, packets)| *packets > 0);
                     let member = members.and_then(|session| session.members.get(&worker));
@@ -189,7 +186,7 @@ impl Desk {
                             None => 0,
                         },
                         silent: view.heard.get(&key).map(|heard| heard.at.elapsed().as_secs_f64()),
-                        report: reports.get(&reported_as).copied(),
+                        report: reports.get(&key).copied(),
                     }
                 });
                 jobs.push(v1::JobCounters {

@@ -151,7 +151,6 @@ fn write(encoder: &mut DescriptorEncoder<'_>, desk: &Desk) -> fmt::Result {
         let of = counted.jobs.iter().find(|of| of.job == *job && of.target == *target)?;
         let (job, section) = jobs.iter().zip(&sections).find(|(_, section)| section.name() == job)?;
         let place = job.places.iter().find(|place| place.target == *target && place.running)?;
-        // Where members come and go, numbers above theirs are nobody's.
         let members = of.workers.iter().filter(|w| w.worker < place.members);
         let foremost = members.map(|w| w.in_session).max()?;
         let told = w.worker < place.members && waits_for_all(section);

@@ -61,8 +61,6 @@ struct PlaceStatus {
     joined: u32,
     /// Members of the session that runs; 0 if none does.
     members: u32,
-    /// Which session that is, of a job whose members come and go.
-    epoch: Option<u32>,
     sessions: u32,
     results: u64,
     resent: u64,
@@ -126,14 +124,12 @@ fn job_status(desk: &Desk, job: v1::Job, counters: &v1::ReadCountersResponse) ->
     let findings = desk.diagnose(name).map(|answer| answer.findings).unwrap_or_default();
     let rates = desk.state().rates();
     let roles: Vec<String> = job.places.iter().map(|place| role(&section, &place.target)).collect();
-    let comes_and_goes = options.min_workers.is_some();
     let places = job.places.into_iter().zip(roles).map(|(place, role)| {
         let counted = counters.jobs.iter().find(|c| c.job == name && c.target == place.target);
         let workers = counted.map(|counted| counted.workers.as_slice()).unwrap_or_default();
         PlaceStatus {
             role,
             members: place.members,
-            epoch: (comes_and_goes && place.running).then_some(place.epoch),
             state: match (place.connected, place.running) {
                 (false, _) => "away",
                 (true, true) => "running",
@@ -166,9 +162,6 @@ fn job_status(desk: &Desk, job: v1::Job, counters: &v1::ReadCountersResponse) ->
 /// What a target is to a job.
 fn role(section: &JobSection, target: &str) -> String {
     let place = |names: &[String]| names.iter().position(|name| name == target);
-    if place(section.spares()).is_some() {
-        return "spare".to_owned();
-    }
     if let (Some(rack), Some(root)) = (section.rack, &section.root) {
         return format!("rack {rack} below {root}");
     }

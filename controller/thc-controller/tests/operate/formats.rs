@@ -75,20 +75,6 @@ fn a_file_of_the_format_before_is_read_and_can_be_written() {
     site.controller().ask_done(&["target", "drain", "chip"]);
     refuses(site.controller(), "knows of no drained targets, as chip is: undrain it first");
     site.controller().ask_done(&["target", "undrain", "chip"]);
-    site.controller().ask_done(&[
-        "job",
-        "create",
-        "b",
-        "--min-workers",
-        "1",
-        "--max-workers",
-        "2",
-        "--slots",
-        "64",
-        "--norm-slots",
-        "32",
-    ]);
-    refuses(site.controller(), "knows of no members that come and go, as job b has: delete it first");
 }
 
 #[test]

@@ -82,23 +82,3 @@ fn the_lag_is_that_of_the_session() {
     let sums = at(&controller, [0.0, 0.0]);
     assert!(sums[0] > sums[1], "what the first session left is still counted: {sums:?}");
 }
-
-/// A job of up to three workers, of whom one is there: the other numbers are nobody's, and behind nobody.
-#[test]
-fn nobody_is_behind_who_is_not_there() {
-    let server = aggregator::start();
-    let controller = Controller::start(&aggregator::target_section(&server, "ps1"));
-    controller.until_connected();
-    controller.ask_done(&["job", "create", "train", "--min-workers", "1", "--max-workers", "3"]);
-    let _worker = aggregator::Averager::join(controller.listen, "train");
-    let lags = |controller: &Controller| {
-        let families = parse(&controller.get("/metrics").1);
-        let samples = families.get("thc_worker_lag_packets").map_or(&[][..], |family| &family.samples);
-        samples.iter().map(|(labels, _)| labels["worker"].clone()).collect::<Vec<_>>()
-    };
-    controller.wait_until("at work", |controller| {
-        let counters = controller.json(&["counters", "train"]);
-        counters["jobs"][0]["workers"][0]["in_session"].as_u64().is_some_and(|packets| packets > 1000)
-    });
-    assert_eq!(lags(&controller), ["0"]);
-}

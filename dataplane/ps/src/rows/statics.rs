@@ -30,10 +30,10 @@ impl StaticRows {
         RowChange::Row(table, key, Some(self.0.entry(action, &values)))
     }
 
-    /// JOIN, LEAVE and POSITION are the control plane's.
+    /// JOIN and LEAVE are the control plane's.
     #[must_use]
     pub fn control_plane(self) -> Vec<RowChange> {
-        let kinds = [Kind::Join, Kind::Leave, Kind::Position];
+        let kinds = [Kind::Join, Kind::Leave];
         kinds.map(|kind| self.row(&ControlPlaneRow { kind: kind as u8, port: PORT })).to_vec()
     }
 

@@ -126,7 +126,6 @@ fn reduce(
     let mut times = Vec::new();
     for _ in 0..config.repeat {
         // Whoever waits may join between any two.
-        group.boundary()?;
         work.iter_mut().try_for_each(Work::fill)?;
         metrics.note_begin();
         let started = Instant::now();

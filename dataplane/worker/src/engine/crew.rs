@@ -107,24 +107,14 @@ impl<I: PacketIo> Engine<I> {
         let mut taken: Vec<_> = self.calls.iter_mut().map(|(_, active)| active.take_memory()).collect();
         let mut memory = Memory { first, calls: Vec::with_capacity(taken.len()) };
         let mut lent = lent.get();
-        let copies = self.members.is_some();
-        let (calls, shelf) = self.calls.all_with_shelf();
-        for ((_, active), (owned, left, inputs)) in calls.zip(&mut taken) {
+        for ((_, active), (owned, left)) in self.calls.iter_mut().zip(&mut taken) {
             let ticket = active.ticket;
             let mut borrowed = || lent.take_if(|(call, x)| *call == ticket && x.len() == active.length);
-            let mut x = owned.as_deref_mut().or_else(|| borrowed().map(|(_, x)| x));
-            if let Some(x) = x.as_deref_mut().filter(|_| copies && active.remote.is_none()) {
-                let inputs = inputs.get_or_insert_with(|| shelf.inputs(x.len()));
-                if std::mem::take(&mut active.stale) {
-                    x.copy_from_slice(inputs);
-                }
-            }
-            let copy = inputs.as_deref_mut().filter(|_| !active.copied);
+            let x = owned.as_deref_mut().or_else(|| borrowed().map(|(_, x)| x));
             memory.calls.push(CallMemory {
                 x: x.map(Pieces::single).unwrap_or_default(),
                 kept: active.feedback.map_or(&[], |key| feedback.chunks(key)),
                 left: Pieces::consecutive(left.iter_mut().map(|chunk| &mut **chunk)),
-                copy: copy.map(Pieces::single).unwrap_or_default(),
             });
         }
         let (sender, done) = unbounded();
@@ -227,7 +217,6 @@ impl<I: PacketIo> Engine<I> {
                 active.parts[places].iter_mut().zip(norms).for_each(|(at, norm)| at.norm = norm);
                 active.measured += 1;
                 if active.measured == active.groups.len() {
-                    active.copied = self.members.is_some();
                     self.submit_measured();
                 }
             }
@@ -304,8 +293,7 @@ impl Active {
         let work = match kind {
             Kind::Measure => {
                 self.asked += 1;
-                let copy = memory.copy.take(range.clone());
-                Work::Measure { kept: kept(), norms: Vec::with_capacity(parts.len()), copy }
+                Work::Measure { kept: kept(), norms: Vec::with_capacity(parts.len()) }
             }
             Kind::Compress => {
                 self.compressed = group + 1;

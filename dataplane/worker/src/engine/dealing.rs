@@ -8,7 +8,6 @@ use super::memory::Memory;
 use super::stripes::{Batch, News, Order, Outside, Shared, StripeHandler, Stripes};
 use crossbeam_channel::unbounded;
 use std::sync::Arc;
-use std::time::Duration;
 use thc_protocol::worker::{Events as _, PacketId, Stripe, Worker};
 use thc_transport::{Handler, PacketIo};
 
@@ -22,12 +21,7 @@ impl<I: PacketIo> Engine<I> {
         self.stripes = None;
         let parameters = *self.worker.parameters();
         let count = threads.min(parameters.shards.max(1).into()) as u8;
-        let refused = match self.members {
-            // P43: what is under way may have to begin again.
-            Some(_) => Some("its members come and go"),
-            None => parameters.refuses_stripes(count),
-        };
-        if let Some(why) = refused {
+        if let Some(why) = parameters.refuses_stripes(count) {
             tracing::info!(
                 "job {}: network threads receive and send, and one thread does all else of data packets: {why}",
                 parameters.job
@@ -42,7 +36,7 @@ impl<I: PacketIo> Engine<I> {
         let (mut stripes, mut handlers): (Vec<Outside>, Vec<Box<dyn Handler>>) = (Vec::new(), Vec::new());
         for index in 0..count {
             let stripe = Stripe { index, count };
-            let shared = Arc::new(Shared::new(self.link.ps.shares()));
+            let shared = Arc::new(Shared::new());
             let (orders, taken) = unbounded();
             handlers.push(Box::new(StripeHandler::new(
                 Worker::of_stripe(parameters, stripe, limit, now),
@@ -54,7 +48,7 @@ impl<I: PacketIo> Engine<I> {
             stripes.push(Outside { orders, shared, woken: false });
         }
         self.io.set_handlers(handlers);
-        self.stripes = Some(Stripes { stripes, news, changes: self.link.ps.changes() });
+        self.stripes = Some(Stripes { stripes, news });
     }
 
     /// No more data is sent.
@@ -72,16 +66,6 @@ impl<I: PacketIo> Engine<I> {
         stripes.wake(&mut self.io);
         for (number, stripe) in stripes.stripes.iter().enumerate() {
             self.worker.note_stripe(number, stripe.shared.report());
-            for (share, heard) in stripe.shared.heard_times().filter(|(_, heard)| *heard > Duration::ZERO) {
-                self.link.ps.note_heard(heard, share);
-            }
-        }
-        if stripes.changes != self.link.ps.changes() {
-            stripes.changes = self.link.ps.changes();
-            for stripe in 0..stripes.stripes.len() {
-                stripes.order(stripe, Order::Ports(self.link.ps.clone()));
-            }
-            stripes.wake(&mut self.io);
         }
         let mut finished = false;
         while let Some(news) = self.stripes.as_ref().and_then(|stripes| stripes.news.try_recv().ok()) {

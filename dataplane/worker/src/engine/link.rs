@@ -4,22 +4,12 @@
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 use thc_protocol::wire::{Header, MAX_PACKET, Welcome};
-use thc_protocol::worker::{SharePorts, Takeover, Tx};
+use thc_protocol::worker::{SharePorts, Tx};
 use thc_protocol::{Ecn, SlotId};
 use thc_transport::PacketIo;
 
 /// Most packets that are answered within one burst; further NUDGEs are asked for again.
 const REPLIES: usize = 64;
-
-/// Tells the operator that a share's slots are served elsewhere from now on, or at home again.
-pub(super) fn report_takeover(takeover: Takeover) {
-    let Takeover { home, home_at, by, by_at } = takeover;
-    if by == home {
-        tracing::info!("share {home} at {home_at} serves its slots again");
-    } else {
-        tracing::warn!("share {home} at {home_at} does not answer: share {by} at {by_at} serves its slots");
-    }
-}
 
 /// The link and its bookkeeping.
 #[derive(Debug)]

@@ -91,8 +91,6 @@ pub(super) struct CallMemory<'d> {
     pub kept: &'d [Buffer],
     /// Its error feedback after the call.
     pub left: Pieces<'d>,
-    /// Where the tensor is copied before anything of it changes; empty if no copy is needed, or it is made.
-    pub copy: Pieces<'d>,
 }
 
 /// What all calls under way work on, the oldest first.

@@ -13,8 +13,6 @@ mod dealing;
 mod feedback;
 mod link;
 mod loan;
-mod members;
-mod membership;
 mod memory;
 mod operand;
 mod packed;
@@ -30,7 +28,6 @@ pub use compressor::{CallKeys, Estimate, Numbers};
 pub use config::EngineConfig;
 pub use feedback::{KeptFeedback, RestoredFeedback};
 pub use loan::Loan;
-pub use membership::Membership;
 pub use memory::Borrowed;
 pub use operand::{Handle, Operand};
 pub use packed::{Packed, PackedLayout, PackedPart, PackedTensor, Piece};
@@ -41,7 +38,6 @@ use calls::{Active, Calls, Owned, group_len};
 use compressor::{Compressor, Measured};
 use feedback::Feedback;
 use link::Link;
-use membership::Changing;
 use memory::Memory;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -50,7 +46,7 @@ use stripes::Stripes;
 use thc_codec::table::LookupTable;
 use thc_protocol::session::Joiners;
 use thc_protocol::wire::{RESULT_LEN, Welcome};
-use thc_protocol::worker::{CallError, CallSpec, Parameters, PartSpec, SessionError, Worker};
+use thc_protocol::worker::{CallSpec, Parameters, PartSpec, SessionError, Worker};
 use thc_protocol::{TableId, WorkerId};
 use thc_transport::PacketIo;
 
@@ -90,12 +86,6 @@ pub struct Engine<I: PacketIo> {
     asked: Duration,
     /// How many results the receive buffer holds.
     capacity: usize,
-    /// Where members come and go.
-    members: Option<Changing>,
-    /// The session that is to begin in place of this one.
-    next: Option<(Welcome, u8)>,
-    /// Who takes part, if that has changed since it was last asked.
-    changed: Option<Membership>,
     /// Whether this worker leaves: nothing of its own is waited for any more.
     leaving: bool,
     /// The first seq of each session.
@@ -116,7 +106,7 @@ impl<I: PacketIo> Engine<I> {
         workers: u8,
         capacity: usize,
     ) -> Result<Self, WorkerError> {
-        let compressor = Compressor::new(welcome, workers, number(&config, welcome), config.seed)?;
+        let compressor = Compressor::new(welcome, workers, config.worker, config.seed)?;
         let mut engine = Engine {
             link: Link::new(config.ps, welcome),
             worker: Worker::new(parameters(&config, workers, welcome), io.now()),
@@ -138,9 +128,6 @@ impl<I: PacketIo> Engine<I> {
             exchanges: 0,
             asked: Duration::ZERO,
             capacity,
-            members: Changing::from_welcome(welcome),
-            next: None,
-            changed: None,
             leaving: false,
             first_seq: 0,
         };
@@ -179,13 +166,26 @@ impl<I: PacketIo> Engine<I> {
         self.fold_stats();
         self.capacity = capacity;
         self.begin(welcome, workers)?;
-        // Whoever begins anew knows.
-        self.changed = None;
         self.joiners = joiners;
         self.calls.fail_all(&SessionError::Reforming { worker: WorkerId::NONE }.into());
-        self.calls.begin_again();
-        self.calls.forget_unheeded();
+        self.calls.count_anew();
         self.failed = None;
+        Ok(())
+    }
+
+    /// Another session in place of this one, with nothing in it yet.
+    fn begin(&mut self, welcome: &Welcome, workers: u8) -> Result<(), WorkerError> {
+        self.compressor =
+            Arc::new(Compressor::new(welcome, workers, self.config.worker, self.config.seed)?);
+        self.link = Link::new(self.config.ps, welcome);
+        self.io.set_peers(self.link.ps.addresses());
+        let first_seq = self.first_seq;
+        let parameters = Parameters { first_seq, ..parameters(&self.config, workers, welcome) };
+        self.worker = Worker::new(parameters, self.io.now());
+        self.worker.set_first_call(self.calls.start);
+        self.ready = 0;
+        self.set_limits();
+        self.set_stripes();
         Ok(())
     }
 
@@ -203,7 +203,7 @@ impl<I: PacketIo> Engine<I> {
         self.worker.set_first_call(call);
         self.set_limits();
         self.set_stripes();
-        self.calls.begin_again();
+        self.calls.count_anew();
     }
 
     /// The packet interface.
@@ -354,12 +354,8 @@ impl<I: PacketIo> Engine<I> {
     }
 
     /// Why no call can be taken in.
-    fn ready_for_calls(&mut self) -> Result<(), WorkerError> {
-        match &self.failed {
-            Some(error) => Err(error.clone()),
-            None if self.calls.is_heeded() => Ok(()),
-            None => Err(CallError::MembersChanged.into()),
-        }
+    fn ready_for_calls(&self) -> Result<(), WorkerError> {
+        self.failed.clone().map_or(Ok(()), Err)
     }
 
     /// Submits the calls whose norms are all known, in their order.
@@ -388,9 +384,7 @@ impl<I: PacketIo> Engine<I> {
         if self.failed.is_some() {
             return false;
         }
-        let busy = self.with_memory(lent, |engine, memory, crew| engine.turn(memory, crew) || crew.is_busy());
-        self.change();
-        busy
+        self.with_memory(lent, |engine, memory, crew| engine.turn(memory, crew) || crew.is_busy())
     }
 
     /// Works until the oldest call is done, the session has failed, or `leave` says so; sleeps while there is nothing to do.
@@ -401,7 +395,7 @@ impl<I: PacketIo> Engine<I> {
         self.with_memory(lent, |engine, memory, crew| {
             loop {
                 let busy = engine.turn(memory, crew);
-                let over = engine.failed.is_some() || engine.next.is_some() || engine.calls.len() == 0;
+                let over = engine.failed.is_some() || engine.calls.len() == 0;
                 if over || engine.calls.has_done() || leave() {
                     break;
                 }
@@ -415,7 +409,6 @@ impl<I: PacketIo> Engine<I> {
                 }
             }
         });
-        self.change();
     }
 
     /// Ends the session and all its calls.
@@ -458,7 +451,6 @@ impl<I: PacketIo> Engine<I> {
     /// finished all of its own.
     pub fn leave(&mut self) {
         self.leaving = true;
-        self.joiners.set_finished(self.calls.first() as u32);
         let now = self.io.now();
         if self.failed.is_none() && self.calls.len() == 0 {
             self.joiners.leave(now);
@@ -480,11 +472,6 @@ impl<I: PacketIo> Engine<I> {
 /// [`WorkerError::Unusable`] says why not.
 pub fn usable(description: &Welcome, workers: u8) -> Result<(), WorkerError> {
     Compressor::new(description, workers, WorkerId(0), None).map(drop)
-}
-
-/// This worker's number in a session.
-fn number(config: &EngineConfig, welcome: &Welcome) -> WorkerId {
-    welcome.members.map_or(config.worker, |members| members.number)
 }
 
 fn parameters(config: &EngineConfig, workers: u8, welcome: &Welcome) -> Parameters {

@@ -210,7 +210,7 @@ impl<I: PacketIo> Engine<I> {
         let (pieces, taken) = unbounded();
         let (told, news) = unbounded();
         active.remote = Some(Remote { pieces: taken, news: told });
-        let number = self.calls.begun_calls();
+        let number = self.calls.next_number();
         self.calls.push(active);
         self.submit_measured();
         Ok(Packed { number, keys: self.compressor.keys(number), pieces, news, over: None })

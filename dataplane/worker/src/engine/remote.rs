@@ -47,10 +47,4 @@ impl Remote {
     pub fn finish(&self, result: Result<(), WorkerError>) {
         self.tell(News::Done(result));
     }
-
-    /// Tells whether the caller has taken all news, or takes none any more.
-    pub fn unread_check(&self) -> Box<dyn Fn() -> bool + Send> {
-        let news = self.news.clone();
-        Box::new(move || news.is_empty())
-    }
 }

@@ -18,8 +18,8 @@ pub(super) struct Fed<'d> {
 
 /// What is to be done.
 pub(super) enum Work<'d> {
-    /// The norms of all partitions, and a copy of them if there is memory for one.
-    Measure { kept: Option<&'d [f32]>, norms: Vec<u32>, copy: Option<&'d mut [f32]> },
+    /// The norms of all partitions.
+    Measure { kept: Option<&'d [f32]>, norms: Vec<u32> },
     /// x + e to indices and new error feedback. If it `holds`, `work` is as large as the group and becomes the residual, which
     /// is fed back later.
     Compress { fed: Option<Fed<'d>>, holds: bool, work: Buffer, packed: Vec<u8> },
@@ -79,13 +79,10 @@ impl Work<'_> {
         let offset = parts.first().map_or(0, |at| at.part.offset);
         let place = |at: &Measured| at.place(offset);
         match self {
-            Work::Measure { kept, norms, copy } => {
+            Work::Measure { kept, norms } => {
                 for at in parts {
                     let (x, kept) = (&x[place(at)], kept.map(|kept| &kept[place(at)]));
                     norms.push(compressor.norm(at.choice, x, kept));
-                    if let Some(copy) = copy {
-                        copy[place(at)].copy_from_slice(x);
-                    }
                 }
             }
             Work::Compress { fed, holds, work, packed } => {

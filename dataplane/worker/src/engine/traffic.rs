@@ -2,13 +2,13 @@
 
 use super::calls::{CallEvents, Out};
 use super::compressor::write_raw;
-use super::link::{Link, report_takeover};
+use super::link::Link;
 use super::memory::Memory;
 use super::{Engine, REPORT};
 use crate::WorkerError;
 use std::time::{Duration, Instant};
 use thc_protocol::session::JoinEvent;
-use thc_protocol::wire::{Header, Kind};
+use thc_protocol::wire::Kind;
 use thc_protocol::worker::{PacketId, SessionError};
 use thc_protocol::{Ecn, WorkerId};
 use thc_transport::PacketIo;
@@ -25,6 +25,8 @@ fn is_for_worker(kind: u8) -> bool {
 /// a restarted server needs all workers of a session to resume it (P24). A worker that waits for something
 /// notices by itself.
 const KEEP_ALIVE: Duration = Duration::from_secs(2);
+/// A share that has not answered for so long may have been started anew: this worker introduces itself there again.
+const SHARE_SILENT: Duration = Duration::from_secs(1);
 /// Which part of a mean must be given up for the engine to say so.
 const MANY_LOST: usize = 20;
 
@@ -48,11 +50,8 @@ impl<I: PacketIo> Engine<I> {
         if self.worker.suspects_restart(now) {
             self.joiners.resume(now);
         }
-        for (shard, waited) in self.worker.unanswered_shards(now) {
-            self.link.ps.take_over(now, shard, waited).into_iter().for_each(report_takeover);
-        }
-        if let Some(share) = self.link.ps.due_for_asking(now) {
-            self.joiners.resume_at(now, share);
+        for (shard, _) in self.worker.unanswered_shards(now).filter(|(_, waited)| *waited >= SHARE_SILENT) {
+            self.joiners.resume_at(now, self.link.ps.share_of(shard));
         }
         self.join_traffic(now)?;
         let handed = self.exchange_packed()?;
@@ -60,9 +59,6 @@ impl<I: PacketIo> Engine<I> {
         self.link.check()?;
         if let Some(error) = self.calls.take_broken() {
             return Err(error.into());
-        }
-        if let Some(error) = self.silence_error(now) {
-            return Err(self.name_share(error).into());
         }
         if let Some(error) = self.worker.failure() {
             return Err(self.name_share(error).into());
@@ -74,10 +70,11 @@ impl<I: PacketIo> Engine<I> {
     pub(super) fn name_share(&self, error: SessionError) -> SessionError {
         let SessionError::Silent { waited } = error else { return error };
         let ports = &self.link.ps;
-        let shard = self.worker.waits_at().map(usize::from);
-        match shard.and_then(|shard| ports.server(shard)) {
-            Some(share) => SessionError::ShareSilent { share, at: ports.base(share), waited },
-            None => error,
+        match self.worker.waits_at().map(|shard| ports.share_of(shard)) {
+            Some(share) if ports.shares() > 1 => {
+                SessionError::ShareSilent { share, at: ports.base(share), waited }
+            }
+            _ => error,
         }
     }
 
@@ -96,26 +93,17 @@ impl<I: PacketIo> Engine<I> {
             let ecn = Ecn::of_bits(run.ecn);
             let joint = |kind| is_for_worker(kind) && (stripes.is_none() || kind == Kind::NormResult as u8);
             if run.datagrams().all(|packet| packet.get(1).is_some_and(|&kind| joint(kind))) {
-                ps.note_heard(now, share);
                 worker.handle_run(now, ecn, run.contents, run.segment, &mut events, replies);
                 return;
             }
             for packet in run.datagrams() {
                 let Some(&kind) = packet.get(1) else { continue };
-                ps.note_heard(now, share);
                 if kind & CONTROL == 0 {
-                    if kind == Kind::Nudge as u8
-                        && let Ok((header, _)) = Header::parse(packet)
-                        && worker.is_of_session(&header)
-                    {
-                        ps.follow(now, header.slot, share).into_iter().for_each(report_takeover);
-                    }
                     if stripes.as_mut().is_some_and(|stripes| stripes.pass_on(worker, ecn, packet)) {
                         continue;
                     }
                     worker.handle_with(now, ecn, packet, &mut events, replies);
                 } else if is_base {
-                    let was = joiners.has_joined(share);
                     match joiners.handle(now, share, packet) {
                         // The session goes on, and so does what else was said of it.
                         Some(JoinEvent::Welcome(welcome, _))
@@ -125,13 +113,7 @@ impl<I: PacketIo> Engine<I> {
                         }
                         None
                         | Some(JoinEvent::Pending(..) | JoinEvent::PendingRacks(..) | JoinEvent::Bye) => {}
-                        // A BOUNDARY behind a WELCOME to the next session is one of that, and is repeated there.
-                        Some(JoinEvent::Boundary(_))
-                            if control.is_some() && !matches!(control, Some(JoinEvent::Boundary(_))) => {}
                         event => control = event,
-                    }
-                    if !was && joiners.has_joined(share) {
-                        ps.note_welcome(now, share).into_iter().for_each(report_takeover);
                     }
                 }
             }
@@ -145,14 +127,8 @@ impl<I: PacketIo> Engine<I> {
             stripes.wake(&mut self.io);
         }
         match control {
-            Some(JoinEvent::Boundary(boundary)) => self.obey(now, boundary),
-            Some(JoinEvent::Welcome(welcome, workers)) => {
-                self.worker.note_alive(now);
-                if self.members.is_some() {
-                    self.next = Some((welcome, workers));
-                } else {
-                    self.worker.fail(SessionError::Reforming { worker: WorkerId::NONE });
-                }
+            Some(JoinEvent::Welcome(..)) => {
+                self.worker.fail(SessionError::Reforming { worker: WorkerId::NONE });
             }
             Some(JoinEvent::Reforming(worker)) => self.worker.fail(SessionError::Reforming { worker }),
             Some(JoinEvent::Changed(change)) => self.worker.fail(SessionError::Changed { change }),
@@ -165,10 +141,7 @@ impl<I: PacketIo> Engine<I> {
     pub(super) fn join_traffic(&mut self, now: Duration) -> Result<(), WorkerError> {
         let mut buffer = [0; 64];
         while let Some((share, packet)) = self.joiners.poll(now, &mut buffer) {
-            // A session that is about to begin may have shares that the present one does not.
-            let at = self.joiners.shares().get(share).filter(|_| share > 0);
-            let at = at.copied().unwrap_or_else(|| self.link.ps.base(0));
-            self.io.send_run(at, packet, packet.len())?;
+            self.io.send_run(self.link.ps.base(share), packet, packet.len())?;
         }
         Ok(())
     }
@@ -244,7 +217,6 @@ impl<I: PacketIo> Engine<I> {
             }
             self.calls.deliver(active);
         }
-        self.tell_position();
     }
 
     /// So many coordinates of a call count as zero in its mean. Training should know when there are many.

@@ -61,7 +61,7 @@ impl<I: PacketIo> Engine<I> {
     }
 
     fn report_waiting(&mut self, now: Duration) {
-        if let Some((missing, since)) = self.worker.waiting_for(now)
+        if let Some((missing, since)) = self.worker.waiting_for()
             && since >= REPORT
             && now >= self.reported + REPORT
         {

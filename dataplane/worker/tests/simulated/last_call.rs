@@ -5,7 +5,7 @@ use std::cell::Cell;
 use std::rc::Rc;
 use std::time::Duration;
 use thc_protocol::session::StaticJob;
-use thc_protocol::wire::{Kind, Members, Shares};
+use thc_protocol::wire::{Kind, Shares};
 use thc_protocol::{Lane, Policy};
 use thc_support::SimConfig;
 use thc_worker::{Borrowed, Call, WorkerError};
@@ -18,14 +18,11 @@ const SECOND: std::ops::Range<u16> = 64..128;
 /// The last slots of the call: those before them open the window (P41).
 const LAST: std::ops::Range<u16> = 90..128;
 
-fn job(shares: u8, spares: u8) -> StaticJob {
+fn job(shares: u8) -> StaticJob {
     let mut job = static_job(WORKERS, Lane::Bits8, WORKERS, Policy::Reliable);
-    let at: Vec<_> = (0..shares + spares).map(share_addr).collect();
+    let at: Vec<_> = (0..shares).map(share_addr).collect();
     if at.len() > 1 {
         job.welcome.shares = Shares::new(&at, 1).unwrap();
-    }
-    if spares > 0 {
-        job.welcome.members = Some(Members { spares, ..Members::default() });
     }
     job.welcome.data_slots = 256;
     job.welcome.norm_slots = 256;
@@ -42,7 +39,7 @@ fn options() -> [Call<'static>; WORKERS as usize] {
 /// What an undisturbed run gives.
 fn undisturbed_run() -> Vec<f32> {
     let mut data = gradients(usize::from(WORKERS), LEN, 1);
-    let mut world = World::new(job(1, 0), quiet());
+    let mut world = World::new(job(1), quiet());
     for outcome in world.allreduce(&mut data, &options(), |_, _| {}) {
         outcome.unwrap();
     }
@@ -113,43 +110,10 @@ fn all_have(mean: &[f32], outcomes: Vec<Result<Vec<f32>, WorkerError>>, what: &s
 }
 
 #[test]
-fn a_share_that_dies_in_the_last_call_costs_nobody_its_mean() {
-    let mean = undisturbed_run();
-    // At once when all but one have finished, and when they have been leaving for a while.
-    for after in [0, 200, 600] {
-        let mut world = World::new(job(2, 0), quiet());
-        withhold(&mut world.others[0], SECOND);
-        let (outcomes, took) = run(&mut world, |world, done, since| {
-            if done + 1 >= usize::from(WORKERS) && since >= Duration::from_millis(after) {
-                world.others[0].admits = Box::new(|_, _| false);
-            }
-        });
-        all_have(&mean, outcomes, &format!("after {after} ms"));
-        assert!(took < Duration::from_secs(8), "after {after} ms: {took:?}");
-    }
-}
-
-#[test]
-fn the_first_share_or_a_server_with_a_spare_may_die_in_the_last_call() {
-    let mean = undisturbed_run();
-    for (shares, spares) in [(2, 0), (1, 1)] {
-        let mut world = World::new(job(shares, spares), quiet());
-        withhold(&mut world.ps, if spares > 0 { LAST } else { 0..64 });
-        let (outcomes, took) = run(&mut world, |world, done, _| {
-            if done + 1 >= usize::from(WORKERS) {
-                world.ps.admits = Box::new(|_, _| false);
-            }
-        });
-        all_have(&mean, outcomes, &format!("{shares} shares, {spares} spares"));
-        assert!(took < Duration::from_secs(8), "{shares} shares, {spares} spares: {took:?}");
-    }
-}
-
-#[test]
 fn a_server_that_is_started_again_in_the_last_call_costs_nobody_its_mean() {
     let mean = undisturbed_run();
     for (shares, away) in [(1, 0), (1, 1000), (1, 3000), (2, 0), (2, 1000)] {
-        let mut world = World::new(job(shares, 0), quiet());
+        let mut world = World::new(job(shares), quiet());
         let pick = |world: &mut World, act: &mut dyn FnMut(&mut Ps)| match shares {
             1 => act(&mut world.ps),
             _ => act(&mut world.others[0]),
@@ -176,13 +140,13 @@ fn a_server_that_is_started_again_in_the_last_call_costs_nobody_its_mean() {
 }
 
 #[test]
-fn whatever_is_lost_and_whenever_a_share_dies_the_last_call_ends_alike() {
+fn whatever_is_lost_and_whenever_a_share_is_started_again_the_last_call_ends_alike() {
     let mean = undisturbed_run();
     for seed in seeds(12) {
         let faults = if seed % 4 == 0 { quiet() } else { hostile(seed) };
-        let mut world = World::new(job(2 + (seed % 2) as u8, 0), SimConfig { seed, ..faults });
-        // Dies, or is started again, when so many packets of data have come.
-        let (came, again) = (Rc::new(Cell::new(0)), seed % 3 == 2);
+        let mut world = World::new(job(2 + (seed % 2) as u8), SimConfig { seed, ..faults });
+        // Dies when so many packets of data have come, and is started again some time later.
+        let came = Rc::new(Cell::new(0));
         let counted = Rc::clone(&came);
         let dies_at = 40 + (seed as i32 * 37) % 120;
         let dead = Rc::new(Cell::new(false));
@@ -197,7 +161,7 @@ fn whatever_is_lost_and_whenever_a_share_dies_the_last_call_ends_alike() {
         let mut at = None;
         let (outcomes, took) = run(&mut world, |world, _, _| {
             let now = world.net.now();
-            if dead.get() && again && now >= *at.get_or_insert(now) + Duration::from_millis(700) {
+            if dead.get() && now >= *at.get_or_insert(now) + Duration::from_millis(700) {
                 came.set(i32::MIN);
                 dead.set(false);
                 world.others[0].restart();
@@ -211,7 +175,7 @@ fn whatever_is_lost_and_whenever_a_share_dies_the_last_call_ends_alike() {
 #[test]
 fn where_nothing_dies_who_has_finished_is_gone_after_a_second() {
     let mean = undisturbed_run();
-    let mut world = World::new(job(2, 0), quiet());
+    let mut world = World::new(job(2), quiet());
     // The last one computes for a long time after its last call.
     let mut data = gradients(usize::from(WORKERS), LEN, 1);
     for outcome in world.allreduce(&mut data, &options(), |_, _| {}) {

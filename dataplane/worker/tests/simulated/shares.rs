@@ -8,7 +8,7 @@ use std::net::SocketAddr;
 use std::rc::Rc;
 use std::time::Duration;
 use thc_protocol::session::StaticJob;
-use thc_protocol::wire::{Kind, Members, Shares};
+use thc_protocol::wire::{Kind, Shares};
 use thc_protocol::worker::SessionError;
 use thc_protocol::{Lane, Policy};
 use thc_support::SimConfig;
@@ -119,91 +119,6 @@ fn dies_after(share: &mut Ps, mut left: i32) {
 }
 
 #[test]
-fn slots_of_a_share_that_dies_for_good_go_to_the_next() {
-    let one = means(world(1, quiet()));
-    for (share, after) in [(1, 1), (2, 50), (3, 300)] {
-        let mut world = world(4, quiet());
-        dies_after(&mut world.others[share - 1], after);
-        assert!(means(world) == one, "share {share} after {after}");
-    }
-    let mut world = world(3, quiet());
-    dies_after(&mut world.ps, 60);
-    assert!(means(world) == one, "the first share");
-}
-
-#[test]
-fn slots_move_under_loss_too_and_from_several_that_die() {
-    let one = means(world(1, quiet()));
-    for seed in seeds(6) {
-        let mut world = world(4, hostile(seed));
-        dies_after(&mut world.others[0], 10 + seed as i32 * 40);
-        if seed % 2 == 1 {
-            dies_after(&mut world.others[1], 60);
-        }
-        if seed % 3 == 2 {
-            dies_after(&mut world.ps, 100);
-        }
-        assert!(means(world) == one, "seed {seed}");
-    }
-}
-
-#[test]
-fn a_share_that_comes_back_has_its_slots_again() {
-    let one = means(world(1, quiet()));
-    let mut world = world(4, quiet());
-    // Away from its fiftieth packet on; what knows nothing but its configuration comes back in the middle of the third call.
-    let (away, turns) = (Rc::new(Cell::new(false)), Rc::new(Cell::new(0u64)));
-    let (gone, mut left) = (Rc::clone(&away), 50);
-    let data = Rc::new(Cell::new(0));
-    let counted = Rc::clone(&data);
-    world.others[1].admits = Box::new(move |_, packet| {
-        let is_data = packet[1] == Kind::Data as u8;
-        left -= i32::from(is_data);
-        gone.set(gone.get() || left == 0);
-        counted.set(counted.get() + u32::from(is_data && !gone.get()));
-        !gone.get()
-    });
-    let options = [Call { feedback: Some(5), ..Call::default() }; WORKERS as usize];
-    let mut back_at = None;
-    for call in 0..30 {
-        if call == 3 {
-            assert!(away.get());
-            away.set(false);
-            world.others[1].restart();
-            back_at = Some(data.get());
-        }
-        let mut data = gradients(usize::from(WORKERS), LEN, call);
-        let outcomes = world.allreduce(&mut data, &options, |_, _| turns.set(turns.get() + 1));
-        outcomes.into_iter().for_each(|outcome| outcome.unwrap());
-        assert!(data.iter().all(|mean| *mean == data[0]), "call {call}");
-        assert!(call != 1 || data == one);
-        // Workers ask whether it is back when they have been without it for a while.
-        let now = world.net.now();
-        world.net.advance_to(now + Duration::from_millis(200));
-    }
-    assert!(data.get() > back_at.unwrap() + 1000, "{} {back_at:?}", data.get());
-}
-
-#[test]
-fn a_worker_that_cannot_reach_a_share_stops_nobody() {
-    let one = means(world(1, quiet()));
-    let mut world = world(3, quiet());
-    let left = Rc::new(Cell::new(60));
-    let cut = Rc::clone(&left);
-    let is_second = |at: SocketAddr| host_of(at) == 2;
-    world.others[0].admits = Box::new(move |from, packet| {
-        left.set(left.get() - i32::from(packet[1] == Kind::Data as u8));
-        left.get() > 0 || !is_second(from)
-    });
-    world.others[0].tamper = Some(Box::new(move |to, packet| {
-        if cut.get() <= 0 && is_second(to) {
-            packet.truncate(1);
-        }
-    }));
-    assert!(means(world) == one);
-}
-
-#[test]
 fn shares_that_all_stay_away_are_named() {
     let mut world = world(3, quiet());
     dies_after(&mut world.ps, 50);
@@ -311,44 +226,4 @@ fn under_best_effort_a_slow_worker_moves_no_slots() {
     let calls = best_effort_calls(&mut world, now + STEP);
     assert!(calls[0].1 < 0.03, "{calls:?}");
     assert!(came[0].get() >= 4 * 64, "the second share has its part: {}", came[0].get());
-}
-
-/// A job that one server has, for which so many spares stand by.
-fn with_spares(spares: u8) -> StaticJob {
-    let mut job = job(1);
-    let at: Vec<_> = (0..=spares).map(share_addr).collect();
-    job.welcome.shares = Shares::new(&at, 1).unwrap();
-    job.welcome.members = Some(Members { spares, ..Members::default() });
-    job
-}
-
-#[test]
-fn a_spare_has_nothing_to_do_while_the_first_is_there() {
-    let one = means(world(1, quiet()));
-    let mut world = World::new(with_spares(1), quiet());
-    let came = count_data(&mut world.others[0]);
-    assert!(means(world) == one);
-    assert_eq!(came.get(), 0);
-}
-
-#[test]
-fn a_spare_completes_what_the_first_began_and_the_next_spare_what_that_began() {
-    let one = means(world(1, quiet()));
-    for seed in seeds(6) {
-        let faults = if seed == 0 { quiet() } else { hostile(seed) };
-        let mut world = World::new(with_spares(2), faults);
-        dies_after(&mut world.ps, 20 + seed as i32 * 150);
-        if seed % 2 == 0 {
-            dies_after(&mut world.others[0], 100);
-        }
-        assert!(means(world) == one, "seed {seed}");
-    }
-}
-
-#[test]
-fn a_session_begins_without_its_spare() {
-    let one = means(world(1, quiet()));
-    let mut job = with_spares(1);
-    job.welcome.shares = Shares::new(&[share_addr(0), share_addr(77)], 1).unwrap();
-    assert!(means(World::new(job, quiet())) == one);
 }

@@ -56,9 +56,6 @@ struct Reference {
     seed: u64,
     block: u8,
     errors: Vec<Vec<f32>>,
-    /// S, and the seq of the next data packet (P8).
-    slots: u64,
-    seq: u64,
 }
 
 impl Reference {
@@ -68,8 +65,6 @@ impl Reference {
             seed: job.welcome.job_seed,
             block: job.welcome.block,
             errors: vec![vec![0.0; length]; usize::from(WORKERS)],
-            slots: job.welcome.data_slots.into(),
-            seq: 0,
         }
     }
 
@@ -141,7 +136,6 @@ impl Reference {
         let all: Vec<Vec<f32>> =
             (0..inputs.len()).map(|worker| self.add_errors(worker, part, inputs)).collect();
         let largest = all.iter().flatten().fold(0f32, |max, x| max.max(x.abs()));
-        self.seq += part.padded as u64 / 256;
         let exponent = (f64::from(largest).to_bits() >> 52) as i32 - 1022;
         let scale = 2f64.powi(30 - exponent - (inputs.len() as f64).log2().ceil() as i32);
         let factor = 1.0 / (scale * inputs.len() as f64);

@@ -76,9 +76,7 @@ pub struct Ps {
 }
 
 fn install_tables(aggregator: &mut Aggregator, job: &StaticJob) {
-    let others =
-        job.sizes.iter().flat_map(|sizes| &sizes.shapes).flat_map(|(_, welcome)| welcome.tables.iter());
-    for table in job.welcome.tables.iter().chain(others) {
+    for table in job.welcome.tables.iter() {
         aggregator.install_table(table.id, table.into()).unwrap();
     }
 }
@@ -142,12 +140,7 @@ impl Ps {
             );
             self.act(actions);
         }
-        let random = &mut self.random;
-        let next = || {
-            *random += 1;
-            *random
-        };
-        let actions = self.registry.poll(now, |_, _| None, next);
+        let actions = self.registry.poll(now, |_, _| None);
         self.act(actions);
         count
     }
@@ -167,7 +160,6 @@ impl Ps {
                     self.aggregator.remove_job(job);
                 }
                 Action::Send(to, bytes) => self.io.send_run(to, &bytes, bytes.len()).unwrap(),
-                Action::Tell(..) => {}
                 Action::RootDiffers(..) | Action::RootRefuses(..) => panic!("there is no root"),
             }
         }

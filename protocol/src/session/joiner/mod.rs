@@ -5,18 +5,15 @@ mod outcome;
 pub use outcome::{JoinError, JoinEvent};
 
 use crate::wire::{
-    Ask, Boundary, Change, FLAG_ROOT, Header, Join, Kind, Leave, Pending, Position, RefuseReason, Refused,
-    Welcome, WelcomeError,
+    Ask, Change, FLAG_ROOT, Header, Join, Kind, Leave, Pending, RefuseReason, Refused, Welcome, WelcomeError,
 };
-use crate::{Cookie, JobId, MAX_WORKERS, Round, SlotId, WorkerId};
+use crate::{Cookie, JobId, MAX_WORKERS, Round, WorkerId};
 use std::time::Duration;
 
 /// Time between JOINs that are not answered.
 const RETRY: Duration = Duration::from_millis(200);
 /// Time between JOINs while another process is asked whether it still has this worker's number (P24).
 const IN_USE_RETRY: Duration = Duration::from_millis(60);
-/// Time between POSITIONs.
-const POSITION_RETRY: Duration = Duration::from_millis(100);
 /// Time between LEAVEs.
 const LEAVE_RETRY: Duration = Duration::from_millis(50);
 /// How long a LEAVE goes on without BYE if the server says that others have not left: it has the sums that
@@ -41,7 +38,6 @@ enum State {
 /// What a joiner sends by time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Timer {
-    Position,
     /// JOIN while it leaves: the server has lost the session.
     Claim,
     Join,
@@ -87,17 +83,9 @@ pub struct Joiner {
     joined: Option<(u64, u8)>,
     /// Whether `joined` is of racks.
     of_racks: bool,
-    /// How many workers its session must have, 0 for any; and how many the session has to which it was
-    /// welcomed.
-    wants: u8,
-    workers: u8,
     /// Distinguishes its JOINs: a new value each time that it begins to join or to claim, which a REFUSED
     /// repeats.
     attempt: Round,
-    /// Calls finished when it began to leave.
-    finished: u32,
-    /// How far it is in a session that is about to change, and when that is to be reported again (P43).
-    position: Option<(Position, Duration)>,
 }
 
 impl Joiner {
@@ -125,51 +113,13 @@ impl Joiner {
             heard: false,
             joined: None,
             of_racks: false,
-            wants: 0,
-            workers: 0,
             // Not that of an earlier process.
             attempt: Round((nonce ^ (nonce >> 32)) as u32),
-            finished: 0,
-            position: None,
         }
     }
 
     fn next_attempt(&self) -> Round {
         Round(self.attempt.0.wrapping_add(1))
-    }
-
-    /// A joiner for a session of so many workers, all of which want that number (P42); 0 for any.
-    #[must_use]
-    pub fn with_wanted_workers(self, workers: u8) -> Joiner {
-        Joiner { wants: workers, ..self }
-    }
-
-    /// Sets how far this worker is in `session`, if that is about to change; `None` when it goes on (P43).
-    /// The nonce is filled in.
-    pub fn set_position(&mut self, now: Duration, session: Cookie, position: Option<Position>) {
-        // Whoever asks may not know yet that the next session has begun. Who leaves says so, and nothing else: it would be let into the
-        // next session.
-        if session != self.session() || matches!(self.state, State::Leaving(_) | State::Left) {
-            return;
-        }
-        let nonce = self.nonce;
-        let position = position.map(|position| Position { nonce, ..position });
-        if position != self.position.map(|(said, _)| said) {
-            self.position = position.map(|position| (position, now));
-        }
-    }
-
-    /// Sets how many calls it has finished in the session, modulo 2^32, which it reports when it leaves
-    /// (P43).
-    pub fn set_finished(&mut self, calls: u32) {
-        self.finished = calls;
-    }
-
-    /// The same again at once, since it was asked for.
-    pub fn repeat_position(&mut self, now: Duration) {
-        if let Some((_, next)) = &mut self.position {
-            *next = now;
-        }
     }
 
     /// A joiner that claims the session that it was welcomed to so.
@@ -192,7 +142,7 @@ impl Joiner {
     pub fn for_other_share(&self, now: Duration) -> Joiner {
         let (state, attempt) = (State::Joining, self.next_attempt());
         let (started, next) = (now, now);
-        Joiner { state, attempt, started, next, heard: false, joined: None, position: None, ..self.clone() }
+        Joiner { state, attempt, started, next, heard: false, joined: None, ..self.clone() }
     }
 
     /// The aggregator may have lost its state: introduces this worker again, with its session.
@@ -224,7 +174,6 @@ impl Joiner {
     }
 
     fn depart(&mut self, now: Duration, stays: bool) {
-        self.position = None;
         match &mut self.state {
             State::Left => {}
             State::Leaving(leaving) => {
@@ -285,10 +234,9 @@ impl Joiner {
     }
 
     /// When each packet is due, in the order in which they are sent.
-    fn timers(&self) -> [(Timer, Option<Duration>); 4] {
+    fn timers(&self) -> [(Timer, Option<Duration>); 3] {
         let leaving = if let State::Leaving(leaving) = self.state { Some(leaving) } else { None };
         [
-            (Timer::Position, self.position.map(|(_, next)| next)),
             (Timer::Claim, leaving.and_then(|leaving| leaving.claim)),
             (Timer::Join, (self.state == State::Joining).then_some(self.next)),
             (Timer::Leave, leaving.map(|_| self.next)),
@@ -305,13 +253,6 @@ impl Joiner {
     pub fn poll<'a>(&mut self, now: Duration, buffer: &'a mut [u8]) -> Option<&'a [u8]> {
         let due = |(timer, at): (Timer, Option<Duration>)| at.filter(|at| *at <= now).map(|_| timer);
         match self.timers().into_iter().find_map(due)? {
-            Timer::Position => {
-                let (position, next) = self.position.as_mut()?;
-                *next = now + POSITION_RETRY;
-                let body = position.to_bytes();
-                let header = self.header(Kind::Position, self.session());
-                Some(header.emit_packet(buffer, &body))
-            }
             Timer::Claim => {
                 if let State::Leaving(leaving) = &mut self.state {
                     (leaving.claim, leaving.claimed) = (None, now);
@@ -329,9 +270,7 @@ impl Joiner {
             Timer::Leave => {
                 self.next = now + LEAVE_RETRY;
                 let body = Leave { nonce: self.nonce }.to_bytes();
-                let header =
-                    Header { round: Round(self.finished), ..self.header(Kind::Leave, self.session()) };
-                Some(header.emit_packet(buffer, &body))
+                Some(self.header(Kind::Leave, self.session()).emit_packet(buffer, &body))
             }
         }
     }
@@ -346,14 +285,7 @@ impl Joiner {
             definitions: self.definitions,
         }
         .to_bytes();
-        let epoch = self.welcomed.and_then(|welcome| welcome.members).map_or(0, |members| members.epoch);
-        let num_workers = if self.session() == Cookie(0) { self.wants } else { self.workers };
-        let header = Header {
-            num_workers,
-            round: self.attempt,
-            slot: SlotId(epoch),
-            ..self.header(Kind::Join, self.cookie)
-        };
+        let header = Header { round: self.attempt, ..self.header(Kind::Join, self.cookie) };
         header.emit_packet(buffer, &body)
     }
 
@@ -382,15 +314,8 @@ impl Joiner {
                     Err(reason) => return self.unusable(payload, reason),
                 };
                 let n = header.num_workers;
-                let number = welcome.members.map_or(self.worker, |members| members.number);
-                let possible = welcome.quorum <= n && usize::from(n) <= MAX_WORKERS && number.0 < n;
-                let other = self.position.is_some()
-                    && self.state == State::Joined
-                    && welcome.session != self.session();
-                if welcome.nonce != self.nonce || !(self.state == State::Joining || other) || !possible {
-                    return None;
-                }
-                if self.welcomed.is_some_and(|now| welcome.is_before(&now)) {
+                let possible = welcome.quorum <= n && usize::from(n) <= MAX_WORKERS && self.worker.0 < n;
+                if welcome.nonce != self.nonce || self.state != State::Joining || !possible {
                     return None;
                 }
                 if let Some(before) = self.welcomed.filter(|before| before.session == welcome.session)
@@ -399,11 +324,7 @@ impl Joiner {
                     return Some(JoinEvent::Changed(change));
                 }
                 self.state = State::Joined;
-                if welcome.session != self.session() {
-                    self.position = None;
-                }
                 self.welcomed = Some(welcome);
-                self.workers = n;
                 Some(JoinEvent::Welcome(welcome, header.num_workers))
             }
             Kind::Description if self.state == State::Joining && header.cookie == self.cookie => {
@@ -469,9 +390,6 @@ impl Joiner {
                     }
                     _ => None,
                 }
-            }
-            Kind::Boundary if header.cookie == self.session() && self.session() != Cookie(0) => {
-                Boundary::parse(payload).map(JoinEvent::Boundary)
             }
             Kind::Bye if matches!(self.state, State::Leaving(_)) && header.cookie == self.session() => {
                 self.state = State::Left;

@@ -1,6 +1,6 @@
 //! What comes of joining.
 
-use crate::wire::{Boundary, Change, RefuseReason, Welcome, WelcomeError};
+use crate::wire::{Change, RefuseReason, Welcome, WelcomeError};
 use crate::{JobId, WorkerId};
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -114,8 +114,6 @@ pub enum JoinEvent {
     Pending(u64, u8),
     /// All members of this rack are here; so many racks of so many are complete so far.
     PendingRacks(u64, u8),
-    /// Where the session is to end (P43).
-    Boundary(Boundary),
     /// The session is over: join anew.
     Reforming(WorkerId),
     /// The session is over, since the job is another one now: join anew.

@@ -36,23 +36,19 @@ impl Registry {
             return refuse(RefuseReason::WrongCookie);
         }
         if let Some(answer) = state.answer_other_claim(from, header, &join) {
-            return answer;
+            return vec![answer];
         }
         if usize::from(header.worker.0) >= usize::from(state.job.config.workers) {
             return vec![state.answer_outsider(from, header, &join)];
         }
-        let job = header.job;
+        let heard = |worker| alive(header.job, worker).map(|ago| now.saturating_sub(ago));
         match &state.seating {
-            Seating::Follower(_) => state.follow(now, from, header, &join),
-            Seating::Changing(_) => {
-                state.join_roster(now, from, (header, &join), |worker| alive(job, worker), &mut random)
-            }
+            Seating::Follower(_) => state.follow(now, from, (header, &join), heard),
             Seating::Fixed if join.ends && matches!(state.job.config.level, Level::Root(_)) => {
                 state.ended_below(header.worker, from, &join)
             }
             Seating::Fixed | Seating::Rack(_) => {
-                let packets = || alive(job, header.worker).map(|ago| now.saturating_sub(ago));
-                state.join_fixed(now, from, (header, &join), packets, &mut random)
+                state.join_fixed(now, from, (header, &join), || heard(header.worker), &mut random)
             }
         }
     }
@@ -67,9 +63,6 @@ impl Registry {
         let bye =
             |state: &JobState, worker, to| packet(to, &state.header(Kind::Bye, worker, header.cookie), &[]);
         let Some(state) = self.jobs.get_mut(&header.job) else { return Vec::new() };
-        if state.seating.roster().is_some() {
-            return state.leave_roster(now, from, header, leave);
-        }
         let known = |p: &&mut Present| p.nonce == leave.nonce;
         let place = usize::from(header.worker.0);
         let ask = |state: &JobState| state.ask_leaver(header, from, leave.nonce);

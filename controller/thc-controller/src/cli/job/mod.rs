@@ -34,15 +34,12 @@ Examples:
     THC_COOKIE=0x1234abcd thc-controller job create fixed --workers 2 --number 7";
 
 const UPDATE: &str = "\
-What is not given stays as it is. In a job whose members come and go, --gone-after and --gather take effect at once, and all else when its next session begins: \
-while a session runs, that is at its next boundary between all-reduces, with the same workers. A change that has no room for these workers is refused. A job with a \
-fixed number of workers changes while nobody is in it. Number, cookie, slots, block, quorum, policy and the target where workers join cannot change: delete the \
-job and create it again.
+What is not given stays as it is. A job changes while nobody is in it. Number, cookie, slots, block, quorum and policy cannot change: delete the job and create \
+it again.
 
 Examples:
-  thc-controller job update train --max-workers 8
-  thc-controller job update train --gone-after 10s --spares ps2
-  thc-controller job update train --granularity 30 --fraction 1/32 --spares none";
+  thc-controller job update train --workers 8
+  thc-controller job update train --granularity 30 --fraction 1/32";
 
 const WAIT: &str = "\
 Example:
@@ -63,7 +60,7 @@ pub enum JobCommand {
     List,
     /// Show one job: its parameters, and its placement on each target
     Show(NameFlags),
-    /// Change a job: how many workers its sessions have, its tables, its spares, how long it waits
+    /// Change a job: how many workers it has, and its tables
     #[command(after_help = UPDATE)]
     Update(Box<UpdateFlags>),
     /// End a job's session and remove the job from its targets
@@ -119,7 +116,7 @@ impl Awaited {
         let runs = job.places.iter().any(|place| place.running);
         match self {
             Awaited::Running => runs,
-            Awaited::Idle => !runs && job.pending.is_empty() && job.next.is_empty(),
+            Awaited::Idle => !runs && job.pending.is_empty(),
             Awaited::Deleted => false,
         }
     }
@@ -136,15 +133,11 @@ pub struct UpdateFlags {
     /// Further lookup tables, as in `job create`, which replace those that the job has; or none
     #[arg(id = "new_tables", long = "tables", value_name = "TABLE")]
     tables: Vec<String>,
-    /// Spare targets, which replace those that the job has; or none
-    #[arg(long, value_name = "NAME,…", value_delimiter = ',')]
-    spares: Vec<String>,
 }
 
 /// A flag of `job update`: of the keys of thc-ps only those that may change.
 fn update_flag(arg: Arg) -> Arg {
     match arg.get_id().as_str() {
-        "min_workers" | "max_workers" => arg.conflicts_with("workers"),
         "granularity" => arg.requires("fraction"),
         "fraction" => arg.requires("granularity"),
         // `none` is a value here.
@@ -175,10 +168,10 @@ impl UpdateFlags {
             };
             options.tables = Some(tables.iter().map(table).collect::<Result<_, _>>()?);
         }
-        let section = JobSection { spares: list(self.spares), options, ..JobSection::default() };
+        let section = JobSection { options, ..JobSection::default() };
         if section == JobSection::default() {
             return Err(Failure::usage(format!(
-                "job {name}: nothing to change: give --min-workers, --max-workers, --gone-after, --spares or another flag of --help"
+                "job {name}: nothing to change: give --workers, --tables or another flag of --help"
             )));
         }
         JobSection { name: Some(name.clone()), ..section.clone() }.check().map_err(Failure::usage)?;
@@ -197,10 +190,7 @@ pub struct CreateFlags {
 /// A flag of `job create`: says which go together, and hides those that a controller does not use.
 fn create_flag(arg: Arg) -> Arg {
     match arg.get_id().as_str() {
-        "workers" => arg
-            .required_unless_present_any(["racks", "max_workers"])
-            .conflicts_with_all(["min_workers", "max_workers"]),
-        "min_workers" | "gone_after" | "gather" => arg.requires("max_workers"),
+        "workers" => arg.required_unless_present("racks"),
         "granularity" => arg.requires("fraction"),
         "fraction" => arg.requires("granularity"),
         "racks" => arg.requires_all(["rack", "root", "root_mac"]),
@@ -236,7 +226,6 @@ fn json_of_job(job: &Job) -> Result<Value, Failure> {
         object.remove("section");
     }
     value["spec"] = json_of_section(&JobSection::from_job(job))?;
-    value["next"] = JobSection::next(job).as_ref().map(json_of_section).transpose()?.into();
     Ok(value)
 }
 
@@ -245,7 +234,7 @@ fn json_of_section(section: &JobSection) -> Result<Value, Failure> {
     let mut value = serde_json::to_value(section).map_err(Failure::error)?;
     let options = &section.options;
     let milliseconds = |time: Option<Interval>| time.map(|time| time.0.as_millis() as u64);
-    for list in ["targets", "servers", "spares", "tables"] {
+    for list in ["targets", "servers", "tables"] {
         if value[list].is_null() {
             value[list] = Value::Array(Vec::new());
         }
@@ -254,8 +243,6 @@ fn json_of_section(section: &JobSection) -> Result<Value, Failure> {
     value["workers"] = section.workers().into();
     value["quorum"] = section.quorum().into();
     value["deadline_ms"] = milliseconds(options.deadline).into();
-    value["gone_after_ms"] = milliseconds(options.gone_after).into();
-    value["gather_ms"] = milliseconds(options.gather).into();
     Ok(value)
 }
 
@@ -348,7 +335,6 @@ mod tests {
             section: section.to_owned(),
             table: 2,
             tables: vec![5],
-            next: String::new(),
             pending: String::new(),
             declared: String::new(),
             places: vec![place("s1", true), place("s2", false)],

@@ -5,7 +5,7 @@ use std::fmt::Write;
 use std::time::{Duration, UNIX_EPOCH};
 use thc_control_proto::v1::{Job, JobPlace};
 use thc_controller::JobSection;
-use thc_job::{Fraction, Interval, PolicyName};
+use thc_job::{Fraction, PolicyName};
 
 /// What a job does on a target.
 fn state(place: &JobPlace) -> &'static str {
@@ -16,53 +16,9 @@ fn state(place: &JobPlace) -> &'static str {
     }
 }
 
-/// How many members of how many are here; for a job whose members come and go with the fewest and the most.
+/// How many members of how many are here.
 pub(super) fn joined_text(place: &JobPlace, section: &JobSection) -> String {
-    match section.min_workers() {
-        Some(least) => format!("{}/{least}-{}", place.joined.count_ones(), section.workers()),
-        None => format!("{}/{}", place.joined.count_ones(), section.workers()),
-    }
-}
-
-/// Which session of the job it is, where members come and go.
-fn epoch(place: &JobPlace, section: &JobSection) -> String {
-    match section.min_workers() {
-        Some(_) if place.running => place.epoch.to_string(),
-        _ => "-".to_owned(),
-    }
-}
-
-/// The session on a target, if its members come and go: epoch, n, and the members' numbers.
-pub(super) fn session(place: &JobPlace) -> String {
-    let seats: Vec<String> = place.seats.iter().map(u32::to_string).collect();
-    let s = if place.members == 1 { "" } else { "s" };
-    format!(
-        "epoch {}: {} worker{s}, {} in the job, on {}",
-        place.epoch,
-        place.members,
-        seats.join(", "),
-        place.target
-    )
-}
-
-/// What of a job changes at its next boundary.
-fn next_changes(now: &JobSection, next: &JobSection) -> String {
-    let mut all = Vec::new();
-    let workers = |section: &JobSection| (section.min_workers(), section.workers());
-    if workers(now) != workers(next) {
-        all.push(format!("{} to {} workers", next.min_workers().unwrap_or(next.workers()), next.workers()));
-    }
-    if parameters(now) != parameters(next) {
-        all.push(parameters(next));
-    }
-    if now.options.tables != next.options.tables {
-        all.push(format!("{} further tables", next.options.tables.as_ref().map_or(0, Vec::len)));
-    }
-    if now.spares() != next.spares() {
-        let spares = if next.spares().is_empty() { "none".to_owned() } else { next.spares().join(", ") };
-        all.push(format!("spares {spares}"));
-    }
-    if all.is_empty() { "as asked for".to_owned() } else { all.join("; ") }
+    format!("{}/{}", place.joined.count_ones(), section.workers())
 }
 
 /// p as people write it.
@@ -103,7 +59,6 @@ pub(super) fn list_text(jobs: &[Job]) -> String {
         "TARGET",
         "STATE",
         ">JOINED",
-        ">EPOCH",
         ">N",
     ]);
     for job in jobs {
@@ -119,7 +74,6 @@ pub(super) fn list_text(jobs: &[Job]) -> String {
                 place.target.clone(),
                 state(place).to_owned(),
                 joined_text(place, &section),
-                epoch(place, &section),
                 if place.running { place.members.to_string() } else { "-".to_owned() },
             ]);
         }
@@ -139,18 +93,7 @@ pub(super) fn description(job: &Job) -> String {
     let mut line = |key: &str, value: String| {
         let _ = writeln!(text, "  {key:<8} {value}");
     };
-    match section.min_workers() {
-        None => line("workers", section.workers().to_string()),
-        Some(least) => {
-            let time = |time: Option<Interval>| time.map(|time| time.to_string()).unwrap_or_default();
-            let (gone, gather) = (time(options.gone_after), time(options.gather));
-            line("workers", format!("{least} to {}", section.workers()));
-            line("members", format!("gone after {gone}, the first session waits {gather} for more"));
-            for place in job.places.iter().filter(|place| place.running) {
-                line("session", session(place));
-            }
-        }
-    }
+    line("workers", section.workers().to_string());
     line("table", format!("{}: {}", job.table, parameters(&section)));
     let slots = (options.data_slots.unwrap_or_default(), options.norm_slots.unwrap_or_default());
     for (id, table) in job.tables.iter().zip(options.tables.iter().flatten()) {
@@ -163,14 +106,7 @@ pub(super) fn description(job: &Job) -> String {
     line("loss", policy(&section));
     match section.servers.as_slice() {
         [] => {}
-        [only] => line("server", only.clone()),
         all => line("servers", format!("{}, a share of the slots each", all.join(", "))),
-    }
-    if !section.spares().is_empty() {
-        line("spares", section.spares().join(", "));
-    }
-    if let Some(next) = JobSection::next(job) {
-        line("next", format!("{}; at the next boundary", next_changes(&section, &next)));
     }
     if !job.declared.is_empty() {
         line(

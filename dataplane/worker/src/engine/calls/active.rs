@@ -76,13 +76,6 @@ impl PartitionGroup {
 pub(in crate::engine) struct Active {
     /// What the caller knows it by, in whatever session.
     pub ticket: u64,
-    /// As what it travels; the first table is that of the session.
-    pub plan: Vec<Span>,
-    /// The tensor as it was, where it may have to be reduced again (P43), and whether all of it is there.
-    pub inputs: Option<Vec<f32>>,
-    pub copied: bool,
-    /// Whether the tensor is to be as it was, before anything else.
-    pub stale: bool,
     /// What NORMs name the tensor by.
     pub key: Option<u64>,
     /// The key of the error feedback that this engine keeps of it.
@@ -165,10 +158,6 @@ impl Active {
         }
         Active {
             ticket: 0,
-            plan: plan.to_vec(),
-            inputs: None,
-            copied: false,
-            stale: false,
             key: None,
             feedback: None,
             length,
@@ -212,28 +201,13 @@ impl Active {
         self.feedback.is_none() && self.remote.is_none() && self.groups[group].form.is_none()
     }
 
-    /// The same call at the beginning of another session, with the tensor as it was (P43). Its results so far
-    /// are discarded.
-    pub fn restart(mut self, plan: &[Span], compressor: &Compressor, window: usize, holds: bool) -> Active {
-        // Until all of it is copied, nothing of it has changed.
-        let (ticket, copied) = (self.ticket, self.copied);
-        let mut again = Active::new(plan, compressor, window);
-        (again.owned, again.outcome) = (self.owned.take(), self.outcome.take());
-        (again.ticket, again.inputs, again.copied, again.stale) = (ticket, self.inputs, copied, copied);
-        match self.feedback {
-            Some(key) => again.keep(key, self.left, holds),
-            None => again.key = self.key,
-        }
-        again
+    /// Its memory, for as long as it is lent: the tensor, and its error feedback.
+    pub fn take_memory(&mut self) -> (Option<Vec<f32>>, Vec<Buffer>) {
+        (self.owned.take(), std::mem::take(&mut self.left))
     }
 
-    /// Its memory, for as long as it is lent: the tensor, its error feedback, and the tensor as it was.
-    pub fn take_memory(&mut self) -> (Option<Vec<f32>>, Vec<Buffer>, Option<Vec<f32>>) {
-        (self.owned.take(), std::mem::take(&mut self.left), self.inputs.take())
-    }
-
-    pub fn put_memory(&mut self, memory: (Option<Vec<f32>>, Vec<Buffer>, Option<Vec<f32>>)) {
-        (self.owned, self.left, self.inputs) = memory;
+    pub fn put_memory(&mut self, memory: (Option<Vec<f32>>, Vec<Buffer>)) {
+        (self.owned, self.left) = memory;
     }
 
     pub(super) fn is_done(&self) -> bool {

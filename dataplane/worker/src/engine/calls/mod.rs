@@ -8,21 +8,11 @@ mod shelf;
 pub(super) use active::{Active, Out, PartitionGroup};
 pub(super) use cut::{GROUP, group_len};
 pub(super) use events::CallEvents;
-use shelf::MeanSender;
 pub(super) use shelf::{Owned, Shelf};
 
 use crate::WorkerError;
-use crossbeam_channel::TrySendError;
 use std::collections::VecDeque;
 use thc_codec::error::CodecError;
-
-/// A call whose caller may not have its error yet.
-enum Unheeded {
-    /// Whether it has.
-    Packed(Box<dyn Fn() -> bool + Send>),
-    Handle(MeanSender),
-    Ticket(u64),
-}
 
 /// All calls under way, oldest first.
 #[derive(Default)]
@@ -33,12 +23,8 @@ pub(super) struct Calls {
     pub start: u64,
     /// Calls so far, in all sessions.
     tickets: u64,
-    /// No call of the session from this number on is done yet, whatever has come (P43).
-    pub limit: Option<u64>,
     queue: VecDeque<Active>,
     outcomes: Vec<(u64, Result<(), WorkerError>)>,
-    /// Calls that have failed because members have changed, and whose callers may not know it yet.
-    unheeded: Vec<Unheeded>,
     pub shelf: Shelf,
     /// Why results could not be read.
     broken: Option<CodecError>,
@@ -57,20 +43,14 @@ impl Calls {
         ticket
     }
 
-    /// All calls that are not done, in their order, to begin again in another session.
-    pub fn begin_again(&mut self) -> Vec<Active> {
-        (self.first, self.limit) = (self.start, None);
-        self.queue.drain(..).collect()
-    }
-
-    /// Takes one of those in.
-    pub fn push_again(&mut self, active: Active) {
-        self.queue.push_back(active);
-    }
-
-    /// Calls of the session that have been begun.
-    pub fn begun_calls(&self) -> u64 {
+    /// The number in the session of the next call.
+    pub fn next_number(&self) -> u64 {
         self.first + self.queue.len() as u64
+    }
+
+    /// Another session begins, with no call under way.
+    pub fn count_anew(&mut self) {
+        self.first = self.start;
     }
 
     pub fn first(&self) -> u64 {
@@ -109,11 +89,6 @@ impl Calls {
         (self.first..).zip(&mut self.queue)
     }
 
-    /// The same, and the memory for their groups.
-    pub fn all_with_shelf(&mut self) -> (impl Iterator<Item = (u64, &mut Active)>, &mut Shelf) {
-        ((self.first..).zip(&mut self.queue), &mut self.shelf)
-    }
-
     /// The calls that have not failed, oldest first, and the memory for their groups.
     pub fn live(&mut self) -> (impl Iterator<Item = (u64, &mut Active)>, &mut Shelf) {
         let live = (self.first..).zip(&mut self.queue).filter(|(_, active)| active.error.is_none());
@@ -122,7 +97,7 @@ impl Calls {
 
     /// Whether [`Self::pop_done`] would give one.
     pub fn has_done(&self) -> bool {
-        self.limit.is_none_or(|limit| self.first < limit) && self.queue.front().is_some_and(Active::is_done)
+        self.queue.front().is_some_and(Active::is_done)
     }
 
     pub fn pop_done(&mut self) -> Option<Active> {
@@ -133,10 +108,7 @@ impl Calls {
         self.queue.pop_front()
     }
 
-    pub fn deliver(&mut self, mut active: Active) {
-        if let Some(inputs) = active.inputs.take() {
-            self.shelf.take_inputs(inputs);
-        }
+    pub fn deliver(&mut self, active: Active) {
         let result = active.error.map_or(Ok(()), |error| Err(WorkerError::Call(error)));
         if let Some(remote) = active.remote {
             return remote.finish(result);
@@ -161,41 +133,9 @@ impl Calls {
         }
     }
 
-    /// The same; besides, no call is accepted before the caller has the error, since it would come before
-    /// this one when that begins again.
-    pub fn fail_until_heeded(&mut self, active: Active, error: WorkerError) {
-        self.unheeded.push(match (&active.remote, &active.outcome) {
-            (Some(remote), _) => Unheeded::Packed(remote.unread_check()),
-            (None, Some(outcome)) => Unheeded::Handle(outcome.clone()),
-            (None, None) => Unheeded::Ticket(active.ticket),
-        });
-        self.fail_one(active, error);
-    }
-
-    /// All begin anew in another session: nobody begins one of those again.
-    pub fn forget_unheeded(&mut self) {
-        self.unheeded.clear();
-    }
-
-    /// Whether all callers have heard of that.
-    pub fn is_heeded(&mut self) -> bool {
-        let Self { unheeded, outcomes, .. } = self;
-        unheeded.retain(|call| match call {
-            Unheeded::Packed(heard) => !heard(),
-            // It is full until the caller takes its error, or gives its handle up.
-            Unheeded::Handle(outcome) => {
-                let again = || outcome.try_send(Err(WorkerError::Closed));
-                !outcome.is_empty() && matches!(again(), Err(TrySendError::Full(_)))
-            }
-            Unheeded::Ticket(ticket) => outcomes.iter().any(|(other, _)| other == ticket),
-        });
-        unheeded.is_empty()
-    }
-
     pub fn fail_all(&mut self, error: &WorkerError) {
         while let Some(active) = self.queue.pop_front() {
             self.fail_one(active, error.clone());
-            self.first += 1;
         }
     }
 

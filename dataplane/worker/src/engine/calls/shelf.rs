@@ -21,7 +21,6 @@ pub(in crate::engine) struct Shelf {
     packed: Vec<Vec<u8>>,
     sums: Vec<(Vec<u8>, Vec<u16>)>,
     work: Vec<Buffer>,
-    inputs: Vec<Vec<f32>>,
 }
 
 impl Shelf {
@@ -47,13 +46,6 @@ impl Shelf {
         fits.map_or_else(|| Buffer::zeroed(coordinates), |at| self.work.swap_remove(at))
     }
 
-    /// Memory for a copy of a tensor.
-    pub fn inputs(&mut self, length: usize) -> Vec<f32> {
-        let Some(mut inputs) = self.inputs.pop() else { return vec![0.0; length] };
-        inputs.resize(length, 0.0);
-        inputs
-    }
-
     pub fn take_packed(&mut self, packed: Bytes) {
         match packed {
             Bytes::Own(packed) => self.packed.push(packed),
@@ -67,10 +59,6 @@ impl Shelf {
         if let Bytes::Own(bytes) = bytes {
             self.sums.push((bytes, counts));
         }
-    }
-
-    pub fn take_inputs(&mut self, inputs: Vec<f32>) {
-        self.inputs.push(inputs);
     }
 
     pub fn take_work(&mut self, work: Buffer) {

@@ -6,7 +6,7 @@ use crossbeam_channel::{Receiver, Sender};
 use std::sync::Arc;
 use thc_protocol::Ecn;
 use thc_protocol::wire::{Header, Kind, Nudge, Straggler};
-use thc_protocol::worker::{Dealt, SessionError, SharePorts, Worker};
+use thc_protocol::worker::{Dealt, SessionError, Worker};
 use thc_transport::PacketIo;
 
 /// Packets that may wait to be handed on to a stripe; further ones are dropped. Packets rarely come to
@@ -36,8 +36,6 @@ pub(in crate::engine) enum Order {
     Send(Batch),
     /// A packet from the server that came to another thread.
     Packet(Ecn, Vec<u8>),
-    /// Where shards are now.
-    Ports(SharePorts),
     /// The session is over: others' NUDGEs are still answered.
     Stop,
 }
@@ -60,8 +58,6 @@ pub(in crate::engine) struct Outside {
 pub(in crate::engine) struct Stripes {
     pub(in crate::engine) stripes: Vec<Outside>,
     pub(in crate::engine) news: Receiver<News>,
-    /// [`SharePorts::changes`] that they know of.
-    pub(in crate::engine) changes: u32,
 }
 
 impl Stripes {

@@ -130,11 +130,10 @@ impl StripeHandler {
             Some(&kind) if kind == Kind::Result as u8 || kind == Kind::RawResult as u8 => {
                 packet.first_chunk().is_some_and(|head| own(Header::place_of(head).1))
             }
-            // A NUDGE of a share that is not thought to have these slots shows that it has them (P21).
             Some(&kind) if kind == Kind::Nudge as u8 || kind == Kind::Straggler as u8 => data_header(packet)
                 .is_some_and(|(header, _)| {
                     let shard = thc_protocol::aggregator::Shard::index_of(header.slot, shards);
-                    own(header.slot) && self.ports.is_served_by(shard, share)
+                    own(header.slot) && self.ports.share_of(shard) == share
                 }),
             _ => false,
         }
@@ -151,7 +150,6 @@ impl StripeHandler {
                     let mut tx = tx!(self, io);
                     self.worker.handle_with(now, ecn, &packet, &mut self.batches, &mut tx);
                 }
-                Order::Ports(ports) => self.ports = ports,
                 Order::Stop => {
                     self.over = true;
                     self.worker.fail(SessionError::Reforming { worker: WorkerId::NONE });
@@ -194,7 +192,6 @@ impl Handler for StripeHandler {
             return false;
         }
         self.taken = true;
-        self.shared.note_heard(now, share);
         let mut tx = tx!(self, io);
         let ecn = Ecn::of_bits(run.ecn);
         self.worker.handle_run(now, ecn, run.contents, run.segment, &mut self.batches, &mut tx);

@@ -13,23 +13,18 @@ const WAITS: u64 = 4;
 const SHARD: u32 = 8;
 const TIMEOUTS: u32 = 32;
 
-/// A [`StripeReport`] in words, and when each share was heard last.
+/// A [`StripeReport`] in words.
 pub(in crate::engine) struct Shared {
     /// Whether it waits for anything is written last and read first, so that a reader that sees it waiting
     /// also sees since when.
     state: AtomicU64,
     words: [AtomicU64; 15],
-    heard: Vec<AtomicU64>,
 }
 
 impl Shared {
-    /// The report of a stripe of a server with so many shares.
-    pub fn new(shares: usize) -> Shared {
-        let shared = Shared {
-            state: AtomicU64::new(0),
-            words: Default::default(),
-            heard: (0..shares).map(|_| AtomicU64::new(0)).collect(),
-        };
+    /// The report of a stripe that has done nothing yet.
+    pub fn new() -> Shared {
+        let shared = Shared { state: AtomicU64::new(0), words: Default::default() };
         shared.write(&StripeReport::default());
         shared
     }
@@ -90,18 +85,6 @@ impl Shared {
             },
         }
     }
-
-    /// A share has been heard.
-    pub fn note_heard(&self, now: Duration, share: usize) {
-        if let Some(heard) = self.heard.get(share) {
-            heard.store(now.as_nanos() as u64, Ordering::Relaxed);
-        }
-    }
-
-    /// When each share was heard, if it was.
-    pub fn heard_times(&self) -> impl Iterator<Item = (usize, Duration)> {
-        self.heard.iter().map(|heard| Duration::from_nanos(heard.load(Ordering::Relaxed))).enumerate()
-    }
 }
 
 #[cfg(test)]
@@ -110,7 +93,7 @@ mod tests {
 
     #[test]
     fn what_is_written_is_read() {
-        let shared = Shared::new(2);
+        let shared = Shared::new();
         assert_eq!(shared.report(), StripeReport::default());
         let at = |milliseconds| Some(Duration::from_millis(milliseconds));
         let report = StripeReport {
@@ -138,8 +121,5 @@ mod tests {
         assert_eq!(shared.report(), report);
         shared.write(&StripeReport { busy: false, waits_at: Some(0), deaf: false, ..report });
         assert_eq!(shared.report(), StripeReport { busy: false, waits_at: Some(0), deaf: false, ..report });
-        shared.note_heard(Duration::from_secs(4), 1);
-        let heard: Vec<_> = shared.heard_times().collect();
-        assert_eq!(heard, [(0, Duration::ZERO), (1, Duration::from_secs(4))]);
     }
 }
