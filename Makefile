@@ -132,7 +132,7 @@ kills-async: toolchain ## thc-model killed COUNT=100 times without a spare and a
 soak-async: toolchain ## thc-model while workers come, leave and are killed and the server dies, COUNT=500 times, from seed SEED=1: no number is wrong (2 minutes)
 	THC_CHURN=$(or $(COUNT),500) THC_CHURN_SEED=$(or $(SEED),1) cargo test --package thc-model --test churn -- --ignored --exact --nocapture workers_come_and_go_for_long
 
-awaits: toolchain ## Each request of a controller and of its standby is lost, unanswered or hangs once, and so does their disk: all jobs add up (10 minutes)
+awaits: toolchain ## Each request of a controller is lost, unanswered or hangs once, and so does their disk: all jobs add up (10 minutes)
 	cargo test -p thc-controller --test operate -- --ignored --nocapture every_await_fails_in_every_way
 
 systemd: toolchain packages ## Boot systemd in a kernel or a container of its own and see the Debian package's services start, be killed, hang, be upgraded and purged (3 minutes; as root)

@@ -130,7 +130,7 @@ class Controller(Process):
             keys: dict[str, Any] = {"name": name, "workers": 2, "data_slots": 64, **job}
             text += ["[[job]]"]
             text += [f'{key} = "{value}"' if isinstance(value, str) else f"{key} = {value}" for key, value in keys.items()]
-        super().__init__("thc-controller", "\n".join(text) + "\n", "run", "--listen", "127.0.0.1:0")
+        super().__init__("thc-controller", "\n".join(text) + "\n", "run", "--state", "none", "--listen", "127.0.0.1:0")
         self.address = self.hear(r"^ready (\S+)\n")
 
     def url(self, job: str) -> str:

@@ -63,7 +63,7 @@ fn controller(network: &Network, p4runtime: u16, folder: &Path, job: &str) -> Ru
     fs::write(&config, text).unwrap();
     let log = folder.join("controller.log");
     let mut child = Command::new(binary("thc-controller"))
-        .args(["run", "--config", config.to_str().unwrap()])
+        .args(["run", "--state", "none", "--config", config.to_str().unwrap()])
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .stderr(File::create(&log).unwrap())

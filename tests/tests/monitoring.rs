@@ -137,7 +137,9 @@ impl Site {
         let config = format!("[[target]]\nname = \"away\"\naddress = \"{target}\"\nip = \"127.0.0.1\"\n");
         fs::write(&file, config).unwrap();
         let mut controller = Command::new(binary("thc-controller"));
-        controller.args(["run", "--listen", "127.0.0.1:0", "--http", &at[0], "--config"]).arg(&file);
+        controller
+            .args(["run", "--state", "none", "--listen", "127.0.0.1:0", "--http", &at[0], "--config"])
+            .arg(&file);
         let mut worker = Command::new(binary("thc-worker"));
         worker.args(["--ps", &ps.addr.to_string(), "--cookie", COOKIE, "--worker", "0", "--http", &at[2]]);
         worker.args(["--coordinates", "100000", "--repeat", "10000000"]);

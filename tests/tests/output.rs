@@ -219,7 +219,11 @@ fn each_program_writes_its_events_as_json_where_that_is_wanted() {
         ),
         ("thc-worker", vec!["--worker", "0", "--cookie", "1", "--input", &missing], "No such file"),
         ("thc-model", vec!["--job", "a", "--secret", secret, "--listen", &taken], "in use"),
-        ("thc-controller", vec!["run", "--config", &config, "--listen", &also_taken], "cannot listen on"),
+        (
+            "thc-controller",
+            vec!["run", "--state", "none", "--config", &config, "--listen", &also_taken],
+            "cannot listen on",
+        ),
     ] {
         let end = run(program, &[&args[..], &["--log-format", "json"]].concat());
         let error = String::from_utf8(end.stderr).unwrap();

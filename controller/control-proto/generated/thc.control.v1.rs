@@ -308,9 +308,6 @@ pub struct Target {
     /// Requests to the target by kind since the connection began.
     #[prost(message, repeated, tag = "13")]
     pub requests: ::prost::alloc::vec::Vec<Requests>,
-    /// The election id with which this controller is the target's primary one.
-    #[prost(uint64, tag = "14")]
-    pub election_id: u64,
 }
 #[derive(serde::Serialize)]
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
@@ -406,45 +403,6 @@ pub struct DrainTargetResponse {
     /// The jobs whose sessions still run on the target.
     #[prost(string, repeated, tag = "1")]
     pub running: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
-}
-#[derive(serde::Serialize)]
-#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
-pub struct ListEventsRequest {
-    /// Selects events of this job and target. Empty selects all.
-    #[prost(string, tag = "1")]
-    pub job: ::prost::alloc::string::String,
-    #[prost(string, tag = "2")]
-    pub target: ::prost::alloc::string::String,
-    /// Selects events after this number.
-    #[prost(uint64, tag = "3")]
-    pub after: u64,
-}
-#[derive(serde::Serialize)]
-#[derive(Clone, PartialEq, ::prost::Message)]
-pub struct ListEventsResponse {
-    /// The events, the oldest first.
-    #[prost(message, repeated, tag = "1")]
-    pub events: ::prost::alloc::vec::Vec<Event>,
-}
-/// An event.
-#[derive(serde::Serialize)]
-#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
-pub struct Event {
-    /// The event's number, which grows by one from event to event since the controller started.
-    #[prost(uint64, tag = "1")]
-    pub number: u64,
-    /// Seconds since 1970.
-    #[prost(uint64, tag = "2")]
-    pub time: u64,
-    #[prost(bool, tag = "3")]
-    pub warning: bool,
-    #[prost(string, tag = "4")]
-    pub target: ::prost::alloc::string::String,
-    #[prost(string, tag = "5")]
-    pub job: ::prost::alloc::string::String,
-    /// What happened, and why.
-    #[prost(string, tag = "6")]
-    pub what: ::prost::alloc::string::String,
 }
 #[derive(serde::Serialize)]
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
@@ -559,9 +517,6 @@ pub struct Finding {
     /// The worker that the finding concerns.
     #[prost(uint32, optional, tag = "4")]
     pub worker: ::core::option::Option<u32>,
-    /// When the finding began, in seconds since 1970; 0 if that is not known.
-    #[prost(uint64, tag = "5")]
-    pub since: u64,
 }
 /// Nested message and enum types in `Finding`.
 pub mod finding {
@@ -1128,31 +1083,6 @@ pub mod control_client {
                 .insert(GrpcMethod::new("thc.control.v1.Control", "DrainTarget"));
             self.inner.unary(req, path, codec).await
         }
-        /// Lists recent events.
-        pub async fn list_events(
-            &mut self,
-            request: impl tonic::IntoRequest<super::ListEventsRequest>,
-        ) -> std::result::Result<
-            tonic::Response<super::ListEventsResponse>,
-            tonic::Status,
-        > {
-            self.inner
-                .ready()
-                .await
-                .map_err(|e| {
-                    tonic::Status::unknown(
-                        format!("Service was not ready: {}", e.into()),
-                    )
-                })?;
-            let codec = tonic_prost::ProstCodec::default();
-            let path = http::uri::PathAndQuery::from_static(
-                "/thc.control.v1.Control/ListEvents",
-            );
-            let mut req = request.into_request();
-            req.extensions_mut()
-                .insert(GrpcMethod::new("thc.control.v1.Control", "ListEvents"));
-            self.inner.unary(req, path, codec).await
-        }
         /// Returns the counters that were read from the targets last.
         pub async fn read_counters(
             &mut self,
@@ -1364,14 +1294,6 @@ pub mod control_server {
             request: tonic::Request<super::DrainTargetRequest>,
         ) -> std::result::Result<
             tonic::Response<super::DrainTargetResponse>,
-            tonic::Status,
-        >;
-        /// Lists recent events.
-        async fn list_events(
-            &self,
-            request: tonic::Request<super::ListEventsRequest>,
-        ) -> std::result::Result<
-            tonic::Response<super::ListEventsResponse>,
             tonic::Status,
         >;
         /// Returns the counters that were read from the targets last.
@@ -2123,51 +2045,6 @@ pub mod control_server {
                     let inner = self.inner.clone();
                     let fut = async move {
                         let method = DrainTargetSvc(inner);
-                        let codec = tonic_prost::ProstCodec::default();
-                        let mut grpc = tonic::server::Grpc::new(codec)
-                            .apply_compression_config(
-                                accept_compression_encodings,
-                                send_compression_encodings,
-                            )
-                            .apply_max_message_size_config(
-                                max_decoding_message_size,
-                                max_encoding_message_size,
-                            );
-                        let res = grpc.unary(method, req).await;
-                        Ok(res)
-                    };
-                    Box::pin(fut)
-                }
-                "/thc.control.v1.Control/ListEvents" => {
-                    #[allow(non_camel_case_types)]
-                    struct ListEventsSvc<T: Control>(pub Arc<T>);
-                    impl<
-                        T: Control,
-                    > tonic::server::UnaryService<super::ListEventsRequest>
-                    for ListEventsSvc<T> {
-                        type Response = super::ListEventsResponse;
-                        type Future = BoxFuture<
-                            tonic::Response<Self::Response>,
-                            tonic::Status,
-                        >;
-                        fn call(
-                            &mut self,
-                            request: tonic::Request<super::ListEventsRequest>,
-                        ) -> Self::Future {
-                            let inner = Arc::clone(&self.0);
-                            let fut = async move {
-                                <T as Control>::list_events(&inner, request).await
-                            };
-                            Box::pin(fut)
-                        }
-                    }
-                    let accept_compression_encodings = self.accept_compression_encodings;
-                    let send_compression_encodings = self.send_compression_encodings;
-                    let max_decoding_message_size = self.max_decoding_message_size;
-                    let max_encoding_message_size = self.max_encoding_message_size;
-                    let inner = self.inner.clone();
-                    let fut = async move {
-                        let method = ListEventsSvc(inner);
                         let codec = tonic_prost::ProstCodec::default();
                         let mut grpc = tonic::server::Grpc::new(codec)
                             .apply_compression_config(

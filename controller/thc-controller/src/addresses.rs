@@ -7,8 +7,6 @@ use std::net::SocketAddr;
 pub struct Addresses {
     /// The service.
     pub listen: SocketAddr,
-    /// Page and metrics.
+    /// Metrics.
     pub http: Option<SocketAddr>,
-    /// The same with certificates.
-    pub https: Option<SocketAddr>,
 }

@@ -3,21 +3,20 @@
 use crate::addresses::Addresses;
 use crate::agent::Agent;
 use crate::book::Book;
-use crate::config::{Config, TargetConfig};
+use crate::config::Config;
 use crate::desk::Desk;
 use crate::error::ControllerError;
 use crate::listeners::{self, Listeners};
 use crate::notify::Notify;
 use crate::refusal::Refusal;
 use crate::section::JobSection;
-use crate::state::{AgentCommand, ControllerState, TargetHandle};
-use crate::{standby, tls};
+use crate::state::{ControllerState, TargetHandle, on_disk};
+use crate::tls;
 use std::future::Future;
 use std::sync::Arc;
 use thc_control_proto::v1::control_server::SERVICE_NAME;
 use tokio::sync::{mpsc, watch};
 use tonic_health::ServingStatus;
-use tonic_health::server::HealthReporter;
 
 /// Requests that may wait for an agent.
 const ROOM: usize = 64;
@@ -40,7 +39,8 @@ impl Daemon {
     /// # Errors
     /// As [`Daemon::run`].
     pub fn check(self) -> Result<usize, ControllerError> {
-        let book = Book::open(self.config.state.as_deref())?;
+        let book = Book::read(self.config.state.as_deref())?;
+        check_targets(&self.config, &book)?;
         let kept = book.jobs.len();
         if let Some(tls) = &self.config.tls {
             listeners::certificates(tls)?;
@@ -66,7 +66,7 @@ impl Daemon {
     /// again.
     ///
     /// # Errors
-    /// [`ControllerError::Listen`], [`ControllerError::State`], [`ControllerError::Tls`], or the error of an
+    /// [`ControllerError::Listen`], [`ControllerError::StateInUse`], [`ControllerError::StateDamaged`], [`ControllerError::Tls`], or the error of an
     /// impossible job in the configuration.
     pub async fn run(
         self,
@@ -75,7 +75,9 @@ impl Daemon {
         ready: impl FnOnce(Addresses),
     ) -> Result<(), ControllerError> {
         let config = self.config;
-        let book = Book::open(config.state.as_deref())?;
+        let path = config.state.clone();
+        let book = on_disk(move || Book::open(path.as_deref())).await?;
+        check_targets(&config, &book)?;
         let mut handles = Vec::new();
         let mut queues = Vec::new();
         for target in config.targets.clone() {
@@ -85,48 +87,18 @@ impl Daemon {
         }
         let shared = Arc::new(ControllerState::new(book, handles));
         let desk = Desk::new(Arc::clone(&shared));
-        // At once, if it can be: whoever asks when this is ready finds the jobs.
-        let first = standby::try_first(&shared).await?;
-        if first {
-            apply_configured(&desk, &config.jobs).await?;
-        }
+        apply_configured(&desk, &config.jobs).await?;
 
         let listeners = Listeners::open(&config).await?;
         let (reporter, health) = tonic_health::server::health_reporter();
-        say_health(&reporter, first).await;
+        for service in ["", SERVICE_NAME] {
+            reporter.set_service_status(service, ServingStatus::Serving).await;
+        }
         let (stopping, stopped) = watch::channel(false);
         let mut tasks = tokio::task::JoinSet::new();
-        let (first_desk, mut end) = (desk.clone(), stopped.clone());
-        tasks.spawn(async move {
-            let mut first = first;
-            loop {
-                let turn = async {
-                    standby::until_first(first_desk.state()).await;
-                    if first { Ok(()) } else { apply_configured(&first_desk, &config.jobs).await }
-                };
-                let turn = tokio::select! {
-                    _ = end.wait_for(|stop| *stop) => return,
-                    turn = turn => turn,
-                };
-                first = false;
-                if let Err(error) = turn {
-                    tracing::warn!("{error}; all other jobs are served");
-                }
-                say_health(&reporter, true).await;
-                queues = serve(first_desk.state(), queues, end.clone()).await;
-                say_health(&reporter, false).await;
-                if *end.borrow() {
-                    return;
-                }
-            }
-        });
-        let (sampled, mut end) = (desk.clone(), stopped.clone());
-        tasks.spawn(async move {
-            tokio::select! {
-                _ = end.wait_for(|stop| *stop) => {}
-                () = sampled.sample() => {}
-            }
-        });
+        for (target, queue) in queues {
+            tasks.spawn(Agent::new(target, Arc::clone(&shared)).run(queue, stopped.clone()));
+        }
         let (carrying, mut end) = (desk.clone(), stopped.clone());
         tasks.spawn(async move {
             tokio::select! {
@@ -135,10 +107,8 @@ impl Daemon {
             }
         });
         let (addresses, certificates) = (listeners.addresses, listeners.certificates.clone());
-        if let Some(of_service) = certificates.first() {
-            let _ = desk.state().certificates.set(Arc::clone(of_service));
-        }
-        for certificates in &certificates {
+        if let Some(certificates) = &certificates {
+            let _ = shared.certificates.set(Arc::clone(certificates));
             let (watched, mut end) = (Arc::clone(certificates), stopped.clone());
             tasks.spawn(async move {
                 tokio::select! {
@@ -157,14 +127,14 @@ impl Daemon {
             let Some(every) = notify.alive else { return std::future::pending::<()>().await };
             let mut ticks = tokio::time::interval(every);
             loop {
-                // Whoever holds the only thread up keeps this from being said.
+                // Work that holds the only thread up keeps this from being said.
                 ticks.tick().await;
                 notify.say("WATCHDOG=1");
             }
         };
         let rereading = async {
             while reread.recv().await.is_some() {
-                certificates.iter().for_each(|certificates| certificates.ask());
+                certificates.iter().for_each(|of_service| of_service.ask());
             }
             std::future::pending::<()>().await;
         };
@@ -182,38 +152,20 @@ impl Daemon {
     }
 }
 
-/// Reports to health probes whether this controller is active: a standby does not serve.
-async fn say_health(reporter: &HealthReporter, serves: bool) {
-    let status = if serves { ServingStatus::Serving } else { ServingStatus::NotServing };
-    for service in ["", SERVICE_NAME] {
-        reporter.set_service_status(service, status).await;
+/// A book with jobs on a target that the configuration does not have is another controller's, or the target
+/// was renamed: its rows would be lost.
+fn check_targets(config: &Config, book: &Book) -> Result<(), ControllerError> {
+    let known = |name: &String| config.targets.iter().any(|target| target.name == *name);
+    for job in book.jobs.values() {
+        if let Some(target) = job.places.keys().find(|target| !known(target)) {
+            return Err(ControllerError::StateOfOthers {
+                path: config.state.clone().unwrap_or_default(),
+                job: job.spec.name.clone(),
+                target: target.clone(),
+            });
+        }
     }
-}
-
-/// What agents are asked by.
-type Queues = Vec<(TargetConfig, mpsc::Receiver<AgentCommand>)>;
-
-/// Serves all targets until it is to stop, or another controller has the file of jobs.
-async fn serve(shared: &Arc<ControllerState>, queues: Queues, mut stop: watch::Receiver<bool>) -> Queues {
-    let (over, end) = watch::channel(false);
-    let mut agents = tokio::task::JoinSet::new();
-    for (target, queue) in queues {
-        agents.spawn(Agent::new(target, Arc::clone(shared)).run(queue, end.clone()));
-    }
-    tokio::select! {
-        _ = stop.wait_for(|stop| *stop) => {}
-        () = standby::until_lost(shared) => {}
-    }
-    let _ = over.send(true);
-    let mut queues = Queues::new();
-    while let Some(agent) = agents.join_next().await {
-        // The target of one that has panicked is served no more.
-        let Ok((target, mut queue)) = agent else { continue };
-        // Who waits hears that nobody answers.
-        while queue.try_recv().is_ok() {}
-        queues.push((target, queue));
-    }
-    queues
+    Ok(())
 }
 
 /// Makes jobs what the configuration says.

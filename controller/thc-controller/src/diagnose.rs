@@ -22,7 +22,7 @@ pub struct Seen<'a> {
     pub job: &'a Job,
     /// All that was counted of it.
     pub counters: &'a ReadCountersResponse,
-    /// What of that in the last minute.
+    /// What of that in the last seconds.
     pub recent: &'a ReadCountersResponse,
     /// All targets.
     pub targets: &'a [Target],
@@ -123,7 +123,7 @@ fn before_session(place: &JobPlace, workers: u32) -> Option<Finding> {
     })
 }
 
-/// What is wrong with a session, by all counts and by those of the last minute: problems that ended long ago
+/// What is wrong with a session, by all counts and by those of the last seconds: problems that ended long ago
 /// are not reported.
 fn session_findings(
     counted: &JobCounters,
@@ -160,7 +160,7 @@ fn session_findings(
         let number = worker.worker;
         for drop in &worker.drops {
             let text = format!(
-                "{} packets of worker {number} were dropped in the last minute: {}",
+                "{} packets of worker {number} were dropped in the last seconds: {}",
                 drop.packets,
                 reason(&drop.reason)
             );
@@ -170,7 +170,7 @@ fn session_findings(
         let repeated = worker.duplicate as f64 / arrived;
         if repeated > FEW_REPEATED {
             let text = format!(
-                "{:.0} % of worker {number}'s packets of the last minute came twice",
+                "{:.0} % of worker {number}'s packets of the last seconds came twice",
                 repeated * 100.0
             );
             let mend = "results are lost on the way to it, or come late: look for drops on its receiving side, or raise its receive buffer";
@@ -178,7 +178,7 @@ fn session_findings(
         }
         if worker.mismatch > 0 {
             let text = format!(
-                "{} packets of worker {number} in the last minute belonged to another all-reduce than the others'",
+                "{} packets of worker {number} in the last seconds belonged to another all-reduce than the others'",
                 worker.mismatch
             );
             found.push(problem(
@@ -192,7 +192,7 @@ fn session_findings(
             if resent > FEW_REPEATED {
                 let share = resent * 100.0;
                 let text =
-                    format!("worker {number} sent {share:.0} % of its packets of the last minute again");
+                    format!("worker {number} sent {share:.0} % of its packets of the last seconds again");
                 found.push(note(
                     Some(number),
                     text,
@@ -229,7 +229,7 @@ fn carrier_findings(counters: &ReadCountersResponse, found: &mut Vec<Finding>) {
     for target in &counters.targets {
         for drop in &target.drops {
             let text = format!(
-                "target {}: {} packets of no job were dropped in the last minute: {}",
+                "target {}: {} packets of no job were dropped in the last seconds: {}",
                 target.target,
                 drop.packets,
                 reason(&drop.reason)
@@ -288,11 +288,11 @@ fn mend_of(name: &str) -> &'static str {
 }
 
 fn problem(worker: Option<u32>, what: String, mend: &str) -> Finding {
-    Finding { severity: Severity::Problem.into(), what, mend: mend.to_owned(), worker, since: 0 }
+    Finding { severity: Severity::Problem.into(), what, mend: mend.to_owned(), worker }
 }
 
 fn note(worker: Option<u32>, what: String, mend: &str) -> Finding {
-    Finding { severity: Severity::Note.into(), what, mend: mend.to_owned(), worker, since: 0 }
+    Finding { severity: Severity::Note.into(), what, mend: mend.to_owned(), worker }
 }
 
 #[cfg(test)]
@@ -332,7 +332,7 @@ mod tests {
         findings.iter().map(|finding| format!("{} | {}\n", finding.what, finding.mend)).collect()
     }
 
-    /// Of these counters, all of the last minute.
+    /// Of these counters, all of the last seconds.
     fn find(job: &Job, counters: &ReadCountersResponse) -> Vec<Finding> {
         findings(&Seen { job, counters, recent: counters, targets: &[], refused: &[] }, |_| None)
     }
@@ -375,7 +375,7 @@ mod tests {
         second.workers[1].drops = vec![Drop { reason: "source".into(), packets: 7 }];
         all.jobs.push(second);
         let text = lines(&find(&job, &all));
-        assert!(text.contains("7 packets of worker 1 were dropped in the last minute"), "{text}");
+        assert!(text.contains("7 packets of worker 1 were dropped in the last seconds"), "{text}");
         assert!(text.contains("(at target other)") && !text.contains("(at target s)"), "{text}");
     }
 
@@ -385,7 +385,7 @@ mod tests {
         second.drops = vec![Drop { reason: "source".into(), packets: 7 }];
         let text = lines(&find(&job(3, true), &counters(vec![worker(0, 0.1), second])));
         assert!(text.contains("worker 1 is silent") && text.contains("60 s ago"), "{text}");
-        let dropped = "7 packets of worker 1 were dropped in the last minute: from another address";
+        let dropped = "7 packets of worker 1 were dropped in the last seconds: from another address";
         assert!(text.contains(dropped), "{text}");
         assert!(!text.contains("worker 0"), "{text}");
     }

@@ -34,7 +34,9 @@ fn describe_row(entry: &TableEntry, schema: &Schema) -> v1::Row {
             let params = action.params.iter().map(|param| {
                 let known = known.and_then(|known| known.params.iter().find(|p| p.id == param.param_id));
                 let name = known.map_or_else(|| param.param_id.to_string(), |param| param.name.clone());
-                format!("{name}={}", number(&param.value))
+                // Whoever has the cookie can send in a member's name.
+                let value = if name == "cookie" { "hidden".to_owned() } else { number(&param.value) };
+                format!("{name}={value}")
             });
             let params = params.collect::<Vec<_>>().join(", ");
             let alias = known.and_then(|known| known.preamble.as_ref()).map(|p| p.alias.clone());

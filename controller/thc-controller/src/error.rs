@@ -3,10 +3,6 @@
 use p4runtime_proto::p4info::P4InfoError;
 use std::path::PathBuf;
 
-/// Why a target that is there cannot be written to.
-pub(crate) const NOT_PRIMARY: &str =
-    "another controller is its primary; stop that one or give a higher election_id";
-
 /// The error that a key cannot have this value, with what it may be.
 pub(crate) fn value(key: &str, value: impl ToString, mend: &str) -> ControllerError {
     ControllerError::Value { key: key.to_owned(), value: value.to_string(), mend: mend.to_owned() }
@@ -71,25 +67,73 @@ pub enum ControllerError {
         /// What to do.
         mend: &'static str,
     },
-    /// Another controller writes the file of jobs.
-    #[error("this controller stands by: {writer} has the jobs of {}; ask that one", path.display())]
-    StandsBy {
+    /// Another controller has the state file.
+    #[error("{owner} has the state file {}: one controller at a time; stop that one, or ask it", path.display())]
+    StateInUse {
         /// The file.
         path: PathBuf,
-        /// Who writes it.
-        writer: String,
+        /// The controller that has it.
+        owner: String,
+    },
+    /// The state file cannot be written, or its lock.
+    #[error(
+        "the state file {} cannot be written: {message}; sessions go on, and the change is tried again: see to the disk", path.display()
+    )]
+    StateFile {
+        /// The file.
+        path: PathBuf,
+        /// The cause.
+        message: String,
+    },
+    /// The disk does not answer.
+    #[error(
+        "the state file {} cannot be written: the disk has not answered for {}; sessions go on: see to the disk", path.display(),
+        humantime::format_duration(*patience)
+    )]
+    StateSlow {
+        /// The file.
+        path: PathBuf,
+        /// The time that was waited.
+        patience: std::time::Duration,
+    },
+    /// The state file has jobs on a target that the configuration does not have.
+    #[error(
+        "the state file {} has job {job} on target {target}, which the configuration lacks: give the target its name again, or delete the job before the target goes", path.display()
+    )]
+    StateOfOthers {
+        /// The file.
+        path: PathBuf,
+        /// One of the jobs.
+        job: String,
+        /// Its target.
+        target: String,
+    },
+    /// A target holds sessions that the state file does not know.
+    #[error(
+        "target {target}: it holds sessions of jobs that the state file does not have (numbers {}), and they are left as they are: start with the state file that has them, or with --drop-unknown to end them",
+        jobs.iter().map(u16::to_string).collect::<Vec<_>>().join(", ")
+    )]
+    UnknownSessions {
+        /// Its name.
+        target: String,
+        /// The numbers of these jobs.
+        jobs: Vec<u16>,
     },
     /// A target is another controller's.
-    #[error("target {target}: {NOT_PRIMARY}")]
+    #[error("target {target}: {why}")]
     NotPrimary {
         /// Its name.
         target: String,
+        /// The other controller.
+        why: String,
     },
     /// The connection ended.
-    #[error("target {target}: it closed the connection")]
+    #[error("target {target}: it closed the connection{}", if message.is_empty() { String::new() } else { format!(": {message}") })]
     Closed {
         /// Its name.
         target: String,
+        /// Its reason, if it gave one.
+        message: String,
     },
     /// A target does not answer in time.
     #[error(
@@ -129,9 +173,9 @@ pub enum ControllerError {
         /// What it says, update by update where it does.
         message: String,
     },
-    /// The file of jobs is unusable.
-    #[error("{}: {message}; restore it, or move it away to begin without jobs", path.display())]
-    State {
+    /// The state file is damaged.
+    #[error("{}: {message}; restore it from a copy, or move it away to begin without jobs", path.display())]
+    StateDamaged {
         /// The file.
         path: PathBuf,
         /// Why.
@@ -142,14 +186,6 @@ pub enum ControllerError {
     Listen {
         /// Which.
         address: std::net::SocketAddr,
-        /// Why.
-        message: String,
-    },
-    /// A socket that is somebody else's, or cannot be made.
-    #[error("cannot listen on {}: {message}; give another socket, or socket = \"none\"", path.display())]
-    Socket {
-        /// Which.
-        path: PathBuf,
         /// Why.
         message: String,
     },

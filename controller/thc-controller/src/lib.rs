@@ -4,7 +4,7 @@
 //! * `Target`: the connection to an aggregator;
 //! * [`Wanted`]: everything that an aggregator should hold, and what to write so that it does; [`plan`] says what;
 //! * [`Book`]: the jobs, their placements, and their sessions, kept over restarts;
-//! * [`Daemon`]: an agent per target, the gRPC service, the status page;
+//! * [`Daemon`]: an agent per target, the gRPC service, the metrics;
 //! * `Desk`: the requests that it answers.
 #![forbid(unsafe_code)]
 
@@ -21,8 +21,6 @@ mod device_config;
 mod diagnose;
 mod difference;
 mod error;
-mod events;
-mod finding_times;
 mod listeners;
 mod live;
 mod lookup_entries;
@@ -33,13 +31,10 @@ mod queues;
 mod rack;
 mod rates;
 mod refusal;
-mod roles;
 mod schema;
 mod section;
 mod service;
-mod socket;
 mod spec;
-mod standby;
 mod state;
 mod target;
 mod tls;
@@ -47,11 +42,10 @@ mod wanted;
 mod web;
 
 pub use addresses::Addresses;
-pub use book::{Book, back_up, restore};
+pub use book::Book;
 pub use config::{Config, Options, TargetConfig, declared_jobs};
 pub use daemon::Daemon;
 pub use error::{ControllerError, has_io};
 pub use program::ProgramShape;
 pub use section::{CHANGEABLE, JobSection};
-pub use socket::known_paths;
 pub use wanted::Wanted;

@@ -50,8 +50,6 @@ pub struct TargetView {
     pub carrier: [u64; CARRIER.len()],
     /// When workers were heard, by the job's name and worker.
     pub heard: BTreeMap<(String, u8), Heard>,
-    /// The election id by which this controller is its primary one.
-    pub election_id: u64,
     /// When its rows were compared with what was written last.
     pub compared: Option<Instant>,
     /// Where they differed then, and still do.

@@ -130,8 +130,8 @@ impl JobSection {
         };
         let key = |key: &str| format!("job {name}: {key}");
         let tables = self.options.tables.as_deref().unwrap_or_default();
-        if let Some(lane) = self.options.lane.filter(|lane| *lane != 8) {
-            let mend = "the switch program adds in lanes of 8 bits; leave it out";
+        if let Some(lane) = self.options.lane.filter(|lane| ![8, 16].contains(lane)) {
+            let mend = "the first table adds in lanes of 8 bits, or of 16 for many workers; give one of these, or leave it out";
             return Err(value(&key("lane"), lane, mend));
         }
         if let Some(number) = tables.iter().find_map(|table| table.table) {

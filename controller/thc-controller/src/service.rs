@@ -2,7 +2,6 @@
 
 use crate::desk::Desk;
 use crate::refusal::Refusal;
-use crate::roles::{Act, Roles};
 use crate::section::JobSection;
 use thc_control_proto::v1::control_server::Control;
 use thc_control_proto::v1::{
@@ -10,10 +9,9 @@ use thc_control_proto::v1::{
     DeleteJobRequest, DeleteJobResponse, DeleteTableRequest, DeleteTableResponse, DiagnoseRequest,
     DiagnoseResponse, DrainTargetRequest, DrainTargetResponse, EndSessionRequest, EndSessionResponse,
     EvictWorkerRequest, EvictWorkerResponse, GetJobRequest, InstallTableRequest, Job, JoinRequest,
-    JoinResponse, ListEventsRequest, ListEventsResponse, ListJobsRequest, ListJobsResponse,
-    ListTablesRequest, ListTablesResponse, ListTargetsRequest, ListTargetsResponse, ReadCountersRequest,
-    ReadCountersResponse, ReadRowsRequest, ReadRowsResponse, ReportRequest, ReportResponse, Table,
-    UpdateJobRequest,
+    JoinResponse, ListJobsRequest, ListJobsResponse, ListTablesRequest, ListTablesResponse,
+    ListTargetsRequest, ListTargetsResponse, ReadCountersRequest, ReadCountersResponse, ReadRowsRequest,
+    ReadRowsResponse, ReportRequest, ReportResponse, Table, UpdateJobRequest,
 };
 use tonic::{Request, Response, Status, async_trait};
 
@@ -22,8 +20,6 @@ use tonic::{Request, Response, Status, async_trait};
 pub struct Service {
     /// What can be asked.
     pub desk: Desk,
-    /// Who may ask it.
-    pub roles: Roles,
 }
 
 /// Completes an operation even if the client that asked for it goes away meanwhile.
@@ -34,11 +30,6 @@ async fn finish<T: Send + 'static>(
         Ok(done) => Ok(done?),
         Err(error) => Err(Status::internal(format!("the controller has failed: {error}"))),
     }
-}
-
-/// To look at a job, or at all where none is named.
-fn look_at(job: &str) -> Act<'_> {
-    if job.is_empty() { Act::Look } else { Act::LookAt(job) }
 }
 
 /// The section that a request has.
@@ -56,7 +47,6 @@ fn check_client(reads_sections: bool) -> Result<(), Refusal> {
 #[async_trait]
 impl Control for Service {
     async fn create_job(&self, request: Request<CreateJobRequest>) -> Result<Response<Job>, Status> {
-        self.roles.check_request(&request, Act::Operate)?;
         let (desk, asked) = (self.desk.clone(), section(&request.into_inner().section)?);
         Ok(Response::new(finish(async move { desk.create_job(&asked).await }).await?))
     }
@@ -65,19 +55,16 @@ impl Control for Service {
         &self,
         request: Request<ListJobsRequest>,
     ) -> Result<Response<ListJobsResponse>, Status> {
-        self.roles.check_request(&request, Act::Look)?;
         check_client(request.get_ref().reads_sections)?;
         Ok(Response::new(ListJobsResponse { jobs: self.desk.jobs() }))
     }
 
     async fn get_job(&self, request: Request<GetJobRequest>) -> Result<Response<Job>, Status> {
-        self.roles.check_request(&request, Act::LookAt(&request.get_ref().name))?;
         check_client(request.get_ref().reads_sections)?;
         Ok(Response::new(self.desk.job(&request.into_inner().name)?))
     }
 
     async fn update_job(&self, request: Request<UpdateJobRequest>) -> Result<Response<Job>, Status> {
-        self.roles.check_request(&request, Act::Operate)?;
         let (desk, UpdateJobRequest { name, section: text }) = (self.desk.clone(), request.into_inner());
         let asked = section(&text)?;
         Ok(Response::new(finish(async move { desk.update_job(&name, &asked).await }).await?))
@@ -87,23 +74,20 @@ impl Control for Service {
         &self,
         request: Request<DeleteJobRequest>,
     ) -> Result<Response<DeleteJobResponse>, Status> {
-        self.roles.check_request(&request, Act::Operate)?;
         let (desk, name) = (self.desk.clone(), request.into_inner().name);
         finish(async move { desk.delete_job(&name).await }).await?;
         Ok(Response::new(DeleteJobResponse {}))
     }
 
     async fn install_table(&self, request: Request<InstallTableRequest>) -> Result<Response<Table>, Status> {
-        self.roles.check_request(&request, Act::Operate)?;
         let (desk, asked) = (self.desk.clone(), request.into_inner());
         Ok(Response::new(finish(async move { desk.install_table(&asked).await }).await?))
     }
 
     async fn list_tables(
         &self,
-        request: Request<ListTablesRequest>,
+        _: Request<ListTablesRequest>,
     ) -> Result<Response<ListTablesResponse>, Status> {
-        self.roles.check_request(&request, Act::Look)?;
         Ok(Response::new(ListTablesResponse { tables: self.desk.tables() }))
     }
 
@@ -111,7 +95,6 @@ impl Control for Service {
         &self,
         request: Request<DeleteTableRequest>,
     ) -> Result<Response<DeleteTableResponse>, Status> {
-        self.roles.check_request(&request, Act::Operate)?;
         let (desk, id) = (self.desk.clone(), request.into_inner().id);
         finish(async move { desk.delete_table(id).await }).await?;
         Ok(Response::new(DeleteTableResponse {}))
@@ -119,9 +102,8 @@ impl Control for Service {
 
     async fn list_targets(
         &self,
-        request: Request<ListTargetsRequest>,
+        _: Request<ListTargetsRequest>,
     ) -> Result<Response<ListTargetsResponse>, Status> {
-        self.roles.check_request(&request, Act::Look)?;
         Ok(Response::new(ListTargetsResponse { targets: self.desk.targets() }))
     }
 
@@ -129,8 +111,6 @@ impl Control for Service {
         &self,
         request: Request<ReadRowsRequest>,
     ) -> Result<Response<ReadRowsResponse>, Status> {
-        // Cookies are among them.
-        self.roles.check_request(&request, Act::Operate)?;
         Ok(Response::new(ReadRowsResponse { rows: self.desk.rows(&request.into_inner().target).await? }))
     }
 
@@ -138,7 +118,6 @@ impl Control for Service {
         &self,
         request: Request<CompareTargetRequest>,
     ) -> Result<Response<CompareTargetResponse>, Status> {
-        self.roles.check_request(&request, Act::Operate)?;
         let (desk, asked) = (self.desk.clone(), request.into_inner());
         let asked_repair = asked.repair;
         let work = async move { desk.compare(&asked.target, asked.repair).await };
@@ -151,25 +130,15 @@ impl Control for Service {
         &self,
         request: Request<DrainTargetRequest>,
     ) -> Result<Response<DrainTargetResponse>, Status> {
-        self.roles.check_request(&request, Act::Operate)?;
         let (desk, asked) = (self.desk.clone(), request.into_inner());
         let running = finish(async move { desk.drain(&asked.target, asked.drained).await }).await?;
         Ok(Response::new(DrainTargetResponse { running }))
-    }
-
-    async fn list_events(
-        &self,
-        request: Request<ListEventsRequest>,
-    ) -> Result<Response<ListEventsResponse>, Status> {
-        self.roles.check_request(&request, look_at(&request.get_ref().job))?;
-        Ok(Response::new(ListEventsResponse { events: self.desk.events(&request.into_inner()) }))
     }
 
     async fn apply_jobs(
         &self,
         request: Request<ApplyJobsRequest>,
     ) -> Result<Response<ApplyJobsResponse>, Status> {
-        self.roles.check_request(&request, Act::Operate)?;
         let (desk, asked) = (self.desk.clone(), request.into_inner());
         let changes = finish(async move { desk.apply(&asked).await }).await?;
         Ok(Response::new(ApplyJobsResponse { changes }))
@@ -179,7 +148,6 @@ impl Control for Service {
         &self,
         request: Request<EndSessionRequest>,
     ) -> Result<Response<EndSessionResponse>, Status> {
-        self.roles.check_request(&request, Act::Operate)?;
         let (desk, job) = (self.desk.clone(), request.into_inner().job);
         let targets = finish(async move { desk.end_session(&job).await }).await?;
         Ok(Response::new(EndSessionResponse { targets }))
@@ -189,7 +157,6 @@ impl Control for Service {
         &self,
         request: Request<EvictWorkerRequest>,
     ) -> Result<Response<EvictWorkerResponse>, Status> {
-        self.roles.check_request(&request, Act::Operate)?;
         let (desk, asked) = (self.desk.clone(), request.into_inner());
         let targets = finish(async move { desk.evict(&asked.job, asked.worker).await }).await?;
         Ok(Response::new(EvictWorkerResponse { targets }))
@@ -199,7 +166,6 @@ impl Control for Service {
         &self,
         request: Request<ReadCountersRequest>,
     ) -> Result<Response<ReadCountersResponse>, Status> {
-        self.roles.check_request(&request, look_at(&request.get_ref().job))?;
         Ok(Response::new(self.desk.counters(&request.into_inner().job)?))
     }
 
@@ -207,17 +173,14 @@ impl Control for Service {
         &self,
         request: Request<DiagnoseRequest>,
     ) -> Result<Response<DiagnoseResponse>, Status> {
-        self.roles.check_request(&request, look_at(&request.get_ref().job))?;
-        Ok(Response::new(self.desk.diagnose(&request.into_inner().job)?))
+        Ok(Response::new(self.desk.diagnose(&request.into_inner().job).await?))
     }
 
     async fn join(&self, request: Request<JoinRequest>) -> Result<Response<JoinResponse>, Status> {
-        self.roles.check_request(&request, Act::Join(&request.get_ref().job))?;
-        Ok(Response::new(self.desk.join(&request.into_inner())?))
+        Ok(Response::new(self.desk.join(&request.into_inner()).await?))
     }
 
     async fn report(&self, request: Request<ReportRequest>) -> Result<Response<ReportResponse>, Status> {
-        self.roles.check_request(&request, Act::Join(&request.get_ref().job))?;
         self.desk.report(request.into_inner())?;
         Ok(Response::new(ReportResponse {}))
     }

@@ -152,8 +152,8 @@ impl JobSpec {
             return Err(Refusal::invalid(text));
         }
         let rack = RackPlace::from_section(asked)?;
-        // The book numbers tables, and first tables have one form.
-        (options.table, options.lane) = (None, None);
+        // The book numbers tables.
+        options.table = None;
         options.job = options.job.or(Some(number.into()));
         options.cookie = options.cookie.or_else(|| Some(u64::from(cookie::random().max(1)).into()));
         options.data_slots = options.data_slots.or_else(|| Some(slots(shared).into()));
@@ -363,7 +363,9 @@ fn in_usual_form(told: Tables, lanes: &[Option<u64>]) -> Tables {
     for (table, _) in tables.iter_mut().skip(1).zip(lanes).filter(|(_, lane)| lane.is_none()) {
         table.form = Form::new(table.form.width(), table.form.lane()).unwrap_or(table.form);
     }
-    tables.iter_mut().take(1).for_each(|first| first.form = Form::USUAL);
+    for first in tables.iter_mut().take(1) {
+        first.form = Form::new(Form::USUAL.width(), first.form.lane()).unwrap_or_default();
+    }
     Tables::new(&tables).unwrap_or(told)
 }
 
@@ -394,6 +396,19 @@ mod tests {
         assert_eq!(setup.config.cookie.0, spec.cookie.0);
     }
 
+    /// 18 to 64 workers with 4 bits need lanes of 16 bits, as the refusal of 8 says.
+    #[test]
+    fn many_workers_have_wider_lanes() {
+        for (workers, bits) in [(18, 4), (64, 4), (64, 2)] {
+            let spec = spec(&format!("workers = {workers}\nbits = {bits}\nlane = 16")).unwrap();
+            let first = *spec.setup(None).unwrap().welcome.tables.first();
+            assert_eq!((spec.workers, first.bits, first.form.to_string().as_str()), (workers, bits, "4/16"));
+            assert!(u32::from(first.granularity) * u32::from(workers) > 255);
+            let again = JobSpec::from_request(&spec.section(Vec::new()), 7, None).unwrap();
+            assert_eq!(again.section(Vec::new()), spec.section(Vec::new()));
+        }
+    }
+
     #[test]
     fn small_blocks_get_more_norm_slots() {
         for (block, slots) in [(20, 64), (16, 128), (13, 256), (10, 256)] {
@@ -413,7 +428,8 @@ mod tests {
             ("granularity = 100\nfraction = \"1/32\"\nworkers = 4", "at most 63"),
             ("data_slots = 3\nworkers = 4", "even"),
             ("block = 21\nworkers = 4", "10 to 20"),
-            ("workers = 4\nlane = 16", "lanes of 8 bits"),
+            ("workers = 4\nlane = 9", "lanes of 8 bits"),
+            ("workers = 18", "lane = 16"),
             ("workers = 4\nrack = 1", "incomplete"),
         ] {
             let refused = spec(text).unwrap_err();

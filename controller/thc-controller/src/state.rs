@@ -3,17 +3,19 @@
 use crate::book::Book;
 use crate::config::TargetConfig;
 use crate::error::ControllerError;
-use crate::events::{About, EventLog};
-use crate::finding_times::FindingTimes;
 use crate::live::TargetView;
-use crate::rates::Rates;
 use crate::refusal::Refusal;
 use crate::spec::ShareServers;
 use std::collections::BTreeMap;
+use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::{Duration, Instant};
 use thc_control_proto::v1::{self, WorkerReport};
 use thc_tls::Certificates;
 use tokio::sync::{OwnedMutexGuard, mpsc, oneshot};
+
+/// The time that the disk may take to write the jobs.
+const DISK: Duration = Duration::from_secs(10);
 
 /// What an agent can be asked.
 #[derive(Debug)]
@@ -68,9 +70,10 @@ pub struct ControllerState {
     book: Mutex<Book>,
     views: Mutex<BTreeMap<String, TargetView>>,
     reports: Mutex<BTreeMap<(String, u8), WorkerReport>>,
-    rates: Mutex<Rates>,
-    events: Mutex<EventLog>,
-    finding_times: Mutex<FindingTimes>,
+    /// One writer of the file at a time: a disk that hangs holds up one thread.
+    saving: Arc<tokio::sync::Mutex<()>>,
+    /// Since when the last change has not been in the file.
+    unsaved: Mutex<Option<Instant>>,
     /// The targets, in the order of the configuration.
     pub targets: Vec<TargetHandle>,
     /// The service's certificates, if it has any.
@@ -113,9 +116,8 @@ impl ControllerState {
             book: Mutex::new(book),
             views: Mutex::new(views),
             reports: Mutex::new(BTreeMap::new()),
-            rates: Mutex::default(),
-            events: Mutex::default(),
-            finding_times: Mutex::default(),
+            saving: Arc::default(),
+            unsaved: Mutex::default(),
             targets,
             certificates: OnceLock::new(),
             installing: tokio::sync::Mutex::new(()),
@@ -139,20 +141,38 @@ impl ControllerState {
         lock(&self.book)
     }
 
-    /// Writes the jobs to their file, unless they are there already. The disk may be slow; nobody else waits
+    /// Writes the jobs to their file, unless they are there already. The disk may be slow; nothing else waits
     /// for it.
     ///
     /// # Errors
-    /// As `BookFile::write`.
+    /// As `BookFile::write`; [`ControllerError::StateSlow`]: the disk does not answer.
     pub async fn save(&self) -> Result<(), ControllerError> {
-        let (file, content) = {
+        let (file, path) = {
             let book = self.book();
-            if !book.file().has_file() {
-                return Ok(());
-            }
-            (Arc::clone(book.file()), book.content()?)
+            let Some(path) = book.file().path().map(Path::to_owned) else { return Ok(()) };
+            (Arc::clone(book.file()), path)
         };
-        on_disk(move || file.write(content)).await
+        lock(&self.unsaved).get_or_insert_with(Instant::now);
+        let write = async {
+            let turn = Arc::clone(&self.saving).lock_owned().await;
+            let content = self.book().content()?;
+            on_disk(move || {
+                let _turn = turn;
+                file.write(content)
+            })
+            .await
+        };
+        let slow = ControllerError::StateSlow { path, patience: DISK };
+        let saved = tokio::time::timeout(DISK, write).await.unwrap_or(Err(slow));
+        if saved.is_ok() {
+            *lock(&self.unsaved) = None;
+        }
+        saved
+    }
+
+    /// How long the last change has been waiting to be written to the file; zero if it is there.
+    pub fn unsaved(&self) -> Duration {
+        lock(&self.unsaved).map_or(Duration::ZERO, |since| since.elapsed())
     }
 
     /// What was seen of the targets last, by name.
@@ -163,33 +183,6 @@ impl ControllerState {
     /// What workers reported last.
     pub fn reports(&self) -> MutexGuard<'_, BTreeMap<(String, u8), WorkerReport>> {
         lock(&self.reports)
-    }
-
-    /// How counters changed of late.
-    pub fn rates(&self) -> MutexGuard<'_, Rates> {
-        lock(&self.rates)
-    }
-
-    /// What has happened of late.
-    pub fn events(&self) -> MutexGuard<'_, EventLog> {
-        lock(&self.events)
-    }
-
-    /// When each finding about a job was first made.
-    pub fn finding_times(&self) -> MutexGuard<'_, FindingTimes> {
-        lock(&self.finding_times)
-    }
-
-    /// Records an event, in the log as well. This takes no other lock.
-    pub fn tell(&self, about: About<'_>, what: &str) {
-        tracing::info!("{what}");
-        self.events().push(false, about, what);
-    }
-
-    /// The same of what somebody should look at.
-    pub fn warn(&self, about: About<'_>, what: &str) {
-        tracing::warn!("{what}");
-        self.events().push(true, about, what);
     }
 
     /// Asks the agent of a target.

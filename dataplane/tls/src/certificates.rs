@@ -14,15 +14,6 @@ use x509_parser::prelude::{FromDer, X509Certificate};
 /// How often the files are checked for changes.
 pub const PERIOD: Duration = Duration::from_secs(2);
 
-/// Whether clients must present a certificate, where authorities for clients are configured.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ClientCertificates {
-    /// A client without a certificate is refused.
-    Certified,
-    /// A client without a certificate is admitted as an unknown client.
-    Any,
-}
-
 /// The outcome of reading the files again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refreshed {
@@ -46,7 +37,6 @@ pub struct Certificates {
     what: &'static str,
     files: CertificateFiles,
     protocol: &'static [u8],
-    clients: ClientCertificates,
     current: Mutex<Current>,
     asked: Notify,
 }
@@ -61,7 +51,6 @@ fn config(
     files: &CertificateFiles,
     parsed: Parsed,
     protocol: &[u8],
-    clients: ClientCertificates,
 ) -> Result<ServerConfig, CertificateError> {
     let pair = |message: String| CertificateError::Pair {
         cert: files.cert.clone(),
@@ -84,10 +73,6 @@ fn config(
                 roots.add(authority).map_err(|error| wrong(error.to_string()))?;
             }
             let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider);
-            let verifier = match clients {
-                ClientCertificates::Certified => verifier,
-                ClientCertificates::Any => verifier.allow_unauthenticated(),
-            };
             builder.with_client_cert_verifier(verifier.build().map_err(|error| wrong(error.to_string()))?)
         }
         _ => builder.with_no_client_auth(),
@@ -115,14 +100,13 @@ impl Certificates {
         what: &'static str,
         files: CertificateFiles,
         protocol: &'static [u8],
-        clients: ClientCertificates,
     ) -> Result<Certificates, CertificateError> {
         let contents = Contents::read(&files)?;
         let parsed = contents.parse(&files)?;
         let not_after = not_after(&parsed);
-        let config = Arc::new(config(&files, parsed, protocol, clients)?);
+        let config = Arc::new(config(&files, parsed, protocol)?);
         let current = Mutex::new(Current { contents, config, not_after, complaint: String::new() });
-        let certificates = Certificates { what, files, protocol, clients, current, asked: Notify::new() };
+        let certificates = Certificates { what, files, protocol, current, asked: Notify::new() };
         certificates.warn_if_expired();
         Ok(certificates)
     }
@@ -168,7 +152,7 @@ impl Certificates {
         }
         let parsed = contents.parse(&self.files)?;
         let not_after = not_after(&parsed);
-        let config = Arc::new(config(&self.files, parsed, self.protocol, self.clients)?);
+        let config = Arc::new(config(&self.files, parsed, self.protocol)?);
         *self.current() = Current { contents, config, not_after, complaint: String::new() };
         self.warn_if_expired();
         Ok(Refreshed::Changed)

@@ -3,15 +3,18 @@
 //!
 //! * [`CertificateFiles`]: the paths of the files;
 //! * [`Certificates`]: the certificates that were read last, for the next connection;
+//! * [`Incoming`]: connections, bounded in number and in silence;
 //! * [`handshakes`]: connections whose handshakes have succeeded.
 #![forbid(unsafe_code)]
 
 mod certificates;
 mod connections;
+mod incoming;
 mod read;
 
-pub use certificates::{Certificates, ClientCertificates, PERIOD, Refreshed};
+pub use certificates::{Certificates, PERIOD, Refreshed};
 pub use connections::handshakes;
+pub use incoming::{Connection, Incoming};
 pub use read::CertificateError;
 pub use thc_options::CertificateFiles;
 /// A TLS connection, as [`handshakes`] returns it.

@@ -97,7 +97,7 @@ enum SwitchName {
                         thc demo --steps 50 --loss 0.01                 (same result, more packets)\n  \
                         thc demo --io dpdk                              (same result, bypasses the kernel)\n  \
                         thc demo --switch bmv2                          (a P4 switch adds up)\n  \
-                        thc demo --controller                           (same result, with a status page)\n  \
+                        thc demo --controller                           (same result, with metrics)\n  \
                         thc demo --colocated                            (same result, without a dedicated server)\n  \
                         thc demo --text book.txt --json > report.json")]
 struct DemoArgs {
@@ -120,7 +120,7 @@ struct DemoArgs {
     /// namespaces, which needs root
     #[arg(long, value_enum, value_name = "BACKEND", default_value = "udp")]
     io: IoName,
-    /// Have thc-controller create the job, and show the run on its status page
+    /// Have thc-controller create the job, and show the run by its counters and metrics
     #[arg(long)]
     controller: bool,
     /// Run without a dedicated server: each worker's process serves a share of the slots, as by default with PyTorch on

@@ -313,24 +313,20 @@ fn a_controller_changes_nothing_but_that_the_run_can_be_looked_at() {
 }
 
 #[test]
-fn the_page_of_a_demo_with_a_controller_is_there_and_all_ends_with_it() {
+fn the_metrics_of_a_demo_with_a_controller_are_there_and_all_ends_with_it() {
     let demo = Long::start_with(&["--controller"], 4);
     let address =
         demo.said.split("http://").nth(1).and_then(|rest| rest.split('/').next()).unwrap().to_owned();
-    let page = get(&address, "/");
-    assert!(page.starts_with("HTTP/1.0 200") || page.starts_with("HTTP/1.1 200"), "{page}");
     let asked = Instant::now();
-    let status = loop {
-        let answer = get(&address, "/api/status");
-        let status: Value = serde_json::from_str(answer.split_once("\r\n\r\n").unwrap().1).unwrap();
-        if status.pointer("/jobs/0/places/0/results").and_then(Value::as_u64) > Some(0) {
-            break status;
+    loop {
+        let answer = get(&address, "/metrics");
+        if answer.lines().any(|line| line.starts_with("thc_results_total{") && !line.ends_with(" 0")) {
+            assert!(answer.contains("thc_job_running{thc_job=\"demo\""), "{answer}");
+            break;
         }
-        assert!(asked.elapsed() < HANG, "{status}");
+        assert!(asked.elapsed() < HANG, "{answer}");
         std::thread::sleep(Duration::from_millis(100));
-    };
-    assert_eq!(status.pointer("/jobs/0/name"), Some(&"demo".into()), "{status}");
-    assert_eq!(status.pointer("/jobs/0/places/0/state"), Some(&"running".into()), "{status}");
+    }
     signal(demo.demo.id(), Signal::INT);
     assert_eq!(demo.end(), (Some(130), "thc: interrupted".to_owned()));
 }

@@ -137,7 +137,7 @@ impl Site {
             let process = site.start_aggregator(number, p4runtime, udp);
             site.aggregators.push(Aggregator { kind, p4runtime, udp, process });
         }
-        fs::write(site.dir.join("controller.toml"), site.configuration(1, "state")).unwrap();
+        fs::write(site.dir.join("controller.toml"), site.configuration()).unwrap();
         site.start_controller();
         for number in 0..aggregators {
             let name = format!("s{}", number + 1);
@@ -186,12 +186,12 @@ impl Site {
         process
     }
 
-    fn configuration(&self, election_id: u64, state: &str) -> String {
-        let mut text = format!("[controller]\nlisten = \"127.0.0.1:{}\"\nstate = \"{state}\"\n", self.port);
+    fn configuration(&self) -> String {
+        let mut text = format!("[controller]\nlisten = \"127.0.0.1:{}\"\nstate = \"state\"\n", self.port);
         for (number, aggregator) in (1..).zip(&self.aggregators) {
             let scheme = if self.secured { "https" } else { "http" };
             text += &format!(
-                "[[target]]\nname = \"s{number}\"\naddress = \"{scheme}://127.0.0.1:{}\"\nelection_id = {election_id}\n",
+                "[[target]]\nname = \"s{number}\"\naddress = \"{scheme}://127.0.0.1:{}\"\n",
                 aggregator.p4runtime
             );
             if self.secured {
@@ -225,32 +225,6 @@ impl Site {
             assert!(started.elapsed() < PATIENCE, "no controller: {}", self.log());
             std::thread::sleep(Duration::from_millis(20));
         }
-    }
-
-    /// Another controller of the same targets, with the same file of jobs.
-    pub fn second_controller(&self, election_id: u64) -> Site {
-        let mut second = Site {
-            kind: self.kind,
-            secured: self.secured,
-            aggregators: Vec::new(),
-            network: None,
-            controller: None,
-            port: free_port(),
-            runtime: Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap(),
-            dir: self.dir.join("second"),
-            _temporary: None,
-        };
-        fs::create_dir(&second.dir).unwrap();
-        let text = self.configuration(election_id, "../state");
-        let text = text.replace(&format!(":{}\"", self.port), &format!(":{}\"", second.port));
-        fs::write(second.dir.join("controller.toml"), text).unwrap();
-        second.start_controller();
-        second
-    }
-
-    /// SIGKILL.
-    pub fn stop_controller(&mut self) {
-        self.controller.as_mut().unwrap().kill();
     }
 
     /// Asks the controller something, which is killed so long after.
@@ -504,7 +478,7 @@ impl Site {
             let hello = MasterArbitrationUpdate {
                 device_id: 0,
                 role: None,
-                election_id: Some(Uint128 { high: 0, low: 1000 }),
+                election_id: Some(Uint128 { high: 1, low: 0 }),
                 status: None,
             };
             let update = Some(stream_message_request::Update::Arbitration(hello));

@@ -3,7 +3,6 @@
 use super::Agent;
 use crate::difference::{self, differences};
 use crate::error::ControllerError;
-use crate::events::About;
 use crate::target::Target;
 use std::time::Instant;
 use thc_control_proto::v1;
@@ -74,7 +73,7 @@ impl Agent {
         };
         let what =
             format!("target {name}: somebody else has changed its rows: {}{more}; {done}", some.join("; "));
-        self.shared.warn(About { target: name, job: "" }, &what);
+        tracing::warn!("{what}");
     }
 
     fn show_compared(&self, differences: &[v1::Difference], repaired: bool) {

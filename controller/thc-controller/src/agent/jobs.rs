@@ -3,7 +3,6 @@
 use super::{Agent, Known};
 use crate::book::{Job, Placement, fits};
 use crate::error::ControllerError;
-use crate::events::About;
 use crate::plan;
 use crate::wanted::Wanted;
 use std::sync::Arc;
@@ -61,7 +60,7 @@ impl Agent {
         drop(book);
         for (number, name, why) in ended {
             let what = format!("job {name}: {why}; its workers must join anew");
-            self.shared.warn(About { target: &self.config.name, job: &name }, &what);
+            tracing::warn!("{what}");
             // It comes back without its session.
             self.known.remove(&number);
             self.registry.remove(number);

@@ -16,8 +16,7 @@ mod sessions;
 use crate::capacity::{self, Forms};
 use crate::config::TargetConfig;
 use crate::difference;
-use crate::error::{ControllerError, NOT_PRIMARY};
-use crate::events::About;
+use crate::error::ControllerError;
 use crate::live::Heard;
 use crate::state::{AgentCommand, ControllerState};
 use crate::target::{SwitchEvent, Target};
@@ -123,16 +122,11 @@ impl Agent {
         }
     }
 
-    /// Runs until `stop` is true; the target then goes on as it is. Returns its configuration and commands,
-    /// for the next agent.
-    pub async fn run(
-        mut self,
-        mut commands: mpsc::Receiver<AgentCommand>,
-        mut stop: watch::Receiver<bool>,
-    ) -> (TargetConfig, mpsc::Receiver<AgentCommand>) {
+    /// Runs until `stop` is true; the target then goes on as it is.
+    pub async fn run(mut self, mut commands: mpsc::Receiver<AgentCommand>, mut stop: watch::Receiver<bool>) {
         loop {
             let error = tokio::select! {
-                _ = stop.wait_for(|stop| *stop) => return (self.config, commands),
+                _ = stop.wait_for(|stop| *stop) => return,
                 error = self.serve(&mut commands) => error,
             };
             let text = error.to_string();
@@ -149,14 +143,14 @@ impl Agent {
             let news = self.complaints.len() < MAX_COMPLAINTS && self.complaints.insert(message.clone());
             if news {
                 let what = format!("target {name}: {message}; trying again every {} s", RETRY.as_secs());
-                self.shared.warn(About { target: name, job: "" }, &what);
+                tracing::warn!("{what}");
             }
             let retry = tokio::time::sleep(self.retry);
             self.retry = (2 * self.retry).min(RETRY);
             tokio::pin!(retry);
             loop {
                 tokio::select! {
-                    _ = stop.wait_for(|stop| *stop) => return (self.config, commands),
+                    _ = stop.wait_for(|stop| *stop) => return,
                     () = &mut retry => break,
                     Some(command) = commands.recv() => command.refuse(self.away_error(&message)),
                 }
@@ -183,42 +177,46 @@ impl Agent {
         let config = self.config.clone();
         let connecting = Target::connect(&config);
         tokio::pin!(connecting);
-        let (mut target, mut primary) = loop {
+        // Why this controller is not the primary one, while it is not.
+        let (mut target, mut why) = loop {
             tokio::select! {
                 connected = &mut connecting => break connected?,
                 Some(command) = commands.recv() => command.refuse(self.away_error("connecting")),
             }
         };
-        if primary {
-            self.take_over(&mut target).await?;
-        } else {
-            self.stand_by(&target);
+        match &why {
+            None => self.take_over(&mut target).await?,
+            Some(reason) => self.stand_by(&target, reason),
         }
         let mut ticks = tokio::time::interval(TICK);
         ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         loop {
             tokio::select! {
                 event = target.event() => match event {
-                    SwitchEvent::Packet(frame) if primary => self.packet(&mut target, &frame).await?,
+                    SwitchEvent::Packet(frame) if why.is_none() => self.packet(&mut target, &frame).await?,
                     SwitchEvent::Packet(_) => {}
-                    SwitchEvent::Primary(now) => {
-                        if now && !primary {
+                    SwitchEvent::Primary => {
+                        if why.take().is_some() {
                             self.take_over(&mut target).await?;
-                        } else if !now {
-                            self.stand_by(&target);
                         }
-                        primary = now;
                     }
-                    SwitchEvent::Vacant(highest) => target.claim(highest).await?,
-                    SwitchEvent::Closed => return Err(ControllerError::Closed { target: target.name().to_owned() }),
+                    SwitchEvent::Secondary(reason) => {
+                        self.stand_by(&target, &reason);
+                        why = Some(reason);
+                    }
+                    SwitchEvent::Closed(message) => {
+                        return Err(ControllerError::Closed { target: target.name().to_owned(), message });
+                    }
                 },
-                Some(command) = commands.recv() => if primary {
-                    self.obey(&mut target, command).await;
-                } else {
-                    command.refuse(ControllerError::NotPrimary { target: target.name().to_owned() });
+                Some(command) = commands.recv() => match &why {
+                    None => self.obey(&mut target, command).await,
+                    Some(why) => {
+                        let target = target.name().to_owned();
+                        command.refuse(ControllerError::NotPrimary { target, why: why.clone() });
+                    }
                 },
-                _ = ticks.tick(), if primary => self.tick(&mut target).await?,
-                () = std::future::ready(()), if primary && !self.installations.is_empty() => {
+                _ = ticks.tick(), if why.is_none() => self.tick(&mut target).await?,
+                () = std::future::ready(()), if why.is_none() && !self.installations.is_empty() => {
                     self.install_part(&mut target).await?;
                 }
             }
@@ -249,15 +247,14 @@ impl Agent {
         }
     }
 
-    fn stand_by(&mut self, target: &Target) {
-        let what = format!("target {}: {NOT_PRIMARY}; standing by", target.name());
-        self.shared.tell(About { target: target.name(), job: "" }, &what);
+    fn stand_by(&mut self, target: &Target, why: &str) {
         let name = target.name();
-        self.installations.refuse(|| ControllerError::NotPrimary { target: name.to_owned() });
+        tracing::warn!("target {name}: {why}");
+        let refused = || ControllerError::NotPrimary { target: name.to_owned(), why: why.to_owned() };
+        self.installations.refuse(refused);
         let mut views = self.shared.views();
         let view = views.entry(self.config.name.clone()).or_default();
-        view.connected = false;
-        view.error = NOT_PRIMARY.to_owned();
+        (view.connected, view.error) = (false, why.to_owned());
     }
 
     async fn tick(&mut self, target: &mut Target) -> Result<(), ControllerError> {
@@ -284,7 +281,6 @@ impl Agent {
         self.outdated = false;
         let Some((program, cookie)) = &self.config.loads else { return target.load_if_none().await };
         let name = target.name().to_owned();
-        let about = About { target: &name, job: "" };
         match target.loaded_cookie().await? {
             Some(has) if has == *cookie => {
                 tracing::info!("target {name}: has the program");
@@ -293,7 +289,7 @@ impl Agent {
             Some(_) => {}
             None => {
                 target.load(program, *cookie).await?;
-                self.shared.tell(about, &format!("target {name}: it had no program: loaded"));
+                tracing::info!("target {name}: it had no program: loaded");
                 return Ok(());
             }
         }
@@ -301,13 +297,12 @@ impl Agent {
         if jobs.is_empty() {
             // What it holds stays, if it knows how; what runs is emptied only if somebody has said so.
             if target.reconcile(program, *cookie).await? {
-                self.shared
-                    .tell(about, &format!("target {name}: its program is replaced, and its rows stay"));
+                tracing::info!("target {name}: its program is replaced, and its rows stay");
                 return Ok(());
             }
             if self.config.replaces_program {
                 target.load(program, *cookie).await?;
-                self.shared.tell(about, &format!("target {name}: its program is replaced"));
+                tracing::info!("target {name}: its program is replaced");
                 return Ok(());
             }
         }
@@ -326,7 +321,7 @@ impl Agent {
         );
         // Not again each time that a session ends.
         if self.complaints.insert(what.clone()) {
-            self.shared.warn(about, &what);
+            tracing::warn!("{what}");
         }
         Ok(())
     }
@@ -345,6 +340,7 @@ impl Agent {
         self.refused_tables.clear();
         self.installations.forget();
         let held = target.read_rows().await?;
+        self.refuse_unknown_sessions(&held)?;
         self.end_sessions_that_cannot_go_on(&held)?;
         self.held = Some(held);
         self.compared = Some(Instant::now());
@@ -358,14 +354,28 @@ impl Agent {
         let view = views.entry(self.config.name.clone()).or_default();
         view.connected = true;
         view.forms = self.forms;
-        view.election_id = target.election_id();
         view.compared = self.compared;
         view.differences.clear();
         view.error.clear();
         drop(views);
         let what = format!("target {}: connected; its rows are as wanted", target.name());
-        self.shared.tell(About { target: target.name(), job: "" }, &what);
+        tracing::info!("{what}");
         Ok(())
+    }
+
+    /// Sessions of jobs that the state file does not have are another controller's, or this one was started
+    /// with another file: deleting their rows would end training that runs.
+    fn refuse_unknown_sessions(&self, held: &Wanted) -> Result<(), ControllerError> {
+        if self.config.drops_unknown {
+            return Ok(());
+        }
+        let book = self.shared.book();
+        let jobs = held.sessions(&self.config.schema)?;
+        let jobs: Vec<u16> = jobs.into_iter().filter(|&job| !book.knows(&self.config.name, job)).collect();
+        if jobs.is_empty() {
+            return Ok(());
+        }
+        Err(ControllerError::UnknownSessions { target: self.config.name.clone(), jobs })
     }
 
     /// Updates the registry with new and removed jobs, adds rows that the target lacks, and removes those
@@ -389,6 +399,7 @@ impl Agent {
         packets.extend(self.note(actions).0);
         let packets = self.establish(target, packets).await?;
         self.send(target, packets, None).await?;
+        self.shared.book().forget_removed(&self.config.name);
         self.installations.answer();
         Ok(())
     }

@@ -4,10 +4,11 @@ use super::refused_job::RefusedJob;
 use super::{Agent, Packets};
 use crate::book::Job;
 use crate::error::ControllerError;
-use crate::events::About;
 use crate::plan::{self, Exclusions};
 use crate::target::{RefusedUpdate, Target, Written};
 use crate::wanted::{Owner, SwitchChanges, Wanted, owner};
+use p4runtime_proto::v1::Update;
+use p4runtime_proto::v1::entity::Entity;
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 use thc_protocol::JobId;
@@ -141,6 +142,15 @@ impl Agent {
         match (job, table) {
             (Some(job), _) if !known.jobs.contains(&job) => self.exclude_job(job, &why),
             (_, Some(table)) if !known.tables.contains(&table) => self.exclude_table(table, &why),
+            _ if has_meter(&update) => {
+                if self.config.control_rate > 0 {
+                    let name = target.name();
+                    tracing::warn!(
+                        "target {name} refuses meters: {why}; its ports may ask this controller as often as they like (control_rate = 0)"
+                    );
+                }
+                self.config.control_rate = 0;
+            }
             _ => return Err(failure(target, why)),
         }
         Ok(())
@@ -157,7 +167,7 @@ impl Agent {
         };
         let target = &self.config.name;
         let what = format!("target {target} refuses rows of job {name}: {why}");
-        self.shared.warn(About { target, job: &name }, &what);
+        tracing::warn!("{what}");
         let refused = RefusedJob { why: why.to_owned(), until: Instant::now() + HOLD_OFF, told: false };
         self.refused_jobs.insert(number, refused);
     }
@@ -175,7 +185,7 @@ impl Agent {
         };
         let target = &self.config.name;
         let what = format!("target {target} refuses lookup table {table}: {why}");
-        self.shared.warn(About { target, job: "" }, &what);
+        tracing::warn!("{what}");
         for job in of {
             self.exclude_job(job, why);
         }
@@ -198,6 +208,12 @@ impl Agent {
         let view = views.entry(self.config.name.clone()).or_default();
         (view.refused, view.refused_tables) = (jobs, self.refused_tables.clone());
     }
+}
+
+/// Whether an update is of a row that only limits a rate.
+fn has_meter(update: &Update) -> bool {
+    let entity = update.entity.as_ref().and_then(|entity| entity.entity.as_ref());
+    matches!(entity, Some(Entity::TableEntry(row)) if row.meter_config.is_some())
 }
 
 /// Each part when those before it are made.

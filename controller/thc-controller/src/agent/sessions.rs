@@ -3,7 +3,6 @@
 use super::{Agent, Packets};
 use crate::book::{Job, Member};
 use crate::error::ControllerError;
-use crate::events::About;
 use crate::live::Heard;
 use crate::target::Target;
 use std::collections::BTreeMap;
@@ -122,12 +121,12 @@ impl Agent {
                     let what = format!(
                         "job {name}: its root has another one: {change}; nobody can join it until that is so"
                     );
-                    self.shared.warn(About { target: &self.config.name, job: name }, &what);
+                    tracing::warn!("{what}");
                 }
                 Action::RootRefuses(job, reason) => {
                     let name = self.known.get(&job).map_or("", |known| &known.name);
                     let what = format!("job {name}: its root does not let the rack in: {reason}");
-                    self.shared.warn(About { target: &self.config.name, job: name }, &what);
+                    tracing::warn!("{what}");
                 }
                 Action::Install(config, members) => {
                     self.install(&config, &members);
@@ -169,8 +168,7 @@ impl Agent {
 
     fn remove_session(&mut self, job: JobId) {
         let Some(known) = self.known.get(&job) else { return };
-        let about = About { target: &self.config.name, job: &known.name };
-        self.shared.tell(about, &format!("job {}: session over", known.name));
+        tracing::info!("job {}: session over", known.name);
         let all_left = self.registry.status(job).is_none_or(|(joined, _)| joined == 0);
         let mut book = self.shared.book();
         let Some(record) = book.jobs.get_mut(&known.name) else { return };
@@ -198,8 +196,7 @@ impl Agent {
 
     fn install(&mut self, config: &JobConfig, members: &[(WorkerId, Endpoint)]) {
         let Some(known) = self.known.get(&config.job) else { return };
-        let about = About { target: &self.config.name, job: &known.name };
-        self.shared.tell(about, &format!("job {}: session of {} workers", known.name, members.len()));
+        tracing::info!("job {}: session of {} workers", known.name, members.len());
         self.heard.retain(|(job, _), _| *job != config.job);
         let seats = self.registry.session(config.job).map(|(_, members)| members).unwrap_or_default();
         let members = members.iter().filter_map(|(worker, at)| {

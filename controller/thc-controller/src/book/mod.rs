@@ -1,12 +1,10 @@
 //! What the controller remembers: jobs, their placements, their tables and their sessions. It is kept in a
 //! file, so that a restarted controller goes on where it was.
 
-mod backup;
 mod before;
 mod job;
 mod tables;
 
-pub use backup::{back_up, restore};
 pub use before::Before;
 use job::TableIds;
 pub use job::{Declared, Given, Job, Member, Pending, Placement, Session};
@@ -39,6 +37,9 @@ pub struct Book {
     /// Targets on which no job and no session begins.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub drained: BTreeSet<String>,
+    /// By target, the numbers of removed jobs whose rows it may still hold.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    removed: BTreeMap<String, BTreeSet<u16>>,
     /// The epoch used last.
     epoch: u32,
     /// The serial number used last.
@@ -61,33 +62,29 @@ pub fn seconds() -> u64 {
 }
 
 impl Book {
-    /// Reads the file, if there is one.
+    /// Takes the file, and reads it if there is one.
+    ///
+    /// # Errors
+    /// As `BookFile::take` and `BookFile::read`.
+    pub fn open(path: Option<&Path>) -> Result<Book, ControllerError> {
+        let store = Arc::new(BookFile::new(path));
+        store.take()?;
+        let read: Book = store.read()?;
+        Ok(Book { store, ..read })
+    }
+
+    /// Reads the file, if there is one. Another controller may have it.
     ///
     /// # Errors
     /// As `BookFile::read`.
-    pub fn open(path: Option<&Path>) -> Result<Book, ControllerError> {
-        let store = Arc::new(BookFile::new(path));
-        let read: Book = store.read()?;
-        Ok(Book { store, ..read })
+    pub fn read(path: Option<&Path>) -> Result<Book, ControllerError> {
+        BookFile::new(path).read()
     }
 
     /// The file that it is kept in.
     #[must_use]
     pub fn file(&self) -> &Arc<BookFile> {
         &self.store
-    }
-
-    /// What was read from its file takes the place of what is here.
-    pub fn replace(&mut self, read: Book) {
-        *self = Book { store: Arc::clone(&self.store), ..read };
-    }
-
-    /// Checks whether anything may be changed here.
-    ///
-    /// # Errors
-    /// [`ControllerError::StandsBy`].
-    pub(crate) fn may_change(&self) -> Result<(), ControllerError> {
-        self.store.may_write()
     }
 
     /// What is to be written to its file.
@@ -184,8 +181,23 @@ impl Book {
     /// Takes a job away, and its table if nobody else wants it.
     pub fn remove(&mut self, name: &str) -> Option<Job> {
         let job = self.jobs.remove(name)?;
+        for target in job.places.keys() {
+            self.removed.entry(target.clone()).or_default().insert(job.spec.number);
+        }
         self.drop_unused_tables();
         Some(job)
+    }
+
+    /// Whether a job of this number is here, or was removed while its rows may be on this target.
+    #[must_use]
+    pub(crate) fn knows(&self, target: &str, number: u16) -> bool {
+        self.jobs.values().any(|job| job.spec.number == number)
+            || self.removed.get(target).is_some_and(|removed| removed.contains(&number))
+    }
+
+    /// This target holds no rows of removed jobs any more.
+    pub(crate) fn forget_removed(&mut self, target: &str) {
+        self.removed.remove(target);
     }
 
     /// Whether a target's tables have rows for a job beside all others, whatever those are to become.
@@ -482,15 +494,13 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("state.json");
         let mut book = Book::open(Some(&path)).unwrap();
-        book.may_change().unwrap_err();
-        assert!(book.file().take().unwrap());
         add(&mut book, "a", 16).unwrap();
         let member =
             Member { at: "10.0.0.1:7".parse().unwrap(), mac: [2; 6], port: 3, nonce: u64::MAX };
         book.begin("a", "s1", 77, BTreeMap::from([(0, member)]), 0);
         book.place_mut("a", "s1").unwrap().session.as_mut().unwrap().before = Some(BTreeMap::from([(0, 5)]));
         book.file().write(book.content().unwrap()).unwrap();
-        let again = Book::open(Some(&path)).unwrap();
+        let again = Book::read(Some(&path)).unwrap();
         assert_eq!((&again.jobs, &again.tables), (&book.jobs, &book.tables));
         let before = again.jobs["a"].places["s1"].session.clone().unwrap().epoch;
         let mut again = again;

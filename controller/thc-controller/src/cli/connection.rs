@@ -3,11 +3,10 @@
 use super::failure::Failure;
 use clap::Args;
 use std::error::Error;
-use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use thc_control_proto::v1::control_client::ControlClient;
-use thc_controller::{has_io, known_paths};
+use thc_controller::has_io;
 use tonic::transport::{Certificate, Channel, ClientTlsConfig, Endpoint, Identity};
 use tonic::{Code, Status};
 
@@ -23,8 +22,7 @@ const DEFAULT_ADDRESS: &str = "127.0.0.1:9700";
 #[derive(Args, Debug)]
 #[command(next_help_heading = "Controller")]
 pub struct Remote {
-    /// The controller to ask: HOST:PORT, or unix:FILE for its socket on this machine [default: the socket of the controller
-    /// on this machine if there is one, else 127.0.0.1:9700]
+    /// The controller to ask: HOST:PORT [default: 127.0.0.1:9700]
     #[arg(long, global = true, env = "THC_CONTROLLER", value_name = "CONTROLLER")]
     controller: Option<String>,
     /// PEM file with the authority of the controller's certificate; with it the connection is encrypted
@@ -47,40 +45,7 @@ pub struct Connection {
 impl Connection {
     /// Connects.
     pub async fn open(remote: &Remote) -> Result<Connection, Failure> {
-        if let Some(address) = &remote.controller {
-            return match address.strip_prefix("unix:") {
-                Some(path) => Connection::local(Path::new(path.strip_prefix("//").unwrap_or(path)))
-                    .await
-                    .map_err(|error| no_socket(path, &error)),
-                None => Connection::connect_to(address, remote).await,
-            };
-        }
-        // Certificates are for a connection over a network.
-        let paths = if remote.ca.is_none() { known_paths() } else { Vec::new() };
-        let mut closed = String::new();
-        for path in paths {
-            match Connection::local(&path).await {
-                Ok(connection) => return Ok(connection),
-                Err(error) if has_io(&error, |kind| kind == ErrorKind::PermissionDenied) => {
-                    closed = format!(
-                        " (its socket {} is for its owner and group: ask as one of them)",
-                        path.display()
-                    );
-                }
-                // Nobody has it, or whoever had it is gone.
-                Err(_) => {}
-            }
-        }
-        Connection::connect_to(DEFAULT_ADDRESS, remote)
-            .await
-            .map_err(|failure| Failure { message: failure.message + &closed, ..failure })
-    }
-
-    /// Connects by its socket.
-    async fn local(path: &Path) -> Result<Connection, tonic::transport::Error> {
-        let endpoint = Endpoint::from_shared(format!("unix:{}", path.display()))?;
-        let endpoint = endpoint.connect_timeout(CONNECTING).timeout(ANSWERING);
-        Ok(Connection { client: ControlClient::new(endpoint.connect().await?) })
+        Connection::connect_to(remote.controller.as_deref().unwrap_or(DEFAULT_ADDRESS), remote).await
     }
 
     /// Connects by an address.
@@ -149,15 +114,6 @@ fn cause(error: &dyn Error) -> &dyn Error {
         cause = inner;
     }
     cause
-}
-
-fn no_socket(path: &str, error: &(dyn Error + 'static)) -> Failure {
-    let mend = if has_io(error, |kind| kind == ErrorKind::PermissionDenied) {
-        "the socket is for its owner and group: ask as one of them"
-    } else {
-        "is the controller running, and is that its socket?"
-    };
-    Failure::error(format!("no controller at unix:{path}: {}; {mend}", cause(error)))
 }
 
 fn unreachable(address: &str, error: &(dyn Error + 'static), encrypted: bool) -> Failure {

@@ -16,13 +16,13 @@ use tokio::sync::mpsc;
 const EXAMPLES: &str = "\
 Example: a configuration for one thc-ps on this machine, and how to run it:
     printf '[[target]]\\nname = \"ps1\"\\naddress = \"127.0.0.1:9559\"\\nip = \"127.0.0.1\"\\n' >thc-controller.toml
-    thc-controller run --config thc-controller.toml --http 127.0.0.1:9701 --state jobs.state
+    thc-controller run --config thc-controller.toml --http 127.0.0.1:9701
 
 A switch needs more keys: thc-controller.example.toml has them all. The controller tries to reach absent
 targets each second, and writes what they should hold when they come. It reads certificates again when
 their files change, and on SIGHUP.
 
-Output: `page http://ADDRESS:PORT/` if there is one, and `ready ADDRESS:PORT` on stdout once it answers;
+Output: `metrics http://ADDRESS:PORT/metrics` if asked for, and `ready ADDRESS:PORT` on stdout once it answers;
 events on stderr (RUST_LOG=debug for more).
 Exit status: 0 stopped by a signal (targets and sessions go on); 1 cannot serve, for example because the
 port is in use; 2 wrong flags or configuration.";
@@ -37,25 +37,22 @@ pub struct RunFlags {
     /// Listen here for commands and workers [default: 127.0.0.1:9700]
     #[arg(long, value_name = "ADDRESS:PORT")]
     listen: Option<SocketAddr>,
-    /// Serve the status page and /metrics here [default: nowhere]
+    /// Serve /metrics, /healthz and /readyz here [default: nowhere]
     #[arg(long, value_name = "ADDRESS:PORT")]
     http: Option<SocketAddr>,
-    /// Serve the same over TLS, with the certificates of [controller.tls] [default: nowhere]
-    #[arg(long, value_name = "ADDRESS:PORT")]
-    https: Option<SocketAddr>,
-    /// Take commands through this socket from users of this machine who may write to it; none for no socket [default:
-    /// $RUNTIME_DIRECTORY/controller.sock, or $XDG_RUNTIME_DIR/thc-controller.sock]
-    #[arg(long, value_name = "FILE")]
-    socket: Option<PathBuf>,
     #[command(flatten)]
     pub(super) logs: LogFlags,
-    /// Keep jobs in this file across restarts [default: nowhere]
+    /// Keep jobs in this file across restarts; none to forget them [default: jobs.state in $STATE_DIRECTORY, or in
+    /// thc-controller of $XDG_STATE_HOME or ~/.local/state]
     #[arg(long, value_name = "FILE")]
     state: Option<PathBuf>,
     /// Load a target's device_config even where that replaces another program and loses what the target holds, if no
     /// session runs there
     #[arg(long)]
     replace_program: bool,
+    /// End the sessions on targets that the state file does not know, which are left alone otherwise
+    #[arg(long)]
+    drop_unknown: bool,
     /// Check the configuration, its certificates and the file of jobs, and exit
     #[arg(long)]
     check: bool,
@@ -75,11 +72,11 @@ impl RunFlags {
         let controller = &mut options.controller;
         controller.listen = self.listen.or(controller.listen);
         controller.http = self.http.or(controller.http);
-        controller.https = self.https.or(controller.https);
-        controller.socket = self.socket.clone().or(controller.socket.take());
         controller.state = self.state.clone().or(controller.state.take());
         let mut config = options.validate()?;
-        config.targets.iter_mut().for_each(|target| target.replaces_program = self.replace_program);
+        for target in &mut config.targets {
+            (target.replaces_program, target.drops_unknown) = (self.replace_program, self.drop_unknown);
+        }
         Ok(config)
     }
 }
@@ -120,10 +117,9 @@ pub fn run(flags: &RunFlags) -> Result<(), Failure> {
             });
         }
         let ready = |at: Addresses| {
-            let page = at.http.map(|page| format!("page http://{page}/\n")).unwrap_or_default();
-            // Whoever waits for it reads a pipe; one that is closed is nobody's loss.
-            let secured = at.https.map(|page| format!("page https://{page}/\n")).unwrap_or_default();
-            let _ = print(&format!("{page}{secured}ready {}\n", at.listen));
+            let metrics = at.http.map(|at| format!("metrics http://{at}/metrics\n")).unwrap_or_default();
+            // A pipe that is closed is no loss.
+            let _ = print(&format!("{metrics}ready {}\n", at.listen));
         };
         daemon.run(stop, reread, ready).await.map_err(Failure::error)
     })

@@ -4,7 +4,6 @@ use super::connection::Connection;
 use super::failure::Failure;
 use super::terminal::{print, print_json};
 use clap::Args;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use thc_control_proto::v1::finding::Severity;
 use thc_control_proto::v1::{DiagnoseRequest, Finding};
 
@@ -12,10 +11,9 @@ const EXAMPLES: &str = "\
 Example:
     thc-controller diagnose train
 
-Exit status: 0 nothing is wrong; 1 a problem was found, or it could not be asked.";
+It reads the counters for four seconds.
 
-/// Seconds from which on it is said how long something has been so.
-const LASTS: u64 = 5;
+Exit status: 0 nothing is wrong; 1 a problem was found, or it could not be asked.";
 
 /// Flags of `diagnose`.
 #[derive(Args, Debug)]
@@ -44,13 +42,5 @@ fn line(finding: &Finding) -> String {
         Severity::Problem => "PROBLEM",
     };
     let mend = if finding.mend.is_empty() { String::new() } else { format!("{:9}-> {}\n", "", finding.mend) };
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
-    let lasts = match (finding.severity(), now.saturating_sub(finding.since)) {
-        (Severity::Ok, _) | (_, ..LASTS) => String::new(),
-        (_, seconds) if finding.since > 0 => {
-            format!(" (for {})", humantime::format_duration(Duration::from_secs(seconds)))
-        }
-        _ => String::new(),
-    };
-    format!("{mark:<8} {}{lasts}\n{mend}", finding.what)
+    format!("{mark:<8} {}\n{mend}", finding.what)
 }

@@ -5,11 +5,9 @@ mod connection;
 mod counters;
 mod daemon;
 mod diagnose;
-mod events;
 mod failure;
 mod grid;
 mod job;
-mod kept;
 mod manual;
 mod session;
 mod table;
@@ -25,7 +23,7 @@ use std::process::ExitCode;
 
 const EXAMPLES: &str = "\
 Examples:
-  A software parameter server, the controller with its status page, and a job of two workers:
+  A software parameter server, the controller with its metrics, and a job of two workers:
     thc-ps --p4runtime 127.0.0.1:9559 &
     thc-controller run --config thc-controller.toml --http 127.0.0.1:9701 &
     thc-controller job create train --workers 2
@@ -83,12 +81,6 @@ enum Command {
     Counters(counters::CounterFlags),
     /// Report why no traffic flows, and which worker is slow
     Diagnose(diagnose::DiagnoseFlags),
-    /// Print what has happened recently, and why
-    Events(events::EventFlags),
-    /// Write a copy of a controller's file of jobs
-    Backup(kept::BackupFlags),
-    /// Restore a controller's file of jobs from such a copy
-    Restore(kept::RestoreFlags),
     /// Print completions for a shell
     Completions(manual::CompletionFlags),
     /// Print the manual page, or write one for each command
@@ -129,8 +121,6 @@ fn run(flags: Flags) -> Result<u8, Failure> {
         Command::Run(flags) => return daemon::run(&flags).map(|()| 0),
         Command::Completions(flags) => return manual::completions(&flags, &mut Flags::command()).map(|()| 0),
         Command::Man(flags) => return manual::man(&flags, Flags::command()).map(|()| 0),
-        Command::Backup(flags) => return kept::backup(&flags).map(|()| 0),
-        Command::Restore(flags) => return kept::restore(&flags).map(|()| 0),
         other => other,
     };
     let runtime = tokio::runtime::Builder::new_current_thread()
@@ -147,14 +137,9 @@ fn run(flags: Flags) -> Result<u8, Failure> {
             Command::Apply(flags) => return apply::run(flags, connection, json).await,
             Command::Session(command) => session::session(command, connection, json).await?,
             Command::Worker(command) => session::worker(command, connection, json).await?,
-            Command::Events(flags) => events::run(flags, connection, json).await?,
             Command::Counters(flags) => counters::run(&flags, connection, json).await?,
             Command::Diagnose(flags) => return diagnose::run(flags, connection, json).await,
-            Command::Run(_)
-            | Command::Completions(_)
-            | Command::Man(_)
-            | Command::Backup(_)
-            | Command::Restore(_) => {}
+            Command::Run(_) | Command::Completions(_) | Command::Man(_) => {}
         }
         Ok(0)
     })

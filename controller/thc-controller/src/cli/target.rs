@@ -152,7 +152,7 @@ fn description(target: &Target) -> String {
     if !target.error.is_empty() {
         line("error", target.error.clone());
     }
-    line("p4runtime", format!("{}, election id {}", target.address, target.election_id));
+    line("p4runtime", target.address.clone());
     line("aggregator", target.aggregator.clone());
     let compared = match target.compared {
         Some(seconds) => format!("{seconds:.0} s ago: {} differ", target.differences.len()),

@@ -1,7 +1,6 @@
 //! What a controller is told: as it is written ([`Options`]) and as it is used ([`Config`]).
 
 mod options;
-mod roles;
 
 pub use options::{ControllerOptions, ForeignRows, Options, TargetOptions};
 
@@ -9,7 +8,6 @@ use crate::capacity::Capacity;
 use crate::device_config;
 use crate::error::{ControllerError, value};
 use crate::program::{Passes, ProgramShape};
-use crate::roles::Roles;
 use crate::schema::Schema;
 use crate::section::JobSection;
 use p4runtime_proto::config::P4Info;
@@ -44,41 +42,26 @@ const MAX_PORT: u16 = 511;
 /// The program that every target runs unless told otherwise.
 const P4INFO: &[u8] = thc_p4::P4INFO;
 
-/// The socket that is given by this value to have none.
-const NO_SOCKET: &str = "none";
+/// The state file that is given by this value to have none.
+const NO_STATE: &str = "none";
+/// The name of the state file in its default folder.
+const STATE: &str = "jobs.state";
 
 /// A checked configuration.
 #[derive(Clone, Debug)]
 pub struct Config {
     /// Where the service listens.
     pub listen: SocketAddr,
-    /// Where the page and the metrics are served.
+    /// Where the metrics are served.
     pub http: Option<SocketAddr>,
-    /// The same with certificates.
-    pub https: Option<SocketAddr>,
-    /// The socket for commands on this machine.
-    pub socket: LocalSocket,
     /// The file that keeps the book.
     pub state: Option<PathBuf>,
     /// Certificates of the service.
     pub tls: Option<CertificateFiles>,
-    /// Who may do what there.
-    pub roles: Roles,
     /// The aggregators.
     pub targets: Vec<TargetConfig>,
     /// Jobs to make at the start.
     pub jobs: Vec<JobSection>,
-}
-
-/// Where commands on this machine may ask.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum LocalSocket {
-    /// Nowhere.
-    None,
-    /// Where such a socket is looked for, if it can be there.
-    Default,
-    /// There.
-    At(PathBuf),
 }
 
 /// A checked aggregator.
@@ -91,7 +74,7 @@ pub struct TargetConfig {
     /// Its number there.
     pub device_id: u64,
     /// Which of two controllers is the primary one.
-    pub election_id: u64,
+    pub election_id: u128,
     /// The program's names and numbers.
     pub schema: Schema,
     /// What the program asks of its rows.
@@ -120,6 +103,8 @@ pub struct TargetConfig {
     pub compare: Duration,
     /// Whether what differs is repaired.
     pub repairs: bool,
+    /// Whether sessions that the state file does not know are ended.
+    pub drops_unknown: bool,
     /// Whether another program than it shall load is replaced even if what the target holds is lost with it.
     pub replaces_program: bool,
     /// Hosts and the ports they are behind.
@@ -152,6 +137,16 @@ fn readable(path: &Path) -> Result<PathBuf, ControllerError> {
     }
 }
 
+/// The state file where none is named: of a service of systemd, or of a user.
+fn default_state() -> Option<PathBuf> {
+    let folder = |name: &str| std::env::var_os(name).filter(|folder| !folder.is_empty()).map(PathBuf::from);
+    if let Some(folder) = folder("STATE_DIRECTORY") {
+        return Some(folder.join(STATE));
+    }
+    let of_user = folder("XDG_STATE_HOME").or_else(|| Some(folder("HOME")?.join(".local/state")))?;
+    Some(of_user.join("thc-controller").join(STATE))
+}
+
 fn read_text(path: &Path) -> Result<String, ControllerError> {
     fs::read_to_string(path).map_err(|cause| ControllerError::Read { path: path.to_owned(), cause })
 }
@@ -165,8 +160,7 @@ impl Options {
         let mut options = Options::parse(&read_text(path)?)?;
         let folder = path.parent().unwrap_or(Path::new("."));
         let within = |file: &mut PathBuf| *file = folder.join(&*file);
-        options.controller.state.as_mut().map(within);
-        options.controller.socket.as_mut().filter(|socket| socket.as_os_str() != NO_SOCKET).map(within);
+        options.controller.state.as_mut().filter(|state| state.as_os_str() != NO_STATE).map(within);
         if let Some(tls) = &mut options.controller.tls {
             within(&mut tls.cert);
             within(&mut tls.key);
@@ -226,18 +220,6 @@ impl Options {
                 client_ca: tls.client_ca.as_deref().map(readable).transpose()?,
             }),
         };
-        if let (Some(https), None) = (self.controller.https, &tls) {
-            return Err(value(
-                "controller.https",
-                https,
-                "give [controller.tls], whose certificates it shows",
-            ));
-        }
-        let socket = match &self.controller.socket {
-            None => LocalSocket::Default,
-            Some(path) if path.as_os_str() == NO_SOCKET => LocalSocket::None,
-            Some(path) => LocalSocket::At(path.clone()),
-        };
         for job in &self.job {
             job.check()?;
             for (key, names) in [("job.targets", &job.targets), ("job.servers", &job.servers)] {
@@ -249,11 +231,13 @@ impl Options {
         Ok(Config {
             listen: self.controller.listen.unwrap_or(([127, 0, 0, 1], DEFAULT_PORT).into()),
             http: self.controller.http,
-            https: self.controller.https,
-            socket,
-            state: self.controller.state.clone(),
+            state: self
+                .controller
+                .state
+                .clone()
+                .or_else(default_state)
+                .filter(|state| state.as_os_str() != NO_STATE),
             tls,
-            roles: self.controller.tls.as_ref().map_or(Ok(Roles::default()), roles::read)?,
             targets,
             jobs: self.job.clone(),
         })
@@ -293,10 +277,12 @@ impl TargetOptions {
 
     fn validate(&self) -> Result<TargetConfig, ControllerError> {
         let port = |key: &str, port: u16| {
-            if (1..=MAX_PORT).contains(&port) {
+            // The port of a Tofino 2 on PCIe is 0. In rows of members 0 is any port.
+            let least = u16::from(key != "cpu_port");
+            if (least..=MAX_PORT).contains(&port) {
                 return Ok(port);
             }
-            Err(value(&format!("target.{key}"), port, &format!("give a port from 1 to {MAX_PORT}")))
+            Err(value(&format!("target.{key}"), port, &format!("give a port from {least} to {MAX_PORT}")))
         };
         let info = match &self.p4info {
             Some(path) => p4info::parse(&read(path)?)?,
@@ -373,6 +359,7 @@ impl TargetOptions {
             patience,
             compare: self.compare.map_or(COMPARE, |Interval(every)| every),
             repairs: self.foreign_rows == ForeignRows::Repair,
+            drops_unknown: false,
             replaces_program: false,
             stations,
             ca: self.ca.as_deref().map(readable).transpose()?,
@@ -406,11 +393,29 @@ mod tests {
     }
 
     #[test]
+    fn keys_of_a_target_are_taken() {
+        let text = "[[target]]\naddress = \"a:1\"\nip = \"10.0.0.1\"\ncpu_port = 0\n";
+        let target = |more: &str| {
+            let options = Options::parse(&format!("{text}{more}")).unwrap();
+            options.validate().unwrap().targets.remove(0)
+        };
+        // The port of a Tofino 2 on PCIe.
+        assert_eq!((target("").cpu_port, target("").election_id), (0, 1));
+        assert_eq!(target("election_id = 7").election_id, 7);
+        let text = "election_id = \"18446744073709551617\"";
+        assert_eq!(target(text).election_id, (1 << 64) + 1);
+    }
+
+    #[test]
     fn wrong_values_are_named() {
         for (text, says) in [
             ("", "[[target]]"),
             ("[[target]]\naddress = \"a:1\"\nip = \"10.0.0.1\"\nmac = \"02:03\"", "target.mac"),
             ("[[target]]\naddress = \"a:1\"\nip = \"10.0.0.1\"\nshards = 0", "target.shards"),
+            (
+                "[[target]]\naddress = \"a:1\"\nip = \"10.0.0.1\"\n[[target.station]]\nmac = \"02:00:00:00:00:01\"\nport = 0",
+                "give a port from 1",
+            ),
             ("[[target]]\naddress = \"a:1\"\nip = \"10.0.0.1\"\nroom = 0", "target.room"),
             ("[[target]]\naddress = \"a:1\"\nip = \"10.0.0.1\"\npass_queues = 0", "target.pass_queues"),
             ("[[target]]\naddress = \"a:1\"\nip = \"10.0.0.1\"\npass_queues = 33", "1 to 32"),
@@ -418,7 +423,7 @@ mod tests {
             ("[[target]]\naddress = \"a:1\"\nip = \"10.0.0.1\"\ncert = \"x\"", "cert and key"),
             ("[[target]]\naddress = \"a:1\"\nip = \"10.0.0.1\"\np4info = \"no\"", "cannot read no"),
             ("[[target]]\naddress = \"a:1\"\nip = \"10.0.0.1\"\n[[job]]\nworkers = 2", "job.name"),
-            ("[[target]]\naddress = \"a:1\"\nip = \"10.0.0.1\"\n[[job]]\njob = 2\nlane = 16", "lane"),
+            ("[[target]]\naddress = \"a:1\"\nip = \"10.0.0.1\"\n[[job]]\njob = 2\nlane = 9", "lane"),
             (
                 "[[target]]\naddress = \"a:1\"\nip = \"10.0.0.1\"\n[[job]]\njob = 2\ntargets = [\"x\"]",
                 "job.targets",

@@ -2,7 +2,6 @@
 
 use crate::section::JobSection;
 use serde::Deserialize;
-use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use thc_job::Interval;
@@ -22,47 +21,47 @@ pub struct Options {
     pub job: Vec<JobSection>,
 }
 
+/// A number, or a string with one, since TOML's numbers have 63 bits and election ids 128.
+fn election_id<'de, D: serde::Deserializer<'de>>(from: D) -> Result<Option<u128>, D::Error> {
+    #[derive(Deserialize)]
+    #[serde(untagged)]
+    enum Written {
+        Number(u64),
+        Text(String),
+    }
+    match Written::deserialize(from)? {
+        Written::Number(number) => Ok(Some(number.into())),
+        Written::Text(text) => text.parse().map(Some).map_err(|_| {
+            serde::de::Error::custom(format!("election_id = {text:?}: give a number below 2^128"))
+        }),
+    }
+}
+
 /// The controller itself.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct ControllerOptions {
     /// Where operators' tools and workers ask. Default 127.0.0.1:9700.
     pub listen: Option<SocketAddr>,
-    /// Where the status page and `/metrics` are. Default: nowhere.
+    /// Where `/metrics` is, with probes beside it. Default: nowhere.
     pub http: Option<SocketAddr>,
-    /// The same, encrypted with the certificates of `tls`; clients may show one. Default: nowhere.
-    pub https: Option<SocketAddr>,
-    /// The socket by which commands on this machine ask, for its owner and group; "none" for none. Default: in the folder that
-    /// systemd has made for the service, or in the user's own (`XDG_RUNTIME_DIR`), else none.
-    pub socket: Option<PathBuf>,
-    /// Where jobs are kept over restarts. Default: nowhere.
+    /// The file that keeps jobs over restarts, or "none". Default: jobs.state in $STATE_DIRECTORY, or in
+    /// thc-controller of $XDG_STATE_HOME or ~/.local/state.
     pub state: Option<PathBuf>,
     /// Certificates for the service.
-    pub tls: Option<AccessOptions>,
+    pub tls: Option<TlsOptions>,
 }
 
-/// A service's certificates, PEM files, and who may do what by theirs.
+/// The service's certificates, PEM files.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct AccessOptions {
+pub struct TlsOptions {
     /// The certificate and those that lead to its authority.
     pub cert: PathBuf,
     /// Its private key.
     pub key: PathBuf,
     /// Authorities of clients' certificates; without it clients need none.
     pub client_ca: Option<PathBuf>,
-    /// Who may join jobs and report, beside operators: parts of certificates' subjects, OU=NAME, CN=NAME, or URI=URI for one of the
-    /// subject alternative names. Default: all whose certificate is an authority's of `client_ca`.
-    pub workers: Option<Vec<String>>,
-    /// Who may create, delete and install, likewise.
-    pub operators: Option<Vec<String>>,
-    /// Who may look at everything, beside operators, likewise; the others may look at the jobs that they may join.
-    pub readers: Option<Vec<String>>,
-    /// Who may join single jobs and report, beside workers and operators, by the job's name, or by what it begins with and `*`.
-    #[serde(default)]
-    pub trainers: BTreeMap<String, Vec<String>>,
-    /// What URIs begin with by which certificates say roles themselves: URI/operator, URI/reader, URI/trainer/JOB.
-    pub role_uris: Option<String>,
 }
 
 /// An aggregator.
@@ -76,8 +75,10 @@ pub struct TargetOptions {
     /// Its number there. Default 0.
     #[serde(default)]
     pub device_id: u64,
-    /// The higher one of two controllers is the primary one. Default 1.
-    pub election_id: Option<u64>,
+    /// The controller with the highest is the primary one: a number, or text if it has more than 63 bits.
+    /// Default 1.
+    #[serde(default, deserialize_with = "election_id")]
+    pub election_id: Option<u128>,
     /// The program's P4Info, text or binary. Default: the one that this controller was built with.
     pub p4info: Option<PathBuf>,
     /// What the switch runs: BMv2's JSON; a `.conf` of p4c for Tofino, of which what Stratum takes is made. Without it the target must have the program already.

@@ -4,7 +4,6 @@ use super::targets::drain_advice;
 use super::{Desk, no_job, write_refusal};
 use crate::book::{Book, Job};
 use crate::capacity::Capacity;
-use crate::events::About;
 use crate::rack::RackPlace;
 use crate::refusal::Refusal;
 use crate::section::{JobSection, lasting_keys};
@@ -67,7 +66,6 @@ impl Desk {
     /// It cannot be, there is one, there is no room, a target is away or refuses.
     pub async fn create_job(&self, asked: &JobSection) -> Result<v1::Job, Refusal> {
         let _turn = self.shared.turn(asked.name()).await;
-        self.may_change()?;
         let homes = self.homes(asked)?;
         let names: Vec<String> = homes.rooms.iter().map(|(name, _)| name.clone()).collect();
         // What is away cannot take it: better known before anything is written.
@@ -84,8 +82,7 @@ impl Desk {
             let message = format!("job {name} was made on no target: {}", refusal.message);
             return Err(Refusal { message, ..refusal });
         }
-        let about = About { target: "", job: name };
-        self.shared.tell(about, &format!("job {name}: made on {}", names.join(", ")));
+        tracing::info!("job {name}: made on {}", names.join(", "));
         self.job(name)
     }
 
@@ -232,7 +229,6 @@ impl Desk {
     /// There is no such job, somebody is in it, what is asked cannot be, or a target is away or refuses.
     pub async fn update_job(&self, name: &str, asked: &JobSection) -> Result<v1::Job, Refusal> {
         let _turn = self.shared.turn(name).await;
-        self.may_change()?;
         let job = self.shared.book().jobs.get(name).cloned().ok_or_else(|| no_job(name))?;
         let next = apply_change(&job, asked)?;
         let homes = self.homes(&next)?;
@@ -293,7 +289,7 @@ impl Desk {
             let message = format!("job {name} is as it was: {}", refusal.message);
             return Err(Refusal { message, ..refusal });
         }
-        self.shared.tell(About { target: "", job: name }, &format!("job {name}: changed"));
+        tracing::info!("job {name}: changed");
         Ok(())
     }
 
@@ -310,7 +306,7 @@ impl Desk {
     pub(super) async fn delete(&self, name: &str) -> Result<(), Refusal> {
         let (job, _) = self.change(|book| book.remove(name).ok_or_else(|| no_job(name))).await?;
         self.shared.reports().retain(|(job, _), _| job != name);
-        self.shared.tell(About { target: "", job: name }, &format!("job {name}: deleted"));
+        tracing::info!("job {name}: deleted");
         let there: Vec<String> =
             job.targets.into_iter().filter(|target| self.check_connected(target).is_ok()).collect();
         self.shared.sync(&there).await

@@ -1,18 +1,24 @@
 //! Workers that join by name, and what they report.
 
-use super::{ALIVE, Desk, PROMISE, no_job};
+use super::{ALIVE, Desk, PROMISE, no_job, write_refusal};
 use crate::book::{Given, seconds};
 use crate::live::TargetView;
 use crate::refusal::Refusal;
 use thc_control_proto::v1;
 
 impl Desk {
-    /// A worker's place.
+    /// A worker's place. It is in the file before the worker hears of it: a controller that is started anew
+    /// gives the number to no other worker.
     ///
     /// # Errors
-    /// There is no such job, no place, or no target.
-    pub fn join(&self, asked: &v1::JoinRequest) -> Result<v1::JoinResponse, Refusal> {
-        self.may_change()?;
+    /// There is no such job, no place, or no target, or the file cannot be written.
+    pub async fn join(&self, asked: &v1::JoinRequest) -> Result<v1::JoinResponse, Refusal> {
+        let answer = self.give_number(asked)?;
+        self.shared.save().await.map_err(write_refusal)?;
+        Ok(answer)
+    }
+
+    fn give_number(&self, asked: &v1::JoinRequest) -> Result<v1::JoinResponse, Refusal> {
         let target = self.active(&asked.job)?;
         let mut book = self.shared.book();
         let heard = {
@@ -52,7 +58,7 @@ impl Desk {
                     job.given.iter().find(|(_, given)| given.token == asked.token).map(|(worker, _)| *worker);
                 let free = |worker: &u8| {
                     let promised =
-                        job.given.get(worker).is_some_and(|given| now.saturating_sub(given.asked) < PROMISE);
+                        job.given.get(worker).is_some_and(|given| now.abs_diff(given.asked) < PROMISE);
                     !promised && !heard.contains(worker)
                 };
                 own.or_else(|| (0..workers).find(free)).ok_or_else(|| {
@@ -115,7 +121,6 @@ impl Desk {
     /// # Errors
     /// It is no worker of the job.
     pub fn report(&self, asked: v1::ReportRequest) -> Result<(), Refusal> {
-        self.may_change()?;
         let worker = {
             let mut book = self.shared.book();
             let job = book.jobs.get_mut(&asked.job).ok_or_else(|| no_job(&asked.job))?;

@@ -9,10 +9,11 @@ mod targets;
 
 pub(crate) use jobs::waits_for_all;
 
-use crate::book::{Before, Book, seconds};
+use crate::book::{Before, Book};
 use crate::diagnose::{self, Seen};
 use crate::error::ControllerError;
 use crate::live::{CARRIER, TargetView};
+use crate::rates::{recent, slowest_worker};
 use crate::refusal::Refusal;
 use crate::section::JobSection;
 use crate::state::ControllerState;
@@ -25,6 +26,9 @@ use thc_protocol::aggregator::{DropReason, Event};
 const PROMISE: u64 = 10;
 /// A worker whose packets came this recently keeps its number.
 const ALIVE: Duration = Duration::from_secs(5);
+/// Readings of counters for a diagnosis, and the time between two: a target is read each second.
+const READINGS: usize = 4;
+const BETWEEN: Duration = Duration::from_millis(1100);
 /// Lanes of the switch program.
 const LANE_BITS: u8 = 8;
 
@@ -48,11 +52,7 @@ impl Drop for Made {
 }
 
 fn write_refusal(error: ControllerError) -> Refusal {
-    let code = match error {
-        ControllerError::StandsBy { .. } => tonic::Code::Unavailable,
-        _ => tonic::Code::Internal,
-    };
-    Refusal { code, message: error.to_string() }
+    Refusal { code: tonic::Code::Internal, message: error.to_string() }
 }
 
 fn no_job(name: &str) -> Refusal {
@@ -72,11 +72,6 @@ impl Desk {
         &self.shared
     }
 
-    /// Only the controller that has the file changes anything.
-    fn may_change(&self) -> Result<(), Refusal> {
-        self.shared.book().may_change().map_err(write_refusal)
-    }
-
     /// A change of the book: in the file before anybody hears of it, or taken back. With it comes what takes it back later.
     async fn change<T>(
         &self,
@@ -84,7 +79,6 @@ impl Desk {
     ) -> Result<(T, Made), Refusal> {
         let (done, made) = {
             let mut book = self.shared.book();
-            book.may_change().map_err(write_refusal)?;
             let (next, done, before) = book.try_change(change)?;
             *book = next;
             (done, Made { before, shared: Arc::clone(&self.shared) })
@@ -210,39 +204,34 @@ impl Desk {
         Ok(v1::ReadCountersResponse { jobs, targets: targets.collect() })
     }
 
-    /// Looks at the counters as often as they are read from the targets, for ever.
-    pub async fn sample(&self) {
-        let mut ticks = tokio::time::interval(crate::rates::PERIOD);
-        ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
-        loop {
-            let at = ticks.tick().await;
-            let counters = self.counters("").unwrap_or_default();
-            self.shared.rates().sample(at, &counters);
-            let jobs: Vec<String> = self.shared.book().jobs.keys().cloned().collect();
-            for job in &jobs {
-                // For since when something is so; one may have been deleted meanwhile.
-                let _ = self.diagnose(job);
-            }
-            self.shared.finding_times().keep(&jobs);
-        }
-    }
-
-    /// What is wrong with a job, and what to do.
+    /// What is wrong with a job, and what to do. Counters are read several times, some seconds apart.
     ///
     /// # Errors
     /// There is no such job.
-    pub fn diagnose(&self, name: &str) -> Result<v1::DiagnoseResponse, Refusal> {
+    pub async fn diagnose(&self, name: &str) -> Result<v1::DiagnoseResponse, Refusal> {
+        let mut readings = vec![self.counters(name)?];
+        for _ in 1..READINGS {
+            tokio::time::sleep(BETWEEN).await;
+            readings.push(self.counters(name)?);
+        }
+        self.findings(name, &readings)
+    }
+
+    fn findings(
+        &self,
+        name: &str,
+        readings: &[v1::ReadCountersResponse],
+    ) -> Result<v1::DiagnoseResponse, Refusal> {
         let job = self.job(name)?;
-        let counters = self.counters(name)?;
+        let (Some(first), Some(counters)) = (readings.first(), readings.last()) else {
+            return Ok(v1::DiagnoseResponse::default());
+        };
         let section = JobSection::from_job(&job);
         let slots = section.options.data_slots.unwrap_or_default();
-        let rates = self.shared.rates();
         let slow = |target: &str| {
             let place = job.places.iter().find(|place| place.target == target)?;
             let behind = (slots / 64).max(2);
-            waits_for_all(&section)
-                .then(|| rates.slowest_worker(name, target, place.members, behind))
-                .flatten()
+            waits_for_all(&section).then(|| slowest_worker(readings, target, place.members, behind)).flatten()
         };
         let refused: Vec<(String, String)> = {
             let views = self.shared.views();
@@ -251,11 +240,8 @@ impl Desk {
             };
             views.iter().filter_map(why).collect()
         };
-        let (recent, targets) = (rates.recent(&counters), self.targets());
-        let seen =
-            Seen { job: &job, counters: &counters, recent: &recent, targets: &targets, refused: &refused };
-        let mut findings = diagnose::findings(&seen, slow);
-        self.shared.finding_times().note(name, &mut findings, seconds());
-        Ok(v1::DiagnoseResponse { findings })
+        let (recent, targets) = (recent(first, counters), self.targets());
+        let seen = Seen { job: &job, counters, recent: &recent, targets: &targets, refused: &refused };
+        Ok(v1::DiagnoseResponse { findings: diagnose::findings(&seen, slow) })
     }
 }

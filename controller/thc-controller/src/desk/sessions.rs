@@ -1,10 +1,8 @@
-//! Sessions that an operator ends, and workers whom an operator sends away; what has happened.
+//! Sessions that an operator ends, and workers whom an operator sends away.
 
 use super::{Desk, no_job};
-use crate::events::About;
 use crate::refusal::Refusal;
 use crate::state::AgentCommand;
-use thc_control_proto::v1;
 
 /// Tokens of workers sent away that a job keeps.
 const KEPT: usize = 64;
@@ -16,7 +14,6 @@ impl Desk {
     /// There is no such job, or a target with a session is away.
     pub async fn end_session(&self, job: &str) -> Result<Vec<String>, Refusal> {
         let _turn = self.shared.turn(job).await;
-        self.may_change()?;
         self.end_sessions(job).await
     }
 
@@ -32,7 +29,7 @@ impl Desk {
             let job = name.to_owned();
             if self.shared.ask(&target, |answer| AgentCommand::EndSession { job, answer }).await? {
                 let what = format!("job {name}: an operator has ended its session");
-                self.shared.tell(About { target: &target, job: name }, &what);
+                tracing::info!("{what}");
                 ended.push(target);
             }
         }
@@ -66,13 +63,7 @@ impl Desk {
         });
         change.await?;
         let what = format!("job {name}: an operator has sent worker {worker} away");
-        self.shared.warn(About { target: "", job: name }, &what);
+        tracing::warn!("{what}");
         self.end_sessions(name).await
-    }
-
-    /// What has happened of late.
-    #[must_use]
-    pub fn events(&self, asked: &v1::ListEventsRequest) -> Vec<v1::Event> {
-        self.shared.events().list_after(asked.after, About { target: &asked.target, job: &asked.job })
     }
 }

@@ -3,7 +3,6 @@
 use super::Desk;
 use crate::book::{Book, Job};
 use crate::config::TargetConfig;
-use crate::events::About;
 use crate::live::TargetView;
 use crate::refusal::Refusal;
 use crate::state::AgentCommand;
@@ -49,7 +48,6 @@ fn target_message(book: &Book, config: &TargetConfig, view: Option<&TargetView>)
         differences: view.map(|view| view.differences.clone()).unwrap_or_default(),
         repairs: view.map_or(0, |view| view.repairs),
         requests: requests.collect(),
-        election_id: view.map_or(0, |view| view.election_id),
     }
 }
 
@@ -76,7 +74,6 @@ impl Desk {
     /// # Errors
     /// As [`Desk::rows`].
     pub async fn compare(&self, target: &str, repair: bool) -> Result<Vec<v1::Difference>, Refusal> {
-        self.may_change()?;
         self.shared.ask(target, |answer| AgentCommand::Compare { repair, answer }).await
     }
 
@@ -94,7 +91,7 @@ impl Desk {
         });
         if change.await?.0 {
             let what = if drained { "is drained" } else { "is drained no more" };
-            self.shared.tell(About { target, job: "" }, &format!("target {target} {what}"));
+            tracing::info!("target {target} {what}");
         }
         let book = self.shared.book();
         let runs = |job: &&Job| job.places.get(target).is_some_and(|place| place.session.is_some());

@@ -49,12 +49,12 @@ const FEW_UPDATES: usize = 16;
 pub enum SwitchEvent {
     /// A packet for the control plane, from Ethernet on.
     Packet(Vec<u8>),
-    /// Whether this controller is the primary one.
-    Primary(bool),
-    /// There is no primary controller any more; the next one needs an election id above this one.
-    Vacant(u64),
-    /// The connection is over.
-    Closed,
+    /// This controller is the primary one.
+    Primary,
+    /// It is not, for this reason.
+    Secondary(String),
+    /// The connection is over, for this reason if the switch gave one.
+    Closed(String),
 }
 
 /// Requests of one kind that were answered.
@@ -83,18 +83,18 @@ pub struct Target {
 }
 
 impl Target {
-    /// Connects and asks to be the switch's primary controller. Returns whether it is.
+    /// Connects and asks to be the switch's primary controller. Returns why it is not, unless it is.
     ///
     /// # Errors
     /// [`ControllerError::Connect`], [`ControllerError::Tls`], [`ControllerError::Closed`], [`ControllerError::Silent`].
-    pub async fn connect(config: &TargetConfig) -> Result<(Target, bool), ControllerError> {
+    pub async fn connect(config: &TargetConfig) -> Result<(Target, Option<String>), ControllerError> {
         let connected = Target::connect_now(config);
         tokio::time::timeout(config.patience, connected)
             .await
             .unwrap_or_else(|_| Err(silence(&config.name, "connecting", config.patience)))
     }
 
-    async fn connect_now(config: &TargetConfig) -> Result<(Target, bool), ControllerError> {
+    async fn connect_now(config: &TargetConfig) -> Result<(Target, Option<String>), ControllerError> {
         let failed = |error: &(dyn std::error::Error + 'static)| ControllerError::Connect {
             target: config.name.clone(),
             address: config.address.clone(),
@@ -115,11 +115,11 @@ impl Target {
         let mut client = P4RuntimeClient::new(channel)
             .max_decoding_message_size(MAX_MESSAGE)
             .max_encoding_message_size(MAX_MESSAGE);
-        let election_id = Uint128 { high: 0, low: config.election_id };
+        let election_id = Uint128 { high: (config.election_id >> 64) as u64, low: config.election_id as u64 };
         let (sender, receiver) = mpsc::channel(ROOM);
         let update = Some(hello(config.device_id, election_id));
-        let closed = || ControllerError::Closed { target: config.name.clone() };
-        sender.send(StreamMessageRequest { update }).await.map_err(|_| closed())?;
+        let closed = |message| ControllerError::Closed { target: config.name.clone(), message };
+        sender.send(StreamMessageRequest { update }).await.map_err(|_| closed(String::new()))?;
         let stream = client
             .stream_channel(ReceiverStream::new(receiver))
             .await
@@ -141,12 +141,10 @@ impl Target {
             stream,
         };
         match target.event().await {
-            SwitchEvent::Primary(primary) => Ok((target, primary)),
-            SwitchEvent::Vacant(highest) => {
-                target.claim(highest).await?;
-                Ok((target, false))
-            }
-            _ => Err(closed()),
+            SwitchEvent::Primary => Ok((target, None)),
+            SwitchEvent::Secondary(why) => Ok((target, Some(why))),
+            SwitchEvent::Closed(message) => Err(closed(message)),
+            SwitchEvent::Packet(_) => Err(closed("it sent a packet before its answer".to_owned())),
         }
     }
 
@@ -168,26 +166,34 @@ impl Target {
         &self.requests
     }
 
-    /// The election id by which this controller asks to be the primary one.
-    #[must_use]
-    pub fn election_id(&self) -> u64 {
-        self.election_id.low
-    }
-
     /// Waits for what the switch says next.
     pub async fn event(&mut self) -> SwitchEvent {
         loop {
-            let Ok(Some(message)) = self.stream.message().await else { return SwitchEvent::Closed };
+            let message = match self.stream.message().await {
+                Ok(Some(message)) => message,
+                Ok(None) => return SwitchEvent::Closed(String::new()),
+                Err(status) => return SwitchEvent::Closed(explain(&status)),
+            };
             match message.update {
                 Some(stream_message_response::Update::Packet(packet)) => {
                     return SwitchEvent::Packet(packet.payload);
                 }
                 Some(stream_message_response::Update::Arbitration(update)) => {
                     let code = update.status.map_or(0, |status| status.code);
-                    if code == Code::NotFound as i32 {
-                        return SwitchEvent::Vacant(update.election_id.map_or(0, |id| id.low));
+                    if code == Code::Ok as i32 {
+                        return SwitchEvent::Primary;
                     }
-                    return SwitchEvent::Primary(code == Code::Ok as i32);
+                    let number = |id: Uint128| u128::from(id.high) << 64 | u128::from(id.low);
+                    let (highest, own) =
+                        (number(update.election_id.unwrap_or_default()), number(self.election_id));
+                    let holder = if code == Code::NotFound as i32 {
+                        "the primary controller is gone, whose election id was"
+                    } else {
+                        "another controller is its primary, whose election id is"
+                    };
+                    return SwitchEvent::Secondary(format!(
+                        "{holder} {highest}, and this one's is {own}: stop that one or give a higher election_id"
+                    ));
                 }
                 Some(stream_message_response::Update::Error(error)) => {
                     tracing::warn!(target = self.name, "a message was refused: {}", error.message);
@@ -195,15 +201,6 @@ impl Target {
                 None => {}
             }
         }
-    }
-
-    /// Asks to be the primary controller in place of one with this election id.
-    ///
-    /// # Errors
-    /// [`ControllerError::Closed`].
-    pub async fn claim(&mut self, highest: u64) -> Result<(), ControllerError> {
-        self.election_id.low = self.election_id.low.max(highest.saturating_add(1));
-        self.say(hello(self.device_id, self.election_id)).await
     }
 
     /// Sends a frame, as if it came in at the controller's port.
@@ -220,7 +217,7 @@ impl Target {
         let sent = self.sender.send(StreamMessageRequest { update: Some(update) });
         match tokio::time::timeout(self.patience, sent).await {
             Ok(Ok(())) => Ok(()),
-            Ok(Err(_)) => Err(ControllerError::Closed { target: self.name.clone() }),
+            Ok(Err(_)) => Err(ControllerError::Closed { target: self.name.clone(), message: String::new() }),
             Err(_) => Err(silence(&self.name, "a message", self.patience)),
         }
     }

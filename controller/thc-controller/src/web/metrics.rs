@@ -2,6 +2,7 @@
 
 use crate::desk::{Desk, waits_for_all};
 use crate::section::JobSection;
+use std::collections::BTreeMap;
 use std::fmt;
 use thc_control_proto::v1::{Requests, Target, Use, WorkerCounters};
 use thc_metrics::{DescriptorEncoder, counters, gauges};
@@ -11,16 +12,14 @@ pub fn text(desk: Desk) -> Result<String, fmt::Error> {
     thc_metrics::text("thc", move |encoder| write(encoder, &desk))
 }
 
-/// Metrics of targets beside their counters; of none while this controller stands by.
-fn target_metrics(encoder: &mut DescriptorEncoder<'_>, targets: &[Target], active: bool) -> fmt::Result {
+/// Metrics of targets beside their counters.
+fn target_metrics(encoder: &mut DescriptorEncoder<'_>, targets: &[Target]) -> fmt::Result {
     let built = [([("version", env!("CARGO_PKG_VERSION").to_owned())], 1.0)];
     gauges(encoder, "controller_build", "The version of this controller", built)?;
-    let targets = || targets.iter().filter(|_| active);
+    let targets = || targets.iter();
     let one = |value: fn(&Target) -> f64| targets().map(move |t| ([("target", t.name.clone())], value(t)));
     let drained = one(|target| f64::from(u8::from(target.drained)));
     gauges(encoder, "target_drained", "Whether no job and no session begins there", drained)?;
-    let ids = one(|target| target.election_id as f64);
-    gauges(encoder, "target_election_id", "By which this controller is its primary one", ids)?;
     let differing = one(|target| target.differences.len() as f64);
     gauges(
         encoder,
@@ -58,20 +57,16 @@ fn write(encoder: &mut DescriptorEncoder<'_>, desk: &Desk) -> fmt::Result {
     let jobs = desk.jobs();
     let targets = desk.targets();
     let counted = desk.counters("").unwrap_or_default();
-    let active = desk.state().book().may_change().is_ok();
-    let is = [([], f64::from(u8::from(active)))];
-    gauges(encoder, "controller_active", "Whether this controller has the jobs, and does not stand by", is)?;
+    let unsaved = [([], desk.state().unsaved().as_secs_f64())];
+    let help = "How long the last change has been waiting to be written to the state file";
+    gauges(encoder, "controller_unsaved_seconds", help, unsaved)?;
     let certificates = desk.state().certificates.get();
     let expires = certificates.and_then(|certificates| certificates.not_after()).map(|end| ([], end as f64));
     let help = "When the certificate of the service expires, in seconds since 1970";
     gauges(encoder, "certificate_expiry_timestamp_seconds", help, expires)?;
-    // One that stands by knows of no target whether it is there.
-    let up = targets
-        .iter()
-        .filter(|_| active)
-        .map(|t| ([("target", t.name.clone())], f64::from(u8::from(t.connected))));
+    let up = targets.iter().map(|t| ([("target", t.name.clone())], f64::from(u8::from(t.connected))));
     gauges(encoder, "target_up", "Whether the target is connected", up)?;
-    target_metrics(encoder, &targets, active)?;
+    target_metrics(encoder, &targets)?;
     gauges(encoder, "jobs", "Jobs", [([], jobs.len() as f64)])?;
     let sections: Vec<JobSection> = jobs.iter().map(JobSection::from_job).collect();
     let wanted = sections.iter().map(|job| ([("thc_job", job.name().to_owned())], f64::from(job.workers())));
@@ -146,15 +141,24 @@ fn write(encoder: &mut DescriptorEncoder<'_>, desk: &Desk) -> fmt::Result {
     counters(encoder, "carrier_drops", "Packets of no job that were dropped", others)?;
     let silent = workers().filter_map(|(labels, w)| Some((labels, w.silent?)));
     gauges(encoder, "worker_silent_seconds", "Time since a worker's last packet", silent)?;
+    // By job and target: the number of members, and the most packets in sums of one of them.
+    let mut foremost = BTreeMap::new();
+    for (job, section) in jobs.iter().zip(&sections).filter(|(_, section)| waits_for_all(section)) {
+        for place in job.places.iter().filter(|place| place.running) {
+            foremost.insert((section.name(), place.target.as_str()), (place.members, 0));
+        }
+    }
+    for of in &counted.jobs {
+        if let Some((members, most)) = foremost.get_mut(&(of.job.as_str(), of.target.as_str())) {
+            let all = of.workers.iter().filter(|w| w.worker < *members);
+            *most = all.map(|w| w.in_session).max().unwrap_or(0);
+        }
+    }
     let lag = workers().filter_map(|(labels, w)| {
         let [(_, job), (_, target), _] = &labels;
-        let of = counted.jobs.iter().find(|of| of.job == *job && of.target == *target)?;
-        let (job, section) = jobs.iter().zip(&sections).find(|(_, section)| section.name() == job)?;
-        let place = job.places.iter().find(|place| place.target == *target && place.running)?;
-        let members = of.workers.iter().filter(|w| w.worker < place.members);
-        let foremost = members.map(|w| w.in_session).max()?;
-        let told = w.worker < place.members && waits_for_all(section);
-        told.then(|| (labels, foremost.saturating_sub(w.in_session) as f64))
+        let &(members, foremost) = foremost.get(&(job.as_str(), target.as_str()))?;
+        let lag = foremost.saturating_sub(w.in_session) as f64;
+        (w.worker < members).then(|| (labels.clone(), lag))
     });
     let help = "Packets in sums of this session that a worker is behind the foremost";
     gauges(encoder, "worker_lag_packets", help, lag)?;

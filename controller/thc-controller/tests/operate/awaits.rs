@@ -1,4 +1,4 @@
-//! Whatever a controller, and the one that stands by for it, waits for fails once, each time another thing: its jobs add up after that.
+//! Whatever a controller waits for fails once, each time another thing: its jobs add up after that.
 
 use crate::aggregator;
 use crate::controller::{Controller, has_jobs, run, target};
@@ -32,27 +32,18 @@ fn wait_until<T>(what: &str, mut so: impl FnMut() -> Result<T, String>) -> T {
     }
 }
 
-/// Asks one of a pair, whichever has the jobs, until it does as it is asked or says that it is done.
-fn ask_pair(pair: &[SocketAddr], args: &[&str], done: &str) {
+/// Asks until it is done as asked, or was done already.
+fn ask(at: SocketAddr, args: &[&str], done: &str) {
     wait_until(&args.join(" "), || {
-        let mut said = String::new();
-        for at in pair {
-            let ended = run(args, &[("THC_CONTROLLER", &at.to_string())]);
-            if ended.code == Some(0) || (!done.is_empty() && ended.err.contains(done)) {
-                return Ok(());
-            }
-            said += &ended.err;
-        }
-        Err(said)
+        let ended = run(args, &[("THC_CONTROLLER", &at.to_string())]);
+        let is_done = ended.code == Some(0) || (!done.is_empty() && ended.err.contains(done));
+        if is_done { Ok(()) } else { Err(ended.err) }
     });
 }
 
 /// Joins as a rank of a job, whatever one try says.
-fn join_group(pair: &[SocketAddr], job: &str, rank: u8) -> Group {
+fn join_group(at: SocketAddr, job: &str, rank: u8) -> Group {
     wait_until("joining", || {
-        let Some(at) = pair.iter().find(|at| has_jobs(**at)) else {
-            return Err("nobody has the jobs".into());
-        };
         let url = format!("thc://{at}/{job}");
         let mut asked = thc_worker::Controller::new(url.parse().unwrap());
         asked.rank = Some(rank);
@@ -112,7 +103,7 @@ async fn rows(server: SocketAddr) -> Vec<(&'static str, usize)> {
     counted
 }
 
-/// The life of two jobs under two controllers, with this going wrong at that step: all steps that there were.
+/// The life of two jobs under a controller and the one after it, with this going wrong at that step: all steps that there were.
 fn life(fault: Option<(usize, Fault)>) -> Vec<&'static str> {
     let server = aggregator::start();
     let way = Unreliable::relay_to(server.p4runtime().unwrap());
@@ -126,39 +117,26 @@ fn life(fault: Option<(usize, Fault)>) -> Vec<&'static str> {
     }
     let config = target("ps1", &way.address.to_string(), server.local().port()) + "patience = \"500ms\"\n";
     let state = kept.join("jobs.state");
-    let (first, second) = (Controller::start_with(&config, &state), Controller::start_with(&config, &state));
-    let pair = [first.listen, second.listen];
-    let make = |job: &str| {
-        ask_pair(
-            &pair,
-            &["job", "create", job, "--workers", "2", "--slots", "64", "--norm-slots", "16"],
-            "already",
-        );
-    };
-    make("train");
-    let groups = run_both(|rank| join_group(&pair, "train", rank));
+    let first = Controller::start_with(&config, &state);
+    let small = ["--slots", "64", "--norm-slots", "16"];
+    let make =
+        |at, job| ask(at, &[&["job", "create", job, "--workers", "2"][..], &small].concat(), "already");
+    make(first.listen, "train");
+    let groups = run_both(|rank| join_group(first.listen, "train", rank));
     adds_up(&groups);
-    // Whichever has the jobs is killed, and the session goes on.
-    let one = wait_until("one of them", || {
-        pair.iter().position(|at| has_jobs(*at)).ok_or_else(|| "nobody has the jobs".to_owned())
-    });
-    let (active, rest) = if one == 0 { (first, second) } else { (second, first) };
-    drop(active);
-    let pair = [rest.listen];
-    wait_until("the other one", || has_jobs(rest.listen).then_some(()).ok_or_else(|| rest.log()));
+    // It is killed and started anew, and the session goes on.
+    drop(first);
+    let rest = start_when_state_is_there(&config, &state);
+    wait_until("its targets", || has_jobs(rest.listen).then_some(()).ok_or_else(|| rest.log()));
     adds_up(&groups);
     // A job that comes and one that goes, in the middle of it, and workers that come anew.
-    ask_pair(
-        &pair,
-        &["job", "create", "more", "--workers", "2", "--slots", "64", "--norm-slots", "16"],
-        "already",
-    );
+    make(rest.listen, "more");
     drop(groups);
-    let groups = run_both(|rank| join_group(&pair, "train", rank));
+    let groups = run_both(|rank| join_group(rest.listen, "train", rank));
     adds_up(&groups);
     drop(groups);
-    ask_pair(&pair, &["job", "delete", "train", "--yes"], "no job \"train\"");
-    let groups = run_both(|rank| join_group(&pair, "more", rank));
+    ask(rest.listen, &["job", "delete", "train", "--yes"], "no job \"train\"");
+    let groups = run_both(|rank| join_group(rest.listen, "more", rank));
     adds_up(&groups);
     // What is there is what should be there.
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
@@ -169,6 +147,12 @@ fn life(fault: Option<(usize, Fault)>) -> Vec<&'static str> {
     });
     adds_up(&groups);
     way.steps()
+}
+
+/// A controller that starts while its folder is away would begin without jobs.
+fn start_when_state_is_there(config: &str, state: &Path) -> Controller {
+    wait_until("the folder", || state.exists().then_some(()).ok_or_else(|| "away".to_owned()));
+    Controller::start_with(config, state)
 }
 
 /// The folder with the jobs cannot be reached for a moment.

@@ -24,14 +24,9 @@ pub struct Ended {
 /// Runs the program to its end.
 pub fn run(args: &[&str], environment: &[(&str, &str)]) -> Ended {
     let mut command = Command::new(PROGRAM);
-    for name in [
-        "THC_CONTROLLER",
-        "THC_CONTROLLER_CA",
-        "THC_CONTROLLER_CERT",
-        "THC_CONTROLLER_KEY",
-        "THC_COOKIE",
-        "XDG_RUNTIME_DIR",
-    ] {
+    for name in
+        ["THC_CONTROLLER", "THC_CONTROLLER_CA", "THC_CONTROLLER_CERT", "THC_CONTROLLER_KEY", "THC_COOKIE"]
+    {
         command.env_remove(name);
     }
     let output = command.args(args).envs(environment.iter().copied()).stdin(Stdio::null()).output().unwrap();
@@ -49,7 +44,6 @@ pub struct Controller {
     child: Child,
     pub listen: SocketAddr,
     pub http: SocketAddr,
-    pub https: Option<SocketAddr>,
     folder: tempfile::TempDir,
 }
 
@@ -80,8 +74,6 @@ impl Controller {
             .args(["--state"])
             .arg(state)
             .env("RUST_LOG", "debug")
-            .env_remove("XDG_RUNTIME_DIR")
-            .env_remove("RUNTIME_DIRECTORY")
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(log)
@@ -92,16 +84,11 @@ impl Controller {
             Some(line) => line.unwrap(),
             None => panic!("{}", fs::read_to_string(folder.path().join("log")).unwrap()),
         };
-        let page = line();
-        let http = page.strip_prefix("page http://").unwrap().trim_end_matches('/').parse().unwrap();
-        let mut ready = line();
-        let https =
-            ready.strip_prefix("page https://").map(|page| page.trim_end_matches('/').parse().unwrap());
-        if https.is_some() {
-            ready = line();
-        }
-        let listen = ready.strip_prefix("ready ").unwrap().parse().unwrap();
-        Controller { child, listen, http, https, folder }
+        let metrics = line();
+        let http =
+            metrics.strip_prefix("metrics http://").unwrap().trim_end_matches("/metrics").parse().unwrap();
+        let listen = line().strip_prefix("ready ").unwrap().parse().unwrap();
+        Controller { child, listen, http, folder }
     }
 
     /// Asks it.
@@ -175,7 +162,7 @@ impl Drop for Controller {
     }
 }
 
-/// Whether a controller has the jobs and all its targets, and does not stand by.
+/// Whether a controller answers and has all its targets.
 pub fn has_jobs(at: SocketAddr) -> bool {
     let ended = run(&["target", "list", "--json"], &[("THC_CONTROLLER", &at.to_string())]);
     let list: serde_json::Value = serde_json::from_str(&ended.out).unwrap_or_default();

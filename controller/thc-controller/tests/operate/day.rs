@@ -1,4 +1,4 @@
-//! A day of an operator: a pair of controllers with certificates, two servers and a switch, ten declared jobs, and all that goes wrong.
+//! A day of an operator: a controller with certificates, two servers and a switch, ten declared jobs, and all that goes wrong.
 //! After each step every target holds what its jobs want, and nothing else; what is refused says what to do.
 
 use crate::authority::Authority;
@@ -48,8 +48,7 @@ fn declared_jobs(workers_of_last: u32) -> Vec<(u32, String, Vec<&'static str>)> 
 struct Day {
     folder: tempfile::TempDir,
     config: String,
-    active: Option<Controller>,
-    standby: Option<Controller>,
+    controller: Option<Controller>,
     started: usize,
     chip: Strict,
     jobs: Vec<(u32, String, Vec<&'static str>)>,
@@ -69,7 +68,7 @@ impl Day {
         let chip = Strict::start(p4info::parse(&fs::read(info).unwrap()).unwrap());
         let file = |name: &str| folder.path().join(name).display().to_string();
         let mut config = format!(
-            "[controller]\nsocket = \"local.sock\"\n[controller.tls]\ncert = \"{}\"\nkey = \"{}\"\n",
+            "[controller.tls]\ncert = \"{}\"\nkey = \"{}\"\n",
             file("service.pem"),
             file("service-key.pem")
         );
@@ -88,16 +87,14 @@ impl Day {
         let mut day = Day {
             folder,
             config,
-            active: None,
-            standby: None,
+            controller: None,
             started: 0,
             chip,
             jobs: Vec::new(),
             refused: Vec::new(),
             _servers: servers,
         };
-        day.active = Some(day.start());
-        day.standby = Some(day.start());
+        day.controller = Some(day.start());
         day
     }
 
@@ -107,17 +104,19 @@ impl Day {
     }
 
     fn active(&self) -> &Controller {
-        self.active.as_ref().unwrap()
+        self.controller.as_ref().unwrap()
     }
 
     fn file(&self, name: &str) -> PathBuf {
         self.folder.path().join(name)
     }
 
-    /// Asks by the socket on the controller's machine.
+    /// Asks as an operator.
     fn ask(&self, args: &[&str]) -> Ended {
-        let socket = format!("unix:{}", self.active().folder().join("local.sock").display());
-        run(args, &[("THC_CONTROLLER", &socket)])
+        let address = format!("localhost:{}", self.active().listen.port());
+        let ca = self.file("service-ca.pem");
+        let environment = [("THC_CONTROLLER", address.as_str()), ("THC_CONTROLLER_CA", ca.to_str().unwrap())];
+        run(args, &environment)
     }
 
     fn ask_done(&self, args: &[&str]) -> String {
@@ -133,12 +132,11 @@ impl Day {
         self.refused.push(ended.err);
     }
 
-    /// The one that has the jobs is killed: the other one has them, and somebody starts a new one.
-    fn fail_over(&mut self) {
-        drop(self.active.take().unwrap().stop());
-        self.active = self.standby.take();
+    /// The controller is killed and started anew.
+    fn restart(&mut self) {
+        drop(self.controller.take().unwrap().stop());
+        self.controller = Some(self.start());
         self.active().wait_until("ready", |controller| controller.get("/readyz").0.contains("200 OK"));
-        self.standby = Some(self.start());
     }
 
     /// Makes jobs what is declared.
@@ -185,21 +183,16 @@ impl Day {
             assert!(names.contains(&format!("j{number} ")), "{step}: {names}");
         }
         assert_eq!(self.chip.state().refused, Vec::<String>::new(), "{step}");
-        // Alarms go by these: the one that stands by tells of no target, the other one of none that is there.
-        let up = |controller: &Controller| {
-            let (_, metrics) = controller.get("/metrics");
-            let up = metrics.lines().filter(|line| line.starts_with("thc_target_up{")).map(str::to_owned);
-            up.collect::<Vec<_>>()
-        };
-        assert!(up(self.standby.as_ref().unwrap()).is_empty(), "{step}");
-        let down: Vec<String> = up(self.active()).into_iter().filter(|line| line.ends_with(" 0.0")).collect();
+        // Alarms go by these.
+        let (_, metrics) = self.active().get("/metrics");
+        let up = metrics.lines().filter(|line| line.starts_with("thc_target_up{"));
+        let down: Vec<&str> = up.filter(|line| line.ends_with(" 0.0")).collect();
         assert!(down.iter().all(|line| but.iter().any(|target| line.contains(target))), "{step}: {down:?}");
     }
 
-    /// A worker of a job, which asks either controller.
+    /// A worker of a job.
     fn join(&self, job: &str) -> Group {
-        let port = |controller: &Option<Controller>| controller.as_ref().unwrap().listen.port();
-        let url = format!("thcs://localhost:{},localhost:{}/{job}", port(&self.standby), port(&self.active));
+        let url = format!("thcs://localhost:{}/{job}", self.active().listen.port());
         let mut asked = thc_worker::Controller::new(url.parse().unwrap());
         asked.ca = Some(self.file("service-ca.pem"));
         Group::join(GroupConfig { controller: Some(asked), ..GroupConfig::default() }).unwrap()
@@ -221,7 +214,7 @@ fn a_day_of_an_operator() {
     day.active()
         .wait_until("connected", |_| day.ask(&["target", "list"]).out.matches("connected").count() == 3);
     day.apply(declared_jobs(1));
-    day.fail_over();
+    day.restart();
     day.wait_settled("ten jobs, and a killed controller", &[]);
     let trains = day.join("j1");
     average(&trains);
@@ -254,7 +247,7 @@ fn a_day_of_an_operator() {
     day.expect_refusal(&["job", "create", "z", "--workers", "1", "--target", "chip"], "chip");
     day.ask_done(&["job", "delete", "y"]);
     day.wait_settled("a switch that hangs", &["chip"]);
-    day.fail_over();
+    day.restart();
     average(&trains);
     day.wait_settled("a switch that hangs, and a killed controller", &["chip"]);
     day.chip.state().faults.hangs = None;
@@ -275,14 +268,14 @@ fn a_day_of_an_operator() {
     of_ps.give("ps", |_| {});
     of_service.give("service", |_| {});
     day.active().wait_until("new", |_| asked(&day).code == Some(0));
-    day.fail_over();
+    day.restart();
     day.wait_settled("new certificates, and a killed controller", &[]);
     average(&trains);
 
     // A server is drained: what runs goes on, nothing begins, and that is known to the next controller.
     day.ask_done(&["target", "drain", "ps1"]);
     day.expect_refusal(&["job", "create", "x", "--workers", "1", "--target", "ps1"], "target undrain ps1");
-    day.fail_over();
+    day.restart();
     average(&trains);
     day.expect_refusal(&["job", "create", "x", "--workers", "1", "--target", "ps1"], "target undrain ps1");
     day.wait_settled("a drained server, and a killed controller", &[]);
@@ -293,27 +286,12 @@ fn a_day_of_an_operator() {
     let all = day.jobs.clone();
     day.apply(without_first.clone());
     day.jobs = all.iter().take(1).cloned().chain(without_first.clone()).collect();
-    day.fail_over();
+    day.restart();
     day.wait_settled("other jobs, and a killed controller", &[]);
     average(&trains);
     drop(trains);
     day.jobs = without_first;
     day.wait_settled("a session that is over", &[]);
-    average(&day.join("j7"));
-
-    // In the evening: an older release, with the jobs that it had, and the newer one again.
-    let state = day.file("jobs.state");
-    let (older, state) = (day.file("older"), state.to_str().unwrap().to_owned());
-    drop(day.standby.take());
-    drop(day.active.take());
-    let older = older.to_str().unwrap();
-    let said = run(&["backup", "--state", &state, "--format", "1", older], &[]);
-    assert!(said.code == Some(0) && said.out.starts_with("9 jobs"), "{said:?}");
-    let said = run(&["restore", "--state", &state, older], &[]);
-    assert!(said.code == Some(0) && said.out.starts_with("9 jobs"), "{said:?}");
-    day.active = Some(day.start());
-    day.standby = Some(day.start());
-    day.wait_settled("one format back", &[]);
     average(&day.join("j7"));
 
     for said in &day.refused {

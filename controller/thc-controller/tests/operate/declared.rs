@@ -59,8 +59,8 @@ fn what_a_file_declares_is_so() {
     assert_eq!(controller.json(&["job", "show", "a"])["spec"]["workers"], 4);
     let twice = apply(&controller, &(job("a", 2) + &job("a", 3)), &["--yes"]);
     assert!(twice.err.contains("job a: it is declared twice"), "{twice:?}");
-    let events = controller.ask_done(&["events", "--job", "b"]);
-    assert!(events.contains("job b: made on ps1") && events.contains("job b: deleted"), "{events}");
+    let log = controller.log();
+    assert!(log.contains("job b: made on ps1") && log.contains("job b: deleted"), "{log}");
 }
 
 /// What a session stands against is done when it is over.
@@ -90,7 +90,7 @@ fn a_session_is_not_disturbed_by_what_is_declared() {
     controller.ask_done(&["job", "wait", "a", "--for", "deleted"]);
 }
 
-/// The configuration's own jobs are changed and removed with it; a copy of the file of jobs is one.
+/// The configuration's own jobs are changed and removed with it.
 #[test]
 fn the_configuration_says_what_there_is() {
     let server = aggregator::start();
@@ -98,39 +98,22 @@ fn the_configuration_says_what_there_is() {
     let controller = Controller::start(&(target.clone() + &job("a", 2) + &job("b", 2)));
     controller.until_connected();
     create_by_hand(&controller);
-    let state = controller.folder().join("jobs.state");
-    let copy = controller.folder().join("jobs.backup");
-    let (state, copy) = (state.to_str().unwrap().to_owned(), copy.to_str().unwrap().to_owned());
-    let said = run(&["backup", "--state", &state, &copy], &[]);
-    assert!(said.out.starts_with("3 jobs in "), "{said:?}");
-    let there = run(&["restore", "--state", &state, &copy], &[]);
-    assert!(there.code == Some(1) && there.err.contains("has the jobs of"), "{there:?}");
     let folder = controller.stop();
     let controller = Controller::start_in(folder, &(target.clone() + &job("a", 3)));
     assert_eq!(jobs(&controller), ["a", "by-hand"]);
     assert_eq!(controller.json(&["job", "show", "a"])["spec"]["workers"], 3);
-    let folder = controller.stop();
-    let (state, copy) = (folder.path().join("jobs.state"), folder.path().join("jobs.backup"));
-    let (state, copy) = (state.to_str().unwrap(), copy.to_str().unwrap());
-    let said = run(&["restore", "--state", state, copy], &[]);
-    assert!(said.code == Some(0) && said.out.starts_with("3 jobs in "), "{said:?}");
-    let older = folder.path().join("older");
-    let said = run(&["backup", "--state", state, "--format", "1", older.to_str().unwrap()], &[]);
-    assert!(
-        said.code == Some(0) && fs::read_to_string(&older).unwrap().starts_with("{\"format\":1,"),
-        "{said:?}"
-    );
-    let file = folder.path().join("c.toml");
+    let file = controller.folder().join("c.toml");
     fs::write(&file, target + &job("a", 3)).unwrap();
-    let file = file.to_str().unwrap();
-    let check = run(&["run", "--check", "--config", file, "--state", state], &[]);
+    let state = controller.folder().join("jobs.state");
+    let check =
+        run(&["run", "--check", "--config", file.to_str().unwrap(), "--state", state.to_str().unwrap()], &[]);
     assert_eq!(
         (check.code, check.out.as_str()),
-        (Some(0), "ok: 1 targets, 1 declared jobs, 3 jobs in the file of jobs\n")
+        (Some(0), "ok: 1 targets, 1 declared jobs, 2 jobs in the file of jobs\n")
     );
 }
 
-/// systemd hears that a controller is ready and alive, probes find it, and pages of others do not.
+/// systemd hears that a controller is ready and alive, and probes find it.
 #[test]
 fn it_says_that_it_is_there() {
     let folder = tempfile::tempdir().unwrap();
@@ -140,7 +123,11 @@ fn it_says_that_it_is_there() {
     let config = folder.path().join("c.toml");
     fs::write(&config, crate::controller::target("ps1", crate::controller::NOWHERE, 9000)).unwrap();
     let mut child = Command::new("sh")
-        .args(["-c", "WATCHDOG_PID=$$ exec \"$0\" run --listen 127.0.0.1:0 --config \"$1\"", PROGRAM])
+        .args([
+            "-c",
+            "WATCHDOG_PID=$$ exec \"$0\" run --state none --listen 127.0.0.1:0 --config \"$1\"",
+            PROGRAM,
+        ])
         .arg(&config)
         .env("NOTIFY_SOCKET", &socket)
         .env("WATCHDOG_USEC", "200000")
@@ -161,34 +148,8 @@ fn it_says_that_it_is_there() {
     assert_eq!(child.wait().unwrap().code(), Some(0));
 
     let target = crate::controller::target("ps1", crate::controller::NOWHERE, 9000);
-    let first = Controller::start(&target);
-    let second = Controller::start_with(&target, &first.folder().join("jobs.state"));
-    for (controller, ready) in [(&first, "200 OK"), (&second, "503 ")] {
-        assert!(controller.get("/healthz").0.contains("200 OK"));
-        let (head, body) = controller.get("/readyz");
-        assert!(head.contains(ready), "{head} {body}");
-        assert!(ready == "200 OK" || body.contains("stands by"), "{body}");
+    let controller = Controller::start(&target);
+    for path in ["/healthz", "/readyz"] {
+        assert!(controller.get(path).0.contains("200 OK"), "{path}");
     }
-}
-
-/// Workers that are told of both controllers of a pair find the one that has the jobs.
-#[test]
-fn workers_find_the_controller_that_has_the_jobs() {
-    let server = aggregator::start();
-    let target = aggregator::target_section(&server, "ps1");
-    let first = Controller::start(&target);
-    first.until_connected();
-    let second = Controller::start_with(&target, &first.folder().join("jobs.state"));
-    first.ask_done(&["job", "create", "a", "--workers", "1"]);
-    let url = format!("thc://127.0.0.1:1,{},{}/a", second.listen, first.listen);
-    let joined = || {
-        let controller = Some(thc_worker::Controller::new(url.parse().unwrap()));
-        thc_worker::Group::join(thc_worker::GroupConfig { controller, ..Default::default() }).unwrap()
-    };
-    let mut data = [1.0; 64];
-    joined().allreduce(&mut data).unwrap();
-    let _folder = first.stop();
-    second.wait_until("it has them", |controller| controller.get("/readyz").0.contains("200 OK"));
-    second.until_connected();
-    joined().allreduce(&mut data).unwrap();
 }

@@ -317,6 +317,21 @@ fn who_has_lost_its_row_is_found() {
     site.controller().wait_until("counted", |_| packets(&site) == 5);
 }
 
+/// Stratum refuses meters in rows. What only limits is left out, and the target is there.
+#[test]
+fn a_switch_that_refuses_meters_is_served_without_them() {
+    let site = Site::start(TOFINO2);
+    assert_eq!(site.strict.rows("control_ports"), 3);
+    site.strict.state().faults.full = Some(|table, _| table == "control_ports");
+    site.strict.restart();
+    let controller = site.controller();
+    controller.wait_until("told", |controller| controller.log().contains("target chip refuses meters"));
+    controller.wait_until("there again", |controller| is_connected(controller, 0));
+    assert_eq!(site.strict.rows("control_ports"), 0);
+    site.create();
+    site.join_workers(1);
+}
+
 /// A chip brings a whole counter up to date for each question: there are few.
 #[test]
 fn counters_are_asked_for_rarely() {

@@ -22,27 +22,15 @@ async fn health(at: SocketAddr, service: &str) -> Result<ServingStatus, Code> {
     }
 }
 
-/// The one that has the jobs serves; the one that stands by does not, until it has them.
+/// A controller says that it serves.
 #[tokio::test(flavor = "multi_thread")]
-async fn the_one_that_has_the_jobs_serves() {
+async fn a_controller_serves() {
     let server = aggregator::start();
-    let target = aggregator::target_section(&server, "ps1");
-    let first = Controller::start(&target);
-    let second = Controller::start_with(&target, &first.folder().join("jobs.state"));
+    let controller = Controller::start(&aggregator::target_section(&server, "ps1"));
     for service in ["", "thc.control.v1.Control"] {
-        assert_eq!(health(first.listen, service).await, Ok(ServingStatus::Serving));
-        assert_eq!(health(second.listen, service).await, Ok(ServingStatus::NotServing));
+        assert_eq!(health(controller.listen, service).await, Ok(ServingStatus::Serving));
     }
-    assert_eq!(health(first.listen, "another").await, Err(Code::NotFound));
-    // Those who watch hear of the change.
-    let channel =
-        Endpoint::from_shared(format!("http://{}", second.listen)).unwrap().connect().await.unwrap();
-    let request = HealthCheckRequest { service: String::new() };
-    let mut watched = HealthClient::new(channel).watch(request).await.unwrap().into_inner();
-    assert_eq!(watched.message().await.unwrap().unwrap().status, 2);
-    let _folder = first.stop();
-    assert_eq!(watched.message().await.unwrap().unwrap().status, 1);
-    assert_eq!(health(second.listen, "thc.control.v1.Control").await, Ok(ServingStatus::Serving));
+    assert_eq!(health(controller.listen, "another").await, Err(Code::NotFound));
 }
 
 /// A thc-ps says so at its P4Runtime port.

@@ -1,18 +1,16 @@
-//! What operators have in hand: commands, certificates, page, metrics, packaging; against the program itself.
+//! What operators have in hand: commands, certificates, metrics, packaging; against the program itself.
 #![allow(clippy::unwrap_used, missing_docs)]
 
 mod aggregator;
 mod authority;
 mod awaits;
 mod certificates;
-mod chromium;
 mod commands;
 mod controller;
 mod converge;
 mod day;
 mod declared;
 mod faults;
-mod formats;
 mod health;
 mod installation;
 mod joining;
@@ -20,11 +18,9 @@ mod lag;
 mod logs;
 mod metrics;
 mod packaging;
-mod page;
 mod programs;
 mod prometheus;
-mod roles;
-mod socket;
+mod restarts;
 mod strict;
 mod tls;
 mod unreliable;

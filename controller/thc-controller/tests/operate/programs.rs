@@ -60,13 +60,6 @@ impl Site {
         Site::start_in(case, keys, tempfile::tempdir().unwrap())
     }
 
-    /// With a file of jobs.
-    pub fn with_state(case: Case, state: &str) -> Site {
-        let folder = tempfile::tempdir().unwrap();
-        std::fs::write(folder.path().join("jobs.state"), state).unwrap();
-        Site::start_in(case, "", folder)
-    }
-
     fn start_in(case: Case, keys: &'static str, folder: tempfile::TempDir) -> Site {
         let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../p4/build").join(case.file);
         let strict = Strict::start(p4info::parse(&std::fs::read(&path).unwrap()).unwrap());

@@ -2,29 +2,23 @@
 
 use std::io;
 use std::net::{SocketAddr, TcpListener};
-use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::task::{Context, Poll, ready};
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use p4runtime_proto::v1::p4_runtime_server::P4RuntimeServer;
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::net::TcpStream;
-use tokio_stream::Stream;
 use tonic::transport::Server;
-use tonic::transport::server::{Connected, TcpConnectInfo};
 
 use super::service::Service;
 use crate::error::PsError;
 use crate::state::ServerState;
 use thc_options::P4RuntimeConfig;
-use thc_tls::{Certificates, ClientCertificates};
+use thc_tls::{Certificates, Incoming};
 
 /// The largest message taken: a pipeline configuration with BMv2's JSON.
 const MAX_MESSAGE: usize = 8 << 20;
-/// Connections at a time; further ones are closed at once.
-const MAX_CONNECTIONS: usize = 16;
+/// The largest number of connections at a time.
+const MAX_CONNECTIONS: usize = 64;
 /// Requests at a time on each, streams included.
 const MAX_REQUESTS: u32 = 16;
 /// How often it is looked whether the server stops.
@@ -32,8 +26,6 @@ const TICK: Duration = Duration::from_millis(50);
 /// How soon the server notices that a controller's machine is gone: it asks so often, and the controller must
 /// answer so soon.
 const KEEPALIVE: Duration = Duration::from_secs(10);
-/// How long nothing is accepted after accepting has failed.
-const PAUSE: Duration = Duration::from_millis(100);
 
 /// An open port.
 #[derive(Debug)]
@@ -63,9 +55,8 @@ impl Listener {
                 "P4Runtime listens on {local} without {lacks}: whoever reaches it can change and see all jobs"
             );
         }
-        let certificates = config.tls.as_ref().map(|tls| {
-            Certificates::open("P4Runtime", tls.clone(), b"h2", ClientCertificates::Certified).map(Arc::new)
-        });
+        let certificates =
+            config.tls.as_ref().map(|tls| Certificates::open("P4Runtime", tls.clone(), b"h2").map(Arc::new));
         let certificates =
             certificates.transpose().map_err(|error| PsError::Certificates { message: error.to_string() })?;
         Ok(Listener { listener, local, certificates })
@@ -107,7 +98,7 @@ impl Listener {
             .http2_keepalive_timeout(Some(KEEPALIVE))
             .add_service(health)
             .add_service(service);
-        let incoming = Incoming { listener, live: Arc::default(), pause: None };
+        let incoming = Incoming::new("P4Runtime", listener, MAX_CONNECTIONS);
         let serving = async {
             match self.certificates {
                 None => server.serve_with_incoming(incoming).await,
@@ -130,87 +121,5 @@ impl Listener {
 async fn wait_for_stop(shared: &ServerState) {
     while !shared.stop.load(Ordering::Relaxed) {
         tokio::time::sleep(TICK).await;
-    }
-}
-
-/// Connections as they come, but not too many.
-struct Incoming {
-    listener: tokio::net::TcpListener,
-    live: Arc<AtomicUsize>,
-    pause: Option<Pin<Box<tokio::time::Sleep>>>,
-}
-
-impl Stream for Incoming {
-    type Item = io::Result<Connection>;
-
-    fn poll_next(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
-        let this = self.get_mut();
-        loop {
-            if let Some(pause) = &mut this.pause {
-                ready!(pause.as_mut().poll(context));
-                this.pause = None;
-            }
-            match ready!(this.listener.poll_accept(context)) {
-                Ok((stream, _)) if this.live.load(Ordering::Relaxed) < MAX_CONNECTIONS => {
-                    // Answers are short and waited for.
-                    let _ = stream.set_nodelay(true);
-                    this.live.fetch_add(1, Ordering::Relaxed);
-                    return Poll::Ready(Some(Ok(Connection { stream, live: Arc::clone(&this.live) })));
-                }
-                Ok(_) => {
-                    tracing::debug!("P4Runtime: {MAX_CONNECTIONS} connections are open, one more was closed");
-                }
-                // Mostly a lack of file descriptors, which may pass.
-                Err(_) => this.pause = Some(Box::pin(tokio::time::sleep(PAUSE))),
-            }
-        }
-    }
-}
-
-/// A connection that is counted.
-struct Connection {
-    stream: TcpStream,
-    live: Arc<AtomicUsize>,
-}
-
-impl Drop for Connection {
-    fn drop(&mut self) {
-        self.live.fetch_sub(1, Ordering::Relaxed);
-    }
-}
-
-impl Connected for Connection {
-    type ConnectInfo = TcpConnectInfo;
-
-    fn connect_info(&self) -> TcpConnectInfo {
-        self.stream.connect_info()
-    }
-}
-
-impl AsyncRead for Connection {
-    fn poll_read(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        buffer: &mut ReadBuf<'_>,
-    ) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_read(context, buffer)
-    }
-}
-
-impl AsyncWrite for Connection {
-    fn poll_write(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        bytes: &[u8],
-    ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.stream).poll_write(context, bytes)
-    }
-
-    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_flush(context)
-    }
-
-    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_shutdown(context)
     }
 }

@@ -67,9 +67,6 @@ securityContext:
 {{- define "thc.check" -}}
 {{- $c := .Values.controller -}}
 {{- if $c.enabled -}}
-{{- if and (gt (int $c.replicas) 1) (not $c.state.existingClaim) (ne $c.state.accessMode "ReadWriteMany") -}}
-{{- fail "controller.replicas is 2: the pair shares its state file, so set controller.state.accessMode to ReadWriteMany, with a storage class that supports it and locks (NFS 4), or name controller.state.existingClaim" -}}
-{{- end -}}
 {{- if not (concat .Values.ps.servers $c.targets) -}}
 {{- fail "the controller has no target: list servers in ps.servers or switches in controller.targets, or set controller.enabled to false" -}}
 {{- end -}}

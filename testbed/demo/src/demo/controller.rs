@@ -1,5 +1,4 @@
-//! The demo's controller, which creates the job in the parameter server, gives the workers the server's address, and
-//! shows the run on a page.
+//! The demo's controller, which creates the job in the parameter server and gives the workers the server's address.
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -20,8 +19,8 @@ const SLOTS: u32 = 1024;
 pub struct Addresses {
     /// The address for commands and workers.
     pub listen: SocketAddr,
-    /// The address of the status page.
-    pub page: SocketAddr,
+    /// The address of the metrics.
+    pub metrics: SocketAddr,
 }
 
 impl Addresses {
@@ -34,14 +33,9 @@ impl Addresses {
 /// Text that tells users how to watch the run.
 impl fmt::Display for Addresses {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Addresses { listen, page } = self;
-        let port = page.port();
-        writeln!(f, "status page http://{page}/: open it in a browser while the workers train")?;
-        writeln!(
-            f,
-            "  from another machine: ssh -L {port}:{page} THIS-MACHINE, then http://localhost:{port}/ there"
-        )?;
-        write!(f, "  on a terminal: thc-controller --controller {listen} counters {JOB} --watch")
+        let Addresses { listen, metrics } = self;
+        writeln!(f, "watch it: thc-controller --controller {listen} counters {JOB} --watch")?;
+        write!(f, "  metrics for Prometheus: http://{metrics}/metrics")
     }
 }
 
@@ -60,18 +54,19 @@ pub fn arguments(folder: &Path, job: &Job, p4runtime: SocketAddr, server: Socket
     );
     std::fs::write(&path, text).map_err(|source| Error::File { path: path.clone(), source })?;
     let file = path.display().to_string();
-    let words = ["run", "--config", &file, "--listen", "127.0.0.1:0", "--http", "127.0.0.1:0"];
+    let words =
+        ["run", "--config", &file, "--state", "none", "--listen", "127.0.0.1:0", "--http", "127.0.0.1:0"];
     Ok(words.map(str::to_owned).to_vec())
 }
 
 /// Reads a controller's output line by line until the controller is ready.
 pub fn ready() -> impl FnMut(&str) -> Option<Addresses> {
-    let mut page = None;
+    let mut metrics = None;
     move |line| {
-        if let Some(url) = line.strip_prefix("page http://") {
-            page = url.trim_end_matches('/').parse().ok();
+        if let Some(url) = line.strip_prefix("metrics http://") {
+            metrics = url.trim_end_matches("/metrics").parse().ok();
         }
-        Some(Addresses { listen: line.strip_prefix("ready ")?.parse().ok()?, page: page? })
+        Some(Addresses { listen: line.strip_prefix("ready ")?.parse().ok()?, metrics: metrics? })
     }
 }
 
@@ -83,11 +78,11 @@ mod tests {
     #[test]
     fn it_says_how_to_look() {
         let mut ready = ready();
-        assert_eq!(ready("page http://127.0.0.1:81/"), None);
+        assert_eq!(ready("metrics http://127.0.0.1:81/metrics"), None);
         let found = ready("ready 127.0.0.1:82").unwrap();
         assert_eq!(found.url(), "thc://127.0.0.1:82/demo");
         let text = found.to_string();
-        for has in ["http://127.0.0.1:81/", "-L 81:127.0.0.1:81", "--controller 127.0.0.1:82 counters demo"] {
+        for has in ["http://127.0.0.1:81/metrics", "--controller 127.0.0.1:82 counters demo"] {
             assert!(text.contains(has), "{text}");
         }
     }

@@ -125,7 +125,8 @@ impl Site {
             job.seed,
         );
         let file = write("thc-controller.toml", text.as_bytes())?;
-        let words = ["run", "--config", &file, "--listen", "127.0.0.1:0", "--http", "127.0.0.1:0"];
+        let words =
+            ["run", "--config", &file, "--state", "none", "--listen", "127.0.0.1:0", "--http", "127.0.0.1:0"];
         Ok(words.map(str::to_owned).to_vec())
     }
 

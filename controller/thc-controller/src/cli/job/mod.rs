@@ -195,8 +195,8 @@ fn create_flag(arg: Arg) -> Arg {
         "fraction" => arg.requires("granularity"),
         "racks" => arg.requires_all(["rack", "root", "root_mac"]),
         "job" => arg.long("number"),
-        // The controller numbers tables, and switches send whole sums in lanes of 8 bits.
-        "table" | "lane" => arg.hide(true),
+        // The controller numbers tables.
+        "table" => arg.hide(true),
         _ => arg,
     }
 }
