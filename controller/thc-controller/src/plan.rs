@@ -24,16 +24,13 @@ const OF_ROOTS: [Kind; 6] =
 /// The number of a root's first port in `addresses`: workers have those below 64.
 const FIRST_ROOT: u8 = 192;
 
-/// Jobs and tables of which a target holds nothing, because it has refused their rows or is still getting
-/// them.
+/// Jobs and tables of which a target holds nothing, because it has refused their rows.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Exclusions {
     /// Numbers of jobs.
     pub jobs: BTreeSet<u16>,
     /// Ids of lookup tables.
     pub tables: BTreeSet<u8>,
-    /// Ids of lookup tables whose rows are still to come; jobs do not have these tables before.
-    pub coming: BTreeSet<u8>,
 }
 
 /// Everything that this target should hold.
@@ -99,15 +96,12 @@ pub(crate) fn target_rows_except(
             wanted.row(schema, &LoopbackPortRow { port })?;
         }
     }
-    let there = |table: &u8| !but.tables.contains(table) && !but.coming.contains(table);
+    let there = |table: &u8| !but.tables.contains(table);
     for (&table, row) in book.tables.iter().filter(|(table, _)| there(table)) {
         lookup(target, &mut wanted, table, book.number_of_table(table), row)?;
     }
     for job in book.jobs.values().filter(|job| !but.jobs.contains(&job.spec.number)) {
         if let Some(place) = job.places.get(&target.name) {
-            if job.tables().any(|table| but.coming.contains(&table)) {
-                continue;
-            }
             for table in job.tables() {
                 let form = book.tables.get(&table).map(BookTable::form).unwrap_or_default();
                 let on_chip = match target.program.lookups {

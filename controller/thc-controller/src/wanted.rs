@@ -8,7 +8,7 @@ use p4runtime_proto::v1::{
     field_match, packet_replication_engine_entry, replica, update,
 };
 use std::borrow::Cow;
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet};
 use thc_p4::rows::{AddressRow, JobRow, JobTableRow, LookupBytes, MemberRow, RackRow, RootRow, Row};
 
 /// The group of all ports; jobs' groups are below.
@@ -123,26 +123,6 @@ impl Wanted {
     /// Adds a lookup table of rows of bytes; a later one of the same number replaces an earlier.
     pub fn lookup(&mut self, lookup: LookupBytes) {
         self.lookups.insert(lookup.number, lookup);
-    }
-
-    /// Lookup tables of rows of bytes.
-    pub fn lookups(&self) -> impl Iterator<Item = &LookupBytes> {
-        self.lookups.values()
-    }
-
-    /// Whether this lookup table is among them.
-    #[must_use]
-    pub(crate) fn has_lookup(&self, lookup: &LookupBytes) -> bool {
-        self.lookups.get(&lookup.number) == Some(lookup)
-    }
-
-    /// Whether there are rows of the lookup table of bytes that has this number.
-    #[must_use]
-    pub(crate) fn has_rows_of_lookup(&self, lookup: u8, schema: &Schema) -> bool {
-        let has = |table: &Table| {
-            rows(&self.entries, table.id()).any(|(key, _)| number(key, 0) == Some(lookup.into()))
-        };
-        self.lookups.contains_key(&lookup) || schema.lookups().any(has)
     }
 
     /// Adds a group.
@@ -373,14 +353,6 @@ fn disturbed_jobs(
         }
     }
     Ok(disturbed)
-}
-
-/// The rows that add a missing lookup table of bytes.
-///
-/// # Errors
-/// As [`Schema::entry`].
-pub fn insertions(lookup: &LookupBytes, schema: &Schema) -> Result<VecDeque<Update>, ControllerError> {
-    Ok(schema.lookup_entries(lookup)?.iter().map(|entry| table(update::Type::Insert, entry)).collect())
 }
 
 fn rows(entries: &Entries, table: u32) -> impl Iterator<Item = (&Key, &TableEntry)> {

@@ -96,12 +96,10 @@ impl Agent {
             });
             actions.extend(ended.into_iter().filter(|end| !goes_on || !matches!(end, Action::Send(..))));
         }
-        let coming = self.installations.tables();
         for (name, job) in &book.jobs {
             let number = JobId(job.spec.number);
             let Some(place) = job.places.get(&self.config.name) else { continue };
-            let awaits = job.tables().any(|table| coming.contains(&table));
-            if self.known.contains_key(&number) || awaits {
+            if self.known.contains_key(&number) {
                 continue;
             }
             let Some(job_here) = self.static_job(job) else { continue };

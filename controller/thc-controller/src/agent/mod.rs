@@ -5,8 +5,6 @@
 //! agent begins anew with [`Agent::take_over`], which makes the target what the book says.
 
 mod compare;
-mod installations;
-mod installing;
 mod jobs;
 mod readings;
 mod refused_job;
@@ -21,7 +19,6 @@ use crate::live::Heard;
 use crate::state::{AgentCommand, ControllerState};
 use crate::target::{SwitchEvent, Target};
 use crate::wanted::Wanted;
-use installations::Installations;
 use refused_job::RefusedJob;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
@@ -80,8 +77,6 @@ pub struct Agent {
     refused_jobs: BTreeMap<u16, RefusedJob>,
     /// Lookup tables that it has refused, and why.
     refused_tables: BTreeMap<u8, String>,
-    /// Lookup tables that it is getting.
-    installations: Installations,
     /// Whether it still has another program than the one to load, because of sessions.
     outdated: bool,
     started: Instant,
@@ -112,7 +107,6 @@ impl Agent {
             held: None,
             refused_jobs: BTreeMap::new(),
             refused_tables: BTreeMap::new(),
-            installations: Installations::default(),
             outdated: false,
             started: Instant::now(),
             ticks: 0,
@@ -133,8 +127,6 @@ impl Agent {
             let name = &self.config.name;
             // Whoever shows it names the target.
             let message = text.strip_prefix(&format!("target {name}: ")).unwrap_or(&text).to_owned();
-            let away = || ControllerError::Away { target: name.clone(), message: message.clone() };
-            self.installations.refuse(away);
             if let Some(view) = self.shared.views().get_mut(name) {
                 view.connected = false;
                 view.error.clone_from(&message);
@@ -216,9 +208,6 @@ impl Agent {
                     }
                 },
                 _ = ticks.tick(), if why.is_none() => self.tick(&mut target).await?,
-                () = std::future::ready(()), if why.is_none() && !self.installations.is_empty() => {
-                    self.install_part(&mut target).await?;
-                }
             }
         }
     }
@@ -226,20 +215,13 @@ impl Agent {
     /// Does what is asked. Who has asked may have gone; that is no loss.
     async fn obey(&mut self, target: &mut Target, command: AgentCommand) {
         match command {
-            AgentCommand::Sync(answer) => match self.sync(target).await {
-                Ok(()) if !self.installations.is_empty() => self.installations.wait(answer),
-                done => drop(answer.send(done)),
-            },
+            AgentCommand::Sync(answer) => drop(answer.send(self.sync(target).await)),
             AgentCommand::Rows(answer) => {
                 let held = target.read_rows().await;
                 drop(answer.send(held.map(|held| difference::rows(&held, target.schema()))));
             }
             AgentCommand::Compare { repair, answer } => {
-                let compared = match self.install_all(target).await {
-                    Ok(()) => self.compare(target, repair).await,
-                    Err(error) => Err(error),
-                };
-                drop(answer.send(compared));
+                drop(answer.send(self.compare(target, repair).await));
             }
             AgentCommand::EndSession { job, answer } => {
                 drop(answer.send(self.end_session(target, &job).await));
@@ -250,8 +232,6 @@ impl Agent {
     fn stand_by(&mut self, target: &Target, why: &str) {
         let name = target.name();
         tracing::warn!("target {name}: {why}");
-        let refused = || ControllerError::NotPrimary { target: name.to_owned(), why: why.to_owned() };
-        self.installations.refuse(refused);
         let mut views = self.shared.views();
         let view = views.entry(self.config.name.clone()).or_default();
         (view.connected, view.error) = (false, why.to_owned());
@@ -338,14 +318,12 @@ impl Agent {
         // What it has refused is tried again.
         self.refused_jobs.clear();
         self.refused_tables.clear();
-        self.installations.forget();
         let held = target.read_rows().await?;
         self.refuse_unknown_sessions(&held)?;
         self.end_sessions_that_cannot_go_on(&held)?;
         self.held = Some(held);
         self.compared = Some(Instant::now());
         self.sync(target).await?;
-        self.install_all(target).await?;
         // Nobody was heard while there was no connection.
         self.heard.clear();
         self.complaints.clear();
@@ -390,17 +368,11 @@ impl Agent {
         target: &mut Target,
         mut packets: Packets,
     ) -> Result<(), ControllerError> {
-        if let Some(held) = self.held.take()
-            && self.plan_installations(&held, target.schema())?
-        {
-            self.held = Some(held);
-        }
         let actions = self.align();
         packets.extend(self.note(actions).0);
         let packets = self.establish(target, packets).await?;
         self.send(target, packets, None).await?;
         self.shared.book().forget_removed(&self.config.name);
-        self.installations.answer();
         Ok(())
     }
 

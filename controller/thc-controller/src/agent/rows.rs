@@ -61,15 +61,9 @@ impl Agent {
             // After a failure it is not known what the target took: it is read anew.
             let (held, read) = match self.held.take() {
                 Some(held) => (held, false),
-                None => {
-                    self.installations.forget();
-                    (target.read_rows().await?, true)
-                }
+                None => (target.read_rows().await?, true),
             };
-            if !self.plan_installations(&held, target.schema())? {
-                continue;
-            }
-            let wanted = self.plan_rows(self.installations.tables())?;
+            let wanted = self.plan_rows()?;
             let changes = wanted.changes(&held, target.schema())?;
             tracing::debug!(target = target.name(), "{} updates", changes.len());
             match write(target, changes, careful).await? {
@@ -94,15 +88,13 @@ impl Agent {
         Exclusions {
             jobs: self.refused_jobs.keys().copied().collect(),
             tables: self.refused_tables.keys().copied().collect(),
-            coming: BTreeSet::new(),
         }
     }
 
-    /// What it should hold, except what it has refused or has no room for, and lookup tables that are still
-    /// to come.
-    pub(super) fn plan_rows(&mut self, coming: BTreeSet<u8>) -> Result<Wanted, ControllerError> {
+    /// What it should hold, except what it has refused or has no room for.
+    fn plan_rows(&mut self) -> Result<Wanted, ControllerError> {
         loop {
-            let but = Exclusions { coming: coming.clone(), ..self.exclusions() };
+            let but = self.exclusions();
             let wanted = plan::target_rows_except(&self.config, &self.shared.book(), &but);
             match wanted {
                 Err(error @ ControllerError::Room { table, .. }) if !but.tables.contains(&table) => {

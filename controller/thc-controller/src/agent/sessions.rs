@@ -37,7 +37,7 @@ impl Agent {
         if self.refused_jobs.get(&header.job.0).is_some_and(|refused| Instant::now() < refused.until) {
             return Ok(());
         }
-        if header.kind == Kind::Join && (self.may_not_begin(header.job) || self.awaits_tables(header.job)) {
+        if header.kind == Kind::Join && self.may_not_begin(header.job) {
             return Ok(());
         }
         let heard = &self.heard;

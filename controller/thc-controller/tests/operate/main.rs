@@ -12,7 +12,6 @@ mod day;
 mod declared;
 mod faults;
 mod health;
-mod installation;
 mod joining;
 mod lag;
 mod logs;
