@@ -63,11 +63,7 @@ pub struct CreateJobRequest {
 }
 #[derive(serde::Serialize)]
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
-pub struct ListJobsRequest {
-    /// Whether the client knows sections; must be true.
-    #[prost(bool, tag = "1")]
-    pub reads_sections: bool,
-}
+pub struct ListJobsRequest {}
 #[derive(serde::Serialize)]
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct ListJobsResponse {
@@ -79,9 +75,6 @@ pub struct ListJobsResponse {
 pub struct GetJobRequest {
     #[prost(string, tag = "1")]
     pub name: ::prost::alloc::string::String,
-    /// Whether the client knows sections; must be true.
-    #[prost(bool, tag = "2")]
-    pub reads_sections: bool,
 }
 /// Missing keys stay unchanged. A job changes only while no worker is in it.
 #[derive(serde::Serialize)]
@@ -106,8 +99,8 @@ pub struct DeleteJobResponse {}
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct ApplyJobsRequest {
     /// \[[job]\] sections.
-    #[prost(string, optional, tag = "4")]
-    pub sections: ::core::option::Option<::prost::alloc::string::String>,
+    #[prost(string, tag = "4")]
+    pub sections: ::prost::alloc::string::String,
     /// Whether jobs that were applied earlier and are not among these are deleted.
     #[prost(bool, tag = "2")]
     pub prune: bool,

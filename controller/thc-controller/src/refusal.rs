@@ -47,15 +47,6 @@ impl Refusal {
     pub fn unavailable(message: String) -> Refusal {
         Refusal { code: Code::Unavailable, message }
     }
-
-    /// The client is of a version that does not speak of jobs as sections of TOML.
-    #[must_use]
-    pub fn older_client() -> Refusal {
-        Refusal::not_now(format!(
-            "this client is older than the controller, which describes jobs in TOML: use thc-controller {} of the controller's host",
-            env!("CARGO_PKG_VERSION")
-        ))
-    }
 }
 
 impl From<Refusal> for Status {

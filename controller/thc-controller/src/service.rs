@@ -34,14 +34,7 @@ async fn finish<T: Send + 'static>(
 
 /// The section that a request has.
 fn section(text: &str) -> Result<JobSection, Refusal> {
-    if text.is_empty() {
-        return Err(Refusal::older_client());
-    }
     JobSection::parse(text).map_err(|error| Refusal::invalid(error.to_string()))
-}
-
-fn check_client(reads_sections: bool) -> Result<(), Refusal> {
-    if reads_sections { Ok(()) } else { Err(Refusal::older_client()) }
 }
 
 #[async_trait]
@@ -51,16 +44,11 @@ impl Control for Service {
         Ok(Response::new(finish(async move { desk.create_job(&asked).await }).await?))
     }
 
-    async fn list_jobs(
-        &self,
-        request: Request<ListJobsRequest>,
-    ) -> Result<Response<ListJobsResponse>, Status> {
-        check_client(request.get_ref().reads_sections)?;
+    async fn list_jobs(&self, _: Request<ListJobsRequest>) -> Result<Response<ListJobsResponse>, Status> {
         Ok(Response::new(ListJobsResponse { jobs: self.desk.jobs() }))
     }
 
     async fn get_job(&self, request: Request<GetJobRequest>) -> Result<Response<Job>, Status> {
-        check_client(request.get_ref().reads_sections)?;
         Ok(Response::new(self.desk.job(&request.into_inner().name)?))
     }
 
@@ -183,24 +171,5 @@ impl Control for Service {
     async fn report(&self, request: Request<ReportRequest>) -> Result<Response<ReportResponse>, Status> {
         self.desk.report(request.into_inner())?;
         Ok(Response::new(ReportResponse {}))
-    }
-}
-
-#[cfg(test)]
-#[allow(clippy::unwrap_used)]
-mod tests {
-    use super::*;
-    use prost::Message;
-
-    /// Their requests have jobs in fields that are reserved now.
-    #[test]
-    fn requests_of_older_clients_are_refused_in_a_line() {
-        let job = [0x0a, 3, 0x0a, 1, b'a'];
-        let create = section(&CreateJobRequest::decode(&job[..]).unwrap().section).unwrap_err();
-        let list = check_client(ListJobsRequest::decode(&[][..]).unwrap().reads_sections).unwrap_err();
-        assert_eq!((create.code, &create), (tonic::Code::FailedPrecondition, &list));
-        assert!(create.message.contains("older than the controller") && !create.message.contains('\n'));
-        assert_eq!(ApplyJobsRequest::decode(&job[..]).unwrap().sections, None);
-        assert_eq!(section("workers = 2\nwrong = 3").unwrap_err().code, tonic::Code::InvalidArgument);
     }
 }

@@ -319,7 +319,7 @@ impl Site {
     }
 
     pub fn job(&self, name: &str) -> Result<Job, Status> {
-        let request = GetJobRequest { name: name.to_owned(), reads_sections: true };
+        let request = GetJobRequest { name: name.to_owned() };
         self.ask(async |mut client| Ok(client.get_job(request).await?.into_inner()))
     }
 
@@ -333,7 +333,7 @@ impl Site {
     }
 
     pub fn jobs(&self) -> Vec<Job> {
-        let request = thc_control_proto::v1::ListJobsRequest { reads_sections: true };
+        let request = thc_control_proto::v1::ListJobsRequest {};
         self.ask(async |mut client| Ok(client.list_jobs(request).await?.into_inner().jobs)).unwrap()
     }
 

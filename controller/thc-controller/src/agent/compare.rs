@@ -14,9 +14,7 @@ impl Agent {
     /// Compares the target's rows with what was written, as often as that is configured.
     pub(super) async fn compare_if_due(&mut self, target: &mut Target) -> Result<(), ControllerError> {
         let every = self.config.compare;
-        if every.is_zero()
-            || self.compared.is_some_and(|compared| compared.elapsed() < every)
-        {
+        if every.is_zero() || self.compared.is_some_and(|compared| compared.elapsed() < every) {
             return Ok(());
         }
         self.compare(target, self.config.repairs).await.map(drop)

@@ -272,14 +272,8 @@ impl Book {
         let credit = self.jobs.get(job).map_or(0, Job::credit);
         if let Some(place) = self.jobs.get_mut(job).and_then(|job| job.places.get_mut(target)) {
             place.sessions = place.sessions.wrapping_add(1);
-            place.session = Some(Session {
-                cookie: Hidden(cookie),
-                epoch,
-                members,
-                root_ports,
-                before: None,
-                credit,
-            });
+            place.session =
+                Some(Session { cookie: Hidden(cookie), epoch, members, root_ports, before: None, credit });
         }
     }
 
@@ -495,8 +489,7 @@ mod tests {
         let path = folder.path().join("state.json");
         let mut book = Book::open(Some(&path)).unwrap();
         add(&mut book, "a", 16).unwrap();
-        let member =
-            Member { at: "10.0.0.1:7".parse().unwrap(), mac: [2; 6], port: 3, nonce: u64::MAX };
+        let member = Member { at: "10.0.0.1:7".parse().unwrap(), mac: [2; 6], port: 3, nonce: u64::MAX };
         book.begin("a", "s1", 77, BTreeMap::from([(0, member)]), 0);
         book.place_mut("a", "s1").unwrap().session.as_mut().unwrap().before = Some(BTreeMap::from([(0, 5)]));
         book.file().write(book.content().unwrap()).unwrap();

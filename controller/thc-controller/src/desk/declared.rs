@@ -66,8 +66,8 @@ impl Desk {
     /// # Errors
     /// One of them cannot be: then nothing is changed. What is refused later is in that job's change.
     pub async fn apply(&self, asked: &v1::ApplyJobsRequest) -> Result<Vec<v1::JobChange>, Refusal> {
-        let sections = asked.sections.as_deref().ok_or_else(Refusal::older_client)?;
-        let jobs = JobSection::parse_all(sections).map_err(|error| Refusal::invalid(error.to_string()))?;
+        let jobs =
+            JobSection::parse_all(&asked.sections).map_err(|error| Refusal::invalid(error.to_string()))?;
         self.declare(&jobs, Declared::Apply, asked.prune, asked.plan_only).await
     }
 

@@ -15,7 +15,7 @@ use thc_control_proto::v1::{
     CreateJobRequest, DeleteJobRequest, GetJobRequest, Job, ListJobsRequest, UpdateJobRequest,
 };
 use thc_controller::{CHANGEABLE, JobSection};
-use thc_job::{Interval, JobOptions};
+use thc_job::JobOptions;
 use tonic::Code;
 
 const CREATE: &str = "\
@@ -208,17 +208,6 @@ impl CreateFlags {
     }
 }
 
-/// An answer, if the controller's version describes jobs as this program does.
-fn check_version(job: Job) -> Result<Job, Failure> {
-    if job.section.is_empty() {
-        return Err(Failure::error(format!(
-            "this controller is older than thc-controller {}, and describes jobs differently: use the thc-controller of its own version",
-            env!("CARGO_PKG_VERSION")
-        )));
-    }
-    Ok(job)
-}
-
 /// A job as JSON, its sections as objects.
 fn json_of_job(job: &Job) -> Result<Value, Failure> {
     let mut value = serde_json::to_value(job).map_err(Failure::error)?;
@@ -229,11 +218,10 @@ fn json_of_job(job: &Job) -> Result<Value, Failure> {
     Ok(value)
 }
 
-/// A section as JSON, with some keys also under the names that they had in earlier versions.
+/// A section as JSON, with the keys that follow from others.
 fn json_of_section(section: &JobSection) -> Result<Value, Failure> {
     let mut value = serde_json::to_value(section).map_err(Failure::error)?;
     let options = &section.options;
-    let milliseconds = |time: Option<Interval>| time.map(|time| time.0.as_millis() as u64);
     for list in ["targets", "servers", "tables"] {
         if value[list].is_null() {
             value[list] = Value::Array(Vec::new());
@@ -242,16 +230,14 @@ fn json_of_section(section: &JobSection) -> Result<Value, Failure> {
     value["number"] = options.job.into();
     value["workers"] = section.workers().into();
     value["quorum"] = section.quorum().into();
-    value["deadline_ms"] = milliseconds(options.deadline).into();
     Ok(value)
 }
 
 fn request_of(name: String) -> GetJobRequest {
-    GetJobRequest { name, reads_sections: true }
+    GetJobRequest { name }
 }
 
 fn show(job: Job, json: bool) -> Result<(), Failure> {
-    let job = check_version(job)?;
     if json { print_json(&json_of_job(&job)?) } else { print(&description(&job)) }
 }
 
@@ -284,8 +270,8 @@ pub async fn run(command: JobCommand, connection: Connection, json: bool) -> Res
     match command {
         JobCommand::Create(flags) => show(client.create_job(flags.request()?).await?.into_inner(), json),
         JobCommand::List => {
-            let list = client.list_jobs(ListJobsRequest { reads_sections: true }).await?.into_inner();
-            let jobs = list.jobs.into_iter().map(check_version).collect::<Result<Vec<Job>, _>>()?;
+            let list = client.list_jobs(ListJobsRequest {}).await?.into_inner();
+            let jobs = list.jobs;
             if json {
                 let jobs = jobs.iter().map(json_of_job).collect::<Result<Vec<Value>, _>>()?;
                 print_json(&serde_json::json!({ "jobs": jobs }))

@@ -50,17 +50,8 @@ pub(super) fn policy(section: &JobSection) -> String {
 }
 
 pub(super) fn list_text(jobs: &[Job]) -> String {
-    let mut grid = Grid::new(&[
-        "JOB",
-        ">NUMBER",
-        ">TABLE",
-        "PARAMETERS",
-        "LOSS",
-        "TARGET",
-        "STATE",
-        ">JOINED",
-        ">N",
-    ]);
+    let mut grid =
+        Grid::new(&["JOB", ">NUMBER", ">TABLE", "PARAMETERS", "LOSS", "TARGET", "STATE", ">JOINED", ">N"]);
     for job in jobs {
         let section = JobSection::from_job(job);
         for (nth, place) in job.places.iter().enumerate() {
