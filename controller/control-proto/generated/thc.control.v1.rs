@@ -16,12 +16,6 @@ pub struct Job {
     /// The other lookup tables, in the order of the section.
     #[prost(uint32, repeated, tag = "5")]
     pub tables: ::prost::alloc::vec::Vec<u32>,
-    /// The change that takes effect when the session ends: "change" or "delete"; empty if none.
-    #[prost(string, tag = "7")]
-    pub pending: ::prost::alloc::string::String,
-    /// The origin of its declaration: "file" or "apply"; empty if `job create` made it.
-    #[prost(string, tag = "8")]
-    pub declared: ::prost::alloc::string::String,
 }
 /// A job on one target.
 #[derive(serde::Serialize)]
@@ -101,7 +95,7 @@ pub struct ApplyJobsRequest {
     /// \[[job]\] sections.
     #[prost(string, tag = "4")]
     pub sections: ::prost::alloc::string::String,
-    /// Whether jobs that were applied earlier and are not among these are deleted.
+    /// Whether jobs that are not among these are deleted.
     #[prost(bool, tag = "2")]
     pub prune: bool,
     /// Whether nothing is changed, and only the changes are returned.
@@ -125,9 +119,6 @@ pub struct JobChange {
     /// The differences, such as "workers: 2 -> 4".
     #[prost(string, repeated, tag = "3")]
     pub differences: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
-    /// The time of the change: "now", "when its session is over".
-    #[prost(string, tag = "4")]
-    pub when: ::prost::alloc::string::String,
     /// The reason for which the change failed; empty if it did not.
     #[prost(string, tag = "5")]
     pub error: ::prost::alloc::string::String,

@@ -99,13 +99,6 @@ impl Daemon {
         for (target, queue) in queues {
             tasks.spawn(Agent::new(target, Arc::clone(&shared)).run(queue, stopped.clone()));
         }
-        let (carrying, mut end) = (desk.clone(), stopped.clone());
-        tasks.spawn(async move {
-            tokio::select! {
-                _ = end.wait_for(|stop| *stop) => {}
-                () = carrying.carry_out() => {}
-            }
-        });
         let (addresses, certificates) = (listeners.addresses, listeners.certificates.clone());
         if let Some(certificates) = &certificates {
             let _ = shared.certificates.set(Arc::clone(certificates));

@@ -100,61 +100,10 @@ pub struct Job {
     /// Tokens of workers that an operator has sent away.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub evicted: Vec<u64>,
-    /// Who declared it, if somebody did.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub declared: Option<Declared>,
-    /// What becomes of it when its session is over.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub pending: Option<Box<Pending>>,
     /// The target that workers were sent to last.
     pub active: Option<String>,
     /// Seconds since 1970.
     pub created: u64,
-}
-
-/// Who declared what a job is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Declared {
-    /// The controller's configuration.
-    File,
-    /// `thc-controller apply`.
-    Apply,
-}
-
-impl Declared {
-    /// What it is called.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Declared::File => "file",
-            Declared::Apply => "apply",
-        }
-    }
-}
-
-/// What becomes of a job when its session is over.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub enum Pending {
-    /// It becomes this.
-    Change {
-        /// What it is then.
-        spec: Box<JobSpec>,
-        /// Where.
-        targets: Vec<String>,
-    },
-    /// It goes.
-    Delete,
-}
-
-impl Pending {
-    /// What it is called.
-    #[must_use]
-    pub fn name(&self) -> &'static str {
-        match self {
-            Pending::Change { .. } => "change",
-            Pending::Delete => "delete",
-        }
-    }
 }
 
 /// Numbers of a job's lookup tables.

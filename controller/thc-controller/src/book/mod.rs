@@ -7,7 +7,7 @@ mod tables;
 
 pub use before::Before;
 use job::TableIds;
-pub use job::{Declared, Given, Job, Member, Pending, Placement, Session};
+pub use job::{Given, Job, Member, Placement, Session};
 pub use tables::BookTable;
 
 use crate::book_file::{BookFile, Content};
@@ -135,8 +135,6 @@ impl Book {
             places,
             given: BTreeMap::new(),
             evicted: Vec::new(),
-            declared: None,
-            pending: None,
             active: None,
             created: seconds(),
         };

@@ -14,7 +14,8 @@ Example:
     printf '[[job]]\\nname = \"train\"\\nworkers = 4\\n' >jobs.toml
     thc-controller apply -f jobs.toml
 
-The file has [[job]] sections, like the controller's configuration. Jobs that run change when their session ends.
+The file has [[job]] sections, like the controller's configuration. A job that runs is left as it is, which counts as
+refused.
 
 Exit status: 0 done, or nothing to do; 1 some or all changes were refused; 2 wrong flags or file.";
 
@@ -25,7 +26,7 @@ pub struct ApplyFlags {
     /// TOML file that declares the jobs
     #[arg(long, short, value_name = "FILE")]
     file: PathBuf,
-    /// Delete jobs that were applied earlier and are not in the file
+    /// Delete jobs that are not in the file
     #[arg(long)]
     prune: bool,
     /// Print what would change, and change nothing
@@ -59,7 +60,6 @@ pub async fn run(flags: ApplyFlags, connection: Connection, json: bool) -> Resul
     if !nothing && !flags.yes {
         ask("Apply this?", "give --yes, or --plan to see only what would change")?;
     }
-    // Who has it unchanged is declared from now on as well.
     asked.plan_only = false;
     let done = client.apply_jobs(asked).await?.into_inner();
     if json {
@@ -84,12 +84,11 @@ fn plan_text(changes: &[JobChange]) -> String {
             Kind::Change => ("~", "changes"),
             Kind::Delete => ("-", "is deleted"),
         };
-        let when = if change.when.is_empty() { String::new() } else { format!(" {}", change.when) };
-        text += &format!("{mark} job {} {what}{when}\n", change.job);
+        text += &format!("{mark} job {} {what}\n", change.job);
         text.extend(change.differences.iter().map(|difference| format!("      {difference}\n")));
     }
     if changes.is_empty() {
-        text += "no jobs are declared, and none was\n";
+        text += "no jobs are declared\n";
     }
     text
 }

@@ -86,13 +86,18 @@ impl Desk {
         self.job(name)
     }
 
-    /// Makes a job that targets get when they come.
+    /// Makes jobs that targets get when they come, all in one change of the file. Returns why some of them
+    /// cannot be made.
     ///
     /// # Errors
-    /// It cannot be.
-    pub(super) async fn create_for_later(&self, asked: &JobSection) -> Result<(), Refusal> {
-        let homes = self.homes(asked)?;
-        self.change(|book| put_down(book, asked, &homes)).await.map(drop)
+    /// The file cannot be written.
+    pub(super) async fn create_for_later(&self, jobs: &[JobSection]) -> Result<Vec<Refusal>, Refusal> {
+        let homes: Vec<_> = jobs.iter().map(|asked| self.homes(asked)).collect();
+        let change = self.change(|book| {
+            let made = jobs.iter().zip(homes).map(|(asked, homes)| put_down(book, asked, &homes?));
+            Ok(made.filter_map(Result::err).collect())
+        });
+        change.await.map(|(refused, _)| refused)
     }
 
     /// The targets of a job, or the servers that its slots are dealt to.
@@ -218,8 +223,6 @@ impl Desk {
             tables: job.more.iter().map(|&id| id.into()).collect(),
             places: places.collect(),
             created: job.created,
-            pending: job.pending.as_ref().map_or(String::new(), |pending| pending.name().to_owned()),
-            declared: job.declared.map_or(String::new(), |by| by.name().to_owned()),
         })
     }
 
@@ -263,11 +266,7 @@ impl Desk {
             let before = book.remove(name).ok_or_else(|| no_job(name))?;
             book.add(spec, rooms)?;
             if let Some(job) = book.jobs.get_mut(name) {
-                (job.created, job.declared) = (before.created, before.declared);
-                job.evicted = before.evicted;
-            }
-            if let Some(job) = book.jobs.get_mut(name) {
-                job.pending = None;
+                (job.created, job.evicted) = (before.created, before.evicted);
             }
             Ok(())
         });

@@ -33,10 +33,6 @@ impl Desk {
             views.get(&target).map(of_job).unwrap_or_default()
         };
         let job = book.jobs.get_mut(&asked.job).ok_or_else(|| no_job(&asked.job))?;
-        if let Some(pending) = job.pending.as_deref().filter(|_| job.running_session().is_none()) {
-            let text = format!("job {} is about to {}: ask again in a moment", asked.job, pending.name());
-            return Err(Refusal::unavailable(text));
-        }
         if job.evicted.contains(&asked.token) {
             return Err(Refusal::not_now(format!(
                 "an operator has sent this worker of job {} away: start it anew if it is to come back",

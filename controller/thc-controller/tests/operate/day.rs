@@ -281,17 +281,13 @@ fn a_day_of_an_operator() {
     day.wait_settled("a drained server, and a killed controller", &[]);
     day.ask_done(&["target", "undrain", "ps1"]);
 
-    // What is declared changes: one job has more workers, another one goes when its session is over.
+    // What is declared changes: one job has more workers, and another one goes when its session is over.
     let without_first: Vec<_> = declared_jobs(2).into_iter().filter(|(number, ..)| *number != 1).collect();
-    let all = day.jobs.clone();
-    day.apply(without_first.clone());
-    day.jobs = all.iter().take(1).cloned().chain(without_first.clone()).collect();
+    drop(trains);
+    day.ask_done(&["job", "wait", "j1", "--for", "idle"]);
+    day.apply(without_first);
     day.restart();
     day.wait_settled("other jobs, and a killed controller", &[]);
-    average(&trains);
-    drop(trains);
-    day.jobs = without_first;
-    day.wait_settled("a session that is over", &[]);
     average(&day.join("j7"));
 
     for said in &day.refused {

@@ -35,7 +35,7 @@ fn what_a_file_declares_is_so() {
     create_by_hand(&controller);
     let both = job("a", 2) + &job("b", 3);
     let plan = apply(&controller, &both, &["--plan"]);
-    assert_eq!(plan.out, "+ job a is made now\n+ job b is made now\n");
+    assert_eq!(plan.out, "+ job a is made\n+ job b is made\n");
     assert_eq!(jobs(&controller), ["by-hand"]);
     // Nobody is there who could confirm it.
     let asked = apply(&controller, &both, &[]);
@@ -45,13 +45,13 @@ fn what_a_file_declares_is_so() {
     assert_eq!(jobs(&controller), ["a", "b", "by-hand"]);
     let same = apply(&controller, &both, &[]);
     assert_eq!((same.code, same.out.as_str()), (Some(0), "  job a stays as it is\n  job b stays as it is\n"));
-    // One is changed and one goes; the one made by hand stays.
+    // One is changed, and those that are not declared go.
     let other = job("a", 4);
     let plan = apply(&controller, &other, &["--plan", "--prune"]);
-    assert!(plan.out.contains("~ job a changes now\n") && plan.out.contains("workers: 2 -> 4"), "{plan:?}");
-    assert!(plan.out.ends_with("- job b is deleted now\n"), "{plan:?}");
+    assert!(plan.out.contains("~ job a changes\n") && plan.out.contains("workers: 2 -> 4"), "{plan:?}");
+    assert!(plan.out.ends_with("- job b is deleted\n- job by-hand is deleted\n"), "{plan:?}");
     assert_eq!(apply(&controller, &other, &["--yes", "--prune"]).code, Some(0));
-    assert_eq!(jobs(&controller), ["a", "by-hand"]);
+    assert_eq!(jobs(&controller), ["a"]);
     assert_eq!(controller.json(&["job", "show", "a"])["spec"]["workers"], 4);
     // All or nothing of what cannot be.
     let wrong = apply(&controller, &(job("a", 2) + &job("c", 65)), &["--yes"]);
@@ -63,7 +63,7 @@ fn what_a_file_declares_is_so() {
     assert!(log.contains("job b: made on ps1") && log.contains("job b: deleted"), "{log}");
 }
 
-/// What a session stands against is done when it is over.
+/// A job that runs is left as it is, and that is said.
 #[test]
 fn a_session_is_not_disturbed_by_what_is_declared() {
     let server = aggregator::start();
@@ -73,8 +73,10 @@ fn a_session_is_not_disturbed_by_what_is_declared() {
     let worker = aggregator::Averager::join(controller.listen, "a");
     controller.ask_done(&["job", "wait", "a"]);
     let changed = apply(&controller, &job("a", 2), &["--yes"]);
-    assert!(changed.out.contains("~ job a changes when its session is over"), "{changed:?}");
-    assert_eq!(controller.json(&["job", "show", "a"])["pending"], "change");
+    assert!(changed.code == Some(1) && changed.err.contains("runs with 1 workers on ps1"), "{changed:?}");
+    let pruned = apply(&controller, &job("b", 2), &["--yes", "--prune"]);
+    assert!(pruned.code == Some(1) && pruned.err.contains("job delete a --yes"), "{pruned:?}");
+    assert_eq!(jobs(&controller), ["a", "b"]);
     assert_eq!(controller.json(&["job", "show", "a"])["spec"]["workers"], 1);
     let refused = controller.ask(&["job", "delete", "a"]);
     assert!(
@@ -84,13 +86,14 @@ fn a_session_is_not_disturbed_by_what_is_declared() {
     let short = controller.ask(&["job", "wait", "a", "--for", "idle", "--timeout", "300ms"]);
     assert!(short.code == Some(1) && short.err.contains("is not idle"), "{short:?}");
     drop(worker);
-    controller.wait_until("changed", |c| c.json(&["job", "show", "a"])["spec"]["workers"] == 2);
     controller.ask_done(&["job", "wait", "a", "--for", "idle"]);
+    assert_eq!(apply(&controller, &job("a", 2), &["--yes"]).code, Some(0));
+    assert_eq!(controller.json(&["job", "show", "a"])["spec"]["workers"], 2);
     controller.ask_done(&["job", "delete", "a"]);
     controller.ask_done(&["job", "wait", "a", "--for", "deleted"]);
 }
 
-/// The configuration's own jobs are changed and removed with it.
+/// The configuration's own jobs are made and changed with it.
 #[test]
 fn the_configuration_says_what_there_is() {
     let server = aggregator::start();
@@ -100,7 +103,7 @@ fn the_configuration_says_what_there_is() {
     create_by_hand(&controller);
     let folder = controller.stop();
     let controller = Controller::start_in(folder, &(target.clone() + &job("a", 3)));
-    assert_eq!(jobs(&controller), ["a", "by-hand"]);
+    assert_eq!(jobs(&controller), ["a", "b", "by-hand"]);
     assert_eq!(controller.json(&["job", "show", "a"])["spec"]["workers"], 3);
     let file = controller.folder().join("c.toml");
     fs::write(&file, target + &job("a", 3)).unwrap();
@@ -109,7 +112,7 @@ fn the_configuration_says_what_there_is() {
         run(&["run", "--check", "--config", file.to_str().unwrap(), "--state", state.to_str().unwrap()], &[]);
     assert_eq!(
         (check.code, check.out.as_str()),
-        (Some(0), "ok: 1 targets, 1 declared jobs, 2 jobs in the file of jobs\n")
+        (Some(0), "ok: 1 targets, 1 declared jobs, 3 jobs in the file of jobs\n")
     );
 }
 

@@ -104,7 +104,7 @@ pub struct WaitFlags {
 enum Awaited {
     /// A session of the job runs
     Running,
-    /// The job exists, no session of it runs, and no change is pending
+    /// The job exists, and no session of it runs
     Idle,
     /// The job no longer exists
     Deleted,
@@ -116,7 +116,7 @@ impl Awaited {
         let runs = job.places.iter().any(|place| place.running);
         match self {
             Awaited::Running => runs,
-            Awaited::Idle => !runs && job.pending.is_empty(),
+            Awaited::Idle => !runs,
             Awaited::Deleted => false,
         }
     }
@@ -321,8 +321,6 @@ mod tests {
             section: section.to_owned(),
             table: 2,
             tables: vec![5],
-            pending: String::new(),
-            declared: String::new(),
             places: vec![place("s1", true), place("s2", false)],
             created: 0,
         }

@@ -99,15 +99,6 @@ pub(super) fn description(job: &Job) -> String {
         [] => {}
         all => line("servers", format!("{}, a share of the slots each", all.join(", "))),
     }
-    if !job.declared.is_empty() {
-        line(
-            "declared",
-            format!("by {}", if job.declared == "file" { "the configuration" } else { "apply" }),
-        );
-    }
-    if !job.pending.is_empty() {
-        line("pending", format!("{} when its session is over", job.pending));
-    }
     let mut grid = Grid::new(&[
         "TARGET",
         "STATE",
