@@ -126,7 +126,7 @@ kills: toolchain ## Server, workers, controller killed COUNT=100 times each in a
 	cargo build --release --package thc-ps --package thc-worker --package thc-controller --bins
 	cargo run --release --package thc-tests --bin kills -- $(or $(COUNT),100) $(ARGS)
 
-kills-async: toolchain ## thc-model killed COUNT=100 times without a spare and as often with one: nothing forgotten beyond what is promised (6 minutes)
+kills-async: toolchain ## thc-model killed COUNT=100 times: nothing forgotten beyond what is promised (2 minutes)
 	THC_KILLS=$(or $(COUNT),100) cargo test --package thc-model --test kills -- --ignored --nocapture many_kills
 
 soak-async: toolchain ## thc-model while workers come, leave and are killed and the server dies, COUNT=500 times, from seed SEED=1: no number is wrong (2 minutes)

@@ -79,10 +79,11 @@ def main() -> None:
     dist.broadcast_object_list(box)
 
     module = network()
-    model = thc.Asynchronous(
-        box[0], thc.torch.coordinates(module), rate=arguments.rate, secret=box[1], worker=rank, workers=size, bits=arguments.bits,
-        delay=arguments.delay, corrected=arguments.correct, epoch=100 if arguments.correct else None,
+    spec = thc.ModelSpec(
+        thc.torch.coordinates(module), arguments.rate, workers=size, delay=arguments.delay, corrected=arguments.correct,
+        epoch=100 if arguments.correct else None,
     )
+    model = thc.Asynchronous(box[0], spec, secret=box[1], worker=rank, bits=arguments.bits)
 
     def gradients(chosen: Tensor) -> Tensor:
         started = time.thread_time()

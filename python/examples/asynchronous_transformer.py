@@ -1,10 +1,10 @@
-"""A transformer over the bytes of Python's documentation, trained by workers of unequal speed; a server is killed on the way.
+"""A transformer over the bytes of Python's documentation, trained by workers of unequal speed; the server is killed on the way.
 
     torchrun --nproc_per_node 4 python/examples/asynchronous_transformer.py --seconds 40 --kill 15
     torchrun --nproc_per_node 4 python/examples/asynchronous_transformer.py --method wrap      # the same, synchronous
     torchrun --nproc_per_node 4 python/examples/asynchronous_transformer.py --method outer     # DiLoCo's outer loop
 
-Rank 0 starts `thc-model` and its spare (or, where the program is not found, a server on threads of its own, which is not killed). The last
+Rank 0 starts `thc-model` (or, where the program is not found, a server on threads of its own, which is not killed). The last
 rank takes `--slow` times as long for a gradient, which is slept: every gradient takes `--pace` seconds at least, so that four ranks fit on few
 cores. Rank 0 evaluates the exact model by the clock and saves it as a checkpoint. The transformer has 2 layers of width 64, 0.12 million
 parameters: it shows how the parts work together, and is too small to say how large ones train.
@@ -51,36 +51,40 @@ class Transformer(nn.Module):
         return scores
 
 
-class Servers:
-    """thc-model and its spare, as processes; or a server on threads, where the program is not found."""
+class Server:
+    """thc-model as a process; or a server on threads, where the program is not found."""
 
     def __init__(self, secret: str, program: str | None) -> None:
-        self.processes: list[subprocess.Popen[str]] = []
+        self.process: subprocess.Popen[str] | None = None
         self.inside: thc.ModelServer | None = None
         if program is None:
             self.inside = thc.ModelServer(secret)
             self.address = self.inside.address
             return
         self.folder = tempfile.TemporaryDirectory()
-        places = []
-        for _ in range(2):
-            with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as one:
-                one.bind(("127.0.0.1", 0))
-                places.append(f"127.0.0.1:{one.getsockname()[1]}")
-        self.address = "|".join(places)
-        for number, place in enumerate(places):
-            command = [program, "--listen", place, "--job", "train", "--state", f"{self.folder.name}/{number}", "--durable", "200ms"]
-            if number:
-                command += ["--follow", places[0], "--takeover", "2s"]
-            process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env={"THC_MODEL_SECRET": secret, "RUST_LOG": "error"})
-            assert process.stdout is not None and process.stdout.readline(), "thc-model has not started"
-            self.processes.append(process)
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as one:
+            one.bind(("127.0.0.1", 0))
+            self.address = f"127.0.0.1:{one.getsockname()[1]}"
+        self.command = [program, "--listen", self.address, "--job", "train", "--state", self.folder.name, "--durable", "200ms"]
+        self.environment = {"THC_MODEL_SECRET": secret, "RUST_LOG": "error"}
+        self.start()
+
+    def start(self) -> None:
+        """Starts the program, which goes on from its folder."""
+        self.process = subprocess.Popen(self.command, stdout=subprocess.PIPE, text=True, env=self.environment)
+        assert self.process.stdout is not None and self.process.stdout.readline(), "thc-model has not started"
+
+    def kill(self) -> None:
+        """Kills the program, and starts it again."""
+        if self.process is not None:
+            self.process.kill()
+            self.process.wait()
+            self.start()
 
     def close(self) -> None:
-        """Ends what is left."""
-        for process in self.processes:
-            process.terminate()
-            process.wait()
+        if self.process is not None:
+            self.process.terminate()
+            self.process.wait()
         if self.inside is not None:
             self.inside.close()
 
@@ -92,7 +96,7 @@ def main() -> None:
     parser.add_argument("--pace", type=float, default=0.06, help="seconds that a gradient takes (%(default)s)")
     parser.add_argument("--slow", type=float, default=4.0, help="how much slower the last rank is (%(default)s)")
     parser.add_argument("--rate", type=float, default=2e-3, help="learning rate of Adam (%(default)s)")
-    parser.add_argument("--kill", type=float, metavar="SECONDS", help="kill the server after this time; its spare takes over")
+    parser.add_argument("--kill", type=float, metavar="SECONDS", help="kill the server after this time, and start it again")
     parser.add_argument("--program", default=shutil.which("thc-model"), help="path of thc-model (%(default)s)")
     parser.add_argument("--checkpoint", type=Path, help="save the model here at each evaluation")
     arguments = parser.parse_args()
@@ -112,7 +116,7 @@ def main() -> None:
 
     module: nn.Module = Transformer(len(number))
     evaluated = copy.deepcopy(module)
-    servers: Servers | None = None
+    server: Server | None = None
     model: thc.Asynchronous | None = None
     group: thc.Group | None = None
     trained: nn.Module = module
@@ -120,15 +124,13 @@ def main() -> None:
     if arguments.method == "async":
         secret = secrets.token_hex(16)
         if rank == 0:
-            servers = Servers(secret, arguments.program)
-            if arguments.kill is not None and not servers.processes:
+            server = Server(secret, arguments.program)
+            if arguments.kill is not None and server.process is None:
                 print("not run: the killed server: thc-model not found (cargo build --release -p thc-model, and --program)", flush=True)
-        box = [servers.address if servers else "", secret]
+        box = [server.address if server else "", secret]
         dist.broadcast_object_list(box)
-        model = thc.Asynchronous(
-            box[0], thc.torch.tensors(module), arguments.rate, adam=(0.9, 0.99), secret=box[1], worker=rank, workers=size,
-            bits=8, overlap=True, delay=8 * size,
-        )
+        spec = thc.ModelSpec(thc.torch.tensors(module), arguments.rate, adam=(0.9, 0.99), workers=size, delay=8 * size)
+        model = thc.Asynchronous(box[0], spec, secret=box[1], worker=rank)
         optimizer = thc.torch.AsynchronousSGD(module.parameters(), model)
     else:
         optimizer = torch.optim.Adam(module.parameters(), arguments.rate, betas=(0.9, 0.99))
@@ -175,10 +177,9 @@ def main() -> None:
             print(f"{told:6.1f} s  loss {measured:.3f}", flush=True)
             if arguments.checkpoint is not None:
                 torch.save(evaluated.state_dict(), arguments.checkpoint)
-        if servers and servers.processes and arguments.kill is not None and not killed and elapsed() >= arguments.kill:
+        if server and server.process and arguments.kill is not None and not killed and elapsed() >= arguments.kill:
             killed = True
-            servers.processes[0].kill()
-            servers.processes[0].wait()
+            server.kill()
             print(f"{elapsed():6.1f} s  the server is killed", flush=True)
 
     counts: list[Any] = [None] * size
@@ -193,8 +194,8 @@ def main() -> None:
     if rank == 0:
         print(f"{arguments.method}: steps of the ranks {counts}", flush=True)
     dist.barrier()
-    if servers:
-        servers.close()
+    if server:
+        server.close()
     if group:
         group.close()
     # Left to the interpreter's end, threads of gloo may abort the process (PyTorch 2).

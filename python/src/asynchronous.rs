@@ -69,24 +69,19 @@ struct PushForm {
     budget: Option<f32>,
     /// Factor of the rate.
     scale: f32,
-    /// Begins and ends of the coordinates that are in the step; `None`: all.
-    spans: Option<Vec<(usize, usize)>>,
-    /// Bits of each tensor, 0 for `bits`; `None`: as many for all.
-    tensors: Option<Vec<u8>>,
-    /// Whether it answers the pull before the last one.
-    behind: bool,
 }
 
-fn with_push<T>(form: PushForm, work: impl FnOnce(Push<'_>) -> T) -> T {
-    let PushForm { bits, sparse, budget, scale, spans, tensors, behind } = form;
-    let encoding = match (bits, sparse) {
-        // The library refuses 32 bits here: what is made sparse has no floats.
-        (bits, true) => Encoding::Sparse { bits, budget },
-        (32, false) => Encoding::Full,
-        (bits, false) => Encoding::Shortest { bits },
-    };
-    let spans: Option<Vec<_>> = spans.map(|spans| spans.into_iter().map(|(from, to)| from..to).collect());
-    work(Push { encoding, scale, spans: spans.as_deref(), tensors: tensors.as_deref(), behind })
+impl From<PushForm> for Push {
+    fn from(form: PushForm) -> Self {
+        let PushForm { bits, sparse, budget, scale } = form;
+        let encoding = match (bits, sparse) {
+            // The library refuses 32 bits here: what is made sparse has no floats.
+            (bits, true) => Encoding::Sparse { bits, budget },
+            (32, false) => Encoding::Full,
+            (bits, false) => Encoding::Dense { bits },
+        };
+        Self { encoding, scale }
+    }
 }
 
 fn describe(pulled: &thc_model::Pulled) -> Found {
@@ -180,7 +175,7 @@ impl Model {
         form: PushForm,
     ) -> PyResult<Fate> {
         let data = gradient.as_slice()?;
-        with_push(form, |how| self.with_client(py, |client| client.push(data, how))).map(fate)
+        self.with_client(py, |client| client.push(data, form.into())).map(fate)
     }
 
     /// Sends a gradient and overwrites the array by the model after it, in one round trip.
@@ -194,9 +189,8 @@ impl Model {
         let data = gradient.as_slice()?;
         let mut array: PyReadwriteArrayDyn<'py, f32> = array.try_readwrite()?;
         let into = array.as_slice_mut()?;
-        let done = with_push(form, |how| {
-            self.with_client(py, |client| client.push_pull(data, how, into, Pull::default()))
-        });
+        let done =
+            self.with_client(py, |client| client.push_pull(data, form.into(), into, Pull::default()));
         done.map(|(pushed, pulled)| (fate(pushed), describe(&pulled)))
     }
 

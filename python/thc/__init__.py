@@ -5,7 +5,7 @@
 """
 
 from thc.arguments import Plan
-from thc.asynchronous import Asynchronous, ModelServer, Pulled, Pushed, Schedule, Tensor
+from thc.asynchronous import Asynchronous, ModelServer, ModelSpec, Pulled, Pushed, Tensor
 from thc.errors import *  # noqa: F403 - the names are listed there
 from thc.errors import __all__ as _errors
 from thc.group import Group, Handle
@@ -21,10 +21,10 @@ __all__ = [
     "Job",
     "Metrics",
     "ModelServer",
+    "ModelSpec",
     "Plan",
     "Pulled",
     "Pushed",
-    "Schedule",
     "Server",
     "Stats",
     "Table",

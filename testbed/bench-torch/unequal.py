@@ -151,9 +151,9 @@ def train(order: dict[str, Any]) -> None:
 def join_model(model: str, size: int, rank: int, address: str, secret: str, method: str, rate: float, seed: int,
            module: nn.Module) -> tuple[thc.Asynchronous, thc.torch.AsynchronousSGD]:
     """A worker's side of an asynchronous method."""
-    bits = {"model_bits": 32, "bits": 32} if method == "async-full" else {"model_bits": 8, "bits": 4}
-    own = thc.Asynchronous(address, thc.torch.coordinates(module), rate, secret=secret, model=model, worker=rank,
-                           workers=size, seed=seed, **bits)
+    down, up = (32, 32) if method == "async-full" else (8, 4)
+    spec = thc.ModelSpec(thc.torch.coordinates(module), rate, workers=size, bits=down, seed=seed)
+    own = thc.Asynchronous(address, spec, secret=secret, model=model, worker=rank, bits=up)
     return own, thc.torch.AsynchronousSGD(module.parameters(), own)
 
 

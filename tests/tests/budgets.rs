@@ -18,11 +18,11 @@ const ROOMS: &[(&str, &str, usize)] = &[
         3_100,
     ),
     ("policy", "adapt", 1_100),
-    ("model server", "asynchronous/codec asynchronous/model", 9_900),
+    ("model server", "dataplane/model-server", 6_800),
     ("p4", "p4", 4_600),
     ("controller", "controller", 14_300),
     ("python", "python/src python/thc", 16_600),
-    ("testbed", "testbed asynchronous/study", 22_000),
+    ("testbed", "testbed", 22_000),
     ("packaging", "packaging", 1_500),
 ];
 

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 /// The crates of the product that have several files.
-const PRODUCT: &str = "adapt asynchronous/codec asynchronous/model codec controller/thc-controller dataplane/dpdk dataplane/metrics \
+const PRODUCT: &str = "adapt dataplane/model-server codec controller/thc-controller dataplane/dpdk dataplane/metrics \
     dataplane/options dataplane/ps dataplane/tls dataplane/transport dataplane/values dataplane/worker job protocol";
 
 /// A module's path in its crate, or that of something in it.

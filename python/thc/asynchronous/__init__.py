@@ -3,6 +3,6 @@
 Its optimizer for PyTorch is ``thc.torch.AsynchronousSGD``; without PyTorch, :class:`Asynchronous` trains any vector.
 """
 
-from thc.asynchronous.model import Asynchronous, ModelServer, Pulled, Pushed, Schedule, Tensor
+from thc.asynchronous.model import Asynchronous, ModelServer, ModelSpec, Pulled, Pushed, Tensor
 
-__all__ = ["Asynchronous", "ModelServer", "Pulled", "Pushed", "Schedule", "Tensor"]
+__all__ = ["Asynchronous", "ModelServer", "ModelSpec", "Pulled", "Pushed", "Tensor"]

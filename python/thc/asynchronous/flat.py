@@ -19,8 +19,8 @@ class Flat:
     def __init__(self, tensors: Sequence[Tensor]) -> None:
         length = sum(tensor.numel() for tensor in tensors)
         device = tensors[0].device if tensors else torch.device("cpu")
-        self._host = torch.zeros(length, pin_memory=device.type == "cuda")
-        self._near = self._host if device.type == "cpu" else torch.zeros(length, device=device)
+        self._host = torch.zeros(length, dtype=torch.float32, device="cpu", pin_memory=device.type == "cuda")
+        self._near = self._host if device.type == "cpu" else torch.zeros(length, dtype=torch.float32, device=device)
         parts = self._near.split([tensor.numel() for tensor in tensors]) if tensors else ()
         self._views = [part.view_as(tensor) for part, tensor in zip(parts, tensors)]
         self.array: npt.NDArray[np.float32] = self._host.numpy()

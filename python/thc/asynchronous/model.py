@@ -6,7 +6,7 @@ import json
 import math
 import os
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from types import TracebackType
 from typing import Any
 
@@ -16,7 +16,7 @@ import numpy.typing as npt
 from thc import _native
 from thc.errors import ConfigError
 
-__all__ = ["Asynchronous", "ModelServer", "Pulled", "Pushed", "Schedule", "Tensor"]
+__all__ = ["Asynchronous", "ModelServer", "ModelSpec", "Pulled", "Pushed", "Tensor"]
 
 Vector = npt.NDArray[np.float32]
 
@@ -59,23 +59,98 @@ class Tensor:
     length: int
     """How many coordinates."""
     bits: int | None = None
-    """Bits of a pulled coordinate: 2 to 16, or 32 for floats; 0 freezes it, so that it is neither sent nor changed. ``None``: the model's."""
-    push_bits: int | None = None
-    """Bits of a pushed coordinate: 2 to 16, or 32. ``None``: the worker's ``bits``, or floats where pulls are floats."""
+    """Bits of a pulled coordinate: 2 to 16, or 32 for floats, in which it is pushed, too. ``None``: the model's."""
 
 
 @dataclass(frozen=True)
-class Schedule:
-    """A factor of the rate, by the model's version, which is the same for all workers."""
+class ModelSpec:
+    """What a model is. The first worker to come makes it; all others must say the same."""
 
-    warmup: int = 0
-    """Pushes over which it grows from 0 to 1."""
-    decay: str = "constant"
-    """``"constant"``, ``"linear"`` or ``"cosine"``."""
-    steps: int = 0
-    """The version at which it has fallen to ``floor``."""
-    floor: float = 0.0
-    """The least factor, 0 to 1."""
+    coordinates: int | Sequence[Tensor]
+    """Its length, or its tensors, each of which has scales of its own."""
+    rate: float
+    """The step size η; a push may scale it."""
+    workers: int = 64
+    """How many workers it has at most: their numbers are below this."""
+    bits: int = 8
+    """Bits of a pulled coordinate: 2 to 16, or 32 for floats."""
+    mu: float | None = None
+    """In place of ``bits``: each pull has as few as condition (2) of the paper allows with this μ."""
+    corrected: bool = False
+    """SVRG's correction (Algorithm 1); without it gradients are plain stochastic ones. It needs ``epoch``."""
+    accelerated: bool = False
+    """Momentum of Algorithm 3, which needs ``corrected``."""
+    epoch: int | None = None
+    """The pushes of an epoch."""
+    momentum: float | None = None
+    """The server steps with heavy-ball momentum of this factor."""
+    adam: tuple[float, float] | None = None
+    """The server steps with Adam of these β₁ and β₂, and ε = 1e-8."""
+    l1: float = 0.0
+    """λ₁ of the proximal step of λ₁‖x‖₁ + ½λ₂‖x‖²."""
+    l2: float = 0.0
+    """λ₂ of it; with Adam it is AdamW's weight decay."""
+    bounds: tuple[float, float] | None = None
+    """The least and the largest value of a coordinate."""
+    delay: int | None = None
+    """No gradient is taken that is older than so many steps; quick workers wait for slow ones then."""
+    seed: int = 0
+    """The seed of the rounding of pulls."""
+
+    def __post_init__(self) -> None:
+        numbers = {"rate": self.rate, "l1": self.l1, "l2": self.l2, "mu": self.mu, "momentum": self.momentum}
+        numbers |= {f"bounds[{i}]": bound for i, bound in enumerate(self.bounds or ())}
+        numbers |= {f"adam[{i}]": beta for i, beta in enumerate(self.adam or ())}
+        for name, number in numbers.items():
+            if number is not None and not math.isfinite(number):
+                raise ConfigError(f"{name} is {number}: give a finite number")
+        for name, value, least, most in (
+            ("coordinates", self.length, 1, 2**63),
+            ("workers", self.workers, 1, 1024),
+            ("bits", self.bits, 2, 32),
+            ("epoch", self.epoch, 1, 2**32 - 1),
+            ("delay", self.delay, 0, 2**32 - 1),
+            ("seed", self.seed, 0, 2**64 - 1),
+        ):
+            if value is not None and not least <= value <= most:
+                raise ConfigError(f"{name} is {value}: give {least} to {most}")
+        for tensor in self.tensors:
+            if tensor.bits is not None and not 2 <= tensor.bits <= 32:
+                raise ConfigError(f"bits of a tensor is {tensor.bits}: give 2 to 16, or 32")
+        if self.momentum is not None and self.adam is not None:
+            raise ConfigError("give momentum or adam, not both")
+
+    @property
+    def tensors(self) -> Sequence[Tensor]:
+        """The model's tensors; none if it is given by its length."""
+        return () if isinstance(self.coordinates, int) else self.coordinates
+
+    @property
+    def length(self) -> int:
+        """The number of coordinates."""
+        return self.coordinates if isinstance(self.coordinates, int) else sum(tensor.length for tensor in self.coordinates)
+
+    def _json(self) -> str:
+        optimizer: str | dict[str, Any] = "sgd"
+        if self.momentum is not None:
+            optimizer = {"momentum": {"beta": self.momentum}}
+        elif self.adam is not None:
+            optimizer = {"adam": {"beta1": self.adam[0], "beta2": self.adam[1], "epsilon": 1e-8}}
+        return json.dumps({
+            "coordinates": self.length,
+            "rate": self.rate,
+            "corrected": self.corrected,
+            "accelerated": self.accelerated,
+            "optimizer": optimizer,
+            "tensors": [(tensor.length, self.bits if tensor.bits is None else tensor.bits) for tensor in self.tensors],
+            "epoch": self.epoch,
+            "prox": {"l1": self.l1, "l2": self.l2, "bounds": self.bounds},
+            "delay": self.delay,
+            "workers": self.workers,
+            "bits": {"fixed": self.bits} if self.mu is None else {"condition": self.mu},
+            "shard": _native.default_shard(self.length),
+            "seed": self.seed,
+        })
 
 
 @dataclass(frozen=True)
@@ -86,9 +161,6 @@ class _Form:
     sparse: bool
     budget: float | None
     scale: float
-    spans: Sequence[tuple[int, int]] | None
-    tensors: list[int] | None
-    behind: bool
 
 
 def _secret(secret: str | None) -> str:
@@ -105,24 +177,12 @@ def _vector(array: npt.ArrayLike) -> Vector:
 class Asynchronous:
     """A worker's side of a model on one or several model servers (``thc-model``).
 
-    ``server`` is ``"host:port"``, or several, over which the model is cut; ``"host:port|host:port"`` names a server and its
-    spare. ``coordinates`` is its length, or its tensors (:class:`Tensor`), each of which has scales of its own, and ``rate`` the
-    step size. The first worker to come makes the model; all others must say the same. Options:
+    ``server`` is ``"host:port"``, or several, over which the model is cut; ``spec`` says what the model is. Options:
 
     - ``secret``: of the job (default: the variable ``THC_MODEL_SECRET``), ``job`` its name, ``model`` the model's;
-      ``worker`` this worker's number, below ``workers``.
-    - ``model_bits`` (8): of a pulled coordinate, 2 to 16, or 32; or ``mu``: as few as condition (2) of the paper allows.
+      ``worker`` this worker's number, below ``spec.workers``.
     - ``bits`` (8): of a pushed coordinate, 2 to 16, or 32; ``sparse``: made sparse first, with ``budget`` coordinates
       on average, which needs 2 to 16 bits.
-    - ``momentum``: the server steps with heavy-ball momentum of this factor; ``adam``: with Adam of these β₁ and β₂, and
-      ``epsilon`` (1e-8). Without: SGD.
-    - ``schedule``: a :class:`Schedule` of the rate; ``delay_aware``: each gradient's rate is divided by its delay.
-    - ``corrected``: SVRG's correction (Algorithm 1), ``accelerated``: momentum (Algorithm 3); both need ``epoch``, the
-      pushes of an epoch. Without: plain stochastic gradients. ``accelerated`` without ``corrected`` lets steps grow without
-      reducing their variance: it must be ``"uncorrected"`` then.
-    - ``overlap``: workers may pull the next model before they have pushed what they computed at the last.
-    - ``l1``, ``l2``, ``bounds``: the proximal step.
-    - ``delay``: no gradient is taken that is older than so many steps; quick workers wait for slow ones then.
     - ``timeout`` (120 s): how long a call may go without an answer; a server may restart meanwhile.
 
     Raises :exc:`~thc.ModelSilentError`, :exc:`~thc.ModelRefusedError`, :exc:`~thc.ConfigError`.
@@ -131,106 +191,26 @@ class Asynchronous:
     def __init__(
         self,
         server: str | Sequence[str],
-        coordinates: int | Sequence[Tensor],
-        rate: float,
+        spec: ModelSpec,
         *,
         secret: str | None = None,
         job: str = "train",
         model: str = "model",
         worker: int = 0,
-        workers: int = 64,
-        model_bits: int | None = None,
-        mu: float | None = None,
         bits: int = 8,
         sparse: bool = False,
         budget: float | None = None,
-        corrected: bool = False,
-        accelerated: bool | str = False,
-        momentum: float | None = None,
-        adam: tuple[float, float] | None = None,
-        epsilon: float = 1e-8,
-        schedule: Schedule | None = None,
-        delay_aware: bool = False,
-        overlap: bool = False,
-        epoch: int | None = None,
-        l1: float = 0.0,
-        l2: float = 0.0,
-        bounds: tuple[float, float] | None = None,
-        delay: int | None = None,
-        shard: int | None = None,
-        seed: int = 0,
         timeout: float | str | None = None,
     ) -> None:
         if bits != 32 and not 2 <= bits <= 16:
             raise ConfigError(f"bits is {bits}: give 2 to 16, or 32")
         if sparse and bits == 32:
             raise ConfigError("bits is 32 with sparse: a sparse gradient has no floats; give 2 to 16, or leave sparse out")
-        if budget is not None and not sparse:
-            raise ConfigError(f"budget is {budget} without sparse: give sparse=True, or leave budget out")
-        if model_bits is not None and model_bits != 32 and not 2 <= model_bits <= 16:
-            raise ConfigError(f"model_bits is {model_bits}: give 2 to 16, or 32")
-        tensors = [] if isinstance(coordinates, int) else list(coordinates)
-        if not isinstance(coordinates, int):
-            coordinates = sum(tensor.length for tensor in tensors)
-        if tensors and budget is not None:
-            raise ConfigError(f"budget is {budget} with tensors: each has its own, so leave budget out")
-        if model_bits is not None and mu is not None:
-            raise ConfigError("give model_bits or mu, not both")
-        if momentum is not None and adam is not None:
-            raise ConfigError("give momentum or adam, not both")
-        if accelerated not in (False, True, "uncorrected"):
-            raise ConfigError(f'accelerated is {accelerated!r}: give True, False, or "uncorrected"')
-        numbers = {"rate": rate, "l1": l1, "l2": l2, "mu": mu, "momentum": momentum, "epsilon": epsilon}
-        numbers |= {f"bounds[{i}]": bound for i, bound in enumerate(bounds or ())}
-        numbers |= {f"adam[{i}]": beta for i, beta in enumerate(adam or ())}
-        for name, number in numbers.items():
-            if number is not None and not math.isfinite(number):
-                raise ConfigError(f"{name} is {number}: give a finite number")
-        for name, value, least, most in (
-            ("coordinates", coordinates, 1, 2**63),
-            ("workers", workers, 1, 1024),
-            ("worker", worker, 0, 1023),
-            ("epoch", epoch, 1, 2**32 - 1),
-            ("delay", delay, 0, 2**32 - 1),
-            ("shard", shard, 1, 2**32 - 1),
-            ("seed", seed, 0, 2**64 - 1),
-        ):
-            if value is not None and not least <= value <= most:
-                raise ConfigError(f"{name} is {value}: give {least} to {most}")
-        for tensor in tensors:
-            for name, value in (("bits", tensor.bits), ("push_bits", tensor.push_bits)):
-                if value is not None and value != 32 and not 2 <= value <= 16 and (value, name) != (0, "bits"):
-                    raise ConfigError(f"{name} of a tensor is {value}: give 2 to 16, or 32, or bits of 0 for a frozen one")
-        optimizer: str | dict[str, Any] = "sgd"
-        if momentum is not None:
-            optimizer = {"momentum": {"beta": momentum}}
-        elif adam is not None:
-            optimizer = {"adam": {"beta1": adam[0], "beta2": adam[1], "epsilon": epsilon}}
-        usual = 8 if model_bits is None else model_bits
-        spec = {
-            "coordinates": coordinates,
-            "rate": rate,
-            "corrected": corrected,
-            "accelerated": bool(accelerated),
-            "uncorrected": accelerated == "uncorrected",
-            "optimizer": optimizer,
-            "schedule": asdict(schedule or Schedule()),
-            "delay_aware": delay_aware,
-            "overlap": overlap,
-            "tensors": [(tensor.length, usual if tensor.bits is None else tensor.bits) for tensor in tensors],
-            "epoch": epoch,
-            "prox": {"l1": l1, "l2": l2, "bounds": bounds},
-            "delay": delay,
-            "workers": workers,
-            "bits": {"fixed": usual} if mu is None else {"condition": mu},
-            "shard": _native.default_shard(coordinates) if shard is None else shard,
-            "seed": seed,
-        }
-        self.coordinates = coordinates
-        self.tensors = tensors
-        self.overlap = overlap
-        self.rate = rate
-        self.corrected = corrected
+        if budget is not None and (not sparse or spec.tensors):
+            raise ConfigError(f"budget is {budget}: it goes with sparse=True, and without tensors, which have one each")
+        if not 0 <= worker < spec.workers:
+            raise ConfigError(f"worker is {worker}: give 0 to {spec.workers - 1}")
+        self.spec = spec
         self.worker = worker
         self.bits = bits
         self.sparse = sparse
@@ -238,11 +218,11 @@ class Asynchronous:
         self._native = _native.Model(
             servers=[server] if isinstance(server, str) else list(server),
             model=model,
-            spec=json.dumps(spec),
+            spec=spec._json(),
             secret=_secret(secret),
             job=job,
             worker=worker,
-            seed=seed,
+            seed=spec.seed,
             timeout=timeout,
         )
 
@@ -254,36 +234,18 @@ class Asynchronous:
         """Overwrites ``out`` by the model; what has no value stays what was pulled last, or what ``out`` holds. ``patient``: waits, up to seconds, while an epoch's gradient is missing."""
         return Pulled(*self._native.pull(out, patient))
 
-    def push(
-        self,
-        gradient: npt.ArrayLike,
-        *,
-        scale: float = 1.0,
-        spans: Sequence[tuple[int, int]] | None = None,
-        behind: bool = False,
-    ) -> Pushed:
+    def push(self, gradient: npt.ArrayLike, *, scale: float = 1.0) -> Pushed:
         """Sends a gradient at what was pulled last; ``scale`` is a factor of the rate. With correction it is the
-        difference from the gradient at the snapshot. ``spans``, begins and ends in order: the coordinates that are in the
-        step; others stay what they are, though a proximal step would move them. ``behind``: it was computed at the pull before the
-        last one."""
-        return Pushed(*self._native.push(_vector(gradient), self._form(scale, spans, behind)))
+        difference from the gradient at the snapshot."""
+        return Pushed(*self._native.push(_vector(gradient), self._form(scale)))
 
-    def push_pull(
-        self,
-        gradient: npt.ArrayLike,
-        out: Vector,
-        *,
-        scale: float = 1.0,
-        spans: Sequence[tuple[int, int]] | None = None,
-        behind: bool = False,
-    ) -> tuple[Pushed, Pulled]:
+    def push_pull(self, gradient: npt.ArrayLike, out: Vector, *, scale: float = 1.0) -> tuple[Pushed, Pulled]:
         """:meth:`push` and then :meth:`pull`, in one round trip."""
-        fate, found = self._native.push_pull(_vector(gradient), self._form(scale, spans, behind), out)
-        return Pushed(*fate), Pulled(*found)
+        pushed, pulled = self._native.push_pull(_vector(gradient), self._form(scale), out)
+        return Pushed(*pushed), Pulled(*pulled)
 
-    def _form(self, scale: float, spans: Sequence[tuple[int, int]] | None, behind: bool) -> _Form:
-        tensors = [tensor.push_bits or 0 for tensor in self.tensors] if self.tensors else None
-        return _Form(self.bits, self.sparse, self.budget, scale, spans, tensors, behind)
+    def _form(self, scale: float) -> _Form:
+        return _Form(self.bits, self.sparse, self.budget, scale)
 
     def exact(self, out: Vector) -> list[int]:
         """Overwrites ``out`` by the numbers of the model themselves, where a pull has them rounded: the version of each shard.

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable
-from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -25,22 +24,22 @@ log = logging.getLogger("thc.torch")
 class AsynchronousSGD(Optimizer):
     """Asynchronous training with double quantization: the steps, by SGD, momentum or Adam, are the server's::
 
-        model = thc.Asynchronous("host:9100", thc.torch.tensors(module), rate=1e-3, adam=(0.9, 0.999), worker=rank, bits=4)
+        spec = thc.ModelSpec(thc.torch.tensors(module), rate=1e-3, adam=(0.9, 0.999))
+        model = thc.Asynchronous("host:9100", spec, worker=rank, bits=4)
         optimizer = thc.torch.AsynchronousSGD(module.parameters(), model)
         while optimizer.version < steps:
             optimizer.zero_grad()
             loss(module, next(batches)).backward()
             optimizer.step()
 
-    With a model that has ``overlap``, ``step`` starts the push and the next pull and returns: they happen while the next
-    gradient is computed, which therefore is of a model one step older. A gradient with a NaN or an infinity is not pushed
+    A gradient with a NaN or an infinity is not pushed
     (:attr:`skipped`). The parameters hold what was pulled, which is rounded; :meth:`settle` and :meth:`export_into` bring the
     numbers themselves.
 
     Making it gives the model its first value, if it has none, and takes over the server's parameters. The learning
     rate is the model's; a scheduler may scale it (all groups alike). Buffers of the module, such as BatchNorm's running
-    means, stay each worker's own. As in PyTorch's optimizers, a parameter without a gradient is not in the step, and so
-    does not shrink by ``l1`` and ``l2``.
+    means, and parameters that need no gradient stay each worker's own. A parameter without a gradient in a step counts as one
+    whose gradient is zero: momentum, Adam and ``l1``, ``l2``, ``bounds`` act on it.
 
     With correction (SVRG) ``step`` needs a closure that computes the loss of one batch and its gradients, as
     those of PyTorch do: it is called at the pulled parameters and at the snapshot. And the optimizer needs ``full``, a closure
@@ -57,8 +56,8 @@ class AsynchronousSGD(Optimizer):
         full: Closure | None = None,
         group: Group | None = None,
     ) -> None:
-        super().__init__(parameters, {"lr": model.rate})
-        if model.corrected and (full is None or group is None):
+        super().__init__(parameters, {"lr": model.spec.rate})
+        if model.spec.corrected and (full is None or group is None):
             raise ConfigError("a model with correction needs full, the closure of the full-batch gradient, and group")
         self.model = model
         self.pushed: Pushed | None = None
@@ -76,23 +75,18 @@ class AsynchronousSGD(Optimizer):
         """The epoch whose snapshot is held; ``None`` without correction."""
         self._full = full
         self._group = group
-        self._tensors: list[torch.Tensor] = [p for each in self.param_groups for p in each["params"]]
+        self._tensors: list[torch.Tensor] = [p for each in self.param_groups for p in each["params"] if p.requires_grad]
         lengths = [p.numel() for p in self._tensors]
-        if sum(lengths) != model.coordinates:
-            raise ConfigError(f"the module has {sum(lengths)} parameters, the model {model.coordinates}")
-        expected = [tensor.length for tensor in model.tensors]
+        if sum(lengths) != model.spec.length:
+            raise ConfigError(f"the module has {sum(lengths)} parameters that need gradients, the model {model.spec.length}")
+        expected = [tensor.length for tensor in model.spec.tensors]
         if expected and expected != [length for length in lengths if length]:
             raise ConfigError("the module's parameters are not the model's tensors, or are in another order")
         self._flat, self._flat_gradient = Flat(self._tensors), Flat(self._tensors)
         self._x, self._gradient = self._flat.array, self._flat_gradient.array
-        self._snapshot = Flat(self._tensors) if model.corrected else None
+        self._snapshot = Flat(self._tensors) if model.spec.corrected else None
         self._full_gradient: Vector | None = None
         """The gradient of the last epoch that this worker had a part in."""
-        self._thread: ThreadPoolExecutor | None = None
-        self._exchange: Future[tuple[Pushed | None, Pulled]] | None = None
-        """The push and pull that are under way."""
-        self._behind = False
-        """Whether the parameters are those of the pull before the last one."""
         self._in_time = 0
         """Gradients in a row that were not late."""
         self._flat.gather(self._tensors)
@@ -112,20 +106,9 @@ class AsynchronousSGD(Optimizer):
     def _gradients(self) -> None:
         self._flat_gradient.gather([p.grad for p in self._tensors])
 
-    def _spans(self) -> list[tuple[int, int]]:
-        """The coordinates that are in a step, as in PyTorch's optimizers those that have a gradient. With correction one of
-        this batch may be missing, and that of all samples is not."""
-        spans, at = [], 0
-        for parameter in self._tensors:
-            end = at + parameter.numel()
-            if end > at and (parameter.requires_grad if self._snapshot is not None else parameter.grad is not None):
-                spans.append((at, end))
-            at = end
-        return spans
-
-    def _take(self, pulled: Pulled) -> bool:
-        """Takes over what was pulled; between epochs, the epoch's gradient first. Whether that pull was the last one."""
-        patient = again = False
+    def _take(self, pulled: Pulled) -> None:
+        """Takes over what was pulled; between epochs, the epoch's gradient first."""
+        patient = False
         while True:
             if pulled.empty:
                 if self.epoch is not None:
@@ -142,14 +125,13 @@ class AsynchronousSGD(Optimizer):
                 break
             # Patience is for those whose part of the epoch's gradient is done.
             patient = self.epoch is not None and self.epoch in pulled.waits
-            pulled, again = self.model.pull(self._x, patient=patient), True
+            pulled = self.model.pull(self._x, patient=patient)
         if self._snapshot is not None and self.epoch is None:
             # It came in the middle of an epoch, whose gradient it has no part in.
             self.model.snapshot(self._snapshot.array)
             self.epoch = min(pulled.epochs)
         self.version = min(pulled.versions)
         self._flat.scatter(self._tensors)
-        return not again
 
     def _begin(self, epoch: int, snapshot: Flat) -> None:
         """This worker's part in the full-batch gradient of an epoch."""
@@ -173,7 +155,7 @@ class AsynchronousSGD(Optimizer):
         rates = {float(group["lr"]) for group in self.param_groups}
         if len(rates) != 1:
             raise ConfigError("groups of parameters have different learning rates, but the model has only one: give all groups the same")
-        return rates.pop() / self.model.rate
+        return rates.pop() / self.model.spec.rate
 
     def step(self, closure: Closure | None = None) -> Any:
         """Pushes the gradient, and replaces the parameters by the server's: the loss of the closure, which it needs
@@ -184,8 +166,6 @@ class AsynchronousSGD(Optimizer):
                 loss = closure()
         elif self._snapshot is not None:
             raise ConfigError("a model with correction needs step(closure), which computes the gradients of one batch")
-        # What is under way still reads the last gradient.
-        fresh = self._wait()
         self._gradients()
         if self._snapshot is not None and closure is not None:
             here = self._gradient.copy()
@@ -194,47 +174,19 @@ class AsynchronousSGD(Optimizer):
                 closure()
             self._gradients()
             np.subtract(here, self._gradient, out=self._gradient)
-        finite = self._flat_gradient.is_finite()
-        if not finite:
+        if self._flat_gradient.is_finite():
+            self.pushed, pulled = self.model.push_pull(self._gradient, self._x, scale=self._scale())
+            self._heed_push(self.pushed)
+        else:
             self.skipped += 1
             log.warning("a gradient is not finite, and is not pushed (%d so far)", self.skipped)
-        if not self.model.overlap:
-            self.pushed, pulled = self._push_and_pull(finite, self._spans(), self._scale(), False)
-            self._heed_push()
-            self._take(pulled)
-            return loss
-        if self._thread is None:
-            self._thread = ThreadPoolExecutor(1, "thc-asynchronous")
-        if not self._behind:
-            # The next gradient needs a pull of its own: that of this one is held until its push, and no longer.
-            fresh = self._take(self.model.pull(self._x)) and fresh
-            self._behind = True
-        # A gradient of parameters that are neither the last pull nor the one before has no pull to answer.
-        push = finite and fresh
-        self._exchange = self._thread.submit(self._push_and_pull, push, self._spans(), self._scale(), self._behind)
+            pulled = self.model.pull(self._x)
+        self._take(pulled)
         return loss
 
-    def _push_and_pull(
-        self, push: bool, spans: list[tuple[int, int]], scale: float, behind: bool
-    ) -> tuple[Pushed | None, Pulled]:
-        if not push:
-            return None, self.model.pull(self._x)
-        return self.model.push_pull(self._gradient, self._x, scale=scale, spans=spans, behind=behind)
-
-    def _wait(self) -> bool:
-        """Takes over what is under way, if something is: whether the gradient at hand answers a pull."""
-        exchange, self._exchange = self._exchange, None
-        if exchange is None:
-            return True
-        self.pushed, pulled = exchange.result()
-        self._heed_push()
-        return self._take(pulled)
-
-    def _heed_push(self) -> None:
-        """Heeds what the server has said of the last push."""
-        if self.pushed is None:
-            return
-        if not any(reason == "late" for _, reason in self.pushed.refused):
+    def _heed_push(self, pushed: Pushed) -> None:
+        """Counts gradients that came too late."""
+        if not any(reason == "late" for _, reason in pushed.refused):
             self._in_time += 1
             if self._in_time >= 64:
                 self.share, self._in_time = min(1.0, 2 * self.share), 0
@@ -249,63 +201,45 @@ class AsynchronousSGD(Optimizer):
             )
 
     def settle(self) -> int:
-        """Ends what is under way and puts the model's own numbers, not rounded ones, into the parameters: their version, the
-        fewest pushes of its shards. ``module.state_dict()`` is exact then, until the next ``step``."""
-        self._wait()
+        """Puts the model's own numbers, not rounded ones, into the parameters: their version, the fewest pushes of its shards.
+        ``module.state_dict()`` is exact then, until the next ``step``."""
         self.version = min(self.model.exact(self._x))
         self._flat.scatter(self._tensors)
-        self._behind = False
         return self.version
 
     def state_dict(self) -> dict[str, Any]:
-        """The state of every optimizer, after :meth:`settle`; what the server's optimizer keeps is in the server's state folder and
-        in what ``thc-model export`` writes."""
+        """The state of every optimizer, after :meth:`settle`; what the server's optimizer keeps is in the server's state
+        folder."""
         self.settle()
         return {**super().state_dict(), "thc": {"version": self.version, "skipped": self.skipped, "late": self.late}}
 
     def export_into(self, module: torch.nn.Module) -> int:
         """Puts the model's own numbers into the parameters of another module of the same form, as one that is evaluated: their
         version. This worker's parameters stay what they are."""
-        parameters = list(module.parameters())
+        parameters = [p for p in module.parameters() if p.requires_grad]
         if [p.shape for p in parameters] != [p.shape for p in self._tensors]:
             raise ConfigError("the module's parameters have other shapes than the optimizer's, or are in another order")
-        self._drain()
         exact = Flat(parameters)
         version = min(self.model.exact(exact.array))
         exact.scatter(parameters)
         return version
 
-    def _drain(self) -> None:
-        """Waits for what is under way, and leaves it to be taken over."""
-        if self._exchange is not None:
-            self._exchange.exception()
-
 
 def coordinates(module: torch.nn.Module) -> int:
-    """How many parameters a module has: the length of its model, if all of it is to have one scale for each shard."""
-    return sum(p.numel() for p in module.parameters())
+    """How many parameters of a module need gradients: the length of its model, if all of it is to have one scale for each shard."""
+    return sum(p.numel() for p in module.parameters() if p.requires_grad)
 
 
 def tensors(
-    module: torch.nn.Module,
-    *,
-    bits: int | None = None,
-    push_bits: int | None = None,
-    exact: Callable[[str, torch.Tensor], bool] | None = None,
+    module: torch.nn.Module, *, bits: int | None = None, exact: Callable[[str, torch.Tensor], bool] | None = None
 ) -> list[Tensor]:
-    """The tensors of a module's model, in the order of ``module.parameters()``: each has scales of its own. Frozen parameters
-    are neither sent nor rounded. ``exact`` says of a name and parameter whether it travels as floats both ways; without it
-    those with fewer than two dimensions do, which are norms and biases. The others have ``bits`` when pulled and
-    ``push_bits`` when pushed, or what the model says."""
-    chosen = exact or (lambda _, parameter: parameter.dim() < 2)
-    found = []
-    for name, parameter in module.named_parameters():
-        if parameter.numel() == 0:
-            continue
-        if not parameter.requires_grad:
-            found.append(Tensor(parameter.numel(), bits=0))
-        elif chosen(name, parameter):
-            found.append(Tensor(parameter.numel(), bits=32, push_bits=32))
-        else:
-            found.append(Tensor(parameter.numel(), bits=bits, push_bits=push_bits))
-    return found
+    """The tensors of a module's model, which are the parameters that need gradients, in the order of ``module.parameters()``:
+    each has scales of its own. ``exact`` says of a name and parameter whether it travels as floats both ways; without it
+    those with fewer than two dimensions do, which are norms and biases. The others have ``bits`` when pulled, or what the
+    model says."""
+    is_exact = exact or (lambda _, parameter: parameter.dim() < 2)
+    return [
+        Tensor(parameter.numel(), 32 if is_exact(name, parameter) else bits)
+        for name, parameter in module.named_parameters()
+        if parameter.requires_grad and parameter.numel() > 0
+    ]

@@ -5,8 +5,8 @@ use std::process::ExitCode;
 use clap::{Args, Parser, Subcommand};
 use thc_demo::cli;
 use thc_demo::demo::processes;
-use thc_model_study::{AsyncArgs, run_worker};
 
+use crate::asynchronous::{AsyncArgs, run_worker};
 use crate::bench::{self, BenchArgs};
 use crate::error::Result;
 use crate::papers::arguments::PapersArgs;

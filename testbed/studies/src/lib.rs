@@ -1,5 +1,6 @@
 //! The laboratory beside THC: what measures, simulates and compares it. It uses all of the product, and nothing of the product uses it.
 
+mod asynchronous;
 pub mod bench;
 pub mod cli;
 mod papers;

@@ -1,0 +1,85 @@
+//! The model server.
+#![forbid(unsafe_code)]
+
+mod cli;
+mod commands;
+mod metrics;
+
+use std::io::Write;
+use std::net::SocketAddr;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use anyhow::Context;
+use clap::Parser;
+use clap::error::ErrorKind;
+use signal_hook::consts::{SIGINT, SIGTERM};
+use thc_model::{ModelServer, ModelServerConfig};
+
+/// How often signals are checked.
+const TICK: Duration = Duration::from_millis(50);
+/// The exit status for wrong arguments.
+const USAGE: u8 = 2;
+
+fn main() -> ExitCode {
+    let flags = match cli::Flags::try_parse() {
+        Ok(flags) => flags,
+        Err(error) => {
+            let requested = matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion);
+            let _ = error.print();
+            return ExitCode::from(if requested { 0 } else { USAGE });
+        }
+    };
+    if let Some(command) = &flags.command {
+        return commands::run(command);
+    }
+    let logs = flags.logs;
+    let metrics = flags.metrics;
+    let config = match flags.options().and_then(|options| options.validate()) {
+        Ok(config) => config,
+        Err(error) => {
+            eprintln!("thc-model: {error}");
+            return ExitCode::from(USAGE);
+        }
+    };
+    logs.start();
+    match run(config, metrics) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            logs.failure("thc-model", format_args!("{error:#}"));
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(config: ModelServerConfig, metrics: Option<SocketAddr>) -> anyhow::Result<()> {
+    let stop = Arc::new(AtomicBool::new(false));
+    for signal in [SIGINT, SIGTERM] {
+        // A second signal ends the process at once, in case the first one has no effect.
+        signal_hook::flag::register_conditional_shutdown(signal, 1, Arc::clone(&stop))
+            .and_then(|_| signal_hook::flag::register(signal, Arc::clone(&stop)))
+            .context("cannot handle signals")?;
+    }
+    let server = Arc::new(ModelServer::start(config)?);
+    let endpoint = metrics.map(|at| metrics::serve(at, Arc::clone(&server))).transpose()?;
+    if let Some(endpoint) = &endpoint {
+        print(&format!("metrics http://{}/metrics", endpoint.local()));
+    }
+    print(&format!("ready {}", server.local()));
+    while !stop.load(Ordering::Relaxed) {
+        std::thread::sleep(TICK);
+    }
+    drop(endpoint);
+    let server = Arc::into_inner(server).context("the metrics' thread has not ended")?;
+    let totals = server.shutdown()?;
+    print(&serde_json::to_string(&totals)?);
+    Ok(())
+}
+
+/// Prints a line. A closed standard output is no reason to stop.
+fn print(line: &str) {
+    let mut out = std::io::stdout().lock();
+    let _ = writeln!(out, "{line}").and_then(|()| out.flush());
+}
