@@ -17,7 +17,7 @@ endif
 ARGS ?=
 # The switch that aggregates in the demo: make demo SWITCH=bmv2
 SWITCH ?=
-# The demo's transport: make demo IO=dpdk, or IO=xdp
+# The demo's transport: make demo IO=dpdk
 IO ?= udp
 # The names of the benchmarks to run: make bench BENCH=codec
 BENCH ?= *
@@ -42,7 +42,7 @@ comma := ,
 
 help: ## List these targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
-	@echo 'Variables: ARGS (for thc demo, bench-torch, bench-allreduce, bench-async and bench-adapt), IO=dpdk, IO=xdp and SWITCH=bmv2 (for demo), BENCH (a benchmark by name), TIME, TARGET, JOBS (fuzz), COUNT, SEED, TRACE, JOBS (soak), COUNT (kills, kills-async, soak-async), TEST_TIMEOUT, CARGO_TARGET_DIR.'
+	@echo 'Variables: ARGS (for thc demo, bench-torch, bench-allreduce, bench-async and bench-adapt), IO=dpdk and SWITCH=bmv2 (for demo), BENCH (a benchmark by name), TIME, TARGET, JOBS (fuzz), COUNT, SEED, TRACE, JOBS (soak), COUNT (kills, kills-async, soak-async), TEST_TIMEOUT, CARGO_TARGET_DIR.'
 
 demo: toolchain $(filter dpdk,$(IO)) ## Build, then train a small model through THC and compare with exact averaging
 	cargo build --profile demo --package thc-demo --package thc-ps --bins \

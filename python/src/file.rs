@@ -7,7 +7,7 @@ use pyo3::types::PyDict;
 use serde::Deserialize;
 use std::path::PathBuf;
 use thc_ps::Secret;
-use thc_transport::{DpdkOptions, IoName, XdpOptions};
+use thc_transport::{DpdkOptions, IoName};
 
 /// The keys of a group, as `thc-worker` has them.
 #[derive(Default, Deserialize)]
@@ -34,7 +34,6 @@ struct Keys {
     controller_key: Option<PathBuf>,
     io: Option<IoName>,
     dpdk: Option<DpdkOptions>,
-    xdp: Option<XdpOptions>,
 }
 
 /// Reads the settings of a group from a TOML file: the keys that it has.
@@ -69,17 +68,13 @@ pub fn read_config(py: Python<'_>, path: PathBuf) -> PyResult<Bound<'_, PyDict>>
         let name = match io {
             IoName::Udp => "udp",
             IoName::Dpdk => "dpdk",
-            IoName::Xdp => "xdp",
         };
         found.set_item("io", name)?;
     }
     let written = |error: serde_json::Error| wrong(error.to_string());
     let dpdk = keys.dpdk.as_ref().map(serde_json::to_string).transpose().map_err(written)?;
-    let xdp = keys.xdp.as_ref().map(serde_json::to_string).transpose().map_err(written)?;
-    for (name, section) in [("dpdk", dpdk), ("xdp", xdp)] {
-        if let Some(json) = section {
-            found.set_item(name, py.import("json")?.call_method1("loads", (json,))?)?;
-        }
+    if let Some(json) = dpdk {
+        found.set_item("dpdk", py.import("json")?.call_method1("loads", (json,))?)?;
     }
     if let Some(secret) = keys.cookie {
         found.set_item("cookie", cookie(&secret).map_err(wrong)?)?;

@@ -150,7 +150,7 @@ impl Group {
     #[pyo3(signature = (*, ps, job=None, worker=None, cookie=None, bind=None, join_timeout=None, timeout=None, patience=None,
                         min_rto=None, seed=None, threads=None, network_threads=None, recv_buffer=None, send_buffer=None, inject=None,
                         inject_seed=None, controller_ca=None, controller_cert=None, controller_key=None, io=None,
-                        dpdk=None, xdp=None))]
+                        dpdk=None))]
     #[allow(clippy::too_many_arguments, reason = "keywords in Python")]
     fn new(
         py: Python<'_>,
@@ -175,7 +175,6 @@ impl Group {
         controller_key: Option<PathBuf>,
         io: Option<&str>,
         dpdk: Option<&str>,
-        xdp: Option<&str>,
     ) -> PyResult<Self> {
         let defaults = GroupConfig::default();
         let time = |key: &str, time: Option<Time>, default: Duration| {
@@ -185,7 +184,7 @@ impl Group {
             let controller = controller(ps, worker, controller_ca, controller_cert, controller_key)?;
             let bind = bind.map_or(Ok(defaults.bind), |text| parse("bind", text))?;
             let config = GroupConfig {
-                io: backend(io, dpdk, xdp, bind.ip())?,
+                io: backend(io, dpdk, bind.ip())?,
                 ps: match &controller {
                     Some(_) => defaults.ps,
                     None => py.detach(|| address("ps", ps))?,

@@ -8,7 +8,7 @@ use std::str::FromStr;
 use std::time::Duration;
 use thc_ps::{Interval, Secret};
 use thc_transport::{
-    Backend, DpdkOptions, FaultRates, IoName, LossyConfig, TransportError, XdpOptions, resolve,
+    Backend, DpdkOptions, FaultRates, IoName, LossyConfig, TransportError, resolve,
 };
 
 /// A time: seconds, or text with a unit like "200ms".
@@ -69,30 +69,24 @@ const NO_DPDK: &str = "this package was built without DPDK: install it by \
     pip install ./python --config-settings=build-args=\"--features dpdk\", which needs DPDK's headers and libraries \
     (on Debian: apt-get install libdpdk-dev libclang-dev)";
 
-/// What carries the packets: `io` by name, and the keys of the sections `[dpdk]` and `[xdp]` as JSON. `own` is what is
+/// What carries the packets: `io` by name, and the keys of the section `[dpdk]` as JSON. `own` is what is
 /// bound.
 pub fn backend(
     io: Option<&str>,
     dpdk: Option<&str>,
-    xdp: Option<&str>,
     own: IpAddr,
 ) -> Result<Backend, String> {
     let io = match io {
         None => None,
         Some("udp") => Some(IoName::Udp),
         Some("dpdk") => Some(IoName::Dpdk),
-        Some("xdp") => Some(IoName::Xdp),
-        Some(other) => return Err(format!("io = {other:?}: write \"udp\", \"dpdk\" or \"xdp\"")),
+        Some(other) => return Err(format!("io = {other:?}: write \"udp\" or \"dpdk\"")),
     };
     let options: DpdkOptions = match dpdk {
         None => DpdkOptions::default(),
         Some(json) => serde_json::from_str(json).map_err(|error| format!("dpdk: {error}"))?,
     };
-    let xdp: XdpOptions = match xdp {
-        None => XdpOptions::default(),
-        Some(json) => serde_json::from_str(json).map_err(|error| format!("xdp: {error}"))?,
-    };
-    thc_transport::backend(io, own, &options, &xdp).map_err(|error| match error {
+    thc_transport::backend(io, own, &options).map_err(|error| match error {
         // Its own mend is for who builds a program.
         TransportError::NoDpdk => NO_DPDK.to_owned(),
         other => other.to_string(),

@@ -31,7 +31,6 @@ class Group:
         controller_key: str | PathLike[str] | None = None,
         io: str | None = None,
         dpdk: str | None = None,
-        xdp: str | None = None,
     ) -> Group: ...
     @property
     def workers(self) -> int: ...

@@ -55,10 +55,8 @@ def keys() -> dict[str, Any]:
             found[key] = float(text)
         else:
             found[key] = text
-    for section in ("dpdk", "xdp"):
-        name = f"THC_{section.upper()}"
-        if text := os.environ.get(name):
-            found[section] = _section(name, text)
+    if text := os.environ.get("THC_DPDK"):
+        found["dpdk"] = _section("THC_DPDK", text)
     return found
 
 

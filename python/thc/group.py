@@ -73,8 +73,6 @@ class Group(BaseGroup):
     - ``controller_ca``, ``controller_cert``, ``controller_key``: PEM files for a controller's ``thcs://``.
     - ``io="dpdk"``: past the kernel, if the package was built with DPDK; ``dpdk`` then holds the keys of the ``[dpdk]``
       section, like ``{"devices": ["net_af_packet0,iface=eth1"], "address": "10.0.0.2/24"}``.
-    - ``io="xdp"``: past most of the kernel, on one of its interfaces; ``xdp`` then holds the keys of the ``[xdp]`` section, like
-      ``{"device": "eth1"}``.
 
     Raises :exc:`~thc.JoinError` if the group cannot be joined, :exc:`~thc.ConfigError` for wrong options.
     """
@@ -103,7 +101,6 @@ class Group(BaseGroup):
         controller_key: str | os.PathLike[str] | None = None,
         io: str | None = None,
         dpdk: Mapping[str, Any] | None = None,
-        xdp: Mapping[str, Any] | None = None,
     ) -> None:
         self._server: Server | None = None
         self._pid = os.getpid()
@@ -143,7 +140,6 @@ class Group(BaseGroup):
             controller_key=controller_key,
             io=io,
             dpdk=_section(dpdk),
-            xdp=_section(xdp),
         )
         self.ps = ps
         told = self._native.parameters()
@@ -168,7 +164,7 @@ class Group(BaseGroup):
     @classmethod
     def from_env(cls, **options: Any) -> Group:
         """Joins as environment variables say: ``THC_PS``, ``THC_JOB``, ``THC_COOKIE`` and ``THC_`` before any option's
-        name in capitals (``THC_DPDK`` and ``THC_XDP`` as JSON); or ``THC_CONFIG``, a file as for :meth:`from_config`, under them. The
+        name in capitals (``THC_DPDK`` as JSON); or ``THC_CONFIG``, a file as for :meth:`from_config`, under them. The
         worker's number is ``THC_WORKER``, or ``RANK`` as torchrun sets it. ``options`` win over all."""
         keys = environment.keys()
         keys.update(options)
@@ -214,15 +210,10 @@ class Group(BaseGroup):
         UDP port. ``server`` holds options of :class:`~thc.Server`, such as ``{"policy": "best-effort"}``;
         further options are those of :class:`Group`. Closing the group stops the server once all have left.
         """
-        if (io := options.get("io")) == "dpdk" and address is None:
+        if options.get("io") == "dpdk" and address is None:
             raise ConfigError(
                 'io = "dpdk", but the ranks\' own parameter server listens on kernel UDP: start a thc-ps and name it '
                 "(THC_PS), or give address=, where these devices reach the hosts' kernels"
-            )
-        if io == "xdp":
-            raise ConfigError(
-                'io = "xdp", but the ranks\' own parameter server is on one of their hosts, which no interface leads to from '
-                "there: start a thc-ps on a host of its own and name it (THC_PS)"
             )
         rank = environment.number("RANK", rank, 0)
         world_size = environment.number("WORLD_SIZE", world_size, 1)

@@ -29,7 +29,6 @@ mod tna;
 mod v1model;
 mod vectors;
 mod wireshark;
-mod xdp_processes;
 
 /// A file that no line above names would not be compiled, unless it is a program of its own.
 #[test]

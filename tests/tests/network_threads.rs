@@ -116,10 +116,6 @@ fn what_cannot_be_is_one_line() {
             &["--network-threads", "65"][..],
             "udp: network_threads is 65: 64 is the most, as many as servers have ports",
         ),
-        (
-            &["--network-threads", "2", "--io", "xdp", "--xdp-device", "lo"],
-            "xdp: network_threads is 2: these threads are for kernel UDP alone: leave the option out",
-        ),
     ] {
         let flags = [&["--cookie", COOKIE, "--worker", "0", "--coordinates", "9"], more].concat();
         let out = thc_tests::run("thc-worker", &flags);

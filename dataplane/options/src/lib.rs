@@ -27,7 +27,7 @@ use thc_transport::{Backend, CaptureConfig, IoName, LossyConfig, backend, is_lin
 
 /// Where a server listens unless told otherwise.
 pub const DEFAULT_LISTEN: &str = "127.0.0.1:9000";
-/// The same over DPDK and AF_XDP: the address is that of the `[dpdk]` section or of the interface.
+/// The same over DPDK: the address is that of the `[dpdk]` section.
 const DEFAULT_DEVICE_LISTEN: &str = "0.0.0.0:9000";
 /// Bytes of a port's receive buffer unless told otherwise.
 pub const DEFAULT_RECV_BUFFER: usize = 16 << 20;
@@ -93,7 +93,7 @@ impl ServerOptions {
         let section = Section::Server;
         // Past the kernel there is no loopback interface to listen on.
         let default = match self.io {
-            Some(IoName::Dpdk | IoName::Xdp) => DEFAULT_DEVICE_LISTEN,
+            Some(IoName::Dpdk) => DEFAULT_DEVICE_LISTEN,
             Some(IoName::Udp) | None => DEFAULT_LISTEN,
         };
         let (share, shares) = self.shares()?;
@@ -106,7 +106,7 @@ impl ServerOptions {
                 .to_owned();
             ConfigError::Value { section, key: "listen", value: format!("{listen_text:?}"), mend }
         })?;
-        let io = backend(self.io, listen.ip(), &self.dpdk, &self.xdp)
+        let io = backend(self.io, listen.ip(), &self.dpdk)
             .map_err(|error| ConfigError::Io(error.into()))?;
         if let Backend::Dpdk(dpdk) = &io {
             if listen.ip().is_unspecified() {
@@ -123,7 +123,7 @@ impl ServerOptions {
         let default = match &io {
             _ if !pin.is_empty() => pin.len() as u64,
             // Of a device, each takes a queue.
-            Backend::Dpdk(_) | Backend::Xdp(_) => 1,
+            Backend::Dpdk(_) => 1,
             Backend::Udp => default_shards(thread::available_parallelism().map_or(1, NonZero::get)),
         };
         // Beside a worker, one thread is enough for a share of the slots.

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use serde::{Deserialize, Serialize};
 use thc_job::{ConfigError, JobOptions, merge};
-use thc_transport::{DpdkOptions, IoName, LossyConfig, XdpOptions};
+use thc_transport::{DpdkOptions, IoName, LossyConfig};
 use thc_values::{Interval, Size};
 
 use crate::p4runtime::P4RuntimeOptions;
@@ -22,7 +22,7 @@ pub struct ServerOptions {
     #[arg(long, value_name = "ADDRESS:PORT", help_heading = "Server")]
     pub listen: Option<String>,
     /// Threads, each with its own port and its part of the slots [default: one for each core in `pin`, else one for
-    /// every 4 cores, at most 4; over DPDK and AF_XDP 1]
+    /// every 4 cores, at most 4; over DPDK 1]
     #[arg(long, value_name = "NUMBER", help_heading = "Server")]
     pub shards: Option<u64>,
     /// Serve only one share of the slots, such as 1/4 for the second of four; the other shares are served beside other
@@ -87,9 +87,6 @@ pub struct ServerOptions {
     /// The `[dpdk]` section.
     #[command(flatten)]
     pub dpdk: DpdkOptions,
-    /// The `[xdp]` section.
-    #[command(flatten)]
-    pub xdp: XdpOptions,
     /// The `[p4runtime]` section.
     #[command(flatten)]
     pub p4runtime: Option<P4RuntimeOptions>,

@@ -72,15 +72,6 @@ fn the_examples_defaults_are_the_defaults() {
     assert_eq!(format!("{plain:?}"), format!("{full:?}"));
 }
 
-#[test]
-fn the_examples_xdp_section_has_the_defaults() {
-    let from = EXAMPLE.find("# [xdp]").unwrap();
-    let lines = EXAMPLE[from..].lines().map_while(|line| line.strip_prefix("# "));
-    let options = ServerOptions::parse(&lines.collect::<Vec<_>>().join("\n")).unwrap().xdp;
-    let shown = thc_transport::XdpConfig { queues: Some(4), ..thc_transport::XdpConfig::new("eth1") };
-    assert_eq!(options.config().unwrap(), shown);
-}
-
 /// The commented section of the example, read; nothing in it but addresses differs from the defaults.
 #[test]
 fn the_examples_dpdk_section_has_the_defaults() {

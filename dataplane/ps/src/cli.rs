@@ -41,17 +41,13 @@ Examples:
         --io dpdk --dpdk-hugepages=false \\
         --dpdk-device net_memif0,role=server,id=0,socket-abstract=no,socket=/tmp/thc.sock
 
-  Use AF_XDP on an interface that the kernel keeps (docs/xdp.md):
-    thc-ps --job 1 --workers 4 --cookie 0x1234abcd --io xdp --xdp-device eth1
-
   Several jobs from a file; flags override it:
     thc-ps --config thc-ps.toml --listen 10.0.0.1:9000
 
 Flags of the groups above are also keys of the file, with _ for -: those of Server at its top, those
 of Job in its [[job]] sections (--slots is data_slots there), those of DPDK in a [dpdk] section, without
-dpdk- (--dpdk-device is devices there, a list), those of AF_XDP in an [xdp] section, without xdp-,
-those of P4Runtime in a [p4runtime] section (--p4runtime is listen there), and its certificates in
-[p4runtime.tls].
+dpdk- (--dpdk-device is devices there, a list), those of P4Runtime in a [p4runtime] section
+(--p4runtime is listen there), and its certificates in [p4runtime.tls].
 
 Output: `ready ADDRESS:PORT` on stdout once workers can join, and before it
 `p4runtime ADDRESS:PORT` if that is served; events on stderr (RUST_LOG=debug for more); totals on

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 
 use thc_protocol::wire::MAX_PACKET;
 use thc_transport::{
-    Backend, Dpdk, DpdkConfig, DpdkIo, PacketIo, Peer, TransportError, UdpConfig, UdpIo, Xdp, XdpIo,
+    Backend, Dpdk, DpdkConfig, DpdkIo, PacketIo, Peer, TransportError, UdpConfig, UdpIo,
 };
 
 use crate::error::PsError;
@@ -50,8 +50,6 @@ pub enum Ports {
     Udp(Vec<UdpIo>),
     /// Queues of a DPDK device.
     Dpdk(Vec<DpdkIo>),
-    /// AF_XDP sockets on an interface's queues.
-    Xdp(Vec<XdpIo>),
 }
 
 impl Ports {
@@ -63,9 +61,6 @@ impl Ports {
         match &config.io {
             Backend::Udp => open_udp(config).map(Ports::Udp),
             Backend::Dpdk(dpdk) => Ok(Ports::Dpdk(open_dpdk(config, dpdk)?)),
-            Backend::Xdp(xdp) => {
-                Ok(Ports::Xdp(Xdp::open(xdp, config.listen, u16::from(config.shards))?.into_endpoints()))
-            }
         }
     }
 
@@ -75,7 +70,6 @@ impl Ports {
         let first = match self {
             Ports::Udp(ports) => ports.first().map(PacketIo::local),
             Ports::Dpdk(ports) => ports.first().map(PacketIo::local),
-            Ports::Xdp(ports) => ports.first().map(PacketIo::local),
         };
         first.expect("a server has at least one shard")
     }
@@ -86,7 +80,6 @@ impl Ports {
         let room = match self {
             Ports::Udp(ports) => ports.iter().map(|port| port.recv_capacity(MAX_PACKET)).min(),
             Ports::Dpdk(ports) => ports.iter().map(DpdkIo::recv_capacity).min(),
-            Ports::Xdp(ports) => ports.iter().map(XdpIo::recv_capacity).min(),
         };
         room.unwrap_or(0)
     }
@@ -97,7 +90,6 @@ impl Ports {
         match self {
             Ports::Udp(ports) => ports.iter().all(PacketIo::reads_ecn),
             Ports::Dpdk(ports) => ports.iter().all(PacketIo::reads_ecn),
-            Ports::Xdp(ports) => ports.iter().all(PacketIo::reads_ecn),
         }
     }
 

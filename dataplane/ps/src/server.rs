@@ -95,7 +95,6 @@ impl Server {
         match ports {
             Ports::Udp(ports) => server.spawn_shards(ports, control_port)?,
             Ports::Dpdk(ports) => server.spawn_shards(ports, control_port)?,
-            Ports::Xdp(ports) => server.spawn_shards(ports, control_port)?,
         }
         let shards = Shards::new(server.commands.clone(), Arc::clone(&shared));
         let forwarding = server.forwarding(shards.clone());

@@ -12,7 +12,7 @@ use std::time::Duration;
 use crossbeam_channel::{Receiver, Sender};
 use thc_protocol::aggregator::{Aggregator, Endpoint, JobConfigError, JobCounters, Sink};
 use thc_protocol::{Ecn, JobId, WorkerId};
-use thc_transport::{CapturedIo, DpdkIo, FrameCounts, LossyIo, Origin, Peer, UdpIo, XdpIo};
+use thc_transport::{CapturedIo, DpdkIo, FrameCounts, LossyIo, Origin, Peer, UdpIo};
 
 use crate::control_port::ControlPort;
 use crate::error::PsError;
@@ -64,16 +64,6 @@ impl ShardIo for UdpIo {
 impl ShardIo for DpdkIo {
     fn recv_overflows(&self) -> u64 {
         DpdkIo::recv_overflows(self)
-    }
-
-    fn frames(&self) -> FrameCounts {
-        self.frame_counts()
-    }
-}
-
-impl ShardIo for XdpIo {
-    fn recv_overflows(&self) -> u64 {
-        XdpIo::recv_overflows(self)
     }
 
     fn frames(&self) -> FrameCounts {

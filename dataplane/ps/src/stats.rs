@@ -47,8 +47,8 @@ pub struct ServerStats {
     pub memory: u64,
     /// Packets dropped that belong to no job, by reason (P7).
     pub drops: BTreeMap<String, u64>,
-    /// Frames that were not datagrams for it, and datagrams that were not sent, by reason. Only DPDK and
-    /// AF_XDP have any.
+    /// Frames that were not datagrams for it, and datagrams that were not sent, by reason. Only DPDK
+    /// has any.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub frames: BTreeMap<String, u64>,
     /// Its jobs: in the order of their configuration, or those that a controller wrote, by number, followed

@@ -1,6 +1,6 @@
 //! The choice between backends for real traffic.
 
-use crate::{DpdkConfig, XdpConfig};
+use crate::DpdkConfig;
 
 /// Which backend carries a group's or a server's packets.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -10,6 +10,4 @@ pub enum Backend {
     Udp,
     /// DPDK devices.
     Dpdk(DpdkConfig),
-    /// AF_XDP sockets on an interface of the kernel.
-    Xdp(XdpConfig),
 }

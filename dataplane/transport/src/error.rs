@@ -4,10 +4,6 @@ use std::{io, path::PathBuf};
 
 use crate::{MAX_DATAGRAM, Peer};
 
-mod xdp;
-
-pub use xdp::XdpError;
-
 /// An error of a packet I/O backend. Methods of [`PacketIo`](crate::PacketIo) return it inside an
 /// [`io::Error`] of the fitting kind.
 #[derive(Debug, thiserror::Error)]
@@ -123,9 +119,6 @@ pub enum TransportError {
         /// What, and the mend.
         cause: String,
     },
-    /// An interface cannot be used over AF_XDP.
-    #[error("xdp: {0}")]
-    Xdp(#[from] XdpError),
     /// A rate of injected faults is no probability.
     #[error("{name} is {value}: it is a probability, so give a number from 0 to 1")]
     Probability {
@@ -152,7 +145,7 @@ impl TransportError {
             Self::AddressNotAvailable { .. } => io::ErrorKind::AddrNotAvailable,
             Self::BindNotPermitted { .. } => io::ErrorKind::PermissionDenied,
             Self::NoDpdk => io::ErrorKind::Unsupported,
-            Self::Dpdk { .. } | Self::Xdp(_) => io::ErrorKind::Other,
+            Self::Dpdk { .. } => io::ErrorKind::Other,
             Self::SegmentLength { .. }
             | Self::Setting { .. }
             | Self::DatagramTooLarge { .. }

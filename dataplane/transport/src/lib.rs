@@ -7,16 +7,14 @@
 //! * [`UdpIo`]: kernel UDP sockets with segmentation offload in both directions, on any machine;
 //! * [`UdpThreads`]: several such sockets of one port, each with its own thread;
 //! * [`DpdkIo`]: DPDK devices, which bypass the kernel (feature `dpdk`);
-//! * [`XdpIo`]: AF_XDP sockets on an interface of the kernel, which bypass most of it;
 //! * [`LossyIo`]: a wrapper that injects seeded loss, duplication and reordering into another
 //!   backend, for tests of real processes;
 //! * [`CapturedIo`]: a wrapper that writes what another backend receives and sends to a pcap file.
 //!
 //! [`frame`] has datagrams as Ethernet frames.
 //!
-//! Kernel UDP takes IPv4 and IPv6 addresses, DPDK and AF_XDP only IPv4 addresses.
+//! Kernel UDP takes IPv4 and IPv6 addresses, DPDK only IPv4 addresses.
 
-mod af_xdp;
 mod backend;
 mod capture;
 mod captured;
@@ -35,7 +33,6 @@ mod packet_io;
 mod run;
 mod udp;
 
-pub use af_xdp::{Xdp, XdpConfig, XdpIo};
 pub use backend::Backend;
 pub use capture::{Capture, CaptureConfig, CaptureStats};
 pub use captured::CapturedIo;
@@ -43,7 +40,7 @@ pub use datagram::{
     IPV4_UDP_HEADER_LEN, IPV6_UDP_HEADER_LEN, MAX_DATAGRAM, Origin, Peer, header_len, is_link_local, resolve,
 };
 pub use dpdk::{Answers, DeviceInfo, Dpdk, DpdkConfig, DpdkIo, DpdkTx, Idle, Steering};
-pub use error::{TransportError, XdpError};
+pub use error::TransportError;
 pub use faults::FaultRates;
 pub use handler::{Handled, Handler, RunSender};
 pub use link::{FrameCounts, MacAddr, MacSyntax, neighbours::Neighbour};
@@ -52,7 +49,4 @@ pub use packet_io::{IoStats, PacketIo, check_segment};
 pub use run::Run;
 pub use udp::{UdpConfig, UdpIo, UdpThreads};
 #[cfg(feature = "options")]
-pub use {
-    af_xdp::XdpOptions,
-    options::{DpdkOptions, IoName, backend},
-};
+pub use options::{DpdkOptions, IoName, backend};

@@ -10,7 +10,7 @@ use std::{
 use clap::{Args, ValueEnum};
 use serde::{Deserialize, Serialize};
 
-use crate::{Backend, DpdkConfig, Idle, MacAddr, Neighbour, TransportError, XdpOptions};
+use crate::{Backend, DpdkConfig, Idle, MacAddr, Neighbour, TransportError};
 
 /// A backend by its name.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ValueEnum)]
@@ -21,8 +21,6 @@ pub enum IoName {
     Udp,
     /// DPDK devices, which bypass the kernel, in a build with `--features dpdk`
     Dpdk,
-    /// AF_XDP sockets on a kernel interface, which bypass most of the kernel
-    Xdp,
 }
 
 /// Checks everything. `io` is the requested backend; `own` is the address on which the program listens or
@@ -35,7 +33,6 @@ pub fn backend(
     io: Option<IoName>,
     own: IpAddr,
     dpdk: &DpdkOptions,
-    xdp: &XdpOptions,
 ) -> Result<Backend, TransportError> {
     let unnamed =
         |backend, mend| TransportError::Setting { backend, key: "io", value: "not given".to_owned(), mend };
@@ -45,12 +42,8 @@ pub fn backend(
             let config = dpdk.config(own)?;
             if cfg!(feature = "dpdk") { Ok(Backend::Dpdk(config)) } else { Err(TransportError::NoDpdk) }
         }
-        Some(IoName::Xdp) => xdp.config().map(Backend::Xdp),
         None if *dpdk != DpdkOptions::default() => {
             Err(unnamed("dpdk", "say io = \"dpdk\" (--io dpdk) too, or leave these settings out"))
-        }
-        None if *xdp != XdpOptions::default() => {
-            Err(unnamed("xdp", "say io = \"xdp\" (--io xdp) too, or leave these settings out"))
         }
         None => Ok(Backend::Udp),
     }
@@ -306,7 +299,7 @@ mod tests {
     }
 
     fn choose(dpdk: &DpdkOptions, io: Option<IoName>) -> Result<Backend, TransportError> {
-        backend(io, Ipv4Addr::UNSPECIFIED.into(), dpdk, &XdpOptions::default())
+        backend(io, Ipv4Addr::UNSPECIFIED.into(), dpdk)
     }
 
     #[test]
@@ -322,11 +315,5 @@ mod tests {
             let error = dpdk.unwrap_err().to_string();
             assert!(error.contains("--features dpdk") && error.contains("libdpdk-dev"), "{error}");
         }
-        let xdp = XdpOptions { device: Some("eth1".into()), ..XdpOptions::default() };
-        let choose = |io| backend(io, Ipv4Addr::UNSPECIFIED.into(), &DpdkOptions::default(), &xdp);
-        assert!(matches!(choose(Some(IoName::Xdp)), Ok(Backend::Xdp(_))));
-        assert_eq!(choose(Some(IoName::Udp)).unwrap(), Backend::Udp);
-        let error = choose(None).unwrap_err().to_string();
-        assert!(error.starts_with("xdp: io is not given") && error.contains("--io xdp"), "{error}");
     }
 }

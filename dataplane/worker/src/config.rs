@@ -63,7 +63,6 @@ impl GroupConfig {
         let backend = match &self.io {
             Backend::Udp => "udp",
             Backend::Dpdk(_) => "dpdk",
-            Backend::Xdp(_) => "xdp",
         };
         let mend = match self.network_threads {
             0 => return Ok(()),

@@ -8,7 +8,7 @@ use std::num::NonZeroUsize;
 use std::time::Duration;
 use thc_transport::{
     Backend, CapturedIo, DeviceInfo, Dpdk, DpdkIo, Handler, IoStats, LossyIo, Origin, PacketIo, Peer, Run,
-    TransportError, UdpConfig, UdpIo, UdpThreads, Xdp, XdpIo,
+    TransportError, UdpConfig, UdpIo, UdpThreads,
 };
 
 /// The ports that DPDK endpoints choose from when none is given.
@@ -23,8 +23,6 @@ pub enum AnyIo {
     UdpThreads(UdpThreads),
     /// DPDK devices.
     Dpdk(DpdkIo),
-    /// AF_XDP sockets.
-    Xdp(XdpIo),
     /// Another, with what goes in and out written down.
     Captured(Box<CapturedIo<AnyIo>>),
     /// Another, with injected faults.
@@ -37,7 +35,6 @@ macro_rules! each {
             AnyIo::Udp($io) => $body,
             AnyIo::UdpThreads($io) => $body,
             AnyIo::Dpdk($io) => $body,
-            AnyIo::Xdp($io) => $body,
             AnyIo::Captured($io) => $body,
             AnyIo::Lossy($io) => $body,
         }
@@ -95,11 +92,6 @@ impl AnyIo {
                 let endpoint = endpoint.ok_or(TransportError::NoDpdk)?;
                 Ok(AnyIo::Dpdk(endpoint))
             }
-            Backend::Xdp(xdp) => {
-                let endpoint = Xdp::open(xdp, config.bind, 1)?.into_endpoints().pop();
-                let endpoint = endpoint.ok_or(TransportError::AddressNotAvailable { addr: config.bind })?;
-                Ok(AnyIo::Xdp(endpoint))
-            }
         }
     }
 
@@ -110,7 +102,6 @@ impl AnyIo {
             AnyIo::Udp(io) => io.recv_capacity(datagram_len),
             AnyIo::UdpThreads(io) => io.recv_capacity(datagram_len),
             AnyIo::Dpdk(io) => io.recv_capacity(),
-            AnyIo::Xdp(io) => io.recv_capacity(),
             AnyIo::Captured(io) => io.inner().recv_capacity(datagram_len),
             AnyIo::Lossy(io) => io.inner().recv_capacity(datagram_len),
         }
@@ -119,7 +110,7 @@ impl AnyIo {
     /// The DPDK devices it goes through, if it does.
     pub(crate) fn devices(&self) -> Vec<DeviceInfo> {
         match self {
-            AnyIo::Udp(_) | AnyIo::UdpThreads(_) | AnyIo::Xdp(_) => Vec::new(),
+            AnyIo::Udp(_) | AnyIo::UdpThreads(_) => Vec::new(),
             AnyIo::Dpdk(io) => io.devices(),
             AnyIo::Captured(io) => io.inner().devices(),
             AnyIo::Lossy(io) => io.inner().devices(),
@@ -131,7 +122,6 @@ impl AnyIo {
         match self {
             AnyIo::Udp(_) | AnyIo::UdpThreads(_) => false,
             AnyIo::Dpdk(io) => io.frame_counts().unresolved > 0,
-            AnyIo::Xdp(io) => io.frame_counts().unresolved > 0,
             AnyIo::Captured(io) => io.inner().has_unresolved(),
             AnyIo::Lossy(io) => io.inner().has_unresolved(),
         }

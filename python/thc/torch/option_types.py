@@ -32,7 +32,6 @@ class GroupOptions(TypedDict, total=False):
     inject_seed: int | None
     io: str | None
     dpdk: Mapping[str, Any] | None
-    xdp: Mapping[str, Any] | None
     controller_ca: str | os.PathLike[str] | None
     controller_cert: str | os.PathLike[str] | None
     controller_key: str | os.PathLike[str] | None

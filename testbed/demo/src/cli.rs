@@ -116,8 +116,7 @@ struct DemoArgs {
     /// Bit budget b: information bits per coordinate sent up
     #[arg(short, long, default_value_t = 4, value_parser = clap::value_parser!(u8).range(1..=4))]
     bits: u8,
-    /// What carries the packets: loopback sockets, DPDK over shared memory, or AF_XDP on virtual cables between network
-    /// namespaces, which needs root
+    /// What carries the packets: loopback sockets, or DPDK over shared memory
     #[arg(long, value_enum, value_name = "BACKEND", default_value = "udp")]
     io: IoName,
     /// Have thc-controller create the job, and show the run by its counters and metrics

@@ -146,28 +146,6 @@ fn dpdk_trains_the_same_model() {
 }
 
 #[test]
-fn xdp_trains_the_same_model() {
-    let folder = tempfile::tempdir().unwrap();
-    let output = demo(folder.path(), "--workers 2 --steps 4 --io xdp --json");
-    let said = String::from_utf8_lossy(&output.stderr);
-    if let Some(reason) =
-        ["no network", "not permitted", "no AF_XDP"].iter().find(|part| said.contains(**part))
-    {
-        println!("not run: {reason}: {}", said.lines().last().unwrap_or_default());
-        return;
-    }
-    assert!(output.status.success(), "{said}");
-    let xdp: Value = serde_json::from_slice(&output.stdout).unwrap();
-    let udp = report(folder.path(), "--workers 2 --steps 4");
-    for key in ["digest", "thc/losses", "errors", "traffic/coordinates"] {
-        let pointer = format!("/{key}");
-        assert_eq!(xdp.pointer(&pointer), udp.pointer(&pointer), "{key}");
-        assert!(udp.pointer(&pointer).is_some(), "{key}");
-    }
-    assert_eq!(xdp["server"]["dropped"], 0);
-}
-
-#[test]
 fn people_get_a_table_and_progress_lines() {
     let folder = tempfile::tempdir().unwrap();
     let output = demo(folder.path(), "--workers 1 --steps 2");

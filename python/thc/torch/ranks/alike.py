@@ -12,7 +12,7 @@ __all__ = ["OF_A_RANK", "compare_options"]
 
 OF_A_RANK = frozenset(
     "address bind cookie controller_ca controller_cert controller_key device dpdk inject inject_seed io join_timeout min_rto network_threads patience "
-    "port recv_buffer seed send_buffer threads timeout xdp".split()
+    "port recv_buffer seed send_buffer threads timeout".split()
 )
 """Options in which ranks may differ."""
 

@@ -58,10 +58,8 @@ pub struct WorkerPlan {
     pub share: Option<Share>,
     /// The job's URL at a controller, which provides all other settings. `None` if this plan has them.
     pub controller: Option<String>,
-    /// The link to the server over DPDK. `None` for kernel sockets and for an interface.
+    /// The link to the server over DPDK. `None` for kernel sockets.
     pub link: Option<Link>,
-    /// The interface that the worker uses by AF_XDP.
-    pub interface: Option<String>,
     /// Whether the aggregator needs milliseconds per packet.
     pub slow: bool,
     /// Whether the worker keeps error feedback for the next step.

@@ -16,7 +16,6 @@ use super::controller;
 use super::curve::{final_loss, plot};
 use super::error_sample::ErrorSample;
 use super::event::{Event, Outcome, Server};
-use super::hosts::{self, Hosts};
 use super::memif::Links;
 use super::plan::{DemoPlan, WorkerPlan};
 use super::processes::{Children, Message};
@@ -64,7 +63,6 @@ pub fn run(options: &Options) -> Result<Report> {
     let past = match options.io {
         IoName::Udp => None,
         IoName::Dpdk => Some("--io dpdk"),
-        IoName::Xdp => Some("--io xdp"),
     };
     if let (true, Some(option)) = (options.controller, past) {
         return Err(Error::Usage(format!("--controller needs sockets of this machine: leave {option} out")));
@@ -143,10 +141,6 @@ fn run_compressed(
             "DPDK without a NIC: one net_memif link of shared memory per worker, with its socket in {folder}"
         );
     }
-    let hosts = (options.io == IoName::Xdp).then(|| Hosts::new(plan.workers)).transpose()?;
-    if hosts.is_some() && !options.quiet {
-        eprintln!("AF_XDP without a NIC: a network namespace for each process, connected by virtual cables");
-    }
     let job = Job {
         workers: plan.workers,
         bits: options.bits,
@@ -184,15 +178,11 @@ fn run_compressed(
         }
         (None, _) => {
             command.arg(server::find(server::PROGRAM)?);
-            let (listen, carrier) = match (&links, &hosts) {
-                (Some(links), _) => (Some(links.listen()), links.server_arguments(plan.workers)),
-                (None, Some(hosts)) => (Some(hosts.listen()), hosts.server_arguments()),
-                (None, None) => (None, Vec::new()),
+            let (listen, carrier) = match &links {
+                Some(links) => (Some(links.listen()), links.server_arguments(plan.workers)),
+                None => (None, Vec::new()),
             };
             job.hand_cookie(&mut command).args(job.arguments(listen, carrier));
-            if let Some(hosts) = &hosts {
-                command = hosts.on_server(&command);
-            }
             servers.push(children.start(server::PROGRAM.to_owned(), &mut command)?);
             (hear(&mut children, server::ready)?, None)
         }
@@ -219,7 +209,6 @@ fn run_compressed(
             share: share.clone(),
             controller: asked.clone(),
             link: links.as_ref().map(|links| links.link(worker)),
-            interface: hosts.as_ref().map(|_| hosts::INTERFACE.to_owned()),
             slow: site.is_some(),
             feedback: options.feedback,
             samples: folder.to_owned(),
@@ -229,9 +218,6 @@ fn run_compressed(
         job.hand_cookie(&mut command).arg(order);
         if let Some(site) = &site {
             command = site.on_host(worker, &command);
-        }
-        if let Some(hosts) = &hosts {
-            command = hosts.on_worker(worker, &command);
         }
         workers.push(children.start(format!("worker {worker}"), &mut command)?);
     }

@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use thc_transport::{Backend, XdpConfig};
+use thc_transport::Backend;
 use thc_worker::{Call, Controller, Group, GroupConfig, Stats};
 
 use super::event::{Event, Server, Times, Traffic};
@@ -107,11 +107,7 @@ impl GradientSource for SharedMean<'_> {
 /// Runs the child process of one worker. The job's cookie comes from the controller, or from the environment, where
 /// other users of the machine do not see it.
 pub fn run(order: &WorkerPlan) -> Result<()> {
-    let io = match (&order.link, &order.interface) {
-        (Some(link), _) => link.backend(),
-        (None, Some(interface)) => Backend::Xdp(XdpConfig::new(interface)),
-        (None, None) => Backend::Udp,
-    };
+    let io = order.link.as_ref().map_or(Backend::Udp, |link| link.backend());
     let config = match &order.controller {
         Some(url) => {
             GroupConfig { controller: Some(controller(url, order.worker)?), io, ..GroupConfig::default() }

@@ -12,7 +12,6 @@ mod permissions;
 mod reach;
 #[cfg(test)]
 mod tests;
-mod xdp;
 
 use check::{Check, Verdict};
 use device::Device;
@@ -44,7 +43,7 @@ pub struct Visit {
 /// What was found.
 #[derive(Debug, Serialize)]
 pub struct Report {
-    /// `udp`, `dpdk` or `xdp`.
+    /// `udp` or `dpdk`.
     pub io: &'static str,
     /// The parameter server, or the controller that knows it.
     pub ps: String,
@@ -72,7 +71,7 @@ fn examine(visit: &Visit) -> Report {
     let mut checks = vec![program(config)];
     let built = checks[0].verdict != Verdict::Wrong;
     let dpdk = match &config.io {
-        Backend::Udp | Backend::Xdp(_) => None,
+        Backend::Udp => None,
         Backend::Dpdk(dpdk) => Some(dpdk),
     };
     let mut devices = Vec::new();
@@ -91,10 +90,6 @@ fn examine(visit: &Visit) -> Report {
                 "leave it at 1500",
             ));
         }
-    } else if let Backend::Xdp(xdp) = &config.io {
-        interfaces.push(xdp.device.clone());
-        checks.push(xdp::device(&host, xdp));
-        checks.push(permissions::xdp(&host, xdp));
     } else {
         checks.push(permissions::udp(&host, config.bind));
         checks.push(buffers::check(&host, config));
@@ -124,7 +119,6 @@ fn examine(visit: &Visit) -> Report {
         io: match config.io {
             Backend::Udp => "udp",
             Backend::Dpdk(_) => "dpdk",
-            Backend::Xdp(_) => "xdp",
         },
         ps: config.controller.as_ref().map_or(config.ps.to_string(), |controller| controller.url.to_string()),
         job: config.controller.is_none().then_some(config.job),

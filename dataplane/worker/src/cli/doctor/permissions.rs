@@ -4,7 +4,6 @@ use super::check::Check;
 use super::device::{self, Device};
 use super::host::{Access, Host};
 use std::net::SocketAddr;
-use thc_transport::XdpConfig;
 
 const NAME: &str = "permissions";
 
@@ -89,18 +88,6 @@ fn capability(host: &Host, device: &Device) -> Option<Check> {
         },
     };
     check_capabilities(host, needed, &who)
-}
-
-/// For AF_XDP: capabilities, and how much memory may be pinned.
-pub fn xdp(host: &Host, config: &XdpConfig) -> Check {
-    if let Some(check) = check_capabilities(host, &[RAW, ADMIN, PROGRAM], "AF_XDP") {
-        return check;
-    }
-    let needed = config.memory();
-    match memlock(host).filter(|&limit| limit < needed && !host.capable(IPC_LOCK)) {
-        None => Check::ok(NAME, "sufficient for AF_XDP"),
-        Some(limit) => memlock_check(limit, needed),
-    }
 }
 
 fn memlock_check(limit: u64, needed: u64) -> Check {

@@ -60,7 +60,7 @@ fn takes_connections(authority: &str, patience: Duration) -> Result<Check, Check
 /// The links of the devices asked through, if they are DPDK's, and what the server says.
 pub fn check(config: &GroupConfig, known: Known, patience: Duration) -> Vec<Check> {
     let probe = probe(config, patience);
-    if let (Err(error), Backend::Dpdk(_) | Backend::Xdp(_)) = (&probe, &config.io) {
+    if let (Err(error), Backend::Dpdk(_)) = (&probe, &config.io) {
         return vec![open_failure(error), not_asked()];
     }
     let devices = probe.as_ref().map_or(&[][..], |probe| &probe.devices);
@@ -73,13 +73,9 @@ pub fn check(config: &GroupConfig, known: Known, patience: Duration) -> Vec<Chec
 fn open_failure(error: &WorkerError) -> Check {
     let text = error.to_string();
     // Errors are written as what is wrong, and what to do.
-    let (found, mend) = match text.strip_prefix("xdp: ") {
-        Some(text) => text.split_once(": ").unwrap_or((text, "see docs/xdp.md")),
-        None => {
-            let text = text.strip_prefix("dpdk: ").unwrap_or(&text);
-            text.split_once("; ").or_else(|| text.rsplit_once(": ")).unwrap_or((text, "see docs/dpdk.md"))
-        }
-    };
+    let text = text.strip_prefix("dpdk: ").unwrap_or(&text);
+    let parts = text.split_once("; ").or_else(|| text.rsplit_once(": "));
+    let (found, mend) = parts.unwrap_or((text, "see docs/dpdk.md"));
     Check::wrong("device", found, mend)
 }
 
@@ -111,14 +107,7 @@ fn server(
         Ok(Probe { answer: None, unresolved: true, .. }) => Check::wrong(
             NAME,
             format!("{}: nobody answers ARP", config.ps.ip()),
-            match config.io {
-                Backend::Xdp(_) => {
-                    "is the host up, on the same link, its address right? `ip neighbour` shows who is known"
-                }
-                _ => {
-                    "is thc-ps up, its device on the same link, its address right? Or --dpdk-neighbour, --dpdk-gateway"
-                }
-            },
+            "is thc-ps up, its device on the same link, its address right? Or --dpdk-neighbour, --dpdk-gateway",
         ),
         Ok(Probe { answer: None, asked, .. }) => Check::wrong(
             NAME,

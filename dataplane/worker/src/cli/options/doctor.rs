@@ -11,7 +11,7 @@ use thc_transport::{Backend, IoName, backend};
 const DOCTOR: &str = "\
 Doctor prints one line for each check: ok, warning, or wrong with the remedy. It changes nothing and
 takes no place in the job: it asks the parameter server with packets that the server only refuses.
-With --io dpdk and --io xdp it opens the devices, so no other process may be using them.
+With --io dpdk it opens the devices, so no other process may be using them.
 
 Examples:
   thc-worker doctor --ps 10.0.0.1:9000 --cookie 0x1234
@@ -59,7 +59,7 @@ impl DoctorFlags {
         let own = keys.bind()?.ip();
         let io = match keys.io {
             Some(IoName::Dpdk) => keys.dpdk.config(own).map(Backend::Dpdk),
-            io => backend(io, own, &keys.dpdk, &keys.xdp),
+            io => backend(io, own, &keys.dpdk),
         };
         let cookie = cookie(keys.cookie.as_ref())?;
         Ok(Visit {

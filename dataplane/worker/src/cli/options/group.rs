@@ -93,7 +93,7 @@ impl Keys {
             return Ok(None);
         }
         if group.io != Backend::Udp {
-            return Err("colocated needs io = \"udp\": start thc-ps with --share for DPDK or AF_XDP".into());
+            return Err("colocated needs io = \"udp\": start thc-ps with --share for DPDK".into());
         }
         let workers = self.workers.unwrap_or(at.len().min(MAX_WORKERS) as u8);
         if usize::from(workers) < at.len() {

@@ -4,7 +4,7 @@ use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
 use thc_options::Secret;
-use thc_transport::{DpdkOptions, IoName, XdpOptions};
+use thc_transport::{DpdkOptions, IoName};
 
 /// How coordinates travel.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize, PartialEq, Eq, ValueEnum)]
@@ -100,9 +100,6 @@ pub(super) struct Keys {
     /// The `[dpdk]` section.
     #[command(flatten)]
     pub(super) dpdk: DpdkOptions,
-    /// The `[xdp]` section.
-    #[command(flatten)]
-    pub(super) xdp: XdpOptions,
     /// Faults to inject into this worker's packets, for tests: loss=0.01,duplicate=0.01,reorder=0.01
     #[arg(long, value_name = "FAULTS", hide = true)]
     pub(super) inject: Option<String>,

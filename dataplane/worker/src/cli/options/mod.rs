@@ -50,9 +50,6 @@ Examples:
         --io dpdk --dpdk-address 10.0.0.2/24 --dpdk-hugepages=false \\
         --dpdk-device net_memif0,role=client,id=0,socket-abstract=no,socket=/tmp/thc.sock
 
-  Use AF_XDP on an interface that the kernel keeps (docs/xdp.md):
-    thc-worker --worker 0 --cookie 0x1234 --ps 10.0.0.1:9000 --coordinates 16777216 --io xdp --xdp-device eth1
-
   Check whether this host can run with these settings:
     thc-worker doctor --config worker.toml --worker 0
 
@@ -64,8 +61,8 @@ Exit status: 0 done, 1 failed, 2 wrong flags or configuration.";
 pub struct Flags {
     #[command(subcommand)]
     command: Option<Subcommands>,
-    /// TOML file with the flags of "Group" and "Work" below as keys, in snake case, and those of "DPDK" and "AF_XDP",
-    /// without dpdk- and xdp-, in its sections [dpdk] and [xdp]; flags override it
+    /// TOML file with the flags of "Group" and "Work" below as keys, in snake case, and those of "DPDK",
+    /// without dpdk-, in its section [dpdk]; flags override it
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
     /// Print the report as JSON on stdout
@@ -160,7 +157,7 @@ impl Flags {
 
     fn run_config(self) -> Result<RunConfig, String> {
         let keys = self.keys.merge_file(self.config.as_deref())?;
-        let io = thc_transport::backend(keys.io, keys.bind()?.ip(), &keys.dpdk, &keys.xdp);
+        let io = thc_transport::backend(keys.io, keys.bind()?.ip(), &keys.dpdk);
         let io = io.map_err(|e| e.to_string())?;
         let (worker, cookie) = if keys.ps.as_deref().is_some_and(ControllerUrl::is_meant) {
             // What the controller tells.

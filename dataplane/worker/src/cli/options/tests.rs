@@ -26,10 +26,9 @@ fn flags_win_over_the_file() {
 
 #[test]
 fn flags_win_key_by_key_in_sections_too() {
-    let file = file("[xdp]\ndevice = \"eth1\"\nqueues = 2\n[dpdk]\nmtu = 1400\ndevices = [\"a\"]");
-    let flags = ["thc-worker", "--xdp-queues", "3", "--dpdk-device", "b", "--seed", "18446744073709551615"];
+    let file = file("[dpdk]\nmtu = 1400\ndevices = [\"a\"]");
+    let flags = ["thc-worker", "--dpdk-device", "b", "--seed", "18446744073709551615"];
     let keys = Flags::try_parse_from(flags).unwrap().keys.merge_file(Some(file.path())).unwrap();
-    assert_eq!((keys.xdp.device.as_deref(), keys.xdp.queues), (Some("eth1"), Some(3)));
     assert_eq!((keys.dpdk.devices, keys.dpdk.mtu), (Some(vec!["b".to_owned()]), Some(1400)));
     assert_eq!(keys.seed, Some(u64::MAX));
 }
