@@ -18,6 +18,7 @@
 mod backend;
 mod capture;
 mod captured;
+#[cfg_attr(not(feature = "dpdk"), allow(dead_code, reason = "frames come from DPDK's devices alone"))]
 mod checksum;
 mod datagram;
 mod dpdk;
@@ -25,6 +26,7 @@ mod error;
 mod faults;
 pub mod frame;
 mod handler;
+#[cfg_attr(not(feature = "dpdk"), allow(dead_code, reason = "frames come from DPDK's devices alone"))]
 mod link;
 mod lossy;
 #[cfg(feature = "options")]
