@@ -122,6 +122,8 @@ class Hook(Adapter):
         try:
             if skips and not delivery.in_backward:
                 raise errors.ConfigError("skip_all_reduce_unused_params and DDP.join(): nothing tells where a step ends: leave one of them out")
+            if bucket.buffer().is_cuda and torch.cuda.is_current_stream_capturing():
+                raise errors.ConfigError("a CUDA graph is being captured: what it replays would average nothing; capture the passes without this hook")
             if self._closed:
                 raise errors.ClosedError("this model's hook has been closed: wrap a new DistributedDataParallel")
             self._start(bucket, index, delivery)

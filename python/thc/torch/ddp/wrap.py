@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import weakref
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
+from typing_extensions import Unpack
 
 from thc import environment
 from thc.errors import ConfigError
@@ -26,9 +27,6 @@ from thc.torch.engine.options import check_shares
 from thc.torch.hosts.rails import hosts_of, rails
 from thc.torch.ranks.own_groups import backend_on
 from thc.torch.way import collective, take_way
-
-if TYPE_CHECKING:
-    from typing_extensions import Unpack
 
 __all__ = ["hook_of", "is_wrapped", "wrap"]
 

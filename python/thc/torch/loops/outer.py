@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
+from typing_extensions import Unpack
 
 from thc import errors
 from thc.base_group import BaseGroup
@@ -16,14 +17,10 @@ from thc.torch.engine.engine import Adapter, Engine
 from thc.torch.joining import begin_alike, join, scope_of
 from thc.torch.loops.optimizer_step import replace_step
 from thc.torch.engine.options import Options
+from thc.torch.option_types import JoinOptions
 from thc.torch.ranks.peers import Peers
 from thc.torch.engine.piece import Piece
 from thc.torch.way import falls_back
-
-if TYPE_CHECKING:
-    from typing_extensions import Unpack
-
-    from thc.torch.option_types import JoinOptions
 
 __all__ = ["Outer", "nesterov", "outer"]
 
@@ -267,11 +264,24 @@ def outer(
     made = Outer(engine, clock, model, optimizer, every, outer, parts, delay, mode)
 
     def step(*args: Any, **kwargs: Any) -> Any:
-        result = inner(*args, **kwargs)
+        # What a GradScaler leaves there: see _step_supports_amp_scaling.
+        left = {key: optimizer.__dict__.pop(key) for key in ("grad_scale", "found_inf") if key in optimizer.__dict__}
+        scale, found = left.get("grad_scale"), left.get("found_inf")
+        result = None
+        try:
+            if found is None or not float(found):
+                for p in parameters:
+                    if scale is not None and p.grad is not None:
+                        p.grad.div_(scale.to(p.grad.device))
+                result = inner(*args, **kwargs)
+        finally:
+            optimizer.__dict__.update(left)
         made.step()
         return result
 
     inner = replace_step(optimizer, step)
+    # A GradScaler would not call the step of a rank whose gradients overflow, whose count would stay behind that of the others.
+    optimizer._step_supports_amp_scaling = True
     return made
 
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
+from typing_extensions import Unpack
 
 from thc import errors
 from thc.base_group import BaseGroup
@@ -22,14 +23,10 @@ from thc.torch.names import named_parameters
 from thc.torch.joining import begin_alike, join, scope_of
 from thc.torch.loops.optimizer_step import replace_step
 from thc.torch.engine.options import Options
+from thc.torch.option_types import JoinOptions
 from thc.torch.ranks.peers import Peers
 from thc.torch.loops.trial import LocalOptimizer, Trial
 from thc.torch.way import falls_back
-
-if TYPE_CHECKING:
-    from typing_extensions import Unpack
-
-    from thc.torch.option_types import JoinOptions
 
 __all__ = ["Overlap", "overlap"]
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import functools
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 import torch.distributed as dist
+from typing_extensions import Unpack
 
 from thc import environment, errors
 from thc.base_group import BaseGroup
@@ -18,14 +19,10 @@ from thc.torch.names import named_parameters
 from thc.torch.joining import begin_alike, join, scope_of
 from thc.torch.compression.layout import Layout, Segment
 from thc.torch.engine.options import Options, feeds_back
+from thc.torch.option_types import JoinOptions
 from thc.torch.ranks.peers import Peers
 from thc.torch.sharding.shard import Part, Shard
 from thc.torch.way import falls_back
-
-if TYPE_CHECKING:
-    from typing_extensions import Unpack
-
-    from thc.torch.option_types import JoinOptions
 
 __all__ = ["Replicas", "replicate"]
 
