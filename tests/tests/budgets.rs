@@ -6,31 +6,31 @@ use std::path::Path;
 
 /// Each room's name, folders, and maximum of product lines. Lower the maximum whenever a change removes lines.
 const ROOMS: &[(&str, &str, usize)] = &[
-    ("codec", "codec", 6_600),
-    ("protocol", "protocol", 11_600),
-    ("transport", "dataplane/transport", 8_300),
-    ("dpdk", "dataplane/dpdk dataplane/dpdk-sys", 2_100),
-    ("worker", "dataplane/worker", 10_100),
-    ("ps", "dataplane/ps", 6_400),
+    ("codec", "codec", 6_418),
+    ("protocol", "protocol", 10_009),
+    ("transport", "dataplane/transport", 6_188),
+    ("dpdk", "dataplane/dpdk dataplane/dpdk-sys", 2_077),
+    ("worker", "dataplane/worker", 9_513),
+    ("ps", "dataplane/ps", 6_218),
     (
         "config",
         "job dataplane/options dataplane/values dataplane/tls dataplane/logs dataplane/metrics",
-        3_100,
+        2_966,
     ),
-    ("policy", "adapt", 1_100),
-    ("model server", "dataplane/model-server", 6_800),
+    ("policy", "adapt", 1_054),
+    ("model server", "dataplane/model-server", 6_662),
     ("p4", "p4", 4_600),
-    ("controller", "controller", 14_300),
-    ("python", "python/src python/thc", 16_600),
-    ("testbed", "testbed", 22_000),
-    ("packaging", "packaging", 1_500),
+    ("controller", "controller", 11_315),
+    ("python", "python/src python/thc", 15_819),
+    ("testbed", "testbed", 21_868),
+    ("packaging", "packaging", 1_423),
 ];
 
 /// The maximum of test lines: those of the folder `tests`, of the crates' own folders `tests`, and those inline.
-const TESTS: usize = 77_000;
+const TESTS: usize = 70_007;
 
 /// The maximum of words in `PAGES` and the pages of `docs`.
-const WORDS: usize = 99_000;
+const WORDS: usize = 84_861;
 const PAGES: &str = "README.md CONTRIBUTING.md CHANGELOG.md";
 
 /// Endings of files whose lines count. In `packaging` all files do.

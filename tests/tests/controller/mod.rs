@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use thc_control_proto::v1::InstallTableRequest;
 use thc_controller::JobSection;
 use thc_tests::{Ps, WorkerProcess, write_gradient};
-use tonic::{Code, Status};
+use tonic::Code;
 
 /// A job with these keys.
 fn section(name: &str, keys: &str) -> JobSection {

@@ -5,7 +5,6 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
-use std::time::Duration;
 use thc_ps::{Server, ServerOptions};
 use thc_worker::{Group, GroupConfig};
 
@@ -20,10 +19,9 @@ pub fn target_section(server: &Server, name: &str) -> String {
     target(name, &server.p4runtime().unwrap().to_string(), server.local().port())
 }
 
-/// A worker that averages until it is told to stop or to hold on.
+/// A worker that averages until it is told to stop.
 pub struct Averager {
     stop: Arc<AtomicBool>,
-    hold: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -31,27 +29,20 @@ impl Averager {
     /// Joins a job by its name.
     pub fn join(listen: SocketAddr, job: &str) -> Averager {
         let url = format!("thc://{listen}/{job}").parse().unwrap();
-        let (stop, hold) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
-        let (told, held) = (Arc::clone(&stop), Arc::clone(&hold));
+        let stop = Arc::new(AtomicBool::new(false));
+        let told = Arc::clone(&stop);
         let thread = std::thread::spawn(move || {
             let controller = Some(thc_worker::Controller::new(url));
             let group = Group::join(GroupConfig { controller, ..GroupConfig::default() }).unwrap();
             let mut data = vec![1.0; 20_000];
             while !told.load(Ordering::Relaxed) {
-                if held.load(Ordering::Relaxed) {
-                    std::thread::sleep(Duration::from_millis(20));
-                } else if group.allreduce(&mut data).is_err() {
+                if group.allreduce(&mut data).is_err() {
                     // The others have gone: the test is over.
                     return;
                 }
             }
         });
-        Averager { stop, hold, thread: Some(thread) }
-    }
-
-    /// Stops sending, or goes on.
-    pub fn hold(&self, hold: bool) {
-        self.hold.store(hold, Ordering::Relaxed);
+        Averager { stop, thread: Some(thread) }
     }
 }
 

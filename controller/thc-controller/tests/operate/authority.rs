@@ -1,7 +1,7 @@
 //! Authorities of certificates, and the certificates that they give.
 
 use rcgen::{
-    BasicConstraints, CertificateParams, DistinguishedName, DnType, IsCa, Issuer, KeyPair, SanType,
+    BasicConstraints, CertificateParams, DistinguishedName, DnType, IsCa, Issuer, KeyPair,
     date_time_ymd,
 };
 use std::fs;
@@ -17,18 +17,6 @@ pub struct Authority {
 pub struct Asked(CertificateParams);
 
 impl Asked {
-    /// With this common name and organizational unit.
-    pub fn set_subject(&mut self, name: &str, unit: &str) {
-        self.0.distinguished_name = DistinguishedName::new();
-        self.0.distinguished_name.push(DnType::OrganizationalUnitName, unit);
-        self.0.distinguished_name.push(DnType::CommonName, name);
-    }
-
-    /// With this URI among its names.
-    pub fn uri(&mut self, uri: &str) {
-        self.0.subject_alt_names.push(SanType::URI(uri.try_into().unwrap()));
-    }
-
     /// That was over years ago.
     pub fn expire(&mut self) {
         (self.0.not_before, self.0.not_after) = (date_time_ymd(2020, 1, 1), date_time_ymd(2021, 1, 1));
