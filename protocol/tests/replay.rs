@@ -9,9 +9,8 @@ use thc_protocol::aggregator::{
 };
 use thc_protocol::session::{Action, Joiner, Registry, StaticJob};
 use thc_protocol::wire::{
-    Ask, Choice, FLAG_MARK, FLAG_NUDGE, Form, HEADER_LEN, Header, JOIN_LEN, Join, Kind, Leave,
-    MAX_PACKET, Mismatch, Norm, Nudge, Pending, RefuseReason, Refused, Straggler, Table,
-    Tables, VERSION, Welcome,
+    Ask, Choice, FLAG_MARK, FLAG_NUDGE, Form, HEADER_LEN, Header, JOIN_LEN, Join, Kind, Leave, MAX_PACKET,
+    Mismatch, Norm, Nudge, Pending, RefuseReason, Refused, Straggler, Table, Tables, VERSION, Welcome,
 };
 use thc_protocol::worker::{CallError, CallSpec, Events, PacketId, Parameters, PartSpec, Tx, Worker};
 use thc_protocol::{Cookie, Ecn, JobId, Policy, Round, SlotId, TableId, WorkerId};

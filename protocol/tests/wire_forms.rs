@@ -6,10 +6,9 @@ use std::collections::BTreeSet;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::time::Duration;
 use thc_protocol::wire::{
-    Ask, Change, FEATURE_IPV6, FEATURE_RACKS, Form, HEADER_LEN, Header, HeaderError, Join,
-    Kind, Leave, MAX_PACKET, Mismatch, NORM_LEN, Norm, Nudge, Pending, RAW_LEN, RESULT_LEN, Rack,
-    RefuseReason, Refused, Shares, SharesError, Straggler, Table, Tables, TablesError, VERSION, Welcome,
-    WelcomeError,
+    Ask, Change, FEATURE_IPV6, FEATURE_RACKS, Form, HEADER_LEN, Header, HeaderError, Join, Kind, Leave,
+    MAX_PACKET, Mismatch, NORM_LEN, Norm, Nudge, Pending, RAW_LEN, RESULT_LEN, Rack, RefuseReason, Refused,
+    Shares, SharesError, Straggler, Table, Tables, TablesError, VERSION, Welcome, WelcomeError,
 };
 use thc_protocol::{Cookie, JobId, Lane, Policy, Rank, Round, SlotId, TableId, WorkerId};
 

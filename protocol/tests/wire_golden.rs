@@ -5,8 +5,8 @@ use serde_json::Value;
 use std::collections::BTreeSet;
 use std::time::Duration;
 use thc_protocol::wire::{
-    Ask, Form, HEADER_LEN, Header, Join, Kind, Leave, MAX_PACKET, Mismatch, Norm, Nudge,
-    Pending, Rack, RefuseReason, Refused, Shares, Straggler, Table, Tables, Welcome,
+    Ask, Form, HEADER_LEN, Header, Join, Kind, Leave, MAX_PACKET, Mismatch, Norm, Nudge, Pending, Rack,
+    RefuseReason, Refused, Shares, Straggler, Table, Tables, Welcome,
 };
 use thc_protocol::{Cookie, JobId, Lane, Policy, Rank, Round, SlotId, TableId, WorkerId};
 

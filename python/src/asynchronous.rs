@@ -189,8 +189,7 @@ impl Model {
         let data = gradient.as_slice()?;
         let mut array: PyReadwriteArrayDyn<'py, f32> = array.try_readwrite()?;
         let into = array.as_slice_mut()?;
-        let done =
-            self.with_client(py, |client| client.push_pull(data, form.into(), into, Pull::default()));
+        let done = self.with_client(py, |client| client.push_pull(data, form.into(), into, Pull::default()));
         done.map(|(pushed, pulled)| (fate(pushed), describe(&pulled)))
     }
 

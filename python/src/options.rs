@@ -7,9 +7,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::str::FromStr;
 use std::time::Duration;
 use thc_ps::{Interval, Secret};
-use thc_transport::{
-    Backend, DpdkOptions, FaultRates, IoName, LossyConfig, TransportError, resolve,
-};
+use thc_transport::{Backend, DpdkOptions, FaultRates, IoName, LossyConfig, TransportError, resolve};
 
 /// A time: seconds, or text with a unit like "200ms".
 #[derive(Clone, Debug, Deserialize, FromPyObject)]
@@ -71,11 +69,7 @@ const NO_DPDK: &str = "this package was built without DPDK: install it by \
 
 /// What carries the packets: `io` by name, and the keys of the section `[dpdk]` as JSON. `own` is what is
 /// bound.
-pub fn backend(
-    io: Option<&str>,
-    dpdk: Option<&str>,
-    own: IpAddr,
-) -> Result<Backend, String> {
+pub fn backend(io: Option<&str>, dpdk: Option<&str>, own: IpAddr) -> Result<Backend, String> {
     let io = match io {
         None => None,
         Some("udp") => Some(IoName::Udp),

@@ -111,12 +111,10 @@ fn a_killed_server_changes_no_bit() {
 
 #[test]
 fn what_cannot_be_is_one_line() {
-    for (more, says) in [
-        (
-            &["--network-threads", "65"][..],
-            "udp: network_threads is 65: 64 is the most, as many as servers have ports",
-        ),
-    ] {
+    for (more, says) in [(
+        &["--network-threads", "65"][..],
+        "udp: network_threads is 65: 64 is the most, as many as servers have ports",
+    )] {
         let flags = [&["--cookie", COOKIE, "--worker", "0", "--coordinates", "9"], more].concat();
         let out = thc_tests::run("thc-worker", &flags);
         let said = String::from_utf8(out.stderr).unwrap();

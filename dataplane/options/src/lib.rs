@@ -106,8 +106,7 @@ impl ServerOptions {
                 .to_owned();
             ConfigError::Value { section, key: "listen", value: format!("{listen_text:?}"), mend }
         })?;
-        let io = backend(self.io, listen.ip(), &self.dpdk)
-            .map_err(|error| ConfigError::Io(error.into()))?;
+        let io = backend(self.io, listen.ip(), &self.dpdk).map_err(|error| ConfigError::Io(error.into()))?;
         if let Backend::Dpdk(dpdk) = &io {
             if listen.ip().is_unspecified() {
                 listen.set_ip(dpdk.address.into());

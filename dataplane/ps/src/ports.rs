@@ -3,9 +3,7 @@
 use std::net::SocketAddr;
 
 use thc_protocol::wire::MAX_PACKET;
-use thc_transport::{
-    Backend, Dpdk, DpdkConfig, DpdkIo, PacketIo, Peer, TransportError, UdpConfig, UdpIo,
-};
+use thc_transport::{Backend, Dpdk, DpdkConfig, DpdkIo, PacketIo, Peer, TransportError, UdpConfig, UdpIo};
 
 use crate::error::PsError;
 use thc_options::{DEFAULT_RECV_BUFFER, DEFAULT_SEND_BUFFER, ServerConfig};

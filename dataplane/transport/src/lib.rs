@@ -47,8 +47,8 @@ pub use faults::FaultRates;
 pub use handler::{Handled, Handler, RunSender};
 pub use link::{FrameCounts, MacAddr, MacSyntax, neighbours::Neighbour};
 pub use lossy::{LossyConfig, LossyIo, LossyStats};
+#[cfg(feature = "options")]
+pub use options::{DpdkOptions, IoName, backend};
 pub use packet_io::{IoStats, PacketIo, check_segment};
 pub use run::Run;
 pub use udp::{UdpConfig, UdpIo, UdpThreads};
-#[cfg(feature = "options")]
-pub use options::{DpdkOptions, IoName, backend};

@@ -29,11 +29,7 @@ pub enum IoName {
 /// # Errors
 /// [`TransportError::Setting`] for the first key that is wrong, [`TransportError::NoDpdk`] if DPDK was asked for and this
 /// program was built without.
-pub fn backend(
-    io: Option<IoName>,
-    own: IpAddr,
-    dpdk: &DpdkOptions,
-) -> Result<Backend, TransportError> {
+pub fn backend(io: Option<IoName>, own: IpAddr, dpdk: &DpdkOptions) -> Result<Backend, TransportError> {
     let unnamed =
         |backend, mend| TransportError::Setting { backend, key: "io", value: "not given".to_owned(), mend };
     match io {

@@ -44,8 +44,8 @@ pub use controller::Controller;
 pub use controller::ControllerUrl;
 pub use engine::{
     Borrowed, CallKeys, Collective, CollectiveCall, CollectiveConfig, Engine, EngineConfig, Estimate,
-    Finished, Handle, KeptFeedback, Loan, Numbers, Operand, Packed, PackedLayout, PackedPart,
-    PackedTensor, Piece, RestoredFeedback,
+    Finished, Handle, KeptFeedback, Loan, Numbers, Operand, Packed, PackedLayout, PackedPart, PackedTensor,
+    Piece, RestoredFeedback,
 };
 pub use error::WorkerError;
 pub use group::Group;

@@ -19,7 +19,12 @@ const CLAIMING: Duration = Duration::from_secs(1);
 impl JobState {
     /// The answer to a claim of a session of a differently configured job; `None` if the configurations
     /// agree.
-    pub(super) fn answer_other_claim(&self, from: SocketAddr, header: &Header, join: &Join) -> Option<Action> {
+    pub(super) fn answer_other_claim(
+        &self,
+        from: SocketAddr,
+        header: &Header,
+        join: &Join,
+    ) -> Option<Action> {
         let claims = join.session != Cookie(0);
         if !claims || join.fingerprint == self.job.welcome.fingerprint() {
             return None;

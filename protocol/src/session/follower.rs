@@ -97,7 +97,8 @@ impl JobState {
             }
         }
         claims.by_seat[place] = Some(arrival);
-        let body = Pending { joined: claims.of(join.session).map(|(worker, _)| worker.bit()).sum() }.to_bytes();
+        let body =
+            Pending { joined: claims.of(join.session).map(|(worker, _)| worker.bit()).sum() }.to_bytes();
         let begun = self.begin_claimed(now, alive);
         if self.session == Some(join.session) {
             return begun;
@@ -114,7 +115,8 @@ impl JobState {
         alive: impl Fn(WorkerId) -> Option<Duration>,
     ) -> Vec<Action> {
         let (seats, running) = (self.present.len(), self.session);
-        let members: Vec<(WorkerId, Present)> = self.members().map(|(worker, member)| (worker, *member)).collect();
+        let members: Vec<(WorkerId, Present)> =
+            self.members().map(|(worker, member)| (worker, *member)).collect();
         let Some(claims) = self.seating.claims_mut() else { return Vec::new() };
         claims.forget(now, seats);
         let Some(session) = claims.complete() else {
@@ -122,7 +124,8 @@ impl JobState {
             return Vec::new();
         };
         if let Some(running) = running {
-            let heard = |(worker, member): &(WorkerId, Present)| member.heard.max(alive(*worker).unwrap_or_default());
+            let heard =
+                |(worker, member): &(WorkerId, Present)| member.heard.max(alive(*worker).unwrap_or_default());
             let latest = members.iter().map(heard).max().unwrap_or_default();
             // After a pause in which this server was suspended, answers may still be waiting to be read.
             let holds = |asked: &Asked| {
@@ -147,8 +150,10 @@ impl JobState {
         self.session = Some(session);
         self.ended = None;
         let config = JobConfig { cookie: session, ..self.job.config.clone() };
-        let members: Vec<(WorkerId, Present)> = self.members().map(|(worker, member)| (worker, *member)).collect();
-        let endpoints = members.iter().map(|(worker, member)| (*worker, Endpoint::udp(member.addr))).collect();
+        let members: Vec<(WorkerId, Present)> =
+            self.members().map(|(worker, member)| (worker, *member)).collect();
+        let endpoints =
+            members.iter().map(|(worker, member)| (*worker, Endpoint::udp(member.addr))).collect();
         let welcomes = members.iter().map(|(worker, member)| self.welcome(*worker, session, member));
         [Action::Install(config, endpoints)].into_iter().chain(welcomes).collect()
     }

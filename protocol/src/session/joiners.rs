@@ -80,11 +80,7 @@ impl Joiners {
     #[must_use]
     pub fn timeout_error(&self, now: Duration, limit: Duration) -> Option<JoinError> {
         let late = |(share, joiner): (usize, &Joiner)| Some((share, joiner.timeout_error(now, limit)?));
-        self.all
-            .iter()
-            .enumerate()
-            .find_map(late)
-            .map(|(share, error)| self.locate(share, error))
+        self.all.iter().enumerate().find_map(late).map(|(share, error)| self.locate(share, error))
     }
 
     /// An error of a share, with where that is.

@@ -125,10 +125,7 @@ fn main() -> ExitCode {
     }
     let (total, _) = total.into_inner().unwrap_or_else(PoisonError::into_inner);
     let elapsed = started.elapsed();
-    total
-        .lines(first, elapsed, failed.is_empty())
-        .iter()
-        .for_each(|line| say(flags.json, line));
+    total.lines(first, elapsed, failed.is_empty()).iter().for_each(|line| say(flags.json, line));
     if flags.json {
         println!("{}", total.json(first, jobs, elapsed, &failed));
     }

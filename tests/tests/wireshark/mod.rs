@@ -11,8 +11,8 @@ use std::time::Duration;
 use pcap::Packet;
 use rustix::process::{Pid, Signal, kill_process};
 use thc_protocol::wire::{
-    Ask, FLAG_MARK, FLAG_NUDGE, FLAG_ROOT, Form, HEADER_LEN, Header, Join, Kind, Leave, Mismatch,
-    Norm, Nudge, Pending, Refused, Straggler, Welcome,
+    Ask, FLAG_MARK, FLAG_NUDGE, FLAG_ROOT, Form, HEADER_LEN, Header, Join, Kind, Leave, Mismatch, Norm,
+    Nudge, Pending, Refused, Straggler, Welcome,
 };
 use thc_protocol::{Lane, Policy};
 use thc_support::{SimConfig, SimNet};

@@ -1,8 +1,7 @@
 //! Authorities of certificates, and the certificates that they give.
 
 use rcgen::{
-    BasicConstraints, CertificateParams, DistinguishedName, DnType, IsCa, Issuer, KeyPair,
-    date_time_ymd,
+    BasicConstraints, CertificateParams, DistinguishedName, DnType, IsCa, Issuer, KeyPair, date_time_ymd,
 };
 use std::fs;
 use std::path::{Path, PathBuf};

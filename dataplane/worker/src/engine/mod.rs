@@ -175,8 +175,7 @@ impl<I: PacketIo> Engine<I> {
 
     /// Another session in place of this one, with nothing in it yet.
     fn begin(&mut self, welcome: &Welcome, workers: u8) -> Result<(), WorkerError> {
-        self.compressor =
-            Arc::new(Compressor::new(welcome, workers, self.config.worker, self.config.seed)?);
+        self.compressor = Arc::new(Compressor::new(welcome, workers, self.config.worker, self.config.seed)?);
         self.link = Link::new(self.config.ps, welcome);
         self.io.set_peers(self.link.ps.addresses());
         let first_seq = self.first_seq;

@@ -3,11 +3,11 @@
 mod joins;
 
 use super::action::Action;
+use super::follower::Claims;
 use super::guesses::Guesses;
 use super::job::JobState;
 use super::present::{Asked, Present};
 use super::seating::Seating;
-use super::follower::Claims;
 use super::static_job::StaticJob;
 use super::upper::Upper;
 use crate::wire::{Header, Join, Kind, Leave};
