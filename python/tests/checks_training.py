@@ -226,7 +226,8 @@ def check_a_subgroup() -> None:
     single = rig.thc.torch.wrap(mine, feedback=True, timeout=20, join_timeout=20)
     rig._made.append(rig.thc.torch.hook_of(single).group)
     (found,) = backward(single, gradients(0, sizes=(5_000,)))
-    assert is_compressed(error_of([found], gradients(0, sizes=(5_000,))))
+    # One rank averages exactly.
+    assert torch.equal(found, gradients(0, sizes=(5_000,))[0])
     every = dist.new_group(list(range(SIZE)))
     model = rig.thc.torch.wrap(ddp(Weights((50_000,)), process_group=every), feedback=True, timeout=20, join_timeout=20)
     rig._made.append(rig.thc.torch.hook_of(model).group)

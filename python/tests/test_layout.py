@@ -21,9 +21,9 @@ def test_each_parameter_has_blocks_of_its_own() -> None:
 
 
 def test_tiny_neighbours_share_a_block() -> None:
-    # 300,000 coordinates: from 256 on, and from 300 on a thousandth, each has its own.
-    assert layout(100, 20, 299_000, 255, 255, 256, 7).spans(1) == [(120, 1), (299_000, 1), (510, 1), (256, 1), (7, 1)]
-    lengths = [1] * 5000 + [255] * 2000
+    # 300,000 coordinates: from 64 on each has its own, whatever its share.
+    assert layout(60, 20, 299_000, 63, 63, 64, 7).spans(1) == [(80, 1), (299_000, 1), (126, 1), (64, 1), (7, 1)]
+    lengths = [1] * 5000 + [63] * 2000
     spans = layout(*lengths).spans(1)
     assert sum(length for length, _ in spans) == sum(lengths) and len(spans) < 10
 

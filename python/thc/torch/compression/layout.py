@@ -17,8 +17,8 @@ GATHER_FROM = 0.5
 place, which copies less and sends a few zeros."""
 
 
-SMALL, OF_BUCKET = 256, 1000
-"""A parameter shares a block with its neighbours if it has fewer than SMALL coordinates, a quarter of the smallest block, and less than a
+SMALL, OF_BUCKET = 64, 1000
+"""A parameter shares a block with its neighbours if it has fewer than SMALL coordinates, a sixteenth of the smallest block, and less than a
 thousandth of its bucket's. So padding cannot make a bucket of many tiny parameters many times as long."""
 
 
