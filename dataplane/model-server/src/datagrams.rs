@@ -11,6 +11,8 @@ use socket2::{Domain, Protocol, Socket, Type};
 const LONGEST: u16 = 6500;
 /// Bytes that may be on their way before anything is acknowledged: ten datagrams, as RFC 9002 (section 7.2) recommends, of the longest.
 pub(crate) const INITIAL_WINDOW: u64 = 10 * LONGEST as u64;
+/// Bytes that a peer may send on a connection before they are read, on all streams together.
+pub(crate) const WINDOW: u32 = 8 << 20;
 /// What the kernel is asked to keep of a socket each way, in bytes: it grants what `net.core.rmem_max` and `wmem_max` allow.
 const BUFFER: usize = 4 << 20;
 

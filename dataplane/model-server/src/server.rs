@@ -26,7 +26,6 @@ use crate::{datagrams, proof, session};
 const SILENCE: Duration = Duration::from_secs(10);
 /// What may wait on its way in a stream, and in a connection, in bytes.
 const STREAM_WINDOW: u32 = 1 << 20;
-pub(crate) const WINDOW: u32 = 8 << 20;
 /// The window of a connection that has not shown the secret yet.
 const STRANGERS_WINDOW: u32 = SMALL as u32;
 /// The largest number of connections that have not shown a secret yet: fewer in tests, which make more of them than that.
@@ -46,8 +45,8 @@ pub(crate) fn transport() -> TransportConfig {
         .max_concurrent_uni_streams(VarInt::from_u32(0))
         .datagram_receive_buffer_size(None)
         .stream_receive_window(VarInt::from_u32(STREAM_WINDOW))
-        .receive_window(VarInt::from_u32(WINDOW))
-        .send_window(u64::from(WINDOW))
+        .receive_window(VarInt::from_u32(datagrams::WINDOW))
+        .send_window(u64::from(datagrams::WINDOW))
         .max_idle_timeout(IdleTimeout::try_from(SILENCE).ok())
         .mtu_discovery_config(Some(datagrams::mtu_discovery()))
         .congestion_controller_factory(Arc::new(congestion));

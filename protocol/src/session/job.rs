@@ -1,7 +1,6 @@
 //! A job as the registry keeps it: who is here, and what they are told.
 
 use super::action::Action;
-use super::follower::Claims;
 use super::present::{Claim, Present};
 use super::seating::Seating;
 use super::static_job::StaticJob;
@@ -110,7 +109,7 @@ impl JobState {
         let bits = |present: &[Option<Present>]| {
             (0u8..).zip(present).filter(|(_, p)| p.is_some()).fold(0, |bits, (w, _)| bits | WorkerId(w).bit())
         };
-        bits(&self.present) | self.seating.claims().map_or(0, |claims| bits(claims.by_seat()))
+        bits(&self.present) | self.seating.claims().map_or(0, |claims| bits(&claims.by_seat))
     }
 
     pub(super) fn welcome(&self, worker: WorkerId, session: Cookie, present: &Present) -> Action {
@@ -158,7 +157,7 @@ impl JobState {
 
     /// Whether somebody who is here sends from there.
     pub(super) fn knows(&self, from: SocketAddr) -> bool {
-        let claims = self.seating.claims().map_or(&[][..], Claims::by_seat);
+        let claims = self.seating.claims().map_or(&[][..], |claims| &claims.by_seat);
         self.present.iter().chain(claims).flatten().any(|p| p.addr == from)
     }
 

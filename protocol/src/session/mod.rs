@@ -6,6 +6,7 @@
 //! each makes of an event.
 
 mod action;
+mod claims;
 mod fixed;
 mod follower;
 mod guesses;

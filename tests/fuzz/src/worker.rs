@@ -52,7 +52,7 @@ impl Events for Record {
     }
 
     fn result(&mut self, place: PacketId, _: &Header, sums: &[u8]) {
-        assert!(matches!(sums.len(), 512 | 1024 | 896 | 544 | 288));
+        assert!(matches!(sums.len(), 512 | 1024 | 896 | 576));
         self.place(place);
     }
 

@@ -24,20 +24,20 @@ fn traces(seeds: std::ops::Range<u64>) {
 
 #[test]
 fn every_mean_is_exact_whatever_happens_first_traces() {
-    traces(0..100);
+    traces(0..20);
 }
 
 #[test]
 fn every_mean_is_exact_whatever_happens_more_traces() {
-    traces(100..200);
+    traces(100..120);
 }
 
 #[test]
 fn every_mean_is_exact_whatever_happens_yet_more_traces() {
-    traces(200..300);
+    traces(200..220);
 }
 
 #[test]
 fn every_mean_is_exact_whatever_happens_last_traces() {
-    traces(300..400);
+    traces(300..320);
 }

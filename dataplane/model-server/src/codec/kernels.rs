@@ -8,8 +8,6 @@ use thc_codec::isa::{InstructionSet, Isa};
 use thc_codec::norm::{PARTIAL_SUMS, reduce};
 use thc_codec::rounding::Rounding;
 
-use crate::codec::lattice::Lattice;
-
 /// 2^24, the number of different uniforms that the top bits of a coordinate's random word give.
 pub(crate) const UNIFORMS: f32 = 16_777_216.0;
 
@@ -50,13 +48,26 @@ macro_rules! kernels {
     };
 }
 
+/// The numbers of a lattice that the loops use.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Steps {
+    pub delta: f32,
+    pub per: f32,
+    /// 2^(b−1).
+    pub half: i32,
+    /// −half as a float.
+    pub lo: f32,
+    /// half − 1 as a float.
+    pub hi: f32,
+}
+
 /// The position of `x` on the lattice: the multiple below it, and its distance above that, in [0, 1].
 #[inline(always)]
-fn place(lattice: &Lattice, x: f32) -> (i32, f32) {
-    let q = x * lattice.per;
+fn place(steps: &Steps, x: f32) -> (i32, f32) {
+    let q = x * steps.per;
     // Comparisons, not `clamp`: they send NaN to the lower end.
-    let q = if q > lattice.lo { q } else { lattice.lo };
-    let q = if q < lattice.hi { q } else { lattice.hi };
+    let q = if q > steps.lo { q } else { steps.lo };
+    let q = if q < steps.hi { q } else { steps.hi };
     let near = (q + ROUND) - ROUND;
     let below = if near > q { near - 1.0 } else { near };
     ((below + ROUND).to_bits() as i32 - ROUND.to_bits() as i32, q - below)
@@ -70,39 +81,39 @@ fn uniform(rounding: Rounding, i: u64) -> f32 {
 
 /// Adds f (1 − f) of `x`, which begins at a multiple of [`PARTIAL_SUMS`].
 #[inline(always)]
-fn add_spread(lanes: &mut [f64; PARTIAL_SUMS], lattice: &Lattice, x: &[f32]) {
+fn add_spread(lanes: &mut [f64; PARTIAL_SUMS], steps: &Steps, x: &[f32]) {
     for (lane, x) in lanes.iter_mut().zip(x) {
-        let (_, above) = place(lattice, *x);
+        let (_, above) = place(steps, *x);
         *lane += f64::from(above * (1.0 - above));
     }
 }
 
 kernels! {
     /// One code per coordinate.
-    fn codes(lattice: &Lattice, x: &[f32], rounding: Rounding, first: u64, out: &mut [u16]) {
+    fn codes(steps: &Steps, x: &[f32], rounding: Rounding, first: u64, out: &mut [u16]) {
         for (i, (x, out)) in x.iter().zip(out).enumerate() {
-            let (below, above) = place(lattice, *x);
+            let (below, above) = place(steps, *x);
             let up = uniform(rounding, first.wrapping_add(i as u64)) < above * UNIFORMS;
-            *out = (below + lattice.half + i32::from(up)) as u16;
+            *out = (below + steps.half + i32::from(up)) as u16;
         }
     }
 
     /// The values of codes.
-    fn values(lattice: &Lattice, codes: &[u16], out: &mut [f32]) {
+    fn values(steps: &Steps, codes: &[u16], out: &mut [f32]) {
         for (code, out) in codes.iter().zip(out) {
-            *out = (i32::from(*code) - lattice.half) as f32 * lattice.delta;
+            *out = (i32::from(*code) - steps.half) as f32 * steps.delta;
         }
     }
 
     /// Sum of f (1 − f), in steps squared.
-    fn spread(lattice: &Lattice, x: &[f32]) -> f64 {
+    fn spread(steps: &Steps, x: &[f32]) -> f64 {
         let mut lanes = [0.0; PARTIAL_SUMS];
         let chunks = x.chunks_exact(PARTIAL_SUMS);
         let tail = chunks.remainder();
         for chunk in chunks {
-            add_spread(&mut lanes, lattice, chunk);
+            add_spread(&mut lanes, steps, chunk);
         }
-        add_spread(&mut lanes, lattice, tail);
+        add_spread(&mut lanes, steps, tail);
         reduce(lanes)
     }
 
@@ -123,6 +134,7 @@ kernels! {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::codec::lattice::Lattice;
     use proptest::prelude::*;
     use thc_codec::signs::mix;
 
@@ -144,11 +156,11 @@ mod tests {
     }
 
     /// The arithmetic as [`crate::codec::lattice`] documents it, without what makes it fit vectors.
-    fn documented_code(lattice: &Lattice, x: f32, word: u32) -> u16 {
-        let q = x * lattice.per;
-        let q = if q.is_nan() { lattice.lo } else { q.clamp(lattice.lo, lattice.hi) };
+    fn documented_code(steps: &Steps, x: f32, word: u32) -> u16 {
+        let q = x * steps.per;
+        let q = if q.is_nan() { steps.lo } else { q.clamp(steps.lo, steps.hi) };
         let up = ((word >> 8) as f32) < (q - q.floor()) * UNIFORMS;
-        (q.floor() as i32 + lattice.half + i32::from(up)) as u16
+        (q.floor() as i32 + steps.half + i32::from(up)) as u16
     }
 
     proptest! {
@@ -164,18 +176,18 @@ mod tests {
             let lattice = Lattice::new(delta, bits).expect("bits and scale are in range");
             let isa = Isa::current();
             let mut out = vec![0; len];
-            codes(isa, &lattice, &x, rounding, u64::from(first), &mut out);
+            codes(isa, &lattice.steps, &x, rounding, u64::from(first), &mut out);
             for (i, (x, code)) in x.iter().zip(&out).enumerate() {
                 let word = rounding.word(u64::from(first) + i as u64);
-                prop_assert_eq!(*code, documented_code(&lattice, *x, word), "{} at {}", x, i);
+                prop_assert_eq!(*code, documented_code(&lattice.steps, *x, word), "{} at {}", x, i);
             }
             let mut values_of = [vec![0.0; len], vec![0.0; len]];
-            values(isa, &lattice, &out, &mut values_of[0]);
-            plain::values(&lattice, &out, &mut values_of[1]);
+            values(isa, &lattice.steps, &out, &mut values_of[0]);
+            plain::values(&lattice.steps, &out, &mut values_of[1]);
             prop_assert_eq!(&values_of[0], &values_of[1]);
             prop_assert_eq!(
-                spread(isa, &lattice, &x).to_bits(),
-                plain::spread(&lattice, &x).to_bits()
+                spread(isa, &lattice.steps, &x).to_bits(),
+                plain::spread(&lattice.steps, &x).to_bits()
             );
             let mut drawn = Vec::new();
             draw(isa, &x, UNIFORMS / 3.0, rounding, &mut drawn);

@@ -23,7 +23,7 @@ use thc_codec::norm;
 use thc_codec::packing::packed_len;
 use thc_codec::rounding::Rounding;
 
-use crate::codec::kernels;
+use crate::codec::kernels::{self, Steps};
 
 /// Fewest and most bits per coordinate.
 pub const BITS: std::ops::RangeInclusive<u8> = 2..=16;
@@ -37,14 +37,7 @@ const BLOCK: usize = 256;
 /// dom(δ, b) and what is derived from it.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Lattice {
-    pub(crate) delta: f32,
-    pub(crate) per: f32,
-    /// 2^(b−1).
-    pub(crate) half: i32,
-    /// −half as a float.
-    pub(crate) lo: f32,
-    /// half − 1 as a float.
-    pub(crate) hi: f32,
+    pub(crate) steps: Steps,
     bits: u8,
 }
 
@@ -65,7 +58,8 @@ impl Lattice {
         // Scales that are not normal floats would have coarse reciprocals: what needs them is zero to all ends.
         let delta = if delta < f32::MIN_POSITIVE { 0.0 } else { delta };
         let per = if delta == 0.0 { 0.0 } else { (1.0 / delta).min(f32::MAX) };
-        Ok(Self { delta, per, half, lo: -half as f32, hi: (half - 1) as f32, bits })
+        let steps = Steps { delta, per, half, lo: -half as f32, hi: (half - 1) as f32 };
+        Ok(Self { steps, bits })
     }
 
     /// The finest lattice of `bits` bits that holds all of `x` without saturation: δ = ‖x‖∞ / (2^(b−1) − 1).
@@ -88,7 +82,7 @@ impl Lattice {
     /// The scale δ.
     #[must_use]
     pub fn delta(&self) -> f32 {
-        self.delta
+        self.steps.delta
     }
 
     /// Bits per coordinate.
@@ -100,13 +94,13 @@ impl Lattice {
     /// The code of the value 0.
     #[must_use]
     pub fn zero(&self) -> u16 {
-        self.half as u16
+        self.steps.half as u16
     }
 
     /// The value of a code.
     #[must_use]
     pub fn value(&self, code: u16) -> f32 {
-        (i32::from(code) - self.half) as f32 * self.delta
+        (i32::from(code) - self.steps.half) as f32 * self.steps.delta
     }
 
     /// Rounds `x`, the coordinates number `first`, `first + 1`, … of a vector, to one code each in `codes`,
@@ -122,7 +116,7 @@ impl Lattice {
         codes: &mut [u16],
     ) -> Result<(), CodecError> {
         CodecError::check_len("codes", x.len(), codes.len())?;
-        kernels::codes(Isa::current(), self, x, rounding, first, codes);
+        kernels::codes(Isa::current(), &self.steps, x, rounding, first, codes);
         Ok(())
     }
 
@@ -144,7 +138,7 @@ impl Lattice {
         let bytes = BLOCK / 8 * usize::from(self.bits);
         for (i, (x, packed)) in x.chunks(BLOCK).zip(packed.chunks_mut(bytes)).enumerate() {
             let codes = &mut codes[..x.len()];
-            kernels::codes(isa, self, x, rounding, first.wrapping_add((i * BLOCK) as u64), codes);
+            kernels::codes(isa, &self.steps, x, rounding, first.wrapping_add((i * BLOCK) as u64), codes);
             pack(self.bits, codes, packed);
         }
         Ok(())
@@ -174,7 +168,7 @@ impl Lattice {
         for (packed, out) in packed.chunks(bytes).zip(out.chunks_mut(BLOCK)) {
             let codes = &mut codes[..out.len()];
             unpack(self.bits, packed, codes);
-            kernels::values(isa, self, codes, out);
+            kernels::values(isa, &self.steps, codes, out);
         }
         Ok(())
     }
@@ -184,7 +178,9 @@ impl Lattice {
     /// Terms are `f32`; they go into 32 partial sums of `f64`, like those of [`norm`].
     #[must_use]
     pub fn variance(&self, x: &[f32]) -> f64 {
-        kernels::spread(Isa::current(), self, x) * f64::from(self.delta) * f64::from(self.delta)
+        kernels::spread(Isa::current(), &self.steps, x)
+            * f64::from(self.steps.delta)
+            * f64::from(self.steps.delta)
     }
 }
 

@@ -17,13 +17,13 @@ use tokio::task::{JoinError, JoinSet};
 use tokio::time::timeout;
 
 use crate::counters::{Reason, add};
+use crate::datagrams::WINDOW;
 use crate::error::ModelError;
 use crate::job::Job;
 use crate::lock::lock;
 use crate::payload;
 use crate::proof::{Role, prove, verify};
 use crate::registry::Registry;
-use crate::server::WINDOW;
 use crate::shard::Phase;
 use crate::spec::{MAX_SHARDS, MAX_WORKERS, Spec};
 use crate::wire::{

@@ -3,7 +3,7 @@
 mod joins;
 
 use super::action::Action;
-use super::follower::Claims;
+use super::claims::Claims;
 use super::guesses::Guesses;
 use super::job::JobState;
 use super::present::{Asked, Present};
