@@ -277,8 +277,8 @@ fn a_day_of_an_operator() {
     day.expect_refusal(&["job", "create", "x", "--workers", "1", "--target", "ps1"], "target undrain ps1");
     day.restart();
     average(&trains);
-    day.expect_refusal(&["job", "create", "x", "--workers", "1", "--target", "ps1"], "target undrain ps1");
     day.wait_settled("a drained server, and a killed controller", &[]);
+    day.expect_refusal(&["job", "create", "x", "--workers", "1", "--target", "ps1"], "target undrain ps1");
     day.ask_done(&["target", "undrain", "ps1"]);
 
     // What is declared changes: one job has more workers, and another one goes when its session is over.
