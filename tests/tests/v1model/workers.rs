@@ -73,7 +73,8 @@ fn worker_processes_get_what_they_get_from_thc_ps() {
     let switch = Running::start("thc-v1model", &["--listen", &at.to_string(), "--p4runtime", "127.0.0.1:0"]);
     let file = folder.path().join("controller.toml");
     std::fs::write(&file, configuration(&switch.1)).unwrap();
-    let controller = Running::start("thc-controller", &["run", "--config", file.to_str().unwrap()]);
+    let controller =
+        Running::start("thc-controller", &["run", "--state", "none", "--config", file.to_str().unwrap()]);
     let begin = Instant::now();
     let shown = || {
         let show = ["job", "show", "train", "--controller", &controller.1];

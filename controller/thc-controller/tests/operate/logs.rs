@@ -12,7 +12,7 @@ fn each_event_is_an_object() {
     let taken = Controller::start(&target("ps1", NOWHERE, 9000));
     let listen = taken.listen.to_string();
     let output = Command::new(PROGRAM)
-        .args(["run", "--log-format", "json", "--listen", &listen, "--config"])
+        .args(["run", "--log-format", "json", "--state", "none", "--listen", &listen, "--config"])
         .arg(&config)
         .env_remove("RUST_LOG")
         .stdin(Stdio::null())

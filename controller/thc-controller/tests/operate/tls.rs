@@ -64,7 +64,8 @@ fn a_certificate_that_is_none_is_told() {
         "[controller.tls]\ncert = \"c.pem\"\nkey = \"k.pem\"\n".to_owned() + &target("ps1", NOWHERE, 9000);
     let file = folder.path().join("c.toml");
     fs::write(&file, config).unwrap();
-    let ended = run(&["run", "--listen", "127.0.0.1:0", "--config", file.to_str().unwrap()], &[]);
+    let ended =
+        run(&["run", "--state", "none", "--listen", "127.0.0.1:0", "--config", file.to_str().unwrap()], &[]);
     assert_eq!(ended.code, Some(1), "{ended:?}");
     assert!(ended.err.contains("certificates of the service"), "{ended:?}");
 }

@@ -331,10 +331,7 @@ mod tests {
         let text = list_text(&[job()]);
         let lines: Vec<&str> = text.lines().collect();
         assert_eq!(lines.len(), 3);
-        assert!(
-            lines[1].starts_with("train") && lines[1].ends_with("s1      running     3/4      -  0"),
-            "{text}"
-        );
+        assert!(lines[1].starts_with("train") && lines[1].ends_with("s1      running     3/4  0"), "{text}");
         assert!(lines[1].contains("best-effort after 1s 500ms, 3 of 4 complete a sum"), "{text}");
         assert!(lines[2].starts_with('"') && lines[2].contains("away"), "{text}");
         assert!(list_text(&[]).contains("job create"));
