@@ -222,9 +222,9 @@ fn only_kinds_with_a_row_go_to_the_control_plane() {
     for change in StaticRows::default().control_plane() {
         store.exchange(change);
     }
-    assert_eq!(kinds(&store), 7);
+    assert_eq!(kinds(&store), 3);
     store.exchange(row(tables().control_plane, &[0x21], None));
-    assert_eq!(kinds(&store), kind_bit(0x22) | kind_bit(0x23));
+    assert_eq!(kinds(&store), kind_bit(0x22));
     assert_eq!((kind_bit(0x21), kind_bit(0x22), kind_bit(2)), (1, 2, 0));
 }
 

@@ -81,8 +81,8 @@ async fn static_jobs_can_be_read_but_not_written() {
     let all = session::session(2, server.local());
     let (mut it, code) = Controller::new(server.p4runtime().unwrap(), 1).await;
     assert_eq!(code, Code::Ok);
-    // The session's rows: table, permission, two members, two addresses, job, and three of control_plane.
-    assert_eq!(it.read(vec![all_rows(0)]).await.unwrap().len(), 10);
+    // The session's rows: table, permission, two members, two addresses, job, and two of control_plane.
+    assert_eq!(it.read(vec![all_rows(0)]).await.unwrap().len(), 9);
     assert_eq!(it.read(vec![group(1, &[])]).await.unwrap().len(), 1);
     let cookie = all[0].welcome.unwrap().session.0;
     let jobs = all_rows(it.info.table("jobs").unwrap().id());

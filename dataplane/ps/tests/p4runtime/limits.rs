@@ -41,7 +41,7 @@ async fn streams_are_limited_and_messages_too() {
 async fn connections_are_limited() {
     let (server, at) = plain();
     let mut kept = Vec::new();
-    for _ in 0..16 {
+    for _ in 0..64 {
         kept.push(connect(at).await);
     }
     // One more is closed: a request on it fails, while the others work.
