@@ -22,12 +22,13 @@ class Leaving:
     began: int
     end: int
     next: int
-    served: int | None = None
+    served: int | None = None  # when the server last said that it has the session
+    lost: bool = False  # the server has lost the session, and with it the sums
     claim: int | None = None
     claimed: int = -RETRY
 
     def is_over(self, now):
-        served = self.served is not None and now - self.served < SERVED_FOR
+        served = not self.lost and self.served is not None and now - self.served < SERVED_FOR
         return now >= (self.began + LEAVE_FOR if served else self.end)
 
 
@@ -117,7 +118,7 @@ class Member:
         elif header.kind == wire.ASK and own and wire.parse_ask(payload) == self.nonce:
             # P24: somebody wants this worker's number, and whoever does not answer loses it.
             if self.leaving is not None:
-                self.leaving.served = None
+                self.leaving.lost = True
                 self.leaving.claim = max(now, self.leaving.claimed + RETRY)
             else:
                 self.claim(now)

@@ -106,26 +106,10 @@ fn each_worker_has_a_share_beside_it() {
 }
 
 #[test]
-fn members_come_and_the_root_of_racks_is_elsewhere() {
+fn the_root_of_racks_is_elsewhere() {
     let Some(network) = hosts(WORKERS + 2) else { return };
     let dir = tempfile::tempdir().unwrap();
     let inputs = write_gradients(dir.path(), WORKERS, COORDINATES);
-    // Sessions of one worker, and of two.
-    let server = network.host(0);
-    let flags = [format!("--ps={}", server_address(server))];
-    {
-        let ps = Ps::of_host(
-            Some(server),
-            server_address(server),
-            &[&["--min-workers=1", "--max-workers=2"], TABLE].concat(),
-        );
-        let first = start(network.host(1), 0, &inputs[0], &flags);
-        first.until_first_step();
-        let second = start(network.host(2), 1, &inputs[1], &flags);
-        for end in [first, second].map(Followed::finish) {
-            assert_eq!(end.code, Some(0), "{end:?}\n{}", ps.log());
-        }
-    }
     // A rack of both workers, whose root is on another host.
     let expected = over_ipv4(&inputs);
     let (root_host, rack_host) = (network.host(0), network.host(3));

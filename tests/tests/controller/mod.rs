@@ -415,7 +415,7 @@ fn slots_are_dealt_to_servers_and_no_bit_changes() {
     let shown = JobSection::from_job(&job);
     assert_eq!((shown.servers, shown.targets.len()), (dealt.servers.clone(), 0));
     // By name, at the first of the servers; all three add up.
-    let run = |site: &Site, repeat: &str| -> Vec<WorkerProcess> {
+    let run_for = |site: &Site, repeat: &str, timeout: &str| -> Vec<WorkerProcess> {
         let start = |rank: u8| {
             let input = site.folder().join(format!("{rank}.f32"));
             write_gradient(&input, coordinates, rank.into());
@@ -424,11 +424,12 @@ fn slots_are_dealt_to_servers_and_no_bit_changes() {
             let flags = ["--ps", &site.url("train"), "--worker", &rank, "--input", input, "--output", output];
             WorkerProcess::with_flags(
                 None,
-                &[&flags[..], &["--repeat", repeat, "--timeout", "30s", "--json"]].concat(),
+                &[&flags[..], &["--repeat", repeat, "--timeout", timeout, "--json"]].concat(),
             )
         };
         (0..2).map(start).collect()
     };
+    let run = |site: &Site, repeat: &str| run_for(site, repeat, "30s");
     let finish = |site: &Site, workers: Vec<WorkerProcess>, wanted: &[u8]| {
         for end in workers.into_iter().map(WorkerProcess::finish) {
             assert_eq!(end.code, Some(0), "{end:?}\n{}", site.log());
@@ -456,11 +457,15 @@ fn slots_are_dealt_to_servers_and_no_bit_changes() {
         site.job("train").unwrap().places.iter().all(|place| !place.running).then_some(())
     });
     assert_eq!(sessions(&site), [2, 2, 2], "{}", site.log());
-    // One dies for good: the next has its slots. Nobody can begin without it, and that is said.
-    let workers = run(&site, many);
+    // One dies for good: the error names the share.
+    let workers = run_for(&site, many, "5s");
     site.wait_until("the third session", |site| (sessions(site) == [3, 3, 3]).then_some(()));
     site.stop_target(1);
-    finish(&site, workers, &last);
+    for end in workers.into_iter().map(WorkerProcess::finish) {
+        assert_eq!(end.code, Some(1), "{end:?}");
+        let says = "share 0 of the parameter server";
+        assert!(end.last_error().contains(says) && end.err.contains("has not answered"), "{end:?}");
+    }
     site.stop_target(0);
     site.delete("train").unwrap();
     for table in ["job_tables", "jobs", "members"] {

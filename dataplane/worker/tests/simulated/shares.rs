@@ -166,29 +166,46 @@ fn best_effort_calls(world: &mut World, until: Duration) -> Vec<(Duration, f64, 
     calls
 }
 
+/// What ended each worker of a job in which all workers have begun to call, and when, in virtual time.
+fn ends_of_calls(world: &mut World) -> (Vec<WorkerError>, Duration) {
+    for call in 0.. {
+        let mut data = gradients(usize::from(WORKERS), STEP_LEN, call);
+        let outcomes = world.allreduce(&mut data, &[Call::default(); WORKERS as usize], |_, _| {});
+        let errors: Vec<_> = outcomes.into_iter().filter_map(Result::err).collect();
+        assert!(errors.is_empty() || errors.len() == usize::from(WORKERS), "{errors:?}");
+        if !errors.is_empty() {
+            return (errors, world.net.now());
+        }
+        let now = world.net.now();
+        assert!(now < Duration::from_secs(60), "a share that is gone ends the session");
+        world.net.advance_to(now + STEP);
+    }
+    unreachable!()
+}
+
 #[test]
-fn a_share_that_dies_under_best_effort_is_done_without_after_a_second_and_what_was_given_up_is_told() {
-    // With large blocks all norms are at the first share, so that nothing but data shows that the other one is gone.
+fn a_share_that_stays_away_ends_a_best_effort_session_with_its_name() {
+    // With large blocks all norms are at the first share, and nothing but data shows that the other one is gone.
     for (dead, block) in [(1, 20), (1, 12), (0, 20)] {
         let mut world = World::new(best_effort(2, block), quiet());
         match dead {
             0 => dies_after(&mut world.ps, 1000),
             _ => dies_after(&mut world.others[0], 400),
         }
-        let calls = best_effort_calls(&mut world, Duration::from_secs(4));
-        let bad: Vec<_> = calls.iter().filter(|(_, error, _)| *error > 0.03).collect();
-        let first = bad.first().expect("a call during which the share died").0;
-        let last = bad.last().unwrap().0;
-        assert!(last < first + Duration::from_millis(1500), "share {dead}, block {block}: {bad:?}");
-        let (_, _, lost) = calls.last().unwrap();
-        assert!(*lost > 0, "share {dead}, block {block}");
-        let after = calls.iter().find(|(began, _, _)| *began > first + Duration::from_millis(1500)).unwrap();
-        assert_eq!(after.2, *lost, "share {dead}, block {block}: nothing more is given up");
+        let (errors, at) = ends_of_calls(&mut world);
+        for error in errors {
+            let WorkerError::Session(SessionError::ShareSilent { share, waited, .. }) = error else {
+                panic!("share {dead}, block {block}: {error:?}");
+            };
+            assert_eq!(share, dead, "block {block}");
+            assert!(waited >= Duration::from_secs(20) && waited < Duration::from_secs(22), "{waited:?}");
+        }
+        assert!(at < Duration::from_secs(40), "share {dead}, block {block}: {at:?}");
     }
 }
 
 #[test]
-fn under_best_effort_a_worker_that_cannot_reach_a_share_stops_nobody() {
+fn a_worker_that_cannot_reach_a_share_ends_a_best_effort_session_with_the_name_of_one_of_them() {
     let mut world = World::new(best_effort(3, 20), quiet());
     let is_second = |at: SocketAddr| host_of(at) == 2;
     let left = Rc::new(Cell::new(60));
@@ -202,9 +219,17 @@ fn under_best_effort_a_worker_that_cannot_reach_a_share_stops_nobody() {
             packet.truncate(1);
         }
     }));
-    let calls = best_effort_calls(&mut world, Duration::from_secs(10));
-    let bad = calls.iter().filter(|(_, error, _)| *error > 0.03).count();
-    assert!(bad > 0 && bad * 10 < calls.len(), "{bad} of {}: {calls:?}", calls.len());
+    let (errors, at) = ends_of_calls(&mut world);
+    for (worker, error) in errors.iter().enumerate() {
+        let WorkerError::Session(error) = error else { panic!("worker {worker}: {error:?}") };
+        let is_named = match error {
+            SessionError::ShareSilent { share, .. } => worker == 1 && *share == 1,
+            SessionError::Missing { missing, .. } => worker != 1 && *missing == 1 << 1,
+            _ => false,
+        };
+        assert!(is_named, "worker {worker}: {error:?}");
+    }
+    assert!(at < Duration::from_secs(45), "{at:?}");
 }
 
 #[test]

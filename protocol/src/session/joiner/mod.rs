@@ -44,6 +44,17 @@ enum Timer {
     Leave,
 }
 
+/// What a leaving worker knows of the sums that others may lack.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Sums {
+    /// The server has not answered.
+    Unknown,
+    /// The server said at this time that it has the session, and that others have not left.
+    AtServer(Duration),
+    /// The server has lost the session. Once it runs again, its slots are empty until the members have filled them.
+    Lost,
+}
+
 /// How a worker leaves (P25).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Leaving {
@@ -52,8 +63,7 @@ struct Leaving {
     until: Duration,
     /// Whether others may need what it has sent.
     stays: bool,
-    /// When the server last said that it has the session, and that others have not left.
-    served: Option<Duration>,
+    sums: Sums,
     /// When it is to claim the session, which the server has lost, and when it last did.
     claim: Option<Duration>,
     claimed: Duration,
@@ -61,8 +71,8 @@ struct Leaving {
 
 impl Leaving {
     fn is_over(&self, now: Duration) -> bool {
-        let served = self.served.is_some_and(|at| now.saturating_sub(at) < SERVED_FOR);
-        now >= if served { self.since + LEAVE_FOR } else { self.until }
+        let at_server = matches!(self.sums, Sums::AtServer(at) if now.saturating_sub(at) < SERVED_FOR);
+        now >= if at_server { self.since + LEAVE_FOR } else { self.until }
     }
 }
 
@@ -184,8 +194,8 @@ impl Joiner {
             }
             State::Joining | State::Joined => {
                 let until = now + if stays { STAY_FOR } else { LEAVE_FOR };
-                let (since, served, claim, claimed) = (now, None, None, Duration::ZERO);
-                self.state = State::Leaving(Leaving { since, until, stays, served, claim, claimed });
+                let (since, sums, claim, claimed) = (now, Sums::Unknown, None, Duration::ZERO);
+                self.state = State::Leaving(Leaving { since, until, stays, sums, claim, claimed });
                 self.next = now;
             }
         }
@@ -340,7 +350,7 @@ impl Joiner {
                     match &mut self.state {
                         // The server has lost the session, and others may need what this worker has sent (P25).
                         State::Leaving(leaving) if leaving.stays => {
-                            leaving.served = None;
+                            leaving.sums = Sums::Lost;
                             leaving.claim = Some(now.max(leaving.claimed + RETRY));
                         }
                         _ => self.resume(now),
@@ -349,8 +359,10 @@ impl Joiner {
                 None
             }
             Kind::Pending if header.cookie == self.session() && self.session() != Cookie(0) => {
-                if let State::Leaving(leaving) = &mut self.state {
-                    leaving.served = Some(now);
+                if let State::Leaving(leaving) = &mut self.state
+                    && leaving.sums != Sums::Lost
+                {
+                    leaving.sums = Sums::AtServer(now);
                 }
                 None
             }
