@@ -109,31 +109,39 @@ class Gated(nn.Module):
 
 def exact_means(model: nn.Module, loss: torch.Tensor) -> list[torch.Tensor]:
     """What process groups would make of the gradients."""
-    found = []
     parameters = [p for p in model.parameters() if p.requires_grad]
-    for gradient in torch.autograd.grad(loss, parameters, allow_unused=True, materialize_grads=True):
-        mean = gradient.clone()
-        dist.all_reduce(mean)
-        found.append(mean / SIZE)
-    return found
+    gradients = torch.autograd.grad(loss, parameters, allow_unused=True, materialize_grads=True)
+    return [_mean(gradient) for gradient in gradients]
+
+
+def _mean(value: torch.Tensor) -> torch.Tensor:
+    mean = value.clone()
+    dist.all_reduce(mean)
+    return mean / SIZE
 
 
 def _train(net: nn.Module, width: int, steps: int, **options: Any) -> None:
-    """Every parameter's mean has a small error in every step, and is zero where the exact one is."""
+    """Every parameter's mean has a small error in every step, and is zero where the exact one is. A parameter below a thousandth of the
+    coordinates is compared with the ranks' own gradients: a single number's may cancel almost wholly."""
     torch.manual_seed(0)
     model, _ = wrap_model(net, **{"feedback": False, "server": {"seed": 5}, **options})
     trained = [p for p in net.parameters() if p.requires_grad]
+    coordinates = sum(p.numel() for p in trained)
     optimizer = torch.optim.AdamW(trained, 1e-3)
     for step in range(steps):
         generator = torch.Generator().manual_seed(SIZE * step + RANK)
         x, y = torch.randn(2, 32, width, generator=generator)
-        want = exact_means(net, (net(x) - y).square().mean())
+        own = torch.autograd.grad((net(x) - y).square().mean(), trained)
+        want = [_mean(gradient) for gradient in own]
+        squares = [_mean(gradient.square().sum()) for gradient in own]
         optimizer.zero_grad()
         (model(x) - y).square().mean().backward()
         for index, (parameter, exact) in enumerate(zip(trained, want)):
             assert parameter.grad is not None
             if exact.any():
                 error = error_of([parameter.grad], [exact])
+                if 1000 * parameter.numel() < coordinates:
+                    error *= float(exact.square().sum() / squares[index])
                 assert error < BOUND, (options, width, step, index, error)
             else:
                 assert not parameter.grad.any(), (options, width, step, index)
@@ -166,7 +174,8 @@ class Branches(nn.Module):
 
 
 def check_branches_that_are_used_late() -> None:
-    """Each parameter's error is small when it is used for the first time, and its mean zero while nobody uses it."""
+    """Each parameter's error is small when it is used for the first time, and its mean zero while nobody uses it. Ranks that do not use it
+    add errors of the size of those that do: with one of SIZE ranks, the error is SIZE times that of equal gradients."""
     torch.manual_seed(0)
     net = Branches()
     model = thc.torch.wrap(ddp(net, find_unused_parameters=True), timeout=20, join_timeout=20)
@@ -180,7 +189,7 @@ def check_branches_that_are_used_late() -> None:
         model(x, which).square().mean().backward()
         for (name, parameter), exact in zip(net.named_parameters(), want):
             mean = torch.zeros_like(exact) if parameter.grad is None else parameter.grad
-            assert error_of([mean], [exact]) < BOUND if exact.any() else not mean.any(), (step, name)
+            assert error_of([mean], [exact]) < SIZE * BOUND if exact.any() else not mean.any(), (step, name)
         optimizer.step()
 
 

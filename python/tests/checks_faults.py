@@ -173,17 +173,18 @@ def check_comparing_replicas_in_join() -> None:
 
 
 def check_process_groups_are_made_once() -> None:
-    made = dist.distributed_c10d._world.group_count
+    process_group = dist.new_group()
+    made = len(dist.distributed_c10d._world.pg_map)
     counts = []
-    for turn in range(4):
-        model, hook = wrap_model(torch.nn.Linear(30, 30))
-        sums, _ = wrap_model(torch.nn.Linear(30, 30), over="process-group")
+    for _ in range(4):
+        model, hook = wrap_model(torch.nn.Linear(30, 30), {"process_group": process_group})
+        sums, _ = wrap_model(torch.nn.Linear(30, 30), {"process_group": process_group}, over="process-group")
         for each in (model, sums):
             each(torch.randn(4, 30)).sum().backward()
         assert same_everywhere([p.grad for p in model.parameters()])
         hook.close()
         thc.torch.hook_of(sums).close()
-        counts.append(dist.distributed_c10d._world.group_count)
+        counts.append(len(dist.distributed_c10d._world.pg_map))
     assert made < counts[0] == counts[-1], (made, counts)
     # A model that is closed averages nothing more, not even with what another uses now.
     try:
@@ -303,6 +304,8 @@ def check_a_wrapped_model_is_pickled_without_its_hook() -> None:
 
 def check_names_are_those_of_the_model_inside() -> None:
     net = torch.nn.Sequential(torch.nn.Linear(30, 30), checkpoint_wrapper(torch.nn.Linear(30, 30)))
+    # PyTorch 2.4 cannot divide a graph with a checkpointed module into DDP's buckets.
+    torch._dynamo.config.optimize_ddp = False
     outside = torch.compile(ddp(copy.deepcopy(net)), backend="eager")
     assert thc.torch.wrap(outside, exclude=["1.weight"], feedback=True, timeout=20) is outside
     inside, hook = wrap_model(torch.compile(net, backend="eager"), exclude=["1.weight"])

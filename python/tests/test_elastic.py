@@ -13,9 +13,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pytest
 from conftest import needs
 from crew import free_port
 from patience import HANG
+from servers import COOKIE, program
 
 needs("torch")
 

@@ -3,10 +3,8 @@ each with one line on standard output. All processes of a crew get the same comm
 
 from __future__ import annotations
 
-import dataclasses
 import gc
 import json
-import math
 import os
 import sys
 import time
@@ -20,7 +18,7 @@ from torch import nn
 from torch.nn import functional
 from torch.nn.parallel import DistributedDataParallel
 
-from methods import JOBS, Averaging
+from methods import Averaging
 from model import SHAPES, Shape, Text, build
 
 HELD_OUT = 512

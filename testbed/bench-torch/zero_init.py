@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import argparse
 import statistics
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -379,7 +378,7 @@ def main() -> None:
     print("| task | exact loss | THC over it, by seed | held out over it | another order, by seed | its held out | largest NMSE | bits up | not zero |", flush=True)
     print("|-|-:|-|-|-|-|-|-:|-:|", flush=True)
     for name in options.tasks.split(","):
-        task, began = TASKS[name], time.perf_counter()
+        task = TASKS[name]
         runs = [
             [train(task, seed, options.steps, options.ranks, compressed, data) for compressed, data in ((False, seed), (True, seed), (False, seed + 500))]
             for seed in range(options.seeds)

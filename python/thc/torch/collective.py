@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-import os
 import queue
 import threading
 from collections.abc import Sequence
