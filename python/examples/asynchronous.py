@@ -131,7 +131,7 @@ def main() -> None:
         loss = nn.functional.cross_entropy(scores, labels[test]).item()
         accuracy = (scores.argmax(1) == labels[test]).float().mean().item()
     if rank == 0:
-        floats = 32 * model.coordinates * (stats["pulls"] + stats["pushes"])
+        floats = 32 * thc.torch.coordinates(module) * (stats["pulls"] + stats["pushes"])
         bits = stats["pulled_bits"] + stats["pushed_bits"]
         print(f"on images not trained on: loss {loss:.4f}, accuracy {100 * accuracy:.1f} %; {seconds:.1f} s")
         print(f"steps of the ranks: {steps}; longest delay {stats['longest_delay']}")

@@ -475,6 +475,9 @@ def test_norms_are_exact_and_what_is_frozen_stays(server: thc.ModelServer) -> No
         assert optimizer.settle() == 120
         assert not (module[0].weight == rounded).all() and (module[2].weight == frozen).all()
         other = t.nn.Sequential(t.nn.Embedding(40, 16), t.nn.LayerNorm(16), t.nn.Linear(16, 16), t.nn.LayerNorm(16), t.nn.Linear(16, 5))
+        with pytest.raises(thc.ConfigError, match="frozen"):
+            optimizer.export_into(other)
+        other[2].weight.requires_grad_(False)
         assert optimizer.export_into(other) == 120
         for one, two in zip(module.parameters(), other.parameters()):
             assert (one == two).all() or not one.requires_grad

@@ -218,7 +218,7 @@ class AsynchronousSGD(Optimizer):
         version. This worker's parameters stay what they are."""
         parameters = [p for p in module.parameters() if p.requires_grad]
         if [p.shape for p in parameters] != [p.shape for p in self._tensors]:
-            raise ConfigError("the module's parameters have other shapes than the optimizer's, or are in another order")
+            raise ConfigError("the module's trainable parameters have other shapes than the optimizer's, are in another order, or others are frozen")
         exact = Flat(parameters)
         version = min(self.model.exact(exact.array))
         exact.scatter(parameters)
