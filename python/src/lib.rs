@@ -11,25 +11,13 @@ mod collective;
 mod errors;
 mod file;
 mod group;
+mod logs;
 mod options;
 mod packed;
 mod process;
 mod server;
 
 use pyo3::prelude::*;
-use tracing_subscriber::EnvFilter;
-
-/// Sends what the libraries report to stderr: warnings, or what the variable `THC_LOG` asks for.
-fn log_to_stderr() {
-    let filter = EnvFilter::try_from_env("THC_LOG").unwrap_or_else(|_| EnvFilter::new("warn"));
-    // Another extension of this process may have set one up: then that one stays.
-    let _ = tracing_subscriber::fmt()
-        .with_env_filter(filter)
-        .with_writer(std::io::stderr)
-        .with_ansi(false)
-        .with_target(false)
-        .try_init();
-}
 
 #[pymodule]
 mod _native {
@@ -49,13 +37,15 @@ mod _native {
     #[pymodule_export]
     use super::group::{Group, Handle, group_metrics};
     #[pymodule_export]
+    use super::logs::set_log;
+    #[pymodule_export]
     use super::packed::{Memory, Packed, PackedTensor};
     #[pymodule_export]
     use super::server::{Reserved, Server};
 
     #[pymodule_init]
     fn init(_module: &Bound<'_, PyModule>) -> PyResult<()> {
-        super::log_to_stderr();
+        super::logs::begin();
         Ok(())
     }
 }

@@ -333,6 +333,35 @@ def check_names_are_those_of_the_model_inside() -> None:
         assert "DistributedDataParallel(model)" in str(error)
 
 
+def check_a_state_that_some_ranks_load() -> None:
+    """Ranks say so before their first calls, whose form would follow from the step."""
+    model, hook = wrap_model(torch.nn.Linear(300, 300))
+    for _ in range(4):
+        model(torch.randn(4, 300)).sum().backward()
+    for options in ({"warmup": 3}, {}, {"adapt": True}):
+        again, other = wrap_model(torch.nn.Linear(300, 300), feedback=None, **options)
+        if RANK == 0:
+            other.load_state_dict({**hook.state_dict(), "feedback": {}})
+        try:
+            again(torch.randn(4, 300)).sum().backward()
+            raise AssertionError(f"an error was due: {options}")
+        except thc.ConfigError as error:
+            assert f"different steps, modulo 65536: 4 on rank 0, {', '.join(f'0 on rank {rank}' for rank in range(1, SIZE))}" in str(error), error
+
+
+def check_the_end_of_a_backward_pass_by_hand() -> str | None:
+    model, _ = wrap_model(torch.nn.Linear(30, 30))
+    if not hasattr(model, "require_manual_backward_finalization"):
+        return "not run: this torch has no require_manual_backward_finalization"
+    model.require_manual_backward_finalization = True
+    try:
+        model(torch.randn(4, 30)).sum().backward()
+        raise AssertionError("an error was due")
+    except thc.ConfigError as error:
+        assert "require_manual_backward_finalization" in str(error)
+    return None
+
+
 def check_distributed_checkpoints_give_each_rank_its_own() -> None:
     def made() -> tuple[Any, Any]:
         torch.manual_seed(0)

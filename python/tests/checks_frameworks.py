@@ -197,10 +197,10 @@ def check_the_trainer_of_hugging_face() -> str | None:
             looks.append(self._callback.hook.state_dict())
 
     def work(folder: Path) -> None:
-        def trainer(steps: int) -> Any:
+        def trainer(steps: int, output: str = "one", **options: Any) -> Any:
             arguments = transformers.TrainingArguments(
-                output_dir=str(folder), max_steps=steps, per_device_train_batch_size=16, save_steps=5, save_strategy="steps", report_to="none", use_cpu=True,
-                disable_tqdm=True, learning_rate=0.01, logging_strategy="no",
+                output_dir=str(folder / output), max_steps=steps, per_device_train_batch_size=16, save_steps=5, save_strategy="steps", report_to="none",
+                use_cpu=True, disable_tqdm=True, learning_rate=0.01, logging_strategy="no", **options,
             )  # fmt: skip
             made = transformers.Trainer(Model(), arguments, train_dataset=every)
             callback = THCCallback(made, feedback=True)
@@ -214,6 +214,27 @@ def check_the_trainer_of_hugging_face() -> str | None:
         first, saved, loaded = looks[:3]
         assert first["steps"] == 0 and saved["steps"] == 5 and saved["feedback"] and same(saved, loaded)
         assert same_everywhere(list(again.model.parameters()))
+
+        # The state comes from the checkpoint that was named, and a stale one in the trainer's own folder is left alone.
+        looks.clear()
+        other = trainer(8, "two")
+        other.train(resume_from_checkpoint=str(folder / "one" / "checkpoint-5"))
+        assert same(saved, looks[0]) and same_everywhere(list(other.model.parameters()))
+
+        # Training again goes on with the model that is wrapped, and its hook.
+        looks.clear()
+        twice = trainer(5, "three")
+        twice.train()
+        twice.args.max_steps = 10
+        twice.train()
+        assert [look["steps"] for look in looks] == [0, 5, 5, 10, 15][: len(looks)] and len(looks) >= 4, [look["steps"] for look in looks]
+        assert same_everywhere(list(twice.model.parameters()))
+
+        # Accelerate compiles around DDP.
+        looks.clear()
+        compiled = trainer(5, "four", torch_compile=True, torch_compile_backend="eager")
+        compiled.train()
+        assert [look["steps"] for look in looks] == [0, 5] and same_everywhere(list(compiled.model.parameters()))
 
     in_a_folder(work)
     return None

@@ -153,6 +153,41 @@ def check_checkpoint() -> None:
     assert all(torch.equal(a, b) for a, b in zip(model.parameters(), again.parameters()))
 
 
+def check_parameters_are_frozen_and_unfrozen() -> None:
+    torch.manual_seed(0)
+    model = torch.nn.Sequential(torch.nn.Linear(64, 64), torch.nn.Linear(64, 64))
+    model[0].requires_grad_(False)
+    optimizer = torch.optim.AdamW(model.parameters(), 0.01)
+    loop = loop_of(model, optimizer, every=4, parts=2, delay=1)
+    generator = torch.Generator().manual_seed(RANK)
+
+    def steps(count: int) -> None:
+        for _ in range(count):
+            model(torch.randn(8, 64, generator=generator)).square().sum().backward()
+            optimizer.step()
+            optimizer.zero_grad()
+
+    first = model[0].weight.detach().clone()
+    steps(10)
+    assert torch.equal(model[0].weight, first)
+    model[0].requires_grad_(True)
+    steps(10)
+    loop.agree()
+    assert not torch.equal(model[0].weight, first) and same_everywhere(list(model.parameters()))
+    model[0].requires_grad_(False)
+    first, second = model[0].weight.detach().clone(), model[1].weight.detach().clone()
+    steps(40)
+    loop.agree()
+    assert torch.equal(model[0].weight, first) and not torch.equal(model[1].weight, second) and same_everywhere(list(model.parameters()))
+    model.requires_grad_(False)
+    model[1].bias.requires_grad_(True)
+    try:
+        steps(1)
+        raise AssertionError("an error was due")
+    except thc.ConfigError as error:
+        assert "1 parameter tensors" in str(error) and "2 parts" in str(error), error
+
+
 def check_mistakes_are_told() -> None:
     model = network()
     optimizer = torch.optim.SGD(model.parameters(), 0.1)

@@ -364,6 +364,44 @@ def check_a_checkpoint_has_choices_and_the_local_optimizers_state() -> None:
     assert same_everywhere(list(again.parameters())) and second.steps == 24
 
 
+def check_parameters_are_frozen_unfrozen_and_added() -> None:
+    torch.manual_seed(0)
+    model = torch.nn.Sequential(torch.nn.Linear(64, 64), torch.nn.Linear(64, 64), torch.nn.Linear(64, 64))
+    unused = torch.nn.Parameter(torch.randn(2000))
+    model.register_parameter("unused", unused)
+    model[0].requires_grad_(False)
+    optimizer = torch.optim.AdamW([*model[0].parameters(), *model[1].parameters(), unused], 0.01)
+    loop = loop_of(model, optimizer)
+    generator = torch.Generator().manual_seed(RANK)
+
+    def train(steps: int) -> None:
+        for _ in range(steps):
+            model(torch.randn(8, 64, generator=generator)).square().sum().backward()
+            optimizer.step()
+            optimizer.zero_grad()
+
+    def moved(parameter: torch.nn.Parameter, before: torch.Tensor) -> bool:
+        return not torch.equal(parameter, before)
+
+    first, second, idle = model[0].weight.detach().clone(), model[1].weight.detach().clone(), unused.detach().clone()
+    train(3)
+    loop.settle()
+    assert not moved(model[0].weight, first) and moved(model[1].weight, second)
+    model[0].requires_grad_(True)
+    train(3)
+    loop.settle()
+    assert moved(model[0].weight, first) and same_everywhere(list(model.parameters()))
+    model[0].requires_grad_(False)
+    third = model[2].weight.detach().clone()
+    optimizer.add_param_group({"params": list(model[2].parameters())})
+    first = model[0].weight.detach().clone()
+    train(20)
+    loop.settle()
+    assert not moved(model[0].weight, first) and moved(model[2].weight, third) and same_everywhere(list(model.parameters()))
+    # What nothing uses has no gradient, and no noise of what travels beside it.
+    assert not moved(unused, idle)
+
+
 def check_mistakes_are_told() -> None:
     for module, options, says in (
         (network(), {"loc_lr": -1.0}, "loc_lr is -1.0"),

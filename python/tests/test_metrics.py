@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import socket
 import urllib.error
 import urllib.request
 
@@ -64,3 +65,18 @@ def test_an_address_that_is_none() -> None:
     for wrong in ("9702", "127.0.0.1:", "127.0.0.1:99999"):
         with pytest.raises(thc.ConfigError, match="host:port"):
             thc.serve_metrics(wrong)
+
+
+def test_the_ranks_of_a_host_take_neighbouring_ports(monkeypatch: pytest.MonkeyPatch) -> None:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    opened = []
+    try:
+        for rank in range(2):
+            monkeypatch.setenv("LOCAL_RANK", str(rank))
+            opened.append(thc.serve_metrics(f"127.0.0.1:{port}"))
+        assert [metrics.address for metrics in opened] == [f"127.0.0.1:{port}", f"127.0.0.1:{port + 1}"]
+    finally:
+        for metrics in opened:
+            metrics.close()

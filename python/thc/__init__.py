@@ -9,6 +9,7 @@ from thc.asynchronous import Asynchronous, ModelServer, ModelSpec, Pulled, Pushe
 from thc.errors import *  # noqa: F403 - the names are listed there
 from thc.errors import __all__ as _errors
 from thc.group import Group, Handle
+from thc.logs import log
 from thc.metrics import Metrics, serve_metrics
 from thc.server import Server
 from thc.stats import Job, Stats, Table
@@ -30,6 +31,7 @@ __all__ = [
     "Table",
     "Tensor",
     "Training",
+    "log",
     "serve_metrics",
     *_errors,
 ]

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Sequence
 
 from thc.base_group import BaseGroup
+from thc.logs import announce
 from thc.torch.engine.bucket import Bucket
 from thc.torch.collective import CollectiveGroup
 from thc.torch.compression.compressor import Compressor, HostCompressor
@@ -21,7 +21,6 @@ from thc.torch.hosts.rails import RailGroup
 
 __all__ = ["Carrier"]
 
-log = logging.getLogger("thc.torch")
 
 
 class Carrier:
@@ -53,7 +52,8 @@ class Carrier:
                 self.compressor.feedback.load(before.feedback.save())
             self.choice = made
             self._group.compresses_on = (made.where, made.why)
-            log.info("gradients on %s are compressed by %s: %s", device, made.where, made.why)
+            if self._peers.rank == 0 and self._group.workers > 1:
+                announce(f"gradients on {device} are compressed by {made.where} ({made.why}) and averaged by {self._group!r}")
         return self.compressor if self.shares is None else self.shares
 
     def _check_alike(self, made: Choice) -> Choice:

@@ -122,6 +122,11 @@ class Hook(Adapter):
         try:
             if skips and not delivery.in_backward:
                 raise errors.ConfigError("skip_all_reduce_unused_params and DDP.join(): nothing tells where a step ends: leave one of them out")
+            if self._passes.is_finalized_by_hand:
+                raise errors.ConfigError(
+                    "require_manual_backward_finalization: the backward pass ends before its gradients are averaged, and an error of theirs would "
+                    "be lost; leave it out"
+                )
             if bucket.buffer().is_cuda and torch.cuda.is_current_stream_capturing():
                 raise errors.ConfigError("a CUDA graph is being captured: what it replays would average nothing; capture the passes without this hook")
             if self._closed:

@@ -19,10 +19,16 @@ class Passes:
     def __init__(self, model: Any) -> None:
         self.skips = isinstance(model, DistributedDataParallel) and bool(getattr(model, "skip_all_reduce_unused_params", False))
         """Whether buckets may be left out."""
+        self._model = model
         self.count = 0
         """Buckets of the pass under way."""
         self._latest = -1
         """DDP's number of the latest one."""
+
+    @property
+    def is_finalized_by_hand(self) -> bool:
+        """Whether DDP leaves the end of a backward pass to the program (since PyTorch 2.15)."""
+        return bool(getattr(self._model, "require_manual_backward_finalization", False))
 
     def number(self, given: Any) -> int:
         """The number of a bucket that DDP has handed over, in its pass."""

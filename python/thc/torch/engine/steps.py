@@ -33,6 +33,8 @@ class Steps:
         self.number = 0
         """Backward passes that are over."""
         self._last_call = LastCall(self._group, self._peers.rank)
+        self._is_fresh = True
+        """Whether no bucket has begun yet. A state may have been loaded, on some ranks only."""
         self.skipped = False
         """Whether the last step's gradients were not finite on some rank, as far as anybody has looked."""
         self.looks = options.nonfinite == "zero"
@@ -109,6 +111,16 @@ class Steps:
             route = self.agreement.route_compared(self._fallback.some_rank_lost_it())
             if route is Route.HOLD and self.error is None:
                 self._fallback.error = errors.SilentError("another rank has lost the parameter server")
+        is_fresh, self._is_fresh = self._is_fresh, False
+        if is_fresh and route is Route.THC and self._last_call.tells and (self._options.warmup or self._parts):
+            # What the first bucket's call is depends on the step, and calls of different forms say less clearly what is wrong.
+            try:
+                self._check_steps(self._last_call.make(self.number))
+            except LOST as error:
+                if not self._fallback.is_enabled:
+                    raise
+                self._fallback.lose(error)
+                return Route.HOLD
         return route
 
     def begin_calls(self, bucket: Bucket) -> Compressor:
@@ -260,18 +272,22 @@ class Steps:
             self._conclude()
         self._fallback.rest()
         apart, self._apart = self._apart, None
-        if apart is not None:
-            told = ", ".join(f"{number} on rank {rank}" for rank, number in enumerate(apart))
-            raise errors.ConfigError(
-                f"ranks count different steps, modulo 65536: {told}. Each rank saves and loads its own checkpoint of the hook, and all of the "
-                "same step: call load_state_dict on all ranks"
-            )
+        self._check_steps(apart)
         self._end_backward()
         if was_lost:
             self._look_for_server()
         held, self._held = self._held, []
         for bucket in held:
             bucket.release()
+
+    def _check_steps(self, apart: list[int] | None) -> None:
+        """Raises the error of ranks that count different steps."""
+        if apart is not None:
+            counts = ", ".join(f"{number} on rank {rank}" for rank, number in enumerate(apart))
+            raise errors.ConfigError(
+                f"ranks count different steps, modulo 65536: {counts}. Each rank saves and loads its own checkpoint of the hook, and all of the "
+                "same step: call load_state_dict on all ranks"
+            )
 
     def _end_backward(self) -> None:
         if self._nonfinite and self._options.nonfinite == "zero":

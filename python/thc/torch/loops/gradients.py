@@ -40,9 +40,10 @@ class Gradients(Piece):
         return is_finite(self.numbers)
 
     def give(self) -> None:
-        """Makes the mean the gradients of the parameters."""
+        """Makes the mean the gradients of the parameters. A mean of zeros is no gradient: nothing used the parameter, on any rank, and an
+        optimizer with momentum or weight decay leaves it as it is."""
         for part, p in zip(self._parts, self.parameters):
-            p.grad = part.to(device=p.device, dtype=p.dtype)
+            p.grad = part.to(device=p.device, dtype=p.dtype) if part.any() else None
 
 
 def cut_gradients(scope: str, parameters: Sequence[torch.nn.Parameter], names: Mapping[torch.nn.Parameter, str]) -> list[Gradients]:

@@ -86,13 +86,28 @@ class Outer(Adapter):
         self.skipped = 0
         """Differences that were not finite on some rank, and were left out on all."""
         self.every, self.delay = every, delay
+        self._model, self._optimizer = model, optimizer
+        self._make, self._count, self._compressed = make, parts, mode != "raw"
+        self._train(_trained(model))
+
+    def _train(self, parameters: Sequence[torch.nn.Parameter]) -> None:
+        """Averages these parameters from now on, with outer optimizers that begin."""
         scope = f"outer{scope_of(self.group)}"
-        self._optimizer = optimizer
-        parameters = [p for p in model.parameters() if p.requires_grad]
         self._parts = [
-            _Part(f"{scope}.{number}", cut, make, (number + 1) * every // parts, mode != "raw")
-            for number, cut in enumerate(_cut(parameters, parts))
+            _Part(f"{scope}.{number}", cut, self._make, (number + 1) * self.every // self._count, self._compressed)
+            for number, cut in enumerate(_cut(parameters, self._count))
         ]
+
+    def follow(self) -> None:
+        """Before an inner step: if parameters have been frozen or unfrozen since the last one, on all ranks alike, gives all ranks the mean of
+        the former ones, and goes on with those that are trained now and outer optimizers that begin. ``optimizer.step`` calls it."""
+        now = _trained(self._model)
+        if set(now) == {p for part in self._parts for p in part.parameters}:
+            return
+        if len(now) < self._count:
+            raise errors.ConfigError(f"{len(now)} parameter tensors are trained now, which cannot travel in {self._count} parts: call outer with fewer parts")
+        self.agree()
+        self._train(now)
 
     @property
     def parts(self) -> int:
@@ -236,7 +251,8 @@ def outer(
     are between two parts, at most 10; 0: the ranks wait), and what the rank has done since stays on top of it. That a result is
     taken in after a fixed number of steps keeps the common parameters the same on all ranks, bit for bit.
 
-    A rank whose parameters are not finite goes on from the common ones. When the server is lost, differences go on through the process
+    Parameters may be frozen and unfrozen between steps, on all ranks alike: all ranks then take the mean of theirs, and the outer optimizer
+    begins anew. A rank whose parameters are not finite goes on from the common ones. When the server is lost, differences go on through the process
     group, as with :func:`thc.torch.wrap`; with ``fallback=False`` :exc:`~thc.SessionError` or :exc:`~thc.NetworkError` are raised from ``optimizer.step``. ``mode="raw"`` averages exactly. Without a ``group``: that of the environment (``THC_PS``,
     ``THC_CONFIG``), or the ranks' own with ``options`` as for :meth:`thc.Group.local`.
     """
@@ -244,7 +260,7 @@ def outer(
         raise errors.ConfigError("outer takes the module itself: DistributedDataParallel would average every gradient as well")
     if every < 1:
         raise errors.ConfigError(f"every is {every}: give a number of inner steps, at least 1")
-    parameters = [p for p in model.parameters() if p.requires_grad]
+    parameters = _trained(model)
     if not 1 <= parts <= min(every, len(parameters)):
         raise errors.ConfigError(
             f"parts is {parts}: give 1 to {min(every, len(parameters))}, no more than the steps of a period or the model's parameter tensors"
@@ -268,9 +284,10 @@ def outer(
         left = {key: optimizer.__dict__.pop(key) for key in ("grad_scale", "found_inf") if key in optimizer.__dict__}
         scale, found = left.get("grad_scale"), left.get("found_inf")
         result = None
+        made.follow()
         try:
             if found is None or not float(found):
-                for p in parameters:
+                for p in _trained(model):
                     if scale is not None and p.grad is not None:
                         p.grad.div_(scale.to(p.grad.device))
                 result = inner(*args, **kwargs)
@@ -283,6 +300,10 @@ def outer(
     # A GradScaler would not call the step of a rank whose gradients overflow, whose count would stay behind that of the others.
     optimizer._step_supports_amp_scaling = True
     return made
+
+
+def _trained(model: torch.nn.Module) -> list[torch.nn.Parameter]:
+    return [p for p in model.parameters() if p.requires_grad]
 
 
 def _cut(parameters: Sequence[torch.nn.Parameter], parts: int) -> list[list[torch.nn.Parameter]]:

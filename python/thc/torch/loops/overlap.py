@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
@@ -43,9 +44,9 @@ class Overlap(Adapter):
         optimizer: torch.optim.Optimizer,
         local: Trial | LocalOptimizer | None,
         rate: float | None,
-        names: Mapping[torch.nn.Parameter, str],
+        names: Callable[[], Mapping[torch.nn.Parameter, str]],
     ) -> None:
-        """``names`` are those of the optimizer's parameters, in their order."""
+        """``names`` are those of the parameters that the optimizer trains now, in their order."""
         super().__init__(engine)
         self.steps = 0
         """Steps begun."""
@@ -56,15 +57,31 @@ class Overlap(Adapter):
         self._clock = clock
         self._optimizer, self._update = optimizer, optimizer.step
         self._local, self._rate = local, rate
+        self._names = names
+        self._under_way = False
+        self._train(names())
+
+    def _train(self, names: Mapping[torch.nn.Parameter, str]) -> None:
+        """Averages the gradients of these parameters from now on."""
         self._parameters = list(names)
         self._pieces = cut_gradients(f"overlap{scope_of(self.group)}", self._parameters, names)
         self._common = [p.detach().clone() for p in self._parameters]
         """The backup: what all ranks have in common, as of the last mean that has come."""
-        self._under_way = False
+
+    def _follow(self) -> None:
+        """Parameters that have been frozen, unfrozen or added since the last step."""
+        names = self._names()
+        if names.keys() == set(self._parameters):
+            return
+        if self.engine.parts:
+            raise errors.ConfigError("other parameters are trained than when adapt chose how each travels: call overlap anew with a new optimizer")
+        self.settle()
+        self._train(names)
 
     def step(self, factor: float = 1.0, finite: bool = True) -> None:
         """What ``optimizer.step`` does now: sends this step's gradients, takes in the mean of the step before, and goes on from there by
         this rank's own gradients."""
+        self._follow()
         mine = [p.grad for p in self._parameters]
         if self._under_way:
             self._take_in()
@@ -206,10 +223,10 @@ def overlap(
     if isinstance(model, DistributedDataParallel):
         if process_group is None and model.process_group is not dist.group.WORLD:
             process_group = model.process_group
-    parameters = [p for each in optimizer.param_groups for p in each["params"] if p.requires_grad]
     if loc_lr is not None and loc_lr < 0:
         raise errors.ConfigError(f"loc_lr is {loc_lr}: give a learning rate of at least 0")
-    if any(p.dtype == torch.float64 for p in parameters):
+    names = functools.partial(_names_of, model, optimizer)
+    if any(p.dtype == torch.float64 for p in names()):
         raise errors.ConfigError("the optimizer has parameters of f64, which THC would average as f32: use thc.torch.wrap, which sends them otherwise")
     adapting = Adapt.read(adapt)
     group = join(process_group, group, options, adapts=adapting is not None)
@@ -219,13 +236,12 @@ def overlap(
     local: Trial | LocalOptimizer | None = None
     if backup:
         local = Trial(optimizer, optimizer.step) if loc_optimizer is None else LocalOptimizer(optimizer, loc_optimizer)
-    names = _names_of(model, parameters)
     clock = StepClock(group.training)
     kept = Options(feedback=feedback, fallback=falls_back(group, fallback), adapt=adapting, device="host")
     peers = Peers(process_group)
     engine = Engine(group, kept, peers, clock, ON_CPU)
     if adapting is not None:
-        engine.parts.append(Adaptive.create(adapting, group, peers, {name: p.numel() for p, name in names.items()}))
+        engine.parts.append(Adaptive.create(adapting, group, peers, {name: p.numel() for p, name in names().items()}))
     made = Overlap(engine, clock, optimizer, local, loc_lr, names)
 
     def step(closure: Callable[[], Any] | None = None) -> Any:
@@ -248,10 +264,11 @@ def overlap(
     return made
 
 
-def _names_of(model: torch.nn.Module, parameters: Sequence[torch.nn.Parameter]) -> dict[torch.nn.Parameter, str]:
-    """As the model calls its parameters; those of the optimizer that it does not know, by number."""
+def _names_of(model: torch.nn.Module, optimizer: torch.optim.Optimizer) -> dict[torch.nn.Parameter, str]:
+    """The names in the model of the parameters that the optimizer trains; a number for one that the model does not have."""
     known = {p: name for name, p in named_parameters(getattr(model, "module", model)).items()}
-    return {p: known.get(p, f"p{number}") for number, p in enumerate(parameters)}
+    parameters = [p for each in optimizer.param_groups for p in each["params"]]
+    return {p: known.get(p, f"p{number}") for number, p in enumerate(parameters) if p.requires_grad}
 
 
 def _keep_own(_: Any, bucket):  # type: ignore[no-untyped-def] # DDP compares annotations with classes, not text
