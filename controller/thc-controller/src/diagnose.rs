@@ -68,11 +68,6 @@ pub fn findings(seen: &Seen<'_>, slow: impl Fn(&str) -> Option<u32>) -> Vec<Find
             );
             found.push(problem(None, what, &mend));
         }
-        if target.drained && !job.places.iter().any(|place| place.running) {
-            let what = format!("target {} is drained: no session begins there", target.name);
-            let mend = format!("undo that with `thc-controller target undrain {}`", target.name);
-            found.push(note(None, what, &mend));
-        }
     }
     if !job.places.iter().any(|place| place.running) {
         for place in job.places.iter().filter(|place| place.connected) {

@@ -154,7 +154,7 @@ pub enum ControllerError {
         if jobs.is_empty() {
             "run the controller with --replace-program to load that, which empties the target".to_owned()
         } else {
-            format!("loading that ends the sessions of {}; when they are over, or after `session end`, it is loaded", jobs.join(", "))
+            format!("loading that ends the sessions of {}; it is loaded when they are over, or when these jobs are deleted", jobs.join(", "))
         }
     )]
     OtherProgram {

@@ -7,8 +7,7 @@ use thc_control_proto::v1::control_server::Control;
 use thc_control_proto::v1::{
     ApplyJobsRequest, ApplyJobsResponse, CompareTargetRequest, CompareTargetResponse, CreateJobRequest,
     DeleteJobRequest, DeleteJobResponse, DeleteTableRequest, DeleteTableResponse, DiagnoseRequest,
-    DiagnoseResponse, DrainTargetRequest, DrainTargetResponse, EndSessionRequest, EndSessionResponse,
-    EvictWorkerRequest, EvictWorkerResponse, GetJobRequest, InstallTableRequest, Job, JoinRequest,
+    DiagnoseResponse, GetJobRequest, InstallTableRequest, Job, JoinRequest,
     JoinResponse, ListJobsRequest, ListJobsResponse, ListTablesRequest, ListTablesResponse,
     ListTargetsRequest, ListTargetsResponse, ReadCountersRequest, ReadCountersResponse, ReadRowsRequest,
     ReadRowsResponse, ReportRequest, ReportResponse, Table, UpdateJobRequest,
@@ -114,15 +113,6 @@ impl Control for Service {
         Ok(Response::new(CompareTargetResponse { differences, repaired }))
     }
 
-    async fn drain_target(
-        &self,
-        request: Request<DrainTargetRequest>,
-    ) -> Result<Response<DrainTargetResponse>, Status> {
-        let (desk, asked) = (self.desk.clone(), request.into_inner());
-        let running = finish(async move { desk.drain(&asked.target, asked.drained).await }).await?;
-        Ok(Response::new(DrainTargetResponse { running }))
-    }
-
     async fn apply_jobs(
         &self,
         request: Request<ApplyJobsRequest>,
@@ -130,24 +120,6 @@ impl Control for Service {
         let (desk, asked) = (self.desk.clone(), request.into_inner());
         let changes = finish(async move { desk.apply(&asked).await }).await?;
         Ok(Response::new(ApplyJobsResponse { changes }))
-    }
-
-    async fn end_session(
-        &self,
-        request: Request<EndSessionRequest>,
-    ) -> Result<Response<EndSessionResponse>, Status> {
-        let (desk, job) = (self.desk.clone(), request.into_inner().job);
-        let targets = finish(async move { desk.end_session(&job).await }).await?;
-        Ok(Response::new(EndSessionResponse { targets }))
-    }
-
-    async fn evict_worker(
-        &self,
-        request: Request<EvictWorkerRequest>,
-    ) -> Result<Response<EvictWorkerResponse>, Status> {
-        let (desk, asked) = (self.desk.clone(), request.into_inner());
-        let targets = finish(async move { desk.evict(&asked.job, asked.worker).await }).await?;
-        Ok(Response::new(EvictWorkerResponse { targets }))
     }
 
     async fn read_counters(

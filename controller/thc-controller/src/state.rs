@@ -31,13 +31,6 @@ pub enum AgentCommand {
         /// Where they differ.
         answer: Answer<Vec<v1::Difference>>,
     },
-    /// End a job's session there.
-    EndSession {
-        /// The job.
-        job: String,
-        /// Whether there was one.
-        answer: Answer<bool>,
-    },
 }
 
 /// To whoever has asked an agent.
@@ -50,7 +43,6 @@ impl AgentCommand {
             AgentCommand::Sync(answer) => drop(answer.send(Err(error))),
             AgentCommand::Rows(answer) => drop(answer.send(Err(error))),
             AgentCommand::Compare { answer, .. } => drop(answer.send(Err(error))),
-            AgentCommand::EndSession { answer, .. } => drop(answer.send(Err(error))),
         }
     }
 }
@@ -78,8 +70,9 @@ pub struct ControllerState {
     pub targets: Vec<TargetHandle>,
     /// The service's certificates, if it has any.
     pub certificates: OnceLock<Arc<Certificates>>,
-    /// One change of tables that stay without a job at a time.
-    pub installing: tokio::sync::Mutex<()>,
+    /// One change of jobs and tables at a time, until it is in the file: one that the disk does not take is
+    /// undone, and what it took is still free then.
+    pub changing: tokio::sync::Mutex<()>,
     /// Jobs with a change under way, by name.
     turns: Mutex<BTreeMap<String, Arc<tokio::sync::Mutex<()>>>>,
 }
@@ -120,7 +113,7 @@ impl ControllerState {
             unsaved: Mutex::default(),
             targets,
             certificates: OnceLock::new(),
-            installing: tokio::sync::Mutex::new(()),
+            changing: tokio::sync::Mutex::default(),
             turns: Mutex::default(),
         }
     }

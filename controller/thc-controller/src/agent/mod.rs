@@ -223,9 +223,6 @@ impl Agent {
             AgentCommand::Compare { repair, answer } => {
                 drop(answer.send(self.compare(target, repair).await));
             }
-            AgentCommand::EndSession { job, answer } => {
-                drop(answer.send(self.end_session(target, &job).await));
-            }
         }
     }
 
@@ -359,30 +356,11 @@ impl Agent {
     /// Updates the registry with new and removed jobs, adds rows that the target lacks, and removes those
     /// that it should not have.
     async fn sync(&mut self, target: &mut Target) -> Result<(), ControllerError> {
-        self.sync_and_send(target, Vec::new()).await
-    }
-
-    /// The same, and what else is to be sent then.
-    async fn sync_and_send(
-        &mut self,
-        target: &mut Target,
-        mut packets: Packets,
-    ) -> Result<(), ControllerError> {
         let actions = self.align();
-        packets.extend(self.note(actions).0);
+        let (packets, _) = self.note(actions);
         let packets = self.establish(target, packets).await?;
         self.send(target, packets, None).await?;
         self.shared.book().forget_removed(&self.config.name);
         Ok(())
-    }
-
-    /// Ends the session of a job, if there is one here: its members are told, and may join anew.
-    async fn end_session(&mut self, target: &mut Target, job: &str) -> Result<bool, ControllerError> {
-        let runs = self.shared.book().place_mut(job, &self.config.name).is_some_and(|p| p.session.is_some());
-        let number = self.known.iter().find(|(_, known)| known.name == job).map(|(&number, _)| number);
-        let Some(number) = number.filter(|_| runs) else { return Ok(false) };
-        let packets = self.turn_away(number);
-        self.sync_and_send(target, packets).await?;
-        Ok(true)
     }
 }

@@ -10,7 +10,7 @@ use std::net::SocketAddr;
 use std::time::Instant;
 use thc_protocol::aggregator::{Endpoint, JobConfig, Level};
 use thc_protocol::session::Action;
-use thc_protocol::wire::{Header, Kind};
+use thc_protocol::wire::Header;
 use thc_protocol::{JobId, WorkerId};
 use thc_transport::frame::Datagram;
 use thc_transport::frame::Mac;
@@ -37,9 +37,6 @@ impl Agent {
         if self.refused_jobs.get(&header.job.0).is_some_and(|refused| Instant::now() < refused.until) {
             return Ok(());
         }
-        if header.kind == Kind::Join && self.may_not_begin(header.job) {
-            return Ok(());
-        }
         let heard = &self.heard;
         let alive = |job, worker: WorkerId| heard.get(&(job, worker.0)).map(|heard| heard.since.elapsed());
         let now = self.started.elapsed();
@@ -51,12 +48,6 @@ impl Agent {
         self.answer(target, actions, Some((from, mac))).await?;
         self.show_joined();
         Ok(())
-    }
-
-    /// Whether the target is drained, and no session of this job runs here.
-    fn may_not_begin(&self, job: JobId) -> bool {
-        let book = self.shared.book();
-        book.drained.contains(&self.config.name) && self.registry.status(job).is_none_or(|(_, runs)| !runs)
     }
 
     /// Whether a packet has its job's cookie, or its session's.

@@ -97,9 +97,6 @@ pub struct Job {
     pub places: BTreeMap<String, Placement>,
     /// Numbers given to workers, by number.
     pub given: BTreeMap<u8, Given>,
-    /// Tokens of workers that an operator has sent away.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub evicted: Vec<u64>,
     /// The target that workers were sent to last.
     pub active: Option<String>,
     /// Seconds since 1970.

@@ -1,11 +1,9 @@
 //! What the controller remembers: jobs, their placements, their tables and their sessions. It is kept in a
 //! file, so that a restarted controller goes on where it was.
 
-mod before;
 mod job;
 mod tables;
 
-pub use before::Before;
 use job::TableIds;
 pub use job::{Given, Job, Member, Placement, Session};
 pub use tables::BookTable;
@@ -34,9 +32,6 @@ pub struct Book {
     pub jobs: BTreeMap<String, Job>,
     /// The tables by number on the wire, from 1.
     pub tables: BTreeMap<u8, BookTable>,
-    /// Targets on which no job and no session begins.
-    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
-    pub drained: BTreeSet<String>,
     /// By target, the numbers of removed jobs whose rows it may still hold.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     removed: BTreeMap<String, BTreeSet<u16>>,
@@ -47,12 +42,14 @@ pub struct Book {
     /// Where it is kept.
     #[serde(skip)]
     store: Arc<BookFile>,
-    /// What changes under way have changed.
-    #[serde(skip)]
-    reserved: Vec<Arc<Before>>,
-    /// Numbers that no new table gets.
-    #[serde(skip)]
-    numbers: BTreeSet<u8>,
+}
+
+/// A job and all tables before a change.
+#[derive(Debug)]
+pub(crate) struct Undo {
+    name: String,
+    job: Option<Job>,
+    tables: BTreeMap<u8, BookTable>,
 }
 
 /// Seconds since 1970.
@@ -98,7 +95,7 @@ impl Book {
     /// The lowest number on the wire that no job has, from 1.
     #[must_use]
     pub(crate) fn free_number(&self) -> u16 {
-        let taken: BTreeSet<u16> = self.other_jobs("").map(|job| job.spec.number).collect();
+        let taken: BTreeSet<u16> = self.jobs.values().map(|job| job.spec.number).collect();
         (1..=u16::MAX).find(|number| !taken.contains(number)).unwrap_or(0)
     }
 
@@ -113,7 +110,7 @@ impl Book {
                 "there is a job {name:?} already: delete it, or take another name"
             )));
         }
-        if let Some(other) = self.other_jobs(&name).find(|job| job.spec.number == spec.number) {
+        if let Some(other) = self.jobs.values().find(|job| job.spec.number == spec.number) {
             let text = format!(
                 "number {} is job {:?}'s: leave the number out, or take another",
                 spec.number, other.spec.name
@@ -134,7 +131,6 @@ impl Book {
             targets: rooms.iter().map(|(target, _)| target.clone()).collect(),
             places,
             given: BTreeMap::new(),
-            evicted: Vec::new(),
             active: None,
             created: seconds(),
         };
@@ -186,6 +182,50 @@ impl Book {
         Some(job)
     }
 
+    /// Makes a job another one of its name and number: nobody is in it.
+    ///
+    /// # Errors
+    /// There is no such job, or no room.
+    pub(crate) fn replace(&mut self, spec: JobSpec, rooms: &[(String, Capacity)]) -> Result<(), Refusal> {
+        let name = spec.name.clone();
+        let created = self.remove(&name).map(|job| job.created);
+        self.add(spec, rooms)?;
+        if let (Some(job), Some(created)) = (self.jobs.get_mut(&name), created) {
+            job.created = created;
+        }
+        Ok(())
+    }
+
+    /// Changes one job, or tables. Returns what undoes that while no other such change is made; a change
+    /// that fails is undone.
+    ///
+    /// # Errors
+    /// Those of the change.
+    pub(crate) fn change<T, E>(
+        &mut self,
+        job: &str,
+        change: impl FnOnce(&mut Book) -> Result<T, E>,
+    ) -> Result<(T, Undo), E> {
+        let undo = Undo { name: job.to_owned(), job: self.jobs.get(job).cloned(), tables: self.tables.clone() };
+        match change(self) {
+            Ok(done) => Ok((done, undo)),
+            Err(error) => {
+                self.undo(undo);
+                Err(error)
+            }
+        }
+    }
+
+    /// Undoes a change.
+    pub(crate) fn undo(&mut self, undo: Undo) {
+        let Undo { name, job, tables } = undo;
+        match job {
+            Some(job) => self.jobs.insert(name, job),
+            None => self.jobs.remove(&name),
+        };
+        self.tables = tables;
+    }
+
     /// Whether a job of this number is here, or was removed while its rows may be on this target.
     #[must_use]
     pub(crate) fn knows(&self, target: &str, number: u16) -> bool {
@@ -198,19 +238,14 @@ impl Book {
         self.removed.remove(target);
     }
 
-    /// Whether a target's tables have rows for a job beside all others, whatever those are to become.
+    /// Whether a target's tables have rows for a job beside all others.
     fn check_rows(&self, target: &str, capacity: &Capacity, spec: &JobSpec) -> Result<(), Refusal> {
-        // By name: whatever it is, was, or is to become.
-        let mut others: BTreeMap<&str, Vec<u32>> = BTreeMap::new();
-        for job in self.other_jobs(&spec.name).filter(|job| job.places.contains_key(target)) {
-            let rows = job.spec.rows().counts_by_name().map(|(_, rows)| rows);
-            let most = others.entry(&job.spec.name).or_insert_with(|| vec![0; rows.len()]);
-            most.iter_mut().zip(rows).for_each(|(most, rows)| *most = rows.max(*most));
-        }
+        let others = self.jobs.values().filter(|job| job.places.contains_key(target));
+        let others: Vec<_> = others.map(|job| job.spec.rows().counts_by_name()).collect();
         for (place, ((table, wanted), (_, all))) in
             spec.rows().counts_by_name().into_iter().zip(capacity.rows.counts_by_name()).enumerate()
         {
-            let taken: u32 = others.values().map(|rows| rows[place]).sum();
+            let taken: u32 = others.iter().map(|rows| rows[place].1).sum();
             if taken + wanted > all {
                 let free = all.saturating_sub(taken);
                 return Err(Refusal::full(format!(
@@ -224,10 +259,8 @@ impl Book {
 
     /// A place for a job among the others of a target.
     fn place(&self, target: &str, capacity: &Capacity, spec: &JobSpec) -> Result<Placement, Refusal> {
-        let others: Vec<(&JobSpec, &Placement)> = self
-            .other_jobs(&spec.name)
-            .filter_map(|job| Some((&job.spec, job.places.get(target)?)))
-            .collect();
+        let others = self.jobs.values().filter_map(|job| Some((&job.spec, job.places.get(target)?)));
+        let others: Vec<(&JobSpec, &Placement)> = others.collect();
         let indices: BTreeSet<u8> = others.iter().map(|(_, place)| place.index).collect();
         let index = (0..=u8::MAX).take(capacity.jobs as usize).find(|index| !indices.contains(index));
         let index = index.ok_or_else(|| {
@@ -341,14 +374,6 @@ mod tests {
         JobSpec::from_request(&asked, book.free_number(), None).unwrap()
     }
 
-    fn resize_section(spec: &JobSpec, workers: u64) -> JobSection {
-        let mut section = spec.to_section(Vec::new());
-        let options = &mut section.options;
-        (options.workers, options.quorum) = (Some(workers), None);
-        (options.granularity, options.fraction) = (None, None);
-        section
-    }
-
     fn add(book: &mut Book, name: &str, slots: u32) -> Result<(), Refusal> {
         let spec = spec(name, book, slots);
         book.add(spec, &[("s1".to_owned(), ROOM)])
@@ -413,60 +438,33 @@ mod tests {
         }
     }
 
-    /// A change that could not be written is undone, and takes nothing else with it.
+    /// A change that could not be kept is undone: the job, its tables, and what it took.
     #[test]
-    fn what_cannot_be_kept_is_taken_back() {
-        let mut book = Book::default();
-        for name in ["a", "b"] {
-            add(&mut book, name, 16).unwrap();
-        }
-        let before = book.clone();
-        let change = |book: &mut Book| {
-            add(book, "c", 16)?;
-            book.remove("a").unwrap();
-            let mut asked = resize_section(&spec("b", book, 16), 9);
-            asked.options.job = Some(2);
-            let other = JobSpec::from_request(&asked, 2, None).unwrap();
-            book.remove("b").unwrap();
-            book.add(other, &[("s1".to_owned(), ROOM), ("s2".to_owned(), ROOM)])
-        };
-        let (mut book, (), made) = book.try_change(change).unwrap();
-        book.take_back(&made);
-        assert_eq!(book.jobs.keys().collect::<Vec<_>>(), ["a", "b"]);
-        assert_eq!((&book.jobs["a"], &book.tables), (&before.jobs["a"], &before.tables));
-        let (is, was) = (&book.jobs["b"], &before.jobs["b"]);
-        assert_eq!((&is.spec, &is.targets), (&was.spec, &was.targets));
-        assert_eq!(is.places.keys().collect::<Vec<_>>(), ["s1"]);
-    }
-
-    /// What may be taken back keeps its slots, numbers and tables until it is known, and what others change meanwhile stays.
-    #[test]
-    fn a_change_under_way_keeps_its_room() {
-        let rooms = [("s1".to_owned(), Capacity { tables: 2, ..ROOM })];
-        let of = |name: &str, book: &Book, workers| {
+    fn a_change_is_undone() {
+        let rooms = [("s1".to_owned(), Capacity { data_slots: 512, tables: 2, ..ROOM })];
+        let of = |name: &str, number, workers| {
             let text = format!("name = {name:?}\nworkers = {workers}\ndata_slots = 256\nnorm_slots = 16");
-            let asked = JobSection::parse(&text).unwrap();
-            JobSpec::from_request(&asked, book.free_number(), None).unwrap()
+            JobSpec::from_request(&JobSection::parse(&text).unwrap(), number, None).unwrap()
         };
         let mut book = Book::default();
-        book.add(of("a", &book, 4), &rooms).unwrap();
-        let was = book.clone();
-        let (mut book, _, first) = book.try_change(|book| book.remove("a").ok_or(())).unwrap();
-        book.add(of("b", &book, 9), &rooms).unwrap();
-        let place = &book.jobs["b"].places["s1"];
-        assert_eq!((book.jobs["b"].spec.number, place.data_base, place.index), (2, 256, 1));
-        let refused = book.clone().add(of("c", &book, 3), &rooms).unwrap_err();
-        assert!(refused.message.contains("room for 2 lookup tables"), "{refused:?}");
-        let kept = book.jobs["b"].clone();
-        book.take_back(&first);
-        assert_eq!((&book.jobs["a"], &book.jobs["b"]), (&was.jobs["a"], &kept));
-        assert_eq!(book.tables[&book.jobs["a"].table].values, was.tables[&was.jobs["a"].table].values);
-        // One that is kept frees its room.
-        let (mut book, _, second) = book.try_change(|book| book.remove("a").ok_or(())).unwrap();
-        book.release(&first);
-        book.release(&second);
-        book.add(of("c", &book, 3), &rooms).unwrap();
-        assert_eq!((book.jobs["c"].spec.number, book.jobs["c"].places["s1"].data_base), (1, 0));
+        book.add(of("a", 1, 4), &rooms).unwrap();
+        let before = book.clone();
+        let same = |book: &Book| assert_eq!((&book.jobs, &book.tables), (&before.jobs, &before.tables));
+        let (_, made) = book.change("b", |book| book.add(of("b", 2, 9), &rooms)).unwrap();
+        book.undo(made);
+        same(&book);
+        let (_, changed) = book.change("a", |book| book.replace(of("a", 1, 9), &rooms)).unwrap();
+        assert_ne!(book.tables, before.tables);
+        book.undo(changed);
+        same(&book);
+        let (_, deleted) = book.change("a", |book| book.remove("a").ok_or(())).unwrap();
+        book.undo(deleted);
+        same(&book);
+        // One that fails in the middle is undone at once.
+        let wide = [rooms[0].clone(), ("s2".to_owned(), Capacity { data_slots: 16, ..ROOM })];
+        book.change("a", |book| book.replace(of("a", 1, 9), &wide)).unwrap_err();
+        same(&book);
+        book.add(of("b", 2, 4), &rooms).unwrap();
     }
 
     #[test]

@@ -113,11 +113,8 @@ impl Book {
         if let Some((&id, _)) = self.tables.iter().find(|(_, table)| table.matches(wire)) {
             return Ok(id);
         }
-        let reserved = self.reserved_tables();
-        let taken =
-            |id: &u8| self.tables.contains_key(id) || self.numbers.contains(id) || reserved.contains(id);
-        let free = (1..=u8::MAX).find(|id| !taken(id));
-        let fits = self.tables.len() + reserved.len() < room as usize;
+        let free = (1..=u8::MAX).find(|id| !self.tables.contains_key(id));
+        let fits = self.tables.len() < room as usize;
         let id = free.filter(|_| fits).ok_or_else(|| full(room))?;
         self.insert(id, BookTable::new(wire));
         Ok(id)

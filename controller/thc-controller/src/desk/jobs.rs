@@ -1,6 +1,5 @@
 //! Jobs: created, changed, deleted.
 
-use super::targets::drain_advice;
 use super::{Desk, no_job, write_refusal};
 use crate::book::{Book, Job};
 use crate::capacity::Capacity;
@@ -13,7 +12,14 @@ use thc_control_proto::v1;
 use thc_job::{PolicyName, merge};
 use thc_p4::rows::{RackRow, Row};
 
-fn put_down(book: &mut Book, asked: &JobSection, homes: &Homes) -> Result<(), Refusal> {
+/// Whether nobody is in a job; else the refusal ends with this advice.
+pub(super) fn check_idle(job: &Job, advice: &str) -> Result<(), Refusal> {
+    let Some((target, session)) = job.running_session() else { return Ok(()) };
+    let (name, workers) = (&job.spec.name, session.members.len());
+    Err(Refusal::not_now(format!("job {name} runs with {workers} workers on {target}: {advice}")))
+}
+
+pub(super) fn put_down(book: &mut Book, asked: &JobSection, homes: &Homes) -> Result<(), Refusal> {
     if book.jobs.contains_key(asked.name()) {
         let text = format!("there is a job {:?} already: delete it, or take another name", asked.name());
         return Err(Refusal::exists(text));
@@ -69,35 +75,22 @@ impl Desk {
         let homes = self.homes(asked)?;
         let names: Vec<String> = homes.rooms.iter().map(|(name, _)| name.clone()).collect();
         // What is away cannot take it: better known before anything is written.
-        for name in &names {
-            self.check_connected(name)?;
-            if self.shared.book().drained.contains(name) {
-                return Err(Refusal::not_now(format!("job {}: {}", asked.name(), drain_advice(name))));
+        names.iter().try_for_each(|name| self.check_connected(name))?;
+        let name = asked.name();
+        self.change(name, |book| put_down(book, asked, &homes)).await?;
+        let Err(refusal) = self.sync_job(name, &names).await else {
+            tracing::info!("job {name}: made on {}", names.join(", "));
+            return self.job(name);
+        };
+        // A target that cannot be written to now gets rid of it when it is back.
+        let mut message = format!("job {name} was made on no target: {}", refusal.message);
+        if let Err(undo) = self.delete(name).await {
+            tracing::warn!("job {name}: deleting it again: {}", undo.message);
+            if self.shared.book().jobs.contains_key(name) {
+                message = format!("{message}; it is still there, since {}: delete it", undo.message);
             }
         }
-        let ((), before) = self.change(|book| put_down(book, asked, &homes)).await?;
-        let name = asked.name();
-        if let Err(refusal) = self.sync_job(name, &names).await {
-            self.take_back(&format!("job {name}"), &before, &names).await;
-            let message = format!("job {name} was made on no target: {}", refusal.message);
-            return Err(Refusal { message, ..refusal });
-        }
-        tracing::info!("job {name}: made on {}", names.join(", "));
-        self.job(name)
-    }
-
-    /// Makes jobs that targets get when they come, all in one change of the file. Returns why some of them
-    /// cannot be made.
-    ///
-    /// # Errors
-    /// The file cannot be written.
-    pub(super) async fn create_for_later(&self, jobs: &[JobSection]) -> Result<Vec<Refusal>, Refusal> {
-        let homes: Vec<_> = jobs.iter().map(|asked| self.homes(asked)).collect();
-        let change = self.change(|book| {
-            let made = jobs.iter().zip(homes).map(|(asked, homes)| put_down(book, asked, &homes?));
-            Ok(made.filter_map(Result::err).collect())
-        });
-        change.await.map(|(refused, _)| refused)
+        Err(Refusal { message, ..refusal })
     }
 
     /// The targets of a job, or the servers that its slots are dealt to.
@@ -154,7 +147,6 @@ impl Desk {
 
     /// The named targets, or all.
     pub(super) fn rooms(&self, names: &[String]) -> Result<Vec<(String, Capacity)>, Refusal> {
-        let drained = self.shared.book().drained.clone();
         let views = self.shared.views();
         let all = || {
             self.shared.targets.iter().map(|TargetHandle { config, .. }| {
@@ -165,12 +157,7 @@ impl Desk {
             })
         };
         if names.is_empty() {
-            let rooms: Vec<_> = all().filter(|(name, _)| !drained.contains(name)).collect();
-            if rooms.is_empty() {
-                let text = "all targets are drained: undo that with `thc-controller target undrain NAME`";
-                return Err(Refusal::not_now(text.to_owned()));
-            }
-            return Ok(rooms);
+            return Ok(all().collect());
         }
         let mut rooms: Vec<(String, Capacity)> = Vec::with_capacity(names.len());
         for name in names {
@@ -233,63 +220,43 @@ impl Desk {
     pub async fn update_job(&self, name: &str, asked: &JobSection) -> Result<v1::Job, Refusal> {
         let _turn = self.shared.turn(name).await;
         let job = self.shared.book().jobs.get(name).cloned().ok_or_else(|| no_job(name))?;
-        let next = apply_change(&job, asked)?;
-        let homes = self.homes(&next)?;
-        let spec = JobSpec::from_request(&next, job.spec.number, homes.shared.as_ref())?;
-        self.change_to(&job, spec, &homes.rooms, true).await?;
+        self.change_to(&job, &apply_change(&job, asked)?).await?;
         self.job(name)
     }
 
-    /// Makes a job what is wanted, on these targets. `there`: all of them must be connected, and take it.
+    /// Makes a job what this section says, on all of its targets, which take it.
     ///
     /// # Errors
     /// As [`Desk::update_job`].
-    pub(super) async fn change_to(
-        &self,
-        job: &Job,
-        spec: JobSpec,
-        rooms: &[(String, Capacity)],
-        there: bool,
-    ) -> Result<(), Refusal> {
-        let name = &job.spec.name;
-        let names: Vec<String> = rooms.iter().map(|(name, _)| name.clone()).collect();
-        for name in names.iter().filter(|_| there) {
-            self.check_connected(name)?;
-        }
-        if let Some((target, session)) = job.running_session() {
-            return Err(Refusal::not_now(format!(
-                "job {name}: it runs with {} workers on {target}: change it when they have left, or delete it",
-                session.members.len()
-            )));
-        }
-        let change = self.change(|book| {
-            let before = book.remove(name).ok_or_else(|| no_job(name))?;
-            book.add(spec, rooms)?;
-            if let Some(job) = book.jobs.get_mut(name) {
-                (job.created, job.evicted) = (before.created, before.evicted);
+    pub(super) async fn change_to(&self, job: &Job, next: &JobSection) -> Result<(), Refusal> {
+        let (name, homes) = (&job.spec.name, self.homes(next)?);
+        let spec = JobSpec::from_request(next, job.spec.number, homes.shared.as_ref())?;
+        let names: Vec<String> = homes.rooms.iter().map(|(name, _)| name.clone()).collect();
+        names.iter().try_for_each(|name| self.check_connected(name))?;
+        let was = self.rooms(&job.targets)?;
+        // Targets that it was on, too, if they are there.
+        let mut all = names;
+        let gone = job.targets.iter().filter(|&target| !all.contains(target));
+        let gone: Vec<String> = gone.filter(|target| self.check_connected(target).is_ok()).cloned().collect();
+        all.extend(gone);
+        check_idle(job, "change it when they have left, or delete it")?;
+        self.change(name, |book| book.replace(spec, &homes.rooms)).await?;
+        let Err(refusal) = self.sync_job(name, &all).await else {
+            tracing::info!("job {name}: changed");
+            return Ok(());
+        };
+        let mut message = format!("job {name} is as it was: {}", refusal.message);
+        match self.change(name, |book| book.replace(job.spec.clone(), &was)).await {
+            Ok(()) => {
+                if let Err(undo) = self.shared.sync(&all).await {
+                    tracing::warn!("job {name}: changing it back: {}", undo.message);
+                }
             }
-            Ok(())
-        });
-        let ((), before) = change.await?;
-        // Where sessions begin comes last: what workers are told there, others must know.
-        // Targets that it is not on have no part in it, whatever troubles them.
-        let mut all = names.clone();
-        all.extend(job.places.keys().filter(|target| !names.contains(target)).cloned());
-        let first = job.running_session().map_or(names[0].clone(), |(target, _)| target.to_owned());
-        let others: Vec<String> =
-            all.into_iter().filter(|name| *name != first && self.check_connected(name).is_ok()).collect();
-        let mut synced = self.sync_job(name, &others).await;
-        if synced.is_ok() && self.check_connected(&first).is_ok() {
-            synced = self.sync_job(name, std::slice::from_ref(&first)).await;
+            Err(undo) => {
+                message = format!("job {name} is changed, and cannot be changed back ({}): {}", undo.message, refusal.message);
+            }
         }
-        if let Err(refusal) = synced {
-            let all: Vec<String> = others.into_iter().chain([first]).collect();
-            self.take_back(&format!("job {name}"), &before, &all).await;
-            let message = format!("job {name} is as it was: {}", refusal.message);
-            return Err(Refusal { message, ..refusal });
-        }
-        tracing::info!("job {name}: changed");
-        Ok(())
+        Err(Refusal { message, ..refusal })
     }
 
     /// Deletes a job, also from targets that are away: they get rid of it when they are back.
@@ -303,7 +270,7 @@ impl Desk {
 
     /// The same while no other change of it is made.
     pub(super) async fn delete(&self, name: &str) -> Result<(), Refusal> {
-        let (job, _) = self.change(|book| book.remove(name).ok_or_else(|| no_job(name))).await?;
+        let job = self.change(name, |book| book.remove(name).ok_or_else(|| no_job(name))).await?;
         self.shared.reports().retain(|(job, _), _| job != name);
         tracing::info!("job {name}: deleted");
         let there: Vec<String> =

@@ -33,12 +33,6 @@ impl Desk {
             views.get(&target).map(of_job).unwrap_or_default()
         };
         let job = book.jobs.get_mut(&asked.job).ok_or_else(|| no_job(&asked.job))?;
-        if job.evicted.contains(&asked.token) {
-            return Err(Refusal::not_now(format!(
-                "an operator has sent this worker of job {} away: start it anew if it is to come back",
-                asked.job
-            )));
-        }
         let workers = job.spec.workers;
         let now = seconds();
         let worker = match asked.rank {
@@ -95,8 +89,7 @@ impl Desk {
             let shared = job.spec.is_shared();
             (job.targets[..if shared { 1 } else { job.targets.len() }].to_vec(), job.active.clone())
         };
-        let may = |target: &String| self.check_connected(target).and_then(|()| self.may_begin(name, target));
-        let there = |target: &&String| may(target).is_ok();
+        let there = |target: &&String| self.check_connected(target).is_ok();
         let found = active
             .as_ref()
             .filter(|target| targets.contains(*target))
@@ -105,7 +98,7 @@ impl Desk {
         match found {
             Some(target) => Ok(target.clone()),
             None => {
-                let why = targets.first().map(may).and_then(Result::err);
+                let why = targets.first().and_then(|target| self.check_connected(target).err());
                 let message = why.map(|refusal| refusal.message).unwrap_or_default();
                 Err(Refusal::unavailable(format!("job {name} has no target that is there: {message}")))
             }

@@ -3,13 +3,12 @@
 mod declared;
 mod jobs;
 mod joins;
-mod sessions;
 mod tables;
 mod targets;
 
 pub(crate) use jobs::waits_for_all;
 
-use crate::book::{Before, Book};
+use crate::book::Book;
 use crate::diagnose::{self, Seen};
 use crate::error::ControllerError;
 use crate::live::{CARRIER, TargetView};
@@ -38,19 +37,6 @@ pub struct Desk {
     shared: Arc<ControllerState>,
 }
 
-/// A change that is made. What it has changed keeps its room until this is gone, and so it can be taken back.
-#[derive(Debug)]
-struct Made {
-    before: Arc<Before>,
-    shared: Arc<ControllerState>,
-}
-
-impl Drop for Made {
-    fn drop(&mut self) {
-        self.shared.book().release(&self.before);
-    }
-}
-
 fn write_refusal(error: ControllerError) -> Refusal {
     Refusal { code: tonic::Code::Internal, message: error.to_string() }
 }
@@ -72,35 +58,21 @@ impl Desk {
         &self.shared
     }
 
-    /// A change of the book: in the file before anybody hears of it, or taken back. With it comes what takes it back later.
+    /// Changes one job, or tables if it names none, and returns when the change is in the file: nobody hears of
+    /// it before. A change that is refused, or that the disk does not take, is undone.
     async fn change<T>(
         &self,
+        job: &str,
         change: impl FnOnce(&mut Book) -> Result<T, Refusal>,
-    ) -> Result<(T, Made), Refusal> {
-        let (done, made) = {
-            let mut book = self.shared.book();
-            let (next, done, before) = book.try_change(change)?;
-            *book = next;
-            (done, Made { before, shared: Arc::clone(&self.shared) })
-        };
+    ) -> Result<T, Refusal> {
+        let _changing = self.shared.changing.lock().await;
+        let (done, undo) = self.shared.book().change(job, change)?;
         match self.shared.save().await {
-            Ok(()) => Ok((done, made)),
+            Ok(()) => Ok(done),
             Err(error) => {
-                self.shared.book().take_back(&made.before);
+                self.shared.book().undo(undo);
                 Err(write_refusal(error))
             }
-        }
-    }
-
-    /// Takes a change back that targets would not have, from their rows too. One that cannot be written to now gets rid of
-    /// it when it is back.
-    async fn take_back(&self, what: &str, made: &Made, targets: &[String]) {
-        self.shared.book().take_back(&made.before);
-        if let Err(error) = self.shared.save().await {
-            tracing::warn!("{what}: taking it back: {error}");
-        }
-        if let Err(refusal) = self.shared.sync(targets).await {
-            tracing::warn!("{what}: taking it back: {}", refusal.message);
         }
     }
 

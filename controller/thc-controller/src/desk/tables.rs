@@ -36,23 +36,30 @@ impl Desk {
             }
         };
         let told = wire_table(Form::USUAL, &table);
-        let _turn = self.shared.installing.lock().await;
         let room = self.shared.targets.iter().map(|target| target.config.capacity.tables).min().unwrap_or(0);
-        let change = self.change(|book| {
+        let change = self.change("", |book| {
             let id = book.table(&told, room)?;
-            if let Some(table) = book.tables.get_mut(&id) {
-                table.installed = true;
-            }
-            Ok(id)
+            let table = book.tables.get_mut(&id);
+            let was_installed = table.is_some_and(|table| std::mem::replace(&mut table.installed, true));
+            Ok((id, was_installed))
         });
-        let (id, before) = change.await?;
+        let (id, was_installed) = change.await?;
         let there = self.targets_there();
         let synced = self.shared.sync(&there).await.and_then(|()| self.takes_table(id, &there));
-        if let Err(refusal) = synced {
-            self.take_back(&format!("table {id}"), &before, &there).await;
-            return Err(refusal);
+        match synced {
+            Err(refusal) if !was_installed => {
+                let undone = self.change("", |book| {
+                    book.tables.entry(id).and_modify(|table| table.installed = false);
+                    book.drop_unused_tables();
+                    Ok(())
+                });
+                undone.await?;
+                let _ = self.shared.sync(&there).await;
+                Err(refusal)
+            }
+            Err(refusal) => Err(refusal),
+            Ok(()) => self.table(id),
         }
-        self.table(id)
     }
 
     fn takes_table(&self, id: u8, targets: &[String]) -> Result<(), Refusal> {
@@ -86,9 +93,8 @@ impl Desk {
     /// # Errors
     /// There is none, or a job uses it.
     pub async fn delete_table(&self, id: u32) -> Result<(), Refusal> {
-        let _turn = self.shared.installing.lock().await;
         let id = u8::try_from(id).unwrap_or(0);
-        let change = self.change(|book| {
+        let change = self.change("", |book| {
             let shown = book.shown_table(id).ok_or_else(|| no_table(id))?;
             if !shown.jobs.is_empty() {
                 return Err(Refusal::not_now(format!(

@@ -1,4 +1,4 @@
-//! Targets: what they hold, what they have room for, and how they are drained.
+//! Targets: what they hold, and what they have room for.
 
 use super::Desk;
 use crate::book::{Book, Job};
@@ -42,7 +42,6 @@ fn target_message(book: &Book, config: &TargetConfig, view: Option<&TargetView>)
         aggregator: config.at.to_string(),
         data_slots: config.capacity.data_slots,
         data_slots_used: uses[0].used,
-        drained: book.drained.contains(&config.name),
         uses,
         compared: view.and_then(|view| view.compared).map(|compared| compared.elapsed().as_secs_f64()),
         differences: view.map(|view| view.differences.clone()).unwrap_or_default(),
@@ -76,43 +75,4 @@ impl Desk {
     pub async fn compare(&self, target: &str, repair: bool) -> Result<Vec<v1::Difference>, Refusal> {
         self.shared.ask(target, |answer| AgentCommand::Compare { repair, answer }).await
     }
-
-    /// From now on no job and no session begins on a target, or they may again. The jobs whose sessions run there still.
-    ///
-    /// # Errors
-    /// There is no such target, or this cannot be kept.
-    pub async fn drain(&self, target: &str, drained: bool) -> Result<Vec<String>, Refusal> {
-        if !self.shared.targets.iter().any(|known| known.config.name == target) {
-            let text = format!("there is no target {target:?}: `target list` shows those there are");
-            return Err(Refusal::not_found(text));
-        }
-        let change = self.change(|book| {
-            Ok(if drained { book.drained.insert(target.to_owned()) } else { book.drained.remove(target) })
-        });
-        if change.await?.0 {
-            let what = if drained { "is drained" } else { "is drained no more" };
-            tracing::info!("target {target} {what}");
-        }
-        let book = self.shared.book();
-        let runs = |job: &&Job| job.places.get(target).is_some_and(|place| place.session.is_some());
-        Ok(book.jobs.values().filter(runs).map(|job| job.spec.name.clone()).collect())
-    }
-
-    /// Whether a session of a job may begin on a target: none may on one that is drained, but one that runs there goes on.
-    pub(super) fn may_begin(&self, job: &str, target: &str) -> Result<(), Refusal> {
-        let book = self.shared.book();
-        let place = book.jobs.get(job).and_then(|job| job.places.get(target));
-        let runs = place.is_some_and(|place| place.session.is_some());
-        if runs || !book.drained.contains(target) {
-            return Ok(());
-        }
-        Err(Refusal::unavailable(drain_advice(target)))
-    }
-}
-
-/// What to do about a target that is drained.
-pub(super) fn drain_advice(target: &str) -> String {
-    format!(
-        "target {target} is drained: undo that with `thc-controller target undrain {target}`, or name another"
-    )
 }

@@ -18,8 +18,6 @@ fn target_metrics(encoder: &mut DescriptorEncoder<'_>, targets: &[Target]) -> fm
     gauges(encoder, "controller_build", "The version of this controller", built)?;
     let targets = || targets.iter();
     let one = |value: fn(&Target) -> f64| targets().map(move |t| ([("target", t.name.clone())], value(t)));
-    let drained = one(|target| f64::from(u8::from(target.drained)));
-    gauges(encoder, "target_drained", "Whether no job and no session begins there", drained)?;
     let differing = one(|target| target.differences.len() as f64);
     gauges(
         encoder,

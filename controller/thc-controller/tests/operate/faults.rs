@@ -249,8 +249,6 @@ fn who_waits_for_a_switch_that_hangs_holds_up_nobody() {
     assert_eq!(changed.code, Some(0), "{changed:?}");
     assert_eq!(create(&controller, "gone", &["--target", "works"]).code, Some(0));
     controller.ask_done(&["job", "delete", "gone"]);
-    controller.ask_done(&["target", "drain", "hangs"]);
-    controller.ask_done(&["target", "undrain", "hangs"]);
     // Of one file, too, in which the one that hangs is named first.
     let job = |name: &str, target: &str| {
         format!("[[job]]\nname = \"{name}\"\nworkers = 2\ntargets = [\"{target}\"]\n")
