@@ -408,9 +408,10 @@ pub struct WorkerCounters {
     /// The worker's own report.
     #[prost(message, optional, tag = "13")]
     pub report: ::core::option::Option<WorkerReport>,
-    /// Packets in sums of the running session; 0 if none runs.
-    #[prost(uint64, tag = "14")]
-    pub in_session: u64,
+    /// Packets in sums of the running session by which the worker is behind the foremost; absent if sums do not need all
+    /// workers, and if the worker is no member.
+    #[prost(uint64, optional, tag = "14")]
+    pub behind: ::core::option::Option<u64>,
 }
 /// Packets dropped for a reason.
 #[derive(serde::Serialize)]

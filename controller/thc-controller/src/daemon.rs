@@ -9,7 +9,6 @@ use crate::error::ControllerError;
 use crate::listeners::{self, Listeners};
 use crate::notify::Notify;
 use crate::refusal::Refusal;
-use crate::section::JobSection;
 use crate::state::{ControllerState, TargetHandle, on_disk};
 use crate::tls;
 use std::future::Future;
@@ -51,7 +50,7 @@ impl Daemon {
         let handle = |config| TargetHandle { config, commands: mpsc::channel(1).0 };
         let targets = self.config.targets.into_iter().map(handle).collect();
         let desk = Desk::new(Arc::new(ControllerState::new(book, targets)));
-        desk.check(&self.config.jobs).map_err(refusal_error)?;
+        desk.find_servers().and_then(|()| desk.check(&self.config.jobs)).map_err(refusal_error)?;
         Ok(kept)
     }
 
@@ -87,7 +86,8 @@ impl Daemon {
         }
         let shared = Arc::new(ControllerState::new(book, handles));
         let desk = Desk::new(Arc::clone(&shared));
-        apply_configured(&desk, &config.jobs).await?;
+        desk.find_servers().map_err(refusal_error)?;
+        desk.apply_configured(&config.jobs).await.map_err(refusal_error)?;
 
         let listeners = Listeners::open(&config).await?;
         let (reporter, health) = tonic_health::server::health_reporter();
@@ -153,17 +153,12 @@ fn check_targets(config: &Config, book: &Book) -> Result<(), ControllerError> {
         if let Some(target) = job.places.keys().find(|target| !known(target)) {
             return Err(ControllerError::StateOfOthers {
                 path: config.state.clone().unwrap_or_default(),
-                job: job.spec.name.clone(),
+                job: job.spec.name().to_owned(),
                 target: target.clone(),
             });
         }
     }
     Ok(())
-}
-
-/// Makes jobs what the configuration says.
-async fn apply_configured(desk: &Desk, jobs: &[JobSection]) -> Result<(), ControllerError> {
-    desk.apply_configured(jobs).await.map_err(refusal_error)
 }
 
 fn refusal_error(refusal: Refusal) -> ControllerError {

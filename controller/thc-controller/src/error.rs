@@ -163,6 +163,14 @@ pub enum ControllerError {
         /// Jobs with a session there.
         jobs: Vec<String>,
     },
+    /// A target has another program than the controller's P4Info describes.
+    #[error(
+        "target {target}: its program has other tables than the P4Info that the controller has for it: give that program's p4info, or load the program that belongs to this version"
+    )]
+    OtherTables {
+        /// Its name.
+        target: String,
+    },
     /// A request failed.
     #[error("target {target}: {request} failed: {message}")]
     Request {

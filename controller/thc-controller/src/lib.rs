@@ -29,7 +29,6 @@ pub mod plan;
 mod program;
 mod queues;
 mod rack;
-mod rates;
 mod refusal;
 mod schema;
 mod section;

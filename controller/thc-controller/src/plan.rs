@@ -100,15 +100,15 @@ pub(crate) fn target_rows_except(
     for (&table, row) in book.tables.iter().filter(|(table, _)| there(table)) {
         lookup(target, &mut wanted, table, book.number_of_table(table), row)?;
     }
-    for job in book.jobs.values().filter(|job| !but.jobs.contains(&job.spec.number)) {
+    for job in book.jobs.values().filter(|job| !but.jobs.contains(&job.spec.number())) {
         if let Some(place) = job.places.get(&target.name) {
-            for table in job.tables() {
+            for &table in &job.tables {
                 let form = book.tables.get(&table).map(BookTable::form).unwrap_or_default();
                 let on_chip = match target.program.lookups {
                     Lookups::Row => None,
                     Lookups::Bytes { .. } => Some((book.number_of_table(table), on_chip(form).1)),
                 };
-                wanted.row(schema, &JobTableRow { job: job.spec.number, table, on_chip })?;
+                wanted.row(schema, &JobTableRow { job: job.spec.number(), table, on_chip })?;
             }
             match &place.session {
                 None => wanted.group(place.group, Copies::default()),
@@ -160,7 +160,7 @@ fn session(
     session: &Session,
 ) -> Result<(), ControllerError> {
     let schema = &target.schema;
-    let number = job.spec.number;
+    let (number, config) = (job.spec.number(), job.spec.config());
     let mut copies = Vec::with_capacity(session.members.len());
     for (&worker, member) in &session.members {
         let (at, port) = (member.at, member.port);
@@ -180,13 +180,13 @@ fn session(
             index: place.index.into(),
             cookie: session.cookie.0,
             epoch: session.epoch,
-            workers: job.spec.workers,
-            quorum: job.spec.quorum,
-            skip: job.spec.may_skip(),
+            workers: config.workers,
+            quorum: config.quorum,
+            skip: config.skip,
             data_base: place.data_base,
-            data_slots: job.spec.data_slots,
+            data_slots: config.data_slots,
             norm_base: place.norm_base,
-            norm_slots: job.spec.norm_slots,
+            norm_slots: config.norm_slots,
             group: place.group,
         },
     )
@@ -200,7 +200,7 @@ fn rows_of_rack(
     rack: &RackPlace,
     ports: u8,
 ) -> Result<(), ControllerError> {
-    let (schema, number) = (&target.schema, job.spec.number);
+    let (schema, number, config) = (&target.schema, job.spec.number(), job.spec.config());
     let station = target.stations.iter().find(|(mac, _)| *mac == rack.mac);
     // Without one the job has not been made.
     let port = station.map_or(0, |&(_, port)| port);
@@ -210,7 +210,7 @@ fn rows_of_rack(
         let worker = FIRST_ROOT + place;
         wanted.row(schema, &AddressRow { job: number, worker, mac: rack.mac, at: at(place) })?;
     }
-    let blocks = job.spec.data_slots.max(job.spec.norm_slots).div_ceil(Shard::BLOCK.into());
+    let blocks = config.data_slots.max(config.norm_slots).div_ceil(Shard::BLOCK.into());
     for block in 0..blocks as u16 {
         let place = (block % u16::from(ports)) as u8;
         wanted.row(schema, &RootRow { job: number, block, receiver: FIRST_ROOT + place, at: at(place) })?;

@@ -36,22 +36,28 @@ fn job(placed: &PlacedJob) -> Value {
         let said = json!({ "at": member.endpoint.addr, "mac": member.mac, "port": member.port, "nonce": 1 });
         (number.to_string(), said)
     };
-    let (rack, root_ports) = match (config.level, placed.root) {
-        (Level::Rack { rack, root, ports, .. }, Some(member)) => {
-            let sizes = [(3, 3), (config.workers, config.quorum), (2, 2)];
-            assert_eq!(sizes.len(), usize::from(RACKS.count));
-            (json!({ "number": rack.0, "sizes": sizes, "root": root.addr, "mac": member.mac }), ports)
-        }
-        _ => (Value::Null, 0),
-    };
+    // With 1 bit any number of workers fits.
+    let mut section = json!({
+        "name": format!("job{}", config.job), "targets": ["chip"], "job": config.job.0, "cookie": 1, "bits": 1,
+        "data_slots": config.data_slots, "norm_slots": config.norm_slots,
+    });
+    let mut root_ports = 0;
+    if let (Level::Rack { rack, root, ports, .. }, Some(member)) = (config.level, placed.root) {
+        let racks = ["3".to_owned(), format!("{}/{}", config.quorum, config.workers), "2".to_owned()];
+        assert_eq!(racks.len(), usize::from(RACKS.count));
+        let mac = member.mac.map(|byte| format!("{byte:02x}")).join(":");
+        section["racks"] = json!(racks);
+        section["rack"] = rack.0.into();
+        section["root"] = root.addr.to_string().into();
+        section["root_mac"] = mac.into();
+        root_ports = ports;
+    } else {
+        section["workers"] = config.workers.into();
+        section["quorum"] = config.quorum.into();
+    }
     json!({
-        "spec": {
-            "name": format!("job{}", config.job), "number": config.job.0, "cookie": 1, "seed": null,
-            "workers": config.workers, "bits": 4, "granularity": 30, "fraction": 0.03125,
-            "data_slots": config.data_slots, "norm_slots": config.norm_slots, "quorum": config.quorum,
-            "best_effort": false, "deadline_ms": 0, "rack": rack,
-        },
-        "serial": 1, "table": tables[0], "more": tables[1..], "targets": ["chip"], "given": {}, "active": null, "created": 0,
+        "spec": { "section": section, "one_table": false },
+        "serial": 1, "tables": tables, "given": {}, "active": null, "created": 0,
         "places": { "chip": {
             "index": placed.index, "data_base": placed.data_base, "norm_base": placed.norm_base,
             "group": placed.group(), "sessions": 1,

@@ -32,8 +32,8 @@ impl Agent {
         let disturbed = wanted.disturbed_jobs(held, schema)?;
         let mut ended = Vec::new();
         for (name, job) in &mut book.jobs {
-            let partial = job.spec.quorum < job.spec.workers;
-            let number = job.spec.number;
+            let partial = job.spec.config().quorum < job.spec.config().workers;
+            let number = job.spec.number();
             let Some(place) = job.places.get_mut(&self.config.name) else { continue };
             // Of a session whose counters were not looked at yet no row was written.
             let written = place.session.as_ref().is_some_and(|session| session.before.is_some());
@@ -97,7 +97,7 @@ impl Agent {
             actions.extend(ended.into_iter().filter(|end| !goes_on || !matches!(end, Action::Send(..))));
         }
         for (name, job) in &book.jobs {
-            let number = JobId(job.spec.number);
+            let number = JobId(job.spec.number());
             let Some(place) = job.places.get(&self.config.name) else { continue };
             if self.known.contains_key(&number) {
                 continue;
@@ -108,7 +108,7 @@ impl Agent {
                 false => self.registry.insert(job_here),
             }
             self.restore(name, number, place);
-            let known = Known { name: name.clone(), serial: job.serial, workers: job.spec.workers };
+            let known = Known { name: name.clone(), serial: job.serial, workers: job.spec.config().workers };
             self.known.insert(number, known);
         }
         actions
@@ -132,31 +132,14 @@ impl Agent {
 
     /// What the registry is told of a job; `None` if nobody can join it here, which is logged.
     fn static_job(&mut self, job: &Job) -> Option<StaticJob> {
-        let spec = &job.spec;
-        let name = &spec.name;
-        let dealt = match (spec.is_shared(), self.shared.deal(&spec.servers)) {
-            (false, _) => None,
-            (true, Ok(dealt)) => Some(dealt),
-            (true, Err(error)) => {
-                tracing::warn!("job {name}: {error}; nobody can join it until that is so");
-                return None;
-            }
-        };
-        let mut setup = match spec.setup(dealt.as_ref()) {
-            Ok(setup) => setup,
-            Err(error) => {
-                tracing::warn!("job {name}: {error}; nobody can join it: delete it, and make it anew");
-                return None;
-            }
-        };
-        let rack = spec.rack.as_ref();
+        let (name, rack, mut setup) = (job.spec.name(), job.spec.rack.as_ref(), job.spec.setup.clone());
         let fit = |table: &Table| fits(name, &self.config.name, self.forms, table, rack);
         if let Err(refusal) = setup.welcome.tables.iter().try_for_each(fit) {
             tracing::warn!("{}; nobody can join it there", refusal.message);
             return None;
         }
         let mut tables = setup.welcome.tables.to_vec();
-        tables.iter_mut().zip(job.tables()).for_each(|(table, id)| table.id = TableId(id));
+        tables.iter_mut().zip(&job.tables).for_each(|(table, &id)| table.id = TableId(id));
         setup.config.tables = tables.iter().map(|table| table.id).collect();
         let welcome = &mut setup.welcome;
         welcome.tables = Tables::new(&tables).unwrap_or(welcome.tables);

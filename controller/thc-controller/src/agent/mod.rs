@@ -87,6 +87,8 @@ pub struct Agent {
     compared: Option<Instant>,
     /// How long until it is tried again.
     retry: Duration,
+    /// Whether the store has what is not established yet: not in its file, or not on the target.
+    pending: bool,
 }
 
 impl Agent {
@@ -113,6 +115,7 @@ impl Agent {
             complaints: BTreeSet::new(),
             compared: None,
             retry: FIRST_RETRY,
+            pending: false,
         }
     }
 
@@ -131,12 +134,7 @@ impl Agent {
                 view.connected = false;
                 view.error.clone_from(&message);
             }
-            // Not once a second for as long as a switch is off, even if its refusals take turns.
-            let news = self.complaints.len() < MAX_COMPLAINTS && self.complaints.insert(message.clone());
-            if news {
-                let what = format!("target {name}: {message}; trying again every {} s", RETRY.as_secs());
-                tracing::warn!("{what}");
-            }
+            self.complain(format!("{message}; trying again every {} s", RETRY.as_secs()));
             let retry = tokio::time::sleep(self.retry);
             self.retry = (2 * self.retry).min(RETRY);
             tokio::pin!(retry);
@@ -147,6 +145,27 @@ impl Agent {
                     Some(command) = commands.recv() => command.refuse(self.away_error(&message)),
                 }
             }
+        }
+    }
+
+    /// Writes a complaint to the log: not once a second for as long as a switch is off, even if its refusals take
+    /// turns.
+    fn complain(&mut self, message: String) {
+        let what = format!("target {}: {message}", self.config.name);
+        if self.complaints.len() < MAX_COMPLAINTS && self.complaints.insert(message) {
+            tracing::warn!("{what}");
+        }
+    }
+
+    /// A disk that does not take the state file is no fault of the target, which stays connected. What is pending
+    /// is tried again with each tick.
+    fn outlast_disk(&mut self, done: Result<(), ControllerError>) -> Result<(), ControllerError> {
+        match done {
+            Err(error @ (ControllerError::StateFile { .. } | ControllerError::StateSlow { .. })) => {
+                self.complain(error.to_string());
+                Ok(())
+            }
+            done => done,
         }
     }
 
@@ -185,7 +204,10 @@ impl Agent {
         loop {
             tokio::select! {
                 event = target.event() => match event {
-                    SwitchEvent::Packet(frame) if why.is_none() => self.packet(&mut target, &frame).await?,
+                    SwitchEvent::Packet(frame) if why.is_none() => {
+                        let done = self.packet(&mut target, &frame).await;
+                        self.outlast_disk(done)?;
+                    }
                     SwitchEvent::Packet(_) => {}
                     SwitchEvent::Primary => {
                         if why.take().is_some() {
@@ -207,7 +229,10 @@ impl Agent {
                         command.refuse(ControllerError::NotPrimary { target, why: why.clone() });
                     }
                 },
-                _ = ticks.tick(), if why.is_none() => self.tick(&mut target).await?,
+                _ = ticks.tick(), if why.is_none() => {
+                    let done = self.tick(&mut target).await;
+                    self.outlast_disk(done)?;
+                }
             }
         }
     }
@@ -308,6 +333,10 @@ impl Agent {
         self.load(target).await?;
         let info = target.p4info().await?;
         let info = info.as_ref();
+        let loads = self.config.loads.is_some();
+        if !loads && info.is_some_and(|info| !self.config.schema.has_tables_of(info)) {
+            return Err(ControllerError::OtherTables { target: target.name().to_owned() });
+        }
         self.forms = info.map(Forms::from_p4info).or(self.config.capacity.forms);
         self.room = self.config.capacity.room.or(info.and_then(capacity::room));
         self.marks = info.is_some_and(capacity::marks);

@@ -29,7 +29,7 @@ impl Agent {
                         || place.session.as_ref().is_some_and(|session| session.before.is_none())
                 };
                 let place = Some(place).filter(new)?;
-                Some((name.clone(), job.serial, job.spec.workers, place.clone()))
+                Some((name.clone(), job.serial, job.spec.config().workers, place.clone()))
             };
             book.jobs.iter().filter_map(place).collect()
         };

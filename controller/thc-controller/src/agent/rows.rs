@@ -27,6 +27,7 @@ impl Agent {
         target: &mut Target,
         mut packets: Packets,
     ) -> Result<Packets, ControllerError> {
+        self.pending = true;
         self.note_counted(target).await?;
         self.shared.save().await?;
         self.reconcile(target).await?;
@@ -45,6 +46,7 @@ impl Agent {
             self.shared.save().await?;
         }
         self.show_refused();
+        self.pending = false;
         Ok(packets)
     }
 
@@ -118,10 +120,10 @@ impl Agent {
             let book = self.shared.book();
             let job = |so: &dyn Fn(&Job, u32) -> bool| {
                 let place = |job: &&Job| job.places.get(own).is_some_and(|at| so(job, at.group.into()));
-                book.jobs.values().find(place).map(|job| job.spec.number)
+                book.jobs.values().find(place).map(|job| job.spec.number())
             };
             match owner(&update, target.schema()) {
-                Owner::Job(number) => (job(&|job, _| job.spec.number == number), None),
+                Owner::Job(number) => (job(&|job, _| job.spec.number() == number), None),
                 Owner::Group(group) => (job(&|_, of| of == group), None),
                 Owner::Lookup(number) => {
                     let by_id = target.schema().table("lookup").is_ok();
@@ -154,8 +156,8 @@ impl Agent {
         }
         let name = {
             let book = self.shared.book();
-            let job = book.jobs.values().find(|job| job.spec.number == number);
-            job.map_or(String::new(), |job| job.spec.name.clone())
+            let job = book.jobs.values().find(|job| job.spec.number() == number);
+            job.map_or(String::new(), |job| job.spec.name().to_owned())
         };
         let target = &self.config.name;
         let what = format!("target {target} refuses rows of job {name}: {why}");
@@ -172,8 +174,8 @@ impl Agent {
         let of = {
             let book = self.shared.book();
             let has =
-                |job: &&Job| job.places.contains_key(&self.config.name) && job.tables().any(|of| of == table);
-            book.jobs.values().filter(has).map(|job| job.spec.number).collect::<Vec<_>>()
+                |job: &&Job| job.places.contains_key(&self.config.name) && job.tables.contains(&table);
+            book.jobs.values().filter(has).map(|job| job.spec.number()).collect::<Vec<_>>()
         };
         let target = &self.config.name;
         let what = format!("target {target} refuses lookup table {table}: {why}");
@@ -185,9 +187,8 @@ impl Agent {
 
     /// A job that the target has refused gets another chance.
     pub(super) fn try_again(&mut self, job: &Job) {
-        if self.refused_jobs.remove(&job.spec.number).is_some() {
-            let tables: BTreeSet<u8> = job.tables().collect();
-            self.refused_tables.retain(|table, _| !tables.contains(table));
+        if self.refused_jobs.remove(&job.spec.number()).is_some() {
+            self.refused_tables.retain(|table, _| !job.tables.contains(table));
         }
     }
 

@@ -56,7 +56,7 @@ impl Agent {
         let of_session = self.registry.session(header.job).map(|(cookie, _)| cookie);
         let book = self.shared.book();
         of_session == Some(header.cookie)
-            || book.jobs.get(&known.name).is_some_and(|job| job.spec.cookie.0 == header.cookie.0)
+            || book.jobs.get(&known.name).is_some_and(|job| job.spec.config().cookie == header.cookie)
     }
 
     /// Notes the address of a worker that has shown a cookie. A root's address is in its job.
@@ -93,7 +93,7 @@ impl Agent {
         asker: Option<(SocketAddr, Mac)>,
     ) -> Result<(), ControllerError> {
         let (mut packets, changed) = self.note(actions);
-        if changed {
+        if changed || self.pending {
             packets = self.establish(target, packets).await?;
         }
         self.send(target, packets, asker).await

@@ -4,8 +4,7 @@
 mod job;
 mod tables;
 
-use job::TableIds;
-pub use job::{Given, Job, Member, Placement, Session};
+pub use job::{Given, Hidden, Job, Member, Placement, Session};
 pub use tables::BookTable;
 
 use crate::book_file::{BookFile, Content};
@@ -13,13 +12,14 @@ use crate::capacity::{Capacity, Forms};
 use crate::error::ControllerError;
 use crate::rack::RackPlace;
 use crate::refusal::Refusal;
-use crate::spec::{Hidden, JobSpec};
+use crate::spec::JobSpec;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 use thc_job::credit::Room;
+use thc_protocol::aggregator::JobConfig;
 use thc_protocol::wire::Table as WireTable;
 
 /// Fewer packets under way than that are worth a warning.
@@ -95,8 +95,19 @@ impl Book {
     /// The lowest number on the wire that no job has, from 1.
     #[must_use]
     pub(crate) fn free_number(&self) -> u16 {
-        let taken: BTreeSet<u16> = self.jobs.values().map(|job| job.spec.number).collect();
+        let taken: BTreeSet<u16> = self.jobs.values().map(|job| job.spec.number()).collect();
         (1..=u16::MAX).find(|number| !taken.contains(number)).unwrap_or(0)
+    }
+
+    /// Checks that no job has this name.
+    pub(crate) fn check_name(&self, name: &str) -> Result<(), Refusal> {
+        match self.jobs.contains_key(name) {
+            true => {
+                let text = format!("there is a job {name:?} already: delete it, or take another name");
+                Err(Refusal::exists(text))
+            }
+            false => Ok(()),
+        }
     }
 
     /// Adds a job, with a placement on each of its targets.
@@ -104,16 +115,13 @@ impl Book {
     /// # Errors
     /// A job with the name or number exists, or there is no room.
     pub fn add(&mut self, spec: JobSpec, rooms: &[(String, Capacity)]) -> Result<(), Refusal> {
-        let name = spec.name.clone();
-        if self.jobs.contains_key(&name) {
-            return Err(Refusal::exists(format!(
-                "there is a job {name:?} already: delete it, or take another name"
-            )));
-        }
-        if let Some(other) = self.jobs.values().find(|job| job.spec.number == spec.number) {
+        let name = spec.name().to_owned();
+        self.check_name(&name)?;
+        if let Some(other) = self.jobs.values().find(|job| job.spec.number() == spec.number()) {
             let text = format!(
                 "number {} is job {:?}'s: leave the number out, or take another",
-                spec.number, other.spec.name
+                spec.number(),
+                other.spec.name()
             );
             return Err(Refusal::exists(text));
         }
@@ -121,14 +129,12 @@ impl Book {
         for (target, capacity) in rooms {
             places.insert(target.clone(), self.place(target, capacity, &spec)?);
         }
-        let TableIds { first: table, more } = self.tables_for(&spec, rooms)?;
+        let tables = self.tables_for(&spec, rooms)?;
         self.serial += 1;
         let job = Job {
             spec,
             serial: self.serial,
-            table,
-            more,
-            targets: rooms.iter().map(|(target, _)| target.clone()).collect(),
+            tables,
             places,
             given: BTreeMap::new(),
             active: None,
@@ -149,16 +155,16 @@ impl Book {
     pub fn give_credit(&mut self, target: &str, room: Room, shards: u8) -> bool {
         let without = |job: &&Job| job.places.get(target).is_some_and(|place| place.credit.is_none());
         let mut new: Vec<(u64, String)> =
-            self.jobs.values().filter(without).map(|job| (job.serial, job.spec.name.clone())).collect();
+            self.jobs.values().filter(without).map(|job| (job.serial, job.spec.name().to_owned())).collect();
         new.sort_unstable();
         for (_, name) in &new {
-            let others = self.jobs.values().filter(|job| job.spec.name != *name);
+            let others = self.jobs.values().filter(|job| job.spec.name() != *name);
             let there = others.filter_map(|job| job.taken_room(target, shards));
             let Some(job) = self.jobs.get(name) else { continue };
-            let spec = &job.spec;
-            let credit =
-                room.credit(there, spec.senders(spec.workers), spec.data_slots / 2, spec.ports(shards));
-            if credit < FEW.min(spec.data_slots / 2) {
+            let (spec, config) = (&job.spec, job.spec.config());
+            let most = config.data_slots / 2;
+            let credit = room.credit(there, spec.senders(config.workers), most, spec.ports(shards));
+            if credit < FEW.min(most) {
                 tracing::warn!(
                     "job {name}: target {target} holds {} packets for all jobs, so each of its workers may have {credit} under way, \
                      which is few: raise recv_buffer (net.core.rmem_max) of a thc-ps, or delete jobs",
@@ -176,7 +182,7 @@ impl Book {
     pub fn remove(&mut self, name: &str) -> Option<Job> {
         let job = self.jobs.remove(name)?;
         for target in job.places.keys() {
-            self.removed.entry(target.clone()).or_default().insert(job.spec.number);
+            self.removed.entry(target.clone()).or_default().insert(job.spec.number());
         }
         self.drop_unused_tables();
         Some(job)
@@ -187,7 +193,7 @@ impl Book {
     /// # Errors
     /// There is no such job, or no room.
     pub(crate) fn replace(&mut self, spec: JobSpec, rooms: &[(String, Capacity)]) -> Result<(), Refusal> {
-        let name = spec.name.clone();
+        let name = spec.name().to_owned();
         let created = self.remove(&name).map(|job| job.created);
         self.add(spec, rooms)?;
         if let (Some(job), Some(created)) = (self.jobs.get_mut(&name), created) {
@@ -229,7 +235,7 @@ impl Book {
     /// Whether a job of this number is here, or was removed while its rows may be on this target.
     #[must_use]
     pub(crate) fn knows(&self, target: &str, number: u16) -> bool {
-        self.jobs.values().any(|job| job.spec.number == number)
+        self.jobs.values().any(|job| job.spec.number() == number)
             || self.removed.get(target).is_some_and(|removed| removed.contains(&number))
     }
 
@@ -250,7 +256,7 @@ impl Book {
                 let free = all.saturating_sub(taken);
                 return Err(Refusal::full(format!(
                     "target {target} has {free} of the {all} rows of its table {table} free, and job {} needs {wanted}: ask for fewer workers, or delete a job",
-                    spec.name
+                    spec.name()
                 )));
             }
         }
@@ -259,15 +265,15 @@ impl Book {
 
     /// A place for a job among the others of a target.
     fn place(&self, target: &str, capacity: &Capacity, spec: &JobSpec) -> Result<Placement, Refusal> {
-        let others = self.jobs.values().filter_map(|job| Some((&job.spec, job.places.get(target)?)));
-        let others: Vec<(&JobSpec, &Placement)> = others.collect();
+        let others = self.jobs.values().filter_map(|job| Some((job.spec.config(), job.places.get(target)?)));
+        let others: Vec<(&JobConfig, &Placement)> = others.collect();
         let indices: BTreeSet<u8> = others.iter().map(|(_, place)| place.index).collect();
         let index = (0..=u8::MAX).take(capacity.jobs as usize).find(|index| !indices.contains(index));
         let index = index.ok_or_else(|| {
             Refusal::full(format!("target {target} has its {} jobs: delete one", capacity.jobs))
         })?;
-        let data = others.iter().map(|(spec, place)| (place.data_base, spec.data_slots)).collect();
-        let norm = others.iter().map(|(spec, place)| (place.norm_base, spec.norm_slots)).collect();
+        let data = others.iter().map(|(config, place)| (place.data_base, config.data_slots)).collect();
+        let norm = others.iter().map(|(config, place)| (place.norm_base, config.norm_slots)).collect();
         self.check_rows(target, capacity, spec)?;
         let room = |kind: &str, taken, wanted, all| {
             gap(taken, wanted, all).ok_or_else(|| {
@@ -276,10 +282,11 @@ impl Book {
                 ))
             })
         };
+        let config = spec.config();
         Ok(Placement {
             index,
-            data_base: room("data", data, spec.data_slots, capacity.data_slots)?,
-            norm_base: room("norm", norm, spec.norm_slots, capacity.norm_slots)?,
+            data_base: room("data", data, config.data_slots, capacity.data_slots)?,
+            norm_base: room("norm", norm, config.norm_slots, capacity.norm_slots)?,
             group: u16::from(index) + 1,
             earlier: None,
             sessions: 0,
@@ -392,7 +399,7 @@ mod tests {
         add(&mut book, "d", 128).unwrap();
         add(&mut book, "e", 128).unwrap();
         assert_eq!((base(&book, "d"), base(&book, "e")), (256, 384));
-        assert_eq!(book.jobs["d"].spec.number, 2);
+        assert_eq!(book.jobs["d"].spec.number(), 2);
         assert_eq!(book.jobs["e"].places["s1"].index, 3);
         assert_eq!(add(&mut book, "a", 16).unwrap_err().code, tonic::Code::AlreadyExists);
     }

@@ -1,6 +1,5 @@
 //! Lookup tables, which jobs share.
 
-use super::job::{Job, TableIds};
 use super::{Book, fits};
 use crate::capacity::Capacity;
 use crate::refusal::Refusal;
@@ -77,12 +76,11 @@ impl Book {
         &mut self,
         spec: &JobSpec,
         rooms: &[(String, Capacity)],
-    ) -> Result<TableIds, Refusal> {
-        let name = &spec.name;
-        let setup = spec.setup(None).map_err(|error| Refusal::invalid(error.to_string()))?;
+    ) -> Result<Vec<u8>, Refusal> {
+        let name = spec.name();
         let room = rooms.iter().map(|(_, capacity)| capacity.tables).min().unwrap_or(255);
-        let mut more: Vec<u8> = Vec::new();
-        for wire in setup.welcome.tables.iter() {
+        let mut ids: Vec<u8> = Vec::new();
+        for wire in spec.setup.welcome.tables.iter() {
             for (target, capacity) in rooms {
                 fits(name, target, capacity.forms, wire, spec.rack.as_ref())?;
             }
@@ -92,17 +90,16 @@ impl Book {
             } else {
                 self.table(wire, room)?
             };
-            if more.contains(&id) {
+            if ids.contains(&id) {
                 let text = format!(
                     "job {name}: two of its tables are the same, of {} bits in {}: leave one out",
                     wire.bits, wire.form
                 );
                 return Err(Refusal::invalid(text));
             }
-            more.push(id);
+            ids.push(id);
         }
-        let first = more.remove(0);
-        Ok(TableIds { first, more })
+        Ok(ids)
     }
 
     /// The number of this table, new or known.
@@ -154,7 +151,7 @@ impl Book {
 
     /// Forgets tables that are neither used nor installed.
     pub(crate) fn drop_unused_tables(&mut self) {
-        let used: BTreeSet<u8> = self.jobs.values().flat_map(Job::tables).collect();
+        let used: BTreeSet<u8> = self.jobs.values().flat_map(|job| &job.tables).copied().collect();
         self.tables.retain(|id, table| table.installed || used.contains(id));
     }
 
@@ -165,8 +162,8 @@ impl Book {
         let jobs = self
             .jobs
             .values()
-            .filter(|job| job.tables().any(|table| table == id))
-            .map(|job| job.spec.name.clone());
+            .filter(|job| job.tables.contains(&id))
+            .map(|job| job.spec.name().to_owned());
         Some(v1::Table {
             id: id.into(),
             bits: table.bits.into(),

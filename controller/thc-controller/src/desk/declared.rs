@@ -1,6 +1,6 @@
 //! Declared jobs: a file's jobs are created, changed and deleted. A job that runs is left as it is.
 
-use super::jobs::{check_idle, put_down};
+use super::jobs::check_idle;
 use super::{Desk, no_job, write_refusal};
 use crate::book::Job;
 use crate::refusal::Refusal;
@@ -20,28 +20,27 @@ struct Step {
 
 /// What is asked for, with what the job has already where that would be chosen.
 fn fill(job: &Job, asked: &JobSection) -> JobSection {
-    let was = job.spec.section(job.targets.clone());
-    let stays = asked.targets.is_empty() && asked.servers.is_empty() && !job.spec.is_shared();
+    let was = job.spec.section.clone();
     let mut filled = asked.clone();
     filled.options.job = filled.options.job.or(was.options.job);
     filled.options.cookie = filled.options.cookie.or(was.options.cookie);
     filled.options.seed = filled.options.seed.or(was.options.seed);
-    if stays {
+    if asked.targets.is_empty() && asked.servers.is_empty() {
         filled.targets = was.targets;
     }
     filled
 }
 
 /// What differs between two specs, key by key as they are shown; secrets are not.
-fn differences(is: (&JobSpec, Vec<String>), shall: (&JobSpec, Vec<String>)) -> Vec<String> {
+fn differences(is: &JobSpec, shall: &JobSpec) -> Vec<String> {
     let mut found = Vec::new();
-    if is.0.cookie != shall.0.cookie {
+    if is.config().cookie != shall.config().cookie {
         found.push("cookie: another".to_owned());
     }
-    if is.0.seed != shall.0.seed {
+    if is.setup.welcome.job_seed != shall.setup.welcome.job_seed {
         found.push("seed: another".to_owned());
     }
-    let json = |(spec, targets): (&JobSpec, Vec<String>)| serde_json::to_value(spec.to_section(targets));
+    let json = |spec: &JobSpec| serde_json::to_value(spec.shown());
     let (Ok(is), Ok(shall)) = (json(is), json(shall)) else { return found };
     for (key, shall) in shall.as_object().into_iter().flatten() {
         let is = &is[key];
@@ -95,11 +94,10 @@ impl Desk {
             }
             let made = self.homes(&next).and_then(|homes| {
                 self.shared.book().change(&change.job, |book| match book.jobs.get(&change.job).cloned() {
-                    None => put_down(book, &next, &homes),
+                    None => homes.add(book, &next),
                     Some(job) => {
                         check_idle(&job, "it is changed at the next start")?;
-                        let number = job.spec.number;
-                        book.replace(JobSpec::from_request(&next, number, homes.shared.as_ref())?, &homes.rooms)
+                        book.replace(homes.spec(&next, job.spec.number())?, &homes.rooms)
                     }
                 })
             });
@@ -139,16 +137,11 @@ impl Desk {
             next,
         };
         let Some(job) = job else {
-            let homes = self.homes(asked)?;
-            let number = self.shared.book().free_number();
-            JobSpec::from_request(asked, number, homes.shared.as_ref())?;
+            self.homes(asked)?.spec(asked, self.shared.book().free_number())?;
             return Ok(step(Kind::Create, Vec::new(), asked.clone()));
         };
         let next = fill(&job, asked);
-        let homes = self.homes(&next)?;
-        let spec = JobSpec::from_request(&next, job.spec.number, homes.shared.as_ref())?;
-        let targets: Vec<String> = homes.rooms.iter().map(|(name, _)| name.clone()).collect();
-        let differences = differences((&job.spec, job.targets.clone()), (&spec, targets));
+        let differences = differences(&job.spec, &self.homes(&next)?.spec(&next, job.spec.number())?);
         let kind = if differences.is_empty() { Kind::Unchanged } else { Kind::Change };
         Ok(step(kind, differences, next))
     }

@@ -3,54 +3,45 @@
 use super::{Desk, no_job, write_refusal};
 use crate::book::{Book, Job};
 use crate::capacity::Capacity;
+use crate::live::TargetView;
 use crate::rack::RackPlace;
 use crate::refusal::Refusal;
 use crate::section::{JobSection, lasting_keys};
 use crate::spec::{JobSpec, ShareServers};
 use crate::state::TargetHandle;
+use std::collections::BTreeMap;
 use thc_control_proto::v1;
-use thc_job::{PolicyName, merge};
+use thc_job::merge;
 use thc_p4::rows::{RackRow, Row};
 
 /// Whether nobody is in a job; else the refusal ends with this advice.
 pub(super) fn check_idle(job: &Job, advice: &str) -> Result<(), Refusal> {
     let Some((target, session)) = job.running_session() else { return Ok(()) };
-    let (name, workers) = (&job.spec.name, session.members.len());
+    let (name, workers) = (job.spec.name(), session.members.len());
     Err(Refusal::not_now(format!("job {name} runs with {workers} workers on {target}: {advice}")))
-}
-
-pub(super) fn put_down(book: &mut Book, asked: &JobSection, homes: &Homes) -> Result<(), Refusal> {
-    if book.jobs.contains_key(asked.name()) {
-        let text = format!("there is a job {:?} already: delete it, or take another name", asked.name());
-        return Err(Refusal::exists(text));
-    }
-    let number = book.free_number();
-    let spec = JobSpec::from_request(asked, number, homes.shared.as_ref())?;
-    book.add(spec, &homes.rooms)
 }
 
 /// What a job is asked to be, from what it is and what of that is to change.
 fn apply_change(job: &Job, asked: &JobSection) -> Result<JobSection, Refusal> {
-    let (name, change) = (&job.spec.name, &asked.options);
+    let (spec, change) = (&job.spec, &asked.options);
+    let name = spec.name();
     let lasting = lasting_keys(change);
     if let Some(key) = lasting.keys().next() {
         return Err(Refusal::invalid(format!(
             "job {name}: {key} cannot change: delete the job and create it again"
         )));
     }
-    let spec = &job.spec;
-    let was = spec.section(job.targets.clone());
-    let bits = was.options.bits;
+    let was = &spec.section.options;
     let mut options =
-        merge(&was.options, change).map_err(|error| Refusal::invalid(format!("job {name}: {error}")))?;
+        merge(was, change).map_err(|error| Refusal::invalid(format!("job {name}: {error}")))?;
     let one_table = spec.one_table || change.granularity.is_some();
     let resized = change.workers.is_some();
     // A table that was chosen for some number of workers is chosen anew for another.
-    if !one_table && (resized || options.bits != bits) {
+    if !one_table && (resized || options.bits != was.bits) {
         (options.granularity, options.fraction) = (None, None);
     }
-    options.quorum = options.quorum.filter(|quorum| !resized && *quorum < spec.workers.into());
-    Ok(JobSection { options, ..was })
+    options.quorum = options.quorum.filter(|&quorum| !resized && Some(quorum) < was.workers);
+    Ok(JobSection { options, ..spec.section.clone() })
 }
 
 /// Where a job is to be.
@@ -60,9 +51,59 @@ pub(super) struct Homes {
     pub(super) shared: Option<ShareServers>,
 }
 
-/// Whether every packet of every worker of a job comes into a sum: only then does their number say who is behind.
-pub(crate) fn waits_for_all(section: &JobSection) -> bool {
-    section.policy() == PolicyName::Reliable && section.quorum() == section.workers()
+impl Homes {
+    /// Names of the targets.
+    pub(super) fn names(&self) -> Vec<String> {
+        self.rooms.iter().map(|(name, _)| name.clone()).collect()
+    }
+
+    /// The job of this section there.
+    ///
+    /// # Errors
+    /// It cannot be.
+    pub(super) fn spec(&self, asked: &JobSection, number: u16) -> Result<JobSpec, Refusal> {
+        let targets = if self.shared.is_some() { Vec::new() } else { self.names() };
+        JobSpec::from_request(&JobSection { targets, ..asked.clone() }, number, self.shared.as_ref())
+    }
+
+    pub(super) fn add(&self, book: &mut Book, asked: &JobSection) -> Result<(), Refusal> {
+        book.check_name(asked.name())?;
+        book.add(self.spec(asked, book.free_number())?, &self.rooms)
+    }
+}
+
+/// A job's places on its targets.
+pub(crate) fn places<'a>(
+    job: &'a Job,
+    views: &'a BTreeMap<String, TargetView>,
+) -> impl Iterator<Item = v1::JobPlace> + 'a {
+    job.spec.targets().iter().filter_map(|target| {
+        let place = job.places.get(target)?;
+        let view = views.get(target);
+        Some(v1::JobPlace {
+            target: target.clone(),
+            connected: view.is_some_and(|view| view.connected),
+            data_base: place.data_base,
+            norm_base: place.norm_base,
+            group: place.group.into(),
+            joined: view.and_then(|view| view.joined.get(job.spec.name())).copied().unwrap_or(0),
+            running: place.session.is_some(),
+            sessions: place.sessions,
+            members: place.session.as_ref().map_or(0, |session| session.members.len() as u32),
+            credit: place.session.as_ref().map_or(job.credit(), |session| session.credit),
+        })
+    })
+}
+
+fn job_message(job: &Job, views: &BTreeMap<String, TargetView>) -> Result<v1::Job, Refusal> {
+    let mut tables = job.tables.iter().map(|&id| id.into());
+    Ok(v1::Job {
+        section: job.spec.shown().to_toml().map_err(write_refusal)?,
+        table: tables.next().unwrap_or_default(),
+        tables: tables.collect(),
+        places: places(job, views).collect(),
+        created: job.created,
+    })
 }
 
 impl Desk {
@@ -73,11 +114,11 @@ impl Desk {
     pub async fn create_job(&self, asked: &JobSection) -> Result<v1::Job, Refusal> {
         let _turn = self.shared.turn(asked.name()).await;
         let homes = self.homes(asked)?;
-        let names: Vec<String> = homes.rooms.iter().map(|(name, _)| name.clone()).collect();
+        let names = homes.names();
         // What is away cannot take it: better known before anything is written.
         names.iter().try_for_each(|name| self.check_connected(name))?;
         let name = asked.name();
-        self.change(name, |book| put_down(book, asked, &homes)).await?;
+        self.change(name, |book| homes.add(book, asked)).await?;
         let Err(refusal) = self.sync_job(name, &names).await else {
             tracing::info!("job {name}: made on {}", names.join(", "));
             return self.job(name);
@@ -123,6 +164,20 @@ impl Desk {
         let shared = self.shared.deal(servers);
         let shared = shared.map_err(|error| Refusal::invalid(format!("job {name}: {error}")))?;
         Ok(Homes { rooms, shared: Some(shared) })
+    }
+
+    /// Gives jobs that are dealt to servers the addresses that the configuration has for these now.
+    ///
+    /// # Errors
+    /// A job cannot have them.
+    pub fn find_servers(&self) -> Result<(), Refusal> {
+        for job in self.shared.book().jobs.values_mut().filter(|job| job.spec.is_shared()) {
+            let name = job.spec.name();
+            let shared = self.shared.deal(job.spec.targets());
+            let shared = shared.map_err(|error| Refusal::invalid(format!("job {name}: {error}")))?;
+            job.spec = job.spec.with_servers(shared)?;
+        }
+        Ok(())
     }
 
     /// Whether the one target of a rack can be one.
@@ -176,8 +231,8 @@ impl Desk {
     /// All jobs.
     #[must_use]
     pub fn jobs(&self) -> Vec<v1::Job> {
-        let names: Vec<String> = self.shared.book().jobs.keys().cloned().collect();
-        names.iter().filter_map(|name| self.job(name).ok()).collect()
+        let (book, views) = (self.shared.book(), self.shared.views());
+        book.jobs.values().filter_map(|job| job_message(job, &views).ok()).collect()
     }
 
     /// A job.
@@ -186,31 +241,7 @@ impl Desk {
     /// There is none of the name.
     pub fn job(&self, name: &str) -> Result<v1::Job, Refusal> {
         let book = self.shared.book();
-        let job = book.jobs.get(name).ok_or_else(|| no_job(name))?;
-        let views = self.shared.views();
-        let places = job.targets.iter().filter_map(|target| {
-            let place = job.places.get(target)?;
-            let view = views.get(target);
-            Some(v1::JobPlace {
-                target: target.clone(),
-                connected: view.is_some_and(|view| view.connected),
-                data_base: place.data_base,
-                norm_base: place.norm_base,
-                group: place.group.into(),
-                joined: view.and_then(|view| view.joined.get(name)).copied().unwrap_or(0),
-                running: place.session.is_some(),
-                sessions: place.sessions,
-                members: place.session.as_ref().map_or(0, |session| session.members.len() as u32),
-                credit: place.session.as_ref().map_or(job.credit(), |session| session.credit),
-            })
-        });
-        Ok(v1::Job {
-            section: job.spec.to_section(job.targets.clone()).to_toml().map_err(write_refusal)?,
-            table: job.table.into(),
-            tables: job.more.iter().map(|&id| id.into()).collect(),
-            places: places.collect(),
-            created: job.created,
-        })
+        job_message(book.jobs.get(name).ok_or_else(|| no_job(name))?, &self.shared.views())
     }
 
     /// Changes a job while nobody is in it.
@@ -229,34 +260,22 @@ impl Desk {
     /// # Errors
     /// As [`Desk::update_job`].
     pub(super) async fn change_to(&self, job: &Job, next: &JobSection) -> Result<(), Refusal> {
-        let (name, homes) = (&job.spec.name, self.homes(next)?);
-        let spec = JobSpec::from_request(next, job.spec.number, homes.shared.as_ref())?;
-        let names: Vec<String> = homes.rooms.iter().map(|(name, _)| name.clone()).collect();
-        names.iter().try_for_each(|name| self.check_connected(name))?;
-        let was = self.rooms(&job.targets)?;
+        let (name, homes) = (job.spec.name(), self.homes(next)?);
+        let spec = homes.spec(next, job.spec.number())?;
+        let mut all = homes.names();
+        all.iter().try_for_each(|name| self.check_connected(name))?;
         // Targets that it was on, too, if they are there.
-        let mut all = names;
-        let gone = job.targets.iter().filter(|&target| !all.contains(target));
+        let gone = job.spec.targets().iter().filter(|&target| !all.contains(target));
         let gone: Vec<String> = gone.filter(|target| self.check_connected(target).is_ok()).cloned().collect();
         all.extend(gone);
         check_idle(job, "change it when they have left, or delete it")?;
         self.change(name, |book| book.replace(spec, &homes.rooms)).await?;
-        let Err(refusal) = self.sync_job(name, &all).await else {
-            tracing::info!("job {name}: changed");
-            return Ok(());
-        };
-        let mut message = format!("job {name} is as it was: {}", refusal.message);
-        match self.change(name, |book| book.replace(job.spec.clone(), &was)).await {
-            Ok(()) => {
-                if let Err(undo) = self.shared.sync(&all).await {
-                    tracing::warn!("job {name}: changing it back: {}", undo.message);
-                }
-            }
-            Err(undo) => {
-                message = format!("job {name} is changed, and cannot be changed back ({}): {}", undo.message, refusal.message);
-            }
-        }
-        Err(Refusal { message, ..refusal })
+        self.sync_job(name, &all).await.map_err(|refusal| Refusal {
+            message: format!("job {name} is changed, but {}; change it again, or delete it", refusal.message),
+            ..refusal
+        })?;
+        tracing::info!("job {name}: changed");
+        Ok(())
     }
 
     /// Deletes a job, also from targets that are away: they get rid of it when they are back.
@@ -274,7 +293,7 @@ impl Desk {
         self.shared.reports().retain(|(job, _), _| job != name);
         tracing::info!("job {name}: deleted");
         let there: Vec<String> =
-            job.targets.into_iter().filter(|target| self.check_connected(target).is_ok()).collect();
+            job.places.into_keys().filter(|target| self.check_connected(target).is_ok()).collect();
         self.shared.sync(&there).await
     }
 }

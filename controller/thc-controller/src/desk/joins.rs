@@ -33,7 +33,7 @@ impl Desk {
             views.get(&target).map(of_job).unwrap_or_default()
         };
         let job = book.jobs.get_mut(&asked.job).ok_or_else(|| no_job(&asked.job))?;
-        let workers = job.spec.workers;
+        let workers = job.spec.config().workers;
         let now = seconds();
         let worker = match asked.rank {
             Some(rank) => u8::try_from(rank).ok().filter(|rank| *rank < workers).ok_or_else(|| {
@@ -61,22 +61,22 @@ impl Desk {
         };
         job.given.insert(worker, Given { token: asked.token, asked: now });
         job.active = Some(target.clone());
-        let spec = &job.spec;
-        let table = job.table;
-        let config = self.shared.targets.iter().map(|t| &t.config).find(|config| config.name == target);
-        let at = config.map(|config| config.at).ok_or_else(|| no_job(&asked.job))?;
+        let (section, config) = (&job.spec.section, job.spec.config());
+        let first = job.spec.setup.welcome.tables.first();
+        let at = self.shared.targets.iter().map(|t| &t.config).find(|of| of.name == target);
+        let at = at.map(|of| of.at).ok_or_else(|| no_job(&asked.job))?;
         Ok(v1::JoinResponse {
             aggregator: at.to_string(),
-            job: spec.number.into(),
+            job: config.job.0.into(),
             worker: worker.into(),
             workers: workers.into(),
-            cookie: spec.cookie.0,
-            table: table.into(),
-            bits: spec.bits.into(),
-            granularity: spec.granularity.into(),
-            data_slots: spec.data_slots,
-            window: spec.data_slots / 2,
-            policy: spec.policy().to_string(),
+            cookie: config.cookie.0,
+            table: job.tables.first().copied().unwrap_or_default().into(),
+            bits: first.bits.into(),
+            granularity: first.granularity.into(),
+            data_slots: config.data_slots,
+            window: config.data_slots / 2,
+            policy: section.policy().to_string(),
         })
     }
 
@@ -86,8 +86,9 @@ impl Desk {
         let (targets, active) = {
             let book = self.shared.book();
             let job = book.jobs.get(name).ok_or_else(|| no_job(name))?;
-            let shared = job.spec.is_shared();
-            (job.targets[..if shared { 1 } else { job.targets.len() }].to_vec(), job.active.clone())
+            let targets = job.spec.targets();
+            let count = if job.spec.is_shared() { 1 } else { targets.len() };
+            (targets[..count].to_vec(), job.active.clone())
         };
         let there = |target: &&String| self.check_connected(target).is_ok();
         let found = active
@@ -113,7 +114,7 @@ impl Desk {
         let worker = {
             let mut book = self.shared.book();
             let job = book.jobs.get_mut(&asked.job).ok_or_else(|| no_job(&asked.job))?;
-            let worker = u8::try_from(asked.worker).ok().filter(|worker| *worker < job.spec.workers);
+            let worker = u8::try_from(asked.worker).ok().filter(|worker| *worker < job.spec.config().workers);
             let worker = worker.ok_or_else(|| {
                 Refusal::invalid(format!("job {} has no worker {}", asked.job, asked.worker))
             })?;

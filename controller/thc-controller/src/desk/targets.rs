@@ -1,33 +1,53 @@
 //! Targets: what they hold, and what they have room for.
 
 use super::Desk;
-use crate::book::{Book, Job};
+use crate::book::Book;
 use crate::config::TargetConfig;
 use crate::live::TargetView;
 use crate::refusal::Refusal;
 use crate::state::AgentCommand;
+use std::collections::BTreeMap;
 use thc_control_proto::v1;
 
 /// What jobs take of a target's room.
-fn uses(book: &Book, config: &TargetConfig) -> Vec<v1::Use> {
-    let jobs: Vec<&Job> = book.jobs.values().filter(|job| job.places.contains_key(&config.name)).collect();
-    let sum = |of: fn(&Job) -> u32| jobs.iter().map(|job| of(job)).sum::<u32>();
-    let capacity = &config.capacity;
-    let mut uses = vec![
-        ("data slots".to_owned(), sum(|job| job.spec.data_slots), capacity.data_slots),
-        ("norm slots".to_owned(), sum(|job| job.spec.norm_slots), capacity.norm_slots),
-        ("jobs".to_owned(), jobs.len() as u32, capacity.jobs),
-        ("lookup tables".to_owned(), book.tables.len() as u32, capacity.tables),
-    ];
-    for (place, (table, all)) in capacity.rows.counts_by_name().into_iter().enumerate() {
-        let used = jobs.iter().map(|job| job.spec.rows().counts_by_name()[place].1).sum();
-        uses.push((format!("rows of {table}"), used, all));
-    }
-    uses.into_iter().map(|(what, used, all)| v1::Use { what, used, all }).collect()
+#[derive(Default)]
+struct Used {
+    data_slots: u32,
+    norm_slots: u32,
+    jobs: u32,
+    rows: [u32; 4],
 }
 
-fn target_message(book: &Book, config: &TargetConfig, view: Option<&TargetView>) -> v1::Target {
-    let uses = uses(book, config);
+/// What jobs take of each target's room, from one pass over them.
+fn used_room(book: &Book) -> BTreeMap<&str, Used> {
+    let mut all: BTreeMap<&str, Used> = BTreeMap::new();
+    for job in book.jobs.values() {
+        let (config, rows) = (job.spec.config(), job.spec.rows().counts_by_name());
+        for target in job.places.keys() {
+            let used = all.entry(target).or_default();
+            used.data_slots += config.data_slots;
+            used.norm_slots += config.norm_slots;
+            used.jobs += 1;
+            used.rows.iter_mut().zip(rows).for_each(|(used, (_, of_job))| *used += of_job);
+        }
+    }
+    all
+}
+
+fn uses(config: &TargetConfig, tables: u32, used: &Used) -> Vec<v1::Use> {
+    let capacity = &config.capacity;
+    let uses = [
+        ("data slots".to_owned(), used.data_slots, capacity.data_slots),
+        ("norm slots".to_owned(), used.norm_slots, capacity.norm_slots),
+        ("jobs".to_owned(), used.jobs, capacity.jobs),
+        ("lookup tables".to_owned(), tables, capacity.tables),
+    ];
+    let rows = capacity.rows.counts_by_name().into_iter().zip(used.rows);
+    let rows = rows.map(|((table, all), used)| (format!("rows of {table}"), used, all));
+    uses.into_iter().chain(rows).map(|(what, used, all)| v1::Use { what, used, all }).collect()
+}
+
+fn target_message(config: &TargetConfig, view: Option<&TargetView>, uses: Vec<v1::Use>) -> v1::Target {
     let requests = view.map(|view| view.requests.clone()).unwrap_or_default();
     let requests = requests.into_iter().map(|(request, of)| v1::Requests {
         request: request.to_owned(),
@@ -56,8 +76,12 @@ impl Desk {
     pub fn targets(&self) -> Vec<v1::Target> {
         let book = self.shared.book();
         let views = self.shared.views();
-        let configs = self.shared.targets.iter().map(|target| &target.config);
-        configs.map(|config| target_message(&book, config, views.get(&config.name))).collect()
+        let (used, none, tables) = (used_room(&book), Used::default(), book.tables.len() as u32);
+        let target = |config: &TargetConfig| {
+            let uses = uses(config, tables, used.get(config.name.as_str()).unwrap_or(&none));
+            target_message(config, views.get(&config.name), uses)
+        };
+        self.shared.targets.iter().map(|handle| target(&handle.config)).collect()
     }
 
     /// The rows that a target holds.
