@@ -7,7 +7,7 @@ mod tables;
 pub use job::{Given, Hidden, Job, Member, Placement, Session};
 pub use tables::BookTable;
 
-use crate::book_file::{BookFile, Content};
+use crate::book_file::BookFile;
 use crate::capacity::{Capacity, Forms};
 use crate::error::ControllerError;
 use crate::rack::RackPlace;
@@ -88,7 +88,7 @@ impl Book {
     ///
     /// # Errors
     /// As `BookFile::content`.
-    pub fn content(&self) -> Result<Content, ControllerError> {
+    pub fn content(&self) -> Result<String, ControllerError> {
         self.store.content(self)
     }
 
