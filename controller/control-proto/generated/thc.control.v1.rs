@@ -341,7 +341,7 @@ pub struct Difference {
     pub row: ::core::option::Option<Row>,
     /// The action that a changed row should have.
     #[prost(string, tag = "3")]
-    pub wanted: ::prost::alloc::string::String,
+    pub desired: ::prost::alloc::string::String,
 }
 #[derive(serde::Serialize)]
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]

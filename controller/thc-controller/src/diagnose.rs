@@ -45,8 +45,7 @@ pub fn findings(seen: &Seen<'_>) -> Vec<Finding> {
                 "" => format!("target {name} is not connected yet"),
                 error => format!("target {name} is away: {error}"),
             };
-            let mend =
-                "start it, or check the network in between; the job's rows come back by themselves";
+            let mend = "start it, or check the network in between; the job's rows come back by themselves";
             found.push(problem(None, why, mend));
         }
         if !target.differences.is_empty() {
@@ -374,7 +373,8 @@ mod tests {
         let moves = |at| 1000 * at;
         assert_eq!(slow(4, &|at| (moves(at), [Some(0), Some(128), None])), Some(1), "worker 2 is no member");
         assert_eq!(slow(4, &|at| (moves(at), [Some(0), Some(20), None])), None, "a little");
-        let in_turn = |at: u64| if at % 2 == 0 { [Some(0), Some(128), None] } else { [Some(128), Some(0), None] };
+        let in_turn =
+            |at: u64| if at % 2 == 0 { [Some(0), Some(128), None] } else { [Some(128), Some(0), None] };
         assert_eq!(slow(4, &|at| (moves(at), in_turn(at))), None, "in turn");
         assert_eq!(slow(4, &|_| (500, [Some(0), Some(500), None])), None, "nothing moves");
         assert_eq!(slow(1, &|_| (500, [Some(0), Some(500), None])), None, "one reading");

@@ -252,8 +252,7 @@ fn validate(
     let options = &section.options;
     let place = server_place(shared, rack);
     let setup = place.and_then(|place| options.validate(&place));
-    let mut setup =
-        setup.map_err(|error| Refusal::invalid(format!("job {}: {error}", section.name())))?;
+    let mut setup = setup.map_err(|error| Refusal::invalid(format!("job {}: {error}", section.name())))?;
     if rack.is_none() {
         let lanes: Vec<Option<u64>> = options.tables.iter().flatten().map(|table| table.lane).collect();
         setup.welcome.tables = in_usual_form(setup.welcome.tables, &lanes);
@@ -307,7 +306,10 @@ mod tests {
     #[test]
     fn what_is_not_given_is_filled_in() {
         let spec = spec("workers = 4").unwrap();
-        assert_eq!((spec.number(), spec.section.options.bits, spec.config().quorum, spec.section.policy()), (7, Some(4), 4, PolicyName::Reliable));
+        assert_eq!(
+            (spec.number(), spec.section.options.bits, spec.config().quorum, spec.section.policy()),
+            (7, Some(4), 4, PolicyName::Reliable)
+        );
         let granularity = spec.setup.welcome.tables.first().granularity;
         assert!(granularity * 4 <= 255);
         assert_eq!(spec.section.options.granularity, Some(granularity.into()));
@@ -322,7 +324,10 @@ mod tests {
             let spec = spec(&format!("workers = {workers}\nbits = {bits}\nlane = 16")).unwrap();
             let first = *spec.setup.welcome.tables.first();
             let config = spec.config();
-            assert_eq!((config.workers, first.bits, first.form.to_string().as_str()), (workers, bits, "4/16"));
+            assert_eq!(
+                (config.workers, first.bits, first.form.to_string().as_str()),
+                (workers, bits, "4/16")
+            );
             assert!(u32::from(first.granularity) * u32::from(workers) > 255);
             let again = JobSpec::from_request(&spec.section, 7, None).unwrap();
             assert_eq!(again.section, spec.section);
@@ -377,7 +382,11 @@ mod tests {
             let kept = serde_json::to_value(&spec).unwrap();
             assert!(kept["setup"].is_null() && kept["rack"].is_null(), "{kept}");
             let again: JobSpec = serde_json::from_value(kept.clone()).unwrap();
-            assert_eq!((format!("{:?}", again.setup), &again), (format!("{:?}", spec.setup), &spec), "{text}");
+            assert_eq!(
+                (format!("{:?}", again.setup), &again),
+                (format!("{:?}", spec.setup), &spec),
+                "{text}"
+            );
             let mut wrong = kept;
             wrong["section"]["data_slots"] = 3.into();
             let refused = serde_json::from_value::<JobSpec>(wrong).unwrap_err().to_string();

@@ -1,7 +1,7 @@
-//! The controller's rows for what is configured: what its book would say, and what follows from that for a target.
+//! The controller's rows for what is configured: what its store would say, and what follows from that for a target.
 
 use serde_json::{Value, json};
-use thc_controller::{Book, Options, TargetConfig, Wanted, plan};
+use thc_controller::{Options, Store, SwitchRows, TargetConfig, plan};
 use thc_p4::rows::MemberRow;
 use thc_protocol::aggregator::Level;
 use thc_protocol::wire::Form;
@@ -70,7 +70,7 @@ fn job(placed: &PlacedJob) -> Value {
 }
 
 /// What the controller would remember.
-fn book(plant: &Plant) -> Book {
+fn store(plant: &Plant) -> Store {
     let written = |form: Form| (form.width(), form.lane().bits());
     let table = |(number, (id, lookup)): (usize, (&u8, &thc_protocol::aggregator::Lookup))| {
         let said = json!({
@@ -89,8 +89,8 @@ fn book(plant: &Plant) -> Book {
 }
 
 /// What the chip is to hold.
-pub fn expected_rows(target: &TargetConfig, plant: &Plant) -> Wanted {
-    let mut wanted = plan::target_rows(target, &book(plant)).unwrap();
+pub fn expected_rows(target: &TargetConfig, plant: &Plant) -> SwitchRows {
+    let mut wanted = plan::target_rows(target, &store(plant)).unwrap();
     // A controller knows the port of every member; the program also has members that may send from any.
     for placed in &plant.jobs {
         for (&worker, member) in placed.members.iter().filter(|(_, member)| member.endpoint.ingress == 0) {

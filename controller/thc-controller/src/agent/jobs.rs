@@ -1,10 +1,10 @@
 //! Which jobs an agent's registry has, and what it knows of them.
 
 use super::{Agent, Known};
-use crate::book::{Job, Placement, fits};
 use crate::error::ControllerError;
 use crate::plan;
-use crate::wanted::Wanted;
+use crate::store::{Job, Placement, fits};
+use crate::switch_rows::SwitchRows;
 use std::sync::Arc;
 use thc_job::JobSetup;
 use thc_p4::rows::{ControlPlaneRow, Row};
@@ -19,19 +19,22 @@ impl Agent {
     /// lookup table, since slots may be half filled with its values (P6).
     ///
     /// A target without this controller's first rows was restarted; one without sessions may have none.
-    pub(super) fn end_sessions_that_cannot_go_on(&mut self, held: &Wanted) -> Result<(), ControllerError> {
+    pub(super) fn end_sessions_that_cannot_go_on(
+        &mut self,
+        actual: &SwitchRows,
+    ) -> Result<(), ControllerError> {
         let schema = &self.config.schema;
-        let restarted = !held.has_rows_of(schema.table(ControlPlaneRow::TABLE)?);
-        let sessions = held.sessions(schema)?;
-        let mut book = self.shared.book();
-        let wanted = match plan::target_rows(&self.config, &book) {
+        let restarted = !actual.has_rows_of(schema.table(ControlPlaneRow::TABLE)?);
+        let sessions = actual.sessions(schema)?;
+        let mut store = self.shared.store();
+        let desired = match plan::target_rows(&self.config, &store) {
             // What there is no room for is excluded when rows are written.
-            Err(ControllerError::Room { .. }) => held.clone(),
-            wanted => wanted?,
+            Err(ControllerError::Room { .. }) => actual.clone(),
+            desired => desired?,
         };
-        let disturbed = wanted.disturbed_jobs(held, schema)?;
+        let disturbed = desired.disturbed_jobs(actual, schema)?;
         let mut ended = Vec::new();
-        for (name, job) in &mut book.jobs {
+        for (name, job) in &mut store.jobs {
             let partial = job.spec.config().quorum < job.spec.config().workers;
             let number = job.spec.number();
             let Some(place) = job.places.get_mut(&self.config.name) else { continue };
@@ -57,7 +60,7 @@ impl Agent {
                 ended.push((JobId(number), name.clone(), why));
             }
         }
-        drop(book);
+        drop(store);
         for (number, name, why) in ended {
             let what = format!("job {name}: {why}; its workers must join anew");
             tracing::warn!("{what}");
@@ -71,12 +74,13 @@ impl Agent {
     /// Takes jobs that came or went into the registry.
     pub(super) fn align(&mut self) -> Vec<Action> {
         let shared = Arc::clone(&self.shared);
-        let mut book = shared.book();
+        let mut store = shared.store();
         if let Some(room) = self.room {
-            book.give_credit(&self.config.name, room, self.config.shards);
+            store.give_credit(&self.config.name, room, self.config.shards);
         }
         let here = |known: &Known| {
-            book.jobs
+            store
+                .jobs
                 .get(&known.name)
                 .is_some_and(|job| job.serial == known.serial && job.places.contains_key(&self.config.name))
         };
@@ -92,11 +96,11 @@ impl Agent {
             let ended = self.registry.remove(number);
             // A job that goes on without this target ends nobody's session.
             let goes_on = known.is_some_and(|known| {
-                book.jobs.get(&known.name).is_some_and(|job| job.serial == known.serial)
+                store.jobs.get(&known.name).is_some_and(|job| job.serial == known.serial)
             });
             actions.extend(ended.into_iter().filter(|end| !goes_on || !matches!(end, Action::Send(..))));
         }
-        for (name, job) in &book.jobs {
+        for (name, job) in &store.jobs {
             let number = JobId(job.spec.number());
             let Some(place) = job.places.get(&self.config.name) else { continue };
             if self.known.contains_key(&number) {

@@ -1,8 +1,8 @@
 //! The agent of one target: keeps the connection, takes JOIN and LEAVE from the target, and makes the
-//! target's rows those that the book says, even after the target or the connection was gone.
+//! target's rows those that the store says, even after the target or the connection was gone.
 //!
-//! Decisions are in the book before the agent waits for anything: whatever fails then, target or disk, the
-//! agent begins anew with [`Agent::take_over`], which makes the target what the book says.
+//! Decisions are in the store before the agent waits for anything: whatever fails then, target or disk, the
+//! agent begins anew with [`Agent::take_over`], which makes the target what the store says.
 
 mod compare;
 mod jobs;
@@ -17,8 +17,8 @@ use crate::difference;
 use crate::error::ControllerError;
 use crate::live::Heard;
 use crate::state::{AgentCommand, ControllerState};
+use crate::switch_rows::SwitchRows;
 use crate::target::{SwitchEvent, Target};
-use crate::wanted::Wanted;
 use refused_job::RefusedJob;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
@@ -72,7 +72,7 @@ pub struct Agent {
     /// Ethernet addresses of those who joined.
     macs: BTreeMap<SocketAddr, Mac>,
     /// What the target holds, as far as is known.
-    held: Option<Wanted>,
+    actual: Option<SwitchRows>,
     /// Jobs of which the target has refused rows: it has none of them until they are tried again. By number.
     refused_jobs: BTreeMap<u16, RefusedJob>,
     /// Lookup tables that it has refused, and why.
@@ -106,7 +106,7 @@ impl Agent {
             heard: BTreeMap::new(),
             listened: None,
             macs: BTreeMap::new(),
-            held: None,
+            actual: None,
             refused_jobs: BTreeMap::new(),
             refused_tables: BTreeMap::new(),
             outdated: false,
@@ -242,8 +242,8 @@ impl Agent {
         match command {
             AgentCommand::Sync(answer) => drop(answer.send(self.sync(target).await)),
             AgentCommand::Rows(answer) => {
-                let held = target.read_rows().await;
-                drop(answer.send(held.map(|held| difference::rows(&held, target.schema()))));
+                let actual = target.read_rows().await;
+                drop(answer.send(actual.map(|actual| difference::rows(&actual, target.schema()))));
             }
             AgentCommand::Compare { repair, answer } => {
                 drop(answer.send(self.compare(target, repair).await));
@@ -271,11 +271,11 @@ impl Agent {
 
     /// Names of the jobs with a session here.
     fn running_jobs(&self) -> Vec<String> {
-        let book = self.shared.book();
-        let runs = |job: &crate::book::Job| {
+        let store = self.shared.store();
+        let runs = |job: &crate::store::Job| {
             job.places.get(&self.config.name).is_some_and(|place| place.session.is_some())
         };
-        book.jobs.iter().filter(|(_, job)| runs(job)).map(|(name, _)| name.clone()).collect()
+        store.jobs.iter().filter(|(_, job)| runs(job)).map(|(name, _)| name.clone()).collect()
     }
 
     /// Loads the target's program. A wrong program is replaced when no session is lost with it.
@@ -328,7 +328,7 @@ impl Agent {
         Ok(())
     }
 
-    /// The target becomes what is wanted.
+    /// The target becomes what is desired.
     async fn take_over(&mut self, target: &mut Target) -> Result<(), ControllerError> {
         self.load(target).await?;
         let info = target.p4info().await?;
@@ -340,14 +340,14 @@ impl Agent {
         self.forms = info.map(Forms::from_p4info).or(self.config.capacity.forms);
         self.room = self.config.capacity.room.or(info.and_then(capacity::room));
         self.marks = info.is_some_and(capacity::marks);
-        self.shared.book().forget_credit(&self.config.name);
+        self.shared.store().forget_credit(&self.config.name);
         // What it has refused is tried again.
         self.refused_jobs.clear();
         self.refused_tables.clear();
-        let held = target.read_rows().await?;
-        self.refuse_unknown_sessions(&held)?;
-        self.end_sessions_that_cannot_go_on(&held)?;
-        self.held = Some(held);
+        let actual = target.read_rows().await?;
+        self.refuse_unknown_sessions(&actual)?;
+        self.end_sessions_that_cannot_go_on(&actual)?;
+        self.actual = Some(actual);
         self.compared = Some(Instant::now());
         self.sync(target).await?;
         // Nobody was heard while there was no connection.
@@ -362,20 +362,20 @@ impl Agent {
         view.differences.clear();
         view.error.clear();
         drop(views);
-        let what = format!("target {}: connected; its rows are as wanted", target.name());
+        let what = format!("target {}: connected; its rows are as desired", target.name());
         tracing::info!("{what}");
         Ok(())
     }
 
     /// Sessions of jobs that the state file does not have are another controller's, or this one was started
     /// with another file: deleting their rows would end training that runs.
-    fn refuse_unknown_sessions(&self, held: &Wanted) -> Result<(), ControllerError> {
+    fn refuse_unknown_sessions(&self, actual: &SwitchRows) -> Result<(), ControllerError> {
         if self.config.drops_unknown {
             return Ok(());
         }
-        let book = self.shared.book();
-        let jobs = held.sessions(&self.config.schema)?;
-        let jobs: Vec<u16> = jobs.into_iter().filter(|&job| !book.knows(&self.config.name, job)).collect();
+        let store = self.shared.store();
+        let jobs = actual.sessions(&self.config.schema)?;
+        let jobs: Vec<u16> = jobs.into_iter().filter(|&job| !store.knows(&self.config.name, job)).collect();
         if jobs.is_empty() {
             return Ok(());
         }
@@ -389,7 +389,7 @@ impl Agent {
         let (packets, _) = self.note(actions);
         let packets = self.establish(target, packets).await?;
         self.send(target, packets, None).await?;
-        self.shared.book().forget_removed(&self.config.name);
+        self.shared.store().forget_removed(&self.config.name);
         Ok(())
     }
 }

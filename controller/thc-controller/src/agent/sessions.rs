@@ -1,9 +1,9 @@
 //! What an agent's registry decides about sessions, done.
 
 use super::{Agent, Packets};
-use crate::book::{Job, Member};
 use crate::error::ControllerError;
 use crate::live::Heard;
+use crate::store::{Job, Member};
 use crate::target::Target;
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -54,15 +54,15 @@ impl Agent {
     fn has_cookie(&self, header: &Header) -> bool {
         let Some(known) = self.known.get(&header.job) else { return false };
         let of_session = self.registry.session(header.job).map(|(cookie, _)| cookie);
-        let book = self.shared.book();
+        let store = self.shared.store();
         of_session == Some(header.cookie)
-            || book.jobs.get(&known.name).is_some_and(|job| job.spec.config().cookie == header.cookie)
+            || store.jobs.get(&known.name).is_some_and(|job| job.spec.config().cookie == header.cookie)
     }
 
     /// Notes the address of a worker that has shown a cookie. A root's address is in its job.
     fn keep_address(&mut self, at: SocketAddr, mac: Mac) {
         let root_of = |job: &Job| job.spec.rack.as_ref().map(|rack| rack.root);
-        let roots: Vec<SocketAddr> = self.shared.book().jobs.values().filter_map(root_of).collect();
+        let roots: Vec<SocketAddr> = self.shared.store().jobs.values().filter_map(root_of).collect();
         if roots.contains(&at) {
             return;
         }
@@ -99,7 +99,7 @@ impl Agent {
         self.send(target, packets, asker).await
     }
 
-    /// Notes in the book what the registry says, all of it at once. Returns what to send then, and whether
+    /// Notes in the store what the registry says, all of it at once. Returns what to send then, and whether
     /// anything else is to be done.
     pub(super) fn note(&mut self, actions: Vec<Action>) -> (Packets, bool) {
         let mut changed = false;
@@ -161,8 +161,8 @@ impl Agent {
         let Some(known) = self.known.get(&job) else { return };
         tracing::info!("job {}: session over", known.name);
         let all_left = self.registry.status(job).is_none_or(|(joined, _)| joined == 0);
-        let mut book = self.shared.book();
-        let Some(record) = book.jobs.get_mut(&known.name) else { return };
+        let mut store = self.shared.store();
+        let Some(record) = store.jobs.get_mut(&known.name) else { return };
         if let Some(place) = record.places.get_mut(&self.config.name) {
             place.session = None;
         }
@@ -175,7 +175,7 @@ impl Agent {
     /// The target has refused rows of a job: its session is over, which its members are told.
     pub(super) fn turn_away(&mut self, job: JobId) -> Packets {
         let Some(known) = self.known.remove(&job) else { return Vec::new() };
-        if let Some(place) = self.shared.book().place_mut(&known.name, &self.config.name) {
+        if let Some(place) = self.shared.store().place_mut(&known.name, &self.config.name) {
             place.session = None;
         }
         self.heard.retain(|(of, _), _| *of != job);
@@ -197,16 +197,16 @@ impl Agent {
         });
         let members = members.collect();
         let ports = if let Level::Rack { ports, .. } = config.level { ports } else { 0 };
-        let mut book = self.shared.book();
-        book.begin(&known.name, &self.config.name, config.cookie.0, members, ports);
-        let job = book.jobs.get(&known.name).cloned();
-        drop(book);
+        let mut store = self.shared.store();
+        store.begin(&known.name, &self.config.name, config.cookie.0, members, ports);
+        let job = store.jobs.get(&known.name).cloned();
+        drop(store);
         job.iter().for_each(|job| self.try_again(job));
     }
 
     fn change_session(&self, job: JobId, change: impl FnOnce(&mut BTreeMap<u8, Member>)) {
         let Some(known) = self.known.get(&job) else { return };
-        if let Some(place) = self.shared.book().place_mut(&known.name, &self.config.name)
+        if let Some(place) = self.shared.store().place_mut(&known.name, &self.config.name)
             && let Some(session) = &mut place.session
         {
             change(&mut session.members);

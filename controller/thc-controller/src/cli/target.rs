@@ -6,9 +6,7 @@ use super::grid::Grid;
 use super::terminal::{print, print_json};
 use clap::{Args, Subcommand};
 use std::fmt::Write;
-use thc_control_proto::v1::{
-    CompareTargetRequest, Difference, ListTargetsRequest, ReadRowsRequest, Target,
-};
+use thc_control_proto::v1::{CompareTargetRequest, Difference, ListTargetsRequest, ReadRowsRequest, Target};
 
 /// What can be asked of targets; which there are is in the configuration.
 #[derive(Clone, Debug, Subcommand)]
@@ -92,11 +90,11 @@ pub async fn run(command: TargetCommand, connection: Connection, json: bool) -> 
 
 fn line(difference: &Difference) -> String {
     let row = difference.row.clone().unwrap_or_default();
-    let wanted = match difference.wanted.as_str() {
+    let desired = match difference.desired.as_str() {
         "" => String::new(),
-        wanted => format!(" instead of {wanted}"),
+        desired => format!(" instead of {desired}"),
     };
-    format!("{:<8} {} [{}] {}{wanted}\n", difference.kind, row.table, row.key, row.action)
+    format!("{:<8} {} [{}] {}{desired}\n", difference.kind, row.table, row.key, row.action)
 }
 
 fn state(target: &Target) -> &'static str {

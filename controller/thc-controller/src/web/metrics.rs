@@ -1,13 +1,13 @@
 //! What Prometheus reads.
 
-use crate::desk::{Desk, places};
+use crate::service::{Service, places};
 use std::fmt;
 use thc_control_proto::v1::{JobPlace, Requests, Target, Use, WorkerCounters};
 use thc_metrics::{DescriptorEncoder, counters, gauges};
 
 /// All metrics, as OpenMetrics text.
-pub fn text(desk: Desk) -> Result<String, fmt::Error> {
-    thc_metrics::text("thc", move |encoder| write(encoder, &desk))
+pub fn text(service: Service) -> Result<String, fmt::Error> {
+    thc_metrics::text("thc", move |encoder| write(encoder, &service))
 }
 
 /// Metrics of targets beside their counters.
@@ -49,19 +49,20 @@ fn target_metrics(encoder: &mut DescriptorEncoder<'_>, targets: &[Target]) -> fm
     gauges(encoder, "target_requests_seconds", "How long these took together", took)
 }
 
-fn write(encoder: &mut DescriptorEncoder<'_>, desk: &Desk) -> fmt::Result {
+fn write(encoder: &mut DescriptorEncoder<'_>, service: &Service) -> fmt::Result {
     // Name, workers and places of each job.
     let jobs: Vec<(String, u8, Vec<JobPlace>)> = {
-        let (book, views) = (desk.state().book(), desk.state().views());
-        let jobs = book.jobs.iter();
-        jobs.map(|(name, job)| (name.clone(), job.spec.config().workers, places(job, &views).collect())).collect()
+        let (store, views) = (service.state().store(), service.state().views());
+        let jobs = store.jobs.iter();
+        jobs.map(|(name, job)| (name.clone(), job.spec.config().workers, places(job, &views).collect()))
+            .collect()
     };
-    let targets = desk.targets();
-    let counted = desk.counters("").unwrap_or_default();
-    let unsaved = [([], desk.state().unsaved().as_secs_f64())];
+    let targets = service.targets();
+    let counted = service.counters("").unwrap_or_default();
+    let unsaved = [([], service.state().unsaved().as_secs_f64())];
     let help = "How long the last change has been waiting to be written to the state file";
     gauges(encoder, "controller_unsaved_seconds", help, unsaved)?;
-    let certificates = desk.state().certificates.get();
+    let certificates = service.state().certificates.get();
     let expires = certificates.and_then(|certificates| certificates.not_after()).map(|end| ([], end as f64));
     let help = "When the certificate of the service expires, in seconds since 1970";
     gauges(encoder, "certificate_expiry_timestamp_seconds", help, expires)?;

@@ -272,7 +272,7 @@ fn who_waits_for_a_switch_that_hangs_holds_up_nobody() {
         .spawn()
         .unwrap();
     controller
-        .wait_until("in the book", |controller| controller.ask(&["job", "show", "both"]).code == Some(0));
+        .wait_until("in the store", |controller| controller.ask(&["job", "show", "both"]).code == Some(0));
     // What is made, changed and deleted on the other one meanwhile.
     assert_eq!(create(&controller, "new", &["--target", "works"]).code, Some(0));
     let changed = controller.ask(&["job", "update", "old", "--workers", "5"]);
@@ -389,7 +389,7 @@ fn who_goes_away_leaves_nothing_half_made() {
         .stdin(Stdio::null())
         .spawn()
         .unwrap();
-    controller.wait_until("in the book", |controller| controller.ask(&["job", "show", "b"]).code == Some(0));
+    controller.wait_until("in the store", |controller| controller.ask(&["job", "show", "b"]).code == Some(0));
     assert!(Command::new("kill").args(["-INT", &asks.id().to_string()]).status().unwrap().success());
     let _ = asks.wait().unwrap();
     std::thread::sleep(Duration::from_millis(300));

@@ -21,7 +21,7 @@ fn own_address(target: usize) -> Ipv4Addr {
 }
 
 /// Targets at these addresses, and jobs spread over them.
-fn config<'a>(addresses: impl Iterator<Item = &'a str>) -> String {
+fn config(addresses: impl Iterator<Item = String>) -> String {
     let target = |(number, address)| {
         let ip = own_address(number);
         format!("[[target]]\nname = \"t{number}\"\naddress = \"{address}\"\nip = \"{ip}\"\n")
@@ -75,7 +75,7 @@ fn measure(controller: &Controller) {
 #[test]
 fn a_controller_of_many_jobs_whose_targets_are_away_answers_at_once() {
     let began = Instant::now();
-    let controller = Controller::start(&config((0..TARGETS).map(|_| NOWHERE)));
+    let controller = Controller::start(&config((0..TARGETS).map(|_| NOWHERE.to_owned())));
     println!("ready after {:?}", began.elapsed());
     measure(&controller);
 }
@@ -87,7 +87,7 @@ fn a_controller_of_many_sessions_answers_at_once() {
     let info = include_bytes!("../../../../p4/build/thc.p4info.txtpb");
     let switches: Vec<Strict> = (0..TARGETS).map(|_| Strict::start(p4info::parse(info).unwrap())).collect();
     let began = Instant::now();
-    let controller = Controller::start(&config(switches.iter().map(|switch| switch.address.as_str())));
+    let controller = Controller::start(&config(switches.iter().map(|switch| switch.address.to_string())));
     println!("ready after {:?}", began.elapsed());
     controller.until_connected();
     println!("connected after {:?}", began.elapsed());

@@ -545,7 +545,8 @@ impl Strict {
     /// Has a program that somebody else has loaded.
     pub fn has_program(&self, info: P4Info) {
         let p4info = Some(info);
-        self.state().loaded = Some(ForwardingPipelineConfig { p4info, ..ForwardingPipelineConfig::default() });
+        self.state().loaded =
+            Some(ForwardingPipelineConfig { p4info, ..ForwardingPipelineConfig::default() });
     }
 
     /// It was off: everything is gone, and controllers must connect anew.

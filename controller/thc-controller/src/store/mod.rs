@@ -5,14 +5,14 @@ mod job;
 mod tables;
 
 pub use job::{Given, Hidden, Job, Member, Placement, Session};
-pub use tables::BookTable;
+pub use tables::StoredTable;
 
-use crate::book_file::BookFile;
 use crate::capacity::{Capacity, Forms};
 use crate::error::ControllerError;
 use crate::rack::RackPlace;
 use crate::refusal::Refusal;
 use crate::spec::JobSpec;
+use crate::state_file::StateFile;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -27,11 +27,11 @@ const FEW: u32 = 16;
 
 /// All of it.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
-pub struct Book {
+pub struct Store {
     /// The jobs by name.
     pub jobs: BTreeMap<String, Job>,
     /// The tables by number on the wire, from 1.
-    pub tables: BTreeMap<u8, BookTable>,
+    pub tables: BTreeMap<u8, StoredTable>,
     /// By target, the numbers of removed jobs whose rows it may still hold.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     removed: BTreeMap<String, BTreeSet<u16>>,
@@ -41,7 +41,7 @@ pub struct Book {
     serial: u64,
     /// Where it is kept.
     #[serde(skip)]
-    store: Arc<BookFile>,
+    file: Arc<StateFile>,
 }
 
 /// A job and all tables before a change.
@@ -49,7 +49,7 @@ pub struct Book {
 pub(crate) struct Undo {
     name: String,
     job: Option<Job>,
-    tables: BTreeMap<u8, BookTable>,
+    tables: BTreeMap<u8, StoredTable>,
 }
 
 /// Seconds since 1970.
@@ -58,38 +58,38 @@ pub fn seconds() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
 }
 
-impl Book {
+impl Store {
     /// Takes the file, and reads it if there is one.
     ///
     /// # Errors
-    /// As `BookFile::take` and `BookFile::read`.
-    pub fn open(path: Option<&Path>) -> Result<Book, ControllerError> {
-        let store = Arc::new(BookFile::new(path));
-        store.take()?;
-        let read: Book = store.read()?;
-        Ok(Book { store, ..read })
+    /// As `StateFile::take` and `StateFile::read`.
+    pub fn open(path: Option<&Path>) -> Result<Store, ControllerError> {
+        let file = Arc::new(StateFile::new(path));
+        file.take()?;
+        let read: Store = file.read()?;
+        Ok(Store { file, ..read })
     }
 
     /// Reads the file, if there is one. Another controller may have it.
     ///
     /// # Errors
-    /// As `BookFile::read`.
-    pub fn read(path: Option<&Path>) -> Result<Book, ControllerError> {
-        BookFile::new(path).read()
+    /// As `StateFile::read`.
+    pub fn read(path: Option<&Path>) -> Result<Store, ControllerError> {
+        StateFile::new(path).read()
     }
 
     /// The file that it is kept in.
     #[must_use]
-    pub fn file(&self) -> &Arc<BookFile> {
-        &self.store
+    pub fn file(&self) -> &Arc<StateFile> {
+        &self.file
     }
 
     /// What is to be written to its file.
     ///
     /// # Errors
-    /// As `BookFile::content`.
+    /// As `StateFile::content`.
     pub fn content(&self) -> Result<String, ControllerError> {
-        self.store.content(self)
+        self.file.content(self)
     }
 
     /// The lowest number on the wire that no job has, from 1.
@@ -210,9 +210,10 @@ impl Book {
     pub(crate) fn change<T, E>(
         &mut self,
         job: &str,
-        change: impl FnOnce(&mut Book) -> Result<T, E>,
+        change: impl FnOnce(&mut Store) -> Result<T, E>,
     ) -> Result<(T, Undo), E> {
-        let undo = Undo { name: job.to_owned(), job: self.jobs.get(job).cloned(), tables: self.tables.clone() };
+        let undo =
+            Undo { name: job.to_owned(), job: self.jobs.get(job).cloned(), tables: self.tables.clone() };
         match change(self) {
             Ok(done) => Ok((done, undo)),
             Err(error) => {
@@ -248,14 +249,14 @@ impl Book {
     fn check_rows(&self, target: &str, capacity: &Capacity, spec: &JobSpec) -> Result<(), Refusal> {
         let others = self.jobs.values().filter(|job| job.places.contains_key(target));
         let others: Vec<_> = others.map(|job| job.spec.rows().counts_by_name()).collect();
-        for (place, ((table, wanted), (_, all))) in
+        for (place, ((table, needed), (_, all))) in
             spec.rows().counts_by_name().into_iter().zip(capacity.rows.counts_by_name()).enumerate()
         {
             let taken: u32 = others.iter().map(|rows| rows[place].1).sum();
-            if taken + wanted > all {
+            if taken + needed > all {
                 let free = all.saturating_sub(taken);
                 return Err(Refusal::full(format!(
-                    "target {target} has {free} of the {all} rows of its table {table} free, and job {} needs {wanted}: ask for fewer workers, or delete a job",
+                    "target {target} has {free} of the {all} rows of its table {table} free, and job {} needs {needed}: ask for fewer workers, or delete a job",
                     spec.name()
                 )));
             }
@@ -275,10 +276,10 @@ impl Book {
         let data = others.iter().map(|(config, place)| (place.data_base, config.data_slots)).collect();
         let norm = others.iter().map(|(config, place)| (place.norm_base, config.norm_slots)).collect();
         self.check_rows(target, capacity, spec)?;
-        let room = |kind: &str, taken, wanted, all| {
-            gap(taken, wanted, all).ok_or_else(|| {
+        let room = |kind: &str, taken, needed, all| {
+            gap(taken, needed, all).ok_or_else(|| {
                 Refusal::full(format!(
-                    "target {target} has no {wanted} {kind} slots in a row free of its {all}: ask for fewer, or delete a job"
+                    "target {target} has no {needed} {kind} slots in a row free of its {all}: ask for fewer, or delete a job"
                 ))
             })
         };
@@ -304,7 +305,7 @@ impl Book {
         members: BTreeMap<u8, Member>,
         root_ports: u8,
     ) {
-        // Cells of a forgotten book's epochs may still be full: time makes them differ.
+        // Cells of a forgotten store's epochs may still be full: time makes them differ.
         self.epoch = self.epoch.wrapping_add(1).max(seconds() as u32);
         let epoch = self.epoch;
         let credit = self.jobs.get(job).map_or(0, Job::credit);
@@ -342,17 +343,17 @@ pub fn fits(
     }
 }
 
-/// The first place for `wanted` slots between the taken (base, length) ranges of `all`.
-fn gap(mut taken: Vec<(u32, u32)>, wanted: u32, all: u32) -> Option<u32> {
+/// The first place for `needed` slots between the taken (base, length) ranges of `all`.
+fn gap(mut taken: Vec<(u32, u32)>, needed: u32, all: u32) -> Option<u32> {
     taken.sort_unstable();
     let mut base = 0u32;
     for (start, length) in taken {
-        if start.saturating_sub(base) >= wanted {
+        if start.saturating_sub(base) >= needed {
             break;
         }
         base = base.max(start.saturating_add(length));
     }
-    (base.checked_add(wanted)? <= all).then_some(base)
+    (base.checked_add(needed)? <= all).then_some(base)
 }
 
 #[cfg(test)]
@@ -373,49 +374,49 @@ mod tests {
         room: None,
     };
 
-    fn spec(name: &str, book: &Book, slots: u32) -> JobSpec {
+    fn spec(name: &str, store: &Store, slots: u32) -> JobSpec {
         let asked = JobSection::parse(&format!(
             "name = {name:?}\nworkers = 4\ndata_slots = {slots}\nnorm_slots = 16"
         ));
         let asked = asked.unwrap();
-        JobSpec::from_request(&asked, book.free_number(), None).unwrap()
+        JobSpec::from_request(&asked, store.free_number(), None).unwrap()
     }
 
-    fn add(book: &mut Book, name: &str, slots: u32) -> Result<(), Refusal> {
-        let spec = spec(name, book, slots);
-        book.add(spec, &[("s1".to_owned(), ROOM)])
+    fn add(store: &mut Store, name: &str, slots: u32) -> Result<(), Refusal> {
+        let spec = spec(name, store, slots);
+        store.add(spec, &[("s1".to_owned(), ROOM)])
     }
 
     #[test]
     fn jobs_do_not_overlap_and_gaps_are_filled() {
-        let mut book = Book::default();
+        let mut store = Store::default();
         for name in ["a", "b", "c"] {
-            add(&mut book, name, 256).unwrap();
+            add(&mut store, name, 256).unwrap();
         }
-        let base = |book: &Book, name: &str| book.jobs[name].places["s1"].data_base;
-        assert_eq!((base(&book, "a"), base(&book, "b"), base(&book, "c")), (0, 256, 512));
-        book.remove("b").unwrap();
-        add(&mut book, "d", 300).unwrap_err();
-        add(&mut book, "d", 128).unwrap();
-        add(&mut book, "e", 128).unwrap();
-        assert_eq!((base(&book, "d"), base(&book, "e")), (256, 384));
-        assert_eq!(book.jobs["d"].spec.number(), 2);
-        assert_eq!(book.jobs["e"].places["s1"].index, 3);
-        assert_eq!(add(&mut book, "a", 16).unwrap_err().code, tonic::Code::AlreadyExists);
+        let base = |store: &Store, name: &str| store.jobs[name].places["s1"].data_base;
+        assert_eq!((base(&store, "a"), base(&store, "b"), base(&store, "c")), (0, 256, 512));
+        store.remove("b").unwrap();
+        add(&mut store, "d", 300).unwrap_err();
+        add(&mut store, "d", 128).unwrap();
+        add(&mut store, "e", 128).unwrap();
+        assert_eq!((base(&store, "d"), base(&store, "e")), (256, 384));
+        assert_eq!(store.jobs["d"].spec.number(), 2);
+        assert_eq!(store.jobs["e"].places["s1"].index, 3);
+        assert_eq!(add(&mut store, "a", 16).unwrap_err().code, tonic::Code::AlreadyExists);
     }
 
     /// All of a target's jobs have their rows, whatever they are.
     #[test]
     fn there_are_rows_for_all() {
-        let mut book = Book::default();
+        let mut store = Store::default();
         let rooms = [("s1".to_owned(), Capacity { rows: RowCounts { members: 12, ..ROWS }, ..ROOM })];
         for name in ["a", "b", "c"] {
-            book.add(spec(name, &book, 16), &rooms).unwrap();
+            store.add(spec(name, &store, 16), &rooms).unwrap();
         }
-        let refused = book.add(spec("d", &book, 16), &rooms).unwrap_err();
+        let refused = store.add(spec("d", &store, 16), &rooms).unwrap_err();
         assert_eq!(refused.code, tonic::Code::ResourceExhausted);
         assert!(refused.message.contains("has 0 of the 12 rows of its table members free"), "{refused:?}");
-        book.remove("a").unwrap();
+        store.remove("a").unwrap();
     }
 
     /// Whatever a target has too little of for one job more, that job is refused by its name, and those that are there stay.
@@ -435,13 +436,13 @@ mod tests {
                 Capacity { rows: RowCounts { job_tables: 1, ..ROWS }, ..ROOM },
             ),
         ] {
-            let (mut book, rooms) = (Book::default(), [("s1".to_owned(), room)]);
-            book.add(spec("a", &book, 16), &rooms).unwrap();
-            let before = book.clone();
-            let refused = book.add(spec("b", &book, 16), &rooms).unwrap_err();
+            let (mut store, rooms) = (Store::default(), [("s1".to_owned(), room)]);
+            store.add(spec("a", &store, 16), &rooms).unwrap();
+            let before = store.clone();
+            let refused = store.add(spec("b", &store, 16), &rooms).unwrap_err();
             assert_eq!(refused.code, tonic::Code::ResourceExhausted, "{says}");
             assert!(refused.message.contains(says) && refused.message.contains("delete"), "{refused:?}");
-            assert_eq!(book.jobs, before.jobs, "{says}");
+            assert_eq!(store.jobs, before.jobs, "{says}");
         }
     }
 
@@ -453,51 +454,51 @@ mod tests {
             let text = format!("name = {name:?}\nworkers = {workers}\ndata_slots = 256\nnorm_slots = 16");
             JobSpec::from_request(&JobSection::parse(&text).unwrap(), number, None).unwrap()
         };
-        let mut book = Book::default();
-        book.add(of("a", 1, 4), &rooms).unwrap();
-        let before = book.clone();
-        let same = |book: &Book| assert_eq!((&book.jobs, &book.tables), (&before.jobs, &before.tables));
-        let (_, made) = book.change("b", |book| book.add(of("b", 2, 9), &rooms)).unwrap();
-        book.undo(made);
-        same(&book);
-        let (_, changed) = book.change("a", |book| book.replace(of("a", 1, 9), &rooms)).unwrap();
-        assert_ne!(book.tables, before.tables);
-        book.undo(changed);
-        same(&book);
-        let (_, deleted) = book.change("a", |book| book.remove("a").ok_or(())).unwrap();
-        book.undo(deleted);
-        same(&book);
+        let mut store = Store::default();
+        store.add(of("a", 1, 4), &rooms).unwrap();
+        let before = store.clone();
+        let same = |store: &Store| assert_eq!((&store.jobs, &store.tables), (&before.jobs, &before.tables));
+        let (_, made) = store.change("b", |store| store.add(of("b", 2, 9), &rooms)).unwrap();
+        store.undo(made);
+        same(&store);
+        let (_, changed) = store.change("a", |store| store.replace(of("a", 1, 9), &rooms)).unwrap();
+        assert_ne!(store.tables, before.tables);
+        store.undo(changed);
+        same(&store);
+        let (_, deleted) = store.change("a", |store| store.remove("a").ok_or(())).unwrap();
+        store.undo(deleted);
+        same(&store);
         // One that fails in the middle is undone at once.
         let wide = [rooms[0].clone(), ("s2".to_owned(), Capacity { data_slots: 16, ..ROOM })];
-        book.change("a", |book| book.replace(of("a", 1, 9), &wide)).unwrap_err();
-        same(&book);
-        book.add(of("b", 2, 4), &rooms).unwrap();
+        store.change("a", |store| store.replace(of("a", 1, 9), &wide)).unwrap_err();
+        same(&store);
+        store.add(of("b", 2, 4), &rooms).unwrap();
     }
 
     #[test]
     fn equal_tables_are_one_and_go_with_their_last_job() {
-        let mut book = Book::default();
-        add(&mut book, "a", 16).unwrap();
-        add(&mut book, "b", 16).unwrap();
-        assert_eq!(book.tables.len(), 1);
-        book.remove("a").unwrap();
-        assert_eq!(book.tables.len(), 1);
-        book.remove("b").unwrap();
-        assert!(book.tables.is_empty());
+        let mut store = Store::default();
+        add(&mut store, "a", 16).unwrap();
+        add(&mut store, "b", 16).unwrap();
+        assert_eq!(store.tables.len(), 1);
+        store.remove("a").unwrap();
+        assert_eq!(store.tables.len(), 1);
+        store.remove("b").unwrap();
+        assert!(store.tables.is_empty());
     }
 
     #[test]
     fn a_file_keeps_everything() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("state.json");
-        let mut book = Book::open(Some(&path)).unwrap();
-        add(&mut book, "a", 16).unwrap();
+        let mut store = Store::open(Some(&path)).unwrap();
+        add(&mut store, "a", 16).unwrap();
         let member = Member { at: "10.0.0.1:7".parse().unwrap(), mac: [2; 6], port: 3, nonce: u64::MAX };
-        book.begin("a", "s1", 77, BTreeMap::from([(0, member)]), 0);
-        book.place_mut("a", "s1").unwrap().session.as_mut().unwrap().before = Some(BTreeMap::from([(0, 5)]));
-        book.file().write(book.content().unwrap()).unwrap();
-        let again = Book::read(Some(&path)).unwrap();
-        assert_eq!((&again.jobs, &again.tables), (&book.jobs, &book.tables));
+        store.begin("a", "s1", 77, BTreeMap::from([(0, member)]), 0);
+        store.place_mut("a", "s1").unwrap().session.as_mut().unwrap().before = Some(BTreeMap::from([(0, 5)]));
+        store.file().write(store.content().unwrap()).unwrap();
+        let again = Store::read(Some(&path)).unwrap();
+        assert_eq!((&again.jobs, &again.tables), (&store.jobs, &store.tables));
         let before = again.jobs["a"].places["s1"].session.clone().unwrap().epoch;
         let mut again = again;
         again.begin("a", "s1", 78, BTreeMap::new(), 0);

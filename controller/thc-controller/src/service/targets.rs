@@ -1,11 +1,11 @@
 //! Targets: what they hold, and what they have room for.
 
-use super::Desk;
-use crate::book::Book;
+use super::Service;
 use crate::config::TargetConfig;
 use crate::live::TargetView;
 use crate::refusal::Refusal;
 use crate::state::AgentCommand;
+use crate::store::Store;
 use std::collections::BTreeMap;
 use thc_control_proto::v1;
 
@@ -19,9 +19,9 @@ struct Used {
 }
 
 /// What jobs take of each target's room, from one pass over them.
-fn used_room(book: &Book) -> BTreeMap<&str, Used> {
+fn used_room(store: &Store) -> BTreeMap<&str, Used> {
     let mut all: BTreeMap<&str, Used> = BTreeMap::new();
-    for job in book.jobs.values() {
+    for job in store.jobs.values() {
         let (config, rows) = (job.spec.config(), job.spec.rows().counts_by_name());
         for target in job.places.keys() {
             let used = all.entry(target).or_default();
@@ -70,13 +70,13 @@ fn target_message(config: &TargetConfig, view: Option<&TargetView>, uses: Vec<v1
     }
 }
 
-impl Desk {
+impl Service {
     /// All targets.
     #[must_use]
     pub fn targets(&self) -> Vec<v1::Target> {
-        let book = self.shared.book();
+        let store = self.shared.store();
         let views = self.shared.views();
-        let (used, none, tables) = (used_room(&book), Used::default(), book.tables.len() as u32);
+        let (used, none, tables) = (used_room(&store), Used::default(), store.tables.len() as u32);
         let target = |config: &TargetConfig| {
             let uses = uses(config, tables, used.get(config.name.as_str()).unwrap_or(&none));
             target_message(config, views.get(&config.name), uses)
@@ -95,7 +95,7 @@ impl Desk {
     /// Where they differ from those that were written; repairs that if so asked.
     ///
     /// # Errors
-    /// As [`Desk::rows`].
+    /// As [`Service::rows`].
     pub async fn compare(&self, target: &str, repair: bool) -> Result<Vec<v1::Difference>, Refusal> {
         self.shared.ask(target, |answer| AgentCommand::Compare { repair, answer }).await
     }

@@ -32,7 +32,7 @@ struct Kept<T> {
 /// Methods that read or write the disk may take long, above all on a shared folder: do not call them on
 /// threads that serve others.
 #[derive(Debug, Default)]
-pub struct BookFile {
+pub struct StateFile {
     path: Option<PathBuf>,
     disk: Mutex<Disk>,
 }
@@ -62,11 +62,11 @@ fn beside(path: &Path, ending: &str) -> PathBuf {
     path.into()
 }
 
-impl BookFile {
+impl StateFile {
     /// The file at this path, not read yet.
     #[must_use]
-    pub fn new(path: Option<&Path>) -> BookFile {
-        BookFile { path: path.map(Path::to_owned), ..BookFile::default() }
+    pub fn new(path: Option<&Path>) -> StateFile {
+        StateFile { path: path.map(Path::to_owned), ..StateFile::default() }
     }
 
     /// The path of the file, if there is one.
@@ -136,8 +136,7 @@ impl BookFile {
         if format != FORMAT {
             return Err(self.damage(format!("its format is {format}, this thc-controller knows {FORMAT}")));
         }
-        let kept: Kept<T> =
-            serde_json::from_slice(&text).map_err(|error| self.damage(error.to_string()))?;
+        let kept: Kept<T> = serde_json::from_slice(&text).map_err(|error| self.damage(error.to_string()))?;
         Ok(kept.store)
     }
 
@@ -192,12 +191,12 @@ mod tests {
     use super::*;
     use std::os::unix::fs::PermissionsExt;
 
-    fn open(path: &Path) -> BookFile {
-        BookFile::new(Some(path))
+    fn open(path: &Path) -> StateFile {
+        StateFile::new(Some(path))
     }
 
-    fn write(file: &BookFile, book: &[u32]) -> Result<(), ControllerError> {
-        file.write(file.content(&book)?)
+    fn write(file: &StateFile, numbers: &[u32]) -> Result<(), ControllerError> {
+        file.write(file.content(&numbers)?)
     }
 
     #[test]
@@ -223,9 +222,9 @@ mod tests {
     fn a_damaged_file_is_not_believed() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("state");
-        let store = open(&path);
-        store.take().unwrap();
-        write(&store, &[17]).unwrap();
+        let file = open(&path);
+        file.take().unwrap();
+        write(&file, &[17]).unwrap();
         let text = fs::read_to_string(&path).unwrap();
         for (damaged, said) in [
             (text.replace("17", "\"x\""), "invalid type"),
@@ -259,9 +258,9 @@ mod tests {
 
     #[test]
     fn without_a_path_all_may_be_changed() {
-        let store = BookFile::new(None);
-        store.take().unwrap();
-        write(&store, &[1]).unwrap();
-        assert_eq!(store.read::<Vec<u32>>().unwrap(), [0; 0]);
+        let file = StateFile::new(None);
+        file.take().unwrap();
+        write(&file, &[1]).unwrap();
+        assert_eq!(file.read::<Vec<u32>>().unwrap(), [0; 0]);
     }
 }

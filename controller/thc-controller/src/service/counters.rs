@@ -1,10 +1,10 @@
 //! What the targets have counted, and what that says.
 
-use super::{Desk, no_job, places};
-use crate::book::Job;
+use super::{Service, no_job, places};
 use crate::diagnose::{self, Seen};
 use crate::live::{CARRIER, TargetView};
 use crate::refusal::Refusal;
+use crate::store::Job;
 use std::collections::BTreeMap;
 use std::time::Duration;
 use thc_control_proto::v1::{self, WorkerReport};
@@ -67,22 +67,24 @@ fn job_counters(
     })
 }
 
-impl Desk {
+impl Service {
     /// Counters of a job, or of all if the name is empty.
     ///
     /// # Errors
     /// There is no such job.
     pub fn counters(&self, name: &str) -> Result<v1::ReadCountersResponse, Refusal> {
-        let book = self.shared.book();
-        if !name.is_empty() && !book.jobs.contains_key(name) {
+        let store = self.shared.store();
+        if !name.is_empty() && !store.jobs.contains_key(name) {
             return Err(no_job(name));
         }
         let views = self.shared.views();
         let reports = self.shared.reports();
-        let jobs = book.jobs.values().filter(|job| name.is_empty() || job.spec.name() == name);
+        let jobs = store.jobs.values().filter(|job| name.is_empty() || job.spec.name() == name);
         let jobs = jobs.flat_map(|job| {
             let targets = job.spec.targets().iter();
-            targets.filter_map(|target| job_counters(job, target, views.get(target)?, &reports)).collect::<Vec<_>>()
+            targets
+                .filter_map(|target| job_counters(job, target, views.get(target)?, &reports))
+                .collect::<Vec<_>>()
         });
         let targets = self.shared.targets.iter().filter_map(|target| {
             let view = views.get(&target.config.name)?;
@@ -105,8 +107,8 @@ impl Desk {
             readings.push(self.counters(name)?);
         }
         let targets = self.targets();
-        let (book, views) = (self.shared.book(), self.shared.views());
-        let job = book.jobs.get(name).ok_or_else(|| no_job(name))?;
+        let (store, views) = (self.shared.store(), self.shared.views());
+        let job = store.jobs.get(name).ok_or_else(|| no_job(name))?;
         let why =
             |(target, view): (&String, &TargetView)| Some((target.clone(), view.refused.get(name)?.clone()));
         let refused: Vec<(String, String)> = views.iter().filter_map(why).collect();

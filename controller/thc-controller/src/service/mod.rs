@@ -2,6 +2,7 @@
 
 mod counters;
 mod declared;
+mod grpc;
 mod jobs;
 mod joins;
 mod tables;
@@ -9,10 +10,10 @@ mod targets;
 
 pub(crate) use jobs::places;
 
-use crate::book::Book;
 use crate::error::ControllerError;
 use crate::refusal::Refusal;
 use crate::state::ControllerState;
+use crate::store::Store;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -25,7 +26,7 @@ const LANE_BITS: u8 = 8;
 
 /// Does what is asked.
 #[derive(Clone, Debug)]
-pub struct Desk {
+pub struct Service {
     shared: Arc<ControllerState>,
 }
 
@@ -37,11 +38,11 @@ fn no_job(name: &str) -> Refusal {
     Refusal::not_found(format!("there is no job {name:?}: `job list` shows those there are"))
 }
 
-impl Desk {
+impl Service {
     /// Over this state.
     #[must_use]
-    pub fn new(shared: Arc<ControllerState>) -> Desk {
-        Desk { shared }
+    pub fn new(shared: Arc<ControllerState>) -> Service {
+        Service { shared }
     }
 
     /// The state.
@@ -55,20 +56,20 @@ impl Desk {
     async fn change<T>(
         &self,
         job: &str,
-        change: impl FnOnce(&mut Book) -> Result<T, Refusal>,
+        change: impl FnOnce(&mut Store) -> Result<T, Refusal>,
     ) -> Result<T, Refusal> {
         let _changing = self.shared.changing.lock().await;
-        let (done, undo) = self.shared.book().change(job, change)?;
+        let (done, undo) = self.shared.store().change(job, change)?;
         match self.shared.save().await {
             Ok(()) => Ok(done),
             Err(error) => {
-                self.shared.book().undo(undo);
+                self.shared.store().undo(undo);
                 Err(write_refusal(error))
             }
         }
     }
 
-    /// Lets these targets get what the book wants; none of them may refuse rows of this job.
+    /// Lets these targets get what the store wants; none of them may refuse rows of this job.
     async fn sync_job(&self, name: &str, targets: &[String]) -> Result<(), Refusal> {
         self.shared.sync(targets).await?;
         let views = self.shared.views();

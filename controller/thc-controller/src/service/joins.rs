@@ -1,12 +1,12 @@
 //! Workers that join by name, and what they report.
 
-use super::{ALIVE, Desk, PROMISE, no_job, write_refusal};
-use crate::book::{Given, seconds};
+use super::{ALIVE, PROMISE, Service, no_job, write_refusal};
 use crate::live::TargetView;
 use crate::refusal::Refusal;
+use crate::store::{Given, seconds};
 use thc_control_proto::v1;
 
-impl Desk {
+impl Service {
     /// A worker's place. It is in the file before the worker hears of it: a controller that is started anew
     /// gives the number to no other worker.
     ///
@@ -20,7 +20,7 @@ impl Desk {
 
     fn give_number(&self, asked: &v1::JoinRequest) -> Result<v1::JoinResponse, Refusal> {
         let target = self.active(&asked.job)?;
-        let mut book = self.shared.book();
+        let mut store = self.shared.store();
         let heard = {
             let views = self.shared.views();
             let of_job = |view: &TargetView| {
@@ -32,7 +32,7 @@ impl Desk {
             };
             views.get(&target).map(of_job).unwrap_or_default()
         };
-        let job = book.jobs.get_mut(&asked.job).ok_or_else(|| no_job(&asked.job))?;
+        let job = store.jobs.get_mut(&asked.job).ok_or_else(|| no_job(&asked.job))?;
         let workers = job.spec.config().workers;
         let now = seconds();
         let worker = match asked.rank {
@@ -84,8 +84,8 @@ impl Desk {
     /// of its targets that is there.
     fn active(&self, name: &str) -> Result<String, Refusal> {
         let (targets, active) = {
-            let book = self.shared.book();
-            let job = book.jobs.get(name).ok_or_else(|| no_job(name))?;
+            let store = self.shared.store();
+            let job = store.jobs.get(name).ok_or_else(|| no_job(name))?;
             let targets = job.spec.targets();
             let count = if job.spec.is_shared() { 1 } else { targets.len() };
             (targets[..count].to_vec(), job.active.clone())
@@ -112,8 +112,8 @@ impl Desk {
     /// It is no worker of the job.
     pub fn report(&self, asked: v1::ReportRequest) -> Result<(), Refusal> {
         let worker = {
-            let mut book = self.shared.book();
-            let job = book.jobs.get_mut(&asked.job).ok_or_else(|| no_job(&asked.job))?;
+            let mut store = self.shared.store();
+            let job = store.jobs.get_mut(&asked.job).ok_or_else(|| no_job(&asked.job))?;
             let worker = u8::try_from(asked.worker).ok().filter(|worker| *worker < job.spec.config().workers);
             let worker = worker.ok_or_else(|| {
                 Refusal::invalid(format!("job {} has no worker {}", asked.job, asked.worker))

@@ -1,6 +1,6 @@
 //! Lookup tables, which jobs share.
 
-use super::{Book, fits};
+use super::{Store, fits};
 use crate::capacity::Capacity;
 use crate::refusal::Refusal;
 use crate::spec::JobSpec;
@@ -12,7 +12,7 @@ use thc_protocol::wire::{Form, Table as WireTable};
 
 /// A lookup table.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct BookTable {
+pub struct StoredTable {
     /// b.
     pub bits: u8,
     /// g.
@@ -24,34 +24,16 @@ pub struct BookTable {
     /// Stays without a job.
     pub installed: bool,
     /// Bits of an index on the wire, and of a sum.
-    #[serde(default = "usual_form")]
     pub(super) form: (u8, u8),
-    /// Its number in programs that number lookup tables themselves; `None` in older books.
-    #[serde(default)]
-    pub(super) number: Option<u8>,
+    /// Its number in programs that number lookup tables themselves.
+    pub(super) number: u8,
 }
 
-/// What books from before tables could say it mean.
-fn usual_form() -> (u8, u8) {
-    form_bits(Form::USUAL)
-}
-
-pub(super) fn form_bits(form: Form) -> (u8, u8) {
-    (form.width(), form.sums())
-}
-
-impl BookTable {
-    fn new(wire: &WireTable) -> BookTable {
+impl StoredTable {
+    fn new(wire: &WireTable, number: u8) -> StoredTable {
         let &WireTable { bits, granularity, fraction, values, form, .. } = wire;
-        BookTable {
-            bits,
-            granularity,
-            fraction,
-            values,
-            installed: false,
-            form: form_bits(form),
-            number: None,
-        }
+        let form = (form.width(), form.sums());
+        StoredTable { bits, granularity, fraction, values, installed: false, form, number }
     }
 
     pub(super) fn matches(&self, wire: &WireTable) -> bool {
@@ -71,7 +53,7 @@ pub(super) fn full(room: u32) -> Refusal {
     Refusal::full(format!("there is room for {room} lookup tables: delete one that no job uses"))
 }
 
-impl Book {
+impl Store {
     pub(super) fn tables_for(
         &mut self,
         spec: &JobSpec,
@@ -113,7 +95,7 @@ impl Book {
         let free = (1..=u8::MAX).find(|id| !self.tables.contains_key(id));
         let fits = self.tables.len() < room as usize;
         let id = free.filter(|_| fits).ok_or_else(|| full(room))?;
-        self.insert(id, BookTable::new(wire));
+        self.insert(id, wire);
         Ok(id)
     }
 
@@ -121,13 +103,13 @@ impl Book {
     /// more numbers are used than there are tables.
     #[must_use]
     pub(crate) fn number_of_table(&self, id: u8) -> u8 {
-        self.tables.get(&id).and_then(|table| table.number).unwrap_or(id.wrapping_sub(1))
+        self.tables.get(&id).map_or(id.wrapping_sub(1), |table| table.number)
     }
 
-    pub(super) fn insert(&mut self, id: u8, table: BookTable) {
-        let taken: BTreeSet<u8> = self.tables.keys().map(|&id| self.number_of_table(id)).collect();
+    fn insert(&mut self, id: u8, wire: &WireTable) {
+        let taken: BTreeSet<u8> = self.tables.values().map(|table| table.number).collect();
         let number = (0..=u8::MAX).find(|number| !taken.contains(number)).unwrap_or(u8::MAX);
-        self.tables.insert(id, BookTable { number: Some(number), ..table });
+        self.tables.insert(id, StoredTable::new(wire, number));
     }
 
     /// This table under the number that it has.
@@ -143,7 +125,7 @@ impl Book {
             Some(_) => Ok(id),
             None if self.tables.len() >= room as usize => Err(full(room)),
             None => {
-                self.insert(id, BookTable::new(wire));
+                self.insert(id, wire);
                 Ok(id)
             }
         }
@@ -159,11 +141,8 @@ impl Book {
     #[must_use]
     pub(crate) fn shown_table(&self, id: u8) -> Option<v1::Table> {
         let table = self.tables.get(&id)?;
-        let jobs = self
-            .jobs
-            .values()
-            .filter(|job| job.tables.contains(&id))
-            .map(|job| job.spec.name().to_owned());
+        let jobs =
+            self.jobs.values().filter(|job| job.tables.contains(&id)).map(|job| job.spec.name().to_owned());
         Some(v1::Table {
             id: id.into(),
             bits: table.bits.into(),

@@ -1,7 +1,6 @@
 //! Jobs: created, changed, deleted.
 
-use super::{Desk, no_job, write_refusal};
-use crate::book::{Book, Job};
+use super::{Service, no_job, write_refusal};
 use crate::capacity::Capacity;
 use crate::live::TargetView;
 use crate::rack::RackPlace;
@@ -9,6 +8,7 @@ use crate::refusal::Refusal;
 use crate::section::{JobSection, lasting_keys};
 use crate::spec::{JobSpec, ShareServers};
 use crate::state::TargetHandle;
+use crate::store::{Job, Store};
 use std::collections::BTreeMap;
 use thc_control_proto::v1;
 use thc_job::merge;
@@ -32,8 +32,7 @@ fn apply_change(job: &Job, asked: &JobSection) -> Result<JobSection, Refusal> {
         )));
     }
     let was = &spec.section.options;
-    let mut options =
-        merge(was, change).map_err(|error| Refusal::invalid(format!("job {name}: {error}")))?;
+    let mut options = merge(was, change).map_err(|error| Refusal::invalid(format!("job {name}: {error}")))?;
     let one_table = spec.one_table || change.granularity.is_some();
     let resized = change.workers.is_some();
     // A table that was chosen for some number of workers is chosen anew for another.
@@ -66,9 +65,9 @@ impl Homes {
         JobSpec::from_request(&JobSection { targets, ..asked.clone() }, number, self.shared.as_ref())
     }
 
-    pub(super) fn add(&self, book: &mut Book, asked: &JobSection) -> Result<(), Refusal> {
-        book.check_name(asked.name())?;
-        book.add(self.spec(asked, book.free_number())?, &self.rooms)
+    pub(super) fn add(&self, store: &mut Store, asked: &JobSection) -> Result<(), Refusal> {
+        store.check_name(asked.name())?;
+        store.add(self.spec(asked, store.free_number())?, &self.rooms)
     }
 }
 
@@ -106,7 +105,7 @@ fn job_message(job: &Job, views: &BTreeMap<String, TargetView>) -> Result<v1::Jo
     })
 }
 
-impl Desk {
+impl Service {
     /// Makes a job on all its targets, or on none.
     ///
     /// # Errors
@@ -118,7 +117,7 @@ impl Desk {
         // What is away cannot take it: better known before anything is written.
         names.iter().try_for_each(|name| self.check_connected(name))?;
         let name = asked.name();
-        self.change(name, |book| homes.add(book, asked)).await?;
+        self.change(name, |store| homes.add(store, asked)).await?;
         let Err(refusal) = self.sync_job(name, &names).await else {
             tracing::info!("job {name}: made on {}", names.join(", "));
             return self.job(name);
@@ -127,7 +126,7 @@ impl Desk {
         let mut message = format!("job {name} was made on no target: {}", refusal.message);
         if let Err(undo) = self.delete(name).await {
             tracing::warn!("job {name}: deleting it again: {}", undo.message);
-            if self.shared.book().jobs.contains_key(name) {
+            if self.shared.store().jobs.contains_key(name) {
                 message = format!("{message}; it is still there, since {}: delete it", undo.message);
             }
         }
@@ -171,7 +170,7 @@ impl Desk {
     /// # Errors
     /// A job cannot have them.
     pub fn find_servers(&self) -> Result<(), Refusal> {
-        for job in self.shared.book().jobs.values_mut().filter(|job| job.spec.is_shared()) {
+        for job in self.shared.store().jobs.values_mut().filter(|job| job.spec.is_shared()) {
             let name = job.spec.name();
             let shared = self.shared.deal(job.spec.targets());
             let shared = shared.map_err(|error| Refusal::invalid(format!("job {name}: {error}")))?;
@@ -231,8 +230,8 @@ impl Desk {
     /// All jobs.
     #[must_use]
     pub fn jobs(&self) -> Vec<v1::Job> {
-        let (book, views) = (self.shared.book(), self.shared.views());
-        book.jobs.values().filter_map(|job| job_message(job, &views).ok()).collect()
+        let (store, views) = (self.shared.store(), self.shared.views());
+        store.jobs.values().filter_map(|job| job_message(job, &views).ok()).collect()
     }
 
     /// A job.
@@ -240,8 +239,8 @@ impl Desk {
     /// # Errors
     /// There is none of the name.
     pub fn job(&self, name: &str) -> Result<v1::Job, Refusal> {
-        let book = self.shared.book();
-        job_message(book.jobs.get(name).ok_or_else(|| no_job(name))?, &self.shared.views())
+        let store = self.shared.store();
+        job_message(store.jobs.get(name).ok_or_else(|| no_job(name))?, &self.shared.views())
     }
 
     /// Changes a job while nobody is in it.
@@ -250,7 +249,7 @@ impl Desk {
     /// There is no such job, somebody is in it, what is asked cannot be, or a target is away or refuses.
     pub async fn update_job(&self, name: &str, asked: &JobSection) -> Result<v1::Job, Refusal> {
         let _turn = self.shared.turn(name).await;
-        let job = self.shared.book().jobs.get(name).cloned().ok_or_else(|| no_job(name))?;
+        let job = self.shared.store().jobs.get(name).cloned().ok_or_else(|| no_job(name))?;
         self.change_to(&job, &apply_change(&job, asked)?).await?;
         self.job(name)
     }
@@ -258,7 +257,7 @@ impl Desk {
     /// Makes a job what this section says, on all of its targets, which take it.
     ///
     /// # Errors
-    /// As [`Desk::update_job`].
+    /// As [`Service::update_job`].
     pub(super) async fn change_to(&self, job: &Job, next: &JobSection) -> Result<(), Refusal> {
         let (name, homes) = (job.spec.name(), self.homes(next)?);
         let spec = homes.spec(next, job.spec.number())?;
@@ -269,7 +268,7 @@ impl Desk {
         let gone: Vec<String> = gone.filter(|target| self.check_connected(target).is_ok()).cloned().collect();
         all.extend(gone);
         check_idle(job, "change it when they have left, or delete it")?;
-        self.change(name, |book| book.replace(spec, &homes.rooms)).await?;
+        self.change(name, |store| store.replace(spec, &homes.rooms)).await?;
         self.sync_job(name, &all).await.map_err(|refusal| Refusal {
             message: format!("job {name} is changed, but {}; change it again, or delete it", refusal.message),
             ..refusal
@@ -289,7 +288,7 @@ impl Desk {
 
     /// The same while no other change of it is made.
     pub(super) async fn delete(&self, name: &str) -> Result<(), Refusal> {
-        let job = self.change(name, |book| book.remove(name).ok_or_else(|| no_job(name))).await?;
+        let job = self.change(name, |store| store.remove(name).ok_or_else(|| no_job(name))).await?;
         self.shared.reports().retain(|(job, _), _| job != name);
         tracing::info!("job {name}: deleted");
         let there: Vec<String> =

@@ -1,11 +1,11 @@
 //! Declared jobs: a file's jobs are created, changed and deleted. A job that runs is left as it is.
 
 use super::jobs::check_idle;
-use super::{Desk, no_job, write_refusal};
-use crate::book::Job;
+use super::{Service, no_job, write_refusal};
 use crate::refusal::Refusal;
 use crate::section::JobSection;
 use crate::spec::JobSpec;
+use crate::store::Job;
 use futures_util::future::join_all;
 use std::collections::BTreeSet;
 use thc_control_proto::v1;
@@ -51,7 +51,7 @@ fn differences(is: &JobSpec, shall: &JobSpec) -> Vec<String> {
     found
 }
 
-impl Desk {
+impl Service {
     /// Makes jobs what an operator declares, or says what that would change. With `prune` jobs that are not
     /// declared are deleted.
     ///
@@ -62,9 +62,9 @@ impl Desk {
             JobSection::parse_all(&asked.sections).map_err(|error| Refusal::invalid(error.to_string()))?;
         let mut steps = self.steps(&jobs)?;
         if asked.prune {
-            let book = self.shared.book();
+            let store = self.shared.store();
             let is_declared = |name: &String| jobs.iter().any(|job| job.name() == name);
-            let gone = book.jobs.keys().filter(|name| !is_declared(name));
+            let gone = store.jobs.keys().filter(|name| !is_declared(name));
             steps.extend(gone.map(|name| Step {
                 change: v1::JobChange {
                     job: name.clone(),
@@ -93,11 +93,11 @@ impl Desk {
                 continue;
             }
             let made = self.homes(&next).and_then(|homes| {
-                self.shared.book().change(&change.job, |book| match book.jobs.get(&change.job).cloned() {
-                    None => homes.add(book, &next),
+                self.shared.store().change(&change.job, |store| match store.jobs.get(&change.job).cloned() {
+                    None => homes.add(store, &next),
                     Some(job) => {
                         check_idle(&job, "it is changed at the next start")?;
-                        book.replace(homes.spec(&next, job.spec.number())?, &homes.rooms)
+                        store.replace(homes.spec(&next, job.spec.number())?, &homes.rooms)
                     }
                 })
             });
@@ -126,7 +126,7 @@ impl Desk {
 
     /// What is to be done about one job.
     fn step(&self, asked: &JobSection) -> Result<Step, Refusal> {
-        let job = self.shared.book().jobs.get(asked.name()).cloned();
+        let job = self.shared.store().jobs.get(asked.name()).cloned();
         let step = |kind: Kind, differences, next| Step {
             change: v1::JobChange {
                 job: asked.name().to_owned(),
@@ -137,7 +137,7 @@ impl Desk {
             next,
         };
         let Some(job) = job else {
-            self.homes(asked)?.spec(asked, self.shared.book().free_number())?;
+            self.homes(asked)?.spec(asked, self.shared.store().free_number())?;
             return Ok(step(Kind::Create, Vec::new(), asked.clone()));
         };
         let next = fill(&job, asked);
@@ -154,7 +154,7 @@ impl Desk {
             Kind::Create => self.create_job(&next).await.map(drop),
             Kind::Change => {
                 let _turn = self.shared.turn(&change.job).await;
-                let job = self.shared.book().jobs.get(&change.job).cloned();
+                let job = self.shared.store().jobs.get(&change.job).cloned();
                 match job.ok_or_else(|| no_job(&change.job)) {
                     Ok(job) => self.change_to(&job, &next).await,
                     Err(refusal) => Err(refusal),
@@ -170,7 +170,7 @@ impl Desk {
 
     async fn delete_if_idle(&self, name: &str) -> Result<(), Refusal> {
         let _turn = self.shared.turn(name).await;
-        let job = self.shared.book().jobs.get(name).cloned().ok_or_else(|| no_job(name))?;
+        let job = self.shared.store().jobs.get(name).cloned().ok_or_else(|| no_job(name))?;
         check_idle(&job, &format!("wait until they have left, or `job delete {name} --yes`"))?;
         self.delete(name).await
     }
