@@ -313,8 +313,6 @@ mod tests {
         let granularity = spec.setup.welcome.tables.first().granularity;
         assert!(granularity * 4 <= 255);
         assert_eq!(spec.section.options.granularity, Some(granularity.into()));
-        let cookie = spec.section.options.cookie.as_ref().unwrap().cookie();
-        assert_eq!(cookie, Some(spec.config().cookie.0));
     }
 
     /// 18 to 64 workers with 4 bits need lanes of 16 bits, as the refusal of 8 says.
@@ -354,6 +352,8 @@ mod tests {
             ("block = 21\nworkers = 4", "10 to 20"),
             ("workers = 4\nlane = 9", "lanes of 8 bits"),
             ("workers = 18", "lane = 16"),
+            ("workers = 4\nbits = 0", "bits is 0: give 1 to 4"),
+            ("workers = 4\nbits = 5", "bits is 5: give 1 to 4"),
             ("workers = 4\nrack = 1", "incomplete"),
         ] {
             let refused = spec(text).unwrap_err();
@@ -460,18 +460,6 @@ mod tests {
         assert!(refused("8", 0, "root = \"host\"").contains("10.0.0.1:9000"));
         assert!(refused("8", 0, "root_mac = \"1\"").contains("root_mac"));
         assert!(JobSection::parse("racks = [\"x\"]").unwrap_err().to_string().contains("not a rack"));
-    }
-
-    #[test]
-    fn bits_are_those_of_a_switchs_tables() {
-        for bits in [0, 5, 8, u32::MAX] {
-            let refused = spec(&format!("workers = 4\nbits = {bits}")).unwrap_err();
-            assert!(refused.contains(&format!("bits is {bits}: give 1 to 4")), "{refused}");
-        }
-        for bits in 1..=4 {
-            let spec = spec(&format!("workers = 4\nbits = {bits}")).unwrap();
-            assert_eq!(spec.section.options.bits, Some(bits));
-        }
     }
 
     #[test]

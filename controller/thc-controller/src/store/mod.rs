@@ -405,20 +405,6 @@ mod tests {
         assert_eq!(add(&mut store, "a", 16).unwrap_err().code, tonic::Code::AlreadyExists);
     }
 
-    /// All of a target's jobs have their rows, whatever they are.
-    #[test]
-    fn there_are_rows_for_all() {
-        let mut store = Store::default();
-        let rooms = [("s1".to_owned(), Capacity { rows: RowCounts { members: 12, ..ROWS }, ..ROOM })];
-        for name in ["a", "b", "c"] {
-            store.add(spec(name, &store, 16), &rooms).unwrap();
-        }
-        let refused = store.add(spec("d", &store, 16), &rooms).unwrap_err();
-        assert_eq!(refused.code, tonic::Code::ResourceExhausted);
-        assert!(refused.message.contains("has 0 of the 12 rows of its table members free"), "{refused:?}");
-        store.remove("a").unwrap();
-    }
-
     /// Whatever a target has too little of for one job more, that job is refused by its name, and those that are there stay.
     #[test]
     fn each_kind_of_room_is_checked() {

