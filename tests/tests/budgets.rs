@@ -20,7 +20,7 @@ const ROOMS: &[(&str, &str, usize)] = &[
     ("policy", "adapt", 1_054),
     ("model server", "dataplane/model-server", 6_662),
     ("p4", "p4", 4_600),
-    ("controller", "controller", 11_315),
+    ("controller", "controller", 10_412),
     ("python", "python/src python/thc", 15_819),
     ("testbed", "testbed", 21_868),
     ("packaging", "packaging", 1_423),

@@ -170,33 +170,6 @@ pub mod job_change {
 }
 #[derive(serde::Serialize)]
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
-pub struct EndSessionRequest {
-    #[prost(string, tag = "1")]
-    pub job: ::prost::alloc::string::String,
-}
-#[derive(serde::Serialize)]
-#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
-pub struct EndSessionResponse {
-    /// Targets where a session ended.
-    #[prost(string, repeated, tag = "1")]
-    pub targets: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
-}
-#[derive(serde::Serialize)]
-#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
-pub struct EvictWorkerRequest {
-    #[prost(string, tag = "1")]
-    pub job: ::prost::alloc::string::String,
-    #[prost(uint32, tag = "2")]
-    pub worker: u32,
-}
-#[derive(serde::Serialize)]
-#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
-pub struct EvictWorkerResponse {
-    #[prost(string, repeated, tag = "1")]
-    pub targets: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
-}
-#[derive(serde::Serialize)]
-#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct InstallTableRequest {
     #[prost(uint32, tag = "1")]
     pub bits: u32,
@@ -274,9 +247,6 @@ pub struct Target {
     pub data_slots: u32,
     #[prost(uint32, tag = "7")]
     pub data_slots_used: u32,
-    /// Whether the target is drained, so that no job and no session begins on it.
-    #[prost(bool, tag = "8")]
-    pub drained: bool,
     /// The target's resources, and their use by jobs.
     #[prost(message, repeated, tag = "9")]
     pub uses: ::prost::alloc::vec::Vec<Use>,
@@ -371,22 +341,7 @@ pub struct Difference {
     pub row: ::core::option::Option<Row>,
     /// The action that a changed row should have.
     #[prost(string, tag = "3")]
-    pub wanted: ::prost::alloc::string::String,
-}
-#[derive(serde::Serialize)]
-#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
-pub struct DrainTargetRequest {
-    #[prost(string, tag = "1")]
-    pub target: ::prost::alloc::string::String,
-    #[prost(bool, tag = "2")]
-    pub drained: bool,
-}
-#[derive(serde::Serialize)]
-#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
-pub struct DrainTargetResponse {
-    /// The jobs whose sessions still run on the target.
-    #[prost(string, repeated, tag = "1")]
-    pub running: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+    pub desired: ::prost::alloc::string::String,
 }
 #[derive(serde::Serialize)]
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
@@ -453,9 +408,10 @@ pub struct WorkerCounters {
     /// The worker's own report.
     #[prost(message, optional, tag = "13")]
     pub report: ::core::option::Option<WorkerReport>,
-    /// Packets in sums of the running session; 0 if none runs.
-    #[prost(uint64, tag = "14")]
-    pub in_session: u64,
+    /// Packets in sums of the running session by which the worker is behind the foremost; absent if sums do not need all
+    /// workers, and if the worker is no member.
+    #[prost(uint64, optional, tag = "14")]
+    pub behind: ::core::option::Option<u64>,
 }
 /// Packets dropped for a reason.
 #[derive(serde::Serialize)]
@@ -847,56 +803,6 @@ pub mod control_client {
                 .insert(GrpcMethod::new("thc.control.v1.Control", "ApplyJobs"));
             self.inner.unary(req, path, codec).await
         }
-        /// Ends the session of a job. The job stays, and its workers join anew.
-        pub async fn end_session(
-            &mut self,
-            request: impl tonic::IntoRequest<super::EndSessionRequest>,
-        ) -> std::result::Result<
-            tonic::Response<super::EndSessionResponse>,
-            tonic::Status,
-        > {
-            self.inner
-                .ready()
-                .await
-                .map_err(|e| {
-                    tonic::Status::unknown(
-                        format!("Service was not ready: {}", e.into()),
-                    )
-                })?;
-            let codec = tonic_prost::ProstCodec::default();
-            let path = http::uri::PathAndQuery::from_static(
-                "/thc.control.v1.Control/EndSession",
-            );
-            let mut req = request.into_request();
-            req.extensions_mut()
-                .insert(GrpcMethod::new("thc.control.v1.Control", "EndSession"));
-            self.inner.unary(req, path, codec).await
-        }
-        /// Removes a worker from its number, and ends its session.
-        pub async fn evict_worker(
-            &mut self,
-            request: impl tonic::IntoRequest<super::EvictWorkerRequest>,
-        ) -> std::result::Result<
-            tonic::Response<super::EvictWorkerResponse>,
-            tonic::Status,
-        > {
-            self.inner
-                .ready()
-                .await
-                .map_err(|e| {
-                    tonic::Status::unknown(
-                        format!("Service was not ready: {}", e.into()),
-                    )
-                })?;
-            let codec = tonic_prost::ProstCodec::default();
-            let path = http::uri::PathAndQuery::from_static(
-                "/thc.control.v1.Control/EvictWorker",
-            );
-            let mut req = request.into_request();
-            req.extensions_mut()
-                .insert(GrpcMethod::new("thc.control.v1.Control", "EvictWorker"));
-            self.inner.unary(req, path, codec).await
-        }
         /// Solves a lookup table and installs it on all targets, for future jobs.
         pub async fn install_table(
             &mut self,
@@ -1040,31 +946,6 @@ pub mod control_client {
             let mut req = request.into_request();
             req.extensions_mut()
                 .insert(GrpcMethod::new("thc.control.v1.Control", "CompareTarget"));
-            self.inner.unary(req, path, codec).await
-        }
-        /// Begins or ends draining. No job and no session begins on a drained target.
-        pub async fn drain_target(
-            &mut self,
-            request: impl tonic::IntoRequest<super::DrainTargetRequest>,
-        ) -> std::result::Result<
-            tonic::Response<super::DrainTargetResponse>,
-            tonic::Status,
-        > {
-            self.inner
-                .ready()
-                .await
-                .map_err(|e| {
-                    tonic::Status::unknown(
-                        format!("Service was not ready: {}", e.into()),
-                    )
-                })?;
-            let codec = tonic_prost::ProstCodec::default();
-            let path = http::uri::PathAndQuery::from_static(
-                "/thc.control.v1.Control/DrainTarget",
-            );
-            let mut req = request.into_request();
-            req.extensions_mut()
-                .insert(GrpcMethod::new("thc.control.v1.Control", "DrainTarget"));
             self.inner.unary(req, path, codec).await
         }
         /// Returns the counters that were read from the targets last.
@@ -1213,22 +1094,6 @@ pub mod control_server {
             tonic::Response<super::ApplyJobsResponse>,
             tonic::Status,
         >;
-        /// Ends the session of a job. The job stays, and its workers join anew.
-        async fn end_session(
-            &self,
-            request: tonic::Request<super::EndSessionRequest>,
-        ) -> std::result::Result<
-            tonic::Response<super::EndSessionResponse>,
-            tonic::Status,
-        >;
-        /// Removes a worker from its number, and ends its session.
-        async fn evict_worker(
-            &self,
-            request: tonic::Request<super::EvictWorkerRequest>,
-        ) -> std::result::Result<
-            tonic::Response<super::EvictWorkerResponse>,
-            tonic::Status,
-        >;
         /// Solves a lookup table and installs it on all targets, for future jobs.
         async fn install_table(
             &self,
@@ -1270,14 +1135,6 @@ pub mod control_server {
             request: tonic::Request<super::CompareTargetRequest>,
         ) -> std::result::Result<
             tonic::Response<super::CompareTargetResponse>,
-            tonic::Status,
-        >;
-        /// Begins or ends draining. No job and no session begins on a drained target.
-        async fn drain_target(
-            &self,
-            request: tonic::Request<super::DrainTargetRequest>,
-        ) -> std::result::Result<
-            tonic::Response<super::DrainTargetResponse>,
             tonic::Status,
         >;
         /// Returns the counters that were read from the targets last.
@@ -1641,96 +1498,6 @@ pub mod control_server {
                     };
                     Box::pin(fut)
                 }
-                "/thc.control.v1.Control/EndSession" => {
-                    #[allow(non_camel_case_types)]
-                    struct EndSessionSvc<T: Control>(pub Arc<T>);
-                    impl<
-                        T: Control,
-                    > tonic::server::UnaryService<super::EndSessionRequest>
-                    for EndSessionSvc<T> {
-                        type Response = super::EndSessionResponse;
-                        type Future = BoxFuture<
-                            tonic::Response<Self::Response>,
-                            tonic::Status,
-                        >;
-                        fn call(
-                            &mut self,
-                            request: tonic::Request<super::EndSessionRequest>,
-                        ) -> Self::Future {
-                            let inner = Arc::clone(&self.0);
-                            let fut = async move {
-                                <T as Control>::end_session(&inner, request).await
-                            };
-                            Box::pin(fut)
-                        }
-                    }
-                    let accept_compression_encodings = self.accept_compression_encodings;
-                    let send_compression_encodings = self.send_compression_encodings;
-                    let max_decoding_message_size = self.max_decoding_message_size;
-                    let max_encoding_message_size = self.max_encoding_message_size;
-                    let inner = self.inner.clone();
-                    let fut = async move {
-                        let method = EndSessionSvc(inner);
-                        let codec = tonic_prost::ProstCodec::default();
-                        let mut grpc = tonic::server::Grpc::new(codec)
-                            .apply_compression_config(
-                                accept_compression_encodings,
-                                send_compression_encodings,
-                            )
-                            .apply_max_message_size_config(
-                                max_decoding_message_size,
-                                max_encoding_message_size,
-                            );
-                        let res = grpc.unary(method, req).await;
-                        Ok(res)
-                    };
-                    Box::pin(fut)
-                }
-                "/thc.control.v1.Control/EvictWorker" => {
-                    #[allow(non_camel_case_types)]
-                    struct EvictWorkerSvc<T: Control>(pub Arc<T>);
-                    impl<
-                        T: Control,
-                    > tonic::server::UnaryService<super::EvictWorkerRequest>
-                    for EvictWorkerSvc<T> {
-                        type Response = super::EvictWorkerResponse;
-                        type Future = BoxFuture<
-                            tonic::Response<Self::Response>,
-                            tonic::Status,
-                        >;
-                        fn call(
-                            &mut self,
-                            request: tonic::Request<super::EvictWorkerRequest>,
-                        ) -> Self::Future {
-                            let inner = Arc::clone(&self.0);
-                            let fut = async move {
-                                <T as Control>::evict_worker(&inner, request).await
-                            };
-                            Box::pin(fut)
-                        }
-                    }
-                    let accept_compression_encodings = self.accept_compression_encodings;
-                    let send_compression_encodings = self.send_compression_encodings;
-                    let max_decoding_message_size = self.max_decoding_message_size;
-                    let max_encoding_message_size = self.max_encoding_message_size;
-                    let inner = self.inner.clone();
-                    let fut = async move {
-                        let method = EvictWorkerSvc(inner);
-                        let codec = tonic_prost::ProstCodec::default();
-                        let mut grpc = tonic::server::Grpc::new(codec)
-                            .apply_compression_config(
-                                accept_compression_encodings,
-                                send_compression_encodings,
-                            )
-                            .apply_max_message_size_config(
-                                max_decoding_message_size,
-                                max_encoding_message_size,
-                            );
-                        let res = grpc.unary(method, req).await;
-                        Ok(res)
-                    };
-                    Box::pin(fut)
-                }
                 "/thc.control.v1.Control/InstallTable" => {
                     #[allow(non_camel_case_types)]
                     struct InstallTableSvc<T: Control>(pub Arc<T>);
@@ -1984,51 +1751,6 @@ pub mod control_server {
                     let inner = self.inner.clone();
                     let fut = async move {
                         let method = CompareTargetSvc(inner);
-                        let codec = tonic_prost::ProstCodec::default();
-                        let mut grpc = tonic::server::Grpc::new(codec)
-                            .apply_compression_config(
-                                accept_compression_encodings,
-                                send_compression_encodings,
-                            )
-                            .apply_max_message_size_config(
-                                max_decoding_message_size,
-                                max_encoding_message_size,
-                            );
-                        let res = grpc.unary(method, req).await;
-                        Ok(res)
-                    };
-                    Box::pin(fut)
-                }
-                "/thc.control.v1.Control/DrainTarget" => {
-                    #[allow(non_camel_case_types)]
-                    struct DrainTargetSvc<T: Control>(pub Arc<T>);
-                    impl<
-                        T: Control,
-                    > tonic::server::UnaryService<super::DrainTargetRequest>
-                    for DrainTargetSvc<T> {
-                        type Response = super::DrainTargetResponse;
-                        type Future = BoxFuture<
-                            tonic::Response<Self::Response>,
-                            tonic::Status,
-                        >;
-                        fn call(
-                            &mut self,
-                            request: tonic::Request<super::DrainTargetRequest>,
-                        ) -> Self::Future {
-                            let inner = Arc::clone(&self.0);
-                            let fut = async move {
-                                <T as Control>::drain_target(&inner, request).await
-                            };
-                            Box::pin(fut)
-                        }
-                    }
-                    let accept_compression_encodings = self.accept_compression_encodings;
-                    let send_compression_encodings = self.send_compression_encodings;
-                    let max_decoding_message_size = self.max_decoding_message_size;
-                    let max_encoding_message_size = self.max_encoding_message_size;
-                    let inner = self.inner.clone();
-                    let fut = async move {
-                        let method = DrainTargetSvc(inner);
                         let codec = tonic_prost::ProstCodec::default();
                         let mut grpc = tonic::server::Grpc::new(codec)
                             .apply_compression_config(

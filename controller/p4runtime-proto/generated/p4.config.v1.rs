@@ -6,70 +6,22 @@ pub struct P4TypeInfo {
         ::prost::alloc::string::String,
         P4StructTypeSpec,
     >,
-    #[prost(map = "string, message", tag = "2")]
-    pub headers: ::std::collections::HashMap<
-        ::prost::alloc::string::String,
-        P4HeaderTypeSpec,
-    >,
-    #[prost(map = "string, message", tag = "3")]
-    pub header_unions: ::std::collections::HashMap<
-        ::prost::alloc::string::String,
-        P4HeaderUnionTypeSpec,
-    >,
-    #[prost(map = "string, message", tag = "4")]
-    pub enums: ::std::collections::HashMap<
-        ::prost::alloc::string::String,
-        P4EnumTypeSpec,
-    >,
-    #[prost(message, optional, tag = "5")]
-    pub error: ::core::option::Option<P4ErrorTypeSpec>,
-    #[prost(map = "string, message", tag = "6")]
-    pub serializable_enums: ::std::collections::HashMap<
-        ::prost::alloc::string::String,
-        P4SerializableEnumTypeSpec,
-    >,
-    #[prost(map = "string, message", tag = "7")]
-    pub new_types: ::std::collections::HashMap<
-        ::prost::alloc::string::String,
-        P4NewTypeSpec,
-    >,
 }
-#[derive(Clone, PartialEq, ::prost::Message)]
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct P4DataTypeSpec {
-    #[prost(
-        oneof = "p4_data_type_spec::TypeSpec",
-        tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12"
-    )]
+    #[prost(oneof = "p4_data_type_spec::TypeSpec", tags = "1, 2, 4")]
     pub type_spec: ::core::option::Option<p4_data_type_spec::TypeSpec>,
 }
 /// Nested message and enum types in `P4DataTypeSpec`.
 pub mod p4_data_type_spec {
-    #[derive(Clone, PartialEq, ::prost::Oneof)]
+    #[derive(Clone, PartialEq, Eq, Hash, ::prost::Oneof)]
     pub enum TypeSpec {
         #[prost(message, tag = "1")]
         Bitstring(super::P4BitstringLikeTypeSpec),
         #[prost(message, tag = "2")]
         Bool(super::P4BoolType),
-        #[prost(message, tag = "3")]
-        Tuple(super::P4TupleTypeSpec),
         #[prost(message, tag = "4")]
         Struct(super::P4NamedType),
-        #[prost(message, tag = "5")]
-        Header(super::P4NamedType),
-        #[prost(message, tag = "6")]
-        HeaderUnion(super::P4NamedType),
-        #[prost(message, tag = "7")]
-        HeaderStack(super::P4HeaderStackTypeSpec),
-        #[prost(message, tag = "8")]
-        HeaderUnionStack(super::P4HeaderUnionStackTypeSpec),
-        #[prost(message, tag = "9")]
-        Enum(super::P4NamedType),
-        #[prost(message, tag = "10")]
-        Error(super::P4ErrorType),
-        #[prost(message, tag = "11")]
-        SerializableEnum(super::P4NamedType),
-        #[prost(message, tag = "12")]
-        NewType(super::P4NamedType),
     }
 }
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
@@ -79,17 +31,11 @@ pub struct P4NamedType {
 }
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct P4BoolType {}
-#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
-pub struct P4ErrorType {}
-#[derive(Clone, PartialEq, ::prost::Message)]
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct P4BitstringLikeTypeSpec {
     #[prost(string, repeated, tag = "4")]
     pub annotations: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
-    #[prost(message, repeated, tag = "5")]
-    pub annotation_locations: ::prost::alloc::vec::Vec<SourceLocation>,
-    #[prost(message, repeated, tag = "6")]
-    pub structured_annotations: ::prost::alloc::vec::Vec<StructuredAnnotation>,
-    #[prost(oneof = "p4_bitstring_like_type_spec::TypeSpec", tags = "1, 2, 3")]
+    #[prost(oneof = "p4_bitstring_like_type_spec::TypeSpec", tags = "1")]
     pub type_spec: ::core::option::Option<p4_bitstring_like_type_spec::TypeSpec>,
 }
 /// Nested message and enum types in `P4BitstringLikeTypeSpec`.
@@ -98,10 +44,6 @@ pub mod p4_bitstring_like_type_spec {
     pub enum TypeSpec {
         #[prost(message, tag = "1")]
         Bit(super::P4BitTypeSpec),
-        #[prost(message, tag = "2")]
-        Int(super::P4IntTypeSpec),
-        #[prost(message, tag = "3")]
-        Varbit(super::P4VarbitTypeSpec),
     }
 }
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
@@ -109,262 +51,22 @@ pub struct P4BitTypeSpec {
     #[prost(int32, tag = "1")]
     pub bitwidth: i32,
 }
-#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
-pub struct P4IntTypeSpec {
-    #[prost(int32, tag = "1")]
-    pub bitwidth: i32,
-}
-#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
-pub struct P4VarbitTypeSpec {
-    #[prost(int32, tag = "1")]
-    pub max_bitwidth: i32,
-}
-#[derive(Clone, PartialEq, ::prost::Message)]
-pub struct P4TupleTypeSpec {
-    #[prost(message, repeated, tag = "1")]
-    pub members: ::prost::alloc::vec::Vec<P4DataTypeSpec>,
-}
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct P4StructTypeSpec {
     #[prost(message, repeated, tag = "1")]
     pub members: ::prost::alloc::vec::Vec<p4_struct_type_spec::Member>,
     #[prost(string, repeated, tag = "2")]
     pub annotations: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
-    #[prost(message, repeated, tag = "3")]
-    pub annotation_locations: ::prost::alloc::vec::Vec<SourceLocation>,
-    #[prost(message, repeated, tag = "4")]
-    pub structured_annotations: ::prost::alloc::vec::Vec<StructuredAnnotation>,
 }
 /// Nested message and enum types in `P4StructTypeSpec`.
 pub mod p4_struct_type_spec {
-    #[derive(Clone, PartialEq, ::prost::Message)]
+    #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
     pub struct Member {
         #[prost(string, tag = "1")]
         pub name: ::prost::alloc::string::String,
         #[prost(message, optional, tag = "2")]
         pub type_spec: ::core::option::Option<super::P4DataTypeSpec>,
     }
-}
-#[derive(Clone, PartialEq, ::prost::Message)]
-pub struct P4HeaderTypeSpec {
-    #[prost(message, repeated, tag = "1")]
-    pub members: ::prost::alloc::vec::Vec<p4_header_type_spec::Member>,
-    #[prost(string, repeated, tag = "2")]
-    pub annotations: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
-    #[prost(message, repeated, tag = "3")]
-    pub annotation_locations: ::prost::alloc::vec::Vec<SourceLocation>,
-    #[prost(message, repeated, tag = "4")]
-    pub structured_annotations: ::prost::alloc::vec::Vec<StructuredAnnotation>,
-}
-/// Nested message and enum types in `P4HeaderTypeSpec`.
-pub mod p4_header_type_spec {
-    #[derive(Clone, PartialEq, ::prost::Message)]
-    pub struct Member {
-        #[prost(string, tag = "1")]
-        pub name: ::prost::alloc::string::String,
-        #[prost(message, optional, tag = "2")]
-        pub type_spec: ::core::option::Option<super::P4BitstringLikeTypeSpec>,
-    }
-}
-#[derive(Clone, PartialEq, ::prost::Message)]
-pub struct P4HeaderUnionTypeSpec {
-    #[prost(message, repeated, tag = "1")]
-    pub members: ::prost::alloc::vec::Vec<p4_header_union_type_spec::Member>,
-    #[prost(string, repeated, tag = "2")]
-    pub annotations: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
-    #[prost(message, repeated, tag = "3")]
-    pub annotation_locations: ::prost::alloc::vec::Vec<SourceLocation>,
-    #[prost(message, repeated, tag = "4")]
-    pub structured_annotations: ::prost::alloc::vec::Vec<StructuredAnnotation>,
-}
-/// Nested message and enum types in `P4HeaderUnionTypeSpec`.
-pub mod p4_header_union_type_spec {
-    #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
-    pub struct Member {
-        #[prost(string, tag = "1")]
-        pub name: ::prost::alloc::string::String,
-        #[prost(message, optional, tag = "2")]
-        pub header: ::core::option::Option<super::P4NamedType>,
-    }
-}
-#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
-pub struct P4HeaderStackTypeSpec {
-    #[prost(message, optional, tag = "1")]
-    pub header: ::core::option::Option<P4NamedType>,
-    #[prost(int32, tag = "2")]
-    pub size: i32,
-}
-#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
-pub struct P4HeaderUnionStackTypeSpec {
-    #[prost(message, optional, tag = "1")]
-    pub header_union: ::core::option::Option<P4NamedType>,
-    #[prost(int32, tag = "2")]
-    pub size: i32,
-}
-#[derive(Clone, PartialEq, ::prost::Message)]
-pub struct P4EnumTypeSpec {
-    #[prost(message, repeated, tag = "1")]
-    pub members: ::prost::alloc::vec::Vec<p4_enum_type_spec::Member>,
-    #[prost(string, repeated, tag = "2")]
-    pub annotations: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
-    #[prost(message, repeated, tag = "3")]
-    pub structured_annotations: ::prost::alloc::vec::Vec<StructuredAnnotation>,
-    #[prost(message, repeated, tag = "4")]
-    pub annotation_locations: ::prost::alloc::vec::Vec<SourceLocation>,
-}
-/// Nested message and enum types in `P4EnumTypeSpec`.
-pub mod p4_enum_type_spec {
-    #[derive(Clone, PartialEq, ::prost::Message)]
-    pub struct Member {
-        #[prost(string, tag = "1")]
-        pub name: ::prost::alloc::string::String,
-        #[prost(string, repeated, tag = "2")]
-        pub annotations: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
-        #[prost(message, repeated, tag = "3")]
-        pub structured_annotations: ::prost::alloc::vec::Vec<
-            super::StructuredAnnotation,
-        >,
-        #[prost(message, repeated, tag = "4")]
-        pub annotation_locations: ::prost::alloc::vec::Vec<super::SourceLocation>,
-    }
-}
-#[derive(Clone, PartialEq, ::prost::Message)]
-pub struct P4SerializableEnumTypeSpec {
-    #[prost(message, optional, tag = "1")]
-    pub underlying_type: ::core::option::Option<P4BitTypeSpec>,
-    #[prost(message, repeated, tag = "2")]
-    pub members: ::prost::alloc::vec::Vec<p4_serializable_enum_type_spec::Member>,
-    #[prost(string, repeated, tag = "3")]
-    pub annotations: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
-    #[prost(message, repeated, tag = "4")]
-    pub structured_annotations: ::prost::alloc::vec::Vec<StructuredAnnotation>,
-    #[prost(message, repeated, tag = "5")]
-    pub annotation_locations: ::prost::alloc::vec::Vec<SourceLocation>,
-}
-/// Nested message and enum types in `P4SerializableEnumTypeSpec`.
-pub mod p4_serializable_enum_type_spec {
-    #[derive(Clone, PartialEq, ::prost::Message)]
-    pub struct Member {
-        #[prost(string, tag = "1")]
-        pub name: ::prost::alloc::string::String,
-        #[prost(bytes = "vec", tag = "2")]
-        pub value: ::prost::alloc::vec::Vec<u8>,
-        #[prost(string, repeated, tag = "3")]
-        pub annotations: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
-        #[prost(message, repeated, tag = "4")]
-        pub structured_annotations: ::prost::alloc::vec::Vec<
-            super::StructuredAnnotation,
-        >,
-        #[prost(message, repeated, tag = "5")]
-        pub annotation_locations: ::prost::alloc::vec::Vec<super::SourceLocation>,
-    }
-}
-#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
-pub struct P4ErrorTypeSpec {
-    #[prost(string, repeated, tag = "1")]
-    pub members: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
-}
-#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
-pub struct P4NewTypeTranslation {
-    #[prost(string, tag = "1")]
-    pub uri: ::prost::alloc::string::String,
-    #[prost(oneof = "p4_new_type_translation::SdnType", tags = "2, 3")]
-    pub sdn_type: ::core::option::Option<p4_new_type_translation::SdnType>,
-}
-/// Nested message and enum types in `P4NewTypeTranslation`.
-pub mod p4_new_type_translation {
-    #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
-    pub struct SdnString {}
-    #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Oneof)]
-    pub enum SdnType {
-        #[prost(int32, tag = "2")]
-        SdnBitwidth(i32),
-        #[prost(message, tag = "3")]
-        SdnString(SdnString),
-    }
-}
-#[derive(Clone, PartialEq, ::prost::Message)]
-pub struct P4NewTypeSpec {
-    #[prost(string, repeated, tag = "3")]
-    pub annotations: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
-    #[prost(message, repeated, tag = "4")]
-    pub structured_annotations: ::prost::alloc::vec::Vec<StructuredAnnotation>,
-    #[prost(message, repeated, tag = "5")]
-    pub annotation_locations: ::prost::alloc::vec::Vec<SourceLocation>,
-    #[prost(oneof = "p4_new_type_spec::Representation", tags = "1, 2")]
-    pub representation: ::core::option::Option<p4_new_type_spec::Representation>,
-}
-/// Nested message and enum types in `P4NewTypeSpec`.
-pub mod p4_new_type_spec {
-    #[derive(Clone, PartialEq, ::prost::Oneof)]
-    pub enum Representation {
-        #[prost(message, tag = "1")]
-        OriginalType(super::P4DataTypeSpec),
-        #[prost(message, tag = "2")]
-        TranslatedType(super::P4NewTypeTranslation),
-    }
-}
-#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
-pub struct SourceLocation {
-    #[prost(string, tag = "1")]
-    pub file: ::prost::alloc::string::String,
-    #[prost(int32, tag = "2")]
-    pub line: i32,
-    #[prost(int32, tag = "3")]
-    pub column: i32,
-}
-#[derive(Clone, PartialEq, ::prost::Message)]
-pub struct StructuredAnnotation {
-    #[prost(string, tag = "1")]
-    pub name: ::prost::alloc::string::String,
-    #[prost(message, optional, tag = "4")]
-    pub source_location: ::core::option::Option<SourceLocation>,
-    #[prost(oneof = "structured_annotation::Body", tags = "2, 3")]
-    pub body: ::core::option::Option<structured_annotation::Body>,
-}
-/// Nested message and enum types in `StructuredAnnotation`.
-pub mod structured_annotation {
-    #[derive(Clone, PartialEq, ::prost::Oneof)]
-    pub enum Body {
-        #[prost(message, tag = "2")]
-        ExpressionList(super::ExpressionList),
-        #[prost(message, tag = "3")]
-        KvPairList(super::KeyValuePairList),
-    }
-}
-#[derive(Clone, PartialEq, ::prost::Message)]
-pub struct ExpressionList {
-    #[prost(message, repeated, tag = "1")]
-    pub expressions: ::prost::alloc::vec::Vec<Expression>,
-}
-#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
-pub struct Expression {
-    #[prost(oneof = "expression::Value", tags = "1, 2, 3")]
-    pub value: ::core::option::Option<expression::Value>,
-}
-/// Nested message and enum types in `Expression`.
-pub mod expression {
-    #[derive(Clone, PartialEq, Eq, Hash, ::prost::Oneof)]
-    pub enum Value {
-        #[prost(string, tag = "1")]
-        StringValue(::prost::alloc::string::String),
-        #[prost(int64, tag = "2")]
-        Int64Value(i64),
-        #[prost(bool, tag = "3")]
-        BoolValue(bool),
-    }
-}
-#[derive(Clone, PartialEq, ::prost::Message)]
-pub struct KeyValuePairList {
-    #[prost(message, repeated, tag = "1")]
-    pub kv_pairs: ::prost::alloc::vec::Vec<KeyValuePair>,
-}
-#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
-pub struct KeyValuePair {
-    #[prost(string, tag = "1")]
-    pub key: ::prost::alloc::string::String,
-    #[prost(message, optional, tag = "2")]
-    pub value: ::core::option::Option<Expression>,
 }
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct P4Info {
@@ -374,37 +76,25 @@ pub struct P4Info {
     pub tables: ::prost::alloc::vec::Vec<Table>,
     #[prost(message, repeated, tag = "3")]
     pub actions: ::prost::alloc::vec::Vec<Action>,
-    #[prost(message, repeated, tag = "4")]
-    pub action_profiles: ::prost::alloc::vec::Vec<ActionProfile>,
     #[prost(message, repeated, tag = "5")]
     pub counters: ::prost::alloc::vec::Vec<Counter>,
-    #[prost(message, repeated, tag = "6")]
-    pub direct_counters: ::prost::alloc::vec::Vec<DirectCounter>,
     #[prost(message, repeated, tag = "7")]
     pub meters: ::prost::alloc::vec::Vec<Meter>,
     #[prost(message, repeated, tag = "8")]
     pub direct_meters: ::prost::alloc::vec::Vec<DirectMeter>,
-    #[prost(message, repeated, tag = "9")]
-    pub controller_packet_metadata: ::prost::alloc::vec::Vec<ControllerPacketMetadata>,
-    #[prost(message, repeated, tag = "10")]
-    pub value_sets: ::prost::alloc::vec::Vec<ValueSet>,
     #[prost(message, repeated, tag = "11")]
     pub registers: ::prost::alloc::vec::Vec<Register>,
-    #[prost(message, repeated, tag = "12")]
-    pub digests: ::prost::alloc::vec::Vec<Digest>,
     #[prost(message, repeated, tag = "100")]
     pub externs: ::prost::alloc::vec::Vec<Extern>,
     #[prost(message, optional, tag = "200")]
     pub type_info: ::core::option::Option<P4TypeInfo>,
 }
-#[derive(Clone, PartialEq, ::prost::Message)]
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct PkgInfo {
     #[prost(string, tag = "1")]
     pub name: ::prost::alloc::string::String,
     #[prost(string, tag = "2")]
     pub version: ::prost::alloc::string::String,
-    #[prost(message, optional, tag = "3")]
-    pub doc: ::core::option::Option<Documentation>,
     #[prost(string, repeated, tag = "4")]
     pub annotations: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
     #[prost(string, tag = "5")]
@@ -415,31 +105,9 @@ pub struct PkgInfo {
     pub contact: ::prost::alloc::string::String,
     #[prost(string, tag = "8")]
     pub url: ::prost::alloc::string::String,
-    #[prost(message, repeated, tag = "9")]
-    pub structured_annotations: ::prost::alloc::vec::Vec<StructuredAnnotation>,
-    #[prost(message, repeated, tag = "10")]
-    pub annotation_locations: ::prost::alloc::vec::Vec<SourceLocation>,
-    #[prost(message, optional, tag = "11")]
-    pub platform_properties: ::core::option::Option<PlatformProperties>,
-}
-#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
-pub struct Documentation {
-    #[prost(string, tag = "1")]
-    pub brief: ::prost::alloc::string::String,
-    #[prost(string, tag = "2")]
-    pub description: ::prost::alloc::string::String,
-}
-#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
-pub struct PlatformProperties {
-    #[prost(int32, tag = "1")]
-    pub multicast_group_table_size: i32,
-    #[prost(int32, tag = "2")]
-    pub multicast_group_table_total_replicas: i32,
-    #[prost(int32, tag = "3")]
-    pub multicast_group_table_max_replicas_per_entry: i32,
 }
 /// What all objects of a program begin with. The first byte of `id` tells the kind of object.
-#[derive(Clone, PartialEq, ::prost::Message)]
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct Preamble {
     #[prost(uint32, tag = "1")]
     pub id: u32,
@@ -449,14 +117,8 @@ pub struct Preamble {
     pub alias: ::prost::alloc::string::String,
     #[prost(string, repeated, tag = "4")]
     pub annotations: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
-    #[prost(message, optional, tag = "5")]
-    pub doc: ::core::option::Option<Documentation>,
-    #[prost(message, repeated, tag = "6")]
-    pub structured_annotations: ::prost::alloc::vec::Vec<StructuredAnnotation>,
-    #[prost(message, repeated, tag = "7")]
-    pub annotation_locations: ::prost::alloc::vec::Vec<SourceLocation>,
 }
-#[derive(Clone, PartialEq, ::prost::Message)]
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct MatchField {
     #[prost(uint32, tag = "1")]
     pub id: u32,
@@ -466,14 +128,8 @@ pub struct MatchField {
     pub annotations: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
     #[prost(int32, tag = "4")]
     pub bitwidth: i32,
-    #[prost(message, optional, tag = "6")]
-    pub doc: ::core::option::Option<Documentation>,
     #[prost(message, optional, tag = "8")]
     pub type_name: ::core::option::Option<P4NamedType>,
-    #[prost(message, repeated, tag = "9")]
-    pub structured_annotations: ::prost::alloc::vec::Vec<StructuredAnnotation>,
-    #[prost(message, repeated, tag = "10")]
-    pub annotation_locations: ::prost::alloc::vec::Vec<SourceLocation>,
     #[prost(oneof = "match_field::Match", tags = "5, 7")]
     pub r#match: ::core::option::Option<match_field::Match>,
 }
@@ -618,7 +274,7 @@ pub mod table_action_call {
         pub value: ::prost::alloc::vec::Vec<u8>,
     }
 }
-#[derive(Clone, PartialEq, ::prost::Message)]
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct ActionRef {
     #[prost(uint32, tag = "1")]
     pub id: u32,
@@ -626,10 +282,6 @@ pub struct ActionRef {
     pub annotations: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
     #[prost(enumeration = "action_ref::Scope", tag = "3")]
     pub scope: i32,
-    #[prost(message, repeated, tag = "4")]
-    pub structured_annotations: ::prost::alloc::vec::Vec<StructuredAnnotation>,
-    #[prost(message, repeated, tag = "5")]
-    pub annotation_locations: ::prost::alloc::vec::Vec<SourceLocation>,
 }
 /// Nested message and enum types in `ActionRef`.
 pub mod action_ref {
@@ -682,7 +334,7 @@ pub struct Action {
 }
 /// Nested message and enum types in `Action`.
 pub mod action {
-    #[derive(Clone, PartialEq, ::prost::Message)]
+    #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
     pub struct Param {
         #[prost(uint32, tag = "1")]
         pub id: u32,
@@ -692,50 +344,8 @@ pub mod action {
         pub annotations: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
         #[prost(int32, tag = "4")]
         pub bitwidth: i32,
-        #[prost(message, optional, tag = "5")]
-        pub doc: ::core::option::Option<super::Documentation>,
         #[prost(message, optional, tag = "6")]
         pub type_name: ::core::option::Option<super::P4NamedType>,
-        #[prost(message, repeated, tag = "7")]
-        pub structured_annotations: ::prost::alloc::vec::Vec<
-            super::StructuredAnnotation,
-        >,
-        #[prost(message, repeated, tag = "8")]
-        pub annotation_locations: ::prost::alloc::vec::Vec<super::SourceLocation>,
-    }
-}
-#[derive(Clone, PartialEq, ::prost::Message)]
-pub struct ActionProfile {
-    #[prost(message, optional, tag = "1")]
-    pub preamble: ::core::option::Option<Preamble>,
-    #[prost(uint32, repeated, tag = "2")]
-    pub table_ids: ::prost::alloc::vec::Vec<u32>,
-    #[prost(bool, tag = "3")]
-    pub with_selector: bool,
-    #[prost(int64, tag = "4")]
-    pub size: i64,
-    #[prost(int32, tag = "5")]
-    pub max_group_size: i32,
-    #[prost(oneof = "action_profile::SelectorSizeSemantics", tags = "6, 7")]
-    pub selector_size_semantics: ::core::option::Option<
-        action_profile::SelectorSizeSemantics,
-    >,
-}
-/// Nested message and enum types in `ActionProfile`.
-pub mod action_profile {
-    #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
-    pub struct SumOfWeights {}
-    #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
-    pub struct SumOfMembers {
-        #[prost(int32, tag = "1")]
-        pub max_member_weight: i32,
-    }
-    #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Oneof)]
-    pub enum SelectorSizeSemantics {
-        #[prost(message, tag = "6")]
-        SumOfWeights(SumOfWeights),
-        #[prost(message, tag = "7")]
-        SumOfMembers(SumOfMembers),
     }
 }
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
@@ -788,7 +398,7 @@ pub mod counter_spec {
         }
     }
 }
-#[derive(Clone, PartialEq, ::prost::Message)]
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct Counter {
     #[prost(message, optional, tag = "1")]
     pub preamble: ::core::option::Option<Preamble>,
@@ -798,15 +408,6 @@ pub struct Counter {
     pub size: i64,
     #[prost(message, optional, tag = "4")]
     pub index_type_name: ::core::option::Option<P4NamedType>,
-}
-#[derive(Clone, PartialEq, ::prost::Message)]
-pub struct DirectCounter {
-    #[prost(message, optional, tag = "1")]
-    pub preamble: ::core::option::Option<Preamble>,
-    #[prost(message, optional, tag = "2")]
-    pub spec: ::core::option::Option<CounterSpec>,
-    #[prost(uint32, tag = "3")]
-    pub direct_table_id: u32,
 }
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct MeterSpec {
@@ -896,7 +497,7 @@ pub mod meter_spec {
         }
     }
 }
-#[derive(Clone, PartialEq, ::prost::Message)]
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct Meter {
     #[prost(message, optional, tag = "1")]
     pub preamble: ::core::option::Option<Preamble>,
@@ -907,7 +508,7 @@ pub struct Meter {
     #[prost(message, optional, tag = "4")]
     pub index_type_name: ::core::option::Option<P4NamedType>,
 }
-#[derive(Clone, PartialEq, ::prost::Message)]
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct DirectMeter {
     #[prost(message, optional, tag = "1")]
     pub preamble: ::core::option::Option<Preamble>,
@@ -916,45 +517,7 @@ pub struct DirectMeter {
     #[prost(uint32, tag = "3")]
     pub direct_table_id: u32,
 }
-#[derive(Clone, PartialEq, ::prost::Message)]
-pub struct ControllerPacketMetadata {
-    #[prost(message, optional, tag = "1")]
-    pub preamble: ::core::option::Option<Preamble>,
-    #[prost(message, repeated, tag = "2")]
-    pub metadata: ::prost::alloc::vec::Vec<controller_packet_metadata::Metadata>,
-}
-/// Nested message and enum types in `ControllerPacketMetadata`.
-pub mod controller_packet_metadata {
-    #[derive(Clone, PartialEq, ::prost::Message)]
-    pub struct Metadata {
-        #[prost(uint32, tag = "1")]
-        pub id: u32,
-        #[prost(string, tag = "2")]
-        pub name: ::prost::alloc::string::String,
-        #[prost(string, repeated, tag = "3")]
-        pub annotations: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
-        #[prost(int32, tag = "4")]
-        pub bitwidth: i32,
-        #[prost(message, optional, tag = "5")]
-        pub type_name: ::core::option::Option<super::P4NamedType>,
-        #[prost(message, repeated, tag = "6")]
-        pub structured_annotations: ::prost::alloc::vec::Vec<
-            super::StructuredAnnotation,
-        >,
-        #[prost(message, repeated, tag = "7")]
-        pub annotation_locations: ::prost::alloc::vec::Vec<super::SourceLocation>,
-    }
-}
-#[derive(Clone, PartialEq, ::prost::Message)]
-pub struct ValueSet {
-    #[prost(message, optional, tag = "1")]
-    pub preamble: ::core::option::Option<Preamble>,
-    #[prost(message, repeated, tag = "2")]
-    pub r#match: ::prost::alloc::vec::Vec<MatchField>,
-    #[prost(int32, tag = "3")]
-    pub size: i32,
-}
-#[derive(Clone, PartialEq, ::prost::Message)]
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct Register {
     #[prost(message, optional, tag = "1")]
     pub preamble: ::core::option::Option<Preamble>,
@@ -966,13 +529,6 @@ pub struct Register {
     pub index_type_name: ::core::option::Option<P4NamedType>,
 }
 #[derive(Clone, PartialEq, ::prost::Message)]
-pub struct Digest {
-    #[prost(message, optional, tag = "1")]
-    pub preamble: ::core::option::Option<Preamble>,
-    #[prost(message, optional, tag = "2")]
-    pub type_spec: ::core::option::Option<P4DataTypeSpec>,
-}
-#[derive(Clone, PartialEq, ::prost::Message)]
 pub struct Extern {
     #[prost(uint32, tag = "1")]
     pub extern_type_id: u32,
@@ -981,7 +537,7 @@ pub struct Extern {
     #[prost(message, repeated, tag = "3")]
     pub instances: ::prost::alloc::vec::Vec<ExternInstance>,
 }
-#[derive(Clone, PartialEq, ::prost::Message)]
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct ExternInstance {
     #[prost(message, optional, tag = "1")]
     pub preamble: ::core::option::Option<Preamble>,

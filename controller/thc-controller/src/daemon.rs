@@ -2,15 +2,14 @@
 
 use crate::addresses::Addresses;
 use crate::agent::Agent;
-use crate::book::Book;
 use crate::config::Config;
-use crate::desk::Desk;
 use crate::error::ControllerError;
 use crate::listeners::{self, Listeners};
 use crate::notify::Notify;
 use crate::refusal::Refusal;
-use crate::section::JobSection;
+use crate::service::Service;
 use crate::state::{ControllerState, TargetHandle, on_disk};
+use crate::store::Store;
 use crate::tls;
 use std::future::Future;
 use std::sync::Arc;
@@ -39,9 +38,9 @@ impl Daemon {
     /// # Errors
     /// As [`Daemon::run`].
     pub fn check(self) -> Result<usize, ControllerError> {
-        let book = Book::read(self.config.state.as_deref())?;
-        check_targets(&self.config, &book)?;
-        let kept = book.jobs.len();
+        let store = Store::read(self.config.state.as_deref())?;
+        check_targets(&self.config, &store)?;
+        let kept = store.jobs.len();
         if let Some(tls) = &self.config.tls {
             listeners::certificates(tls)?;
         }
@@ -50,8 +49,8 @@ impl Daemon {
         }
         let handle = |config| TargetHandle { config, commands: mpsc::channel(1).0 };
         let targets = self.config.targets.into_iter().map(handle).collect();
-        let desk = Desk::new(Arc::new(ControllerState::new(book, targets)));
-        desk.check(&self.config.jobs).map_err(refusal_error)?;
+        let service = Service::new(Arc::new(ControllerState::new(store, targets)));
+        service.find_servers().and_then(|()| service.check(&self.config.jobs)).map_err(refusal_error)?;
         Ok(kept)
     }
 
@@ -76,8 +75,8 @@ impl Daemon {
     ) -> Result<(), ControllerError> {
         let config = self.config;
         let path = config.state.clone();
-        let book = on_disk(move || Book::open(path.as_deref())).await?;
-        check_targets(&config, &book)?;
+        let store = on_disk(move || Store::open(path.as_deref())).await?;
+        check_targets(&config, &store)?;
         let mut handles = Vec::new();
         let mut queues = Vec::new();
         for target in config.targets.clone() {
@@ -85,9 +84,10 @@ impl Daemon {
             queues.push((target.clone(), queue));
             handles.push(TargetHandle { config: target, commands });
         }
-        let shared = Arc::new(ControllerState::new(book, handles));
-        let desk = Desk::new(Arc::clone(&shared));
-        apply_configured(&desk, &config.jobs).await?;
+        let shared = Arc::new(ControllerState::new(store, handles));
+        let service = Service::new(Arc::clone(&shared));
+        service.find_servers().map_err(refusal_error)?;
+        service.apply_configured(&config.jobs).await.map_err(refusal_error)?;
 
         let listeners = Listeners::open(&config).await?;
         let (reporter, health) = tonic_health::server::health_reporter();
@@ -110,7 +110,7 @@ impl Daemon {
                 }
             });
         }
-        let serving = listeners.serve(desk, health, &mut tasks, &stopped);
+        let serving = listeners.serve(service, health, &mut tasks, &stopped);
         let notify = Notify::from_environment();
         notify.say("READY=1");
         ready(addresses);
@@ -145,25 +145,20 @@ impl Daemon {
     }
 }
 
-/// A book with jobs on a target that the configuration does not have is another controller's, or the target
+/// A store with jobs on a target that the configuration does not have is another controller's, or the target
 /// was renamed: its rows would be lost.
-fn check_targets(config: &Config, book: &Book) -> Result<(), ControllerError> {
+fn check_targets(config: &Config, store: &Store) -> Result<(), ControllerError> {
     let known = |name: &String| config.targets.iter().any(|target| target.name == *name);
-    for job in book.jobs.values() {
+    for job in store.jobs.values() {
         if let Some(target) = job.places.keys().find(|target| !known(target)) {
             return Err(ControllerError::StateOfOthers {
                 path: config.state.clone().unwrap_or_default(),
-                job: job.spec.name.clone(),
+                job: job.spec.name().to_owned(),
                 target: target.clone(),
             });
         }
     }
     Ok(())
-}
-
-/// Makes jobs what the configuration says.
-async fn apply_configured(desk: &Desk, jobs: &[JobSection]) -> Result<(), ControllerError> {
-    desk.apply_configured(jobs).await.map_err(refusal_error)
 }
 
 fn refusal_error(refusal: Refusal) -> ControllerError {

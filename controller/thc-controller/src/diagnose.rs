@@ -1,115 +1,108 @@
 //! Says in words, from counters, why no traffic flows and which worker is slow.
 
-use crate::section::JobSection;
 use thc_control_proto::v1::finding::Severity;
 use thc_control_proto::v1::{
-    Finding, Job, JobCounters, JobPlace, ReadCountersResponse, Target, WorkerCounters,
+    Drop, Finding, JobCounters, JobPlace, ReadCountersResponse, Target, TargetCounters, WorkerCounters,
 };
 
 /// Seconds of silence after which a worker counts as missing while others send.
 const MISSED: f64 = 2.0;
 /// Below this share of repeated packets nothing needs to be done.
 const FEW_REPEATED: f64 = 0.02;
-/// A round trip this many times that of the others' median is slow.
-const SLOW: f64 = 3.0;
-/// And by at least so many microseconds: smaller differences come from the scheduler.
-const SLOW_BY: u32 = 1000;
 
 /// What is looked at.
 #[derive(Clone, Copy, Debug)]
 pub struct Seen<'a> {
-    /// The job.
-    pub job: &'a Job,
-    /// All that was counted of it.
-    pub counters: &'a ReadCountersResponse,
-    /// What of that in the last seconds.
-    pub recent: &'a ReadCountersResponse,
+    /// How many workers the job has.
+    pub workers: u32,
+    /// Its places on its targets.
+    pub places: &'a [JobPlace],
+    /// Its counters, read some seconds apart, the latest last.
+    pub readings: &'a [ReadCountersResponse],
     /// All targets.
     pub targets: &'a [Target],
     /// Targets that refuse rows of it, and why.
     pub refused: &'a [(String, String)],
+    /// How many packets a slow worker is behind the foremost.
+    pub behind: u64,
 }
 
-/// The findings about a job. `slow` names the worker for which the others wait on a target, if it is always
-/// the same one.
+/// The findings about a job.
 #[must_use]
-pub fn findings(seen: &Seen<'_>, slow: impl Fn(&str) -> Option<u32>) -> Vec<Finding> {
-    let &Seen { job, counters, recent, targets, refused } = seen;
+pub fn findings(seen: &Seen<'_>) -> Vec<Finding> {
+    let &Seen { workers, places, targets, refused, .. } = seen;
     let mut found = Vec::new();
     for (target, why) in refused {
         let what = format!("target {target} refuses rows of this job, which has nothing there: {why}");
         let mend = "make room there by deleting other jobs, or give the job another target; it is tried again when its workers join";
         found.push(problem(None, what, mend));
     }
-    let section = JobSection::from_job(job);
-    let workers = section.workers();
-    for place in &job.places {
+    for place in places {
+        let Some(target) = targets.iter().find(|target| target.name == place.target) else { continue };
+        let name = &target.name;
         if !place.connected {
-            let target = targets.iter().find(|target| target.name == place.target);
-            let error = target.map(|target| target.error.clone()).unwrap_or_default();
-            let why = if error.is_empty() {
-                format!("target {} is not connected yet", place.target)
-            } else {
-                format!("target {} is away: {error}", place.target)
+            let why = match target.error.as_str() {
+                "" => format!("target {name} is not connected yet"),
+                error => format!("target {name} is away: {error}"),
             };
-            found.push(problem(
-                None,
-                why,
-                "start it, or check the network in between; the job's rows come back by themselves",
-            ));
+            let mend = "start it, or check the network in between; the job's rows come back by themselves";
+            found.push(problem(None, why, mend));
         }
-    }
-    for target in targets.iter().filter(|t| job.places.iter().any(|place| place.target == t.name)) {
         if !target.differences.is_empty() {
-            let (name, rows) = (&target.name, target.differences.len());
+            let rows = target.differences.len();
             let what = format!("target {name}: somebody else has changed {rows} of its rows");
             let mend = format!(
                 "see `thc-controller target diff {name}`; with --repair they become what was written"
             );
             found.push(problem(None, what, &mend));
         }
-        if target.drained && !job.places.iter().any(|place| place.running) {
-            let what = format!("target {} is drained: no session begins there", target.name);
-            let mend = format!("undo that with `thc-controller target undrain {}`", target.name);
-            found.push(note(None, what, &mend));
-        }
     }
-    if !job.places.iter().any(|place| place.running) {
-        for place in job.places.iter().filter(|place| place.connected) {
-            found.extend(before_session(place, workers));
-        }
-        carrier_findings(recent, &mut found);
-        return found;
+    let running: Vec<&JobPlace> = places.iter().filter(|place| place.running).collect();
+    if running.is_empty() {
+        let connected = places.iter().filter(|place| place.connected);
+        found.extend(connected.filter_map(|place| before_session(place, workers)));
     }
     let (mut members, mut results) = (0, 0);
-    for place in job.places.iter().filter(|place| place.running) {
-        let at = |of: &&JobCounters| of.target == place.target;
-        let (Some(counted), Some(recent)) = (counters.jobs.iter().find(at), recent.jobs.iter().find(at))
-        else {
+    for place in &running {
+        let readings = seen.readings.iter().filter_map(|all| counters_at(all, &place.target));
+        let readings: Vec<&JobCounters> = readings.collect();
+        let (Some(first), Some(last)) = (readings.first(), readings.last()) else {
             let what = format!("no counters of target {} have been read yet", place.target);
             found.push(note(None, what, "ask again in a second"));
             continue;
         };
-        let mut of_place = Vec::new();
-        session_findings(counted, recent, slow(&place.target), &mut of_place);
-        if job.places.len() > 1 {
-            of_place.iter_mut().for_each(|finding| finding.what += &format!(" (at target {})", place.target));
+        let mut at_place = session_findings(first, last);
+        if let Some(slow) = slowest_worker(&readings, seen.behind) {
+            let text = format!("worker {slow} is slow: in all of the last readings the others waited for it");
+            let mend = "its host or link does less than the others': look at what else runs there, and at its round trip";
+            at_place.push(note(Some(slow), text, mend));
         }
-        found.append(&mut of_place);
-        (members, results) = (members.max(counted.workers.len()), results + counted.results);
+        if places.len() > 1 {
+            at_place.iter_mut().for_each(|finding| finding.what += &format!(" (at target {})", place.target));
+        }
+        found.append(&mut at_place);
+        (members, results) = (members.max(last.workers.len()), results + last.results);
     }
-    carrier_findings(recent, &mut found);
-    if found.iter().all(|finding| finding.severity() == Severity::Ok) {
+    if let (Some(first), Some(last)) = (seen.readings.first(), seen.readings.last()) {
+        for target in &last.targets {
+            let then = first.targets.iter().find(|then| then.target == target.target);
+            found.extend(carrier_findings(then, target));
+        }
+    }
+    if !running.is_empty() && found.is_empty() {
         let what = format!("the session runs: {members} workers, {results} results");
-        found.insert(0, Finding { severity: Severity::Ok.into(), what, ..Finding::default() });
+        found.push(Finding { severity: Severity::Ok.into(), what, ..Finding::default() });
     }
     found
 }
 
+fn counters_at<'a>(all: &'a ReadCountersResponse, target: &str) -> Option<&'a JobCounters> {
+    all.jobs.iter().find(|job| job.target == target)
+}
+
 /// Says which workers are missing.
 fn before_session(place: &JobPlace, workers: u32) -> Option<Finding> {
-    let joined = place.joined.count_ones();
-    if joined == 0 {
+    if place.joined == 0 {
         let what = format!("no worker has joined at target {}", place.target);
         let mend =
             "start the workers; if they run, see what they say: a wrong cookie or job is refused at once";
@@ -123,120 +116,100 @@ fn before_session(place: &JobPlace, workers: u32) -> Option<Finding> {
     })
 }
 
-/// What is wrong with a session, by all counts and by those of the last seconds: problems that ended long ago
-/// are not reported.
-fn session_findings(
-    counted: &JobCounters,
-    recent: &JobCounters,
-    slow: Option<u32>,
-    found: &mut Vec<Finding>,
-) {
+/// What is wrong with a session. Of packets that were dropped, came twice or belonged to another call only those
+/// between two readings count: problems that ended long ago are not reported.
+fn session_findings(first: &JobCounters, last: &JobCounters) -> Vec<Finding> {
+    let mut found = Vec::new();
     let silent = |worker: &WorkerCounters| worker.silent.unwrap_or(f64::INFINITY);
-    let liveliest = counted.workers.iter().map(silent).fold(f64::INFINITY, f64::min);
+    let liveliest = last.workers.iter().map(silent).fold(f64::INFINITY, f64::min);
     let idle = liveliest > MISSED;
-    if counted.workers.iter().all(|worker| worker.packets == 0) {
+    if last.workers.iter().all(|worker| worker.packets == 0) {
         let mend = "workers joined but send nothing: are they computing? Is UDP from them to the aggregator's port let through?";
         found.push(problem(None, "no packet of any worker has come".to_owned(), mend));
     } else if idle {
-        let text = format!("nobody has sent for {liveliest:.0} s");
-        found.push(note(
-            None,
-            text,
-            "if training should be going on, look at the workers: all wait for something else",
-        ));
+        let mend = "if training should be going on, look at the workers: all wait for something else";
+        found.push(note(None, format!("nobody has sent for {liveliest:.0} s"), mend));
     }
-    for worker in &counted.workers {
-        let number = worker.worker;
-        if !idle && silent(worker) > MISSED {
-            let since = match worker.silent {
+    let none = WorkerCounters::default();
+    for now in &last.workers {
+        let number = now.worker;
+        let then = first.workers.iter().find(|then| then.worker == number).unwrap_or(&none);
+        if !idle && silent(now) > MISSED {
+            let since = match now.silent {
                 Some(seconds) => format!("its last packet came {seconds:.0} s ago"),
                 None => "no packet of it has come".to_owned(),
             };
             let mend = "the others wait for it: look at its process and its link";
             found.push(problem(Some(number), format!("worker {number} is silent: {since}"), mend));
         }
-    }
-    for worker in &recent.workers {
-        let number = worker.worker;
-        for drop in &worker.drops {
-            let text = format!(
-                "{} packets of worker {number} were dropped in the last seconds: {}",
-                drop.packets,
-                reason(&drop.reason)
-            );
-            found.push(problem(Some(number), text, mend_of(&drop.reason)));
+        for (name, packets) in recent_drops(&then.drops, &now.drops) {
+            let reason = reason(name);
+            let text =
+                format!("{packets} packets of worker {number} were dropped in the last seconds: {reason}");
+            found.push(problem(Some(number), text, mend_of(name)));
         }
-        let arrived = worker.packets.max(1) as f64;
-        let repeated = worker.duplicate as f64 / arrived;
+        let arrived = since(now.packets, then.packets).max(1) as f64;
+        let repeated = since(now.duplicate, then.duplicate) as f64 / arrived;
         if repeated > FEW_REPEATED {
-            let text = format!(
-                "{:.0} % of worker {number}'s packets of the last seconds came twice",
-                repeated * 100.0
-            );
+            let percent = repeated * 100.0;
+            let text = format!("{percent:.0} % of worker {number}'s packets of the last seconds came twice");
             let mend = "results are lost on the way to it, or come late: look for drops on its receiving side, or raise its receive buffer";
             found.push(note(Some(number), text, mend));
         }
-        if worker.mismatch > 0 {
+        let mismatch = since(now.mismatch, then.mismatch);
+        if mismatch > 0 {
             let text = format!(
-                "{} packets of worker {number} in the last seconds belonged to another all-reduce than the others'",
-                worker.mismatch
+                "{mismatch} packets of worker {number} in the last seconds belonged to another all-reduce than the others'"
             );
-            found.push(problem(
-                Some(number),
-                text,
-                "all workers must call in the same order with the same lengths",
-            ));
-        }
-        if let Some(report) = &worker.report {
-            let resent = report.repeated_packets as f64 / report.packets.max(1) as f64;
-            if resent > FEW_REPEATED {
-                let share = resent * 100.0;
-                let text =
-                    format!("worker {number} sent {share:.0} % of its packets of the last seconds again");
-                found.push(note(
-                    Some(number),
-                    text,
-                    "packets to or from it are lost: look at its link and at socket buffers",
-                ));
-            }
+            let mend = "all workers must call in the same order with the same lengths";
+            found.push(problem(Some(number), text, mend));
         }
     }
-    let mut trips: Vec<(u32, u32)> = counted
-        .workers
-        .iter()
-        .filter_map(|w| Some((w.report?.round_trip_us, w.worker)))
-        .filter(|(us, _)| *us > 0)
-        .collect();
-    trips.sort_unstable();
-    if let (Some(&(median, _)), Some(&(longest, worker))) =
-        (trips.get(trips.len().saturating_sub(1) / 2), trips.last())
-        && trips.len() > 1
-        && f64::from(longest) > SLOW * f64::from(median)
-        && longest - median > SLOW_BY
-    {
-        let text = format!("worker {worker} has a round trip of {longest} µs, the median is {median} µs");
-        found.push(note(Some(worker), text, "its link or its host is slower than the others'"));
+    found
+}
+
+/// The worker that was last, and at least `behind` packets behind the foremost, in each of these readings while
+/// sums were made. Being last once means little, since some worker always is.
+fn slowest_worker(readings: &[&JobCounters], behind: u64) -> Option<u32> {
+    let mut slow = None;
+    let mut most_before = None;
+    for reading in readings {
+        let all = reading.workers.iter().filter_map(|worker| Some((worker.behind?, worker.worker)));
+        let (most_behind, last) = all.max_by_key(|&(behind, worker)| (behind, std::cmp::Reverse(worker)))?;
+        let most = reading.workers.iter().map(|worker| worker.opened + worker.added).max();
+        if most_behind < behind || most <= most_before || slow.is_some_and(|slow| slow != last) {
+            return None;
+        }
+        (slow, most_before) = (Some(last), most);
     }
-    if let Some(slow) = slow {
-        let text = format!("worker {slow} is slow: in all of the last readings the others waited for it");
-        let mend = "its host or link does less than the others': look at what else runs there, and at its round trip";
-        found.push(note(Some(slow), text, mend));
-    }
+    slow.filter(|_| readings.len() > 1)
+}
+
+/// What was counted between two readings. A target that was restarted counts from zero.
+fn since(now: u64, then: u64) -> u64 {
+    if now < then { now } else { now - then }
+}
+
+/// The reasons of drops between two readings, and how many packets.
+fn recent_drops<'a>(then: &'a [Drop], now: &'a [Drop]) -> impl Iterator<Item = (&'a str, u64)> {
+    now.iter().filter_map(|drop| {
+        let then = then.iter().find(|then| then.reason == drop.reason).map_or(0, |then| then.packets);
+        let packets = since(drop.packets, then);
+        (packets > 0).then_some((drop.reason.as_str(), packets))
+    })
 }
 
 /// Packets that belong to no job: often the wrong job number.
-fn carrier_findings(counters: &ReadCountersResponse, found: &mut Vec<Finding>) {
-    for target in &counters.targets {
-        for drop in &target.drops {
-            let text = format!(
-                "target {}: {} packets of no job were dropped in the last seconds: {}",
-                target.target,
-                drop.packets,
-                reason(&drop.reason)
-            );
-            found.push(note(None, text, mend_of(&drop.reason)));
-        }
-    }
+fn carrier_findings(then: Option<&TargetCounters>, now: &TargetCounters) -> Vec<Finding> {
+    let then = then.map_or(&[][..], |then| &then.drops);
+    let finding = |(name, packets)| {
+        let (target, reason) = (&now.target, reason(name));
+        let text = format!(
+            "target {target}: {packets} packets of no job were dropped in the last seconds: {reason}"
+        );
+        note(None, text, mend_of(name))
+    };
+    recent_drops(then, &now.drops).map(finding).collect()
 }
 
 fn reason(name: &str) -> &str {
@@ -299,91 +272,86 @@ fn note(worker: Option<u32>, what: String, mend: &str) -> Finding {
 #[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
-    use thc_control_proto::v1::Drop;
 
-    fn job(joined: u64, running: bool) -> Job {
-        let place = JobPlace { target: "s".into(), connected: true, joined, running, ..JobPlace::default() };
-        Job { section: "name = \"j\"\nworkers = 2".into(), places: vec![place], ..Job::default() }
+    fn place(joined: u64, running: bool) -> JobPlace {
+        JobPlace { target: "s".into(), connected: true, joined, running, ..JobPlace::default() }
     }
 
     fn counters(workers: Vec<WorkerCounters>) -> ReadCountersResponse {
-        let job = JobCounters {
-            job: "j".into(),
-            target: "s".into(),
-            workers,
-            results: 5,
-            ..JobCounters::default()
-        };
+        let job = JobCounters { target: "s".into(), workers, results: 5, ..JobCounters::default() };
         ReadCountersResponse { jobs: vec![job], targets: Vec::new() }
     }
 
     fn worker(worker: u32, silent: f64) -> WorkerCounters {
-        WorkerCounters {
-            worker,
-            packets: 100,
-            opened: 50,
-            added: 50,
-            silent: Some(silent),
-            ..WorkerCounters::default()
-        }
+        let (packets, opened, added) = (100, 50, 50);
+        WorkerCounters { worker, packets, opened, added, silent: Some(silent), ..WorkerCounters::default() }
     }
 
     fn lines(findings: &[Finding]) -> String {
         findings.iter().map(|finding| format!("{} | {}\n", finding.what, finding.mend)).collect()
     }
 
+    fn find(places: &[JobPlace], readings: &[ReadCountersResponse], targets: &[Target]) -> Vec<Finding> {
+        findings(&Seen { workers: 2, places, readings, targets, refused: &[], behind: 64 })
+    }
+
     /// Of these counters, all of the last seconds.
-    fn find(job: &Job, counters: &ReadCountersResponse) -> Vec<Finding> {
-        findings(&Seen { job, counters, recent: counters, targets: &[], refused: &[] }, |_| None)
+    fn find_now(places: &[JobPlace], workers: Vec<WorkerCounters>) -> Vec<Finding> {
+        let now = counters(workers);
+        let mut then = now.clone();
+        for worker in then.jobs.iter_mut().flat_map(|job| &mut job.workers) {
+            *worker = WorkerCounters { worker: worker.worker, ..WorkerCounters::default() };
+        }
+        find(places, &[then, now], &[])
     }
 
     #[test]
     fn nobody_or_some_have_joined() {
-        assert!(lines(&find(&job(0, false), &counters(vec![]))).contains("no worker has joined"));
-        assert!(lines(&find(&job(1, false), &counters(vec![]))).contains("waiting for worker 1 of 2"));
+        assert!(lines(&find_now(&[place(0, false)], vec![])).contains("no worker has joined"));
+        assert!(lines(&find_now(&[place(1, false)], vec![])).contains("waiting for worker 1 of 2"));
     }
 
     #[test]
     fn a_session_that_runs_is_fine() {
-        let found = find(&job(3, true), &counters(vec![worker(0, 0.1), worker(1, 0.1)]));
-        assert_eq!(found.len(), 1, "{}", lines(&found));
-        assert_eq!(found[0].severity(), Severity::Ok);
+        let found = find_now(&[place(3, true)], vec![worker(0, 0.1), worker(1, 0.1)]);
+        assert_eq!((found.len(), found[0].severity()), (1, Severity::Ok), "{}", lines(&found));
+        assert_eq!(found[0].what, "the session runs: 2 workers, 5 results");
     }
 
-    /// What was dropped long ago is no problem any more.
+    /// What was dropped long ago is no problem any more, and what a target counts anew is recent.
     #[test]
     fn what_is_past_is_no_problem() {
-        let mut first = worker(0, 0.1);
-        first.drops = vec![Drop { reason: "cookie".into(), packets: 7 }];
-        (first.duplicate, first.mismatch) = (50, 1);
-        let (all, recent) =
-            (counters(vec![first, worker(1, 0.1)]), counters(vec![worker(0, 0.1), worker(1, 0.1)]));
-        let job = job(3, true);
-        let seen = Seen { job: &job, counters: &all, recent: &recent, targets: &[], refused: &[] };
-        let found = findings(&seen, |_| None);
-        assert_eq!((found.len(), found[0].severity()), (1, Severity::Ok), "{}", lines(&found));
+        let dropped = |packets| {
+            let drops = vec![Drop { reason: "cookie".into(), packets }];
+            counters(vec![WorkerCounters { drops, duplicate: packets, ..worker(0, 0.1) }, worker(1, 0.1)])
+        };
+        let said = |then, now| lines(&find(&[place(3, true)], &[dropped(then), dropped(now)], &[]));
+        assert!(said(50, 50).starts_with("the session runs"), "{}", said(50, 50));
+        for (then, now, packets) in [(7, 12, 5), (7, 3, 3)] {
+            let said = said(then, now);
+            assert!(said.contains(&format!("{packets} packets of worker 0 were dropped")), "{said}");
+            assert!(said.contains("00 % of worker 0's packets"), "{said}");
+        }
     }
 
     /// Each server of a job is looked at.
     #[test]
     fn each_server_is_looked_at() {
-        let mut job = job(3, true);
-        job.places.push(JobPlace { target: "other".into(), ..job.places[0].clone() });
-        let mut all = counters(vec![worker(0, 0.1), worker(1, 0.1)]);
-        let mut second = all.jobs[0].clone();
-        second.target = "other".into();
-        second.workers[1].drops = vec![Drop { reason: "source".into(), packets: 7 }];
-        all.jobs.push(second);
-        let text = lines(&find(&job, &all));
+        let places = [place(3, true), JobPlace { target: "other".into(), ..place(3, true) }];
+        let mut then = counters(vec![worker(0, 0.1), worker(1, 0.1)]);
+        then.jobs.push(JobCounters { target: "other".into(), ..then.jobs[0].clone() });
+        let mut now = then.clone();
+        now.jobs[1].workers[1].drops = vec![Drop { reason: "source".into(), packets: 7 }];
+        let text = lines(&find(&places, &[then, now], &[]));
         assert!(text.contains("7 packets of worker 1 were dropped in the last seconds"), "{text}");
         assert!(text.contains("(at target other)") && !text.contains("(at target s)"), "{text}");
     }
 
     #[test]
     fn the_silent_and_the_dropped_are_named() {
-        let mut second = worker(1, 60.0);
-        second.drops = vec![Drop { reason: "source".into(), packets: 7 }];
-        let text = lines(&find(&job(3, true), &counters(vec![worker(0, 0.1), second])));
+        let drops = vec![Drop { reason: "source".into(), packets: 7 }];
+        let second = WorkerCounters { drops, ..worker(1, 60.0) };
+        let text = lines(&find_now(&[place(3, true)], vec![worker(0, 0.1), second]));
         assert!(text.contains("worker 1 is silent") && text.contains("60 s ago"), "{text}");
         let dropped = "7 packets of worker 1 were dropped in the last seconds: from another address";
         assert!(text.contains(dropped), "{text}");
@@ -391,21 +359,32 @@ mod tests {
     }
 
     #[test]
-    fn the_slow_one_is_named() {
-        let (job, both) = (job(3, true), counters(vec![worker(0, 0.1), worker(1, 0.1)]));
-        let seen = Seen { job: &job, counters: &both, recent: &both, targets: &[], refused: &[] };
-        let found = findings(&seen, |target| (target == "s").then_some(1));
-        assert_eq!((found.len(), found[0].worker), (1, Some(1)), "{}", lines(&found));
-        assert!(lines(&found).contains("worker 1 is slow"));
+    fn the_slow_one_is_behind_all_the_time() {
+        let slow = |readings: u64, counts: &dyn Fn(u64) -> (u64, [Option<u64>; 3])| {
+            let reading = |at| {
+                let (added, behind) = counts(at);
+                let worker = |(number, behind)| WorkerCounters { added, behind, ..worker(number, 0.1) };
+                counters((0..).zip(behind).map(worker).collect())
+            };
+            let readings: Vec<_> = (0..readings).map(reading).collect();
+            let found = find(&[place(7, true)], &readings, &[]);
+            found.into_iter().find_map(|finding| finding.worker)
+        };
+        let moves = |at| 1000 * at;
+        assert_eq!(slow(4, &|at| (moves(at), [Some(0), Some(128), None])), Some(1), "worker 2 is no member");
+        assert_eq!(slow(4, &|at| (moves(at), [Some(0), Some(20), None])), None, "a little");
+        let in_turn =
+            |at: u64| if at % 2 == 0 { [Some(0), Some(128), None] } else { [Some(128), Some(0), None] };
+        assert_eq!(slow(4, &|at| (moves(at), in_turn(at))), None, "in turn");
+        assert_eq!(slow(4, &|_| (500, [Some(0), Some(500), None])), None, "nothing moves");
+        assert_eq!(slow(1, &|_| (500, [Some(0), Some(500), None])), None, "one reading");
+        assert_eq!(slow(4, &|at| (moves(at), [None; 3])), None, "sums do not wait for all");
     }
 
     #[test]
     fn a_target_that_is_away_says_why() {
-        let mut job = job(3, false);
-        job.places[0].connected = false;
+        let away = JobPlace { connected: false, ..place(3, false) };
         let target = Target { name: "s".into(), error: "cannot connect".into(), ..Target::default() };
-        let none = counters(vec![]);
-        let seen = Seen { job: &job, counters: &none, recent: &none, targets: &[target], refused: &[] };
-        assert!(lines(&findings(&seen, |_| None)).contains("cannot connect"));
+        assert!(lines(&find(&[away], &[], &[target])).contains("cannot connect"));
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::error::ControllerError;
 use crate::schema::Schema;
-use crate::wanted::{Copies, Wanted};
+use crate::switch_rows::{Copies, SwitchRows};
 use p4runtime_proto::bytes::decode;
 use p4runtime_proto::v1::{TableEntry, field_match, table_action};
 use thc_control_proto::v1;
@@ -62,28 +62,28 @@ fn group_row(number: u32, group: &Copies) -> v1::Row {
 
 /// All rows and groups.
 #[must_use]
-pub fn rows(held: &Wanted, schema: &Schema) -> Vec<v1::Row> {
-    let rows = held.all_entries().map(|entry| describe_row(entry, schema));
-    rows.chain(held.groups().map(|(number, group)| group_row(number, group))).collect()
+pub fn rows(actual: &SwitchRows, schema: &Schema) -> Vec<v1::Row> {
+    let rows = actual.all_entries().map(|entry| describe_row(entry, schema));
+    rows.chain(actual.groups().map(|(number, group)| group_row(number, group))).collect()
 }
 
-/// How `held` differs from what was `written`: rows that are missing, that another has added, and that
+/// How `actual` differs from what was `written`: rows that are missing, that another has added, and that
 /// another has changed.
 ///
 /// # Errors
 /// [`ControllerError::P4Info`] if the program has no jobs.
 pub fn differences(
-    written: &Wanted,
-    held: &Wanted,
+    written: &SwitchRows,
+    actual: &SwitchRows,
     schema: &Schema,
 ) -> Result<Vec<v1::Difference>, ControllerError> {
-    let of = |kind: &str, row: v1::Row, wanted: String| v1::Difference {
+    let of = |kind: &str, row: v1::Row, desired: String| v1::Difference {
         kind: kind.to_owned(),
         row: Some(row),
-        wanted,
+        desired,
     };
     let mut found = Vec::new();
-    for (mine, theirs) in written.different_entries(held, schema)? {
+    for (mine, theirs) in written.different_entries(actual, schema)? {
         found.extend(match (mine, theirs) {
             (Some(mine), None) => Some(of("missing", describe_row(&mine, schema), String::new())),
             (None, Some(theirs)) => Some(of("foreign", describe_row(&theirs, schema), String::new())),
@@ -93,7 +93,7 @@ pub fn differences(
             (None, None) => None,
         });
     }
-    for (number, (mine, theirs)) in written.different_groups(held, schema)? {
+    for (number, (mine, theirs)) in written.different_groups(actual, schema)? {
         found.extend(match (mine, theirs) {
             (Some(mine), None) => Some(of("missing", group_row(number, mine), String::new())),
             (None, Some(theirs)) => Some(of("foreign", group_row(number, theirs), String::new())),
@@ -110,9 +110,9 @@ pub fn differences(
 #[must_use]
 pub fn line(difference: &v1::Difference) -> String {
     let row = difference.row.clone().unwrap_or_default();
-    let wanted = match difference.wanted.as_str() {
+    let desired = match difference.desired.as_str() {
         "" => String::new(),
-        wanted => format!(" instead of {wanted}"),
+        desired => format!(" instead of {desired}"),
     };
-    format!("{} {} [{}] {}{wanted}", difference.kind, row.table, row.key, row.action)
+    format!("{} {} [{}] {}{desired}", difference.kind, row.table, row.key, row.action)
 }

@@ -154,7 +154,7 @@ pub enum ControllerError {
         if jobs.is_empty() {
             "run the controller with --replace-program to load that, which empties the target".to_owned()
         } else {
-            format!("loading that ends the sessions of {}; when they are over, or after `session end`, it is loaded", jobs.join(", "))
+            format!("loading that ends the sessions of {}; it is loaded when they are over, or when these jobs are deleted", jobs.join(", "))
         }
     )]
     OtherProgram {
@@ -162,6 +162,14 @@ pub enum ControllerError {
         target: String,
         /// Jobs with a session there.
         jobs: Vec<String>,
+    },
+    /// A target has another program than the controller's P4Info describes.
+    #[error(
+        "target {target}: its program has other tables than the P4Info that the controller has for it: give that program's p4info, or load the program that belongs to this version"
+    )]
+    OtherTables {
+        /// Its name.
+        target: String,
     },
     /// A request failed.
     #[error("target {target}: {request} failed: {message}")]

@@ -2,21 +2,19 @@
 //!
 //! * `Schema`: turns rows into entries with the numbers of the program's P4Info;
 //! * `Target`: the connection to an aggregator;
-//! * [`Wanted`]: everything that an aggregator should hold, and what to write so that it does; [`plan`] says what;
-//! * [`Book`]: the jobs, their placements, and their sessions, kept over restarts;
+//! * [`SwitchRows`]: the rows of an aggregator, and what to write so that the actual ones become those desired; [`plan`] says
+//!   which are;
+//! * [`Store`]: the jobs, their placements, and their sessions, kept over restarts;
 //! * [`Daemon`]: an agent per target, the gRPC service, the metrics;
-//! * `Desk`: the requests that it answers.
+//! * `Service`: the requests that it answers.
 #![forbid(unsafe_code)]
 
 mod addresses;
 mod agent;
-mod book;
-mod book_file;
 mod capacity;
 mod config;
 mod counted;
 mod daemon;
-mod desk;
 mod device_config;
 mod diagnose;
 mod difference;
@@ -29,23 +27,24 @@ pub mod plan;
 mod program;
 mod queues;
 mod rack;
-mod rates;
 mod refusal;
 mod schema;
 mod section;
 mod service;
 mod spec;
 mod state;
+mod state_file;
+mod store;
+mod switch_rows;
 mod target;
 mod tls;
-mod wanted;
 mod web;
 
 pub use addresses::Addresses;
-pub use book::Book;
 pub use config::{Config, Options, TargetConfig, declared_jobs};
 pub use daemon::Daemon;
 pub use error::{ControllerError, has_io};
 pub use program::ProgramShape;
 pub use section::{CHANGEABLE, JobSection};
-pub use wanted::Wanted;
+pub use store::Store;
+pub use switch_rows::SwitchRows;

@@ -2,7 +2,6 @@
 
 use crate::addresses::Addresses;
 use crate::config::Config;
-use crate::desk::Desk;
 use crate::error::ControllerError;
 use crate::service::Service;
 use crate::web;
@@ -36,7 +35,7 @@ pub struct Listeners {
     pub addresses: Addresses,
     /// The certificates of the service, if it has any.
     pub certificates: Option<Arc<Certificates>>,
-    service: TcpListener,
+    listener: TcpListener,
     metrics: Option<TcpListener>,
 }
 
@@ -83,7 +82,7 @@ impl Listeners {
     /// # Errors
     /// [`ControllerError::Listen`], [`ControllerError::Tls`].
     pub async fn open(config: &Config) -> Result<Listeners, ControllerError> {
-        let (service, listen) = bind(config.listen).await?;
+        let (listener, listen) = bind(config.listen).await?;
         if let Some(warning) = exposure(listen, config.tls.as_ref().map(|tls| tls.client_ca.is_some())) {
             tracing::warn!("{warning}");
         }
@@ -98,7 +97,7 @@ impl Listeners {
         Ok(Listeners {
             addresses: Addresses { listen, http },
             certificates,
-            service,
+            listener,
             metrics: metrics.map(|(listener, _)| listener),
         })
     }
@@ -106,17 +105,17 @@ impl Listeners {
     /// Serves metrics by `tasks`, and the service by what is returned, until `stop` is true.
     pub fn serve<H: Health>(
         self,
-        desk: Desk,
+        service: Service,
         health: HealthServer<H>,
         tasks: &mut JoinSet<()>,
         stop: &watch::Receiver<bool>,
     ) -> impl Future<Output = Result<(), tonic::transport::Error>> + use<H> {
-        let Listeners { certificates, service, metrics, .. } = self;
-        if let Some(listener) = metrics {
-            let incoming = Incoming::new("metrics", listener, MAX_READERS);
-            tasks.spawn(web::serve(incoming, desk.clone(), stop.clone()));
+        let Listeners { certificates, listener, metrics, .. } = self;
+        if let Some(metrics) = metrics {
+            let incoming = Incoming::new("metrics", metrics, MAX_READERS);
+            tasks.spawn(web::serve(incoming, service.clone(), stop.clone()));
         }
-        let control = ControlServer::new(Service { desk }).max_decoding_message_size(MAX_MESSAGE);
+        let control = ControlServer::new(service).max_decoding_message_size(MAX_MESSAGE);
         let mut server = Server::builder()
             .max_concurrent_streams(MAX_REQUESTS)
             .http2_keepalive_interval(Some(KEEPALIVE))
@@ -124,7 +123,7 @@ impl Listeners {
         let router = server.add_service(health).add_service(control);
         let end = wait_for_end(stop.clone());
         async move {
-            let connections = Incoming::new("the service", service, MAX_CONNECTIONS);
+            let connections = Incoming::new("the service", listener, MAX_CONNECTIONS);
             match certificates {
                 None => router.serve_with_incoming_shutdown(connections, end).await,
                 Some(certificates) => {

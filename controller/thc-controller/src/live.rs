@@ -1,9 +1,9 @@
 //! What was seen of a target last: connection, members, counters.
 
-use crate::book::Placement;
 use crate::capacity::{Forms, WORKER_BITS};
 use crate::counted::{ANSWERS, Counted, IN_SUMS, JobCounted};
 use crate::error::ControllerError;
+use crate::store::Placement;
 use crate::target::{Requests, Target};
 use std::collections::BTreeMap;
 use std::time::Instant;

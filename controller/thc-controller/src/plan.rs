@@ -1,12 +1,12 @@
 //! From what the controller remembers to the rows and groups that a target should hold.
 
-use crate::book::{Book, BookTable, Job, Placement, Session};
 use crate::config::TargetConfig;
 use crate::error::ControllerError;
 use crate::program::{Lookups, Passes, snake};
 use crate::queues;
 use crate::rack::RackPlace;
-use crate::wanted::{Copies, FLOOD, Wanted};
+use crate::store::{Job, Placement, Session, Store, StoredTable};
+use crate::switch_rows::{Copies, FLOOD, SwitchRows};
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use thc_p4::rows::{
@@ -37,8 +37,8 @@ pub struct Exclusions {
 ///
 /// # Errors
 /// [`ControllerError::P4Info`] if the program lacks a table; [`ControllerError::Room`].
-pub fn target_rows(target: &TargetConfig, book: &Book) -> Result<Wanted, ControllerError> {
-    target_rows_except(target, book, &Exclusions::default())
+pub fn target_rows(target: &TargetConfig, store: &Store) -> Result<SwitchRows, ControllerError> {
+    target_rows_except(target, store, &Exclusions::default())
 }
 
 /// The same but for these.
@@ -47,76 +47,77 @@ pub fn target_rows(target: &TargetConfig, book: &Book) -> Result<Wanted, Control
 /// As [`target_rows`].
 pub(crate) fn target_rows_except(
     target: &TargetConfig,
-    book: &Book,
+    store: &Store,
     but: &Exclusions,
-) -> Result<Wanted, ControllerError> {
+) -> Result<SwitchRows, ControllerError> {
     let schema = &target.schema;
-    let mut wanted = Wanted::default();
-    wanted.row(schema, &OwnAddressRow { mac: target.mac, address: target.at.ip() })?;
+    let mut desired = SwitchRows::default();
+    desired.row(schema, &OwnAddressRow { mac: target.mac, address: target.at.ip() })?;
     if target.at.is_ipv4() {
-        wanted.row(schema, &OwnArpRow { address: target.at.ip(), mac: target.mac })?;
+        desired.row(schema, &OwnArpRow { address: target.at.ip(), mac: target.mac })?;
     }
     // What is for the aggregator but unknown to it must not be flooded.
-    wanted.row(schema, &StationRow { mac: Some(target.mac), action: StationAction::Drop })?;
-    wanted.row(schema, &StationRow { mac: None, action: StationAction::Flood(FLOOD) })?;
+    desired.row(schema, &StationRow { mac: Some(target.mac), action: StationAction::Drop })?;
+    desired.row(schema, &StationRow { mac: None, action: StationAction::Flood(FLOOD) })?;
     for &(mac, port) in &target.stations {
-        wanted.row(schema, &StationRow { mac: Some(mac), action: StationAction::Port(port) })?;
+        desired.row(schema, &StationRow { mac: Some(mac), action: StationAction::Port(port) })?;
     }
     let mut ports: Vec<u16> = target.stations.iter().map(|&(_, port)| port).collect();
     ports.sort_unstable();
     ports.dedup();
     if target.control_rate > 0 && schema.table(ControlPortRow::TABLE).is_ok() {
         for &port in &ports {
-            wanted.row(schema, &ControlPortRow { port, rate: target.control_rate })?;
+            desired.row(schema, &ControlPortRow { port, rate: target.control_rate })?;
         }
     }
-    wanted.group(FLOOD, Copies(ports.into_iter().map(|port| (port, 0)).collect()));
-    let rack = book.jobs.values().any(|job| job.spec.rack.is_some() && job.places.contains_key(&target.name));
+    desired.group(FLOOD, Copies(ports.into_iter().map(|port| (port, 0)).collect()));
+    let rack =
+        store.jobs.values().any(|job| job.spec.rack.is_some() && job.places.contains_key(&target.name));
     let of_roots = if rack { &OF_ROOTS[..] } else { &[] };
     for &kind in [Kind::Join, Kind::Leave].iter().chain(of_roots) {
-        wanted.row(schema, &ControlPlaneRow { kind: kind as u8, port: target.cpu_port })?;
+        desired.row(schema, &ControlPlaneRow { kind: kind as u8, port: target.cpu_port })?;
     }
     match target.program.passes {
         Passes::Ports { later } => {
             for (pass, port) in (1..=later).zip(snake(&target.pass_ports)) {
-                wanted.row(schema, &PassRow { pass, port, cells: None })?;
+                desired.row(schema, &PassRow { pass, port, cells: None })?;
             }
         }
         Passes::Cells { .. } => {
             for pass in queues::rows(&target.program.cells(&target.pass_ports), target.pass_queues) {
-                wanted.row(schema, &pass)?;
+                desired.row(schema, &pass)?;
             }
         }
     }
     if target.program.source {
-        wanted.row(schema, &SourceRow { mac: target.mac, address: target.at.ip() })?;
+        desired.row(schema, &SourceRow { mac: target.mac, address: target.at.ip() })?;
     }
     if target.program.loopback {
         for &port in &target.pass_ports {
-            wanted.row(schema, &LoopbackPortRow { port })?;
+            desired.row(schema, &LoopbackPortRow { port })?;
         }
     }
     let there = |table: &u8| !but.tables.contains(table);
-    for (&table, row) in book.tables.iter().filter(|(table, _)| there(table)) {
-        lookup(target, &mut wanted, table, book.number_of_table(table), row)?;
+    for (&table, row) in store.tables.iter().filter(|(table, _)| there(table)) {
+        lookup(target, &mut desired, table, store.number_of_table(table), row)?;
     }
-    for job in book.jobs.values().filter(|job| !but.jobs.contains(&job.spec.number)) {
+    for job in store.jobs.values().filter(|job| !but.jobs.contains(&job.spec.number())) {
         if let Some(place) = job.places.get(&target.name) {
-            for table in job.tables() {
-                let form = book.tables.get(&table).map(BookTable::form).unwrap_or_default();
+            for &table in &job.tables {
+                let form = store.tables.get(&table).map(StoredTable::form).unwrap_or_default();
                 let on_chip = match target.program.lookups {
                     Lookups::Row => None,
-                    Lookups::Bytes { .. } => Some((book.number_of_table(table), on_chip(form).1)),
+                    Lookups::Bytes { .. } => Some((store.number_of_table(table), on_chip(form).1)),
                 };
-                wanted.row(schema, &JobTableRow { job: job.spec.number, table, on_chip })?;
+                desired.row(schema, &JobTableRow { job: job.spec.number(), table, on_chip })?;
             }
             match &place.session {
-                None => wanted.group(place.group, Copies::default()),
-                Some(session) => self::session(target, &mut wanted, job, place, session)?,
+                None => desired.group(place.group, Copies::default()),
+                Some(session) => self::session(target, &mut desired, job, place, session)?,
             }
         }
     }
-    Ok(wanted)
+    Ok(desired)
 }
 
 /// The form of a table's packets on a chip that looks up bytes, and whether they have half of a packet's words. Lanes of 16 bits
@@ -130,14 +131,14 @@ fn on_chip(form: Form) -> (Form, bool) {
 
 fn lookup(
     target: &TargetConfig,
-    wanted: &mut Wanted,
+    desired: &mut SwitchRows,
     id: u8,
     number: u8,
-    row: &BookTable,
+    row: &StoredTable,
 ) -> Result<(), ControllerError> {
     let (schema, values) = (&target.schema, row.values);
     let Lookups::Bytes { room, bits } = &target.program.lookups else {
-        return wanted.row(schema, &LookupRow { table: id, values, form: row.form() });
+        return desired.row(schema, &LookupRow { table: id, values, form: row.form() });
     };
     let (form, _) = on_chip(row.form());
     let lanes = 8 / u32::from(form.width()) * u32::from(form.lane().bits());
@@ -148,45 +149,45 @@ fn lookup(
     if number >= *room {
         return Err(ControllerError::Room { target: target.name.clone(), table: id, room: *room });
     }
-    wanted.lookup(LookupBytes { number, values, form });
+    desired.lookup(LookupBytes { number, values, form });
     Ok(())
 }
 
 fn session(
     target: &TargetConfig,
-    wanted: &mut Wanted,
+    desired: &mut SwitchRows,
     job: &Job,
     place: &Placement,
     session: &Session,
 ) -> Result<(), ControllerError> {
     let schema = &target.schema;
-    let number = job.spec.number;
+    let (number, config) = (job.spec.number(), job.spec.config());
     let mut copies = Vec::with_capacity(session.members.len());
     for (&worker, member) in &session.members {
         let (at, port) = (member.at, member.port);
-        wanted.row(schema, &MemberRow { job: number, worker, ingress_port: port, at })?;
-        wanted.row(schema, &AddressRow { job: number, worker, mac: member.mac, at })?;
+        desired.row(schema, &MemberRow { job: number, worker, ingress_port: port, at })?;
+        desired.row(schema, &AddressRow { job: number, worker, mac: member.mac, at })?;
         copies.push((port, u16::from(worker)));
     }
     copies.sort_unstable();
-    wanted.group(place.group, Copies(copies));
+    desired.group(place.group, Copies(copies));
     if let Some(rack) = &job.spec.rack {
-        rows_of_rack(target, wanted, job, rack, session.root_ports.max(1))?;
+        rows_of_rack(target, desired, job, rack, session.root_ports.max(1))?;
     }
-    wanted.row(
+    desired.row(
         schema,
         &JobRow {
             job: number,
             index: place.index.into(),
             cookie: session.cookie.0,
             epoch: session.epoch,
-            workers: job.spec.workers,
-            quorum: job.spec.quorum,
-            skip: job.spec.may_skip(),
+            workers: config.workers,
+            quorum: config.quorum,
+            skip: config.skip,
             data_base: place.data_base,
-            data_slots: job.spec.data_slots,
+            data_slots: config.data_slots,
             norm_base: place.norm_base,
-            norm_slots: job.spec.norm_slots,
+            norm_slots: config.norm_slots,
             group: place.group,
         },
     )
@@ -195,25 +196,25 @@ fn session(
 /// Where a rack's sums go: to the port of the root that has the slot.
 fn rows_of_rack(
     target: &TargetConfig,
-    wanted: &mut Wanted,
+    desired: &mut SwitchRows,
     job: &Job,
     rack: &RackPlace,
     ports: u8,
 ) -> Result<(), ControllerError> {
-    let (schema, number) = (&target.schema, job.spec.number);
+    let (schema, number, config) = (&target.schema, job.spec.number(), job.spec.config());
     let station = target.stations.iter().find(|(mac, _)| *mac == rack.mac);
     // Without one the job has not been made.
     let port = station.map_or(0, |&(_, port)| port);
-    wanted.row(schema, &RackRow { job: number, rack: rack.number, racks: rack.sizes.len() as u8, port })?;
+    desired.row(schema, &RackRow { job: number, rack: rack.number, racks: rack.sizes.len() as u8, port })?;
     let at = |place: u8| SocketAddr::from((rack.root.ip(), rack.root.port().wrapping_add(place.into())));
     for place in 0..ports {
         let worker = FIRST_ROOT + place;
-        wanted.row(schema, &AddressRow { job: number, worker, mac: rack.mac, at: at(place) })?;
+        desired.row(schema, &AddressRow { job: number, worker, mac: rack.mac, at: at(place) })?;
     }
-    let blocks = job.spec.data_slots.max(job.spec.norm_slots).div_ceil(Shard::BLOCK.into());
+    let blocks = config.data_slots.max(config.norm_slots).div_ceil(Shard::BLOCK.into());
     for block in 0..blocks as u16 {
         let place = (block % u16::from(ports)) as u8;
-        wanted.row(schema, &RootRow { job: number, block, receiver: FIRST_ROOT + place, at: at(place) })?;
+        desired.row(schema, &RootRow { job: number, block, receiver: FIRST_ROOT + place, at: at(place) })?;
     }
     Ok(())
 }

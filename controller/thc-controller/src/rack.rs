@@ -3,16 +3,14 @@
 use crate::config::mac;
 use crate::refusal::Refusal;
 use crate::section::JobSection;
-use serde::{Deserialize, Serialize};
 use std::net::{SocketAddr, SocketAddrV4};
-use thc_job::RackSize;
 use thc_protocol::WorkerId;
 use thc_protocol::aggregator::{Endpoint, Level, Racks};
 use thc_protocol::wire::{Form, Table};
 use thc_transport::frame::Mac;
 
 /// Which rack a job's target is, and where the root is.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RackPlace {
     /// Its number.
     pub number: u8,
@@ -53,20 +51,6 @@ impl RackPlace {
     #[must_use]
     pub fn mac_text(&self) -> String {
         self.mac.map(|byte| format!("{byte:02x}")).join(":")
-    }
-
-    /// As thc-ps has it.
-    #[must_use]
-    pub fn sizes(&self) -> Vec<RackSize> {
-        let size =
-            |&(workers, quorum): &(u8, u8)| RackSize { workers: workers.into(), quorum: quorum.into() };
-        self.sizes.iter().map(size).collect()
-    }
-
-    /// Whether workers may go on without somebody of theirs.
-    #[must_use]
-    pub fn by_quorum(&self) -> bool {
-        self.sizes.iter().any(|(workers, quorum)| quorum < workers)
     }
 
     /// The form of a table's packets between this rack and its workers; `None` if racks cannot have it.

@@ -3,7 +3,8 @@
 use tonic::{Code, Status};
 
 /// A refusal: the kind, and what is wrong with its mend.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{message}")]
 pub struct Refusal {
     /// As gRPC has it.
     pub code: Code,

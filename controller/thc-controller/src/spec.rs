@@ -1,106 +1,77 @@
-//! What a job is made of, as it is asked for, kept and handed to targets.
+//! A job as it is kept and handed to targets: its section, checked.
 
 use crate::capacity::RowCounts;
 use crate::rack::RackPlace;
 use crate::refusal::Refusal;
 use crate::section::JobSection;
 use serde::{Deserialize, Serialize};
-use std::fmt;
 use std::net::SocketAddr;
-use std::time::Duration;
 use thc_job::{
-    ConfigError, Fraction, Interval, JobOptions, JobSetup, PolicyName, Secret, ServerPlace, TableOptions,
-    cookie, rack_number, root_address, share_addresses,
+    ConfigError, Fraction, Interval, JobOptions, JobSetup, PolicyName, ServerPlace, TableOptions, cookie,
+    rack_number, root_address, share_addresses,
 };
-use thc_protocol::Policy;
 use thc_protocol::aggregator::{JobConfig, Shard};
-use thc_protocol::wire::{BLOCKS, Form, Shares, Table, Tables};
+use thc_protocol::wire::{Form, Shares, Table, Tables};
 use thc_transport::resolve;
 
 /// Longest name of a job.
 const MAX_NAME: usize = 63;
 /// Default number of slots: enough for the windows of few workers, and a quarter of a switch.
 const DATA_SLOTS: u32 = 256;
-/// And of a job with several servers at most so many.
+/// The largest default for a job with several servers.
 const MOST_DATA_SLOTS: u32 = 1024;
 /// Norm slots are chosen by the size of blocks, up to so many.
 const MOST_NORM_SLOTS: u32 = 256;
 
-/// A secret number: shown to nobody.
-#[derive(Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(transparent)]
-pub struct Hidden<T>(pub T);
+/// A job's section with all defaults filled in, and what follows from it. The section alone is kept; it is checked when
+/// the job is made or changed, and when the state file is read.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(try_from = "Keys")]
+pub struct JobSpec {
+    /// All keys, secrets included.
+    pub section: JobSection,
+    /// Whether the first table was given, and stays whatever the number of workers.
+    pub one_table: bool,
+    /// Where its servers are, if each has a share of its slots.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    shared: Option<ShareServers>,
+    /// The job in the form for an aggregator and its workers, still without the table's number.
+    #[serde(skip_serializing)]
+    pub setup: JobSetup,
+    /// Which rack its target is; `None` if the target's sums are results.
+    #[serde(skip_serializing)]
+    pub rack: Option<RackPlace>,
+}
 
-impl<T> fmt::Debug for Hidden<T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("hidden")
+/// What the state file has of a job's specification.
+#[derive(Deserialize)]
+struct Keys {
+    section: JobSection,
+    one_table: bool,
+    #[serde(default)]
+    shared: Option<ShareServers>,
+}
+
+impl TryFrom<Keys> for JobSpec {
+    type Error = Refusal;
+
+    fn try_from(Keys { section, one_table, shared }: Keys) -> Result<JobSpec, Refusal> {
+        let rack = RackPlace::from_section(&section)?;
+        let setup = validate(&section, shared.as_ref(), rack.as_ref())?;
+        Ok(JobSpec { section, one_table, shared, setup, rack })
     }
 }
 
-/// A job with everything filled in.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct JobSpec {
-    /// What operators and workers call it.
-    pub name: String,
-    /// Its number on the wire.
-    pub number: u16,
-    /// With which workers join.
-    pub cookie: Hidden<u32>,
-    /// The seed of the signs; made of cookie and number if none is given.
-    pub seed: Option<Hidden<u64>>,
-    /// n.
-    pub workers: u8,
-    /// b.
-    pub bits: u8,
-    /// g.
-    pub granularity: u16,
-    /// p.
-    pub fraction: f64,
-    /// S.
-    pub data_slots: u32,
-    /// N.
-    pub norm_slots: u32,
-    /// log₂ of the coordinates of a full partition.
-    #[serde(default = "largest_block")]
-    pub block: u8,
-    /// Workers that complete a sum.
-    pub quorum: u8,
-    /// Whether lost packets are given up at the deadline.
-    pub best_effort: bool,
-    /// When best-effort gives a packet up, in milliseconds.
-    pub deadline_ms: u32,
-    /// The targets that have a share of its slots each, in order; empty if each target has all slots.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub servers: Vec<String>,
-    /// Its lookup tables beside the first.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub tables: Vec<Further>,
-    /// Whether the first table was given, and stays whatever the number of workers.
-    #[serde(default)]
-    pub one_table: bool,
-    /// Which rack its target is; `None` if the target's sums are results.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub rack: Option<RackPlace>,
-    /// All keys that thc-ps has as well, with those above filled in; `None` in older books.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    options: Option<JobOptions>,
-}
-
-/// A lookup table beside a job's first.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Further {
-    /// b.
-    pub bits: u8,
-    /// g.
-    pub granularity: u16,
-    /// p.
-    pub fraction: f64,
-    /// Bits of a sum.
-    pub lane: u8,
+/// The rest follows from these.
+impl PartialEq for JobSpec {
+    fn eq(&self, other: &JobSpec) -> bool {
+        let keys = |spec: &JobSpec| (spec.section.clone(), spec.one_table, spec.shared.clone());
+        keys(self) == keys(other)
+    }
 }
 
 /// Where the servers of a job are that have a share of its slots each.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ShareServers {
     /// The address of each share.
     pub at: Vec<SocketAddr>,
@@ -117,16 +88,6 @@ impl ShareServers {
 }
 
 impl JobSpec {
-    /// How many hosts send to one of the job's targets: `workers`, and the root above a rack.
-    pub(crate) fn senders(&self, workers: u8) -> u32 {
-        u32::from(workers) + u32::from(self.rack.is_some())
-    }
-
-    /// The number of UDP ports over which consecutive slots are spread, on targets of `shards` ports each.
-    pub(crate) fn ports(&self, shards: u8) -> usize {
-        usize::from(shards) * self.servers.len().max(1)
-    }
-
     /// Checks a request and fills in the rest. `number` is the job's number unless the request has one;
     /// `shared` says where its servers are, if it names any.
     ///
@@ -145,197 +106,157 @@ impl JobSpec {
             )));
         }
         asked.check().map_err(|error| Refusal::invalid(error.to_string()))?;
-        let mut options = asked.options.clone();
+        let mut section = asked.clone();
+        let options = &mut section.options;
         if let Some(bits) = options.bits.filter(|bits| !(1..=4).contains(bits)) {
             let text =
                 format!("job {name}: bits is {bits}: give 1 to 4, which is what switches have tables for");
             return Err(Refusal::invalid(text));
         }
-        let rack = RackPlace::from_section(asked)?;
-        // The book numbers tables.
+        let one_table = options.granularity.is_some();
+        // The store numbers tables.
         options.table = None;
         options.job = options.job.or(Some(number.into()));
-        options.cookie = options.cookie.or_else(|| Some(u64::from(cookie::random().max(1)).into()));
-        options.data_slots = options.data_slots.or_else(|| Some(slots(shared).into()));
-        let setup = validate_options(options.clone(), shared, rack.as_ref())
-            .map_err(|error| Refusal::invalid(format!("job {name}: {error}")))?;
-        let (config, welcome) = (&setup.config, &setup.welcome);
-        let table = welcome.tables.first();
-        let mut spec = JobSpec {
-            name: name.to_owned(),
-            number: config.job.0,
-            cookie: Hidden(config.cookie.0),
-            seed: options.seed.as_ref().and_then(Secret::number).map(Hidden),
-            workers: config.workers,
-            bits: table.bits,
-            granularity: table.granularity,
-            fraction: table.fraction,
-            data_slots: config.data_slots,
-            norm_slots: match options.norm_slots {
-                Some(_) => config.norm_slots,
-                None => config.norm_slots.min(MOST_NORM_SLOTS),
-            },
-            block: welcome.block,
-            quorum: config.quorum,
-            best_effort: welcome.policy == Policy::BestEffort,
-            deadline_ms: welcome.deadline.as_millis() as u32,
-            servers: asked.servers.clone(),
-            tables: welcome.tables[1..].iter().map(Further::new).collect(),
-            one_table: options.granularity.is_some(),
-            rack,
-            options: None,
-        };
-        spec.options = Some(spec.fill(options));
-        Ok(spec)
+        options.cookie = options.cookie.take().or_else(|| Some(u64::from(cookie::random().max(1)).into()));
+        let data_slots = shared.map_or(DATA_SLOTS, ShareServers::data_slots);
+        options.data_slots = options.data_slots.or(Some(data_slots.into()));
+        let rack = RackPlace::from_section(&section)?;
+        let setup = validate(&section, shared, rack.as_ref())?;
+        section.options = fill(section.options, &setup, rack.is_none());
+        JobSpec::try_from(Keys { section, one_table, shared: shared.cloned() })
     }
 
-    /// The keys that were asked for, and those that were chosen.
-    fn fill(&self, asked: JobOptions) -> JobOptions {
-        let fixed = self.rack.is_none();
-        JobOptions {
-            job: Some(self.number.into()),
-            workers: fixed.then_some(self.workers.into()),
-            racks: self.rack.as_ref().map(RackPlace::sizes),
-            cookie: Some(u64::from(self.cookie.0).into()),
-            seed: self.seed.map(|seed| seed.0.into()),
-            bits: Some(self.bits.into()),
-            granularity: Some(self.granularity.into()),
-            fraction: Some(Fraction(self.fraction)),
-            data_slots: Some(self.data_slots.into()),
-            norm_slots: Some(self.norm_slots.into()),
-            block: Some(self.block.into()),
-            quorum: fixed.then_some(self.quorum.into()),
-            policy: Some(self.policy()),
-            deadline: Some(milliseconds(self.deadline_ms)),
-            tables: (!self.tables.is_empty()).then(|| self.tables.iter().map(Further::options).collect()),
-            ..asked
-        }
-    }
-
-    /// All keys that thc-ps has as well.
-    fn options(&self) -> JobOptions {
-        self.options.clone().unwrap_or_else(|| self.fill(JobOptions::default()))
-    }
-
-    /// The job in the form for an aggregator and its workers, still without the table's number.
+    /// The same job where its servers have these addresses.
     ///
     /// # Errors
-    /// [`ConfigError`], if the spec was not made by [`Self::from_request`].
-    pub fn setup(&self, shared: Option<&ShareServers>) -> Result<JobSetup, ConfigError> {
-        validate_options(self.options(), shared, self.rack.as_ref())
+    /// It cannot have them.
+    pub fn with_servers(&self, shared: ShareServers) -> Result<JobSpec, Refusal> {
+        let (section, one_table) = (self.section.clone(), self.one_table);
+        JobSpec::try_from(Keys { section, one_table, shared: Some(shared) })
     }
 
-    /// As a section that makes the same job again, with its secrets.
+    /// Its name.
     #[must_use]
-    pub fn section(&self, targets: Vec<String>) -> JobSection {
-        JobSection {
-            name: Some(self.name.clone()),
-            targets: if self.servers.is_empty() { targets } else { Vec::new() },
-            servers: self.servers.clone(),
-            rack: self.rack.as_ref().map(|rack| rack.number.into()),
-            root: self.rack.as_ref().map(|rack| rack.root.to_string()),
-            root_mac: self.rack.as_ref().map(RackPlace::mac_text),
-            options: self.options(),
-        }
+    pub fn name(&self) -> &str {
+        self.section.name()
     }
 
-    /// The section to show: without secrets, and with the table of its largest sessions.
+    /// Its number on the wire.
     #[must_use]
-    pub fn to_section(&self, targets: Vec<String>) -> JobSection {
-        let section = self.section(targets);
-        let options = JobOptions {
-            cookie: None,
-            seed: None,
-            granularity: Some(self.granularity.into()),
-            fraction: Some(Fraction(self.fraction)),
-            ..section.options
-        };
-        JobSection { options, ..section }
+    pub fn number(&self) -> u16 {
+        self.setup.config.job.0
     }
 
-    /// Whether its workers may go on without a slot (P9).
+    /// Its shape, as aggregators have it.
     #[must_use]
-    pub fn may_skip(&self) -> bool {
-        JobConfig::may_skip(self.policy().into(), self.quorum, self.workers)
-            || self.rack.as_ref().is_some_and(RackPlace::by_quorum)
+    pub fn config(&self) -> &JobConfig {
+        &self.setup.config
+    }
+
+    /// Its targets, the first preferred; or those that have a share of its slots each, in order.
+    #[must_use]
+    pub fn targets(&self) -> &[String] {
+        if self.is_shared() { &self.section.servers } else { &self.section.targets }
+    }
+
+    /// How many hosts send to one of the job's targets: `workers`, and the root above a rack.
+    pub(crate) fn senders(&self, workers: u8) -> u32 {
+        u32::from(workers) + u32::from(self.rack.is_some())
+    }
+
+    /// The number of UDP ports over which consecutive slots are spread, on targets of `shards` ports each.
+    pub(crate) fn ports(&self, shards: u8) -> usize {
+        usize::from(shards) * self.section.servers.len().max(1)
+    }
+
+    /// Its section without secrets.
+    #[must_use]
+    pub fn shown(&self) -> JobSection {
+        let options = JobOptions { cookie: None, seed: None, ..self.section.options.clone() };
+        JobSection { options, ..self.section.clone() }
     }
 
     /// The most rows that it has in a target's tables. A root cannot use more ports than there are blocks of
     /// slots.
     #[must_use]
     pub fn rows(&self) -> RowCounts {
-        let workers = u32::from(self.workers);
-        let blocks = self.data_slots.max(self.norm_slots).div_ceil(Shard::BLOCK.into());
+        let config = self.config();
+        let workers = u32::from(config.workers);
+        let blocks = config.data_slots.max(config.norm_slots).div_ceil(Shard::BLOCK.into());
         let roots = if self.rack.is_some() { blocks } else { 0 };
-        RowCounts {
-            members: workers,
-            addresses: workers + roots,
-            job_tables: 1 + self.tables.len() as u32,
-            roots,
-        }
+        let job_tables = config.tables.len() as u32;
+        RowCounts { members: workers, addresses: workers + roots, job_tables, roots }
     }
 
     /// Whether each of its targets has a share of its slots.
     #[must_use]
     pub fn is_shared(&self) -> bool {
-        !self.servers.is_empty()
+        !self.section.servers.is_empty()
     }
 
     /// Whether this target has its sessions from the first one.
     #[must_use]
     pub fn follows_at(&self, target: &str) -> bool {
-        self.servers.first().is_some_and(|first| first != target)
+        self.section.servers.first().is_some_and(|first| first != target)
     }
 
-    /// The loss policy.
+    /// Whether every packet of every worker comes into a sum: only then do their counts say who is behind.
     #[must_use]
-    pub fn policy(&self) -> PolicyName {
-        if self.best_effort { PolicyName::BestEffort } else { PolicyName::Reliable }
+    pub fn waits_for_all(&self) -> bool {
+        let config = self.config();
+        self.section.policy() == PolicyName::Reliable && config.quorum == config.workers
     }
 }
 
-impl Further {
-    fn new(table: &Table) -> Further {
-        let &Table { bits, granularity, fraction, form, .. } = table;
-        Further { bits, granularity, fraction, lane: form.sums() }
-    }
-
-    fn options(&self) -> TableOptions {
-        let mut options = TableOptions {
-            bits: Some(self.bits.into()),
-            lane: Some(self.lane.into()),
-            ..TableOptions::default()
-        };
-        // Of 8 bits there is one table.
-        if self.bits < 8 {
-            options.granularity = Some(self.granularity.into());
-            options.fraction = Some(Fraction(self.fraction));
-        }
-        options
+/// The keys that were asked for, and those that were chosen. Racks give the numbers of workers, and the quorum.
+fn fill(asked: JobOptions, setup: &JobSetup, without_racks: bool) -> JobOptions {
+    let JobSetup { config, welcome, .. } = setup;
+    let &Table { bits, granularity, fraction, .. } = welcome.tables.first();
+    let further: Vec<TableOptions> = welcome.tables[1..].iter().map(table_options).collect();
+    JobOptions {
+        job: Some(config.job.0.into()),
+        workers: without_racks.then_some(config.workers.into()),
+        cookie: Some(u64::from(config.cookie.0).into()),
+        bits: Some(bits.into()),
+        granularity: Some(granularity.into()),
+        fraction: Some(Fraction(fraction)),
+        data_slots: Some(config.data_slots.into()),
+        norm_slots: asked.norm_slots.or(Some(config.norm_slots.min(MOST_NORM_SLOTS).into())),
+        block: Some(welcome.block.into()),
+        quorum: without_racks.then_some(config.quorum.into()),
+        policy: Some(asked.policy.unwrap_or_default()),
+        deadline: Some(Interval(welcome.deadline)),
+        tables: (!further.is_empty()).then_some(further),
+        ..asked
     }
 }
 
-/// What books from before jobs could say it mean.
-fn largest_block() -> u8 {
-    *BLOCKS.end()
-}
-
-fn slots(shared: Option<&ShareServers>) -> u32 {
-    shared.map_or(DATA_SLOTS, ShareServers::data_slots)
+fn table_options(table: &Table) -> TableOptions {
+    // Of 8 bits there is one table.
+    let chosen = table.bits < 8;
+    TableOptions {
+        bits: Some(table.bits.into()),
+        lane: Some(table.form.sums().into()),
+        granularity: chosen.then_some(table.granularity.into()),
+        fraction: chosen.then_some(Fraction(table.fraction)),
+        ..TableOptions::default()
+    }
 }
 
 /// A job goes through the same checks whoever configures it.
-fn validate_options(
-    options: JobOptions,
+fn validate(
+    section: &JobSection,
     shared: Option<&ShareServers>,
     rack: Option<&RackPlace>,
-) -> Result<JobSetup, ConfigError> {
-    let lanes: Vec<Option<u64>> = options.tables.iter().flatten().map(|table| table.lane).collect();
-    let mut setup = options.validate(&server_place(shared, rack)?)?;
-    if rack.is_some() {
-        return Ok(setup);
+) -> Result<JobSetup, Refusal> {
+    let options = &section.options;
+    let place = server_place(shared, rack);
+    let setup = place.and_then(|place| options.validate(&place));
+    let mut setup = setup.map_err(|error| Refusal::invalid(format!("job {}: {error}", section.name())))?;
+    if rack.is_none() {
+        let lanes: Vec<Option<u64>> = options.tables.iter().flatten().map(|table| table.lane).collect();
+        setup.welcome.tables = in_usual_form(setup.welcome.tables, &lanes);
     }
-    setup.welcome.tables = in_usual_form(setup.welcome.tables, &lanes);
     Ok(setup)
 }
 
@@ -357,8 +278,8 @@ fn server_place(shared: Option<&ShareServers>, rack: Option<&RackPlace>) -> Resu
 }
 
 /// Every aggregator has the usual form: fewer bits of the first table travel in it as they are.
-fn in_usual_form(told: Tables, lanes: &[Option<u64>]) -> Tables {
-    let mut tables = told.to_vec();
+fn in_usual_form(checked: Tables, lanes: &[Option<u64>]) -> Tables {
+    let mut tables = checked.to_vec();
     // Sums are packed only where that was asked for.
     for (table, _) in tables.iter_mut().skip(1).zip(lanes).filter(|(_, lane)| lane.is_none()) {
         table.form = Form::new(table.form.width(), table.form.lane()).unwrap_or(table.form);
@@ -366,11 +287,7 @@ fn in_usual_form(told: Tables, lanes: &[Option<u64>]) -> Tables {
     for first in tables.iter_mut().take(1) {
         first.form = Form::new(Form::USUAL.width(), first.form.lane()).unwrap_or_default();
     }
-    Tables::new(&tables).unwrap_or(told)
-}
-
-fn milliseconds(ms: u32) -> Interval {
-    Interval(Duration::from_millis(ms.into()))
+    Tables::new(&tables).unwrap_or(checked)
 }
 
 #[cfg(test)]
@@ -389,11 +306,13 @@ mod tests {
     #[test]
     fn what_is_not_given_is_filled_in() {
         let spec = spec("workers = 4").unwrap();
-        assert_eq!((spec.number, spec.bits, spec.quorum, spec.policy()), (7, 4, 4, PolicyName::Reliable));
-        assert!(u32::from(spec.granularity) * 4 <= 255);
-        let setup = spec.setup(None).unwrap();
-        assert_eq!((setup.config.job.0, setup.welcome.tables.first().granularity), (7, spec.granularity));
-        assert_eq!(setup.config.cookie.0, spec.cookie.0);
+        assert_eq!(
+            (spec.number(), spec.section.options.bits, spec.config().quorum, spec.section.policy()),
+            (7, Some(4), 4, PolicyName::Reliable)
+        );
+        let granularity = spec.setup.welcome.tables.first().granularity;
+        assert!(granularity * 4 <= 255);
+        assert_eq!(spec.section.options.granularity, Some(granularity.into()));
     }
 
     /// 18 to 64 workers with 4 bits need lanes of 16 bits, as the refusal of 8 says.
@@ -401,11 +320,15 @@ mod tests {
     fn many_workers_have_wider_lanes() {
         for (workers, bits) in [(18, 4), (64, 4), (64, 2)] {
             let spec = spec(&format!("workers = {workers}\nbits = {bits}\nlane = 16")).unwrap();
-            let first = *spec.setup(None).unwrap().welcome.tables.first();
-            assert_eq!((spec.workers, first.bits, first.form.to_string().as_str()), (workers, bits, "4/16"));
+            let first = *spec.setup.welcome.tables.first();
+            let config = spec.config();
+            assert_eq!(
+                (config.workers, first.bits, first.form.to_string().as_str()),
+                (workers, bits, "4/16")
+            );
             assert!(u32::from(first.granularity) * u32::from(workers) > 255);
-            let again = JobSpec::from_request(&spec.section(Vec::new()), 7, None).unwrap();
-            assert_eq!(again.section(Vec::new()), spec.section(Vec::new()));
+            let again = JobSpec::from_request(&spec.section, 7, None).unwrap();
+            assert_eq!(again.section, spec.section);
         }
     }
 
@@ -413,10 +336,9 @@ mod tests {
     fn small_blocks_get_more_norm_slots() {
         for (block, slots) in [(20, 64), (16, 128), (13, 256), (10, 256)] {
             let spec = spec(&format!("workers = 4\nblock = {block}")).unwrap();
-            assert_eq!((u64::from(spec.block), spec.norm_slots), (block, slots));
-            let setup = spec.setup(None).unwrap();
-            assert_eq!((setup.welcome.block, setup.welcome.norm_slots), (spec.block, slots));
-            assert_eq!(spec.to_section(Vec::new()).options.block, Some(block));
+            let welcome = &spec.setup.welcome;
+            assert_eq!((u64::from(welcome.block), welcome.norm_slots), (block, slots));
+            assert_eq!((spec.config().norm_slots, spec.shown().options.block), (slots, Some(block)));
         }
     }
 
@@ -430,6 +352,8 @@ mod tests {
             ("block = 21\nworkers = 4", "10 to 20"),
             ("workers = 4\nlane = 9", "lanes of 8 bits"),
             ("workers = 18", "lane = 16"),
+            ("workers = 4\nbits = 0", "bits is 0: give 1 to 4"),
+            ("workers = 4\nbits = 5", "bits is 5: give 1 to 4"),
             ("workers = 4\nrack = 1", "incomplete"),
         ] {
             let refused = spec(text).unwrap_err();
@@ -445,21 +369,28 @@ mod tests {
         }
     }
 
-    /// A file of before jobs were kept as the keys of thc-ps.
+    /// What is kept of a job makes the same job.
     #[test]
-    fn what_was_kept_before_is_the_same_job() {
+    fn a_file_makes_its_job_again() {
         for text in [
             "workers = 4\nseed = 3\npolicy = \"best-effort\"\ndeadline = \"50ms\"\nquorum = 3",
             "workers = 6\ntables = [{ bits = 2 }, { bits = 8 }]",
+            "workers = 6\nbits = 2\ntables = [{ bits = 2, lane = 5 }]",
             "rack = 1\nracks = [8, \"3/4\"]\nroot = \"10.0.0.9:9000\"\nroot_mac = \"02:00:00:00:00:09\"",
         ] {
             let spec = spec(text).unwrap();
-            let mut kept = serde_json::to_value(&spec).unwrap();
-            assert_eq!(serde_json::from_value::<JobSpec>(kept.clone()).unwrap(), spec, "{text}");
-            kept.as_object_mut().unwrap().remove("options").unwrap();
-            let before: JobSpec = serde_json::from_value(kept).unwrap();
-            assert_eq!(before.section(Vec::new()), spec.section(Vec::new()), "{text}");
-            assert_eq!(format!("{:?}", before.setup(None)), format!("{:?}", spec.setup(None)), "{text}");
+            let kept = serde_json::to_value(&spec).unwrap();
+            assert!(kept["setup"].is_null() && kept["rack"].is_null(), "{kept}");
+            let again: JobSpec = serde_json::from_value(kept.clone()).unwrap();
+            assert_eq!(
+                (format!("{:?}", again.setup), &again),
+                (format!("{:?}", spec.setup), &spec),
+                "{text}"
+            );
+            let mut wrong = kept;
+            wrong["section"]["data_slots"] = 3.into();
+            let refused = serde_json::from_value::<JobSpec>(wrong).unwrap_err().to_string();
+            assert!(refused.contains("job train") && refused.contains("even"), "{refused}");
         }
     }
 
@@ -468,10 +399,10 @@ mod tests {
     fn a_section_makes_its_job_again() {
         for text in ["workers = 4\ncookie = 5", "workers = 6\ncookie = \"0x5\""] {
             let spec = spec(text).unwrap();
-            let section = JobSection::parse(&spec.section(Vec::new()).to_toml().unwrap()).unwrap();
-            assert_eq!(section, spec.section(Vec::new()), "{text}");
+            let section = JobSection::parse(&spec.section.to_toml().unwrap()).unwrap();
+            assert_eq!(section, spec.section, "{text}");
             let again = JobSpec::from_request(&section, 9, None).unwrap();
-            assert_eq!((again.section(Vec::new()), again.number), (section, spec.number), "{text}");
+            assert_eq!((&again.section, again.number()), (&section, spec.number()), "{text}");
         }
     }
 
@@ -484,12 +415,14 @@ mod tests {
             change(&mut asked.options);
             let shared = ShareServers { at: at(count), shards: 1 };
             JobSpec::from_request(&asked, 7, Some(&shared))
-                .map(|spec| (spec.setup(Some(&shared)).unwrap(), spec))
         };
         for (count, slots) in [(2, 256), (4, 512), (8, 1024), (16, 1024)] {
-            let (setup, spec) = made(count, |_| {}).unwrap();
-            assert_eq!((spec.data_slots, spec.servers.len()), (slots, count.into()));
-            assert_eq!(setup.welcome.shares.as_slice(), at(count));
+            let spec = made(count, |_| {}).unwrap();
+            assert_eq!((spec.config().data_slots, spec.targets().len()), (slots, count.into()));
+            assert_eq!(spec.setup.welcome.shares.as_slice(), at(count));
+            let moved = ShareServers { at: at(count + 1).split_off(1), shards: 1 };
+            let welcome = spec.with_servers(moved.clone()).unwrap().setup.welcome;
+            assert_eq!(welcome.shares.as_slice(), moved.at);
         }
         let refused = |count, change| made(count, change).unwrap_err().message;
         let gap = refused(8, |s| s.data_slots = Some(256));
@@ -508,19 +441,18 @@ mod tests {
             spec(&format!("rack = {number}\nracks = [{racks}]\n{root}{mac}{more}"))
         };
         let spec = rack("8, \"3/4\"", 1, "").unwrap();
-        assert_eq!((spec.workers, spec.quorum, spec.may_skip()), (4, 3, true));
-        let shown = spec.to_section(Vec::new());
+        let config = spec.config();
+        assert_eq!((config.workers, config.quorum, config.skip), (4, 3, true));
+        let shown = spec.shown();
         assert_eq!((shown.workers(), shown.quorum()), (4, 3));
-        let setup = spec.setup(None).unwrap();
-        let told = setup.root.unwrap().welcome.rack.unwrap();
-        assert_eq!((told.workers, told.quorum, setup.welcome.tables.first().id.0), (12, 11, 7));
+        let root = spec.setup.root.as_ref().unwrap().welcome.rack.unwrap();
+        assert_eq!((root.workers, root.quorum, spec.setup.welcome.tables.first().id.0), (12, 11, 7));
         assert_eq!(JobSpec::from_request(&shown, 7, None).unwrap().rack, spec.rack);
         // 160 workers need lanes of 16 bits above, and 8 do below.
         let spec = rack(&["8"; 20].join(", "), 0, "").unwrap();
-        let setup = spec.setup(None).unwrap();
-        let table = setup.welcome.tables.first();
+        let table = spec.setup.welcome.tables.first();
         assert_eq!(
-            (table.form.to_string().as_str(), spec.rack.unwrap().form(table)),
+            (table.form.to_string().as_str(), spec.rack.as_ref().unwrap().form(table)),
             ("4/16", Some(Form::USUAL))
         );
         let refused = |racks, number, more| rack(racks, number, more).unwrap_err();
@@ -531,21 +463,10 @@ mod tests {
     }
 
     #[test]
-    fn bits_are_those_of_a_switchs_tables() {
-        for bits in [0, 5, 8, u32::MAX] {
-            let refused = spec(&format!("workers = 4\nbits = {bits}")).unwrap_err();
-            assert!(refused.contains(&format!("bits is {bits}: give 1 to 4")), "{refused}");
-        }
-        for bits in 1..=4 {
-            assert_eq!(spec(&format!("workers = 4\nbits = {bits}")).unwrap().bits, bits);
-        }
-    }
-
-    #[test]
     fn nothing_shows_a_cookie() {
         let spec = spec("workers = 4\ncookie = 0xDEAD").unwrap();
-        assert_eq!(spec.cookie.0, 0xDEAD);
-        assert_eq!(spec.to_section(Vec::new()).options.cookie, None);
+        assert_eq!(spec.config().cookie.0, 0xDEAD);
+        assert_eq!(spec.shown().options.cookie, None);
         assert!(!format!("{spec:?}").contains("57005"));
     }
 }

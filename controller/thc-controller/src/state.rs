@@ -1,11 +1,11 @@
 //! What the targets' agents and those who ask share.
 
-use crate::book::Book;
 use crate::config::TargetConfig;
 use crate::error::ControllerError;
 use crate::live::TargetView;
 use crate::refusal::Refusal;
 use crate::spec::ShareServers;
+use crate::store::Store;
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -20,7 +20,7 @@ const DISK: Duration = Duration::from_secs(10);
 /// What an agent can be asked.
 #[derive(Debug)]
 pub enum AgentCommand {
-    /// Write to the target what the book wants now.
+    /// Write to the target what the store wants now.
     Sync(Answer<()>),
     /// Read the rows that it holds.
     Rows(Answer<Vec<v1::Row>>),
@@ -30,13 +30,6 @@ pub enum AgentCommand {
         repair: bool,
         /// Where they differ.
         answer: Answer<Vec<v1::Difference>>,
-    },
-    /// End a job's session there.
-    EndSession {
-        /// The job.
-        job: String,
-        /// Whether there was one.
-        answer: Answer<bool>,
     },
 }
 
@@ -50,7 +43,6 @@ impl AgentCommand {
             AgentCommand::Sync(answer) => drop(answer.send(Err(error))),
             AgentCommand::Rows(answer) => drop(answer.send(Err(error))),
             AgentCommand::Compare { answer, .. } => drop(answer.send(Err(error))),
-            AgentCommand::EndSession { answer, .. } => drop(answer.send(Err(error))),
         }
     }
 }
@@ -67,7 +59,7 @@ pub struct TargetHandle {
 /// The controller's state. Locks are held for lookups and changes, never over an await.
 #[derive(Debug)]
 pub struct ControllerState {
-    book: Mutex<Book>,
+    store: Mutex<Store>,
     views: Mutex<BTreeMap<String, TargetView>>,
     reports: Mutex<BTreeMap<(String, u8), WorkerReport>>,
     /// One writer of the file at a time: a disk that hangs holds up one thread.
@@ -78,8 +70,9 @@ pub struct ControllerState {
     pub targets: Vec<TargetHandle>,
     /// The service's certificates, if it has any.
     pub certificates: OnceLock<Arc<Certificates>>,
-    /// One change of tables that stay without a job at a time.
-    pub installing: tokio::sync::Mutex<()>,
+    /// One change of jobs and tables at a time, until it is in the file: one that the disk does not take is
+    /// undone, and what it took is still free then.
+    pub changing: tokio::sync::Mutex<()>,
     /// Jobs with a change under way, by name.
     turns: Mutex<BTreeMap<String, Arc<tokio::sync::Mutex<()>>>>,
 }
@@ -107,20 +100,20 @@ pub async fn on_disk<T: Send + 'static>(
 }
 
 impl ControllerState {
-    /// The state of a controller with this book and these targets.
+    /// The state of a controller with this store and these targets.
     #[must_use]
-    pub fn new(book: Book, targets: Vec<TargetHandle>) -> ControllerState {
+    pub fn new(store: Store, targets: Vec<TargetHandle>) -> ControllerState {
         let views =
             targets.iter().map(|target| (target.config.name.clone(), TargetView::default())).collect();
         ControllerState {
-            book: Mutex::new(book),
+            store: Mutex::new(store),
             views: Mutex::new(views),
             reports: Mutex::new(BTreeMap::new()),
             saving: Arc::default(),
             unsaved: Mutex::default(),
             targets,
             certificates: OnceLock::new(),
-            installing: tokio::sync::Mutex::new(()),
+            changing: tokio::sync::Mutex::default(),
             turns: Mutex::default(),
         }
     }
@@ -137,25 +130,25 @@ impl ControllerState {
     }
 
     /// The jobs.
-    pub fn book(&self) -> MutexGuard<'_, Book> {
-        lock(&self.book)
+    pub fn store(&self) -> MutexGuard<'_, Store> {
+        lock(&self.store)
     }
 
     /// Writes the jobs to their file, unless they are there already. The disk may be slow; nothing else waits
     /// for it.
     ///
     /// # Errors
-    /// As `BookFile::write`; [`ControllerError::StateSlow`]: the disk does not answer.
+    /// As `StateFile::write`; [`ControllerError::StateSlow`]: the disk does not answer.
     pub async fn save(&self) -> Result<(), ControllerError> {
         let (file, path) = {
-            let book = self.book();
-            let Some(path) = book.file().path().map(Path::to_owned) else { return Ok(()) };
-            (Arc::clone(book.file()), path)
+            let store = self.store();
+            let Some(path) = store.file().path().map(Path::to_owned) else { return Ok(()) };
+            (Arc::clone(store.file()), path)
         };
         lock(&self.unsaved).get_or_insert_with(Instant::now);
         let write = async {
             let turn = Arc::clone(&self.saving).lock_owned().await;
-            let content = self.book().content()?;
+            let content = self.store().content()?;
             on_disk(move || {
                 let _turn = turn;
                 file.write(content)
@@ -227,7 +220,7 @@ impl ControllerState {
         Ok(ShareServers { at, shards })
     }
 
-    /// Writes to these targets what the book says.
+    /// Writes to these targets what the store says.
     ///
     /// # Errors
     /// That of the first target that fails; the others have been asked, too.

@@ -75,7 +75,7 @@ pub fn registers(plant: &Plant, site: &Site, case: Case) -> Result<usize, String
         let is_empty = cell.epoch != job.epoch;
         // Of a NORM the tag is elsewhere.
         let start = if kind == Kind::Norm { 4 } else { usize::from(pass) * count * 4 };
-        let held: Vec<u8> = cell.words.iter().flat_map(|word| word.to_be_bytes()).collect();
+        let actual: Vec<u8> = cell.words.iter().flat_map(|word| word.to_be_bytes()).collect();
         // A late worker joins those of a cell here (docs/switch.md).
         let seen = if view.complete { cell.seen & view.seen } else { cell.seen };
         let same = if view.seen == 0 {
@@ -84,7 +84,7 @@ pub fn registers(plant: &Plant, site: &Site, case: Case) -> Result<usize, String
             let state = (cell.round, seen, cell.complete);
             !is_empty
                 && state == (view.round.0, view.seen, view.complete)
-                && held == view.values[start..][..held.len()]
+                && actual == view.values[start..][..actual.len()]
         };
         compared += usize::from(view.seen != 0);
         let mark = |at: usize| site.chip.cell("Egress.cells.marks", port, at).unwrap()[0] != 0;
@@ -95,7 +95,7 @@ pub fn registers(plant: &Plant, site: &Site, case: Case) -> Result<usize, String
             Ok(())
         } else {
             Err(format!(
-                "{case:?}, {place}: round {}, seen {:#x}, {held:02x?}; model {view:02x?}",
+                "{case:?}, {place}: round {}, seen {:#x}, {actual:02x?}; model {view:02x?}",
                 cell.round, cell.seen
             ))
         }

@@ -15,7 +15,7 @@ mod strays;
 pub mod trace;
 
 use std::path::{Path, PathBuf};
-use thc_controller::{TargetConfig, Wanted};
+use thc_controller::{SwitchRows, TargetConfig};
 use thc_protocol::aggregator::{Endpoint, Outcome};
 use thc_tests::p4::{Chip, Order};
 use thc_tests::traffic::frame::{CARRIER, Datagram, Mac, bytes_of};
@@ -54,7 +54,7 @@ impl Case {
 struct Site {
     chip: Chip,
     target: TargetConfig,
-    held: Wanted,
+    actual: SwitchRows,
 }
 
 impl Site {
@@ -65,14 +65,14 @@ impl Site {
         let mut chip = Chip::new(program, info, case.port_metadata, case.pass_ports, seed);
         // The words of a pass are written before there is a header for them: containers of a chip are there all the time.
         chip.keeping = &["hdr.first", "hdr.more"];
-        Site { chip, target, held: Wanted::default() }
+        Site { chip, target, actual: SwitchRows::default() }
     }
 
     /// The controller writes what has changed.
     fn configure(&mut self, plant: &Plant) {
         let wanted = rows::expected_rows(&self.target, plant);
-        self.chip.write(wanted.changes(&self.held, &self.target.schema).unwrap().into_updates());
-        self.held = wanted;
+        self.chip.write(wanted.changes(&self.actual, &self.target.schema).unwrap().into_updates());
+        self.actual = wanted;
     }
 
     /// What a frame brings about, up to the ends that IP says.

@@ -1,7 +1,7 @@
-//! The controller's rows for what is configured: what its book would say, and what follows from that for a target.
+//! The controller's rows for what is configured: what its store would say, and what follows from that for a target.
 
 use serde_json::{Value, json};
-use thc_controller::{Book, Options, TargetConfig, Wanted, plan};
+use thc_controller::{Options, Store, SwitchRows, TargetConfig, plan};
 use thc_p4::rows::MemberRow;
 use thc_protocol::aggregator::Level;
 use thc_protocol::wire::Form;
@@ -36,22 +36,28 @@ fn job(placed: &PlacedJob) -> Value {
         let said = json!({ "at": member.endpoint.addr, "mac": member.mac, "port": member.port, "nonce": 1 });
         (number.to_string(), said)
     };
-    let (rack, root_ports) = match (config.level, placed.root) {
-        (Level::Rack { rack, root, ports, .. }, Some(member)) => {
-            let sizes = [(3, 3), (config.workers, config.quorum), (2, 2)];
-            assert_eq!(sizes.len(), usize::from(RACKS.count));
-            (json!({ "number": rack.0, "sizes": sizes, "root": root.addr, "mac": member.mac }), ports)
-        }
-        _ => (Value::Null, 0),
-    };
+    // With 1 bit any number of workers fits.
+    let mut section = json!({
+        "name": format!("job{}", config.job), "targets": ["chip"], "job": config.job.0, "cookie": 1, "bits": 1,
+        "data_slots": config.data_slots, "norm_slots": config.norm_slots,
+    });
+    let mut root_ports = 0;
+    if let (Level::Rack { rack, root, ports, .. }, Some(member)) = (config.level, placed.root) {
+        let racks = ["3".to_owned(), format!("{}/{}", config.quorum, config.workers), "2".to_owned()];
+        assert_eq!(racks.len(), usize::from(RACKS.count));
+        let mac = member.mac.map(|byte| format!("{byte:02x}")).join(":");
+        section["racks"] = json!(racks);
+        section["rack"] = rack.0.into();
+        section["root"] = root.addr.to_string().into();
+        section["root_mac"] = mac.into();
+        root_ports = ports;
+    } else {
+        section["workers"] = config.workers.into();
+        section["quorum"] = config.quorum.into();
+    }
     json!({
-        "spec": {
-            "name": format!("job{}", config.job), "number": config.job.0, "cookie": 1, "seed": null,
-            "workers": config.workers, "bits": 4, "granularity": 30, "fraction": 0.03125,
-            "data_slots": config.data_slots, "norm_slots": config.norm_slots, "quorum": config.quorum,
-            "best_effort": false, "deadline_ms": 0, "rack": rack,
-        },
-        "serial": 1, "table": tables[0], "more": tables[1..], "targets": ["chip"], "given": {}, "active": null, "created": 0,
+        "spec": { "section": section, "one_table": false },
+        "serial": 1, "tables": tables, "given": {}, "active": null, "created": 0,
         "places": { "chip": {
             "index": placed.index, "data_base": placed.data_base, "norm_base": placed.norm_base,
             "group": placed.group(), "sessions": 1,
@@ -64,7 +70,7 @@ fn job(placed: &PlacedJob) -> Value {
 }
 
 /// What the controller would remember.
-fn book(plant: &Plant) -> Book {
+fn store(plant: &Plant) -> Store {
     let written = |form: Form| (form.width(), form.lane().bits());
     let table = |(number, (id, lookup)): (usize, (&u8, &thc_protocol::aggregator::Lookup))| {
         let said = json!({
@@ -83,8 +89,8 @@ fn book(plant: &Plant) -> Book {
 }
 
 /// What the chip is to hold.
-pub fn expected_rows(target: &TargetConfig, plant: &Plant) -> Wanted {
-    let mut wanted = plan::target_rows(target, &book(plant)).unwrap();
+pub fn expected_rows(target: &TargetConfig, plant: &Plant) -> SwitchRows {
+    let mut wanted = plan::target_rows(target, &store(plant)).unwrap();
     // A controller knows the port of every member; the program also has members that may send from any.
     for placed in &plant.jobs {
         for (&worker, member) in placed.members.iter().filter(|(_, member)| member.endpoint.ingress == 0) {

@@ -10,7 +10,7 @@ mod workers;
 use super::bmv2_trace::Readings;
 use super::tna::{describe_difference, rows};
 use std::path::Path;
-use thc_controller::{TargetConfig, Wanted};
+use thc_controller::{SwitchRows, TargetConfig};
 use thc_protocol::aggregator::{Endpoint, Outcome};
 use thc_tests::traffic::frame::{Datagram, Mac};
 use thc_tests::traffic::plant::{Frames, Plant};
@@ -24,7 +24,7 @@ const SEED: u64 = 4;
 struct Site {
     switch: Switch,
     target: TargetConfig,
-    held: Wanted,
+    actual: SwitchRows,
 }
 
 impl Site {
@@ -32,16 +32,16 @@ impl Site {
         let info = Path::new(env!("CARGO_MANIFEST_DIR")).join("../p4/build/thc.p4info.txtpb");
         let target = rows::target(info.to_str().unwrap(), &PASS_PORTS, stations);
         let info = p4runtime_proto::p4info::parse(&std::fs::read(&info).unwrap()).unwrap();
-        Site { switch: Switch::new(info, SEED), target, held: Wanted::default() }
+        Site { switch: Switch::new(info, SEED), target, actual: SwitchRows::default() }
     }
 
     /// The controller writes what has changed.
     fn configure(&mut self, plant: &Plant) {
         let wanted = rows::expected_rows(&self.target, plant);
-        for update in wanted.changes(&self.held, &self.target.schema).unwrap().into_updates() {
+        for update in wanted.changes(&self.actual, &self.target.schema).unwrap().into_updates() {
             self.switch.update(update).unwrap();
         }
-        self.held = wanted;
+        self.actual = wanted;
     }
 
     fn exchange(&mut self, port: u16, frame: &[u8]) -> Frames {

@@ -26,10 +26,10 @@ impl Agent {
         target: &mut Target,
         repair: bool,
     ) -> Result<Vec<v1::Difference>, ControllerError> {
-        let held = target.read_rows().await?;
+        let actual = target.read_rows().await?;
         // After a failure it is not known what was written; then all is read and written anew anyway.
-        let found = match &self.held {
-            Some(written) => differences(written, &held, target.schema())?,
+        let found = match &self.actual {
+            Some(written) => differences(written, &actual, target.schema())?,
             None => Vec::new(),
         };
         // Who looks again and again does not put off what is to be repaired.
@@ -42,8 +42,8 @@ impl Agent {
         }
         self.report_differences(&found, repair);
         if repair {
-            self.end_sessions_that_cannot_go_on(&held)?;
-            self.held = Some(held);
+            self.end_sessions_that_cannot_go_on(&actual)?;
+            self.actual = Some(actual);
             self.sync(target).await?;
         }
         self.show_compared(if repair { &[] } else { &found }, repair);

@@ -1,10 +1,10 @@
 //! Which jobs an agent's registry has, and what it knows of them.
 
 use super::{Agent, Known};
-use crate::book::{Job, Placement, fits};
 use crate::error::ControllerError;
 use crate::plan;
-use crate::wanted::Wanted;
+use crate::store::{Job, Placement, fits};
+use crate::switch_rows::SwitchRows;
 use std::sync::Arc;
 use thc_job::JobSetup;
 use thc_p4::rows::{ControlPlaneRow, Row};
@@ -19,21 +19,24 @@ impl Agent {
     /// lookup table, since slots may be half filled with its values (P6).
     ///
     /// A target without this controller's first rows was restarted; one without sessions may have none.
-    pub(super) fn end_sessions_that_cannot_go_on(&mut self, held: &Wanted) -> Result<(), ControllerError> {
+    pub(super) fn end_sessions_that_cannot_go_on(
+        &mut self,
+        actual: &SwitchRows,
+    ) -> Result<(), ControllerError> {
         let schema = &self.config.schema;
-        let restarted = !held.has_rows_of(schema.table(ControlPlaneRow::TABLE)?);
-        let sessions = held.sessions(schema)?;
-        let mut book = self.shared.book();
-        let wanted = match plan::target_rows(&self.config, &book) {
+        let restarted = !actual.has_rows_of(schema.table(ControlPlaneRow::TABLE)?);
+        let sessions = actual.sessions(schema)?;
+        let mut store = self.shared.store();
+        let desired = match plan::target_rows(&self.config, &store) {
             // What there is no room for is excluded when rows are written.
-            Err(ControllerError::Room { .. }) => held.clone(),
-            wanted => wanted?,
+            Err(ControllerError::Room { .. }) => actual.clone(),
+            desired => desired?,
         };
-        let disturbed = wanted.disturbed_jobs(held, schema)?;
+        let disturbed = desired.disturbed_jobs(actual, schema)?;
         let mut ended = Vec::new();
-        for (name, job) in &mut book.jobs {
-            let partial = job.spec.quorum < job.spec.workers;
-            let number = job.spec.number;
+        for (name, job) in &mut store.jobs {
+            let partial = job.spec.config().quorum < job.spec.config().workers;
+            let number = job.spec.number();
             let Some(place) = job.places.get_mut(&self.config.name) else { continue };
             // Of a session whose counters were not looked at yet no row was written.
             let written = place.session.as_ref().is_some_and(|session| session.before.is_some());
@@ -57,7 +60,7 @@ impl Agent {
                 ended.push((JobId(number), name.clone(), why));
             }
         }
-        drop(book);
+        drop(store);
         for (number, name, why) in ended {
             let what = format!("job {name}: {why}; its workers must join anew");
             tracing::warn!("{what}");
@@ -71,12 +74,13 @@ impl Agent {
     /// Takes jobs that came or went into the registry.
     pub(super) fn align(&mut self) -> Vec<Action> {
         let shared = Arc::clone(&self.shared);
-        let mut book = shared.book();
+        let mut store = shared.store();
         if let Some(room) = self.room {
-            book.give_credit(&self.config.name, room, self.config.shards);
+            store.give_credit(&self.config.name, room, self.config.shards);
         }
         let here = |known: &Known| {
-            book.jobs
+            store
+                .jobs
                 .get(&known.name)
                 .is_some_and(|job| job.serial == known.serial && job.places.contains_key(&self.config.name))
         };
@@ -92,12 +96,12 @@ impl Agent {
             let ended = self.registry.remove(number);
             // A job that goes on without this target ends nobody's session.
             let goes_on = known.is_some_and(|known| {
-                book.jobs.get(&known.name).is_some_and(|job| job.serial == known.serial)
+                store.jobs.get(&known.name).is_some_and(|job| job.serial == known.serial)
             });
             actions.extend(ended.into_iter().filter(|end| !goes_on || !matches!(end, Action::Send(..))));
         }
-        for (name, job) in &book.jobs {
-            let number = JobId(job.spec.number);
+        for (name, job) in &store.jobs {
+            let number = JobId(job.spec.number());
             let Some(place) = job.places.get(&self.config.name) else { continue };
             if self.known.contains_key(&number) {
                 continue;
@@ -108,7 +112,7 @@ impl Agent {
                 false => self.registry.insert(job_here),
             }
             self.restore(name, number, place);
-            let known = Known { name: name.clone(), serial: job.serial, workers: job.spec.workers };
+            let known = Known { name: name.clone(), serial: job.serial, workers: job.spec.config().workers };
             self.known.insert(number, known);
         }
         actions
@@ -132,31 +136,14 @@ impl Agent {
 
     /// What the registry is told of a job; `None` if nobody can join it here, which is logged.
     fn static_job(&mut self, job: &Job) -> Option<StaticJob> {
-        let spec = &job.spec;
-        let name = &spec.name;
-        let dealt = match (spec.is_shared(), self.shared.deal(&spec.servers)) {
-            (false, _) => None,
-            (true, Ok(dealt)) => Some(dealt),
-            (true, Err(error)) => {
-                tracing::warn!("job {name}: {error}; nobody can join it until that is so");
-                return None;
-            }
-        };
-        let mut setup = match spec.setup(dealt.as_ref()) {
-            Ok(setup) => setup,
-            Err(error) => {
-                tracing::warn!("job {name}: {error}; nobody can join it: delete it, and make it anew");
-                return None;
-            }
-        };
-        let rack = spec.rack.as_ref();
+        let (name, rack, mut setup) = (job.spec.name(), job.spec.rack.as_ref(), job.spec.setup.clone());
         let fit = |table: &Table| fits(name, &self.config.name, self.forms, table, rack);
         if let Err(refusal) = setup.welcome.tables.iter().try_for_each(fit) {
             tracing::warn!("{}; nobody can join it there", refusal.message);
             return None;
         }
         let mut tables = setup.welcome.tables.to_vec();
-        tables.iter_mut().zip(job.tables()).for_each(|(table, id)| table.id = TableId(id));
+        tables.iter_mut().zip(&job.tables).for_each(|(table, &id)| table.id = TableId(id));
         setup.config.tables = tables.iter().map(|table| table.id).collect();
         let welcome = &mut setup.welcome;
         welcome.tables = Tables::new(&tables).unwrap_or(welcome.tables);

@@ -1,8 +1,8 @@
 //! The agent of one target: keeps the connection, takes JOIN and LEAVE from the target, and makes the
-//! target's rows those that the book says, even after the target or the connection was gone.
+//! target's rows those that the store says, even after the target or the connection was gone.
 //!
-//! Decisions are in the book before the agent waits for anything: whatever fails then, target or disk, the
-//! agent begins anew with [`Agent::take_over`], which makes the target what the book says.
+//! Decisions are in the store before the agent waits for anything: whatever fails then, target or disk, the
+//! agent begins anew with [`Agent::take_over`], which makes the target what the store says.
 
 mod compare;
 mod jobs;
@@ -17,8 +17,8 @@ use crate::difference;
 use crate::error::ControllerError;
 use crate::live::Heard;
 use crate::state::{AgentCommand, ControllerState};
+use crate::switch_rows::SwitchRows;
 use crate::target::{SwitchEvent, Target};
-use crate::wanted::Wanted;
 use refused_job::RefusedJob;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
@@ -72,7 +72,7 @@ pub struct Agent {
     /// Ethernet addresses of those who joined.
     macs: BTreeMap<SocketAddr, Mac>,
     /// What the target holds, as far as is known.
-    held: Option<Wanted>,
+    actual: Option<SwitchRows>,
     /// Jobs of which the target has refused rows: it has none of them until they are tried again. By number.
     refused_jobs: BTreeMap<u16, RefusedJob>,
     /// Lookup tables that it has refused, and why.
@@ -87,6 +87,8 @@ pub struct Agent {
     compared: Option<Instant>,
     /// How long until it is tried again.
     retry: Duration,
+    /// Whether the store has what is not established yet: not in its file, or not on the target.
+    pending: bool,
 }
 
 impl Agent {
@@ -104,7 +106,7 @@ impl Agent {
             heard: BTreeMap::new(),
             listened: None,
             macs: BTreeMap::new(),
-            held: None,
+            actual: None,
             refused_jobs: BTreeMap::new(),
             refused_tables: BTreeMap::new(),
             outdated: false,
@@ -113,6 +115,7 @@ impl Agent {
             complaints: BTreeSet::new(),
             compared: None,
             retry: FIRST_RETRY,
+            pending: false,
         }
     }
 
@@ -131,12 +134,7 @@ impl Agent {
                 view.connected = false;
                 view.error.clone_from(&message);
             }
-            // Not once a second for as long as a switch is off, even if its refusals take turns.
-            let news = self.complaints.len() < MAX_COMPLAINTS && self.complaints.insert(message.clone());
-            if news {
-                let what = format!("target {name}: {message}; trying again every {} s", RETRY.as_secs());
-                tracing::warn!("{what}");
-            }
+            self.complain(format!("{message}; trying again every {} s", RETRY.as_secs()));
             let retry = tokio::time::sleep(self.retry);
             self.retry = (2 * self.retry).min(RETRY);
             tokio::pin!(retry);
@@ -147,6 +145,27 @@ impl Agent {
                     Some(command) = commands.recv() => command.refuse(self.away_error(&message)),
                 }
             }
+        }
+    }
+
+    /// Writes a complaint to the log: not once a second for as long as a switch is off, even if its refusals take
+    /// turns.
+    fn complain(&mut self, message: String) {
+        let what = format!("target {}: {message}", self.config.name);
+        if self.complaints.len() < MAX_COMPLAINTS && self.complaints.insert(message) {
+            tracing::warn!("{what}");
+        }
+    }
+
+    /// A disk that does not take the state file is no fault of the target, which stays connected. What is pending
+    /// is tried again with each tick.
+    fn outlast_disk(&mut self, done: Result<(), ControllerError>) -> Result<(), ControllerError> {
+        match done {
+            Err(error @ (ControllerError::StateFile { .. } | ControllerError::StateSlow { .. })) => {
+                self.complain(error.to_string());
+                Ok(())
+            }
+            done => done,
         }
     }
 
@@ -185,7 +204,10 @@ impl Agent {
         loop {
             tokio::select! {
                 event = target.event() => match event {
-                    SwitchEvent::Packet(frame) if why.is_none() => self.packet(&mut target, &frame).await?,
+                    SwitchEvent::Packet(frame) if why.is_none() => {
+                        let done = self.packet(&mut target, &frame).await;
+                        self.outlast_disk(done)?;
+                    }
                     SwitchEvent::Packet(_) => {}
                     SwitchEvent::Primary => {
                         if why.take().is_some() {
@@ -207,7 +229,10 @@ impl Agent {
                         command.refuse(ControllerError::NotPrimary { target, why: why.clone() });
                     }
                 },
-                _ = ticks.tick(), if why.is_none() => self.tick(&mut target).await?,
+                _ = ticks.tick(), if why.is_none() => {
+                    let done = self.tick(&mut target).await;
+                    self.outlast_disk(done)?;
+                }
             }
         }
     }
@@ -217,14 +242,11 @@ impl Agent {
         match command {
             AgentCommand::Sync(answer) => drop(answer.send(self.sync(target).await)),
             AgentCommand::Rows(answer) => {
-                let held = target.read_rows().await;
-                drop(answer.send(held.map(|held| difference::rows(&held, target.schema()))));
+                let actual = target.read_rows().await;
+                drop(answer.send(actual.map(|actual| difference::rows(&actual, target.schema()))));
             }
             AgentCommand::Compare { repair, answer } => {
                 drop(answer.send(self.compare(target, repair).await));
-            }
-            AgentCommand::EndSession { job, answer } => {
-                drop(answer.send(self.end_session(target, &job).await));
             }
         }
     }
@@ -249,11 +271,11 @@ impl Agent {
 
     /// Names of the jobs with a session here.
     fn running_jobs(&self) -> Vec<String> {
-        let book = self.shared.book();
-        let runs = |job: &crate::book::Job| {
+        let store = self.shared.store();
+        let runs = |job: &crate::store::Job| {
             job.places.get(&self.config.name).is_some_and(|place| place.session.is_some())
         };
-        book.jobs.iter().filter(|(_, job)| runs(job)).map(|(name, _)| name.clone()).collect()
+        store.jobs.iter().filter(|(_, job)| runs(job)).map(|(name, _)| name.clone()).collect()
     }
 
     /// Loads the target's program. A wrong program is replaced when no session is lost with it.
@@ -306,22 +328,26 @@ impl Agent {
         Ok(())
     }
 
-    /// The target becomes what is wanted.
+    /// The target becomes what is desired.
     async fn take_over(&mut self, target: &mut Target) -> Result<(), ControllerError> {
         self.load(target).await?;
         let info = target.p4info().await?;
         let info = info.as_ref();
+        let loads = self.config.loads.is_some();
+        if !loads && info.is_some_and(|info| !self.config.schema.has_tables_of(info)) {
+            return Err(ControllerError::OtherTables { target: target.name().to_owned() });
+        }
         self.forms = info.map(Forms::from_p4info).or(self.config.capacity.forms);
         self.room = self.config.capacity.room.or(info.and_then(capacity::room));
         self.marks = info.is_some_and(capacity::marks);
-        self.shared.book().forget_credit(&self.config.name);
+        self.shared.store().forget_credit(&self.config.name);
         // What it has refused is tried again.
         self.refused_jobs.clear();
         self.refused_tables.clear();
-        let held = target.read_rows().await?;
-        self.refuse_unknown_sessions(&held)?;
-        self.end_sessions_that_cannot_go_on(&held)?;
-        self.held = Some(held);
+        let actual = target.read_rows().await?;
+        self.refuse_unknown_sessions(&actual)?;
+        self.end_sessions_that_cannot_go_on(&actual)?;
+        self.actual = Some(actual);
         self.compared = Some(Instant::now());
         self.sync(target).await?;
         // Nobody was heard while there was no connection.
@@ -336,20 +362,20 @@ impl Agent {
         view.differences.clear();
         view.error.clear();
         drop(views);
-        let what = format!("target {}: connected; its rows are as wanted", target.name());
+        let what = format!("target {}: connected; its rows are as desired", target.name());
         tracing::info!("{what}");
         Ok(())
     }
 
     /// Sessions of jobs that the state file does not have are another controller's, or this one was started
     /// with another file: deleting their rows would end training that runs.
-    fn refuse_unknown_sessions(&self, held: &Wanted) -> Result<(), ControllerError> {
+    fn refuse_unknown_sessions(&self, actual: &SwitchRows) -> Result<(), ControllerError> {
         if self.config.drops_unknown {
             return Ok(());
         }
-        let book = self.shared.book();
-        let jobs = held.sessions(&self.config.schema)?;
-        let jobs: Vec<u16> = jobs.into_iter().filter(|&job| !book.knows(&self.config.name, job)).collect();
+        let store = self.shared.store();
+        let jobs = actual.sessions(&self.config.schema)?;
+        let jobs: Vec<u16> = jobs.into_iter().filter(|&job| !store.knows(&self.config.name, job)).collect();
         if jobs.is_empty() {
             return Ok(());
         }
@@ -359,30 +385,11 @@ impl Agent {
     /// Updates the registry with new and removed jobs, adds rows that the target lacks, and removes those
     /// that it should not have.
     async fn sync(&mut self, target: &mut Target) -> Result<(), ControllerError> {
-        self.sync_and_send(target, Vec::new()).await
-    }
-
-    /// The same, and what else is to be sent then.
-    async fn sync_and_send(
-        &mut self,
-        target: &mut Target,
-        mut packets: Packets,
-    ) -> Result<(), ControllerError> {
         let actions = self.align();
-        packets.extend(self.note(actions).0);
+        let (packets, _) = self.note(actions);
         let packets = self.establish(target, packets).await?;
         self.send(target, packets, None).await?;
-        self.shared.book().forget_removed(&self.config.name);
+        self.shared.store().forget_removed(&self.config.name);
         Ok(())
-    }
-
-    /// Ends the session of a job, if there is one here: its members are told, and may join anew.
-    async fn end_session(&mut self, target: &mut Target, job: &str) -> Result<bool, ControllerError> {
-        let runs = self.shared.book().place_mut(job, &self.config.name).is_some_and(|p| p.session.is_some());
-        let number = self.known.iter().find(|(_, known)| known.name == job).map(|(&number, _)| number);
-        let Some(number) = number.filter(|_| runs) else { return Ok(false) };
-        let packets = self.turn_away(number);
-        self.sync_and_send(target, packets).await?;
-        Ok(true)
     }
 }

@@ -1,10 +1,10 @@
 //! What an agent reads of its target's counters.
 
 use super::Agent;
-use crate::book::Placement;
 use crate::counted::JobCounted;
 use crate::error::ControllerError;
 use crate::live::{self, Heard};
+use crate::store::Placement;
 use crate::target::Target;
 use std::collections::BTreeMap;
 use std::time::Instant;
@@ -21,17 +21,17 @@ impl Agent {
     /// are included.
     pub(super) async fn note_counted(&self, target: &mut Target) -> Result<(), ControllerError> {
         let new: Vec<(String, u64, u8, Placement)> = {
-            let book = self.shared.book();
-            let place = |(name, job): (&String, &crate::book::Job)| {
+            let store = self.shared.store();
+            let place = |(name, job): (&String, &crate::store::Job)| {
                 let place = job.places.get(&self.config.name)?;
                 let new = |place: &&Placement| {
                     place.earlier.is_none()
                         || place.session.as_ref().is_some_and(|session| session.before.is_none())
                 };
                 let place = Some(place).filter(new)?;
-                Some((name.clone(), job.serial, job.spec.workers, place.clone()))
+                Some((name.clone(), job.serial, job.spec.config().workers, place.clone()))
             };
-            book.jobs.iter().filter_map(place).collect()
+            store.jobs.iter().filter_map(place).collect()
         };
         for (name, serial, workers, place) in new {
             let earlier = match &place.earlier {
@@ -46,8 +46,8 @@ impl Agent {
                     |(&worker, sum): (&u8, &mut u64)| *sum = sum.saturating_sub(earlier.in_sums(worker));
                 before.iter_mut().for_each(less);
             }
-            let mut book = self.shared.book();
-            let job = book.jobs.get_mut(&name).filter(|job| job.serial == serial);
+            let mut store = self.shared.store();
+            let job = store.jobs.get_mut(&name).filter(|job| job.serial == serial);
             let Some(now) = job.and_then(|job| job.places.get_mut(&self.config.name)) else { continue };
             now.earlier = Some(earlier);
             let epoch = place.session.as_ref().map(|session| session.epoch);
@@ -116,10 +116,10 @@ impl Agent {
 
     /// The jobs here, with their numbers of workers and places.
     fn jobs_counted(&mut self) -> Vec<(JobId, String, u8, Placement)> {
-        let book = self.shared.book();
+        let store = self.shared.store();
         let registry = &mut self.registry;
         let jobs = self.known.iter().filter_map(|(&number, known)| {
-            let job = book.jobs.get(&known.name)?;
+            let job = store.jobs.get(&known.name)?;
             // Another of its servers may have less room.
             registry.set_credit(number, job.credit());
             let place = job.places.get(&self.config.name)?.clone();

@@ -2,11 +2,11 @@
 
 use super::refused_job::RefusedJob;
 use super::{Agent, Packets};
-use crate::book::Job;
 use crate::error::ControllerError;
 use crate::plan::{self, Exclusions};
+use crate::store::Job;
+use crate::switch_rows::{Owner, SwitchChanges, SwitchRows, owner};
 use crate::target::{RefusedUpdate, Target, Written};
-use crate::wanted::{Owner, SwitchChanges, Wanted, owner};
 use p4runtime_proto::v1::Update;
 use p4runtime_proto::v1::entity::Entity;
 use std::collections::BTreeSet;
@@ -20,13 +20,14 @@ const HOLD_OFF: Duration = Duration::from_secs(5);
 const ROUNDS: usize = 32;
 
 impl Agent {
-    /// Makes the book's decisions take effect: first in its file, then on the target. Returns those of the
+    /// Makes the store's decisions take effect: first in its file, then on the target. Returns those of the
     /// waiting packets that may now be sent.
     pub(super) async fn establish(
         &mut self,
         target: &mut Target,
         mut packets: Packets,
     ) -> Result<Packets, ControllerError> {
+        self.pending = true;
         self.note_counted(target).await?;
         self.shared.save().await?;
         self.reconcile(target).await?;
@@ -45,6 +46,7 @@ impl Agent {
             self.shared.save().await?;
         }
         self.show_refused();
+        self.pending = false;
         Ok(packets)
     }
 
@@ -54,21 +56,21 @@ impl Agent {
         let mut careful = false;
         // One that comes back is tried again.
         {
-            let book = self.shared.book();
-            self.refused_tables.retain(|table, _| book.tables.contains_key(table));
+            let store = self.shared.store();
+            self.refused_tables.retain(|table, _| store.tables.contains_key(table));
         }
         for _ in 0..ROUNDS {
             // After a failure it is not known what the target took: it is read anew.
-            let (held, read) = match self.held.take() {
-                Some(held) => (held, false),
+            let (actual, read) = match self.actual.take() {
+                Some(actual) => (actual, false),
                 None => (target.read_rows().await?, true),
             };
-            let wanted = self.plan_rows()?;
-            let changes = wanted.changes(&held, target.schema())?;
+            let desired = self.plan_rows()?;
+            let changes = desired.changes(&actual, target.schema())?;
             tracing::debug!(target = target.name(), "{} updates", changes.len());
             match write(target, changes, careful).await? {
                 Written::All => {
-                    self.held = Some(wanted);
+                    self.actual = Some(desired);
                     return Ok(());
                 }
                 // Somebody else may have changed what it was thought to hold.
@@ -92,15 +94,15 @@ impl Agent {
     }
 
     /// What it should hold, except what it has refused or has no room for.
-    fn plan_rows(&mut self) -> Result<Wanted, ControllerError> {
+    fn plan_rows(&mut self) -> Result<SwitchRows, ControllerError> {
         loop {
             let but = self.exclusions();
-            let wanted = plan::target_rows_except(&self.config, &self.shared.book(), &but);
-            match wanted {
+            let desired = plan::target_rows_except(&self.config, &self.shared.store(), &but);
+            match desired {
                 Err(error @ ControllerError::Room { table, .. }) if !but.tables.contains(&table) => {
                     self.exclude_table(table, &error.to_string());
                 }
-                wanted => return wanted,
+                desired => return desired,
             }
         }
     }
@@ -115,18 +117,18 @@ impl Agent {
     ) -> Result<(), ControllerError> {
         let own = &self.config.name;
         let (job, table) = {
-            let book = self.shared.book();
+            let store = self.shared.store();
             let job = |so: &dyn Fn(&Job, u32) -> bool| {
                 let place = |job: &&Job| job.places.get(own).is_some_and(|at| so(job, at.group.into()));
-                book.jobs.values().find(place).map(|job| job.spec.number)
+                store.jobs.values().find(place).map(|job| job.spec.number())
             };
             match owner(&update, target.schema()) {
-                Owner::Job(number) => (job(&|job, _| job.spec.number == number), None),
+                Owner::Job(number) => (job(&|job, _| job.spec.number() == number), None),
                 Owner::Group(group) => (job(&|_, of| of == group), None),
                 Owner::Lookup(number) => {
                     let by_id = target.schema().table("lookup").is_ok();
-                    let number_of = |id: u8| if by_id { id } else { book.number_of_table(id) };
-                    (None, book.tables.keys().copied().find(|&id| number_of(id) == number))
+                    let number_of = |id: u8| if by_id { id } else { store.number_of_table(id) };
+                    (None, store.tables.keys().copied().find(|&id| number_of(id) == number))
                 }
                 Owner::Target => (None, None),
             }
@@ -153,9 +155,9 @@ impl Agent {
             return;
         }
         let name = {
-            let book = self.shared.book();
-            let job = book.jobs.values().find(|job| job.spec.number == number);
-            job.map_or(String::new(), |job| job.spec.name.clone())
+            let store = self.shared.store();
+            let job = store.jobs.values().find(|job| job.spec.number() == number);
+            job.map_or(String::new(), |job| job.spec.name().to_owned())
         };
         let target = &self.config.name;
         let what = format!("target {target} refuses rows of job {name}: {why}");
@@ -170,10 +172,9 @@ impl Agent {
             return;
         }
         let of = {
-            let book = self.shared.book();
-            let has =
-                |job: &&Job| job.places.contains_key(&self.config.name) && job.tables().any(|of| of == table);
-            book.jobs.values().filter(has).map(|job| job.spec.number).collect::<Vec<_>>()
+            let store = self.shared.store();
+            let has = |job: &&Job| job.places.contains_key(&self.config.name) && job.tables.contains(&table);
+            store.jobs.values().filter(has).map(|job| job.spec.number()).collect::<Vec<_>>()
         };
         let target = &self.config.name;
         let what = format!("target {target} refuses lookup table {table}: {why}");
@@ -185,9 +186,8 @@ impl Agent {
 
     /// A job that the target has refused gets another chance.
     pub(super) fn try_again(&mut self, job: &Job) {
-        if self.refused_jobs.remove(&job.spec.number).is_some() {
-            let tables: BTreeSet<u8> = job.tables().collect();
-            self.refused_tables.retain(|table, _| !tables.contains(table));
+        if self.refused_jobs.remove(&job.spec.number()).is_some() {
+            self.refused_tables.retain(|table, _| !job.tables.contains(table));
         }
     }
 

@@ -1,16 +1,16 @@
 //! What an agent's registry decides about sessions, done.
 
 use super::{Agent, Packets};
-use crate::book::{Job, Member};
 use crate::error::ControllerError;
 use crate::live::Heard;
+use crate::store::{Job, Member};
 use crate::target::Target;
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::time::Instant;
 use thc_protocol::aggregator::{Endpoint, JobConfig, Level};
 use thc_protocol::session::Action;
-use thc_protocol::wire::{Header, Kind};
+use thc_protocol::wire::Header;
 use thc_protocol::{JobId, WorkerId};
 use thc_transport::frame::Datagram;
 use thc_transport::frame::Mac;
@@ -37,9 +37,6 @@ impl Agent {
         if self.refused_jobs.get(&header.job.0).is_some_and(|refused| Instant::now() < refused.until) {
             return Ok(());
         }
-        if header.kind == Kind::Join && self.may_not_begin(header.job) {
-            return Ok(());
-        }
         let heard = &self.heard;
         let alive = |job, worker: WorkerId| heard.get(&(job, worker.0)).map(|heard| heard.since.elapsed());
         let now = self.started.elapsed();
@@ -53,25 +50,19 @@ impl Agent {
         Ok(())
     }
 
-    /// Whether the target is drained, and no session of this job runs here.
-    fn may_not_begin(&self, job: JobId) -> bool {
-        let book = self.shared.book();
-        book.drained.contains(&self.config.name) && self.registry.status(job).is_none_or(|(_, runs)| !runs)
-    }
-
     /// Whether a packet has its job's cookie, or its session's.
     fn has_cookie(&self, header: &Header) -> bool {
         let Some(known) = self.known.get(&header.job) else { return false };
         let of_session = self.registry.session(header.job).map(|(cookie, _)| cookie);
-        let book = self.shared.book();
+        let store = self.shared.store();
         of_session == Some(header.cookie)
-            || book.jobs.get(&known.name).is_some_and(|job| job.spec.cookie.0 == header.cookie.0)
+            || store.jobs.get(&known.name).is_some_and(|job| job.spec.config().cookie == header.cookie)
     }
 
     /// Notes the address of a worker that has shown a cookie. A root's address is in its job.
     fn keep_address(&mut self, at: SocketAddr, mac: Mac) {
         let root_of = |job: &Job| job.spec.rack.as_ref().map(|rack| rack.root);
-        let roots: Vec<SocketAddr> = self.shared.book().jobs.values().filter_map(root_of).collect();
+        let roots: Vec<SocketAddr> = self.shared.store().jobs.values().filter_map(root_of).collect();
         if roots.contains(&at) {
             return;
         }
@@ -102,13 +93,13 @@ impl Agent {
         asker: Option<(SocketAddr, Mac)>,
     ) -> Result<(), ControllerError> {
         let (mut packets, changed) = self.note(actions);
-        if changed {
+        if changed || self.pending {
             packets = self.establish(target, packets).await?;
         }
         self.send(target, packets, asker).await
     }
 
-    /// Notes in the book what the registry says, all of it at once. Returns what to send then, and whether
+    /// Notes in the store what the registry says, all of it at once. Returns what to send then, and whether
     /// anything else is to be done.
     pub(super) fn note(&mut self, actions: Vec<Action>) -> (Packets, bool) {
         let mut changed = false;
@@ -170,8 +161,8 @@ impl Agent {
         let Some(known) = self.known.get(&job) else { return };
         tracing::info!("job {}: session over", known.name);
         let all_left = self.registry.status(job).is_none_or(|(joined, _)| joined == 0);
-        let mut book = self.shared.book();
-        let Some(record) = book.jobs.get_mut(&known.name) else { return };
+        let mut store = self.shared.store();
+        let Some(record) = store.jobs.get_mut(&known.name) else { return };
         if let Some(place) = record.places.get_mut(&self.config.name) {
             place.session = None;
         }
@@ -184,7 +175,7 @@ impl Agent {
     /// The target has refused rows of a job: its session is over, which its members are told.
     pub(super) fn turn_away(&mut self, job: JobId) -> Packets {
         let Some(known) = self.known.remove(&job) else { return Vec::new() };
-        if let Some(place) = self.shared.book().place_mut(&known.name, &self.config.name) {
+        if let Some(place) = self.shared.store().place_mut(&known.name, &self.config.name) {
             place.session = None;
         }
         self.heard.retain(|(of, _), _| *of != job);
@@ -206,16 +197,16 @@ impl Agent {
         });
         let members = members.collect();
         let ports = if let Level::Rack { ports, .. } = config.level { ports } else { 0 };
-        let mut book = self.shared.book();
-        book.begin(&known.name, &self.config.name, config.cookie.0, members, ports);
-        let job = book.jobs.get(&known.name).cloned();
-        drop(book);
+        let mut store = self.shared.store();
+        store.begin(&known.name, &self.config.name, config.cookie.0, members, ports);
+        let job = store.jobs.get(&known.name).cloned();
+        drop(store);
         job.iter().for_each(|job| self.try_again(job));
     }
 
     fn change_session(&self, job: JobId, change: impl FnOnce(&mut BTreeMap<u8, Member>)) {
         let Some(known) = self.known.get(&job) else { return };
-        if let Some(place) = self.shared.book().place_mut(&known.name, &self.config.name)
+        if let Some(place) = self.shared.store().place_mut(&known.name, &self.config.name)
             && let Some(session) = &mut place.session
         {
             change(&mut session.members);

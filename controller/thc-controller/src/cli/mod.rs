@@ -9,7 +9,6 @@ mod failure;
 mod grid;
 mod job;
 mod manual;
-mod session;
 mod table;
 mod target;
 mod terminal;
@@ -65,16 +64,10 @@ enum Command {
     Job(job::JobCommand),
     /// Make jobs match a file: show what changes, ask, and change it
     Apply(apply::ApplyFlags),
-    /// End sessions
-    #[command(subcommand)]
-    Session(session::SessionCommand),
-    /// Remove workers from a job
-    #[command(subcommand)]
-    Worker(session::WorkerCommand),
     /// Install, list and delete lookup tables
     #[command(subcommand)]
     Table(table::TableCommand),
-    /// Show, compare and drain the targets: switches and software parameter servers
+    /// Show and compare the targets: switches and software parameter servers
     #[command(subcommand)]
     Target(target::TargetCommand),
     /// Show packets, bytes and drops of each worker
@@ -135,8 +128,6 @@ fn run(flags: Flags) -> Result<u8, Failure> {
             Command::Table(command) => table::run(command, connection, json).await?,
             Command::Target(command) => return target::run(command, connection, json).await,
             Command::Apply(flags) => return apply::run(flags, connection, json).await,
-            Command::Session(command) => session::session(command, connection, json).await?,
-            Command::Worker(command) => session::worker(command, connection, json).await?,
             Command::Counters(flags) => counters::run(&flags, connection, json).await?,
             Command::Diagnose(flags) => return diagnose::run(flags, connection, json).await,
             Command::Run(_) | Command::Completions(_) | Command::Man(_) => {}

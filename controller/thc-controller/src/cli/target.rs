@@ -6,9 +6,7 @@ use super::grid::Grid;
 use super::terminal::{print, print_json};
 use clap::{Args, Subcommand};
 use std::fmt::Write;
-use thc_control_proto::v1::{
-    CompareTargetRequest, Difference, DrainTargetRequest, ListTargetsRequest, ReadRowsRequest, Target,
-};
+use thc_control_proto::v1::{CompareTargetRequest, Difference, ListTargetsRequest, ReadRowsRequest, Target};
 
 /// What can be asked of targets; which there are is in the configuration.
 #[derive(Clone, Debug, Subcommand)]
@@ -23,10 +21,6 @@ pub enum TargetCommand {
     ///
     /// Exit status: 0 they are as they were written, or were repaired; 1 they differ.
     Diff(DiffFlags),
-    /// Let no job and no session begin on a target; sessions that run there go on
-    Drain(NameFlags),
-    /// Undo `drain`
-    Undrain(NameFlags),
 }
 
 /// A target.
@@ -90,40 +84,21 @@ pub async fn run(command: TargetCommand, connection: Connection, json: bool) -> 
             }
             return Ok(u8::from(!answer.differences.is_empty() && !answer.repaired));
         }
-        TargetCommand::Drain(NameFlags { name }) => drain(name, true, connection, json).await?,
-        TargetCommand::Undrain(NameFlags { name }) => drain(name, false, connection, json).await?,
     }
     Ok(0)
 }
 
-async fn drain(name: String, drained: bool, connection: Connection, json: bool) -> Result<(), Failure> {
-    let asked = DrainTargetRequest { target: name.clone(), drained };
-    let answer = connection.client().drain_target(asked).await?.into_inner();
-    if json {
-        return print_json(&answer);
-    }
-    print(&match (drained, answer.running.as_slice()) {
-        (false, _) => format!("target {name} takes jobs and sessions again\n"),
-        (true, []) => format!("target {name} is drained: no session runs there\n"),
-        (true, running) => format!(
-            "target {name} is drained; sessions of {} still run there: wait for them, or `thc-controller session end JOB`\n",
-            running.join(", ")
-        ),
-    })
-}
-
 fn line(difference: &Difference) -> String {
     let row = difference.row.clone().unwrap_or_default();
-    let wanted = match difference.wanted.as_str() {
+    let desired = match difference.desired.as_str() {
         "" => String::new(),
-        wanted => format!(" instead of {wanted}"),
+        desired => format!(" instead of {desired}"),
     };
-    format!("{:<8} {} [{}] {}{wanted}\n", difference.kind, row.table, row.key, row.action)
+    format!("{:<8} {} [{}] {}{desired}\n", difference.kind, row.table, row.key, row.action)
 }
 
-fn state(target: &Target) -> String {
-    let there = if target.connected { "connected" } else { "away" };
-    if target.drained { format!("{there}, drained") } else { there.to_owned() }
+fn state(target: &Target) -> &'static str {
+    if target.connected { "connected" } else { "away" }
 }
 
 fn list_text(targets: &[Target]) -> String {
@@ -134,7 +109,7 @@ fn list_text(targets: &[Target]) -> String {
             target.name.clone(),
             target.address.clone(),
             target.aggregator.clone(),
-            state(target),
+            state(target).to_owned(),
             format!("{}/{}", target.data_slots_used, target.data_slots),
         ]);
         if !target.connected && !target.error.is_empty() {

@@ -54,7 +54,7 @@ pub struct Config {
     pub listen: SocketAddr,
     /// Where the metrics are served.
     pub http: Option<SocketAddr>,
-    /// The file that keeps the book.
+    /// The file that keeps the store.
     pub state: Option<PathBuf>,
     /// Certificates of the service.
     pub tls: Option<CertificateFiles>,

@@ -10,8 +10,8 @@ use status::{advice, explain, read_refusal, refuses_updates, silence};
 use crate::config::TargetConfig;
 use crate::error::{ControllerError, causes};
 use crate::schema::Schema;
+use crate::switch_rows::SwitchRows;
 use crate::tls;
-use crate::wanted::Wanted;
 use p4runtime_proto::config::P4Info;
 use p4runtime_proto::v1::p4_runtime_client::P4RuntimeClient;
 use p4runtime_proto::v1::{
@@ -367,7 +367,7 @@ impl Target {
     ///
     /// # Errors
     /// [`ControllerError::Request`].
-    pub async fn read_rows(&mut self) -> Result<Wanted, ControllerError> {
+    pub async fn read_rows(&mut self) -> Result<SwitchRows, ControllerError> {
         let mut asked = Vec::new();
         for table_id in self.schema.written_tables() {
             for is_default_action in [false, true] {
@@ -382,7 +382,7 @@ impl Target {
         asked.push(entity::Entity::PacketReplicationEngineEntry(PacketReplicationEngineEntry {
             r#type: Some(packet_replication_engine_entry::Type::MulticastGroupEntry(all)),
         }));
-        Ok(Wanted::read(self.read(asked).await?))
+        Ok(SwitchRows::read(self.read(asked).await?))
     }
 
     /// Cells of a counter: packets and bytes, in the order of the request. This is one request, however many

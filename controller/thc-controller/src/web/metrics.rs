@@ -1,15 +1,13 @@
 //! What Prometheus reads.
 
-use crate::desk::{Desk, waits_for_all};
-use crate::section::JobSection;
-use std::collections::BTreeMap;
+use crate::service::{Service, places};
 use std::fmt;
-use thc_control_proto::v1::{Requests, Target, Use, WorkerCounters};
+use thc_control_proto::v1::{JobPlace, Requests, Target, Use, WorkerCounters};
 use thc_metrics::{DescriptorEncoder, counters, gauges};
 
 /// All metrics, as OpenMetrics text.
-pub fn text(desk: Desk) -> Result<String, fmt::Error> {
-    thc_metrics::text("thc", move |encoder| write(encoder, &desk))
+pub fn text(service: Service) -> Result<String, fmt::Error> {
+    thc_metrics::text("thc", move |encoder| write(encoder, &service))
 }
 
 /// Metrics of targets beside their counters.
@@ -18,8 +16,6 @@ fn target_metrics(encoder: &mut DescriptorEncoder<'_>, targets: &[Target]) -> fm
     gauges(encoder, "controller_build", "The version of this controller", built)?;
     let targets = || targets.iter();
     let one = |value: fn(&Target) -> f64| targets().map(move |t| ([("target", t.name.clone())], value(t)));
-    let drained = one(|target| f64::from(u8::from(target.drained)));
-    gauges(encoder, "target_drained", "Whether no job and no session begins there", drained)?;
     let differing = one(|target| target.differences.len() as f64);
     gauges(
         encoder,
@@ -53,14 +49,20 @@ fn target_metrics(encoder: &mut DescriptorEncoder<'_>, targets: &[Target]) -> fm
     gauges(encoder, "target_requests_seconds", "How long these took together", took)
 }
 
-fn write(encoder: &mut DescriptorEncoder<'_>, desk: &Desk) -> fmt::Result {
-    let jobs = desk.jobs();
-    let targets = desk.targets();
-    let counted = desk.counters("").unwrap_or_default();
-    let unsaved = [([], desk.state().unsaved().as_secs_f64())];
+fn write(encoder: &mut DescriptorEncoder<'_>, service: &Service) -> fmt::Result {
+    // Name, workers and places of each job.
+    let jobs: Vec<(String, u8, Vec<JobPlace>)> = {
+        let (store, views) = (service.state().store(), service.state().views());
+        let jobs = store.jobs.iter();
+        jobs.map(|(name, job)| (name.clone(), job.spec.config().workers, places(job, &views).collect()))
+            .collect()
+    };
+    let targets = service.targets();
+    let counted = service.counters("").unwrap_or_default();
+    let unsaved = [([], service.state().unsaved().as_secs_f64())];
     let help = "How long the last change has been waiting to be written to the state file";
     gauges(encoder, "controller_unsaved_seconds", help, unsaved)?;
-    let certificates = desk.state().certificates.get();
+    let certificates = service.state().certificates.get();
     let expires = certificates.and_then(|certificates| certificates.not_after()).map(|end| ([], end as f64));
     let help = "When the certificate of the service expires, in seconds since 1970";
     gauges(encoder, "certificate_expiry_timestamp_seconds", help, expires)?;
@@ -68,15 +70,11 @@ fn write(encoder: &mut DescriptorEncoder<'_>, desk: &Desk) -> fmt::Result {
     gauges(encoder, "target_up", "Whether the target is connected", up)?;
     target_metrics(encoder, &targets)?;
     gauges(encoder, "jobs", "Jobs", [([], jobs.len() as f64)])?;
-    let sections: Vec<JobSection> = jobs.iter().map(JobSection::from_job).collect();
-    let wanted = sections.iter().map(|job| ([("thc_job", job.name().to_owned())], f64::from(job.workers())));
-    gauges(encoder, "job_workers", "Workers that the job is for", wanted)?;
+    let workers = jobs.iter().map(|(name, workers, _)| ([("thc_job", name.clone())], f64::from(*workers)));
+    gauges(encoder, "job_workers", "Workers that the job is for", workers)?;
     let places = || {
-        jobs.iter().zip(&sections).flat_map(|(job, section)| {
-            let name = section.name().to_owned();
-            job.places
-                .iter()
-                .map(move |place| ([("thc_job", name.clone()), ("target", place.target.clone())], place))
+        jobs.iter().flat_map(|(name, _, places)| {
+            places.iter().map(|place| ([("thc_job", name.clone()), ("target", place.target.clone())], place))
         })
     };
     let joined = places().map(|(labels, place)| (labels, f64::from(place.joined.count_ones())));
@@ -141,25 +139,7 @@ fn write(encoder: &mut DescriptorEncoder<'_>, desk: &Desk) -> fmt::Result {
     counters(encoder, "carrier_drops", "Packets of no job that were dropped", others)?;
     let silent = workers().filter_map(|(labels, w)| Some((labels, w.silent?)));
     gauges(encoder, "worker_silent_seconds", "Time since a worker's last packet", silent)?;
-    // By job and target: the number of members, and the most packets in sums of one of them.
-    let mut foremost = BTreeMap::new();
-    for (job, section) in jobs.iter().zip(&sections).filter(|(_, section)| waits_for_all(section)) {
-        for place in job.places.iter().filter(|place| place.running) {
-            foremost.insert((section.name(), place.target.as_str()), (place.members, 0));
-        }
-    }
-    for of in &counted.jobs {
-        if let Some((members, most)) = foremost.get_mut(&(of.job.as_str(), of.target.as_str())) {
-            let all = of.workers.iter().filter(|w| w.worker < *members);
-            *most = all.map(|w| w.in_session).max().unwrap_or(0);
-        }
-    }
-    let lag = workers().filter_map(|(labels, w)| {
-        let [(_, job), (_, target), _] = &labels;
-        let &(members, foremost) = foremost.get(&(job.as_str(), target.as_str()))?;
-        let lag = foremost.saturating_sub(w.in_session) as f64;
-        (w.worker < members).then(|| (labels.clone(), lag))
-    });
+    let lag = workers().filter_map(|(labels, w)| Some((labels, w.behind? as f64)));
     let help = "Packets in sums of this session that a worker is behind the foremost";
     gauges(encoder, "worker_lag_packets", help, lag)?;
     let trips = workers().filter_map(|(labels, w)| {

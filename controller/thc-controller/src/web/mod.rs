@@ -2,7 +2,7 @@
 
 mod metrics;
 
-use crate::desk::Desk;
+use crate::service::Service;
 use axum::extract::State;
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
@@ -33,12 +33,12 @@ impl Listener for Readers {
 }
 
 /// Serves until told to stop.
-pub async fn serve(incoming: Incoming, desk: Desk, mut stop: watch::Receiver<bool>) {
+pub async fn serve(incoming: Incoming, service: Service, mut stop: watch::Receiver<bool>) {
     let app = Router::new()
         .route("/healthz", get(async || "ok\n"))
         .route("/readyz", get(ready))
         .route("/metrics", get(metrics_page))
-        .with_state(desk);
+        .with_state(service);
     let end = async move {
         let _ = stop.wait_for(|stop| *stop).await;
     };
@@ -48,8 +48,8 @@ pub async fn serve(incoming: Incoming, desk: Desk, mut stop: watch::Receiver<boo
 }
 
 /// A controller that cannot write its file is alive, but not ready.
-async fn ready(State(desk): State<Desk>) -> Response {
-    let unsaved = desk.state().unsaved();
+async fn ready(State(service): State<Service>) -> Response {
+    let unsaved = service.state().unsaved();
     if unsaved < UNSAVED {
         return "ok\n".into_response();
     }
@@ -58,8 +58,8 @@ async fn ready(State(desk): State<Desk>) -> Response {
     (StatusCode::SERVICE_UNAVAILABLE, text).into_response()
 }
 
-async fn metrics_page(State(desk): State<Desk>) -> Response {
-    match metrics::text(desk) {
+async fn metrics_page(State(service): State<Service>) -> Response {
+    match metrics::text(service) {
         Ok(text) => ([(header::CONTENT_TYPE, thc_metrics::HTTP_TYPE)], text).into_response(),
         Err(error) => (StatusCode::INTERNAL_SERVER_ERROR, error.to_string()).into_response(),
     }

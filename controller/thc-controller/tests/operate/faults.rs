@@ -101,6 +101,34 @@ fn a_program_is_replaced_at_the_cost_of_rows_only_when_told() {
     assert_eq!(site.rows(), site.with_session());
 }
 
+/// A disk that takes nothing is no fault of a target. What waited for it is done when it takes files again.
+#[test]
+fn a_full_disk_takes_no_target_away() {
+    let site = Site::start(V1MODEL);
+    site.create();
+    let controller = site.controller();
+    // In the way of the new file, as a full disk is.
+    let in_the_way = controller.folder().join("jobs.state.new");
+    std::fs::create_dir(&in_the_way).unwrap();
+    let refused = create(controller, "b", &["--number", "8"]);
+    assert!(refused.code == Some(1) && refused.err.contains("see to the disk"), "{refused:?}");
+    assert_eq!(controller.json(&["job", "list"])["jobs"].as_array().unwrap().len(), 1);
+    controller.wait_until("told", |controller| {
+        site.join(7, 1);
+        controller.log().contains("target chip: the state file")
+    });
+    let began = Instant::now();
+    while began.elapsed() < Duration::from_secs(2) {
+        site.join(7, 1);
+        assert!(is_connected(controller, 0) && site.strict.rows("jobs") == 0, "{}", controller.log());
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    assert_eq!(site.sent_cookie(7, Kind::Welcome), None, "nobody is welcomed to a session that is not kept");
+    std::fs::remove_dir(&in_the_way).unwrap();
+    site.join_workers(1);
+    assert_eq!(site.rows(), site.with_session());
+}
+
 /// What a switch has no place for is one job's affair.
 #[test]
 fn a_row_that_is_refused_takes_nothing_from_other_jobs() {
@@ -140,14 +168,16 @@ fn a_row_that_is_refused_takes_nothing_from_other_jobs() {
     assert!(refused.err.contains("made on no target: target chip refuses rows of job c"), "{}", refused.err);
     assert_eq!(controller.json(&["job", "list"])["jobs"].as_array().unwrap().len(), 2);
 
-    // When it is changed: it is as it was. And a table that is refused is none.
+    // When it is changed: it has nothing there until it is changed again. And a table that is refused is none.
     assert_eq!(create(controller, "d", &["--number", "10"]).code, Some(0));
     let tables = controller.ask_done(&["table", "list"]);
     site.strict.state().faults.full = Some(|table, _| table == "lookup");
     let refused = controller.ask(&["job", "update", "d", "--workers", "5"]);
     assert_eq!(refused.code, Some(1), "{refused:?}");
-    assert!(refused.err.contains("job d is as it was: target chip refuses rows"), "{}", refused.err);
-    assert_eq!(controller.json(&["job", "show", "d"])["spec"]["workers"], 2);
+    assert!(refused.err.contains("job d is changed, but target chip refuses rows"), "{}", refused.err);
+    assert_eq!(controller.json(&["job", "show", "d"])["spec"]["workers"], 5);
+    assert_eq!(controller.ask(&["job", "update", "d", "--workers", "2"]).code, Some(0));
+    assert_eq!(controller.ask_done(&["table", "list"]), tables);
     let refused = controller.ask(&["table", "install", "--workers", "9"]);
     assert!(refused.err.contains("target chip refuses the table"), "{}", refused.err);
     assert_eq!(controller.ask_done(&["table", "list"]), tables);
@@ -242,15 +272,13 @@ fn who_waits_for_a_switch_that_hangs_holds_up_nobody() {
         .spawn()
         .unwrap();
     controller
-        .wait_until("in the book", |controller| controller.ask(&["job", "show", "both"]).code == Some(0));
+        .wait_until("in the store", |controller| controller.ask(&["job", "show", "both"]).code == Some(0));
     // What is made, changed and deleted on the other one meanwhile.
     assert_eq!(create(&controller, "new", &["--target", "works"]).code, Some(0));
     let changed = controller.ask(&["job", "update", "old", "--workers", "5"]);
     assert_eq!(changed.code, Some(0), "{changed:?}");
     assert_eq!(create(&controller, "gone", &["--target", "works"]).code, Some(0));
     controller.ask_done(&["job", "delete", "gone"]);
-    controller.ask_done(&["target", "drain", "hangs"]);
-    controller.ask_done(&["target", "undrain", "hangs"]);
     // Of one file, too, in which the one that hangs is named first.
     let job = |name: &str, target: &str| {
         format!("[[job]]\nname = \"{name}\"\nworkers = 2\ntargets = [\"{target}\"]\n")
@@ -361,7 +389,7 @@ fn who_goes_away_leaves_nothing_half_made() {
         .stdin(Stdio::null())
         .spawn()
         .unwrap();
-    controller.wait_until("in the book", |controller| controller.ask(&["job", "show", "b"]).code == Some(0));
+    controller.wait_until("in the store", |controller| controller.ask(&["job", "show", "b"]).code == Some(0));
     assert!(Command::new("kill").args(["-INT", &asks.id().to_string()]).status().unwrap().success());
     let _ = asks.wait().unwrap();
     std::thread::sleep(Duration::from_millis(300));

@@ -20,6 +20,7 @@ mod packaging;
 mod programs;
 mod prometheus;
 mod restarts;
+mod scale;
 mod strict;
 mod tls;
 mod unreliable;

@@ -405,3 +405,23 @@ fn nobody_is_behind_a_port_of_passes() {
         assert!(ended.err.contains("target.pass_ports") && ended.err.contains("station"), "{}", ended.err);
     }
 }
+
+/// A switch whose program has other tables than the controller's P4Info is not written to.
+#[test]
+fn a_program_with_other_tables_is_noticed() {
+    let read = |file: &str| {
+        let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../p4/build").join(file);
+        p4info::parse(&std::fs::read(path).unwrap()).unwrap()
+    };
+    let strict = Strict::start(read(V1MODEL.file));
+    strict.has_program(read(TOFINO.file));
+    let address = &strict.address;
+    let target = format!("[[target]]\nname = \"chip\"\naddress = \"{address}\"\nip = \"10.9.0.254\"\n");
+    let controller = Controller::start(&target);
+    controller.wait_until("noticed", |controller| {
+        controller.ask_done(&["target", "list"]).contains("its program has other tables")
+    });
+    assert_eq!(strict.state().updates, 0);
+    strict.has_program(read(V1MODEL.file));
+    controller.until_connected();
+}

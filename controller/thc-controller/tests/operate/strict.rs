@@ -542,6 +542,13 @@ impl Strict {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Has a program that somebody else has loaded.
+    pub fn has_program(&self, info: P4Info) {
+        let p4info = Some(info);
+        self.state().loaded =
+            Some(ForwardingPipelineConfig { p4info, ..ForwardingPipelineConfig::default() });
+    }
+
     /// It was off: everything is gone, and controllers must connect anew.
     pub fn restart(&self) {
         {

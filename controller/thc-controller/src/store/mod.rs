@@ -1,27 +1,25 @@
 //! What the controller remembers: jobs, their placements, their tables and their sessions. It is kept in a
 //! file, so that a restarted controller goes on where it was.
 
-mod before;
 mod job;
 mod tables;
 
-pub use before::Before;
-use job::TableIds;
-pub use job::{Given, Job, Member, Placement, Session};
-pub use tables::BookTable;
+pub use job::{Given, Hidden, Job, Member, Placement, Session};
+pub use tables::StoredTable;
 
-use crate::book_file::{BookFile, Content};
 use crate::capacity::{Capacity, Forms};
 use crate::error::ControllerError;
 use crate::rack::RackPlace;
 use crate::refusal::Refusal;
-use crate::spec::{Hidden, JobSpec};
+use crate::spec::JobSpec;
+use crate::state_file::StateFile;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 use thc_job::credit::Room;
+use thc_protocol::aggregator::JobConfig;
 use thc_protocol::wire::Table as WireTable;
 
 /// Fewer packets under way than that are worth a warning.
@@ -29,14 +27,11 @@ const FEW: u32 = 16;
 
 /// All of it.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
-pub struct Book {
+pub struct Store {
     /// The jobs by name.
     pub jobs: BTreeMap<String, Job>,
     /// The tables by number on the wire, from 1.
-    pub tables: BTreeMap<u8, BookTable>,
-    /// Targets on which no job and no session begins.
-    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
-    pub drained: BTreeSet<String>,
+    pub tables: BTreeMap<u8, StoredTable>,
     /// By target, the numbers of removed jobs whose rows it may still hold.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     removed: BTreeMap<String, BTreeSet<u16>>,
@@ -46,13 +41,15 @@ pub struct Book {
     serial: u64,
     /// Where it is kept.
     #[serde(skip)]
-    store: Arc<BookFile>,
-    /// What changes under way have changed.
-    #[serde(skip)]
-    reserved: Vec<Arc<Before>>,
-    /// Numbers that no new table gets.
-    #[serde(skip)]
-    numbers: BTreeSet<u8>,
+    file: Arc<StateFile>,
+}
+
+/// A job and all tables before a change.
+#[derive(Debug)]
+pub(crate) struct Undo {
+    name: String,
+    job: Option<Job>,
+    tables: BTreeMap<u8, StoredTable>,
 }
 
 /// Seconds since 1970.
@@ -61,45 +58,56 @@ pub fn seconds() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
 }
 
-impl Book {
+impl Store {
     /// Takes the file, and reads it if there is one.
     ///
     /// # Errors
-    /// As `BookFile::take` and `BookFile::read`.
-    pub fn open(path: Option<&Path>) -> Result<Book, ControllerError> {
-        let store = Arc::new(BookFile::new(path));
-        store.take()?;
-        let read: Book = store.read()?;
-        Ok(Book { store, ..read })
+    /// As `StateFile::take` and `StateFile::read`.
+    pub fn open(path: Option<&Path>) -> Result<Store, ControllerError> {
+        let file = Arc::new(StateFile::new(path));
+        file.take()?;
+        let read: Store = file.read()?;
+        Ok(Store { file, ..read })
     }
 
     /// Reads the file, if there is one. Another controller may have it.
     ///
     /// # Errors
-    /// As `BookFile::read`.
-    pub fn read(path: Option<&Path>) -> Result<Book, ControllerError> {
-        BookFile::new(path).read()
+    /// As `StateFile::read`.
+    pub fn read(path: Option<&Path>) -> Result<Store, ControllerError> {
+        StateFile::new(path).read()
     }
 
     /// The file that it is kept in.
     #[must_use]
-    pub fn file(&self) -> &Arc<BookFile> {
-        &self.store
+    pub fn file(&self) -> &Arc<StateFile> {
+        &self.file
     }
 
     /// What is to be written to its file.
     ///
     /// # Errors
-    /// As `BookFile::content`.
-    pub fn content(&self) -> Result<Content, ControllerError> {
-        self.store.content(self)
+    /// As `StateFile::content`.
+    pub fn content(&self) -> Result<String, ControllerError> {
+        self.file.content(self)
     }
 
     /// The lowest number on the wire that no job has, from 1.
     #[must_use]
     pub(crate) fn free_number(&self) -> u16 {
-        let taken: BTreeSet<u16> = self.other_jobs("").map(|job| job.spec.number).collect();
+        let taken: BTreeSet<u16> = self.jobs.values().map(|job| job.spec.number()).collect();
         (1..=u16::MAX).find(|number| !taken.contains(number)).unwrap_or(0)
+    }
+
+    /// Checks that no job has this name.
+    pub(crate) fn check_name(&self, name: &str) -> Result<(), Refusal> {
+        match self.jobs.contains_key(name) {
+            true => {
+                let text = format!("there is a job {name:?} already: delete it, or take another name");
+                Err(Refusal::exists(text))
+            }
+            false => Ok(()),
+        }
     }
 
     /// Adds a job, with a placement on each of its targets.
@@ -107,16 +115,13 @@ impl Book {
     /// # Errors
     /// A job with the name or number exists, or there is no room.
     pub fn add(&mut self, spec: JobSpec, rooms: &[(String, Capacity)]) -> Result<(), Refusal> {
-        let name = spec.name.clone();
-        if self.jobs.contains_key(&name) {
-            return Err(Refusal::exists(format!(
-                "there is a job {name:?} already: delete it, or take another name"
-            )));
-        }
-        if let Some(other) = self.other_jobs(&name).find(|job| job.spec.number == spec.number) {
+        let name = spec.name().to_owned();
+        self.check_name(&name)?;
+        if let Some(other) = self.jobs.values().find(|job| job.spec.number() == spec.number()) {
             let text = format!(
                 "number {} is job {:?}'s: leave the number out, or take another",
-                spec.number, other.spec.name
+                spec.number(),
+                other.spec.name()
             );
             return Err(Refusal::exists(text));
         }
@@ -124,17 +129,14 @@ impl Book {
         for (target, capacity) in rooms {
             places.insert(target.clone(), self.place(target, capacity, &spec)?);
         }
-        let TableIds { first: table, more } = self.tables_for(&spec, rooms)?;
+        let tables = self.tables_for(&spec, rooms)?;
         self.serial += 1;
         let job = Job {
             spec,
             serial: self.serial,
-            table,
-            more,
-            targets: rooms.iter().map(|(target, _)| target.clone()).collect(),
+            tables,
             places,
             given: BTreeMap::new(),
-            evicted: Vec::new(),
             active: None,
             created: seconds(),
         };
@@ -153,16 +155,16 @@ impl Book {
     pub fn give_credit(&mut self, target: &str, room: Room, shards: u8) -> bool {
         let without = |job: &&Job| job.places.get(target).is_some_and(|place| place.credit.is_none());
         let mut new: Vec<(u64, String)> =
-            self.jobs.values().filter(without).map(|job| (job.serial, job.spec.name.clone())).collect();
+            self.jobs.values().filter(without).map(|job| (job.serial, job.spec.name().to_owned())).collect();
         new.sort_unstable();
         for (_, name) in &new {
-            let others = self.jobs.values().filter(|job| job.spec.name != *name);
+            let others = self.jobs.values().filter(|job| job.spec.name() != *name);
             let there = others.filter_map(|job| job.taken_room(target, shards));
             let Some(job) = self.jobs.get(name) else { continue };
-            let spec = &job.spec;
-            let credit =
-                room.credit(there, spec.senders(spec.workers), spec.data_slots / 2, spec.ports(shards));
-            if credit < FEW.min(spec.data_slots / 2) {
+            let (spec, config) = (&job.spec, job.spec.config());
+            let most = config.data_slots / 2;
+            let credit = room.credit(there, spec.senders(config.workers), most, spec.ports(shards));
+            if credit < FEW.min(most) {
                 tracing::warn!(
                     "job {name}: target {target} holds {} packets for all jobs, so each of its workers may have {credit} under way, \
                      which is few: raise recv_buffer (net.core.rmem_max) of a thc-ps, or delete jobs",
@@ -180,16 +182,61 @@ impl Book {
     pub fn remove(&mut self, name: &str) -> Option<Job> {
         let job = self.jobs.remove(name)?;
         for target in job.places.keys() {
-            self.removed.entry(target.clone()).or_default().insert(job.spec.number);
+            self.removed.entry(target.clone()).or_default().insert(job.spec.number());
         }
         self.drop_unused_tables();
         Some(job)
     }
 
+    /// Makes a job another one of its name and number: nobody is in it.
+    ///
+    /// # Errors
+    /// There is no such job, or no room.
+    pub(crate) fn replace(&mut self, spec: JobSpec, rooms: &[(String, Capacity)]) -> Result<(), Refusal> {
+        let name = spec.name().to_owned();
+        let created = self.remove(&name).map(|job| job.created);
+        self.add(spec, rooms)?;
+        if let (Some(job), Some(created)) = (self.jobs.get_mut(&name), created) {
+            job.created = created;
+        }
+        Ok(())
+    }
+
+    /// Changes one job, or tables. Returns what undoes that while no other such change is made; a change
+    /// that fails is undone.
+    ///
+    /// # Errors
+    /// Those of the change.
+    pub(crate) fn change<T, E>(
+        &mut self,
+        job: &str,
+        change: impl FnOnce(&mut Store) -> Result<T, E>,
+    ) -> Result<(T, Undo), E> {
+        let undo =
+            Undo { name: job.to_owned(), job: self.jobs.get(job).cloned(), tables: self.tables.clone() };
+        match change(self) {
+            Ok(done) => Ok((done, undo)),
+            Err(error) => {
+                self.undo(undo);
+                Err(error)
+            }
+        }
+    }
+
+    /// Undoes a change.
+    pub(crate) fn undo(&mut self, undo: Undo) {
+        let Undo { name, job, tables } = undo;
+        match job {
+            Some(job) => self.jobs.insert(name, job),
+            None => self.jobs.remove(&name),
+        };
+        self.tables = tables;
+    }
+
     /// Whether a job of this number is here, or was removed while its rows may be on this target.
     #[must_use]
     pub(crate) fn knows(&self, target: &str, number: u16) -> bool {
-        self.jobs.values().any(|job| job.spec.number == number)
+        self.jobs.values().any(|job| job.spec.number() == number)
             || self.removed.get(target).is_some_and(|removed| removed.contains(&number))
     }
 
@@ -198,24 +245,19 @@ impl Book {
         self.removed.remove(target);
     }
 
-    /// Whether a target's tables have rows for a job beside all others, whatever those are to become.
+    /// Whether a target's tables have rows for a job beside all others.
     fn check_rows(&self, target: &str, capacity: &Capacity, spec: &JobSpec) -> Result<(), Refusal> {
-        // By name: whatever it is, was, or is to become.
-        let mut others: BTreeMap<&str, Vec<u32>> = BTreeMap::new();
-        for job in self.other_jobs(&spec.name).filter(|job| job.places.contains_key(target)) {
-            let rows = job.spec.rows().counts_by_name().map(|(_, rows)| rows);
-            let most = others.entry(&job.spec.name).or_insert_with(|| vec![0; rows.len()]);
-            most.iter_mut().zip(rows).for_each(|(most, rows)| *most = rows.max(*most));
-        }
-        for (place, ((table, wanted), (_, all))) in
+        let others = self.jobs.values().filter(|job| job.places.contains_key(target));
+        let others: Vec<_> = others.map(|job| job.spec.rows().counts_by_name()).collect();
+        for (place, ((table, needed), (_, all))) in
             spec.rows().counts_by_name().into_iter().zip(capacity.rows.counts_by_name()).enumerate()
         {
-            let taken: u32 = others.values().map(|rows| rows[place]).sum();
-            if taken + wanted > all {
+            let taken: u32 = others.iter().map(|rows| rows[place].1).sum();
+            if taken + needed > all {
                 let free = all.saturating_sub(taken);
                 return Err(Refusal::full(format!(
-                    "target {target} has {free} of the {all} rows of its table {table} free, and job {} needs {wanted}: ask for fewer workers, or delete a job",
-                    spec.name
+                    "target {target} has {free} of the {all} rows of its table {table} free, and job {} needs {needed}: ask for fewer workers, or delete a job",
+                    spec.name()
                 )));
             }
         }
@@ -224,29 +266,28 @@ impl Book {
 
     /// A place for a job among the others of a target.
     fn place(&self, target: &str, capacity: &Capacity, spec: &JobSpec) -> Result<Placement, Refusal> {
-        let others: Vec<(&JobSpec, &Placement)> = self
-            .other_jobs(&spec.name)
-            .filter_map(|job| Some((&job.spec, job.places.get(target)?)))
-            .collect();
+        let others = self.jobs.values().filter_map(|job| Some((job.spec.config(), job.places.get(target)?)));
+        let others: Vec<(&JobConfig, &Placement)> = others.collect();
         let indices: BTreeSet<u8> = others.iter().map(|(_, place)| place.index).collect();
         let index = (0..=u8::MAX).take(capacity.jobs as usize).find(|index| !indices.contains(index));
         let index = index.ok_or_else(|| {
             Refusal::full(format!("target {target} has its {} jobs: delete one", capacity.jobs))
         })?;
-        let data = others.iter().map(|(spec, place)| (place.data_base, spec.data_slots)).collect();
-        let norm = others.iter().map(|(spec, place)| (place.norm_base, spec.norm_slots)).collect();
+        let data = others.iter().map(|(config, place)| (place.data_base, config.data_slots)).collect();
+        let norm = others.iter().map(|(config, place)| (place.norm_base, config.norm_slots)).collect();
         self.check_rows(target, capacity, spec)?;
-        let room = |kind: &str, taken, wanted, all| {
-            gap(taken, wanted, all).ok_or_else(|| {
+        let room = |kind: &str, taken, needed, all| {
+            gap(taken, needed, all).ok_or_else(|| {
                 Refusal::full(format!(
-                    "target {target} has no {wanted} {kind} slots in a row free of its {all}: ask for fewer, or delete a job"
+                    "target {target} has no {needed} {kind} slots in a row free of its {all}: ask for fewer, or delete a job"
                 ))
             })
         };
+        let config = spec.config();
         Ok(Placement {
             index,
-            data_base: room("data", data, spec.data_slots, capacity.data_slots)?,
-            norm_base: room("norm", norm, spec.norm_slots, capacity.norm_slots)?,
+            data_base: room("data", data, config.data_slots, capacity.data_slots)?,
+            norm_base: room("norm", norm, config.norm_slots, capacity.norm_slots)?,
             group: u16::from(index) + 1,
             earlier: None,
             sessions: 0,
@@ -264,7 +305,7 @@ impl Book {
         members: BTreeMap<u8, Member>,
         root_ports: u8,
     ) {
-        // Cells of a forgotten book's epochs may still be full: time makes them differ.
+        // Cells of a forgotten store's epochs may still be full: time makes them differ.
         self.epoch = self.epoch.wrapping_add(1).max(seconds() as u32);
         let epoch = self.epoch;
         let credit = self.jobs.get(job).map_or(0, Job::credit);
@@ -302,17 +343,17 @@ pub fn fits(
     }
 }
 
-/// The first place for `wanted` slots between the taken (base, length) ranges of `all`.
-fn gap(mut taken: Vec<(u32, u32)>, wanted: u32, all: u32) -> Option<u32> {
+/// The first place for `needed` slots between the taken (base, length) ranges of `all`.
+fn gap(mut taken: Vec<(u32, u32)>, needed: u32, all: u32) -> Option<u32> {
     taken.sort_unstable();
     let mut base = 0u32;
     for (start, length) in taken {
-        if start.saturating_sub(base) >= wanted {
+        if start.saturating_sub(base) >= needed {
             break;
         }
         base = base.max(start.saturating_add(length));
     }
-    (base.checked_add(wanted)? <= all).then_some(base)
+    (base.checked_add(needed)? <= all).then_some(base)
 }
 
 #[cfg(test)]
@@ -333,57 +374,35 @@ mod tests {
         room: None,
     };
 
-    fn spec(name: &str, book: &Book, slots: u32) -> JobSpec {
+    fn spec(name: &str, store: &Store, slots: u32) -> JobSpec {
         let asked = JobSection::parse(&format!(
             "name = {name:?}\nworkers = 4\ndata_slots = {slots}\nnorm_slots = 16"
         ));
         let asked = asked.unwrap();
-        JobSpec::from_request(&asked, book.free_number(), None).unwrap()
+        JobSpec::from_request(&asked, store.free_number(), None).unwrap()
     }
 
-    fn resize_section(spec: &JobSpec, workers: u64) -> JobSection {
-        let mut section = spec.to_section(Vec::new());
-        let options = &mut section.options;
-        (options.workers, options.quorum) = (Some(workers), None);
-        (options.granularity, options.fraction) = (None, None);
-        section
-    }
-
-    fn add(book: &mut Book, name: &str, slots: u32) -> Result<(), Refusal> {
-        let spec = spec(name, book, slots);
-        book.add(spec, &[("s1".to_owned(), ROOM)])
+    fn add(store: &mut Store, name: &str, slots: u32) -> Result<(), Refusal> {
+        let spec = spec(name, store, slots);
+        store.add(spec, &[("s1".to_owned(), ROOM)])
     }
 
     #[test]
     fn jobs_do_not_overlap_and_gaps_are_filled() {
-        let mut book = Book::default();
+        let mut store = Store::default();
         for name in ["a", "b", "c"] {
-            add(&mut book, name, 256).unwrap();
+            add(&mut store, name, 256).unwrap();
         }
-        let base = |book: &Book, name: &str| book.jobs[name].places["s1"].data_base;
-        assert_eq!((base(&book, "a"), base(&book, "b"), base(&book, "c")), (0, 256, 512));
-        book.remove("b").unwrap();
-        add(&mut book, "d", 300).unwrap_err();
-        add(&mut book, "d", 128).unwrap();
-        add(&mut book, "e", 128).unwrap();
-        assert_eq!((base(&book, "d"), base(&book, "e")), (256, 384));
-        assert_eq!(book.jobs["d"].spec.number, 2);
-        assert_eq!(book.jobs["e"].places["s1"].index, 3);
-        assert_eq!(add(&mut book, "a", 16).unwrap_err().code, tonic::Code::AlreadyExists);
-    }
-
-    /// All of a target's jobs have their rows, whatever they are.
-    #[test]
-    fn there_are_rows_for_all() {
-        let mut book = Book::default();
-        let rooms = [("s1".to_owned(), Capacity { rows: RowCounts { members: 12, ..ROWS }, ..ROOM })];
-        for name in ["a", "b", "c"] {
-            book.add(spec(name, &book, 16), &rooms).unwrap();
-        }
-        let refused = book.add(spec("d", &book, 16), &rooms).unwrap_err();
-        assert_eq!(refused.code, tonic::Code::ResourceExhausted);
-        assert!(refused.message.contains("has 0 of the 12 rows of its table members free"), "{refused:?}");
-        book.remove("a").unwrap();
+        let base = |store: &Store, name: &str| store.jobs[name].places["s1"].data_base;
+        assert_eq!((base(&store, "a"), base(&store, "b"), base(&store, "c")), (0, 256, 512));
+        store.remove("b").unwrap();
+        add(&mut store, "d", 300).unwrap_err();
+        add(&mut store, "d", 128).unwrap();
+        add(&mut store, "e", 128).unwrap();
+        assert_eq!((base(&store, "d"), base(&store, "e")), (256, 384));
+        assert_eq!(store.jobs["d"].spec.number(), 2);
+        assert_eq!(store.jobs["e"].places["s1"].index, 3);
+        assert_eq!(add(&mut store, "a", 16).unwrap_err().code, tonic::Code::AlreadyExists);
     }
 
     /// Whatever a target has too little of for one job more, that job is refused by its name, and those that are there stay.
@@ -403,96 +422,69 @@ mod tests {
                 Capacity { rows: RowCounts { job_tables: 1, ..ROWS }, ..ROOM },
             ),
         ] {
-            let (mut book, rooms) = (Book::default(), [("s1".to_owned(), room)]);
-            book.add(spec("a", &book, 16), &rooms).unwrap();
-            let before = book.clone();
-            let refused = book.add(spec("b", &book, 16), &rooms).unwrap_err();
+            let (mut store, rooms) = (Store::default(), [("s1".to_owned(), room)]);
+            store.add(spec("a", &store, 16), &rooms).unwrap();
+            let before = store.clone();
+            let refused = store.add(spec("b", &store, 16), &rooms).unwrap_err();
             assert_eq!(refused.code, tonic::Code::ResourceExhausted, "{says}");
             assert!(refused.message.contains(says) && refused.message.contains("delete"), "{refused:?}");
-            assert_eq!(book.jobs, before.jobs, "{says}");
+            assert_eq!(store.jobs, before.jobs, "{says}");
         }
     }
 
-    /// A change that could not be written is undone, and takes nothing else with it.
+    /// A change that could not be kept is undone: the job, its tables, and what it took.
     #[test]
-    fn what_cannot_be_kept_is_taken_back() {
-        let mut book = Book::default();
-        for name in ["a", "b"] {
-            add(&mut book, name, 16).unwrap();
-        }
-        let before = book.clone();
-        let change = |book: &mut Book| {
-            add(book, "c", 16)?;
-            book.remove("a").unwrap();
-            let mut asked = resize_section(&spec("b", book, 16), 9);
-            asked.options.job = Some(2);
-            let other = JobSpec::from_request(&asked, 2, None).unwrap();
-            book.remove("b").unwrap();
-            book.add(other, &[("s1".to_owned(), ROOM), ("s2".to_owned(), ROOM)])
-        };
-        let (mut book, (), made) = book.try_change(change).unwrap();
-        book.take_back(&made);
-        assert_eq!(book.jobs.keys().collect::<Vec<_>>(), ["a", "b"]);
-        assert_eq!((&book.jobs["a"], &book.tables), (&before.jobs["a"], &before.tables));
-        let (is, was) = (&book.jobs["b"], &before.jobs["b"]);
-        assert_eq!((&is.spec, &is.targets), (&was.spec, &was.targets));
-        assert_eq!(is.places.keys().collect::<Vec<_>>(), ["s1"]);
-    }
-
-    /// What may be taken back keeps its slots, numbers and tables until it is known, and what others change meanwhile stays.
-    #[test]
-    fn a_change_under_way_keeps_its_room() {
-        let rooms = [("s1".to_owned(), Capacity { tables: 2, ..ROOM })];
-        let of = |name: &str, book: &Book, workers| {
+    fn a_change_is_undone() {
+        let rooms = [("s1".to_owned(), Capacity { data_slots: 512, tables: 2, ..ROOM })];
+        let of = |name: &str, number, workers| {
             let text = format!("name = {name:?}\nworkers = {workers}\ndata_slots = 256\nnorm_slots = 16");
-            let asked = JobSection::parse(&text).unwrap();
-            JobSpec::from_request(&asked, book.free_number(), None).unwrap()
+            JobSpec::from_request(&JobSection::parse(&text).unwrap(), number, None).unwrap()
         };
-        let mut book = Book::default();
-        book.add(of("a", &book, 4), &rooms).unwrap();
-        let was = book.clone();
-        let (mut book, _, first) = book.try_change(|book| book.remove("a").ok_or(())).unwrap();
-        book.add(of("b", &book, 9), &rooms).unwrap();
-        let place = &book.jobs["b"].places["s1"];
-        assert_eq!((book.jobs["b"].spec.number, place.data_base, place.index), (2, 256, 1));
-        let refused = book.clone().add(of("c", &book, 3), &rooms).unwrap_err();
-        assert!(refused.message.contains("room for 2 lookup tables"), "{refused:?}");
-        let kept = book.jobs["b"].clone();
-        book.take_back(&first);
-        assert_eq!((&book.jobs["a"], &book.jobs["b"]), (&was.jobs["a"], &kept));
-        assert_eq!(book.tables[&book.jobs["a"].table].values, was.tables[&was.jobs["a"].table].values);
-        // One that is kept frees its room.
-        let (mut book, _, second) = book.try_change(|book| book.remove("a").ok_or(())).unwrap();
-        book.release(&first);
-        book.release(&second);
-        book.add(of("c", &book, 3), &rooms).unwrap();
-        assert_eq!((book.jobs["c"].spec.number, book.jobs["c"].places["s1"].data_base), (1, 0));
+        let mut store = Store::default();
+        store.add(of("a", 1, 4), &rooms).unwrap();
+        let before = store.clone();
+        let same = |store: &Store| assert_eq!((&store.jobs, &store.tables), (&before.jobs, &before.tables));
+        let (_, made) = store.change("b", |store| store.add(of("b", 2, 9), &rooms)).unwrap();
+        store.undo(made);
+        same(&store);
+        let (_, changed) = store.change("a", |store| store.replace(of("a", 1, 9), &rooms)).unwrap();
+        assert_ne!(store.tables, before.tables);
+        store.undo(changed);
+        same(&store);
+        let (_, deleted) = store.change("a", |store| store.remove("a").ok_or(())).unwrap();
+        store.undo(deleted);
+        same(&store);
+        // One that fails in the middle is undone at once.
+        let wide = [rooms[0].clone(), ("s2".to_owned(), Capacity { data_slots: 16, ..ROOM })];
+        store.change("a", |store| store.replace(of("a", 1, 9), &wide)).unwrap_err();
+        same(&store);
+        store.add(of("b", 2, 4), &rooms).unwrap();
     }
 
     #[test]
     fn equal_tables_are_one_and_go_with_their_last_job() {
-        let mut book = Book::default();
-        add(&mut book, "a", 16).unwrap();
-        add(&mut book, "b", 16).unwrap();
-        assert_eq!(book.tables.len(), 1);
-        book.remove("a").unwrap();
-        assert_eq!(book.tables.len(), 1);
-        book.remove("b").unwrap();
-        assert!(book.tables.is_empty());
+        let mut store = Store::default();
+        add(&mut store, "a", 16).unwrap();
+        add(&mut store, "b", 16).unwrap();
+        assert_eq!(store.tables.len(), 1);
+        store.remove("a").unwrap();
+        assert_eq!(store.tables.len(), 1);
+        store.remove("b").unwrap();
+        assert!(store.tables.is_empty());
     }
 
     #[test]
     fn a_file_keeps_everything() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("state.json");
-        let mut book = Book::open(Some(&path)).unwrap();
-        add(&mut book, "a", 16).unwrap();
+        let mut store = Store::open(Some(&path)).unwrap();
+        add(&mut store, "a", 16).unwrap();
         let member = Member { at: "10.0.0.1:7".parse().unwrap(), mac: [2; 6], port: 3, nonce: u64::MAX };
-        book.begin("a", "s1", 77, BTreeMap::from([(0, member)]), 0);
-        book.place_mut("a", "s1").unwrap().session.as_mut().unwrap().before = Some(BTreeMap::from([(0, 5)]));
-        book.file().write(book.content().unwrap()).unwrap();
-        let again = Book::read(Some(&path)).unwrap();
-        assert_eq!((&again.jobs, &again.tables), (&book.jobs, &book.tables));
+        store.begin("a", "s1", 77, BTreeMap::from([(0, member)]), 0);
+        store.place_mut("a", "s1").unwrap().session.as_mut().unwrap().before = Some(BTreeMap::from([(0, 5)]));
+        store.file().write(store.content().unwrap()).unwrap();
+        let again = Store::read(Some(&path)).unwrap();
+        assert_eq!((&again.jobs, &again.tables), (&store.jobs, &store.tables));
         let before = again.jobs["a"].places["s1"].session.clone().unwrap().epoch;
         let mut again = again;
         again.begin("a", "s1", 78, BTreeMap::new(), 0);

@@ -1,12 +1,24 @@
 //! A job as it is kept: its sessions, its places on targets.
 
 use crate::counted::JobCounted;
-use crate::spec::{Hidden, JobSpec};
+use crate::spec::JobSpec;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
+use std::fmt;
 use std::net::SocketAddr;
 use thc_job::credit::{Taken, fills};
 use thc_transport::frame::Mac;
+
+/// A session's secret: shown to nobody.
+#[derive(Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Hidden(pub u32);
+
+impl fmt::Debug for Hidden {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("hidden")
+    }
+}
 
 /// A member of a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -25,7 +37,7 @@ pub struct Member {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Session {
     /// Its cookie.
-    pub cookie: Hidden<u32>,
+    pub cookie: Hidden,
     /// Cells of another epoch are empty.
     pub epoch: u32,
     /// The members by number.
@@ -86,39 +98,19 @@ pub struct Job {
     pub spec: JobSpec,
     /// Tells jobs of one name or number apart that follow each other.
     pub serial: u64,
-    /// Its first lookup table.
-    pub table: u8,
-    /// The tables beside it, in the order of the specification.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub more: Vec<u8>,
-    /// Its targets, the first preferred.
-    pub targets: Vec<String>,
+    /// Numbers of its lookup tables, in the order of the specification.
+    pub tables: Vec<u8>,
     /// The job's places by target.
     pub places: BTreeMap<String, Placement>,
     /// Numbers given to workers, by number.
     pub given: BTreeMap<u8, Given>,
-    /// Tokens of workers that an operator has sent away.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub evicted: Vec<u64>,
     /// The target that workers were sent to last.
     pub active: Option<String>,
     /// Seconds since 1970.
     pub created: u64,
 }
 
-/// Numbers of a job's lookup tables.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub(super) struct TableIds {
-    pub(super) first: u8,
-    pub(super) more: Vec<u8>,
-}
-
 impl Job {
-    /// All its lookup tables, the first first.
-    pub fn tables(&self) -> impl Iterator<Item = u8> {
-        [self.table].into_iter().chain(self.more.iter().copied())
-    }
-
     /// How much each worker of its next session may have outstanding, by its target with the least room; 0
     /// for no bound.
     #[must_use]
@@ -129,20 +121,21 @@ impl Job {
     /// How much of a target's room it takes: that of its session or that of the next one, whichever is more.
     pub(super) fn taken_room(&self, target: &str, shards: u8) -> Option<Taken> {
         let place = self.places.get(target)?;
-        let taken = |spec: &JobSpec, workers: u8, credit: u32| {
-            let credit = if credit == 0 { spec.data_slots / 2 } else { credit };
+        let (spec, config) = (&self.spec, self.spec.config());
+        let taken = |workers: u8, credit: u32| {
+            let credit = if credit == 0 { config.data_slots / 2 } else { credit };
             Taken { senders: spec.senders(workers), each: fills(credit, spec.ports(shards)) }
         };
-        let to_come = place.credit.map(|credit| taken(&self.spec, self.spec.workers, credit));
+        let to_come = place.credit.map(|credit| taken(config.workers, credit));
         let session = place.session.as_ref();
-        let runs = session.map(|session| taken(&self.spec, session.members.len() as u8, session.credit));
+        let runs = session.map(|session| taken(session.members.len() as u8, session.credit));
         to_come.into_iter().chain(runs).max_by_key(|taken| taken.senders as usize * taken.each)
     }
 
     /// The running session, and its target: of several, the one on which it began.
     #[must_use]
     pub(crate) fn running_session(&self) -> Option<(&str, &Session)> {
-        let mut running = self.targets.iter().map(|target| (target.as_str(), self.places.get(target)));
+        let mut running = self.spec.targets().iter().map(|target| (target.as_str(), self.places.get(target)));
         running.find_map(|(target, place)| Some((target, place?.session.as_ref()?)))
     }
 }

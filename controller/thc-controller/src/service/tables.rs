@@ -1,6 +1,6 @@
 //! Lookup tables that are installed beside those of jobs.
 
-use super::{Desk, LANE_BITS};
+use super::{LANE_BITS, Service};
 use crate::refusal::Refusal;
 use thc_codec::table::{LookupTable, choose};
 use thc_control_proto::v1;
@@ -11,7 +11,7 @@ fn no_table(id: u8) -> Refusal {
     Refusal::not_found(format!("there is no table {id}: `table list` shows those there are"))
 }
 
-impl Desk {
+impl Service {
     /// Solves a table and installs it on all targets.
     ///
     /// # Errors
@@ -36,23 +36,30 @@ impl Desk {
             }
         };
         let told = wire_table(Form::USUAL, &table);
-        let _turn = self.shared.installing.lock().await;
         let room = self.shared.targets.iter().map(|target| target.config.capacity.tables).min().unwrap_or(0);
-        let change = self.change(|book| {
-            let id = book.table(&told, room)?;
-            if let Some(table) = book.tables.get_mut(&id) {
-                table.installed = true;
-            }
-            Ok(id)
+        let change = self.change("", |store| {
+            let id = store.table(&told, room)?;
+            let table = store.tables.get_mut(&id);
+            let was_installed = table.is_some_and(|table| std::mem::replace(&mut table.installed, true));
+            Ok((id, was_installed))
         });
-        let (id, before) = change.await?;
+        let (id, was_installed) = change.await?;
         let there = self.targets_there();
         let synced = self.shared.sync(&there).await.and_then(|()| self.takes_table(id, &there));
-        if let Err(refusal) = synced {
-            self.take_back(&format!("table {id}"), &before, &there).await;
-            return Err(refusal);
+        match synced {
+            Err(refusal) if !was_installed => {
+                let undone = self.change("", |store| {
+                    store.tables.entry(id).and_modify(|table| table.installed = false);
+                    store.drop_unused_tables();
+                    Ok(())
+                });
+                undone.await?;
+                let _ = self.shared.sync(&there).await;
+                Err(refusal)
+            }
+            Err(refusal) => Err(refusal),
+            Ok(()) => self.table(id),
         }
-        self.table(id)
     }
 
     fn takes_table(&self, id: u8, targets: &[String]) -> Result<(), Refusal> {
@@ -71,14 +78,14 @@ impl Desk {
     }
 
     pub(super) fn table(&self, id: u8) -> Result<v1::Table, Refusal> {
-        self.shared.book().shown_table(id).ok_or_else(|| no_table(id))
+        self.shared.store().shown_table(id).ok_or_else(|| no_table(id))
     }
 
     /// All tables.
     #[must_use]
     pub fn tables(&self) -> Vec<v1::Table> {
-        let book = self.shared.book();
-        book.tables.keys().filter_map(|&id| book.shown_table(id)).collect()
+        let store = self.shared.store();
+        store.tables.keys().filter_map(|&id| store.shown_table(id)).collect()
     }
 
     /// Deletes a table that no job uses.
@@ -86,17 +93,16 @@ impl Desk {
     /// # Errors
     /// There is none, or a job uses it.
     pub async fn delete_table(&self, id: u32) -> Result<(), Refusal> {
-        let _turn = self.shared.installing.lock().await;
         let id = u8::try_from(id).unwrap_or(0);
-        let change = self.change(|book| {
-            let shown = book.shown_table(id).ok_or_else(|| no_table(id))?;
+        let change = self.change("", |store| {
+            let shown = store.shown_table(id).ok_or_else(|| no_table(id))?;
             if !shown.jobs.is_empty() {
                 return Err(Refusal::not_now(format!(
                     "table {id} is used by {}: delete them first",
                     shown.jobs.join(", ")
                 )));
             }
-            Ok(book.tables.remove(&id))
+            Ok(store.tables.remove(&id))
         });
         change.await?;
         self.shared.sync(&self.targets_there()).await

@@ -5,27 +5,26 @@
 use crate::error::ControllerError;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
-use sha2::{Digest, Sha256};
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{Read, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// The format of the file.
 const FORMAT: u32 = 1;
 
-/// The content of the file: JSON.
-#[derive(Debug, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Kept {
+/// What tells files of this format from others.
+#[derive(Deserialize)]
+struct Head {
     format: u32,
-    /// Goes up by one with every change, whoever makes it.
-    version: u64,
-    /// SHA-256 of `content`, in hexadecimal digits.
-    checksum: String,
-    content: String,
+}
+
+/// The content of the file: JSON.
+#[derive(Serialize, Deserialize)]
+struct Kept<T> {
+    format: u32,
+    store: T,
 }
 
 /// The file. Without a path there is none: jobs may be changed, and are forgotten when the controller ends.
@@ -33,34 +32,18 @@ struct Kept {
 /// Methods that read or write the disk may take long, above all on a shared folder: do not call them on
 /// threads that serve others.
 #[derive(Debug, Default)]
-pub struct BookFile {
+pub struct StateFile {
     path: Option<PathBuf>,
     disk: Mutex<Disk>,
-    tickets: AtomicU64,
 }
 
 /// The state of the disk, as far as it is known. Locked for as long as the disk takes.
 #[derive(Debug, Default)]
 struct Disk {
-    /// The version of the file that was last read or written here.
-    version: u64,
     /// The content that was written here last.
     content: Option<String>,
-    /// The ticket of that content.
-    written: u64,
     /// The locked file beside the state file, once this controller has it.
     lock: Option<File>,
-}
-
-/// The content of a book at a moment, to be written.
-#[derive(Debug)]
-pub struct Content {
-    ticket: u64,
-    text: String,
-}
-
-fn checksum(content: &str) -> String {
-    Sha256::digest(content.as_bytes()).iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// No thread panics while it holds one of these, and if one did, the data would be whole.
@@ -79,11 +62,11 @@ fn beside(path: &Path, ending: &str) -> PathBuf {
     path.into()
 }
 
-impl BookFile {
+impl StateFile {
     /// The file at this path, not read yet.
     #[must_use]
-    pub fn new(path: Option<&Path>) -> BookFile {
-        BookFile { path: path.map(Path::to_owned), ..BookFile::default() }
+    pub fn new(path: Option<&Path>) -> StateFile {
+        StateFile { path: path.map(Path::to_owned), ..StateFile::default() }
     }
 
     /// The path of the file, if there is one.
@@ -142,41 +125,27 @@ impl BookFile {
     /// [`ControllerError::Read`]; [`ControllerError::StateDamaged`]: it is not a controller's file, or was
     /// changed.
     pub fn read<T: DeserializeOwned + Default>(&self) -> Result<T, ControllerError> {
-        let mut disk = lock(&self.disk);
-        let Some(kept) = self.read_kept()? else { return Ok(T::default()) };
-        let book = serde_json::from_str(&kept.content).map_err(|error| self.damage(error.to_string()))?;
-        (disk.version, disk.content) = (kept.version, Some(kept.content));
-        Ok(book)
-    }
-
-    fn read_kept(&self) -> Result<Option<Kept>, ControllerError> {
-        let Some(path) = &self.path else { return Ok(None) };
+        let Some(path) = &self.path else { return Ok(T::default()) };
         let text = match fs::read(path) {
             Ok(text) => text,
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(T::default()),
             Err(cause) => return Err(ControllerError::Read { path: path.clone(), cause }),
         };
-        let kept: Kept = serde_json::from_slice(&text)
+        let Head { format } = serde_json::from_slice(&text)
             .map_err(|error| self.damage(format!("{error}; no file of this version of thc-controller")))?;
-        if kept.format != FORMAT {
-            let format = kept.format;
+        if format != FORMAT {
             return Err(self.damage(format!("its format is {format}, this thc-controller knows {FORMAT}")));
         }
-        if kept.checksum != checksum(&kept.content) {
-            let text = "its checksum is wrong: it was damaged, or changed by hand";
-            return Err(self.damage(text.to_owned()));
-        }
-        Ok(Some(kept))
+        let kept: Kept<T> = serde_json::from_slice(&text).map_err(|error| self.damage(error.to_string()))?;
+        Ok(kept.store)
     }
 
-    /// The present content of a book, to be written later, without using the disk. Of several contents the
-    /// last one counts, in whatever order they are written.
+    /// The content of the file for this store, to be written later, without using the disk.
     ///
     /// # Errors
     /// [`ControllerError::StateFile`]: it is not JSON.
-    pub fn content<T: Serialize>(&self, book: &T) -> Result<Content, ControllerError> {
-        let text = serde_json::to_string(book).map_err(|error| self.failure(&error))?;
-        Ok(Content { ticket: self.tickets.fetch_add(1, Ordering::Relaxed) + 1, text })
+    pub fn content<T: Serialize>(&self, store: &T) -> Result<String, ControllerError> {
+        serde_json::to_string(&Kept { format: FORMAT, store }).map_err(|error| self.failure(&error))
     }
 
     fn failure(&self, cause: &dyn std::fmt::Display) -> ControllerError {
@@ -187,27 +156,14 @@ impl BookFile {
     /// cookies. Content that is there already is not written again.
     ///
     /// # Errors
-    /// [`ControllerError::StateFile`]: it cannot be written, or another program has written it although this
-    /// controller has the lock.
-    pub fn write(&self, content: Content) -> Result<(), ControllerError> {
-        let Some(path) = self.path.clone() else { return Ok(()) };
+    /// [`ControllerError::StateFile`]: it cannot be written.
+    pub fn write(&self, content: String) -> Result<(), ControllerError> {
+        let Some(path) = &self.path else { return Ok(()) };
         let mut disk = lock(&self.disk);
-        let Content { ticket, text: content } = content;
-        if ticket < disk.written || disk.content.as_ref() == Some(&content) {
-            return Ok(());
+        if disk.content.as_ref() != Some(&content) {
+            replace(path, content.as_bytes()).map_err(|error| self.failure(&error))?;
+            disk.content = Some(content);
         }
-        let there = self.read_kept()?.map_or(0, |kept| kept.version);
-        if there != disk.version {
-            let was = disk.version;
-            return Err(self.failure(&format!(
-                "another program has written or removed it: it is of version {there}, not {was}; let one program at a time write it, and start this controller anew"
-            )));
-        }
-        let version = disk.version + 1;
-        let kept = Kept { format: FORMAT, version, checksum: checksum(&content), content };
-        let text = serde_json::to_vec(&kept).map_err(|error| self.failure(&error))?;
-        replace(&path, &text).map_err(|error| self.failure(&error))?;
-        (disk.version, disk.written, disk.content) = (version, ticket, Some(kept.content));
         Ok(())
     }
 }
@@ -235,12 +191,12 @@ mod tests {
     use super::*;
     use std::os::unix::fs::PermissionsExt;
 
-    fn open(path: &Path) -> BookFile {
-        BookFile::new(Some(path))
+    fn open(path: &Path) -> StateFile {
+        StateFile::new(Some(path))
     }
 
-    fn write(file: &BookFile, book: &[u32]) -> Result<(), ControllerError> {
-        file.write(file.content(&book)?)
+    fn write(file: &StateFile, numbers: &[u32]) -> Result<(), ControllerError> {
+        file.write(file.content(&numbers)?)
     }
 
     #[test]
@@ -266,12 +222,12 @@ mod tests {
     fn a_damaged_file_is_not_believed() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("state");
-        let store = open(&path);
-        store.take().unwrap();
-        write(&store, &[17]).unwrap();
+        let file = open(&path);
+        file.take().unwrap();
+        write(&file, &[17]).unwrap();
         let text = fs::read_to_string(&path).unwrap();
         for (damaged, said) in [
-            (text.replace("17", "18"), "checksum"),
+            (text.replace("17", "\"x\""), "invalid type"),
             (text.replace("\"format\":1", "\"format\":3"), "format is 3, this thc-controller knows 1"),
             ("{".to_owned(), "EOF"),
             ("{\"jobs\": {}}".to_owned(), "no file of this version"),
@@ -301,37 +257,10 @@ mod tests {
     }
 
     #[test]
-    fn what_another_program_has_written_stays() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("state");
-        let first = open(&path);
-        first.take().unwrap();
-        write(&first, &[1]).unwrap();
-        let text = fs::read_to_string(&path).unwrap();
-        fs::write(&path, text.replace("\"version\":1", "\"version\":7")).unwrap();
-        let error = write(&first, &[2]).unwrap_err().to_string();
-        assert!(error.contains("version 7, not 1"), "{error}");
-        fs::remove_file(&path).unwrap();
-        let error = write(&first, &[2]).unwrap_err().to_string();
-        assert!(error.contains("version 0, not 1"), "{error}");
-    }
-
-    #[test]
-    fn what_is_newer_stays() {
-        let folder = tempfile::tempdir().unwrap();
-        let file = open(&folder.path().join("state"));
-        file.take().unwrap();
-        let (older, newer) = (file.content(&[1]).unwrap(), file.content(&[2]).unwrap());
-        file.write(newer).unwrap();
-        file.write(older).unwrap();
-        assert_eq!(file.read::<Vec<u32>>().unwrap(), [2]);
-    }
-
-    #[test]
     fn without_a_path_all_may_be_changed() {
-        let store = BookFile::new(None);
-        store.take().unwrap();
-        write(&store, &[1]).unwrap();
-        assert_eq!(store.read::<Vec<u32>>().unwrap(), [0; 0]);
+        let file = StateFile::new(None);
+        file.take().unwrap();
+        write(&file, &[1]).unwrap();
+        assert_eq!(file.read::<Vec<u32>>().unwrap(), [0; 0]);
     }
 }

@@ -1,12 +1,12 @@
 //! Workers that join by name, and what they report.
 
-use super::{ALIVE, Desk, PROMISE, no_job, write_refusal};
-use crate::book::{Given, seconds};
+use super::{ALIVE, PROMISE, Service, no_job, write_refusal};
 use crate::live::TargetView;
 use crate::refusal::Refusal;
+use crate::store::{Given, seconds};
 use thc_control_proto::v1;
 
-impl Desk {
+impl Service {
     /// A worker's place. It is in the file before the worker hears of it: a controller that is started anew
     /// gives the number to no other worker.
     ///
@@ -20,7 +20,7 @@ impl Desk {
 
     fn give_number(&self, asked: &v1::JoinRequest) -> Result<v1::JoinResponse, Refusal> {
         let target = self.active(&asked.job)?;
-        let mut book = self.shared.book();
+        let mut store = self.shared.store();
         let heard = {
             let views = self.shared.views();
             let of_job = |view: &TargetView| {
@@ -32,14 +32,8 @@ impl Desk {
             };
             views.get(&target).map(of_job).unwrap_or_default()
         };
-        let job = book.jobs.get_mut(&asked.job).ok_or_else(|| no_job(&asked.job))?;
-        if job.evicted.contains(&asked.token) {
-            return Err(Refusal::not_now(format!(
-                "an operator has sent this worker of job {} away: start it anew if it is to come back",
-                asked.job
-            )));
-        }
-        let workers = job.spec.workers;
+        let job = store.jobs.get_mut(&asked.job).ok_or_else(|| no_job(&asked.job))?;
+        let workers = job.spec.config().workers;
         let now = seconds();
         let worker = match asked.rank {
             Some(rank) => u8::try_from(rank).ok().filter(|rank| *rank < workers).ok_or_else(|| {
@@ -67,22 +61,22 @@ impl Desk {
         };
         job.given.insert(worker, Given { token: asked.token, asked: now });
         job.active = Some(target.clone());
-        let spec = &job.spec;
-        let table = job.table;
-        let config = self.shared.targets.iter().map(|t| &t.config).find(|config| config.name == target);
-        let at = config.map(|config| config.at).ok_or_else(|| no_job(&asked.job))?;
+        let (section, config) = (&job.spec.section, job.spec.config());
+        let first = job.spec.setup.welcome.tables.first();
+        let at = self.shared.targets.iter().map(|t| &t.config).find(|of| of.name == target);
+        let at = at.map(|of| of.at).ok_or_else(|| no_job(&asked.job))?;
         Ok(v1::JoinResponse {
             aggregator: at.to_string(),
-            job: spec.number.into(),
+            job: config.job.0.into(),
             worker: worker.into(),
             workers: workers.into(),
-            cookie: spec.cookie.0,
-            table: table.into(),
-            bits: spec.bits.into(),
-            granularity: spec.granularity.into(),
-            data_slots: spec.data_slots,
-            window: spec.data_slots / 2,
-            policy: spec.policy().to_string(),
+            cookie: config.cookie.0,
+            table: job.tables.first().copied().unwrap_or_default().into(),
+            bits: first.bits.into(),
+            granularity: first.granularity.into(),
+            data_slots: config.data_slots,
+            window: config.data_slots / 2,
+            policy: section.policy().to_string(),
         })
     }
 
@@ -90,13 +84,13 @@ impl Desk {
     /// of its targets that is there.
     fn active(&self, name: &str) -> Result<String, Refusal> {
         let (targets, active) = {
-            let book = self.shared.book();
-            let job = book.jobs.get(name).ok_or_else(|| no_job(name))?;
-            let shared = job.spec.is_shared();
-            (job.targets[..if shared { 1 } else { job.targets.len() }].to_vec(), job.active.clone())
+            let store = self.shared.store();
+            let job = store.jobs.get(name).ok_or_else(|| no_job(name))?;
+            let targets = job.spec.targets();
+            let count = if job.spec.is_shared() { 1 } else { targets.len() };
+            (targets[..count].to_vec(), job.active.clone())
         };
-        let may = |target: &String| self.check_connected(target).and_then(|()| self.may_begin(name, target));
-        let there = |target: &&String| may(target).is_ok();
+        let there = |target: &&String| self.check_connected(target).is_ok();
         let found = active
             .as_ref()
             .filter(|target| targets.contains(*target))
@@ -105,7 +99,7 @@ impl Desk {
         match found {
             Some(target) => Ok(target.clone()),
             None => {
-                let why = targets.first().map(may).and_then(Result::err);
+                let why = targets.first().and_then(|target| self.check_connected(target).err());
                 let message = why.map(|refusal| refusal.message).unwrap_or_default();
                 Err(Refusal::unavailable(format!("job {name} has no target that is there: {message}")))
             }
@@ -118,9 +112,9 @@ impl Desk {
     /// It is no worker of the job.
     pub fn report(&self, asked: v1::ReportRequest) -> Result<(), Refusal> {
         let worker = {
-            let mut book = self.shared.book();
-            let job = book.jobs.get_mut(&asked.job).ok_or_else(|| no_job(&asked.job))?;
-            let worker = u8::try_from(asked.worker).ok().filter(|worker| *worker < job.spec.workers);
+            let mut store = self.shared.store();
+            let job = store.jobs.get_mut(&asked.job).ok_or_else(|| no_job(&asked.job))?;
+            let worker = u8::try_from(asked.worker).ok().filter(|worker| *worker < job.spec.config().workers);
             let worker = worker.ok_or_else(|| {
                 Refusal::invalid(format!("job {} has no worker {}", asked.job, asked.worker))
             })?;

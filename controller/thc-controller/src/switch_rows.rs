@@ -23,7 +23,7 @@ type Key = (u32, Vec<(u32, Vec<u8>)>);
 
 type Entries = BTreeMap<Key, TableEntry>;
 
-/// What differs: as it is wanted, and as it is there.
+/// What differs: as it is desired, and as it is there.
 pub type Difference<T> = (Option<T>, Option<T>);
 
 /// The changes from what a switch holds to what it should hold. Each part is made after those before it, so
@@ -100,7 +100,7 @@ pub fn owner(update: &Update, schema: &Schema) -> Owner {
 
 /// All rows and groups of a switch.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Wanted {
+pub struct SwitchRows {
     entries: Entries,
     /// Lookup tables that take a row for each byte of indices in each of many tables, by number. Their rows
     /// are computed only if the other side does not have the same lookup table: there may be tens of
@@ -110,7 +110,7 @@ pub struct Wanted {
     groups: BTreeMap<u32, Copies>,
 }
 
-impl Wanted {
+impl SwitchRows {
     /// Adds a row; a later one of the same key replaces an earlier.
     ///
     /// # Errors
@@ -145,25 +145,25 @@ impl Wanted {
         Ok(rows(&self.entries, jobs).filter_map(|(key, _)| number(key, 0)).collect())
     }
 
-    /// Numbers of the jobs whose lookup table has other values in `held`, or none: their slots may hold such
+    /// Numbers of the jobs whose lookup table has other values in `actual`, or none: their slots may hold such
     /// values (P6).
     ///
     /// # Errors
     /// [`ControllerError::P4Info`] if the program has no such tables.
     pub(crate) fn disturbed_jobs(
         &self,
-        held: &Wanted,
+        actual: &SwitchRows,
         schema: &Schema,
     ) -> Result<BTreeSet<u16>, ControllerError> {
         let (mine, theirs) =
-            (self.without_shared_lookups(held, schema)?, held.without_shared_lookups(self, schema)?);
+            (self.without_shared_lookups(actual, schema)?, actual.without_shared_lookups(self, schema)?);
         disturbed_jobs(&mine, &theirs, schema)
     }
 
     /// All rows but those of lookup tables of bytes that `other` has, too.
     fn without_shared_lookups(
         &self,
-        other: &Wanted,
+        other: &SwitchRows,
         schema: &Schema,
     ) -> Result<Cow<'_, Entries>, ControllerError> {
         let mut entries = Cow::Borrowed(&self.entries);
@@ -186,22 +186,22 @@ impl Wanted {
 
     /// What a switch answered to a read of everything.
     #[must_use]
-    pub fn read(entities: Vec<Entity>) -> Wanted {
-        let mut held = Wanted::default();
+    pub fn read(entities: Vec<Entity>) -> SwitchRows {
+        let mut actual = SwitchRows::default();
         for entity in entities {
             match entity.entity {
-                Some(entity::Entity::TableEntry(entry)) => held.entry(plain(entry)),
+                Some(entity::Entity::TableEntry(entry)) => actual.entry(plain(entry)),
                 Some(entity::Entity::PacketReplicationEngineEntry(PacketReplicationEngineEntry {
                     r#type: Some(packet_replication_engine_entry::Type::MulticastGroupEntry(group)),
                 })) => {
                     let mut copies: Vec<(u16, u16)> = group.replicas.iter().map(copy).collect();
                     copies.sort_unstable();
-                    held.groups.insert(group.multicast_group_id, Copies(copies));
+                    actual.groups.insert(group.multicast_group_id, Copies(copies));
                 }
                 _ => {}
             }
         }
-        held
+        actual
     }
 
     /// All entries, without those of lookup tables of bytes unless they were read.
@@ -214,41 +214,42 @@ impl Wanted {
         self.groups.iter().map(|(&number, group)| (number, group))
     }
 
-    /// The entries that differ in `held`: the entry here, and the entry there.
+    /// The entries that differ in `actual`: the entry here, and the entry there.
     ///
     /// # Errors
     /// [`ControllerError::P4Info`] if the program has no such tables.
     pub(crate) fn different_entries(
         &self,
-        held: &Wanted,
+        actual: &SwitchRows,
         schema: &Schema,
     ) -> Result<Vec<Difference<TableEntry>>, ControllerError> {
         let (mine, theirs) =
-            (self.without_shared_lookups(held, schema)?, held.without_shared_lookups(self, schema)?);
+            (self.without_shared_lookups(actual, schema)?, actual.without_shared_lookups(self, schema)?);
         let here = mine.iter().filter(|(key, entry)| theirs.get(*key) != Some(*entry));
         let here = here.map(|(key, entry)| (Some(entry.clone()), theirs.get(key).cloned()));
         let there = theirs.iter().filter(|(key, _)| !mine.contains_key(*key));
         let there = there.map(|(_, entry)| (None, Some(entry.clone())));
-        let defaults = self.defaults.iter().filter(|(table, entry)| held.defaults.get(table) != Some(*entry));
         let defaults =
-            defaults.map(|(table, entry)| (Some(entry.clone()), held.defaults.get(table).cloned()));
+            self.defaults.iter().filter(|(table, entry)| actual.defaults.get(table) != Some(*entry));
+        let defaults =
+            defaults.map(|(table, entry)| (Some(entry.clone()), actual.defaults.get(table).cloned()));
         Ok(here.chain(there).chain(defaults).collect())
     }
 
-    /// The groups that differ in `held`, except those of other programs: the number, the group here, and the
+    /// The groups that differ in `actual`, except those of other programs: the number, the group here, and the
     /// group there.
     ///
     /// # Errors
     /// [`ControllerError::P4Info`] if the program has no jobs.
     pub(crate) fn different_groups<'a>(
         &'a self,
-        held: &'a Wanted,
+        actual: &'a SwitchRows,
         schema: &Schema,
     ) -> Result<Vec<(u32, Difference<&'a Copies>)>, ControllerError> {
         let ours = groups_of_jobs(schema)?;
-        let here = self.groups.iter().filter(|(number, group)| held.groups.get(number) != Some(*group));
-        let here = here.map(|(number, group)| (*number, (Some(group), held.groups.get(number))));
-        let there = held
+        let here = self.groups.iter().filter(|(number, group)| actual.groups.get(number) != Some(*group));
+        let here = here.map(|(number, group)| (*number, (Some(group), actual.groups.get(number))));
+        let there = actual
             .groups
             .iter()
             .filter(|(number, _)| ours.contains(number) && !self.groups.contains_key(number));
@@ -256,16 +257,16 @@ impl Wanted {
         Ok(here.chain(there).collect())
     }
 
-    /// The changes that turn `held` into this. A job's row is removed before anything else of the job
+    /// The changes that turn `actual` into this. A job's row is removed before anything else of the job
     /// changes, its lookup table included, and added again afterwards.
     ///
     /// # Errors
     /// [`ControllerError::P4Info`] if the program has no jobs.
-    pub fn changes(&self, held: &Wanted, schema: &Schema) -> Result<SwitchChanges, ControllerError> {
+    pub fn changes(&self, actual: &SwitchRows, schema: &Schema) -> Result<SwitchChanges, ControllerError> {
         let jobs = schema.table(JobRow::TABLE)?;
         let ours = groups_of_jobs(schema)?;
         let (mine, theirs) =
-            (self.without_shared_lookups(held, schema)?, held.without_shared_lookups(self, schema)?);
+            (self.without_shared_lookups(actual, schema)?, actual.without_shared_lookups(self, schema)?);
         let disturbed = disturbed_jobs(&mine, &theirs, schema)?;
         let goes = |key: &Key| key.0 == jobs && number(key, 0).is_some_and(|job| disturbed.contains(&job));
         let changed = |(key, entry): &(&Key, &TableEntry)| mine.get(*key) != Some(*entry);
@@ -279,11 +280,11 @@ impl Wanted {
             }
         }
         let group_changes =
-            self.groups.iter().filter(|(number, group)| held.groups.get(number) != Some(group));
-        for (&number, wanted) in group_changes {
+            self.groups.iter().filter(|(number, group)| actual.groups.get(number) != Some(group));
+        for (&number, desired) in group_changes {
             let kind =
-                if held.groups.contains_key(&number) { update::Type::Modify } else { update::Type::Insert };
-            others.push(group(kind, number, wanted));
+                if actual.groups.contains_key(&number) { update::Type::Modify } else { update::Type::Insert };
+            others.push(group(kind, number, desired));
         }
         for (key, entry) in mine.iter() {
             match theirs.get(key) {
@@ -294,12 +295,12 @@ impl Wanted {
             }
         }
         for (number, entry) in &self.defaults {
-            if held.defaults.get(number) != Some(entry) {
+            if actual.defaults.get(number) != Some(entry) {
                 others.push(table(update::Type::Modify, entry));
             }
         }
         // A default may still flood into a group that goes; so groups go last. Those of other numbers are other programs'.
-        let gone = held
+        let gone = actual
             .groups
             .iter()
             .filter(|(number, _)| ours.contains(number) && !self.groups.contains_key(number));
@@ -327,7 +328,7 @@ fn plain(entry: TableEntry) -> TableEntry {
     }
 }
 
-/// See [`Wanted::disturbed_jobs`].
+/// See [`SwitchRows::disturbed_jobs`].
 fn disturbed_jobs(
     mine: &Entries,
     theirs: &Entries,
@@ -343,12 +344,12 @@ fn disturbed_jobs(
     }
     let mut disturbed = BTreeSet::new();
     for (key, entry) in rows(theirs, may) {
-        let (Some(wanted), Some(job), Some(id)) = (mine.get(key), number(key, 0), key.1.get(1)) else {
+        let (Some(desired), Some(job), Some(id)) = (mine.get(key), number(key, 0), key.1.get(1)) else {
             continue;
         };
         // Where lookup tables have numbers of the chip's, the row says which.
-        let whose = schema.param(wanted, "lookup").unwrap_or(&id.1);
-        if changed.contains(whose) || wanted != entry {
+        let whose = schema.param(desired, "lookup").unwrap_or(&id.1);
+        if changed.contains(whose) || desired != entry {
             disturbed.insert(job);
         }
     }
@@ -424,8 +425,8 @@ mod tests {
     use thc_p4::rows::LookupRow;
     use thc_protocol::wire::Form;
 
-    fn rows(schema: &Schema, values: Option<[u8; 16]>, epoch: u32) -> Wanted {
-        let mut rows = Wanted::default();
+    fn rows(schema: &Schema, values: Option<[u8; 16]>, epoch: u32) -> SwitchRows {
+        let mut rows = SwitchRows::default();
         for job in [258, 3] {
             let row = JobRow {
                 job,
@@ -457,13 +458,13 @@ mod tests {
     fn a_job_goes_while_its_table_changes() {
         let info = p4info::parse(include_bytes!("../../../p4/build/thc.p4info.txtpb")).unwrap();
         let schema = Schema::new(info);
-        let wanted = rows(&schema, Some([1; 16]), 5);
-        assert!(wanted.changes(&wanted, &schema).unwrap().is_empty());
-        assert_eq!(wanted.disturbed_jobs(&wanted, &schema).unwrap(), BTreeSet::new());
+        let desired = rows(&schema, Some([1; 16]), 5);
+        assert!(desired.changes(&desired, &schema).unwrap().is_empty());
+        assert_eq!(desired.disturbed_jobs(&desired, &schema).unwrap(), BTreeSet::new());
         for (values, write) in [(Some([2; 16]), update::Type::Modify), (None, update::Type::Insert)] {
-            let held = rows(&schema, values, 5);
-            assert_eq!(wanted.disturbed_jobs(&held, &schema).unwrap(), BTreeSet::from([258]));
-            let changes = wanted.changes(&held, &schema).unwrap();
+            let actual = rows(&schema, values, 5);
+            assert_eq!(desired.disturbed_jobs(&actual, &schema).unwrap(), BTreeSet::from([258]));
+            let changes = desired.changes(&actual, &schema).unwrap();
             let kinds = |updates: &[Update]| updates.iter().map(Update::r#type).collect::<Vec<_>>();
             assert_eq!(kinds(&changes.withdrawn), [update::Type::Delete]);
             assert_eq!(kinds(&changes.others), [write]);
@@ -478,7 +479,7 @@ mod tests {
         let mut all = rows(&schema, Some([1; 16]), 5);
         all.group(3, Copies::default());
         all.group(FLOOD, Copies::default());
-        let changes = all.changes(&Wanted::default(), &schema).unwrap();
+        let changes = all.changes(&SwitchRows::default(), &schema).unwrap();
         let owners = |updates: &[Update]| updates.iter().map(|u| owner(u, &schema)).collect::<Vec<_>>();
         assert_eq!(owners(&changes.entered), [Owner::Job(258), Owner::Job(3)]);
         let others = owners(&changes.others);
@@ -494,7 +495,7 @@ mod tests {
         let info = p4info::parse(include_bytes!("../../../p4/build/tofino/tofino2.p4info.txtpb")).unwrap();
         let schema = Schema::new(info);
         let holds = |jobs: &[u16], values: u8| {
-            let mut rows = Wanted::default();
+            let mut rows = SwitchRows::default();
             for &job in jobs {
                 let on_chip = Some((u8::from(job > 2), false));
                 rows.row(&schema, &JobTableRow { job, table: 7, on_chip }).unwrap();
@@ -506,7 +507,7 @@ mod tests {
             rows
         };
         let (one, two) = (holds(&[1], 1), holds(&[1, 3], 1));
-        let all = one.changes(&Wanted::default(), &schema).unwrap().others;
+        let all = one.changes(&SwitchRows::default(), &schema).unwrap().others;
         // 64 tables of 256 rows for each, and the job's.
         assert_eq!(all.len(), 2 * 64 * 256 + 1);
         assert!(
@@ -517,7 +518,7 @@ mod tests {
         );
         assert_eq!(two.changes(&one, &schema).unwrap().len(), 1);
         // What was read from a switch is rows, and compared with all of them.
-        let read = Wanted::read(all.into_iter().filter_map(|update| update.entity).collect());
+        let read = SwitchRows::read(all.into_iter().filter_map(|update| update.entity).collect());
         assert!(one.changes(&read, &schema).unwrap().is_empty());
         // Other values of one of them.
         let other = holds(&[1, 3], 2);

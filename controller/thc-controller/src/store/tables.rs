@@ -1,7 +1,6 @@
 //! Lookup tables, which jobs share.
 
-use super::job::{Job, TableIds};
-use super::{Book, fits};
+use super::{Store, fits};
 use crate::capacity::Capacity;
 use crate::refusal::Refusal;
 use crate::spec::JobSpec;
@@ -13,7 +12,7 @@ use thc_protocol::wire::{Form, Table as WireTable};
 
 /// A lookup table.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct BookTable {
+pub struct StoredTable {
     /// b.
     pub bits: u8,
     /// g.
@@ -25,34 +24,16 @@ pub struct BookTable {
     /// Stays without a job.
     pub installed: bool,
     /// Bits of an index on the wire, and of a sum.
-    #[serde(default = "usual_form")]
     pub(super) form: (u8, u8),
-    /// Its number in programs that number lookup tables themselves; `None` in older books.
-    #[serde(default)]
-    pub(super) number: Option<u8>,
+    /// Its number in programs that number lookup tables themselves.
+    pub(super) number: u8,
 }
 
-/// What books from before tables could say it mean.
-fn usual_form() -> (u8, u8) {
-    form_bits(Form::USUAL)
-}
-
-pub(super) fn form_bits(form: Form) -> (u8, u8) {
-    (form.width(), form.sums())
-}
-
-impl BookTable {
-    fn new(wire: &WireTable) -> BookTable {
+impl StoredTable {
+    fn new(wire: &WireTable, number: u8) -> StoredTable {
         let &WireTable { bits, granularity, fraction, values, form, .. } = wire;
-        BookTable {
-            bits,
-            granularity,
-            fraction,
-            values,
-            installed: false,
-            form: form_bits(form),
-            number: None,
-        }
+        let form = (form.width(), form.sums());
+        StoredTable { bits, granularity, fraction, values, installed: false, form, number }
     }
 
     pub(super) fn matches(&self, wire: &WireTable) -> bool {
@@ -72,17 +53,16 @@ pub(super) fn full(room: u32) -> Refusal {
     Refusal::full(format!("there is room for {room} lookup tables: delete one that no job uses"))
 }
 
-impl Book {
+impl Store {
     pub(super) fn tables_for(
         &mut self,
         spec: &JobSpec,
         rooms: &[(String, Capacity)],
-    ) -> Result<TableIds, Refusal> {
-        let name = &spec.name;
-        let setup = spec.setup(None).map_err(|error| Refusal::invalid(error.to_string()))?;
+    ) -> Result<Vec<u8>, Refusal> {
+        let name = spec.name();
         let room = rooms.iter().map(|(_, capacity)| capacity.tables).min().unwrap_or(255);
-        let mut more: Vec<u8> = Vec::new();
-        for wire in setup.welcome.tables.iter() {
+        let mut ids: Vec<u8> = Vec::new();
+        for wire in spec.setup.welcome.tables.iter() {
             for (target, capacity) in rooms {
                 fits(name, target, capacity.forms, wire, spec.rack.as_ref())?;
             }
@@ -92,17 +72,16 @@ impl Book {
             } else {
                 self.table(wire, room)?
             };
-            if more.contains(&id) {
+            if ids.contains(&id) {
                 let text = format!(
                     "job {name}: two of its tables are the same, of {} bits in {}: leave one out",
                     wire.bits, wire.form
                 );
                 return Err(Refusal::invalid(text));
             }
-            more.push(id);
+            ids.push(id);
         }
-        let first = more.remove(0);
-        Ok(TableIds { first, more })
+        Ok(ids)
     }
 
     /// The number of this table, new or known.
@@ -113,13 +92,10 @@ impl Book {
         if let Some((&id, _)) = self.tables.iter().find(|(_, table)| table.matches(wire)) {
             return Ok(id);
         }
-        let reserved = self.reserved_tables();
-        let taken =
-            |id: &u8| self.tables.contains_key(id) || self.numbers.contains(id) || reserved.contains(id);
-        let free = (1..=u8::MAX).find(|id| !taken(id));
-        let fits = self.tables.len() + reserved.len() < room as usize;
+        let free = (1..=u8::MAX).find(|id| !self.tables.contains_key(id));
+        let fits = self.tables.len() < room as usize;
         let id = free.filter(|_| fits).ok_or_else(|| full(room))?;
-        self.insert(id, BookTable::new(wire));
+        self.insert(id, wire);
         Ok(id)
     }
 
@@ -127,13 +103,13 @@ impl Book {
     /// more numbers are used than there are tables.
     #[must_use]
     pub(crate) fn number_of_table(&self, id: u8) -> u8 {
-        self.tables.get(&id).and_then(|table| table.number).unwrap_or(id.wrapping_sub(1))
+        self.tables.get(&id).map_or(id.wrapping_sub(1), |table| table.number)
     }
 
-    pub(super) fn insert(&mut self, id: u8, table: BookTable) {
-        let taken: BTreeSet<u8> = self.tables.keys().map(|&id| self.number_of_table(id)).collect();
+    fn insert(&mut self, id: u8, wire: &WireTable) {
+        let taken: BTreeSet<u8> = self.tables.values().map(|table| table.number).collect();
         let number = (0..=u8::MAX).find(|number| !taken.contains(number)).unwrap_or(u8::MAX);
-        self.tables.insert(id, BookTable { number: Some(number), ..table });
+        self.tables.insert(id, StoredTable::new(wire, number));
     }
 
     /// This table under the number that it has.
@@ -149,7 +125,7 @@ impl Book {
             Some(_) => Ok(id),
             None if self.tables.len() >= room as usize => Err(full(room)),
             None => {
-                self.insert(id, BookTable::new(wire));
+                self.insert(id, wire);
                 Ok(id)
             }
         }
@@ -157,7 +133,7 @@ impl Book {
 
     /// Forgets tables that are neither used nor installed.
     pub(crate) fn drop_unused_tables(&mut self) {
-        let used: BTreeSet<u8> = self.jobs.values().flat_map(Job::tables).collect();
+        let used: BTreeSet<u8> = self.jobs.values().flat_map(|job| &job.tables).copied().collect();
         self.tables.retain(|id, table| table.installed || used.contains(id));
     }
 
@@ -165,11 +141,8 @@ impl Book {
     #[must_use]
     pub(crate) fn shown_table(&self, id: u8) -> Option<v1::Table> {
         let table = self.tables.get(&id)?;
-        let jobs = self
-            .jobs
-            .values()
-            .filter(|job| job.tables().any(|table| table == id))
-            .map(|job| job.spec.name.clone());
+        let jobs =
+            self.jobs.values().filter(|job| job.tables.contains(&id)).map(|job| job.spec.name().to_owned());
         Some(v1::Table {
             id: id.into(),
             bits: table.bits.into(),

@@ -1,11 +1,11 @@
 //! Declared jobs: a file's jobs are created, changed and deleted. A job that runs is left as it is.
 
-use super::{Desk, no_job};
-use crate::book::Job;
-use crate::capacity::Capacity;
+use super::jobs::check_idle;
+use super::{Service, no_job, write_refusal};
 use crate::refusal::Refusal;
 use crate::section::JobSection;
 use crate::spec::JobSpec;
+use crate::store::Job;
 use futures_util::future::join_all;
 use std::collections::BTreeSet;
 use thc_control_proto::v1;
@@ -14,36 +14,33 @@ use thc_control_proto::v1::job_change::Kind;
 /// What is to be done about one job.
 struct Step {
     change: v1::JobChange,
-    /// What it was asked to be, of one that is new.
-    asked: JobSection,
-    /// What it becomes, and where.
-    becomes: Option<(JobSpec, Vec<(String, Capacity)>)>,
+    /// What it is to be; of one that is deleted, nothing.
+    next: JobSection,
 }
 
 /// What is asked for, with what the job has already where that would be chosen.
 fn fill(job: &Job, asked: &JobSection) -> JobSection {
-    let was = job.spec.section(job.targets.clone());
-    let stays = asked.targets.is_empty() && asked.servers.is_empty() && !job.spec.is_shared();
+    let was = job.spec.section.clone();
     let mut filled = asked.clone();
     filled.options.job = filled.options.job.or(was.options.job);
     filled.options.cookie = filled.options.cookie.or(was.options.cookie);
     filled.options.seed = filled.options.seed.or(was.options.seed);
-    if stays {
+    if asked.targets.is_empty() && asked.servers.is_empty() {
         filled.targets = was.targets;
     }
     filled
 }
 
 /// What differs between two specs, key by key as they are shown; secrets are not.
-fn differences(is: (&JobSpec, Vec<String>), shall: (&JobSpec, Vec<String>)) -> Vec<String> {
+fn differences(is: &JobSpec, shall: &JobSpec) -> Vec<String> {
     let mut found = Vec::new();
-    if is.0.cookie != shall.0.cookie {
+    if is.config().cookie != shall.config().cookie {
         found.push("cookie: another".to_owned());
     }
-    if is.0.seed != shall.0.seed {
+    if is.setup.welcome.job_seed != shall.setup.welcome.job_seed {
         found.push("seed: another".to_owned());
     }
-    let json = |(spec, targets): (&JobSpec, Vec<String>)| serde_json::to_value(spec.to_section(targets));
+    let json = |spec: &JobSpec| serde_json::to_value(spec.shown());
     let (Ok(is), Ok(shall)) = (json(is), json(shall)) else { return found };
     for (key, shall) in shall.as_object().into_iter().flatten() {
         let is = &is[key];
@@ -54,7 +51,7 @@ fn differences(is: (&JobSpec, Vec<String>), shall: (&JobSpec, Vec<String>)) -> V
     found
 }
 
-impl Desk {
+impl Service {
     /// Makes jobs what an operator declares, or says what that would change. With `prune` jobs that are not
     /// declared are deleted.
     ///
@@ -65,24 +62,23 @@ impl Desk {
             JobSection::parse_all(&asked.sections).map_err(|error| Refusal::invalid(error.to_string()))?;
         let mut steps = self.steps(&jobs)?;
         if asked.prune {
-            let book = self.shared.book();
+            let store = self.shared.store();
             let is_declared = |name: &String| jobs.iter().any(|job| job.name() == name);
-            let gone = book.jobs.keys().filter(|name| !is_declared(name));
+            let gone = store.jobs.keys().filter(|name| !is_declared(name));
             steps.extend(gone.map(|name| Step {
                 change: v1::JobChange {
                     job: name.clone(),
                     kind: Kind::Delete.into(),
                     ..v1::JobChange::default()
                 },
-                asked: JobSection::default(),
-                becomes: None,
+                next: JobSection::default(),
             }));
         }
         if asked.plan_only {
             return Ok(steps.into_iter().map(|step| step.change).collect());
         }
         // Beside each other: none waits for a target that only another one is on.
-        Ok(join_all(steps.into_iter().map(|step| self.take(step, true))).await)
+        Ok(join_all(steps.into_iter().map(|step| self.take(step))).await)
     }
 
     /// Makes jobs what the configuration says. Targets get them when they come.
@@ -90,18 +86,26 @@ impl Desk {
     /// # Errors
     /// One of them cannot be.
     pub async fn apply_configured(&self, jobs: &[JobSection]) -> Result<(), Refusal> {
-        let is_new = |step: &Step| step.change.kind() == Kind::Create;
-        let (new, known): (Vec<Step>, Vec<Step>) = self.steps(jobs)?.into_iter().partition(is_new);
-        let new: Vec<JobSection> = new.into_iter().map(|step| step.asked).collect();
-        let mut refused: Vec<String> =
-            self.create_for_later(&new).await?.into_iter().map(|refusal| refusal.message).collect();
-        for step in known {
-            refused.push(self.take(step, false).await.error);
+        let steps = self.steps(jobs)?;
+        let _changing = self.shared.changing.lock().await;
+        for Step { change, next } in steps {
+            if change.kind() == Kind::Unchanged {
+                continue;
+            }
+            let made = self.homes(&next).and_then(|homes| {
+                self.shared.store().change(&change.job, |store| match store.jobs.get(&change.job).cloned() {
+                    None => homes.add(store, &next),
+                    Some(job) => {
+                        check_idle(&job, "it is changed at the next start")?;
+                        store.replace(homes.spec(&next, job.spec.number())?, &homes.rooms)
+                    }
+                })
+            });
+            if let Err(refusal) = made {
+                tracing::warn!("the configuration: {}", refusal.message);
+            }
         }
-        for error in refused.iter().filter(|error| !error.is_empty()) {
-            tracing::warn!("the configuration: {error}");
-        }
-        Ok(())
+        self.shared.save().await.map_err(write_refusal)
     }
 
     /// Whether the jobs of a configuration can be.
@@ -109,7 +113,7 @@ impl Desk {
     /// # Errors
     /// Why one cannot.
     pub fn check(&self, jobs: &[JobSection]) -> Result<(), Refusal> {
-        jobs.iter().try_for_each(|asked| self.step(asked).map(drop))
+        self.steps(jobs).map(drop)
     }
 
     fn steps(&self, jobs: &[JobSection]) -> Result<Vec<Step>, Refusal> {
@@ -122,49 +126,41 @@ impl Desk {
 
     /// What is to be done about one job.
     fn step(&self, asked: &JobSection) -> Result<Step, Refusal> {
-        let job = self.shared.book().jobs.get(asked.name()).cloned();
-        let step = |kind: Kind, differences, becomes| Step {
+        let job = self.shared.store().jobs.get(asked.name()).cloned();
+        let step = |kind: Kind, differences, next| Step {
             change: v1::JobChange {
                 job: asked.name().to_owned(),
                 kind: kind.into(),
                 differences,
                 error: String::new(),
             },
-            asked: asked.clone(),
-            becomes,
+            next,
         };
         let Some(job) = job else {
-            let homes = self.homes(asked)?;
-            let number = self.shared.book().free_number();
-            JobSpec::from_request(asked, number, homes.shared.as_ref())?;
-            return Ok(step(Kind::Create, Vec::new(), None));
+            self.homes(asked)?.spec(asked, self.shared.store().free_number())?;
+            return Ok(step(Kind::Create, Vec::new(), asked.clone()));
         };
         let next = fill(&job, asked);
-        let homes = self.homes(&next)?;
-        let spec = JobSpec::from_request(&next, job.spec.number, homes.shared.as_ref())?;
-        let targets: Vec<String> = homes.rooms.iter().map(|(name, _)| name.clone()).collect();
-        let differences = differences((&job.spec, job.targets.clone()), (&spec, targets));
-        if differences.is_empty() {
-            return Ok(step(Kind::Unchanged, differences, None));
-        }
-        Ok(step(Kind::Change, differences, Some((spec, homes.rooms))))
+        let differences = differences(&job.spec, &self.homes(&next)?.spec(&next, job.spec.number())?);
+        let kind = if differences.is_empty() { Kind::Unchanged } else { Kind::Change };
+        Ok(step(kind, differences, next))
     }
 
-    /// Does it. `there`: targets must be connected, and take it.
-    async fn take(&self, step: Step, there: bool) -> v1::JobChange {
-        let Step { change, asked, becomes } = step;
-        let done = match (change.kind(), becomes) {
-            (Kind::Create, _) => self.create_job(&asked).await.map(drop),
-            (Kind::Change, Some((spec, rooms))) => {
+    /// Does it; what refuses it is in the result.
+    async fn take(&self, step: Step) -> v1::JobChange {
+        let Step { change, next } = step;
+        let done = match change.kind() {
+            Kind::Unchanged => Ok(()),
+            Kind::Create => self.create_job(&next).await.map(drop),
+            Kind::Change => {
                 let _turn = self.shared.turn(&change.job).await;
-                let job = self.shared.book().jobs.get(&change.job).cloned();
+                let job = self.shared.store().jobs.get(&change.job).cloned();
                 match job.ok_or_else(|| no_job(&change.job)) {
-                    Ok(job) => self.change_to(&job, spec, &rooms, there).await,
+                    Ok(job) => self.change_to(&job, &next).await,
                     Err(refusal) => Err(refusal),
                 }
             }
-            (Kind::Delete, _) => self.delete_if_idle(&change.job).await,
-            _ => Ok(()),
+            Kind::Delete => self.delete_if_idle(&change.job).await,
         };
         match done {
             Ok(()) => change,
@@ -174,13 +170,8 @@ impl Desk {
 
     async fn delete_if_idle(&self, name: &str) -> Result<(), Refusal> {
         let _turn = self.shared.turn(name).await;
-        let job = self.shared.book().jobs.get(name).cloned().ok_or_else(|| no_job(name))?;
-        if let Some((target, session)) = job.running_session() {
-            let workers = session.members.len();
-            return Err(Refusal::not_now(format!(
-                "job {name} runs with {workers} workers on {target}: wait until they have left, or `job delete {name} --yes`"
-            )));
-        }
+        let job = self.shared.store().jobs.get(name).cloned().ok_or_else(|| no_job(name))?;
+        check_idle(&job, &format!("wait until they have left, or `job delete {name} --yes`"))?;
         self.delete(name).await
     }
 }

@@ -1,0 +1,298 @@
+//! Jobs: created, changed, deleted.
+
+use super::{Service, no_job, write_refusal};
+use crate::capacity::Capacity;
+use crate::live::TargetView;
+use crate::rack::RackPlace;
+use crate::refusal::Refusal;
+use crate::section::{JobSection, lasting_keys};
+use crate::spec::{JobSpec, ShareServers};
+use crate::state::TargetHandle;
+use crate::store::{Job, Store};
+use std::collections::BTreeMap;
+use thc_control_proto::v1;
+use thc_job::merge;
+use thc_p4::rows::{RackRow, Row};
+
+/// Whether nobody is in a job; else the refusal ends with this advice.
+pub(super) fn check_idle(job: &Job, advice: &str) -> Result<(), Refusal> {
+    let Some((target, session)) = job.running_session() else { return Ok(()) };
+    let (name, workers) = (job.spec.name(), session.members.len());
+    Err(Refusal::not_now(format!("job {name} runs with {workers} workers on {target}: {advice}")))
+}
+
+/// What a job is asked to be, from what it is and what of that is to change.
+fn apply_change(job: &Job, asked: &JobSection) -> Result<JobSection, Refusal> {
+    let (spec, change) = (&job.spec, &asked.options);
+    let name = spec.name();
+    let lasting = lasting_keys(change);
+    if let Some(key) = lasting.keys().next() {
+        return Err(Refusal::invalid(format!(
+            "job {name}: {key} cannot change: delete the job and create it again"
+        )));
+    }
+    let was = &spec.section.options;
+    let mut options = merge(was, change).map_err(|error| Refusal::invalid(format!("job {name}: {error}")))?;
+    let one_table = spec.one_table || change.granularity.is_some();
+    let resized = change.workers.is_some();
+    // A table that was chosen for some number of workers is chosen anew for another.
+    if !one_table && (resized || options.bits != was.bits) {
+        (options.granularity, options.fraction) = (None, None);
+    }
+    options.quorum = options.quorum.filter(|&quorum| !resized && Some(quorum) < was.workers);
+    Ok(JobSection { options, ..spec.section.clone() })
+}
+
+/// Where a job is to be.
+pub(super) struct Homes {
+    pub(super) rooms: Vec<(String, Capacity)>,
+    /// If its slots are dealt to them.
+    pub(super) shared: Option<ShareServers>,
+}
+
+impl Homes {
+    /// Names of the targets.
+    pub(super) fn names(&self) -> Vec<String> {
+        self.rooms.iter().map(|(name, _)| name.clone()).collect()
+    }
+
+    /// The job of this section there.
+    ///
+    /// # Errors
+    /// It cannot be.
+    pub(super) fn spec(&self, asked: &JobSection, number: u16) -> Result<JobSpec, Refusal> {
+        let targets = if self.shared.is_some() { Vec::new() } else { self.names() };
+        JobSpec::from_request(&JobSection { targets, ..asked.clone() }, number, self.shared.as_ref())
+    }
+
+    pub(super) fn add(&self, store: &mut Store, asked: &JobSection) -> Result<(), Refusal> {
+        store.check_name(asked.name())?;
+        store.add(self.spec(asked, store.free_number())?, &self.rooms)
+    }
+}
+
+/// A job's places on its targets.
+pub(crate) fn places<'a>(
+    job: &'a Job,
+    views: &'a BTreeMap<String, TargetView>,
+) -> impl Iterator<Item = v1::JobPlace> + 'a {
+    job.spec.targets().iter().filter_map(|target| {
+        let place = job.places.get(target)?;
+        let view = views.get(target);
+        Some(v1::JobPlace {
+            target: target.clone(),
+            connected: view.is_some_and(|view| view.connected),
+            data_base: place.data_base,
+            norm_base: place.norm_base,
+            group: place.group.into(),
+            joined: view.and_then(|view| view.joined.get(job.spec.name())).copied().unwrap_or(0),
+            running: place.session.is_some(),
+            sessions: place.sessions,
+            members: place.session.as_ref().map_or(0, |session| session.members.len() as u32),
+            credit: place.session.as_ref().map_or(job.credit(), |session| session.credit),
+        })
+    })
+}
+
+fn job_message(job: &Job, views: &BTreeMap<String, TargetView>) -> Result<v1::Job, Refusal> {
+    let mut tables = job.tables.iter().map(|&id| id.into());
+    Ok(v1::Job {
+        section: job.spec.shown().to_toml().map_err(write_refusal)?,
+        table: tables.next().unwrap_or_default(),
+        tables: tables.collect(),
+        places: places(job, views).collect(),
+        created: job.created,
+    })
+}
+
+impl Service {
+    /// Makes a job on all its targets, or on none.
+    ///
+    /// # Errors
+    /// It cannot be, there is one, there is no room, a target is away or refuses.
+    pub async fn create_job(&self, asked: &JobSection) -> Result<v1::Job, Refusal> {
+        let _turn = self.shared.turn(asked.name()).await;
+        let homes = self.homes(asked)?;
+        let names = homes.names();
+        // What is away cannot take it: better known before anything is written.
+        names.iter().try_for_each(|name| self.check_connected(name))?;
+        let name = asked.name();
+        self.change(name, |store| homes.add(store, asked)).await?;
+        let Err(refusal) = self.sync_job(name, &names).await else {
+            tracing::info!("job {name}: made on {}", names.join(", "));
+            return self.job(name);
+        };
+        // A target that cannot be written to now gets rid of it when it is back.
+        let mut message = format!("job {name} was made on no target: {}", refusal.message);
+        if let Err(undo) = self.delete(name).await {
+            tracing::warn!("job {name}: deleting it again: {}", undo.message);
+            if self.shared.store().jobs.contains_key(name) {
+                message = format!("{message}; it is still there, since {}: delete it", undo.message);
+            }
+        }
+        Err(Refusal { message, ..refusal })
+    }
+
+    /// The targets of a job, or the servers that its slots are dealt to.
+    pub(super) fn homes(&self, asked: &JobSection) -> Result<Homes, Refusal> {
+        let (name, servers) = (asked.name(), &asked.servers);
+        let refuse = |what: String| Err(Refusal::invalid(format!("job {name}: {what}")));
+        if asked.rack.is_some() && !servers.is_empty() {
+            return refuse("a rack has all slots: leave out servers or rack".to_owned());
+        }
+        if servers.is_empty() {
+            let rooms = self.rooms(&asked.targets)?;
+            if let Some(rack) = RackPlace::from_section(asked)? {
+                self.can_be_rack(name, &rack, &rooms)?;
+            }
+            return Ok(Homes { rooms, shared: None });
+        }
+        if !asked.targets.is_empty() {
+            return refuse(
+                "give servers, which have a share each, or targets, which have all of it".to_owned(),
+            );
+        }
+        if let [only] = servers.as_slice() {
+            return refuse(format!("servers names {only} alone: name two or more, or give it as target"));
+        }
+        let twice = |&(place, server): &(usize, &String)| servers[..place].contains(server);
+        if let Some((_, server)) = servers.iter().enumerate().find(twice) {
+            return refuse(format!("servers names {server} twice: each target has one share"));
+        }
+        let rooms = self.rooms(servers)?;
+        let shared = self.shared.deal(servers);
+        let shared = shared.map_err(|error| Refusal::invalid(format!("job {name}: {error}")))?;
+        Ok(Homes { rooms, shared: Some(shared) })
+    }
+
+    /// Gives jobs that are dealt to servers the addresses that the configuration has for these now.
+    ///
+    /// # Errors
+    /// A job cannot have them.
+    pub fn find_servers(&self) -> Result<(), Refusal> {
+        for job in self.shared.store().jobs.values_mut().filter(|job| job.spec.is_shared()) {
+            let name = job.spec.name();
+            let shared = self.shared.deal(job.spec.targets());
+            let shared = shared.map_err(|error| Refusal::invalid(format!("job {name}: {error}")))?;
+            job.spec = job.spec.with_servers(shared)?;
+        }
+        Ok(())
+    }
+
+    /// Whether the one target of a rack can be one.
+    fn can_be_rack(&self, job: &str, rack: &RackPlace, rooms: &[(String, Capacity)]) -> Result<(), Refusal> {
+        let refuse = |what: String| Err(Refusal::invalid(format!("job {job}: {what}")));
+        let [(only, _)] = rooms else {
+            return refuse(format!("a rack is one target, these are {}: name one", rooms.len()));
+        };
+        let target = self.shared.targets.iter().map(|target| &target.config).find(|c| c.name == *only);
+        let Some(target) = target else { return Ok(()) };
+        if target.schema.table(RackRow::TABLE).is_err() {
+            return refuse(format!("the program of target {only} cannot be a rack: load a newer one"));
+        }
+        if !target.stations.iter().any(|(station, _)| *station == rack.mac) {
+            return refuse(format!(
+                "root_mac {} is that of no [[target.station]] of {only}: add one; a thc-ps is told of its root by itself",
+                rack.mac_text()
+            ));
+        }
+        Ok(())
+    }
+
+    /// The named targets, or all.
+    pub(super) fn rooms(&self, names: &[String]) -> Result<Vec<(String, Capacity)>, Refusal> {
+        let views = self.shared.views();
+        let all = || {
+            self.shared.targets.iter().map(|TargetHandle { config, .. }| {
+                // What a target does that is not there yet is its program's, if it gets that from here.
+                let loaded = config.loads.as_ref().and(config.capacity.forms);
+                let forms = views.get(&config.name).and_then(|view| view.forms).or(loaded);
+                (config.name.clone(), Capacity { forms, ..config.capacity })
+            })
+        };
+        if names.is_empty() {
+            return Ok(all().collect());
+        }
+        let mut rooms: Vec<(String, Capacity)> = Vec::with_capacity(names.len());
+        for name in names {
+            let target = all().find(|(target, _)| target == name);
+            let target = target.ok_or_else(|| {
+                let there: Vec<String> = all().map(|(name, _)| name).collect();
+                Refusal::not_found(format!("there is no target {name:?}, but {}", there.join(", ")))
+            })?;
+            if !rooms.iter().any(|(there, _)| there == name) {
+                rooms.push(target);
+            }
+        }
+        Ok(rooms)
+    }
+
+    /// All jobs.
+    #[must_use]
+    pub fn jobs(&self) -> Vec<v1::Job> {
+        let (store, views) = (self.shared.store(), self.shared.views());
+        store.jobs.values().filter_map(|job| job_message(job, &views).ok()).collect()
+    }
+
+    /// A job.
+    ///
+    /// # Errors
+    /// There is none of the name.
+    pub fn job(&self, name: &str) -> Result<v1::Job, Refusal> {
+        let store = self.shared.store();
+        job_message(store.jobs.get(name).ok_or_else(|| no_job(name))?, &self.shared.views())
+    }
+
+    /// Changes a job while nobody is in it.
+    ///
+    /// # Errors
+    /// There is no such job, somebody is in it, what is asked cannot be, or a target is away or refuses.
+    pub async fn update_job(&self, name: &str, asked: &JobSection) -> Result<v1::Job, Refusal> {
+        let _turn = self.shared.turn(name).await;
+        let job = self.shared.store().jobs.get(name).cloned().ok_or_else(|| no_job(name))?;
+        self.change_to(&job, &apply_change(&job, asked)?).await?;
+        self.job(name)
+    }
+
+    /// Makes a job what this section says, on all of its targets, which take it.
+    ///
+    /// # Errors
+    /// As [`Service::update_job`].
+    pub(super) async fn change_to(&self, job: &Job, next: &JobSection) -> Result<(), Refusal> {
+        let (name, homes) = (job.spec.name(), self.homes(next)?);
+        let spec = homes.spec(next, job.spec.number())?;
+        let mut all = homes.names();
+        all.iter().try_for_each(|name| self.check_connected(name))?;
+        // Targets that it was on, too, if they are there.
+        let gone = job.spec.targets().iter().filter(|&target| !all.contains(target));
+        let gone: Vec<String> = gone.filter(|target| self.check_connected(target).is_ok()).cloned().collect();
+        all.extend(gone);
+        check_idle(job, "change it when they have left, or delete it")?;
+        self.change(name, |store| store.replace(spec, &homes.rooms)).await?;
+        self.sync_job(name, &all).await.map_err(|refusal| Refusal {
+            message: format!("job {name} is changed, but {}; change it again, or delete it", refusal.message),
+            ..refusal
+        })?;
+        tracing::info!("job {name}: changed");
+        Ok(())
+    }
+
+    /// Deletes a job, also from targets that are away: they get rid of it when they are back.
+    ///
+    /// # Errors
+    /// There is none of the name, or a target refuses.
+    pub async fn delete_job(&self, name: &str) -> Result<(), Refusal> {
+        let _turn = self.shared.turn(name).await;
+        self.delete(name).await
+    }
+
+    /// The same while no other change of it is made.
+    pub(super) async fn delete(&self, name: &str) -> Result<(), Refusal> {
+        let job = self.change(name, |store| store.remove(name).ok_or_else(|| no_job(name))).await?;
+        self.shared.reports().retain(|(job, _), _| job != name);
+        tracing::info!("job {name}: deleted");
+        let there: Vec<String> =
+            job.places.into_keys().filter(|target| self.check_connected(target).is_ok()).collect();
+        self.shared.sync(&there).await
+    }
+}
