@@ -107,10 +107,6 @@ impl<T: PacketIo> PacketIo for CapturedIo<T> {
         self.inner.answers_from(peer)
     }
 
-    fn set_peers(&mut self, peers: &[Peer]) {
-        self.inner.set_peers(peers);
-    }
-
     fn send_run_with(&mut self, to: Peer, contents: &[u8], segment: usize, ecn: u8) -> io::Result<()> {
         check_segment(segment)?;
         self.inner.send_run_with(to, contents, segment, ecn)?;

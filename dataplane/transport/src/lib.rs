@@ -5,7 +5,6 @@
 //! no virtual call stands between a packet and its handler. Backends:
 //!
 //! * [`UdpIo`]: kernel UDP sockets with segmentation offload in both directions, on any machine;
-//! * [`UdpThreads`]: several such sockets of one port, each with its own thread;
 //! * [`DpdkIo`]: DPDK devices, which bypass the kernel (feature `dpdk`);
 //! * [`LossyIo`]: a wrapper that injects seeded loss, duplication and reordering into another
 //!   backend, for tests of real processes;
@@ -25,7 +24,6 @@ mod dpdk;
 mod error;
 mod faults;
 pub mod frame;
-mod handler;
 #[cfg_attr(not(feature = "dpdk"), allow(dead_code, reason = "frames come from DPDK's devices alone"))]
 mod link;
 mod lossy;
@@ -44,11 +42,10 @@ pub use datagram::{
 pub use dpdk::{Answers, DeviceInfo, Dpdk, DpdkConfig, DpdkIo, DpdkTx, Idle, Steering};
 pub use error::TransportError;
 pub use faults::FaultRates;
-pub use handler::{Handled, Handler, RunSender};
 pub use link::{FrameCounts, MacAddr, MacSyntax, neighbours::Neighbour};
 pub use lossy::{LossyConfig, LossyIo, LossyStats};
 #[cfg(feature = "options")]
 pub use options::{DpdkOptions, IoName, backend};
 pub use packet_io::{IoStats, PacketIo, check_segment};
 pub use run::Run;
-pub use udp::{UdpConfig, UdpIo, UdpThreads};
+pub use udp::{UdpConfig, UdpIo};

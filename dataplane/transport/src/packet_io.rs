@@ -2,7 +2,7 @@
 
 use std::{io, net::IpAddr, time::Duration};
 
-use crate::{Handler, MAX_DATAGRAM, Origin, Peer, Run, TransportError, datagram::header_len};
+use crate::{MAX_DATAGRAM, Origin, Peer, Run, TransportError, datagram::header_len};
 
 /// What takes datagrams received.
 pub(crate) type Receiver<'a> = dyn FnMut(Origin, &[u8]) + 'a;
@@ -54,29 +54,6 @@ pub trait PacketIo {
     fn answer_from(&mut self, peer: Peer, local: Option<IpAddr>) -> Option<IpAddr> {
         let _ = (peer, local);
         None
-    }
-
-    /// Tells the backend its future peers, so that one with several threads can distribute them.
-    fn set_peers(&mut self, peers: &[Peer]) {
-        let _ = peers;
-    }
-
-    /// How many of the backend's threads can have a [`Handler`] each; none in wrappers that must see all
-    /// packets.
-    fn handlers(&self) -> usize {
-        0
-    }
-
-    /// Gives a handler to each of those threads, in place of its present one; threads without a new handler
-    /// have none. With k threads, the i-th handles packets of the [peers](Self::set_peers) i, i + k and so
-    /// on.
-    fn set_handlers(&mut self, handlers: Vec<Box<dyn Handler>>) {
-        drop(handlers);
-    }
-
-    /// Has the i-th handler look for work.
-    fn wake_handler(&mut self, number: usize) {
-        let _ = number;
     }
 
     /// The address that [`answer_from`](Self::answer_from) chose for `peer`.
@@ -190,19 +167,6 @@ pub struct IoStats {
 }
 
 impl IoStats {
-    /// Both together.
-    pub(crate) fn plus(self, other: IoStats) -> IoStats {
-        IoStats {
-            packets_in: self.packets_in + other.packets_in,
-            bytes_in: self.bytes_in + other.bytes_in,
-            packets_out: self.packets_out + other.packets_out,
-            bytes_out: self.bytes_out + other.bytes_out,
-            send_errors: self.send_errors + other.send_errors,
-            recv_bursts: self.recv_bursts + other.recv_bursts,
-            send_calls: self.send_calls + other.send_calls,
-        }
-    }
-
     /// Counts `packets` datagrams with `payload` bytes in all as received from this peer.
     pub fn count_in(&mut self, from: Peer, packets: usize, payload: usize) {
         self.packets_in += packets as u64;

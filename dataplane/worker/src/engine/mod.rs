@@ -9,7 +9,6 @@ mod collective;
 mod compressor;
 mod config;
 mod crew;
-mod dealing;
 mod feedback;
 mod link;
 mod loan;
@@ -18,7 +17,6 @@ mod operand;
 mod packed;
 mod pool;
 mod remote;
-mod stripes;
 mod task;
 mod traffic;
 mod waiting;
@@ -42,7 +40,6 @@ use memory::Memory;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
-use stripes::Stripes;
 use thc_codec::table::LookupTable;
 use thc_protocol::session::Joiners;
 use thc_protocol::wire::{RESULT_LEN, Welcome};
@@ -64,8 +61,6 @@ pub struct Engine<I: PacketIo> {
     link: Link,
     joiners: Joiners,
     worker: Worker,
-    /// Network threads that send its data, if any do.
-    stripes: Option<Stripes>,
     compressor: Arc<Compressor>,
     pool: Option<Arc<rayon::ThreadPool>>,
     calls: Calls,
@@ -113,7 +108,6 @@ impl<I: PacketIo> Engine<I> {
             io,
             config,
             joiners,
-            stripes: None,
             compressor: Arc::new(compressor),
             pool: pool::pool(config.threads)?,
             calls: Calls::default(),
@@ -131,9 +125,7 @@ impl<I: PacketIo> Engine<I> {
             leaving: false,
             first_seq: 0,
         };
-        engine.io.set_peers(engine.link.ps.addresses());
         engine.set_limits();
-        engine.set_stripes();
         Ok(engine)
     }
 
@@ -177,14 +169,12 @@ impl<I: PacketIo> Engine<I> {
     fn begin(&mut self, welcome: &Welcome, workers: u8) -> Result<(), WorkerError> {
         self.compressor = Arc::new(Compressor::new(welcome, workers, self.config.worker, self.config.seed)?);
         self.link = Link::new(self.config.ps, welcome);
-        self.io.set_peers(self.link.ps.addresses());
         let first_seq = self.first_seq;
         let parameters = Parameters { first_seq, ..parameters(&self.config, workers, welcome) };
         self.worker = Worker::new(parameters, self.io.now());
         self.worker.set_first_call(self.calls.start);
         self.ready = 0;
         self.set_limits();
-        self.set_stripes();
         Ok(())
     }
 
@@ -201,7 +191,6 @@ impl<I: PacketIo> Engine<I> {
         self.worker = Worker::new(parameters, self.io.now());
         self.worker.set_first_call(call);
         self.set_limits();
-        self.set_stripes();
         self.calls.count_anew();
     }
 
@@ -418,7 +407,6 @@ impl<I: PacketIo> Engine<I> {
     fn fail(&mut self, error: WorkerError) {
         self.calls.fail_all(&error);
         self.failed = Some(error);
-        self.stop_stripes();
     }
 
     /// The outcome of a lent call, once.
@@ -438,7 +426,6 @@ impl<I: PacketIo> Engine<I> {
         let nudged = self.worker.stats().nudged;
         let mut memory = Memory { first: 0, calls: Vec::new() };
         self.receive(&mut memory)?;
-        self.take_from_stripes(&mut memory);
         let now = self.io.now();
         if self.worker.stats().nudged > nudged {
             self.joiners.stay(now);
