@@ -49,18 +49,7 @@ pub fn read_config(py: Python<'_>, path: PathBuf) -> PyResult<Bound<'_, PyDict>>
     macro_rules! plain {
         ($($key:ident),*) => { $(if let Some(value) = keys.$key { found.set_item(stringify!($key), value)?; })* };
     }
-    plain!(
-        ps,
-        job,
-        worker,
-        bind,
-        seed,
-        threads,
-        recv_buffer,
-        send_buffer,
-        inject,
-        inject_seed
-    );
+    plain!(ps, job, worker, bind, seed, threads, recv_buffer, send_buffer, inject, inject_seed);
     plain!(controller_ca, controller_cert, controller_key);
     if let Some(io) = keys.io {
         let name = match io {

@@ -39,7 +39,7 @@ pub use captured::CapturedIo;
 pub use datagram::{
     IPV4_UDP_HEADER_LEN, IPV6_UDP_HEADER_LEN, MAX_DATAGRAM, Origin, Peer, header_len, is_link_local, resolve,
 };
-pub use dpdk::{Answers, DeviceInfo, Dpdk, DpdkConfig, DpdkIo, DpdkTx, Idle, Steering};
+pub use dpdk::{Answers, DeviceInfo, DpdkConfig, DpdkIo, DpdkTx, Idle};
 pub use error::TransportError;
 pub use faults::FaultRates;
 pub use link::{FrameCounts, MacAddr, MacSyntax, neighbours::Neighbour};

@@ -6,8 +6,8 @@ use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::time::Duration;
 use thc_transport::{
-    Backend, CapturedIo, DeviceInfo, Dpdk, DpdkIo, IoStats, LossyIo, Origin, PacketIo, Peer, Run,
-    TransportError, UdpConfig, UdpIo,
+    Backend, CapturedIo, DeviceInfo, DpdkIo, IoStats, LossyIo, PacketIo, Peer, Run, TransportError,
+    UdpConfig, UdpIo,
 };
 
 /// The ports that DPDK endpoints choose from when none is given.
@@ -80,7 +80,7 @@ impl AnyIo {
                     0 => free_port(),
                     port => port,
                 };
-                let endpoint = Dpdk::open(dpdk, port, 1)?.into_endpoints().pop();
+                let endpoint = DpdkIo::open(dpdk, port, 1)?.pop();
                 let endpoint = endpoint.ok_or(TransportError::NoDpdk)?;
                 Ok(AnyIo::Dpdk(endpoint))
             }
@@ -120,14 +120,6 @@ impl AnyIo {
 }
 
 impl PacketIo for AnyIo {
-    fn recv_burst(&mut self, f: &mut impl FnMut(Peer, &[u8])) -> io::Result<usize> {
-        each!(self, io => io.recv_burst(f))
-    }
-
-    fn recv_burst_at(&mut self, f: &mut impl FnMut(Origin, &[u8])) -> io::Result<usize> {
-        each!(self, io => io.recv_burst_at(f))
-    }
-
     fn recv_runs(&mut self, f: &mut impl FnMut(Run<'_>)) -> io::Result<usize> {
         each!(self, io => io.recv_runs(f))
     }

@@ -24,7 +24,7 @@ pub use config::UdpConfig;
 use socket::{Interest, UdpSocket};
 use sources::Sources;
 
-use crate::{IoStats, MAX_DATAGRAM, Origin, PacketIo, Peer, Run, TransportError, packet_io::check_segment};
+use crate::{IoStats, MAX_DATAGRAM, PacketIo, Peer, Run, TransportError, packet_io::check_segment};
 
 /// How long one run may wait for room in the send buffer, in all, before the rest of it counts as lost: a
 /// caller that is stuck here cannot receive.
@@ -153,7 +153,7 @@ impl UdpIo {
     /// kept.
     ///
     /// # Errors
-    /// As [`PacketIo::recv_burst`].
+    /// As [`PacketIo::recv_runs`].
     pub fn recv_all_runs(&mut self) -> io::Result<(usize, impl Iterator<Item = Run<'_>>)> {
         let datagrams = self.receive()?;
         Ok((datagrams, self.burst.runs()))
@@ -207,16 +207,6 @@ impl Refusal {
 }
 
 impl PacketIo for UdpIo {
-    fn recv_burst(&mut self, f: &mut impl FnMut(Peer, &[u8])) -> io::Result<usize> {
-        self.recv_burst_at(&mut |origin, payload| f(origin.from, payload))
-    }
-
-    fn recv_burst_at(&mut self, f: &mut impl FnMut(Origin, &[u8])) -> io::Result<usize> {
-        let (datagrams, runs) = self.recv_all_runs()?;
-        runs.for_each(|run| run.datagrams().for_each(|datagram| f(run.origin(), datagram)));
-        Ok(datagrams)
-    }
-
     fn recv_runs(&mut self, f: &mut impl FnMut(Run<'_>)) -> io::Result<usize> {
         let datagrams = self.receive()?;
         self.burst.share();

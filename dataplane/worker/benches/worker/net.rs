@@ -165,10 +165,6 @@ impl Net {
 }
 
 impl PacketIo for Net {
-    fn recv_burst(&mut self, _: &mut impl FnMut(Peer, &[u8])) -> io::Result<usize> {
-        unreachable!("workers receive runs")
-    }
-
     fn recv_runs(&mut self, f: &mut impl FnMut(Run<'_>)) -> io::Result<usize> {
         if let Some((worker, _)) = &mut self.udp {
             let got = worker.recv_runs(f)?;

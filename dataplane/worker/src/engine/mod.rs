@@ -10,10 +10,10 @@ mod compressor;
 mod config;
 mod crew;
 mod feedback;
+mod handle;
 mod link;
 mod loan;
 mod memory;
-mod operand;
 mod packed;
 mod pool;
 mod remote;
@@ -25,9 +25,9 @@ pub use collective::{Collective, CollectiveCall, CollectiveConfig};
 pub use compressor::{CallKeys, Estimate, Numbers};
 pub use config::EngineConfig;
 pub use feedback::{KeptFeedback, RestoredFeedback};
+pub use handle::Handle;
 pub use loan::Loan;
 pub use memory::Borrowed;
-pub use operand::{Handle, Operand};
 pub use packed::{Packed, PackedLayout, PackedPart, PackedTensor, Piece};
 pub use remote::Finished;
 
@@ -307,14 +307,6 @@ impl<I: PacketIo> Engine<I> {
     /// What is wrong with the call, or the session's end.
     pub fn submit(&mut self, length: usize, call: Call<'_>) -> Result<u64, WorkerError> {
         self.submit_tensor(length, call, None)
-    }
-
-    /// Starts an all-reduce of what the engine has until it is over, and returns the caller's end of it.
-    ///
-    /// # Errors
-    /// As [`Self::submit`].
-    pub fn start<O: Operand>(&mut self, operand: O, call: Call<'_>) -> Result<O::Handle, WorkerError> {
-        operand.submit(self, call)
     }
 
     fn submit_tensor(
