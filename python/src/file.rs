@@ -24,7 +24,6 @@ struct Keys {
     min_rto: Option<Time>,
     seed: Option<u64>,
     threads: Option<usize>,
-    network_threads: Option<usize>,
     recv_buffer: Option<usize>,
     send_buffer: Option<usize>,
     inject: Option<String>,
@@ -50,19 +49,7 @@ pub fn read_config(py: Python<'_>, path: PathBuf) -> PyResult<Bound<'_, PyDict>>
     macro_rules! plain {
         ($($key:ident),*) => { $(if let Some(value) = keys.$key { found.set_item(stringify!($key), value)?; })* };
     }
-    plain!(
-        ps,
-        job,
-        worker,
-        bind,
-        seed,
-        threads,
-        network_threads,
-        recv_buffer,
-        send_buffer,
-        inject,
-        inject_seed
-    );
+    plain!(ps, job, worker, bind, seed, threads, recv_buffer, send_buffer, inject, inject_seed);
     plain!(controller_ca, controller_cert, controller_key);
     if let Some(io) = keys.io {
         let name = match io {

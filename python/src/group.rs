@@ -148,7 +148,7 @@ pub fn group_metrics() -> Vec<(&'static str, &'static str, &'static str, &'stati
 impl Group {
     #[new]
     #[pyo3(signature = (*, ps, job=None, worker=None, cookie=None, bind=None, join_timeout=None, timeout=None, patience=None,
-                        min_rto=None, seed=None, threads=None, network_threads=None, recv_buffer=None, send_buffer=None, inject=None,
+                        min_rto=None, seed=None, threads=None, recv_buffer=None, send_buffer=None, inject=None,
                         inject_seed=None, controller_ca=None, controller_cert=None, controller_key=None, io=None,
                         dpdk=None))]
     #[allow(clippy::too_many_arguments, reason = "keywords in Python")]
@@ -165,7 +165,6 @@ impl Group {
         min_rto: Option<Time>,
         seed: Option<u64>,
         threads: Option<usize>,
-        network_threads: Option<usize>,
         recv_buffer: Option<usize>,
         send_buffer: Option<usize>,
         inject: Option<&str>,
@@ -183,7 +182,7 @@ impl Group {
         let config = || {
             let controller = controller(ps, worker, controller_ca, controller_cert, controller_key)?;
             let bind = bind.map_or(Ok(defaults.bind), |text| parse("bind", text))?;
-            let config = GroupConfig {
+            Ok(GroupConfig {
                 io: backend(io, dpdk, bind.ip())?,
                 ps: match &controller {
                     Some(_) => defaults.ps,
@@ -203,14 +202,11 @@ impl Group {
                     0 => return Err("threads is 0: give at least 1".to_owned()),
                     threads => threads,
                 },
-                network_threads: network_threads.unwrap_or(defaults.network_threads),
                 recv_buffer: recv_buffer.unwrap_or(defaults.recv_buffer),
                 send_buffer: send_buffer.unwrap_or(defaults.send_buffer),
                 faults: faults(inject, inject_seed.unwrap_or(0))?,
                 ..defaults
-            };
-            config.check_network_threads().map_err(|error| error.to_string())?;
-            Ok(config)
+            })
         };
         let config = config().map_err(|message: String| errors::config(py, &message))?;
         let joined = py.detach(|| {

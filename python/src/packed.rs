@@ -142,7 +142,7 @@ impl PackedTensor {
         let PackedTensor { length, piece, ref norms, ref sums } = *self;
         let sums = sums.iter().map(|memory| memory.get().lend()).collect::<PyResult<_>>()?;
         let tensor = thc_worker::PackedTensor { length, piece, norms, sums };
-        let packed = group.work_with(py, |group| group.start(tensor, call))?;
+        let packed = group.work_with(py, |group| group.start_packed(tensor, call))?;
         let (number, keys) = (packed.number(), packed.keys());
         Ok(Packed { inner: Mutex::new(packed), number, keys })
     }

@@ -74,21 +74,6 @@ def test_over_ipv6() -> None:
         run_together(*[group.close for group in groups])
 
 
-def test_network_threads_change_no_bit() -> None:
-    with thc.Server(2, COOKIE, listen="127.0.0.1:0", shards=2) as server:
-        found: list[bytes] = []
-        ways: list[dict[str, Any]] = [{}, {"network_threads": 2}]
-        for threads in ways:
-            groups = run_together(*[lambda w=w: thc.Group(server.address, 1, w, COOKIE, **threads) for w in range(2)])
-            mine = arrays(length=200_000)
-            run_together(*[lambda g=g, a=a: g.allreduce(a) for g, a in zip(groups, mine)])
-            run_together(*[group.close for group in groups])
-            found += [array.tobytes() for array in mine]
-    assert all(mean == found[0] for mean in found)
-    with pytest.raises(thc.ConfigError, match="network_threads is 65: 64 is the most"):
-        thc.Group("127.0.0.1:1", 1, 0, COOKIE, network_threads=65)
-
-
 @pytest.mark.parametrize("kind", [np.float16, np.float64, "strided", "two-dimensional"])
 def test_other_arrays_are_converted(pair: list[thc.Group], kind: Any) -> None:
     mine = arrays()

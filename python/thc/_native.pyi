@@ -21,7 +21,6 @@ class Group:
         min_rto: float | str | None = None,
         seed: int | None = None,
         threads: int | None = None,
-        network_threads: int | None = None,
         recv_buffer: int | None = None,
         send_buffer: int | None = None,
         inject: str | None = None,

@@ -63,8 +63,6 @@ class Group(BaseGroup):
       workers are late. :func:`thc.torch.wrap` takes the time-out of the process group.
     - ``threads``: threads that compute, the caller's among them; by default one less than the process has
       cores, at least 1. Where torchrun has started several ranks on a host (``LOCAL_WORLD_SIZE``), they divide the cores among them.
-    - ``network_threads`` (0): threads beside those that do the work for packets, each with a socket and slots of its own, for links above 10 Gb/s and hosts
-      with cores to spare; kernel UDP only. With 0 the threads that compute do that, too (docs/tuning.md).
     - ``bind``: address and port to send from, like ``"10.0.0.2:0"``; ``recv_buffer``, ``send_buffer``: bytes.
     - ``min_rto`` (20 ms): shortest time before a packet is sent again.
     - ``seed``: of this worker's rounding, which is then independent of the others'; by default from the job's seed and the worker's number,
@@ -91,7 +89,6 @@ class Group(BaseGroup):
         min_rto: float | str | None = None,
         seed: int | None = None,
         threads: int | None = None,
-        network_threads: int | None = None,
         recv_buffer: int | None = None,
         send_buffer: int | None = None,
         inject: str | None = None,
@@ -130,7 +127,6 @@ class Group(BaseGroup):
             min_rto=min_rto,
             seed=seed,
             threads=environment.threads() if threads is None else threads,
-            network_threads=network_threads,
             recv_buffer=recv_buffer,
             send_buffer=send_buffer,
             inject=inject,

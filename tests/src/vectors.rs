@@ -17,7 +17,7 @@ use thc_protocol::aggregator::{Aggregator, Endpoint, JobConfig, Scalar, Shard, S
 use thc_protocol::session::{JoinEvent, Joiner, Joiners};
 use thc_protocol::wire::{Form, Header, Kind, MAX_PACKET, Mode, Norm, Table, Tables, Welcome};
 use thc_protocol::{Cookie, Ecn, JobId, TableId, WorkerId};
-use thc_transport::{IoStats, PacketIo, Peer};
+use thc_transport::{IoStats, PacketIo, Peer, Run};
 use thc_worker::{Borrowed, Call, Engine, EngineConfig, Plan};
 
 const JOB: JobId = JobId(0x0102);
@@ -130,9 +130,9 @@ struct Mail {
 struct MailIo(Rc<RefCell<Mail>>, Peer);
 
 impl PacketIo for MailIo {
-    fn recv_burst(&mut self, f: &mut impl FnMut(Peer, &[u8])) -> io::Result<usize> {
+    fn recv_runs(&mut self, f: &mut impl FnMut(Run<'_>)) -> io::Result<usize> {
         let packets = std::mem::take(&mut self.0.borrow_mut().inbox);
-        packets.iter().for_each(|packet| f(PS, packet));
+        packets.iter().for_each(|packet| f(Run::single(PS.into(), packet)));
         Ok(packets.len())
     }
 

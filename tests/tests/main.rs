@@ -18,7 +18,6 @@ mod ipv6;
 mod kills;
 mod monitoring;
 mod namespaces;
-mod network_threads;
 mod output;
 mod p4_build;
 mod processes;

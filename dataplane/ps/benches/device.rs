@@ -28,7 +28,7 @@ use thc_protocol::aggregator::{Aggregator, Endpoint, Kernels, Scalar, Sink};
 use thc_protocol::wire::{Form, HEADER_LEN, Kind, MAX_PACKET};
 use thc_protocol::{Ecn, JobId};
 use thc_ps::{Exchange, Outbox};
-use thc_transport::{Dpdk, DpdkConfig, DpdkIo, Idle, MacAddr, Neighbour, Peer};
+use thc_transport::{DpdkConfig, DpdkIo, Idle, MacAddr, Neighbour, Peer};
 
 mod setting;
 use setting::{AtPort, header};
@@ -146,7 +146,7 @@ impl Rig {
             checksums,
             ..DpdkConfig::new(v4(PS))
         };
-        let io = Dpdk::open(&config, PS.port(), 1)?.into_endpoints().pop().ok_or("no endpoint")?;
+        let io = DpdkIo::open(&config, PS.port(), 1)?.pop().ok_or("no endpoint")?;
         let pool = Mempool::new(eal, 4096, 1514)?;
         let port_config = PortConfig {
             device: theirs,

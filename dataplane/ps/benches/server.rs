@@ -125,9 +125,9 @@ fn check(worker: &mut UdpIo, from: Peer, turn: u32) {
     let mut next = first;
     while next < first + BLOCK {
         assert!(worker.wait(HANG).unwrap(), "RESULTs up to slot {next} came");
-        let received = worker.recv_burst(&mut |peer, packet| {
+        let received = worker.recv_burst(&mut |origin, packet| {
             let (header, payload) = Header::parse(packet).unwrap();
-            assert_eq!((peer, header.kind, header.slot), (from, Kind::Result, SlotId(next)));
+            assert_eq!((origin.from, header.kind, header.slot), (from, Kind::Result, SlotId(next)));
             assert_eq!(
                 (header.count, header.round),
                 (u16::from(WORKERS), Round(turn / u32::from(SLOTS / BLOCK)))

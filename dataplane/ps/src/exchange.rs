@@ -31,14 +31,14 @@ pub trait Exchange: PacketIo + Sized {
     /// Answers wait in `outbox` until the burst is over, unless the backend takes them at once.
     ///
     /// # Errors
-    /// As [`PacketIo::recv_burst`]. `failed` is called for receivers to which nothing can be sent.
+    /// As [`PacketIo::recv_runs`]. `failed` is called for receivers to which nothing can be sent.
     fn exchange(
         &mut self,
         outbox: &mut Outbox,
         handler: &mut impl PacketHandler,
         failed: &mut impl FnMut(SendFailure),
     ) -> io::Result<usize> {
-        let packets = self.recv_burst_at(&mut |origin, packet| handler.handle(origin, packet, outbox))?;
+        let packets = self.recv_burst(&mut |origin, packet| handler.handle(origin, packet, outbox))?;
         if !outbox.is_empty() {
             outbox.flush(self, failed);
         }

@@ -173,7 +173,7 @@ mod tests {
     use super::*;
     use std::net::Ipv4Addr;
     use std::time::Duration;
-    use thc_transport::IoStats;
+    use thc_transport::{IoStats, Run};
 
     fn endpoint(port: u16) -> Endpoint {
         Endpoint::udp(SocketAddr::from((Ipv4Addr::LOCALHOST, port)))
@@ -186,7 +186,7 @@ mod tests {
     }
 
     impl PacketIo for Recorder {
-        fn recv_burst(&mut self, _: &mut impl FnMut(Peer, &[u8])) -> io::Result<usize> {
+        fn recv_runs(&mut self, _: &mut impl FnMut(Run<'_>)) -> io::Result<usize> {
             Ok(0)
         }
         fn send_run_with(&mut self, to: Peer, contents: &[u8], segment: usize, _: u8) -> io::Result<()> {

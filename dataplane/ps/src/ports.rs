@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 
 use thc_protocol::wire::MAX_PACKET;
-use thc_transport::{Backend, Dpdk, DpdkConfig, DpdkIo, PacketIo, Peer, TransportError, UdpConfig, UdpIo};
+use thc_transport::{Backend, DpdkConfig, DpdkIo, PacketIo, Peer, TransportError, UdpConfig, UdpIo};
 
 use crate::error::PsError;
 use thc_options::{DEFAULT_RECV_BUFFER, DEFAULT_SEND_BUFFER, ServerConfig};
@@ -145,5 +145,5 @@ fn open_dpdk(config: &ServerConfig, dpdk: &DpdkConfig) -> Result<Vec<DpdkIo>, Tr
         return Err(TransportError::AddressNotAvailable { addr: config.listen });
     }
     let first = if config.listen.port() == 0 { USUAL_PORT } else { config.listen.port() };
-    Ok(Dpdk::open(dpdk, first, u16::from(config.shards))?.into_endpoints())
+    DpdkIo::open(dpdk, first, u16::from(config.shards))
 }

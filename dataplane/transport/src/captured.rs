@@ -8,7 +8,7 @@ use std::{
 };
 
 use crate::{
-    Capture, IoStats, Origin, PacketIo, Peer,
+    Capture, IoStats, Origin, PacketIo, Peer, Run,
     capture::Batch,
     packet_io::{Receiver, check_segment},
 };
@@ -42,18 +42,18 @@ impl<T: PacketIo> CapturedIo<T> {
         &self.inner
     }
 
-    /// [`PacketIo::recv_burst_at`], with a callback of one type, so that a backend that may contain itself in a
+    /// [`PacketIo::recv_runs`], with a callback of one type, so that a backend that may contain itself in a
     /// wrapper (an enum of all) does not make the compiler wrap callbacks without end.
     fn receive(&mut self, f: &mut Receiver<'_>) -> io::Result<usize> {
         let time = self.epoch + self.inner.now();
         let local = self.inner.local();
         let Self { inner, capture, batch, sources, .. } = self;
-        let received = inner.recv_burst_at(&mut |origin, payload| {
+        let received = inner.recv_burst(&mut |origin, payload| {
             let Origin { from, at, ecn } = origin;
             if capture.wants(1) {
                 batch.push(time, from, local_endpoint(sources, local, at, from), ecn, payload);
             }
-            f(origin, payload);
+            f(Run::single(origin, payload));
         });
         capture.take(batch);
         received
@@ -87,11 +87,7 @@ fn source_of_route(peer: Peer) -> Option<IpAddr> {
 }
 
 impl<T: PacketIo> PacketIo for CapturedIo<T> {
-    fn recv_burst(&mut self, f: &mut impl FnMut(Peer, &[u8])) -> io::Result<usize> {
-        self.receive(&mut |origin, payload| f(origin.from, payload))
-    }
-
-    fn recv_burst_at(&mut self, f: &mut impl FnMut(Origin, &[u8])) -> io::Result<usize> {
+    fn recv_runs(&mut self, f: &mut impl FnMut(Run<'_>)) -> io::Result<usize> {
         self.receive(f)
     }
 
@@ -105,10 +101,6 @@ impl<T: PacketIo> PacketIo for CapturedIo<T> {
 
     fn answers_from(&self, peer: Peer) -> Option<IpAddr> {
         self.inner.answers_from(peer)
-    }
-
-    fn set_peers(&mut self, peers: &[Peer]) {
-        self.inner.set_peers(peers);
     }
 
     fn send_run_with(&mut self, to: Peer, contents: &[u8], segment: usize, ecn: u8) -> io::Result<()> {

@@ -65,12 +65,6 @@ pub enum TransportError {
         /// Payload bytes of the datagram.
         len: usize,
     },
-    /// The system starts no thread for a socket.
-    #[error("cannot start a network thread: {cause}")]
-    NetworkThread {
-        /// What the operating system said.
-        cause: io::Error,
-    },
     /// Sending failed, and trying again would not mend it.
     #[error("cannot send to {to}: {cause}")]
     Send {
@@ -152,7 +146,6 @@ impl TransportError {
             | Self::Probability { .. }
             | Self::FaultSyntax { .. } => io::ErrorKind::InvalidInput,
             Self::Bind { cause, .. }
-            | Self::NetworkThread { cause }
             | Self::Capture { cause, .. }
             | Self::SocketOption { cause, .. }
             | Self::Send { cause, .. }

@@ -5,7 +5,6 @@
 //! no virtual call stands between a packet and its handler. Backends:
 //!
 //! * [`UdpIo`]: kernel UDP sockets with segmentation offload in both directions, on any machine;
-//! * [`UdpThreads`]: several such sockets of one port, each with its own thread;
 //! * [`DpdkIo`]: DPDK devices, which bypass the kernel (feature `dpdk`);
 //! * [`LossyIo`]: a wrapper that injects seeded loss, duplication and reordering into another
 //!   backend, for tests of real processes;
@@ -25,7 +24,6 @@ mod dpdk;
 mod error;
 mod faults;
 pub mod frame;
-mod handler;
 #[cfg_attr(not(feature = "dpdk"), allow(dead_code, reason = "frames come from DPDK's devices alone"))]
 mod link;
 mod lossy;
@@ -41,14 +39,13 @@ pub use captured::CapturedIo;
 pub use datagram::{
     IPV4_UDP_HEADER_LEN, IPV6_UDP_HEADER_LEN, MAX_DATAGRAM, Origin, Peer, header_len, is_link_local, resolve,
 };
-pub use dpdk::{Answers, DeviceInfo, Dpdk, DpdkConfig, DpdkIo, DpdkTx, Idle, Steering};
+pub use dpdk::{Answers, DeviceInfo, DpdkConfig, DpdkIo, DpdkTx, Idle};
 pub use error::TransportError;
 pub use faults::FaultRates;
-pub use handler::{Handled, Handler, RunSender};
 pub use link::{FrameCounts, MacAddr, MacSyntax, neighbours::Neighbour};
 pub use lossy::{LossyConfig, LossyIo, LossyStats};
 #[cfg(feature = "options")]
 pub use options::{DpdkOptions, IoName, backend};
 pub use packet_io::{IoStats, PacketIo, check_segment};
 pub use run::Run;
-pub use udp::{UdpConfig, UdpIo, UdpThreads};
+pub use udp::{UdpConfig, UdpIo};

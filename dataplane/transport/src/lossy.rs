@@ -5,7 +5,7 @@ use std::{collections::VecDeque, io, net::IpAddr, time::Duration};
 use fastrand::Rng;
 
 use crate::{
-    FaultRates, IoStats, Origin, PacketIo, Peer, TransportError,
+    FaultRates, IoStats, Origin, PacketIo, Peer, Run, TransportError,
     packet_io::{Receiver, check_segment},
 };
 
@@ -169,26 +169,26 @@ impl<T: PacketIo> LossyIo<T> {
         }
     }
 
-    /// [`PacketIo::recv_burst_at`], with a callback of one type, so that a backend that may contain itself in a
+    /// [`PacketIo::recv_runs`], with a callback of one type, so that a backend that may contain itself in a
     /// wrapper (an enum of all) does not make the compiler wrap callbacks without end.
     fn receive(&mut self, f: &mut Receiver<'_>) -> io::Result<usize> {
         self.release_outgoing()?;
         let now = self.inner.now();
         let Self { inner, incoming, .. } = self;
         let mut delivered = 0;
-        inner.recv_burst_at(&mut |origin, payload| {
+        inner.recv_burst(&mut |origin, payload| {
             let copies = match incoming.judge(origin, payload, now) {
                 Fate::Nothing => 0,
                 Fate::Once => 1,
                 Fate::Twice => 2,
             };
             for _ in 0..copies {
-                f(origin, payload);
+                f(Run::single(origin, payload));
             }
             delivered += copies;
         })?;
         while let Some(held) = incoming.take_due(now) {
-            f(held.peer, &held.payload);
+            f(Run::single(held.peer, &held.payload));
             delivered += 1;
         }
         Ok(delivered)
@@ -212,11 +212,7 @@ impl<T: PacketIo> LossyIo<T> {
 }
 
 impl<T: PacketIo> PacketIo for LossyIo<T> {
-    fn recv_burst(&mut self, f: &mut impl FnMut(Peer, &[u8])) -> io::Result<usize> {
-        self.receive(&mut |origin, payload| f(origin.from, payload))
-    }
-
-    fn recv_burst_at(&mut self, f: &mut impl FnMut(Origin, &[u8])) -> io::Result<usize> {
+    fn recv_runs(&mut self, f: &mut impl FnMut(Run<'_>)) -> io::Result<usize> {
         self.receive(f)
     }
 
@@ -230,10 +226,6 @@ impl<T: PacketIo> PacketIo for LossyIo<T> {
 
     fn answers_from(&self, peer: Peer) -> Option<IpAddr> {
         self.inner.answers_from(peer)
-    }
-
-    fn set_peers(&mut self, peers: &[Peer]) {
-        self.inner.set_peers(peers);
     }
 
     fn send_run_with(&mut self, to: Peer, contents: &[u8], segment: usize, ecn: u8) -> io::Result<()> {

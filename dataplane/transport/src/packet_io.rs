@@ -2,10 +2,10 @@
 
 use std::{io, net::IpAddr, time::Duration};
 
-use crate::{Handler, MAX_DATAGRAM, Origin, Peer, Run, TransportError, datagram::header_len};
+use crate::{MAX_DATAGRAM, Origin, Peer, Run, TransportError, datagram::header_len};
 
-/// What takes datagrams received.
-pub(crate) type Receiver<'a> = dyn FnMut(Origin, &[u8]) + 'a;
+/// What takes runs received.
+pub(crate) type Receiver<'a> = dyn FnMut(Run<'_>) + 'a;
 
 /// Sends and receives UDP datagrams in bursts.
 ///
@@ -15,8 +15,8 @@ pub(crate) type Receiver<'a> = dyn FnMut(Origin, &[u8]) + 'a;
 /// the network refused for a passing reason (an unreachable host, a full device queue) are counted in
 /// [`IoStats::send_errors`] and left to the caller's retransmission.
 pub trait PacketIo {
-    /// Receives one burst without blocking and calls `f(from, payload)` once per datagram, in
-    /// order of arrival.
+    /// Receives one burst without blocking and calls `f` once for each run of datagrams that came in one
+    /// piece, in order of arrival. For a backend that knows of no runs, each datagram is one.
     ///
     /// Returns how many datagrams were handed to `f`. 0 does not promise that nothing waits: a
     /// backend that filters may have dropped a whole burst. Ask [`wait`](Self::wait).
@@ -24,23 +24,14 @@ pub trait PacketIo {
     /// # Errors
     /// Only those after which the backend can't go on, as [`TransportError`] inside the
     /// [`io::Error`].
-    fn recv_burst(&mut self, f: &mut impl FnMut(Peer, &[u8])) -> io::Result<usize>;
+    fn recv_runs(&mut self, f: &mut impl FnMut(Run<'_>)) -> io::Result<usize>;
 
-    /// The same, but passes to `f` all that is known of how each datagram came.
+    /// Receives one burst like [`recv_runs`](Self::recv_runs), and calls `f` once for each datagram.
     ///
     /// # Errors
-    /// As [`recv_burst`](Self::recv_burst).
-    fn recv_burst_at(&mut self, f: &mut impl FnMut(Origin, &[u8])) -> io::Result<usize> {
-        self.recv_burst(&mut |from, payload| f(from.into(), payload))
-    }
-
-    /// The same, but calls `f` once for each run of datagrams that came in one piece, if the backend knows of
-    /// runs; otherwise each datagram is a run.
-    ///
-    /// # Errors
-    /// As [`recv_burst`](Self::recv_burst).
-    fn recv_runs(&mut self, f: &mut impl FnMut(Run<'_>)) -> io::Result<usize> {
-        self.recv_burst_at(&mut |origin, datagram| f(Run::single(origin, datagram)))
+    /// As [`recv_runs`](Self::recv_runs).
+    fn recv_burst(&mut self, f: &mut impl FnMut(Origin, &[u8])) -> io::Result<usize> {
+        self.recv_runs(&mut |run| run.datagrams().for_each(|datagram| f(run.origin(), datagram)))
     }
 
     /// Whether it tells the ECN bits of what it receives.
@@ -54,29 +45,6 @@ pub trait PacketIo {
     fn answer_from(&mut self, peer: Peer, local: Option<IpAddr>) -> Option<IpAddr> {
         let _ = (peer, local);
         None
-    }
-
-    /// Tells the backend its future peers, so that one with several threads can distribute them.
-    fn set_peers(&mut self, peers: &[Peer]) {
-        let _ = peers;
-    }
-
-    /// How many of the backend's threads can have a [`Handler`] each; none in wrappers that must see all
-    /// packets.
-    fn handlers(&self) -> usize {
-        0
-    }
-
-    /// Gives a handler to each of those threads, in place of its present one; threads without a new handler
-    /// have none. With k threads, the i-th handles packets of the [peers](Self::set_peers) i, i + k and so
-    /// on.
-    fn set_handlers(&mut self, handlers: Vec<Box<dyn Handler>>) {
-        drop(handlers);
-    }
-
-    /// Has the i-th handler look for work.
-    fn wake_handler(&mut self, number: usize) {
-        let _ = number;
     }
 
     /// The address that [`answer_from`](Self::answer_from) chose for `peer`.
@@ -153,7 +121,7 @@ pub trait PacketIo {
     /// simulator). Returns whether something can be received.
     ///
     /// # Errors
-    /// As [`recv_burst`](Self::recv_burst).
+    /// As [`recv_runs`](Self::recv_runs).
     fn wait(&mut self, timeout: Duration) -> io::Result<bool>;
 
     /// Monotonic time since a fixed start of this backend (virtual in the simulator).
@@ -190,19 +158,6 @@ pub struct IoStats {
 }
 
 impl IoStats {
-    /// Both together.
-    pub(crate) fn plus(self, other: IoStats) -> IoStats {
-        IoStats {
-            packets_in: self.packets_in + other.packets_in,
-            bytes_in: self.bytes_in + other.bytes_in,
-            packets_out: self.packets_out + other.packets_out,
-            bytes_out: self.bytes_out + other.bytes_out,
-            send_errors: self.send_errors + other.send_errors,
-            recv_bursts: self.recv_bursts + other.recv_bursts,
-            send_calls: self.send_calls + other.send_calls,
-        }
-    }
-
     /// Counts `packets` datagrams with `payload` bytes in all as received from this peer.
     pub fn count_in(&mut self, from: Peer, packets: usize, payload: usize) {
         self.packets_in += packets as u64;

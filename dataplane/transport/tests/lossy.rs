@@ -152,7 +152,7 @@ fn the_bits_of_congestion_survive() {
         let ecn = round % 4;
         a.send_run_with(peer(2), &[ecn; 40], 10, ecn).unwrap();
         b.wait(Duration::from_millis(1)).unwrap();
-        b.recv_burst_at(&mut |origin, payload| {
+        b.recv_burst(&mut |origin, payload| {
             assert_eq!(origin.ecn, payload[0]);
             got[usize::from(origin.ecn)] += 1;
         })
@@ -231,7 +231,7 @@ fn a_lone_datagram_held_back_goes_on_after_the_hold() {
     let mut received = 0;
     let mut calls = 0;
     while b.wait(Duration::from_secs(1)).unwrap() {
-        received += b.recv_burst(&mut |from, _| assert_eq!(from, peer(1))).unwrap();
+        received += b.recv_burst(&mut |origin, _| assert_eq!(origin.from, peer(1))).unwrap();
         calls += 1;
     }
     assert_eq!((received, calls), (1, 2));

@@ -20,7 +20,7 @@ use thc_protocol::wire::{Choice, Form, HEADER_LEN, Header, Kind, MAX_PACKET, Tab
 use thc_protocol::worker::{CallError, CallSpec, Events, PacketId, Parameters, PartSpec, Tx, Worker};
 use thc_protocol::{Cookie, JobId, Round, SlotId, TableId, WorkerId};
 use thc_support::wire_table;
-use thc_transport::{Dpdk, DpdkConfig, DpdkIo, Idle, MacAddr, Neighbour, PacketIo, Peer};
+use thc_transport::{DpdkConfig, DpdkIo, Idle, MacAddr, Neighbour, PacketIo, Peer};
 
 const D: usize = 1 << 20;
 /// Coordinates of a packet.
@@ -103,7 +103,7 @@ impl Rig {
             idle: Idle::BusyPoll,
             ..DpdkConfig::new(Ipv4Addr::new(10, 0, 0, 2))
         };
-        let io = Dpdk::open(&config, 50_000, 1).unwrap().into_endpoints().pop().unwrap();
+        let io = DpdkIo::open(&config, 50_000, 1).unwrap().pop().unwrap();
         let table = LookupTable::solve(4, 30, 1.0 / 32.0).unwrap();
         let wire = Table { id: TableId(1), ..wire_table(Form::USUAL, &table) };
         let welcome = Welcome {

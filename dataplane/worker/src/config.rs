@@ -4,7 +4,7 @@ use crate::Controller;
 use crate::seat::Seat;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
-use thc_transport::{Backend, Capture, LossyConfig, TransportError};
+use thc_transport::{Backend, Capture, LossyConfig};
 
 /// Settings of a [`crate::Group`]; the rest comes from the parameter server (P23).
 #[derive(Clone, Debug)]
@@ -41,39 +41,13 @@ pub struct GroupConfig {
     pub seed: Option<u64>,
     /// Threads that compute, the caller's among them. Default: one less than the process has cores, at least 1.
     pub threads: usize,
-    /// Threads for packets, each with its own socket and slots, beside those that compute; kernel UDP only.
-    /// The server's ports are divided among them, so more threads than ports have nothing to do. Default 0:
-    /// the computing threads also receive and send.
-    pub network_threads: usize,
     /// Where to write all packets received and sent; groups may share one. Default: nowhere.
     pub capture: Option<Capture>,
     /// Faults to inject into this worker's packets, for tests.
     pub faults: Option<LossyConfig>,
 }
 
-/// Most [`GroupConfig::network_threads`]: servers have no more ports.
-const MOST_NETWORK_THREADS: usize = 64;
-
 impl GroupConfig {
-    /// Checks whether these network threads are possible.
-    ///
-    /// # Errors
-    /// [`TransportError::Setting`] says why not.
-    pub fn check_network_threads(&self) -> Result<(), TransportError> {
-        let backend = match &self.io {
-            Backend::Udp => "udp",
-            Backend::Dpdk(_) => "dpdk",
-        };
-        let mend = match self.network_threads {
-            0 => return Ok(()),
-            _ if backend != "udp" => "these threads are for kernel UDP alone: leave the option out",
-            threads if threads > MOST_NETWORK_THREADS => "64 is the most, as many as servers have ports",
-            _ => return Ok(()),
-        };
-        let value = self.network_threads.to_string();
-        Err(TransportError::Setting { backend, key: "network_threads", value, mend })
-    }
-
     /// Joins there from now on.
     pub(crate) fn take_seat(&mut self, seat: Seat) {
         (self.ps, self.job, self.worker, self.cookie) = (seat.ps, seat.job, seat.worker, seat.cookie);
@@ -98,7 +72,6 @@ impl Default for GroupConfig {
             min_rto: Duration::from_millis(20),
             seed: None,
             threads: std::thread::available_parallelism().map_or(1, |cores| cores.get() - 1).max(1),
-            network_threads: 0,
             capture: None,
             faults: None,
         }

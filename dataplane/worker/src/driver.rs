@@ -166,7 +166,7 @@ mod tests {
     use thc_protocol::wire::{Form, Table, Tables, Welcome};
     use thc_protocol::{Cookie, JobId, TableId, WorkerId};
     use thc_support::wire_table;
-    use thc_transport::{IoStats, Peer};
+    use thc_transport::{IoStats, Peer, Run};
 
     /// An interface on which nothing ever comes, until it panics.
     struct Faulty {
@@ -175,7 +175,7 @@ mod tests {
     }
 
     impl PacketIo for Faulty {
-        fn recv_burst(&mut self, _: &mut impl FnMut(Peer, &[u8])) -> io::Result<usize> {
+        fn recv_runs(&mut self, _: &mut impl FnMut(Run<'_>)) -> io::Result<usize> {
             assert!(!self.panics.load(Ordering::SeqCst), "the bug that this test has made");
             Ok(0)
         }

@@ -5,7 +5,7 @@ use crate::driver::{Driver, IDLE};
 use crate::engine::{Engine, EngineConfig, NAP, RestoredFeedback};
 use crate::probe::{ProbeAnswer, ask};
 use crate::random::random;
-use crate::{AnyIo, Call, GroupConfig, Operand, PackedLayout, Span, Stats, WorkerError};
+use crate::{AnyIo, Call, GroupConfig, Handle, Packed, PackedLayout, PackedTensor, Span, Stats, WorkerError};
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -138,22 +138,28 @@ impl Group {
         result
     }
 
-    /// Starts an all-reduce of `operand` and returns at once; several may be under way. They complete in the
-    /// order in which they were started. The operand is
-    ///
-    /// - a `Vec<f32>`: [`Handle::wait`](crate::Handle::wait) returns the mean in its memory; or
-    /// - a [`PackedTensor`](crate::PackedTensor), whose norms, indices and means are computed elsewhere, such as
-    ///   on a GPU. Norms come with it; [`Packed::numbers`](crate::Packed::numbers) returns the parameters of
-    ///   compression; then [`Packed::send`](crate::Packed::send) takes indices and
-    ///   [`Packed::receive`](crate::Packed::receive) returns sums, piece by piece. The results must be those that
-    ///   the codec defines (P28 to P32), so that in one call some workers may compute elsewhere and others not.
-    ///   Error feedback is the caller's. A [`Packed`](crate::Packed) that is dropped before all its indices were
-    ///   sent ends the session.
+    /// Starts an all-reduce of `data` and returns at once; several may be under way. They complete in the
+    /// order in which they were started. [`Handle::wait`] returns the mean in the memory of `data`.
     ///
     /// # Errors
     /// What is wrong with the call itself; later errors, as of [`Self::call`], come from the handle.
-    pub fn start<O: Operand>(&self, operand: O, call: Call<'_>) -> Result<O::Handle, WorkerError> {
-        let result = self.driver.with_engine(|engine| engine.start(operand, call));
+    pub fn start(&self, data: Vec<f32>, call: Call<'_>) -> Result<Handle, WorkerError> {
+        let result = self.driver.with_engine(|engine| engine.start(data, call));
+        self.wake();
+        result
+    }
+
+    /// Starts an all-reduce as [`Self::start`] does, of a tensor whose norms, indices and means are computed
+    /// elsewhere, such as on a GPU. Norms come with it; [`Packed::numbers`] returns the parameters of compression;
+    /// then [`Packed::send`] takes indices and [`Packed::receive`] returns sums, piece by piece. The results must
+    /// be those that the codec defines (P28 to P32), so that in one call some workers may compute elsewhere and
+    /// others not. Error feedback is the caller's. A [`Packed`] that is dropped before all its indices were sent
+    /// ends the session.
+    ///
+    /// # Errors
+    /// As [`Self::start`].
+    pub fn start_packed(&self, tensor: PackedTensor<'_>, call: Call<'_>) -> Result<Packed, WorkerError> {
+        let result = self.driver.with_engine(|engine| engine.start_packed(tensor, call));
         self.wake();
         result
     }
@@ -165,7 +171,7 @@ impl Group {
         }
     }
 
-    /// How a [`PackedTensor`](crate::PackedTensor) of this plan is cut into partitions and pieces of 2^`piece` coordinates.
+    /// How a [`PackedTensor`] of this plan is cut into partitions and pieces of 2^`piece` coordinates.
     ///
     /// # Errors
     /// What is wrong with the plan.
@@ -303,8 +309,8 @@ fn rendezvous(io: &mut AnyIo, config: &GroupConfig) -> Result<(Joiners, Welcome,
             .clamp(Duration::from_millis(1), NAP * 10);
         io.wait(due)?;
         let mut event = None;
-        io.recv_burst(&mut |from, packet| {
-            if let Some(share) = (0..joiners.count()).find(|&share| at(&joiners, share) == from)
+        io.recv_burst(&mut |origin, packet| {
+            if let Some(share) = (0..joiners.count()).find(|&share| at(&joiners, share) == origin.from)
                 && let Some(new) = joiners.handle(now, share, packet)
             {
                 event = Some(new);

@@ -4,11 +4,10 @@ use crate::GroupConfig;
 use crate::random::random;
 use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
-use std::num::NonZeroUsize;
 use std::time::Duration;
 use thc_transport::{
-    Backend, CapturedIo, DeviceInfo, Dpdk, DpdkIo, Handler, IoStats, LossyIo, Origin, PacketIo, Peer, Run,
-    TransportError, UdpConfig, UdpIo, UdpThreads,
+    Backend, CapturedIo, DeviceInfo, DpdkIo, IoStats, LossyIo, PacketIo, Peer, Run, TransportError,
+    UdpConfig, UdpIo,
 };
 
 /// The ports that DPDK endpoints choose from when none is given.
@@ -19,8 +18,6 @@ const FREE_PORTS: std::ops::Range<u16> = 49152..65535;
 pub enum AnyIo {
     /// Kernel UDP sockets.
     Udp(UdpIo),
-    /// The same, with threads of their own.
-    UdpThreads(UdpThreads),
     /// DPDK devices.
     Dpdk(DpdkIo),
     /// Another, with what goes in and out written down.
@@ -33,7 +30,6 @@ macro_rules! each {
     ($self:ident, $io:ident => $body:expr) => {
         match $self {
             AnyIo::Udp($io) => $body,
-            AnyIo::UdpThreads($io) => $body,
             AnyIo::Dpdk($io) => $body,
             AnyIo::Captured($io) => $body,
             AnyIo::Lossy($io) => $body,
@@ -67,7 +63,6 @@ impl AnyIo {
     }
 
     fn open_backend(config: &GroupConfig) -> Result<AnyIo, TransportError> {
-        config.check_network_threads()?;
         match &config.io {
             Backend::Udp => {
                 let udp = UdpConfig {
@@ -75,10 +70,7 @@ impl AnyIo {
                     send_buffer: config.send_buffer,
                     ..UdpConfig::new(end_towards(config.ps, config.bind))
                 };
-                Ok(match NonZeroUsize::new(config.network_threads) {
-                    None => AnyIo::Udp(UdpIo::bind(udp)?),
-                    Some(threads) => AnyIo::UdpThreads(UdpThreads::bind(udp, threads)?),
-                })
+                Ok(AnyIo::Udp(UdpIo::bind(udp)?))
             }
             Backend::Dpdk(dpdk) => {
                 if !config.bind.ip().is_unspecified() && config.bind.ip() != dpdk.address {
@@ -88,7 +80,7 @@ impl AnyIo {
                     0 => free_port(),
                     port => port,
                 };
-                let endpoint = Dpdk::open(dpdk, port, 1)?.into_endpoints().pop();
+                let endpoint = DpdkIo::open(dpdk, port, 1)?.pop();
                 let endpoint = endpoint.ok_or(TransportError::NoDpdk)?;
                 Ok(AnyIo::Dpdk(endpoint))
             }
@@ -100,7 +92,6 @@ impl AnyIo {
     pub fn recv_capacity(&self, datagram_len: usize) -> usize {
         match self {
             AnyIo::Udp(io) => io.recv_capacity(datagram_len),
-            AnyIo::UdpThreads(io) => io.recv_capacity(datagram_len),
             AnyIo::Dpdk(io) => io.recv_capacity(),
             AnyIo::Captured(io) => io.inner().recv_capacity(datagram_len),
             AnyIo::Lossy(io) => io.inner().recv_capacity(datagram_len),
@@ -110,7 +101,7 @@ impl AnyIo {
     /// The DPDK devices it goes through, if it does.
     pub(crate) fn devices(&self) -> Vec<DeviceInfo> {
         match self {
-            AnyIo::Udp(_) | AnyIo::UdpThreads(_) => Vec::new(),
+            AnyIo::Udp(_) => Vec::new(),
             AnyIo::Dpdk(io) => io.devices(),
             AnyIo::Captured(io) => io.inner().devices(),
             AnyIo::Lossy(io) => io.inner().devices(),
@@ -120,7 +111,7 @@ impl AnyIo {
     /// Whether datagrams could not be sent because nobody on the link answered for their receiver.
     pub(crate) fn has_unresolved(&self) -> bool {
         match self {
-            AnyIo::Udp(_) | AnyIo::UdpThreads(_) => false,
+            AnyIo::Udp(_) => false,
             AnyIo::Dpdk(io) => io.frame_counts().unresolved > 0,
             AnyIo::Captured(io) => io.inner().has_unresolved(),
             AnyIo::Lossy(io) => io.inner().has_unresolved(),
@@ -129,36 +120,12 @@ impl AnyIo {
 }
 
 impl PacketIo for AnyIo {
-    fn recv_burst(&mut self, f: &mut impl FnMut(Peer, &[u8])) -> io::Result<usize> {
-        each!(self, io => io.recv_burst(f))
-    }
-
-    fn recv_burst_at(&mut self, f: &mut impl FnMut(Origin, &[u8])) -> io::Result<usize> {
-        each!(self, io => io.recv_burst_at(f))
-    }
-
     fn recv_runs(&mut self, f: &mut impl FnMut(Run<'_>)) -> io::Result<usize> {
         each!(self, io => io.recv_runs(f))
     }
 
     fn reads_ecn(&self) -> bool {
         each!(self, io => io.reads_ecn())
-    }
-
-    fn set_peers(&mut self, peers: &[Peer]) {
-        each!(self, io => io.set_peers(peers));
-    }
-
-    fn handlers(&self) -> usize {
-        each!(self, io => io.handlers())
-    }
-
-    fn set_handlers(&mut self, handlers: Vec<Box<dyn Handler>>) {
-        each!(self, io => io.set_handlers(handlers));
-    }
-
-    fn wake_handler(&mut self, number: usize) {
-        each!(self, io => io.wake_handler(number));
     }
 
     fn send_run_with(&mut self, to: Peer, contents: &[u8], segment: usize, ecn: u8) -> io::Result<()> {

@@ -11,8 +11,8 @@
 //! ```
 //!
 //! [`Group`] is what users call: [`Group::allreduce`] for the usual case, [`Group::call`] with a [`Call`] that says
-//! how the coordinates travel, [`Group::start`] for several all-reduces at a time and for tensors that a GPU
-//! compresses. Underneath, [`Engine`] ties `thc-protocol`'s state machine, `thc-codec`'s
+//! how the coordinates travel, [`Group::start`] for several all-reduces at a time, [`Group::start_packed`] for tensors
+//! that a GPU compresses. Underneath, [`Engine`] ties `thc-protocol`'s state machine, `thc-codec`'s
 //! kernels and a [`thc_transport::PacketIo`] together without threads, so that the same code runs on
 //! sockets and in a simulated network.
 //!
@@ -44,8 +44,8 @@ pub use controller::Controller;
 pub use controller::ControllerUrl;
 pub use engine::{
     Borrowed, CallKeys, Collective, CollectiveCall, CollectiveConfig, Engine, EngineConfig, Estimate,
-    Finished, Handle, KeptFeedback, Loan, Numbers, Operand, Packed, PackedLayout, PackedPart, PackedTensor,
-    Piece, RestoredFeedback,
+    Finished, Handle, KeptFeedback, Loan, Numbers, Packed, PackedLayout, PackedPart, PackedTensor, Piece,
+    RestoredFeedback,
 };
 pub use error::WorkerError;
 pub use group::Group;

@@ -81,12 +81,12 @@ pub(crate) fn ask(
         while answer.is_none() && io.now() < due {
             let left = due.saturating_sub(io.now());
             io.wait(left.min(Duration::from_millis(10)))?;
-            io.recv_burst(&mut |from, packet| {
+            io.recv_burst(&mut |origin, packet| {
                 if let Some(said) = understand(config, round, packet) {
-                    if from == config.ps {
+                    if origin.from == config.ps {
                         answer = Some(said);
                     } else {
-                        found.strangers = Some(from);
+                        found.strangers = Some(origin.from);
                     }
                 }
             })?;

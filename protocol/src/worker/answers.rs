@@ -10,8 +10,7 @@ use std::time::Duration;
 
 impl Worker {
     /// Whether a packet names this session's job and cookie.
-    #[must_use]
-    pub fn is_of_session(&self, header: &Header) -> bool {
+    fn is_of_session(&self, header: &Header) -> bool {
         header.job == self.params.job && header.cookie == self.params.cookie
     }
 

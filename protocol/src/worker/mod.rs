@@ -3,7 +3,6 @@
 
 mod answers;
 mod call;
-mod deal;
 mod error;
 mod loss;
 mod parameters;
@@ -12,25 +11,20 @@ mod racks;
 mod rtt;
 mod stats;
 mod stream;
-mod stripe;
-mod stripes;
 mod waited;
 
 pub use call::{CallSpec, PartSpec};
-pub use deal::{Dealt, StripeReport};
 pub use error::{CallError, OfRacks, SessionError, Who, Workers};
 pub use parameters::Parameters;
 pub use ports::SharePorts;
 pub use rtt::Rtt;
 pub use stats::{ProtocolStats, StreamStats};
 pub use stream::{PacketId, Tx};
-pub use stripe::Stripe;
 
 use crate::aggregator::Shard;
 use crate::wire::{HEADER_LEN, Header, Kind, Mode, NORM_LEN, RAW_LEN};
 use crate::{Policy, Round, SlotId, TableId};
 use call::Call;
-use deal::Stripes;
 use std::collections::VecDeque;
 use std::time::Duration;
 use stream::Stream;
@@ -80,8 +74,6 @@ pub struct Worker {
     params: Parameters,
     norm: Stream,
     data: Stream,
-    /// Where others send its data.
-    stripes: Option<Stripes>,
     calls: VecDeque<Call>,
     /// Number of the oldest call in `calls`.
     first_call: u64,
@@ -133,7 +125,6 @@ impl Worker {
         Worker {
             norm,
             data,
-            stripes: None,
             params,
             calls: VecDeque::new(),
             first_call: 0,
@@ -172,39 +163,31 @@ impl Worker {
     /// Counts so far.
     #[must_use]
     pub fn stats(&self) -> ProtocolStats {
-        let own = ProtocolStats { norm: self.norm.stats(), data: self.data.stats(), ..self.stats };
-        self.reports().iter().fold(own, |all, report| all.plus(report.stats))
+        ProtocolStats { norm: self.norm.stats(), data: self.data.stats(), ..self.stats }
     }
 
     /// Smoothed round-trip time of data packets.
     #[must_use]
     pub fn round_trip(&self) -> Option<Duration> {
-        let stripes = self.reports().iter().filter_map(|report| report.smoothed);
-        self.data.rtt().smoothed_rtt().into_iter().chain(stripes).max()
+        self.data.rtt().smoothed_rtt()
     }
 
     /// Data packets that may be outstanding now (P41), and how often congestion has made them fewer.
     #[must_use]
     pub fn window(&self) -> (u64, u64) {
-        if self.stripes.is_none() {
-            return self.data.open();
-        }
-        self.reports().iter().fold((0, 0), |(packets, decreases), StripeReport { window, .. }| {
-            (packets + window.0, decreases + window.1)
-        })
+        self.data.open()
     }
 
     /// Results that told of congestion, or met it (P46).
     #[must_use]
     pub fn marks(&self) -> u64 {
-        self.reports().iter().fold(self.data.marks(), |all, report| all + report.marks)
+        self.data.marks()
     }
 
     /// Shortest of the recent round-trip times of data packets.
     #[must_use]
     pub fn shortest_round_trip(&self) -> Option<Duration> {
-        let stripes = self.reports().iter().filter_map(|report| report.shortest);
-        self.data.rtt().shortest().into_iter().chain(stripes).min()
+        self.data.rtt().shortest()
     }
 
     /// Why the session is over, if it is.
@@ -235,29 +218,22 @@ impl Worker {
     /// Who is missing. Data in flight belong to an earlier call than norms in flight, so a worker that is
     /// missing there may be why others are missing here.
     fn missing_workers(&self) -> u64 {
-        let data = self.reports().iter().fold(self.missing_data, |all, report| all | report.missing);
-        if data != 0 { data } else { self.missing_norm }
+        if self.missing_data != 0 { self.missing_data } else { self.missing_norm }
     }
 
     /// Counts the time since the last tick.
     fn count_tick(&mut self, now: Duration) {
         let since = std::mem::replace(&mut self.ticked, now);
-        let reports = self.reports();
-        let own = self.norm.progress().max(self.data.progress());
-        let progress = reports.iter().fold(own, |latest, report| latest.max(report.progress));
-        // What is dealt out and not sent yet waits for nobody else.
-        let waits = self.norm.is_busy() || self.data.is_busy() || reports.iter().any(|report| report.busy);
-        let heard = self.last_heard();
-        self.stalled.count(since, now, if waits { progress } else { now });
-        self.silent.count(since, now, heard);
+        let progress = self.norm.progress().max(self.data.progress());
+        self.stalled.count(since, now, if self.is_busy() { progress } else { now });
+        self.silent.count(since, now, self.heard);
     }
 
     /// The shard of the packet that has been waited for longest: of data first, since norms in flight belong
     /// to later calls.
     #[must_use]
     pub fn waits_at(&self) -> Option<u8> {
-        let stripes = || self.reports().iter().find_map(|report| report.waits_at);
-        self.data.waits_at().or_else(stripes).or_else(|| self.norm.waits_at())
+        self.data.waits_at().or_else(|| self.norm.waits_at())
     }
 
     /// Shards that do not answer NUDGE, and since how long (P20, P21): that of the oldest packet in a stream
@@ -267,34 +243,29 @@ impl Worker {
         let given_up =
             self.data.unanswered_shards().map(move |(shard, since)| (shard, now.saturating_sub(since)));
         let deaf = deaf.map(|shard| (shard, self.stalled.time()));
-        let stripes = self.reports().iter().filter(|report| report.deaf).filter_map(move |report| {
-            report.waits_at.map(|shard| (shard, now.saturating_sub(report.progress)))
-        });
-        deaf.into_iter().chain(stripes).chain(given_up)
+        deaf.into_iter().chain(given_up)
     }
 
     /// Whether the aggregator has been silent for so long that it may have lost its state (P20).
     #[must_use]
     pub fn suspects_restart(&self, now: Duration) -> bool {
-        let silent = now.saturating_sub(self.last_heard());
-        let own = [&self.norm, &self.data].map(|s| (s.is_busy(), s.timeouts(), s.progress()));
-        let stripes = self.reports().iter().map(|report| (report.busy, report.timeouts, report.progress));
-        own.into_iter().chain(stripes).any(|(busy, timeouts, progress)| {
-            let stalled = now.saturating_sub(progress);
-            busy && timeouts >= 2 && silent >= stalled.min(self.params.min_rto * 4)
+        let silent = now.saturating_sub(self.heard);
+        [&self.norm, &self.data].into_iter().any(|stream| {
+            let stalled = now.saturating_sub(stream.progress());
+            stream.is_busy() && stream.timeouts() >= 2 && silent >= stalled.min(self.params.min_rto * 4)
         })
     }
 
     /// When something of the session came last from the aggregator.
     #[must_use]
     pub fn last_heard(&self) -> Duration {
-        self.reports().iter().fold(self.heard, |latest, report| latest.max(report.heard))
+        self.heard
     }
 
     /// Whether anything that was sent has no result yet.
     #[must_use]
     pub fn is_busy(&self) -> bool {
-        self.norm.is_busy() || self.data.is_busy() || self.has_dealt()
+        self.norm.is_busy() || self.data.is_busy()
     }
 
     /// The aggregator's control plane has answered.
@@ -376,7 +347,7 @@ impl Worker {
     /// Whether the window has room for data packets.
     #[must_use]
     pub fn has_room(&self) -> bool {
-        self.may_deal().unwrap_or_else(|| self.data.room() > 0)
+        self.data.room() > 0
     }
 
     /// Writes and sends as many packets, from that of [`Self::next_data`] on, as fit in one run, at most
@@ -430,10 +401,7 @@ impl Worker {
             self.retire();
         }
         self.send_norms(now, tx);
-        match self.reports().iter().min_by_key(|report| report.shortest.unwrap_or(Duration::MAX)) {
-            Some(&StripeReport { shortest, answer, .. }) => self.norm.note_elsewhere(shortest, answer),
-            None => self.norm.note_elsewhere(self.data.rtt().shortest(), self.data.rtt().answer()),
-        }
+        self.norm.note_elsewhere(self.data.rtt().shortest(), self.data.rtt().answer());
         self.norm.repeat(now, tx);
         match self.params.policy {
             Policy::Reliable => self.data.repeat(now, tx),

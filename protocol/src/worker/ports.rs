@@ -31,12 +31,6 @@ impl SharePorts {
         }
     }
 
-    /// All of them, share by share.
-    #[must_use]
-    pub fn addresses(&self) -> &[SocketAddr] {
-        &self.all
-    }
-
     /// Where packets of a shard go.
     #[inline]
     #[must_use]

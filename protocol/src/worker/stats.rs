@@ -29,27 +29,3 @@ pub struct ProtocolStats {
     /// Packets received that were none of this session's.
     pub foreign: u64,
 }
-
-impl StreamStats {
-    fn plus(self, other: StreamStats) -> StreamStats {
-        StreamStats {
-            sent: self.sent + other.sent,
-            repeated: self.repeated + other.repeated,
-            timeouts: self.timeouts + other.timeouts,
-            given_up: self.given_up + other.given_up,
-        }
-    }
-}
-
-impl ProtocolStats {
-    pub(super) fn plus(self, other: ProtocolStats) -> ProtocolStats {
-        ProtocolStats {
-            norm: self.norm.plus(other.norm),
-            data: self.data.plus(other.data),
-            stragglers: self.stragglers + other.stragglers,
-            nudged: self.nudged + other.nudged,
-            left_out: self.left_out + other.left_out,
-            foreign: self.foreign + other.foreign,
-        }
-    }
-}

@@ -1,7 +1,6 @@
 //! One worker of the simulation: it submits its calls, and checks every event.
 
 use crate::plan::Truth;
-use crate::striped::Striped;
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::rc::Rc;
 use std::time::Duration;
@@ -24,8 +23,6 @@ pub struct Manner {
     pub latency: Duration,
     /// Most data packets outstanding.
     pub limit: Option<u64>,
-    /// Stripes that send its data, if its session allows them.
-    pub stripes: u8,
 }
 
 impl Manner {
@@ -37,7 +34,6 @@ impl Manner {
             gaps: vec![Duration::ZERO; calls],
             latency: Duration::from_micros(2),
             limit: None,
-            stripes: 0,
         }
     }
 }
@@ -209,7 +205,6 @@ pub struct Client {
     pub truth: Rc<Truth>,
     pub number: u16,
     pub worker: Worker,
-    pub striped: Option<Striped>,
     pub record: Record,
     pub manner: Manner,
     pub inbox: VecDeque<Rc<[u8]>>,
@@ -233,7 +228,6 @@ impl Client {
         if let Some(limit) = manner.limit {
             worker.set_limit(limit);
         }
-        let striped = Striped::of_worker(&mut worker, manner.stripes, manner.limit, manner.start);
         let record = Record {
             truth: Rc::clone(&truth),
             strict,
@@ -248,7 +242,6 @@ impl Client {
             truth,
             number,
             worker,
-            striped,
             record,
             next_submit: manner.start,
             next_ready: Duration::ZERO,
@@ -270,20 +263,11 @@ impl Client {
             return Some(self.manner.start);
         }
         while let Some(packet) = self.inbox.pop_front() {
-            let Self { worker, striped, record, .. } = self;
-            let taken =
-                striped.as_mut().is_some_and(|striped| striped.handle(now, worker, &packet, record, out));
-            if !taken {
-                worker.handle(now, &packet, record, out);
-            }
-            self.tell_stripes();
+            self.worker.handle(now, &packet, &mut self.record, out);
+            self.record.over |= self.worker.failure().is_some();
         }
-        if let Some(striped) = &mut self.striped {
-            striped.tick(now, &mut self.record, out);
-        }
-        self.tell_stripes();
         self.worker.tick(now, &mut self.record, out);
-        self.tell_stripes();
+        self.record.over |= self.worker.failure().is_some();
         let mut next = None;
         let mut at = |time: Duration| next = Some(next.map_or(time, |other: Duration| other.min(time)));
         while self.worker.failure().is_none() {
@@ -296,22 +280,13 @@ impl Client {
                 break;
             }
         }
-        self.send_stripes(now, out);
         if self.ended.is_none() && (self.worker.failure().is_some() || self.is_through()) {
             self.ended = Some(now);
         }
-        let stripes = self.striped.as_mut().and_then(|striped| striped.deadline(now));
-        for deadline in [self.worker.deadline(), stripes].into_iter().flatten() {
+        if let Some(deadline) = self.worker.deadline() {
             at(deadline.max(now + Duration::from_nanos(1)));
         }
         next
-    }
-
-    fn tell_stripes(&mut self) {
-        if let Some(striped) = &mut self.striped {
-            striped.tell(&mut self.worker);
-        }
-        self.record.over |= self.worker.failure().is_some();
     }
 
     fn is_through(&self) -> bool {
@@ -352,19 +327,6 @@ impl Client {
                 return Some(self.next_ready);
             }
             let (plan, number) = (&self.truth.plan, self.number);
-            if let Some(striped) = &mut self.striped {
-                let maxima = &self.record.norms[&place.call];
-                let packets = &plan.calls[place.call as usize].packets;
-                let Some(dealt) = self.worker.deal(usize::MAX) else { break };
-                let all = (place.partition..).zip(&packets[place.partition as usize..]);
-                let all = all.filter(|&(partition, _)| maxima[partition as usize] != 0);
-                let all = all.flat_map(|(partition, &packets)| {
-                    (0..packets).map(move |packet| PacketId { partition, packet, ..place })
-                });
-                let places = all.skip(place.packet as usize).take(dealt.count).collect();
-                striped.add(dealt, places);
-                continue;
-            }
             let sent = self.worker.fill(now, out, usize::MAX, |at, payload| {
                 assert!(at.call == place.call && at.partition >= place.partition);
                 plan.contribution(number, at, payload);
@@ -374,12 +336,5 @@ impl Client {
             }
         }
         None
-    }
-
-    fn send_stripes(&mut self, now: Duration, out: &mut Outbox) {
-        let (plan, number) = (&self.truth.plan, self.number);
-        if let Some(striped) = &mut self.striped {
-            striped.send(now, out, |at, payload| plan.contribution(number, at, payload));
-        }
     }
 }

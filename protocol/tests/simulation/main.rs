@@ -11,5 +11,4 @@ mod refused;
 mod reliable;
 mod scenario;
 mod scene;
-mod striped;
 mod tree;

@@ -74,35 +74,3 @@ fn sums_are_exact_when_packets_outlive_a_restart() {
     println!("slowest trace: {slowest:?}, {too_far} packets dropped as too far ahead");
     assert!(too_far > 0, "no trace has such a packet");
 }
-
-/// Workers in stripes, each with another number of them, beside workers that are one.
-#[test]
-fn sums_are_exact_whoever_is_striped() {
-    let mut slowest = Duration::ZERO;
-    for_seeds("sums_are_exact_whoever_is_striped", 150, |seed| {
-        let mut rng = Rng::new(seed);
-        let network = network(&mut rng);
-        let network = Network { loss: network.loss.min(0.1), ..network };
-        let forgets = rng.chance(0.5);
-        let restarts = if forgets { restarts(&mut rng, 4) } else { Restarts::default() };
-        let shards = rng.pick(&[1, 2, 2, 3, 4]);
-        let mut scene = Scene::new(seed, shards, network, restarts);
-        let mut plan = job(&mut rng, 5, 0.05);
-        plan.config.data_slots = 128 * u32::from(shards) * rng.pick(&[1, 1, 2]);
-        // That is counted in slots.
-        if plan.first_seq > 0 {
-            plan.wrap_after(2);
-        }
-        let mut manners = manners(&mut rng, &plan);
-        manners.iter_mut().for_each(|manner| manner.stripes = rng.between(0, shards.into()) as u8);
-        let expected: Vec<bool> = manners.iter().map(|manner| manner.stripes > 0).collect();
-        scene.add_job(&plan, manners, &[]);
-        let striped: Vec<bool> = scene.clients.iter().map(|client| client.striped.is_some()).collect();
-        assert_eq!(striped, expected);
-        scene.run(patience(&scene), ms(50));
-        all_ended(&scene);
-        assert_eq!((scene.mixed, if forgets { 0 } else { scene.too_far }), (0, 0));
-        slowest = slowest.max(scene.now);
-    });
-    println!("slowest trace: {slowest:?}");
-}

@@ -71,7 +71,6 @@ pub fn manners(rng: &mut Rng, plan: &JobPlan) -> Vec<Manner> {
             gaps: (0..calls).map(|_| micros(rng.below(dawdle + 1))).collect(),
             latency: micros(rng.pick(&[0, 1, 20, 500])),
             limit: rng.chance(0.2).then(|| rng.between(1, 64)),
-            stripes: 0,
         })
         .collect()
 }

@@ -7,4 +7,3 @@ mod endings;
 mod repeating;
 mod runs;
 mod sending;
-mod stripes;

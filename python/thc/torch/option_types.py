@@ -25,7 +25,6 @@ class GroupOptions(TypedDict, total=False):
     min_rto: float | str | None
     seed: int | None
     threads: int | None
-    network_threads: int | None
     recv_buffer: int | None
     send_buffer: int | None
     inject: str | None

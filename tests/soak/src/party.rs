@@ -189,8 +189,8 @@ impl Party {
         }
         let mut event = None;
         let got = io
-            .recv_burst(&mut |from, packet| {
-                if from == address(0)
+            .recv_burst(&mut |origin, packet| {
+                if origin.from == address(0)
                     && event.is_none()
                     && let Some(new) = joiner.handle(now, packet)
                     && !matches!(new, JoinEvent::Pending(..))

@@ -119,7 +119,7 @@ impl<K: Kernels> Server<K> {
         for shard in 0..self.shards.len() {
             let mut burst = Vec::new();
             let ShardServer { io, aggregator } = &mut self.shards[shard];
-            io.recv_burst_at(&mut |origin, packet| burst.push((origin, packet.to_vec()))).unwrap();
+            io.recv_burst(&mut |origin, packet| burst.push((origin, packet.to_vec()))).unwrap();
             if now < self.down_until {
                 continue;
             }

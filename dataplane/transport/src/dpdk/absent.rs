@@ -3,38 +3,21 @@
 use std::{convert::Infallible, io, time::Duration};
 
 use super::{Answers, DeviceInfo, DpdkConfig};
-use crate::{FrameCounts, IoStats, PacketIo, Peer, TransportError};
+use crate::{FrameCounts, IoStats, PacketIo, Peer, Run, TransportError};
 
-/// Open DPDK devices. There are none: this program was built without the feature `dpdk`.
-pub struct Dpdk(Infallible);
+/// One endpoint on DPDK devices. There are none: this program was built without the feature `dpdk`.
+pub struct DpdkIo(Infallible);
 
-impl Dpdk {
+impl DpdkIo {
     /// Always fails.
     ///
     /// # Errors
     /// What is wrong with the settings, else [`TransportError::NoDpdk`].
-    pub fn open(config: &DpdkConfig, _first_port: u16, _queues: u16) -> Result<Self, TransportError> {
+    pub fn open(config: &DpdkConfig, _first_port: u16, _queues: u16) -> Result<Vec<Self>, TransportError> {
         config.check()?;
         Err(TransportError::NoDpdk)
     }
 
-    /// What the devices are.
-    #[must_use]
-    pub fn devices(&self) -> Vec<DeviceInfo> {
-        match self.0 {}
-    }
-
-    /// One endpoint per queue.
-    #[must_use]
-    pub fn into_endpoints(self) -> Vec<DpdkIo> {
-        match self.0 {}
-    }
-}
-
-/// One endpoint on DPDK devices. There are none: see [`Dpdk`].
-pub struct DpdkIo(Infallible);
-
-impl DpdkIo {
     /// How many datagrams the receive rings hold.
     #[must_use]
     pub fn recv_capacity(&self) -> usize {
@@ -58,9 +41,7 @@ impl DpdkIo {
     pub fn frame_counts(&self) -> FrameCounts {
         match self.0 {}
     }
-}
 
-impl DpdkIo {
     /// Receives one burst and has each datagram answered at once.
     pub fn answer_burst(&mut self, _: &mut impl Answers) -> usize {
         match self.0 {}
@@ -68,7 +49,7 @@ impl DpdkIo {
 }
 
 impl PacketIo for DpdkIo {
-    fn recv_burst(&mut self, _: &mut impl FnMut(Peer, &[u8])) -> io::Result<usize> {
+    fn recv_runs(&mut self, _: &mut impl FnMut(Run<'_>)) -> io::Result<usize> {
         match self.0 {}
     }
 

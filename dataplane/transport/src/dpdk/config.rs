@@ -15,7 +15,7 @@ const HEAD: u64 = 512;
 /// Bytes of an Ethernet header.
 const ETHERNET_LEN: u64 = 14;
 
-/// Settings of a [`Dpdk`](crate::Dpdk). Start from [`DpdkConfig::new`] and change what differs.
+/// Settings of a [`DpdkIo`](crate::DpdkIo). Start from [`DpdkConfig::new`] and change what differs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DpdkConfig {
     /// Further arguments for DPDK's environment layer (EAL), as on a command line, such as

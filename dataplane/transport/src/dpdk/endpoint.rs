@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use thc_dpdk::Port;
 
-use super::{DeviceInfo, DpdkConfig, Steering};
+use super::{DeviceInfo, DpdkConfig};
 use crate::link::MacAddr;
 use crate::link::neighbours::Neighbours;
 
@@ -34,15 +34,8 @@ pub(super) fn device_info(port: &Port) -> DeviceInfo {
         link,
         speed,
         mtu: info.mtu,
-        queues: info.queues,
-        steering: match info.steering {
-            thc_dpdk::Steering::OneQueue => Steering::OneQueue,
-            thc_dpdk::Steering::Flow => Steering::Flow,
-            thc_dpdk::Steering::Rss => Steering::Rss,
-        },
         tx_checksum: info.tx_checksum,
         rx_checksum: info.rx_checksum,
-        multi_segment: info.multi_segment,
         numa: info.numa,
     }
 }

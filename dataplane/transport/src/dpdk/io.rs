@@ -14,7 +14,7 @@ use crate::link::arp::{Arp, answer_echo};
 use crate::link::frame::{self, Foreign, HEADERS_LEN, Local};
 use crate::link::neighbours::Reach;
 use crate::link::{FrameCounts, MacAddr};
-use crate::{IPV4_UDP_HEADER_LEN, IoStats, Origin, PacketIo, Peer};
+use crate::{IPV4_UDP_HEADER_LEN, IoStats, Origin, PacketIo, Peer, Run};
 
 /// How often links and neighbours are looked after.
 const TICK: Duration = Duration::from_millis(100);
@@ -275,12 +275,9 @@ fn handle_arp(endpoint: &OpenDpdk, tx: &mut DpdkTx, device: usize, arp: &Arp) {
 }
 
 impl PacketIo for DpdkIo {
-    fn recv_burst(&mut self, f: &mut impl FnMut(Peer, &[u8])) -> io::Result<usize> {
-        Ok(self.answer_burst(&mut |origin: Origin, payload: &[u8], _: &mut DpdkTx| f(origin.from, payload)))
-    }
-
-    fn recv_burst_at(&mut self, f: &mut impl FnMut(Origin, &[u8])) -> io::Result<usize> {
-        Ok(self.answer_burst(&mut |origin: Origin, payload: &[u8], _: &mut DpdkTx| f(origin, payload)))
+    fn recv_runs(&mut self, f: &mut impl FnMut(Run<'_>)) -> io::Result<usize> {
+        let mut take = |origin: Origin, payload: &[u8], _: &mut DpdkTx| f(Run::single(origin, payload));
+        Ok(self.answer_burst(&mut take))
     }
 
     fn reads_ecn(&self) -> bool {

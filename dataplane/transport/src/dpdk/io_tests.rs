@@ -9,7 +9,6 @@ use super::*;
 use crate::Neighbour;
 use crate::TransportError;
 use crate::dpdk::DpdkConfig;
-use crate::dpdk::open::Dpdk;
 
 fn eal() -> &'static Eal {
     let config = EalConfig { hugepages: false, memory: 512, pci: Vec::new(), arguments: Vec::new() };
@@ -35,7 +34,7 @@ fn mac(host: u8) -> MacAddr {
 }
 
 fn endpoint(config: &DpdkConfig) -> DpdkIo {
-    Dpdk::open(config, 9000, 1).unwrap().into_endpoints().pop().unwrap()
+    DpdkIo::open(config, 9000, 1).unwrap().pop().unwrap()
 }
 
 fn peer(host: u8) -> Peer {
@@ -50,7 +49,7 @@ fn end(host: u8, port: u16) -> SocketAddrV4 {
 fn drain(io: &mut DpdkIo) -> Vec<(Peer, Vec<u8>)> {
     let mut got = Vec::new();
     while io.poll() {
-        io.recv_burst(&mut |from, payload| got.push((from, payload.to_vec()))).unwrap();
+        io.recv_burst(&mut |origin, payload| got.push((origin.from, payload.to_vec()))).unwrap();
     }
     got
 }
@@ -416,7 +415,7 @@ fn waiting_ends_with_a_packet_or_in_time() {
 fn devices_that_do_not_open_say_why() {
     let open = |devices: &[&str], queues| {
         let devices: Vec<String> = devices.iter().map(|&device| device.to_owned()).collect();
-        Dpdk::open(&config(1, &devices), 9000, queues).err().unwrap()
+        DpdkIo::open(&config(1, &devices), 9000, queues).err().unwrap()
     };
     let cases: [(&[&str], u16, &str); 3] = [
         (

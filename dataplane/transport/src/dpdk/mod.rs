@@ -25,11 +25,8 @@ mod sender;
 
 pub use answers::Answers;
 pub use config::{DpdkConfig, Idle};
-pub use report::{DeviceInfo, Steering};
+pub use report::DeviceInfo;
 #[cfg(not(feature = "dpdk"))]
-pub use {
-    absent::{Dpdk, DpdkIo},
-    absent_sender::DpdkTx,
-};
+pub use {absent::DpdkIo, absent_sender::DpdkTx};
 #[cfg(feature = "dpdk")]
-pub use {io::DpdkIo, open::Dpdk, sender::DpdkTx};
+pub use {io::DpdkIo, sender::DpdkTx};

@@ -6,9 +6,9 @@ use std::time::{Duration, Instant};
 
 use thc_dpdk::{DpdkError, Eal, EalConfig, Mempool, Port, PortConfig, PortInfo, RxQueue, TxQueue};
 
-use super::endpoint::{OpenDpdk, device_info};
+use super::DpdkConfig;
+use super::endpoint::OpenDpdk;
 use super::io::{DpdkIo, QueueParts};
-use super::{DeviceInfo, DpdkConfig};
 use crate::TransportError;
 use crate::link::MacAddr;
 use crate::link::frame::{ETHERNET_LEN, HEADERS_LEN};
@@ -23,29 +23,20 @@ const SERVER_PATIENCE: Duration = Duration::from_secs(20);
 /// and how often it is looked for.
 const SERVER_PAUSE: Duration = Duration::from_millis(300);
 
-/// The pools of a queue, for whole packets and for headers, and that queue of each device.
-type QueueOfAll = ((Mempool, Mempool), Vec<(RxQueue, TxQueue)>);
-
-/// Open DPDK devices: one endpoint per queue; queue q has the first UDP port plus q.
-pub struct Dpdk {
-    endpoint: Arc<OpenDpdk>,
-    queues: Vec<QueueOfAll>,
-    first_port: u16,
-}
-
 impl From<DpdkError> for TransportError {
     fn from(error: DpdkError) -> Self {
         TransportError::Dpdk { cause: error.to_string() }
     }
 }
 
-impl Dpdk {
-    /// Starts DPDK, if it does not run yet in this process, and opens the devices with `queues` queues each.
+impl DpdkIo {
+    /// Starts DPDK, if it does not run yet in this process, and opens the devices with `queues` queues each. Returns one
+    /// endpoint per queue; that of queue q has the first UDP port plus q.
     ///
     /// # Errors
     /// [`TransportError::Setting`] for settings that make no sense, [`TransportError::Dpdk`] for what DPDK or a
     /// device refuses: the message says what to do.
-    pub fn open(config: &DpdkConfig, first_port: u16, queues: u16) -> Result<Self, TransportError> {
+    pub fn open(config: &DpdkConfig, first_port: u16, queues: u16) -> Result<Vec<Self>, TransportError> {
         config.check()?;
         let packets = config.pool();
         let frame = config.mtu + ETHERNET_LEN as u16;
@@ -74,35 +65,19 @@ impl Dpdk {
                 mine.push(queue);
             }
         }
-        let endpoint = OpenDpdk {
+        let endpoint = Arc::new(OpenDpdk {
             neighbours: Neighbours::new(&config.neighbours),
             config: config.clone(),
             ports,
             start: Instant::now(),
-        };
-        let queues = pools.into_iter().zip(heads).zip(by_queue).collect();
-        Ok(Dpdk { endpoint: Arc::new(endpoint), queues, first_port })
-    }
-
-    /// What the devices are.
-    #[must_use]
-    pub fn devices(&self) -> Vec<DeviceInfo> {
-        self.endpoint.ports.iter().map(device_info).collect()
-    }
-
-    /// One endpoint per queue.
-    #[must_use]
-    pub fn into_endpoints(self) -> Vec<DpdkIo> {
-        let Dpdk { endpoint, queues, first_port } = self;
-        let address = endpoint.config.address;
-        (0u16..)
-            .zip(queues)
-            .map(|(queue, (pools, queues))| {
-                // Past the last port there is none; a server has checked its range.
-                let local = SocketAddrV4::new(address, first_port.saturating_add(queue));
-                DpdkIo::new(QueueParts { endpoint: Arc::clone(&endpoint), local, queue, pools, queues })
-            })
-            .collect()
+        });
+        let all = (0u16..).zip(pools.into_iter().zip(heads).zip(by_queue));
+        let endpoints = all.map(|(queue, (pools, queues))| {
+            // Past the last port there is none; a server has checked its range.
+            let local = SocketAddrV4::new(config.address, first_port.saturating_add(queue));
+            DpdkIo::new(QueueParts { endpoint: Arc::clone(&endpoint), local, queue, pools, queues })
+        });
+        Ok(endpoints.collect())
     }
 }
 

@@ -17,27 +17,10 @@ pub struct DeviceInfo {
     pub speed: u32,
     /// Largest IPv4 packet.
     pub mtu: u16,
-    /// Queue pairs in use.
-    pub queues: u16,
-    /// How datagrams find the queue of their UDP port.
-    pub steering: Steering,
     /// Whether the device fills in UDP checksums.
     pub tx_checksum: bool,
     /// Whether the device checks UDP checksums.
     pub rx_checksum: bool,
-    /// Whether one payload can go to several receivers without being copied.
-    pub multi_segment: bool,
     /// NUMA node of the device, if known.
     pub numa: Option<u32>,
-}
-
-/// How datagrams find the queue of their UDP port.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Steering {
-    /// There is one queue.
-    OneQueue,
-    /// By rules for the destination port (rte_flow).
-    Flow,
-    /// By a hash whose key takes in the destination port alone (RSS).
-    Rss,
 }

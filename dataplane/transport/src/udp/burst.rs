@@ -38,28 +38,23 @@ pub(super) struct Burst {
     kept: Vec<Arc<Vec<u8>>>,
     meta: [RecvMeta; BATCH_SIZE],
     received: usize,
-    /// Pieces that have been dealt with, bit by bit.
-    taken: u64,
 }
-
-const _: () = assert!(BATCH_SIZE <= u64::BITS as usize);
 
 impl Burst {
     /// Room for one, with nothing in it.
-    pub fn new() -> Box<Burst> {
-        Box::new(Burst {
+    pub fn new() -> Burst {
+        Burst {
             pieces: std::array::from_fn(|_| Piece::new()),
             kept: Vec::new(),
             meta: [RecvMeta::default(); BATCH_SIZE],
             received: 0,
-            taken: 0,
-        })
+        }
     }
 
     /// Replaces its content by what it receives; without an error there is then at least one piece.
     pub fn receive(&mut self, socket: &UdpSocket) -> io::Result<()> {
         self.reclaim();
-        (self.received, self.taken) = (0, 0);
+        self.received = 0;
         let mut buffers = self.pieces.each_mut().map(|piece| match piece {
             Piece::Own(memory) => IoSliceMut::new(&mut memory[..PIECE]),
             // There is none.
@@ -99,11 +94,9 @@ impl Burst {
         }
     }
 
-    /// What it holds and has not been [taken](Self::take), in order of arrival.
+    /// What was received last, in order of arrival.
     pub fn runs(&self) -> impl Iterator<Item = Run<'_>> {
-        let left = move |i: usize| self.taken >> i & 1 == 0;
-        let all = self.meta[..self.received].iter().zip(&self.pieces).enumerate();
-        all.filter(move |(i, _)| left(*i)).map(|(_, (meta, piece))| {
+        self.meta[..self.received].iter().zip(&self.pieces).map(|(meta, piece)| {
             let (contents, memory) = match piece {
                 Piece::Own(memory) => (&memory[..meta.len], None),
                 Piece::Shared(memory) => (&memory[..meta.len], Some(memory)),
@@ -117,16 +110,5 @@ impl Burst {
                 memory,
             }
         })
-    }
-
-    /// Offers what has just been received to `takes`, in order of arrival, and removes what it takes. Returns
-    /// whether anything is left.
-    pub fn take(&mut self, mut takes: impl FnMut(&Run<'_>) -> bool) -> bool {
-        let mut taken = 0;
-        for (run, i) in self.runs().zip(0..) {
-            taken |= u64::from(takes(&run)) << i;
-        }
-        self.taken = taken;
-        taken.count_ones() < self.received as u32
     }
 }

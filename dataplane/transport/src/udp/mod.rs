@@ -5,19 +5,15 @@
 //! [`quinn_udp::BATCH_SIZE`] such pieces per system call. So the cost of a system call is shared
 //! by tens of packets.
 
-mod bell;
 mod burst;
 mod config;
 mod multicast;
 mod socket;
 mod sources;
-mod steering;
-mod threads;
 
 use std::{
     io,
     net::IpAddr,
-    os::fd::BorrowedFd,
     time::{Duration, Instant},
 };
 
@@ -27,9 +23,8 @@ use burst::Burst;
 pub use config::UdpConfig;
 use socket::{Interest, UdpSocket};
 use sources::Sources;
-pub use threads::UdpThreads;
 
-use crate::{IoStats, MAX_DATAGRAM, Origin, PacketIo, Peer, Run, TransportError, packet_io::check_segment};
+use crate::{IoStats, MAX_DATAGRAM, PacketIo, Peer, Run, TransportError, packet_io::check_segment};
 
 /// How long one run may wait for room in the send buffer, in all, before the rest of it counts as lost: a
 /// caller that is stuck here cannot receive.
@@ -39,7 +34,7 @@ const SEND_PATIENCE: Duration = Duration::from_millis(100);
 pub struct UdpIo {
     socket: UdpSocket,
     /// What was received last.
-    burst: Box<Burst>,
+    burst: Burst,
     gso: bool,
     /// Where answers leave from, if that is not left to routes.
     sources: Option<Sources>,
@@ -57,13 +52,9 @@ impl UdpIo {
     /// [`SocketOption`](TransportError::SocketOption) or, for anything else,
     /// [`Bind`](TransportError::Bind). A buffer smaller than asked for is no error but a warning.
     pub fn bind(config: UdpConfig) -> Result<Self, TransportError> {
-        Ok(Self::from_socket(UdpSocket::open(&config, None)?, &config))
-    }
-
-    /// Over a socket that is open already.
-    fn from_socket(socket: UdpSocket, config: &UdpConfig) -> Self {
+        let socket = UdpSocket::open(&config)?;
         let any = socket.local.ip().is_unspecified();
-        Self {
+        Ok(Self {
             sources: (config.answer_as_asked && any).then(Sources::default),
             socket,
             burst: Burst::new(),
@@ -71,7 +62,7 @@ impl UdpIo {
             start: Instant::now(),
             stats: IoStats::default(),
             last_send_error: None,
-        }
+        })
     }
 
     /// The receive buffer obtained, in bytes as the kernel accounts them.
@@ -96,7 +87,16 @@ impl UdpIo {
     /// charged, because Linux returns it in portions of that size.
     #[must_use]
     pub fn recv_capacity(&self, datagram_len: usize) -> usize {
-        recv_capacity(self.socket.recv_buffer, self.socket.local, datagram_len)
+        const LINK_HEADERS_AND_HEADROOM: usize = 14 + 64;
+        const SHARED_INFO: usize = 320;
+        const DESCRIPTOR: usize = 256;
+        let block = datagram_len
+            .saturating_add(crate::datagram::header_len(self.socket.local))
+            .saturating_add(LINK_HEADERS_AND_HEADROOM + SHARED_INFO)
+            .max(2048)
+            .checked_next_power_of_two()
+            .unwrap_or(usize::MAX);
+        (self.socket.recv_buffer / 4 * 3) / block.saturating_add(DESCRIPTOR)
     }
 
     /// How often the kernel dropped a datagram, or a merged run of them, because the receive
@@ -153,16 +153,10 @@ impl UdpIo {
     /// kept.
     ///
     /// # Errors
-    /// As [`PacketIo::recv_burst`].
+    /// As [`PacketIo::recv_runs`].
     pub fn recv_all_runs(&mut self) -> io::Result<(usize, impl Iterator<Item = Run<'_>>)> {
         let datagrams = self.receive()?;
         Ok((datagrams, self.burst.runs()))
-    }
-
-    /// Blocks until something can be received, if that is wanted, or something else can be read, or `timeout` has passed.
-    fn wait_beside(&self, receives: bool, other: BorrowedFd<'_>, timeout: Duration) -> io::Result<()> {
-        let result = self.socket.poll_beside(receives, other, timeout);
-        result.map_err(|cause| self.receive_failed(cause).into())
     }
 
     fn receive_failed(&self, cause: io::Error) -> TransportError {
@@ -173,20 +167,6 @@ impl UdpIo {
         self.stats.send_errors += datagrams as u64;
         self.last_send_error = Some((to, errno));
     }
-}
-
-/// See [`UdpIo::recv_capacity`].
-fn recv_capacity(recv_buffer: usize, local: Peer, datagram_len: usize) -> usize {
-    const LINK_HEADERS_AND_HEADROOM: usize = 14 + 64;
-    const SHARED_INFO: usize = 320;
-    const DESCRIPTOR: usize = 256;
-    let block = datagram_len
-        .saturating_add(crate::datagram::header_len(local))
-        .saturating_add(LINK_HEADERS_AND_HEADROOM + SHARED_INFO)
-        .max(2048)
-        .checked_next_power_of_two()
-        .unwrap_or(usize::MAX);
-    (recv_buffer / 4 * 3) / block.saturating_add(DESCRIPTOR)
 }
 
 /// What a failed system call means for the datagrams it carried.
@@ -227,16 +207,6 @@ impl Refusal {
 }
 
 impl PacketIo for UdpIo {
-    fn recv_burst(&mut self, f: &mut impl FnMut(Peer, &[u8])) -> io::Result<usize> {
-        self.recv_burst_at(&mut |origin, payload| f(origin.from, payload))
-    }
-
-    fn recv_burst_at(&mut self, f: &mut impl FnMut(Origin, &[u8])) -> io::Result<usize> {
-        let (datagrams, runs) = self.recv_all_runs()?;
-        runs.for_each(|run| run.datagrams().for_each(|datagram| f(run.origin(), datagram)));
-        Ok(datagrams)
-    }
-
     fn recv_runs(&mut self, f: &mut impl FnMut(Run<'_>)) -> io::Result<usize> {
         let datagrams = self.receive()?;
         self.burst.share();
@@ -375,12 +345,6 @@ impl PacketIo for UdpIo {
 
     fn stats(&self) -> IoStats {
         self.stats
-    }
-}
-
-impl crate::RunSender for UdpIo {
-    fn send_run_with(&mut self, to: Peer, contents: &[u8], segment: usize, ecn: u8) -> io::Result<()> {
-        PacketIo::send_run_with(self, to, contents, segment, ecn)
     }
 }
 

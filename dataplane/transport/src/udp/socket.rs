@@ -3,7 +3,7 @@
 
 use std::{
     io,
-    os::fd::{AsRawFd, BorrowedFd, RawFd},
+    os::fd::{AsRawFd, RawFd},
     time::{Duration, Instant},
 };
 
@@ -36,8 +36,8 @@ pub(super) enum Interest {
 }
 
 impl UdpSocket {
-    /// Opens one; of a group, beside the others on their port.
-    pub fn open(config: &UdpConfig, group: Option<&SocketGroup>) -> Result<Self, TransportError> {
+    /// Opens a socket and sets its options.
+    pub fn open(config: &UdpConfig) -> Result<Self, TransportError> {
         let addr = config.addr;
         let failed = |cause| TransportError::Bind { addr, cause };
         let socket =
@@ -45,9 +45,6 @@ impl UdpSocket {
         if addr.is_ipv6() {
             // Whatever the host's default is: on [::], peers of IPv4 are welcome as well.
             socket.set_only_v6(false).map_err(failed)?;
-        }
-        if group.is_some() {
-            socket.set_reuse_port(true).map_err(failed)?;
         }
         socket.bind(&addr.into()).map_err(|cause| match cause.kind() {
             io::ErrorKind::AddrInUse => TransportError::AddressInUse { addr },
@@ -89,13 +86,6 @@ impl UdpSocket {
         let recv_buffer = Self::size_buffer(&socket, &RECEIVE, config.recv_buffer)?;
         let send_buffer = Self::size_buffer(&socket, &SEND, config.send_buffer)?;
         Ok(Self { socket, state, local, recv_buffer, send_buffer, reads_ecn })
-    }
-
-    /// Lets other sockets of this program share its port. A first socket without that option has made sure
-    /// that nobody has it yet.
-    pub fn found_group(&self) -> io::Result<SocketGroup> {
-        self.socket.set_reuse_port(true)?;
-        Ok(SocketGroup(self.socket.try_clone()?))
     }
 
     /// Makes a buffer as large as `wanted` or as the host allows; returns what it got.
@@ -147,15 +137,7 @@ impl UdpSocket {
             Interest::Read => libc::POLLIN,
             Interest::Write => libc::POLLOUT,
         };
-        poll([(self.socket.as_raw_fd(), events)], timeout)
-    }
-
-    /// Blocks until something can be received, if requested, or something else can be read, or `timeout` has
-    /// passed.
-    pub fn poll_beside(&self, receives: bool, other: BorrowedFd<'_>, timeout: Duration) -> io::Result<()> {
-        // A noted error would end the wait, whatever is asked for, so the socket is left out.
-        let own = if receives { self.socket.as_raw_fd() } else { -1 };
-        poll([(own, libc::POLLIN), (other.as_raw_fd(), libc::POLLIN)], timeout).map(drop)
+        poll(self.socket.as_raw_fd(), events, timeout)
     }
 
     /// Datagrams (or received runs of them) that the kernel dropped because the receive buffer
@@ -182,51 +164,23 @@ impl UdpSocket {
     }
 }
 
-/// Sockets of one port.
-pub(super) struct SocketGroup(Socket);
-
-impl SocketGroup {
-    /// Has a program choose the socket that takes a datagram, by the order in which they were opened.
-    pub fn steer(&self, program: &[libc::sock_filter]) -> io::Result<()> {
-        let program = libc::sock_fprog {
-            len: u16::try_from(program.len()).map_err(|_| io::ErrorKind::InvalidInput)?,
-            filter: program.as_ptr().cast_mut(),
-        };
-        // SAFETY: the kernel copies `len` instructions from `filter`, which is that long, writes nothing there, and checks them;
-        // both outlive the call.
-        let result = unsafe {
-            libc::setsockopt(
-                self.0.as_raw_fd(),
-                libc::SOL_SOCKET,
-                libc::SO_ATTACH_REUSEPORT_CBPF,
-                (&raw const program).cast(),
-                size_of_val(&program) as libc::socklen_t,
-            )
-        };
-        if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
-    }
-}
-
-/// Blocks until one of these descriptors is ready for its events or `timeout` has passed; returns whether one is. A negative
-/// descriptor never is.
-fn poll<const N: usize>(of: [(RawFd, libc::c_short); N], timeout: Duration) -> io::Result<bool> {
+/// Blocks until a descriptor is ready for one of these events or `timeout` has passed; returns whether it is ready.
+fn poll(fd: RawFd, events: libc::c_short, timeout: Duration) -> io::Result<bool> {
     let start = Instant::now();
     let mut left = timeout;
     loop {
-        let mut entries = of.map(|(fd, events)| libc::pollfd { fd, events, revents: 0 });
+        let mut entry = libc::pollfd { fd, events, revents: 0 };
         let limit = libc::timespec {
             tv_sec: libc::time_t::try_from(left.as_secs()).unwrap_or(libc::time_t::MAX),
             tv_nsec: libc::c_long::from(left.subsec_nanos() as i32),
         };
-        // SAFETY: `entries` are N initialised pollfds and `limit` an initialised timespec, all alive and exclusively ours for the
+        // SAFETY: `entry` is one initialised pollfd and `limit` an initialised timespec, both alive and exclusively ours for the
         // call; a null signal mask leaves the mask alone.
-        let ready = unsafe {
-            libc::ppoll(entries.as_mut_ptr(), N as libc::nfds_t, &raw const limit, std::ptr::null())
-        };
+        let ready = unsafe { libc::ppoll(&raw mut entry, 1, &raw const limit, std::ptr::null()) };
         match ready {
             0 => return Ok(false),
             1.. => {
-                if entries.iter().any(|entry| entry.revents & libc::POLLNVAL != 0) {
+                if entry.revents & libc::POLLNVAL != 0 {
                     return Err(io::Error::from_raw_os_error(libc::EBADF));
                 }
                 return Ok(true);

@@ -10,7 +10,7 @@ use std::{
 use fastrand::Rng;
 
 use super::*;
-use crate::IPV4_UDP_HEADER_LEN;
+use crate::{IPV4_UDP_HEADER_LEN, Origin};
 
 /// How long nothing may happen until a test counts as hung.
 const HANG: Duration = Duration::from_secs(600);
@@ -24,7 +24,7 @@ fn bind(gso: bool, gro: bool) -> UdpIo {
 fn drain(io: &mut UdpIo, expected: usize, mut f: impl FnMut(Peer, &[u8])) -> usize {
     let mut received = 0;
     while received < expected && io.wait(Duration::from_millis(500)).unwrap() {
-        received += io.recv_burst(&mut f).unwrap();
+        received += io.recv_burst(&mut |origin, payload| f(origin.from, payload)).unwrap();
     }
     received
 }
@@ -170,7 +170,7 @@ fn the_bits_of_congestion_arrive() {
                     assert_eq!(origin.ecn, datagram[0]);
                     got.push(origin.ecn);
                 };
-                worker.recv_burst_at(&mut take).unwrap();
+                worker.recv_burst(&mut take).unwrap();
             }
             assert_eq!(got, expected);
         }
@@ -432,7 +432,7 @@ fn a_socket_of_ipv6_has_peers_of_both_kinds() {
         let mut origins: Vec<Origin> = Vec::new();
         while origins.len() < 9 {
             assert!(server.wait(Duration::from_secs(5)).unwrap());
-            server.recv_burst_at(&mut |origin, _| origins.push(origin)).unwrap();
+            server.recv_burst(&mut |origin, _| origins.push(origin)).unwrap();
         }
         let peers: Vec<Peer> = origins.chunks(3).map(|of_one| of_one[0].from).collect();
         for ((origin, worker), asked) in origins.chunks(3).map(|of_one| of_one[0]).zip(&workers).zip(&asked) {
@@ -452,7 +452,7 @@ fn a_socket_of_ipv6_has_peers_of_both_kinds() {
             let mut seen = Vec::new();
             while seen.len() < 7 {
                 assert!(worker.wait(Duration::from_secs(5)).unwrap());
-                worker.recv_burst_at(&mut |origin, _| seen.push((origin.from, origin.ecn))).unwrap();
+                worker.recv_burst(&mut |origin, _| seen.push((origin.from, origin.ecn))).unwrap();
             }
             assert!(seen.iter().all(|(from, _)| *from == asked.parse().unwrap()), "{seen:?}");
             assert_eq!(seen.iter().filter(|(_, ecn)| *ecn == 2).count(), 5);

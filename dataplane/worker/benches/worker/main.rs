@@ -3,21 +3,19 @@
 //!
 //! The engine's time is the processor time of all that it does, less that of the server, which works while the engine waits; the codec alone takes its
 //! turns on the same tensor, and the difference, divided by the number of DATA packets, is the cost of a pair. Every way must give the
-//! same mean, bit for bit. With two network threads, each of which has half of the slots, the engine's thread and each of these have their own time,
-//! and whichever takes longest for a pair says how many go by in a second where there is a core for each; here there may be fewer. Where valgrind is installed, it counts the
-//! instructions that runs save.
+//! same mean, bit for bit. Where valgrind is installed, it counts the instructions that runs save.
 //!
 //! Results go to `bench/worker.json` in the target directory. Without `--bench` there are a few turns and nothing is written.
 #![allow(clippy::unwrap_used, reason = "a benchmark")]
 
 mod net;
 
+use std::env;
 use std::hint::black_box;
 use std::process::Command;
 use std::time::Duration;
-use std::{env, fs};
 
-use net::{JOB, Net, RUN, SESSION, SLOTS, THREADS, Way};
+use net::{JOB, Net, RUN, SESSION, SLOTS, Way};
 use thc_bench::{is_measuring, median, thread_time};
 use thc_codec::block::Block;
 use thc_codec::norm;
@@ -38,30 +36,16 @@ const N: usize = 1024;
 /// Bytes of indices in a DATA packet.
 const DATA_LEN: usize = N / 2;
 
-/// Processor time of each network thread, in nanoseconds.
-fn of_network() -> Vec<f64> {
-    let threads = fs::read_dir("/proc/self/task").unwrap().filter_map(|thread| {
-        let thread = thread.unwrap().path();
-        let name = fs::read_to_string(thread.join("comm")).unwrap_or_default();
-        name.starts_with("thc-network")
-            .then(|| fs::read_to_string(thread.join("schedstat")).unwrap_or_default())
-    });
-    threads
-        .map(|times| times.split(' ').next().and_then(|time| time.parse().ok()).unwrap_or(f64::NAN))
-        .collect()
-}
-
 fn table() -> LookupTable {
     LookupTable::solve(4, 30, 1.0 / 32.0).unwrap()
 }
 
-fn welcome(table: &LookupTable, shards: u8) -> Welcome {
+fn welcome(table: &LookupTable) -> Welcome {
     let table = Table { id: TableId(1), ..wire_table(Form::USUAL, table) };
     Welcome {
         session: SESSION,
         data_slots: SLOTS,
         norm_slots: SLOTS,
-        shards,
         job_seed: 1,
         nonce: 1,
         block: BLOCK.ilog2() as u8,
@@ -72,7 +56,7 @@ fn welcome(table: &LookupTable, shards: u8) -> Welcome {
 /// A worker that has been let in, as P22 to P24 would.
 fn engine(way: Way) -> Engine<Net> {
     let table = table();
-    let (io, welcome) = (Net::new(way, &table), welcome(&table, way.ports()));
+    let (io, welcome) = (Net::new(way, &table), welcome(&table));
     let mut joiners = Joiners::new(Joiner::new(JOB, WorkerId(0), Cookie(3), 1, 0, Duration::ZERO));
     let header = Header::new(Kind::Welcome, 1, JOB, WorkerId(0), SESSION);
     let body = welcome.to_bytes();
@@ -84,8 +68,7 @@ fn engine(way: Way) -> Engine<Net> {
         worker: WorkerId(0),
         timeout: Duration::from_secs(30),
         patience: Duration::ZERO,
-        // Threads go by the clock, and the server waits for the engine: little is to be sent twice for that.
-        min_rto: if way == Way::Threads { Duration::from_secs(1) } else { Duration::from_millis(20) },
+        min_rto: Duration::from_millis(20),
         seed: None,
         threads: 1,
     };
@@ -100,20 +83,18 @@ fn tensor() -> Vec<f32> {
 struct Rig {
     engine: Engine<Net>,
     data: Vec<f32>,
-    /// Nanoseconds that the busiest network thread has taken for the last tensor.
-    network: f64,
 }
 
 impl Rig {
     fn new(way: Way) -> Rig {
-        Rig { engine: engine(way), data: vec![0.0; D], network: 0.0 }
+        Rig { engine: engine(way), data: vec![0.0; D] }
     }
 
     /// Nanoseconds that the worker takes to reduce the tensor.
     fn reduce(&mut self, x: &[f32]) -> f64 {
         self.data.copy_from_slice(x);
-        let (paused, packets) = (self.engine.io_mut().paused, self.engine.io_mut().packets());
-        let (network, began) = (of_network(), thread_time());
+        let (paused, packets) = (self.engine.io_mut().paused, self.engine.io_mut().packets);
+        let began = thread_time();
         let call = self.engine.submit(D, Call::default()).unwrap();
         let outcome = loop {
             self.engine.run(&mut Borrowed::new(call, &mut self.data), || false);
@@ -121,15 +102,9 @@ impl Rig {
                 break outcome;
             }
         };
-        let each = of_network().into_iter().zip(network).map(|(now, before)| now - before);
-        self.network = each.fold(0.0, f64::max);
         let took = thread_time() - began - (self.engine.io_mut().paused - paused);
         outcome.unwrap();
-        let (sent, all) = (self.engine.io_mut().packets() - packets, (D / N + D / BLOCK) as u64);
-        assert!(
-            sent == all || sent > all && self.engine.io_mut().way == Way::Threads,
-            "{sent} packets for {all}"
-        );
+        assert_eq!(self.engine.io_mut().packets - packets, (D / N + D / BLOCK) as u64);
         took.as_nanos() as f64
     }
 }
@@ -242,11 +217,11 @@ fn main() {
     let turns = if measure { 41 } else { 1 };
     let x = tensor();
     let mut codec = Codec::new();
-    let mut rigs = [Way::Runs, Way::OneByOne, Way::Udp, Way::Sockets, Way::Threads].map(Rig::new);
+    let mut rigs = [Way::Runs, Way::OneByOne, Way::Udp].map(Rig::new);
     let (mut packets, mut sums) = (vec![1; SLOTS as usize * MAX_PACKET], vec![0; 64 * RESULT_LEN]);
     let indices = vec![2; 64 * DATA_LEN];
     let mut pairs = vec![Vec::new(); rigs.len()];
-    let (mut alone, mut copied, mut network) = (Vec::new(), Vec::new(), [Vec::new(), Vec::new()]);
+    let (mut alone, mut copied) = (Vec::new(), Vec::new());
     for turn in 0..=turns {
         let own = codec.compute(&x);
         let took = rigs.each_mut().map(|rig| rig.reduce(&x));
@@ -261,15 +236,12 @@ fn main() {
         if turn > 0 {
             alone.push(own);
             copied.push(copies);
-            network.iter_mut().zip(&rigs[3..]).for_each(|(network, rig)| network.push(rig.network));
             pairs.iter_mut().zip(took).for_each(|(pairs, took)| pairs.push(took));
         }
     }
     let all = (D / N) as f64;
     let [alone, copied] = [alone, copied].map(|times| median(times) / all);
-    let [socket, network] = network.map(|times| median(times) / all);
-    let [runs, single, udp, sockets, threads] =
-        [0, 1, 2, 3, 4].map(|way| median(std::mem::take(&mut pairs[way])) / all - alone);
+    let [runs, single, udp] = [0, 1, 2].map(|way| median(std::mem::take(&mut pairs[way])) / all - alone);
     // The codec and the server are the same in both, and so is what starts and ends a call.
     let count = |of| if measure { instructions(of) } else { None };
     let saved = count("single").and_then(|single| Some((single - count("runs")?) / all));
@@ -277,8 +249,8 @@ fn main() {
         format!("{saved:.0} fewer in runs than one by one")
     });
     let detail = format!(
-        "a pair beside the codec: {runs:.0} ns in runs of {RUN}, {single:.0} one by one, {udp:.0} over kernel UDP; with {THREADS} network \
-         threads {threads:.0} of the engine's and {network:.0} of the busiest of these, where they only receive and send {sockets:.0} and {socket:.0}; copies alone {copied:.0}, codec {alone:.0}; instructions: {said}"
+        "a pair beside the codec: {runs:.0} ns in runs of {RUN}, {single:.0} one by one, {udp:.0} over kernel UDP; \
+         copies alone {copied:.0}, codec {alone:.0}; instructions: {said}"
     );
     println!("{detail}");
     if measure {
@@ -290,7 +262,7 @@ fn main() {
                 "aim": 2.0,
                 "floor": 8.0,
                 "detail": detail,
-                "nanoseconds": { "runs": runs, "one_by_one": single, "udp": udp, "beside_threads": threads, "network_thread": network, "beside_sockets": sockets, "socket_thread": socket, "copies": copied, "codec": alone },
+                "nanoseconds": { "runs": runs, "one_by_one": single, "udp": udp, "copies": copied, "codec": alone },
                 "instructions_saved_by_runs": saved,
             },
             {
@@ -307,22 +279,6 @@ fn main() {
                 "better": "lower",
                 "aim": 1.0,
                 "floor": 5.0,
-                "detail": detail,
-            },
-            {
-                "name": "worker: packets by two network threads and the engine over one thread for all, beside the codec, by processor time",
-                "ratio": udp / threads.max(network),
-                "better": "higher",
-                "aim": 1.8,
-                "floor": 0.8,
-                "detail": detail,
-            },
-            {
-                "name": "worker: packets by two network threads, each of its slots, over two that only receive and send, beside the codec, by processor time",
-                "ratio": sockets.max(socket) / threads.max(network),
-                "better": "higher",
-                "aim": 1.4,
-                "floor": 1.0,
                 "detail": detail,
             },
         ]);

@@ -10,8 +10,7 @@ use thc_codec::table::LookupTable;
 use thc_protocol::aggregator::{Aggregator, Endpoint, JobConfig, Lookup, Scalar, Shard, Sink};
 use thc_protocol::wire::Form;
 use thc_protocol::{Cookie, Ecn, JobId, TableId, WorkerId};
-use thc_transport::{Handler, IoStats, PacketIo, Peer, Run, UdpConfig, UdpIo, UdpThreads};
-use thc_worker::AnyIo;
+use thc_transport::{IoStats, PacketIo, Peer, Run, UdpConfig, UdpIo};
 
 pub const SLOTS: u32 = 1024;
 /// RESULTs that a kernel merges at most: 64 KiB.
@@ -22,10 +21,6 @@ pub const JOB: JobId = JobId(1);
 /// What passes when the worker waits, and when it looks for packets in vain.
 const TRIP: Duration = Duration::from_micros(100);
 const LOOK: Duration = Duration::from_micros(1);
-/// Network threads, and ports of the server that they share.
-pub const THREADS: usize = 2;
-/// How long the server waits for what they send before it looks again.
-const GLANCE: Duration = Duration::from_micros(20);
 
 /// Answers of one length, back to back.
 #[derive(Default)]
@@ -79,8 +74,8 @@ struct Server {
 }
 
 impl Server {
-    fn new(worker: Peer, table: &LookupTable, shard: Shard) -> Server {
-        let mut aggregator = Aggregator::new(shard, 64 << 20);
+    fn new(worker: Peer, table: &LookupTable) -> Server {
+        let mut aggregator = Aggregator::new(Shard::WHOLE, 64 << 20);
         aggregator.install_table(TableId(1), Lookup { form: Form::USUAL, values: table.values16() }).unwrap();
         let config = JobConfig {
             data_slots: SLOTS,
@@ -104,97 +99,60 @@ pub enum Way {
     Runs,
     OneByOne,
     Udp,
-    /// The same by [`THREADS`] threads that receive and send, from and to as many ports, and nothing else.
-    Sockets,
-    /// The same by threads that do all that is done for a data packet, each of its slots.
-    Threads,
 }
 
-impl Way {
-    pub fn ports(self) -> u8 {
-        if matches!(self, Way::Sockets | Way::Threads) { THREADS as u8 } else { 1 }
-    }
-}
-
-/// Sockets of the worker and of the server's ports, which follow each other.
-fn open(way: Way) -> (AnyIo, Vec<UdpIo>) {
-    let config = UdpConfig::new(([127, 0, 0, 1], 0).into());
-    let worker = match way {
-        Way::Sockets | Way::Threads => {
-            AnyIo::UdpThreads(UdpThreads::bind(config, THREADS.try_into().unwrap()).unwrap())
-        }
-        _ => AnyIo::Udp(UdpIo::bind(config).unwrap()),
-    };
-    loop {
-        let first = UdpIo::bind(config).unwrap();
-        let port = first.local().port();
-        let more = (1..u16::from(way.ports()))
-            .map(|i| UdpIo::bind(UdpConfig::new(([127, 0, 0, 1], port.checked_add(i)?).into())).ok());
-        if let Some(more) = more.collect::<Option<Vec<_>>>() {
-            return (worker, std::iter::once(first).chain(more).collect());
-        }
-    }
+fn open() -> UdpIo {
+    UdpIo::bind(UdpConfig::new(([127, 0, 0, 1], 0).into())).unwrap()
 }
 
 /// The worker's network: while the worker waits, the server answers, and that time does not count.
 pub struct Net {
-    pub way: Way,
-    servers: Vec<Server>,
+    way: Way,
+    server: Server,
     /// What the worker has sent, in memory, and what it has not received.
     sent: Vec<(usize, usize)>,
     bytes: Vec<u8>,
-    udp: Option<(AnyIo, Vec<UdpIo>)>,
+    /// The sockets of the worker and of the server.
+    udp: Option<(UdpIo, UdpIo)>,
     now: Duration,
     /// Processor time of the server, and packets that the engine has sent.
     pub paused: Duration,
-    packets: u64,
+    pub packets: u64,
 }
 
 impl Net {
     pub fn new(way: Way, table: &LookupTable) -> Net {
         Net {
             way,
-            servers: Shard::split(way.ports()).map(|shard| Server::new(PS, table, shard)).collect(),
+            server: Server::new(PS, table),
             sent: Vec::new(),
             bytes: Vec::new(),
-            udp: matches!(way, Way::Udp | Way::Sockets | Way::Threads).then(|| open(way)),
+            udp: (way == Way::Udp).then(|| (open(), open())),
             now: Duration::from_secs(1),
             paused: Duration::ZERO,
             packets: 0,
         }
     }
 
-    /// Packets that the worker has sent.
-    pub fn packets(&self) -> u64 {
-        match &self.udp {
-            Some((worker, _)) if self.way == Way::Threads => worker.stats().packets_out,
-            _ => self.packets,
-        }
-    }
-
     pub fn ps(&self) -> Peer {
-        self.udp.as_ref().map_or(PS, |(_, ports)| ports[0].local())
+        self.udp.as_ref().map_or(PS, |(_, server)| server.local())
     }
 
     fn answer(&mut self) {
-        let Net { servers, sent, bytes, udp, .. } = self;
-        if let Some((worker, ports)) = udp {
-            for (server, socket) in servers.iter_mut().zip(ports) {
-                server.outbox.runs.clear();
-                while let (1.., runs) = socket.recv_all_runs().unwrap() {
-                    for run in runs {
-                        run.datagrams().for_each(|packet| server.handle(packet));
-                        server.outbox.end_piece();
-                    }
+        let Net { server, sent, bytes, udp, .. } = self;
+        server.outbox.runs.clear();
+        if let Some((worker, socket)) = udp {
+            while let (1.., runs) = socket.recv_all_runs().unwrap() {
+                for run in runs {
+                    run.datagrams().for_each(|packet| server.handle(packet));
+                    server.outbox.end_piece();
                 }
-                for answers in &server.outbox.runs {
-                    socket.send_run(worker.local(), &answers.packets, answers.segment).unwrap();
-                }
+            }
+            for answers in &server.outbox.runs {
+                socket.send_run(worker.local(), &answers.packets, answers.segment).unwrap();
             }
             return;
         }
-        let server = &mut servers[0];
-        server.outbox.runs.clear();
         let mut rest = bytes.as_slice();
         for (len, segment) in sent.drain(..) {
             let (run, behind) = rest.split_at(len);
@@ -207,10 +165,6 @@ impl Net {
 }
 
 impl PacketIo for Net {
-    fn recv_burst(&mut self, _: &mut impl FnMut(Peer, &[u8])) -> io::Result<usize> {
-        unreachable!("workers receive runs")
-    }
-
     fn recv_runs(&mut self, f: &mut impl FnMut(Run<'_>)) -> io::Result<usize> {
         if let Some((worker, _)) = &mut self.udp {
             let got = worker.recv_runs(f)?;
@@ -218,7 +172,7 @@ impl PacketIo for Net {
             return Ok(got);
         }
         let mut got = 0;
-        for Answers { packets, segment } in self.servers[0].outbox.runs.drain(..) {
+        for Answers { packets, segment } in self.server.outbox.runs.drain(..) {
             got += packets.len() / segment;
             let packets = Arc::new(packets);
             let run = Run { from: PS, at: None, ecn: 0, contents: &packets, segment, memory: Some(&packets) };
@@ -245,44 +199,12 @@ impl PacketIo for Net {
         let began = thread_time();
         self.now += TRIP;
         self.answer();
-        if self.way.ports() > 1 {
-            // What threads have been given to send comes a little later.
-            while !self.udp.as_mut().is_none_or(|(worker, _)| worker.wait(GLANCE).unwrap()) {
-                self.answer();
-            }
-        }
         self.paused += thread_time() - began;
         Ok(true)
     }
 
-    fn set_peers(&mut self, peers: &[Peer]) {
-        if let Some((worker, _)) = &mut self.udp {
-            worker.set_peers(peers);
-        }
-    }
-
-    fn handlers(&self) -> usize {
-        self.udp.as_ref().filter(|_| self.way == Way::Threads).map_or(0, |(worker, _)| worker.handlers())
-    }
-
-    fn set_handlers(&mut self, handlers: Vec<Box<dyn Handler>>) {
-        if let Some((worker, _)) = &mut self.udp {
-            worker.set_handlers(handlers);
-        }
-    }
-
-    fn wake_handler(&mut self, number: usize) {
-        if let Some((worker, _)) = &mut self.udp {
-            worker.wake_handler(number);
-        }
-    }
-
     fn now(&self) -> Duration {
-        match &self.udp {
-            // Threads have no other time.
-            Some((worker, _)) if self.way == Way::Threads => worker.now(),
-            _ => self.now,
-        }
+        self.now
     }
 
     fn local(&self) -> Peer {

@@ -14,22 +14,6 @@ impl<T: AsRef<[u8]> + AsMut<[u8]> + Send> Loan for T {}
 pub(super) enum Bytes {
     Own(Vec<u8>),
     Lent(Box<dyn Loan>),
-    /// Memory of the engine that others read, too.
-    Shared(Arc<Vec<u8>>),
-}
-
-impl Bytes {
-    /// A range for others to read, and where it begins in the memory that they get, which is a copy if the
-    /// memory is a caller's.
-    pub fn share(&mut self, range: Range<usize>) -> (Arc<Vec<u8>>, usize) {
-        let shared = match self {
-            Bytes::Own(bytes) => Arc::new(std::mem::take(bytes)),
-            Bytes::Lent(bytes) => return (Arc::new((**bytes).as_ref()[range].to_vec()), 0),
-            Bytes::Shared(bytes) => return (Arc::clone(bytes), range.start),
-        };
-        *self = Bytes::Shared(Arc::clone(&shared));
-        (shared, range.start)
-    }
 }
 
 impl Deref for Bytes {
@@ -39,7 +23,6 @@ impl Deref for Bytes {
         match self {
             Bytes::Own(bytes) => bytes,
             Bytes::Lent(bytes) => (**bytes).as_ref(),
-            Bytes::Shared(bytes) => bytes,
         }
     }
 }
@@ -49,7 +32,6 @@ impl DerefMut for Bytes {
         match self {
             Bytes::Own(bytes) => bytes,
             Bytes::Lent(bytes) => (**bytes).as_mut(),
-            Bytes::Shared(bytes) => Arc::make_mut(bytes).as_mut_slice(),
         }
     }
 }

@@ -9,16 +9,14 @@ mod collective;
 mod compressor;
 mod config;
 mod crew;
-mod dealing;
 mod feedback;
+mod handle;
 mod link;
 mod loan;
 mod memory;
-mod operand;
 mod packed;
 mod pool;
 mod remote;
-mod stripes;
 mod task;
 mod traffic;
 mod waiting;
@@ -27,9 +25,9 @@ pub use collective::{Collective, CollectiveCall, CollectiveConfig};
 pub use compressor::{CallKeys, Estimate, Numbers};
 pub use config::EngineConfig;
 pub use feedback::{KeptFeedback, RestoredFeedback};
+pub use handle::Handle;
 pub use loan::Loan;
 pub use memory::Borrowed;
-pub use operand::{Handle, Operand};
 pub use packed::{Packed, PackedLayout, PackedPart, PackedTensor, Piece};
 pub use remote::Finished;
 
@@ -42,7 +40,6 @@ use memory::Memory;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
-use stripes::Stripes;
 use thc_codec::table::LookupTable;
 use thc_protocol::session::Joiners;
 use thc_protocol::wire::{RESULT_LEN, Welcome};
@@ -64,8 +61,6 @@ pub struct Engine<I: PacketIo> {
     link: Link,
     joiners: Joiners,
     worker: Worker,
-    /// Network threads that send its data, if any do.
-    stripes: Option<Stripes>,
     compressor: Arc<Compressor>,
     pool: Option<Arc<rayon::ThreadPool>>,
     calls: Calls,
@@ -113,7 +108,6 @@ impl<I: PacketIo> Engine<I> {
             io,
             config,
             joiners,
-            stripes: None,
             compressor: Arc::new(compressor),
             pool: pool::pool(config.threads)?,
             calls: Calls::default(),
@@ -131,9 +125,7 @@ impl<I: PacketIo> Engine<I> {
             leaving: false,
             first_seq: 0,
         };
-        engine.io.set_peers(engine.link.ps.addresses());
         engine.set_limits();
-        engine.set_stripes();
         Ok(engine)
     }
 
@@ -177,14 +169,12 @@ impl<I: PacketIo> Engine<I> {
     fn begin(&mut self, welcome: &Welcome, workers: u8) -> Result<(), WorkerError> {
         self.compressor = Arc::new(Compressor::new(welcome, workers, self.config.worker, self.config.seed)?);
         self.link = Link::new(self.config.ps, welcome);
-        self.io.set_peers(self.link.ps.addresses());
         let first_seq = self.first_seq;
         let parameters = Parameters { first_seq, ..parameters(&self.config, workers, welcome) };
         self.worker = Worker::new(parameters, self.io.now());
         self.worker.set_first_call(self.calls.start);
         self.ready = 0;
         self.set_limits();
-        self.set_stripes();
         Ok(())
     }
 
@@ -201,7 +191,6 @@ impl<I: PacketIo> Engine<I> {
         self.worker = Worker::new(parameters, self.io.now());
         self.worker.set_first_call(call);
         self.set_limits();
-        self.set_stripes();
         self.calls.count_anew();
     }
 
@@ -320,14 +309,6 @@ impl<I: PacketIo> Engine<I> {
         self.submit_tensor(length, call, None)
     }
 
-    /// Starts an all-reduce of what the engine has until it is over, and returns the caller's end of it.
-    ///
-    /// # Errors
-    /// As [`Self::submit`].
-    pub fn start<O: Operand>(&mut self, operand: O, call: Call<'_>) -> Result<O::Handle, WorkerError> {
-        operand.submit(self, call)
-    }
-
     fn submit_tensor(
         &mut self,
         length: usize,
@@ -418,7 +399,6 @@ impl<I: PacketIo> Engine<I> {
     fn fail(&mut self, error: WorkerError) {
         self.calls.fail_all(&error);
         self.failed = Some(error);
-        self.stop_stripes();
     }
 
     /// The outcome of a lent call, once.
@@ -438,7 +418,6 @@ impl<I: PacketIo> Engine<I> {
         let nudged = self.worker.stats().nudged;
         let mut memory = Memory { first: 0, calls: Vec::new() };
         self.receive(&mut memory)?;
-        self.take_from_stripes(&mut memory);
         let now = self.io.now();
         if self.worker.stats().nudged > nudged {
             self.joiners.stay(now);

@@ -176,11 +176,10 @@ impl<I: PacketIo> Engine<I> {
 
     /// Starts a call whose indices are computed elsewhere. Another thread must drive the engine until it is
     /// over.
-    pub(super) fn submit_packed(
-        &mut self,
-        tensor: PackedTensor<'_>,
-        call: Call<'_>,
-    ) -> Result<Packed, WorkerError> {
+    ///
+    /// # Errors
+    /// As [`Self::submit`], and [`WorkerError::PackedMemory`] if norms or memory do not fit the plan.
+    pub fn start_packed(&mut self, tensor: PackedTensor<'_>, call: Call<'_>) -> Result<Packed, WorkerError> {
         self.ready_for_calls()?;
         let PackedTensor { length, piece, norms, sums } = tensor;
         let plan = call.spans(length, self.compressor.usual());

@@ -34,7 +34,6 @@ impl<I: PacketIo> Engine<I> {
     /// Receives and sends.
     pub(super) fn exchange(&mut self, memory: &mut Memory<'_>) -> Result<bool, WorkerError> {
         let got = self.receive(memory)?;
-        let finished = self.take_from_stripes(memory);
         let now = self.io.now();
         if got > 0 {
             self.burst = got;
@@ -55,7 +54,7 @@ impl<I: PacketIo> Engine<I> {
         }
         self.join_traffic(now)?;
         let handed = self.exchange_packed()?;
-        let sent = if self.stripes.is_some() { self.deal_ready(memory) } else { self.send_ready(memory) };
+        let sent = self.send_ready(memory);
         self.link.check()?;
         if let Some(error) = self.calls.take_broken() {
             return Err(error.into());
@@ -63,7 +62,7 @@ impl<I: PacketIo> Engine<I> {
         if let Some(error) = self.worker.failure() {
             return Err(self.name_share(error).into());
         }
-        Ok(got > 0 || finished || sent || handed)
+        Ok(got > 0 || sent || handed)
     }
 
     /// Names the share that is silent, where there are several.
@@ -82,7 +81,7 @@ impl<I: PacketIo> Engine<I> {
         let started = Instant::now();
         let mut first = None;
         let now = self.io.now();
-        let Self { io, worker, stripes, calls, compressor, link, joiners, .. } = self;
+        let Self { io, worker, calls, compressor, link, joiners, .. } = self;
         let mut control = None;
         let Link { ps, replies, .. } = link;
         let got = io.recv_runs(&mut |run| {
@@ -91,17 +90,13 @@ impl<I: PacketIo> Engine<I> {
             let mut events = CallEvents { calls, compressor, memory, received: run.memory };
             let (share, is_base) = ps.share(port);
             let ecn = Ecn::of_bits(run.ecn);
-            let joint = |kind| is_for_worker(kind) && (stripes.is_none() || kind == Kind::NormResult as u8);
-            if run.datagrams().all(|packet| packet.get(1).is_some_and(|&kind| joint(kind))) {
+            if run.datagrams().all(|packet| packet.get(1).is_some_and(|&kind| is_for_worker(kind))) {
                 worker.handle_run(now, ecn, run.contents, run.segment, &mut events, replies);
                 return;
             }
             for packet in run.datagrams() {
                 let Some(&kind) = packet.get(1) else { continue };
                 if kind & CONTROL == 0 {
-                    if stripes.as_mut().is_some_and(|stripes| stripes.pass_on(worker, ecn, packet)) {
-                        continue;
-                    }
                     worker.handle_with(now, ecn, packet, &mut events, replies);
                 } else if is_base {
                     match joiners.handle(now, share, packet) {
@@ -123,9 +118,6 @@ impl<I: PacketIo> Engine<I> {
         self.stats.compression += handled;
         self.stats.network += (ended - started).saturating_sub(handled);
         self.link.send_replies(&mut self.io);
-        if let Some(stripes) = &mut self.stripes {
-            stripes.wake(&mut self.io);
-        }
         match control {
             Some(JoinEvent::Welcome(..)) => {
                 self.worker.fail(SessionError::Reforming { worker: WorkerId::NONE });

@@ -47,8 +47,7 @@ impl<I: PacketIo> Engine<I> {
     /// results trickle in: each by itself would cost a wake-up and a system call. The window is much
     /// longer than this pause, so the link does not run dry. `None` if round trips are short.
     fn gather_pause(&self) -> Option<Duration> {
-        // From stripes come whole batches.
-        let part = self.worker.round_trip().filter(|_| self.stripes.is_none())? / GATHER_PART;
+        let part = self.worker.round_trip()? / GATHER_PART;
         (self.burst < TRICKLE && part >= GATHER_MIN).then(|| part.min(GATHER_MAX))
     }
 

@@ -86,7 +86,8 @@ impl Other {
         let loans = |piece: &thc_worker::Piece| Box::new(vec![0xEE_u8; piece.sums]) as Box<dyn Loan>;
         let sums = self.layout.pieces.iter().map(loans).collect();
         let tensor = PackedTensor { length: x.len(), piece: PIECE, norms: &norms, sums };
-        self.call = Some(engine.start(tensor, Call { plan: Plan::Spans(&plan()), feedback: Some(KEY) })?);
+        self.call =
+            Some(engine.start_packed(tensor, Call { plan: Plan::Spans(&plan()), feedback: Some(KEY) })?);
         (self.x, self.has_numbers, self.outcome) = (x, false, None);
         Ok(())
     }
@@ -375,7 +376,7 @@ fn memory_that_does_not_fit_is_refused_and_a_call_given_up_ends_the_session() {
     };
     let mut submit = |norms: &[f32], sums| {
         let tensor = PackedTensor { length, piece: PIECE, norms, sums };
-        engine.start(tensor, Call { plan: Plan::Spans(&plan()), feedback: None })
+        engine.start_packed(tensor, Call { plan: Plan::Spans(&plan()), feedback: None })
     };
     for (norms, sums) in [(&norms[1..], loans(0)), (&norms[..], loans(1)), (&norms[..], Vec::new())] {
         let refused = submit(norms, sums).err().unwrap();
@@ -388,7 +389,7 @@ fn memory_that_does_not_fit_is_refused_and_a_call_given_up_ends_the_session() {
     assert!(engine.failure().is_some());
     let engine = &mut world.engines[1];
     let tensor = PackedTensor { length, piece: PIECE, norms: &norms, sums: loans(0) };
-    drop(engine.start(tensor, Call { plan: Plan::Spans(&plan()), feedback: None }).unwrap());
+    drop(engine.start_packed(tensor, Call { plan: Plan::Spans(&plan()), feedback: None }).unwrap());
     engine.step(&mut Borrowed::empty());
     assert!(matches!(engine.failure(), Some(WorkerError::Abandoned)), "{:?}", engine.failure());
 }

@@ -118,7 +118,7 @@ impl Ps {
     pub fn serve(&mut self) -> usize {
         let now = self.io.now();
         let mut packets: Vec<(Origin, Vec<u8>)> = Vec::new();
-        self.io.recv_burst_at(&mut |origin, bytes| packets.push((origin, bytes.to_vec()))).unwrap();
+        self.io.recv_burst(&mut |origin, bytes| packets.push((origin, bytes.to_vec()))).unwrap();
         let count = packets.len();
         packets.retain(|(origin, bytes)| (self.admits)(origin.from, bytes));
         for (Origin { from, ecn, .. }, bytes) in packets {
@@ -223,8 +223,8 @@ impl World {
                     let to = if share == 0 { at } else { share_addr(share as u8) };
                     io.send_run(to, packet, packet.len()).unwrap();
                 }
-                io.recv_burst(&mut |from, packet| {
-                    let share = usize::from(host_of(from) - 100);
+                io.recv_burst(&mut |origin, packet| {
+                    let share = usize::from(host_of(origin.from) - 100);
                     if let Some(JoinEvent::Welcome(w, n)) = joiners.handle(now, share, packet) {
                         *welcome = Some((w, n));
                     }

@@ -17,7 +17,6 @@ pub use tx::Tx;
 
 use super::rtt::Rtt;
 use super::stats::StreamStats;
-use super::stripe::Stripe;
 use crate::wire::{HEADER_LEN, Header};
 use crate::{Round, SlotId, aggregator::Shard};
 use queue::{Doubted, Queue, Recovery};
@@ -46,8 +45,6 @@ pub struct Stream {
     /// The network's part of that (P41), where it has one.
     network: Option<Window>,
     shards: u8,
-    /// Which of them are this stream's; seqs of others are passed over.
-    stripe: Stripe,
     /// This worker's number and the number of workers, which tell whose turn it is to ask for a seq.
     turns: (u64, u64),
     /// Whether results that cease to come are a sign of loss.
@@ -110,7 +107,6 @@ impl Stream {
             limit: slots / 2,
             network: None,
             shards: shards.max(1),
-            stripe: Stripe::WHOLE,
             turns: (0, 1),
             probing: false,
             outside: false,
@@ -142,23 +138,13 @@ impl Stream {
     pub fn set_limit(&mut self, packets: u64) {
         self.limit = packets.clamp(1, self.window);
         if let Some(network) = &mut self.network {
-            network.set_most(self.stripe.part(self.limit, self.shards));
+            network.set_most(self.limit);
         }
-        // Of seqs in a row most may be others'.
-        if self.stripe.count > 1 {
-            self.limit = self.window;
-        }
-    }
-
-    /// Sends seqs of these shards alone.
-    pub fn set_stripe(&mut self, stripe: Stripe) {
-        self.stripe = stripe;
     }
 
     /// Sends no more than the network bears (P41), so many packets at first.
     pub fn set_sparing(&mut self, first: u64) {
-        let part = |packets| self.stripe.part(packets, self.shards);
-        self.network = Some(Window::new(part(self.limit), part(first)));
+        self.network = Some(Window::new(self.limit, first));
     }
 
     /// Packets that may be outstanding now, and how often congestion has made them fewer.
@@ -287,13 +273,6 @@ impl Stream {
         self.next += count as u64;
         self.advance();
         count
-    }
-
-    /// The next seq to send is this one: those before it are others'.
-    pub fn skip_to(&mut self, seq: u64) {
-        debug_assert!(seq >= self.next, "seqs are sent in their order");
-        self.next = seq;
-        self.advance();
     }
 
     fn address(&self, seq: u64) -> (SlotId, Round) {

@@ -9,7 +9,11 @@ impl Stream {
     /// ring and, of several shards, the block of one (P21).
     #[must_use]
     pub fn room(&self) -> usize {
-        self.room_at(self.next)
+        // The credit is for seqs in a row, of which each port has its part (P41).
+        let bound = (self.base + self.limit).saturating_sub(self.next);
+        let open = self.network.as_ref().map_or(bound, |network| bound.min(network.room(self.outstanding)));
+        let slot = self.next % self.slots;
+        open.min(self.row_end(slot) - slot) as usize
     }
 
     /// How many of these packets, which would make one run, may be written now: none if the window has room
@@ -21,17 +25,6 @@ impl Stream {
         let room = self.room().min(run);
         let waits = |network: &Window| network.bears(run as u64) && self.outstanding > 0;
         if room < run && self.network.as_ref().is_some_and(waits) { 0 } else { room }
-    }
-
-    /// The same for packets from this seq on, if those before it are others'.
-    #[must_use]
-    pub fn room_at(&self, seq: u64) -> usize {
-        let base = if self.is_busy() { self.base } else { seq };
-        // The credit is for seqs in a row, of which each port has its part (P41).
-        let bound = (base + self.limit).saturating_sub(seq);
-        let open = self.network.as_ref().map_or(bound, |network| bound.min(network.room(self.outstanding)));
-        let slot = seq % self.slots;
-        open.min(self.row_end(slot) - slot) as usize
     }
 
     /// The first slot after this one that does not follow it in its shard's memory, or the ring's end.

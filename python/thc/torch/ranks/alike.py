@@ -11,7 +11,7 @@ from thc.torch.ranks.gathering import gather_objects
 __all__ = ["OF_A_RANK", "compare_options"]
 
 OF_A_RANK = frozenset(
-    "address bind cookie controller_ca controller_cert controller_key device dpdk inject inject_seed io join_timeout min_rto network_threads patience "
+    "address bind cookie controller_ca controller_cert controller_key device dpdk inject inject_seed io join_timeout min_rto patience "
     "port recv_buffer seed send_buffer threads timeout".split()
 )
 """Options in which ranks may differ."""

@@ -223,9 +223,9 @@ impl SimAggregator {
             let outcome = aggregator.handle_with(Endpoint::udp(from), Ecn::of_bits(ecn), packet, &mut out);
             *dropped += u64::from(matches!(outcome, Outcome::Dropped(_)));
         };
-        let mut got = io.recv_burst_at(&mut take)?;
+        let mut got = io.recv_burst(&mut take)?;
         if let Some((up, _)) = up {
-            got += up.recv_burst_at(&mut take)?;
+            got += up.recv_burst(&mut take)?;
         }
         Ok(Turn { took: out.spent, leaving: out.leaving, again: got > 0, due: None })
     }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use thc_support::SimIo;
 
-use thc_transport::{IoStats, Origin, PacketIo, Peer};
+use thc_transport::{IoStats, PacketIo, Peer, Run};
 
 /// A run of packets that was sent, and is to leave so much later than the turn began in which it was.
 #[derive(Debug)]
@@ -45,12 +45,8 @@ impl Port {
 }
 
 impl PacketIo for Port {
-    fn recv_burst(&mut self, f: &mut impl FnMut(Peer, &[u8])) -> io::Result<usize> {
-        self.recv_burst_at(&mut |origin, payload| f(origin.from, payload))
-    }
-
-    fn recv_burst_at(&mut self, f: &mut impl FnMut(Origin, &[u8])) -> io::Result<usize> {
-        let got = self.io.recv_burst_at(f)?;
+    fn recv_runs(&mut self, f: &mut impl FnMut(Run<'_>)) -> io::Result<usize> {
+        let got = self.io.recv_burst(&mut |origin, payload| f(Run::single(origin, payload)))?;
         self.spent += self.receive * got as u32;
         Ok(got)
     }

@@ -6,7 +6,7 @@ use thc_transport::{IoStats, Origin, PacketIo, Peer, Run, check_segment};
 
 use super::SimNet;
 
-/// Datagrams per [`PacketIo::recv_burst`], so that callers meet full bursts and remainders.
+/// Datagrams per [`PacketIo::recv_runs`], so that callers meet full bursts and remainders.
 const BURST: usize = 64;
 
 /// Packet I/O over a [`SimNet`]. Unlike the real backends it allocates per datagram.
@@ -42,28 +42,17 @@ impl SimIo {
 }
 
 impl PacketIo for SimIo {
-    fn recv_burst(&mut self, f: &mut impl FnMut(Peer, &[u8])) -> io::Result<usize> {
-        self.recv_burst_at(&mut |origin, payload| f(origin.from, payload))
-    }
-
-    fn recv_burst_at(&mut self, f: &mut impl FnMut(Origin, &[u8])) -> io::Result<usize> {
+    /// Merges datagrams like a kernel: those of one origin and one length that follow each other, and one shorter datagram
+    /// behind them.
+    fn recv_runs(&mut self, f: &mut impl FnMut(Run<'_>)) -> io::Result<usize> {
         if let Some(endpoint) = self.net.state.borrow_mut().endpoint(self.local, self.generation) {
             endpoint.read(BURST, &mut self.burst);
         }
         // The network is not borrowed any more, so `f` may use other endpoints.
         let received = self.burst.len();
-        for (origin, payload) in self.burst.drain(..) {
-            f(origin, &payload);
-        }
-        Ok(received)
-    }
-
-    /// Merges datagrams like a kernel: those of one origin and one length that follow each other, and one shorter datagram
-    /// behind them.
-    fn recv_runs(&mut self, f: &mut impl FnMut(Run<'_>)) -> io::Result<usize> {
         let (mut run, mut of) = (Arc::new(Vec::new()), None);
         let mut segment = 1;
-        let received = self.recv_burst_at(&mut |origin, payload| {
+        for (origin, payload) in self.burst.drain(..) {
             let fits =
                 of == Some(origin) && run.len() % segment == 0 && (1..=segment).contains(&payload.len());
             if let Some(Origin { from, at, ecn }) = of.filter(|_| !fits) {
@@ -76,8 +65,8 @@ impl PacketIo for SimIo {
                 }
                 (of, segment) = (Some(origin), payload.len().max(1));
             }
-            Arc::make_mut(&mut run).extend_from_slice(payload);
-        })?;
+            Arc::make_mut(&mut run).extend_from_slice(&payload);
+        }
         if let Some(Origin { from, at, ecn }) = of {
             f(Run { from, at, ecn, contents: &run, segment, memory: Some(&run) });
         }

@@ -12,7 +12,7 @@
 //! worker.send_run(b, &[1; 1000], 100)?;
 //! let mut arrived = 0;
 //! while net.advance_to_next().is_some() {
-//!     arrived += server.recv_burst(&mut |from, _| assert_eq!(from, a))?;
+//!     arrived += server.recv_burst(&mut |origin, _| assert_eq!(origin.from, a))?;
 //! }
 //! assert_eq!(arrived as u64, 10 - net.stats().lost);
 //! assert_eq!(net.now(), Duration::from_micros(10));

@@ -22,8 +22,8 @@ fn collect(net: &SimNet, endpoints: &mut [SimIo]) -> Vec<Delivery> {
         for endpoint in &mut *endpoints {
             let local = endpoint.local();
             while endpoint
-                .recv_burst(&mut |from, payload| {
-                    trace.push((net.now(), local, from, payload.to_vec()));
+                .recv_burst(&mut |origin, payload| {
+                    trace.push((net.now(), local, origin.from, payload.to_vec()));
                 })
                 .unwrap()
                 > 0
@@ -380,7 +380,7 @@ fn a_long_queue_marks_what_it_may() {
         a.send_run_with(peer(9), &[7; 60], 10, ecn).unwrap();
         while net.advance_to_next().is_some() {}
         let mut got = Vec::new();
-        server.recv_burst_at(&mut |origin, _| got.push(origin.ecn)).unwrap();
+        server.recv_burst(&mut |origin, _| got.push(origin.ecn)).unwrap();
         let last = if marked == 1 { 3 } else { ecn };
         assert_eq!(got, [ecn, ecn, ecn, ecn, last, last]);
         assert_eq!(net.stats().marked - before, if ecn == 0 { 0 } else { 2 });
@@ -409,7 +409,7 @@ fn wait_moves_time_no_further_than_needed() {
     assert!(b.wait(Duration::from_secs(60)).unwrap());
     assert_eq!(b.now(), Duration::from_millis(3));
     let mut lens = Vec::new();
-    b.recv_burst(&mut |from, payload| lens.push((from, payload.len()))).unwrap();
+    b.recv_burst(&mut |origin, payload| lens.push((origin.from, payload.len()))).unwrap();
     assert_eq!(lens, [(peer(1), 1)]);
     assert!(!b.wait(Duration::from_millis(1)).unwrap());
     assert_eq!(net.now(), Duration::from_millis(4));
@@ -458,7 +458,7 @@ fn endpoints_of_a_host_share_its_wires() {
         collect(&net, &mut receivers).into_iter().map(|(at, to, ..)| (at.as_micros(), to)).collect();
     // Out one after the other; into two hosts at the same time.
     assert_eq!(trace, [(2, at(2, 1)), (3, at(2, 1)), (4, at(3, 1))]);
-    assert_eq!(other.recv_burst(&mut |from, _| assert_eq!(from, at(1, 1))).unwrap(), 1);
+    assert_eq!(other.recv_burst(&mut |origin, _| assert_eq!(origin.from, at(1, 1))).unwrap(), 1);
     net.take_arrivals(&mut found);
     assert_eq!(found, [at(1, 2), at(2, 1), at(2, 1), at(3, 1)]);
     assert_eq!(count_outcomes(&net.stats()), net.stats().sent);

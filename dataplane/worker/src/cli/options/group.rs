@@ -33,7 +33,7 @@ impl Keys {
                 dpdk.address
             ));
         }
-        let group = GroupConfig {
+        Ok(GroupConfig {
             ps: match &controller {
                 Some(_) => defaults.ps,
                 None => match self.shares()?.first() {
@@ -59,12 +59,9 @@ impl Keys {
                 }
                 threads => threads,
             },
-            network_threads: self.network_threads.unwrap_or(defaults.network_threads),
             faults,
             ..defaults
-        };
-        group.check_network_threads().map_err(|error| error.to_string())?;
-        Ok(group)
+        })
     }
 
     /// Where the shares are, of colocated servers; none of another server.

@@ -80,10 +80,6 @@ pub(super) struct Keys {
     /// Threads that compute [default: one fewer than there are cores, at least 1]
     #[arg(long, value_name = "NUMBER", help_heading = "Group")]
     pub(super) threads: Option<usize>,
-    /// Threads for packets, each with a socket and slots of its own, in addition to those that compute; kernel UDP only
-    /// [default: 0]
-    #[arg(long, value_name = "NUMBER", help_heading = "Group")]
-    pub(super) network_threads: Option<usize>,
     /// Backend that carries the packets [default: udp]
     #[arg(long, value_enum, value_name = "BACKEND", help_heading = "Group")]
     pub(super) io: Option<IoName>,

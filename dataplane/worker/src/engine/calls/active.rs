@@ -10,7 +10,7 @@ use std::collections::VecDeque;
 use std::ops::Range;
 use thc_codec::buffer::Buffer;
 use thc_codec::partition::MAX_PARTITION;
-use thc_protocol::wire::{Choice, Form, Kind, RAW_LEN, RAW_WORDS};
+use thc_protocol::wire::{Choice, Form, RAW_LEN, RAW_WORDS};
 use thc_protocol::worker::{CallError, PacketId};
 
 /// How far a group is on its way out.
@@ -60,11 +60,6 @@ impl PartitionGroup {
     /// Bits of an index; RAW has a word for each coordinate.
     pub fn width(&self) -> usize {
         self.form.map_or(32, |form| usize::from(form.width()))
-    }
-
-    /// Bytes of a packet's results on the wire.
-    pub fn result_len(&self) -> usize {
-        self.form.map_or(RAW_LEN, |form| Kind::Result.payload_len(form))
     }
 
     /// Bytes of a packet's results, sums in lanes.
@@ -267,18 +262,6 @@ impl Active {
         if state.residual.is_some() && matches!(state.out, Out::Sent) && state.results == state.packets {
             self.to_feed_back.push_back(group);
         }
-    }
-
-    /// So many packets from this one on, one partition after the other.
-    pub fn places_from(&self, first: PacketId, count: usize) -> impl Iterator<Item = PacketId> {
-        let parts = (first.partition..).zip(&self.parts[first.partition as usize..]);
-        let all = parts.flat_map(move |(partition, at)| {
-            let per_packet = self.groups[self.group_of[partition as usize] as usize].per_packet();
-            let packets = (at.part.padded / per_packet) as u32;
-            let begin = if partition == first.partition { first.packet } else { 0 };
-            (begin..packets).map(move |packet| PacketId { partition, packet, ..first })
-        });
-        all.take(count)
     }
 
     /// Whether so many packets from this one on are a partition without padding whose mean this engine

@@ -3,7 +3,6 @@
 use crate::WorkerError;
 use crate::engine::loan::{Bytes, Sums};
 use crossbeam_channel::Sender;
-use std::sync::Arc;
 use thc_codec::buffer::Buffer;
 
 /// Where the mean of a tensor goes that the engine owns.
@@ -47,11 +46,8 @@ impl Shelf {
     }
 
     pub fn take_packed(&mut self, packed: Bytes) {
-        match packed {
-            Bytes::Own(packed) => self.packed.push(packed),
-            // Whoever has it last gives it back.
-            Bytes::Shared(packed) => self.packed.extend(Arc::try_unwrap(packed)),
-            Bytes::Lent(_) => {}
+        if let Bytes::Own(packed) = packed {
+            self.packed.push(packed);
         }
     }
 

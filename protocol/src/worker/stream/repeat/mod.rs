@@ -245,7 +245,7 @@ impl Stream {
 
     /// Later transmissions to a shard with results that show a loss.
     fn reorder(&self) -> u64 {
-        let share = self.open().0 / self.stripe.shards(self.shards).count().max(1) as u64;
+        let share = self.open().0 / u64::from(self.shards);
         let usual = (share / REORDER_PART).clamp(REORDER_MIN, REORDER);
         (usual << self.reordered).min((share / 2).max(REORDER_MIN))
     }
@@ -305,7 +305,7 @@ impl Stream {
             network.tick(now, &self.rtt);
         }
         let (reorder, settling) = (self.reorder(), self.settling_time());
-        for shard in self.stripe.shards(self.shards) {
+        for shard in 0..usize::from(self.shards) {
             let Queue { answered, answered_at, .. } = self.queues[shard];
             let margin = if answered_at + settling <= now { 1 } else { reorder };
             while let Some(index) = self.first_unchecked(shard)
