@@ -4,7 +4,7 @@ use crate::Controller;
 use crate::seat::Seat;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
-use thc_transport::{Backend, Capture, LossyConfig, TransportError};
+use thc_transport::{Backend, LossyConfig, TransportError};
 
 /// Settings of a [`crate::Group`]; the rest comes from the parameter server (P23).
 #[derive(Clone, Debug)]
@@ -45,8 +45,6 @@ pub struct GroupConfig {
     /// The server's ports are divided among them, so more threads than ports have nothing to do. Default 0:
     /// the computing threads also receive and send.
     pub network_threads: usize,
-    /// Where to write all packets received and sent; groups may share one. Default: nowhere.
-    pub capture: Option<Capture>,
     /// Faults to inject into this worker's packets, for tests.
     pub faults: Option<LossyConfig>,
 }
@@ -99,7 +97,6 @@ impl Default for GroupConfig {
             seed: None,
             threads: std::thread::available_parallelism().map_or(1, |cores| cores.get() - 1).max(1),
             network_threads: 0,
-            capture: None,
             faults: None,
         }
     }

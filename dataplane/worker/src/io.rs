@@ -7,7 +7,7 @@ use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::num::NonZeroUsize;
 use std::time::Duration;
 use thc_transport::{
-    Backend, CapturedIo, DeviceInfo, Dpdk, DpdkIo, Handler, IoStats, LossyIo, Origin, PacketIo, Peer, Run,
+    Backend, DeviceInfo, Dpdk, DpdkIo, Handler, IoStats, LossyIo, Origin, PacketIo, Peer, Run,
     TransportError, UdpConfig, UdpIo, UdpThreads,
 };
 
@@ -23,8 +23,6 @@ pub enum AnyIo {
     UdpThreads(UdpThreads),
     /// DPDK devices.
     Dpdk(DpdkIo),
-    /// Another, with what goes in and out written down.
-    Captured(Box<CapturedIo<AnyIo>>),
     /// Another, with injected faults.
     Lossy(Box<LossyIo<AnyIo>>),
 }
@@ -35,7 +33,6 @@ macro_rules! each {
             AnyIo::Udp($io) => $body,
             AnyIo::UdpThreads($io) => $body,
             AnyIo::Dpdk($io) => $body,
-            AnyIo::Captured($io) => $body,
             AnyIo::Lossy($io) => $body,
         }
     };
@@ -56,10 +53,6 @@ impl AnyIo {
     /// Opens what the configuration asks for.
     pub(crate) fn open(config: &GroupConfig) -> Result<AnyIo, TransportError> {
         let mut io = AnyIo::open_backend(config)?;
-        // Below the faults: the file has what is on the wire.
-        if let Some(capture) = &config.capture {
-            io = AnyIo::Captured(Box::new(CapturedIo::new(io, capture.clone())));
-        }
         if let Some(faults) = config.faults {
             io = AnyIo::Lossy(Box::new(LossyIo::new(io, faults)?));
         }
@@ -73,6 +66,7 @@ impl AnyIo {
                 let udp = UdpConfig {
                     recv_buffer: config.recv_buffer,
                     send_buffer: config.send_buffer,
+                    report_refusals: config.network_threads == 0,
                     ..UdpConfig::new(end_towards(config.ps, config.bind))
                 };
                 Ok(match NonZeroUsize::new(config.network_threads) {
@@ -102,7 +96,6 @@ impl AnyIo {
             AnyIo::Udp(io) => io.recv_capacity(datagram_len),
             AnyIo::UdpThreads(io) => io.recv_capacity(datagram_len),
             AnyIo::Dpdk(io) => io.recv_capacity(),
-            AnyIo::Captured(io) => io.inner().recv_capacity(datagram_len),
             AnyIo::Lossy(io) => io.inner().recv_capacity(datagram_len),
         }
     }
@@ -112,7 +105,6 @@ impl AnyIo {
         match self {
             AnyIo::Udp(_) | AnyIo::UdpThreads(_) => Vec::new(),
             AnyIo::Dpdk(io) => io.devices(),
-            AnyIo::Captured(io) => io.inner().devices(),
             AnyIo::Lossy(io) => io.inner().devices(),
         }
     }
@@ -122,7 +114,6 @@ impl AnyIo {
         match self {
             AnyIo::Udp(_) | AnyIo::UdpThreads(_) => false,
             AnyIo::Dpdk(io) => io.frame_counts().unresolved > 0,
-            AnyIo::Captured(io) => io.inner().has_unresolved(),
             AnyIo::Lossy(io) => io.inner().has_unresolved(),
         }
     }
@@ -185,6 +176,10 @@ impl PacketIo for AnyIo {
 
     fn wait(&mut self, timeout: Duration) -> io::Result<bool> {
         each!(self, io => io.wait(timeout))
+    }
+
+    fn refused(&self) -> Option<(Peer, Duration)> {
+        each!(self, io => io.refused())
     }
 
     fn now(&self) -> Duration {
