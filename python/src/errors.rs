@@ -5,7 +5,7 @@ use pyo3::types::PyDict;
 use thc_protocol::WorkerId;
 use thc_protocol::session::JoinError;
 use thc_protocol::worker::{CallError, SessionError, Who};
-use thc_worker::WorkerError;
+use thc_worker::{Silence, WorkerError};
 
 /// An exception of `thc.errors` with its message and attributes.
 fn exception<'py>(
@@ -84,6 +84,10 @@ pub fn worker(py: Python<'_>, error: &WorkerError) -> PyErr {
             })
         }
         WorkerError::Session(error) => session(py, error, &message),
+        WorkerError::Silent(Silence { waited, joining, .. }) => {
+            let class = if *joining { "JoinSilentError" } else { "SilentError" };
+            exception(py, class, &message, |d| d.set_item("waited", waited.as_secs_f64()))
+        }
         WorkerError::Plan { .. } | WorkerError::EmptySpan { .. } | WorkerError::NoTable { .. } => {
             exception(py, "PlanError", &message, |_| Ok(()))
         }
@@ -168,7 +172,7 @@ fn session(py: Python<'_>, error: &SessionError, message: &str) -> PyErr {
             d.set_item("missing_racks", numbers(*missing))?;
             d.set_item("waited", waited.as_secs_f64())
         }),
-        SessionError::Silent { waited } | SessionError::ShareSilent { waited, .. } => {
+        SessionError::Silent { waited } => {
             exception(py, "SilentError", message, |d| d.set_item("waited", waited.as_secs_f64()))
         }
         SessionError::NormLost { partition, .. } => {

@@ -165,7 +165,7 @@ thc.prefs.sequences = Pref.bool("Follow sequences", true, "Mark what is sent aga
 -- The results of the first pass, which a new file clears.
 local slots -- by session: how many data and norm slots (P23)
 local sent -- by packet: the frame in which it was sent first, and its time
-local facts -- by frame: what to show about it
+local facts -- by frame and offset: what to show about a packet
 
 function thc.init()
     slots, sent, facts = {}, {}, {}
@@ -361,9 +361,33 @@ local function fits(kind, tvb)
     return false
 end
 
+-- The length of each packet of a datagram, or nil if none is right. The kernel hands packets of one kind and length to a network
+-- card, and from it to a program, as one datagram (UDP_SEGMENT, UDP_GRO), and this is what a capture on that host has.
+local function packet_length(tvb)
+    local captured = tvb:captured_len()
+    local kind = captured >= HEADER and tvb(0, 1):uint() == VERSION and kinds[tvb(1, 1):uint()]
+    if not kind then
+        return nil
+    end
+    local length = tvb:reported_len()
+    if fits(kind, tvb) then
+        return length
+    end
+    for _, payload in ipairs(kind.lengths) do
+        local one = HEADER + payload
+        -- Version and kind, job, cookie.
+        if one < length and length % one == 0 and captured == length
+            and tvb(0, 2):uint() == tvb(one, 2):uint() and tvb(4, 2):uint() == tvb(one + 4, 2):uint()
+            and tvb(8, 4):uint() == tvb(one + 8, 4):uint() then
+            return one
+        end
+    end
+    return nil
+end
+
 -- Notes on the first pass which packet of a slot a packet repeats or answers. A worker is identified by its endpoint, since
 -- results name no worker.
-local function follow(header, kind, pinfo)
+local function follow(header, kind, pinfo, place)
     local asked = kind.up and header.kind or kind.answers
     if not asked or asked >= 0x20 then
         return
@@ -386,7 +410,7 @@ local function follow(header, kind, pinfo)
         fact.again = before.response ~= nil
         before.response = before.response or pinfo.number
     end
-    facts[pinfo.number] = fact
+    facts[place] = fact
 end
 
 local function show(fact, tvb, tree)
@@ -452,16 +476,15 @@ local function summary(header, kind, said)
     return table.concat(words, ", ")
 end
 
-function thc.dissector(tvb, pinfo, root)
-    pinfo.cols.protocol = "THC"
+-- Shows the packet at an offset of its datagram, and returns the text for the column Info.
+local function show_packet(tvb, pinfo, root, offset)
     local length = tvb:reported_len()
     local tree = root:add(thc, tvb())
     if tvb:captured_len() < HEADER then
         if length < HEADER then
             tree:add_proto_expert_info(e.short, "Packet of " .. length .. " bytes, the header has 20 (P1)")
         end
-        pinfo.cols.info = "too short"
-        return tvb:captured_len()
+        return "too short"
     end
     header_tree(tvb, tree)
     local header = {
@@ -478,21 +501,18 @@ function thc.dissector(tvb, pinfo, root)
     }
     if tvb(0, 1):uint() ~= VERSION then
         tree:add_proto_expert_info(e.version)
-        pinfo.cols.info = "version " .. tvb(0, 1):uint()
-        return tvb:captured_len()
+        return "version " .. tvb(0, 1):uint()
     end
     local kind = kinds[header.kind]
     if not kind then
         tree:add_proto_expert_info(e.kind)
-        pinfo.cols.info = string.format("unknown kind 0x%02x", header.kind)
-        return tvb:captured_len()
+        return string.format("unknown kind 0x%02x", header.kind)
     end
     if not fits(kind, tvb) then
         local right = table.concat(kind.lengths, " or ")
         tree:add_proto_expert_info(e.length,
             string.format("%s with a payload of %d bytes, it has %s (P2)", kind.name, length - HEADER, right))
-        pinfo.cols.info = summary(header, kind, "bad length")
-        return tvb:captured_len()
+        return summary(header, kind, "bad length")
     end
     local said
     if tvb:captured_len() == length then
@@ -509,10 +529,11 @@ function thc.dissector(tvb, pinfo, root)
         local size = norm_class and session.norm or session.data
         tree:add(f.seq, tvb(12, 6), UInt64.new(header.round) * UInt64.new(size) + UInt64.new(header.slot)):set_generated()
     end
+    local place = pinfo.number .. "/" .. offset
     if thc.prefs.sequences and not pinfo.visited then
-        follow(header, kind, pinfo)
+        follow(header, kind, pinfo, place)
     end
-    local fact = facts[pinfo.number]
+    local fact = facts[place]
     if fact then
         show(fact, tvb, tree)
         if fact.first or fact.again then
@@ -520,21 +541,34 @@ function thc.dissector(tvb, pinfo, root)
         end
     end
     local text = summary(header, kind, said)
-    pinfo.cols.info = text
     tree:append_text(", " .. text)
+    return text
+end
+
+function thc.dissector(tvb, pinfo, root)
+    pinfo.cols.protocol = "THC"
+    local length = tvb:reported_len()
+    local one = packet_length(tvb) or length
+    if one == length then
+        pinfo.cols.info = show_packet(tvb, pinfo, root, 0)
+        return tvb:captured_len()
+    end
+    local text = show_packet(tvb(0, one):tvb(), pinfo, root, 0)
+    for offset = one, length - one, one do
+        show_packet(tvb(offset, one):tvb(), pinfo, root, offset)
+    end
+    pinfo.cols.info = string.format("%s (and %d more)", text, length / one - 1)
     return tvb:captured_len()
 end
 
 -- No other protocol has this version, kind, matching length and a plausible number of workers by chance.
 local function recognised(tvb, pinfo, root)
-    if not thc.prefs.heuristic or tvb:captured_len() < HEADER or tvb(0, 1):uint() ~= VERSION then
+    if not thc.prefs.heuristic or not packet_length(tvb) then
         return false
     end
-    local kind = kinds[tvb(1, 1):uint()]
     local workers = tvb(3, 1):uint()
     local worker = tvb(6, 1):uint()
-    local plausible = kind and fits(kind, tvb)
-        and workers <= 64 and (worker < 64 or worker == NOBODY) and tvb(19, 1):uint() == 0
+    local plausible = workers <= 64 and (worker < 64 or worker == NOBODY) and tvb(19, 1):uint() == 0
     if not plausible then
         return false
     end

@@ -14,6 +14,7 @@ pub mod p4;
 pub mod ready;
 pub mod traffic;
 pub mod vectors;
+pub mod wiretap;
 
 pub use thc_netns::{Host, Network, PREFIX_LEN};
 

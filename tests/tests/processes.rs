@@ -2,7 +2,7 @@
 #![allow(clippy::unwrap_used, missing_docs)]
 
 use std::io::{BufRead, BufReader, Read, Write};
-use std::net::TcpStream;
+use std::net::{TcpStream, UdpSocket};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
@@ -224,8 +224,53 @@ fn nobody_answers() {
     let addr = format!("127.0.0.1:{}", free_port()).parse().unwrap();
     let end = WorkerProcess::start(addr, 0, &["--coordinates", "10", "--join-timeout", "1s"]).finish();
     assert_eq!(end.code, Some(1), "{end:?}");
-    assert!(end.last_error().contains("no parameter server answers"), "{end:?}");
+    let says = format!("nobody listens on {addr} (UDP), since ");
+    let remedy = format!("`thc-worker doctor --ps {addr}` looks further");
+    assert!(end.last_error().contains(&says) && end.last_error().ends_with(&remedy), "{end:?}");
     assert_eq!(end.err.lines().count(), 1, "{end:?}");
+}
+
+/// A socket that reads nothing: its host does not say that nobody listens.
+#[test]
+fn a_server_that_keeps_silent_is_named_while_and_after_it_is_waited_for() {
+    let deaf = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let addr = deaf.local_addr().unwrap();
+    let end = WorkerProcess::start(addr, 0, &["--coordinates", "10", "--join-timeout", "4s"]).finish();
+    assert_eq!(end.code, Some(1), "{end:?}");
+    let says = |waited| format!("the parameter server {addr} (UDP) has not answered for {waited}.0 s");
+    let lines: Vec<&str> = end.err.lines().collect();
+    assert!(lines[0].contains("WARN") && lines[0].contains(&says(3)), "{end:?}");
+    assert!(end.last_error().contains(&says(4)) && end.last_error().contains("doctor"), "{end:?}");
+}
+
+#[test]
+fn a_worker_that_waits_for_others_names_them() {
+    let ps = Ps::start(3, &[]);
+    let waits = ["--coordinates", "10", "--join-timeout", "4s"];
+    let workers = [0, 2].map(|number| WorkerProcess::start(ps.addr, number, &waits));
+    for end in workers.map(WorkerProcess::finish) {
+        assert!(end.err.contains("waiting for worker 1 for 3 s"), "{end:?}");
+        assert!(end.last_error().contains("worker 1 did not join"), "{end:?}");
+    }
+}
+
+#[test]
+fn a_killed_server_is_known_within_five_seconds() {
+    let mut ps = Ps::start(1, &[]);
+    let address = ps.addr.to_string();
+    let flags = ["--worker", "0", "--cookie", COOKIE, "--coordinates", "1000000", "--repeat", "1000000"];
+    let flags = ["--ps", &address].iter().chain(&flags).map(|&flag| flag.to_owned()).collect::<Vec<_>>();
+    let worker = Followed::start(None, &flags);
+    worker.until_first_step();
+    ps.kill();
+    let killed = Instant::now();
+    let end = worker.finish();
+    let took = killed.elapsed();
+    assert_eq!(end.code, Some(1), "{end:?}");
+    let said = end.last_error();
+    assert!(said.contains(&format!("nobody listens on {} (UDP), since 4.", ps.addr)), "{end:?}");
+    assert!(said.contains("doctor") && end.err.contains("WARN"), "{end:?}");
+    assert!(took < Duration::from_secs(5), "{took:?}");
 }
 
 #[test]

@@ -23,7 +23,7 @@ use std::thread;
 use thc_job::{ServerPlace, number, validate_jobs};
 use thc_protocol::aggregator::Shard;
 use thc_protocol::wire::Shares;
-use thc_transport::{Backend, CaptureConfig, IoName, LossyConfig, backend, is_link_local};
+use thc_transport::{Backend, IoName, LossyConfig, backend, is_link_local};
 
 /// Where a server listens unless told otherwise.
 pub const DEFAULT_LISTEN: &str = "127.0.0.1:9000";
@@ -72,8 +72,6 @@ pub struct ServerConfig {
     pub p4runtime: Option<P4RuntimeConfig>,
     /// Where the program answers Prometheus, if it does.
     pub http: Option<SocketAddr>,
-    /// Where to write what goes in and out of all ports.
-    pub capture: Option<CaptureConfig>,
     /// Faults to inject on every port, for tests.
     pub faults: Option<LossyConfig>,
 }
@@ -116,8 +114,6 @@ impl ServerOptions {
                 return Err(ConfigError::Value { section, key: "listen", value: listen.to_string(), mend });
             }
         }
-        let limit = self.pcap_limit.map_or(CaptureConfig::DEFAULT_LIMIT, |Size(bytes)| bytes as u64);
-        let capture = self.pcap.clone().map(|path| CaptureConfig { path, limit });
         let pin = self.pin.clone().unwrap_or_default();
         let default = match &io {
             _ if !pin.is_empty() => pin.len() as u64,
@@ -171,7 +167,6 @@ impl ServerOptions {
             jobs: Vec::new(),
             p4runtime: self.p4runtime.as_ref().map(P4RuntimeOptions::validate).transpose()?,
             http: self.http.as_deref().map(http).transpose()?,
-            capture,
             faults: self.faults,
         };
         if self.job.is_empty() && config.p4runtime.is_none() {

@@ -75,12 +75,6 @@ pub struct ServerOptions {
     /// [default: nowhere]
     #[arg(long, value_name = "ADDRESS:PORT", help_heading = "Server")]
     pub http: Option<String>,
-    /// Write all packets, sent and received, to this pcap file, which then contains cookies
-    #[arg(long, value_name = "PATH", help_heading = "Server")]
-    pub pcap: Option<PathBuf>,
-    /// Largest size of the pcap file; further packets are not written [default: 1GiB]
-    #[arg(long, value_name = "BYTES", help_heading = "Server")]
-    pub pcap_limit: Option<Size>,
     /// Backend that carries the packets [default: udp]
     #[arg(long, value_name = "BACKEND", help_heading = "Server")]
     pub io: Option<IoName>,

@@ -5,7 +5,7 @@ use std::io;
 use thc_protocol::aggregator::{Endpoint, Sink};
 use thc_protocol::wire::Header;
 use thc_protocol::{Ecn, JobId};
-use thc_transport::{Answers, CapturedIo, DpdkIo, DpdkTx, LossyIo, Origin, PacketIo, Run, UdpIo};
+use thc_transport::{Answers, DpdkIo, DpdkTx, LossyIo, Origin, PacketIo, Run, UdpIo};
 
 use crate::outbox::{Outbox, SendFailure};
 
@@ -127,7 +127,6 @@ fn take_turns(runs: &[&Run<'_>], handler: &mut impl PacketHandler, sink: &mut im
     }
 }
 
-impl<T: PacketIo> Exchange for CapturedIo<T> {}
 impl<T: PacketIo> Exchange for LossyIo<T> {}
 
 /// Writes answers where the device reads them: a RESULT once, whatever the number of members.

@@ -11,7 +11,7 @@ use crossbeam_channel::{Sender, bounded};
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use thc_protocol::aggregator::{Aggregator, Shard};
 use thc_protocol::session::Registry;
-use thc_transport::{Capture, CapturedIo, LossyIo, Peer};
+use thc_transport::{LossyIo, Peer};
 
 use crate::control::Control;
 use crate::control_port::ControlPort;
@@ -135,37 +135,20 @@ impl Server {
         ports: Vec<T>,
         control_port: ControlPort,
     ) -> Result<(), PsError> {
-        let capture = self.config.capture.as_ref().map(Capture::create).transpose()?;
         let mut control_port = Some(control_port);
         let slices: Vec<Shard> = self.config.slices().collect();
         for (index, (port, slice)) in (0u8..).zip(ports.into_iter().zip(slices)) {
             let control = control_port.take();
-            match &capture {
-                None => self.spawn_faulty(index, slice, port, control)?,
-                Some(capture) => {
-                    self.spawn_faulty(index, slice, CapturedIo::new(port, capture.clone()), control)?;
+            match self.config.faults {
+                Some(mut faults) => {
+                    // Each shard its own sequence of faults.
+                    faults.seed = faults.seed.wrapping_add(u64::from(index));
+                    self.spawn_shard(index, slice, LossyIo::new(port, faults)?, control)?;
                 }
+                None => self.spawn_shard(index, slice, port, control)?,
             }
         }
         Ok(())
-    }
-
-    /// Faults come on top of the capture, which so has what is on the wire.
-    fn spawn_faulty<T: ShardIo + Send + 'static>(
-        &mut self,
-        index: u8,
-        slice: Shard,
-        port: T,
-        control: Option<ControlPort>,
-    ) -> Result<(), PsError> {
-        match self.config.faults {
-            Some(mut faults) => {
-                // Each shard its own sequence of faults.
-                faults.seed = faults.seed.wrapping_add(u64::from(index));
-                self.spawn_shard(index, slice, LossyIo::new(port, faults)?, control)
-            }
-            None => self.spawn_shard(index, slice, port, control),
-        }
     }
 
     fn spawn_shard<T: ShardIo + Send + 'static>(

@@ -12,7 +12,7 @@ use std::time::Duration;
 use crossbeam_channel::{Receiver, Sender};
 use thc_protocol::aggregator::{Aggregator, Endpoint, JobConfigError, JobCounters, Sink};
 use thc_protocol::{Ecn, JobId, WorkerId};
-use thc_transport::{CapturedIo, DpdkIo, FrameCounts, LossyIo, Origin, Peer, UdpIo};
+use thc_transport::{DpdkIo, FrameCounts, LossyIo, Origin, Peer, UdpIo};
 
 use crate::control_port::ControlPort;
 use crate::error::PsError;
@@ -68,16 +68,6 @@ impl ShardIo for DpdkIo {
 
     fn frames(&self) -> FrameCounts {
         self.frame_counts()
-    }
-}
-
-impl<T: ShardIo> ShardIo for CapturedIo<T> {
-    fn recv_overflows(&self) -> u64 {
-        self.inner().recv_overflows()
-    }
-
-    fn frames(&self) -> FrameCounts {
-        self.inner().frames()
     }
 }
 

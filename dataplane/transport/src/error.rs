@@ -1,6 +1,6 @@
 //! What can go wrong between THC and a network.
 
-use std::{io, path::PathBuf};
+use std::io;
 
 use crate::{MAX_DATAGRAM, Peer};
 
@@ -81,14 +81,6 @@ pub enum TransportError {
         /// What the operating system said.
         cause: io::Error,
     },
-    /// The file of a capture can't be made.
-    #[error("cannot write packets to {}: {cause}", path.display())]
-    Capture {
-        /// The file.
-        path: PathBuf,
-        /// What the operating system said.
-        cause: io::Error,
-    },
     /// The backend was left out of this program.
     #[error(
         "this program was built without DPDK: build it with `--features dpdk`, which needs DPDK's headers and \
@@ -146,7 +138,6 @@ impl TransportError {
             | Self::Probability { .. }
             | Self::FaultSyntax { .. } => io::ErrorKind::InvalidInput,
             Self::Bind { cause, .. }
-            | Self::Capture { cause, .. }
             | Self::SocketOption { cause, .. }
             | Self::Send { cause, .. }
             | Self::Receive { cause, .. } => cause.kind(),

@@ -1,5 +1,5 @@
-//! Datagrams as Ethernet frames where no device makes them: in captures, and between an aggregator and its
-//! controller. The DPDK backend parses frames of devices itself.
+//! Datagrams as Ethernet frames where no device makes them: between an aggregator and its controller. The DPDK
+//! backend parses frames of devices itself.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 

@@ -8,15 +8,12 @@
 //! * [`DpdkIo`]: DPDK devices, which bypass the kernel (feature `dpdk`);
 //! * [`LossyIo`]: a wrapper that injects seeded loss, duplication and reordering into another
 //!   backend, for tests of real processes;
-//! * [`CapturedIo`]: a wrapper that writes what another backend receives and sends to a pcap file.
 //!
 //! [`frame`] has datagrams as Ethernet frames.
 //!
 //! Kernel UDP takes IPv4 and IPv6 addresses, DPDK only IPv4 addresses.
 
 mod backend;
-mod capture;
-mod captured;
 #[cfg_attr(not(feature = "dpdk"), allow(dead_code, reason = "frames come from DPDK's devices alone"))]
 mod checksum;
 mod datagram;
@@ -34,8 +31,6 @@ mod run;
 mod udp;
 
 pub use backend::Backend;
-pub use capture::{Capture, CaptureConfig, CaptureStats};
-pub use captured::CapturedIo;
 pub use datagram::{
     IPV4_UDP_HEADER_LEN, IPV6_UDP_HEADER_LEN, MAX_DATAGRAM, Origin, Peer, header_len, is_link_local, resolve,
 };
@@ -48,4 +43,4 @@ pub use lossy::{LossyConfig, LossyIo, LossyStats};
 pub use options::{DpdkOptions, IoName, backend};
 pub use packet_io::{IoStats, PacketIo, check_segment};
 pub use run::Run;
-pub use udp::{UdpConfig, UdpIo};
+pub use udp::{UdpConfig, UdpIo, path_mtu};

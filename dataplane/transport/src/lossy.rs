@@ -297,6 +297,10 @@ impl<T: PacketIo> PacketIo for LossyIo<T> {
         }
     }
 
+    fn refused(&self) -> Option<(Peer, Duration)> {
+        self.inner.refused()
+    }
+
     fn now(&self) -> Duration {
         self.inner.now()
     }

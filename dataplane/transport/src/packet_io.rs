@@ -124,6 +124,12 @@ pub trait PacketIo {
     /// As [`recv_runs`](Self::recv_runs).
     fn wait(&mut self, timeout: Duration) -> io::Result<bool>;
 
+    /// The peer whose host has said for longest that no program listens at its port, and since when; as far as the backend
+    /// is told, and until something comes from there.
+    fn refused(&self) -> Option<(Peer, Duration)> {
+        None
+    }
+
     /// Monotonic time since a fixed start of this backend (virtual in the simulator).
     fn now(&self) -> Duration;
 

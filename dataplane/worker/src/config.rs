@@ -4,7 +4,7 @@ use crate::Controller;
 use crate::seat::Seat;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
-use thc_transport::{Backend, Capture, LossyConfig};
+use thc_transport::{Backend, LossyConfig};
 
 /// Settings of a [`crate::Group`]; the rest comes from the parameter server (P23).
 #[derive(Clone, Debug)]
@@ -41,8 +41,6 @@ pub struct GroupConfig {
     pub seed: Option<u64>,
     /// Threads that compute, the caller's among them. Default: one less than the process has cores, at least 1.
     pub threads: usize,
-    /// Where to write all packets received and sent; groups may share one. Default: nowhere.
-    pub capture: Option<Capture>,
     /// Faults to inject into this worker's packets, for tests.
     pub faults: Option<LossyConfig>,
 }
@@ -72,7 +70,6 @@ impl Default for GroupConfig {
             min_rto: Duration::from_millis(20),
             seed: None,
             threads: std::thread::available_parallelism().map_or(1, |cores| cores.get() - 1).max(1),
-            capture: None,
             faults: None,
         }
     }

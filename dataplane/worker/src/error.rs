@@ -1,6 +1,8 @@
 //! How an all-reduce fails.
 
-use std::io;
+use std::net::SocketAddr;
+use std::time::Duration;
+use std::{fmt, io};
 use thc_codec::error::CodecError;
 use thc_protocol::TableId;
 use thc_protocol::session::JoinError;
@@ -19,6 +21,9 @@ pub enum WorkerError {
     /// The session is over: join anew.
     #[error(transparent)]
     Session(#[from] SessionError),
+    /// The parameter server does not answer.
+    #[error(transparent)]
+    Silent(#[from] Silence),
     /// Nothing to reduce.
     #[error("an all-reduce needs at least one coordinate")]
     Empty,
@@ -131,6 +136,43 @@ pub enum WorkerError {
     /// The group was dropped before the call was done.
     #[error("the group has been closed")]
     Closed,
+}
+
+/// A parameter server that does not answer: nobody can join, or the session is over.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub struct Silence {
+    /// Where it should be.
+    pub at: SocketAddr,
+    /// Whether its host says that no program listens there (ICMP).
+    pub refused: bool,
+    /// How long nothing has come.
+    pub waited: Duration,
+    /// Whether this worker was joining.
+    pub joining: bool,
+}
+
+impl Silence {
+    /// What is the matter, without the remedy.
+    #[must_use]
+    pub fn finding(&self) -> String {
+        let (at, waited) = (self.at, self.waited.as_secs_f64());
+        if self.refused {
+            format!("nobody listens on {at} (UDP), since {waited:.1} s ago")
+        } else {
+            format!("the parameter server {at} (UDP) has not answered for {waited:.1} s")
+        }
+    }
+}
+
+impl fmt::Display for Silence {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let check = if self.refused {
+            "check that thc-ps runs there"
+        } else {
+            "check that it runs, and that firewalls pass UDP both ways"
+        };
+        write!(f, "{}: {check}; `thc-worker doctor --ps {}` looks further", self.finding(), self.at)
+    }
 }
 
 impl From<io::Error> for WorkerError {

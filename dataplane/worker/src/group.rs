@@ -2,18 +2,21 @@
 
 use crate::controller::Reporter;
 use crate::driver::{Driver, IDLE};
-use crate::engine::{Engine, EngineConfig, NAP, RestoredFeedback};
+use crate::engine::{Engine, EngineConfig, NAP, REPORT, RestoredFeedback};
 use crate::probe::{ProbeAnswer, ask};
 use crate::random::random;
-use crate::{AnyIo, Call, GroupConfig, Handle, Packed, PackedLayout, PackedTensor, Span, Stats, WorkerError};
+use crate::{
+    AnyIo, Call, GroupConfig, Handle, Packed, PackedLayout, PackedTensor, Silence, Span, Stats, WorkerError,
+};
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 use thc_codec::definitions;
 use thc_codec::table::LookupTable;
-use thc_protocol::session::{JoinEvent, Joiner, Joiners};
+use thc_protocol::session::{JoinError, JoinEvent, Joiner, Joiners};
 use thc_protocol::wire::{MAX_PACKET, Welcome};
-use thc_protocol::worker::Parameters;
+use thc_protocol::worker::{Parameters, Workers};
 use thc_protocol::{Cookie, JobId, WorkerId};
 use thc_transport::PacketIo;
 
@@ -29,7 +32,7 @@ impl Group {
     /// Joins a job; returns when all its workers are there.
     ///
     /// # Errors
-    /// [`WorkerError::Join`] if the parameter server does not answer or refuses, or workers are
+    /// [`WorkerError::Silent`] if the parameter server does not answer, [`WorkerError::Join`] if it refuses, or workers are
     /// missing after [`GroupConfig::join_timeout`]; [`WorkerError::Controller`] if the controller refuses;
     /// [`WorkerError::Io`] if socket or devices cannot be opened.
     pub fn join(mut config: GroupConfig) -> Result<Group, WorkerError> {
@@ -273,6 +276,17 @@ impl Drop for Group {
     }
 }
 
+/// Why joining has failed. That nobody listens at the server's port any more explains whatever else is missing.
+fn join_failure(io: &AnyIo, ps: SocketAddr, error: JoinError) -> WorkerError {
+    let (at, refused, waited) = match (io.refused(), error) {
+        (Some((at, since)), _) => (at, true, io.now().saturating_sub(since)),
+        (None, JoinError::Silent { waited }) => (ps, false, waited),
+        (None, JoinError::ShareSilent { at, waited, .. }) => (at, false, waited),
+        (None, error) => return error.into(),
+    };
+    Silence { at, refused, waited, joining: true }.into()
+}
+
 /// A turn of joining that takes longer is one in which this process was suspended.
 const LONGEST_TURN: Duration = Duration::from_secs(1);
 
@@ -287,14 +301,28 @@ fn rendezvous(io: &mut AnyIo, config: &GroupConfig) -> Result<(Joiners, Welcome,
     let mut joiners = fresh(started);
     let mut buffer = [0; 64];
     let mut shown = u64::MAX;
+    let mut reported = started;
     // Time in which this process was suspended does not count.
     let (mut last, mut suspended) = (started, Duration::ZERO);
     loop {
         let now = io.now();
         suspended += now.saturating_sub(last).saturating_sub(LONGEST_TURN);
         last = now;
-        if let Some(error) = joiners.timeout_error(now.saturating_sub(suspended), config.join_timeout) {
-            return Err(error.into());
+        let running = now.saturating_sub(suspended);
+        if let Some(error) = joiners.timeout_error(running, config.join_timeout) {
+            return Err(join_failure(io, config.ps, error));
+        }
+        if now >= reported + REPORT
+            && let Some(error) = joiners.timeout_error(running, REPORT)
+        {
+            reported = now;
+            match join_failure(io, config.ps, error) {
+                WorkerError::Silent(silence) => tracing::warn!("{}", silence.finding()),
+                WorkerError::Join(JoinError::Missing { missing, waited, .. }) => {
+                    tracing::warn!("waiting for {} for {:.0} s", Workers(missing), waited.as_secs_f64());
+                }
+                error => tracing::warn!("{error}"),
+            }
         }
         let at = |joiners: &Joiners, share| match share {
             0 => config.ps,

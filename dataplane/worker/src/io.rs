@@ -6,8 +6,7 @@ use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::time::Duration;
 use thc_transport::{
-    Backend, CapturedIo, DeviceInfo, DpdkIo, IoStats, LossyIo, PacketIo, Peer, Run, TransportError,
-    UdpConfig, UdpIo,
+    Backend, DeviceInfo, DpdkIo, IoStats, LossyIo, PacketIo, Peer, Run, TransportError, UdpConfig, UdpIo,
 };
 
 /// The ports that DPDK endpoints choose from when none is given.
@@ -20,8 +19,6 @@ pub enum AnyIo {
     Udp(UdpIo),
     /// DPDK devices.
     Dpdk(DpdkIo),
-    /// Another, with what goes in and out written down.
-    Captured(Box<CapturedIo<AnyIo>>),
     /// Another, with injected faults.
     Lossy(Box<LossyIo<AnyIo>>),
 }
@@ -31,7 +28,6 @@ macro_rules! each {
         match $self {
             AnyIo::Udp($io) => $body,
             AnyIo::Dpdk($io) => $body,
-            AnyIo::Captured($io) => $body,
             AnyIo::Lossy($io) => $body,
         }
     };
@@ -52,10 +48,6 @@ impl AnyIo {
     /// Opens what the configuration asks for.
     pub(crate) fn open(config: &GroupConfig) -> Result<AnyIo, TransportError> {
         let mut io = AnyIo::open_backend(config)?;
-        // Below the faults: the file has what is on the wire.
-        if let Some(capture) = &config.capture {
-            io = AnyIo::Captured(Box::new(CapturedIo::new(io, capture.clone())));
-        }
         if let Some(faults) = config.faults {
             io = AnyIo::Lossy(Box::new(LossyIo::new(io, faults)?));
         }
@@ -68,6 +60,7 @@ impl AnyIo {
                 let udp = UdpConfig {
                     recv_buffer: config.recv_buffer,
                     send_buffer: config.send_buffer,
+                    report_refusals: true,
                     ..UdpConfig::new(end_towards(config.ps, config.bind))
                 };
                 Ok(AnyIo::Udp(UdpIo::bind(udp)?))
@@ -93,7 +86,6 @@ impl AnyIo {
         match self {
             AnyIo::Udp(io) => io.recv_capacity(datagram_len),
             AnyIo::Dpdk(io) => io.recv_capacity(),
-            AnyIo::Captured(io) => io.inner().recv_capacity(datagram_len),
             AnyIo::Lossy(io) => io.inner().recv_capacity(datagram_len),
         }
     }
@@ -103,7 +95,6 @@ impl AnyIo {
         match self {
             AnyIo::Udp(_) => Vec::new(),
             AnyIo::Dpdk(io) => io.devices(),
-            AnyIo::Captured(io) => io.inner().devices(),
             AnyIo::Lossy(io) => io.inner().devices(),
         }
     }
@@ -113,7 +104,6 @@ impl AnyIo {
         match self {
             AnyIo::Udp(_) => false,
             AnyIo::Dpdk(io) => io.frame_counts().unresolved > 0,
-            AnyIo::Captured(io) => io.inner().has_unresolved(),
             AnyIo::Lossy(io) => io.inner().has_unresolved(),
         }
     }
@@ -152,6 +142,10 @@ impl PacketIo for AnyIo {
 
     fn wait(&mut self, timeout: Duration) -> io::Result<bool> {
         each!(self, io => io.wait(timeout))
+    }
+
+    fn refused(&self) -> Option<(Peer, Duration)> {
+        each!(self, io => io.refused())
     }
 
     fn now(&self) -> Duration {

@@ -47,7 +47,7 @@ pub use engine::{
     Finished, Handle, KeptFeedback, Loan, Numbers, Packed, PackedLayout, PackedPart, PackedTensor, Piece,
     RestoredFeedback,
 };
-pub use error::WorkerError;
+pub use error::{Silence, WorkerError};
 pub use group::Group;
 pub use io::AnyIo;
 pub use probe::{Probe, ProbeAnswer, probe};

@@ -41,6 +41,8 @@ pub struct Probe {
     pub best: Duration,
     /// Another address from which the answer came.
     pub strangers: Option<SocketAddr>,
+    /// Its host says that no program listens at its port (ICMP).
+    pub refused: bool,
     /// The parameter server's address on the link could not be found out (DPDK).
     pub unresolved: bool,
     /// The devices that the probes went through (DPDK).
@@ -55,6 +57,7 @@ pub fn probe(config: &GroupConfig, patience: Duration) -> Result<Probe, WorkerEr
     let mut io = AnyIo::open(config)?;
     let mut found = ask(&mut io, config, patience, ENOUGH)?;
     found.devices = io.devices();
+    found.refused = io.refused().is_some();
     found.unresolved = found.answered == 0 && io.has_unresolved();
     Ok(found)
 }

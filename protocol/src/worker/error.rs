@@ -3,7 +3,6 @@
 use crate::wire::{Change, Norm};
 use crate::{Rank, Round, SlotId, TableId, WorkerId};
 use std::fmt;
-use std::net::SocketAddr;
 use std::time::Duration;
 
 /// A call fails on all workers alike; the session goes on.
@@ -80,16 +79,6 @@ pub enum SessionError {
     /// Nothing comes back.
     #[error("the parameter server has not answered for {} s: check that it runs and that this host reaches it", seconds(*waited))]
     Silent {
-        /// How long.
-        waited: Duration,
-    },
-    /// A share of the server does not answer.
-    #[error("share {share} of the parameter server, at {at}, has not answered for {} s: check that it runs and that this host reaches it", seconds(*waited))]
-    ShareSilent {
-        /// The share.
-        share: usize,
-        /// Where it is.
-        at: SocketAddr,
         /// How long.
         waited: Duration,
     },

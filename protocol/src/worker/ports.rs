@@ -53,6 +53,12 @@ impl SharePorts {
         Some(self.last)
     }
 
+    /// As [`SharePorts::find`], apart from the hot path.
+    #[must_use]
+    pub fn position(&self, of: SocketAddr) -> Option<usize> {
+        self.places.get(&of).copied()
+    }
+
     /// The share that has a port, and whether control packets come from there.
     #[inline]
     #[must_use]

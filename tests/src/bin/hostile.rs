@@ -27,11 +27,7 @@ struct Flags {
 fn main() -> ExitCode {
     let Flags { packets, rate, slices, coordinates, seed } = Flags::parse();
     let plan = hostile::Plan { packets, rate, slices: slices.max(1), coordinates, seed };
-    let outcome = match tempfile::tempdir() {
-        Ok(folder) => hostile::run(&plan, folder.path()),
-        Err(error) => Err(error.to_string()),
-    };
-    match outcome {
+    match hostile::run(&plan) {
         Ok(outcome) => {
             figures::write("hostile", &[outcome.figure()]);
             ExitCode::SUCCESS

@@ -8,8 +8,9 @@ mod sender;
 
 use crate::figures::Figure;
 use crate::followed::{Followed, Step};
-use crate::{COOKIE, Ps};
-use std::path::Path;
+use crate::wiretap::Wiretap;
+use crate::{COOKIE, Ps, free_port};
+use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 pub use packets::{Known, Packets};
@@ -114,9 +115,10 @@ fn gather(workers: &mut [Followed], steps: &mut [Vec<Step>]) -> Result<(), Strin
 ///
 /// # Errors
 /// What has been hurt.
-pub fn run(plan: &Plan, folder: &Path) -> Result<Outcome, String> {
-    let pcap = folder.join("hostile.pcap");
-    let ps = Ps::start(WORKERS, &["--pcap", pcap.to_str().unwrap(), "--pcap-limit", "64KiB"]);
+pub fn run(plan: &Plan) -> Result<Outcome, String> {
+    let port = free_port();
+    let tap = Wiretap::open(port..=port)?;
+    let ps = Ps::start_on(None, SocketAddr::from(([127, 0, 0, 1], port)), WORKERS, &[]);
     let mut workers = start(&ps, plan.coordinates, u32::MAX as usize);
     let mut steps = vec![Vec::new(); workers.len()];
     let started = Instant::now();
@@ -127,7 +129,7 @@ pub fn run(plan: &Plan, folder: &Path) -> Result<Outcome, String> {
         }
         std::thread::sleep(Duration::from_millis(10));
     }
-    let known = Known::parse_capture(&pcap, ps.addr)?;
+    let known = Known::parse_frames(&tap.finish(), ps.addr)?;
     let mut sender = Sender::new(Packets::new(known, plan.seed), plan.rate);
     let mut windows = [Vec::new(), Vec::new()];
     let mut sent = [0; 2];

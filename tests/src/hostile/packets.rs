@@ -1,9 +1,9 @@
 //! What a hostile sender sends: everything that it can know, and everything that it can make up.
 
 use crate::COOKIE_NUMBER;
+use crate::wiretap::Frame;
 use fastrand::Rng;
 use std::net::SocketAddr;
-use std::path::Path;
 use std::time::Duration;
 use thc_protocol::session::Joiner;
 use thc_protocol::wire::{FLAG_NUDGE, Form, HEADER_LEN, Header, Kind, Mode, Norm, Welcome};
@@ -29,20 +29,15 @@ pub struct Known {
 }
 
 impl Known {
-    /// From a capture of the server's.
+    /// From the frames between a server and its workers.
     ///
     /// # Errors
-    /// If it has no WELCOME.
-    pub fn parse_capture(pcap: &Path, server: SocketAddr) -> Result<Known, String> {
-        let bytes = std::fs::read(pcap).map_err(|error| format!("{}: {error}", pcap.display()))?;
-        let mut rest = bytes.get(24..).unwrap_or_default();
+    /// If they have no WELCOME.
+    pub fn parse_frames(frames: &[Frame], server: SocketAddr) -> Result<Known, String> {
         let mut known: Option<Known> = None;
         let mut workers = Vec::new();
-        while let Some((head, behind)) = rest.split_at_checked(16) {
-            let len = u32::from_le_bytes([head[8], head[9], head[10], head[11]]) as usize;
-            let Some((frame, behind)) = behind.split_at_checked(len) else { break };
-            rest = behind;
-            let Ok(datagram) = Datagram::parse(frame) else { continue };
+        for frame in frames {
+            let Ok(datagram) = Datagram::parse(&frame.bytes) else { continue };
             if let Ok((header, payload)) = Header::parse(datagram.payload)
                 && header.kind == Kind::Welcome
                 && let Some(welcome) = Welcome::parse(payload)
@@ -58,7 +53,7 @@ impl Known {
                 });
             }
         }
-        known.ok_or_else(|| format!("{} has no WELCOME", pcap.display()))
+        known.ok_or_else(|| "no WELCOME was seen".to_owned())
     }
 }
 

@@ -1,29 +1,65 @@
-//! Reads captures of `--pcap`.
+//! Files of captures, written and read.
 
 use std::net::SocketAddr;
 use std::path::Path;
+use std::time::Duration;
+use thc_protocol::wire::{HEADER_LEN, Header};
+use thc_tests::wiretap::Frame;
+use thc_transport::frame::{Datagram, mac_of};
 
-/// A datagram of a capture.
+/// A packet of a capture.
 pub struct Packet {
+    /// The number of its frame, from 1.
+    pub frame: usize,
     /// Its sender.
     pub from: SocketAddr,
-    /// Its UDP payload.
-    pub payload: Vec<u8>,
+    /// Header and payload.
+    pub bytes: Vec<u8>,
 }
 
-/// All datagrams of a file, which must end with a whole one.
-pub fn read(path: &Path) -> Vec<Packet> {
-    let bytes = std::fs::read(path).unwrap();
-    assert_eq!(bytes[..4], 0xA1B2_3C4D_u32.to_le_bytes(), "pcap with nanoseconds");
+/// Writes a file of frames with nanosecond times.
+pub fn write(path: &Path, frames: &[Frame]) {
+    // Magic, version 2.4, zone, accuracy, longest frame, Ethernet.
+    let mut bytes = Vec::new();
+    let mut words = |words: &[u32], frame: &[u8]| {
+        bytes.extend(words.iter().flat_map(|word| word.to_le_bytes()));
+        bytes.extend_from_slice(frame);
+    };
+    words(&[0xA1B2_3C4D, 0x0004_0002, 0, 0, 1 << 17, 1], &[]);
+    for Frame { time, bytes } in frames {
+        let len = bytes.len() as u32;
+        words(&[time.as_secs() as u32, time.subsec_nanos(), len, len], bytes);
+    }
+    std::fs::write(path, bytes).unwrap();
+}
+
+/// The frame of a datagram.
+pub fn frame(from: SocketAddr, to: SocketAddr, payload: &[u8]) -> Frame {
+    let [from, to] = [from, to].map(|end| (mac_of(end.ip()), end));
+    Frame { time: Duration::from_secs(1), bytes: Datagram { from, to, ecn: 0, payload }.frame() }
+}
+
+/// All packets of frames; the kernel hands several packets on in one datagram.
+pub fn packets(frames: &[Frame]) -> Vec<Packet> {
     let mut packets = Vec::new();
-    let mut rest = &bytes[24..];
-    while !rest.is_empty() {
-        let length = u32::from_le_bytes(rest[8..12].try_into().unwrap()) as usize;
-        let frame = &rest[16..16 + length];
-        let ip: [u8; 4] = frame[26..30].try_into().unwrap();
-        let port = u16::from_be_bytes([frame[34], frame[35]]);
-        packets.push(Packet { from: SocketAddr::from((ip, port)), payload: frame[42..].to_vec() });
-        rest = &rest[16 + length..];
+    for (index, frame) in frames.iter().enumerate() {
+        let datagram = Datagram::parse(&frame.bytes).unwrap();
+        for packet in datagram.payload.chunks(packet_len(datagram.payload)) {
+            packets.push(Packet { frame: index + 1, from: datagram.from.1, bytes: packet.to_vec() });
+        }
     }
     packets
+}
+
+/// The length of each packet of a datagram: the shortest that leaves the same job and kind at the begin of every packet.
+fn packet_len(datagram: &[u8]) -> usize {
+    let same = |packet: &[u8]| {
+        packet.len() >= HEADER_LEN
+            && Header::parse(packet).is_ok()
+            && packet[..2] == datagram[..2]
+            && packet[4..6] == datagram[4..6]
+            && packet[8..12] == datagram[8..12]
+    };
+    let fits = |len: &usize| datagram.len() % len == 0 && datagram.chunks(*len).all(same);
+    (HEADER_LEN..=datagram.len()).find(fits).unwrap_or(datagram.len())
 }

@@ -33,16 +33,19 @@ fn run(file: &Path, more: &[&str]) -> Vec<String> {
     String::from_utf8(output.stdout).unwrap().lines().map(String::from).collect()
 }
 
-/// The fields of every packet, in the order of `names`; the first where there are several.
-pub fn fields(file: &Path, names: &[&str]) -> Vec<Vec<String>> {
-    let mut more = vec!["-T", "fields", "-E", "separator=|", "-E", "occurrence=f"];
+/// The fields of every frame, in the order of `names`; a field has several values if a frame has several packets, or a packet the
+/// field several times.
+pub fn fields(file: &Path, names: &[&str]) -> Vec<Vec<Vec<String>>> {
+    let mut more = vec!["-T", "fields", "-E", "separator=|", "-E", "occurrence=a", "-E", "aggregator=;"];
     for name in names {
         more.extend(["-e", *name]);
     }
-    run(file, &more).iter().map(|line| line.split('|').map(String::from).collect()).collect()
+    let values =
+        |column: &str| column.split(';').filter(|value| !value.is_empty()).map(String::from).collect();
+    run(file, &more).iter().map(|line| line.split('|').map(values).collect()).collect()
 }
 
-/// The numbers, from 1, of the packets that a filter shows.
+/// The numbers, from 1, of the frames that a filter shows.
 pub fn frames(file: &Path, filter: &str, more: &[&str]) -> Vec<usize> {
     let mut args = more.to_vec();
     args.extend(["-Y", filter, "-T", "fields", "-e", "frame.number"]);

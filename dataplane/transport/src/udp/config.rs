@@ -21,6 +21,9 @@ pub struct UdpConfig {
     /// How long the kernel polls the NIC before it sleeps in a receive (SO_BUSY_POLL); `None`
     /// leaves the host's setting. More than the host's setting needs CAP_NET_ADMIN.
     pub busy_poll: Option<Duration>,
+    /// Have the kernel report what hosts say by ICMP (IP_RECVERR), for
+    /// [`PacketIo::refused`](crate::PacketIo::refused).
+    pub report_refusals: bool,
     /// Hand runs of datagrams to the kernel in one piece (UDP_SEGMENT).
     pub gso: bool,
     /// Let the kernel hand over runs of received datagrams in one piece (UDP_GRO).
@@ -40,6 +43,7 @@ impl UdpConfig {
             recv_buffer: 8 << 20,
             send_buffer: 4 << 20,
             busy_poll: None,
+            report_refusals: false,
             gso: true,
             gro: true,
             answer_as_asked: false,

@@ -8,6 +8,7 @@
 mod burst;
 mod config;
 mod multicast;
+mod refusals;
 mod socket;
 mod sources;
 
@@ -21,6 +22,8 @@ use quinn_udp::{EcnCodepoint, Transmit};
 
 use burst::Burst;
 pub use config::UdpConfig;
+use refusals::Refusals;
+pub use socket::path_mtu;
 use socket::{Interest, UdpSocket};
 use sources::Sources;
 
@@ -41,6 +44,7 @@ pub struct UdpIo {
     start: Instant,
     stats: IoStats,
     last_send_error: Option<(Peer, i32)>,
+    refusals: Refusals,
 }
 
 impl UdpIo {
@@ -62,6 +66,7 @@ impl UdpIo {
             start: Instant::now(),
             stats: IoStats::default(),
             last_send_error: None,
+            refusals: Refusals::default(),
         })
     }
 
@@ -142,6 +147,9 @@ impl UdpIo {
         }
         let before = self.stats.packets_in;
         for run in self.burst.runs() {
+            if !self.refusals.is_empty() {
+                self.refusals.remove(run.from);
+            }
             self.stats.count_in(run.from, run.len(), run.contents.len());
         }
         let datagrams = (self.stats.packets_in - before) as usize;
@@ -166,6 +174,12 @@ impl UdpIo {
     fn count_refused(&mut self, to: Peer, errno: i32, datagrams: usize) {
         self.stats.send_errors += datagrams as u64;
         self.last_send_error = Some((to, errno));
+        let now = self.start.elapsed();
+        while let Some(peer) = self.socket.take_error() {
+            if errno == libc::ECONNREFUSED {
+                self.refusals.add(peer, now);
+            }
+        }
     }
 }
 
@@ -333,6 +347,10 @@ impl PacketIo for UdpIo {
 
     fn wait(&mut self, timeout: Duration) -> io::Result<bool> {
         self.socket.poll(Interest::Read, timeout).map_err(|cause| self.receive_failed(cause).into())
+    }
+
+    fn refused(&self) -> Option<(Peer, Duration)> {
+        self.refusals.oldest(self.start.elapsed())
     }
 
     fn now(&self) -> Duration {

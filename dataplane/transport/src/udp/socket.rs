@@ -11,7 +11,7 @@ use quinn_udp::{UdpSockRef, UdpSocketState};
 use socket2::{Domain, Protocol, Socket, Type};
 
 use super::UdpConfig;
-use crate::{Peer, TransportError};
+use crate::{Peer, TransportError, datagram::canonical};
 
 /// Socket option that reads a socket's memory counters (asm-generic/socket.h; not in `libc`).
 const SO_MEMINFO: libc::c_int = 55;
@@ -83,6 +83,9 @@ impl UdpSocket {
                 cause,
             })?;
         }
+        if config.report_refusals {
+            state.enable_transport_errors(UdpSockRef::from(&socket)).map_err(failed)?;
+        }
         let recv_buffer = Self::size_buffer(&socket, &RECEIVE, config.recv_buffer)?;
         let send_buffer = Self::size_buffer(&socket, &SEND, config.send_buffer)?;
         Ok(Self { socket, state, local, recv_buffer, send_buffer, reads_ecn })
@@ -140,6 +143,33 @@ impl UdpSocket {
         poll(self.socket.as_raw_fd(), events, timeout)
     }
 
+    /// Takes the oldest error from the queue that `report_refusals` asks for, and returns the receiver of the datagram that
+    /// it is about. As long as there are any, the socket counts as ready.
+    pub fn take_error(&self) -> Option<Peer> {
+        // Linux wants room for a byte of the datagram.
+        let mut byte = 0u8;
+        let mut part = libc::iovec { iov_base: (&raw mut byte).cast(), iov_len: 1 };
+        let read = |name: *mut socket2::SockAddrStorage, len: *mut libc::socklen_t| {
+            // SAFETY: `msghdr` consists of integers and pointers, for which zeros are valid.
+            let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
+            (message.msg_name, message.msg_iov, message.msg_iovlen) = (name.cast(), &raw mut part, 1);
+            // SAFETY: `len` points to the length of `name` (socket2).
+            message.msg_namelen = unsafe { *len };
+            let flags = libc::MSG_ERRQUEUE | libc::MSG_DONTWAIT;
+            // SAFETY: the kernel writes an address of at most `msg_namelen` bytes to `name`, and a byte to `part`; all outlive the
+            // call.
+            if unsafe { libc::recvmsg(self.socket.as_raw_fd(), &raw mut message, flags) } < 0 {
+                return Err(io::Error::last_os_error());
+            }
+            // SAFETY: as above; the kernel has set the length of what it wrote.
+            unsafe { *len = message.msg_namelen };
+            Ok(())
+        };
+        // SAFETY: `read` returns Ok only if the kernel has written an address and its length.
+        let ((), address) = unsafe { socket2::SockAddr::try_init(read) }.ok()?;
+        address.as_socket().map(canonical)
+    }
+
     /// Datagrams (or received runs of them) that the kernel dropped because the receive buffer
     /// was full.
     pub fn overflows(&self) -> io::Result<u64> {
@@ -162,6 +192,26 @@ impl UdpSocket {
         }
         Ok(u64::from(counters[libc::SK_MEMINFO_DROPS as usize]))
     }
+}
+
+/// Bytes of the largest packet, IP header included, that the kernel's route to `to` takes in one piece. Sends nothing.
+///
+/// # Errors
+/// What the kernel says, such as that there is no route.
+pub fn path_mtu(to: Peer) -> io::Result<usize> {
+    let socket = Socket::new(Domain::for_address(to), Type::DGRAM, Some(Protocol::UDP))?;
+    socket.connect(&to.into())?;
+    let (level, option) = match to {
+        Peer::V4(_) => (libc::IPPROTO_IP, libc::IP_MTU),
+        Peer::V6(_) => (libc::IPPROTO_IPV6, libc::IPV6_MTU),
+    };
+    let mut mtu: libc::c_int = 0;
+    let mut len = size_of_val(&mtu) as libc::socklen_t;
+    // SAFETY: the kernel writes at most `len` bytes into `mtu`, which is exactly that long and valid for every bit pattern, and
+    // the written length into `len`; both outlive the call.
+    let result =
+        unsafe { libc::getsockopt(socket.as_raw_fd(), level, option, (&raw mut mtu).cast(), &raw mut len) };
+    if result == 0 { Ok(mtu.max(0) as usize) } else { Err(io::Error::last_os_error()) }
 }
 
 /// Blocks until a descriptor is ready for one of these events or `timeout` has passed; returns whether it is ready.
@@ -198,11 +248,6 @@ fn poll(fd: RawFd, events: libc::c_short, timeout: Duration) -> io::Result<bool>
 
 #[cfg(test)]
 impl UdpSocket {
-    /// Makes the kernel report ICMP errors (IP_RECVERR).
-    pub fn report_icmp(&self) -> io::Result<()> {
-        self.state.enable_transport_errors(self.as_quinn())
-    }
-
     /// Sends without UDP checksums (SO_NO_CHECK).
     pub fn omit_checksums(&self) -> io::Result<()> {
         set_option(self.socket.as_raw_fd(), libc::SOL_SOCKET, libc::SO_NO_CHECK, 1)

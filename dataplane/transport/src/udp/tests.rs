@@ -314,9 +314,8 @@ fn wait_ends_on_time_or_on_a_datagram() {
 
 #[test]
 fn refused_peers_are_counted_and_do_not_stop_anything() {
-    let mut a = bind(true, true);
-    // Makes the kernel report ICMP errors on this socket, as other programs' options may.
-    a.socket.report_icmp().unwrap();
+    let config = UdpConfig { report_refusals: true, ..UdpConfig::new(LOOPBACK) };
+    let mut a = UdpIo::bind(config).unwrap();
     let gone = bind(true, true).local();
     for _ in 0..20 {
         a.send_run(gone, &[1; 3000], 1000).unwrap();
@@ -327,6 +326,18 @@ fn refused_peers_are_counted_and_do_not_stop_anything() {
     assert_eq!(a.stats().packets_out, 60);
     let (_, cause) = a.last_send_error().unwrap();
     assert_eq!(cause.raw_os_error(), Some(libc::ECONNREFUSED));
+    let (refused, since) = a.refused().unwrap();
+    assert!(refused == gone && since < a.now(), "{refused} since {since:?}");
+    // No error is left that would make it ready.
+    let started = Instant::now();
+    while a.wait(Duration::from_millis(5)).unwrap() {
+        a.recv_burst(&mut |_, _| ()).unwrap();
+        assert!(started.elapsed() < HANG);
+    }
+    let mut again = UdpIo::bind(UdpConfig::new(gone)).unwrap();
+    again.send_run(a.local(), &[3], 1).unwrap();
+    assert_eq!(drain(&mut a, 1, |_, datagram| assert_eq!(datagram, [3])), 1);
+    assert_eq!(a.refused(), None);
 
     let mut b = bind(true, true);
     a.send_run(gone, &[1; 10], 10).unwrap();

@@ -1,6 +1,5 @@
 //! A run: join, reduce, write, report.
 
-use super::capture;
 use super::colocated;
 use super::metrics::RunMetrics;
 use super::options::{RunConfig, TensorSource};
@@ -42,12 +41,10 @@ pub fn run(config: &RunConfig) -> anyhow::Result<()> {
             input.iter_mut().map(Work::from_tensor).collect::<anyhow::Result<_>>()?
         }
     };
-    let mut joining = config.group.clone();
-    joining.capture = config.capture.as_ref().map(capture::open).transpose()?;
     let metrics = RunMetrics::default();
     let _endpoint = config.http.map(|at| metrics.serve(at)).transpose()?;
     let share = config.share.clone().map(Server::start).transpose()?;
-    let group = Group::join(joining)?;
+    let group = Group::join(config.group.clone())?;
     let workers = group.parameters()?.all_workers();
     let (job, worker) = (group.job(), group.worker());
     metrics.set_worker(job, worker);

@@ -52,7 +52,7 @@ const AHEAD: usize = 2;
 /// Longest sleep in one go while work is under way.
 pub(crate) const NAP: Duration = Duration::from_millis(5);
 /// How long the engine waits for others before it reports that, and how often it repeats the report.
-const REPORT: Duration = Duration::from_secs(3);
+pub(crate) const REPORT: Duration = Duration::from_secs(3);
 
 /// One worker's all-reduces over one packet interface.
 pub struct Engine<I: PacketIo> {
@@ -440,7 +440,7 @@ impl<I: PacketIo> Engine<I> {
     /// Whether nobody can need this worker any more, or it has stayed long enough (P25).
     #[must_use]
     pub fn has_left(&self) -> bool {
-        self.joiners.has_left()
+        self.joiners.has_left() || self.failed.is_some() && self.lost_server().is_some()
     }
 }
 

@@ -5,7 +5,7 @@ use super::compressor::write_raw;
 use super::link::Link;
 use super::memory::Memory;
 use super::{Engine, REPORT};
-use crate::WorkerError;
+use crate::{Silence, WorkerError};
 use std::time::{Duration, Instant};
 use thc_protocol::session::JoinEvent;
 use thc_protocol::wire::Kind;
@@ -27,6 +27,8 @@ fn is_for_worker(kind: u8) -> bool {
 const KEEP_ALIVE: Duration = Duration::from_secs(2);
 /// A share that has not answered for so long may have been started anew: this worker introduces itself there again.
 const SHARE_SILENT: Duration = Duration::from_secs(1);
+/// How long a server whose port is refused may take to come back, which resumes the session (P24).
+const LOST: Duration = Duration::from_secs(4);
 /// Which part of a mean must be given up for the engine to say so.
 const MANY_LOST: usize = 20;
 
@@ -60,21 +62,32 @@ impl<I: PacketIo> Engine<I> {
             return Err(error.into());
         }
         if let Some(error) = self.worker.failure() {
-            return Err(self.name_share(error).into());
+            return Err(self.name_server(error));
+        }
+        if self.worker.is_busy()
+            && let Some(silence) = self.lost_server()
+        {
+            return Err(silence.into());
         }
         Ok(got > 0 || sent || handed)
     }
 
-    /// Names the share that is silent, where there are several.
-    pub(super) fn name_share(&self, error: SessionError) -> SessionError {
-        let SessionError::Silent { waited } = error else { return error };
+    /// Names the server that is silent.
+    pub(super) fn name_server(&self, error: SessionError) -> WorkerError {
+        let SessionError::Silent { waited } = error else { return error.into() };
         let ports = &self.link.ps;
-        match self.worker.waits_at().map(|shard| ports.share_of(shard)) {
-            Some(share) if ports.shares() > 1 => {
-                SessionError::ShareSilent { share, at: ports.base(share), waited }
-            }
-            _ => error,
-        }
+        let share = self.worker.waits_at().map_or(0, |shard| ports.share_of(shard));
+        let refused = self.io.refused().is_some();
+        Silence { at: ports.base(share), refused, waited, joining: false }.into()
+    }
+
+    /// The server, or share of one, at whose port nobody has listened for [`LOST`].
+    pub(super) fn lost_server(&self) -> Option<Silence> {
+        let (port, since) = self.io.refused()?;
+        let ports = &self.link.ps;
+        let at = ports.position(port).map_or(port, |port| ports.base(ports.share(port).0));
+        let waited = self.io.now().saturating_sub(since);
+        (waited >= LOST).then_some(Silence { at, refused: true, waited, joining: false })
     }
 
     pub(super) fn receive(&mut self, memory: &mut Memory<'_>) -> Result<usize, WorkerError> {

@@ -1,7 +1,9 @@
 //! What an engine does while nothing comes.
 
 use super::{Engine, NAP, REPORT};
+use crate::WorkerError;
 use std::time::{Duration, Instant};
+use thc_protocol::worker::{SessionError, Workers};
 use thc_transport::PacketIo;
 
 /// Longest single sleep while what is to be sent next is computed elsewhere, since that cannot wake the
@@ -60,13 +62,20 @@ impl<I: PacketIo> Engine<I> {
     }
 
     fn report_waiting(&mut self, now: Duration) {
-        if let Some((missing, since)) = self.worker.waiting_for()
+        if now < self.reported + REPORT {
+            return;
+        }
+        let silent = now.saturating_sub(self.worker.last_heard());
+        if self.worker.is_busy() && silent >= REPORT {
+            self.reported = now;
+            if let WorkerError::Silent(silence) = self.name_server(SessionError::Silent { waited: silent }) {
+                tracing::warn!("{}", silence.finding());
+            }
+        } else if let Some((missing, since)) = self.worker.waiting_for()
             && since >= REPORT
-            && now >= self.reported + REPORT
         {
             self.reported = now;
-            let workers = thc_protocol::worker::Workers(missing).to_string();
-            tracing::warn!("waiting for {workers} for {:.0} s", since.as_secs_f64());
+            tracing::warn!("waiting for {} for {:.0} s", Workers(missing), since.as_secs_f64());
         }
     }
 }

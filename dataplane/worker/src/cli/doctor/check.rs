@@ -50,4 +50,13 @@ impl Check {
     pub fn wrong(name: &'static str, found: impl Into<String>, mend: impl Into<String>) -> Check {
         Check { name, verdict: Verdict::Wrong, found: found.into(), mend: Some(mend.into()) }
     }
+
+    /// An error whose text says what is wrong, and after a colon or semicolon what to do.
+    pub fn failure(name: &'static str, error: &dyn std::error::Error) -> Check {
+        let text = error.to_string();
+        let text = text.strip_prefix("dpdk: ").unwrap_or(&text);
+        let parts = text.split_once("; ").or_else(|| text.rsplit_once(": "));
+        let (found, mend) = parts.unwrap_or((text, "see docs/dpdk.md"));
+        Check::wrong(name, found, mend)
+    }
 }

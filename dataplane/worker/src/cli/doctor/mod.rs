@@ -1,39 +1,30 @@
-//! `thc-worker doctor`: looks whether a run with these settings will work on this host, and says what is in the way.
+//! `thc-worker doctor`: checks whether a run with these settings will work on this host, and says what prevents it.
 
-mod buffers;
 mod check;
-mod clock;
-mod cores;
-mod device;
-mod host;
-mod hugepages;
-mod link;
-mod permissions;
-mod reach;
+mod dpdk;
+mod server;
 #[cfg(test)]
 mod tests;
+mod udp;
 
 use check::{Check, Verdict};
-use device::Device;
-use host::Host;
-pub use reach::Known;
 use serde::Serialize;
+pub use server::Known;
 use std::fmt;
 use std::io::Write;
-use std::path::PathBuf;
+use std::path::Path;
 use std::time::Duration;
-use thc_transport::{Backend, TransportError};
+use thc_protocol::wire::MAX_PACKET;
+use thc_transport::{Backend, IPV4_UDP_HEADER_LEN, IPV6_UDP_HEADER_LEN, Idle, TransportError};
 use thc_worker::GroupConfig;
 
-/// What to look at.
+/// What to check.
 #[derive(Debug)]
 pub struct Visit {
     /// The settings of a run.
     pub config: GroupConfig,
     /// Which of them were given.
     pub known: Known,
-    /// Where `/proc`, `/sys` and `/dev` are, if not where they always are.
-    pub root: Option<PathBuf>,
     /// How long the parameter server may take to answer; zero: it is not asked.
     pub patience: Duration,
     /// Whether to report as JSON.
@@ -47,7 +38,7 @@ pub struct Report {
     pub io: &'static str,
     /// The parameter server, or the controller that knows it.
     pub ps: String,
-    /// The job's number; a controller tells it.
+    /// The job's number; a controller supplies it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub job: Option<u16>,
     /// The worst of all.
@@ -56,70 +47,38 @@ pub struct Report {
     pub checks: Vec<Check>,
 }
 
-/// Looks, and reports. Whether nothing is wrong.
+/// Checks, prints the report, and returns `true` if nothing is wrong.
 pub fn run(visit: &Visit) -> anyhow::Result<bool> {
-    let report = examine(visit);
+    let report = examine(visit, Path::new("/"));
     let text = if visit.json { serde_json::to_string_pretty(&report)? } else { report.to_string() };
     writeln!(std::io::stdout(), "{text}")?;
     Ok(report.verdict != Verdict::Wrong)
 }
 
-/// Looks at everything.
-fn examine(visit: &Visit) -> Report {
-    let host = Host::new(visit.root.as_deref());
+/// Checks everything; `/sys` and `/dev` are below `root`.
+fn examine(visit: &Visit, root: &Path) -> Report {
     let config = &visit.config;
     let mut checks = vec![program(config)];
-    let built = checks[0].verdict != Verdict::Wrong;
-    let dpdk = match &config.io {
-        Backend::Udp => None,
-        Backend::Dpdk(dpdk) => Some(dpdk),
-    };
-    let mut devices = Vec::new();
-    let mut interfaces = Vec::new();
-    if let Some(dpdk) = dpdk {
-        devices = dpdk.devices.iter().map(|text| Device::parse(text)).collect();
-        interfaces = devices.iter().flat_map(|device| device.interfaces(&host)).collect();
-        checks.extend(hugepages::check(&host, dpdk, &devices));
-        checks.extend(devices.iter().map(|device| device::check(&host, device)));
-        checks.extend(permissions::dpdk(&host, &devices, hugepages::required_bytes(dpdk)));
-        checks.extend(link::address(&host, dpdk.address, &interfaces));
-        if i64::from(dpdk.mtu) < link::LONGEST {
-            checks.push(Check::wrong(
-                "link",
-                format!("--dpdk-mtu is {}, the longest packets have {} bytes", dpdk.mtu, link::LONGEST),
-                "leave it at 1500",
-            ));
+    // A path to the controller says nothing of the path to the server.
+    let ps = config.controller.is_none().then_some(config.ps);
+    match &config.io {
+        Backend::Udp => {
+            checks.push(udp::socket(config));
+            checks.extend(ps.map(udp::path));
         }
-    } else {
-        checks.push(permissions::udp(&host, config.bind));
-        checks.push(buffers::check(&host, config));
-        if config.controller.is_none() {
-            interfaces.extend(link::outgoing_interface(&host, config.ps.ip()));
-        }
-        if interfaces.is_empty() && config.controller.is_none() {
-            checks.push(Check::wrong(
-                "link",
-                format!("no route to {}", config.ps.ip()),
-                "give this host an address in the server's network, or a route: ip route",
-            ));
-        }
+        Backend::Dpdk(dpdk) => checks.extend(dpdk::check(root, dpdk)),
     }
-    checks.extend(interfaces.iter().map(|interface| link::check(&host, interface, config.ps.ip())));
-    checks.push(cores::numa(&host, &devices, &interfaces));
-    checks.push(cores::check_isolation(&host, dpdk));
-    checks.push(clock::check(&host, visit.root.is_none(), dpdk.is_some()));
-    if built && !visit.patience.is_zero() {
+    checks.push(cores(config));
+    let openable = checks.iter().all(|check| check.name == "cores" || check.verdict != Verdict::Wrong);
+    if !visit.patience.is_zero() {
         match &config.controller {
-            Some(controller) => checks.push(reach::controller(controller, visit.patience)),
-            None if unopenable(&checks) => checks.push(reach::not_asked()),
-            None => checks.extend(reach::check(config, visit.known, visit.patience)),
+            Some(controller) => checks.push(server::controller(controller, visit.patience)),
+            None if !openable => checks.push(server::not_asked()),
+            None => checks.extend(server::check(config, visit.known, visit.patience)),
         }
     }
     Report {
-        io: match config.io {
-            Backend::Udp => "udp",
-            Backend::Dpdk(_) => "dpdk",
-        },
+        io: if config.io == Backend::Udp { "udp" } else { "dpdk" },
         ps: config.controller.as_ref().map_or(config.ps.to_string(), |controller| controller.url.to_string()),
         job: config.controller.is_none().then_some(config.job),
         verdict: checks.iter().map(|check| check.verdict).max().unwrap_or(Verdict::Ok),
@@ -127,22 +86,38 @@ fn examine(visit: &Visit) -> Report {
     }
 }
 
-/// Whether opening would only repeat the same problems in other words, or wait for nothing.
-fn unopenable(checks: &[Check]) -> bool {
-    let hinders = |check: &Check| matches!(check.name, "hugepages" | "device");
-    checks.iter().any(|check| check.verdict == Verdict::Wrong && hinders(check))
+/// Bytes of the longest packet of the protocol, with its headers.
+fn longest_packet(ipv6: bool) -> usize {
+    MAX_PACKET + if ipv6 { IPV6_UDP_HEADER_LEN } else { IPV4_UDP_HEADER_LEN }
 }
 
-/// Whether this program can do what is asked.
+/// The version, and whether this program can do what is asked.
 fn program(config: &GroupConfig) -> Check {
     let version = env!("CARGO_PKG_VERSION");
     let with = if cfg!(feature = "dpdk") { "with" } else { "without" };
-    if matches!(config.io, Backend::Dpdk(_)) && !cfg!(feature = "dpdk") {
-        let mend = TransportError::NoDpdk.to_string();
-        let mend = mend.split_once(": ").map_or(mend.as_str(), |(_, mend)| mend).to_owned();
-        return Check::wrong("program", format!("thc-worker {version}, without DPDK"), mend);
+    if config.io != Backend::Udp && !cfg!(feature = "dpdk") {
+        let found = format!("thc-worker {version}, without DPDK");
+        return Check { found, ..Check::failure("program", &TransportError::NoDpdk) };
     }
     Check::ok("program", format!("thc-worker {version}, {with} DPDK"))
+}
+
+/// Whether the process has a core for each of its threads.
+fn cores(config: &GroupConfig) -> Check {
+    let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    let polls = matches!(&config.io, Backend::Dpdk(dpdk) if dpdk.idle == Idle::BusyPoll);
+    if polls && cores < 2 {
+        return Check::warning(
+            "cores",
+            "1, and polling without pause takes all of it",
+            "give this process a second core, or let it pause: --dpdk-idle 100us",
+        );
+    }
+    if config.threads > cores {
+        let found = format!("{cores}, fewer than --threads {}", config.threads);
+        return Check::warning("cores", found, format!("--threads {cores}, or more cores for this process"));
+    }
+    Check::ok("cores", format!("{cores}, of which {} compute", config.threads))
 }
 
 impl fmt::Display for Report {
@@ -156,14 +131,11 @@ impl fmt::Display for Report {
             }
         }
         let count = |verdict| self.checks.iter().filter(|check| check.verdict == verdict).count();
-        let plural = |n: usize| if n == 1 { "" } else { "s" };
         let warnings = count(Verdict::Warning);
-        match (count(Verdict::Wrong), warnings) {
-            (0, 0) => write!(f, "\nAll is well."),
-            (0, _) => write!(f, "\nIt will work; {warnings} warning{}.", plural(warnings)),
-            (wrong, _) => {
-                write!(f, "\n{wrong} thing{} wrong, {warnings} warning{}.", plural(wrong), plural(warnings))
-            }
+        let warnings = format!("{warnings} warning{}", if warnings == 1 { "" } else { "s" });
+        match count(Verdict::Wrong) {
+            0 => write!(f, "\nA run will work; {warnings}."),
+            wrong => write!(f, "\n{wrong} thing{} wrong, {warnings}.", if wrong == 1 { "" } else { "s" }),
         }
     }
 }

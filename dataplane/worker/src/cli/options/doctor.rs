@@ -39,9 +39,6 @@ pub(super) struct DoctorFlags {
     /// Print the report as JSON on stdout
     #[arg(long)]
     json: bool,
-    /// Look for /proc, /sys and /dev in this folder, for tests
-    #[arg(long, value_name = "FOLDER", hide = true)]
-    root: Option<PathBuf>,
     // Last: what follows would go under its last heading.
     #[command(flatten)]
     keys: Keys,
@@ -69,7 +66,6 @@ impl DoctorFlags {
                 cookie.unwrap_or(0),
                 io.map_err(|e| e.to_string())?,
             )?,
-            root: self.root,
             patience,
             json: self.json,
         })

@@ -87,12 +87,6 @@ pub(super) struct Keys {
     /// address can read them [default: nowhere]
     #[arg(long, value_name = "ADDRESS:PORT", help_heading = "Group")]
     pub(super) http: Option<String>,
-    /// Write all packets, sent and received, to this pcap file, which then contains the cookie
-    #[arg(long, value_name = "FILE", help_heading = "Group")]
-    pub(super) pcap: Option<PathBuf>,
-    /// Largest size of the pcap file; further packets are not written [default: 1GiB]
-    #[arg(long, value_name = "BYTES", help_heading = "Group")]
-    pub(super) pcap_limit: Option<String>,
     /// The `[dpdk]` section.
     #[command(flatten)]
     pub(super) dpdk: DpdkOptions,

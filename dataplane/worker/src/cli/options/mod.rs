@@ -13,10 +13,8 @@ use super::spans::Spans;
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use std::net::SocketAddr;
 use std::path::PathBuf;
-use thc_options::Size;
 use thc_protocol::MAX_WORKERS;
 use thc_ps::ServerConfig;
-use thc_transport::CaptureConfig;
 use thc_worker::{ControllerUrl, GroupConfig, Mode};
 
 const EXAMPLES: &str = "\
@@ -115,8 +113,6 @@ pub struct RunConfig {
     pub share: Option<ServerConfig>,
     /// Where Prometheus is answered.
     pub http: Option<SocketAddr>,
-    /// Where packets are written to.
-    pub capture: Option<CaptureConfig>,
     /// Whether to begin again in a new session when another worker has restarted.
     pub rejoin: bool,
     /// What to reduce.
@@ -174,16 +170,11 @@ impl Flags {
         };
         let group = keys.group(worker, cookie, io)?;
         let share = keys.share(&group)?;
-        for (key, path) in [("input", &keys.input), ("output", &keys.output), ("pcap", &keys.pcap)] {
+        for (key, path) in [("input", &keys.input), ("output", &keys.output)] {
             if path.as_ref().is_some_and(|path| path.as_os_str().is_empty()) {
                 return Err(format!("{key} is empty: name a file"));
             }
         }
-        let limit = match &keys.pcap_limit {
-            None => CaptureConfig::DEFAULT_LIMIT,
-            Some(text) => parse::<Size>("pcap_limit", text)?.0 as u64,
-        };
-        let capture = keys.pcap.map(|path| CaptureConfig { path, limit });
         let address = |text: &String| {
             let wrong = |_| format!("http = {text:?}: give an address and a port, such as 127.0.0.1:9102");
             text.parse().map_err(wrong)
@@ -218,7 +209,6 @@ impl Flags {
             group,
             share,
             http,
-            capture,
             rejoin: keys.rejoin.unwrap_or(false),
             source,
             repeat,

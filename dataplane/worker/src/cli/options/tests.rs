@@ -77,7 +77,6 @@ fn errors_name_the_key() {
         (&["--coordinates", "9", "--timeout", "2years"], "a year is the longest"),
         (&["--coordinates", "9", "--join-timeout", "99999999999999999999s"], "join_timeout"),
         (&["--coordinates", "9", "--min-rto", "0ms"], "min_rto is 0"),
-        (&["--coordinates", "9", "--pcap", "x", "--pcap-limit=-1"], "pcap_limit = \"-1\""),
         (&["--coordinates", "9", "--http", "9702"], "http = \"9702\": give an address and a port"),
         (&["--coordinates", "9", "--config", "/"], "/: Is a directory"),
         (&["--coordinates", "9", "--config", "/nowhere/at/all"], "No such file"),
@@ -113,7 +112,6 @@ fn empty_paths_in_a_file_are_refused() {
     for (keys, says) in [
         ("input = \"\"", "input is empty"),
         ("input = \"x\"\noutput = \"\"", "output is empty"),
-        ("coordinates = 9\npcap = \"\"", "pcap is empty"),
         ("coordinates = -9", "line 1"),
     ] {
         let mut file = tempfile::NamedTempFile::new().unwrap();
@@ -124,10 +122,8 @@ fn empty_paths_in_a_file_are_refused() {
 }
 
 #[test]
-fn capture_and_backend() {
-    let config = config(&["--coordinates", "9", "--pcap", "a.pcap", "--pcap-limit", "2MiB"]).unwrap();
-    assert_eq!(config.capture, Some(CaptureConfig { path: "a.pcap".into(), limit: 2 << 20 }));
-    assert_eq!(config.group.io, Backend::Udp);
+fn kernel_udp_is_the_default() {
+    assert_eq!(config(&["--coordinates", "9"]).unwrap().group.io, Backend::Udp);
 }
 
 #[test]
@@ -138,7 +134,6 @@ fn errors_about_dpdk_name_the_key() {
         (&["--io", "dpdk"], "address is missing"),
         (&["--io", "dpdk", "--dpdk-address", "10.0.0.1/99"], "prefix is 99"),
         (&["--io", "dpdk", "--bind", "10.0.0.1:0", "--dpdk-mtu", "9"], "mtu is 9"),
-        (&["--pcap-limit", "much", "--io", "udp"], "pcap_limit = \"much\""),
     ] {
         let args = [&device[..], more].concat();
         let error = config(&args).unwrap_err();

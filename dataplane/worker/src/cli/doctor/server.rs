@@ -1,0 +1,144 @@
+//! Whether the parameter server answers, and what.
+
+use super::check::Check;
+use super::dpdk;
+use std::io;
+use std::net::{TcpStream, ToSocketAddrs};
+use std::time::Duration;
+use thc_options::Interval;
+use thc_protocol::wire::RefuseReason;
+use thc_transport::Backend;
+use thc_worker::{Controller, GroupConfig, Probe, ProbeAnswer, WorkerError, probe};
+
+const NAME: &str = "server";
+
+/// What the flags left open.
+#[derive(Clone, Copy, Debug)]
+pub struct Known {
+    /// A cookie was given.
+    pub cookie: bool,
+    /// A worker's number was given.
+    pub worker: bool,
+}
+
+/// Whether a controller takes connections. More is not asked: it would give this worker a place.
+pub fn controller(controller: &Controller, patience: Duration) -> Check {
+    const NAME: &str = "controller";
+    let connect = |authority: &str| {
+        let mut last = io::Error::other("it has no address");
+        for address in authority.to_socket_addrs()? {
+            match TcpStream::connect_timeout(&address, patience) {
+                Ok(_) => return Ok(address),
+                Err(error) => last = error,
+            }
+        }
+        Err(last)
+    };
+    let mut failures = Vec::new();
+    for authority in controller.url.authorities() {
+        match connect(authority) {
+            Ok(address) => {
+                let found = format!("{address} takes connections; to check a server, give --ps its address");
+                return Check::ok(NAME, found);
+            }
+            Err(error) => failures.push(format!("{authority}: {error}")),
+        }
+    }
+    Check::wrong(NAME, failures.join("; "), "is thc-controller up, and do firewalls pass TCP?")
+}
+
+/// The links of DPDK's devices, and what the server says.
+pub fn check(config: &GroupConfig, known: Known, patience: Duration) -> Vec<Check> {
+    match probe(config, patience) {
+        Err(error @ WorkerError::Io(_)) if config.io != Backend::Udp => {
+            vec![Check::failure("device", &error), not_asked()]
+        }
+        Err(error) => vec![Check::failure(NAME, &error)],
+        Ok(probe) => {
+            let mut checks: Vec<Check> = probe.devices.iter().map(dpdk::opened).collect();
+            checks.push(match &probe.answer {
+                None => silent(config, patience, &probe),
+                Some(answer) => answered(config, known, &probe, answer),
+            });
+            checks
+        }
+    }
+}
+
+/// After something that would stop a run as well.
+pub fn not_asked() -> Check {
+    Check::wrong(NAME, "not asked, because of what is wrong above", "fix that first, then check again")
+}
+
+fn silent(config: &GroupConfig, patience: Duration, probe: &Probe) -> Check {
+    let ps = config.ps;
+    if let Some(from) = probe.strangers {
+        return Check::wrong(
+            NAME,
+            format!("{ps} was asked, but {from} answers, which workers ignore"),
+            format!("is its address translated on the way? Give the one that answers: --ps {from}"),
+        );
+    }
+    if probe.unresolved {
+        return Check::wrong(
+            NAME,
+            format!("{}: nobody answers ARP", ps.ip()),
+            "is thc-ps up, its device on the same link, its address right? Or --dpdk-neighbour, --dpdk-gateway",
+        );
+    }
+    if probe.refused {
+        return Check::wrong(
+            NAME,
+            format!("nobody listens on {ps} (UDP)"),
+            "start thc-ps there, or give --ps the address and port of its --listen",
+        );
+    }
+    Check::wrong(
+        NAME,
+        format!("{ps} (UDP) does not answer ({} probes in {})", probe.asked, Interval(patience)),
+        "is its host up, and does its --listen have this address and port? Do firewalls pass UDP both ways?",
+    )
+}
+
+fn answered(config: &GroupConfig, known: Known, probe: &Probe, answer: &ProbeAnswer) -> Check {
+    let (ps, job, worker) = (config.ps, config.job, config.worker);
+    let Probe { asked, answered, best, .. } = probe;
+    let came = if answered == asked {
+        format!("{ps} answers within {best:.1?}")
+    } else {
+        format!("{ps} answers {answered} of {asked} probes, the fastest within {best:.1?}")
+    };
+    let wrong = |found: String, mend: String| Check::wrong(NAME, format!("{came}, but {found}"), mend);
+    match answer {
+        ProbeAnswer::Job { unusable: Some(reason), .. } => {
+            wrong(reason.clone(), "install the version that the server has".into())
+        }
+        &ProbeAnswer::Job { workers, .. } if known.worker && worker >= workers => wrong(
+            format!("job {job} has {workers} workers, so there is no worker {worker}"),
+            format!("number workers from 0 to {}", workers.saturating_sub(1)),
+        ),
+        ProbeAnswer::Job { workers, .. } if answered < asked => Check::warning(
+            NAME,
+            format!("{came}; job {job}, {workers} workers"),
+            "packets get lost: look at drops on the way (ip -s link, ethtool -S)",
+        ),
+        ProbeAnswer::Job { workers, .. } => {
+            Check::ok(NAME, format!("{came}; job {job}, {workers} workers, cookie right"))
+        }
+        ProbeAnswer::Refused(RefuseReason::UnknownJob) => {
+            wrong(format!("has no job {job}"), "give the job that thc-ps has: --job".into())
+        }
+        ProbeAnswer::Refused(RefuseReason::WrongCookie) if !known.cookie => Check::warning(
+            NAME,
+            format!("{came} and has job {job}; no cookie was given, so it says no more"),
+            "give the job's cookie: --cookie or THC_COOKIE",
+        ),
+        ProbeAnswer::Refused(RefuseReason::WrongCookie) => wrong(
+            format!("job {job} has another cookie"),
+            "give the one that thc-ps has: --cookie or THC_COOKIE".into(),
+        ),
+        ProbeAnswer::Refused(reason) => {
+            wrong(reason.to_string(), "install the same version everywhere".into())
+        }
+    }
+}
