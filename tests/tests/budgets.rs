@@ -7,30 +7,30 @@ use std::path::Path;
 /// Each room's name, folders, and maximum of product lines. Lower the maximum whenever a change removes lines.
 const ROOMS: &[(&str, &str, usize)] = &[
     ("codec", "codec", 6_418),
-    ("protocol", "protocol", 10_009),
-    ("transport", "dataplane/transport", 6_188),
+    ("protocol", "protocol", 10_003),
+    ("transport", "dataplane/transport", 5_875),
     ("dpdk", "dataplane/dpdk dataplane/dpdk-sys", 2_077),
-    ("worker", "dataplane/worker", 9_513),
-    ("ps", "dataplane/ps", 6_218),
+    ("worker", "dataplane/worker", 8_775),
+    ("ps", "dataplane/ps", 6_188),
     (
         "config",
         "job dataplane/options dataplane/values dataplane/tls dataplane/logs dataplane/metrics",
-        2_966,
+        2_954,
     ),
     ("policy", "adapt", 1_054),
     ("model server", "dataplane/model-server", 6_662),
     ("p4", "p4", 4_600),
     ("controller", "controller", 11_315),
-    ("python", "python/src python/thc", 15_819),
-    ("testbed", "testbed", 21_868),
+    ("python", "python/src python/thc", 15_816),
+    ("testbed", "testbed", 21_902),
     ("packaging", "packaging", 1_423),
 ];
 
 /// The maximum of test lines: those of the folder `tests`, of the crates' own folders `tests`, and those inline.
-const TESTS: usize = 70_007;
+const TESTS: usize = 69_632;
 
 /// The maximum of words in `PAGES` and the pages of `docs`.
-const WORDS: usize = 84_861;
+const WORDS: usize = 84_859;
 const PAGES: &str = "README.md CONTRIBUTING.md CHANGELOG.md";
 
 /// Endings of files whose lines count. In `packaging` all files do.
