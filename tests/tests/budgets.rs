@@ -15,7 +15,7 @@ const ROOMS: &[(&str, &str, usize)] = &[
     (
         "config",
         "job dataplane/options dataplane/values dataplane/tls dataplane/logs dataplane/metrics",
-        2_966,
+        2_954,
     ),
     ("policy", "adapt", 1_054),
     ("model server", "dataplane/model-server", 6_662),

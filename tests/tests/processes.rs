@@ -224,7 +224,7 @@ fn nobody_answers() {
     let addr = format!("127.0.0.1:{}", free_port()).parse().unwrap();
     let end = WorkerProcess::start(addr, 0, &["--coordinates", "10", "--join-timeout", "1s"]).finish();
     assert_eq!(end.code, Some(1), "{end:?}");
-    let says = format!("nobody listens on {addr} (UDP), since ");
+    let says = format!("nobody listens on {addr} (UDP), refused for ");
     let remedy = format!("`thc-worker doctor --ps {addr}` looks further");
     assert!(end.last_error().contains(&says) && end.last_error().ends_with(&remedy), "{end:?}");
     assert_eq!(end.err.lines().count(), 1, "{end:?}");
@@ -268,7 +268,7 @@ fn a_killed_server_is_known_within_five_seconds() {
     let took = killed.elapsed();
     assert_eq!(end.code, Some(1), "{end:?}");
     let said = end.last_error();
-    assert!(said.contains(&format!("nobody listens on {} (UDP), since 4.", ps.addr)), "{end:?}");
+    assert!(said.contains(&format!("nobody listens on {} (UDP), refused for 4.", ps.addr)), "{end:?}");
     assert!(said.contains("doctor") && end.err.contains("WARN"), "{end:?}");
     assert!(took < Duration::from_secs(5), "{took:?}");
 }

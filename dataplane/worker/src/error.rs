@@ -157,7 +157,7 @@ impl Silence {
     pub fn finding(&self) -> String {
         let (at, waited) = (self.at, self.waited.as_secs_f64());
         if self.refused {
-            format!("nobody listens on {at} (UDP), since {waited:.1} s ago")
+            format!("nobody listens on {at} (UDP), refused for {waited:.1} s")
         } else {
             format!("the parameter server {at} (UDP) has not answered for {waited:.1} s")
         }

@@ -65,15 +65,16 @@ impl<I: PacketIo> Engine<I> {
         if now < self.reported + REPORT {
             return;
         }
+        let late = self.worker.waiting_for().filter(|(_, since)| *since >= REPORT);
         let silent = now.saturating_sub(self.worker.last_heard());
-        if self.worker.is_busy() && silent >= REPORT {
+        // A server that has ended sounds like one that waits for others, until it should have answered.
+        let limit = if late.is_some() { REPORT / 2 } else { REPORT };
+        if self.worker.is_busy() && silent >= limit {
             self.reported = now;
             if let WorkerError::Silent(silence) = self.name_server(SessionError::Silent { waited: silent }) {
                 tracing::warn!("{}", silence.finding());
             }
-        } else if let Some((missing, since)) = self.worker.waiting_for()
-            && since >= REPORT
-        {
+        } else if let Some((missing, since)) = late {
             self.reported = now;
             tracing::warn!("waiting for {} for {:.0} s", Workers(missing), since.as_secs_f64());
         }
