@@ -9,6 +9,7 @@ use std::rc::Rc;
 use std::time::Duration;
 use thc_protocol::session::StaticJob;
 use thc_protocol::wire::{Kind, Shares};
+use thc_protocol::worker::SessionError;
 use thc_protocol::{Lane, Policy};
 use thc_support::SimConfig;
 use thc_worker::{Call, Silence, WorkerError};
@@ -193,10 +194,10 @@ fn a_share_that_stays_away_ends_a_best_effort_session_with_its_name() {
         }
         let (errors, at) = ends_of_calls(&mut world);
         for error in errors {
-            let WorkerError::Session(SessionError::ShareSilent { share, waited, .. }) = error else {
+            let WorkerError::Silent(Silence { at, waited, .. }) = error else {
                 panic!("share {dead}, block {block}: {error:?}");
             };
-            assert_eq!(share, dead, "block {block}");
+            assert_eq!(at, share_addr(dead), "block {block}");
             assert!(waited >= Duration::from_secs(20) && waited < Duration::from_secs(22), "{waited:?}");
         }
         assert!(at < Duration::from_secs(40), "share {dead}, block {block}: {at:?}");
@@ -220,10 +221,9 @@ fn a_worker_that_cannot_reach_a_share_ends_a_best_effort_session_with_the_name_o
     }));
     let (errors, at) = ends_of_calls(&mut world);
     for (worker, error) in errors.iter().enumerate() {
-        let WorkerError::Session(error) = error else { panic!("worker {worker}: {error:?}") };
         let is_named = match error {
-            SessionError::ShareSilent { share, .. } => worker == 1 && *share == 1,
-            SessionError::Missing { missing, .. } => worker != 1 && *missing == 1 << 1,
+            WorkerError::Silent(Silence { at, .. }) => worker == 1 && *at == share_addr(1),
+            WorkerError::Session(SessionError::Missing { missing, .. }) => worker != 1 && *missing == 1 << 1,
             _ => false,
         };
         assert!(is_named, "worker {worker}: {error:?}");
