@@ -7,30 +7,30 @@ use std::path::Path;
 /// Each room's name, folders, and maximum of product lines. Lower the maximum whenever a change removes lines.
 const ROOMS: &[(&str, &str, usize)] = &[
     ("codec", "codec", 6_418),
-    ("protocol", "protocol", 9_600),
-    ("transport", "dataplane/transport", 5_233),
+    ("protocol", "protocol", 9_607),
+    ("transport", "dataplane/transport", 4_932),
     ("dpdk", "dataplane/dpdk dataplane/dpdk-sys", 2_077),
-    ("worker", "dataplane/worker", 8_753),
-    ("ps", "dataplane/ps", 6_216),
+    ("worker", "dataplane/worker", 8_015),
+    ("ps", "dataplane/ps", 6_188),
     (
         "config",
         "job dataplane/options dataplane/values dataplane/tls dataplane/logs dataplane/metrics",
         2_954,
     ),
     ("policy", "adapt", 1_054),
-    ("model server", "dataplane/model-server", 6_662),
-    ("p4", "p4", 4_600),
+    ("model server", "dataplane/model-server", 6_670),
+    ("p4", "p4", 4_508),
     ("controller", "controller", 10_412),
-    ("python", "python/src python/thc", 15_789),
-    ("testbed", "testbed", 21_864),
+    ("python", "python/src python/thc", 15_938),
+    ("testbed", "testbed", 21_899),
     ("packaging", "packaging", 1_423),
 ];
 
 /// The maximum of test lines: those of the folder `tests`, of the crates' own folders `tests`, and those inline.
-const TESTS: usize = 69_266;
+const TESTS: usize = 69_141;
 
 /// The maximum of words in `PAGES` and the pages of `docs`.
-const WORDS: usize = 83_898;
+const WORDS: usize = 84_255;
 const PAGES: &str = "README.md CONTRIBUTING.md CHANGELOG.md";
 
 /// Endings of files whose lines count. In `packaging` all files do.

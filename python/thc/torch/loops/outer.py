@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import logging
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -11,6 +12,7 @@ from typing_extensions import Unpack
 
 from thc import errors
 from thc.base_group import BaseGroup
+from thc.torch.engine.bucket import is_finite
 from thc.torch.engine.clock import StepClock
 from thc.torch.device.choice import ON_CPU
 from thc.torch.engine.engine import Adapter, Engine
@@ -106,7 +108,17 @@ class Outer(Adapter):
             return
         if len(now) < self._count:
             raise errors.ConfigError(f"{len(now)} parameter tensors are trained now, which cannot travel in {self._count} parts: call outer with fewer parts")
-        self.agree()
+        self.finish()
+        for part in self._parts:
+            # Exactly: parameters that are frozen where all ranks agree stay as they are.
+            torch.sub(part.agreed.detach(), part.read(), out=part.difference)
+            self.engine.ask(functools.partial(self.engine.fallback.peers.mean, part.difference))
+            if not is_finite(part.difference):
+                self._skip(part)
+                continue
+            with torch.no_grad():
+                part.agreed.sub_(part.difference)
+            part.write(part.agreed.detach())
         self._train(now)
 
     @property

@@ -1,6 +1,8 @@
 //! What a check finds.
 
 use serde::Serialize;
+use thc_protocol::wire::MAX_PACKET;
+use thc_transport::{IPV4_UDP_HEADER_LEN, IPV6_UDP_HEADER_LEN};
 
 /// How it stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -59,4 +61,9 @@ impl Check {
         let (found, mend) = parts.unwrap_or((text, "see docs/dpdk.md"));
         Check::wrong(name, found, mend)
     }
+}
+
+/// Bytes of the longest packet of the protocol, with its headers.
+pub fn longest_packet(ipv6: bool) -> usize {
+    MAX_PACKET + if ipv6 { IPV6_UDP_HEADER_LEN } else { IPV4_UDP_HEADER_LEN }
 }

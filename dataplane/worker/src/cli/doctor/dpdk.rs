@@ -1,7 +1,6 @@
 //! DPDK: memory and devices, before they are opened.
 
-use super::check::Check;
-use super::longest_packet;
+use super::check::{Check, longest_packet};
 use std::fs;
 use std::net::UdpSocket;
 use std::path::Path;

@@ -14,8 +14,7 @@ use std::fmt;
 use std::io::Write;
 use std::path::Path;
 use std::time::Duration;
-use thc_protocol::wire::MAX_PACKET;
-use thc_transport::{Backend, IPV4_UDP_HEADER_LEN, IPV6_UDP_HEADER_LEN, Idle, TransportError};
+use thc_transport::{Backend, Idle, TransportError};
 use thc_worker::GroupConfig;
 
 /// What to check.
@@ -84,11 +83,6 @@ fn examine(visit: &Visit, root: &Path) -> Report {
         verdict: checks.iter().map(|check| check.verdict).max().unwrap_or(Verdict::Ok),
         checks,
     }
-}
-
-/// Bytes of the longest packet of the protocol, with its headers.
-fn longest_packet(ipv6: bool) -> usize {
-    MAX_PACKET + if ipv6 { IPV6_UDP_HEADER_LEN } else { IPV4_UDP_HEADER_LEN }
 }
 
 /// The version, and whether this program can do what is asked.

@@ -1,7 +1,6 @@
 //! Kernel UDP: the socket and the path to the server.
 
-use super::check::Check;
-use super::longest_packet;
+use super::check::{Check, longest_packet};
 use std::net::SocketAddr;
 use thc_transport::{UdpConfig, UdpIo, path_mtu};
 use thc_worker::GroupConfig;
