@@ -205,7 +205,6 @@ impl Group {
                 recv_buffer: recv_buffer.unwrap_or(defaults.recv_buffer),
                 send_buffer: send_buffer.unwrap_or(defaults.send_buffer),
                 faults: faults(inject, inject_seed.unwrap_or(0))?,
-                ..defaults
             })
         };
         let config = config().map_err(|message: String| errors::config(py, &message))?;

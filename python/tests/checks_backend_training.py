@@ -25,7 +25,7 @@ def train(model: torch.nn.Module, steps: int = STEPS) -> float:
 
 
 def group(**given: Any) -> Any:
-    return dist.new_group(backend="thc", pg_options=options(smallest=1000, everywhere=0, **given))
+    return dist.new_group(backend="thc", pg_options=options(**{"smallest": 1000, "everywhere": 0, **given}))
 
 
 def check_ddp_without_a_hook() -> str | None:
@@ -61,7 +61,7 @@ def check_ddp_tells_what_goes_wrong() -> str | None:
         return OLD
     from torch.nn.parallel import DistributedDataParallel
 
-    on = group()
+    on = group(everywhere=1)
     model = DistributedDataParallel(network(), process_group=on)
     model(inputs(RANK)).square().mean().backward()
     if RANK == 0:

@@ -8,13 +8,15 @@ use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use thc_transport::frame::Datagram;
 
 /// Bytes of the largest frame of the loopback interface.
 const LARGEST: usize = 1 << 17;
 /// Bytes of frames that the kernel keeps until the thread takes them.
 const BUFFER: usize = 64 << 20;
+/// In this time the thread reads more than `BUFFER` holds.
+const DRAIN: Duration = Duration::from_secs(1);
 
 /// A frame and the time since 1970 when it was read.
 #[derive(Debug)]
@@ -63,12 +65,16 @@ impl Wiretap {
     }
 }
 
-/// Reads until `stop` is set and nothing is left.
+/// Reads until `stop` is set and nothing is left. Where packets keep coming, it reads for [`DRAIN`] longer.
 fn read(tap: &OwnedFd, ports: &RangeInclusive<u16>, stop: &AtomicBool) -> std::io::Result<Vec<Frame>> {
     let mut frames = Vec::new();
     let mut buffer = vec![0; LARGEST];
+    let mut stopped_at: Option<Instant> = None;
     loop {
         let stopping = stop.load(Ordering::SeqCst);
+        if stopping && stopped_at.get_or_insert_with(Instant::now).elapsed() > DRAIN {
+            return Ok(frames);
+        }
         match recv(tap, &mut buffer[..], RecvFlags::empty()) {
             Ok((len, _)) => {
                 let wanted = Datagram::parse(&buffer[..len]).is_ok_and(|datagram| {

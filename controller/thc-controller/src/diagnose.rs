@@ -373,8 +373,9 @@ mod tests {
         let moves = |at| 1000 * at;
         assert_eq!(slow(4, &|at| (moves(at), [Some(0), Some(128), None])), Some(1), "worker 2 is no member");
         assert_eq!(slow(4, &|at| (moves(at), [Some(0), Some(20), None])), None, "a little");
-        let in_turn =
-            |at: u64| if at % 2 == 0 { [Some(0), Some(128), None] } else { [Some(128), Some(0), None] };
+        let in_turn = |at: u64| {
+            if at.is_multiple_of(2) { [Some(0), Some(128), None] } else { [Some(128), Some(0), None] }
+        };
         assert_eq!(slow(4, &|at| (moves(at), in_turn(at))), None, "in turn");
         assert_eq!(slow(4, &|_| (500, [Some(0), Some(500), None])), None, "nothing moves");
         assert_eq!(slow(1, &|_| (500, [Some(0), Some(500), None])), None, "one reading");

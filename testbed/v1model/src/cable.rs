@@ -90,7 +90,7 @@ impl Cable {
                 Err(error) => return Err(error),
             };
             let SocketAddr::V4(from) = from else { continue };
-            self.site().from_host(from, &datagram[..length], &to_controller);
+            self.site().take_from_host(from, &datagram[..length], &to_controller);
         }
         Ok(())
     }
@@ -103,7 +103,7 @@ impl Site {
         (1..=max_hosts as u16).map(|port| (mac_of(port), port)).collect()
     }
 
-    fn from_host(&mut self, from: SocketAddrV4, payload: &[u8], to_controller: &impl Fn(Vec<u8>)) {
+    fn take_from_host(&mut self, from: SocketAddrV4, payload: &[u8], to_controller: &impl Fn(Vec<u8>)) {
         let port = self.port_of(from);
         let own = SocketAddrV4::new(*self.own.ip(), THC_PORT);
         let frame = frame((mac_of(port), from), (self.own_mac, own), payload);

@@ -60,6 +60,6 @@ fn packet_len(datagram: &[u8]) -> usize {
             && packet[4..6] == datagram[4..6]
             && packet[8..12] == datagram[8..12]
     };
-    let fits = |len: &usize| datagram.len() % len == 0 && datagram.chunks(*len).all(same);
+    let fits = |len: &usize| datagram.len().is_multiple_of(*len) && datagram.chunks(*len).all(same);
     (HEADER_LEN..=datagram.len()).find(fits).unwrap_or(datagram.len())
 }
