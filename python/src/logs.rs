@@ -22,7 +22,7 @@ pub fn begin() {
     }
 }
 
-/// Reports what this filter lets through from now on. Whether that works: it does not if another extension has set the process's subscriber.
+/// Replaces the filter of what is reported. Returns false if another extension has set the process's subscriber, which keeps its own.
 #[pyfunction]
 pub fn set_log(py: Python<'_>, filter: &str) -> PyResult<bool> {
     let parsed = EnvFilter::try_new(filter).map_err(|error| errors::config(py, &error.to_string()))?;

@@ -16,12 +16,13 @@ _logger = logging.getLogger("thc")
 
 
 def log(level: str = "info") -> None:
-    """Reports on stderr from this level on: ``"off"``, ``"error"``, ``"warn"``, ``"info"``, ``"debug"`` or ``"trace"``. It is that of Python's logger
-    ``thc`` and of the compiled library alike. The variable ``THC_LOG`` does so from the start; without it the level is ``"warn"``."""
+    """Reports on stderr from a level on: ``"off"``, ``"error"``, ``"warn"``, ``"info"``, ``"debug"`` or ``"trace"``. Sets the level
+    of Python's logger ``thc`` and of the compiled library. The variable ``THC_LOG`` sets it from the start; without it the level is ``"warn"``."""
     if level not in LEVELS:
         raise ConfigError(f"the log's level is {level!r}: write one of {', '.join(LEVELS)}")
-    _native.set_log(level)
     _apply(level)
+    if not _native.set_log(level):
+        _logger.warning("another extension of this process reports for the compiled library, whose level stays as it is")
 
 
 def _apply(level: str) -> None:
@@ -33,7 +34,7 @@ def _apply(level: str) -> None:
 
 
 def announce(text: str) -> None:
-    """Says once at the start what a user wants to know: to the logger where it takes INFO, else to stderr, unless a level has been asked for."""
+    """Reports a line that users want to see without asking: to the logger if it takes INFO, else to stderr unless a level has been set."""
     if _logger.isEnabledFor(logging.INFO):
         _logger.info(text)
     elif _logger.level == logging.NOTSET:

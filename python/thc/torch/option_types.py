@@ -7,8 +7,6 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, TypedDict
 
 if TYPE_CHECKING:
-    import torch
-
     from thc.job_options import JobOptions
     from thc.torch.adapt.options import Adapt
 

@@ -99,7 +99,7 @@ impl Agent {
         self.send(target, packets, asker).await
     }
 
-    /// Notes in the store what the registry says, all of it at once. Returns what to send then, and whether
+    /// Records in the store what the registry says, all of it at once. Returns what to send then, and whether
     /// anything else is to be done.
     pub(super) fn note(&mut self, actions: Vec<Action>) -> (Packets, bool) {
         let mut changed = false;

@@ -14,7 +14,7 @@ use thc_control_proto::v1::job_change::Kind;
 /// What is to be done about one job.
 struct Step {
     change: v1::JobChange,
-    /// What it is to be; of one that is deleted, nothing.
+    /// The job's section after the change; empty if the job is deleted.
     next: JobSection,
 }
 
@@ -32,20 +32,20 @@ fn fill(job: &Job, asked: &JobSection) -> JobSection {
 }
 
 /// What differs between two specs, key by key as they are shown; secrets are not.
-fn differences(is: &JobSpec, shall: &JobSpec) -> Vec<String> {
+fn differences(actual: &JobSpec, desired: &JobSpec) -> Vec<String> {
     let mut found = Vec::new();
-    if is.config().cookie != shall.config().cookie {
+    if actual.config().cookie != desired.config().cookie {
         found.push("cookie: another".to_owned());
     }
-    if is.setup.welcome.job_seed != shall.setup.welcome.job_seed {
+    if actual.setup.welcome.job_seed != desired.setup.welcome.job_seed {
         found.push("seed: another".to_owned());
     }
     let json = |spec: &JobSpec| serde_json::to_value(spec.shown());
-    let (Ok(is), Ok(shall)) = (json(is), json(shall)) else { return found };
-    for (key, shall) in shall.as_object().into_iter().flatten() {
-        let is = &is[key];
-        if is != shall {
-            found.push(format!("{key}: {is} -> {shall}"));
+    let (Ok(actual), Ok(desired)) = (json(actual), json(desired)) else { return found };
+    for (key, desired) in desired.as_object().into_iter().flatten() {
+        let actual = &actual[key];
+        if actual != desired {
+            found.push(format!("{key}: {actual} -> {desired}"));
         }
     }
     found

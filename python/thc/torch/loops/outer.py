@@ -88,9 +88,14 @@ class Outer(Adapter):
         self.skipped = 0
         """Differences that were not finite on some rank, and were left out on all."""
         self.every, self.delay = every, delay
-        self._model, self._optimizer = model, optimizer
+        self._optimizer = optimizer
+        self._all = list(model.parameters())
         self._make, self._count, self._compressed = make, parts, mode != "raw"
-        self._train(_trained(model))
+        self._train(self.trained())
+
+    def trained(self) -> list[torch.nn.Parameter]:
+        """The parameters that are not frozen now."""
+        return [p for p in self._all if p.requires_grad]
 
     def _train(self, parameters: Sequence[torch.nn.Parameter]) -> None:
         """Averages these parameters from now on, with outer optimizers that begin."""
@@ -103,7 +108,7 @@ class Outer(Adapter):
     def follow(self) -> None:
         """Before an inner step: if parameters have been frozen or unfrozen since the last one, on all ranks alike, gives all ranks the mean of
         the former ones, and goes on with those that are trained now and outer optimizers that begin. ``optimizer.step`` calls it."""
-        now = _trained(self._model)
+        now = self.trained()
         if set(now) == {p for part in self._parts for p in part.parameters}:
             return
         if len(now) < self._count:
@@ -272,7 +277,7 @@ def outer(
         raise errors.ConfigError("outer takes the module itself: DistributedDataParallel would average every gradient as well")
     if every < 1:
         raise errors.ConfigError(f"every is {every}: give a number of inner steps, at least 1")
-    parameters = _trained(model)
+    parameters = [p for p in model.parameters() if p.requires_grad]
     if not 1 <= parts <= min(every, len(parameters)):
         raise errors.ConfigError(
             f"parts is {parts}: give 1 to {min(every, len(parameters))}, no more than the steps of a period or the model's parameter tensors"
@@ -299,7 +304,7 @@ def outer(
         made.follow()
         try:
             if found is None or not float(found):
-                for p in _trained(model):
+                for p in made.trained():
                     if scale is not None and p.grad is not None:
                         p.grad.div_(scale.to(p.grad.device))
                 result = inner(*args, **kwargs)
@@ -312,10 +317,6 @@ def outer(
     # A GradScaler would not call the step of a rank whose gradients overflow, whose count would stay behind that of the others.
     optimizer._step_supports_amp_scaling = True
     return made
-
-
-def _trained(model: torch.nn.Module) -> list[torch.nn.Parameter]:
-    return [p for p in model.parameters() if p.requires_grad]
 
 
 def _cut(parameters: Sequence[torch.nn.Parameter], parts: int) -> list[list[torch.nn.Parameter]]:

@@ -69,14 +69,14 @@ class Overlap(Adapter):
         """The backup: what all ranks have in common, as of the last mean that has come."""
 
     def _follow(self) -> None:
-        """Parameters that have been frozen, unfrozen or added since the last step."""
-        names = self._names()
-        if names.keys() == set(self._parameters):
+        """Takes up parameters that have been frozen, unfrozen or added since the last step."""
+        trained = {p for group in self._optimizer.param_groups for p in group["params"] if p.requires_grad}
+        if trained == set(self._parameters):
             return
         if self.engine.parts:
             raise errors.ConfigError("other parameters are trained than when adapt chose how each travels: call overlap anew with a new optimizer")
         self.settle()
-        self._train(names)
+        self._train(self._names())
 
     def step(self, factor: float = 1.0, finite: bool = True) -> None:
         """What ``optimizer.step`` does now: sends this step's gradients, takes in the mean of the step before, and goes on from there by
