@@ -27,10 +27,10 @@ const ROOMS: &[(&str, &str, usize)] = &[
 ];
 
 /// The maximum of test lines: those of the folder `tests`, of the crates' own folders `tests`, and those inline.
-const TESTS: usize = 69_151;
+const TESTS: usize = 69_152;
 
 /// The maximum of words in `PAGES` and the pages of `docs`.
-const WORDS: usize = 84_255;
+const WORDS: usize = 84_265;
 const PAGES: &str = "README.md CONTRIBUTING.md CHANGELOG.md";
 
 /// Endings of files whose lines count. In `packaging` all files do.

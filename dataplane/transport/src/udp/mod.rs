@@ -350,7 +350,6 @@ impl PacketIo for UdpIo {
     }
 
     fn refused(&self) -> Option<(Peer, Duration)> {
-        // A busy engine asks in every turn.
         if self.refusals.is_empty() { None } else { self.refusals.oldest(self.start.elapsed()) }
     }
 
