@@ -248,8 +248,8 @@ def main(root):
     def read(path):
         return json.loads((root / path).read_text())
 
-    check_forms(read("protocol/golden/wire.json"))
-    check_numbers(read("codec/golden/codec.json"))
+    check_forms(read("dataplane/protocol/golden/wire.json"))
+    check_numbers(read("dataplane/codec/golden/codec.json"))
     for session in read("tests/vectors/all_reduce.json")["sessions"]:
         check_session(session)
     print("vectors: equal")

@@ -1,4 +1,4 @@
-//! Prints the golden vectors: `cargo run -p thc-codec --example golden > codec/golden/codec.json`.
+//! Prints the golden vectors: `cargo run -p thc-codec --example golden > dataplane/codec/golden/codec.json`.
 //!
 //! Floats are given as the hexadecimal digits of their bits, so that nothing is lost in decimals. `round` is the number of
 //! the call (P29).

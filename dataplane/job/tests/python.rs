@@ -10,7 +10,7 @@ use thc_job::{JobOptions, Keyword, KeywordKind};
 const HEAD: &str = "\
 \"\"\"The keys of a job, as :class:`thc.Server` takes them.
 
-Written by `THC_WRITE=1 cargo test -p thc-job --test python` from `job/src/job.rs`.
+Written by `THC_WRITE=1 cargo test -p thc-job --test python` from `dataplane/job/src/job.rs`.
 \"\"\"
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ fn the_keys_of_python_are_those_of_a_job() {
         write!(module, "\n    {}: {} | None\n", keyword.name, annotation(keyword)).unwrap();
         module += &docstring(&keyword.help);
     }
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../python/thc/job_options.py");
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../python/thc/job_options.py");
     if std::env::var_os("THC_WRITE").is_some() {
         std::fs::write(&path, &module).unwrap();
     }
