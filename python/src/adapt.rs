@@ -1,11 +1,11 @@
-//! The policies of [`thc_adapt`]: pure functions of measurements.
+//! The policies of [`thc_policy`]: pure functions of measurements.
 
 use crate::errors;
 use numpy::PyReadonlyArray2;
 use pyo3::prelude::*;
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use thc_adapt::layerwise::{Assignment, Problem, STEPS, discrete, exact};
-use thc_adapt::{AdaptError, accordion, buckets, thc, threshold};
+use thc_policy::layerwise::{Assignment, Problem, STEPS, discrete, exact};
+use thc_policy::{AdaptError, accordion, buckets, thc, threshold};
 use thc_codec::CodecError;
 use thc_codec::table::{LookupTable, choose, choose_complete};
 

@@ -1,5 +1,5 @@
 //! The module `thc._native`: [`thc_worker::Group`] and [`thc_ps::Server`] as Python classes, and the policies of
-//! [`thc_adapt`].
+//! [`thc_policy`].
 //!
 //! Nothing is decided here: arguments are read, the interpreter is let go, the library is called, and its
 //! errors become the exceptions of `thc.errors`. What users see is the package `thc` in `python/thc`.

@@ -1,6 +1,6 @@
 """The keys of a job, as :class:`thc.Server` takes them.
 
-Written by `THC_WRITE=1 cargo test -p thc-job --test python` from `dataplane/job/src/job.rs`.
+Written by `THC_WRITE=1 cargo test -p thc-config --test python` from `dataplane/config/src/job/job.rs`.
 """
 
 from __future__ import annotations

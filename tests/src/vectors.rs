@@ -12,7 +12,7 @@ use thc_codec::partition;
 use thc_codec::rht;
 use thc_codec::signs::SignKey;
 use thc_codec::table::LookupTable;
-use thc_job::wire_table;
+use thc_config::job::wire_table;
 use thc_protocol::aggregator::{Aggregator, Endpoint, JobConfig, Scalar, Shard, Sink};
 use thc_protocol::session::{JoinEvent, Joiner, Joiners};
 use thc_protocol::wire::{Form, Header, Kind, MAX_PACKET, Mode, Norm, Table, Tables, Welcome};

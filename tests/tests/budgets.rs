@@ -12,11 +12,7 @@ const ROOMS: &[(&str, &str, usize)] = &[
     ("dpdk", "dataplane/dpdk dataplane/dpdk-sys", 2_077),
     ("worker", "dataplane/worker", 8_015),
     ("ps", "dataplane/ps", 6_188),
-    (
-        "config",
-        "dataplane/job dataplane/options dataplane/values dataplane/tls dataplane/logs dataplane/metrics",
-        2_954,
-    ),
+    ("config", "dataplane/config", 2_954),
     ("policy", "dataplane/policy", 1_054),
     ("model server", "dataplane/model-server", 6_670),
     ("p4", "p4", 4_508),

@@ -394,7 +394,7 @@ fn a_worker_tells_its_metrics() {
     let mut lines = BufReader::new(worker.0.stderr.take().unwrap()).lines().map_while(Result::ok);
     let line = lines.find(|line| line.contains("metrics at http://")).unwrap();
     let at = line.split("http://").nth(1).unwrap().trim_end_matches("/metrics").to_owned();
-    let labels = [("thc_job", "1"), ("worker", "0")];
+    let labels = [("thc_config::job", "1"), ("worker", "0")];
     let until = |calls: f64| {
         let started = Instant::now();
         loop {

@@ -2,7 +2,7 @@
 
 use p4runtime_proto::config::P4Info;
 use std::fmt;
-use thc_job::credit::Room;
+use thc_config::job::credit::Room;
 use thc_protocol::wire::Form;
 
 /// Numbers of workers that have counters of their own, as a power of two.

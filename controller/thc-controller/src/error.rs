@@ -39,7 +39,7 @@ pub enum ControllerError {
     },
     /// A job that cannot be.
     #[error(transparent)]
-    Job(#[from] thc_job::ConfigError),
+    Job(#[from] thc_config::job::ConfigError),
     /// The P4Info is unusable.
     #[error(transparent)]
     P4Info(#[from] P4InfoError),

@@ -8,8 +8,8 @@ use crate::web;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
+use thc_config::tls::{CertificateFiles, Certificates, Incoming};
 use thc_control_proto::v1::control_server::ControlServer;
-use thc_tls::{CertificateFiles, Certificates, Incoming};
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
@@ -127,7 +127,7 @@ impl Listeners {
             match certificates {
                 None => router.serve_with_incoming_shutdown(connections, end).await,
                 Some(certificates) => {
-                    let connections = thc_tls::handshakes(connections, certificates);
+                    let connections = thc_config::tls::handshakes(connections, certificates);
                     router.serve_with_incoming_shutdown(connections, end).await
                 }
             }

@@ -3,8 +3,8 @@
 use crate::error::{ControllerError, value};
 use clap::Args;
 use serde::{Deserialize, Serialize};
+use thc_config::job::{JobOptions, PolicyName, RackSize};
 use thc_control_proto::v1;
-use thc_job::{JobOptions, PolicyName, RackSize};
 
 /// A `[[job]]` section: the keys of thc-ps, and where the job is.
 #[derive(Args, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]

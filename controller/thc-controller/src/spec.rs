@@ -6,10 +6,11 @@ use crate::refusal::Refusal;
 use crate::section::JobSection;
 use serde::{Deserialize, Serialize};
 use std::net::SocketAddr;
-use thc_job::{
-    ConfigError, Fraction, Interval, JobOptions, JobSetup, PolicyName, ServerPlace, TableOptions, cookie,
-    rack_number, root_address, share_addresses,
+use thc_config::job::{
+    ConfigError, JobOptions, JobSetup, PolicyName, ServerPlace, TableOptions, cookie, rack_number,
+    root_address, share_addresses,
 };
+use thc_config::values::{Fraction, Interval};
 use thc_protocol::aggregator::{JobConfig, Shard};
 use thc_protocol::wire::{Form, Shares, Table, Tables};
 use thc_transport::resolve;

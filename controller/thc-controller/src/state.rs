@@ -10,8 +10,8 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
+use thc_config::tls::Certificates;
 use thc_control_proto::v1::{self, WorkerReport};
-use thc_tls::Certificates;
 use tokio::sync::{OwnedMutexGuard, mpsc, oneshot};
 
 /// The time that the disk may take to write the jobs.

@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 
 use clap::Parser;
 use thc_model::{ClientConfig, ModelError, ModelJobOptions, ModelServerOptions, Secret};
-use thc_values::Interval;
+use thc_config::values::Interval;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -62,7 +62,7 @@ pub struct Flags {
     #[arg(long, value_name = "ADDRESS:PORT")]
     pub metrics: Option<SocketAddr>,
     #[command(flatten)]
-    pub logs: thc_logs::LogFlags,
+    pub logs: thc_config::logs::LogFlags,
     #[command(flatten)]
     server: ModelServerOptions,
     #[command(flatten)]

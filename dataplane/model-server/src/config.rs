@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use serde::{Deserialize, Deserializer};
-use thc_values::{Interval, Secret, Size};
+use thc_config::values::{Interval, Secret, Size};
 
 use crate::error::ModelError;
 use crate::proof;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use quinn::{Connection, Endpoint};
-use thc_values::Secret;
+use thc_config::values::Secret;
 
 use crate::counters::Reason;
 use crate::payload;

@@ -63,4 +63,4 @@ pub use proof::TooShort;
 pub use server::ModelServer;
 pub use spec::{ModelBits, Prox, Spec, default_shard};
 pub use tensors::{BLOCK, EXACT, Tensor, TensorBlock};
-pub use thc_values::Secret;
+pub use thc_config::values::Secret;

@@ -14,7 +14,7 @@ use ring::hmac;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
 use rustls::{DigitallySignedStruct, SignatureScheme};
-use thc_values::Secret;
+use thc_config::values::Secret;
 
 use crate::error::ModelError;
 use crate::wire::ALPN;

@@ -9,7 +9,7 @@
 
 use serde_json::json;
 use std::time::Instant;
-use thc_adapt::layerwise::{Problem, STEPS, discrete, exact};
+use thc_policy::layerwise::{Problem, STEPS, discrete, exact};
 use thc_bench::{is_measuring, median};
 use thc_codec::signs::mix;
 

@@ -66,7 +66,7 @@ pub struct Flags {
     #[arg(long)]
     pub json: bool,
     #[command(flatten)]
-    pub logs: thc_logs::LogFlags,
+    pub logs: thc_config::logs::LogFlags,
     #[command(flatten)]
     server: ServerOptions,
     #[command(flatten)]

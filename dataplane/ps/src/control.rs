@@ -19,7 +19,7 @@ use crate::p4runtime::PacketsIn;
 use crate::rows::{RowChange, StaticRows};
 use crate::shards::Shards;
 use crate::state::{ServerState, SessionView};
-use thc_options::cookie;
+use thc_config::job::cookie;
 
 /// How often the thread looks whether workers live and whether the server stops.
 const TICK: Duration = Duration::from_millis(50);

@@ -59,8 +59,12 @@ pub use outbox::{Outbox, SendFailure};
 pub use ports::Reserved;
 pub use server::Server;
 pub use stats::{ControlStats, JobStats, NetworkStats, ServerStats, WorkerStats};
-pub use thc_options::{
-    CertificateFiles, ConfigError, DEFAULT_LISTEN, Fraction, Interval, JobOptions, JobSetup, Keyword,
-    KeywordKind, P4RuntimeConfig, P4RuntimeOptions, PolicyName, RackSize, Secret, Section, ServerConfig,
-    ServerOptions, Size, TableOptions, TlsOptions, cookie, merge, set,
+pub use thc_config::job::{
+    ConfigError, JobOptions, JobSetup, Keyword, KeywordKind, PolicyName, RackSize, Section, TableOptions,
+    cookie, merge, set,
 };
+pub use thc_config::server::{
+    CertificateFiles, DEFAULT_LISTEN, P4RuntimeConfig, P4RuntimeOptions, ServerConfig, ServerOptions,
+    TlsOptions,
+};
+pub use thc_config::values::{Fraction, Interval, Secret, Size};

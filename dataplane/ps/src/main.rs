@@ -17,7 +17,7 @@ use anyhow::Context;
 use clap::Parser;
 use clap::error::ErrorKind;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
-use thc_logs::LogFlags;
+use thc_config::logs::LogFlags;
 use thc_ps::{Interval, Server, ServerOptions, ServerStats, report};
 
 /// How often signals and the server's health are looked at.

@@ -4,7 +4,7 @@ use std::convert::Infallible;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use thc_options::{P4RuntimeConfig, ServerConfig};
+use thc_config::server::{P4RuntimeConfig, ServerConfig};
 
 use crate::control_port::ControlPacket;
 use crate::error::PsError;

@@ -6,7 +6,7 @@ use thc_protocol::wire::MAX_PACKET;
 use thc_transport::{Backend, DpdkConfig, DpdkIo, PacketIo, Peer, TransportError, UdpConfig, UdpIo};
 
 use crate::error::PsError;
-use thc_options::{DEFAULT_RECV_BUFFER, DEFAULT_SEND_BUFFER, ServerConfig};
+use thc_config::server::{DEFAULT_RECV_BUFFER, DEFAULT_SEND_BUFFER, ServerConfig};
 
 /// The port of [`crate::DEFAULT_LISTEN`].
 const USUAL_PORT: u16 = 9000;

@@ -8,7 +8,7 @@ use thc_protocol::aggregator::Event;
 use thc_protocol::wire::Form;
 
 use crate::stats::{JobStats, ServerStats, WorkerStats};
-use thc_options::{Fraction, JobSetup, ServerConfig};
+use thc_config::{job::JobSetup, server::ServerConfig, values::Fraction};
 
 /// The line that a server prints when it starts: "thc-ps listening on …, job 1: 4 workers, …". With several
 /// shards, the last one's port follows the first.
@@ -162,7 +162,7 @@ fn row(text: &mut String, name: &str, worker: &WorkerStats) {
 #[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
-    use thc_options::ServerOptions;
+    use thc_config::server::ServerOptions;
 
     fn greet(job: &str) -> String {
         let text = format!("shards = 3\n[[job]]\njob = 1\nworkers = 4\ncookie = 0x77\n{job}\n");

@@ -24,7 +24,7 @@ use crate::shard::{ShardCommand, ShardIo, ShardThread};
 use crate::shards::Shards;
 use crate::state::{ServerState, ShardReport};
 use crate::stats::{JobSummary, ServerStats};
-use thc_options::ServerConfig;
+use thc_config::server::ServerConfig;
 
 /// How many control packets may wait: far more than there are workers. Further ones are dropped, and JOINs
 /// repeated.

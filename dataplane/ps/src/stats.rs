@@ -10,7 +10,7 @@ use thc_protocol::aggregator::{DropReason, Event, JobCounters, WorkerCounters};
 use thc_protocol::{JobId, MAX_WORKERS, WorkerId};
 
 use crate::state::{ControlCounters, SessionView, ShardReport};
-use thc_options::ServerConfig;
+use thc_config::server::ServerConfig;
 
 /// A job, as it is reported.
 #[derive(Clone, Debug)]

@@ -9,7 +9,7 @@ pub mod parties;
 pub mod random;
 pub mod sim;
 
-pub use thc_job::wire_table;
+pub use thc_config::job::wire_table;
 
 pub use agenda::Agenda;
 pub use sim::{LinkConfig, SimConfig, SimIo, SimNet, SimStats};

@@ -6,7 +6,7 @@ use crate::plan;
 use crate::store::{Job, Placement, fits};
 use crate::switch_rows::SwitchRows;
 use std::sync::Arc;
-use thc_job::JobSetup;
+use thc_config::job::JobSetup;
 use thc_p4::rows::{ControlPlaneRow, Row};
 use thc_protocol::session::{Action, SessionMember, StaticJob};
 use thc_protocol::wire::{Table, Tables};

@@ -24,7 +24,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use thc_job::credit::Room;
+use thc_config::job::credit::Room;
 use thc_protocol::JobId;
 use thc_protocol::session::Registry;
 use thc_transport::frame::Mac;

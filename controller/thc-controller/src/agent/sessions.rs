@@ -40,7 +40,8 @@ impl Agent {
         let heard = &self.heard;
         let alive = |job, worker: WorkerId| heard.get(&(job, worker.0)).map(|heard| heard.since.elapsed());
         let now = self.started.elapsed();
-        let mut actions = self.registry.handle(now, from, datagram.payload, alive, thc_job::cookie::random);
+        let mut actions =
+            self.registry.handle(now, from, datagram.payload, alive, thc_config::job::cookie::random);
         if self.registry.knows(from) && self.has_cookie(&header) {
             self.keep_address(from, mac);
         }

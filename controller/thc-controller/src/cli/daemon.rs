@@ -8,8 +8,8 @@ use std::io::IsTerminal;
 use std::net::SocketAddr;
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
+use thc_config::logs::LogFlags;
 use thc_controller::{Addresses, Config, ControllerError, Daemon, Options};
-use thc_logs::LogFlags;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc;
 

@@ -18,10 +18,10 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 use std::time::Duration;
+use thc_config::job::credit::{DEFAULT_MEMBERS, Room};
+use thc_config::tls::CertificateFiles;
+use thc_config::values::Interval;
 use thc_control_proto::DEFAULT_PORT;
-use thc_job::Interval;
-use thc_job::credit::{DEFAULT_MEMBERS, Room};
-use thc_tls::CertificateFiles;
 use thc_transport::frame::Mac;
 
 /// UDP port of the aggregator, fixed in the switch program (`THC_UDP_PORT`), the default of thc-ps.

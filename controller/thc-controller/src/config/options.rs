@@ -4,7 +4,7 @@ use crate::section::JobSection;
 use serde::Deserialize;
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
-use thc_job::Interval;
+use thc_config::values::Interval;
 
 /// A configuration as it is written in a file.
 #[derive(Clone, Debug, Deserialize)]

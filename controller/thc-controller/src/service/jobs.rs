@@ -10,8 +10,8 @@ use crate::spec::{JobSpec, ShareServers};
 use crate::state::TargetHandle;
 use crate::store::{Job, Store};
 use std::collections::BTreeMap;
+use thc_config::job::merge;
 use thc_control_proto::v1;
-use thc_job::merge;
 use thc_p4::rows::{RackRow, Row};
 
 /// Whether nobody is in a job; else the refusal ends with this advice.

@@ -3,8 +3,8 @@
 use super::{LANE_BITS, Service};
 use crate::refusal::Refusal;
 use thc_codec::table::{LookupTable, choose};
+use thc_config::{job::wire_table, values::Fraction};
 use thc_control_proto::v1;
-use thc_job::{Fraction, wire_table};
 use thc_protocol::wire::Form;
 
 fn no_table(id: u8) -> Refusal {

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::net::SocketAddr;
-use thc_job::credit::{Taken, fills};
+use thc_config::job::credit::{Taken, fills};
 use thc_transport::frame::Mac;
 
 /// A session's secret: shown to nobody.

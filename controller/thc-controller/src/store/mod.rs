@@ -18,7 +18,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
-use thc_job::credit::Room;
+use thc_config::job::credit::Room;
 use thc_protocol::aggregator::JobConfig;
 use thc_protocol::wire::Table as WireTable;
 

@@ -6,8 +6,8 @@ use crate::refusal::Refusal;
 use crate::spec::JobSpec;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
+use thc_config::values::Fraction;
 use thc_control_proto::v1;
-use thc_job::Fraction;
 use thc_protocol::wire::{Form, Table as WireTable};
 
 /// A lookup table.

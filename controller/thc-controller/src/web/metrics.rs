@@ -2,12 +2,12 @@
 
 use crate::service::{Service, places};
 use std::fmt;
+use thc_config::metrics::{DescriptorEncoder, counters, gauges};
 use thc_control_proto::v1::{JobPlace, Requests, Target, Use, WorkerCounters};
-use thc_metrics::{DescriptorEncoder, counters, gauges};
 
 /// All metrics, as OpenMetrics text.
 pub fn text(service: Service) -> Result<String, fmt::Error> {
-    thc_metrics::text("thc", move |encoder| write(encoder, &service))
+    thc_config::metrics::text("thc", move |encoder| write(encoder, &service))
 }
 
 /// Metrics of targets beside their counters.
@@ -70,11 +70,14 @@ fn write(encoder: &mut DescriptorEncoder<'_>, service: &Service) -> fmt::Result 
     gauges(encoder, "target_up", "Whether the target is connected", up)?;
     target_metrics(encoder, &targets)?;
     gauges(encoder, "jobs", "Jobs", [([], jobs.len() as f64)])?;
-    let workers = jobs.iter().map(|(name, workers, _)| ([("thc_job", name.clone())], f64::from(*workers)));
+    let workers =
+        jobs.iter().map(|(name, workers, _)| ([("thc_config::job", name.clone())], f64::from(*workers)));
     gauges(encoder, "job_workers", "Workers that the job is for", workers)?;
     let places = || {
         jobs.iter().flat_map(|(name, _, places)| {
-            places.iter().map(|place| ([("thc_job", name.clone()), ("target", place.target.clone())], place))
+            places
+                .iter()
+                .map(|place| ([("thc_config::job", name.clone()), ("target", place.target.clone())], place))
         })
     };
     let joined = places().map(|(labels, place)| (labels, f64::from(place.joined.count_ones())));
@@ -84,10 +87,9 @@ fn write(encoder: &mut DescriptorEncoder<'_>, service: &Service) -> fmt::Result 
     let sessions = places().map(|(labels, place)| (labels, u64::from(place.sessions)));
     counters(encoder, "job_sessions", "Sessions begun", sessions)?;
     let of_jobs = |value: fn(&thc_control_proto::v1::JobCounters) -> u64| {
-        counted
-            .jobs
-            .iter()
-            .map(move |job| ([("thc_job", job.job.clone()), ("target", job.target.clone())], value(job)))
+        counted.jobs.iter().map(move |job| {
+            ([("thc_config::job", job.job.clone()), ("target", job.target.clone())], value(job))
+        })
     };
     counters(encoder, "results", "Sums sent to all workers", of_jobs(|job| job.results))?;
     counters(encoder, "results_resent", "Sums sent again to one worker", of_jobs(|job| job.resent))?;
@@ -97,7 +99,7 @@ fn write(encoder: &mut DescriptorEncoder<'_>, service: &Service) -> fmt::Result 
         counted.jobs.iter().flat_map(|job| {
             job.workers.iter().map(move |worker| {
                 let labels = [
-                    ("thc_job", job.job.clone()),
+                    ("thc_config::job", job.job.clone()),
                     ("target", job.target.clone()),
                     ("worker", worker.worker.to_string()),
                 ];

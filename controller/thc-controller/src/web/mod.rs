@@ -11,7 +11,7 @@ use axum::{Router, routing::get};
 use std::io;
 use std::net::SocketAddr;
 use std::time::Duration;
-use thc_tls::{Connection, Incoming};
+use thc_config::tls::{Connection, Incoming};
 use tokio::sync::watch;
 
 /// A controller whose last change has not been in its file for so long is not ready.
@@ -60,7 +60,7 @@ async fn ready(State(service): State<Service>) -> Response {
 
 async fn metrics_page(State(service): State<Service>) -> Response {
     match metrics::text(service) {
-        Ok(text) => ([(header::CONTENT_TYPE, thc_metrics::HTTP_TYPE)], text).into_response(),
+        Ok(text) => ([(header::CONTENT_TYPE, thc_config::metrics::HTTP_TYPE)], text).into_response(),
         Err(error) => (StatusCode::INTERNAL_SERVER_ERROR, error.to_string()).into_response(),
     }
 }

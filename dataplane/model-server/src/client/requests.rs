@@ -4,7 +4,7 @@ use crate::counters::Reason;
 use crate::payload::{Encoding, VectorSize};
 use crate::shard::Stamp;
 use std::time::Duration;
-use thc_values::Secret;
+use thc_config::values::Secret;
 
 /// The servers and the job of a worker's model, and the worker's identity.
 #[derive(Clone, Debug)]

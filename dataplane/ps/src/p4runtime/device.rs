@@ -16,7 +16,7 @@ use super::refusal::{Refusal, refuse};
 use crate::forwarding::SharedForwarding;
 use crate::rows::{Program, set_room};
 use crate::shards::Shards;
-use thc_options::credit::Room;
+use thc_config::job::credit::Room;
 
 /// What requests work on.
 #[derive(Debug)]

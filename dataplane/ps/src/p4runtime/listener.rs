@@ -12,8 +12,8 @@ use tonic::transport::Server;
 use super::service::Service;
 use crate::error::PsError;
 use crate::state::ServerState;
-use thc_options::P4RuntimeConfig;
-use thc_tls::{Certificates, Incoming};
+use thc_config::server::P4RuntimeConfig;
+use thc_config::tls::{Certificates, Incoming};
 
 /// The largest message taken: a pipeline configuration with BMv2's JSON.
 const MAX_MESSAGE: usize = 8 << 20;
@@ -103,7 +103,7 @@ impl Listener {
             match self.certificates {
                 None => server.serve_with_incoming(incoming).await,
                 Some(certificates) => {
-                    let connections = thc_tls::handshakes(incoming, Arc::clone(&certificates));
+                    let connections = thc_config::tls::handshakes(incoming, Arc::clone(&certificates));
                     tokio::select! {
                         served = server.serve_with_incoming(connections) => served,
                         never = certificates.watch() => match never {},

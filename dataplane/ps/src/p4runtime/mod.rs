@@ -23,4 +23,4 @@ pub use clients::PacketsIn;
 pub use device::Device;
 pub use listener::Listener;
 pub use service::Service;
-pub use thc_tls::Certificates;
+pub use thc_config::tls::Certificates;

@@ -18,8 +18,8 @@ use super::clients::PacketsIn;
 use super::device::Device;
 use crate::forwarding::SharedForwarding;
 use crate::shards::Shards;
-use thc_options::ServerConfig;
-use thc_options::credit::Room;
+use thc_config::job::credit::Room;
+use thc_config::server::ServerConfig;
 
 /// The P4Runtime service of one server.
 #[derive(Clone, Debug)]

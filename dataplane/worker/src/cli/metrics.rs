@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use thc_metrics::{DescriptorEncoder, Labels, MetricsServer, counters, gauges};
+use thc_config::metrics::{DescriptorEncoder, Labels, MetricsServer, counters, gauges};
 use thc_worker::{METRICS, MetricKind, Stats};
 
 /// The last state that the run has reported. Readers get that, and never wait for an all-reduce.
@@ -28,7 +28,7 @@ impl RunMetrics {
         let told = self.clone();
         let make = move || {
             let state = told.lock().clone();
-            thc_metrics::text("thc_group", move |encoder| write(encoder, &state))
+            thc_config::metrics::text("thc_group", move |encoder| write(encoder, &state))
         };
         let endpoint = MetricsServer::serve(at, make)?;
         tracing::info!("metrics at http://{}/metrics", endpoint.local());
@@ -59,7 +59,7 @@ impl RunMetrics {
 
 fn write(encoder: &mut DescriptorEncoder<'_>, state: &State) -> fmt::Result {
     let labels = || -> Option<Labels<2>> {
-        state.of.map(|(job, worker)| [("thc_job", job.to_string()), ("worker", worker.to_string())])
+        state.of.map(|(job, worker)| [("thc_config::job", job.to_string()), ("worker", worker.to_string())])
     };
     for metric in METRICS {
         let row = labels().map(|labels| (labels, (metric.read)(&state.stats).as_f64()));
@@ -114,7 +114,7 @@ mod tests {
         told.set_worker(5, 3);
         told.note_begin();
         let call = |families: &Families| {
-            value(families, "thc_group_call_seconds", &[("thc_job", "5"), ("worker", "3")])
+            value(families, "thc_group_call_seconds", &[("thc_config::job", "5"), ("worker", "3")])
         };
         wait_until(&endpoint, |families| call(families).is_some_and(|seconds| seconds > 0.0));
         let stats = Stats {

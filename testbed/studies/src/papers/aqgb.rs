@@ -1,7 +1,7 @@
 //! AQGB's figures by its simulator: three seeds each, one for Figure 9.
 
 use serde_json::{Map, Value, json};
-use thc_adapt::ratio::{LEAST, RatioLimits};
+use thc_policy::ratio::{LEAST, RatioLimits};
 
 use crate::error::{Error, Result};
 use crate::simulate::row::{Scheme, Times, Training, blocks};

@@ -1,6 +1,6 @@
 //! Which parameters of a scheme each tensor of a model gets: the same for all, by L-GreCo, or by CGX's k-means.
 
-use thc_adapt::layerwise::{Problem, exact};
+use thc_policy::layerwise::{Problem, exact};
 use thc_baselines::SchemeGroup;
 use thc_codec::signs::mix;
 
@@ -99,7 +99,7 @@ impl Policy {
             costs.push(cost);
             errors.push(error);
         }
-        let measured = |error: thc_adapt::AdaptError| Error::Failure(error.to_string());
+        let measured = |error: thc_policy::AdaptError| Error::Failure(error.to_string());
         let chosen = match self {
             Self::Uniform => vec![usual; pieces.len()],
             Self::LGreco => {

@@ -11,11 +11,11 @@ use clap::builder::{OsStr, Resettable};
 use clap::{Arg, Args, Subcommand, ValueEnum};
 use serde_json::Value;
 use std::time::{Duration, Instant};
+use thc_config::job::JobOptions;
 use thc_control_proto::v1::{
     CreateJobRequest, DeleteJobRequest, GetJobRequest, Job, ListJobsRequest, UpdateJobRequest,
 };
 use thc_controller::{CHANGEABLE, JobSection};
-use thc_job::JobOptions;
 use tonic::Code;
 
 const CREATE: &str = "\

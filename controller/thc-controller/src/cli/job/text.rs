@@ -3,9 +3,9 @@
 use crate::cli::grid::{Grid, short};
 use std::fmt::Write;
 use std::time::{Duration, UNIX_EPOCH};
+use thc_config::{job::PolicyName, values::Fraction};
 use thc_control_proto::v1::{Job, JobPlace};
 use thc_controller::JobSection;
-use thc_job::{Fraction, PolicyName};
 
 /// What a job does on a target.
 fn state(place: &JobPlace) -> &'static str {

@@ -5,7 +5,7 @@ use super::dpdk;
 use std::io;
 use std::net::{TcpStream, ToSocketAddrs};
 use std::time::Duration;
-use thc_options::Interval;
+use thc_config::values::Interval;
 use thc_protocol::wire::RefuseReason;
 use thc_transport::Backend;
 use thc_worker::{Controller, GroupConfig, Probe, ProbeAnswer, WorkerError, probe};

@@ -5,7 +5,7 @@ use super::texts::{cookie, parse};
 use crate::cli::doctor::{Known, Visit};
 use std::path::PathBuf;
 use std::time::Duration;
-use thc_options::Interval;
+use thc_config::values::Interval;
 use thc_transport::{Backend, IoName, backend};
 
 const DOCTOR: &str = "\

@@ -3,7 +3,7 @@
 use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
-use thc_options::Secret;
+use thc_config::values::Secret;
 use thc_transport::{DpdkOptions, IoName};
 
 /// How coordinates travel.
@@ -131,7 +131,7 @@ impl Keys {
     /// These keys, and those of a file, if there is one, where these are absent.
     pub(super) fn merge_file(self, path: Option<&Path>) -> Result<Keys, String> {
         let Some(path) = path else { return Ok(self) };
-        thc_options::merge(&read(path)?, &self).map_err(|error| format!("{}: {error}", path.display()))
+        thc_config::job::merge(&read(path)?, &self).map_err(|error| format!("{}: {error}", path.display()))
     }
 }
 

@@ -70,7 +70,7 @@ pub struct Flags {
     #[arg(long)]
     each: bool,
     #[command(flatten)]
-    pub logs: thc_logs::LogFlags,
+    pub logs: thc_config::logs::LogFlags,
     // Last: what follows would go under its last heading.
     #[command(flatten)]
     keys: Keys,

@@ -4,7 +4,7 @@ use std::fmt::Display;
 use std::net::{IpAddr, SocketAddr};
 use std::str::FromStr;
 use std::time::Duration;
-use thc_options::{Interval, Secret};
+use thc_config::values::{Interval, Secret};
 
 /// The longest of all times, a year: further sums of times stay representable.
 const LONGEST: Duration = Duration::from_secs(365 * 24 * 60 * 60);

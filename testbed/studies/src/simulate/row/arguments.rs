@@ -1,7 +1,7 @@
 //! The command line of `thc simulate row`.
 
 use clap::{Args, ValueEnum};
-use thc_adapt::ratio::{LEAST, RatioLimits};
+use thc_policy::ratio::{LEAST, RatioLimits};
 
 use super::report::{self, Entry};
 use super::run::Training;

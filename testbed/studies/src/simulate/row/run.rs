@@ -3,8 +3,8 @@
 use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
 use serde::Serialize;
-use thc_adapt::ratio::RatioLimits;
-use thc_adapt::row::{Overlap, group};
+use thc_policy::ratio::RatioLimits;
+use thc_policy::row::{Overlap, group};
 
 use super::links::max_min;
 use super::scheme::{Scheme, WORD};

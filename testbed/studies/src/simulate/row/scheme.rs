@@ -2,7 +2,7 @@
 
 use clap::ValueEnum;
 use serde::Serialize;
-use thc_adapt::ratio::RatioLimits;
+use thc_policy::ratio::RatioLimits;
 
 /// How gradients travel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ValueEnum)]

@@ -1,0 +1,88 @@
+//! Where a server stands among all servers of its jobs: its part of the slots (P21), or its rack (P34).
+
+use std::net::SocketAddr;
+
+use thc_protocol::MAX_WORKERS;
+use thc_protocol::wire::Shares;
+
+use crate::job::error::{ConfigError, Section};
+
+/// Where a server stands among all servers of its jobs.
+#[derive(Clone, Copy, Debug)]
+pub struct ServerPlace {
+    /// Its ports; the servers of all shares have as many.
+    pub shards: u8,
+    /// Where the servers of all shares are; none for a server that has all slots.
+    pub shares: Shares,
+    /// Which rack it is, and where its root is; `None` for a server that is alone or the root of racks.
+    pub rack: Option<(u8, SocketAddr)>,
+}
+
+impl ServerPlace {
+    /// That of a server that has all slots behind so many ports and is no rack.
+    #[must_use]
+    pub const fn alone(shards: u8) -> ServerPlace {
+        ServerPlace { shards, shares: Shares::NONE, rack: None }
+    }
+
+    /// Whether other servers have slots, too.
+    pub(crate) fn is_share(&self) -> bool {
+        self.shares != Shares::NONE
+    }
+
+    /// Which rack it is.
+    pub(crate) fn rack_number(&self) -> Option<u8> {
+        self.rack.map(|(number, _)| number)
+    }
+}
+
+/// The addresses of the servers of all shares. `resolve` looks a name up, or reads an address.
+///
+/// # Errors
+/// The key `shares`: a name without an address.
+pub fn share_addresses(
+    shares: &[String],
+    resolve: impl Fn(&str) -> Option<SocketAddr>,
+) -> Result<Vec<SocketAddr>, ConfigError> {
+    let address = |text: &String| {
+        resolve(text).ok_or_else(|| ConfigError::Value {
+            section: Section::Server,
+            key: "shares",
+            value: format!("{text:?}"),
+            mend: "write addresses (no link-local ones) or names with ports, such as 10.0.0.1:9000 or [fd00::1]:9000"
+                .to_owned(),
+        })
+    };
+    shares.iter().map(address).collect()
+}
+
+/// The number of a rack, which cannot have a share of the slots as well.
+///
+/// # Errors
+/// The key `rack`: a root has no rack of that number, or the server has a share.
+pub fn rack_number(rack: u64, has_share: bool) -> Result<u8, ConfigError> {
+    let mend = match rack {
+        rack if rack >= MAX_WORKERS as u64 => "a root has at most 64 racks, 0 to 63",
+        _ if has_share => "racks have no shares, leave out rack or shares",
+        rack => return Ok(rack as u8),
+    };
+    let (value, mend) = (rack.to_string(), mend.to_owned());
+    Err(ConfigError::Value { section: Section::Server, key: "rack", value, mend })
+}
+
+/// The address of a rack's root; `resolve` looks a name up, or reads an address.
+///
+/// # Errors
+/// The key `root`: there is no server at such an address.
+pub fn root_address(
+    root: &str,
+    resolve: impl Fn(&str) -> Option<SocketAddr>,
+) -> Result<SocketAddr, ConfigError> {
+    resolve(root).filter(|at| at.port() != 0 && !at.ip().is_unspecified()).ok_or_else(|| ConfigError::Value {
+        section: Section::Server,
+        key: "root",
+        value: format!("{root:?}"),
+        mend: "write an address (no link-local one) or a name with a port, such as 10.0.0.1:9000 or [fd00::1]:9000"
+            .to_owned(),
+    })
+}

@@ -1,0 +1,213 @@
+//! A job as it is checked, and the checks.
+
+use std::time::Duration;
+
+use crate::values::Interval;
+use thc_codec::partition::DEFAULT_BLOCK;
+use thc_codec::signs::mix;
+use thc_protocol::aggregator::{JobConfig, Shard};
+use thc_protocol::session::{Root, StaticJob};
+use thc_protocol::wire::{BLOCKS, HEADER_LEN, MAX_PACKET, Tables, Welcome};
+use thc_protocol::{Cookie, JobId, MAX_WORKERS, Policy};
+
+use crate::job::error::{ConfigError, Section};
+use crate::job::job::JobOptions;
+use crate::job::number::{number, slots};
+use crate::job::place::ServerPlace;
+use crate::job::tables::{Known, TableOptions};
+
+const DEFAULT_DATA_SLOTS: u64 = 1024;
+/// When best-effort gives a packet up unless told otherwise.
+pub const DEFAULT_DEADLINE: Duration = Duration::from_millis(200);
+/// What WELCOME can say (P23), rounded down.
+const MAX_DEADLINE: Duration = Duration::from_secs(3600);
+
+/// A checked job.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct JobSetup {
+    /// Its shape, with the cookie that workers join with.
+    pub config: JobConfig,
+    /// What its workers are told, but for session and nonce.
+    pub welcome: Welcome,
+    /// The root, if this server is a rack of the job.
+    pub root: Option<Root>,
+}
+
+impl JobSetup {
+    /// The job as the session registry takes it.
+    #[must_use]
+    pub fn to_static(&self) -> StaticJob {
+        StaticJob { config: self.config.clone(), welcome: self.welcome, root: self.root }
+    }
+}
+
+/// Checks all jobs of a server: each alone, and that they have numbers of their own and agree on the tables that they
+/// share.
+///
+/// # Errors
+/// The [`ConfigError`] of the first thing that is wrong.
+pub fn validate_jobs(jobs: &[JobOptions], place: &ServerPlace) -> Result<Vec<JobSetup>, ConfigError> {
+    let (mut known, mut setups) = (Known::new(), Vec::<JobSetup>::with_capacity(jobs.len()));
+    for (section, job) in jobs.iter().enumerate() {
+        let setup = job.validate_among(section + 1, place, &mut known)?;
+        let number = setup.config.job;
+        if setups.iter().any(|other| other.config.job == number) {
+            return Err(ConfigError::Duplicate { job: number.0 });
+        }
+        setups.push(setup);
+    }
+    Ok(setups)
+}
+
+impl JobOptions {
+    /// Checks a job, fills in defaults, and solves or chooses its lookup tables.
+    ///
+    /// # Errors
+    /// The [`ConfigError`] of the first thing that is wrong.
+    pub fn validate(&self, place: &ServerPlace) -> Result<JobSetup, ConfigError> {
+        self.validate_among(1, place, &mut Known::new())
+    }
+
+    /// Checks the job of this section beside jobs whose tables are known.
+    fn validate_among(
+        &self,
+        section: usize,
+        place: &ServerPlace,
+        known: &mut Known,
+    ) -> Result<JobSetup, ConfigError> {
+        let &ServerPlace { shards, shares, .. } = place;
+        let missing = |section, key, mend| ConfigError::Missing { section, key, mend };
+        let section = Section::Nth(section);
+        let job = self.job.ok_or_else(|| missing(section, "job", "give the job a number, 0 to 65535"))?;
+        let job = number(section, "job", Some(job), 0, 0..=u64::from(u16::MAX))? as u16;
+        let section = Section::Job(job);
+        let layout = self.layout(job, place)?;
+        let (workers, all_workers) = match &layout {
+            Some(layout) => (layout.members(place.rack_number()).0, layout.racks.total),
+            None => {
+                let workers = self.workers.ok_or_else(|| {
+                    missing(section, "workers", "say how many workers the job has, 1 to 64")
+                })?;
+                let workers = number(section, "workers", Some(workers), 0, 1..=MAX_WORKERS as u64)?;
+                (workers as u8, workers as u16)
+            }
+        };
+        let cookie = self
+            .cookie
+            .as_ref()
+            .ok_or_else(|| missing(section, "cookie", "give a secret number that the workers give too"))?;
+        let range = "from 1 to 0xffffffff";
+        let cookie = cookie.cookie().filter(|&number| number != 0).ok_or(ConfigError::Secret {
+            section,
+            key: "cookie",
+            range,
+        })?;
+        let seed = match &self.seed {
+            None => default_seed(cookie, job),
+            Some(seed) => seed.number().ok_or(ConfigError::Secret {
+                section,
+                key: "seed",
+                range: "from 0 to 0xffffffffffffffff",
+            })?,
+        };
+        let all = u64::from(workers);
+        let quorum = match &layout {
+            Some(layout) => layout.members(place.rack_number()).1,
+            None => number(section, "quorum", self.quorum, all, 1..=all)? as u8,
+        };
+        if place.is_share() && u64::from(quorum) < all {
+            let mend = "shares of a server need all workers in every sum, leave quorum out".to_owned();
+            return Err(ConfigError::Value { section, key: "quorum", value: quorum.to_string(), mend });
+        }
+        let servers = shares.servers();
+        let default = default_data_slots(shards * servers);
+        let data_slots = slots(section, "data_slots", self.data_slots, default)?;
+        let least = u32::from(Shard::BLOCK) * u32::from(shards) * u32::from(servers);
+        if place.is_share() && data_slots < least {
+            let mend = format!("with {servers} shares give at least {least}, or some have none");
+            return Err(ConfigError::Value {
+                section,
+                key: "data_slots",
+                value: data_slots.to_string(),
+                mend,
+            });
+        }
+        let blocks = u64::from(*BLOCKS.start())..=u64::from(*BLOCKS.end());
+        let block = number(section, "block", self.block, DEFAULT_BLOCK.into(), blocks)? as u8;
+        let norm_slots = slots(section, "norm_slots", self.norm_slots, default_norm_slots(block))?;
+        let deadline = self.deadline.map_or(DEFAULT_DEADLINE, |Interval(time)| time);
+        if deadline < Duration::from_millis(1) || deadline > MAX_DEADLINE {
+            let value = Interval(deadline).to_string();
+            let mend = "use 1ms to 1h".to_owned();
+            return Err(ConfigError::Value { section, key: "deadline", value, mend });
+        }
+        let policy = Policy::from(self.policy.unwrap_or_default());
+        let first = TableOptions {
+            table: self.table,
+            bits: self.bits,
+            granularity: self.granularity,
+            fraction: self.fraction,
+            lane: self.lane,
+        };
+        let tables = {
+            let racks = layout.as_ref().map(|layout| &layout.racks);
+            // Of shares, links bound what comes down; what is alone may be on a switch's place, or on the loopback.
+            first.job_tables(
+                self.tables.as_deref().unwrap_or_default(),
+                job,
+                all_workers,
+                racks,
+                place.is_share(),
+                known,
+            )?
+        };
+        let welcome = Welcome {
+            data_slots,
+            norm_slots,
+            quorum,
+            policy,
+            shards,
+            deadline,
+            job_seed: seed,
+            block,
+            shares,
+            ..Welcome::new(workers, Tables::new(&tables)?)
+        };
+        let mut config = JobConfig::from_welcome(JobId(job), Cookie(cookie), &welcome);
+        if let Some(layout) = &layout {
+            config.skip |= layout.by_quorum();
+            config.level = layout.level(place);
+        }
+        config.check()?;
+        let (welcome, root) = match &layout {
+            Some(layout) => layout.welcome(place, &welcome),
+            None => (welcome, None),
+        };
+        let length = welcome.to_bytes().len();
+        if length > MAX_PACKET - HEADER_LEN {
+            let value = format!("a list of {} beside {} shares", tables.len() - 1, shares.servers());
+            let mend = "WELCOME has no room for so many, leave some out".to_owned();
+            return Err(ConfigError::Value { section, key: "tables", value, mend });
+        }
+        Ok(JobSetup { config, welcome, root })
+    }
+}
+
+/// Default number of data slots: the window has at least two blocks for each port.
+fn default_data_slots(ports: u8) -> u64 {
+    DEFAULT_DATA_SLOTS
+        .max(4 * u64::from(Shard::BLOCK) * u64::from(ports.saturating_sub(1)).next_power_of_two())
+}
+
+/// Default number of norm slots: the norms of 4 Mi coordinates fit their window, so that those of even the
+/// smallest blocks wait for few round trips. At most as many as a switch has.
+fn default_norm_slots(block: u8) -> u64 {
+    (1 << (23 - block.min(23))).clamp(64, 1024)
+}
+
+/// Default seed of the signs. It must be the same after a restart in the middle of a session (P24), so it is
+/// not random but the finalizer of SplitMix64 over cookie and job number.
+fn default_seed(cookie: u32, job: u16) -> u64 {
+    mix((u64::from(cookie) << 16 | u64::from(job)).wrapping_add(0x9E37_79B9_7F4A_7C15))
+}

@@ -1,0 +1,223 @@
+//! The lookup tables of a job, as they are written and as workers are told.
+
+use std::collections::BTreeMap;
+use std::str::FromStr;
+
+use crate::values::Fraction;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use thc_codec::CodecError;
+use thc_codec::table::{LookupTable, MAX_GRANULARITY, choose};
+use thc_protocol::aggregator::{Lookup, Racks};
+use thc_protocol::wire::{Form, MAX_TABLES, Table};
+use thc_protocol::{Lane, TableId};
+
+use crate::job::error::{ConfigError, Section};
+use crate::job::merge::set;
+use crate::job::number::number;
+
+const DEFAULT_BITS: u64 = 4;
+/// Ids of tables have a byte, and 0 is RAW's (P1).
+const MAX_TABLE: u64 = 255;
+
+/// A lookup table of a job, beside its first, whose keys are the job's.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct TableOptions {
+    /// Its number.
+    pub table: Option<u64>,
+    /// b: 1 to 4, or 8.
+    pub bits: Option<u64>,
+    /// g.
+    pub granularity: Option<u64>,
+    /// p.
+    pub fraction: Option<Fraction>,
+    /// Bits per sum.
+    pub lane: Option<u64>,
+}
+
+impl FromStr for TableOptions {
+    type Err = String;
+
+    /// `bits=2` or `bits=2,lane=4,granularity=5,fraction=1/32,table=7`.
+    fn from_str(text: &str) -> Result<TableOptions, String> {
+        let mut table = TableOptions::default();
+        for part in text.split(',') {
+            let (key, value) = part
+                .split_once('=')
+                .ok_or_else(|| format!("{part:?} is not a key with a value: write it like bits=2,lane=8"))?;
+            let value = value.trim();
+            let value = value.parse::<u64>().map_or_else(|_| Value::from(value), Value::from);
+            set(&mut table, key.trim(), value)?;
+        }
+        Ok(table)
+    }
+}
+
+/// The tables of all jobs so far: a number means the same table in each.
+pub(crate) type Known = BTreeMap<u8, (u16, Lookup)>;
+
+impl TableOptions {
+    /// The job's tables, `self` first. Missing numbers follow from the job's number and from the other
+    /// tables. With `packs`, sums travel in no more bits than they need, unless a lane is given.
+    pub fn job_tables(
+        &self,
+        more: &[TableOptions],
+        job: u16,
+        workers: u16,
+        racks: Option<&Racks>,
+        packs: bool,
+        known: &mut Known,
+    ) -> Result<Vec<Table>, ConfigError> {
+        let section = Section::Job(job);
+        if more.len() >= MAX_TABLES {
+            let mend = format!("a job has at most {MAX_TABLES} tables, its first included");
+            let value = format!("a list of {}", more.len());
+            return Err(ConfigError::Value { section, key: "tables", value, mend });
+        }
+        let mut tables: Vec<Table> = Vec::with_capacity(1 + more.len());
+        for options in [self].into_iter().chain(more) {
+            let mut table = options.solve(job, workers, racks)?;
+            if packs && options.lane.is_none() {
+                table.form = narrowest(&table, workers);
+            }
+            let lookup = Lookup::from(&table);
+            let given = options.table.or((tables.is_empty()).then(|| default_table(job)));
+            let free = |id: &u64| {
+                let id = *id as u8;
+                let other = known.get(&id).is_some_and(|(_, held)| *held != lookup);
+                let explicit = |options: &TableOptions| options.table == Some(id.into());
+                !other && !tables.iter().any(|table| table.id.0 == id) && !more.iter().any(explicit)
+            };
+            let id = given.or_else(|| (1..=MAX_TABLE).rev().find(free)).unwrap_or(0);
+            let id = number(section, "table", Some(id), 0, 1..=MAX_TABLE)? as u8;
+            if tables.iter().any(|table| table.id.0 == id) {
+                let mend = "two of its tables have this number, give each its own from 1 to 255".to_owned();
+                return Err(ConfigError::Value { section, key: "table", value: id.to_string(), mend });
+            }
+            match known.insert(id, (job, lookup)) {
+                Some((first, held)) if held != lookup => {
+                    return Err(ConfigError::SameTable { first, second: job, table: id });
+                }
+                _ => tables.push(Table { id: TableId(id), ..table }),
+            }
+        }
+        Ok(tables)
+    }
+
+    /// The table as told, or the best for so many workers; without a number.
+    fn solve(&self, job: u16, workers: u16, racks: Option<&Racks>) -> Result<Table, ConfigError> {
+        let section = Section::Job(job);
+        let given = self.bits.unwrap_or(DEFAULT_BITS);
+        // In racks there may be any number of workers.
+        let narrow = racks.is_none() || u64::from(workers) * ((1 << given.min(8)) - 1) <= 255;
+        let default = if given == 8 || !narrow { 16 } else { 8 };
+        let lane = self.lane.unwrap_or(default);
+        let value = |key, value: u64, mend: &str| ConfigError::Value {
+            section,
+            key,
+            value: value.to_string(),
+            mend: mend.to_owned(),
+        };
+        let bits = match given {
+            1..=4 | 8 => given as u8,
+            _ => return Err(value("bits", given, "indices have 1, 2, 3, 4 or 8 bits")),
+        };
+        let sums = u8::try_from(lane).ok().filter(|lane| (4..=16).contains(lane));
+        let sums = sums.ok_or_else(|| value("lane", lane, "use 4 to 16"))?;
+        let form = Form::with_sums(bits, sums)
+            .ok_or_else(|| value("lane", lane, "bits = 8 needs lane = 16, or 9 to 15"))?;
+        if racks.is_some() && (form.lane() == Lane::Bits4 || form.is_packed()) {
+            return Err(value("lane", lane, "racks need lanes of 8 or 16 bits"));
+        }
+        Ok(wire_table(form, &self.lookup(job, workers, racks, bits, form)?))
+    }
+
+    fn lookup(
+        &self,
+        job: u16,
+        workers: u16,
+        racks: Option<&Racks>,
+        bits: u8,
+        form: Form,
+    ) -> Result<LookupTable, ConfigError> {
+        let section = Section::Job(job);
+        let missing = |key| ConfigError::Missing {
+            section,
+            key,
+            mend: "give granularity and fraction, or neither to have both chosen",
+        };
+        let wider = if form.sums() < 8 { "lane = 8" } else { "lane = 16" };
+        let (granularity, Fraction(fraction)) = match (self.granularity, self.fraction) {
+            (Some(granularity), Some(fraction)) => (granularity, fraction),
+            (Some(_), None) => return Err(missing("fraction")),
+            (None, Some(_)) => return Err(missing("granularity")),
+            (None, None) => {
+                // Sums of racks in 8 bits, where that leaves a table at all (P34).
+                let narrow = racks.filter(|_| form.lane() == Lane::Bits16).and_then(|racks| {
+                    let most = u32::from(racks.largest).max((255 * u32::from(workers)).div_ceil(65535));
+                    choose(bits, 8, most).ok().filter(|_| bits < 8)
+                });
+                if let Some(choice) = narrow {
+                    return Ok(choice.table);
+                }
+                return choose(bits, form.sums(), u32::from(workers)).map(|choice| choice.table).map_err(
+                    |cause| match cause {
+                        CodecError::LaneTooNarrow { .. } => {
+                            let mend = format!("use {wider}, fewer bits or fewer workers");
+                            ConfigError::NoGranularity { job, workers, bits, lane: form.sums(), mend }
+                        }
+                        cause => ConfigError::Table { job, cause },
+                    },
+                );
+            }
+        };
+        let least = (1u64 << bits) - 1;
+        let granularity =
+            number(section, "granularity", Some(granularity), 0, least..=u64::from(MAX_GRANULARITY))? as u16;
+        let (sum, max) = (u32::from(granularity) * u32::from(workers), form.max_sum());
+        if sum > max {
+            let fits = u64::from(max) / u64::from(workers);
+            let mend = if fits >= least {
+                format!("use a granularity of at most {fits}, or {wider}")
+            } else {
+                format!("use {wider}, or fewer bits with a smaller granularity")
+            };
+            let bits = form.sums();
+            return Err(ConfigError::LaneOverflow { job, workers, granularity, sum, bits, max, mend });
+        }
+        LookupTable::solve(bits, granularity, fraction).map_err(|cause| ConfigError::Table { job, cause })
+    }
+}
+
+/// The form with the fewest bits for sums that leaves the lanes as they are (P44).
+fn narrowest(table: &Table, workers: u16) -> Form {
+    let least = match table.form.lane() {
+        Lane::Bits4 => return table.form,
+        Lane::Bits8 => 5,
+        Lane::Bits16 => 9,
+    };
+    let sum = u32::from(workers) * u32::from(table.granularity);
+    let sums = ((32 - sum.leading_zeros()) as u8).max(least);
+    Form::with_sums(table.form.width(), sums).unwrap_or(table.form)
+}
+
+/// Default id of a job's first table. It follows from the job's number alone, so it stays the same when a
+/// server restarts with other jobs.
+fn default_table(job: u16) -> u64 {
+    (u64::from(job) + MAX_TABLE - 1) % MAX_TABLE + 1
+}
+
+/// A lookup table in the form of WELCOME, still without a number, for packets of this form.
+#[must_use]
+pub fn wire_table(form: Form, table: &LookupTable) -> Table {
+    Table {
+        id: TableId(0),
+        bits: table.bits(),
+        form,
+        granularity: table.granularity(),
+        fraction: table.fraction(),
+        t_p: table.t_p(),
+        values: table.values16(),
+    }
+}

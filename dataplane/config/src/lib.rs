@@ -1,0 +1,21 @@
+//! What configures THC's programs. A feature stands for each module but [`values`].
+//!
+//! * [`values`]: times, sizes, fractions and secrets, as users write them in files and as flags;
+//! * [`job`]: the keys of a job, their defaults, and the checked job that they become;
+//! * [`server`]: the options of a parameter server, and its checked configuration;
+//! * [`logs`]: events on stderr, as text or as JSON;
+//! * [`metrics`]: OpenMetrics text, and the endpoint that serves it;
+//! * [`tls`]: certificates, read again when their files change.
+#![forbid(unsafe_code)]
+
+#[cfg(feature = "job")]
+pub mod job;
+#[cfg(feature = "logs")]
+pub mod logs;
+#[cfg(feature = "metrics")]
+pub mod metrics;
+#[cfg(feature = "server")]
+pub mod server;
+#[cfg(feature = "tls")]
+pub mod tls;
+pub mod values;

@@ -1,0 +1,198 @@
+//! The certificates of a service and the authorities that it trusts, as its files contain them now.
+
+use crate::server::CertificateFiles;
+use crate::tls::read::{CertificateError, Contents, Parsed};
+use rustls::server::WebPkiClientVerifier;
+use rustls::{RootCertStore, ServerConfig};
+use std::convert::Infallible;
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use tokio::sync::Notify;
+use x509_parser::prelude::{FromDer, X509Certificate};
+
+/// How often the files are checked for changes.
+pub const PERIOD: Duration = Duration::from_secs(2);
+
+/// The outcome of reading the files again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refreshed {
+    /// The files are the same as before.
+    Same,
+    /// The files have changed, and the next connection uses their new contents.
+    Changed,
+}
+
+struct Current {
+    contents: Contents,
+    config: Arc<ServerConfig>,
+    not_after: Option<u64>,
+    /// The problem with the files that was reported last; empty if there is none.
+    complaint: String,
+}
+
+/// A service's certificates.
+pub struct Certificates {
+    /// The owner of the certificates, as messages name it.
+    what: &'static str,
+    files: CertificateFiles,
+    protocol: &'static [u8],
+    current: Mutex<Current>,
+    asked: Notify,
+}
+
+impl fmt::Debug for Certificates {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Certificates").field("files", &self.files).finish_non_exhaustive()
+    }
+}
+
+fn config(
+    files: &CertificateFiles,
+    parsed: Parsed,
+    protocol: &[u8],
+) -> Result<ServerConfig, CertificateError> {
+    let pair = |message: String| CertificateError::Pair {
+        cert: files.cert.clone(),
+        key: files.key.clone(),
+        message,
+    };
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let builder = ServerConfig::builder_with_provider(Arc::clone(&provider))
+        .with_safe_default_protocol_versions()
+        .map_err(|error| pair(error.to_string()))?;
+    let builder = match (parsed.authorities, &files.client_ca) {
+        (Some(authorities), Some(path)) => {
+            let wrong = |message: String| CertificateError::Pem {
+                path: path.clone(),
+                message,
+                what: "certificates of authorities",
+            };
+            let mut roots = RootCertStore::empty();
+            for authority in authorities {
+                roots.add(authority).map_err(|error| wrong(error.to_string()))?;
+            }
+            let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider);
+            builder.with_client_cert_verifier(verifier.build().map_err(|error| wrong(error.to_string()))?)
+        }
+        _ => builder.with_no_client_auth(),
+    };
+    let mut config =
+        builder.with_single_cert(parsed.chain, parsed.key).map_err(|error| pair(error.to_string()))?;
+    config.alpn_protocols.push(protocol.to_vec());
+    Ok(config)
+}
+
+/// When a certificate expires, in seconds since 1970.
+fn not_after(parsed: &Parsed) -> Option<u64> {
+    let (_, first) = X509Certificate::from_der(parsed.chain.first()?).ok()?;
+    u64::try_from(first.validity().not_after.timestamp()).ok()
+}
+
+impl Certificates {
+    /// Reads the files. `what` names their owner in messages, such as "the service". `protocol` is the application protocol
+    /// (ALPN), such as `h2`.
+    ///
+    /// # Errors
+    /// [`CertificateError`] if a file cannot be read or has other contents than it should have, or if the certificate does not belong
+    /// to the key.
+    pub fn open(
+        what: &'static str,
+        files: CertificateFiles,
+        protocol: &'static [u8],
+    ) -> Result<Certificates, CertificateError> {
+        let contents = Contents::read(&files)?;
+        let parsed = contents.parse(&files)?;
+        let not_after = not_after(&parsed);
+        let config = Arc::new(config(&files, parsed, protocol)?);
+        let current = Mutex::new(Current { contents, config, not_after, complaint: String::new() });
+        let certificates = Certificates { what, files, protocol, current, asked: Notify::new() };
+        certificates.warn_if_expired();
+        Ok(certificates)
+    }
+
+    fn current(&self) -> MutexGuard<'_, Current> {
+        // The contents change as a whole, so they are valid even after a panic.
+        self.current.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The configuration for the next connection.
+    #[must_use]
+    pub fn config(&self) -> Arc<ServerConfig> {
+        Arc::clone(&self.current().config)
+    }
+
+    /// When the certificate expires, in seconds since 1970, if that is known.
+    #[must_use]
+    pub fn not_after(&self) -> Option<u64> {
+        self.current().not_after
+    }
+
+    fn warn_if_expired(&self) {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
+        if self.not_after().is_some_and(|end| end <= now) {
+            tracing::warn!(
+                "certificate of {}: it has expired; write a new one to {}, which is read automatically",
+                self.what,
+                self.files.cert.display()
+            );
+        }
+    }
+
+    /// Reads the files again. The certificates that were read last stay in use if the files are unusable, for example while
+    /// only one of them has been replaced.
+    ///
+    /// # Errors
+    /// As [`Certificates::open`].
+    pub fn refresh(&self) -> Result<Refreshed, CertificateError> {
+        let contents = Contents::read(&self.files)?;
+        if contents == self.current().contents {
+            self.current().complaint.clear();
+            return Ok(Refreshed::Same);
+        }
+        let parsed = contents.parse(&self.files)?;
+        let not_after = not_after(&parsed);
+        let config = Arc::new(config(&self.files, parsed, self.protocol)?);
+        *self.current() = Current { contents, config, not_after, complaint: String::new() };
+        self.warn_if_expired();
+        Ok(Refreshed::Changed)
+    }
+
+    /// Makes the task that [watches](Certificates::watch) the files read them soon and report the outcome.
+    pub fn ask(&self) {
+        self.asked.notify_one();
+    }
+
+    /// Reads the files again and again until this future is dropped, and reports each outcome.
+    pub async fn watch(self: Arc<Certificates>) -> Infallible {
+        loop {
+            let asked = tokio::select! {
+                () = self.asked.notified() => true,
+                () = tokio::time::sleep(PERIOD) => false,
+            };
+            let read = Arc::clone(&self);
+            // Reading a disk may block.
+            let Ok(refreshed) = tokio::task::spawn_blocking(move || read.refresh()).await else { continue };
+            let what = self.what;
+            match refreshed {
+                Ok(Refreshed::Changed) => {
+                    tracing::info!("certificates of {what}: the files were read again and have changed");
+                }
+                Ok(Refreshed::Same) if asked => {
+                    tracing::info!("certificates of {what}: the files were read again and have not changed");
+                }
+                Ok(Refreshed::Same) => {}
+                Err(error) => {
+                    let text = error.to_string();
+                    let mut current = self.current();
+                    if asked || text != current.complaint {
+                        tracing::warn!(
+                            "certificates of {what}: {text}; the certificates that were read before stay in use"
+                        );
+                        current.complaint = text;
+                    }
+                }
+            }
+        }
+    }
+}
