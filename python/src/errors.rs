@@ -167,6 +167,10 @@ fn session(py: Python<'_>, error: &SessionError, message: &str) -> PyErr {
             d.set_item("missing", numbers(*missing))?;
             d.set_item("waited", waited.as_secs_f64())
         }),
+        SessionError::Left { members, waited, .. } => exception(py, "MissingError", message, |d| {
+            d.set_item("missing", numbers(*members))?;
+            d.set_item("waited", waited.as_secs_f64())
+        }),
         SessionError::MissingRacks { missing, waited } => exception(py, "MissingError", message, |d| {
             d.set_item("missing", numbers(0))?;
             d.set_item("missing_racks", numbers(*missing))?;

@@ -64,7 +64,7 @@ const FILES: [&str; 3] = ["grafana/thc.json", "grafana/thc-servers.json", "prome
 fn asked_for(text: &str) -> BTreeSet<String> {
     let words = text.split(|c: char| !(c.is_ascii_alphanumeric() || c == '_'));
     words
-        .filter(|word| word.starts_with("thc_") && !["thc_config::job", "thc_model"].contains(word))
+        .filter(|word| word.starts_with("thc_") && !["thc_job", "thc_model"].contains(word))
         .map(str::to_owned)
         .collect()
 }
@@ -224,9 +224,9 @@ fn a_prometheus_reads_servers_and_workers_and_understands_their_dashboard() {
         (found.len() == 2).then_some(())
     });
     // What Prometheus has is what was served: totals only grow, so it lies between two readings.
-    let results = || sum(&site.families(1), "thc_ps_results", &[("thc_config::job", "1")]);
+    let results = || sum(&site.families(1), "thc_ps_results", &[("thc_job", "1")]);
     let before = results();
     std::thread::sleep(Duration::from_secs(1));
-    let read = value(&ask("sum(thc_ps_results_total{thc_config::job=\"1\"})").unwrap()[0]);
+    let read = value(&ask("sum(thc_ps_results_total{thc_job=\"1\"})").unwrap()[0]);
     assert!(before <= read && read <= results(), "{before} {read}");
 }

@@ -161,9 +161,9 @@ fn a_server_restarted_otherwise_ends_the_session_and_says_what_differs() {
 }
 
 #[test]
-fn a_dead_worker_is_named_and_the_others_end() {
+fn a_killed_worker_is_known_within_five_seconds() {
     let ps = Ps::start(3, &[]);
-    let args = ["--coordinates", "4000000", "--repeat", "100000", "--timeout", "2s"];
+    let args = ["--coordinates", "4000000", "--repeat", "100000"];
     let mut workers: Vec<WorkerProcess> = (0..3).map(|w| WorkerProcess::start(ps.addr, w, &args)).collect();
     while !ps.log().contains("session formed") {
         std::thread::sleep(Duration::from_millis(2));
@@ -171,10 +171,13 @@ fn a_dead_worker_is_named_and_the_others_end() {
     std::thread::sleep(Duration::from_millis(300));
     let mut victim = workers.remove(1);
     victim.kill();
+    let killed = Instant::now();
     for end in workers.into_iter().map(WorkerProcess::finish) {
         assert_eq!(end.code, Some(1), "{end:?}");
-        assert!(end.last_error().contains("worker 1") && end.last_error().contains("missing"), "{end:?}");
+        assert!(end.last_error().contains("worker 1 left or ended before all-reduce #"), "{end:?}");
     }
+    let took = killed.elapsed();
+    assert!(took < Duration::from_secs(5), "{took:?}");
 }
 
 #[test]
@@ -394,7 +397,7 @@ fn a_worker_tells_its_metrics() {
     let mut lines = BufReader::new(worker.0.stderr.take().unwrap()).lines().map_while(Result::ok);
     let line = lines.find(|line| line.contains("metrics at http://")).unwrap();
     let at = line.split("http://").nth(1).unwrap().trim_end_matches("/metrics").to_owned();
-    let labels = [("thc_config::job", "1"), ("worker", "0")];
+    let labels = [("thc_job", "1"), ("worker", "0")];
     let until = |calls: f64| {
         let started = Instant::now();
         loop {

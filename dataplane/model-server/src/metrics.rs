@@ -24,7 +24,7 @@ fn write(encoder: &mut DescriptorEncoder<'_>, stats: &ModelServerStats) -> fmt::
     });
     let rows = refused.chain(of_jobs).map(|(job, reason, count)| {
         let job = job.cloned().unwrap_or_default();
-        ([("thc_config::job", job), ("reason", reason.to_owned())], count)
+        ([("thc_job", job), ("reason", reason.to_owned())], count)
     });
     counters(
         encoder,
@@ -33,7 +33,7 @@ fn write(encoder: &mut DescriptorEncoder<'_>, stats: &ModelServerStats) -> fmt::
         rows,
     )?;
     let each = |value: fn(&ModelJobStats) -> u64| {
-        stats.jobs.iter().map(move |(job, stats)| ([("thc_config::job", job.clone())], value(stats)))
+        stats.jobs.iter().map(move |(job, stats)| ([("thc_job", job.clone())], value(stats)))
     };
     counters(encoder, "connections", "Connections of workers that ever were", each(|job| job.connections))?;
     counters(encoder, "pulls", "Pulls answered, of one shard each", each(|job| job.pulls))?;
@@ -49,7 +49,7 @@ fn models(encoder: &mut DescriptorEncoder<'_>, stats: &ModelServerStats) -> fmt:
     let each = |value: fn(&[ShardStats]) -> u64| {
         stats.jobs.iter().flat_map(move |(job, stats)| {
             stats.models.iter().map(move |(model, shards)| {
-                ([("thc_config::job", job.clone()), ("thc_model", model.clone())], value(shards) as f64)
+                ([("thc_job", job.clone()), ("thc_model", model.clone())], value(shards) as f64)
             })
         })
     };

@@ -23,6 +23,8 @@ use thc_config::job::cookie;
 
 /// How often the thread looks whether workers live and whether the server stops.
 const TICK: Duration = Duration::from_millis(50);
+/// How often members hear that one of them is gone.
+const NOTIFY: Duration = Duration::from_millis(200);
 /// How many log lines about coming and leaving workers are written at once, and how often one after that,
 /// since anybody can cause them.
 const LINES: u32 = 100;
@@ -102,7 +104,7 @@ impl Control {
 
     /// Runs until the server stops.
     pub fn run(mut self) {
-        let mut refreshed = Duration::ZERO;
+        let (mut refreshed, mut notified) = (Duration::ZERO, Duration::ZERO);
         while !self.shared.stop.load(Ordering::Relaxed) {
             let packet = match self.packets.recv_timeout(TICK) {
                 Ok(packet) => Some(packet),
@@ -118,6 +120,23 @@ impl Control {
                 self.handle(now, &packet);
             }
             self.poll(now);
+            if now.saturating_sub(notified) >= NOTIFY {
+                notified = now;
+                self.notify_absence(now);
+            }
+        }
+    }
+
+    /// P25: tells members of whose port no program listens at any more.
+    fn notify_absence(&mut self, now: Duration) {
+        let gone = self.shared.refused();
+        if gone.is_empty() {
+            return;
+        }
+        for action in self.registry.unreachable(&gone) {
+            if let Action::Send(to, bytes) = action {
+                self.send(now, None, to, bytes);
+            }
         }
     }
 

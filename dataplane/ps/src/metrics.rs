@@ -51,13 +51,13 @@ fn number_label(label: &'static str, number: impl fmt::Display) -> (&'static str
 
 fn jobs(encoder: &mut DescriptorEncoder<'_>, jobs: &[JobStats]) -> fmt::Result {
     let each = |value: fn(&JobStats) -> f64| {
-        jobs.iter().map(move |job| ([number_label("thc_config::job", job.job)], value(job)))
+        jobs.iter().map(move |job| ([number_label("thc_job", job.job)], value(job)))
     };
     gauges(encoder, "job_workers", "Workers that the job is for", each(|job| f64::from(job.workers)))?;
     gauges(encoder, "job_workers_joined", "Workers that are here", each(|job| job.joined.len() as f64))?;
     let running = each(|job| f64::from(u8::from(job.running)));
     gauges(encoder, "job_running", "Whether the job's session runs", running)?;
-    let sessions = jobs.iter().map(|job| ([number_label("thc_config::job", job.job)], job.sessions));
+    let sessions = jobs.iter().map(|job| ([number_label("thc_job", job.job)], job.sessions));
     counters(encoder, "job_sessions", "Sessions begun", sessions)
 }
 
@@ -65,7 +65,7 @@ fn answers(encoder: &mut DescriptorEncoder<'_>, shards: &Shards) -> fmt::Result 
     let each = |value: fn(&JobStats) -> u64| {
         shards.iter().flat_map(move |(shard, stats)| {
             stats.jobs.iter().map(move |job| {
-                ([number_label("thc_config::job", job.job), number_label("shard", shard)], value(job))
+                ([number_label("thc_job", job.job), number_label("shard", shard)], value(job))
             })
         })
     };
@@ -82,7 +82,7 @@ fn workers(encoder: &mut DescriptorEncoder<'_>, shards: &Shards) -> fmt::Result 
                 members.chain([("others".to_owned(), &job.strangers)]).map(move |(name, worker)| {
                     (
                         [
-                            number_label("thc_config::job", job.job),
+                            number_label("thc_job", job.job),
                             number_label("shard", shard),
                             ("worker", name),
                         ],

@@ -136,7 +136,13 @@ fn open_udp_from(config: &ServerConfig, base: SocketAddr) -> Result<Vec<UdpIo>, 
 }
 
 fn open_port(at: SocketAddr, recv_buffer: usize, send_buffer: usize) -> Result<UdpIo, TransportError> {
-    UdpIo::bind(UdpConfig { recv_buffer, send_buffer, answer_as_asked: true, ..UdpConfig::new(at) })
+    UdpIo::bind(UdpConfig {
+        recv_buffer,
+        send_buffer,
+        answer_as_asked: true,
+        report_refusals: true,
+        ..UdpConfig::new(at)
+    })
 }
 
 /// No other process shares the address, so every port is free and 0 becomes the default one.

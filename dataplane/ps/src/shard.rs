@@ -135,6 +135,8 @@ struct State<T> {
     send_failures: u64,
     complained: Option<Duration>,
     control_dropped: u64,
+    /// Whether a peer was refused when the shard looked last.
+    refused: bool,
 }
 
 impl<T: ShardIo> ShardThread<T> {
@@ -150,6 +152,7 @@ impl<T: ShardIo> ShardThread<T> {
             send_failures: 0,
             complained: None,
             control_dropped: 0,
+            refused: false,
         };
         if let Err(cause) = state.serve() {
             shared.fail(PsError::Receive { shard: state.thread.index, cause });
@@ -171,6 +174,7 @@ impl<T: ShardIo> State<T> {
             }
             if now.saturating_sub(published) >= PUBLISH {
                 self.publish();
+                self.publish_refused(now);
                 published = now;
             }
             if packets > 0 {
@@ -279,6 +283,16 @@ impl<T: ShardIo> State<T> {
                 let packets = counters.iter().flatten().map(|c| count_admitted(c.worker(worker))).sum();
                 liveness.publish(usize::from(self.thread.index), place, worker, packets);
             }
+        }
+    }
+
+    /// Tells the control thread of a worker's port at which no program listens. There is no lock while none is refused.
+    fn publish_refused(&mut self, now: Duration) {
+        let refused = self.thread.io.refused();
+        if refused.is_some() || self.refused {
+            self.refused = refused.is_some();
+            let refused = refused.map(|(peer, since)| (peer, now.saturating_sub(since)));
+            self.thread.shared.publish_refused(usize::from(self.thread.index), refused);
         }
     }
 

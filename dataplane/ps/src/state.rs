@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use thc_protocol::JobId;
 use thc_protocol::aggregator::{GlobalCounters, JobCounters};
@@ -11,6 +12,9 @@ use thc_transport::{FrameCounts, IoStats, Peer};
 use crate::error::PsError;
 use crate::kinds::ALL_CONTROL_KINDS;
 use crate::liveness::Liveness;
+
+/// For how long a host must have said that no program listens at a worker's port before the worker counts as gone.
+const GONE: Duration = Duration::from_secs(1);
 
 /// A job's session as reports show it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -70,6 +74,8 @@ pub struct ServerState {
     pub control_kinds: AtomicU8,
     /// Where the root is, if this server is a rack.
     pub root: Option<Peer>,
+    /// By shard, the peer that was refused for [`GONE`] at least: no program listens at its port.
+    refused: Mutex<Vec<Option<Peer>>>,
     failure: Mutex<Option<PsError>>,
     sessions: Mutex<BTreeMap<JobId, SessionView>>,
     /// Reports of shards that have ended.
@@ -91,6 +97,7 @@ impl ServerState {
             // Whoever asks a server of static jobs before it is ready would otherwise have to ask again.
             control_kinds: AtomicU8::new(if jobs.is_empty() { 0 } else { ALL_CONTROL_KINDS }),
             root,
+            refused: Mutex::new(vec![None; shards]),
             failure: Mutex::new(None),
             sessions: Mutex::new(BTreeMap::new()),
             last: Mutex::new(vec![None; shards]),
@@ -103,6 +110,20 @@ impl ServerState {
         tracing::error!("{error}");
         lock(&self.failure).get_or_insert(error);
         self.stop.store(true, Ordering::Relaxed);
+    }
+
+    /// Publishes the peer that a shard's port has been refused by for longest, and for how long.
+    pub fn publish_refused(&self, shard: usize, refused: Option<(Peer, Duration)>) {
+        let gone = refused.filter(|(_, waited)| *waited >= GONE).map(|(peer, _)| peer);
+        if let Some(cell) = lock(&self.refused).get_mut(shard) {
+            *cell = gone;
+        }
+    }
+
+    /// Peers at whose ports no program listens any more.
+    #[must_use]
+    pub fn refused(&self) -> Vec<Peer> {
+        lock(&self.refused).iter().flatten().copied().collect()
     }
 
     /// Whether an error has stopped it.

@@ -392,7 +392,7 @@ fn metrics_are_the_totals() {
     assert_eq!((job.results, job.resent), (3, 1));
 
     let told = |name: &str, labels: &[(&str, &str)]| sum(&families, &format!("thc_ps_{name}"), labels) as u64;
-    let of_job = ("thc_config::job", "1");
+    let of_job = ("thc_job", "1");
     assert_eq!(told("results", &[of_job, ("shard", "0")]), 2);
     assert_eq!(told("results", &[of_job, ("shard", "1")]), 1);
     assert_eq!(told("results", &[of_job]), job.results);

@@ -299,7 +299,7 @@ fn the_metrics_of_a_demo_with_a_controller_are_there_and_all_ends_with_it() {
     loop {
         let answer = get(&address, "/metrics");
         if answer.lines().any(|line| line.starts_with("thc_results_total{") && !line.ends_with(" 0")) {
-            assert!(answer.contains("thc_job_running{thc_config::job=\"demo\""), "{answer}");
+            assert!(answer.contains("thc_job_running{thc_job=\"demo\""), "{answer}");
             break;
         }
         assert!(asked.elapsed() < HANG, "{answer}");

@@ -211,7 +211,7 @@ impl History {
                     JoinEvent::Reforming(_) | JoinEvent::Changed(_) | JoinEvent::Bye | JoinEvent::Failed(_),
                 ) => process.session = None,
                 Some(JoinEvent::PendingRacks(..)) => panic!("there are no racks"),
-                Some(JoinEvent::Pending(..)) | None => {}
+                Some(JoinEvent::Here(_) | JoinEvent::Pending(..)) | None => {}
             }
         }
     }

@@ -71,13 +71,13 @@ fn write(encoder: &mut DescriptorEncoder<'_>, service: &Service) -> fmt::Result 
     target_metrics(encoder, &targets)?;
     gauges(encoder, "jobs", "Jobs", [([], jobs.len() as f64)])?;
     let workers =
-        jobs.iter().map(|(name, workers, _)| ([("thc_config::job", name.clone())], f64::from(*workers)));
+        jobs.iter().map(|(name, workers, _)| ([("thc_job", name.clone())], f64::from(*workers)));
     gauges(encoder, "job_workers", "Workers that the job is for", workers)?;
     let places = || {
         jobs.iter().flat_map(|(name, _, places)| {
             places
                 .iter()
-                .map(|place| ([("thc_config::job", name.clone()), ("target", place.target.clone())], place))
+                .map(|place| ([("thc_job", name.clone()), ("target", place.target.clone())], place))
         })
     };
     let joined = places().map(|(labels, place)| (labels, f64::from(place.joined.count_ones())));
@@ -88,7 +88,7 @@ fn write(encoder: &mut DescriptorEncoder<'_>, service: &Service) -> fmt::Result 
     counters(encoder, "job_sessions", "Sessions begun", sessions)?;
     let of_jobs = |value: fn(&thc_control_proto::v1::JobCounters) -> u64| {
         counted.jobs.iter().map(move |job| {
-            ([("thc_config::job", job.job.clone()), ("target", job.target.clone())], value(job))
+            ([("thc_job", job.job.clone()), ("target", job.target.clone())], value(job))
         })
     };
     counters(encoder, "results", "Sums sent to all workers", of_jobs(|job| job.results))?;
@@ -99,7 +99,7 @@ fn write(encoder: &mut DescriptorEncoder<'_>, service: &Service) -> fmt::Result 
         counted.jobs.iter().flat_map(|job| {
             job.workers.iter().map(move |worker| {
                 let labels = [
-                    ("thc_config::job", job.job.clone()),
+                    ("thc_job", job.job.clone()),
                     ("target", job.target.clone()),
                     ("worker", worker.worker.to_string()),
                 ];

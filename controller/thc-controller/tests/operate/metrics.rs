@@ -16,7 +16,7 @@ fn metrics_are_well_formed_and_true() {
     assert_eq!(refused.code, Some(1), "{refused:?}");
     controller.ask_done(&["job", "create", "train", "--workers", "2", "--target", "ps1", "--cookie", "99"]);
     let workers = [0, 1].map(|_| aggregator::Averager::join(controller.listen, "train"));
-    let of_worker = [("thc_config::job", "train"), ("target", "ps1"), ("worker", "1")];
+    let of_worker = [("thc_job", "train"), ("target", "ps1"), ("worker", "1")];
     controller.wait_until("counted", |controller| {
         let families = parse(&controller.get("/metrics").1);
         value(&families, "thc_packets", &of_worker).is_some_and(|packets| packets > 100.0)
@@ -30,15 +30,15 @@ fn metrics_are_well_formed_and_true() {
     assert_eq!(value(&families, "thc_target_up", &[("target", "ps1")]), Some(1.0));
     assert_eq!(value(&families, "thc_target_up", &[("target", "away")]), Some(0.0));
     assert_eq!(value(&families, "thc_jobs", &[]), Some(1.0));
-    assert_eq!(value(&families, "thc_job_running", &[("thc_config::job", "train")]), Some(1.0));
-    assert_eq!(value(&families, "thc_job_workers_joined", &[("thc_config::job", "train")]), Some(2.0));
+    assert_eq!(value(&families, "thc_job_running", &[("thc_job", "train")]), Some(1.0));
+    assert_eq!(value(&families, "thc_job_workers_joined", &[("thc_job", "train")]), Some(2.0));
     assert!(value(&families, "thc_bytes", &of_worker) > value(&families, "thc_packets", &of_worker));
-    assert!(value(&families, "thc_results", &[("thc_config::job", "train")]) > Some(50.0));
+    assert!(value(&families, "thc_results", &[("thc_job", "train")]) > Some(50.0));
     drop(workers);
 }
 
 /// The one label that looks like a metric.
-const LABEL: &str = "thc_config::job";
+const LABEL: &str = "thc_job";
 
 /// Everything in the dashboard that looks like a metric of ours.
 fn asked_for(value: &serde_json::Value, names: &mut BTreeSet<String>) {

@@ -134,7 +134,7 @@ fn it_reads_the_metrics_and_understands_the_dashboard() {
     // Jobs are told apart. Prometheus has a label `job` of its own, the name of what it scrapes.
     for (job, workers, joined) in [("train", 2.0, 2.0), ("other", 3.0, 0.0)] {
         let of = |metric: &str| {
-            let found = prometheus.ask(&format!("{metric}{{thc_config::job=\"{job}\"}}"));
+            let found = prometheus.ask(&format!("{metric}{{thc_job=\"{job}\"}}"));
             assert_eq!(
                 (found.as_array().map(Vec::len), &found[0]["metric"]["job"]),
                 (Some(1), &"thc".into()),
@@ -144,7 +144,7 @@ fn it_reads_the_metrics_and_understands_the_dashboard() {
         };
         assert_eq!((of("thc_job_workers"), of("thc_job_workers_joined")), (workers, joined), "{job}");
     }
-    let of_other = prometheus.ask("sum(thc_packets_total{thc_config::job=\"other\"})");
+    let of_other = prometheus.ask("sum(thc_packets_total{thc_job=\"other\"})");
     assert_eq!(value(&of_other), 0.0, "its workers have not come");
     drop(workers);
 }

@@ -5,7 +5,7 @@ use super::present::{Claim, Present};
 use super::seating::Seating;
 use super::static_job::StaticJob;
 use super::upper::Upper;
-use crate::wire::{Ask, HEADER_LEN, Header, Join, Kind, RefuseReason, Refused, Welcome};
+use crate::wire::{Ask, HEADER_LEN, Header, Join, Kind, Pending, RefuseReason, Refused, Welcome};
 use crate::{Cookie, WorkerId};
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -63,6 +63,26 @@ impl JobState {
                 .filter(|(worker, _)| self.present.get(usize::from(worker.0)).is_some_and(Option::is_none));
             absent.map(|&(worker, addr)| self.refuse_reforming(worker, addr, ended.session, ended.because_of))
         })
+    }
+
+    /// PENDING to a member of the session that runs: the members that have not left, but for `absent` ones.
+    pub(super) fn pending_members(
+        &self,
+        to: WorkerId,
+        addr: SocketAddr,
+        session: Cookie,
+        absent: u64,
+    ) -> Action {
+        let here = self.members().filter(|(_, member)| !member.left);
+        let joined = here.map(|(worker, _)| worker.bit()).sum::<u64>() & !absent;
+        packet(addr, &self.header(Kind::Pending, to, session), &Pending { joined }.to_bytes())
+    }
+
+    /// P25: PENDING to the members that have not left, so that they do not wait for those that have, nor for
+    /// `absent` ones.
+    pub(super) fn absence_notices(&self, session: Cookie, absent: u64) -> impl Iterator<Item = Action> {
+        let here = self.members().filter(move |(worker, member)| !member.left && absent & worker.bit() == 0);
+        here.map(move |(worker, member)| self.pending_members(worker, member.addr, session, absent))
     }
 
     /// REFUSED(re-forming) to a worker that believes in `session`.

@@ -39,7 +39,7 @@ impl Joiners {
 
     /// The aggregator may have lost its state: introduces this worker again everywhere, with its session.
     pub fn resume(&mut self, now: Duration) {
-        self.all.iter_mut().for_each(|joiner| joiner.resume(now));
+        self.all.iter_mut().for_each(|joiner| joiner.resume_after_pause(now));
     }
 
     /// Whether a share has welcomed this worker and has not been asked again since.
@@ -51,7 +51,7 @@ impl Joiners {
     /// One share may have lost its state: introduces this worker again there.
     pub fn resume_at(&mut self, now: Duration, share: usize) {
         if let Some(joiner) = self.all.get_mut(share) {
-            joiner.resume(now);
+            joiner.resume_after_pause(now);
         }
     }
 
@@ -148,6 +148,11 @@ impl Joiners {
             }
             // Only the first share decides who is in the session.
             JoinEvent::Pending(..) | JoinEvent::PendingRacks(..) if share > 0 => None,
+            JoinEvent::Here(_) => {
+                // Whoever has left one share may still answer for its packets at another.
+                let here = self.all.iter().fold(0, |here, joiner| here | joiner.members_here());
+                Some(JoinEvent::Here(here))
+            }
             JoinEvent::Changed(change) if share > 0 && self.welcomed & (1 << share) == 0 => {
                 let at = *self.shares().get(share)?;
                 Some(JoinEvent::Failed(JoinError::ShareDiffers { share, at, change }))

@@ -116,7 +116,9 @@ impl JobState {
                 actions.extend(self.refuse_all(if same { reason } else { RefuseReason::Root }));
                 actions
             }
-            Some(JoinEvent::PendingRacks(..) | JoinEvent::Failed(_)) | None => Vec::new(),
+            Some(JoinEvent::Here(_) | JoinEvent::PendingRacks(..) | JoinEvent::Failed(_)) | None => {
+                Vec::new()
+            }
         }
     }
 

@@ -260,11 +260,13 @@ impl Worker {
             return self.nudged_by_root(now, header, nudge, tx);
         }
         let stream = if nudge.kind == Kind::Norm { &mut self.norm } else { &mut self.data };
-        if stream.outstanding_packet(header.slot, header.round).is_some() {
+        if let Some(place) = stream.outstanding_packet(header.slot, header.round) {
             let missing = self.params.members() & !nudge.seen;
             *(if nudge.kind == Kind::Norm { &mut self.missing_norm } else { &mut self.missing_data }) =
                 missing;
+            self.count_absence(now, nudge.kind, (header.slot, header.round), place.call, missing);
         }
+        let stream = if nudge.kind == Kind::Norm { &mut self.norm } else { &mut self.data };
         stream.note_served(header.slot);
         let seen = nudge.seen & self.params.worker.bit() != 0;
         if seen {

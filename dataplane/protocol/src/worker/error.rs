@@ -55,6 +55,16 @@ pub enum SessionError {
         /// How long nothing has moved.
         waited: Duration,
     },
+    /// P25: members have left, or ended, and have not sent what this worker waits for.
+    #[error("{} left or ended before all-reduce #{call} of the session was done: all workers must join anew", Workers(*members))]
+    Left {
+        /// One bit per member that has left and is not in the slot this worker waits for.
+        members: u64,
+        /// The number of the call of that slot, from 0.
+        call: u64,
+        /// How long nothing has moved.
+        waited: Duration,
+    },
     /// The aggregator answers, but not all racks have sent.
     #[error("still missing after {} s: {}; check that they run, or wait longer", seconds(*waited), OfRacks(*missing))]
     MissingRacks {

@@ -34,6 +34,9 @@ use waited::Waited;
 /// shard's block of slots.
 const RUN: usize = Shard::BLOCK as usize;
 
+/// A worker that leaves answers NUDGEs for so long after its first LEAVE (P25).
+const LEAVING: Duration = Duration::from_secs(1);
+
 /// Norms may be outstanding for this part of the credit for data (P41).
 const NORM_CREDIT: u32 = 4;
 
@@ -68,6 +71,14 @@ pub trait Events {
     fn call_failed(&mut self, call: u64, error: CallError);
 }
 
+/// A slot in which members are missing that have left.
+#[derive(Clone, Copy, Debug)]
+struct Absence {
+    slot: (SlotId, Round),
+    /// When the first NUDGE showed it.
+    since: Duration,
+}
+
 /// A worker's protocol state.
 #[derive(Debug)]
 pub struct Worker {
@@ -92,6 +103,10 @@ pub struct Worker {
     missing_data: u64,
     /// Racks that the root waits for, by the latest NUDGE that it has sent.
     missing_racks: u64,
+    /// Members that have left (P25), and by stream the slot that cannot complete without some of them.
+    left: u64,
+    absence_norm: Option<Absence>,
+    absence_data: Option<Absence>,
     failure: Option<SessionError>,
     /// Where a NORM of this worker was refused (P14).
     refused: Option<(SlotId, Round)>,
@@ -137,6 +152,9 @@ impl Worker {
             missing_norm: 0,
             missing_data: 0,
             missing_racks: 0,
+            left: 0,
+            absence_norm: None,
+            absence_data: None,
             failure: None,
             refused: None,
             stats: ProtocolStats::default(),
@@ -266,6 +284,37 @@ impl Worker {
     #[must_use]
     pub fn is_busy(&self) -> bool {
         self.norm.is_busy() || self.data.is_busy()
+    }
+
+    /// The server has said which members have neither left nor ended (P25).
+    pub fn handle_members(&mut self, now: Duration, here: u64) {
+        self.heard = now;
+        self.left = self.params.members() & !here;
+    }
+
+    /// A NUDGE has shown that `missing` members are not in the slot of an outstanding packet. Fails the session if that
+    /// slot cannot complete, because those that have left answer no NUDGE any more (P25).
+    fn count_absence(&mut self, now: Duration, kind: Kind, slot: (SlotId, Round), call: u64, missing: u64) {
+        let members = missing & self.left & !self.params.worker.bit();
+        let spare = u32::from(self.params.workers.saturating_sub(self.params.quorum));
+        let (stream, absence) = match kind {
+            Kind::Norm => (&self.norm, &mut self.absence_norm),
+            _ => (&self.data, &mut self.absence_data),
+        };
+        let other = absence.filter(|it| it.slot != slot);
+        if other.is_some_and(|it| stream.outstanding_packet(it.slot.0, it.slot.1).is_some()) {
+            return;
+        }
+        if members.count_ones() <= spare {
+            *absence = None;
+            return;
+        }
+        let since = absence.filter(|it| it.slot == slot).map_or(now, |it| it.since);
+        *absence = Some(Absence { slot, since });
+        if now.saturating_sub(since) >= LEAVING {
+            let waited = self.stalled.time();
+            self.fail(SessionError::Left { members, call, waited });
+        }
     }
 
     /// The aggregator's control plane has answered.

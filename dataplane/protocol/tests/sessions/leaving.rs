@@ -1,7 +1,7 @@
 //! P25: leaving.
 
 use std::time::Duration;
-use thc_protocol::session::JoinEvent;
+use thc_protocol::session::{Action, JoinEvent};
 use thc_protocol::wire::{Header, Kind, Leave};
 use thc_support::parties::{JOB, Process, Server, address, exchange, ms, session};
 
@@ -23,6 +23,28 @@ fn the_last_to_leave_sets_all_free() {
         assert!(process.joiner.has_left());
         assert_eq!(process.joiner.deadline(), None);
     }
+}
+
+#[test]
+fn members_hear_who_has_left_and_whose_port_nobody_listens_at() {
+    let (mut server, mut processes) = session(4);
+    processes[1].joiner.leave(ms(100));
+    exchange(ms(100), &mut server, &mut processes);
+    for i in [0, 2, 3] {
+        assert_eq!(processes[i].events.last(), Some(&JoinEvent::Here(0b1101)), "worker {i}");
+    }
+    assert!(!processes[1].joiner.has_left());
+    // One is killed: its own host says so.
+    for action in server.registry.unreachable(&[processes[2].address, address(9, 0)]) {
+        let Action::Send(to, packet) = action else { panic!("{action:?}") };
+        let process = processes.iter_mut().find(|process| process.address == to).unwrap();
+        assert!(process.address != address(2, 0));
+        process.take(ms(200), &packet);
+    }
+    for i in [0, 3] {
+        assert_eq!(processes[i].events.last(), Some(&JoinEvent::Here(0b1001)), "worker {i}");
+    }
+    assert!(server.registry.unreachable(&[address(9, 0)]).is_empty());
 }
 
 #[test]
@@ -52,8 +74,10 @@ fn leaves(mut server: Option<&mut Server>, process: &mut Process) -> (u32, Durat
             sent += 1;
         }
         for (to, answer) in server.iter_mut().flat_map(|server| server.take(now, at, &packet)) {
-            assert_eq!(to, at);
-            process.take(now, &answer);
+            // The others hear of it, too.
+            if to == at {
+                process.take(now, &answer);
+            }
         }
     }
     assert!(process.joiner.has_left());
@@ -114,7 +138,9 @@ fn a_server_that_has_lost_the_session_has_it_again_from_who_leaves_and_who_does_
     }
     assert_eq!(restarted.installed.as_ref().map(|(cookie, _)| *cookie), Some(cookie));
     assert!(processes[1].joiner.has_joined());
-    assert_eq!(processes[1].events.last(), processes[1].events.first(), "the session goes on");
+    let events: Vec<_> =
+        processes[1].events.iter().filter(|event| !matches!(event, JoinEvent::Here(0b10))).collect();
+    assert_eq!(events.last(), events.first(), "the session goes on");
     processes[1].joiner.leave(ms(1000));
     for now in (1000..1200).step_by(10) {
         exchange(ms(now), &mut restarted, &mut processes);

@@ -142,7 +142,7 @@ impl Gathering {
             }
             JoinEvent::Changed(change) => panic!("nothing changes: {change}"),
             JoinEvent::PendingRacks(..) => panic!("there are no racks"),
-            JoinEvent::Bye => panic!("nobody leaves"),
+            JoinEvent::Bye | JoinEvent::Here(_) => panic!("nobody leaves"),
         }
     }
 

@@ -138,7 +138,11 @@ impl UdpIo {
             let errno = cause.raw_os_error().unwrap_or(0);
             return match Refusal::classify(errno) {
                 Refusal::Full => Ok(0),
-                Refusal::Earlier | Refusal::Lost => {
+                Refusal::Earlier => {
+                    self.take_refusals();
+                    Ok(0)
+                }
+                Refusal::Lost => {
                     self.count_refused(self.socket.local, errno, 1);
                     Ok(0)
                 }
@@ -174,9 +178,17 @@ impl UdpIo {
     fn count_refused(&mut self, to: Peer, errno: i32, datagrams: usize) {
         self.stats.send_errors += datagrams as u64;
         self.last_send_error = Some((to, errno));
+        self.take_refusals();
+    }
+
+    /// Reads what hosts have said by ICMP. A call that has sent something reports no error, and what is not read makes the
+    /// socket ready for good.
+    fn take_refusals(&mut self) {
         let now = self.start.elapsed();
-        while let Some(peer) = self.socket.take_error() {
-            if errno == libc::ECONNREFUSED {
+        while let Some((peer, errno)) = self.socket.take_error() {
+            if errno == libc::ECONNREFUSED as u32 {
+                self.stats.send_errors += 1;
+                self.last_send_error = Some((peer, libc::ECONNREFUSED));
                 self.refusals.add(peer, now);
             }
         }
@@ -284,14 +296,15 @@ impl PacketIo for UdpIo {
                         self.count_refused(to, errno, rest.len().div_ceil(segment));
                         return Ok(());
                     }
-                    self.socket
-                        .poll(Interest::Write, left)
-                        .map_err(|cause| TransportError::Send { to, cause })?;
+                    let ready = self.socket.poll(Interest::Write, left);
+                    if ready.map_err(|cause| TransportError::Send { to, cause })?.error {
+                        self.take_refusals();
+                    }
                 }
                 // Reported once and then cleared, so the next try is really sent.
                 Refusal::Earlier if earlier_errors < 2 => {
                     earlier_errors += 1;
-                    self.count_refused(to, errno, 1);
+                    self.take_refusals();
                 }
                 Refusal::Earlier | Refusal::Lost => {
                     self.count_refused(to, errno, datagrams);
@@ -329,6 +342,9 @@ impl PacketIo for UdpIo {
                 } else {
                     0
                 };
+                if together && sent < rest.len() {
+                    self.take_refusals();
+                }
                 if sent > 0 {
                     let datagrams = piece.len().div_ceil(segment);
                     let calls = self.stats.send_calls + 1;
@@ -346,7 +362,11 @@ impl PacketIo for UdpIo {
     }
 
     fn wait(&mut self, timeout: Duration) -> io::Result<bool> {
-        self.socket.poll(Interest::Read, timeout).map_err(|cause| self.receive_failed(cause).into())
+        let ready = self.socket.poll(Interest::Read, timeout).map_err(|cause| self.receive_failed(cause))?;
+        if ready.error {
+            self.take_refusals();
+        }
+        Ok(ready.any)
     }
 
     fn refused(&self) -> Option<(Peer, Duration)> {

@@ -8,6 +8,9 @@ use crate::Peer;
 /// second.
 const VALID: Duration = Duration::from_secs(3);
 
+/// So many ports are kept at most: each received run is compared with them.
+const MOST: usize = 64;
+
 /// A port that is refused.
 #[derive(Clone, Copy, Debug)]
 struct Refusal {
@@ -23,9 +26,10 @@ pub(super) struct Refusals(Vec<Refusal>);
 impl Refusals {
     pub fn add(&mut self, peer: Peer, now: Duration) {
         self.0.retain(|it| now.saturating_sub(it.last) <= VALID);
-        match self.0.iter_mut().find(|it| it.peer == peer) {
-            Some(it) => it.last = now,
-            None => self.0.push(Refusal { peer, first: now, last: now }),
+        if let Some(known) = self.0.iter_mut().find(|it| it.peer == peer) {
+            known.last = now;
+        } else if self.0.len() < MOST {
+            self.0.push(Refusal { peer, first: now, last: now });
         }
     }
 

@@ -28,6 +28,22 @@ pub(super) struct UdpSocket {
     pub reads_ecn: bool,
 }
 
+/// Bytes for control messages: an error with the addresses of the host that reported it, and what else the socket asks for.
+const CONTROL: usize = 256;
+
+/// Memory for control messages, aligned as their headers.
+#[repr(C, align(8))]
+struct Control([u8; CONTROL]);
+
+/// What [`UdpSocket::poll`] has found.
+#[derive(Clone, Copy)]
+pub(super) struct Ready {
+    /// Whether the socket is ready, be it to report an error.
+    pub any: bool,
+    /// Whether there is an error to report or to take ([`UdpSocket::take_error`]).
+    pub error: bool,
+}
+
 /// What [`UdpSocket::poll`] waits for.
 #[derive(Clone, Copy)]
 pub(super) enum Interest {
@@ -135,7 +151,7 @@ impl UdpSocket {
 
     /// Blocks until the socket is ready or `timeout` has passed; returns whether it is ready.
     /// A noted error makes it ready, and the next operation reports it.
-    pub fn poll(&self, interest: Interest, timeout: Duration) -> io::Result<bool> {
+    pub fn poll(&self, interest: Interest, timeout: Duration) -> io::Result<Ready> {
         let events = match interest {
             Interest::Read => libc::POLLIN,
             Interest::Write => libc::POLLOUT,
@@ -143,11 +159,13 @@ impl UdpSocket {
         poll(self.socket.as_raw_fd(), events, timeout)
     }
 
-    /// Takes the oldest error from the queue that `report_refusals` asks for, and returns the receiver of the datagram that
-    /// it is about. As long as there are any, the socket counts as ready.
-    pub fn take_error(&self) -> Option<Peer> {
+    /// Takes the oldest error from the queue that `report_refusals` asks for: the receiver of the datagram that it is about,
+    /// and its number. As long as there are any, the socket counts as ready.
+    pub fn take_error(&self) -> Option<(Peer, u32)> {
         // Linux wants room for a byte of the datagram.
         let mut byte = 0u8;
+        let mut errno = 0;
+        let mut control = Control([0; CONTROL]);
         let mut part = libc::iovec { iov_base: (&raw mut byte).cast(), iov_len: 1 };
         let read = |name: *mut socket2::SockAddrStorage, len: *mut libc::socklen_t| {
             // SAFETY: `msghdr` consists of integers and pointers, for which zeros are valid.
@@ -155,19 +173,37 @@ impl UdpSocket {
             (message.msg_name, message.msg_iov, message.msg_iovlen) = (name.cast(), &raw mut part, 1);
             // SAFETY: `len` points to the length of `name` (socket2).
             message.msg_namelen = unsafe { *len };
+            (message.msg_control, message.msg_controllen) = (control.0.as_mut_ptr().cast(), CONTROL as _);
             let flags = libc::MSG_ERRQUEUE | libc::MSG_DONTWAIT;
-            // SAFETY: the kernel writes an address of at most `msg_namelen` bytes to `name`, and a byte to `part`; all outlive the
-            // call.
+            // SAFETY: the kernel writes an address of at most `msg_namelen` bytes to `name`, a byte to `part`, and at most
+            // `msg_controllen` bytes to `control`; all outlive the call.
             if unsafe { libc::recvmsg(self.socket.as_raw_fd(), &raw mut message, flags) } < 0 {
                 return Err(io::Error::last_os_error());
             }
             // SAFETY: as above; the kernel has set the length of what it wrote.
             unsafe { *len = message.msg_namelen };
+            // SAFETY: `message` is as the kernel has left it, and its control messages are in `control`.
+            let mut part = unsafe { libc::CMSG_FIRSTHDR(&raw const message) };
+            while !part.is_null() {
+                // SAFETY: `part` is a whole header in `control`, which is aligned for headers.
+                let head = unsafe { *part };
+                if matches!(
+                    (head.cmsg_level, head.cmsg_type),
+                    (libc::SOL_IP, libc::IP_RECVERR) | (libc::SOL_IPV6, libc::IPV6_RECVERR)
+                ) {
+                    // SAFETY: a message of this type begins with a `sock_extended_err`; any alignment will do.
+                    let error: libc::sock_extended_err =
+                        unsafe { libc::CMSG_DATA(part).cast::<libc::sock_extended_err>().read_unaligned() };
+                    errno = error.ee_errno;
+                }
+                // SAFETY: as for the first one.
+                part = unsafe { libc::CMSG_NXTHDR(&raw const message, part) };
+            }
             Ok(())
         };
         // SAFETY: `read` returns Ok only if the kernel has written an address and its length.
         let ((), address) = unsafe { socket2::SockAddr::try_init(read) }.ok()?;
-        address.as_socket().map(canonical)
+        Some((canonical(address.as_socket()?), errno))
     }
 
     /// Datagrams (or received runs of them) that the kernel dropped because the receive buffer
@@ -215,7 +251,7 @@ pub fn path_mtu(to: Peer) -> io::Result<usize> {
 }
 
 /// Blocks until a descriptor is ready for one of these events or `timeout` has passed; returns whether it is ready.
-fn poll(fd: RawFd, events: libc::c_short, timeout: Duration) -> io::Result<bool> {
+fn poll(fd: RawFd, events: libc::c_short, timeout: Duration) -> io::Result<Ready> {
     let start = Instant::now();
     let mut left = timeout;
     loop {
@@ -228,12 +264,12 @@ fn poll(fd: RawFd, events: libc::c_short, timeout: Duration) -> io::Result<bool>
         // call; a null signal mask leaves the mask alone.
         let ready = unsafe { libc::ppoll(&raw mut entry, 1, &raw const limit, std::ptr::null()) };
         match ready {
-            0 => return Ok(false),
+            0 => return Ok(Ready { any: false, error: false }),
             1.. => {
                 if entry.revents & libc::POLLNVAL != 0 {
                     return Err(io::Error::from_raw_os_error(libc::EBADF));
                 }
-                return Ok(true);
+                return Ok(Ready { any: true, error: entry.revents & libc::POLLERR != 0 });
             }
             _ => {
                 let cause = io::Error::last_os_error();

@@ -59,7 +59,7 @@ impl RunMetrics {
 
 fn write(encoder: &mut DescriptorEncoder<'_>, state: &State) -> fmt::Result {
     let labels = || -> Option<Labels<2>> {
-        state.of.map(|(job, worker)| [("thc_config::job", job.to_string()), ("worker", worker.to_string())])
+        state.of.map(|(job, worker)| [("thc_job", job.to_string()), ("worker", worker.to_string())])
     };
     for metric in METRICS {
         let row = labels().map(|labels| (labels, (metric.read)(&state.stats).as_f64()));
@@ -114,7 +114,7 @@ mod tests {
         told.set_worker(5, 3);
         told.note_begin();
         let call = |families: &Families| {
-            value(families, "thc_group_call_seconds", &[("thc_config::job", "5"), ("worker", "3")])
+            value(families, "thc_group_call_seconds", &[("thc_job", "5"), ("worker", "3")])
         };
         wait_until(&endpoint, |families| call(families).is_some_and(|seconds| seconds > 0.0));
         let stats = Stats {

@@ -119,6 +119,7 @@ impl<I: PacketIo> Engine<I> {
                         {
                             worker.note_alive(now);
                         }
+                        Some(JoinEvent::Here(members)) => worker.handle_members(now, members),
                         None
                         | Some(JoinEvent::Pending(..) | JoinEvent::PendingRacks(..) | JoinEvent::Bye) => {}
                         event => control = event,
@@ -138,7 +139,10 @@ impl<I: PacketIo> Engine<I> {
             Some(JoinEvent::Reforming(worker)) => self.worker.fail(SessionError::Reforming { worker }),
             Some(JoinEvent::Changed(change)) => self.worker.fail(SessionError::Changed { change }),
             Some(JoinEvent::Failed(error)) => return Err(error.into()),
-            Some(JoinEvent::Pending(..) | JoinEvent::PendingRacks(..) | JoinEvent::Bye) | None => {}
+            Some(
+                JoinEvent::Here(_) | JoinEvent::Pending(..) | JoinEvent::PendingRacks(..) | JoinEvent::Bye,
+            )
+            | None => {}
         }
         Ok(got)
     }

@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, missing_docs)]
 
 mod best_effort;
+mod departed;
 mod feedback;
 mod idle;
 mod last_call;

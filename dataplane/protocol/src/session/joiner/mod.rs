@@ -89,8 +89,12 @@ pub struct Joiner {
     state: State,
     started: Duration,
     next: Duration,
+    /// When it sent JOIN last.
+    asked: Option<Duration>,
     heard: bool,
     joined: Option<(u64, u8)>,
+    /// The members that have not left, as the server said last.
+    here: u64,
     /// Whether `joined` is of racks.
     of_racks: bool,
     /// Distinguishes its JOINs: a new value each time that it begins to join or to claim, which a REFUSED
@@ -121,7 +125,9 @@ impl Joiner {
             started: now,
             next: now,
             heard: false,
+            asked: None,
             joined: None,
+            here: u64::MAX,
             of_racks: false,
             // Not that of an earlier process.
             attempt: Round((nonce ^ (nonce >> 32)) as u32),
@@ -164,6 +170,13 @@ impl Joiner {
             self.next = now;
             self.heard = false;
             self.joined = None;
+        }
+    }
+
+    /// Introduces this worker again, unless it has sent JOIN a moment ago.
+    pub(super) fn resume_after_pause(&mut self, now: Duration) {
+        if self.asked.is_none_or(|asked| now >= asked + RETRY) {
+            self.resume(now);
         }
     }
 
@@ -214,6 +227,11 @@ impl Joiner {
     #[must_use]
     pub fn has_joined(&self) -> bool {
         self.state == State::Joined
+    }
+
+    /// The members of the session that have not left (P25), one bit each.
+    pub(super) fn members_here(&self) -> u64 {
+        self.here
     }
 
     /// Whether BYE came or leaving has taken long enough.
@@ -270,7 +288,7 @@ impl Joiner {
                 Some(self.join(buffer))
             }
             Timer::Join => {
-                self.next = now + RETRY;
+                (self.next, self.asked) = (now + RETRY, Some(now));
                 Some(self.join(buffer))
             }
             Timer::Leave if matches!(self.state, State::Leaving(leaving) if leaving.is_over(now)) => {
@@ -359,12 +377,18 @@ impl Joiner {
                 None
             }
             Kind::Pending if header.cookie == self.session() && self.session() != Cookie(0) => {
-                if let State::Leaving(leaving) = &mut self.state
-                    && leaving.sums != Sums::Lost
-                {
-                    leaving.sums = Sums::AtServer(now);
+                let here = Pending::parse(payload)?.joined;
+                match &mut self.state {
+                    State::Leaving(leaving) if leaving.sums != Sums::Lost => {
+                        leaving.sums = Sums::AtServer(now);
+                        None
+                    }
+                    State::Joined | State::Joining => {
+                        self.here = here;
+                        Some(JoinEvent::Here(here))
+                    }
+                    _ => None,
                 }
-                None
             }
             Kind::Pending if self.state == State::Joining && header.cookie == self.cookie => {
                 let joined = Pending::parse(payload)?.joined;

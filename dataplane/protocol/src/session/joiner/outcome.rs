@@ -114,6 +114,8 @@ pub enum JoinEvent {
     Pending(u64, u8),
     /// All members of this rack are here; so many racks of so many are complete so far.
     PendingRacks(u64, u8),
+    /// The members of the session that have neither left nor ended, one bit each.
+    Here(u64),
     /// The session is over: join anew.
     Reforming(WorkerId),
     /// The session is over, since the job is another one now: join anew.

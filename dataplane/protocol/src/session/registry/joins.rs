@@ -6,7 +6,7 @@ use crate::session::action::Action;
 use crate::session::job::{JobState, packet, refusal};
 use crate::session::present::Present;
 use crate::session::seating::Seating;
-use crate::wire::{Header, Join, Kind, Leave, Pending, RefuseReason};
+use crate::wire::{Header, Join, Kind, Leave, RefuseReason};
 use crate::{Cookie, JobId, WorkerId};
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -86,9 +86,8 @@ impl Registry {
         }
         if state.present.iter().flatten().any(|p| !p.left) {
             // The sums are here: nobody needs this worker as long as they are.
-            let here = (0u8..).map(WorkerId).zip(&state.present).filter(|(_, p)| p.is_some_and(|p| !p.left));
-            let body = Pending { joined: here.map(|(worker, _)| worker.bit()).sum() }.to_bytes();
-            return vec![packet(from, &state.header(Kind::Pending, header.worker, header.cookie), &body)];
+            let answer = state.pending_members(header.worker, from, header.cookie, 0);
+            return [answer].into_iter().chain(state.absence_notices(header.cookie, 0)).collect();
         }
         if state.leave_root(now) {
             return Vec::new();

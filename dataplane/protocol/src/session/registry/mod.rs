@@ -141,6 +141,23 @@ impl Registry {
         true
     }
 
+    /// No program listens at these addresses, as their hosts say. Other members of their sessions are notified (P25).
+    /// Call it again while it is so.
+    #[must_use]
+    pub fn unreachable(&self, addresses: &[SocketAddr]) -> Vec<Action> {
+        let mut actions = Vec::new();
+        for state in self.jobs.values() {
+            let Some(session) = state.session else { continue };
+            let at = |member: &Present| !member.left && addresses.contains(&member.addr);
+            let absent = state.members().filter(|(_, member)| at(member));
+            let absent = absent.map(|(worker, _)| worker.bit()).sum();
+            if absent != 0 {
+                actions.extend(state.absence_notices(session, absent));
+            }
+        }
+        actions
+    }
+
     /// What is due by time: packets to the roots of the jobs of which this aggregator is a rack (P38), and
     /// sessions that wait for the end of another one at a share that is not the first (P24). Call it several
     /// times a second, and after [`Self::handle`] with the same `alive`.
