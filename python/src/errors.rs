@@ -133,6 +133,7 @@ fn join(py: Python<'_>, error: &JoinError, message: &str) -> PyErr {
         JoinError::ShareRefused { reason, .. } => {
             exception(py, "JoinRefusedError", message, |d| d.set_item("reason", reason.to_string()))
         }
+        JoinError::Workers { .. } => exception(py, "JoinRefusedError", message, |d| d.set_item("reason", message)),
         JoinError::Unusable { .. } => exception(py, "UnusableJobError", message, |_| Ok(())),
         JoinError::ShareDiffers { change, .. } => {
             exception(py, "JoinRefusedError", message, |d| d.set_item("reason", change.to_string()))

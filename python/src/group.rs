@@ -150,7 +150,7 @@ impl Group {
     #[pyo3(signature = (*, ps, job=None, worker=None, cookie=None, bind=None, join_timeout=None, timeout=None, patience=None,
                         min_rto=None, seed=None, threads=None, recv_buffer=None, send_buffer=None, inject=None,
                         inject_seed=None, controller_ca=None, controller_cert=None, controller_key=None, io=None,
-                        dpdk=None))]
+                        dpdk=None, workers=None))]
     #[allow(clippy::too_many_arguments, reason = "keywords in Python")]
     fn new(
         py: Python<'_>,
@@ -174,6 +174,7 @@ impl Group {
         controller_key: Option<PathBuf>,
         io: Option<&str>,
         dpdk: Option<&str>,
+        workers: Option<u16>,
     ) -> PyResult<Self> {
         let defaults = GroupConfig::default();
         let time = |key: &str, time: Option<Time>, default: Duration| {
@@ -192,6 +193,7 @@ impl Group {
                 job: job.unwrap_or(defaults.job),
                 worker: worker.unwrap_or(defaults.worker),
                 cookie: cookie.map_or(Ok(defaults.cookie), |secret| self::cookie(&secret))?,
+                workers,
                 bind,
                 join_timeout: time("join_timeout", join_timeout, defaults.join_timeout)?,
                 timeout: time("timeout", timeout, defaults.timeout)?,

@@ -30,6 +30,7 @@ class Group:
         controller_key: str | PathLike[str] | None = None,
         io: str | None = None,
         dpdk: str | None = None,
+        workers: int | None = None,
     ) -> Group: ...
     @property
     def workers(self) -> int: ...

@@ -72,6 +72,9 @@ class Group(BaseGroup):
     - ``io="dpdk"``: past the kernel, if the package was built with DPDK; ``dpdk`` then holds the keys of the ``[dpdk]``
       section, like ``{"devices": ["net_af_packet0,iface=eth1"], "address": "10.0.0.2/24"}``.
 
+    - ``workers``: how many workers the job must have; another number is an error before anybody is waited for.
+      :func:`thc.torch.wrap` gives the number of its ranks.
+
     Raises :exc:`~thc.JoinError` if the group cannot be joined, :exc:`~thc.ConfigError` for wrong options.
     """
 
@@ -98,6 +101,7 @@ class Group(BaseGroup):
         controller_key: str | os.PathLike[str] | None = None,
         io: str | None = None,
         dpdk: Mapping[str, Any] | None = None,
+        workers: int | None = None,
     ) -> None:
         self._server: Server | None = None
         self._pid = os.getpid()
@@ -136,6 +140,7 @@ class Group(BaseGroup):
             controller_key=controller_key,
             io=io,
             dpdk=_section(dpdk),
+            workers=workers,
         )
         self.ps = ps
         told = self._native.parameters()

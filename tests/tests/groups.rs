@@ -273,3 +273,25 @@ fn an_empty_tensor_is_an_error_of_its_own() {
         group.allreduce(&mut [1.0, 2.0]).unwrap();
     });
 }
+
+/// A program that runs fewer workers than the job has would wait for those that do not exist.
+#[test]
+fn another_number_of_workers_is_an_error_at_once() {
+    for (started, expected) in [(2, 2), (3, 4)] {
+        let server = server(&[(1, 3)]);
+        let began = Instant::now();
+        let at = server.local();
+        let joins = (0..started).map(|worker| {
+            let config = GroupConfig { workers: Some(expected), ..config(at, 1, worker) };
+            std::thread::spawn(move || Group::join(config).map(drop))
+        });
+        for join in joins.collect::<Vec<_>>() {
+            let error = join.join().unwrap().unwrap_err().to_string();
+            assert!(
+                error.contains(&format!("job 1 has 3 workers, and this program runs {expected}")),
+                "{error}"
+            );
+        }
+        assert!(began.elapsed() < Duration::from_secs(5), "{:?}", began.elapsed());
+    }
+}

@@ -19,6 +19,9 @@ pub struct GroupConfig {
     pub worker: u8,
     /// The job's cookie, as the parameter server has it. Default 0.
     pub cookie: u32,
+    /// How many workers the job must have, if it must. Another number is an error before anybody is waited for.
+    /// Default: none.
+    pub workers: Option<u16>,
     /// What carries the packets. Default: kernel UDP sockets.
     pub io: Backend,
     /// Address and port to send from. Default: any address, a free port.
@@ -60,6 +63,7 @@ impl Default for GroupConfig {
             job: 1,
             worker: 0,
             cookie: 0,
+            workers: None,
             io: Backend::Udp,
             bind: SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0)),
             join_timeout: Duration::from_secs(60),

@@ -287,6 +287,18 @@ fn join_failure(io: &AnyIo, ps: SocketAddr, error: JoinError) -> WorkerError {
     Silence { at, refused, waited, joining: true }.into()
 }
 
+/// The error if the job has another number of workers than the program runs. Before WELCOME, a rack gives the number of its
+/// own members, which is at most that of all.
+fn wrong_number(config: &GroupConfig, event: &JoinEvent) -> Option<JoinError> {
+    let expected = config.workers?;
+    let workers = match event {
+        JoinEvent::Pending(_, members) => Some(u16::from(*members)).filter(|members| *members > expected)?,
+        JoinEvent::Welcome(welcome, members) => welcome.rack.map_or(u16::from(*members), |rack| rack.workers),
+        _ => return None,
+    };
+    (workers != expected).then_some(JoinError::Workers { job: JobId(config.job), workers, expected })
+}
+
 /// A turn of joining that takes longer is one in which this process was suspended.
 const LONGEST_TURN: Duration = Duration::from_secs(1);
 
@@ -344,6 +356,9 @@ fn rendezvous(io: &mut AnyIo, config: &GroupConfig) -> Result<(Joiners, Welcome,
                 event = Some(new);
             }
         })?;
+        if let Some(error) = event.and_then(|event| wrong_number(config, &event)) {
+            return Err(error.into());
+        }
         match event {
             Some(JoinEvent::Welcome(welcome, workers)) => return Ok((joiners, welcome, workers)),
             Some(JoinEvent::Failed(error)) => return Err(error.into()),

@@ -82,6 +82,16 @@ pub enum JoinError {
         /// Why.
         reason: RefuseReason,
     },
+    /// The job has another number of workers than this program runs.
+    #[error("job {job} has {workers} workers, and this program runs {expected}: start as many, or change the job")]
+    Workers {
+        /// The job.
+        job: JobId,
+        /// How many workers it has.
+        workers: u16,
+        /// How many the program runs.
+        expected: u16,
+    },
     /// Not all racks came.
     #[error("{} of job {job} did not reach the root within {} s: check that all workers of these racks are there, and that the root runs", crate::worker::OfRacks(*missing), waited.as_secs())]
     MissingRacks {
