@@ -29,6 +29,7 @@ mod options;
 mod packet_io;
 mod run;
 mod udp;
+mod waker;
 
 pub use backend::Backend;
 pub use datagram::{
@@ -44,3 +45,4 @@ pub use options::{DpdkOptions, IoName, backend};
 pub use packet_io::{IoStats, PacketIo, check_segment};
 pub use run::Run;
 pub use udp::{UdpConfig, UdpIo, path_mtu};
+pub use waker::Waker;

@@ -5,7 +5,7 @@ use std::{collections::VecDeque, io, net::IpAddr, time::Duration};
 use fastrand::Rng;
 
 use crate::{
-    FaultRates, IoStats, Origin, PacketIo, Peer, Run, TransportError,
+    FaultRates, IoStats, Origin, PacketIo, Peer, Run, TransportError, Waker,
     packet_io::{Receiver, check_segment},
 };
 
@@ -295,6 +295,10 @@ impl<T: PacketIo> PacketIo for LossyIo<T> {
                 return Ok(self.incoming.has_due(self.inner.now()));
             }
         }
+    }
+
+    fn waker(&mut self) -> io::Result<Option<Waker>> {
+        self.inner.waker()
     }
 
     fn refused(&self) -> Option<(Peer, Duration)> {

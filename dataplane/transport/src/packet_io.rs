@@ -2,7 +2,7 @@
 
 use std::{io, net::IpAddr, time::Duration};
 
-use crate::{MAX_DATAGRAM, Origin, Peer, Run, TransportError, datagram::header_len};
+use crate::{MAX_DATAGRAM, Origin, Peer, Run, TransportError, Waker, datagram::header_len};
 
 /// What takes runs received.
 pub(crate) type Receiver<'a> = dyn FnMut(Run<'_>) + 'a;
@@ -123,6 +123,14 @@ pub trait PacketIo {
     /// # Errors
     /// As [`recv_runs`](Self::recv_runs).
     fn wait(&mut self, timeout: Duration) -> io::Result<bool>;
+
+    /// Lets other threads end [`wait`](Self::wait) from now on; `None` if the backend waits for so short that it needs none.
+    ///
+    /// # Errors
+    /// The process has no file descriptors left.
+    fn waker(&mut self) -> io::Result<Option<Waker>> {
+        Ok(None)
+    }
 
     /// The peer whose host has said for longest that no program listens at its port, and since when; as far as the backend
     /// is told, and until something comes from there.

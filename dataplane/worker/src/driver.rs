@@ -6,17 +6,20 @@
 use crate::engine::{Borrowed, Engine};
 use crate::{Call, WorkerError};
 use std::any::Any;
+use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError, TryLockError};
 use std::time::Duration;
-use thc_transport::PacketIo;
+use thc_transport::{PacketIo, Waker};
 
 /// How often an idle group looks whether another worker needs something of it.
 pub(crate) const IDLE: Duration = Duration::from_millis(10);
 
 pub(crate) struct Driver<I: PacketIo> {
     engine: Mutex<Engine<I>>,
+    /// Ends the background thread's wait for packets, in which it has the engine.
+    waker: Option<Waker>,
     /// Callers that drive the engine themselves; the background thread gives way to them.
     foreground: AtomicUsize,
     /// Set when the group is being dropped.
@@ -28,14 +31,17 @@ pub(crate) struct Driver<I: PacketIo> {
 }
 
 impl<I: PacketIo> Driver<I> {
-    pub fn new(engine: Engine<I>) -> Driver<I> {
-        Driver {
+    /// # Errors
+    /// The process has no file descriptors left.
+    pub fn new(mut engine: Engine<I>) -> io::Result<Driver<I>> {
+        Ok(Driver {
+            waker: engine.io_mut().waker()?,
             engine: Mutex::new(engine),
             foreground: AtomicUsize::new(0),
             closing: AtomicBool::new(false),
             giving_up: AtomicBool::new(false),
             panicked: OnceLock::new(),
-        }
+        })
     }
 
     /// Runs `work` with the engine on the caller's thread.
@@ -107,6 +113,13 @@ impl<I: PacketIo> Driver<I> {
     /// Makes every call under way, and every later one of this session, fail, without waiting.
     pub fn give_up(&self) {
         self.giving_up.store(true, Ordering::SeqCst);
+        self.wake();
+    }
+
+    fn wake(&self) {
+        if let Some(waker) = &self.waker {
+            waker.wake();
+        }
     }
 
     /// A session begins that nobody has given up.
@@ -123,10 +136,18 @@ impl<I: PacketIo> Driver<I> {
     /// Ends [`Self::run_background`].
     pub fn close(&self) {
         self.closing.store(true, Ordering::SeqCst);
+        self.wake();
     }
 
     fn lock(&self) -> Result<MutexGuard<'_, Engine<I>>, WorkerError> {
-        let guard = self.engine.lock().unwrap_or_else(PoisonError::into_inner);
+        let guard = match self.engine.try_lock() {
+            Err(TryLockError::WouldBlock) => {
+                self.wake();
+                self.engine.lock().unwrap_or_else(PoisonError::into_inner)
+            }
+            Err(TryLockError::Poisoned(guard)) => guard.into_inner(),
+            Ok(guard) => guard,
+        };
         // Whoever panicked may not have come to say so yet, but has poisoned the lock.
         match self.panicked.get() {
             Some(message) => Err(WorkerError::Panicked { message: message.clone() }),
@@ -157,7 +178,6 @@ impl<I: PacketIo> Driver<I> {
 mod tests {
     use super::*;
     use crate::EngineConfig;
-    use std::io;
     use std::net::{Ipv4Addr, SocketAddr};
     use std::sync::Arc;
     use std::time::Instant;
@@ -218,7 +238,9 @@ mod tests {
         };
         let io = Faulty { started: Instant::now(), panics: Arc::clone(panics) };
         let joiner = Joiner::new(JobId(1), WorkerId(0), Cookie(2), 3, 0, Duration::ZERO);
-        Arc::new(Driver::new(Engine::new(io, config, Joiners::new(joiner), &welcome, 2, 4096).unwrap()))
+        Arc::new(
+            Driver::new(Engine::new(io, config, Joiners::new(joiner), &welcome, 2, 4096).unwrap()).unwrap(),
+        )
     }
 
     fn names_the_bug<T: std::fmt::Debug>(result: Result<T, WorkerError>) {

@@ -53,7 +53,7 @@ impl Group {
         };
         let capacity = io.recv_capacity(MAX_PACKET);
         let engine = Engine::new(io, engine_config, joiners, &welcome, workers, capacity)?;
-        let driver = Arc::new(Driver::new(engine));
+        let driver = Arc::new(Driver::new(engine)?);
         let for_thread = Arc::clone(&driver);
         let background = std::thread::Builder::new()
             .name(format!("thc-worker-{}", config.worker))

@@ -7,6 +7,7 @@ use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::time::Duration;
 use thc_transport::{
     Backend, DeviceInfo, DpdkIo, IoStats, LossyIo, PacketIo, Peer, Run, TransportError, UdpConfig, UdpIo,
+    Waker,
 };
 
 /// The ports that DPDK endpoints choose from when none is given.
@@ -142,6 +143,10 @@ impl PacketIo for AnyIo {
 
     fn wait(&mut self, timeout: Duration) -> io::Result<bool> {
         each!(self, io => io.wait(timeout))
+    }
+
+    fn waker(&mut self) -> io::Result<Option<Waker>> {
+        each!(self, io => io.waker())
     }
 
     fn refused(&self) -> Option<(Peer, Duration)> {

@@ -27,7 +27,7 @@ pub use socket::path_mtu;
 use socket::{Interest, UdpSocket};
 use sources::Sources;
 
-use crate::{IoStats, MAX_DATAGRAM, PacketIo, Peer, Run, TransportError, packet_io::check_segment};
+use crate::{IoStats, MAX_DATAGRAM, PacketIo, Peer, Run, TransportError, Waker, packet_io::check_segment};
 
 /// How long one run may wait for room in the send buffer, in all, before the rest of it counts as lost: a
 /// caller that is stuck here cannot receive.
@@ -45,6 +45,7 @@ pub struct UdpIo {
     stats: IoStats,
     last_send_error: Option<(Peer, i32)>,
     refusals: Refusals,
+    waker: Option<Waker>,
 }
 
 impl UdpIo {
@@ -67,6 +68,7 @@ impl UdpIo {
             stats: IoStats::default(),
             last_send_error: None,
             refusals: Refusals::default(),
+            waker: None,
         })
     }
 
@@ -362,11 +364,19 @@ impl PacketIo for UdpIo {
     }
 
     fn wait(&mut self, timeout: Duration) -> io::Result<bool> {
-        let ready = self.socket.poll(Interest::Read, timeout).map_err(|cause| self.receive_failed(cause))?;
+        let ready = self.socket.wait_beside(self.waker.as_ref(), timeout);
+        let ready = ready.map_err(|cause| self.receive_failed(cause))?;
         if ready.error {
             self.take_refusals();
         }
         Ok(ready.any)
+    }
+
+    fn waker(&mut self) -> io::Result<Option<Waker>> {
+        if self.waker.is_none() {
+            self.waker = Some(Waker::new()?);
+        }
+        Ok(self.waker.clone())
     }
 
     fn refused(&self) -> Option<(Peer, Duration)> {

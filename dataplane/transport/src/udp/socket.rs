@@ -11,7 +11,7 @@ use quinn_udp::{UdpSockRef, UdpSocketState};
 use socket2::{Domain, Protocol, Socket, Type};
 
 use super::UdpConfig;
-use crate::{Peer, TransportError, datagram::canonical};
+use crate::{Peer, TransportError, Waker, datagram::canonical};
 
 /// Socket option that reads a socket's memory counters (asm-generic/socket.h; not in `libc`).
 const SO_MEMINFO: libc::c_int = 55;
@@ -156,7 +156,19 @@ impl UdpSocket {
             Interest::Read => libc::POLLIN,
             Interest::Write => libc::POLLOUT,
         };
-        poll(self.socket.as_raw_fd(), events, timeout)
+        poll(&mut [libc::pollfd { fd: self.socket.as_raw_fd(), events, revents: 0 }], timeout)
+    }
+
+    /// The same for reading, or until somebody wakes this thread.
+    pub fn wait_beside(&self, waker: Option<&Waker>, timeout: Duration) -> io::Result<Ready> {
+        let Some(waker) = waker else { return self.poll(Interest::Read, timeout) };
+        let entry = |fd| libc::pollfd { fd, events: libc::POLLIN, revents: 0 };
+        let mut entries = [entry(self.socket.as_raw_fd()), entry(waker.as_raw_fd())];
+        let ready = poll(&mut entries, timeout)?;
+        if entries[1].revents != 0 {
+            waker.reset();
+        }
+        Ok(ready)
     }
 
     /// Takes the oldest error from the queue that `report_refusals` asks for: the receiver of the datagram that it is about,
@@ -250,26 +262,26 @@ pub fn path_mtu(to: Peer) -> io::Result<usize> {
     if result == 0 { Ok(mtu.max(0) as usize) } else { Err(io::Error::last_os_error()) }
 }
 
-/// Blocks until a descriptor is ready for one of these events or `timeout` has passed; returns whether it is ready.
-fn poll(fd: RawFd, events: libc::c_short, timeout: Duration) -> io::Result<Ready> {
+/// Blocks until a descriptor is ready for its events or `timeout` has passed; returns whether it is ready.
+fn poll(entries: &mut [libc::pollfd], timeout: Duration) -> io::Result<Ready> {
     let start = Instant::now();
     let mut left = timeout;
     loop {
-        let mut entry = libc::pollfd { fd, events, revents: 0 };
         let limit = libc::timespec {
             tv_sec: libc::time_t::try_from(left.as_secs()).unwrap_or(libc::time_t::MAX),
             tv_nsec: libc::c_long::from(left.subsec_nanos() as i32),
         };
-        // SAFETY: `entry` is one initialised pollfd and `limit` an initialised timespec, both alive and exclusively ours for the
-        // call; a null signal mask leaves the mask alone.
-        let ready = unsafe { libc::ppoll(&raw mut entry, 1, &raw const limit, std::ptr::null()) };
+        let count = entries.len() as libc::nfds_t;
+        // SAFETY: `entries` are `count` initialised pollfds and `limit` an initialised timespec, all alive and exclusively ours
+        // for the call; a null signal mask leaves the mask alone.
+        let ready = unsafe { libc::ppoll(entries.as_mut_ptr(), count, &raw const limit, std::ptr::null()) };
         match ready {
             0 => return Ok(Ready { any: false, error: false }),
             1.. => {
-                if entry.revents & libc::POLLNVAL != 0 {
+                if entries.iter().any(|entry| entry.revents & libc::POLLNVAL != 0) {
                     return Err(io::Error::from_raw_os_error(libc::EBADF));
                 }
-                return Ok(Ready { any: true, error: entry.revents & libc::POLLERR != 0 });
+                return Ok(Ready { any: true, error: entries[0].revents & libc::POLLERR != 0 });
             }
             _ => {
                 let cause = io::Error::last_os_error();

@@ -476,3 +476,20 @@ fn a_socket_of_ipv6_has_peers_of_both_kinds() {
         assert!(error.contains("bind it to [::]"), "{error}");
     }
 }
+
+#[test]
+fn another_thread_ends_a_wait() {
+    let mut a = bind(true, true);
+    let waker = a.waker().unwrap().unwrap();
+    let woken = std::thread::spawn(move || {
+        std::thread::sleep(Duration::from_millis(20));
+        waker.wake();
+    });
+    assert!(a.wait(Duration::MAX).unwrap());
+    woken.join().unwrap();
+    assert_eq!(a.recv_burst(&mut |_, _| ()).unwrap(), 0);
+    // The wake is over, and one before a wait ends the next one.
+    assert!(!a.wait(Duration::from_millis(5)).unwrap());
+    a.waker().unwrap().unwrap().wake();
+    assert!(a.wait(Duration::MAX).unwrap());
+}
