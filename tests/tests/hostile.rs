@@ -77,3 +77,60 @@ fn strays(ps: SocketAddr, stop: &AtomicBool) {
         std::thread::sleep(Duration::from_millis(1));
     }
 }
+
+/// 5,000 JOINs with wrong cookies a second, from 1,000 addresses.
+fn flood(ps: SocketAddr, stop: &AtomicBool, most: Duration) -> u64 {
+    let address = |i: u16| Ipv4Addr::new(127, 9, (i >> 8) as u8, i as u8 | 1);
+    let sockets: Vec<UdpSocket> = (0..1000).map(|i| UdpSocket::bind((address(2 * i), 0)).unwrap()).collect();
+    let mut buffer = [0; 256];
+    let started = Instant::now();
+    let mut sent = 0;
+    while !stop.load(Ordering::Relaxed) && started.elapsed() < most {
+        while sent < started.elapsed().as_micros() as u64 / 200 {
+            let socket = &sockets[sent as usize % sockets.len()];
+            let (worker, cookie) = (WorkerId((sent % 3) as u8), Cookie(0x1000_0000 + sent as u32));
+            let mut joiner = Joiner::new(JobId(1), worker, cookie, sent, 0, Duration::ZERO);
+            let _ = socket.send_to(joiner.poll(Duration::ZERO, &mut buffer).unwrap(), ps);
+            sent += 1;
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    sent
+}
+
+#[test]
+fn a_flood_of_wrong_joins_keeps_nobody_out() {
+    let mut ps = Ps::start(3, &[]);
+    let addr = ps.addr;
+    let stop = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let flooding = scope.spawn(|| flood(addr, &stop, Duration::from_secs(20)));
+        // Longer than the allowances last.
+        std::thread::sleep(Duration::from_secs(3));
+        let join = |worker| {
+            let config = GroupConfig { ps: addr, worker, cookie: COOKIE_NUMBER, ..GroupConfig::default() };
+            scope.spawn(move || Group::join(config).unwrap())
+        };
+        let began = Instant::now();
+        let joins = [0, 1, 2].map(join);
+        let groups = joins.map(|joining| joining.join().unwrap());
+        let joined = began.elapsed();
+        let reduce = || {
+            let means = std::thread::scope(|calls| {
+                let calls = groups.each_ref().map(|group| calls.spawn(move || all_reduce(group)));
+                calls.map(|call| call.join().unwrap())
+            });
+            assert!(means[0] == means[1] && means[0] == means[2]);
+        };
+        reduce();
+        let restarted = Instant::now();
+        ps.kill_and_restart();
+        reduce();
+        let resumed = restarted.elapsed();
+        stop.store(true, Ordering::Relaxed);
+        println!("{} wrong JOINs; joined in {joined:?}, resumed in {resumed:?}", flooding.join().unwrap());
+        assert!(joined < Duration::from_secs(2), "{joined:?}");
+        assert!(resumed < Duration::from_secs(5), "{resumed:?}");
+    });
+    assert!(!ps.log().contains("re-forming"), "{}", ps.log());
+}

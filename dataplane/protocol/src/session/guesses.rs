@@ -1,15 +1,20 @@
-//! Limits how many wrong cookies are answered (P22), so that guessing one takes years.
+//! Limits how many wrong cookies are answered (P22), so that guessing one takes months, and JOINs of workers come through
+//! meanwhile.
 
-use std::fmt;
+use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv6Addr};
 use std::time::Duration;
 
 /// Wrong JOINs of one address that are answered: at once, and then per second.
 const OF_ONE: Allowance = Allowance { burst: 20, each: Duration::from_millis(100) };
-/// Guesses from all addresses together, so that forging addresses gains little.
-const OF_ALL: Allowance = Allowance { burst: 1000, each: Duration::from_millis(2) };
-/// How many addresses are remembered. Beyond that, the one that would be allowed again first is forgotten.
-const ADDRESSES: usize = 256;
+/// Those of all addresses that have guessed before: forging addresses gains little.
+const OF_GUESSERS: Allowance = Allowance { burst: 100, each: Duration::from_millis(10) };
+/// Those of all addresses that have not: these are the ones that workers join from.
+const OF_OTHERS: Allowance = Allowance { burst: 2000, each: Duration::from_millis(2) };
+/// For how long an address counts as one that has guessed.
+const REMEMBERED: Duration = Duration::from_secs(60);
+/// How many addresses are remembered. Beyond that, the one that guessed longest ago is forgotten.
+const ADDRESSES: usize = 4096;
 
 #[derive(Clone, Copy, Debug)]
 struct Allowance {
@@ -34,11 +39,20 @@ impl Bucket {
     }
 }
 
+/// An address that has guessed.
+#[derive(Clone, Copy, Debug, Default)]
+struct Guesser {
+    bucket: Bucket,
+    /// Its last guess.
+    last: Duration,
+}
+
 /// Who has guessed how often.
-#[derive(Default)]
+#[derive(Debug, Default)]
 pub(super) struct Guesses {
-    all: Bucket,
-    by_address: Vec<(IpAddr, Bucket)>,
+    of_guessers: Bucket,
+    of_others: Bucket,
+    by_address: BTreeMap<IpAddr, Guesser>,
 }
 
 /// What counts as one address (P22): for IPv6 the first 64 bits, since a host can have any number of
@@ -50,40 +64,38 @@ fn bucket_address(address: IpAddr) -> IpAddr {
     }
 }
 
-impl fmt::Debug for Guesses {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Guesses")
-    }
-}
-
 impl Guesses {
+    fn guesser(&self, now: Duration, address: IpAddr) -> Option<&Guesser> {
+        self.by_address.get(&address).filter(|guesser| now.saturating_sub(guesser.last) < REMEMBERED)
+    }
+
     /// Whether JOINs from there are ignored for now, since a right cookie among too many guesses would also
     /// be a guess.
     pub fn is_exhausted(&self, now: Duration, from: IpAddr) -> bool {
-        let from = bucket_address(from);
-        let of_one = self.by_address.iter().find(|(address, _)| *address == from);
-        self.all.is_empty(now, OF_ALL) || of_one.is_some_and(|(_, bucket)| bucket.is_empty(now, OF_ONE))
+        match self.guesser(now, bucket_address(from)) {
+            Some(guesser) => {
+                guesser.bucket.is_empty(now, OF_ONE) || self.of_guessers.is_empty(now, OF_GUESSERS)
+            }
+            None => self.of_others.is_empty(now, OF_OTHERS),
+        }
     }
 
     /// A JOIN from there had a wrong cookie or job.
     pub fn note(&mut self, now: Duration, from: IpAddr) {
         let from = bucket_address(from);
-        self.all.take(now, OF_ALL);
-        if let Some((_, bucket)) = self.by_address.iter_mut().find(|(address, _)| *address == from) {
-            bucket.take(now, OF_ONE);
-            return;
+        match self.guesser(now, from) {
+            Some(_) => self.of_guessers.take(now, OF_GUESSERS),
+            None => self.of_others.take(now, OF_OTHERS),
         }
-        if self.by_address.len() >= ADDRESSES {
-            self.by_address.retain(|(_, bucket)| bucket.full > now);
+        if self.by_address.len() >= ADDRESSES && !self.by_address.contains_key(&from) {
+            let oldest = self.by_address.iter().min_by_key(|(_, guesser)| guesser.last);
+            if let Some(&oldest) = oldest.map(|(address, _)| address) {
+                self.by_address.remove(&oldest);
+            }
         }
-        if self.by_address.len() >= ADDRESSES
-            && let Some(least) = (0..ADDRESSES).min_by_key(|&i| self.by_address[i].1.full)
-        {
-            self.by_address.swap_remove(least);
-        }
-        let mut bucket = Bucket::default();
-        bucket.take(now, OF_ONE);
-        self.by_address.push((from, bucket));
+        let guesser = self.by_address.entry(from).or_default();
+        guesser.bucket.take(now, OF_ONE);
+        guesser.last = now;
     }
 }
 
@@ -129,7 +141,23 @@ mod tests {
                 looked_at += 1;
             }
         }
-        assert!((5_900..=6_100).contains(&looked_at), "{looked_at}");
+        assert!((6_900..=7_100).contains(&looked_at), "{looked_at}");
         assert!(guesses.by_address.len() <= ADDRESSES);
+    }
+
+    #[test]
+    fn a_thousand_addresses_that_guess_leave_room_for_others() {
+        let mut guesses = Guesses::default();
+        let mut looked_at = 0;
+        for i in 0..50_000u32 {
+            // 5,000 a second, for ten seconds.
+            let (now, from) = (Duration::from_micros(200) * i, Ipv4Addr::from(i % 1000).into());
+            if !guesses.is_exhausted(now, from) {
+                guesses.note(now, from);
+                looked_at += 1;
+            }
+            assert!(!guesses.is_exhausted(now, Ipv4Addr::new(10, 0, 0, (i % 64) as u8).into()), "{now:?}");
+        }
+        assert!((2_000..=2_200).contains(&looked_at), "{looked_at}");
     }
 }

@@ -83,7 +83,9 @@ pub enum JoinError {
         reason: RefuseReason,
     },
     /// The job has another number of workers than this program runs.
-    #[error("job {job} has {workers} workers, and this program runs {expected}: start as many, or change the job")]
+    #[error(
+        "job {job} has {workers} workers, and this program runs {expected}: start as many, or change the job"
+    )]
     Workers {
         /// The job.
         job: JobId,
