@@ -1,4 +1,4 @@
-"""The short forms of `testbed/bench-torch/run accuracy` and `collective`."""
+"""The short form of `testbed/bench-torch/run accuracy`."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
 from conftest import needs
 from patience import HANG
 from servers import REPOSITORY
@@ -34,12 +33,3 @@ def test_trainings_are_compared_with_exact_means_and_not_run_twice(tmp_path: Pat
     assert 4 < runs["thc"]["bits"] < 8 and runs["thc"]["update"] < 0.8
     before = (tmp_path / "results.json").read_text()
     assert " of " not in bench(*words).splitlines()[0] and (tmp_path / "results.json").read_text() == before
-
-
-def test_ways_without_a_server_are_compared_on_links(tmp_path: Path) -> None:
-    said = bench("collective", "--hosts", "2", "--rates", "1", "--size", "1", "--rounds", "1", "--ways", "f32,lanes8,int8,shares", "--out", str(tmp_path))
-    if "not run: " in said:
-        pytest.skip(said[said.index("not run: ") :].splitlines()[0])
-    (part,) = json.loads((tmp_path / "results.json").read_text())["parts"]
-    assert set(part["seconds"]) == {"f32", "lanes8", "int8", "shares"} and part["nmse"]["f32"] < 1e-12
-    assert all(1e-6 < part["nmse"][way] < 0.05 for way in ("lanes8", "int8", "shares")), part["nmse"]

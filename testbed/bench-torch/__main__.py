@@ -24,10 +24,6 @@ def main() -> int:
         from accuracy.command import main as accuracy
 
         return accuracy(sys.argv[2:])
-    if sys.argv[1:2] == ["collective"]:
-        from collective import main as collective
-
-        return collective(sys.argv[2:])
     if sys.argv[1:2] == ["device"]:
         from device.command import main as device
 

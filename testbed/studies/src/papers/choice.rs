@@ -1,8 +1,8 @@
 //! Which parameters of a scheme each tensor of a model gets: the same for all, by L-GreCo, or by CGX's k-means.
 
-use thc_policy::layerwise::{Problem, exact};
 use thc_baselines::SchemeGroup;
 use thc_codec::signs::mix;
+use thc_policy::layerwise::{Problem, exact};
 
 use super::schemes::Named;
 use crate::error::{Error, Result};
