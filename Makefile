@@ -1,7 +1,7 @@
 # The targets for developers. `make` without a target lists them.
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check fuzz soak soak-async hostile kills kills-async awaits systemd site wheels deb bench bench-torch bench-allreduce bench-async bench-adapt p4 p4-front p4-tofino lint deps toolchain packages guest-kernel dpdk fmt clippy
+.PHONY: help demo test check fuzz soak soak-async hostile kills kills-async awaits systemd site wheels deb bench bench-torch bench-allreduce bench-adapt p4 p4-front p4-tofino lint deps toolchain packages guest-kernel dpdk fmt clippy
 
 SHELL := /bin/sh
 
@@ -42,7 +42,7 @@ comma := ,
 
 help: ## List these targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
-	@echo 'Variables: ARGS (for thc demo, bench-torch, bench-allreduce, bench-async and bench-adapt), IO=dpdk and SWITCH=bmv2 (for demo), BENCH (a benchmark by name), TIME, TARGET, JOBS (fuzz), COUNT, SEED, TRACE, JOBS (soak), COUNT (kills, kills-async, soak-async), TEST_TIMEOUT, CARGO_TARGET_DIR.'
+	@echo 'Variables: ARGS (for thc demo, bench-torch, bench-allreduce and bench-adapt), IO=dpdk and SWITCH=bmv2 (for demo), BENCH (a benchmark by name), TIME, TARGET, JOBS (fuzz), COUNT, SEED, TRACE, JOBS (soak), COUNT (kills, kills-async, soak-async), TEST_TIMEOUT, CARGO_TARGET_DIR.'
 
 demo: toolchain $(filter dpdk,$(IO)) ## Build, then train a small model through THC and compare with exact averaging
 	cargo build --profile demo --package thc-demo --package thc-ps --bins \
@@ -111,9 +111,6 @@ bench-allreduce: toolchain ## One all-reduce of 64 MiB by 4 workers on links of 
 	@case '$(or $(ARGS),gloo)' in *gloo*) [ -n "$$THC_PYTHON" ] || .ci/torch-environment newest ahead ;; esac
 	THC_PYTHON="$${THC_PYTHON:-$(CARGO_TARGET_DIR)/python-venv-newest/bin/python}" \
 	    cargo run --quiet --release --package thc-studies -- bench allreduce $(if $(ARGS),$(ARGS),--against gloo)
-
-bench-async: toolchain ## Train with PyTorch, one worker 4 times slower: synchronous THC against asynchronous (ARGS=--help)
-	testbed/bench-torch/unequal $(ARGS)
 
 bench-adapt: toolchain ## L-GreCo against uniform compression: QSGD, TopK, PowerSGD, THC, on two small models (15 minutes; ARGS=--help)
 	testbed/bench-torch/run adapt $(ARGS)

@@ -17,7 +17,6 @@ from rig import (
     same_everywhere,
 )
 from baselines import QSGD, LayerwiseHook, PowerSGD, TopK
-from thc.torch.ranks.gathering import Gather
 
 SHAPES = ((40, 30), (64, 96), (700,), (16, 8, 3, 3))
 SCALES = (1.0, 0.05, 0.3, 2.0)
@@ -169,28 +168,6 @@ def check_accordion_begins_again_at_a_lower_rate() -> None:
     if RANK == 0:
         # The first choice knows nothing; at step 6 the rate has gone down, and gradients are as they were.
         assert [set(plan.choices().values()) == {"4"} for plan in hook.plans] == [True, False, True, False, False], hook.plans
-
-
-def check_factors_through_thc() -> None:
-    group = thc.Group.local(RANK, SIZE, store=Gather(None), join_timeout=20)
-    rig._made.append(group)
-    plain, _ = make_hook(PowerSGD(), default=2)
-    raw, _ = make_hook(PowerSGD(), default=2, group=group, mode="raw")
-    before = group.stats().bytes_up
-    squeezed, hook = make_hook(PowerSGD(), default=2, group=group, mode="compressed")
-    total = [torch.zeros(shape) for shape in SHAPES]
-    for number in range(8):
-        exact, by_raw = step(plain, number), step(raw, number)
-        assert error_of(flat(by_raw), flat(exact)) < 1e-6
-        # The same gradients each time, as nearly in training.
-        by_table = step(squeezed, 0)
-        assert same_everywhere(flat(by_raw)) and same_everywhere(flat(by_table))
-        for sum_, each in zip(total, by_table):
-            sum_ += each
-    for layer, wanted in zip(total, mean(0)):
-        error = error_of([layer.reshape(-1) / 8], [wanted.reshape(-1)])
-        assert error < 0.15, error
-    assert group.stats().bytes_up > before
 
 
 def check_mistakes_are_told() -> None:

@@ -383,16 +383,11 @@ def test_the_compiler_takes_kernels_and_contracts_nothing(tmp_path: Path) -> Non
     newest_has("Triton's kernels are tried")
     if MISSING:
         pytest.skip(MISSING)
-    program = """if True:
-        import json, sys
-        from device import static
-        print(json.dumps([each.as_dict() for each in static.compile_all(("compress, 2^13", "decompress, 2^13", "norms"))]))
-    """
-    bench = Path(__file__).resolve().parents[2] / "testbed" / "bench-torch"
+    program = Path(__file__).with_name("compiled_kernels.py")
     # Where this process has `thc` from, and no interpreter.
-    path = os.pathsep.join([str(bench), str(Path(thc.__file__).parents[1]), os.environ.get("PYTHONPATH", "")])
+    path = os.pathsep.join([str(Path(thc.__file__).parents[1]), os.environ.get("PYTHONPATH", "")])
     variables = {"PYTHONPATH": path, "TRITON_INTERPRET": "0", "TRITON_CACHE_DIR": str(tmp_path)}
-    done = subprocess.run([sys.executable, "-c", program], env=os.environ | variables, capture_output=True, text=True, timeout=HANG)
+    done = subprocess.run([sys.executable, str(program)], env=os.environ | variables, capture_output=True, text=True, timeout=HANG)
     assert done.returncode == 0, done.stderr
     norms, compress, decompress = json.loads(done.stdout)
     # A thread of `compress` has 16 coordinates; of each the position and the threshold are fused, and nothing else is.

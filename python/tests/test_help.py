@@ -10,10 +10,9 @@ from pathlib import Path
 import pytest
 from servers import REPOSITORY
 
-PARTS = ["", "adapt", "accuracy", "collective", "device"]
+PARTS = ["", "adapt", "accuracy", "device"]
 COMMANDS = [
     *[f"testbed/bench-torch/run {part} --help" for part in PARTS],
-    "testbed/bench-torch/unequal --help",
     f"{sys.executable} -S testbed/bench-torch/gradients.py --help",
     "python/tests/run --help",
     "python/tests/run --gpu --help",

@@ -24,10 +24,6 @@ def main() -> int:
         from accuracy.command import main as accuracy
 
         return accuracy(sys.argv[2:])
-    if sys.argv[1:2] == ["collective"]:
-        from collective import main as collective
-
-        return collective(sys.argv[2:])
     if sys.argv[1:2] == ["device"]:
         from device.command import main as device
 
@@ -39,7 +35,7 @@ def main() -> int:
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="2 processes, 1 and 10 Gb/s, few steps: 2 to 3 minutes")
     parser.add_argument("--out", type=Path, default=Path("target/bench-torch"), help="folder for results")
-    parser.add_argument("--report", type=Path, metavar="JSON", help="only make table and plot of results measured before")
+    parser.add_argument("--report", type=Path, metavar="JSON", help="only make the table of results measured before")
     parser.add_argument("--limit", type=float, default=40, help="minutes after which to end, with the results so far")
     parser.add_argument("--ps-rate", type=float, metavar="GBIT",
                         help="shape the server's port too: a server on one host instead of a switch")
@@ -58,17 +54,14 @@ def main() -> int:
         if measured is None:
             return 0
         results = measured
-    import plot
     import report
 
     arguments.out.mkdir(parents=True, exist_ok=True)
     (arguments.out / "results.json").write_text(json.dumps(results, indent=1) + "\n")
     table = report.markdown(results)
     (arguments.out / "results.md").write_text(table)
-    plot.draw(results, arguments.out / "loss.png")
-    plot.draw(results, arguments.out / "loss.svg")
     print(table)
-    print(f"results: {arguments.out}/results.json, results.md, loss.png, loss.svg")
+    print(f"results: {arguments.out}/results.json, results.md")
     return 0
 
 
@@ -76,10 +69,9 @@ def measure(arguments: argparse.Namespace) -> dict[str, object] | None:
     """Carries the plan out; None with a line that says why, where that is not possible."""
     import dataclasses
 
-    for module in ("torch", "matplotlib"):
-        if importlib.util.find_spec(module) is None:
-            print(f"not run: Python has no {module} (pip install {module})")
-            return None
+    if importlib.util.find_spec("torch") is None:
+        print("not run: Python has no torch (pip install torch)")
+        return None
     os.environ["BENCH_BUCKET_MB"] = str(arguments.bucket_mb)
     import links
     from machine import machine

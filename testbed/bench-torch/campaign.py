@@ -30,7 +30,7 @@ class Campaign:
         self.why_no_network, self.server_rate = why_no_network, server_rate
         self.until = time.monotonic() + limit
         self.retry: list[Callable[[Crew], None]] = []
-        self.results: dict[str, Any] = {"links": [], "pace": [], "training": [], "memory": [], "not_run": []}
+        self.results: dict[str, Any] = {"pace": [], "training": [], "memory": [], "not_run": []}
 
     def time_left(self) -> float:
         """Seconds left of the limit."""
@@ -62,8 +62,6 @@ class Campaign:
         """All that one crew does: paces on all links, then training runs. A crew that fails is replaced."""
         jobs: list[Callable[[Crew], None]] = []
         for link in links:
-            if network is not None:
-                jobs.append(lambda crew, link=link: self.measure(network, link))
             for model, pace in self.plan.pace.items():
                 jobs.append(lambda crew, link=link, model=model, pace=pace:
                             self.pace(crew, network, link, model, pace, list(self.plan.methods)))
@@ -91,14 +89,6 @@ class Campaign:
                     self.miss(f"{len(jobs)} parts with {workers} processes", "time is up")
                     return
 
-    def measure(self, network: Network, link: Link) -> None:
-        """Sets the links' rate and measures what comes of it."""
-        network.shape(link, self.server_rate)
-        achieved = network.measure()
-        self.results["links"].append({"workers": network.workers, "link": label(link), "achieved": achieved})
-        ways = ", ".join(f"{way} {rate:.2f}" for way, rate in achieved.items())
-        self.say(f"{network.workers} processes, links of {label(link)}: TCP gets {ways} Gb/s of payload")
-
     def pace(self, crew: Crew, network: Network | None, link: Link, model: str, pace: Pace, methods: list[str]) -> None:
         """Times steps of all methods in turn; one by one if that fails."""
         part = f"pace of {'/'.join(methods)}, {model}, {crew.workers} processes, {label(link)}"
@@ -123,10 +113,7 @@ class Campaign:
                 "model": model, "workers": crew.workers, "link": label(link), "method": method,
                 "median_ms": 1e3 * statistics.median(seconds), "fastest_ms": 1e3 * seconds[0],
                 "slowest_ms": 1e3 * seconds[-1], "steps": steps,
-                "cpu_ms": 1e3 * statistics.mean(one["cpu"] for one in each) / steps,
-                "server_cpu_ms": 1e3 * each[0]["server_cpu"] / steps,
                 "adapt": each[0].get("adapt"),
-                "stats_per_step": {k: v / each[0]["steps_with_warmup"] for k, v in each[0]["stats"].items()},
             }
             self.results["pace"].append(record)
         line = ", ".join(f"{r['method']} {r['median_ms']:.0f}" for r in self.results["pace"][-len(methods):])
@@ -148,7 +135,7 @@ class Campaign:
         first = answers[0]
         record = {"model": model, "workers": crew.workers, "link": name, "method": method, "seed": seed,
                   "points": first["points"], "final": first["points"][-1][2], "in_step": first["in_step"],
-                  "reached": time_to_loss(first["points"], TARGETS[model]), "adapt": first.get("adapt"), "stats": first["stats"]}
+                  "reached": time_to_loss(first["points"], TARGETS[model]), "adapt": first.get("adapt")}
         self.results["training"].append(record)
         when = record["reached"]
         target = f"{TARGETS[model]} after {when['step']:.0f} steps, {when['seconds']:.1f} s" if when else "target not reached"

@@ -13,10 +13,8 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Mapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 
 from links import Failed, Network
@@ -61,23 +59,16 @@ def _tables(workers: int) -> str:
 
 
 class Server:
-    """thc-ps with a job for each policy, one for hooks that choose, and others for single methods. `keys` are further ones of its configuration file."""
+    """thc-ps with a job for each method that has one; job 3 has the tables of hooks that choose."""
 
-    #: Keys of jobs; others are the server's.
-    JOB_KEYS = ("data_slots", "norm_slots", "bits", "granularity", "fraction", "lane", "quorum")
-
-    def __init__(self, program: Path, workers: int, address: str, prefix: list[str], cookie: int, folder: Path,
-                 keys: Mapping[str, str] = MappingProxyType({})):
-        own = "".join(f"{key} = {value}\n" for key, value in keys.items() if key not in self.JOB_KEYS)
-        each = "".join(f"{key} = {value}\n" for key, value in keys.items() if key in self.JOB_KEYS)
+    def __init__(self, program: Path, workers: int, address: str, prefix: list[str], cookie: int, folder: Path):
         jobs = "".join(
-            f'[[job]]\njob = {job}\ncookie = "{cookie:#x}"\nworkers = {workers}\npolicy = "{policy}"\n{each}'
-            + (f"tables = [{_tables(workers)}]\n" if job in (3, 7, 8) else "")
-            for job, policy in ((1, "reliable"), (2, "best-effort"), (3, "reliable"), (4, "reliable"), (5, "reliable"), (6, "reliable"),
-                                (7, "reliable"), (8, "reliable")))
+            f'[[job]]\njob = {job}\ncookie = "{cookie:#x}"\nworkers = {workers}\n'
+            + (f"tables = [{_tables(workers)}]\n" if job == 3 else "")
+            for job in (1, 3, 4))
         name = f"thc-ps-{address.rpartition(':')[2]}"
         config = folder / f"{name}.toml"
-        config.write_text(f'listen = "{address}"\n{own}{jobs}')
+        config.write_text(f'listen = "{address}"\n{jobs}')
         self.address = address
         with (folder / f"{name}.log").open("w") as log:
             self.process = subprocess.Popen([*prefix, str(program), "--config", str(config)],
@@ -98,23 +89,14 @@ class Server:
                 return False
         return False
 
-    @property
-    def pid(self) -> int:
-        """`ip netns exec` replaces itself by the command, so the process is the server."""
-        return self.process.pid
-
 
 class Crew:
-    """Training processes that wait for commands; a context manager that ends them.
+    """Training processes that wait for commands, and their server; a context manager that ends them."""
 
-    There is a server for each of `variants`, keys of its configuration file. Trainers know the first as theirs, and all
-    by `settings["servers"]`. A variant's `program` is another thc-ps than `program`."""
-
-    def __init__(self, workers: int, program: Path | None, folder: Path, network: Network | None = None,
-                 variants: Sequence[Mapping[str, str]] = ({},)) -> None:
+    def __init__(self, workers: int, program: Path | None, folder: Path, network: Network | None = None) -> None:
         self.workers, self.network = workers, network
-        self._program, self._folder, self._variants = program, folder, variants
-        self._servers: list[Server] = []
+        self._program, self._folder = program, folder
+        self._server: Server | None = None
         self._trainers: list[subprocess.Popen[bytes]] = []
         self.parameters: dict[str, int] = {}
 
@@ -129,16 +111,11 @@ class Crew:
     def _start(self) -> None:
         self._folder.mkdir(parents=True, exist_ok=True)
         network, cookie = self.network, secrets.randbits(32)
-        for number, variant in enumerate(self._variants if self._program is not None else ()):
-            keys = dict(variant)
-            program = Path(keys.pop("program", str(self._program)))
-            host = network.server if network else "127.0.0.1"
-            address = f"{host}:{9000 + 100 * number if network else free_port()}"
+        if self._program is not None:
+            address = f"{network.server}:9000" if network else f"127.0.0.1:{free_port()}"
             prefix = network.prefix("ps") if network else []
-            self._servers.append(Server(program, self.workers, address, prefix, cookie, self._folder, keys))
-        servers = [{"address": server.address, "pid": server.pid} for server in self._servers]
-        settings = {"server": servers[0]["address"] if servers else None, "cookie": cookie,
-                    "server_pid": servers[0]["pid"] if servers else None, "servers": servers}
+            self._server = Server(self._program, self.workers, address, prefix, cookie, self._folder)
+        settings = {"server": self._server.address if self._server else None, "cookie": cookie}
         environment = os.environ | {
             "MASTER_ADDR": network.worker(0) if network else "127.0.0.1",
             "MASTER_PORT": str(29500 if network else free_port()),
@@ -203,5 +180,5 @@ class Crew:
                 trainer.wait(max(0.1, until - time.monotonic()))
             except subprocess.TimeoutExpired:
                 end(trainer, 0.5)
-        for server in self._servers:
-            end(server.process)
+        if self._server is not None:
+            end(self._server.process)

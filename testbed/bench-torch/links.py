@@ -13,17 +13,13 @@ from __future__ import annotations
 
 import os
 import re
-import secrets
 import shutil
 import subprocess
-import sys
-import time
 from pathlib import Path
 
 # With the process's id behind it, what testbed/netns begins names with too: either removes what a killed process has left.
 PREFIX = "thc"
 SUBNET = "10.76.0"
-PROBE_PORT = 5201
 # A GSO packet is up to 64 KiB and must fit the bucket, or the kernel cuts it up before shaping.
 BURST = {"default": "256kb", "fast": "1mb"}
 # What a port of a small switch buffers; packets beyond are dropped.
@@ -129,30 +125,6 @@ class Network:
         """What to put before a command that shall run at `role`: w0, w1, …, ps."""
         return ["ip", "netns", "exec", f"{self._base}-{role}"]
 
-    def run(self, words: list[str], limit: float, ranks: int = 1) -> None:
-        """Runs a command of this program as so many ranks on each worker's host, with what torchrun tells ranks, until all have ended."""
-        world = self.workers * ranks
-        environment = os.environ | {
-            "MASTER_ADDR": self.worker(0), "MASTER_PORT": "29500", "WORLD_SIZE": str(world), "LOCAL_WORLD_SIZE": str(ranks),
-            "GLOO_SOCKET_IFNAME": "eth0", "OMP_NUM_THREADS": "1", "TORCHELASTIC_RUN_ID": secrets.token_hex(4),
-        }  # fmt: skip
-        processes = []
-        try:
-            for rank in range(world):
-                host, local = divmod(rank, ranks)
-                command = [*self.prefix(f"w{host}"), sys.executable, str(Path(__file__).parent), *words]
-                processes.append(subprocess.Popen(command, env=environment | {"RANK": str(rank), "LOCAL_RANK": str(local)}))
-            until = time.monotonic() + limit
-            for rank, process in enumerate(processes):
-                if process.wait(max(1.0, until - time.monotonic())):
-                    raise Failed(f"rank {rank} failed")
-        except subprocess.TimeoutExpired:
-            raise Failed(f"not over after {limit:.0f} s") from None
-        finally:
-            for process in processes:
-                process.kill()
-                process.wait()
-
     def shape(self, gigabits: float | None, server: float | None = None) -> None:
         """Sets the rate of all workers' links, and of the server's port; None: as fast as it goes."""
         ends = [(f"{self._base}-w{i}", "eth0", gigabits) for i in range(self.workers)]
@@ -164,49 +136,3 @@ class Network:
                 burst = BURST["fast" if rate > 5 else "default"]
                 _run("tc", "-n", namespace, "qdisc", "add", "dev", device, "root", "tbf",
                      "rate", f"{round(rate * 1000)}mbit", "burst", burst, "limit", QUEUE)
-
-    def lose(self, share: float) -> None:
-        """Drops this share of all packets on their way from the bridge to each host, so in each direction, by chance: by netem where the
-        kernel has it, else by a classifier. Rates of links set by `shape` are gone then."""
-        ports = [*map(str, range(self.workers)), "ps"]
-        for port in ports:
-            # One packet at a time: else up to 64 would be lost together.
-            role = port if port == "ps" else f"w{port}"
-            _run("ip", "-n", f"{self._base}-{role}", "link", "set", "dev", "eth0", "gso_max_segs", "1")
-            on = ["tc", "-n", f"{self._base}-switch", "qdisc"]
-            device = f"port{port}"
-            _run(*on, "del", "dev", device, "root", check=False)
-            if _run(*on, "add", "dev", device, "root", "netem", "loss", f"{100 * share:g}%", check=False).returncode == 0:
-                continue
-            # 4: load, here a random word (SKF_AD_RANDOM); 53: go on behind the next if it is at least that; 6: return whether it matches.
-            below = min(round(share * 2**32), 2**32 - 1)
-            program = f"4,32 0 0 {2**32 - 0x1000 + 56},53 1 0 {below},6 0 0 {2**32 - 1},6 0 0 0"
-            _run(*on, "add", "dev", device, "root", "handle", "1:", "htb", "default", "1")
-            for number in ("1:1", "1:2"):
-                _run("tc", "-n", f"{self._base}-switch", "class", "add", "dev", device, "parent", "1:", "classid", number,
-                     "htb", "rate", "100gbit", "quantum", "60000")
-            _run(*on, "add", "dev", device, "parent", "1:2", "pfifo", "limit", "0")
-            _run("tc", "-n", f"{self._base}-switch", "filter", "add", "dev", device, "parent", "1:", "bpf", "bytecode", program, "flowid", "1:2")
-
-    def measure(self, seconds: float = 0.5) -> dict[str, float]:
-        """What a TCP stream achieves, in Gb/s of payload: between two workers and from a worker to the server."""
-        ways = {"w0→w1": ("w0", "w1", self.worker(1)), "w1→w0": ("w1", "w0", self.worker(0)),
-                "w0→ps": ("w0", "ps", self.server)}
-        return {name: self._stream(*way, seconds) for name, way in ways.items()}
-
-    def _stream(self, source: str, sink: str, address: str, seconds: float) -> float:
-        probe = [sys.executable, str(Path(__file__).with_name("probe.py"))]
-        listener = subprocess.Popen([*self.prefix(sink), *probe, "receive", address, str(PROBE_PORT)],
-                                    stdout=subprocess.PIPE, text=True)
-        try:
-            assert listener.stdout is not None
-            listener.stdout.readline()
-            subprocess.run([*self.prefix(source), *probe, "send", address, str(PROBE_PORT), str(seconds)],
-                           check=True, timeout=seconds + 20)
-            result = float(listener.communicate(timeout=20)[0])
-        finally:
-            if listener.poll() is None:
-                listener.kill()
-                listener.wait()
-        time.sleep(0.05)
-        return result

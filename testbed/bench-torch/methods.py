@@ -1,7 +1,6 @@
 """What is compared: ways to average the gradients of `DistributedDataParallel`."""
 
 import os
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -18,20 +17,17 @@ METHODS = {
     "bf16": "torch's bf16_compress_hook",
     "powersgd1": "torch's PowerSGD hook, rank 1",
     "powersgd4": "torch's PowerSGD hook, rank 4",
-    "thc": "THC, reliable",
-    "thc-best-effort": "THC, best-effort",
+    "thc": "THC",
     "thc-adapt": "THC, each tensor's compression chosen while training",
     "thc-lanes": "THC's sums through gloo, lanes of 8 bits, without a server",
     "thc-raw": "THC's server, nothing compressed",
-    "thc-outer": "THC every 8 steps, DiLoCo's outer loop",
-    "thc-backup": "THC behind the next step, SlimGC's model backup",
 }
 
 #: Those that are measured when asked for by name.
-BY_NAME = ("bf16", "thc-lanes", "thc-raw", "thc-outer", "thc-backup")
+BY_NAME = ("bf16", "thc-lanes", "thc-raw")
 
 #: The job of the server that a method uses.
-JOBS = {"thc": 1, "thc-best-effort": 2, "thc-adapt": 3, "thc-raw": 4, "thc-outer": 5, "thc-backup": 6}
+JOBS = {"thc": 1, "thc-adapt": 3, "thc-raw": 4}
 
 #: What a method gives the hook besides.
 OPTIONS: dict[str, dict[str, Any]] = {"thc-raw": {"exclude": ["*"]}, "thc-adapt": {"adapt": {"every": 40}}}
@@ -57,19 +53,7 @@ class Averaging:
     cookie: int
     groups: dict[int, Any] = field(default_factory=dict)
 
-    def around(self, method: str, module: torch.nn.Module, optimizer: torch.optim.Optimizer) -> tuple[Any, Callable[[], None]] | None:
-        """For methods around the optimizer instead of in DDP: what was made, and what gives all processes the same parameters."""
-        import thc.torch
-
-        if method == "thc-outer":
-            outer = thc.torch.outer(module, optimizer, every=8, parts=4, group=self.group(method))
-            return outer, outer.agree
-        if method == "thc-backup":
-            loop = thc.torch.overlap(module, optimizer, group=self.group(method))
-            return loop, loop.settle
-        return None
-
-    def attach(self, method: str, ddp: DistributedDataParallel, optimizer: torch.optim.Optimizer, dense_steps: int) -> None:
+    def attach(self, method: str, ddp: DistributedDataParallel, dense_steps: int) -> None:
         """Registers the hook of `method`. PowerSGD averages the first `dense_steps` without compression, as its
         documentation advises; at least 2."""
         if method == "fp16":
@@ -99,16 +83,6 @@ class Averaging:
         if job not in self.groups:
             self.groups[job] = thc.Group(ps=self.server, job=job, worker=int(os.environ["RANK"]), cookie=self.cookie)
         return self.groups[job]
-
-    def stats(self, method: str) -> dict[str, Any]:
-        """The totals of the method's group, if it has one."""
-        group = self.groups.get(JOBS.get(method, 0))
-        if group is None:
-            return {}
-        stats = group.stats()
-        if not isinstance(stats, dict):
-            stats = {name: getattr(stats, name) for name in dir(stats) if not name.startswith("_")}
-        return {name: value for name, value in stats.items() if isinstance(value, (int, float))}
 
     def close(self) -> None:
         """Leaves all groups."""

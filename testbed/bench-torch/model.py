@@ -1,4 +1,4 @@
-"""What is trained: a language model over the bytes of a real text, heavy or light in communication.
+"""What is trained: a language model over the bytes of a real text, whose gradients are large for what it computes.
 
 The text is Python's own documentation as it ships with every Python (`pydoc_data.topics`), half a million bytes.
 The model sees the last bytes, embedded and concatenated, and predicts the next one by residual layers. Its weights
@@ -32,7 +32,6 @@ class Shape:
 
 SHAPES = {
     "heavy": Shape(embedding=64, width=1600, layers=4, batch=16, rate=0.03),
-    "light": Shape(embedding=16, width=96, layers=2, batch=16, rate=0.1),
 }
 
 

@@ -49,17 +49,15 @@ class Plan:
 
 
 #: Held-out loss, nats per byte, that counts as reached.
-TARGETS = {"heavy": 2.9, "light": 2.5}
+TARGETS = {"heavy": 2.9}
 
 FULL = Plan(
     workers=(2, 4),
     links=(1, 2.5, 10, None),
-    pace={"heavy": Pace(3, 1, 4), "light": Pace(3, 2, 20)},
+    pace={"heavy": Pace(3, 1, 4)},
     training={
         ("heavy", 2): Training(120, 10, (1, 10), 5),
         ("heavy", 4): Training(120, 10, (1, 10), 2),
-        ("light", 2): Training(400, 20, (1, 10), 5),
-        ("light", 4): Training(400, 20, (1, 10), 2),
     },
     memory_steps=5,
 )
@@ -67,7 +65,7 @@ FULL = Plan(
 QUICK = Plan(
     workers=(2,),
     links=(1, 10),
-    pace={"heavy": Pace(2, 1, 3), "light": Pace(2, 2, 10)},
+    pace={"heavy": Pace(2, 1, 3)},
     training={("heavy", 2): Training(40, 10, (1,), 1)},
     memory_steps=0,
 )

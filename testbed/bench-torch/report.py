@@ -11,13 +11,10 @@ NAMES = {
     "bf16": "bf16 hook",
     "powersgd1": "PowerSGD, rank 1",
     "powersgd4": "PowerSGD, rank 4",
-    "thc": "**THC**, reliable",
-    "thc-best-effort": "**THC**, best-effort",
+    "thc": "**THC**",
     "thc-adapt": "**THC**, `adapt`",
     "thc-lanes": "**THC**, lanes of 8 bits through gloo",
     "thc-raw": "THC's server, nothing compressed",
-    "thc-outer": "**THC**, `outer` every 8 steps",
-    "thc-backup": "**THC**, `overlap`",
 }
 
 
@@ -169,27 +166,6 @@ def threshold_tables(results: Results) -> list[str]:
     return ["### Communication threshold table (SlimGC's Fig. 6), ms, rank 0's", "", *lines] if lines else []
 
 
-def cpu_table(results: Results) -> list[str]:
-    """Where the time of a step goes."""
-    lines: list[str] = []
-    for workers in results.workers():
-        links = results.links("heavy", workers)
-        rows = []
-        for link in [link for link in links if link in (links[0], "10 Gb/s", "loopback")]:
-            for method in results.methods:
-                pace = results.pace("heavy", workers, link, method)
-                if pace is None:
-                    continue
-                stats = pace["stats_per_step"]
-                parts = [f"{1e3 * stats[key]:.0f}" if key in stats else "" for key in ("compression", "network", "waiting")]
-                server = f"{pace['server_cpu_ms']:.0f}" if method.startswith("thc") else ""
-                rows.append([f"{link}: {NAMES[method]}", f"{pace['median_ms']:.0f}", f"{pace['cpu_ms']:.0f}", server, *parts])
-        if rows:
-            lines += [f"### Where a step goes: heavy model, {workers} processes, ms", "",
-                      *table(["", "step", "CPU of a process", "CPU of thc-ps", "compression", "sending and receiving", "waiting"], rows)]
-    return lines
-
-
 def memory_table(results: Results) -> list[str]:
     """Peak memory of a training process."""
     records = results.all["memory"]
@@ -209,45 +185,6 @@ def memory_table(results: Results) -> list[str]:
             *table(["", "between steps", "more than gloo, in gradients", "peak", "more than gloo, in gradients"], rows)]
 
 
-def aims(results: Results) -> list[str]:
-    """The aims, and whether they were reached."""
-    rows = []
-
-    def judge(aim: str, ok: bool, value: str) -> None:
-        rows.append([aim, value, "reached" if ok else "**missed**"])
-
-    for workers in results.workers():
-        def seconds(link: str, method: str) -> float | None:
-            return results.seconds_to_target("heavy", workers, link, method)
-
-        own, base = seconds("1 Gb/s", "thc-adapt"), seconds("1 Gb/s", "thc")
-        if own and base:
-            judge(f"{NAMES['thc-adapt']}, {workers} processes, 1 Gb/s: target loss ≥ 1.15 × faster than 4 bits for all", base / own >= 1.15,
-                  f"{base / own:.2f} ×")
-        for link in results.links("heavy", workers):
-            paces = {m: results.pace("heavy", workers, link, m) for m in ("thc-adapt", "thc", "thc-raw")}
-            steps = {m: pace["median_ms"] for m, pace in paces.items() if pace}
-            if len(steps) == 3:
-                least = min(steps["thc"], steps["thc-raw"])
-                judge(f"{NAMES['thc-adapt']}, {workers} processes, {link}: a step as fast as all compressed and as all raw",
-                      steps["thc-adapt"] <= 1.02 * least, f"{steps['thc-adapt']:.0f} ms against {steps['thc']:.0f} and {steps['thc-raw']:.0f}")
-        for method in [m for m in results.methods if m in ("thc", "thc-best-effort")]:
-            name = f"{NAMES[method]}, {workers} processes"
-            own, base = seconds("1 Gb/s", method), seconds("1 Gb/s", "gloo")
-            if own and base:
-                judge(f"{name}, 1 Gb/s: target loss ≥ 3 × faster than gloo", base / own >= 3, f"{base / own:.2f} ×")
-            others = {m: seconds("1 Gb/s", m) for m in results.methods if m in ("fp16", "bf16", "powersgd1", "powersgd4")}
-            known = {m: s for m, s in others.items() if s is not None}
-            if own and known:
-                best = min(known, key=lambda m: known[m])
-                judge(f"{name}, 1 Gb/s: faster than every torch hook", known[best] >= own,
-                      f"{known[best] / own:.2f} × against {NAMES[best]}")
-            own, base = seconds("10 Gb/s", method), seconds("10 Gb/s", "gloo")
-            if own and base:
-                judge(f"{name}, 10 Gb/s: not slower than gloo", base >= own, f"{base / own:.2f} ×")
-    return ["### Aims", "", *table(["heavy model", "measured", ""], rows)] if rows else []
-
-
 def markdown(raw: dict[str, Any]) -> str:
     """All tables."""
     results = Results(raw)
@@ -261,16 +198,10 @@ def markdown(raw: dict[str, Any]) -> str:
         lines += [f"The server's port was shaped to {raw['ps_rate']:g} Gb/s.", ""]
     if raw.get("bucket_mb", 25) != 25:
         lines += [f"DDP's buckets were {raw['bucket_mb']:g} MB with all methods.", ""]
-    lines += aims(results)
     for model in results.models():
         for workers in results.workers():
             lines += pace_tables(results, model, workers)
-    lines += threshold_tables(results) + loss_table(results) + cpu_table(results) + memory_table(results)
-    if raw["links"]:
-        ways = list(raw["links"][0]["achieved"])
-        lines += ["### What the links carry", "", "A TCP stream, Gb/s of payload.", "",
-                  *table(["", *ways], [[f"{r['workers']} processes, {r['link']}",
-                                        *(f"{r['achieved'][way]:.2f}" for way in ways)] for r in raw["links"]])]
+    lines += threshold_tables(results) + loss_table(results) + memory_table(results)
     if raw["not_run"]:
         lines += ["### Not run", "", *(f"- {miss['part']}: {miss['why']}" for miss in raw["not_run"]), ""]
     return "\n".join(lines)

@@ -9,7 +9,6 @@ import os
 import sys
 import time
 import traceback
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -33,11 +32,8 @@ class Run:
         buckets = float(os.environ.get("BENCH_BUCKET_MB", "25"))
         self.module: nn.Module = build(shape, text, seed)
         self.optimizer = torch.optim.SGD(self.module.parameters(), shape.rate)
-        self.ddp: nn.Module = self.module
-        self.loop, self.agree = averaging.around(method, self.module, self.optimizer) or (None, None)
-        if self.loop is None:
-            self.ddp = DistributedDataParallel(self.module, gradient_as_bucket_view=True, bucket_cap_mb=buckets)
-            averaging.attach(method, self.ddp, self.optimizer, dense_steps)
+        self.ddp = DistributedDataParallel(self.module, gradient_as_bucket_view=True, bucket_cap_mb=buckets)
+        averaging.attach(method, self.ddp, dense_steps)
         self.done = 0
 
     def step(self) -> float:
@@ -80,14 +76,6 @@ class Run:
             return float(functional.cross_entropy(self.module(contexts), targets))
 
 
-def cpu_seconds(pid: int | None) -> float:
-    """Time that the threads of another process have had a core so far."""
-    if pid is None:
-        return 0.0
-    times = (path.read_text() for path in Path(f"/proc/{pid}/task").glob("*/schedstat"))
-    return sum(int(text.split()[0]) for text in times) * 1e-9
-
-
 def status(key: str) -> float:
     """A line of /proc/self/status, in MiB."""
     with open("/proc/self/status") as file:
@@ -102,7 +90,6 @@ class Trainer:
 
     def __init__(self, settings: dict[str, Any]) -> None:
         self.averaging = Averaging(settings["server"], settings["cookie"])
-        self.server_pid: int | None = settings["server_pid"]
         self.text = Text()
         self.paced: dict[tuple[str, str], Run] = {}
 
@@ -120,32 +107,24 @@ class Trainer:
                     run.step()
                 if method == "thc-adapt":
                     run.settle()
-        out: dict[str, dict[str, Any]] = {m: {"seconds": [], "cpu": 0.0, "server_cpu": 0.0} for m in methods}
-        before = {method: self.averaging.stats(method) for method in methods}
+        out: dict[str, dict[str, Any]] = {m: {"seconds": []} for m in methods}
         for turn in range(rounds):
             for method in methods[turn % len(methods):] + methods[:turn % len(methods)]:
                 run, record = self.paced[model, method], out[method]
                 for _ in range(warmup):
                     run.step()
                 dist.barrier()
-                cpu, server_cpu = time.process_time(), cpu_seconds(self.server_pid)
                 for _ in range(steps):
                     started = time.perf_counter()
                     run.step()
                     record["seconds"].append(time.perf_counter() - started)
                 dist.barrier()
-                record["cpu"] += time.process_time() - cpu
-                record["server_cpu"] += cpu_seconds(self.server_pid) - server_cpu
         for method in methods:
-            after = self.averaging.stats(method)
-            out[method]["stats"] = {k: v - before[method].get(k, 0) for k, v in after.items()}
-            out[method]["steps_with_warmup"] = rounds * (warmup + steps)
             out[method]["adapt"] = self.paced[model, method].adaptive_state()
         return out
 
     def train(self, model: str, method: str, seed: int, steps: int, every: int) -> dict[str, Any]:
         """A training run: held-out loss each `every` steps, over time and steps. The clock stands still meanwhile."""
-        before = self.averaging.stats(method)
         run = Run(self.averaging, self.text, method, SHAPES[model], seed, steps // 10)
         first = [(0, 0.0, run.held_out())]
         points, losses, clock = first, [], 0.0
@@ -154,8 +133,6 @@ class Trainer:
         for step in range(1, steps + 1):
             losses.append(run.step())
             if step % every == 0 or step == steps:
-                if run.agree is not None and step == steps:
-                    run.agree()
                 clock += time.perf_counter() - started
                 points.append((step, clock, run.held_out()))
                 dist.barrier()
@@ -165,43 +142,10 @@ class Trainer:
         low, high = digest.clone(), digest.clone()
         dist.all_reduce(low, dist.ReduceOp.MIN)
         dist.all_reduce(high, dist.ReduceOp.MAX)
-        after = self.averaging.stats(method)
         adapted = run.adaptive_state() if method == "thc-adapt" else None
         del run
         gc.collect()
-        return {"points": points, "losses": losses, "in_step": bool(low == high), "adapt": adapted,
-                "stats": {k: v - before.get(k, 0) for k, v in after.items()}}
-
-    def thresholds(self, sizes: list[int], rounds: int) -> dict[str, Any]:
-        """SlimGC's warm-up on tensors of these sizes: even rounds compressed, odd ones raw; the table and the threshold of all."""
-        from thc import adapt
-
-        group = self.averaging.group("thc")
-        mine = adapt.ThresholdTable()
-        work = {size: torch.randn(size, generator=torch.Generator().manual_seed(size)).numpy() for size in sizes}
-        for turn in range(2 + 2 * rounds):
-            for size in sizes:
-                dist.barrier()
-                computed, started = group.stats().compression, time.perf_counter()
-                group.allreduce(work[size], mode="raw" if turn % 2 else "compressed")
-                seconds = time.perf_counter() - started
-                computed = min(seconds, group.stats().compression - computed)
-                if turn < 2:
-                    continue
-                if turn % 2:
-                    mine.raw(size, seconds)
-                else:
-                    mine.compressed(size, seconds - computed, computed)
-        every: list[Any] = [None] * dist.get_world_size()
-        dist.all_gather_object(every, [tuple(row) for row in mine.rows()])
-        tables = []
-        for rows in every:
-            table = adapt.ThresholdTable()
-            for size, raw, compressed, processing in rows:
-                table.record_raw(size, raw)
-                table.record_compressed(size, compressed, processing)
-            tables.append(table)
-        return {"rows": [[*row, row.gain] for row in mine.rows()], "threshold": adapt.ThresholdTable.common_threshold(tables)}
+        return {"points": points, "losses": losses, "in_step": bool(low == high), "adapt": adapted}
 
     def memory(self, model: str, method: str, steps: int) -> dict[str, Any]:
         """Memory of this process in MiB after `steps`: the peak, what it is then, and what it was before there was

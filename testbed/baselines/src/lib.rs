@@ -15,7 +15,6 @@
 //! 3. workers [`decompress`](WorkerSide::decompress) the result: the estimate of the mean.
 #![forbid(unsafe_code)]
 
-mod dgc;
 mod group;
 mod lanes;
 mod message;
@@ -30,7 +29,6 @@ mod uniform_thc;
 #[cfg(test)]
 mod tests;
 
-pub use dgc::Dgc;
 pub use group::{MeanEstimate, SchemeGroup};
 pub use message::Message;
 pub use qsgd::Qsgd;
@@ -117,9 +115,6 @@ impl Participant {
 pub trait Scheme: Send + Sync {
     /// The name and the parameters, as a legend shows them.
     fn name(&self) -> String;
-
-    /// The paper that describes the scheme.
-    fn source(&self) -> &'static str;
 
     /// Whether the scheme is unbiased, homomorphic and so on.
     fn properties(&self) -> Properties;

@@ -106,10 +106,6 @@ impl Scheme for Qsgd {
         }
     }
 
-    fn source(&self) -> &'static str {
-        "Alistarh, Grubic, Li, Tomioka, Vojnović: QSGD, NeurIPS 2017"
-    }
-
     fn properties(&self) -> Properties {
         Properties { unbiased: true, homomorphic: false, error_feedback: false, recompressed: true }
     }

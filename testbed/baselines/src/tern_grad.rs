@@ -48,10 +48,6 @@ impl Scheme for TernGrad {
         }
     }
 
-    fn source(&self) -> &'static str {
-        "Wen, Xu, Yan, Wu, Wang, Chen, Li: TernGrad, NeurIPS 2017"
-    }
-
     fn properties(&self) -> Properties {
         Properties {
             unbiased: self.clip.is_none(),

@@ -48,10 +48,6 @@ impl Scheme for Thc {
         format!("THC b = {bits}, g = {granularity}, p = 1/{:.0}", 1.0 / self.table.fraction())
     }
 
-    fn source(&self) -> &'static str {
-        "Li et al.: THC, NSDI 2024, Algorithm 3"
-    }
-
     fn properties(&self) -> Properties {
         Properties { unbiased: false, homomorphic: true, error_feedback: true, recompressed: false }
     }

@@ -32,10 +32,6 @@ impl Scheme for TopK {
         format!("TopK {} % up, {} % down", 100.0 * self.ratio, 100.0 * self.down)
     }
 
-    fn source(&self) -> &'static str {
-        "Stich, Cordonnier, Jaggi: Sparsified SGD with Memory, NeurIPS 2018"
-    }
-
     fn properties(&self) -> Properties {
         Properties { unbiased: false, homomorphic: false, error_feedback: true, recompressed: true }
     }

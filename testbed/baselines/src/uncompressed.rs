@@ -12,10 +12,6 @@ impl Scheme for Uncompressed {
         "no compression".to_owned()
     }
 
-    fn source(&self) -> &'static str {
-        "the mean itself, as parameter servers compute it: a sum of 32-bit floats"
-    }
-
     fn properties(&self) -> Properties {
         Properties { unbiased: true, homomorphic: true, error_feedback: false, recompressed: false }
     }

@@ -34,10 +34,6 @@ impl Scheme for UniformThc {
         format!("uniform THC {} bit, {} RHT", self.bits, if self.rotated { "with" } else { "without" })
     }
 
-    fn source(&self) -> &'static str {
-        "Li et al.: THC, NSDI 2024, Algorithm 1"
-    }
-
     fn properties(&self) -> Properties {
         Properties { unbiased: true, homomorphic: true, error_feedback: false, recompressed: false }
     }

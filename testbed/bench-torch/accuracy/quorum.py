@@ -19,19 +19,18 @@ SLOTS = 4096
 
 
 class Late:
-    """So many of the ranks are late in each step: the others have their mean before these send anything. With ``feedback`` what was not in a mean is
-    added to the rank's next gradient; without it, it is dropped, as in the paper's simulation."""
+    """So many of the ranks are late in each step: the others have their mean before these send anything. What was not in a mean is
+    dropped, as in the paper's simulation."""
 
     bits = 4.0
 
-    def __init__(self, model: torch.nn.Module, ranks: int, seed: int, *, late: int, feedback: bool) -> None:
+    def __init__(self, model: torch.nn.Module, ranks: int, seed: int, *, late: int) -> None:
         length = sum(p.numel() for p in model.parameters())
         if length > SLOTS * 1024:
             raise SystemExit(f"bench accuracy: the model has {length} parameters, and late ranks are simulated for {SLOTS * 1024} at most")
         self._server = thc.Server(ranks, COOKIE, quorum=ranks - late, slots=SLOTS, seed=1000 + seed, shards=1)
         self._pool = concurrent.futures.ThreadPoolExecutor(ranks)
         self._late, self._random = late, random.Random(seed)
-        self._feedback = "gradients" if feedback else None
 
         def join(rank: int) -> thc.Group:
             return thc.Group(self._server.address, 1, rank, COOKIE, threads=1, seed=rank + 1)
@@ -43,7 +42,7 @@ class Late:
         timely = [rank for rank in range(len(gradients)) if rank not in late]
 
         def average(rank: int) -> Any:
-            return self._groups[rank].allreduce(gradients[rank].numpy(), feedback=self._feedback)
+            return self._groups[rank].allreduce(gradients[rank].numpy())
 
         list(self._pool.map(average, timely))
         list(self._pool.map(average, sorted(late)))

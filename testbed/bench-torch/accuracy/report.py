@@ -1,9 +1,7 @@
-"""Tables and pictures of what `command.py` has trained."""
+"""The table of what `command.py` has trained."""
 
 from __future__ import annotations
 
-import html
-import importlib.util
 import statistics
 from pathlib import Path
 from typing import Any
@@ -77,46 +75,7 @@ def table(runs: list[Run]) -> str:
 
 
 def write(runs: list[Run], folder: Path) -> str:
-    """The table, a picture for each task, and a page with both."""
+    """The table."""
     text = table(runs)
     (folder / "results.md").write_text(text + "\n")
-    pictures = draw(runs, folder)
-    cells = [[cell.strip() for cell in line.strip("|").split("|")] for line in text.splitlines()]
-    body = "".join(
-        "<tr>" + "".join(f"<{tag}>{html.escape(cell)}</{tag}>" for cell in row) + "</tr>\n"
-        for tag, row in [("th", cells[0]), *[("td", row) for row in cells[2:]]]
-    )
-    images = "".join(f'<figure><img src="{name}" alt="{name}"></figure>\n' for name in pictures)
-    style = "body{font:15px sans-serif;margin:2em}table{border-collapse:collapse}td,th{border:1px solid #ccc;padding:.2em .5em;text-align:right}figure{display:inline-block;margin:.5em}"
-    page = f"<!doctype html><meta charset=utf-8><title>Accuracy</title><style>{style}</style><h1>Accuracy of training through THC</h1>\n<table>\n{body}</table>\n{images}"
-    (folder / "index.html").write_text(page)
     return text
-
-
-def draw(runs: list[Run], folder: Path) -> list[str]:
-    """For each task the loss over steps of exact means, and what ways add to it in the mean of their seeds."""
-    if importlib.util.find_spec("matplotlib") is None:
-        print("not run: pictures: there is no matplotlib")
-        return []
-    from thc.torch.adapt.plot import picture
-
-    made = []
-    for task, steps in dict.fromkeys((run["task"], run["steps"]) for run in runs):
-        mine = [run for run in runs if (run["task"], run["steps"]) == (task, steps)]
-        made.append(f"{task}-{steps}.svg")
-        with picture(folder / made[-1], 9, 3.2, columns=2) as (_, ((losses, differences),)):
-            for run in mine:
-                if run["way"] == "exact":
-                    losses.plot(_smooth(run["losses"]), color="#444444", lw=0.8)
-            for number, (way, ranks) in enumerate(dict.fromkeys((run["way"], run["ranks"]) for run in mine if run["way"] != "exact")):
-                pairs = [(run, exact) for run in mine if (run["way"], run["ranks"]) == (way, ranks) and (exact := _exact(runs, run)) is not None]
-                every = [[own - other for own, other in zip(_smooth(run["losses"]), _smooth(exact["losses"]))] for run, exact in pairs]
-                if every:
-                    label = f"{way}, {ranks} ranks" + (f", {len(every)} seeds" if len(every) > 1 else "")
-                    differences.plot([statistics.mean(column) for column in zip(*every)], label=label, color=f"C{number}", lw=1)
-            losses.set(title=f"{task}: exact means, each seed", xlabel="step", ylabel="training loss")
-            differences.set(title="loss above that of exact means", xlabel="step")
-            differences.axhline(0, color="#444444", lw=0.8)
-            if differences.get_legend_handles_labels()[0]:
-                differences.legend(fontsize=7)
-    return made

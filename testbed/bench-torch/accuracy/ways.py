@@ -17,7 +17,7 @@ from thc import _native
 from thc.arguments import feedback_key
 from thc.torch.compression.layout import Layout, Segment
 
-BLOCK = 13
+BLOCK, BITS, LANE = 13, 4, 8
 
 
 class Way(Protocol):
@@ -42,17 +42,14 @@ class Exact:
 
 
 class Thc:
-    """``bits`` of an index and ``lane`` of a sum as in a job's table; ``feedback`` as in :func:`thc.torch.hook`. With ``whole`` blocks go over the borders of parameters. With ``independent`` each rank
-    rounds by a seed of its own, as in the paper."""
+    """The default of :func:`thc.torch.hook`: 4 bits up, sums of 8. ``paper``: blocks go over the borders of parameters, with error feedback, and each
+    rank rounds by a seed of its own."""
 
-    def __init__(
-        self, model: torch.nn.Module, ranks: int, *, bits: int | None = 4, lane: int = 8, whole: bool = False, feedback: bool = False,
-        independent: bool = False, seed: int = 0,
-    ) -> None:  # fmt: skip
+    def __init__(self, model: torch.nn.Module, ranks: int, *, paper: bool = False, seed: int = 0) -> None:
         self._codecs = [
             _native.Collective(
-                rank=rank, ranks=ranks, tables=[] if bits is None else [(bits, lane, None, None)], lane=lane, block=BLOCK, job_seed=1000 + seed,
-                seed=rank + 1 if independent else None, threads=1,
+                rank=rank, ranks=ranks, tables=[(BITS, LANE, None, None)], lane=LANE, block=BLOCK, job_seed=1000 + seed,
+                seed=rank + 1 if paper else None, threads=1,
             )
             for rank in range(ranks)
         ]  # fmt: skip
@@ -61,11 +58,10 @@ class Thc:
             segments.append(Segment(name, offset, parameter.numel(), True))
             offset += parameter.numel()
         self._layout = Layout("accuracy", segments)
-        self._feedback = feedback_key("accuracy") if feedback else None
+        self._feedback = feedback_key("accuracy") if paper else None
         table = self._codecs[0].tables()[0]["id"]
-        self._plan = [(self._layout.length, table)] if whole else self._layout.spans(table)
+        self._plan = [(self._layout.length, table)] if paper else self._layout.spans(table)
         self._sent = self._coordinates = 0.0
-        self._width = bits or lane
 
     @property
     def bits(self) -> float:
@@ -88,29 +84,13 @@ class Thc:
             codec.end(call)
         for length, choice in plan:
             padded = -(-length // 1024) * 1024
-            self._sent += padded * self._width
+            self._sent += padded * BITS
         return data[0]
 
     def mean(self, gradients: list[torch.Tensor]) -> torch.Tensor:
         self._coordinates += self._layout.length
         return self._reduce(gradients, self._plan)
 
-
-WAYS: dict[str, dict[str, Any] | None] = {
-    "exact": None,
-    "thc": {},
-    "independent": {"independent": True},
-    "paper": {"whole": True, "feedback": True, "independent": True},
-    "whole": {"whole": True},
-    "wide": {"lane": 16},
-    "thc5": {"bits": 5},
-    "thc8": {"bits": 8, "lane": 16},
-    "lanes6": {"bits": None, "lane": 6},
-    "lanes8": {"bits": None, "lane": 8},
-}
-"""By name: exact means; the default; with independent roundings; the THC paper's way; blocks over the borders of parameters; the default with sums of 16 bits;
-5 and 8 bits; and
-sums through a process group with lanes of 6 and 8 bits."""
 
 EMULATED: dict[str, dict[str, Any]] = {
     "nearest": {"rounding": "nearest", "kept": 1.0},
@@ -120,16 +100,10 @@ EMULATED: dict[str, dict[str, Any]] = {
 """By name, of 4 bits and in blocks over the borders of parameters: nearest rounding with error feedback, random rounding with half of it, EF21."""
 
 
-LATE: dict[str, dict[str, Any]] = {
-    f"late{late}{'-kept' if feedback else ''}": {"late": late, "feedback": feedback} for late in range(4) for feedback in (False, True)
-}
-"""By name: so many ranks are late in each step, and what they have is dropped, or kept for their next one."""
-
-
 def way(name: str, model: torch.nn.Module, ranks: int, seed: int) -> Way:
+    """Exact means; the default; the THC paper's method; so many late ranks in each step, whose gradients are dropped."""
     if name in EMULATED:
         return Emulated(sum(p.numel() for p in model.parameters()), ranks, seed, **EMULATED[name])
-    if name in LATE:
-        return Late(model, ranks, seed, **LATE[name])
-    options = WAYS[name]
-    return Exact() if options is None else Thc(model, ranks, seed=seed, **options)
+    if name.startswith("late"):
+        return Late(model, ranks, seed, late=int(name.removeprefix("late")))
+    return Exact() if name == "exact" else Thc(model, ranks, paper=name == "paper", seed=seed)

@@ -1,4 +1,4 @@
-"""Per-layer compression against uniform: the tables and figures of L-GreCo's paper in small, on models and data that packages ship.
+"""Per-layer compression against uniform: the tables of L-GreCo's paper in small, on models and data that packages ship.
 
 Run it by `make bench-adapt`; by hand: `python3 testbed/bench-torch adapt --help`. Parts can be run one by one: results of others stay.
 """
@@ -16,7 +16,7 @@ from typing import Any
 
 from arguments import among, number
 
-PARTS = ("tables", "dynamics", "factors", "sensitivity", "solvers", "thresholds")
+PARTS = ("tables", "dynamics", "sensitivity")
 FAMILIES = ("QSGD", "TopK", "PowerSGD", "THC")
 TASKS = ("convolutions", "transformer")
 #: The uniform default of a family, as in the paper's tables; ranks in proportion to the models.
@@ -46,13 +46,6 @@ def runs_of_dynamics() -> list[dict[str, Any]]:
             {**base, "layerwise": True, "accordion": [4, 16], "choices": list(range(2, 33)), "name": "L-GreCo + Accordion"}]
 
 
-def runs_of_factors(tasks: list[str]) -> list[dict[str, Any]]:
-    """PowerSGD's factors by gloo, and through THC as integers and compressed once more."""
-    return [{"part": "factors", "task": task, "family": "PowerSGD", "layerwise": False, "seed": 0, "default": DEFAULTS["PowerSGD", task],
-             "name": name, **more}
-            for task in tasks for name, more in (("gloo", {}), ("THC, raw", {"mode": "raw"}), ("THC, compressed", {"mode": "compressed"}))]
-
-
 def key(run: dict[str, Any]) -> str:
     """What tells runs apart."""
     return json.dumps([run.get(each) for each in ("part", "task", "family", "layerwise", "seed", "name", "default")])
@@ -70,13 +63,12 @@ def main(argv: list[str]) -> int:
     parser.add_argument("--limit", type=number(float, 0, above=True), default=30, help="most minutes (%(default)s)")
     parser.add_argument("--out", type=Path, default=Path("target/bench-adapt"), help="folder for results (%(default)s)")
     parser.add_argument("--missing", action="store_true", help="run only trainings that the results lack")
-    parser.add_argument("--report", action="store_true", help="only make tables and pictures of what was measured before")
-    parser.add_argument("--docs", type=Path, help="also put them into this folder's adapt.md")
+    parser.add_argument("--report", action="store_true", help="only make tables of what was measured before")
     arguments = parser.parse_args(argv)
 
     import importlib.util
 
-    for module, package in (("torch", "torch"), ("sklearn", "scikit-learn"), ("matplotlib", "matplotlib")):
+    for module, package in (("torch", "torch"), ("sklearn", "scikit-learn")):
         if importlib.util.find_spec(module) is None:
             print(f"not run: Python has no {module} (pip install {package})")
             return 0
@@ -98,9 +90,9 @@ def main(argv: list[str]) -> int:
         measure(arguments, results, save, say, started + 60 * arguments.limit)
     from adapt import report
 
-    made = report.write(results, arguments.out, arguments.docs)
-    print((arguments.out / "adapt.md").read_text())
-    print("results: " + ", ".join(map(str, [path, *made])))
+    made = report.write(results, arguments.out)
+    print(made.read_text())
+    print(f"results: {path}, {made}")
     return 0
 
 
@@ -112,8 +104,6 @@ def measure(arguments: argparse.Namespace, results: dict[str, Any], save: Callab
         runs += runs_of_tables(arguments.tasks, arguments.families, arguments.seeds)
     if "dynamics" in arguments.parts:
         runs += runs_of_dynamics()
-    if "factors" in arguments.parts:
-        runs += runs_of_factors(arguments.tasks)
     if arguments.steps:
         runs = [{**run, "steps": arguments.steps} for run in runs]
     if arguments.missing:
@@ -126,16 +116,14 @@ def measure(arguments: argparse.Namespace, results: dict[str, Any], save: Callab
             save()
             say(f"{run['part']}: {run['task']}, {run['family']}, {run.get('name', 'L-GreCo' if run['layerwise'] else 'uniform')}, "
                 f"seed {run['seed']}: loss {run['final']:.4f}, {run.get('ratio', 1):.1f} × fewer bytes, {run['seconds']:.0f} s")
-    for part in ("sensitivity", "solvers", "thresholds"):
-        if part in arguments.parts and time.monotonic() < until:
-            from adapt import offline, thresholds
+    if "sensitivity" in arguments.parts:
+        if time.monotonic() < until:
+            from adapt.sensitivity import sensitivity
 
-            found = thresholds.measure(arguments.workers, arguments.out, say) if part == "thresholds" else getattr(offline, part)(say)
-            if found is not None:
-                results[part] = found
+            results["sensitivity"] = sensitivity(say)
             save()
-        elif part in arguments.parts:
-            say(f"not run: {part}: time is up")
+        else:
+            say("not run: sensitivity: time is up")
 
 
 if __name__ == "__main__":

@@ -21,7 +21,7 @@ RANK = Path(__file__).with_name("rank.py")
 def carry_out(runs: list[dict[str, Any]], workers: int, folder: Path, until: float, say: Callable[[str], None]) -> Iterator[dict[str, Any]]:
     """All runs, one after the other in the same processes; those of THC in processes with a server."""
     for with_server in (False, True):
-        part = [run for run in runs if (run["family"] == "THC" or "mode" in run) == with_server]
+        part = [run for run in runs if (run["family"] == "THC") == with_server]
         if not part:
             continue
         if not with_server:

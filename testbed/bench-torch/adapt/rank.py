@@ -27,20 +27,15 @@ def train(run: dict[str, Any], group: Any) -> dict[str, Any]:
     task, rank = TASKS[run["task"]](), dist.get_rank()
     torch.manual_seed(run["seed"])
     module = task.model()
-    ddp: Any = module if "overlap" in run else DistributedDataParallel(module, bucket_cap_mb=0.25)
+    ddp = DistributedDataParallel(module, bucket_cap_mb=0.25)
     optimizer = task.optimizer(ddp)
     steps = run.get("steps", task.steps)
     every = run.get("every", task.every)
     hook: Any = None
-    settle: Any = None
-    if "overlap" in run:
+    if run["family"] == "THC":
         import thc.torch
 
-        settle = thc.torch.overlap(module, optimizer, group=group(), **run["overlap"]).settle
-    elif run["family"] == "THC":
-        import thc.torch
-
-        options = {"every": every, "threshold": False, **run.get("adapt", {})} if run["layerwise"] else None
+        options = {"every": every, "threshold": False} if run["layerwise"] else None
         thc.torch.wrap(ddp, group(), warmup=DENSE_STEPS, adapt=options)
         hook = thc.torch.hook_of(ddp)
         before = hook.group.stats()
@@ -48,10 +43,7 @@ def train(run: dict[str, Any], group: Any) -> dict[str, Any]:
         family = FAMILIES[run["family"]]()
         chooses = run["layerwise"] or run.get("accordion")
         hook = LayerwiseHook(family, ddp, default=run["default"], every=every if chooses else 0, warmup=DENSE_STEPS,
-                             choices=run.get("choices"), accordion=run.get("accordion"), optimizer=optimizer, layerwise=run["layerwise"],
-                             exact=run.get("exact", False), group=group() if run.get("mode") else None,
-                             mode=run.get("mode", "raw"))
-        moved = group().stats().bytes if "mode" in run else 0
+                             choices=run.get("choices"), accordion=run.get("accordion"), optimizer=optimizer, layerwise=run["layerwise"])
         ddp.register_comm_hook(hook.state, hook.fn)
     points = []
     started = time.perf_counter()
@@ -63,8 +55,6 @@ def train(run: dict[str, Any], group: Any) -> dict[str, Any]:
         loss.backward()
         optimizer.step()
         if (step + 1) % 40 == 0 or step + 1 == steps:
-            if settle is not None:
-                settle()
             points.append((step + 1, *task.held_out(module)))
     seconds = time.perf_counter() - started
     answer: dict[str, Any] = {**run, "points": points, "final": points[-1][1], "score": points[-1][2], "seconds": seconds,
@@ -76,9 +66,6 @@ def train(run: dict[str, Any], group: Any) -> dict[str, Any]:
         answer["ratio"] = 2 * dense / answer["bytes"]
         answer["overhead"] = hook.adaptive.seconds / seconds if hook.adaptive else 0.0
     elif hook is not None:
-        if "mode" in run:
-            # Both ways, headers in; the dense steps went through the process group.
-            answer["moved"] = group().stats().bytes - moved
         answer["bytes"] = hook.sent - 4.0 * answer["parameters"] * DENSE_STEPS
         answer["ratio"] = dense / answer["bytes"]
         answer["overhead"] = sum(plan.seconds for plan in hook.plans) / seconds

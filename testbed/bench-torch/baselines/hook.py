@@ -12,8 +12,7 @@ import torch.distributed as dist
 
 from thc import adapt
 from thc.errors import ConfigError
-from thc.base_group import BaseGroup
-from baselines.families import Carrier, Family
+from baselines.families import Family
 from thc.torch.adapt.plan import Plan
 
 __all__ = ["LayerwiseHook"]
@@ -44,17 +43,6 @@ class ProcessGroupCarrier:
         return every
 
 
-class ThcCarrier(ProcessGroupCarrier):
-    """Means through a job of THC: as 32-bit integers, or compressed once more."""
-
-    def __init__(self, group: BaseGroup, mode: str, process_group: Any = None) -> None:
-        super().__init__(process_group)
-        self._thc, self._mode = group, mode
-
-    def mean(self, tensor: torch.Tensor, whole: bool = False) -> None:
-        self._thc.allreduce(tensor.numpy(), mode="raw" if whole else self._mode)
-
-
 class LayerwiseHook:
     """A family of compression as a hook of DDP: ``ddp.register_comm_hook(hook.state, hook.fn)``. All ranks make it alike.
 
@@ -67,7 +55,6 @@ class LayerwiseHook:
       then the error of what it decides. With ``layerwise=False`` its decision is taken as it is. With ``optimizer`` all layers are critical
       again at the choice after its learning rate has gone down (Accordion, section 4), which suits a rate that goes down in few steps.
     - ``exact``: solve without steps. ``warmup``: so many first steps are averaged without compression; the first choice follows.
-    - ``group``, ``mode``: means of factors go through this job of THC, ``"raw"`` or ``"compressed"``.
     """
 
     def __init__(
@@ -84,8 +71,6 @@ class LayerwiseHook:
         layerwise: bool = True,
         exact: bool = False,
         warmup: int = 0,
-        group: BaseGroup | None = None,
-        mode: str = "raw",
     ) -> None:
         if every < 0:
             raise ConfigError(f"every is {every}: give a number of steps, 0 for never")
@@ -98,7 +83,6 @@ class LayerwiseHook:
         self.plans: list[Plan] = []
         self._group = process_group
         self._plain = ProcessGroupCarrier(process_group)
-        self._carrier: Carrier = self._plain if group is None else ThcCarrier(group, mode, process_group)
         self._rank = dist.get_rank(process_group)
         self._every, self._exact, self._warmup, self._layerwise = every, exact, warmup, layerwise
         self._default = float(default)
@@ -175,7 +159,7 @@ class LayerwiseHook:
             left = self._left.get(name) if self.family.feedback else None
             layers.append(Layer(name, gradient.clone() if left is None else gradient + left))
         parameters = [self._chosen[layer.name] for layer in layers]
-        averaged = self.family.average(layers, parameters, self._carrier)
+        averaged = self.family.average(layers, parameters, self._plain)
         for layer, gradient, parameter, (mean, own) in zip(layers, gradients, parameters, averaged):
             if self.family.feedback:
                 self._left[layer.name] = layer.gradient - own

@@ -1,4 +1,4 @@
-"""Compression on a GPU: static figures of its kernels, which need none, and times, which do.
+"""Compression on a GPU: what its kernels, an all-reduce and a step of training take.
 
 testbed/bench-torch/run device; by hand: python3 testbed/bench-torch device --help
 """
@@ -16,21 +16,13 @@ def main(arguments: list[str]) -> int:
     """The part's command."""
     parser = argparse.ArgumentParser(prog="bench device", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, default=Path("target/bench-device"), help="folder for results")
-    parser.add_argument("--only", choices=("static", "times"), help="only this half")
     options = parser.parse_args(arguments)
     os.environ.pop("TRITON_INTERPRET", None)
     import torch
     import triton
 
     found: dict[str, Any] = {"torch": torch.__version__, "triton": triton.__version__}
-    if options.only != "times":
-        from device import static
-
-        made = static.compile_all()
-        found["static"] = {"sm": static.SM, "kernels": [each.as_dict() for each in made]}
-        print(static.table(made))
-    if options.only != "static":
-        found["times"] = times()
+    found["times"] = times()
     options.out.mkdir(parents=True, exist_ok=True)
     (options.out / "results.json").write_text(json.dumps(found, indent=1) + "\n")
     print(f"results: {options.out}/results.json")

@@ -1,6 +1,5 @@
 //! The program `thc`: the demo, lookup tables, the error of the mean.
 
-pub mod charts;
 pub mod cli;
 pub mod demo;
 pub mod distribution;

@@ -45,35 +45,6 @@ pub struct Host {
     pub port: String,
 }
 
-/// The traffic of a queue since it was created.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Queue {
-    /// Bytes from the Ethernet header on.
-    pub bytes: u64,
-    /// Packets that left the queue.
-    pub packets: u64,
-    /// Packets that found the queue full.
-    pub dropped: u64,
-}
-
-impl Queue {
-    fn read(namespace: &str, device: &str) -> Result<Queue, String> {
-        let words = ["-n", namespace, "-s", "qdisc", "show", "dev", device, "root"];
-        let output = Command::new("tc").args(words).stdin(Stdio::null()).output();
-        let text = output.map_err(|error| format!("tc: {error}"))?.stdout;
-        let text = String::from_utf8_lossy(&text);
-        Queue::parse(&text).ok_or_else(|| format!("tc {}: {}", words.join(" "), text.trim()))
-    }
-
-    /// Reads the line ` Sent 1500 bytes 1 pkt (dropped 0, overlimits 0 requeues 0)`.
-    fn parse(text: &str) -> Option<Queue> {
-        let line = text.lines().find(|line| line.trim_start().starts_with("Sent "))?;
-        let words: Vec<&str> = line.split([' ', '(', ',']).filter(|word| !word.is_empty()).collect();
-        let number = |place: usize| words.get(place)?.parse().ok();
-        Some(Queue { bytes: number(1)?, packets: number(3)?, dropped: number(6)? })
-    }
-}
-
 impl Network {
     /// Creates a network of `hosts` hosts on a bridge. Their interfaces are up and have no addresses. Offloads are off, so
     /// that packets are what a cable would carry, with their checksums and one by one.
@@ -149,28 +120,6 @@ impl Network {
             run("tc", &words.split(' ').collect::<Vec<_>>())?;
         }
         Ok(())
-    }
-
-    /// Limits the `n`-th host's cable like [`Network::shape`], with a queue of `packets` packets of `length` bytes, Ethernet
-    /// headers included, and with bursts of only a few packets.
-    ///
-    /// # Errors
-    /// The message of `tc`.
-    pub fn shape_shallow(&self, n: usize, bits: u64, packets: u32, length: u32) -> Result<(), String> {
-        let shape = format!("root tbf rate {bits}bit burst {} limit {}", 8 * length, packets * length);
-        for (namespace, device) in self.ends(n) {
-            let words = format!("-n {namespace} qdisc add dev {device} {shape}");
-            run("tc", &words.split(' ').collect::<Vec<_>>())?;
-        }
-        Ok(())
-    }
-
-    /// The traffic of the queues at the two ends of the `n`-th host's cable: the host's own, and the bridge's towards it.
-    ///
-    /// # Errors
-    /// The message of `tc`.
-    pub fn queues(&self, n: usize) -> Result<Vec<Queue>, String> {
-        self.ends(n).map(|(namespace, device)| Queue::read(&namespace, &device)).collect()
     }
 
     fn ends(&self, n: usize) -> impl Iterator<Item = (String, String)> {
@@ -341,13 +290,6 @@ mod tests {
         stray.kill().unwrap();
         stray.wait().unwrap();
         assert!(!names.iter().any(|name| name.exists()), "{names:?}");
-    }
-
-    #[test]
-    fn a_queue_tells_what_it_has_carried() {
-        let text = "qdisc tbf 8001: root refcnt 2 rate 1Gbit burst 9024b lat 0us\n Sent 4242 bytes 17 pkt (dropped 3, overlimits 8 requeues 0)\n";
-        assert_eq!(Queue::parse(text), Some(Queue { bytes: 4242, packets: 17, dropped: 3 }));
-        assert_eq!(Queue::parse("nothing"), None);
     }
 
     #[test]

@@ -4,7 +4,6 @@
 //! the same problem by each method in turn; reported are curves, transmitted bits, where the time goes.
 
 mod arguments;
-mod chart;
 mod condition;
 mod data;
 mod method;

@@ -1,9 +1,7 @@
 //! `thc bench`: what an all-reduce takes, in real processes on links of a given rate.
 
 mod arguments;
-mod chart;
 mod crew;
-mod fairness;
 pub mod part;
 mod place;
 mod report;

@@ -6,6 +6,7 @@ pub mod cli;
 mod papers;
 mod progress;
 mod simulate;
+mod table;
+mod units;
 
-use thc_charts::{self as charts, units};
 use thc_demo::error;

@@ -5,7 +5,6 @@
 
 mod actor;
 mod arguments;
-mod chart;
 mod cluster;
 mod cores;
 mod error;

@@ -20,14 +20,9 @@ fn json(arguments: &str) -> Value {
 
 #[test]
 fn methods_are_compared() {
-    let folder = tempfile::tempdir().unwrap();
-    let plot = folder.path().join("loss.svg");
-    let arguments = format!(
-        "demo --scale 0.02 --epochs 4 --workers 3 --slow 3 --delay 8 --target 0.6 --rate 2 --json --plot {} \
-         --methods asyfpg,asylpg,sparse-asylpg,acc-asylpg",
-        plot.display()
-    );
-    let found = json(&arguments);
+    let arguments = "demo --scale 0.02 --epochs 4 --workers 3 --slow 3 --delay 8 --target 0.6 --rate 2 --json \
+         --methods asyfpg,asylpg,sparse-asylpg,acc-asylpg";
+    let found = json(arguments);
     let outcomes = found["outcomes"].as_array().unwrap();
     assert_eq!(outcomes.len(), 4);
     for outcome in outcomes {
@@ -45,8 +40,6 @@ fn methods_are_compared() {
     let bits = |i: usize| outcomes[i]["points"][4]["bits"].as_f64().unwrap();
     assert!(bits(0) / bits(1) > 2.5, "{} and {}", bits(0), bits(1));
     assert!(bits(2) < bits(1));
-    let drawn = std::fs::read_to_string(plot).unwrap();
-    assert!(drawn.contains("Acc-AsyLPG") && drawn.contains("waiting for the server"));
     // The time to the target has parts.
     for outcome in outcomes {
         let part = |name: &str| outcome["time"][name].as_f64().unwrap();
@@ -69,12 +62,7 @@ fn each_method_has_the_rate_that_takes_the_fewest_bits() {
 
 #[test]
 fn mu_decides_precision() {
-    let folder = tempfile::tempdir().unwrap();
-    let plot = folder.path().join("mu.svg");
-    let arguments =
-        format!("mu --data real-sim --scale 0.01 --epochs 6 --rate 4 --json --plot {}", plot.display());
-    let found = json(&arguments);
-    assert!(std::fs::read_to_string(plot).unwrap().contains("the least"));
+    let found = json("mu --data real-sim --scale 0.01 --epochs 6 --rate 4 --json");
     let rows = found["table"].as_array().unwrap();
     assert_eq!(rows.len(), 10);
     let bits: Vec<f64> = rows.iter().map(|row| row["mean_bits"].as_f64().unwrap()).collect();

@@ -37,7 +37,7 @@ fn gradients_are_measured_and_the_numbers_are_the_same_again() {
         serde_json::from_str(&std::fs::read_to_string(out.join("gradients.json")).unwrap()).unwrap()
     };
     let numbers = measure();
-    for row in ["Small, QSGD, uniform", "Small, TopK, L-GreCo", "Small, THC, k-means"] {
+    for row in ["Small, QSGD, uniform", "Small, TopK, L-GreCo", "Small, THC, L-GreCo"] {
         assert!(numbers["choices"][row]["bits up"].is_number(), "{row}: {numbers}");
     }
     let errors = &numbers["errors"]["Small, as one vector"];

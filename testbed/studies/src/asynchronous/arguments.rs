@@ -1,17 +1,14 @@
 //! The command line of `thc async`.
 
 use std::io::Write;
-use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueEnum};
 
-use super::chart::draw_study;
 use super::condition::study;
 use super::method::Method;
 use super::problem::Source;
 use super::run::{ComparisonPlan, compare};
-use thc_charts::units::{positive, share};
-use thc_charts::write;
+use crate::units::{positive, share};
 use thc_demo::error::{Error, Result};
 
 /// `thc async`
@@ -19,7 +16,7 @@ use thc_demo::error::{Error, Result};
 #[command(
     after_help = "Examples:\n  \
                   thc async demo                                   AsyLPG and its variants against full precision\n  \
-                  thc async demo --data real-sim --plot loss.svg\n  \
+                  thc async demo --data real-sim\n  \
                   thc async demo --data digits --until-target      Table 1 of the paper\n  \
                   thc async demo --rate 0.01,0.05,0.1              tune each method's step size, as the paper does\n  \
                   thc async demo --methods asylpg --slow 10 --delay 20\n  \
@@ -85,9 +82,6 @@ struct DemoArgs {
     /// τ: quick workers wait rather than let a gradient become more than this many steps old [default: never]
     #[arg(long, value_name = "STEPS")]
     delay: Option<u32>,
-    /// Draw the loss against epochs and against bits, and bits and time to the target, into this SVG file
-    #[arg(long, value_name = "FILE")]
-    plot: Option<PathBuf>,
 }
 
 #[derive(Args)]
@@ -100,9 +94,6 @@ struct MuArgs {
     /// Most epochs of a run
     #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u64).range(1..=100_000))]
     epochs: u64,
-    /// Draw all three into this SVG file
-    #[arg(long, value_name = "FILE")]
-    plot: Option<PathBuf>,
 }
 
 fn slowness(text: &str) -> std::result::Result<f64, String> {
@@ -131,9 +122,6 @@ impl AsyncArgs {
             Which::Mu(args) => {
                 let Data { data, scale, seed, json } = args.data;
                 let found = study(data, scale, seed, args.epochs, args.rate)?;
-                if let Some(path) = &args.plot {
-                    write(path, &draw_study(&found)?)?;
-                }
                 (found.to_string(), serde_json::to_string_pretty(&found), json)
             }
         };
@@ -170,7 +158,6 @@ impl DemoArgs {
             scale,
             seed,
             rates: if self.rate.is_empty() { vec![Method::rate(source)] } else { self.rate },
-            plot: self.plot,
             quiet: json,
         })
     }

@@ -1,6 +1,5 @@
 //! `thc async demo`: servers in this process, workers as processes, one method after the other.
 
-use std::path::PathBuf;
 use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -8,13 +7,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use rand::{RngCore, SeedableRng};
 use thc_model::{ModelJobConfig, ModelServer, ModelServerConfig};
 
-use super::chart::draw_comparison;
 use super::data::Digits;
 use super::method::Method;
 use super::problem::{Setting, Source};
 use super::report::{Comparison, Outcome};
 use super::worker::{Event, ORDER, Order};
-use thc_charts::write;
 use thc_demo::demo::processes::{Children, Message};
 use thc_demo::error::{Error, Result};
 
@@ -35,7 +32,6 @@ pub struct ComparisonPlan {
     pub seed: u64,
     /// η: of several, each method has the one with which it needs the fewest bits to the target.
     pub rates: Vec<f32>,
-    pub plot: Option<PathBuf>,
     pub quiet: bool,
 }
 
@@ -68,11 +64,7 @@ pub fn compare(plan: &ComparisonPlan) -> Result<Comparison> {
         }
         outcomes.push(best?);
     }
-    let comparison = Comparison::new(plan, outcomes);
-    if let Some(path) = &plan.plot {
-        write(path, &draw_comparison(&comparison)?)?;
-    }
-    Ok(comparison)
+    Ok(Comparison::new(plan, outcomes))
 }
 
 /// One method, from the first value to the last epoch.

@@ -1,10 +1,7 @@
 //! The command line of `thc bench`.
 
-use std::path::PathBuf;
-
 use clap::{Args, Subcommand, ValueEnum};
 
-use super::fairness::FairnessArgs;
 use super::place::Place;
 use super::{report, run};
 use crate::error::Result;
@@ -21,8 +18,6 @@ pub struct BenchArgs {
 enum What {
     /// Measure one all-reduce of a plain tensor by real processes, each on a host of its own, on links of a given rate
     Allreduce(AllreduceArgs),
-    /// Measure how jobs share a link with a shallow queue: each job's part, and what is lost
-    Fairness(FairnessArgs),
 }
 
 /// What to compare with.
@@ -39,7 +34,7 @@ pub enum Other {
 repetition\nfills the tensor, waits for all processes, and takes the time until the last of them has the mean; with --against both\n\
 take turns. Means are checked when all have ended, and neither time nor CPU counts that. All processes share this machine's cores: with more workers than cores, these are what is measured.\n\n\
 Examples:\n  thc bench allreduce\n  thc bench allreduce --workers 4,8 --rate 1gbit,10gbit --place switch,colocated,server --against gloo\n  \
-thc bench allreduce --size 64KiB,1MiB,16MiB,1GiB --against gloo --plot sizes.svg --json > sizes.json\n  \
+thc bench allreduce --size 64KiB,1MiB,16MiB,1GiB --against gloo --json > sizes.json\n  \
 thc bench allreduce --rate loopback --workers 2      (no namespaces, no root)\n  \
 thc bench allreduce --jobs 1,2                       (what two groups on one server cost each other)"
 )]
@@ -72,30 +67,19 @@ pub struct AllreduceArgs {
     /// Threads that compute, of each worker [default: the library's]
     #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub threads: Option<u16>,
-    /// Keep error feedback
-    #[arg(long)]
-    pub feedback: bool,
-    /// Keep each process, with all its threads, on a core of its own; with more processes than cores they share these in turn
-    #[arg(long)]
-    pub pin: bool,
     /// Keys of the server's job or of the server, as in its file: data_slots=2048,shards=2
     #[arg(long, value_name = "KEY=VALUE,…", value_delimiter = ',', value_parser = pair)]
     pub server: Vec<(String, String)>,
     /// Print JSON
     #[arg(long)]
     pub json: bool,
-    /// Draw times, by size or by workers, into this SVG file
-    #[arg(long, value_name = "FILE")]
-    pub plot: Option<PathBuf>,
 }
 
 impl BenchArgs {
-    /// Measures, draws and reports.
+    /// Measures and reports.
     pub fn run(&self) -> Result<()> {
-        match &self.what {
-            What::Allreduce(args) => report::show(args, &run::measure(args)?),
-            What::Fairness(args) => args.run(),
-        }
+        let What::Allreduce(args) = &self.what;
+        report::show(args, &run::measure(args)?)
     }
 }
 

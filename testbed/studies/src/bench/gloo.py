@@ -13,8 +13,6 @@ except ImportError as error:
     sys.exit(f"{sys.executable} has no torch: {error} (name a Python that has it by THC_PYTHON)")
 
 part = json.loads(sys.stdin.readline())
-if part["core"] is not None:
-    os.sched_setaffinity(0, [part["core"]])
 os.environ.update({key: str(value) for key, value in part["environment"].items()})
 torch.set_num_threads(1)
 dist.init_process_group("gloo", timeout=datetime.timedelta(seconds=60))

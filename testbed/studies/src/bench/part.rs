@@ -4,7 +4,6 @@ use std::io::{BufRead, Write};
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use rustix::thread::{CpuSet, sched_setaffinity};
 use rustix::time::{ClockId, clock_gettime};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -19,8 +18,6 @@ use crate::error::{Error, Result};
 const LINGER: Duration = Duration::from_secs(8);
 /// Coordinates whose exact mean is known everywhere.
 const CHECKED: usize = 4096;
-/// The key of the tensor's error feedback.
-const KEY: u64 = 1;
 
 /// What a process is to be; the first line that it is told.
 #[derive(Clone, Debug, Deserialize, Serialize)]
@@ -29,8 +26,6 @@ pub struct Part {
     pub server: Option<String>,
     /// The worker, if it is one.
     pub worker: Option<WorkerPart>,
-    /// The only core that it may run on; none leaves it all.
-    pub core: Option<usize>,
 }
 
 /// What a worker is to do.
@@ -54,8 +49,6 @@ pub struct WorkerPart {
     pub calls: u32,
     /// Threads that compute; nothing for the library's default.
     pub threads: Option<u16>,
-    /// Whether error feedback is kept.
-    pub feedback: bool,
 }
 
 /// Nanoseconds of a clock.
@@ -85,20 +78,11 @@ fn value(worker: u8, index: usize) -> f32 {
     (word >> 40) as f32 / (1 << 23) as f32 - 1.0
 }
 
-/// Keeps this process, and all threads that it starts from now on, on one core.
-fn pin(core: usize) -> Result<()> {
-    let mut set = CpuSet::new();
-    set.set(core);
-    sched_setaffinity(None, &set)
-        .map_err(|cause| failure(format!("cannot run on core {core} alone: {cause}")))
-}
-
 /// Does what the lines on stdin say, until they end.
 pub fn run() -> Result<()> {
     let mut lines = std::io::stdin().lock().lines().map_while(std::result::Result::ok);
     let Some(first) = lines.next() else { return Ok(()) };
     let part: Part = serde_json::from_str(&first).map_err(Error::Event)?;
-    part.core.map_or(Ok(()), pin)?;
     let server = match &part.server {
         None => None,
         Some(text) => {
@@ -138,7 +122,6 @@ fn work(part: &WorkerPart, lines: impl Iterator<Item = String>) -> Result<()> {
         sum / f64::from(part.workers)
     };
     let exact: Vec<f64> = (0..CHECKED.min(part.coordinates)).map(mean).collect();
-    let call = Call { feedback: part.feedback.then_some(KEY), ..Call::default() };
     // Where a cache line begins, as torch's tensors do.
     let mut data = Buffer::from(&original[..]);
     say(&json!({}))?;
@@ -150,7 +133,7 @@ fn work(part: &WorkerPart, lines: impl Iterator<Item = String>) -> Result<()> {
             }
             "cpu" => json!({ "cpu": cpu() }),
             "check" => judge(&data, &exact),
-            _ => reduce(&group, part.calls, &mut data, call)?,
+            _ => reduce(&group, part.calls, &mut data)?,
         };
         say(&answer)?;
     }
@@ -159,29 +142,18 @@ fn work(part: &WorkerPart, lines: impl Iterator<Item = String>) -> Result<()> {
 }
 
 /// Reduces `data` so many times in a row. What that took.
-fn reduce(group: &Group, calls: u32, data: &mut [f32], call: Call<'_>) -> Result<Value> {
+fn reduce(group: &Group, calls: u32, data: &mut [f32]) -> Result<Value> {
     let before = group.stats().map_err(failure)?;
     let began = clock(ClockId::Monotonic);
-    let mut ends = Vec::new();
     for _ in 0..calls {
-        group.call(data, call).map_err(failure)?;
-        ends.push(clock(ClockId::Monotonic));
+        group.call(data, Call::default()).map_err(failure)?;
     }
     let ended = clock(ClockId::Monotonic);
     let after = group.stats().map_err(failure)?;
     Ok(json!({
         "began": began,
         "ended": ended,
-        "ends": ends,
-        "packets": after.packets_up - before.packets_up,
-        "round_trip": after.round_trip.as_secs_f64(),
-        "shortest_round_trip": after.shortest_round_trip.as_secs_f64(),
-        "window": after.window,
-        "decreases": after.decreases - before.decreases,
         "again": after.retransmissions - before.retransmissions,
-        "compression": (after.compression - before.compression).as_secs_f64(),
-        "network": (after.network - before.network).as_secs_f64(),
-        "waiting": (after.waiting - before.waiting).as_secs_f64(),
     }))
 }
 

@@ -1,4 +1,4 @@
-//! What was measured, as a table, JSON and a picture.
+//! The measurements as a table and as JSON.
 
 use std::io::Write;
 
@@ -6,11 +6,10 @@ use serde::Serialize;
 use thc_bench::median;
 
 use super::arguments::AllreduceArgs;
-use super::chart;
 use super::place::Place;
 use super::run::{Turn, bytes};
-use crate::charts::{Table, write};
 use crate::error::{Error, Result};
+use crate::table::Table;
 use crate::units::{Link, Rate};
 
 /// One setting's figures. Seconds are of one all-reduce.
@@ -127,11 +126,8 @@ impl Measured {
     }
 }
 
-/// Draws if that is wanted, and prints.
+/// Prints a table, or JSON.
 pub fn show(args: &AllreduceArgs, found: &[Measured]) -> Result<()> {
-    if let Some(path) = &args.plot {
-        write(path, &chart::draw(found)?)?;
-    }
     let text = if args.json {
         serde_json::to_string_pretty(found).map_err(Error::Event)?
     } else {
@@ -186,6 +182,5 @@ mod tests {
         ] {
             assert!((fields[key].as_f64().unwrap() - value).abs() < 1e-9, "{key}: {fields}");
         }
-        assert!(chart::draw(&[measured]).unwrap().contains("colocated"));
     }
 }

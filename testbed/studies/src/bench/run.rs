@@ -8,7 +8,6 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use indicatif::{ProgressBar, ProgressStyle};
-use rustix::thread::{CpuSet, sched_getaffinity};
 use serde_json::{Value, json};
 use thc_netns::{Network, ports};
 
@@ -229,15 +228,13 @@ fn one(
     };
     // The only server or the root, and racks.
     let own_hosts = site.places(n..n + usize::from(setting.place.hosts(setting.racks)))?;
-    let cores = Cores::new(args.pin)?;
     let mut servers = Crew::new(Arc::clone(interrupted));
     for (place, &at) in own_hosts.iter().enumerate() {
         let (name, role) = match place {
             0 => ("the server".to_owned(), Role::Top),
             rack => (format!("rack {}", rack - 1), Role::Rack(rack - 1, own_hosts[0])),
         };
-        let core = cores.core(n + place);
-        let part = Part { server: Some(server(args, setting, cookie, at, role)), worker: None, core };
+        let part = Part { server: Some(server(args, setting, cookie, at, role)), worker: None };
         let mut command = site.command(n + place, &program);
         command.arg("bench-part");
         servers.start(name, &mut command, &json!(part))?;
@@ -272,9 +269,8 @@ fn one(
             coordinates,
             calls,
             threads: args.threads,
-            feedback: args.feedback,
         };
-        let part = Part { server: share, worker: Some(worker), core: cores.core(own) };
+        let part = Part { server: share, worker: Some(worker) };
         let mut command = site.command(own, &program);
         command.arg("bench-part");
         let name = if setting.jobs > 1 { format!(" of job {job}") } else { String::new() };
@@ -283,7 +279,7 @@ fn one(
     workers.answers()?;
     let mut other = match args.against {
         None => None,
-        Some(Other::Gloo) => Some(gloo(&site, setting, calls, &cores, interrupted)?),
+        Some(Other::Gloo) => Some(gloo(&site, setting, calls, interrupted)?),
     };
     let (mut turns, mut against) = (Vec::new(), Vec::new());
     // The first turn makes connections and touches all memory.
@@ -337,24 +333,6 @@ fn cpu(crew: &mut Crew) -> Result<f64> {
     Ok(crew.ask("cpu")?.iter().map(|answer| number(answer, "cpu")).sum())
 }
 
-/// The cores that processes are kept on, if they are.
-struct Cores(Vec<usize>);
-
-impl Cores {
-    fn new(pin: bool) -> Result<Self> {
-        if !pin {
-            return Ok(Self(Vec::new()));
-        }
-        let set = sched_getaffinity(None).map_err(|cause| Error::Process(cause.into()))?;
-        Ok(Self((0..CpuSet::MAX_CPU).filter(|&core| set.is_set(core)).collect()))
-    }
-
-    /// The core of a host's process.
-    fn core(&self, host: usize) -> Option<usize> {
-        self.0.get(host.checked_rem(self.0.len())?).copied()
-    }
-}
-
 fn number(of: &Value, key: &str) -> f64 {
     of[key].as_f64().unwrap_or(0.0)
 }
@@ -387,13 +365,7 @@ fn check(setting: &Setting, answers: &[Value], calls: u32) -> Result<f64> {
     Ok(error)
 }
 
-fn gloo(
-    site: &Site,
-    setting: &Setting,
-    calls: u32,
-    cores: &Cores,
-    interrupted: &Arc<AtomicBool>,
-) -> Result<Crew> {
+fn gloo(site: &Site, setting: &Setting, calls: u32, interrupted: &Arc<AtomicBool>) -> Result<Crew> {
     let python =
         std::env::var_os("THC_PYTHON").map_or_else(|| PathBuf::from("/usr/bin/python3"), PathBuf::from);
     let mut crew = Crew::new(Arc::clone(interrupted));
@@ -410,7 +382,6 @@ fn gloo(
             "environment": environment,
             "coordinates": setting.bytes / 4,
             "calls": calls,
-            "core": cores.core(rank.into()),
         });
         let mut command = site.command(rank.into(), &python);
         command.args(["-c", GLOO]).env("OMP_NUM_THREADS", "1");
@@ -428,14 +399,6 @@ mod tests {
     #[test]
     fn sizes_in_words() {
         assert_eq!([4, 65_536, 3 << 20, 1 << 30].map(bytes), ["4 B", "64 KiB", "3 MiB", "1 GiB"]);
-    }
-
-    #[test]
-    fn hosts_share_cores_in_turn() {
-        let cores = Cores(vec![2, 5]);
-        assert_eq!([0, 1, 2, 3].map(|host| cores.core(host)), [Some(2), Some(5), Some(2), Some(5)]);
-        assert_eq!(Cores::new(false).unwrap().core(3), None);
-        assert!(Cores::new(true).unwrap().core(0).is_some());
     }
 
     #[test]

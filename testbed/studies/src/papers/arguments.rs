@@ -8,8 +8,8 @@ use serde_json::{Value, json};
 
 use super::gradients::Gradients;
 use super::{aqgb, layers, nmse};
-use crate::charts::write;
 use crate::error::{Error, Result};
+use crate::table::write;
 
 /// `thc papers`
 #[derive(Args)]

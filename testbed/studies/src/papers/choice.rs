@@ -1,8 +1,8 @@
-//! Which parameters of a scheme each tensor of a model gets: the same for all, by L-GreCo, or by CGX's k-means.
+//! Which parameters of a scheme each tensor of a model gets: the same for all, or by L-GreCo.
 
-use thc_policy::layerwise::{Problem, exact};
 use thc_baselines::SchemeGroup;
 use thc_codec::signs::mix;
+use thc_policy::layerwise::{Problem, exact};
 
 use super::schemes::Named;
 use crate::error::{Error, Result};
@@ -25,14 +25,7 @@ pub enum Policy {
     Uniform,
     /// The fewest bits whose error is no more than with the usual parameters (L-GreCo).
     LGreco,
-    /// Groups of tensors by size and error, of which large ones that lose little get the strongest compression (CGX).
-    KMeans,
 }
-
-/// Groups of tensors of CGX; the paper has six, for a hundred tensors.
-const GROUPS: usize = 3;
-/// Rounds of k-means, more than enough for so few points.
-const ROUNDS: usize = 50;
 
 impl Family {
     /// As figures write it.
@@ -74,7 +67,6 @@ impl Policy {
         match self {
             Self::Uniform => "uniform",
             Self::LGreco => "L-GreCo",
-            Self::KMeans => "k-means",
         }
     }
 
@@ -107,55 +99,9 @@ impl Policy {
                 let problem = Problem::new(&costs, &errors).map_err(measured)?;
                 exact(&problem, bound).map_err(measured)?.choices
             }
-            Self::KMeans => {
-                let lost: Vec<f64> = errors.iter().map(|error| error[usual]).collect();
-                let sizes: Vec<f64> = pieces.iter().map(|piece| piece.len() as f64).collect();
-                group_choices(&sizes, &lost, choices.len())
-            }
         };
         Ok(chosen.into_iter().map(|number| choices[number]).collect())
     }
-}
-
-/// Numbers of choices by group: groups are ordered from large tensors that lose little to small ones that lose much, and spread over the
-/// choices from the strongest to the weakest.
-fn group_choices(sizes: &[f64], errors: &[f64], choices: usize) -> Vec<usize> {
-    let scaled = |values: &[f64]| -> Vec<f64> {
-        let logs: Vec<f64> = values.iter().map(|value| value.max(1e-30).ln()).collect();
-        let low = logs.iter().copied().fold(f64::INFINITY, f64::min);
-        let span = logs.iter().copied().fold(f64::NEG_INFINITY, f64::max) - low;
-        logs.iter().map(|log| if span > 0.0 { (log - low) / span } else { 0.0 }).collect()
-    };
-    let points: Vec<[f64; 2]> = scaled(sizes).into_iter().zip(scaled(errors)).map(|(s, e)| [s, e]).collect();
-    let groups = GROUPS.min(points.len());
-    // Begins with points that are spread over the order that is wanted in the end.
-    let order = |point: &[f64; 2]| point[1] - point[0];
-    let mut sorted: Vec<usize> = (0..points.len()).collect();
-    sorted.sort_by(|a, b| order(&points[*a]).total_cmp(&order(&points[*b])).then(a.cmp(b)));
-    let spread = |group: usize, of: usize| if groups < 2 { 0 } else { group * (of - 1) / (groups - 1) };
-    let mut centres: Vec<[f64; 2]> =
-        (0..groups).map(|group| points[sorted[spread(group, points.len())]]).collect();
-    let mut belongs = vec![0; points.len()];
-    for _ in 0..ROUNDS {
-        for (belongs, point) in belongs.iter_mut().zip(&points) {
-            let distance = |group: usize| {
-                let centre = &centres[group];
-                (centre[0] - point[0]).powi(2) + (centre[1] - point[1]).powi(2)
-            };
-            *belongs = (0..groups).min_by(|a, b| distance(*a).total_cmp(&distance(*b))).unwrap_or(0);
-        }
-        for (group, centre) in centres.iter_mut().enumerate() {
-            let own = || points.iter().zip(&belongs).filter(|(_, of)| **of == group).map(|(point, _)| point);
-            let count = own().count();
-            if count > 0 {
-                *centre = [0, 1].map(|axis| own().map(|point| point[axis]).sum::<f64>() / count as f64);
-            }
-        }
-    }
-    let mut ranked: Vec<usize> = (0..groups).collect();
-    ranked.sort_by(|a, b| order(&centres[*a]).total_cmp(&order(&centres[*b])));
-    let rank = |group: usize| ranked.iter().position(|other| *other == group).unwrap_or(0);
-    belongs.into_iter().map(|group| spread(rank(group), choices)).collect()
 }
 
 #[cfg(test)]
@@ -189,11 +135,5 @@ mod tests {
             assert!(chosen <= uniform, "{family:?}: {chosen} {uniform}");
         }
         assert!(bits(Family::Qsgd, Policy::LGreco) < bits(Family::Qsgd, Policy::Uniform));
-    }
-
-    #[test]
-    fn groups_give_the_strongest_to_large_tensors_that_lose_little() {
-        assert_eq!(group_choices(&[1e6, 9e5, 1e3, 10.0], &[0.1, 0.1, 1.0, 9.0], 7), [0, 3, 6, 6]);
-        assert_eq!(group_choices(&[5.0], &[1.0], 4), [0]);
     }
 }

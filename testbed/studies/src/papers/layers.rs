@@ -59,7 +59,7 @@ impl Averaged {
     }
 }
 
-/// L-GreCo's and k-means' parameters by tensor, beside uniform ones.
+/// L-GreCo's parameters by tensor, beside uniform ones.
 pub fn choices(gradients: &Gradients, seed: u64) -> Result<Sheet> {
     let mut rows = Vec::new();
     for model in &gradients.models {
@@ -68,7 +68,7 @@ pub fn choices(gradients: &Gradients, seed: u64) -> Result<Sheet> {
         let large: Vec<&[f32]> = seen.tensors().filter(|tensor| 4 * tensor.len() >= SMALL).collect();
         for family in [Family::Qsgd, Family::TopK, Family::Thc] {
             let mut usual: Option<Averaged> = None;
-            for policy in [Policy::Uniform, Policy::LGreco, Policy::KMeans] {
+            for policy in [Policy::Uniform, Policy::LGreco] {
                 let mut choices = policy.choose(family, &large, workers.len() as u8, seed)?.into_iter();
                 let schemes: Vec<Named> = seen
                     .lengths
@@ -112,15 +112,7 @@ pub fn choices(gradients: &Gradients, seed: u64) -> Result<Sheet> {
 pub fn errors(gradients: &Gradients, seed: u64) -> Result<Sheet> {
     let uniform = |rotated| Named::Uniform { rotated };
     let (top_k, qsgd) = (Named::TopK { inverse: 10 }, Named::Qsgd { up: 4, down: 8 });
-    let schemes = [
-        Named::TernGrad { clipped: true },
-        top_k,
-        Named::Dgc,
-        qsgd,
-        Named::THC,
-        uniform(true),
-        uniform(false),
-    ];
+    let schemes = [Named::TernGrad { clipped: true }, top_k, qsgd, Named::THC, uniform(true), uniform(false)];
     let mut rows = Vec::new();
     for model in &gradients.models {
         let workers = gradients.workers(model)?;
@@ -137,15 +129,7 @@ pub fn errors(gradients: &Gradients, seed: u64) -> Result<Sheet> {
     Ok(Sheet {
         name: "errors",
         title: "NMSE of the mean of four workers",
-        columns: &[
-            "TernGrad",
-            "TopK 1/10",
-            "DGC 10 %",
-            "QSGD, 4 and 8 bits",
-            "THC",
-            "uniform THC",
-            "not rotated",
-        ],
+        columns: &["TernGrad", "TopK 1/10", "QSGD, 4 and 8 bits", "THC", "uniform THC", "not rotated"],
         rows,
     })
 }
@@ -192,7 +176,6 @@ pub fn values(gradients: &Gradients, _: u64) -> Result<Sheet> {
             "largest / rms",
             "rms of tensors, largest / least tenth",
             "from normal",
-            "from Laplace",
             "from log-normal",
         ],
         rows,
@@ -203,12 +186,11 @@ pub fn values(gradients: &Gradients, _: u64) -> Result<Sheet> {
 #[derive(Clone, Copy)]
 enum Law {
     Normal,
-    Laplace,
     LogNormal,
 }
 
 impl Law {
-    const ALL: [Self; 3] = [Self::Normal, Self::Laplace, Self::LogNormal];
+    const ALL: [Self; 2] = [Self::Normal, Self::LogNormal];
 
     /// The largest difference between the share of magnitudes up to a size and what the law says, over all sizes, which are in ascending order
     /// and above 0.
@@ -217,7 +199,6 @@ impl Law {
         let mean = |of: &dyn Fn(f64) -> f64| sizes.iter().map(|v| of(*v)).sum::<f64>() / count;
         let (first, scale) = match self {
             Self::Normal => (0.0, mean(&|v| v * v).sqrt()),
-            Self::Laplace => (0.0, mean(&|v| v)),
             Self::LogNormal => {
                 let middle = mean(&f64::ln);
                 (middle, mean(&|v| (v.ln() - middle).powi(2)).sqrt())
@@ -225,7 +206,6 @@ impl Law {
         };
         let below = |v: f64| match self {
             Self::Normal => 2.0 * normal(v / scale) - 1.0,
-            Self::Laplace => 1.0 - (-v / scale).exp(),
             Self::LogNormal => normal((v.ln() - first) / scale),
         };
         // A thousand places are enough for three digits.
@@ -250,7 +230,7 @@ fn normal(x: f64) -> f64 {
 #[allow(clippy::unwrap_used)]
 mod tests {
     use rand::SeedableRng;
-    use rand_distr::{Distribution, Exp1, LogNormal, StandardNormal};
+    use rand_distr::{Distribution, LogNormal, StandardNormal};
 
     use super::super::gradients::tests::write;
     use super::*;
@@ -262,17 +242,15 @@ mod tests {
         let mut draw = |law: usize| -> f64 {
             match law {
                 0 => f64::abs(StandardNormal.sample(&mut random)),
-                1 => Exp1.sample(&mut random),
                 _ => log.sample(&mut random),
             }
         };
-        for law in 0..3 {
+        for law in 0..2 {
             let mut sizes: Vec<f64> = (0..50_000).map(|_| draw(law)).collect();
             sizes.sort_by(f64::total_cmp);
             let distances = Law::ALL.map(|law| law.distance(&sizes));
             assert!(distances[law] < 0.02, "{law}: {distances:?}");
-            let others = (0..3).filter(|other| *other != law);
-            assert!(others.map(|other| distances[other]).fold(1.0, f64::min) > 0.05, "{law}: {distances:?}");
+            assert!(distances[1 - law] > 0.05, "{law}: {distances:?}");
         }
     }
 
@@ -286,12 +264,12 @@ mod tests {
         });
         let gradients = Gradients::open(folder.path()).unwrap();
         let rows = choices(&gradients, 1).unwrap().rows;
-        assert_eq!(rows.len(), 9);
-        for three in rows.chunks(3) {
-            let value = |row: usize, column: usize| three[row].1[column];
-            assert_eq!((value(0, 3), value(0, 4)), (1.0, 1.0), "{three:?}");
+        assert_eq!(rows.len(), 6);
+        for two in rows.chunks(2) {
+            let value = |row: usize, column: usize| two[row].1[column];
+            assert_eq!((value(0, 3), value(0, 4)), (1.0, 1.0), "{two:?}");
             // There is one tensor to choose for, so that there is nothing to gain without a loss.
-            assert!(value(1, 3) >= 1.0 && value(1, 2) > 0.0, "{three:?}");
+            assert!(value(1, 3) >= 1.0 && value(1, 2) > 0.0, "{two:?}");
         }
         let of = |row: &(String, Vec<f64>), column: usize| row.1[column];
         let found = errors(&gradients, 1).unwrap().rows;

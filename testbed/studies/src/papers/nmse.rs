@@ -13,12 +13,11 @@ use crate::error::Result;
 
 /// Coordinates of a vector: one partition of 4 MiB.
 const LENGTH: usize = 1 << 20;
-const SCHEMES: [(&str, Named); 8] = [
+const SCHEMES: [(&str, Named); 7] = [
     ("THC, g = 30, p = 1/32", Named::THC),
     ("uniform THC", Named::Uniform { rotated: true }),
     ("not rotated", Named::Uniform { rotated: false }),
     ("TopK 10 %", Named::TopK { inverse: 10 }),
-    ("DGC 10 %", Named::Dgc),
     ("QSGD, 4 and 8 bits", Named::Qsgd { up: 4, down: 8 }),
     ("TernGrad, clipped", Named::TernGrad { clipped: true }),
     ("TernGrad", Named::TernGrad { clipped: false }),

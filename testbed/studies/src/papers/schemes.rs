@@ -1,6 +1,6 @@
 //! The schemes with their parameters.
 
-use thc_baselines::{Dgc, Qsgd, Scheme, TernGrad, Thc, TopK, Uncompressed, UniformThc};
+use thc_baselines::{Qsgd, Scheme, TernGrad, Thc, TopK, Uncompressed, UniformThc};
 
 use crate::error::Result;
 
@@ -15,8 +15,6 @@ pub enum Named {
     Uniform { rotated: bool },
     /// TopK by the inverse of the share that is sent.
     TopK { inverse: u16 },
-    /// DGC of 10 %, momentum 0.9.
-    Dgc,
     /// TernGrad, clipped at 2.5 standard deviations or not at all.
     TernGrad { clipped: bool },
     /// QSGD by bits of a coordinate up and down, with one norm for each 512 coordinates.
@@ -37,7 +35,6 @@ impl Named {
             }
             Self::Uniform { rotated } => Box::new(UniformThc { bits: 4, rotated }),
             Self::TopK { inverse } => Box::new(TopK::symmetric(1.0 / f64::from(inverse))),
-            Self::Dgc => Box::new(Dgc { ratio: 0.1, momentum: 0.9 }),
             Self::TernGrad { clipped } => Box::new(TernGrad { layer: None, clip: clipped.then_some(2.5) }),
             Self::Qsgd { up, down } => {
                 Box::new(Qsgd { levels: levels(up), down_levels: levels(down), bucket: Some(512) })

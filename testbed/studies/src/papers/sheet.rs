@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value};
 
-use crate::charts::{Table, short};
+use crate::table::{Table, short};
 
 /// A table with a number in each cell.
 #[derive(Debug, PartialEq)]

@@ -14,9 +14,6 @@ use super::port::{Leaving, Port};
 use super::settings::Costs;
 use crate::error::{Error, Result};
 
-/// The key of the tensor's error feedback.
-const KEY: u64 = 1;
-
 /// What came of a turn.
 pub struct Turn {
     /// How long it took.
@@ -48,11 +45,10 @@ pub struct Party {
     engine: Engine<Port>,
     data: Vec<f32>,
     call: Option<u64>,
-    feedback: bool,
     costs: Costs,
     counted: Computed,
-    /// How long it computes before each all-reduce.
-    pauses: Vec<Duration>,
+    /// How many all-reduces it does.
+    rounds: usize,
     next: Duration,
     /// When each all-reduce began and ended here.
     pub began: Vec<Duration>,
@@ -60,24 +56,16 @@ pub struct Party {
 }
 
 impl Party {
-    /// A worker that averages `data` as often as there are pauses before.
-    pub fn new(
-        engine: Engine<Port>,
-        data: Vec<f32>,
-        feedback: bool,
-        costs: Costs,
-        pauses: Vec<Duration>,
-    ) -> Self {
-        let next = pauses.first().copied().unwrap_or_default();
+    /// A worker that averages `data` so many times.
+    pub fn new(engine: Engine<Port>, data: Vec<f32>, costs: Costs, rounds: usize) -> Self {
         Self {
             engine,
             data,
             call: None,
-            feedback,
             costs,
             counted: Computed::default(),
-            pauses,
-            next,
+            rounds,
+            next: Duration::ZERO,
             began: Vec::new(),
             ended: Vec::new(),
         }
@@ -85,7 +73,7 @@ impl Party {
 
     /// Whether it has done everything.
     pub fn is_done(&self) -> bool {
-        self.ended.len() == self.pauses.len()
+        self.ended.len() == self.rounds
     }
 
     /// The tensor: after the end the last mean.
@@ -110,8 +98,7 @@ impl Party {
 
     pub fn turn(&mut self, now: Duration) -> Result<Turn> {
         if self.call.is_none() && !self.is_done() && now >= self.next {
-            let call = Call { feedback: self.feedback.then_some(KEY), ..Call::default() };
-            let call = self.engine.submit(self.data.len(), call);
+            let call = self.engine.submit(self.data.len(), Call::default());
             self.call = Some(call.map_err(Error::failure)?);
             self.began.push(now);
         }
@@ -135,7 +122,7 @@ impl Party {
             outcome.map_err(Error::failure)?;
             self.call = None;
             self.ended.push(now + took);
-            self.next = now + took + self.pauses.get(self.ended.len()).copied().unwrap_or_default();
+            self.next = now + took;
         }
         let start = (self.call.is_none() && !self.is_done()).then_some(self.next);
         let due = [self.engine.deadline(), start].into_iter().flatten().min();

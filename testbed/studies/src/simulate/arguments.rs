@@ -1,7 +1,6 @@
 //! The command line of `thc simulate`.
 
 use std::io::{IsTerminal, Write};
-use std::path::PathBuf;
 use std::time::Instant;
 
 use clap::{Args, Subcommand};
@@ -11,8 +10,7 @@ use super::loss::LossArgs;
 use super::recirculation::RecirculationArgs;
 use super::row::RowArgs;
 use super::settings::Keys;
-use super::{chart, study};
-use crate::charts::write;
+use super::study;
 use crate::error::{Error, Result};
 use crate::progress::Progress;
 
@@ -22,12 +20,10 @@ use crate::progress::Progress;
     args_conflicts_with_subcommands = true,
     after_help = "Workers are thc-worker's engine with the real codec, aggregators are the protocol's own, and packets are real; the \
                   clock,\nlinks, cores and a switch's passes are virtual. The same settings give the same figures. A ring \
-                  is the schedule of\nits messages on the same links and cores. Keys of a file are the flags' names with _ \
-                  for -; flags override the\nfile. testbed/studies/thc-simulate.example.toml has all keys.\n\n\
+                  is the schedule of\nits messages on the same links and cores.\n\n\
                   Examples:\n  \
                   thc simulate                                       who wins where: 16 Mi coordinates, four rates\n  \
                   thc simulate --workers 4,64 --rate 25gbit --layout switch,ring-fp32 --coordinates 350000000\n  \
-                  thc simulate --workers 16 --compute-ms 50 --stragglers 0.05 --slowdown 3 --rounds 20\n  \
                   docs/measuring.md says what is simulated."
 )]
 pub struct SimulateArgs {
@@ -47,37 +43,13 @@ enum What {
     Row(RowArgs),
 }
 
-/// Where settings come from.
-#[derive(Args, Clone, Debug)]
-pub struct Source {
-    /// A file of settings; may be repeated, later files override earlier ones
-    #[arg(long, value_name = "FILE")]
-    config: Vec<PathBuf>,
-    #[command(flatten)]
-    keys: Keys,
-}
-
-impl Source {
-    /// Flags, then files from the last to the first.
-    pub fn keys(&self) -> Result<Keys> {
-        let mut keys = self.keys.clone();
-        for path in self.config.iter().rev() {
-            keys = keys.or(Keys::read(path)?);
-        }
-        Ok(keys)
-    }
-}
-
 #[derive(Args)]
 struct Curves {
     #[command(flatten)]
-    source: Source,
+    keys: Keys,
     /// Print settings and all figures as JSON
     #[arg(long)]
     json: bool,
-    /// Draw the curves, a chart for each rate, into this SVG file
-    #[arg(long, value_name = "FILE")]
-    svg: Option<PathBuf>,
 }
 
 impl SimulateArgs {
@@ -95,12 +67,9 @@ impl SimulateArgs {
 
 impl Curves {
     fn run(&self) -> Result<String> {
-        let settings = self.source.keys()?.validate()?;
+        let settings = self.keys.clone().validate()?;
         let began = Instant::now();
         let points = study::run(&settings, &Progress::new(self.json))?;
-        if let Some(path) = &self.svg {
-            write(path, &chart::svg(&points)?)?;
-        }
         if self.json {
             let all = json!({ "settings": settings, "points": points });
             return serde_json::to_string_pretty(&all).map_err(Error::Event);
@@ -109,6 +78,6 @@ impl Curves {
         if std::io::stderr().is_terminal() {
             eprintln!("{packets} packets in {:.1} s", began.elapsed().as_secs_f64());
         }
-        Ok(chart::table(&points).to_text())
+        Ok(study::table(&points).to_text())
     }
 }

@@ -3,8 +3,6 @@
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
-use rand::{Rng, SeedableRng};
-use rand_chacha::ChaCha8Rng;
 use serde::Serialize;
 use thc_codec::signs::SignKey;
 use thc_protocol::aggregator::{Aggregator, Endpoint, JobConfigError, Shard};
@@ -20,7 +18,7 @@ use super::actor::{PacketCosts, Party, SimAggregator};
 use super::cluster::Cluster;
 use super::cores::Cores;
 use super::error::{job_error, too_many_workers};
-use super::layout::{Layout, SwitchKind};
+use super::layout::Layout;
 use super::port::Port;
 use super::ring::Ring;
 use super::settings::{Settings, nanos};
@@ -98,17 +96,6 @@ fn tensor(worker: u16, coordinates: usize) -> impl Iterator<Item = f32> {
 fn address(host: u16) -> Ipv4Addr {
     let [high, low] = host.to_be_bytes();
     Ipv4Addr::new(10, 1, high, low)
-}
-
-/// How long each worker computes before each all-reduce.
-fn pauses(settings: &Settings, workers: u16) -> Vec<Vec<Duration>> {
-    let mut rng = ChaCha8Rng::seed_from_u64(settings.seed ^ 0x5713_A661);
-    let mut pause = || {
-        let spread = 1.0 + settings.compute_spread * rng.random_range(-1.0..=1.0);
-        let slow = if rng.random::<f64>() < settings.stragglers { settings.slowdown } else { 1.0 };
-        Duration::from_secs_f64(settings.compute_ms / 1e3 * spread * slow)
-    };
-    (0..workers).map(|_| (0..settings.rounds).map(|_| pause()).collect()).collect()
 }
 
 /// What a server's file would say: `own` are its own keys, `members` the job's that say who is in it.
@@ -191,7 +178,7 @@ fn plan(settings: &Settings, case: &Case, cluster: &Cluster) -> Result<Plan> {
         layout => {
             let rate = (layout == Layout::Server).then_some(case.rate.0);
             cluster.host(address(n), rate);
-            let is_p4 = layout == Layout::Switch && settings.switch == SwitchKind::P4;
+            let is_p4 = layout == Layout::Switch;
             Ok(Plan { aggregators: vec![one(server(n), "", is_p4, n)?], groups: vec![n] })
         }
     }
@@ -211,7 +198,7 @@ fn racks(settings: &Settings, case: &Case, cluster: &Cluster) -> Result<Plan> {
     let mut aggregators = Vec::new();
     for number in 0..count {
         cluster.host(address(down(number)), None);
-        cluster.host(address(up(number)), Some(settings.uplink.unwrap_or(case.rate).0));
+        cluster.host(address(up(number)), Some(case.rate.0));
         let at = SocketAddr::from((address(down(number)), SERVER_PORT));
         let own = format!("listen = \"{at}\"\nrack = {number}\nroot = \"{root}\"\n");
         let first = number * rack;
@@ -220,7 +207,7 @@ fn racks(settings: &Settings, case: &Case, cluster: &Cluster) -> Result<Plan> {
             up: Some((SocketAddr::from((address(up(number)), SERVER_PORT)), root)),
             setup: job_setup(settings, case, &own, &members)?,
             members: (first..first + groups[usize::from(number)]).map(worker_at).collect(),
-            is_p4: settings.switch == SwitchKind::P4,
+            is_p4: true,
             host: down(number),
         });
     }
@@ -230,7 +217,7 @@ fn racks(settings: &Settings, case: &Case, cluster: &Cluster) -> Result<Plan> {
         up: None,
         setup: job_setup(settings, case, &format!("listen = \"{root}\"\n"), &members)?,
         members: (0..count).map(|number| SocketAddr::from((address(up(number)), SERVER_PORT))).collect(),
-        is_p4: settings.root == SwitchKind::P4,
+        is_p4: true,
         host: root_host,
     });
     Ok(Plan { aggregators, groups })
@@ -274,9 +261,7 @@ pub fn simulate(settings: &Settings, case: &Case) -> Result<Took> {
     let mut cluster = Cluster::new(net.clone(), nanos(settings.costs.wake_us * 1e3));
     (0..n).for_each(|host| cluster.host(address(host), Some(case.rate.0)));
     let plan = plan(settings, case, &cluster)?;
-    let shared = (settings.shared_cores > 0).then(|| cluster.cores(settings.shared_cores.into()));
-    let own: Vec<usize> =
-        (0..n).map(|_| shared.unwrap_or_else(|| cluster.cores(settings.cores.into()))).collect();
+    let own: Vec<usize> = (0..n).map(|_| cluster.cores(settings.cores.into())).collect();
     let mut parties = Vec::new();
     let mut first = 0;
     for (aggregator, &size) in plan.aggregators.iter().zip(&plan.groups) {
@@ -284,12 +269,11 @@ pub fn simulate(settings: &Settings, case: &Case) -> Result<Took> {
         first += size;
     }
     for aggregator in &plan.aggregators {
-        let cores = match (own.get(usize::from(aggregator.host)), shared) {
+        let cores = match own.get(usize::from(aggregator.host)) {
             // One thing after the other in a pipe.
             _ if aggregator.is_p4 => cluster.cores(1),
-            (Some(own), _) => *own,
-            (None, Some(shared)) => shared,
-            (None, None) => cluster.cores(settings.cores.into()),
+            Some(own) => *own,
+            None => cluster.cores(settings.cores.into()),
         };
         for aggregator in aggregators(settings, case, aggregator, &net)? {
             cluster.add_aggregator(aggregator, cores);
@@ -363,7 +347,6 @@ fn group(
     let credit = if aggregator.is_p4 { 0 } else { setup.welcome.credit };
     let welcome = Welcome { session: SESSION, credit, ..setup.welcome };
     let costs = settings.costs;
-    let all = pauses(settings, case.workers);
     let mut parties = Vec::new();
     for number in 0..size {
         let rank = first + number;
@@ -383,8 +366,7 @@ fn group(
         let engine = Engine::new(port, config, joiners, &welcome, size as u8, CAPACITY);
         let engine = engine.map_err(Error::failure)?;
         let data = tensor(rank, case.coordinates as usize).collect();
-        let pauses = all[usize::from(rank)].clone();
-        parties.push(Party::new(engine, data, settings.feedback, costs, pauses));
+        parties.push(Party::new(engine, data, costs, settings.rounds as usize));
     }
     Ok(parties)
 }
@@ -447,18 +429,12 @@ fn ring(settings: &Settings, case: &Case) -> Took {
         add_ns: if int8 { costs.requantize_ns } else { costs.add_ns } / threads,
         take_ns: if int8 { costs.add_ns / threads } else { 0.0 },
     };
-    let pauses = pauses(settings, case.workers);
     let mut begins: Vec<Duration> = vec![Duration::ZERO; n];
-    let pool = if settings.shared_cores > 0 { settings.shared_cores } else { settings.cores };
-    let count = if settings.shared_cores > 0 { 1 } else { n };
-    let mut cores = vec![Cores::new(pool.into()); count];
+    let mut cores = vec![Cores::new(settings.cores.into()); n];
     let mut rounds = Vec::new();
-    for round in 0..settings.rounds as usize {
-        for (begin, pauses) in begins.iter_mut().zip(&pauses) {
-            *begin += pauses[round];
-        }
+    for _ in 0..settings.rounds {
         let last = begins.iter().max().copied().unwrap_or_default();
-        begins = ring.ends(&begins, &mut cores, |rank| rank % count);
+        begins = ring.ends(&begins, &mut cores, |rank| rank);
         let end = begins.iter().max().copied().unwrap_or_default();
         rounds.push(end.saturating_sub(last).as_secs_f64());
     }

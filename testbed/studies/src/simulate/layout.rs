@@ -1,10 +1,10 @@
 //! Who adds up in a simulation, and what is at the switch's place.
 
 use clap::ValueEnum;
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
 /// Who adds up, and where.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, ValueEnum)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, ValueEnum)]
 #[serde(rename_all = "kebab-case")]
 pub enum Layout {
     /// THC with the aggregator at the switch's place
@@ -47,14 +47,4 @@ impl Layout {
     pub fn is_ring(self) -> bool {
         matches!(self, Self::RingFp32 | Self::RingInt8)
     }
-}
-
-/// What aggregates at the switch's place.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ValueEnum)]
-#[serde(rename_all = "kebab-case")]
-pub enum SwitchKind {
-    /// A P4 switch: a packet takes passes, copies cost nothing
-    P4,
-    /// thc-ps on a port of unlimited rate
-    Software,
 }

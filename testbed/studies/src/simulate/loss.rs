@@ -4,13 +4,12 @@ use clap::Args;
 use serde::Serialize;
 use serde_json::json;
 
-use super::arguments::Source;
 use super::job::{Case, Took, simulate};
 use super::layout::Layout;
 use super::settings::{Keys, Settings};
-use crate::charts::Table;
 use crate::error::{Error, Result};
 use crate::progress::Progress;
+use crate::table::Table;
 use crate::units::Rate;
 
 /// `thc simulate loss`
@@ -29,7 +28,7 @@ pub struct LossArgs {
     #[arg(long, value_name = "SHARE,…", value_delimiter = ',', default_value = "0,0.0001,0.001,0.01,0.05")]
     losses: Vec<f64>,
     #[command(flatten)]
-    source: Source,
+    keys: Keys,
     /// Print settings and all figures as JSON
     #[arg(long)]
     json: bool,
@@ -64,7 +63,7 @@ impl LossArgs {
             rounds: Some(3),
             ..Keys::default()
         };
-        let settings = self.source.keys()?.or(usual).validate()?;
+        let settings = self.keys.clone().or(usual).validate()?;
         let each: Vec<Settings> = self
             .losses
             .iter()

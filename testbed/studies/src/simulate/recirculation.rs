@@ -2,14 +2,13 @@
 //! each time while it collects a RESULT (docs/switch.md, "Bandwidth, by arithmetic").
 
 use clap::{Args, ValueEnum};
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 use serde_json::json;
 
-use super::arguments::Source;
 use super::layout::Layout;
 use super::settings::Keys;
-use crate::charts::Table;
 use crate::error::{Error, Result};
+use crate::table::Table;
 use crate::units::Rate;
 
 /// Bytes of indices of DATA of 1024 coordinates in 4 bits, and of their lanes in words of 4 bytes.
@@ -23,7 +22,7 @@ const SLOT_BITS: f64 = 1024.0 * 32.0;
 const RESULT: f64 = 1072.0 + 38.0;
 
 /// A chip that the program is compiled for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ValueEnum)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ValueEnum)]
 #[serde(rename_all = "lowercase")]
 pub enum Chip {
     /// Tofino: 16 words a pass
@@ -118,7 +117,7 @@ impl Chip {
 )]
 pub struct RecirculationArgs {
     #[command(flatten)]
-    source: Source,
+    keys: Keys,
     /// Print JSON
     #[arg(long)]
     json: bool,
@@ -178,7 +177,7 @@ impl RecirculationArgs {
             rate: Some(vec![Rate(100_000_000_000)]),
             ..Keys::default()
         };
-        let settings = self.source.keys()?.or(usual).validate()?;
+        let settings = self.keys.clone().or(usual).validate()?;
         if let Some(workers) = settings.workers.iter().find(|workers| !Layout::Switch.takes(**workers, 0)) {
             return Err(super::error::too_many_workers(*workers, Layout::Switch));
         }

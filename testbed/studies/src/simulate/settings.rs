@@ -1,21 +1,20 @@
-//! What is simulated: as it is written in a file or in flags ([`Keys`]) and as it is used ([`Settings`]).
+//! The settings of a simulation: as typed ([`Keys`]) and as used ([`Settings`]).
 
 use std::collections::BTreeMap;
-use std::path::Path;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum as _};
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 use thc_worker::Computed;
 
 use super::error::value_error;
-use super::layout::{Layout, SwitchKind};
+use super::layout::Layout;
 use super::recirculation::Chip;
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::units::Rate;
 
 /// A key of a server's job.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(untagged)]
 pub enum JobValue {
     /// A number.
@@ -44,24 +43,14 @@ macro_rules! keys {
         settings { $($(#[$note:meta])* $key:ident: $kind:ty = $default:expr,)* }
         costs { $($(#[$cost_note:meta])* $cost:ident: $cost_kind:ty = $cost_default:expr,)* }
     ) => {
-        /// The keys of a file of settings, each also a flag.
-        #[derive(Args, Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
-        #[serde(deny_unknown_fields)]
+        /// The flags.
+        #[derive(Args, Clone, Debug, Default, PartialEq)]
         pub struct Keys {
-            $($(#[$note])* #[serde(skip_serializing_if = "Option::is_none")] pub $key: Option<$kind>,)*
-            /// What the link between a rack and its root carries, each way [default: as a host's]
-            #[arg(long, value_name = "RATE", help_heading = "Settings")]
-            #[serde(skip_serializing_if = "Option::is_none")]
-            pub uplink: Option<Rate>,
-            $($(#[$cost_note])* #[serde(skip_serializing_if = "Option::is_none")] pub $cost: Option<$cost_kind>,)*
+            $($(#[$note])* pub $key: Option<$kind>,)*
+            $($(#[$cost_note])* pub $cost: Option<$cost_kind>,)*
             /// Keys of the server's job, as in thc-ps's file: bits=3,data_slots=2048
             #[arg(long, value_name = "KEY=VALUE,…", value_delimiter = ',', value_parser = job_pair, help_heading = "Settings")]
-            #[serde(default, skip)]
             pub job: Vec<(String, JobValue)>,
-            /// The same in a file: a table `[job_keys]`
-            #[arg(skip)]
-            #[serde(skip_serializing_if = "Option::is_none")]
-            pub job_keys: Option<BTreeMap<String, JobValue>>,
         }
 
         /// What things cost a core.
@@ -74,7 +63,6 @@ macro_rules! keys {
         #[derive(Clone, Debug, PartialEq, Serialize)]
         pub struct Settings {
             $(pub $key: $kind,)*
-            pub uplink: Option<Rate>,
             pub costs: Costs,
             pub job: BTreeMap<String, JobValue>,
         }
@@ -85,12 +73,9 @@ macro_rules! keys {
             pub fn or(mut self, other: Self) -> Self {
                 $(self.$key = self.$key.or(other.$key);)*
                 $(self.$cost = self.$cost.or(other.$cost);)*
-                self.uplink = self.uplink.or(other.uplink);
-                let mut job = other.job_keys.unwrap_or_default();
-                job.extend(other.job);
-                job.extend(self.job_keys.take().unwrap_or_default());
-                job.extend(std::mem::take(&mut self.job));
-                self.job_keys = (!job.is_empty()).then_some(job);
+                if self.job.is_empty() {
+                    self.job = other.job;
+                }
                 self
             }
 
@@ -102,9 +87,8 @@ macro_rules! keys {
             pub fn validate(self) -> Result<Settings> {
                 let settings = Settings {
                     $($key: self.$key.unwrap_or_else(|| $default),)*
-                    uplink: self.uplink,
                     costs: Costs { $($cost: self.$cost.unwrap_or($cost_default),)* },
-                    job: self.job_keys.unwrap_or_default().into_iter().chain(self.job).collect(),
+                    job: self.job.into_iter().collect(),
                 };
                 settings.validate()
             }
@@ -152,30 +136,6 @@ keys! {
         /// Cores of a host [default: 4]
         #[arg(long, value_name = "NUMBER", help_heading = "Settings")]
         cores: u16 = 4,
-        /// Cores that all hosts share, as namespaces of one machine do; 0: each has its own [default: 0]
-        #[arg(long, value_name = "NUMBER", help_heading = "Settings")]
-        shared_cores: u16 = 0,
-        /// Computing before each all-reduce, such as a backward pass [default: 0]
-        #[arg(long, value_name = "MILLISECONDS", help_heading = "Settings")]
-        compute_ms: f64 = 0.0,
-        /// Share of that time by which it varies, up or down, uniformly [default: 0]
-        #[arg(long, value_name = "SHARE", help_heading = "Settings")]
-        compute_spread: f64 = 0.0,
-        /// Share of these computations that are slow [default: 0]
-        #[arg(long, value_name = "SHARE", help_heading = "Settings")]
-        stragglers: f64 = 0.0,
-        /// How many times longer slow computations take [default: 2]
-        #[arg(long, value_name = "FACTOR", help_heading = "Settings")]
-        slowdown: f64 = 2.0,
-        /// Whether workers keep error feedback [default: false]
-        #[arg(long, value_name = "BOOL", help_heading = "Settings")]
-        feedback: bool = false,
-        /// What is at the switch's place [default: p4]
-        #[arg(long, value_enum, value_name = "KIND", help_heading = "Settings")]
-        switch: SwitchKind = SwitchKind::P4,
-        /// What a root of racks is [default: p4]
-        #[arg(long, value_enum, value_name = "KIND", help_heading = "Settings")]
-        root: SwitchKind = SwitchKind::P4,
         /// Workers of a rack [default: 32]
         #[arg(long, value_name = "NUMBER", help_heading = "Settings")]
         rack: u16 = 32,
@@ -202,9 +162,6 @@ keys! {
         /// Compressing a coordinate [default: 0.3]
         #[arg(long, value_name = "NANOSECONDS", help_heading = "Costs, of one core")]
         compress_ns: f64 = 0.3,
-        /// Extra for a coordinate whose residual goes to error feedback [default: 0.3]
-        #[arg(long, value_name = "NANOSECONDS", help_heading = "Costs, of one core")]
-        feedback_ns: f64 = 0.3,
         /// Turning a coordinate's sum into its mean [default: 0.27]
         #[arg(long, value_name = "NANOSECONDS", help_heading = "Costs, of one core")]
         decompress_ns: f64 = 0.27,
@@ -247,7 +204,6 @@ impl Costs {
         nanos(
             (of(before.measured, after.measured, self.norm_ns)
                 + of(before.compressed, after.compressed, self.compress_ns)
-                + of(before.fed_back, after.fed_back, self.feedback_ns)
                 + of(before.finished, after.finished, self.decompress_ns))
                 / f64::from(self.threads),
         )
@@ -256,21 +212,6 @@ impl Costs {
 
 /// The shortest stretch, in which a window is passed several times.
 const LEAST: u64 = 1 << 18;
-
-impl Keys {
-    /// Reads the settings of a file.
-    ///
-    /// # Errors
-    /// It cannot be read, or has a key or value that is none.
-    pub fn read(path: &Path) -> Result<Self> {
-        let file = |source| Error::File { path: path.to_owned(), source };
-        let text = std::fs::read_to_string(path).map_err(file)?;
-        toml::from_str(&text).map_err(|error| {
-            let reason = error.message().split_whitespace().collect::<Vec<_>>().join(" ");
-            Error::Usage(format!("{}: {reason} (thc simulate --help names the keys)", path.display()))
-        })
-    }
-}
 
 impl Settings {
     /// These, if they make sense.
@@ -284,11 +225,9 @@ impl Settings {
         let costs = &self.costs;
         for (key, value, most) in [
             ("latency_us", self.latency_us, 1e6),
-            ("compute_ms", self.compute_ms, 1e5),
             ("pass_latency_ns", self.pass_latency_ns, 1e6),
             ("norm_ns", costs.norm_ns, 1e6),
             ("compress_ns", costs.compress_ns, 1e6),
-            ("feedback_ns", costs.feedback_ns, 1e6),
             ("decompress_ns", costs.decompress_ns, 1e6),
             ("send_ns", costs.send_ns, 1e6),
             ("receive_ns", costs.receive_ns, 1e6),
@@ -307,17 +246,8 @@ impl Settings {
                 );
             }
         }
-        for (key, value, most) in [
-            ("loss", self.loss, 0.5),
-            ("compute_spread", self.compute_spread, 1.0),
-            ("stragglers", self.stragglers, 1.0),
-        ] {
-            if !(0.0..=most).contains(&value) {
-                return wrong(key, value.to_string(), "give a share: 0 to 1, of losses to 0.5");
-            }
-        }
-        if !(1.0..=1e4).contains(&self.slowdown) {
-            return wrong("slowdown", self.slowdown.to_string(), "give a factor from 1 to 10000");
+        if !(0.0..=0.5).contains(&self.loss) {
+            return wrong("loss", self.loss.to_string(), "give a share from 0 to 0.5");
         }
         for (key, value, range, mend) in [
             ("coordinates", self.coordinates, 1..=u64::from(u32::MAX), "give 1 to 4294967295"),
@@ -326,7 +256,6 @@ impl Settings {
             ("queue", self.queue.into(), 64..=1 << 24, "give 64 to 16777216"),
             ("framing", self.framing.into(), 0..=1000, "give 0 to 1000"),
             ("cores", self.cores.into(), 1..=1024, "give 1 to 1024"),
-            ("shared_cores", self.shared_cores.into(), 0..=4096, "give 0 to 4096"),
             ("threads", costs.threads.into(), 1..=1024, "give 1 to 1024"),
             ("rack", self.rack.into(), 1..=64, "give 1 to 64"),
             ("pass_ports", self.pass_ports.into(), 1..=256, "give 1 to 256"),
@@ -357,39 +286,20 @@ mod tests {
     use super::*;
 
     #[test]
-    fn flags_go_before_the_file_and_both_before_defaults() {
-        let file: Keys =
-            toml::from_str("workers = [4]\nlatency_us = 7\n[job_keys]\nbits = 3\nblock = 13\n").unwrap();
-        let flags = Keys {
-            workers: Some(vec![8, 16]),
-            job: vec![job_pair("bits=2").unwrap(), job_pair("policy=reliable").unwrap()],
-            ..Keys::default()
-        };
-        let settings = flags.or(file).validate().unwrap();
-        assert_eq!((settings.workers, settings.latency_us, settings.rounds), (vec![8, 16], 7.0, 1));
-        let job: Vec<String> = settings.job.iter().map(|(key, value)| format!("{key} = {value}")).collect();
-        assert_eq!(job, ["bits = 2", "block = 13", "policy = \"reliable\""]);
-    }
-
-    #[test]
     fn what_makes_no_sense_is_refused() {
-        assert!(toml::from_str::<Keys>("worker = [4]").is_err());
-        assert!(toml::from_str::<Keys>("rate = [\"fast\"]").is_err());
-        for (text, key) in [
-            ("workers = [1]", "workers"),
-            ("workers = [1025]", "workers"),
-            ("workers = []", "workers"),
-            ("loss = 0.6", "loss"),
-            ("loss = nan", "loss"),
-            ("latency_us = -1", "latency_us"),
-            ("slowdown = 0.5", "slowdown"),
-            ("coordinates = 0", "coordinates"),
-            ("stretch = 1000", "stretch"),
-            ("threads = 0", "threads"),
+        for (keys, key) in [
+            (Keys { workers: Some(vec![1]), ..Keys::default() }, "workers"),
+            (Keys { workers: Some(vec![1025]), ..Keys::default() }, "workers"),
+            (Keys { workers: Some(Vec::new()), ..Keys::default() }, "workers"),
+            (Keys { loss: Some(0.6), ..Keys::default() }, "loss"),
+            (Keys { loss: Some(f64::NAN), ..Keys::default() }, "loss"),
+            (Keys { latency_us: Some(-1.0), ..Keys::default() }, "latency_us"),
+            (Keys { coordinates: Some(0), ..Keys::default() }, "coordinates"),
+            (Keys { stretch: Some(1000), ..Keys::default() }, "stretch"),
+            (Keys { threads: Some(0), ..Keys::default() }, "threads"),
         ] {
-            let keys: Keys = toml::from_str(text).unwrap();
             let error = keys.validate().unwrap_err().to_string();
-            assert!(error.starts_with(key) && error.lines().count() == 1, "{text}: {error}");
+            assert!(error.starts_with(key) && error.lines().count() == 1, "{key}: {error}");
         }
     }
 }

@@ -8,6 +8,7 @@ use super::layout::Layout;
 use super::settings::Settings;
 use crate::error::Result;
 use crate::progress::Progress;
+use crate::table::{Table, short};
 use crate::units::Rate;
 
 /// What is a multiple of all blocks that are usual, and of the cores' pieces of work.
@@ -97,7 +98,7 @@ pub fn run(settings: &Settings, progress: &Progress) -> Result<Vec<Point>> {
 }
 
 /// The quickest layout of each rate and number of workers, and by which factor the others are slower.
-pub fn winners(points: &[Point]) -> Vec<(Rate, u16, Layout)> {
+fn winners(points: &[Point]) -> Vec<(Rate, u16, Layout)> {
     let mut found: Vec<(Rate, u16, Layout)> = Vec::new();
     for point in points {
         let key = (point.case.rate, point.case.workers);
@@ -110,6 +111,27 @@ pub fn winners(points: &[Point]) -> Vec<(Rate, u16, Layout)> {
         }
     }
     found
+}
+
+/// Milliseconds by rate and workers, a column for each layout.
+pub fn table(points: &[Point]) -> Table {
+    let mut layouts: Vec<Layout> = points.iter().map(|point| point.case.layout).collect();
+    layouts.sort_unstable();
+    layouts.dedup();
+    let names = layouts.iter().map(|layout| format!("{}, ms", layout.name()));
+    let header =
+        ["link, workers".to_owned()].into_iter().chain(names).chain(["quickest".to_owned()]).collect();
+    let row = |(rate, workers, best): (Rate, u16, Layout)| {
+        let cell = |layout: &Layout| {
+            let here = |point: &&Point| {
+                (point.case.rate, point.case.workers, point.case.layout) == (rate, workers, *layout)
+            };
+            points.iter().find(here).map_or("–".to_owned(), |point| short(point.seconds * 1e3))
+        };
+        let name = format!("{}, {workers}", rate.name());
+        [name].into_iter().chain(layouts.iter().map(cell)).chain([best.name().to_owned()]).collect()
+    };
+    Table { header, rows: winners(points).into_iter().map(row).collect() }
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@ use serde::Serialize;
 use super::run::{Outcome, Training};
 use super::scheme::Scheme;
 use super::workload::Times;
-use crate::charts::{Table, short};
+use crate::table::{Table, short};
 use crate::units::Rate;
 
 /// A training and what came of it.

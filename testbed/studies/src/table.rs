@@ -1,30 +1,12 @@
-//! Tables, several charts as one picture, files.
+//! Tables of figures, and files for them.
 
 use std::path::PathBuf;
 
 use comfy_table::{CellAlignment, presets};
 
-use thc_demo::error::{Error, Result};
+use crate::error::{Error, Result};
 
-/// Several charts, each `size` pixels large, as one SVG document with so many columns.
-pub fn tile(charts: &[String], columns: u32, size: (u32, u32)) -> String {
-    let columns = columns.min(charts.len() as u32).max(1);
-    let rows = (charts.len() as u32).div_ceil(columns);
-    let (width, height) = (size.0 * columns, size.1 * rows);
-    let mut svg = format!(
-        "<svg width=\"{width}\" height=\"{height}\" viewBox=\"0 0 {width} {height}\" xmlns=\"http://www.w3.org/2000/svg\">\n"
-    );
-    for (place, chart) in (0u32..).zip(charts) {
-        let (x, y) = (place % columns * size.0, place / columns * size.1);
-        // A document inside another has no XML declaration, but a place.
-        let inner = chart.find("<svg").map_or("", |at| &chart[at..]);
-        svg += &inner.replacen("<svg", &format!("<svg x=\"{x}\" y=\"{y}\""), 1);
-        svg.push('\n');
-    }
-    svg + "</svg>\n"
-}
-
-/// Numbers to read next to the pictures.
+/// A table of figures.
 #[derive(Clone, Debug, Default)]
 pub struct Table {
     /// Column titles.

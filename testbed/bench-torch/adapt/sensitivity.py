@@ -1,16 +1,13 @@
-"""What one process can tell: how a layer's error and its effect on the loss go together, and what the solvers' steps lose."""
+"""How a layer's error and its effect on the loss go together, in one process."""
 
 from __future__ import annotations
 
 import copy
-import math
-import time
 from collections.abc import Callable
 from typing import Any
 
 import torch
-from thc import adapt
-from baselines import QSGD, PowerSGD, TopK
+from baselines import PowerSGD
 from torch import Tensor, nn
 
 from adapt.tasks import TASKS
@@ -123,36 +120,3 @@ def _loss_after(task: Any, model: nn.Module, compressed: str | None, rank: int, 
     with torch.no_grad():
         # Of the batches it was trained on: what the layer's error did to what was to be learned.
         return float(sum(task.loss(own, 0, number, 0) for number in batches) / len(batches))
-
-
-def solvers(say: Callable[[str], None]) -> list[dict[str, Any]]:
-    """The dynamic program of 10,000 steps against the exact solver, and what a choice takes, on gradients of both trainings."""
-    found = []
-    for name, make in TASKS.items():
-        task = make()
-        torch.set_num_threads(1)
-        torch.manual_seed(0)
-        model = task.model()
-        optimizer = task.optimizer(model)
-        for round_ in range(3):
-            sums = accumulate(task, model, optimizer, round_ * PERIOD)
-            for family, default in ((QSGD(), 4.0), (TopK(), 0.01), (TopK(), 0.1), (PowerSGD(), 4.0), (PowerSGD(), 8.0)):
-                choices = family.choices(default)
-                costs = [[family.cost(g.shape, c) for c in choices] for g in sums.values()]
-                started = time.perf_counter()
-                errors = [family.errors(g, choices) for g in sums.values()]
-                simulated = time.perf_counter() - started
-                uniform = adapt.price(costs, errors, [min(range(len(choices)), key=lambda i: abs(choices[i] - default))] * len(costs))
-                started = time.perf_counter()
-                stepped = adapt.layerwise(costs, errors, uniform.error * (1 + 1e-9))
-                middle = time.perf_counter()
-                exact = adapt.layerwise(costs, errors, uniform.error * (1 + 1e-9), exact=True)
-                found.append({"task": name, "family": family.name, "default": default, "step": (round_ + 1) * PERIOD,
-                              "uniform": uniform.cost, "steps": stepped.cost, "exact": exact.cost, "least": exact.least_cost,
-                              "simulation_seconds": simulated, "steps_seconds": middle - started,
-                              "exact_seconds": time.perf_counter() - middle, "layers": len(costs), "choices": len(choices)})
-        worst = max(each["steps"] / each["exact"] for each in found if each["task"] == name)
-        gap = max(each["exact"] / each["least"] for each in found if each["task"] == name)
-        say(f"solvers on {name}: steps cost at most {worst:.5f} of the exact choice, which is within {gap:.6f} of the least possible")
-        assert math.isfinite(worst)
-    return found
