@@ -64,4 +64,4 @@ class Carrier:
         other = next((rank for rank, (theirs,) in enumerate(self._peers.gather([ours])) if theirs != ours), None)
         if other is None or not ours:
             return made
-        return Choice("host", f"rank {other} has its lanes there")
+        return Choice("cpu", f"rank {other} has its lanes there")

@@ -311,7 +311,7 @@ def hook(
     - ``adapt``: ``True``, or a :class:`thc.torch.Adapt` (or its options as a dictionary): whether and how each tensor is compressed
       is chosen while training, on all ranks alike. :attr:`Hook.plan` shows it.
     - ``device``: where gradients are compressed; the bits are the same. ``"auto"``: those on a GPU there, by kernels in Triton, if
-      Triton is installed; otherwise on the host, by the library. Or ``"host"``, ``"triton"``. Ranks may differ. :attr:`Hook.device` and
+      Triton is installed; otherwise on the CPU, by the library. Or ``"cpu"``, ``"triton"``. Ranks may differ. :attr:`Hook.device` and
       :meth:`thc.Group.stats` tell what it came to, and why.
     - ``check_accuracy``: every so many steps one bucket in turn is averaged exactly, too, which costs that step what the bucket takes
       as 32-bit integers. The NMSE of each parameter's mean is in :attr:`Hook.accuracy`, :attr:`thc.Stats.nmse` and metrics; over 0.1

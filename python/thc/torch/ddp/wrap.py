@@ -186,7 +186,7 @@ def _gpus_compress(ddp: DistributedDataParallel, options: dict[str, Any], embedd
     nothing is asked for that needs whole parameters, or a server that waits for nobody."""
     if environment.is_configured() or "colocated" in embedded or {"quorum", "policy"} & (embedded.get("server") or {}).keys():
         return False
-    if options.get("adapt") or options.get("uncompressed") == "process-group" or options.get("device") == "host":
+    if options.get("adapt") or options.get("uncompressed") == "process-group" or options.get("device") == "cpu":
         return False
     if options.get("only_if_faster"):
         return False

@@ -45,8 +45,8 @@ class Options:
             raise errors.ConfigError(f"warmup is {self.warmup}: give a number of steps, 0 or more")
         if self.in_flight < 1:
             raise errors.ConfigError(f"in_flight is {self.in_flight}: give a number of buckets, at least 1")
-        if self.device not in ("auto", "host", *KERNELS):
-            raise errors.ConfigError(f"device is {self.device!r}: write 'auto', 'host' or 'triton'")
+        if self.device not in ("auto", "cpu", *KERNELS):
+            raise errors.ConfigError(f"device is {self.device!r}: write 'auto', 'cpu' or 'triton'")
         if self.uncompressed not in ("raw", "process-group"):
             raise errors.ConfigError(
                 f'uncompressed is {self.uncompressed!r}: write "raw" or "process-group"'

@@ -292,7 +292,7 @@ def outer(
     group = join(process_group, group, options)
     begin_alike(model, process_group)
     clock = StepClock(group.training)
-    kept = Options(feedback=mode != "raw", fallback=falls_back(group, fallback), device="host")
+    kept = Options(feedback=mode != "raw", fallback=falls_back(group, fallback), device="cpu")
     engine = Engine(group, kept, Peers(process_group), clock, ON_CPU)
     made = Outer(engine, clock, model, optimizer, every, outer, parts, delay, mode)
 

@@ -237,7 +237,7 @@ def overlap(
     if backup:
         local = Trial(optimizer, optimizer.step) if loc_optimizer is None else LocalOptimizer(optimizer, loc_optimizer)
     clock = StepClock(group.training)
-    kept = Options(feedback=feedback, fallback=falls_back(group, fallback), adapt=adapting, device="host")
+    kept = Options(feedback=feedback, fallback=falls_back(group, fallback), adapt=adapting, device="cpu")
     peers = Peers(process_group)
     engine = Engine(group, kept, peers, clock, ON_CPU)
     if adapting is not None:
