@@ -59,10 +59,6 @@ def check_hook_is_the_same_bit_for_bit() -> None:
         assert stats.coordinates == host.group.stats().coordinates
 
 
-def check_one_bucket_at_a_time() -> None:
-    same_steps("torch", in_flight=1)
-
-
 def check_halves() -> None:
     for where in WAYS:
         same_steps(where, STEPS[where] - 1, torch.float16)

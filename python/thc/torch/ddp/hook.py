@@ -286,7 +286,6 @@ def hook(
     nonfinite: str = "nan",
     fallback: bool | None = None,
     adapt: Adapt | Mapping[str, Any] | bool | None = None,
-    in_flight: int = 3,
     device: str = "auto",
     check_accuracy: int | None = None,
     only_if_faster: bool | int = False,
@@ -319,7 +318,6 @@ def hook(
     - ``only_if_faster``: after the first steps twelve take turns with compression and without, through the process group. If those without are
       shorter, gradients travel without from then on, as if there were no hook. A number: compared again every so many steps.
       :attr:`Hook.comparison` tells. Off by default, for which way a step goes follows from times, and so results do.
-    - ``in_flight``: so many buckets are under way at once: while one is copied, another is compressed and a third on the network.
     """
     given = {
         "warmup": warmup,
@@ -328,7 +326,6 @@ def hook(
         "uncompressed": uncompressed,
         "nonfinite": nonfinite,
         "adapt": adapt,
-        "in_flight": in_flight,
         "device": device,
         "check_accuracy": check_accuracy,
         "only_if_faster": only_if_faster,

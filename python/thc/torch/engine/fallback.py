@@ -13,7 +13,7 @@ from thc.torch.ranks.board import Board
 from thc.torch.ranks.departures import Departures
 from thc.torch.ranks.gathering import Gather, Gathering
 from thc.torch.ranks.lookout import Lookout
-from thc.torch.engine.options import Options
+from thc.torch.engine.options import IN_FLIGHT, Options
 from thc.torch.ranks.peers import Peers
 from thc.torch.ranks.scout import Scout
 from thc.torch.ranks.store import shared_store
@@ -57,8 +57,7 @@ class Fallback:
         return kept["store"]
 
     def _new_agreement(self) -> Agreement:
-        options = self._options
-        return Agreement(fallback=self.is_enabled, depth=options.in_flight, holds_all=options.nonfinite == "zero")
+        return Agreement(fallback=self.is_enabled, depth=IN_FLIGHT, holds_all=self._options.nonfinite == "zero")
 
     def disable(self) -> None:
         """From now on ranks agree on a loss when they meet, and in no step."""

@@ -15,7 +15,7 @@ from thc.torch.engine.clock import Clock, Span
 from thc.torch.compression.compressor import Compressor
 from thc.torch.engine.fallback import Fallback
 from thc.torch.engine.last_call import LastCall
-from thc.torch.engine.options import Options
+from thc.torch.engine.options import IN_FLIGHT, Options
 from thc.torch.engine.part import EnginePart
 
 __all__ = ["Steps"]
@@ -88,11 +88,11 @@ class Steps:
             or self._is_timed()
             or self._carrier.choose(bucket).must_be_alone(bucket)
         )
-        return 1 if alone else self._options.in_flight
+        return 1 if alone else IN_FLIGHT
 
     def is_alone(self, bucket: Bucket) -> bool:
         """Whether nothing else is under way while a bucket that has begun is."""
-        return bucket.is_last or self._options.in_flight == 1 or self._is_timed()
+        return bucket.is_last or self._is_timed()
 
     def begin(self, bucket: Bucket) -> Route:
         """A bucket begins. Returns where it goes."""

@@ -179,7 +179,6 @@ def replicate(
     feedback: bool | None = None,
     fallback: bool | None = None,
     device: str = "auto",
-    in_flight: int = 3,
     **options: Unpack[JoinOptions],
 ) -> Replicas:
     """Averages a model that FSDP2 has sharded over its replicas, through THC; all ranks call it alike.
@@ -197,7 +196,7 @@ def replicate(
     FSDP sums a module's gradients over its shards as always, and each shard's part is then averaged by a group of its own:
     ``group``, or one of the parameter server that the environment names (``THC_PS``, ``THC_CONFIG``), or one whose server these ranks run themselves (``options`` as for
     :meth:`thc.Group.local`). The environment names the job of the first shard, and the k-th process group, in the order of their first ranks, has the job
-    whose number is k higher. ``feedback``, ``fallback``, ``device`` and ``in_flight`` are as for
+    whose number is k higher. ``feedback``, ``fallback`` and ``device`` are as for
     :func:`thc.torch.hook`. A gradient that is not finite becomes NaN on all replicas, and :attr:`Replicas.skipped` tells. f64 gradients go through
     the process group.
 
@@ -222,7 +221,7 @@ def replicate(
     group = join(process_group, group, options, further=further)
     begin_alike(model, process_group)
     names = {id(p): name for name, p in named_parameters(model).items()}
-    kept = Options(feedback=feeds_back(group, feedback, False), fallback=falls_back(group, fallback), in_flight=in_flight, device=device)
+    kept = Options(feedback=feeds_back(group, feedback, False), fallback=falls_back(group, fallback), device=device)
     made = Replicas(Engine(group, kept, Peers(process_group)))
     for module in modules:
         made.take(module, names)
