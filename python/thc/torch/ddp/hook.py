@@ -19,8 +19,7 @@ from thc.torch.ddp.comparing import Comparing, Comparison
 from thc.torch.ddp.buckets import Buckets, check_one_device
 from thc.torch.ddp.delivery import Delivery, Verdict
 from thc.torch.ddp.passes import Passes
-from thc.torch.engine.arrival import Arrival
-from thc.torch.engine.bucket import Bucket
+from thc.torch.engine.bucket import Arrival, Bucket
 from thc.torch.engine.engine import Adapter, Engine
 from thc.torch.joining import scope_of
 from thc.torch.loops.optimizer_step import replace_step

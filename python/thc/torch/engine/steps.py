@@ -14,9 +14,9 @@ from thc.torch.compression.carrier import Carrier
 from thc.torch.engine.clock import Clock, Span
 from thc.torch.compression.compressor import Compressor
 from thc.torch.engine.fallback import Fallback
-from thc.torch.engine.last_call import LastCall
 from thc.torch.engine.options import IN_FLIGHT, Options
 from thc.torch.engine.part import EnginePart
+from thc.torch.ranks.exchange import LastCall
 
 __all__ = ["Steps"]
 
@@ -139,7 +139,7 @@ class Steps:
         on_gpu = bucket.ready is not None
         if bucket.mean is not None:
             # A rank that lacks the last answer of the step before waits for one of us to say that there was one.
-            bucket.mean(self._fallback.idle if self._fallback.board is not None and bucket.plain else None)
+            bucket.mean(self._fallback.idle if self._fallback.counters is not None and bucket.plain else None)
         else:
             if on_gpu:
                 bucket.ready.synchronize()

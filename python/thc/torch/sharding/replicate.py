@@ -11,8 +11,7 @@ from typing_extensions import Unpack
 
 from thc import environment, errors
 from thc.base_group import BaseGroup
-from thc.torch.engine.arrival import Arrival
-from thc.torch.engine.bucket import Bucket
+from thc.torch.engine.bucket import Arrival, Bucket
 from thc.torch.engine.engine import Adapter, Engine
 from thc.torch.ranks.gathering import gather_objects
 from thc.torch.names import named_parameters
