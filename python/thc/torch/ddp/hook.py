@@ -21,7 +21,7 @@ from thc.torch.ddp.delivery import Delivery, Verdict
 from thc.torch.ddp.passes import Passes
 from thc.torch.engine.bucket import Arrival, Bucket
 from thc.torch.engine.engine import Adapter, Engine
-from thc.torch.joining import scope_of
+from thc.torch.joining import falls_back, scope_of
 from thc.torch.loops.optimizer_step import replace_step
 from thc.torch.engine.options import Options, check_shares, feeds_back
 from thc.torch.ranks.alike import compare_options
@@ -30,7 +30,6 @@ from thc.torch.ranks.peers import Peers
 from thc.torch.adapt.plan import Plan
 from thc.torch.names import named_parameters
 from thc.torch.hosts.rails import RailGroup
-from thc.torch.way import falls_back
 
 __all__ = ["Hook", "check_options", "hook"]
 

@@ -15,13 +15,12 @@ from thc.torch.engine.bucket import Arrival, Bucket
 from thc.torch.engine.engine import Adapter, Engine
 from thc.torch.ranks.gathering import gather_objects
 from thc.torch.names import named_parameters
-from thc.torch.joining import begin_alike, join, scope_of
+from thc.torch.joining import begin_alike, falls_back, join, scope_of
 from thc.torch.compression.layout import Layout, Segment
 from thc.torch.engine.options import Options, feeds_back
 from thc.torch.option_types import JoinOptions
 from thc.torch.ranks.peers import Peers
 from thc.torch.sharding.shard import Part, Shard
-from thc.torch.way import falls_back
 
 __all__ = ["Replicas", "replicate"]
 
