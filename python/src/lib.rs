@@ -21,7 +21,7 @@ use pyo3::prelude::*;
 
 #[pymodule]
 mod _native {
-    use super::{Bound, PyModule, PyResult};
+    use super::{Bound, PyModule, PyModuleMethods, PyResult};
 
     #[pymodule_export]
     use super::adapt::{
@@ -44,8 +44,8 @@ mod _native {
     use super::server::{Reserved, Server};
 
     #[pymodule_init]
-    fn init(_module: &Bound<'_, PyModule>) -> PyResult<()> {
+    fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
         super::logs::begin();
-        Ok(())
+        module.add("__version__", env!("CARGO_PKG_VERSION"))
     }
 }

@@ -30,7 +30,7 @@ from rig import (
     wrap_model,
 )
 from servers import ParameterServer
-from thc.torch.ranks import scout
+from thc.torch.ranks import health
 
 SIZES = (40_000, 500)
 
@@ -39,11 +39,11 @@ class Soon:
     """Lost servers are asked for often."""
 
     def __enter__(self) -> None:
-        self._period = scout.PERIOD
-        scout.PERIOD = 0.05
+        self._period = health.SERVER_PERIOD
+        health.SERVER_PERIOD = 0.05
 
     def __exit__(self, *_: object) -> None:
-        scout.PERIOD = self._period
+        health.SERVER_PERIOD = self._period
 
 
 def steps_until(over: Callable[[], bool], step: Callable[[int], None], first: int) -> int:

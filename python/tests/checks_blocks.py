@@ -229,7 +229,7 @@ def check_half_precision_and_devices() -> None:
         short = backward(half, [g.half() for g in mine])
         assert short[0].dtype == torch.float16 and same_everywhere(short)
         assert error_of([short[0]], [mean_of(step)[0]]) < BOUND
-    assert hook.device is not None and hook.device.where != "host"
+    assert hook.device is not None and hook.device.where != "cpu"
 
 
 def opposed(step: int) -> list[torch.Tensor]:

@@ -39,7 +39,7 @@ def check_a_share_on_each_gpu() -> None:
                     delay()
             found = [mean.cpu() for mean in means(model, step, dtype)]
             assert same_everywhere(found) and error_of(found, exact_mean(step, SIZES, dtype)) < 0.1
-        assert not CUDA or hook.device.where != "host", hook.device
+        assert not CUDA or hook.device.where != "cpu", hook.device
 
 
 def check_not_finite_on_a_gpu() -> None:

@@ -12,7 +12,7 @@ import thc.torch
 import torch
 from rig import RANK, SIZE, ddp, everywhere, same_everywhere, server_of_all
 from servers import ParameterServer
-from thc.torch.ranks import scout
+from thc.torch.ranks import health
 
 QUORUM = SIZE - 1
 SLOTS = 64
@@ -191,8 +191,8 @@ def check_the_server_is_lost_and_comes_back() -> None:
     address, server = server_of_all(JOB)
     group = rig.join(address, timeout=1.5)
     parts = make(group)
-    hook, period = thc.torch.hook_of(parts[0]), scout.PERIOD
-    scout.PERIOD = 0.05
+    hook, period = thc.torch.hook_of(parts[0]), health.SERVER_PERIOD
+    health.SERVER_PERIOD = 0.05
     modes: list[bool] = []
     killed = False
 
@@ -209,7 +209,7 @@ def check_the_server_is_lost_and_comes_back() -> None:
         time.sleep(0.02)
 
     train(parts, 120, before)
-    scout.PERIOD = period
+    health.SERVER_PERIOD = period
     assert any(everywhere(True in modes)), "training went on through the process group"
     assert not hook.fallback_active, "and through the server again"
     group.close()

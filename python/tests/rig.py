@@ -13,11 +13,11 @@ import torch
 import torch.distributed as dist
 from patience import HANG
 from servers import COOKIE, ParameterServer
-from thc.torch.ranks import scout
+from thc.torch.ranks import health
 from torch.nn.parallel import DistributedDataParallel
 
 # Most checks that lose a server look at what follows, while it is still there.
-scout.PERIOD = HANG
+health.SERVER_PERIOD = HANG
 
 RANK = int(os.environ["RANK"])
 SIZE = int(os.environ["WORLD_SIZE"])

@@ -323,16 +323,16 @@ def test_choice_of_device(monkeypatch: pytest.MonkeyPatch) -> None:
 
     with thc.Server(1, COOKIE) as server, thc.Group(server.address, 1, 0, COOKIE) as group:
         on_cpu, on_gpu = torch.device("cpu"), torch.device("cuda:0")
-        assert choice.choose(group, on_cpu, options("auto")).where == "host"
+        assert choice.choose(group, on_cpu, options("auto")).where == "cpu"
         assert choice.choose(group, on_cpu, options("torch")).kernels is plain
-        assert choice.choose(group, on_gpu, options("host")).where == "host"
+        assert choice.choose(group, on_gpu, options("cpu")).where == "cpu"
         found = choice.choose(group, torch.device("xpu:0"), options("auto"))
-        assert (found.where, found.why) == ("host", "there are no kernels for gradients on xpu:0")
+        assert (found.where, found.why) == ("cpu", "there are no kernels for gradients on xpu:0")
         monkeypatch.setattr(choice, "_kernels", lambda where, device: (plain, "") if where == "triton" else (None, "none"))
         assert choice.choose(group, on_gpu, options("auto")).where == "triton"
         monkeypatch.setattr(choice, "_kernels", lambda where, device: (None, "Triton cannot be imported"))
         found = choice.choose(group, on_gpu, options("auto"))
-        assert (found.where, found.why) == ("host", "Triton cannot be imported")
+        assert (found.where, found.why) == ("cpu", "Triton cannot be imported")
         with pytest.raises(thc.ConfigError, match="Triton cannot be imported: leave device out"):
             choice.choose(group, on_gpu, options("triton"))
         assert choice.choose(group, on_gpu, options("auto"), ["adapt measures"]).why == "adapt measures"
@@ -417,7 +417,7 @@ def test_training_under_nccl_is_that_of_the_host() -> None:
         device = torch.device("cuda", 0)
         dist.init_process_group("nccl", store=dist.HashStore(), rank=0, world_size=1, device_id=device)
         models = []
-        for where in ("auto", "host"):
+        for where in ("auto", "cpu"):
             torch.manual_seed(1)
             layers = torch.nn.Sequential(*[torch.nn.Linear(512, 512) for _ in range(4)]).to(device)
             models.append(thc.torch.wrap(DistributedDataParallel(layers), server={"seed": 3}, device=where))
@@ -437,7 +437,7 @@ def test_training_under_nccl_is_that_of_the_host() -> None:
     """
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=HANG)
     assert done.returncode == 0, done.stderr
-    assert done.stdout.split() == ["triton", "host"]
+    assert done.stdout.split() == ["triton", "cpu"]
 
 
 def test_the_checks_of_a_gpu_run() -> None:

@@ -309,3 +309,8 @@ def test_a_group_that_is_not_closed_leaves_at_exit(jobs: ParameterServer) -> Non
         said = [run.communicate(timeout=HANG)[0].strip() for run in runs]
         assert said == ["0.5", "0.5"]
         assert [run.returncode for run in runs] == [0, 0]
+
+
+def test_the_package_has_a_version_and_leaves_torch_alone() -> None:
+    program = "import sys, thc; assert thc.__version__.count('.') == 2 and 'torch' not in sys.modules"
+    subprocess.run([sys.executable, "-c", program], check=True, timeout=HANG)

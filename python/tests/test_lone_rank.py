@@ -18,8 +18,8 @@ import thc  # noqa: E402
 import thc.torch  # noqa: E402
 from thc.base_group import BaseGroup  # noqa: E402
 from thc.torch.hosts.rails import RailGroup  # noqa: E402
+from thc.torch.ranks.health import ServerProbe  # noqa: E402
 from thc.torch.ranks.lone import LoneGroup  # noqa: E402
-from thc.torch.ranks.scout import Scout  # noqa: E402
 
 
 @pytest.mark.parametrize("kind", [thc.Group, RailGroup, thc.torch.CollectiveGroup, LoneGroup])
@@ -48,11 +48,11 @@ class _Rail:
 def test_ranks_on_rails_see_that_their_server_is_back() -> None:
     rail: Any = _Rail()
     group = RailGroup(rail, SimpleNamespace(place=0), SimpleNamespace(ranks=[[0], [1]]), 0)  # type: ignore[arg-type]
-    scout = Scout(group)
-    scout.look()
-    assert not scout.sees_server
-    scout.look()
-    assert scout.sees_server and rail.asked == 2
+    probe = ServerProbe(group)
+    probe.look()
+    assert not probe.sees_server
+    probe.look()
+    assert probe.sees_server and rail.asked == 2
 
 
 SCRIPT = """

@@ -52,7 +52,7 @@ def test_shares_of_a_bucket() -> None:
 
 
 def test_which_ranks_are_on_which_host() -> None:
-    from thc.torch.hosts.hosts import Hosts
+    from thc.torch.hosts.rails import Hosts
 
     hosts = Hosts.from_names(["b", "a", "b", "c", "a", "b"])
     assert hosts.ranks == [[0, 2, 5], [1, 4], [3]] and hosts.of_rank(4) == 1 and hosts.pays()

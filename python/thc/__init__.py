@@ -4,6 +4,7 @@
 :class:`Asynchronous` is the other way of training: a server holds the model, and nobody waits for anybody.
 """
 
+from thc._native import __version__ as __version__
 from thc.arguments import Plan
 from thc.asynchronous import Asynchronous, ModelServer, ModelSpec, Pulled, Pushed, Tensor
 from thc.errors import *  # noqa: F403 - the names are listed there
@@ -31,6 +32,7 @@ __all__ = [
     "Table",
     "Tensor",
     "Training",
+    "__version__",
     "log",
     "serve_metrics",
     *_errors,

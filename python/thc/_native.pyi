@@ -5,6 +5,8 @@ from typing import Any, Literal, final, overload
 import numpy as np
 import numpy.typing as npt
 
+__version__: str
+
 @final
 class Group:
     def __new__(

@@ -73,7 +73,7 @@ class BaseGroup(abc.ABC):
     """What the steps of models were made of whose gradients this group averages, as hooks of :mod:`thc.torch` measure it."""
     nmse: dict[str, float]
     """By parameter, with ``check_accuracy``."""
-    compresses_on: tuple[str, str] = ("host", "arrays of the CPU")
+    compresses_on: tuple[str, str] = ("cpu", "arrays of the CPU")
     """What compresses, and why: a hook of :mod:`thc.torch` may have found it better on a GPU. :meth:`stats` repeats it."""
     sums_in_lanes: bool = False
     """Whether something else adds up, in lanes, than a parameter server: a process group."""

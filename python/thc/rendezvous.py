@@ -11,15 +11,15 @@ import socket
 import weakref
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
 from thc import _native
 from thc.errors import ConfigError, ServerError, ThcError
 from thc.interfaces import chosen_address, is_loopback
 from thc.server import Server
-from thc.this_host import this_host
 
-__all__ = ["Gather", "Meeting", "Store", "addresses_among", "data_address", "meet"]
+__all__ = ["Gather", "Meeting", "Store", "addresses_among", "data_address", "meet", "this_host"]
 
 _groups = itertools.count()
 """Every rank makes its local groups in the same order: so the count tells them apart."""
@@ -286,3 +286,9 @@ def own_address(master: str) -> str:
     except OSError as error:
         raise ConfigError(f"MASTER_ADDR {master!r}: {error}; set THC_ADDRESS to this host's address") from error
     return own
+
+
+def this_host() -> str:
+    """What processes have in common that can share memory and reach each other by a name: kernel and network namespace."""
+    boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    return f"{boot} {os.readlink('/proc/self/ns/net')}"

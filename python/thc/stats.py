@@ -59,8 +59,8 @@ class Stats:
     """How often congestion has made them fewer."""
     marks: int
     """Results that told of congestion, or met it (ECN)."""
-    device: str = "host"
-    """What compresses: ``"host"``, the library; or on the gradients' device, ``"triton"``, whose time is in none of
+    device: str = "cpu"
+    """What compresses: ``"cpu"``, the library; or on the gradients' device, ``"triton"``, whose time is in none of
     these numbers."""
     why: str = ""
     """Why that."""

@@ -11,19 +11,20 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from thc import environment, errors
+from thc import environment
 from thc.cores import threads_of_rank
 from thc.base_group import BaseGroup
+from thc.errors import ConfigError
 from thc.group import Group
-from thc.this_host import this_host
+from thc.rendezvous import this_host
+from thc.torch.collective import CollectiveGroup
 from thc.torch.ranks.gathering import Gather, gather_objects
-from thc.torch.option_types import LocalOptions
+from thc.torch.option_types import LaneOptions, LocalOptions
 from thc.torch.ranks.lone import LoneGroup
 from thc.torch.ranks.own_groups import time_out
-from thc.torch.adapt.tables import tables_for
-from thc.torch.way import collective, take_way
+from thc.torch.adapt.tables import lanes_for, tables_for
 
-__all__ = ["begin_alike", "fill_in", "further_job", "join", "of_environment", "scope_of", "threads_of"]
+__all__ = ["begin_alike", "collective", "falls_back", "fill_in", "further_job", "join", "of_environment", "scope_of", "take_way", "threads_of"]
 
 of_environment: weakref.WeakValueDictionary[int | tuple[int, int], BaseGroup] = weakref.WeakValueDictionary()
 """The group that the environment names, by this process's rank, and one of a further job by the rank and how much higher its number is:
@@ -49,7 +50,7 @@ def join(process_group: Any, group: BaseGroup | None, options: Mapping[str, Any]
         return collective(process_group, group, options, adapts)
     ranks, rank = dist.get_world_size(process_group), dist.get_rank(process_group)
     if group is not None and options:
-        raise errors.ConfigError(f"{', '.join(sorted(options))}: these are options of a group, and one was given: give them to it")
+        raise ConfigError(f"{', '.join(sorted(options))}: these are options of a group, and one was given: give them to it")
     if group is None:
         options = fill_in(process_group, options, environment.keys() if environment.is_configured() else {})
     if group is None and environment.is_configured() and not LocalOptions.__annotations__.keys() & options.keys():
@@ -62,7 +63,7 @@ def join(process_group: Any, group: BaseGroup | None, options: Mapping[str, Any]
             options = {**options, "server": {"tables": tables_for(ranks), **(options.get("server") or {})}}
         group = Group.local(rank, ranks, store=Gather(process_group), **options)
     if group.workers != ranks:
-        raise errors.ConfigError(f"there are {ranks} ranks, but the THC job has {group.workers} workers: they must be the same processes")
+        raise ConfigError(f"there are {ranks} ranks, but the THC job has {group.workers} workers: they must be the same processes")
     return group
 
 
@@ -79,7 +80,7 @@ def further_job(further: int) -> dict[str, Any]:
         return {}
     keys = environment.keys()
     if str(keys.get("ps", "")).startswith(("thc://", "thcs://")):
-        raise errors.ConfigError(
+        raise ConfigError(
             f"THC_PS is {keys['ps']}, which names one job, and these ranks need {further + 1} or more: join each with thc.BaseGroup, and give it as group"
         )
     job = keys.get("job")
@@ -105,3 +106,39 @@ def begin_alike(model: torch.nn.Module, process_group: Any) -> None:
             dist.broadcast(whole, first, group=process_group)
             if whole is not own:
                 own.copy_(whole)
+
+
+_LANE_OPTIONS = LaneOptions.__annotations__.keys()
+
+_COMPUTING = frozenset(("seed", "threads"))
+"""Options of every group."""
+
+
+def take_way(options: dict[str, Any]) -> str:
+    """Takes ``over`` out of the options: ``"server"``, the default, or ``"process-group"``."""
+    way: str = options.pop("over", "server")
+    if way not in ("server", "process-group"):
+        raise ConfigError(f'over is {way!r}: write "server" or "process-group"')
+    given = sorted(_LANE_OPTIONS & options.keys())
+    if way == "server" and given:
+        raise ConfigError(f'{", ".join(given)}: these are options of over="process-group"; a server has its own, server={{...}}')
+    return way
+
+
+def collective(process_group: Any, group: BaseGroup | None, options: Mapping[str, Any], adapts: bool) -> CollectiveGroup:
+    """The group whose sums a process group adds up, by options of groups. With ``adapts`` it has further lanes to choose from."""
+    others = sorted(options.keys() - _LANE_OPTIONS - _COMPUTING)
+    if group is not None or others:
+        raise ConfigError(f'{", ".join(others) or "group"}: over="process-group" has no parameter server and nothing to join: leave it out')
+    if adapts:
+        options = {"tables": [{}, *lanes_for(dist.get_world_size(process_group), options.get("lane", 8))], **options}
+    return CollectiveGroup(process_group, **options)
+
+
+def falls_back(group: BaseGroup, fallback: bool | None) -> bool:
+    """Whether training shall go on through the process group when the server is lost: by default where there is one."""
+    if isinstance(group, LoneGroup):
+        return False
+    if fallback and group.sums_in_lanes:
+        raise ConfigError('fallback: over="process-group" has no server that could be lost: leave it out')
+    return not group.sums_in_lanes if fallback is None else fallback

@@ -70,7 +70,6 @@ class HookOptions(TypedDict, total=False):
     nonfinite: str
     fallback: bool | None
     adapt: Adapt | Mapping[str, Any] | bool | None
-    in_flight: int
     device: str
     check_accuracy: int | None
     only_if_faster: bool | int

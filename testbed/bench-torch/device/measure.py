@@ -206,7 +206,7 @@ def steps(device: Any, where: str, layers: int = 12, width: int = 1024, times: i
     if not dist.is_initialized():
         dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
     made = []
-    for choice in (where, "host"):
+    for choice in (where, "cpu"):
         torch.manual_seed(1)
         model = torch.nn.Sequential(*[part for _ in range(layers) for part in (torch.nn.Linear(width, width), torch.nn.GELU())]).to(device)
         wrapped = thc.torch.wrap(DistributedDataParallel(model), server={"seed": 3}, device=choice)

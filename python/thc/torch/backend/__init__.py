@@ -18,8 +18,7 @@ from typing import Any
 import torch.distributed as dist
 
 from thc.errors import ConfigError
-from thc.torch.backend.exact import exact
-from thc.torch.backend.options import Options
+from thc.torch.backend.options import Options, exact
 
 __all__ = ["NAME", "Options", "exact", "register"]
 

@@ -1,8 +1,10 @@
-"""How the backend compresses."""
+"""How the backend compresses, and where it does not."""
 
 from __future__ import annotations
 
+import contextlib
 import os
+import threading
 from datetime import timedelta
 from typing import Any
 
@@ -10,7 +12,7 @@ import torch.distributed as dist
 
 from thc.errors import ConfigError
 
-__all__ = ["VARIABLES", "Options"]
+__all__ = ["VARIABLES", "Options", "exact"]
 
 VARIABLES = {name: f"THC_BACKEND_{name.upper()}" for name in ("lane", "bits", "block", "smallest", "feedback", "everywhere")}
 """The environment variable of each option."""
@@ -104,3 +106,20 @@ def _check(name: str, given: Any) -> int | None:
         what = ", how many compressed all-reduces a step has, or 0" if name == "feedback" else ""
         raise ConfigError(f"{said} is {value!r}: give a whole number {allowed}{what}")
     return value
+
+
+class exact(contextlib.ContextDecorator):  # noqa: N801 - used like a function
+    """``with thc.torch.backend.exact():`` has no all-reduce of the backend ``"thc"`` compressed that begins within, on any thread of this process.
+    All ranks do so alike."""
+
+    depth = 0
+    """How many such blocks have been entered and not left."""
+    _lock = threading.Lock()
+
+    def __enter__(self) -> None:
+        with exact._lock:
+            exact.depth += 1
+
+    def __exit__(self, *_: object) -> None:
+        with exact._lock:
+            exact.depth -= 1

@@ -12,9 +12,8 @@ import torch.distributed as dist
 from thc import environment
 from thc.errors import ConfigError
 from thc.stats import Stats
-from thc.torch.backend.exact import exact
 from thc.torch.backend.beneath import register_backends
-from thc.torch.backend.options import VARIABLES, Options
+from thc.torch.backend.options import VARIABLES, Options, exact
 from thc.torch.backend.sums import DTYPES, Sums
 from thc.torch.backend.work import JointWork, work_that_ends
 

@@ -13,7 +13,7 @@ from thc.torch.device.choice import Choice, choose
 from thc.torch.device.codec import DeviceCodec
 from thc.torch.device.compressor import DeviceCompressor
 from thc.torch.device.lanes import LanesCodec
-from thc.torch.engine.options import Options
+from thc.torch.engine.options import IN_FLIGHT, Options
 from thc.torch.engine.part import EnginePart
 from thc.torch.ranks.peers import Peers
 from thc.torch.hosts.rail_compressor import RailCompressor
@@ -35,7 +35,7 @@ class Carrier:
         self._parts = parts
         self.compressor = HostCompressor(self._group, options, peers)
         """What compresses buckets, or this rank's shares of them."""
-        self.shares = RailCompressor(group, lambda: self.compressor, options.in_flight, meanwhile) if isinstance(group, RailGroup) else None
+        self.shares = RailCompressor(group, lambda: self.compressor, IN_FLIGHT, meanwhile) if isinstance(group, RailGroup) else None
         """What divides buckets among the ranks of a host."""
         self.choice = choice
         """Where gradients are compressed, and why there."""
@@ -64,4 +64,4 @@ class Carrier:
         other = next((rank for rank, (theirs,) in enumerate(self._peers.gather([ours])) if theirs != ours), None)
         if other is None or not ours:
             return made
-        return Choice("host", f"rank {other} has its lanes there")
+        return Choice("cpu", f"rank {other} has its lanes there")

@@ -19,10 +19,9 @@ from thc.torch.ddp.comparing import Comparing, Comparison
 from thc.torch.ddp.buckets import Buckets, check_one_device
 from thc.torch.ddp.delivery import Delivery, Verdict
 from thc.torch.ddp.passes import Passes
-from thc.torch.engine.arrival import Arrival
-from thc.torch.engine.bucket import Bucket
+from thc.torch.engine.bucket import Arrival, Bucket
 from thc.torch.engine.engine import Adapter, Engine
-from thc.torch.joining import scope_of
+from thc.torch.joining import falls_back, scope_of
 from thc.torch.loops.optimizer_step import replace_step
 from thc.torch.engine.options import Options, check_shares, feeds_back
 from thc.torch.ranks.alike import compare_options
@@ -31,7 +30,6 @@ from thc.torch.ranks.peers import Peers
 from thc.torch.adapt.plan import Plan
 from thc.torch.names import named_parameters
 from thc.torch.hosts.rails import RailGroup
-from thc.torch.way import falls_back
 
 __all__ = ["Hook", "check_options", "hook"]
 
@@ -286,7 +284,6 @@ def hook(
     nonfinite: str = "nan",
     fallback: bool | None = None,
     adapt: Adapt | Mapping[str, Any] | bool | None = None,
-    in_flight: int = 3,
     device: str = "auto",
     check_accuracy: int | None = None,
     only_if_faster: bool | int = False,
@@ -311,7 +308,7 @@ def hook(
     - ``adapt``: ``True``, or a :class:`thc.torch.Adapt` (or its options as a dictionary): whether and how each tensor is compressed
       is chosen while training, on all ranks alike. :attr:`Hook.plan` shows it.
     - ``device``: where gradients are compressed; the bits are the same. ``"auto"``: those on a GPU there, by kernels in Triton, if
-      Triton is installed; otherwise on the host, by the library. Or ``"host"``, ``"triton"``. Ranks may differ. :attr:`Hook.device` and
+      Triton is installed; otherwise on the CPU, by the library. Or ``"cpu"``, ``"triton"``. Ranks may differ. :attr:`Hook.device` and
       :meth:`thc.Group.stats` tell what it came to, and why.
     - ``check_accuracy``: every so many steps one bucket in turn is averaged exactly, too, which costs that step what the bucket takes
       as 32-bit integers. The NMSE of each parameter's mean is in :attr:`Hook.accuracy`, :attr:`thc.Stats.nmse` and metrics; over 0.1
@@ -319,7 +316,6 @@ def hook(
     - ``only_if_faster``: after the first steps twelve take turns with compression and without, through the process group. If those without are
       shorter, gradients travel without from then on, as if there were no hook. A number: compared again every so many steps.
       :attr:`Hook.comparison` tells. Off by default, for which way a step goes follows from times, and so results do.
-    - ``in_flight``: so many buckets are under way at once: while one is copied, another is compressed and a third on the network.
     """
     given = {
         "warmup": warmup,
@@ -328,7 +324,6 @@ def hook(
         "uncompressed": uncompressed,
         "nonfinite": nonfinite,
         "adapt": adapt,
-        "in_flight": in_flight,
         "device": device,
         "check_accuracy": check_accuracy,
         "only_if_faster": only_if_faster,

@@ -21,12 +21,11 @@ from thc.torch.ddp.hook import Hook, check_options, hook, thc_hook
 from thc.torch.names import unwrapped
 from thc.torch.ranks.alike import compare_options
 from thc.torch.ranks.lone import LoneGroup
-from thc.torch.joining import fill_in, further_job, of_environment
+from thc.torch.joining import collective, fill_in, further_job, of_environment, take_way
 from thc.torch.option_types import GroupOptions, LaneOptions, LocalOptions, WrapOptions
 from thc.torch.engine.options import check_shares
 from thc.torch.hosts.rails import hosts_of, rails
 from thc.torch.ranks.own_groups import backend_on
-from thc.torch.way import collective, take_way
 
 __all__ = ["hook_of", "is_wrapped", "wrap"]
 
@@ -186,7 +185,7 @@ def _gpus_compress(ddp: DistributedDataParallel, options: dict[str, Any], embedd
     nothing is asked for that needs whole parameters, or a server that waits for nobody."""
     if environment.is_configured() or "colocated" in embedded or {"quorum", "policy"} & (embedded.get("server") or {}).keys():
         return False
-    if options.get("adapt") or options.get("uncompressed") == "process-group" or options.get("device") == "host":
+    if options.get("adapt") or options.get("uncompressed") == "process-group" or options.get("device") == "cpu":
         return False
     if options.get("only_if_faster"):
         return False

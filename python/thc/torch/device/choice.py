@@ -23,13 +23,13 @@ class Choice:
     """What ``device`` of :func:`thc.torch.hook` has come to for a device."""
 
     where: str
-    """``"host"`` or ``"triton"``: by the library on the CPU, or where the gradients are, by kernels in Triton."""
+    """``"cpu"`` or ``"triton"``: by the library on the CPU, or where the gradients are, by kernels in Triton."""
     why: str
     kernels: ModuleType | None = None
     """What computes, if it is not the library."""
 
 
-ON_CPU = Choice("host", "gradients are on the CPU")
+ON_CPU = Choice("cpu", "gradients are on the CPU")
 """Where those compress that copy gradients to the CPU themselves."""
 
 
@@ -60,13 +60,13 @@ def choose(group: BaseGroup, device: torch.device, options: Options, reasons: Se
     :exc:`thc.ConfigError` if that is asked for and impossible."""
     wanted = options.device
     if isinstance(group, LoneGroup):
-        return Choice("host", "one rank has nothing to compress")
-    if wanted == "host":
-        return Choice("host", 'device is "host"')
+        return Choice("cpu", "one rank has nothing to compress")
+    if wanted == "cpu":
+        return Choice("cpu", 'device is "cpu"')
     if wanted == "auto" and device.type == "cpu":
         return ON_CPU
     if wanted == "auto" and device.type != "cuda":
-        return Choice("host", f"there are no kernels for gradients on {device}")
+        return Choice("cpu", f"there are no kernels for gradients on {device}")
     where = "triton" if wanted == "auto" else wanted
     obstacle, kernels = _obstacle(group, device, options, reasons), None
     if not obstacle:
@@ -75,4 +75,4 @@ def choose(group: BaseGroup, device: torch.device, options: Options, reasons: Se
         return Choice(where, f"gradients are on {device}" if wanted == "auto" else f'device is "{wanted}"', kernels)
     if wanted != "auto":
         raise errors.ConfigError(f'device is "{wanted}", but {obstacle}: leave device out')
-    return Choice("host", obstacle)
+    return Choice("cpu", obstacle)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -12,7 +13,7 @@ import torch
 from thc.torch.compression.flight import Flight
 from thc.torch.compression.layout import Layout
 
-__all__ = ["Bucket", "Calls", "Promise", "Sender", "in_shape_of", "is_dense", "is_finite"]
+__all__ = ["Arrival", "Bucket", "Calls", "Promise", "Sender", "in_shape_of", "is_dense", "is_finite"]
 
 
 def is_finite(buffer: torch.Tensor) -> bool:
@@ -141,3 +142,21 @@ class Bucket:
             if grad is None or grad.is_sparse or start <= grad.data_ptr() < end:
                 return False
         return True
+
+
+class Arrival:
+    """What is waited for in place of a future: a mean that will be there, or has failed."""
+
+    def __init__(self) -> None:
+        self._set = threading.Event()
+        self._error: BaseException | None = None
+
+    def set_result(self, error: BaseException | None) -> None:
+        self._error = error
+        self._set.set()
+
+    def wait(self) -> None:
+        """Raises what went wrong."""
+        self._set.wait()
+        if self._error is not None:
+            raise self._error

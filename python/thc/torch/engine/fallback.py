@@ -9,19 +9,17 @@ from typing import Any
 from thc import errors
 from thc.base_group import BaseGroup
 from thc.torch.engine.agreement import Agreement
-from thc.torch.ranks.board import Board
 from thc.torch.ranks.departures import Departures
 from thc.torch.ranks.gathering import Gather, Gathering
-from thc.torch.ranks.lookout import Lookout
-from thc.torch.engine.options import Options
+from thc.torch.ranks.health import PeerProbe, ServerProbe, StepCounters
+from thc.torch.engine.options import IN_FLIGHT, Options
 from thc.torch.ranks.peers import Peers
-from thc.torch.ranks.scout import Scout
 from thc.torch.ranks.store import shared_store
 
 __all__ = ["Fallback"]
 
 PATIENCE = 10.0
-"""Seconds that the board may take to answer."""
+"""Seconds that the store may take to answer."""
 
 _sessions: weakref.WeakKeyDictionary[BaseGroup, int] = weakref.WeakKeyDictionary()
 """How often all ranks of a group have joined anew, by whichever of its engines."""
@@ -41,12 +39,12 @@ class Fallback:
         self.error: BaseException | None = None
         """Why the parameter server counts as lost, or what ended the work."""
         own, store = peers.own, self._shared_store()
-        self.board = Board(store, own.use) if self.is_enabled else None
+        self.counters = StepCounters(store, own.use) if self.is_enabled else None
         self.departures = Departures(store, own.use, peers.rank, peers.size)
-        self._lookout = Lookout(group, self.board, self.departures)
+        self._peer_probe = PeerProbe(group, self.counters, self.departures)
         self._gathering: Gathering | None = None
         self._session = _sessions.get(group, 0)
-        self._scout = Scout(group)
+        self._server_probe = ServerProbe(group)
         self._sightings: Gathering | None = None
         """Which ranks had seen the server again at the end of the last step."""
 
@@ -57,8 +55,7 @@ class Fallback:
         return kept["store"]
 
     def _new_agreement(self) -> Agreement:
-        options = self._options
-        return Agreement(fallback=self.is_enabled, depth=options.in_flight, holds_all=options.nonfinite == "zero")
+        return Agreement(fallback=self.is_enabled, depth=IN_FLIGHT, holds_all=self._options.nonfinite == "zero")
 
     def disable(self) -> None:
         """From now on ranks agree on a loss when they meet, and in no step."""
@@ -70,16 +67,16 @@ class Fallback:
     def note_progress(self) -> None:
         """A step goes on."""
         if not self.agreement.fallback_active:
-            self._lookout.progress()
+            self._peer_probe.progress()
 
     def rest(self) -> None:
         """A step is over, or this rank knows itself that something is wrong."""
-        self._lookout.rest()
+        self._peer_probe.rest()
 
     def idle(self) -> None:
         """Answers a rank that has lost the server, if there is one."""
-        if self.board is not None and not self.agreement.fallback_active:
-            self.board.tell(self.agreement.steps)
+        if self.counters is not None and not self.agreement.fallback_active:
+            self.counters.tell(self.agreement.steps)
 
     # After a loss.
 
@@ -100,8 +97,8 @@ class Fallback:
             self._gathering = self.peers.begin_gather(row)
         pause = 0.001
         self.departures.check()
-        while self.board is not None and row[0] >= 0 and not self._gathering.is_complete():
-            if self.board.ask(row[0]):
+        while self.counters is not None and row[0] >= 0 and not self._gathering.is_complete():
+            if self.counters.ask(row[0]):
                 return None
             if self.departures.look():
                 self.departures.check()
@@ -112,7 +109,7 @@ class Fallback:
 
     def begin(self) -> None:
         """All ranks go on without the server, and look for it in the background."""
-        self._scout.begin()
+        self._server_probe.begin()
 
     # The server's return.
 
@@ -124,7 +121,7 @@ class Fallback:
 
     def look_again(self) -> None:
         """Tells the other ranks what this one has seen by now."""
-        self._sightings = self.peers.begin_gather(self.agreement.join_row(self._scout.sees_server))
+        self._sightings = self.peers.begin_gather(self.agreement.join_row(self._server_probe.sees_server))
 
     def _join(self) -> bool:
         """Joins anew, unless another engine of this group has led all ranks into another session than this one's."""
@@ -147,9 +144,9 @@ class Fallback:
             works = None if rows is None else self.agreement.finish_rejoining(rows)
         if works:
             self._session = _sessions[self.group] = max(_sessions.get(self.group, 0), self._session + 1)
-            self._scout.end()
+            self._server_probe.end()
             # All ranks have made it; what it says is old.
             self._sightings = None
-            if self.board is not None:
-                self.board.begin_anew()
+            if self.counters is not None:
+                self.counters.begin_anew()
         return works

@@ -12,10 +12,13 @@ from thc.torch.adapt.options import Adapt
 from thc.torch.ranks.exchange import tells
 from thc.torch.ranks.lone import LoneGroup
 
-__all__ = ["KERNELS", "Options", "check_shares", "feeds_back"]
+__all__ = ["IN_FLIGHT", "KERNELS", "Options", "check_shares", "feeds_back"]
 
 KERNELS = {"triton": "thc.torch.device.compiled"}
 """What compresses gradients where they are, by the name of the option ``device``: the name of a module. Tests add one."""
+
+IN_FLIGHT = 3
+"""Buckets that are under way at once: while one is copied, another is compressed and a third is on the network."""
 
 LEAST = 28
 """Steps from one comparison of ``only_if_faster`` to the next, at least."""
@@ -32,7 +35,6 @@ class Options:
     exclude: Sequence[str] = ()
     uncompressed: str = "raw"
     nonfinite: str = "nan"
-    in_flight: int = 3
     device: str = "auto"
     adapt: Adapt | None = None
     check_accuracy: int | None = None
@@ -43,10 +45,8 @@ class Options:
     def __post_init__(self) -> None:
         if self.warmup < 0:
             raise errors.ConfigError(f"warmup is {self.warmup}: give a number of steps, 0 or more")
-        if self.in_flight < 1:
-            raise errors.ConfigError(f"in_flight is {self.in_flight}: give a number of buckets, at least 1")
-        if self.device not in ("auto", "host", *KERNELS):
-            raise errors.ConfigError(f"device is {self.device!r}: write 'auto', 'host' or 'triton'")
+        if self.device not in ("auto", "cpu", *KERNELS):
+            raise errors.ConfigError(f"device is {self.device!r}: write 'auto', 'cpu' or 'triton'")
         if self.uncompressed not in ("raw", "process-group"):
             raise errors.ConfigError(
                 f'uncompressed is {self.uncompressed!r}: write "raw" or "process-group"'

@@ -6,8 +6,7 @@ from collections.abc import Mapping
 
 import torch
 
-from thc.torch.engine.arrival import Arrival
-from thc.torch.engine.bucket import Bucket, is_finite
+from thc.torch.engine.bucket import Arrival, Bucket, is_finite
 from thc.torch.compression.layout import Layout, Segment
 
 __all__ = ["Piece"]

@@ -14,9 +14,9 @@ from thc.torch.compression.carrier import Carrier
 from thc.torch.engine.clock import Clock, Span
 from thc.torch.compression.compressor import Compressor
 from thc.torch.engine.fallback import Fallback
-from thc.torch.engine.last_call import LastCall
-from thc.torch.engine.options import Options
+from thc.torch.engine.options import IN_FLIGHT, Options
 from thc.torch.engine.part import EnginePart
+from thc.torch.ranks.exchange import LastCall
 
 __all__ = ["Steps"]
 
@@ -88,11 +88,11 @@ class Steps:
             or self._is_timed()
             or self._carrier.choose(bucket).must_be_alone(bucket)
         )
-        return 1 if alone else self._options.in_flight
+        return 1 if alone else IN_FLIGHT
 
     def is_alone(self, bucket: Bucket) -> bool:
         """Whether nothing else is under way while a bucket that has begun is."""
-        return bucket.is_last or self._options.in_flight == 1 or self._is_timed()
+        return bucket.is_last or self._is_timed()
 
     def begin(self, bucket: Bucket) -> Route:
         """A bucket begins. Returns where it goes."""
@@ -139,7 +139,7 @@ class Steps:
         on_gpu = bucket.ready is not None
         if bucket.mean is not None:
             # A rank that lacks the last answer of the step before waits for one of us to say that there was one.
-            bucket.mean(self._fallback.idle if self._fallback.board is not None and bucket.plain else None)
+            bucket.mean(self._fallback.idle if self._fallback.counters is not None and bucket.plain else None)
         else:
             if on_gpu:
                 bucket.ready.synchronize()

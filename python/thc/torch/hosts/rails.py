@@ -10,6 +10,7 @@ from __future__ import annotations
 import dataclasses
 import os
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -25,11 +26,10 @@ from thc.stats import Job, Stats, Table
 from thc.torch.ranks.exchange import tells
 from thc.torch.hosts.host_ranks import HostRanks
 from thc.torch.ranks.gathering import Gather
-from thc.this_host import this_host
-from thc.torch.hosts.hosts import Hosts
+from thc.rendezvous import this_host
 from thc.torch.ranks.own_groups import borrow
 
-__all__ = ["RailGroup", "hosts_of", "rails"]
+__all__ = ["Hosts", "RailGroup", "hosts_of", "rails"]
 
 
 class RailGroup(BaseGroup):
@@ -164,3 +164,29 @@ def rails(process_group: Any, hosts: Hosts, join: Callable[[int, int, int, Any],
         group.close()
         raise errors.JoinError(f"rank {other} could not join its rail: {told[other]}")
     return RailGroup(group, HostRanks(process_group, hosts.ranks[number]), hosts, rank)
+
+
+@dataclass(frozen=True)
+class Hosts:
+    """Hosts in the order of their first ranks, with the ranks of each."""
+
+    ranks: list[list[int]]
+
+    @classmethod
+    def from_names(cls, names: list[str]) -> Hosts:
+        """From the host of each rank."""
+        distinct = list(dict.fromkeys(names))
+        return cls([[rank for rank, name in enumerate(names) if name == host] for host in distinct])
+
+    def pays(self) -> bool:
+        """Whether there is anything to gain: several hosts, and one of them with several ranks."""
+        return 1 < len(self.ranks) < sum(map(len, self.ranks))
+
+    @property
+    def is_even(self) -> bool:
+        """Whether all have as many ranks."""
+        return len({len(ranks) for ranks in self.ranks}) == 1
+
+    def of_rank(self, rank: int) -> int:
+        """The number of a rank's host."""
+        return next(number for number, ranks in enumerate(self.ranks) if rank in ranks)

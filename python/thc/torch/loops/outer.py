@@ -16,13 +16,12 @@ from thc.torch.engine.bucket import is_finite
 from thc.torch.engine.clock import StepClock
 from thc.torch.device.choice import ON_CPU
 from thc.torch.engine.engine import Adapter, Engine
-from thc.torch.joining import begin_alike, join, scope_of
+from thc.torch.joining import begin_alike, falls_back, join, scope_of
 from thc.torch.loops.optimizer_step import replace_step
 from thc.torch.engine.options import Options
 from thc.torch.option_types import JoinOptions
 from thc.torch.ranks.peers import Peers
 from thc.torch.engine.piece import Piece
-from thc.torch.way import falls_back
 
 __all__ = ["Outer", "nesterov", "outer"]
 
@@ -292,7 +291,7 @@ def outer(
     group = join(process_group, group, options)
     begin_alike(model, process_group)
     clock = StepClock(group.training)
-    kept = Options(feedback=mode != "raw", fallback=falls_back(group, fallback), device="host")
+    kept = Options(feedback=mode != "raw", fallback=falls_back(group, fallback), device="cpu")
     engine = Engine(group, kept, Peers(process_group), clock, ON_CPU)
     made = Outer(engine, clock, model, optimizer, every, outer, parts, delay, mode)
 

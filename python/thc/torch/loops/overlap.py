@@ -21,13 +21,12 @@ from thc.torch.device.choice import ON_CPU
 from thc.torch.engine.engine import Adapter, Engine
 from thc.torch.loops.gradients import cut_gradients
 from thc.torch.names import named_parameters
-from thc.torch.joining import begin_alike, join, scope_of
+from thc.torch.joining import begin_alike, falls_back, join, scope_of
 from thc.torch.loops.optimizer_step import replace_step
 from thc.torch.engine.options import Options
 from thc.torch.option_types import JoinOptions
 from thc.torch.ranks.peers import Peers
 from thc.torch.loops.trial import LocalOptimizer, Trial
-from thc.torch.way import falls_back
 
 __all__ = ["Overlap", "overlap"]
 
@@ -237,7 +236,7 @@ def overlap(
     if backup:
         local = Trial(optimizer, optimizer.step) if loc_optimizer is None else LocalOptimizer(optimizer, loc_optimizer)
     clock = StepClock(group.training)
-    kept = Options(feedback=feedback, fallback=falls_back(group, fallback), adapt=adapting, device="host")
+    kept = Options(feedback=feedback, fallback=falls_back(group, fallback), adapt=adapting, device="cpu")
     peers = Peers(process_group)
     engine = Engine(group, kept, peers, clock, ON_CPU)
     if adapting is not None:

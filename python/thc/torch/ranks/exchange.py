@@ -8,7 +8,7 @@ import numpy as np
 
 from thc.base_group import BaseGroup
 
-__all__ = ["exchange", "exchange_halves", "join_halves", "tells"]
+__all__ = ["LastCall", "exchange", "exchange_halves", "join_halves", "tells"]
 
 
 def tells(group: BaseGroup) -> bool:
@@ -38,3 +38,17 @@ def exchange_halves(group: BaseGroup, rank: int, mine: Sequence[int]) -> list[li
 def join_halves(halves: Sequence[int]) -> list[int]:
     """Numbers of 32 bits from their halves."""
     return [high << 16 | low for high, low in zip(halves[::2], halves[1::2])]
+
+
+class LastCall:
+    """The call that ends a step, in which ranks tell each other which step it is."""
+
+    def __init__(self, group: BaseGroup, rank: int) -> None:
+        self._group, self._rank = group, rank
+        self.tells = tells(group)
+        """Whether it can tell anything: otherwise an empty call ends a step."""
+
+    def make(self, step: int) -> list[int] | None:
+        """Makes the call. Returns all ranks' counts of steps, modulo 65536, if they differ. Raises what a call raises."""
+        steps = [told for (told,) in exchange_halves(self._group, self._rank, [step & 0xFFFF])]
+        return None if len(set(steps)) == 1 else steps

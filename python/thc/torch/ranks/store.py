@@ -10,8 +10,7 @@ from typing import Any
 import torch.distributed as dist
 
 from thc.errors import ConfigError
-from thc.rendezvous import addresses_among, data_address
-from thc.this_host import this_host
+from thc.rendezvous import addresses_among, data_address, this_host
 from thc.torch.ranks.gathering import Gather
 
 __all__ = ["shared_store"]

@@ -11,18 +11,16 @@ from typing_extensions import Unpack
 
 from thc import environment, errors
 from thc.base_group import BaseGroup
-from thc.torch.engine.arrival import Arrival
-from thc.torch.engine.bucket import Bucket
+from thc.torch.engine.bucket import Arrival, Bucket
 from thc.torch.engine.engine import Adapter, Engine
 from thc.torch.ranks.gathering import gather_objects
 from thc.torch.names import named_parameters
-from thc.torch.joining import begin_alike, join, scope_of
+from thc.torch.joining import begin_alike, falls_back, join, scope_of
 from thc.torch.compression.layout import Layout, Segment
 from thc.torch.engine.options import Options, feeds_back
 from thc.torch.option_types import JoinOptions
 from thc.torch.ranks.peers import Peers
 from thc.torch.sharding.shard import Part, Shard
-from thc.torch.way import falls_back
 
 __all__ = ["Replicas", "replicate"]
 
@@ -179,7 +177,6 @@ def replicate(
     feedback: bool | None = None,
     fallback: bool | None = None,
     device: str = "auto",
-    in_flight: int = 3,
     **options: Unpack[JoinOptions],
 ) -> Replicas:
     """Averages a model that FSDP2 has sharded over its replicas, through THC; all ranks call it alike.
@@ -197,7 +194,7 @@ def replicate(
     FSDP sums a module's gradients over its shards as always, and each shard's part is then averaged by a group of its own:
     ``group``, or one of the parameter server that the environment names (``THC_PS``, ``THC_CONFIG``), or one whose server these ranks run themselves (``options`` as for
     :meth:`thc.Group.local`). The environment names the job of the first shard, and the k-th process group, in the order of their first ranks, has the job
-    whose number is k higher. ``feedback``, ``fallback``, ``device`` and ``in_flight`` are as for
+    whose number is k higher. ``feedback``, ``fallback`` and ``device`` are as for
     :func:`thc.torch.hook`. A gradient that is not finite becomes NaN on all replicas, and :attr:`Replicas.skipped` tells. f64 gradients go through
     the process group.
 
@@ -222,7 +219,7 @@ def replicate(
     group = join(process_group, group, options, further=further)
     begin_alike(model, process_group)
     names = {id(p): name for name, p in named_parameters(model).items()}
-    kept = Options(feedback=feeds_back(group, feedback, False), fallback=falls_back(group, fallback), in_flight=in_flight, device=device)
+    kept = Options(feedback=feeds_back(group, feedback, False), fallback=falls_back(group, fallback), device=device)
     made = Replicas(Engine(group, kept, Peers(process_group)))
     for module in modules:
         made.take(module, names)
