@@ -4,10 +4,10 @@ use crate::errors;
 use numpy::PyReadonlyArray2;
 use pyo3::prelude::*;
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use thc_policy::layerwise::{Assignment, Problem, STEPS, discrete, exact};
-use thc_policy::{AdaptError, accordion, buckets, thc, threshold};
 use thc_codec::CodecError;
 use thc_codec::table::{LookupTable, choose, choose_complete};
+use thc_policy::layerwise::{Assignment, Problem, STEPS, discrete, exact};
+use thc_policy::{AdaptError, accordion, buckets, thc, threshold};
 
 fn config_error<T>(py: Python<'_>, result: Result<T, AdaptError>) -> PyResult<T> {
     result.map_err(|error| errors::config(py, &error.to_string()))

@@ -84,8 +84,10 @@ pub fn worker(py: Python<'_>, error: &WorkerError) -> PyErr {
             })
         }
         WorkerError::Session(error) => session(py, error, &message),
-        WorkerError::Silent(Silence { waited, joining, .. }) => {
+        WorkerError::Silent(silence @ Silence { waited, joining, .. }) => {
             let class = if *joining { "JoinSilentError" } else { "SilentError" };
+            // The package does not bring the program that looks further.
+            let message = format!("{}: {}", silence.finding(), silence.check());
             exception(py, class, &message, |d| d.set_item("waited", waited.as_secs_f64()))
         }
         WorkerError::Plan { .. } | WorkerError::EmptySpan { .. } | WorkerError::NoTable { .. } => {
@@ -133,7 +135,7 @@ fn join(py: Python<'_>, error: &JoinError, message: &str) -> PyErr {
         JoinError::ShareRefused { reason, .. } => {
             exception(py, "JoinRefusedError", message, |d| d.set_item("reason", reason.to_string()))
         }
-        JoinError::Workers { .. } => exception(py, "JoinRefusedError", message, |d| d.set_item("reason", message)),
+        JoinError::Workers { .. } => exception(py, "ConfigError", message, |_| Ok(())),
         JoinError::Unusable { .. } => exception(py, "UnusableJobError", message, |_| Ok(())),
         JoinError::ShareDiffers { change, .. } => {
             exception(py, "JoinRefusedError", message, |d| d.set_item("reason", change.to_string()))

@@ -195,7 +195,7 @@ def test_a_job_of_another_size_than_the_world(jobs: ParameterServer, monkeypatch
     monkeypatch.setenv("RANK", "0")
     other = lambda: thc.Group(jobs.address, int(os.environ["THC_JOB"]), 1, COOKIE)  # noqa: E731
     found = outcomes(thc.Group.from_env, other)
-    assert isinstance(found[0], thc.ConfigError) and "WORLD_SIZE is 3" in str(found[0])
+    assert isinstance(found[0], thc.ConfigError) and "has 2 workers, and this program runs 3" in str(found[0])
     found[1].close()
 
 

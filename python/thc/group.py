@@ -54,7 +54,7 @@ class Group(BaseGroup):
 
     ``ps`` is the parameter server as ``"host:port"``, ``job`` the job's number (1), ``worker`` this worker's
     number, 0 to n - 1 (0), and ``cookie`` the job's secret (default: the variable ``THC_COOKIE``). Or ``ps`` is
-    ``"thc://controller:port/job"``, of a pair of controllers ``"thc://one,other/job"``: then a controller tells all that, and gives a number to a worker that has
+    ``"thc://controller:port/job"``: then a controller supplies these, and a number for a worker that has
     none. Options:
 
     - ``join_timeout`` (60 s): how long to wait for the others; ``timeout`` (60 s): how long an all-reduce may
@@ -172,15 +172,8 @@ class Group(BaseGroup):
         if "ps" not in keys:
             raise ConfigError("THC_PS is not set: set it to the parameter server's host:port")
         environment.fill_worker(keys)
-        group = cls(**{**keys, **bind_option(keys["ps"], keys)})
-        wanted = None if "worker" in options else environment.world_size()
-        if wanted is not None and wanted != group.workers:
-            group.close()
-            raise ConfigError(
-                f"WORLD_SIZE is {wanted}, but job {group.job_number} at {group.ps} has {group.workers} workers: "
-                "configure the parameter server for as many"
-            )
-        return group
+        workers = None if "worker" in options else environment.world_size()
+        return cls(**{"workers": workers, **keys, **bind_option(keys["ps"], keys)})
 
     @classmethod
     def local(

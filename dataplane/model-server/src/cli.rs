@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use std::net::SocketAddr;
 
 use clap::Parser;
-use thc_model::{ClientConfig, ModelError, ModelJobOptions, ModelServerOptions, Secret};
 use thc_config::values::Interval;
+use thc_model::{ClientConfig, ModelError, ModelJobOptions, ModelServerOptions, Secret};
 
 const EXAMPLES: &str = "\
 Examples:

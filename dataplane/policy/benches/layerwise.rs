@@ -9,9 +9,9 @@
 
 use serde_json::json;
 use std::time::Instant;
-use thc_policy::layerwise::{Problem, STEPS, discrete, exact};
 use thc_bench::{is_measuring, median};
 use thc_codec::signs::mix;
+use thc_policy::layerwise::{Problem, STEPS, discrete, exact};
 
 const LAYERS: usize = 1000;
 const CHOICES: usize = 8;

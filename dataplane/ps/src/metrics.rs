@@ -81,11 +81,7 @@ fn workers(encoder: &mut DescriptorEncoder<'_>, shards: &Shards) -> fmt::Result 
                 let members = job.members.iter().map(|worker| (worker.worker.to_string(), worker));
                 members.chain([("others".to_owned(), &job.strangers)]).map(move |(name, worker)| {
                     (
-                        [
-                            number_label("thc_job", job.job),
-                            number_label("shard", shard),
-                            ("worker", name),
-                        ],
+                        [number_label("thc_job", job.job), number_label("shard", shard), ("worker", name)],
                         worker,
                     )
                 })

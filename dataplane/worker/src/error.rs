@@ -162,16 +162,22 @@ impl Silence {
             format!("the parameter server {at} (UDP) has not answered for {waited:.1} s")
         }
     }
+
+    /// What to check.
+    #[must_use]
+    pub fn check(&self) -> &'static str {
+        if self.refused {
+            "check that thc-ps runs there"
+        } else {
+            "check that it runs, and that firewalls pass UDP both ways"
+        }
+    }
 }
 
 impl fmt::Display for Silence {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let check = if self.refused {
-            "check that thc-ps runs there"
-        } else {
-            "check that it runs, and that firewalls pass UDP both ways"
-        };
-        write!(f, "{}: {check}; `thc-worker doctor --ps {}` looks further", self.finding(), self.at)
+        let (finding, check, at) = (self.finding(), self.check(), self.at);
+        write!(f, "{finding}: {check}; `thc-worker doctor --ps {at}` looks further")
     }
 }
 

@@ -57,7 +57,7 @@ def join(process_group: Any, group: BaseGroup | None, options: Mapping[str, Any]
         key = (rank, further) if further else rank
         group = of_environment.get(key)
         if group is None or group.closed:
-            group = of_environment[key] = Group.from_env(**{"worker": rank, **further_job(further), **options})
+            group = of_environment[key] = Group.from_env(**{"worker": rank, "workers": ranks, **further_job(further), **options})
     if group is None:
         if adapts:
             options = {**options, "server": {"tables": tables_for(ranks), **(options.get("server") or {})}}

@@ -70,14 +70,11 @@ fn write(encoder: &mut DescriptorEncoder<'_>, service: &Service) -> fmt::Result 
     gauges(encoder, "target_up", "Whether the target is connected", up)?;
     target_metrics(encoder, &targets)?;
     gauges(encoder, "jobs", "Jobs", [([], jobs.len() as f64)])?;
-    let workers =
-        jobs.iter().map(|(name, workers, _)| ([("thc_job", name.clone())], f64::from(*workers)));
+    let workers = jobs.iter().map(|(name, workers, _)| ([("thc_job", name.clone())], f64::from(*workers)));
     gauges(encoder, "job_workers", "Workers that the job is for", workers)?;
     let places = || {
         jobs.iter().flat_map(|(name, _, places)| {
-            places
-                .iter()
-                .map(|place| ([("thc_job", name.clone()), ("target", place.target.clone())], place))
+            places.iter().map(|place| ([("thc_job", name.clone()), ("target", place.target.clone())], place))
         })
     };
     let joined = places().map(|(labels, place)| (labels, f64::from(place.joined.count_ones())));
@@ -87,9 +84,10 @@ fn write(encoder: &mut DescriptorEncoder<'_>, service: &Service) -> fmt::Result 
     let sessions = places().map(|(labels, place)| (labels, u64::from(place.sessions)));
     counters(encoder, "job_sessions", "Sessions begun", sessions)?;
     let of_jobs = |value: fn(&thc_control_proto::v1::JobCounters) -> u64| {
-        counted.jobs.iter().map(move |job| {
-            ([("thc_job", job.job.clone()), ("target", job.target.clone())], value(job))
-        })
+        counted
+            .jobs
+            .iter()
+            .map(move |job| ([("thc_job", job.job.clone()), ("target", job.target.clone())], value(job)))
     };
     counters(encoder, "results", "Sums sent to all workers", of_jobs(|job| job.results))?;
     counters(encoder, "results_resent", "Sums sent again to one worker", of_jobs(|job| job.resent))?;

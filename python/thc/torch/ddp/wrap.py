@@ -160,7 +160,7 @@ def _join_group(
 
     def join_rail(host: int, hosts: int, place: int, store: Any) -> BaseGroup:
         if configured:
-            return Group.from_env(**{"worker": host, **further_job(place), **joining})
+            return Group.from_env(**{"worker": host, "workers": hosts, **further_job(place), **joining})
         # A host has a share of the server of each rail.
         port = {"port": embedded["port"] + place} if embedded.get("port") else {}
         return Group.local(host, hosts, store=store, **{**embedded, **port}, **joining)
@@ -170,7 +170,7 @@ def _join_group(
     if hosts is not None and (configured or hosts.pays()) and (on_rails is True or hosts.is_even):
         made = rails(_process_group(ddp), hosts, join_rail)
     elif configured:
-        made = Group.from_env(worker=rank, **joining)
+        made = Group.from_env(worker=rank, **{"workers": ranks, **joining})
     else:
         if adapts:
             embedded["server"] = {"tables": tables_for(ranks), **(embedded.get("server") or {})}
