@@ -14,7 +14,6 @@ mod loss;
 mod port;
 mod recirculation;
 mod ring;
-pub mod row;
 mod settings;
 mod study;
 

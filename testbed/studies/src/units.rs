@@ -1,7 +1,7 @@
 //! What flags and tables say in units: rates of links, sizes of tensors, shares.
 
 use bytesize::ByteSize;
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
 /// Bytes of a tensor at most.
 const MOST: u64 = 1 << 32;
@@ -38,12 +38,6 @@ impl std::str::FromStr for Rate {
 impl Serialize for Rate {
     fn serialize<S: serde::Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
         to.serialize_str(&format!("{}gbit", self.0 as f64 / 1e9))
-    }
-}
-
-impl<'de> Deserialize<'de> for Rate {
-    fn deserialize<D: serde::Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        String::deserialize(from)?.parse().map_err(serde::de::Error::custom)
     }
 }
 

@@ -82,34 +82,3 @@ fn what_makes_no_sense_is_a_line_and_exit_status_2() {
         assert!(said[0].contains(says), "{args:?}: {said:?}");
     }
 }
-
-/// AQGB's simulator prints the paper's figures beside its own, and says no in a line.
-#[test]
-fn row_stands_beside_what_was_published() {
-    let output = simulate(&["row", "--json", "--scheme", "plain,fixed4,aqgb"]);
-    assert!(output.status.success(), "{}", stdout(&output));
-    let found: Vec<Value> = serde_json::from_slice(&output.stdout).unwrap();
-    for entry in &found {
-        let (rounds, published) =
-            (entry["rounds"].as_f64().unwrap(), entry["published_rounds"].as_f64().unwrap());
-        assert!((0.9..1.05).contains(&(rounds / published)), "{rounds} {published}");
-    }
-    let steps = "row --scheme aqgb --workers 4 --seconds 20 --steps 0:2.5gbit,10:1gbit";
-    let output = simulate(&steps.split(' ').collect::<Vec<_>>());
-    assert!(output.status.success() && String::from_utf8_lossy(&output.stdout).contains("changing, 4, AQGB"));
-    for (args, says) in [
-        (["--blocks", "2"], "blocks is 2: give 1, 3, 4, 5 or 6"),
-        (["--least", "0"], "least is 0"),
-        (["--seconds", "0"], "seconds is 0"),
-        (["--steps", "5:1gbit"], "begin with 0"),
-    ] {
-        let output = simulate(&[&["row"][..], &args].concat());
-        assert_eq!(
-            (output.status.code(), stdout(&output).lines().count()),
-            (Some(2), 1),
-            "{}",
-            stdout(&output)
-        );
-        assert!(stdout(&output).contains(says), "{}", stdout(&output));
-    }
-}

@@ -1,10 +1,21 @@
-//! AQGB's figures by its simulator: three seeds each, one for Figure 9.
+//! AQGB's figures by the simulator of its section 5: three seeds each, one for Figure 9.
+//!
+//! The simulator has computing and links, and neither packets nor a codec. A worker computes forward and backward, block by
+//! block; gradients travel as fluids on links that are shared fairly (max-min); a block's next forward pass begins when its
+//! gradients of all workers have arrived.
+
+mod links;
+mod run;
+mod scheme;
+mod workload;
 
 use serde_json::{Map, Value, json};
 use thc_policy::ratio::{LEAST, RatioLimits};
 
 use crate::error::{Error, Result};
-use crate::simulate::row::{Scheme, Times, Training, blocks};
+use run::Training;
+use scheme::Scheme;
+use workload::{Times, blocks};
 
 const SEEDS: [u64; 3] = [1, 2, 3];
 const SCHEMES: [Scheme; 3] = [Scheme::Plain, Scheme::Fixed4, Scheme::Aqgb];

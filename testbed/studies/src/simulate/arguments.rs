@@ -8,7 +8,6 @@ use serde_json::json;
 
 use super::loss::LossArgs;
 use super::recirculation::RecirculationArgs;
-use super::row::RowArgs;
 use super::settings::Keys;
 use super::study;
 use crate::error::{Error, Result};
@@ -39,8 +38,6 @@ enum What {
     Loss(Box<LossArgs>),
     /// Show what the loopback ports of a P4 switch carry, and what workers get for it
     Recirculation(Box<RecirculationArgs>),
-    /// Show how well schemes hide gradients behind computing: AQGB's simulator
-    Row(RowArgs),
 }
 
 #[derive(Args)]
@@ -58,7 +55,6 @@ impl SimulateArgs {
         let text = match &self.what {
             Some(What::Loss(args)) => args.run()?,
             Some(What::Recirculation(args)) => args.run()?,
-            Some(What::Row(args)) => args.run()?,
             None => self.curves.run()?,
         };
         writeln!(std::io::stdout(), "{}", text.trim_end()).map_err(Error::Output)

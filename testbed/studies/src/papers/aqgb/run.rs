@@ -2,7 +2,6 @@
 
 use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
-use serde::Serialize;
 use thc_policy::ratio::RatioLimits;
 use thc_policy::row::{Overlap, group};
 
@@ -31,9 +30,8 @@ pub struct Training {
 }
 
 /// What came of it.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Outcome {
-    pub scheme: Scheme,
     /// Iterations that all workers have ended.
     pub rounds: u64,
     /// T_wait of an iteration over its time of computing, in the mean of all workers.
@@ -42,8 +40,6 @@ pub struct Outcome {
     pub utilization: f64,
     /// The group's ROW, the median of the iterations; `None` where nobody waited.
     pub row: Option<f64>,
-    /// OSF of a worker, in the mean.
-    pub osf: f64,
     /// Bits sent of each 32-bit number, both stages, in the mean.
     pub bits: f64,
     /// The first stage's ratio over time: (seconds, ratio), one for each block of the first worker.
@@ -242,12 +238,9 @@ impl State<'_> {
 
     fn begin_piece(&mut self, w: usize) -> bool {
         let n = self.blocks();
-        let TrainingWorker { iteration, piece, ends, mut scale, .. } = self.workers[w];
+        let TrainingWorker { iteration, piece, ends, scale, .. } = self.workers[w];
         if ends.is_some() || (piece < n && !self.is_there(piece, iteration)) {
             return false;
-        }
-        if self.training.times == Times::Pieces {
-            scale = self.training.times.draw(&mut self.workers[w].rng);
         }
         self.workers[w].ends = Some(self.now + self.training.piece_seconds(piece, scale));
         true
@@ -432,12 +425,10 @@ impl State<'_> {
             self.senders.iter().map(|sender| sender.sent).sum::<f64>() / self.senders.len() as f64;
         let parameters: f64 = self.training.blocks.iter().map(|block| block.parameters).sum();
         Outcome {
-            scheme: self.training.scheme,
             rounds,
             waiting: all().map(|overlap| overlap.waiting).sum::<f64>() / count / MEAN,
             utilization: self.carried / m as f64 / capacity,
             row: rows.get(rows.len() / 2).copied(),
-            osf: all().map(Overlap::osf).filter(|osf| osf.is_finite()).sum::<f64>() / count,
             bits: sent * 8.0 / parameters / rounds.max(1) as f64,
             ratios: self.ratios,
         }
@@ -484,9 +475,6 @@ mod tests {
         assert!(adapted.bits > 1.5 * fixed.bits, "{fixed:?} {adapted:?}");
         assert!(adapted.utilization > 1.5 * fixed.utilization, "{fixed:?} {adapted:?}");
         assert!((3.9..5.0).contains(&fixed.bits), "{fixed:?}");
-        // Times that are drawn by piece differ less from worker to worker, so that all wait less for the slowest.
-        let pieces = Training { times: Times::Pieces, ..training(Scheme::Fixed4) }.run();
-        assert!(pieces.rounds >= fixed.rounds, "{pieces:?} {fixed:?}");
         let slow = Training { times: Times::Stragglers, ..training(Scheme::Fixed4) }.run();
         assert!(slow.rounds < fixed.rounds && slow.waiting > fixed.waiting, "{slow:?}");
     }

@@ -1,12 +1,9 @@
 //! What of a gradient is sent, and when.
 
-use clap::ValueEnum;
-use serde::Serialize;
 use thc_policy::ratio::RatioLimits;
 
 /// How gradients travel.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ValueEnum)]
-#[serde(rename_all = "kebab-case")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scheme {
     /// All bits to everybody
     Plain,

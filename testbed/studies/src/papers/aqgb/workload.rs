@@ -2,9 +2,7 @@
 
 use std::f64::consts::LN_2;
 
-use clap::ValueEnum;
 use rand::Rng;
-use serde::Serialize;
 
 /// A block of layers: parameters, and its parts of a forward and of a backward pass.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -51,13 +49,10 @@ pub fn blocks(count: u8) -> Option<Vec<Block>> {
 }
 
 /// How long iterations take.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ValueEnum)]
-#[serde(rename_all = "lowercase")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Times {
     /// 1.5 s, each by up to a tenth more or less
     Uniform,
-    /// The same, drawn anew for each block's pass forward and backward, so that long and short ones even out
-    Pieces,
     /// 1.33 to 2.67 s, mostly near the least, in the mean 1.5 (after Fig. 8)
     Stragglers,
 }
@@ -70,7 +65,7 @@ impl Times {
     /// Seconds of one iteration of one worker.
     pub fn draw(self, rng: &mut impl Rng) -> f64 {
         match self {
-            Self::Uniform | Self::Pieces => MEAN * rng.random_range(0.9..1.1),
+            Self::Uniform => MEAN * rng.random_range(0.9..1.1),
             // The paper shows the distribution as a picture alone: an exponential tail of the same ends and mean stands for it.
             Self::Stragglers => loop {
                 let tail = -(1.0 - rng.random::<f64>()).log2() * LN_2 * (MEAN - LEAST);
