@@ -7,26 +7,26 @@ use std::path::Path;
 /// Each room's name, folders, and maximum of product lines. Lower the maximum whenever a change removes lines.
 const ROOMS: &[(&str, &str, usize)] = &[
     ("codec", "dataplane/codec", 6_418),
-    ("protocol", "dataplane/protocol", 9_607),
-    ("transport", "dataplane/transport", 4_932),
+    ("protocol", "dataplane/protocol", 9_761),
+    ("transport", "dataplane/transport", 5_066),
     ("dpdk", "dataplane/dpdk dataplane/dpdk-sys", 2_077),
-    ("worker", "dataplane/worker", 8_015),
-    ("ps", "dataplane/ps", 6_188),
-    ("config", "dataplane/config", 2_954),
+    ("worker", "dataplane/worker", 8_070),
+    ("ps", "dataplane/ps", 6_252),
+    ("config", "dataplane/config", 2_961),
     ("policy", "dataplane/policy", 1_054),
     ("model server", "dataplane/model-server", 6_670),
     ("p4", "p4", 4_508),
-    ("controller", "controller", 10_412),
-    ("python", "python/src python/thc", 15_938),
-    ("testbed", "testbed", 21_899),
+    ("controller", "controller", 10_414),
+    ("python", "python/src python/thc", 15_861),
+    ("testbed", "testbed", 18_435),
     ("packaging", "packaging", 1_423),
 ];
 
 /// The maximum of test lines: those of the folder `tests`, of the crates' own folders `tests`, and those inline.
-const TESTS: usize = 69_152;
+const TESTS: usize = 69_136;
 
 /// The maximum of words in `PAGES` and the pages of `docs`.
-const WORDS: usize = 84_265;
+const WORDS: usize = 74_642;
 const PAGES: &str = "README.md CONTRIBUTING.md CHANGELOG.md";
 
 /// Endings of files whose lines count. In `packaging` all files do.
