@@ -221,6 +221,18 @@ def check_the_trainer_of_hugging_face() -> str | None:
         other.train(resume_from_checkpoint=str(folder / "one" / "checkpoint-5"))
         assert same(saved, looks[0]) and same_everywhere(list(other.model.parameters()))
 
+        # On another number of ranks than those that saved the checkpoint, all begin anew.
+        looks.clear()
+        dist.barrier()
+        if dist.get_rank() == 0:
+            file = folder / "one" / "checkpoint-5" / "thc.pt"
+            whole = torch.load(file, weights_only=True)
+            torch.save({"ranks": 1, "states": {"rank 0": whole["states"]["rank 0"]}}, file)
+        dist.barrier()
+        fewer = trainer(8, "fewer")
+        fewer.train(resume_from_checkpoint=str(folder / "one" / "checkpoint-5"))
+        assert looks[0]["steps"] == 0 and same_everywhere(list(fewer.model.parameters()))
+
         # Training again goes on with the model that is wrapped, and its hook.
         looks.clear()
         twice = trainer(5, "three")

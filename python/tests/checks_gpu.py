@@ -478,3 +478,19 @@ def check_means_that_nobody_waits_for() -> None:
     assert same_everywhere([p.detach().cpu() for p in model.parameters()])
     assert everywhere(loop.fallback_active) == [False] * SIZE
     loop.group.close()
+
+
+def check_a_backward_pass_is_not_captured() -> str | None:
+    """What a graph replays would call no hook."""
+    if not CUDA:
+        return "there is no GPU"
+    model, _ = wrap_model(Weights((3000,)).to(DEVICE), device="cpu")
+    given = [each.to(DEVICE) for each in gradients(0, sizes=(3000,))]
+    refused: Exception | None = None
+    try:
+        with torch.cuda.graph(torch.cuda.CUDAGraph()):
+            model(given).backward()
+    except Exception as error:
+        refused = error
+    assert "CUDA graph" in str(refused), refused
+    return None

@@ -8,6 +8,7 @@ import sys
 
 import pytest
 from conftest import needs
+from crew import free_port
 from namespaces import Network, NotPossible
 from patience import HANG
 
@@ -48,3 +49,32 @@ def test_two_hosts_without_variables() -> None:
     except NotPossible as error:
         pytest.skip(f"not run: {error}")
     assert [rank.returncode for rank in ranks] == [0, 0], said
+
+
+LAZY = """
+import torch, torch.nn as nn, torch.distributed as dist, thc, thc.torch
+from torch.nn.parallel import DistributedDataParallel as DDP
+dist.init_process_group()
+torch.manual_seed(0)
+model = thc.torch.wrap(DDP(nn.Linear(300, 300)))
+torch.manual_seed(dist.get_rank())
+model(torch.randn(4, 300)).sum().backward()
+mean = model.module.weight.grad.clone()
+dist.broadcast(mean, 0)
+assert torch.equal(mean, model.module.weight.grad)
+assert not thc.torch.hook_of(model).fallback_active
+print(dist.get_backend())
+"""
+
+
+def test_a_process_group_without_a_named_backend() -> None:
+    """torch chooses a backend for each kind of device, and names none."""
+    common = {key: value for key, value in os.environ.items() if not key.startswith("THC_") or "PROGRAM" in key}
+    common |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port()), "WORLD_SIZE": "2", "GLOO_SOCKET_IFNAME": "lo", "OMP_NUM_THREADS": "1"}
+    ranks = [
+        subprocess.Popen([sys.executable, "-c", LAZY], env=common | {"RANK": str(rank)}, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        for rank in range(2)
+    ]
+    said = [rank.communicate(timeout=HANG) for rank in ranks]
+    assert [rank.returncode for rank in ranks] == [0, 0], said
+    assert {out.strip() for out, _ in said} <= {"undefined", "gloo"}, said
