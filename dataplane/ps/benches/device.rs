@@ -27,7 +27,7 @@ use thc_dpdk::{BURST, Batch, Eal, EalConfig, Mempool, Port, PortConfig, RingPair
 use thc_protocol::aggregator::{Aggregator, Endpoint, Kernels, Scalar, Sink};
 use thc_protocol::wire::{Form, HEADER_LEN, Kind, MAX_PACKET};
 use thc_protocol::{Ecn, JobId};
-use thc_ps::{Exchange, Outbox};
+use thc_ps::{Exchange, TxBatch};
 use thc_transport::{DpdkConfig, DpdkIo, Idle, MacAddr, Neighbour, Peer};
 
 mod setting;
@@ -121,7 +121,7 @@ impl Sink for Recorder {
 struct Rig {
     io: DpdkIo,
     at_device: AtPort,
-    outbox: Outbox,
+    batch: TxBatch,
     rx: RxQueue,
     tx: TxQueue,
     pool: Mempool,
@@ -160,7 +160,7 @@ impl Rig {
         let (rx, tx) = queues.into_iter().next().ok_or("no queue")?;
         let at_device = AtPort { aggregator: aggregator(), handled: 0 };
         let random = fastrand::Rng::with_seed(5);
-        Ok(Rig { io, at_device, outbox: Outbox::new(), rx, tx, pool, _port: port, random })
+        Ok(Rig { io, at_device, batch: TxBatch::new(), rx, tx, pool, _port: port, random })
     }
 
     /// The packets of a turn: those of worker 0, then those of worker 1, and so on.
@@ -213,7 +213,7 @@ impl Rig {
         let mut received = 0;
         let start = Instant::now();
         while received < TURN {
-            let got = self.io.exchange(&mut self.outbox, &mut self.at_device, &mut |failure| {
+            let got = self.io.exchange(&mut self.batch, &mut self.at_device, &mut |failure| {
                 unreachable!("{failure:?}");
             })?;
             if got == 0 {
@@ -239,7 +239,7 @@ impl Rig {
             model.handle(Endpoint::udp(*from), packet, &mut expected);
         }
         self.feed(&packets)?;
-        while self.io.exchange(&mut self.outbox, &mut self.at_device, &mut |_| {})? > 0 {}
+        while self.io.exchange(&mut self.batch, &mut self.at_device, &mut |_| {})? > 0 {}
         let mut got = Vec::new();
         self.drain(|frame| {
             // Not its announcement of itself.

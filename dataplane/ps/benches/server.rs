@@ -17,7 +17,7 @@ use thc_bench::{is_measuring, median, thread_time};
 use thc_protocol::aggregator::{Aggregator, Endpoint, Outcome, Sink};
 use thc_protocol::wire::{Form, HEADER_LEN, Header, Kind, RESULT_LEN};
 use thc_protocol::{Ecn, JobId, Round, SlotId};
-use thc_ps::{Exchange, Outbox, Simd};
+use thc_ps::{Exchange, Simd, TxBatch};
 use thc_transport::{PacketIo, Peer, UdpConfig, UdpIo};
 
 mod setting;
@@ -81,7 +81,7 @@ fn open() -> UdpIo {
 struct Sockets {
     io: UdpIo,
     workers: Vec<UdpIo>,
-    outbox: Outbox,
+    batch: TxBatch,
     server: AtPort,
 }
 
@@ -90,7 +90,7 @@ impl Sockets {
         let workers: Vec<UdpIo> = (0..WORKERS).map(|_| open()).collect();
         let addresses: Vec<_> = workers.iter().map(|io| Endpoint::udp(io.local())).collect();
         let server = AtPort { aggregator: aggregator(Form::USUAL, SLOTS, &addresses), handled: 0 };
-        Sockets { io: open(), workers, outbox: Outbox::new(), server }
+        Sockets { io: open(), workers, batch: TxBatch::new(), server }
     }
 
     /// Nanoseconds of the server for a turn.
@@ -105,7 +105,7 @@ impl Sockets {
         while got < PACKETS as usize {
             let burst = self
                 .io
-                .exchange(&mut self.outbox, &mut self.server, &mut |failure| panic!("{failure:?}"))
+                .exchange(&mut self.batch, &mut self.server, &mut |failure| panic!("{failure:?}"))
                 .unwrap();
             got += burst;
             assert!(burst > 0 || self.io.wait(HANG).unwrap(), "{got} packets came");

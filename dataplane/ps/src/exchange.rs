@@ -7,7 +7,7 @@ use thc_protocol::wire::Header;
 use thc_protocol::{Ecn, JobId};
 use thc_transport::{Answers, DpdkIo, DpdkTx, LossyIo, Origin, PacketIo, Run, UdpIo};
 
-use crate::outbox::{Outbox, SendFailure};
+use crate::tx_batch::{SendFailure, TxBatch};
 
 /// What handles packets: answers go to `sink`.
 pub trait PacketHandler {
@@ -28,19 +28,19 @@ pub trait Exchange: PacketIo + Sized {
     /// Receives one burst, has every packet handled and sends the answers. Returns how many packets there
     /// were.
     ///
-    /// Answers wait in `outbox` until the burst is over, unless the backend takes them at once.
+    /// Answers wait in `batch` until the burst is over, unless the backend takes them at once.
     ///
     /// # Errors
     /// As [`PacketIo::recv_runs`]. `failed` is called for receivers to which nothing can be sent.
     fn exchange(
         &mut self,
-        outbox: &mut Outbox,
+        batch: &mut TxBatch,
         handler: &mut impl PacketHandler,
         failed: &mut impl FnMut(SendFailure),
     ) -> io::Result<usize> {
-        let packets = self.recv_burst(&mut |origin, packet| handler.handle(origin, packet, outbox))?;
-        if !outbox.is_empty() {
-            outbox.flush(self, failed);
+        let packets = self.recv_burst(&mut |origin, packet| handler.handle(origin, packet, batch))?;
+        if !batch.is_empty() {
+            batch.flush(self, failed);
         }
         Ok(packets)
     }
@@ -49,7 +49,7 @@ pub trait Exchange: PacketIo + Sized {
 impl Exchange for UdpIo {
     fn exchange(
         &mut self,
-        outbox: &mut Outbox,
+        batch: &mut TxBatch,
         handler: &mut impl PacketHandler,
         failed: &mut impl FnMut(SendFailure),
     ) -> io::Result<usize> {
@@ -58,15 +58,15 @@ impl Exchange for UdpIo {
             loop {
                 let mut some = [None; RUNS];
                 some.iter_mut().zip(runs.by_ref()).for_each(|(place, run)| *place = Some(run));
-                handle_runs(&some, handler, outbox);
+                handle_runs(&some, handler, batch);
                 if some.last().is_none_or(Option::is_none) {
                     break;
                 }
             }
             packets
         };
-        if !outbox.is_empty() {
-            outbox.flush(self, failed);
+        if !batch.is_empty() {
+            batch.flush(self, failed);
         }
         Ok(packets)
     }
@@ -79,7 +79,7 @@ const RUNS: usize = 32;
 /// packets take turns, so that a slot stays in the first-level cache until all of its packets have been
 /// added. No run overtakes an earlier one of its sender. Otherwise sums would be completed in another order
 /// than their packets were sent in, and workers would take the late ones for lost.
-fn handle_runs(runs: &[Option<Run<'_>>; RUNS], handler: &mut impl PacketHandler, outbox: &mut Outbox) {
+fn handle_runs(runs: &[Option<Run<'_>>; RUNS], handler: &mut impl PacketHandler, batch: &mut TxBatch) {
     let alike =
         |a: &Run<'_>, b: &Run<'_>| a.segment == b.segment && Header::name_one_slot(a.contents, b.contents);
     let mut taken = 0_u32;
@@ -103,8 +103,8 @@ fn handle_runs(runs: &[Option<Run<'_>>; RUNS], handler: &mut impl PacketHandler,
                 taken |= 1 << other;
             }
         }
-        take_turns(&together[..count], handler, outbox);
-        outbox.end_piece();
+        take_turns(&together[..count], handler, batch);
+        batch.end_piece();
     }
 }
 
@@ -134,7 +134,7 @@ impl Exchange for DpdkIo {
     #[inline]
     fn exchange(
         &mut self,
-        _: &mut Outbox,
+        _: &mut TxBatch,
         handler: &mut impl PacketHandler,
         failed: &mut impl FnMut(SendFailure),
     ) -> io::Result<usize> {
@@ -232,7 +232,7 @@ mod tests {
             *place = Some(Run { from, at: None, ecn: 0, contents, segment: DATA, memory: None });
         }
         let mut seen = Seen::default();
-        handle_runs(&runs, &mut seen, &mut Outbox::new());
+        handle_runs(&runs, &mut seen, &mut TxBatch::new());
         seen.0
     }
 

@@ -37,7 +37,6 @@ pub mod fuzz;
 mod kernels;
 mod kinds;
 mod liveness;
-mod outbox;
 #[cfg(feature = "p4runtime")]
 mod p4runtime;
 #[cfg(not(feature = "p4runtime"))]
@@ -51,11 +50,11 @@ mod shard;
 mod shards;
 mod state;
 mod stats;
+mod tx_batch;
 
 pub use error::PsError;
 pub use exchange::{Exchange, PacketHandler};
 pub use kernels::Simd;
-pub use outbox::{Outbox, SendFailure};
 pub use ports::Reserved;
 pub use server::Server;
 pub use stats::{ControlStats, JobStats, NetworkStats, ServerStats, WorkerStats};
@@ -68,3 +67,4 @@ pub use thc_config::server::{
     TlsOptions,
 };
 pub use thc_config::values::{Fraction, Interval, Secret, Size};
+pub use tx_batch::{SendFailure, TxBatch};

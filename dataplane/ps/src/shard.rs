@@ -19,9 +19,9 @@ use crate::error::PsError;
 use crate::exchange::{Exchange, PacketHandler};
 use crate::kernels::Simd;
 use crate::liveness::{PUBLISH, count_admitted};
-use crate::outbox::{Outbox, SendFailure};
 use crate::rows::ViewChanges;
 use crate::state::{ServerState, ShardReport};
+use crate::tx_batch::{SendFailure, TxBatch};
 
 /// How long an idle shard sleeps if something happened lately, and so how long a command waits at most.
 const DOZE: Duration = Duration::from_millis(1);
@@ -127,7 +127,7 @@ impl PacketHandler for Sorter<'_> {
 
 struct State<T> {
     thread: ShardThread<T>,
-    outbox: Outbox,
+    batch: TxBatch,
     /// Counters of sessions that are over, one for each index.
     past: BTreeMap<u16, JobCounters>,
     /// Which counters a job has.
@@ -146,7 +146,7 @@ impl<T: ShardIo> ShardThread<T> {
         let index = usize::from(self.index);
         let mut state = State {
             thread: self,
-            outbox: Outbox::new(),
+            batch: TxBatch::new(),
             past: BTreeMap::new(),
             indices: BTreeMap::new(),
             send_failures: 0,
@@ -196,7 +196,7 @@ impl<T: ShardIo> State<T> {
         let mut sorter = Sorter { aggregator, control: control.as_ref(), dropped: &mut self.control_dropped };
         let mut latest: Option<SendFailure> = None;
         let failures = &mut self.send_failures;
-        let packets = io.exchange(&mut self.outbox, &mut sorter, &mut |failure| {
+        let packets = io.exchange(&mut self.batch, &mut sorter, &mut |failure| {
             *failures += failure.datagrams;
             latest = Some(failure);
         })?;

@@ -1,6 +1,6 @@
 //! The workers that claim a session at a share other than the first, before it begins there (P24).
 
-use super::present::Present;
+use super::peer::Peer;
 use crate::{Cookie, WorkerId};
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use std::time::Duration;
 #[derive(Debug, Default)]
 pub(super) struct Claims {
     /// By seat; a claim is forgotten like a worker that waits (P22).
-    pub by_seat: Vec<Option<Present>>,
+    pub by_seat: Vec<Option<Peer>>,
     /// The members of the running session are asked whether they still run, since all of one session claim its
     /// place.
     pub asked: Option<Asked>,
@@ -25,7 +25,7 @@ pub(super) struct Asked {
 }
 
 impl Claims {
-    pub fn of(&self, session: Cookie) -> impl Iterator<Item = (WorkerId, &Present)> {
+    pub fn of(&self, session: Cookie) -> impl Iterator<Item = (WorkerId, &Peer)> {
         let claims = (0u8..).map(WorkerId).zip(&self.by_seat);
         let claims = claims.filter_map(|(worker, claim)| Some((worker, claim.as_ref()?)));
         claims.filter(move |(_, claim)| claim.session == session)

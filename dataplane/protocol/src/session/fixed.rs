@@ -2,7 +2,7 @@
 
 use super::action::Action;
 use super::job::{JobState, fresh, packet, refusal};
-use super::present::Present;
+use super::peer::Peer;
 use crate::aggregator::{Endpoint, JobConfig};
 use crate::wire::{Header, Join, Kind, Pending, RefuseReason, Refused};
 use crate::{Cookie, WorkerId};
@@ -82,9 +82,9 @@ impl JobState {
     }
 
     /// Who sends this JOIN, with what is known of it.
-    fn arrival(&self, now: Duration, from: SocketAddr, header: &Header, join: &Join) -> Present {
-        let mut arrival = Present::from_join(now, from, header, join);
-        let member = self.present[usize::from(header.worker.0)];
+    fn arrival(&self, now: Duration, from: SocketAddr, header: &Header, join: &Join) -> Peer {
+        let mut arrival = Peer::from_join(now, from, header, join);
+        let member = self.peers[usize::from(header.worker.0)];
         if let Some(member) = member.filter(|member| member.nonce == join.nonce) {
             // A JOIN that was long under way takes nothing back.
             arrival.left = member.left;
@@ -113,12 +113,12 @@ impl JobState {
         }
         let arrival = self.arrival(now, from, header, join);
         let mut actions = Vec::new();
-        if self.present[place].is_some_and(|member| member.addr != from) {
+        if self.peers[place].is_some_and(|member| member.addr != from) {
             actions.push(Action::Move(header.job, worker, Endpoint::udp(from)));
         }
-        self.present[place] = Some(arrival);
-        if let Some(upper) = self.seating.upper_mut().filter(|_| join.session != Cookie(0)) {
-            upper.resume(now);
+        self.peers[place] = Some(arrival);
+        if let Some(uplink) = self.seating.uplink_mut().filter(|_| join.session != Cookie(0)) {
+            uplink.resume(now);
         }
         actions.push(self.welcome(worker, session, &arrival));
         actions
@@ -130,7 +130,7 @@ impl JobState {
         session: Cookie,
         now: Duration,
         (header, join): (&Header, &Join),
-        arrival: Present,
+        arrival: Peer,
         packets: impl FnOnce() -> Option<Duration>,
     ) -> ControlFlow<Vec<Action>, Vec<Action>> {
         let (worker, from) = (header.worker, arrival.addr);
@@ -145,7 +145,7 @@ impl JobState {
                 WorkerId::NONE,
             )]);
         }
-        if self.present[place].is_some_and(|member| member.nonce == join.nonce) {
+        if self.peers[place].is_some_and(|member| member.nonce == join.nonce) {
             return ControlFlow::Break(self.join_again(now, from, (header, join), packets));
         }
         if let Some(answer) = self.defend_seat(now, from, (header, join), packets()) {
@@ -154,8 +154,8 @@ impl JobState {
         // P24: a new incarnation of this worker ends the session for all.
         self.admit(place, arrival);
         self.end(session, worker);
-        if let Some(upper) = self.seating.upper_mut() {
-            upper.end(now);
+        if let Some(uplink) = self.seating.uplink_mut() {
+            uplink.end(now);
         }
         ControlFlow::Continue(vec![Action::Remove(header.job)])
     }
@@ -165,7 +165,7 @@ impl JobState {
         &mut self,
         now: Duration,
         (header, join): (&Header, &Join),
-        arrival: Present,
+        arrival: Peer,
     ) -> ControlFlow<Vec<Action>, Vec<Action>> {
         let (worker, from) = (header.worker, arrival.addr);
         let claims = join.session != Cookie(0);
@@ -177,10 +177,10 @@ impl JobState {
                 ended.because_of,
             )]);
         }
-        for member in &mut self.present {
+        for member in &mut self.peers {
             *member = member.filter(|member| !member.is_forgotten(now));
         }
-        let before = &self.present[usize::from(worker.0)];
+        let before = &self.peers[usize::from(worker.0)];
         if before.is_some_and(|before| before.keeps_seat(now, &arrival)) {
             return ControlFlow::Break(vec![refusal(from, header, RefuseReason::WorkerInUse, worker)]);
         }
@@ -200,12 +200,12 @@ impl JobState {
             let body = Pending { joined: state.joined_workers() }.to_bytes();
             packet(from, &state.header(Kind::Pending, worker, header.cookie), &body)
         };
-        if self.present.iter().any(Option::is_none) {
+        if self.peers.iter().any(Option::is_none) {
             let mut actions = vec![pending(self)];
             actions.extend(self.notices(worker));
             return actions;
         }
-        let members: Vec<Present> = self.present.iter().flatten().copied().collect();
+        let members: Vec<Peer> = self.peers.iter().flatten().copied().collect();
         let claim = members.iter().map(|m| m.session).find(|&session| session != Cookie(0));
         // With a quorum below n the sums of a slot may differ after a restart, so only a new session is safe.
         let welcome = &self.job.welcome;
@@ -224,7 +224,7 @@ impl JobState {
             // Who still claims a session would only fail in a new one, and end it by joining anew.
             return self.turn_away_claims();
         }
-        if self.seating.upper().is_some() {
+        if self.seating.uplink().is_some() {
             return self.join_root(now, worker, from, claim.unwrap_or(Cookie(0)));
         }
         let session = claim.unwrap_or_else(|| fresh(self.job.config.cookie, random));

@@ -4,7 +4,7 @@
 use super::action::Action;
 use super::claims::Asked;
 use super::job::{JobState, packet, refusal};
-use super::present::{LISTENED, Present};
+use super::peer::{LISTENED, Peer};
 use crate::aggregator::{Endpoint, JobConfig};
 use crate::wire::{Header, Join, Kind, Pending, RefuseReason};
 use crate::{Cookie, WorkerId};
@@ -35,15 +35,15 @@ impl JobState {
             return refuse(RefuseReason::NotFirst);
         }
         if self.session == Some(join.session) {
-            if self.present[place].is_none_or(|member| member.nonce != join.nonce) {
+            if self.peers[place].is_none_or(|member| member.nonce != join.nonce) {
                 return refuse(RefuseReason::WorkerInUse);
             }
             return self.join_again(now, from, (header, join), || alive(worker));
         }
-        let seats = self.present.len();
+        let seats = self.peers.len();
         let Some(claims) = self.seating.claims_mut() else { return Vec::new() };
         claims.forget(now, seats);
-        let mut arrival = Present::from_join(now, from, header, join);
+        let mut arrival = Peer::from_join(now, from, header, join);
         if let Some(before) = &claims.by_seat[place] {
             if before.keeps_seat(now, &arrival) {
                 return refuse(RefuseReason::WorkerInUse);
@@ -70,8 +70,8 @@ impl JobState {
         now: Duration,
         alive: impl Fn(WorkerId) -> Option<Duration>,
     ) -> Vec<Action> {
-        let (seats, running) = (self.present.len(), self.session);
-        let members: Vec<(WorkerId, Present)> =
+        let (seats, running) = (self.peers.len(), self.session);
+        let members: Vec<(WorkerId, Peer)> =
             self.members().map(|(worker, member)| (worker, *member)).collect();
         let Some(claims) = self.seating.claims_mut() else { return Vec::new() };
         claims.forget(now, seats);
@@ -81,7 +81,7 @@ impl JobState {
         };
         if let Some(running) = running {
             let heard =
-                |(worker, member): &(WorkerId, Present)| member.heard.max(alive(*worker).unwrap_or_default());
+                |(worker, member): &(WorkerId, Peer)| member.heard.max(alive(*worker).unwrap_or_default());
             let latest = members.iter().map(heard).max().unwrap_or_default();
             // After a pause in which this server was suspended, answers may still be waiting to be read.
             let holds = |asked: &Asked| {
@@ -102,11 +102,11 @@ impl JobState {
             }
         }
         claims.asked = None;
-        self.present = std::mem::take(&mut claims.by_seat);
+        self.peers = std::mem::take(&mut claims.by_seat);
         self.session = Some(session);
         self.ended = None;
         let config = JobConfig { cookie: session, ..self.job.config.clone() };
-        let members: Vec<(WorkerId, Present)> =
+        let members: Vec<(WorkerId, Peer)> =
             self.members().map(|(worker, member)| (worker, *member)).collect();
         let endpoints =
             members.iter().map(|(worker, member)| (*worker, Endpoint::udp(member.addr))).collect();

@@ -1,10 +1,10 @@
 //! A job as the registry keeps it: who is here, and what they are told.
 
 use super::action::Action;
-use super::present::{Claim, Present};
+use super::peer::{Claim, Peer};
 use super::seating::Seating;
 use super::static_job::StaticJob;
-use super::upper::Upper;
+use super::uplink::Uplink;
 use crate::wire::{Ask, HEADER_LEN, Header, Join, Kind, Pending, RefuseReason, Refused, Welcome};
 use crate::{Cookie, WorkerId};
 use std::net::SocketAddr;
@@ -18,7 +18,7 @@ pub(super) struct JobState {
     /// Cookie of the session that runs.
     pub(super) session: Option<Cookie>,
     /// By seat, who is here.
-    pub(super) present: Vec<Option<Present>>,
+    pub(super) peers: Vec<Option<Peer>>,
     /// By worker, the nonce of the incarnation that was replaced last, and when.
     pub(super) replaced: Vec<Option<(u64, Duration)>>,
     /// The session that a worker's restart has ended, and the members that are to be told.
@@ -36,16 +36,16 @@ pub(super) struct Ended {
 
 impl JobState {
     /// Lets a worker in, in place of an earlier incarnation.
-    pub(super) fn admit(&mut self, place: usize, arrival: Present) {
-        if let Some(gone) = self.present[place].filter(|member| member.nonce != arrival.nonce) {
+    pub(super) fn admit(&mut self, place: usize, arrival: Peer) {
+        if let Some(gone) = self.peers[place].filter(|member| member.nonce != arrival.nonce) {
             self.replaced[place] = Some((gone.nonce, arrival.heard));
         }
-        self.present[place] = Some(arrival);
+        self.peers[place] = Some(arrival);
     }
 
     /// P24: ends the session because of this worker.
     pub(super) fn end(&mut self, session: Cookie, because_of: WorkerId) {
-        let members = (0u8..).map(WorkerId).zip(&mut self.present);
+        let members = (0u8..).map(WorkerId).zip(&mut self.peers);
         let members = members.filter_map(|(worker, member)| Some((worker, member.take()?)));
         let members = members.filter(|(worker, gone)| *worker != because_of && !gone.left);
         let members = members.map(|(worker, gone)| (worker, gone.addr)).collect();
@@ -60,7 +60,7 @@ impl JobState {
             let absent = ended
                 .members
                 .iter()
-                .filter(|(worker, _)| self.present.get(usize::from(worker.0)).is_some_and(Option::is_none));
+                .filter(|(worker, _)| self.peers.get(usize::from(worker.0)).is_some_and(Option::is_none));
             absent.map(|&(worker, addr)| self.refuse_reforming(worker, addr, ended.session, ended.because_of))
         })
     }
@@ -100,14 +100,14 @@ impl JobState {
 
     /// P24: members that claim a session which cannot go on must join anew; the others stay.
     pub(super) fn turn_away_claims(&mut self) -> Vec<Action> {
-        let mut workers = (0u8..).map(WorkerId).zip(&self.present);
+        let mut workers = (0u8..).map(WorkerId).zip(&self.peers);
         let new = workers.find(|(_, p)| p.is_some_and(|p| p.session == Cookie(0)));
         let because_of = new.map_or(WorkerId::NONE, |(worker, _)| worker);
         let mut actions = Vec::new();
         self.ended = None;
-        for place in 0..self.present.len() {
-            if let Some(claimer) = self.present[place].filter(|p| p.session != Cookie(0)) {
-                self.present[place] = None;
+        for place in 0..self.peers.len() {
+            if let Some(claimer) = self.peers[place].filter(|p| p.session != Cookie(0)) {
+                self.peers[place] = None;
                 let worker = WorkerId(place as u8);
                 actions.push(self.refuse_reforming(worker, claimer.addr, claimer.session, because_of));
                 // A claim that is still under way takes no place again.
@@ -126,19 +126,19 @@ impl JobState {
     }
 
     pub(super) fn joined_workers(&self) -> u64 {
-        let bits = |present: &[Option<Present>]| {
-            (0u8..).zip(present).filter(|(_, p)| p.is_some()).fold(0, |bits, (w, _)| bits | WorkerId(w).bit())
+        let bits = |peers: &[Option<Peer>]| {
+            (0u8..).zip(peers).filter(|(_, p)| p.is_some()).fold(0, |bits, (w, _)| bits | WorkerId(w).bit())
         };
-        bits(&self.present) | self.seating.claims().map_or(0, |claims| bits(&claims.by_seat))
+        bits(&self.peers) | self.seating.claims().map_or(0, |claims| bits(&claims.by_seat))
     }
 
-    pub(super) fn welcome(&self, worker: WorkerId, session: Cookie, present: &Present) -> Action {
+    pub(super) fn welcome(&self, worker: WorkerId, session: Cookie, peer: &Peer) -> Action {
         let welcome = &self.job.welcome;
-        let credit = self.seating.upper().map_or(welcome.credit, |upper| upper.credit(welcome.credit));
+        let credit = self.seating.uplink().map_or(welcome.credit, |uplink| uplink.credit(welcome.credit));
         // A rack tells marks only if its root does, too (P46).
-        let marks = welcome.marks && self.seating.upper().is_none_or(Upper::tells_marks);
-        let body = Welcome { session, nonce: present.nonce, marks, credit, ..*welcome }.to_bytes();
-        packet(present.addr, &self.header(Kind::Welcome, worker, session), &body)
+        let marks = welcome.marks && self.seating.uplink().is_none_or(Uplink::tells_marks);
+        let body = Welcome { session, nonce: peer.nonce, marks, credit, ..*welcome }.to_bytes();
+        packet(peer.addr, &self.header(Kind::Welcome, worker, session), &body)
     }
 
     /// Describes the job's configuration to a worker that asks, or that claims a session of a differently
@@ -164,27 +164,27 @@ impl JobState {
     }
 
     /// ASK to a member whose number somebody else wants (P24).
-    pub(super) fn ask(&self, worker: WorkerId, session: Cookie, member: &Present) -> Action {
+    pub(super) fn ask(&self, worker: WorkerId, session: Cookie, member: &Peer) -> Action {
         let body = Ask { nonce: member.nonce }.to_bytes();
         packet(member.addr, &self.header(Kind::Ask, worker, session), &body)
     }
 
     /// The members of the session, by their numbers in the job.
-    pub(super) fn members(&self) -> impl Iterator<Item = (WorkerId, &Present)> {
-        let seats = (0u8..).map(WorkerId).zip(&self.present);
-        seats.filter_map(|(worker, present)| Some((worker, present.as_ref()?)))
+    pub(super) fn members(&self) -> impl Iterator<Item = (WorkerId, &Peer)> {
+        let seats = (0u8..).map(WorkerId).zip(&self.peers);
+        seats.filter_map(|(worker, peer)| Some((worker, peer.as_ref()?)))
     }
 
     /// Whether somebody who is here sends from there.
     pub(super) fn knows(&self, from: SocketAddr) -> bool {
         let claims = self.seating.claims().map_or(&[][..], |claims| &claims.by_seat);
-        self.present.iter().chain(claims).flatten().any(|p| p.addr == from)
+        self.peers.iter().chain(claims).flatten().any(|p| p.addr == from)
     }
 
     /// The first worker here, not `worker` itself, whose build computes other numbers (P26).
     pub(super) fn disagrees(&self, worker: WorkerId, definitions: u64) -> Option<WorkerId> {
-        let (other, _) = self.members().find(|&(seat, present)| {
-            let theirs = present.definitions;
+        let (other, _) = self.members().find(|&(seat, peer)| {
+            let theirs = peer.definitions;
             seat != worker && definitions != 0 && theirs != 0 && theirs != definitions
         })?;
         Some(other)
@@ -202,7 +202,7 @@ impl JobState {
     ) -> Option<Vec<Action>> {
         let worker = header.worker;
         // Nobody else can send from the address of a member that runs.
-        let member = self.present.get_mut(usize::from(worker.0))?.as_mut();
+        let member = self.peers.get_mut(usize::from(worker.0))?.as_mut();
         let member = member.filter(|member| member.addr != from)?;
         let (claim, member) = (member.claim(now, packets), *member);
         if claim == Claim::Granted {

@@ -13,12 +13,12 @@ mod guesses;
 mod job;
 mod joiner;
 mod joiners;
-mod present;
+mod peer;
 mod rack;
 mod registry;
 mod seating;
 mod static_job;
-mod upper;
+mod uplink;
 
 pub use action::Action;
 pub use joiner::{JoinError, JoinEvent, Joiner};

@@ -3,8 +3,8 @@
 use super::action::Action;
 use super::job::{JobState, packet};
 use super::joiner::{JoinError, JoinEvent, Joiner};
-use super::present::Present;
-use super::upper::Upper;
+use super::peer::Peer;
+use super::uplink::Uplink;
 use crate::aggregator::{Endpoint, JobConfig, Level};
 use crate::wire::{Change, FLAG_ROOT, Header, Join, Kind, Pending, RefuseReason, Refused, Welcome, finalize};
 use crate::{Cookie, WorkerId};
@@ -15,7 +15,7 @@ use std::time::Duration;
 const ENDING_RETRY: Duration = Duration::from_millis(200);
 
 /// The rack's nonce: it stays the same, even if the rack restarts, as long as no member restarts.
-fn nonce(members: &[Present]) -> u64 {
+fn nonce(members: &[Peer]) -> u64 {
     members.iter().fold(0, |hash, member| finalize(hash ^ member.nonce).wrapping_add(1))
 }
 
@@ -29,14 +29,14 @@ impl JobState {
         to: SocketAddr,
         claim: Cookie,
     ) -> Vec<Action> {
-        let members: Vec<Present> = self.present.iter().flatten().copied().collect();
+        let members: Vec<Peer> = self.peers.iter().flatten().copied().collect();
         let pending =
             Header { flags: FLAG_ROOT, ..self.header(Kind::Pending, worker, self.job.config.cookie) };
-        let Some(upper) = self.seating.upper_mut() else { return Vec::new() };
+        let Some(uplink) = self.seating.uplink_mut() else { return Vec::new() };
         let nonce = nonce(&members);
         // This JOIN says it as well.
-        upper.ending = None;
-        match &mut upper.joiner {
+        uplink.ending = None;
+        match &mut uplink.joiner {
             Some((known, joiner)) if *known == nonce && (claim == Cookie(0) || joiner.session() == claim) => {
                 joiner.resume(now);
             }
@@ -44,19 +44,19 @@ impl JobState {
                 let definitions =
                     members.iter().map(|member| member.definitions).find(|&d| d != 0).unwrap_or(0);
                 let (job, cookie) = (self.job.config.job, self.job.config.cookie);
-                let joiner = Joiner::new(job, upper.root.rack, cookie, nonce, definitions, now);
-                let known = Welcome { session: claim, nonce, ..upper.root.welcome };
+                let joiner = Joiner::new(job, uplink.root.rack, cookie, nonce, definitions, now);
+                let known = Welcome { session: claim, nonce, ..uplink.root.welcome };
                 let joiner = if claim == Cookie(0) { joiner } else { joiner.with_claim(known) };
-                upper.joiner = Some((nonce, joiner));
+                uplink.joiner = Some((nonce, joiner));
             }
         }
-        let header = Header { num_workers: upper.root.welcome.workers, ..pending };
-        vec![packet(to, &header, &Pending { joined: upper.joined }.to_bytes())]
+        let header = Header { num_workers: uplink.root.welcome.workers, ..pending };
+        vec![packet(to, &header, &Pending { joined: uplink.joined }.to_bytes())]
     }
 
     /// What is due to the root.
     pub(super) fn poll_root(&mut self, now: Duration) -> Vec<Action> {
-        let Some(Upper { root, joiner, ending, .. }) = self.seating.upper_mut() else { return Vec::new() };
+        let Some(Uplink { root, joiner, ending, .. }) = self.seating.uplink_mut() else { return Vec::new() };
         let (at, mut buffer) = (root.at, [0; 128]);
         let mut actions = Vec::new();
         if let Some((packet, left, next)) = ending.as_mut().filter(|(.., next)| *next <= now) {
@@ -80,31 +80,31 @@ impl JobState {
 
     /// Takes a control packet that the root has sent.
     pub(super) fn handle_root(&mut self, now: Duration, from: SocketAddr, bytes: &[u8]) -> Vec<Action> {
-        let Some(upper) = self.seating.upper_mut().filter(|upper| upper.root.at == from) else {
+        let Some(uplink) = self.seating.uplink_mut().filter(|uplink| uplink.root.at == from) else {
             return Vec::new();
         };
         let answers = |kind| matches!(kind, Kind::Pending | Kind::Refused | Kind::Description);
         if Header::parse(bytes).is_ok_and(|(header, _)| answers(header.kind)) {
-            upper.ending = None;
+            uplink.ending = None;
         }
-        let Some((nonce, joiner)) = &mut upper.joiner else { return Vec::new() };
+        let Some((nonce, joiner)) = &mut uplink.joiner else { return Vec::new() };
         if let Ok((header, payload)) = Header::parse(bytes)
             && header.kind == Kind::Description
             && let Some(says) = Welcome::parse(payload)
-            && says.shards != upper.root.welcome.shards
+            && says.shards != uplink.root.welcome.shards
             && says.nonce == *nonce
-            && says.fingerprint() == (Welcome { shards: says.shards, ..upper.root.welcome }).fingerprint()
+            && says.fingerprint() == (Welcome { shards: says.shards, ..uplink.root.welcome }).fingerprint()
         {
             // Only how many ports the root has was not known: the claim is made again.
-            upper.root.welcome.shards = says.shards;
-            let known = Welcome { session: joiner.session(), nonce: *nonce, ..upper.root.welcome };
-            upper.joiner = Some((*nonce, joiner.clone().with_claim(known)));
+            uplink.root.welcome.shards = says.shards;
+            let known = Welcome { session: joiner.session(), nonce: *nonce, ..uplink.root.welcome };
+            uplink.joiner = Some((*nonce, joiner.clone().with_claim(known)));
             return Vec::new();
         }
         match joiner.handle(now, bytes) {
             Some(JoinEvent::Welcome(welcome, _)) => self.handle_welcome(&welcome),
             Some(JoinEvent::Pending(joined, _)) => {
-                upper.joined = joined;
+                uplink.joined = joined;
                 Vec::new()
             }
             Some(JoinEvent::Reforming(_)) => self.dissolve(),
@@ -124,17 +124,17 @@ impl JobState {
 
     /// The root has let this rack in: the session begins, or goes on, for its members too.
     fn handle_welcome(&mut self, says: &Welcome) -> Vec<Action> {
-        let Some(upper) = self.seating.upper_mut() else { return Vec::new() };
-        let expected = Welcome { shards: says.shards, ..upper.root.welcome };
+        let Some(uplink) = self.seating.uplink_mut() else { return Vec::new() };
+        let expected = Welcome { shards: says.shards, ..uplink.root.welcome };
         if let Some(change) = Change::compare(&expected, says) {
             return self.differs(change);
         }
-        upper.root.welcome.shards = says.shards;
-        upper.root.welcome.marks = says.marks;
-        upper.credit = says.credit;
-        let members: Vec<Present> = self.present.iter().flatten().copied().collect();
-        let same = upper.joiner.as_ref().is_some_and(|(known, _)| *known == nonce(&members));
-        if self.session == Some(says.session) || members.len() != self.present.len() || !same {
+        uplink.root.welcome.shards = says.shards;
+        uplink.root.welcome.marks = says.marks;
+        uplink.credit = says.credit;
+        let members: Vec<Peer> = self.peers.iter().flatten().copied().collect();
+        let same = uplink.joiner.as_ref().is_some_and(|(known, _)| *known == nonce(&members));
+        if self.session == Some(says.session) || members.len() != self.peers.len() || !same {
             return Vec::new();
         }
         self.session = Some(says.session);
@@ -151,8 +151,8 @@ impl JobState {
 
     /// The root's session is over, and so is this one; workers that claim it are turned away.
     fn dissolve(&mut self) -> Vec<Action> {
-        if let Some(upper) = self.seating.upper_mut() {
-            upper.forget();
+        if let Some(uplink) = self.seating.uplink_mut() {
+            uplink.forget();
         }
         let Some(session) = self.session else { return self.turn_away_claims() };
         self.end(session, WorkerId::NONE);
@@ -174,12 +174,12 @@ impl JobState {
 
     /// Nobody can join, for the root does not let this rack in.
     fn refuse_all(&mut self, reason: RefuseReason) -> Vec<Action> {
-        if let Some(upper) = self.seating.upper_mut() {
-            upper.forget();
+        if let Some(uplink) = self.seating.uplink_mut() {
+            uplink.forget();
         }
         let cookie = self.job.config.cookie;
-        let members: Vec<(WorkerId, Present)> =
-            (0u8..).map(WorkerId).zip(&mut self.present).filter_map(|(w, p)| Some((w, p.take()?))).collect();
+        let members: Vec<(WorkerId, Peer)> =
+            (0u8..).map(WorkerId).zip(&mut self.peers).filter_map(|(w, p)| Some((w, p.take()?))).collect();
         let refused = members.into_iter().map(|(worker, member)| {
             let header = Header {
                 num_workers: 0,
@@ -193,21 +193,21 @@ impl JobState {
 
     /// All members have left, and so has the rack: BYE to all.
     fn close(&mut self) -> Vec<Action> {
-        if let Some(upper) = self.seating.upper_mut() {
-            upper.forget();
+        if let Some(uplink) = self.seating.uplink_mut() {
+            uplink.forget();
         }
         let Some(session) = self.session.take() else { return Vec::new() };
-        let members = (0u8..).map(WorkerId).zip(self.present.iter().flatten());
+        let members = (0u8..).map(WorkerId).zip(self.peers.iter().flatten());
         let byes = members.map(|(worker, m)| packet(m.addr, &self.header(Kind::Bye, worker, session), &[]));
         let actions = [Action::Remove(self.job.config.job)].into_iter().chain(byes).collect();
         self.left = Some(session);
-        self.present.fill(None);
+        self.peers.fill(None);
         actions
     }
 
     /// All members have left: the rack leaves its root before they get BYE. Returns whether it can.
     pub(super) fn leave_root(&mut self, now: Duration) -> bool {
-        let Some(Upper { joiner: Some((_, joiner)), .. }) = self.seating.upper_mut() else { return false };
+        let Some(Uplink { joiner: Some((_, joiner)), .. }) = self.seating.uplink_mut() else { return false };
         joiner.leave(now);
         true
     }
@@ -216,9 +216,9 @@ impl JobState {
     /// only answered.
     pub(super) fn ended_below(&mut self, worker: WorkerId, from: SocketAddr, join: &Join) -> Vec<Action> {
         let place = usize::from(worker.0);
-        let own = |member: &Present| member.nonce == join.nonce && member.addr == from;
+        let own = |member: &Peer| member.nonce == join.nonce && member.addr == from;
         let mut actions = Vec::new();
-        if self.session == Some(join.session) && self.present[place].as_ref().is_some_and(own) {
+        if self.session == Some(join.session) && self.peers[place].as_ref().is_some_and(own) {
             self.end(join.session, worker);
             actions.push(Action::Remove(self.job.config.job));
             actions.extend(self.notices(worker));

@@ -13,7 +13,7 @@
 //! | LEAVE | BYE to all after the last | as fixed, after the root's BYE | BYE to all after the last |
 
 use super::claims::Claims;
-use super::upper::Upper;
+use super::uplink::Uplink;
 
 /// A policy of membership, with what only that policy knows.
 #[allow(clippy::large_enum_variant, reason = "one per job")]
@@ -22,20 +22,20 @@ pub(super) enum Seating {
     /// A session has every seat of the job, and ends when one of its workers restarts (P24).
     Fixed,
     /// As fixed, below a root to whose session this one belongs (P38).
-    Rack(Upper),
+    Rack(Uplink),
     /// At a share that is not the first: workers bring the session along (P24).
     Follower(Claims),
 }
 
 impl Seating {
     /// The root's side of a rack.
-    pub fn upper(&self) -> Option<&Upper> {
-        if let Seating::Rack(upper) = self { Some(upper) } else { None }
+    pub fn uplink(&self) -> Option<&Uplink> {
+        if let Seating::Rack(uplink) = self { Some(uplink) } else { None }
     }
 
     /// The same, mutably.
-    pub fn upper_mut(&mut self) -> Option<&mut Upper> {
-        if let Seating::Rack(upper) = self { Some(upper) } else { None }
+    pub fn uplink_mut(&mut self) -> Option<&mut Uplink> {
+        if let Seating::Rack(uplink) = self { Some(uplink) } else { None }
     }
 
     /// The workers that claim a session that does not run at this share.

@@ -150,7 +150,7 @@ impl Events for Record {
 
 /// Packets that a worker sends, by shard.
 #[derive(Default)]
-pub struct Outbox {
+pub struct TxBatch {
     pub sent: Vec<(u8, Rc<[u8]>)>,
     pub memory: Memory,
 }
@@ -174,7 +174,7 @@ impl Memory {
     }
 }
 
-impl Tx for Outbox {
+impl Tx for TxBatch {
     fn send(&mut self, shard: u8, contents: &[u8], segment: usize) {
         assert!(segment > 0 && contents.len().is_multiple_of(segment) && !contents.is_empty());
         self.sent.extend(contents.chunks_exact(segment).map(|packet| (shard, packet.into())));
@@ -258,7 +258,7 @@ impl Client {
     }
 
     /// Does all there is to do at `now`; returns when to come back at the latest.
-    pub fn run(&mut self, now: Duration, out: &mut Outbox) -> Option<Duration> {
+    pub fn run(&mut self, now: Duration, out: &mut TxBatch) -> Option<Duration> {
         if now < self.manner.start {
             return Some(self.manner.start);
         }
@@ -299,7 +299,7 @@ impl Client {
         through
     }
 
-    fn submit(&mut self, now: Duration, out: &mut Outbox) -> Option<Duration> {
+    fn submit(&mut self, now: Duration, out: &mut TxBatch) -> Option<Duration> {
         while self.submitted < self.truth.plan.calls.len() && self.worker.pending_calls() < self.manner.flight
         {
             if now < self.next_submit {
@@ -315,7 +315,7 @@ impl Client {
         None
     }
 
-    fn fill(&mut self, now: Duration, out: &mut Outbox) -> Option<Duration> {
+    fn fill(&mut self, now: Duration, out: &mut TxBatch) -> Option<Duration> {
         while let Some(place) = self.worker.next_data() {
             // The norms may have come at any time; computing starts at the first look.
             let compute = &mut self.manner.compute[place.call as usize];

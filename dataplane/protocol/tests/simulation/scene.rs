@@ -1,6 +1,6 @@
 //! Virtual time, a faulty network, the aggregator's shards, and all workers.
 
-use crate::client::{Client, Manner, Outbox};
+use crate::client::{Client, Manner, TxBatch};
 use crate::plan::{JobPlan, Truth};
 use std::collections::HashMap;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -237,7 +237,7 @@ impl Scene {
                     return;
                 }
                 this.wake = None;
-                let mut out = Outbox { memory: std::mem::take(&mut this.memory), ..Outbox::default() };
+                let mut out = TxBatch { memory: std::mem::take(&mut this.memory), ..TxBatch::default() };
                 let next = this.run(self.now, &mut out);
                 this.memory = out.memory;
                 for (shard, packet) in out.sent {

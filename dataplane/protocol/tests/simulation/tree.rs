@@ -1,6 +1,6 @@
 //! Workers in racks below a root: every packet on every level goes through the faulty network.
 
-use crate::client::{Client, Manner, Outbox};
+use crate::client::{Client, Manner, TxBatch};
 use crate::plan::{JobPlan, Truth};
 use crate::scene::{Answers, Network};
 use std::collections::HashMap;
@@ -180,7 +180,7 @@ impl Tree {
                 }
                 this.wake = None;
                 let before = this.ended;
-                let mut out = Outbox { memory: std::mem::take(&mut this.memory), ..Outbox::default() };
+                let mut out = TxBatch { memory: std::mem::take(&mut this.memory), ..TxBatch::default() };
                 let next = this.run(self.now, &mut out);
                 this.memory = out.memory;
                 let ended = before.is_none() && this.ended.is_some();

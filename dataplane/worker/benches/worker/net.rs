@@ -31,14 +31,14 @@ struct Answers {
 
 /// What the aggregator sends.
 #[derive(Default)]
-struct Outbox {
+struct TxBatch {
     /// Packets of equal lengths that follow each other are one run.
     runs: Vec<Answers>,
     /// Whether nothing is added to the last one.
     is_closed: bool,
 }
 
-impl Outbox {
+impl TxBatch {
     /// What came in one piece is answered: as thc-ps does, a run ends there if it is nearly full.
     fn end_piece(&mut self) {
         self.is_closed =
@@ -46,7 +46,7 @@ impl Outbox {
     }
 }
 
-impl Sink for Outbox {
+impl Sink for TxBatch {
     fn unicast(&mut self, _: Endpoint, _: Ecn, packet: &[u8]) {
         match self.runs.last_mut() {
             Some(last)
@@ -70,7 +70,7 @@ impl Sink for Outbox {
 struct Server {
     aggregator: Aggregator<Scalar>,
     worker: Endpoint,
-    outbox: Outbox,
+    batch: TxBatch,
 }
 
 impl Server {
@@ -85,11 +85,11 @@ impl Server {
         aggregator.install_job(config).unwrap();
         let worker = Endpoint::udp(worker);
         aggregator.set_member(JOB, WorkerId(0), worker).unwrap();
-        Server { aggregator, worker, outbox: Outbox::default() }
+        Server { aggregator, worker, batch: TxBatch::default() }
     }
 
     fn handle(&mut self, packet: &[u8]) {
-        self.aggregator.handle(self.worker, packet, &mut self.outbox);
+        self.aggregator.handle(self.worker, packet, &mut self.batch);
     }
 }
 
@@ -140,15 +140,15 @@ impl Net {
 
     fn answer(&mut self) {
         let Net { server, sent, bytes, udp, .. } = self;
-        server.outbox.runs.clear();
+        server.batch.runs.clear();
         if let Some((worker, socket)) = udp {
             while let (1.., runs) = socket.recv_all_runs().unwrap() {
                 for run in runs {
                     run.datagrams().for_each(|packet| server.handle(packet));
-                    server.outbox.end_piece();
+                    server.batch.end_piece();
                 }
             }
-            for answers in &server.outbox.runs {
+            for answers in &server.batch.runs {
                 socket.send_run(worker.local(), &answers.packets, answers.segment).unwrap();
             }
             return;
@@ -157,7 +157,7 @@ impl Net {
         for (len, segment) in sent.drain(..) {
             let (run, behind) = rest.split_at(len);
             run.chunks(segment).for_each(|packet| server.handle(packet));
-            server.outbox.end_piece();
+            server.batch.end_piece();
             rest = behind;
         }
         bytes.clear();
@@ -172,7 +172,7 @@ impl PacketIo for Net {
             return Ok(got);
         }
         let mut got = 0;
-        for Answers { packets, segment } in self.server.outbox.runs.drain(..) {
+        for Answers { packets, segment } in self.server.batch.runs.drain(..) {
             got += packets.len() / segment;
             let packets = Arc::new(packets);
             let run = Run { from: PS, at: None, ecn: 0, contents: &packets, segment, memory: Some(&packets) };

@@ -8,7 +8,6 @@ mod calls;
 mod collective;
 mod compressor;
 mod config;
-mod crew;
 mod feedback;
 mod handle;
 mod link;
@@ -18,6 +17,7 @@ mod packed;
 mod pool;
 mod remote;
 mod task;
+mod task_pool;
 mod traffic;
 mod waiting;
 
@@ -364,7 +364,7 @@ impl<I: PacketIo> Engine<I> {
         if self.failed.is_some() {
             return false;
         }
-        self.with_memory(lent, |engine, memory, crew| engine.turn(memory, crew) || crew.is_busy())
+        self.with_memory(lent, |engine, memory, tasks| engine.turn(memory, tasks) || tasks.is_busy())
     }
 
     /// Works until the oldest call is done, the session has failed, or `leave` says so; sleeps while there is nothing to do.
@@ -372,9 +372,9 @@ impl<I: PacketIo> Engine<I> {
         if self.failed.is_some() {
             return;
         }
-        self.with_memory(lent, |engine, memory, crew| {
+        self.with_memory(lent, |engine, memory, tasks| {
             loop {
-                let busy = engine.turn(memory, crew);
+                let busy = engine.turn(memory, tasks);
                 let over = engine.failed.is_some() || engine.calls.len() == 0;
                 if over || engine.calls.has_done() || leave() {
                     break;
@@ -382,9 +382,9 @@ impl<I: PacketIo> Engine<I> {
                 if busy {
                     continue;
                 }
-                if !crew.is_busy() {
+                if !tasks.is_busy() {
                     engine.nap();
-                } else if let Some(done) = crew.glance() {
+                } else if let Some(done) = tasks.glance() {
                     engine.take_done(memory, done);
                 }
             }

@@ -160,7 +160,7 @@ impl<I: PacketIo> Engine<I> {
         let mut sent = false;
         let now = self.io.now();
         while let Some(place) = self.worker.next_data() {
-            let Some((active, shelf)) = self.calls.get_with_shelf(place.call) else { break };
+            let Some((active, buffers)) = self.calls.get_with_buffers(place.call) else { break };
             let Some((group, _)) = active.find(place) else { break };
             let state = &active.groups[group];
             let Out::Ready(packed) = &state.out else { break };
@@ -201,7 +201,7 @@ impl<I: PacketIo> Engine<I> {
                 && !direct
                 && active.remote.is_none()
             {
-                shelf.take_packed(packed);
+                buffers.take_packed(packed);
                 self.ready -= usize::from(active.groups[group].residual.is_none());
             }
         }

@@ -4,7 +4,7 @@ use super::Registry;
 use crate::aggregator::Level;
 use crate::session::action::Action;
 use crate::session::job::{JobState, packet, refusal};
-use crate::session::present::Present;
+use crate::session::peer::Peer;
 use crate::session::seating::Seating;
 use crate::wire::{Header, Join, Kind, Leave, RefuseReason};
 use crate::{Cookie, JobId, WorkerId};
@@ -63,10 +63,10 @@ impl Registry {
         let bye =
             |state: &JobState, worker, to| packet(to, &state.header(Kind::Bye, worker, header.cookie), &[]);
         let Some(state) = self.jobs.get_mut(&header.job) else { return Vec::new() };
-        let known = |p: &&mut Present| p.nonce == leave.nonce;
+        let known = |p: &&mut Peer| p.nonce == leave.nonce;
         let place = usize::from(header.worker.0);
         let ask = |state: &JobState| state.ask_leaver(header, from, leave.nonce);
-        let Some(member) = state.present.get_mut(place).and_then(Option::as_mut).filter(known) else {
+        let Some(member) = state.peers.get_mut(place).and_then(Option::as_mut).filter(known) else {
             // Of a session that is over: nothing holds this worker. One that this server does not know it may have lost.
             let over = state.session.is_some() || state.is_over(header.cookie);
             return vec![if over { bye(state, header.worker, from) } else { ask(state) }];
@@ -81,10 +81,10 @@ impl Registry {
                 // It claims a session that was lost, for others who may need it there.
                 return vec![ask(state)];
             }
-            state.present[place] = None;
+            state.peers[place] = None;
             return vec![bye(state, header.worker, from)];
         }
-        if state.present.iter().flatten().any(|p| !p.left) {
+        if state.peers.iter().flatten().any(|p| !p.left) {
             // The sums are here: nobody needs this worker as long as they are.
             let answer = state.pending_members(header.worker, from, header.cookie, 0);
             return [answer].into_iter().chain(state.absence_notices(header.cookie, 0)).collect();
@@ -93,11 +93,11 @@ impl Registry {
             return Vec::new();
         }
         let mut actions = vec![Action::Remove(header.job)];
-        for (worker, member) in (0u8..).map(WorkerId).zip(state.present.iter().flatten()) {
+        for (worker, member) in (0u8..).map(WorkerId).zip(state.peers.iter().flatten()) {
             actions.push(bye(state, worker, member.addr));
         }
         state.left = state.session.take();
-        state.present.fill(None);
+        state.peers.fill(None);
         actions
     }
 }

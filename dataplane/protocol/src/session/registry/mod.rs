@@ -6,10 +6,10 @@ use super::action::Action;
 use super::claims::Claims;
 use super::guesses::Guesses;
 use super::job::JobState;
-use super::present::{Asked, Present};
+use super::peer::{Asked, Peer};
 use super::seating::Seating;
 use super::static_job::StaticJob;
-use super::upper::Upper;
+use super::uplink::Uplink;
 use crate::wire::{Header, Join, Kind, Leave};
 use crate::{Cookie, JobId, Round, WorkerId};
 use std::collections::BTreeMap;
@@ -69,12 +69,12 @@ impl Registry {
     fn put(&mut self, job: StaticJob, follows: bool) {
         let seating = match (follows, job.root) {
             (true, _) => Seating::Follower(Claims::default()),
-            (false, Some(root)) => Seating::Rack(Upper::new(root)),
+            (false, Some(root)) => Seating::Rack(Uplink::new(root)),
             (false, None) => Seating::Fixed,
         };
         let seats = usize::from(job.config.workers);
-        let (present, replaced) = (vec![None; seats], vec![None; seats]);
-        let state = JobState { seating, session: None, present, replaced, ended: None, left: None, job };
+        let (peers, replaced) = (vec![None; seats], vec![None; seats]);
+        let state = JobState { seating, session: None, peers, replaced, ended: None, left: None, job };
         self.jobs.insert(state.job.config.job, state);
     }
 
@@ -117,7 +117,7 @@ impl Registry {
     /// would be empty, nothing is resumed and workers join anew. Returns whether it was resumed.
     pub fn restore(&mut self, now: Duration, job: JobId, session: Cookie, members: &[SessionMember]) -> bool {
         let Some(state) = self.jobs.get_mut(&job) else { return false };
-        let known = |member: &SessionMember| Present {
+        let known = |member: &SessionMember| Peer {
             nonce: member.nonce,
             session: Cookie(0),
             definitions: 0,
@@ -128,15 +128,15 @@ impl Registry {
             left: member.left,
             asked: Asked::default(),
         };
-        let mut present = vec![None; state.present.len()];
+        let mut peers = vec![None; state.peers.len()];
         for member in members {
-            let Some(place) = present.get_mut(usize::from(member.worker.0)) else { return false };
+            let Some(place) = peers.get_mut(usize::from(member.worker.0)) else { return false };
             *place = Some(known(member));
         }
-        if session == Cookie(0) || !present.iter().all(Option::is_some) {
+        if session == Cookie(0) || !peers.iter().all(Option::is_some) {
             return false;
         }
-        state.present = present;
+        state.peers = peers;
         state.session = Some(session);
         true
     }
@@ -148,7 +148,7 @@ impl Registry {
         let mut actions = Vec::new();
         for state in self.jobs.values() {
             let Some(session) = state.session else { continue };
-            let at = |member: &Present| !member.left && addresses.contains(&member.addr);
+            let at = |member: &Peer| !member.left && addresses.contains(&member.addr);
             let absent = state.members().filter(|(_, member)| at(member));
             let absent = absent.map(|(worker, _)| worker.bit()).sum();
             if absent != 0 {

@@ -41,7 +41,7 @@ impl Stream {
     pub fn give_up_older(&mut self, now: Duration, age: Duration) -> Option<(PacketId, SlotId, Round)> {
         let index = self.eldest()?;
         let entry = self.entries[index];
-        if self.trouble(index).first + age > now {
+        if self.loss(index).first + age > now {
             return None;
         }
         self.stats.given_up += 1;
@@ -53,10 +53,10 @@ impl Stream {
     /// When a packet is to be given up at this age, or asked for again at a quarter of it.
     #[must_use]
     pub fn ask_or_give_up_at(&self, age: Duration) -> Option<Duration> {
-        let eldest = self.trouble(self.eldest()?).first + age;
+        let eldest = self.loss(self.eldest()?).first + age;
         let heads = self.queues.iter().filter_map(|queue| self.entries.get(queue.head as usize));
         let head = heads.map(Entry::send_time).min()? + age / 4;
-        [Some(eldest), Some(head), self.due_at(Timer::Doubted), self.due_at(Timer::Settled)]
+        [Some(eldest), Some(head), self.due_at(Timer::Suspect), self.due_at(Timer::Settled)]
             .into_iter()
             .flatten()
             .min()

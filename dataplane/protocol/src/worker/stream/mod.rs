@@ -19,8 +19,8 @@ use super::rtt::Rtt;
 use super::stats::StreamStats;
 use crate::wire::{HEADER_LEN, Header};
 use crate::{Round, SlotId, aggregator::Shard};
-use queue::{Doubted, Queue, Recovery};
-use ring::{Entry, Ring, State, Trouble};
+use queue::{Queue, Recovery, Suspect};
+use ring::{Entry, LossState, Ring, State};
 use std::collections::BinaryHeap;
 use std::ops::Range;
 use std::time::Duration;
@@ -57,7 +57,7 @@ pub struct Stream {
     outstanding: u64,
     entries: Vec<Entry>,
     /// Details of the entries that are `repeated`.
-    troubles: Vec<Trouble>,
+    losses: Vec<LossState>,
     /// For each slot, the round whose sum came before its packet was sent.
     foreseen: Vec<Option<Round>>,
     /// One for each thing that packets can travel as.
@@ -82,7 +82,7 @@ pub struct Stream {
     /// How often packets that seemed lost were only late, as far as that counts.
     reordered: u32,
     /// Packets that seem to be lost.
-    doubted: BinaryHeap<Doubted>,
+    suspects: BinaryHeap<Suspect>,
     recovery: Option<Recovery>,
     /// Number of the latest recovery.
     recoveries: u64,
@@ -114,7 +114,7 @@ impl Stream {
             next: first,
             outstanding: 0,
             entries: vec![Entry::empty(); slots as usize],
-            troubles: vec![Trouble::new(Duration::ZERO); slots as usize],
+            losses: vec![LossState::new(Duration::ZERO); slots as usize],
             foreseen: vec![None; slots as usize],
             rings: strides.into_iter().map(|stride| Ring { stride, bytes: Vec::new() }).collect(),
             queues: vec![Queue::default(); usize::from(shards.max(1))],
@@ -127,7 +127,7 @@ impl Stream {
             progress: Duration::ZERO,
             probe: None,
             reordered: 0,
-            doubted: BinaryHeap::with_capacity(2 * slots as usize),
+            suspects: BinaryHeap::with_capacity(2 * slots as usize),
             recovery: None,
             recoveries: 0,
             stats: StreamStats::default(),

@@ -47,14 +47,14 @@ pub(super) enum Timer {
     /// Results that were coming have ceased to.
     Probe,
     /// A packet that seems to be lost is looked at again.
-    Doubted,
+    Suspect,
     /// Packets before the last results are lost, for no later ones have come.
     Settled,
 }
 
 impl Timer {
     pub const ALL: [Timer; 5] =
-        [Timer::Timeout, Timer::Recovery, Timer::Probe, Timer::Doubted, Timer::Settled];
+        [Timer::Timeout, Timer::Recovery, Timer::Probe, Timer::Suspect, Timer::Settled];
 }
 
 /// What follows a time-out (P20).
@@ -72,7 +72,7 @@ pub(super) struct Recovery {
 }
 
 /// When a packet that seems to be lost is looked at again, of which seq it is.
-pub(super) type Doubted = Reverse<(Duration, u64)>;
+pub(super) type Suspect = Reverse<(Duration, u64)>;
 
 impl Recovery {
     pub fn has_more(&self) -> bool {

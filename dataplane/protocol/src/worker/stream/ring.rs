@@ -41,14 +41,14 @@ pub(super) enum State {
     Finished,
 }
 
-/// What is known of a packet that seems to be lost.
+/// Who repairs the loss of a packet that seems to be lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Doubt {
-    /// Nothing.
+pub(super) enum Repair {
+    /// Nobody: it does not seem lost.
     None,
-    /// Others are to act: the worker that is to ask, or the workers whose packets the sum lacks.
+    /// Others: the worker that is to ask, or the workers whose packets the sum lacks.
     Others,
-    /// This worker has repeated it.
+    /// This worker, which has repeated it.
     Own,
 }
 
@@ -69,7 +69,7 @@ pub(super) struct Entry {
     pub state: State,
     /// Which of the stream's rings it lies in: what it travels as.
     pub ring: u8,
-    /// Sent more than once, or about to be: then there is a [`Trouble`].
+    /// Sent more than once, or about to be: then there is a [`LossState`].
     pub repeated: bool,
     /// Kept by whoever sends it, not in the ring.
     pub outside: bool,
@@ -120,15 +120,15 @@ impl Entry {
 
 /// What else is known of a packet that did not get its result at once.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Trouble {
+pub(super) struct LossState {
     /// When it was sent for the first time.
     pub first: Duration,
-    pub doubt: Doubt,
-    /// When that was so, it is looked at again,
+    pub repair: Repair,
+    /// When this worker looks at it again.
     pub due: Duration,
-    /// and the time at which it is in the list of those,
+    /// The time under which it is in the queue of packets to look at.
     pub listed: Option<Duration>,
-    /// and how often that has been.
+    /// How often this worker has asked for it.
     pub tries: u8,
     /// When it was first asked for by NUDGE, until that is answered.
     pub asked: Option<Duration>,
@@ -138,12 +138,12 @@ pub(super) struct Trouble {
     pub recovery: u64,
 }
 
-impl Trouble {
-    /// No trouble yet with a packet that was first sent at this time.
-    pub fn new(first: Duration) -> Trouble {
-        Trouble {
+impl LossState {
+    /// No loss yet with a packet that was first sent at this time.
+    pub fn new(first: Duration) -> LossState {
+        LossState {
             first,
-            doubt: Doubt::None,
+            repair: Repair::None,
             due: Duration::ZERO,
             listed: None,
             tries: 0,

@@ -1,7 +1,7 @@
 //! A call under way.
 
+use super::buffer_pool::{BufferPool, MeanSender, Owned};
 use super::cut::cut;
-use super::shelf::{MeanSender, Owned, Shelf};
 use crate::Span;
 use crate::engine::compressor::{Compressor, Measured};
 use crate::engine::loan::{Bytes, Held, Sums};
@@ -274,10 +274,10 @@ impl Active {
     }
 
     /// Where the results of a group's packets are gathered.
-    pub fn sums(&mut self, group: usize, shelf: &mut Shelf) -> &mut Sums {
+    pub fn sums(&mut self, group: usize, buffers: &mut BufferPool) -> &mut Sums {
         let state = &mut self.groups[group];
         let (all, len) = (state.padded / state.per_packet(), state.sums_len());
-        state.sums.get_or_insert_with(|| shelf.sums(all, len))
+        state.sums.get_or_insert_with(|| buffers.sums(all, len))
     }
 
     /// So many more packets of a group have their results, or will have none.

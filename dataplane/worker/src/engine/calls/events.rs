@@ -23,10 +23,10 @@ pub(in crate::engine) struct CallEvents<'a, 'd> {
 impl CallEvents<'_, '_> {
     /// The results of one packet of indices, with the header of their RESULT, or that there will be none.
     fn absorb(&mut self, place: PacketId, result: Option<&Header>, sums: &[u8]) {
-        let Some((active, shelf)) = self.calls.get_with_shelf(place.call) else { return };
+        let Some((active, buffers)) = self.calls.get_with_buffers(place.call) else { return };
         let Some((group, packet)) = active.find(place) else { return };
         let (len, form) = (active.groups[group].sums_len(), active.groups[group].form);
-        let Sums { bytes, counts } = active.sums(group, shelf);
+        let Sums { bytes, counts } = active.sums(group, buffers);
         let (Some(bytes), Some(known)) =
             (bytes.get_mut(packet * len..(packet + 1) * len), counts.get_mut(packet))
         else {
@@ -140,7 +140,7 @@ impl Events for CallEvents<'_, '_> {
     fn results(&mut self, place: PacketId, first: &Header, packets: &[u8], segment: usize) {
         let len = segment - HEADER_LEN;
         let payloads = || packets.chunks_exact(segment).map(|packet| &packet[HEADER_LEN..]);
-        let Some((active, shelf)) = self.calls.get_with_shelf(place.call) else { return };
+        let Some((active, buffers)) = self.calls.get_with_buffers(place.call) else { return };
         let Some((group, packet)) = active.find(place) else { return };
         let state = &active.groups[group];
         if !state.form.is_some_and(|form| form.lanes_len() == len && !form.is_packed()) {
@@ -159,7 +159,7 @@ impl Events for CallEvents<'_, '_> {
             active.groups[group].held.push((place.partition, held));
             return active.note_results(group, count);
         }
-        let Sums { bytes, counts } = active.sums(group, shelf);
+        let Sums { bytes, counts } = active.sums(group, buffers);
         let places = packet..packet + count;
         let (Some(bytes), Some(known)) =
             (bytes.get_mut(places.start * len..places.end * len), counts.get_mut(places))

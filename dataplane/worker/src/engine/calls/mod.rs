@@ -1,14 +1,14 @@
 //! Calls under way: how far each is, and each group of its partitions.
 
 mod active;
+mod buffer_pool;
 mod cut;
 mod events;
-mod shelf;
 
 pub(super) use active::{Active, Out, PartitionGroup};
+pub(super) use buffer_pool::{BufferPool, Owned};
 pub(super) use cut::{GROUP, group_len};
 pub(super) use events::CallEvents;
-pub(super) use shelf::{Owned, Shelf};
 
 use crate::WorkerError;
 use std::collections::VecDeque;
@@ -25,7 +25,7 @@ pub(super) struct Calls {
     tickets: u64,
     queue: VecDeque<Active>,
     outcomes: Vec<(u64, Result<(), WorkerError>)>,
-    pub shelf: Shelf,
+    pub buffers: BufferPool,
     /// Why results could not be read.
     broken: Option<CodecError>,
 }
@@ -63,9 +63,9 @@ impl Calls {
     }
 
     /// A call, and memory for its groups.
-    pub fn get_with_shelf(&mut self, number: u64) -> Option<(&mut Active, &mut Shelf)> {
+    pub fn get_with_buffers(&mut self, number: u64) -> Option<(&mut Active, &mut BufferPool)> {
         let index = usize::try_from(number.checked_sub(self.first)?).ok()?;
-        Some((self.queue.get_mut(index)?, &mut self.shelf))
+        Some((self.queue.get_mut(index)?, &mut self.buffers))
     }
 
     /// The keys of the error feedback that calls under way use.
@@ -90,9 +90,9 @@ impl Calls {
     }
 
     /// The calls that have not failed, oldest first, and the memory for their groups.
-    pub fn live(&mut self) -> (impl Iterator<Item = (u64, &mut Active)>, &mut Shelf) {
+    pub fn live(&mut self) -> (impl Iterator<Item = (u64, &mut Active)>, &mut BufferPool) {
         let live = (self.first..).zip(&mut self.queue).filter(|(_, active)| active.error.is_none());
-        (live, &mut self.shelf)
+        (live, &mut self.buffers)
     }
 
     /// Whether [`Self::pop_done`] would give one.

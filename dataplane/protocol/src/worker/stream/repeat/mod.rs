@@ -1,17 +1,17 @@
 //! When packets are sent again (P20).
 //!
 //! There are three signs of loss: results of packets that were sent well after one; results that cease to
-//! come; and a time-out in which nothing comes, after which everything outstanding is doubtful.
+//! come; and a time-out in which nothing comes, after which everything outstanding may be lost.
 //!
 //! All workers see that a sum does not come, and none knows whose packet it lacks. So for each seq one worker
 //! asks, by repeating its own packet with NUDGE, and the aggregator tells the missing worker. The others wait
 //! for that, and repeat only what it does not bring: a result that they alone have lost (P40).
 
-mod doubt;
 mod order;
+mod suspect;
 
 use super::queue::{Queue, Recovery, Timer};
-use super::ring::{Doubt, Entry, PacketId, State, Trouble};
+use super::ring::{Entry, LossState, PacketId, Repair, State};
 use super::{Stream, Tx};
 use crate::aggregator::Shard;
 use crate::wire::{FLAG_NUDGE, Header};
@@ -29,7 +29,7 @@ const REORDER_PART: u64 = 8;
 const REORDER_MIN: u64 = 3;
 /// How often that may double if a network changes the order of packets.
 const REORDER_DOUBLINGS: u32 = 2;
-/// The number of tries for a doubted packet's result that lengthen the wait for the next.
+/// The number of tries for a packet that seems lost's result that lengthen the wait for the next.
 const MAX_TRIES: u8 = 12;
 /// Time-outs in a row after which repeated packets carry NUDGE (P20).
 const NUDGE_AFTER: u32 = 3;
@@ -41,21 +41,21 @@ const KEPT_DOUBLINGS: u32 = 1;
 impl Stream {
     /// The aggregator has answered an outstanding packet for good, with a mark or without (P46).
     pub(super) fn answer(&mut self, now: Duration, index: usize, marked: bool) -> PacketId {
-        let (entry, trouble) = (self.entries[index], self.trouble(index));
-        self.note_order(now, &entry, &trouble);
+        let (entry, loss) = (self.entries[index], self.loss(index));
+        self.note_order(now, &entry, &loss);
         // An answer to what this worker has repeated alone: there was a result, and it was lost on its way here.
         let waited = now.saturating_sub(entry.send_time());
-        let alone = trouble.doubt == Doubt::Own && self.rtt.is_round_trip(waited);
+        let alone = loss.repair == Repair::Own && self.rtt.is_round_trip(waited);
         // Who asks would have been told if it had been another's; the result may have come of itself to who does not.
         let asks = self.asks(index);
-        if alone && asks && trouble.tries <= 1 {
+        if alone && asks && loss.tries <= 1 {
             self.rtt.add_answer(waited);
         }
         let crowded = self.rtt.is_crowded();
         if let Some(network) = &mut self.network {
             network.note_results(entry.seq, 1, self.next, marked);
             // Without later results, workers or servers may only have had no time for it.
-            if alone && trouble.overtaken && (asks || crowded) {
+            if alone && loss.overtaken && (asks || crowded) {
                 network.note_loss(crowded);
             }
         }
@@ -67,7 +67,7 @@ impl Stream {
         if entry.repeated {
             self.timeouts = self.timeouts.min(KEPT_DOUBLINGS);
             if let Some(recovery) = &mut self.recovery
-                && trouble.recovery == self.recoveries
+                && loss.recovery == self.recoveries
             {
                 recovery.budget = (recovery.budget + 2).min(BUDGET);
                 recovery.not_before = now + self.rtt.grace();
@@ -147,19 +147,19 @@ impl Stream {
     }
 
     /// What is known of a packet beside its entry.
-    pub(super) fn trouble(&self, index: usize) -> Trouble {
+    pub(super) fn loss(&self, index: usize) -> LossState {
         let entry = &self.entries[index];
-        if entry.repeated { self.troubles[index] } else { Trouble::new(entry.send_time()) }
+        if entry.repeated { self.losses[index] } else { LossState::new(entry.send_time()) }
     }
 
     /// The same, mutably. From now on its result does not tell which of the transmissions it answers.
-    pub(super) fn trouble_mut(&mut self, index: usize) -> &mut Trouble {
+    pub(super) fn loss_mut(&mut self, index: usize) -> &mut LossState {
         let entry = &mut self.entries[index];
         if !entry.repeated {
             entry.repeated = true;
-            self.troubles[index] = Trouble::new(entry.send_time());
+            self.losses[index] = LossState::new(entry.send_time());
         }
-        &mut self.troubles[index]
+        &mut self.losses[index]
     }
 
     /// More results should come soon.
@@ -203,7 +203,7 @@ impl Stream {
         if let Some(index) = self.find(slot, round)
             && self.entries[index].state == State::Outstanding
         {
-            self.trouble_mut(index).doubt = Doubt::Others;
+            self.loss_mut(index).repair = Repair::Others;
             self.requeue(now, index);
             self.count_try(index);
             self.look_again(now, index);
@@ -221,14 +221,14 @@ impl Stream {
     pub fn note_answer(&mut self, now: Duration, slot: SlotId, round: Round) {
         if let Some(index) = self.find(slot, round)
             && self.entries[index].repeated
-            && let Some(asked) = self.troubles[index].asked.take()
+            && let Some(asked) = self.losses[index].asked.take()
         {
             self.rtt.add_answer(now.saturating_sub(asked));
         }
     }
 
     fn count_try(&mut self, index: usize) {
-        let tries = &mut self.trouble_mut(index).tries;
+        let tries = &mut self.loss_mut(index).tries;
         *tries = (*tries + 1).min(MAX_TRIES);
     }
 
@@ -250,11 +250,11 @@ impl Stream {
         (usual << self.reordered).min((share / 2).max(REORDER_MIN))
     }
 
-    /// A result that comes so soon after a doubt that nothing can have been done about it shows that nothing
+    /// A result that comes so soon after a sign of loss that nothing can have been done about it shows that nothing
     /// was lost: the network changes the order.
-    fn note_order(&mut self, now: Duration, entry: &Entry, trouble: &Trouble) {
+    fn note_order(&mut self, now: Duration, entry: &Entry, loss: &LossState) {
         let at_once = |shortest: Duration| now.saturating_sub(entry.send_time()) < shortest / 2;
-        if trouble.overtaken && trouble.tries <= 1 && self.rtt.shortest().is_some_and(at_once) {
+        if loss.overtaken && loss.tries <= 1 && self.rtt.shortest().is_some_and(at_once) {
             self.reordered = (self.reordered + 1).min(REORDER_DOUBLINGS);
         }
     }
@@ -295,7 +295,7 @@ impl Stream {
         let index = (seq % self.slots) as usize;
         let entry = &self.entries[index];
         let open = entry.seq == seq && entry.state == State::Outstanding;
-        open && !(entry.repeated && self.troubles[index].overtaken)
+        open && !(entry.repeated && self.losses[index].overtaken)
     }
 
     /// Lost by order: results have come for packets that were sent after these. All workers send in the same
@@ -311,23 +311,22 @@ impl Stream {
             while let Some(index) = self.first_unchecked(shard)
                 && self.entries[index].number + margin <= answered
             {
-                self.trouble_mut(index).overtaken = true;
-                self.doubt(now, index, tx);
+                self.loss_mut(index).overtaken = true;
+                self.suspect_loss(now, index, tx);
             }
         }
-        while let Some(&Reverse((at, seq))) = self.doubted.peek()
+        while let Some(&Reverse((at, seq))) = self.suspects.peek()
             && at <= now
         {
-            self.doubted.pop();
+            self.suspects.pop();
             let index = (seq % self.slots) as usize;
             let entry = &self.entries[index];
-            if entry.seq != seq || entry.state != State::Outstanding || self.trouble(index).listed != Some(at)
-            {
+            if entry.seq != seq || entry.state != State::Outstanding || self.loss(index).listed != Some(at) {
                 continue;
             }
-            let trouble = self.trouble_mut(index);
-            trouble.listed = None;
-            if trouble.due <= now {
+            let loss = self.loss_mut(index);
+            loss.listed = None;
+            if loss.due <= now {
                 self.ask(now, index, tx);
             } else {
                 self.list(index);
@@ -359,7 +358,7 @@ impl Stream {
             recovery.cursor += 1;
             recovery.budget -= u32::from(open);
             if open {
-                self.trouble_mut(index).recovery = self.recoveries;
+                self.loss_mut(index).recovery = self.recoveries;
                 self.resend(now, index, 0, tx);
             }
         }
@@ -370,13 +369,13 @@ impl Stream {
     fn probe(&mut self, now: Duration, tx: &mut impl Tx) {
         self.probe = None;
         let lowest = (self.base % self.slots) as usize;
-        if self.recovery.is_some() || self.trouble(lowest).doubt != Doubt::None {
+        if self.recovery.is_some() || self.loss(lowest).repair != Repair::None {
             return;
         }
-        self.doubt(now, lowest, tx);
+        self.suspect_loss(now, lowest, tx);
         let last = ((self.next - 1) % self.slots) as usize;
         let Entry { seq, state, .. } = self.entries[last];
-        let untouched = state == State::Outstanding && self.trouble(last).doubt == Doubt::None;
+        let untouched = state == State::Outstanding && self.loss(last).repair == Repair::None;
         if seq + 1 == self.next && untouched && self.asks(last) {
             self.resend(now, last, FLAG_NUDGE, tx);
         }
@@ -392,7 +391,7 @@ impl Stream {
     /// Moves a packet behind all that have been sent, as if it had been sent again, so that only later
     /// transmissions count for it from now on.
     fn requeue(&mut self, now: Duration, index: usize) {
-        self.trouble_mut(index);
+        self.loss_mut(index);
         self.unlink(index, index);
         self.order += 1;
         let entry = &mut self.entries[index];
@@ -424,7 +423,7 @@ impl Stream {
             Timer::Timeout => Some(self.since + self.rtt.timeout(self.timeouts)),
             Timer::Recovery => self.recovery.filter(Recovery::has_more).map(|recovery| recovery.not_before),
             Timer::Probe => self.probe,
-            Timer::Doubted => self.doubted.peek().map(|Reverse((at, _))| *at),
+            Timer::Suspect => self.suspects.peek().map(|Reverse((at, _))| *at),
             Timer::Settled => self.settled_at(),
         }
     }

@@ -12,11 +12,11 @@ impl Stream {
     /// Sees to it that a packet is looked at when it is due.
     pub(super) fn list(&mut self, index: usize) {
         let seq = self.entries[index].seq;
-        let trouble = self.trouble_mut(index);
-        let due = trouble.due;
-        if due < Duration::MAX && trouble.listed.is_none_or(|at| at > due) {
-            trouble.listed = Some(due);
-            self.doubted.push(Reverse((due, seq)));
+        let loss = self.loss_mut(index);
+        let due = loss.due;
+        if due < Duration::MAX && loss.listed.is_none_or(|at| at > due) {
+            loss.listed = Some(due);
+            self.suspects.push(Reverse((due, seq)));
         }
     }
 

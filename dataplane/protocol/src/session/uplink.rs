@@ -9,7 +9,7 @@ const ENDINGS: u8 = 15;
 
 /// What a rack does towards its root.
 #[derive(Debug)]
-pub(super) struct Upper {
+pub(super) struct Uplink {
     pub root: Root,
     /// From when all members are here until the session is over.
     pub joiner: Option<(u64, Joiner)>,
@@ -22,14 +22,14 @@ pub(super) struct Upper {
     pub ending: Option<(Vec<u8>, u8, Duration)>,
 }
 
-impl Upper {
+impl Uplink {
     /// Whether the root tells marks, as it has said last.
     pub fn tells_marks(&self) -> bool {
         self.root.welcome.marks
     }
 
-    pub fn new(root: Root) -> Upper {
-        Upper { root, joiner: None, joined: 0, credit: 0, ending: None }
+    pub fn new(root: Root) -> Uplink {
+        Uplink { root, joiner: None, joined: 0, credit: 0, ending: None }
     }
 
     /// The smaller of a rack's credit and its root's, since the root gets a sum of the rack for each slot

@@ -4,7 +4,7 @@
 //! and random numbers are functions of the coordinate.
 
 use super::Engine;
-use super::calls::{Active, Out, PartitionGroup, Shelf};
+use super::calls::{Active, BufferPool, Out, PartitionGroup};
 use super::compressor::Compressor;
 use super::loan::Bytes;
 use super::memory::{Borrowed, CallMemory, Memory, Pieces};
@@ -30,7 +30,7 @@ const GLANCE: Duration = Duration::from_micros(30);
 pub(super) type Done<'d> = (Task<'d>, Result<Result<(), CodecError>, Box<dyn Any + Send>>);
 
 /// The threads that compute beside the engine's, for as long as some memory is lent.
-pub(super) struct Crew<'c, 'd> {
+pub(super) struct TaskPool<'c, 'd> {
     /// Hands a task to a helper, if there are any.
     spawn: Option<&'c dyn Fn(Task<'d>)>,
     /// The most tasks that helpers have at a time, and how many they have.
@@ -39,7 +39,7 @@ pub(super) struct Crew<'c, 'd> {
     done: &'c Receiver<Done<'d>>,
 }
 
-impl<'d> Crew<'_, 'd> {
+impl<'d> TaskPool<'_, 'd> {
     fn wants_more(&self) -> bool {
         self.out < self.most
     }
@@ -100,7 +100,7 @@ impl<I: PacketIo> Engine<I> {
     pub(super) fn with_memory<T>(
         &mut self,
         lent: &mut Borrowed<'_>,
-        work: impl for<'c, 'd> FnOnce(&mut Self, &mut Memory<'d>, &mut Crew<'c, 'd>) -> T,
+        work: impl for<'c, 'd> FnOnce(&mut Self, &mut Memory<'d>, &mut TaskPool<'c, 'd>) -> T,
     ) -> T {
         let first = self.calls.first();
         let feedback = std::mem::take(&mut self.feedback);
@@ -119,13 +119,13 @@ impl<I: PacketIo> Engine<I> {
         }
         let (sender, done) = unbounded();
         let result = match self.pool.clone() {
-            None => work(self, &mut memory, &mut Crew { spawn: None, most: 0, out: 0, done: &done }),
+            None => work(self, &mut memory, &mut TaskPool { spawn: None, most: 0, out: 0, done: &done }),
             Some(pool) => {
                 let most = EACH * pool.current_num_threads();
                 let compressor = Arc::clone(&self.compressor);
                 pool.in_place_scope(|scope| {
                     let spawn = spawner(scope, &compressor, &sender);
-                    work(self, &mut memory, &mut Crew { spawn: Some(&spawn), most, out: 0, done: &done })
+                    work(self, &mut memory, &mut TaskPool { spawn: Some(&spawn), most, out: 0, done: &done })
                 })
             }
         };
@@ -147,7 +147,7 @@ impl<I: PacketIo> Engine<I> {
 
     /// Receives and sends, hands tasks to helpers, and does one itself if nothing came and nothing was to be
     /// sent. Returns whether there was anything to do.
-    pub(super) fn turn<'d>(&mut self, memory: &mut Memory<'d>, crew: &mut Crew<'_, 'd>) -> bool {
+    pub(super) fn turn<'d>(&mut self, memory: &mut Memory<'d>, tasks: &mut TaskPool<'_, 'd>) -> bool {
         let busy = match self.exchange(memory) {
             Ok(busy) => busy,
             Err(error) => {
@@ -155,12 +155,12 @@ impl<I: PacketIo> Engine<I> {
                 return false;
             }
         };
-        while let Some(done) = crew.next_done() {
+        while let Some(done) = tasks.next_done() {
             self.take_done(memory, done);
         }
-        while crew.wants_more() {
+        while tasks.wants_more() {
             let Some(task) = self.next_task(memory) else { break };
-            crew.give(task);
+            tasks.give(task);
         }
         // Packets go first, but however many come, what they bring is to be computed.
         self.exchanges = if busy { self.exchanges + 1 } else { 0 };
@@ -179,12 +179,12 @@ impl<I: PacketIo> Engine<I> {
         // What the window has room for, and only that, is more urgent than what others wait for.
         let urgent = self.worker.next_data().filter(|_| self.worker.has_room());
         let free = self.ready < self.ahead;
-        let (live, shelf) = self.calls.live();
+        let (live, buffers) = self.calls.live();
         let mut live: Vec<_> = live.collect();
         let behind = live.iter().any(|(_, active)| active.to_finish.len() > self.ahead);
         let mut of = |kind: Kind, only: Option<u64>| {
             let mut calls = live.iter_mut().filter(|(number, _)| only.is_none_or(|only| only == *number));
-            calls.find_map(|(number, active)| active.task(kind, *number, memory.call(*number)?, shelf))
+            calls.find_map(|(number, active)| active.task(kind, *number, memory.call(*number)?, buffers))
         };
         let task = behind.then(|| of(Kind::Finish, None)).flatten();
         let task = task.or_else(|| urgent.filter(|_| free).and_then(|at| of(Kind::Compress, Some(at.call))));
@@ -204,7 +204,7 @@ impl<I: PacketIo> Engine<I> {
         let Task { call, group, parts, x, work, .. } = task;
         let Some(offset) = parts.first().map(|at| at.part.offset) else { return };
         // A call that failed meanwhile has no memory any more that anybody looks at.
-        let (Some(memory), Some((active, shelf))) = (memory.call(call), self.calls.get_with_shelf(call))
+        let (Some(memory), Some((active, buffers))) = (memory.call(call), self.calls.get_with_buffers(call))
         else {
             return;
         };
@@ -227,8 +227,8 @@ impl<I: PacketIo> Engine<I> {
                 let state = &mut active.groups[group];
                 if state.packets == 0 {
                     state.out = Out::Sent;
-                    shelf.take_packed(Bytes::Own(packed));
-                    shelf.take_work(work);
+                    buffers.take_packed(Bytes::Own(packed));
+                    buffers.take_work(work);
                     if active.has_left_out(group) {
                         active.to_finish.push_back(group);
                     }
@@ -240,20 +240,20 @@ impl<I: PacketIo> Engine<I> {
                 if holds {
                     state.residual = Some(work);
                 } else {
-                    shelf.take_work(work);
+                    buffers.take_work(work);
                 }
             }
             Work::FeedBack { residual, left } => {
                 memory.left.put(offset, left);
-                shelf.take_work(residual);
+                buffers.take_work(residual);
                 active.tick_off(group);
                 self.ready -= 1;
             }
             Work::Finish { sums, work, .. } => {
                 if let Some(sums) = sums {
-                    shelf.take_sums(sums);
+                    buffers.take_sums(sums);
                 }
-                shelf.take_work(work);
+                buffers.take_work(work);
                 active.tick_off(group);
             }
         }
@@ -267,7 +267,7 @@ impl Active {
         kind: Kind,
         call: u64,
         memory: &mut CallMemory<'d>,
-        shelf: &mut Shelf,
+        buffers: &mut BufferPool,
     ) -> Option<Task<'d>> {
         if self.remote.is_some() {
             return None;
@@ -300,14 +300,14 @@ impl Active {
                 state.out = Out::Busy;
                 let fed = kept().and_then(|kept| Some(Fed { kept, left: memory.left.take(range.clone())? }));
                 let holds = self.holds && state.packets > 0 && state.form.is_some();
-                let work = shelf.work(if holds { state.padded } else { largest() });
-                let packed = shelf.packed_buffer(state.padded * state.width() / 8);
+                let work = buffers.work(if holds { state.padded } else { largest() });
+                let packed = buffers.packed_buffer(state.padded * state.width() / 8);
                 Work::Compress { fed, holds, work, packed }
             }
             Kind::Finish => {
                 self.to_finish.pop_front();
                 let padded = parts.iter().any(|at| at.part.len < at.part.padded);
-                let work = if padded { shelf.work(largest()) } else { Buffer::zeroed(0) };
+                let work = if padded { buffers.work(largest()) } else { Buffer::zeroed(0) };
                 Work::Finish { sums: state.sums.take(), held: std::mem::take(&mut state.held), work }
             }
             Kind::FeedBack => {

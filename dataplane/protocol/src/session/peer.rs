@@ -21,7 +21,7 @@ pub(super) const LISTENED: Duration = Duration::from_millis(400);
 
 /// A worker that has joined.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Present {
+pub(super) struct Peer {
     pub nonce: u64,
     /// The session it claims, before one runs.
     pub session: Cookie,
@@ -37,10 +37,10 @@ pub(super) struct Present {
     pub asked: Asked,
 }
 
-impl Present {
+impl Peer {
     /// Who sent a JOIN, now and for the first time.
-    pub fn from_join(now: Duration, from: SocketAddr, header: &Header, join: &Join) -> Present {
-        Present {
+    pub fn from_join(now: Duration, from: SocketAddr, header: &Header, join: &Join) -> Peer {
+        Peer {
             nonce: join.nonce,
             attempt: header.round,
             session: join.session,
@@ -59,7 +59,7 @@ impl Present {
     }
 
     /// Whether this worker, which waits for a session, keeps its seat from another that asks for it now.
-    pub fn keeps_seat(&self, now: Duration, other: &Present) -> bool {
+    pub fn keeps_seat(&self, now: Duration, other: &Peer) -> bool {
         // Who was in the session that is to go on is no stranger.
         let known = other.session != Cookie(0) && self.session == Cookie(0);
         let another = self.nonce != other.nonce && self.addr != other.addr;
@@ -91,7 +91,7 @@ pub(super) enum Claim {
     Granted,
 }
 
-impl Present {
+impl Peer {
     /// Somebody else wants this member's number. `packets` says when its last packet to the aggregator came.
     pub fn claim(&mut self, now: Duration, packets: Option<Duration>) -> Claim {
         if self.left {

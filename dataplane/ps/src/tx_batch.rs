@@ -60,7 +60,7 @@ impl Run {
 /// The answers to one burst. Its memory grows to what the largest burst needed, which the backend
 /// bounds, and is then reused: in the long run nothing is allocated.
 #[derive(Debug, Default)]
-pub struct Outbox {
+pub struct TxBatch {
     runs: Vec<Run>,
     /// How many of `runs` are in use, from the front.
     open: usize,
@@ -79,11 +79,11 @@ pub struct SendFailure {
     pub cause: io::Error,
 }
 
-impl Outbox {
-    /// An empty outbox.
+impl TxBatch {
+    /// An empty batch.
     #[must_use]
-    pub fn new() -> Outbox {
-        Outbox::default()
+    pub fn new() -> TxBatch {
+        TxBatch::default()
     }
 
     /// Whether nothing waits to be sent.
@@ -155,7 +155,7 @@ impl Outbox {
     }
 }
 
-impl Sink for Outbox {
+impl Sink for TxBatch {
     #[inline]
     fn unicast(&mut self, to: Endpoint, ecn: Ecn, packet: &[u8]) {
         self.stage(Receivers::One(to.addr), std::iter::once(to.addr), ecn, packet);
@@ -216,32 +216,32 @@ mod tests {
 
     #[test]
     fn equal_packets_become_one_run() {
-        let (mut outbox, mut io) = (Outbox::new(), Recorder::default());
+        let (mut batch, mut io) = (TxBatch::new(), Recorder::default());
         let group = [endpoint(1), endpoint(2)];
         for value in 0..3 {
-            outbox.multicast(JobId(1), &group, Ecn::NotEct, &[value; 4]);
-            outbox.unicast(endpoint(2), Ecn::NotEct, &[10 + value; 4]);
-            outbox.unicast(endpoint(1), Ecn::NotEct, &[20 + value; 2]);
+            batch.multicast(JobId(1), &group, Ecn::NotEct, &[value; 4]);
+            batch.unicast(endpoint(2), Ecn::NotEct, &[10 + value; 4]);
+            batch.unicast(endpoint(1), Ecn::NotEct, &[20 + value; 2]);
         }
-        assert!(!outbox.is_empty());
-        outbox.flush(&mut io, &mut no_failure);
-        assert!(outbox.is_empty());
+        assert!(!batch.is_empty());
+        batch.flush(&mut io, &mut no_failure);
+        assert!(batch.is_empty());
         let run = |first: u8, len| (0..3u8).flat_map(|value| vec![first + value; len]).collect::<Vec<u8>>();
         assert_eq!(io.runs, [(1, run(0, 4), 4), (2, run(0, 4), 4), (2, run(10, 4), 4), (1, run(20, 2), 2)]);
-        outbox.flush(&mut io, &mut no_failure);
+        batch.flush(&mut io, &mut no_failure);
         assert_eq!(io.runs.len(), 4);
     }
 
     /// Packets in each piece that is sent, for consecutive answers to pieces of so many packets.
     fn pieces(of: &[usize], len: usize) -> Vec<usize> {
-        let (mut outbox, mut io) = (Outbox::new(), Recorder::default());
+        let (mut batch, mut io) = (TxBatch::new(), Recorder::default());
         for &count in of {
             for _ in 0..count {
-                outbox.multicast(JobId(1), &[endpoint(1)], Ecn::NotEct, &vec![0; len]);
+                batch.multicast(JobId(1), &[endpoint(1)], Ecn::NotEct, &vec![0; len]);
             }
-            outbox.end_piece();
+            batch.end_piece();
         }
-        outbox.flush(&mut io, &mut no_failure);
+        batch.flush(&mut io, &mut no_failure);
         io.runs.iter().map(|(_, packets, segment)| packets.len() / segment).collect()
     }
 
@@ -258,36 +258,36 @@ mod tests {
 
     #[test]
     fn jobs_and_changed_members_do_not_mix() {
-        let (mut outbox, mut io) = (Outbox::new(), Recorder::default());
-        outbox.multicast(JobId(1), &[endpoint(1)], Ecn::NotEct, &[1]);
-        outbox.multicast(JobId(2), &[endpoint(2)], Ecn::NotEct, &[2]);
-        outbox.flush(&mut io, &mut no_failure);
-        outbox.multicast(JobId(1), &[endpoint(3)], Ecn::NotEct, &[3]);
-        outbox.flush(&mut io, &mut no_failure);
+        let (mut batch, mut io) = (TxBatch::new(), Recorder::default());
+        batch.multicast(JobId(1), &[endpoint(1)], Ecn::NotEct, &[1]);
+        batch.multicast(JobId(2), &[endpoint(2)], Ecn::NotEct, &[2]);
+        batch.flush(&mut io, &mut no_failure);
+        batch.multicast(JobId(1), &[endpoint(3)], Ecn::NotEct, &[3]);
+        batch.flush(&mut io, &mut no_failure);
         assert_eq!(io.runs, [(1, vec![1], 1), (2, vec![2], 1), (3, vec![3], 1)]);
     }
 
     #[test]
     fn a_receiver_that_fails_does_not_hide_those_behind_it() {
-        let (mut outbox, mut io) = (Outbox::new(), Recorder::default());
-        outbox.multicast(JobId(1), &[endpoint(13), endpoint(2)], Ecn::NotEct, &[1, 1]);
-        outbox.multicast(JobId(1), &[endpoint(13), endpoint(2)], Ecn::NotEct, &[2, 2]);
-        outbox.unicast(endpoint(13), Ecn::NotEct, &[3; 5]);
+        let (mut batch, mut io) = (TxBatch::new(), Recorder::default());
+        batch.multicast(JobId(1), &[endpoint(13), endpoint(2)], Ecn::NotEct, &[1, 1]);
+        batch.multicast(JobId(1), &[endpoint(13), endpoint(2)], Ecn::NotEct, &[2, 2]);
+        batch.unicast(endpoint(13), Ecn::NotEct, &[3; 5]);
         let mut failures = Vec::new();
-        outbox.flush(&mut io, &mut |failure| failures.push((failure.to.port(), failure.datagrams)));
+        batch.flush(&mut io, &mut |failure| failures.push((failure.to.port(), failure.datagrams)));
         assert_eq!(failures, [(13, 2), (13, 1)]);
         assert_eq!(io.runs, [(2, vec![1, 1, 2, 2], 2)]);
     }
 
     #[test]
     fn memory_is_reused() {
-        let (mut outbox, mut io) = (Outbox::new(), Recorder::default());
+        let (mut batch, mut io) = (TxBatch::new(), Recorder::default());
         for burst in 0..100u16 {
             for worker in 0..8 {
-                outbox.unicast(endpoint(100 + (burst + worker) % 50), Ecn::NotEct, &[0; 40]);
+                batch.unicast(endpoint(100 + (burst + worker) % 50), Ecn::NotEct, &[0; 40]);
             }
-            outbox.flush(&mut io, &mut no_failure);
+            batch.flush(&mut io, &mut no_failure);
         }
-        assert_eq!(outbox.runs.len(), 8);
+        assert_eq!(batch.runs.len(), 8);
     }
 }

@@ -16,13 +16,13 @@ pub(in crate::engine) struct Owned {
 
 /// Memory for packed indices and results, kept for later groups.
 #[derive(Debug, Default)]
-pub(in crate::engine) struct Shelf {
+pub(in crate::engine) struct BufferPool {
     packed: Vec<Vec<u8>>,
     sums: Vec<(Vec<u8>, Vec<u16>)>,
     work: Vec<Buffer>,
 }
 
-impl Shelf {
+impl BufferPool {
     /// A buffer of so many bytes.
     pub fn packed_buffer(&mut self, bytes: usize) -> Vec<u8> {
         let mut packed = self.packed.pop().unwrap_or_default();
