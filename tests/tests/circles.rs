@@ -8,8 +8,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 /// The crates of the product that have several files.
-const PRODUCT: &str = "adapt dataplane/model-server codec controller/thc-controller dataplane/dpdk dataplane/metrics \
-    dataplane/options dataplane/ps dataplane/tls dataplane/transport dataplane/values dataplane/worker job protocol";
+const PRODUCT: &str = "controller/thc-controller dataplane/codec dataplane/config dataplane/dpdk \
+    dataplane/model-server dataplane/policy dataplane/protocol dataplane/ps \
+    dataplane/transport dataplane/worker";
 
 /// A module's path in its crate, or that of something in it.
 type Name = Vec<String>;
