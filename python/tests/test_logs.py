@@ -38,7 +38,7 @@ def test_rank_0_says_once_how_gradients_travel(level: str | None, lines: int) ->
     ]
     said = [rank.communicate()[1] for rank in ranks]
     assert [rank.returncode for rank in ranks] == [0, 0], said
-    assert [each.count("gradients on cpu are compressed by host") for each in said] == [lines, 0], said
+    assert [each.count("gradients on cpu are compressed by cpu") for each in said] == [lines, 0], said
 
 
 def test_one_level_for_the_package_and_its_library(monkeypatch: pytest.MonkeyPatch) -> None:

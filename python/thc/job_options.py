@@ -1,6 +1,6 @@
 """The keys of a job, as :class:`thc.Server` takes them.
 
-Written by `THC_WRITE=1 cargo test -p thc-config --test python` from `dataplane/config/src/job/job.rs`.
+Written by `THC_WRITE=1 cargo test -p thc-config --test python` from `dataplane/config/src/job/options.rs`.
 """
 
 from __future__ import annotations

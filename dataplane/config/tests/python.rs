@@ -1,4 +1,4 @@
-//! `python/thc/job_options.py`, the keys of a job for people and type checkers of Python, follows from `src/job/job.rs`. The variable
+//! `python/thc/job_options.py`, the keys of a job for people and type checkers of Python, follows from `src/job/options.rs`. The variable
 //! `THC_WRITE` has this test write it.
 #![allow(clippy::unwrap_used, missing_docs)]
 
@@ -10,7 +10,7 @@ use thc_config::job::{JobOptions, Keyword, KeywordKind};
 const HEAD: &str = "\
 \"\"\"The keys of a job, as :class:`thc.Server` takes them.
 
-Written by `THC_WRITE=1 cargo test -p thc-config --test python` from `dataplane/config/src/job/job.rs`.
+Written by `THC_WRITE=1 cargo test -p thc-config --test python` from `dataplane/config/src/job/options.rs`.
 \"\"\"
 
 from __future__ import annotations

@@ -20,6 +20,7 @@ class GroupOptions(TypedDict, total=False):
     join_timeout: float | str | None
     timeout: float | str | None
     patience: float | str | None
+    workers: int | None
     min_rto: float | str | None
     seed: int | None
     threads: int | None

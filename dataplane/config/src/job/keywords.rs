@@ -6,7 +6,7 @@ use std::any::TypeId;
 use crate::values::{Fraction, Interval, Secret};
 use clap::{ArgAction, Args, Command};
 
-use crate::job::job::JobOptions;
+use crate::job::options::JobOptions;
 
 /// What a value of a key looks like.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -5,10 +5,10 @@
 pub mod cookie;
 pub mod credit;
 mod error;
-mod job;
 mod keywords;
 mod merge;
 mod number;
+mod options;
 mod place;
 mod rack_size;
 mod racks;
@@ -16,10 +16,10 @@ mod setup;
 mod tables;
 
 pub use error::{ConfigError, Section};
-pub use job::{JobOptions, PolicyName};
 pub use keywords::{Keyword, KeywordKind};
 pub use merge::{merge, set};
 pub use number::number;
+pub use options::{JobOptions, PolicyName};
 pub use place::{ServerPlace, rack_number, root_address, share_addresses};
 pub use rack_size::RackSize;
 pub use setup::{DEFAULT_DEADLINE, JobSetup, validate_jobs};

@@ -6,7 +6,7 @@ use thc_protocol::wire::{FEATURE_ROOT, Rack, Welcome, rack_layout};
 use thc_protocol::{MAX_WORKERS, Rank, WorkerId};
 
 use crate::job::error::{ConfigError, Section};
-use crate::job::job::JobOptions;
+use crate::job::options::JobOptions;
 use crate::job::place::ServerPlace;
 use crate::job::rack_size::RackSize;
 

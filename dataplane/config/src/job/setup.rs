@@ -11,8 +11,8 @@ use thc_protocol::wire::{BLOCKS, HEADER_LEN, MAX_PACKET, Tables, Welcome};
 use thc_protocol::{Cookie, JobId, MAX_WORKERS, Policy};
 
 use crate::job::error::{ConfigError, Section};
-use crate::job::job::JobOptions;
 use crate::job::number::{number, slots};
+use crate::job::options::JobOptions;
 use crate::job::place::ServerPlace;
 use crate::job::tables::{Known, TableOptions};
 
