@@ -7,7 +7,7 @@ use std::path::Path;
 /// Each room's name, folders, and maximum of product lines. Lower the maximum whenever a change removes lines.
 const ROOMS: &[(&str, &str, usize)] = &[
     ("codec", "dataplane/codec", 6_418),
-    ("protocol", "dataplane/protocol", 9_761),
+    ("protocol", "dataplane/protocol", 9_768),
     ("transport", "dataplane/transport", 5_066),
     ("dpdk", "dataplane/dpdk dataplane/dpdk-sys", 2_077),
     ("worker", "dataplane/worker", 8_070),
@@ -17,13 +17,13 @@ const ROOMS: &[(&str, &str, usize)] = &[
     ("model server", "dataplane/model-server", 6_670),
     ("p4", "p4", 4_508),
     ("controller", "controller", 10_414),
-    ("python", "python/src python/thc", 15_861),
+    ("python", "python/src python/thc", 15_862),
     ("testbed", "testbed", 18_435),
     ("packaging", "packaging", 1_423),
 ];
 
 /// The maximum of test lines: those of the folder `tests`, of the crates' own folders `tests`, and those inline.
-const TESTS: usize = 69_136;
+const TESTS: usize = 69_211;
 
 /// The maximum of words in `PAGES` and the pages of `docs`.
 const WORDS: usize = 74_642;
