@@ -11,7 +11,7 @@ const ROOMS: &[(&str, &str, usize)] = &[
     ("transport", "dataplane/transport", 5_066),
     ("dpdk", "dataplane/dpdk dataplane/dpdk-sys", 2_077),
     ("worker", "dataplane/worker", 8_070),
-    ("ps", "dataplane/ps", 6_252),
+    ("ps", "dataplane/ps", 6_256),
     ("config", "dataplane/config", 2_961),
     ("policy", "dataplane/policy", 1_054),
     ("model server", "dataplane/model-server", 6_670),
@@ -23,10 +23,10 @@ const ROOMS: &[(&str, &str, usize)] = &[
 ];
 
 /// The maximum of test lines: those of the folder `tests`, of the crates' own folders `tests`, and those inline.
-const TESTS: usize = 69_211;
+const TESTS: usize = 69_217;
 
 /// The maximum of words in `PAGES` and the pages of `docs`.
-const WORDS: usize = 74_649;
+const WORDS: usize = 74_696;
 const PAGES: &str = "README.md CONTRIBUTING.md CHANGELOG.md";
 
 /// Endings of files whose lines count. In `packaging` all files do.

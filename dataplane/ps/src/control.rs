@@ -43,6 +43,8 @@ pub struct Control {
     watch: Watch,
     started: Instant,
     views: BTreeMap<JobId, SessionView>,
+    /// Whether members were reported as gone at the last look.
+    reported_absence: bool,
     lines: Lines,
 }
 
@@ -99,6 +101,7 @@ impl Control {
             started: Instant::now(),
             views,
             lines: Lines::default(),
+            reported_absence: false,
         }
     }
 
@@ -127,12 +130,13 @@ impl Control {
         }
     }
 
-    /// P25: tells members of whose port no program listens at any more.
+    /// P25: notifies members of those at whose ports no program listens any more.
     fn notify_absence(&mut self, now: Duration) {
         let gone = self.shared.refused();
-        if gone.is_empty() {
+        if gone.is_empty() && !self.reported_absence {
             return;
         }
+        self.reported_absence = !gone.is_empty();
         for action in self.registry.unreachable(&gone) {
             if let Action::Send(to, bytes) = action {
                 self.send(now, None, to, bytes);

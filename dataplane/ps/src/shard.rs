@@ -286,7 +286,7 @@ impl<T: ShardIo> State<T> {
         }
     }
 
-    /// Tells the control thread of a worker's port at which no program listens. There is no lock while none is refused.
+    /// Publishes the port of a worker at which no program listens. No lock is taken while there is none.
     fn publish_refused(&mut self, now: Duration) {
         let refused = self.thread.io.refused();
         if refused.is_some() || self.refused {

@@ -74,7 +74,7 @@ pub struct ServerState {
     pub control_kinds: AtomicU8,
     /// Where the root is, if this server is a rack.
     pub root: Option<Peer>,
-    /// By shard, the peer that was refused for [`GONE`] at least: no program listens at its port.
+    /// By shard, a peer at whose port no program has listened for [`GONE`].
     refused: Mutex<Vec<Option<Peer>>>,
     failure: Mutex<Option<PsError>>,
     sessions: Mutex<BTreeMap<JobId, SessionView>>,
@@ -112,7 +112,7 @@ impl ServerState {
         self.stop.store(true, Ordering::Relaxed);
     }
 
-    /// Publishes the peer that a shard's port has been refused by for longest, and for how long.
+    /// Publishes the peer that has refused a shard's packets for longest, and for how long.
     pub fn publish_refused(&self, shard: usize, refused: Option<(Peer, Duration)>) {
         let gone = refused.filter(|(_, waited)| *waited >= GONE).map(|(peer, _)| peer);
         if let Some(cell) = lock(&self.refused).get_mut(shard) {

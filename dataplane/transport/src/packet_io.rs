@@ -124,7 +124,8 @@ pub trait PacketIo {
     /// As [`recv_runs`](Self::recv_runs).
     fn wait(&mut self, timeout: Duration) -> io::Result<bool>;
 
-    /// Lets other threads end [`wait`](Self::wait) from now on; `None` if the backend waits for so short that it needs none.
+    /// Lets other threads end [`wait`](Self::wait) from now on; `None` if the backend never
+    /// waits long enough to need it.
     ///
     /// # Errors
     /// The process has no file descriptors left.

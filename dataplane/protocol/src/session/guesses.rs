@@ -8,9 +8,9 @@ use std::time::Duration;
 
 /// Wrong JOINs of one address that are answered: at once, and then per second.
 const OF_ONE: Allowance = Allowance { burst: 20, each: Duration::from_millis(100) };
-/// Those of all addresses that have guessed before: forging addresses gains little.
+/// Wrong JOINs of all addresses together that have guessed before: forging addresses gains little.
 const OF_GUESSERS: Allowance = Allowance { burst: 100, each: Duration::from_millis(10) };
-/// Those of all addresses that have not: these are the ones that workers join from.
+/// Wrong JOINs of all other addresses together, among which are those of workers that join.
 const OF_OTHERS: Allowance = Allowance { burst: 2000, each: Duration::from_millis(2) };
 /// For how long an address counts as one that has guessed.
 const REMEMBERED: Duration = Duration::from_secs(60);

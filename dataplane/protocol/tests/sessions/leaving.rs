@@ -45,6 +45,12 @@ fn members_hear_who_has_left_and_whose_port_nobody_listens_at() {
         assert_eq!(processes[i].events.last(), Some(&JoinEvent::Here(0b1001)), "worker {i}");
     }
     assert!(server.registry.unreachable(&[address(9, 0)]).is_empty());
+    // It was no more than its host's word: the worker is there again.
+    for action in server.registry.unreachable(&[]) {
+        let Action::Send(to, packet) = action else { panic!("{action:?}") };
+        processes.iter_mut().find(|process| process.address == to).unwrap().take(ms(400), &packet);
+    }
+    assert_eq!(processes[3].events.last(), Some(&JoinEvent::Here(0b1101)));
 }
 
 #[test]

@@ -183,8 +183,8 @@ impl UdpIo {
         self.take_refusals();
     }
 
-    /// Reads what hosts have said by ICMP. A call that has sent something reports no error, and what is not read makes the
-    /// socket ready for good.
+    /// Reads the errors that hosts have reported by ICMP. A call that has sent something reports none, and an unread error
+    /// keeps the socket ready.
     fn take_refusals(&mut self) {
         let now = self.start.elapsed();
         while let Some((peer, errno)) = self.socket.take_error() {

@@ -2,12 +2,12 @@
 
 use std::{io, mem, net::IpAddr, ptr};
 
-use super::socket::UdpSocket;
+use super::socket::{Control, UdpSocket};
 use crate::Peer;
 
 /// Receivers of one call. Jobs with more workers take several calls.
 const MOST: usize = 16;
-/// Room for three control messages of 2, 20 and 4 bytes.
+/// Room for three control messages of 2, 20 and 4 bytes: how a message is cut into datagrams, its source and its ECN bits.
 const CONTROL: usize = 88;
 
 /// An address as the kernel takes it.
@@ -45,20 +45,15 @@ impl Name {
     }
 }
 
-/// The control data of a message: how it is cut into datagrams, and its source address.
-#[derive(Clone, Copy)]
-#[repr(C, align(8))]
-struct Control([u8; CONTROL]);
-
 const _: () = {
     // SAFETY: these only compute.
     let needed = unsafe {
         libc::CMSG_SPACE(2) + libc::CMSG_SPACE(size_of::<libc::in6_pktinfo>() as u32) + libc::CMSG_SPACE(4)
     };
-    assert!(needed as usize <= CONTROL && align_of::<Control>() >= align_of::<libc::cmsghdr>());
+    assert!(needed as usize <= CONTROL && align_of::<Control<CONTROL>>() >= align_of::<libc::cmsghdr>());
 };
 
-impl Control {
+impl Control<CONTROL> {
     /// Writes a control message behind the `used` bytes before it; returns how many are used then.
     fn push<T: Copy>(&mut self, used: usize, level: libc::c_int, kind: libc::c_int, data: T) -> usize {
         // SAFETY: these only compute.

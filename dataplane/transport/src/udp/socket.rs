@@ -28,12 +28,13 @@ pub(super) struct UdpSocket {
     pub reads_ecn: bool,
 }
 
-/// Bytes for control messages: an error with the addresses of the host that reported it, and what else the socket asks for.
-const CONTROL: usize = 256;
-
 /// Memory for control messages, aligned as their headers.
+#[derive(Clone, Copy)]
 #[repr(C, align(8))]
-struct Control([u8; CONTROL]);
+pub(super) struct Control<const BYTES: usize>(pub [u8; BYTES]);
+
+/// Room for the control messages of an error: itself with an address, and what else the socket asks for.
+const ERROR: usize = 256;
 
 /// What [`UdpSocket::poll`] has found.
 #[derive(Clone, Copy)]
@@ -159,7 +160,7 @@ impl UdpSocket {
         poll(&mut [libc::pollfd { fd: self.socket.as_raw_fd(), events, revents: 0 }], timeout)
     }
 
-    /// The same for reading, or until somebody wakes this thread.
+    /// Blocks until something can be read, `waker` wakes this thread, or `timeout` has passed.
     pub fn wait_beside(&self, waker: Option<&Waker>, timeout: Duration) -> io::Result<Ready> {
         let Some(waker) = waker else { return self.poll(Interest::Read, timeout) };
         let entry = |fd| libc::pollfd { fd, events: libc::POLLIN, revents: 0 };
@@ -177,7 +178,7 @@ impl UdpSocket {
         // Linux wants room for a byte of the datagram.
         let mut byte = 0u8;
         let mut errno = 0;
-        let mut control = Control([0; CONTROL]);
+        let mut control = Control([0; ERROR]);
         let mut part = libc::iovec { iov_base: (&raw mut byte).cast(), iov_len: 1 };
         let read = |name: *mut socket2::SockAddrStorage, len: *mut libc::socklen_t| {
             // SAFETY: `msghdr` consists of integers and pointers, for which zeros are valid.
@@ -185,7 +186,7 @@ impl UdpSocket {
             (message.msg_name, message.msg_iov, message.msg_iovlen) = (name.cast(), &raw mut part, 1);
             // SAFETY: `len` points to the length of `name` (socket2).
             message.msg_namelen = unsafe { *len };
-            (message.msg_control, message.msg_controllen) = (control.0.as_mut_ptr().cast(), CONTROL as _);
+            (message.msg_control, message.msg_controllen) = (control.0.as_mut_ptr().cast(), ERROR as _);
             let flags = libc::MSG_ERRQUEUE | libc::MSG_DONTWAIT;
             // SAFETY: the kernel writes an address of at most `msg_namelen` bytes to `name`, a byte to `part`, and at most
             // `msg_controllen` bytes to `control`; all outlive the call.

@@ -142,7 +142,7 @@ impl Registry {
     }
 
     /// No program listens at these addresses, as their hosts say. Other members of their sessions are notified (P25).
-    /// Call it again while it is so.
+    /// Call it again while it is so, and without addresses when it is so no longer.
     #[must_use]
     pub fn unreachable(&self, addresses: &[SocketAddr]) -> Vec<Action> {
         let mut actions = Vec::new();
@@ -151,7 +151,7 @@ impl Registry {
             let at = |member: &Peer| !member.left && addresses.contains(&member.addr);
             let absent = state.members().filter(|(_, member)| at(member));
             let absent = absent.map(|(worker, _)| worker.bit()).sum();
-            if absent != 0 {
+            if absent != 0 || addresses.is_empty() {
                 actions.extend(state.absence_notices(session, absent));
             }
         }

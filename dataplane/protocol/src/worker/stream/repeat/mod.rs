@@ -29,7 +29,7 @@ const REORDER_PART: u64 = 8;
 const REORDER_MIN: u64 = 3;
 /// How often that may double if a network changes the order of packets.
 const REORDER_DOUBLINGS: u32 = 2;
-/// The number of tries for a packet that seems lost's result that lengthen the wait for the next.
+/// So many tries for the result of a packet that seems lost lengthen the wait for the next one.
 const MAX_TRIES: u8 = 12;
 /// Time-outs in a row after which repeated packets carry NUDGE (P20).
 const NUDGE_AFTER: u32 = 3;

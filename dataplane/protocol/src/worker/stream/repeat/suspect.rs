@@ -7,7 +7,7 @@ use crate::wire::FLAG_NUDGE;
 use std::time::Duration;
 
 impl Stream {
-    /// There is a sign that a packet was lost. If it was already known, what was done about it gets its
+    /// There is a sign that a packet was lost. If it is not the first one, what was done about it gets its
     /// round trip.
     pub(super) fn suspect_loss(&mut self, now: Duration, index: usize, tx: &mut impl Tx) {
         if self.loss(index).repair != Repair::None {
