@@ -483,7 +483,7 @@ def check_means_that_nobody_waits_for() -> None:
 def check_a_backward_pass_is_not_captured() -> str | None:
     """What a graph replays would call no hook."""
     if not CUDA:
-        return "there is no GPU"
+        return "not run: CUDA graphs: there is no GPU"
     model, _ = wrap_model(Weights((3000,)).to(DEVICE), device="cpu")
     given = [each.to(DEVICE) for each in gradients(0, sizes=(3000,))]
     refused: Exception | None = None
