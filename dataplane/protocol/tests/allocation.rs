@@ -204,7 +204,8 @@ impl Group {
         for (w, (worker, _)) in (0u8..).zip(&mut self.workers) {
             let part = |(packets, norm)| PartSpec { choice, length: 341 * 1024, packets, norm };
             let parts = packets.map(part);
-            worker.submit(self.now, &CallSpec { key: 1, parts: &parts }, &mut Up(&mut self.up, w));
+            worker.submit(&CallSpec { key: 1, parts: &parts });
+            worker.send_norms(self.now, &mut Up(&mut self.up, w));
         }
         let mut rounds = 0;
         while self.workers.iter().any(|(worker, _)| worker.pending_calls() > 0) {

@@ -335,7 +335,8 @@ fn worker() {
                 packets,
                 norm,
             });
-            worker.submit(now, &CallSpec { key: 5, parts: &parts }, &mut tx);
+            worker.submit(&CallSpec { key: 5, parts: &parts });
+            worker.send_norms(now, &mut tx);
         }
         let stats = worker.stats();
         let (data, norm) =

@@ -225,7 +225,8 @@ fn submit(
         parts.push(PartSpec { choice, length, packets, norm });
     }
     let spec = CallSpec { key: 0, parts: &parts };
-    let number = worker.submit(now, &spec, sent);
+    let number = worker.submit(&spec);
+    worker.send_norms(now, sent);
     assert_eq!(number, record.calls.len() as u64 - 1);
     Ok(())
 }

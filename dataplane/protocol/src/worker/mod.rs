@@ -322,13 +322,10 @@ impl Worker {
         self.heard = now;
     }
 
-    /// Queues a call and sends its norms as far as the window allows. Returns its number: 0, 1, ….
-    pub fn submit(&mut self, now: Duration, spec: &CallSpec<'_>, tx: &mut impl Tx) -> u64 {
+    /// Queues a call, whose norms the next [`Self::tick`] or [`Self::send_norms`] sends. Returns its number: 0, 1, ….
+    pub fn submit(&mut self, spec: &CallSpec<'_>) -> u64 {
         let number = self.first_call + self.calls.len() as u64;
         self.calls.push_back(Call::new(spec, &self.params.tables, self.params.by_quorum()));
-        if self.failure.is_none() {
-            self.send_norms(now, tx);
-        }
         number
     }
 
@@ -339,26 +336,39 @@ impl Worker {
         }
     }
 
-    fn send_norms(&mut self, now: Duration, tx: &mut impl Tx) {
+    /// Sends the norms of queued calls as far as the window allows. A run of packets may belong to several calls.
+    pub fn send_norms(&mut self, now: Duration, tx: &mut impl Tx) {
+        if self.failure.is_some() {
+            return;
+        }
         let header = self.header(Kind::Norm, TableId(0));
-        while let Some(call) = self.calls.get_mut(self.norm_call) {
-            let number = self.first_call + self.norm_call as u64;
-            let left = call.parts.len() - call.norms_sent;
-            if left == 0 {
-                self.norm_call += 1;
-                continue;
+        let mut places = [PacketId::default(); RUN];
+        loop {
+            let room = self.norm.room().min(RUN);
+            let mut count = 0;
+            while count < room
+                && let Some(call) = self.calls.get_mut(self.norm_call)
+            {
+                let number = self.first_call + self.norm_call as u64;
+                let more = (call.parts.len() - call.norms_sent).min(room - count);
+                for (place, partition) in places[count..count + more].iter_mut().zip(call.norms_sent..) {
+                    *place = PacketId { call: number, partition: partition as u32, packet: 0 };
+                }
+                call.norms_sent += more;
+                count += more;
+                if call.norms_sent == call.parts.len() {
+                    self.norm_call += 1;
+                }
             }
-            let count = left.min(self.norm.room());
             if count == 0 {
                 return;
             }
-            let first = call.norms_sent;
-            call.norms_sent += count;
-            let place = |i| PacketId { call: number, partition: (first + i) as u32, packet: 0 };
+            let (calls, first) = (&self.calls, self.first_call);
             let write = |place: PacketId, payload: &mut [u8]| {
-                payload.copy_from_slice(&call.norm_of(number, place.partition as usize).to_bytes());
+                let call = &calls[(place.call - first) as usize];
+                payload.copy_from_slice(&call.norm_of(place.call, place.partition as usize).to_bytes());
             };
-            self.norm.send(now, 0, count, &header, place, write, tx);
+            self.norm.send(now, 0, count, &header, |i| places[i], write, tx);
         }
     }
 

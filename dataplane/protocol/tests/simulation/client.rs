@@ -307,7 +307,8 @@ impl Client {
             }
             let call = &self.truth.plan.calls[self.submitted];
             let parts = call.parts(self.number, &self.truth.plan.tables);
-            let number = self.worker.submit(now, &CallSpec { key: call.key, parts: &parts }, out);
+            let number = self.worker.submit(&CallSpec { key: call.key, parts: &parts });
+            self.worker.send_norms(now, out);
             assert_eq!(number, self.submitted as u64);
             self.next_submit = now + self.manner.gaps[self.submitted];
             self.submitted += 1;

@@ -113,7 +113,9 @@ impl Driven {
             |(&packets, norm): (&u32, &f32)| PartSpec { choice, length, packets, norm: norm.to_bits() };
         let parts: Vec<PartSpec> = parts.map(part).collect();
         let spec = CallSpec { key: 0xFACE, parts: &parts };
-        self.worker.submit(self.now, &spec, &mut self.sent)
+        let number = self.worker.submit(&spec);
+        self.worker.send_norms(self.now, &mut self.sent);
+        number
     }
 
     /// Sends all data that can be sent: packet i of a partition is full of i.

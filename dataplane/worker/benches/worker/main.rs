@@ -109,6 +109,30 @@ impl Rig {
     }
 }
 
+/// Calls of one packet that are under way at a time.
+const FEW: usize = 250;
+const MANY: usize = 2000;
+
+/// Nanoseconds of a worker for each of `count` calls of one packet that it starts at once, over kernel UDP.
+fn small_calls(engine: &mut Engine<Net>, x: &[f32], count: usize) -> f64 {
+    let tensors: Vec<Vec<f32>> = x.chunks(N).cycle().take(count).map(<[f32]>::to_vec).collect();
+    let before = engine.io_mut().paused;
+    let began = thread_time();
+    let start = |data: &Vec<f32>| engine.start(data.clone(), Call::default()).unwrap();
+    let handles: Vec<_> = tensors.iter().map(start).collect();
+    while engine.pending_calls() > 0 {
+        engine.run(&mut Borrowed::empty(), || false);
+    }
+    let means: Vec<_> = handles.into_iter().map(|handle| handle.wait().unwrap()).collect();
+    let took = thread_time() - began - (engine.io_mut().paused - before);
+    for (mean, x) in means.iter().zip(&tensors) {
+        let error: f64 = x.iter().zip(mean).map(|(x, y)| f64::from(x - y).powi(2)).sum();
+        let norm: f64 = x.iter().map(|x| f64::from(*x).powi(2)).sum();
+        assert!(error < 0.1 * norm, "a small call's mean is wrong, its NMSE is {}", error / norm);
+    }
+    took.as_nanos() as f64 / count as f64
+}
+
 fn block<'a>(quantizer: &'a Quantizer, range: f32, at: usize, next: &'a [f32]) -> Block<'a> {
     Block {
         quantizer,
@@ -222,6 +246,8 @@ fn main() {
     let indices = vec![2; 64 * DATA_LEN];
     let mut pairs = vec![Vec::new(); rigs.len()];
     let (mut alone, mut copied) = (Vec::new(), Vec::new());
+    let mut many = engine(Way::Udp);
+    let mut small = [Vec::new(), Vec::new()];
     for turn in 0..=turns {
         let own = codec.compute(&x);
         let took = rigs.each_mut().map(|rig| rig.reduce(&x));
@@ -233,7 +259,9 @@ fn main() {
         let error: f64 = x.iter().zip(&rigs[0].data).map(|(x, y)| f64::from(x - y).powi(2)).sum();
         let norm: f64 = x.iter().map(|x| f64::from(*x).powi(2)).sum();
         assert!(error < 0.1 * norm, "turn {turn}: the mean is wrong, its NMSE is {}", error / norm);
+        let calls = [FEW, MANY].map(|count| small_calls(&mut many, &x, count));
         if turn > 0 {
+            small.iter_mut().zip(calls).for_each(|(small, call)| small.push(call));
             alone.push(own);
             copied.push(copies);
             pairs.iter_mut().zip(took).for_each(|(pairs, took)| pairs.push(took));
@@ -253,6 +281,11 @@ fn main() {
          copies alone {copied:.0}, codec {alone:.0}; instructions: {said}"
     );
     println!("{detail}");
+    let [few, many] = small.map(|times| median(times) / 1e3);
+    let of_calls = format!(
+        "a call of {N} coordinates: {few:.1} us with {FEW} under way, {many:.1} us with {MANY}, over kernel UDP"
+    );
+    println!("{of_calls}");
     if measure {
         let results = serde_json::json!([
             {
@@ -280,6 +313,15 @@ fn main() {
                 "aim": 1.0,
                 "floor": 5.0,
                 "detail": detail,
+            },
+            {
+                "name": "worker: a small call with 2,000 under way over one with 250",
+                "ratio": many / few,
+                "better": "lower",
+                "aim": 1.0,
+                "floor": 1.5,
+                "detail": of_calls,
+                "microseconds": { "few": few, "many": many },
             },
         ]);
         thc_bench::write(env!("CARGO_TARGET_TMPDIR"), "worker", &results).unwrap();

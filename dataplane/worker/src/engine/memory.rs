@@ -93,7 +93,8 @@ pub(super) struct CallMemory<'d> {
     pub left: Pieces<'d>,
 }
 
-/// What all calls under way work on, the oldest first.
+/// What the calls at work are computed in, the oldest first ([`Calls::at_work`](super::calls::Calls::at_work)).
+#[derive(Default)]
 pub(super) struct Memory<'d> {
     pub first: u64,
     pub calls: Vec<CallMemory<'d>>,

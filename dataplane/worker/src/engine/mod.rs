@@ -338,23 +338,18 @@ impl<I: PacketIo> Engine<I> {
         self.failed.clone().map_or(Ok(()), Err)
     }
 
-    /// Submits the calls whose norms are all known, in their order.
+    /// Submits the calls whose norms are all known, in their order. Their NORMs leave with the next exchange of
+    /// packets, those of several small calls together.
     fn submit_measured(&mut self) {
-        let now = self.io.now();
-        for (number, active) in self.calls.iter_mut().filter(|(_, active)| !active.submitted) {
-            if active.measured < active.groups.len() {
-                break;
-            }
+        while let Some(active) = self.calls.next_measured() {
             let part = |&Measured { part, choice, norm, .. }: &Measured| {
                 let packets = (part.padded / self.compressor.coordinates(choice)) as u32;
                 PartSpec { choice, length: (active.length - part.offset) as u32, packets, norm }
             };
             let parts: Vec<PartSpec> = active.parts.iter().map(part).collect();
             let key = active.key.map_or(0, |key| (key ^ (key >> 32)) as u32);
-            let spec = CallSpec { key, parts: &parts };
-            let as_submitted = self.worker.submit(now, &spec, &mut self.link.tx(&mut self.io));
-            debug_assert_eq!(as_submitted, number);
-            active.submitted = true;
+            let as_submitted = self.worker.submit(&CallSpec { key, parts: &parts });
+            self.calls.count_submitted(as_submitted);
         }
     }
 
@@ -416,7 +411,7 @@ impl<I: PacketIo> Engine<I> {
     /// leaving.
     pub fn serve_others(&mut self) -> Result<(), WorkerError> {
         let nudged = self.worker.stats().nudged;
-        let mut memory = Memory { first: 0, calls: Vec::new() };
+        let mut memory = Memory::default();
         self.receive(&mut memory)?;
         let now = self.io.now();
         if self.worker.stats().nudged > nudged {

@@ -212,15 +212,15 @@ impl<I: PacketIo> Engine<I> {
         let number = self.calls.next_number();
         self.calls.push(active);
         self.submit_measured();
+        self.worker.send_norms(self.io.now(), &mut self.link.tx(&mut self.io));
         Ok(Packed { number, keys: self.compressor.keys(number), pieces, news, over: None })
     }
 
     /// Takes what callers have handed over, and hands them what is ready. Returns whether there was anything.
     pub(super) fn exchange_packed(&mut self) -> Result<bool, WorkerError> {
         let Self { calls, compressor, .. } = self;
-        let (live, _) = calls.live();
         let mut busy = false;
-        for (_, active) in live {
+        for active in calls.remote() {
             busy |= active.exchange(compressor)?;
         }
         Ok(busy)
@@ -230,10 +230,7 @@ impl<I: PacketIo> Engine<I> {
 impl Calls {
     /// Whether a call waits for indices that somebody else makes.
     pub fn awaits_pieces(&mut self) -> bool {
-        let awaits = |active: &Active| {
-            active.remote.is_some() && active.groups.iter().any(|group| matches!(group.out, Out::Waiting))
-        };
-        self.iter_mut().any(|(_, active)| awaits(active))
+        self.remote().any(|active| active.groups.iter().any(|group| matches!(group.out, Out::Waiting)))
     }
 }
 

@@ -44,6 +44,11 @@ pub(super) struct Task<'d> {
 }
 
 impl Task<'_> {
+    /// Coordinates of its partitions, with padding.
+    pub fn coordinates(&self) -> usize {
+        self.parts.iter().map(|at| at.part.padded).sum()
+    }
+
     pub fn run(&mut self, compressor: &Compressor) -> Result<(), CodecError> {
         let started = Instant::now();
         let x = self.x.as_deref_mut().unwrap_or(&mut []);

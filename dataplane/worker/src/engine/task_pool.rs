@@ -71,7 +71,7 @@ impl<'d> TaskPool<'_, 'd> {
 
 /// What a task may be of, the most urgent first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kind {
+pub(super) enum Kind {
     Measure,
     Compress,
     Finish,
@@ -95,16 +95,17 @@ fn spawner<'d: 'scope, 'scope>(
 }
 
 impl<I: PacketIo> Engine<I> {
-    /// Lends the helpers to `work`, and the memory of all calls under way; when this returns, no thread has
-    /// any of that memory.
+    /// Lends the helpers to `work`, and the memory of the calls at work; when this returns, no thread has any of
+    /// that memory.
     pub(super) fn with_memory<T>(
         &mut self,
         lent: &mut Borrowed<'_>,
         work: impl for<'c, 'd> FnOnce(&mut Self, &mut Memory<'d>, &mut TaskPool<'c, 'd>) -> T,
     ) -> T {
-        let first = self.calls.first();
+        let (first, at_work) = (self.calls.first(), self.calls.at_work());
         let feedback = std::mem::take(&mut self.feedback);
-        let mut taken: Vec<_> = self.calls.iter_mut().map(|(_, active)| active.take_memory()).collect();
+        let calls = self.calls.iter_mut().take(at_work);
+        let mut taken: Vec<_> = calls.map(|(_, active)| active.take_memory()).collect();
         let mut memory = Memory { first, calls: Vec::with_capacity(taken.len()) };
         let mut lent = lent.get();
         for ((_, active), (owned, left)) in self.calls.iter_mut().zip(&mut taken) {
@@ -145,8 +146,8 @@ impl<I: PacketIo> Engine<I> {
         result
     }
 
-    /// Receives and sends, hands tasks to helpers, and does one itself if nothing came and nothing was to be
-    /// sent. Returns whether there was anything to do.
+    /// Receives and sends, hands tasks to helpers, and does some itself, of as many coordinates as one group has, if
+    /// nothing came and nothing was to be sent. Returns whether there was anything to do.
     pub(super) fn turn<'d>(&mut self, memory: &mut Memory<'d>, tasks: &mut TaskPool<'_, 'd>) -> bool {
         let busy = match self.exchange(memory) {
             Ok(busy) => busy,
@@ -168,10 +169,16 @@ impl<I: PacketIo> Engine<I> {
             return true;
         }
         self.exchanges = 0;
-        let Some(mut task) = self.next_task(memory) else { return busy };
-        let result = task.run(&self.compressor);
-        self.take_done(memory, (task, Ok(result)));
-        true
+        let (mut worked, mut left) = (busy, self.group_len());
+        while left > 0
+            && let Some(mut task) = self.next_task(memory)
+        {
+            worked = true;
+            left = left.saturating_sub(task.coordinates());
+            let result = task.run(&self.compressor);
+            self.take_done(memory, (task, Ok(result)));
+        }
+        worked
     }
 
     /// The most urgent task there is, of the oldest call that has any of its kind.
@@ -179,18 +186,16 @@ impl<I: PacketIo> Engine<I> {
         // What the window has room for, and only that, is more urgent than what others wait for.
         let urgent = self.worker.next_data().filter(|_| self.worker.has_room());
         let free = self.ready < self.ahead;
-        let (live, buffers) = self.calls.live();
-        let mut live: Vec<_> = live.collect();
-        let behind = live.iter().any(|(_, active)| active.to_finish.len() > self.ahead);
-        let mut of = |kind: Kind, only: Option<u64>| {
-            let mut calls = live.iter_mut().filter(|(number, _)| only.is_none_or(|only| only == *number));
-            calls.find_map(|(number, active)| active.task(kind, *number, memory.call(*number)?, buffers))
-        };
-        let task = behind.then(|| of(Kind::Finish, None)).flatten();
-        let task = task.or_else(|| urgent.filter(|_| free).and_then(|at| of(Kind::Compress, Some(at.call))));
-        let task = task.or_else(|| of(Kind::Measure, None));
-        let task = task.or_else(|| of(Kind::Finish, None)).or_else(|| of(Kind::FeedBack, None));
-        let task = task.or_else(|| if free { of(Kind::Compress, None) } else { None })?;
+        let Self { calls, ahead, .. } = self;
+        let behind =
+            calls.iter_mut().take(memory.calls.len()).any(|(_, active)| active.to_finish.len() > *ahead);
+        let mut task = if behind { calls.next_task(Kind::Finish, memory) } else { None };
+        if let Some(at) = urgent.filter(|_| free && task.is_none()) {
+            task = memory.call(at.call).and_then(|memory| calls.task_of(Kind::Compress, at.call, memory));
+        }
+        let others = [Kind::Measure, Kind::Finish, Kind::FeedBack, Kind::Compress];
+        let mut kinds = others.into_iter().filter(|&kind| free || kind != Kind::Compress);
+        let task = task.or_else(|| kinds.find_map(|kind| calls.next_task(kind, memory)))?;
         self.ready += usize::from(matches!(task.work, Work::Compress { .. }));
         Some(task)
     }
@@ -262,7 +267,7 @@ impl<I: PacketIo> Engine<I> {
 
 impl Active {
     /// The call's next task of a kind, if there is one and its memory is there.
-    fn task<'d>(
+    pub(super) fn task<'d>(
         &mut self,
         kind: Kind,
         call: u64,
@@ -325,8 +330,9 @@ impl Active {
             return None;
         }
         let waits = |group: &PartitionGroup| matches!(group.out, Out::Waiting);
-        let next = self.groups[self.compressed..].iter().position(waits)?;
-        self.compressed += next;
-        Some(self.compressed)
+        // What is written from the tensor itself never waits.
+        let rest = &self.groups[self.compressed..];
+        self.compressed += rest.iter().position(waits).unwrap_or(rest.len());
+        (self.compressed < self.groups.len()).then_some(self.compressed)
     }
 }

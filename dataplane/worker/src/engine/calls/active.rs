@@ -85,10 +85,9 @@ pub(in crate::engine) struct Active {
     pub groups: Vec<PartitionGroup>,
     /// Whether residuals are kept until all results are in, because what is lost is added back to them.
     pub holds: bool,
-    /// Groups whose norms have been asked for, and have been found; whether they were handed over to be sent.
+    /// Groups whose norms have been asked for, and have been found.
     pub asked: usize,
     pub measured: usize,
-    pub submitted: bool,
     /// Whether the maxima are known.
     pub has_norms: bool,
     /// Groups that have been, or are being, compressed.
@@ -166,7 +165,6 @@ impl Active {
             holds: false,
             asked: 0,
             measured: 0,
-            submitted: false,
             has_norms: false,
             compressed: 0,
             to_finish: VecDeque::new(),

@@ -10,9 +10,16 @@ pub(super) use buffer_pool::{BufferPool, Owned};
 pub(super) use cut::{GROUP, group_len};
 pub(super) use events::CallEvents;
 
+use super::memory::{CallMemory, Memory};
+use super::task::Task;
+use super::task_pool::Kind;
 use crate::WorkerError;
 use std::collections::VecDeque;
 use thc_codec::error::CodecError;
+
+/// Calls that this engine computes at a time. Others wait until older ones are done, so that what a turn costs does not grow
+/// with the number of calls under way.
+const AT_WORK: usize = 64;
 
 /// All calls under way, oldest first.
 #[derive(Default)]
@@ -23,6 +30,10 @@ pub(super) struct Calls {
     pub start: u64,
     /// Calls so far, in all sessions.
     tickets: u64,
+    /// The number in the session of the first call that was not handed over to be sent.
+    unsubmitted: u64,
+    /// Calls in the queue that are computed elsewhere.
+    remote: usize,
     queue: VecDeque<Active>,
     outcomes: Vec<(u64, Result<(), WorkerError>)>,
     pub buffers: BufferPool,
@@ -39,6 +50,7 @@ impl Calls {
     pub fn push(&mut self, active: Active) -> u64 {
         let ticket = self.tickets;
         self.tickets += 1;
+        self.remote += usize::from(active.remote.is_some());
         self.queue.push_back(Active { ticket, ..active });
         ticket
     }
@@ -50,7 +62,42 @@ impl Calls {
 
     /// Another session begins, with no call under way.
     pub fn count_anew(&mut self) {
-        self.first = self.start;
+        (self.first, self.unsubmitted) = (self.start, self.start);
+    }
+
+    /// The next call to be submitted, once all its norms are known.
+    pub fn next_measured(&self) -> Option<&Active> {
+        let index = usize::try_from(self.unsubmitted.checked_sub(self.first)?).ok()?;
+        self.queue.get(index).filter(|active| active.measured == active.groups.len())
+    }
+
+    /// The call of this number was submitted.
+    pub fn count_submitted(&mut self, number: u64) {
+        debug_assert_eq!(number, self.unsubmitted);
+        self.unsubmitted += 1;
+    }
+
+    /// How many calls are at work: the oldest, up to [`AT_WORK`] that this engine computes and that are not done.
+    pub fn at_work(&self) -> usize {
+        let mut own = 0;
+        let at_work = self.queue.iter().take_while(|active| {
+            own += usize::from(active.remote.is_none() && !active.is_done());
+            own <= AT_WORK
+        });
+        at_work.count()
+    }
+
+    /// The next task of a kind of the oldest call at work that has one.
+    pub fn next_task<'d>(&mut self, kind: Kind, memory: &mut Memory<'d>) -> Option<Task<'d>> {
+        (memory.first..)
+            .zip(&mut memory.calls)
+            .find_map(|(number, memory)| self.task_of(kind, number, memory))
+    }
+
+    /// The next task of a kind of this call.
+    pub fn task_of<'d>(&mut self, kind: Kind, number: u64, memory: &mut CallMemory<'d>) -> Option<Task<'d>> {
+        let (active, buffers) = self.get_with_buffers(number)?;
+        if active.error.is_some() { None } else { active.task(kind, number, memory, buffers) }
     }
 
     pub fn first(&self) -> u64 {
@@ -89,10 +136,10 @@ impl Calls {
         (self.first..).zip(&mut self.queue)
     }
 
-    /// The calls that have not failed, oldest first, and the memory for their groups.
-    pub fn live(&mut self) -> (impl Iterator<Item = (u64, &mut Active)>, &mut BufferPool) {
-        let live = (self.first..).zip(&mut self.queue).filter(|(_, active)| active.error.is_none());
-        (live, &mut self.buffers)
+    /// The calls that are computed elsewhere and have not failed, oldest first.
+    pub fn remote(&mut self) -> impl Iterator<Item = &mut Active> {
+        let queue = if self.remote == 0 { None } else { Some(&mut self.queue) };
+        queue.into_iter().flatten().filter(|active| active.remote.is_some() && active.error.is_none())
     }
 
     /// Whether [`Self::pop_done`] would give one.
@@ -105,7 +152,9 @@ impl Calls {
             return None;
         }
         self.first += 1;
-        self.queue.pop_front()
+        let done = self.queue.pop_front();
+        self.remote -= usize::from(done.as_ref().is_some_and(|active| active.remote.is_some()));
+        done
     }
 
     pub fn deliver(&mut self, active: Active) {
@@ -137,6 +186,7 @@ impl Calls {
         while let Some(active) = self.queue.pop_front() {
             self.fail_one(active, error.clone());
         }
+        self.remote = 0;
     }
 
     pub fn take_outcome(&mut self, ticket: u64) -> Option<Result<(), WorkerError>> {
