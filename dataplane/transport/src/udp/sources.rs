@@ -10,6 +10,8 @@ use crate::Peer;
 /// How many peers are remembered: more than jobs have workers. Beyond that, the one that was set first is
 /// forgotten.
 const MOST: usize = 4096;
+/// How many of the host's addresses are remembered.
+const OWN: usize = 64;
 
 /// Addresses by peer.
 #[derive(Debug, Default)]
@@ -17,6 +19,9 @@ pub(super) struct Sources {
     by_peer: HashMap<Peer, Source>,
     /// How many have been set so far.
     set: u64,
+    /// Addresses that were found to be the host's: asking the kernel takes four system calls, and each answer to an
+    /// unknown peer would ask.
+    own: Vec<IpAddr>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -37,7 +42,7 @@ impl Sources {
         let before = self.find(peer);
         match address {
             None => drop(self.by_peer.remove(&peer)),
-            Some(address) if before != Some(address) && is_own(address) => {
+            Some(address) if before != Some(address) && self.is_own(address) => {
                 if before.is_none() && self.by_peer.len() >= MOST {
                     let oldest = self.by_peer.iter().min_by_key(|(_, source)| source.set);
                     if let Some((&oldest, _)) = oldest {
@@ -50,6 +55,18 @@ impl Sources {
             Some(_) => {}
         }
         before
+    }
+
+    fn is_own(&mut self, address: IpAddr) -> bool {
+        if self.own.contains(&address) {
+            return true;
+        }
+        let own = is_own(address);
+        if own {
+            self.own.truncate(OWN - 1);
+            self.own.push(address);
+        }
+        own
     }
 }
 
@@ -84,6 +101,7 @@ mod tests {
         assert_eq!(sources.set(peer(1), Some(a)), None);
         assert_eq!(sources.set(peer(1), Some(b)), Some(a));
         assert_eq!((sources.find(peer(1)), sources.find(peer(2))), (Some(b), None));
+        assert_eq!(sources.own, [a, b], "both are remembered");
         assert_eq!(sources.set(peer(1), None), Some(b));
         assert_eq!(sources.find(peer(1)), None);
     }
