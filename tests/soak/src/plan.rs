@@ -1,5 +1,6 @@
 //! What happens is drawn from seeds: the calls of a session, their tensors, the server's configuration.
 
+use crate::server::MAX_SHARDS;
 use fastrand::Rng;
 use std::time::Duration;
 use thc_codec::table::LookupTable;
@@ -88,7 +89,7 @@ pub fn configuration(rng: &mut Rng, workers: u8) -> StaticJob {
     let welcome = Welcome {
         data_slots,
         norm_slots,
-        shards: if rng.u8(..3) == 0 { rng.u8(2..=3) } else { 1 },
+        shards: if rng.u8(..3) == 0 { rng.u8(2..=MAX_SHARDS) } else { 1 },
         deadline: Duration::from_millis(50),
         job_seed: rng.u64(..4),
         block: rng.u8(BLOCKS),

@@ -14,6 +14,9 @@ use thc_transport::{Origin, PacketIo};
 /// Bytes of slots that a server may have.
 const MEMORY: usize = 64 << 20;
 
+/// Shards that a job may have.
+pub const MAX_SHARDS: u8 = 3;
+
 /// Where a shard listens.
 pub fn address(shard: u8) -> SocketAddr {
     SocketAddr::from((Ipv4Addr::new(10, 0, 0, 100), 9000 + u16::from(shard)))
@@ -51,8 +54,9 @@ pub struct Server<K: Kernels> {
     heard: [Option<Duration>; MAX_WORKERS],
     /// Where session cookies come from.
     cookies: Rng,
-    /// Until when the process is not there.
+    /// Until when the process is not there, and until when it is stopped: what comes meanwhile waits in its sockets.
     pub down_until: Duration,
+    pub stopped_until: Duration,
     /// Sessions begun and ended so far.
     pub begun: u64,
     pub removed: u64,
@@ -68,6 +72,7 @@ impl<K: Kernels> Server<K> {
             heard: [None; MAX_WORKERS],
             cookies: Rng::with_seed(seed ^ 0xC00C_1E55),
             down_until: Duration::ZERO,
+            stopped_until: Duration::ZERO,
             begun: 0,
             removed: 0,
             job: job.clone(),
@@ -93,6 +98,11 @@ impl<K: Kernels> Server<K> {
         self.job = job;
     }
 
+    /// Shards that it has.
+    pub fn shards(&self) -> u8 {
+        self.shards.len() as u8
+    }
+
     /// The control plane starts anew and is given what it had: that of a switch, whose slots stay.
     pub fn restart_control(&mut self) {
         let before = self.registry.session(JOB);
@@ -114,6 +124,9 @@ impl<K: Kernels> Server<K> {
 
     /// Handles what has come. Whether anything had.
     pub fn serve(&mut self, now: Duration) -> bool {
+        if now < self.stopped_until {
+            return false;
+        }
         let mut any = false;
         let mut control = Vec::new();
         for shard in 0..self.shards.len() {

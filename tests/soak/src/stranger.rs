@@ -1,7 +1,7 @@
 //! Somebody who knows the job and its cookie, and nothing of its sessions.
 
 use crate::plan::{COOKIE, JOB};
-use crate::server::address;
+use crate::server::{MAX_SHARDS, address};
 use fastrand::Rng;
 use std::net::SocketAddr;
 use thc_protocol::wire::{HEADER_LEN, Header, Join, Kind, Leave};
@@ -36,7 +36,8 @@ pub fn send(rng: &mut Rng, io: &mut SimIo, workers: &[SocketAddr], fingerprint: 
         _ => (0..rng.usize(..40)).map(|_| rng.u8(..)).collect(),
     };
     let bytes = header.emit_packet(&mut packet[..HEADER_LEN + body.len()], &body);
-    let to = if rng.u8(..4) > 0 { address(0) } else { workers[rng.usize(..workers.len())] };
+    let to =
+        if rng.u8(..4) > 0 { address(rng.u8(..MAX_SHARDS)) } else { workers[rng.usize(..workers.len())] };
     io.send_run(to, bytes, bytes.len()).unwrap();
     // What it is answered is of no use to it.
     io.recv_burst(&mut |_, _| ()).unwrap();

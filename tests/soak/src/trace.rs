@@ -31,7 +31,7 @@ pub struct Report {
     pub happenings: u64,
     /// Times that strangers tried to end a session, and nothing else happened.
     pub sieges: u64,
-    /// Restarts of the server that sessions had to survive, and did.
+    /// Restarts and stops of the server, and stops of all workers, that sessions had to survive, and did.
     pub survived: u64,
     /// Sessions that began.
     pub sessions: u64,
@@ -178,7 +178,7 @@ impl<K: Kernels> Trace<K> {
         let worker = self.rng.usize(..workers);
         let longest = [1, 1000, 300_000][self.rng.usize(..3)];
         let while_away = Duration::from_micros(self.rng.u64(0..longest));
-        match self.rng.u8(..16) {
+        match self.rng.u8(..19) {
             0 | 1 => {
                 let job = self.server.job.clone();
                 self.server.restart(job);
@@ -218,6 +218,21 @@ impl<K: Kernels> Trace<K> {
                 let job = self.server.job.clone();
                 self.server.restart(job);
             }
+            12 => {
+                // One worker and one shard do not reach each other.
+                let shard = address(self.rng.u8(..self.server.shards()));
+                let pair = [(self.parties[worker].address, shard), (shard, self.parties[worker].address)];
+                pair.iter().for_each(|&(from, to)| self.net.set_loss(from, to, 1.0));
+                let until = now + Duration::from_micros(self.rng.u64(0..2_000_000));
+                self.advance(until, u64::MAX);
+                pair.iter().for_each(|&(from, to)| self.net.reset_link(from, to));
+            }
+            13 => self.server.stopped_until = now + while_away * 20,
+            14 => {
+                for party in &mut self.parties {
+                    party.away_until = now + while_away * 20;
+                }
+            }
             _ => self.strangers(),
         }
     }
@@ -255,16 +270,28 @@ impl<K: Kernels> Trace<K> {
         self.report.sieges += 1;
     }
 
-    /// The server restarts as it was, and nothing else happens: the session goes on.
+    /// The server restarts as it was, or is stopped for less than the workers' time-out, or all workers are stopped for
+    /// longer than that, and nothing else happens: the session goes on.
     fn survive(&mut self) {
         let session = self.server.installed.expect("it runs");
-        let begun = self.server.begun;
-        self.server.restart(self.server.job.clone());
-        let outage = Duration::from_micros(self.rng.u64(0..300_000));
-        self.server.down_until = self.net.now() + outage;
+        let (begun, now) = (self.server.begun, self.net.now());
+        let mut restarts = 0;
+        match self.rng.u8(..3) {
+            0 => {
+                self.server.restart(self.server.job.clone());
+                self.server.down_until = now + Duration::from_micros(self.rng.u64(0..300_000));
+                restarts = 1;
+            }
+            1 => self.server.stopped_until = now + Duration::from_micros(self.rng.u64(0..10_000_000)),
+            _ => {
+                let until = now + Duration::from_secs(self.rng.u64(0..600));
+                self.parties.iter_mut().for_each(|party| party.away_until = until);
+                self.advance(until, u64::MAX);
+            }
+        }
         self.calm(1);
-        assert!(self.server.installed == Some(session), "a restart has ended a session");
-        assert_eq!(self.server.begun, begun + 1);
+        assert!(self.server.installed == Some(session), "seed {}: a session has ended", self.seed);
+        assert_eq!(self.server.begun, begun + restarts, "seed {}", self.seed);
         self.report.survived += 1;
     }
 
