@@ -16,6 +16,7 @@ mod groups;
 mod hostile;
 mod ipv6;
 mod kills;
+mod limits;
 mod monitoring;
 mod namespaces;
 mod output;

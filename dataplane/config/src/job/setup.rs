@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::values::Interval;
+use crate::values::{Interval, Secret};
 use thc_codec::partition::DEFAULT_BLOCK;
 use thc_codec::signs::mix;
 use thc_protocol::aggregator::{JobConfig, Shard};
@@ -77,96 +77,46 @@ impl JobOptions {
         known: &mut Known,
     ) -> Result<JobSetup, ConfigError> {
         let &ServerPlace { shards, shares, .. } = place;
-        let missing = |section, key, mend| ConfigError::Missing { section, key, mend };
         let section = Section::Nth(section);
-        let job = self.job.ok_or_else(|| missing(section, "job", "give the job a number, 0 to 65535"))?;
-        let job = number(section, "job", Some(job), 0, 0..=u64::from(u16::MAX))? as u16;
+        let missing = ConfigError::Missing { section, key: "job", mend: "give the job a number, 0 to 65535" };
+        let job = number(section, "job", Some(self.job.ok_or(missing)?), 0, 0..=u64::from(u16::MAX))? as u16;
         let section = Section::Job(job);
         let layout = self.layout(job, place)?;
         let (workers, all_workers) = match &layout {
             Some(layout) => (layout.members(place.rack_number()).0, layout.racks.total),
-            None => {
-                let workers = self.workers.ok_or_else(|| {
-                    missing(section, "workers", "say how many workers the job has, 1 to 64")
-                })?;
-                let workers = number(section, "workers", Some(workers), 0, 1..=MAX_WORKERS as u64)?;
-                (workers as u8, workers as u16)
-            }
+            None => self.workers(section).map(|workers| (workers, workers.into()))?,
         };
-        let cookie = self
-            .cookie
-            .as_ref()
-            .ok_or_else(|| missing(section, "cookie", "give a secret number that the workers give too"))?;
-        let range = "from 1 to 0xffffffff";
-        let cookie = cookie.cookie().filter(|&number| number != 0).ok_or(ConfigError::Secret {
-            section,
-            key: "cookie",
-            range,
-        })?;
-        let seed = match &self.seed {
-            None => default_seed(cookie, job),
-            Some(seed) => seed.number().ok_or(ConfigError::Secret {
-                section,
-                key: "seed",
-                range: "from 0 to 0xffffffffffffffff",
-            })?,
-        };
-        let all = u64::from(workers);
+        let (cookie, seed) = self.secrets(section, job)?;
         let quorum = match &layout {
             Some(layout) => layout.members(place.rack_number()).1,
-            None => number(section, "quorum", self.quorum, all, 1..=all)? as u8,
+            None => {
+                let all = u64::from(workers);
+                number(section, "quorum", self.quorum, all, 1..=all)? as u8
+            }
         };
-        if place.is_share() && u64::from(quorum) < all {
+        if place.is_share() && quorum < workers {
             let mend = "shares of a server need all workers in every sum, leave quorum out".to_owned();
             return Err(ConfigError::Value { section, key: "quorum", value: quorum.to_string(), mend });
         }
-        let servers = shares.servers();
-        let default = default_data_slots(shards * servers);
-        let data_slots = slots(section, "data_slots", self.data_slots, default)?;
-        let least = u32::from(Shard::BLOCK) * u32::from(shards) * u32::from(servers);
-        if place.is_share() && data_slots < least {
-            let mend = format!("with {servers} shares give at least {least}, or some have none");
-            return Err(ConfigError::Value {
-                section,
-                key: "data_slots",
-                value: data_slots.to_string(),
-                mend,
-            });
-        }
+        let data_slots = self.data_slots(section, place)?;
         let blocks = u64::from(*BLOCKS.start())..=u64::from(*BLOCKS.end());
         let block = number(section, "block", self.block, DEFAULT_BLOCK.into(), blocks)? as u8;
         let norm_slots = slots(section, "norm_slots", self.norm_slots, default_norm_slots(block))?;
-        let deadline = self.deadline.map_or(DEFAULT_DEADLINE, |Interval(time)| time);
-        if deadline < Duration::from_millis(1) || deadline > MAX_DEADLINE {
-            let value = Interval(deadline).to_string();
-            let mend = "use 1ms to 1h".to_owned();
-            return Err(ConfigError::Value { section, key: "deadline", value, mend });
-        }
-        let policy = Policy::from(self.policy.unwrap_or_default());
-        let first = TableOptions {
-            table: self.table,
-            bits: self.bits,
-            granularity: self.granularity,
-            fraction: self.fraction,
-            lane: self.lane,
-        };
-        let tables = {
-            let racks = layout.as_ref().map(|layout| &layout.racks);
-            // Of shares, links bound what comes down; what is alone may be on a switch's place, or on the loopback.
-            first.job_tables(
-                self.tables.as_deref().unwrap_or_default(),
-                job,
-                all_workers,
-                racks,
-                place.is_share(),
-                known,
-            )?
-        };
+        let deadline = self.deadline(section)?;
+        // Of shares, links bound what comes down; what is alone may be on a switch's place, or on the loopback.
+        let tables = self.first_table().job_tables(
+            self.tables.as_deref().unwrap_or_default(),
+            job,
+            all_workers,
+            layout.as_ref().map(|layout| &layout.racks),
+            place.is_share(),
+            known,
+        )?;
         let welcome = Welcome {
             data_slots,
             norm_slots,
             quorum,
-            policy,
+            policy: Policy::from(self.policy.unwrap_or_default()),
             shards,
             deadline,
             job_seed: seed,
@@ -191,6 +141,56 @@ impl JobOptions {
             return Err(ConfigError::Value { section, key: "tables", value, mend });
         }
         Ok(JobSetup { config, welcome, root })
+    }
+
+    fn workers(&self, section: Section) -> Result<u8, ConfigError> {
+        let mend = "say how many workers the job has, 1 to 64";
+        let workers = self.workers.ok_or(ConfigError::Missing { section, key: "workers", mend })?;
+        Ok(number(section, "workers", Some(workers), 0, 1..=MAX_WORKERS as u64)? as u8)
+    }
+
+    /// The job's cookie and its seed.
+    fn secrets(&self, section: Section, job: u16) -> Result<(u32, u64), ConfigError> {
+        let mend = "give a secret number that the workers give too";
+        let missing = ConfigError::Missing { section, key: "cookie", mend };
+        let range = "from 1 to 0xffffffff";
+        let cookie = self.cookie.as_ref().ok_or(missing)?.cookie().filter(|&number| number != 0);
+        let cookie = cookie.ok_or(ConfigError::Secret { section, key: "cookie", range })?;
+        let range = "from 0 to 0xffffffffffffffff";
+        let seed = self.seed.as_ref().map_or(Some(default_seed(cookie, job)), Secret::number);
+        Ok((cookie, seed.ok_or(ConfigError::Secret { section, key: "seed", range })?))
+    }
+
+    fn data_slots(&self, section: Section, place: &ServerPlace) -> Result<u32, ConfigError> {
+        let &ServerPlace { shards, shares, .. } = place;
+        let servers = shares.servers();
+        let data_slots = slots(section, "data_slots", self.data_slots, default_data_slots(shards * servers))?;
+        let least = u32::from(Shard::BLOCK) * u32::from(shards) * u32::from(servers);
+        if place.is_share() && data_slots < least {
+            let mend = format!("with {servers} shares give at least {least}, or some have none");
+            let value = data_slots.to_string();
+            return Err(ConfigError::Value { section, key: "data_slots", value, mend });
+        }
+        Ok(data_slots)
+    }
+
+    fn deadline(&self, section: Section) -> Result<Duration, ConfigError> {
+        let deadline = self.deadline.map_or(DEFAULT_DEADLINE, |Interval(time)| time);
+        if deadline < Duration::from_millis(1) || deadline > MAX_DEADLINE {
+            let (value, mend) = (Interval(deadline).to_string(), "use 1ms to 1h".to_owned());
+            return Err(ConfigError::Value { section, key: "deadline", value, mend });
+        }
+        Ok(deadline)
+    }
+
+    fn first_table(&self) -> TableOptions {
+        TableOptions {
+            table: self.table,
+            bits: self.bits,
+            granularity: self.granularity,
+            fraction: self.fraction,
+            lane: self.lane,
+        }
     }
 }
 

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::LazyLock;
 
 use p4runtime_proto::bytes::decode;
-use p4runtime_proto::config::{P4Info, action_ref, match_field};
+use p4runtime_proto::config::{Action, MatchField, P4Info, Table, action_ref, match_field};
 use p4runtime_proto::p4info::{self, P4InfoError};
 use thc_p4::rows::Row;
 use thc_protocol::wire::Form;
@@ -165,6 +165,51 @@ static PROGRAM: LazyLock<Program> = LazyLock::new(|| {
     Program::load(BUILT_IN).unwrap_or_else(|error| panic!("the P4Info built into this program: {error}"))
 });
 
+fn missing(kind: &'static str, name: &str) -> P4InfoError {
+    P4InfoError::Missing { kind, name: name.to_owned() }
+}
+
+fn action_info(action: &Action) -> ActionInfo {
+    let params = action.params.iter();
+    let params =
+        params.map(|p| ProgramField { id: p.id, name: p.name.clone(), bits: p.bitwidth.max(0) as u32 });
+    ActionInfo { name: action.name().to_owned(), params: params.collect() }
+}
+
+fn match_table(table: &Table, actions: &BTreeMap<u32, ActionInfo>) -> Result<MatchTable, P4InfoError> {
+    let exact = Some(match_field::Match::MatchType(match_field::MatchType::Exact.into()));
+    let field = |field: &MatchField| {
+        if field.r#match != exact {
+            return Err(missing("exact match for", &field.name));
+        }
+        let bits = field.bitwidth.max(0) as u32;
+        Ok(ProgramField { id: field.id, name: field.name.clone(), bits })
+    };
+    let scope = |scope| scope == action_ref::Scope::TableAndDefault;
+    let uses = table.action_refs.iter().map(|action| ActionUse {
+        id: action.id,
+        in_rows: scope(action.scope()) || action.scope() == action_ref::Scope::TableOnly,
+        as_default: scope(action.scope()) || action.scope() == action_ref::Scope::DefaultOnly,
+    });
+    let call = table.initial_default_action.as_ref();
+    let action = call.map_or(table.const_default_action_id, |call| call.action_id);
+    let argument = |param: &ProgramField| {
+        let given = call?.arguments.iter().find(|argument| argument.param_id == param.id)?;
+        decode(&given.value, param.bits)
+    };
+    let params = actions.get(&action).map_or(&[][..], |action| &action.params);
+    let params: Option<Vec<u128>> = params.iter().map(argument).collect();
+    let params = params.ok_or_else(|| missing("default action of", table.name()))?;
+    Ok(MatchTable {
+        name: table.name().to_owned(),
+        fields: table.match_fields.iter().map(field).collect::<Result<_, _>>()?,
+        actions: uses.collect(),
+        const_default: table.const_default_action_id != 0,
+        default: Entry { action, params, ..Entry::default() },
+        size: table.size.max(0) as usize,
+    })
+}
+
 impl Program {
     /// The program that this server behaves like.
     #[must_use]
@@ -176,59 +221,9 @@ impl Program {
         let mut info = p4info::parse(info)?;
         set_forms(&mut info, &Form::ALL.map(|form| form.to_string()).join(" "));
         set_addresses(&mut info);
-        let missing = |kind, name: &str| P4InfoError::Missing { kind, name: name.to_owned() };
-        let mut actions = BTreeMap::new();
-        for action in &info.actions {
-            let params = action.params.iter();
-            let params = params.map(|p| ProgramField {
-                id: p.id,
-                name: p.name.clone(),
-                bits: p.bitwidth.max(0) as u32,
-            });
-            actions
-                .insert(action.id(), ActionInfo { name: action.name().to_owned(), params: params.collect() });
-        }
-        let mut tables = BTreeMap::new();
-        for table in &info.tables {
-            let mut fields = Vec::new();
-            for field in &table.match_fields {
-                if field.r#match != Some(match_field::Match::MatchType(match_field::MatchType::Exact.into()))
-                {
-                    return Err(missing("exact match for", &field.name));
-                }
-                fields.push(ProgramField {
-                    id: field.id,
-                    name: field.name.clone(),
-                    bits: field.bitwidth.max(0) as u32,
-                });
-            }
-            let scope = |scope| scope == action_ref::Scope::TableAndDefault;
-            let uses = table.action_refs.iter().map(|action| ActionUse {
-                id: action.id,
-                in_rows: scope(action.scope()) || action.scope() == action_ref::Scope::TableOnly,
-                as_default: scope(action.scope()) || action.scope() == action_ref::Scope::DefaultOnly,
-            });
-            let call = table.initial_default_action.as_ref();
-            let action = call.map_or(table.const_default_action_id, |call| call.action_id);
-            let params = actions.get(&action).map_or(&[][..], |action| &action.params);
-            let argument = |param: &ProgramField| {
-                let given = call?.arguments.iter().find(|argument| argument.param_id == param.id)?;
-                decode(&given.value, param.bits)
-            };
-            let params: Option<Vec<u128>> = params.iter().map(argument).collect();
-            let params = params.ok_or_else(|| missing("default action of", table.name()))?;
-            tables.insert(
-                table.id(),
-                MatchTable {
-                    name: table.name().to_owned(),
-                    fields,
-                    actions: uses.collect(),
-                    const_default: table.const_default_action_id != 0,
-                    default: Entry { action, params, ..Entry::default() },
-                    size: table.size.max(0) as usize,
-                },
-            );
-        }
+        let actions = info.actions.iter().map(|action| (action.id(), action_info(action))).collect();
+        let table = |table| match_table(table, &actions).map(|found| (table.id(), found));
+        let tables = info.tables.iter().map(table).collect::<Result<_, P4InfoError>>()?;
         let mut counters = BTreeMap::new();
         for (name, kind) in [
             ("packets", CounterKind::Packets),
@@ -250,38 +245,31 @@ impl Program {
             own_address: info.table("own_address")?.id(),
         };
         let mut program = Program { info, tables, actions, counters, known, indices: 0 };
-        for (action, params) in [
-            (
-                "set_job",
-                &[
-                    "index",
-                    "cookie",
-                    "epoch",
-                    "workers",
-                    "quorum",
-                    "skip",
-                    "data_slots",
-                    "norm_slots",
-                    "group",
-                ][..],
-            ),
-            ("set_member", &["address", "udp_port"]),
-            ("set_address", &["address", "udp_port"]),
-            ("set_values", &["values", "width", "lane"]),
-        ] {
-            let found = program.actions.values().find(|found| found.name == action);
-            let found = found.ok_or_else(|| missing("action", action))?;
-            for param in params {
-                if !found.params.iter().any(|known| known.name == *param) {
-                    return Err(missing("parameter", param));
-                }
-            }
-        }
+        program.check_parameters()?;
         let index = program.action("set_job").and_then(|(_, action)| {
             action.params.iter().find(|param| param.name == "index").map(|param| param.bits)
         });
         program.indices = 1 << index.unwrap_or(0).min(15);
         Ok(program)
+    }
+
+    /// Checks that the actions have the parameters that rows are read by.
+    fn check_parameters(&self) -> Result<(), P4InfoError> {
+        for (name, params) in [
+            ("set_job", "index cookie epoch workers quorum skip data_slots norm_slots group"),
+            ("set_member", "address udp_port"),
+            ("set_address", "address udp_port"),
+            ("set_values", "values width lane"),
+        ] {
+            let action = self.actions.values().find(|action| action.name == name);
+            let action = action.ok_or_else(|| missing("action", name))?;
+            for param in params.split(' ') {
+                if !action.params.iter().any(|known| known.name == param) {
+                    return Err(missing("parameter", param));
+                }
+            }
+        }
+        Ok(())
     }
 
     /// The forms of packets that this server does, as its P4Info has them.

@@ -335,101 +335,110 @@ impl Joiner {
             return None;
         }
         self.heard = true;
+        let in_session = header.cookie == self.session() && self.session() != Cookie(0);
+        let in_job = self.state == State::Joining && header.cookie == self.cookie;
         match header.kind {
-            Kind::Welcome => {
-                let welcome = match Welcome::read(payload) {
-                    Ok(welcome) => welcome,
-                    Err(reason) => return self.unusable(payload, reason),
-                };
-                let n = header.num_workers;
-                let possible = welcome.quorum <= n && usize::from(n) <= MAX_WORKERS && self.worker.0 < n;
-                if welcome.nonce != self.nonce || self.state != State::Joining || !possible {
-                    return None;
-                }
-                if let Some(before) = self.welcomed.filter(|before| before.session == welcome.session)
-                    && let Some(change) = Change::compare(&before, &welcome)
-                {
-                    return Some(JoinEvent::Changed(change));
-                }
-                self.state = State::Joined;
-                self.welcomed = Some(welcome);
-                Some(JoinEvent::Welcome(welcome, header.num_workers))
-            }
-            Kind::Description if self.state == State::Joining && header.cookie == self.cookie => {
-                let now_is = match Welcome::read(payload) {
-                    Ok(welcome) if welcome.nonce == self.nonce => welcome,
-                    Ok(_) => return None,
-                    Err(reason) => return self.unusable(payload, reason),
-                };
-                Change::compare(&self.welcomed?, &now_is).map(JoinEvent::Changed)
-            }
-            Kind::Ask if header.cookie == self.session() && self.session() != Cookie(0) => {
+            Kind::Welcome => self.handle_welcome(header.num_workers, payload),
+            Kind::Description if in_job => self.handle_description(payload),
+            Kind::Ask if in_session => {
                 if Ask::parse(payload)?.nonce == self.nonce {
-                    match &mut self.state {
-                        // The server has lost the session, and others may need what this worker has sent (P25).
-                        State::Leaving(leaving) if leaving.stays => {
-                            leaving.sums = Sums::Lost;
-                            leaving.claim = Some(now.max(leaving.claimed + RETRY));
-                        }
-                        _ => self.resume(now),
-                    }
+                    self.handle_ask(now);
                 }
                 None
             }
-            Kind::Pending if header.cookie == self.session() && self.session() != Cookie(0) => {
-                let here = Pending::parse(payload)?.joined;
-                match &mut self.state {
-                    State::Leaving(leaving) if leaving.sums != Sums::Lost => {
-                        leaving.sums = Sums::AtServer(now);
-                        None
-                    }
-                    State::Joined | State::Joining => {
-                        self.here = here;
-                        Some(JoinEvent::Here(here))
-                    }
-                    _ => None,
-                }
-            }
-            Kind::Pending if self.state == State::Joining && header.cookie == self.cookie => {
+            Kind::Pending if in_session => self.handle_members(now, Pending::parse(payload)?.joined),
+            Kind::Pending if in_job => {
                 let joined = Pending::parse(payload)?.joined;
                 self.joined = Some((joined, header.num_workers));
                 self.of_racks = header.flags & FLAG_ROOT != 0;
                 let event = if self.of_racks { JoinEvent::PendingRacks } else { JoinEvent::Pending };
                 Some(event(joined, header.num_workers))
             }
-            Kind::Refused => {
-                let Refused { reason, worker } = Refused::parse(payload)?;
-                let young = now.saturating_sub(self.started) < IN_USE_GRACE;
-                match reason {
-                    // Sent in the session's name only: anybody can know a job's number.
-                    RefuseReason::Reforming
-                        if header.cookie == self.session() && self.session() != Cookie(0) =>
-                    {
-                        if matches!(self.state, State::Leaving(_)) {
-                            self.state = State::Left;
-                        }
-                        Some(JoinEvent::Reforming(worker))
-                    }
-                    RefuseReason::Reforming => None,
-                    // An answer to an earlier attempt, which has come late.
-                    _ if header.round != self.attempt => None,
-                    RefuseReason::WorkerInUse if young => {
-                        self.next = self.next.min(now + IN_USE_RETRY);
-                        None
-                    }
-                    _ if self.state == State::Joining && header.cookie == self.cookie => {
-                        Some(JoinEvent::Failed(JoinError::Refused {
-                            job: self.job,
-                            worker: self.worker,
-                            reason,
-                        }))
-                    }
-                    _ => None,
-                }
-            }
+            Kind::Refused => self.handle_refused(now, &header, Refused::parse(payload)?),
             Kind::Bye if matches!(self.state, State::Leaving(_)) && header.cookie == self.session() => {
                 self.state = State::Left;
                 Some(JoinEvent::Bye)
+            }
+            _ => None,
+        }
+    }
+
+    fn handle_welcome(&mut self, workers: u8, payload: &[u8]) -> Option<JoinEvent> {
+        let welcome = match Welcome::read(payload) {
+            Ok(welcome) => welcome,
+            Err(reason) => return self.unusable(payload, reason),
+        };
+        let possible = welcome.quorum <= workers && usize::from(workers) <= MAX_WORKERS && self.worker.0 < workers;
+        if welcome.nonce != self.nonce || self.state != State::Joining || !possible {
+            return None;
+        }
+        if let Some(before) = self.welcomed.filter(|before| before.session == welcome.session)
+            && let Some(change) = Change::compare(&before, &welcome)
+        {
+            return Some(JoinEvent::Changed(change));
+        }
+        self.state = State::Joined;
+        self.welcomed = Some(welcome);
+        Some(JoinEvent::Welcome(welcome, workers))
+    }
+
+    fn handle_description(&mut self, payload: &[u8]) -> Option<JoinEvent> {
+        match Welcome::read(payload) {
+            Ok(welcome) if welcome.nonce == self.nonce => {
+                Change::compare(&self.welcomed?, &welcome).map(JoinEvent::Changed)
+            }
+            Ok(_) => None,
+            Err(reason) => self.unusable(payload, reason),
+        }
+    }
+
+    fn handle_ask(&mut self, now: Duration) {
+        match &mut self.state {
+            // The server has lost the session, and others may need what this worker has sent (P25).
+            State::Leaving(leaving) if leaving.stays => {
+                leaving.sums = Sums::Lost;
+                leaving.claim = Some(now.max(leaving.claimed + RETRY));
+            }
+            _ => self.resume(now),
+        }
+    }
+
+    /// The server has said which members have neither left nor ended.
+    fn handle_members(&mut self, now: Duration, here: u64) -> Option<JoinEvent> {
+        match &mut self.state {
+            State::Leaving(leaving) if leaving.sums != Sums::Lost => {
+                leaving.sums = Sums::AtServer(now);
+                None
+            }
+            State::Joined | State::Joining => {
+                self.here = here;
+                Some(JoinEvent::Here(here))
+            }
+            _ => None,
+        }
+    }
+
+    fn handle_refused(&mut self, now: Duration, header: &Header, refused: Refused) -> Option<JoinEvent> {
+        let Refused { reason, worker } = refused;
+        let young = now.saturating_sub(self.started) < IN_USE_GRACE;
+        match reason {
+            // Sent in the session's name only: anybody can know a job's number.
+            RefuseReason::Reforming if header.cookie == self.session() && self.session() != Cookie(0) => {
+                if matches!(self.state, State::Leaving(_)) {
+                    self.state = State::Left;
+                }
+                Some(JoinEvent::Reforming(worker))
+            }
+            RefuseReason::Reforming => None,
+            // An answer to an earlier attempt, which has come late.
+            _ if header.round != self.attempt => None,
+            RefuseReason::WorkerInUse if young => {
+                self.next = self.next.min(now + IN_USE_RETRY);
+                None
+            }
+            _ if self.state == State::Joining && header.cookie == self.cookie => {
+                let (job, worker) = (self.job, self.worker);
+                Some(JoinEvent::Failed(JoinError::Refused { job, worker, reason }))
             }
             _ => None,
         }

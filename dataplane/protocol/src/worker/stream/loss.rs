@@ -15,7 +15,7 @@ impl Stream {
     /// A sum for (slot, round) exists. If this worker's packet has not been sent yet, it will come too late.
     pub fn foresee(&mut self, slot: SlotId, round: Round) {
         if self.find(slot, round).is_none()
-            && let Some(foreseen) = self.foreseen.get_mut(usize::from(slot.0))
+            && let Some(foreseen) = self.packets.foreseen.get_mut(usize::from(slot.0))
         {
             *foreseen = Some(round);
         }
@@ -24,13 +24,13 @@ impl Stream {
     /// Whether (slot, round) was sent when its sum was there already.
     #[must_use]
     pub fn was_late(&self, slot: SlotId, round: Round) -> bool {
-        self.find(slot, round).is_some_and(|index| self.entries[index].late)
+        self.find(slot, round).is_some_and(|index| self.packets.entries[index].late)
     }
 
     /// A STRAGGLER for (slot, round) has come: gives that packet up, which then counts as finished.
     pub fn give_up(&mut self, now: Duration, slot: SlotId, round: Round) -> Finish {
         let Some(index) = self.find(slot, round) else { return Finish::Nothing };
-        if self.entries[index].state != State::Outstanding {
+        if self.packets.entries[index].state != State::Outstanding {
             return Finish::Nothing;
         }
         self.stats.given_up += 1;
@@ -40,7 +40,7 @@ impl Stream {
     /// Gives up one packet whose first transmission was `age` or longer ago, the oldest first.
     pub fn give_up_older(&mut self, now: Duration, age: Duration) -> Option<(PacketId, SlotId, Round)> {
         let index = self.eldest()?;
-        let entry = self.entries[index];
+        let entry = self.packets.entries[index];
         if self.loss(index).first + age > now {
             return None;
         }
@@ -54,7 +54,7 @@ impl Stream {
     #[must_use]
     pub fn ask_or_give_up_at(&self, age: Duration) -> Option<Duration> {
         let eldest = self.loss(self.eldest()?).first + age;
-        let heads = self.queues.iter().filter_map(|queue| self.entries.get(queue.head as usize));
+        let heads = self.queues.iter().filter_map(|queue| self.packets.entries.get(queue.head as usize));
         let head = heads.map(Entry::send_time).min()? + age / 4;
         [Some(eldest), Some(head), self.due_at(Timer::Suspect), self.due_at(Timer::Settled)]
             .into_iter()
@@ -70,7 +70,7 @@ impl Stream {
         let due = |entry: &Entry| entry.send_time() < now && entry.send_time() + age <= now;
         for shard in 0..self.queues.len() {
             let mut flags = FLAG_NUDGE;
-            while self.entries.get(self.queues[shard].head as usize).is_some_and(due) {
+            while self.packets.entries.get(self.queues[shard].head as usize).is_some_and(due) {
                 self.resend(now, self.queues[shard].head as usize, flags, tx);
                 if flags != 0 {
                     let queue = &mut self.queues[shard];

@@ -5,6 +5,7 @@
 //! order of their last transmission; there is one timer for all.
 
 mod loss;
+mod pacer;
 mod queue;
 mod repeat;
 mod ring;
@@ -35,26 +36,20 @@ pub enum Finish {
     Nothing,
 }
 
-/// A stream of numbered packets to one class of slots.
+/// How a worker uses a stream.
 #[derive(Debug)]
-pub struct Stream {
-    slots: u64,
-    window: u64,
-    /// Most packets outstanding at once, at most `window`.
-    limit: u64,
-    /// The network's part of that (P41), where it has one.
-    network: Option<Window>,
-    shards: u8,
+struct Options {
     /// This worker's number and the number of workers, which tell whose turn it is to ask for a seq.
     turns: (u64, u64),
     /// Whether results that cease to come are a sign of loss.
     probing: bool,
     /// Whether packets may lie outside, with the [`Tx`].
     outside: bool,
-    base: u64,
-    next: u64,
-    /// Packets without a result.
-    outstanding: u64,
+}
+
+/// What was sent, by slot.
+#[derive(Debug)]
+struct Packets {
     entries: Vec<Entry>,
     /// Details of the entries that are `repeated`.
     losses: Vec<LossState>,
@@ -62,11 +57,11 @@ pub struct Stream {
     foreseen: Vec<Option<Round>>,
     /// One for each thing that packets can travel as.
     rings: Vec<Ring>,
-    /// The queue of each shard.
-    queues: Vec<Queue>,
-    /// Transmissions so far.
-    order: u64,
-    rtt: Rtt,
+}
+
+/// When results came, and time-outs for those that did not.
+#[derive(Debug, Default)]
+struct Timing {
     timeouts: u32,
     /// Order number of the last transmission before the last time-out. Packets sent before it have waited for
     /// time-outs, here or elsewhere, and do not measure a round trip.
@@ -79,13 +74,41 @@ pub struct Stream {
     progress: Duration,
     /// When results that were coming will have ceased to.
     probe: Option<Duration>,
+}
+
+/// Packets that seem to be lost.
+#[derive(Debug)]
+struct Repairs {
     /// How often packets that seemed lost were only late, as far as that counts.
     reordered: u32,
-    /// Packets that seem to be lost.
     suspects: BinaryHeap<Suspect>,
     recovery: Option<Recovery>,
     /// Number of the latest recovery.
     recoveries: u64,
+}
+
+/// A stream of numbered packets to one class of slots.
+#[derive(Debug)]
+pub struct Stream {
+    slots: u64,
+    shards: u8,
+    options: Options,
+    /// Most packets outstanding at once, at most half of the slots (P18).
+    limit: u64,
+    /// The network's part of that (P41), where it has one.
+    network: Option<Window>,
+    base: u64,
+    next: u64,
+    /// Packets without a result.
+    outstanding: u64,
+    packets: Packets,
+    /// The queue of each shard.
+    queues: Vec<Queue>,
+    /// Transmissions so far.
+    order: u64,
+    rtt: Rtt,
+    timing: Timing,
+    repairs: Repairs,
     stats: StreamStats,
 }
 
@@ -103,42 +126,38 @@ impl Stream {
         let slots = u64::from(slots);
         Stream {
             slots,
-            window: slots / 2,
+            shards: shards.max(1),
+            options: Options { turns: (0, 1), probing: false, outside: false },
             limit: slots / 2,
             network: None,
-            shards: shards.max(1),
-            turns: (0, 1),
-            probing: false,
-            outside: false,
             base: first,
             next: first,
             outstanding: 0,
-            entries: vec![Entry::empty(); slots as usize],
-            losses: vec![LossState::new(Duration::ZERO); slots as usize],
-            foreseen: vec![None; slots as usize],
-            rings: strides.into_iter().map(|stride| Ring { stride, bytes: Vec::new() }).collect(),
+            packets: Packets {
+                entries: vec![Entry::empty(); slots as usize],
+                losses: vec![LossState::new(Duration::ZERO); slots as usize],
+                foreseen: vec![None; slots as usize],
+                rings: strides.into_iter().map(|stride| Ring { stride, bytes: Vec::new() }).collect(),
+            },
             queues: vec![Queue::default(); usize::from(shards.max(1))],
             order: 0,
             rtt,
-            timeouts: 0,
-            last_timeout: 0,
-            nudging: false,
-            since: Duration::ZERO,
-            progress: Duration::ZERO,
-            probe: None,
-            reordered: 0,
-            suspects: BinaryHeap::with_capacity(2 * slots as usize),
-            recovery: None,
-            recoveries: 0,
+            timing: Timing::default(),
+            repairs: Repairs {
+                reordered: 0,
+                suspects: BinaryHeap::with_capacity(2 * slots as usize),
+                recovery: None,
+                recoveries: 0,
+            },
             stats: StreamStats::default(),
         }
     }
 
     /// Bounds the packets outstanding below the window of P18 (a small receive buffer).
     pub fn set_limit(&mut self, packets: u64) {
-        self.limit = packets.clamp(1, self.window);
+        self.limit = packets.clamp(1, self.slots / 2);
         if let Some(network) = &mut self.network {
-            network.set_most(self.limit);
+            network.set_max_cwnd(self.limit);
         }
     }
 
@@ -161,17 +180,17 @@ impl Stream {
 
     /// Shares asking for lost packets with the others of so many workers.
     pub fn set_turns(&mut self, worker: u8, workers: u8) {
-        self.turns = (worker.into(), workers.max(1).into());
+        self.options.turns = (worker.into(), workers.max(1).into());
     }
 
     /// Takes it as a sign of loss, not of a slow worker, when results cease to come (P20).
     pub fn set_probing(&mut self) {
-        self.probing = true;
+        self.options.probing = true;
     }
 
     /// Leaves packets with the [`Tx`] if it has memory for them. Only one stream may do so.
     pub fn set_outside(&mut self) {
-        self.outside = true;
+        self.options.outside = true;
     }
 
     /// Counts.
@@ -206,14 +225,14 @@ impl Stream {
         tx: &mut impl Tx,
     ) {
         if self.base == self.next {
-            self.since = now;
-            self.progress = now;
+            self.timing.since = now;
+            self.timing.progress = now;
             self.expect(now);
         }
         let (first_slot, round) = self.address(self.next);
         let first = usize::from(first_slot.0);
         let shard = Shard::index_of(first_slot, self.shards);
-        let stride = self.rings[usize::from(ring)].stride;
+        let stride = self.packets.rings[usize::from(ring)].stride;
         let sent_before = self.queue(first).sent;
         // Packets from here on lie in the ring and have not been sent.
         let mut unsent = first;
@@ -224,7 +243,7 @@ impl Stream {
                 Header { round, slot, ..*header }.emit(packet);
                 write(place, &mut packet[HEADER_LEN..]);
             };
-            let outside = if self.outside { tx.pack(slot, stride) } else { None };
+            let outside = if self.options.outside { tx.pack(slot, stride) } else { None };
             let is_outside = outside.is_some();
             match outside {
                 Some(packet) => {
@@ -233,13 +252,13 @@ impl Stream {
                     unsent = index + 1;
                     tx.send_packed(shard, slot);
                 }
-                None => put(self.rings[usize::from(ring)].packets(self.slots, index..index + 1)),
+                None => put(self.packets.rings[usize::from(ring)].packets(self.slots, index..index + 1)),
             }
             self.order += 1;
             let number = sent_before + i as u64 + 1;
-            self.entries[index] = Entry {
+            self.packets.entries[index] = Entry {
                 outside: is_outside,
-                late: self.foreseen[index] == Some(round),
+                late: self.packets.foreseen[index] == Some(round),
                 prev: index.wrapping_sub(1) as u32,
                 next: index as u32 + 1,
                 ..Entry::new(seq, self.order, number, now, place, ring)
@@ -254,14 +273,14 @@ impl Stream {
         self.next += count as u64;
         self.outstanding += count as u64;
         if let Some(network) = &mut self.network {
-            network.note_sent(count as u64, self.outstanding >= network.packets());
+            network.count_sent(count as u64, self.outstanding >= network.packets());
         }
         self.stats.sent += count as u64;
     }
 
     fn send_ring(&mut self, ring: u8, packets: Range<usize>, shard: u8, tx: &mut impl Tx) {
         if !packets.is_empty() {
-            let ring = &mut self.rings[usize::from(ring)];
+            let ring = &mut self.packets.rings[usize::from(ring)];
             let stride = ring.stride;
             tx.send(shard, ring.packets(self.slots, packets), stride);
         }
@@ -282,7 +301,7 @@ impl Stream {
     /// The entry of (slot, round), if that seq has been sent and is still kept.
     fn find(&self, slot: SlotId, round: Round) -> Option<usize> {
         let index = usize::from(slot.0);
-        let entry = self.entries.get(index)?;
+        let entry = self.packets.entries.get(index)?;
         // Without a division, where rounds have not wrapped.
         let seq = u64::from(round.0) * self.slots + u64::from(slot.0);
         let same = entry.seq == seq || self.address(entry.seq).1 == round;
@@ -292,22 +311,22 @@ impl Stream {
     /// What (slot, round) carries, if it is outstanding.
     #[must_use]
     pub fn outstanding_packet(&self, slot: SlotId, round: Round) -> Option<PacketId> {
-        let entry = self.entries[self.find(slot, round)?];
+        let entry = self.packets.entries[self.find(slot, round)?];
         (entry.state == State::Outstanding).then_some(entry.place)
     }
 
     /// The payload that was sent to (slot, round), if it is still kept, and here.
     #[must_use]
     pub fn kept_payload(&self, slot: SlotId, round: Round) -> Option<&[u8]> {
-        let index = self.find(slot, round).filter(|&index| !self.entries[index].outside)?;
-        let ring = &self.rings[usize::from(self.entries[index].ring)];
+        let index = self.find(slot, round).filter(|&index| !self.packets.entries[index].outside)?;
+        let ring = &self.packets.rings[usize::from(self.packets.entries[index].ring)];
         ring.bytes.get(index * ring.stride + HEADER_LEN..(index + 1) * ring.stride)
     }
 
     /// A result has come for (slot, round), a packet of this ring, with a mark or without (P46).
     pub fn finish(&mut self, now: Duration, ring: u8, slot: SlotId, round: Round, marked: bool) -> Finish {
         let Some(index) = self.find(slot, round) else { return Finish::Nothing };
-        let entry = self.entries[index];
+        let entry = self.packets.entries[index];
         if entry.state != State::Outstanding || entry.ring != ring {
             return Finish::Nothing;
         }
@@ -330,16 +349,16 @@ impl Stream {
     /// Whether [`Self::finish_run`] would take a result for (slot, round).
     #[must_use]
     pub fn awaits(&self, ring: u8, slot: SlotId, round: Round) -> bool {
-        self.find(slot, round).is_some_and(|index| self.entries[index].awaits(ring))
+        self.find(slot, round).is_some_and(|index| self.packets.entries[index].awaits(ring))
     }
 
     /// What the latest packet to a slot carries, and how many of the `most` packets from there on continue
     /// its partition.
     #[must_use]
     pub fn run_at(&self, index: usize, most: usize) -> (PacketId, usize) {
-        let first = self.entries[index].place;
+        let first = self.packets.entries[index].place;
         let follows = |(place, packet): (PacketId, u32)| place == PacketId { packet, ..first };
-        let places = self.entries[index..index + most].iter().map(|entry| entry.place);
+        let places = self.packets.entries[index..index + most].iter().map(|entry| entry.place);
         (first, places.zip(first.packet..).take_while(|&pair| follows(pair)).count())
     }
 
@@ -358,15 +377,15 @@ impl Stream {
     fn close(&mut self, now: Duration, first: usize, last: usize) {
         self.unlink(first, last);
         self.outstanding -= (last - first + 1) as u64;
-        self.entries[first..=last].iter_mut().for_each(|entry| entry.state = State::Finished);
-        self.since = now;
-        self.progress = now;
+        self.packets.entries[first..=last].iter_mut().for_each(|entry| entry.state = State::Finished);
+        self.timing.since = now;
+        self.timing.progress = now;
         self.advance();
     }
 
     fn advance(&mut self) {
         while self.base < self.next {
-            let entry = &self.entries[(self.base % self.slots) as usize];
+            let entry = &self.packets.entries[(self.base % self.slots) as usize];
             if entry.seq == self.base && entry.state == State::Outstanding {
                 break;
             }
@@ -383,12 +402,12 @@ impl Stream {
     /// When something last finished, or the stream last went from idle to busy.
     #[must_use]
     pub fn progress(&self) -> Duration {
-        self.progress
+        self.timing.progress
     }
 
     /// Time-outs in a row, as far as they still count.
     #[must_use]
     pub fn timeouts(&self) -> u32 {
-        self.timeouts
+        self.timing.timeouts
     }
 }

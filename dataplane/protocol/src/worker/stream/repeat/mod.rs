@@ -41,7 +41,7 @@ const KEPT_DOUBLINGS: u32 = 1;
 impl Stream {
     /// The aggregator has answered an outstanding packet for good, with a mark or without (P46).
     pub(super) fn answer(&mut self, now: Duration, index: usize, marked: bool) -> PacketId {
-        let (entry, loss) = (self.entries[index], self.loss(index));
+        let (entry, loss) = (self.packets.entries[index], self.loss(index));
         self.note_order(now, &entry, &loss);
         // An answer to what this worker has repeated alone: there was a result, and it was lost on its way here.
         let waited = now.saturating_sub(entry.send_time());
@@ -53,10 +53,10 @@ impl Stream {
         }
         let crowded = self.rtt.is_crowded();
         if let Some(network) = &mut self.network {
-            network.note_results(entry.seq, 1, self.next, marked);
+            network.handle_results(entry.seq, 1, self.next, marked);
             // Without later results, workers or servers may only have had no time for it.
             if alone && loss.overtaken && (asks || crowded) {
-                network.note_loss(crowded);
+                network.handle_loss(crowded);
             }
         }
         let queue = self.queue(index);
@@ -65,15 +65,15 @@ impl Stream {
             (queue.answered, queue.answered_at) = (entry.number, now);
         }
         if entry.repeated {
-            self.timeouts = self.timeouts.min(KEPT_DOUBLINGS);
-            if let Some(recovery) = &mut self.recovery
-                && loss.recovery == self.recoveries
+            self.timing.timeouts = self.timing.timeouts.min(KEPT_DOUBLINGS);
+            if let Some(recovery) = &mut self.repairs.recovery
+                && loss.recovery == self.repairs.recoveries
             {
                 recovery.budget = (recovery.budget + 2).min(BUDGET);
                 recovery.not_before = now + self.rtt.grace();
             }
         } else {
-            if entry.order > self.last_timeout {
+            if entry.order > self.timing.last_timeout {
                 self.rtt.sample(now.saturating_sub(entry.send_time()), 1);
             }
             self.note_first_got_through(entry.order);
@@ -97,10 +97,10 @@ impl Stream {
         marked: bool,
     ) -> usize {
         let end = (index + count).min(self.row_end(index as u64) as usize);
-        let Some(&first) = self.entries.get(index) else { return 0 };
+        let Some(&first) = self.packets.entries.get(index) else { return 0 };
         let mut last = first;
         let mut taken = 0;
-        for entry in &self.entries[index..end] {
+        for entry in &self.packets.entries[index..end] {
             let linked = taken == 0 || last.next as usize == index + taken;
             let follows = entry.seq == first.seq + taken as u64 && linked;
             if !follows || !entry.awaits(ring) {
@@ -113,14 +113,14 @@ impl Stream {
             return 0;
         }
         if let Some(network) = &mut self.network {
-            network.note_results(first.seq, taken as u32, self.next, marked);
+            network.handle_results(first.seq, taken as u32, self.next, marked);
         }
         let queue = self.queue(index);
         queue.asked = 0;
         if last.number > queue.answered {
             (queue.answered, queue.answered_at) = (last.number, now);
         }
-        if last.order > self.last_timeout {
+        if last.order > self.timing.last_timeout {
             self.rtt.sample(now.saturating_sub(last.send_time()), taken as u32);
         }
         self.note_first_got_through(first.order);
@@ -132,15 +132,15 @@ impl Stream {
     /// The only transmission of a packet got through, so not everything that was outstanding then was lost. A
     /// packet sent after the time-out says nothing of those before.
     fn note_first_got_through(&mut self, order: u64) {
-        if self.recovery.is_none() || order <= self.last_timeout {
-            self.timeouts = 0;
+        if self.repairs.recovery.is_none() || order <= self.timing.last_timeout {
+            self.timing.timeouts = 0;
             self.stop_recovery();
         }
     }
 
     /// Something has finished.
     fn go_on(&mut self, now: Duration) {
-        if self.recovery.is_some_and(|recovery| self.base >= recovery.end) {
+        if self.repairs.recovery.is_some_and(|recovery| self.base >= recovery.end) {
             self.stop_recovery();
         }
         self.expect(now);
@@ -148,28 +148,28 @@ impl Stream {
 
     /// What is known of a packet beside its entry.
     pub(super) fn loss(&self, index: usize) -> LossState {
-        let entry = &self.entries[index];
-        if entry.repeated { self.losses[index] } else { LossState::new(entry.send_time()) }
+        let entry = &self.packets.entries[index];
+        if entry.repeated { self.packets.losses[index] } else { LossState::new(entry.send_time()) }
     }
 
     /// The same, mutably. From now on its result does not tell which of the transmissions it answers.
     pub(super) fn loss_mut(&mut self, index: usize) -> &mut LossState {
-        let entry = &mut self.entries[index];
+        let entry = &mut self.packets.entries[index];
         if !entry.repeated {
             entry.repeated = true;
-            self.losses[index] = LossState::new(entry.send_time());
+            self.packets.losses[index] = LossState::new(entry.send_time());
         }
-        &mut self.losses[index]
+        &mut self.packets.losses[index]
     }
 
     /// More results should come soon.
     pub(super) fn expect(&mut self, now: Duration) {
-        self.probe = self.probing.then(|| now + self.rtt.silence());
+        self.timing.probe = self.options.probing.then(|| now + self.rtt.silence());
     }
 
     fn stop_recovery(&mut self) {
-        self.recovery = None;
-        self.nudging = false;
+        self.repairs.recovery = None;
+        self.timing.nudging = false;
     }
 
     /// Somebody waits for (slot, round): sends that packet again if it is kept (P20). Returns whether it was.
@@ -182,7 +182,7 @@ impl Stream {
         tx: &mut impl Tx,
     ) -> bool {
         let Some(index) = self.find(slot, round) else { return false };
-        let entry = self.entries[index];
+        let entry = self.packets.entries[index];
         if entry.state == State::Outstanding {
             // What has just been sent may still be on its way, and so may what nothing sent later has overtaken.
             let crowded = self.rtt.is_crowded();
@@ -190,7 +190,7 @@ impl Stream {
                 && entry.number < self.queue(index).answered
                 && let Some(network) = &mut self.network
             {
-                network.note_loss(crowded);
+                network.handle_loss(crowded);
             }
             self.requeue(now, index);
         }
@@ -201,7 +201,7 @@ impl Stream {
     /// The aggregator has this packet of (slot, round), and waits for others': there is nothing to repeat.
     pub fn note_seen(&mut self, now: Duration, slot: SlotId, round: Round) {
         if let Some(index) = self.find(slot, round)
-            && self.entries[index].state == State::Outstanding
+            && self.packets.entries[index].state == State::Outstanding
         {
             self.loss_mut(index).repair = Repair::Others;
             self.requeue(now, index);
@@ -212,7 +212,7 @@ impl Stream {
 
     /// Somebody waits for (slot, round): whoever serves that shard is there.
     pub fn note_served(&mut self, slot: SlotId) {
-        if usize::from(slot.0) < self.entries.len() {
+        if usize::from(slot.0) < self.packets.entries.len() {
             self.queue(slot.0.into()).asked = 0;
         }
     }
@@ -220,8 +220,8 @@ impl Stream {
     /// The NUDGE for which this worker asked has come: a round trip without waiting.
     pub fn note_answer(&mut self, now: Duration, slot: SlotId, round: Round) {
         if let Some(index) = self.find(slot, round)
-            && self.entries[index].repeated
-            && let Some(asked) = self.losses[index].asked.take()
+            && self.packets.entries[index].repeated
+            && let Some(asked) = self.packets.losses[index].asked.take()
         {
             self.rtt.add_answer(now.saturating_sub(asked));
         }
@@ -239,15 +239,15 @@ impl Stream {
     }
 
     fn asks(&self, index: usize) -> bool {
-        let (worker, workers) = self.turns;
-        self.entries[index].seq % workers == worker
+        let (worker, workers) = self.options.turns;
+        self.packets.entries[index].seq % workers == worker
     }
 
     /// Later transmissions to a shard with results that show a loss.
     fn reorder(&self) -> u64 {
         let share = self.open().0 / u64::from(self.shards);
         let usual = (share / REORDER_PART).clamp(REORDER_MIN, REORDER);
-        (usual << self.reordered).min((share / 2).max(REORDER_MIN))
+        (usual << self.repairs.reordered).min((share / 2).max(REORDER_MIN))
     }
 
     /// A result that comes so soon after a sign of loss that nothing can have been done about it shows that nothing
@@ -255,13 +255,13 @@ impl Stream {
     fn note_order(&mut self, now: Duration, entry: &Entry, loss: &LossState) {
         let at_once = |shortest: Duration| now.saturating_sub(entry.send_time()) < shortest / 2;
         if loss.overtaken && loss.tries <= 1 && self.rtt.shortest().is_some_and(at_once) {
-            self.reordered = (self.reordered + 1).min(REORDER_DOUBLINGS);
+            self.repairs.reordered = (self.repairs.reordered + 1).min(REORDER_DOUBLINGS);
         }
     }
 
     /// How long after a result, without one of a later packet, the packets sent before it count as lost.
     fn settling_time(&self) -> Duration {
-        self.rtt.settling_time() * (1 << self.reordered)
+        self.rtt.settling_time() * (1 << self.repairs.reordered)
     }
 
     /// The first seq from this one on whose slot is the shard's.
@@ -293,9 +293,9 @@ impl Stream {
     /// Whether a seq is outstanding and not known to be overtaken.
     fn is_unchecked(&self, seq: u64) -> bool {
         let index = (seq % self.slots) as usize;
-        let entry = &self.entries[index];
+        let entry = &self.packets.entries[index];
         let open = entry.seq == seq && entry.state == State::Outstanding;
-        open && !(entry.repeated && self.losses[index].overtaken)
+        open && !(entry.repeated && self.packets.losses[index].overtaken)
     }
 
     /// Lost by order: results have come for packets that were sent after these. All workers send in the same
@@ -309,18 +309,18 @@ impl Stream {
             let Queue { answered, answered_at, .. } = self.queues[shard];
             let margin = if answered_at + settling <= now { 1 } else { reorder };
             while let Some(index) = self.first_unchecked(shard)
-                && self.entries[index].number + margin <= answered
+                && self.packets.entries[index].number + margin <= answered
             {
                 self.loss_mut(index).overtaken = true;
                 self.suspect_loss(now, index, tx);
             }
         }
-        while let Some(&Reverse((at, seq))) = self.suspects.peek()
+        while let Some(&Reverse((at, seq))) = self.repairs.suspects.peek()
             && at <= now
         {
-            self.suspects.pop();
+            self.repairs.suspects.pop();
             let index = (seq % self.slots) as usize;
-            let entry = &self.entries[index];
+            let entry = &self.packets.entries[index];
             if entry.seq != seq || entry.state != State::Outstanding || self.loss(index).listed != Some(at) {
                 continue;
             }
@@ -342,23 +342,24 @@ impl Stream {
             self.probe(now, tx);
         }
         if self.is_due(Timer::Timeout, now) {
-            self.timeouts += 1;
-            self.last_timeout = self.order;
-            self.nudging |= self.timeouts >= NUDGE_AFTER;
+            self.timing.timeouts += 1;
+            self.timing.last_timeout = self.order;
+            self.timing.nudging |= self.timing.timeouts >= NUDGE_AFTER;
             self.stats.timeouts += 1;
-            self.since = now;
-            self.recoveries += 1;
-            self.recovery = Some(Recovery { cursor: self.base, end: self.next, budget: 1, not_before: now });
+            self.timing.since = now;
+            self.repairs.recoveries += 1;
+            self.repairs.recovery =
+                Some(Recovery { cursor: self.base, end: self.next, budget: 1, not_before: now });
         }
         while self.is_due(Timer::Recovery, now)
-            && let Some(recovery) = &mut self.recovery
+            && let Some(recovery) = &mut self.repairs.recovery
         {
             let index = (recovery.cursor % self.slots) as usize;
-            let open = self.entries[index].state == State::Outstanding;
+            let open = self.packets.entries[index].state == State::Outstanding;
             recovery.cursor += 1;
             recovery.budget -= u32::from(open);
             if open {
-                self.loss_mut(index).recovery = self.recoveries;
+                self.loss_mut(index).recovery = self.repairs.recoveries;
                 self.resend(now, index, 0, tx);
             }
         }
@@ -367,14 +368,14 @@ impl Stream {
     /// Results have ceased to come. Packets that were sent before an answered one are known to be lost; the
     /// rest may be. So the lowest is asked for, and once the last, whose result would tell of all others.
     fn probe(&mut self, now: Duration, tx: &mut impl Tx) {
-        self.probe = None;
+        self.timing.probe = None;
         let lowest = (self.base % self.slots) as usize;
-        if self.recovery.is_some() || self.loss(lowest).repair != Repair::None {
+        if self.repairs.recovery.is_some() || self.loss(lowest).repair != Repair::None {
             return;
         }
         self.suspect_loss(now, lowest, tx);
         let last = ((self.next - 1) % self.slots) as usize;
-        let Entry { seq, state, .. } = self.entries[last];
+        let Entry { seq, state, .. } = self.packets.entries[last];
         let untouched = state == State::Outstanding && self.loss(last).repair == Repair::None;
         if seq + 1 == self.next && untouched && self.asks(last) {
             self.resend(now, last, FLAG_NUDGE, tx);
@@ -384,7 +385,7 @@ impl Stream {
     /// Sends a packet again, with these flags and whatever time-outs add.
     pub(super) fn resend(&mut self, now: Duration, index: usize, flags: u8, tx: &mut impl Tx) {
         self.requeue(now, index);
-        let flags = if self.nudging { flags | FLAG_NUDGE } else { flags };
+        let flags = if self.timing.nudging { flags | FLAG_NUDGE } else { flags };
         self.transmit(index, flags, tx);
     }
 
@@ -394,7 +395,7 @@ impl Stream {
         self.loss_mut(index);
         self.unlink(index, index);
         self.order += 1;
-        let entry = &mut self.entries[index];
+        let entry = &mut self.packets.entries[index];
         entry.order = self.order;
         entry.set_sent(now);
         self.push(index, index);
@@ -404,11 +405,11 @@ impl Stream {
         self.stats.repeated += 1;
         let slot = SlotId(index as u16);
         let shard = Shard::index_of(slot, self.shards);
-        let Entry { ring, outside, .. } = self.entries[index];
+        let Entry { ring, outside, .. } = self.packets.entries[index];
         if outside {
             tx.repeat_packed(shard, slot, flags);
         } else {
-            let packet = self.rings[usize::from(ring)].packets(self.slots, index..index + 1);
+            let packet = self.packets.rings[usize::from(ring)].packets(self.slots, index..index + 1);
             Header::set_flags(packet, flags);
             tx.send(shard, packet, packet.len());
         }
@@ -420,10 +421,12 @@ impl Stream {
             return None;
         }
         match timer {
-            Timer::Timeout => Some(self.since + self.rtt.timeout(self.timeouts)),
-            Timer::Recovery => self.recovery.filter(Recovery::has_more).map(|recovery| recovery.not_before),
-            Timer::Probe => self.probe,
-            Timer::Suspect => self.suspects.peek().map(|Reverse((at, _))| *at),
+            Timer::Timeout => Some(self.timing.since + self.rtt.timeout(self.timing.timeouts)),
+            Timer::Recovery => {
+                self.repairs.recovery.filter(Recovery::has_more).map(|recovery| recovery.not_before)
+            }
+            Timer::Probe => self.timing.probe,
+            Timer::Suspect => self.repairs.suspects.peek().map(|Reverse((at, _))| *at),
             Timer::Settled => self.settled_at(),
         }
     }
@@ -441,7 +444,7 @@ impl Stream {
     /// When packets before the last results will be lost, if no later ones come.
     fn settled_at(&self) -> Option<Duration> {
         let waits = |queue: &&Queue| {
-            let number = self.entries[(queue.checked % self.slots) as usize].number;
+            let number = self.packets.entries[(queue.checked % self.slots) as usize].number;
             self.is_unchecked(queue.checked) && number < queue.answered
         };
         let at = self.queues.iter().filter(waits).map(|queue| queue.answered_at).min()?;
@@ -456,6 +459,6 @@ impl Stream {
     /// Whether packets with NUDGE have been sent and nothing has come for a time-out.
     #[must_use]
     pub fn is_deaf(&self) -> bool {
-        self.is_busy() && self.timeouts > NUDGE_AFTER
+        self.is_busy() && self.timing.timeouts > NUDGE_AFTER
     }
 }

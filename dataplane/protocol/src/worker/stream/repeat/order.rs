@@ -11,12 +11,12 @@ use std::time::Duration;
 impl Stream {
     /// Sees to it that a packet is looked at when it is due.
     pub(super) fn list(&mut self, index: usize) {
-        let seq = self.entries[index].seq;
+        let seq = self.packets.entries[index].seq;
         let loss = self.loss_mut(index);
         let due = loss.due;
         if due < Duration::MAX && loss.listed.is_none_or(|at| at > due) {
             loss.listed = Some(due);
-            self.suspects.push(Reverse((due, seq)));
+            self.repairs.suspects.push(Reverse((due, seq)));
         }
     }
 
@@ -32,21 +32,21 @@ impl Stream {
         if tail == NIL {
             queue.head = first as u32;
         }
-        self.entries[first].prev = tail;
-        self.entries[last].next = NIL;
-        if let Some(before) = self.entries.get_mut(tail as usize) {
+        self.packets.entries[first].prev = tail;
+        self.packets.entries[last].next = NIL;
+        if let Some(before) = self.packets.entries.get_mut(tail as usize) {
             before.next = first as u32;
         }
     }
 
     /// Takes out entries that are linked to each other.
     pub(in crate::worker::stream) fn unlink(&mut self, first: usize, last: usize) {
-        let (prev, next) = (self.entries[first].prev, self.entries[last].next);
-        match self.entries.get_mut(prev as usize) {
+        let (prev, next) = (self.packets.entries[first].prev, self.packets.entries[last].next);
+        match self.packets.entries.get_mut(prev as usize) {
             Some(entry) => entry.next = next,
             None => self.queue(first).head = next,
         }
-        match self.entries.get_mut(next as usize) {
+        match self.packets.entries.get_mut(next as usize) {
             Some(entry) => entry.prev = prev,
             None => self.queue(first).tail = prev,
         }

@@ -12,7 +12,7 @@ impl Stream {
     pub(super) fn suspect_loss(&mut self, now: Duration, index: usize, tx: &mut impl Tx) {
         if self.loss(index).repair != Repair::None {
             self.loss_mut(index).tries = 1;
-            self.look_again(self.entries[index].send_time(), index);
+            self.look_again(self.packets.entries[index].send_time(), index);
         } else if self.asks(index) {
             self.ask(now, index, tx);
         } else {
@@ -47,7 +47,10 @@ impl Stream {
         let patience = round * (1 << doublings);
         let most = self.rtt.min();
         self.loss_mut(index).due = match overtaken {
-            true => now + patience.min(4 * round.max(most / 16)) * (1 << self.timeouts.min(MAX_TRIES.into())),
+            true => {
+                now + patience.min(4 * round.max(most / 16))
+                    * (1 << self.timing.timeouts.min(MAX_TRIES.into()))
+            }
             false if patience < most => now + patience,
             false => Duration::MAX,
         };
