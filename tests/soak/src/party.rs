@@ -107,6 +107,18 @@ impl Party {
         self.before + self.engine.as_ref().map_or(0, |engine| engine.stats().retransmissions)
     }
 
+    /// What it does, for reports.
+    pub fn describe(&self) -> String {
+        let stage = match &self.stage {
+            Stage::Down => "down",
+            Stage::Joining(..) => "joining",
+            Stage::Member => "a member",
+            Stage::Leaving => "leaving",
+        };
+        let engine = self.engine.as_ref().map(|engine| (engine.stats(), engine.deadline(), engine.failure()));
+        format!("{stage} since {:?}, busy until {:?}: {engine:?}", self.session, self.busy_until)
+    }
+
     /// Whether it is in this session.
     pub fn is_in(&self, session: Cookie) -> bool {
         self.session == Some(session)

@@ -319,7 +319,13 @@ impl<K: Kernels> Trace<K> {
 
     fn describe(&self) -> String {
         let parties = self.parties.iter().map(|party| {
-            format!("worker {}: {} done, the last at {:?}", party.number, party.done, party.done_at)
+            format!(
+                "worker {}: {} done, the last at {:?}, {}",
+                party.number,
+                party.done,
+                party.done_at,
+                party.describe()
+            )
         });
         let server = format!("{:?}, installed {:?}", self.server.job.config, self.server.installed.is_some());
         [server].into_iter().chain(parties).collect::<Vec<_>>().join("\n")

@@ -79,6 +79,12 @@ impl Rtt {
         self.smoothed
     }
 
+    /// The smoothed round trip less the wait for slow workers: at most four of the shortest recent ones.
+    #[must_use]
+    pub fn network_time(&self) -> Option<Duration> {
+        Some(self.smoothed?.min(self.shortest()?.saturating_mul(CAP)))
+    }
+
     /// The shortest round trip of the last 512 to 1,024 packets and a run more.
     #[must_use]
     pub fn shortest(&self) -> Option<Duration> {
@@ -104,8 +110,12 @@ impl Rtt {
         self.answer
     }
 
-    /// Takes a round trip in which the aggregator waited for nobody.
+    /// Takes a round trip in which the aggregator waited for nobody. One that was longer than the longest time-out was
+    /// not the network's: this process has been suspended meanwhile.
     pub fn add_answer(&mut self, rtt: Duration) {
+        if rtt > self.max {
+            return;
+        }
         self.answer = Some(self.answer.map_or(rtt, |smoothed| (smoothed * 7 + rtt) / 8));
         self.latest_answer = rtt;
         self.least = self.least.min(rtt);

@@ -368,7 +368,8 @@ impl Joiner {
             Ok(welcome) => welcome,
             Err(reason) => return self.unusable(payload, reason),
         };
-        let possible = welcome.quorum <= workers && usize::from(workers) <= MAX_WORKERS && self.worker.0 < workers;
+        let possible =
+            welcome.quorum <= workers && usize::from(workers) <= MAX_WORKERS && self.worker.0 < workers;
         if welcome.nonce != self.nonce || self.state != State::Joining || !possible {
             return None;
         }

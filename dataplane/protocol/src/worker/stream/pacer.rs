@@ -25,9 +25,9 @@ fn burst(cwnd: f64) -> f64 {
     (cwnd / BURST_PART).clamp(MIN_BURST, MAX_BURST)
 }
 
-/// Packets a second.
+/// Packets a second. Results that waited for a slow worker, for minutes perhaps, say nothing of what the network bears.
 fn rate(cwnd: f64, rtt: &Rtt) -> f64 {
-    let round_trip = rtt.smoothed_rtt().unwrap_or(Duration::from_millis(1)).max(Duration::from_micros(20));
+    let round_trip = rtt.network_time().unwrap_or(Duration::from_millis(1)).max(Duration::from_micros(20));
     GAIN * cwnd / round_trip.as_secs_f64()
 }
 

@@ -225,6 +225,19 @@ mod tests {
     }
 
     #[test]
+    fn a_wait_for_a_slow_worker_does_not_slow_the_pace() {
+        let mut rtt = Rtt::new(micros(1000), micros(20_000), micros(1_000_000));
+        rtt.sample(micros(100), 1);
+        rtt.sample(Duration::from_secs(300), 16);
+        let mut window = Window::new(512, 8);
+        window.handle_loss(true);
+        window.tick(micros(1_000_000), &rtt);
+        window.count_sent(8, true);
+        let opens = window.opens_at(&rtt).unwrap();
+        assert!(opens < micros(1_002_000), "{opens:?}");
+    }
+
+    #[test]
     fn paced_bursts_are_an_eighth_of_the_window() {
         let rtt = Rtt::new(micros(1000), micros(20_000), micros(1_000_000));
         for (size, burst) in [(16, 8), (256, 32), (2048, 64)] {
