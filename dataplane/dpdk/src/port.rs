@@ -277,24 +277,10 @@ impl Setup<'_> {
             conf.rx_adv_conf.rss_conf.rss_key_len = key.len() as u8;
             conf.rx_adv_conf.rss_conf.rss_hf = ffi::RSS_NONFRAG_IPV4_UDP;
         }
-        let (mut rx_ring, mut tx_ring) = (config.descriptors, config.descriptors);
         // SAFETY: the port exists and is ours. DPDK copies what the pointers refer to, and `key` lives during the call.
-        // Pools live as long as the port (`OpenDevice`).
-        unsafe {
-            let result = ffi::rte_eth_dev_configure(self.id, queues, queues, &raw const conf);
-            self.check("queues and offloads", result)?;
-            let result = ffi::rte_eth_dev_adjust_nb_rx_tx_desc(self.id, &raw mut rx_ring, &raw mut tx_ring);
-            self.check("descriptors", result)?;
-            // The device's own NUMA node, where packets should lie too.
-            let node = ffi::rte_eth_dev_socket_id(self.id).cast_unsigned();
-            for (queue, pool) in (0..queues).zip(pools) {
-                let rx =
-                    ffi::rte_eth_rx_queue_setup(self.id, queue, rx_ring, node, std::ptr::null(), pool.raw());
-                self.check("a receive queue", rx)?;
-                let tx = ffi::rte_eth_tx_queue_setup(self.id, queue, tx_ring, node, std::ptr::null());
-                self.check("a send queue", tx)?;
-            }
-        }
+        let result = unsafe { ffi::rte_eth_dev_configure(self.id, queues, queues, &raw const conf) };
+        self.check("queues and offloads", result)?;
+        let rx_ring = self.set_up_queues(pools)?;
         self.start(info)?;
         *started = true;
         let wished = config.mac.map(|mac| self.set_mac(mac)).transpose()?;
@@ -317,6 +303,26 @@ impl Setup<'_> {
             rx_descriptors: rx_ring,
             numa: u32::try_from(node).ok(),
         })
+    }
+
+    /// Sets up the queues of a configured port. Returns the descriptors of a receive ring.
+    fn set_up_queues(&self, pools: &[Mempool]) -> Result<u16, DpdkError> {
+        let (mut rx_ring, mut tx_ring) = (self.config.descriptors, self.config.descriptors);
+        // SAFETY: the port exists, is configured and ours. Pools live as long as the port (`OpenDevice`).
+        unsafe {
+            let result = ffi::rte_eth_dev_adjust_nb_rx_tx_desc(self.id, &raw mut rx_ring, &raw mut tx_ring);
+            self.check("descriptors", result)?;
+            // The device's own NUMA node, where packets should lie too.
+            let node = ffi::rte_eth_dev_socket_id(self.id).cast_unsigned();
+            for (queue, pool) in (0..self.queues).zip(pools) {
+                let rx =
+                    ffi::rte_eth_rx_queue_setup(self.id, queue, rx_ring, node, std::ptr::null(), pool.raw());
+                self.check("a receive queue", rx)?;
+                let tx = ffi::rte_eth_tx_queue_setup(self.id, queue, tx_ring, node, std::ptr::null());
+                self.check("a send queue", tx)?;
+            }
+        }
+        Ok(rx_ring)
     }
 
     fn start(&self, info: &ffi::rte_eth_dev_info) -> Result<(), DpdkError> {

@@ -64,20 +64,7 @@ fn run(
     json: bool,
     logs: LogFlags,
 ) -> anyhow::Result<()> {
-    let stop = Arc::new(AtomicBool::new(false));
-    for signal in [SIGINT, SIGTERM] {
-        // The second one ends the process at once, should the first get stuck.
-        signal_hook::flag::register_conditional_shutdown(signal, 1, Arc::clone(&stop))
-            .and_then(|_| signal_hook::flag::register(signal, Arc::clone(&stop)))
-            .context("cannot handle signals")?;
-    }
-    let reread = Arc::new(AtomicBool::new(false));
-    // A server that somebody has started at a terminal ends with it, unless it has something to read.
-    if config.p4runtime.as_ref().is_some_and(|p4runtime| p4runtime.tls.is_some())
-        || !std::io::stdin().is_terminal()
-    {
-        signal_hook::flag::register(SIGHUP, Arc::clone(&reread)).context("cannot handle signals")?;
-    }
+    let (stop, reread) = handle_signals(&config).context("cannot handle signals")?;
     let http = config.http;
     let server = Arc::new(Server::start(config)?);
     let endpoint = http.map(|at| metrics::serve(at, Arc::clone(&server))).transpose()?;
@@ -142,6 +129,24 @@ fn run(
         save(path, &totals)?;
     }
     failure.map_or(Ok(()), |error| Err(error.into()))
+}
+
+/// Flags that signals set: that the server is to stop, and that it is to read its certificates again.
+fn handle_signals(config: &thc_ps::ServerConfig) -> std::io::Result<(Arc<AtomicBool>, Arc<AtomicBool>)> {
+    let stop = Arc::new(AtomicBool::new(false));
+    for signal in [SIGINT, SIGTERM] {
+        // The second one ends the process at once, should the first get stuck.
+        signal_hook::flag::register_conditional_shutdown(signal, 1, Arc::clone(&stop))?;
+        signal_hook::flag::register(signal, Arc::clone(&stop))?;
+    }
+    let reread = Arc::new(AtomicBool::new(false));
+    // A server that was started at a terminal ends with it, unless it has something to read.
+    if config.p4runtime.as_ref().is_some_and(|p4runtime| p4runtime.tls.is_some())
+        || !std::io::stdin().is_terminal()
+    {
+        signal_hook::flag::register(SIGHUP, Arc::clone(&reread))?;
+    }
+    Ok((stop, reread))
 }
 
 /// Prints a line; nobody may be listening, which is no reason to stop.

@@ -84,31 +84,9 @@ impl ServerOptions {
     /// The [`ConfigError`] of the first thing that is wrong.
     pub fn validate(&self) -> Result<ServerConfig, ConfigError> {
         let section = Section::Server;
-        // Past the kernel there is no loopback interface to listen on.
-        let default = match self.io {
-            Some(IoName::Dpdk) => DEFAULT_DEVICE_LISTEN,
-            Some(IoName::Udp) | None => DEFAULT_LISTEN,
-        };
         let (share, shares) = self.shares()?;
         let own = shares.get(usize::from(share)).copied();
-        let own_text = own.map(|at| at.to_string());
-        let listen_text = self.listen.as_deref().or(own_text.as_deref()).unwrap_or(default);
-        let parsed = listen_text.parse().ok().filter(|at: &SocketAddr| !is_link_local(at.ip()));
-        let mut listen = parsed.ok_or_else(|| {
-            let mend = "give an address (no link-local one) and a port, such as 0.0.0.0:9000 or [::]:9000"
-                .to_owned();
-            ConfigError::Value { section, key: "listen", value: format!("{listen_text:?}"), mend }
-        })?;
-        let io = backend(self.io, listen.ip(), &self.dpdk).map_err(|error| ConfigError::Io(error.into()))?;
-        if let Backend::Dpdk(dpdk) = &io {
-            if listen.ip().is_unspecified() {
-                listen.set_ip(dpdk.address.into());
-            } else if listen.ip() != dpdk.address {
-                let mend =
-                    format!("over DPDK this end has the address {} only, give that or 0.0.0.0", dpdk.address);
-                return Err(ConfigError::Value { section, key: "listen", value: listen.to_string(), mend });
-            }
-        }
+        let (io, listen) = self.place(own)?;
         let pin = self.pin.clone().unwrap_or_default();
         let default = match &io {
             _ if !pin.is_empty() => pin.len() as u64,
@@ -176,6 +154,34 @@ impl ServerOptions {
             return Err(ConfigError::Memory { needs: words(needs), limit: words(config.memory_limit) });
         }
         Ok(config)
+    }
+
+    /// The backend, and the address that the server listens at: by default its own among the shares.
+    fn place(&self, own: Option<SocketAddr>) -> Result<(Backend, SocketAddr), ConfigError> {
+        // Past the kernel there is no loopback interface to listen on.
+        let default = match self.io {
+            Some(IoName::Dpdk) => DEFAULT_DEVICE_LISTEN,
+            Some(IoName::Udp) | None => DEFAULT_LISTEN,
+        };
+        let wrong = |value, mend| ConfigError::Value { section: Section::Server, key: "listen", value, mend };
+        let own = own.map(|at| at.to_string());
+        let text = self.listen.as_deref().or(own.as_deref()).unwrap_or(default);
+        let parsed = text.parse().ok().filter(|at: &SocketAddr| !is_link_local(at.ip()));
+        let mut listen = parsed.ok_or_else(|| {
+            let mend = "give an address (no link-local one) and a port, such as 0.0.0.0:9000 or [::]:9000";
+            wrong(format!("{text:?}"), mend.to_owned())
+        })?;
+        let io = backend(self.io, listen.ip(), &self.dpdk).map_err(|error| ConfigError::Io(error.into()))?;
+        if let Backend::Dpdk(dpdk) = &io {
+            if listen.ip().is_unspecified() {
+                listen.set_ip(dpdk.address.into());
+            } else if listen.ip() != dpdk.address {
+                let mend =
+                    format!("over DPDK this end has the address {} only, give that or 0.0.0.0", dpdk.address);
+                return Err(wrong(listen.to_string(), mend));
+            }
+        }
+        Ok((io, listen))
     }
 }
 

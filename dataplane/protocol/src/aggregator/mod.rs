@@ -274,6 +274,63 @@ fn norm_payload(payload: &[u8]) -> &[u8; NORM_LEN] {
     payload.try_into().unwrap_or(&[0; NORM_LEN])
 }
 
+/// A packet for a slot that is open.
+struct Arrival<'a> {
+    pass: &'a Admission,
+    head: &'a [u8; HEADER_LEN],
+    payload: &'a [u8],
+    /// What its answer carries (P46).
+    answered: Ecn,
+}
+
+impl Arrival<'_> {
+    /// Answers a packet that adds nothing to its slot: of an earlier round, of another call, or one that the slot has. `None` if it is
+    /// to be added.
+    #[inline(always)]
+    fn repeat<const NORM: bool>(
+        &self,
+        (level, receivers, counters): (&Level, &Receivers, &mut JobCounters),
+        state: &SlotState,
+        packet: &mut [u8],
+        sink: &mut impl Sink,
+    ) -> Option<Event> {
+        let Arrival { pass, head, payload, answered } = *self;
+        let like = pass.template();
+        let (round, slot) = Header::place_of(head);
+        if round != state.round {
+            receivers.straggler(&pass.header(head), state.round, sink);
+            return Some(Event::Stale);
+        }
+        if NORM {
+            let (held, body) = (norm_payload(&packet[HEADER_LEN..]), norm_payload(payload));
+            if Norm::tag_of(body) != Norm::tag_of(held) {
+                match level {
+                    Level::Rack { .. } => rack_mismatch(level, &pass.header(head), held, body, sink),
+                    _ => receivers.mismatch(&pass.header(head), held, body, sink),
+                }
+                return Some(Event::Mismatch);
+            }
+        }
+        let known = state.seen & pass.bit != 0;
+        if state.complete {
+            if let &Level::Rack { root, ports, .. } = level {
+                Header::set_flags(packet, like.flags & FLAG_NUDGE | mark_of(state.mark));
+                sink.unicast(port_of(root, ports, slot), answered, packet);
+            } else {
+                let result = packet.get(..pass.answer_len).unwrap_or(packet);
+                receivers.answer(like.worker, answered, result, sink);
+            }
+            counters.resent += 1;
+            return Some(if known { Event::Duplicate } else { Event::Late });
+        }
+        if known && like.flags & FLAG_NUDGE != 0 {
+            receivers.nudge(&pass.header(head), state.seen, sink);
+            counters.nudges += 1;
+        }
+        known.then_some(Event::Duplicate)
+    }
+}
+
 impl Job {
     /// P9 to P17, and P7's checks of the slot's state, for a norm slot or a data slot.
     #[inline(always)]
@@ -304,42 +361,13 @@ impl Job {
                 return Err(DropReason::Round);
             }
         } else {
-            if round != state.round {
-                receivers.straggler(&pass.header(head), state.round, sink);
-                return Ok(Event::Stale);
-            }
-            if NORM {
-                let (held, body) = (norm_payload(&packet[HEADER_LEN..]), norm_payload(payload));
-                if Norm::tag_of(body) != Norm::tag_of(held) {
-                    match config.level {
-                        Level::Rack { .. } => {
-                            rack_mismatch(&config.level, &pass.header(head), held, body, sink);
-                        }
-                        _ => receivers.mismatch(&pass.header(head), held, body, sink),
-                    }
-                    return Ok(Event::Mismatch);
-                }
-            } else if head_of != state.head {
+            if !NORM && round == state.round && head_of != state.head {
                 return Err(DropReason::Mixed);
             }
-            let known = state.seen & pass.bit != 0;
-            if state.complete {
-                if let Level::Rack { root, ports, .. } = config.level {
-                    Header::set_flags(packet, like.flags & FLAG_NUDGE | mark_of(state.mark));
-                    sink.unicast(port_of(root, ports, slot), answered, packet);
-                } else {
-                    let result = packet.get(..pass.answer_len).unwrap_or(packet);
-                    receivers.answer(like.worker, answered, result, sink);
-                }
-                counters.resent += 1;
-                return Ok(if known { Event::Duplicate } else { Event::Late });
-            }
-            if known {
-                if nudge {
-                    receivers.nudge(&pass.header(head), state.seen, sink);
-                    counters.nudges += 1;
-                }
-                return Ok(Event::Duplicate);
+            let level = &config.level;
+            let arrival = Arrival { pass, head, payload, answered };
+            if let Some(event) = arrival.repeat::<NORM>((level, receivers, counters), state, packet, sink) {
+                return Ok(event);
             }
         }
         // P10, P11: the values go into the slot.

@@ -59,29 +59,15 @@ impl Worker {
                 }
             }
             Kind::Result | Kind::RawResult => {
-                if header.count < self.params.all_quorum() || header.count > self.params.all_workers() {
-                    self.stats.foreign += 1;
-                    return;
-                }
+                let possible = self.params.all_quorum()..=self.params.all_workers();
                 let ring = match (header.kind, place) {
-                    (Kind::Result, Some(place)) => place,
-                    (Kind::RawResult, _) => self.params.tables.len(),
-                    _ => {
-                        self.stats.foreign += 1;
-                        return;
-                    }
+                    (Kind::Result, Some(place)) => Some(place),
+                    (Kind::RawResult, _) => Some(self.params.tables.len()),
+                    _ => None,
                 };
-                if header.count < self.params.all_workers() {
-                    self.data.foresee(slot, round);
-                }
-                let marked = ecn == Ecn::Ce || header.flags & FLAG_MARK != 0;
-                if let Finish::First(place) = self.data.finish(now, ring as u8, slot, round, marked) {
-                    (self.missing_data, self.missing_racks) = (0, 0);
-                    events.result(place, &header, payload);
-                    if self.data.was_late(slot, round) {
-                        events.packet_late(place, self.data.kept_payload(slot, round));
-                    }
-                    self.data_done(place, 1);
+                match ring.filter(|_| possible.contains(&header.count)) {
+                    Some(ring) => self.handle_result(now, ecn, ring as u8, (&header, payload), events),
+                    None => self.stats.foreign += 1,
                 }
             }
             Kind::Straggler => {
@@ -103,6 +89,30 @@ impl Worker {
                 }
             }
             _ => self.stats.foreign += 1,
+        }
+    }
+
+    /// Results of a packet of data.
+    fn handle_result(
+        &mut self,
+        now: Duration,
+        ecn: Ecn,
+        ring: u8,
+        (header, payload): (&Header, &[u8]),
+        events: &mut impl Events,
+    ) {
+        let (slot, round) = (header.slot, header.round);
+        if header.count < self.params.all_workers() {
+            self.data.foresee(slot, round);
+        }
+        let marked = ecn == Ecn::Ce || header.flags & FLAG_MARK != 0;
+        if let Finish::First(place) = self.data.finish(now, ring, slot, round, marked) {
+            (self.missing_data, self.missing_racks) = (0, 0);
+            events.result(place, header, payload);
+            if self.data.was_late(slot, round) {
+                events.packet_late(place, self.data.kept_payload(slot, round));
+            }
+            self.data_done(place, 1);
         }
     }
 

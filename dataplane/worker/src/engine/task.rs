@@ -98,12 +98,8 @@ impl Work<'_> {
                     let mut fed =
                         fed.as_mut().map(|Fed { kept, left }| (&kept[place(at)], &mut left[place(at)]));
                     if at.norm == 0 {
-                        // Nothing of it is sent, so its error feedback stays as it is, and gets what others did not wait for.
                         if let Some((kept, left)) = &mut fed {
-                            left.copy_from_slice(kept);
-                            if at.left_out {
-                                left.iter_mut().zip(&x[place(at)]).for_each(|(left, x)| *left += x);
-                            }
+                            keep_feedback(at, &x[place(at)], kept, left);
                         }
                         continue;
                     }
@@ -154,6 +150,14 @@ impl Work<'_> {
             }
         }
         Ok(())
+    }
+}
+
+/// Nothing of a partition is sent: its error feedback stays as it is, and gets what others did not wait for.
+fn keep_feedback(at: &Measured, x: &[f32], kept: &[f32], left: &mut [f32]) {
+    left.copy_from_slice(kept);
+    if at.left_out {
+        left.iter_mut().zip(x).for_each(|(left, x)| *left += x);
     }
 }
 
