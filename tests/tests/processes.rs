@@ -180,6 +180,25 @@ fn a_killed_worker_is_known_within_five_seconds() {
     assert!(took < Duration::from_secs(5), "{took:?}");
 }
 
+/// `--rejoin` begins again with a worker in the place of one that was killed, although the others hear of the death first.
+#[test]
+fn a_worker_takes_the_place_of_a_killed_one() {
+    let ps = Ps::start(2, &[]);
+    let args = ["--coordinates", "4000000", "--repeat", "40", "--rejoin"];
+    let mut workers: Vec<WorkerProcess> = (0..2).map(|w| WorkerProcess::start(ps.addr, w, &args)).collect();
+    while !ps.log().contains("session formed") {
+        std::thread::sleep(Duration::from_millis(2));
+    }
+    std::thread::sleep(Duration::from_millis(100));
+    workers.pop().unwrap().kill();
+    // Longer than it takes until the death is known.
+    std::thread::sleep(Duration::from_secs(5));
+    workers.push(WorkerProcess::start(ps.addr, 1, &args));
+    for end in workers.into_iter().map(WorkerProcess::finish) {
+        assert_eq!(end.code, Some(0), "{end:?}");
+    }
+}
+
 #[test]
 fn by_quorum_the_others_go_on() {
     let ps = Ps::start(3, &["--quorum", "2"]);

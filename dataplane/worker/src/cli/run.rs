@@ -69,7 +69,9 @@ pub fn run(config: &RunConfig) -> anyhow::Result<()> {
         };
         match end.downcast_ref() {
             Some(WorkerError::Session(
-                why @ (SessionError::Reforming { .. } | SessionError::Changed { .. }),
+                why @ (SessionError::Reforming { .. }
+                | SessionError::Changed { .. }
+                | SessionError::Left { .. }),
             )) if config.rejoin => {
                 tracing::warn!("{why}; joining anew and beginning again");
                 work.iter().try_for_each(|work| group.reset_feedback(work.key))?;
