@@ -1,4 +1,4 @@
-//! What flags and tables say in units: rates of links, sizes of tensors, shares.
+//! What flags and tables say in units: rates of links, sizes of tensors.
 
 use bytesize::ByteSize;
 use serde::Serialize;
@@ -74,24 +74,6 @@ pub fn size(text: &str) -> Result<u64, String> {
     }
 }
 
-/// Reads a number above 0.
-///
-/// # Errors
-/// How to write one.
-pub fn positive(text: &str) -> Result<f64, String> {
-    let value = text.parse().ok().filter(|value: &f64| value.is_finite() && *value > 0.0);
-    value.ok_or_else(|| "write a number above 0".to_owned())
-}
-
-/// Reads a share of a whole.
-///
-/// # Errors
-/// How to write one.
-pub fn share(text: &str) -> Result<f64, String> {
-    let value = positive(text).ok().filter(|share| *share <= 1.0);
-    value.ok_or_else(|| "write a share above 0, at most 1".to_owned())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -107,16 +89,12 @@ mod tests {
     }
 
     #[test]
-    fn sizes_and_shares() {
+    fn sizes() {
         assert_eq!(size("64MiB"), Ok(64 << 20));
         assert_eq!(size("1.5 KiB"), Ok(1536));
         assert_eq!(size("4"), Ok(4));
         for wrong in ["", "MiB", "-1KiB", "3", "8GiB", "nan", "1e9KiB"] {
             assert!(size(wrong).is_err(), "{wrong}");
-        }
-        assert_eq!(share("0.5"), Ok(0.5));
-        for wrong in ["", "0", "-1", "1.5", "nan"] {
-            assert!(share(wrong).is_err(), "{wrong}");
         }
     }
 }

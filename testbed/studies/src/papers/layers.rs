@@ -1,11 +1,10 @@
 //! What schemes make of the gradients of real architectures: errors, bits, choices by tensor, and how gradients are distributed.
 
-use thc_baselines::SchemeGroup;
 use thc_codec::signs::mix;
 
 use super::choice::{Family, Policy};
 use super::gradients::{Gradient, Gradients};
-use super::schemes::Named;
+use super::schemes::Scheme;
 use super::sheet::Sheet;
 use crate::error::Result;
 
@@ -23,24 +22,21 @@ struct Averaged {
 
 impl Averaged {
     /// One all-reduce of one piece.
-    fn measure(scheme: Named, pieces: &[&[f32]], seed: u64) -> Result<Self> {
+    fn measure(scheme: Scheme, pieces: &[&[f32]], seed: u64) -> Result<Self> {
         let length = pieces[0].len();
         let mean =
             |i: usize| pieces.iter().map(|piece| f64::from(piece[i])).sum::<f64>() / pieces.len() as f64;
-        let made = scheme.scheme()?;
-        let estimate =
-            SchemeGroup::new(made.as_ref(), length, pieces.len() as u32, seed)?.allreduce(pieces)?;
-        let all = estimate.mean.iter().enumerate();
+        let (bits, estimate) = (scheme.bits(length, pieces.len())?, scheme.mean(pieces, seed)?);
+        let all = estimate.iter().enumerate();
         let (lost, square) = all.fold((0.0, 0.0), |(lost, square), (i, found)| {
             let mean = mean(i);
             (lost + (f64::from(*found) - mean).powi(2), square + mean * mean)
         });
-        let bits = length as f64;
-        Ok(Self { up: estimate.bits_up * bits, down: estimate.bits_down * bits, lost, square })
+        Ok(Self { up: bits.up as f64, down: bits.down as f64, lost, square })
     }
 
     /// All tensors, each by itself.
-    fn by_tensor(schemes: &[Named], workers: &[Gradient], seed: u64) -> Result<Self> {
+    fn by_tensor(schemes: &[Scheme], workers: &[Gradient], seed: u64) -> Result<Self> {
         let mut all = Self { up: 0.0, down: 0.0, lost: 0.0, square: 0.0 };
         let mut tensors: Vec<_> = workers.iter().map(Gradient::tensors).collect();
         for (number, scheme) in schemes.iter().enumerate() {
@@ -70,12 +66,12 @@ pub fn choices(gradients: &Gradients, seed: u64) -> Result<Sheet> {
             let mut usual: Option<Averaged> = None;
             for policy in [Policy::Uniform, Policy::LGreco] {
                 let mut choices = policy.choose(family, &large, workers.len() as u8, seed)?.into_iter();
-                let schemes: Vec<Named> = seen
+                let schemes: Vec<Scheme> = seen
                     .lengths
                     .iter()
                     .map(|length| {
                         let wide = 4 * length >= SMALL;
-                        if wide { choices.next().unwrap_or(family.usual()) } else { Named::Exact }
+                        if wide { choices.next().unwrap_or(family.usual()) } else { Scheme::Exact }
                     })
                     .collect();
                 let found = Averaged::by_tensor(&schemes, &workers, seed)?;
@@ -110,9 +106,10 @@ pub fn choices(gradients: &Gradients, seed: u64) -> Result<Sheet> {
 
 /// The error of the mean, tensor by tensor and with all tensors as one vector (THC, Fig. 2b).
 pub fn errors(gradients: &Gradients, seed: u64) -> Result<Sheet> {
-    let uniform = |rotated| Named::Uniform { rotated };
-    let (top_k, qsgd) = (Named::TopK { inverse: 10 }, Named::Qsgd { up: 4, down: 8 });
-    let schemes = [Named::TernGrad { clipped: true }, top_k, qsgd, Named::THC, uniform(true), uniform(false)];
+    let uniform = |rotated| Scheme::Uniform { rotated };
+    let (top_k, qsgd) = (Scheme::TopK { inverse: 10 }, Scheme::Qsgd { up: 4, down: 8 });
+    let schemes =
+        [Scheme::TernGrad { clipped: true }, top_k, qsgd, Scheme::THC, uniform(true), uniform(false)];
     let mut rows = Vec::new();
     for model in &gradients.models {
         let workers = gradients.workers(model)?;
