@@ -1,7 +1,7 @@
 # The targets for developers. `make` without a target lists them.
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check fuzz soak soak-async hostile kills kills-async awaits systemd site wheels deb bench bench-torch bench-allreduce p4 p4-front p4-tofino lint deps toolchain packages guest-kernel dpdk fmt clippy
+.PHONY: help demo testbed test check fuzz soak soak-async hostile kills kills-async awaits systemd site wheels deb bench bench-torch bench-allreduce p4 p4-front p4-tofino lint deps toolchain packages guest-kernel dpdk fmt clippy
 
 SHELL := /bin/sh
 
@@ -42,13 +42,19 @@ comma := ,
 
 help: ## List these targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
-	@echo 'Variables: ARGS (for thc demo, bench-torch and bench-allreduce), AGGREGATOR=dpdk or another (for demo), BENCH (a benchmark by name), TIME, TARGET, JOBS (fuzz), COUNT, SEED, TRACE, JOBS (soak), COUNT (kills, kills-async, soak-async), TEST_TIMEOUT, CARGO_TARGET_DIR.'
+	@echo 'Variables: ARGS (for thc demo, bench-torch and bench-allreduce), AGGREGATOR (demo, testbed), WORKERS, RATE, CMD (testbed), BENCH (a benchmark by name), TIME, TARGET, JOBS (fuzz), COUNT, SEED, TRACE, JOBS (soak), COUNT (kills, kills-async, soak-async), TEST_TIMEOUT, CARGO_TARGET_DIR.'
 
 demo: toolchain $(filter dpdk,$(AGGREGATOR)) ## Build, then train a small model through THC and compare with exact averaging
 	cargo build --profile demo --package thc-demo --package thc-ps --bins \
 	    $(if $(filter controller bmv2,$(AGGREGATOR)),--package thc-controller,--no-default-features --features thc-ps/cli) \
 	    $(if $(filter dpdk,$(AGGREGATOR)),--features thc-demo/dpdk$(comma)thc-ps/dpdk)
 	@"$(CARGO_TARGET_DIR)"/demo/thc demo --aggregator $(AGGREGATOR) $(ARGS)
+
+# The testbed, as root: make testbed WORKERS=4 AGGREGATOR=ps, shares or bmv2 RATE=1gbit CMD='thc-worker --ps $$THC_PS --coordinates 16777216'
+testbed: toolchain ## Hosts with links of RATE, an aggregator, and CMD on each of WORKERS hosts, or a shell (as root)
+	cargo build --release --package thc-demo --package thc-ps --package thc-controller --package thc-worker --bins
+	@PATH="$(CARGO_TARGET_DIR)/release:$$PATH" thc testbed --workers $(or $(WORKERS),4) --aggregator $(AGGREGATOR) \
+	    --rate $(or $(RATE),1gbit) $(if $(CMD),--command '$(CMD)')
 
 # Parts of `make test` outside Rust's tests write a line here for each check that they could not run.
 export THC_NOT_RUN := $(CARGO_TARGET_DIR)/not-run.txt

@@ -9,6 +9,7 @@ use std::process::{Command, ExitCode};
 use clap::error::ErrorKind;
 use clap::{Args, Parser, Subcommand};
 use serde::Serialize;
+use thc_netns::Rate;
 use thc_ps::Fraction;
 
 use crate::demo::plan::{DemoPlan, WorkerPlan};
@@ -17,6 +18,7 @@ use crate::demo::{exact, model, processes, run, server, shared};
 use crate::error::{Error, Result};
 use crate::nmse::Experiment;
 use crate::table::TableReport;
+use crate::testbed::Testbed;
 
 /// A text that every Debian machine has.
 const TEXT: &str = "/usr/share/common-licenses/GPL-3";
@@ -44,6 +46,8 @@ struct Cli {
 enum Subcommands {
     /// Train a small language model through THC and compare with exact averaging
     Demo(DemoArgs),
+    /// Make hosts with links of a rate (network namespaces, as root), start an aggregator, and run a command on each host
+    Testbed(TestbedArgs),
     /// Compute an optimal lookup table, or choose the best one for a number of workers
     Table(TableArgs),
     /// Measure the error of the mean with the real codec, and compare it with theory
@@ -114,6 +118,29 @@ struct DemoArgs {
     /// Print the report as JSON, and no progress
     #[arg(long)]
     json: bool,
+}
+
+#[derive(Args)]
+#[command(
+    after_help = "The command has THC_PS, THC_WORKER and THC_COOKIE in its environment; its lines are printed with the host's \
+                        number.\nWithout a command there is a shell on the first host, and the commands that enter the others.\n\n\
+                        Examples:\n  \
+                        thc testbed --rate 1gbit --command 'thc-worker --ps $THC_PS --coordinates 16777216'\n  \
+                        thc testbed --workers 2 --aggregator shares"
+)]
+struct TestbedArgs {
+    /// Hosts of workers
+    #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u8).range(1..=64))]
+    workers: u8,
+    /// What adds up: ps with thc-controller on a host of its own, shares on the workers' hosts, or bmv2
+    #[arg(long, value_enum, value_name = "AGGREGATOR", default_value = "ps")]
+    aggregator: Aggregator,
+    /// Rate of each worker's link, each way
+    #[arg(long, value_name = "RATE", default_value = "1gbit")]
+    rate: Rate,
+    /// Command for sh on every host
+    #[arg(long, value_name = "COMMAND")]
+    command: Option<String>,
 }
 
 #[derive(Args)]
@@ -279,6 +306,10 @@ fn execute(command: Subcommands) -> Result<()> {
                 seed: args.seed,
             };
             print(&experiment.run()?, args.json)
+        }
+        Subcommands::Testbed(args) => {
+            let TestbedArgs { workers, aggregator, rate, command } = args;
+            Testbed { workers, aggregator, rate, command }.run()
         }
         Subcommands::Bench(args) => study("bench", &args),
         Subcommands::Papers(args) => study("papers", &args),

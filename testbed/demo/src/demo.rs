@@ -17,3 +17,16 @@ pub mod shared;
 pub mod switch;
 pub mod text;
 pub mod training;
+
+use std::path::Path;
+use std::process::Command;
+
+use thc_netns::Host;
+
+/// Makes a command run on a host, with the same additions to its environment.
+pub fn on_host(host: &Host, command: &Command) -> Command {
+    let mut there = host.command(Path::new(command.get_program()));
+    there.args(command.get_args());
+    there.envs(command.get_envs().filter_map(|(name, value)| Some((name, value?))));
+    there
+}

@@ -5,3 +5,4 @@ pub mod demo;
 pub mod error;
 pub mod nmse;
 pub mod table;
+mod testbed;

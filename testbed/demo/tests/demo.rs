@@ -369,3 +369,27 @@ fn a_missing_server_is_one_clear_line() {
     assert_eq!(errors.lines().count(), 1, "{errors}");
     assert!(errors.contains("thc-ps does not exist") && errors.contains("cargo build"), "{errors}");
 }
+
+/// Hosts with links, an aggregator and a worker on each host, of which nothing is left.
+#[test]
+fn a_testbed_runs_a_command_on_each_host() {
+    for aggregator in ["ps", "shares"] {
+        let command = r#"test -n "$THC_COOKIE" && echo "joins $THC_PS as $THC_WORKER""#;
+        let flags = ["testbed", "--workers", "2", "--rate", "100mbit", "--aggregator", aggregator];
+        let output = thc().args(flags).args(["--command", command]).output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        if said.contains("no hosts for the workers") {
+            println!("not run: {said}");
+            return;
+        }
+        assert!(output.status.success(), "{aggregator}: {said}");
+        let lines = String::from_utf8_lossy(&output.stdout).into_owned();
+        let at = if aggregator == "ps" { "thc://10.77.0.3:" } else { "10.77.0.1:9000 " };
+        for host in 0..2 {
+            let line = lines.lines().find(|line| line.starts_with(&format!("{host}: joins {at}")));
+            assert!(line.is_some_and(|line| line.ends_with(&format!("as {host}"))), "{lines}");
+        }
+    }
+    let output = thc().args(["testbed", "--aggregator", "dpdk", "--command", "true"]).output().unwrap();
+    assert!(!output.status.success());
+}

@@ -12,7 +12,6 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use thc_netns::ports;
 use thc_ps::ServerStats;
 
-use super::controller;
 use super::curve::final_loss;
 use super::event::{Event, Outcome, Server};
 use super::memif::Links;
@@ -22,6 +21,7 @@ use super::report::{Report, Run, RunResult};
 use super::server::{self, Job, Share};
 use super::switch::{self, Site};
 use super::text::Text;
+use super::{controller, on_host};
 use crate::error::{Error, Result};
 
 /// The aggregator that the workers average through.
@@ -140,7 +140,8 @@ impl Running {
             Aggregator::Controller => {
                 let server = start(children, server::PROGRAM, job.arguments_for_controller())?;
                 let (p4runtime, address) = hear(children, server::ready_for_controller())?;
-                let arguments = controller::arguments(folder, job, p4runtime, address)?;
+                let arguments =
+                    controller::arguments(folder, job, p4runtime, address, Ipv4Addr::LOCALHOST.into())?;
                 let controller = start(children, controller::PROGRAM, arguments)?;
                 let addresses = hear(children, controller::ready())?;
                 options.say(addresses);
@@ -207,7 +208,7 @@ fn run_compressed(
         let mut command = trainer("demo-worker")?;
         job.hand_cookie(&mut command).arg(order);
         if let Some(site) = &running.site {
-            command = site.on_host(worker, &command);
+            command = on_host(site.network().host(worker.into()), &command);
         }
         workers.push(children.start(format!("worker {worker}"), &mut command)?);
     }
@@ -249,7 +250,7 @@ fn exact(options: &Options, interrupted: Arc<AtomicBool>) -> Result<RunResult> {
 }
 
 /// Waits until a child writes a line in which `find` finds something. Meanwhile no child may end.
-fn hear<T>(children: &mut Children, mut find: impl FnMut(&str) -> Option<T>) -> Result<T> {
+pub fn hear<T>(children: &mut Children, mut find: impl FnMut(&str) -> Option<T>) -> Result<T> {
     loop {
         match children.message()? {
             (_, Message::Line(line)) => {
@@ -263,7 +264,7 @@ fn hear<T>(children: &mut Children, mut find: impl FnMut(&str) -> Option<T>) -> 
 }
 
 /// A command that starts this program again with a hidden subcommand. Its process ends when this one does.
-fn this_program(subcommand: &str) -> Result<Command> {
+pub fn this_program(subcommand: &str) -> Result<Command> {
     let mut command = Command::new(std::env::current_exe().map_err(Error::Process)?);
     command.arg(subcommand).arg("--parent").arg(std::process::id().to_string());
     Ok(command)

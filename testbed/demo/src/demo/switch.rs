@@ -124,11 +124,8 @@ impl Site {
         Ok(words.map(str::to_owned).to_vec())
     }
 
-    /// Makes a command run on a worker's host, with the same additions to its environment.
-    pub fn on_host(&self, worker: u8, command: &Command) -> Command {
-        let mut there = self.network.host(worker.into()).command(Path::new(command.get_program()));
-        there.args(command.get_args());
-        there.envs(command.get_envs().filter_map(|(name, value)| Some((name, value?))));
-        there
+    /// The hosts.
+    pub fn network(&self) -> &Network {
+        &self.network
     }
 }

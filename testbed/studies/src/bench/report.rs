@@ -11,7 +11,8 @@ use super::place::Place;
 use super::run::Turn;
 use crate::error::{Error, Result};
 use crate::table::Table;
-use crate::units::{Link, Rate};
+use crate::units::Link;
+use thc_netns::Rate;
 
 /// One setting's figures. Seconds are of one all-reduce.
 #[derive(Clone, Debug, Serialize)]

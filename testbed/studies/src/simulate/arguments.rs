@@ -9,7 +9,7 @@ use super::job::{Case, Layout, Settings, Took, simulate};
 use super::recirculation::RecirculationArgs;
 use crate::error::{Error, Result};
 use crate::table::Table;
-use crate::units::Rate;
+use thc_netns::Rate;
 
 /// `thc simulate`
 #[derive(Args)]

@@ -18,7 +18,7 @@ use super::actor::{Actor, PacketCosts, Party, Port, SimAggregator};
 use super::cluster::Cluster;
 use super::recirculation::Chip;
 use crate::error::{Error, Result};
-use crate::units::Rate;
+use thc_netns::Rate;
 
 /// Lanes of 8 bits hold the sums of so many workers, by the default table.
 const NARROW: u16 = 17;

@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use crate::error::{Error, Result};
 use crate::table::Table;
-use crate::units::Rate;
+use thc_netns::Rate;
 
 /// Bytes of indices of DATA of 1024 coordinates in 4 bits, and of their lanes in words of 4 bytes.
 const INDICES: u32 = 512;
