@@ -106,7 +106,7 @@ struct DemoArgs {
     /// Bit budget b: information bits per coordinate sent up
     #[arg(short, long, default_value_t = 4, value_parser = clap::value_parser!(u8).range(1..=4))]
     bits: u8,
-    /// What adds the gradients up; the result is the same
+    /// Aggregator that adds the gradients up; the result is the same
     #[arg(long, value_enum, value_name = "AGGREGATOR", default_value = "ps")]
     aggregator: Aggregator,
     /// Lose this share of all packets, in each direction, to see them repeated
@@ -122,8 +122,8 @@ struct DemoArgs {
 
 #[derive(Args)]
 #[command(
-    after_help = "The command has THC_PS, THC_WORKER and THC_COOKIE in its environment; its lines are printed with the host's \
-                        number.\nWithout a command there is a shell on the first host, and the commands that enter the others.\n\n\
+    after_help = "The command has THC_PS and THC_WORKER in its environment, and THC_COOKIE where no controller gives it; its lines \
+                        are printed\nwith the host's number. Without a command there is a shell on the first host, and the commands that enter the others.\n\n\
                         Examples:\n  \
                         thc testbed --rate 1gbit --command 'thc-worker --ps $THC_PS --coordinates 16777216'\n  \
                         thc testbed --workers 2 --aggregator shares"
@@ -132,7 +132,7 @@ struct TestbedArgs {
     /// Hosts of workers
     #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u8).range(1..=64))]
     workers: u8,
-    /// What adds up: ps with thc-controller on a host of its own, shares on the workers' hosts, or bmv2
+    /// Aggregator: ps with thc-controller on a host of its own, shares on the workers' hosts, or bmv2
     #[arg(long, value_enum, value_name = "AGGREGATOR", default_value = "ps")]
     aggregator: Aggregator,
     /// Rate of each worker's link, each way
@@ -150,8 +150,7 @@ struct TestbedArgs {
                   Examples:\n  \
                   thc table -b 4 -g 30 -p 1/32          the table of the paper's testbed\n  \
                   thc table -b 4 --workers 10           best g and p for sums of 10 workers in 8 bits\n  \
-                  thc table -b 4 --workers 10 --lane 16 --json\n  \
-                  thc table --workers 4 --lane 6 --complete   for sums through a process group"
+                  thc table -b 4 --workers 10 --lane 16 --json"
 )]
 struct TableArgs {
     /// Bit budget b, 1 to 8
@@ -169,10 +168,6 @@ struct TableArgs {
     /// Bits of a summed coordinate, 4 to 16
     #[arg(long, default_value_t = 8, requires = "workers")]
     lane: u8,
-    /// Make every point of the grid a value: where sums are sent instead of indices, more values cost nothing
-    /// (docs/without-a-server.md)
-    #[arg(long, requires = "workers", conflicts_with = "bits")]
-    complete: bool,
     /// Print JSON
     #[arg(long)]
     json: bool,
@@ -355,7 +350,6 @@ fn execute(command: Subcommands) -> Result<()> {
 
 fn table(args: &TableArgs) -> Result<TableReport> {
     match (args.workers, args.granularity, args.fraction) {
-        (Some(workers), ..) if args.complete => TableReport::complete(args.lane, workers),
         (Some(workers), ..) => TableReport::choose(args.bits, args.lane, workers),
         (None, Some(granularity), Some(fraction)) => TableReport::solve(args.bits, granularity, fraction.0),
         _ => Err(Error::Usage(

@@ -10,7 +10,7 @@ use thc_netns::{Network, Rate};
 
 use crate::demo::processes::{Children, Message};
 use crate::demo::run::{Aggregator, hear, this_program};
-use crate::demo::server::{self, COOKIE, Job};
+use crate::demo::server::{self, Job};
 use crate::demo::switch::{self, Site};
 use crate::demo::{controller, on_host};
 use crate::error::{Error, Result};
@@ -18,7 +18,7 @@ use crate::error::{Error, Result};
 /// The port of servers on their hosts.
 const PORT: u16 = 9000;
 
-/// What to make.
+/// The hosts and the aggregator to make.
 pub struct Testbed {
     pub workers: u8,
     pub aggregator: Aggregator,
@@ -70,7 +70,11 @@ impl Testbed {
         let join = self.start(&hosts, &job, folder.path(), &mut servers)?;
         let on = |worker: u8, command: &mut Command| {
             command.env("THC_PS", &join).env("THC_WORKER", worker.to_string());
-            on_host(hosts.network().host(worker.into()), job.hand_cookie(command))
+            // A controller gives the cookie to the workers itself.
+            if !join.starts_with("thc://") {
+                job.hand_cookie(command);
+            }
+            on_host(hosts.network().host(worker.into()), command)
         };
         let Some(command) = &self.command else {
             for host in &hosts.network().hosts()[..n] {
@@ -78,7 +82,7 @@ impl Testbed {
                 let words: Vec<_> = enter.get_args().map(|word| word.to_string_lossy()).collect();
                 eprintln!("{}: ip {}", host.address, words.join(" "));
             }
-            eprintln!("a shell on the first host; THC_PS={join}, and {COOKIE} and THC_WORKER are set");
+            eprintln!("a shell on the first host, with THC_PS={join}");
             on(0, &mut Command::new("sh")).status().map_err(Error::Process)?;
             return Ok(());
         };
@@ -146,7 +150,7 @@ impl Testbed {
                 let mut command = on_host(host, &program(controller::PROGRAM, arguments)?);
                 children.start(controller::PROGRAM.to_owned(), &mut command)?;
                 let addresses = hear(children, controller::ready())?;
-                eprintln!("{addresses}");
+                eprintln!("on {own}: {addresses}");
                 Ok(addresses.url())
             }
         }

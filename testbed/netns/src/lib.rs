@@ -30,7 +30,7 @@ pub const PREFIX_LEN: u8 = 24;
 pub struct Rate(pub u64);
 
 impl Rate {
-    /// As tables write it.
+    /// The name in tables.
     #[must_use]
     pub fn name(self) -> String {
         format!("{} Gb/s", self.0 as f64 / 1e9)

@@ -1,4 +1,4 @@
-//! What flags and tables say in units: rates of links, sizes of tensors.
+//! Units in flags and tables: rates of links, sizes of tensors.
 
 use bytesize::ByteSize;
 use thc_netns::Rate;
@@ -6,12 +6,12 @@ use thc_netns::Rate;
 /// Bytes of a tensor at most.
 const MOST: u64 = 1 << 32;
 
-/// What a link carries; nothing is the loopback interface.
+/// The rate of a link. `None` is the loopback interface.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Link(pub Option<Rate>);
 
 impl Link {
-    /// As it is written.
+    /// The name in tables.
     pub fn name(self) -> String {
         self.0.map_or("loopback".to_owned(), Rate::name)
     }
@@ -31,7 +31,7 @@ impl std::str::FromStr for Link {
 /// Reads the bytes of a tensor of f32.
 ///
 /// # Errors
-/// How to write them.
+/// A text that says how to write them.
 pub fn size(text: &str) -> Result<u64, String> {
     match text.parse::<ByteSize>() {
         Ok(ByteSize(bytes)) if (4..=MOST).contains(&bytes) && bytes.is_multiple_of(4) => Ok(bytes),

@@ -15,7 +15,7 @@ fn thc(gradients: &Path, out: &Path) -> Output {
 /// A matrix and a bias of a model with two workers, as testbed/bench-torch/gradients.py writes them.
 fn gradients(folder: &Path) {
     std::fs::create_dir_all(folder.join("small")).unwrap();
-    let index = r#"{"seed": 1, "models": [{"name": "Small", "folder": "small", "workers": 2, "sha256": "1",
+    let index = r#"{"seed": 1, "models": [{"name": "Small", "folder": "small", "workers": 2,
             "tensors": [{"name": "matrix", "shape": [64, 32]}, {"name": "bias", "shape": [40]}]}]}"#;
     std::fs::write(folder.join("index.json"), index).unwrap();
     for (number, name) in ["seen", "worker-0", "worker-1"].into_iter().enumerate() {

@@ -64,7 +64,7 @@ fn build(name: &'static str, cargo: &Path, package: &Path, folder: &Path) -> Res
 }
 
 /// The environment variable that carries the job's cookie to `thc-ps` and to workers.
-pub const COOKIE: &str = "THC_COOKIE";
+const COOKIE: &str = "THC_COOKIE";
 
 /// The job that the demo's parameter server serves.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]

@@ -20,7 +20,7 @@ enum What {
     Allreduce(AllreduceArgs),
 }
 
-/// What to compare with.
+/// An all-reduce to compare with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Other {
     /// PyTorch's all-reduce over TCP, of f32
@@ -45,10 +45,10 @@ pub struct AllreduceArgs {
     /// Bytes of the tensor of f32, at most 4GiB
     #[arg(long, value_name = "SIZE,…", default_value = "64MiB", value_delimiter = ',', value_parser = size)]
     pub size: Vec<u64>,
-    /// What each host's link carries, each way, such as 1gbit or 2.5gbit; loopback: no hosts and no bound
+    /// Rate of each host's link, each way, such as 1gbit or 2.5gbit; loopback: no hosts and no bound
     #[arg(long, value_name = "RATE,…", default_value = "1gbit", value_delimiter = ',')]
     pub rate: Vec<Link>,
-    /// Where the aggregator is
+    /// Place of the aggregator
     #[arg(long, value_enum, value_name = "PLACE,…", default_value = "colocated", value_delimiter = ',')]
     pub place: Vec<Place>,
     /// Compare with another all-reduce; it needs a Python with torch (THC_PYTHON, by default /usr/bin/python3)

@@ -14,12 +14,12 @@ use thc_worker::{Call, Group, GroupConfig};
 
 use crate::error::{Error, Result};
 
-/// How long a server waits at its end for workers that have not left.
+/// The time for which a server waits at its end for workers that have not left.
 const LINGER: Duration = Duration::from_secs(8);
 /// Coordinates whose exact mean is known everywhere.
 const CHECKED: usize = 4096;
 
-/// What a process is to be; the first line that it is told.
+/// The role of a process, which is its first order.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 pub struct Part {
     /// The server's configuration, as TOML, if there is one in this process.
@@ -28,14 +28,14 @@ pub struct Part {
     pub worker: Option<WorkerPart>,
 }
 
-/// What a worker is to do.
+/// The role of a worker.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 pub struct WorkerPart {
     /// Its number among all.
     pub rank: u8,
     /// n.
     pub workers: u8,
-    /// Where it joins.
+    /// The server that it joins.
     pub ps: SocketAddr,
     /// The job's secret.
     pub cookie: u32,
@@ -110,7 +110,7 @@ fn work(part: &WorkerPart, lines: impl Iterator<Item = String>) -> Result<()> {
         sum / f64::from(part.workers)
     };
     let exact: Vec<f64> = (0..CHECKED.min(part.coordinates)).map(mean).collect();
-    // Where a cache line begins, as torch's tensors do.
+    // It begins at a cache line, as torch's tensors do.
     let mut data = Buffer::from(&original[..]);
     say(&json!({}))?;
     for order in lines {

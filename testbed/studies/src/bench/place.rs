@@ -1,4 +1,4 @@
-//! Where the aggregator is.
+//! The place of the aggregator.
 
 use clap::ValueEnum;
 use serde::Serialize;
@@ -9,7 +9,7 @@ const DOWN: f64 = 1072.0 / 1024.0 + 68.0 / 8192.0;
 /// More workers than that need lanes of 16 bits: 512 coordinates a packet.
 const NARROW: u8 = 17;
 
-/// Where the aggregator is.
+/// The place of the aggregator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ValueEnum)]
 #[serde(rename_all = "lowercase")]
 pub enum Place {

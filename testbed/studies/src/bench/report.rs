@@ -39,7 +39,7 @@ pub struct Measured {
     pub limit_seconds: Option<f64>,
     /// CPU time of all processes, servers included, for each GiB of one worker's tensor.
     pub cpu_seconds_per_gib: f64,
-    /// The same of what it was compared with.
+    /// That of the other all-reduce.
     pub against_cpu_seconds_per_gib: Option<f64>,
     /// Packets sent again by all workers, in the mean of the repetitions.
     pub retransmissions: f64,

@@ -30,7 +30,7 @@ const MOST_CALLS: u64 = 64;
 const SEED: u32 = 7;
 /// Lanes of 8 bits hold the sums of so many workers.
 const NARROW: u8 = 17;
-/// What a mean may be off: far beyond what the table costs, far below a mean of something else.
+/// The largest error of a mean: far beyond what the table costs, far below a mean of something else.
 const MOST_ERROR: f64 = 0.1;
 /// One of the settings asked for.
 struct Setting {
@@ -106,7 +106,7 @@ impl Site {
         if self.0.is_some() { Ok(usual) } else { ports::find_free(servers).map_err(Error::Process) }
     }
 
-    /// Where these servers are: on the same port of each host, or on ports in a row of the loopback interface.
+    /// The addresses of these servers: on the same port of each host, or on ports in a row of the loopback interface.
     fn places(&self, hosts: std::ops::Range<usize>) -> Result<Vec<SocketAddr>> {
         let port = self.port(hosts.len() as u16, PORT)?;
         let step = u16::from(self.0.is_none());
@@ -184,7 +184,7 @@ fn one(args: &AllreduceArgs, setting: &Setting, interrupted: &Arc<AtomicBool>) -
     Ok(Measured::new(workers, bytes, rate, place, &turns, &against, limit))
 }
 
-/// What a repetition took, for each all-reduce.
+/// The cost of a repetition, for each all-reduce.
 #[derive(Clone, Copy, Debug)]
 pub struct Turn {
     /// From when the last began to when the last had the mean.
@@ -235,7 +235,7 @@ fn check(setting: &Setting, answers: &[Value], calls: u32) -> Result<f64> {
     if answers.iter().any(|answer| answer["checksum"] != answers[0]["checksum"]) {
         return Err(Error::Failure(format!("{}: the workers have different means", setting.name())));
     }
-    // Of several in a row, the later ones are means of means.
+    // The later ones of several in a row are means of means.
     let error = answers.iter().map(|answer| number(answer, "nmse")).fold(0.0, f64::max);
     if calls == 1 && error > MOST_ERROR {
         return Err(Error::Failure(format!("{}: the mean is wrong, its NMSE is {error}", setting.name())));

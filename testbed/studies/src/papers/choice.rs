@@ -17,17 +17,17 @@ pub enum Family {
     Thc,
 }
 
-/// Who chooses.
+/// A way to choose.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Policy {
-    /// Nobody: all tensors have the usual parameters.
+    /// All tensors have the usual parameters.
     Uniform,
     /// The fewest bits whose error is no more than with the usual parameters (L-GreCo).
     LGreco,
 }
 
 impl Family {
-    /// As figures write it.
+    /// The name in figures.
     pub fn name(self) -> &'static str {
         match self {
             Self::Qsgd => "QSGD",
@@ -46,7 +46,7 @@ impl Family {
         }
     }
 
-    /// What all tensors have where nobody chooses.
+    /// The parameters of all tensors if nothing is chosen.
     pub fn usual(self) -> Scheme {
         match self {
             Self::Qsgd => Scheme::Qsgd { up: 4, down: 4 },
@@ -61,7 +61,7 @@ impl Family {
 }
 
 impl Policy {
-    /// As tables write it.
+    /// The name in tables.
     pub fn label(self) -> &'static str {
         match self {
             Self::Uniform => "uniform",

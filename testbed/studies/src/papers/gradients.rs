@@ -7,7 +7,7 @@ use serde::Deserialize;
 
 use crate::error::{Error, Result};
 
-/// What makes them.
+/// The command that makes them.
 pub const SCRIPT: &str = "testbed/bench-torch/gradients.py --out DIR";
 
 /// A folder of gradients.
@@ -21,7 +21,7 @@ pub struct Gradients {
 /// A model in the index.
 #[derive(Clone, Debug, Deserialize)]
 pub struct Model {
-    /// As figures write it.
+    /// The name in figures.
     pub name: String,
     /// Its folder.
     folder: String,
@@ -98,7 +98,7 @@ impl Gradients {
     /// The sum of the mean gradients of a model's last steps.
     ///
     /// # Errors
-    /// As those of [`Self::workers`].
+    /// The errors of [`Self::workers`].
     pub fn seen_gradient(&self, model: &Model) -> Result<Gradient> {
         self.read(model, "seen")
     }

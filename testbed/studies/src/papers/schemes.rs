@@ -362,7 +362,7 @@ mod tests {
         let mean = Scheme::TernGrad { clipped: false }.mean(&[&[1.0, -1.0, 0.0], &[-1.0, -1.0, 0.0]], 1);
         assert_eq!(mean.unwrap(), [0.0, -1.0, 0.0]);
         assert_eq!(Scheme::Exact.mean(&[&[1.0, 2.0], &[3.0, -2.0]], 1).unwrap(), [2.0, 0.0]);
-        // Of equal magnitudes the first is sent.
+        // The first of equal magnitudes is sent.
         assert_eq!(largest(&[1.0, -3.0, 3.0, 2.0], 1), [1]);
     }
 

@@ -9,7 +9,7 @@ use crate::table::{Table, short};
 pub struct Sheet {
     /// Its key in the JSON file.
     pub name: &'static str,
-    /// What it shows.
+    /// The title in its first cell.
     pub title: &'static str,
     /// Titles of its columns.
     pub columns: &'static [&'static str],

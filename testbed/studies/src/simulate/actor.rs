@@ -15,7 +15,7 @@ use crate::error::{Error, Result};
 
 /// The outcome of a turn.
 pub struct Turn {
-    /// How long it took.
+    /// Its duration.
     pub took: Duration,
     /// The packets that leave during it.
     pub sent: Vec<Sent>,
@@ -159,11 +159,11 @@ impl Party {
 /// The costs of a packet at an aggregator.
 #[derive(Clone, Copy, Debug)]
 pub struct PacketCosts {
-    /// Of receiving, checking and adding it.
+    /// The cost of receiving, checking and adding it.
     pub receive: Duration,
     /// The further costs of one that completes a slot.
     pub complete: Duration,
-    /// Of each copy of an answer.
+    /// The cost of each copy of an answer.
     pub send: Duration,
     /// The time that an answer spends on its way while the aggregator handles other packets.
     pub delay: Duration,

@@ -1,4 +1,4 @@
-//! What the loopback ports of a P4 switch carry: a packet comes back to its pipes for each pass, shorter each time while it adds, longer
+//! The load of a P4 switch's loopback ports. A packet comes back to its pipes for each pass, shorter each time while it adds, longer
 //! each time while it collects a RESULT (docs/switch.md, "Bandwidth, by arithmetic").
 
 use clap::{Args, ValueEnum};
@@ -87,7 +87,7 @@ impl Chip {
         (0..self.passes()).map(|pass| self.result(pass)).sum()
     }
 
-    /// How much more the fullest of so many loopback ports carries than they do on average, where thc-controller gives passes to them there
+    /// The load of the fullest of so many loopback ports over their mean load, where thc-controller gives passes to them there
     /// and back.
     pub fn unevenness(self, workers: u16, ports: u16) -> f64 {
         let ports = usize::from(ports);
@@ -153,7 +153,7 @@ impl Need {
         let bytes = u32::from(workers) * chip.data_bytes() + chip.result_bytes();
         let unevenness = chip.unevenness(workers, ports);
         let bits = f64::from(bytes) * 8.0 * unevenness;
-        // What the loopback takes for each bit of a worker's link.
+        // The bits of loopback for each bit of a worker's link.
         let of_link = bits / (RESULT * 8.0);
         let slots = rate.0 as f64 / (RESULT * 8.0);
         Self {

@@ -9,13 +9,13 @@ use super::links::max_min;
 use super::scheme::{Scheme, WORD};
 use super::workload::{BLOCKS, FORWARD, MEAN, Times};
 
-/// How often ratios are looked at again, in seconds.
+/// Seconds between two looks at the ratios.
 const TICK: f64 = 0.005;
-/// What counts as nothing: bytes and seconds.
+/// Bytes and seconds that count as nothing.
 const CRUMB: f64 = 1e-3;
 const INSTANT: f64 = 1e-9;
 
-/// What is simulated.
+/// A training to simulate.
 #[derive(Clone, Debug)]
 pub struct Training {
     pub scheme: Scheme,
@@ -28,7 +28,7 @@ pub struct Training {
     pub seed: u64,
 }
 
-/// What came of it.
+/// The outcome of a training.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Outcome {
     /// Iterations that all workers have ended.
@@ -51,7 +51,7 @@ struct Gradient {
     /// Not there yet, in part; and what the first stage has left out.
     first: f64,
     left_out: f64,
-    /// What has not been decided yet of the second stage.
+    /// The bytes of the second stage that have not been decided yet.
     second: f64,
     produced: bool,
     done: bool,
@@ -59,19 +59,19 @@ struct Gradient {
     sent: f64,
 }
 
-/// What a worker sends to all others.
+/// The traffic of a worker to all others.
 struct Sender {
     gradients: Vec<Gradient>,
     iteration: u64,
     /// Links that it crosses.
     links: Vec<usize>,
-    /// What it sends now: block, ratio, whether in the second stage.
+    /// The current transmission: block, ratio, whether in the second stage.
     now: Option<(usize, f64, bool)>,
     rate: f64,
     sent: f64,
 }
 
-/// What a worker does: forward through blocks 0…, then backward through them.
+/// A worker's computing: forward through blocks 0…, then backward through them.
 struct TrainingWorker {
     iteration: u64,
     /// Which of the 2 · blocks pieces of computing is under way or next.
@@ -225,7 +225,7 @@ impl State<'_> {
         worker.scale = self.training.times.draw(&mut worker.rng);
     }
 
-    /// Whether everybody's gradient of a block is there, in all its stages, of the iteration before.
+    /// Returns `true` if the gradients of a block of all workers are there, in all stages, of the iteration before.
     fn is_there(&self, block: usize, iteration: u64) -> bool {
         let done = |sender: &Sender| sender.iteration == iteration && sender.gradients[block].done;
         iteration == 0 || self.senders.iter().all(|sender| sender.iteration > iteration || done(sender))
@@ -241,7 +241,7 @@ impl State<'_> {
         true
     }
 
-    /// When a worker is expected to begin a piece of computing, by what pieces usually take: `block`'s forward pass of the
+    /// The time at which a worker is expected to begin a piece of computing, by the usual durations of pieces: `block`'s forward pass of the
     /// iteration after `iteration`.
     fn expected_mean(&self, worker: &TrainingWorker, block: usize, iteration: u64) -> f64 {
         let n = BLOCKS.len();
@@ -257,7 +257,7 @@ impl State<'_> {
         }
     }
 
-    /// What everybody sends now, and by which ratio; what is not worth it any more is done.
+    /// Chooses what each worker sends now, and by which ratio. A gradient that is not worth sending any more is done.
     fn choose(&mut self, capacity: f64) {
         let n = BLOCKS.len();
         for s in 0..self.senders.len() {
@@ -289,7 +289,7 @@ impl State<'_> {
         }
     }
 
-    /// When the sender's next block is expected to be produced.
+    /// The time at which the sender's next block is expected to be produced.
     fn next_block(&self, s: usize, block: usize) -> f64 {
         let n = BLOCKS.len();
         let of = |worker: &TrainingWorker| {
@@ -489,7 +489,7 @@ mod tests {
         assert!(slow < 0.6 * fast && again > 1.5 * slow, "{fast} {slow} {again}");
     }
 
-    /// The same seed, the same training.
+    /// A seed decides a training.
     #[test]
     fn a_seed_is_a_training() {
         let short = |seed| Training { seconds: 10.0, seed, ..training(Scheme::Aqgb) }.run();

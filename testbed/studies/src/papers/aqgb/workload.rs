@@ -1,4 +1,4 @@
-//! What is trained: ResNet-50 in blocks, and how long workers compute.
+//! The training: ResNet-50 in blocks, and the times of computing.
 
 use std::f64::consts::LN_2;
 
@@ -24,7 +24,7 @@ pub const FORWARD: f64 = 0.365;
 /// Seconds of an iteration, in the mean.
 pub const MEAN: f64 = 1.5;
 
-/// How long iterations take.
+/// The durations of iterations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Times {
     /// 1.5 s, each by up to a tenth more or less
