@@ -1,7 +1,7 @@
 # The targets for developers. `make` without a target lists them.
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check fuzz soak soak-async hostile kills kills-async awaits systemd site wheels deb bench bench-torch bench-allreduce bench-adapt p4 p4-front p4-tofino lint deps toolchain packages guest-kernel dpdk fmt clippy
+.PHONY: help demo testbed test check fuzz soak soak-async hostile kills kills-async awaits systemd site wheels deb bench bench-torch bench-allreduce p4 p4-front p4-tofino lint deps toolchain packages guest-kernel dpdk fmt clippy
 
 SHELL := /bin/sh
 
@@ -13,11 +13,11 @@ ifndef CARGO_TARGET_DIR
 export CARGO_TARGET_DIR := $(CURDIR)/target
 endif
 
-# Arguments for `thc demo`: make demo ARGS="--steps 100 --plot loss.svg"
+# Arguments for `thc demo`: make demo ARGS="--steps 100 --workers 8"
 ARGS ?=
-# The switch that aggregates in the demo: make demo SWITCH=bmv2
-SWITCH ?=
-# The demo's transport: make demo IO=dpdk
+# The demo's aggregator: make demo AGGREGATOR=ps, controller, shares, dpdk or bmv2
+AGGREGATOR ?= ps
+# The transport of the Debian package: make deb IO=dpdk
 IO ?= udp
 # The names of the benchmarks to run: make bench BENCH=codec
 BENCH ?= *
@@ -42,13 +42,19 @@ comma := ,
 
 help: ## List these targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
-	@echo 'Variables: ARGS (for thc demo, bench-torch, bench-allreduce and bench-adapt), IO=dpdk and SWITCH=bmv2 (for demo), BENCH (a benchmark by name), TIME, TARGET, JOBS (fuzz), COUNT, SEED, TRACE, JOBS (soak), COUNT (kills, kills-async, soak-async), TEST_TIMEOUT, CARGO_TARGET_DIR.'
+	@echo 'Variables: ARGS (for thc demo, bench-torch and bench-allreduce), AGGREGATOR (demo, testbed), WORKERS, RATE, CMD (testbed), BENCH (a benchmark by name), TIME, TARGET, JOBS (fuzz), COUNT, SEED, TRACE, JOBS (soak), COUNT (kills, kills-async, soak-async), TEST_TIMEOUT, CARGO_TARGET_DIR.'
 
-demo: toolchain $(filter dpdk,$(IO)) ## Build, then train a small model through THC and compare with exact averaging
+demo: toolchain $(filter dpdk,$(AGGREGATOR)) ## Build, then train a small model through THC and compare with exact averaging
 	cargo build --profile demo --package thc-demo --package thc-ps --bins \
-	    $(if $(SWITCH)$(filter --controller,$(ARGS)),--package thc-controller,--no-default-features --features thc-ps/cli) \
-	    $(if $(filter dpdk,$(IO)),--features thc-demo/dpdk$(comma)thc-ps/dpdk)
-	@"$(CARGO_TARGET_DIR)"/demo/thc demo --io $(IO) $(if $(SWITCH),--switch $(SWITCH)) $(ARGS)
+	    $(if $(filter controller bmv2,$(AGGREGATOR)),--package thc-controller,--no-default-features --features thc-ps/cli) \
+	    $(if $(filter dpdk,$(AGGREGATOR)),--features thc-demo/dpdk$(comma)thc-ps/dpdk)
+	@"$(CARGO_TARGET_DIR)"/demo/thc demo --aggregator $(AGGREGATOR) $(ARGS)
+
+# The testbed, as root: make testbed WORKERS=4 AGGREGATOR=ps, shares or bmv2 RATE=1gbit CMD='thc-worker --ps $$THC_PS --coordinates 16777216'
+testbed: toolchain ## Hosts with links of RATE, an aggregator, and CMD on each of WORKERS hosts, or a shell (as root)
+	cargo build --release --package thc-demo --package thc-ps --package thc-controller --package thc-worker --bins
+	@PATH="$(CARGO_TARGET_DIR)/release:$$PATH" thc testbed --workers $(or $(WORKERS),4) --aggregator $(AGGREGATOR) \
+	    --rate $(or $(RATE),1gbit) $(if $(CMD),--command '$(CMD)')
 
 # Parts of `make test` outside Rust's tests write a line here for each check that they could not run.
 export THC_NOT_RUN := $(CARGO_TARGET_DIR)/not-run.txt
@@ -111,9 +117,6 @@ bench-allreduce: toolchain ## One all-reduce of 64 MiB by 4 workers on links of 
 	@case '$(or $(ARGS),gloo)' in *gloo*) [ -n "$$THC_PYTHON" ] || .ci/torch-environment newest ahead ;; esac
 	THC_PYTHON="$${THC_PYTHON:-$(CARGO_TARGET_DIR)/python-venv-newest/bin/python}" \
 	    cargo run --quiet --release --package thc-studies -- bench allreduce $(if $(ARGS),$(ARGS),--against gloo)
-
-bench-adapt: toolchain ## L-GreCo against uniform compression: QSGD, TopK, PowerSGD, THC, on two small models (15 minutes; ARGS=--help)
-	testbed/bench-torch/run adapt $(ARGS)
 
 hostile: toolchain ## 5 million hostile packets at a running job: same bits, goodput against noise (4 minutes; ARGS=--help)
 	cargo build --release --package thc-ps --package thc-worker --bins

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from servers import REPOSITORY
 
-PARTS = ["", "adapt", "accuracy", "device"]
+PARTS = ["", "accuracy", "device"]
 COMMANDS = [
     *[f"testbed/bench-torch/run {part} --help" for part in PARTS],
     f"{sys.executable} -S testbed/bench-torch/gradients.py --help",

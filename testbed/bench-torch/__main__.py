@@ -8,7 +8,6 @@ from __future__ import annotations
 import argparse
 import importlib.util
 import json
-import os
 import signal
 import sys
 import time
@@ -16,10 +15,6 @@ from pathlib import Path
 
 
 def main() -> int:
-    if sys.argv[1:2] == ["adapt"]:
-        from adapt import command
-
-        return command.main(sys.argv[2:])
     if sys.argv[1:2] == ["accuracy"]:
         from accuracy.command import main as accuracy
 
@@ -37,11 +32,8 @@ def main() -> int:
     parser.add_argument("--out", type=Path, default=Path("target/bench-torch"), help="folder for results")
     parser.add_argument("--report", type=Path, metavar="JSON", help="only make the table of results measured before")
     parser.add_argument("--limit", type=float, default=40, help="minutes after which to end, with the results so far")
-    parser.add_argument("--ps-rate", type=float, metavar="GBIT",
-                        help="shape the server's port too: a server on one host instead of a switch")
     parser.add_argument("--methods", type=among(NAMES), help=f"only these, separated by commas: {', '.join(NAMES)}")
     parser.add_argument("--workers", type=several(number(int, 1)), help="only these numbers of processes, separated by commas")
-    parser.add_argument("--bucket-mb", type=float, default=25, help="DDP's bucket_cap_mb, for all methods (%(default)s)")
     parser.add_argument("--links", type=several(number(float, 0)),
                         help="only these rates in Gb/s, separated by commas; 0 is unshaped loopback")
     parser.add_argument("--only", choices=("pace", "training", "memory"), help="only this part of the plan")
@@ -72,7 +64,6 @@ def measure(arguments: argparse.Namespace) -> dict[str, object] | None:
     if importlib.util.find_spec("torch") is None:
         print("not run: Python has no torch (pip install torch)")
         return None
-    os.environ["BENCH_BUCKET_MB"] = str(arguments.bucket_mb)
     import links
     from machine import machine
     from campaign import Campaign
@@ -113,9 +104,8 @@ def measure(arguments: argparse.Namespace) -> dict[str, object] | None:
     why = links.why_not()
     about = machine()
     say(f"{about['cores']} cores ({about['cpu']}), torch {about['torch']}, load {about['load_before']:.1f}")
-    campaign = Campaign(plan, program, arguments.out.resolve() / "logs", arguments.limit * 60, why, arguments.ps_rate, say)
-    campaign.results |= {"machine": about, "targets": TARGETS, "quick": arguments.quick, "ps_rate": arguments.ps_rate,
-                         "bucket_mb": arguments.bucket_mb,
+    campaign = Campaign(plan, program, arguments.out.resolve() / "logs", arguments.limit * 60, why, say)
+    campaign.results |= {"machine": about, "targets": TARGETS, "quick": arguments.quick,
                          "methods": list(plan.methods)}
     for method in without:
         campaign.miss(method, "; ".join(missing))

@@ -25,9 +25,9 @@ class Campaign:
     """A plan under way. Parts that fail are listed in `results["not_run"]` and the rest goes on."""
 
     def __init__(self, plan: Plan, program: Path | None, folder: Path, limit: float, why_no_network: str | None,
-                 server_rate: float | None, say: Callable[[str], None]) -> None:
+                 say: Callable[[str], None]) -> None:
         self.plan, self.program, self.folder, self.say = plan, program, folder, say
-        self.why_no_network, self.server_rate = why_no_network, server_rate
+        self.why_no_network = why_no_network
         self.until = time.monotonic() + limit
         self.retry: list[Callable[[Crew], None]] = []
         self.results: dict[str, Any] = {"pace": [], "training": [], "memory": [], "not_run": []}
@@ -93,7 +93,7 @@ class Campaign:
         """Times steps of all methods in turn; one by one if that fails."""
         part = f"pace of {'/'.join(methods)}, {model}, {crew.workers} processes, {label(link)}"
         if network is not None:
-            network.shape(link, self.server_rate)
+            network.shape(link)
         try:
             answers = crew.ask(min(240, max(1, self.time_left())), do="pace", model=model, methods=methods,
                                rounds=pace.rounds, warmup=pace.warmup, steps=pace.steps)
@@ -113,7 +113,6 @@ class Campaign:
                 "model": model, "workers": crew.workers, "link": label(link), "method": method,
                 "median_ms": 1e3 * statistics.median(seconds), "fastest_ms": 1e3 * seconds[0],
                 "slowest_ms": 1e3 * seconds[-1], "steps": steps,
-                "adapt": each[0].get("adapt"),
             }
             self.results["pace"].append(record)
         line = ", ".join(f"{r['method']} {r['median_ms']:.0f}" for r in self.results["pace"][-len(methods):])
@@ -125,7 +124,7 @@ class Campaign:
         name = label(link) if link is not None and network is not None else "unshaped" if network else "loopback"
         part = f"training of {model} by {method}, {crew.workers} processes, {name}, seed {seed}"
         if network is not None:
-            network.shape(link, self.server_rate)
+            network.shape(link)
         try:
             answers = crew.ask(min(300, max(1, self.time_left())), do="train", model=model, method=method, seed=seed,
                                steps=training.steps, every=training.every)
@@ -135,7 +134,7 @@ class Campaign:
         first = answers[0]
         record = {"model": model, "workers": crew.workers, "link": name, "method": method, "seed": seed,
                   "points": first["points"], "final": first["points"][-1][2], "in_step": first["in_step"],
-                  "reached": time_to_loss(first["points"], TARGETS[model]), "adapt": first.get("adapt")}
+                  "reached": time_to_loss(first["points"], TARGETS[model])}
         self.results["training"].append(record)
         when = record["reached"]
         target = f"{TARGETS[model]} after {when['step']:.0f} steps, {when['seconds']:.1f} s" if when else "target not reached"

@@ -13,7 +13,6 @@ are little-endian 32-bit floats, one tensor after the other.
 from __future__ import annotations
 
 import argparse
-import hashlib
 import importlib.util
 import json
 import math
@@ -129,11 +128,9 @@ MODELS: dict[str, tuple[str, str, Callable[[], Any], Callable[[], Any], int, flo
 }
 
 
-def write(path: Path, tensors: list[Any]) -> str:
-    """Writes tensors one after the other; the file's SHA-256."""
-    content = b"".join(tensor.detach().numpy().astype("<f4").tobytes() for tensor in tensors)
-    path.write_bytes(content)
-    return hashlib.sha256(content).hexdigest()
+def write(path: Path, tensors: list[Any]) -> None:
+    """Writes tensors one after the other."""
+    path.write_bytes(b"".join(tensor.detach().numpy().astype("<f4").tobytes() for tensor in tensors))
 
 
 def measure(name: str, steps: int, seed: int, out: Path) -> dict[str, Any]:
@@ -167,12 +164,12 @@ def measure(name: str, steps: int, seed: int, out: Path) -> dict[str, Any]:
         optimizer.step()
     folder = out / name
     folder.mkdir(parents=True, exist_ok=True)
-    digests = {"seen": write(folder / "seen.f32", seen)}
+    write(folder / "seen.f32", seen)
     for worker in range(WORKERS):
-        digests[f"worker-{worker}"] = write(folder / f"worker-{worker}.f32", gradients(rows)[0])
+        write(folder / f"worker-{worker}.f32", gradients(rows)[0])
     return {"name": title, "folder": name, "package": f"{package} {__import__(package).__version__}", "data": data.name, "workers": WORKERS,
             "steps": steps, "rows": rows, "losses": [losses[0], losses[-1]],
-            "tensors": [{"name": tensor, "shape": list(parameter.shape)} for tensor, parameter in named], "sha256": digests}
+            "tensors": [{"name": tensor, "shape": list(parameter.shape)} for tensor, parameter in named]}
 
 
 def main() -> int:

@@ -6,7 +6,7 @@
 
 Both ends of a worker's veth pair have a `tc tbf`, so a link carries its rate in each direction at the same
 time. The server's port stands for the aggregation in the switch, which has a full-rate port for every worker, and
-is not shaped unless asked for.
+is not shaped.
 """
 
 from __future__ import annotations
@@ -125,14 +125,13 @@ class Network:
         """What to put before a command that shall run at `role`: w0, w1, …, ps."""
         return ["ip", "netns", "exec", f"{self._base}-{role}"]
 
-    def shape(self, gigabits: float | None, server: float | None = None) -> None:
-        """Sets the rate of all workers' links, and of the server's port; None: as fast as it goes."""
-        ends = [(f"{self._base}-w{i}", "eth0", gigabits) for i in range(self.workers)]
-        ends += [(f"{self._base}-switch", f"port{i}", gigabits) for i in range(self.workers)]
-        ends += [(f"{self._base}-ps", "eth0", server), (f"{self._base}-switch", "portps", server)]
-        for namespace, device, rate in ends:
+    def shape(self, gigabits: float | None) -> None:
+        """Sets the rate of all workers' links; None: as fast as it goes."""
+        ends = [(f"{self._base}-w{i}", "eth0") for i in range(self.workers)]
+        ends += [(f"{self._base}-switch", f"port{i}") for i in range(self.workers)]
+        for namespace, device in ends:
             _run("tc", "-n", namespace, "qdisc", "del", "dev", device, "root", check=False)
-            if rate is not None:
-                burst = BURST["fast" if rate > 5 else "default"]
+            if gigabits is not None:
+                burst = BURST["fast" if gigabits > 5 else "default"]
                 _run("tc", "-n", namespace, "qdisc", "add", "dev", device, "root", "tbf",
-                     "rate", f"{round(rate * 1000)}mbit", "burst", burst, "limit", QUEUE)
+                     "rate", f"{round(gigabits * 1000)}mbit", "burst", burst, "limit", QUEUE)

@@ -151,21 +151,6 @@ def loss_table(results: Results) -> list[str]:
                     "parameters equal on all processes"], rows)]
 
 
-def threshold_tables(results: Results) -> list[str]:
-    """SlimGC's communication threshold table of each link (its Fig. 6)."""
-    lines: list[str] = []
-    for record in results.all["pace"]:
-        found = record.get("adapt")
-        if not found or not found["rows"]:
-            continue
-        rows = [[f"{size:,}", *(f"{1e3 * each:.1f}" for each in (raw, compressed, processing, compressed + processing)), f"{gain:.2f}"]
-                for size, raw, compressed, processing, gain in found["rows"]]
-        threshold = "nothing is compressed" if found["threshold"] >= 0xFFFF_FFFF else f"threshold {found['threshold']:,} coordinates"
-        lines += [f"{record['model']} model, {record['workers']} processes, {record['link']}: {threshold}.", "",
-                  *table(["coordinates", "t_c", "t_c^q", "t_p^q", "t^q", "t_c / t^q"], rows)]
-    return ["### Communication threshold table (SlimGC's Fig. 6), ms, rank 0's", "", *lines] if lines else []
-
-
 def memory_table(results: Results) -> list[str]:
     """Peak memory of a training process."""
     records = results.all["memory"]
@@ -194,14 +179,10 @@ def markdown(raw: dict[str, Any]) -> str:
              f"start; {raw['minutes']:.0f} minutes.", ""]
     if raw["quick"]:
         lines += ["**Quick run:** few steps, for a first impression only.", ""]
-    if raw["ps_rate"]:
-        lines += [f"The server's port was shaped to {raw['ps_rate']:g} Gb/s.", ""]
-    if raw.get("bucket_mb", 25) != 25:
-        lines += [f"DDP's buckets were {raw['bucket_mb']:g} MB with all methods.", ""]
     for model in results.models():
         for workers in results.workers():
             lines += pace_tables(results, model, workers)
-    lines += threshold_tables(results) + loss_table(results) + memory_table(results)
+    lines += loss_table(results) + memory_table(results)
     if raw["not_run"]:
         lines += ["### Not run", "", *(f"- {miss['part']}: {miss['why']}" for miss in raw["not_run"]), ""]
     return "\n".join(lines)

@@ -29,10 +29,9 @@ class Run:
     def __init__(self, averaging: Averaging, text: Text, method: str, shape: Shape, seed: int, dense_steps: int):
         self.text, self.shape, self.seed = text, shape, seed
         self.rank = dist.get_rank()
-        buckets = float(os.environ.get("BENCH_BUCKET_MB", "25"))
         self.module: nn.Module = build(shape, text, seed)
         self.optimizer = torch.optim.SGD(self.module.parameters(), shape.rate)
-        self.ddp = DistributedDataParallel(self.module, gradient_as_bucket_view=True, bucket_cap_mb=buckets)
+        self.ddp = DistributedDataParallel(self.module, gradient_as_bucket_view=True)
         averaging.attach(method, self.ddp, dense_steps)
         self.done = 0
 
@@ -55,19 +54,6 @@ class Run:
         plans = len(hook.plans)
         while len(hook.plans) == plans:
             self.step()
-
-    def adaptive_state(self) -> dict[str, Any] | None:
-        """What such a hook has measured and chosen."""
-        import thc.torch
-
-        try:
-            hook = thc.torch.hook_of(self.ddp)
-        except ValueError:
-            return None
-        if hook.adaptive is None or hook.plan is None:
-            return None
-        return {"threshold": hook.adaptive.threshold, "rows": [[*row, row.gain] for row in hook.adaptive.table.rows()],
-                "plan": hook.plan.as_dict(), "seconds": hook.adaptive.seconds, "steps": hook.steps}
 
     def held_out(self) -> float:
         """Loss on the part of the text that is not trained on."""
@@ -119,8 +105,6 @@ class Trainer:
                     run.step()
                     record["seconds"].append(time.perf_counter() - started)
                 dist.barrier()
-        for method in methods:
-            out[method]["adapt"] = self.paced[model, method].adaptive_state()
         return out
 
     def train(self, model: str, method: str, seed: int, steps: int, every: int) -> dict[str, Any]:
@@ -142,10 +126,9 @@ class Trainer:
         low, high = digest.clone(), digest.clone()
         dist.all_reduce(low, dist.ReduceOp.MIN)
         dist.all_reduce(high, dist.ReduceOp.MAX)
-        adapted = run.adaptive_state() if method == "thc-adapt" else None
         del run
         gc.collect()
-        return {"points": points, "losses": losses, "in_step": bool(low == high), "adapt": adapted}
+        return {"points": points, "losses": losses, "in_step": bool(low == high)}
 
     def memory(self, model: str, method: str, steps: int) -> dict[str, Any]:
         """Memory of this process in MiB after `steps`: the peak, what it is then, and what it was before there was

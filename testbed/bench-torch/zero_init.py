@@ -44,8 +44,6 @@ class Task:
     optimizers: Callable[[nn.Module], list[torch.optim.Optimizer]] = lambda model: [
         torch.optim.AdamW([p for p in model.parameters() if p.requires_grad], 1e-3)
     ]
-    before: Callable[[Any, int], None] = lambda model, step: None
-    """What changes before a step."""
 
 
 # LoRA.
@@ -93,31 +91,7 @@ def words(seed: int, step: int, rank: int) -> Examples:
 
 
 def next_word(model: Any, step: int, rank: int, found: Examples) -> torch.Tensor:
-    scores = model(found[0][:, :-1])
-    return functional.cross_entropy(getattr(scores, "logits", scores).flatten(0, 1), found[0][:, 1:].flatten())
-
-
-def adapted_llama() -> nn.Module:
-    """LoRA on the projections of a small Llama that has been trained a little and is frozen."""
-    from transformers import LlamaConfig, LlamaForCausalLM
-
-    model = LlamaForCausalLM(
-        LlamaConfig(
-            vocab_size=TOKENS, hidden_size=160, intermediate_size=320, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=4,
-            max_position_embeddings=LENGTH,
-        )
-    )  # fmt: skip
-    optimizer = torch.optim.AdamW(model.parameters(), 1e-3)
-    for step in range(40):
-        optimizer.zero_grad()
-        next_word(model, step, 0, words(999, step, 0)).backward()
-        optimizer.step()
-    model.requires_grad_(False)
-    for layer in model.model.layers:
-        for place, names in ((layer.self_attn, ("q_proj", "k_proj", "v_proj", "o_proj")), (layer.mlp, ("up_proj", "down_proj"))):
-            for name in names:
-                setattr(place, name, Adapted(getattr(place, name)))
-    return model
+    return functional.cross_entropy(model(found[0][:, :-1]).flatten(0, 1), found[0][:, 1:].flatten())
 
 
 # A diffusion transformer with adaLN-zero.
@@ -162,36 +136,7 @@ def denoise(model: Any, step: int, rank: int, found: Examples) -> torch.Tensor:
     return (model(mixed, t) - (noise - clean)).square().mean()
 
 
-class Residual(nn.Module):
-    """Convolutions with a residual around, whose last ones are zero at first."""
-
-    def __init__(self, width: int = 24) -> None:
-        super().__init__()
-        self.take = nn.Conv2d(1, width, 3, padding=1)
-        self.inner = nn.ModuleList([nn.Conv2d(width, width, 3, padding=1) for _ in range(4)])
-        self.zero = nn.ModuleList([nn.Conv2d(width, width, 3, padding=1) for _ in range(4)])
-        self.norms = nn.ModuleList([nn.GroupNorm(4, width) for _ in range(4)])
-        self.out = nn.Conv2d(width, 1, 3, padding=1)
-        for layer in (*self.zero, self.out):
-            nn.init.zeros_(layer.weight)
-            nn.init.zeros_(layer.bias)
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        x = self.take(x)
-        for inner, zero, norm in zip(self.inner, self.zero, self.norms):
-            x = x + zero(functional.silu(inner(norm(x))))
-        return self.out(functional.silu(x))
-
-
-def pictures(seed: int, step: int, rank: int) -> Examples:
-    source = generator(seed, 100 * step + rank)
-    at = torch.arange(12.0)
-    a, b = 6 * torch.rand(2, 16, 1, 1, 1, generator=source)
-    clean = torch.sin(a + 0.6 * at[:, None]) * torch.cos(b + 0.4 * at)
-    return clean, clean + 0.7 * torch.randn(16, 1, 12, 12, generator=source)
-
-
-# Layers that are used late, or seldom, or by some ranks.
+# Layers that are used seldom, or by some ranks.
 
 
 def classifier(width: int = 256) -> nn.Module:
@@ -213,28 +158,6 @@ def classes_of_a_rank(seed: int, step: int, rank: int) -> Examples:
 
 def classify(model: Any, step: int, rank: int, found: Examples) -> torch.Tensor:
     return functional.cross_entropy(model(found[0]), found[1])
-
-
-def unfreeze(model: Any, step: int) -> None:
-    """The first layers take no part until half time."""
-    for layer in (model[0], model[2]):
-        layer.frozen = step < UNFREEZE
-
-
-UNFREEZE = 30
-
-
-class Late(nn.Linear):
-    """Its gradient is zero while it is frozen, as DDP has it where parameters do not take part."""
-
-    frozen = True
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return functional.linear(x, self.weight.detach(), self.bias.detach()) if self.frozen else super().forward(x)
-
-
-def late_classifier() -> nn.Module:
-    return nn.Sequential(Late(64, 256), nn.ReLU(), Late(256, 256), nn.ReLU(), nn.Linear(256, 10))
 
 
 class Experts(nn.Module):
@@ -296,10 +219,7 @@ def muon(model: nn.Module) -> list[torch.optim.Optimizer]:
 TASKS: dict[str, Task] = {
     "lora-320": lora(320),
     "lora-256": lora(256),
-    "lora-llama": Task(adapted_llama, words, next_word),
     "dit": Task(Dit, noised, denoise),
-    "zero-convolutions": Task(Residual, pictures, lambda model, step, rank, found: (model(found[1]) - found[0]).square().mean()),
-    "unfrozen-late": Task(late_classifier, points, classify, before=unfreeze),
     "idle-experts": Task(Experts, points, route),
     "bag-of-words": Task(lambda: nn.Sequential(nn.Linear(2000, 64), nn.ReLU(), nn.Linear(64, 2)), bags, classify),
     "own-classes": Task(classifier, classes_of_a_rank, classify),
@@ -318,9 +238,6 @@ class Run:
     agreement: float = 1.0
     """There, the energy of the mean over the mean energy of the ranks' gradients: 1 if they are equal, 1 / ranks if they have nothing in common, less if
     they cancel."""
-    bits: float = 32.0
-    moved: int = 0
-    """Steps of parameters whose exact mean was zero, and the other was not."""
 
 
 def train(task: Task, seed: int, steps: int, ranks: int, compressed: bool, data: int) -> Run:
@@ -337,7 +254,6 @@ def train(task: Task, seed: int, steps: int, ranks: int, compressed: bool, data:
     optimizers = task.optimizers(model)
     run, losses = Run(0.0, 0.0), []
     for step in range(steps):
-        task.before(model, step)
         gradients, loss = [], 0.0
         for rank in range(ranks):
             model.zero_grad(set_to_none=True)
@@ -354,9 +270,7 @@ def train(task: Task, seed: int, steps: int, ranks: int, compressed: bool, data:
             at = place.stop
             parameter.grad = mean[place].view_as(parameter).clone()
             energy, lost = float(exact[place].double().square().sum()), float((mean[place] - exact[place]).double().square().sum())
-            if energy == 0:
-                run.moved += lost > 0
-            elif 1000 * parameter.numel() > coordinates and lost / energy > run.worst:
+            if energy > 0 and 1000 * parameter.numel() > coordinates and lost / energy > run.worst:
                 run.worst, run.where = lost / energy, f"{name}, step {step}"
                 run.agreement = energy / statistics.mean(float(gradient[place].double().square().sum()) for gradient in gradients)
         for optimizer in optimizers:
@@ -367,8 +281,6 @@ def train(task: Task, seed: int, steps: int, ranks: int, compressed: bool, data:
         run.held_out = statistics.mean(
             float(task.loss(model, steps, rank, task.examples(HELD_OUT, HELD_OUT + 100 * number, rank))) for number in range(4) for rank in range(ranks)
         )
-    if way is not None:
-        run.bits = way.bits
     return run
 
 
@@ -380,8 +292,8 @@ def main() -> None:
     parser.add_argument("--ranks", type=int, default=2)
     options = parser.parse_args()
     torch.set_num_threads(1)
-    print("| task | exact loss | THC over it, by seed | held out over it | another order, by seed | its held out | largest NMSE | agreement there | bits up | not zero |", flush=True)
-    print("|-|-:|-|-|-|-|-|-:|-:|-:|", flush=True)
+    print("| task | exact loss | THC over it, by seed | held out over it | another order, by seed | its held out | largest NMSE | agreement there |", flush=True)
+    print("|-|-:|-|-|-|-|-|-:|", flush=True)
     for name in options.tasks.split(","):
         task = TASKS[name]
         runs = [
@@ -395,7 +307,7 @@ def main() -> None:
         worst = max((run[1] for run in runs), key=lambda run: run.worst)
         print(
             f"| {name} | {statistics.mean(run[0].final for run in runs):.4f} | {over(1, 'final')} | {over(1, 'held_out')} | {over(2, 'final')} | {over(2, 'held_out')} | "
-            f"{worst.worst:.2g} ({worst.where}) | {worst.agreement:.2g} | {worst.bits:.2f} | {sum(run[1].moved for run in runs)} |",
+            f"{worst.worst:.2g} ({worst.where}) | {worst.agreement:.2g} |",
             flush=True,
         )
 

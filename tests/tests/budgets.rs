@@ -18,7 +18,7 @@ const ROOMS: &[(&str, &str, usize)] = &[
     ("p4", "p4", 4_508),
     ("controller", "controller", 10_414),
     ("python", "python/src python/thc", 15_862),
-    ("testbed", "testbed", 18_435),
+    ("testbed", "testbed", 12_511),
     ("packaging", "packaging", 1_423),
 ];
 

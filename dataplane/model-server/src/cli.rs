@@ -35,8 +35,8 @@ Examples:
     secret = \"sixteen letters or more\"
     max_coordinates = 100000000
 
-  See it at work, with six workers of which one is slow:
-    thc async demo
+  See it at work, with four workers of which one is slow:
+    torchrun --nproc_per_node 4 python/examples/asynchronous.py --slow 4
 
 The first worker that opens a model says what it is (its length, rate, momentum, epochs, precision, bound on
 delays), in Rust by thc_model::Spec, in Python by thc.Asynchronous; the others must say the same.

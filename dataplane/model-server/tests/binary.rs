@@ -55,7 +55,7 @@ fn help_teaches_and_a_signal_ends_with_totals() {
     let help = command().arg("--help").output().unwrap();
     assert!(help.status.success());
     let help = String::from_utf8(help.stdout).unwrap();
-    for part in ["Examples:", "--state", "Exit status", "thc async demo", "THC_MODEL_SECRET"] {
+    for part in ["Examples:", "--state", "Exit status", "asynchronous.py --slow", "THC_MODEL_SECRET"] {
         assert!(help.contains(part), "{part}");
     }
     let mut child = command()

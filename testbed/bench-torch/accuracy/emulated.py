@@ -35,8 +35,6 @@ class Emulated:
         """What was lost, or what has been sent so far."""
         self._length = length
 
-    bits = 4.0
-
     def _rows(self, x: torch.Tensor) -> torch.Tensor:
         return torch.nn.functional.pad(x, (0, -len(x) % BLOCK)).view(-1, BLOCK)
 

@@ -22,8 +22,6 @@ class Late:
     """So many of the ranks are late in each step: the others have their mean before these send anything. What was not in a mean is
     dropped, as in the paper's simulation."""
 
-    bits = 4.0
-
     def __init__(self, model: torch.nn.Module, ranks: int, seed: int, *, late: int) -> None:
         length = sum(p.numel() for p in model.parameters())
         if length > SLOTS * 1024:

@@ -19,7 +19,7 @@ LOOK = 50
 
 
 def train(name: str, way_name: str, ranks: int, seed: int, steps: int | None = None) -> dict[str, Any]:
-    """Trains a task; losses by step, held-out loss, errors by parameter."""
+    """Trains a task; losses by step, held-out loss, the errors of the mean and of the update."""
     torch.set_num_threads(1)
     task: Task = TASKS[name]
     steps = steps or task.steps
@@ -28,8 +28,8 @@ def train(name: str, way_name: str, ranks: int, seed: int, steps: int | None = N
     parameters = list(model.parameters())
     averages = way(way_name, model, ranks, seed)
     losses: list[float] = []
-    errors: dict[str, list[float]] = {}
-    cosines, updates = [], []
+    errors: list[float] = []
+    updates: list[float] = []
     began = time.perf_counter()
     for step in range(steps):
         examples = task.examples(seed, step, task.batch)
@@ -46,8 +46,7 @@ def train(name: str, way_name: str, ranks: int, seed: int, steps: int | None = N
         exact = exact_mean(gradients) if looks else None
         mean = averages.mean(gradients)
         if exact is not None:
-            _note(errors, model, exact, mean)
-            cosines.append(float(torch.nn.functional.cosine_similarity(exact.double(), mean.double(), dim=0)))
+            errors.append(float((mean.double() - exact.double()).square().sum() / exact.double().square().sum()))
             updates.append(_update_error(model, optimizer, task, exact, mean))
         _step(model, optimizer, task, mean)
     if isinstance(averages, Late):
@@ -58,9 +57,8 @@ def train(name: str, way_name: str, ranks: int, seed: int, steps: int | None = N
         accuracy = task.accuracy(model, task.held_out()) if task.accuracy else None
     return {
         "task": name, "way": way_name, "ranks": ranks, "seed": seed, "steps": steps, "losses": losses, "final": sum(losses[-LAST:]) / LAST,
-        "held_out": held_out, "accuracy": accuracy, "bits": averages.bits if not isinstance(averages, Exact) else 32.0,
-        "errors": {key: sum(found) / len(found) for key, found in errors.items()}, "sizes": {key: p.numel() for key, p in model.named_parameters()},
-        "cosine": sum(cosines) / len(cosines) if cosines else None, "update": sum(updates) / len(updates) if updates else None,
+        "held_out": held_out, "accuracy": accuracy, "nmse": sum(errors) / len(errors) if errors else None,
+        "update": sum(updates) / len(updates) if updates else None,
         "seconds": time.perf_counter() - began,
     }  # fmt: skip
 
@@ -73,18 +71,6 @@ def _step(model: torch.nn.Module, optimizer: torch.optim.Optimizer, task: Task, 
     if task.clip:
         torch.nn.utils.clip_grad_norm_(model.parameters(), task.clip)
     optimizer.step()
-
-
-def _note(errors: dict[str, list[float]], model: torch.nn.Module, exact: torch.Tensor, mean: torch.Tensor) -> None:
-    """The NMSE of each parameter, and of all together."""
-    at = 0
-    for name, parameter in model.named_parameters():
-        place = slice(at, at + parameter.numel())
-        at = place.stop
-        size = float(exact[place].double().square().sum())
-        if size:
-            errors.setdefault(name, []).append(float((mean[place].double() - exact[place].double()).square().sum()) / size)
-    errors.setdefault("all", []).append(float((mean.double() - exact.double()).square().sum() / exact.double().square().sum()))
 
 
 def _update_error(model: torch.nn.Module, optimizer: torch.optim.Optimizer, task: Task, exact: torch.Tensor, mean: torch.Tensor) -> float:

@@ -24,9 +24,6 @@ class Way(Protocol):
     def mean(self, gradients: list[torch.Tensor]) -> torch.Tensor:
         """Of all ranks' gradients, which it may use up."""
 
-    bits: float
-    """Of a coordinate on the way up, on average."""
-
 
 def exact_mean(gradients: list[torch.Tensor]) -> torch.Tensor:
     return torch.stack(gradients).double().mean(0).float()
@@ -34,8 +31,6 @@ def exact_mean(gradients: list[torch.Tensor]) -> torch.Tensor:
 
 class Exact:
     """In f64."""
-
-    bits = 32.0
 
     def mean(self, gradients: list[torch.Tensor]) -> torch.Tensor:
         return exact_mean(gradients)
@@ -61,35 +56,22 @@ class Thc:
         self._feedback = feedback_key("accuracy") if paper else None
         table = self._codecs[0].tables()[0]["id"]
         self._plan = [(self._layout.length, table)] if paper else self._layout.spans(table)
-        self._sent = self._coordinates = 0.0
 
-    @property
-    def bits(self) -> float:
-        return self._sent / max(1.0, self._coordinates)
-
-    def _reduce(self, data: list[torch.Tensor], plan: list[tuple[int, Any]]) -> torch.Tensor:
-        """The mean of arrays, which take it; that of the first."""
-        begun = [codec.begin(array.numpy(), plan, self._feedback) for codec, array in zip(self._codecs, data)]
+    def mean(self, gradients: list[torch.Tensor]) -> torch.Tensor:
+        begun = [codec.begin(array.numpy(), self._plan, self._feedback) for codec, array in zip(self._codecs, gradients)]
         norms = np.maximum.reduce([norms for _, norms in begun])
         counts = [codec.settle(call, norms) for codec, (call, _) in zip(self._codecs, begun)][0]
         piece_of = 1 << 20
         for piece in range(len(counts)):
             place = slice(piece * piece_of, (piece + 1) * piece_of)
-            words = [codec.compress(call, piece, array.numpy()[place]) for codec, (call, _), array in zip(self._codecs, begun, data)]
+            words = [codec.compress(call, piece, array.numpy()[place]) for codec, (call, _), array in zip(self._codecs, begun, gradients)]
             with np.errstate(over="ignore"):
                 sums = np.add.reduce([word.view(np.uint32) for word in words], dtype=np.uint32).view(np.int32)
-            for codec, (call, _), array in zip(self._codecs, begun, data):
+            for codec, (call, _), array in zip(self._codecs, begun, gradients):
                 codec.finish(call, piece, sums, array.numpy()[place])
         for codec, (call, _) in zip(self._codecs, begun):
             codec.end(call)
-        for length, choice in plan:
-            padded = -(-length // 1024) * 1024
-            self._sent += padded * BITS
-        return data[0]
-
-    def mean(self, gradients: list[torch.Tensor]) -> torch.Tensor:
-        self._coordinates += self._layout.length
-        return self._reduce(gradients, self._plan)
+        return gradients[0]
 
 
 EMULATED: dict[str, dict[str, Any]] = {

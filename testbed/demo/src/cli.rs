@@ -7,18 +7,18 @@ use std::path::PathBuf;
 use std::process::{Command, ExitCode};
 
 use clap::error::ErrorKind;
-use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap::{Args, Parser, Subcommand};
 use serde::Serialize;
+use thc_netns::Rate;
 use thc_ps::Fraction;
-use thc_transport::IoName;
 
 use crate::demo::plan::{DemoPlan, WorkerPlan};
+use crate::demo::run::Aggregator;
 use crate::demo::{exact, model, processes, run, server, shared};
-use crate::distribution::Distribution;
 use crate::error::{Error, Result};
-use crate::nmse::{Experiment, Vectors};
-use crate::sweep;
+use crate::nmse::Experiment;
 use crate::table::TableReport;
+use crate::testbed::Testbed;
 
 /// A text that every Debian machine has.
 const TEXT: &str = "/usr/share/common-licenses/GPL-3";
@@ -46,9 +46,11 @@ struct Cli {
 enum Subcommands {
     /// Train a small language model through THC and compare with exact averaging
     Demo(DemoArgs),
+    /// Make hosts with links of a rate (network namespaces, as root), start an aggregator, and run a command on each host
+    Testbed(TestbedArgs),
     /// Compute an optimal lookup table, or choose the best one for a number of workers
     Table(TableArgs),
-    /// Measure the error of the mean with the real codec and the aggregator model, and compare it with theory
+    /// Measure the error of the mean with the real codec, and compare it with theory
     Nmse(NmseArgs),
     /// Measure errors beside other schemes, and what docs/papers.md compares with the papers
     #[command(disable_help_flag = true)]
@@ -56,12 +58,9 @@ enum Subcommands {
     /// Measure an all-reduce between real processes on links of a given rate, beside others
     #[command(disable_help_flag = true)]
     Bench(StudyArgs),
-    /// Simulate all-reduces in virtual time: 2 to 1,024 workers, links of any rate, and which layout is fastest
+    /// Simulate all-reduces in virtual time: 2 to 64 workers, links of any rate, losses, windows
     #[command(disable_help_flag = true)]
     Simulate(StudyArgs),
-    /// Train asynchronously with double quantization, and compare with full precision
-    #[command(disable_help_flag = true)]
-    Async(StudyArgs),
     /// A worker process of the demo
     #[command(hide = true)]
     DemoWorker(ChildArgs),
@@ -80,31 +79,22 @@ struct StudyArgs {
     arguments: Vec<OsString>,
 }
 
-/// The switches that the demo can run.
-#[derive(Clone, Copy, Debug, ValueEnum)]
-enum SwitchName {
-    /// The p4lang project's software switch; needs root, for network namespaces
-    Bmv2,
-}
-
 #[derive(Args)]
 #[command(after_help = "Starts a parameter server (thc-ps) and worker processes on this machine, trains a \
                         character-level\nlanguage model of about half a million parameters data-parallel through \
                         THC,\nthen repeats the run with exact averaging: same initial parameters, same batches.\n\n\
                         Examples:\n  \
                         thc demo\n  \
-                        thc demo --workers 8 --steps 200 --plot loss.svg\n  \
+                        thc demo --workers 8 --steps 200\n  \
                         thc demo --steps 50 --loss 0.01                 (same result, more packets)\n  \
-                        thc demo --io dpdk                              (same result, bypasses the kernel)\n  \
-                        thc demo --switch bmv2                          (a P4 switch adds up)\n  \
-                        thc demo --controller                           (same result, with metrics)\n  \
-                        thc demo --colocated                            (same result, without a dedicated server)\n  \
+                        thc demo --aggregator dpdk                      (same result, bypasses the kernel)\n  \
+                        thc demo --aggregator bmv2                      (a P4 switch adds up)\n  \
                         thc demo --text book.txt --json > report.json")]
 struct DemoArgs {
     /// Worker processes
     #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u8).range(1..=16))]
     workers: u8,
-    /// Optimizer steps [default: 400, through a switch 60]
+    /// Optimizer steps [default: 400, through BMv2 60]
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     steps: Option<u32>,
     /// Text to learn: any file of at least 2 KiB
@@ -116,28 +106,15 @@ struct DemoArgs {
     /// Bit budget b: information bits per coordinate sent up
     #[arg(short, long, default_value_t = 4, value_parser = clap::value_parser!(u8).range(1..=4))]
     bits: u8,
-    /// What carries the packets: loopback sockets, or DPDK over shared memory
-    #[arg(long, value_enum, value_name = "BACKEND", default_value = "udp")]
-    io: IoName,
-    /// Have thc-controller create the job, and show the run by its counters and metrics
-    #[arg(long)]
-    controller: bool,
-    /// Run without a dedicated server: each worker's process serves a share of the slots, as by default with PyTorch on
-    /// several hosts
-    #[arg(long)]
-    colocated: bool,
-    /// Aggregate in this switch instead of thc-ps, with a smaller model: BMv2 takes milliseconds for a packet
-    #[arg(long, value_enum, value_name = "SWITCH")]
-    switch: Option<SwitchName>,
+    /// Aggregator that adds the gradients up; the result is the same
+    #[arg(long, value_enum, value_name = "AGGREGATOR", default_value = "ps")]
+    aggregator: Aggregator,
     /// Lose this share of all packets, in each direction, to see them repeated
     #[arg(long, value_name = "FRACTION", default_value_t = 0.0, value_parser = loss)]
     loss: f64,
     /// Do not carry what quantization loses over to the next step
     #[arg(long)]
     no_feedback: bool,
-    /// Draw both loss curves into this SVG file
-    #[arg(long, value_name = "FILE")]
-    plot: Option<PathBuf>,
     /// Print the report as JSON, and no progress
     #[arg(long)]
     json: bool,
@@ -145,19 +122,37 @@ struct DemoArgs {
 
 #[derive(Args)]
 #[command(
-    args_conflicts_with_subcommands = true,
+    after_help = "The command has THC_PS and THC_WORKER in its environment, and THC_COOKIE where no controller gives it; its lines \
+                        are printed\nwith the host's number. Without a command there is a shell on the first host, and the commands that enter the others.\n\n\
+                        Examples:\n  \
+                        thc testbed --rate 1gbit --command 'thc-worker --ps $THC_PS --coordinates 16777216'\n  \
+                        thc testbed --workers 2 --aggregator shares"
+)]
+struct TestbedArgs {
+    /// Hosts of workers
+    #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u8).range(1..=64))]
+    workers: u8,
+    /// Aggregator: ps with thc-controller on a host of its own, shares on the workers' hosts, or bmv2
+    #[arg(long, value_enum, value_name = "AGGREGATOR", default_value = "ps")]
+    aggregator: Aggregator,
+    /// Rate of each worker's link, each way
+    #[arg(long, value_name = "RATE", default_value = "1gbit")]
+    rate: Rate,
+    /// Command for sh on every host
+    #[arg(long, value_name = "COMMAND")]
+    command: Option<String>,
+}
+
+#[derive(Args)]
+#[command(
     after_help = "A table maps the 2^b indices that workers send to values 0..g that the aggregator adds up.\n\
                   The one computed here is provably optimal for normally distributed coordinates.\n\n\
                   Examples:\n  \
                   thc table -b 4 -g 30 -p 1/32          the table of the paper's testbed\n  \
                   thc table -b 4 --workers 10           best g and p for sums of 10 workers in 8 bits\n  \
-                  thc table -b 4 --workers 10 --lane 16 --json\n  \
-                  thc table --workers 4 --lane 6 --complete   for sums through a process group\n  \
-                  thc table sweep                       thousands of tables, timed"
+                  thc table -b 4 --workers 10 --lane 16 --json"
 )]
 struct TableArgs {
-    #[command(subcommand)]
-    sweep: Option<TableSubcommands>,
     /// Bit budget b, 1 to 8
     #[arg(short, long, default_value_t = 4)]
     bits: u8,
@@ -173,34 +168,19 @@ struct TableArgs {
     /// Bits of a summed coordinate, 4 to 16
     #[arg(long, default_value_t = 8, requires = "workers")]
     lane: u8,
-    /// Make every point of the grid a value: where sums are sent instead of indices, more values cost nothing
-    /// (docs/without-a-server.md)
-    #[arg(long, requires = "workers", conflicts_with = "bits")]
-    complete: bool,
     /// Print JSON
     #[arg(long)]
     json: bool,
 }
 
-#[derive(Subcommand)]
-enum TableSubcommands {
-    /// Solve all tables of 2 to 4 bits, g up to 60, 40 fractions from 1/4096 to 1/8
-    Sweep {
-        /// Print JSON
-        #[arg(long)]
-        json: bool,
-    },
-}
-
 #[derive(Args)]
 #[command(
-    after_help = "Every worker transforms, quantizes and packs its vector; real packets go through the \
-                        aggregator model;\nthe decoded mean is compared with the exact one. Sums that exceed 8 bits \
-                        use 16-bit lanes.\nWith copies, theory says quantization error / n + truncation error.\n\n\
+    after_help = "All workers hold the same vector of log-normal coordinates, as in the paper. They transform and quantize it; \
+                        the mean\nthat the sums give is compared with the exact one. Sums that exceed 8 bits use 16-bit lanes. Theory says \
+                        quantization\nerror / n + truncation error.\n\n\
                         Examples:\n  \
                         thc nmse -b 4 -g 30 -p 1/32 -n 4\n  \
-                        thc nmse -b 4 -g 30 -p 1/32 -n 8 --independent --dist normal\n  \
-                        thc nmse -b 2 -g 34 -p 1/512 -n 10 --trials 100 --json"
+                              thc nmse -b 2 -g 34 -p 1/512 -n 10 --trials 100 --json"
 )]
 struct NmseArgs {
     /// Bit budget b, 1 to 4
@@ -218,18 +198,6 @@ struct NmseArgs {
     /// Coordinates of a vector
     #[arg(short, long, default_value_t = 1 << 20, value_parser = clap::value_parser!(u32).range(1..=1 << 28))]
     dimension: u32,
-    /// Distribution of the coordinates
-    #[arg(long = "dist", value_enum, default_value_t = Distribution::Lognormal)]
-    distribution: Distribution,
-    /// All workers hold the same vector (the default, as in the paper)
-    #[arg(long, conflicts_with = "independent")]
-    copies: bool,
-    /// Every worker holds its own vector
-    #[arg(long)]
-    independent: bool,
-    /// Coordinates that are transformed together, as a power of two
-    #[arg(long, value_name = "LOG2", default_value_t = 20, value_parser = clap::value_parser!(u8).range(10..=20))]
-    block: u8,
     /// Repetitions, each with new vectors, signs and roundings
     #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     trials: u32,
@@ -321,9 +289,6 @@ fn print(report: &(impl Serialize + std::fmt::Display), json: bool) -> Result<()
 
 fn execute(command: Subcommands) -> Result<()> {
     match command {
-        Subcommands::Table(TableArgs { sweep: Some(TableSubcommands::Sweep { json }), .. }) => {
-            print(&sweep::run()?, json)
-        }
         Subcommands::Table(args) => print(&table(&args)?, args.json),
         Subcommands::Nmse(args) => {
             let experiment = Experiment {
@@ -332,38 +297,35 @@ fn execute(command: Subcommands) -> Result<()> {
                 fraction: args.fraction.0,
                 workers: args.workers,
                 dimension: args.dimension as usize,
-                distribution: args.distribution,
-                vectors: if args.independent { Vectors::Independent } else { Vectors::Copies },
                 trials: args.trials,
-                block: args.block,
                 seed: args.seed,
             };
             print(&experiment.run()?, args.json)
         }
+        Subcommands::Testbed(args) => {
+            let TestbedArgs { workers, aggregator, rate, command } = args;
+            Testbed { workers, aggregator, rate, command }.run()
+        }
         Subcommands::Bench(args) => study("bench", &args),
         Subcommands::Papers(args) => study("papers", &args),
         Subcommands::Simulate(args) => study("simulate", &args),
-        Subcommands::Async(args) => study("async", &args),
         Subcommands::Demo(args) => {
+            let slow = args.aggregator == Aggregator::Bmv2;
             let plan = DemoPlan {
                 text: args.text,
                 workers: args.workers,
-                steps: args.steps.unwrap_or(if args.switch.is_some() { 60 } else { 400 }),
+                steps: args.steps.unwrap_or(if slow { 60 } else { 400 }),
                 batch: 128,
-                hidden: if args.switch.is_some() { model::NARROW } else { model::WIDE },
+                hidden: if slow { model::NARROW } else { model::WIDE },
                 seed: args.seed,
                 learning_rate: 0.002,
             };
             let options = run::Options {
                 plan,
                 bits: args.bits,
-                io: args.io,
-                controller: args.controller,
-                colocated: args.colocated,
-                switch: args.switch.is_some(),
+                aggregator: args.aggregator,
                 loss: args.loss,
                 feedback: !args.no_feedback,
-                plot: args.plot,
                 quiet: args.json,
             };
             print(&run::run(&options)?, args.json)
@@ -388,7 +350,6 @@ fn execute(command: Subcommands) -> Result<()> {
 
 fn table(args: &TableArgs) -> Result<TableReport> {
     match (args.workers, args.granularity, args.fraction) {
-        (Some(workers), ..) if args.complete => TableReport::complete(args.lane, workers),
         (Some(workers), ..) => TableReport::choose(args.bits, args.lane, workers),
         (None, Some(granularity), Some(fraction)) => TableReport::solve(args.bits, granularity, fraction.0),
         _ => Err(Error::Usage(

@@ -4,21 +4,29 @@
 pub mod adam;
 pub mod controller;
 pub mod curve;
-pub mod error_sample;
 pub mod event;
 pub mod exact;
-pub mod gradient_file;
-pub mod hosts;
 pub mod memif;
 pub mod model;
 pub mod plan;
 pub mod processes;
-pub mod progress;
 pub mod report;
 pub mod run;
-pub mod run_result;
 pub mod server;
 pub mod shared;
 pub mod switch;
 pub mod text;
 pub mod training;
+
+use std::path::Path;
+use std::process::Command;
+
+use thc_netns::Host;
+
+/// Makes a command run on a host, with the same additions to its environment.
+pub fn on_host(host: &Host, command: &Command) -> Command {
+    let mut there = host.command(Path::new(command.get_program()));
+    there.args(command.get_args());
+    there.envs(command.get_envs().filter_map(|(name, value)| Some((name, value?))));
+    there
+}

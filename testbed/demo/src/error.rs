@@ -22,28 +22,9 @@ pub enum Error {
     /// A failure, as one line that names its cause and what to do.
     #[error("{0}")]
     Failure(String),
-    /// A file has no usable gradients.
-    #[error("{}: {reason}", path.display())]
-    Profile {
-        /// The file.
-        path: PathBuf,
-        /// The problem with the file.
-        reason: String,
-    },
-    /// The plot cannot be drawn.
-    #[error("cannot draw the plot {}: {reason}", path.display())]
-    Plot {
-        /// The requested file.
-        path: PathBuf,
-        /// The reason.
-        reason: String,
-    },
     /// The codec refuses parameters.
     #[error(transparent)]
     Codec(#[from] thc_codec::CodecError),
-    /// The aggregator model refuses a job.
-    #[error(transparent)]
-    Job(#[from] thc_protocol::aggregator::JobConfigError),
     /// The all-reduce failed.
     #[error(transparent)]
     Worker(Box<thc_worker::WorkerError>),
@@ -64,14 +45,6 @@ pub enum Error {
     /// A system call for processes, signals or sockets failed.
     #[error("a system call failed: {0}")]
     Process(std::io::Error),
-    /// The parent had ended before the child began.
-    #[error("this subcommand belongs to `thc demo` and ends with it; run `thc demo`")]
-    Orphaned,
-    /// The program was built without the feature that `--controller` needs.
-    #[error(
-        "this build has no controller: run make demo ARGS=--controller, or build thc-demo with its default features"
-    )]
-    NoController,
     /// A program cannot be started.
     #[error("cannot start {name}: {source}")]
     Start {
@@ -79,18 +52,6 @@ pub enum Error {
         name: String,
         /// The system's error.
         source: std::io::Error,
-    },
-    /// A child ended too early, without an error.
-    #[error("{name} ended before its work was done")]
-    Silent {
-        /// The child's name.
-        name: String,
-    },
-    /// No process makes progress.
-    #[error("no process has made progress for {seconds} s")]
-    Stalled {
-        /// The time without progress.
-        seconds: u64,
     },
     /// The user interrupted the program, or a signal asked it to end.
     #[error("interrupted")]
@@ -101,6 +62,18 @@ impl Error {
     /// An error that another module reports.
     pub fn failure(reason: impl std::fmt::Display) -> Self {
         Self::Failure(reason.to_string())
+    }
+
+    /// A child process runs without its parent.
+    pub fn orphaned() -> Self {
+        Self::failure("this subcommand belongs to `thc demo` and ends with it; run `thc demo`")
+    }
+
+    /// The program was built without the feature that `--aggregator controller` needs.
+    pub fn no_controller() -> Self {
+        Self::failure(
+            "this build has no controller: run make demo AGGREGATOR=controller, or build thc-demo with its default features",
+        )
     }
 
     /// One worker alone cannot share a server with others. `instead` says how to ask for one server.
@@ -114,7 +87,7 @@ impl Error {
     /// interruption, 1 otherwise.
     pub fn exit_status(&self) -> u8 {
         match self {
-            Self::Usage(_) | Self::Codec(_) | Self::Job(_) => 2,
+            Self::Usage(_) | Self::Codec(_) => 2,
             Self::Interrupted => 130,
             _ => 1,
         }

@@ -2,9 +2,7 @@
 
 pub mod cli;
 pub mod demo;
-pub mod distribution;
 pub mod error;
-pub mod loopback;
 pub mod nmse;
-pub mod sweep;
 pub mod table;
+mod testbed;

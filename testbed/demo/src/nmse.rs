@@ -1,27 +1,21 @@
 //! `thc nmse`: the error of the mean of n workers, measured and predicted (paper, Appendix D.4).
 
-use std::f64::consts::PI;
 use std::fmt;
 
+use rand::SeedableRng;
+use rand_chacha::ChaCha8Rng;
+use rand_distr::{Distribution, StandardNormal};
 use serde::Serialize;
+use thc_codec::quantizer::Quantizer;
+use thc_codec::rounding::Rounding;
+use thc_codec::signs::{GOLDEN_GAMMA, SignKey, mix};
 use thc_codec::table::LookupTable;
+use thc_codec::{norm, partition, rht};
 use thc_ps::Fraction;
 
-use crate::distribution::Distribution;
-use crate::error::Result;
-use crate::loopback::Loopback;
+use crate::error::{Error, Result};
 
-/// The relation between the workers' vectors.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Vectors {
-    /// All workers hold the same vector, as in the paper.
-    Copies,
-    /// Each worker holds its own vector.
-    Independent,
-}
-
-/// One experiment.
+/// One experiment. All workers hold the same vector of log-normal coordinates, as in the paper.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct Experiment {
     /// Bit budget b, at most 4.
@@ -34,14 +28,8 @@ pub struct Experiment {
     pub workers: u8,
     /// Coordinates d of a vector.
     pub dimension: usize,
-    /// The distribution of the coordinates.
-    pub distribution: Distribution,
-    /// The relation between the workers' vectors.
-    pub vectors: Vectors,
     /// Repetitions, each with new vectors, signs and roundings.
     pub trials: u32,
-    /// log₂ of the coordinates that are transformed together.
-    pub block: u8,
     /// Seed of everything random.
     pub seed: u64,
 }
@@ -58,7 +46,7 @@ pub struct Findings {
     pub nmse: f64,
     /// Standard error of that mean; `None` for a single trial.
     pub standard_error: Option<f64>,
-    /// The prediction of [`theory`].
+    /// The prediction: roundings are independent and average out, truncations are common to all.
     pub theory: f64,
     /// The table's error from rounding.
     pub quantization_error: f64,
@@ -67,96 +55,101 @@ pub struct Findings {
 }
 
 impl Experiment {
-    /// Runs the trials with the codec and the aggregator model.
+    /// Runs the trials.
     pub fn run(&self) -> Result<Findings> {
         let table = LookupTable::solve(self.bits, self.granularity, self.fraction)?;
-        let mut loopback = Loopback::new(&table, self.workers, self.seed)?.with_block(self.block);
-        let mut errors = Vec::new();
-        for trial in 0..self.trials {
-            errors.push(self.trial(&mut loopback, trial)?);
-        }
+        let errors = (0..self.trials).map(|trial| self.trial(&table, trial)).collect::<Result<Vec<_>>>()?;
         let count = errors.len() as f64;
         let nmse = errors.iter().sum::<f64>() / count;
         let variance = errors.iter().map(|e| (e - nmse).powi(2)).sum::<f64>() / (count - 1.0);
-        let cosine = match self.vectors {
-            Vectors::Copies => 1.0,
-            Vectors::Independent => self.distribution.cosine(),
-        };
         Ok(Findings {
             experiment: *self,
-            lane: loopback.lane().bits(),
+            lane: if table.granularity() * u16::from(self.workers) <= 0xFF { 8 } else { 16 },
             nmse,
             standard_error: (errors.len() > 1).then(|| (variance / count).sqrt()),
-            theory: theory(&table, self.workers, cosine),
+            theory: table.quantization_error() / f64::from(self.workers) + table.truncation_error(),
             quantization_error: table.quantization_error(),
             truncation_error: table.truncation_error(),
         })
     }
 
-    fn trial(&self, loopback: &mut Loopback, trial: u32) -> Result<f64> {
-        let workers = usize::from(self.workers);
-        let own = |worker: usize| {
-            let stream = u64::from(trial) << 8 | worker as u64;
-            self.distribution.sample(self.dimension, self.seed, stream)
-        };
-        let vectors: Vec<Vec<f32>> = match self.vectors {
-            Vectors::Copies => vec![own(0)],
-            Vectors::Independent => (0..workers).map(own).collect(),
-        };
-        let vectors: Vec<&[f32]> = vectors.iter().map(Vec::as_slice).cycle().take(workers).collect();
-        let estimate = loopback.allreduce(&vectors)?;
-        let (mut error, mut norm) = (0.0, 0.0);
-        for (i, &estimate) in estimate.iter().enumerate() {
-            let mean = vectors.iter().map(|v| f64::from(v[i])).sum::<f64>() / workers as f64;
-            error += (f64::from(estimate) - mean).powi(2);
-            norm += mean * mean;
-        }
-        Ok(error / norm)
+    fn trial(&self, table: &LookupTable, trial: u32) -> Result<f64> {
+        let vector = log_normal(self.dimension, self.seed, u64::from(trial) << 8);
+        let vectors = vec![&vector[..]; self.workers.into()];
+        let estimate = average(table, &vectors, mix(self.seed ^ mix(trial.into())))?;
+        Ok(error(&estimate, &[&vector]))
     }
 }
 
-/// The expected NMSE of the mean of `workers` long vectors of equal norm with the same `cosine`
-/// between any two, from 0 to 1.
-///
-/// The transform makes two workers' values of one coordinate jointly normal with that
-/// correlation. Roundings are independent, so they average out; truncations average out only as far
-/// as they are uncorrelated:
-///
-/// (q + t + (n − 1)·C) / (1 + (n − 1)·cosine), with q and t the table's quantization and truncation
-/// errors, C the covariance of two workers' truncations. For copies C = t, which gives q/n + t.
-pub fn theory(table: &LookupTable, workers: u8, cosine: f64) -> f64 {
-    let others = f64::from(workers) - 1.0;
-    let covariance = truncation_covariance(table, cosine);
-    (table.quantization_error() + table.truncation_error() + others * covariance) / (1.0 + others * cosine)
+/// A vector whose coordinates e^N(0, 1) depend only on `seed` and `stream`.
+#[must_use]
+pub fn log_normal(length: usize, seed: u64, stream: u64) -> Vec<f32> {
+    let mut random = ChaCha8Rng::seed_from_u64(seed);
+    random.set_stream(stream);
+    (0..length).map(|_| f32::exp(StandardNormal.sample(&mut random))).collect()
 }
 
-/// E[τ(A)·τ(B)] for unit normal A and B with correlation `cosine`, τ what truncation to
-/// [−t_p, t_p] cuts off: by Mehler's formula Σ cₖ²·cosineᵏ, cₖ the coefficients of τ in normalised
-/// Hermite polynomials. τ is odd, so even ones vanish.
-fn truncation_covariance(table: &LookupTable, cosine: f64) -> f64 {
-    // The exact value, where the series would converge slowly.
-    if cosine == 1.0 {
-        return table.truncation_error();
+/// ‖estimate − mean‖² / ‖mean‖² of the vectors' mean.
+#[must_use]
+pub fn error(estimate: &[f32], vectors: &[&[f32]]) -> f64 {
+    let (mut lost, mut square) = (0.0, 0.0);
+    for (i, estimate) in estimate.iter().enumerate() {
+        let mean = vectors.iter().map(|vector| f64::from(vector[i])).sum::<f64>() / vectors.len() as f64;
+        lost += (f64::from(*estimate) - mean).powi(2);
+        square += mean * mean;
     }
-    const DEGREES: usize = 200;
-    const STEPS: usize = 20_000;
-    let threshold = table.t_p();
-    // Beyond 12 more standard deviations the rest is negligible.
-    let step = 12.0 / STEPS as f64;
-    let mut coefficients = [0.0f64; DEGREES];
-    for i in 0..STEPS {
-        let a = threshold + (i as f64 + 0.5) * step;
-        let weight = 2.0 * (a - threshold) * (-a * a / 2.0).exp() / (2.0 * PI).sqrt() * step;
-        let (mut before, mut polynomial) = (0.0, 1.0);
-        for (k, coefficient) in coefficients.iter_mut().enumerate() {
-            if k % 2 == 1 {
-                *coefficient += weight * polynomial;
-            }
-            let k = k as f64;
-            (before, polynomial) = (polynomial, (a * polynomial - k.sqrt() * before) / (k + 1.0).sqrt());
+    lost / square
+}
+
+/// The seed of a worker's own random numbers.
+#[must_use]
+pub fn private_seed(seed: u64, worker: u64) -> u64 {
+    mix(seed.wrapping_add(GOLDEN_GAMMA.wrapping_mul(worker + 2)))
+}
+
+/// The seed of a server's random numbers.
+#[must_use]
+pub fn server_seed(seed: u64) -> u64 {
+    mix(seed.wrapping_add(GOLDEN_GAMMA))
+}
+
+/// The estimate of the mean of vectors of the same length by THC, without error feedback. The workers' kernels are those of
+/// thc-worker; the aggregator's sums are computed here.
+pub fn average(table: &LookupTable, vectors: &[&[f32]], seed: u64) -> Result<Vec<f32>> {
+    let units = f64::from(table.granularity()) * vectors.len() as f64;
+    if units > f64::from(u16::MAX) {
+        return Err(Error::Usage(format!("sums of {} workers do not fit 16 bits", vectors.len())));
+    }
+    let quantizer = Quantizer::new(table);
+    let mut mean = vec![0.0; vectors[0].len()];
+    for part in partition::split(mean.len(), *partition::BLOCKS.end()) {
+        let range = part.offset..part.offset + part.len;
+        let norms = vectors.iter().map(|vector| norm::l2(&vector[range.clone()]));
+        let limit = table.t_p() / (part.padded as f64).sqrt() * f64::from(norms.fold(0.0, f32::max));
+        let limit = limit as f32;
+        // The numbers of all workers are zeros, or too small for a range.
+        if limit == 0.0 {
+            continue;
         }
+        let key = SignKey { job_seed: seed, call: 0, partition: part.index };
+        let mut rotated = vec![0.0; part.padded];
+        let (mut indices, mut sums) = (vec![0; part.padded], vec![0_u32; part.padded]);
+        for (worker, vector) in (0..).zip(vectors) {
+            rotated[..part.len].copy_from_slice(&vector[range.clone()]);
+            rotated[part.len..].fill(0.0);
+            rht::forward(&mut rotated, key)?;
+            let rounding = Rounding::new(private_seed(seed, worker), 0, part.index);
+            quantizer.quantize(&mut rotated, limit, &rounding, 0, &mut indices)?;
+            let values = indices.iter().map(|index| u32::from(table.values()[usize::from(*index)]));
+            sums.iter_mut().zip(values).for_each(|(sum, value)| *sum += value);
+        }
+        let limit = f64::from(limit);
+        for (x, sum) in rotated.iter_mut().zip(sums) {
+            *x = (f64::from(sum) * 2.0 * limit / units - limit) as f32;
+        }
+        rht::inverse_into(&mut rotated, &mut mean[range], key)?;
     }
-    coefficients.iter().enumerate().map(|(k, c)| c * c * cosine.powi(k as i32)).sum()
+    Ok(mean)
 }
 
 impl fmt::Display for Findings {
@@ -188,65 +181,41 @@ impl fmt::Display for Findings {
 mod tests {
     use super::*;
 
-    fn experiment(parameters: (u8, u16, f64), workers: u8, vectors: Vectors) -> Experiment {
-        let (bits, granularity, fraction) = parameters;
-        Experiment {
-            bits,
-            granularity,
-            fraction,
-            workers,
-            dimension: 1 << 16,
-            distribution: Distribution::Lognormal,
-            vectors,
-            trials: 12,
-            block: 20,
-            seed: 5,
-        }
+    fn experiment((bits, granularity, fraction): (u8, u16, f64), workers: u8) -> Experiment {
+        Experiment { bits, granularity, fraction, workers, dimension: 1 << 16, trials: 12, seed: 5 }
     }
 
     const PARAMETERS: [(u8, u16, f64); 4] =
         [(4, 30, 1.0 / 32.0), (4, 20, 1.0 / 512.0), (3, 16, 1.0 / 32.0), (2, 34, 1.0 / 512.0)];
 
     #[test]
+    fn the_mean_is_estimated_whatever_the_length() {
+        let table = LookupTable::solve(4, 30, 1.0 / 32.0).unwrap();
+        for length in [1usize, 1000, 1025, 7000] {
+            let vectors: Vec<Vec<f32>> = (0..4).map(|w| log_normal(length, 9, w)).collect();
+            let vectors: Vec<&[f32]> = vectors.iter().map(Vec::as_slice).collect();
+            // Apart from truncation, the mean of many all-reduces is close to the exact mean.
+            let trials = 400;
+            let mut found = vec![0.0f64; length];
+            for seed in 0..trials {
+                for (sum, x) in found.iter_mut().zip(average(&table, &vectors, seed).unwrap()) {
+                    *sum += f64::from(x) / trials as f64;
+                }
+            }
+            let found: Vec<f32> = found.into_iter().map(|x| x as f32).collect();
+            assert!(error(&found, &vectors) < 0.01, "length {length}: {}", error(&found, &vectors));
+        }
+        assert_eq!(average(&table, &[&[0.0; 5000][..]; 2], 1).unwrap(), [0.0; 5000]);
+    }
+
+    #[test]
     fn copies_agree_with_theory_within_three_percent() {
         for parameters in PARAMETERS {
             for workers in [1, 4, 8] {
-                let found = experiment(parameters, workers, Vectors::Copies).run().unwrap();
-                let sum = found.quantization_error / f64::from(workers) + found.truncation_error;
-                assert!((found.theory / sum - 1.0).abs() < 1e-12);
-                let ratio = found.nmse / sum;
+                let found = experiment(parameters, workers).run().unwrap();
+                let ratio = found.nmse / found.theory;
                 assert!((ratio - 1.0).abs() < 0.03, "{parameters:?}, {workers} workers: {ratio}");
             }
         }
-    }
-
-    #[test]
-    fn independent_vectors_agree_with_theory_within_three_percent() {
-        for distribution in [Distribution::Lognormal, Distribution::Normal, Distribution::Uniform] {
-            for workers in [4, 10] {
-                let mut experiment = experiment(PARAMETERS[0], workers, Vectors::Independent);
-                experiment.distribution = distribution;
-                // Norms of short log-normal vectors differ much, while the theory assumes equal norms.
-                if distribution == Distribution::Lognormal {
-                    experiment.dimension = 1 << 19;
-                    experiment.trials = 4;
-                }
-                let found = experiment.run().unwrap();
-                assert_eq!(found.lane, if workers == 4 { 8 } else { 16 });
-                let ratio = found.nmse / found.theory;
-                assert!((ratio - 1.0).abs() < 0.03, "{distribution:?}, {workers} workers: {ratio}");
-            }
-        }
-    }
-
-    #[test]
-    fn covariance_tends_to_the_variance() {
-        let table = LookupTable::solve(4, 30, 1.0 / 32.0).unwrap();
-        let full = table.truncation_error();
-        assert_eq!(truncation_covariance(&table, 0.0), 0.0);
-        let near = truncation_covariance(&table, 0.99);
-        assert!(near < full && near > 0.9 * full, "{near} {full}");
-        let quarter = truncation_covariance(&table, 0.25);
-        assert!(quarter > 0.0 && quarter < 0.25 * full, "{quarter}");
     }
 }

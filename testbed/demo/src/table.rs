@@ -3,7 +3,7 @@
 use std::fmt;
 
 use serde::Serialize;
-use thc_codec::table::{LookupTable, choose, choose_complete};
+use thc_codec::table::{LookupTable, choose};
 use thc_ps::Fraction;
 
 use crate::error::Result;
@@ -51,14 +51,6 @@ impl TableReport {
     /// Chooses the best granularity and fraction for `workers` workers whose sums fit `lane` bits.
     pub fn choose(bits: u8, lane: u8, workers: u32) -> Result<Self> {
         let choice = choose(bits, lane, workers)?;
-        let chosen = Chosen { workers, lane, expected_nmse: choice.expected_nmse };
-        Ok(Self::describe(&choice.table, Some(chosen)))
-    }
-
-    /// Makes a table of all points of the finest grid for `workers` workers whose sums fit `lane` bits, for sums that travel
-    /// without a server.
-    pub fn complete(lane: u8, workers: u32) -> Result<Self> {
-        let choice = choose_complete(lane, workers)?;
         let chosen = Chosen { workers, lane, expected_nmse: choice.expected_nmse };
         Ok(Self::describe(&choice.table, Some(chosen)))
     }

@@ -69,19 +69,9 @@ fn the_chosen_table_fits_the_lane_and_beats_its_neighbours() {
 }
 
 #[test]
-fn the_sweep_solves_thousands_of_tables() {
-    let sweep = json("table sweep --json");
-    // (58 + 54 + 46) granularities times 40 fractions.
-    assert_eq!(sweep["tables"], 6320);
-    assert!(sweep["seconds"].as_f64().unwrap() > 0.0);
-    let text = String::from_utf8(thc("table sweep").stdout).unwrap();
-    assert!(text.starts_with("6320 optimal tables in "), "{text}");
-}
-
-#[test]
 fn the_error_of_the_mean_follows_theory() {
-    let arguments = "nmse -b 4 -g 30 -p 1/32 -n 4 -d 65536 --dist lognormal --trials 10 --json";
-    let found = json(&format!("{arguments} --copies"));
+    let arguments = "nmse -b 4 -g 30 -p 1/32 -n 4 -d 65536 --trials 10 --json";
+    let found = json(arguments);
     let theory =
         found["quantization_error"].as_f64().unwrap() / 4.0 + found["truncation_error"].as_f64().unwrap();
     assert_near(&found["theory"], theory, 1e-12);
@@ -98,12 +88,11 @@ fn the_error_of_the_mean_follows_theory() {
     ] {
         assert_eq!(found[key], value, "{key}");
     }
-    assert_eq!((&found["vectors"], &found["distribution"]), (&"copies".into(), &"lognormal".into()));
-    // Copies are the default, and a seed decides everything.
+    // A seed decides everything.
     assert_eq!(found, json(arguments));
     assert_ne!(found["nmse"], json(&format!("{arguments} --seed 2"))["nmse"]);
     // Sums beyond 255 take wide lanes.
-    let wide = json("nmse -b 4 -g 60 -p 1/512 -n 10 -d 4096 --trials 1 --independent --dist normal --json");
+    let wide = json("nmse -b 4 -g 60 -p 1/512 -n 10 -d 4096 --trials 1 --json");
     assert_eq!((&wide["lane"], &wide["standard_error"]), (&16.into(), &Value::Null));
 }
 
@@ -124,10 +113,9 @@ fn wrong_arguments_are_one_clear_line_and_status_2() {
         ("nmse -b 5", "--bits"),
         ("nmse -n 0", "--workers"),
         ("nmse -d 0", "--dimension"),
-        ("nmse --dist cauchy", "lognormal"),
-        ("nmse --copies --independent", "--independent"),
         ("demo --workers 0", "--workers"),
         ("demo --steps none", "--steps"),
+        ("demo --aggregator abacus", "abacus"),
         ("frob", "frob"),
     ] {
         let output = thc(arguments);
@@ -161,19 +149,6 @@ fn unusable_texts_are_one_clear_line_and_status_1() {
 }
 
 #[test]
-fn an_unusable_plot_file_is_found_out_at_once() {
-    let folder = tempfile::tempdir().unwrap();
-    let text = folder.path().join("text");
-    std::fs::write(&text, "some text, ".repeat(400)).unwrap();
-    let plot = folder.path().join("missing/loss.svg");
-    let output = thc(&format!("demo --text {} --plot {}", text.display(), plot.display()));
-    let errors = String::from_utf8(output.stderr).unwrap();
-    assert_eq!(output.status.code(), Some(1), "{errors}");
-    assert_eq!(errors.lines().count(), 1, "{errors}");
-    assert!(errors.contains("loss.svg"), "{errors}");
-}
-
-#[test]
 fn help_teaches_by_examples() {
     for arguments in ["--help", "demo --help", "table --help", "nmse --help"] {
         let output = thc(arguments);
@@ -198,9 +173,9 @@ fn studies_are_commands_of_a_program_beside_this_one() {
     let program = folder.path().join("thc-studies");
     std::fs::write(&program, "#!/bin/sh\necho \"$@\"\nexit 2\n").unwrap();
     std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).unwrap();
-    let output = study(&["simulate", "loss", "--help", "--workers", "4"]);
+    let output = study(&["simulate", "recirculation", "--help", "--workers", "4"]);
     assert_eq!(output.status.code(), Some(2));
-    assert_eq!(String::from_utf8(output.stdout).unwrap(), "simulate loss --help --workers 4\n");
+    assert_eq!(String::from_utf8(output.stdout).unwrap(), "simulate recirculation --help --workers 4\n");
 }
 
 #[test]

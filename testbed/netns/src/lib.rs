@@ -14,6 +14,8 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 
+use serde::Serialize;
+
 /// The folder in which `ip netns` keeps named namespaces.
 const NAMED: &str = "/run/netns";
 /// The beginning of all names.
@@ -22,6 +24,42 @@ const PREFIX: &str = "thc";
 static NETWORKS: AtomicU32 = AtomicU32::new(0);
 /// Length of the hosts' common network prefix.
 pub const PREFIX_LEN: u8 = 24;
+
+/// Bits a second.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Rate(pub u64);
+
+impl Rate {
+    /// The name in tables.
+    #[must_use]
+    pub fn name(self) -> String {
+        format!("{} Gb/s", self.0 as f64 / 1e9)
+    }
+}
+
+impl std::str::FromStr for Rate {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let end = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
+        let unit = match &text[end..] {
+            "mbit" => 1e6,
+            "gbit" => 1e9,
+            _ => 0.0,
+        };
+        let bits = text[..end].parse::<f64>().unwrap_or(0.0) * unit;
+        if (1e6..=1e13).contains(&bits) {
+            return Ok(Self(bits.round() as u64));
+        }
+        Err("write a rate like 100mbit, 2.5gbit or 25gbit".to_owned())
+    }
+}
+
+impl Serialize for Rate {
+    fn serialize<S: serde::Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        to.serialize_str(&format!("{}gbit", self.0 as f64 / 1e9))
+    }
+}
 
 /// Hosts on one bridge, or on the ports of a switch.
 #[derive(Debug)]
@@ -115,17 +153,15 @@ impl Network {
         // A run of packets in one piece has 64 KiB, and must fit the bucket.
         let burst = if bits > 5_000_000_000 { "1mb" } else { "256kb" };
         let shape = format!("root tbf rate {bits}bit burst {burst} limit 2mb");
-        for (namespace, device) in self.ends(n) {
-            let words = format!("-n {namespace} qdisc add dev {device} {shape}");
-            run("tc", &words.split(' ').collect::<Vec<_>>())?;
+        let host = &self.hosts[n];
+        let other = match &self.bridge {
+            Some(bridge) => format!("-n {} qdisc add dev port{}", bridge.0, n + 1),
+            None => format!("qdisc add dev {}", host.port),
+        };
+        for end in [format!("-n {} qdisc add dev eth0", host.namespace.0), other] {
+            run("tc", &format!("{end} {shape}").split(' ').collect::<Vec<_>>())?;
         }
         Ok(())
-    }
-
-    fn ends(&self, n: usize) -> impl Iterator<Item = (String, String)> {
-        let own = (self.hosts[n].namespace.0.clone(), "eth0".to_owned());
-        let other = self.bridge.as_ref().map(|bridge| (bridge.0.clone(), format!("port{}", n + 1)));
-        [Some(own), other].into_iter().flatten()
     }
 
     /// The hosts.

@@ -2,11 +2,9 @@
 
 use std::process::ExitCode;
 
-use clap::{Args, Parser, Subcommand};
+use clap::{Parser, Subcommand};
 use thc_demo::cli;
-use thc_demo::demo::processes;
 
-use crate::asynchronous::{AsyncArgs, run_worker};
 use crate::bench::{self, BenchArgs};
 use crate::error::Result;
 use crate::papers::arguments::PapersArgs;
@@ -31,23 +29,11 @@ enum Subcommands {
     Papers(Box<PapersArgs>),
     /// Measure an all-reduce between real processes on links of a given rate, beside others
     Bench(BenchArgs),
-    /// Simulate all-reduces in virtual time: 2 to 1,024 workers, links of any rate, and which layout is fastest
+    /// Simulate all-reduces in virtual time: 2 to 64 workers, links of any rate, losses, windows
     Simulate(Box<SimulateArgs>),
-    /// Train asynchronously with double quantization, and compare with full precision
-    Async(AsyncArgs),
-    /// A worker process of `thc async demo`
-    #[command(hide = true)]
-    AsyncWorker(AsyncWorkerArgs),
     /// A process of `thc bench`
     #[command(hide = true)]
     BenchPart,
-}
-
-#[derive(Args)]
-struct AsyncWorkerArgs {
-    /// The process that started this one
-    #[arg(long)]
-    parent: u32,
 }
 
 /// Parses the arguments, does what they ask, and reports an error as one line.
@@ -61,10 +47,5 @@ fn execute(command: Subcommands) -> Result<()> {
         Subcommands::Papers(args) => args.run(),
         Subcommands::Simulate(args) => args.run(),
         Subcommands::BenchPart => bench::part::run(),
-        Subcommands::Async(args) => args.run(),
-        Subcommands::AsyncWorker(args) => {
-            processes::tie_to_parent(args.parent)?;
-            run_worker()
-        }
     }
 }

@@ -1,10 +1,8 @@
 //! The laboratory beside THC: what measures, simulates and compares it. It uses all of the product, and nothing of the product uses it.
 
-mod asynchronous;
 pub mod bench;
 pub mod cli;
 mod papers;
-mod progress;
 mod simulate;
 mod table;
 mod units;

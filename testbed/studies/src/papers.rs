@@ -3,6 +3,7 @@
 mod aqgb;
 pub mod arguments;
 mod choice;
+mod double_quantization;
 mod gradients;
 mod layers;
 mod nmse;

@@ -1,20 +1,12 @@
-//! `thc simulate`: all-reduces in virtual time, by the code that does them in earnest.
+//! `thc simulate`: all-reduces in virtual time, by the code that does them on real networks.
 //!
-//! Workers are thc-worker's engine with the real codec, aggregators the protocol's with thc-ps's kernels, packets those of the wire,
-//! on thc-transport's simulated network. What is simulated besides is time: links, cores, a switch's passes.
+//! A worker is thc-worker's engine with the real codec, and an aggregator is the protocol's with thc-ps's kernels. Their packets
+//! are those of the wire, on the simulated network of thc-support. Virtual time passes on links, on cores and in a switch's passes.
 
 mod actor;
 mod arguments;
 mod cluster;
-mod cores;
-mod error;
 mod job;
-mod layout;
-mod loss;
-mod port;
 mod recirculation;
-mod ring;
-mod settings;
-mod study;
 
 pub use arguments::SimulateArgs;

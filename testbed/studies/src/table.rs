@@ -1,10 +1,6 @@
-//! Tables of figures, and files for them.
-
-use std::path::PathBuf;
+//! Tables of figures.
 
 use comfy_table::{CellAlignment, presets};
-
-use crate::error::{Error, Result};
 
 /// A table of figures.
 #[derive(Clone, Debug, Default)]
@@ -21,36 +17,13 @@ impl Table {
         Self { header: header.iter().map(ToString::to_string).collect(), rows: rows.into_iter().collect() }
     }
 
-    /// The table as aligned text.
-    pub fn to_text(&self) -> String {
-        let table = self.align(presets::NOTHING);
-        table
-            .lines()
-            .map(|line| format!("{}\n", line.strip_prefix(' ').unwrap_or(&line).trim_end()))
-            .collect()
-    }
-
-    /// The table as Markdown.
+    /// The table as Markdown, the first column to the left and others to the right.
     pub fn to_markdown(&self) -> String {
-        self.align(presets::ASCII_MARKDOWN).to_string()
-    }
-
-    /// The first column to the left and others to the right.
-    fn align(&self, preset: &str) -> comfy_table::Table {
         let mut table = comfy_table::Table::new();
-        table.load_preset(preset).set_header(&self.header).add_rows(&self.rows);
+        table.load_preset(presets::ASCII_MARKDOWN).set_header(&self.header).add_rows(&self.rows);
         let numbers = table.column_iter_mut().skip(1);
         numbers.for_each(|column| column.set_cell_alignment(CellAlignment::Right));
-        table
-    }
-}
-
-/// Writes a file and returns its path.
-pub fn write(path: impl Into<PathBuf>, text: &str) -> Result<PathBuf> {
-    let path = path.into();
-    match std::fs::write(&path, text) {
-        Ok(()) => Ok(path),
-        Err(source) => Err(Error::File { path, source }),
+        table.to_string()
     }
 }
 
@@ -68,7 +41,6 @@ pub fn short(value: f64) -> String {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
 
@@ -79,12 +51,8 @@ mod tests {
     }
 
     #[test]
-    fn tables_are_aligned_and_files_written() {
+    fn tables_are_aligned() {
         let table = Table::new(&["scheme", "NMSE"], [vec!["THC".to_owned(), "0.01".to_owned()]]);
-        assert_eq!(table.to_text(), "scheme  NMSE\nTHC     0.01\n");
-        let folder = tempfile::tempdir().unwrap();
-        let path = write(folder.path().join("a.txt"), "text").unwrap();
-        assert_eq!(std::fs::read_to_string(path).unwrap(), "text");
-        assert!(write(folder.path().join("missing/a.txt"), "text").is_err());
+        assert_eq!(table.to_markdown(), "| scheme | NMSE |\n|--------|------|\n| THC    | 0.01 |");
     }
 }

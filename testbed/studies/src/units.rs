@@ -1,52 +1,17 @@
-//! What flags and tables say in units: rates of links, sizes of tensors, shares.
+//! Units in flags and tables: rates of links, sizes of tensors.
 
 use bytesize::ByteSize;
-use serde::Serialize;
+use thc_netns::Rate;
 
 /// Bytes of a tensor at most.
 const MOST: u64 = 1 << 32;
 
-/// Bits a second.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Rate(pub u64);
-
-impl Rate {
-    /// As it is written.
-    pub fn name(self) -> String {
-        format!("{} Gb/s", self.0 as f64 / 1e9)
-    }
-}
-
-impl std::str::FromStr for Rate {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        let end = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
-        let unit = match &text[end..] {
-            "mbit" => 1e6,
-            "gbit" => 1e9,
-            _ => 0.0,
-        };
-        let bits = text[..end].parse::<f64>().unwrap_or(0.0) * unit;
-        if (1e6..=1e13).contains(&bits) {
-            return Ok(Self(bits.round() as u64));
-        }
-        Err("write a rate like 100mbit, 2.5gbit or 25gbit".to_owned())
-    }
-}
-
-impl Serialize for Rate {
-    fn serialize<S: serde::Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
-        to.serialize_str(&format!("{}gbit", self.0 as f64 / 1e9))
-    }
-}
-
-/// What a link carries; nothing is the loopback interface.
+/// The rate of a link. `None` is the loopback interface.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Link(pub Option<Rate>);
 
 impl Link {
-    /// As it is written.
+    /// The name in tables.
     pub fn name(self) -> String {
         self.0.map_or("loopback".to_owned(), Rate::name)
     }
@@ -66,30 +31,12 @@ impl std::str::FromStr for Link {
 /// Reads the bytes of a tensor of f32.
 ///
 /// # Errors
-/// How to write them.
+/// A text that says how to write them.
 pub fn size(text: &str) -> Result<u64, String> {
     match text.parse::<ByteSize>() {
         Ok(ByteSize(bytes)) if (4..=MOST).contains(&bytes) && bytes.is_multiple_of(4) => Ok(bytes),
         _ => Err("write a size like 64KiB or 64MiB, of whole f32, at most 4GiB".to_owned()),
     }
-}
-
-/// Reads a number above 0.
-///
-/// # Errors
-/// How to write one.
-pub fn positive(text: &str) -> Result<f64, String> {
-    let value = text.parse().ok().filter(|value: &f64| value.is_finite() && *value > 0.0);
-    value.ok_or_else(|| "write a number above 0".to_owned())
-}
-
-/// Reads a share of a whole.
-///
-/// # Errors
-/// How to write one.
-pub fn share(text: &str) -> Result<f64, String> {
-    let value = positive(text).ok().filter(|share| *share <= 1.0);
-    value.ok_or_else(|| "write a share above 0, at most 1".to_owned())
 }
 
 #[cfg(test)]
@@ -107,16 +54,12 @@ mod tests {
     }
 
     #[test]
-    fn sizes_and_shares() {
+    fn sizes() {
         assert_eq!(size("64MiB"), Ok(64 << 20));
         assert_eq!(size("1.5 KiB"), Ok(1536));
         assert_eq!(size("4"), Ok(4));
         for wrong in ["", "MiB", "-1KiB", "3", "8GiB", "nan", "1e9KiB"] {
             assert!(size(wrong).is_err(), "{wrong}");
-        }
-        assert_eq!(share("0.5"), Ok(0.5));
-        for wrong in ["", "0", "-1", "1.5", "nan"] {
-            assert!(share(wrong).is_err(), "{wrong}");
         }
     }
 }

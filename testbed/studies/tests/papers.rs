@@ -15,7 +15,7 @@ fn thc(gradients: &Path, out: &Path) -> Output {
 /// A matrix and a bias of a model with two workers, as testbed/bench-torch/gradients.py writes them.
 fn gradients(folder: &Path) {
     std::fs::create_dir_all(folder.join("small")).unwrap();
-    let index = r#"{"seed": 1, "models": [{"name": "Small", "folder": "small", "workers": 2, "sha256": "1",
+    let index = r#"{"seed": 1, "models": [{"name": "Small", "folder": "small", "workers": 2,
             "tensors": [{"name": "matrix", "shape": [64, 32]}, {"name": "bias", "shape": [40]}]}]}"#;
     std::fs::write(folder.join("index.json"), index).unwrap();
     for (number, name) in ["seen", "worker-0", "worker-1"].into_iter().enumerate() {
@@ -43,6 +43,11 @@ fn gradients_are_measured_and_the_numbers_are_the_same_again() {
     let errors = &numbers["errors"]["Small, as one vector"];
     assert!(errors["THC"].as_f64() < errors["TernGrad"].as_f64(), "{errors}");
     assert!(out.join("aqgb.json").is_file() && out.join("nmse.json").is_file());
+    let text = std::fs::read_to_string(out.join("double_quantization.json")).unwrap();
+    let methods = &serde_json::from_str::<Value>(&text).unwrap()["methods"];
+    // 8 bits each way in the place of 32 are by the paper's count 4 times fewer, but for flags and scales.
+    let fewer = |name: &str| methods[name]["times fewer bits"].as_f64().unwrap();
+    assert!(fewer("AsyLPG") > 2.5 && fewer("Sparse-AsyLPG") > fewer("AsyLPG"), "{methods}");
     assert_eq!(measure(), numbers);
 
     std::fs::remove_file(saved.join("index.json")).unwrap();

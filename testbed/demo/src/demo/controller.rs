@@ -1,7 +1,7 @@
 //! The demo's controller, which creates the job in the parameter server and gives the workers the server's address.
 
 use std::fmt;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
 
 use super::server::Job;
@@ -39,8 +39,14 @@ impl fmt::Display for Addresses {
     }
 }
 
-/// Writes the configuration of a controller for one parameter server and the job, and returns the command that starts it.
-pub fn arguments(folder: &Path, job: &Job, p4runtime: SocketAddr, server: SocketAddr) -> Result<Vec<String>> {
+/// Writes the configuration of a controller at `own` for one parameter server and the job, and returns its arguments.
+pub fn arguments(
+    folder: &Path,
+    job: &Job,
+    p4runtime: SocketAddr,
+    server: SocketAddr,
+    own: IpAddr,
+) -> Result<Vec<String>> {
     let path = folder.join("thc-controller.toml");
     let text = format!(
         "[[target]]\nname = \"ps\"\naddress = \"{p4runtime}\"\nip = \"{}\"\nudp_port = {}\n\
@@ -54,8 +60,8 @@ pub fn arguments(folder: &Path, job: &Job, p4runtime: SocketAddr, server: Socket
     );
     std::fs::write(&path, text).map_err(|source| Error::File { path: path.clone(), source })?;
     let file = path.display().to_string();
-    let words =
-        ["run", "--config", &file, "--state", "none", "--listen", "127.0.0.1:0", "--http", "127.0.0.1:0"];
+    let own = SocketAddr::from((own, 0)).to_string();
+    let words = ["run", "--config", &file, "--state", "none", "--listen", &own, "--http", &own];
     Ok(words.map(str::to_owned).to_vec())
 }
 
@@ -91,8 +97,8 @@ mod tests {
     fn the_configuration_is_for_this_job() {
         let folder = tempfile::tempdir().unwrap();
         let job = Job { workers: 4, bits: 3, seed: u64::MAX, loss: 0.0, cookie: 7 };
-        let at = "127.0.0.1:5".parse().unwrap();
-        let words = arguments(folder.path(), &job, "127.0.0.1:4".parse().unwrap(), at).unwrap();
+        let at: SocketAddr = "127.0.0.1:5".parse().unwrap();
+        let words = arguments(folder.path(), &job, "127.0.0.1:4".parse().unwrap(), at, at.ip()).unwrap();
         let text = std::fs::read_to_string(&words[2]).unwrap();
         for has in
             ["address = \"127.0.0.1:4\"", "udp_port = 5", "workers = 4", "bits = 3", "\"0xffffffffffffffff\""]

@@ -81,6 +81,28 @@ impl Server {
     }
 }
 
+/// The error of a step's averaged gradient relative to the exact mean of the workers' gradients, as NMSE.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+pub struct ErrorSample {
+    /// The step.
+    pub step: u32,
+    /// The error of the gradient that was applied. It includes error feedback, which is what earlier steps lost, so its distance
+    /// from this step's mean is larger than that of compression alone.
+    pub applied: f64,
+    /// The error of an all-reduce of the same gradients without error feedback.
+    pub without_feedback: f64,
+}
+
+/// ‖estimate − mean‖² / ‖mean‖².
+pub fn nmse(mean: &[f32], estimate: &[f32]) -> f64 {
+    let (mut error, mut norm) = (0.0, 0.0);
+    for (mean, estimate) in mean.iter().map(|v| f64::from(*v)).zip(estimate) {
+        error += (f64::from(*estimate) - mean).powi(2);
+        norm += mean * mean;
+    }
+    error / norm
+}
+
 /// The outcome of a run.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Outcome {
@@ -112,11 +134,8 @@ pub enum Event {
         /// Training loss before the update, nats per character.
         loss: f32,
     },
-    /// The gradients of a step lie in the samples folder.
-    Sample {
-        /// The step's number.
-        step: u32,
-    },
+    /// The errors of a step.
+    Sample(ErrorSample),
     /// The run is over.
     Done(Outcome),
 }

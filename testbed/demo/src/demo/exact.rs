@@ -17,28 +17,28 @@ pub struct ExactMean<'a> {
     times: Times,
 }
 
+/// The mean of all workers' gradients in `step`, which this process computes.
+pub fn mean_gradient(plan: &DemoPlan, model: &Model, text: &Text, step: u32) -> Gradient {
+    let one = |worker| model.gradient(&text.batch(plan.seed, step, worker, plan.batch, model.context()));
+    let all: Vec<u8> = (0..plan.workers).collect();
+    let threads = thread::available_parallelism().map_or(1, usize::from);
+    let share = all.len().div_ceil(threads);
+    let gradients = thread::scope(|scope| {
+        let part = |part| scope.spawn(move || all_of(part, one));
+        let parts: Vec<_> = all.chunks(share).map(part).collect();
+        parts.into_iter().flat_map(|part| part.join().expect("a gradient of a batch of the text")).collect()
+    });
+    mean(gradients)
+}
+
+fn all_of(workers: &[u8], gradient: impl Fn(u8) -> Gradient) -> Vec<Gradient> {
+    workers.iter().map(|&worker| gradient(worker)).collect()
+}
+
 impl GradientSource for ExactMean<'_> {
     fn gradient(&mut self, model: &Model, text: &Text, step: u32) -> Result<Gradient> {
-        let plan = self.plan;
         let started = Instant::now();
-        let one = |worker| {
-            let context = model.context();
-            model.gradient(&text.batch(plan.seed, step, worker, plan.batch, context))
-        };
-        let all: Vec<u8> = (0..plan.workers).collect();
-        let threads = thread::available_parallelism().map_or(1, usize::from);
-        let share = all.len().div_ceil(threads);
-        let gradients: Vec<Gradient> = thread::scope(|scope| {
-            let parts: Vec<_> = all
-                .chunks(share)
-                .map(|part| scope.spawn(move || part.iter().map(|&w| one(w)).collect::<Vec<_>>()))
-                .collect();
-            parts
-                .into_iter()
-                .flat_map(|part| part.join().expect("a gradient of a batch of the text"))
-                .collect()
-        });
-        let mean = mean(gradients);
+        let mean = mean_gradient(self.plan, model, text, step);
         self.times.computing += started.elapsed().as_secs_f64();
         Ok(mean)
     }

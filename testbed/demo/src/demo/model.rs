@@ -153,36 +153,6 @@ impl Model {
         self.forward(batch).loss
     }
 
-    /// The share of `batch` whose next character is the most probable one.
-    pub fn accuracy(&self, batch: &Batch) -> f32 {
-        let probabilities = self.forward(batch).probabilities;
-        let right = probabilities.outer_iter().zip(&batch.targets).filter(|(row, target)| {
-            let own = row[**target as usize];
-            row.iter().all(|other| *other <= own)
-        });
-        right.count() as f32 / batch.targets.len() as f32
-    }
-
-    /// The number of coordinates of each tensor, in the order of the gradient: the embedding, three weights, their biases.
-    pub fn tensors(&self) -> Vec<usize> {
-        self.shape.parts().map(|(rows, columns)| rows * columns).to_vec()
-    }
-
-    /// Replaces the parameters by another worker's. The optimizer's moments stay.
-    pub fn take(&mut self, other: &Self) {
-        self.parameters.copy_from_slice(&other.parameters);
-    }
-
-    /// All parameters, one after the other.
-    pub fn parameters(&self) -> &[f32] {
-        &self.parameters
-    }
-
-    /// All parameters, for an optimizer other than the model's own.
-    pub fn parameters_mut(&mut self) -> &mut [f32] {
-        &mut self.parameters
-    }
-
     /// Computes the loss and the gradient of `batch` at the current parameters.
     pub fn gradient(&self, batch: &Batch) -> Gradient {
         let Activations { input, first, second, sum, mut probabilities, loss } = self.forward(batch);

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use super::memif::Link;
 use super::server::Share;
 
-/// The number of steps of a run whose gradients are kept to measure the error.
+/// The number of steps of a run whose error is measured.
 const SAMPLES: u32 = 10;
 
 /// Everything that determines the training, so that two runs of one plan differ only in the way in
@@ -64,8 +64,6 @@ pub struct WorkerPlan {
     pub slow: bool,
     /// Whether the worker keeps error feedback for the next step.
     pub feedback: bool,
-    /// The folder for gradients of sampled steps.
-    pub samples: PathBuf,
 }
 
 #[cfg(test)]

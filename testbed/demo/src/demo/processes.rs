@@ -5,7 +5,7 @@
 //! child requests that before it does anything else ([`tie_to_parent`]).
 
 use std::collections::VecDeque;
-use std::io::{BufRead, BufReader, Read};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -34,7 +34,7 @@ pub fn tie_to_parent(parent: u32) -> Result<()> {
         .map_err(|errno| Error::Process(errno.into()))?;
     let now = rustix::process::getppid().map_or(0, |pid| pid.as_raw_nonzero().get());
     if i64::from(now) != i64::from(parent) {
-        return Err(Error::Orphaned);
+        return Err(Error::orphaned());
     }
     Ok(())
 }
@@ -60,20 +60,45 @@ pub struct Children {
     messages: Receiver<(usize, Message)>,
     sender: Sender<(usize, Message)>,
     interrupted: Arc<AtomicBool>,
+    stall: Duration,
 }
 
 impl Children {
     /// Creates an empty set of children. Waiting for messages ends when `interrupted` becomes true.
     pub fn new(interrupted: Arc<AtomicBool>) -> Self {
         let (sender, messages) = channel();
-        Self { running: Vec::new(), messages, sender, interrupted }
+        Self { running: Vec::new(), messages, sender, interrupted, stall: STALL }
+    }
+
+    /// Lets the children be silent for as long as they like.
+    #[must_use]
+    pub fn without_stall(mut self) -> Self {
+        self.stall = Duration::MAX;
+        self
     }
 
     /// Starts a child and returns its number. Messages use `name` for the child.
     pub fn start(&mut self, name: String, command: &mut Command) -> Result<usize> {
+        self.spawn(name, command.stdin(Stdio::null()))
+    }
+
+    /// Starts a child that reads orders from its standard input.
+    pub fn start_with_orders(&mut self, name: String, command: &mut Command) -> Result<usize> {
+        self.spawn(name, command.stdin(Stdio::piped()))
+    }
+
+    /// Writes a line to a child that reads orders.
+    pub fn order(&mut self, number: usize, line: &str) -> Result<()> {
+        let pipe = self.running[number].child.stdin.as_mut();
+        match pipe.map(|pipe| writeln!(pipe, "{line}").and_then(|()| pipe.flush())) {
+            Some(Ok(())) => Ok(()),
+            _ => Err(self.ended(number)),
+        }
+    }
+
+    fn spawn(&mut self, name: String, command: &mut Command) -> Result<usize> {
         let number = self.running.len();
         let mut child = command
-            .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
             .process_group(0)
@@ -123,8 +148,11 @@ impl Children {
             for number in 0..self.running.len() {
                 self.check(number)?;
             }
-            if asked.elapsed() > STALL {
-                return Err(Error::Stalled { seconds: STALL.as_secs() });
+            if asked.elapsed() > self.stall {
+                return Err(Error::Failure(format!(
+                    "no process has made progress for {} s",
+                    STALL.as_secs()
+                )));
             }
         }
     }
@@ -185,9 +213,10 @@ impl Children {
         }
     }
 
-    /// The name with which a child was started.
-    pub fn name(&self, number: usize) -> &str {
-        &self.running[number].name
+    /// The error of a child that has closed its output too early.
+    pub fn ended(&mut self, number: usize) -> Error {
+        let silent = Error::Failure(format!("{} ended before its work was done", self.running[number].name));
+        self.finish(number).err().unwrap_or(silent)
     }
 }
 

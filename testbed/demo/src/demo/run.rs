@@ -1,31 +1,43 @@
 //! The whole demo: both runs, their child processes, and the report.
 
 use std::net::{Ipv4Addr, SocketAddr};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 
+use clap::ValueEnum;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use thc_netns::ports;
 use thc_ps::ServerStats;
-use thc_transport::IoName;
 
-use super::controller;
-use super::curve::{final_loss, plot};
-use super::error_sample::ErrorSample;
+use super::curve::final_loss;
 use super::event::{Event, Outcome, Server};
 use super::memif::Links;
 use super::plan::{DemoPlan, WorkerPlan};
 use super::processes::{Children, Message};
-use super::progress::Progress;
-use super::report::Report;
-use super::run_result::{Run, RunResult};
+use super::report::{Report, Run, RunResult};
 use super::server::{self, Job, Share};
 use super::switch::{self, Site};
 use super::text::Text;
+use super::{controller, on_host};
 use crate::error::{Error, Result};
+
+/// The aggregator that the workers average through.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Aggregator {
+    /// A parameter server (thc-ps) at sockets of the loopback interface
+    Ps,
+    /// A parameter server whose job thc-controller creates; shows how to watch the run by its counters and metrics
+    Controller,
+    /// No dedicated server: each worker's process serves a share of the slots, as by default with PyTorch on several hosts
+    Shares,
+    /// A parameter server over DPDK, with links of shared memory
+    Dpdk,
+    /// The p4lang project's software switch, with a smaller model, since it takes milliseconds for a packet; needs root
+    Bmv2,
+}
 
 /// The options of `thc demo`.
 #[derive(Clone, Debug)]
@@ -34,72 +46,44 @@ pub struct Options {
     pub plan: DemoPlan,
     /// Bit budget b of the compression.
     pub bits: u8,
-    /// What carries the packets.
-    pub io: IoName,
+    /// The aggregator.
+    pub aggregator: Aggregator,
     /// Share of the packets that the server loses, in each direction.
     pub loss: f64,
     /// Whether workers keep error feedback.
     pub feedback: bool,
-    /// Whether a controller creates the job.
-    pub controller: bool,
-    /// Whether each worker's process serves a share of the slots.
-    pub colocated: bool,
-    /// Whether the aggregator is the switch BMv2.
-    pub switch: bool,
-    /// The file for the plot of the loss curves.
-    pub plot: Option<PathBuf>,
     /// Whether only the report is printed, without progress.
     pub quiet: bool,
 }
 
+impl Options {
+    /// Refuses, before any process starts, what this program cannot run.
+    fn check(&self) -> Result<()> {
+        match self.aggregator {
+            Aggregator::Dpdk if !cfg!(feature = "dpdk") => Err(Error::Usage(
+                "this program was built without DPDK; run `make demo AGGREGATOR=dpdk`, or build it with --features dpdk, which \
+                 needs libdpdk-dev and libclang-dev (see docs/dpdk.md)"
+                    .to_owned(),
+            )),
+            Aggregator::Controller if !cfg!(feature = "controller") => Err(Error::no_controller()),
+            Aggregator::Bmv2 if self.loss > 0.0 => {
+                Err(Error::Usage("thc-ps injects losses, and BMv2 does not: leave --loss out".to_owned()))
+            }
+            Aggregator::Shares if self.plan.workers < 2 => Err(Error::one_worker("--aggregator ps")),
+            _ => Text::read(&self.plan.text).map(|_| ()),
+        }
+    }
+
+    fn say(&self, text: impl std::fmt::Display) {
+        if !self.quiet {
+            eprintln!("{text}");
+        }
+    }
+}
+
 /// Runs the demo. All child processes have ended when this function returns, also if it fails.
 pub fn run(options: &Options) -> Result<Report> {
-    // A wrong text, an unusable plot file or a missing backend must fail before any process starts.
-    if options.io == IoName::Dpdk && !cfg!(feature = "dpdk") {
-        let text = "this program was built without DPDK; run `make demo IO=dpdk`, or build it with --features dpdk, which needs \
-                    libdpdk-dev and libclang-dev (see docs/dpdk.md)";
-        return Err(Error::Usage(text.to_owned()));
-    }
-    let past = match options.io {
-        IoName::Udp => None,
-        IoName::Dpdk => Some("--io dpdk"),
-    };
-    if let (true, Some(option)) = (options.controller, past) {
-        return Err(Error::Usage(format!("--controller needs sockets of this machine: leave {option} out")));
-    }
-    if options.switch {
-        let others = [
-            (options.controller, "--controller: a switch has one in any case"),
-            (past.is_some(), past.unwrap_or_default()),
-            (options.loss > 0.0, "--loss, which thc-ps injects"),
-        ];
-        if let Some((_, option)) = others.into_iter().find(|(given, _)| *given) {
-            return Err(Error::Usage(format!("--switch does not go with {option}; leave one of them out")));
-        }
-    }
-    if options.colocated {
-        let others = [
-            (options.switch, "--switch"),
-            (options.controller, "--controller"),
-            (past.is_some(), past.unwrap_or_default()),
-        ];
-        if let Some((_, option)) = others.into_iter().find(|(given, _)| *given) {
-            return Err(Error::Usage(format!(
-                "--colocated does not go with {option}; leave one of them out"
-            )));
-        }
-        if options.plan.workers < 2 {
-            return Err(Error::one_worker("without --colocated"));
-        }
-    }
-    Text::read(&options.plan.text)?;
-    if let Some(path) = &options.plot {
-        std::fs::OpenOptions::new()
-            .append(true)
-            .create(true)
-            .open(path)
-            .map_err(|source| Error::Plot { path: path.clone(), reason: source.to_string() })?;
-    }
+    options.check()?;
     let interrupted = Arc::new(AtomicBool::new(false));
     for signal in [SIGINT, SIGTERM, SIGHUP] {
         signal_hook::flag::register(signal, Arc::clone(&interrupted)).map_err(Error::Process)?;
@@ -107,40 +91,98 @@ pub fn run(options: &Options) -> Result<Report> {
     let temporary = tempfile::tempdir().map_err(Error::Process)?;
     let (thc, totals) = run_compressed(options, temporary.path(), Arc::clone(&interrupted))?;
     let exact = exact(options, interrupted)?;
-    if let Some(path) = &options.plot {
-        plot(path, &thc.run.losses, &exact.run.losses)?;
-    }
     Ok(Report::new(&options.plan, options.feedback, totals, thc, exact.run))
 }
 
-/// The addresses of the shares, one beside each worker of this machine.
-fn shares(job: &Job) -> Result<Share> {
-    let first = ports::find_free(job.workers.into()).map_err(Error::Process)?;
-    let at = (first..).take(job.workers.into()).map(|port| SocketAddr::from((Ipv4Addr::LOCALHOST, port)));
-    Ok(Share { job: *job, at: at.collect() })
+/// The running aggregator, and how workers reach it.
+struct Running {
+    /// Servers and controllers, in the order in which they were started.
+    children: Vec<usize>,
+    address: SocketAddr,
+    /// The job's URL at a controller.
+    controller: Option<String>,
+    share: Option<Share>,
+    links: Option<Links>,
+    site: Option<Site>,
 }
 
-/// Runs the training through THC, with a parameter server, possibly a controller, and a process per worker; or with
-/// workers that serve a share of the slots each.
+impl Running {
+    fn new(address: SocketAddr) -> Self {
+        Self { children: Vec::new(), address, controller: None, share: None, links: None, site: None }
+    }
+
+    /// Starts the aggregator and waits until it is ready.
+    fn start(options: &Options, job: &Job, folder: &Path, children: &mut Children) -> Result<Self> {
+        let start = |children: &mut Children, name: &'static str, arguments: Vec<String>| {
+            let mut command = this_program("demo-server")?;
+            command.arg(server::find(name)?).args(arguments);
+            if matches!(options.aggregator, Aggregator::Ps | Aggregator::Dpdk) {
+                job.hand_cookie(&mut command);
+            }
+            children.start(name.to_owned(), &mut command)
+        };
+        match options.aggregator {
+            Aggregator::Ps => {
+                let server = start(children, server::PROGRAM, job.arguments(None, Vec::new()))?;
+                Ok(Self { children: vec![server], ..Self::new(hear(children, server::ready)?) })
+            }
+            Aggregator::Dpdk => {
+                let links = Links::new()?;
+                options.say(format_args!(
+                    "DPDK without a NIC: one net_memif link of shared memory per worker, with its socket in {}",
+                    links.folder().display()
+                ));
+                let arguments = job.arguments(Some(links.listen()), links.server_arguments(job.workers));
+                let server = start(children, server::PROGRAM, arguments)?;
+                let address = hear(children, server::ready)?;
+                Ok(Self { children: vec![server], links: Some(links), ..Self::new(address) })
+            }
+            Aggregator::Controller => {
+                let server = start(children, server::PROGRAM, job.arguments_for_controller())?;
+                let (p4runtime, address) = hear(children, server::ready_for_controller())?;
+                let arguments =
+                    controller::arguments(folder, job, p4runtime, address, Ipv4Addr::LOCALHOST.into())?;
+                let controller = start(children, controller::PROGRAM, arguments)?;
+                let addresses = hear(children, controller::ready())?;
+                options.say(addresses);
+                let children = vec![server, controller];
+                Ok(Self { children, controller: Some(addresses.url()), ..Self::new(address) })
+            }
+            Aggregator::Shares => {
+                let n = u16::from(job.workers);
+                let first = ports::find_free(n).map_err(Error::Process)?;
+                let at: Vec<_> =
+                    (first..first + n).map(|port| SocketAddr::from((Ipv4Addr::LOCALHOST, port))).collect();
+                options.say(format_args!(
+                    "each worker serves a share of the slots, at {} to {}",
+                    at[0],
+                    first + n - 1
+                ));
+                Ok(Self { share: Some(Share { job: *job, at: at.clone() }), ..Self::new(at[0]) })
+            }
+            Aggregator::Bmv2 => {
+                let site = Site::new(job.workers)?;
+                let mut command = this_program("demo-server")?;
+                command.args(site.arguments(folder)?);
+                let running = children.start(switch::PROGRAM.to_owned(), &mut command)?;
+                site.wait(|| children.check(running))?;
+                let controller = start(children, controller::PROGRAM, site.controller(folder, job)?)?;
+                let addresses = hear(children, controller::ready())?;
+                options.say(format_args!("BMv2 with a port for each worker, a host of its own\n{addresses}"));
+                let children = vec![running, controller];
+                Ok(Self { children, site: Some(site), ..Self::new(switch::OWN) })
+            }
+        }
+    }
+}
+
+/// Runs the training through THC, with a process per worker.
 fn run_compressed(
     options: &Options,
     folder: &Path,
     interrupted: Arc<AtomicBool>,
 ) -> Result<(RunResult, Option<Server>)> {
     let plan = &options.plan;
-    if options.controller && !cfg!(feature = "controller") {
-        return Err(Error::NoController);
-    }
-    let site = options.switch.then(|| Site::new(plan.workers)).transpose()?;
-    let its_controller =
-        (options.controller || options.switch).then(|| server::find(controller::PROGRAM)).transpose()?;
-    let links = (options.io == IoName::Dpdk).then(Links::new).transpose()?;
-    if let (Some(links), false) = (&links, options.quiet) {
-        let folder = links.folder().display();
-        eprintln!(
-            "DPDK without a NIC: one net_memif link of shared memory per worker, with its socket in {folder}"
-        );
-    }
     let job = Job {
         workers: plan.workers,
         bits: options.bits,
@@ -148,84 +190,32 @@ fn run_compressed(
         loss: options.loss,
         cookie: rand::random(),
     };
-    let share = options.colocated.then(|| shares(&job)).transpose()?;
     let mut children = Children::new(interrupted);
-    let mut command = this_program("demo-server")?;
-    let mut servers = Vec::new();
-    let (address, asked) = match (its_controller, &site) {
-        _ if share.is_some() => {
-            let at = share.iter().flat_map(|share| &share.at).copied().next();
-            let at = at.ok_or_else(|| Error::one_worker("without --colocated"))?;
-            if !options.quiet {
-                let last = at.port() + u16::from(plan.workers) - 1;
-                eprintln!("each worker serves a share of the slots, at {at} to {last}");
-            }
-            (at, None)
-        }
-        (Some(program), Some(site)) => {
-            command.args(site.arguments(folder)?);
-            let running = children.start(switch::PROGRAM.to_owned(), &mut command)?;
-            site.wait(|| children.check(running))?;
-            servers.push(running);
-            let mut command = this_program("demo-server")?;
-            command.arg(program).args(site.controller(folder, &job)?);
-            servers.push(children.start(controller::PROGRAM.to_owned(), &mut command)?);
-            let addresses = hear(&mut children, controller::ready())?;
-            if !options.quiet {
-                eprintln!("BMv2 with a port for each worker, a host of its own\n{addresses}");
-            }
-            (site.address(), None)
-        }
-        (None, _) => {
-            command.arg(server::find(server::PROGRAM)?);
-            let (listen, carrier) = match &links {
-                Some(links) => (Some(links.listen()), links.server_arguments(plan.workers)),
-                None => (None, Vec::new()),
-            };
-            job.hand_cookie(&mut command).args(job.arguments(listen, carrier));
-            servers.push(children.start(server::PROGRAM.to_owned(), &mut command)?);
-            (hear(&mut children, server::ready)?, None)
-        }
-        (Some(program), None) => {
-            command.arg(server::find(server::PROGRAM)?).args(job.arguments_for_controller());
-            servers.push(children.start(server::PROGRAM.to_owned(), &mut command)?);
-            let (p4runtime, address) = hear(&mut children, server::ready_for_controller())?;
-            let mut command = this_program("demo-server")?;
-            command.arg(program).args(controller::arguments(folder, &job, p4runtime, address)?);
-            servers.push(children.start(controller::PROGRAM.to_owned(), &mut command)?);
-            let addresses = hear(&mut children, controller::ready())?;
-            if !options.quiet {
-                eprintln!("{addresses}");
-            }
-            (address, Some(addresses.url()))
-        }
-    };
+    let running = Running::start(options, &job, folder, &mut children)?;
     let mut workers = Vec::new();
     for worker in 0..plan.workers {
         let order = WorkerPlan {
             plan: plan.clone(),
             worker,
-            server: address,
-            share: share.clone(),
-            controller: asked.clone(),
-            link: links.as_ref().map(|links| links.link(worker)),
-            slow: site.is_some(),
+            server: running.address,
+            share: running.share.clone(),
+            controller: running.controller.clone(),
+            link: running.links.as_ref().map(|links| links.link(worker)),
+            slow: running.site.is_some(),
             feedback: options.feedback,
-            samples: folder.to_owned(),
         };
         let order = serde_json::to_string(&order).map_err(Error::Event)?;
         let mut command = trainer("demo-worker")?;
         job.hand_cookie(&mut command).arg(order);
-        if let Some(site) = &site {
-            command = site.on_host(worker, &command);
+        if let Some(site) = &running.site {
+            command = on_host(site.network().host(worker.into()), &command);
         }
         workers.push(children.start(format!("worker {worker}"), &mut command)?);
     }
-    let progress = Progress::new("THC", plan.steps, options.quiet);
-    let heard = listen(&mut children, plan, &workers, &servers, &progress, Some(folder))?;
+    let heard = listen(&mut children, options, "THC", &workers, &running.children)?;
     let mut totals = Vec::new();
     // The parameter server ends last, because it reports the totals.
-    for &server in servers.iter().rev() {
+    for &server in running.children.iter().rev() {
         totals = children.stop(server)?;
     }
     let totals = totals.iter().rev().find_map(|line| serde_json::from_str::<ServerStats>(line).ok());
@@ -234,7 +224,7 @@ fn run_compressed(
         all
     });
     let totals = totals.as_ref().map(Server::from_totals).or(beside);
-    if totals.is_none() && site.is_none() {
+    if totals.is_none() && running.site.is_none() {
         let text = "thc-ps ended without reporting its totals (are all programs of the same build?)";
         return Err(Error::Failure(text.to_owned()));
     }
@@ -256,12 +246,11 @@ fn exact(options: &Options, interrupted: Arc<AtomicBool>) -> Result<RunResult> {
     let mut command = trainer("demo-exact")?;
     command.arg(order);
     let only = children.start("the exact run".to_owned(), &mut command)?;
-    let progress = Progress::new("exact", options.plan.steps, options.quiet);
-    listen(&mut children, &options.plan, &[only], &[], &progress, None)
+    listen(&mut children, options, "exact", &[only], &[])
 }
 
 /// Waits until a child writes a line in which `find` finds something. Meanwhile no child may end.
-fn hear<T>(children: &mut Children, mut find: impl FnMut(&str) -> Option<T>) -> Result<T> {
+pub fn hear<T>(children: &mut Children, mut find: impl FnMut(&str) -> Option<T>) -> Result<T> {
     loop {
         match children.message()? {
             (_, Message::Line(line)) => {
@@ -269,16 +258,13 @@ fn hear<T>(children: &mut Children, mut find: impl FnMut(&str) -> Option<T>) -> 
                     return Ok(found);
                 }
             }
-            (from, Message::Closed) => {
-                children.finish(from)?;
-                return Err(Error::Silent { name: children.name(from).to_owned() });
-            }
+            (from, Message::Closed) => return Err(children.ended(from)),
         }
     }
 }
 
 /// A command that starts this program again with a hidden subcommand. Its process ends when this one does.
-fn this_program(subcommand: &str) -> Result<Command> {
+pub fn this_program(subcommand: &str) -> Result<Command> {
     let mut command = Command::new(std::env::current_exe().map_err(Error::Process)?);
     command.arg(subcommand).arg("--parent").arg(std::process::id().to_string());
     Ok(command)
@@ -297,39 +283,32 @@ fn trainer(subcommand: &str) -> Result<Command> {
     Ok(command)
 }
 
-/// Reads events until each of `trainers` has reported its outcome and ended. `sampled` is the folder of their gradients.
+/// Reads events until each of `trainers` has reported its outcome and ended. A line for every tenth of the steps shows progress.
 fn listen(
     children: &mut Children,
-    plan: &DemoPlan,
+    options: &Options,
+    name: &str,
     trainers: &[usize],
     servers: &[usize],
-    progress: &Progress,
-    sampled: Option<&Path>,
 ) -> Result<RunResult> {
-    let steps = plan.steps as usize;
+    let steps = options.plan.steps;
+    let tenth = |step: u32| u64::from(step) * 10 / u64::from(steps);
     let mut parameters = 0;
-    let mut sums = vec![(0.0f64, 0usize); steps];
-    let mut samples = vec![0usize; steps];
+    let mut sums = vec![(0.0f64, 0usize); steps as usize];
     let mut errors = Vec::new();
     let mut outcomes: Vec<Option<Outcome>> = vec![None; trainers.len()];
     let mut started = None;
     let mut seconds = 0.0;
     while outcomes.iter().any(Option::is_none) {
         let (from, message) = children.message()?;
-        let Some(trainer) = trainers.iter().position(|&trainer| trainer == from) else {
-            if matches!(message, Message::Closed) && servers.contains(&from) {
-                children.finish(from)?;
-                return Err(Error::Silent { name: children.name(from).to_owned() });
+        let trainer = trainers.iter().position(|&trainer| trainer == from);
+        let (trainer, line) = match (trainer, message) {
+            (Some(trainer), Message::Line(line)) => (trainer, line),
+            (Some(trainer), Message::Closed) if outcomes[trainer].is_none() => {
+                return Err(children.ended(from));
             }
-            continue;
-        };
-        let line = match message {
-            Message::Line(line) => line,
-            Message::Closed if outcomes[trainer].is_some() => continue,
-            Message::Closed => {
-                children.finish(from)?;
-                return Err(Error::Silent { name: children.name(from).to_owned() });
-            }
+            (None, Message::Closed) if servers.contains(&from) => return Err(children.ended(from)),
+            _ => continue,
         };
         match Event::parse(&line)? {
             Event::Ready { parameters: count } => {
@@ -340,17 +319,15 @@ fn listen(
                 let Some(sum) = sums.get_mut(step as usize) else { continue };
                 *sum = (sum.0 + f64::from(loss), sum.1 + 1);
                 if sum.1 == trainers.len() {
-                    progress.step(step, (sum.0 / sum.1 as f64) as f32);
+                    if step == 0 || tenth(step + 1) != tenth(step) {
+                        let loss = sum.0 / sum.1 as f64;
+                        options
+                            .say(format_args!("{name:>6}  step {:>4} of {steps}  loss {loss:.3}", step + 1));
+                    }
                     seconds = started.map_or(0.0, |start| start.elapsed().as_secs_f64());
                 }
             }
-            Event::Sample { step } => {
-                let Some(count) = samples.get_mut(step as usize) else { continue };
-                *count += 1;
-                if let (true, Some(folder)) = (*count == trainers.len(), sampled) {
-                    errors.push(ErrorSample::measure(folder, step, plan.workers)?);
-                }
-            }
+            Event::Sample(sample) => errors.push(sample),
             Event::Done(outcome) => outcomes[trainer] = Some(outcome),
         }
     }

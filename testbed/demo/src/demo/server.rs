@@ -164,7 +164,7 @@ impl Job {
 
 /// Reads the secret that [`Job::hand_cookie`] stored.
 pub(crate) fn cookie_from_environment() -> Result<u32> {
-    std::env::var(COOKIE).ok().and_then(|text| text.parse().ok()).ok_or(Error::Orphaned)
+    std::env::var(COOKIE).ok().and_then(|text| text.parse().ok()).ok_or_else(Error::orphaned)
 }
 
 /// The address in a server's `ready` line. `None` for any other line.

@@ -5,8 +5,8 @@ use std::time::Instant;
 use thc_transport::Backend;
 use thc_worker::{Call, Controller, Group, GroupConfig, Stats};
 
-use super::event::{Event, Server, Times, Traffic};
-use super::gradient_file;
+use super::event::{ErrorSample, Event, Server, Times, Traffic, nmse};
+use super::exact;
 use super::model::{Gradient, Model};
 use super::plan::WorkerPlan;
 use super::server::Share;
@@ -18,8 +18,8 @@ use crate::error::{Error, Result};
 /// The key of the gradient's error feedback.
 const TENSOR: u64 = 1;
 
-/// The worker that writes the averaged gradients to files. All workers have the same ones.
-const WRITER: u8 = 0;
+/// The worker that reports the errors of averaged gradients. All workers have the same ones.
+const REPORTER: u8 = 0;
 
 /// Averages this worker's gradient with the other workers'.
 pub struct SharedMean<'a> {
@@ -59,38 +59,27 @@ impl SharedMean<'_> {
                 - (before.retransmissions + before.nudged),
         });
     }
-
-    /// Writes the files from which the error of this step is measured, except the applied gradient: this
-    /// worker's own gradient, and the mean that an all-reduce without error feedback gives.
-    fn sample(&self, step: u32, own: &[f32]) -> Result<()> {
-        let WorkerPlan { worker, samples, .. } = self.order;
-        gradient_file::write(&gradient_file::worker_path(samples, step, *worker), own)?;
-        let mut alone = own.to_vec();
-        self.group.allreduce(&mut alone)?;
-        if *worker == WRITER {
-            gradient_file::write(&gradient_file::uncorrected_path(samples, step), &alone)?;
-        }
-        Ok(())
-    }
 }
 
 impl GradientSource for SharedMean<'_> {
     fn gradient(&mut self, model: &Model, text: &Text, step: u32) -> Result<Gradient> {
-        let WorkerPlan { plan, worker, samples, .. } = self.order;
+        let WorkerPlan { plan, worker, .. } = self.order;
         let started = Instant::now();
         let batch = text.batch(plan.seed, step, *worker, plan.batch, model.context());
         let mut gradient = model.gradient(&batch);
         self.times.computing += started.elapsed().as_secs_f64();
-        let sampled = plan.samples(step);
-        if sampled {
-            self.sample(step, &gradient.coordinates)?;
+        if !plan.samples(step) {
+            self.reduce(&mut gradient.coordinates)?;
+            return Ok(gradient);
         }
+        // Every worker can compute the others' gradients: their batches follow from the seed, and all models are equal.
+        let exact = (*worker == REPORTER).then(|| exact::mean_gradient(plan, model, text, step).coordinates);
+        let mut alone = gradient.coordinates.clone();
+        self.group.allreduce(&mut alone)?;
         self.reduce(&mut gradient.coordinates)?;
-        if sampled {
-            if *worker == WRITER {
-                gradient_file::write(&gradient_file::applied_path(samples, step), &gradient.coordinates)?;
-            }
-            Event::Sample { step }.emit()?;
+        if let Some(exact) = exact {
+            let applied = nmse(&exact, &gradient.coordinates);
+            Event::Sample(ErrorSample { step, applied, without_feedback: nmse(&exact, &alone) }).emit()?;
         }
         Ok(gradient)
     }
@@ -140,14 +129,14 @@ pub fn run(order: &WorkerPlan) -> Result<()> {
 /// The URL of the job at the controller, with this worker's number.
 #[cfg(feature = "controller")]
 fn controller(url: &str, worker: u8) -> Result<Controller> {
-    let mut controller = Controller::new(url.parse().map_err(|_| Error::Orphaned)?);
+    let mut controller = Controller::new(url.parse().map_err(|_| Error::orphaned())?);
     controller.rank = Some(worker);
     Ok(controller)
 }
 
 #[cfg(not(feature = "controller"))]
 fn controller(_: &str, _: u8) -> Result<Controller> {
-    Err(Error::NoController)
+    Err(Error::no_controller())
 }
 
 impl From<thc_worker::WorkerError> for Error {

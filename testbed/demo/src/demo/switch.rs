@@ -9,7 +9,6 @@ use std::time::{Duration, Instant};
 use thc_netns::{Network, ports};
 
 use super::controller::JOB;
-use super::hosts;
 use super::server::{self, Job};
 use crate::error::{Error, Result};
 
@@ -18,7 +17,7 @@ pub const PROGRAM: &str = "simple_switch_grpc";
 /// The compiled switch program, which p4c made from `p4/v1model`.
 const SWITCH_PROGRAM: &[u8] = thc_p4::BMV2;
 /// The aggregator's address among the hosts.
-const OWN: SocketAddr = SocketAddr::V4(SocketAddrV4::new(Ipv4Addr::new(10, 77, 0, 254), 9000));
+pub const OWN: SocketAddr = SocketAddr::V4(SocketAddrV4::new(Ipv4Addr::new(10, 77, 0, 254), 9000));
 /// How long the switch may take to become ready.
 const PATIENCE: Duration = Duration::from_secs(30);
 /// The shortest time after which a worker repeats a packet, since BMv2 needs milliseconds per packet.
@@ -60,11 +59,6 @@ impl Site {
         Ok(Self { program, network, p4runtime: SocketAddr::from(([127, 0, 0, 1], free_port()?)) })
     }
 
-    /// The address at which workers reach the aggregator.
-    pub fn address(&self) -> SocketAddr {
-        OWN
-    }
-
     /// The command that starts the switch without a program.
     pub fn arguments(&self, folder: &Path) -> Result<Vec<String>> {
         let notifications = format!("ipc://{}", folder.join("notifications.ipc").display());
@@ -91,7 +85,7 @@ impl Site {
         while TcpStream::connect(self.p4runtime).is_err() {
             lives()?;
             if started.elapsed() > PATIENCE {
-                return Err(Error::Silent { name: PROGRAM.to_owned() });
+                return Err(Error::Failure(format!("{PROGRAM} did not answer for {} s", PATIENCE.as_secs())));
             }
             std::thread::sleep(Duration::from_millis(20));
         }
@@ -130,8 +124,8 @@ impl Site {
         Ok(words.map(str::to_owned).to_vec())
     }
 
-    /// Makes a command run on a worker's host.
-    pub fn on_host(&self, worker: u8, command: &Command) -> Command {
-        hosts::wrap(self.network.host(usize::from(worker)), command)
+    /// The hosts.
+    pub fn network(&self) -> &Network {
+        &self.network
     }
 }

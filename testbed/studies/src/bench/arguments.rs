@@ -20,7 +20,7 @@ enum What {
     Allreduce(AllreduceArgs),
 }
 
-/// What to compare with.
+/// An all-reduce to compare with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Other {
     /// PyTorch's all-reduce over TCP, of f32
@@ -35,8 +35,7 @@ repetition\nfills the tensor, waits for all processes, and takes the time until 
 take turns. Means are checked when all have ended, and neither time nor CPU counts that. All processes share this machine's cores: with more workers than cores, these are what is measured.\n\n\
 Examples:\n  thc bench allreduce\n  thc bench allreduce --workers 4,8 --rate 1gbit,10gbit --place switch,colocated,server --against gloo\n  \
 thc bench allreduce --size 64KiB,1MiB,16MiB,1GiB --against gloo --json > sizes.json\n  \
-thc bench allreduce --rate loopback --workers 2      (no namespaces, no root)\n  \
-thc bench allreduce --jobs 1,2                       (what two groups on one server cost each other)"
+thc bench allreduce --rate loopback --workers 2      (no namespaces, no root)"
 )]
 pub struct AllreduceArgs {
     /// Workers; several numbers are measured one after the other, as are several of all lists below
@@ -46,30 +45,18 @@ pub struct AllreduceArgs {
     /// Bytes of the tensor of f32, at most 4GiB
     #[arg(long, value_name = "SIZE,…", default_value = "64MiB", value_delimiter = ',', value_parser = size)]
     pub size: Vec<u64>,
-    /// What each host's link carries, each way, such as 1gbit or 2.5gbit; loopback: no hosts and no bound
+    /// Rate of each host's link, each way, such as 1gbit or 2.5gbit; loopback: no hosts and no bound
     #[arg(long, value_name = "RATE,…", default_value = "1gbit", value_delimiter = ',')]
     pub rate: Vec<Link>,
-    /// Where the aggregator is
+    /// Place of the aggregator
     #[arg(long, value_enum, value_name = "PLACE,…", default_value = "colocated", value_delimiter = ',')]
     pub place: Vec<Place>,
-    /// Jobs that reduce at the same time on the same server or shares, each with as many workers of its own on the same hosts
-    #[arg(long, value_name = "NUMBER,…", default_value = "1", value_delimiter = ',', value_parser = clap::value_parser!(u16).range(1..=8))]
-    pub jobs: Vec<u16>,
-    /// Racks, with --place racks; the workers are divided among them as evenly as possible
-    #[arg(long, value_name = "NUMBER", default_value_t = 2, value_parser = clap::value_parser!(u8).range(1..=64))]
-    pub racks: u8,
     /// Compare with another all-reduce; it needs a Python with torch (THC_PYTHON, by default /usr/bin/python3)
     #[arg(long, value_enum, value_name = "OTHER")]
     pub against: Option<Other>,
     /// Repetitions of each
     #[arg(long, value_name = "NUMBER", default_value_t = 9, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     pub repeat: u32,
-    /// Threads that compute, of each worker [default: the library's]
-    #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u16).range(1..=1024))]
-    pub threads: Option<u16>,
-    /// Keys of the server's job or of the server, as in its file: data_slots=2048,shards=2
-    #[arg(long, value_name = "KEY=VALUE,…", value_delimiter = ',', value_parser = pair)]
-    pub server: Vec<(String, String)>,
     /// Print JSON
     #[arg(long)]
     pub json: bool,
@@ -81,9 +68,4 @@ impl BenchArgs {
         let What::Allreduce(args) = &self.what;
         report::show(args, &run::measure(args)?)
     }
-}
-
-fn pair(text: &str) -> std::result::Result<(String, String), String> {
-    let (key, value) = text.split_once('=').ok_or("write KEY=VALUE")?;
-    Ok((key.to_owned(), value.to_owned()))
 }

@@ -14,12 +14,12 @@ use thc_worker::{Call, Group, GroupConfig};
 
 use crate::error::{Error, Result};
 
-/// How long a server waits at its end for workers that have not left.
+/// The time for which a server waits at its end for workers that have not left.
 const LINGER: Duration = Duration::from_secs(8);
 /// Coordinates whose exact mean is known everywhere.
 const CHECKED: usize = 4096;
 
-/// What a process is to be; the first line that it is told.
+/// The role of a process, which is its first order.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 pub struct Part {
     /// The server's configuration, as TOML, if there is one in this process.
@@ -28,18 +28,14 @@ pub struct Part {
     pub worker: Option<WorkerPart>,
 }
 
-/// What a worker is to do.
+/// The role of a worker.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 pub struct WorkerPart {
-    /// Its job's number.
-    pub job: u16,
-    /// Its number where it joins.
-    pub number: u8,
     /// Its number among all.
     pub rank: u8,
     /// n.
     pub workers: u8,
-    /// Where it joins.
+    /// The server that it joins.
     pub ps: SocketAddr,
     /// The job's secret.
     pub cookie: u32,
@@ -47,8 +43,6 @@ pub struct WorkerPart {
     pub coordinates: usize,
     /// All-reduces in a row that are timed together.
     pub calls: u32,
-    /// Threads that compute; nothing for the library's default.
-    pub threads: Option<u16>,
 }
 
 /// Nanoseconds of a clock.
@@ -67,10 +61,6 @@ fn say(answer: &Value) -> Result<()> {
     writeln!(out, "{answer}").and_then(|()| out.flush()).map_err(Error::Output)
 }
 
-fn failure(error: impl std::fmt::Display) -> Error {
-    Error::Failure(error.to_string())
-}
-
 /// A number in (−1, 1): the same everywhere for a worker and a coordinate.
 fn value(worker: u8, index: usize) -> f32 {
     let key = SignKey { job_seed: 0xBE7C, call: u64::from(worker), partition: (index >> 10) as u32 };
@@ -86,8 +76,8 @@ pub fn run() -> Result<()> {
     let server = match &part.server {
         None => None,
         Some(text) => {
-            let options = ServerOptions::parse(text).map_err(failure)?;
-            Some(Server::start(options.validate().map_err(failure)?).map_err(failure)?)
+            let options = ServerOptions::parse(text).map_err(Error::failure)?;
+            Some(Server::start(options.validate().map_err(Error::failure)?).map_err(Error::failure)?)
         }
     };
     match part.worker {
@@ -106,23 +96,21 @@ pub fn run() -> Result<()> {
 }
 
 fn work(part: &WorkerPart, lines: impl Iterator<Item = String>) -> Result<()> {
-    let mut config = GroupConfig {
+    let config = GroupConfig {
         ps: part.ps,
-        job: part.job,
-        worker: part.number,
+        worker: part.rank,
         cookie: part.cookie,
         timeout: Duration::from_secs(60),
         ..GroupConfig::default()
     };
-    config.threads = part.threads.map_or(config.threads, usize::from);
-    let group = Group::join(config).map_err(failure)?;
+    let group = Group::join(config).map_err(Error::failure)?;
     let original: Vec<f32> = (0..part.coordinates).map(|index| value(part.rank, index)).collect();
     let mean = |index| {
         let sum: f64 = (0..part.workers).map(|worker| f64::from(value(worker, index))).sum();
         sum / f64::from(part.workers)
     };
     let exact: Vec<f64> = (0..CHECKED.min(part.coordinates)).map(mean).collect();
-    // Where a cache line begins, as torch's tensors do.
+    // It begins at a cache line, as torch's tensors do.
     let mut data = Buffer::from(&original[..]);
     say(&json!({}))?;
     for order in lines {
@@ -143,13 +131,13 @@ fn work(part: &WorkerPart, lines: impl Iterator<Item = String>) -> Result<()> {
 
 /// Reduces `data` so many times in a row. What that took.
 fn reduce(group: &Group, calls: u32, data: &mut [f32]) -> Result<Value> {
-    let before = group.stats().map_err(failure)?;
+    let before = group.stats().map_err(Error::failure)?;
     let began = clock(ClockId::Monotonic);
     for _ in 0..calls {
-        group.call(data, Call::default()).map_err(failure)?;
+        group.call(data, Call::default()).map_err(Error::failure)?;
     }
     let ended = clock(ClockId::Monotonic);
-    let after = group.stats().map_err(failure)?;
+    let after = group.stats().map_err(Error::failure)?;
     Ok(json!({
         "began": began,
         "ended": ended,

@@ -1,4 +1,4 @@
-//! Where the aggregator is.
+//! The place of the aggregator.
 
 use clap::ValueEnum;
 use serde::Serialize;
@@ -9,7 +9,7 @@ const DOWN: f64 = 1072.0 / 1024.0 + 68.0 / 8192.0;
 /// More workers than that need lanes of 16 bits: 512 coordinates a packet.
 const NARROW: u8 = 17;
 
-/// Where the aggregator is.
+/// The place of the aggregator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ValueEnum)]
 #[serde(rename_all = "lowercase")]
 pub enum Place {
@@ -19,8 +19,6 @@ pub enum Place {
     Colocated,
     /// One server on a link like the workers'
     Server,
-    /// Racks at switches' places below a root, whose ports have no bound
-    Racks,
 }
 
 impl Place {
@@ -30,16 +28,6 @@ impl Place {
             Place::Switch => "switch",
             Place::Colocated => "colocated",
             Place::Server => "server",
-            Place::Racks => "racks",
-        }
-    }
-
-    /// Hosts that aggregators have to themselves: with racks the root's, and then theirs.
-    pub fn hosts(self, racks: u8) -> u8 {
-        match self {
-            Place::Colocated => 0,
-            Place::Switch | Place::Server => 1,
-            Place::Racks => 1 + racks,
         }
     }
 
@@ -49,7 +37,7 @@ impl Place {
         let (up, down) =
             if workers > NARROW { (UP + 28.0 / 512.0 - 28.0 / 1024.0, DOWN * 2.0) } else { (UP, DOWN) };
         let bytes = match self {
-            Place::Switch | Place::Racks => up.max(down),
+            Place::Switch => up.max(down),
             Place::Colocated => (n - 1.0) / n * (up + down),
             Place::Server => n * up.max(down),
         };

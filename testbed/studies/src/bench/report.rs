@@ -2,15 +2,17 @@
 
 use std::io::Write;
 
+use bytesize::ByteSize;
 use serde::Serialize;
 use thc_bench::median;
 
 use super::arguments::AllreduceArgs;
 use super::place::Place;
-use super::run::{Turn, bytes};
+use super::run::Turn;
 use crate::error::{Error, Result};
 use crate::table::Table;
-use crate::units::{Link, Rate};
+use crate::units::Link;
+use thc_netns::Rate;
 
 /// One setting's figures. Seconds are of one all-reduce.
 #[derive(Clone, Debug, Serialize)]
@@ -21,10 +23,8 @@ pub struct Measured {
     pub bytes: u64,
     /// Bits a second of a host's link; none for the loopback interface.
     pub rate: Option<u64>,
-    /// Where the aggregator was.
+    /// The aggregator's place.
     pub place: Place,
-    /// Jobs that reduced at the same time; seconds are until all have their means.
-    pub jobs: u16,
     /// Repetitions.
     pub repeat: usize,
     /// The median.
@@ -39,7 +39,7 @@ pub struct Measured {
     pub limit_seconds: Option<f64>,
     /// CPU time of all processes, servers included, for each GiB of one worker's tensor.
     pub cpu_seconds_per_gib: f64,
-    /// The same of what it was compared with.
+    /// That of the other all-reduce.
     pub against_cpu_seconds_per_gib: Option<f64>,
     /// Packets sent again by all workers, in the mean of the repetitions.
     pub retransmissions: f64,
@@ -47,7 +47,7 @@ pub struct Measured {
     pub nmse: f64,
 }
 
-/// The middle one, or the upper of two.
+/// The shortest and the longest.
 fn spread(turns: &[Turn]) -> [f64; 2] {
     let seconds = || turns.iter().map(|turn| turn.seconds);
     [seconds().fold(f64::INFINITY, f64::min), seconds().fold(0.0, f64::max)]
@@ -72,7 +72,6 @@ impl Measured {
             bytes,
             rate: link.0.map(|rate| rate.0),
             place,
-            jobs: 1,
             repeat: turns.len(),
             seconds: median(turns.iter().map(|turn| turn.seconds)),
             spread: spread(turns),
@@ -90,9 +89,8 @@ impl Measured {
         let ms = |seconds: f64| format!("{:.*}", if seconds < 0.01 { 2 } else { 1 }, seconds * 1e3);
         let against = self.against_seconds;
         vec![
-            self.jobs.to_string(),
             self.workers.to_string(),
-            bytes(self.bytes),
+            ByteSize(self.bytes).to_string(),
             Link(self.rate.map(Rate)).name(),
             self.place.name().to_owned(),
             format!("{} ({} to {})", ms(self.seconds), ms(self.spread[0]), ms(self.spread[1])),
@@ -105,24 +103,6 @@ impl Measured {
             self.against_cpu_seconds_per_gib.map_or(String::new(), |cpu| format!("{cpu:.2}")),
             format!("{:.0}", self.retransmissions),
         ]
-    }
-
-    /// It in a line.
-    pub fn line(&self) -> String {
-        let cells = self.cells();
-        let jobs = if self.jobs > 1 { format!("{} jobs of ", self.jobs) } else { String::new() };
-        let mut line =
-            format!("{jobs}{} workers, {}, {}, {}: {} ms", cells[1], cells[2], cells[3], cells[4], cells[5]);
-        if self.against_seconds.is_some() {
-            line += &format!(", against {} ms: {}", cells[6], cells[7]);
-        }
-        if let Some(against) = self.against_cpu_seconds_per_gib {
-            line += &format!(", CPU {:.2} and {against:.2} s a GiB", self.cpu_seconds_per_gib);
-        }
-        if self.limit_seconds.is_some() {
-            line += &format!(", {} of the link's limit of {} ms", cells[9], cells[8]);
-        }
-        line
     }
 }
 
@@ -138,7 +118,6 @@ pub fn show(args: &AllreduceArgs, found: &[Measured]) -> Result<()> {
 
 fn table(found: &[Measured]) -> Table {
     let header = [
-        "jobs",
         "workers",
         "size",
         "link",
@@ -167,9 +146,8 @@ mod tests {
         let link = Link(Some(Rate(1_000_000_000)));
         let measured = Measured::new(4, 64 << 20, link, Place::Colocated, &turns, &against, Some(0.15));
         assert_eq!(
-            measured.line(),
-            "4 workers, 64 MiB, 1 Gb/s, colocated: 200.0 (100.0 to 400.0) ms, against 800.0 ms: 4.00 ×, CPU 8.00 and 1.60 s a \
-             GiB, 75 % of the link's limit of 150.0 ms"
+            measured.cells().join(", "),
+            "4, 64.0 MiB, 1 Gb/s, colocated, 200.0 (100.0 to 400.0), 800.0, 4.00 ×, 150.0, 75 %, 8.00, 1.60, 3"
         );
         let fields = serde_json::to_value(&measured).unwrap();
         for (key, value) in [

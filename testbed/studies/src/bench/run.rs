@@ -1,13 +1,12 @@
 //! Measurements one after the other: hosts, processes, turns.
 
-use std::io::IsTerminal;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use indicatif::{ProgressBar, ProgressStyle};
+use bytesize::ByteSize;
 use serde_json::{Value, json};
 use thc_netns::{Network, ports};
 
@@ -27,58 +26,24 @@ const MEETING: u16 = 29500;
 /// Small tensors are reduced several times in a row, up to so many bytes and so often, and the time is divided.
 const ROW: u64 = 4 << 20;
 const MOST_CALLS: u64 = 64;
+/// The job's seed, so that all places give the same bits.
+const SEED: u32 = 7;
 /// Lanes of 8 bits hold the sums of so many workers.
 const NARROW: u8 = 17;
-/// What a mean may be off: far beyond what the table costs, far below a mean of something else.
+/// The largest error of a mean: far beyond what the table costs, far below a mean of something else.
 const MOST_ERROR: f64 = 0.1;
-/// Keys of a server's job; others are the server's.
-const JOB_KEYS: [&str; 12] = [
-    "bits",
-    "granularity",
-    "fraction",
-    "table",
-    "lane",
-    "down",
-    "data_slots",
-    "norm_slots",
-    "block",
-    "policy",
-    "deadline",
-    "seed",
-];
-
 /// One of the settings asked for.
 struct Setting {
     workers: u8,
     bytes: u64,
     rate: Link,
     place: Place,
-    jobs: u16,
-    /// How many, of place racks.
-    racks: u8,
 }
 
 impl Setting {
-    /// Workers of each rack.
-    fn sizes(&self) -> Vec<u8> {
-        let (racks, all) = (u16::from(self.racks), u16::from(self.workers));
-        (0..racks).map(|rack| (all * (rack + 1) / racks - all * rack / racks) as u8).collect()
-    }
-
     fn name(&self) -> String {
-        let size = bytes(self.bytes);
-        let jobs = if self.jobs > 1 { format!("{} jobs of ", self.jobs) } else { String::new() };
-        format!("{jobs}{} workers, {size}, {}, {}", self.workers, self.rate.name(), self.place.name())
-    }
-}
-
-/// Bytes in words.
-pub fn bytes(bytes: u64) -> String {
-    match bytes {
-        _ if bytes.is_multiple_of(1 << 30) => format!("{} GiB", bytes >> 30),
-        _ if bytes.is_multiple_of(1 << 20) => format!("{} MiB", bytes >> 20),
-        _ if bytes.is_multiple_of(1 << 10) => format!("{} KiB", bytes >> 10),
-        _ => format!("{bytes} B"),
+        let size = ByteSize(self.bytes);
+        format!("{} workers, {size}, {}, {}", self.workers, self.rate.name(), self.place.name())
     }
 }
 
@@ -96,38 +61,17 @@ pub fn measure(args: &AllreduceArgs) -> Result<Vec<Measured>> {
                     if place == Place::Colocated && workers < 2 {
                         return Err(Error::one_worker("--place switch"));
                     }
-                    let racks = args.racks;
-                    if place == Place::Racks && workers < racks {
-                        return Err(Error::Usage(format!(
-                            "{workers} workers are fewer than {racks} racks: use --racks {workers} or fewer"
-                        )));
-                    }
-                    for &jobs in &args.jobs {
-                        settings.push(Setting { workers, bytes: size, rate, place, jobs, racks });
-                    }
+                    settings.push(Setting { workers, bytes: size, rate, place });
                 }
             }
         }
     }
-    let bar = progress(settings.len() as u64 * u64::from(args.repeat + 1));
     let mut found = Vec::new();
     for setting in &settings {
-        bar.set_message(setting.name());
-        let measured = one(args, setting, &interrupted, &bar)?;
-        bar.suspend(|| eprintln!("{}", measured.line()));
-        found.push(measured);
+        eprintln!("{}", setting.name());
+        found.push(one(args, setting, &interrupted)?);
     }
-    bar.finish_and_clear();
     Ok(found)
-}
-
-fn progress(turns: u64) -> ProgressBar {
-    if !std::io::stderr().is_terminal() {
-        return ProgressBar::hidden();
-    }
-    let style = ProgressStyle::with_template("{bar:30} {pos}/{len} turns, {eta} left: {msg}")
-        .unwrap_or_else(|_| ProgressStyle::default_bar());
-    ProgressBar::new(turns).with_style(style)
 }
 
 /// Hosts, or the loopback interface.
@@ -137,7 +81,7 @@ impl Site {
     fn new(setting: &Setting) -> Result<Self> {
         let Some(rate) = setting.rate.0 else { return Ok(Self(None)) };
         let no = |reason| Error::NoNetwork { reason };
-        let hosts = setting.workers + setting.place.hosts(setting.racks);
+        let hosts = setting.workers + u8::from(setting.place != Place::Colocated);
         let network = Network::lan(hosts).map_err(no)?;
         for (n, host) in network.hosts().iter().enumerate() {
             host.assign().map_err(no)?;
@@ -162,7 +106,7 @@ impl Site {
         if self.0.is_some() { Ok(usual) } else { ports::find_free(servers).map_err(Error::Process) }
     }
 
-    /// Where these servers are: on the same port of each host, or on ports in a row of the loopback interface.
+    /// The addresses of these servers: on the same port of each host, or on ports in a row of the loopback interface.
     fn places(&self, hosts: std::ops::Range<usize>) -> Result<Vec<SocketAddr>> {
         let port = self.port(hosts.len() as u16, PORT)?;
         let step = u16::from(self.0.is_none());
@@ -173,108 +117,46 @@ impl Site {
     }
 }
 
-/// What a server is.
-#[derive(Clone, Copy)]
-enum Role<'a> {
-    /// The only one, or the root of racks.
-    Top,
-    /// A share, and where all are.
-    Share(usize, &'a [SocketAddr]),
-    /// A rack, and where its root is.
-    Rack(usize, SocketAddr),
+/// A server's file, or that of a share of one: its number, and the addresses of all.
+fn server(setting: &Setting, cookie: u32, at: SocketAddr, share: Option<(usize, &[SocketAddr])>) -> String {
+    let mut text = format!("listen = \"{at}\"\n");
+    if let Some((share, all)) = share {
+        let list: Vec<String> = all.iter().map(|at| format!("\"{at}\"")).collect();
+        text += &format!("share = \"{share}/{}\"\nshares = [{}]\n", all.len(), list.join(", "));
+    }
+    text += &format!("[[job]]\njob = 1\ncookie = {cookie}\nseed = {SEED}\nworkers = {}\n", setting.workers);
+    if setting.workers > NARROW {
+        text += "lane = 16\n";
+    }
+    text
 }
 
-/// A server's file.
-fn server(args: &AllreduceArgs, setting: &Setting, cookie: u32, at: SocketAddr, role: Role<'_>) -> String {
-    let mut own = format!("listen = \"{at}\"\n");
-    match role {
-        Role::Top => {}
-        Role::Share(share, all) => {
-            let list: Vec<String> = all.iter().map(|at| format!("\"{at}\"")).collect();
-            own += &format!("share = \"{share}/{}\"\nshares = [{}]\n", all.len(), list.join(", "));
-        }
-        Role::Rack(rack, root) => own += &format!("rack = {rack}\nroot = \"{root}\"\n"),
-    }
-    let mut job = format!("cookie = {cookie}\nworkers = {}\n", setting.workers);
-    if setting.place == Place::Racks {
-        job += &format!("racks = {:?}\n", setting.sizes());
-    }
-    if setting.workers > NARROW && !args.server.iter().any(|(key, _)| key == "lane") {
-        job += "lane = 16\n";
-    }
-    for (key, value) in &args.server {
-        let quoted = if value.parse::<f64>().is_ok() { value.clone() } else { format!("\"{value}\"") };
-        let to = if JOB_KEYS.contains(&key.as_str()) { &mut job } else { &mut own };
-        *to += &format!("{key} = {quoted}\n");
-    }
-    own + &(1..=setting.jobs).map(|number| format!("[[job]]\njob = {number}\n{job}")).collect::<String>()
-}
-
-fn one(
-    args: &AllreduceArgs,
-    setting: &Setting,
-    interrupted: &Arc<AtomicBool>,
-    bar: &ProgressBar,
-) -> Result<Measured> {
+fn one(args: &AllreduceArgs, setting: &Setting, interrupted: &Arc<AtomicBool>) -> Result<Measured> {
     let site = Site::new(setting)?;
     let program = std::env::current_exe().map_err(Error::Process)?;
     let cookie = thc_ps::cookie::random();
     let n = usize::from(setting.workers);
     let calls = (ROW / setting.bytes.max(1)).clamp(1, MOST_CALLS) as u32;
     let coordinates = (setting.bytes / 4) as usize;
-    let shares = match setting.place {
-        Place::Colocated => site.places(0..n)?,
-        Place::Switch | Place::Server | Place::Racks => Vec::new(),
-    };
-    // The only server or the root, and racks.
-    let own_hosts = site.places(n..n + usize::from(setting.place.hosts(setting.racks)))?;
-    let mut servers = Crew::new(Arc::clone(interrupted));
-    for (place, &at) in own_hosts.iter().enumerate() {
-        let (name, role) = match place {
-            0 => ("the server".to_owned(), Role::Top),
-            rack => (format!("rack {}", rack - 1), Role::Rack(rack - 1, own_hosts[0])),
-        };
-        let part = Part { server: Some(server(args, setting, cookie, at, role)), worker: None };
-        let mut command = site.command(n + place, &program);
-        command.arg("bench-part");
-        servers.start(name, &mut command, &json!(part))?;
+    let is_shared = setting.place == Place::Colocated;
+    // The shares beside the workers, or the only server on the last host.
+    let servers_at = site.places(if is_shared { 0..n } else { n..n + 1 })?;
+    let mut servers = Crew::new(interrupted);
+    if !is_shared {
+        let part = Part { server: Some(server(setting, cookie, servers_at[0], None)), worker: None };
+        let mut command = site.command(n, &program);
+        servers.start("the server".to_owned(), command.arg("bench-part"), &json!(part))?;
+        servers.answers()?;
     }
-    servers.answers()?;
-    let Some(top) = own_hosts.first().or(shares.first()).copied() else {
-        return Err(Error::one_worker("--place switch"));
-    };
-    // Where each worker joins, and its number there.
-    let joins: Vec<(SocketAddr, u8)> = match setting.place {
-        Place::Racks => {
-            let racks = own_hosts[1..].iter().zip(setting.sizes());
-            racks.flat_map(|(&rack, size)| (0..size).map(move |number| (rack, number))).collect()
-        }
-        _ => (0..setting.workers).map(|number| (top, number)).collect(),
-    };
-    let mut workers = Crew::new(Arc::clone(interrupted));
-    let all = (1..=setting.jobs)
-        .flat_map(|job| (0..setting.workers).zip(&joins).map(move |(rank, at)| (job, rank, *at)));
-    for (job, rank, (ps, number)) in all {
+    let mut workers = Crew::new(interrupted);
+    for rank in 0..setting.workers {
         let own = usize::from(rank);
-        // Those of the first job have the shares.
-        let at = shares.get(own).filter(|_| job == 1);
-        let share = at.map(|at| server(args, setting, cookie, *at, Role::Share(own, &shares)));
-        let worker = WorkerPart {
-            job,
-            number,
-            rank,
-            workers: setting.workers,
-            ps,
-            cookie,
-            coordinates,
-            calls,
-            threads: args.threads,
-        };
+        let share = is_shared.then(|| server(setting, cookie, servers_at[own], Some((own, &servers_at))));
+        let (workers_of_job, ps) = (setting.workers, servers_at[0]);
+        let worker = WorkerPart { rank, workers: workers_of_job, ps, cookie, coordinates, calls };
         let part = Part { server: share, worker: Some(worker) };
         let mut command = site.command(own, &program);
-        command.arg("bench-part");
-        let name = if setting.jobs > 1 { format!(" of job {job}") } else { String::new() };
-        workers.start(format!("worker {rank}{name}"), &mut command, &json!(part))?;
+        workers.start(format!("worker {rank}"), command.arg("bench-part"), &json!(part))?;
     }
     workers.answers()?;
     let mut other = match args.against {
@@ -290,22 +172,19 @@ fn one(
             turns.push(Turn { nmse, ..took });
         }
         if let Some(other) = &mut other {
-            let took = repetition(other, &mut Crew::new(Arc::clone(interrupted)), calls)?;
+            let took = repetition(other, &mut Crew::new(interrupted), calls)?;
             if turn > 0 {
                 against.push(took);
             }
         }
-        bar.inc(1);
     }
     drop(workers);
-    let all = coordinates * usize::from(setting.jobs);
-    let limit = setting.rate.0.map(|rate| setting.place.limit(setting.workers, all, rate.0));
-    let measured =
-        Measured::new(setting.workers, setting.bytes, setting.rate, setting.place, &turns, &against, limit);
-    Ok(Measured { jobs: setting.jobs, ..measured })
+    let limit = setting.rate.0.map(|rate| setting.place.limit(setting.workers, coordinates, rate.0));
+    let Setting { workers, bytes, rate, place } = *setting;
+    Ok(Measured::new(workers, bytes, rate, place, &turns, &against, limit))
 }
 
-/// What a repetition took, for each all-reduce.
+/// The cost of a repetition, for each all-reduce.
 #[derive(Clone, Copy, Debug)]
 pub struct Turn {
     /// From when the last began to when the last had the mean.
@@ -353,11 +232,10 @@ impl Turn {
 
 /// All workers have the same mean, and it is one. Returns its error.
 fn check(setting: &Setting, answers: &[Value], calls: u32) -> Result<f64> {
-    let differ = |of_job: &[Value]| of_job.iter().any(|answer| answer["checksum"] != of_job[0]["checksum"]);
-    if answers.chunks(setting.workers.into()).any(differ) {
+    if answers.iter().any(|answer| answer["checksum"] != answers[0]["checksum"]) {
         return Err(Error::Failure(format!("{}: the workers have different means", setting.name())));
     }
-    // Of several in a row, the later ones are means of means.
+    // The later ones of several in a row are means of means.
     let error = answers.iter().map(|answer| number(answer, "nmse")).fold(0.0, f64::max);
     if calls == 1 && error > MOST_ERROR {
         return Err(Error::Failure(format!("{}: the mean is wrong, its NMSE is {error}", setting.name())));
@@ -368,7 +246,7 @@ fn check(setting: &Setting, answers: &[Value], calls: u32) -> Result<f64> {
 fn gloo(site: &Site, setting: &Setting, calls: u32, interrupted: &Arc<AtomicBool>) -> Result<Crew> {
     let python =
         std::env::var_os("THC_PYTHON").map_or_else(|| PathBuf::from("/usr/bin/python3"), PathBuf::from);
-    let mut crew = Crew::new(Arc::clone(interrupted));
+    let mut crew = Crew::new(interrupted);
     let port = site.port(1, MEETING)?;
     for rank in 0..setting.workers {
         let environment = json!({
@@ -395,11 +273,6 @@ fn gloo(site: &Site, setting: &Setting, calls: u32, interrupted: &Arc<AtomicBool
 #[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn sizes_in_words() {
-        assert_eq!([4, 65_536, 3 << 20, 1 << 30].map(bytes), ["4 B", "64 KiB", "3 MiB", "1 GiB"]);
-    }
 
     #[test]
     fn a_turn_lasts_from_the_last_beginning_to_the_last_end() {

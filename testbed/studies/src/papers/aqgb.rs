@@ -15,17 +15,16 @@ use thc_policy::ratio::{LEAST, RatioLimits};
 use crate::error::{Error, Result};
 use run::Training;
 use scheme::Scheme;
-use workload::{Times, blocks};
+use workload::Times;
 
 const SEEDS: [u64; 3] = [1, 2, 3];
 const SCHEMES: [Scheme; 3] = [Scheme::Plain, Scheme::Fixed4, Scheme::Aqgb];
 
 /// A training of the paper's section 5: 16 workers, 200 s, four blocks, links of `gbit` Gb/s.
-fn training(scheme: Scheme, gbit: f64, count: u8, times: Times) -> Result<Training> {
-    let blocks = blocks(count).ok_or_else(|| Error::failure("ResNet-50 has 1, 3, 4, 5 or 6 blocks"))?;
+fn training(scheme: Scheme, gbit: f64, times: Times) -> Result<Training> {
     let control = RatioLimits::new(LEAST).ok_or_else(|| Error::failure("the least ratio is no share"))?;
     let rates = vec![(0.0, 1e9 * gbit)];
-    Ok(Training { scheme, workers: 16, rates, seconds: 200.0, blocks, times, control, seed: 1 })
+    Ok(Training { scheme, workers: 16, rates, seconds: 200.0, times, control, seed: 1 })
 }
 
 /// The means over all seeds, and the least and largest number of rounds.
@@ -49,7 +48,7 @@ fn ratios_of_a_changing_link(quick: bool) -> Result<Value> {
     let scale = if quick { 0.1 } else { 1.0 };
     let control = RatioLimits::new(0.375).ok_or_else(|| Error::failure("the least ratio is no share"))?;
     let rates = vec![(0.0, 2.5e9), (60.0 * scale, 1e9), (120.0 * scale, 5e9)];
-    let steady = training(Scheme::Aqgb, 2.5, 4, Times::Uniform)?;
+    let steady = training(Scheme::Aqgb, 2.5, Times::Uniform)?;
     let outcome = Training { workers: 8, rates, control, seconds: 200.0 * scale, ..steady }.run();
     let mean = |from: f64, to: f64| {
         let here = || {
@@ -64,28 +63,23 @@ fn ratios_of_a_changing_link(quick: bool) -> Result<Value> {
     Ok(json!({ "2.5 Gb/s": mean(0.0, 60.0), "1 Gb/s": mean(60.0, 120.0), "5 Gb/s": mean(120.0, 200.0) }))
 }
 
-/// Figures 9, 10, 12, 13 and 14; `quick` simulates a tenth of the time or less.
+/// Figures 9, 10, 12 and 13; `quick` simulates a tenth of the time or less.
 pub fn figures(quick: bool) -> Result<Value> {
     let measure =
         |training: Training| measure(if quick { Training { seconds: 4.0, ..training } } else { training });
-    let by_scheme = |gbit, count, times| -> Result<Value> {
-        let row =
-            |scheme: &Scheme| Ok((scheme.name().to_owned(), measure(training(*scheme, gbit, count, times)?)));
+    let by_scheme = |gbit, times| -> Result<Value> {
+        let row = |scheme: &Scheme| Ok((scheme.name().to_owned(), measure(training(*scheme, gbit, times)?)));
         Ok(Value::Object(SCHEMES.iter().map(row).collect::<Result<Map<_, _>>>()?))
     };
-    let rates = [2.0, 4.0, 6.0, 8.0, 10.0]
-        .map(|gbit| Ok((format!("{gbit} Gb/s"), by_scheme(gbit, 4, Times::Uniform)?)));
-    let by_blocks = [1, 3, 4, 5, 6].map(|count| {
-        Ok((format!("{count} blocks"), measure(training(Scheme::Aqgb, 2.5, count, Times::Uniform)?)))
-    });
+    let rates =
+        [2.0, 4.0, 6.0, 8.0, 10.0].map(|gbit| Ok((format!("{gbit} Gb/s"), by_scheme(gbit, Times::Uniform)?)));
     Ok(json!({
         "command": "thc papers",
         "seeds": SEEDS,
         "Figure 9": ratios_of_a_changing_link(quick)?,
-        "Figure 10": by_scheme(2.5, 4, Times::Uniform)?,
+        "Figure 10": by_scheme(2.5, Times::Uniform)?,
         "Figure 12": rates.into_iter().collect::<Result<Map<_, _>>>()?,
-        "Figure 13": by_scheme(2.5, 4, Times::Stragglers)?,
-        "Figure 14": by_blocks.into_iter().collect::<Result<Map<_, _>>>()?,
+        "Figure 13": by_scheme(2.5, Times::Stragglers)?,
     }))
 }
 
@@ -98,7 +92,7 @@ mod tests {
     fn the_numbers_are_those_of_the_page() {
         let known = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/papers/aqgb.json");
         let known: Value = serde_json::from_str(&std::fs::read_to_string(known).unwrap()).unwrap();
-        let measured = measure(training(Scheme::Aqgb, 2.5, 4, Times::Uniform).unwrap());
+        let measured = measure(training(Scheme::Aqgb, 2.5, Times::Uniform).unwrap());
         for (key, value) in measured.as_object().unwrap() {
             let (found, kept) = (value.as_f64().unwrap(), known["Figure 10"]["AQGB"][key].as_f64().unwrap());
             assert!(

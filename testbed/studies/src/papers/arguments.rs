@@ -7,9 +7,8 @@ use clap::Args;
 use serde_json::{Value, json};
 
 use super::gradients::Gradients;
-use super::{aqgb, layers, nmse};
+use super::{aqgb, double_quantization, layers, nmse};
 use crate::error::{Error, Result};
-use crate::table::write;
 
 /// `thc papers`
 #[derive(Args)]
@@ -42,7 +41,11 @@ impl PapersArgs {
         let mut print = |text: &dyn std::fmt::Display| writeln!(out, "{text}").map_err(Error::Output);
         let keep = |name: &str, numbers: &Value| {
             let text = serde_json::to_string_pretty(numbers).map_err(Error::Event)?;
-            write(self.out.join(name), &(text + "\n"))
+            let path = self.out.join(name);
+            match std::fs::write(&path, text + "\n") {
+                Ok(()) => Ok(path),
+                Err(source) => Err(Error::File { path, source }),
+            }
         };
         if let Some(folder) = &self.gradients {
             let gradients = Gradients::open(folder)?;
@@ -61,6 +64,10 @@ impl PapersArgs {
             numbers[sheet.name] = sheet.json();
         }
         print(&keep("nmse.json", &numbers)?.display())?;
+        let sheet = double_quantization::methods(self.seed, self.quick)?;
+        print(&sheet.text())?;
+        let numbers = json!({ "command": "thc papers", "seed": self.seed, sheet.name: sheet.json() });
+        print(&keep("double_quantization.json", &numbers)?.display())?;
         print(&keep("aqgb.json", &aqgb::figures(self.quick)?)?.display())
     }
 }

@@ -1,10 +1,9 @@
 //! Which parameters of a scheme each tensor of a model gets: the same for all, or by L-GreCo.
 
-use thc_baselines::SchemeGroup;
 use thc_codec::signs::mix;
 use thc_policy::layerwise::{Problem, exact};
 
-use super::schemes::Named;
+use super::schemes::Scheme;
 use crate::error::{Error, Result};
 
 /// A scheme whose parameters are chosen.
@@ -18,17 +17,17 @@ pub enum Family {
     Thc,
 }
 
-/// Who chooses.
+/// A way to choose.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Policy {
-    /// Nobody: all tensors have the usual parameters.
+    /// All tensors have the usual parameters.
     Uniform,
     /// The fewest bits whose error is no more than with the usual parameters (L-GreCo).
     LGreco,
 }
 
 impl Family {
-    /// As figures write it.
+    /// The name in figures.
     pub fn name(self) -> &'static str {
         match self {
             Self::Qsgd => "QSGD",
@@ -38,21 +37,21 @@ impl Family {
     }
 
     /// All choices, the strongest first.
-    pub fn choices(self) -> Vec<Named> {
-        let thc = |bits, granularity| Named::Thc { bits, granularity, inverse: 32 };
+    pub fn choices(self) -> Vec<Scheme> {
+        let thc = |bits, granularity| Scheme::Thc { bits, granularity, inverse: 32 };
         match self {
-            Self::Qsgd => (2..=8).map(|bits| Named::Qsgd { up: bits, down: bits }).collect(),
-            Self::TopK => [100, 50, 20, 10, 5, 3].map(|inverse| Named::TopK { inverse }).to_vec(),
+            Self::Qsgd => (2..=8).map(|bits| Scheme::Qsgd { up: bits, down: bits }).collect(),
+            Self::TopK => [100, 50, 20, 10, 5, 3].map(|inverse| Scheme::TopK { inverse }).to_vec(),
             Self::Thc => vec![thc(2, 10), thc(3, 20), thc(4, 30), thc(5, 60)],
         }
     }
 
-    /// What all tensors have where nobody chooses.
-    pub fn usual(self) -> Named {
+    /// The parameters of all tensors if nothing is chosen.
+    pub fn usual(self) -> Scheme {
         match self {
-            Self::Qsgd => Named::Qsgd { up: 4, down: 4 },
-            Self::TopK => Named::TopK { inverse: 10 },
-            Self::Thc => Named::THC,
+            Self::Qsgd => Scheme::Qsgd { up: 4, down: 4 },
+            Self::TopK => Scheme::TopK { inverse: 10 },
+            Self::Thc => Scheme::THC,
         }
     }
 
@@ -62,7 +61,7 @@ impl Family {
 }
 
 impl Policy {
-    /// As tables write it.
+    /// The name in tables.
     pub fn label(self) -> &'static str {
         match self {
             Self::Uniform => "uniform",
@@ -71,7 +70,7 @@ impl Policy {
     }
 
     /// A choice for each of these pieces of a gradient that was summed up for a while.
-    pub fn choose(self, family: Family, pieces: &[&[f32]], workers: u8, seed: u64) -> Result<Vec<Named>> {
+    pub fn choose(self, family: Family, pieces: &[&[f32]], workers: u8, seed: u64) -> Result<Vec<Scheme>> {
         let choices = family.choices();
         let usual = family.usual_number();
         if self == Self::Uniform || pieces.is_empty() {
@@ -81,10 +80,8 @@ impl Policy {
         for (number, piece) in pieces.iter().enumerate() {
             let (mut cost, mut error) = (Vec::new(), Vec::new());
             for choice in &choices {
-                let scheme = choice.scheme()?;
-                let bits = scheme.bits(piece.len(), workers.into())?;
-                let mut alone = SchemeGroup::new(scheme.as_ref(), piece.len(), 1, mix(seed ^ number as u64))?;
-                let mean = alone.allreduce(&[piece])?.mean;
+                let bits = choice.bits(piece.len(), workers.into())?;
+                let mean = choice.mean(&[piece], mix(seed ^ number as u64))?;
                 cost.push((bits.up + bits.down) as f64);
                 error.push(mean.iter().zip(*piece).map(|(a, b)| f64::from(a - b).powi(2)).sum());
             }
@@ -125,7 +122,7 @@ mod tests {
                 .iter()
                 .zip(&views)
                 .map(|(choice, piece)| {
-                    let bits = choice.scheme().unwrap().bits(piece.len(), 4).unwrap();
+                    let bits = choice.bits(piece.len(), 4).unwrap();
                     bits.up + bits.down
                 })
                 .sum()

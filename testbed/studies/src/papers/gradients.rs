@@ -7,7 +7,7 @@ use serde::Deserialize;
 
 use crate::error::{Error, Result};
 
-/// What makes them.
+/// The command that makes them.
 pub const SCRIPT: &str = "testbed/bench-torch/gradients.py --out DIR";
 
 /// A folder of gradients.
@@ -21,7 +21,7 @@ pub struct Gradients {
 /// A model in the index.
 #[derive(Clone, Debug, Deserialize)]
 pub struct Model {
-    /// As figures write it.
+    /// The name in figures.
     pub name: String,
     /// Its folder.
     folder: String,
@@ -65,12 +65,11 @@ impl Gradients {
     /// Reads the index.
     ///
     /// # Errors
-    /// [`Error::File`] if it cannot be read, [`Error::Profile`] if it is none or names no model, or a model of no worker or tensor.
+    /// [`Error::Failure`] if it cannot be read, is none or names no model, or a model of no worker or tensor.
     pub fn open(folder: &Path) -> Result<Self> {
         let path = folder.join("index.json");
-        let wrong = |reason: String| Error::Profile {
-            path: path.clone(),
-            reason: format!("{reason} (make gradients with {SCRIPT})"),
+        let wrong = |reason: String| {
+            Error::Failure(format!("{}: {reason} (make gradients with {SCRIPT})", path.display()))
         };
         let text = std::fs::read_to_string(&path).map_err(|source| wrong(source.to_string()))?;
         let Index { models } = serde_json::from_str(&text).map_err(|error| wrong(error.to_string()))?;
@@ -91,7 +90,7 @@ impl Gradients {
     /// The gradients of a model's workers.
     ///
     /// # Errors
-    /// [`Error::File`] if a file cannot be read, [`Error::Profile`] if it is not as long as the index says or has a number that is not finite.
+    /// [`Error::File`] if a file cannot be read, [`Error::Failure`] if it is not as long as the index says or has a number that is not finite.
     pub fn workers(&self, model: &Model) -> Result<Vec<Gradient>> {
         (0..model.workers).map(|worker| self.read(model, &format!("worker-{worker}"))).collect()
     }
@@ -99,7 +98,7 @@ impl Gradients {
     /// The sum of the mean gradients of a model's last steps.
     ///
     /// # Errors
-    /// As those of [`Self::workers`].
+    /// The errors of [`Self::workers`].
     pub fn seen_gradient(&self, model: &Model) -> Result<Gradient> {
         self.read(model, "seen")
     }
@@ -107,7 +106,7 @@ impl Gradients {
     fn read(&self, model: &Model, name: &str) -> Result<Gradient> {
         let path = self.folder.join(&model.folder).join(format!("{name}.f32"));
         let bytes = std::fs::read(&path).map_err(|source| Error::File { path: path.clone(), source })?;
-        let wrong = |reason: String| Error::Profile { path: path.clone(), reason };
+        let wrong = |reason: String| Error::Failure(format!("{}: {reason}", path.display()));
         let lengths: Option<Vec<usize>> = model.tensors.iter().map(Shape::length).collect();
         let due = lengths.as_ref().and_then(|lengths| {
             lengths.iter().try_fold(0_usize, |sum, length| sum.checked_add(*length))?.checked_mul(4)

@@ -1,61 +1,39 @@
 //! The error of the mean by scheme (THC, Fig. 2b), by number of workers, and by granularity (Fig. 15), on log-normal vectors.
 
-use serde_json::{Value, json};
-use thc_baselines::{SchemeGroup, Thc};
-use thc_codec::signs::mix;
-use thc_codec::table::choose;
-use thc_demo::distribution::Distribution;
-use thc_demo::nmse::{Experiment, Vectors};
+use std::time::Instant;
 
-use super::schemes::Named;
+use serde_json::{Value, json};
+use thc_codec::signs::mix;
+use thc_codec::table::LookupTable;
+use thc_demo::nmse::{Experiment, error, log_normal};
+
+use super::schemes::Scheme;
 use super::sheet::Sheet;
 use crate::error::Result;
 
 /// Coordinates of a vector: one partition of 4 MiB.
 const LENGTH: usize = 1 << 20;
-const SCHEMES: [(&str, Named); 7] = [
-    ("THC, g = 30, p = 1/32", Named::THC),
-    ("uniform THC", Named::Uniform { rotated: true }),
-    ("not rotated", Named::Uniform { rotated: false }),
-    ("TopK 10 %", Named::TopK { inverse: 10 }),
-    ("QSGD, 4 and 8 bits", Named::Qsgd { up: 4, down: 8 }),
-    ("TernGrad, clipped", Named::TernGrad { clipped: true }),
-    ("TernGrad", Named::TernGrad { clipped: false }),
+const SCHEMES: [(&str, Scheme); 8] = [
+    ("THC, table chosen for 4", Scheme::ChosenThc),
+    ("THC, g = 30, p = 1/32", Scheme::THC),
+    ("uniform THC", Scheme::Uniform { rotated: true }),
+    ("not rotated", Scheme::Uniform { rotated: false }),
+    ("TopK 10 %", Scheme::TopK { inverse: 10 }),
+    ("QSGD, 4 and 8 bits", Scheme::Qsgd { up: 4, down: 8 }),
+    ("TernGrad, clipped", Scheme::TernGrad { clipped: true }),
+    ("TernGrad", Scheme::TernGrad { clipped: false }),
 ];
 
-/// The mean NMSE of trials with new vectors, of a scheme by name, or of THC with the table that is chosen for the workers.
-fn nmse(
-    scheme: Option<Named>,
-    vectors: Vectors,
-    workers: u32,
-    length: usize,
-    trials: u32,
-    seed: u64,
-) -> Result<f64> {
-    let made = match scheme {
-        Some(scheme) => scheme.scheme()?,
-        None => {
-            let chosen = choose(4, 8, workers).or_else(|_| choose(4, 16, workers))?;
-            Box::new(Thc::with_table(chosen.table))
-        }
-    };
+/// The mean NMSE of trials with new vectors, `different` ones or copies of one.
+fn nmse(scheme: Scheme, different: bool, workers: u32, length: usize, trials: u32, seed: u64) -> Result<f64> {
     let mut sum = 0.0;
     for trial in 0..trials {
-        let own = |worker: u32| {
-            Distribution::Lognormal.sample(length, seed, u64::from(trial) << 8 | u64::from(worker))
-        };
-        let different = if vectors == Vectors::Copies { 1 } else { workers };
-        let drawn: Vec<Vec<f32>> = (0..different).map(own).collect();
-        let all: Vec<&[f32]> = drawn.iter().map(Vec::as_slice).cycle().take(workers as usize).collect();
-        let seed = mix(seed ^ mix(u64::from(trial) << 32 | u64::from(workers)));
-        let estimate = SchemeGroup::new(made.as_ref(), length, workers, seed)?.allreduce(&all)?.mean;
-        let (mut lost, mut square) = (0.0, 0.0);
-        for (i, found) in estimate.iter().enumerate() {
-            let mean = drawn.iter().map(|vector| f64::from(vector[i])).sum::<f64>() / drawn.len() as f64;
-            lost += (f64::from(*found) - mean).powi(2);
-            square += mean * mean;
-        }
-        sum += lost / square;
+        let own = |worker: u32| log_normal(length, seed, u64::from(trial) << 8 | u64::from(worker));
+        let drawn: Vec<Vec<f32>> = (0..if different { workers } else { 1 }).map(own).collect();
+        let drawn: Vec<&[f32]> = drawn.iter().map(Vec::as_slice).collect();
+        let all: Vec<&[f32]> = drawn.iter().copied().cycle().take(workers as usize).collect();
+        let estimate = scheme.mean(&all, mix(seed ^ mix(u64::from(trial) << 32 | u64::from(workers))))?;
+        sum += error(&estimate, &drawn);
     }
     Ok(sum / f64::from(trials))
 }
@@ -63,39 +41,35 @@ fn nmse(
 /// Schemes with four workers that hold copies of a vector, and different ones.
 pub fn schemes(seed: u64, quick: bool) -> Result<Sheet> {
     let (length, trials) = if quick { (1 << 14, 1) } else { (LENGTH, 5) };
-    let chosen = [("THC, table chosen for 4", None)];
-    let all = chosen.into_iter().chain(SCHEMES.map(|(name, scheme)| (name, Some(scheme))));
-    let row = |(name, scheme): (&str, Option<Named>)| {
-        let values =
-            [Vectors::Copies, Vectors::Independent].map(|v| nmse(scheme, v, 4, length, trials, seed));
+    let row = |(name, scheme): (&str, Scheme)| {
+        let values = [false, true].map(|different| nmse(scheme, different, 4, length, trials, seed));
         Ok((name.to_owned(), values.into_iter().collect::<Result<_>>()?))
     };
     Ok(Sheet {
         name: "schemes",
         title: "NMSE of the mean of four workers",
         columns: &["copies", "different"],
-        rows: all.map(row).collect::<Result<_>>()?,
+        rows: SCHEMES.into_iter().map(row).collect::<Result<_>>()?,
     })
 }
 
 /// THC and two other schemes with 1 to 64 workers that hold copies.
 pub fn workers(seed: u64, quick: bool) -> Result<Sheet> {
     let (length, trials) = if quick { (1 << 14, 1) } else { (LENGTH / 4, 3) };
-    let all = [("THC, g = 30, p = 1/32", Some(Named::THC)), ("THC, table chosen for n", None)];
-    let others = [SCHEMES[3], SCHEMES[5]].map(|(name, scheme)| (name, Some(scheme)));
-    let row = |(name, scheme): (&str, Option<Named>)| {
-        let values = [1, 4, 16, 64].map(|n| nmse(scheme, Vectors::Copies, n, length, trials, seed));
+    let all = [SCHEMES[1], ("THC, table chosen for n", Scheme::ChosenThc), SCHEMES[4], SCHEMES[6]];
+    let row = |(name, scheme): (&str, Scheme)| {
+        let values = [1, 4, 16, 64].map(|n| nmse(scheme, false, n, length, trials, seed));
         Ok((name.to_owned(), values.into_iter().collect::<Result<_>>()?))
     };
     Ok(Sheet {
         name: "workers",
         title: "NMSE by number of workers, copies",
         columns: &["1", "4", "16", "64"],
-        rows: all.into_iter().chain(others).map(row).collect::<Result<_>>()?,
+        rows: all.into_iter().map(row).collect::<Result<_>>()?,
     })
 }
 
-/// THC by granularity and bit budget: ten workers with copies, p = 1/1024, through real packets.
+/// THC by granularity and bit budget: ten workers with copies, p = 1/1024.
 pub fn granularity(seed: u64, quick: bool) -> Result<Sheet> {
     let row = |bits: u8| {
         let least = (1 << bits) - 1;
@@ -106,10 +80,7 @@ pub fn granularity(seed: u64, quick: bool) -> Result<Sheet> {
                 fraction: 1.0 / 1024.0,
                 workers: 10,
                 dimension: if quick { 1 << 14 } else { LENGTH / 16 },
-                distribution: Distribution::Lognormal,
-                vectors: Vectors::Copies,
                 trials: if quick { 1 } else { 20 },
-                block: 20,
                 seed,
             };
             Ok(experiment.run()?.nmse)
@@ -124,10 +95,20 @@ pub fn granularity(seed: u64, quick: bool) -> Result<Sheet> {
     })
 }
 
-/// The time to solve thousands of tables.
+/// The time in which one thread solves thousands of tables (App. B).
 pub fn tables() -> Result<Value> {
-    let sweep = thc_demo::sweep::run()?;
-    Ok(json!({ "tables": sweep.tables, "seconds": sweep.seconds }))
+    let started = Instant::now();
+    let mut tables = 0;
+    for bits in 2..=4_u8 {
+        for granularity in (1 << bits) - 1..=60 {
+            // 40 fractions from 1/4096 to 1/8, log-spaced.
+            for part in (0..40).map(|i| f64::from(i) / 39.0) {
+                LookupTable::solve(bits, granularity, 512_f64.powf(part) / 4096.0)?;
+                tables += 1;
+            }
+        }
+    }
+    Ok(json!({ "tables": tables, "seconds": started.elapsed().as_secs_f64() }))
 }
 
 #[cfg(test)]

@@ -9,7 +9,7 @@ use crate::table::{Table, short};
 pub struct Sheet {
     /// Its key in the JSON file.
     pub name: &'static str,
-    /// What it shows.
+    /// The title in its first cell.
     pub title: &'static str,
     /// Titles of its columns.
     pub columns: &'static [&'static str],
@@ -31,12 +31,12 @@ impl Sheet {
         Value::Object(rows.collect())
     }
 
-    /// The table as text.
+    /// The table as Markdown.
     pub fn text(&self) -> String {
         let header: Vec<&str> = [self.title].into_iter().chain(self.columns.iter().copied()).collect();
         let row = |(label, values): &(String, Vec<f64>)| {
             [label.clone()].into_iter().chain(values.iter().map(|value| short(*value))).collect::<Vec<_>>()
         };
-        Table::new(&header, self.rows.iter().map(row)).to_text()
+        Table::new(&header, self.rows.iter().map(row)).to_markdown() + "\n"
     }
 }

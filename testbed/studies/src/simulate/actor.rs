@@ -1,53 +1,104 @@
-//! Who acts in a simulated job: workers, which are thc-worker's engine, and shards of servers or a switch, which are the
-//! protocol's aggregator with thc-ps's kernels.
+//! The actors of a simulated job: workers and aggregators. Both take turns, and what a turn sends leaves while it lasts.
 
+use std::io;
 use std::time::Duration;
 
 use thc_protocol::aggregator::{Aggregator, Endpoint, Outcome, Sink};
 use thc_protocol::{Ecn, JobId};
 use thc_ps::Simd;
 use thc_support::SimIo;
-use thc_transport::{Origin, PacketIo, Peer};
+use thc_transport::{IoStats, Origin, PacketIo, Peer, Run};
 use thc_worker::{Borrowed, Call, Computed, Engine};
 
-use super::port::{Leaving, Port};
-use super::settings::Costs;
+use super::job::Costs;
 use crate::error::{Error, Result};
 
-/// What came of a turn.
+/// The outcome of a turn.
 pub struct Turn {
-    /// How long it took.
+    /// Its duration.
     pub took: Duration,
-    /// What leaves during it.
-    pub leaving: Vec<Outgoing>,
+    /// The packets that leave during it.
+    pub sent: Vec<Sent>,
     /// Whether there may be more to do at once.
     pub again: bool,
-    /// When there is something to do at the latest, whatever comes.
+    /// When the next turn is due if nothing arrives before.
     pub due: Option<Duration>,
 }
 
-/// What leaves, so much later than the turn began.
-pub struct Outgoing {
+/// A run of packets to each of some receivers.
+pub struct Sent {
+    /// The time from the beginning of the turn to the departure.
     pub after: Duration,
-    pub what: Packets,
+    to: Vec<Peer>,
+    contents: Vec<u8>,
+    segment: usize,
+    ecn: u8,
 }
 
-/// Packets on their way out.
-pub enum Packets {
-    /// A run to one receiver.
-    Run(Leaving),
-    /// One packet to several, with these ECN bits.
-    Copies(Vec<Peer>, Vec<u8>, u8),
+impl Sent {
+    fn leave(&self, io: &mut SimIo) -> io::Result<()> {
+        self.to.iter().try_for_each(|to| io.send_run_with(*to, &self.contents, self.segment, self.ecn))
+    }
 }
 
-/// A worker of the job.
+/// Packet I/O of an engine. Packets cost time to send and to receive, and leave when that time has passed.
+pub struct Port {
+    io: SimIo,
+    costs: Costs,
+    spent: Duration,
+    sent: Vec<Sent>,
+}
+
+impl Port {
+    pub fn new(io: SimIo, costs: Costs) -> Self {
+        Self { io, costs, spent: Duration::ZERO, sent: Vec::new() }
+    }
+}
+
+impl PacketIo for Port {
+    fn recv_runs(&mut self, f: &mut impl FnMut(Run<'_>)) -> io::Result<usize> {
+        let got = self.io.recv_burst(&mut |origin, payload| f(Run::single(origin, payload)))?;
+        self.spent += self.costs.receive * got as u32;
+        Ok(got)
+    }
+
+    fn reads_ecn(&self) -> bool {
+        self.io.reads_ecn()
+    }
+
+    fn send_run_with(&mut self, to: Peer, contents: &[u8], segment: usize, ecn: u8) -> io::Result<()> {
+        self.spent += self.costs.send * contents.len().div_ceil(segment.max(1)) as u32;
+        let contents = contents.to_vec();
+        self.sent.push(Sent { after: self.spent, to: vec![to], contents, segment, ecn });
+        Ok(())
+    }
+
+    fn wait(&mut self, _: Duration) -> io::Result<bool> {
+        // The cluster moves time.
+        Ok(false)
+    }
+
+    fn now(&self) -> Duration {
+        self.io.now()
+    }
+
+    fn local(&self) -> Peer {
+        self.io.local()
+    }
+
+    fn stats(&self) -> IoStats {
+        self.io.stats()
+    }
+}
+
+/// A worker of the job, which averages its tensor `rounds` times.
 pub struct Party {
     engine: Engine<Port>,
-    data: Vec<f32>,
+    /// The tensor, and after the end the last mean.
+    pub data: Vec<f32>,
     call: Option<u64>,
     costs: Costs,
-    counted: Computed,
-    /// How many all-reduces it does.
+    computed: Computed,
     rounds: usize,
     next: Duration,
     /// When each all-reduce began and ended here.
@@ -56,44 +107,20 @@ pub struct Party {
 }
 
 impl Party {
-    /// A worker that averages `data` so many times.
     pub fn new(engine: Engine<Port>, data: Vec<f32>, costs: Costs, rounds: usize) -> Self {
-        Self {
-            engine,
-            data,
-            call: None,
-            costs,
-            counted: Computed::default(),
-            rounds,
-            next: Duration::ZERO,
-            began: Vec::new(),
-            ended: Vec::new(),
-        }
+        let (began, ended) = (Vec::new(), Vec::new());
+        let computed = Computed::default();
+        Self { engine, data, call: None, costs, computed, rounds, next: Duration::ZERO, began, ended }
     }
 
-    /// Whether it has done everything.
     pub fn is_done(&self) -> bool {
         self.ended.len() == self.rounds
     }
 
-    /// The tensor: after the end the last mean.
-    pub fn data(&self) -> &[f32] {
-        &self.data
-    }
-
-    /// Packets that were sent again.
-    pub fn repetitions(&self) -> u64 {
-        self.engine.stats().retransmissions
-    }
-
-    /// Time-outs.
-    pub fn timeouts(&self) -> u64 {
-        self.engine.stats().timeouts
-    }
-
-    /// Where it is on the network.
-    pub fn local(&mut self) -> Peer {
-        self.engine.io_mut().local()
+    /// The packets that were sent again, and the time-outs.
+    pub fn repetitions(&self) -> (u64, u64) {
+        let stats = self.engine.stats();
+        (stats.retransmissions, stats.timeouts)
     }
 
     pub fn turn(&mut self, now: Duration) -> Result<Turn> {
@@ -102,7 +129,7 @@ impl Party {
             self.call = Some(call.map_err(Error::failure)?);
             self.began.push(now);
         }
-        let busy = match self.call {
+        let again = match self.call {
             Some(call) => self.engine.step(&mut Borrowed::new(call, &mut self.data)),
             None => self.engine.step(&mut Borrowed::empty()),
         };
@@ -110,69 +137,58 @@ impl Party {
             return Err(Error::failure(error));
         }
         let computed = self.engine.computed_counts();
-        let computing = self.costs.computing_time(&self.counted, &computed);
-        self.counted = computed;
-        let (spent, runs) = self.engine.io_mut().end_turn();
+        let computing = self.costs.computing_time(&self.computed, &computed);
+        self.computed = computed;
+        let port = self.engine.io_mut();
+        let took = computing + std::mem::take(&mut port.spent);
         // A turn that computes has neither received nor sent anything before.
-        let leaving =
-            runs.into_iter().map(|run| Outgoing { after: computing + run.after, what: Packets::Run(run) });
-        let took = computing + spent;
-        let outcome = self.call.and_then(|call| self.engine.take_outcome(call));
-        if let Some(outcome) = outcome {
+        let mut sent = std::mem::take(&mut port.sent);
+        sent.iter_mut().for_each(|sent| sent.after += computing);
+        if let Some(outcome) = self.call.and_then(|call| self.engine.take_outcome(call)) {
             outcome.map_err(Error::failure)?;
             self.call = None;
-            self.ended.push(now + took);
             self.next = now + took;
+            self.ended.push(self.next);
         }
         let start = (self.call.is_none() && !self.is_done()).then_some(self.next);
         let due = [self.engine.deadline(), start].into_iter().flatten().min();
-        Ok(Turn { took, leaving: leaving.collect(), again: busy, due })
-    }
-
-    /// Puts on the wire what was sent in a turn.
-    pub fn leave(&mut self, packets: &Packets) -> std::io::Result<()> {
-        match packets {
-            Packets::Run(run) => self.engine.io_mut().leave(run),
-            Packets::Copies(..) => Ok(()),
-        }
+        Ok(Turn { took, sent, again, due })
     }
 }
 
-/// What a packet costs an aggregator.
+/// The costs of a packet at an aggregator.
 #[derive(Clone, Copy, Debug)]
 pub struct PacketCosts {
-    /// To receive, check and add it.
+    /// The cost of receiving, checking and adding it.
     pub receive: Duration,
-    /// More for one that completes a slot.
+    /// The further costs of one that completes a slot.
     pub complete: Duration,
-    /// For each copy of an answer.
+    /// The cost of each copy of an answer.
     pub send: Duration,
-    /// How much later an answer leaves, while others are handled.
+    /// The time that an answer spends on its way while the aggregator handles other packets.
     pub delay: Duration,
 }
 
-/// A shard of a server, or a switch.
+/// A server, a share of one, or a switch.
 pub struct SimAggregator {
-    io: SimIo,
-    /// For a rack, its end of the link to the root, and where the root is.
-    up: Option<(SimIo, Peer)>,
-    aggregator: Aggregator<Simd>,
-    costs: PacketCosts,
-    /// Packets that were dropped.
+    pub io: SimIo,
+    pub aggregator: Aggregator<Simd>,
+    pub costs: PacketCosts,
+    /// The packets that it dropped.
     pub dropped: u64,
 }
 
 struct Out<'a> {
     costs: &'a PacketCosts,
     spent: Duration,
-    leaving: Vec<Outgoing>,
+    sent: Vec<Sent>,
 }
 
 impl Out<'_> {
     fn push(&mut self, to: Vec<Peer>, ecn: Ecn, packet: &[u8]) {
         self.spent += self.costs.send * to.len() as u32;
-        let what = Packets::Copies(to, packet.to_vec(), ecn.bits());
-        self.leaving.push(Outgoing { after: self.spent + self.costs.delay, what });
+        let (after, segment) = (self.spent + self.costs.delay, packet.len());
+        self.sent.push(Sent { after, to, contents: packet.to_vec(), segment, ecn: ecn.bits() });
     }
 }
 
@@ -188,45 +204,53 @@ impl Sink for Out<'_> {
 }
 
 impl SimAggregator {
-    pub fn new(
-        io: SimIo,
-        up: Option<(SimIo, Peer)>,
-        aggregator: Aggregator<Simd>,
-        costs: PacketCosts,
-    ) -> Self {
-        Self { io, up, aggregator, costs, dropped: 0 }
-    }
-
-    /// Where it is on the network.
-    pub fn locals(&self) -> impl Iterator<Item = Peer> {
-        [Some(&self.io), self.up.as_ref().map(|(io, _)| io)].into_iter().flatten().map(PacketIo::local)
-    }
-
-    pub fn turn(&mut self) -> std::io::Result<Turn> {
-        let Self { io, up, aggregator, costs, dropped } = self;
-        let mut out = Out { costs, spent: Duration::ZERO, leaving: Vec::new() };
-        let mut take = |Origin { from, ecn, .. }: Origin, packet: &[u8]| {
+    fn turn(&mut self) -> io::Result<Turn> {
+        let Self { io, aggregator, costs, dropped } = self;
+        let mut out = Out { costs, spent: Duration::ZERO, sent: Vec::new() };
+        let got = io.recv_burst(&mut |Origin { from, ecn, .. }: Origin, packet: &[u8]| {
             out.spent += costs.receive;
             let outcome = aggregator.handle_with(Endpoint::udp(from), Ecn::of_bits(ecn), packet, &mut out);
             *dropped += u64::from(matches!(outcome, Outcome::Dropped(_)));
-        };
-        let mut got = io.recv_burst(&mut take)?;
-        if let Some((up, _)) = up {
-            got += up.recv_burst(&mut take)?;
+        })?;
+        Ok(Turn { took: out.spent, sent: out.sent, again: got > 0, due: None })
+    }
+}
+
+/// A worker or an aggregator.
+pub enum Actor {
+    Party(Box<Party>),
+    Aggregator(Box<SimAggregator>),
+}
+
+impl Actor {
+    pub fn local(&mut self) -> Peer {
+        match self {
+            Self::Party(party) => party.engine.io_mut().local(),
+            Self::Aggregator(aggregator) => aggregator.io.local(),
         }
-        Ok(Turn { took: out.spent, leaving: out.leaving, again: got > 0, due: None })
     }
 
-    pub fn leave(&mut self, packets: &Packets) -> std::io::Result<()> {
-        match packets {
-            Packets::Run(run) => self.io.send_run_with(run.to, &run.contents, run.segment, run.ecn),
-            Packets::Copies(to, packet, ecn) => {
-                let io = match &mut self.up {
-                    Some((up, root)) if to[..] == [*root] => up,
-                    _ => &mut self.io,
-                };
-                io.send_run_to_all(to, packet, packet.len(), *ecn)
-            }
+    pub fn turn(&mut self, now: Duration) -> Result<Turn> {
+        match self {
+            Self::Party(party) => party.turn(now),
+            Self::Aggregator(aggregator) => aggregator.turn().map_err(Error::failure),
+        }
+    }
+
+    /// Puts on the wire, now, what a turn sent.
+    pub fn leave(&mut self, sent: &Sent) -> Result<()> {
+        let io = match self {
+            Self::Party(party) => &mut party.engine.io_mut().io,
+            Self::Aggregator(aggregator) => &mut aggregator.io,
+        };
+        sent.leave(io).map_err(Error::failure)
+    }
+
+    /// Whether the job waits for this actor no longer.
+    pub fn is_done(&self) -> bool {
+        match self {
+            Self::Party(party) => party.is_done(),
+            Self::Aggregator(_) => true,
         }
     }
 }

@@ -1,8 +1,9 @@
-//! One job of a setting: its hosts, its workers, its aggregators, and what they took.
+//! One simulated job: its hosts, its workers, its aggregators, and the time that its all-reduces take.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
+use clap::ValueEnum;
 use serde::Serialize;
 use thc_codec::signs::SignKey;
 use thc_protocol::aggregator::{Aggregator, Endpoint, JobConfigError, Shard};
@@ -11,26 +12,18 @@ use thc_protocol::wire::{Header, Kind, Welcome};
 use thc_protocol::{Cookie, WorkerId};
 use thc_ps::{JobSetup, ServerOptions};
 use thc_support::{SimConfig, SimNet};
-use thc_transport::Peer;
-use thc_worker::{Engine, EngineConfig};
+use thc_worker::{Computed, Engine, EngineConfig};
 
-use super::actor::{PacketCosts, Party, SimAggregator};
+use super::actor::{Actor, PacketCosts, Party, Port, SimAggregator};
 use super::cluster::Cluster;
-use super::cores::Cores;
-use super::error::{job_error, too_many_workers};
-use super::layout::Layout;
-use super::port::Port;
-use super::ring::Ring;
-use super::settings::{Settings, nanos};
+use super::recirculation::Chip;
 use crate::error::{Error, Result};
-use crate::units::Rate;
+use thc_netns::Rate;
 
 /// Lanes of 8 bits hold the sums of so many workers, by the default table.
 const NARROW: u16 = 17;
-/// Data slots of a server, and blocks of them that each share has at least.
-const SLOTS: u32 = 1024;
+/// Blocks of slots that each colocated share has at least.
 const BLOCKS_EACH: u32 = 2;
-const RACK_SLOTS: u32 = 512;
 /// The session's cookie, which no configured one may be.
 const SESSION: Cookie = Cookie(0x51B0_51B0);
 const CONFIGURED: u32 = 1;
@@ -40,51 +33,134 @@ const MEMORY: usize = 1 << 30;
 const CAPACITY: usize = 1 << 20;
 const WORKER_PORT: u16 = 5000;
 const SERVER_PORT: u16 = 9000;
+/// Coordinates on which the mean is compared with the exact one.
+const CHECKED: usize = 4096;
 
-/// What is simulated.
+/// The place of the aggregator.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ValueEnum)]
+#[serde(rename_all = "lowercase")]
+pub enum Layout {
+    /// A P4 switch: a Tofino 2 with four loopback ports of 800 Gb/s
+    Switch,
+    /// A share of the server beside every worker
+    Colocated,
+    /// One server on a link like the workers'
+    Server,
+}
+
+/// Times of one core of an EPYC.
+#[derive(Clone, Copy, Debug)]
+pub struct Costs {
+    /// Nanoseconds of a coordinate: its norm, its compression, the mean from its sum.
+    pub norm_ns: f64,
+    pub compress_ns: f64,
+    pub decompress_ns: f64,
+    /// A packet at a worker.
+    pub send: Duration,
+    pub receive: Duration,
+    /// A packet at a server, and a copy of its answer.
+    pub server_receive: Duration,
+    pub server_send: Duration,
+    /// Waking up a sleeping receiver.
+    pub wake: Duration,
+}
+
+impl Costs {
+    /// The time of what was computed between two counts.
+    pub fn computing_time(&self, before: &Computed, after: &Computed) -> Duration {
+        let part = |before: u64, after: u64, ns: f64| (after - before) as f64 * ns;
+        let ns = part(before.measured, after.measured, self.norm_ns)
+            + part(before.compressed, after.compressed, self.compress_ns)
+            + part(before.finished, after.finished, self.decompress_ns);
+        Duration::from_secs_f64(ns / 1e9)
+    }
+}
+
+/// The machines and the network.
+#[derive(Clone, Copy, Debug)]
+pub struct Settings {
+    pub costs: Costs,
+    pub seed: u64,
+    /// All-reduces in a row.
+    pub rounds: usize,
+    /// The delay of the network one way, in addition to that of links.
+    pub latency: Duration,
+    /// Bytes around an IP packet on Ethernet, from preamble to gap.
+    pub framing: usize,
+    /// Packets that wait for one receiver at most; further ones are lost.
+    pub queue: usize,
+    /// The switch: its chip, the bits a second of its loopback ports together, their number, and the time of a pass.
+    pub chip: Chip,
+    pub loopback: f64,
+    pub pass_ports: u16,
+    pub pass: Duration,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        let ns = Duration::from_nanos;
+        Self {
+            costs: Costs {
+                norm_ns: 0.12,
+                compress_ns: 0.3,
+                decompress_ns: 0.27,
+                send: ns(120),
+                receive: ns(250),
+                server_receive: ns(150),
+                server_send: ns(150),
+                wake: ns(10_000),
+            },
+            seed: 1,
+            rounds: 3,
+            latency: ns(5000),
+            framing: 38,
+            queue: 1 << 16,
+            chip: Chip::Tofino2,
+            loopback: 3.2e12,
+            pass_ports: 4,
+            pass: ns(700),
+        }
+    }
+}
+
+/// A job to simulate.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Case {
-    /// Who adds up.
     pub layout: Layout,
-    /// n.
     pub workers: u16,
     /// The rate of each link.
     pub rate: Rate,
+    pub slots: u32,
+    /// The share of the packets that are lost.
+    pub loss: f64,
     /// Coordinates of the tensor.
-    pub coordinates: u64,
+    pub coordinates: u32,
 }
 
-/// What came of it.
+/// The outcome of a job.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Took {
-    /// Seconds of an all-reduce, from when the last worker began to when the last had the mean: of each round.
+    /// Seconds of each all-reduce, from when the last worker began to when the last had the mean.
     pub rounds: Vec<f64>,
-    /// Packets on the network, in all rounds.
-    pub packets: u64,
     /// Packets that the network lost.
     pub lost: u64,
-    /// Packets sent again by workers.
+    /// Packets that workers sent again.
     pub repeated: u64,
     /// Times that workers waited for as long as they wait at least.
     pub timeouts: u64,
     /// Packets that aggregators dropped.
     pub dropped: u64,
-    /// Events of the simulation.
-    pub events: u64,
-    /// The NMSE of the last mean, on a few thousand coordinates: every round adds its error. `None` for a ring.
-    pub nmse: Option<f64>,
+    /// The NMSE of the last mean, on a few thousand coordinates. Every round adds its error.
+    pub nmse: f64,
 }
 
 impl Took {
-    /// The mean of all rounds but the first, in which windows open and round trips are learned; or that one.
+    /// The mean of all rounds but the first, or that of a single one.
     pub fn seconds(&self) -> f64 {
-        let rest = if self.rounds.len() > 1 { &self.rounds[1..] } else { &self.rounds[..] };
-        rest.iter().sum::<f64>() / rest.len().max(1) as f64
+        let rounds = &self.rounds[usize::from(self.rounds.len() > 1)..];
+        rounds.iter().sum::<f64>() / rounds.len() as f64
     }
 }
-
-/// Coordinates on which the mean is compared with the exact one.
-const CHECKED: usize = 4096;
 
 /// A worker's tensor: numbers in (−1, 1).
 fn tensor(worker: u16, coordinates: usize) -> impl Iterator<Item = f32> {
@@ -92,135 +168,36 @@ fn tensor(worker: u16, coordinates: usize) -> impl Iterator<Item = f32> {
     (0..coordinates as u64).map(move |index| (signs.word(index) >> 40) as f32 / (1 << 23) as f32 - 1.0)
 }
 
-/// Where a host is.
 fn address(host: u16) -> Ipv4Addr {
-    let [high, low] = host.to_be_bytes();
-    Ipv4Addr::new(10, 1, high, low)
+    Ipv4Addr::new(10, 1, 0, host as u8)
 }
 
-/// What a server's file would say: `own` are its own keys, `members` the job's that say who is in it.
-fn job_setup(settings: &Settings, case: &Case, own: &str, members: &str) -> Result<JobSetup> {
-    let refuse = |reason: String| job_error(case.workers, reason);
-    let mut text = format!("shards = 1\n{own}[[job]]\njob = 1\ncookie = {CONFIGURED}\n{members}");
-    if case.workers > NARROW && !settings.job.contains_key("lane") {
-        text += "lane = 16\n";
-    }
-    if !settings.job.contains_key("data_slots") {
-        let slots = match case.layout {
-            // thc-ps has up to twice as many: every share, and there are as many as workers, would have memory for all.
-            Layout::Colocated => SLOTS.max(BLOCKS_EACH * u32::from(Shard::BLOCK) * u32::from(case.workers)),
-            // Of a thousand workers each has what it sent.
-            Layout::Racks => RACK_SLOTS,
-            _ => SLOTS,
-        };
-        text += &format!("data_slots = {slots}\n");
-    }
-    for (key, value) in &settings.job {
-        text += &format!("{key} = {value}\n");
-    }
-    let options = ServerOptions::parse(&text).map_err(|error| refuse(error.to_string()))?;
-    let mut config = options.validate().map_err(|error| refuse(error.to_string()))?;
-    config.give_credit(settings.queue as usize);
-    config.jobs.into_iter().next().ok_or_else(|| refuse("there is none".to_owned()))
-}
-
-/// An aggregator: a server, a share of one, a switch, a rack, a root.
-struct Aggregating {
-    at: SocketAddr,
-    /// For a rack, its end of the link to the root, and where the root is.
-    up: Option<(SocketAddr, SocketAddr)>,
-    setup: JobSetup,
-    /// Who sends to it: workers, or racks.
-    members: Vec<Peer>,
-    /// Whether it is a P4 switch, and the cores of which host it has if not.
-    is_p4: bool,
-    host: u16,
-}
-
-/// A job's aggregators, and how many workers each first one has: the aggregator of a worker is where it joins.
-struct Plan {
-    aggregators: Vec<Aggregating>,
-    /// Workers of each aggregator that workers join.
-    groups: Vec<u16>,
-}
-
-fn worker_at(rank: u16) -> Peer {
+fn worker_at(rank: u16) -> SocketAddr {
     SocketAddr::from((address(rank), WORKER_PORT))
 }
 
-/// Where servers are, their links, and what they are told.
-fn plan(settings: &Settings, case: &Case, cluster: &Cluster) -> Result<Plan> {
-    let n = case.workers;
-    let server = |host: u16| SocketAddr::from((address(host), SERVER_PORT));
-    let all: Vec<Peer> = (0..n).map(worker_at).collect();
-    let workers = format!("workers = {n}\n");
-    let one = |at, own: &str, is_p4, host| -> Result<Aggregating> {
-        let setup = job_setup(settings, case, own, &workers)?;
-        Ok(Aggregating { at, up: None, setup, members: all.clone(), is_p4, host })
-    };
-    match case.layout {
-        Layout::Colocated => {
-            let places: Vec<String> = (0..n).map(|host| format!("\"{}\"", server(host))).collect();
-            let own = format!("share = \"0/{n}\"\nshares = [{}]\n", places.join(", "));
-            let first = one(server(0), &own, false, 0)?;
-            let share = |host| Aggregating {
-                at: server(host),
-                up: None,
-                setup: first.setup.clone(),
-                members: all.clone(),
-                is_p4: false,
-                host,
-            };
-            let aggregators = (0..n).map(share).collect();
-            Ok(Plan { aggregators, groups: vec![n] })
-        }
-        Layout::Racks => racks(settings, case, cluster),
-        layout => {
-            let rate = (layout == Layout::Server).then_some(case.rate.0);
-            cluster.host(address(n), rate);
-            let is_p4 = layout == Layout::Switch;
-            Ok(Plan { aggregators: vec![one(server(n), "", is_p4, n)?], groups: vec![n] })
-        }
-    }
+fn server_at(host: u16) -> SocketAddr {
+    SocketAddr::from((address(host), SERVER_PORT))
 }
 
-/// Racks of so many workers, the last maybe smaller, and their root.
-fn racks(settings: &Settings, case: &Case, cluster: &Cluster) -> Result<Plan> {
-    let (n, rack) = (case.workers, settings.rack);
-    let count = n.div_ceil(rack);
-    let groups: Vec<u16> = (0..count).map(|number| rack.min(n - number * rack)).collect();
-    let sizes: Vec<String> = groups.iter().map(u16::to_string).collect();
-    let members = format!("racks = [{}]\n", sizes.join(", "));
-    // A rack's host towards its workers, and the one towards the root.
-    let (down, up) = (|number: u16| n + 2 * number, |number: u16| n + 2 * number + 1);
-    let root_host = n + 2 * count;
-    let root = SocketAddr::from((address(root_host), SERVER_PORT));
-    let mut aggregators = Vec::new();
-    for number in 0..count {
-        cluster.host(address(down(number)), None);
-        cluster.host(address(up(number)), Some(case.rate.0));
-        let at = SocketAddr::from((address(down(number)), SERVER_PORT));
-        let own = format!("listen = \"{at}\"\nrack = {number}\nroot = \"{root}\"\n");
-        let first = number * rack;
-        aggregators.push(Aggregating {
-            at,
-            up: Some((SocketAddr::from((address(up(number)), SERVER_PORT)), root)),
-            setup: job_setup(settings, case, &own, &members)?,
-            members: (first..first + groups[usize::from(number)]).map(worker_at).collect(),
-            is_p4: true,
-            host: down(number),
-        });
+/// The job as a server's file describes it.
+fn job_setup(settings: &Settings, case: &Case) -> Result<JobSetup> {
+    let refuse = |reason: String| Error::Usage(format!("no such job for {} workers: {reason}", case.workers));
+    let n = case.workers;
+    let (mut text, mut slots) = ("shards = 1\n".to_owned(), case.slots);
+    if case.layout == Layout::Colocated {
+        let places: Vec<String> = (0..n).map(|host| format!("\"{}\"", server_at(host))).collect();
+        text += &format!("share = \"0/{n}\"\nshares = [{}]\n", places.join(", "));
+        slots = slots.max(BLOCKS_EACH * u32::from(Shard::BLOCK) * u32::from(n));
     }
-    cluster.host(address(root_host), None);
-    aggregators.push(Aggregating {
-        at: root,
-        up: None,
-        setup: job_setup(settings, case, &format!("listen = \"{root}\"\n"), &members)?,
-        members: (0..count).map(|number| SocketAddr::from((address(up(number)), SERVER_PORT))).collect(),
-        is_p4: true,
-        host: root_host,
-    });
-    Ok(Plan { aggregators, groups })
+    text += &format!("[[job]]\njob = 1\ncookie = {CONFIGURED}\nworkers = {n}\ndata_slots = {slots}\n");
+    if n > NARROW {
+        text += "lane = 16\n";
+    }
+    let options = ServerOptions::parse(&text).map_err(|error| refuse(error.to_string()))?;
+    let mut config = options.validate().map_err(|error| refuse(error.to_string()))?;
+    config.give_credit(settings.queue);
+    config.jobs.into_iter().next().ok_or_else(|| refuse("there is none".to_owned()))
 }
 
 /// A worker that has been let in everywhere, as P22 to P24 would.
@@ -237,153 +214,130 @@ fn welcome_joiner(welcome: &Welcome, setup: &JobSetup, worker: u16, workers: u16
     matches!(last, Some(JoinEvent::Welcome(..))).then_some(joiners)
 }
 
-/// Simulates a case, all of its tensor packet by packet.
+/// Simulates a case, packet by packet.
 ///
 /// # Errors
 /// A setting that makes no job, or a failure of a worker.
 pub fn simulate(settings: &Settings, case: &Case) -> Result<Took> {
-    if case.layout.is_ring() {
-        return Ok(ring(settings, case));
-    }
-    if !case.layout.takes(case.workers, settings.rack) {
-        return Err(too_many_workers(case.workers, case.layout));
-    }
     let net = SimNet::new(SimConfig {
         seed: settings.seed,
-        latency: nanos(settings.latency_us * 1e3),
-        loss: settings.loss,
-        framing: settings.framing as usize,
-        queue_packets: settings.queue as usize,
+        latency: settings.latency,
+        loss: case.loss,
+        framing: settings.framing,
+        queue_packets: settings.queue,
         checksums: false,
         ..SimConfig::default()
     });
     let n = case.workers;
-    let mut cluster = Cluster::new(net.clone(), nanos(settings.costs.wake_us * 1e3));
-    (0..n).for_each(|host| cluster.host(address(host), Some(case.rate.0)));
-    let plan = plan(settings, case, &cluster)?;
-    let own: Vec<usize> = (0..n).map(|_| cluster.cores(settings.cores.into())).collect();
-    let mut parties = Vec::new();
-    let mut first = 0;
-    for (aggregator, &size) in plan.aggregators.iter().zip(&plan.groups) {
-        parties.extend(group(settings, case, aggregator, &net, first, size)?);
-        first += size;
+    (0..n).for_each(|host| net.set_host(address(host), Some(case.rate.0)));
+    net.set_host(address(n), (case.layout == Layout::Server).then_some(case.rate.0));
+    let setup = job_setup(settings, case)?;
+    let mut cluster = Cluster::new(net.clone(), settings.costs.wake);
+    let hosts = if case.layout == Layout::Colocated { 0..n } else { n..n + 1 };
+    for rank in 0..n {
+        cluster.add(Actor::Party(Box::new(party(settings, case, &setup, &net, rank, hosts.start)?)));
     }
-    for aggregator in &plan.aggregators {
-        let cores = match own.get(usize::from(aggregator.host)) {
-            // One thing after the other in a pipe.
-            _ if aggregator.is_p4 => cluster.cores(1),
-            Some(own) => *own,
-            None => cluster.cores(settings.cores.into()),
-        };
-        for aggregator in aggregators(settings, case, aggregator, &net)? {
-            cluster.add_aggregator(aggregator, cores);
-        }
-    }
-    for (party, cores) in parties.into_iter().zip(own) {
-        cluster.add_party(party, cores);
+    for host in hosts {
+        aggregators(settings, case, &setup, &net, host)?.into_iter().for_each(|one| cluster.add(one));
     }
     cluster.run()?;
-    report(settings, case, &cluster)
+    evaluate(settings, case, &cluster, &net)
 }
 
-/// An aggregator's shards.
+/// The shards of the aggregator on a host.
 fn aggregators(
     settings: &Settings,
     case: &Case,
-    aggregating: &Aggregating,
+    setup: &JobSetup,
     net: &SimNet,
-) -> Result<Vec<SimAggregator>> {
-    let Aggregating { at: base, up, setup, members, is_p4, .. } = aggregating;
-    let refuse = |error: JobConfigError| job_error(case.workers, error);
-    let costs = &settings.costs;
-    // Packets of other forms take as many passes, and are taken for as long.
-    let chip = settings.chip;
-    let rate = settings.loopback.0 as f64 / chip.unevenness(members.len() as u16, settings.pass_ports);
+    host: u16,
+) -> Result<Vec<Actor>> {
+    let refuse = |error: JobConfigError| Error::failure(error);
+    let Settings { costs, chip, .. } = settings;
+    let rate = settings.loopback / chip.unevenness(case.workers, settings.pass_ports);
     let occupied = |bytes: u32| Duration::from_secs_f64(f64::from(bytes) * 8.0 / rate);
-    let packet_costs = match is_p4 {
-        true => PacketCosts {
+    let costs = match case.layout {
+        // Packets of all forms take as many passes.
+        Layout::Switch => PacketCosts {
             receive: occupied(chip.data_bytes()),
             complete: occupied(chip.result_bytes()),
             send: Duration::ZERO,
-            delay: nanos(settings.pass_latency_ns * f64::from(chip.passes() + chip.result_passes())),
+            delay: settings.pass * (chip.passes() + chip.result_passes()),
         },
-        false => PacketCosts {
-            receive: nanos(costs.server_receive_ns),
+        Layout::Colocated | Layout::Server => PacketCosts {
+            receive: costs.server_receive,
             complete: Duration::ZERO,
-            send: nanos(costs.server_send_ns),
+            send: costs.server_send,
             delay: Duration::ZERO,
         },
     };
     let mut config = setup.config.clone();
     config.cookie = SESSION;
-    let mut aggregators = Vec::new();
+    let mut actors = Vec::new();
     for (port, shard) in Shard::split(setup.welcome.shards).enumerate() {
         let mut aggregator = Aggregator::new(shard, MEMORY);
         for table in setup.welcome.tables.iter() {
             aggregator.install_table(table.id, table.into()).map_err(refuse)?;
         }
         aggregator.install_job(config.clone()).map_err(refuse)?;
-        for (number, &member) in (0u8..).zip(members) {
-            aggregator.set_member(config.job, WorkerId(number), Endpoint::udp(member)).map_err(refuse)?;
+        for rank in 0..case.workers {
+            let member = Endpoint::udp(worker_at(rank));
+            aggregator.set_member(config.job, WorkerId(rank as u8), member).map_err(refuse)?;
         }
-        let at = SocketAddr::from((base.ip(), base.port() + port as u16));
-        let up = up.map(|(end, root)| (net.endpoint(end), root));
-        aggregators.push(SimAggregator::new(net.endpoint(at), up, aggregator, packet_costs));
+        let io = net.endpoint(SocketAddr::from((address(host), SERVER_PORT + port as u16)));
+        actors.push(Actor::Aggregator(Box::new(SimAggregator { io, aggregator, costs, dropped: 0 })));
     }
-    Ok(aggregators)
+    Ok(actors)
 }
 
-/// The workers that join an aggregator, the first of which has this rank.
-fn group(
+fn party(
     settings: &Settings,
     case: &Case,
-    aggregator: &Aggregating,
+    setup: &JobSetup,
     net: &SimNet,
-    first: u16,
-    size: u16,
-) -> Result<Vec<Party>> {
-    let setup = &aggregator.setup;
+    rank: u16,
+    server: u16,
+) -> Result<Party> {
     // A switch has no buffer that packets wait in.
-    let credit = if aggregator.is_p4 { 0 } else { setup.welcome.credit };
+    let credit = if case.layout == Layout::Switch { 0 } else { setup.welcome.credit };
     let welcome = Welcome { session: SESSION, credit, ..setup.welcome };
-    let costs = settings.costs;
-    let mut parties = Vec::new();
-    for number in 0..size {
-        let rank = first + number;
-        let port = Port::new(net.endpoint(worker_at(rank)), nanos(costs.send_ns), nanos(costs.receive_ns));
-        let unwelcome = || job_error(case.workers, "its WELCOME is none");
-        let joiners = welcome_joiner(&welcome, setup, number, size).ok_or_else(unwelcome)?;
-        let config = EngineConfig {
-            ps: aggregator.at,
-            job: setup.config.job,
-            worker: WorkerId(number as u8),
-            timeout: Duration::from_secs(600),
-            patience: Duration::ZERO,
-            min_rto: Duration::from_millis(20),
-            seed: Some(settings.seed.wrapping_add(rank.into())),
-            threads: 1,
-        };
-        let engine = Engine::new(port, config, joiners, &welcome, size as u8, CAPACITY);
-        let engine = engine.map_err(Error::failure)?;
-        let data = tensor(rank, case.coordinates as usize).collect();
-        parties.push(Party::new(engine, data, costs, settings.rounds as usize));
-    }
-    Ok(parties)
+    let unwelcome = || Error::failure("the simulated worker was not let in");
+    let joiners = welcome_joiner(&welcome, setup, rank, case.workers).ok_or_else(unwelcome)?;
+    let config = EngineConfig {
+        ps: server_at(server),
+        job: setup.config.job,
+        worker: WorkerId(rank as u8),
+        timeout: Duration::from_secs(600),
+        patience: Duration::ZERO,
+        min_rto: Duration::from_millis(20),
+        seed: Some(settings.seed.wrapping_add(rank.into())),
+        threads: 1,
+    };
+    let port = Port::new(net.endpoint(worker_at(rank)), settings.costs);
+    let engine = Engine::new(port, config, joiners, &welcome, case.workers as u8, CAPACITY);
+    let data = tensor(rank, case.coordinates as usize).collect();
+    Ok(Party::new(engine.map_err(Error::failure)?, data, settings.costs, settings.rounds))
 }
 
-fn report(settings: &Settings, case: &Case, cluster: &Cluster) -> Result<Took> {
-    let parties: Vec<&Party> = cluster.parties().collect();
+fn evaluate(settings: &Settings, case: &Case, cluster: &Cluster, net: &SimNet) -> Result<Took> {
+    let (mut parties, mut dropped) = (Vec::new(), 0);
+    for actor in cluster.actors() {
+        match actor {
+            Actor::Party(party) => parties.push(party),
+            Actor::Aggregator(aggregator) => dropped += aggregator.dropped,
+        }
+    }
     let latest =
         |of: &dyn Fn(&Party) -> Duration| parties.iter().map(|party| of(party)).max().unwrap_or_default();
-    let rounds = (0..settings.rounds as usize).map(|round| {
+    let rounds = (0..settings.rounds).map(|round| {
         let (began, ended) = (latest(&|party| party.began[round]), latest(&|party| party.ended[round]));
         ended.saturating_sub(began).as_secs_f64()
     });
-    let first = parties[0].data();
-    let same = |party: &Party| first.iter().zip(party.data()).all(|(a, b)| a.to_bits() == b.to_bits());
-    if is_exact(settings) && !parties.iter().all(|party| same(party)) {
-        return Err(Error::Failure(
-            "the simulated workers have different means: this is a fault of the program".to_owned(),
+    let first = &parties[0].data;
+    let same = |party: &Party| first.iter().zip(&party.data).all(|(a, b)| a.to_bits() == b.to_bits());
+    if !parties.iter().all(|party| same(party)) {
+        return Err(Error::failure(
+            "the simulated workers have different means: this is a fault of the program",
         ));
     }
     let mut exact = vec![0.0; CHECKED.min(first.len())];
@@ -393,80 +347,84 @@ fn report(settings: &Settings, case: &Case, cluster: &Cluster) -> Result<Took> {
     }
     let error: f64 = exact.iter().zip(first).map(|(mean, got)| (f64::from(*got) - mean).powi(2)).sum();
     let norm: f64 = exact.iter().map(|mean| mean * mean).sum();
+    let stats = net.stats();
     Ok(Took {
         rounds: rounds.collect(),
-        packets: cluster.packets(),
-        lost: cluster.lost_packets(),
-        repeated: parties.iter().map(|party| party.repetitions()).sum(),
-        timeouts: parties.iter().map(|party| party.timeouts()).sum(),
-        dropped: cluster.dropped_packets(),
-        events: cluster.events(),
-        nmse: (norm > 0.0).then_some(error / norm),
+        lost: stats.lost + stats.overflowed,
+        repeated: parties.iter().map(|party| party.repetitions().0).sum(),
+        timeouts: parties.iter().map(|party| party.repetitions().1).sum(),
+        dropped,
+        nmse: error / norm,
     })
-}
-
-/// Whether all workers must have the same bits: all loss policies but `best-effort` and a quorum below n promise that.
-fn is_exact(settings: &Settings) -> bool {
-    !settings.job.contains_key("quorum") && !settings.job.contains_key("policy")
-}
-
-/// The schedule of a ring's messages on the same links and cores.
-fn ring(settings: &Settings, case: &Case) -> Took {
-    let costs = &settings.costs;
-    let int8 = case.layout == Layout::RingInt8;
-    let n = usize::from(case.workers);
-    let threads = f64::from(costs.threads);
-    let ring = Ring {
-        workers: n,
-        coordinates: case.coordinates,
-        // A scale for each 2048 coordinates, as PCCL and others have it.
-        bytes: if int8 { 1.0 + 4.0 / 2048.0 } else { 4.0 },
-        rate: case.rate.0 as f64,
-        framing: settings.framing.into(),
-        latency: nanos(settings.latency_us * 1e3),
-        wake: nanos(costs.wake_us * 1e3),
-        byte_ns: costs.tcp_byte_ns,
-        add_ns: if int8 { costs.requantize_ns } else { costs.add_ns } / threads,
-        take_ns: if int8 { costs.add_ns / threads } else { 0.0 },
-    };
-    let mut begins: Vec<Duration> = vec![Duration::ZERO; n];
-    let mut cores = vec![Cores::new(settings.cores.into()); n];
-    let mut rounds = Vec::new();
-    for _ in 0..settings.rounds {
-        let last = begins.iter().max().copied().unwrap_or_default();
-        begins = ring.ends(&begins, &mut cores, |rank| rank);
-        let end = begins.iter().max().copied().unwrap_or_default();
-        rounds.push(end.saturating_sub(last).as_secs_f64());
-    }
-    let messages = (rounds.len() * n * 2 * (n - 1)) as u64;
-    Took {
-        rounds,
-        packets: messages,
-        lost: 0,
-        repeated: 0,
-        timeouts: 0,
-        dropped: 0,
-        events: messages,
-        nmse: None,
-    }
 }
 
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
-    use super::super::settings::Keys;
     use super::*;
+    use crate::bench::Place;
 
-    /// P41: what workers may have outstanding fits the receive buffer that a server has by default, 16 MiB of which hold so many
-    /// packets as the kernel accounts them.
+    fn case(layout: Layout, workers: u16, gbit: u64) -> Case {
+        let rate = Rate(gbit * 1_000_000_000);
+        Case { layout, workers, rate, slots: 1024, loss: 0.0, coordinates: 1 << 20 }
+    }
+
+    /// P41: the packets that workers may have outstanding fit the receive buffer that a server has by default, 16 MiB of which hold
+    /// so many packets as the kernel accounts them.
     #[test]
     fn no_receive_buffer_overflows_however_many_workers() {
-        let queue = (16 << 20) / 4 * 3 / 2304;
-        let settings = Keys { queue: Some(queue), rounds: Some(2), ..Keys::default() }.validate().unwrap();
+        let settings = Settings { queue: (16 << 20) / 4 * 3 / 2304, ..Settings::default() };
         for workers in [4, 64] {
-            let rate = Rate(100_000_000_000);
-            let case = Case { layout: Layout::Server, workers, rate, coordinates: 1 << 18 };
+            let case = Case { coordinates: 1 << 18, ..case(Layout::Server, workers, 100) };
             assert_eq!(simulate(&settings, &case).unwrap().lost, 0, "{workers} workers");
+        }
+    }
+
+    fn free() -> Settings {
+        let zero = Duration::ZERO;
+        let costs = Costs {
+            norm_ns: 0.0,
+            compress_ns: 0.0,
+            decompress_ns: 0.0,
+            send: zero,
+            receive: zero,
+            server_receive: zero,
+            server_send: zero,
+            wake: zero,
+        };
+        let latency = Duration::from_micros(1);
+        Settings { costs, latency, loopback: 1e13, framing: 0, ..Settings::default() }
+    }
+
+    /// Where nothing else costs and links are quick, an all-reduce takes what its bytes take on the fullest loopback port.
+    #[test]
+    fn loopback_ports_are_what_bounds_behind_quick_links() {
+        for (chip, workers) in [(Chip::Tofino, 4), (Chip::Tofino2, 4), (Chip::Tofino2, 16)] {
+            let settings = Settings { chip, loopback: 100e9, ..free() };
+            let case = case(Layout::Switch, workers, 400);
+            let bytes = u32::from(workers) * chip.data_bytes() + chip.result_bytes();
+            let limit = f64::from(bytes) * 8.0 * 1024.0 * chip.unevenness(workers, 4) / 100e9;
+            let more = simulate(&settings, &case).unwrap().seconds() / limit;
+            assert!((0.99..1.3).contains(&more), "{case:?}: {more} of {limit}");
+        }
+    }
+
+    /// Where computing and packets cost nothing, an all-reduce takes what its bytes take on the busiest link, and little more.
+    #[test]
+    fn links_are_what_bounds_where_nothing_else_costs() {
+        for (layout, place) in [
+            (Layout::Switch, Place::Switch),
+            (Layout::Colocated, Place::Colocated),
+            (Layout::Server, Place::Server),
+        ] {
+            for workers in [2, 4, 8] {
+                let case = Case { coordinates: 2 << 20, ..case(layout, workers, 1) };
+                let limit = place.limit(workers as u8, 2 << 20, 1_000_000_000);
+                let took = simulate(&Settings { rounds: 1, ..free() }, &case).unwrap();
+                let more = took.seconds() / limit;
+                assert!((0.99..1.15).contains(&more), "{case:?}: {more} of {limit}");
+                assert_eq!(took.dropped, 0);
+            }
         }
     }
 }

@@ -1,15 +1,12 @@
-//! What the loopback ports of a P4 switch carry: a packet comes back to its pipes for each pass, shorter each time while it adds, longer
+//! The load of a P4 switch's loopback ports. A packet comes back to its pipes for each pass, shorter each time while it adds, longer
 //! each time while it collects a RESULT (docs/switch.md, "Bandwidth, by arithmetic").
 
 use clap::{Args, ValueEnum};
 use serde::Serialize;
-use serde_json::json;
 
-use super::layout::Layout;
-use super::settings::Keys;
 use crate::error::{Error, Result};
 use crate::table::Table;
-use crate::units::Rate;
+use thc_netns::Rate;
 
 /// Bytes of indices of DATA of 1024 coordinates in 4 bits, and of their lanes in words of 4 bytes.
 const INDICES: u32 = 512;
@@ -90,7 +87,7 @@ impl Chip {
         (0..self.passes()).map(|pass| self.result(pass)).sum()
     }
 
-    /// How much more the fullest of so many loopback ports carries than they do on average, where thc-controller gives passes to them there
+    /// The load of the fullest of so many loopback ports over their mean load, where thc-controller gives passes to them there
     /// and back.
     pub fn unevenness(self, workers: u16, ports: u16) -> f64 {
         let ports = usize::from(ports);
@@ -110,14 +107,22 @@ impl Chip {
 #[command(
     after_help = "This is arithmetic, not simulation: packets of 1024 coordinates, 4 bits up and 8 down. The greatest link rate is that which \
                   leaves\nas many ports for loopback as the workers need; the round trip is the longest that the slots of one pipe hide, of which half may \
-                  be in flight.\n`thc simulate --layout switch` with --chip, --loopback and --pass-ports has the same bound in virtual time.\n\n\
+                  be in flight.\n\n\
                   Examples:\n  \
                   thc simulate recirculation\n  \
                   thc simulate recirculation --workers 8,32 --rate 200gbit --pass-ports 8"
 )]
 pub struct RecirculationArgs {
-    #[command(flatten)]
-    keys: Keys,
+    /// Number of workers; each list is computed element by element
+    #[arg(long, value_name = "NUMBER,…", value_delimiter = ',', default_value = "4,16,64",
+          value_parser = clap::value_parser!(u16).range(2..=64))]
+    workers: Vec<u16>,
+    /// Rate of a worker's link
+    #[arg(long, value_name = "RATE,…", value_delimiter = ',', default_value = "100gbit")]
+    rate: Vec<Rate>,
+    /// Number of loopback ports: the fullest is the bound
+    #[arg(long, value_name = "NUMBER", default_value_t = 4, value_parser = clap::value_parser!(u16).range(1..=256))]
+    pass_ports: u16,
     /// Print JSON
     #[arg(long)]
     json: bool,
@@ -148,7 +153,7 @@ impl Need {
         let bytes = u32::from(workers) * chip.data_bytes() + chip.result_bytes();
         let unevenness = chip.unevenness(workers, ports);
         let bits = f64::from(bytes) * 8.0 * unevenness;
-        // What the loopback takes for each bit of a worker's link.
+        // The bits of loopback for each bit of a worker's link.
         let of_link = bits / (RESULT * 8.0);
         let slots = rate.0 as f64 / (RESULT * 8.0);
         Self {
@@ -167,32 +172,17 @@ impl Need {
 }
 
 impl RecirculationArgs {
-    /// Works it out and reports.
-    ///
-    /// # Errors
-    /// A setting that makes no sense.
-    pub fn run(&self) -> Result<String> {
-        let usual = Keys {
-            workers: Some(vec![4, 16, 64]),
-            rate: Some(vec![Rate(100_000_000_000)]),
-            ..Keys::default()
-        };
-        let settings = self.keys.clone().or(usual).validate()?;
-        if let Some(workers) = settings.workers.iter().find(|workers| !Layout::Switch.takes(**workers, 0)) {
-            return Err(super::error::too_many_workers(*workers, Layout::Switch));
+    /// Computes and reports.
+    pub fn report(&self) -> Result<String> {
+        let mut needs = Vec::new();
+        for &chip in Chip::value_variants() {
+            for &workers in &self.workers {
+                let need = |&rate| Need::compute(chip, workers, rate, self.pass_ports);
+                needs.extend(self.rate.iter().map(need));
+            }
         }
-        let ports = settings.pass_ports;
-        let cases = Chip::value_variants().iter().flat_map(|&chip| {
-            settings.workers.iter().flat_map(move |&workers| [(chip, workers)].into_iter())
-        });
-        let needs: Vec<Need> = cases
-            .flat_map(|(chip, workers)| {
-                settings.rate.iter().map(move |&rate| Need::compute(chip, workers, rate, ports))
-            })
-            .collect();
         if self.json {
-            return serde_json::to_string_pretty(&json!({ "settings": settings, "needs": needs }))
-                .map_err(Error::Event);
+            return serde_json::to_string_pretty(&needs).map_err(Error::Event);
         }
         Ok(table(&needs).to_markdown())
     }
@@ -277,11 +267,9 @@ mod tests {
 
     #[test]
     fn a_table_and_no() {
-        let run =
-            |line: &str| Line::parse_from(["recirculation"].into_iter().chain(line.split(' '))).args.run();
-        let said = run("--workers 4,16,64").unwrap();
-        assert_eq!(said.lines().count(), 2 + 6, "{said}");
-        let refused = run("--workers 65").unwrap_err().to_string();
-        assert!(refused.contains("65 workers do not fit"), "{refused}");
+        let parse = |line: &str| Line::try_parse_from(["recirculation"].into_iter().chain(line.split(' ')));
+        let said = parse("--workers 4,16,64").map(|line| line.args.report().unwrap());
+        assert_eq!(said.unwrap().lines().count(), 2 + 6);
+        assert!(parse("--workers 65").is_err());
     }
 }

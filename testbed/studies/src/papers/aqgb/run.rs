@@ -7,15 +7,15 @@ use thc_policy::row::{Overlap, group};
 
 use super::links::max_min;
 use super::scheme::{Scheme, WORD};
-use super::workload::{Block, FORWARD, MEAN, Times};
+use super::workload::{BLOCKS, FORWARD, MEAN, Times};
 
-/// How often ratios are looked at again, in seconds.
+/// Seconds between two looks at the ratios.
 const TICK: f64 = 0.005;
-/// What counts as nothing: bytes and seconds.
+/// Bytes and seconds that count as nothing.
 const CRUMB: f64 = 1e-3;
 const INSTANT: f64 = 1e-9;
 
-/// What is simulated.
+/// A training to simulate.
 #[derive(Clone, Debug)]
 pub struct Training {
     pub scheme: Scheme,
@@ -23,13 +23,12 @@ pub struct Training {
     /// Bits a second of a worker's link, each way: from each of these times on.
     pub rates: Vec<(f64, f64)>,
     pub seconds: f64,
-    pub blocks: Vec<Block>,
     pub times: Times,
     pub control: RatioLimits,
     pub seed: u64,
 }
 
-/// What came of it.
+/// The outcome of a training.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Outcome {
     /// Iterations that all workers have ended.
@@ -52,7 +51,7 @@ struct Gradient {
     /// Not there yet, in part; and what the first stage has left out.
     first: f64,
     left_out: f64,
-    /// What has not been decided yet of the second stage.
+    /// The bytes of the second stage that have not been decided yet.
     second: f64,
     produced: bool,
     done: bool,
@@ -60,19 +59,19 @@ struct Gradient {
     sent: f64,
 }
 
-/// What a worker sends to all others.
+/// The traffic of a worker to all others.
 struct Sender {
     gradients: Vec<Gradient>,
     iteration: u64,
     /// Links that it crosses.
     links: Vec<usize>,
-    /// What it sends now: block, ratio, whether in the second stage.
+    /// The current transmission: block, ratio, whether in the second stage.
     now: Option<(usize, f64, bool)>,
     rate: f64,
     sent: f64,
 }
 
-/// What a worker does: forward through blocks 0…, then backward through them.
+/// A worker's computing: forward through blocks 0…, then backward through them.
 struct TrainingWorker {
     iteration: u64,
     /// Which of the 2 · blocks pieces of computing is under way or next.
@@ -99,11 +98,11 @@ struct State<'a> {
 
 impl Training {
     fn piece_seconds(&self, piece: usize, whole: f64) -> f64 {
-        let n = self.blocks.len();
+        let n = BLOCKS.len();
         if piece < n {
-            whole * FORWARD * self.blocks[piece].forward
+            whole * FORWARD * BLOCKS[piece].forward
         } else {
-            whole * (1.0 - FORWARD) * self.blocks[2 * n - 1 - piece].backward
+            whole * (1.0 - FORWARD) * BLOCKS[2 * n - 1 - piece].backward
         }
     }
 
@@ -113,7 +112,7 @@ impl Training {
 
     /// Simulates it.
     pub fn run(&self) -> Outcome {
-        let (n, m) = (self.blocks.len(), self.workers);
+        let (n, m) = (BLOCKS.len(), self.workers);
         let worker = |number: usize| {
             let mut rng = ChaCha8Rng::seed_from_u64(self.seed << 16 ^ number as u64);
             TrainingWorker {
@@ -154,10 +153,6 @@ impl Training {
 }
 
 impl State<'_> {
-    fn blocks(&self) -> usize {
-        self.training.blocks.len()
-    }
-
     /// Everything that happens now: pieces of computing end and begin, gradients are chosen to be sent.
     fn settle(&mut self) {
         let capacity = self.training.rate(self.now);
@@ -187,7 +182,7 @@ impl State<'_> {
     }
 
     fn end_piece(&mut self, w: usize) -> bool {
-        let n = self.blocks();
+        let n = BLOCKS.len();
         let worker = &mut self.workers[w];
         if worker.ends.is_none_or(|ends| ends > self.now + INSTANT) {
             return false;
@@ -206,7 +201,7 @@ impl State<'_> {
 
     /// A gradient is there and is sent.
     fn produce(&mut self, w: usize, block: usize, iteration: u64) {
-        let size = self.training.blocks[block].parameters * WORD;
+        let size = BLOCKS[block].parameters * WORD;
         let sender = &mut self.senders[w];
         if sender.iteration != iteration + 1 {
             // The first of an iteration: whatever was left of the one before is of no use any more.
@@ -230,14 +225,14 @@ impl State<'_> {
         worker.scale = self.training.times.draw(&mut worker.rng);
     }
 
-    /// Whether everybody's gradient of a block is there, in all its stages, of the iteration before.
+    /// Returns `true` if the gradients of a block of all workers are there, in all stages, of the iteration before.
     fn is_there(&self, block: usize, iteration: u64) -> bool {
         let done = |sender: &Sender| sender.iteration == iteration && sender.gradients[block].done;
         iteration == 0 || self.senders.iter().all(|sender| sender.iteration > iteration || done(sender))
     }
 
     fn begin_piece(&mut self, w: usize) -> bool {
-        let n = self.blocks();
+        let n = BLOCKS.len();
         let TrainingWorker { iteration, piece, ends, scale, .. } = self.workers[w];
         if ends.is_some() || (piece < n && !self.is_there(piece, iteration)) {
             return false;
@@ -246,10 +241,10 @@ impl State<'_> {
         true
     }
 
-    /// When a worker is expected to begin a piece of computing, by what pieces usually take: `block`'s forward pass of the
+    /// The time at which a worker is expected to begin a piece of computing, by the usual durations of pieces: `block`'s forward pass of the
     /// iteration after `iteration`.
     fn expected_mean(&self, worker: &TrainingWorker, block: usize, iteration: u64) -> f64 {
-        let n = self.blocks();
+        let n = BLOCKS.len();
         let at = worker.ends.unwrap_or(self.now);
         let next = worker.piece + usize::from(worker.ends.is_some());
         let usual = |pieces: std::ops::Range<usize>| -> f64 {
@@ -262,9 +257,9 @@ impl State<'_> {
         }
     }
 
-    /// What everybody sends now, and by which ratio; what is not worth it any more is done.
+    /// Chooses what each worker sends now, and by which ratio. A gradient that is not worth sending any more is done.
     fn choose(&mut self, capacity: f64) {
-        let n = self.blocks();
+        let n = BLOCKS.len();
         for s in 0..self.senders.len() {
             let sender = &self.senders[s];
             let bandwidth =
@@ -294,9 +289,9 @@ impl State<'_> {
         }
     }
 
-    /// When the sender's next block is expected to be produced.
+    /// The time at which the sender's next block is expected to be produced.
     fn next_block(&self, s: usize, block: usize) -> f64 {
-        let n = self.blocks();
+        let n = BLOCKS.len();
         let of = |worker: &TrainingWorker| {
             let at = worker.ends.unwrap_or(self.now);
             let next = worker.piece + usize::from(worker.ends.is_some());
@@ -309,7 +304,7 @@ impl State<'_> {
 
     fn choose_second(&mut self, s: usize, bandwidth: f64) {
         let iteration = self.senders[s].iteration;
-        for block in 0..self.blocks() {
+        for block in 0..BLOCKS.len() {
             let gradient = self.senders[s].gradients[block];
             if gradient.done {
                 continue;
@@ -365,7 +360,7 @@ impl State<'_> {
                 worker.began_update.get_or_insert(self.now);
             }
             // From the first gradient of an iteration until all are sent, pauses between blocks included.
-            let busy = own || worker.piece > self.training.blocks.len();
+            let busy = own || worker.piece > BLOCKS.len();
             if busy && worker.began_update.is_some() {
                 worker.stretch.updating += step;
                 worker.stretch.updating_hidden += if computes { step } else { 0.0 };
@@ -423,7 +418,7 @@ impl State<'_> {
             .sum();
         let sent: f64 =
             self.senders.iter().map(|sender| sender.sent).sum::<f64>() / self.senders.len() as f64;
-        let parameters: f64 = self.training.blocks.iter().map(|block| block.parameters).sum();
+        let parameters: f64 = BLOCKS.iter().map(|block| block.parameters).sum();
         Outcome {
             rounds,
             waiting: all().map(|overlap| overlap.waiting).sum::<f64>() / count / MEAN,
@@ -436,9 +431,7 @@ impl State<'_> {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 mod tests {
-    use super::super::workload::blocks;
     use super::*;
 
     fn training(scheme: Scheme) -> Training {
@@ -447,7 +440,6 @@ mod tests {
             workers: 16,
             rates: vec![(0.0, 2.5e9)],
             seconds: 60.0,
-            blocks: blocks(4).unwrap(),
             times: Times::Uniform,
             control: RatioLimits::default(),
             seed: 1,
@@ -497,7 +489,7 @@ mod tests {
         assert!(slow < 0.6 * fast && again > 1.5 * slow, "{fast} {slow} {again}");
     }
 
-    /// The same seed, the same training.
+    /// A seed decides a training.
     #[test]
     fn a_seed_is_a_training() {
         let short = |seed| Training { seconds: 10.0, seed, ..training(Scheme::Aqgb) }.run();

@@ -1,8 +1,8 @@
-//! What of a gradient is sent, and when.
+//! The part of a gradient that is sent, and its time.
 
 use thc_policy::ratio::RatioLimits;
 
-/// How gradients travel.
+/// A way in which gradients travel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scheme {
     /// All bits to everybody
@@ -17,7 +17,7 @@ pub enum Scheme {
 pub const WORD: f64 = 4.0;
 
 impl Scheme {
-    /// As in a table.
+    /// The name in tables.
     pub fn name(self) -> &'static str {
         match self {
             Self::Plain => "32 bit",

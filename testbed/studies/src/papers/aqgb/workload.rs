@@ -1,4 +1,4 @@
-//! What is trained: ResNet-50 in blocks, and how long workers compute.
+//! The training: ResNet-50 in blocks, and the times of computing.
 
 use std::f64::consts::LN_2;
 
@@ -17,38 +17,14 @@ const fn block(millions: f64, forward: f64, backward: f64) -> Block {
 }
 
 /// The paper's Table 1: conv1 to conv4_1, to conv4_6, conv5_1, to fc1000.
-const FOUR: [Block; 4] =
+pub const BLOCKS: [Block; 4] =
     [block(3.0, 41.9, 50.5), block(5.6, 15.5, 14.2), block(6.0, 16.5, 12.9), block(11.0, 26.1, 22.4)];
-/// The last one in two (section 5.2.6): conv5_2, and conv5_3 to fc1000. The paper does not say what each has: times by halves.
-const LAST: [Block; 2] = [block(4.5, 13.05, 11.2), block(6.5, 13.05, 11.2)];
-/// The first two in three: conv1 to conv3_4, conv4_1 to conv4_3, conv4_4 to conv4_6; times by multiply-adds.
-const FIRST: [Block; 3] = [block(1.5, 34.9, 42.0), block(3.75, 13.2, 14.2), block(3.35, 9.3, 8.5)];
-
 /// A forward pass's part of an iteration.
 pub const FORWARD: f64 = 0.365;
 /// Seconds of an iteration, in the mean.
 pub const MEAN: f64 = 1.5;
 
-/// The model in 1 (not split), 3, 4, 5 or 6 blocks.
-pub fn blocks(count: u8) -> Option<Vec<Block>> {
-    let merged = |blocks: &[Block]| {
-        blocks.iter().fold(block(0.0, 0.0, 0.0), |all, one| Block {
-            parameters: all.parameters + one.parameters,
-            forward: all.forward + one.forward,
-            backward: all.backward + one.backward,
-        })
-    };
-    Some(match count {
-        1 => vec![merged(&FOUR)],
-        3 => vec![FOUR[0], FOUR[1], merged(&FOUR[2..])],
-        4 => FOUR.to_vec(),
-        5 => [&FOUR[..3], &LAST].concat(),
-        6 => [&FIRST[..], &FOUR[2..3], &LAST].concat(),
-        _ => return None,
-    })
-}
-
-/// How long iterations take.
+/// The durations of iterations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Times {
     /// 1.5 s, each by up to a tenth more or less
@@ -78,23 +54,17 @@ impl Times {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
     use rand::SeedableRng;
     use rand_chacha::ChaCha8Rng;
 
     #[test]
-    fn all_splits_are_of_one_model() {
-        for count in [1, 3, 4, 5, 6] {
-            let blocks = blocks(count).unwrap();
-            assert_eq!(blocks.len(), usize::from(count));
-            let sum = |of: fn(&Block) -> f64| blocks.iter().map(of).sum::<f64>();
-            assert!((sum(|block| block.parameters) - 25.6e6).abs() < 1e3, "{count}");
-            assert!((sum(|block| block.forward) - 1.0).abs() < 0.01, "{count}");
-            assert!((sum(|block| block.backward) - 1.0).abs() < 0.01, "{count}");
-        }
-        assert_eq!(blocks(2), None);
+    fn the_blocks_are_of_one_model() {
+        let sum = |of: fn(&Block) -> f64| BLOCKS.iter().map(of).sum::<f64>();
+        assert!((sum(|block| block.parameters) - 25.6e6).abs() < 1e3);
+        assert!((sum(|block| block.forward) - 1.0).abs() < 0.01);
+        assert!((sum(|block| block.backward) - 1.0).abs() < 0.01);
     }
 
     #[test]

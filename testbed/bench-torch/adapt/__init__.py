@@ -1,1 +1,0 @@
-"""What must show of per-layer compression: ratios, choices over time, sensitivity, thresholds."""
