@@ -158,38 +158,6 @@ pub mod job_change {
     }
 }
 #[derive(serde::Serialize)]
-#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
-pub struct Table {
-    #[prost(uint32, tag = "1")]
-    pub id: u32,
-    #[prost(uint32, tag = "2")]
-    pub bits: u32,
-    #[prost(uint32, tag = "3")]
-    pub granularity: u32,
-    #[prost(string, tag = "4")]
-    pub fraction: ::prost::alloc::string::String,
-    /// T\[0\] to T\[15\].
-    #[prost(bytes = "vec", tag = "5")]
-    pub values: ::prost::alloc::vec::Vec<u8>,
-    /// The names of the jobs that use the table.
-    #[prost(string, repeated, tag = "6")]
-    pub jobs: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
-    /// Bits of an index and of a sum in packets that name the table.
-    #[prost(uint32, tag = "8")]
-    pub width: u32,
-    #[prost(uint32, tag = "9")]
-    pub lane: u32,
-}
-#[derive(serde::Serialize)]
-#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
-pub struct ListTablesRequest {}
-#[derive(serde::Serialize)]
-#[derive(Clone, PartialEq, ::prost::Message)]
-pub struct ListTablesResponse {
-    #[prost(message, repeated, tag = "1")]
-    pub tables: ::prost::alloc::vec::Vec<Table>,
-}
-#[derive(serde::Serialize)]
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct ListTargetsRequest {}
 #[derive(serde::Serialize)]
@@ -708,30 +676,6 @@ pub mod control_client {
                 .insert(GrpcMethod::new("thc.control.v1.Control", "ApplyJobs"));
             self.inner.unary(req, path, codec).await
         }
-        pub async fn list_tables(
-            &mut self,
-            request: impl tonic::IntoRequest<super::ListTablesRequest>,
-        ) -> std::result::Result<
-            tonic::Response<super::ListTablesResponse>,
-            tonic::Status,
-        > {
-            self.inner
-                .ready()
-                .await
-                .map_err(|e| {
-                    tonic::Status::unknown(
-                        format!("Service was not ready: {}", e.into()),
-                    )
-                })?;
-            let codec = tonic_prost::ProstCodec::default();
-            let path = http::uri::PathAndQuery::from_static(
-                "/thc.control.v1.Control/ListTables",
-            );
-            let mut req = request.into_request();
-            req.extensions_mut()
-                .insert(GrpcMethod::new("thc.control.v1.Control", "ListTables"));
-            self.inner.unary(req, path, codec).await
-        }
         pub async fn list_targets(
             &mut self,
             request: impl tonic::IntoRequest<super::ListTargetsRequest>,
@@ -945,13 +889,6 @@ pub mod control_server {
             request: tonic::Request<super::ApplyJobsRequest>,
         ) -> std::result::Result<
             tonic::Response<super::ApplyJobsResponse>,
-            tonic::Status,
-        >;
-        async fn list_tables(
-            &self,
-            request: tonic::Request<super::ListTablesRequest>,
-        ) -> std::result::Result<
-            tonic::Response<super::ListTablesResponse>,
             tonic::Status,
         >;
         async fn list_targets(
@@ -1280,51 +1217,6 @@ pub mod control_server {
                     let inner = self.inner.clone();
                     let fut = async move {
                         let method = ApplyJobsSvc(inner);
-                        let codec = tonic_prost::ProstCodec::default();
-                        let mut grpc = tonic::server::Grpc::new(codec)
-                            .apply_compression_config(
-                                accept_compression_encodings,
-                                send_compression_encodings,
-                            )
-                            .apply_max_message_size_config(
-                                max_decoding_message_size,
-                                max_encoding_message_size,
-                            );
-                        let res = grpc.unary(method, req).await;
-                        Ok(res)
-                    };
-                    Box::pin(fut)
-                }
-                "/thc.control.v1.Control/ListTables" => {
-                    #[allow(non_camel_case_types)]
-                    struct ListTablesSvc<T: Control>(pub Arc<T>);
-                    impl<
-                        T: Control,
-                    > tonic::server::UnaryService<super::ListTablesRequest>
-                    for ListTablesSvc<T> {
-                        type Response = super::ListTablesResponse;
-                        type Future = BoxFuture<
-                            tonic::Response<Self::Response>,
-                            tonic::Status,
-                        >;
-                        fn call(
-                            &mut self,
-                            request: tonic::Request<super::ListTablesRequest>,
-                        ) -> Self::Future {
-                            let inner = Arc::clone(&self.0);
-                            let fut = async move {
-                                <T as Control>::list_tables(&inner, request).await
-                            };
-                            Box::pin(fut)
-                        }
-                    }
-                    let accept_compression_encodings = self.accept_compression_encodings;
-                    let send_compression_encodings = self.send_compression_encodings;
-                    let max_decoding_message_size = self.max_decoding_message_size;
-                    let max_encoding_message_size = self.max_encoding_message_size;
-                    let inner = self.inner.clone();
-                    let fut = async move {
-                        let method = ListTablesSvc(inner);
                         let codec = tonic_prost::ProstCodec::default();
                         let mut grpc = tonic::server::Grpc::new(codec)
                             .apply_compression_config(

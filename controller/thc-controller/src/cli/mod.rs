@@ -8,7 +8,6 @@ mod diagnose;
 mod grid;
 mod job;
 mod manual;
-mod table;
 mod target;
 mod terminal;
 
@@ -62,9 +61,6 @@ enum Command {
     Job(job::JobCommand),
     /// Make jobs match a file: show what changes, ask, and change it
     Apply(apply::ApplyFlags),
-    /// List lookup tables
-    #[command(subcommand)]
-    Table(table::TableCommand),
     /// Show and compare the targets: switches and software parameter servers
     #[command(subcommand)]
     Target(target::TargetCommand),
@@ -123,7 +119,6 @@ fn run(flags: Flags) -> Result<u8, Failure> {
         let connection = Connection::open(&flags.remote).await?;
         match command {
             Command::Job(command) => job::run(command, connection, json).await?,
-            Command::Table(command) => table::run(command, connection, json).await?,
             Command::Target(command) => return target::run(command, connection, json).await,
             Command::Apply(flags) => return apply::run(flags, connection, json).await,
             Command::Counters(flags) => counters::run(flags, connection, json).await?,

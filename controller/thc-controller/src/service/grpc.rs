@@ -44,10 +44,6 @@ impl Control for Service {
         Ok(Response::new(v1::DeleteJobResponse {}))
     }
 
-    async fn list_tables(&self, _: Request<v1::ListTablesRequest>) -> Reply<v1::ListTablesResponse> {
-        Ok(Response::new(v1::ListTablesResponse { tables: self.shared.store().shown_tables() }))
-    }
-
     async fn list_targets(&self, _: Request<v1::ListTargetsRequest>) -> Reply<v1::ListTargetsResponse> {
         Ok(Response::new(v1::ListTargetsResponse { targets: self.targets() }))
     }

@@ -5,8 +5,6 @@ use crate::capacity::Capacity;
 use crate::spec::JobSpec;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
-use thc_config::values::Fraction;
-use thc_control_proto::v1;
 use thc_protocol::wire::{Form, Table as WireTable};
 use tonic::Status;
 
@@ -130,24 +128,5 @@ impl Store {
     pub(crate) fn drop_unused_tables(&mut self) {
         let used: BTreeSet<u8> = self.jobs.values().flat_map(|job| &job.tables).copied().collect();
         self.tables.retain(|id, _| used.contains(id));
-    }
-
-    /// All tables as they are shown.
-    pub(crate) fn shown_tables(&self) -> Vec<v1::Table> {
-        let shown = |(&id, table): (&u8, &StoredTable)| {
-            let jobs = self.jobs.values().filter(|job| job.tables.contains(&id));
-            v1::Table {
-                id: id.into(),
-                bits: table.bits.into(),
-                granularity: table.granularity.into(),
-                fraction: Fraction(table.fraction).to_string(),
-                // With 8 bits each index is its own value.
-                values: table.values.get(..1 << table.bits).unwrap_or_default().to_vec(),
-                jobs: jobs.map(|job| job.spec.name().to_owned()).collect(),
-                width: table.form.0.into(),
-                lane: table.form.1.into(),
-            }
-        };
-        self.tables.iter().map(shown).collect()
     }
 }

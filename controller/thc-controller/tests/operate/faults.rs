@@ -178,14 +178,14 @@ fn a_row_that_is_refused_takes_nothing_from_other_jobs() {
 
     // When it is changed: it has nothing there until it is changed again. And a table that is refused is none.
     assert_eq!(create(controller, "d", &["--number", "10"]).code, Some(0));
-    let tables = controller.ask_done(&["table", "list"]);
+    let tables = site.strict.values("lookup");
     site.strict.state().faults.full = Some(|table, _| table == "lookup");
     let refused = apply(controller, "d", 5);
     assert_eq!(refused.code, Some(1), "{refused:?}");
     assert!(refused.err.contains("job d is changed, but target chip refuses rows"), "{}", refused.err);
     assert_eq!(controller.json(&["job", "show", "d"])["spec"]["workers"], 5);
     assert_eq!(apply(controller, "d", 2).code, Some(0));
-    assert_eq!(controller.ask_done(&["table", "list"]), tables);
+    assert_eq!(site.strict.values("lookup"), tables);
     assert!(is_connected(controller, 0) && row(7) && row(8));
     site.strict.state().faults.full = None;
     site.joined_at(10, 1);
