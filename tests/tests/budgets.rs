@@ -16,7 +16,7 @@ const ROOMS: &[(&str, &str, usize)] = &[
     ("policy", "dataplane/policy", 1_054),
     ("model server", "dataplane/model-server", 6_670),
     ("p4", "p4", 4_508),
-    ("controller", "controller", 10_414),
+    ("controller", "controller", 9_683),
     ("python", "python/src python/thc", 15_862),
     ("testbed", "testbed", 12_511),
     ("packaging", "packaging", 1_423),

@@ -70,16 +70,6 @@ pub struct GetJobRequest {
     #[prost(string, tag = "1")]
     pub name: ::prost::alloc::string::String,
 }
-/// Missing keys stay unchanged. A job changes only while no worker is in it.
-#[derive(serde::Serialize)]
-#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
-pub struct UpdateJobRequest {
-    #[prost(string, tag = "1")]
-    pub name: ::prost::alloc::string::String,
-    /// The keys that change, without the name. An empty list of tables removes those.
-    #[prost(string, tag = "12")]
-    pub section: ::prost::alloc::string::String,
-}
 #[derive(serde::Serialize)]
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct DeleteJobRequest {
@@ -92,9 +82,8 @@ pub struct DeleteJobResponse {}
 #[derive(serde::Serialize)]
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct ApplyJobsRequest {
-    /// \[[job]\] sections.
-    #[prost(string, tag = "4")]
-    pub sections: ::prost::alloc::string::String,
+    #[prost(string, repeated, tag = "4")]
+    pub sections: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
     /// Whether jobs that are not among these are deleted.
     #[prost(bool, tag = "2")]
     pub prune: bool,
@@ -169,63 +158,6 @@ pub mod job_change {
     }
 }
 #[derive(serde::Serialize)]
-#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
-pub struct InstallTableRequest {
-    #[prost(uint32, tag = "1")]
-    pub bits: u32,
-    #[prost(uint32, optional, tag = "2")]
-    pub granularity: ::core::option::Option<u32>,
-    #[prost(string, optional, tag = "3")]
-    pub fraction: ::core::option::Option<::prost::alloc::string::String>,
-    /// The number of workers for which the best table is chosen, if granularity and fraction are not given.
-    #[prost(uint32, optional, tag = "4")]
-    pub workers: ::core::option::Option<u32>,
-}
-#[derive(serde::Serialize)]
-#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
-pub struct Table {
-    #[prost(uint32, tag = "1")]
-    pub id: u32,
-    #[prost(uint32, tag = "2")]
-    pub bits: u32,
-    #[prost(uint32, tag = "3")]
-    pub granularity: u32,
-    #[prost(string, tag = "4")]
-    pub fraction: ::prost::alloc::string::String,
-    /// T\[0\] to T\[15\].
-    #[prost(bytes = "vec", tag = "5")]
-    pub values: ::prost::alloc::vec::Vec<u8>,
-    /// The names of the jobs that use the table.
-    #[prost(string, repeated, tag = "6")]
-    pub jobs: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
-    /// Whether the table was installed explicitly, and stays if no job uses it.
-    #[prost(bool, tag = "7")]
-    pub installed: bool,
-    /// Bits of an index and of a sum in packets that name the table.
-    #[prost(uint32, tag = "8")]
-    pub width: u32,
-    #[prost(uint32, tag = "9")]
-    pub lane: u32,
-}
-#[derive(serde::Serialize)]
-#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
-pub struct ListTablesRequest {}
-#[derive(serde::Serialize)]
-#[derive(Clone, PartialEq, ::prost::Message)]
-pub struct ListTablesResponse {
-    #[prost(message, repeated, tag = "1")]
-    pub tables: ::prost::alloc::vec::Vec<Table>,
-}
-#[derive(serde::Serialize)]
-#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
-pub struct DeleteTableRequest {
-    #[prost(uint32, tag = "1")]
-    pub id: u32,
-}
-#[derive(serde::Serialize)]
-#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
-pub struct DeleteTableResponse {}
-#[derive(serde::Serialize)]
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct ListTargetsRequest {}
 #[derive(serde::Serialize)]
@@ -243,25 +175,15 @@ pub struct Target {
     /// The address to which workers send.
     #[prost(string, tag = "5")]
     pub aggregator: ::prost::alloc::string::String,
-    #[prost(uint32, tag = "6")]
-    pub data_slots: u32,
-    #[prost(uint32, tag = "7")]
-    pub data_slots_used: u32,
     /// The target's resources, and their use by jobs.
     #[prost(message, repeated, tag = "9")]
     pub uses: ::prost::alloc::vec::Vec<Use>,
     /// Seconds since the target's rows were last compared with what was written; absent if they never were.
     #[prost(double, optional, tag = "10")]
     pub compared: ::core::option::Option<f64>,
-    /// The differences that were found then and still exist.
-    #[prost(message, repeated, tag = "11")]
-    pub differences: ::prost::alloc::vec::Vec<Difference>,
     /// The number of repairs since the controller started.
     #[prost(uint64, tag = "12")]
     pub repairs: u64,
-    /// Requests to the target by kind since the connection began.
-    #[prost(message, repeated, tag = "13")]
-    pub requests: ::prost::alloc::vec::Vec<Requests>,
 }
 #[derive(serde::Serialize)]
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
@@ -273,16 +195,6 @@ pub struct Use {
     pub used: u32,
     #[prost(uint32, tag = "3")]
     pub all: u32,
-}
-#[derive(serde::Serialize)]
-#[derive(Clone, PartialEq, ::prost::Message)]
-pub struct Requests {
-    #[prost(string, tag = "1")]
-    pub request: ::prost::alloc::string::String,
-    #[prost(uint64, tag = "2")]
-    pub count: u64,
-    #[prost(double, tag = "3")]
-    pub seconds: f64,
 }
 #[derive(serde::Serialize)]
 #[derive(Clone, PartialEq, ::prost::Message)]
@@ -320,16 +232,12 @@ pub struct Row {
 pub struct CompareTargetRequest {
     #[prost(string, tag = "1")]
     pub target: ::prost::alloc::string::String,
-    #[prost(bool, tag = "2")]
-    pub repair: bool,
 }
 #[derive(serde::Serialize)]
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct CompareTargetResponse {
     #[prost(message, repeated, tag = "1")]
     pub differences: ::prost::alloc::vec::Vec<Difference>,
-    #[prost(bool, tag = "2")]
-    pub repaired: bool,
 }
 #[derive(serde::Serialize)]
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
@@ -526,19 +434,6 @@ pub struct JoinResponse {
     pub workers: u32,
     #[prost(fixed32, tag = "5")]
     pub cookie: u32,
-    #[prost(uint32, tag = "6")]
-    pub table: u32,
-    #[prost(uint32, tag = "7")]
-    pub bits: u32,
-    #[prost(uint32, tag = "8")]
-    pub granularity: u32,
-    #[prost(uint32, tag = "9")]
-    pub data_slots: u32,
-    /// The number of packets that a worker may have under way.
-    #[prost(uint32, tag = "10")]
-    pub window: u32,
-    #[prost(string, tag = "11")]
-    pub policy: ::prost::alloc::string::String,
 }
 #[derive(serde::Serialize)]
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
@@ -731,28 +626,6 @@ pub mod control_client {
                 .insert(GrpcMethod::new("thc.control.v1.Control", "GetJob"));
             self.inner.unary(req, path, codec).await
         }
-        /// Changes the keys of a job that may change while it exists.
-        pub async fn update_job(
-            &mut self,
-            request: impl tonic::IntoRequest<super::UpdateJobRequest>,
-        ) -> std::result::Result<tonic::Response<super::Job>, tonic::Status> {
-            self.inner
-                .ready()
-                .await
-                .map_err(|e| {
-                    tonic::Status::unknown(
-                        format!("Service was not ready: {}", e.into()),
-                    )
-                })?;
-            let codec = tonic_prost::ProstCodec::default();
-            let path = http::uri::PathAndQuery::from_static(
-                "/thc.control.v1.Control/UpdateJob",
-            );
-            let mut req = request.into_request();
-            req.extensions_mut()
-                .insert(GrpcMethod::new("thc.control.v1.Control", "UpdateJob"));
-            self.inner.unary(req, path, codec).await
-        }
         /// Ends a job's session and removes its rows.
         pub async fn delete_job(
             &mut self,
@@ -801,77 +674,6 @@ pub mod control_client {
             let mut req = request.into_request();
             req.extensions_mut()
                 .insert(GrpcMethod::new("thc.control.v1.Control", "ApplyJobs"));
-            self.inner.unary(req, path, codec).await
-        }
-        /// Solves a lookup table and installs it on all targets, for future jobs.
-        pub async fn install_table(
-            &mut self,
-            request: impl tonic::IntoRequest<super::InstallTableRequest>,
-        ) -> std::result::Result<tonic::Response<super::Table>, tonic::Status> {
-            self.inner
-                .ready()
-                .await
-                .map_err(|e| {
-                    tonic::Status::unknown(
-                        format!("Service was not ready: {}", e.into()),
-                    )
-                })?;
-            let codec = tonic_prost::ProstCodec::default();
-            let path = http::uri::PathAndQuery::from_static(
-                "/thc.control.v1.Control/InstallTable",
-            );
-            let mut req = request.into_request();
-            req.extensions_mut()
-                .insert(GrpcMethod::new("thc.control.v1.Control", "InstallTable"));
-            self.inner.unary(req, path, codec).await
-        }
-        pub async fn list_tables(
-            &mut self,
-            request: impl tonic::IntoRequest<super::ListTablesRequest>,
-        ) -> std::result::Result<
-            tonic::Response<super::ListTablesResponse>,
-            tonic::Status,
-        > {
-            self.inner
-                .ready()
-                .await
-                .map_err(|e| {
-                    tonic::Status::unknown(
-                        format!("Service was not ready: {}", e.into()),
-                    )
-                })?;
-            let codec = tonic_prost::ProstCodec::default();
-            let path = http::uri::PathAndQuery::from_static(
-                "/thc.control.v1.Control/ListTables",
-            );
-            let mut req = request.into_request();
-            req.extensions_mut()
-                .insert(GrpcMethod::new("thc.control.v1.Control", "ListTables"));
-            self.inner.unary(req, path, codec).await
-        }
-        /// Deletes a table that no job uses.
-        pub async fn delete_table(
-            &mut self,
-            request: impl tonic::IntoRequest<super::DeleteTableRequest>,
-        ) -> std::result::Result<
-            tonic::Response<super::DeleteTableResponse>,
-            tonic::Status,
-        > {
-            self.inner
-                .ready()
-                .await
-                .map_err(|e| {
-                    tonic::Status::unknown(
-                        format!("Service was not ready: {}", e.into()),
-                    )
-                })?;
-            let codec = tonic_prost::ProstCodec::default();
-            let path = http::uri::PathAndQuery::from_static(
-                "/thc.control.v1.Control/DeleteTable",
-            );
-            let mut req = request.into_request();
-            req.extensions_mut()
-                .insert(GrpcMethod::new("thc.control.v1.Control", "DeleteTable"));
             self.inner.unary(req, path, codec).await
         }
         pub async fn list_targets(
@@ -923,7 +725,7 @@ pub mod control_client {
                 .insert(GrpcMethod::new("thc.control.v1.Control", "ReadRows"));
             self.inner.unary(req, path, codec).await
         }
-        /// Compares these with what the controller has written, and repairs differences on request.
+        /// Compares these with what the controller has written.
         pub async fn compare_target(
             &mut self,
             request: impl tonic::IntoRequest<super::CompareTargetRequest>,
@@ -1073,11 +875,6 @@ pub mod control_server {
             &self,
             request: tonic::Request<super::GetJobRequest>,
         ) -> std::result::Result<tonic::Response<super::Job>, tonic::Status>;
-        /// Changes the keys of a job that may change while it exists.
-        async fn update_job(
-            &self,
-            request: tonic::Request<super::UpdateJobRequest>,
-        ) -> std::result::Result<tonic::Response<super::Job>, tonic::Status>;
         /// Ends a job's session and removes its rows.
         async fn delete_job(
             &self,
@@ -1092,26 +889,6 @@ pub mod control_server {
             request: tonic::Request<super::ApplyJobsRequest>,
         ) -> std::result::Result<
             tonic::Response<super::ApplyJobsResponse>,
-            tonic::Status,
-        >;
-        /// Solves a lookup table and installs it on all targets, for future jobs.
-        async fn install_table(
-            &self,
-            request: tonic::Request<super::InstallTableRequest>,
-        ) -> std::result::Result<tonic::Response<super::Table>, tonic::Status>;
-        async fn list_tables(
-            &self,
-            request: tonic::Request<super::ListTablesRequest>,
-        ) -> std::result::Result<
-            tonic::Response<super::ListTablesResponse>,
-            tonic::Status,
-        >;
-        /// Deletes a table that no job uses.
-        async fn delete_table(
-            &self,
-            request: tonic::Request<super::DeleteTableRequest>,
-        ) -> std::result::Result<
-            tonic::Response<super::DeleteTableResponse>,
             tonic::Status,
         >;
         async fn list_targets(
@@ -1129,7 +906,7 @@ pub mod control_server {
             tonic::Response<super::ReadRowsResponse>,
             tonic::Status,
         >;
-        /// Compares these with what the controller has written, and repairs differences on request.
+        /// Compares these with what the controller has written.
         async fn compare_target(
             &self,
             request: tonic::Request<super::CompareTargetRequest>,
@@ -1369,49 +1146,6 @@ pub mod control_server {
                     };
                     Box::pin(fut)
                 }
-                "/thc.control.v1.Control/UpdateJob" => {
-                    #[allow(non_camel_case_types)]
-                    struct UpdateJobSvc<T: Control>(pub Arc<T>);
-                    impl<T: Control> tonic::server::UnaryService<super::UpdateJobRequest>
-                    for UpdateJobSvc<T> {
-                        type Response = super::Job;
-                        type Future = BoxFuture<
-                            tonic::Response<Self::Response>,
-                            tonic::Status,
-                        >;
-                        fn call(
-                            &mut self,
-                            request: tonic::Request<super::UpdateJobRequest>,
-                        ) -> Self::Future {
-                            let inner = Arc::clone(&self.0);
-                            let fut = async move {
-                                <T as Control>::update_job(&inner, request).await
-                            };
-                            Box::pin(fut)
-                        }
-                    }
-                    let accept_compression_encodings = self.accept_compression_encodings;
-                    let send_compression_encodings = self.send_compression_encodings;
-                    let max_decoding_message_size = self.max_decoding_message_size;
-                    let max_encoding_message_size = self.max_encoding_message_size;
-                    let inner = self.inner.clone();
-                    let fut = async move {
-                        let method = UpdateJobSvc(inner);
-                        let codec = tonic_prost::ProstCodec::default();
-                        let mut grpc = tonic::server::Grpc::new(codec)
-                            .apply_compression_config(
-                                accept_compression_encodings,
-                                send_compression_encodings,
-                            )
-                            .apply_max_message_size_config(
-                                max_decoding_message_size,
-                                max_encoding_message_size,
-                            );
-                        let res = grpc.unary(method, req).await;
-                        Ok(res)
-                    };
-                    Box::pin(fut)
-                }
                 "/thc.control.v1.Control/DeleteJob" => {
                     #[allow(non_camel_case_types)]
                     struct DeleteJobSvc<T: Control>(pub Arc<T>);
@@ -1483,141 +1217,6 @@ pub mod control_server {
                     let inner = self.inner.clone();
                     let fut = async move {
                         let method = ApplyJobsSvc(inner);
-                        let codec = tonic_prost::ProstCodec::default();
-                        let mut grpc = tonic::server::Grpc::new(codec)
-                            .apply_compression_config(
-                                accept_compression_encodings,
-                                send_compression_encodings,
-                            )
-                            .apply_max_message_size_config(
-                                max_decoding_message_size,
-                                max_encoding_message_size,
-                            );
-                        let res = grpc.unary(method, req).await;
-                        Ok(res)
-                    };
-                    Box::pin(fut)
-                }
-                "/thc.control.v1.Control/InstallTable" => {
-                    #[allow(non_camel_case_types)]
-                    struct InstallTableSvc<T: Control>(pub Arc<T>);
-                    impl<
-                        T: Control,
-                    > tonic::server::UnaryService<super::InstallTableRequest>
-                    for InstallTableSvc<T> {
-                        type Response = super::Table;
-                        type Future = BoxFuture<
-                            tonic::Response<Self::Response>,
-                            tonic::Status,
-                        >;
-                        fn call(
-                            &mut self,
-                            request: tonic::Request<super::InstallTableRequest>,
-                        ) -> Self::Future {
-                            let inner = Arc::clone(&self.0);
-                            let fut = async move {
-                                <T as Control>::install_table(&inner, request).await
-                            };
-                            Box::pin(fut)
-                        }
-                    }
-                    let accept_compression_encodings = self.accept_compression_encodings;
-                    let send_compression_encodings = self.send_compression_encodings;
-                    let max_decoding_message_size = self.max_decoding_message_size;
-                    let max_encoding_message_size = self.max_encoding_message_size;
-                    let inner = self.inner.clone();
-                    let fut = async move {
-                        let method = InstallTableSvc(inner);
-                        let codec = tonic_prost::ProstCodec::default();
-                        let mut grpc = tonic::server::Grpc::new(codec)
-                            .apply_compression_config(
-                                accept_compression_encodings,
-                                send_compression_encodings,
-                            )
-                            .apply_max_message_size_config(
-                                max_decoding_message_size,
-                                max_encoding_message_size,
-                            );
-                        let res = grpc.unary(method, req).await;
-                        Ok(res)
-                    };
-                    Box::pin(fut)
-                }
-                "/thc.control.v1.Control/ListTables" => {
-                    #[allow(non_camel_case_types)]
-                    struct ListTablesSvc<T: Control>(pub Arc<T>);
-                    impl<
-                        T: Control,
-                    > tonic::server::UnaryService<super::ListTablesRequest>
-                    for ListTablesSvc<T> {
-                        type Response = super::ListTablesResponse;
-                        type Future = BoxFuture<
-                            tonic::Response<Self::Response>,
-                            tonic::Status,
-                        >;
-                        fn call(
-                            &mut self,
-                            request: tonic::Request<super::ListTablesRequest>,
-                        ) -> Self::Future {
-                            let inner = Arc::clone(&self.0);
-                            let fut = async move {
-                                <T as Control>::list_tables(&inner, request).await
-                            };
-                            Box::pin(fut)
-                        }
-                    }
-                    let accept_compression_encodings = self.accept_compression_encodings;
-                    let send_compression_encodings = self.send_compression_encodings;
-                    let max_decoding_message_size = self.max_decoding_message_size;
-                    let max_encoding_message_size = self.max_encoding_message_size;
-                    let inner = self.inner.clone();
-                    let fut = async move {
-                        let method = ListTablesSvc(inner);
-                        let codec = tonic_prost::ProstCodec::default();
-                        let mut grpc = tonic::server::Grpc::new(codec)
-                            .apply_compression_config(
-                                accept_compression_encodings,
-                                send_compression_encodings,
-                            )
-                            .apply_max_message_size_config(
-                                max_decoding_message_size,
-                                max_encoding_message_size,
-                            );
-                        let res = grpc.unary(method, req).await;
-                        Ok(res)
-                    };
-                    Box::pin(fut)
-                }
-                "/thc.control.v1.Control/DeleteTable" => {
-                    #[allow(non_camel_case_types)]
-                    struct DeleteTableSvc<T: Control>(pub Arc<T>);
-                    impl<
-                        T: Control,
-                    > tonic::server::UnaryService<super::DeleteTableRequest>
-                    for DeleteTableSvc<T> {
-                        type Response = super::DeleteTableResponse;
-                        type Future = BoxFuture<
-                            tonic::Response<Self::Response>,
-                            tonic::Status,
-                        >;
-                        fn call(
-                            &mut self,
-                            request: tonic::Request<super::DeleteTableRequest>,
-                        ) -> Self::Future {
-                            let inner = Arc::clone(&self.0);
-                            let fut = async move {
-                                <T as Control>::delete_table(&inner, request).await
-                            };
-                            Box::pin(fut)
-                        }
-                    }
-                    let accept_compression_encodings = self.accept_compression_encodings;
-                    let send_compression_encodings = self.send_compression_encodings;
-                    let max_decoding_message_size = self.max_decoding_message_size;
-                    let max_encoding_message_size = self.max_encoding_message_size;
-                    let inner = self.inner.clone();
-                    let fut = async move {
-                        let method = DeleteTableSvc(inner);
                         let codec = tonic_prost::ProstCodec::default();
                         let mut grpc = tonic::server::Grpc::new(codec)
                             .apply_compression_config(

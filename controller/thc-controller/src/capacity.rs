@@ -14,7 +14,6 @@ pub struct Forms(u16);
 
 impl Forms {
     /// The forms that the annotation `@forms("2/4 4/8")` of `lookup` or `job_tables` names; for a program without it, the usual one.
-    #[must_use]
     pub fn from_p4info(info: &P4Info) -> Forms {
         let tables = ["lookup", "job_tables"].map(|name| info.table(name).ok());
         let said = tables.iter().flatten().find_map(|table| table.annotation("forms"));
@@ -25,7 +24,6 @@ impl Forms {
     }
 
     /// Whether this is one of them.
-    #[must_use]
     pub fn contains(self, form: Form) -> bool {
         self.iter().any(|one| one == form)
     }
@@ -61,7 +59,6 @@ pub struct RowCounts {
 
 impl RowCounts {
     /// The counts with the tables' names.
-    #[must_use]
     pub fn counts_by_name(&self) -> [(&'static str, u32); 4] {
         let RowCounts { members, addresses, job_tables, roots } = *self;
         [("members", members), ("addresses", addresses), ("job_tables", job_tables), ("roots", roots)]
@@ -83,19 +80,15 @@ pub struct Capacity {
     pub rows: RowCounts,
     /// The packets that it supports, if known: a connected target says so.
     pub forms: Option<Forms>,
-    /// The packets that it can hold, if that is bounded and known: a connected thc-ps says so.
-    pub room: Option<Room>,
 }
 
 /// The content of the annotation `@room("5461 64")` of `jobs`: packets that a port holds, and members for
 /// which it is planned.
-#[must_use]
 pub fn room(info: &P4Info) -> Option<Room> {
     info.table("jobs").ok()?.annotation("room")?.parse().ok()
 }
 
 /// Whether a program keeps the congestion marks of slots (P46): it has the register `marks`, which Tofino's have as an extern.
-#[must_use]
 pub fn marks(info: &P4Info) -> bool {
     let registers = info.registers.iter().filter_map(|register| register.preamble.as_ref());
     let externs = info.externs.iter().flat_map(|kind| &kind.instances);

@@ -1,9 +1,8 @@
 //! The device's part of SetForwardingPipelineConfig, in the form that its server takes.
 
-use crate::error::ControllerError;
+use crate::error::{self, ControllerError};
 use prost::Message;
 use serde::Deserialize;
-use std::fs;
 use std::path::{Path, PathBuf};
 
 /// What Stratum takes for a Tofino. Names and numbers are those of its `stratum.hal.barefoot.BfPipelineConfig`.
@@ -64,11 +63,8 @@ struct Part {
 
 /// The bytes of a file. From a `.conf` of Tofino's compiler it makes those that Stratum takes, with the files
 /// that it names, relative to its folder.
-///
-/// # Errors
-/// [`ControllerError::Read`], [`ControllerError::Value`].
 pub fn read(path: &Path) -> Result<Vec<u8>, ControllerError> {
-    let bytes = file(path)?;
+    let bytes = error::read(path)?;
     if path.extension().is_none_or(|extension| extension != "conf") {
         return Ok(bytes);
     }
@@ -87,27 +83,24 @@ pub fn read(path: &Path) -> Result<Vec<u8>, ControllerError> {
     let pipelines = program.pipelines.into_iter().map(|part| {
         Ok(Pipeline {
             name: part.p4_pipeline_name,
-            context: file(&folder.join(part.context))?,
-            binary: file(&folder.join(part.config))?,
+            context: error::read(&folder.join(part.context))?,
+            binary: error::read(&folder.join(part.config))?,
             pipes: part.pipe_scope,
         })
     });
     let config = PipelineConfig {
         program: program.program_name,
-        runtime: file(&folder.join(program.bfrt_config))?,
+        runtime: error::read(&folder.join(program.bfrt_config))?,
         pipelines: pipelines.collect::<Result<_, ControllerError>>()?,
     };
     Ok(config.encode_to_vec())
-}
-
-fn file(path: &Path) -> Result<Vec<u8>, ControllerError> {
-    fs::read(path).map_err(|cause| ControllerError::Read { path: path.to_owned(), cause })
 }
 
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
+    use std::fs;
 
     const CONF: &str = r#"{"chip_list": [{"chip_family": "tofino"}], "p4_devices": [{"device-id": 0, "p4_programs": [
         {"program-name": "thc", "bfrt-config": "bfrt.json", "p4_pipelines": [{"p4_pipeline_name": "pipe",

@@ -28,7 +28,6 @@ pub struct Seen<'a> {
 }
 
 /// The findings about a job.
-#[must_use]
 pub fn findings(seen: &Seen<'_>) -> Vec<Finding> {
     let &Seen { workers, places, targets, refused, .. } = seen;
     let mut found = Vec::new();
@@ -48,14 +47,6 @@ pub fn findings(seen: &Seen<'_>) -> Vec<Finding> {
             let mend = "start it, or check the network in between; the job's rows come back by themselves";
             found.push(problem(None, why, mend));
         }
-        if !target.differences.is_empty() {
-            let rows = target.differences.len();
-            let what = format!("target {name}: somebody else has changed {rows} of its rows");
-            let mend = format!(
-                "see `thc-controller target diff {name}`; with --repair they become what was written"
-            );
-            found.push(problem(None, what, &mend));
-        }
     }
     let running: Vec<&JobPlace> = places.iter().filter(|place| place.running).collect();
     if running.is_empty() {
@@ -64,8 +55,8 @@ pub fn findings(seen: &Seen<'_>) -> Vec<Finding> {
     }
     let (mut members, mut results) = (0, 0);
     for place in &running {
-        let readings = seen.readings.iter().filter_map(|all| counters_at(all, &place.target));
-        let readings: Vec<&JobCounters> = readings.collect();
+        let jobs = seen.readings.iter().flat_map(|all| &all.jobs);
+        let readings: Vec<&JobCounters> = jobs.filter(|job| job.target == place.target).collect();
         let (Some(first), Some(last)) = (readings.first(), readings.last()) else {
             let what = format!("no counters of target {} have been read yet", place.target);
             found.push(note(None, what, "ask again in a second"));
@@ -94,10 +85,6 @@ pub fn findings(seen: &Seen<'_>) -> Vec<Finding> {
         found.push(Finding { severity: Severity::Ok.into(), what, ..Finding::default() });
     }
     found
-}
-
-fn counters_at<'a>(all: &'a ReadCountersResponse, target: &str) -> Option<&'a JobCounters> {
-    all.jobs.iter().find(|job| job.target == target)
 }
 
 /// Says which workers are missing.

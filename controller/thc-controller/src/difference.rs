@@ -2,7 +2,7 @@
 
 use crate::error::ControllerError;
 use crate::schema::Schema;
-use crate::switch_rows::{Copies, SwitchRows};
+use crate::switch_rows::{Copies, SwitchRows, differing};
 use p4runtime_proto::bytes::decode;
 use p4runtime_proto::v1::{TableEntry, field_match, table_action};
 use thc_control_proto::v1;
@@ -61,53 +61,44 @@ fn group_row(number: u32, group: &Copies) -> v1::Row {
 }
 
 /// All rows and groups.
-#[must_use]
 pub fn rows(actual: &SwitchRows, schema: &Schema) -> Vec<v1::Row> {
-    let rows = actual.all_entries().map(|entry| describe_row(entry, schema));
-    rows.chain(actual.groups().map(|(number, group)| group_row(number, group))).collect()
+    let entries = actual.entries.values().chain(actual.defaults.values());
+    let rows = entries.map(|entry| describe_row(entry, schema));
+    rows.chain(actual.groups.iter().map(|(&number, group)| group_row(number, group))).collect()
 }
 
 /// How `actual` differs from what was `written`: rows that are missing, that another has added, and that
 /// another has changed.
-///
-/// # Errors
-/// [`ControllerError::P4Info`] if the program has no jobs.
 pub fn differences(
     written: &SwitchRows,
     actual: &SwitchRows,
     schema: &Schema,
 ) -> Result<Vec<v1::Difference>, ControllerError> {
-    let of = |kind: &str, row: v1::Row, desired: String| v1::Difference {
-        kind: kind.to_owned(),
-        row: Some(row),
-        desired,
+    let (mine, theirs) = written.entries_beside(actual, schema)?;
+    let entries = differing(&mine, &theirs).map(|(_, mine, theirs)| (mine, theirs));
+    let defaults = differing(&written.defaults, &actual.defaults).map(|(_, mine, theirs)| (mine, theirs));
+    let describe = |entry: &TableEntry| describe_row(entry, schema);
+    let rows = entries
+        .chain(defaults.filter(|(mine, _)| mine.is_some()))
+        .filter_map(|(mine, theirs)| difference(mine.map(describe), theirs.map(describe)));
+    let groups = written.differing_groups(actual, schema)?.filter_map(|(&number, mine, theirs)| {
+        let describe = |group: &Copies| group_row(number, group);
+        difference(mine.map(describe), theirs.map(describe))
+    });
+    Ok(rows.chain(groups).collect())
+}
+
+fn difference(mine: Option<v1::Row>, theirs: Option<v1::Row>) -> Option<v1::Difference> {
+    let (kind, row, desired) = match (mine, theirs) {
+        (Some(mine), None) => ("missing", mine, String::new()),
+        (None, Some(theirs)) => ("foreign", theirs, String::new()),
+        (Some(mine), Some(theirs)) => ("changed", theirs, mine.action),
+        (None, None) => return None,
     };
-    let mut found = Vec::new();
-    for (mine, theirs) in written.different_entries(actual, schema)? {
-        found.extend(match (mine, theirs) {
-            (Some(mine), None) => Some(of("missing", describe_row(&mine, schema), String::new())),
-            (None, Some(theirs)) => Some(of("foreign", describe_row(&theirs, schema), String::new())),
-            (Some(mine), Some(theirs)) => {
-                Some(of("changed", describe_row(&theirs, schema), describe_row(&mine, schema).action))
-            }
-            (None, None) => None,
-        });
-    }
-    for (number, (mine, theirs)) in written.different_groups(actual, schema)? {
-        found.extend(match (mine, theirs) {
-            (Some(mine), None) => Some(of("missing", group_row(number, mine), String::new())),
-            (None, Some(theirs)) => Some(of("foreign", group_row(number, theirs), String::new())),
-            (Some(mine), Some(theirs)) => {
-                Some(of("changed", group_row(number, theirs), group_row(number, mine).action))
-            }
-            (None, None) => None,
-        });
-    }
-    Ok(found)
+    Some(v1::Difference { kind: kind.to_owned(), row: Some(row), desired })
 }
 
 /// A difference in a line.
-#[must_use]
 pub fn line(difference: &v1::Difference) -> String {
     let row = difference.row.clone().unwrap_or_default();
     let desired = match difference.desired.as_str() {

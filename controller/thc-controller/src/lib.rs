@@ -9,11 +9,9 @@
 //! * `Service`: the requests that it answers.
 #![forbid(unsafe_code)]
 
-mod addresses;
 mod agent;
 mod capacity;
 mod config;
-mod counted;
 mod daemon;
 mod device_config;
 mod diagnose;
@@ -21,13 +19,9 @@ mod difference;
 mod error;
 mod listeners;
 mod live;
-mod lookup_entries;
-mod notify;
 pub mod plan;
 mod program;
-mod queues;
 mod rack;
-mod refusal;
 mod schema;
 mod section;
 mod service;
@@ -35,16 +29,15 @@ mod spec;
 mod state;
 mod state_file;
 mod store;
+mod switch;
 mod switch_rows;
-mod target;
-mod tls;
 mod web;
 
-pub use addresses::Addresses;
 pub use config::{Config, Options, TargetConfig, declared_jobs};
 pub use daemon::Daemon;
 pub use error::{ControllerError, has_io};
+pub use listeners::Addresses;
 pub use program::ProgramShape;
-pub use section::{CHANGEABLE, JobSection};
+pub use section::JobSection;
 pub use store::Store;
 pub use switch_rows::SwitchRows;

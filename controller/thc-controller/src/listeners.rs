@@ -1,6 +1,5 @@
 //! The ports of a controller: that of its service, and that of its metrics.
 
-use crate::addresses::Addresses;
 use crate::config::Config;
 use crate::error::ControllerError;
 use crate::service::Service;
@@ -28,6 +27,15 @@ const MAX_READERS: usize = 64;
 /// Requests at a time on each connection.
 const MAX_REQUESTS: u32 = 64;
 
+/// Where a controller that runs can be asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Addresses {
+    /// The service.
+    pub listen: SocketAddr,
+    /// Metrics.
+    pub http: Option<SocketAddr>,
+}
+
 /// Everything that is open.
 #[derive(Debug)]
 pub struct Listeners {
@@ -40,9 +48,6 @@ pub struct Listeners {
 }
 
 /// The certificates of the service.
-///
-/// # Errors
-/// [`ControllerError::Tls`].
 pub fn certificates(files: &CertificateFiles) -> Result<Arc<Certificates>, ControllerError> {
     let open = Certificates::open("the service", files.clone(), b"h2");
     open.map(Arc::new)
@@ -69,18 +74,8 @@ async fn bind(address: SocketAddr) -> Result<(TcpListener, SocketAddr), Controll
     Ok((listener, local))
 }
 
-async fn bind_if(address: Option<SocketAddr>) -> Result<Option<(TcpListener, SocketAddr)>, ControllerError> {
-    match address {
-        Some(address) => bind(address).await.map(Some),
-        None => Ok(None),
-    }
-}
-
 impl Listeners {
     /// Opens all that a configuration asks for.
-    ///
-    /// # Errors
-    /// [`ControllerError::Listen`], [`ControllerError::Tls`].
     pub async fn open(config: &Config) -> Result<Listeners, ControllerError> {
         let (listener, listen) = bind(config.listen).await?;
         if let Some(warning) = exposure(listen, config.tls.as_ref().map(|tls| tls.client_ca.is_some())) {
@@ -92,7 +87,10 @@ impl Listeners {
             );
         }
         let certificates = config.tls.as_ref().map(certificates).transpose()?;
-        let metrics = bind_if(config.http).await?;
+        let metrics = match config.http {
+            Some(address) => Some(bind(address).await?),
+            None => None,
+        };
         let http = metrics.as_ref().map(|(_, address)| *address);
         Ok(Listeners {
             addresses: Addresses { listen, http },

@@ -1,13 +1,11 @@
 //! What was seen of a target last: connection, members, counters.
 
 use crate::capacity::{Forms, WORKER_BITS};
-use crate::counted::{ANSWERS, Counted, IN_SUMS, JobCounted};
 use crate::error::ControllerError;
-use crate::store::Placement;
-use crate::target::{Requests, Target};
+use crate::store::{ANSWERS, Counted, IN_SUMS, JobCounted, Placement};
+use crate::switch::Target;
 use std::collections::BTreeMap;
 use std::time::Instant;
-use thc_control_proto::v1;
 use thc_protocol::aggregator::DropReason;
 
 /// Cells of a worker in `events`.
@@ -52,18 +50,11 @@ pub struct TargetView {
     pub heard: BTreeMap<(String, u8), Heard>,
     /// When its rows were compared with what was written last.
     pub compared: Option<Instant>,
-    /// Where they differed then, and still do.
-    pub differences: Vec<v1::Difference>,
     /// How often differences were repaired.
     pub repairs: u64,
-    /// Requests to it by kind, since it was connected.
-    pub requests: BTreeMap<&'static str, Requests>,
 }
 
 /// Reads the packets and bytes of jobs' workers: of each placement and number of workers.
-///
-/// # Errors
-/// As [`Target::counters`].
 pub async fn read_packets(
     target: &mut Target,
     jobs: &[(&Placement, u8)],
@@ -80,9 +71,6 @@ fn cells_of(place: &Placement, workers: u8) -> impl Iterator<Item = u32> {
 }
 
 /// Reads all other counters of these jobs, in addition to those that [`read_packets`] has read.
-///
-/// # Errors
-/// As [`Target::counters`].
 pub async fn read_jobs(
     target: &mut Target,
     jobs: &[(&Placement, u8)],
@@ -125,9 +113,6 @@ pub async fn read_jobs(
 }
 
 /// Reads all counters of one job.
-///
-/// # Errors
-/// As [`Target::counters`].
 pub async fn read_job(
     target: &mut Target,
     place: &Placement,
@@ -139,9 +124,6 @@ pub async fn read_job(
 }
 
 /// Reads how many packets of these workers are in sums, of all sessions of the job's index.
-///
-/// # Errors
-/// As [`Target::counters`].
 pub async fn read_in_sums(
     target: &mut Target,
     place: &Placement,
@@ -157,9 +139,6 @@ pub async fn read_in_sums(
 }
 
 /// Reads what is counted for no job.
-///
-/// # Errors
-/// As [`Target::counters`].
 pub async fn read_carrier(target: &mut Target) -> Result<[u64; CARRIER.len()], ControllerError> {
     let cells: Vec<u32> = CARRIER.iter().map(|(index, _)| *index).collect();
     let mut counted = [0; CARRIER.len()];

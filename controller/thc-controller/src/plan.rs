@@ -2,8 +2,7 @@
 
 use crate::config::TargetConfig;
 use crate::error::ControllerError;
-use crate::program::{Lookups, Passes, snake};
-use crate::queues;
+use crate::program::{Lookups, Passes, queue_rows, snake};
 use crate::rack::RackPlace;
 use crate::store::{Job, Placement, Session, Store, StoredTable};
 use crate::switch_rows::{Copies, FLOOD, SwitchRows};
@@ -59,15 +58,15 @@ pub(crate) fn target_rows_except(
     // What is for the aggregator but unknown to it must not be flooded.
     desired.row(schema, &StationRow { mac: Some(target.mac), action: StationAction::Drop })?;
     desired.row(schema, &StationRow { mac: None, action: StationAction::Flood(FLOOD) })?;
-    for &(mac, port) in &target.stations {
+    for &(mac, port) in &target.ports.stations {
         desired.row(schema, &StationRow { mac: Some(mac), action: StationAction::Port(port) })?;
     }
-    let mut ports: Vec<u16> = target.stations.iter().map(|&(_, port)| port).collect();
+    let mut ports: Vec<u16> = target.ports.stations.iter().map(|&(_, port)| port).collect();
     ports.sort_unstable();
     ports.dedup();
-    if target.control_rate > 0 && schema.table(ControlPortRow::TABLE).is_ok() {
+    if target.ports.control_rate > 0 && schema.table(ControlPortRow::TABLE).is_ok() {
         for &port in &ports {
-            desired.row(schema, &ControlPortRow { port, rate: target.control_rate })?;
+            desired.row(schema, &ControlPortRow { port, rate: target.ports.control_rate })?;
         }
     }
     desired.group(FLOOD, Copies(ports.into_iter().map(|port| (port, 0)).collect()));
@@ -75,16 +74,17 @@ pub(crate) fn target_rows_except(
         store.jobs.values().any(|job| job.spec.rack.is_some() && job.places.contains_key(&target.name));
     let of_roots = if rack { &OF_ROOTS[..] } else { &[] };
     for &kind in [Kind::Join, Kind::Leave].iter().chain(of_roots) {
-        desired.row(schema, &ControlPlaneRow { kind: kind as u8, port: target.cpu_port })?;
+        desired.row(schema, &ControlPlaneRow { kind: kind as u8, port: target.ports.cpu_port })?;
     }
     match target.program.passes {
         Passes::Ports { later } => {
-            for (pass, port) in (1..=later).zip(snake(&target.pass_ports)) {
+            for (pass, port) in (1..=later).zip(snake(&target.ports.pass_ports)) {
                 desired.row(schema, &PassRow { pass, port, cells: None })?;
             }
         }
         Passes::Cells { .. } => {
-            for pass in queues::rows(&target.program.cells(&target.pass_ports), target.pass_queues) {
+            for pass in queue_rows(&target.program.cells(&target.ports.pass_ports), target.ports.pass_queues)
+            {
                 desired.row(schema, &pass)?;
             }
         }
@@ -93,7 +93,7 @@ pub(crate) fn target_rows_except(
         desired.row(schema, &SourceRow { mac: target.mac, address: target.at.ip() })?;
     }
     if target.program.loopback {
-        for &port in &target.pass_ports {
+        for &port in &target.ports.pass_ports {
             desired.row(schema, &LoopbackPortRow { port })?;
         }
     }
@@ -142,8 +142,8 @@ fn lookup(
     };
     let (form, _) = on_chip(row.form());
     let lanes = 8 / u32::from(form.width()) * u32::from(form.lane().bits());
-    // A job of other forms is not made there; a table that is only installed may be for another target.
-    if !target.program.forms().contains(form) || i32::try_from(lanes) != Ok(*bits) {
+    // A job of other forms is not made there; a table may be of a job on another target.
+    if !target.capacity.forms.is_some_and(|forms| forms.contains(form)) || i32::try_from(lanes) != Ok(*bits) {
         return Ok(());
     }
     if number >= *room {
@@ -202,7 +202,7 @@ fn rows_of_rack(
     ports: u8,
 ) -> Result<(), ControllerError> {
     let (schema, number, config) = (&target.schema, job.spec.number(), job.spec.config());
-    let station = target.stations.iter().find(|(mac, _)| *mac == rack.mac);
+    let station = target.ports.stations.iter().find(|(mac, _)| *mac == rack.mac);
     // Without one the job has not been made.
     let port = station.map_or(0, |&(_, port)| port);
     desired.row(schema, &RackRow { job: number, rack: rack.number, racks: rack.sizes.len() as u8, port })?;

@@ -4,6 +4,7 @@ use crate::capacity::{Capacity, Forms, RowCounts, WORKER_BITS};
 use p4runtime_proto::config::P4Info;
 use p4runtime_proto::p4info::P4InfoError;
 use std::collections::BTreeMap;
+use thc_p4::rows::{PassCells, PassRow};
 
 /// The first bits of a port's number say which pipe it belongs to; these are the others.
 const PORTS_OF_A_PIPE: u32 = 7;
@@ -54,13 +55,8 @@ pub struct ProgramShape {
     pub source: bool,
     /// Whether a table tells the ports by which packets come back.
     pub loopback: bool,
-    /// How many rows its tables have for jobs.
-    pub rows: RowCounts,
-    data_slots: u32,
-    norm_slots: u32,
-    jobs: u32,
-    tables: u32,
-    forms: Forms,
+    /// What it has room for; how many data slots depends on the ports if passes have cells.
+    capacity: Capacity,
 }
 
 fn size(size: i64) -> u32 {
@@ -105,18 +101,20 @@ impl ProgramShape {
             passes,
             source: info.table("source").is_ok(),
             loopback: info.table("loopback_ports").is_ok(),
-            rows: RowCounts {
-                members: size(info.table("members")?.size),
-                addresses: size(info.table("addresses")?.size),
-                job_tables: size(info.table("job_tables")?.size),
-                // Older programs are no racks.
-                roots: info.table("roots").map_or(0, |roots| size(roots.size)),
+            capacity: Capacity {
+                data_slots,
+                norm_slots,
+                jobs,
+                tables,
+                rows: RowCounts {
+                    members: size(info.table("members")?.size),
+                    addresses: size(info.table("addresses")?.size),
+                    job_tables: size(info.table("job_tables")?.size),
+                    // A program without this table is no rack.
+                    roots: info.table("roots").map_or(0, |roots| size(roots.size)),
+                },
+                forms: Some(Forms::from_p4info(info)),
             },
-            data_slots,
-            norm_slots,
-            jobs,
-            tables,
-            forms: Forms::from_p4info(info),
             lookups,
         })
     }
@@ -129,32 +127,18 @@ impl ProgramShape {
         matches!(self.lookups, Lookups::Bytes { .. })
     }
 
-    /// The packets that it does.
-    #[must_use]
-    pub fn forms(&self) -> Forms {
-        self.forms
-    }
-
     /// What it has room for, with these ports for its passes.
     #[must_use]
     pub fn capacity(&self, pass_ports: &[u16]) -> Capacity {
         let data_slots = match self.passes {
-            Passes::Ports { .. } => self.data_slots,
+            Passes::Ports { .. } => self.capacity.data_slots,
             Passes::Cells { passes, cells } => {
                 let pipes = pipes(passes, pass_ports);
                 let most = pipes.values().map(Vec::len).max().unwrap_or(usize::from(passes));
                 cells / u32::try_from(most).unwrap_or(1).max(1)
             }
         };
-        Capacity {
-            data_slots,
-            norm_slots: self.norm_slots,
-            jobs: self.jobs,
-            tables: self.tables,
-            rows: self.rows,
-            forms: Some(self.forms),
-            room: None,
-        }
+        Capacity { data_slots, ..self.capacity }
     }
 
     /// The rows of `passes` if passes have cells: number, port, and the first cell. `None` without ports.
@@ -205,6 +189,25 @@ fn lookups(info: &P4Info) -> Result<Lookups, P4InfoError> {
     let bits = info.action(&action)?.params.first().map_or(0, |param| param.bitwidth);
     let room = u8::try_from(first.size >> 8).unwrap_or(u8::MAX);
     Ok(Lookups::Bytes { bits, room })
+}
+
+/// The rows of `passes`, with the queue of its port through which a packet goes to a pass: the fewer passes it has left,
+/// the higher the queue's number. A port that serves higher queues first finishes packets before it begins others, so an
+/// overloaded port loses only packets that have been through no pass yet. Rows: of those that add, with their ports and first cells and in their order, the norms' last; and of those that
+/// collect. A port has so many queues.
+pub fn queue_rows(passes: &[(u8, u16, u32)], queues: u8) -> Vec<PassRow> {
+    let Some((norms, data)) = passes.split_last() else { return Vec::new() };
+    // In the order in which a packet goes through them. The last pass that adds also has a RESULT's last words.
+    let adding = data.iter().map(|pass| (pass, false));
+    let collecting = data.iter().rev().skip(1).map(|pass| (pass, true));
+    let all: Vec<_> = adding.chain(collecting).chain([(norms, false)]).collect();
+    let row = |(at, &(&(pass, port, first_cell), collect))| {
+        let same_port = |rows: &[(&(u8, u16, u32), bool)]| rows.iter().filter(|row| row.0.1 == port).count();
+        let (before, count) = (same_port(&all[..at]), same_port(&all));
+        let queue = before * count.min(queues.into()) / count;
+        PassRow { pass, port, cells: Some(PassCells { collect, queue: queue as u8, first: first_cell }) }
+    };
+    all.iter().enumerate().map(row).collect()
 }
 
 #[cfg(test)]
@@ -283,5 +286,46 @@ mod tests {
                 }
             }
         }
+    }
+
+    /// Pass, whether it collects, and queue, of a port.
+    fn port_queues(rows: &[PassRow], port: u16) -> Vec<(u8, bool, u8)> {
+        let port_queues = rows.iter().filter(|row| row.port == port);
+        port_queues
+            .map(|row| {
+                let cells = row.cells.as_ref().unwrap();
+                (row.pass, cells.collect, cells.queue)
+            })
+            .collect()
+    }
+
+    #[test]
+    fn later_passes_have_higher_queues() {
+        let passes = [(0, 68, 0), (1, 69, 0), (2, 69, 64), (3, 68, 64), (255, 68, 8192)];
+        let rows = queue_rows(&passes, 8);
+        assert_eq!(port_queues(&rows, 68), [(0, false, 0), (3, false, 1), (0, true, 2), (255, false, 3)]);
+        assert_eq!(port_queues(&rows, 69), [(1, false, 0), (2, false, 1), (2, true, 2), (1, true, 3)]);
+        let firsts = |row: &PassRow| {
+            passes.iter().any(|pass| (pass.0, pass.2) == (row.pass, row.cells.as_ref().unwrap().first))
+        };
+        assert!(rows.iter().all(firsts));
+    }
+
+    /// Of fewer queues than passes, neighbours share one; of one, all do.
+    #[test]
+    fn queues_are_shared_where_there_are_too_few() {
+        let mut passes: Vec<(u8, u16, u32)> = (0..16).map(|pass| (pass, 68, 512 * u32::from(pass))).collect();
+        passes.push((255, 68, 8192));
+        for queues in [1, 3, 8, 32, 128] {
+            let rows = queue_rows(&passes, queues);
+            assert_eq!(rows.len(), 32);
+            let numbers: Vec<u8> = port_queues(&rows, 68).iter().map(|row| row.2).collect();
+            assert!(
+                numbers.is_sorted() && numbers.windows(2).all(|pair| pair[1] - pair[0] <= 1),
+                "{numbers:?}"
+            );
+            assert_eq!((numbers[0], *numbers.last().unwrap()), (0, queues.min(32) - 1));
+        }
+        assert!(queue_rows(&[], 8).is_empty());
     }
 }

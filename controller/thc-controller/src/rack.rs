@@ -1,13 +1,13 @@
 //! A target as a rack of a job (P34 to P38).
 
 use crate::config::mac;
-use crate::refusal::Refusal;
 use crate::section::JobSection;
 use std::net::{SocketAddr, SocketAddrV4};
 use thc_protocol::WorkerId;
 use thc_protocol::aggregator::{Endpoint, Level, Racks};
 use thc_protocol::wire::{Form, Table};
 use thc_transport::frame::Mac;
+use tonic::Status;
 
 /// Which rack a job's target is, and where the root is.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -24,16 +24,13 @@ pub struct RackPlace {
 
 impl RackPlace {
     /// The rack that a section asks for. Whether the racks make sense is for thc-ps's own checks.
-    ///
-    /// # Errors
-    /// What cannot be read.
-    pub fn from_section(asked: &JobSection) -> Result<Option<RackPlace>, Refusal> {
+    pub fn from_section(asked: &JobSection) -> Result<Option<RackPlace>, Status> {
         let (Some(number), Some(racks), Some(root), Some(address)) =
             (asked.rack, &asked.options.racks, &asked.root, &asked.root_mac)
         else {
             return Ok(None);
         };
-        let wrong = |what: String| Refusal::invalid(format!("job {}: {what}", asked.name()));
+        let wrong = |what: String| Status::invalid_argument(format!("job {}: {what}", asked.name()));
         let small = |number: u64| u8::try_from(number).unwrap_or(u8::MAX);
         // A switch is the rack, and switches speak IPv4.
         let at: SocketAddrV4 = root.parse().map_err(|_| {
@@ -48,13 +45,11 @@ impl RackPlace {
     }
 
     /// The root's Ethernet address, as it is written.
-    #[must_use]
     pub fn mac_text(&self) -> String {
         self.mac.map(|byte| format!("{byte:02x}")).join(":")
     }
 
     /// The form of a table's packets between this rack and its workers; `None` if racks cannot have it.
-    #[must_use]
     pub fn form(&self, table: &Table) -> Option<Form> {
         let racks = Racks {
             count: self.sizes.len() as u8,

@@ -7,7 +7,7 @@ use p4runtime_proto::p4info::P4InfoError;
 use p4runtime_proto::v1::{
     Action, FieldMatch, MeterConfig, TableAction, TableEntry, action, field_match, table_action,
 };
-use thc_p4::rows::Row;
+use thc_p4::rows::{LookupBytes, Row};
 
 /// Tables in which this controller writes rows, whatever the program, beside lookup tables.
 const WRITTEN: [&str; 14] = [
@@ -45,19 +45,16 @@ pub struct Schema {
 
 impl Schema {
     /// The schema of this program.
-    #[must_use]
     pub fn new(info: P4Info) -> Schema {
         Schema { info }
     }
 
     /// The program's P4Info.
-    #[must_use]
     pub fn info(&self) -> &P4Info {
         &self.info
     }
 
     /// Whether a switch's program has the same tables, actions and counters, by the same numbers.
-    #[must_use]
     pub fn has_tables_of(&self, other: &P4Info) -> bool {
         fn plain(info: &P4Info) -> P4Info {
             let mut info = info.clone();
@@ -73,9 +70,6 @@ impl Schema {
     }
 
     /// The number of a table.
-    ///
-    /// # Errors
-    /// [`P4InfoError::Missing`].
     pub fn table(&self, name: &str) -> Result<u32, P4InfoError> {
         Ok(self.info.table(name)?.id())
     }
@@ -93,14 +87,12 @@ impl Schema {
     }
 
     /// Whether each row of a table has a meter of its own.
-    #[must_use]
     pub fn has_meters(&self, table: u32) -> bool {
         let of_table = |meter: &DirectMeter| meter.direct_table_id == table;
         self.info.direct_meters.iter().any(of_table)
     }
 
     /// The parameter of this name in an entry's action.
-    #[must_use]
     pub fn param<'a>(&self, entry: &'a TableEntry, name: &str) -> Option<&'a [u8]> {
         let Some(table_action::Type::Action(action)) = &entry.action.as_ref()?.r#type else { return None };
         let known = self.info.actions.iter().find(|known| known.id() == action.action_id)?;
@@ -109,19 +101,12 @@ impl Schema {
     }
 
     /// A row as an entry. One without a key is the table's default.
-    ///
-    /// # Errors
-    /// [`ControllerError::P4Info`] if the program has no such table, field, action or parameter, has more of them, or
-    /// has not the bits for a value.
     pub fn entry<R: Row>(&self, row: &R) -> Result<TableEntry, ControllerError> {
         let entry = self.entry_of(R::TABLE, &row.key(), row.action())?;
         Ok(TableEntry { meter_config: row.rate().map(meter), ..entry })
     }
 
     /// The same for a table whose name depends on the program.
-    ///
-    /// # Errors
-    /// As [`Schema::entry`].
     pub fn entry_of(
         &self,
         name: &str,
@@ -171,6 +156,44 @@ impl Schema {
             is_default_action,
             ..TableEntry::default()
         })
+    }
+}
+
+impl Schema {
+    /// The rows of a lookup table, an entry for each byte in each of the tables: tens of thousands.
+    pub fn lookup_entries(&self, lookup: &LookupBytes) -> Result<Vec<TableEntry>, ControllerError> {
+        let mut entries = Vec::new();
+        for table in self.lookups() {
+            let name = table.preamble.as_ref().map_or("", |preamble| &preamble.alias);
+            entries.append(&mut self.lookup_entries_of(name, lookup)?);
+        }
+        Ok(entries)
+    }
+
+    fn lookup_entries_of(
+        &self,
+        table: &str,
+        lookup: &LookupBytes,
+    ) -> Result<Vec<TableEntry>, ControllerError> {
+        let action = table.replacen("lookup", "set", 1);
+        let key = [("lookup", lookup.number.into()), ("indices", u8::MAX.into())];
+        // Names are looked up for one of them.
+        let last = self.entry_of(table, &key, (&action, vec![("values", lookup.lanes(u8::MAX))]))?;
+        let row = |byte: u8| {
+            let mut entry = last.clone();
+            if let Some(field_match::FieldMatchType::Exact(exact)) =
+                entry.r#match.last_mut().and_then(|field| field.field_match_type.as_mut())
+            {
+                exact.value = encode(byte.into());
+            }
+            if let Some(table_action::Type::Action(action)) =
+                entry.action.as_mut().and_then(|action| action.r#type.as_mut())
+            {
+                action.params.iter_mut().for_each(|param| param.value = encode(lookup.lanes(byte)));
+            }
+            entry
+        };
+        Ok((0..=u8::MAX).map(row).collect())
     }
 }
 

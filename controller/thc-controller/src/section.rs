@@ -46,49 +46,13 @@ pub struct JobSection {
     pub options: JobOptions,
 }
 
-/// Keys of thc-ps that `job update` changes; the others of a job stay as they are.
-pub const CHANGEABLE: [&str; 5] = ["workers", "bits", "granularity", "fraction", "tables"];
-
-/// The keys of thc-ps that are given here and last as long as their job.
-pub(crate) fn lasting_keys(options: &JobOptions) -> serde_json::Map<String, serde_json::Value> {
-    let keys = match serde_json::to_value(options) {
-        Ok(serde_json::Value::Object(keys)) => keys,
-        _ => serde_json::Map::new(),
-    };
-    keys.into_iter().filter(|(key, value)| !value.is_null() && !CHANGEABLE.contains(&key.as_str())).collect()
-}
-
-/// The sections of a file, or of a request.
-#[derive(Debug, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Sections {
-    #[serde(default)]
-    job: Vec<JobSection>,
-}
-
-fn read<T: serde::de::DeserializeOwned>(text: &str) -> Result<T, ControllerError> {
-    toml::from_str(text).map_err(|error| ControllerError::syntax(text, &error))
-}
-
-fn write(sections: &impl Serialize) -> Result<String, ControllerError> {
-    toml::to_string(sections).map_err(|error| value("job", "no TOML", &error.to_string()))
-}
-
 impl JobSection {
     /// Reads the keys of one section.
     ///
     /// # Errors
     /// [`ControllerError::Syntax`].
     pub fn parse(text: &str) -> Result<JobSection, ControllerError> {
-        read(text).map(JobSection::with_default_name)
-    }
-
-    /// Reads sections.
-    ///
-    /// # Errors
-    /// [`ControllerError::Syntax`].
-    pub fn parse_all(text: &str) -> Result<Vec<JobSection>, ControllerError> {
-        read(text).map(|Sections { job }| job.into_iter().map(JobSection::with_default_name).collect())
+        toml::from_str(text).map_err(|error| ControllerError::syntax(text, &error))
     }
 
     /// With the name that follows from its number if it has none.
@@ -109,15 +73,7 @@ impl JobSection {
     /// # Errors
     /// [`ControllerError::Value`]: a number that TOML does not have.
     pub fn to_toml(&self) -> Result<String, ControllerError> {
-        write(self)
-    }
-
-    /// Sections as TOML.
-    ///
-    /// # Errors
-    /// As [`Self::to_toml`].
-    pub fn all_to_toml(sections: &[JobSection]) -> Result<String, ControllerError> {
-        write(&Sections { job: sections.to_vec() })
+        toml::to_string(self).map_err(|error| value("job", "no TOML", &error.to_string()))
     }
 
     /// Checks what can be checked without a controller.

@@ -2,7 +2,6 @@
 
 use crate::capacity::RowCounts;
 use crate::rack::RackPlace;
-use crate::refusal::Refusal;
 use crate::section::JobSection;
 use serde::{Deserialize, Serialize};
 use std::net::SocketAddr;
@@ -14,6 +13,7 @@ use thc_config::values::{Fraction, Interval};
 use thc_protocol::aggregator::{JobConfig, Shard};
 use thc_protocol::wire::{Form, Shares, Table, Tables};
 use thc_transport::resolve;
+use tonic::Status;
 
 /// Longest name of a job.
 const MAX_NAME: usize = 63;
@@ -31,8 +31,6 @@ const MOST_NORM_SLOTS: u32 = 256;
 pub struct JobSpec {
     /// All keys, secrets included.
     pub section: JobSection,
-    /// Whether the first table was given, and stays whatever the number of workers.
-    pub one_table: bool,
     /// Where its servers are, if each has a share of its slots.
     #[serde(skip_serializing_if = "Option::is_none")]
     shared: Option<ShareServers>,
@@ -48,26 +46,22 @@ pub struct JobSpec {
 #[derive(Deserialize)]
 struct Keys {
     section: JobSection,
-    one_table: bool,
     #[serde(default)]
     shared: Option<ShareServers>,
 }
 
 impl TryFrom<Keys> for JobSpec {
-    type Error = Refusal;
+    type Error = String;
 
-    fn try_from(Keys { section, one_table, shared }: Keys) -> Result<JobSpec, Refusal> {
-        let rack = RackPlace::from_section(&section)?;
-        let setup = validate(&section, shared.as_ref(), rack.as_ref())?;
-        Ok(JobSpec { section, one_table, shared, setup, rack })
+    fn try_from(Keys { section, shared }: Keys) -> Result<JobSpec, String> {
+        JobSpec::check(section, shared).map_err(|refusal| refusal.message().to_owned())
     }
 }
 
 /// The rest follows from these.
 impl PartialEq for JobSpec {
     fn eq(&self, other: &JobSpec) -> bool {
-        let keys = |spec: &JobSpec| (spec.section.clone(), spec.one_table, spec.shared.clone());
-        keys(self) == keys(other)
+        (&self.section, &self.shared) == (&other.section, &other.shared)
     }
 }
 
@@ -91,30 +85,26 @@ impl ShareServers {
 impl JobSpec {
     /// Checks a request and fills in the rest. `number` is the job's number unless the request has one;
     /// `shared` says where its servers are, if it names any.
-    ///
-    /// # Errors
-    /// What is wrong and how to fix it.
     pub fn from_request(
         asked: &JobSection,
         number: u16,
         shared: Option<&ShareServers>,
-    ) -> Result<JobSpec, Refusal> {
+    ) -> Result<JobSpec, Status> {
         let name = asked.name();
         let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
         if name.is_empty() || name.len() > MAX_NAME || !name.chars().all(plain) {
-            return Err(Refusal::invalid(format!(
+            return Err(Status::invalid_argument(format!(
                 "job name {name:?}: give 1 to {MAX_NAME} letters, digits, '-', '_' or '.'"
             )));
         }
-        asked.check().map_err(|error| Refusal::invalid(error.to_string()))?;
+        asked.check().map_err(|error| Status::invalid_argument(error.to_string()))?;
         let mut section = asked.clone();
         let options = &mut section.options;
         if let Some(bits) = options.bits.filter(|bits| !(1..=4).contains(bits)) {
             let text =
                 format!("job {name}: bits is {bits}: give 1 to 4, which is what switches have tables for");
-            return Err(Refusal::invalid(text));
+            return Err(Status::invalid_argument(text));
         }
-        let one_table = options.granularity.is_some();
         // The store numbers tables.
         options.table = None;
         options.job = options.job.or(Some(number.into()));
@@ -122,40 +112,43 @@ impl JobSpec {
         let data_slots = shared.map_or(DATA_SLOTS, ShareServers::data_slots);
         options.data_slots = options.data_slots.or(Some(data_slots.into()));
         let rack = RackPlace::from_section(&section)?;
-        let setup = validate(&section, shared, rack.as_ref())?;
+        let mut setup = validate(&section, shared, rack.as_ref())?;
+        if section.options.norm_slots.is_none() {
+            let norm_slots = setup.config.norm_slots.min(MOST_NORM_SLOTS);
+            (setup.config.norm_slots, setup.welcome.norm_slots) = (norm_slots, norm_slots);
+            setup.root.iter_mut().for_each(|root| root.welcome.norm_slots = norm_slots);
+        }
         section.options = fill(section.options, &setup, rack.is_none());
-        JobSpec::try_from(Keys { section, one_table, shared: shared.cloned() })
+        Ok(JobSpec { section, shared: shared.cloned(), setup, rack })
     }
 
     /// The same job where its servers have these addresses.
-    ///
-    /// # Errors
-    /// It cannot have them.
-    pub fn with_servers(&self, shared: ShareServers) -> Result<JobSpec, Refusal> {
-        let (section, one_table) = (self.section.clone(), self.one_table);
-        JobSpec::try_from(Keys { section, one_table, shared: Some(shared) })
+    pub fn with_servers(&self, shared: ShareServers) -> Result<JobSpec, Status> {
+        JobSpec::check(self.section.clone(), Some(shared))
+    }
+
+    fn check(section: JobSection, shared: Option<ShareServers>) -> Result<JobSpec, Status> {
+        let rack = RackPlace::from_section(&section)?;
+        let setup = validate(&section, shared.as_ref(), rack.as_ref())?;
+        Ok(JobSpec { section, shared, setup, rack })
     }
 
     /// Its name.
-    #[must_use]
     pub fn name(&self) -> &str {
         self.section.name()
     }
 
     /// Its number on the wire.
-    #[must_use]
     pub fn number(&self) -> u16 {
         self.setup.config.job.0
     }
 
     /// Its shape, as aggregators have it.
-    #[must_use]
     pub fn config(&self) -> &JobConfig {
         &self.setup.config
     }
 
     /// Its targets, the first preferred; or those that have a share of its slots each, in order.
-    #[must_use]
     pub fn targets(&self) -> &[String] {
         if self.is_shared() { &self.section.servers } else { &self.section.targets }
     }
@@ -171,7 +164,6 @@ impl JobSpec {
     }
 
     /// Its section without secrets.
-    #[must_use]
     pub fn shown(&self) -> JobSection {
         let options = JobOptions { cookie: None, seed: None, ..self.section.options.clone() };
         JobSection { options, ..self.section.clone() }
@@ -179,7 +171,6 @@ impl JobSpec {
 
     /// The most rows that it has in a target's tables. A root cannot use more ports than there are blocks of
     /// slots.
-    #[must_use]
     pub fn rows(&self) -> RowCounts {
         let config = self.config();
         let workers = u32::from(config.workers);
@@ -190,19 +181,16 @@ impl JobSpec {
     }
 
     /// Whether each of its targets has a share of its slots.
-    #[must_use]
     pub fn is_shared(&self) -> bool {
         !self.section.servers.is_empty()
     }
 
     /// Whether this target has its sessions from the first one.
-    #[must_use]
     pub fn follows_at(&self, target: &str) -> bool {
         self.section.servers.first().is_some_and(|first| first != target)
     }
 
     /// Whether every packet of every worker comes into a sum: only then do their counts say who is behind.
-    #[must_use]
     pub fn waits_for_all(&self) -> bool {
         let config = self.config();
         self.section.policy() == PolicyName::Reliable && config.quorum == config.workers
@@ -222,7 +210,7 @@ fn fill(asked: JobOptions, setup: &JobSetup, without_racks: bool) -> JobOptions 
         granularity: Some(granularity.into()),
         fraction: Some(Fraction(fraction)),
         data_slots: Some(config.data_slots.into()),
-        norm_slots: asked.norm_slots.or(Some(config.norm_slots.min(MOST_NORM_SLOTS).into())),
+        norm_slots: Some(config.norm_slots.into()),
         block: Some(welcome.block.into()),
         quorum: without_racks.then_some(config.quorum.into()),
         policy: Some(asked.policy.unwrap_or_default()),
@@ -249,11 +237,12 @@ fn validate(
     section: &JobSection,
     shared: Option<&ShareServers>,
     rack: Option<&RackPlace>,
-) -> Result<JobSetup, Refusal> {
+) -> Result<JobSetup, Status> {
     let options = &section.options;
     let place = server_place(shared, rack);
     let setup = place.and_then(|place| options.validate(&place));
-    let mut setup = setup.map_err(|error| Refusal::invalid(format!("job {}: {error}", section.name())))?;
+    let mut setup =
+        setup.map_err(|error| Status::invalid_argument(format!("job {}: {error}", section.name())))?;
     if rack.is_none() {
         let lanes: Vec<Option<u64>> = options.tables.iter().flatten().map(|table| table.lane).collect();
         setup.welcome.tables = in_usual_form(setup.welcome.tables, &lanes);
@@ -301,7 +290,7 @@ mod tests {
     }
 
     fn spec(text: &str) -> Result<JobSpec, String> {
-        JobSpec::from_request(&section(text), 7, None).map_err(|refusal| refusal.message)
+        JobSpec::from_request(&section(text), 7, None).map_err(|refusal| refusal.message().to_owned())
     }
 
     #[test]
@@ -361,7 +350,7 @@ mod tests {
             assert!(refused.contains(says), "{text}: {refused}");
         }
         let named = JobSection { name: Some("a b".to_owned()), ..section("workers = 4") };
-        assert!(JobSpec::from_request(&named, 1, None).unwrap_err().message.contains("a b"));
+        assert!(JobSpec::from_request(&named, 1, None).unwrap_err().message().contains("a b"));
         for (text, says) in
             [("policy = \"some\"", "best-effort"), ("fraction = \"x\"", "fraction"), ("wrkers = 1", "wrkers")]
         {
@@ -374,6 +363,7 @@ mod tests {
     #[test]
     fn a_file_makes_its_job_again() {
         for text in [
+            "workers = 3\nblock = 10",
             "workers = 4\nseed = 3\npolicy = \"best-effort\"\ndeadline = \"50ms\"\nquorum = 3",
             "workers = 6\ntables = [{ bits = 2 }, { bits = 8 }]",
             "workers = 6\nbits = 2\ntables = [{ bits = 2, lane = 5 }]",
@@ -425,12 +415,13 @@ mod tests {
             let welcome = spec.with_servers(moved.clone()).unwrap().setup.welcome;
             assert_eq!(welcome.shares.as_slice(), moved.at);
         }
-        let refused = |count, change| made(count, change).unwrap_err().message;
+        let refused = |count, change| made(count, change).unwrap_err().message().to_owned();
         let gap = refused(8, |s| s.data_slots = Some(256));
         assert!(gap.contains("data_slots is 256") && gap.contains("at least 512"), "{gap}");
         assert!(refused(2, |s| s.quorum = Some(3)).contains("all workers in every sum"));
         let shared = ShareServers { at: vec![at(1)[0]; 2], shards: 1 };
-        let overlap = JobSpec::from_request(&section("workers = 4"), 1, Some(&shared)).unwrap_err().message;
+        let overlap = JobSpec::from_request(&section("workers = 4"), 1, Some(&shared)).unwrap_err();
+        let overlap = overlap.message();
         assert!(overlap.contains("shares 0 and 1 overlap"), "{overlap}");
     }
 

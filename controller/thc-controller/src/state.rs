@@ -3,8 +3,8 @@
 use crate::config::TargetConfig;
 use crate::error::ControllerError;
 use crate::live::TargetView;
-use crate::refusal::Refusal;
 use crate::spec::ShareServers;
+use crate::state_file::StateFile;
 use crate::store::Store;
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 use thc_config::tls::Certificates;
 use thc_control_proto::v1::{self, WorkerReport};
 use tokio::sync::{OwnedMutexGuard, mpsc, oneshot};
+use tonic::Status;
 
 /// The time that the disk may take to write the jobs.
 const DISK: Duration = Duration::from_secs(10);
@@ -24,13 +25,8 @@ pub enum AgentCommand {
     Sync(Answer<()>),
     /// Read the rows that it holds.
     Rows(Answer<Vec<v1::Row>>),
-    /// Find where they differ from what was written, and repair that if requested.
-    Compare {
-        /// Whether to repair it.
-        repair: bool,
-        /// Where they differ.
-        answer: Answer<Vec<v1::Difference>>,
-    },
+    /// Find where they differ from what was written.
+    Compare(Answer<Vec<v1::Difference>>),
 }
 
 /// To whoever has asked an agent.
@@ -42,7 +38,7 @@ impl AgentCommand {
         match self {
             AgentCommand::Sync(answer) => drop(answer.send(Err(error))),
             AgentCommand::Rows(answer) => drop(answer.send(Err(error))),
-            AgentCommand::Compare { answer, .. } => drop(answer.send(Err(error))),
+            AgentCommand::Compare(answer) => drop(answer.send(Err(error))),
         }
     }
 }
@@ -60,6 +56,8 @@ pub struct TargetHandle {
 #[derive(Debug)]
 pub struct ControllerState {
     store: Mutex<Store>,
+    /// Where the store is kept.
+    file: Arc<StateFile>,
     views: Mutex<BTreeMap<String, TargetView>>,
     reports: Mutex<BTreeMap<(String, u8), WorkerReport>>,
     /// One writer of the file at a time: a disk that hangs holds up one thread.
@@ -83,9 +81,6 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 /// Runs an operation on the disk on a separate thread.
-///
-/// # Errors
-/// Its error.
 pub async fn on_disk<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, ControllerError> + Send + 'static,
 ) -> Result<T, ControllerError> {
@@ -101,12 +96,12 @@ pub async fn on_disk<T: Send + 'static>(
 
 impl ControllerState {
     /// The state of a controller with this store and these targets.
-    #[must_use]
-    pub fn new(store: Store, targets: Vec<TargetHandle>) -> ControllerState {
+    pub fn new(file: StateFile, store: Store, targets: Vec<TargetHandle>) -> ControllerState {
         let views =
             targets.iter().map(|target| (target.config.name.clone(), TargetView::default())).collect();
         ControllerState {
             store: Mutex::new(store),
+            file: Arc::new(file),
             views: Mutex::new(views),
             reports: Mutex::new(BTreeMap::new()),
             saving: Arc::default(),
@@ -136,26 +131,21 @@ impl ControllerState {
 
     /// Writes the jobs to their file, unless they are there already. The disk may be slow; nothing else waits
     /// for it.
-    ///
-    /// # Errors
-    /// As `StateFile::write`; [`ControllerError::StateSlow`]: the disk does not answer.
     pub async fn save(&self) -> Result<(), ControllerError> {
-        let (file, path) = {
-            let store = self.store();
-            let Some(path) = store.file().path().map(Path::to_owned) else { return Ok(()) };
-            (Arc::clone(store.file()), path)
-        };
+        let file = Arc::clone(&self.file);
+        let Some(path) = file.path().map(Path::to_owned) else { return Ok(()) };
         lock(&self.unsaved).get_or_insert_with(Instant::now);
         let write = async {
             let turn = Arc::clone(&self.saving).lock_owned().await;
-            let content = self.store().content()?;
+            let content = file.content(&*self.store())?;
             on_disk(move || {
                 let _turn = turn;
                 file.write(content)
             })
             .await
         };
-        let slow = ControllerError::StateSlow { path, patience: DISK };
+        let message = format!("the disk has not answered for {}", humantime::format_duration(DISK));
+        let slow = ControllerError::StateFile { path, message };
         let saved = tokio::time::timeout(DISK, write).await.unwrap_or(Err(slow));
         if saved.is_ok() {
             *lock(&self.unsaved) = None;
@@ -178,53 +168,41 @@ impl ControllerState {
         lock(&self.reports)
     }
 
+    /// A target.
+    pub fn target(&self, name: &str) -> Result<&TargetHandle, Status> {
+        self.targets.iter().find(|target| target.config.name == name).ok_or_else(|| {
+            let there: Vec<&str> = self.targets.iter().map(|target| target.config.name.as_str()).collect();
+            Status::not_found(format!("there is no target {name:?}, but {}", there.join(", ")))
+        })
+    }
+
     /// Asks the agent of a target.
-    ///
-    /// # Errors
-    /// There is no such target, or its agent refuses.
     pub async fn ask<T>(
         &self,
         name: &str,
         command: impl FnOnce(Answer<T>) -> AgentCommand,
-    ) -> Result<T, Refusal> {
-        let target = self.targets.iter().find(|target| target.config.name == name);
-        let target = target.ok_or_else(|| {
-            let there: Vec<&str> = self.targets.iter().map(|target| target.config.name.as_str()).collect();
-            Refusal::not_found(format!("there is no target {name:?}, but {}", there.join(", ")))
-        })?;
+    ) -> Result<T, Status> {
+        let target = self.target(name)?;
         receive_answer(target, send_command(target, command).await).await
     }
 
     /// The addresses of a job's servers, each of which has a share of its slots.
-    ///
-    /// # Errors
-    /// There is no such target, or they have different numbers of ports.
-    pub fn deal(&self, servers: &[String]) -> Result<ShareServers, ControllerError> {
-        let refuse = |value: String, mend: String| {
-            Err(ControllerError::Value { key: "servers".to_owned(), value, mend })
-        };
-        let mut found: Vec<&TargetConfig> = Vec::with_capacity(servers.len());
-        for name in servers {
-            match self.targets.iter().map(|target| &target.config).find(|config| config.name == *name) {
-                Some(config) => found.push(config),
-                None => return refuse(name.clone(), "there is no [[target]] of this name".to_owned()),
-            }
-        }
+    pub fn deal(&self, servers: &[String]) -> Result<ShareServers, Status> {
+        let found = servers.iter().map(|name| Ok(&self.target(name)?.config));
+        let found: Vec<&TargetConfig> = found.collect::<Result<_, Status>>()?;
         let shards = found.first().map_or(1, |first| first.shards);
         if let Some(other) = found.iter().find(|config| config.shards != shards) {
-            let mend =
-                format!("it has {} shards, {} has {shards}: give all as many", other.shards, found[0].name);
-            return refuse(other.name.clone(), mend);
+            let (name, first) = (&other.name, &found[0].name);
+            return Err(Status::invalid_argument(format!(
+                "servers: {name} has {} shards, {first} has {shards}: give all as many",
+                other.shards
+            )));
         }
-        let at = found.iter().map(|config| config.at).collect();
-        Ok(ShareServers { at, shards })
+        Ok(ShareServers { at: found.iter().map(|config| config.at).collect(), shards })
     }
 
     /// Writes to these targets what the store says.
-    ///
-    /// # Errors
-    /// That of the first target that fails; the others have been asked, too.
-    pub async fn sync(&self, names: &[String]) -> Result<(), Refusal> {
+    pub async fn sync(&self, names: &[String]) -> Result<(), Status> {
         let mut answers = Vec::new();
         for target in self.targets.iter().filter(|target| names.contains(&target.config.name)) {
             answers.push((target, send_command(target, AgentCommand::Sync).await));
@@ -253,12 +231,12 @@ async fn send_command<T>(
 async fn receive_answer<T>(
     target: &TargetHandle,
     answer: oneshot::Receiver<Result<T, ControllerError>>,
-) -> Result<T, Refusal> {
+) -> Result<T, Status> {
     match answer.await {
-        Ok(answer) => answer.map_err(|error| Refusal::unavailable(error.to_string())),
+        Ok(answer) => answer.map_err(|error| Status::unavailable(error.to_string())),
         Err(_) => {
             let text = format!("target {}: the controller is stopping", target.config.name);
-            Err(Refusal::unavailable(text))
+            Err(Status::unavailable(text))
         }
     }
 }

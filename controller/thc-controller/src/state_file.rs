@@ -64,22 +64,16 @@ fn beside(path: &Path, ending: &str) -> PathBuf {
 
 impl StateFile {
     /// The file at this path, not read yet.
-    #[must_use]
     pub fn new(path: Option<&Path>) -> StateFile {
         StateFile { path: path.map(Path::to_owned), ..StateFile::default() }
     }
 
     /// The path of the file, if there is one.
-    #[must_use]
     pub fn path(&self) -> Option<&Path> {
         self.path.as_deref()
     }
 
     /// Takes the lock, and keeps it until this is dropped.
-    ///
-    /// # Errors
-    /// [`ControllerError::StateInUse`]: another controller has it. [`ControllerError::StateFile`]: the lock's
-    /// file cannot be made.
     pub fn take(&self) -> Result<(), ControllerError> {
         let Some(path) = self.path.as_deref().map(|path| beside(path, ".lock")) else { return Ok(()) };
         let mut disk = lock(&self.disk);
@@ -103,10 +97,11 @@ impl StateFile {
                 let mut owner = String::new();
                 let read = file.take(300).read_to_string(&mut owner);
                 let owner = if matches!(read, Ok(1..)) { owner } else { "another controller".to_owned() };
-                return Err(ControllerError::StateInUse {
-                    path: self.path.clone().unwrap_or_default(),
-                    owner,
-                });
+                let path = self.path.as_deref().unwrap_or(Path::new("")).display();
+                let message = format!(
+                    "{owner} has the state file {path}: one controller at a time; stop that one, or ask it"
+                );
+                return Err(ControllerError::State { message });
             }
             Err(TryLockError::Error(error)) => return Err(failed(error)),
         }
@@ -116,14 +111,13 @@ impl StateFile {
     }
 
     fn damage(&self, message: String) -> ControllerError {
-        ControllerError::StateDamaged { path: self.path.clone().unwrap_or_default(), message }
+        let path = self.path.as_deref().unwrap_or(Path::new("")).display();
+        let message =
+            format!("{path}: {message}; restore it from a copy, or move it away to begin without jobs");
+        ControllerError::State { message }
     }
 
     /// Reads the file, if there is one.
-    ///
-    /// # Errors
-    /// [`ControllerError::Read`]; [`ControllerError::StateDamaged`]: it is not a controller's file, or was
-    /// changed.
     pub fn read<T: DeserializeOwned + Default>(&self) -> Result<T, ControllerError> {
         let Some(path) = &self.path else { return Ok(T::default()) };
         let text = match fs::read(path) {
@@ -141,9 +135,6 @@ impl StateFile {
     }
 
     /// The content of the file for this store, to be written later, without using the disk.
-    ///
-    /// # Errors
-    /// [`ControllerError::StateFile`]: it is not JSON.
     pub fn content<T: Serialize>(&self, store: &T) -> Result<String, ControllerError> {
         serde_json::to_string(&Kept { format: FORMAT, store }).map_err(|error| self.failure(&error))
     }
@@ -154,9 +145,6 @@ impl StateFile {
 
     /// Writes the file: completely or not at all, durably, and readable by its owner alone, since it has
     /// cookies. Content that is there already is not written again.
-    ///
-    /// # Errors
-    /// [`ControllerError::StateFile`]: it cannot be written.
     pub fn write(&self, content: String) -> Result<(), ControllerError> {
         let Some(path) = &self.path else { return Ok(()) };
         let mut disk = lock(&self.disk);

@@ -23,8 +23,15 @@ type Key = (u32, Vec<(u32, Vec<u8>)>);
 
 type Entries = BTreeMap<Key, TableEntry>;
 
-/// What differs: as it is desired, and as it is there.
-pub type Difference<T> = (Option<T>, Option<T>);
+/// What differs between two maps: the key, and the values here and there.
+pub(crate) fn differing<'a, K: Ord, V: PartialEq>(
+    mine: &'a BTreeMap<K, V>,
+    theirs: &'a BTreeMap<K, V>,
+) -> impl Iterator<Item = (&'a K, Option<&'a V>, Option<&'a V>)> {
+    let here = mine.iter().map(|(key, value)| (key, Some(value), theirs.get(key)));
+    let there = theirs.iter().filter(|(key, _)| !mine.contains_key(*key));
+    here.filter(|(_, mine, theirs)| mine != theirs).chain(there.map(|(key, value)| (key, None, Some(value))))
+}
 
 /// The changes from what a switch holds to what it should hold. Each part is made after those before it, so
 /// that packets find either all of a session or nothing.
@@ -40,18 +47,6 @@ pub struct SwitchChanges {
 }
 
 impl SwitchChanges {
-    /// How many.
-    #[must_use]
-    pub fn len(&self) -> usize {
-        self.withdrawn.len() + self.others.len() + self.entered.len()
-    }
-
-    /// Whether there are none.
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
-    }
-
     /// All, in the order in which they are made.
     #[must_use]
     pub fn into_updates(self) -> Vec<Update> {
@@ -101,13 +96,13 @@ pub fn owner(update: &Update, schema: &Schema) -> Owner {
 /// All rows and groups of a switch.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct SwitchRows {
-    entries: Entries,
+    pub(crate) entries: Entries,
     /// Lookup tables that take a row for each byte of indices in each of many tables, by number. Their rows
     /// are computed only if the other side does not have the same lookup table: there may be tens of
     /// thousands, and creating or removing a job changes none.
     lookups: BTreeMap<u8, LookupBytes>,
-    defaults: BTreeMap<u32, TableEntry>,
-    groups: BTreeMap<u32, Copies>,
+    pub(crate) defaults: BTreeMap<u32, TableEntry>,
+    pub(crate) groups: BTreeMap<u32, Copies>,
 }
 
 impl SwitchRows {
@@ -155,12 +150,19 @@ impl SwitchRows {
         actual: &SwitchRows,
         schema: &Schema,
     ) -> Result<BTreeSet<u16>, ControllerError> {
-        let (mine, theirs) =
-            (self.without_shared_lookups(actual, schema)?, actual.without_shared_lookups(self, schema)?);
+        let (mine, theirs) = self.entries_beside(actual, schema)?;
         disturbed_jobs(&mine, &theirs, schema)
     }
 
-    /// All rows but those of lookup tables of bytes that `other` has, too.
+    /// The rows of both, but those of lookup tables of bytes that both have.
+    pub(crate) fn entries_beside<'a>(
+        &'a self,
+        actual: &'a SwitchRows,
+        schema: &Schema,
+    ) -> Result<(Cow<'a, Entries>, Cow<'a, Entries>), ControllerError> {
+        Ok((self.without_shared_lookups(actual, schema)?, actual.without_shared_lookups(self, schema)?))
+    }
+
     fn without_shared_lookups(
         &self,
         other: &SwitchRows,
@@ -204,57 +206,17 @@ impl SwitchRows {
         actual
     }
 
-    /// All entries, without those of lookup tables of bytes unless they were read.
-    pub(crate) fn all_entries(&self) -> impl Iterator<Item = &TableEntry> {
-        self.entries.values().chain(self.defaults.values())
-    }
-
-    /// All groups.
-    pub fn groups(&self) -> impl Iterator<Item = (u32, &Copies)> {
-        self.groups.iter().map(|(&number, group)| (number, group))
-    }
-
-    /// The entries that differ in `actual`: the entry here, and the entry there.
-    ///
-    /// # Errors
-    /// [`ControllerError::P4Info`] if the program has no such tables.
-    pub(crate) fn different_entries(
-        &self,
-        actual: &SwitchRows,
-        schema: &Schema,
-    ) -> Result<Vec<Difference<TableEntry>>, ControllerError> {
-        let (mine, theirs) =
-            (self.without_shared_lookups(actual, schema)?, actual.without_shared_lookups(self, schema)?);
-        let here = mine.iter().filter(|(key, entry)| theirs.get(*key) != Some(*entry));
-        let here = here.map(|(key, entry)| (Some(entry.clone()), theirs.get(key).cloned()));
-        let there = theirs.iter().filter(|(key, _)| !mine.contains_key(*key));
-        let there = there.map(|(_, entry)| (None, Some(entry.clone())));
-        let defaults =
-            self.defaults.iter().filter(|(table, entry)| actual.defaults.get(table) != Some(*entry));
-        let defaults =
-            defaults.map(|(table, entry)| (Some(entry.clone()), actual.defaults.get(table).cloned()));
-        Ok(here.chain(there).chain(defaults).collect())
-    }
-
-    /// The groups that differ in `actual`, except those of other programs: the number, the group here, and the
-    /// group there.
-    ///
-    /// # Errors
-    /// [`ControllerError::P4Info`] if the program has no jobs.
-    pub(crate) fn different_groups<'a>(
+    /// The groups that differ in `actual`, except those of other programs.
+    pub(crate) fn differing_groups<'a>(
         &'a self,
         actual: &'a SwitchRows,
         schema: &Schema,
-    ) -> Result<Vec<(u32, Difference<&'a Copies>)>, ControllerError> {
-        let ours = groups_of_jobs(schema)?;
-        let here = self.groups.iter().filter(|(number, group)| actual.groups.get(number) != Some(*group));
-        let here = here.map(|(number, group)| (*number, (Some(group), actual.groups.get(number))));
-        let there = actual
-            .groups
-            .iter()
-            .filter(|(number, _)| ours.contains(number) && !self.groups.contains_key(number));
-        let there = there.map(|(number, group)| (*number, (None, Some(group))));
-        Ok(here.chain(there).collect())
+    ) -> Result<impl Iterator<Item = (&'a u32, Option<&'a Copies>, Option<&'a Copies>)>, ControllerError>
+    {
+        // Jobs' groups are one more than a job's index.
+        let ours = 1..=u32::try_from(schema.info().table(JobRow::TABLE)?.size).unwrap_or(0);
+        let differing = differing(&self.groups, &actual.groups);
+        Ok(differing.filter(move |(number, mine, _)| mine.is_some() || ours.contains(*number)))
     }
 
     /// The changes that turn `actual` into this. A job's row is removed before anything else of the job
@@ -263,57 +225,46 @@ impl SwitchRows {
     /// # Errors
     /// [`ControllerError::P4Info`] if the program has no jobs.
     pub fn changes(&self, actual: &SwitchRows, schema: &Schema) -> Result<SwitchChanges, ControllerError> {
+        use update::Type::{Delete, Insert, Modify};
         let jobs = schema.table(JobRow::TABLE)?;
-        let ours = groups_of_jobs(schema)?;
-        let (mine, theirs) =
-            (self.without_shared_lookups(actual, schema)?, actual.without_shared_lookups(self, schema)?);
+        let (mine, theirs) = self.entries_beside(actual, schema)?;
         let disturbed = disturbed_jobs(&mine, &theirs, schema)?;
-        let goes = |key: &Key| key.0 == jobs && number(key, 0).is_some_and(|job| disturbed.contains(&job));
-        let changed = |(key, entry): &(&Key, &TableEntry)| mine.get(*key) != Some(*entry);
+        let goes = |key: &Key| number(key, 0).is_some_and(|job| disturbed.contains(&job));
         let mut changes = SwitchChanges::default();
         let SwitchChanges { withdrawn, others, entered } = &mut changes;
-        for (key, entry) in theirs.iter().filter(|row| changed(row) || goes(row.0)) {
-            if key.0 == jobs {
-                withdrawn.push(table(update::Type::Delete, entry));
-            } else if !mine.contains_key(key) {
-                others.push(table(update::Type::Delete, entry));
+        let removed = differing(&mine, &theirs).filter(|(_, mine, _)| mine.is_none());
+        let removed = removed.filter_map(|((of, _), _, entry)| Some((*of, entry?)));
+        others.extend(removed.filter(|(of, _)| *of != jobs).map(|(_, entry)| table(Delete, entry)));
+        // A default may still flood into a group that goes; so groups go last.
+        let mut last = Vec::new();
+        for (&number, mine, theirs) in self.differing_groups(actual, schema)? {
+            match (mine, theirs) {
+                (Some(mine), None) => others.push(group(Insert, number, mine)),
+                (Some(mine), Some(_)) => others.push(group(Modify, number, mine)),
+                (None, theirs) => last.extend(theirs.map(|theirs| group(Delete, number, theirs))),
             }
         }
-        let group_changes =
-            self.groups.iter().filter(|(number, group)| actual.groups.get(number) != Some(group));
-        for (&number, desired) in group_changes {
-            let kind =
-                if actual.groups.contains_key(&number) { update::Type::Modify } else { update::Type::Insert };
-            others.push(group(kind, number, desired));
-        }
-        for (key, entry) in mine.iter() {
-            match theirs.get(key) {
-                Some(same) if same == entry && !goes(key) => {}
-                _ if key.0 == jobs => entered.push(table(update::Type::Insert, entry)),
-                Some(_) => others.push(table(update::Type::Modify, entry)),
-                None => others.push(table(update::Type::Insert, entry)),
+        for (key, mine, theirs) in differing(&mine, &theirs) {
+            match (mine, theirs) {
+                (mine, theirs) if key.0 == jobs => {
+                    withdrawn.extend(theirs.map(|entry| table(Delete, entry)));
+                    entered.extend(mine.map(|entry| table(Insert, entry)));
+                }
+                (Some(entry), Some(_)) => others.push(table(Modify, entry)),
+                (Some(entry), None) => others.push(table(Insert, entry)),
+                (None, _) => {}
             }
         }
-        for (number, entry) in &self.defaults {
-            if actual.defaults.get(number) != Some(entry) {
-                others.push(table(update::Type::Modify, entry));
-            }
+        let same = |(key, entry): &(&Key, &TableEntry)| theirs.get(*key) == Some(*entry);
+        for (_, entry) in rows(&mine, jobs).filter(same).filter(|(key, _)| goes(key)) {
+            withdrawn.push(table(Delete, entry));
+            entered.push(table(Insert, entry));
         }
-        // A default may still flood into a group that goes; so groups go last. Those of other numbers are other programs'.
-        let gone = actual
-            .groups
-            .iter()
-            .filter(|(number, _)| ours.contains(number) && !self.groups.contains_key(number));
-        for (&number, gone) in gone {
-            entered.push(group(update::Type::Delete, number, gone));
-        }
+        let defaults = differing(&self.defaults, &actual.defaults).filter_map(|(_, mine, _)| mine);
+        others.extend(defaults.map(|entry| table(Modify, entry)));
+        entered.append(&mut last);
         Ok(changes)
     }
-}
-
-/// The groups that are jobs': one more than a job's index.
-fn groups_of_jobs(schema: &Schema) -> Result<std::ops::RangeInclusive<u32>, ControllerError> {
-    Ok(1..=u32::try_from(schema.info().table(JobRow::TABLE)?.size).unwrap_or(0))
 }
 
 /// Only what is compared: a switch may add statistics.
@@ -459,7 +410,7 @@ mod tests {
         let info = p4info::parse(include_bytes!("../../../p4/build/thc.p4info.txtpb")).unwrap();
         let schema = Schema::new(info);
         let desired = rows(&schema, Some([1; 16]), 5);
-        assert!(desired.changes(&desired, &schema).unwrap().is_empty());
+        assert!(desired.changes(&desired, &schema).unwrap().into_updates().is_empty());
         assert_eq!(desired.disturbed_jobs(&desired, &schema).unwrap(), BTreeSet::new());
         for (values, write) in [(Some([2; 16]), update::Type::Modify), (None, update::Type::Insert)] {
             let actual = rows(&schema, values, 5);
@@ -516,10 +467,10 @@ mod tests {
         assert!(
             matches!(one.without_shared_lookups(&two, &schema).unwrap(), Cow::Borrowed(rows) if rows.len() == 1)
         );
-        assert_eq!(two.changes(&one, &schema).unwrap().len(), 1);
+        assert_eq!(two.changes(&one, &schema).unwrap().into_updates().len(), 1);
         // What was read from a switch is rows, and compared with all of them.
         let read = SwitchRows::read(all.into_iter().filter_map(|update| update.entity).collect());
-        assert!(one.changes(&read, &schema).unwrap().is_empty());
+        assert!(one.changes(&read, &schema).unwrap().into_updates().is_empty());
         // Other values of one of them.
         let other = holds(&[1, 3], 2);
         assert_eq!(other.disturbed_jobs(&two, &schema).unwrap(), BTreeSet::from([3]));

@@ -8,7 +8,6 @@ mod site;
 use site::{Kind, Site};
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
-use thc_control_proto::v1::InstallTableRequest;
 use thc_controller::JobSection;
 use thc_tests::{Ps, WorkerProcess, write_gradient};
 use tonic::Code;
@@ -101,23 +100,23 @@ fn life_cycle(site: &Site) {
 }
 
 fn tables_and_room(site: &Site) {
-    let request = InstallTableRequest { bits: 4, workers: Some(4), ..InstallTableRequest::default() };
-    let table = site.install_table(request.clone()).unwrap();
-    assert_eq!((table.id, table.values.len()), (1, 16));
-    assert_eq!(site.install_table(request).unwrap().id, 1);
-    // A job of four workers takes the best table for four, which is there.
     let chosen = |name, workers| section(name, &format!("workers = {workers}\ndata_slots = 512"));
     assert_eq!(site.create(&chosen("a", 4)).unwrap().table, 1);
+    assert_eq!(site.rows_of(0, "lookup"), 1);
     assert_eq!(site.create(&chosen("b", 2)).unwrap().table, 2);
     let full = site.create(&chosen("c", 4)).unwrap_err();
     assert_eq!(full.code(), Code::ResourceExhausted);
     assert!(full.message().contains("512 data slots"), "{full}");
     let wrong = site.create(&section("d", "workers = 65")).unwrap_err();
     assert_eq!(wrong.code(), Code::InvalidArgument);
-    site.delete("a").unwrap();
     site.delete("b").unwrap();
-    let left = site.tables();
-    assert_eq!(left.iter().map(|table| table.id).collect::<Vec<_>>(), [1], "the installed one stays");
+    // A job of four workers takes the best table for four, which is there.
+    let small = section("c", "workers = 4\ndata_slots = 256");
+    assert_eq!(site.create(&small).unwrap().table, 1);
+    site.delete("a").unwrap();
+    assert_eq!(site.rows_of(0, "lookup"), 1, "it goes with its last job");
+    site.delete("c").unwrap();
+    assert_eq!(site.rows_of(0, "lookup"), 0);
 }
 
 /// A job's further tables, each in its form, to choose from span by span; a form that the target does not do is refused in a line.

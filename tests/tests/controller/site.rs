@@ -18,8 +18,8 @@ use std::time::{Duration, Instant};
 use thc_control_proto::v1::control_client::ControlClient;
 use thc_control_proto::v1::finding::Severity;
 use thc_control_proto::v1::{
-    CreateJobRequest, DeleteJobRequest, DiagnoseRequest, GetJobRequest, InstallTableRequest, Job,
-    ListTablesRequest, ReadCountersRequest, ReadCountersResponse, Table,
+    CreateJobRequest, DeleteJobRequest, DiagnoseRequest, GetJobRequest, Job, ReadCountersRequest,
+    ReadCountersResponse,
 };
 use thc_controller::{JobSection, ProgramShape};
 use thc_tests::{COOKIE, Network, WorkerProcess, binary, bmv2, free_port, switch_command, write_gradient};
@@ -321,15 +321,6 @@ impl Site {
     pub fn job(&self, name: &str) -> Result<Job, Status> {
         let request = GetJobRequest { name: name.to_owned() };
         self.ask(async |mut client| Ok(client.get_job(request).await?.into_inner()))
-    }
-
-    pub fn install_table(&self, request: InstallTableRequest) -> Result<Table, Status> {
-        self.ask(async |mut client| Ok(client.install_table(request).await?.into_inner()))
-    }
-
-    pub fn tables(&self) -> Vec<Table> {
-        self.ask(async |mut client| Ok(client.list_tables(ListTablesRequest {}).await?.into_inner().tables))
-            .unwrap()
     }
 
     pub fn jobs(&self) -> Vec<Job> {

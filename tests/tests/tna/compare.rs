@@ -51,7 +51,7 @@ fn cell(site: &Site, case: Case, port: u16, at: usize, words: usize) -> Cell {
 
 /// The passes of a slot's round: those of its table, which the first cell's tag says.
 fn passes(plant: &Plant, site: &Site, case: Case, job: &PlacedJob, slot: u32) -> usize {
-    let rows = site.target.program.cells(&site.target.pass_ports);
+    let rows = site.target.program.cells(&site.target.ports.pass_ports);
     let &(_, port, first) = rows.iter().find(|row| row.0 == 0).unwrap();
     let tag = site.chip.cell("Egress.cells.tags", port, (first + job.data_base + slot) as usize).unwrap()[0];
     let [kind, table] = (tag as u16).to_be_bytes();
@@ -64,7 +64,7 @@ fn passes(plant: &Plant, site: &Site, case: Case, job: &PlacedJob, slot: u32) ->
 
 /// Every slot that is not empty: round, workers, whether it is complete, and what it holds.
 pub fn registers(plant: &Plant, site: &Site, case: Case) -> Result<usize, String> {
-    let rows = site.target.program.cells(&site.target.pass_ports);
+    let rows = site.target.program.cells(&site.target.ports.pass_ports);
     let mut compared = 0;
     let mut check = |job: &PlacedJob, kind: Kind, slot: u32, pass: u8| -> Result<(), String> {
         let view = plant.model.slot(job.config.job, kind, SlotId(slot as u16)).unwrap();

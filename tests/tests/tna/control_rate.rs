@@ -19,7 +19,7 @@ fn a_port_that_asks_too_often_leaves_others_their_answers() {
         let plant = trace::plant(case);
         let stations = trace::stations(&plant);
         let mut site = Site::new(case, &case.program(), &stations, 5);
-        site.target.control_rate = RATE;
+        site.target.ports.control_rate = RATE;
         site.configure(&plant);
         let member = *plant.jobs[0].members.values().next().unwrap();
         let mut payload = vec![0; HEADER_LEN];

@@ -20,7 +20,7 @@ const QUEUES: u8 = 32;
 pub fn finishes(case: Case, program: &str) -> Result<usize, String> {
     let plant = loss::plant();
     let mut site = Site::new(case, program, &trace::stations(&plant), 4);
-    site.target.pass_queues = QUEUES;
+    site.target.ports.pass_queues = QUEUES;
     site.configure(&plant);
     site.chip.back = Some(Vec::new());
     let (mut later, mut wrong) = (0, None);

@@ -56,7 +56,7 @@ fn job(placed: &PlacedJob) -> Value {
         section["quorum"] = config.quorum.into();
     }
     json!({
-        "spec": { "section": section, "one_table": false },
+        "spec": { "section": section },
         "serial": 1, "tables": tables, "given": {}, "active": null, "created": 0,
         "places": { "chip": {
             "index": placed.index, "data_base": placed.data_base, "norm_base": placed.norm_base,
@@ -74,7 +74,7 @@ fn store(plant: &Plant) -> Store {
     let written = |form: Form| (form.width(), form.lane().bits());
     let table = |(number, (id, lookup)): (usize, (&u8, &thc_protocol::aggregator::Lookup))| {
         let said = json!({
-            "bits": 4, "granularity": 30, "fraction": 0.03125, "values": lookup.values, "installed": false,
+            "bits": 4, "granularity": 30, "fraction": 0.03125, "values": lookup.values,
             "form": written(lookup.form), "number": number,
         });
         (id.to_string(), said)

@@ -1,6 +1,6 @@
 //! Which jobs an agent's registry has, and what it knows of them.
 
-use super::{Agent, Known};
+use super::{Agent, Known, Refused};
 use crate::error::ControllerError;
 use crate::plan;
 use crate::store::{Job, Placement, fits};
@@ -75,7 +75,7 @@ impl Agent {
     pub(super) fn align(&mut self) -> Vec<Action> {
         let shared = Arc::clone(&self.shared);
         let mut store = shared.store();
-        if let Some(room) = self.room {
+        if let Some(room) = self.reported.room {
             store.give_credit(&self.config.name, room, self.config.shards);
         }
         let here = |known: &Known| {
@@ -89,10 +89,9 @@ impl Agent {
         let mut actions = Vec::new();
         for number in gone {
             let known = self.known.remove(&number);
-            self.heard.retain(|(job, _), _| *job != number);
+            self.readings.heard.retain(|(job, _), _| *job != number);
             // There is room for others.
-            self.refused_jobs.clear();
-            self.refused_tables.clear();
+            self.refused = Refused::default();
             let ended = self.registry.remove(number);
             // A job that goes on without this target ends nobody's session.
             let goes_on = known.is_some_and(|known| {
@@ -137,9 +136,9 @@ impl Agent {
     /// What the registry is told of a job; `None` if nobody can join it here, which is logged.
     fn static_job(&mut self, job: &Job) -> Option<StaticJob> {
         let (name, rack, mut setup) = (job.spec.name(), job.spec.rack.as_ref(), job.spec.setup.clone());
-        let fit = |table: &Table| fits(name, &self.config.name, self.forms, table, rack);
+        let fit = |table: &Table| fits(name, &self.config.name, self.reported.forms, table, rack);
         if let Err(refusal) = setup.welcome.tables.iter().try_for_each(fit) {
-            tracing::warn!("{}; nobody can join it there", refusal.message);
+            tracing::warn!("{}; nobody can join it there", refusal.message());
             return None;
         }
         let mut tables = setup.welcome.tables.to_vec();
@@ -147,7 +146,8 @@ impl Agent {
         setup.config.tables = tables.iter().map(|table| table.id).collect();
         let welcome = &mut setup.welcome;
         welcome.tables = Tables::new(&tables).unwrap_or(welcome.tables);
-        (welcome.shards, welcome.credit, welcome.marks) = (self.config.shards, job.credit(), self.marks);
+        (welcome.shards, welcome.credit, welcome.marks) =
+            (self.config.shards, job.credit(), self.reported.marks);
         if let Some(rack) = rack {
             self.macs.insert(rack.root, rack.mac);
         }

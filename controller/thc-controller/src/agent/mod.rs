@@ -6,20 +6,19 @@
 
 mod compare;
 mod jobs;
+mod program;
 mod readings;
-mod refused_job;
 mod rows;
 mod sessions;
 
-use crate::capacity::{self, Forms};
+use crate::capacity::Forms;
 use crate::config::TargetConfig;
 use crate::difference;
 use crate::error::ControllerError;
 use crate::live::Heard;
 use crate::state::{AgentCommand, ControllerState};
+use crate::switch::{SwitchEvent, Target, closed};
 use crate::switch_rows::SwitchRows;
-use crate::target::{SwitchEvent, Target};
-use refused_job::RefusedJob;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -52,35 +51,63 @@ struct Known {
     workers: u8,
 }
 
+/// A job of which the target has refused rows.
+#[derive(Debug)]
+struct RefusedJob {
+    why: String,
+    /// Until when nobody who joins it is answered.
+    until: Instant,
+    /// Whether its members know.
+    announced: bool,
+}
+
+/// What a target says of itself when it is connected.
+#[derive(Debug, Default)]
+struct Reported {
+    /// The packets that it does.
+    forms: Option<Forms>,
+    /// How many packets it holds for all jobs, if it says so, as a thc-ps does (P41).
+    room: Option<Room>,
+    /// Whether its program keeps and tells congestion marks (P46).
+    marks: bool,
+}
+
+/// What was read of a target's counters.
+#[derive(Debug, Default)]
+struct Readings {
+    /// When packets of a member were counted last, for the registry.
+    heard: BTreeMap<(JobId, u8), Heard>,
+    /// When members' packets were read last.
+    listened: Option<Instant>,
+    ticks: u32,
+}
+
+/// What a target has refused.
+#[derive(Debug, Default)]
+struct Refused {
+    /// Jobs by number: it has none of their rows until they are tried again.
+    jobs: BTreeMap<u16, RefusedJob>,
+    /// Lookup tables, and why.
+    tables: BTreeMap<u8, String>,
+}
+
 /// An agent.
 #[derive(Debug)]
 pub struct Agent {
     config: TargetConfig,
     shared: Arc<ControllerState>,
     registry: Registry,
-    /// The packets that the target does, once it has said so.
-    forms: Option<Forms>,
-    /// How many rows its tables hold, if the target or the configuration says so.
-    room: Option<Room>,
-    /// Whether its program keeps and tells congestion marks (P46).
-    marks: bool,
+    reported: Reported,
     known: BTreeMap<JobId, Known>,
-    /// When packets of a member were counted last, for the registry.
-    heard: BTreeMap<(JobId, u8), Heard>,
-    /// When members' packets were read last.
-    listened: Option<Instant>,
+    readings: Readings,
     /// Ethernet addresses of those who joined.
     macs: BTreeMap<SocketAddr, Mac>,
     /// What the target holds, as far as is known.
     actual: Option<SwitchRows>,
-    /// Jobs of which the target has refused rows: it has none of them until they are tried again. By number.
-    refused_jobs: BTreeMap<u16, RefusedJob>,
-    /// Lookup tables that it has refused, and why.
-    refused_tables: BTreeMap<u8, String>,
+    refused: Refused,
     /// Whether it still has another program than the one to load, because of sessions.
     outdated: bool,
     started: Instant,
-    ticks: u32,
     /// What the log says of the target already, since it was there last.
     complaints: BTreeSet<String>,
     /// When its rows were compared with what was written last.
@@ -93,25 +120,19 @@ pub struct Agent {
 
 impl Agent {
     /// The agent of this target.
-    #[must_use]
     pub fn new(config: TargetConfig, shared: Arc<ControllerState>) -> Agent {
         Agent {
             config,
             shared,
             registry: Registry::default(),
-            forms: None,
-            room: None,
-            marks: false,
+            reported: Reported::default(),
             known: BTreeMap::new(),
-            heard: BTreeMap::new(),
-            listened: None,
+            readings: Readings::default(),
             macs: BTreeMap::new(),
             actual: None,
-            refused_jobs: BTreeMap::new(),
-            refused_tables: BTreeMap::new(),
+            refused: Refused::default(),
             outdated: false,
             started: Instant::now(),
-            ticks: 0,
             complaints: BTreeSet::new(),
             compared: None,
             retry: FIRST_RETRY,
@@ -124,13 +145,14 @@ impl Agent {
         loop {
             let error = tokio::select! {
                 _ = stop.wait_for(|stop| *stop) => return,
-                error = self.serve(&mut commands) => error,
+                Err(error) = self.serve(&mut commands) => error,
             };
-            let text = error.to_string();
-            let name = &self.config.name;
-            // Whoever shows it names the target.
-            let message = text.strip_prefix(&format!("target {name}: ")).unwrap_or(&text).to_owned();
-            if let Some(view) = self.shared.views().get_mut(name) {
+            // Whatever shows it names the target.
+            let message = match error {
+                ControllerError::Target { message, .. } => message,
+                error => error.to_string(),
+            };
+            if let Some(view) = self.shared.views().get_mut(&self.config.name) {
                 view.connected = false;
                 view.error.clone_from(&message);
             }
@@ -161,7 +183,7 @@ impl Agent {
     /// is tried again with each tick.
     fn outlast_disk(&mut self, done: Result<(), ControllerError>) -> Result<(), ControllerError> {
         match done {
-            Err(error @ (ControllerError::StateFile { .. } | ControllerError::StateSlow { .. })) => {
+            Err(error @ ControllerError::StateFile { .. }) => {
                 self.complain(error.to_string());
                 Ok(())
             }
@@ -170,18 +192,12 @@ impl Agent {
     }
 
     fn away_error(&self, message: &str) -> ControllerError {
-        ControllerError::Away { target: self.config.name.clone(), message: message.to_owned() }
+        let message = format!("it is not connected: {message}; it is tried again each second");
+        ControllerError::target(&self.config.name, message)
     }
 
     /// Serves one connection until it ends, and says why it ended.
-    async fn serve(&mut self, commands: &mut mpsc::Receiver<AgentCommand>) -> ControllerError {
-        match self.connection(commands).await {
-            Ok(never) => match never {},
-            Err(error) => error,
-        }
-    }
-
-    async fn connection(
+    async fn serve(
         &mut self,
         commands: &mut mpsc::Receiver<AgentCommand>,
     ) -> Result<std::convert::Infallible, ControllerError> {
@@ -219,14 +235,13 @@ impl Agent {
                         why = Some(reason);
                     }
                     SwitchEvent::Closed(message) => {
-                        return Err(ControllerError::Closed { target: target.name().to_owned(), message });
+                        return Err(closed(target.name(), &message));
                     }
                 },
                 Some(command) = commands.recv() => match &why {
                     None => self.obey(&mut target, command).await,
                     Some(why) => {
-                        let target = target.name().to_owned();
-                        command.refuse(ControllerError::NotPrimary { target, why: why.clone() });
+                        command.refuse(ControllerError::target(target.name(), why));
                     }
                 },
                 _ = ticks.tick(), if why.is_none() => {
@@ -245,8 +260,8 @@ impl Agent {
                 let actual = target.read_rows().await;
                 drop(answer.send(actual.map(|actual| difference::rows(&actual, target.schema()))));
             }
-            AgentCommand::Compare { repair, answer } => {
-                drop(answer.send(self.compare(target, repair).await));
+            AgentCommand::Compare(answer) => {
+                drop(answer.send(self.differences(target).await.map(|(found, _)| found)));
             }
         }
     }
@@ -278,115 +293,11 @@ impl Agent {
         store.jobs.iter().filter(|(_, job)| runs(job)).map(|(name, _)| name.clone()).collect()
     }
 
-    /// Loads the target's program. A wrong program is replaced when no session is lost with it.
-    async fn load(&mut self, target: &mut Target) -> Result<(), ControllerError> {
-        self.outdated = false;
-        let Some((program, cookie)) = &self.config.loads else { return target.load_if_none().await };
-        let name = target.name().to_owned();
-        match target.loaded_cookie().await? {
-            Some(has) if has == *cookie => {
-                tracing::info!("target {name}: has the program");
-                return Ok(());
-            }
-            Some(_) => {}
-            None => {
-                target.load(program, *cookie).await?;
-                tracing::info!("target {name}: it had no program: loaded");
-                return Ok(());
-            }
-        }
-        let jobs = self.running_jobs();
-        if jobs.is_empty() {
-            // What it holds stays, if it knows how; what runs is emptied only if somebody has said so.
-            if target.reconcile(program, *cookie).await? {
-                tracing::info!("target {name}: its program is replaced, and its rows stay");
-                return Ok(());
-            }
-            if self.config.replaces_program {
-                target.load(program, *cookie).await?;
-                tracing::info!("target {name}: its program is replaced");
-                return Ok(());
-            }
-        }
-        if !target.p4info().await?.is_some_and(|info| self.config.schema.has_tables_of(&info)) {
-            return Err(ControllerError::OtherProgram { target: name, jobs });
-        }
-        self.outdated = !jobs.is_empty();
-        let when = match jobs.as_slice() {
-            [] => {
-                "run the controller with --replace-program to load that, which empties the target".to_owned()
-            }
-            jobs => format!("that is loaded when the sessions of {} are over", jobs.join(", ")),
-        };
-        let what = format!(
-            "target {name}: it has another program than its device_config, of the same tables: {when}"
-        );
-        // Not again each time that a session ends.
-        if self.complaints.insert(what.clone()) {
-            tracing::warn!("{what}");
-        }
-        Ok(())
-    }
-
-    /// The target becomes what is desired.
-    async fn take_over(&mut self, target: &mut Target) -> Result<(), ControllerError> {
-        self.load(target).await?;
-        let info = target.p4info().await?;
-        let info = info.as_ref();
-        let loads = self.config.loads.is_some();
-        if !loads && info.is_some_and(|info| !self.config.schema.has_tables_of(info)) {
-            return Err(ControllerError::OtherTables { target: target.name().to_owned() });
-        }
-        self.forms = info.map(Forms::from_p4info).or(self.config.capacity.forms);
-        self.room = self.config.capacity.room.or(info.and_then(capacity::room));
-        self.marks = info.is_some_and(capacity::marks);
-        self.shared.store().forget_credit(&self.config.name);
-        // What it has refused is tried again.
-        self.refused_jobs.clear();
-        self.refused_tables.clear();
-        let actual = target.read_rows().await?;
-        self.refuse_unknown_sessions(&actual)?;
-        self.end_sessions_that_cannot_go_on(&actual)?;
-        self.actual = Some(actual);
-        self.compared = Some(Instant::now());
-        self.sync(target).await?;
-        // Nobody was heard while there was no connection.
-        self.heard.clear();
-        self.complaints.clear();
-        self.retry = FIRST_RETRY;
-        let mut views = self.shared.views();
-        let view = views.entry(self.config.name.clone()).or_default();
-        view.connected = true;
-        view.forms = self.forms;
-        view.compared = self.compared;
-        view.differences.clear();
-        view.error.clear();
-        drop(views);
-        let what = format!("target {}: connected; its rows are as desired", target.name());
-        tracing::info!("{what}");
-        Ok(())
-    }
-
-    /// Sessions of jobs that the state file does not have are another controller's, or this one was started
-    /// with another file: deleting their rows would end training that runs.
-    fn refuse_unknown_sessions(&self, actual: &SwitchRows) -> Result<(), ControllerError> {
-        if self.config.drops_unknown {
-            return Ok(());
-        }
-        let store = self.shared.store();
-        let jobs = actual.sessions(&self.config.schema)?;
-        let jobs: Vec<u16> = jobs.into_iter().filter(|&job| !store.knows(&self.config.name, job)).collect();
-        if jobs.is_empty() {
-            return Ok(());
-        }
-        Err(ControllerError::UnknownSessions { target: self.config.name.clone(), jobs })
-    }
-
     /// Updates the registry with new and removed jobs, adds rows that the target lacks, and removes those
     /// that it should not have.
     async fn sync(&mut self, target: &mut Target) -> Result<(), ControllerError> {
         let actions = self.align();
-        let (packets, _) = self.note(actions);
+        let (packets, _) = self.record(actions);
         let packets = self.establish(target, packets).await?;
         self.send(target, packets, None).await?;
         self.shared.store().forget_removed(&self.config.name);

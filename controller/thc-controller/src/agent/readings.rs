@@ -1,11 +1,11 @@
 //! What an agent reads of its target's counters.
 
 use super::Agent;
-use crate::counted::JobCounted;
 use crate::error::ControllerError;
 use crate::live::{self, Heard};
+use crate::store::JobCounted;
 use crate::store::Placement;
-use crate::target::Target;
+use crate::switch::Target;
 use std::collections::BTreeMap;
 use std::time::Instant;
 use thc_protocol::JobId;
@@ -19,7 +19,7 @@ impl Agent {
     /// Notes the values of the counters of new jobs (left by earlier jobs) and of new sessions' members (left
     /// by earlier sessions). This happens before any of their rows is written, so none of their own packets
     /// are included.
-    pub(super) async fn note_counted(&self, target: &mut Target) -> Result<(), ControllerError> {
+    pub(super) async fn record_counted(&self, target: &mut Target) -> Result<(), ControllerError> {
         let new: Vec<(String, u64, u8, Placement)> = {
             let store = self.shared.store();
             let place = |(name, job): (&String, &crate::store::Job)| {
@@ -74,8 +74,8 @@ impl Agent {
     /// reads all counters. Each counter is read in one request, and at most twice a second.
     pub(super) async fn listen(&mut self, target: &mut Target) -> Result<(), ControllerError> {
         let jobs = self.jobs_counted();
-        self.ticks = self.ticks.wrapping_add(1);
-        if self.ticks % PACKETS != 1 {
+        self.readings.ticks = self.readings.ticks.wrapping_add(1);
+        if self.readings.ticks % PACKETS != 1 {
             return Ok(());
         }
         let places: Vec<(&Placement, u8)> =
@@ -85,16 +85,17 @@ impl Agent {
         for ((number, _, _, place), counted) in jobs.iter().zip(&packets) {
             for &worker in place.session.iter().flat_map(|session| session.members.keys()) {
                 let Some(&(packets, _)) = counted.get(usize::from(worker)) else { continue };
-                let heard = self.heard.entry((*number, worker)).or_insert(Heard { packets, at, since: at });
+                let heard =
+                    self.readings.heard.entry((*number, worker)).or_insert(Heard { packets, at, since: at });
                 if heard.packets != packets {
                     // Packets before a worker was asked whether it runs do not show that it does (P24).
-                    *heard = Heard { packets, at, since: self.listened.unwrap_or(at) };
+                    *heard = Heard { packets, at, since: self.readings.listened.unwrap_or(at) };
                 }
             }
         }
-        self.listened = Some(at);
+        self.readings.listened = Some(at);
         self.show_joined();
-        if self.ticks % ALL_COUNTERS != 1 {
+        if self.readings.ticks % ALL_COUNTERS != 1 {
             return Ok(());
         }
         let counted = live::read_jobs(target, &places, packets).await?;
@@ -106,10 +107,10 @@ impl Agent {
         if let Some(view) = self.shared.views().get_mut(&self.config.name) {
             view.jobs = counted;
             view.carrier = carrier;
-            view.requests.clone_from(target.requests());
             let names =
                 |(number, worker): &(JobId, u8)| Some((self.known.get(number)?.name.clone(), *worker));
-            view.heard = self.heard.iter().filter_map(|(key, heard)| Some((names(key)?, *heard))).collect();
+            view.heard =
+                self.readings.heard.iter().filter_map(|(key, heard)| Some((names(key)?, *heard))).collect();
         }
         Ok(())
     }

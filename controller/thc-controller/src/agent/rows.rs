@@ -1,12 +1,11 @@
 //! An agent's rows on its target, and what the target refuses of them.
 
-use super::refused_job::RefusedJob;
-use super::{Agent, Packets};
+use super::{Agent, Packets, RefusedJob};
 use crate::error::ControllerError;
 use crate::plan::{self, Exclusions};
 use crate::store::Job;
+use crate::switch::{RefusedUpdate, Target, Written};
 use crate::switch_rows::{Owner, SwitchChanges, SwitchRows, owner};
-use crate::target::{RefusedUpdate, Target, Written};
 use p4runtime_proto::v1::Update;
 use p4runtime_proto::v1::entity::Entity;
 use std::collections::BTreeSet;
@@ -28,11 +27,12 @@ impl Agent {
         mut packets: Packets,
     ) -> Result<Packets, ControllerError> {
         self.pending = true;
-        self.note_counted(target).await?;
+        self.record_counted(target).await?;
         self.shared.save().await?;
         self.reconcile(target).await?;
-        let new = self.refused_jobs.iter_mut().filter(|(_, refused)| !refused.told);
-        let new: BTreeSet<JobId> = new.map(|(&job, refused)| (JobId(job), refused.told = true).0).collect();
+        let new = self.refused.jobs.iter_mut().filter(|(_, refused)| !refused.announced);
+        let new: BTreeSet<JobId> =
+            new.map(|(&job, refused)| (JobId(job), refused.announced = true).0).collect();
         if !new.is_empty() {
             let about = |bytes: &[u8]| Header::parse(bytes).map(|(header, _)| header.job).ok();
             packets.retain(|(_, bytes)| !about(bytes).is_some_and(|job| new.contains(&job)));
@@ -41,7 +41,7 @@ impl Agent {
             }
             // They come back without their sessions.
             let actions = self.align();
-            let (more, _) = self.note(actions);
+            let (more, _) = self.record(actions);
             packets.extend(more);
             self.shared.save().await?;
         }
@@ -57,7 +57,7 @@ impl Agent {
         // One that comes back is tried again.
         {
             let store = self.shared.store();
-            self.refused_tables.retain(|table, _| store.tables.contains_key(table));
+            self.refused.tables.retain(|table, _| store.tables.contains_key(table));
         }
         for _ in 0..ROUNDS {
             // After a failure it is not known what the target took: it is read anew.
@@ -67,7 +67,6 @@ impl Agent {
             };
             let desired = self.plan_rows()?;
             let changes = desired.changes(&actual, target.schema())?;
-            tracing::debug!(target = target.name(), "{} updates", changes.len());
             match write(target, changes, careful).await? {
                 Written::All => {
                     self.actual = Some(desired);
@@ -88,8 +87,8 @@ impl Agent {
 
     fn exclusions(&self) -> Exclusions {
         Exclusions {
-            jobs: self.refused_jobs.keys().copied().collect(),
-            tables: self.refused_tables.keys().copied().collect(),
+            jobs: self.refused.jobs.keys().copied().collect(),
+            tables: self.refused.tables.keys().copied().collect(),
         }
     }
 
@@ -137,13 +136,13 @@ impl Agent {
             (Some(job), _) if !known.jobs.contains(&job) => self.exclude_job(job, &why),
             (_, Some(table)) if !known.tables.contains(&table) => self.exclude_table(table, &why),
             _ if has_meter(&update) => {
-                if self.config.control_rate > 0 {
+                if self.config.ports.control_rate > 0 {
                     let name = target.name();
                     tracing::warn!(
                         "target {name} refuses meters: {why}; its ports may ask this controller as often as they like (control_rate = 0)"
                     );
                 }
-                self.config.control_rate = 0;
+                self.config.ports.control_rate = 0;
             }
             _ => return Err(failure(target, why)),
         }
@@ -151,7 +150,7 @@ impl Agent {
     }
 
     fn exclude_job(&mut self, number: u16, why: &str) {
-        if self.refused_jobs.contains_key(&number) {
+        if self.refused.jobs.contains_key(&number) {
             return;
         }
         let name = {
@@ -160,15 +159,14 @@ impl Agent {
             job.map_or(String::new(), |job| job.spec.name().to_owned())
         };
         let target = &self.config.name;
-        let what = format!("target {target} refuses rows of job {name}: {why}");
-        tracing::warn!("{what}");
-        let refused = RefusedJob { why: why.to_owned(), until: Instant::now() + HOLD_OFF, told: false };
-        self.refused_jobs.insert(number, refused);
+        tracing::warn!("target {target} refuses rows of job {name}: {why}");
+        let refused = RefusedJob { why: why.to_owned(), until: Instant::now() + HOLD_OFF, announced: false };
+        self.refused.jobs.insert(number, refused);
     }
 
     /// A lookup table, and the jobs that have it.
     pub(super) fn exclude_table(&mut self, table: u8, why: &str) {
-        if self.refused_tables.insert(table, why.to_owned()).is_some() {
+        if self.refused.tables.insert(table, why.to_owned()).is_some() {
             return;
         }
         let of = {
@@ -177,8 +175,7 @@ impl Agent {
             store.jobs.values().filter(has).map(|job| job.spec.number()).collect::<Vec<_>>()
         };
         let target = &self.config.name;
-        let what = format!("target {target} refuses lookup table {table}: {why}");
-        tracing::warn!("{what}");
+        tracing::warn!("target {target} refuses lookup table {table}: {why}");
         for job in of {
             self.exclude_job(job, why);
         }
@@ -186,19 +183,19 @@ impl Agent {
 
     /// A job that the target has refused gets another chance.
     pub(super) fn try_again(&mut self, job: &Job) {
-        if self.refused_jobs.remove(&job.spec.number()).is_some() {
-            self.refused_tables.retain(|table, _| !job.tables.contains(table));
+        if self.refused.jobs.remove(&job.spec.number()).is_some() {
+            self.refused.tables.retain(|table, _| !job.tables.contains(table));
         }
     }
 
     fn show_refused(&self) {
         let name = |job: &u16| self.known.get(&JobId(*job)).map(|known| known.name.clone());
         let jobs =
-            self.refused_jobs.iter().filter_map(|(job, refused)| Some((name(job)?, refused.why.clone())));
+            self.refused.jobs.iter().filter_map(|(job, refused)| Some((name(job)?, refused.why.clone())));
         let jobs = jobs.collect();
         let mut views = self.shared.views();
         let view = views.entry(self.config.name.clone()).or_default();
-        (view.refused, view.refused_tables) = (jobs, self.refused_tables.clone());
+        (view.refused, view.refused_tables) = (jobs, self.refused.tables.clone());
     }
 }
 
@@ -224,5 +221,5 @@ async fn write(
 }
 
 fn failure(target: &Target, message: String) -> ControllerError {
-    ControllerError::Request { target: target.name().to_owned(), request: "a write", message }
+    ControllerError::target(target.name(), format!("a write failed: {message}"))
 }

@@ -4,7 +4,7 @@ use super::{Agent, Packets};
 use crate::error::ControllerError;
 use crate::live::Heard;
 use crate::store::{Job, Member};
-use crate::target::Target;
+use crate::switch::Target;
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::time::Instant;
@@ -34,10 +34,10 @@ impl Agent {
             return Ok(());
         }
         let Ok((header, _)) = Header::parse(datagram.payload) else { return Ok(()) };
-        if self.refused_jobs.get(&header.job.0).is_some_and(|refused| Instant::now() < refused.until) {
+        if self.refused.jobs.get(&header.job.0).is_some_and(|refused| Instant::now() < refused.until) {
             return Ok(());
         }
-        let heard = &self.heard;
+        let heard = &self.readings.heard;
         let alive = |job, worker: WorkerId| heard.get(&(job, worker.0)).map(|heard| heard.since.elapsed());
         let now = self.started.elapsed();
         let mut actions =
@@ -77,7 +77,7 @@ impl Agent {
     /// Does what is due by time. Silence of members is known only as of the last count of packets, which may
     /// be some time ago.
     pub(super) fn poll_sessions(&mut self) -> Vec<Action> {
-        let (heard, listened) = (&self.heard, self.listened);
+        let (heard, listened) = (&self.readings.heard, self.readings.listened);
         let alive = |job, worker: WorkerId| {
             let Heard { at, .. } = heard.get(&(job, worker.0))?;
             Some(listened?.saturating_duration_since(*at))
@@ -93,7 +93,7 @@ impl Agent {
         actions: Vec<Action>,
         asker: Option<(SocketAddr, Mac)>,
     ) -> Result<(), ControllerError> {
-        let (mut packets, changed) = self.note(actions);
+        let (mut packets, changed) = self.record(actions);
         if changed || self.pending {
             packets = self.establish(target, packets).await?;
         }
@@ -102,7 +102,7 @@ impl Agent {
 
     /// Records in the store what the registry says, all of it at once. Returns what to send then, and whether
     /// anything else is to be done.
-    pub(super) fn note(&mut self, actions: Vec<Action>) -> (Packets, bool) {
+    pub(super) fn record(&mut self, actions: Vec<Action>) -> (Packets, bool) {
         let mut changed = false;
         let mut packets = Vec::new();
         for action in actions {
@@ -117,8 +117,7 @@ impl Agent {
                 }
                 Action::RootRefuses(job, reason) => {
                     let name = self.known.get(&job).map_or("", |known| &known.name);
-                    let what = format!("job {name}: its root does not let the rack in: {reason}");
-                    tracing::warn!("{what}");
+                    tracing::warn!("job {name}: its root does not let the rack in: {reason}");
                 }
                 Action::Install(config, members) => {
                     self.install(&config, &members);
@@ -179,7 +178,7 @@ impl Agent {
         if let Some(place) = self.shared.store().place_mut(&known.name, &self.config.name) {
             place.session = None;
         }
-        self.heard.retain(|(of, _), _| *of != job);
+        self.readings.heard.retain(|(of, _), _| *of != job);
         let ended = self.registry.remove(job).into_iter();
         ended
             .filter_map(|action| if let Action::Send(to, bytes) = action { Some((to, bytes)) } else { None })
@@ -189,7 +188,7 @@ impl Agent {
     fn install(&mut self, config: &JobConfig, members: &[(WorkerId, Endpoint)]) {
         let Some(known) = self.known.get(&config.job) else { return };
         tracing::info!("job {}: session of {} workers", known.name, members.len());
-        self.heard.retain(|(job, _), _| *job != config.job);
+        self.readings.heard.retain(|(job, _), _| *job != config.job);
         let seats = self.registry.session(config.job).map(|(_, members)| members).unwrap_or_default();
         let members = members.iter().filter_map(|(worker, at)| {
             let mac = *self.macs.get(&at.addr)?;
@@ -216,7 +215,7 @@ impl Agent {
 
     /// The port that a station is behind; 0 where ports mean nothing.
     fn port(&self, mac: Mac) -> Option<u16> {
-        let stations = &self.config.stations;
+        let stations = &self.config.ports.stations;
         if stations.is_empty() {
             return Some(0);
         }

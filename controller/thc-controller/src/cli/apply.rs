@@ -1,8 +1,7 @@
 //! `apply`: jobs as a file declares them.
 
 use super::connection::Connection;
-use super::failure::Failure;
-use super::terminal::{ask, print, print_json};
+use super::terminal::{Failure, ask, print, print_json};
 use clap::Args;
 use std::path::PathBuf;
 use thc_control_proto::v1::job_change::Kind;
@@ -41,7 +40,7 @@ pub struct ApplyFlags {
 pub async fn run(flags: ApplyFlags, connection: Connection, json: bool) -> Result<u8, Failure> {
     let wrong = |error: ControllerError| Failure::usage(format!("{}: {error}", flags.file.display()));
     let jobs = declared_jobs(&flags.file).map_err(wrong)?;
-    let sections = JobSection::all_to_toml(&jobs).map_err(wrong)?;
+    let sections = jobs.iter().map(JobSection::to_toml).collect::<Result<_, _>>().map_err(wrong)?;
     let mut client = connection.client();
     let mut asked = ApplyJobsRequest { sections, prune: flags.prune, plan_only: true };
     let plan = client.apply_jobs(asked.clone()).await?.into_inner();

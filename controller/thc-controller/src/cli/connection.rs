@@ -1,6 +1,6 @@
 //! To the controller that runs, and its refusals as lines for people.
 
-use super::failure::Failure;
+use super::terminal::Failure;
 use clap::Args;
 use std::error::Error;
 use std::path::{Path, PathBuf};
@@ -45,11 +45,7 @@ pub struct Connection {
 impl Connection {
     /// Connects.
     pub async fn open(remote: &Remote) -> Result<Connection, Failure> {
-        Connection::connect_to(remote.controller.as_deref().unwrap_or(DEFAULT_ADDRESS), remote).await
-    }
-
-    /// Connects by an address.
-    async fn connect_to(address: &str, remote: &Remote) -> Result<Connection, Failure> {
+        let address = remote.controller.as_deref().unwrap_or(DEFAULT_ADDRESS);
         let bare = address.split_once("://").map_or(address, |(_, bare)| bare);
         let bare = bare.trim_end_matches('/');
         let port = bare.rsplit_once(':').and_then(|(_, port)| port.parse::<u16>().ok());

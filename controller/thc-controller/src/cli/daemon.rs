@@ -1,7 +1,6 @@
 //! `run`: the controller itself.
 
-use super::failure::Failure;
-use super::terminal::print;
+use super::terminal::{Failure, print};
 use clap::Args;
 use std::fs;
 use std::io::IsTerminal;

@@ -1,8 +1,7 @@
 //! `diagnose`: what is wrong, and the mend.
 
 use super::connection::Connection;
-use super::failure::Failure;
-use super::terminal::{print, print_json};
+use super::terminal::{Failure, print, print_json};
 use clap::Args;
 use thc_control_proto::v1::finding::Severity;
 use thc_control_proto::v1::{DiagnoseRequest, Finding};
@@ -15,7 +14,6 @@ It reads the counters for four seconds.
 
 Exit status: 0 nothing is wrong; 1 a problem was found, or it could not be asked.";
 
-/// Flags of `diagnose`.
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub struct DiagnoseFlags {

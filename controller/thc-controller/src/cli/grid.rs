@@ -1,41 +1,44 @@
 //! Aligned columns: names to the left, numbers to the right.
 
+use comfy_table::{CellAlignment, Table, presets};
 use std::fmt;
-
-/// Where a column's text stands.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Side {
-    /// Names.
-    Left,
-    /// Numbers.
-    Right,
-}
 
 /// A table as text: a line of headings, and rows.
 #[derive(Debug)]
 pub struct Grid {
-    columns: Vec<(&'static str, Side)>,
-    rows: Vec<Vec<String>>,
+    table: Table,
 }
 
 impl Grid {
     /// With these headings; one that begins with `>` is over numbers.
-    pub fn new(headings: &[&'static str]) -> Grid {
-        let column = |heading: &&'static str| match heading.strip_prefix('>') {
-            Some(heading) => (heading, Side::Right),
-            None => (*heading, Side::Left),
-        };
-        Grid { columns: headings.iter().map(column).collect(), rows: Vec::new() }
+    pub fn new(headings: &[&str]) -> Grid {
+        let mut table = Table::new();
+        table.load_preset(presets::NOTHING);
+        table.set_header(headings.iter().map(|heading| heading.trim_start_matches('>')));
+        for (column, heading) in table.column_iter_mut().zip(headings) {
+            column.set_padding((0, 2));
+            if heading.starts_with('>') {
+                column.set_cell_alignment(CellAlignment::Right);
+            }
+        }
+        Grid { table }
     }
 
     /// Adds a row; an empty cell shows as `-`.
     pub fn row(&mut self, cells: impl IntoIterator<Item = String>) {
-        self.rows.push(cells.into_iter().collect());
+        let visible = |cell: String| if cell.is_empty() { "-".to_owned() } else { cell };
+        self.table.add_row(cells.into_iter().map(visible));
     }
 
     /// Whether there are no rows.
     pub fn is_empty(&self) -> bool {
-        self.rows.is_empty()
+        self.table.is_empty()
+    }
+}
+
+impl fmt::Display for Grid {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.table.lines().try_for_each(|line| writeln!(f, "{}", line.trim_end()))
     }
 }
 
@@ -52,35 +55,6 @@ pub fn short(fraction: &str) -> String {
             }
         }
         _ => fraction.to_owned(),
-    }
-}
-
-fn visible_text(cell: &str) -> &str {
-    if cell.is_empty() { "-" } else { cell }
-}
-
-impl fmt::Display for Grid {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let widths: Vec<usize> = (0..self.columns.len())
-            .map(|column| {
-                let cells = self.rows.iter().filter_map(|row| row.get(column));
-                let widest = cells.map(|cell| visible_text(cell).chars().count()).max().unwrap_or(0);
-                widest.max(self.columns[column].0.chars().count())
-            })
-            .collect();
-        let mut line = |cells: &mut dyn Iterator<Item = &str>| {
-            let mut text = String::new();
-            for ((cell, width), (_, side)) in cells.zip(&widths).zip(&self.columns) {
-                let cell = match side {
-                    Side::Left => format!("{cell:<width$}  "),
-                    Side::Right => format!("{cell:>width$}  "),
-                };
-                text += &cell;
-            }
-            writeln!(f, "{}", text.trim_end())
-        };
-        line(&mut self.columns.iter().map(|(heading, _)| *heading))?;
-        self.rows.iter().try_for_each(|row| line(&mut row.iter().map(|cell| visible_text(cell))))
     }
 }
 

@@ -1,7 +1,6 @@
 //! Completions and manual pages, from the flags themselves.
 
-use super::failure::Failure;
-use super::terminal::print;
+use super::terminal::{Failure, print};
 use clap::{Args, Command};
 use clap_complete::Shell;
 use std::path::PathBuf;

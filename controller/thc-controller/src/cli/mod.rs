@@ -5,20 +5,17 @@ mod connection;
 mod counters;
 mod daemon;
 mod diagnose;
-mod failure;
 mod grid;
 mod job;
 mod manual;
-mod table;
 mod target;
 mod terminal;
-mod watch;
 
 use clap::error::ErrorKind;
 use clap::{CommandFactory, Parser, Subcommand};
 use connection::{Connection, Remote};
-use failure::Failure;
 use std::process::ExitCode;
+use terminal::Failure;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -31,8 +28,8 @@ Examples:
     thc-worker --ps thc://127.0.0.1:9700/train --coordinates 1000000 &
     thc-worker --ps thc://127.0.0.1:9700/train --coordinates 1000000
 
-  Show traffic each second; and find out why there is none:
-    thc-controller counters train --watch
+  Show traffic; and find out why there is none:
+    thc-controller counters train
     thc-controller diagnose train
 
   A controller on another host, with TLS:
@@ -64,9 +61,6 @@ enum Command {
     Job(job::JobCommand),
     /// Make jobs match a file: show what changes, ask, and change it
     Apply(apply::ApplyFlags),
-    /// Install, list and delete lookup tables
-    #[command(subcommand)]
-    Table(table::TableCommand),
     /// Show and compare the targets: switches and software parameter servers
     #[command(subcommand)]
     Target(target::TargetCommand),
@@ -125,10 +119,9 @@ fn run(flags: Flags) -> Result<u8, Failure> {
         let connection = Connection::open(&flags.remote).await?;
         match command {
             Command::Job(command) => job::run(command, connection, json).await?,
-            Command::Table(command) => table::run(command, connection, json).await?,
             Command::Target(command) => return target::run(command, connection, json).await,
             Command::Apply(flags) => return apply::run(flags, connection, json).await,
-            Command::Counters(flags) => counters::run(&flags, connection, json).await?,
+            Command::Counters(flags) => counters::run(flags, connection, json).await?,
             Command::Diagnose(flags) => return diagnose::run(flags, connection, json).await,
             Command::Run(_) | Command::Completions(_) | Command::Man(_) => {}
         }

@@ -1,9 +1,8 @@
 //! `target`: the switches and software parameter servers.
 
 use super::connection::Connection;
-use super::failure::Failure;
 use super::grid::Grid;
-use super::terminal::{print, print_json};
+use super::terminal::{Failure, print, print_json};
 use clap::{Args, Subcommand};
 use std::fmt::Write;
 use thc_control_proto::v1::{CompareTargetRequest, Difference, ListTargetsRequest, ReadRowsRequest, Target};
@@ -13,14 +12,14 @@ use thc_control_proto::v1::{CompareTargetRequest, Difference, ListTargetsRequest
 pub enum TargetCommand {
     /// List all targets, and why one is away
     List,
-    /// Show one target: how much of it jobs use, when its rows were last compared, how fast it answers
+    /// Show one target: how much of it jobs use, and when its rows were last compared
     Show(NameFlags),
     /// Print the rows and groups that a target holds now, cookies included
     Rows(NameFlags),
     /// Compare the rows that a target holds with those that were written
     ///
-    /// Exit status: 0 they are as they were written, or were repaired; 1 they differ.
-    Diff(DiffFlags),
+    /// Exit status: 0 they are as they were written; 1 they differ.
+    Diff(NameFlags),
 }
 
 /// A target.
@@ -28,16 +27,6 @@ pub enum TargetCommand {
 pub struct NameFlags {
     /// The target's name
     name: String,
-}
-
-/// What is compared.
-#[derive(Args, Clone, Debug)]
-pub struct DiffFlags {
-    /// The target's name
-    name: String,
-    /// Write the rows again as they were
-    #[arg(long)]
-    repair: bool,
 }
 
 /// Does it; the exit status.
@@ -66,23 +55,18 @@ pub async fn run(command: TargetCommand, connection: Connection, json: bool) -> 
                 print(&grid.to_string())?;
             }
         }
-        TargetCommand::Diff(DiffFlags { name, repair }) => {
-            let asked = CompareTargetRequest { target: name.clone(), repair };
+        TargetCommand::Diff(NameFlags { name }) => {
+            let asked = CompareTargetRequest { target: name.clone() };
             let answer = client.compare_target(asked).await?.into_inner();
+            let same = answer.differences.is_empty();
             if json {
                 print_json(&answer)?;
+            } else if same {
+                print(&format!("target {name} holds what was written\n"))?;
             } else {
-                let mut text: String = answer.differences.iter().map(line).collect();
-                match (answer.differences.is_empty(), answer.repaired) {
-                    (true, _) => text += &format!("target {name} holds what was written\n"),
-                    (_, true) => text += "repaired\n",
-                    (_, false) => {
-                        text += &format!("`thc-controller target diff {name} --repair` repairs this\n");
-                    }
-                }
-                print(&text)?;
+                print(&answer.differences.iter().map(line).collect::<String>())?;
             }
-            return Ok(u8::from(!answer.differences.is_empty() && !answer.repaired));
+            return Ok(u8::from(!same));
         }
     }
     Ok(0)
@@ -105,12 +89,13 @@ fn list_text(targets: &[Target]) -> String {
     let mut grid = Grid::new(&["TARGET", "P4RUNTIME", "AGGREGATOR", "STATE", ">SLOTS USED"]);
     let mut reasons = String::new();
     for target in targets {
+        let slots = target.uses.iter().find(|of| of.what == "data slots");
         grid.row([
             target.name.clone(),
             target.address.clone(),
             target.aggregator.clone(),
             state(target).to_owned(),
-            format!("{}/{}", target.data_slots_used, target.data_slots),
+            slots.map(|slots| format!("{}/{}", slots.used, slots.all)).unwrap_or_default(),
         ]);
         if !target.connected && !target.error.is_empty() {
             reasons += &format!("target {} is away: {}\n", target.name, target.error);
@@ -130,14 +115,10 @@ fn description(target: &Target) -> String {
     line("p4runtime", target.address.clone());
     line("aggregator", target.aggregator.clone());
     let compared = match target.compared {
-        Some(seconds) => format!("{seconds:.0} s ago: {} differ", target.differences.len()),
+        Some(seconds) => format!("{seconds:.0} s ago"),
         None => "not yet".to_owned(),
     };
     line("rows", format!("compared {compared}; repaired {} times", target.repairs));
-    for request in target.requests.iter().filter(|request| request.count > 0) {
-        let each = request.seconds * 1e3 / request.count as f64;
-        line("requests", format!("{} of {}, {each:.1} ms each", request.count, request.request));
-    }
     let mut grid = Grid::new(&["ROOM", ">USED", ">ALL"]);
     for of in &target.uses {
         grid.row([of.what.clone(), of.used.to_string(), of.all.to_string()]);

@@ -1,7 +1,7 @@
-//! What a command prints on the terminal, and what it asks there.
+//! What a command prints on the terminal, what it asks there, and with which exit status it ends.
 
-use super::failure::Failure;
 use serde::Serialize;
+use std::fmt::Display;
 use std::io::{IsTerminal, Write};
 
 /// Asks whether to go on. Whoever cannot answer is told what to give instead.
@@ -31,4 +31,29 @@ pub(super) fn print(text: &str) -> Result<(), Failure> {
 pub(super) fn print_json(message: &impl Serialize) -> Result<(), Failure> {
     let text = serde_json::to_string_pretty(message).map_err(Failure::error)?;
     print(&format!("{text}\n"))
+}
+
+/// Why a command ends early.
+#[derive(Debug)]
+pub(super) struct Failure {
+    pub(super) status: u8,
+    pub(super) message: String,
+}
+
+impl Failure {
+    /// What was asked makes no sense.
+    pub(super) fn usage(message: impl Display) -> Failure {
+        Failure { status: 2, message: message.to_string() }
+    }
+
+    /// It did not work.
+    pub(super) fn error(message: impl Display) -> Failure {
+        Failure { status: 1, message: message.to_string() }
+    }
+}
+
+impl From<std::io::Error> for Failure {
+    fn from(error: std::io::Error) -> Failure {
+        Failure::error(error)
+    }
 }

@@ -2,11 +2,11 @@
 
 mod options;
 
-pub use options::{ControllerOptions, ForeignRows, Options, TargetOptions};
+pub use options::{ControllerOptions, Options, TargetOptions};
 
 use crate::capacity::Capacity;
 use crate::device_config;
-use crate::error::{ControllerError, value};
+use crate::error::{ControllerError, read, value};
 use crate::program::{Passes, ProgramShape};
 use crate::schema::Schema;
 use crate::section::JobSection;
@@ -18,7 +18,6 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 use std::time::Duration;
-use thc_config::job::credit::{DEFAULT_MEMBERS, Room};
 use thc_config::tls::CertificateFiles;
 use thc_config::values::Interval;
 use thc_control_proto::DEFAULT_PORT;
@@ -69,12 +68,8 @@ pub struct Config {
 pub struct TargetConfig {
     /// What messages call it.
     pub name: String,
-    /// URI of its P4Runtime service.
-    pub address: String,
-    /// Its number there.
-    pub device_id: u64,
-    /// Which of two controllers is the primary one.
-    pub election_id: u128,
+    /// Its P4Runtime service.
+    pub service: ServiceConfig,
     /// The program's names and numbers.
     pub schema: Schema,
     /// What the program asks of its rows.
@@ -83,40 +78,52 @@ pub struct TargetConfig {
     pub capacity: Capacity,
     /// What the target shall load, and a number that tells it from others.
     pub loads: Option<(Vec<u8>, u64)>,
-    /// The port of this controller.
-    pub cpu_port: u16,
+    /// The ports of a switch.
+    pub ports: PortConfig,
     /// The aggregator's Ethernet address.
     pub mac: Mac,
     /// The aggregator's address.
     pub at: SocketAddr,
     /// UDP ports from there on.
     pub shards: u8,
+    /// How often its rows are compared with those that were written; zero is never.
+    pub compare: Duration,
+    /// Whether sessions that the state file does not know are ended.
+    pub drops_unknown: bool,
+    /// Whether another program than it shall load is replaced even if what the target holds is lost with it.
+    pub replaces_program: bool,
+}
+
+/// Where a target's P4Runtime service is, and how it is asked.
+#[derive(Clone, Debug)]
+pub struct ServiceConfig {
+    /// Its URI.
+    pub address: String,
+    /// The target's number there.
+    pub device_id: u64,
+    /// Which of two controllers is the primary one.
+    pub election_id: u128,
+    /// How long it may take to answer.
+    pub patience: Duration,
+    /// Authorities of its certificate, a PEM file.
+    pub ca: Option<PathBuf>,
+    /// This controller's certificate and key, PEM files.
+    pub identity: Option<(PathBuf, PathBuf)>,
+}
+
+/// The ports of a switch.
+#[derive(Clone, Debug)]
+pub struct PortConfig {
+    /// The port of this controller.
+    pub cpu_port: u16,
     /// Ports of the passes.
     pub pass_ports: Vec<u16>,
     /// Queues of such a port.
     pub pass_queues: u8,
     /// How often each station's port may ask this controller, in packets a second; zero is as often as it likes.
     pub control_rate: u32,
-    /// How long it may take to answer.
-    pub patience: Duration,
-    /// How often its rows are compared with those that were written; zero is never.
-    pub compare: Duration,
-    /// Whether what differs is repaired.
-    pub repairs: bool,
-    /// Whether sessions that the state file does not know are ended.
-    pub drops_unknown: bool,
-    /// Whether another program than it shall load is replaced even if what the target holds is lost with it.
-    pub replaces_program: bool,
     /// Hosts and the ports they are behind.
     pub stations: Vec<(Mac, u16)>,
-    /// Authorities, and this controller's certificate and key: PEM files.
-    pub ca: Option<PathBuf>,
-    /// See `ca`.
-    pub identity: Option<(PathBuf, PathBuf)>,
-}
-
-fn read(path: &Path) -> Result<Vec<u8>, ControllerError> {
-    fs::read(path).map_err(|cause| ControllerError::Read { path: path.to_owned(), cause })
 }
 
 /// The program that this controller was built with. Its text is read once: that takes milliseconds.
@@ -148,7 +155,8 @@ fn default_state() -> Option<PathBuf> {
 }
 
 fn read_text(path: &Path) -> Result<String, ControllerError> {
-    fs::read_to_string(path).map_err(|cause| ControllerError::Read { path: path.to_owned(), cause })
+    let wrong = |error| ControllerError::Read { path: path.to_owned(), cause: std::io::Error::other(error) };
+    String::from_utf8(read(path)?).map_err(wrong)
 }
 
 impl Options {
@@ -260,34 +268,12 @@ pub fn declared_jobs(path: &Path) -> Result<Vec<JobSection>, ControllerError> {
 }
 
 impl TargetOptions {
-    /// What the target holds, if that is given.
-    fn room(&self) -> Result<Option<Room>, ControllerError> {
-        if let Some(0) = self.room {
-            return Err(value("target.room", 0, "give the packets that it holds, or leave it out"));
-        }
-        if let Some(wrong) = self.members.filter(|members| !(1..=65535).contains(members)) {
-            return Err(value("target.members", wrong, "use 1 to 65535"));
-        }
-        if let (None, Some(members)) = (self.room, self.members) {
-            return Err(value("target.members", members, "give room as well, or thc-ps --members"));
-        }
-        let members = self.members.unwrap_or(DEFAULT_MEMBERS);
-        Ok(self.room.map(|packets| Room { packets, members }))
-    }
-
     fn validate(&self) -> Result<TargetConfig, ControllerError> {
-        let port = |key: &str, port: u16| {
-            // The port of a Tofino 2 on PCIe is 0. In rows of members 0 is any port.
-            let least = u16::from(key != "cpu_port");
-            if (least..=MAX_PORT).contains(&port) {
-                return Ok(port);
-            }
-            Err(value(&format!("target.{key}"), port, &format!("give a port from {least} to {MAX_PORT}")))
-        };
         let info = match &self.p4info {
             Some(path) => p4info::parse(&read(path)?)?,
             None => built_in()?,
         };
+        let program = ProgramShape::from_p4info(&info)?;
         let loads = match &self.device_config {
             Some(path) => {
                 let bytes = device_config::read(path)?;
@@ -298,30 +284,63 @@ impl TargetOptions {
             }
             None => None,
         };
-        let stations = self.station.iter().map(|station| {
-            Ok((mac("target.station.mac", &station.mac)?, port("station.port", station.port)?))
-        });
-        let address = match self.address.split_once("://") {
-            Some(_) => self.address.clone(),
-            None => format!("http://{}", self.address),
-        };
-        let identity = match (&self.cert, &self.key) {
-            (None, None) => None,
-            (Some(cert), Some(key)) => Some((readable(cert)?, readable(key)?)),
-            _ => return Err(value("target.cert", "incomplete", "give cert and key, or neither")),
-        };
+        if self.ip.is_ipv6() && (loads.is_some() || program.source) {
+            return Err(value("target.ip", self.ip, "switches speak IPv4: give the switch's IPv4 address"));
+        }
         let shards = self.shards.unwrap_or(1);
         if !(1..=64).contains(&shards) {
             return Err(value("target.shards", shards, "give the number of the thc-ps's shards, 1 to 64"));
         }
+        let ports = self.ports(&program)?;
+        Ok(TargetConfig {
+            name: self.name.clone().unwrap_or_else(|| self.address.clone()),
+            service: self.service()?,
+            capacity: program.capacity(&ports.pass_ports),
+            schema: Schema::new(info),
+            program,
+            loads,
+            ports,
+            mac: mac("target.mac", self.mac.as_deref().unwrap_or("02:aa:00:00:00:01"))?,
+            at: SocketAddr::from((self.ip, self.udp_port.unwrap_or(UDP_PORT))),
+            shards,
+            compare: self.compare.map_or(COMPARE, |Interval(every)| every),
+            drops_unknown: false,
+            replaces_program: false,
+        })
+    }
+
+    fn service(&self) -> Result<ServiceConfig, ControllerError> {
         let patience = self.patience.map_or(PATIENCE, |Interval(patience)| patience);
         if patience.is_zero() {
             return Err(value("target.patience", "0s", "give the time that an answer may take, such as 20s"));
         }
-        let program = ProgramShape::from_p4info(&info)?;
-        if self.ip.is_ipv6() && (loads.is_some() || program.source) {
-            return Err(value("target.ip", self.ip, "switches speak IPv4: give the switch's IPv4 address"));
-        }
+        let scheme = if self.address.contains("://") { "" } else { "http://" };
+        Ok(ServiceConfig {
+            address: format!("{scheme}{}", self.address),
+            device_id: self.device_id,
+            election_id: self.election_id.unwrap_or(1),
+            patience,
+            ca: self.ca.as_deref().map(readable).transpose()?,
+            identity: match (&self.cert, &self.key) {
+                (None, None) => None,
+                (Some(cert), Some(key)) => Some((readable(cert)?, readable(key)?)),
+                _ => return Err(value("target.cert", "incomplete", "give cert and key, or neither")),
+            },
+        })
+    }
+
+    fn ports(&self, program: &ProgramShape) -> Result<PortConfig, ControllerError> {
+        let port = |key: &str, port: u16| {
+            // The port of a Tofino 2 on PCIe is 0. In rows of members 0 is any port.
+            let least = u16::from(key != "cpu_port");
+            if (least..=MAX_PORT).contains(&port) {
+                return Ok(port);
+            }
+            Err(value(&format!("target.{key}"), port, &format!("give a port from {least} to {MAX_PORT}")))
+        };
+        let stations = self.station.iter().map(|station| {
+            Ok((mac("target.station.mac", &station.mac)?, port("station.port", station.port)?))
+        });
         let pass_ports: Vec<u16> =
             self.pass_ports.iter().map(|&number| port("pass_ports", number)).collect::<Result<_, _>>()?;
         if pass_ports.is_empty() && matches!(program.passes, Passes::Cells { .. }) {
@@ -340,31 +359,8 @@ impl TargetOptions {
             let mend = "this port leads to a station or to the control plane: packets come back by ports of their own";
             return Err(value("target.pass_ports", shared, mend));
         }
-        Ok(TargetConfig {
-            name: self.name.clone().unwrap_or_else(|| self.address.clone()),
-            address,
-            device_id: self.device_id,
-            election_id: self.election_id.unwrap_or(1),
-            capacity: Capacity { room: self.room()?, ..program.capacity(&pass_ports) },
-            schema: Schema::new(info),
-            program,
-            loads,
-            cpu_port,
-            mac: mac("target.mac", self.mac.as_deref().unwrap_or("02:aa:00:00:00:01"))?,
-            at: SocketAddr::from((self.ip, self.udp_port.unwrap_or(UDP_PORT))),
-            shards,
-            pass_ports,
-            pass_queues,
-            control_rate: self.control_rate.unwrap_or(DEFAULT_CONTROL_RATE),
-            patience,
-            compare: self.compare.map_or(COMPARE, |Interval(every)| every),
-            repairs: self.foreign_rows == ForeignRows::Repair,
-            drops_unknown: false,
-            replaces_program: false,
-            stations,
-            ca: self.ca.as_deref().map(readable).transpose()?,
-            identity,
-        })
+        let control_rate = self.control_rate.unwrap_or(DEFAULT_CONTROL_RATE);
+        Ok(PortConfig { cpu_port, pass_ports, pass_queues, control_rate, stations })
     }
 }
 
@@ -387,7 +383,7 @@ mod tests {
     fn the_example_is_right() {
         let options = Options::read(Path::new("thc-controller.example.toml")).unwrap();
         let config = options.validate().unwrap();
-        assert_eq!(config.targets[0].stations.len(), 2);
+        assert_eq!(config.targets[0].ports.stations.len(), 2);
         assert!(config.targets[0].loads.is_some());
         assert_eq!(config.jobs[0].name(), "train");
     }
@@ -400,10 +396,10 @@ mod tests {
             options.validate().unwrap().targets.remove(0)
         };
         // The port of a Tofino 2 on PCIe.
-        assert_eq!((target("").cpu_port, target("").election_id), (0, 1));
-        assert_eq!(target("election_id = 7").election_id, 7);
+        assert_eq!((target("").ports.cpu_port, target("").service.election_id), (0, 1));
+        assert_eq!(target("election_id = 7").service.election_id, 7);
         let text = "election_id = \"18446744073709551617\"";
-        assert_eq!(target(text).election_id, (1 << 64) + 1);
+        assert_eq!(target(text).service.election_id, (1 << 64) + 1);
     }
 
     #[test]
@@ -416,10 +412,8 @@ mod tests {
                 "[[target]]\naddress = \"a:1\"\nip = \"10.0.0.1\"\n[[target.station]]\nmac = \"02:00:00:00:00:01\"\nport = 0",
                 "give a port from 1",
             ),
-            ("[[target]]\naddress = \"a:1\"\nip = \"10.0.0.1\"\nroom = 0", "target.room"),
             ("[[target]]\naddress = \"a:1\"\nip = \"10.0.0.1\"\npass_queues = 0", "target.pass_queues"),
             ("[[target]]\naddress = \"a:1\"\nip = \"10.0.0.1\"\npass_queues = 33", "1 to 32"),
-            ("[[target]]\naddress = \"a:1\"\nip = \"10.0.0.1\"\nmembers = 9", "thc-ps --members"),
             ("[[target]]\naddress = \"a:1\"\nip = \"10.0.0.1\"\ncert = \"x\"", "cert and key"),
             ("[[target]]\naddress = \"a:1\"\nip = \"10.0.0.1\"\np4info = \"no\"", "cannot read no"),
             ("[[target]]\naddress = \"a:1\"\nip = \"10.0.0.1\"\n[[job]]\nworkers = 2", "job.name"),

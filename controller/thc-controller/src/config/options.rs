@@ -93,10 +93,6 @@ pub struct TargetOptions {
     pub udp_port: Option<u16>,
     /// Threads of a thc-ps, each with a port of its own. Default 1, as a switch.
     pub shards: Option<u8>,
-    /// Packets that it can hold for all jobs. Default: what it says itself, as a thc-ps does; of a switch no bound.
-    pub room: Option<u32>,
-    /// Members of all jobs that this is planned for. Default 64, or what it says itself.
-    pub members: Option<u32>,
     /// The ports that go through the passes, in turn; without them the program's default.
     #[serde(default)]
     pub pass_ports: Vec<u16>,
@@ -109,28 +105,14 @@ pub struct TargetOptions {
     pub station: Vec<StationOptions>,
     /// How long it may take to answer a request, ten times as long to load a program. Default 20s.
     pub patience: Option<Interval>,
-    /// How often its rows are compared with those that were written; 0s is never. Default 1m.
+    /// How often its rows are compared with those that were written, and repaired; 0s is never. Default 1m.
     pub compare: Option<Interval>,
-    /// What becomes of rows that somebody else has written, changed or deleted. Default: they are repaired.
-    #[serde(default)]
-    pub foreign_rows: ForeignRows,
     /// Authorities of the target's certificate, a PEM file, if its address is `https://`.
     pub ca: Option<PathBuf>,
     /// This controller's own certificate for the target, a PEM file.
     pub cert: Option<PathBuf>,
     /// Its private key.
     pub key: Option<PathBuf>,
-}
-
-/// What becomes of a target's rows that are not as they were written.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum ForeignRows {
-    /// They become so again.
-    #[default]
-    Repair,
-    /// They are reported, and stay until they are in the way of a change or the target is connected anew.
-    Leave,
 }
 
 /// A host.

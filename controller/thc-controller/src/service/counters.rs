@@ -3,12 +3,12 @@
 use super::{Service, no_job, places};
 use crate::diagnose::{self, Seen};
 use crate::live::{CARRIER, TargetView};
-use crate::refusal::Refusal;
 use crate::store::Job;
 use std::collections::BTreeMap;
 use std::time::Duration;
 use thc_control_proto::v1::{self, WorkerReport};
 use thc_protocol::aggregator::{DropReason, Event};
+use tonic::Status;
 
 /// Readings of counters for a diagnosis, and the time between two: a target is read each second.
 const READINGS: usize = 4;
@@ -69,10 +69,7 @@ fn job_counters(
 
 impl Service {
     /// Counters of a job, or of all if the name is empty.
-    ///
-    /// # Errors
-    /// There is no such job.
-    pub fn counters(&self, name: &str) -> Result<v1::ReadCountersResponse, Refusal> {
+    pub fn counters(&self, name: &str) -> Result<v1::ReadCountersResponse, Status> {
         let store = self.shared.store();
         if !name.is_empty() && !store.jobs.contains_key(name) {
             return Err(no_job(name));
@@ -97,10 +94,7 @@ impl Service {
     }
 
     /// What is wrong with a job, and what to do. Counters are read several times, some seconds apart.
-    ///
-    /// # Errors
-    /// There is no such job.
-    pub async fn diagnose(&self, name: &str) -> Result<v1::DiagnoseResponse, Refusal> {
+    pub async fn diagnose(&self, name: &str) -> Result<v1::DiagnoseResponse, Status> {
         let mut readings = vec![self.counters(name)?];
         for _ in 1..READINGS {
             tokio::time::sleep(BETWEEN).await;

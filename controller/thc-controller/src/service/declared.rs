@@ -1,8 +1,8 @@
 //! Declared jobs: a file's jobs are created, changed and deleted. A job that runs is left as it is.
 
+use super::grpc::section;
 use super::jobs::check_idle;
 use super::{Service, no_job, write_refusal};
-use crate::refusal::Refusal;
 use crate::section::JobSection;
 use crate::spec::JobSpec;
 use crate::store::Job;
@@ -10,6 +10,7 @@ use futures_util::future::join_all;
 use std::collections::BTreeSet;
 use thc_control_proto::v1;
 use thc_control_proto::v1::job_change::Kind;
+use tonic::Status;
 
 /// What is to be done about one job.
 struct Step {
@@ -54,12 +55,9 @@ fn differences(actual: &JobSpec, desired: &JobSpec) -> Vec<String> {
 impl Service {
     /// Makes jobs what an operator declares, or says what that would change. With `prune` jobs that are not
     /// declared are deleted.
-    ///
-    /// # Errors
-    /// One of them cannot be: then nothing is changed. What is refused later is in that job's change.
-    pub async fn apply(&self, asked: &v1::ApplyJobsRequest) -> Result<Vec<v1::JobChange>, Refusal> {
-        let jobs =
-            JobSection::parse_all(&asked.sections).map_err(|error| Refusal::invalid(error.to_string()))?;
+    pub async fn apply(&self, asked: &v1::ApplyJobsRequest) -> Result<Vec<v1::JobChange>, Status> {
+        let jobs = asked.sections.iter().map(|text| section(text));
+        let jobs: Vec<JobSection> = jobs.collect::<Result<_, _>>()?;
         let mut steps = self.steps(&jobs)?;
         if asked.prune {
             let store = self.shared.store();
@@ -82,10 +80,7 @@ impl Service {
     }
 
     /// Makes jobs what the configuration says. Targets get them when they come.
-    ///
-    /// # Errors
-    /// One of them cannot be.
-    pub async fn apply_configured(&self, jobs: &[JobSection]) -> Result<(), Refusal> {
+    pub async fn apply_configured(&self, jobs: &[JobSection]) -> Result<(), Status> {
         let steps = self.steps(jobs)?;
         let _changing = self.shared.changing.lock().await;
         for Step { change, next } in steps {
@@ -102,30 +97,27 @@ impl Service {
                 })
             });
             if let Err(refusal) = made {
-                tracing::warn!("the configuration: {}", refusal.message);
+                tracing::warn!("the configuration: {}", refusal.message());
             }
         }
         self.shared.save().await.map_err(write_refusal)
     }
 
     /// Whether the jobs of a configuration can be.
-    ///
-    /// # Errors
-    /// Why one cannot.
-    pub fn check(&self, jobs: &[JobSection]) -> Result<(), Refusal> {
+    pub fn check(&self, jobs: &[JobSection]) -> Result<(), Status> {
         self.steps(jobs).map(drop)
     }
 
-    fn steps(&self, jobs: &[JobSection]) -> Result<Vec<Step>, Refusal> {
+    fn steps(&self, jobs: &[JobSection]) -> Result<Vec<Step>, Status> {
         let mut names = BTreeSet::new();
         if let Some(twice) = jobs.iter().find(|job| !names.insert(job.name())) {
-            return Err(Refusal::invalid(format!("job {}: it is declared twice", twice.name())));
+            return Err(Status::invalid_argument(format!("job {}: it is declared twice", twice.name())));
         }
         jobs.iter().map(|asked| self.step(asked)).collect()
     }
 
     /// What is to be done about one job.
-    fn step(&self, asked: &JobSection) -> Result<Step, Refusal> {
+    fn step(&self, asked: &JobSection) -> Result<Step, Status> {
         let job = self.shared.store().jobs.get(asked.name()).cloned();
         let step = |kind: Kind, differences, next| Step {
             change: v1::JobChange {
@@ -164,11 +156,11 @@ impl Service {
         };
         match done {
             Ok(()) => change,
-            Err(refusal) => v1::JobChange { error: refusal.message, ..change },
+            Err(refusal) => v1::JobChange { error: refusal.message().to_owned(), ..change },
         }
     }
 
-    async fn delete_if_idle(&self, name: &str) -> Result<(), Refusal> {
+    async fn delete_if_idle(&self, name: &str) -> Result<(), Status> {
         let _turn = self.shared.turn(name).await;
         let job = self.shared.store().jobs.get(name).cloned().ok_or_else(|| no_job(name))?;
         check_idle(&job, &format!("wait until they have left, or `job delete {name} --yes`"))?;

@@ -4,43 +4,20 @@ use super::{Service, no_job, write_refusal};
 use crate::capacity::Capacity;
 use crate::live::TargetView;
 use crate::rack::RackPlace;
-use crate::refusal::Refusal;
-use crate::section::{JobSection, lasting_keys};
+use crate::section::JobSection;
 use crate::spec::{JobSpec, ShareServers};
 use crate::state::TargetHandle;
 use crate::store::{Job, Store};
 use std::collections::BTreeMap;
-use thc_config::job::merge;
 use thc_control_proto::v1;
 use thc_p4::rows::{RackRow, Row};
+use tonic::Status;
 
 /// Whether nobody is in a job; else the refusal ends with this advice.
-pub(super) fn check_idle(job: &Job, advice: &str) -> Result<(), Refusal> {
+pub(super) fn check_idle(job: &Job, advice: &str) -> Result<(), Status> {
     let Some((target, session)) = job.running_session() else { return Ok(()) };
     let (name, workers) = (job.spec.name(), session.members.len());
-    Err(Refusal::not_now(format!("job {name} runs with {workers} workers on {target}: {advice}")))
-}
-
-/// What a job is asked to be, from what it is and what of that is to change.
-fn apply_change(job: &Job, asked: &JobSection) -> Result<JobSection, Refusal> {
-    let (spec, change) = (&job.spec, &asked.options);
-    let name = spec.name();
-    let lasting = lasting_keys(change);
-    if let Some(key) = lasting.keys().next() {
-        return Err(Refusal::invalid(format!(
-            "job {name}: {key} cannot change: delete the job and create it again"
-        )));
-    }
-    let was = &spec.section.options;
-    let mut options = merge(was, change).map_err(|error| Refusal::invalid(format!("job {name}: {error}")))?;
-    let one_table = spec.one_table || change.granularity.is_some();
-    let resized = change.workers.is_some();
-    // A table that was chosen for some number of workers is chosen anew for another.
-    if !one_table && (resized || options.bits != was.bits) {
-        (options.granularity, options.fraction) = (None, None);
-    }
-    options.quorum = options.quorum.filter(|&quorum| !resized && Some(quorum) < was.workers);
-    Ok(JobSection { options, ..spec.section.clone() })
+    Err(Status::failed_precondition(format!("job {name} runs with {workers} workers on {target}: {advice}")))
 }
 
 /// Where a job is to be.
@@ -57,15 +34,12 @@ impl Homes {
     }
 
     /// The job of this section there.
-    ///
-    /// # Errors
-    /// It cannot be.
-    pub(super) fn spec(&self, asked: &JobSection, number: u16) -> Result<JobSpec, Refusal> {
+    pub(super) fn spec(&self, asked: &JobSection, number: u16) -> Result<JobSpec, Status> {
         let targets = if self.shared.is_some() { Vec::new() } else { self.names() };
         JobSpec::from_request(&JobSection { targets, ..asked.clone() }, number, self.shared.as_ref())
     }
 
-    pub(super) fn add(&self, store: &mut Store, asked: &JobSection) -> Result<(), Refusal> {
+    pub(super) fn add(&self, store: &mut Store, asked: &JobSection) -> Result<(), Status> {
         store.check_name(asked.name())?;
         store.add(self.spec(asked, store.free_number())?, &self.rooms)
     }
@@ -94,7 +68,7 @@ pub(crate) fn places<'a>(
     })
 }
 
-fn job_message(job: &Job, views: &BTreeMap<String, TargetView>) -> Result<v1::Job, Refusal> {
+fn job_message(job: &Job, views: &BTreeMap<String, TargetView>) -> Result<v1::Job, Status> {
     let mut tables = job.tables.iter().map(|&id| id.into());
     Ok(v1::Job {
         section: job.spec.shown().to_toml().map_err(write_refusal)?,
@@ -107,10 +81,7 @@ fn job_message(job: &Job, views: &BTreeMap<String, TargetView>) -> Result<v1::Jo
 
 impl Service {
     /// Makes a job on all its targets, or on none.
-    ///
-    /// # Errors
-    /// It cannot be, there is one, there is no room, a target is away or refuses.
-    pub async fn create_job(&self, asked: &JobSection) -> Result<v1::Job, Refusal> {
+    pub async fn create_job(&self, asked: &JobSection) -> Result<v1::Job, Status> {
         let _turn = self.shared.turn(asked.name()).await;
         let homes = self.homes(asked)?;
         let names = homes.names();
@@ -123,20 +94,20 @@ impl Service {
             return self.job(name);
         };
         // A target that cannot be written to now gets rid of it when it is back.
-        let mut message = format!("job {name} was made on no target: {}", refusal.message);
+        let mut message = format!("job {name} was made on no target: {}", refusal.message());
         if let Err(undo) = self.delete(name).await {
-            tracing::warn!("job {name}: deleting it again: {}", undo.message);
+            tracing::warn!("job {name}: deleting it again: {}", undo.message());
             if self.shared.store().jobs.contains_key(name) {
-                message = format!("{message}; it is still there, since {}: delete it", undo.message);
+                message = format!("{message}; it is still there, since {}: delete it", undo.message());
             }
         }
-        Err(Refusal { message, ..refusal })
+        Err(Status::new(refusal.code(), message))
     }
 
     /// The targets of a job, or the servers that its slots are dealt to.
-    pub(super) fn homes(&self, asked: &JobSection) -> Result<Homes, Refusal> {
+    pub(super) fn homes(&self, asked: &JobSection) -> Result<Homes, Status> {
         let (name, servers) = (asked.name(), &asked.servers);
-        let refuse = |what: String| Err(Refusal::invalid(format!("job {name}: {what}")));
+        let refuse = |what: String| Err(Status::invalid_argument(format!("job {name}: {what}")));
         if asked.rack.is_some() && !servers.is_empty() {
             return refuse("a rack has all slots: leave out servers or rack".to_owned());
         }
@@ -161,36 +132,30 @@ impl Service {
         }
         let rooms = self.rooms(servers)?;
         let shared = self.shared.deal(servers);
-        let shared = shared.map_err(|error| Refusal::invalid(format!("job {name}: {error}")))?;
+        let shared = shared
+            .map_err(|refusal| Status::invalid_argument(format!("job {name}: {}", refusal.message())))?;
         Ok(Homes { rooms, shared: Some(shared) })
     }
 
     /// Gives jobs that are dealt to servers the addresses that the configuration has for these now.
-    ///
-    /// # Errors
-    /// A job cannot have them.
-    pub fn find_servers(&self) -> Result<(), Refusal> {
+    pub fn find_servers(&self) -> Result<(), Status> {
         for job in self.shared.store().jobs.values_mut().filter(|job| job.spec.is_shared()) {
-            let name = job.spec.name();
-            let shared = self.shared.deal(job.spec.targets());
-            let shared = shared.map_err(|error| Refusal::invalid(format!("job {name}: {error}")))?;
-            job.spec = job.spec.with_servers(shared)?;
+            job.spec = job.spec.with_servers(self.shared.deal(job.spec.targets())?)?;
         }
         Ok(())
     }
 
     /// Whether the one target of a rack can be one.
-    fn can_be_rack(&self, job: &str, rack: &RackPlace, rooms: &[(String, Capacity)]) -> Result<(), Refusal> {
-        let refuse = |what: String| Err(Refusal::invalid(format!("job {job}: {what}")));
+    fn can_be_rack(&self, job: &str, rack: &RackPlace, rooms: &[(String, Capacity)]) -> Result<(), Status> {
+        let refuse = |what: String| Err(Status::invalid_argument(format!("job {job}: {what}")));
         let [(only, _)] = rooms else {
             return refuse(format!("a rack is one target, these are {}: name one", rooms.len()));
         };
-        let target = self.shared.targets.iter().map(|target| &target.config).find(|c| c.name == *only);
-        let Some(target) = target else { return Ok(()) };
+        let target = &self.shared.target(only)?.config;
         if target.schema.table(RackRow::TABLE).is_err() {
             return refuse(format!("the program of target {only} cannot be a rack: load a newer one"));
         }
-        if !target.stations.iter().any(|(station, _)| *station == rack.mac) {
+        if !target.ports.stations.iter().any(|(station, _)| *station == rack.mac) {
             return refuse(format!(
                 "root_mac {} is that of no [[target.station]] of {only}: add one; a thc-ps is told of its root by itself",
                 rack.mac_text()
@@ -200,65 +165,41 @@ impl Service {
     }
 
     /// The named targets, or all.
-    pub(super) fn rooms(&self, names: &[String]) -> Result<Vec<(String, Capacity)>, Refusal> {
+    pub(super) fn rooms(&self, names: &[String]) -> Result<Vec<(String, Capacity)>, Status> {
         let views = self.shared.views();
-        let all = || {
-            self.shared.targets.iter().map(|TargetHandle { config, .. }| {
-                // What a target does that is not there yet is its program's, if it gets that from here.
-                let loaded = config.loads.as_ref().and(config.capacity.forms);
-                let forms = views.get(&config.name).and_then(|view| view.forms).or(loaded);
-                (config.name.clone(), Capacity { forms, ..config.capacity })
-            })
+        let room = |TargetHandle { config, .. }: &TargetHandle| {
+            // What a target does that is not there yet is its program's, if it gets that from here.
+            let loaded = config.loads.as_ref().and(config.capacity.forms);
+            let forms = views.get(&config.name).and_then(|view| view.forms).or(loaded);
+            (config.name.clone(), Capacity { forms, ..config.capacity })
         };
         if names.is_empty() {
-            return Ok(all().collect());
+            return Ok(self.shared.targets.iter().map(room).collect());
         }
         let mut rooms: Vec<(String, Capacity)> = Vec::with_capacity(names.len());
         for name in names {
-            let target = all().find(|(target, _)| target == name);
-            let target = target.ok_or_else(|| {
-                let there: Vec<String> = all().map(|(name, _)| name).collect();
-                Refusal::not_found(format!("there is no target {name:?}, but {}", there.join(", ")))
-            })?;
+            let target = self.shared.target(name)?;
             if !rooms.iter().any(|(there, _)| there == name) {
-                rooms.push(target);
+                rooms.push(room(target));
             }
         }
         Ok(rooms)
     }
 
     /// All jobs.
-    #[must_use]
     pub fn jobs(&self) -> Vec<v1::Job> {
         let (store, views) = (self.shared.store(), self.shared.views());
         store.jobs.values().filter_map(|job| job_message(job, &views).ok()).collect()
     }
 
     /// A job.
-    ///
-    /// # Errors
-    /// There is none of the name.
-    pub fn job(&self, name: &str) -> Result<v1::Job, Refusal> {
+    pub fn job(&self, name: &str) -> Result<v1::Job, Status> {
         let store = self.shared.store();
         job_message(store.jobs.get(name).ok_or_else(|| no_job(name))?, &self.shared.views())
     }
 
-    /// Changes a job while nobody is in it.
-    ///
-    /// # Errors
-    /// There is no such job, somebody is in it, what is asked cannot be, or a target is away or refuses.
-    pub async fn update_job(&self, name: &str, asked: &JobSection) -> Result<v1::Job, Refusal> {
-        let _turn = self.shared.turn(name).await;
-        let job = self.shared.store().jobs.get(name).cloned().ok_or_else(|| no_job(name))?;
-        self.change_to(&job, &apply_change(&job, asked)?).await?;
-        self.job(name)
-    }
-
     /// Makes a job what this section says, on all of its targets, which take it.
-    ///
-    /// # Errors
-    /// As [`Service::update_job`].
-    pub(super) async fn change_to(&self, job: &Job, next: &JobSection) -> Result<(), Refusal> {
+    pub(super) async fn change_to(&self, job: &Job, next: &JobSection) -> Result<(), Status> {
         let (name, homes) = (job.spec.name(), self.homes(next)?);
         let spec = homes.spec(next, job.spec.number())?;
         let mut all = homes.names();
@@ -269,25 +210,23 @@ impl Service {
         all.extend(gone);
         check_idle(job, "change it when they have left, or delete it")?;
         self.change(name, |store| store.replace(spec, &homes.rooms)).await?;
-        self.sync_job(name, &all).await.map_err(|refusal| Refusal {
-            message: format!("job {name} is changed, but {}; change it again, or delete it", refusal.message),
-            ..refusal
+        self.sync_job(name, &all).await.map_err(|refusal| {
+            let why = refusal.message();
+            let message = format!("job {name} is changed, but {why}; change it again, or delete it");
+            Status::new(refusal.code(), message)
         })?;
         tracing::info!("job {name}: changed");
         Ok(())
     }
 
     /// Deletes a job, also from targets that are away: they get rid of it when they are back.
-    ///
-    /// # Errors
-    /// There is none of the name, or a target refuses.
-    pub async fn delete_job(&self, name: &str) -> Result<(), Refusal> {
+    pub async fn delete_job(&self, name: &str) -> Result<(), Status> {
         let _turn = self.shared.turn(name).await;
         self.delete(name).await
     }
 
     /// The same while no other change of it is made.
-    pub(super) async fn delete(&self, name: &str) -> Result<(), Refusal> {
+    pub(super) async fn delete(&self, name: &str) -> Result<(), Status> {
         let job = self.change(name, |store| store.remove(name).ok_or_else(|| no_job(name))).await?;
         self.shared.reports().retain(|(job, _), _| job != name);
         tracing::info!("job {name}: deleted");

@@ -2,23 +2,20 @@
 
 use super::{ALIVE, PROMISE, Service, no_job, write_refusal};
 use crate::live::TargetView;
-use crate::refusal::Refusal;
 use crate::store::{Given, seconds};
 use thc_control_proto::v1;
+use tonic::Status;
 
 impl Service {
     /// A worker's place. It is in the file before the worker hears of it: a controller that is started anew
     /// gives the number to no other worker.
-    ///
-    /// # Errors
-    /// There is no such job, no place, or no target, or the file cannot be written.
-    pub async fn join(&self, asked: &v1::JoinRequest) -> Result<v1::JoinResponse, Refusal> {
+    pub async fn join(&self, asked: &v1::JoinRequest) -> Result<v1::JoinResponse, Status> {
         let answer = self.give_number(asked)?;
         self.shared.save().await.map_err(write_refusal)?;
         Ok(answer)
     }
 
-    fn give_number(&self, asked: &v1::JoinRequest) -> Result<v1::JoinResponse, Refusal> {
+    fn give_number(&self, asked: &v1::JoinRequest) -> Result<v1::JoinResponse, Status> {
         let target = self.active(&asked.job)?;
         let mut store = self.shared.store();
         let heard = {
@@ -37,7 +34,7 @@ impl Service {
         let now = seconds();
         let worker = match asked.rank {
             Some(rank) => u8::try_from(rank).ok().filter(|rank| *rank < workers).ok_or_else(|| {
-                Refusal::invalid(format!(
+                Status::invalid_argument(format!(
                     "rank {rank}: job {} has the workers 0 to {}",
                     asked.job,
                     workers - 1
@@ -52,7 +49,7 @@ impl Service {
                     !promised && !heard.contains(worker)
                 };
                 own.or_else(|| (0..workers).find(free)).ok_or_else(|| {
-                    Refusal::full(format!(
+                    Status::resource_exhausted(format!(
                         "job {} has its {workers} workers: wait for one to end, or make the job larger",
                         asked.job
                     ))
@@ -61,28 +58,20 @@ impl Service {
         };
         job.given.insert(worker, Given { token: asked.token, asked: now });
         job.active = Some(target.clone());
-        let (section, config) = (&job.spec.section, job.spec.config());
-        let first = job.spec.setup.welcome.tables.first();
-        let at = self.shared.targets.iter().map(|t| &t.config).find(|of| of.name == target);
-        let at = at.map(|of| of.at).ok_or_else(|| no_job(&asked.job))?;
+        let config = job.spec.config();
+        let at = self.shared.target(&target)?.config.at;
         Ok(v1::JoinResponse {
             aggregator: at.to_string(),
             job: config.job.0.into(),
             worker: worker.into(),
             workers: workers.into(),
             cookie: config.cookie.0,
-            table: job.tables.first().copied().unwrap_or_default().into(),
-            bits: first.bits.into(),
-            granularity: first.granularity.into(),
-            data_slots: config.data_slots,
-            window: config.data_slots / 2,
-            policy: section.policy().to_string(),
         })
     }
 
     /// Where a job's workers go: to its first server, if its slots are dealt to several; else where they went last, or to the first
     /// of its targets that is there.
-    fn active(&self, name: &str) -> Result<String, Refusal> {
+    fn active(&self, name: &str) -> Result<String, Status> {
         let (targets, active) = {
             let store = self.shared.store();
             let job = store.jobs.get(name).ok_or_else(|| no_job(name))?;
@@ -100,28 +89,25 @@ impl Service {
             Some(target) => Ok(target.clone()),
             None => {
                 let why = targets.first().and_then(|target| self.check_connected(target).err());
-                let message = why.map(|refusal| refusal.message).unwrap_or_default();
-                Err(Refusal::unavailable(format!("job {name} has no target that is there: {message}")))
+                let message = why.map(|refusal| refusal.message().to_owned()).unwrap_or_default();
+                Err(Status::unavailable(format!("job {name} has no target that is there: {message}")))
             }
         }
     }
 
     /// Notes how a worker fares.
-    ///
-    /// # Errors
-    /// It is no worker of the job.
-    pub fn report(&self, asked: v1::ReportRequest) -> Result<(), Refusal> {
+    pub fn report(&self, asked: v1::ReportRequest) -> Result<(), Status> {
         let worker = {
             let mut store = self.shared.store();
             let job = store.jobs.get_mut(&asked.job).ok_or_else(|| no_job(&asked.job))?;
             let worker = u8::try_from(asked.worker).ok().filter(|worker| *worker < job.spec.config().workers);
             let worker = worker.ok_or_else(|| {
-                Refusal::invalid(format!("job {} has no worker {}", asked.job, asked.worker))
+                Status::invalid_argument(format!("job {} has no worker {}", asked.job, asked.worker))
             })?;
             match job.given.get_mut(&worker) {
                 Some(given) if given.token == asked.token => given.asked = seconds(),
                 _ => {
-                    return Err(Refusal::not_now(format!(
+                    return Err(Status::failed_precondition(format!(
                         "worker {worker} of job {} is another process now",
                         asked.job
                     )));

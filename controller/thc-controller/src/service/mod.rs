@@ -5,24 +5,21 @@ mod declared;
 mod grpc;
 mod jobs;
 mod joins;
-mod tables;
 mod targets;
 
 pub(crate) use jobs::places;
 
 use crate::error::ControllerError;
-use crate::refusal::Refusal;
 use crate::state::ControllerState;
 use crate::store::Store;
 use std::sync::Arc;
 use std::time::Duration;
+use tonic::Status;
 
 /// How long a number stays a worker's that asked for it and was not heard of since, in seconds.
 const PROMISE: u64 = 10;
 /// A worker whose packets came this recently keeps its number.
 const ALIVE: Duration = Duration::from_secs(5);
-/// Lanes of the switch program.
-const LANE_BITS: u8 = 8;
 
 /// Does what is asked.
 #[derive(Clone, Debug)]
@@ -30,23 +27,21 @@ pub struct Service {
     shared: Arc<ControllerState>,
 }
 
-fn write_refusal(error: ControllerError) -> Refusal {
-    Refusal { code: tonic::Code::Internal, message: error.to_string() }
+fn write_refusal(error: ControllerError) -> Status {
+    Status::internal(error.to_string())
 }
 
-fn no_job(name: &str) -> Refusal {
-    Refusal::not_found(format!("there is no job {name:?}: `job list` shows those there are"))
+fn no_job(name: &str) -> Status {
+    Status::not_found(format!("there is no job {name:?}: `job list` shows those there are"))
 }
 
 impl Service {
     /// Over this state.
-    #[must_use]
     pub fn new(shared: Arc<ControllerState>) -> Service {
         Service { shared }
     }
 
     /// The state.
-    #[must_use]
     pub fn state(&self) -> &Arc<ControllerState> {
         &self.shared
     }
@@ -56,8 +51,8 @@ impl Service {
     async fn change<T>(
         &self,
         job: &str,
-        change: impl FnOnce(&mut Store) -> Result<T, Refusal>,
-    ) -> Result<T, Refusal> {
+        change: impl FnOnce(&mut Store) -> Result<T, Status>,
+    ) -> Result<T, Status> {
         let _changing = self.shared.changing.lock().await;
         let (done, undo) = self.shared.store().change(job, change)?;
         match self.shared.save().await {
@@ -70,34 +65,34 @@ impl Service {
     }
 
     /// Lets these targets get what the store wants; none of them may refuse rows of this job.
-    async fn sync_job(&self, name: &str, targets: &[String]) -> Result<(), Refusal> {
+    async fn sync_job(&self, name: &str, targets: &[String]) -> Result<(), Status> {
         self.shared.sync(targets).await?;
         let views = self.shared.views();
         for target in targets {
             if let Some(why) = views.get(target).and_then(|view| view.refused.get(name)) {
                 let text = format!("target {target} refuses rows of job {name}: {why}");
-                return Err(Refusal::unavailable(text));
+                return Err(Status::unavailable(text));
             }
         }
         Ok(())
     }
 
-    fn check_connected(&self, name: &str) -> Result<(), Refusal> {
+    fn check_connected(&self, name: &str) -> Result<(), Status> {
         let views = self.shared.views();
         match views.get(name) {
             Some(view) if view.connected => Ok(()),
-            Some(view) if view.error.is_empty() => Err(Refusal::unavailable(format!(
-                "target {name} is not connected yet: try again in a second"
-            ))),
+            Some(view) if view.error.is_empty() => {
+                Err(Status::unavailable(format!("target {name} is not connected yet: try again in a second")))
+            }
             Some(view) => {
                 // What goes wrong at a target often says itself what to do.
                 let way = match view.error.contains("; ") {
                     true => "",
                     false => "; start it or name another target: it is tried again each second",
                 };
-                Err(Refusal::unavailable(format!("target {name} is away: {}{way}", view.error)))
+                Err(Status::unavailable(format!("target {name} is away: {}{way}", view.error)))
             }
-            None => Err(Refusal::not_found(format!("there is no target {name:?}"))),
+            None => Err(Status::not_found(format!("there is no target {name:?}"))),
         }
     }
 }

@@ -3,11 +3,11 @@
 use super::Service;
 use crate::config::TargetConfig;
 use crate::live::TargetView;
-use crate::refusal::Refusal;
 use crate::state::AgentCommand;
 use crate::store::Store;
 use std::collections::BTreeMap;
 use thc_control_proto::v1;
+use tonic::Status;
 
 /// What jobs take of a target's room.
 #[derive(Default)]
@@ -48,31 +48,20 @@ fn uses(config: &TargetConfig, tables: u32, used: &Used) -> Vec<v1::Use> {
 }
 
 fn target_message(config: &TargetConfig, view: Option<&TargetView>, uses: Vec<v1::Use>) -> v1::Target {
-    let requests = view.map(|view| view.requests.clone()).unwrap_or_default();
-    let requests = requests.into_iter().map(|(request, of)| v1::Requests {
-        request: request.to_owned(),
-        count: of.count,
-        seconds: of.took.as_secs_f64(),
-    });
     v1::Target {
         name: config.name.clone(),
-        address: config.address.clone(),
+        address: config.service.address.clone(),
         connected: view.is_some_and(|view| view.connected),
         error: view.map(|view| view.error.clone()).unwrap_or_default(),
         aggregator: config.at.to_string(),
-        data_slots: config.capacity.data_slots,
-        data_slots_used: uses[0].used,
         uses,
         compared: view.and_then(|view| view.compared).map(|compared| compared.elapsed().as_secs_f64()),
-        differences: view.map(|view| view.differences.clone()).unwrap_or_default(),
         repairs: view.map_or(0, |view| view.repairs),
-        requests: requests.collect(),
     }
 }
 
 impl Service {
     /// All targets.
-    #[must_use]
     pub fn targets(&self) -> Vec<v1::Target> {
         let store = self.shared.store();
         let views = self.shared.views();
@@ -85,18 +74,12 @@ impl Service {
     }
 
     /// The rows that a target holds.
-    ///
-    /// # Errors
-    /// There is no such target, or it is away.
-    pub async fn rows(&self, target: &str) -> Result<Vec<v1::Row>, Refusal> {
+    pub async fn rows(&self, target: &str) -> Result<Vec<v1::Row>, Status> {
         self.shared.ask(target, AgentCommand::Rows).await
     }
 
-    /// Where they differ from those that were written; repairs that if so asked.
-    ///
-    /// # Errors
-    /// As [`Service::rows`].
-    pub async fn compare(&self, target: &str, repair: bool) -> Result<Vec<v1::Difference>, Refusal> {
-        self.shared.ask(target, |answer| AgentCommand::Compare { repair, answer }).await
+    /// Where they differ from those that were written.
+    pub async fn compare(&self, target: &str) -> Result<Vec<v1::Difference>, Status> {
+        self.shared.ask(target, AgentCommand::Compare).await
     }
 }

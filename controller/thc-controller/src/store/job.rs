@@ -1,12 +1,12 @@
 //! A job as it is kept: its sessions, its places on targets.
 
-use crate::counted::JobCounted;
 use crate::spec::JobSpec;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::net::SocketAddr;
 use thc_config::job::credit::{Taken, fills};
+use thc_protocol::aggregator::{DropReason, Event};
 use thc_transport::frame::Mac;
 
 /// A session's secret: shown to nobody.
@@ -113,7 +113,6 @@ pub struct Job {
 impl Job {
     /// How much each worker of its next session may have outstanding, by its target with the least room; 0
     /// for no bound.
-    #[must_use]
     pub fn credit(&self) -> u32 {
         self.places.values().filter_map(|place| place.credit).min().unwrap_or(0)
     }
@@ -133,9 +132,58 @@ impl Job {
     }
 
     /// The running session, and its target: of several, the one on which it began.
-    #[must_use]
     pub(crate) fn running_session(&self) -> Option<(&str, &Session)> {
         let mut running = self.spec.targets().iter().map(|target| (target.as_str(), self.places.get(target)));
         running.find_map(|(target, place)| Some((target, place?.session.as_ref()?)))
+    }
+}
+
+/// Answers that are counted: results, resent, nudges, recirculations.
+pub const ANSWERS: usize = 4;
+/// What a packet in a sum is counted as.
+pub const IN_SUMS: [Event; 2] = [Event::Opened, Event::Added];
+
+/// Counted of a worker.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Counted {
+    /// Packets.
+    pub packets: u64,
+    /// Bytes of frames.
+    pub bytes: u64,
+    /// Counts in the order of [`Event::ALL`].
+    pub events: [u64; Event::ALL.len()],
+    /// Counts in the order of [`DropReason::ALL`].
+    pub drops: [u64; DropReason::ALL.len()],
+}
+
+/// Counted of a job.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct JobCounted {
+    /// See [`ANSWERS`].
+    pub answers: [u64; ANSWERS],
+    /// The workers by number.
+    pub workers: Vec<Counted>,
+}
+
+impl JobCounted {
+    /// What came after `earlier` was counted.
+    pub fn difference(mut self, earlier: &JobCounted) -> JobCounted {
+        fn subtract(now: &mut [u64], then: &[u64]) {
+            now.iter_mut().zip(then).for_each(|(now, then)| *now = now.saturating_sub(*then));
+        }
+        subtract(&mut self.answers, &earlier.answers);
+        for (now, then) in self.workers.iter_mut().zip(&earlier.workers) {
+            now.packets = now.packets.saturating_sub(then.packets);
+            now.bytes = now.bytes.saturating_sub(then.bytes);
+            subtract(&mut now.events, &then.events);
+            subtract(&mut now.drops, &then.drops);
+        }
+        self
+    }
+
+    /// Packets of a worker that are in sums.
+    pub fn in_sums(&self, worker: u8) -> u64 {
+        let events = |counted: &Counted| IN_SUMS.iter().map(|&event| counted.events[event as usize]).sum();
+        self.workers.get(usize::from(worker)).map_or(0, events)
     }
 }

@@ -4,23 +4,19 @@
 mod job;
 mod tables;
 
-pub use job::{Given, Hidden, Job, Member, Placement, Session};
+pub use job::{ANSWERS, Counted, Given, Hidden, IN_SUMS, Job, JobCounted, Member, Placement, Session};
 pub use tables::StoredTable;
 
 use crate::capacity::{Capacity, Forms};
-use crate::error::ControllerError;
 use crate::rack::RackPlace;
-use crate::refusal::Refusal;
 use crate::spec::JobSpec;
-use crate::state_file::StateFile;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::Path;
-use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 use thc_config::job::credit::Room;
 use thc_protocol::aggregator::JobConfig;
 use thc_protocol::wire::Table as WireTable;
+use tonic::Status;
 
 /// Fewer packets under way than that are worth a warning.
 const FEW: u32 = 16;
@@ -39,9 +35,6 @@ pub struct Store {
     epoch: u32,
     /// The serial number used last.
     serial: u64,
-    /// Where it is kept.
-    #[serde(skip)]
-    file: Arc<StateFile>,
 }
 
 /// A job and all tables before a change.
@@ -59,39 +52,6 @@ pub fn seconds() -> u64 {
 }
 
 impl Store {
-    /// Takes the file, and reads it if there is one.
-    ///
-    /// # Errors
-    /// As `StateFile::take` and `StateFile::read`.
-    pub fn open(path: Option<&Path>) -> Result<Store, ControllerError> {
-        let file = Arc::new(StateFile::new(path));
-        file.take()?;
-        let read: Store = file.read()?;
-        Ok(Store { file, ..read })
-    }
-
-    /// Reads the file, if there is one. Another controller may have it.
-    ///
-    /// # Errors
-    /// As `StateFile::read`.
-    pub fn read(path: Option<&Path>) -> Result<Store, ControllerError> {
-        StateFile::new(path).read()
-    }
-
-    /// The file that it is kept in.
-    #[must_use]
-    pub fn file(&self) -> &Arc<StateFile> {
-        &self.file
-    }
-
-    /// What is to be written to its file.
-    ///
-    /// # Errors
-    /// As `StateFile::content`.
-    pub fn content(&self) -> Result<String, ControllerError> {
-        self.file.content(self)
-    }
-
     /// The lowest number on the wire that no job has, from 1.
     #[must_use]
     pub(crate) fn free_number(&self) -> u16 {
@@ -100,11 +60,11 @@ impl Store {
     }
 
     /// Checks that no job has this name.
-    pub(crate) fn check_name(&self, name: &str) -> Result<(), Refusal> {
+    pub(crate) fn check_name(&self, name: &str) -> Result<(), Status> {
         match self.jobs.contains_key(name) {
             true => {
                 let text = format!("there is a job {name:?} already: delete it, or take another name");
-                Err(Refusal::exists(text))
+                Err(Status::already_exists(text))
             }
             false => Ok(()),
         }
@@ -114,7 +74,7 @@ impl Store {
     ///
     /// # Errors
     /// A job with the name or number exists, or there is no room.
-    pub fn add(&mut self, spec: JobSpec, rooms: &[(String, Capacity)]) -> Result<(), Refusal> {
+    pub fn add(&mut self, spec: JobSpec, rooms: &[(String, Capacity)]) -> Result<(), Status> {
         let name = spec.name().to_owned();
         self.check_name(&name)?;
         if let Some(other) = self.jobs.values().find(|job| job.spec.number() == spec.number()) {
@@ -123,7 +83,7 @@ impl Store {
                 spec.number(),
                 other.spec.name()
             );
-            return Err(Refusal::exists(text));
+            return Err(Status::already_exists(text));
         }
         let mut places = BTreeMap::new();
         for (target, capacity) in rooms {
@@ -192,7 +152,7 @@ impl Store {
     ///
     /// # Errors
     /// There is no such job, or no room.
-    pub(crate) fn replace(&mut self, spec: JobSpec, rooms: &[(String, Capacity)]) -> Result<(), Refusal> {
+    pub(crate) fn replace(&mut self, spec: JobSpec, rooms: &[(String, Capacity)]) -> Result<(), Status> {
         let name = spec.name().to_owned();
         let created = self.remove(&name).map(|job| job.created);
         self.add(spec, rooms)?;
@@ -246,7 +206,7 @@ impl Store {
     }
 
     /// Whether a target's tables have rows for a job beside all others.
-    fn check_rows(&self, target: &str, capacity: &Capacity, spec: &JobSpec) -> Result<(), Refusal> {
+    fn check_rows(&self, target: &str, capacity: &Capacity, spec: &JobSpec) -> Result<(), Status> {
         let others = self.jobs.values().filter(|job| job.places.contains_key(target));
         let others: Vec<_> = others.map(|job| job.spec.rows().counts_by_name()).collect();
         for (place, ((table, needed), (_, all))) in
@@ -255,7 +215,7 @@ impl Store {
             let taken: u32 = others.iter().map(|rows| rows[place].1).sum();
             if taken + needed > all {
                 let free = all.saturating_sub(taken);
-                return Err(Refusal::full(format!(
+                return Err(Status::resource_exhausted(format!(
                     "target {target} has {free} of the {all} rows of its table {table} free, and job {} needs {needed}: ask for fewer workers, or delete a job",
                     spec.name()
                 )));
@@ -265,20 +225,20 @@ impl Store {
     }
 
     /// A place for a job among the others of a target.
-    fn place(&self, target: &str, capacity: &Capacity, spec: &JobSpec) -> Result<Placement, Refusal> {
+    fn place(&self, target: &str, capacity: &Capacity, spec: &JobSpec) -> Result<Placement, Status> {
         let others = self.jobs.values().filter_map(|job| Some((job.spec.config(), job.places.get(target)?)));
         let others: Vec<(&JobConfig, &Placement)> = others.collect();
         let indices: BTreeSet<u8> = others.iter().map(|(_, place)| place.index).collect();
         let index = (0..=u8::MAX).take(capacity.jobs as usize).find(|index| !indices.contains(index));
         let index = index.ok_or_else(|| {
-            Refusal::full(format!("target {target} has its {} jobs: delete one", capacity.jobs))
+            Status::resource_exhausted(format!("target {target} has its {} jobs: delete one", capacity.jobs))
         })?;
         let data = others.iter().map(|(config, place)| (place.data_base, config.data_slots)).collect();
         let norm = others.iter().map(|(config, place)| (place.norm_base, config.norm_slots)).collect();
         self.check_rows(target, capacity, spec)?;
         let room = |kind: &str, taken, needed, all| {
             gap(taken, needed, all).ok_or_else(|| {
-                Refusal::full(format!(
+                Status::resource_exhausted(format!(
                     "target {target} has no {needed} {kind} slots in a row free of its {all}: ask for fewer, or delete a job"
                 ))
             })
@@ -332,11 +292,11 @@ pub fn fits(
     forms: Option<Forms>,
     table: &WireTable,
     rack: Option<&RackPlace>,
-) -> Result<(), Refusal> {
+) -> Result<(), Status> {
     // Of a table that racks cannot have, thc-ps's checks have said so.
     let form = rack.and_then(|rack| rack.form(table)).unwrap_or(table.form);
     match forms {
-        Some(forms) if !forms.contains(form) => Err(Refusal::invalid(format!(
+        Some(forms) if !forms.contains(form) => Err(Status::invalid_argument(format!(
             "job {job}: target {target} has no packets of the form {form}, bits of an index and of a sum, but {forms}: give the table another lane or other bits, or the job another target"
         ))),
         _ => Ok(()),
@@ -362,17 +322,11 @@ mod tests {
     use super::*;
     use crate::capacity::RowCounts;
     use crate::section::JobSection;
+    use crate::state_file::StateFile;
 
     const ROWS: RowCounts = RowCounts { members: 1024, addresses: 1024, job_tables: 1024, roots: 256 };
-    const ROOM: Capacity = Capacity {
-        data_slots: 1024,
-        norm_slots: 256,
-        jobs: 16,
-        tables: 255,
-        rows: ROWS,
-        forms: None,
-        room: None,
-    };
+    const ROOM: Capacity =
+        Capacity { data_slots: 1024, norm_slots: 256, jobs: 16, tables: 255, rows: ROWS, forms: None };
 
     fn spec(name: &str, store: &Store, slots: u32) -> JobSpec {
         let asked = JobSection::parse(&format!(
@@ -382,7 +336,7 @@ mod tests {
         JobSpec::from_request(&asked, store.free_number(), None).unwrap()
     }
 
-    fn add(store: &mut Store, name: &str, slots: u32) -> Result<(), Refusal> {
+    fn add(store: &mut Store, name: &str, slots: u32) -> Result<(), Status> {
         let spec = spec(name, store, slots);
         store.add(spec, &[("s1".to_owned(), ROOM)])
     }
@@ -402,7 +356,7 @@ mod tests {
         assert_eq!((base(&store, "d"), base(&store, "e")), (256, 384));
         assert_eq!(store.jobs["d"].spec.number(), 2);
         assert_eq!(store.jobs["e"].places["s1"].index, 3);
-        assert_eq!(add(&mut store, "a", 16).unwrap_err().code, tonic::Code::AlreadyExists);
+        assert_eq!(add(&mut store, "a", 16).unwrap_err().code(), tonic::Code::AlreadyExists);
     }
 
     /// Whatever a target has too little of for one job more, that job is refused by its name, and those that are there stay.
@@ -426,8 +380,8 @@ mod tests {
             store.add(spec("a", &store, 16), &rooms).unwrap();
             let before = store.clone();
             let refused = store.add(spec("b", &store, 16), &rooms).unwrap_err();
-            assert_eq!(refused.code, tonic::Code::ResourceExhausted, "{says}");
-            assert!(refused.message.contains(says) && refused.message.contains("delete"), "{refused:?}");
+            assert_eq!(refused.code(), tonic::Code::ResourceExhausted, "{says}");
+            assert!(refused.message().contains(says) && refused.message().contains("delete"), "{refused:?}");
             assert_eq!(store.jobs, before.jobs, "{says}");
         }
     }
@@ -477,13 +431,14 @@ mod tests {
     fn a_file_keeps_everything() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("state.json");
-        let mut store = Store::open(Some(&path)).unwrap();
+        let file = StateFile::new(Some(&path));
+        let mut store = Store::default();
         add(&mut store, "a", 16).unwrap();
         let member = Member { at: "10.0.0.1:7".parse().unwrap(), mac: [2; 6], port: 3, nonce: u64::MAX };
         store.begin("a", "s1", 77, BTreeMap::from([(0, member)]), 0);
         store.place_mut("a", "s1").unwrap().session.as_mut().unwrap().before = Some(BTreeMap::from([(0, 5)]));
-        store.file().write(store.content().unwrap()).unwrap();
-        let again = Store::read(Some(&path)).unwrap();
+        file.write(file.content(&store).unwrap()).unwrap();
+        let again: Store = file.read().unwrap();
         assert_eq!((&again.jobs, &again.tables), (&store.jobs, &store.tables));
         let before = again.jobs["a"].places["s1"].session.clone().unwrap().epoch;
         let mut again = again;

@@ -2,13 +2,11 @@
 
 use super::{Store, fits};
 use crate::capacity::Capacity;
-use crate::refusal::Refusal;
 use crate::spec::JobSpec;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
-use thc_config::values::Fraction;
-use thc_control_proto::v1;
 use thc_protocol::wire::{Form, Table as WireTable};
+use tonic::Status;
 
 /// A lookup table.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -21,8 +19,6 @@ pub struct StoredTable {
     pub fraction: f64,
     /// T[0] to T[15].
     pub values: [u8; 16],
-    /// Stays without a job.
-    pub installed: bool,
     /// Bits of an index on the wire, and of a sum.
     pub(super) form: (u8, u8),
     /// Its number in programs that number lookup tables themselves.
@@ -33,7 +29,7 @@ impl StoredTable {
     fn new(wire: &WireTable, number: u8) -> StoredTable {
         let &WireTable { bits, granularity, fraction, values, form, .. } = wire;
         let form = (form.width(), form.sums());
-        StoredTable { bits, granularity, fraction, values, installed: false, form, number }
+        StoredTable { bits, granularity, fraction, values, form, number }
     }
 
     pub(super) fn matches(&self, wire: &WireTable) -> bool {
@@ -42,15 +38,16 @@ impl StoredTable {
     }
 
     /// The form of packets that name it.
-    #[must_use]
     pub fn form(&self) -> Form {
         let (width, lane) = self.form;
         Form::with_sums(width, lane).unwrap_or_default()
     }
 }
 
-pub(super) fn full(room: u32) -> Refusal {
-    Refusal::full(format!("there is room for {room} lookup tables: delete one that no job uses"))
+pub(super) fn full(room: u32) -> Status {
+    Status::resource_exhausted(format!(
+        "there is room for {room} lookup tables: give the job one that another has, or delete a job"
+    ))
 }
 
 impl Store {
@@ -58,7 +55,7 @@ impl Store {
         &mut self,
         spec: &JobSpec,
         rooms: &[(String, Capacity)],
-    ) -> Result<Vec<u8>, Refusal> {
+    ) -> Result<Vec<u8>, Status> {
         let name = spec.name();
         let room = rooms.iter().map(|(_, capacity)| capacity.tables).min().unwrap_or(255);
         let mut ids: Vec<u8> = Vec::new();
@@ -77,7 +74,7 @@ impl Store {
                     "job {name}: two of its tables are the same, of {} bits in {}: leave one out",
                     wire.bits, wire.form
                 );
-                return Err(Refusal::invalid(text));
+                return Err(Status::invalid_argument(text));
             }
             ids.push(id);
         }
@@ -85,10 +82,7 @@ impl Store {
     }
 
     /// The number of this table, new or known.
-    ///
-    /// # Errors
-    /// No number is free.
-    pub fn table(&mut self, wire: &WireTable, room: u32) -> Result<u8, Refusal> {
+    pub fn table(&mut self, wire: &WireTable, room: u32) -> Result<u8, Status> {
         if let Some((&id, _)) = self.tables.iter().find(|(_, table)| table.matches(wire)) {
             return Ok(id);
         }
@@ -101,7 +95,6 @@ impl Store {
 
     /// A table's number in programs that number lookup tables themselves: the least that was free, so that no
     /// more numbers are used than there are tables.
-    #[must_use]
     pub(crate) fn number_of_table(&self, id: u8) -> u8 {
         self.tables.get(&id).map_or(id.wrapping_sub(1), |table| table.number)
     }
@@ -113,14 +106,14 @@ impl Store {
     }
 
     /// This table under the number that it has.
-    fn rack_table(&mut self, job: &str, wire: &WireTable, room: u32) -> Result<u8, Refusal> {
+    fn rack_table(&mut self, job: &str, wire: &WireTable, room: u32) -> Result<u8, Status> {
         let id = wire.id.0;
         match self.tables.get(&id) {
             Some(table) if !table.matches(wire) => {
                 let text = format!(
                     "job {job}: lookup table {id} is another one already: give the job another number, here and at its root"
                 );
-                Err(Refusal::exists(text))
+                Err(Status::already_exists(text))
             }
             Some(_) => Ok(id),
             None if self.tables.len() >= room as usize => Err(full(room)),
@@ -131,29 +124,9 @@ impl Store {
         }
     }
 
-    /// Forgets tables that are neither used nor installed.
+    /// Forgets tables that no job uses.
     pub(crate) fn drop_unused_tables(&mut self) {
         let used: BTreeSet<u8> = self.jobs.values().flat_map(|job| &job.tables).copied().collect();
-        self.tables.retain(|id, table| table.installed || used.contains(id));
-    }
-
-    /// A table as it is shown.
-    #[must_use]
-    pub(crate) fn shown_table(&self, id: u8) -> Option<v1::Table> {
-        let table = self.tables.get(&id)?;
-        let jobs =
-            self.jobs.values().filter(|job| job.tables.contains(&id)).map(|job| job.spec.name().to_owned());
-        Some(v1::Table {
-            id: id.into(),
-            bits: table.bits.into(),
-            granularity: table.granularity.into(),
-            fraction: Fraction(table.fraction).to_string(),
-            // With 8 bits each index is its own value.
-            values: table.values.get(..1 << table.bits).unwrap_or_default().to_vec(),
-            jobs: jobs.collect(),
-            installed: table.installed,
-            width: table.form.0.into(),
-            lane: table.form.1.into(),
-        })
+        self.tables.retain(|id, _| used.contains(id));
     }
 }

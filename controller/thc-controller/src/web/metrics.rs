@@ -3,7 +3,7 @@
 use crate::service::{Service, places};
 use std::fmt;
 use thc_config::metrics::{DescriptorEncoder, counters, gauges};
-use thc_control_proto::v1::{JobPlace, Requests, Target, Use, WorkerCounters};
+use thc_control_proto::v1::{Drop, JobCounters, JobPlace, Target, Use, WorkerCounters};
 
 /// All metrics, as OpenMetrics text.
 pub fn text(service: Service) -> Result<String, fmt::Error> {
@@ -12,17 +12,11 @@ pub fn text(service: Service) -> Result<String, fmt::Error> {
 
 /// Metrics of targets beside their counters.
 fn target_metrics(encoder: &mut DescriptorEncoder<'_>, targets: &[Target]) -> fmt::Result {
+    let up = targets.iter().map(|t| ([("target", t.name.clone())], f64::from(u8::from(t.connected))));
+    gauges(encoder, "target_up", "Whether the target is connected", up)?;
     let built = [([("version", env!("CARGO_PKG_VERSION").to_owned())], 1.0)];
     gauges(encoder, "controller_build", "The version of this controller", built)?;
     let targets = || targets.iter();
-    let one = |value: fn(&Target) -> f64| targets().map(move |t| ([("target", t.name.clone())], value(t)));
-    let differing = one(|target| target.differences.len() as f64);
-    gauges(
-        encoder,
-        "target_differing_rows",
-        "Rows that somebody else has changed, and that are left so",
-        differing,
-    )?;
     let repairs = targets().map(|target| ([("target", target.name.clone())], target.repairs));
     counters(encoder, "target_repairs", "How often its rows were repaired", repairs)?;
     let compared = targets().filter_map(|t| Some(([("target", t.name.clone())], t.compared?)));
@@ -36,29 +30,10 @@ fn target_metrics(encoder: &mut DescriptorEncoder<'_>, targets: &[Target]) -> fm
         })
     };
     gauges(encoder, "target_room", "What it has room for", room(|of| of.all))?;
-    gauges(encoder, "target_used", "What jobs take of that", room(|of| of.used))?;
-    let requests = || {
-        targets().flat_map(|target| {
-            let labels = |of: &Requests| [("target", target.name.clone()), ("request", of.request.clone())];
-            target.requests.iter().map(|of| (labels(of), of.clone())).collect::<Vec<_>>()
-        })
-    };
-    let counted = requests().map(|(labels, of)| (labels, of.count));
-    counters(encoder, "target_requests", "Requests to it since it was connected", counted)?;
-    let took = requests().map(|(labels, of)| (labels, of.seconds));
-    gauges(encoder, "target_requests_seconds", "How long these took together", took)
+    gauges(encoder, "target_used", "What jobs take of that", room(|of| of.used))
 }
 
 fn write(encoder: &mut DescriptorEncoder<'_>, service: &Service) -> fmt::Result {
-    // Name, workers and places of each job.
-    let jobs: Vec<(String, u8, Vec<JobPlace>)> = {
-        let (store, views) = (service.state().store(), service.state().views());
-        let jobs = store.jobs.iter();
-        jobs.map(|(name, job)| (name.clone(), job.spec.config().workers, places(job, &views).collect()))
-            .collect()
-    };
-    let targets = service.targets();
-    let counted = service.counters("").unwrap_or_default();
     let unsaved = [([], service.state().unsaved().as_secs_f64())];
     let help = "How long the last change has been waiting to be written to the state file";
     gauges(encoder, "controller_unsaved_seconds", help, unsaved)?;
@@ -66,9 +41,33 @@ fn write(encoder: &mut DescriptorEncoder<'_>, service: &Service) -> fmt::Result 
     let expires = certificates.and_then(|certificates| certificates.not_after()).map(|end| ([], end as f64));
     let help = "When the certificate of the service expires, in seconds since 1970";
     gauges(encoder, "certificate_expiry_timestamp_seconds", help, expires)?;
-    let up = targets.iter().map(|t| ([("target", t.name.clone())], f64::from(u8::from(t.connected))));
-    gauges(encoder, "target_up", "Whether the target is connected", up)?;
-    target_metrics(encoder, &targets)?;
+    target_metrics(encoder, &service.targets())?;
+    job_metrics(encoder, service)?;
+    let counted = service.counters("").unwrap_or_default();
+    let of_jobs = |value: fn(&JobCounters) -> u64| {
+        let labels = |job: &JobCounters| [("thc_job", job.job.clone()), ("target", job.target.clone())];
+        counted.jobs.iter().map(move |job| (labels(job), value(job)))
+    };
+    counters(encoder, "results", "Sums sent to all workers", of_jobs(|job| job.results))?;
+    counters(encoder, "results_resent", "Sums sent again to one worker", of_jobs(|job| job.resent))?;
+    counters(encoder, "nudges", "Answers that say who is missing", of_jobs(|job| job.nudges))?;
+    counters(encoder, "recirculations", "Passes after the first", of_jobs(|job| job.recirculations))?;
+    worker_metrics(encoder, &counted.jobs)?;
+    let others = counted.targets.iter().flat_map(|target| {
+        let labels = |drop: &Drop| [("target", target.target.clone()), ("reason", drop.reason.clone())];
+        target.drops.iter().map(move |drop| (labels(drop), drop.packets))
+    });
+    counters(encoder, "carrier_drops", "Packets of no job that were dropped", others)
+}
+
+fn job_metrics(encoder: &mut DescriptorEncoder<'_>, service: &Service) -> fmt::Result {
+    // Name, workers and places of each job.
+    let jobs: Vec<(String, u8, Vec<JobPlace>)> = {
+        let (store, views) = (service.state().store(), service.state().views());
+        let jobs = store.jobs.iter();
+        jobs.map(|(name, job)| (name.clone(), job.spec.config().workers, places(job, &views).collect()))
+            .collect()
+    };
     gauges(encoder, "jobs", "Jobs", [([], jobs.len() as f64)])?;
     let workers = jobs.iter().map(|(name, workers, _)| ([("thc_job", name.clone())], f64::from(*workers)));
     gauges(encoder, "job_workers", "Workers that the job is for", workers)?;
@@ -82,19 +81,12 @@ fn write(encoder: &mut DescriptorEncoder<'_>, service: &Service) -> fmt::Result 
     let running = places().map(|(labels, place)| (labels, f64::from(u8::from(place.running))));
     gauges(encoder, "job_running", "Whether the job's session runs", running)?;
     let sessions = places().map(|(labels, place)| (labels, u64::from(place.sessions)));
-    counters(encoder, "job_sessions", "Sessions begun", sessions)?;
-    let of_jobs = |value: fn(&thc_control_proto::v1::JobCounters) -> u64| {
-        counted
-            .jobs
-            .iter()
-            .map(move |job| ([("thc_job", job.job.clone()), ("target", job.target.clone())], value(job)))
-    };
-    counters(encoder, "results", "Sums sent to all workers", of_jobs(|job| job.results))?;
-    counters(encoder, "results_resent", "Sums sent again to one worker", of_jobs(|job| job.resent))?;
-    counters(encoder, "nudges", "Answers that say who is missing", of_jobs(|job| job.nudges))?;
-    counters(encoder, "recirculations", "Passes after the first", of_jobs(|job| job.recirculations))?;
+    counters(encoder, "job_sessions", "Sessions begun", sessions)
+}
+
+fn worker_metrics(encoder: &mut DescriptorEncoder<'_>, jobs: &[JobCounters]) -> fmt::Result {
     let workers = || {
-        counted.jobs.iter().flat_map(|job| {
+        jobs.iter().flat_map(|job| {
             job.workers.iter().map(move |worker| {
                 let labels = [
                     ("thc_job", job.job.clone()),
@@ -129,14 +121,6 @@ fn write(encoder: &mut DescriptorEncoder<'_>, service: &Service) -> fmt::Result 
         })
     });
     counters(encoder, "drops", "Packets of a worker that were dropped", drops)?;
-    let others = counted.targets.iter().flat_map(|target| {
-        let name = target.target.clone();
-        target
-            .drops
-            .iter()
-            .map(move |drop| ([("target", name.clone()), ("reason", drop.reason.clone())], drop.packets))
-    });
-    counters(encoder, "carrier_drops", "Packets of no job that were dropped", others)?;
     let silent = workers().filter_map(|(labels, w)| Some((labels, w.silent?)));
     gauges(encoder, "worker_silent_seconds", "Time since a worker's last packet", silent)?;
     let lag = workers().filter_map(|(labels, w)| Some((labels, w.behind? as f64)));

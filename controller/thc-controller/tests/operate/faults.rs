@@ -18,6 +18,14 @@ fn create(controller: &Controller, name: &str, more: &[&str]) -> crate::controll
     controller.ask(&[&job[..], &[&cookie], more].concat())
 }
 
+/// Declares a job anew, with so many workers.
+fn apply(controller: &Controller, name: &str, workers: u8) -> crate::controller::Ended {
+    let job = format!("[[job]]\nname = {name:?}\nworkers = {workers}\ndata_slots = 64\nnorm_slots = 32\n");
+    let file = controller.folder().join(format!("{name}.toml"));
+    std::fs::write(&file, job).unwrap();
+    controller.ask(&["apply", "--yes", "-f", file.to_str().unwrap()])
+}
+
 /// Programs that were loaded.
 fn loads(site: &Site) -> usize {
     site.strict.state().loads
@@ -170,17 +178,14 @@ fn a_row_that_is_refused_takes_nothing_from_other_jobs() {
 
     // When it is changed: it has nothing there until it is changed again. And a table that is refused is none.
     assert_eq!(create(controller, "d", &["--number", "10"]).code, Some(0));
-    let tables = controller.ask_done(&["table", "list"]);
+    let tables = site.strict.values("lookup");
     site.strict.state().faults.full = Some(|table, _| table == "lookup");
-    let refused = controller.ask(&["job", "update", "d", "--workers", "5"]);
+    let refused = apply(controller, "d", 5);
     assert_eq!(refused.code, Some(1), "{refused:?}");
     assert!(refused.err.contains("job d is changed, but target chip refuses rows"), "{}", refused.err);
     assert_eq!(controller.json(&["job", "show", "d"])["spec"]["workers"], 5);
-    assert_eq!(controller.ask(&["job", "update", "d", "--workers", "2"]).code, Some(0));
-    assert_eq!(controller.ask_done(&["table", "list"]), tables);
-    let refused = controller.ask(&["table", "install", "--workers", "9"]);
-    assert!(refused.err.contains("target chip refuses the table"), "{}", refused.err);
-    assert_eq!(controller.ask_done(&["table", "list"]), tables);
+    assert_eq!(apply(controller, "d", 2).code, Some(0));
+    assert_eq!(site.strict.values("lookup"), tables);
     assert!(is_connected(controller, 0) && row(7) && row(8));
     site.strict.state().faults.full = None;
     site.joined_at(10, 1);
@@ -246,7 +251,7 @@ fn a_switch_that_hangs_stops_nobody() {
         let made = create(&controller, &name, &["--target", "works"]);
         assert_eq!(made.code, Some(0), "{request}: {made:?}");
         // What is changed there is no affair of the one that hangs either.
-        let changed = controller.ask(&["job", "update", &name, "--workers", "3"]);
+        let changed = apply(&controller, &name, 3);
         assert_eq!(changed.code, Some(0), "{request}: {changed:?}");
         controller.ask_done(&["job", "delete", &name]);
         assert!(began.elapsed() < Duration::from_secs(20), "{request}: {:?}", began.elapsed());
@@ -275,7 +280,7 @@ fn who_waits_for_a_switch_that_hangs_holds_up_nobody() {
         .wait_until("in the store", |controller| controller.ask(&["job", "show", "both"]).code == Some(0));
     // What is made, changed and deleted on the other one meanwhile.
     assert_eq!(create(&controller, "new", &["--target", "works"]).code, Some(0));
-    let changed = controller.ask(&["job", "update", "old", "--workers", "5"]);
+    let changed = apply(&controller, "old", 5);
     assert_eq!(changed.code, Some(0), "{changed:?}");
     assert_eq!(create(&controller, "gone", &["--target", "works"]).code, Some(0));
     controller.ask_done(&["job", "delete", "gone"]);

@@ -275,7 +275,8 @@ fn room(case: Case) {
     }
     if site.case.tables == 4 {
         for workers in ["2", "3", "4", "5", "6"] {
-            let args = ["table", "install", "--workers", workers, "--bits", "4"];
+            let name = format!("t{workers}");
+            let args = ["job", "create", &name, "--workers", workers, "--slots", "2", "--norm-slots", "2"];
             let ended = site.controller().ask(&args);
             let fits = workers != "6";
             assert_eq!(ended.code, Some(i32::from(!fits)), "{workers}: {ended:?}");

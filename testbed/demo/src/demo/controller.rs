@@ -34,7 +34,7 @@ impl Addresses {
 impl fmt::Display for Addresses {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Addresses { listen, metrics } = self;
-        writeln!(f, "watch it: thc-controller --controller {listen} counters {JOB} --watch")?;
+        writeln!(f, "watch it: thc-controller --controller {listen} counters {JOB}")?;
         write!(f, "  metrics for Prometheus: http://{metrics}/metrics")
     }
 }

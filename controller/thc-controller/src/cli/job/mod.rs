@@ -5,17 +5,12 @@ mod text;
 use text::{description, list_text};
 
 use super::connection::Connection;
-use super::failure::Failure;
-use super::terminal::{ask, print, print_json};
-use clap::builder::{OsStr, Resettable};
+use super::terminal::{Failure, ask, print, print_json};
 use clap::{Arg, Args, Subcommand, ValueEnum};
 use serde_json::Value;
 use std::time::{Duration, Instant};
-use thc_config::job::JobOptions;
-use thc_control_proto::v1::{
-    CreateJobRequest, DeleteJobRequest, GetJobRequest, Job, ListJobsRequest, UpdateJobRequest,
-};
-use thc_controller::{CHANGEABLE, JobSection};
+use thc_control_proto::v1::{CreateJobRequest, DeleteJobRequest, GetJobRequest, Job, ListJobsRequest};
+use thc_controller::JobSection;
 use tonic::Code;
 
 const CREATE: &str = "\
@@ -33,14 +28,6 @@ Examples:
   With number and secret, workers can join without asking the controller:
     THC_COOKIE=0x1234abcd thc-controller job create fixed --workers 2 --number 7";
 
-const UPDATE: &str = "\
-What is not given stays as it is. A job changes while nobody is in it. Number, cookie, slots, block, quorum and policy cannot change: delete the job and create \
-it again.
-
-Examples:
-  thc-controller job update train --workers 8
-  thc-controller job update train --granularity 30 --fraction 1/32";
-
 const WAIT: &str = "\
 Example:
     thc-controller job wait train --for idle && thc-controller job delete train
@@ -54,15 +41,12 @@ const LOOK: Duration = Duration::from_millis(250);
 #[derive(Subcommand, Debug)]
 pub enum JobCommand {
     /// Create a job on all its targets, or on none
-    #[command(after_help = CREATE)]
-    Create(Box<CreateFlags>),
+    #[command(after_help = CREATE, mut_args(create_flag))]
+    Create(Box<JobSection>),
     /// List all jobs
     List,
     /// Show one job: its parameters, and its placement on each target
     Show(NameFlags),
-    /// Change a job: how many workers it has, and its tables
-    #[command(after_help = UPDATE)]
-    Update(Box<UpdateFlags>),
     /// End a job's session and remove the job from its targets
     Delete(DeleteFlags),
     /// Wait until a job is in a given state
@@ -122,71 +106,6 @@ impl Awaited {
     }
 }
 
-/// What of a job changes.
-#[derive(Args, Debug)]
-#[command(mut_args(update_flag))]
-pub struct UpdateFlags {
-    /// The job's name
-    name: String,
-    #[command(flatten)]
-    options: JobOptions,
-    /// Further lookup tables, as in `job create`, which replace those that the job has; or none
-    #[arg(id = "new_tables", long = "tables", value_name = "TABLE")]
-    tables: Vec<String>,
-}
-
-/// A flag of `job update`: of the keys of thc-ps only those that may change.
-fn update_flag(arg: Arg) -> Arg {
-    match arg.get_id().as_str() {
-        "granularity" => arg.requires("fraction"),
-        "fraction" => arg.requires("granularity"),
-        // `none` is a value here.
-        "tables" => arg.long("further-tables").hide(true),
-        key if arg.get_help_heading() == Some("Job") && !CHANGEABLE.contains(&key) => {
-            arg.hide(true).env(Resettable::<OsStr>::Reset)
-        }
-        _ => arg,
-    }
-}
-
-/// The value of a list: `None` if it is not given, and an empty list if it is `none`.
-fn list(given: Vec<String>) -> Option<Vec<String>> {
-    match given.as_slice() {
-        [] => None,
-        [only] if only == "none" => Some(Vec::new()),
-        _ => Some(given),
-    }
-}
-
-impl UpdateFlags {
-    fn request(self) -> Result<UpdateJobRequest, Failure> {
-        let name = self.name;
-        let mut options = self.options;
-        if let Some(tables) = list(self.tables) {
-            let table = |text: &String| {
-                text.parse().map_err(|error| Failure::usage(format!("--tables {text}: {error}")))
-            };
-            options.tables = Some(tables.iter().map(table).collect::<Result<_, _>>()?);
-        }
-        let section = JobSection { options, ..JobSection::default() };
-        if section == JobSection::default() {
-            return Err(Failure::usage(format!(
-                "job {name}: nothing to change: give --workers, --tables or another flag of --help"
-            )));
-        }
-        JobSection { name: Some(name.clone()), ..section.clone() }.check().map_err(Failure::usage)?;
-        Ok(UpdateJobRequest { name, section: section.to_toml().map_err(Failure::usage)? })
-    }
-}
-
-/// What a job is made of.
-#[derive(Args, Debug)]
-#[command(mut_args(create_flag))]
-pub struct CreateFlags {
-    #[command(flatten)]
-    section: JobSection,
-}
-
 /// A flag of `job create`: says which go together, and hides those that a controller does not use.
 fn create_flag(arg: Arg) -> Arg {
     match arg.get_id().as_str() {
@@ -198,13 +117,6 @@ fn create_flag(arg: Arg) -> Arg {
         // The controller numbers tables.
         "table" => arg.hide(true),
         _ => arg,
-    }
-}
-
-impl CreateFlags {
-    fn request(&self) -> Result<CreateJobRequest, Failure> {
-        self.section.check().map_err(Failure::usage)?;
-        Ok(CreateJobRequest { section: self.section.to_toml().map_err(Failure::usage)? })
     }
 }
 
@@ -233,10 +145,6 @@ fn json_of_section(section: &JobSection) -> Result<Value, Failure> {
     Ok(value)
 }
 
-fn request_of(name: String) -> GetJobRequest {
-    GetJobRequest { name }
-}
-
 fn show(job: Job, json: bool) -> Result<(), Failure> {
     if json { print_json(&json_of_job(&job)?) } else { print(&description(&job)) }
 }
@@ -244,7 +152,7 @@ fn show(job: Job, json: bool) -> Result<(), Failure> {
 async fn wait(flags: &WaitFlags, connection: Connection) -> Result<(), Failure> {
     let began = Instant::now();
     loop {
-        let asked = request_of(flags.name.clone());
+        let asked = GetJobRequest { name: flags.name.clone() };
         let so = match connection.client().get_job(asked).await {
             Ok(job) => flags.state.matches(job.get_ref()),
             Err(status) if status.code() == Code::NotFound && matches!(flags.state, Awaited::Deleted) => true,
@@ -268,7 +176,10 @@ async fn wait(flags: &WaitFlags, connection: Connection) -> Result<(), Failure> 
 pub async fn run(command: JobCommand, connection: Connection, json: bool) -> Result<(), Failure> {
     let mut client = connection.client();
     match command {
-        JobCommand::Create(flags) => show(client.create_job(flags.request()?).await?.into_inner(), json),
+        JobCommand::Create(section) => {
+            let section = section.to_toml().map_err(Failure::usage)?;
+            show(client.create_job(CreateJobRequest { section }).await?.into_inner(), json)
+        }
         JobCommand::List => {
             let list = client.list_jobs(ListJobsRequest {}).await?.into_inner();
             let jobs = list.jobs;
@@ -280,14 +191,13 @@ pub async fn run(command: JobCommand, connection: Connection, json: bool) -> Res
             }
         }
         JobCommand::Show(NameFlags { name }) => {
-            show(client.get_job(request_of(name)).await?.into_inner(), json)
+            show(client.get_job(GetJobRequest { name }).await?.into_inner(), json)
         }
-        JobCommand::Update(flags) => show(client.update_job(flags.request()?).await?.into_inner(), json),
         JobCommand::Wait(flags) => wait(&flags, connection).await,
         JobCommand::Delete(DeleteFlags { name, yes }) => {
             let job = match yes {
                 true => Job::default(),
-                false => client.get_job(request_of(name.clone())).await?.into_inner(),
+                false => client.get_job(GetJobRequest { name: name.clone() }).await?.into_inner(),
             };
             if let Some(place) = job.places.iter().find(|place| place.running) {
                 let what = format!("job {name} runs with {} workers on {}", place.members, place.target);
