@@ -8,6 +8,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use std::path::PathBuf;
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use thc_config::values::Interval;
 use thc_model::payload::Encoding;
 use thc_model::{
     Client, ClientConfig, ModelError, ModelJobConfig, ModelServerConfig, Pull, Push, ShardState, Spec,
@@ -257,9 +258,9 @@ impl ModelServer {
                 listen: crate::options::parse("listen", listen)?,
                 jobs: vec![ModelJobConfig::new(job, secret.into())],
                 state,
-                durable: time("durable", durable, defaults.durable)?,
+                durable: Interval(time("durable", durable, defaults.durable.0)?),
                 threads: threads.unwrap_or(defaults.threads),
-                lease: time("lease", lease, defaults.lease)?,
+                lease: Interval(time("lease", lease, defaults.lease.0)?),
                 ..defaults
             })
         };

@@ -1,7 +1,5 @@
 //! An administrator's connection to a job's servers, which lists and deletes models.
 
-use std::time::{Duration, Instant};
-
 use futures_util::future::try_join_all;
 use serde::Deserialize;
 use serde_json::Value;
@@ -65,7 +63,7 @@ impl Remote {
 }
 
 fn as_error(config: &ClientConfig, failure: Failure) -> ModelError {
-    failure.into_error(&config.servers[0], &config.job, Duration::ZERO)
+    failure.into_error(&config.servers[0], &config.job)
 }
 
 /// Waits for an answer, for at most the time-out of `config`.
@@ -73,10 +71,9 @@ async fn within_timeout<T>(
     config: &ClientConfig,
     work: impl Future<Output = Result<T, Failure>>,
 ) -> Result<T, ModelError> {
-    let began = Instant::now();
     let answer = tokio::time::timeout(config.timeout, work).await;
     let answer = answer.unwrap_or_else(|_| Err(Failure::Lost("no answer".to_owned())));
-    answer.map_err(|failure| failure.into_error(&config.servers[0], &config.job, began.elapsed()))
+    answer.map_err(|failure| failure.into_error(&config.servers[0], &config.job))
 }
 
 /// An administrator's connections to all servers of a job.
@@ -91,9 +88,7 @@ impl Admin {
     /// # Errors
     /// [`ModelError::Unreachable`], [`ModelError::Secret`].
     pub fn connect(config: &ClientConfig) -> Result<Self, ModelError> {
-        if let Err(error) = proof::check(&config.secret) {
-            return Err(ModelError::Config(error.to_string()));
-        }
+        proof::check(&config.secret).map_err(ModelError::Config)?;
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
         let servers = runtime.block_on(try_join_all(
             config.servers.iter().map(|server| Remote::connect(config.clone(), server)),

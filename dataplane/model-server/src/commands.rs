@@ -8,7 +8,7 @@ use thc_model::{Admin, ModelError, ModelInfo};
 use crate::cli::Command;
 
 /// Runs the command and prints its outcome. Returns the exit status: 0, 2 for wrong arguments, 1 for a failure.
-pub fn run(command: &Command) -> ExitCode {
+pub fn run(command: Command) -> ExitCode {
     match execute(command) {
         Ok(text) => {
             crate::print(&text);
@@ -16,30 +16,34 @@ pub fn run(command: &Command) -> ExitCode {
         }
         Err(error) => {
             eprintln!("thc-model: {error}");
-            let usage = matches!(error, ModelError::Config(_) | ModelError::Read { .. });
-            if usage { ExitCode::from(crate::USAGE) } else { ExitCode::FAILURE }
+            if matches!(error, ModelError::Config(_)) {
+                ExitCode::from(crate::USAGE)
+            } else {
+                ExitCode::FAILURE
+            }
         }
     }
 }
 
-fn execute(command: &Command) -> Result<String, ModelError> {
-    let servers = command.servers();
+fn execute(command: Command) -> Result<String, ModelError> {
+    let (Command::List { servers, .. } | Command::Show { servers, .. } | Command::Delete { servers, .. }) =
+        &command;
     let config = servers.config()?;
     let mut admin = Admin::connect(&config)?;
-    if let Command::Delete { model, .. } = command {
+    if let Command::Delete { model, .. } = &command {
         admin.delete(model)?;
         return Ok(format!("deleted {model}"));
     }
     let all = config.servers.iter().zip(admin.models()?);
     let mut models: Vec<(&String, ModelInfo)> =
         all.flat_map(|(server, models)| models.into_iter().map(move |model| (server, model))).collect();
-    if let Command::Show { model: name, .. } = command {
-        models.retain(|(_, model)| model.name == *name);
-        if models.is_empty() {
-            return Err(ModelError::Config(format!("there is no model {name}: thc-model list lists them")));
-        }
-    } else if !servers.json {
-        return Ok(table(&models));
+    match &command {
+        Command::List { json: false, .. } => return Ok(table(&models)),
+        Command::Show { model: name, .. } => models.retain(|(_, model)| model.name == *name),
+        _ => {}
+    }
+    if let (Command::Show { model, .. }, []) = (&command, &models[..]) {
+        return Err(ModelError::Config(format!("there is no model {model}: thc-model list lists them")));
     }
     let models: Vec<Value> = models.iter().map(|(server, model)| describe(server, model)).collect();
     serde_json::to_string_pretty(&models).map_err(|error| ModelError::Config(error.to_string()))

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use quinn::{Connection, Endpoint};
-use thc_config::values::Secret;
+use thc_config::values::{Interval, Secret};
 
 use crate::counters::Reason;
 use crate::payload;
@@ -33,7 +33,7 @@ fn server() -> ModelServer {
         jobs: vec![ModelJobConfig::new("train", SECRET.into())],
         threads: 2,
         connections: 40,
-        patience: Duration::from_millis(300),
+        patience: Interval(Duration::from_millis(300)),
         ..ModelServerConfig::default()
     };
     ModelServer::start(config).unwrap()

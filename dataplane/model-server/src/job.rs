@@ -55,7 +55,7 @@ impl Job {
         let (mut models, mut damaged) = (BTreeMap::new(), BTreeSet::new());
         if let Some(state) = &server.state {
             for (name, folder) in Folder::of_job(state, &config.name)? {
-                match Model::read(folder, server.lease) {
+                match Model::read(folder, server.lease.0) {
                     Ok(Some(model)) => {
                         goes_on(&config.name, &name, &model);
                         models.insert(name, model);
@@ -75,9 +75,9 @@ impl Job {
             damaged: Mutex::new(damaged),
             making: Mutex::new(()),
             holders: Mutex::new(BTreeMap::new()),
-            connections: config.connections.unwrap_or(server.connections),
+            connections: server.connections,
             state: server.state.clone(),
-            lease: server.lease,
+            lease: server.lease.0,
         })
     }
 
@@ -98,8 +98,8 @@ impl Job {
             let most = self.config.max_models;
             return Err((Reason::Limit, format!("the job has its {most} models already (max_models)")));
         }
-        if held.checked_add(spec.coordinates).is_none_or(|sum| sum > self.config.max_coordinates) {
-            let most = self.config.max_coordinates;
+        if held.checked_add(spec.coordinates).is_none_or(|sum| sum > self.config.max_coordinates.0 as u64) {
+            let most = self.config.max_coordinates.0;
             let wanted = spec.coordinates;
             return Err((
                 Reason::Limit,

@@ -55,11 +55,10 @@ mod wire;
 
 pub use admin::{Admin, ModelInfo};
 pub use client::{Client, ClientConfig, ClientStats, Pull, Pulled, Push, Pushed, ShardState};
-pub use config::{ModelJobConfig, ModelJobOptions, ModelServerConfig, ModelServerOptions};
+pub use config::{ModelJobConfig, ModelServerConfig};
 pub use counters::{Counters, ModelJobStats, ModelServerStats, Reason, ShardStats};
 pub use error::ModelError;
 pub use optimizer::Optimizer;
-pub use proof::TooShort;
 pub use server::ModelServer;
 pub use spec::{ModelBits, Prox, Spec, default_shard};
 pub use tensors::{BLOCK, EXACT, Tensor, TensorBlock};

@@ -128,9 +128,9 @@ impl ModelServer {
                 .map_err(socket)?
         };
         let local = endpoint.local_addr().map_err(socket)?;
-        runtime.spawn(accept(Arc::clone(&registry), endpoint.clone(), config.patience));
+        runtime.spawn(accept(Arc::clone(&registry), endpoint.clone(), config.patience.0));
         let stop = Arc::new(AtomicBool::new(false));
-        let (kept, stopped, durable) = (Arc::clone(&registry), Arc::clone(&stop), config.durable);
+        let (kept, stopped, durable) = (Arc::clone(&registry), Arc::clone(&stop), config.durable.0);
         let keeper = std::thread::Builder::new()
             .name("thc-model-keep".to_owned())
             .spawn(move || keep(&kept, &stopped, durable))?;

@@ -51,11 +51,16 @@ impl Failure {
         !matches!(self, Self::Lost(_))
     }
 
-    pub fn into_error(self, server: &str, job: &str, waited: Duration) -> ModelError {
+    pub fn into_error(self, server: &str, job: &str) -> ModelError {
         let server = server.to_owned();
         match self {
-            Self::Lost(reason) => ModelError::Unreachable { server, waited, reason },
-            Self::Secret => ModelError::Secret { server, job: job.to_owned() },
+            Self::Lost(reason) => ModelError::Unreachable { server, reason },
+            Self::Secret => {
+                let reason = format!(
+                    "it and this worker do not have the same secret for job {job}: give both the same"
+                );
+                ModelError::Refused { server, reason }
+            }
             Self::Refused(reason) => ModelError::Refused { server, reason },
             Self::Own(error) => error,
         }

@@ -83,9 +83,8 @@ impl Client {
             };
             let Some((server, failure)) = failure else { break };
             self.drop_link(server);
-            let waited = began.elapsed();
             if failure.is_final() || Instant::now() + PAUSE >= deadline {
-                return Err(failure.into_error(&self.config.servers[server], &self.config.job, waited));
+                return Err(failure.into_error(&self.config.servers[server], &self.config.job));
             }
             tracing::debug!("model server {}: {failure}; again", self.config.servers[server]);
             std::thread::sleep(PAUSE);

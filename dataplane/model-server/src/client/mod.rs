@@ -71,12 +71,10 @@ impl Client {
     /// Connects to the servers and opens the model, which the first worker creates.
     ///
     /// # Errors
-    /// [`ModelError::Spec`], [`ModelError::Config`]; [`ModelError::Unreachable`] if a server does not answer in time;
-    /// [`ModelError::Secret`]; [`ModelError::Refused`] if the model is configured otherwise, or is too large.
+    /// [`ModelError::Config`]; [`ModelError::Unreachable`] if a server does not answer in time;
+    /// [`ModelError::Refused`] if the model is configured otherwise, or is too large.
     pub fn open(config: ClientConfig, model: &str, spec: Spec) -> Result<Self, ModelError> {
-        if let Err(error) = proof::check(&config.secret) {
-            return Err(ModelError::Config(error.to_string()));
-        }
+        proof::check(&config.secret).map_err(ModelError::Config)?;
         for (what, name) in [("job", config.job.as_str()), ("model", model)] {
             if !crate::wire::is_name(name) {
                 let rule = "take 1 to 64 letters, digits, '.', '_' and '-'";
@@ -169,13 +167,16 @@ impl Client {
         let answer = self.runtime.block_on(link.control.request(&request, 1 << 24));
         let name = &self.config.servers[server];
         let refused = |reason: String| ModelError::Refused { server: name.clone(), reason };
-        let answer = answer.map_err(|failure| failure.into_error(name, &self.config.job, Duration::ZERO))?;
+        let answer = answer.map_err(|failure| failure.into_error(name, &self.config.job))?;
         serde_json::from_slice(&answer[1..]).map_err(|error| refused(error.to_string()))
     }
 
     fn check(&self, what: &'static str, actual: usize) -> Result<(), ModelError> {
         let expected = self.coordinates;
-        if actual == expected { Ok(()) } else { Err(ModelError::Length { what, expected, actual }) }
+        if actual == expected {
+            return Ok(());
+        }
+        Err(ModelError::Config(format!("{what} has {actual} coordinates, the model has {expected}")))
     }
 
     /// Gives a value to every shard that has none. Returns whether there was such a shard. A server that has lost its part of
@@ -224,8 +225,8 @@ impl Client {
     /// what `x` holds if nothing was.
     ///
     /// # Errors
-    /// [`ModelError::Length`]; [`ModelError::Unreachable`] if a server does not answer in time;
-    /// [`ModelError::Refused`] if it does not want to; [`ModelError::Secret`].
+    /// [`ModelError::Config`]; [`ModelError::Unreachable`] if a server does not answer in time;
+    /// [`ModelError::Refused`] if it does not want to.
     pub fn pull(&mut self, x: &mut [f32], how: Pull) -> Result<Pulled, ModelError> {
         self.check("the vector to pull into", x.len())?;
         let mut pulled = self.nothing_pulled();

@@ -45,7 +45,7 @@ impl Client {
         let connected = match self.connect(began + self.config.timeout) {
             Err((server, failure)) if failure.is_final() => {
                 let server = &self.config.servers[server];
-                return Err(failure.into_error(server, &self.config.job, began.elapsed()));
+                return Err(failure.into_error(server, &self.config.job));
             }
             connected => connected.is_ok(),
         };
@@ -77,7 +77,7 @@ impl Client {
             self.drop_link(server);
             if failure.is_final() && error.is_none() {
                 let server = &self.config.servers[server];
-                return Err(failure.into_error(server, &self.config.job, began.elapsed()));
+                return Err(failure.into_error(server, &self.config.job));
             }
         }
         if let Some(error) = error {
@@ -112,11 +112,7 @@ impl Client {
                 Ok(Some(Err(_))) | Err(_) => {
                     (0..self.links.len()).for_each(|server| self.drop_link(server));
                     let failure = Failure::Lost("no answer".to_owned());
-                    return Err(failure.into_error(
-                        &self.config.servers[0],
-                        &self.config.job,
-                        began.elapsed(),
-                    ));
+                    return Err(failure.into_error(&self.config.servers[0], &self.config.job));
                 }
             }
         }
