@@ -2,8 +2,8 @@
 
 use std::process::ExitCode;
 
-use serde_json::{Value, json};
-use thc_model::{Admin, ModelError, ModelInfo};
+use serde_json::Value;
+use thc_model::{Admin, ModelError};
 
 use crate::cli::Command;
 
@@ -34,37 +34,31 @@ fn execute(command: Command) -> Result<String, ModelError> {
         admin.delete(model)?;
         return Ok(format!("deleted {model}"));
     }
-    let all = config.servers.iter().zip(admin.models()?);
-    let mut models: Vec<(&String, ModelInfo)> =
-        all.flat_map(|(server, models)| models.into_iter().map(move |model| (server, model))).collect();
-    match &command {
-        Command::List { json: false, .. } => return Ok(table(&models)),
-        Command::Show { model: name, .. } => models.retain(|(_, model)| model.name == *name),
-        _ => {}
+    let mut all = Vec::new();
+    for (server, models) in config.servers.iter().zip(admin.models()?) {
+        for mut model in models {
+            model["server"] = server.as_str().into();
+            all.push(model);
+        }
     }
-    if let (Command::Show { model, .. }, []) = (&command, &models[..]) {
-        return Err(ModelError::Config(format!("there is no model {model}: thc-model list lists them")));
+    if let Command::Show { model, .. } = &command {
+        all.retain(|one| one["name"] == model.as_str());
+        if all.is_empty() {
+            return Err(ModelError::Config(format!("there is no model {model}: thc-model list lists them")));
+        }
     }
-    let models: Vec<Value> = models.iter().map(|(server, model)| describe(server, model)).collect();
-    serde_json::to_string_pretty(&models).map_err(|error| ModelError::Config(error.to_string()))
+    if matches!(command, Command::List { json: false, .. }) {
+        return Ok(table(&all));
+    }
+    serde_json::to_string_pretty(&all).map_err(|error| ModelError::Config(error.to_string()))
 }
 
-fn describe(server: &str, model: &ModelInfo) -> Value {
-    json!({
-        "server": server,
-        "name": model.name,
-        "spec": model.spec,
-        "version": model.version.0,
-        "quickest": model.version.1,
-        "shards": model.shards,
-    })
-}
-
-fn table(models: &[(&String, ModelInfo)]) -> String {
+fn table(models: &[Value]) -> String {
     let mut text = format!("{:<20} {:<24} {:>12} {:>10}", "SERVER", "MODEL", "COORDINATES", "VERSION");
-    for (server, model) in models {
-        let ModelInfo { name, spec, version, .. } = model;
-        text += &format!("\n{server:<20} {name:<24} {:>12} {:>10}", spec.coordinates, version.0);
+    for model in models {
+        let name = |key: &str| model[key].as_str().unwrap_or_default();
+        let (coordinates, version) = (&model["spec"]["coordinates"], &model["version"]);
+        text += &format!("\n{:<20} {:<24} {coordinates:>12} {version:>10}", name("server"), name("name"));
     }
     text
 }

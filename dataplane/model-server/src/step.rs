@@ -107,68 +107,38 @@ fn max_abs(x: &[f32]) -> f64 {
     f64::from(norm::max_abs(x))
 }
 
-/// [`Optimizer`] at one step.
-#[derive(Clone, Copy, Debug)]
-pub enum Rule {
-    /// d = u.
-    Sgd,
-    /// Heavy ball.
-    Momentum {
-        /// β.
-        beta: f32,
-    },
-    /// Adam.
-    Adam {
-        /// β₁.
-        beta1: f32,
-        /// β₂.
-        beta2: f32,
-        /// ε.
-        epsilon: f32,
-        /// 1/(1 − β₁ᵗ).
-        first: f32,
-        /// 1/(1 − β₂ᵗ).
-        second: f32,
-    },
-}
-
-impl Rule {
-    /// The rule for the step after `before` others.
-    #[must_use]
-    pub fn new(optimizer: Optimizer, before: u64) -> Self {
-        let correction = |beta: f32| {
-            let power = f64::from(beta).powf(before as f64 + 1.0);
-            (1.0 / (1.0 - power)) as f32
-        };
-        match optimizer {
-            Optimizer::Sgd => Self::Sgd,
-            Optimizer::Momentum { beta } => Self::Momentum { beta },
-            Optimizer::Adam { beta1, beta2, epsilon } => {
-                Self::Adam { beta1, beta2, epsilon, first: correction(beta1), second: correction(beta2) }
-            }
-        }
-    }
-
+impl Optimizer {
     /// Whether [`Self::advance`] leaves every number finite and within ±[`LARGEST`]: exactly for SGD, and by a bound for the
-    /// others, which refuses only what is within a factor of a few of that. `m` is the optimizer's first vector.
-    #[must_use]
-    pub fn keeps(&self, prox: &Proximal, v: &[f32], zeta: &[f32], gradient: &[f32], m: &[f32]) -> bool {
+    /// others, which refuses only what is within a factor of a few of that. The step comes after `before` others; `m` is the
+    /// optimizer's first vector.
+    pub(crate) fn keeps(
+        self,
+        before: u64,
+        prox: &Proximal,
+        v: &[f32],
+        zeta: &[f32],
+        gradient: &[f32],
+        m: &[f32],
+    ) -> bool {
         let u = max_abs(zeta) + max_abs(gradient);
-        match *self {
+        match self {
             Self::Sgd => prox.keeps(v, zeta, gradient),
             Self::Momentum { beta } => prox.reaches(v, f64::from(beta) * max_abs(m) + u),
             // Squares stay far from the largest float; |d| is at most |m̂|/ε.
-            Self::Adam { beta1, epsilon, first, .. } => {
-                let longest = (f64::from(beta1) * max_abs(m) + u) * f64::from(first) / f64::from(epsilon);
+            Self::Adam { beta1, epsilon, .. } => {
+                let first = f64::from(correction(beta1, before));
+                let longest = (f64::from(beta1) * max_abs(m) + u) * first / f64::from(epsilon);
                 u <= 1e18 && prox.reaches(v, longest)
             }
         }
     }
 
-    /// A whole vector. `gradient` is g, empty without correction; `m` and `s` are the optimizer's vectors, empty where it has
-    /// none.
-    pub fn advance(
-        &self,
+    /// A step of a whole vector after `before` others. `gradient` is g, empty without correction; `m` and `s` are the optimizer's
+    /// vectors, empty where it has none.
+    #[allow(clippy::too_many_arguments, reason = "the vectors of a step")]
+    pub(crate) fn advance(
+        self,
+        before: u64,
         prox: &Proximal,
         v: &mut [f32],
         zeta: &[f32],
@@ -177,7 +147,7 @@ impl Rule {
         s: &mut [f32],
     ) {
         let u = |i: usize| zeta[i] + gradient.get(i).copied().unwrap_or(0.0);
-        match *self {
+        match self {
             Self::Sgd => prox.advance(v, zeta, gradient),
             Self::Momentum { beta } => {
                 for (i, (v, m)) in v.iter_mut().zip(m).enumerate() {
@@ -185,7 +155,8 @@ impl Rule {
                     *v = prox.step(*v, *m);
                 }
             }
-            Self::Adam { beta1, beta2, epsilon, first, second } => {
+            Self::Adam { beta1, beta2, epsilon } => {
+                let (first, second) = (correction(beta1, before), correction(beta2, before));
                 for (i, ((v, m), s)) in v.iter_mut().zip(m).zip(s).enumerate() {
                     let u = u(i);
                     *m = beta1 * *m + (1.0 - beta1) * u;
@@ -195,6 +166,11 @@ impl Rule {
             }
         }
     }
+}
+
+/// 1/(1 − βᵗ) for the step after `before` others.
+fn correction(beta: f32, before: u64) -> f32 {
+    (1.0 / (1.0 - f64::from(beta).powf(before as f64 + 1.0))) as f32
 }
 
 /// θ of epoch number `epoch` from 0: 2/(s + 2) for s = epoch + 1.
@@ -251,19 +227,19 @@ mod tests {
     fn momentum_and_adam_by_hand() {
         let prox = Proximal::new(&Prox::default(), 0.5);
         let (mut v, mut m) = ([1.0, 2.0], [4.0, 0.0]);
-        let rule = Rule::new(Optimizer::Momentum { beta: 0.5 }, 7);
-        assert!(rule.keeps(&prox, &v, &[2.0, -1.0], &[], &m));
-        rule.advance(&prox, &mut v, &[2.0, -1.0], &[], &mut m, &mut []);
+        let momentum = Optimizer::Momentum { beta: 0.5 };
+        assert!(momentum.keeps(7, &prox, &v, &[2.0, -1.0], &[], &m));
+        momentum.advance(7, &prox, &mut v, &[2.0, -1.0], &[], &mut m, &mut []);
         assert_eq!((v, m), ([-1.0, 2.5], [4.0, -1.0]));
         // The first step of Adam has the rate's length, whatever the gradient's.
-        let rule = Rule::new(Optimizer::Adam { beta1: 0.9, beta2: 0.999, epsilon: 1e-8 }, 0);
+        let adam = Optimizer::Adam { beta1: 0.9, beta2: 0.999, epsilon: 1e-8 };
         let (mut v, mut m, mut s) = ([0.0, 0.0], [0.0; 2], [0.0; 2]);
-        rule.advance(&prox, &mut v, &[1.0, -300.0], &[2.0, 0.0], &mut m, &mut s);
+        adam.advance(0, &prox, &mut v, &[1.0, -300.0], &[2.0, 0.0], &mut m, &mut s);
         assert!((v[0] + 0.5).abs() < 1e-5 && (v[1] - 0.5).abs() < 1e-5);
         assert!((m[0] - 0.3).abs() < 1e-6 && (s[1] - 90.0).abs() < 0.01);
-        for rule in [rule, Rule::new(Optimizer::Momentum { beta: 0.9 }, 0)] {
-            assert!(!rule.keeps(&prox, &v, &[f32::MAX, 0.0], &[], &m));
-            assert!(rule.keeps(&prox, &v, &[1e3, 0.0], &[], &m));
+        for optimizer in [adam, Optimizer::Momentum { beta: 0.9 }] {
+            assert!(!optimizer.keeps(0, &prox, &v, &[f32::MAX, 0.0], &[], &m));
+            assert!(optimizer.keeps(0, &prox, &v, &[1e3, 0.0], &[], &m));
         }
     }
 

@@ -3,10 +3,12 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use serde::{Deserialize, Serialize};
+
 use crate::spec::Spec;
 
 /// The phase of a shard, which decides what it can do next.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Phase {
     /// It has no value.
     Empty,
@@ -17,19 +19,18 @@ pub enum Phase {
 }
 
 impl Phase {
-    /// Its number on the wire and in files.
-    #[must_use]
-    pub fn code(self) -> u8 {
+    /// Its name in statistics.
+    pub(crate) fn name(self) -> &'static str {
         match self {
-            Self::Empty => 0,
-            Self::Waiting => 1,
-            Self::Running => 2,
+            Self::Empty => "empty",
+            Self::Waiting => "waiting",
+            Self::Running => "running",
         }
     }
 }
 
 /// Which state of a shard a vector is of.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Stamp {
     /// Epochs completed.
     pub epoch: u64,
