@@ -39,27 +39,17 @@ fn server() -> ModelServer {
     ModelServer::start(config).unwrap()
 }
 
-fn honest(server: &ModelServer) -> Client {
+fn client_of(server: &ModelServer, job: &str) -> Client {
     let config = ClientConfig {
         servers: vec![server.local().to_string()],
+        job: job.to_owned(),
         secret: SECRET.into(),
         timeout: Duration::from_secs(30),
         ..ClientConfig::default()
     };
     let mut client = Client::open(config, "m", spec()).unwrap();
-    client.initialise(&[0.0; LEN]).unwrap();
+    assert!(client.initialise(&[0.0; LEN]).unwrap());
     client
-}
-
-fn client_of(server: &ModelServer, job: &str, timeout: Duration) -> Result<Client, crate::ModelError> {
-    let config = ClientConfig {
-        servers: vec![server.local().to_string()],
-        job: job.to_owned(),
-        secret: SECRET.into(),
-        timeout,
-        ..ClientConfig::default()
-    };
-    Client::open(config, "m", spec())
 }
 
 /// Every push takes 1 from every coordinate: x is −version.
@@ -139,7 +129,7 @@ fn pull() -> Vec<u8> {
 #[test]
 fn strangers_harm_nobody() {
     let server = server();
-    let mut client = honest(&server);
+    let mut client = client_of(&server, "train");
     let runtime = tokio::runtime::Runtime::new().unwrap();
     // Noise on the port.
     let noise = UdpSocket::bind("127.0.0.1:0").unwrap();
@@ -211,7 +201,7 @@ fn strangers_harm_nobody() {
 #[test]
 fn insiders_spoil_no_state() {
     let server = server();
-    let mut client = honest(&server);
+    let mut client = client_of(&server, "train");
     let runtime = tokio::runtime::Runtime::new().unwrap();
     let mut version = work(&mut client);
     runtime.block_on(async {
@@ -323,8 +313,7 @@ fn a_job_takes_no_places_of_another() {
         // A worker that comes again takes its own place, and no other.
         held.push(Peer::insider(&server, 7).await);
     });
-    let mut client = client_of(&server, "other", Duration::from_secs(20)).unwrap();
-    assert!(client.initialise(&[0.0; LEN]).unwrap());
+    let mut client = client_of(&server, "other");
     work(&mut client);
     drop(held);
 }

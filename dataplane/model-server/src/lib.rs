@@ -38,7 +38,6 @@ mod error;
 mod hostile_tests;
 mod job;
 mod model;
-mod optimizer;
 pub mod payload;
 mod proof;
 mod registry;
@@ -57,9 +56,9 @@ pub use client::{Client, ClientConfig, ClientStats, Pull, Pulled, Push, Pushed, 
 pub use config::{ModelJobConfig, ModelServerConfig};
 pub use counters::{ModelJobStats, ModelServerStats, ModelStats, Reason, Refusals, ShardStats};
 pub use error::ModelError;
-pub use optimizer::Optimizer;
 pub use server::ModelServer;
 pub use spec::{ModelBits, Prox, Spec, default_shard};
+pub use step::Optimizer;
 pub use tensors::{BLOCK, EXACT, Tensor, TensorBlock};
 pub use thc_config::values::{Interval, Secret, Size};
 

@@ -2,9 +2,7 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use quinn::{Endpoint, EndpointConfig, VarInt};
 use quinn_proto::RandomConnectionIdGenerator;
@@ -23,8 +21,6 @@ use crate::{proof, session};
 const STRANGERS_WINDOW: u32 = SMALL as u32;
 /// The largest number of connections that have not shown a secret yet: fewer in tests, which make more of them than that.
 const MAX_STRANGERS: usize = if cfg!(test) { 32 } else { 256 };
-/// How often the thread that writes files looks whether it should stop.
-const TICK: Duration = Duration::from_millis(20);
 
 /// A server that runs. Dropping it stops it, after everything was written.
 pub struct ModelServer {
@@ -32,8 +28,6 @@ pub struct ModelServer {
     endpoint: Endpoint,
     registry: Arc<Registry>,
     local: SocketAddr,
-    stop: Arc<AtomicBool>,
-    keeper: Option<JoinHandle<()>>,
 }
 
 impl ModelServer {
@@ -69,12 +63,8 @@ impl ModelServer {
         };
         let local = endpoint.local_addr().map_err(socket)?;
         runtime.spawn(accept(Arc::clone(&registry), endpoint.clone(), config.patience.0));
-        let stop = Arc::new(AtomicBool::new(false));
-        let (kept, stopped, durable) = (Arc::clone(&registry), Arc::clone(&stop), config.durable.0);
-        let keeper = std::thread::Builder::new()
-            .name("thc-model-keep".to_owned())
-            .spawn(move || keep(&kept, &stopped, durable))?;
-        Ok(Self { runtime: Some(runtime), endpoint, registry, local, stop, keeper: Some(keeper) })
+        runtime.spawn(keep(Arc::clone(&registry), config.durable.0));
+        Ok(Self { runtime: Some(runtime), endpoint, registry, local })
     }
 
     /// The address on which the server listens.
@@ -100,7 +90,6 @@ impl ModelServer {
     }
 
     fn end(&mut self) {
-        self.stop.store(true, Ordering::Relaxed);
         if let Some(runtime) = self.runtime.take() {
             self.endpoint.close(0_u32.into(), b"the server stops");
             // Wait until workers have received the close.
@@ -108,10 +97,6 @@ impl ModelServer {
                 tokio::time::timeout(Duration::from_millis(200), self.endpoint.wait_idle()).await
             });
             runtime.shutdown_timeout(Duration::from_secs(5));
-        }
-        if let Some(keeper) = self.keeper.take() {
-            // A panic has been reported by its own message.
-            let _ = keeper.join();
         }
     }
 }
@@ -127,28 +112,22 @@ impl Drop for ModelServer {
     }
 }
 
-/// Writes changed shards at intervals of `durable`.
-fn keep(registry: &Registry, stop: &AtomicBool, durable: Duration) {
-    let mut due = Instant::now() + durable;
+/// Writes changed shards, with a pause of `durable` after each time.
+async fn keep(registry: Arc<Registry>, durable: Duration) {
     let mut failing = false;
-    while !stop.load(Ordering::Relaxed) {
-        std::thread::sleep(TICK.min(durable));
-        if Instant::now() < due {
-            continue;
-        }
-        match registry.save() {
-            Ok(()) if failing => {
-                tracing::info!("the state can be written again");
-                failing = false;
-            }
-            Ok(()) => {}
+    loop {
+        tokio::time::sleep(durable).await;
+        let own = Arc::clone(&registry);
+        // A panic has been reported by its own message.
+        let saved = tokio::task::spawn_blocking(move || own.save()).await.unwrap_or(Ok(()));
+        match &saved {
+            Ok(()) if failing => tracing::info!("the state can be written again"),
             Err(error) if !failing => {
                 tracing::error!("{error}; the models go on, and it is tried again every {durable:?}");
-                failing = true;
             }
-            Err(_) => {}
+            _ => {}
         }
-        due = Instant::now() + durable;
+        failing = saved.is_err();
     }
 }
 

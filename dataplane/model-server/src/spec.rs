@@ -5,7 +5,7 @@ use std::num::NonZeroU32;
 use serde::{Deserialize, Serialize};
 
 use crate::error::ModelError;
-use crate::optimizer::Optimizer;
+use crate::step::Optimizer;
 use crate::tensors::{self, EXACT, MAX_TENSORS, Tensor, TensorBlock};
 
 /// Coordinates of a shard unless a [`Spec`] says otherwise: 1 MiB, less than a millisecond under its lock. A worker encodes

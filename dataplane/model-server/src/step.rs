@@ -1,4 +1,4 @@
-//! One step of the model: the proximal update of Algorithm 1 (step 8) and of Algorithm 3 (step 8).
+//! The rules of the server's steps. One step of the model: the proximal update of Algorithm 1 (step 8) and of Algorithm 3 (step 8).
 //!
 //! All arithmetic is `f32`, in this order, for each coordinate:
 //!
@@ -17,9 +17,9 @@
 //! which is prox_ηh for h = λ₁‖x‖₁ + ½λ₂‖x‖² + the indicator of a box. A step that would take a number beyond
 //! ±[`LARGEST`] is not made ([`Proximal::keeps`]).
 
+use serde::{Deserialize, Serialize};
 use thc_codec::norm;
 
-use crate::optimizer::Optimizer;
 use crate::spec::Prox;
 
 /// The largest magnitude of a model's numbers. Every lattice holds it, and no difference of two of them overflows.
@@ -107,7 +107,56 @@ fn max_abs(x: &[f32]) -> f64 {
     f64::from(norm::max_abs(x))
 }
 
+/// What the server makes of gradients. u is a push, with correction plus the full-batch gradient.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
+pub enum Optimizer {
+    /// x ← x − η·u.
+    #[default]
+    Sgd,
+    /// Polyak's heavy ball: m ← β·m + u, x ← x − η·m.
+    Momentum {
+        /// β, from 0 and below 1.
+        beta: f32,
+    },
+    /// Kingma and Ba's: m ← β₁·m + (1 − β₁)·u, s ← β₂·s + (1 − β₂)·u², x ← x − η·m̂/(√ŝ + ε), with m̂ and ŝ corrected for
+    /// their beginning at zero. λ₂ of the proximal step is decoupled from the gradient, as in AdamW.
+    Adam {
+        /// β₁, from 0 and below 1.
+        beta1: f32,
+        /// β₂, from 0 and below 1.
+        beta2: f32,
+        /// ε, above 0.
+        epsilon: f32,
+    },
+}
+
 impl Optimizer {
+    /// Vectors as long as the model that it keeps: m, and s.
+    #[must_use]
+    pub fn vectors(self) -> usize {
+        match self {
+            Self::Sgd => 0,
+            Self::Momentum { .. } => 1,
+            Self::Adam { .. } => 2,
+        }
+    }
+
+    /// The first invalid setting, as a message.
+    pub(crate) fn fault(self) -> Option<&'static str> {
+        let share = |beta: f32| (0.0..1.0).contains(&beta);
+        match self {
+            Self::Momentum { beta } if !share(beta) => Some("optimizer: β must be from 0 and below 1"),
+            Self::Adam { beta1, beta2, .. } if !share(beta1) || !share(beta2) => {
+                Some("optimizer: β₁ and β₂ must be from 0 and below 1")
+            }
+            Self::Adam { epsilon, .. } if !(epsilon.is_finite() && epsilon >= 1e-12) => {
+                Some("optimizer: ε must be a finite number of at least 1e-12")
+            }
+            _ => None,
+        }
+    }
+
     /// Whether [`Self::advance`] leaves every number finite and within ±[`LARGEST`]: exactly for SGD, and by a bound for the
     /// others, which refuses only what is within a factor of a few of that. The step comes after `before` others; `m` is the
     /// optimizer's first vector.
@@ -241,6 +290,18 @@ mod tests {
             assert!(!optimizer.keeps(0, &prox, &v, &[f32::MAX, 0.0], &[], &m));
             assert!(optimizer.keeps(0, &prox, &v, &[1e3, 0.0], &[], &m));
         }
+    }
+
+    #[test]
+    fn wrong_fields_of_an_optimizer_are_named() {
+        for (wrong, word) in [
+            (Optimizer::Momentum { beta: 1.0 }, "β"),
+            (Optimizer::Adam { beta1: 0.9, beta2: -0.1, epsilon: 1e-8 }, "β₂"),
+            (Optimizer::Adam { beta1: 0.9, beta2: 0.99, epsilon: 0.0 }, "ε"),
+        ] {
+            assert!(wrong.fault().is_some_and(|fault| fault.contains(word)));
+        }
+        assert_eq!(Optimizer::Adam { beta1: 0.9, beta2: 0.99, epsilon: 1e-8 }.fault(), None);
     }
 
     proptest! {

@@ -17,7 +17,7 @@ use crate::spec::Spec;
 pub(crate) const ALPN: &[u8] = b"thc-model/4";
 /// Longest request that is not a vector.
 pub(crate) const SMALL: usize = 4096;
-/// Longest request of a stream for the session, whose OPEN has the tensors of a model.
+/// Longest request of a stream for the session, whose [`Request::Open`] has the tensors of a model.
 pub(crate) const LONGEST_OPEN: usize = 1 << 20;
 /// Numbers from here on are those of administrators, who pull and push nothing.
 pub(crate) const ADMIN: u16 = 0xFF00;

@@ -8,9 +8,10 @@ use serde::{Deserialize, Serialize};
 use crate::spec::Spec;
 
 /// The phase of a shard, which decides what it can do next.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Phase {
     /// It has no value.
+    #[default]
     Empty,
     /// It waits for the full-batch gradient at its snapshot.
     Waiting,
@@ -44,7 +45,7 @@ pub struct Stamp {
 pub type SharedVector = Arc<Vec<f32>>;
 
 /// Everything of a shard that survives a restart. A clone shares the numbers.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct State {
     /// What it can do.
     pub phase: Phase,
@@ -85,21 +86,7 @@ impl State {
         let [x, snapshot, gradient, y, mean, first, second] = spec
             .vectors()
             .map(|wanted| Arc::new(if wanted { vec![0.0; spec.range(number).len()] } else { Vec::new() }));
-        let (phase, sequences) = (Phase::Empty, BTreeMap::new());
-        Self {
-            phase,
-            epoch: 0,
-            step: 0,
-            version: 0,
-            x,
-            snapshot,
-            gradient,
-            y,
-            mean,
-            first,
-            second,
-            sequences,
-        }
+        Self { x, snapshot, gradient, y, mean, first, second, ..Self::default() }
     }
 
     /// Which state it is.
